@@ -1,0 +1,48 @@
+package v1alpha1
+
+// Keys on objects of tenant control planes. A tenant may write any of them: they are requests or views, never permissions.
+const (
+	// AnnotationSlice on a Namespace is the tenant's slice size, a JSON resource list.
+	AnnotationSlice = "scheduler.tenancy.x-k8s.io/slice"
+	// AnnotationPlacements on a Namespace shows the placements, a JSON object from super cluster id to number of slices.
+	AnnotationPlacements = "scheduler.tenancy.x-k8s.io/placements"
+	// AnnotationScheduler on a Namespace names the profile of the namespace scheduler that places it.
+	AnnotationScheduler = "scheduler.tenancy.x-k8s.io/scheduler"
+	// AnnotationSuperCluster on a Pod names the super cluster chosen for it. The Pod carries it as a label too, so that a
+	// syncer can watch its own pods alone.
+	AnnotationSuperCluster = "scheduler.tenancy.x-k8s.io/superCluster"
+	// LabelSuperCluster is AnnotationSuperCluster as a label.
+	LabelSuperCluster = AnnotationSuperCluster
+
+	// DeprecatedAnnotationSlice is read where AnnotationSlice is absent.
+	DeprecatedAnnotationSlice = "scheduler.virtualcluster.io/slice"
+)
+
+// Keys on the virtual Nodes of the meta cluster.
+const (
+	// LabelVirtualNode holds the super cluster id, on the virtual Node that stands for it.
+	LabelVirtualNode = "scheduler.tenancy.x-k8s.io/super-cluster"
+	// TaintProvider keeps ordinary pods off virtual Nodes.
+	TaintProvider = "virtual-kubelet.io/provider"
+	// TaintProviderValue is the value of TaintProvider.
+	TaintProviderValue = "superpool"
+	// AnnotationNodeShapes holds the allocatable of the largest nodes, a JSON list of resource lists: what fits none of
+	// them fits no node of the super cluster.
+	AnnotationNodeShapes = "scheduler.tenancy.x-k8s.io/node-shapes"
+	// AnnotationHeadroom on a Cluster is what of a super cluster's capacity is not offered to tenants: a JSON object
+	// from resource to a quantity or a percentage, for example {"cpu":"10%","memory":"16Gi"}.
+	AnnotationHeadroom = "scheduler.tenancy.x-k8s.io/headroom"
+)
+
+const (
+	// SuperClusterInfoNamespace and SuperClusterInfoName name the ConfigMap in a super cluster that holds its id.
+	SuperClusterInfoNamespace = "kube-system"
+	// SuperClusterInfoName is the name of that ConfigMap.
+	SuperClusterInfoName = "supercluster-info"
+	// SuperClusterInfoKey is its data key.
+	SuperClusterInfoKey = "id"
+)
+
+// SliceResourceSuffix ends the prefix of the extended resources that stand, in a tenant's pod view, for what a namespace
+// holds in a super cluster: cpu of namespace web is "cpu.slice.tenancy.x-k8s.io/web".
+const SliceResourceSuffix = ".slice.tenancy.x-k8s.io"

@@ -1,0 +1,85 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ClusterVersionSpec holds the templates of the components of a tenant control plane.
+type ClusterVersionSpec struct {
+	// kubernetesVersion of the control plane, for example v1.34.10.
+	// +required
+	// +kubebuilder:validation:Pattern=`^v[0-9]+\.[0-9]+\.[0-9]+$`
+	KubernetesVersion string `json:"kubernetesVersion"`
+
+	// etcd is the store.
+	// +required
+	Etcd ComponentTemplate `json:"etcd"`
+	// apiServer is kube-apiserver.
+	// +required
+	APIServer ComponentTemplate `json:"apiServer"`
+	// controllerManager is kube-controller-manager.
+	// +required
+	ControllerManager ComponentTemplate `json:"controllerManager"`
+}
+
+// ComponentTemplate says how one component runs.
+type ComponentTemplate struct {
+	// image of the component.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	Image string `json:"image"`
+
+	// replicas of the component.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=9
+	Replicas int32 `json:"replicas,omitempty"`
+
+	// extraArgs are added to the component's command line, or replace what it has of the same name.
+	// +optional
+	ExtraArgs map[string]string `json:"extraArgs,omitempty"`
+
+	// resources of the component's container.
+	// +optional
+	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+}
+
+// ClusterVersionStatus says how a ClusterVersion is used.
+type ClusterVersionStatus struct {
+	// conditions of the ClusterVersion.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ClusterVersion describes a tenant control plane that can be provisioned.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=cv,categories=superpool
+// +kubebuilder:printcolumn:name="Kubernetes",type=string,JSONPath=`.spec.kubernetesVersion`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ClusterVersion struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec holds the templates.
+	// +required
+	Spec ClusterVersionSpec `json:"spec"`
+	// status says how the version is used.
+	// +optional
+	Status ClusterVersionStatus `json:"status,omitempty"`
+}
+
+// ClusterVersionList is a list of ClusterVersions.
+//
+// +kubebuilder:object:root=true
+type ClusterVersionList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ClusterVersion `json:"items"`
+}

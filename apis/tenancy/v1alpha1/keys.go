@@ -1,0 +1,37 @@
+package v1alpha1
+
+// Marks that say who owns an object which Superpool made in a super cluster. Every synced object carries LabelCluster as
+// a label and the others as annotations. An object without them is never written or deleted.
+const (
+	// LabelCluster holds the cluster key of the tenant. A super cluster's own pods do not have it.
+	LabelCluster = "tenancy.x-k8s.io/cluster"
+	// AnnotationNamespace holds the tenant's name of the namespace.
+	AnnotationNamespace = "tenancy.x-k8s.io/namespace"
+	// AnnotationUID holds the UID of the tenant's object. On a namespace it is the UID of the tenant's namespace.
+	AnnotationUID = "tenancy.x-k8s.io/uid"
+	// AnnotationVirtualClusterName holds the name of the VirtualCluster.
+	AnnotationVirtualClusterName = "tenancy.x-k8s.io/vcname"
+	// AnnotationVirtualClusterNamespace holds the namespace of the VirtualCluster.
+	AnnotationVirtualClusterNamespace = "tenancy.x-k8s.io/vcnamespace"
+	// AnnotationVirtualClusterUID holds the UID of the VirtualCluster.
+	AnnotationVirtualClusterUID = "tenancy.x-k8s.io/vcuid"
+)
+
+// Marks in the meta cluster and in tenant control planes.
+const (
+	// AnnotationRootNamespace is "true" on a tenant's root namespace, the namespace of the meta cluster named after the
+	// cluster key.
+	AnnotationRootNamespace = "tenancy.x-k8s.io/vcrootns"
+	// LabelVirtualNode is "true" on the Node objects that a syncer keeps in a tenant control plane.
+	LabelVirtualNode = "tenancy.x-k8s.io/virtualnode"
+	// LabelSuperClusterID names, on such a Node, the super cluster that it belongs to.
+	LabelSuperClusterID = "tenancy.x-k8s.io/superclusterid"
+)
+
+const (
+	// SecretAdminKubeconfig is the name of the Secret in a tenant's root namespace that holds the kubeconfig of a
+	// provisioned control plane.
+	SecretAdminKubeconfig = "admin-kubeconfig"
+	// DefaultKubeconfigKey is the data key of a kubeconfig Secret where none is named.
+	DefaultKubeconfigKey = "value"
+)

@@ -1,0 +1,48 @@
+package tenancy
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+)
+
+// Mark writes owner onto an object that is about to be written to a super cluster.
+func Mark(object metav1.Object, owner Owner) {
+	labels := object.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[tenancyv1alpha1.LabelCluster] = owner.ClusterKey
+	object.SetLabels(labels)
+
+	annotations := object.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[tenancyv1alpha1.AnnotationVirtualClusterNamespace] = owner.VirtualCluster.Namespace
+	annotations[tenancyv1alpha1.AnnotationVirtualClusterName] = owner.VirtualCluster.Name
+	annotations[tenancyv1alpha1.AnnotationVirtualClusterUID] = string(owner.VirtualClusterUID)
+	annotations[tenancyv1alpha1.AnnotationNamespace] = owner.Namespace
+	annotations[tenancyv1alpha1.AnnotationUID] = string(owner.UID)
+	object.SetAnnotations(annotations)
+}
+
+// OwnerOf reads the marks of an object in a super cluster. It returns false when any is missing: then the object is not
+// ours, and must be neither written nor deleted.
+func OwnerOf(object metav1.Object) (Owner, bool) {
+	annotations := object.GetAnnotations()
+	owner := Owner{
+		ClusterKey: object.GetLabels()[tenancyv1alpha1.LabelCluster],
+		VirtualCluster: types.NamespacedName{
+			Namespace: annotations[tenancyv1alpha1.AnnotationVirtualClusterNamespace],
+			Name:      annotations[tenancyv1alpha1.AnnotationVirtualClusterName],
+		},
+		VirtualClusterUID: types.UID(annotations[tenancyv1alpha1.AnnotationVirtualClusterUID]),
+		Namespace:         annotations[tenancyv1alpha1.AnnotationNamespace],
+		UID:               types.UID(annotations[tenancyv1alpha1.AnnotationUID]),
+	}
+	complete := owner.ClusterKey != "" && owner.VirtualCluster.Namespace != "" && owner.VirtualCluster.Name != "" &&
+		owner.VirtualClusterUID != "" && owner.Namespace != "" && owner.UID != ""
+	return owner, complete
+}
