@@ -1,0 +1,145 @@
+# Superpool. `make` alone lists the targets. Go, make and git are all that must be installed; every other program is built into bin/.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+include hack/tools/versions.mk
+
+# Without cgo the tools, the binaries and the tests share one build cache, and no C compiler is needed.
+export CGO_ENABLED := 0
+export GOFLAGS ?= -mod=readonly
+export GOWORK := off
+
+GO  ?= go
+BIN := $(CURDIR)/bin
+OUT := $(CURDIR)/_output
+GOBUILD := hack/gobuild.sh
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(VERSION)
+COMMANDS := $(notdir $(wildcard cmd/*))
+
+CLUSTER_TOOLS := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl
+DEV_TOOLS     := controller-gen kustomize golangci-lint logcheck
+TOOLS         := $(CLUSTER_TOOLS) $(DEV_TOOLS)
+
+# Packages that `make test-race` covers: the ones with goroutines of their own, and the pure ones they use.
+RACE_PACKAGES ?= ./internal/... ./plugins/...
+# What `make bench` runs.
+BENCH_PACKAGES ?= ./internal/... ./plugins/...
+BENCH_COUNT    ?= 6
+
+##@ Use
+
+.PHONY: help
+help: ## List the targets.
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z][a-z0-9-]*:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Start four control planes and the pool, and run the experiment step by step.
+	@hack/demo.sh
+
+.PHONY: demo-down
+demo-down: ## Remove everything that the demo started.
+	@hack/demo-down.sh
+
+##@ Build
+
+.PHONY: build
+build: ## Build our programs into bin/.
+	@mkdir -p bin
+	@$(GOBUILD) "$(COMMANDS)" $(GO) build -v -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(COMMANDS))
+
+.PHONY: tools
+tools: $(addprefix bin/,$(TOOLS)) ## Build the pinned tools into bin/, once.
+
+.PHONY: clean
+clean: demo-down ## Remove bin/ and _output/, and stop the demo.
+	rm -rf bin _output
+
+##@ Test
+
+.PHONY: test
+test: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Run all tests: unit, framework, integration on real API servers, and the demo.
+	@$(GOBUILD) "test packages" $(GO) build -v ./...
+	$(GO) test -timeout 20m ./...
+	@$(MAKE) --no-print-directory test-e2e
+
+.PHONY: test-integration
+test-integration: $(addprefix bin/,$(CLUSTER_TOOLS)) ## Run the integration tests alone.
+	$(GO) test -timeout 20m ./test/integration/...
+
+.PHONY: test-e2e
+test-e2e: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Run the demo as a test, again with its programs killed at every step, and take it down.
+	$(GO) test -tags e2e -count 1 -timeout 20m ./test/e2e/...
+
+.PHONY: test-race
+test-race: ## Run the tests of RACE_PACKAGES under the race detector. Needs a C compiler.
+	@command -v "$${CC:-cc}" >/dev/null || { echo "test-race: the race detector needs a C compiler" >&2; exit 1; }
+	@CGO_ENABLED=1 $(GOBUILD) "race packages" $(GO) build -v -race $(RACE_PACKAGES)
+	CGO_ENABLED=1 $(GO) test -race -timeout 30m $(RACE_PACKAGES)
+
+.PHONY: bench
+bench: ## Run the benchmarks BENCH_COUNT times, in a form that benchstat reads.
+	$(GO) test -run '^$$' -bench . -benchmem -count $(BENCH_COUNT) $(BENCH_PACKAGES)
+
+##@ Develop
+
+.PHONY: generate
+generate: bin/controller-gen ## Generate deep copies from apis/.
+	bin/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./apis/...
+
+.PHONY: manifests
+manifests: bin/controller-gen ## Generate the CRDs of manifests/crds from apis/.
+	bin/controller-gen crd paths=./apis/... output:crd:dir=manifests/crds
+
+.PHONY: fmt
+fmt: bin/golangci-lint ## Format the Go code.
+	bin/golangci-lint fmt
+
+.PHONY: lint
+lint: bin/golangci-lint bin/logcheck ## Run the linters.
+	@hack/verify.sh lint logging
+
+.PHONY: verify
+verify: generate manifests $(addprefix bin/,$(DEV_TOOLS)) ## Generate, run every read-only check, then demand a clean git tree.
+	@hack/verify.sh
+
+# ---- tools: one file target each, built again when its pin changes ----
+
+KUBE_VERSION_PARTS := $(subst ., ,$(patsubst v%,%,$(KUBERNETES_VERSION)))
+KUBE_LDFLAGS := -s -w \
+  -X k8s.io/component-base/version.gitMajor=$(word 1,$(KUBE_VERSION_PARTS)) \
+  -X k8s.io/component-base/version.gitMinor=$(word 2,$(KUBE_VERSION_PARTS)) \
+  -X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION) \
+  -X k8s.io/component-base/version.gitTreeState=clean
+
+bin/kube-apiserver bin/kube-controller-manager bin/kube-scheduler bin/kubectl: bin/%: hack/tools/go.mod
+	@cd hack/tools && ../gobuild.sh "$* $(KUBERNETES_VERSION)" $(GO) build -v -ldflags '$(KUBE_LDFLAGS)' -o "$(BIN)/$*" k8s.io/kubernetes/cmd/$*
+	@touch $@
+
+bin/etcd: hack/tools/go.mod
+	@cd hack/tools && ../gobuild.sh "etcd" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/etcd" go.etcd.io/etcd/server/v3
+	@touch $@
+
+# $(call install-tool,LDFLAGS,PACKAGE@VERSION): a tool with a module graph of its own.
+install-tool = cd hack/tools && GOBIN="$(BIN)" GOFLAGS=-mod=mod ../gobuild.sh "$(@F) $(lastword $(subst @, ,$(2)))" $(GO) install -v -ldflags '-s -w $(1)' $(2) && touch "$(BIN)/$(@F)"
+
+bin/kwok bin/kwokctl: bin/%: hack/tools/versions.mk
+	@$(call install-tool,-X sigs.k8s.io/kwok/pkg/consts.Version=$(KWOK_VERSION),sigs.k8s.io/kwok/cmd/$*@$(KWOK_VERSION))
+
+bin/controller-gen: hack/tools/versions.mk
+	@$(call install-tool,,sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_TOOLS_VERSION))
+
+bin/kustomize: hack/tools/versions.mk
+	@$(call install-tool,,sigs.k8s.io/kustomize/kustomize/v5@$(KUSTOMIZE_VERSION))
+
+bin/golangci-lint: hack/tools/versions.mk
+	@$(call install-tool,-X main.version=$(GOLANGCI_LINT_VERSION:v%=%),github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION))
+
+bin/logcheck: hack/tools/logcheck/go.mod
+	@cd hack/tools/logcheck && ../../gobuild.sh "logcheck" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/logcheck" sigs.k8s.io/logtools/logcheck
+	@touch $@

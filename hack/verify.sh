@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Runs the read-only checks, all of them, and lists every failure at the end. `make verify` runs the generators first.
+#
+#   hack/verify.sh            every check
+#   hack/verify.sh lint tidy  these checks only
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# To add a check: write a function check_NAME, say in `checks` when it runs. Cheap ones first.
+checks=(license shell layers tidy format vet lint logging kustomize clean)
+
+check_license() { # The licence is the whole Apache-2.0 text, and every Go module of ours lies below it.
+  grep -q "Apache License" LICENSE && grep -q "Version 2.0, January 2004" LICENSE && grep -q "END OF TERMS AND CONDITIONS" LICENSE
+}
+
+check_shell() {
+  local script failed=0
+  while IFS= read -r script; do
+    bash -n "$script" || failed=1
+    [[ -x $script || $script == hack/lib/* ]] || { echo "$script is not executable"; failed=1; }
+  done < <(git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
+  return "$failed"
+}
+
+check_layers() { hack/verify-layers.sh; }
+
+check_tidy() {
+  local module failed=0
+  for module in . hack/tools hack/tools/logcheck; do
+    (cd "$module" && go mod tidy -diff) || { echo "$module: run go mod tidy"; failed=1; }
+  done
+  return "$failed"
+}
+
+check_format() {
+  local diff
+  diff=$(bin/golangci-lint fmt --diff) && [[ -z $diff ]] && return
+  echo "$diff"
+  echo "run make fmt"
+  return 1
+}
+
+check_vet() { go vet ./... && go vet -tags e2e ./test/e2e/...; }
+
+check_lint() { bin/golangci-lint run --timeout 20m; }
+
+check_logging() { # Structured and contextual: the logger comes from the context, keys are constant.
+  bin/logcheck -check-contextual -check-with-helpers ./apis/... ./internal/... ./plugins/... ./cmd/...
+}
+
+check_kustomize() {
+  local dir failed=0
+  for dir in manifests/base manifests/demo manifests/samples; do
+    bin/kustomize build "$dir" >/dev/null || failed=1
+  done
+  return "$failed"
+}
+
+check_clean() { # What the generators wrote is committed.
+  git diff --exit-code || return 1
+  local status
+  status=$(git status --porcelain)
+  [[ -z $status ]] && return
+  echo "$status"
+  echo "commit or remove these files"
+  return 1
+}
+
+[[ $# -gt 0 ]] && checks=("$@")
+failures=()
+for check in "${checks[@]}"; do
+  started=$SECONDS
+  echo "verify: $check"
+  if output=$("check_$check" 2>&1); then
+    echo "verify: $check ok, $((SECONDS - started)) s"
+  else
+    failures+=("$check")
+    printf '%s\n' "$output" "verify: $check FAILED, $((SECONDS - started)) s"
+  fi
+done
+if ((${#failures[@]} > 0)); then
+  echo "verify: ${#failures[@]} of ${#checks[@]} checks failed: ${failures[*]}"
+  exit 1
+fi
+echo "verify: all ${#checks[@]} checks passed"
