@@ -1,0 +1,152 @@
+// Package namespacegang places the slices of a namespace together: all of them or none. It orders the queue so that slices of one
+// namespace are neighbours, holds each slice that found a super cluster until all have one, releases them when one fits nowhere, and
+// hands the whole decision to a Committer once.
+package namespacegang
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+)
+
+const (
+	// Name of the plugin.
+	Name = "NamespaceGang"
+
+	// ErrReasonReleased is the reason of a slice that fits but was released because another slice of its namespace does not.
+	ErrReasonReleased = "another slice of the namespace fits no super cluster"
+	// ErrReasonNoRoom begins the reason of a slice whose namespace needs more than the whole pool has free.
+	ErrReasonNoRoom = "the pool has no room for the namespace"
+
+	// permitTimeout bounds how long a slice is held for the others of its gang. They are tried right after it, so it is reached only
+	// when they are kept from being tried at all.
+	permitTimeout = 30 * time.Second
+)
+
+// Assignment is one slice of a decision.
+type Assignment struct {
+	// Pod stands for the slice.
+	Pod *corev1.Pod
+	// Cluster is the super cluster chosen for it.
+	Cluster string
+}
+
+// Committer makes a decision about a namespace lasting.
+type Committer interface {
+	// Commit writes where all slices of a gang go, sorted by Pod name, or returns an error and has written nothing, as far as is
+	// known. It is called once per decision, never twice at a time for one gang.
+	Commit(ctx context.Context, gang string, assignments []Assignment) error
+}
+
+// NamespaceGang is the plugin.
+type NamespaceGang struct {
+	handle    framework.Handle
+	committer Committer
+	gangs     *State
+}
+
+var (
+	_ framework.QueueSortPlugin   = &NamespaceGang{}
+	_ framework.PreFilterPlugin   = &NamespaceGang{}
+	_ framework.PostFilterPlugin  = &NamespaceGang{}
+	_ framework.ReservePlugin     = &NamespaceGang{}
+	_ framework.PermitPlugin      = &NamespaceGang{}
+	_ framework.BindPlugin        = &NamespaceGang{}
+	_ framework.EnqueueExtensions = &NamespaceGang{}
+)
+
+// New returns a factory of the plugin. gangs is shared with the plugins that look at decisions in the making.
+func New(committer Committer, gangs *State) func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
+	return func(_ context.Context, _ runtime.Object, handle framework.Handle) (framework.Plugin, error) {
+		if committer == nil {
+			return nil, fmt.Errorf("%s serves the namespace scheduler only: nothing can write its decisions here", Name)
+		}
+		return &NamespaceGang{handle: handle, committer: committer, gangs: gangs}, nil
+	}
+}
+
+// Name returns the name of the plugin.
+func (pl *NamespaceGang) Name() string { return Name }
+
+// Less orders by priority, then by age of the namespace, then by name, so that slices of one namespace follow each other.
+func (pl *NamespaceGang) Less(a, b fwk.QueuedPodInfo) bool {
+	podA, podB := a.GetPodInfo().GetPod(), b.GetPodInfo().GetPod()
+	if priorityA, priorityB := corev1helpers.PodPriority(podA), corev1helpers.PodPriority(podB); priorityA != priorityB {
+		return priorityA > priorityB
+	}
+	if !podA.CreationTimestamp.Equal(&podB.CreationTimestamp) {
+		return podA.CreationTimestamp.Before(&podB.CreationTimestamp)
+	}
+	if podA.Namespace != podB.Namespace {
+		return podA.Namespace < podB.Namespace
+	}
+	return podA.Name < podB.Name
+}
+
+// EventsToRegister names what can make room: a super cluster that came or changed, and a slice that went.
+func (pl *NamespaceGang) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{
+		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable | fwk.UpdateNodeTaint | fwk.UpdateNodeLabel}},
+		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete | fwk.UpdatePodScaleDown}},
+	}, nil
+}
+
+// Reserve notes where a slice goes.
+func (pl *NamespaceGang) Reserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, cluster string) *fwk.Status {
+	pl.gangs.assign(pod, cluster)
+	return nil
+}
+
+// Unreserve takes Reserve back, and releases the other slices that wait: a gang that lost a member cannot be placed.
+func (pl *NamespaceGang) Unreserve(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) {
+	if pl.gangs.forget(pod) {
+		pl.release(ctx, pod)
+	}
+}
+
+// Permit holds a slice until all slices of its gang have a super cluster, then lets all of them go.
+func (pl *NamespaceGang) Permit(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) (*fwk.Status, time.Duration) {
+	if !pl.gangs.complete(pod) {
+		return fwk.NewStatus(fwk.Wait), permitTimeout
+	}
+	gang := pod.Annotations[schedulerv1alpha1.AnnotationGang]
+	pl.handle.IterateOverWaitingPods(func(waiting framework.WaitingPod) {
+		if waiting.GetPod().Annotations[schedulerv1alpha1.AnnotationGang] == gang {
+			waiting.Allow(Name)
+		}
+	})
+	klog.FromContext(ctx).V(4).Info("All slices have a super cluster", "gang", gang)
+	return nil, 0
+}
+
+// PostFilter releases the slices that wait for one that fits nowhere.
+func (pl *NamespaceGang) PostFilter(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ framework.NodeToStatusReader) (*framework.PostFilterResult, *fwk.Status) {
+	pl.release(ctx, pod)
+	return nil, fwk.NewStatus(fwk.Unschedulable)
+}
+
+func (pl *NamespaceGang) release(ctx context.Context, pod *corev1.Pod) {
+	gang := pod.Annotations[schedulerv1alpha1.AnnotationGang]
+	pl.handle.IterateOverWaitingPods(func(waiting framework.WaitingPod) {
+		if other := waiting.GetPod(); other.UID != pod.UID && other.Annotations[schedulerv1alpha1.AnnotationGang] == gang {
+			klog.FromContext(ctx).V(5).Info("Releasing a slice", "pod", klog.KObj(other), "gang", gang)
+			waiting.Reject(Name, ErrReasonReleased)
+		}
+	})
+}
+
+// Bind commits the decision of the gang with its first slice and gives every slice the outcome.
+func (pl *NamespaceGang) Bind(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) *fwk.Status {
+	return fwk.AsStatus(pl.gangs.commit(pod, func(assignments []Assignment) error {
+		return pl.committer.Commit(ctx, pod.Annotations[schedulerv1alpha1.AnnotationGang], assignments)
+	}))
+}

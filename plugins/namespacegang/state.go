@@ -1,0 +1,121 @@
+package namespacegang
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+)
+
+// State holds the decisions in the making, by gang. A gang is there while any of its slices is reserved. Reserve and Unreserve
+// write it; scores read it. It is safe for concurrent use.
+type State struct {
+	mu    sync.Mutex
+	gangs map[string]*gang
+}
+
+type gang struct {
+	assigned map[types.UID]Assignment
+	// committed makes the first Bind of the gang write, and all others wait for it.
+	committed sync.Once
+	outcome   error
+}
+
+// NewState returns an empty State, for one scheduler.
+func NewState() *State {
+	return &State{gangs: map[string]*gang{}}
+}
+
+// Assigned returns how many slices of pod's gang are reserved in each super cluster. The map is the caller's.
+func (s *State) Assigned(pod *corev1.Pod) map[string]int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counts := map[string]int64{}
+	if known := s.gangs[gangOf(pod)]; known != nil {
+		for _, assignment := range known.assigned {
+			counts[assignment.Cluster]++
+		}
+	}
+	return counts
+}
+
+func (s *State) assign(pod *corev1.Pod, cluster string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.gangs[gangOf(pod)]
+	if known == nil {
+		known = &gang{assigned: map[types.UID]Assignment{}}
+		s.gangs[gangOf(pod)] = known
+	}
+	known.assigned[pod.UID] = Assignment{Pod: pod, Cluster: cluster}
+}
+
+// forget takes back assign. It reports whether pod was assigned. After a failed commit the gang starts anew once all its slices
+// were forgotten.
+func (s *State) forget(pod *corev1.Pod) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.gangs[gangOf(pod)]
+	if known == nil {
+		return false
+	}
+	_, assigned := known.assigned[pod.UID]
+	delete(known.assigned, pod.UID)
+	if len(known.assigned) == 0 {
+		delete(s.gangs, gangOf(pod))
+	}
+	return assigned
+}
+
+func (s *State) complete(pod *corev1.Pod) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.gangs[gangOf(pod)]
+	return known != nil && int64(len(known.assigned)) >= sizeOf(pod)
+}
+
+// commit runs write once for pod's gang and returns its outcome to each slice. A slice that has its outcome leaves the State.
+func (s *State) commit(pod *corev1.Pod, write func([]Assignment) error) error {
+	s.mu.Lock()
+	known := s.gangs[gangOf(pod)]
+	if known == nil {
+		s.mu.Unlock()
+		return fmt.Errorf("slice %s is not reserved", pod.Name)
+	}
+	assignments := slices.SortedFunc(maps.Values(known.assigned), func(a, b Assignment) int {
+		return cmp.Compare(a.Pod.Name, b.Pod.Name)
+	})
+	s.mu.Unlock()
+
+	known.committed.Do(func() {
+		if missing := sizeOf(pod) - int64(len(assignments)); missing > 0 {
+			known.outcome = fmt.Errorf("%d slices of the gang were released", missing)
+			return
+		}
+		known.outcome = write(assignments)
+	})
+	if known.outcome == nil {
+		s.forget(pod)
+	}
+	return known.outcome
+}
+
+func gangOf(pod *corev1.Pod) string {
+	return pod.Annotations[schedulerv1alpha1.AnnotationGang]
+}
+
+// sizeOf returns the number of slices in pod's gang, 1 for a pod without the annotation.
+func sizeOf(pod *corev1.Pod) int64 {
+	size, err := strconv.ParseInt(pod.Annotations[schedulerv1alpha1.AnnotationGangSize], 10, 64)
+	if err != nil || size < 1 {
+		return 1
+	}
+	return size
+}

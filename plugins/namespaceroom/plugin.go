@@ -1,0 +1,85 @@
+// Package namespaceroom says in plain words why a tenant's pod has nowhere to go: its namespace holds no placement, or none in that
+// super cluster. How much room is left there is NodeResourcesFit's to say.
+package namespaceroom
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+)
+
+const (
+	// Name of the plugin.
+	Name = "NamespaceRoom"
+	// ErrReasonNoPlacement is the reason of a pod whose namespace holds nothing in the whole pool.
+	ErrReasonNoPlacement = "the namespace holds no capacity: set a ResourceQuota with requests.cpu and requests.memory in it, and see the Events of the namespace if there is one"
+)
+
+// NamespaceRoom is the plugin.
+type NamespaceRoom struct{}
+
+var (
+	_ framework.PreFilterPlugin   = &NamespaceRoom{}
+	_ framework.EnqueueExtensions = &NamespaceRoom{}
+)
+
+// New returns the plugin.
+func New(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
+	return &NamespaceRoom{}, nil
+}
+
+// Name returns the name of the plugin.
+func (pl *NamespaceRoom) Name() string { return Name }
+
+// EventsToRegister names what can give a namespace room: a super cluster's node that came into the view or whose allocatable changed.
+func (pl *NamespaceRoom) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{{
+		Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable},
+		QueueingHintFn: isSchedulableAfterNodeChange,
+	}}, nil
+}
+
+func isSchedulableAfterNodeChange(_ klog.Logger, pod *corev1.Pod, _, object any) (fwk.QueueingHint, error) {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return fwk.Queue, nil
+	}
+	for name := range node.Status.Allocatable {
+		if isOf(name, pod.Namespace) {
+			return fwk.Queue, nil
+		}
+	}
+	return fwk.QueueSkip, nil
+}
+
+// PreFilter leaves the super clusters where the pod's namespace holds a placement, and refuses the pod when there is none.
+func (pl *NamespaceRoom) PreFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*framework.PreFilterResult, *fwk.Status) {
+	placed := sets.New[string]()
+	for _, node := range nodes {
+		for name := range node.GetAllocatable().GetScalarResources() {
+			if isOf(name, pod.Namespace) {
+				placed.Insert(node.Node().Name)
+				break
+			}
+		}
+	}
+	if placed.Len() == 0 {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonNoPlacement)
+	}
+	return &framework.PreFilterResult{NodeNames: placed}, nil
+}
+
+// PreFilterExtensions returns nil: placements do not depend on other pods.
+func (pl *NamespaceRoom) PreFilterExtensions() framework.PreFilterExtensions { return nil }
+
+func isOf(name corev1.ResourceName, namespace string) bool {
+	return strings.HasSuffix(string(name), schedulerv1alpha1.SliceResourceSuffix+"/"+namespace)
+}

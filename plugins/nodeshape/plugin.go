@@ -1,0 +1,147 @@
+// Package nodeshape keeps a slice or a pod from a super cluster whose nodes are all too small for it: a sum of free capacity is no
+// place to run.
+package nodeshape
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/slice"
+)
+
+const (
+	// Name of the plugin.
+	Name = "NodeShape"
+	// ErrReasonNoNodeLargeEnough is the reason of a super cluster without a node that could hold the pod or slice.
+	ErrReasonNoNodeLargeEnough = "super cluster(s) had no node large enough"
+
+	preFilterStateKey = "PreFilter" + Name
+)
+
+// Requested translates a resource of a projected pod back into the one that its containers ask for. It returns false for a resource
+// that no node shape knows of.
+type Requested func(corev1.ResourceName) (corev1.ResourceName, bool)
+
+// NodeShape is the plugin.
+type NodeShape struct {
+	requested Requested
+	// shapes holds the parsed annotation of each node, by node name.
+	shapes sync.Map
+}
+
+type parsed struct {
+	text   string
+	shapes []slice.Amounts
+}
+
+var (
+	_ framework.PreFilterPlugin   = &NodeShape{}
+	_ framework.FilterPlugin      = &NodeShape{}
+	_ framework.EnqueueExtensions = &NodeShape{}
+)
+
+// New returns a factory of the plugin. Resources that requested does not translate count as they are.
+func New(requested Requested) func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
+	return func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
+		return &NodeShape{requested: requested}, nil
+	}
+}
+
+// Name returns the name of the plugin.
+func (pl *NodeShape) Name() string { return Name }
+
+// request is what the pod or slice needs on one node, computed at PreFilter and used at Filter.
+type request slice.Amounts
+
+// Clone returns r itself: nobody changes it.
+func (r request) Clone() fwk.StateData { return r }
+
+// EventsToRegister names what can bring a larger node: a super cluster that came, or whose annotation changed.
+func (pl *NodeShape) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{{
+		Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAnnotation | fwk.UpdateNodeAllocatable},
+		QueueingHintFn: pl.isSchedulableAfterNodeChange,
+	}}, nil
+}
+
+func (pl *NodeShape) isSchedulableAfterNodeChange(_ klog.Logger, pod *corev1.Pod, _, object any) (fwk.QueueingHint, error) {
+	node, ok := object.(*corev1.Node)
+	if !ok || pl.fits(pl.requestOf(pod), node) {
+		return fwk.Queue, nil
+	}
+	return fwk.QueueSkip, nil
+}
+
+// PreFilter computes what the pod or slice needs.
+func (pl *NodeShape) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*framework.PreFilterResult, *fwk.Status) {
+	needed := pl.requestOf(pod)
+	if slice.Amounts(needed).IsZero() {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	state.Write(preFilterStateKey, needed)
+	return nil, nil
+}
+
+// PreFilterExtensions returns nil: shapes do not depend on other pods.
+func (pl *NodeShape) PreFilterExtensions() framework.PreFilterExtensions { return nil }
+
+// Filter refuses a super cluster none of whose nodes is large enough. One that publishes no shapes is not judged.
+func (pl *NodeShape) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
+	needed, err := state.Read(preFilterStateKey)
+	if err != nil {
+		return fwk.AsStatus(fmt.Errorf("reading state: %w", err))
+	}
+	if !pl.fits(needed.(request), node.Node()) {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonNoNodeLargeEnough)
+	}
+	return nil
+}
+
+func (pl *NodeShape) fits(needed request, node *corev1.Node) bool {
+	shapes := pl.shapesOf(node)
+	for _, shape := range shapes {
+		if slice.Amounts(needed).Fits(shape) {
+			return true
+		}
+	}
+	return len(shapes) == 0
+}
+
+// shapesOf returns the shapes of a node, empty where the annotation is missing or cannot be read.
+func (pl *NodeShape) shapesOf(node *corev1.Node) []slice.Amounts {
+	text := node.Annotations[schedulerv1alpha1.AnnotationNodeShapes]
+	if known, ok := pl.shapes.Load(node.Name); ok && known.(*parsed).text == text {
+		return known.(*parsed).shapes
+	}
+	fresh := &parsed{text: text}
+	var lists []corev1.ResourceList
+	if text != "" && json.Unmarshal([]byte(text), &lists) == nil {
+		for _, list := range lists {
+			fresh.shapes = append(fresh.shapes, slice.Of(list))
+		}
+	}
+	pl.shapes.Store(node.Name, fresh)
+	return fresh.shapes
+}
+
+func (pl *NodeShape) requestOf(pod *corev1.Pod) request {
+	needed := request{}
+	for name, quantity := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}) {
+		if original, ok := pl.requested(name); ok {
+			needed[original] += quantity.Value() // amounts of projected resources are whole numbers already
+			continue
+		}
+		needed[name] += slice.Of(corev1.ResourceList{name: quantity})[name]
+	}
+	return needed
+}
