@@ -1,0 +1,164 @@
+# Starts and stops the demo's pool: control planes by kwokctl and our programs as processes. Sourced by hack/demo.sh and
+# hack/demo-down.sh, which set -euo pipefail. All state lies in $OUT: kubeconfigs, logs, pids, the clusters' data.
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+BIN=$ROOT/bin
+OUT=${DEMO_DIR:-$ROOT/_output/demo}
+[[ $OUT == /* ]] || OUT=$PWD/$OUT
+TENANT=vc-sample-1
+SUPERS=(r1 r2)
+CLUSTERS=(meta "${SUPERS[@]}" "$TENANT")
+PROGRAMS=(vc-scheduler syncer-r1 syncer-r2)
+export KWOK_WORKDIR=$OUT/kwok
+
+# kubectl is always the one that belongs to the control planes, and never the user's configuration.
+kubectl() { "$BIN/kubectl" "$@"; }
+export KUBECONFIG=/dev/null
+
+# port N: the N-th of the ports that choose_ports found.
+port() { echo $(($(cat "$OUT/ports") + $1)); }
+
+# choose_ports finds a block of ports that nobody listens on. kwokctl could choose its own, but not for clusters that start at once.
+choose_ports() {
+  local base offset
+  for base in $(seq 21000 100 29900); do
+    for offset in $(seq 0 39); do
+      # Connecting to a port without a listener fails at once.
+      if (exec 3<>"/dev/tcp/127.0.0.1/$((base + offset))") 2>/dev/null; then continue 2; fi
+    done
+    echo "$base" >"$OUT/ports"
+    return
+  done
+  echo "no block of 40 free ports between 21000 and 29999" >&2
+  return 1
+}
+
+# start_cluster NAME INDEX: a control plane. Only super clusters have nodes, so only they get a scheduler and the fake kubelet: a
+# tenant's pods must become Running because the syncer says so.
+start_cluster() {
+  local name=$1 first=$(($2 * 8)) disable=()
+  case $name in
+    meta | "$TENANT") disable=(--disable kube-scheduler,kwok-controller) ;;
+  esac
+  cat >"$OUT/$name-kwokctl.yaml" <<YAML
+apiVersion: config.kwok.x-k8s.io/v1alpha1
+kind: KwokctlConfiguration
+options:
+  bindAddress: 127.0.0.1
+  etcdPeerPort: $(port $((first + 1)))
+YAML
+  "$BIN/kwokctl" create cluster --name "superpool-$name" --config "$OUT/$name-kwokctl.yaml" --runtime binary --wait 60s --timeout 90s \
+    --etcd-binary "$BIN/etcd" --kube-apiserver-binary "$BIN/kube-apiserver" \
+    --kube-controller-manager-binary "$BIN/kube-controller-manager" --kube-scheduler-binary "$BIN/kube-scheduler" \
+    --kwok-controller-binary "$BIN/kwok" \
+    --kube-apiserver-port "$(port "$first")" --etcd-port "$(port $((first + 2)))" \
+    --kube-controller-manager-port "$(port $((first + 3)))" --kube-scheduler-port "$(port $((first + 4)))" \
+    --controller-port "$(port $((first + 5)))" \
+    --kubeconfig "$OUT/$name.kwokctl.kubeconfig" --disable-qps-limits ${disable[@]+"${disable[@]}"} >"$OUT/logs/kwokctl-$name.log" 2>&1
+  kubectl config view --kubeconfig "$OUT/$name.kwokctl.kubeconfig" --raw --minify --flatten >"$OUT/$name.kubeconfig.new"
+  mv "$OUT/$name.kubeconfig.new" "$OUT/$name.kubeconfig"
+  rm "$OUT/$name.kwokctl.kubeconfig"
+}
+
+# start_clusters starts all at once and fails with the names of those that did not start.
+start_clusters() {
+  local name index=0 pids=() failed=()
+  for name in "${CLUSTERS[@]}"; do
+    start_cluster "$name" "$index" &
+    pids+=($!)
+    index=$((index + 1))
+  done
+  for index in "${!pids[@]}"; do
+    wait "${pids[index]}" || failed+=("${CLUSTERS[index]}")
+  done
+  ((${#failed[@]} == 0)) && return
+  echo "these control planes did not start: ${failed[*]}" >&2
+  return 1
+}
+
+# program_port NAME: the probe port of a program; its metrics port is the next one.
+program_port() {
+  case $1 in
+    vc-scheduler) port 32 ;;
+    syncer-r1) port 34 ;;
+    syncer-r2) port 36 ;;
+  esac
+}
+
+# start_program NAME: one of ours, in the background. One of each runs, so there is nobody to elect, and a killed one comes back without
+# waiting for its own lock.
+start_program() {
+  local name=$1 probe command
+  probe=$(program_port "$name")
+  case $name in
+    vc-scheduler) command=("$BIN/vc-scheduler" --kubeconfig "$OUT/meta.kubeconfig") ;;
+    syncer-*)
+      command=("$BIN/syncer" --meta-kubeconfig "$OUT/meta.kubeconfig" --super-cluster-kubeconfig "$OUT/${name#syncer-}.kubeconfig"
+        --feature-gates=SuperClusterPooling=true)
+      ;;
+  esac
+  command+=(--leader-elect=false "--health-probe-bind-address=127.0.0.1:$probe" "--metrics-bind-address=127.0.0.1:$((probe + 1))" -v=4)
+  echo "--- ${command[*]}" >>"$OUT/logs/$name.log"
+  "${command[@]}" >>"$OUT/logs/$name.log" 2>&1 </dev/null &
+  echo $! >"$OUT/pids/$name"
+  disown
+}
+
+# alive PID: the process runs, and it is one of this demo: a pid can be another's by now.
+alive() {
+  kill -0 "$1" 2>/dev/null || return 1
+  [[ ! -r /proc/$1/cmdline ]] || tr '\0' ' ' <"/proc/$1/cmdline" | grep -qF -e "$OUT/" -e "$BIN/"
+}
+
+# kill_program NAME [SIGNAL]: ends it and waits until it is gone.
+kill_program() {
+  local pid deadline=$((SECONDS + 20))
+  [[ -s $OUT/pids/$1 ]] || return 0
+  pid=$(cat "$OUT/pids/$1")
+  alive "$pid" || return 0
+  kill "-${2:-TERM}" "$pid"
+  while alive "$pid"; do
+    ((SECONDS < deadline)) || kill -KILL "$pid"
+    sleep 0.05
+  done
+}
+
+# ready NAME: whether the program answers 200 at /readyz.
+ready() {
+  local status
+  { exec 3<>"/dev/tcp/127.0.0.1/$(program_port "$1")"; } 2>/dev/null || return 1
+  printf 'GET /readyz HTTP/1.0\r\n\r\n' >&3
+  IFS= read -r -t 2 status <&3 || status=""
+  exec 3>&-
+  [[ $status == *" 200 "* ]]
+}
+
+# wait_ready NAME: until it is ready, or has died, or a minute is over.
+wait_ready() {
+  local deadline=$((SECONDS + 60))
+  until ready "$1"; do
+    alive "$(cat "$OUT/pids/$1")" || { echo "$1 ended, see $OUT/logs/$1.log" >&2; return 1; }
+    ((SECONDS < deadline)) || { echo "$1 is not ready after 60 s, see $OUT/logs/$1.log" >&2; return 1; }
+    sleep 0.1
+  done
+}
+
+# stop_pool ends everything and removes $OUT. It needs no program of bin/, so it works after `make clean` too.
+stop_pool() {
+  local name file pid
+  [[ -d $OUT ]] || return 0
+  for name in "${PROGRAMS[@]}"; do
+    kill_program "$name"
+  done
+  for name in "${CLUSTERS[@]}"; do
+    if [[ -x $BIN/kwokctl && -d $KWOK_WORKDIR/clusters/superpool-$name ]]; then
+      "$BIN/kwokctl" delete cluster --name "superpool-$name" --kubeconfig "$OUT/unused" >/dev/null 2>&1 || true
+    fi
+  done
+  for file in "$KWOK_WORKDIR"/clusters/*/pids/*.pid; do
+    [[ -s $file ]] || continue
+    pid=$(cat "$file")
+    if alive "$pid"; then kill -KILL "$pid"; fi
+  done
+  rm -rf "$OUT"
+}
