@@ -49,8 +49,7 @@ demo-down: ## Remove everything that the demo started.
 ##@ Build
 
 .PHONY: build
-build: ## Build our programs into bin/.
-	@mkdir -p bin
+build: | bin ## Build our programs into bin/.
 	@$(GOBUILD) "$(COMMANDS)" $(GO) build -v -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(COMMANDS))
 
 .PHONY: tools
@@ -110,6 +109,9 @@ verify: generate manifests $(addprefix bin/,$(DEV_TOOLS)) ## Generate, run every
 
 # ---- tools: one file target each, built again when its pin changes ----
 
+bin:
+	@mkdir -p bin
+
 KUBE_VERSION_PARTS := $(subst ., ,$(patsubst v%,%,$(KUBERNETES_VERSION)))
 KUBE_LDFLAGS := -s -w \
   -X k8s.io/component-base/version.gitMajor=$(word 1,$(KUBE_VERSION_PARTS)) \
@@ -117,29 +119,29 @@ KUBE_LDFLAGS := -s -w \
   -X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION) \
   -X k8s.io/component-base/version.gitTreeState=clean
 
-bin/kube-apiserver bin/kube-controller-manager bin/kube-scheduler bin/kubectl: bin/%: hack/tools/go.mod
+bin/kube-apiserver bin/kube-controller-manager bin/kube-scheduler bin/kubectl: bin/%: hack/tools/go.mod | bin
 	@cd hack/tools && ../gobuild.sh "$* $(KUBERNETES_VERSION)" $(GO) build -v -ldflags '$(KUBE_LDFLAGS)' -o "$(BIN)/$*" k8s.io/kubernetes/cmd/$*
 	@touch $@
 
-bin/etcd: hack/tools/go.mod
+bin/etcd: hack/tools/go.mod | bin
 	@cd hack/tools && ../gobuild.sh "etcd" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/etcd" go.etcd.io/etcd/server/v3
 	@touch $@
 
 # $(call install-tool,LDFLAGS,PACKAGE@VERSION): a tool with a module graph of its own.
 install-tool = cd hack/tools && GOBIN="$(BIN)" GOFLAGS=-mod=mod ../gobuild.sh "$(@F) $(lastword $(subst @, ,$(2)))" $(GO) install -v -ldflags '-s -w $(1)' $(2) && touch "$(BIN)/$(@F)"
 
-bin/kwok bin/kwokctl: bin/%: hack/tools/versions.mk
+bin/kwok bin/kwokctl: bin/%: hack/tools/versions.mk | bin
 	@$(call install-tool,-X sigs.k8s.io/kwok/pkg/consts.Version=$(KWOK_VERSION),sigs.k8s.io/kwok/cmd/$*@$(KWOK_VERSION))
 
-bin/controller-gen: hack/tools/versions.mk
+bin/controller-gen: hack/tools/versions.mk | bin
 	@$(call install-tool,,sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_TOOLS_VERSION))
 
-bin/kustomize: hack/tools/versions.mk
+bin/kustomize: hack/tools/versions.mk | bin
 	@$(call install-tool,,sigs.k8s.io/kustomize/kustomize/v5@$(KUSTOMIZE_VERSION))
 
-bin/golangci-lint: hack/tools/versions.mk
+bin/golangci-lint: hack/tools/versions.mk | bin
 	@$(call install-tool,-X main.version=$(GOLANGCI_LINT_VERSION:v%=%),github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION))
 
-bin/logcheck: hack/tools/logcheck/go.mod
+bin/logcheck: hack/tools/logcheck/go.mod | bin
 	@cd hack/tools/logcheck && ../../gobuild.sh "logcheck" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/logcheck" sigs.k8s.io/logtools/logcheck
 	@touch $@

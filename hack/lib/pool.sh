@@ -99,7 +99,10 @@ start_program() {
   esac
   command+=(--leader-elect=false "--health-probe-bind-address=127.0.0.1:$probe" "--metrics-bind-address=127.0.0.1:$((probe + 1))" -v=4)
   echo "--- ${command[*]}" >>"$OUT/logs/$name.log"
+  # With job control it gets a process group of its own: neither Ctrl-C nor the end of the terminal reaches it.
+  set -m
   "${command[@]}" >>"$OUT/logs/$name.log" 2>&1 </dev/null &
+  set +m
   echo $! >"$OUT/pids/$name"
   disown
 }

@@ -1,0 +1,129 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// demoTimeout bounds one run of the demo. A warm one takes well under a minute; killing programs at every step adds their restarts.
+const demoTimeout = 6 * time.Minute
+
+// TestDemo runs the demo, runs it again over the pool that the first run left while killing every program of ours after every
+// action, and takes it down. The demo itself checks each result, so equal end states are what exit code zero means.
+func TestDemo(t *testing.T) {
+	dir := filepath.Join(root(t), "_output", "e2e")
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		logs, _ := filepath.Glob(filepath.Join(dir, "logs", "*.log"))
+		for _, log := range logs {
+			t.Logf("end of %s:\n%s", log, tail(t, log, 8<<10))
+		}
+		// The context of the test has ended: what follows must run all the same.
+		output, err := run(context.WithoutCancel(t.Context()), t, "hack/demo-down.sh", "DEMO_DIR="+dir)
+		t.Logf("demo-down: %v\n%s", err, output)
+	})
+
+	for _, tc := range []struct {
+		name  string
+		chaos string
+	}{
+		{name: "from nothing"},
+		{name: "again, with vc-scheduler killed after every action", chaos: "vc-scheduler"},
+		{name: "again, with every program killed after every action", chaos: "vc-scheduler syncer-r1 syncer-r2"},
+	} {
+		ok := t.Run(tc.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), demoTimeout)
+			defer cancel()
+			started := time.Now()
+			output, err := run(ctx, t, "hack/demo.sh", "DEMO_DIR="+dir, "DEMO_CHAOS="+tc.chaos)
+			require.NoError(t, err, "the demo failed:\n%s", output)
+			require.Contains(t, output, "every check passed")
+			if tc.chaos != "" {
+				require.Contains(t, output, "kill -9 vc-scheduler", "no program was killed")
+			}
+			t.Logf("the demo took %s", time.Since(started).Round(time.Second))
+		})
+		require.True(t, ok, "later cases need the pool of this one")
+	}
+
+	t.Run("taken down", func(t *testing.T) {
+		require.NotEmpty(t, processesOf(t, dir), "the pool must still run")
+		output, err := run(t.Context(), t, "hack/demo-down.sh", "DEMO_DIR="+dir)
+		require.NoError(t, err, output)
+		require.NoDirExists(t, dir)
+		require.Empty(t, processesOf(t, dir), "processes of the demo are left")
+		output, err = run(t.Context(), t, "hack/demo-down.sh", "DEMO_DIR="+dir)
+		require.NoError(t, err, "taking down nothing must succeed:\n%s", output)
+	})
+}
+
+// TestDemoNamesTheFailedStep checks that a run which cannot work says where it failed and where to look.
+func TestDemoNamesTheFailedStep(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	output, err := run(t.Context(), t, "hack/demo.sh", "DEMO_DIR="+filepath.Join(file, "demo"))
+	require.Error(t, err, output)
+	require.Contains(t, output, "FAILED in step: Start four control planes")
+	require.Contains(t, output, filepath.Join(file, "demo", "logs"))
+}
+
+// run runs a script of the repository and returns what it printed on both streams.
+func run(ctx context.Context, t *testing.T, script string, environment ...string) (string, error) {
+	t.Helper()
+	command := exec.CommandContext(ctx, filepath.Join(root(t), script))
+	command.Dir = root(t)
+	command.Env = append(os.Environ(), environment...)
+	// A killed script must not keep the test waiting for the control planes that it started.
+	command.WaitDelay = 10 * time.Second
+	output, err := command.CombinedOutput()
+	return string(output), err
+}
+
+// root returns the root of the repository.
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs(filepath.Join("..", ".."))
+	require.NoError(t, err)
+	return dir
+}
+
+// processesOf returns the command lines of the running processes that name dir.
+func processesOf(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	var found []string
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			continue // it ended
+		}
+		line := string(bytes.ReplaceAll(content, []byte{0}, []byte{' '}))
+		if strings.Contains(line, dir+string(filepath.Separator)) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// tail returns the last bytes of a file, or why it cannot be read.
+func tail(t *testing.T, file string, bytes int) string {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	return string(content[max(0, len(content)-bytes):])
+}
