@@ -1,0 +1,209 @@
+// Package app is the command line of syncer and wires its parts.
+package app
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/features"
+	"github.com/superpool/superpool/internal/syncer"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/tenants"
+)
+
+// Options are the flags of syncer.
+type Options struct {
+	// MetaKubeconfig and SuperClusterKubeconfig are files; "" means the cluster that the process runs in.
+	MetaKubeconfig         string
+	SuperClusterKubeconfig string
+	// LeaderElect lets one of several replicas work; LeaderElectNamespace holds their Lease in the meta cluster.
+	LeaderElect          bool
+	LeaderElectNamespace string
+	// MetricsBindAddress and HealthProbeBindAddress are served; "0" serves nothing.
+	MetricsBindAddress     string
+	HealthProbeBindAddress string
+	// PodSecurityLevel is enforced in the namespaces of tenants; "" leaves it to the super cluster.
+	PodSecurityLevel string
+	// Gate holds the feature gates.
+	Gate featuregate.MutableFeatureGate
+}
+
+// NewOptions returns the defaults.
+func NewOptions() (*Options, error) {
+	gate, err := features.NewGate()
+	if err != nil {
+		return nil, err
+	}
+	return &Options{
+		LeaderElect:            true,
+		LeaderElectNamespace:   "vc-manager",
+		MetricsBindAddress:     ":8080",
+		HealthProbeBindAddress: ":8081",
+		PodSecurityLevel:       "baseline",
+		Gate:                   gate,
+	}, nil
+}
+
+// AddFlags adds a flag for every option.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.MetaKubeconfig, "meta-kubeconfig", o.MetaKubeconfig, "kubeconfig file of the meta cluster; without it the cluster that this process runs in")
+	flags.StringVar(&o.SuperClusterKubeconfig, "super-cluster-kubeconfig", o.SuperClusterKubeconfig, "kubeconfig file of the super cluster; without it the cluster that this process runs in")
+	flags.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "let one of several replicas work")
+	flags.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace, "namespace of the meta cluster that holds the Lease")
+	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address that serves /metrics; "0" for none`)
+	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address that serves /healthz and /readyz; "0" for none`)
+	flags.StringVar(&o.PodSecurityLevel, "pod-security-level", o.PodSecurityLevel, `pod security level that the super cluster enforces on tenants: privileged, baseline or restricted; "" for none`)
+	o.Gate.AddFlag(flags)
+}
+
+// Validate returns what is wrong with the options.
+func (o *Options) Validate() error {
+	var errs []error
+	if !o.Gate.Enabled(features.SuperClusterPooling) {
+		errs = append(errs, errors.New("syncing a single super cluster without a pool is not built yet: set --feature-gates=SuperClusterPooling=true"))
+	}
+	if o.MetaKubeconfig == "" && o.SuperClusterKubeconfig == "" {
+		errs = append(errs, errors.New("set --meta-kubeconfig, --super-cluster-kubeconfig or both: they are two clusters"))
+	}
+	switch o.PodSecurityLevel {
+	case "", "privileged", "baseline", "restricted":
+	default:
+		errs = append(errs, fmt.Errorf("--pod-security-level %q: use privileged, baseline, restricted or nothing", o.PodSecurityLevel))
+	}
+	return errors.Join(errs...)
+}
+
+// NewCommand returns the command.
+func NewCommand() (*cobra.Command, error) {
+	options, err := NewOptions()
+	if err != nil {
+		return nil, err
+	}
+	command := &cobra.Command{
+		Use:   "syncer",
+		Short: "Connects one super cluster of the pool to its tenants",
+		Long: `syncer connects one super cluster of the pool to the tenants that hold placements in it. What their pods need goes down into
+namespaces of the super cluster, and the status of pods, their nodes and bindings come up.
+
+The super cluster must hold its id: ConfigMap kube-system/supercluster-info, data key id.`,
+		Example: `  syncer --meta-kubeconfig meta.kubeconfig --super-cluster-kubeconfig r1.kubeconfig \
+    --feature-gates=SuperClusterPooling=true --metrics-bind-address=:8080 --health-probe-bind-address=:8081`,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := options.Validate(); err != nil {
+				return err
+			}
+			return Run(command.Context(), options)
+		},
+	}
+	options.AddFlags(command.Flags())
+	logFlags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(logFlags)
+	command.Flags().AddGoFlag(logFlags.Lookup("v"))
+	command.Flags().AddGoFlag(logFlags.Lookup("vmodule"))
+	return command, nil
+}
+
+// Run syncs until ctx ends.
+func Run(ctx context.Context, options *Options) error {
+	logger := klog.Background()
+	ctx = klog.NewContext(ctx, logger)
+	ctrl.SetLogger(logger)
+	meta, err := restConfig("--meta-kubeconfig", options.MetaKubeconfig)
+	if err != nil {
+		return err
+	}
+	super, err := restConfig("--super-cluster-kubeconfig", options.SuperClusterKubeconfig)
+	if err != nil {
+		return err
+	}
+	id, err := syncer.SuperClusterID(ctx, super)
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(ctx, options, meta, id)
+	if err != nil {
+		return err
+	}
+	numbers, err := engine.NewMetrics(metrics.Registry)
+	if err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	made, err := syncer.New(ctx, mgr, syncer.Options{ID: id, Super: super, PodSecurityLevel: options.PodSecurityLevel, Metrics: numbers})
+	if err != nil {
+		return err
+	}
+	registry := &tenants.Registry{
+		Client:   mgr.GetClient(),
+		Recorder: mgr.GetEventRecorderFor("superpool-syncer"),
+		Engage:   made.Engage,
+	}
+	if err := registry.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("setting up the tenant registry: %w", err)
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", made.Ready())); err != nil {
+		return fmt.Errorf("adding probes: %w", err)
+	}
+	logger.Info("Starting", "superCluster", id)
+	return mgr.Start(ctx)
+}
+
+// newManager returns a manager of the meta cluster, one leader per super cluster.
+func newManager(ctx context.Context, options *Options, meta *rest.Config, id string) (ctrl.Manager, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenancyv1alpha1.AddToScheme, schedulerv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("building the scheme: %w", err)
+		}
+	}
+	mgr, err := ctrl.NewManager(meta, ctrl.Options{
+		Scheme:                        scheme,
+		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		LeaderElection:                options.LeaderElect,
+		LeaderElectionID:              id + "-syncer",
+		LeaderElectionNamespace:       options.LeaderElectNamespace,
+		LeaderElectionReleaseOnCancel: true,
+		Metrics:                       metricsserver.Options{BindAddress: options.MetricsBindAddress},
+		HealthProbeBindAddress:        options.HealthProbeBindAddress,
+		BaseContext:                   func() context.Context { return ctx },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the meta cluster: %w", err)
+	}
+	return mgr, nil
+}
+
+func restConfig(flagName, file string) (*rest.Config, error) {
+	if file == "" {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("%s is not set: %w", flagName, err)
+		}
+		return config, nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", flagName, err)
+	}
+	return config, nil
+}

@@ -1,0 +1,22 @@
+// The command syncer connects one super cluster of the pool to the tenants that hold placements in it.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/superpool/superpool/cmd/syncer/app"
+)
+
+func main() {
+	command, err := app.NewCommand()
+	if err == nil {
+		err = command.ExecuteContext(ctrl.SetupSignalHandler())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "syncer:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,283 @@
+package syncer
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+)
+
+// watched are the types of the kinds that are cached.
+var watched = map[string]struct {
+	object client.Object
+	list   func() client.ObjectList
+}{
+	kinds.KindNamespace:      {&corev1.Namespace{}, func() client.ObjectList { return &corev1.NamespaceList{} }},
+	kinds.KindPod:            {&corev1.Pod{}, func() client.ObjectList { return &corev1.PodList{} }},
+	kinds.KindNode:           {&corev1.Node{}, func() client.ObjectList { return &corev1.NodeList{} }},
+	kinds.KindServiceAccount: {&corev1.ServiceAccount{}, func() client.ObjectList { return &corev1.ServiceAccountList{} }},
+	kinds.KindSecret:         {&corev1.Secret{}, func() client.ObjectList { return &corev1.SecretList{} }},
+	kinds.KindConfigMap:      {&corev1.ConfigMap{}, func() client.ObjectList { return &corev1.ConfigMapList{} }},
+	kinds.KindService:        {&corev1.Service{}, func() client.ObjectList { return &corev1.ServiceList{} }},
+	kinds.KindQuota:          {&corev1.ResourceQuota{}, func() client.ObjectList { return &corev1.ResourceQuotaList{} }},
+}
+
+// namespacedKinds are the kinds that are watched in a tenant per placed namespace.
+var namespacedKinds = [...]string{kinds.KindServiceAccount, kinds.KindSecret, kinds.KindConfigMap, kinds.KindService}
+
+// newClient returns a client of a control plane. It holds no cache, knows the types that the syncer needs and so needs no discovery.
+// The server's priority and fairness bounds its rate, and the engine's workers do.
+func newClient(config *rest.Config) (client.WithWatch, error) {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(corev1.AddToScheme(scheme))
+	utilruntime.Must(coordinationv1.AddToScheme(scheme))
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []string{"Pod", "Secret", "ConfigMap", "Service", "ServiceAccount", "ResourceQuota", "Event"} {
+		mapper.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	made, err := client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
+	if err != nil {
+		return nil, fmt.Errorf("making a client of %s: %w", config.Host, err)
+	}
+	return made, nil
+}
+
+// source is what one informer watches. Namespace "" means all.
+type source struct{ kind, namespace string }
+
+// informers is the cache of one control plane: informers that start and stop one by one. It implements kinds.Cache.
+type informers struct {
+	client client.WithWatch
+	// selectors bound what is watched of a kind, by label.
+	selectors map[string]string
+	// changed is called after an object of the cache has changed; old is nil for a new one, and current nil for one that is gone.
+	changed func(kind string, old, current client.Object)
+	// filled is called when the informer of a source has its first full list.
+	filled func(source)
+
+	mu      sync.RWMutex
+	running map[source]*informer
+	group   sync.WaitGroup
+}
+
+type informer struct {
+	toolscache.SharedIndexInformer
+	stop context.CancelFunc
+}
+
+var _ kinds.Cache = &informers{}
+
+// watch starts the informers of sources that do not run yet and stops all others. Informers end with ctx too.
+func (i *informers) watch(ctx context.Context, sources []source) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.running == nil {
+		i.running = map[source]*informer{}
+	}
+	for from, running := range i.running {
+		if !slices.Contains(sources, from) {
+			running.stop()
+			delete(i.running, from)
+		}
+	}
+	for _, from := range sources {
+		if _, exists := i.running[from]; exists {
+			continue
+		}
+		if err := i.start(ctx, from); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (i *informers) start(ctx context.Context, from source) error {
+	ctx, stop := context.WithCancel(ctx)
+	made := toolscache.NewSharedIndexInformer(i.listWatch(from), watched[from.kind].object, 0, indexers())
+	if err := made.SetTransform(trim); err != nil {
+		stop()
+		return fmt.Errorf("setting the transform of kind %s: %w", from.kind, err)
+	}
+	if _, err := made.AddEventHandler(i.handler(from.kind)); err != nil {
+		stop()
+		return fmt.Errorf("adding the handler of kind %s: %w", from.kind, err)
+	}
+	i.running[from] = &informer{SharedIndexInformer: made, stop: stop}
+	i.group.Go(func() { made.RunWithContext(ctx) })
+	i.group.Go(func() {
+		if toolscache.WaitForCacheSync(ctx.Done(), made.HasSynced) {
+			i.filled(from)
+		}
+	})
+	return nil
+}
+
+// wait blocks until all informers have ended, which they do with their context.
+func (i *informers) wait() { i.group.Wait() }
+
+// synced says whether all informers are filled.
+func (i *informers) synced() bool {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	for _, running := range i.running {
+		if !running.HasSynced() {
+			return false
+		}
+	}
+	return len(i.running) > 0
+}
+
+func (i *informers) listWatch(from source) *toolscache.ListWatch {
+	options := func(raw metav1.ListOptions) *client.ListOptions {
+		raw.LabelSelector = i.selectors[from.kind]
+		return &client.ListOptions{Namespace: from.namespace, Limit: raw.Limit, Continue: raw.Continue, Raw: &raw}
+	}
+	return &toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
+			list := watched[from.kind].list()
+			return list, i.client.List(ctx, list, options(raw))
+		},
+		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
+			return i.client.Watch(ctx, watched[from.kind].list(), options(raw))
+		},
+	}
+}
+
+func (i *informers) handler(kind string) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(added any) {
+			if object, ok := added.(client.Object); ok {
+				i.changed(kind, nil, object)
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			old, isOld := before.(client.Object)
+			current, ok := after.(client.Object)
+			if ok && isOld {
+				i.changed(kind, old, current)
+			}
+		},
+		DeleteFunc: func(deleted any) {
+			if tombstone, ok := deleted.(toolscache.DeletedFinalStateUnknown); ok {
+				deleted = tombstone.Obj
+			}
+			if object, ok := deleted.(client.Object); ok {
+				i.changed(kind, object, nil)
+			}
+		},
+	}
+}
+
+// Get implements kinds.Cache.
+func (i *informers) Get(kind, namespace, name string) (client.Object, bool) {
+	i.mu.RLock()
+	from, exists := i.running[source{kind: kind}]
+	if !exists {
+		from, exists = i.running[source{kind: kind, namespace: namespace}]
+	}
+	i.mu.RUnlock()
+	if !exists || !from.HasSynced() {
+		return nil, false
+	}
+	key := strings.TrimPrefix(namespace+"/"+name, "/")
+	found, exists, err := from.GetStore().GetByKey(key)
+	if err != nil || !exists {
+		return nil, err == nil
+	}
+	object, ok := found.(client.Object)
+	return object, ok
+}
+
+// Index implements kinds.Cache.
+func (i *informers) Index(kind, index, value string) []client.Object {
+	var objects []client.Object
+	for _, from := range i.of(kind) {
+		found, err := from.GetIndexer().ByIndex(index, value)
+		if err != nil {
+			continue // no such index: a bug that every test would show
+		}
+		objects = appendObjects(objects, found)
+	}
+	return objects
+}
+
+// List implements kinds.Cache.
+func (i *informers) List(kind string) []client.Object {
+	var objects []client.Object
+	for _, from := range i.of(kind) {
+		objects = appendObjects(objects, from.GetStore().List())
+	}
+	return objects
+}
+
+func (i *informers) of(kind string) []*informer {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	var found []*informer
+	for _, from := range slices.SortedFunc(maps.Keys(i.running), func(a, b source) int { return strings.Compare(a.namespace, b.namespace) }) {
+		if from.kind == kind {
+			found = append(found, i.running[from])
+		}
+	}
+	return found
+}
+
+func appendObjects(objects []client.Object, found []any) []client.Object {
+	for _, item := range found {
+		if object, ok := item.(client.Object); ok {
+			objects = append(objects, object)
+		}
+	}
+	return objects
+}
+
+func indexers() toolscache.Indexers {
+	index := func(value func(client.Object) string) toolscache.IndexFunc {
+		return func(item any) ([]string, error) {
+			object, ok := item.(client.Object)
+			if !ok {
+				return nil, fmt.Errorf("%T is not an object", item)
+			}
+			return []string{value(object)}, nil
+		}
+	}
+	return toolscache.Indexers{
+		kinds.IndexTenant:    index(func(object client.Object) string { return object.GetLabels()[tenancyv1alpha1.LabelCluster] }),
+		kinds.IndexNamespace: index(client.Object.GetNamespace),
+		kinds.IndexNode: index(func(object client.Object) string {
+			if pod, ok := object.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
+				return kinds.OnNode(pod.Labels[tenancyv1alpha1.LabelCluster], pod.Spec.NodeName)
+			}
+			return ""
+		}),
+	}
+}
+
+// trim drops what nobody reads.
+func trim(item any) (any, error) {
+	if object, ok := item.(client.Object); ok {
+		object.SetManagedFields(nil)
+	}
+	return item, nil
+}

@@ -1,0 +1,71 @@
+package kinds
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	// rootCA is the ConfigMap that every control plane puts into every namespace, with its own certificate authority.
+	rootCA = "kube-root-ca.crt"
+	// tenantRootCA is the name of the tenant's in super clusters, where rootCA is the super cluster's.
+	tenantRootCA = "tenant-kube-root-ca.crt"
+	// defaultServiceAccount is made by every control plane in every namespace.
+	defaultServiceAccount = "default"
+)
+
+var serviceAccounts = copied[*corev1.ServiceAccount]{
+	kind:      KindServiceAccount,
+	empty:     func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} },
+	adopt:     func(superAccount *corev1.ServiceAccount) bool { return superAccount.Name == defaultServiceAccount },
+	translate: SuperServiceAccount,
+}
+
+var secrets = copied[*corev1.Secret]{
+	kind:  KindSecret,
+	empty: func() *corev1.Secret { return &corev1.Secret{} },
+	// A super cluster would take them for its own and put its token in.
+	skip:      func(tenantSecret *corev1.Secret) bool { return tenantSecret.Type == corev1.SecretTypeServiceAccountToken },
+	translate: SuperSecret,
+}
+
+var configMaps = copied[*corev1.ConfigMap]{
+	kind:      KindConfigMap,
+	empty:     func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
+	superName: superConfigMapName,
+	skip:      func(tenantConfigMap *corev1.ConfigMap) bool { return tenantConfigMap.Name == tenantRootCA },
+	translate: SuperConfigMap,
+}
+
+// SuperServiceAccount writes onto superAccount what it should be for tenantAccount: a name without any credentials.
+func SuperServiceAccount(tenantAccount, superAccount *corev1.ServiceAccount) {
+	superAccount.AutomountServiceAccountToken = ptr.To(false)
+	superAccount.ImagePullSecrets = tenantAccount.DeepCopy().ImagePullSecrets
+}
+
+// SuperSecret writes onto superSecret the content of tenantSecret.
+func SuperSecret(tenantSecret, superSecret *corev1.Secret) {
+	content := tenantSecret.DeepCopy()
+	superSecret.Type, superSecret.Data, superSecret.Immutable = content.Type, content.Data, content.Immutable
+}
+
+// SuperConfigMap writes onto superConfigMap the content of tenantConfigMap.
+func SuperConfigMap(tenantConfigMap, superConfigMap *corev1.ConfigMap) {
+	content := tenantConfigMap.DeepCopy()
+	superConfigMap.Data, superConfigMap.BinaryData, superConfigMap.Immutable = content.Data, content.BinaryData, content.Immutable
+}
+
+// superConfigMapName returns the name in super clusters of a tenant's ConfigMap, and tenantConfigMapName its inverse.
+func superConfigMapName(name string) string {
+	if name == rootCA {
+		return tenantRootCA
+	}
+	return name
+}
+
+func tenantConfigMapName(name string) string {
+	if name == tenantRootCA {
+		return rootCA
+	}
+	return name
+}

@@ -1,0 +1,150 @@
+package kinds
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// copied describes a kind whose objects are copied down as they are, but for a few fields.
+type copied[T client.Object] struct {
+	kind string
+	// empty returns an object without any field set.
+	empty func() T
+	// superName maps names; nil keeps them.
+	superName func(name string) string
+	// skip returns objects that are not synced; nil syncs all.
+	skip func(tenantObject T) bool
+	// adopt says whether an object that the super cluster made by itself in our namespace becomes ours; nil adopts none.
+	adopt func(superObject T) bool
+	// translate writes onto superObject the fields that are ours, but for labels, annotations and names.
+	translate func(tenantObject, superObject T)
+}
+
+// copier reconciles a copied kind.
+type copier[T client.Object] struct {
+	env *Env
+	copied[T]
+}
+
+func newCopier[T client.Object](env *Env, what copied[T]) *copier[T] {
+	if what.superName == nil {
+		what.superName = func(name string) string { return name }
+	}
+	if what.skip == nil {
+		what.skip = func(T) bool { return false }
+	}
+	if what.adopt == nil {
+		what.adopt = func(T) bool { return false }
+	}
+	return &copier[T]{env: env, copied: what}
+}
+
+// Name implements engine.Kind.
+func (c *copier[T]) Name() string { return c.kind }
+
+// Keys implements engine.Kind.
+func (c *copier[T]) Keys() []engine.Key { return c.env.keys(c.kind) }
+
+// write applies the whole translation onto superObject.
+func (c *copier[T]) write(tenant *Tenant, tenantObject, superObject T) {
+	namespace := tenantObject.GetNamespace()
+	superObject.SetNamespace(tenancy.SuperNamespace(tenant.Key, namespace))
+	superObject.SetName(c.superName(tenantObject.GetName()))
+	copyMeta(tenantObject, superObject, tenant.owner(namespace, tenantObject.GetUID()), tenant.OpaqueMetaPrefixes)
+	c.translate(tenantObject, superObject)
+}
+
+// Reconcile implements engine.Kind.
+func (c *copier[T]) Reconcile(ctx context.Context, key engine.Key, _ int) (time.Duration, error) {
+	tenant := c.env.Tenant(key.Tenant)
+	if tenant == nil {
+		return 0, nil
+	}
+	tenantObject, inTenant, synced := get[T](tenant.Cache, c.kind, key.Namespace, key.Name)
+	superObject, inSuper, superSynced := get[T](c.env.SuperCache, c.kind, tenancy.SuperNamespace(key.Tenant, key.Namespace), c.superName(key.Name))
+	if !synced || !superSynced {
+		return 0, nil // their filling brings the key back
+	}
+	wanted := inTenant && !c.skip(tenantObject)
+	switch {
+	case !wanted && !inSuper:
+		c.env.calm(key)
+		return 0, nil
+	case !wanted:
+		return 0, c.orphan(ctx, tenant, key, superObject)
+	}
+	if open, err := c.env.open(ctx, tenant, key.Namespace); err != nil || !open {
+		return 0, err // the super namespace's event brings the key back
+	}
+	if !inSuper {
+		created := c.empty()
+		c.write(tenant, tenantObject, created)
+		err := c.env.Super.Create(ctx, created)
+		if !apierrors.IsAlreadyExists(err) {
+			return 0, c.refused(tenant, key, tenantObject, ReasonFailedCreate, c.env.done(c.kind, "create", err))
+		}
+		superObject = c.empty()
+		if err := c.env.Super.Get(ctx, client.ObjectKeyFromObject(created), superObject); err != nil {
+			return 0, fmt.Errorf("reading super %s %s/%s: %w", c.kind, created.GetNamespace(), created.GetName(), err)
+		}
+	}
+	return 0, c.update(ctx, tenant, key, tenantObject, superObject)
+}
+
+func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject, superObject T) error {
+	owner, ours := tenancy.OwnerOf(superObject)
+	adopted := !marked(superObject) && c.adopt(superObject)
+	switch {
+	case superObject.GetDeletionTimestamp() != nil:
+		return nil
+	case !adopted && (!ours || !tenant.owns(owner, key.Namespace)):
+		c.env.warn(tenant, key, tenantObject, ReasonConflict, fmt.Sprintf(
+			"Super cluster %s has a %s of that name which is not this tenant's", c.env.ID, c.kind))
+		return nil
+	case !adopted && owner.UID != tenantObject.GetUID():
+		return c.env.remove(ctx, c.env.Super, c.kind, "delete", superObject, nil)
+	}
+	desired, ok := superObject.DeepCopyObject().(T)
+	if !ok {
+		return fmt.Errorf("copy of %T has another type", superObject)
+	}
+	c.write(tenant, tenantObject, desired)
+	if equality.Semantic.DeepEqual(superObject, desired) {
+		c.env.calm(key)
+		return nil
+	}
+	return c.refused(tenant, key, tenantObject, ReasonFailedUpdate, c.env.done(c.kind, "update", c.env.Super.Update(ctx, desired)))
+}
+
+// refused tells the tenant that the super cluster does not take an object.
+func (c *copier[T]) refused(tenant *Tenant, key engine.Key, tenantObject T, reason string, err error) error {
+	c.env.refused(tenant, key, tenantObject, reason, err)
+	return err
+}
+
+// orphan deletes a super object whose tenant object is gone, with proof.
+func (c *copier[T]) orphan(ctx context.Context, tenant *Tenant, key engine.Key, superObject T) error {
+	owner, ours := tenancy.OwnerOf(superObject)
+	if !ours || !tenant.owns(owner, key.Namespace) || superObject.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	live := c.empty()
+	err := tenant.Client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, live)
+	switch {
+	case err != nil && !apierrors.IsNotFound(err):
+		return fmt.Errorf("reading the tenant's %s: %w", c.kind, err)
+	case err == nil && live.GetUID() == owner.UID && !c.skip(live):
+		return engine.Waitf("the cache of the tenant's %ss", c.kind)
+	}
+	c.env.calm(key)
+	return c.env.remove(ctx, c.env.Super, c.kind, "delete", superObject, nil)
+}

@@ -1,0 +1,285 @@
+// Package kinds holds one reconciler per synced kind. Each has pure functions that write the fields which Superpool owns onto an
+// object, an empty one or a copy of what is there; a reconciler reads both sides from caches, applies its function, and
+// writes when the result differs. What a tenant wrote is hostile input everywhere.
+package kinds
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/internal/tenants"
+)
+
+// Names of kinds, in keys, caches and metrics.
+const (
+	KindNamespace      = "namespace"
+	KindPod            = "pod"
+	KindNode           = "node"
+	KindServiceAccount = "serviceaccount"
+	KindSecret         = "secret"
+	KindConfigMap      = "configmap"
+	KindService        = "service"
+	// KindQuota is cached in the super cluster only; kind namespace writes it.
+	KindQuota = "resourcequota"
+)
+
+// Indexes of caches.
+const (
+	// IndexTenant finds super objects by cluster key.
+	IndexTenant = "tenant"
+	// IndexNamespace finds objects by their namespace.
+	IndexNamespace = "namespace"
+	// IndexNode finds pods by OnNode.
+	IndexNode = "node"
+)
+
+// OnNode is the value of IndexNode: the pods of a tenant on a node of the super cluster. In a tenant's own cache tenant is "".
+func OnNode(tenant, node string) string { return tenant + "/" + node }
+
+// Reasons of Events on tenant objects.
+const (
+	// ReasonNamespaceConflict says that the super namespace of that name belongs to somebody else.
+	ReasonNamespaceConflict = "NamespaceConflict"
+	// ReasonConflict says that the super object of that name belongs to somebody else.
+	ReasonConflict = "Conflict"
+	// ReasonNotPlaced says that a pod names a super cluster in which its namespace holds nothing.
+	ReasonNotPlaced = "NotPlaced"
+	// ReasonNodeNameNotSupported says that a tenant wrote a pod's spec.nodeName.
+	ReasonNodeNameNotSupported = "NodeNameNotSupported"
+	// ReasonFailedCreate says that the super cluster refused an object.
+	ReasonFailedCreate = "FailedCreate"
+	// ReasonFailedUpdate says that the super cluster refused a change of an object.
+	ReasonFailedUpdate = "FailedUpdate"
+	// ReasonLost says that the super cluster no longer has a pod that was bound there.
+	ReasonLost = "Lost"
+)
+
+// Cache reads what informers hold. What it returns must not be changed.
+type Cache interface {
+	// Get returns an object, nil if there is none. synced is false when the cache which would hold it is not filled, or
+	// does not exist: then nil says nothing.
+	Get(kind, namespace, name string) (object client.Object, synced bool)
+	// Index returns the objects of a kind with that value of an index.
+	Index(kind, index, value string) []client.Object
+	// List returns all objects of a kind.
+	List(kind string) []client.Object
+}
+
+// Tenant is a tenant that is connected.
+type Tenant struct {
+	*tenants.Tenant
+	// Client reads and writes the control plane, without a cache.
+	Client client.Client
+	// Cache holds what is watched of it.
+	Cache Cache
+	// Recorder writes Events there.
+	Recorder record.EventRecorder
+}
+
+func (t *Tenant) owner(namespace string, uid types.UID) tenancy.Owner {
+	return tenancy.Owner{ClusterKey: t.Key, VirtualCluster: t.VirtualCluster, VirtualClusterUID: t.UID, Namespace: namespace, UID: uid}
+}
+
+// owns says whether owner is this tenant and its namespace of that name.
+func (t *Tenant) owns(owner tenancy.Owner, namespace string) bool {
+	return owner == t.owner(namespace, owner.UID)
+}
+
+// Env is what all kinds work with. It is shared by all workers; its fields must not be changed once it is in use.
+type Env struct {
+	// ID is the super cluster id.
+	ID string
+	// Super reads and writes the super cluster, without a cache.
+	Super client.Client
+	// SuperCache holds the super cluster's Nodes, and of other kinds what carries our label.
+	SuperCache Cache
+	// Meta reads NamespacePlacements from a cache, MetaLive from the server.
+	Meta, MetaLive client.Reader
+	// Tenant returns a connected tenant, nil if there is none of that key. Tenants returns all of them, sorted by key.
+	Tenant  func(key string) *Tenant
+	Tenants func() []*Tenant
+	// PodSecurityLevel is enforced in super namespaces; "" leaves it to the super cluster.
+	PodSecurityLevel string
+	// Clock measures time.
+	Clock clock.PassiveClock
+	// Metrics counts writes.
+	Metrics *engine.Metrics
+
+	mu sync.Mutex
+	// warned holds the last warning about each key, so that only a new one becomes an Event.
+	warned map[engine.Key]string
+}
+
+// All returns the reconcilers of all kinds.
+func All(env *Env) []engine.Kind {
+	return []engine.Kind{
+		&Namespaces{env: env},
+		&Pods{env: env},
+		&Nodes{env: env},
+		newCopier(env, serviceAccounts),
+		newCopier(env, secrets),
+		newCopier(env, configMaps),
+		newCopier(env, services),
+	}
+}
+
+// TenantKey returns the key of an object of a tenant.
+func TenantKey(kind, tenant string, object client.Object) engine.Key {
+	return engine.Key{Tenant: tenant, Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+}
+
+// SuperKey returns the key of an object in the super cluster. It returns false when the object is not ours.
+func SuperKey(kind string, object client.Object) (engine.Key, bool) {
+	owner, ok := tenancy.OwnerOf(object)
+	if !ok {
+		return engine.Key{}, false
+	}
+	switch kind {
+	case KindNamespace, KindQuota:
+		return engine.Key{Tenant: owner.ClusterKey, Kind: KindNamespace, Name: owner.Namespace}, true
+	}
+	name := object.GetName()
+	if kind == KindConfigMap {
+		name = tenantConfigMapName(name)
+	}
+	return engine.Key{Tenant: owner.ClusterKey, Kind: kind, Namespace: owner.Namespace, Name: name}, true
+}
+
+// keys returns all keys of a kind that either side knows.
+func (e *Env) keys(kind string) []engine.Key {
+	var keys []engine.Key
+	for _, object := range e.SuperCache.List(kind) {
+		if key, ok := SuperKey(kind, object); ok {
+			keys = append(keys, key)
+		}
+	}
+	for _, tenant := range e.Tenants() {
+		for _, object := range tenant.Cache.List(kind) {
+			keys = append(keys, TenantKey(kind, tenant.Key, object))
+		}
+	}
+	return keys
+}
+
+// placement is what the authority says about one tenant namespace.
+type placement struct {
+	// exists says whether there is a NamespacePlacement at all, here whether it lists this super cluster.
+	exists, here bool
+	// namespaceUID is the tenant namespace that it is about.
+	namespaceUID types.UID
+	// reserved is what the namespace may use here.
+	reserved corev1.ResourceList
+}
+
+func (e *Env) placement(ctx context.Context, reader client.Reader, tenant, namespace string) (placement, error) {
+	var object schedulerv1alpha1.NamespacePlacement
+	if err := reader.Get(ctx, types.NamespacedName{Namespace: tenant, Name: namespace}, &object); err != nil {
+		if apierrors.IsNotFound(err) {
+			return placement{}, nil
+		}
+		return placement{}, fmt.Errorf("reading NamespacePlacement %s/%s: %w", tenant, namespace, err)
+	}
+	found := placement{exists: true, namespaceUID: object.Spec.NamespaceUID}
+	for i := range object.Status.Placements {
+		if object.Status.Placements[i].Cluster == e.ID {
+			found.here, found.reserved = true, object.Status.Placements[i].Reserved
+		}
+	}
+	return found, nil
+}
+
+// open says whether objects of a tenant namespace may be written: the namespace is placed here, its super namespace is ours, of the
+// right tenant namespace, not being deleted, and bounded by the quota.
+func (e *Env) open(ctx context.Context, tenant *Tenant, namespace string) (bool, error) {
+	found, err := e.placement(ctx, e.Meta, tenant.Key, namespace)
+	if err != nil || !found.here {
+		return false, err
+	}
+	name := tenancy.SuperNamespace(tenant.Key, namespace)
+	superNamespace, _ := e.SuperCache.Get(KindNamespace, "", name)
+	quota, _ := e.SuperCache.Get(KindQuota, name, quotaName)
+	for _, object := range []client.Object{superNamespace, quota} {
+		if object == nil || object.GetDeletionTimestamp() != nil {
+			return false, nil
+		}
+		if owner, ok := tenancy.OwnerOf(object); !ok || owner != tenant.owner(namespace, found.namespaceUID) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// done counts a write.
+func (e *Env) done(kind, operation string, err error) error {
+	e.Metrics.Operation(kind, operation, err)
+	if err != nil {
+		return fmt.Errorf("%s of %s: %w", operation, kind, err)
+	}
+	return nil
+}
+
+// remove deletes exactly the object with this UID. Gone already is success. grace is in seconds; nil leaves it to the object.
+func (e *Env) remove(ctx context.Context, to client.Client, kind, operation string, object client.Object, grace *int64) error {
+	uid := object.GetUID()
+	options := &client.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: grace}
+	return e.done(kind, operation, client.IgnoreNotFound(to.Delete(ctx, object, options)))
+}
+
+// warn records an Event on a tenant object when the last one about key said something else.
+func (e *Env) warn(tenant *Tenant, key engine.Key, object client.Object, reason, message string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	text := string(object.GetUID()) + reason + message
+	if e.warned[key] == text {
+		return
+	}
+	if e.warned == nil {
+		e.warned = map[engine.Key]string{}
+	}
+	e.warned[key] = text
+	tenant.Recorder.Event(object, corev1.EventTypeWarning, reason, message)
+}
+
+// calm forgets what was warned about key: it is well, or gone.
+func (e *Env) calm(key engine.Key) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.warned, key)
+}
+
+// refused warns the tenant when err says that the super cluster does not take an object for what it is.
+func (e *Env) refused(tenant *Tenant, key engine.Key, object client.Object, reason string, err error) {
+	refusal := apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+	if !refusal || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return
+	}
+	// In the tenant's words: the names of super namespaces are no business of a tenant.
+	text := strings.ReplaceAll(err.Error(), tenancy.SuperNamespace(tenant.Key, key.Namespace), key.Namespace)
+	e.warn(tenant, key, object, reason, fmt.Sprintf("Super cluster %s: %s", e.ID, text))
+}
+
+// marked says whether object carries our label; without it no cache shows it.
+func marked(object client.Object) bool {
+	return object.GetLabels()[tenancyv1alpha1.LabelCluster] != ""
+}
+
+// get reads a cache as a concrete type; the zero T is returned for nothing.
+func get[T client.Object](cache Cache, kind, namespace, name string) (object T, exists, synced bool) {
+	found, synced := cache.Get(kind, namespace, name)
+	object, exists = found.(T)
+	return object, exists, synced
+}

@@ -1,0 +1,292 @@
+package kinds
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// quietAttempts is the number of refusals by the quota that make no Event: the quota counts what was just deleted for a moment.
+const quietAttempts = 5
+
+// Pods syncs pods: down what the tenant wants, up where they run and how they fare. A pod goes through these states:
+//
+//	tenant pod      super pod         step
+//	pending         -                 create the super pod
+//	pending         unscheduled       tell the tenant why
+//	pending         on a node         make the tenant's Node, bind
+//	bound           on that node      copy labels, images down; status up
+//	deleted         exists            delete the super pod, with the grace that is left
+//	deleted         -                 remove the tenant pod
+//	-               exists            delete the super pod (proof: live read)
+//	bound           -                 remove the tenant pod (proof: live read); a finished one stays
+//	other UID       exists            delete the super pod
+type Pods struct{ env *Env }
+
+var _ engine.Kind = &Pods{}
+
+// Name implements engine.Kind.
+func (p *Pods) Name() string { return KindPod }
+
+// Keys implements engine.Kind.
+func (p *Pods) Keys() []engine.Key { return p.env.keys(KindPod) }
+
+// Reconcile implements engine.Kind.
+func (p *Pods) Reconcile(ctx context.Context, key engine.Key, attempt int) (time.Duration, error) {
+	tenant := p.env.Tenant(key.Tenant)
+	if tenant == nil {
+		return 0, nil
+	}
+	tenantPod, inTenant, synced := get[*corev1.Pod](tenant.Cache, KindPod, key.Namespace, key.Name)
+	superPod, inSuper, superSynced := get[*corev1.Pod](p.env.SuperCache, KindPod, tenancy.SuperNamespace(key.Tenant, key.Namespace), key.Name)
+	if !synced || !superSynced {
+		return 0, nil // their filling brings the key back
+	}
+	if !inSuper {
+		if !inTenant {
+			p.env.calm(key)
+			return 0, nil
+		}
+		return 0, p.alone(ctx, tenant, key, tenantPod, attempt)
+	}
+	owner, marked := tenancy.OwnerOf(superPod)
+	switch {
+	case !marked || !tenant.owns(owner, key.Namespace):
+		if inTenant {
+			p.conflict(tenant, key, tenantPod)
+		}
+		return 0, nil
+	case !inTenant:
+		return 0, p.orphan(ctx, tenant, key, superPod, owner.UID)
+	case owner.UID != tenantPod.UID:
+		return 0, p.deleteSuper(ctx, superPod, nil)
+	case tenantPod.DeletionTimestamp != nil:
+		if err := p.deleteSuper(ctx, superPod, p.graceLeft(tenantPod)); err != nil {
+			return 0, err
+		}
+		return 0, p.up(ctx, tenant, key, tenantPod, superPod)
+	}
+	if err := p.down(ctx, tenant, key, tenantPod, superPod); err != nil {
+		return 0, err
+	}
+	return 0, p.up(ctx, tenant, key, tenantPod, superPod)
+}
+
+// alone handles a tenant pod that has no super pod, as far as the cache knows.
+func (p *Pods) alone(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod *corev1.Pod, attempt int) error {
+	spec := &tenantPod.Spec
+	superCluster, _ := tenancy.NodeSuperCluster(spec.NodeName)
+	scheduled := conditionOf(&tenantPod.Status, corev1.PodScheduled)
+	bound := spec.NodeName != "" && scheduled != nil && scheduled.Status == corev1.ConditionTrue
+	finished := tenantPod.Status.Phase == corev1.PodSucceeded || tenantPod.Status.Phase == corev1.PodFailed
+	switch {
+	case tenantPod.DeletionTimestamp != nil:
+		if ptr.Deref(tenantPod.DeletionGracePeriodSeconds, 1) == 0 || spec.NodeName != "" && superCluster != p.env.ID {
+			return nil // it waits for finalizers, or is another syncer's
+		}
+		return p.removeTenant(ctx, tenant, key, tenantPod, "")
+	case finished, bound && superCluster != p.env.ID:
+		return nil
+	case bound:
+		return p.removeTenant(ctx, tenant, key, tenantPod, fmt.Sprintf("Super cluster %s no longer has this pod", p.env.ID))
+	case spec.NodeName != "":
+		p.env.warn(tenant, key, tenantPod, ReasonNodeNameNotSupported, "spec.nodeName was set without a Binding: only the scheduler chooses nodes")
+		return nil
+	case len(spec.SchedulingGates) > 0:
+		return nil
+	}
+	if placed, err := p.placed(ctx, tenant, key, tenantPod); err != nil || !placed {
+		return err
+	}
+	return p.create(ctx, tenant, key, tenantPod, attempt)
+}
+
+// placed says whether the pod's namespace is placed here, and warns the tenant when it is not.
+func (p *Pods) placed(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod *corev1.Pod) (bool, error) {
+	found, err := p.env.placement(ctx, p.env.Meta, tenant.Key, key.Namespace)
+	if err == nil && !found.here {
+		// The pod's event may have overtaken the placement's.
+		found, err = p.env.placement(ctx, p.env.MetaLive, tenant.Key, key.Namespace)
+	}
+	if err != nil {
+		return false, err
+	}
+	namespace, exists, _ := get[*corev1.Namespace](tenant.Cache, KindNamespace, "", key.Namespace)
+	if !exists {
+		return false, nil // the namespace's event brings its pods back
+	}
+	if !found.here || found.namespaceUID != namespace.UID {
+		p.env.warn(tenant, key, tenantPod, ReasonNotPlaced, fmt.Sprintf("Namespace %s holds nothing in super cluster %s: the pod is not synced there", key.Namespace, p.env.ID))
+		return false, nil
+	}
+	return true, nil
+}
+
+func (p *Pods) create(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod *corev1.Pod, attempt int) error {
+	open, err := p.env.open(ctx, tenant, key.Namespace)
+	if err != nil || !open {
+		return err // the super namespace's event brings the key back
+	}
+	superPod := &corev1.Pod{}
+	SuperPod(tenantPod, superPod, tenant.owner(key.Namespace, tenantPod.UID), tenant.OpaqueMetaPrefixes)
+	if _, exists, _ := get[*corev1.ServiceAccount](p.env.SuperCache, KindServiceAccount, superPod.Namespace, superPod.Spec.ServiceAccountName); !exists {
+		return engine.Waitf("service account %s in the super cluster", superPod.Spec.ServiceAccountName)
+	}
+	err = p.env.Super.Create(ctx, superPod)
+	switch {
+	case err == nil:
+		p.env.calm(key)
+	case apierrors.IsAlreadyExists(err):
+		return p.collision(ctx, tenant, key, tenantPod, superPod)
+	case isQuotaRefusal(err) && attempt < quietAttempts:
+		return engine.Waitf("the quota: %v", err)
+	default:
+		p.env.refused(tenant, key, tenantPod, ReasonFailedCreate, err)
+	}
+	return p.env.done(KindPod, "create", err)
+}
+
+// collision handles a name that is taken though the cache does not show it.
+func (p *Pods) collision(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod, wanted *corev1.Pod) error {
+	live := &corev1.Pod{}
+	if err := p.env.Super.Get(ctx, client.ObjectKeyFromObject(wanted), live); err != nil {
+		return fmt.Errorf("reading super pod %s/%s: %w", wanted.Namespace, wanted.Name, err)
+	}
+	owner, marked := tenancy.OwnerOf(live)
+	switch {
+	case !marked || !tenant.owns(owner, key.Namespace):
+		p.conflict(tenant, key, tenantPod)
+		return nil
+	case owner.UID != tenantPod.UID:
+		return p.deleteSuper(ctx, live, nil)
+	}
+	return nil // it is ours; the cache will show it
+}
+
+// down brings changes of the tenant's pod to its super pod.
+func (p *Pods) down(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod, superPod *corev1.Pod) error {
+	if superPod.DeletionTimestamp != nil {
+		return nil
+	}
+	desired := superPod.DeepCopy()
+	SuperPod(tenantPod, desired, tenant.owner(key.Namespace, tenantPod.UID), tenant.OpaqueMetaPrefixes)
+	if equality.Semantic.DeepEqual(superPod, desired) {
+		return nil
+	}
+	err := p.env.Super.Update(ctx, desired)
+	p.env.refused(tenant, key, tenantPod, ReasonFailedUpdate, err)
+	return p.env.done(KindPod, "update", err)
+}
+
+// up binds the tenant's pod to the node of its super pod, or brings the status up.
+func (p *Pods) up(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod, superPod *corev1.Pod) error {
+	nodeName := ""
+	if superPod.Spec.NodeName != "" {
+		nodeName = tenancy.NodeName(p.env.ID, superPod.Spec.NodeName)
+	}
+	switch {
+	case nodeName == "" && tenantPod.Spec.NodeName != "":
+		return nil // made again, and not on a node yet
+	case tenantPod.Spec.NodeName == nodeName:
+	case tenantPod.Spec.NodeName != "":
+		// A pod cannot move, so the one that the tenant sees is not the one that runs.
+		return p.env.remove(ctx, tenant.Client, KindPod, "remove", tenantPod, ptr.To[int64](0))
+	case tenantPod.DeletionTimestamp == nil:
+		return p.bind(ctx, tenant, key, tenantPod, superPod, nodeName)
+	}
+	status, ok := TenantPodStatus(tenantPod, superPod, p.env.ID)
+	if !ok || equality.Semantic.DeepEqual(&tenantPod.Status, status) {
+		return nil
+	}
+	desired := tenantPod.DeepCopy()
+	desired.Status = *status
+	// The lock makes sure that lists were computed from what is there.
+	patch := client.MergeFromWithOptions(tenantPod, client.MergeFromWithOptimisticLock{})
+	return p.env.done(KindPod, "status", client.IgnoreNotFound(tenant.Client.Status().Patch(ctx, desired, patch)))
+}
+
+func (p *Pods) bind(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod, superPod *corev1.Pod, nodeName string) error {
+	if err := ensureNode(ctx, p.env, tenant, superPod.Spec.NodeName); err != nil {
+		return err
+	}
+	binding := &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: tenantPod.Namespace, Name: tenantPod.Name, UID: tenantPod.UID},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: nodeName},
+	}
+	p.env.calm(key)
+	return p.env.done(KindPod, "bind", client.IgnoreNotFound(tenant.Client.SubResource("binding").Create(ctx, tenantPod.DeepCopy(), binding)))
+}
+
+// orphan deletes a super pod whose tenant pod is gone, replaced, or assigned elsewhere before it ran here.
+func (p *Pods) orphan(ctx context.Context, tenant *Tenant, key engine.Key, superPod *corev1.Pod, uid types.UID) error {
+	if superPod.DeletionTimestamp != nil {
+		return nil
+	}
+	live := &corev1.Pod{}
+	err := tenant.Client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, live)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("reading the tenant's pod: %w", err)
+	}
+	if err == nil && live.UID == uid {
+		if live.Labels[schedulerv1alpha1.LabelSuperCluster] == p.env.ID {
+			return engine.Waitf("the cache of the tenant's pods")
+		}
+		if live.Spec.NodeName != "" {
+			return nil // it runs here; vc-scheduler puts the label back
+		}
+	}
+	return p.deleteSuper(ctx, superPod, nil)
+}
+
+// removeTenant removes a tenant pod that has no super pod any more, with proof. message becomes an Event unless it is "".
+func (p *Pods) removeTenant(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod *corev1.Pod, message string) error {
+	name := types.NamespacedName{Namespace: tenancy.SuperNamespace(key.Tenant, key.Namespace), Name: key.Name}
+	live := &corev1.Pod{}
+	switch err := p.env.Super.Get(ctx, name, live); {
+	case err == nil:
+		if owner, marked := tenancy.OwnerOf(live); marked && owner == tenant.owner(key.Namespace, tenantPod.UID) {
+			return engine.Waitf("the cache of super pods")
+		}
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("reading super pod %s: %w", name, err)
+	}
+	if message != "" {
+		p.env.warn(tenant, key, tenantPod, ReasonLost, message)
+	}
+	return p.env.remove(ctx, tenant.Client, KindPod, "remove", tenantPod, ptr.To[int64](0))
+}
+
+// deleteSuper deletes a super pod, unless that is under way with no more grace. grace is in seconds; nil leaves it to the pod.
+func (p *Pods) deleteSuper(ctx context.Context, superPod *corev1.Pod, grace *int64) error {
+	if superPod.DeletionTimestamp != nil && (grace == nil || ptr.Deref(superPod.DeletionGracePeriodSeconds, 0) <= *grace) {
+		return nil
+	}
+	return p.env.remove(ctx, p.env.Super, KindPod, "delete", superPod, grace)
+}
+
+// graceLeft returns how many seconds a tenant pod that is being deleted still has, at least 1: with 0 the super cluster would forget the
+// pod before its containers have ended.
+func (p *Pods) graceLeft(tenantPod *corev1.Pod) *int64 {
+	return ptr.To(max(1, int64(tenantPod.DeletionTimestamp.Sub(p.env.Clock.Now()).Round(time.Second)/time.Second)))
+}
+
+func (p *Pods) conflict(tenant *Tenant, key engine.Key, tenantPod *corev1.Pod) {
+	p.env.warn(tenant, key, tenantPod, ReasonConflict, fmt.Sprintf("Super cluster %s has a pod of that name which is not this tenant's", p.env.ID))
+}
+
+func isQuotaRefusal(err error) bool {
+	return apierrors.IsForbidden(err) && (strings.Contains(err.Error(), "exceeded quota") || strings.Contains(err.Error(), "status unknown for quota"))
+}

@@ -1,0 +1,226 @@
+package kinds
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// SuperPod writes onto superPod what it should be for tenantPod. A new superPod, one without a UID, gets everything; an existing one gets
+// what may change in a pod: labels, annotations, images, the deadline, and added tolerations.
+func SuperPod(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, opaque []string) {
+	copyMeta(tenantPod, superPod, owner, opaque)
+	if superPod.UID != "" {
+		updatePodSpec(tenantPod, superPod)
+		return
+	}
+	superPod.Namespace = tenancy.SuperNamespace(owner.ClusterKey, owner.Namespace)
+	superPod.Name = tenantPod.Name
+	superPod.Spec = *tenantPod.Spec.DeepCopy()
+	translatePodSpec(tenantPod, &superPod.Spec, owner, opaque)
+}
+
+func updatePodSpec(tenantPod, superPod *corev1.Pod) {
+	updateImages(tenantPod.Spec.Containers, superPod.Spec.Containers)
+	updateImages(tenantPod.Spec.InitContainers, superPod.Spec.InitContainers)
+	if deadline := tenantPod.Spec.ActiveDeadlineSeconds; deadline != nil {
+		superPod.Spec.ActiveDeadlineSeconds = ptr.To(*deadline)
+	}
+	for i := range tenantPod.Spec.Tolerations {
+		wanted := &tenantPod.Spec.Tolerations[i]
+		known := slices.ContainsFunc(superPod.Spec.Tolerations, func(toleration corev1.Toleration) bool {
+			return equality.Semantic.DeepEqual(toleration, *wanted)
+		})
+		if !known {
+			superPod.Spec.Tolerations = append(superPod.Spec.Tolerations, *wanted.DeepCopy())
+		}
+	}
+}
+
+func updateImages(from, to []corev1.Container) {
+	for i := range to {
+		for j := range from {
+			if from[j].Name == to[i].Name {
+				to[i].Image = from[j].Image
+			}
+		}
+	}
+}
+
+// translatePodSpec turns a copy of the tenant's spec into one for the super cluster.
+func translatePodSpec(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy.Owner, opaque []string) {
+	spec.NodeName = ""
+	spec.SchedulerName = corev1.DefaultSchedulerName
+	// Priority classes are the super cluster's own; a class of the same name there means something else.
+	spec.PriorityClassName, spec.Priority, spec.PreemptionPolicy = "", nil, nil
+	spec.DeprecatedServiceAccount = spec.ServiceAccountName
+	spec.AutomountServiceAccountToken = ptr.To(false)
+	spec.EnableServiceLinks = ptr.To(false)
+	// The tenant's controllers set the conditions of readiness gates on the tenant's pod; TenantPodStatus judges them there.
+	spec.ReadinessGates = nil
+	// Ephemeral containers cannot be created with a pod.
+	spec.EphemeralContainers = nil
+	for i := range spec.Volumes {
+		translateVolume(&spec.Volumes[i])
+	}
+	values := literals{pod: tenantPod, owner: owner, opaque: opaque}
+	for i := range spec.InitContainers {
+		translateEnv(spec.InitContainers[i].Env, spec.InitContainers[i].EnvFrom, values)
+	}
+	for i := range spec.Containers {
+		translateEnv(spec.Containers[i].Env, spec.Containers[i].EnvFrom, values)
+	}
+	translateAffinity(spec.Affinity, owner.ClusterKey)
+}
+
+// translateVolume takes credentials of the super cluster out of a volume and leads what it refers to to the super cluster's names.
+func translateVolume(volume *corev1.Volume) {
+	if volume.ConfigMap != nil {
+		volume.ConfigMap.Name = superConfigMapName(volume.ConfigMap.Name)
+	}
+	if volume.DownwardAPI != nil {
+		translateDownwardAPI(volume.DownwardAPI.Items)
+	}
+	if volume.Projected == nil {
+		return
+	}
+	volume.Projected.Sources = slices.DeleteFunc(volume.Projected.Sources, func(source corev1.VolumeProjection) bool {
+		return source.ServiceAccountToken != nil || source.PodCertificate != nil
+	})
+	for i := range volume.Projected.Sources {
+		source := &volume.Projected.Sources[i]
+		if source.ConfigMap != nil {
+			source.ConfigMap.Name = superConfigMapName(source.ConfigMap.Name)
+		}
+		if source.DownwardAPI != nil {
+			translateDownwardAPI(source.DownwardAPI.Items)
+		}
+	}
+}
+
+// translateDownwardAPI lets files show the tenant's namespace and UID, which the super pod carries as marks.
+func translateDownwardAPI(files []corev1.DownwardAPIVolumeFile) {
+	for _, file := range files {
+		if file.FieldRef == nil {
+			continue
+		}
+		switch file.FieldRef.FieldPath {
+		case "metadata.namespace":
+			file.FieldRef.FieldPath = "metadata.annotations['" + tenancyv1alpha1.AnnotationNamespace + "']"
+		case "metadata.uid":
+			file.FieldRef.FieldPath = "metadata.annotations['" + tenancyv1alpha1.AnnotationUID + "']"
+		}
+	}
+}
+
+func translateEnv(env []corev1.EnvVar, envFrom []corev1.EnvFromSource, values literals) {
+	for i := range envFrom {
+		if envFrom[i].ConfigMapRef != nil {
+			envFrom[i].ConfigMapRef.Name = superConfigMapName(envFrom[i].ConfigMapRef.Name)
+		}
+	}
+	for i := range env {
+		source := env[i].ValueFrom
+		if source == nil {
+			continue
+		}
+		if source.ConfigMapKeyRef != nil {
+			source.ConfigMapKeyRef.Name = superConfigMapName(source.ConfigMapKeyRef.Name)
+		}
+		if source.FieldRef == nil {
+			continue
+		}
+		if value, known := values.of(source.FieldRef.FieldPath); known {
+			// Values are expanded by the kubelet, unlike what a field gives: $$ stands for $.
+			env[i].Value, env[i].ValueFrom = strings.ReplaceAll(value, "$", "$$"), nil
+		}
+	}
+}
+
+// literals are the fields of a tenant pod that its super pod does not have.
+type literals struct {
+	pod    *corev1.Pod
+	owner  tenancy.Owner
+	opaque []string
+}
+
+func (l literals) of(fieldPath string) (string, bool) {
+	switch fieldPath {
+	case "metadata.namespace":
+		return l.owner.Namespace, true
+	case "metadata.uid":
+		return string(l.owner.UID), true
+	}
+	for prefix, values := range map[string]map[string]string{"metadata.labels['": l.pod.Labels, "metadata.annotations['": l.pod.Annotations} {
+		key, found := strings.CutPrefix(fieldPath, prefix)
+		if key, closed := strings.CutSuffix(key, "']"); found && closed && isOpaque(key, l.opaque) {
+			return values[key], true
+		}
+	}
+	return "", false
+}
+
+// translateAffinity keeps (anti-)affinity to pods inside the tenant.
+func translateAffinity(affinity *corev1.Affinity, clusterKey string) {
+	if affinity == nil {
+		return
+	}
+	if between := affinity.PodAffinity; between != nil {
+		translateTerms(between.RequiredDuringSchedulingIgnoredDuringExecution, between.PreferredDuringSchedulingIgnoredDuringExecution, clusterKey)
+	}
+	if between := affinity.PodAntiAffinity; between != nil {
+		translateTerms(between.RequiredDuringSchedulingIgnoredDuringExecution, between.PreferredDuringSchedulingIgnoredDuringExecution, clusterKey)
+	}
+}
+
+func translateTerms(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm, clusterKey string) {
+	for i := range required {
+		translateTerm(&required[i], clusterKey)
+	}
+	for i := range preferred {
+		translateTerm(&preferred[i].PodAffinityTerm, clusterKey)
+	}
+}
+
+func translateTerm(term *corev1.PodAffinityTerm, clusterKey string) {
+	for i, namespace := range term.Namespaces {
+		term.Namespaces[i] = tenancy.SuperNamespace(clusterKey, namespace)
+	}
+	confine(term.LabelSelector, clusterKey)
+	if selector := term.NamespaceSelector; selector != nil {
+		translateNamespaceNames(selector, clusterKey)
+		confine(selector, clusterKey)
+	}
+}
+
+// confine lets a selector match objects of the tenant only. The nil selector matches nothing and stays so.
+func confine(selector *metav1.LabelSelector, clusterKey string) {
+	if selector == nil {
+		return
+	}
+	if selector.MatchLabels == nil {
+		selector.MatchLabels = map[string]string{}
+	}
+	selector.MatchLabels[tenancyv1alpha1.LabelCluster] = clusterKey
+}
+
+// translateNamespaceNames maps the names in a selector of namespaces by name.
+func translateNamespaceNames(selector *metav1.LabelSelector, clusterKey string) {
+	if name, exists := selector.MatchLabels[corev1.LabelMetadataName]; exists {
+		selector.MatchLabels[corev1.LabelMetadataName] = tenancy.SuperNamespace(clusterKey, name)
+	}
+	for _, requirement := range selector.MatchExpressions {
+		if requirement.Key == corev1.LabelMetadataName {
+			for i, name := range requirement.Values {
+				requirement.Values[i] = tenancy.SuperNamespace(clusterKey, name)
+			}
+		}
+	}
+}

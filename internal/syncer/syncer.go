@@ -1,0 +1,306 @@
+// Package syncer connects one super cluster to the tenants that hold placements in it: it owns the connections and caches of both sides and
+// turns what changes in them into keys for the engine.
+package syncer
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// Options configure a Syncer.
+type Options struct {
+	// ID is the super cluster id, see SuperClusterID.
+	ID string
+	// Super reaches the super cluster.
+	Super *rest.Config
+	// PodSecurityLevel is enforced in super namespaces; "" leaves it to the super cluster.
+	PodSecurityLevel string
+	// Metrics counts what is done.
+	Metrics *engine.Metrics
+	// Engine configures queues, workers and patrol.
+	Engine engine.Options
+}
+
+// Syncer syncs one super cluster. Set it up with a manager of the meta cluster, and give its Engage to the registry of tenants.
+type Syncer struct {
+	id     string
+	env    *kinds.Env
+	engine *engine.Engine
+	super  *informers
+	meta   client.Reader
+
+	mu       sync.RWMutex
+	sessions map[string]*session
+}
+
+// SuperClusterID reads the id of the super cluster that config reaches. The errors say what to apply.
+func SuperClusterID(ctx context.Context, config *rest.Config) (string, error) {
+	super, err := newClient(config)
+	if err != nil {
+		return "", err
+	}
+	const hint = "apply in the super cluster a ConfigMap " + schedulerv1alpha1.SuperClusterInfoNamespace + "/" + schedulerv1alpha1.SuperClusterInfoName +
+		" with data key " + schedulerv1alpha1.SuperClusterInfoKey
+	info := &corev1.ConfigMap{}
+	name := types.NamespacedName{Namespace: schedulerv1alpha1.SuperClusterInfoNamespace, Name: schedulerv1alpha1.SuperClusterInfoName}
+	if err := super.Get(ctx, name, info); err != nil {
+		return "", fmt.Errorf("reading the super cluster id (%s): %w", hint, err)
+	}
+	id := info.Data[schedulerv1alpha1.SuperClusterInfoKey]
+	if err := tenancy.ValidateSuperClusterID(id); err != nil {
+		return "", fmt.Errorf("reading the super cluster id (%s): %w", hint, err)
+	}
+	return id, nil
+}
+
+// New returns a Syncer that runs within mgr, a manager of the meta cluster: caches always, work while it leads.
+func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, error) {
+	super, err := newClient(options.Super)
+	if err != nil {
+		return nil, err
+	}
+	if options.Engine.Clock == nil {
+		options.Engine.Clock = clock.RealClock{}
+	}
+	s := &Syncer{id: options.ID, meta: mgr.GetClient(), sessions: map[string]*session{}}
+	s.super = &informers{
+		client:    super,
+		selectors: map[string]string{},
+		changed:   s.superChanged,
+		filled:    func(source) {},
+	}
+	for kind := range watched {
+		if kind != kinds.KindNode {
+			s.super.selectors[kind] = tenancyv1alpha1.LabelCluster
+		}
+	}
+	s.env = &kinds.Env{
+		ID: options.ID, Super: super, SuperCache: s.super, Meta: mgr.GetClient(), MetaLive: mgr.GetAPIReader(),
+		Tenant: s.tenant, Tenants: s.tenants,
+		PodSecurityLevel: options.PodSecurityLevel, Clock: options.Engine.Clock, Metrics: options.Metrics,
+	}
+	if s.engine, err = engine.New(options.Engine, options.Metrics, kinds.All(s.env)...); err != nil {
+		return nil, err
+	}
+	if err := s.watchPlacements(ctx, mgr); err != nil {
+		return nil, err
+	}
+	if err := mgr.Add(superCaches{s}); err != nil {
+		return nil, fmt.Errorf("adding the caches of the super cluster: %w", err)
+	}
+	if err := mgr.Add(manager.RunnableFunc(s.work)); err != nil {
+		return nil, fmt.Errorf("adding the engine: %w", err)
+	}
+	return s, nil
+}
+
+// Ready is a check that passes when the caches of the super cluster are filled.
+func (s *Syncer) Ready() healthz.Checker {
+	return func(*http.Request) error {
+		if !s.super.synced() {
+			return fmt.Errorf("the caches of super cluster %s are not filled", s.id)
+		}
+		return nil
+	}
+}
+
+// superCaches runs the caches of the super cluster, on every replica: one that takes over has them at hand.
+type superCaches struct{ *Syncer }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (superCaches) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable.
+func (s superCaches) Start(ctx context.Context) error {
+	sources := make([]source, 0, len(watched))
+	for kind := range watched {
+		sources = append(sources, source{kind: kind})
+	}
+	if err := s.super.watch(ctx, sources); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	s.super.wait()
+	return nil
+}
+
+// work runs the engine once the caches of the super cluster are filled.
+func (s *Syncer) work(ctx context.Context) error {
+	if toolscache.WaitForCacheSync(ctx.Done(), s.super.synced) {
+		s.engine.Run(ctx)
+	}
+	return nil
+}
+
+// watchPlacements lets changes of the authority wake its namespace and its tenant.
+func (s *Syncer) watchPlacements(ctx context.Context, mgr manager.Manager) error {
+	informer, err := mgr.GetCache().GetInformer(ctx, &schedulerv1alpha1.NamespacePlacement{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watching NamespacePlacements: %w", err)
+	}
+	changed := func(item any) {
+		if tombstone, ok := item.(toolscache.DeletedFinalStateUnknown); ok {
+			item = tombstone.Obj
+		}
+		if object, ok := item.(client.Object); ok {
+			s.namespaceChanged(object.GetNamespace(), object.GetName())
+		}
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: changed, UpdateFunc: func(_, current any) { changed(current) }, DeleteFunc: changed,
+	})
+	if err != nil {
+		return fmt.Errorf("watching NamespacePlacements: %w", err)
+	}
+	return nil
+}
+
+// superChanged turns a change in the super cluster into keys.
+func (s *Syncer) superChanged(kind string, old, current client.Object) {
+	object := cmp.Or(current, old)
+	if kind == kinds.KindNode {
+		s.superNodeChanged(object.GetName())
+		return
+	}
+	key, ok := kinds.SuperKey(kind, object)
+	if !ok {
+		// The marks were taken off: what it was says which key heals it.
+		if old == nil {
+			return
+		}
+		if key, ok = kinds.SuperKey(kind, old); !ok {
+			return
+		}
+	}
+	switch kind {
+	case kinds.KindNamespace:
+		s.namespaceChanged(key.Tenant, key.Name)
+	case kinds.KindQuota:
+		s.engine.Add(key)
+		if !onlyFilled(old, current) {
+			s.namespaceChanged(key.Tenant, key.Name)
+		}
+	case kinds.KindPod:
+		s.engine.Add(key)
+		if pod, ok := object.(*corev1.Pod); ok && pod.Spec.NodeName != "" && (old == nil || current == nil) {
+			s.engine.Add(engine.Key{Tenant: key.Tenant, Kind: kinds.KindNode, Name: pod.Spec.NodeName})
+		}
+	default:
+		s.engine.Add(key)
+	}
+}
+
+// onlyFilled says whether all that changed of a quota is that more of it is used, which lets nothing in that waits. Every new pod
+// changes it so.
+func onlyFilled(old, current client.Object) bool {
+	before, wasQuota := old.(*corev1.ResourceQuota)
+	after, isQuota := current.(*corev1.ResourceQuota)
+	if !wasQuota || !isQuota || !equality.Semantic.DeepEqual(before.Spec, after.Spec) || !equality.Semantic.DeepEqual(before.Status.Hard, after.Status.Hard) {
+		return false
+	}
+	for name, used := range before.Status.Used {
+		if now := after.Status.Used[name]; now.Cmp(used) < 0 {
+			return false
+		}
+	}
+	return equality.Semantic.DeepEqual(before.Annotations, after.Annotations)
+}
+
+// superNodeChanged wakes the tenants that have a pod on a node.
+func (s *Syncer) superNodeChanged(name string) {
+	for _, tenant := range s.tenants() {
+		if len(s.super.Index(kinds.KindPod, kinds.IndexNode, kinds.OnNode(tenant.Key, name))) > 0 {
+			s.engine.Add(engine.Key{Tenant: tenant.Key, Kind: kinds.KindNode, Name: name})
+		}
+	}
+}
+
+// namespaceChanged wakes a tenant namespace whose placement, super namespace or quota has changed, and all that is in it.
+func (s *Syncer) namespaceChanged(tenant, namespace string) {
+	s.engine.Add(engine.Key{Tenant: tenant, Kind: kinds.KindNamespace, Name: namespace})
+	if session := s.session(tenant); session != nil {
+		session.wake()
+		session.enqueue(namespace)
+	}
+}
+
+// tenant returns a connected tenant, nil if there is none of that key.
+func (s *Syncer) tenant(key string) *kinds.Tenant {
+	if session := s.session(key); session != nil {
+		return session.tenant
+	}
+	return nil
+}
+
+// tenants returns the connected tenants, sorted by key.
+func (s *Syncer) tenants() []*kinds.Tenant {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	found := make([]*kinds.Tenant, 0, len(s.sessions))
+	for _, session := range s.sessions {
+		found = append(found, session.tenant)
+	}
+	slices.SortFunc(found, func(a, b *kinds.Tenant) int { return cmp.Compare(a.Key, b.Key) })
+	return found
+}
+
+func (s *Syncer) session(key string) *session {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.sessions[key]
+}
+
+func (s *Syncer) setSession(key string, session *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if session == nil {
+		delete(s.sessions, key)
+		return
+	}
+	s.sessions[key] = session
+}
+
+// namespaces returns the namespaces of a tenant that are to be watched: those placed here, and those of which something is left here.
+func (s *Syncer) namespaces(ctx context.Context, tenant string) ([]string, error) {
+	var placements schedulerv1alpha1.NamespacePlacementList
+	if err := s.meta.List(ctx, &placements, client.InNamespace(tenant)); err != nil {
+		return nil, fmt.Errorf("listing NamespacePlacements of tenant %s: %w", tenant, err)
+	}
+	var names []string
+	for i := range placements.Items {
+		for j := range placements.Items[i].Status.Placements {
+			if placements.Items[i].Status.Placements[j].Cluster == s.id {
+				names = append(names, placements.Items[i].Name)
+			}
+		}
+	}
+	for _, object := range s.super.Index(kinds.KindNamespace, kinds.IndexTenant, tenant) {
+		if owner, ok := tenancy.OwnerOf(object); ok {
+			names = append(names, owner.Namespace)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
