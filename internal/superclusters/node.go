@@ -1,0 +1,198 @@
+package superclusters
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+)
+
+const (
+	// AnnotationClusterRef on a virtual Node names the Cluster that it stands for, as <namespace>/<name>.
+	AnnotationClusterRef = "scheduler.tenancy.x-k8s.io/cluster-ref"
+	// AnnotationTopology on a virtual Node holds the topology labels that were set for the super cluster, as JSON. An operator's
+	// own labels are recognised by not being in it.
+	AnnotationTopology = "scheduler.tenancy.x-k8s.io/topology"
+
+	labelType       = "type"
+	typeVirtualNode = "virtual-kubelet"
+
+	// heartbeatPeriod is how often an unchanged condition is written anew. The Lease beats faster.
+	heartbeatPeriod = 5 * time.Minute
+)
+
+// Reasons of the Ready condition of virtual Nodes, and of Events on Clusters.
+const (
+	// ReasonSuperClusterReady says that the super cluster answers and its nodes and pods are known.
+	ReasonSuperClusterReady = "SuperClusterReady"
+	// ReasonNoNodes says that the super cluster has no node that takes pods. The virtual Node is Ready, with nothing to offer.
+	ReasonNoNodes = "SuperClusterHasNoNodes"
+	// ReasonSuperClusterUnreachable says that the super cluster does not answer, or refuses.
+	ReasonSuperClusterUnreachable = "SuperClusterUnreachable"
+	// ReasonClusterRemoved says that the Cluster is gone, or has another id now, while namespaces are still placed there.
+	ReasonClusterRemoved = "ClusterRemoved"
+	// ReasonSecretNotFound says that the Cluster's kubeconfig Secret, or its data key, is missing.
+	ReasonSecretNotFound = "SecretNotFound"
+	// ReasonInvalidKubeconfig says that the Secret holds no usable kubeconfig.
+	ReasonInvalidKubeconfig = "InvalidKubeconfig"
+	// ReasonUnreachable is the Event for a super cluster that does not answer.
+	ReasonUnreachable = "Unreachable"
+	// ReasonSuperClusterInfoMissing says that the super cluster has no ConfigMap with its id.
+	ReasonSuperClusterInfoMissing = "SuperClusterInfoMissing"
+	// ReasonInvalidID says that the super cluster's id cannot name a Node.
+	ReasonInvalidID = "InvalidID"
+	// ReasonDuplicateID says that another Cluster has the same super cluster id.
+	ReasonDuplicateID = "DuplicateID"
+	// ReasonNodeConflict says that a Node with the id's name exists which is no virtual Node.
+	ReasonNodeConflict = "NodeConflict"
+	// ReasonInvalidHeadroom says that the headroom annotation cannot be read; the last good one stays in force.
+	ReasonInvalidHeadroom = "InvalidHeadroom"
+)
+
+// view is what a virtual Node is to say.
+type view struct {
+	id       string
+	cluster  types.NamespacedName
+	capacity Capacity
+	headroom Headroom
+	ready    metav1.ConditionStatus
+	reason   string
+	message  string
+}
+
+// newNode returns the virtual Node of a view, without status.
+func newNode(v *view) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: v.id, Labels: map[string]string{schedulerv1alpha1.LabelVirtualNode: v.id}}}
+	applyMeta(node, v)
+	return node
+}
+
+// isVirtual says whether a Node is ours to write.
+func isVirtual(node *corev1.Node) bool {
+	return node.Labels[schedulerv1alpha1.LabelVirtualNode] != ""
+}
+
+// applyMeta writes what the pool owns of a virtual Node's metadata and spec. Labels, taints and spec.unschedulable that operators or
+// other controllers set stay.
+func applyMeta(node *corev1.Node, v *view) {
+	if node.Annotations == nil {
+		node.Annotations = map[string]string{}
+	}
+	node.Labels[schedulerv1alpha1.LabelVirtualNode] = v.id
+	node.Labels[labelType] = typeVirtualNode
+	node.Labels[corev1.LabelHostname] = v.id
+	node.Annotations[AnnotationClusterRef] = v.cluster.String()
+	if v.capacity.AllNodes > 0 {
+		node.Annotations[schedulerv1alpha1.AnnotationNodeShapes] = EncodeShapes(v.capacity.Shapes)
+		applyTopology(node, map[string]string{
+			corev1.LabelTopologyRegion: v.capacity.Region,
+			corev1.LabelTopologyZone:   v.capacity.Zone,
+		})
+	}
+	hasTaint := slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+		return taint.Key == schedulerv1alpha1.TaintProvider && taint.Value == schedulerv1alpha1.TaintProviderValue &&
+			taint.Effect == corev1.TaintEffectNoSchedule
+	})
+	if !hasTaint {
+		node.Spec.Taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(taint corev1.Taint) bool {
+			return taint.Key == schedulerv1alpha1.TaintProvider && taint.Effect == corev1.TaintEffectNoSchedule
+		})
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{
+			Key:    schedulerv1alpha1.TaintProvider,
+			Value:  schedulerv1alpha1.TaintProviderValue,
+			Effect: corev1.TaintEffectNoSchedule,
+		})
+	}
+}
+
+// applyTopology sets the labels that the super cluster's nodes agree on, and removes those set before. A label with another value
+// than was set before is the operator's.
+func applyTopology(node *corev1.Node, wanted map[string]string) {
+	set := map[string]string{}
+	if err := json.Unmarshal([]byte(node.Annotations[AnnotationTopology]), &set); err != nil {
+		set = map[string]string{}
+	}
+	for _, key := range slices.Sorted(maps.Keys(wanted)) {
+		current, exists := node.Labels[key]
+		if exists && current != set[key] {
+			delete(set, key)
+			continue
+		}
+		delete(node.Labels, key)
+		delete(set, key)
+		if wanted[key] != "" {
+			node.Labels[key] = wanted[key]
+			set[key] = wanted[key]
+		}
+	}
+	if len(set) == 0 {
+		delete(node.Annotations, AnnotationTopology)
+		return
+	}
+	text, err := json.Marshal(set)
+	if err != nil {
+		panic(err) // a map of strings can always be encoded
+	}
+	node.Annotations[AnnotationTopology] = string(text)
+}
+
+// applyStatus writes capacity and the Ready condition. It says whether anything changed that must be written.
+func applyStatus(node *corev1.Node, v *view, now time.Time) bool {
+	changed := false
+	if v.capacity.AllNodes > 0 || v.ready == metav1.ConditionTrue {
+		list := v.headroom.Apply(v.capacity.Offered).List()
+		if !apiequality.Semantic.DeepEqual(node.Status.Allocatable, list) || !apiequality.Semantic.DeepEqual(node.Status.Capacity, list) {
+			node.Status.Allocatable, node.Status.Capacity = list, list.DeepCopy()
+			changed = true
+		}
+	}
+	return applyReady(node, v.ready, v.reason, v.message, now) || changed
+}
+
+// applyReady writes the Ready condition, when it changed or its heartbeat is due.
+func applyReady(node *corev1.Node, ready metav1.ConditionStatus, reason, message string, now time.Time) bool {
+	condition := corev1.NodeCondition{
+		Type:               corev1.NodeReady,
+		Status:             corev1.ConditionStatus(ready),
+		Reason:             reason,
+		Message:            message,
+		LastHeartbeatTime:  metav1.NewTime(now),
+		LastTransitionTime: metav1.NewTime(now),
+	}
+	for i := range node.Status.Conditions {
+		old := &node.Status.Conditions[i]
+		if old.Type != corev1.NodeReady {
+			continue
+		}
+		same := old.Status == condition.Status && old.Reason == reason && old.Message == message
+		due := ready == metav1.ConditionTrue && now.Sub(old.LastHeartbeatTime.Time) >= heartbeatPeriod
+		if same && !due {
+			return false
+		}
+		if old.Status == condition.Status {
+			condition.LastTransitionTime = old.LastTransitionTime
+		}
+		if ready != metav1.ConditionTrue {
+			condition.LastHeartbeatTime = old.LastHeartbeatTime
+		}
+		*old = condition
+		return true
+	}
+	node.Status.Conditions = append(node.Status.Conditions, condition)
+	return true
+}
+
+func readyMessage(capacity *Capacity) (reason, message string) {
+	if capacity.Nodes == 0 {
+		return ReasonNoNodes, fmt.Sprintf("None of %d nodes is Ready and schedulable", capacity.AllNodes)
+	}
+	return ReasonSuperClusterReady, "The super cluster answers"
+}

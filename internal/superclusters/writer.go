@@ -1,0 +1,183 @@
+package superclusters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+)
+
+const (
+	leaseNamespace = corev1.NamespaceNodeLease
+	leaseDuration  = 40 * time.Second
+)
+
+// errNodeConflict says that a Node of that name exists which is no virtual Node.
+var errNodeConflict = errors.New("a Node of this name exists that is no virtual Node: rename the super cluster or delete the Node")
+
+// writer writes virtual Nodes and their Leases in the meta cluster, and only where something changed.
+type writer struct {
+	client client.Client
+	reader client.Reader
+	clock  clock.PassiveClock
+}
+
+// get returns the Node named id, nil when there is none.
+func (w *writer) get(ctx context.Context, id string) (*corev1.Node, error) {
+	node := &corev1.Node{}
+	if err := w.reader.Get(ctx, client.ObjectKey{Name: id}, node); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("getting virtual Node %s: %w", id, err)
+	}
+	return node, nil
+}
+
+// publish makes the virtual Node say what v says. It returns the Node as written.
+func (w *writer) publish(ctx context.Context, v *view) (*corev1.Node, error) {
+	var written *corev1.Node
+	err := retry.OnError(retry.DefaultBackoff, retriable, func() error {
+		node, err := w.get(ctx, v.id)
+		if err != nil {
+			return err
+		}
+		if node == nil {
+			node = newNode(v)
+			if err := w.client.Create(ctx, node); err != nil {
+				return fmt.Errorf("creating virtual Node %s: %w", v.id, err)
+			}
+			klog.FromContext(ctx).V(2).Info("Created virtual node", "node", klog.KObj(node), "cluster", v.cluster)
+		}
+		if !isVirtual(node) {
+			return errNodeConflict
+		}
+		written = node
+		return w.update(ctx, node, v)
+	})
+	return written, err
+}
+
+func retriable(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
+}
+
+// update patches node, first its metadata and spec, then its status.
+func (w *writer) update(ctx context.Context, node *corev1.Node, v *view) error {
+	before := node.DeepCopy()
+	applyMeta(node, v)
+	if !apiequality.Semantic.DeepEqual(before, node) {
+		if err := w.client.Patch(ctx, node, locked(before)); err != nil {
+			return fmt.Errorf("writing virtual Node %s: %w", v.id, err)
+		}
+	}
+	before = node.DeepCopy()
+	if !applyStatus(node, v, w.clock.Now()) {
+		return nil
+	}
+	if err := w.client.Status().Patch(ctx, node, locked(before)); err != nil {
+		return fmt.Errorf("writing the status of virtual Node %s: %w", v.id, err)
+	}
+	klog.FromContext(ctx).V(3).Info("Wrote virtual node", "node", klog.KObj(node), "ready", v.ready, "reason", v.reason)
+	return nil
+}
+
+func locked(before client.Object) client.Patch {
+	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+}
+
+// of returns the virtual Nodes that were made for a Cluster.
+func (w *writer) of(ctx context.Context, cluster types.NamespacedName) ([]corev1.Node, error) {
+	var list corev1.NodeList
+	if err := w.reader.List(ctx, &list, client.HasLabels{schedulerv1alpha1.LabelVirtualNode}); err != nil {
+		return nil, fmt.Errorf("listing virtual Nodes: %w", err)
+	}
+	var nodes []corev1.Node
+	for i := range list.Items {
+		if list.Items[i].Annotations[AnnotationClusterRef] == cluster.String() {
+			nodes = append(nodes, list.Items[i])
+		}
+	}
+	return nodes, nil
+}
+
+// unknown sets a virtual Node's Ready condition to Unknown. Its capacity stays, so that nothing which is placed there looks homeless.
+func (w *writer) unknown(ctx context.Context, node *corev1.Node, reason, message string) error {
+	before := node.DeepCopy()
+	if !applyReady(node, metav1.ConditionUnknown, reason, message, w.clock.Now()) {
+		return nil
+	}
+	if err := w.client.Status().Patch(ctx, node, locked(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing the status of virtual Node %s: %w", node.Name, err)
+	}
+	return nil
+}
+
+// retire deletes a virtual Node that stands for nothing any more, or sets it to Unknown while namespaces are placed there. It says
+// whether the Node is gone.
+func (w *writer) retire(ctx context.Context, node *corev1.Node) (bool, error) {
+	var list schedulerv1alpha1.NamespacePlacementList
+	if err := w.reader.List(ctx, &list); err != nil {
+		return false, fmt.Errorf("listing placements: %w", err)
+	}
+	placed := 0
+	for i := range list.Items {
+		for _, placement := range list.Items[i].Status.Placements {
+			if placement.Cluster == node.Name {
+				placed++
+			}
+		}
+	}
+	if placed > 0 {
+		message := fmt.Sprintf("The Cluster is gone and %d namespaces are placed here", placed)
+		return false, w.unknown(ctx, node, ReasonClusterRemoved, message)
+	}
+	precondition := client.Preconditions{UID: ptr.To(node.UID), ResourceVersion: ptr.To(node.ResourceVersion)}
+	if err := w.client.Delete(ctx, node, precondition); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("deleting virtual Node %s: %w", node.Name, err)
+	}
+	klog.FromContext(ctx).V(2).Info("Deleted virtual node", "node", klog.KObj(node))
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: leaseNamespace, Name: node.Name}}
+	if err := w.client.Delete(ctx, lease); client.IgnoreNotFound(err) != nil {
+		return true, fmt.Errorf("deleting Lease %s: %w", klog.KObj(lease), err)
+	}
+	return true, nil
+}
+
+// renew renews the Lease of a virtual Node, as a kubelet does.
+func (w *writer) renew(ctx context.Context, node *corev1.Node) error {
+	lease := &coordinationv1.Lease{}
+	err := w.reader.Get(ctx, client.ObjectKey{Namespace: leaseNamespace, Name: node.Name}, lease)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("getting the Lease of virtual Node %s: %w", node.Name, err)
+	}
+	exists := err == nil
+	lease.Spec.HolderIdentity = ptr.To(node.Name)
+	lease.Spec.LeaseDurationSeconds = ptr.To(int32(leaseDuration / time.Second))
+	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(w.clock.Now()))
+	lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
+	if exists {
+		err = w.client.Update(ctx, lease)
+	} else {
+		lease.Namespace, lease.Name = leaseNamespace, node.Name
+		err = w.client.Create(ctx, lease)
+	}
+	if err != nil && !retriable(err) {
+		return fmt.Errorf("renewing the Lease of virtual Node %s: %w", node.Name, err)
+	}
+	return nil
+}
