@@ -1,0 +1,66 @@
+// Package app wires vc-scheduler together.
+package app
+
+import (
+	"fmt"
+
+	"github.com/spf13/pflag"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"github.com/superpool/superpool/internal/slice"
+)
+
+// Options are the flags of vc-scheduler.
+type Options struct {
+	// Kubeconfig of the meta cluster. Empty: the service account of the pod.
+	Kubeconfig string
+	// NamespaceSchedulerConfig and PodSchedulerConfig are files that hold a KubeSchedulerConfiguration. Empty: the built-in one.
+	NamespaceSchedulerConfig, PodSchedulerConfig string
+	// DefaultSlice is the slice size for resources that a tenant does not name, as a JSON resource list.
+	DefaultSlice string
+	// LeaderElect runs the election, in LeaderElectNamespace.
+	LeaderElect          bool
+	LeaderElectNamespace string
+	// MetricsBindAddress and HealthProbeBindAddress are host:port; "0" turns metrics off.
+	MetricsBindAddress, HealthProbeBindAddress string
+	// Logs are the flags of klog.
+	Logs *logs.Options
+}
+
+// NewOptions returns the defaults.
+func NewOptions() *Options {
+	return &Options{
+		DefaultSlice:           `{"cpu":"2","memory":"4Gi"}`,
+		LeaderElect:            true,
+		LeaderElectNamespace:   "vc-manager",
+		MetricsBindAddress:     ":8080",
+		HealthProbeBindAddress: ":8081",
+		Logs:                   logs.NewOptions(),
+	}
+}
+
+// AddFlags adds the flags to fs.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig of the meta cluster; without it, the service account of the pod is used")
+	fs.StringVar(&o.NamespaceSchedulerConfig, "namespace-scheduler-config", o.NamespaceSchedulerConfig,
+		"file with the KubeSchedulerConfiguration of the namespace scheduler; without it, the built-in one is used")
+	fs.StringVar(&o.PodSchedulerConfig, "pod-scheduler-config", o.PodSchedulerConfig,
+		"file with the KubeSchedulerConfiguration of the pod schedulers; without it, the built-in one is used")
+	fs.StringVar(&o.DefaultSlice, "default-slice", o.DefaultSlice, "slice size for resources that a namespace's slice annotation does not name")
+	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect a leader before working; needed when more than one replica runs")
+	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace, "namespace of the leader's Lease")
+	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address of /metrics; "0" turns it off`)
+	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "address of /healthz and /readyz")
+	utilfeature.DefaultMutableFeatureGate.AddFlag(fs)
+	logsapi.AddFlags(o.Logs, fs)
+}
+
+func (o *Options) defaultSlice() (slice.Amounts, error) {
+	size, err := slice.ParseSize(o.DefaultSlice)
+	if err != nil {
+		return nil, fmt.Errorf("--default-slice: %w", err)
+	}
+	return size, nil
+}

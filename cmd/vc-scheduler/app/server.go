@@ -1,0 +1,186 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/scheduling"
+	"github.com/superpool/superpool/internal/superclusters"
+	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/manifests/profiles"
+)
+
+const (
+	component = "vc-scheduler"
+	leaseName = "vc-scheduler"
+
+	// metaQPS and metaBurst bound the requests to the meta cluster, which carries every decision about a namespace.
+	metaQPS, metaBurst = 200, 400
+)
+
+// NewCommand returns the command vc-scheduler.
+func NewCommand() *cobra.Command {
+	options := NewOptions()
+	cmd := &cobra.Command{
+		Use:   component,
+		Short: "Place tenant namespaces and their pods over a pool of super clusters",
+		Long: `vc-scheduler watches tenant control planes and super clusters. It cuts the ResourceQuota of each tenant namespace into slices,
+places the slices over the super clusters, and picks a super cluster for each tenant pod.`,
+		Example: `  # Run against the meta cluster of a kubeconfig, with the built-in scheduler profiles
+  vc-scheduler --kubeconfig meta.kubeconfig
+
+  # Run with profiles of your own
+  vc-scheduler --namespace-scheduler-config namespaces.yaml --pod-scheduler-config pods.yaml`,
+		Args:         cobra.NoArgs,
+		SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := logsapi.ValidateAndApply(options.Logs, utilfeature.DefaultFeatureGate); err != nil {
+				return fmt.Errorf("logging flags: %w", err)
+			}
+			ctx := ctrl.SetupSignalHandler()
+			ctrl.SetLogger(klog.FromContext(ctx))
+			return Run(ctx, options)
+		},
+	}
+	options.AddFlags(cmd.Flags())
+	return cmd
+}
+
+// Run runs vc-scheduler until ctx ends or it loses the lead.
+func Run(ctx context.Context, options *Options) error {
+	cfg, err := clientcmd.BuildConfigFromFlags("", options.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("reading --kubeconfig: %w", err)
+	}
+	cfg.QPS, cfg.Burst = metaQPS, metaBurst
+	mgr, err := newManager(cfg, options)
+	if err != nil {
+		return err
+	}
+	if err := setup(ctx, mgr, options); err != nil {
+		return err
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("running: %w", err)
+	}
+	return nil
+}
+
+func newManager(cfg *rest.Config, options *Options) (ctrl.Manager, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenancyv1alpha1.AddToScheme, schedulerv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("building the scheme: %w", err)
+		}
+	}
+	virtualNodes, err := labels.NewRequirement(schedulerv1alpha1.LabelVirtualNode, selection.Exists, nil)
+	if err != nil {
+		return nil, fmt.Errorf("selecting virtual Nodes: %w", err)
+	}
+	mgr, err := ctrl.NewManager(rest.AddUserAgent(cfg, component), ctrl.Options{
+		Scheme: scheme,
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
+			&corev1.Node{}: {Label: labels.NewSelector().Add(*virtualNodes)},
+		}},
+		LeaderElection:          options.LeaderElect,
+		LeaderElectionID:        leaseName,
+		LeaderElectionNamespace: options.LeaderElectNamespace,
+		Metrics:                 metricsserver.Options{BindAddress: options.MetricsBindAddress, ExtraHandlers: map[string]http.Handler{}},
+		HealthProbeBindAddress:  options.HealthProbeBindAddress,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the meta cluster: %w", err)
+	}
+	mergeMetrics()
+	return mgr, nil
+}
+
+// mergeMetrics adds what kube-scheduler registers elsewhere to what the manager serves. Both registries hold the metrics of the
+// process, so the manager's own are taken out.
+func mergeMetrics() {
+	ctrlmetrics.Registry.Unregister(collectors.NewGoCollector())
+	ctrlmetrics.Registry.Unregister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	ctrlmetrics.Registry = merged{ctrlmetrics.Registry, prometheus.Gatherers{ctrlmetrics.Registry, legacyregistry.DefaultGatherer}}
+}
+
+type merged struct {
+	prometheus.Registerer
+	prometheus.Gatherer
+}
+
+func setup(ctx context.Context, mgr ctrl.Manager, options *Options) error {
+	defaultSlice, err := options.defaultSlice()
+	if err != nil {
+		return err
+	}
+	namespaceConfig, err := scheduling.LoadConfig(options.NamespaceSchedulerConfig, profiles.NamespaceScheduler)
+	if err != nil {
+		return err
+	}
+	podConfig, err := scheduling.LoadConfig(options.PodSchedulerConfig, profiles.PodScheduler)
+	if err != nil {
+		return err
+	}
+	api, err := kubernetes.NewForConfig(mgr.GetConfig())
+	if err != nil {
+		return fmt.Errorf("building a client: %w", err)
+	}
+	hub, err := scheduling.NewHub(ctx, mgr.GetCache())
+	if err != nil {
+		return err
+	}
+	recorder := mgr.GetEventRecorderFor(component)
+	if err := (&superclusters.Registry{Client: mgr.GetClient(), Recorder: recorder}).SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("setting up super clusters: %w", err)
+	}
+	work := &scheduling.Tenants{Client: mgr.GetClient(), Hub: hub, PodConfig: podConfig, DefaultSlice: defaultSlice}
+	if err := (&tenants.Registry{Client: mgr.GetClient(), Recorder: recorder, Engage: work.Engage, ReportStatus: true}).SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("setting up tenants: %w", err)
+	}
+	if err := mgr.Add(&scheduling.NamespaceScheduler{Manager: mgr, Client: api, Config: namespaceConfig}); err != nil {
+		return fmt.Errorf("adding the namespace scheduler: %w", err)
+	}
+	return addChecks(mgr)
+}
+
+func addChecks(mgr manager.Manager) error {
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("adding /healthz: %w", err)
+	}
+	synced := func(request *http.Request) error {
+		if !mgr.GetCache().WaitForCacheSync(request.Context()) {
+			return fmt.Errorf("caches of the meta cluster are not filled")
+		}
+		return nil
+	}
+	if err := mgr.AddReadyzCheck("caches", synced); err != nil {
+		return fmt.Errorf("adding /readyz: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,39 @@
+// Package scheduling runs the schedulers of vc-scheduler and the controllers around them: what tenant namespaces ask for, the namespace
+// scheduler that places their slices, and one pod scheduler per tenant.
+package scheduling
+
+import (
+	"fmt"
+	"os"
+
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
+)
+
+// LoadConfig reads a KubeSchedulerConfiguration from file, or from fallback when file is "". Unknown fields, plugin args of an unknown
+// kind and invalid values are errors.
+func LoadConfig(file string, fallback []byte) (*config.KubeSchedulerConfiguration, error) {
+	data, name := fallback, "the built-in configuration"
+	if file != "" {
+		var err error
+		if data, err = os.ReadFile(file); err != nil {
+			return nil, fmt.Errorf("reading the scheduler configuration: %w", err)
+		}
+		name = file
+	}
+	object, gvk, err := scheme.Codecs.UniversalDecoder().Decode(data, nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("decoding %s: %w", name, err)
+	}
+	cfg, ok := object.(*config.KubeSchedulerConfiguration)
+	if !ok {
+		return nil, fmt.Errorf("decoding %s: it holds a %s, not a KubeSchedulerConfiguration", name, gvk)
+	}
+	// The conversion to the internal type does not set it, and validation wants it.
+	cfg.APIVersion = gvk.GroupVersion().String()
+	if err := validation.ValidateKubeSchedulerConfiguration(cfg); err != nil {
+		return nil, fmt.Errorf("validating %s: %w", name, err)
+	}
+	return cfg, nil
+}

@@ -1,0 +1,226 @@
+package scheduling
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/view"
+	"github.com/superpool/superpool/plugins"
+	"github.com/superpool/superpool/plugins/namespacegang"
+)
+
+// NamespaceScheduler places the slices of all tenant namespaces: a kube-scheduler whose nodes are the virtual Nodes and whose pods are
+// projected from NamespacePlacements. It runs in the leader only.
+type NamespaceScheduler struct {
+	// Manager is the meta cluster.
+	Manager ctrl.Manager
+	// Client is a plain client of the meta cluster.
+	Client kubernetes.Interface
+	// Config holds the profiles.
+	Config *config.KubeSchedulerConfiguration
+
+	slices *view.Source
+	// said holds the message that was last written for a NamespacePlacement that does not fit, by scope.
+	said sync.Map
+}
+
+// NeedLeaderElection returns true: two schedulers would place a namespace twice.
+func (s *NamespaceScheduler) NeedLeaderElection() bool { return true }
+
+// Start runs until ctx ends.
+func (s *NamespaceScheduler) Start(ctx context.Context) error {
+	ctx = klog.NewContext(ctx, klog.LoggerWithName(klog.FromContext(ctx), "namespace-scheduler"))
+	s.slices = view.NewPodSource()
+	placements, err := s.Manager.GetCache().GetInformer(ctx, &schedulerv1alpha1.NamespacePlacement{})
+	if err != nil {
+		return fmt.Errorf("watching NamespacePlacements: %w", err)
+	}
+	registration, err := placements.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    s.project,
+		UpdateFunc: func(_, object any) { s.project(object) },
+		DeleteFunc: s.remove,
+	})
+	if err != nil {
+		return fmt.Errorf("watching NamespacePlacements: %w", err)
+	}
+	defer func() { _ = placements.RemoveEventHandler(registration) }()
+	// The reservations must be known before the first decision.
+	if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+		return nil
+	}
+	factory := s.informers()
+	sched, err := instance{
+		client:    sliceClient{s.Client},
+		informers: factory,
+		config:    s.Config,
+		registry:  plugins.Registry(plugins.Options{Committer: s}),
+		recorders: func(string) events.EventRecorder { return discard{} },
+		failed:    s.failed,
+	}.build(ctx)
+	if err != nil {
+		return err
+	}
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
+	if err := sched.WaitForHandlersSync(ctx); err != nil {
+		return nil //nolint:nilerr // ctx ended
+	}
+	klog.FromContext(ctx).Info("Namespace scheduler started", "profiles", len(s.Config.Profiles))
+	sched.Run(ctx)
+	factory.Shutdown()
+	return nil
+}
+
+func (s *NamespaceScheduler) informers() informers.SharedInformerFactory {
+	factory := informers.NewSharedInformerFactory(s.Client, 0)
+	factory.InformerFor(&corev1.Pod{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+		return cache.NewSharedIndexInformer(s.slices, &corev1.Pod{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	})
+	nodes := factory.InformerFor(&corev1.Node{}, func(client kubernetes.Interface, _ time.Duration) cache.SharedIndexInformer {
+		return coreinformers.NewFilteredNodeInformer(client, 0, cache.Indexers{}, func(options *metav1.ListOptions) {
+			options.LabelSelector = schedulerv1alpha1.LabelVirtualNode
+		})
+	})
+	// InformerFor sets the factory's own transform, so ours comes after it. It fails only on a started informer.
+	_ = nodes.SetTransform(view.NamespaceNode)
+	return factory
+}
+
+func (s *NamespaceScheduler) project(object any) {
+	if np, ok := object.(*schedulerv1alpha1.NamespacePlacement); ok {
+		s.slices.Set(view.Scope(np.Namespace, np.Name), view.Slices(np)...)
+	}
+}
+
+func (s *NamespaceScheduler) remove(object any) {
+	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = tombstone.Obj
+	}
+	if np, ok := object.(*schedulerv1alpha1.NamespacePlacement); ok {
+		scope := view.Scope(np.Namespace, np.Name)
+		s.slices.Set(scope)
+		s.said.Delete(scope)
+	}
+}
+
+// Commit writes a decision into the NamespacePlacement's status, if it still rests on the same wishes and reservations.
+func (s *NamespaceScheduler) Commit(ctx context.Context, gang string, assignments []namespacegang.Assignment) error {
+	np, err := s.placementOf(ctx, gang)
+	if err != nil {
+		return err
+	}
+	if view.Gang(np) != gang {
+		return fmt.Errorf("placing %s: what it asks for changed in the meantime", klog.KObj(np))
+	}
+	granted := map[string]slice.Amounts{}
+	for _, assignment := range assignments {
+		size := slice.Of(assignment.Pod.Spec.Containers[0].Resources.Requests)
+		granted[assignment.Cluster] = granted[assignment.Cluster].Plus(size)
+	}
+	np.Status.Placements = placement.Grant(np, granted)
+	settle(np, nil)
+	if err := s.Manager.GetClient().Status().Update(ctx, np); err != nil {
+		return fmt.Errorf("placing %s: %w", klog.KObj(np), err)
+	}
+	// The slices count as bound until the NamespacePlacement's event turns them into reservations.
+	for _, assignment := range assignments {
+		bound := assignment.Pod.DeepCopy()
+		bound.Spec.NodeName = assignment.Cluster
+		s.slices.Update(view.Scope(np.Namespace, np.Name), bound)
+	}
+	s.said.Delete(view.Scope(np.Namespace, np.Name))
+	klog.FromContext(ctx).V(2).Info("Placed a namespace", "tenant", np.Namespace, "namespace", np.Name, "placements", placement.Encode(np.Status.Placements))
+	return nil
+}
+
+// failed writes why a namespace has no place onto its NamespacePlacement.
+func (s *NamespaceScheduler) failed(ctx context.Context, pod *corev1.Pod, status *fwk.Status) *fwk.Status {
+	message := status.Message()
+	if !status.IsRejected() || strings.Contains(message, namespacegang.ErrReasonReleased) {
+		return status // an error that will be tried again, or another slice says it
+	}
+	gang := pod.Annotations[schedulerv1alpha1.AnnotationGang]
+	scope, _, _ := strings.Cut(gang, "@")
+	if last, ok := s.said.Load(scope); ok && last == message {
+		return status
+	}
+	if err := s.refuse(ctx, gang, message); err != nil {
+		klog.FromContext(ctx).Error(err, "Could not say why a namespace is not placed", "gang", gang)
+		return status
+	}
+	s.said.Store(scope, message)
+	return status
+}
+
+func (s *NamespaceScheduler) refuse(ctx context.Context, gang, message string) error {
+	np, err := s.placementOf(ctx, gang)
+	if apierrors.IsNotFound(err) || err == nil && view.Gang(np) != gang {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	settle(np, nil)
+	meta.SetStatusCondition(&np.Status.Conditions, metav1.Condition{
+		Type: schedulerv1alpha1.ConditionPlaced, Status: metav1.ConditionFalse,
+		Reason: schedulerv1alpha1.ReasonUnschedulable, Message: message, ObservedGeneration: np.Generation,
+	})
+	if err := s.Manager.GetClient().Status().Update(ctx, np); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("updating %s: %w", klog.KObj(np), err)
+	}
+	return nil
+}
+
+// placementOf returns a copy of the NamespacePlacement that a gang was projected from.
+func (s *NamespaceScheduler) placementOf(ctx context.Context, gang string) (*schedulerv1alpha1.NamespacePlacement, error) {
+	scope, _, _ := strings.Cut(gang, "@")
+	namespace, name, _ := strings.Cut(scope, "/")
+	np := &schedulerv1alpha1.NamespacePlacement{}
+	if err := s.Manager.GetClient().Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, np); err != nil {
+		return nil, fmt.Errorf("reading NamespacePlacement %s: %w", scope, err)
+	}
+	return np, nil
+}
+
+// sliceClient is a client of the meta cluster for a scheduler whose pods are not there: what it would write onto a pod is written onto
+// NamespacePlacements elsewhere.
+type sliceClient struct{ kubernetes.Interface }
+
+func (c sliceClient) CoreV1() corev1client.CoreV1Interface {
+	return sliceCoreV1{c.Interface.CoreV1()}
+}
+
+type sliceCoreV1 struct{ corev1client.CoreV1Interface }
+
+func (c sliceCoreV1) Pods(namespace string) corev1client.PodInterface {
+	return slicePods{c.CoreV1Interface.Pods(namespace)}
+}
+
+type slicePods struct{ corev1client.PodInterface }
+
+func (slicePods) Patch(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (*corev1.Pod, error) {
+	return &corev1.Pod{}, nil
+}

@@ -1,0 +1,144 @@
+package scheduling
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/internal/view"
+	"github.com/superpool/superpool/plugins"
+	"github.com/superpool/superpool/plugins/namespaceroom"
+)
+
+const (
+	// controllerName is the reporting controller of Events in tenant control planes.
+	controllerName = "vc-scheduler"
+
+	// tenantQPS and tenantBurst bound the requests to one tenant control plane. A burst of pods costs one request each.
+	tenantQPS, tenantBurst = 500, 1000
+)
+
+// Tenants works on tenants: for each it runs a pod scheduler and the controller of its namespaces' placements.
+type Tenants struct {
+	// Client reads and writes the meta cluster; reads come from a cache.
+	Client client.Client
+	// Hub tells of changes in the meta cluster.
+	Hub *Hub
+	// PodConfig holds the profiles of the pod schedulers.
+	PodConfig *config.KubeSchedulerConfiguration
+	// DefaultSlice is the slice size for resources that a tenant does not name.
+	DefaultSlice slice.Amounts
+}
+
+// Engage works on one tenant until ctx ends. It is a tenants.Engage.
+func (t *Tenants) Engage(ctx context.Context, tenant *tenants.Tenant, ready func()) error {
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "tenant", tenant.Key)
+	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logger))
+	defer cancel()
+
+	cfg := rest.CopyConfig(tenant.Config)
+	cfg.QPS, cfg.Burst = tenantQPS, tenantBurst
+	api, err := kubernetes.NewForConfig(rest.AddUserAgent(cfg, controllerName))
+	if err != nil {
+		return fmt.Errorf("building a client: %w", err)
+	}
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: api.EventsV1()})
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		return fmt.Errorf("recording Events: %w", err)
+	}
+	defer broadcaster.Shutdown()
+
+	nodes := view.NewNodeSource()
+	factory := tenantInformers(api, nodes)
+	controller := newPlacementController(t, tenant, api, factory, nodes, broadcaster.NewRecorder(scheme.Scheme, controllerName))
+	defer controller.queue.ShutDown()
+	unsubscribe := t.Hub.subscribe(tenant.Key, controller.subscriber())
+	defer unsubscribe()
+
+	sched, err := t.podScheduler(ctx, api, factory, broadcaster)
+	if err != nil {
+		return err
+	}
+	// The nodes must be there before the first pod is tried.
+	if err := controller.projectNodes(ctx); err != nil {
+		return err
+	}
+	factory.Start(ctx.Done())
+	defer factory.Shutdown()
+	defer cancel() // before Shutdown, which waits for the informers
+	factory.WaitForCacheSync(ctx.Done())
+	if err := sched.WaitForHandlersSync(ctx); err != nil {
+		return nil //nolint:nilerr // ctx ended
+	}
+	ready()
+	logger.Info("Tenant engaged")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		sched.Run(ctx)
+	}()
+	controller.run(ctx)
+	<-done
+	return nil
+}
+
+// tenantInformers returns the informers of a tenant: its pods through the pod view's projection, and nodes from the view alone.
+func tenantInformers(api kubernetes.Interface, nodes *view.Source) informers.SharedInformerFactory {
+	factory := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithTransform(ctrlcache.TransformStripManagedFields()))
+	pods := factory.InformerFor(&corev1.Pod{}, func(api kubernetes.Interface, _ time.Duration) cache.SharedIndexInformer {
+		indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+		return coreinformers.NewFilteredPodInformer(api, metav1.NamespaceAll, 0, indexers, func(options *metav1.ListOptions) {
+			options.FieldSelector = "status.phase!=Succeeded,status.phase!=Failed"
+		})
+	})
+	// InformerFor sets the factory's own transform, so ours comes after it. It fails only on a started informer.
+	_ = pods.SetTransform(view.TenantPod)
+	factory.InformerFor(&corev1.Node{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+		return cache.NewSharedIndexInformer(nodes, &corev1.Node{}, 0, cache.Indexers{})
+	})
+	return factory
+}
+
+func (t *Tenants) podScheduler(ctx context.Context, api kubernetes.Interface, factory informers.SharedInformerFactory, broadcaster events.EventBroadcaster) (*scheduler.Scheduler, error) {
+	return instance{
+		client:    api,
+		informers: factory,
+		config:    t.PodConfig,
+		registry:  plugins.Registry(plugins.Options{Requested: view.RequestedResource}),
+		recorders: func(name string) events.EventRecorder { return broadcaster.NewRecorder(scheme.Scheme, name) },
+		failed:    explain,
+	}.build(ctx)
+}
+
+// explain gives a reason to a pod whose tenant holds nothing in the pool: kube-scheduler does not ask plugins when there are no nodes.
+func explain(_ context.Context, pod *corev1.Pod, status *fwk.Status) *fwk.Status {
+	if status.AsError() != scheduler.ErrNoNodesAvailable { //nolint:errorlint // kube-scheduler compares it so too
+		return status
+	}
+	diagnosis := framework.Diagnosis{
+		NodeToStatus:         framework.NewDefaultNodeToStatus(),
+		PreFilterMsg:         namespaceroom.ErrReasonNoPlacement,
+		UnschedulablePlugins: sets.New(namespaceroom.Name),
+	}
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&framework.FitError{Pod: pod, Diagnosis: diagnosis})
+}
