@@ -163,8 +163,10 @@ set_up_tenant() {
 }
 
 set_up_programs() {
-  step "Start vc-scheduler and one syncer per super cluster"
+  step "Start vc-scheduler and one syncer per super cluster, with the rights of their service accounts"
   local name
+  service_account_kubeconfig vc-scheduler
+  service_account_kubeconfig vc-syncer
   for name in "${PROGRAMS[@]}"; do
     start_program "$name"
     printf '$ %s &\n' "$(tail -n 1 "logs/$name.log" | sed 's/^--- //')"

@@ -76,6 +76,18 @@ start_clusters() {
   return 1
 }
 
+# service_account_kubeconfig NAME: NAME.kubeconfig reaches the meta cluster with the rights of that service account and no others, as the
+# program would in a pod.
+service_account_kubeconfig() {
+  local file=$OUT/$1.kubeconfig user
+  cp "$OUT/meta.kubeconfig" "$file"
+  user=$(kubectl config view --kubeconfig "$file" -o 'jsonpath={.users[0].name}')
+  kubectl config delete-user "$user" --kubeconfig "$file" >/dev/null
+  kubectl config set-credentials "$1" --kubeconfig "$file" \
+    --token "$(kubectl create token "$1" -n vc-manager --duration 168h --kubeconfig "$OUT/meta.kubeconfig")" >/dev/null
+  kubectl config set-context --current --user "$1" --kubeconfig "$file" >/dev/null
+}
+
 # program_port NAME: the probe port of a program; its metrics port is the next one.
 program_port() {
   case $1 in
@@ -91,9 +103,9 @@ start_program() {
   local name=$1 probe command
   probe=$(program_port "$name")
   case $name in
-    vc-scheduler) command=("$BIN/vc-scheduler" --kubeconfig "$OUT/meta.kubeconfig") ;;
+    vc-scheduler) command=("$BIN/vc-scheduler" --kubeconfig "$OUT/vc-scheduler.kubeconfig") ;;
     syncer-*)
-      command=("$BIN/syncer" --meta-kubeconfig "$OUT/meta.kubeconfig" --super-cluster-kubeconfig "$OUT/${name#syncer-}.kubeconfig"
+      command=("$BIN/syncer" --meta-kubeconfig "$OUT/vc-syncer.kubeconfig" --super-cluster-kubeconfig "$OUT/${name#syncer-}.kubeconfig"
         --feature-gates=SuperClusterPooling=true)
       ;;
   esac
