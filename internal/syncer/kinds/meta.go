@@ -19,7 +19,7 @@ const (
 
 // opaqueDomains are those whose keys, and those of their subdomains, are never copied down: they speak to the control plane that
 // they lie in.
-var opaqueDomains = [...]string{"kubernetes.io", "k8s.io", "scheduler.virtualcluster.io"}
+var opaqueDomains = [...]string{"kubernetes.io", "k8s.io", "x-k8s.io", "scheduler.virtualcluster.io"}
 
 // isOpaque says whether a label or annotation key is not copied down. prefixes are the tenant's own.
 func isOpaque(key string, prefixes []string) bool {

@@ -1,0 +1,328 @@
+// Package syncer_test runs a whole syncer between real API servers.
+package syncer_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+)
+
+func resources(cpu, memory string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+}
+
+func superName(namespace string) string { return tenantKey + "-" + namespace }
+
+func newPod(namespace, name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name,
+			Labels: map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1", "app": "web"},
+		},
+		Spec: corev1.PodSpec{
+			ServiceAccountName: "default",
+			Containers: []corev1.Container{{
+				Name: "main", Image: "busybox:1", Resources: corev1.ResourceRequirements{Limits: resources("100m", "100Mi")},
+			}},
+			TerminationGracePeriodSeconds: ptr.To[int64](5),
+		},
+	}
+}
+
+func TestSyncer(t *testing.T) {
+	w := newWorld(t)
+	_, stop := w.runSyncer(t)
+	t.Run("a placed namespace has a super namespace and a quota", w.testNamespace)
+	t.Run("what a pod needs goes down", w.testObjects)
+	t.Run("a pod goes down, runs, and is deleted", w.testPod)
+	t.Run("a pod that the super cluster loses goes away", w.testLostPod)
+	t.Run("pods that may not be synced", w.testRefusedPods)
+	t.Run("a namespace of somebody else is not touched", w.testForeignNamespace)
+	t.Run("a namespace that is no longer placed goes away", w.testWithdraw)
+	t.Run("a namespace made again is another one", w.testNamespaceAgain)
+	w.testRestart(t, stop)
+}
+
+func (w *world) testNamespace(t *testing.T) {
+	w.place(t, "web", "r1", "r2")
+	super := appears(t, w.super, "", superName("web"), &corev1.Namespace{}, nil)
+	require.Equal(t, tenantKey, super.Labels[tenancyv1alpha1.LabelCluster])
+	require.Equal(t, "baseline", super.Labels["pod-security.kubernetes.io/enforce"])
+	quota := appears(t, w.super, superName("web"), "superpool", &corev1.ResourceQuota{}, nil)
+	want := corev1.ResourceList{"requests.cpu": resource.MustParse("1"), "requests.memory": resource.MustParse("1Gi")}
+	require.Empty(t, cmp.Diff(want, quota.Spec.Hard))
+
+	// What somebody changes there is put back.
+	quota.Spec.Hard["requests.cpu"] = resource.MustParse("9")
+	require.NoError(t, w.super.Update(t.Context(), quota))
+	appears(t, w.super, superName("web"), "superpool", quota, func(quota *corev1.ResourceQuota) bool { return cmp.Equal(want, quota.Spec.Hard) })
+
+	w.place(t, "elsewhere", "r2")
+	absent := &corev1.Namespace{}
+	require.Error(t, w.super.Get(t.Context(), types.NamespacedName{Name: superName("elsewhere")}, absent))
+}
+
+func (w *world) testObjects(t *testing.T) {
+	namespace := superName("web")
+	ours := func(account *corev1.ServiceAccount) bool {
+		return account.Labels[tenancyv1alpha1.LabelCluster] == tenantKey && !ptr.Deref(account.AutomountServiceAccountToken, true)
+	}
+	account := appears(t, w.super, namespace, "default", &corev1.ServiceAccount{}, ours)
+	// As the super cluster makes it by itself: it becomes ours.
+	account.Labels, account.Annotations, account.AutomountServiceAccountToken = nil, nil, nil
+	require.NoError(t, w.super.Update(t.Context(), account))
+	appears(t, w.super, namespace, "default", account, ours)
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "settings"}, Data: map[string]string{"a": "1"}}
+	create(t, w.tenant, config)
+	create(t, w.tenant, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": "tenant"}})
+	create(t, w.tenant, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "password"}, Data: map[string][]byte{"a": []byte("1")}})
+	create(t, w.tenant, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front"},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80}}},
+	})
+	superConfig := appears(t, w.super, namespace, "settings", &corev1.ConfigMap{}, nil)
+	require.Equal(t, config.Data, superConfig.Data)
+	appears(t, w.super, namespace, "tenant-kube-root-ca.crt", &corev1.ConfigMap{}, nil)
+	appears(t, w.super, namespace, "password", &corev1.Secret{}, nil)
+	appears(t, w.super, namespace, "front", &corev1.Service{}, func(service *corev1.Service) bool { return service.Spec.ClusterIP != "" })
+
+	config.Data["a"] = "2"
+	require.NoError(t, w.tenant.Update(t.Context(), config))
+	appears(t, w.super, namespace, "settings", superConfig, func(config *corev1.ConfigMap) bool { return config.Data["a"] == "2" })
+	superConfig.Data["a"] = "3"
+	require.NoError(t, w.super.Update(t.Context(), superConfig))
+	appears(t, w.super, namespace, "settings", superConfig, func(config *corev1.ConfigMap) bool { return config.Data["a"] == "2" })
+	require.NoError(t, w.tenant.Delete(t.Context(), config))
+	vanishes(t, w.super, namespace, "settings", &corev1.ConfigMap{})
+
+	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "foreign"}, Data: map[string]string{"of": "r1"}}
+	create(t, w.super, foreign)
+	create(t, w.tenant, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "foreign"}, Data: map[string]string{"of": "tenant"}})
+	w.warned(t, "web", "foreign", "Conflict")
+	require.NoError(t, w.super.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign))
+	require.Equal(t, "r1", foreign.Data["of"])
+}
+
+// run plays scheduler and kubelet of the super cluster.
+func (w *world) run(t *testing.T, namespace, name string) *corev1.Pod {
+	t.Helper()
+	pod := appears(t, w.super, superName(namespace), name, &corev1.Pod{}, nil)
+	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}
+	require.NoError(t, w.super.SubResource("binding").Create(t.Context(), pod, binding))
+	require.NoError(t, w.super.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.PodIP, pod.Status.PodIPs = "10.1.2.3", []corev1.PodIP{{IP: "10.1.2.3"}}
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
+	require.NoError(t, w.super.Status().Update(t.Context(), pod))
+	return pod
+}
+
+func (w *world) testPod(t *testing.T) {
+	create(t, w.super, &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{corev1.LabelTopologyZone: "z1"}},
+		Status: corev1.NodeStatus{
+			Capacity: resources("8", "16Gi"), Allocatable: resources("8", "16Gi"),
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
+	})
+	pod := newPod("web", "web-1")
+	create(t, w.tenant, pod)
+	superPod := appears(t, w.super, superName("web"), "web-1", &corev1.Pod{}, nil)
+	require.Equal(t, "web", superPod.Labels["app"])
+	require.NotContains(t, superPod.Labels, schedulerv1alpha1.LabelSuperCluster)
+
+	superPod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes"}}
+	require.NoError(t, w.super.Status().Update(t.Context(), superPod))
+	appears(t, w.tenant, "web", "web-1", pod, func(pod *corev1.Pod) bool {
+		return len(pod.Status.Conditions) == 1 && pod.Status.Conditions[0].Message == "super cluster r1: 0/1 nodes"
+	})
+
+	w.run(t, "web", "web-1")
+	appears(t, w.tenant, "web", "web-1", pod, func(pod *corev1.Pod) bool {
+		return pod.Spec.NodeName == "r1.n1" && pod.Status.Phase == corev1.PodRunning && pod.Status.PodIP == "10.1.2.3"
+	})
+	node := appears(t, w.tenant, "", "r1.n1", &corev1.Node{}, nil)
+	require.True(t, node.Spec.Unschedulable)
+	require.Equal(t, "z1", node.Labels[corev1.LabelTopologyZone])
+	appears(t, w.tenant, corev1.NamespaceNodeLease, "r1.n1", &coordinationv1.Lease{}, nil)
+
+	pod.Spec.Containers[0].Image = "busybox:2"
+	require.NoError(t, w.tenant.Update(t.Context(), pod))
+	appears(t, w.super, superName("web"), "web-1", superPod, func(pod *corev1.Pod) bool { return pod.Spec.Containers[0].Image == "busybox:2" })
+
+	require.NoError(t, w.tenant.Delete(t.Context(), pod))
+	appears(t, w.super, superName("web"), "web-1", superPod, func(pod *corev1.Pod) bool {
+		return pod.DeletionTimestamp != nil && ptr.Deref(pod.DeletionGracePeriodSeconds, 0) > 0
+	})
+	appears(t, w.tenant, "web", "web-1", pod, nil)
+	// The kubelet has ended the containers.
+	require.NoError(t, w.super.Delete(t.Context(), superPod, client.GracePeriodSeconds(0)))
+	vanishes(t, w.tenant, "web", "web-1", pod)
+
+	// A pod that is forced away, or never ran, goes at once.
+	again := newPod("web", "web-2")
+	create(t, w.tenant, again)
+	appears(t, w.super, superName("web"), "web-2", superPod, nil)
+	require.NoError(t, w.tenant.Delete(t.Context(), again))
+	vanishes(t, w.super, superName("web"), "web-2", superPod)
+}
+
+func (w *world) testLostPod(t *testing.T) {
+	create(t, w.tenant, newPod("web", "lost"))
+	create(t, w.tenant, newPod("web", "finished"))
+	lost, finished := w.run(t, "web", "lost"), w.run(t, "web", "finished")
+	finished.Status.Phase = corev1.PodSucceeded
+	require.NoError(t, w.super.Status().Update(t.Context(), finished))
+	pod := &corev1.Pod{}
+	appears(t, w.tenant, "web", "finished", pod, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
+	appears(t, w.tenant, "web", "lost", pod, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
+	require.NoError(t, w.super.Delete(t.Context(), finished, client.GracePeriodSeconds(0)))
+	require.NoError(t, w.super.Delete(t.Context(), lost, client.GracePeriodSeconds(0)))
+	vanishes(t, w.tenant, "web", "lost", pod)
+	w.warned(t, "web", "lost", "Lost")
+	// Patrol has been over it by now, or will be: it neither goes nor runs again.
+	require.NoError(t, w.tenant.Get(t.Context(), types.NamespacedName{Namespace: "web", Name: "finished"}, pod))
+	vanishes(t, w.super, superName("web"), "finished", &corev1.Pod{})
+}
+
+func (w *world) testRefusedPods(t *testing.T) {
+	create(t, w.tenant, newPod("elsewhere", "unplaced"))
+	named := newPod("web", "named")
+	named.Spec.NodeName = "r1.n1"
+	create(t, w.tenant, named)
+	privileged := newPod("web", "privileged")
+	privileged.Spec.HostNetwork = true
+	create(t, w.tenant, privileged)
+	w.warned(t, "elsewhere", "unplaced", "NotPlaced")
+	w.warned(t, "web", "named", "NodeNameNotSupported")
+	w.warned(t, "web", "privileged", "FailedCreate")
+	var pods corev1.PodList
+	require.NoError(t, w.super.List(t.Context(), &pods))
+	for i := range pods.Items {
+		require.NotContains(t, []string{"unplaced", "named", "privileged"}, pods.Items[i].Name)
+	}
+	for _, pod := range []*corev1.Pod{named, privileged} {
+		require.NoError(t, w.tenant.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	}
+}
+
+func (w *world) testForeignNamespace(t *testing.T) {
+	foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: superName("foreign")}}
+	create(t, w.super, foreign)
+	w.place(t, "foreign", "r1")
+	create(t, w.tenant, newPod("foreign", "pod"))
+	w.warned(t, "", "foreign", "NamespaceConflict")
+	now := &corev1.Namespace{}
+	require.NoError(t, w.super.Get(t.Context(), client.ObjectKeyFromObject(foreign), now))
+	require.Empty(t, cmp.Diff(foreign.ObjectMeta, now.ObjectMeta))
+	var pods corev1.PodList
+	require.NoError(t, w.super.List(t.Context(), &pods, client.InNamespace(foreign.Name)))
+	require.Empty(t, pods.Items)
+}
+
+func (w *world) testWithdraw(t *testing.T) {
+	w.place(t, "moving", "r1")
+	namespace := appears(t, w.super, "", superName("moving"), &corev1.Namespace{}, nil)
+	pod := newPod("moving", "pod")
+	create(t, w.tenant, pod)
+	appears(t, w.super, superName("moving"), "pod", &corev1.Pod{}, nil)
+	w.place(t, "moving", "r2")
+	require.NoError(t, w.super.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace))
+	require.Nil(t, namespace.DeletionTimestamp, "a pod is assigned here")
+	require.NoError(t, w.tenant.Delete(t.Context(), pod))
+	finalize(t, w.super, superName("moving"), "")
+
+	placement := w.place(t, "gone", "r1")
+	appears(t, w.super, "", superName("gone"), &corev1.Namespace{}, nil)
+	require.NoError(t, w.meta.Delete(t.Context(), placement))
+	finalize(t, w.super, superName("gone"), "")
+}
+
+func (w *world) testNamespaceAgain(t *testing.T) {
+	placement := w.place(t, "again", "r1")
+	before := appears(t, w.super, "", superName("again"), &corev1.Namespace{}, nil).UID
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "again"}}
+	require.NoError(t, w.tenant.Delete(t.Context(), namespace))
+	finalize(t, w.tenant, "again", "")
+	create(t, w.tenant, namespace)
+	require.NoError(t, w.meta.Get(t.Context(), client.ObjectKeyFromObject(placement), placement))
+	placement.Spec.NamespaceUID = namespace.UID
+	require.NoError(t, w.meta.Update(t.Context(), placement))
+	finalize(t, w.super, superName("again"), before)
+	appears(t, w.super, "", superName("again"), &corev1.Namespace{}, func(super *corev1.Namespace) bool {
+		return super.UID != before && super.Annotations[tenancyv1alpha1.AnnotationUID] == string(namespace.UID)
+	})
+}
+
+// testRestart stops the syncer and starts another: nothing is written again, and what happened meanwhile is done.
+func (w *world) testRestart(t *testing.T, stop func()) {
+	create(t, w.tenant, newPod("web", "stays"))
+	create(t, w.tenant, newPod("web", "goes"))
+	w.run(t, "web", "stays")
+	pod := &corev1.Pod{}
+	appears(t, w.tenant, "web", "stays", pod, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
+	goes := appears(t, w.super, superName("web"), "goes", &corev1.Pod{}, nil)
+	stop()
+
+	before := w.versions(t)
+	numbers, stop := w.runSyncer(t)
+	eventually(t, func() error {
+		// Several patrols.
+		if count := sum(t, numbers, "vc_syncer_reconciles_total"); count < 200 {
+			return fmt.Errorf("%v reconciles", count)
+		}
+		return nil
+	})
+	require.Empty(t, cmp.Diff(before, w.versions(t)))
+	stop()
+
+	require.NoError(t, w.tenant.Delete(t.Context(), newPod("web", "goes")))
+	require.NoError(t, w.tenant.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "password"}}))
+	w.runSyncer(t)
+	vanishes(t, w.super, superName("web"), "goes", goes)
+	vanishes(t, w.super, superName("web"), "password", &corev1.Secret{})
+}
+
+// versions returns the resource versions of all that a syncer writes, but for Leases.
+func (w *world) versions(t *testing.T) map[string]string {
+	versions := map[string]string{}
+	for side, c := range map[string]client.Client{"tenant": w.tenant, "super": w.super} {
+		for _, list := range []client.ObjectList{
+			&corev1.PodList{}, &corev1.NamespaceList{}, &corev1.NodeList{}, &corev1.ConfigMapList{}, &corev1.SecretList{},
+			&corev1.ServiceList{}, &corev1.ServiceAccountList{}, &corev1.ResourceQuotaList{},
+		} {
+			require.NoError(t, c.List(t.Context(), list))
+			require.NoError(t, eachItem(list, func(object client.Object) {
+				versions[fmt.Sprintf("%s %T %s/%s", side, object, object.GetNamespace(), object.GetName())] = object.GetResourceVersion()
+			}))
+		}
+	}
+	return versions
+}
+
+func sum(t *testing.T, numbers *prometheus.Registry, name string) float64 {
+	families, err := numbers.Gather()
+	require.NoError(t, err)
+	total := 0.0
+	for _, family := range families {
+		if family.GetName() == name {
+			for _, metric := range family.GetMetric() {
+				total += metric.GetCounter().GetValue()
+			}
+		}
+	}
+	return total
+}

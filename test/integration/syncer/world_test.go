@@ -1,0 +1,268 @@
+package syncer_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/tenants"
+)
+
+const (
+	tenantKey = "acme-123456-vc"
+	deadline  = 30 * time.Second
+	interval  = 20 * time.Millisecond
+)
+
+// world is a meta cluster, a super cluster r1 and the control plane of one tenant: real API servers, without controllers. The
+// tests play scheduler, kubelet and controllers.
+type world struct {
+	meta, tenant, super                   client.Client
+	metaConfig, tenantConfig, superConfig *rest.Config
+}
+
+// repositoryRoot returns the directory with go.mod.
+func repositoryRoot(t *testing.T) string {
+	directory, err := os.Getwd()
+	require.NoError(t, err)
+	for {
+		if _, err := os.Stat(filepath.Join(directory, "go.mod")); err == nil {
+			return directory
+		}
+		parent := filepath.Dir(directory)
+		require.NotEqual(t, directory, parent, "no go.mod above the test")
+		directory = parent
+	}
+}
+
+func newWorld(t *testing.T) *world {
+	root := repositoryRoot(t)
+	crds := []string{filepath.Join(root, "manifests", "crds")}
+	w := &world{}
+	var group sync.WaitGroup
+	for _, server := range []struct {
+		config *(*rest.Config)
+		crds   []string
+	}{{&w.metaConfig, crds}, {&w.tenantConfig, nil}, {&w.superConfig, nil}} {
+		environment := &envtest.Environment{BinaryAssetsDirectory: filepath.Join(root, "bin"), CRDDirectoryPaths: server.crds, ErrorIfCRDPathMissing: true}
+		// Without controllers nobody fills the status of quotas.
+		environment.ControlPlane.GetAPIServer().Configure().Append("disable-admission-plugins", "ResourceQuota")
+		t.Cleanup(func() { _ = environment.Stop() })
+		group.Go(func() {
+			config, err := environment.Start()
+			if err != nil {
+				t.Errorf("starting a control plane: %v", err)
+			}
+			*server.config = config
+		})
+	}
+	group.Wait()
+	require.False(t, t.Failed())
+
+	scheme := runtime.NewScheme()
+	require.NoError(t, clientgoscheme.AddToScheme(scheme))
+	require.NoError(t, tenancyv1alpha1.AddToScheme(scheme))
+	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
+	for to, config := range map[*client.Client]*rest.Config{&w.meta: w.metaConfig, &w.tenant: w.tenantConfig, &w.super: w.superConfig} {
+		made, err := client.New(config, client.Options{Scheme: scheme})
+		require.NoError(t, err)
+		*to = made
+	}
+	create(t, w.meta, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenantKey}})
+	create(t, w.super, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "supercluster-info"}, Data: map[string]string{"id": "r1"}})
+	return w
+}
+
+// runSyncer runs a syncer with a new manager until the returned function is called. The metrics tell what it wrote.
+func (w *world) runSyncer(t *testing.T) (*prometheus.Registry, func()) {
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2)))
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
+	id, err := syncer.SuperClusterID(ctx, w.superConfig)
+	require.NoError(t, err)
+	mgr, err := ctrl.NewManager(w.metaConfig, ctrl.Options{
+		Scheme: w.meta.Scheme(), Logger: logger, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+	})
+	require.NoError(t, err)
+	numbers := prometheus.NewRegistry()
+	metrics, err := engine.NewMetrics(numbers)
+	require.NoError(t, err)
+	made, err := syncer.New(ctx, mgr, syncer.Options{
+		ID: id, Super: w.superConfig, PodSecurityLevel: "baseline", Metrics: metrics, Engine: engine.Options{Patrol: time.Second},
+	})
+	require.NoError(t, err)
+
+	var group sync.WaitGroup
+	group.Go(func() {
+		if err := mgr.Start(ctx); err != nil {
+			t.Errorf("running the manager: %v", err)
+		}
+	})
+	ready := make(chan struct{})
+	group.Go(func() {
+		tenant := &tenants.Tenant{
+			Key: tenantKey, VirtualCluster: types.NamespacedName{Namespace: "acme", Name: "vc"}, UID: "vc-uid", ClusterDomain: "cluster.local",
+			Config: w.tenantConfig,
+		}
+		if err := made.Engage(ctx, tenant, func() { close(ready) }); err != nil {
+			t.Errorf("engaging the tenant: %v", err)
+		}
+	})
+	stop := sync.OnceFunc(func() { cancel(); group.Wait() })
+	t.Cleanup(stop)
+	select {
+	case <-ready:
+	case <-time.After(deadline):
+		t.Fatal("the tenant's caches were not filled")
+	}
+	return numbers, stop
+}
+
+// place makes a tenant namespace and the authority's word that it is placed in clusters, one core each.
+func (w *world) place(t *testing.T, name string, clusters ...string) *schedulerv1alpha1.NamespacePlacement {
+	namespace := &corev1.Namespace{}
+	if err := w.tenant.Get(t.Context(), types.NamespacedName{Name: name}, namespace); apierrors.IsNotFound(err) {
+		namespace.Name = name
+		create(t, w.tenant, namespace)
+	}
+	object := &schedulerv1alpha1.NamespacePlacement{
+		ObjectMeta: metav1.ObjectMeta{Namespace: tenantKey, Name: name},
+		Spec:       schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: namespace.UID},
+	}
+	if err := w.meta.Create(t.Context(), object); !apierrors.IsAlreadyExists(err) {
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.meta.Get(t.Context(), client.ObjectKeyFromObject(object), object))
+	object.Status.Placements = nil
+	for _, cluster := range clusters {
+		object.Status.Placements = append(object.Status.Placements, schedulerv1alpha1.ClusterPlacement{
+			Cluster: cluster, Slices: 1, Reserved: resources("1", "1Gi"),
+		})
+	}
+	require.NoError(t, w.meta.Status().Update(t.Context(), object))
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "default"}}
+	if err := w.tenant.Create(t.Context(), account); !apierrors.IsAlreadyExists(err) {
+		require.NoError(t, err)
+	}
+	return object
+}
+
+func create(t *testing.T, c client.Client, object client.Object) {
+	t.Helper()
+	require.NoError(t, c.Create(t.Context(), object))
+}
+
+// eventually waits until check returns nil.
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), interval, deadline, true, func(context.Context) (bool, error) {
+		last = check()
+		return last == nil, nil
+	})
+	require.NoError(t, err, "%v", last)
+}
+
+// appears waits until an object exists and check, if not nil, is satisfied with it.
+func appears[T client.Object](t *testing.T, c client.Client, namespace, name string, object T, check func(T) bool) T {
+	t.Helper()
+	eventually(t, func() error {
+		if err := c.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, object); err != nil {
+			return err
+		}
+		if check != nil && !check(object) {
+			return fmt.Errorf("%T %s/%s is not as expected: %+v", object, namespace, name, object)
+		}
+		return nil
+	})
+	return object
+}
+
+// vanishes waits until an object does not exist.
+func vanishes(t *testing.T, c client.Client, namespace, name string, object client.Object) {
+	t.Helper()
+	eventually(t, func() error {
+		err := c.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, object)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("%T %s/%s is still there: %w", object, namespace, name, err)
+	})
+}
+
+// warned waits until the tenant has an Event with a reason about an object.
+func (w *world) warned(t *testing.T, namespace, name, reason string) {
+	t.Helper()
+	eventually(t, func() error {
+		var events corev1.EventList
+		if err := w.tenant.List(t.Context(), &events); err != nil {
+			return err
+		}
+		for i := range events.Items {
+			event := &events.Items[i]
+			if event.Reason == reason && event.InvolvedObject.Name == name && event.InvolvedObject.Namespace == namespace {
+				return nil
+			}
+		}
+		return fmt.Errorf("no Event %s about %s/%s among %d", reason, namespace, name, len(events.Items))
+	})
+}
+
+// finalize plays the namespace controller: it lets a namespace that is being deleted go, that with uid unless it is "".
+func finalize(t *testing.T, c client.Client, name string, uid types.UID) {
+	t.Helper()
+	eventually(t, func() error {
+		namespace := &corev1.Namespace{}
+		err := c.Get(t.Context(), types.NamespacedName{Name: name}, namespace)
+		if apierrors.IsNotFound(err) || err == nil && uid != "" && namespace.UID != uid {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if namespace.DeletionTimestamp == nil {
+			return fmt.Errorf("namespace %s is not being deleted", name)
+		}
+		namespace.Spec.Finalizers = nil
+		if err := c.SubResource("finalize").Update(t.Context(), namespace); err != nil {
+			return err
+		}
+		return fmt.Errorf("namespace %s is still there", name)
+	})
+}
+
+func eachItem(list client.ObjectList, visit func(client.Object)) error {
+	return meta.EachListItem(list, func(item runtime.Object) error {
+		object, ok := item.(client.Object)
+		if !ok {
+			return fmt.Errorf("%T is not an object", item)
+		}
+		visit(object)
+		return nil
+	})
+}
