@@ -1,0 +1,260 @@
+// Package registry tests the registries of tenants and super clusters on real API servers: one meta cluster, one super cluster and one tenant.
+package registry
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/superclusters"
+	"github.com/superpool/superpool/internal/tenants"
+)
+
+const (
+	namespace = "default"
+	patience  = 40 * time.Second
+	tick      = 50 * time.Millisecond
+)
+
+// world is the set of API servers that all tests of this package share. Tests use names of their own.
+type world struct {
+	meta, super, tenant *envtest.Environment
+	client              client.Client // of the meta cluster
+	inSuper             kubernetes.Interface
+	inTenant            kubernetes.Interface
+	engaged             *engagements
+}
+
+// engagements counts what Engage was called for.
+type engagements struct {
+	mu      sync.Mutex
+	running map[string]int
+	started map[string]int
+}
+
+func (e *engagements) engage(ctx context.Context, tenant *tenants.Tenant, ready func()) error {
+	e.mu.Lock()
+	e.running[tenant.VirtualCluster.Name]++
+	e.started[tenant.VirtualCluster.Name]++
+	e.mu.Unlock()
+	ready()
+	<-ctx.Done()
+	e.mu.Lock()
+	e.running[tenant.VirtualCluster.Name]--
+	e.mu.Unlock()
+	return ctx.Err()
+}
+
+func (e *engagements) of(name string) (running, started int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.running[name], e.started[name]
+}
+
+// shared is set once by TestMain, before any test runs.
+var shared *world
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(klog.Background())
+	ctx, cancel := context.WithCancel(context.Background())
+	w, stop, err := newWorld(ctx)
+	code := 1
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "starting the test's control planes:", err)
+	} else {
+		shared = w
+		code = m.Run()
+	}
+	cancel()
+	stop()
+	os.Exit(code)
+}
+
+func newWorld(ctx context.Context) (*world, func(), error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return nil, func() {}, err
+	}
+	clusterAPI, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
+	if err != nil {
+		return nil, func() {}, fmt.Errorf("finding Cluster API: %w", err)
+	}
+	bin := filepath.Join(root, "bin")
+	w := &world{
+		meta: &envtest.Environment{BinaryAssetsDirectory: bin, ErrorIfCRDPathMissing: true, CRDDirectoryPaths: []string{
+			filepath.Join(root, "manifests", "crds"),
+			filepath.Join(strings.TrimSpace(string(clusterAPI)), "config", "crd", "bases", "cluster.x-k8s.io_clusters.yaml"),
+		}},
+		super:   &envtest.Environment{BinaryAssetsDirectory: bin},
+		tenant:  &envtest.Environment{BinaryAssetsDirectory: bin},
+		engaged: &engagements{running: map[string]int{}, started: map[string]int{}},
+	}
+	environments := []*envtest.Environment{w.meta, w.super, w.tenant}
+	errs := make([]error, len(environments))
+	var starting sync.WaitGroup
+	for i, environment := range environments {
+		starting.Go(func() { _, errs[i] = environment.Start() })
+	}
+	starting.Wait()
+	var running sync.WaitGroup
+	stop := func() {
+		running.Wait()
+		for _, environment := range environments {
+			if err := environment.Stop(); err != nil {
+				fmt.Fprintln(os.Stderr, "stopping a control plane:", err)
+			}
+		}
+	}
+	for _, err := range errs {
+		if err != nil {
+			return nil, stop, err
+		}
+	}
+	if err := w.run(ctx, &running); err != nil {
+		return nil, stop, err
+	}
+	return w, stop, nil
+}
+
+// run starts a manager with both registries.
+func (w *world) run(ctx context.Context, running *sync.WaitGroup) error {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenancyv1alpha1.AddToScheme, schedulerv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return err
+		}
+	}
+	mgr, err := ctrl.NewManager(w.meta.Config, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+	if err != nil {
+		return err
+	}
+	if w.client, err = client.New(w.meta.Config, client.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	if w.inSuper, err = kubernetes.NewForConfig(w.super.Config); err != nil {
+		return err
+	}
+	if w.inTenant, err = kubernetes.NewForConfig(w.tenant.Config); err != nil {
+		return err
+	}
+	recorder := mgr.GetEventRecorderFor("vc-scheduler")
+	ofTenants := &tenants.Registry{Client: mgr.GetClient(), Recorder: recorder, Engage: w.engaged.engage, ReportStatus: true}
+	if err := ofTenants.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	if err := (&superclusters.Registry{Client: mgr.GetClient(), Recorder: recorder}).SetupWithManager(mgr); err != nil {
+		return err
+	}
+	running.Go(func() {
+		if err := mgr.Start(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "running the manager:", err)
+		}
+	})
+	return nil
+}
+
+// moduleRoot walks up to the directory that holds go.mod.
+func moduleRoot() (string, error) {
+	directory, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(directory, "go.mod")); err == nil {
+			return directory, nil
+		}
+		parent := filepath.Dir(directory)
+		if parent == directory {
+			return "", fmt.Errorf("no go.mod above the working directory")
+		}
+		directory = parent
+	}
+}
+
+// eventually polls until check returns "", and fails with what it returned last.
+func eventually(t *testing.T, check func() string) {
+	t.Helper()
+	wrong := "never checked"
+	ok := waitFor(t.Context(), func() bool {
+		wrong = check()
+		return wrong == ""
+	})
+	require.True(t, ok, wrong)
+}
+
+func waitFor(ctx context.Context, done func() bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		if done() {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-ticker.C:
+		}
+	}
+}
+
+// awaitEvent waits for a Warning Event about an object, and returns its message.
+func awaitEvent(t *testing.T, kind schema.GroupKind, name, reason string) string {
+	t.Helper()
+	var message string
+	eventually(t, func() string {
+		var list corev1.EventList
+		if err := shared.client.List(t.Context(), &list, client.InNamespace(namespace)); err != nil {
+			return err.Error()
+		}
+		var seen []string
+		for i := range list.Items {
+			event := &list.Items[i]
+			if event.InvolvedObject.Kind != kind.Kind || event.InvolvedObject.Name != name {
+				continue
+			}
+			if event.Reason == reason && event.Type == corev1.EventTypeWarning {
+				message = event.Message
+				return ""
+			}
+			seen = append(seen, event.Reason+": "+event.Message)
+		}
+		return fmt.Sprintf("no Event %s about %s %s, only %q", reason, kind.Kind, name, seen)
+	})
+	return message
+}
+
+// deadServer returns a kubeconfig like another, of a server that nobody runs.
+func deadServer(t *testing.T, kubeconfig []byte) []byte {
+	t.Helper()
+	config, err := clientcmd.Load(kubeconfig)
+	require.NoError(t, err)
+	for _, cluster := range config.Clusters {
+		cluster.Server = "https://127.0.0.1:1"
+	}
+	data, err := clientcmd.Write(*config)
+	require.NoError(t, err)
+	return data
+}

@@ -1,0 +1,277 @@
+package registry
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/superclusters"
+)
+
+func clusterKind() schema.GroupKind {
+	return schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "Cluster"}
+}
+
+func createCluster(t *testing.T, name string) *unstructured.Unstructured {
+	t.Helper()
+	cluster := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{"clusterNetwork": map[string]any{"serviceDomain": "cluster.local"}},
+	}}
+	cluster.SetAPIVersion("cluster.x-k8s.io/v1beta2")
+	cluster.SetKind("Cluster")
+	cluster.SetNamespace(namespace)
+	cluster.SetName(name)
+	require.NoError(t, shared.client.Create(t.Context(), cluster))
+	return cluster
+}
+
+func nameSuperCluster(t *testing.T, in kubernetes.Interface, id string) {
+	t.Helper()
+	info := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: schedulerv1alpha1.SuperClusterInfoName}, Data: map[string]string{schedulerv1alpha1.SuperClusterInfoKey: id}}
+	_, err := in.CoreV1().ConfigMaps(schedulerv1alpha1.SuperClusterInfoNamespace).Create(t.Context(), info, metav1.CreateOptions{})
+	require.NoError(t, err)
+}
+
+// createNode makes a Ready node in a super cluster, without the taint that admission gives to new nodes.
+func createNode(t *testing.T, in kubernetes.Interface, name string, allocatable corev1.ResourceList) {
+	t.Helper()
+	nodes := in.CoreV1().Nodes()
+	labels := map[string]string{corev1.LabelTopologyRegion: "east", corev1.LabelTopologyZone: name}
+	_, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	changeNode(t, in, name, func(node *corev1.Node) { node.Spec.Taints = nil })
+	node, err := nodes.Get(t.Context(), name, metav1.GetOptions{})
+	require.NoError(t, err)
+	node.Status.Allocatable, node.Status.Capacity = allocatable, allocatable
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	_, err = nodes.UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
+	require.NoError(t, err)
+}
+
+func changeNode(t *testing.T, in kubernetes.Interface, name string, change func(*corev1.Node)) {
+	t.Helper()
+	require.NoError(t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		node, err := in.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		change(node)
+		_, err = in.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{})
+		return err
+	}))
+}
+
+func createPod(t *testing.T, name, node string, labels map[string]string) {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: corev1.PodSpec{
+		NodeName:                     node,
+		AutomountServiceAccountToken: new(bool),
+		Containers: []corev1.Container{{Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("1Gi"),
+		}}}},
+	}}
+	_, err := shared.inSuper.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
+	require.NoError(t, err)
+}
+
+func getNode(t *testing.T, id string) (*corev1.Node, error) {
+	t.Helper()
+	node := &corev1.Node{}
+	err := shared.client.Get(t.Context(), client.ObjectKey{Name: id}, node)
+	return node, err
+}
+
+// awaitOffer waits until a virtual Node is Ready and offers that much cpu, memory and pods.
+func awaitOffer(t *testing.T, id, want string) *corev1.Node {
+	t.Helper()
+	var node *corev1.Node
+	eventually(t, func() string {
+		var err error
+		if node, err = getNode(t, id); err != nil {
+			return err.Error()
+		}
+		offered := node.Status.Allocatable
+		got := fmt.Sprintf("%s %s %s %s", readiness(node), offered.Cpu(), offered.Memory(), offered.Pods())
+		if got != want {
+			return fmt.Sprintf("virtual node %s: want %s, got %s", id, want, got)
+		}
+		return ""
+	})
+	return node
+}
+
+func readiness(node *corev1.Node) string {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return string(condition.Status) + "/" + condition.Reason
+		}
+	}
+	return "none"
+}
+
+func size(cpu, memory, pods string) corev1.ResourceList {
+	return corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory), corev1.ResourcePods: resource.MustParse(pods),
+	}
+}
+
+func TestSuperClusters(t *testing.T) {
+	nameSuperCluster(t, shared.inSuper, "r1")
+	createNode(t, shared.inSuper, "n1", size("4", "8Gi", "110"))
+	createNode(t, shared.inSuper, "n2", size("2", "16Gi", "110"))
+	createSecret(t, "first-kubeconfig", tenancyv1alpha1.DefaultKubeconfigKey, shared.super.KubeConfig)
+	createCluster(t, "first")
+	node := awaitOffer(t, "r1", "True/SuperClusterReady 6 24Gi 220")
+
+	t.Run("the virtual node says what it stands for", func(t *testing.T) {
+		require.Equal(t, "r1", node.Labels[schedulerv1alpha1.LabelVirtualNode])
+		require.Equal(t, "virtual-kubelet", node.Labels["type"])
+		require.Equal(t, "r1", node.Labels[corev1.LabelHostname])
+		require.Equal(t, "east", node.Labels[corev1.LabelTopologyRegion])
+		require.NotContains(t, node.Labels, corev1.LabelTopologyZone, "the nodes are in different zones")
+		require.Equal(t, "default/first", node.Annotations[superclusters.AnnotationClusterRef])
+		require.JSONEq(t, `[{"cpu":"4","memory":"8Gi","pods":"110"},{"cpu":"2","memory":"16Gi","pods":"110"}]`, node.Annotations[schedulerv1alpha1.AnnotationNodeShapes])
+		require.Contains(t, node.Spec.Taints, corev1.Taint{Key: "virtual-kubelet.io/provider", Value: "superpool", Effect: corev1.TaintEffectNoSchedule})
+		eventually(t, func() string {
+			lease := &coordinationv1.Lease{}
+			if err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: "kube-node-lease", Name: "r1"}, lease); err != nil {
+				return err.Error()
+			}
+			return ""
+		})
+	})
+	t.Run("capacity follows the super cluster", func(t *testing.T) {
+		createPod(t, "foreign", "n1", nil)
+		awaitOffer(t, "r1", "True/SuperClusterReady 5500m 23Gi 219")
+		createPod(t, "ours", "n1", map[string]string{tenancyv1alpha1.LabelCluster: "some-tenant"})
+		changeNode(t, shared.inSuper, "n2", func(node *corev1.Node) { node.Spec.Unschedulable = true })
+		awaitOffer(t, "r1", "True/SuperClusterReady 3500m 7Gi 109")
+		changeNode(t, shared.inSuper, "n2", func(node *corev1.Node) { node.Spec.Unschedulable, node.Spec.Taints = false, nil })
+		awaitOffer(t, "r1", "True/SuperClusterReady 5500m 23Gi 219")
+	})
+	t.Run("headroom", testHeadroom)
+	t.Run("what operators set on the node stays", func(t *testing.T) {
+		patch := `{"metadata":{"labels":{"mine":"yes"}},"spec":{"unschedulable":true,"taints":[{"key":"mine","effect":"NoSchedule"}]}}`
+		require.NoError(t, shared.client.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1"}}, client.RawPatch(types.MergePatchType, []byte(patch))))
+		require.NoError(t, shared.inSuper.CoreV1().Pods(namespace).Delete(t.Context(), "foreign", *metav1.NewDeleteOptions(0)))
+		node := awaitOffer(t, "r1", "True/SuperClusterReady 6 24Gi 220")
+		require.Equal(t, "yes", node.Labels["mine"])
+		require.True(t, node.Spec.Unschedulable)
+		require.ElementsMatch(t, []string{"mine", "virtual-kubelet.io/provider"}, taintKeys(node))
+	})
+	t.Run("bad ones", testBadSuperClusters)
+	awaitOffer(t, "r1", "True/SuperClusterReady 6 24Gi 220")
+	t.Run("gone", testClusterGone)
+}
+
+func taintKeys(node *corev1.Node) []string {
+	var keys []string
+	for _, taint := range node.Spec.Taints {
+		if !strings.HasPrefix(taint.Key, "node.kubernetes.io/") {
+			keys = append(keys, taint.Key)
+		}
+	}
+	return keys
+}
+
+func testHeadroom(t *testing.T) {
+	annotate := func(value string) {
+		cluster := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "first"}}
+		cluster.SetGroupVersionKind(clusterKind().WithVersion("v1beta2"))
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, schedulerv1alpha1.AnnotationHeadroom, value)
+		require.NoError(t, shared.client.Patch(t.Context(), cluster, client.RawPatch(types.MergePatchType, []byte(patch))))
+	}
+	annotate(`"{\"cpu\":\"10%\",\"memory\":\"3Gi\"}"`)
+	awaitOffer(t, "r1", "True/SuperClusterReady 4950m 20Gi 219")
+	annotate(`"{\"cpu\":\"110%\"}"`)
+	awaitEvent(t, clusterKind(), "first", superclusters.ReasonInvalidHeadroom)
+	awaitOffer(t, "r1", "True/SuperClusterReady 4950m 20Gi 219")
+	annotate("null")
+	awaitOffer(t, "r1", "True/SuperClusterReady 5500m 23Gi 219")
+}
+
+func testBadSuperClusters(t *testing.T) {
+	for _, tc := range []struct {
+		name       string
+		kubeconfig []byte
+		wantReason string
+	}{
+		{name: "no-secret-cluster", wantReason: superclusters.ReasonSecretNotFound},
+		{name: "not-yaml-cluster", kubeconfig: []byte("{{{"), wantReason: superclusters.ReasonInvalidKubeconfig},
+		{name: "dead-cluster", kubeconfig: deadServer(t, shared.super.KubeConfig), wantReason: superclusters.ReasonUnreachable},
+		{name: "twin-cluster", kubeconfig: shared.super.KubeConfig, wantReason: superclusters.ReasonDuplicateID},
+		{name: "nameless-cluster", kubeconfig: shared.tenant.KubeConfig, wantReason: superclusters.ReasonSuperClusterInfoMissing},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if tc.kubeconfig != nil {
+				createSecret(t, tc.name, "admin-kubeconfig", tc.kubeconfig)
+			}
+			createCluster(t, tc.name)
+			message := awaitEvent(t, clusterKind(), tc.name, tc.wantReason)
+			require.NotContains(t, message, "PRIVATE KEY")
+			node, err := getNode(t, "r1")
+			require.NoError(t, err)
+			require.Equal(t, "default/first", node.Annotations[superclusters.AnnotationClusterRef])
+		})
+	}
+	t.Run("the nameless one gets a name", func(t *testing.T) {
+		nameSuperCluster(t, shared.inTenant, "r2")
+		awaitOffer(t, "r2", "True/SuperClusterHasNoNodes 0 0 0")
+	})
+}
+
+// testClusterGone deletes the Cluster while a namespace is placed there: the twin takes its place; without one the Node would wait.
+func testClusterGone(t *testing.T) {
+	root := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "some-root"}}
+	require.NoError(t, shared.client.Create(t.Context(), root))
+	placement := &schedulerv1alpha1.NamespacePlacement{
+		ObjectMeta: metav1.ObjectMeta{Namespace: root.Name, Name: "web"},
+		Spec:       schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "u"},
+	}
+	require.NoError(t, shared.client.Create(t.Context(), placement))
+	placement.Status.Placements = []schedulerv1alpha1.ClusterPlacement{{Cluster: "r2", Slices: 1}}
+	require.NoError(t, shared.client.Status().Update(t.Context(), placement))
+
+	nameless := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "nameless-cluster"}}
+	nameless.SetGroupVersionKind(clusterKind().WithVersion("v1beta2"))
+	require.NoError(t, shared.client.Delete(t.Context(), nameless))
+	awaitOffer(t, "r2", "Unknown/ClusterRemoved 0 0 0")
+
+	require.NoError(t, shared.client.Delete(t.Context(), placement))
+	eventually(t, func() string {
+		if _, err := getNode(t, "r2"); !apierrors.IsNotFound(err) {
+			return fmt.Sprintf("virtual node r2 is still there: %v", err)
+		}
+		return ""
+	})
+
+	first := nameless.DeepCopy()
+	first.Name = "first"
+	require.NoError(t, shared.client.Delete(t.Context(), first))
+	eventually(t, func() string {
+		node, err := getNode(t, "r1")
+		if err != nil {
+			return err.Error()
+		}
+		if got := node.Annotations[superclusters.AnnotationClusterRef]; got != "default/twin-cluster" {
+			return "virtual node r1 belongs to " + got
+		}
+		return ""
+	})
+	awaitOffer(t, "r1", "True/SuperClusterReady 6 24Gi 220")
+}

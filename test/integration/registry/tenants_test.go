@@ -1,0 +1,153 @@
+package registry
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+)
+
+func virtualClusterKind() schema.GroupKind {
+	return schema.GroupKind{Group: tenancyv1alpha1.GroupVersion.Group, Kind: "VirtualCluster"}
+}
+
+func createTenant(t *testing.T, name string) *tenancyv1alpha1.VirtualCluster {
+	t.Helper()
+	vc := &tenancyv1alpha1.VirtualCluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       tenancyv1alpha1.VirtualClusterSpec{KubeconfigSecretRef: &tenancyv1alpha1.SecretKeyRef{Name: name}},
+	}
+	require.NoError(t, shared.client.Create(t.Context(), vc))
+	return vc
+}
+
+func createSecret(t *testing.T, name, key string, data []byte) *corev1.Secret {
+	t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{key: data}}
+	require.NoError(t, shared.client.Create(t.Context(), secret))
+	return secret
+}
+
+// awaitReady waits until a tenant's Ready condition has a reason.
+func awaitReady(t *testing.T, name, reason string) *tenancyv1alpha1.VirtualCluster {
+	t.Helper()
+	vc := &tenancyv1alpha1.VirtualCluster{}
+	eventually(t, func() string {
+		if err := shared.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, vc); err != nil {
+			return err.Error()
+		}
+		condition := meta.FindStatusCondition(vc.Status.Conditions, tenancyv1alpha1.ConditionReady)
+		if condition == nil || condition.Reason != reason {
+			return fmt.Sprintf("tenant %s: want %s, got %+v", name, reason, condition)
+		}
+		return ""
+	})
+	return vc
+}
+
+func TestTenantsInTrouble(t *testing.T) {
+	createSecret(t, "good", "value", shared.tenant.KubeConfig)
+	createTenant(t, "good")
+	awaitReady(t, "good", tenancyv1alpha1.ReasonConnected)
+
+	for _, tc := range []struct {
+		name       string
+		key        string // "" for no Secret
+		kubeconfig []byte
+		wantReason string
+	}{
+		{name: "no-secret", wantReason: tenancyv1alpha1.ReasonSecretNotFound},
+		{name: "other-key", key: "config", kubeconfig: shared.tenant.KubeConfig, wantReason: tenancyv1alpha1.ReasonSecretNotFound},
+		{name: "not-yaml", key: "value", kubeconfig: []byte("{{{"), wantReason: tenancyv1alpha1.ReasonInvalidKubeconfig},
+		{name: "dead-server", key: "value", kubeconfig: deadServer(t, shared.tenant.KubeConfig), wantReason: tenancyv1alpha1.ReasonUnreachable},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if tc.key != "" {
+				createSecret(t, tc.name, tc.key, tc.kubeconfig)
+			}
+			createTenant(t, tc.name)
+			awaitReady(t, tc.name, tc.wantReason)
+			awaitEvent(t, virtualClusterKind(), tc.name, tc.wantReason)
+			running, started := shared.engaged.of(tc.name)
+			require.Zero(t, running+started, "it must not be engaged")
+
+			// Mending the Secret is all that is needed.
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: tc.name}}
+			require.NoError(t, client.IgnoreNotFound(shared.client.Delete(t.Context(), secret)))
+			createSecret(t, tc.name, "value", shared.tenant.KubeConfig)
+			awaitReady(t, tc.name, tenancyv1alpha1.ReasonConnected)
+		})
+	}
+
+	running, started := shared.engaged.of("good")
+	require.Equal(t, []int{1, 1}, []int{running, started}, "the good tenant must not notice")
+	vc := awaitReady(t, "good", tenancyv1alpha1.ReasonConnected)
+	var root corev1.Namespace
+	require.NoError(t, shared.client.Get(t.Context(), client.ObjectKey{Name: vc.Status.ClusterNamespace}, &root))
+	require.Equal(t, "true", root.Annotations[tenancyv1alpha1.AnnotationRootNamespace])
+	require.Equal(t, string(vc.UID), root.Annotations[tenancyv1alpha1.AnnotationVirtualClusterUID])
+}
+
+func TestTenantDeleted(t *testing.T) {
+	createSecret(t, "leaving", "value", shared.tenant.KubeConfig)
+	createTenant(t, "leaving")
+	vc := awaitReady(t, "leaving", tenancyv1alpha1.ReasonConnected)
+	placement := &schedulerv1alpha1.NamespacePlacement{
+		ObjectMeta: metav1.ObjectMeta{Namespace: vc.Status.ClusterNamespace, Name: "web"},
+		Spec:       schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "u"},
+	}
+	require.NoError(t, shared.client.Create(t.Context(), placement))
+
+	require.NoError(t, shared.client.Delete(t.Context(), vc))
+	eventually(t, func() string {
+		if err := shared.client.Get(t.Context(), client.ObjectKeyFromObject(vc), vc); !apierrors.IsNotFound(err) {
+			return fmt.Sprintf("the VirtualCluster is still there: %v", err)
+		}
+		return ""
+	})
+	require.True(t, apierrors.IsNotFound(shared.client.Get(t.Context(), client.ObjectKeyFromObject(placement), placement)))
+	var root corev1.Namespace
+	require.NoError(t, shared.client.Get(t.Context(), client.ObjectKey{Name: vc.Status.ClusterNamespace}, &root))
+	require.False(t, root.DeletionTimestamp.IsZero(), "the root namespace must be deleted")
+	running, _ := shared.engaged.of("leaving")
+	require.Zero(t, running)
+}
+
+func TestTenantKeyTaken(t *testing.T) {
+	createSecret(t, "owner", "value", shared.tenant.KubeConfig)
+	createTenant(t, "owner")
+	owner := awaitReady(t, "owner", tenancyv1alpha1.ReasonConnected)
+
+	createSecret(t, "second", "value", shared.tenant.KubeConfig)
+	second := createTenant(t, "second")
+	awaitReady(t, "second", tenancyv1alpha1.ReasonConnected)
+	eventually(t, func() string {
+		if err := shared.client.Get(t.Context(), client.ObjectKeyFromObject(second), second); err != nil {
+			return err.Error()
+		}
+		second.Status.ClusterNamespace = owner.Status.ClusterNamespace
+		if err := shared.client.Status().Update(t.Context(), second); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	awaitReady(t, "second", tenancyv1alpha1.ReasonKeyConflict)
+	awaitEvent(t, virtualClusterKind(), "second", tenancyv1alpha1.ReasonKeyConflict)
+	running, started := shared.engaged.of("owner")
+	require.Equal(t, []int{1, 1}, []int{running, started})
+	eventually(t, func() string {
+		if running, _ := shared.engaged.of("second"); running != 0 {
+			return "the second tenant is still engaged"
+		}
+		return ""
+	})
+}
