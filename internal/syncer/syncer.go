@@ -303,4 +303,3 @@ func (s *Syncer) namespaces(ctx context.Context, tenant string) ([]string, error
 	slices.Sort(names)
 	return slices.Compact(names), nil
 }
-

@@ -25,7 +25,9 @@ var secrets = copied[*corev1.Secret]{
 	kind:  KindSecret,
 	empty: func() *corev1.Secret { return &corev1.Secret{} },
 	// A super cluster would take them for its own and put its token in.
-	skip:      func(tenantSecret *corev1.Secret) bool { return tenantSecret.Type == corev1.SecretTypeServiceAccountToken },
+	skip: func(tenantSecret *corev1.Secret) bool {
+		return tenantSecret.Type == corev1.SecretTypeServiceAccountToken
+	},
 	translate: SuperSecret,
 }
 

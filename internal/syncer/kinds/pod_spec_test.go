@@ -1,0 +1,305 @@
+package kinds_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/randfill"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+const clusterKey = "acme-123456-vc"
+
+func ownerOf(namespace string, uid types.UID) tenancy.Owner {
+	return tenancy.Owner{
+		ClusterKey: clusterKey, VirtualCluster: types.NamespacedName{Namespace: "acme", Name: "vc"}, VirtualClusterUID: "vc-uid",
+		Namespace: namespace, UID: uid,
+	}
+}
+
+func tenantPod(change func(pod *corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "web-1", UID: "pod-uid"},
+		Spec:       corev1.PodSpec{ServiceAccountName: "default", Containers: []corev1.Container{{Name: "main", Image: "image:1"}}},
+	}
+	if change != nil {
+		change(pod)
+	}
+	return pod
+}
+
+// translated is what the super cluster gets of every pod.
+func translated(change func(pod *corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "web-1"},
+		Spec: corev1.PodSpec{
+			ServiceAccountName: "default", DeprecatedServiceAccount: "default", SchedulerName: "default-scheduler",
+			AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
+			Containers: []corev1.Container{{Name: "main", Image: "image:1"}},
+		},
+	}
+	tenancy.Mark(pod, ownerOf("web", "pod-uid"))
+	if change != nil {
+		change(pod)
+	}
+	return pod
+}
+
+func selector(labels map[string]string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: labels}
+}
+
+func fieldEnv(path string) corev1.EnvVar {
+	return corev1.EnvVar{Name: "V", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
+}
+
+func TestSuperPod(t *testing.T) {
+	t.Parallel()
+	confined := map[string]string{tenancyv1alpha1.LabelCluster: clusterKey}
+	for _, tc := range []struct {
+		name string
+		// change makes the tenant's pod, want what the super cluster gets.
+		change, want func(pod *corev1.Pod)
+	}{
+		{name: "a plain pod"},
+		{
+			name: "what only the tenant's control plane needs does not go down",
+			change: func(pod *corev1.Pod) {
+				pod.Labels = map[string]string{"app": "web", "scheduler.tenancy.x-k8s.io/superCluster": "r1", "tenancy.x-k8s.io/cluster": "other", "secret/x": "1"}
+				pod.Annotations = map[string]string{"note": "n", "kubectl.kubernetes.io/last-applied-configuration": "{}", "scheduler.virtualcluster.io/slice": "{}"}
+				pod.OwnerReferences = []metav1.OwnerReference{{Name: "owner"}}
+				pod.Finalizers = []string{"finalizer"}
+				pod.Status.Phase = corev1.PodRunning
+			},
+			want: func(pod *corev1.Pod) {
+				pod.Labels["app"] = "web"
+				pod.Annotations["note"] = "n"
+				pod.Annotations["tenancy.x-k8s.io/copied-labels"] = "app"
+				pod.Annotations["tenancy.x-k8s.io/copied-annotations"] = "note"
+			},
+		},
+		{
+			name: "the tenant's choice of node, scheduler and priority is its own",
+			change: func(pod *corev1.Pod) {
+				pod.Spec.NodeName, pod.Spec.SchedulerName, pod.Spec.PriorityClassName = "n", "mine", "system-node-critical"
+				pod.Spec.Priority, pod.Spec.PreemptionPolicy = ptr.To[int32](2000001000), ptr.To(corev1.PreemptNever)
+				pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "gate"}}
+				pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{}}
+				pod.Spec.Subdomain, pod.Spec.EnableServiceLinks = "db", ptr.To(true)
+			},
+			want: func(pod *corev1.Pod) { pod.Spec.Subdomain = "db" },
+		},
+		{
+			name: "no token of the super cluster is mounted, and the root certificates are the tenant's",
+			change: func(pod *corev1.Pod) {
+				pod.Spec.AutomountServiceAccountToken = ptr.To(true)
+				pod.Spec.Volumes = []corev1.Volume{
+					{Name: "api", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+						{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
+						{PodCertificate: &corev1.PodCertificateProjection{SignerName: "x/y"}},
+						{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}},
+						{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
+							{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}},
+						}}},
+					}}}},
+					{Name: "ca", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}}},
+				}
+			},
+			want: func(pod *corev1.Pod) {
+				pod.Spec.Volumes = []corev1.Volume{
+					{Name: "api", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+						{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "tenant-kube-root-ca.crt"}}},
+						{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
+							{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['tenancy.x-k8s.io/namespace']"}},
+						}}},
+					}}}},
+					{Name: "ca", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "tenant-kube-root-ca.crt"}}}},
+				}
+			},
+		},
+		{
+			name: "the environment shows the tenant's fields",
+			change: func(pod *corev1.Pod) {
+				pod.Annotations = map[string]string{"batch.kubernetes.io/job-completion-index": "$(7)"}
+				pod.Spec.Containers[0].Env = []corev1.EnvVar{
+					fieldEnv("metadata.namespace"), fieldEnv("metadata.uid"), fieldEnv("metadata.name"),
+					fieldEnv("metadata.annotations['batch.kubernetes.io/job-completion-index']"), fieldEnv("metadata.labels['app']"),
+					{Name: "CA", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}}},
+				}
+				pod.Spec.InitContainers = []corev1.Container{{EnvFrom: []corev1.EnvFromSource{
+					{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}}, {},
+				}}}
+			},
+			want: func(pod *corev1.Pod) {
+				pod.Spec.Containers[0].Env = []corev1.EnvVar{
+					{Name: "V", Value: "web"}, {Name: "V", Value: "pod-uid"}, fieldEnv("metadata.name"),
+					{Name: "V", Value: "$$(7)"}, fieldEnv("metadata.labels['app']"),
+					{Name: "CA", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "tenant-kube-root-ca.crt"}}}},
+				}
+				pod.Spec.InitContainers = []corev1.Container{{EnvFrom: []corev1.EnvFromSource{
+					{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "tenant-kube-root-ca.crt"}}}, {},
+				}}}
+			},
+		},
+		{
+			name: "affinity stays inside the tenant",
+			change: func(pod *corev1.Pod) {
+				pod.Spec.Affinity = &corev1.Affinity{
+					PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+						{Namespaces: []string{"db"}, LabelSelector: selector(map[string]string{"app": "db"})},
+						{NamespaceSelector: &metav1.LabelSelector{}},
+					}},
+					PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
+						{PodAffinityTerm: corev1.PodAffinityTerm{NamespaceSelector: &metav1.LabelSelector{
+							MatchLabels: map[string]string{"kubernetes.io/metadata.name": "db"},
+							MatchExpressions: []metav1.LabelSelectorRequirement{
+								{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpIn, Values: []string{"db"}},
+							},
+						}}},
+					}},
+				}
+			},
+			want: func(pod *corev1.Pod) {
+				pod.Spec.Affinity = &corev1.Affinity{
+					PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+						{Namespaces: []string{clusterKey + "-db"}, LabelSelector: selector(map[string]string{"app": "db", tenancyv1alpha1.LabelCluster: clusterKey})},
+						{NamespaceSelector: selector(confined)},
+					}},
+					PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
+						{PodAffinityTerm: corev1.PodAffinityTerm{NamespaceSelector: &metav1.LabelSelector{
+							MatchLabels: map[string]string{"kubernetes.io/metadata.name": clusterKey + "-db", tenancyv1alpha1.LabelCluster: clusterKey},
+							MatchExpressions: []metav1.LabelSelectorRequirement{
+								{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpIn, Values: []string{clusterKey + "-db"}},
+							},
+						}}},
+					}},
+				}
+			},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			from := tenantPod(tc.change)
+			untouched := from.DeepCopy()
+			got := &corev1.Pod{}
+			kinds.SuperPod(from, got, ownerOf("web", "pod-uid"), []string{"secret/"})
+			require.Empty(t, cmp.Diff(translated(tc.want), got))
+			require.Empty(t, cmp.Diff(untouched, from), "the tenant's pod lies in a cache")
+		})
+	}
+}
+
+func TestSuperPodUpdate(t *testing.T) {
+	t.Parallel()
+	superPod := &corev1.Pod{}
+	kinds.SuperPod(tenantPod(func(pod *corev1.Pod) {
+		pod.Labels = map[string]string{"stays": "1", "goes": "1"}
+		pod.Spec.Tolerations = []corev1.Toleration{{Key: "a"}}
+	}), superPod, ownerOf("web", "pod-uid"), nil)
+	superPod.UID = "super-uid"
+	superPod.Spec.NodeName = "n1"
+	superPod.Annotations["cni.example.com/ip"] = "10.0.0.1"
+	superPod.Spec.Tolerations = append(superPod.Spec.Tolerations, corev1.Toleration{Key: "super"})
+
+	kinds.SuperPod(tenantPod(func(pod *corev1.Pod) {
+		pod.Labels = map[string]string{"stays": "2", "comes": "2"}
+		pod.Spec.Containers[0].Image = "image:2"
+		pod.Spec.ActiveDeadlineSeconds = ptr.To[int64](10)
+		pod.Spec.Tolerations = []corev1.Toleration{{Key: "a"}, {Key: "b"}}
+		pod.Spec.NodeName = "r1.n1"
+		pod.Spec.Hostname = "immutable"
+	}), superPod, ownerOf("web", "pod-uid"), nil)
+	want := translated(func(pod *corev1.Pod) {
+		pod.UID = "super-uid"
+		pod.Labels["stays"], pod.Labels["comes"] = "2", "2"
+		pod.Annotations["tenancy.x-k8s.io/copied-labels"] = "comes,stays"
+		pod.Annotations["cni.example.com/ip"] = "10.0.0.1"
+		pod.Spec.NodeName = "n1"
+		pod.Spec.Containers[0].Image = "image:2"
+		pod.Spec.ActiveDeadlineSeconds = ptr.To[int64](10)
+		pod.Spec.Tolerations = []corev1.Toleration{{Key: "a"}, {Key: "super"}, {Key: "b"}}
+	})
+	require.Empty(t, cmp.Diff(want, superPod))
+}
+
+// FuzzSuperPod lets a tenant write anything.
+func FuzzSuperPod(f *testing.F) {
+	for seed := range 8 {
+		f.Add([]byte(strings.Repeat(fmt.Sprint("seed", seed), 200)), `{}`)
+	}
+	f.Add([]byte{}, `{"spec":{"nodeName":"n","volumes":[{"projected":{"sources":[{"serviceAccountToken":{"path":"t"}},{}]}},{"projected":null}]}}`)
+	f.Add([]byte{}, `{"spec":{"affinity":{"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"labelSelector":null,"namespaceSelector":{}}]}}}}`)
+	f.Add([]byte{}, `{"spec":{"containers":[{"env":[{"valueFrom":{}},{"valueFrom":{"fieldRef":{"fieldPath":"metadata.labels['"}}}],"envFrom":[{}]}]}}`)
+	f.Fuzz(func(t *testing.T, data []byte, text string) {
+		pod := &corev1.Pod{}
+		if len(data) > 0 {
+			randfill.NewFromGoFuzz(data).NilChance(0.3).NumElements(0, 3).MaxDepth(12).Fill(&pod.Spec)
+		}
+		if err := json.Unmarshal([]byte(text), pod); err != nil {
+			return
+		}
+		untouched := pod.DeepCopy()
+		owner := ownerOf("web", "pod-uid")
+		superPod := &corev1.Pod{}
+		kinds.SuperPod(pod, superPod, owner, []string{"", "a"})
+		require.Empty(t, cmp.Diff(untouched, pod), "the tenant's pod was changed")
+		require.Empty(t, superPod.Spec.NodeName)
+		require.False(t, *superPod.Spec.AutomountServiceAccountToken)
+		for _, volume := range superPod.Spec.Volumes {
+			if volume.Projected == nil {
+				continue
+			}
+			for _, source := range volume.Projected.Sources {
+				require.Nil(t, source.ServiceAccountToken)
+				require.Nil(t, source.PodCertificate)
+			}
+		}
+		actual, marked := tenancy.OwnerOf(superPod)
+		require.True(t, marked)
+		require.Equal(t, owner, actual)
+		for _, uid := range []types.UID{"", "super-uid"} {
+			superPod.UID = uid
+			again := superPod.DeepCopy()
+			kinds.SuperPod(pod, again, owner, []string{"", "a"})
+			require.Empty(t, cmp.Diff(superPod, again), "a second translation differs")
+		}
+	})
+}
+
+func BenchmarkSuperPod(b *testing.B) {
+	for _, containers := range []int{1, 10} {
+		pod := tenantPod(func(pod *corev1.Pod) {
+			pod.Labels = map[string]string{"app": "web", "pod-template-hash": "abc"}
+			for i := range containers - 1 {
+				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprint("c", i), Env: []corev1.EnvVar{fieldEnv("metadata.namespace")}})
+			}
+		})
+		owner := ownerOf("web", "pod-uid")
+		superPod := &corev1.Pod{}
+		kinds.SuperPod(pod, superPod, owner, nil)
+		superPod.UID = "super-uid"
+		b.Run(fmt.Sprintf("create/containers=%d", containers), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				kinds.SuperPod(pod, &corev1.Pod{}, owner, nil)
+			}
+		})
+		b.Run(fmt.Sprintf("update/containers=%d", containers), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				kinds.SuperPod(pod, superPod.DeepCopy(), owner, nil)
+			}
+		})
+	}
+}
