@@ -1,0 +1,307 @@
+package kinds_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+func condition(kind corev1.PodConditionType, status corev1.ConditionStatus, message string) corev1.PodCondition {
+	return corev1.PodCondition{Type: kind, Status: status, Message: message}
+}
+
+func podWith(nodeName string, status corev1.PodStatus, gates ...corev1.PodConditionType) *corev1.Pod {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: nodeName}, Status: status}
+	for _, gate := range gates {
+		pod.Spec.ReadinessGates = append(pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: gate})
+	}
+	return pod
+}
+
+func TestTenantPodStatus(t *testing.T) {
+	t.Parallel()
+	earlier := metav1.Unix(100, 0)
+	for _, tc := range []struct {
+		name          string
+		tenant, super *corev1.Pod
+		// want is nil when the status stays.
+		want *corev1.PodStatus
+	}{
+		{
+			name:   "nothing is known yet",
+			tenant: podWith("", corev1.PodStatus{Phase: corev1.PodPending}),
+			super:  podWith("", corev1.PodStatus{Phase: corev1.PodPending}),
+		},
+		{
+			name:   "the super cluster finds no node",
+			tenant: podWith("", corev1.PodStatus{Phase: corev1.PodPending}),
+			super: podWith("", corev1.PodStatus{Conditions: []corev1.PodCondition{
+				{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes"},
+			}}),
+			want: &corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+				{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "super cluster r1: 0/1 nodes"},
+			}},
+		},
+		{
+			name: "the time of the transition stays",
+			tenant: podWith("", corev1.PodStatus{Conditions: []corev1.PodCondition{
+				{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "before", LastTransitionTime: earlier, ObservedGeneration: 3},
+			}}),
+			super: podWith("", corev1.PodStatus{Conditions: []corev1.PodCondition{
+				{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "now", LastTransitionTime: metav1.Unix(200, 0), ObservedGeneration: 1},
+			}}),
+			want: &corev1.PodStatus{Conditions: []corev1.PodCondition{
+				{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "super cluster r1: now", LastTransitionTime: earlier, ObservedGeneration: 3},
+			}},
+		},
+		{
+			name: "a pod that runs",
+			tenant: podWith("r1.n1", corev1.PodStatus{
+				Phase: corev1.PodPending, QOSClass: corev1.PodQOSGuaranteed, ObservedGeneration: 2,
+				Conditions: []corev1.PodCondition{condition(corev1.PodScheduled, corev1.ConditionTrue, "tenant"), condition("stale", corev1.ConditionTrue, "")},
+			}),
+			super: podWith("n1", corev1.PodStatus{
+				Phase: corev1.PodRunning, PodIP: "10.0.0.1", NominatedNodeName: "n2", QOSClass: corev1.PodQOSBurstable, ObservedGeneration: 7,
+				Conditions: []corev1.PodCondition{
+					{Type: corev1.PodReady, Status: corev1.ConditionTrue, ObservedGeneration: 7}, condition(corev1.PodScheduled, corev1.ConditionTrue, "super"),
+				},
+			}),
+			want: &corev1.PodStatus{
+				Phase: corev1.PodRunning, PodIP: "10.0.0.1", QOSClass: corev1.PodQOSGuaranteed, ObservedGeneration: 2,
+				Conditions: []corev1.PodCondition{
+					condition(corev1.PodReady, corev1.ConditionTrue, ""), condition(corev1.PodScheduled, corev1.ConditionTrue, "tenant"),
+				},
+			},
+		},
+		{
+			name:   "a readiness gate that is not True bounds Ready",
+			tenant: podWith("r1.n1", corev1.PodStatus{Conditions: []corev1.PodCondition{condition("gate", corev1.ConditionFalse, "mine")}}, "gate"),
+			super: podWith("n1", corev1.PodStatus{Conditions: []corev1.PodCondition{
+				condition(corev1.PodReady, corev1.ConditionTrue, ""), condition("gate", corev1.ConditionTrue, "not mine"),
+			}}),
+			want: &corev1.PodStatus{Conditions: []corev1.PodCondition{
+				{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ReadinessGatesNotReady", Message: "readiness gate gate is not True"},
+				condition("gate", corev1.ConditionFalse, "mine"),
+			}},
+		},
+		{
+			name:   "a readiness gate that is True",
+			tenant: podWith("r1.n1", corev1.PodStatus{Conditions: []corev1.PodCondition{condition("gate", corev1.ConditionTrue, "")}}, "gate"),
+			super:  podWith("n1", corev1.PodStatus{Conditions: []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionTrue, "")}}),
+			want: &corev1.PodStatus{Conditions: []corev1.PodCondition{
+				condition(corev1.PodReady, corev1.ConditionTrue, ""), condition("gate", corev1.ConditionTrue, ""),
+			}},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			untouched := []*corev1.Pod{tc.tenant.DeepCopy(), tc.super.DeepCopy()}
+			got, changes := kinds.TenantPodStatus(tc.tenant, tc.super, "r1")
+			require.Equal(t, tc.want != nil, changes)
+			require.Empty(t, cmp.Diff(tc.want, got))
+			require.Empty(t, cmp.Diff(untouched, []*corev1.Pod{tc.tenant, tc.super}), "the pods lie in caches")
+		})
+	}
+}
+
+func TestSuperNamespace(t *testing.T) {
+	t.Parallel()
+	tenantNamespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "web", UID: "ns-uid",
+		Labels:      map[string]string{"team": "a", "kubernetes.io/metadata.name": "web", "pod-security.kubernetes.io/enforce": "privileged"},
+		Annotations: map[string]string{"scheduler.tenancy.x-k8s.io/slice": "{}"},
+	}}
+	got := &corev1.Namespace{}
+	kinds.SuperNamespace(tenantNamespace, got, ownerOf("web", "ns-uid"), nil, "baseline")
+	want := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name:        clusterKey + "-web",
+		Labels:      map[string]string{"team": "a", "pod-security.kubernetes.io/enforce": "baseline"},
+		Annotations: map[string]string{"tenancy.x-k8s.io/copied-labels": "team"},
+	}}
+	tenancy.Mark(want, ownerOf("web", "ns-uid"))
+	require.Empty(t, cmp.Diff(want, got))
+}
+
+func TestSuperQuota(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name           string
+		reserved, want corev1.ResourceList
+	}{
+		{
+			name:     "requests are bounded by what is reserved",
+			reserved: corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("100Mi"), "nvidia.com/gpu": resource.MustParse("1")},
+			want: corev1.ResourceList{
+				"requests.cpu": resource.MustParse("100m"), "requests.memory": resource.MustParse("100Mi"), "requests.nvidia.com/gpu": resource.MustParse("1"),
+			},
+		},
+		{name: "nothing reserved allows no pods", want: corev1.ResourceList{"pods": *resource.NewQuantity(0, resource.DecimalSI)}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			quota := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{"BestEffort"}}}
+			kinds.SuperQuota(quota, ownerOf("web", "ns-uid"), tc.reserved)
+			require.Equal(t, clusterKey+"-web/superpool", quota.Namespace+"/"+quota.Name)
+			require.Empty(t, cmp.Diff(corev1.ResourceQuotaSpec{Hard: tc.want}, quota.Spec))
+		})
+	}
+}
+
+func TestTenantNode(t *testing.T) {
+	t.Parallel()
+	status := corev1.NodeStatus{
+		Capacity: corev1.ResourceList{"cpu": resource.MustParse("8")}, Allocatable: corev1.ResourceList{"cpu": resource.MustParse("7")},
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
+		NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: "v1.34.10"},
+	}
+	superNode := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{
+			corev1.LabelOSStable: "linux", corev1.LabelTopologyZone: "z1", corev1.LabelHostname: "n1", "secret": "1",
+		}},
+		Spec:   corev1.NodeSpec{ProviderID: "cloud://1", Taints: []corev1.Taint{{Key: "super"}}},
+		Status: *status.DeepCopy(),
+	}
+	superNode.Status.Images = []corev1.ContainerImage{{Names: []string{"of-others"}}}
+	got := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelTopologyRegion: "gone", "tenants": "own"}},
+		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "tenant"}}},
+	}
+	kinds.TenantNode(superNode, got, "r1")
+	want := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "r1.n1",
+			Labels: map[string]string{
+				corev1.LabelOSStable: "linux", corev1.LabelTopologyZone: "z1", corev1.LabelHostname: "r1.n1", "tenants": "own",
+				"tenancy.x-k8s.io/virtualnode": "true", "tenancy.x-k8s.io/superclusterid": "r1",
+			},
+			Annotations: map[string]string{"tenancy.x-k8s.io/supernode": "n1"},
+		},
+		Spec:   corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: "tenant"}}},
+		Status: status,
+	}
+	require.Empty(t, cmp.Diff(want, got))
+	key, ours := kinds.NodeKey("t", got)
+	require.True(t, ours)
+	require.Equal(t, engine.Key{Tenant: "t", Kind: "node", Name: "n1"}, key)
+
+	superNode.Name = strings.Repeat("n", 59) + "." + strings.Repeat("m", 100)
+	kinds.TenantNode(superNode, got, "r1")
+	require.Equal(t, "r1."+strings.Repeat("n", 59), got.Labels[corev1.LabelHostname], "a label value has 63 characters at most and ends with a letter or digit")
+}
+
+func TestConfigs(t *testing.T) {
+	t.Parallel()
+	account := &corev1.ServiceAccount{Secrets: []corev1.ObjectReference{{Name: "super-token"}}}
+	kinds.SuperServiceAccount(&corev1.ServiceAccount{
+		Secrets: []corev1.ObjectReference{{Name: "tenant-token"}}, AutomountServiceAccountToken: ptr.To(true),
+		ImagePullSecrets: []corev1.LocalObjectReference{{Name: "registry"}},
+	}, account)
+	require.Empty(t, cmp.Diff(&corev1.ServiceAccount{
+		Secrets: []corev1.ObjectReference{{Name: "super-token"}}, AutomountServiceAccountToken: ptr.To(false),
+		ImagePullSecrets: []corev1.LocalObjectReference{{Name: "registry"}},
+	}, account))
+
+	secret := &corev1.Secret{Data: map[string][]byte{"gone": nil}}
+	content := &corev1.Secret{Type: corev1.SecretTypeTLS, Data: map[string][]byte{"a": []byte("1")}, Immutable: ptr.To(true)}
+	kinds.SuperSecret(content, secret)
+	require.Empty(t, cmp.Diff(content, secret))
+
+	configMap := &corev1.ConfigMap{Data: map[string]string{"gone": ""}}
+	kinds.SuperConfigMap(&corev1.ConfigMap{BinaryData: map[string][]byte{"a": []byte("1")}}, configMap)
+	require.Empty(t, cmp.Diff(&corev1.ConfigMap{BinaryData: map[string][]byte{"a": []byte("1")}}, configMap))
+}
+
+func TestSuperService(t *testing.T) {
+	t.Parallel()
+	port := func(number, nodePort int32) corev1.ServicePort {
+		return corev1.ServicePort{Port: number, Protocol: corev1.ProtocolTCP, NodePort: nodePort}
+	}
+	for _, tc := range []struct {
+		name                string
+		tenant, there, want corev1.ServiceSpec
+	}{
+		{
+			name: "a new one gets its addresses from the super cluster",
+			tenant: corev1.ServiceSpec{
+				Type: corev1.ServiceTypeLoadBalancer, ClusterIP: "10.1.0.1", ClusterIPs: []string{"10.1.0.1"}, IPFamilies: []corev1.IPFamily{"IPv4"},
+				Ports: []corev1.ServicePort{port(80, 30001)}, HealthCheckNodePort: 30002, ExternalIPs: []string{"8.8.8.8"}, Selector: map[string]string{"app": "web"},
+			},
+			want: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{port(80, 0)}, Selector: map[string]string{"app": "web"}},
+		},
+		{
+			name:   "a headless one stays headless",
+			tenant: corev1.ServiceSpec{ClusterIP: "None", ClusterIPs: []string{"None"}},
+			want:   corev1.ServiceSpec{ClusterIP: "None"},
+		},
+		{
+			name: "an existing one keeps what it was given",
+			tenant: corev1.ServiceSpec{
+				Type: corev1.ServiceTypeNodePort, ClusterIP: "10.1.0.1", Ports: []corev1.ServicePort{port(80, 30001), port(81, 30002)},
+			},
+			there: corev1.ServiceSpec{
+				Type: corev1.ServiceTypeNodePort, ClusterIP: "10.2.0.1", ClusterIPs: []string{"10.2.0.1"}, Ports: []corev1.ServicePort{port(80, 31000)},
+			},
+			want: corev1.ServiceSpec{
+				Type: corev1.ServiceTypeNodePort, ClusterIP: "10.2.0.1", ClusterIPs: []string{"10.2.0.1"}, Ports: []corev1.ServicePort{port(80, 31000), port(81, 0)},
+			},
+		},
+		{
+			name:   "one that becomes internal gives node ports back",
+			tenant: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: "10.1.0.1", Ports: []corev1.ServicePort{port(80, 0)}},
+			there:  corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, ClusterIP: "10.2.0.1", Ports: []corev1.ServicePort{port(80, 31000)}},
+			want:   corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: "10.2.0.1", Ports: []corev1.ServicePort{port(80, 0)}},
+		},
+		{
+			name:   "one that becomes a name gives its address back",
+			tenant: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.com"},
+			there:  corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: "10.2.0.1"},
+			want:   corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.com"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			got := &corev1.Service{Spec: tc.there}
+			kinds.SuperService(&corev1.Service{Spec: tc.tenant}, got)
+			require.Empty(t, cmp.Diff(tc.want, got.Spec))
+		})
+	}
+}
+
+func TestSuperKey(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		kind   string
+		object client.Object
+		want   engine.Key
+	}{
+		{"namespace", &corev1.Namespace{}, engine.Key{Tenant: clusterKey, Kind: "namespace", Name: "web"}},
+		{"resourcequota", &corev1.ResourceQuota{}, engine.Key{Tenant: clusterKey, Kind: "namespace", Name: "web"}},
+		{"pod", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}, engine.Key{Tenant: clusterKey, Kind: "pod", Namespace: "web", Name: "p"}},
+		{
+			"configmap", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "tenant-kube-root-ca.crt"}},
+			engine.Key{Tenant: clusterKey, Kind: "configmap", Namespace: "web", Name: "kube-root-ca.crt"},
+		},
+	} {
+		t.Run(tc.kind, func(t *testing.T) {
+			t.Parallel()
+			_, ours := kinds.SuperKey(tc.kind, tc.object)
+			require.False(t, ours, "it has no marks")
+			tenancy.Mark(tc.object, ownerOf("web", "uid"))
+			key, ours := kinds.SuperKey(tc.kind, tc.object)
+			require.True(t, ours)
+			require.Equal(t, tc.want, key)
+		})
+	}
+}
