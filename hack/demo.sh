@@ -2,8 +2,9 @@
 # The pool from nothing, and the experiment with it: one meta cluster, super clusters r1 and r2 with fake nodes, one tenant. Every
 # command and its output is shown, every result is checked. The pool stays; hack/demo-down.sh removes it. A second run starts anew.
 #
-#   DEMO_DIR    where everything lies, default _output/demo
-#   DEMO_CHAOS  programs (of vc-scheduler, syncer-r1, syncer-r2) that are killed with SIGKILL and started again after every action
+#   DEMO_DIR          where everything lies, default _output/demo
+#   DEMO_CHAOS        programs (of vc-scheduler, syncer-r1, syncer-r2) that are killed with SIGKILL and started again after every action
+#   DEMO_CHAOS_DELAY  seconds between an action and the kill, default 0
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/pool.sh"
 
@@ -52,6 +53,7 @@ show() {
 act() {
   local name
   show "$@"
+  [[ -z ${DEMO_CHAOS_DELAY:-} ]] || sleep "$DEMO_CHAOS_DELAY"
   for name in ${DEMO_CHAOS:-}; do
     [[ -s $OUT/pids/$name ]] || continue
     echo "  chaos: kill -9 $name, start it again"
@@ -63,7 +65,7 @@ act() {
 # equal WHAT GOT WANTED
 equal() {
   [[ $2 == "$3" ]] || fail "$1 is \"$2\", wanted \"$3\""
-  ok "$1 is $2"
+  ok "$1 is ${2:-nothing}"
 }
 
 # eventually WHAT WANTED COMMAND...: polls a value that kubectl cannot wait for.
@@ -83,15 +85,17 @@ super() { kubectl --kubeconfig "$1.kubeconfig" "${@:2}"; }
 annotation() { echo "{.metadata.annotations.${1//./\\.}}"; }
 
 # super_pods ID: "namespace/phase" of every pod of a super cluster, in one line.
-super_pods() { super "$1" get pods -A -o jsonpath='{range .items[*]}{.metadata.namespace}/{.status.phase} {end}'; }
+super_pods() { super "$1" get pods -A -o jsonpath='{range .items[*]}{.metadata.namespace}/{.status.phase} {end}' | xargs; }
 # super_quota ID: what the quotas of the tenant's namespace there allow.
 super_quota() {
   super "$1" get resourcequota -n "$NAMESPACE" -o jsonpath='{range .items[*]}{.spec.hard.cpu}{.spec.hard.requests\.cpu} {.spec.hard.memory}{.spec.hard.requests\.memory}{end}'
 }
 # chosen: the super clusters chosen for the tenant's pods, oldest first.
 chosen() {
-  tenant get pods -n default --sort-by=.metadata.creationTimestamp -o jsonpath="{range .items[*]}$(annotation $SUPERCLUSTER) {end}"
+  tenant get pods -n default --sort-by=.metadata.creationTimestamp -o jsonpath="{range .items[*]}$(annotation $SUPERCLUSTER) {end}" | xargs
 }
+
+tenant_pod_count() { tenant get pods -A -o name | wc -l | xargs; }
 
 # wait_placements: until the tenant reads the wanted placements.
 wait_placements() {
@@ -202,9 +206,9 @@ first_pod() {
   act kubectl --kubeconfig "$TENANT.kubeconfig" apply -f "$ROOT/manifests/samples/tenant/deployment.yaml"
   show kubectl --kubeconfig "$TENANT.kubeconfig" rollout status deployment/test-1 --timeout=60s
   show kubectl --kubeconfig "$TENANT.kubeconfig" get pods -l app=test-1 -o yaml
-  equal "the super cluster of the pod" "$(chosen)" "r1 "
+  equal "the super cluster of the pod" "$(chosen)" r1
   show kubectl --kubeconfig r1.kubeconfig get pod -A
-  equal "what runs in r1" "$(super_pods r1)" "$NAMESPACE/Running "
+  equal "what runs in r1" "$(super_pods r1)" "$NAMESPACE/Running"
   equal "what runs in r2" "$(super_pods r2)" ""
 }
 
@@ -215,8 +219,8 @@ second_pod() {
   show kubectl --kubeconfig r2.kubeconfig get pod -A
   show kubectl --kubeconfig r1.kubeconfig get pod -A
   equal "the super clusters of the pods" "$(chosen | tr ' ' '\n' | sort | xargs)" "r1 r2"
-  equal "what runs in r1" "$(super_pods r1)" "$NAMESPACE/Running "
-  equal "what runs in r2" "$(super_pods r2)" "$NAMESPACE/Running "
+  equal "what runs in r1" "$(super_pods r1)" "$NAMESPACE/Running"
+  equal "what runs in r2" "$(super_pods r2)" "$NAMESPACE/Running"
 }
 
 third_pod() {
@@ -227,7 +231,7 @@ third_pod() {
   show kubectl --kubeconfig "$TENANT.kubeconfig" get deployment test-1 -o 'jsonpath={.status.conditions[?(@.type=="ReplicaFailure")].message}{"\n"}'
   message=$(tenant get deployment test-1 -o 'jsonpath={.status.conditions[?(@.type=="ReplicaFailure")].message}')
   [[ $message == *"exceeded quota: mem-cpu-demo"* ]] || fail "the third replica failed for another reason: $message"
-  equal "the number of the tenant's pods" "$(tenant get pods -n default -o name | wc -l | xargs)" 2
+  equal "the number of the tenant's pods" "$(tenant_pod_count)" 2
 }
 
 views() {
@@ -255,15 +259,15 @@ super_side_quota() {
 
 tampering() {
   step "The tenant writes itself more: nothing comes of it"
-  local pod
+  local pod id
   act kubectl --kubeconfig "$TENANT.kubeconfig" annotate --overwrite ns default "$PLACEMENTS={\"r1\":9}"
   wait_placements
   pod=$(super r1 get pods -n "$NAMESPACE" -o jsonpath='{.items[0].metadata.name}')
   act kubectl --kubeconfig "$TENANT.kubeconfig" annotate --overwrite pod "$pod" "$SUPERCLUSTER=r2"
   show kubectl --kubeconfig "$TENANT.kubeconfig" wait "pod/$pod" --timeout=60s "--for=jsonpath=$(annotation $SUPERCLUSTER)=r1"
-  equal "the authority" "$(meta get nsp default -n "$KEY" -o jsonpath='{range .status.placements[*]}{.cluster}={.slices} {end}')" "r1=1 r2=1 "
+  equal "the authority" "$(meta get nsp default -n "$KEY" -o jsonpath='{range .status.placements[*]}{.cluster}={.slices} {end}' | xargs)" "r1=1 r2=1"
   for id in "${SUPERS[@]}"; do
-    equal "what runs in $id" "$(super_pods "$id")" "$NAMESPACE/Running "
+    equal "what runs in $id" "$(super_pods "$id")" "$NAMESPACE/Running"
     equal "the quota in $id" "$(super_quota "$id")" "100m 100Mi"
   done
 }
@@ -277,7 +281,7 @@ clean_up() {
     show kubectl --kubeconfig "$id.kubeconfig" get pod -A
     equal "what runs in $id" "$(super_pods "$id")" ""
   done
-  eventually "the number of the tenant's pods" 0 sh -c "'$BIN/kubectl' --kubeconfig $TENANT.kubeconfig get pods -A -o name | wc -l | xargs"
+  eventually "the number of the tenant's pods" 0 tenant_pod_count
 }
 
 trap on_exit EXIT

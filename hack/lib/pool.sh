@@ -122,7 +122,8 @@ start_program() {
 # alive PID: the process runs, and it is one of this demo: a pid can be another's by now.
 alive() {
   kill -0 "$1" 2>/dev/null || return 1
-  [[ ! -r /proc/$1/cmdline ]] || tr '\0' ' ' <"/proc/$1/cmdline" | grep -qF -e "$OUT/" -e "$BIN/"
+  # The process can end meanwhile: then there is nothing to read.
+  [[ ! -e /proc/self/cmdline ]] || { tr '\0' ' ' <"/proc/$1/cmdline"; } 2>/dev/null | grep -qF -e "$OUT/" -e "$BIN/"
 }
 
 # kill_program NAME [SIGNAL]: ends it and waits until it is gone.

@@ -38,20 +38,22 @@ func TestDemo(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		chaos string
+		delay string
 	}{
 		{name: "from nothing"},
-		{name: "again, with vc-scheduler killed after every action", chaos: "vc-scheduler"},
-		{name: "again, with every program killed after every action", chaos: "vc-scheduler syncer-r1 syncer-r2"},
+		{name: "again, with vc-scheduler killed right after every action", chaos: "vc-scheduler"},
+		{name: "again, with the syncers killed soon after every action", chaos: "syncer-r1 syncer-r2", delay: "0.2"},
+		{name: "again, with every program killed in the middle of its work", chaos: "vc-scheduler syncer-r1 syncer-r2", delay: "0.05"},
 	} {
 		ok := t.Run(tc.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), demoTimeout)
 			defer cancel()
 			started := time.Now()
-			output, err := run(ctx, t, "hack/demo.sh", "DEMO_DIR="+dir, "DEMO_CHAOS="+tc.chaos)
+			output, err := run(ctx, t, "hack/demo.sh", "DEMO_DIR="+dir, "DEMO_CHAOS="+tc.chaos, "DEMO_CHAOS_DELAY="+tc.delay)
 			require.NoError(t, err, "the demo failed:\n%s", output)
 			require.Contains(t, output, "every check passed")
 			if tc.chaos != "" {
-				require.Contains(t, output, "kill -9 vc-scheduler", "no program was killed")
+				require.Contains(t, output, "kill -9 "+strings.Fields(tc.chaos)[0], "no program was killed")
 			}
 			t.Logf("the demo took %s", time.Since(started).Round(time.Second))
 		})
