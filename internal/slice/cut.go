@@ -41,6 +41,9 @@ func Cut(quota, size, fallback Amounts) []Run {
 		}
 		at := make(Amounts, len(pieces))
 		for name, piece := range pieces {
+			if start > quota[name]/piece {
+				continue // used up, and start*piece might overflow
+			}
 			if amount := min(piece, quota[name]-start*piece); amount > 0 {
 				at[name] = amount
 			}

@@ -3,6 +3,8 @@ package slice
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -68,7 +70,8 @@ func ParseSize(text string) (Amounts, error) {
 	}
 	path := field.NewPath("slice")
 	size, errs := FromList(list, path)
-	for name, quantity := range list {
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		quantity := list[name]
 		bounded, ok := Resource(corev1.DefaultResourceRequestsPrefix + name)
 		switch {
 		case !ok || bounded != name:

@@ -21,13 +21,14 @@ import (
 const hashLength = 16
 
 // ClusterKey returns the key of a tenant, which names its root namespace and begins the names of its namespaces in super
-// clusters: the status' clusterNamespace once set, else <namespace>-<first 6 hex digits of the UID's hash>-<name>.
+// clusters: the status' clusterNamespace once set, else <namespace>-<first 6 hex digits of the UID's hash>-<name>, with
+// hyphens for the dots that a name may have and a namespace may not.
 func ClusterKey(vc *tenancyv1alpha1.VirtualCluster) string {
 	if vc.Status.ClusterNamespace != "" {
 		return vc.Status.ClusterNamespace
 	}
 	digest := sha256.Sum256([]byte(vc.UID))
-	return shorten(fmt.Sprintf("%s-%s-%s", vc.Namespace, hex.EncodeToString(digest[:])[:6], vc.Name), validation.DNS1123LabelMaxLength)
+	return shorten(fmt.Sprintf("%s-%s-%s", vc.Namespace, hex.EncodeToString(digest[:])[:6], strings.ReplaceAll(vc.Name, ".", "-")), validation.DNS1123LabelMaxLength)
 }
 
 // SuperNamespace returns the name, in super clusters, of a tenant's namespace: <cluster key>-<namespace>, at most 63

@@ -120,11 +120,15 @@ func newWorld(ctx context.Context) (*world, func(), error) {
 	var running sync.WaitGroup
 	stop := func() {
 		running.Wait()
+		var stopping sync.WaitGroup
 		for _, environment := range environments {
-			if err := environment.Stop(); err != nil {
-				fmt.Fprintln(os.Stderr, "stopping a control plane:", err)
-			}
+			stopping.Go(func() {
+				if err := environment.Stop(); err != nil {
+					fmt.Fprintln(os.Stderr, "stopping a control plane:", err)
+				}
+			})
 		}
+		stopping.Wait()
 	}
 	for _, err := range errs {
 		if err != nil {

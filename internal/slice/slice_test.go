@@ -1,0 +1,274 @@
+package slice_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/superpool/superpool/internal/slice"
+)
+
+const mi = int64(1) << 20
+
+// amounts reads the short form "cpu=200m,memory=1Gi".
+func amounts(t testing.TB, text string) slice.Amounts {
+	t.Helper()
+	list := corev1.ResourceList{}
+	for _, part := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) {
+		name, quantity, _ := strings.Cut(part, "=")
+		list[corev1.ResourceName(name)] = resource.MustParse(quantity)
+	}
+	result, errs := slice.FromList(list, field.NewPath("test"))
+	require.Empty(t, errs)
+	return result
+}
+
+func TestCut(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name                  string
+		quota, size, fallback string
+		want                  []string // count × size
+	}{
+		{name: "the demo", quota: "cpu=200m,memory=200Mi", size: "cpu=100m,memory=100Mi", want: []string{"2×cpu=100m,memory=100Mi"}},
+		{name: "five", quota: "cpu=2500m", size: "cpu=500m", want: []string{"5×cpu=500m"}},
+		{name: "a partial one last", quota: "cpu=250m", size: "cpu=100m", want: []string{"2×cpu=100m", "1×cpu=50m"}},
+		{name: "default slice, much memory", quota: "cpu=2,memory=64Gi", fallback: "cpu=2,memory=4Gi", want: []string{"1×cpu=2,memory=4Gi", "15×memory=4Gi"}},
+		{name: "own size before the default", quota: "cpu=2,memory=4Gi", size: "cpu=1", fallback: "cpu=2,memory=4Gi", want: []string{"1×cpu=1,memory=4Gi", "1×cpu=1"}},
+		{name: "extended resource counts one by one", quota: "nvidia.com/gpu=3", size: "cpu=1", want: []string{"3×nvidia.com/gpu=1"}},
+		{name: "bytes without any size are not cut", quota: "ephemeral-storage=10Gi", want: []string{"1×ephemeral-storage=10Gi"}},
+		{name: "larger than the quota", quota: "cpu=100m,memory=100Mi", size: "cpu=4,memory=8Gi", want: []string{"1×cpu=100m,memory=100Mi"}},
+		{name: "three borders", quota: "cpu=350m,memory=250Mi", size: "cpu=100m,memory=100Mi", want: []string{"2×cpu=100m,memory=100Mi", "1×cpu=100m,memory=50Mi", "1×cpu=50m"}},
+		{name: "nothing", quota: "", size: "cpu=1"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			quota, size, fallback := amounts(t, tc.quota), amounts(t, tc.size), amounts(t, tc.fallback)
+			runs := slice.Cut(quota, size, fallback)
+			var got []string
+			for _, run := range runs {
+				got = append(got, fmt.Sprintf("%d×%s", run.Count, run.Size))
+			}
+			require.Empty(t, cmp.Diff(tc.want, got))
+			requireCut(t, quota, size, fallback)
+		})
+	}
+}
+
+// requireCut checks what holds for every cut.
+func requireCut(t testing.TB, quota, size, fallback slice.Amounts) {
+	t.Helper()
+	runs := slice.Cut(quota, size, fallback)
+	require.Empty(t, cmp.Diff(quota.Minus(nil), slice.Total(runs)), "the slices must add up to the quota %s by %s", quota, size)
+	count := int64(0)
+	for i, run := range runs {
+		count += run.Count
+		require.Positive(t, run.Count)
+		require.False(t, run.Size.IsZero())
+		if i > 0 {
+			require.True(t, run.Size.Fits(runs[i-1].Size), "slice %s is larger than the one before it, %s", run.Size, runs[i-1].Size)
+		}
+	}
+	require.Equal(t, slice.Count(quota, size, fallback), count)
+	require.LessOrEqual(t, len(runs), 2*len(quota))
+}
+
+func TestCutProperties(t *testing.T) {
+	t.Parallel()
+	names := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, "nvidia.com/gpu", "example.com/x"}
+	random := rand.New(rand.NewPCG(1, 2))
+	pick := func() slice.Amounts {
+		result := slice.Amounts{}
+		for _, name := range names {
+			if random.IntN(3) > 0 {
+				result[name] = 1 + random.Int64N(int64(1)<<(1+random.IntN(53)))
+			}
+		}
+		return result
+	}
+	for range 20_000 {
+		requireCut(t, pick(), pick(), pick())
+	}
+}
+
+func FuzzCut(f *testing.F) {
+	f.Add(int64(200), 200*mi, int64(0), int64(100), 100*mi, int64(1))
+	f.Add(slice.MaxAmount, slice.MaxAmount, slice.MaxAmount, int64(1), int64(2), slice.MaxAmount)
+	f.Fuzz(func(t *testing.T, cpu, memory, gpu, cpuSize, memorySize, gpuSize int64) {
+		of := func(a, b, c int64) slice.Amounts {
+			list := slice.Amounts{corev1.ResourceCPU: a, corev1.ResourceMemory: b, "nvidia.com/gpu": c}
+			for name, amount := range list {
+				if list[name] = amount & (slice.MaxAmount - 1); list[name] == 0 {
+					delete(list, name)
+				}
+			}
+			return list
+		}
+		requireCut(t, of(cpu, memory, gpu), of(cpuSize, memorySize, gpuSize), nil)
+	})
+}
+
+func TestFromList(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, quantity string
+		resource       corev1.ResourceName
+		want           int64
+		wantError      string
+	}{
+		{name: "milli cpu", resource: "cpu", quantity: "100m", want: 100},
+		{name: "parts of a milli cpu are rounded up", resource: "cpu", quantity: "1n", want: 1},
+		{name: "bytes", resource: "memory", quantity: "100Mi", want: 100 * mi},
+		{name: "parts of a byte are rounded up", resource: "memory", quantity: "1500m", want: 2},
+		{name: "zero is dropped", resource: "cpu", quantity: "0"},
+		{name: "negative", resource: "cpu", quantity: "-1", wantError: "must not be negative"},
+		{name: "the largest", resource: "memory", quantity: "8Pi", want: slice.MaxAmount},
+		{name: "larger than the largest", resource: "memory", quantity: "9Pi", wantError: "larger than any pool"},
+		{name: "huge", resource: "cpu", quantity: "1e40", wantError: "larger than any pool"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			got, errs := slice.FromList(corev1.ResourceList{tc.resource: resource.MustParse(tc.quantity)}, field.NewPath("hard"))
+			if tc.wantError != "" {
+				require.ErrorContains(t, errs.ToAggregate(), tc.wantError)
+				return
+			}
+			require.Empty(t, errs)
+			require.Equal(t, tc.want, got[tc.resource])
+		})
+	}
+}
+
+func TestArithmetic(t *testing.T) {
+	t.Parallel()
+	a, b := amounts(t, "cpu=3,memory=1Gi"), amounts(t, "cpu=1,nvidia.com/gpu=2")
+	require.Equal(t, "cpu=4,memory=1Gi,nvidia.com/gpu=2", a.Plus(b).String())
+	require.Equal(t, "cpu=2,memory=1Gi", a.Minus(b).String())
+	require.Equal(t, "cpu=9,memory=3Gi", a.Times(3).String())
+	require.True(t, a.Times(0).IsZero())
+	require.True(t, a.Minus(a).Fits(nil))
+	require.False(t, b.Fits(a))
+	require.Equal(t, "cpu=3,memory=1Gi", a.String(), "arguments stay as they are")
+	huge := slice.Amounts{"cpu": slice.MaxAmount}.Times(slice.MaxAmount)
+	require.Equal(t, huge, huge.Plus(huge), "sums saturate")
+	require.Empty(t, cmp.Diff(a, slice.Of(a.List())))
+	require.Equal(t, slice.Amounts{"memory": slice.MaxAmount}, slice.Of(corev1.ResourceList{"cpu": resource.MustParse("-1"), "memory": resource.MustParse("1e30")}))
+}
+
+func TestQuota(t *testing.T) {
+	t.Parallel()
+	quota := func(scopes []corev1.ResourceQuotaScope, pairs ...string) corev1.ResourceQuota {
+		hard := corev1.ResourceList{}
+		for i := 0; i < len(pairs); i += 2 {
+			hard[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+		}
+		return corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: hard, Scopes: scopes}}
+	}
+	for _, tc := range []struct {
+		name   string
+		quotas []corev1.ResourceQuota
+		want   string
+	}{
+		{name: "none"},
+		{name: "the demo", quotas: []corev1.ResourceQuota{quota(nil, "cpu", "200m", "memory", "200Mi")}, want: "cpu=200m,memory=200Mi"},
+		{name: "the smallest counts", quotas: []corev1.ResourceQuota{quota(nil, "cpu", "2", "requests.cpu", "3"), quota(nil, "requests.cpu", "1")}, want: "cpu=1"},
+		{name: "scoped quotas do not count", quotas: []corev1.ResourceQuota{quota([]corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort}, "cpu", "1")}},
+		{name: "zero forbids", quotas: []corev1.ResourceQuota{quota(nil, "cpu", "2"), quota(nil, "cpu", "0")}},
+		{name: "extended", quotas: []corev1.ResourceQuota{quota(nil, "requests.nvidia.com/gpu", "4")}, want: "nvidia.com/gpu=4"},
+		{name: "others are left out", quotas: []corev1.ResourceQuota{quota(nil, "pods", "4", "limits.cpu", "3", "requests.storage", "1Gi", "count/secrets", "2")}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			got, errs := slice.Quota(tc.quotas)
+			require.Empty(t, errs)
+			require.Equal(t, tc.want, got.String())
+		})
+	}
+}
+
+func TestParseSize(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, text, want, wantError string
+	}{
+		{name: "the demo", text: `{"cpu":"100m", "memory":"100Mi"}`, want: "cpu=100m,memory=100Mi"},
+		{name: "extended", text: `{"nvidia.com/gpu":"2"}`, want: "nvidia.com/gpu=2"},
+		{name: "a number", text: `{"cpu":2}`, want: "cpu=2"},
+		{name: "not JSON", text: `cpu=1`, wantError: "not a JSON object"},
+		{name: "a list", text: `["cpu"]`, wantError: "not a JSON object"},
+		{name: "empty", text: ``, wantError: "not a JSON object"},
+		{name: "null", text: `null`, wantError: "names no resource"},
+		{name: "no resource", text: `{}`, wantError: "names no resource"},
+		{name: "negative", text: `{"cpu":"-1"}`, wantError: "must not be negative"},
+		{name: "zero", text: `{"cpu":"0"}`, wantError: "must be above zero"},
+		{name: "huge", text: `{"cpu":"1e30"}`, wantError: "larger than any pool"},
+		{name: "no quantity", text: `{"cpu":"much"}`, wantError: "not a JSON object"},
+		{name: "what quotas do not bound", text: `{"pods":"1"}`, wantError: "is not a resource that quotas bound"},
+		{name: "the key of a quota", text: `{"requests.cpu":"1"}`, wantError: "is not a resource that quotas bound"},
+		{name: "endless", text: strings.Repeat(" ", 5000) + `{"cpu":"1"}`, wantError: "longer than"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := slice.ParseSize(tc.text)
+			if tc.wantError != "" {
+				require.ErrorContains(t, err, tc.wantError)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, tc.want, got.String())
+		})
+	}
+}
+
+func TestParseSizeSaysTheSameEveryTime(t *testing.T) {
+	t.Parallel()
+	text := `{"cpu":"0","memory":"-1","pods":"1","requests.cpu":"2","a":"0"}`
+	_, first := slice.ParseSize(text)
+	for range 50 {
+		_, err := slice.ParseSize(text)
+		require.EqualError(t, err, first.Error())
+	}
+}
+
+func FuzzParseSize(f *testing.F) {
+	for _, seed := range []string{`{"cpu":"100m"}`, `{"cpu":-1}`, `{`, `null`, `{"cpu":"1e99"}`, `{"memory":"1Ki","x.y/z":"3"}`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		size, err := slice.ParseSize(text)
+		if err != nil {
+			return
+		}
+		require.NotEmpty(t, size)
+		for name, amount := range size {
+			require.Positive(t, amount)
+			require.LessOrEqual(t, amount, slice.MaxAmount)
+			bounded, ok := slice.Resource(slice.QuotaKey(name))
+			require.True(t, ok)
+			require.Equal(t, name, bounded)
+		}
+		require.Empty(t, cmp.Diff(size, slice.Of(size.List())))
+	})
+}
+
+func BenchmarkCut(b *testing.B) {
+	for _, resources := range []int{2, 8, 32} {
+		quota, size := slice.Amounts{}, slice.Amounts{}
+		for i := range resources {
+			name := corev1.ResourceName(fmt.Sprintf("example.com/r%d", i))
+			quota[name], size[name] = int64(1000+i), int64(1+i)
+		}
+		b.Run(fmt.Sprintf("resources=%d", resources), func(b *testing.B) {
+			for b.Loop() {
+				slice.Cut(quota, size, nil)
+			}
+		})
+	}
+}

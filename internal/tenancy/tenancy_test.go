@@ -1,0 +1,143 @@
+package tenancy_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+func cluster(namespace, name, uid string) *tenancyv1alpha1.VirtualCluster {
+	return &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid)}}
+}
+
+func TestClusterKey(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a", 63)
+	for _, tc := range []struct {
+		name string
+		vc   *tenancyv1alpha1.VirtualCluster
+	}{
+		{name: "short", vc: cluster("default", "vc-1", "u")},
+		{name: "dots", vc: cluster("default", "team.example.com", "u")},
+		{name: "dot at the cut", vc: cluster(strings.Repeat("n", 30), strings.Repeat("a.", 31)+"b", "u")},
+		{name: "long", vc: cluster(long, long, "u")},
+		{name: "no UID", vc: cluster("a", "b", "")},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			key := tenancy.ClusterKey(tc.vc)
+			require.Empty(t, validation.IsDNS1123Label(key), key)
+			require.Equal(t, key, tenancy.ClusterKey(tc.vc))
+			again := tc.vc.DeepCopy()
+			again.UID = "another"
+			require.NotEqual(t, key, tenancy.ClusterKey(again), "a tenant made again is another one")
+			tc.vc.Status.ClusterNamespace = "kept"
+			require.Equal(t, "kept", tenancy.ClusterKey(tc.vc))
+		})
+	}
+}
+
+func TestNamesAreDistinct(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(7, 8))
+	seen := map[string]string{}
+	for i := range 20_000 {
+		// All names share a long beginning, so that only the hash tells them apart.
+		namespace := strings.Repeat("x", 40+random.IntN(10)) + fmt.Sprintf("-%d", i)
+		name := tenancy.SuperNamespace("default-abcdef-vc", namespace)
+		require.Empty(t, validation.IsDNS1123Label(name), name)
+		require.Empty(t, seen[name], "%s stands for %s too", name, namespace)
+		seen[name] = namespace
+	}
+}
+
+func FuzzSuperNamespace(f *testing.F) {
+	f.Add("default-abcdef-vc", "web")
+	f.Add(strings.Repeat("a", 63), strings.Repeat("b", 63))
+	f.Add(strings.Repeat("a", 45)+"-"+"b", "-")
+	f.Fuzz(func(t *testing.T, key, namespace string) {
+		if len(validation.IsDNS1123Label(key)) > 0 || len(validation.IsDNS1123Label(namespace)) > 0 {
+			return
+		}
+		name := tenancy.SuperNamespace(key, namespace)
+		require.Empty(t, validation.IsDNS1123Label(name), name)
+		require.Equal(t, name, tenancy.SuperNamespace(key, namespace))
+		if len(key)+1+len(namespace) <= validation.DNS1123LabelMaxLength {
+			require.Equal(t, key+"-"+namespace, name)
+		}
+	})
+}
+
+func FuzzNodeName(f *testing.F) {
+	f.Add("r1", "node-1")
+	f.Add("r1", strings.Repeat("n.", 126)+"n")
+	f.Fuzz(func(t *testing.T, id, node string) {
+		if tenancy.ValidateSuperClusterID(id) != nil || len(validation.IsDNS1123Subdomain(node)) > 0 {
+			return
+		}
+		name := tenancy.NodeName(id, node)
+		require.Empty(t, validation.IsDNS1123Subdomain(name), name)
+		got, ok := tenancy.NodeSuperCluster(name)
+		require.True(t, ok)
+		require.Equal(t, id, got)
+	})
+}
+
+func TestNodeSuperCluster(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"", "r1", ".n", "r1."} {
+		_, ok := tenancy.NodeSuperCluster(name)
+		require.False(t, ok, name)
+	}
+}
+
+func TestValidateSuperClusterID(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, tenancy.ValidateSuperClusterID("r1"))
+	for _, id := range []string{"", "R1", "a.b", "-a", "a b", strings.Repeat("a", 64), "a\n"} {
+		require.Error(t, tenancy.ValidateSuperClusterID(id), id)
+	}
+}
+
+func TestMarks(t *testing.T) {
+	t.Parallel()
+	owner := tenancy.Owner{
+		ClusterKey: "key", VirtualCluster: types.NamespacedName{Namespace: "default", Name: "vc"}, VirtualClusterUID: "v", Namespace: "web", UID: "u",
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"mine": "1"}}}
+	_, ok := tenancy.OwnerOf(pod)
+	require.False(t, ok)
+	tenancy.Mark(pod, owner)
+	got, ok := tenancy.OwnerOf(pod)
+	require.True(t, ok)
+	require.Empty(t, cmp.Diff(owner, got))
+	require.Equal(t, "1", pod.Labels["mine"])
+	for key := range pod.Annotations {
+		partial := pod.DeepCopy()
+		delete(partial.Annotations, key)
+		_, ok := tenancy.OwnerOf(partial)
+		require.False(t, ok, "without %s", key)
+	}
+}
+
+func BenchmarkSuperNamespace(b *testing.B) {
+	for _, length := range []int{10, 63} {
+		namespace := strings.Repeat("n", length)
+		b.Run(fmt.Sprintf("length=%d", length), func(b *testing.B) {
+			for b.Loop() {
+				tenancy.SuperNamespace("default-abcdef-vc", namespace)
+			}
+		})
+	}
+}
