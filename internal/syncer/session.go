@@ -35,7 +35,7 @@ type session struct {
 
 // Engage implements tenants.Engage: it syncs one tenant until ctx ends. Nothing is deleted when it ends, on either side.
 func (s *Syncer) Engage(ctx context.Context, tenant *tenants.Tenant, ready func()) error {
-	logger := klog.FromContext(ctx).WithValues("tenant", tenant.Key, "superCluster", s.id)
+	logger := klog.FromContext(ctx).WithValues("superCluster", s.id)
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logger))
 	defer cancel()
 	if !toolscache.WaitForCacheSync(ctx.Done(), s.super.synced) {

@@ -90,7 +90,7 @@ func (c *copier[T]) Reconcile(ctx context.Context, key engine.Key, _ int) (time.
 		c.write(tenant, tenantObject, created)
 		err := c.env.Super.Create(ctx, created)
 		if !apierrors.IsAlreadyExists(err) {
-			return 0, c.refused(tenant, key, tenantObject, ReasonFailedCreate, c.env.done(c.kind, "create", err))
+			return 0, c.refused(tenant, key, tenantObject, ReasonFailedCreate, c.env.done(ctx, c.kind, "create", err))
 		}
 		superObject = c.empty()
 		if err := c.env.Super.Get(ctx, client.ObjectKeyFromObject(created), superObject); err != nil {
@@ -122,7 +122,7 @@ func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, 
 		c.env.calm(key)
 		return nil
 	}
-	return c.refused(tenant, key, tenantObject, ReasonFailedUpdate, c.env.done(c.kind, "update", c.env.Super.Update(ctx, desired)))
+	return c.refused(tenant, key, tenantObject, ReasonFailedUpdate, c.env.done(ctx, c.kind, "update", c.env.Super.Update(ctx, desired)))
 }
 
 // refused tells the tenant that the super cluster does not take an object.

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -223,12 +224,13 @@ func (e *Env) open(ctx context.Context, tenant *Tenant, namespace string) (bool,
 	return true, nil
 }
 
-// done counts a write.
-func (e *Env) done(kind, operation string, err error) error {
+// done counts and logs a write.
+func (e *Env) done(ctx context.Context, kind, operation string, err error) error {
 	e.Metrics.Operation(kind, operation, err)
 	if err != nil {
 		return fmt.Errorf("%s of %s: %w", operation, kind, err)
 	}
+	klog.FromContext(ctx).V(3).Info("Wrote", "object", kind, "operation", operation)
 	return nil
 }
 
@@ -236,7 +238,7 @@ func (e *Env) done(kind, operation string, err error) error {
 func (e *Env) remove(ctx context.Context, to client.Client, kind, operation string, object client.Object, grace *int64) error {
 	uid := object.GetUID()
 	options := &client.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: grace}
-	return e.done(kind, operation, client.IgnoreNotFound(to.Delete(ctx, object, options)))
+	return e.done(ctx, kind, operation, client.IgnoreNotFound(to.Delete(ctx, object, options)))
 }
 
 // warn records an Event on a tenant object when the last one about key said something else.

@@ -94,7 +94,7 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, found placement
 		SuperNamespace(tenantNamespace, created, owner, tenant.OpaqueMetaPrefixes, n.env.PodSecurityLevel)
 		err := n.env.Super.Create(ctx, created)
 		if !apierrors.IsAlreadyExists(err) {
-			return n.env.done(KindNamespace, "create", err)
+			return n.env.done(ctx, KindNamespace, "create", err)
 		}
 		// It is not ours, or the cache is behind: only the live object says which.
 		superNamespace = &corev1.Namespace{}
@@ -117,7 +117,7 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, found placement
 	desired := superNamespace.DeepCopy()
 	SuperNamespace(tenantNamespace, desired, owner, tenant.OpaqueMetaPrefixes, n.env.PodSecurityLevel)
 	if !equality.Semantic.DeepEqual(superNamespace, desired) {
-		return n.env.done(KindNamespace, "update", n.env.Super.Update(ctx, desired))
+		return n.env.done(ctx, KindNamespace, "update", n.env.Super.Update(ctx, desired))
 	}
 	return n.ensureQuota(ctx, owner, found.reserved)
 }
@@ -130,7 +130,7 @@ func (n *Namespaces) ensureQuota(ctx context.Context, owner tenancy.Owner, reser
 		SuperQuota(quota, owner, reserved)
 		err := n.env.Super.Create(ctx, quota)
 		if !apierrors.IsAlreadyExists(err) {
-			return n.env.done(KindQuota, "create", err)
+			return n.env.done(ctx, KindQuota, "create", err)
 		}
 		// Somebody took the marks off, or the cache is behind. The namespace is ours, so is its quota.
 		quota = &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: quotaName}}
@@ -143,7 +143,7 @@ func (n *Namespaces) ensureQuota(ctx context.Context, owner tenancy.Owner, reser
 	if equality.Semantic.DeepEqual(quota, desired) {
 		return nil
 	}
-	return n.env.done(KindQuota, "update", n.env.Super.Update(ctx, desired))
+	return n.env.done(ctx, KindQuota, "update", n.env.Super.Update(ctx, desired))
 }
 
 // withdraw deletes the super namespace of a namespace that is not placed here, when nothing needs it: the authority is

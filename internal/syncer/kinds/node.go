@@ -183,20 +183,20 @@ func (n *Nodes) forget(key engine.Key) {
 
 func (n *Nodes) update(ctx context.Context, tenant *Tenant, superNode, tenantNode *corev1.Node) error {
 	if !isOurNode(tenantNode, n.env.ID) {
-		return fmt.Errorf("node %s of the tenant is not ours", tenantNode.Name)
+		return &foreignNodeError{name: tenantNode.Name}
 	}
 	desired := tenantNode.DeepCopy()
 	TenantNode(superNode, desired, n.env.ID)
 	status := desired.Status
 	desired.Status = *tenantNode.Status.DeepCopy()
 	if !equality.Semantic.DeepEqual(tenantNode, desired) {
-		return n.env.done(KindNode, "update", tenant.Client.Update(ctx, desired))
+		return n.env.done(ctx, KindNode, "update", tenant.Client.Update(ctx, desired))
 	}
 	if equality.Semantic.DeepEqual(&tenantNode.Status, &status) {
 		return nil
 	}
 	desired.Status = status
-	return n.env.done(KindNode, "status", tenant.Client.Status().Update(ctx, desired))
+	return n.env.done(ctx, KindNode, "status", tenant.Client.Status().Update(ctx, desired))
 }
 
 // renew writes the Lease of a Node when it is due, so that the tenant's controllers take the Node for alive.
@@ -222,16 +222,14 @@ func (n *Nodes) renew(ctx context.Context, tenant *Tenant, key engine.Key, tenan
 	lease.Spec.HolderIdentity = ptr.To(tenantNode.Name)
 	lease.Spec.LeaseDurationSeconds = ptr.To(int32(leaseDuration / time.Second))
 	lease.Spec.RenewTime = &now
-	write := tenant.Client.Update
 	if lease.ResourceVersion == "" {
-		err := tenant.Client.Create(ctx, lease)
-		return n.renewed(key, lease, err)
+		return n.renewed(ctx, key, lease, tenant.Client.Create(ctx, lease))
 	}
-	return n.renewed(key, lease, write(ctx, lease))
+	return n.renewed(ctx, key, lease, tenant.Client.Update(ctx, lease))
 }
 
 // renewed remembers a Lease that was written, or forgets it, so that the next try begins with a read.
-func (n *Nodes) renewed(key engine.Key, lease *coordinationv1.Lease, err error) error {
+func (n *Nodes) renewed(ctx context.Context, key engine.Key, lease *coordinationv1.Lease, err error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.leases == nil {
@@ -241,7 +239,7 @@ func (n *Nodes) renewed(key engine.Key, lease *coordinationv1.Lease, err error) 
 	if err != nil {
 		delete(n.leases, key)
 	}
-	return n.env.done(KindNode, "lease", err)
+	return n.env.done(ctx, KindNode, "lease", err)
 }
 
 // ensureNode makes a tenant's Node for a node of the super cluster unless there is one.
@@ -261,16 +259,24 @@ func ensureNode(ctx context.Context, env *Env, tenant *Tenant, superName string)
 	TenantNode(superNode, created, env.ID)
 	err := tenant.Client.Create(ctx, created)
 	if !apierrors.IsAlreadyExists(err) {
-		return env.done(KindNode, "create", err)
+		return env.done(ctx, KindNode, "create", err)
 	}
 	live := &corev1.Node{}
 	if err := tenant.Client.Get(ctx, types.NamespacedName{Name: created.Name}, live); err != nil {
 		return fmt.Errorf("reading node %s of the tenant: %w", created.Name, err)
 	}
 	if !isOurNode(live, env.ID) {
-		return fmt.Errorf("node %s of the tenant is not ours", live.Name)
+		return &foreignNodeError{name: live.Name}
 	}
 	return nil
+}
+
+// foreignNodeError says that a tenant has a Node of its own with a name that a node of the super cluster needs.
+type foreignNodeError struct{ name string }
+
+// Error names the Node.
+func (e *foreignNodeError) Error() string {
+	return "node " + e.name + " is not the syncer's: delete it"
 }
 
 func isOurNode(node *corev1.Node, superCluster string) bool {

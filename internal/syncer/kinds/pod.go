@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -34,6 +35,7 @@ const quietAttempts = 5
 //	-               exists            delete the super pod (proof: live read)
 //	bound           -                 remove the tenant pod (proof: live read); a finished one stays
 //	other UID       exists            delete the super pod
+//	bound elsewhere exists            delete the super pod
 type Pods struct{ env *Env }
 
 var _ engine.Kind = &Pods{}
@@ -71,7 +73,7 @@ func (p *Pods) Reconcile(ctx context.Context, key engine.Key, attempt int) (time
 		return 0, nil
 	case !inTenant:
 		return 0, p.orphan(ctx, tenant, key, superPod, owner.UID)
-	case owner.UID != tenantPod.UID:
+	case owner.UID != tenantPod.UID, tenantPod.Spec.NodeName != "" && !p.boundHere(tenantPod):
 		return 0, p.deleteSuper(ctx, superPod, nil)
 	case tenantPod.DeletionTimestamp != nil:
 		if err := p.deleteSuper(ctx, superPod, p.graceLeft(tenantPod)); err != nil {
@@ -88,17 +90,16 @@ func (p *Pods) Reconcile(ctx context.Context, key engine.Key, attempt int) (time
 // alone handles a tenant pod that has no super pod, as far as the cache knows.
 func (p *Pods) alone(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod *corev1.Pod, attempt int) error {
 	spec := &tenantPod.Spec
-	superCluster, _ := tenancy.NodeSuperCluster(spec.NodeName)
 	scheduled := conditionOf(&tenantPod.Status, corev1.PodScheduled)
 	bound := spec.NodeName != "" && scheduled != nil && scheduled.Status == corev1.ConditionTrue
 	finished := tenantPod.Status.Phase == corev1.PodSucceeded || tenantPod.Status.Phase == corev1.PodFailed
 	switch {
 	case tenantPod.DeletionTimestamp != nil:
-		if ptr.Deref(tenantPod.DeletionGracePeriodSeconds, 1) == 0 || spec.NodeName != "" && superCluster != p.env.ID {
+		if ptr.Deref(tenantPod.DeletionGracePeriodSeconds, 1) == 0 || spec.NodeName != "" && !p.boundHere(tenantPod) {
 			return nil // it waits for finalizers, or is another syncer's
 		}
 		return p.removeTenant(ctx, tenant, key, tenantPod, "")
-	case finished, bound && superCluster != p.env.ID:
+	case finished, bound && !p.boundHere(tenantPod):
 		return nil
 	case bound:
 		return p.removeTenant(ctx, tenant, key, tenantPod, fmt.Sprintf("Super cluster %s no longer has this pod", p.env.ID))
@@ -112,6 +113,12 @@ func (p *Pods) alone(ctx context.Context, tenant *Tenant, key engine.Key, tenant
 		return err
 	}
 	return p.create(ctx, tenant, key, tenantPod, attempt)
+}
+
+// boundHere says whether a tenant pod is bound to a node of this super cluster. That never changes.
+func (p *Pods) boundHere(tenantPod *corev1.Pod) bool {
+	superCluster, _ := tenancy.NodeSuperCluster(tenantPod.Spec.NodeName)
+	return superCluster == p.env.ID
 }
 
 // placed says whether the pod's namespace is placed here, and warns the tenant when it is not.
@@ -142,6 +149,7 @@ func (p *Pods) create(ctx context.Context, tenant *Tenant, key engine.Key, tenan
 	}
 	superPod := &corev1.Pod{}
 	SuperPod(tenantPod, superPod, tenant.owner(key.Namespace, tenantPod.UID), tenant.OpaqueMetaPrefixes)
+	// Without it the super cluster refuses the pod.
 	if _, exists, _ := get[*corev1.ServiceAccount](p.env.SuperCache, KindServiceAccount, superPod.Namespace, superPod.Spec.ServiceAccountName); !exists {
 		return engine.Waitf("service account %s in the super cluster", superPod.Spec.ServiceAccountName)
 	}
@@ -156,7 +164,7 @@ func (p *Pods) create(ctx context.Context, tenant *Tenant, key engine.Key, tenan
 	default:
 		p.env.refused(tenant, key, tenantPod, ReasonFailedCreate, err)
 	}
-	return p.env.done(KindPod, "create", err)
+	return p.env.done(ctx, KindPod, "create", err)
 }
 
 // collision handles a name that is taken though the cache does not show it.
@@ -188,7 +196,7 @@ func (p *Pods) down(ctx context.Context, tenant *Tenant, key engine.Key, tenantP
 	}
 	err := p.env.Super.Update(ctx, desired)
 	p.env.refused(tenant, key, tenantPod, ReasonFailedUpdate, err)
-	return p.env.done(KindPod, "update", err)
+	return p.env.done(ctx, KindPod, "update", err)
 }
 
 // up binds the tenant's pod to the node of its super pod, or brings the status up.
@@ -215,11 +223,14 @@ func (p *Pods) up(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod
 	desired.Status = *status
 	// The lock makes sure that lists were computed from what is there.
 	patch := client.MergeFromWithOptions(tenantPod, client.MergeFromWithOptimisticLock{})
-	return p.env.done(KindPod, "status", client.IgnoreNotFound(tenant.Client.Status().Patch(ctx, desired, patch)))
+	return p.env.done(ctx, KindPod, "status", client.IgnoreNotFound(tenant.Client.Status().Patch(ctx, desired, patch)))
 }
 
 func (p *Pods) bind(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod, superPod *corev1.Pod, nodeName string) error {
 	if err := ensureNode(ctx, p.env, tenant, superPod.Spec.NodeName); err != nil {
+		if foreign := (&foreignNodeError{}); errors.As(err, &foreign) {
+			p.env.warn(tenant, key, tenantPod, ReasonConflict, fmt.Sprintf("Super cluster %s: %v", p.env.ID, foreign))
+		}
 		return err
 	}
 	binding := &corev1.Binding{
@@ -227,7 +238,7 @@ func (p *Pods) bind(ctx context.Context, tenant *Tenant, key engine.Key, tenantP
 		Target:     corev1.ObjectReference{Kind: "Node", Name: nodeName},
 	}
 	p.env.calm(key)
-	return p.env.done(KindPod, "bind", client.IgnoreNotFound(tenant.Client.SubResource("binding").Create(ctx, tenantPod.DeepCopy(), binding)))
+	return p.env.done(ctx, KindPod, "bind", client.IgnoreNotFound(tenant.Client.SubResource("binding").Create(ctx, tenantPod.DeepCopy(), binding)))
 }
 
 // orphan deletes a super pod whose tenant pod is gone, replaced, or assigned elsewhere before it ran here.
@@ -244,7 +255,7 @@ func (p *Pods) orphan(ctx context.Context, tenant *Tenant, key engine.Key, super
 		if live.Labels[schedulerv1alpha1.LabelSuperCluster] == p.env.ID {
 			return engine.Waitf("the cache of the tenant's pods")
 		}
-		if live.Spec.NodeName != "" {
+		if p.boundHere(live) {
 			return nil // it runs here; vc-scheduler puts the label back
 		}
 	}

@@ -49,6 +49,8 @@ func TestSyncer(t *testing.T) {
 	t.Run("what a pod needs goes down", w.testObjects)
 	t.Run("a pod goes down, runs, and is deleted", w.testPod)
 	t.Run("a pod that the super cluster loses goes away", w.testLostPod)
+	t.Run("a pod that is assigned elsewhere before it ran goes away", w.testReassignedPod)
+	t.Run("a tenant's own Node is not touched", w.testForeignNode)
 	t.Run("pods that may not be synced", w.testRefusedPods)
 	t.Run("a namespace of somebody else is not touched", w.testForeignNamespace)
 	t.Run("a namespace that is no longer placed goes away", w.testWithdraw)
@@ -116,11 +118,16 @@ func (w *world) testObjects(t *testing.T) {
 	require.Equal(t, "r1", foreign.Data["of"])
 }
 
-// run plays scheduler and kubelet of the super cluster.
+// run plays scheduler and kubelet of the super cluster, on node n1.
 func (w *world) run(t *testing.T, namespace, name string) *corev1.Pod {
 	t.Helper()
+	return w.runOn(t, namespace, name, "n1")
+}
+
+func (w *world) runOn(t *testing.T, namespace, name, node string) *corev1.Pod {
+	t.Helper()
 	pod := appears(t, w.super, superName(namespace), name, &corev1.Pod{}, nil)
-	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}
+	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}
 	require.NoError(t, w.super.SubResource("binding").Create(t.Context(), pod, binding))
 	require.NoError(t, w.super.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 	pod.Status.Phase = corev1.PodRunning
@@ -196,6 +203,34 @@ func (w *world) testLostPod(t *testing.T) {
 	// Patrol has been over it by now, or will be: it neither goes nor runs again.
 	require.NoError(t, w.tenant.Get(t.Context(), types.NamespacedName{Namespace: "web", Name: "finished"}, pod))
 	vanishes(t, w.super, superName("web"), "finished", &corev1.Pod{})
+}
+
+func (w *world) testReassignedPod(t *testing.T) {
+	pod := newPod("web", "reassigned")
+	create(t, w.tenant, pod)
+	appears(t, w.super, superName("web"), "reassigned", &corev1.Pod{}, nil)
+	pod.Labels[schedulerv1alpha1.LabelSuperCluster] = "r2"
+	require.NoError(t, w.tenant.Update(t.Context(), pod))
+	vanishes(t, w.super, superName("web"), "reassigned", &corev1.Pod{})
+	require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+	require.NoError(t, w.tenant.Delete(t.Context(), pod))
+}
+
+func (w *world) testForeignNode(t *testing.T) {
+	create(t, w.super, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}})
+	own := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1.n2", Labels: map[string]string{"mine": "1"}}}
+	create(t, w.tenant, own)
+	pod := newPod("web", "kept-off")
+	create(t, w.tenant, pod)
+	w.runOn(t, "web", "kept-off", "n2")
+	w.warned(t, "web", "kept-off", "Conflict")
+	now := &corev1.Node{}
+	require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKeyFromObject(own), now))
+	require.Empty(t, cmp.Diff(own, now))
+	require.NoError(t, w.tenant.Delete(t.Context(), own))
+	appears(t, w.tenant, "web", "kept-off", pod, func(pod *corev1.Pod) bool {
+		return pod.Spec.NodeName == "r1.n2" && pod.Status.Phase == corev1.PodRunning
+	})
 }
 
 func (w *world) testRefusedPods(t *testing.T) {
