@@ -44,7 +44,7 @@ func TenantPod(object any) (any, error) {
 		Overhead:                      rename(pod.Spec.Overhead, pod.Namespace),
 	}
 	if pod.Spec.Resources != nil {
-		projected.Resources = &corev1.ResourceRequirements{Requests: rename(pod.Spec.Resources.Requests, pod.Namespace)}
+		spreadPodLevel(&projected, rename(pod.Spec.Resources.Requests, pod.Namespace))
 	}
 	renameStatuses(pod.Status.ContainerStatuses, pod.Namespace)
 	renameStatuses(pod.Status.InitContainerStatuses, pod.Namespace)
@@ -79,6 +79,26 @@ func renameContainers(containers []corev1.Container, namespace string) []corev1.
 		}
 	}
 	return renamed
+}
+
+// spreadPodLevel moves pod-level requests, which replace those of the containers, onto the first container: kube-scheduler knows no
+// pod-level requests for extended resources.
+func spreadPodLevel(spec *corev1.PodSpec, requests corev1.ResourceList) {
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			maps.DeleteFunc(containers[i].Resources.Requests, func(name corev1.ResourceName, _ resource.Quantity) bool {
+				_, replaced := requests[name]
+				return replaced
+			})
+		}
+	}
+	if len(spec.Containers) == 0 || len(requests) == 0 {
+		return
+	}
+	if spec.Containers[0].Resources.Requests == nil {
+		spec.Containers[0].Resources.Requests = corev1.ResourceList{}
+	}
+	maps.Copy(spec.Containers[0].Resources.Requests, requests)
 }
 
 func renameStatuses(statuses []corev1.ContainerStatus, namespace string) {

@@ -1,0 +1,238 @@
+package scheduling
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2/ktesting"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/view"
+	"github.com/superpool/superpool/manifests/profiles"
+	"github.com/superpool/superpool/plugins"
+	"github.com/superpool/superpool/plugins/namespaceroom"
+	"github.com/superpool/superpool/plugins/nodeshape"
+	"github.com/superpool/superpool/plugins/superclusterbinder"
+)
+
+// tenantControlPlane is the pod scheduler of one tenant, with the default profile, over a clientset that stands in for the tenant's API
+// server.
+type tenantControlPlane struct {
+	t     testing.TB
+	ctx   context.Context
+	api   *fake.Clientset
+	nodes *view.Source
+	// virtual Nodes and placements that the nodes of the view are projected from
+	virtual    map[string]*corev1.Node
+	placements []schedulerv1alpha1.NamespacePlacement
+}
+
+func newTenant(t testing.TB) *tenantControlPlane {
+	t.Helper()
+	_, ctx := ktesting.NewTestContext(t)
+	ctx, cancel := context.WithCancel(ctx)
+	c := &tenantControlPlane{t: t, ctx: ctx, api: fake.NewClientset(), nodes: view.NewNodeSource(), virtual: map[string]*corev1.Node{}}
+	config, err := LoadConfig("", profiles.PodScheduler)
+	require.NoError(t, err)
+	factory := tenantInformers(c.api, c.nodes)
+	sched, err := instance{
+		client: c.api, informers: factory, config: config,
+		registry:  plugins.Registry(plugins.Options{Requested: view.RequestedResource}),
+		recorders: func(string) events.EventRecorder { return discard{} },
+		failed:    explain,
+	}.build(ctx)
+	require.NoError(t, err)
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		sched.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		factory.Shutdown()
+	})
+	return c
+}
+
+// cluster adds or changes a virtual Node.
+func (c *tenantControlPlane) cluster(name string, change ...func(*corev1.Node)) {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
+		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: schedulerv1alpha1.TaintProvider, Effect: corev1.TaintEffectNoSchedule}}},
+	}
+	for _, f := range change {
+		f(node)
+	}
+	c.virtual[name] = node
+	c.project()
+}
+
+// place says that a namespace holds cpu in a super cluster.
+func (c *tenantControlPlane) place(namespace, cluster, cpu string) {
+	c.placements = append(c.placements, schedulerv1alpha1.NamespacePlacement{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		Status: schedulerv1alpha1.NamespacePlacementStatus{Placements: []schedulerv1alpha1.ClusterPlacement{
+			{Cluster: cluster, Slices: 1, Reserved: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}},
+		}},
+	})
+	c.project()
+}
+
+func (c *tenantControlPlane) project() {
+	var objects []client.Object
+	for _, node := range view.TenantNodes(c.virtual, c.placements) {
+		objects = append(objects, node)
+	}
+	c.nodes.Set("", objects...)
+}
+
+func (c *tenantControlPlane) create(namespace, name, cpu string, change ...func(*corev1.Pod)) {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name)},
+		Spec: corev1.PodSpec{SchedulerName: corev1.DefaultSchedulerName, Containers: []corev1.Container{{
+			Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}},
+		}}},
+	}
+	for _, f := range change {
+		f(pod)
+	}
+	_, err := c.api.CoreV1().Pods(namespace).Create(c.ctx, pod, metav1.CreateOptions{})
+	require.NoError(c.t, err)
+}
+
+func (c *tenantControlPlane) get(namespace, name string) *corev1.Pod {
+	pod, err := c.api.CoreV1().Pods(namespace).Get(c.ctx, name, metav1.GetOptions{})
+	require.NoError(c.t, err)
+	return pod
+}
+
+func (c *tenantControlPlane) wantIn(namespace, name, cluster string) {
+	c.t.Helper()
+	require.Eventually(c.t, func() bool {
+		pod := c.get(namespace, name)
+		return pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster] == cluster && pod.Labels[schedulerv1alpha1.LabelSuperCluster] == cluster
+	}, patience, 5*time.Millisecond, "pod %s: want super cluster %s", name, cluster)
+}
+
+func (c *tenantControlPlane) wantRefused(namespace, name, message string) {
+	c.t.Helper()
+	got := ""
+	require.Eventually(c.t, func() bool {
+		pod := c.get(namespace, name)
+		if _, condition := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled); condition != nil {
+			got = condition.Message
+		}
+		return strings.Contains(got, message)
+	}, patience, 5*time.Millisecond, "pod %s: want the message %q", name, message)
+	require.NotContains(c.t, c.get(namespace, name).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
+}
+
+func TestPodSchedulerFillsWhatTheNamespaceHolds(t *testing.T) {
+	c := newTenant(t)
+	c.cluster("r1")
+	c.cluster("r2")
+	c.place("web", "r1", "100m")
+	c.place("web", "r2", "100m")
+	c.create("web", "first", "100m")
+	c.wantIn("web", "first", "r1")
+	c.create("web", "second", "100m")
+	c.wantIn("web", "second", "r2")
+	c.create("web", "third", "100m")
+	c.wantRefused("web", "third", "0/2 nodes are available: 2 Insufficient cpu.slice.tenancy.x-k8s.io/web.")
+
+	require.NoError(t, c.api.CoreV1().Pods("web").Delete(c.ctx, "first", metav1.DeleteOptions{}))
+	c.wantIn("web", "third", "r1")
+	require.Eventually(t, func() bool {
+		_, condition := podutil.GetPodCondition(&c.get("web", "third").Status, corev1.PodScheduled)
+		return condition != nil && condition.Reason == superclusterbinder.ReasonSuperClusterChosen
+	}, patience, 5*time.Millisecond, "the earlier refusal is replaced")
+}
+
+func TestPodSchedulerSaysWhyThereIsNoPlace(t *testing.T) {
+	c := newTenant(t)
+	c.create("web", "early", "100m")
+	c.wantRefused("web", "early", "0/0 nodes are available: "+namespaceroom.ErrReasonNoPlacement)
+	c.cluster("r1")
+	c.place("other", "r1", "1")
+	c.create("web", "late", "100m")
+	c.wantRefused("web", "late", "0/1 nodes are available: "+namespaceroom.ErrReasonNoPlacement)
+	c.place("web", "r1", "1")
+	c.wantIn("web", "early", "r1")
+	c.wantIn("web", "late", "r1")
+}
+
+func TestPodSchedulerKeepsOffClusters(t *testing.T) {
+	for name, keepOff := range map[string]func(*corev1.Node){
+		"cordoned": func(n *corev1.Node) { n.Spec.Unschedulable = true },
+		"tainted": func(n *corev1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoSchedule})
+		},
+		nodeshape.Name: func(n *corev1.Node) {
+			n.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeShapes: `[{"cpu":"1500m"},{"cpu":"500m","memory":"64Gi"}]`}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newTenant(t)
+			c.cluster("r1", keepOff)
+			c.cluster("r2")
+			c.place("web", "r1", "8")
+			c.place("web", "r2", "8")
+			c.create("web", "pod", "2")
+			c.wantIn("web", "pod", "r2")
+		})
+	}
+}
+
+func TestPodSchedulerPreemptsWithinANamespace(t *testing.T) {
+	c := newTenant(t)
+	c.cluster("r1")
+	c.place("web", "r1", "100m")
+	c.place("other", "r1", "100m")
+	priority := func(value int32) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.Priority = &value } }
+	c.create("other", "bystander", "100m", priority(0))
+	c.wantIn("other", "bystander", "r1")
+	c.create("web", "low", "100m", priority(0))
+	c.wantIn("web", "low", "r1")
+	c.create("web", "high", "100m", priority(10))
+	c.wantIn("web", "high", "r1")
+	_, err := c.api.CoreV1().Pods("web").Get(c.ctx, "low", metav1.GetOptions{})
+	require.Error(t, err, "the pod of lower priority makes room")
+	c.get("other", "bystander")
+}
+
+func BenchmarkPodScheduler(b *testing.B) {
+	for _, clusters := range []int{3, 20} {
+		b.Run(fmt.Sprintf("clusters=%d", clusters), func(b *testing.B) {
+			c := newTenant(b)
+			for i := range clusters {
+				name := fmt.Sprintf("r%02d", i)
+				c.virtual[name] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+				c.place("web", name, "1000000")
+			}
+			b.ResetTimer()
+			for i := range b.N {
+				c.create("web", fmt.Sprintf("pod-%d", i), "1m")
+			}
+			last := fmt.Sprintf("pod-%d", b.N-1)
+			require.NoError(b, wait.PollUntilContextCancel(c.ctx, 100*time.Microsecond, true, func(context.Context) (bool, error) {
+				return c.get("web", last).Annotations[schedulerv1alpha1.AnnotationSuperCluster] != "", nil
+			}))
+		})
+	}
+}

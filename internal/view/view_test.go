@@ -1,0 +1,198 @@
+package view
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1helper "k8s.io/kubernetes/pkg/apis/core/v1/helper"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/slice"
+)
+
+func TestSliceResource(t *testing.T) {
+	tests := map[corev1.ResourceName]corev1.ResourceName{
+		"cpu":            "cpu.slice.tenancy.x-k8s.io/web",
+		"memory":         "memory.slice.tenancy.x-k8s.io/web",
+		"nvidia.com/gpu": "nvidia.comz2fgpu.slice.tenancy.x-k8s.io/web",
+		"hugepages-2Mi":  "hugepages-2z4di.slice.tenancy.x-k8s.io/web",
+		"example.org/z_": "example.orgz2fz7az5f.slice.tenancy.x-k8s.io/web",
+	}
+	for name, want := range tests {
+		if got := SliceResource(name, "web"); got != want {
+			t.Errorf("%s: want %s, got %s", name, want, got)
+		}
+	}
+}
+
+func FuzzSliceResource(f *testing.F) {
+	for _, name := range []string{"cpu", "nvidia.com/gpu", "hugepages-2Mi", "a.b/c-", "zz/z", "-/.", "kubernetes.io/x"} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		renamed := SliceResource(corev1.ResourceName(name), "web")
+		back, ok := RequestedResource(renamed)
+		if !ok || string(back) != name {
+			t.Fatalf("%q became %q and then %q, %t", name, renamed, back, ok)
+		}
+		if name != "" && len(name) < 60 && !v1helper.IsExtendedResourceName(renamed) {
+			t.Fatalf("%q became %q, which the scheduler takes for no extended resource", name, renamed)
+		}
+	})
+}
+
+func FuzzRequestedResource(f *testing.F) {
+	f.Add("cpu.slice.tenancy.x-k8s.io/web")
+	f.Add("z.slice.tenancy.x-k8s.io/web")
+	f.Add("zzz.slice.tenancy.x-k8s.io/")
+	f.Fuzz(func(_ *testing.T, name string) {
+		RequestedResource(corev1.ResourceName(name)) // must not panic on what a tenant can write
+	})
+}
+
+func requests(pairs ...string) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return list
+}
+
+func TestTenantPodKeepsWhatAPodRequests(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	container := func(name string, list corev1.ResourceList) corev1.Container {
+		return corev1.Container{Name: name, Image: "image", Resources: corev1.ResourceRequirements{Requests: list}}
+	}
+	sidecar := container("sidecar", requests("cpu", "50m"))
+	sidecar.RestartPolicy = &always
+	tests := map[string]struct {
+		spec corev1.PodSpec
+		want slice.Amounts
+	}{
+		"nothing":              {spec: corev1.PodSpec{Containers: []corev1.Container{container("a", nil)}}, want: slice.Amounts{}},
+		"sum of containers":    {spec: corev1.PodSpec{Containers: []corev1.Container{container("a", requests("cpu", "100m", "memory", "1Mi")), container("b", requests("cpu", "0.5"))}}, want: slice.Amounts{"cpu": 600, "memory": 1 << 20}},
+		"larger init":          {spec: corev1.PodSpec{InitContainers: []corev1.Container{container("i", requests("cpu", "2"))}, Containers: []corev1.Container{container("a", requests("cpu", "100m"))}}, want: slice.Amounts{"cpu": 2000}},
+		"sidecar and overhead": {spec: corev1.PodSpec{Overhead: requests("cpu", "10m"), InitContainers: []corev1.Container{sidecar}, Containers: []corev1.Container{container("a", requests("cpu", "100m"))}}, want: slice.Amounts{"cpu": 160}},
+		"extended resource":    {spec: corev1.PodSpec{Containers: []corev1.Container{container("a", requests("nvidia.com/gpu", "3"))}}, want: slice.Amounts{"nvidia.com/gpu": 3}},
+		"pod level":            {spec: corev1.PodSpec{Resources: &corev1.ResourceRequirements{Requests: requests("cpu", "1")}, Containers: []corev1.Container{container("a", nil)}}, want: slice.Amounts{"cpu": 1000}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "pod"}, Spec: tc.spec}
+			projected, err := TenantPod(pod)
+			require.NoError(t, err)
+			if diff := cmp.Diff(tc.want, Used(projected.(*corev1.Pod))); diff != "" {
+				t.Errorf("used (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTenantPodLeavesOutWhatSuperClustersJudge(t *testing.T) {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "web", Name: "pod", Labels: map[string]string{"app": "x"},
+			Annotations: map[string]string{"note": "long", schedulerv1alpha1.AnnotationSuperCluster: "r1"},
+		},
+		Spec: corev1.PodSpec{
+			NodeSelector: map[string]string{"disk": "ssd"}, Affinity: &corev1.Affinity{}, SchedulerName: "s",
+			Volumes:    []corev1.Volume{{Name: "v"}},
+			Containers: []corev1.Container{{Name: "a", Image: "image", Env: []corev1.EnvVar{{Name: "SECRET"}}}},
+		},
+	}
+	projected, err := TenantPod(pod)
+	require.NoError(t, err)
+	want := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "web", Name: "pod", Labels: map[string]string{"app": "x"},
+			Annotations: map[string]string{schedulerv1alpha1.AnnotationBoundNode: "", schedulerv1alpha1.AnnotationSuperCluster: "r1"},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: "r1", SchedulerName: "s", Containers: []corev1.Container{{Name: "a"}},
+			Tolerations: []corev1.Toleration{{Key: schedulerv1alpha1.TaintProvider, Operator: corev1.TolerationOpExists}},
+		},
+	}
+	if diff := cmp.Diff(want, projected); diff != "" {
+		t.Errorf("projection (-want +got):\n%s", diff)
+	}
+}
+
+func TestSuperCluster(t *testing.T) {
+	for _, tc := range []struct{ nodeName, annotation, want string }{
+		{"", "", ""},
+		{"", "r1", "r1"},
+		{"r2.node-1", "r1", "r2"},
+		{"r2.node.example.org", "", "r2"},
+		{"node", "r1", "node"},
+	} {
+		if got := SuperCluster(tc.nodeName, tc.annotation); got != tc.want {
+			t.Errorf("node %q, annotation %q: want %q, got %q", tc.nodeName, tc.annotation, tc.want, got)
+		}
+	}
+}
+
+func namespacePlacement(quota, size string, held ...schedulerv1alpha1.ClusterPlacement) *schedulerv1alpha1.NamespacePlacement {
+	return &schedulerv1alpha1.NamespacePlacement{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web", UID: "uid"},
+		Spec:       schedulerv1alpha1.NamespacePlacementSpec{Slice: requests("cpu", size), Quota: requests("cpu", quota)},
+		Status:     schedulerv1alpha1.NamespacePlacementStatus{Placements: held},
+	}
+}
+
+func TestSlices(t *testing.T) {
+	held := schedulerv1alpha1.ClusterPlacement{Cluster: "r1", Slices: 2, Reserved: requests("cpu", "200m")}
+	var got []string
+	for _, object := range Slices(namespacePlacement("450m", "100m", held)) {
+		pod := object.(*corev1.Pod)
+		got = append(got, strings.Join([]string{
+			pod.Name, pod.Spec.NodeName, pod.Spec.Containers[0].Resources.Requests.Cpu().String(),
+			pod.Annotations[schedulerv1alpha1.AnnotationGangSize], pod.Annotations[schedulerv1alpha1.AnnotationGangTotal],
+			pod.Annotations[schedulerv1alpha1.AnnotationHeld],
+		}, " "))
+	}
+	want := []string{
+		"web.held.r1 r1 200m   ",
+		`web.slice.0000  100m 3 {"cpu":"250m"} {"r1":2}`,
+		`web.slice.0001  100m 3 {"cpu":"250m"} {"r1":2}`,
+		`web.slice.0002  50m 3 {"cpu":"250m"} {"r1":2}`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pods (-want +got):\n%s", diff)
+	}
+}
+
+func TestGangNamesADecision(t *testing.T) {
+	base := namespacePlacement("200m", "100m")
+	same := base.DeepCopy()
+	same.ResourceVersion = "7"
+	same.Status.Conditions = []metav1.Condition{{Type: "Placed"}}
+	require.Equal(t, Gang(base), Gang(same), "what a decision does not rest on")
+	for name, change := range map[string]func(*schedulerv1alpha1.NamespacePlacement){
+		"quota":      func(np *schedulerv1alpha1.NamespacePlacement) { np.Spec.Quota = requests("cpu", "300m") },
+		"slice":      func(np *schedulerv1alpha1.NamespacePlacement) { np.Spec.Slice = requests("cpu", "50m") },
+		"uid":        func(np *schedulerv1alpha1.NamespacePlacement) { np.UID = "other" },
+		"placements": func(np *schedulerv1alpha1.NamespacePlacement) { np.Status.Placements = []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1"}} },
+	} {
+		changed := base.DeepCopy()
+		change(changed)
+		require.NotEqual(t, Gang(base), Gang(changed), name)
+	}
+}
+
+func BenchmarkTenantPod(b *testing.B) {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "pod"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Resources: corev1.ResourceRequirements{Requests: requests("cpu", "1", "memory", "1Gi")}}}},
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := TenantPod(pod.DeepCopy()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
