@@ -62,7 +62,12 @@ func (pl *SuperClusterBinder) Bind(ctx context.Context, _ fwk.CycleState, pod *c
 // replaceRefusal replaces the message of an earlier refusal, which would else stay until the Binding. It is for the reader only, so a
 // failure is logged and changes nothing.
 func (pl *SuperClusterBinder) replaceRefusal(ctx context.Context, pod *corev1.Pod, superCluster string) {
-	if _, refused := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled); refused == nil || refused.Status != corev1.ConditionFalse {
+	// The queue may hold an older state of the pod than the informer.
+	known, err := pl.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(pod.Namespace).Get(pod.Name)
+	if err != nil {
+		return
+	}
+	if _, refused := podutil.GetPodCondition(&known.Status, corev1.PodScheduled); refused == nil || refused.Status != corev1.ConditionFalse {
 		return
 	}
 	patch, err := json.Marshal(map[string]any{
