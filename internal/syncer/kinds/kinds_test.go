@@ -123,13 +123,13 @@ func TestSuperNamespace(t *testing.T) {
 		Annotations: map[string]string{"scheduler.tenancy.x-k8s.io/slice": "{}"},
 	}}
 	got := &corev1.Namespace{}
-	kinds.SuperNamespace(tenantNamespace, got, ownerOf("web", "ns-uid"), nil, "baseline")
+	kinds.SuperNamespace(tenantNamespace, got, ownerOf("ns-uid"), nil, "baseline")
 	want := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name:        clusterKey + "-web",
 		Labels:      map[string]string{"team": "a", "pod-security.kubernetes.io/enforce": "baseline"},
 		Annotations: map[string]string{"tenancy.x-k8s.io/copied-labels": "team"},
 	}}
-	tenancy.Mark(want, ownerOf("web", "ns-uid"))
+	tenancy.Mark(want, ownerOf("ns-uid"))
 	require.Empty(t, cmp.Diff(want, got))
 }
 
@@ -151,7 +151,7 @@ func TestSuperQuota(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			quota := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{"BestEffort"}}}
-			kinds.SuperQuota(quota, ownerOf("web", "ns-uid"), tc.reserved)
+			kinds.SuperQuota(quota, ownerOf("ns-uid"), tc.reserved)
 			require.Equal(t, clusterKey+"-web/superpool", quota.Namespace+"/"+quota.Name)
 			require.Empty(t, cmp.Diff(corev1.ResourceQuotaSpec{Hard: tc.want}, quota.Spec))
 		})
@@ -298,7 +298,7 @@ func TestSuperKey(t *testing.T) {
 			t.Parallel()
 			_, ours := kinds.SuperKey(tc.kind, tc.object)
 			require.False(t, ours, "it has no marks")
-			tenancy.Mark(tc.object, ownerOf("web", "uid"))
+			tenancy.Mark(tc.object, ownerOf("uid"))
 			key, ours := kinds.SuperKey(tc.kind, tc.object)
 			require.True(t, ours)
 			require.Equal(t, tc.want, key)

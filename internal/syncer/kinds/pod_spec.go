@@ -44,12 +44,14 @@ func updatePodSpec(tenantPod, superPod *corev1.Pod) {
 	}
 }
 
+// updateImages gives each container the image of the one of its name. The super cluster may have added containers, anywhere.
 func updateImages(from, to []corev1.Container) {
+	next := 0
 	for i := range to {
-		for j := range from {
-			if from[j].Name == to[i].Name {
-				to[i].Image = from[j].Image
-			}
+		same := slices.IndexFunc(from[next:], func(container corev1.Container) bool { return container.Name == to[i].Name })
+		if same >= 0 {
+			to[i].Image = from[next+same].Image
+			next += same + 1
 		}
 	}
 }

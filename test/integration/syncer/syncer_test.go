@@ -118,15 +118,10 @@ func (w *world) testObjects(t *testing.T) {
 	require.Equal(t, "r1", foreign.Data["of"])
 }
 
-// run plays scheduler and kubelet of the super cluster, on node n1.
-func (w *world) run(t *testing.T, namespace, name string) *corev1.Pod {
+// run plays scheduler and kubelet of the super cluster for a pod of namespace web.
+func (w *world) run(t *testing.T, name, node string) *corev1.Pod {
 	t.Helper()
-	return w.runOn(t, namespace, name, "n1")
-}
-
-func (w *world) runOn(t *testing.T, namespace, name, node string) *corev1.Pod {
-	t.Helper()
-	pod := appears(t, w.super, superName(namespace), name, &corev1.Pod{}, nil)
+	pod := appears(t, w.super, superName("web"), name, &corev1.Pod{}, nil)
 	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}
 	require.NoError(t, w.super.SubResource("binding").Create(t.Context(), pod, binding))
 	require.NoError(t, w.super.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
@@ -157,7 +152,7 @@ func (w *world) testPod(t *testing.T) {
 		return len(pod.Status.Conditions) == 1 && pod.Status.Conditions[0].Message == "super cluster r1: 0/1 nodes"
 	})
 
-	w.run(t, "web", "web-1")
+	w.run(t, "web-1", "n1")
 	appears(t, w.tenant, "web", "web-1", pod, func(pod *corev1.Pod) bool {
 		return pod.Spec.NodeName == "r1.n1" && pod.Status.Phase == corev1.PodRunning && pod.Status.PodIP == "10.1.2.3"
 	})
@@ -190,7 +185,7 @@ func (w *world) testPod(t *testing.T) {
 func (w *world) testLostPod(t *testing.T) {
 	create(t, w.tenant, newPod("web", "lost"))
 	create(t, w.tenant, newPod("web", "finished"))
-	lost, finished := w.run(t, "web", "lost"), w.run(t, "web", "finished")
+	lost, finished := w.run(t, "lost", "n1"), w.run(t, "finished", "n1")
 	finished.Status.Phase = corev1.PodSucceeded
 	require.NoError(t, w.super.Status().Update(t.Context(), finished))
 	pod := &corev1.Pod{}
@@ -222,7 +217,7 @@ func (w *world) testForeignNode(t *testing.T) {
 	create(t, w.tenant, own)
 	pod := newPod("web", "kept-off")
 	create(t, w.tenant, pod)
-	w.runOn(t, "web", "kept-off", "n2")
+	w.run(t, "kept-off", "n2")
 	w.warned(t, "web", "kept-off", "Conflict")
 	now := &corev1.Node{}
 	require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKeyFromObject(own), now))
@@ -278,12 +273,12 @@ func (w *world) testWithdraw(t *testing.T) {
 	require.NoError(t, w.super.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace))
 	require.Nil(t, namespace.DeletionTimestamp, "a pod is assigned here")
 	require.NoError(t, w.tenant.Delete(t.Context(), pod))
-	finalize(t, w.super, superName("moving"), "")
+	release(t, w.super, superName("moving"), "")
 
 	placement := w.place(t, "gone", "r1")
 	appears(t, w.super, "", superName("gone"), &corev1.Namespace{}, nil)
 	require.NoError(t, w.meta.Delete(t.Context(), placement))
-	finalize(t, w.super, superName("gone"), "")
+	release(t, w.super, superName("gone"), "")
 }
 
 func (w *world) testNamespaceAgain(t *testing.T) {
@@ -291,12 +286,12 @@ func (w *world) testNamespaceAgain(t *testing.T) {
 	before := appears(t, w.super, "", superName("again"), &corev1.Namespace{}, nil).UID
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "again"}}
 	require.NoError(t, w.tenant.Delete(t.Context(), namespace))
-	finalize(t, w.tenant, "again", "")
+	release(t, w.tenant, "again", "")
 	create(t, w.tenant, namespace)
 	require.NoError(t, w.meta.Get(t.Context(), client.ObjectKeyFromObject(placement), placement))
 	placement.Spec.NamespaceUID = namespace.UID
 	require.NoError(t, w.meta.Update(t.Context(), placement))
-	finalize(t, w.super, superName("again"), before)
+	release(t, w.super, superName("again"), before)
 	appears(t, w.super, "", superName("again"), &corev1.Namespace{}, func(super *corev1.Namespace) bool {
 		return super.UID != before && super.Annotations[tenancyv1alpha1.AnnotationUID] == string(namespace.UID)
 	})
@@ -306,7 +301,7 @@ func (w *world) testNamespaceAgain(t *testing.T) {
 func (w *world) testRestart(t *testing.T, stop func()) {
 	create(t, w.tenant, newPod("web", "stays"))
 	create(t, w.tenant, newPod("web", "goes"))
-	w.run(t, "web", "stays")
+	w.run(t, "stays", "n1")
 	pod := &corev1.Pod{}
 	appears(t, w.tenant, "web", "stays", pod, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
 	goes := appears(t, w.super, superName("web"), "goes", &corev1.Pod{}, nil)

@@ -233,8 +233,8 @@ func (w *world) warned(t *testing.T, namespace, name, reason string) {
 	})
 }
 
-// finalize plays the namespace controller: it lets a namespace that is being deleted go, that with uid unless it is "".
-func finalize(t *testing.T, c client.Client, name string, uid types.UID) {
+// release plays the namespace controller: it lets a namespace that is being deleted go, that with uid unless it is "".
+func release(t *testing.T, c client.Client, name string, uid types.UID) {
 	t.Helper()
 	eventually(t, func() error {
 		namespace := &corev1.Namespace{}
