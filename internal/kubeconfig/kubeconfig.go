@@ -39,6 +39,9 @@ func Parse(data []byte) (*rest.Config, error) {
 		return nil, err
 	}
 	config, err := clientcmd.NewDefaultClientConfig(*raw, nil).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errors.New("the kubeconfig's current context names no server")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}

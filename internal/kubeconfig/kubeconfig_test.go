@@ -1,0 +1,177 @@
+package kubeconfig_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/superpool/superpool/internal/kubeconfig"
+)
+
+func write(t *testing.T, change func(*clientcmdapi.Cluster, *clientcmdapi.AuthInfo)) []byte {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	cluster, user := &clientcmdapi.Cluster{Server: "https://example.com:6443"}, &clientcmdapi.AuthInfo{Token: "s3cret"}
+	if change != nil {
+		change(cluster, user)
+	}
+	config.Clusters["c"], config.AuthInfos["u"] = cluster, user
+	config.Contexts["x"], config.CurrentContext = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}, "x"
+	data, err := clientcmd.Write(*config)
+	require.NoError(t, err)
+	return data
+}
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	config, err := kubeconfig.Parse(write(t, nil))
+	require.NoError(t, err)
+	require.Equal(t, "https://example.com:6443", config.Host)
+	require.Equal(t, "s3cret", config.BearerToken)
+
+	for _, tc := range []struct {
+		name      string
+		data      []byte
+		wantError string
+	}{
+		{name: "nothing", wantError: "empty"},
+		{name: "no YAML", data: []byte("{{{"), wantError: "reading the kubeconfig"},
+		{name: "another document", data: []byte("a: b"), wantError: "kubeconfig"},
+		{name: "no server", data: write(t, func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { c.Server = "" }), wantError: "server"},
+		{name: "no URL", data: write(t, func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { c.Server = "file:///etc/passwd" }), wantError: "http or https"},
+		{name: "authority in a file", data: write(t, func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { c.CertificateAuthority = "/etc/ca" }), wantError: "certificate-authority-data"},
+		{name: "bad authority", data: write(t, func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { c.CertificateAuthorityData = []byte("x") }), wantError: "certificates"},
+		{name: "program", data: write(t, func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) {
+			u.Exec = &clientcmdapi.ExecConfig{Command: "sh", APIVersion: "client.authentication.k8s.io/v1"}
+		}), wantError: "runs a program"},
+		{name: "auth-provider", data: write(t, func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) {
+			u.AuthProvider = &clientcmdapi.AuthProviderConfig{Name: "oidc"}
+		}), wantError: "auth-provider"},
+		{name: "certificate in a file", data: write(t, func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { u.ClientCertificate = "/c" }), wantError: "client-certificate-data"},
+		{name: "key in a file", data: write(t, func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { u.ClientKey = "/k" }), wantError: "client-key-data"},
+		{name: "token in a file", data: write(t, func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { u.TokenFile = "/t" }), wantError: "use token"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := kubeconfig.Parse(tc.data)
+			require.ErrorContains(t, err, tc.wantError)
+			require.NotContains(t, err.Error(), "s3cret")
+		})
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("apiVersion: v1\nkind: Config\nclusters:\n- name: c\n  cluster: {server: 'https://a'}\nusers:\n- name: u\n  user: {tokenFile: /t}\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		config, err := kubeconfig.Parse(data)
+		if err != nil {
+			return
+		}
+		require.Nil(t, config.ExecProvider)
+		require.Nil(t, config.AuthProvider)
+		require.Empty(t, config.BearerTokenFile+config.CAFile+config.CertFile+config.KeyFile)
+	})
+}
+
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	status := http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+	require.NoError(t, kubeconfig.Probe(t.Context(), &rest.Config{Host: server.URL}))
+	status = http.StatusUnauthorized
+	require.Error(t, kubeconfig.Probe(t.Context(), &rest.Config{Host: server.URL}))
+	server.Close()
+	require.Error(t, kubeconfig.Probe(t.Context(), &rest.Config{Host: server.URL}))
+}
+
+func TestFingerprint(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, kubeconfig.Fingerprint([]byte("a"), []byte("b")), kubeconfig.Fingerprint([]byte("a"), []byte("b")))
+	require.NotEqual(t, kubeconfig.Fingerprint([]byte("ab"), nil), kubeconfig.Fingerprint([]byte("a"), []byte("b")))
+}
+
+// work runs until it is cancelled, and then until it is let go.
+type work struct {
+	started chan struct{}
+	letGo   chan struct{}
+}
+
+func (w *work) Run(ctx context.Context) {
+	close(w.started)
+	<-ctx.Done()
+	<-w.letGo
+}
+
+func newWork() *work { return &work{started: make(chan struct{}), letGo: make(chan struct{})} }
+
+func receive[T any](t *testing.T, from <-chan T) {
+	t.Helper()
+	select {
+	case <-from:
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "nothing happened")
+	}
+}
+
+func TestInstances(t *testing.T) {
+	t.Parallel()
+	var instances kubeconfig.Instances[*work]
+	name := types.NamespacedName{Name: "a"}
+	ended := make(chan types.NamespacedName, 10)
+	instances.OnChange(func(name types.NamespacedName) { ended <- name })
+	first, second := newWork(), newWork()
+
+	got, running := instances.Ensure(t.Context(), name, "1", func() *work { return first })
+	require.True(t, running)
+	require.Same(t, first, got)
+	receive(t, first.started)
+	got, _ = instances.Ensure(t.Context(), name, "1", func() *work { panic("it runs already") })
+	require.Same(t, first, got)
+
+	for _, identity := range []string{"2", "1"} { // even the old identity has to wait: its instance is ending
+		_, running = instances.Ensure(t.Context(), name, identity, func() *work { panic("the first has not ended") })
+		require.False(t, running)
+	}
+	_, running = instances.Get(name)
+	require.False(t, running)
+	close(first.letGo)
+	receive(t, ended)
+	_, running = instances.Ensure(t.Context(), name, "2", func() *work { return second })
+	require.True(t, running)
+	receive(t, second.started)
+
+	require.True(t, instances.Stop(types.NamespacedName{Name: "unknown"}))
+	require.False(t, instances.Stop(name))
+	close(second.letGo)
+	receive(t, ended)
+	require.True(t, instances.Stop(name))
+}
+
+func TestInstancesEndWithTheProcess(t *testing.T) {
+	t.Parallel()
+	var instances kubeconfig.Instances[*work]
+	only := newWork()
+	requestCtx, endRequest := context.WithCancel(t.Context())
+	instances.Ensure(requestCtx, types.NamespacedName{Name: "a"}, "1", func() *work { return only })
+	receive(t, only.started)
+	endRequest() // an instance outlives the reconciliation that started it
+	_, running := instances.Get(types.NamespacedName{Name: "a"})
+	require.True(t, running)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan error, 1)
+	go func() { stopped <- instances.Start(ctx) }()
+	cancel()
+	close(only.letGo)
+	receive(t, stopped)
+	_, running = instances.Ensure(t.Context(), types.NamespacedName{Name: "b"}, "1", newWork)
+	require.False(t, running, "nothing starts after the end")
+}

@@ -1,0 +1,260 @@
+package superclusters_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/superclusters"
+)
+
+func resources(cpu, memory string) corev1.ResourceList {
+	return corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory), corev1.ResourcePods: resource.MustParse("110"),
+	}
+}
+
+func readyNode(name string, allocatable corev1.ResourceList, changes ...func(*corev1.Node)) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}, Status: corev1.NodeStatus{
+		Allocatable: allocatable, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+	}}
+	for _, change := range changes {
+		change(node)
+	}
+	return node
+}
+
+func podOn(uid, node, cpu, memory string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: uid, UID: types.UID(uid)}, Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{
+		{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
+		}}},
+	}}}
+}
+
+func taint(effect corev1.TaintEffect) func(*corev1.Node) {
+	return func(node *corev1.Node) {
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "k", Effect: effect})
+	}
+}
+
+func TestCounted(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		change func(*corev1.Node)
+		want   bool
+	}{
+		{name: "ready", change: func(*corev1.Node) {}, want: true},
+		{name: "cordoned", change: func(node *corev1.Node) { node.Spec.Unschedulable = true }},
+		{name: "not ready", change: func(node *corev1.Node) { node.Status.Conditions[0].Status = corev1.ConditionUnknown }},
+		{name: "no condition", change: func(node *corev1.Node) { node.Status.Conditions = nil }},
+		{name: "NoSchedule", change: taint(corev1.TaintEffectNoSchedule)},
+		{name: "NoExecute", change: taint(corev1.TaintEffectNoExecute)},
+		{name: "PreferNoSchedule", change: taint(corev1.TaintEffectPreferNoSchedule), want: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, tc.want, superclusters.Counted(readyNode("n", resources("1", "1Gi"), tc.change)))
+		})
+	}
+}
+
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	pod := podOn("a", "n", "100m", "1Gi")
+	always := corev1.ContainerRestartPolicyAlways
+	quantities := func(cpu string) corev1.ResourceRequirements {
+		return corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}
+	}
+	pod.Spec.InitContainers = []corev1.Container{{Resources: quantities("50m"), RestartPolicy: &always}, {Resources: quantities("300m")}}
+	pod.Spec.Overhead = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}
+	require.Equal(t, "cpu=360m,memory=1Gi,pods=1", superclusters.Requests(pod).String())
+}
+
+func TestLedger(t *testing.T) {
+	t.Parallel()
+	ledger := superclusters.NewLedger()
+	require.False(t, ledger.SetPod(podOn("early", "n1", "1", "1Gi")), "a pod may come before its node")
+	require.True(t, ledger.SetNode(readyNode("n1", resources("4", "8Gi"))))
+	require.True(t, ledger.SetNode(readyNode("n2", resources("2", "16Gi"))))
+	offered := func() string { return ledger.Capacity().Offered.String() }
+	require.Equal(t, "cpu=5,memory=23Gi,pods=219", offered())
+
+	require.False(t, ledger.SetNode(readyNode("n1", resources("4", "8Gi"))), "a heartbeat changes nothing")
+	require.False(t, ledger.SetPod(podOn("early", "n1", "1", "1Gi")))
+	require.True(t, ledger.SetPod(podOn("big", "n2", "3", "1Gi")))
+	require.Equal(t, "cpu=3,memory=22Gi,pods=218", offered(), "no node offers less than nothing")
+	require.True(t, ledger.SetPod(podOn("big", "n2", "500m", "1Gi")), "a pod resized in place")
+	require.Equal(t, "cpu=4500m,memory=22Gi,pods=218", offered())
+	require.True(t, ledger.SetNode(readyNode("n2", resources("2", "16Gi"), func(node *corev1.Node) { node.Spec.Unschedulable = true })))
+	require.Equal(t, "cpu=3,memory=7Gi,pods=109", offered())
+	require.False(t, ledger.DeletePod("big"), "the node offers nothing anyway")
+	require.True(t, ledger.SetNode(readyNode("n2", resources("2", "16Gi"))))
+	require.Equal(t, "cpu=5,memory=23Gi,pods=219", offered())
+	require.True(t, ledger.DeleteNode("n1"))
+	require.False(t, ledger.DeleteNode("n1"))
+	require.False(t, ledger.DeletePod("unknown"))
+	require.Equal(t, "cpu=2,memory=16Gi,pods=110", offered())
+	require.True(t, ledger.DeleteNode("n2"))
+	require.Empty(t, offered())
+	require.Empty(t, ledger.Capacity().Shapes)
+}
+
+func TestLedgerTopology(t *testing.T) {
+	t.Parallel()
+	in := func(region, zone string) func(*corev1.Node) {
+		return func(node *corev1.Node) {
+			node.Labels[corev1.LabelTopologyRegion], node.Labels[corev1.LabelTopologyZone] = region, zone
+		}
+	}
+	ledger := superclusters.NewLedger()
+	ledger.SetNode(readyNode("a", resources("1", "1Gi"), in("east", "1")))
+	ledger.SetNode(readyNode("b", resources("1", "1Gi"), in("east", "2")))
+	ledger.SetNode(readyNode("c", resources("1", "1Gi"), in("west", "2"), taint(corev1.TaintEffectNoSchedule)))
+	capacity := ledger.Capacity()
+	require.Equal(t, []any{"east", "", 2, 3}, []any{capacity.Region, capacity.Zone, capacity.Nodes, capacity.AllNodes})
+}
+
+// TestLedgerIsASum checks random events against the sum made from scratch.
+func TestLedgerIsASum(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(9, 10))
+	ledger := superclusters.NewLedger()
+	nodes, pods := map[string]*corev1.Node{}, map[string]*corev1.Pod{}
+	for range 5_000 {
+		node := fmt.Sprintf("n%d", random.IntN(8))
+		uid := fmt.Sprintf("p%d", random.IntN(40))
+		switch random.IntN(5) {
+		case 0:
+			object := readyNode(node, resources(fmt.Sprint(1+random.IntN(8)), "8Gi"), func(n *corev1.Node) { n.Spec.Unschedulable = random.IntN(4) == 0 })
+			nodes[node] = object
+			ledger.SetNode(object)
+		case 1:
+			delete(nodes, node)
+			ledger.DeleteNode(node)
+		case 2, 3:
+			object := podOn(uid, node, fmt.Sprintf("%dm", random.IntN(2000)), "1Gi")
+			pods[uid] = object
+			ledger.SetPod(object)
+		default:
+			delete(pods, uid)
+			ledger.DeletePod(types.UID(uid))
+		}
+		want := slice.Amounts{}
+		for name, node := range nodes {
+			used := slice.Amounts{}
+			for _, pod := range pods {
+				if pod.Spec.NodeName == name {
+					used = used.Plus(superclusters.Requests(pod))
+				}
+			}
+			want = want.Plus(superclusters.Contribution(superclusters.Counted(node), slice.Of(node.Status.Allocatable), used))
+		}
+		require.Empty(t, cmp.Diff(want, ledger.Capacity().Offered))
+	}
+}
+
+func TestShapes(t *testing.T) {
+	t.Parallel()
+	of := func(cpu, memory int64) slice.Amounts { return slice.Amounts{"cpu": cpu, "memory": memory} }
+	require.Empty(t, superclusters.Shapes(nil))
+	require.Empty(t, cmp.Diff([]slice.Amounts{of(4, 1), of(2, 8)},
+		superclusters.Shapes([]slice.Amounts{of(2, 8), of(1, 1), of(4, 1), of(2, 8), of(2, 7), {}})))
+
+	var many []slice.Amounts
+	for i := range int64(40) {
+		many = append(many, of(1+i, 40-i))
+	}
+	shapes := superclusters.Shapes(many)
+	require.Len(t, shapes, superclusters.MaxShapes)
+	for _, node := range many {
+		fits := false
+		for _, shape := range shapes {
+			fits = fits || node.Fits(shape)
+		}
+		require.True(t, fits, "what fits node %s must fit a shape", node)
+	}
+	require.JSONEq(t, `[{"cpu":"2","memory":"8Gi","pods":"110"}]`, superclusters.EncodeShapes([]slice.Amounts{slice.Of(resources("2", "8Gi"))}))
+	require.Equal(t, "[]", superclusters.EncodeShapes(nil))
+}
+
+func TestHeadroom(t *testing.T) {
+	t.Parallel()
+	offered := slice.Amounts{"cpu": 1001, "memory": 1 << 30, "pods": 110}
+	for _, tc := range []struct {
+		name, text, want, wantError string
+	}{
+		{name: "none", want: "cpu=1001m,memory=1Gi,pods=110"},
+		{name: "percent, kept is rounded up", text: `{"cpu":"10%"}`, want: "cpu=900m,memory=1Gi,pods=110"},
+		{name: "absolute", text: `{"memory":"512Mi","cpu":"1m"}`, want: "cpu=1,memory=512Mi,pods=110"},
+		{name: "more than there is", text: `{"memory":"2Gi","cpu":"100%"}`, want: "pods=110"},
+		{name: "of what there is not", text: `{"nvidia.com/gpu":"1"}`, want: "cpu=1001m,memory=1Gi,pods=110"},
+		{name: "not JSON", text: "10%", wantError: "not a JSON object"},
+		{name: "too many percent", text: `{"cpu":"101%"}`, wantError: "0% to 100%"},
+		{name: "negative percent", text: `{"cpu":"-1%"}`, wantError: "0% to 100%"},
+		{name: "negative", text: `{"cpu":"-1"}`, wantError: "must not be negative"},
+		{name: "no quantity", text: `{"cpu":"some"}`, wantError: "want a quantity or a percentage"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			headroom, err := superclusters.ParseHeadroom(tc.text)
+			if tc.wantError != "" {
+				require.ErrorContains(t, err, tc.wantError)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, tc.want, headroom.Apply(offered).String())
+		})
+	}
+}
+
+func FuzzParseHeadroom(f *testing.F) {
+	f.Add(`{"cpu":"10%","memory":"16Gi"}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		headroom, err := superclusters.ParseHeadroom(text)
+		if err != nil {
+			return
+		}
+		offered := slice.Amounts{"cpu": slice.MaxAmount * 1000, "memory": 3, "x/y": 1}
+		left := headroom.Apply(offered)
+		require.True(t, left.Fits(offered))
+		for _, amount := range left {
+			require.Positive(t, amount)
+		}
+	})
+}
+
+func BenchmarkLedger(b *testing.B) {
+	for _, size := range []struct{ nodes, pods int }{{10, 200}, {1_000, 20_000}} {
+		ledger := superclusters.NewLedger()
+		for i := range size.nodes {
+			ledger.SetNode(readyNode(fmt.Sprintf("n%d", i), resources("64", "256Gi")))
+		}
+		pods := make([][2]*corev1.Pod, size.pods)
+		for i := range pods {
+			uid, node := fmt.Sprintf("p%d", i), fmt.Sprintf("n%d", i%size.nodes)
+			pods[i] = [2]*corev1.Pod{podOn(uid, node, "100m", "1Gi"), podOn(uid, node, "200m", "1Gi")}
+			ledger.SetPod(pods[i][0])
+		}
+		name := fmt.Sprintf("nodes=%d/pods=%d", size.nodes, size.pods)
+		b.Run(name+"/event", func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				ledger.SetPod(pods[i%len(pods)][(i/len(pods)+1)%2])
+			}
+		})
+		b.Run(name+"/capacity", func(b *testing.B) {
+			for b.Loop() {
+				ledger.Capacity()
+			}
+		})
+	}
+}

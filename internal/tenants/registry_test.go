@@ -1,0 +1,320 @@
+package tenants
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/tools/record"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+)
+
+// harness drives a Registry by hand: changes of instances arrive in a channel, as they would in a queue.
+type harness struct {
+	*Registry
+	t       *testing.T
+	clock   *clocktesting.FakeClock
+	events  *record.FakeRecorder
+	changes chan types.NamespacedName
+
+	mu    sync.Mutex
+	log   []string
+	fail  error // of Engage
+	dead  map[string]bool
+	block chan struct{} // when not nil, a cancelled Engage waits for it
+}
+
+func newHarness(t *testing.T, objects ...client.Object) *harness {
+	t.Helper()
+	s := runtime.NewScheme()
+	require.NoError(t, errors.Join(scheme.AddToScheme(s), tenancyv1alpha1.AddToScheme(s), schedulerv1alpha1.AddToScheme(s)))
+	h := &harness{
+		t:       t,
+		clock:   clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
+		events:  record.NewFakeRecorder(100),
+		changes: make(chan types.NamespacedName, 1000),
+		dead:    map[string]bool{},
+	}
+	h.Registry = &Registry{
+		Client:       fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&tenancyv1alpha1.VirtualCluster{}).Build(),
+		Recorder:     h.events,
+		Engage:       h.engage,
+		ReportStatus: true,
+		Clock:        h.clock,
+		probe:        h.answers,
+	}
+	h.setDefaults()
+	h.instances.OnChange(func(name types.NamespacedName) { h.changes <- name })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- h.instances.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	return h
+}
+
+func (h *harness) note(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.log = append(h.log, fmt.Sprintf(format, args...))
+}
+
+func (h *harness) engage(ctx context.Context, tenant *Tenant, ready func()) error {
+	h.note("start %s %s", tenant.VirtualCluster.Name, tenant.Config.BearerToken)
+	h.mu.Lock()
+	fail, block := h.fail, h.block
+	h.mu.Unlock()
+	if fail != nil {
+		return fail
+	}
+	ready()
+	<-ctx.Done()
+	if block != nil {
+		<-block
+	}
+	h.note("end %s %s", tenant.VirtualCluster.Name, tenant.Config.BearerToken)
+	return ctx.Err()
+}
+
+func (h *harness) answers(_ context.Context, config *rest.Config) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.dead[config.Host] {
+		return errors.New("connection refused")
+	}
+	return nil
+}
+
+func (h *harness) setDead(host string, dead bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.dead[host] = dead
+}
+
+func (h *harness) reconcile(name string) reconcile.Result {
+	h.t.Helper()
+	result, err := h.Reconcile(h.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: name}})
+	require.NoError(h.t, err)
+	return result
+}
+
+// await reconciles on every change until check holds.
+func (h *harness) await(check func() bool) {
+	h.t.Helper()
+	deadline := time.After(10 * time.Second)
+	for !check() {
+		select {
+		case name := <-h.changes:
+			h.reconcile(name.Name)
+		case <-deadline:
+			require.Fail(h.t, "nothing happened", "%v", h.logged())
+		}
+	}
+}
+
+func (h *harness) logged() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]string(nil), h.log...)
+}
+
+func (h *harness) ready(name string) string {
+	h.t.Helper()
+	var vc tenancyv1alpha1.VirtualCluster
+	require.NoError(h.t, h.Client.Get(h.t.Context(), client.ObjectKey{Namespace: "default", Name: name}, &vc))
+	condition := meta.FindStatusCondition(vc.Status.Conditions, tenancyv1alpha1.ConditionReady)
+	if condition == nil {
+		return ""
+	}
+	return string(condition.Status) + "/" + condition.Reason
+}
+
+func (h *harness) awaitReady(name, want string) {
+	h.t.Helper()
+	h.await(func() bool { return h.ready(name) == want })
+}
+
+func vcNamed(name string) *tenancyv1alpha1.VirtualCluster {
+	return &tenancyv1alpha1.VirtualCluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
+		Spec:       tenancyv1alpha1.VirtualClusterSpec{KubeconfigSecretRef: &tenancyv1alpha1.SecretKeyRef{Name: name}},
+	}
+}
+
+func secretNamed(t *testing.T, name, token string) *corev1.Secret {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: "https://" + name + ":6443"}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts["x"], config.CurrentContext = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}, "x"
+	data, err := clientcmd.Write(*config)
+	require.NoError(t, err)
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string][]byte{"value": data}}
+}
+
+func TestBadSecrets(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		secret *corev1.Secret
+		want   string
+	}{
+		{name: "none", want: tenancyv1alpha1.ReasonSecretNotFound},
+		{name: "no key", secret: &corev1.Secret{Data: map[string][]byte{"other": nil}}, want: tenancyv1alpha1.ReasonSecretNotFound},
+		{name: "empty", secret: &corev1.Secret{Data: map[string][]byte{"value": nil}}, want: tenancyv1alpha1.ReasonInvalidKubeconfig},
+		{name: "nonsense", secret: &corev1.Secret{Data: map[string][]byte{"value": []byte("{{{")}}, want: tenancyv1alpha1.ReasonInvalidKubeconfig},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			objects := []client.Object{vcNamed("bad"), vcNamed("good"), secretNamed(t, "good", "t1")}
+			if tc.secret != nil {
+				tc.secret.Namespace, tc.secret.Name = "default", "bad"
+				objects = append(objects, tc.secret)
+			}
+			h := newHarness(t, objects...)
+			h.reconcile("bad")
+			h.reconcile("good")
+			h.awaitReady("good", "True/Connected")
+			require.Equal(t, "False/"+tc.want, h.ready("bad"))
+			require.Contains(t, <-h.events.Events, "Warning "+tc.want)
+			require.Equal(t, []string{"start good t1"}, h.logged())
+		})
+	}
+}
+
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
+	h.block = make(chan struct{})
+	h.reconcile("a")
+	h.awaitReady("a", "True/Connected")
+	require.NoError(t, h.Client.Update(t.Context(), secretNamed(t, "a", "t2")))
+	h.reconcile("a")
+	h.reconcile("a")
+	require.Equal(t, []string{"start a t1"}, h.logged(), "the old one has not ended")
+	close(h.block)
+	h.await(func() bool { return len(h.logged()) == 3 })
+	require.Equal(t, []string{"start a t1", "end a t1", "start a t2"}, h.logged())
+	h.awaitReady("a", "True/Connected")
+	h.reconcile("a")
+	require.Len(t, h.logged(), 3, "nothing changed, nothing restarts")
+}
+
+func TestHealthAndBackoff(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
+	h.setDead("https://a:6443", true)
+	h.reconcile("a")
+	h.awaitReady("a", "False/Unreachable")
+	h.setDead("https://a:6443", false)
+	h.await(h.clock.HasWaiters)
+	h.clock.Step(2 * time.Second)
+	h.awaitReady("a", "True/Connected")
+
+	h.setDead("https://a:6443", true)
+	h.clock.Step(healthPeriod)
+	h.awaitReady("a", "False/Unreachable")
+	h.setDead("https://a:6443", false)
+	h.clock.Step(healthPeriod)
+	h.awaitReady("a", "True/Connected")
+	require.Equal(t, []string{"start a t1"}, h.logged(), "the instance goes on")
+}
+
+func TestEngageFails(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
+	h.fail = errors.New("boom")
+	h.reconcile("a")
+	h.awaitReady("a", "False/Unreachable")
+	h.mu.Lock()
+	h.fail = nil
+	h.mu.Unlock()
+	h.await(h.clock.HasWaiters)
+	h.clock.Step(2 * time.Second)
+	h.awaitReady("a", "True/Connected")
+	require.Equal(t, []string{"start a t1", "start a t1"}, h.logged())
+}
+
+func TestDeletion(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
+	h.reconcile("a")
+	h.awaitReady("a", "True/Connected")
+	vc := &tenancyv1alpha1.VirtualCluster{}
+	require.NoError(t, h.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "a"}, vc))
+	require.Contains(t, vc.Finalizers, Finalizer)
+	key := vc.Status.ClusterNamespace
+	placement := &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Namespace: key, Name: "web", Finalizers: []string{"x/y"}}}
+	require.NoError(t, h.Client.Create(t.Context(), placement))
+
+	require.NoError(t, h.Client.Delete(t.Context(), vc))
+	h.reconcile("a")
+	h.await(func() bool { return len(h.logged()) == 2 })
+	require.NotZero(t, h.reconcile("a").RequeueAfter, "a placement is still there")
+	require.NoError(t, h.Client.Get(t.Context(), client.ObjectKey{Name: key}, &corev1.Namespace{}))
+	require.NoError(t, h.Client.Get(t.Context(), client.ObjectKeyFromObject(placement), placement))
+	placement.Finalizers = nil
+	require.NoError(t, h.Client.Update(t.Context(), placement))
+	h.reconcile("a")
+	for _, object := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key}}, vc} {
+		require.True(t, apierrors.IsNotFound(h.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object)))
+	}
+}
+
+func TestForeignRootNamespace(t *testing.T) {
+	t.Parallel()
+	vc := vcNamed("a")
+	vc.Status.ClusterNamespace = "taken"
+	for _, annotations := range []map[string]string{nil, {
+		tenancyv1alpha1.AnnotationRootNamespace: "true", tenancyv1alpha1.AnnotationVirtualClusterUID: "another",
+		tenancyv1alpha1.AnnotationVirtualClusterName: "b", tenancyv1alpha1.AnnotationVirtualClusterNamespace: "default",
+	}} {
+		foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "taken", Annotations: annotations}}
+		h := newHarness(t, vc.DeepCopy(), secretNamed(t, "a", "t1"), foreign.DeepCopy())
+		h.reconcile("a")
+		require.Equal(t, "False/KeyConflict", h.ready("a"))
+		require.NoError(t, h.Client.Delete(t.Context(), vc.DeepCopy()))
+		h.reconcile("a")
+		var left corev1.Namespace
+		require.NoError(t, h.Client.Get(t.Context(), client.ObjectKey{Name: "taken"}, &left), "it is not ours to delete")
+		require.Equal(t, annotations, left.Annotations)
+		require.Empty(t, h.logged())
+	}
+}
+
+func TestReaderNeverWrites(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
+	h.ReportStatus, h.Recorder = false, nil
+	h.reconcile("a")
+	require.Empty(t, h.logged(), "it waits for the cluster key")
+
+	owner := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
+	owner.reconcile("a")
+	h.Client, h.Reader = owner.Client, owner.Client
+	h.reconcile("a")
+	h.await(func() bool { return len(h.logged()) == 1 })
+	require.Empty(t, owner.events.Events, "and reports nothing")
+}
