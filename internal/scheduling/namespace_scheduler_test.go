@@ -117,7 +117,9 @@ func (p *pool) Commit(_ context.Context, gang string, assignments []namespacegan
 func (p *pool) failed(_ context.Context, pod *corev1.Pod, status *fwk.Status) *fwk.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.refusals[pod.Namespace] = status.Message()
+	if !strings.Contains(status.Message(), namespacegang.ErrReasonReleased) {
+		p.refusals[pod.Namespace] = status.Message()
+	}
 	return status
 }
 
