@@ -1,0 +1,48 @@
+package app_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/superpool/superpool/cmd/syncer/app"
+)
+
+func TestCommandRefuses(t *testing.T) {
+	t.Parallel()
+	const gate = "--feature-gates=SuperClusterPooling=true"
+	for _, tc := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{name: "no pool", args: []string{"--meta-kubeconfig=f"}, want: "set --feature-gates=SuperClusterPooling=true"},
+		{name: "no clusters", args: []string{gate}, want: "set --meta-kubeconfig, --super-cluster-kubeconfig or both"},
+		{name: "an unknown level", args: []string{gate, "--meta-kubeconfig=f", "--pod-security-level=high"}, want: `--pod-security-level "high"`},
+		{name: "an unknown gate", args: []string{"--feature-gates=No=true"}, want: "unrecognized feature gate: No"},
+		{name: "arguments", args: []string{"r1"}, want: "unknown command"},
+		{name: "a kubeconfig that is missing", args: []string{gate, "--meta-kubeconfig=/does/not/exist"}, want: "reading --meta-kubeconfig: stat /does/not/exist"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			command, err := app.NewCommand()
+			require.NoError(t, err)
+			command.SetArgs(tc.args)
+			require.ErrorContains(t, command.ExecuteContext(t.Context()), tc.want)
+		})
+	}
+}
+
+func TestCommandHelps(t *testing.T) {
+	t.Parallel()
+	command, err := app.NewCommand()
+	require.NoError(t, err)
+	out := &bytes.Buffer{}
+	command.SetOut(out)
+	command.SetArgs([]string{"--help"})
+	require.NoError(t, command.ExecuteContext(t.Context()))
+	for _, want := range []string{"--super-cluster-kubeconfig r1.kubeconfig", "SuperClusterPooling=true|false (ALPHA - default=false)", "--leader-elect-namespace", "-v, --v"} {
+		require.Contains(t, out.String(), want)
+	}
+}
