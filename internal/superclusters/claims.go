@@ -29,10 +29,14 @@ type claim struct {
 func (c *claims) tried(cluster types.NamespacedName, id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.setLocked(cluster, claim{id: id})
+}
+
+func (c *claims) setLocked(cluster types.NamespacedName, known claim) {
 	if c.byCluster == nil {
 		c.byCluster = map[types.NamespacedName]claim{}
 	}
-	c.byCluster[cluster] = claim{id: id}
+	c.byCluster[cluster] = known
 }
 
 func (c *claims) release(cluster types.NamespacedName) {
@@ -77,7 +81,7 @@ func (c *claims) take(cluster types.NamespacedName, id string, recorded types.Na
 			return verdict{rival: name}
 		}
 	}
-	c.byCluster[cluster] = claim{id: id, holds: true}
+	c.setLocked(cluster, claim{id: id, holds: true})
 	return verdict{}
 }
 
