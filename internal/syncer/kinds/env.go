@@ -224,8 +224,11 @@ func (e *Env) open(ctx context.Context, tenant *Tenant, namespace string) (bool,
 	return true, nil
 }
 
-// done counts and logs a write.
+// done counts and logs a write. A conflict is no failure: the cache was behind, and the next try sees what is there.
 func (e *Env) done(ctx context.Context, kind, operation string, err error) error {
+	if apierrors.IsConflict(err) {
+		err = engine.Waitf("the cache, %s of %s: %v", operation, kind, err)
+	}
 	e.Metrics.Operation(kind, operation, err)
 	if err != nil {
 		return fmt.Errorf("%s of %s: %w", operation, kind, err)

@@ -18,6 +18,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer"
 )
 
 func resources(cpu, memory string) corev1.ResourceList {
@@ -44,6 +45,7 @@ func newPod(namespace, name string) *corev1.Pod {
 
 func TestSyncer(t *testing.T) {
 	w := newWorld(t)
+	t.Run("the super cluster must hold its id", w.testID)
 	_, stop := w.runSyncer(t)
 	t.Run("a placed namespace has a super namespace and a quota", w.testNamespace)
 	t.Run("what a pod needs goes down", w.testObjects)
@@ -56,6 +58,21 @@ func TestSyncer(t *testing.T) {
 	t.Run("a namespace that is no longer placed goes away", w.testWithdraw)
 	t.Run("a namespace made again is another one", w.testNamespaceAgain)
 	w.testRestart(t, stop)
+}
+
+func (w *world) testID(t *testing.T) {
+	info := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "supercluster-info"}}
+	require.NoError(t, w.super.Delete(t.Context(), info))
+	for _, id := range []string{"", "Not.A.Label", "r1"} {
+		_, err := syncer.SuperClusterID(t.Context(), w.superConfig)
+		require.ErrorContains(t, err, "apply in the super cluster a ConfigMap kube-system/supercluster-info with data key id")
+		info.ResourceVersion, info.Data = "", map[string]string{"id": id}
+		require.NoError(t, client.IgnoreNotFound(w.super.Delete(t.Context(), info.DeepCopy())))
+		create(t, w.super, info)
+	}
+	id, err := syncer.SuperClusterID(t.Context(), w.superConfig)
+	require.NoError(t, err)
+	require.Equal(t, "r1", id)
 }
 
 func (w *world) testNamespace(t *testing.T) {
