@@ -6,7 +6,7 @@ SHELL := bash
 
 include hack/tools/versions.mk
 
-# Without cgo the tools, the binaries and the tests share one build cache, and no C compiler is needed.
+# Without cgo, and with the same flags everywhere, binaries and tests share one build cache, and no C compiler is needed.
 export CGO_ENABLED := 0
 export GOFLAGS ?= -mod=readonly
 export GOWORK := off
@@ -50,7 +50,7 @@ demo-down: ## Remove everything that the demo started.
 
 .PHONY: build
 build: | bin ## Build our programs into bin/.
-	@$(GOBUILD) "$(COMMANDS)" $(GO) build -v -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(COMMANDS))
+	@$(GOBUILD) "$(COMMANDS)" $(GO) build -v -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(COMMANDS))
 
 .PHONY: tools
 tools: $(addprefix bin/,$(TOOLS)) ## Build the pinned tools into bin/, once.
