@@ -257,7 +257,7 @@ func FuzzSuperPod(f *testing.F) {
 // TestSuperPodOfAnySpec is FuzzSuperPod with specs that are random and the same every time.
 func TestSuperPodOfAnySpec(t *testing.T) {
 	t.Parallel()
-	for seed := range int64(200) {
+	for seed := range int64(100) {
 		pod := &corev1.Pod{}
 		randfill.NewWithSeed(seed).NilChance(0.3).NumElements(0, 3).MaxDepth(12).Fill(&pod.Spec)
 		checkSuperPod(t, pod)
