@@ -13,10 +13,10 @@ export GOWORK := off
 
 GO  ?= go
 BIN := $(CURDIR)/bin
-OUT := $(CURDIR)/_output
 GOBUILD := hack/gobuild.sh
 
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# Kubernetes' libraries demand a semantic version: the tag, or v0.0.0 with the commit where no tag is near.
+VERSION := $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || echo v0.0.0+$$(git rev-parse --short HEAD 2>/dev/null || echo unknown))
 LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(VERSION)
 COMMANDS := $(notdir $(wildcard cmd/*))
 
