@@ -67,19 +67,18 @@ func Spec(namespace *corev1.Namespace, quotas []corev1.ResourceQuota, previous *
 	return spec, nil
 }
 
-// SliceLargerThanQuota returns a message when a namespace names a slice that no part of its quota fills, so that the whole
-// quota is one slice and goes to one super cluster. It returns "" otherwise.
-func SliceLargerThanQuota(namespace *corev1.Namespace, quota slice.Amounts) string {
-	size, err := sizeOf(namespace)
-	if err != nil || len(size) == 0 || quota.IsZero() || slice.Count(quota, size, nil) > 1 {
+// SliceLargerThanQuota returns a message when a namespace names a slice that its quota does not fill once, so that the whole quota is
+// one slice and goes to one super cluster. It returns "" otherwise. spec is what Spec made of the namespace.
+func SliceLargerThanQuota(namespace *corev1.Namespace, spec *schedulerv1alpha1.NamespacePlacementSpec) string {
+	named, err := sizeOf(namespace)
+	if err != nil || len(named) == 0 {
 		return ""
 	}
-	for name, amount := range size {
-		if quota[name] > 0 && amount > quota[name] {
-			return fmt.Sprintf("The slice %s is larger than the quota %s: the quota is one slice and goes to one super cluster", size, quota)
-		}
+	quota, size := slice.Of(spec.Quota), slice.Of(spec.Slice)
+	if quota.IsZero() || slice.Count(quota, size, nil) > 1 || named.Fits(quota) {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("The slice %s is larger than the quota %s: the quota is one slice and goes to one super cluster", named, quota)
 }
 
 func sizeOf(namespace *corev1.Namespace) (slice.Amounts, error) {

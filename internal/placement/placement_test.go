@@ -88,13 +88,34 @@ func TestSpecReadsTheOldAnnotation(t *testing.T) {
 }
 
 func TestSliceLargerThanQuota(t *testing.T) {
-	t.Parallel()
-	quota := slice.Of(list("200m", "200Mi"))
-	require.Contains(t, placement.SliceLargerThanQuota(namespaceWith(`{"cpu":"1"}`), quota), "larger than the quota")
-	for _, annotation := range []string{"", "x", `{"cpu":"100m"}`, `{"cpu":"200m"}`} {
-		require.Empty(t, placement.SliceLargerThanQuota(namespaceWith(annotation), quota), annotation)
+	tests := map[string]struct {
+		annotation  string
+		cpu, memory string
+		want        bool
+	}{
+		"larger":                             {annotation: `{"cpu":"1"}`, cpu: "500m", memory: "1Gi", want: true},
+		"equal":                              {annotation: `{"cpu":"1","memory":"1Gi"}`, cpu: "1", memory: "1Gi"},
+		"smaller":                            {annotation: `{"cpu":"1","memory":"1Gi"}`, cpu: "2", memory: "2Gi"},
+		"larger, but cut by the default":     {annotation: `{"cpu":"1"}`, cpu: "500m", memory: "64Gi"},
+		"only what is not named is smaller":  {annotation: `{"cpu":"200m"}`, cpu: "200m", memory: "200Mi"},
+		"no slice named":                     {cpu: "1", memory: "1Gi"},
+		"a slice that cannot be read":        {annotation: "cpu=1", cpu: "500m", memory: "1Gi"},
+		"a quota that bounds nothing at all": {annotation: `{"cpu":"1"}`, cpu: "0", memory: "0"},
 	}
-	require.Empty(t, placement.SliceLargerThanQuota(namespaceWith(`{"cpu":"1"}`), nil))
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			namespace := namespaceWith(tc.annotation)
+			if tc.annotation == "" {
+				namespace.Annotations = nil
+			}
+			quota := corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse(tc.cpu), corev1.ResourceMemory: resource.MustParse(tc.memory),
+			}}}
+			spec, _ := placement.Spec(namespace, []corev1.ResourceQuota{quota}, nil, slice.Amounts{"cpu": 2000, "memory": 4 << 30})
+			message := placement.SliceLargerThanQuota(namespace, &spec)
+			require.Equal(t, tc.want, message != "", message)
+		})
+	}
 }
 
 func demo(placements ...schedulerv1alpha1.ClusterPlacement) *schedulerv1alpha1.NamespacePlacement {

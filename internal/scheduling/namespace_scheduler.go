@@ -18,6 +18,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -86,7 +87,7 @@ func (s *NamespaceScheduler) Start(ctx context.Context) error {
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	if err := sched.WaitForHandlersSync(ctx); err != nil {
-		return nil //nolint:nilerr // ctx ended
+		return nil // ctx ended
 	}
 	klog.FromContext(ctx).Info("Namespace scheduler started", "profiles", len(s.Config.Profiles))
 	sched.Run(ctx)
@@ -126,24 +127,31 @@ func (s *NamespaceScheduler) remove(object any) {
 	}
 }
 
-// Commit writes a decision into the NamespacePlacement's status, if it still rests on the same wishes and reservations.
+// Commit writes a decision into the NamespacePlacement's status, if it still rests on the same wishes and reservations. Where only
+// something else about the object changed in the meantime, such as a condition, it writes again.
 func (s *NamespaceScheduler) Commit(ctx context.Context, gang string, assignments []namespacegang.Assignment) error {
-	np, err := s.placementOf(ctx, gang)
-	if err != nil {
-		return err
-	}
-	if view.Gang(np) != gang {
-		return fmt.Errorf("placing %s: what it asks for changed in the meantime", klog.KObj(np))
-	}
 	granted := map[string]slice.Amounts{}
 	for _, assignment := range assignments {
 		size := slice.Of(assignment.Pod.Spec.Containers[0].Resources.Requests)
 		granted[assignment.Cluster] = granted[assignment.Cluster].Plus(size)
 	}
-	np.Status.Placements = placement.Grant(np, granted)
-	settle(np, nil)
-	if err := s.Manager.GetClient().Status().Update(ctx, np); err != nil {
-		return fmt.Errorf("placing %s: %w", klog.KObj(np), err)
+	var np *schedulerv1alpha1.NamespacePlacement
+	var reader client.Reader = s.Manager.GetClient()
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		var err error
+		if np, err = placementOf(ctx, reader, gang); err != nil {
+			return err
+		}
+		reader = s.Manager.GetAPIReader() // after a conflict the cache is behind
+		if view.Gang(np) != gang {
+			return fmt.Errorf("%s asks for something else by now", klog.KObj(np))
+		}
+		np.Status.Placements = placement.Grant(np, granted)
+		settle(np, nil)
+		return s.Manager.GetClient().Status().Update(ctx, np)
+	})
+	if err != nil {
+		return fmt.Errorf("placing gang %s: %w", gang, err)
 	}
 	// The slices count as bound until the NamespacePlacement's event turns them into reservations.
 	for _, assignment := range assignments {
@@ -176,7 +184,7 @@ func (s *NamespaceScheduler) failed(ctx context.Context, pod *corev1.Pod, status
 }
 
 func (s *NamespaceScheduler) refuse(ctx context.Context, gang, message string) error {
-	np, err := s.placementOf(ctx, gang)
+	np, err := placementOf(ctx, s.Manager.GetClient(), gang)
 	if apierrors.IsNotFound(err) || err == nil && view.Gang(np) != gang {
 		return nil
 	}
@@ -195,11 +203,11 @@ func (s *NamespaceScheduler) refuse(ctx context.Context, gang, message string) e
 }
 
 // placementOf returns a copy of the NamespacePlacement that a gang was projected from.
-func (s *NamespaceScheduler) placementOf(ctx context.Context, gang string) (*schedulerv1alpha1.NamespacePlacement, error) {
+func placementOf(ctx context.Context, reader client.Reader, gang string) (*schedulerv1alpha1.NamespacePlacement, error) {
 	scope, _, _ := strings.Cut(gang, "@")
 	namespace, name, _ := strings.Cut(scope, "/")
 	np := &schedulerv1alpha1.NamespacePlacement{}
-	if err := s.Manager.GetClient().Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, np); err != nil {
+	if err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, np); err != nil {
 		return nil, fmt.Errorf("reading NamespacePlacement %s: %w", scope, err)
 	}
 	return np, nil

@@ -225,9 +225,13 @@ func TestNamespaceSchedulerGrowsWhereItIs(t *testing.T) {
 
 func TestNamespaceSchedulerKeepsOffClusters(t *testing.T) {
 	for name, keepOff := range map[string]func(*corev1.Node){
-		"cordoned":        func(n *corev1.Node) { n.Spec.Unschedulable = true },
-		"tainted":         func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoSchedule}) },
-		"small nodes":     func(n *corev1.Node) { n.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeShapes: `[{"cpu":"50m","memory":"4Gi"}]`} },
+		"cordoned": func(n *corev1.Node) { n.Spec.Unschedulable = true },
+		"tainted": func(n *corev1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoSchedule})
+		},
+		"small nodes": func(n *corev1.Node) {
+			n.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeShapes: `[{"cpu":"50m","memory":"4Gi"}]`}
+		},
 		"unknown to meta": func(n *corev1.Node) { n.Status.Allocatable = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -256,3 +260,13 @@ func TestNamespaceSchedulerTriesAgainAfterALostWrite(t *testing.T) {
 	p.wantPlaced("b", `{"r1":1}`)
 }
 
+func TestNamespaceSchedulerPlacesLargeGangsInARow(t *testing.T) {
+	p := newPool(t)
+	p.cluster("r1", "1000", "8000Gi")
+	p.cluster("r2", "1000", "8000Gi")
+	for i := range 3 {
+		tenant := fmt.Sprintf("tenant-%d", i)
+		p.ask(tenant, "40", "100Mi")
+		p.wantPlaced(tenant, `{"r1":200,"r2":200}`)
+	}
+}

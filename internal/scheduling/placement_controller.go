@@ -3,14 +3,13 @@ package scheduling
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -190,13 +189,15 @@ func (c *placementController) reconcileNamespace(ctx context.Context, name strin
 	spec, problem := placement.Spec(namespace, valuesOf(quotas), previous, c.DefaultSlice)
 	if problem != nil {
 		c.event(namespace, corev1.EventTypeWarning, problem.Reason, problem.Message)
-	} else if message := placement.SliceLargerThanQuota(namespace, slice.Of(spec.Quota)); message != "" {
+	} else if message := placement.SliceLargerThanQuota(namespace, &spec); message != "" {
 		c.event(namespace, corev1.EventTypeWarning, reasonSliceTooLarge, message)
 	}
-	if np, err = c.write(ctx, name, np, spec, problem); err != nil || np == nil {
-		return errors.Join(err, c.show(ctx, namespace, np))
+	if np, err = c.write(ctx, name, np, spec, problem); err != nil {
+		return err
 	}
-	c.announce(namespace, np)
+	if np != nil {
+		c.announce(namespace, np)
+	}
 	return c.show(ctx, namespace, np)
 }
 

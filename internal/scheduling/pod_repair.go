@@ -40,17 +40,23 @@ func remedyFor(pod *corev1.Pod, held func(superCluster string) bool) remedy {
 	_, scheduled := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
 	switch {
 	case bound && (scheduled == nil || scheduled.Status != corev1.ConditionTrue):
-		return remedy{reason: reasonNodeNameRefused,
-			message: "spec.nodeName is set by Superpool when it binds a pod: create the pod without it"}
+		return remedy{
+			reason:  reasonNodeNameRefused,
+			message: "spec.nodeName is set by Superpool when it binds a pod: create the pod without it",
+		}
 	case bound && (annotation != truth || label != truth):
-		return remedy{superCluster: &truth, reason: reasonSuperClusterRestored,
-			message: fmt.Sprintf("The pod runs in super cluster %s: annotation and label %s were put back", truth, schedulerv1alpha1.AnnotationSuperCluster)}
+		return remedy{
+			superCluster: &truth, reason: reasonSuperClusterRestored,
+			message: fmt.Sprintf("The pod runs in super cluster %s: annotation and label %s were put back", truth, schedulerv1alpha1.AnnotationSuperCluster),
+		}
 	case bound, annotation == "" && label == "":
 		return remedy{}
 	case annotation == "" || !held(annotation):
 		none := ""
-		return remedy{superCluster: &none, reason: reasonSuperClusterNotPlaced,
-			message: fmt.Sprintf("The namespace holds nothing in super cluster %q: another one will be chosen", annotation+label)}
+		return remedy{
+			superCluster: &none, reason: reasonSuperClusterNotPlaced,
+			message: fmt.Sprintf("The namespace holds nothing in super cluster %q: another one will be chosen", annotation+label),
+		}
 	case label != annotation:
 		return remedy{superCluster: &annotation}
 	}

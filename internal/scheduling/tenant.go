@@ -88,7 +88,7 @@ func (t *Tenants) Engage(ctx context.Context, tenant *tenants.Tenant, ready func
 	defer cancel() // before Shutdown, which waits for the informers
 	factory.WaitForCacheSync(ctx.Done())
 	if err := sched.WaitForHandlersSync(ctx); err != nil {
-		return nil //nolint:nilerr // ctx ended
+		return nil // ctx ended
 	}
 	ready()
 	logger.Info("Tenant engaged")

@@ -33,7 +33,7 @@ func FromList(list corev1.ResourceList, path *field.Path) (Amounts, field.ErrorL
 		switch {
 		case quantity.Sign() < 0:
 			errs = append(errs, field.Invalid(path.Key(string(name)), quantity.String(), "must not be negative"))
-		case quantity.Cmp(*quantityOf(name, MaxAmount)) > 0:
+		case exceedsMax(name, quantity):
 			errs = append(errs, field.Invalid(path.Key(string(name)), quantity.String(), "is larger than any pool"))
 		case quantity.Sign() > 0:
 			amounts[name] = amountOf(name, quantity)
@@ -49,7 +49,7 @@ func Of(list corev1.ResourceList) Amounts {
 	for name, quantity := range list {
 		switch {
 		case quantity.Sign() <= 0:
-		case quantity.Cmp(*quantityOf(name, MaxAmount)) > 0:
+		case exceedsMax(name, quantity):
 			amounts[name] = MaxAmount
 		default:
 			amounts[name] = amountOf(name, quantity)
@@ -144,6 +144,16 @@ func (a Amounts) String() string {
 		parts = append(parts, fmt.Sprintf("%s=%s", name, quantityOf(name, a[name])))
 	}
 	return strings.Join(parts, ",")
+}
+
+// exceedsMax says whether a positive quantity is above MaxAmount. A quantity may be written with any exponent, and Cmp writes it out: 1e9999999
+// takes it seconds, so the exponent is looked at first.
+func exceedsMax(name corev1.ResourceName, quantity resource.Quantity) bool {
+	const decimalsOfMax = 19 // 2^53 thousandths or units have fewer
+	if exponent := -quantity.AsDec().Scale(); exponent > decimalsOfMax {
+		return true
+	}
+	return quantity.Cmp(*quantityOf(name, MaxAmount)) > 0
 }
 
 func amountOf(name corev1.ResourceName, quantity resource.Quantity) int64 {

@@ -272,3 +272,13 @@ func BenchmarkCut(b *testing.B) {
 		})
 	}
 }
+
+func TestAmountsOfMonstrousQuantities(t *testing.T) {
+	for _, text := range []string{"1e999999999", "9e19", "1e20", "123456789012345678901234567890"} {
+		quantity := resource.MustParse(text)
+		list := corev1.ResourceList{corev1.ResourceCPU: quantity, corev1.ResourceMemory: quantity}
+		_, errs := slice.FromList(list, field.NewPath("hard"))
+		require.Len(t, errs, 2, text)
+		require.Equal(t, slice.Amounts{corev1.ResourceCPU: slice.MaxAmount, corev1.ResourceMemory: slice.MaxAmount}, slice.Of(list), text)
+	}
+}

@@ -50,9 +50,9 @@ func Slices(np *schedulerv1alpha1.NamespacePlacement) []client.Object {
 	}
 	annotations := map[string]string{
 		schedulerv1alpha1.AnnotationGangTotal: string(total),
-		schedulerv1alpha1.AnnotationGang:     gang,
-		schedulerv1alpha1.AnnotationGangSize: strconv.FormatInt(size, 10),
-		schedulerv1alpha1.AnnotationHeld:     placement.Encode(np.Status.Placements),
+		schedulerv1alpha1.AnnotationGang:      gang,
+		schedulerv1alpha1.AnnotationGangSize:  strconv.FormatInt(size, 10),
+		schedulerv1alpha1.AnnotationHeld:      placement.Encode(np.Status.Placements),
 	}
 	index := 0
 	for _, run := range runs {

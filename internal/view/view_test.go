@@ -173,10 +173,12 @@ func TestGangNamesADecision(t *testing.T) {
 	same.Status.Conditions = []metav1.Condition{{Type: "Placed"}}
 	require.Equal(t, Gang(base), Gang(same), "what a decision does not rest on")
 	for name, change := range map[string]func(*schedulerv1alpha1.NamespacePlacement){
-		"quota":      func(np *schedulerv1alpha1.NamespacePlacement) { np.Spec.Quota = requests("cpu", "300m") },
-		"slice":      func(np *schedulerv1alpha1.NamespacePlacement) { np.Spec.Slice = requests("cpu", "50m") },
-		"uid":        func(np *schedulerv1alpha1.NamespacePlacement) { np.UID = "other" },
-		"placements": func(np *schedulerv1alpha1.NamespacePlacement) { np.Status.Placements = []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1"}} },
+		"quota": func(np *schedulerv1alpha1.NamespacePlacement) { np.Spec.Quota = requests("cpu", "300m") },
+		"slice": func(np *schedulerv1alpha1.NamespacePlacement) { np.Spec.Slice = requests("cpu", "50m") },
+		"uid":   func(np *schedulerv1alpha1.NamespacePlacement) { np.UID = "other" },
+		"placements": func(np *schedulerv1alpha1.NamespacePlacement) {
+			np.Status.Placements = []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1"}}
+		},
 	} {
 		changed := base.DeepCopy()
 		change(changed)

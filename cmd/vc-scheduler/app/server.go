@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -20,9 +21,11 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -113,6 +116,8 @@ func newManager(cfg *rest.Config, options *Options) (ctrl.Manager, error) {
 		LeaderElectionNamespace: options.LeaderElectNamespace,
 		Metrics:                 metricsserver.Options{BindAddress: options.MetricsBindAddress, ExtraHandlers: map[string]http.Handler{}},
 		HealthProbeBindAddress:  options.HealthProbeBindAddress,
+		// Tests run the program several times in one process.
+		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the meta cluster: %w", err)
@@ -123,11 +128,11 @@ func newManager(cfg *rest.Config, options *Options) (ctrl.Manager, error) {
 
 // mergeMetrics adds what kube-scheduler registers elsewhere to what the manager serves. Both registries hold the metrics of the
 // process, so the manager's own are taken out.
-func mergeMetrics() {
+var mergeMetrics = sync.OnceFunc(func() {
 	ctrlmetrics.Registry.Unregister(collectors.NewGoCollector())
 	ctrlmetrics.Registry.Unregister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	ctrlmetrics.Registry = merged{ctrlmetrics.Registry, prometheus.Gatherers{ctrlmetrics.Registry, legacyregistry.DefaultGatherer}}
-}
+})
 
 type merged struct {
 	prometheus.Registerer

@@ -1,0 +1,242 @@
+package scheduling
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/plugins/namespaceroom"
+)
+
+const demoSlice = `{"cpu":"100m","memory":"100Mi"}`
+
+// placement returns the NamespacePlacement of a tenant namespace, nil if there is none.
+func (w *world) placement(t *testing.T, name string) *schedulerv1alpha1.NamespacePlacement {
+	t.Helper()
+	np := &schedulerv1alpha1.NamespacePlacement{}
+	err := w.meta.Get(t.Context(), types.NamespacedName{Namespace: w.key, Name: name}, np)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	require.NoError(t, err)
+	return np
+}
+
+func (w *world) wantCondition(t *testing.T, name, kind, reason string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		np := w.placement(t, name)
+		if np == nil {
+			return false
+		}
+		condition := meta.FindStatusCondition(np.Status.Conditions, kind)
+		return condition != nil && condition.Reason == reason && condition.ObservedGeneration == np.Generation
+	}, patience, tick, "namespace %s: want %s with reason %s", name, kind, reason)
+}
+
+func TestANamespaceIsPlacedGrowsAndShrinks(t *testing.T) {
+	w := shared
+	w.run(t)
+	w.namespace(t, "life", demoSlice)
+	w.quota(t, "life", "200m", "200Mi")
+	w.wantShown(t, "life", `{"r1":1,"r2":1}`)
+	w.wantCondition(t, "life", schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ReasonPlaced)
+	w.wantEvent(t, "Namespace", "life", "Placed")
+
+	w.quota(t, "life", "450m", "450Mi")
+	w.wantShown(t, "life", `{"r1":3,"r2":2}`, `{"r1":2,"r2":3}`)
+	first := w.pod(t, "life", "first")
+	w.wantPod(t, first, "r1", in("r1"))
+	w.quota(t, "life", "100m", "100Mi")
+	w.wantShown(t, "life", `{"r1":1}`)
+	w.quota(t, "life", "1", "1Gi")
+	w.wantCondition(t, "life", schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ReasonPlaced)
+	require.Contains(t, w.shown(t, "life"), `"r1":`, "what is used stays")
+}
+
+func TestAQuotaBelowItsUseTakesNothingFromPods(t *testing.T) {
+	w := shared
+	w.run(t)
+	w.namespace(t, "shrink", demoSlice)
+	w.quota(t, "shrink", "200m", "200Mi")
+	w.wantShown(t, "shrink", `{"r1":1,"r2":1}`)
+	first, second := w.pod(t, "shrink", "first"), w.pod(t, "shrink", "second")
+	w.wantPod(t, first, "a super cluster", func(p *corev1.Pod) bool { return !in("")(p) })
+	w.wantPod(t, second, "a super cluster", func(p *corev1.Pod) bool { return !in("")(p) })
+	w.quota(t, "shrink", "100m", "100Mi")
+	w.wantCondition(t, "shrink", schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ReasonInUse)
+	require.Equal(t, `{"r1":1,"r2":1}`, w.shown(t, "shrink"))
+	require.NoError(t, w.tenant.Delete(t.Context(), second, client.GracePeriodSeconds(0)))
+	w.wantCondition(t, "shrink", schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ReasonPlaced)
+
+	quota := &corev1.ResourceQuota{}
+	quota.Namespace, quota.Name = "shrink", "quota"
+	require.NoError(t, w.tenant.Delete(t.Context(), quota))
+	w.wantCondition(t, "shrink", schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ReasonInUse)
+	require.NoError(t, w.tenant.Delete(t.Context(), first, client.GracePeriodSeconds(0)))
+	w.wantCondition(t, "shrink", schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ReasonNoQuota)
+	w.wantShown(t, "shrink", "")
+}
+
+func TestBadSlicesAreSaidAndChangeNothing(t *testing.T) {
+	w := shared
+	w.run(t)
+	tests := map[string]string{
+		"not-json":         "cpu=100m",
+		"negative":         `{"cpu":"-100m"}`,
+		"zero":             `{"cpu":"0"}`,
+		"no-quantity":      `{"cpu":"many"}`,
+		"unknown-resource": `{"pods":"1"}`,
+		"empty":            `{}`,
+		"too-many-slices":  `{"memory":"1Ki"}`,
+		"huge-exponent":    `{"cpu":"1e999999999"}`,
+	}
+	for name, slice := range tests {
+		t.Run(name, func(t *testing.T) {
+			fresh, working := "fresh-"+name, "working-"+name
+			w.namespace(t, fresh, slice)
+			w.quota(t, fresh, "2", "200Mi")
+			w.namespace(t, working, demoSlice)
+			w.quota(t, working, "200m", "200Mi")
+			w.wantShown(t, working, `{"r1":1,"r2":1}`)
+
+			w.annotate(t, working, schedulerv1alpha1.AnnotationSlice, slice)
+			w.quota(t, working, "2", "200Mi")
+			for _, namespace := range []string{fresh, working} {
+				w.wantCondition(t, namespace, schedulerv1alpha1.ConditionAccepted, schedulerv1alpha1.ReasonInvalidSlice)
+				w.wantEvent(t, "Namespace", namespace, schedulerv1alpha1.ReasonInvalidSlice)
+			}
+			require.Empty(t, w.shown(t, fresh))
+			require.Equal(t, `{"r1":1,"r2":1}`, w.shown(t, working))
+
+			w.annotate(t, fresh, schedulerv1alpha1.AnnotationSlice, `{"cpu":"1","memory":"100Mi"}`)
+			w.wantShown(t, fresh, `{"r1":1,"r2":1}`)
+			w.wantCondition(t, fresh, schedulerv1alpha1.ConditionAccepted, schedulerv1alpha1.ReasonAccepted)
+		})
+	}
+}
+
+func TestASliceLargerThanTheQuotaIsOneSlice(t *testing.T) {
+	w := shared
+	w.run(t)
+	w.namespace(t, "larger", `{"cpu":"1","memory":"1Gi"}`)
+	w.quota(t, "larger", "200m", "200Mi")
+	w.wantShown(t, "larger", `{"r1":1}`, `{"r2":1}`)
+	w.wantEvent(t, "Namespace", "larger", "SliceLargerThanQuota")
+}
+
+func TestANamespaceThatFitsNowhereSaysWhy(t *testing.T) {
+	w := shared
+	w.run(t)
+	w.namespace(t, "toolarge", `{"cpu":"10","memory":"1Gi"}`)
+	w.quota(t, "toolarge", "1000", "10Gi")
+	w.wantCondition(t, "toolarge", schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ReasonUnschedulable)
+	w.wantEvent(t, "Namespace", "toolarge", "NotPlaced")
+	require.Empty(t, w.shown(t, "toolarge"))
+	w.quota(t, "toolarge", "20", "2Gi")
+	w.wantShown(t, "toolarge", `{"r1":1,"r2":1}`)
+	require.NoError(t, w.tenant.Delete(t.Context(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "toolarge", Name: "quota"}}))
+	w.wantShown(t, "toolarge", "")
+}
+
+func TestPlacementsWrittenByATenantArePutBack(t *testing.T) {
+	w := shared
+	w.run(t)
+	w.namespace(t, "writer", demoSlice)
+	w.quota(t, "writer", "200m", "200Mi")
+	w.wantShown(t, "writer", `{"r1":1,"r2":1}`)
+	before := w.placement(t, "writer")
+	for _, nonsense := range []string{"nonsense", `{"r1":1000}`, `{"r9":-1}`, ""} {
+		w.annotate(t, "writer", schedulerv1alpha1.AnnotationPlacements, nonsense)
+		w.wantShown(t, "writer", `{"r1":1,"r2":1}`)
+	}
+	w.wantEvent(t, "Namespace", "writer", "PlacementsRestored")
+	if diff := cmp.Diff(before.Status.Placements, w.placement(t, "writer").Status.Placements); diff != "" {
+		t.Errorf("the authority changed (-before +after):\n%s", diff)
+	}
+}
+
+func TestPodsOfATenantThatWritesWhatItMustNot(t *testing.T) {
+	w := shared
+	w.run(t)
+	w.namespace(t, "pods", demoSlice)
+	w.quota(t, "pods", "400m", "400Mi")
+	w.wantShown(t, "pods", `{"r1":2,"r2":2}`)
+	choose := func(superCluster string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Annotations = map[string]string{schedulerv1alpha1.AnnotationSuperCluster: superCluster}
+		}
+	}
+	w.wantPod(t, w.pod(t, "pods", "asks-for-held", choose("r2")), "what it asked for", in("r2"))
+	w.wantPod(t, w.pod(t, "pods", "asks-for-more", choose("r9")), "what it may have", in("r1"))
+	w.wantEvent(t, "Pod", "asks-for-more", "SuperClusterNotPlaced")
+	w.pod(t, "pods", "names-a-node", func(p *corev1.Pod) { p.Spec.NodeName = "r1.node-1" })
+	w.wantEvent(t, "Pod", "names-a-node", "NodeNameNotSupported")
+}
+
+func TestAPodWithoutAQuotaSaysWhy(t *testing.T) {
+	w := shared
+	w.run(t)
+	w.namespace(t, "noquota", "")
+	pod := w.pod(t, "noquota", "pod")
+	w.wantPod(t, pod, "a reason", func(p *corev1.Pod) bool {
+		return len(p.Status.Conditions) > 0 && strings.Contains(p.Status.Conditions[0].Message, namespaceroom.ErrReasonNoPlacement)
+	})
+	w.quota(t, "noquota", "2", "4Gi")
+	w.wantShown(t, "noquota", `{"r1":1}`, `{"r2":1}`)
+	w.wantPod(t, pod, "a super cluster", func(p *corev1.Pod) bool { return !in("")(p) })
+}
+
+func TestANamespaceOf63CharactersIsPlaced(t *testing.T) {
+	w := shared
+	w.run(t)
+	name := strings.Repeat("n", 63)
+	w.namespace(t, name, demoSlice)
+	w.quota(t, name, "200m", "200Mi")
+	w.wantShown(t, name, `{"r1":1,"r2":1}`)
+	w.wantPod(t, w.pod(t, name, "pod"), "r1", in("r1"))
+}
+
+func TestARestartChangesNothing(t *testing.T) {
+	w := shared
+	stop := w.run(t)
+	w.namespace(t, "restart", demoSlice)
+	w.quota(t, "restart", "200m", "200Mi")
+	w.wantShown(t, "restart", `{"r1":1,"r2":1}`)
+	w.wantPod(t, w.pod(t, "restart", "before"), "r1", in("r1"))
+	before := w.placement(t, "restart")
+	stop()
+	w.quota(t, "restart", "300m", "300Mi")
+	w.namespace(t, "meanwhile", demoSlice)
+	w.quota(t, "meanwhile", "200m", "200Mi")
+	w.run(t)
+	w.wantShown(t, "meanwhile", `{"r1":1,"r2":1}`)
+	w.wantShown(t, "restart", `{"r1":2,"r2":1}`, `{"r1":1,"r2":2}`)
+	require.Equal(t, before.UID, w.placement(t, "restart").UID)
+}
+
+func TestANamespaceThatIsGoneGivesEverythingBack(t *testing.T) {
+	w := shared
+	w.run(t)
+	w.namespace(t, "gone", demoSlice)
+	w.quota(t, "gone", "200m", "200Mi")
+	w.wantShown(t, "gone", `{"r1":1,"r2":1}`)
+	namespace := &corev1.Namespace{}
+	require.NoError(t, w.tenant.Get(t.Context(), types.NamespacedName{Name: "gone"}, namespace))
+	require.NoError(t, w.tenant.Delete(t.Context(), namespace))
+	require.NotNil(t, w.placement(t, "gone"), "a namespace that terminates keeps what its pods use")
+	// There is no namespace controller here: the test ends the namespace as it would.
+	require.NoError(t, w.tenant.Get(t.Context(), types.NamespacedName{Name: "gone"}, namespace))
+	namespace.Spec.Finalizers = nil
+	require.NoError(t, w.tenant.SubResource("finalize").Update(t.Context(), namespace))
+	require.Eventually(t, func() bool { return w.placement(t, "gone") == nil }, patience, tick)
+}
