@@ -83,8 +83,9 @@ func checkInline(raw *clientcmdapi.Config) error {
 func Fingerprint(parts ...[]byte) string {
 	digest := sha256.New()
 	for _, part := range parts {
-		fmt.Fprintf(digest, "%d:", len(part))
-		digest.Write(part)
+		// A hash never fails to write.
+		_, _ = fmt.Fprintf(digest, "%d:", len(part))
+		_, _ = digest.Write(part)
 	}
 	return hex.EncodeToString(digest.Sum(nil))
 }

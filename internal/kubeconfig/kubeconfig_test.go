@@ -94,7 +94,8 @@ func TestProbe(t *testing.T) {
 
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, kubeconfig.Fingerprint([]byte("a"), []byte("b")), kubeconfig.Fingerprint([]byte("a"), []byte("b")))
+	again := kubeconfig.Fingerprint([]byte("a"), []byte("b"))
+	require.Equal(t, again, kubeconfig.Fingerprint([]byte("a"), []byte("b")))
 	require.NotEqual(t, kubeconfig.Fingerprint([]byte("ab"), nil), kubeconfig.Fingerprint([]byte("a"), []byte("b")))
 }
 

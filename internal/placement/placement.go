@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -172,6 +173,15 @@ func Encode(placements []schedulerv1alpha1.ClusterPlacement) string {
 		panic(err) // a map from string to int32 can always be encoded
 	}
 	return string(text)
+}
+
+// Summary writes placements in one line for people: r1=1,r2=1.
+func Summary(placements []schedulerv1alpha1.ClusterPlacement) string {
+	parts := make([]string, len(placements))
+	for i := range placements {
+		parts[i] = fmt.Sprintf("%s=%d", placements[i].Cluster, placements[i].Slices)
+	}
+	return strings.Join(parts, ",")
 }
 
 // Decode reads the form that Encode writes.

@@ -17,6 +17,7 @@ import (
 // while the namespace asks for the same.
 func settle(np *schedulerv1alpha1.NamespacePlacement, problem *placement.Problem) {
 	np.Status.Slices, np.Status.PlacedSlices = placement.Slices(&np.Spec, np.Status.Placements)
+	np.Status.Clusters = placement.Summary(np.Status.Placements)
 	if problem != nil {
 		setCondition(np, schedulerv1alpha1.ConditionAccepted, metav1.ConditionFalse, problem.Reason, problem.Message)
 	}

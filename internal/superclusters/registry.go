@@ -111,9 +111,9 @@ func (r *Registry) SetupWithManager(mgr ctrl.Manager) error {
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentClusters}).
 		WithLogConstructor(func(request *reconcile.Request) logr.Logger {
-			logger := mgr.GetLogger().WithValues("controller", controllerName)
+			logger := klog.LoggerWithValues(mgr.GetLogger(), "controller", controllerName)
 			if request != nil {
-				logger = logger.WithValues("cluster", klog.KRef(request.Namespace, request.Name))
+				logger = klog.LoggerWithValues(logger, "cluster", klog.KRef(request.Namespace, request.Name))
 			}
 			return logger
 		}).

@@ -59,10 +59,10 @@ func (w *clusterWatch) Start(ctx context.Context) error {
 	if err == nil && toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
 		err = w.until(ctx, func() error { return w.adopt(ctx) })
 	}
-	if ctx.Err() != nil {
-		return nil // the end of ctx is the regular end
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil // the end of ctx is the regular end
 }
 
 // until calls step until it succeeds or ctx ends. Only the latter returns an error.

@@ -96,9 +96,9 @@ func (r *Registry) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(source.Func(r.bindQueue)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentTenants}).
 		WithLogConstructor(func(request *reconcile.Request) logr.Logger {
-			logger := mgr.GetLogger().WithValues("controller", controllerName)
+			logger := klog.LoggerWithValues(mgr.GetLogger(), "controller", controllerName)
 			if request != nil {
-				logger = logger.WithValues("tenant", klog.KRef(request.Namespace, request.Name))
+				logger = klog.LoggerWithValues(logger, "tenant", klog.KRef(request.Namespace, request.Name))
 			}
 			return logger
 		}).
@@ -144,7 +144,7 @@ func (r *Registry) reconcile(ctx context.Context, vc *tenancyv1alpha1.VirtualClu
 		if !r.instances.Stop(name) {
 			return reconcile.Result{}, nil // the end of the instance brings us back
 		}
-		return r.finalize(ctx, vc)
+		return r.cleanUp(ctx, vc)
 	}
 	trouble, err := r.ensureRoot(ctx, vc)
 	if err != nil {

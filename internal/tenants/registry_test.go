@@ -70,7 +70,7 @@ func newHarness(t *testing.T, objects ...client.Object) *harness {
 	go func() { ended <- h.instances.Start(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		<-ended
+		require.NoError(t, <-ended)
 	})
 	return h
 }

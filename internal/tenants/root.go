@@ -113,9 +113,9 @@ func ofRootNamespace(_ context.Context, namespace client.Object) []reconcile.Req
 	return []reconcile.Request{{NamespacedName: owner}}
 }
 
-// finalize removes what a deleted VirtualCluster leaves in the meta cluster, once its instance has ended: first the placements, so that
+// cleanUp removes what a deleted VirtualCluster leaves in the meta cluster, once its instance has ended: first the placements, so that
 // syncers see them go one by one, then the root namespace.
-func (r *Registry) finalize(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (reconcile.Result, error) {
+func (r *Registry) cleanUp(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (reconcile.Result, error) {
 	if !r.ReportStatus || !controllerutil.ContainsFinalizer(vc, Finalizer) {
 		return reconcile.Result{}, nil
 	}

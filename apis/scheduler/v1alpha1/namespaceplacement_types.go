@@ -84,6 +84,10 @@ type NamespacePlacementStatus struct {
 	// +listMapKey=cluster
 	Placements []ClusterPlacement `json:"placements,omitempty"`
 
+	// clusters is placements in one line, r1=1,r2=1, for printing.
+	// +optional
+	Clusters string `json:"clusters,omitempty"`
+
 	// conditions of the placement: Placed, Accepted.
 	// +optional
 	// +listType=map
@@ -100,7 +104,7 @@ type NamespacePlacementStatus struct {
 // +kubebuilder:printcolumn:name="Placed",type=string,JSONPath=`.status.conditions[?(@.type=="Placed")].status`
 // +kubebuilder:printcolumn:name="Slices",type=integer,JSONPath=`.status.slices`
 // +kubebuilder:printcolumn:name="Placed Slices",type=integer,JSONPath=`.status.placedSlices`
-// +kubebuilder:printcolumn:name="Clusters",type=string,JSONPath=`.status.placements[*].cluster`
+// +kubebuilder:printcolumn:name="Clusters",type=string,JSONPath=`.status.clusters`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Placed")].reason`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Placed")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
