@@ -21,9 +21,13 @@ const (
 // they lie in.
 var opaqueDomains = [...]string{"kubernetes.io", "k8s.io", "x-k8s.io", "scheduler.virtualcluster.io"}
 
+// workloadDomains are exceptions: their keys describe applications and the members of workloads, and selectors of Services and affinities
+// look at them.
+var workloadDomains = [...]string{"app.kubernetes.io", "apps.kubernetes.io", "statefulset.kubernetes.io"}
+
 // isOpaque says whether a label or annotation key is not copied down. prefixes are the tenant's own.
 func isOpaque(key string, prefixes []string) bool {
-	if domain, _, found := strings.Cut(key, "/"); found {
+	if domain, _, found := strings.Cut(key, "/"); found && !slices.Contains(workloadDomains[:], domain) {
 		for _, opaque := range opaqueDomains {
 			if domain == opaque || strings.HasSuffix(domain, "."+opaque) {
 				return true
