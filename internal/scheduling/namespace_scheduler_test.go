@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
@@ -38,6 +40,8 @@ const patience = 20 * time.Second
 type pool struct {
 	t             testing.TB
 	slices, nodes *view.Source
+	sched         *scheduler.Scheduler
+	clusters      sets.Set[string]
 
 	mu         sync.Mutex
 	placements map[string]*schedulerv1alpha1.NamespacePlacement
@@ -52,7 +56,7 @@ func newPool(t testing.TB) *pool {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &pool{
 		t: t, slices: view.NewPodSource(), nodes: view.NewNodeSource(),
-		placements: map[string]*schedulerv1alpha1.NamespacePlacement{}, refusals: map[string]string{},
+		placements: map[string]*schedulerv1alpha1.NamespacePlacement{}, refusals: map[string]string{}, clusters: sets.New[string](),
 	}
 	config, err := LoadConfig("", profiles.NamespaceScheduler)
 	require.NoError(t, err)
@@ -73,6 +77,7 @@ func newPool(t testing.TB) *pool {
 		failed:    p.failed,
 	}.build(ctx)
 	require.NoError(t, err)
+	p.sched = sched
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	done := make(chan struct{})
@@ -136,6 +141,8 @@ func (p *pool) cluster(name string, cpu, memory string, change ...func(*corev1.N
 		f(node)
 	}
 	p.nodes.Set(name, node)
+	p.clusters.Insert(name)
+	require.Eventually(p.t, func() bool { return p.sched.Cache.NodeCount() == p.clusters.Len() }, patience, time.Millisecond, "the scheduler sees its nodes")
 }
 
 // ask sets what a tenant's namespace "web" asks for.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2/ktesting"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/kubernetes/pkg/scheduler"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -35,6 +36,7 @@ type tenantControlPlane struct {
 	ctx   context.Context
 	api   *fake.Clientset
 	nodes *view.Source
+	sched *scheduler.Scheduler
 	// virtual Nodes and placements that the nodes of the view are projected from
 	virtual    map[string]*corev1.Node
 	placements []schedulerv1alpha1.NamespacePlacement
@@ -55,6 +57,7 @@ func newTenant(t testing.TB) *tenantControlPlane {
 		failed:    explain,
 	}.build(ctx)
 	require.NoError(t, err)
+	c.sched = sched
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	done := make(chan struct{})
@@ -100,6 +103,7 @@ func (c *tenantControlPlane) project() {
 		objects = append(objects, node)
 	}
 	c.nodes.Set("", objects...)
+	require.Eventually(c.t, func() bool { return c.sched.Cache.NodeCount() == len(objects) }, patience, time.Millisecond, "the scheduler sees its nodes")
 }
 
 func (c *tenantControlPlane) create(namespace, name, cpu string, change ...func(*corev1.Pod)) {
@@ -171,7 +175,7 @@ func TestPodSchedulerSaysWhyThereIsNoPlace(t *testing.T) {
 	c.cluster("r1")
 	c.place("other", "r1", "1")
 	c.create("web", "late", "100m")
-	c.wantRefused("web", "late", "0/1 nodes are available: "+namespaceroom.ErrReasonNoPlacement)
+	c.wantRefused("web", "late", namespaceroom.ErrReasonNoPlacement)
 	c.place("web", "r1", "1")
 	c.wantIn("web", "early", "r1")
 	c.wantIn("web", "late", "r1")
