@@ -4,15 +4,18 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -126,17 +129,38 @@ func newManager(cfg *rest.Config, options *Options) (ctrl.Manager, error) {
 	return mgr, nil
 }
 
-// mergeMetrics adds what kube-scheduler registers elsewhere to what the manager serves. Both registries hold the metrics of the
-// process, so the manager's own are taken out.
+// mergeMetrics adds what kube-scheduler registers elsewhere to what the manager serves.
 var mergeMetrics = sync.OnceFunc(func() {
-	ctrlmetrics.Registry.Unregister(collectors.NewGoCollector())
-	ctrlmetrics.Registry.Unregister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	ctrlmetrics.Registry = merged{ctrlmetrics.Registry, prometheus.Gatherers{ctrlmetrics.Registry, legacyregistry.DefaultGatherer}}
+	ctrlmetrics.Registry = merged{ctrlmetrics.Registry, ctrlmetrics.Registry}
 })
 
+// merged registers in the manager's registry and gathers from kube-scheduler's too.
 type merged struct {
 	prometheus.Registerer
-	prometheus.Gatherer
+	own prometheus.Gatherer
+}
+
+// Gather returns the families of both registries, sorted by name. Those of the process are in both; they are taken from one.
+func (m merged) Gather() ([]*dto.MetricFamily, error) {
+	families, err := m.own.Gather()
+	if err != nil {
+		return nil, fmt.Errorf("gathering the manager's metrics: %w", err)
+	}
+	known := sets.New[string]()
+	for _, family := range families {
+		known.Insert(family.GetName())
+	}
+	others, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		return nil, fmt.Errorf("gathering kube-scheduler's metrics: %w", err)
+	}
+	for _, family := range others {
+		if !known.Has(family.GetName()) {
+			families = append(families, family)
+		}
+	}
+	slices.SortFunc(families, func(a, b *dto.MetricFamily) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return families, nil
 }
 
 func setup(ctx context.Context, mgr ctrl.Manager, options *Options) error {
