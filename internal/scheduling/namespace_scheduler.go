@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
@@ -184,20 +183,22 @@ func (s *NamespaceScheduler) failed(ctx context.Context, pod *corev1.Pod, status
 }
 
 func (s *NamespaceScheduler) refuse(ctx context.Context, gang, message string) error {
-	np, err := placementOf(ctx, s.Manager.GetClient(), gang)
-	if apierrors.IsNotFound(err) || err == nil && view.Gang(np) != gang {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	settle(np, nil)
-	meta.SetStatusCondition(&np.Status.Conditions, metav1.Condition{
-		Type: schedulerv1alpha1.ConditionPlaced, Status: metav1.ConditionFalse,
-		Reason: schedulerv1alpha1.ReasonUnschedulable, Message: message, ObservedGeneration: np.Generation,
+	var reader client.Reader = s.Manager.GetClient()
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		np, err := placementOf(ctx, reader, gang)
+		if err != nil {
+			return err
+		}
+		reader = s.Manager.GetAPIReader() // after a conflict the cache is behind
+		if view.Gang(np) != gang {
+			return nil
+		}
+		settle(np, nil)
+		setCondition(np, schedulerv1alpha1.ConditionPlaced, metav1.ConditionFalse, schedulerv1alpha1.ReasonUnschedulable, message)
+		return s.Manager.GetClient().Status().Update(ctx, np)
 	})
-	if err := s.Manager.GetClient().Status().Update(ctx, np); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("updating %s: %w", klog.KObj(np), err)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("refusing gang %s: %w", gang, err)
 	}
 	return nil
 }
