@@ -99,21 +99,23 @@ func (c *placementController) subscriber() subscriber {
 }
 
 // run works until ctx ends. One worker is enough: a tenant has few namespaces, and each tenant has a worker.
-func (c *placementController) run(ctx context.Context) {
+func (c *placementController) run(ctx context.Context) error {
 	go func() {
 		<-ctx.Done()
 		c.queue.ShutDown()
 	}()
 	placements := &schedulerv1alpha1.NamespacePlacementList{}
-	if err := c.Client.List(ctx, placements, client.InNamespace(c.tenant.Key)); err == nil {
-		for i := range placements.Items { // namespaces that went while nobody looked
-			c.queue.Add(request{namespace: placements.Items[i].Name})
-		}
+	if err := c.Client.List(ctx, placements, client.InNamespace(c.tenant.Key)); err != nil {
+		return fmt.Errorf("listing NamespacePlacements: %w", err)
+	}
+	for i := range placements.Items { // namespaces that went while nobody looked
+		c.queue.Add(request{namespace: placements.Items[i].Name})
 	}
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		for c.next(ctx) {
 		}
 	}, time.Second)
+	return nil
 }
 
 func (c *placementController) next(ctx context.Context) bool {

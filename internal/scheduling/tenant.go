@@ -97,9 +97,10 @@ func (t *Tenants) Engage(ctx context.Context, tenant *tenants.Tenant, ready func
 		defer close(done)
 		sched.Run(ctx)
 	}()
-	controller.run(ctx)
+	err = controller.run(ctx)
+	cancel()
 	<-done
-	return nil
+	return err
 }
 
 // tenantInformers returns the informers of a tenant: its pods through the pod view's projection, and nodes from the view alone.

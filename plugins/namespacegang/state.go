@@ -85,16 +85,12 @@ func (s *State) complete(pod *corev1.Pod) bool {
 func (s *State) commit(pod *corev1.Pod, write func([]Assignment) error) error {
 	s.mu.Lock()
 	known := s.gangs[gangOf(pod)]
+	s.mu.Unlock()
 	if known == nil {
-		s.mu.Unlock()
 		return fmt.Errorf("slice %s is not reserved", pod.Name)
 	}
-	assignments := slices.SortedFunc(maps.Values(known.assigned), func(a, b Assignment) int {
-		return cmp.Compare(a.Pod.Name, b.Pod.Name)
-	})
-	s.mu.Unlock()
-
 	known.committed.Do(func() {
+		assignments := s.assignments(known)
 		if missing := sizeOf(pod) - int64(len(assignments)); missing > 0 {
 			known.outcome = fmt.Errorf("%d slices of the gang were released", missing)
 			return
@@ -105,6 +101,15 @@ func (s *State) commit(pod *corev1.Pod, write func([]Assignment) error) error {
 		s.forget(pod)
 	}
 	return known.outcome
+}
+
+// assignments returns what is reserved for a gang, sorted by Pod name.
+func (s *State) assignments(known *gang) []Assignment {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.SortedFunc(maps.Values(known.assigned), func(a, b Assignment) int {
+		return cmp.Compare(a.Pod.Name, b.Pod.Name)
+	})
 }
 
 func gangOf(pod *corev1.Pod) string {
