@@ -1,0 +1,104 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	plainTest  = "[sig-node] Pods should be updated [NodeConformance] [Conformance]"
+	slowTest   = "[sig-apps] Job should be [Slow] [Conformance]"
+	serialTest = "[sig-api-machinery] Namespaces [Serial] should go [Conformance]"
+)
+
+func TestChoose(t *testing.T) {
+	all, err := parseSuite([]byte("- testname: a\n  codename: '[sig-node] Pods should be updated [NodeConformance]\n    [Conformance]'\n- codename: '" + slowTest + "'\n- codename: '" + serialTest + "'\n"))
+	require.NoError(t, err)
+	require.Empty(t, cmp.Diff([]string{plainTest, slowTest, serialTest}, all))
+	for name, tc := range map[string]struct {
+		focus, skip     string
+		chosen, skipped []string
+		wantError       bool
+	}{
+		"all":               {chosen: all},
+		"focus":             {focus: "Pods", chosen: []string{plainTest}},
+		"skip":              {skip: `\[Slow\]|\[Serial\]`, chosen: []string{plainTest}, skipped: []string{slowTest, serialTest}},
+		"both":              {focus: "sig-(node|apps)", skip: "Slow", chosen: []string{plainTest}, skipped: []string{slowTest}},
+		"nothing":           {focus: "NoSuchTest", wantError: true},
+		"not an expression": {focus: "(", wantError: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			chosen, skipped, err := choose(all, tc.focus, tc.skip)
+			require.Equal(t, tc.wantError, err != nil, "%v", err)
+			require.Empty(t, cmp.Diff(tc.chosen, chosen))
+			require.Empty(t, cmp.Diff(tc.skipped, skipped))
+		})
+	}
+}
+
+// fakeSuite is a program that reports as the conformance tests do. What it does depends on the focus it gets.
+const fakeSuite = `#!/bin/bash
+for arg in "$@"; do
+  case $arg in
+    --ginkgo.junit-report=*) report=${arg#*=} ;;
+    --ginkgo.focus=*) focus=${arg#*=} ;;
+  esac
+done
+echo "$focus" >>"$RUNS"
+case $focus in
+  *updated*) case='<testcase name="[It] ` + plainTest + `" status="passed"></testcase>' code=0 ;;
+  *Job*) case='<testcase name="[It] ` + slowTest + `" status="failed"><failure message="timed out  waiting | for
+   the condition">x</failure></testcase>' code=1 ;;
+  *) exit 3 ;;
+esac
+echo "<testsuites><testsuite><testcase name=\"[SynchronizedBeforeSuite]\" status=\"passed\"></testcase>$case</testsuite></testsuites>" >"$report"
+exit $code
+`
+
+func TestRunnerStoresResultsAndResumes(t *testing.T) {
+	folder := t.TempDir()
+	binary, runs := filepath.Join(folder, "e2e.test"), filepath.Join(folder, "runs")
+	require.NoError(t, os.WriteFile(binary, []byte(fakeSuite), 0o755))
+	t.Setenv("RUNS", runs)
+	results, err := openStore(filepath.Join(folder, "out"))
+	require.NoError(t, err)
+	require.NoError(t, results.skip("[sig-x] other [Conformance]"))
+	started := func() int {
+		content, err := os.ReadFile(runs)
+		require.NoError(t, err)
+		return strings.Count(string(content), "\n")
+	}
+
+	tests := []string{plainTest, slowTest, serialTest}
+	subject := &runner{store: results, binary: binary, timeout: 1}
+	require.NoError(t, subject.run(t.Context(), tests, 2))
+	require.Equal(t, 3, started())
+	report, err := results.report()
+	require.NoError(t, err)
+	require.Equal(t, "1 passed, 2 failed, 1 skipped", report.summary())
+	require.Equal(t, serialTest, report.Failed[0].Name)
+	require.Contains(t, report.Failed[0].Reason, "exit status 3")
+	require.Equal(t, `timed out waiting \| for the condition`, report.Failed[1].Reason)
+	require.FileExists(t, filepath.Join(folder, "out", report.Failed[1].Log))
+	text, err := os.ReadFile(filepath.Join(folder, "out", reportFile))
+	require.NoError(t, err)
+	require.Contains(t, string(text), "| "+slowTest+" | timed out waiting \\| for the condition |")
+
+	require.NoError(t, subject.run(t.Context(), tests, 1), "a second run has nothing to do")
+	require.Equal(t, 3, started())
+	subject.again = true
+	require.NoError(t, subject.run(t.Context(), tests, 1), "or runs again what failed")
+	require.Equal(t, 5, started())
+}
+
+func TestFileNamesAreDistinct(t *testing.T) {
+	long := strings.Repeat("x", 300)
+	require.NotEqual(t, fileName(long+"a"), fileName(long+"b"))
+	require.NotEqual(t, fileName("a b"), fileName("a-b"))
+	require.NotContains(t, fileName("../[sig] a/b"), "/")
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const (
+	// labelFramework is on every namespace that the tests make.
+	labelFramework = "e2e-framework"
+	// quotaName is the ResourceQuota that places such a namespace.
+	quotaName = "conformance"
+)
+
+// room is what a test may use: tests have about ten small pods.
+var room = corev1.ResourceList{
+	corev1.ResourceRequestsCPU:    resource.MustParse("1"),
+	corev1.ResourceRequestsMemory: resource.MustParse("1Gi"),
+}
+
+// keepQuotas gives every namespace that tests make a quota, and pods without requests some, until the returned function is called.
+func keepQuotas(ctx context.Context, kubeconfig string) (stop func(), err error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	tenant, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client of the tenant: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	factory := informers.NewSharedInformerFactoryWithOptions(tenant, 0, informers.WithTweakListOptions(func(options *metav1.ListOptions) {
+		options.LabelSelector = labelFramework
+	}))
+	informer := factory.Core().V1().Namespaces().Informer()
+	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(item any) {
+		if namespace, ok := item.(*corev1.Namespace); ok && namespace.DeletionTimestamp == nil {
+			if err := putQuota(ctx, tenant, namespace.Name); err != nil && ctx.Err() == nil {
+				fmt.Printf("quota of namespace %s: %v\n", namespace.Name, err)
+			}
+		}
+	}})
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("watching namespaces: %w", err)
+	}
+	factory.Start(ctx.Done())
+	waiting, done := context.WithTimeout(ctx, 30*time.Second)
+	defer done()
+	if !cache.WaitForCacheSync(waiting.Done(), informer.HasSynced) {
+		cancel()
+		return nil, fmt.Errorf("the tenant at %s does not answer", config.Host)
+	}
+	return func() {
+		cancel()
+		factory.Shutdown()
+	}, nil
+}
+
+// putQuota makes the default requests first: a quota refuses pods that ask for nothing.
+func putQuota(ctx context.Context, tenant kubernetes.Interface, namespace string) error {
+	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("10Mi")}
+	_, err := tenant.CoreV1().LimitRanges(namespace).Create(ctx, &corev1.LimitRange{
+		ObjectMeta: metav1.ObjectMeta{Name: quotaName},
+		Spec:       corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, DefaultRequest: requests}}},
+	}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating the LimitRange: %w", err)
+	}
+	_, err = tenant.CoreV1().ResourceQuotas(namespace).Create(ctx, &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: quotaName},
+		Spec:       corev1.ResourceQuotaSpec{Hard: room},
+	}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating the ResourceQuota: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// runner runs tests and stores their results.
+type runner struct {
+	store *store
+	// binary, kubectl and kubeconfig are absolute paths.
+	binary, kubectl, kubeconfig string
+	// timeout of one test.
+	timeout time.Duration
+	// again says that tests which failed before are run again.
+	again bool
+}
+
+// run runs the tests that have no result yet, those that must be alone last. It returns when all are done, or ctx ends.
+func (r *runner) run(ctx context.Context, tests []string, workers int) error {
+	var parallel, serial []string
+	for _, test := range tests {
+		known, exists, err := r.store.get(test)
+		switch {
+		case err != nil:
+			return err
+		case exists && known.Outcome != skipped && (known.Outcome != failed || !r.again):
+			continue
+		case isSerial(test):
+			serial = append(serial, test)
+		default:
+			parallel = append(parallel, test)
+		}
+	}
+	left := len(parallel) + len(serial)
+	fmt.Printf("%d tests, %d have a result already\n", len(tests), len(tests)-left)
+	var done atomic.Int64
+	for _, batch := range []struct {
+		tests   []string
+		workers int
+	}{{parallel, workers}, {serial, 1}} {
+		group, groupCtx := errgroup.WithContext(ctx)
+		group.SetLimit(batch.workers)
+		for _, test := range batch.tests {
+			group.Go(func() error {
+				if groupCtx.Err() != nil {
+					return groupCtx.Err()
+				}
+				ended, err := r.one(groupCtx, test)
+				if err != nil {
+					return err
+				}
+				fmt.Printf("%4d/%d %-7s %5.0f s  %s\n", done.Add(1), left, ended.Outcome, ended.Seconds, test)
+				if ended.Reason != "" {
+					fmt.Printf("                         %s\n", ended.Reason)
+				}
+				return r.store.put(ended)
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// one runs a test in a process of its own. Its error says that the test could not be run, or that ctx ended; the test has no result then.
+func (r *runner) one(ctx context.Context, test string) (result, error) {
+	logPath := filepath.Join(r.store.folder, r.store.logPath(test))
+	log, err := os.Create(logPath)
+	if err != nil {
+		return result{}, fmt.Errorf("making a log: %w", err)
+	}
+	defer log.Close()
+	reports, err := os.MkdirTemp("", "conformance-")
+	if err != nil {
+		return result{}, fmt.Errorf("making a folder: %w", err)
+	}
+	defer os.RemoveAll(reports)
+
+	junit := filepath.Join(reports, "junit.xml")
+	command := exec.CommandContext(ctx, r.binary,
+		"--ginkgo.focus=^"+regexp.QuoteMeta(test)+"$", "--ginkgo.no-color", "--ginkgo.timeout="+r.timeout.String(), "--ginkgo.junit-report="+junit,
+		"--kubeconfig="+r.kubeconfig, "--kubectl-path="+r.kubectl, "--provider=skeleton",
+		// The nodes of a tenant are kept unschedulable: its scheduler chooses super clusters.
+		"--non-blocking-taints=node.kubernetes.io/unschedulable", "--allowed-not-ready-nodes=-1", "--dump-logs-on-failure=true",
+	)
+	command.Dir = reports
+	command.Stdout, command.Stderr = log, log
+	// It ends as on Ctrl-C, so that it removes its namespaces.
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGINT) }
+	command.WaitDelay = 2 * time.Minute
+	// Ctrl-C reaches us alone; one interrupt is a request to clean up, two are not.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	started := time.Now()
+	runErr := command.Run()
+	if ctx.Err() != nil {
+		return result{}, ctx.Err()
+	}
+	if exit := (&exec.ExitError{}); runErr != nil && !errors.As(runErr, &exit) {
+		return result{}, fmt.Errorf("running %s: %w", r.binary, runErr)
+	}
+	ended, err := readJUnit(junit, test)
+	if err != nil {
+		// It died before it could say how the test ended.
+		ended = result{Outcome: failed, Reason: fmt.Sprintf("the test process ended without a result: %v", runErr)}
+	}
+	ended.Name, ended.Seconds, ended.Log = test, time.Since(started).Seconds(), r.store.logPath(test)
+	return ended, nil
+}
+
+// junitReport is what is read of ginkgo's report.
+type junitReport struct {
+	Cases []struct {
+		Name    string        `xml:"name,attr"`
+		Failure *junitMessage `xml:"failure"`
+		Error   *junitMessage `xml:"error"`
+		Skipped *junitMessage `xml:"skipped"`
+	} `xml:"testsuite>testcase"`
+}
+
+type junitMessage struct {
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+// readJUnit returns how a test ended. A failure of the suite's own set-up is one of the test.
+func readJUnit(path, test string) (result, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return result{}, fmt.Errorf("reading the report: %w", err)
+	}
+	var parsed junitReport
+	if err := xml.Unmarshal(content, &parsed); err != nil {
+		return result{}, fmt.Errorf("parsing the report: %w", err)
+	}
+	ended := result{Outcome: skipped, Reason: "bin/e2e.test does not know it"}
+	for i := range parsed.Cases {
+		found := &parsed.Cases[i]
+		for _, problem := range []*junitMessage{found.Failure, found.Error} {
+			if problem != nil {
+				return result{Outcome: failed, Reason: firstLine(problem)}, nil
+			}
+		}
+		if !strings.Contains(found.Name, test) {
+			continue
+		}
+		ended = result{Outcome: passed}
+		if found.Skipped != nil {
+			ended = result{Outcome: skipped, Reason: firstLine(found.Skipped)}
+		}
+	}
+	return ended, nil
+}
+
+// firstLine returns the beginning of what a failed test says, in one line.
+func firstLine(problem *junitMessage) string {
+	const limit = 300
+	text := problem.Message
+	if strings.TrimSpace(text) == "" {
+		text = problem.Text
+	}
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > limit {
+		text = strings.ToValidUTF8(text[:limit], "") + " ..."
+	}
+	return text
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"text/template"
+	"time"
+)
+
+// outcome is how a test ended.
+type outcome string
+
+const (
+	passed  outcome = "passed"
+	failed  outcome = "failed"
+	skipped outcome = "skipped"
+)
+
+// result of one test.
+type result struct {
+	Name    string  `json:"name"`
+	Outcome outcome `json:"outcome"`
+	// Reason of a failure, or of skipping.
+	Reason string `json:"reason,omitempty"`
+	// Seconds that the test took.
+	Seconds float64 `json:"seconds,omitempty"`
+	// Log is the path of what it printed, relative to the output folder.
+	Log string `json:"log,omitempty"`
+}
+
+const reportFile = "report.md"
+
+// store keeps results in files, each written whole or not at all. Its methods may be called concurrently for different tests.
+type store struct{ folder string }
+
+func openStore(folder string) (*store, error) {
+	for _, part := range []string{"results", "logs"} {
+		if err := os.MkdirAll(filepath.Join(folder, part), 0o755); err != nil {
+			return nil, fmt.Errorf("making the output folder: %w", err)
+		}
+	}
+	return &store{folder: folder}, nil
+}
+
+var unsafeInFileName = regexp.MustCompile(`[^a-zA-Z0-9]+`)
+
+// fileName returns a name for the files of a test: readable, and different for different tests.
+func fileName(test string) string {
+	const readable = 120
+	name := strings.Trim(unsafeInFileName.ReplaceAllString(strings.ReplaceAll(test, "[Conformance]", ""), "-"), "-")
+	digest := sha256.Sum256([]byte(test))
+	return name[:min(len(name), readable)] + "-" + hex.EncodeToString(digest[:4])
+}
+
+func (s *store) resultPath(test string) string {
+	return filepath.Join(s.folder, "results", fileName(test)+".json")
+}
+
+// logPath returns where the log of a test lies, relative to the output folder.
+func (s *store) logPath(test string) string { return filepath.Join("logs", fileName(test)+".log") }
+
+// get returns the result of a test, false if it has none.
+func (s *store) get(test string) (result, bool, error) {
+	found, err := read(s.resultPath(test))
+	if errors.Is(err, fs.ErrNotExist) {
+		return result{}, false, nil
+	}
+	return found, err == nil, err
+}
+
+func read(path string) (result, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return result{}, fmt.Errorf("reading a result: %w", err)
+	}
+	var found result
+	if err := json.Unmarshal(content, &found); err != nil {
+		return result{}, fmt.Errorf("parsing %s (delete it to run the test again): %w", path, err)
+	}
+	return found, nil
+}
+
+func (s *store) put(r result) error {
+	content, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding a result: %w", err)
+	}
+	return writeWhole(s.resultPath(r.Name), append(content, '\n'))
+}
+
+// skip records that a test was not asked for, unless it has a result.
+func (s *store) skip(test string) error {
+	_, exists, err := s.get(test)
+	if err != nil || exists {
+		return err
+	}
+	return s.put(result{Name: test, Outcome: skipped, Reason: "--skip"})
+}
+
+func writeWhole(path string, content []byte) error {
+	if err := os.WriteFile(path+".new", content, 0o644); err != nil { //nolint:gosec // results are for everybody to read
+		return fmt.Errorf("writing: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("writing: %w", err)
+	}
+	return nil
+}
+
+// report is all results of a folder, each list sorted by name.
+type report struct {
+	Passed, Failed, Skipped []result
+	Written                 string
+}
+
+func (r *report) summary() string {
+	return fmt.Sprintf("%d passed, %d failed, %d skipped", len(r.Passed), len(r.Failed), len(r.Skipped))
+}
+
+var reportTemplate = template.Must(template.New("report").Parse(`# Conformance: {{.Count}}
+
+Written {{.Written}}.
+{{with .Failed}}
+## Failed
+
+| test | reason | log |
+|---|---|---|
+{{range .}}| {{.Name}} | {{.Reason}} | [log]({{.Log}}) |
+{{end}}{{end}}{{with .Skipped}}
+## Skipped
+
+| test | reason |
+|---|---|
+{{range .}}| {{.Name}} | {{.Reason}} |
+{{end}}{{end}}{{with .Passed}}
+## Passed
+
+| test | seconds |
+|---|---|
+{{range .}}| {{.Name}} | {{printf "%.0f" .Seconds}} |
+{{end}}{{end}}`))
+
+// Count is the summary, for the template.
+func (r *report) Count() string { return r.summary() }
+
+// report reads all results and writes the report.
+func (s *store) report() (*report, error) {
+	paths, err := filepath.Glob(filepath.Join(s.folder, "results", "*.json"))
+	if err != nil {
+		return nil, fmt.Errorf("listing results: %w", err)
+	}
+	made := &report{Written: time.Now().UTC().Format(time.RFC3339)}
+	for _, path := range paths {
+		found, err := read(path)
+		if err != nil {
+			return nil, err
+		}
+		switch found.Outcome {
+		case passed:
+			made.Passed = append(made.Passed, found)
+		case failed:
+			found.Reason = strings.ReplaceAll(found.Reason, "|", `\|`)
+			made.Failed = append(made.Failed, found)
+		case skipped:
+			made.Skipped = append(made.Skipped, found)
+		}
+	}
+	for _, list := range [][]result{made.Passed, made.Failed, made.Skipped} {
+		slices.SortFunc(list, func(a, b result) int { return cmp.Compare(a.Name, b.Name) })
+	}
+	var text strings.Builder
+	if err := reportTemplate.Execute(&text, made); err != nil {
+		return nil, fmt.Errorf("writing the report: %w", err)
+	}
+	return made, writeWhole(filepath.Join(s.folder, reportFile), []byte(text.String()))
+}
