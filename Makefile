@@ -21,6 +21,9 @@ LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(VERSION)
 COMMANDS := $(notdir $(wildcard cmd/*))
 
 CLUSTER_TOOLS := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl
+# What real nodes need besides: programs of the node, and what runs in containers.
+NODE_TOOLS    := kubelet kube-proxy pause agnhost coredns metrics-server image
+REALNODES_TOOLS := $(filter-out kwok%,$(CLUSTER_TOOLS)) $(NODE_TOOLS)
 DEV_TOOLS     := controller-gen kustomize golangci-lint logcheck
 TOOLS         := $(CLUSTER_TOOLS) $(DEV_TOOLS)
 
@@ -46,6 +49,15 @@ demo: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Start four control planes and 
 demo-down: ## Remove everything that the demo started.
 	@hack/demo-down.sh
 
+.PHONY: realnodes
+realnodes: $(addprefix bin/,$(REALNODES_TOOLS)) build ## Start the pool with real nodes: kubelets, containers, two tenants. Needs root.
+	@COREDNS_VERSION=$(COREDNS_VERSION) METRICS_SERVER_VERSION=$(METRICS_SERVER_VERSION) hack/realnodes/images.sh
+	@hack/realnodes/up.sh
+
+.PHONY: realnodes-down
+realnodes-down: ## Remove everything that make realnodes started.
+	@hack/realnodes/down.sh
+
 ##@ Build
 
 .PHONY: build
@@ -56,7 +68,8 @@ build: | bin ## Build our programs into bin/.
 tools: $(addprefix bin/,$(TOOLS)) ## Build the pinned tools into bin/, once.
 
 .PHONY: clean
-clean: demo-down ## Remove bin/ and _output/, and stop the demo.
+clean: demo-down ## Remove bin/ and _output/, and stop the demo and the real nodes.
+	@[[ ! -d _output/realnodes ]] || hack/realnodes/down.sh
 	rm -rf bin _output
 
 ##@ Test
@@ -80,6 +93,12 @@ test-race: ## Run the tests of RACE_PACKAGES under the race detector. Needs a C 
 	@command -v "$${CC:-cc}" >/dev/null || { echo "test-race: the race detector needs a C compiler" >&2; exit 1; }
 	@CGO_ENABLED=1 $(GOBUILD) "race packages" $(GO) build -v -race $(RACE_PACKAGES)
 	CGO_ENABLED=1 $(GO) test -race -timeout 30m $(RACE_PACKAGES)
+
+# Tests of CONFORMANCE_KUBECONFIG's control plane; FOCUS and SKIP are regular expressions over their names.
+CONFORMANCE_KUBECONFIG ?= _output/realnodes/vc-sample-1.kubeconfig
+.PHONY: conformance
+conformance: bin/e2e.test bin/kubectl ## Run Kubernetes' conformance tests against a tenant: FOCUS='...' SKIP='...'. Resumes; see _output/conformance/report.md.
+	$(GO) run ./test/conformance --kubeconfig '$(CONFORMANCE_KUBECONFIG)' --focus '$(FOCUS)' --skip '$(SKIP)' $(CONFORMANCE_FLAGS)
 
 .PHONY: bench
 bench: ## Run the benchmarks BENCH_COUNT times, in a form that benchstat reads.
@@ -119,8 +138,19 @@ KUBE_LDFLAGS := -s -w \
   -X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION) \
   -X k8s.io/component-base/version.gitTreeState=clean
 
-bin/kube-apiserver bin/kube-controller-manager bin/kube-scheduler bin/kubectl: bin/%: hack/tools/go.mod | bin
+bin/kube-apiserver bin/kube-controller-manager bin/kube-scheduler bin/kubectl bin/kubelet bin/kube-proxy: bin/%: hack/tools/go.mod | bin
 	@cd hack/tools && ../gobuild.sh "$* $(KUBERNETES_VERSION)" $(GO) build -v -ldflags '$(KUBE_LDFLAGS)' -o "$(BIN)/$*" k8s.io/kubernetes/cmd/$*
+	@touch $@
+
+bin/agnhost: hack/tools/go.mod | bin
+	@cd hack/tools && ../gobuild.sh "agnhost" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/agnhost" k8s.io/kubernetes/test/images/agnhost
+	@touch $@
+
+bin/pause: $(wildcard hack/realnodes/pause/*) | bin
+	@$(GO) build -ldflags '-s -w' -o $@ ./hack/realnodes/pause
+
+bin/image: $(wildcard hack/realnodes/image/*) | bin
+	@cd hack/realnodes/image && ../../gobuild.sh "image" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/image" .
 	@touch $@
 
 bin/etcd: hack/tools/go.mod | bin
@@ -133,6 +163,12 @@ install-tool = cd hack/tools && GOBIN="$(BIN)" GOFLAGS=-mod=mod ../gobuild.sh "$
 bin/kwok bin/kwokctl: bin/%: hack/tools/versions.mk | bin
 	@$(call install-tool,-X sigs.k8s.io/kwok/pkg/consts.Version=$(KWOK_VERSION),sigs.k8s.io/kwok/cmd/$*@$(KWOK_VERSION))
 
+bin/coredns: hack/tools/versions.mk | bin
+	@$(call install-tool,,github.com/coredns/coredns@$(COREDNS_VERSION))
+
+bin/metrics-server: hack/tools/versions.mk | bin
+	@$(call install-tool,,sigs.k8s.io/metrics-server/cmd/metrics-server@$(METRICS_SERVER_VERSION))
+
 bin/controller-gen: hack/tools/versions.mk | bin
 	@$(call install-tool,,sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_TOOLS_VERSION))
 
@@ -141,6 +177,14 @@ bin/kustomize: hack/tools/versions.mk | bin
 
 bin/golangci-lint: hack/tools/versions.mk | bin
 	@$(call install-tool,-X main.version=$(GOLANGCI_LINT_VERSION:v%=%),github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION))
+
+# The tests' packages are built first, for the progress that go test -c does not show.
+E2E_TEST := k8s.io/kubernetes/test/e2e
+bin/e2e.test: hack/tools/conformance/go.mod | bin
+	@cd hack/tools/conformance && ../../gobuild.sh "conformance tests" $(GO) build -v \
+	  $$($(GO) list -deps -test -f '{{if not (or .Standard .ForTest (eq .Name "main"))}}{{.ImportPath}}{{end}}' $(E2E_TEST))
+	@cd hack/tools/conformance && $(GO) test -c -ldflags '$(KUBE_LDFLAGS)' -o "$(BIN)/e2e.test" $(E2E_TEST)
+	@touch $@
 
 bin/logcheck: hack/tools/logcheck/go.mod | bin
 	@cd hack/tools/logcheck && ../../gobuild.sh "logcheck" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/logcheck" sigs.k8s.io/logtools/logcheck

@@ -1,11 +1,13 @@
-# Starts and stops the demo's pool: control planes by kwokctl and our programs as processes. Sourced by hack/demo.sh and
-# hack/demo-down.sh, which set -euo pipefail. All state lies in $OUT: kubeconfigs, logs, pids, the clusters' data.
+# Starts and stops a pool: control planes by kwokctl and our programs as processes. Sourced by hack/demo.sh and hack/demo-down.sh, and by
+# hack/realnodes/lib.sh, which starts control planes of its own. They set -euo pipefail. All state lies in $OUT: kubeconfigs, logs, pids, the clusters' data.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 BIN=$ROOT/bin
 OUT=${DEMO_DIR:-$ROOT/_output/demo}
 [[ $OUT == /* ]] || OUT=$PWD/$OUT
 TENANT=vc-sample-1
+TENANTS=("$TENANT")
+SYNCER_FLAGS=()
 SUPERS=(r1 r2)
 CLUSTERS=(meta "${SUPERS[@]}" "$TENANT")
 PROGRAMS=(vc-scheduler syncer-r1 syncer-r2)
@@ -106,7 +108,7 @@ start_program() {
     vc-scheduler) command=("$BIN/vc-scheduler" --kubeconfig "$OUT/vc-scheduler.kubeconfig") ;;
     syncer-*)
       command=("$BIN/syncer" --meta-kubeconfig "$OUT/vc-syncer.kubeconfig" --super-cluster-kubeconfig "$OUT/${name#syncer-}.kubeconfig"
-        --feature-gates=SuperClusterPooling=true)
+        --feature-gates=SuperClusterPooling=true ${SYNCER_FLAGS[@]+"${SYNCER_FLAGS[@]}"})
       ;;
   esac
   command+=(--leader-elect=false "--health-probe-bind-address=127.0.0.1:$probe" "--metrics-bind-address=127.0.0.1:$((probe + 1))" -v=4)

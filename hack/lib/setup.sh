@@ -1,0 +1,67 @@
+# Makes a pool of control planes that run: what the meta cluster needs, super clusters that join, tenants that are imported, our programs.
+# Sourced after steps.sh.
+
+meta() { kubectl --kubeconfig meta.kubeconfig "$@"; }
+tenant() { kubectl --kubeconfig "$TENANT.kubeconfig" "$@"; }
+super() { kubectl --kubeconfig "$1.kubeconfig" "${@:2}"; }
+
+set_up_meta() {
+  step "Set up the meta cluster: the Cluster API's definition of Cluster, then manifests/"
+  local cluster_api
+  cluster_api=$(cd "$ROOT" && go list -m -f '{{.Dir}}' sigs.k8s.io/cluster-api)
+  act kubectl --kubeconfig meta.kubeconfig apply --server-side -f "$cluster_api/config/crd/bases/cluster.x-k8s.io_clusters.yaml"
+  act kubectl --kubeconfig meta.kubeconfig apply -k "$ROOT/manifests/demo"
+  show kubectl --kubeconfig meta.kubeconfig wait --for=condition=Established --timeout=30s crd/clusters.cluster.x-k8s.io \
+    crd/virtualclusters.tenancy.x-k8s.io crd/namespaceplacements.scheduler.tenancy.x-k8s.io
+}
+
+# join_super ID: a control plane becomes a super cluster of the pool.
+join_super() {
+  local id=$1
+  show "$ROOT/hack/setup-supercluster.sh" "$id" --kubeconfig "$id.kubeconfig"
+  show kubectl --kubeconfig "cluster_$id/kubeconfig" apply -f "cluster_$id/cluster-id.yaml"
+  act kubectl --kubeconfig meta.kubeconfig apply -f "cluster_$id/cluster-cr.yaml" -f "cluster_$id/secret-for-scheduler.yaml" \
+    -f "cluster_$id/secret-for-vc-syncer.yaml"
+  show kubectl --kubeconfig meta.kubeconfig apply --dry-run=server -f "cluster_$id/vc-syncer.yaml"
+  echo "  The meta cluster has no nodes here: the syncer runs as a process, so its Deployment is not applied."
+}
+
+# import_tenant NAME FILE: a control plane becomes a tenant; FILE holds its VirtualCluster.
+import_tenant() {
+  show kubectl --kubeconfig meta.kubeconfig create secret generic "$1-kubeconfig" --from-file="value=$1.kubeconfig"
+  act kubectl --kubeconfig meta.kubeconfig apply -f "$2"
+}
+
+set_up_programs() {
+  step "Start vc-scheduler and one syncer per super cluster, with the rights of their service accounts"
+  local name
+  service_account_kubeconfig vc-scheduler
+  service_account_kubeconfig vc-syncer
+  for name in "${PROGRAMS[@]}"; do
+    start_program "$name"
+    printf '$ %s &\n' "$(tail -n 1 "logs/$name.log" | sed 's/^--- //')"
+  done
+  for name in "${PROGRAMS[@]}"; do
+    wait_ready "$name"
+    ok "$name is ready"
+  done
+}
+
+# wait_pool: until the tenants are imported and the super clusters have joined.
+wait_pool() {
+  local name
+  show kubectl --kubeconfig meta.kubeconfig wait --for=condition=Ready --timeout=60s "${TENANTS[@]/#/virtualcluster/}"
+  show kubectl --kubeconfig meta.kubeconfig wait --for=create --timeout=60s "${SUPERS[@]/#/node/}"
+  show kubectl --kubeconfig meta.kubeconfig wait --for=condition=Ready --timeout=60s "${SUPERS[@]/#/node/}"
+  for name in "${TENANTS[@]}"; do
+    show kubectl --kubeconfig "$name.kubeconfig" wait --for=create --timeout=60s serviceaccount/default -n default
+  done
+}
+
+# cluster_key TENANT: the key that status.clusterNamespace names.
+cluster_key() {
+  local key
+  key=$(meta get virtualcluster "$1" -o jsonpath='{.status.clusterNamespace}')
+  [[ -n $key ]] || fail "the VirtualCluster $1 has no status.clusterNamespace"
+  echo "$key"
+}

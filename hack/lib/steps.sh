@@ -1,0 +1,71 @@
+# How a script speaks: numbered steps, commands shown as one would type them, checks with their results. Sourced after pool.sh, by scripts
+# that set NAME, the make target that they are, and trap on_exit on EXIT.
+
+STARTED=$SECONDS
+STEP="before the first step"
+DONE=false
+
+bold="" green="" red="" plain=""
+[[ -t 1 ]] && bold=$'\e[1m' green=$'\e[32m' red=$'\e[31m' plain=$'\e[0m'
+
+step() {
+  STEP=$1
+  printf '\n%s# %s%s\n' "$bold" "$STEP" "$plain"
+}
+
+ok() { printf '%s  ok: %s%s\n' "$green" "$1" "$plain"; }
+
+fail() {
+  printf '  wrong: %s\n' "$1" >&2
+  exit 1
+}
+
+on_exit() {
+  $DONE && return
+  printf '\n%s%s: FAILED in step: %s%s\n' "$red" "$NAME" "$STEP" "$plain" >&2
+  printf 'logs of our programs: %s/logs/*.log\nlogs of the control planes: %s\n' "$OUT" "${CONTROL_PLANE_LOGS:-$OUT/logs/*.log}" >&2
+  printf 'the pool is left as it is: kubeconfigs in %s, make %s-down removes it\n' "$OUT" "$NAME" >&2
+  exit 1
+}
+
+# show COMMAND...: prints the command as one would type it, then runs it.
+show() {
+  local word line=
+  for word in "$@"; do
+    [[ $word =~ ^[A-Za-z0-9_./:=,@%+-]+$ ]] || word="'$word'"
+    line+=" $word"
+  done
+  printf '$%s\n' "$line"
+  "$@"
+}
+
+# act COMMAND...: shows a command that changes something, and then kills what DEMO_CHAOS names.
+act() {
+  local name
+  show "$@"
+  [[ -z ${DEMO_CHAOS_DELAY:-} ]] || sleep "$DEMO_CHAOS_DELAY"
+  for name in ${DEMO_CHAOS:-}; do
+    [[ -s $OUT/pids/$name ]] || continue
+    echo "  chaos: kill -9 $name, start it again"
+    kill_program "$name" KILL
+    start_program "$name"
+  done
+}
+
+# equal WHAT GOT WANTED
+equal() {
+  [[ $2 == "$3" ]] || fail "$1 is \"$2\", wanted \"$3\""
+  ok "$1 is ${2:-nothing}"
+}
+
+# eventually WHAT WANTED COMMAND...: polls a value that kubectl cannot wait for.
+eventually() {
+  local what=$1 wanted=$2 got="" deadline=$((SECONDS + 60))
+  shift 2
+  until got=$("$@") && [[ $got == "$wanted" ]]; do
+    ((SECONDS < deadline)) || fail "$what is \"$got\" after 60 s, wanted \"$wanted\""
+    sleep 0.2
+  done
+  ok "$what is $got"
+}
+

@@ -1,0 +1,58 @@
+# Says what the machine lacks for real nodes. Sourced by up.sh.
+
+# check_machine: returns 3 and names everything that is missing, with how to get it.
+check_machine() {
+  local missing=() packages=() program
+  [[ $(uname -s) == Linux ]] || missing+=("Linux: nodes are made of its namespaces and cgroups")
+  ((EUID == 0)) || missing+=("root: run it with sudo, or in a container that has every capability")
+  while read -r program package; do
+    command -v "$program" >/dev/null && continue
+    missing+=("$program")
+    packages+=("$package")
+  done <<'PROGRAMS'
+ip iproute2
+iptables iptables
+conntrack conntrack
+containerd containerd
+ctr containerd
+runc runc
+openssl openssl
+nsenter util-linux
+unshare util-linux
+mount mount
+PROGRAMS
+  CNI_BIN=""
+  for program in /usr/lib/cni /opt/cni/bin; do
+    [[ -n $CNI_BIN || ! -x $program/bridge || ! -x $program/host-local || ! -x $program/portmap || ! -x $program/loopback ]] || CNI_BIN=$program
+  done
+  if [[ -z $CNI_BIN ]]; then
+    missing+=("CNI plugins bridge, host-local, portmap and loopback in /usr/lib/cni or /opt/cni/bin")
+    packages+=(containernetworking-plugins)
+  fi
+  [[ -e /proc/self/task/$BASHPID/children ]] || missing+=("/proc/*/task/*/children: a kernel with CONFIG_PROC_CHILDREN")
+  if ((EUID == 0 && ${#missing[@]} == 0)); then
+    unshare --mount --pid --net --fork --mount-proc true 2>/dev/null || missing+=("the right to make mount, pid and network namespaces")
+    check_cgroups || missing+=("cgroups that can be written below /sys/fs/cgroup")
+    grep -qw overlay /proc/filesystems || modprobe overlay 2>/dev/null || missing+=("the overlay file system")
+    unshare --net iptables -t nat -S >/dev/null 2>&1 || missing+=("iptables with the nat table, inside a network namespace")
+  fi
+  ((${#missing[@]} > 0)) || return 0
+  {
+    echo "$NAME: this machine cannot run real nodes yet. Missing:"
+    printf '  %s\n' "${missing[@]}"
+    if ((${#packages[@]} > 0)); then
+      echo "On Debian and Ubuntu: apt-get install --no-install-recommends $(printf '%s\n' "${packages[@]}" | sort -u | xargs) busybox-static"
+    fi
+  } >&2
+  return 3
+}
+
+# check_cgroups: whether a cgroup can be made in every hierarchy.
+check_cgroups() {
+  local root
+  while read -r root; do
+    mkdir -p "$root/superpool/check" 2>/dev/null || return 1
+    rmdir "$root/superpool/check"
+    rmdir "$root/superpool" 2>/dev/null || true
+  done < <(cgroup_roots)
+}

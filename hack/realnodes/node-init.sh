@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Process 1 of a node, in namespaces of its own: gives the node a /var and a /run, then holds the namespaces until it is killed.
+# The node's programs find everything at the usual paths, /var/lib/kubelet, /run/containerd, /var/log/pods, and the host's stay untouched.
+set -euo pipefail
+dir=$1 pause=$2
+
+case $dir/ in
+  /var/* | /run/*) echo "the bed cannot lie below /var or /run: nodes have their own" >&2; exit 1 ;;
+esac
+# Volumes with mount propagation need a shared root; shared among the processes of the node alone.
+mount --make-rshared /
+mkdir -p "$dir"/var/{lib,log,tmp,cache}
+ln -sfn /run "$dir/var/run"
+mount --bind "$dir/var" /var
+mount -t tmpfs -o mode=755 tmpfs /run
+mkdir -p /run/lock
+echo 1 >/proc/sys/net/ipv4/ip_forward
+exec "$pause"

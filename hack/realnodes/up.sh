@@ -1,0 +1,147 @@
+#!/usr/bin/env bash
+# The pool with real nodes: meta cluster, super clusters r1 and r2 with one real node each, tenants vc-sample-1 and vc-sample-2. A second
+# run starts anew. hack/realnodes/down.sh removes everything. Needs root; exits with 3 where the machine lacks something.
+#
+#   REALNODES_DIR  where everything lies, default _output/realnodes
+set -euo pipefail
+for part in realnodes/lib realnodes/check lib/steps lib/setup; do
+  source "$(dirname "${BASH_SOURCE[0]}")/../$part.sh"
+done
+NAME=realnodes
+
+# in_parallel WHAT FUNCTION ARGUMENT...: the function with each argument at once; fails with those that failed.
+in_parallel() {
+  local what=$1 function=$2 argument pids=() failed=() index
+  shift 2
+  for argument in "$@"; do
+    "$function" "$argument" &
+    pids+=($!)
+  done
+  for index in "${!pids[@]}"; do
+    wait "${pids[index]}" || failed+=("${@:index+1:1}")
+  done
+  ((${#failed[@]} == 0)) || fail "$what failed: ${failed[*]}"
+  echo "  $what: $*, $((SECONDS - STARTED)) s since the start"
+}
+
+set_up_machine() {
+  step "Remove what a former run left"
+  stop_bed
+  local left
+  left=$(leftovers)
+  [[ -z $left ]] || fail "this is left of a former run: $left"
+  mkdir -p "$OUT"/{logs,pids}
+  save_sysctls
+  choose_ports
+  step "Make certificates, a bridge with $HOST_IP, and one network namespace per node"
+  make_shared_pki
+  start_network
+}
+
+# prepare_node ID: all of a node that needs no API server.
+prepare_node() {
+  start_node "$1"
+  start_containerd "$1"
+  import_images "$1"
+}
+
+join_node() {
+  start_kubelet "$1"
+  start_kube_proxy "$1"
+  start_vn_agent "$1"
+}
+
+# virtual_cluster TENANT: its object, with the addresses that its Services have, where the definition knows that field.
+virtual_cluster() {
+  cat <<YAML
+apiVersion: tenancy.x-k8s.io/v1alpha1
+kind: VirtualCluster
+metadata: {name: $1, namespace: default}
+spec:
+  kubeconfigSecretRef: {name: $1-kubeconfig}
+YAML
+  if grep -q serviceCIDRs "$ROOT/manifests/crds/tenancy.x-k8s.io_virtualclusters.yaml"; then echo "  serviceCIDRs: [$(service_cidr "$1")]"; fi
+}
+
+set_up_nodes_and_control_planes() {
+  step "Start ${#CLUSTERS[@]} control planes and the nodes' containerd, and import the images"
+  in_parallel "nodes' containerd" prepare_node "${SUPERS[@]}" &
+  local nodes=$!
+  in_parallel "control planes" start_cluster "${CLUSTERS[@]}"
+  wait "$nodes" || exit 1
+  cd "$OUT"
+  step "Start kubelet and kube-proxy on each node"
+  in_parallel "nodes' kubelets" join_node "${SUPERS[@]}"
+}
+
+set_up_supers() {
+  local id
+  for id in "${SUPERS[@]}"; do
+    step "Join super cluster $id"
+    join_super "$id"
+  done
+}
+
+set_up_tenants() {
+  local name
+  for name in "${TENANTS[@]}"; do
+    step "Import tenant $name"
+    virtual_cluster "$name" >"$name-virtualcluster.yaml"
+    import_tenant "$name" "$name-virtualcluster.yaml"
+  done
+}
+
+# name_tenants: each tenant's API server gets the certificate that says which tenant it is.
+name_tenants() {
+  local name
+  for name in "${TENANTS[@]}"; do
+    name_tenant "$name" "$(cluster_key "$name")"
+    ok "the API server of $name shows $(openssl x509 -noout -subject -in "$PKI/$name/kubelet-client.crt")"
+  done
+}
+
+wait_nodes() {
+  step "The nodes are ready"
+  local id
+  for id in "${SUPERS[@]}"; do
+    show kubectl --kubeconfig "$id.kubeconfig" wait --for=create --timeout=60s "node/$NODE"
+    show kubectl --kubeconfig "$id.kubeconfig" wait --for=condition=Ready --timeout=60s "node/$NODE"
+    show kubectl --kubeconfig "$id.kubeconfig" get nodes -o wide
+  done
+}
+
+set_up_dns() {
+  step "CoreDNS in each tenant, which the pool places like any pod"
+  local name
+  for name in "${TENANTS[@]}"; do
+    sed -e "s|CLUSTER_IP|$(service_ip "$name" 10)|" -e "s|IMAGE|$(image_name coredns)|" "$HERE/tenant/coredns.yaml" >"$name-coredns.yaml"
+    show kubectl --kubeconfig "$name.kubeconfig" apply -f "$name-coredns.yaml"
+  done
+}
+
+check_machine || exit
+for program in etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet kube-proxy pause vc-scheduler syncer; do
+  [[ -x $BIN/$program ]] || { echo "realnodes: bin/$program is missing: make realnodes builds it" >&2; exit 1; }
+done
+[[ -s $IMAGES/pause.name ]] || { echo "realnodes: bin/images is missing: make realnodes makes it" >&2; exit 1; }
+trap on_exit EXIT
+set_up_machine
+set_up_nodes_and_control_planes
+set_up_meta
+set_up_supers
+set_up_tenants
+set_up_programs
+wait_pool
+name_tenants
+wait_nodes
+set_up_dns
+DONE=true
+
+printf '\n%srealnodes: the bed runs, %d s in all%s\n' "$bold" "$((SECONDS - STARTED))" "$plain"
+echo "Use it with:"
+for name in "${CLUSTERS[@]}"; do
+  echo "  $BIN/kubectl --kubeconfig $OUT/$name.kubeconfig ..."
+done
+echo "Images that pods can name: $(cat "$IMAGES"/*.name | xargs)"
+echo "A shell in a node: hack/realnodes/node.sh r1"
+echo "Logs: $OUT/logs. Remove it all: make realnodes-down"
