@@ -36,6 +36,8 @@ type Options struct {
 	Super *rest.Config
 	// PodSecurityLevel is enforced in super namespaces; "" leaves it to the super cluster.
 	PodSecurityLevel string
+	// VNAgent is where tenants find the kubelet API of nodes.
+	VNAgent kinds.VNAgent
 	// Metrics counts what is done.
 	Metrics *engine.Metrics
 	// Engine configures queues, workers and patrol.
@@ -98,7 +100,7 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	s.env = &kinds.Env{
 		ID: options.ID, Super: super, SuperCache: s.super, Meta: mgr.GetClient(), MetaLive: mgr.GetAPIReader(),
 		Tenant: s.tenant, Tenants: s.tenants,
-		PodSecurityLevel: options.PodSecurityLevel, Clock: options.Engine.Clock, Metrics: options.Metrics,
+		PodSecurityLevel: options.PodSecurityLevel, VNAgent: options.VNAgent, Clock: options.Engine.Clock, Metrics: options.Metrics,
 	}
 	if s.engine, err = engine.New(options.Engine, options.Metrics, kinds.All(s.env)...); err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -196,7 +197,14 @@ func (r *Registry) resolve(ctx context.Context, vc *tenancyv1alpha1.VirtualClust
 	if tenant.ClusterDomain == "" {
 		tenant.ClusterDomain = defaultDomain
 	}
-	fields, err := json.Marshal([]any{tenant.Key, tenant.ClusterDomain, tenant.OpaqueMetaPrefixes, tenant.TransparentMetaPrefixes})
+	for _, text := range vc.Spec.ServiceCIDRs {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, "", nil, fmt.Errorf("reading serviceCIDRs: %w", err)
+		}
+		tenant.ServiceCIDRs = append(tenant.ServiceCIDRs, prefix)
+	}
+	fields, err := json.Marshal([]any{tenant.Key, tenant.ClusterDomain, tenant.ServiceCIDRs, tenant.OpaqueMetaPrefixes, tenant.TransparentMetaPrefixes})
 	if err != nil {
 		return nil, "", nil, fmt.Errorf("encoding the identity of an instance: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -317,4 +318,22 @@ func TestReaderNeverWrites(t *testing.T) {
 	h.reconcile("a")
 	h.await(func() bool { return len(h.logged()) == 1 })
 	require.Empty(t, owner.events.Events, "and reports nothing")
+}
+
+func TestServiceCIDRs(t *testing.T) {
+	t.Parallel()
+	vc := vcNamed("a")
+	vc.Spec.ServiceCIDRs = []string{"10.97.0.0/16", "fd00:97::/112"}
+	h := newHarness(t, vc, secretNamed(t, "a", "t1"))
+	tenant, before, trouble, err := h.resolve(t.Context(), vc)
+	require.NoError(t, err)
+	require.Nil(t, trouble)
+	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.97.0.0/16"), netip.MustParsePrefix("fd00:97::/112")}, tenant.ServiceCIDRs)
+	vc.Spec.ServiceCIDRs = vc.Spec.ServiceCIDRs[:1]
+	_, after, _, err := h.resolve(t.Context(), vc)
+	require.NoError(t, err)
+	require.NotEqual(t, before, after, "other addresses make another instance")
+	vc.Spec.ServiceCIDRs = []string{"10.97.0.0"}
+	_, _, _, err = h.resolve(t.Context(), vc)
+	require.ErrorContains(t, err, "reading serviceCIDRs")
 }

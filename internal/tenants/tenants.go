@@ -4,6 +4,7 @@ package tenants
 
 import (
 	"context"
+	"net/netip"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -20,6 +21,8 @@ type Tenant struct {
 	UID types.UID
 	// ClusterDomain is the DNS domain of the tenant's Services, never empty.
 	ClusterDomain string
+	// ServiceCIDRs are the addresses that belong to the tenant's Services.
+	ServiceCIDRs []netip.Prefix
 	// OpaqueMetaPrefixes lists prefixes of label and annotation keys that are not copied down.
 	OpaqueMetaPrefixes []string
 	// TransparentMetaPrefixes lists prefixes of label and annotation keys that are copied up.

@@ -40,6 +40,17 @@ type VirtualClusterSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	ClusterDomain string `json:"clusterDomain,omitempty"`
 
+	// serviceCIDRs are the addresses of the tenant's Services, at most one range per IP family: the --service-cluster-ip-range of its
+	// API server. A Service in there has the same address in every super cluster, whose own ranges must contain those of all
+	// tenants. No two tenants may share addresses.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:items:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="self.all(c, isCIDR(c))",message="use CIDR notation, for example 10.97.0.0/16"
+	// +kubebuilder:validation:XValidation:rule="self.size() < 2 || !self.all(c, isCIDR(c)) || cidr(self[0]).ip().family() != cidr(self[1]).ip().family()",message="give one range per IP family at most"
+	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
+
 	// transparentMetaPrefixes lists prefixes of label and annotation keys that are copied from the super cluster up to the tenant.
 	// +optional
 	// +listType=set

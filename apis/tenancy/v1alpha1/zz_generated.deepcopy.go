@@ -229,6 +229,11 @@ func (in *VirtualClusterSpec) DeepCopyInto(out *VirtualClusterSpec) {
 		*out = new(SecretKeyRef)
 		**out = **in
 	}
+	if in.ServiceCIDRs != nil {
+		in, out := &in.ServiceCIDRs, &out.ServiceCIDRs
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.TransparentMetaPrefixes != nil {
 		in, out := &in.TransparentMetaPrefixes, &out.TransparentMetaPrefixes
 		*out = make([]string, len(*in))

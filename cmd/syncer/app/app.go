@@ -6,10 +6,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -26,6 +28,7 @@ import (
 	"github.com/superpool/superpool/internal/features"
 	"github.com/superpool/superpool/internal/syncer"
 	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenants"
 )
 
@@ -42,6 +45,9 @@ type Options struct {
 	HealthProbeBindAddress string
 	// PodSecurityLevel is enforced in the namespaces of tenants; "" leaves it to the super cluster.
 	PodSecurityLevel string
+	// VNAgentPort and VNAgentAddress are where tenants find the kubelet API of nodes; port 0 means nowhere, address "" at each node.
+	VNAgentPort    int32
+	VNAgentAddress string
 	// Gate holds the feature gates.
 	Gate featuregate.MutableFeatureGate
 }
@@ -58,6 +64,7 @@ func NewOptions() (*Options, error) {
 		MetricsBindAddress:     ":8080",
 		HealthProbeBindAddress: ":8081",
 		PodSecurityLevel:       "baseline",
+		VNAgentPort:            10550,
 		Gate:                   gate,
 	}, nil
 }
@@ -71,6 +78,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address that serves /metrics; "0" for none`)
 	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address that serves /healthz and /readyz; "0" for none`)
 	flags.StringVar(&o.PodSecurityLevel, "pod-security-level", o.PodSecurityLevel, `pod security level that the super cluster enforces on tenants: privileged, baseline or restricted; "" for none`)
+	flags.Int32Var(&o.VNAgentPort, "vn-agent-port", o.VNAgentPort, "port of vn-agent, which serves logs and exec to tenants; 0 if there is none")
+	flags.StringVar(&o.VNAgentAddress, "vn-agent-address", o.VNAgentAddress, "address of one vn-agent for all nodes; without it each node has its own")
 	o.Gate.AddFlag(flags)
 }
 
@@ -87,6 +96,12 @@ func (o *Options) Validate() error {
 	case "", "privileged", "baseline", "restricted":
 	default:
 		errs = append(errs, fmt.Errorf("--pod-security-level %q: use privileged, baseline, restricted or nothing", o.PodSecurityLevel))
+	}
+	if o.VNAgentPort < 0 || o.VNAgentPort > 65535 {
+		errs = append(errs, fmt.Errorf("--vn-agent-port %d: use 1 to 65535, or 0 for none", o.VNAgentPort))
+	}
+	if address := o.VNAgentAddress; address != "" && net.ParseIP(address) == nil && len(validation.IsDNS1123Subdomain(address)) > 0 {
+		errs = append(errs, fmt.Errorf("--vn-agent-address %q: use an IP address or a DNS name, without a port", address))
 	}
 	return errors.Join(errs...)
 }
@@ -149,7 +164,10 @@ func Run(ctx context.Context, options *Options) error {
 	if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	made, err := syncer.New(ctx, mgr, syncer.Options{ID: id, Super: super, PodSecurityLevel: options.PodSecurityLevel, Metrics: numbers})
+	made, err := syncer.New(ctx, mgr, syncer.Options{
+		ID: id, Super: super, PodSecurityLevel: options.PodSecurityLevel, Metrics: numbers,
+		VNAgent: kinds.VNAgent{Port: options.VNAgentPort, Address: options.VNAgentAddress},
+	})
 	if err != nil {
 		return err
 	}

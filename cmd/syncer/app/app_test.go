@@ -20,6 +20,8 @@ func TestCommandRefuses(t *testing.T) {
 		{name: "no pool", args: []string{"--meta-kubeconfig=f"}, want: "set --feature-gates=SuperClusterPooling=true"},
 		{name: "no clusters", args: []string{gate}, want: "set --meta-kubeconfig, --super-cluster-kubeconfig or both"},
 		{name: "an unknown level", args: []string{gate, "--meta-kubeconfig=f", "--pod-security-level=high"}, want: `--pod-security-level "high"`},
+		{name: "a port that is none", args: []string{gate, "--meta-kubeconfig=f", "--vn-agent-port=70000"}, want: "--vn-agent-port 70000: use 1 to 65535"},
+		{name: "an address with a port", args: []string{gate, "--meta-kubeconfig=f", "--vn-agent-address=10.0.0.1:10550"}, want: `--vn-agent-address "10.0.0.1:10550": use an IP address`},
 		{name: "an unknown gate", args: []string{"--feature-gates=No=true"}, want: "unrecognized feature gate: No"},
 		{name: "arguments", args: []string{"r1"}, want: "unknown command"},
 		{name: "a kubeconfig that is missing", args: []string{gate, "--meta-kubeconfig=/does/not/exist"}, want: "reading --meta-kubeconfig: stat /does/not/exist"},

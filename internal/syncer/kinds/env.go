@@ -115,6 +115,8 @@ type Env struct {
 	Tenants func() []*Tenant
 	// PodSecurityLevel is enforced in super namespaces; "" leaves it to the super cluster.
 	PodSecurityLevel string
+	// VNAgent is where tenants find the kubelet API.
+	VNAgent VNAgent
 	// Clock measures time.
 	Clock clock.PassiveClock
 	// Metrics counts writes.

@@ -3,6 +3,8 @@ package kinds
 import (
 	"context"
 	"fmt"
+	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -77,8 +79,31 @@ func NodeKey(tenant string, object client.Object) (engine.Key, bool) {
 	return engine.Key{Tenant: tenant, Kind: KindNode, Name: name}, name != ""
 }
 
+// VNAgent says where tenants find the kubelet API of nodes.
+type VNAgent struct {
+	// Port serves it; 0 for none.
+	Port int32
+	// Address serves it for all nodes; "" means that each node does.
+	Address string
+}
+
+// addresses returns what an API server may connect to for a node. It would prefer host and DNS names, which only the super cluster can
+// resolve.
+func (a VNAgent) addresses(superNode *corev1.Node) []corev1.NodeAddress {
+	switch {
+	case a.Address == "":
+		return slices.DeleteFunc(slices.Clone(superNode.Status.Addresses), func(address corev1.NodeAddress) bool {
+			return address.Type != corev1.NodeInternalIP && address.Type != corev1.NodeExternalIP
+		})
+	case net.ParseIP(a.Address) == nil:
+		return []corev1.NodeAddress{{Type: corev1.NodeInternalDNS, Address: a.Address}}
+	default:
+		return []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: a.Address}}
+	}
+}
+
 // TenantNode writes onto tenantNode what a tenant sees of superNode. Taints are left to the tenant's own controllers.
-func TenantNode(superNode, tenantNode *corev1.Node, superCluster string) {
+func TenantNode(superNode, tenantNode *corev1.Node, superCluster string, agent VNAgent) {
 	tenantNode.Name = tenancy.NodeName(superCluster, superNode.Name)
 	if tenantNode.Labels == nil {
 		tenantNode.Labels = map[string]string{}
@@ -99,7 +124,8 @@ func TenantNode(superNode, tenantNode *corev1.Node, superCluster string) {
 	tenantNode.Status.Capacity = status.Capacity
 	tenantNode.Status.Allocatable = status.Allocatable
 	tenantNode.Status.Conditions = status.Conditions
-	tenantNode.Status.Addresses = status.Addresses
+	tenantNode.Status.Addresses = agent.addresses(superNode)
+	tenantNode.Status.DaemonEndpoints.KubeletEndpoint.Port = agent.Port
 	tenantNode.Status.NodeInfo = status.NodeInfo
 }
 
@@ -186,7 +212,7 @@ func (n *Nodes) update(ctx context.Context, tenant *Tenant, superNode, tenantNod
 		return &foreignNodeError{name: tenantNode.Name}
 	}
 	desired := tenantNode.DeepCopy()
-	TenantNode(superNode, desired, n.env.ID)
+	TenantNode(superNode, desired, n.env.ID, n.env.VNAgent)
 	status := desired.Status
 	desired.Status = *tenantNode.Status.DeepCopy()
 	if !equality.Semantic.DeepEqual(tenantNode, desired) {
@@ -256,7 +282,7 @@ func ensureNode(ctx context.Context, env *Env, tenant *Tenant, superName string)
 		return nil
 	}
 	created := &corev1.Node{}
-	TenantNode(superNode, created, env.ID)
+	TenantNode(superNode, created, env.ID, env.VNAgent)
 	err := tenant.Client.Create(ctx, created)
 	if !apierrors.IsAlreadyExists(err) {
 		return env.done(ctx, KindNode, "create", err)

@@ -39,7 +39,7 @@ func TestNodeOfNoPods(t *testing.T) {
 	t.Parallel()
 	superNode := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 	tenantNode := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "node-uid"}}
-	kinds.TenantNode(superNode, tenantNode, "r1")
+	kinds.TenantNode(superNode, tenantNode, "r1", kinds.VNAgent{})
 	tenantClient := fake.NewClientBuilder().WithObjects(tenantNode).Build()
 	require.NoError(t, tenantClient.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), tenantNode))
 
