@@ -54,6 +54,10 @@ realnodes: $(addprefix bin/,$(REALNODES_TOOLS)) build ## Start the pool with rea
 	@COREDNS_VERSION=$(COREDNS_VERSION) METRICS_SERVER_VERSION=$(METRICS_SERVER_VERSION) hack/realnodes/images.sh
 	@hack/realnodes/up.sh
 
+.PHONY: realnodes-demo
+realnodes-demo: ## Run the experiment of the demo on the real nodes that run.
+	@hack/realnodes/demo.sh
+
 .PHONY: realnodes-down
 realnodes-down: ## Remove everything that make realnodes started.
 	@hack/realnodes/down.sh

@@ -1,13 +1,21 @@
+# shellcheck shell=bash
 # The experiment: one tenant, two super clusters, a quota of two slices, up to three pods. Every result is checked. Sourced after setup.sh.
 
 SLICE=scheduler.tenancy.x-k8s.io/slice
 PLACEMENTS=scheduler.tenancy.x-k8s.io/placements
 SUPERCLUSTER=scheduler.tenancy.x-k8s.io/superCluster
+# The Deployment of the experiment, and whether the super clusters run nothing else.
+DEPLOYMENT=$ROOT/manifests/samples/tenant/deployment.yaml
+ALONE=true
 
 annotation() { echo "{.metadata.annotations.${1//./\\.}}"; }
 
-# super_pods ID: "namespace/phase" of every pod of a super cluster, in one line.
-super_pods() { super "$1" get pods -A -o jsonpath='{range .items[*]}{.metadata.namespace}/{.status.phase} {end}' | xargs; }
+# super_pods ID: "namespace/phase" of every pod of a super cluster, in one line; of the tenant's namespace, where others run pods too.
+super_pods() {
+  local scope=(-A)
+  $ALONE || scope=(-n "$NAMESPACE")
+  super "$1" get pods "${scope[@]}" -o jsonpath='{range .items[*]}{.metadata.namespace}/{.status.phase} {end}' | xargs
+}
 # super_quota ID: what the quotas of the tenant's namespace there allow.
 super_quota() {
   super "$1" get resourcequota -n "$NAMESPACE" -o jsonpath='{range .items[*]}{.spec.hard.cpu}{.spec.hard.requests\.cpu} {.spec.hard.memory}{.spec.hard.requests\.memory}{end}'
@@ -17,7 +25,7 @@ chosen() {
   tenant get pods -n default --sort-by=.metadata.creationTimestamp -o jsonpath="{range .items[*]}$(annotation $SUPERCLUSTER) {end}" | xargs
 }
 
-tenant_pod_count() { tenant get pods -A -o name | wc -l | xargs; }
+tenant_pod_count() { tenant get pods -n default -o name | wc -l | xargs; }
 
 # wait_placements: until the tenant reads the wanted placements.
 wait_placements() {
@@ -36,8 +44,8 @@ place_namespace() {
 
 first_pod() {
   step "A Deployment with one replica of exactly one slice: it runs in r1, and only there"
-  show cat "$ROOT/manifests/samples/tenant/deployment.yaml"
-  act kubectl --kubeconfig "$TENANT.kubeconfig" apply -f "$ROOT/manifests/samples/tenant/deployment.yaml"
+  show cat "$DEPLOYMENT"
+  act kubectl --kubeconfig "$TENANT.kubeconfig" apply -f "$DEPLOYMENT"
   show kubectl --kubeconfig "$TENANT.kubeconfig" rollout status deployment/test-1 --timeout=60s
   show kubectl --kubeconfig "$TENANT.kubeconfig" get pods -l app=test-1 -o yaml
   equal "the super cluster of the pod" "$(chosen)" r1

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Starts and stops a pool: control planes by kwokctl and our programs as processes. Sourced by hack/demo.sh and hack/demo-down.sh, and by
 # hack/realnodes/lib.sh, which starts control planes of its own. They set -euo pipefail. All state lies in $OUT: kubeconfigs, logs, pids, the clusters' data.
 

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Makes a pool of control planes that run: what the meta cluster needs, super clusters that join, tenants that are imported, our programs.
 # Sourced after steps.sh.
 

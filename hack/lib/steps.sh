@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # How a script speaks: numbered steps, commands shown as one would type them, checks with their results. Sourced after pool.sh, by scripts
 # that set NAME, the make target that they are, and trap on_exit on EXIT.
 

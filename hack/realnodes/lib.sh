@@ -290,6 +290,8 @@ start_containerd() {
 JSON
   cat >"$dir/containerd.toml" <<TOML
 version = 2
+[plugins."io.containerd.internal.v1.opt"]
+  path = "/var/lib/containerd/opt"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "$(image_name pause)"
   restrict_oom_score_adj = true
@@ -394,10 +396,9 @@ bed_processes() {
       [[ ! -d $root$(cgroup "$id") ]] || find "$root$(cgroup "$id")" -name cgroup.procs -exec cat {} + 2>/dev/null || true
     done < <(cgroup_roots)
   done
-  for file in /proc/[0-9]*; do
-    [[ $(readlink "$file/exe" 2>/dev/null) == "$BIN"/* ]] || continue
+  while read -r file; do
     if { tr '\0' ' ' <"$file/cmdline"; } 2>/dev/null | grep -qF -e "$OUT/"; then echo "${file#/proc/}"; fi
-  done
+  done < <(find /proc -mindepth 2 -maxdepth 2 -path '/proc/[0-9]*/exe' -lname "$BIN/*" -printf '%h\n' 2>/dev/null)
 }
 
 # bed_mounts: mounts of the bed that the host sees.
@@ -425,9 +426,10 @@ leftovers() {
   for path in "/sys/class/net/$BRIDGE" "$OUT"; do [[ ! -e $path ]] || echo "$path"; done
 }
 
-# save_sysctls: remembers what kubelets change, once.
-save_sysctls() {
+# save_machine: remembers what the bed changes outside of what is its own: the sysctls of kubelets, and the folder that `ip netns` mounts.
+save_machine() {
   local name
+  [[ -e /run/netns ]] || touch "$OUT/no-netns-folder"
   for name in "${SYSCTLS[@]}"; do
     [[ ! -r /proc/sys/$name ]] || echo "$name $(cat "/proc/sys/$name")"
   done >"$OUT/sysctls"
@@ -461,6 +463,10 @@ stop_bed() {
   bed_mounts | while read -r path; do umount "$path" || umount --lazy "$path"; done
   if [[ -s $OUT/sysctls ]]; then
     while read -r name value; do echo "$value" >"/proc/sys/$name"; done <"$OUT/sysctls"
+  fi
+  if [[ -e $OUT/no-netns-folder && -z $(ls -A /run/netns 2>/dev/null) ]]; then
+    umount /run/netns 2>/dev/null || true
+    rmdir /run/netns 2>/dev/null || true
   fi
   rm -rf "$OUT"
 }

@@ -9,19 +9,18 @@ for part in realnodes/lib realnodes/check lib/steps lib/setup; do
 done
 NAME=realnodes
 
-# in_parallel WHAT FUNCTION ARGUMENT...: the function with each argument at once; fails with those that failed.
+# in_parallel WHAT FUNCTION ARGUMENT...: the function with each argument at once, a line when one is done; fails with those that failed.
 in_parallel() {
   local what=$1 function=$2 argument pids=() failed=() index
   shift 2
   for argument in "$@"; do
-    "$function" "$argument" &
+    { "$function" "$argument"; echo "  $argument: $what, $((SECONDS - STARTED)) s since the start"; } &
     pids+=($!)
   done
   for index in "${!pids[@]}"; do
     wait "${pids[index]}" || failed+=("${@:index+1:1}")
   done
-  ((${#failed[@]} == 0)) || fail "$what failed: ${failed[*]}"
-  echo "  $what: $*, $((SECONDS - STARTED)) s since the start"
+  ((${#failed[@]} == 0)) || fail "$what: ${failed[*]} failed"
 }
 
 set_up_machine() {
@@ -31,7 +30,7 @@ set_up_machine() {
   left=$(leftovers)
   [[ -z $left ]] || fail "this is left of a former run: $left"
   mkdir -p "$OUT"/{logs,pids}
-  save_sysctls
+  save_machine
   choose_ports
   step "Make certificates, a bridge with $HOST_IP, and one network namespace per node"
   make_shared_pki
@@ -64,14 +63,18 @@ YAML
 }
 
 set_up_nodes_and_control_planes() {
-  step "Start ${#CLUSTERS[@]} control planes and the nodes' containerd, and import the images"
-  in_parallel "nodes' containerd" prepare_node "${SUPERS[@]}" &
-  local nodes=$!
-  in_parallel "control planes" start_cluster "${CLUSTERS[@]}"
-  wait "$nodes" || exit 1
+  step "Start ${#CLUSTERS[@]} control planes, and the nodes' containerd with their images"
+  local job jobs=()
+  in_parallel "containerd and $(find "$IMAGES" -name '*.tar' | wc -l) images" prepare_node "${SUPERS[@]}" &
+  jobs+=($!)
+  in_parallel "control plane" start_cluster "${CLUSTERS[@]}" &
+  jobs+=($!)
+  for job in "${jobs[@]}"; do
+    wait "$job" || fail "the messages above say what did not start"
+  done
   cd "$OUT"
   step "Start kubelet and kube-proxy on each node"
-  in_parallel "nodes' kubelets" join_node "${SUPERS[@]}"
+  in_parallel "kubelet and kube-proxy" join_node "${SUPERS[@]}"
 }
 
 set_up_supers() {
