@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -53,7 +54,8 @@ func freeIn(nodes []fwk.NodeInfo, name corev1.ResourceName) *resource.Quantity {
 		if node.Node() == nil || node.Node().Spec.Unschedulable {
 			continue
 		}
-		sum += max(0, amountOf(node.GetAllocatable(), name)-amountOf(node.GetRequested(), name))
+		free := max(0, amountOf(node.GetAllocatable(), name)-amountOf(node.GetRequested(), name))
+		sum += min(free, math.MaxInt64-sum) // a super cluster may report any amount
 	}
 	switch name {
 	case corev1.ResourceCPU:

@@ -1,0 +1,446 @@
+package namespacegang_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/utils/ptr"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/plugins/internal/plugintest"
+	"github.com/superpool/superpool/plugins/namespacegang"
+)
+
+// notebook is a Committer that notes what it is told.
+type notebook struct {
+	mu    sync.Mutex
+	lines []string
+	// fail is the outcome of each commit in turn; nil once it is used up.
+	fail []error
+}
+
+func (n *notebook) Commit(_ context.Context, gang string, assignments []namespacegang.Assignment) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	line := gang + ":"
+	for _, a := range assignments {
+		line += fmt.Sprintf(" %s=%s", a.Pod.Name, a.Cluster)
+	}
+	n.lines = append(n.lines, line)
+	if len(n.fail) == 0 {
+		return nil
+	}
+	err := n.fail[0]
+	n.fail = n.fail[1:]
+	return err
+}
+
+func (n *notebook) want(t *testing.T, want ...string) {
+	t.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if diff := cmp.Diff(want, n.lines); diff != "" {
+		t.Errorf("commits (-want +got):\n%s", diff)
+	}
+}
+
+// scheduler is a framework runtime with the plugin, stepped by the test as kube-scheduler would.
+type scheduler struct {
+	*plugintest.Framework
+	t     *testing.T
+	book  *notebook
+	gangs *namespacegang.State
+}
+
+func newScheduler(t *testing.T, pods []*corev1.Pod, nodes ...*corev1.Node) *scheduler {
+	t.Helper()
+	s := &scheduler{t: t, book: &notebook{}, gangs: namespacegang.NewState()}
+	s.Framework = plugintest.NewStandaloneFramework(t, namespacegang.Name, namespacegang.New(s.book, s.gangs), pods, nodes)
+	return s
+}
+
+// assume runs Reserve and Permit and returns the code of Permit.
+func (s *scheduler) assume(pod *corev1.Pod, cluster string) fwk.Code {
+	s.t.Helper()
+	state := framework.NewCycleState()
+	require.True(s.t, s.RunReservePluginsReserve(s.t.Context(), state, pod, cluster).IsSuccess())
+	return s.RunPermitPlugins(s.t.Context(), state, pod, cluster).Code()
+}
+
+// bind runs the binding cycle: it waits on Permit, then binds, and unreserves after a failure.
+func (s *scheduler) bind(pod *corev1.Pod, cluster string) *fwk.Status {
+	state := framework.NewCycleState()
+	status := s.WaitOnPermit(s.t.Context(), pod)
+	if status.IsSuccess() {
+		status = s.RunBindPlugins(s.t.Context(), state, pod, cluster)
+	}
+	if !status.IsSuccess() {
+		s.RunReservePluginsUnreserve(s.t.Context(), state, pod, cluster)
+	}
+	return status
+}
+
+// waiting returns the names of the slices that Permit holds.
+func (s *scheduler) waiting() map[string]bool {
+	names := map[string]bool{}
+	s.IterateOverWaitingPods(func(waiting framework.WaitingPod) {
+		if len(waiting.GetPendingPlugins()) > 0 {
+			names[waiting.GetPod().Name] = true
+		}
+	})
+	return names
+}
+
+func sliceOf(gang, size, name string) *corev1.Pod {
+	return st.MakePod().Namespace("tenant").Name(name).UID(gang+"/"+name).
+		Annotation(schedulerv1alpha1.AnnotationGang, gang).Annotation(schedulerv1alpha1.AnnotationGangSize, size).Obj()
+}
+
+func TestNewWithoutACommitter(t *testing.T) {
+	_, err := namespacegang.New(nil, namespacegang.NewState())(t.Context(), nil, nil)
+	require.ErrorContains(t, err, "namespace scheduler only")
+}
+
+func TestLess(t *testing.T) {
+	now := metav1.NewTime(time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC))
+	later := metav1.NewTime(now.Add(time.Second))
+	pod := func(namespace, name string, created metav1.Time, priority *int32) *corev1.Pod {
+		p := st.MakePod().Namespace(namespace).Name(name).CreationTimestamp(created).Obj()
+		p.Spec.Priority = priority
+		return p
+	}
+	tests := map[string]struct{ first, second *corev1.Pod }{
+		"the higher priority, though younger and last by name": {pod("b", "b", later, ptr.To[int32](1)), pod("a", "a", now, nil)},
+		"no priority is zero":                       {pod("b", "b", later, nil), pod("a", "a", now, ptr.To[int32](-1))},
+		"the older namespace, though last by name":  {pod("b", "b", now, nil), pod("a", "a", later, nil)},
+		"the tenant, so that namespaces do not mix": {pod("a", "z", now, nil), pod("b", "a", now, nil)},
+		"slices by their number":                    {pod("a", "web.slice.0002", now, nil), pod("a", "web.slice.0010", now, nil)},
+		"namespaces of a tenant do not mix":         {pod("a", "db.slice.0009", now, nil), pod("a", "web.slice.0000", now, nil)},
+	}
+	less := newScheduler(t, nil).QueueSortFunc()
+	queued := func(p *corev1.Pod) fwk.QueuedPodInfo {
+		info, err := framework.NewPodInfo(p)
+		require.NoError(t, err)
+		return &framework.QueuedPodInfo{PodInfo: info}
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			first, second := queued(tc.first), queued(tc.second)
+			require.True(t, less(first, second))
+			require.False(t, less(second, first))
+			require.False(t, less(first, first), "nothing comes before itself")
+		})
+	}
+}
+
+func TestPreFilter(t *testing.T) {
+	type resources = map[corev1.ResourceName]string
+	node := func(name string, r resources) *st.NodeWrapper { return st.MakeNode().Name(name).Capacity(r) }
+	two := []*corev1.Node{
+		node("r1", resources{"cpu": "2", "memory": "1Gi", "ephemeral-storage": "1Gi", "nvidia.com/gpu": "1"}).Obj(),
+		node("r2", resources{"cpu": "2", "memory": "1Gi", "ephemeral-storage": "1Gi", "nvidia.com/gpu": "1"}).Obj(),
+	}
+	refused := func(what string) *fwk.Status {
+		return fwk.NewStatus(fwk.Unschedulable, namespacegang.ErrReasonNoRoom+": "+what).WithPlugin(namespacegang.Name)
+	}
+	tests := map[string]struct {
+		total   string // "": no annotation
+		pods    []*corev1.Pod
+		nodes   []*corev1.Node
+		want    *fwk.Status
+		wantErr string
+	}{
+		"exactly what is free":  {total: `{"cpu":"4","memory":"2Gi","ephemeral-storage":"2Gi","nvidia.com/gpu":"2"}`, nodes: two},
+		"no total":              {nodes: two},
+		"an empty total":        {total: `{}`, nodes: two},
+		"null":                  {total: `null`, nodes: two},
+		"a thousandth too much": {total: `{"cpu":"4001m"}`, nodes: two, want: refused("4001m cpu is wanted and 4 is free")},
+		"a byte too much":       {total: `{"memory":"2147483649"}`, nodes: two, want: refused("2147483649 memory is wanted and 2Gi is free")},
+		"all that is short, by name": {
+			total: `{"nvidia.com/gpu":"3","memory":"1Gi","cpu":"5","ephemeral-storage":"3Gi"}`, nodes: two,
+			want: refused("5 cpu is wanted and 4 is free, 3Gi ephemeral-storage is wanted and 2Gi is free, 3 nvidia.com/gpu is wanted and 2 is free"),
+		},
+		"a resource that no cluster has": {
+			total: `{"example.com/unknown":"1"}`, nodes: two, want: refused("1 example.com/unknown is wanted and 0 is free"),
+		},
+		"no cluster": {total: `{"cpu":"1m"}`, want: refused("1m cpu is wanted and 0 is free")},
+		"what is reserved is not free": {
+			total: `{"cpu":"4"}`, nodes: two, pods: []*corev1.Pod{st.MakePod().Name("held").Node("r1").Req(resources{"cpu": "1500m"}).Obj()},
+			want: refused("4 cpu is wanted and 2500m is free"),
+		},
+		"a cluster that shrank below its reservations takes nothing from others": {
+			total: `{"cpu":"2"}`, nodes: two, pods: []*corev1.Pod{st.MakePod().Name("held").Node("r1").Req(resources{"cpu": "100"}).Obj()},
+		},
+		"a cordoned cluster does not count": {
+			total: `{"cpu":"3"}`, nodes: []*corev1.Node{two[0], node("r2", resources{"cpu": "2"}).Unschedulable(true).Obj()},
+			want: refused("3 cpu is wanted and 2 is free"),
+		},
+		"monstrous clusters have room": {
+			total: `{"memory":"1Gi"}`, nodes: []*corev1.Node{node("r1", resources{"memory": "5E"}).Obj(), node("r2", resources{"memory": "5E"}).Obj()},
+		},
+		"no JSON":     {total: `{"cpu":`, nodes: two, wantErr: "reading the total of gang tenant/web@1"},
+		"no quantity": {total: `{"cpu":"four"}`, nodes: two, wantErr: "reading the total of gang tenant/web@1"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newScheduler(t, tc.pods, tc.nodes...)
+			pod := sliceOf("tenant/web@1", "3", "web.slice.0000")
+			if tc.total != "" {
+				pod.Annotations[schedulerv1alpha1.AnnotationGangTotal] = tc.total
+			}
+			_, status, _ := s.RunPreFilterPlugins(t.Context(), framework.NewCycleState(), pod)
+			if tc.wantErr != "" {
+				require.Equal(t, fwk.Error, status.Code())
+				require.Contains(t, status.Message(), tc.wantErr)
+				return
+			}
+			if diff := cmp.Diff(tc.want, status); diff != "" {
+				t.Errorf("status (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The total was checked with the first slice, whose reservation is no longer free for the second.
+func TestPreFilterChecksTheFirstSliceOnly(t *testing.T) {
+	nodes := []*corev1.Node{st.MakeNode().Name("r1").Capacity(map[corev1.ResourceName]string{"cpu": "1"}).Obj()}
+	s := newScheduler(t, nil, nodes...)
+	first, second := sliceOf("a", "2", "0"), sliceOf("a", "2", "1")
+	for _, pod := range []*corev1.Pod{first, second} {
+		pod.Annotations[schedulerv1alpha1.AnnotationGangTotal] = `{"cpu":"2"}`
+	}
+	check := func(pod *corev1.Pod) fwk.Code {
+		_, status, _ := s.RunPreFilterPlugins(t.Context(), framework.NewCycleState(), pod)
+		return status.Code()
+	}
+	require.Equal(t, fwk.Unschedulable, check(second), "nothing of the gang is reserved")
+	s.assume(first, "r1")
+	require.Equal(t, fwk.Success, check(second))
+	require.Equal(t, fwk.Unschedulable, check(func() *corev1.Pod {
+		other := sliceOf("b", "2", "1")
+		other.Annotations[schedulerv1alpha1.AnnotationGangTotal] = `{"cpu":"2"}`
+		return other
+	}()), "another gang has its own first slice")
+}
+
+func TestHints(t *testing.T) {
+	tests := map[string]struct {
+		event fwk.ClusterEvent
+		want  plugintest.Hint
+	}{
+		"a cluster came":                 {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}, plugintest.Queues},
+		"a cluster's capacity changed":   {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAllocatable}, plugintest.Queues},
+		"a cluster was uncordoned":       {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeTaint}, plugintest.Queues},
+		"a cluster's labels changed":     {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeLabel}, plugintest.Queues},
+		"a reservation went":             {fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete}, plugintest.Queues},
+		"a reservation shrank":           {fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.UpdatePodScaleDown}, plugintest.Queues},
+		"a reservation came":             {fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Add}, plugintest.Sleeps},
+		"a cluster went":                 {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Delete}, plugintest.Sleeps},
+		"a cluster's conditions changed": {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeCondition}, plugintest.Sleeps},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := newScheduler(t, nil).Hint(t, namespacegang.Name, tc.event, sliceOf("a", "2", "0"), nil, nil)
+			if got != tc.want {
+				t.Errorf("want that the slice %s, it %s", tc.want, got)
+			}
+		})
+	}
+}
+
+func TestReserve(t *testing.T) {
+	s := newScheduler(t, nil)
+	pods := []*corev1.Pod{sliceOf("a", "9", "0"), sliceOf("a", "9", "1"), sliceOf("a", "9", "2"), sliceOf("b", "9", "0")}
+	steps := []struct {
+		name      string
+		do        func(pod *corev1.Pod, cluster string)
+		pod       *corev1.Pod
+		cluster   string
+		wantA     map[string]int64
+		wantOther map[string]int64
+	}{
+		{"the first", s.reserve, pods[0], "r1", map[string]int64{"r1": 1}, map[string]int64{}},
+		{"another cluster", s.reserve, pods[1], "r2", map[string]int64{"r1": 1, "r2": 1}, map[string]int64{}},
+		{"another gang", s.reserve, pods[3], "r1", map[string]int64{"r1": 1, "r2": 1}, map[string]int64{"r1": 1}},
+		{"the same slice again counts once", s.reserve, pods[0], "r2", map[string]int64{"r2": 2}, map[string]int64{"r1": 1}},
+		{"a slice that was not reserved", s.unreserve, pods[2], "r1", map[string]int64{"r2": 2}, map[string]int64{"r1": 1}},
+		{"taken back", s.unreserve, pods[1], "r2", map[string]int64{"r2": 1}, map[string]int64{"r1": 1}},
+		{"taken back twice", s.unreserve, pods[1], "r2", map[string]int64{"r2": 1}, map[string]int64{"r1": 1}},
+		{"the last", s.unreserve, pods[0], "r2", map[string]int64{}, map[string]int64{"r1": 1}},
+		{"of a gang that is gone", s.unreserve, pods[0], "r2", map[string]int64{}, map[string]int64{"r1": 1}},
+	}
+	for _, step := range steps {
+		step.do(step.pod, step.cluster)
+		if diff := cmp.Diff(step.wantA, s.gangs.Assigned(pods[2])); diff != "" {
+			t.Errorf("%s: gang a (-want +got):\n%s", step.name, diff)
+		}
+		if diff := cmp.Diff(step.wantOther, s.gangs.Assigned(pods[3])); diff != "" {
+			t.Errorf("%s: gang b (-want +got):\n%s", step.name, diff)
+		}
+	}
+}
+
+func (s *scheduler) reserve(pod *corev1.Pod, cluster string) {
+	require.True(s.t, s.RunReservePluginsReserve(s.t.Context(), framework.NewCycleState(), pod, cluster).IsSuccess())
+}
+
+func (s *scheduler) unreserve(pod *corev1.Pod, cluster string) {
+	s.RunReservePluginsUnreserve(s.t.Context(), framework.NewCycleState(), pod, cluster)
+}
+
+func TestPermitHoldsUntilTheGangIsWhole(t *testing.T) {
+	s := newScheduler(t, nil)
+	a := []*corev1.Pod{sliceOf("a", "3", "a0"), sliceOf("a", "3", "a1"), sliceOf("a", "3", "a2")}
+	b := sliceOf("b", "2", "b0")
+	require.Equal(t, fwk.Wait, s.assume(a[2], "r1"))
+	require.Equal(t, fwk.Wait, s.assume(b, "r1"))
+	require.Equal(t, fwk.Wait, s.assume(a[0], "r2"))
+	s.book.want(t)
+	require.Equal(t, fwk.Success, s.assume(a[1], "r1"))
+	if diff := cmp.Diff(map[string]bool{"b0": true}, s.waiting()); diff != "" {
+		t.Errorf("still held (-want +got):\n%s", diff)
+	}
+	for i, cluster := range []string{"r2", "r1", "r1"} {
+		require.True(t, s.bind(a[i], cluster).IsSuccess())
+	}
+	s.book.want(t, "a: a0=r2 a1=r1 a2=r1")
+	require.Empty(t, s.gangs.Assigned(a[0]), "what is committed is no decision in the making")
+}
+
+func TestPermitOfOneSlice(t *testing.T) {
+	for name, size := range map[string]string{
+		"one": "1", "none": "0", "negative": "-3", "no number": "all", "empty": "", "beyond 64 bits": "99999999999999999999",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScheduler(t, nil)
+			pod := sliceOf("a", size, "a0")
+			require.Equal(t, fwk.Success, s.assume(pod, "r1"))
+			require.True(t, s.bind(pod, "r1").IsSuccess())
+			s.book.want(t, "a: a0=r1")
+		})
+	}
+}
+
+func TestTheGangIsReleased(t *testing.T) {
+	for name, lose := range map[string]func(s *scheduler, last *corev1.Pod){
+		"by a slice that fits nowhere": func(s *scheduler, last *corev1.Pod) {
+			_, status := s.RunPostFilterPlugins(s.t.Context(), framework.NewCycleState(), last, framework.NewDefaultNodeToStatus())
+			require.Equal(s.t, fwk.Unschedulable, status.Code())
+		},
+		"by a slice that is taken back": func(s *scheduler, last *corev1.Pod) {
+			s.reserve(last, "r1")
+			s.unreserve(last, "r1")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScheduler(t, nil)
+			a := []*corev1.Pod{sliceOf("a", "3", "a0"), sliceOf("a", "3", "a1"), sliceOf("a", "3", "a2")}
+			b := sliceOf("b", "2", "b0")
+			for _, pod := range []*corev1.Pod{a[0], a[1], b} {
+				require.Equal(t, fwk.Wait, s.assume(pod, "r1"))
+			}
+			lose(s, a[2])
+			want := fwk.NewStatus(fwk.Unschedulable, namespacegang.ErrReasonReleased).WithPlugin(namespacegang.Name)
+			for _, pod := range a[:2] {
+				if diff := cmp.Diff(want, s.bind(pod, "r1")); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", pod.Name, diff)
+				}
+			}
+			s.book.want(t)
+			require.Empty(t, s.gangs.Assigned(a[0]))
+			if diff := cmp.Diff(map[string]bool{"b0": true}, s.waiting()); diff != "" {
+				t.Errorf("still held (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Slices that never waited for the gang have nothing to release: a slice that was not reserved must not tear down its gang.
+func TestUnreserveOfASliceThatWasNotReserved(t *testing.T) {
+	s := newScheduler(t, nil)
+	require.Equal(t, fwk.Wait, s.assume(sliceOf("a", "2", "a0"), "r1"))
+	s.unreserve(sliceOf("a", "2", "a1"), "r1")
+	if diff := cmp.Diff(map[string]bool{"a0": true}, s.waiting()); diff != "" {
+		t.Errorf("still held (-want +got):\n%s", diff)
+	}
+}
+
+func TestBindCommitsOnce(t *testing.T) {
+	const size = 50
+	s := newScheduler(t, nil)
+	var pods []*corev1.Pod
+	want := "a:"
+	for i := range size {
+		pods = append(pods, sliceOf("a", fmt.Sprint(size), fmt.Sprintf("a%02d", i)))
+		want += fmt.Sprintf(" a%02d=r%d", i, i%3)
+	}
+	for i := range pods {
+		s.assume(pods[i], fmt.Sprintf("r%d", i%3))
+	}
+	statuses := make([]*fwk.Status, size)
+	var binding sync.WaitGroup
+	for i := range pods {
+		binding.Go(func() { statuses[i] = s.bind(pods[i], fmt.Sprintf("r%d", i%3)) })
+	}
+	binding.Wait()
+	for i := range statuses {
+		require.True(t, statuses[i].IsSuccess(), statuses[i].Message())
+	}
+	s.book.want(t, want)
+}
+
+func TestBindAfterALostWrite(t *testing.T) {
+	lost := errors.New("the write was lost")
+	s := newScheduler(t, nil)
+	s.book.fail = []error{lost}
+	a := []*corev1.Pod{sliceOf("a", "2", "a0"), sliceOf("a", "2", "a1")}
+	require.Equal(t, fwk.Wait, s.assume(a[0], "r1"))
+	require.Equal(t, fwk.Success, s.assume(a[1], "r2"))
+	for i, cluster := range []string{"r1", "r2"} {
+		status := s.bind(a[i], cluster)
+		require.Equal(t, fwk.Error, status.Code())
+		require.ErrorIs(t, status.AsError(), lost, "each slice learns the outcome")
+	}
+	s.book.want(t, "a: a0=r1 a1=r2")
+	require.Empty(t, s.gangs.Assigned(a[0]), "a lost decision holds nothing")
+
+	require.Equal(t, fwk.Wait, s.assume(a[1], "r3"))
+	require.Equal(t, fwk.Success, s.assume(a[0], "r3"))
+	for _, pod := range a {
+		require.True(t, s.bind(pod, "r3").IsSuccess())
+	}
+	s.book.want(t, "a: a0=r1 a1=r2", "a: a0=r3 a1=r3")
+}
+
+// A slice can be lost after Permit let its gang go, for instance to another plugin's PreBind.
+func TestBindOfAGangThatLostASlice(t *testing.T) {
+	s := newScheduler(t, nil)
+	a := []*corev1.Pod{sliceOf("a", "2", "a0"), sliceOf("a", "2", "a1")}
+	require.Equal(t, fwk.Wait, s.assume(a[0], "r1"))
+	require.Equal(t, fwk.Success, s.assume(a[1], "r2"))
+	s.unreserve(a[1], "r2")
+	status := s.bind(a[0], "r1")
+	require.Equal(t, fwk.Error, status.Code())
+	require.Contains(t, status.Message(), "1 slices of the gang were released")
+	s.book.want(t)
+	require.Empty(t, s.gangs.Assigned(a[0]))
+}
+
+func TestBindWithoutReserve(t *testing.T) {
+	s := newScheduler(t, nil)
+	status := s.bind(sliceOf("a", "1", "a0"), "r1")
+	require.Equal(t, fwk.Error, status.Code())
+	require.Contains(t, status.Message(), "slice a0 is not reserved")
+	s.book.want(t)
+}
