@@ -50,9 +50,13 @@ demo-down: ## Remove everything that the demo started.
 	@hack/demo-down.sh
 
 .PHONY: realnodes
-realnodes: $(addprefix bin/,$(REALNODES_TOOLS)) build ## Start the pool with real nodes: kubelets, containers, two tenants. Needs root.
+realnodes: realnodes-check $(addprefix bin/,$(REALNODES_TOOLS)) build ## Start the pool with real nodes: kubelets, containers, two tenants. Needs root.
 	@COREDNS_VERSION=$(COREDNS_VERSION) METRICS_SERVER_VERSION=$(METRICS_SERVER_VERSION) hack/realnodes/images.sh
 	@hack/realnodes/up.sh
+
+.PHONY: realnodes-check
+realnodes-check: ## Say what this machine lacks for real nodes.
+	@hack/realnodes/check.sh
 
 .PHONY: realnodes-demo
 realnodes-demo: ## Run the experiment of the demo on the real nodes that run.
@@ -150,11 +154,8 @@ bin/agnhost: hack/tools/go.mod | bin
 	@cd hack/tools && ../gobuild.sh "agnhost" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/agnhost" k8s.io/kubernetes/test/images/agnhost
 	@touch $@
 
-bin/pause: $(wildcard hack/realnodes/pause/*) | bin
-	@$(GO) build -ldflags '-s -w' -o $@ ./hack/realnodes/pause
-
-bin/image: $(wildcard hack/realnodes/image/*) | bin
-	@cd hack/realnodes/image && ../../gobuild.sh "image" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/image" .
+bin/pause bin/image: bin/%: hack/realnodes/go.mod hack/realnodes/pause/main.go hack/realnodes/image/main.go | bin
+	@cd hack/realnodes && ../gobuild.sh "$*" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/$*" ./$*
 	@touch $@
 
 bin/etcd: hack/tools/go.mod | bin

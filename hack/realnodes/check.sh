@@ -1,6 +1,8 @@
-# Says what the machine lacks for real nodes. Sourced by up.sh.
+#!/usr/bin/env bash
+# Says what the machine lacks for real nodes and how to get it, and exits with 3; says nothing where it lacks nothing.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# check_machine: returns 3 and names everything that is missing, with how to get it.
 check_machine() {
   local missing=() packages=() program
   [[ $(uname -s) == Linux ]] || missing+=("Linux: nodes are made of its namespaces and cgroups")
@@ -21,11 +23,7 @@ nsenter util-linux
 unshare util-linux
 mount mount
 PROGRAMS
-  CNI_BIN=""
-  for program in /usr/lib/cni /opt/cni/bin; do
-    [[ -n $CNI_BIN || ! -x $program/bridge || ! -x $program/host-local || ! -x $program/portmap || ! -x $program/loopback ]] || CNI_BIN=$program
-  done
-  if [[ -z $CNI_BIN ]]; then
+  if [[ -z $(cni_bin) ]]; then
     missing+=("CNI plugins bridge, host-local, portmap and loopback in /usr/lib/cni or /opt/cni/bin")
     packages+=(containernetworking-plugins)
   fi
@@ -38,7 +36,7 @@ PROGRAMS
   fi
   ((${#missing[@]} > 0)) || return 0
   {
-    echo "$NAME: this machine cannot run real nodes yet. Missing:"
+    echo "realnodes: this machine cannot run real nodes yet. Missing:"
     printf '  %s\n' "${missing[@]}"
     if ((${#packages[@]} > 0)); then
       echo "On Debian and Ubuntu: apt-get install --no-install-recommends $(printf '%s\n' "${packages[@]}" | sort -u | xargs) busybox-static"
@@ -56,3 +54,5 @@ check_cgroups() {
     rmdir "$root/superpool" 2>/dev/null || true
   done < <(cgroup_roots)
 }
+
+check_machine

@@ -5,6 +5,8 @@
 #   REALNODES_DIR  where everything lies, default _output/realnodes
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# Where a user's shell does not look for ip and iptables.
+PATH=$PATH:/usr/sbin:/sbin
 DEMO_DIR=${REALNODES_DIR:-$HERE/../../_output/realnodes}
 mkdir -p "$(dirname "$DEMO_DIR")"
 DEMO_DIR=$(cd "$(dirname "$DEMO_DIR")" && pwd)/$(basename "$DEMO_DIR")
@@ -22,6 +24,11 @@ NODE_PORT_VN_AGENT=10550
 TENANT_ORGANISATION=superpool:tenants
 # What a kubelet sets at its start, for the whole machine.
 SYSCTLS=(vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys kernel/keys/root_maxbytes)
+
+# Tenants' API servers ask vn-agents, not kubelets, where there are any.
+if [[ -x $BIN/vn-agent && -x $BIN/syncer ]] && "$BIN/syncer" --help 2>&1 | grep -q -e --vn-agent-port; then
+  SYNCER_FLAGS=(--vn-agent-port "$NODE_PORT_VN_AGENT")
+fi
 
 # ---- what each cluster and node is ----
 
@@ -51,6 +58,18 @@ node_ip() { echo "10.213.0.1${1#r}"; }
 pod_cidr() { echo "10.214.${1#r}.0/24"; }
 netns() { echo "superpool-$1"; }
 cgroup() { echo "/superpool/$1"; }
+
+# cni_bin: where the CNI plugins lie: Debian's place, or that of most others.
+cni_bin() {
+  local dir plugin
+  for dir in /usr/lib/cni /opt/cni/bin; do
+    for plugin in bridge host-local loopback portmap; do
+      [[ -x $dir/$plugin ]] || continue 2
+    done
+    echo "$dir"
+    return
+  done
+}
 
 # cgroup_roots: the hierarchies of this machine: one with cgroup v2, else one per controller.
 cgroup_roots() {
@@ -296,7 +315,7 @@ version = 2
   sandbox_image = "$(image_name pause)"
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "$CNI_BIN"
+    bin_dir = "$(cni_bin)"
     conf_dir = "$dir/cni"
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
@@ -377,6 +396,22 @@ start_vn_agent() {
     --tls-cert-file "$PKI/$id-vn-agent.crt" --tls-private-key-file "$PKI/$id-vn-agent.key" \
     --kubelet-address "$(node_ip "$id"):10250" --kubelet-certificate-authority "$PKI/serving-ca.crt" \
     --kubelet-client-certificate "$PKI/$id/vn-agent.crt" --kubelet-client-key "$PKI/$id/vn-agent.key" -v=4
+}
+
+# start_again NAME: any program of the bed but the nodes' process 1, once it has ended.
+start_again() {
+  local name=$1
+  case $name in
+    etcd-*) start_etcd "${name#etcd-}" ;;
+    kube-apiserver-*) start_apiserver "${name#kube-apiserver-}" && wait_apiserver "${name#kube-apiserver-}" ;;
+    kube-controller-manager-*) start_controller_manager "${name#kube-controller-manager-}" ;;
+    kube-scheduler-*) start_scheduler "${name#kube-scheduler-}" ;;
+    containerd-*) start_containerd "${name#containerd-}" ;;
+    kubelet-*) start_kubelet "${name#kubelet-}" ;;
+    kube-proxy-*) start_kube_proxy "${name#kube-proxy-}" ;;
+    vn-agent-*) start_vn_agent "${name#vn-agent-}" ;;
+    *) start_program "$name" && wait_ready "$name" ;;
+  esac
 }
 
 # ---- images ----
@@ -460,12 +495,12 @@ stop_bed() {
     ((SECONDS < deadline)) || break
     [[ -z $(bed_cgroups) ]] || sleep 0.1
   done
-  bed_mounts | while read -r path; do umount "$path" || umount --lazy "$path"; done
+  bed_mounts | while read -r path; do umount -n "$path" || umount -n --lazy "$path"; done
   if [[ -s $OUT/sysctls ]]; then
     while read -r name value; do echo "$value" >"/proc/sys/$name"; done <"$OUT/sysctls"
   fi
   if [[ -e $OUT/no-netns-folder && -z $(ls -A /run/netns 2>/dev/null) ]]; then
-    umount /run/netns 2>/dev/null || true
+    umount -n /run/netns 2>/dev/null || true
     rmdir /run/netns 2>/dev/null || true
   fi
   rm -rf "$OUT"

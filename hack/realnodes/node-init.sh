@@ -7,7 +7,8 @@ dir=$1 pause=$2
 case $dir/ in
   /var/* | /run/*) echo "the bed cannot lie below /var or /run: nodes have their own" >&2; exit 1 ;;
 esac
-mount -t tmpfs -o mode=755 tmpfs /run
+# -n: no table of mounts in the host's /run.
+mount -n -t tmpfs -o mode=755 tmpfs /run
 # Volumes with mount propagation need a shared root; shared among the processes of the node alone.
 mount --make-rshared /
 mkdir -p "$dir"/var/{lib,log,tmp,cache}

@@ -4,7 +4,7 @@
 #
 #   REALNODES_DIR  where everything lies, default _output/realnodes
 set -euo pipefail
-for part in realnodes/lib realnodes/check lib/steps lib/setup; do
+for part in realnodes/lib lib/steps lib/setup; do
   source "$(dirname "${BASH_SOURCE[0]}")/../$part.sh"
 done
 NAME=realnodes
@@ -122,7 +122,7 @@ set_up_dns() {
   done
 }
 
-check_machine || exit
+"$HERE/check.sh" || exit
 for program in etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet kube-proxy pause vc-scheduler syncer; do
   [[ -x $BIN/$program ]] || { echo "realnodes: bin/$program is missing: make realnodes builds it" >&2; exit 1; }
 done

@@ -136,7 +136,7 @@ func (l *layerWriter) entry(entry string) error {
 	if err != nil {
 		return fmt.Errorf("entry %q: %w", entry, err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	info, err := file.Stat()
 	if err != nil {
 		return fmt.Errorf("entry %q: %w", entry, err)

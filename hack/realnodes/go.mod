@@ -1,4 +1,4 @@
-module github.com/superpool/superpool/hack/realnodes/image
+module github.com/superpool/superpool/hack/realnodes
 
 go 1.26.0
 

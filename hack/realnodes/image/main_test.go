@@ -1,0 +1,90 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+func TestLayer(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(program, []byte("code"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	entries := []string{program + "=/bin/program", "program=>/bin/link"}
+	content, err := layer(entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	reader := tar.NewReader(bytes.NewReader(content))
+	for {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, header.FileInfo().Mode().String()+" "+header.Name+header.Linkname)
+	}
+	want := "dtrwxrwxrwx tmp,drwxr-xr-x bin,-rwx------ bin/program,Lrwxrwxrwx bin/linkprogram,drwxr-xr-x etc,-rw-r--r-- etc/passwd,-rw-r--r-- etc/group"
+	if strings.Join(got, ",") != want {
+		t.Errorf("the layer holds %q, wanted %q", strings.Join(got, ","), want)
+	}
+	again, err := layer(entries)
+	if err != nil || !bytes.Equal(content, again) {
+		t.Errorf("the same files give another layer (%v)", err)
+	}
+}
+
+func TestWrite(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "image.tar")
+	if err := write(options{out: out, name: "example.org/program:v1", entrypoint: "/program", cmd: "one two", user: "1:1"}); err != nil {
+		t.Fatal(err)
+	}
+	tag, err := name.NewTag("example.org/program:v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := tarball.ImageFromPath(out, &tag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(append(file.Config.Entrypoint, file.Config.Cmd...), " "); got != "/program one two" || file.Config.User != "1:1" {
+		t.Errorf("the image runs %q as %q", got, file.Config.User)
+	}
+}
+
+func TestWriteRefuses(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		o    options
+	}{
+		{name: "no image name", o: options{}},
+		{name: "an entry without a path", o: options{name: "a:b", entries: []string{"program"}}},
+		{name: "a file that is not there", o: options{name: "a:b", entries: []string{"/no/such/file=/file"}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.o.out = filepath.Join(t.TempDir(), "image.tar")
+			if err := write(tc.o); err == nil {
+				t.Error("it was written")
+			}
+			if _, err := os.Stat(tc.o.out); err == nil {
+				t.Error("an archive is there")
+			}
+		})
+	}
+}
