@@ -8,8 +8,10 @@ import (
 	"strings"
 	"sync"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,11 +37,28 @@ var watched = map[string]struct {
 	kinds.KindSecret:         {&corev1.Secret{}, func() client.ObjectList { return &corev1.SecretList{} }},
 	kinds.KindConfigMap:      {&corev1.ConfigMap{}, func() client.ObjectList { return &corev1.ConfigMapList{} }},
 	kinds.KindService:        {&corev1.Service{}, func() client.ObjectList { return &corev1.ServiceList{} }},
+	kinds.KindEndpointSlice:  {&discoveryv1.EndpointSlice{}, func() client.ObjectList { return &discoveryv1.EndpointSliceList{} }},
+	kinds.KindToken:          {&corev1.Secret{}, func() client.ObjectList { return &corev1.SecretList{} }},
 	kinds.KindQuota:          {&corev1.ResourceQuota{}, func() client.ObjectList { return &corev1.ResourceQuotaList{} }},
 }
 
-// namespacedKinds are the kinds that are watched in a tenant per placed namespace.
-var namespacedKinds = [...]string{kinds.KindServiceAccount, kinds.KindSecret, kinds.KindConfigMap, kinds.KindService}
+// What is watched in a tenant that holds anything here: wideKinds in all namespaces, namespacedKinds in those that are placed here.
+var (
+	wideKinds       = [...]string{kinds.KindNamespace, kinds.KindPod, kinds.KindNode, kinds.KindService, kinds.KindEndpointSlice}
+	namespacedKinds = [...]string{kinds.KindServiceAccount, kinds.KindSecret, kinds.KindConfigMap}
+)
+
+// superSelectors bound what is watched of each kind in the super cluster, by label.
+func superSelectors() map[string]string {
+	selectors := map[string]string{}
+	for kind := range watched {
+		selectors[kind] = tenancyv1alpha1.LabelCluster
+	}
+	selectors[kinds.KindNode] = ""
+	selectors[kinds.KindSecret] += ",!" + kinds.LabelTokens
+	selectors[kinds.KindToken] += "," + kinds.LabelTokens
+	return selectors
+}
 
 // newClient returns a client of a control plane. It holds no cache, knows the types that the syncer needs and so needs no discovery.
 // The server's priority and fairness bounds its rate, and the engine's workers do.
@@ -47,10 +66,13 @@ func newClient(config *rest.Config) (client.WithWatch, error) {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(scheme))
 	utilruntime.Must(coordinationv1.AddToScheme(scheme))
+	utilruntime.Must(discoveryv1.AddToScheme(scheme))
+	utilruntime.Must(authenticationv1.AddToScheme(scheme))
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range []string{"Pod", "Secret", "ConfigMap", "Service", "ServiceAccount", "ResourceQuota", "Event"} {
 		mapper.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
+	mapper.Add(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), meta.RESTScopeNamespace)
 	mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)

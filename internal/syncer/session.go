@@ -92,6 +92,9 @@ func (s *session) run(ctx context.Context, ready func()) error {
 		if len(namespaces) == 0 || s.cache.synced() {
 			ready()
 		}
+		if len(namespaces) == 0 {
+			s.leave()
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -104,7 +107,10 @@ func sources(namespaces []string) []source {
 	if len(namespaces) == 0 {
 		return nil
 	}
-	all := []source{{kind: kinds.KindNamespace}, {kind: kinds.KindPod}, {kind: kinds.KindNode}}
+	all := make([]source, 0, len(wideKinds)+len(namespaces)*len(namespacedKinds))
+	for _, kind := range wideKinds {
+		all = append(all, source{kind: kind})
+	}
 	for _, namespace := range namespaces {
 		for _, kind := range namespacedKinds {
 			all = append(all, source{kind: kind, namespace: namespace})
@@ -121,12 +127,23 @@ func (s *session) wake() {
 	}
 }
 
+// leave wakes the super namespaces of a tenant that holds nothing here: those that are there for Services alone may go.
+func (s *session) leave() {
+	for _, object := range s.syncer.super.Index(kinds.KindNamespace, kinds.IndexTenant, s.tenant.Key) {
+		if key, ok := kinds.SuperKey(kinds.KindNamespace, object); ok {
+			s.syncer.engine.Add(key)
+		}
+	}
+}
+
 // filled wakes what waited for a source: what the super cluster holds of it and the tenant may not.
 func (s *session) filled(from source) {
 	s.wake()
-	for _, object := range s.syncer.super.Index(from.kind, kinds.IndexTenant, s.tenant.Key) {
-		if key, ok := kinds.SuperKey(from.kind, object); ok && (from.namespace == "" || from.namespace == key.Namespace) {
-			s.syncer.engine.Add(key)
+	for _, kind := range kinds.Derived(from.kind) {
+		for _, object := range s.syncer.super.Index(kind, kinds.IndexTenant, s.tenant.Key) {
+			if key, ok := kinds.SuperKey(kind, object); ok && (from.namespace == "" || from.namespace == key.Namespace) {
+				s.syncer.engine.Add(key)
+			}
 		}
 	}
 	for _, object := range s.cache.List(from.kind) {
@@ -138,10 +155,17 @@ func (s *session) filled(from source) {
 
 // enqueue wakes all that the tenant has in a namespace.
 func (s *session) enqueue(namespace string) {
-	for _, kind := range append(namespacedKinds[:], kinds.KindPod) {
+	for kind := range watched {
 		for _, object := range s.cache.Index(kind, kinds.IndexNamespace, namespace) {
-			s.syncer.engine.Add(kinds.TenantKey(kind, s.tenant.Key, object))
+			s.add(kind, object)
 		}
+	}
+}
+
+// add wakes what is made of an object of the tenant.
+func (s *session) add(kind string, object client.Object) {
+	for _, derived := range kinds.Derived(kind) {
+		s.syncer.engine.Add(kinds.TenantKey(derived, s.tenant.Key, object))
 	}
 }
 
@@ -161,13 +185,13 @@ func (s *session) tenantChanged(kind string, old, current client.Object) {
 		if old == nil || current == nil {
 			s.enqueue(object.GetName())
 		}
-	case kinds.KindPod:
-		if current == nil {
-			// It may have been the last one of a namespace that is no longer placed here.
+	case kinds.KindPod, kinds.KindService:
+		if current == nil || old == nil && kind == kinds.KindService {
+			// The first or the last one decides whether a namespace that is not placed here has a super namespace.
 			s.syncer.engine.Add(engine.Key{Tenant: s.tenant.Key, Kind: kinds.KindNamespace, Name: object.GetNamespace()})
 		}
 	}
-	s.syncer.engine.Add(kinds.TenantKey(kind, s.tenant.Key, object))
+	s.add(kind, object)
 }
 
 // newRecorder returns a recorder of Events in a tenant, and what stops it.

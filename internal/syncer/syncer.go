@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
-	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -88,14 +87,9 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	s := &Syncer{id: options.ID, meta: mgr.GetClient(), sessions: map[string]*session{}}
 	s.super = &informers{
 		client:    super,
-		selectors: map[string]string{},
+		selectors: superSelectors(),
 		changed:   s.superChanged,
 		filled:    func(source) {},
-	}
-	for kind := range watched {
-		if kind != kinds.KindNode {
-			s.super.selectors[kind] = tenancyv1alpha1.LabelCluster
-		}
 	}
 	s.env = &kinds.Env{
 		ID: options.ID, Super: super, SuperCache: s.super, Meta: mgr.GetClient(), MetaLive: mgr.GetAPIReader(),
@@ -205,11 +199,28 @@ func (s *Syncer) superChanged(kind string, old, current client.Object) {
 		}
 	case kinds.KindPod:
 		s.engine.Add(key)
-		if pod, ok := object.(*corev1.Pod); ok && pod.Spec.NodeName != "" && (old == nil || current == nil) {
-			s.engine.Add(engine.Key{Tenant: key.Tenant, Kind: kinds.KindNode, Name: pod.Spec.NodeName})
+		s.superPodChanged(key, object, old == nil || current == nil)
+	case kinds.KindToken:
+		s.engine.Add(key)
+		if old == nil {
+			s.engine.Add(kinds.PodOfToken(key)) // it waits for its tokens
 		}
 	default:
 		s.engine.Add(key)
+	}
+}
+
+// superPodChanged wakes what depends on whether a super pod is there.
+func (s *Syncer) superPodChanged(key engine.Key, object client.Object, cameOrWent bool) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok || !cameOrWent {
+		return
+	}
+	if pod.Spec.NodeName != "" {
+		s.engine.Add(engine.Key{Tenant: key.Tenant, Kind: kinds.KindNode, Name: pod.Spec.NodeName})
+	}
+	if token, ok := kinds.TokenOfSuperPod(pod); ok {
+		s.engine.Add(token)
 	}
 }
 
@@ -283,7 +294,7 @@ func (s *Syncer) setSession(key string, session *session) {
 	s.sessions[key] = session
 }
 
-// namespaces returns the namespaces of a tenant that are to be watched: those placed here, and those of which something is left here.
+// namespaces returns the namespaces in which a tenant holds something here: those placed here, and those of which something is left here.
 func (s *Syncer) namespaces(ctx context.Context, tenant string) ([]string, error) {
 	var placements schedulerv1alpha1.NamespacePlacementList
 	if err := s.meta.List(ctx, &placements, client.InNamespace(tenant)); err != nil {
@@ -298,7 +309,7 @@ func (s *Syncer) namespaces(ctx context.Context, tenant string) ([]string, error
 		}
 	}
 	for _, object := range s.super.Index(kinds.KindNamespace, kinds.IndexTenant, tenant) {
-		if owner, ok := tenancy.OwnerOf(object); ok {
+		if owner, ok := tenancy.OwnerOf(object); ok && !kinds.ServicesOnly(object) {
 			names = append(names, owner.Namespace)
 		}
 	}

@@ -42,6 +42,17 @@ func NodeName(superCluster, node string) string {
 	return shorten(superCluster+"."+node, validation.DNS1123SubdomainMaxLength)
 }
 
+// TokenSecret returns the name, in super clusters, of the Secret with the tokens of a tenant's pod: <pod>-tokens-<hash>. Two pods of one
+// name have two.
+func TokenSecret(pod string, uid types.UID) string {
+	digest := sha256.Sum256([]byte(pod + "/" + string(uid)))
+	suffix := "-tokens-" + hex.EncodeToString(digest[:])[:hashLength]
+	if limit := validation.DNS1123SubdomainMaxLength - len(suffix); len(pod) > limit {
+		pod = strings.TrimRight(pod[:limit], "-.")
+	}
+	return pod + suffix
+}
+
 // NodeSuperCluster returns the super cluster of a node name that NodeName made. It returns false for any other form.
 func NodeSuperCluster(nodeName string) (string, bool) {
 	superCluster, node, found := strings.Cut(nodeName, ".")

@@ -94,6 +94,19 @@ func FuzzNodeName(f *testing.F) {
 	})
 }
 
+func FuzzTokenSecret(f *testing.F) {
+	f.Add("web-1", "u")
+	f.Add(strings.Repeat("n.", 126)+"n", "u")
+	f.Fuzz(func(t *testing.T, pod, uid string) {
+		if len(validation.IsDNS1123Subdomain(pod)) > 0 {
+			return
+		}
+		name := tenancy.TokenSecret(pod, types.UID(uid))
+		require.Empty(t, validation.IsDNS1123Subdomain(name), name)
+		require.NotEqual(t, name, tenancy.TokenSecret(pod, types.UID(uid+"x")), "a pod made again is another one")
+	})
+}
+
 func TestNodeSuperCluster(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"", "r1", ".n", "r1."} {

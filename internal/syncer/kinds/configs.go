@@ -3,6 +3,7 @@ package kinds
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
@@ -18,7 +19,7 @@ var serviceAccounts = copied[*corev1.ServiceAccount]{
 	kind:      KindServiceAccount,
 	empty:     func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} },
 	adopt:     func(superAccount *corev1.ServiceAccount) bool { return superAccount.Name == defaultServiceAccount },
-	translate: SuperServiceAccount,
+	translate: plain(SuperServiceAccount),
 }
 
 var secrets = copied[*corev1.Secret]{
@@ -28,7 +29,7 @@ var secrets = copied[*corev1.Secret]{
 	skip: func(tenantSecret *corev1.Secret) bool {
 		return tenantSecret.Type == corev1.SecretTypeServiceAccountToken
 	},
-	translate: SuperSecret,
+	translate: plain(SuperSecret),
 }
 
 var configMaps = copied[*corev1.ConfigMap]{
@@ -36,7 +37,12 @@ var configMaps = copied[*corev1.ConfigMap]{
 	empty:     func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
 	superName: superConfigMapName,
 	skip:      func(tenantConfigMap *corev1.ConfigMap) bool { return tenantConfigMap.Name == tenantRootCA },
-	translate: SuperConfigMap,
+	translate: plain(SuperConfigMap),
+}
+
+// plain makes the translation of a kind that is the same for all tenants.
+func plain[T client.Object](translate func(tenantObject, superObject T)) func(*Tenant, T, T) {
+	return func(_ *Tenant, tenantObject, superObject T) { translate(tenantObject, superObject) }
 }
 
 // SuperServiceAccount writes onto superAccount what it should be for tenantAccount: a name without any credentials.

@@ -21,12 +21,20 @@ type copied[T client.Object] struct {
 	empty func() T
 	// superName maps names; nil keeps them.
 	superName func(name string) string
+	// everywhere syncs the objects of all namespaces of a tenant that holds anything here; else of those that are placed here.
+	everywhere bool
 	// skip returns objects that are not synced; nil syncs all.
 	skip func(tenantObject T) bool
 	// adopt says whether an object that the super cluster made by itself in our namespace becomes ours; nil adopts none.
 	adopt func(superObject T) bool
-	// translate writes onto superObject the fields that are ours, but for labels, annotations and names.
-	translate func(tenantObject, superObject T)
+	// again says whether a super object cannot become what it should be, and must be deleted and made again; nil never does so.
+	again func(tenant *Tenant, tenantObject, superObject T) bool
+	// remark returns what a tenant should know of an object that is in sync, "" for nothing; nil has no remarks.
+	remark func(tenant *Tenant, tenantObject T) (reason, message string)
+	// advice says in a tenant's words why an object was refused and what to do, "" if the error says it; nil has none.
+	advice func(tenantObject T, err error) string
+	// translate writes onto superObject the fields that are ours: names, marks, labels and annotations are written already.
+	translate func(tenant *Tenant, tenantObject, superObject T)
 }
 
 // copier reconciles a copied kind.
@@ -45,6 +53,15 @@ func newCopier[T client.Object](env *Env, what copied[T]) *copier[T] {
 	if what.adopt == nil {
 		what.adopt = func(T) bool { return false }
 	}
+	if what.again == nil {
+		what.again = func(*Tenant, T, T) bool { return false }
+	}
+	if what.remark == nil {
+		what.remark = func(*Tenant, T) (string, string) { return "", "" }
+	}
+	if what.advice == nil {
+		what.advice = func(T, error) string { return "" }
+	}
 	return &copier[T]{env: env, copied: what}
 }
 
@@ -60,7 +77,7 @@ func (c *copier[T]) write(tenant *Tenant, tenantObject, superObject T) {
 	superObject.SetNamespace(tenancy.SuperNamespace(tenant.Key, namespace))
 	superObject.SetName(c.superName(tenantObject.GetName()))
 	copyMeta(tenantObject, superObject, tenant.owner(namespace, tenantObject.GetUID()), tenant.OpaqueMetaPrefixes)
-	c.translate(tenantObject, superObject)
+	c.translate(tenant, tenantObject, superObject)
 }
 
 // Reconcile implements engine.Kind.
@@ -82,7 +99,11 @@ func (c *copier[T]) Reconcile(ctx context.Context, key engine.Key, _ int) (time.
 	case !wanted:
 		return 0, c.orphan(ctx, tenant, key, superObject)
 	}
-	if open, err := c.env.open(ctx, tenant, key.Namespace); err != nil || !open {
+	open := c.env.open
+	if c.everywhere {
+		open = c.env.ready
+	}
+	if open, err := open(ctx, tenant, key.Namespace); err != nil || !open {
 		return 0, err // the super namespace's event brings the key back
 	}
 	if !inSuper {
@@ -101,7 +122,7 @@ func (c *copier[T]) Reconcile(ctx context.Context, key engine.Key, _ int) (time.
 }
 
 func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject, superObject T) error {
-	owner, ours := tenancy.OwnerOf(superObject)
+	owner, ours := c.owner(key, superObject)
 	adopted := !marked(superObject) && c.adopt(superObject)
 	switch {
 	case superObject.GetDeletionTimestamp() != nil:
@@ -110,7 +131,7 @@ func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, 
 		c.env.warn(tenant, key, tenantObject, ReasonConflict, fmt.Sprintf(
 			"Super cluster %s has a %s of that name which is not this tenant's", c.env.ID, c.kind))
 		return nil
-	case !adopted && owner.UID != tenantObject.GetUID():
+	case !adopted && (owner.UID != tenantObject.GetUID() || c.again(tenant, tenantObject, superObject)):
 		return c.env.remove(ctx, c.env.Super, c.kind, "delete", superObject, nil)
 	}
 	desired, ok := superObject.DeepCopyObject().(T)
@@ -119,21 +140,41 @@ func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, 
 	}
 	c.write(tenant, tenantObject, desired)
 	if equality.Semantic.DeepEqual(superObject, desired) {
-		c.env.calm(key)
+		c.inSync(tenant, key, tenantObject)
 		return nil
 	}
 	return c.refused(tenant, key, tenantObject, ReasonFailedUpdate, c.env.done(ctx, c.kind, "update", c.env.Super.Update(ctx, desired)))
 }
 
+// owner returns whose a super object is. It returns false for nobody's, and for what the syncer made for another key or kind.
+func (c *copier[T]) owner(key engine.Key, superObject T) (tenancy.Owner, bool) {
+	superKey, ours := SuperKey(c.kind, superObject)
+	owner, marked := tenancy.OwnerOf(superObject)
+	return owner, marked && ours && superKey == key
+}
+
+// inSync forgets what was wrong with an object, and says what the tenant should know of it.
+func (c *copier[T]) inSync(tenant *Tenant, key engine.Key, tenantObject T) {
+	if reason, message := c.remark(tenant, tenantObject); reason != "" {
+		c.env.warn(tenant, key, tenantObject, reason, fmt.Sprintf("Super cluster %s: %s", c.env.ID, message))
+		return
+	}
+	c.env.calm(key)
+}
+
 // refused tells the tenant that the super cluster does not take an object.
 func (c *copier[T]) refused(tenant *Tenant, key engine.Key, tenantObject T, reason string, err error) error {
+	if advice := c.advice(tenantObject, err); advice != "" {
+		c.env.warn(tenant, key, tenantObject, reason, fmt.Sprintf("Super cluster %s: %s", c.env.ID, advice))
+		return err
+	}
 	c.env.refused(tenant, key, tenantObject, reason, err)
 	return err
 }
 
 // orphan deletes a super object whose tenant object is gone, with proof.
 func (c *copier[T]) orphan(ctx context.Context, tenant *Tenant, key engine.Key, superObject T) error {
-	owner, ours := tenancy.OwnerOf(superObject)
+	owner, ours := c.owner(key, superObject)
 	if !ours || !tenant.owns(owner, key.Namespace) || superObject.GetDeletionTimestamp() != nil {
 		return nil
 	}

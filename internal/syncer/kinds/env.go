@@ -34,6 +34,9 @@ const (
 	KindSecret         = "secret"
 	KindConfigMap      = "configmap"
 	KindService        = "service"
+	KindEndpointSlice  = "endpointslice"
+	// KindToken is a Secret of the super cluster with the tokens of one pod. A key's name is TokenName of the pod.
+	KindToken = "token"
 	// KindQuota is cached in the super cluster only; kind namespace writes it.
 	KindQuota = "resourcequota"
 )
@@ -65,6 +68,12 @@ const (
 	ReasonFailedCreate = "FailedCreate"
 	// ReasonFailedUpdate says that the super cluster refused a change of an object.
 	ReasonFailedUpdate = "FailedUpdate"
+	// ReasonOtherAddress says that a Service has another address in the super cluster than in the tenant.
+	ReasonOtherAddress = "OtherAddress"
+	// ReasonMissingClusterDNS says that a pod wants the cluster's DNS and the tenant has no such Service.
+	ReasonMissingClusterDNS = "MissingClusterDNS"
+	// ReasonFailedToken says that the tenant refused a token for a pod.
+	ReasonFailedToken = "FailedToken"
 	// ReasonLost says that the super cluster no longer has a pod that was bound there.
 	ReasonLost = "Lost"
 )
@@ -133,16 +142,30 @@ func All(env *Env) []engine.Kind {
 		&Namespaces{env: env},
 		&Pods{env: env},
 		&Nodes{env: env},
+		&Tokens{env: env},
 		newCopier(env, serviceAccounts),
 		newCopier(env, secrets),
 		newCopier(env, configMaps),
 		newCopier(env, services),
+		newCopier(env, endpointSlicesOf(env.ID)),
 	}
 }
 
-// TenantKey returns the key of an object of a tenant.
+// TenantKey returns the key of an object of a tenant; that of kind token is a pod.
 func TenantKey(kind, tenant string, object client.Object) engine.Key {
-	return engine.Key{Tenant: tenant, Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+	key := engine.Key{Tenant: tenant, Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+	if kind == KindToken {
+		key.Name = tokenName(object.GetName(), object.GetUID())
+	}
+	return key
+}
+
+// Derived returns the kinds that are made of the tenant's objects of a kind, the kind itself first.
+func Derived(kind string) []string {
+	if kind == KindPod {
+		return []string{KindPod, KindToken}
+	}
+	return []string{kind}
 }
 
 // SuperKey returns the key of an object in the super cluster. It returns false when the object is not ours.
@@ -156,8 +179,18 @@ func SuperKey(kind string, object client.Object) (engine.Key, bool) {
 		return engine.Key{Tenant: owner.ClusterKey, Kind: KindNamespace, Name: owner.Namespace}, true
 	}
 	name := object.GetName()
-	if kind == KindConfigMap {
+	switch kind {
+	case KindConfigMap:
 		name = tenantConfigMapName(name)
+	case KindSecret:
+		if object.GetLabels()[LabelTokens] != "" {
+			return engine.Key{}, false
+		}
+	case KindToken:
+		if object.GetLabels()[LabelTokens] == "" {
+			return engine.Key{}, false
+		}
+		name = tokenName(object.GetAnnotations()[annotationPod], owner.UID)
 	}
 	return engine.Key{Tenant: owner.ClusterKey, Kind: kind, Namespace: owner.Namespace, Name: name}, true
 }
@@ -205,25 +238,36 @@ func (e *Env) placement(ctx context.Context, reader client.Reader, tenant, names
 	return found, nil
 }
 
-// open says whether objects of a tenant namespace may be written: the namespace is placed here, its super namespace is ours, of the
-// right tenant namespace, not being deleted, and bounded by the quota.
+// open says whether what pods need may be written for a tenant namespace: it is placed here, and ready.
 func (e *Env) open(ctx context.Context, tenant *Tenant, namespace string) (bool, error) {
 	found, err := e.placement(ctx, e.Meta, tenant.Key, namespace)
 	if err != nil || !found.here {
 		return false, err
 	}
+	return e.bounded(tenant, namespace, found.namespaceUID), nil
+}
+
+// ready says whether what a tenant has everywhere may be written for one of its namespaces, placed here or not.
+func (e *Env) ready(_ context.Context, tenant *Tenant, namespace string) (bool, error) {
+	tenantNamespace, exists, _ := get[*corev1.Namespace](tenant.Cache, KindNamespace, "", namespace)
+	return exists && e.bounded(tenant, namespace, tenantNamespace.UID), nil
+}
+
+// bounded says whether a tenant namespace has a super namespace that is ours, of the right tenant namespace, not being deleted, and bounded
+// by the quota.
+func (e *Env) bounded(tenant *Tenant, namespace string, uid types.UID) bool {
 	name := tenancy.SuperNamespace(tenant.Key, namespace)
 	superNamespace, _ := e.SuperCache.Get(KindNamespace, "", name)
 	quota, _ := e.SuperCache.Get(KindQuota, name, quotaName)
 	for _, object := range []client.Object{superNamespace, quota} {
 		if object == nil || object.GetDeletionTimestamp() != nil {
-			return false, nil
+			return false
 		}
-		if owner, ok := tenancy.OwnerOf(object); !ok || owner != tenant.owner(namespace, found.namespaceUID) {
-			return false, nil
+		if owner, ok := tenancy.OwnerOf(object); !ok || owner != tenant.owner(namespace, uid) {
+			return false
 		}
 	}
-	return true, nil
+	return true
 }
 
 // done counts and logs a write. A conflict is no failure: the cache was behind, and the next try sees what is there.

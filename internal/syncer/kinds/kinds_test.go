@@ -248,7 +248,7 @@ func TestSuperService(t *testing.T) {
 				Type: corev1.ServiceTypeLoadBalancer, ClusterIP: "10.1.0.1", ClusterIPs: []string{"10.1.0.1"}, IPFamilies: []corev1.IPFamily{"IPv4"},
 				Ports: []corev1.ServicePort{port(80, 30001)}, HealthCheckNodePort: 30002, ExternalIPs: []string{"8.8.8.8"}, Selector: map[string]string{"app": "web"},
 			},
-			want: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{port(80, 0)}, Selector: map[string]string{"app": "web"}},
+			want: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{port(80, 0)}},
 		},
 		{
 			name:   "a headless one stays headless",
@@ -283,7 +283,7 @@ func TestSuperService(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			got := &corev1.Service{Spec: tc.there}
-			kinds.SuperService(&corev1.Service{Spec: tc.tenant}, got)
+			kinds.SuperService(&corev1.Service{Spec: tc.tenant}, got, nil)
 			require.Empty(t, cmp.Diff(tc.want, got.Spec))
 		})
 	}

@@ -147,16 +147,28 @@ func (p *Pods) create(ctx context.Context, tenant *Tenant, key engine.Key, tenan
 	if err != nil || !open {
 		return err // the super namespace's event brings the key back
 	}
-	superPod := &corev1.Pod{}
-	SuperPod(tenantPod, superPod, tenant.owner(key.Namespace, tenantPod.UID), tenant.OpaqueMetaPrefixes)
+	superNamespace := tenancy.SuperNamespace(tenant.Key, key.Namespace)
 	// Without it the super cluster refuses the pod.
-	if _, exists, _ := get[*corev1.ServiceAccount](p.env.SuperCache, KindServiceAccount, superPod.Namespace, superPod.Spec.ServiceAccountName); !exists {
-		return engine.Waitf("service account %s in the super cluster", superPod.Spec.ServiceAccountName)
+	if _, exists, _ := get[*corev1.ServiceAccount](p.env.SuperCache, KindServiceAccount, superNamespace, tenantPod.Spec.ServiceAccountName); !exists {
+		return engine.Waitf("service account %s in the super cluster", tenantPod.Spec.ServiceAccountName)
 	}
+	if !p.env.hasTokens(tenant, tenantPod) {
+		return engine.Waitf("the pod's tokens in the super cluster")
+	}
+	around, err := p.env.surroundings(tenant, tenantPod, attempt)
+	if err != nil {
+		return err
+	}
+	superPod := &corev1.Pod{}
+	SuperPod(tenantPod, superPod, tenant.owner(key.Namespace, tenantPod.UID), tenant.OpaqueMetaPrefixes, &around)
 	err = p.env.Super.Create(ctx, superPod)
 	switch {
 	case err == nil:
 		p.env.calm(key)
+		if usesClusterDNS(&tenantPod.Spec) && len(around.Nameservers) == 0 {
+			p.env.warn(tenant, key, tenantPod, ReasonMissingClusterDNS, fmt.Sprintf(
+				"There is no Service %s/%s with an address: the pod gets the DNS of its node in super cluster %s", metav1.NamespaceSystem, dnsService, p.env.ID))
+		}
 	case apierrors.IsAlreadyExists(err):
 		return p.collision(ctx, tenant, key, tenantPod, superPod)
 	case isQuotaRefusal(err) && attempt < quietAttempts:
@@ -190,13 +202,29 @@ func (p *Pods) down(ctx context.Context, tenant *Tenant, key engine.Key, tenantP
 		return nil
 	}
 	desired := superPod.DeepCopy()
-	SuperPod(tenantPod, desired, tenant.owner(key.Namespace, tenantPod.UID), tenant.OpaqueMetaPrefixes)
+	SuperPod(tenantPod, desired, tenant.owner(key.Namespace, tenantPod.UID), tenant.OpaqueMetaPrefixes, nil)
 	if equality.Semantic.DeepEqual(superPod, desired) {
-		return nil
+		return p.debug(ctx, tenant, key, tenantPod, superPod)
 	}
 	err := p.env.Super.Update(ctx, desired)
 	p.env.refused(tenant, key, tenantPod, ReasonFailedUpdate, err)
 	return p.env.done(ctx, KindPod, "update", err)
+}
+
+// debug brings new ephemeral containers down.
+func (p *Pods) debug(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod, superPod *corev1.Pod) error {
+	if len(missingEphemeral(tenantPod, superPod)) == 0 {
+		return nil
+	}
+	around, err := p.env.surroundings(tenant, tenantPod, quietAttempts)
+	if err != nil {
+		return err
+	}
+	desired := superPod.DeepCopy()
+	AddEphemeralContainers(tenantPod, desired, tenant.owner(key.Namespace, tenantPod.UID), tenant.OpaqueMetaPrefixes, &around)
+	err = p.env.Super.SubResource("ephemeralcontainers").Update(ctx, desired)
+	p.env.refused(tenant, key, tenantPod, ReasonFailedUpdate, err)
+	return p.env.done(ctx, KindPod, "ephemeral", err)
 }
 
 // up binds the tenant's pod to the node of its super pod, or brings the status up.

@@ -14,8 +14,8 @@ import (
 )
 
 // SuperPod writes onto superPod what it should be for tenantPod. A new superPod, one without a UID, gets everything; an existing one gets
-// what may change in a pod: labels, annotations, images, the deadline, and added tolerations.
-func SuperPod(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, opaque []string) {
+// what may change in a pod: labels, annotations, images, the deadline, and added tolerations. around is for a new one.
+func SuperPod(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, opaque []string, around *Surroundings) {
 	copyMeta(tenantPod, superPod, owner, opaque)
 	if superPod.UID != "" {
 		updatePodSpec(tenantPod, superPod)
@@ -24,7 +24,7 @@ func SuperPod(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, opaque []str
 	superPod.Namespace = tenancy.SuperNamespace(owner.ClusterKey, owner.Namespace)
 	superPod.Name = tenantPod.Name
 	superPod.Spec = *tenantPod.Spec.DeepCopy()
-	translatePodSpec(tenantPod, &superPod.Spec, owner, opaque)
+	translatePodSpec(tenantPod, &superPod.Spec, owner, opaque, around)
 }
 
 func updatePodSpec(tenantPod, superPod *corev1.Pod) {
@@ -57,7 +57,7 @@ func updateImages(from, to []corev1.Container) {
 }
 
 // translatePodSpec turns a copy of the tenant's spec into one for the super cluster.
-func translatePodSpec(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy.Owner, opaque []string) {
+func translatePodSpec(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy.Owner, opaque []string, around *Surroundings) {
 	spec.NodeName = ""
 	spec.SchedulerName = corev1.DefaultSchedulerName
 	// Priority classes are the super cluster's own; a class of the same name there means something else.
@@ -69,42 +69,88 @@ func translatePodSpec(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy
 	spec.ReadinessGates = nil
 	// Ephemeral containers cannot be created with a pod.
 	spec.EphemeralContainers = nil
-	for i := range spec.Volumes {
-		translateVolume(&spec.Volumes[i])
-	}
+	translateVolumes(tenantPod, spec, owner)
 	values := literals{pod: tenantPod, owner: owner, opaque: opaque}
-	for i := range spec.InitContainers {
-		translateEnv(spec.InitContainers[i].Env, spec.InitContainers[i].EnvFrom, values)
+	services := serviceEnv(around.Services)
+	for _, containers := range [...][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			translateContainer(&containers[i], values, services, around)
+		}
 	}
-	for i := range spec.Containers {
-		translateEnv(spec.Containers[i].Env, spec.Containers[i].EnvFrom, values)
-	}
+	translateDNS(spec, owner.Namespace, around)
 	translateAffinity(spec.Affinity, owner.ClusterKey)
 }
 
-// translateVolume takes credentials of the super cluster out of a volume and leads what it refers to to the super cluster's names.
-func translateVolume(volume *corev1.Volume) {
-	if volume.ConfigMap != nil {
-		volume.ConfigMap.Name = superConfigMapName(volume.ConfigMap.Name)
+// AddEphemeralContainers writes onto superPod the ephemeral containers of tenantPod that it does not have yet. Those that are there
+// cannot change.
+func AddEphemeralContainers(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, opaque []string, around *Surroundings) {
+	values := literals{pod: tenantPod, owner: owner, opaque: opaque}
+	services := serviceEnv(around.Services)
+	for _, container := range missingEphemeral(tenantPod, superPod) {
+		common := corev1.Container(container.EphemeralContainerCommon)
+		translateContainer(&common, values, services, around)
+		container.EphemeralContainerCommon = corev1.EphemeralContainerCommon(common)
+		superPod.Spec.EphemeralContainers = append(superPod.Spec.EphemeralContainers, container)
 	}
-	if volume.DownwardAPI != nil {
-		translateDownwardAPI(volume.DownwardAPI.Items)
-	}
-	if volume.Projected == nil {
-		return
-	}
-	volume.Projected.Sources = slices.DeleteFunc(volume.Projected.Sources, func(source corev1.VolumeProjection) bool {
-		return source.ServiceAccountToken != nil || source.PodCertificate != nil
-	})
-	for i := range volume.Projected.Sources {
-		source := &volume.Projected.Sources[i]
-		if source.ConfigMap != nil {
-			source.ConfigMap.Name = superConfigMapName(source.ConfigMap.Name)
+}
+
+// missingEphemeral returns copies of the ephemeral containers of tenantPod that superPod does not have.
+func missingEphemeral(tenantPod, superPod *corev1.Pod) []corev1.EphemeralContainer {
+	var missing []corev1.EphemeralContainer
+	for i := range tenantPod.Spec.EphemeralContainers {
+		wanted := &tenantPod.Spec.EphemeralContainers[i]
+		exists := slices.ContainsFunc(superPod.Spec.EphemeralContainers, func(container corev1.EphemeralContainer) bool {
+			return container.Name == wanted.Name
+		})
+		if !exists {
+			missing = append(missing, *wanted.DeepCopy())
 		}
-		if source.DownwardAPI != nil {
-			translateDownwardAPI(source.DownwardAPI.Items)
-		}
 	}
+	return missing
+}
+
+// translateVolumes takes credentials of the super cluster out of volumes and leads what they refer to to the super cluster's names. A
+// token becomes a key of the pod's Secret of tokens, in the same place, so that modes and what lies over what stay.
+func translateVolumes(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy.Owner) {
+	secret := tenancy.TokenSecret(tenantPod.Name, owner.UID)
+	for i := range spec.Volumes {
+		volume := &spec.Volumes[i]
+		if volume.ConfigMap != nil {
+			volume.ConfigMap.Name = superConfigMapName(volume.ConfigMap.Name)
+		}
+		if volume.DownwardAPI != nil {
+			translateDownwardAPI(volume.DownwardAPI.Items)
+		}
+		if volume.Projected == nil {
+			continue
+		}
+		for j := range volume.Projected.Sources {
+			source := &volume.Projected.Sources[j]
+			if source.ConfigMap != nil {
+				source.ConfigMap.Name = superConfigMapName(source.ConfigMap.Name)
+			}
+			if source.DownwardAPI != nil {
+				translateDownwardAPI(source.DownwardAPI.Items)
+			}
+			if source.ServiceAccountToken != nil {
+				source.Secret = tokenProjection(spec, secret, tokenKey(i, j), source.ServiceAccountToken.Path)
+				source.ServiceAccountToken = nil
+			}
+		}
+		volume.Projected.Sources = slices.DeleteFunc(volume.Projected.Sources, func(source corev1.VolumeProjection) bool {
+			return source.PodCertificate != nil
+		})
+	}
+}
+
+// tokenProjection projects one key of the pod's Secret of tokens. As in a tenant's own cluster only the group of the pod reads it, if the pod
+// has one.
+func tokenProjection(spec *corev1.PodSpec, secret, key, path string) *corev1.SecretProjection {
+	item := corev1.KeyToPath{Key: key, Path: path}
+	if spec.SecurityContext != nil && spec.SecurityContext.FSGroup != nil {
+		item.Mode = ptr.To[int32](0o600)
+	}
+	return &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Items: []corev1.KeyToPath{item}}
 }
 
 // translateDownwardAPI lets files show the tenant's namespace and UID, which the super pod carries as marks.
@@ -120,6 +166,13 @@ func translateDownwardAPI(files []corev1.DownwardAPIVolumeFile) {
 			file.FieldRef.FieldPath = "metadata.annotations['" + tenancyv1alpha1.AnnotationUID + "']"
 		}
 	}
+}
+
+func translateContainer(container *corev1.Container, values literals, services []corev1.EnvVar, around *Surroundings) {
+	// Before the names of ConfigMaps change.
+	env := addServiceEnv(container.Env, container.EnvFrom, services, around)
+	translateEnv(env, container.EnvFrom, values)
+	container.Env = env
 }
 
 func translateEnv(env []corev1.EnvVar, envFrom []corev1.EnvFromSource, values literals) {

@@ -46,7 +46,7 @@ func translated(change func(pod *corev1.Pod)) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			ServiceAccountName: "default", DeprecatedServiceAccount: "default", SchedulerName: "default-scheduler",
 			AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
-			Containers: []corev1.Container{{Name: "main", Image: "image:1"}},
+			DNSPolicy: corev1.DNSDefault, Containers: []corev1.Container{{Name: "main", Image: "image:1"}},
 		},
 	}
 	tenancy.Mark(pod, ownerOf("pod-uid"))
@@ -101,9 +101,10 @@ func TestSuperPod(t *testing.T) {
 			want: func(pod *corev1.Pod) { pod.Spec.Subdomain = "db" },
 		},
 		{
-			name: "no token of the super cluster is mounted, and the root certificates are the tenant's",
+			name: "tokens and the root certificates are the tenant's",
 			change: func(pod *corev1.Pod) {
 				pod.Spec.AutomountServiceAccountToken = ptr.To(true)
+				pod.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: ptr.To[int64](1000)}
 				pod.Spec.Volumes = []corev1.Volume{
 					{Name: "api", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
 						{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
@@ -117,8 +118,13 @@ func TestSuperPod(t *testing.T) {
 				}
 			},
 			want: func(pod *corev1.Pod) {
+				pod.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: ptr.To[int64](1000)}
 				pod.Spec.Volumes = []corev1.Volume{
 					{Name: "api", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+						{Secret: &corev1.SecretProjection{
+							LocalObjectReference: corev1.LocalObjectReference{Name: tenancy.TokenSecret("web-1", "pod-uid")},
+							Items:                []corev1.KeyToPath{{Key: "token-0-0", Path: "token", Mode: ptr.To[int32](0o600)}},
+						}},
 						{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "tenant-kube-root-ca.crt"}}},
 						{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
 							{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['tenancy.x-k8s.io/namespace']"}},
@@ -196,7 +202,7 @@ func TestSuperPod(t *testing.T) {
 			from := tenantPod(tc.change)
 			untouched := from.DeepCopy()
 			got := &corev1.Pod{}
-			kinds.SuperPod(from, got, ownerOf("pod-uid"), []string{"secret/"})
+			kinds.SuperPod(from, got, ownerOf("pod-uid"), []string{"secret/"}, &kinds.Surroundings{})
 			require.Empty(t, cmp.Diff(translated(tc.want), got))
 			require.Empty(t, cmp.Diff(untouched, from), "the tenant's pod lies in a cache")
 		})
@@ -209,7 +215,7 @@ func TestSuperPodUpdate(t *testing.T) {
 	kinds.SuperPod(tenantPod(func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{"stays": "1", "goes": "1"}
 		pod.Spec.Tolerations = []corev1.Toleration{{Key: "a"}}
-	}), superPod, ownerOf("pod-uid"), nil)
+	}), superPod, ownerOf("pod-uid"), nil, &kinds.Surroundings{})
 	superPod.UID = "super-uid"
 	superPod.Spec.NodeName = "n1"
 	superPod.Annotations["cni.example.com/ip"] = "10.0.0.1"
@@ -222,7 +228,7 @@ func TestSuperPodUpdate(t *testing.T) {
 		pod.Spec.Tolerations = []corev1.Toleration{{Key: "a"}, {Key: "b"}}
 		pod.Spec.NodeName = "r1.n1"
 		pod.Spec.Hostname = "immutable"
-	}), superPod, ownerOf("pod-uid"), nil)
+	}), superPod, ownerOf("pod-uid"), nil, &kinds.Surroundings{})
 	want := translated(func(pod *corev1.Pod) {
 		pod.UID = "super-uid"
 		pod.Labels["stays"], pod.Labels["comes"] = "2", "2"
@@ -269,7 +275,7 @@ func checkSuperPod(t *testing.T, pod *corev1.Pod) {
 	untouched := pod.DeepCopy()
 	owner := ownerOf("pod-uid")
 	superPod := &corev1.Pod{}
-	kinds.SuperPod(pod, superPod, owner, []string{"", "a"})
+	kinds.SuperPod(pod, superPod, owner, []string{"", "a"}, &kinds.Surroundings{})
 	require.Empty(t, cmp.Diff(untouched, pod), "the tenant's pod was changed")
 	require.Empty(t, superPod.Spec.NodeName)
 	require.False(t, *superPod.Spec.AutomountServiceAccountToken)
@@ -288,7 +294,7 @@ func checkSuperPod(t *testing.T, pod *corev1.Pod) {
 	for _, uid := range []types.UID{"", "super-uid"} {
 		superPod.UID = uid
 		again := superPod.DeepCopy()
-		kinds.SuperPod(pod, again, owner, []string{"", "a"})
+		kinds.SuperPod(pod, again, owner, []string{"", "a"}, &kinds.Surroundings{})
 		require.Empty(t, cmp.Diff(superPod, again), "a second translation differs")
 	}
 }
@@ -303,18 +309,18 @@ func BenchmarkSuperPod(b *testing.B) {
 		})
 		owner := ownerOf("pod-uid")
 		superPod := &corev1.Pod{}
-		kinds.SuperPod(pod, superPod, owner, nil)
+		kinds.SuperPod(pod, superPod, owner, nil, &kinds.Surroundings{})
 		superPod.UID = "super-uid"
 		b.Run(fmt.Sprintf("create/containers=%d", containers), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				kinds.SuperPod(pod, &corev1.Pod{}, owner, nil)
+				kinds.SuperPod(pod, &corev1.Pod{}, owner, nil, &kinds.Surroundings{})
 			}
 		})
 		b.Run(fmt.Sprintf("update/containers=%d", containers), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				kinds.SuperPod(pod, superPod.DeepCopy(), owner, nil)
+				kinds.SuperPod(pod, superPod.DeepCopy(), owner, nil, &kinds.Surroundings{})
 			}
 		})
 	}

@@ -1,25 +1,70 @@
 package kinds
 
 import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+
+	"github.com/superpool/superpool/internal/tenancy"
 )
 
+// services are synced for all namespaces of a tenant that holds anything here: a pod may call a Service whose pods run elsewhere.
 var services = copied[*corev1.Service]{
-	kind:  KindService,
-	empty: func() *corev1.Service { return &corev1.Service{} },
-	// The service of the tenant's own API server.
-	skip: func(tenantService *corev1.Service) bool {
-		return tenantService.Namespace == metav1.NamespaceDefault && tenantService.Name == "kubernetes"
+	kind:       KindService,
+	empty:      func() *corev1.Service { return &corev1.Service{} },
+	everywhere: true,
+	again:      serviceAgain,
+	remark:     serviceRemark,
+	advice:     serviceAdvice,
+	translate: func(tenant *Tenant, tenantService, superService *corev1.Service) {
+		SuperService(tenantService, superService, tenant.ServiceCIDRs)
 	},
-	translate: SuperService,
 }
 
-// SuperService writes onto superService what it should be for tenantService. Addresses and node ports are the super cluster's to give:
-// a new service has none, an existing one keeps its own. External IPs are not taken: they would draw the traffic of others.
-func SuperService(tenantService, superService *corev1.Service) {
+// hasClusterIP says whether a Service has a cluster IP, or may have one once it exists.
+func hasClusterIP(service *corev1.Service) bool {
+	return service.Spec.Type != corev1.ServiceTypeExternalName && service.Spec.ClusterIP != corev1.ClusterIPNone && service.Spec.ClusterIP != ""
+}
+
+// ClusterIPs returns the cluster IPs that a tenant's Service keeps in super clusters: those in ranges, none if the first is in none of
+// them.
+func ClusterIPs(tenantService *corev1.Service, ranges []netip.Prefix) []string {
+	if !hasClusterIP(tenantService) {
+		return nil
+	}
+	all := tenantService.Spec.ClusterIPs
+	if len(all) == 0 {
+		all = []string{tenantService.Spec.ClusterIP}
+	}
+	var kept []string
+	for i, text := range all {
+		address, err := netip.ParseAddr(text)
+		inside := false
+		for _, prefix := range ranges {
+			inside = inside || err == nil && prefix.Contains(address)
+		}
+		if inside {
+			kept = append(kept, text)
+		} else if i == 0 {
+			return nil
+		}
+	}
+	return kept
+}
+
+// SuperService writes onto superService what it should be for tenantService: with the tenant's cluster IPs when they lie in ranges, and
+// without a selector, because the tenant's EndpointSlices tell of the pods in all super clusters. Other addresses and node ports
+// are the super cluster's to give: a new service has none, an existing one keeps its own. External IPs are not taken: they would
+// draw the traffic of others.
+func SuperService(tenantService, superService *corev1.Service, ranges []netip.Prefix) {
 	given := superService.Spec
 	spec := tenantService.Spec.DeepCopy()
+	spec.Selector = nil
 	spec.ExternalIPs = nil
 	spec.HealthCheckNodePort = 0
 	nodePorts := spec.Type == corev1.ServiceTypeNodePort || spec.Type == corev1.ServiceTypeLoadBalancer
@@ -29,21 +74,40 @@ func SuperService(tenantService, superService *corev1.Service) {
 			spec.Ports[i].NodePort = nodePortOf(given.Ports, &spec.Ports[i])
 		}
 	}
-	switch {
-	case spec.Type == corev1.ServiceTypeExternalName:
-		spec.ClusterIP, spec.ClusterIPs, spec.IPFamilies, spec.IPFamilyPolicy = "", nil, nil, nil
-	case given.ClusterIP != "":
-		spec.ClusterIP, spec.ClusterIPs, spec.IPFamilies, spec.IPFamilyPolicy = given.ClusterIP, given.ClusterIPs, given.IPFamilies, given.IPFamilyPolicy
-	default:
-		if spec.ClusterIP != corev1.ClusterIPNone {
-			spec.ClusterIP = ""
-		}
-		spec.ClusterIPs, spec.IPFamilies, spec.IPFamilyPolicy = nil, nil, nil
-	}
+	setAddresses(spec, &given, ClusterIPs(tenantService, ranges))
 	if spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal && spec.Type == corev1.ServiceTypeLoadBalancer {
 		spec.HealthCheckNodePort = given.HealthCheckNodePort
 	}
 	superService.Spec = *spec
+}
+
+// setAddresses gives spec the tenant's own addresses, or what was given, or leaves it to the super cluster.
+func setAddresses(spec, given *corev1.ServiceSpec, own []string) {
+	headless := spec.ClusterIP == corev1.ClusterIPNone
+	spec.ClusterIPs, spec.IPFamilies, spec.IPFamilyPolicy = nil, nil, nil
+	switch {
+	case spec.Type == corev1.ServiceTypeExternalName:
+		spec.ClusterIP = ""
+	case len(own) > 0:
+		spec.ClusterIP, spec.ClusterIPs = own[0], own
+		spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicySingleStack)
+		if len(own) > 1 {
+			spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicyRequireDualStack)
+		}
+		for _, address := range own {
+			family := corev1.IPv4Protocol
+			if strings.Contains(address, ":") {
+				family = corev1.IPv6Protocol
+			}
+			spec.IPFamilies = append(spec.IPFamilies, family)
+		}
+	case given.ClusterIP != "":
+		spec.ClusterIP, spec.ClusterIPs, spec.IPFamilies, spec.IPFamilyPolicy = given.ClusterIP, given.ClusterIPs, given.IPFamilies, given.IPFamilyPolicy
+	case headless:
+		spec.ClusterIP = corev1.ClusterIPNone
+	default:
+		spec.ClusterIP = ""
+	}
 }
 
 // nodePortOf returns the node port that was given to a port, 0 if none.
@@ -54,4 +118,44 @@ func nodePortOf(given []corev1.ServicePort, port *corev1.ServicePort) int32 {
 		}
 	}
 	return 0
+}
+
+// serviceAgain says whether a super Service must be made again: its addresses cannot change, and EndpointSlices that the super cluster made
+// for a selector would stay.
+func serviceAgain(tenant *Tenant, tenantService, superService *corev1.Service) bool {
+	own, given := ClusterIPs(tenantService, tenant.ServiceCIDRs), superService.Spec.ClusterIP
+	return len(own) > 0 && given != "" && given != own[0] || superService.Spec.Selector != nil ||
+		(given == corev1.ClusterIPNone) != (tenantService.Spec.ClusterIP == corev1.ClusterIPNone) && given != "" && tenantService.Spec.Type != corev1.ServiceTypeExternalName
+}
+
+// serviceRemark tells the tenant of a Service that has another address in the super cluster.
+func serviceRemark(tenant *Tenant, tenantService *corev1.Service) (reason, message string) {
+	if !hasClusterIP(tenantService) || len(ClusterIPs(tenantService, tenant.ServiceCIDRs)) > 0 {
+		return "", ""
+	}
+	return ReasonOtherAddress, fmt.Sprintf("%s is not in spec.serviceCIDRs of the VirtualCluster: pods reach this Service at another address, and not by its DNS name",
+		tenantService.Spec.ClusterIP)
+}
+
+// serviceAdvice says what to do about a super Service that is refused for its address.
+func serviceAdvice(tenantService *corev1.Service, err error) string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return ""
+	}
+	for _, cause := range status.Status().Details.Causes {
+		if strings.HasPrefix(cause.Field, "spec.clusterIP") {
+			return fmt.Sprintf("address %s cannot be had: the super cluster's --service-cluster-ip-range must contain it, and no other Service may have it",
+				tenantService.Spec.ClusterIP)
+		}
+	}
+	return ""
+}
+
+// nodeHere returns the name in this super cluster of the node that a tenant calls nodeName. It returns false for nodes of others.
+func nodeHere(superCluster, nodeName string) (string, bool) {
+	if id, ok := tenancy.NodeSuperCluster(nodeName); !ok || id != superCluster {
+		return "", false
+	}
+	return strings.TrimPrefix(nodeName, superCluster+"."), true
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -46,7 +47,7 @@ func newPod(namespace, name string) *corev1.Pod {
 func TestSyncer(t *testing.T) {
 	w := newWorld(t)
 	t.Run("the super cluster must hold its id", w.testID)
-	_, stop := w.runSyncer(t)
+	_, stop := w.runSyncer(t, w.superConfig)
 	t.Run("a placed namespace has a super namespace and a quota", w.testNamespace)
 	t.Run("what a pod needs goes down", w.testObjects)
 	t.Run("a pod goes down, runs, and is deleted", w.testPod)
@@ -325,7 +326,7 @@ func (w *world) testRestart(t *testing.T, stop func()) {
 	stop()
 
 	before := w.versions(t)
-	numbers, stop := w.runSyncer(t)
+	numbers, stop := w.runSyncer(t, w.superConfig)
 	eventually(t, func() error {
 		// Several patrols.
 		if count := sum(t, numbers, "vc_syncer_reconciles_total"); count < 200 {
@@ -338,7 +339,7 @@ func (w *world) testRestart(t *testing.T, stop func()) {
 
 	require.NoError(t, w.tenant.Delete(t.Context(), newPod("web", "goes")))
 	require.NoError(t, w.tenant.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "password"}}))
-	w.runSyncer(t)
+	w.runSyncer(t, w.superConfig)
 	vanishes(t, w.super, superName("web"), "goes", goes)
 	vanishes(t, w.super, superName("web"), "password", &corev1.Secret{})
 }
@@ -349,7 +350,7 @@ func (w *world) versions(t *testing.T) map[string]string {
 	for side, c := range map[string]client.Client{"tenant": w.tenant, "super": w.super} {
 		for _, list := range []client.ObjectList{
 			&corev1.PodList{}, &corev1.NamespaceList{}, &corev1.NodeList{}, &corev1.ConfigMapList{}, &corev1.SecretList{},
-			&corev1.ServiceList{}, &corev1.ServiceAccountList{}, &corev1.ResourceQuotaList{},
+			&corev1.ServiceList{}, &discoveryv1.EndpointSliceList{}, &corev1.ServiceAccountList{}, &corev1.ResourceQuotaList{},
 		} {
 			require.NoError(t, c.List(t.Context(), list))
 			require.NoError(t, eachItem(list, func(object client.Object) {

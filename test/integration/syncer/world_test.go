@@ -3,6 +3,7 @@ package syncer_test
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -40,12 +41,18 @@ const (
 	interval  = 20 * time.Millisecond
 )
 
-// world is a meta cluster, a super cluster r1 and the control plane of one tenant: real API servers, without controllers. The
-// tests play scheduler, kubelet and controllers.
+// world is a meta cluster, super clusters r1 and r2, and the control plane of one tenant: real API servers, without controllers. The
+// tests play scheduler, kubelet and controllers. Most know super only, which is r1.
 type world struct {
-	meta, tenant, super                   client.Client
-	metaConfig, tenantConfig, superConfig *rest.Config
+	meta, tenant, super, super2                         client.Client
+	metaConfig, tenantConfig, superConfig, super2Config *rest.Config
 }
+
+const (
+	// superServices contains tenantServices, the addresses of the tenant's Services.
+	superServices  = "10.0.0.0/16"
+	tenantServices = "10.0.128.0/24"
+)
 
 // repositoryRoot returns the directory with go.mod.
 func repositoryRoot(t *testing.T) string {
@@ -67,12 +74,19 @@ func newWorld(t *testing.T) *world {
 	w := &world{}
 	var group sync.WaitGroup
 	for _, server := range []struct {
-		config *(*rest.Config)
-		crds   []string
-	}{{&w.metaConfig, crds}, {&w.tenantConfig, nil}, {&w.superConfig, nil}} {
+		config   *(*rest.Config)
+		crds     []string
+		services string
+	}{
+		{&w.metaConfig, crds, superServices},
+		{&w.tenantConfig, nil, tenantServices},
+		{&w.superConfig, nil, superServices},
+		{&w.super2Config, nil, superServices},
+	} {
 		environment := &envtest.Environment{BinaryAssetsDirectory: filepath.Join(root, "bin"), CRDDirectoryPaths: server.crds, ErrorIfCRDPathMissing: true}
 		// Without controllers nobody fills the status of quotas.
-		environment.ControlPlane.GetAPIServer().Configure().Append("disable-admission-plugins", "ResourceQuota")
+		environment.ControlPlane.GetAPIServer().Configure().Append("disable-admission-plugins", "ResourceQuota").
+			Set("service-cluster-ip-range", server.services)
 		t.Cleanup(func() { _ = environment.Stop() })
 		group.Go(func() {
 			config, err := environment.Start()
@@ -89,21 +103,25 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
 	require.NoError(t, tenancyv1alpha1.AddToScheme(scheme))
 	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
-	for to, config := range map[*client.Client]*rest.Config{&w.meta: w.metaConfig, &w.tenant: w.tenantConfig, &w.super: w.superConfig} {
+	for to, config := range map[*client.Client]*rest.Config{
+		&w.meta: w.metaConfig, &w.tenant: w.tenantConfig, &w.super: w.superConfig, &w.super2: w.super2Config,
+	} {
 		made, err := client.New(config, client.Options{Scheme: scheme})
 		require.NoError(t, err)
 		*to = made
 	}
 	create(t, w.meta, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenantKey}})
-	create(t, w.super, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "supercluster-info"}, Data: map[string]string{"id": "r1"}})
+	for id, super := range map[string]client.Client{"r1": w.super, "r2": w.super2} {
+		create(t, super, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "supercluster-info"}, Data: map[string]string{"id": id}})
+	}
 	return w
 }
 
-// runSyncer runs a syncer with a new manager until the returned function is called. The metrics tell what it wrote.
-func (w *world) runSyncer(t *testing.T) (*prometheus.Registry, func()) {
+// runSyncer runs the syncer of a super cluster with a new manager until the returned function is called. The metrics tell what it wrote.
+func (w *world) runSyncer(t *testing.T, super *rest.Config) (*prometheus.Registry, func()) {
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2)))
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
-	id, err := syncer.SuperClusterID(ctx, w.superConfig)
+	id, err := syncer.SuperClusterID(ctx, super)
 	require.NoError(t, err)
 	mgr, err := ctrl.NewManager(w.metaConfig, ctrl.Options{
 		Scheme: w.meta.Scheme(), Logger: logger, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
@@ -113,7 +131,7 @@ func (w *world) runSyncer(t *testing.T) (*prometheus.Registry, func()) {
 	metrics, err := engine.NewMetrics(numbers)
 	require.NoError(t, err)
 	made, err := syncer.New(ctx, mgr, syncer.Options{
-		ID: id, Super: w.superConfig, PodSecurityLevel: "baseline", Metrics: metrics, Engine: engine.Options{Patrol: time.Second},
+		ID: id, Super: super, PodSecurityLevel: "baseline", Metrics: metrics, Engine: engine.Options{Patrol: time.Second},
 	})
 	require.NoError(t, err)
 
@@ -127,7 +145,7 @@ func (w *world) runSyncer(t *testing.T) (*prometheus.Registry, func()) {
 	group.Go(func() {
 		tenant := &tenants.Tenant{
 			Key: tenantKey, VirtualCluster: types.NamespacedName{Namespace: "acme", Name: "vc"}, UID: "vc-uid", ClusterDomain: "cluster.local",
-			Config: w.tenantConfig,
+			Config: w.tenantConfig, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix(tenantServices)},
 		}
 		if err := made.Engage(ctx, tenant, func() { close(ready) }); err != nil {
 			t.Errorf("engaging the tenant: %v", err)

@@ -1,0 +1,57 @@
+package kinds
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+// managedBySyncer keeps the super cluster's own controllers off an EndpointSlice.
+const managedBySyncer = "syncer.tenancy.x-k8s.io"
+
+// endpointSlicesOf returns the kind for a super cluster. They go where Services go.
+func endpointSlicesOf(superCluster string) copied[*discoveryv1.EndpointSlice] {
+	return copied[*discoveryv1.EndpointSlice]{
+		kind:       KindEndpointSlice,
+		empty:      func() *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} },
+		everywhere: true,
+		again: func(_ *Tenant, tenantSlice, superSlice *discoveryv1.EndpointSlice) bool {
+			return tenantSlice.AddressType != superSlice.AddressType
+		},
+		translate: func(_ *Tenant, tenantSlice, superSlice *discoveryv1.EndpointSlice) {
+			SuperEndpointSlice(tenantSlice, superSlice, superCluster)
+		},
+	}
+}
+
+// SuperEndpointSlice writes onto superSlice what it should be for tenantSlice. Nodes of this super cluster are called as they are here,
+// those of others are not known here. What else tells of the tenant's own objects is left out.
+func SuperEndpointSlice(tenantSlice, superSlice *discoveryv1.EndpointSlice, superCluster string) {
+	labels := maps.Clone(superSlice.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	for _, key := range [...]string{discoveryv1.LabelServiceName, corev1.IsHeadlessService} {
+		delete(labels, key)
+		if value, exists := tenantSlice.Labels[key]; exists {
+			labels[key] = value
+		}
+	}
+	labels[discoveryv1.LabelManagedBy] = managedBySyncer
+	superSlice.Labels = labels
+	content := tenantSlice.DeepCopy()
+	superSlice.AddressType, superSlice.Ports, superSlice.Endpoints = content.AddressType, content.Ports, content.Endpoints
+	for i := range superSlice.Endpoints {
+		endpoint := &superSlice.Endpoints[i]
+		endpoint.TargetRef, endpoint.Hints, endpoint.DeprecatedTopology = nil, nil, nil
+		if endpoint.NodeName == nil {
+			continue
+		}
+		name, here := nodeHere(superCluster, *endpoint.NodeName)
+		endpoint.NodeName = &name
+		if !here {
+			endpoint.NodeName = nil
+		}
+	}
+}

@@ -1,0 +1,337 @@
+package kinds
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+const (
+	// LabelTokens is "true" on Secrets of kind token, which kind secret leaves alone.
+	LabelTokens = "tenancy.x-k8s.io/tokens"
+	// annotationPod holds, on such a Secret, the name of the pod.
+	annotationPod = "tenancy.x-k8s.io/pod"
+	// annotationTokens holds, on such a Secret, a JSON object: what was asked and given for each key.
+	annotationTokens = "tenancy.x-k8s.io/issued-tokens"
+
+	// A token is renewed when a fifth of its lifetime is left, and after a day, as kubelets do; earlier by at most longestJitter.
+	oldestToken   = 24 * time.Hour
+	longestJitter = 10 * time.Second
+	// shortestToken is the shortest lifetime that is taken; API servers give ten minutes at least.
+	shortestToken = time.Minute
+)
+
+// Tokens keeps, for every pod with projected tokens, a Secret in the super namespace that holds them: tokens of the tenant's API server, bound
+// to the tenant's pod. A key's name is "<pod>/<UID of the pod>".
+//
+//	tenant pod           Secret   step
+//	wants to run here    -        request tokens, create the Secret; the super pod waits for it
+//	runs here            exists   renew what is due, come again when the next is due
+//	gone                 exists   keep it while the super pod is there, then delete it (proof: live read)
+type Tokens struct{ env *Env }
+
+var _ engine.Kind = &Tokens{}
+
+// Name implements engine.Kind.
+func (t *Tokens) Name() string { return KindToken }
+
+// Keys implements engine.Kind.
+func (t *Tokens) Keys() []engine.Key {
+	var keys []engine.Key
+	for _, object := range t.env.SuperCache.List(KindToken) {
+		if key, ok := SuperKey(KindToken, object); ok {
+			keys = append(keys, key)
+		}
+	}
+	for _, tenant := range t.env.Tenants() {
+		for _, object := range tenant.Cache.List(KindPod) {
+			if pod, ok := object.(*corev1.Pod); ok && len(tokenProjections(&pod.Spec)) > 0 {
+				keys = append(keys, TenantKey(KindToken, tenant.Key, pod))
+			}
+		}
+	}
+	return keys
+}
+
+func tokenName(pod string, uid types.UID) string { return pod + "/" + string(uid) }
+
+// PodOfToken returns the key of the pod that a key of kind token is about.
+func PodOfToken(key engine.Key) engine.Key {
+	key.Kind = KindPod
+	key.Name, _, _ = strings.Cut(key.Name, "/")
+	return key
+}
+
+// TokenOfSuperPod returns the key of the tokens of a super pod. It returns false when the pod is not ours.
+func TokenOfSuperPod(superPod *corev1.Pod) (engine.Key, bool) {
+	owner, ok := tenancy.OwnerOf(superPod)
+	return engine.Key{Tenant: owner.ClusterKey, Kind: KindToken, Namespace: owner.Namespace, Name: tokenName(superPod.Name, owner.UID)}, ok
+}
+
+// tokenKey is the data key of the token in a source of a volume. Neither volumes nor sources of a pod ever change.
+func tokenKey(volume, source int) string { return fmt.Sprintf("token-%d-%d", volume, source) }
+
+// tokenProjections returns the tokens that a pod asks for by their data key.
+func tokenProjections(spec *corev1.PodSpec) map[string]*corev1.ServiceAccountTokenProjection {
+	var found map[string]*corev1.ServiceAccountTokenProjection
+	for i := range spec.Volumes {
+		if spec.Volumes[i].Projected == nil {
+			continue
+		}
+		for j := range spec.Volumes[i].Projected.Sources {
+			if token := spec.Volumes[i].Projected.Sources[j].ServiceAccountToken; token != nil {
+				if found == nil {
+					found = map[string]*corev1.ServiceAccountTokenProjection{}
+				}
+				found[tokenKey(i, j)] = token
+			}
+		}
+	}
+	return found
+}
+
+// hasTokens says whether the Secret with the tokens of a pod is there, if it needs any.
+func (e *Env) hasTokens(tenant *Tenant, tenantPod *corev1.Pod) bool {
+	projections := tokenProjections(&tenantPod.Spec)
+	if len(projections) == 0 {
+		return true
+	}
+	name := tenancy.TokenSecret(tenantPod.Name, tenantPod.UID)
+	secret, exists, _ := get[*corev1.Secret](e.SuperCache, KindToken, tenancy.SuperNamespace(tenant.Key, tenantPod.Namespace), name)
+	if owner, ours := tenancy.OwnerOf(secretOrEmpty(secret, exists)); !ours || owner != tenant.owner(tenantPod.Namespace, tenantPod.UID) {
+		return false
+	}
+	for key := range projections {
+		if len(secret.Data[key]) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func secretOrEmpty(secret *corev1.Secret, exists bool) *corev1.Secret {
+	if exists {
+		return secret
+	}
+	return &corev1.Secret{}
+}
+
+// issued is what is known of a token that was given.
+type issued struct {
+	// Audience and Asked, in seconds and 0 for nothing, are what was asked for.
+	Audience string `json:"audience,omitempty"`
+	Asked    int64  `json:"asked,omitempty"`
+	// Lifetime is in seconds, Expires the end of it.
+	Lifetime int64     `json:"lifetime"`
+	Expires  time.Time `json:"expires"`
+}
+
+// renewal returns when a token is to be renewed.
+func (i issued) renewal(jitter time.Duration) time.Time {
+	lifetime := time.Duration(i.Lifetime) * time.Second
+	due := i.Expires.Add(-lifetime / 5)
+	if oldest := i.Expires.Add(oldestToken - lifetime); oldest.Before(due) {
+		due = oldest
+	}
+	return due.Add(-jitter)
+}
+
+// readIssued returns what a Secret's annotation says, nothing if it cannot be read.
+func readIssued(secret *corev1.Secret) map[string]issued {
+	known := map[string]issued{}
+	if err := json.Unmarshal([]byte(secret.Annotations[annotationTokens]), &known); err != nil {
+		return map[string]issued{}
+	}
+	return known
+}
+
+// Reconcile implements engine.Kind.
+func (t *Tokens) Reconcile(ctx context.Context, key engine.Key, _ int) (time.Duration, error) {
+	tenant := t.env.Tenant(key.Tenant)
+	if tenant == nil {
+		return 0, nil
+	}
+	name, id, _ := strings.Cut(key.Name, "/")
+	uid := types.UID(id)
+	superNamespace := tenancy.SuperNamespace(key.Tenant, key.Namespace)
+	tenantPod, inTenant, synced := get[*corev1.Pod](tenant.Cache, KindPod, key.Namespace, name)
+	superPod, runs, podsSynced := get[*corev1.Pod](t.env.SuperCache, KindPod, superNamespace, name)
+	secret, exists, superSynced := get[*corev1.Secret](t.env.SuperCache, KindToken, superNamespace, tenancy.TokenSecret(name, uid))
+	if !synced || !podsSynced || !superSynced {
+		return 0, nil // their filling brings the key back
+	}
+	if runs {
+		owner, marked := tenancy.OwnerOf(superPod)
+		runs = marked && owner == tenant.owner(key.Namespace, uid)
+	}
+	switch {
+	case inTenant && tenantPod.UID == uid:
+		return t.keep(ctx, tenant, key, tenantPod, secretOrEmpty(secret, exists), runs)
+	case !exists:
+		t.env.calm(key)
+		return 0, nil
+	case runs:
+		return 0, nil // its end brings the key back
+	}
+	return 0, t.orphan(ctx, tenant, key, name, uid, secret)
+}
+
+// keep makes and renews the tokens of a pod. secret is empty when there is none.
+func (t *Tokens) keep(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod *corev1.Pod, secret *corev1.Secret, runs bool) (time.Duration, error) {
+	projections := tokenProjections(&tenantPod.Spec)
+	finished := tenantPod.Status.Phase == corev1.PodSucceeded || tenantPod.Status.Phase == corev1.PodFailed
+	waits := len(tenantPod.Spec.SchedulingGates) > 0 || tenantPod.Spec.NodeName != "" || tenantPod.DeletionTimestamp != nil
+	if len(projections) == 0 || finished || waits && !runs || secret.DeletionTimestamp != nil {
+		return 0, nil
+	}
+	if found, marked := tenancy.OwnerOf(secret); secret.UID != "" && (!marked || found != tenant.owner(key.Namespace, tenantPod.UID)) {
+		return 0, nil // somebody changed the marks: kind pod says so
+	}
+	if secret.UID == "" {
+		if open, err := t.env.open(ctx, tenant, key.Namespace); err != nil || !open {
+			return 0, err // the super namespace's event brings the key back
+		}
+	}
+	now := t.env.Clock.Now()
+	jitter := jitterOf(key)
+	desired := secret.DeepCopy()
+	known := readIssued(secret)
+	next := time.Time{}
+	for dataKey, projection := range projections {
+		token := known[dataKey]
+		same := token.Audience == projection.Audience && token.Asked == ptr.Deref(projection.ExpirationSeconds, 0) && len(secret.Data[dataKey]) > 0
+		if !same || !now.Before(token.renewal(jitter)) {
+			value, given, err := t.request(ctx, tenant, tenantPod, projection)
+			if err != nil {
+				t.refused(tenant, key, tenantPod, err)
+				return 0, err
+			}
+			token = given
+			known[dataKey] = given
+			if desired.Data == nil {
+				desired.Data = map[string][]byte{}
+			}
+			desired.Data[dataKey] = value
+		}
+		if due := token.renewal(jitter); next.IsZero() || due.Before(next) {
+			next = due
+		}
+	}
+	if err := t.write(ctx, tenant, key, tenantPod, secret, desired, known); err != nil {
+		return 0, err
+	}
+	return max(next.Sub(now), time.Second), nil
+}
+
+// jitterOf spreads the renewals of tokens that were made together, the same way after a restart.
+func jitterOf(key engine.Key) time.Duration {
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(key.Tenant + "/" + key.Namespace + "/" + key.Name))
+	return longestJitter * time.Duration(sum.Sum32()%1000) / 1000
+}
+
+// request asks the tenant for a token. It is in no log and no error.
+func (t *Tokens) request(ctx context.Context, tenant *Tenant, tenantPod *corev1.Pod, projection *corev1.ServiceAccountTokenProjection) ([]byte, issued, error) {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: tenantPod.Namespace, Name: tenantPod.Spec.ServiceAccountName}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: projection.DeepCopy().ExpirationSeconds, // the answer is written onto it
+		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: tenantPod.Name, UID: tenantPod.UID},
+	}}
+	if projection.Audience != "" {
+		request.Spec.Audiences = []string{projection.Audience}
+	}
+	err := t.env.done(ctx, KindToken, "request", tenant.Client.SubResource("token").Create(ctx, account, request))
+	if err != nil {
+		return nil, issued{}, err
+	}
+	expires := request.Status.ExpirationTimestamp.UTC()
+	lifetime := expires.Sub(t.env.Clock.Now()).Round(time.Second)
+	if lifetime < shortestToken {
+		// It would be renewed without end.
+		return nil, issued{}, fmt.Errorf("token of service account %s/%s lasts only %v", account.Namespace, account.Name, lifetime)
+	}
+	return []byte(request.Status.Token), issued{
+		Audience: projection.Audience, Asked: ptr.Deref(projection.ExpirationSeconds, 0), Lifetime: int64(lifetime / time.Second), Expires: expires,
+	}, nil
+}
+
+// refused tells the tenant that its own API server gives no token.
+func (t *Tokens) refused(tenant *Tenant, key engine.Key, tenantPod *corev1.Pod, err error) {
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err) {
+		t.env.warn(tenant, key, tenantPod, ReasonFailedToken, fmt.Sprintf("Token of service account %s: %v", tenantPod.Spec.ServiceAccountName, err))
+	}
+}
+
+// write brings the Secret to the super cluster when desired differs from what is there.
+func (t *Tokens) write(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod *corev1.Pod, secret, desired *corev1.Secret, known map[string]issued) error {
+	text, err := json.Marshal(known)
+	if err != nil {
+		return fmt.Errorf("encoding what is known of tokens: %w", err)
+	}
+	desired.Namespace = tenancy.SuperNamespace(tenant.Key, key.Namespace)
+	desired.Name = tenancy.TokenSecret(tenantPod.Name, tenantPod.UID)
+	desired.Type = corev1.SecretTypeOpaque
+	tenancy.Mark(desired, tenant.owner(key.Namespace, tenantPod.UID))
+	desired.Labels[LabelTokens] = "true"
+	desired.Annotations[annotationPod] = tenantPod.Name
+	desired.Annotations[annotationTokens] = string(text)
+	switch {
+	case secret.UID == "":
+		err = t.env.Super.Create(ctx, desired)
+	case equality.Semantic.DeepEqual(secret, desired):
+		t.env.calm(key)
+		return nil
+	default:
+		err = t.env.Super.Update(ctx, desired)
+	}
+	if apierrors.IsAlreadyExists(err) {
+		return t.collision(ctx, tenant, key, tenantPod, desired)
+	}
+	t.env.refused(tenant, key, tenantPod, ReasonFailedToken, err)
+	return t.env.done(ctx, KindToken, "write", err)
+}
+
+// collision handles a name that is taken though the cache does not show it.
+func (t *Tokens) collision(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod *corev1.Pod, wanted *corev1.Secret) error {
+	live := &corev1.Secret{}
+	if err := t.env.Super.Get(ctx, client.ObjectKeyFromObject(wanted), live); err != nil {
+		return fmt.Errorf("reading super secret %s/%s: %w", wanted.Namespace, wanted.Name, err)
+	}
+	if found, ours := SuperKey(KindToken, live); !ours || found != key {
+		t.env.warn(tenant, key, tenantPod, ReasonConflict, fmt.Sprintf("Super cluster %s has another Secret %s: the pod's tokens cannot be put there", t.env.ID, wanted.Name))
+	}
+	return engine.Waitf("the name of Secret %s", wanted.Name)
+}
+
+// orphan deletes the tokens of a pod that is gone, or assigned elsewhere before it ran here, with proof.
+func (t *Tokens) orphan(ctx context.Context, tenant *Tenant, key engine.Key, name string, uid types.UID, secret *corev1.Secret) error {
+	owner, marked := tenancy.OwnerOf(secret)
+	if !marked || owner != tenant.owner(key.Namespace, uid) || secret.DeletionTimestamp != nil {
+		return nil
+	}
+	live := &corev1.Pod{}
+	switch err := tenant.Client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: name}, live); {
+	case err != nil && !apierrors.IsNotFound(err):
+		return fmt.Errorf("reading the tenant's pod: %w", err)
+	case err == nil && live.UID == uid && live.Labels[schedulerv1alpha1.LabelSuperCluster] == t.env.ID:
+		return engine.Waitf("the cache of the tenant's pods")
+	}
+	t.env.calm(key)
+	return t.env.remove(ctx, t.env.Super, KindToken, "delete", secret, nil)
+}
