@@ -194,49 +194,65 @@ func (t *Tokens) Reconcile(ctx context.Context, key engine.Key, _ int) (time.Dur
 
 // keep makes and renews the tokens of a pod. secret is empty when there is none.
 func (t *Tokens) keep(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod *corev1.Pod, secret *corev1.Secret, runs bool) (time.Duration, error) {
-	projections := tokenProjections(&tenantPod.Spec)
-	finished := tenantPod.Status.Phase == corev1.PodSucceeded || tenantPod.Status.Phase == corev1.PodFailed
-	waits := len(tenantPod.Spec.SchedulingGates) > 0 || tenantPod.Spec.NodeName != "" || tenantPod.DeletionTimestamp != nil
-	if len(projections) == 0 || finished || waits && !runs || secret.DeletionTimestamp != nil {
+	if !wantsTokens(tenantPod, runs) || secret.DeletionTimestamp != nil {
 		return 0, nil
-	}
-	if found, marked := tenancy.OwnerOf(secret); secret.UID != "" && (!marked || found != tenant.owner(key.Namespace, tenantPod.UID)) {
-		return 0, nil // somebody changed the marks: kind pod says so
 	}
 	if secret.UID == "" {
 		if open, err := t.env.open(ctx, tenant, key.Namespace); err != nil || !open {
 			return 0, err // the super namespace's event brings the key back
 		}
+	} else if owner, marked := tenancy.OwnerOf(secret); !marked || owner != tenant.owner(key.Namespace, tenantPod.UID) {
+		t.conflict(tenant, key, tenantPod, secret.Name)
+		return 0, nil
 	}
-	now := t.env.Clock.Now()
-	jitter := jitterOf(key)
 	desired := secret.DeepCopy()
 	known := readIssued(secret)
+	next, err := t.renew(ctx, tenant, key, tenantPod, desired, known)
+	if err != nil {
+		t.refused(tenant, key, tenantPod, err)
+		return 0, err
+	}
+	if err := t.write(ctx, tenant, key, tenantPod, secret, desired, known); err != nil {
+		return 0, err
+	}
+	return max(next.Sub(t.env.Clock.Now()), time.Second), nil
+}
+
+// wantsTokens says whether a pod needs tokens here, now. runs says whether its super pod is there.
+func wantsTokens(tenantPod *corev1.Pod, runs bool) bool {
+	switch {
+	case len(tokenProjections(&tenantPod.Spec)) == 0, tenantPod.Status.Phase == corev1.PodSucceeded, tenantPod.Status.Phase == corev1.PodFailed:
+		return false
+	case runs:
+		return true
+	}
+	return len(tenantPod.Spec.SchedulingGates) == 0 && tenantPod.Spec.NodeName == "" && tenantPod.DeletionTimestamp == nil
+}
+
+// renew puts tokens into secret, and what is known of them into known, where one is missing or due. It returns when the next is due.
+func (t *Tokens) renew(
+	ctx context.Context, tenant *Tenant, key engine.Key, tenantPod *corev1.Pod, secret *corev1.Secret, known map[string]issued,
+) (time.Time, error) {
+	jitter := jitterOf(key)
 	next := time.Time{}
-	for dataKey, projection := range projections {
+	for dataKey, projection := range tokenProjections(&tenantPod.Spec) {
 		token := known[dataKey]
 		same := token.Audience == projection.Audience && token.Asked == ptr.Deref(projection.ExpirationSeconds, 0) && len(secret.Data[dataKey]) > 0
-		if !same || !now.Before(token.renewal(jitter)) {
+		if !same || !t.env.Clock.Now().Before(token.renewal(jitter)) {
 			value, given, err := t.request(ctx, tenant, tenantPod, projection)
 			if err != nil {
-				t.refused(tenant, key, tenantPod, err)
-				return 0, err
+				return next, err
 			}
-			token = given
-			known[dataKey] = given
-			if desired.Data == nil {
-				desired.Data = map[string][]byte{}
+			if secret.Data == nil {
+				secret.Data = map[string][]byte{}
 			}
-			desired.Data[dataKey] = value
+			token, known[dataKey], secret.Data[dataKey] = given, given, value
 		}
 		if due := token.renewal(jitter); next.IsZero() || due.Before(next) {
 			next = due
 		}
 	}
-	if err := t.write(ctx, tenant, key, tenantPod, secret, desired, known); err != nil {
-		return 0, err
-	}
-	return max(next.Sub(now), time.Second), nil
+	return next, nil
 }
 
 // jitterOf spreads the renewals of tokens that were made together, the same way after a restart.
@@ -314,9 +330,13 @@ func (t *Tokens) collision(ctx context.Context, tenant *Tenant, key engine.Key, 
 		return fmt.Errorf("reading super secret %s/%s: %w", wanted.Namespace, wanted.Name, err)
 	}
 	if found, ours := SuperKey(KindToken, live); !ours || found != key {
-		t.env.warn(tenant, key, tenantPod, ReasonConflict, fmt.Sprintf("Super cluster %s has another Secret %s: the pod's tokens cannot be put there", t.env.ID, wanted.Name))
+		t.conflict(tenant, key, tenantPod, wanted.Name)
 	}
 	return engine.Waitf("the name of Secret %s", wanted.Name)
+}
+
+func (t *Tokens) conflict(tenant *Tenant, key engine.Key, tenantPod *corev1.Pod, name string) {
+	t.env.warn(tenant, key, tenantPod, ReasonConflict, fmt.Sprintf("Super cluster %s has another Secret %s: the pod's tokens cannot be put there", t.env.ID, name))
 }
 
 // orphan deletes the tokens of a pod that is gone, or assigned elsewhere before it ran here, with proof.

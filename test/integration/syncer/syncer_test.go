@@ -46,10 +46,16 @@ func newPod(namespace, name string) *corev1.Pod {
 
 func TestSyncer(t *testing.T) {
 	w := newWorld(t)
+	t.Run("ranges of Services are checked", w.testServiceCIDRs)
 	t.Run("the super cluster must hold its id", w.testID)
 	_, stop := w.runSyncer(t, w.superConfig)
 	t.Run("a placed namespace has a super namespace and a quota", w.testNamespace)
 	t.Run("what a pod needs goes down", w.testObjects)
+	t.Run("Services are the same in all super clusters", w.testServices)
+	t.Run("a namespace that leaves keeps its Services", w.testServicesOnly)
+	t.Run("containers see the tenant's cluster", w.testSurroundings)
+	t.Run("tokens are the tenant's", w.testTokens)
+	t.Run("ephemeral containers go down", w.testEphemeralContainers)
 	t.Run("a pod goes down, runs, and is deleted", w.testPod)
 	t.Run("a pod that the super cluster loses goes away", w.testLostPod)
 	t.Run("a pod that is assigned elsewhere before it ran goes away", w.testReassignedPod)
@@ -136,9 +142,10 @@ func (w *world) testObjects(t *testing.T) {
 	require.Equal(t, "r1", foreign.Data["of"])
 }
 
-// run plays scheduler and kubelet of the super cluster for a pod of namespace web.
+// run plays scheduler and kubelet of the super cluster for a pod of namespace web, on a node that it makes if there is none.
 func (w *world) run(t *testing.T, name, node string) *corev1.Pod {
 	t.Helper()
+	require.NoError(t, client.IgnoreAlreadyExists(w.super.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})))
 	pod := appears(t, w.super, superName("web"), name, &corev1.Pod{}, nil)
 	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}
 	require.NoError(t, w.super.SubResource("binding").Create(t.Context(), pod, binding))
@@ -317,7 +324,7 @@ func (w *world) testNamespaceAgain(t *testing.T) {
 
 // testRestart stops the syncer and starts another: nothing is written again, and what happened meanwhile is done.
 func (w *world) testRestart(t *testing.T, stop func()) {
-	create(t, w.tenant, newPod("web", "stays"))
+	create(t, w.tenant, newPodWithTokens("stays"))
 	create(t, w.tenant, newPod("web", "goes"))
 	w.run(t, "stays", "n1")
 	pod := &corev1.Pod{}

@@ -1,0 +1,293 @@
+package syncer_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+func (w *world) testServiceCIDRs(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		text []string
+		good bool
+	}{
+		{name: "none", good: true},
+		{name: "one", text: []string{"10.97.0.0/16"}, good: true},
+		{name: "both families", text: []string{"10.97.0.0/16", "fd00:97::/112"}, good: true},
+		{name: "one family twice", text: []string{"10.97.0.0/16", "10.98.0.0/16"}},
+		{name: "three", text: []string{"10.97.0.0/16", "fd00:97::/112", "fd00:98::/112"}},
+		{name: "no range", text: []string{"10.97.0.1"}},
+		{name: "no address", text: []string{"10.97.0.0/16", "everything"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			err := w.meta.Create(t.Context(), &tenancyv1alpha1.VirtualCluster{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "vc-"},
+				Spec:       tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v", ServiceCIDRs: tc.text},
+			}, client.DryRunAll)
+			require.Equal(t, !tc.good, apierrors.IsInvalid(err), "%v", err)
+		})
+	}
+}
+
+func newService(namespace, name, address string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       corev1.ServiceSpec{ClusterIP: address, Selector: map[string]string{"app": name}, Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+}
+
+func newSlice(namespace, service string, nodes ...string) *discoveryv1.EndpointSlice {
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: service + "-1", Labels: map[string]string{
+			discoveryv1.LabelServiceName: service, discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io",
+		}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To(""), Port: ptr.To[int32](8080), Protocol: ptr.To(corev1.ProtocolTCP)}},
+	}
+	for i, node := range nodes {
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
+			Addresses: []string{[]string{"10.214.1.5", "10.214.2.5"}[i]}, NodeName: ptr.To(node), Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)},
+			TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: "pod"},
+		})
+	}
+	return slice
+}
+
+func hasAddress(address string) func(*corev1.Service) bool {
+	return func(service *corev1.Service) bool { return service.Spec.ClusterIP == address && service.Spec.Selector == nil }
+}
+
+// testServices runs a second syncer, of r2.
+func (w *world) testServices(t *testing.T) {
+	w.runSyncer(t, w.super2Config)
+	create(t, w.tenant, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	create(t, w.tenant, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "stays-up"}})
+	create(t, w.tenant, newService("shop", "db", "10.0.128.50"))
+	create(t, w.tenant, newService("shop", "headless", "None"))
+	slice := newSlice("shop", "db", "r1.n1", "r2.m1")
+	create(t, w.tenant, slice)
+
+	for super, wantNodes := range map[client.Client][]*string{w.super: {ptr.To("n1"), nil}, w.super2: {nil, ptr.To("m1")}} {
+		appears(t, super, superName("default"), "kubernetes", &corev1.Service{}, hasAddress("10.0.128.1"))
+		service := appears(t, super, superName("shop"), "db", &corev1.Service{}, hasAddress("10.0.128.50"))
+		appears(t, super, superName("shop"), "headless", &corev1.Service{}, hasAddress("None"))
+		synced := appears(t, super, superName("shop"), "db-1", &discoveryv1.EndpointSlice{}, nil)
+		require.Equal(t, "db", synced.Labels[discoveryv1.LabelServiceName])
+		require.Equal(t, "syncer.tenancy.x-k8s.io", synced.Labels[discoveryv1.LabelManagedBy])
+		require.Equal(t, wantNodes, []*string{synced.Endpoints[0].NodeName, synced.Endpoints[1].NodeName})
+		require.Equal(t, []string{"10.214.2.5"}, synced.Endpoints[1].Addresses)
+		quota := appears(t, super, superName("shop"), "superpool", &corev1.ResourceQuota{}, nil)
+		require.Empty(t, cmp.Diff(corev1.ResourceList{"pods": resource.MustParse("0")}, quota.Spec.Hard))
+
+		// What can only be made again is made again.
+		before := service.UID
+		service.Spec.Selector = map[string]string{"app": "of-others"}
+		require.NoError(t, super.Update(t.Context(), service))
+		appears(t, super, superName("shop"), "db", service, func(service *corev1.Service) bool {
+			return service.UID != before && hasAddress("10.0.128.50")(service)
+		})
+	}
+
+	slice.Endpoints = slice.Endpoints[:1]
+	require.NoError(t, w.tenant.Update(t.Context(), slice))
+	appears(t, w.super2, superName("shop"), "db-1", slice, func(slice *discoveryv1.EndpointSlice) bool { return len(slice.Endpoints) == 1 })
+	require.NoError(t, w.tenant.Delete(t.Context(), newSlice("shop", "db")))
+	vanishes(t, w.super2, superName("shop"), "db-1", slice)
+
+	create(t, w.super2, newService("default", "greedy", "10.0.128.60"))
+	create(t, w.tenant, newService("shop", "unlucky", "10.0.128.60"))
+	appears(t, w.super, superName("shop"), "unlucky", &corev1.Service{}, hasAddress("10.0.128.60"))
+	w.warned(t, "shop", "unlucky", "FailedCreate")
+	require.NoError(t, w.super2.Delete(t.Context(), newService("default", "greedy", "")))
+	appears(t, w.super2, superName("shop"), "unlucky", &corev1.Service{}, hasAddress("10.0.128.60"))
+
+	// Its Services were all that the namespace was for.
+	for _, super := range []client.Client{w.super, w.super2} {
+		require.Error(t, super.Get(t.Context(), types.NamespacedName{Namespace: superName("shop"), Name: "stays-up"}, &corev1.Secret{}))
+	}
+	for _, name := range []string{"db", "headless", "unlucky"} {
+		require.NoError(t, w.tenant.Delete(t.Context(), newService("shop", name, "")))
+	}
+	release(t, w.super, superName("shop"), "")
+	release(t, w.super2, superName("shop"), "")
+}
+
+func (w *world) testServicesOnly(t *testing.T) {
+	w.place(t, "leaving", "r1")
+	create(t, w.tenant, newService("leaving", "front", ""))
+	create(t, w.tenant, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "leaving", Name: "password"}})
+	pod := newPod("leaving", "pod")
+	create(t, w.tenant, pod)
+	appears(t, w.super, superName("leaving"), "password", &corev1.Secret{}, nil)
+	appears(t, w.super, superName("leaving"), "pod", &corev1.Pod{}, nil)
+	service := appears(t, w.super, superName("leaving"), "front", &corev1.Service{}, nil)
+
+	w.place(t, "leaving", "r2")
+	noPods := func(quota *corev1.ResourceQuota) bool { return quota.Spec.Hard.Pods().IsZero() && len(quota.Spec.Hard) == 1 }
+	quota := &corev1.ResourceQuota{}
+	require.NoError(t, w.super.Get(t.Context(), types.NamespacedName{Namespace: superName("leaving"), Name: "superpool"}, quota))
+	require.False(t, noPods(quota), "a pod is assigned here")
+	require.NoError(t, w.tenant.Delete(t.Context(), pod))
+	vanishes(t, w.super, superName("leaving"), "password", &corev1.Secret{})
+	appears(t, w.super, superName("leaving"), "superpool", quota, noPods)
+	now := appears(t, w.super, superName("leaving"), "front", &corev1.Service{}, nil)
+	require.Equal(t, service.UID, now.UID)
+
+	w.place(t, "leaving", "r1")
+	appears(t, w.super, superName("leaving"), "password", &corev1.Secret{}, nil)
+	appears(t, w.super, superName("leaving"), "superpool", quota, func(quota *corev1.ResourceQuota) bool { return !noPods(quota) })
+	require.NoError(t, w.tenant.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "leaving", Name: "front"}}))
+	w.place(t, "leaving", "r2")
+	release(t, w.super, superName("leaving"), "")
+}
+
+func envOf(env []corev1.EnvVar) map[string]string {
+	values := map[string]string{}
+	for i := range env {
+		values[env[i].Name] = env[i].Value
+	}
+	return values
+}
+
+func (w *world) testSurroundings(t *testing.T) {
+	pod := newPod("web", "no-dns")
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "FRONT_SERVICE_PORT", Value: "mine"}}
+	create(t, w.tenant, pod)
+	superPod := appears(t, w.super, superName("web"), "no-dns", &corev1.Pod{}, nil)
+	front := appears(t, w.tenant, "web", "front", &corev1.Service{}, nil)
+	env := envOf(superPod.Spec.Containers[0].Env)
+	require.Equal(t, "10.0.128.1", env["KUBERNETES_SERVICE_HOST"])
+	require.Equal(t, "443", env["KUBERNETES_SERVICE_PORT"])
+	require.Equal(t, front.Spec.ClusterIP, env["FRONT_SERVICE_HOST"])
+	require.Equal(t, "mine", env["FRONT_SERVICE_PORT"])
+	require.Equal(t, corev1.DNSDefault, superPod.Spec.DNSPolicy)
+	w.warned(t, "web", "no-dns", "MissingClusterDNS")
+
+	create(t, w.tenant, newService("kube-system", "kube-dns", "10.0.128.10"))
+	appears(t, w.super, superName("kube-system"), "kube-dns", &corev1.Service{}, hasAddress("10.0.128.10"))
+	after := newPod("web", "dns")
+	after.Spec.EnableServiceLinks = ptr.To(false)
+	after.Spec.DNSConfig = &corev1.PodDNSConfig{Searches: []string{"example.com"}, Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: ptr.To("2")}}}
+	create(t, w.tenant, after)
+	superPod = appears(t, w.super, superName("web"), "dns", &corev1.Pod{}, nil)
+	require.Equal(t, corev1.DNSNone, superPod.Spec.DNSPolicy)
+	require.Empty(t, cmp.Diff(&corev1.PodDNSConfig{
+		Nameservers: []string{"10.0.128.10"},
+		Searches:    []string{"web.svc.cluster.local", "svc.cluster.local", "cluster.local", "example.com"},
+		Options:     []corev1.PodDNSConfigOption{{Name: "ndots", Value: ptr.To("2")}},
+	}, superPod.Spec.DNSConfig))
+	env = envOf(superPod.Spec.Containers[0].Env)
+	require.Equal(t, "10.0.128.1", env["KUBERNETES_SERVICE_HOST"])
+	require.NotContains(t, env, "FRONT_SERVICE_HOST")
+	for _, name := range []string{"no-dns", "dns"} {
+		require.NoError(t, w.tenant.Delete(t.Context(), newPod("web", name)))
+		vanishes(t, w.tenant, "web", name, &corev1.Pod{})
+	}
+}
+
+// review asks the tenant's API server whose a token is.
+func (w *world) review(t *testing.T, token []byte, audiences ...string) authenticationv1.TokenReviewStatus {
+	t.Helper()
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: string(token), Audiences: audiences}}
+	create(t, w.tenant, review)
+	return review.Status
+}
+
+func newPodWithTokens(name string) *corev1.Pod {
+	pod := newPod("web", name)
+	pod.Spec.Volumes = []corev1.Volume{{Name: "tokens", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: ptr.To[int64](3607)}},
+		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "vault", Audience: "vault", ExpirationSeconds: ptr.To[int64](600)}},
+	}}}}}
+	return pod
+}
+
+func (w *world) testTokens(t *testing.T) {
+	const issued = "tenancy.x-k8s.io/issued-tokens"
+	pod := newPodWithTokens("tokens")
+	create(t, w.tenant, pod)
+	superPod := appears(t, w.super, superName("web"), "tokens", &corev1.Pod{}, nil)
+	name := tenancy.TokenSecret(pod.Name, pod.UID)
+	secret := appears(t, w.super, superName("web"), name, &corev1.Secret{}, nil)
+	sources := superPod.Spec.Volumes[0].Projected.Sources
+	require.Equal(t, name, sources[0].Secret.Name)
+	require.Equal(t, []corev1.KeyToPath{{Key: "token-0-1", Path: "vault"}}, sources[1].Secret.Items)
+
+	status := w.review(t, secret.Data["token-0-0"])
+	require.True(t, status.Authenticated, status.Error)
+	require.Equal(t, "system:serviceaccount:web:default", status.User.Username)
+	require.Equal(t, authenticationv1.ExtraValue{string(pod.UID)}, status.User.Extra["authentication.kubernetes.io/pod-uid"])
+	require.True(t, w.review(t, secret.Data["token-0-1"], "vault").Authenticated)
+	require.False(t, w.review(t, secret.Data["token-0-1"]).Authenticated)
+
+	// A lost token, and one that is due, are asked for anew; the others stay.
+	for _, damage := range []func(){
+		func() { delete(secret.Data, "token-0-1") },
+		func() {
+			secret.Annotations[issued] = `{"token-0-0":{"asked":3607,"lifetime":3607,"expires":"2999-01-01T00:00:00Z"},` +
+				`"token-0-1":{"audience":"vault","asked":600,"lifetime":600,"expires":"2001-01-01T00:00:00Z"}}`
+		},
+	} {
+		kept, renewed := secret.Data["token-0-0"], secret.Data["token-0-1"]
+		damage()
+		require.NoError(t, w.super.Update(t.Context(), secret))
+		appears(t, w.super, superName("web"), name, secret, func(secret *corev1.Secret) bool {
+			return len(secret.Data["token-0-1"]) > 0 && string(secret.Data["token-0-1"]) != string(renewed)
+		})
+		require.Equal(t, string(kept), string(secret.Data["token-0-0"]))
+	}
+
+	// Nobody's token.
+	ghost := newPodWithTokens("ghost")
+	ghost.Spec.ServiceAccountName = "ghost"
+	create(t, w.tenant, ghost)
+	w.warned(t, "web", "ghost", "FailedToken")
+	require.NoError(t, w.tenant.Delete(t.Context(), ghost))
+
+	// A restarted syncer knows what it has given: see testRestart. The tokens go with their pod.
+	w.run(t, "tokens", "n0")
+	appears(t, w.tenant, "web", "tokens", pod, nil)
+	require.NoError(t, w.tenant.Delete(t.Context(), pod))
+	appears(t, w.super, superName("web"), "tokens", superPod, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
+	require.NoError(t, w.super.Get(t.Context(), client.ObjectKeyFromObject(secret), secret))
+	require.NoError(t, w.super.Delete(t.Context(), superPod, client.GracePeriodSeconds(0)))
+	vanishes(t, w.super, superName("web"), name, secret)
+	vanishes(t, w.tenant, "web", "tokens", pod)
+}
+
+func (w *world) testEphemeralContainers(t *testing.T) {
+	pod := newPod("web", "debugged")
+	create(t, w.tenant, pod)
+	superPod := w.run(t, "debugged", "n0")
+	appears(t, w.tenant, "web", "debugged", pod, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
+	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{
+		EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "busybox:1", TerminationMessagePolicy: corev1.TerminationMessageReadFile},
+		TargetContainerName:      "main",
+	}}
+	require.NoError(t, w.tenant.SubResource("ephemeralcontainers").Update(t.Context(), pod))
+	appears(t, w.super, superName("web"), "debugged", superPod, func(pod *corev1.Pod) bool { return len(pod.Spec.EphemeralContainers) == 1 })
+	container := superPod.Spec.EphemeralContainers[0]
+	require.Equal(t, "debug of main", container.Name+" of "+container.TargetContainerName)
+	require.Equal(t, "10.0.128.1", envOf(container.Env)["KUBERNETES_SERVICE_HOST"])
+	superPod.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{Name: "debug", Image: "busybox:1", ContainerID: "x://1"}}
+	require.NoError(t, w.super.Status().Update(t.Context(), superPod))
+	appears(t, w.tenant, "web", "debugged", pod, func(pod *corev1.Pod) bool { return len(pod.Status.EphemeralContainerStatuses) == 1 })
+	require.NoError(t, w.tenant.Delete(t.Context(), pod))
+	appears(t, w.super, superName("web"), "debugged", superPod, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
+	require.NoError(t, w.super.Delete(t.Context(), superPod, client.GracePeriodSeconds(0)))
+	vanishes(t, w.tenant, "web", "debugged", pod)
+}
