@@ -20,15 +20,11 @@ BRIDGE=superpool0
 HOST_IP=10.213.0.1
 POD_CIDR=10.214.0.0/16
 NODE=node-1
-NODE_PORT_VN_AGENT=10550
+VN_AGENT_PORT=10550
+SYNCER_FLAGS=(--vn-agent-port "$VN_AGENT_PORT")
 TENANT_ORGANISATION=superpool:tenants
 # What a kubelet sets at its start, for the whole machine.
 SYSCTLS=(vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys kernel/keys/root_maxbytes)
-
-# Tenants' API servers ask vn-agents, not kubelets, where there are any.
-if [[ -x $BIN/vn-agent && -x $BIN/syncer ]] && "$BIN/syncer" --help 2>&1 | grep -q -e --vn-agent-port; then
-  SYNCER_FLAGS=(--vn-agent-port "$NODE_PORT_VN_AGENT")
-fi
 
 # ---- what each cluster and node is ----
 
@@ -392,7 +388,7 @@ start_vn_agent() {
   cluster_kubeconfig "$id" vn-agent >"$dir/vn-agent.kubeconfig"
   kubectl --kubeconfig "$OUT/$id.kubeconfig" apply -f "$HERE/vn-agent-rbac.yaml" >/dev/null
   start_in_node "$id" vn-agent "$BIN/vn-agent" --kubeconfig "$dir/vn-agent.kubeconfig" --node-name "$NODE" \
-    --secure-port "$NODE_PORT_VN_AGENT" --client-ca-file "$PKI/vn-agent-client-ca.crt" \
+    --secure-port "$VN_AGENT_PORT" --client-ca-file "$PKI/vn-agent-client-ca.crt" \
     --tls-cert-file "$PKI/$id-vn-agent.crt" --tls-private-key-file "$PKI/$id-vn-agent.key" \
     --kubelet-address "$(node_ip "$id"):10250" --kubelet-certificate-authority "$PKI/serving-ca.crt" \
     --kubelet-client-certificate "$PKI/$id/vn-agent.crt" --kubelet-client-key "$PKI/$id/vn-agent.key" -v=4

@@ -50,7 +50,7 @@ join_node() {
   start_vn_agent "$1"
 }
 
-# virtual_cluster TENANT: its object, with the addresses that its Services have, where the definition knows that field.
+# virtual_cluster TENANT: its object, with the addresses that its Services have.
 virtual_cluster() {
   cat <<YAML
 apiVersion: tenancy.x-k8s.io/v1alpha1
@@ -58,8 +58,8 @@ kind: VirtualCluster
 metadata: {name: $1, namespace: default}
 spec:
   kubeconfigSecretRef: {name: $1-kubeconfig}
+  serviceCIDRs: [$(service_cidr "$1")]
 YAML
-  if grep -q serviceCIDRs "$ROOT/manifests/crds/tenancy.x-k8s.io_virtualclusters.yaml"; then echo "  serviceCIDRs: [$(service_cidr "$1")]"; fi
 }
 
 set_up_nodes_and_control_planes() {
@@ -119,6 +119,9 @@ set_up_dns() {
   for name in "${TENANTS[@]}"; do
     sed -e "s|CLUSTER_IP|$(service_ip "$name" 10)|" -e "s|IMAGE|$(image_name coredns)|" "$HERE/tenant/coredns.yaml" >"$name-coredns.yaml"
     show kubectl --kubeconfig "$name.kubeconfig" apply -f "$name-coredns.yaml"
+  done
+  for name in "${TENANTS[@]}"; do
+    show kubectl --kubeconfig "$name.kubeconfig" rollout status deployment/coredns -n kube-system --timeout=120s
   done
 }
 
