@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
@@ -50,10 +52,18 @@ type pool struct {
 	failCommit error
 }
 
+// contextOf returns a context that logs to the test. A benchmark would measure little but its log.
+func contextOf(t testing.TB) context.Context {
+	if _, benchmark := t.(*testing.B); benchmark {
+		return klog.NewContext(t.Context(), logr.Discard())
+	}
+	_, ctx := ktesting.NewTestContext(t)
+	return ctx
+}
+
 func newPool(t testing.TB) *pool {
 	t.Helper()
-	_, ctx := ktesting.NewTestContext(t)
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(contextOf(t))
 	p := &pool{
 		t: t, slices: view.NewPodSource(), nodes: view.NewNodeSource(),
 		placements: map[string]*schedulerv1alpha1.NamespacePlacement{}, refusals: map[string]string{}, clusters: sets.New[string](),
@@ -101,22 +111,21 @@ func (p *pool) Commit(_ context.Context, gang string, assignments []namespacegan
 		p.failCommit = nil
 		return err
 	}
-	for name, np := range p.placements {
-		if view.Gang(np) != gang {
-			continue
-		}
-		granted := map[string]slice.Amounts{}
-		for _, a := range assignments {
-			granted[a.Cluster] = granted[a.Cluster].Plus(slice.Of(a.Pod.Spec.Containers[0].Resources.Requests))
-			bound := a.Pod.DeepCopy()
-			bound.Spec.NodeName = a.Cluster
-			p.slices.Update(name, bound)
-		}
-		np.Status.Placements = placement.Grant(np, granted)
-		p.slices.Set(name, view.Slices(np)...)
-		return nil
+	tenant, _, _ := strings.Cut(gang, "/")
+	np := p.placements[tenant]
+	if np == nil || view.Gang(np) != gang {
+		return fmt.Errorf("gang %s is of the past", gang)
 	}
-	return fmt.Errorf("gang %s is of the past", gang)
+	granted := map[string]slice.Amounts{}
+	for _, a := range assignments {
+		granted[a.Cluster] = granted[a.Cluster].Plus(slice.Of(a.Pod.Spec.Containers[0].Resources.Requests))
+		bound := a.Pod.DeepCopy()
+		bound.Spec.NodeName = a.Cluster
+		p.slices.Update(tenant, bound)
+	}
+	np.Status.Placements = placement.Grant(np, granted)
+	p.slices.Set(tenant, view.Slices(np)...)
+	return nil
 }
 
 func (p *pool) failed(_ context.Context, pod *corev1.Pod, status *fwk.Status) *fwk.Status {

@@ -20,7 +20,7 @@ import (
 // PreFilter refuses the first slice of a gang when all super clusters together have less free than the gang wants. So a namespace that
 // is far too large is refused at once, with the figures, instead of after most of its slices were held and released.
 func (pl *NamespaceGang) PreFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*framework.PreFilterResult, *fwk.Status) {
-	if len(pl.gangs.Assigned(pod)) > 0 {
+	if pl.gangs.begun(pod) {
 		return nil, nil
 	}
 	text, exists := pod.Annotations[schedulerv1alpha1.AnnotationGangTotal]

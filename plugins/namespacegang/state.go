@@ -46,6 +46,13 @@ func (s *State) Assigned(pod *corev1.Pod) map[string]int64 {
 	return counts
 }
 
+// begun says whether any slice of pod's gang is reserved.
+func (s *State) begun(pod *corev1.Pod) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gangs[gangOf(pod)] != nil
+}
+
 func (s *State) assign(pod *corev1.Pod, cluster string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
