@@ -233,62 +233,6 @@ func TestConfigs(t *testing.T) {
 	require.Empty(t, cmp.Diff(&corev1.ConfigMap{BinaryData: map[string][]byte{"a": []byte("1")}}, configMap))
 }
 
-func TestSuperService(t *testing.T) {
-	t.Parallel()
-	port := func(number, nodePort int32) corev1.ServicePort {
-		return corev1.ServicePort{Port: number, Protocol: corev1.ProtocolTCP, NodePort: nodePort}
-	}
-	for _, tc := range []struct {
-		name                string
-		tenant, there, want corev1.ServiceSpec
-	}{
-		{
-			name: "a new one gets its addresses from the super cluster",
-			tenant: corev1.ServiceSpec{
-				Type: corev1.ServiceTypeLoadBalancer, ClusterIP: "10.1.0.1", ClusterIPs: []string{"10.1.0.1"}, IPFamilies: []corev1.IPFamily{"IPv4"},
-				Ports: []corev1.ServicePort{port(80, 30001)}, HealthCheckNodePort: 30002, ExternalIPs: []string{"8.8.8.8"}, Selector: map[string]string{"app": "web"},
-			},
-			want: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{port(80, 0)}},
-		},
-		{
-			name:   "a headless one stays headless",
-			tenant: corev1.ServiceSpec{ClusterIP: "None", ClusterIPs: []string{"None"}},
-			want:   corev1.ServiceSpec{ClusterIP: "None"},
-		},
-		{
-			name: "an existing one keeps what it was given",
-			tenant: corev1.ServiceSpec{
-				Type: corev1.ServiceTypeNodePort, ClusterIP: "10.1.0.1", Ports: []corev1.ServicePort{port(80, 30001), port(81, 30002)},
-			},
-			there: corev1.ServiceSpec{
-				Type: corev1.ServiceTypeNodePort, ClusterIP: "10.2.0.1", ClusterIPs: []string{"10.2.0.1"}, Ports: []corev1.ServicePort{port(80, 31000)},
-			},
-			want: corev1.ServiceSpec{
-				Type: corev1.ServiceTypeNodePort, ClusterIP: "10.2.0.1", ClusterIPs: []string{"10.2.0.1"}, Ports: []corev1.ServicePort{port(80, 31000), port(81, 0)},
-			},
-		},
-		{
-			name:   "one that becomes internal gives node ports back",
-			tenant: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: "10.1.0.1", Ports: []corev1.ServicePort{port(80, 0)}},
-			there:  corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, ClusterIP: "10.2.0.1", Ports: []corev1.ServicePort{port(80, 31000)}},
-			want:   corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: "10.2.0.1", Ports: []corev1.ServicePort{port(80, 0)}},
-		},
-		{
-			name:   "one that becomes a name gives its address back",
-			tenant: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.com"},
-			there:  corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: "10.2.0.1"},
-			want:   corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.com"},
-		},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			got := &corev1.Service{Spec: tc.there}
-			kinds.SuperService(&corev1.Service{Spec: tc.tenant}, got, nil)
-			require.Empty(t, cmp.Diff(tc.want, got.Spec))
-		})
-	}
-}
-
 func TestSuperKey(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -303,6 +247,12 @@ func TestSuperKey(t *testing.T) {
 			"configmap", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "tenant-kube-root-ca.crt"}},
 			engine.Key{Tenant: clusterKey, Kind: "configmap", Namespace: "web", Name: "kube-root-ca.crt"},
 		},
+		{
+			"token", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+				Name: "p-tokens-x", Labels: map[string]string{"tenancy.x-k8s.io/tokens": "true"}, Annotations: map[string]string{"tenancy.x-k8s.io/pod": "p"},
+			}},
+			engine.Key{Tenant: clusterKey, Kind: "token", Namespace: "web", Name: "p/uid"},
+		},
 	} {
 		t.Run(tc.kind, func(t *testing.T) {
 			t.Parallel()
@@ -312,6 +262,14 @@ func TestSuperKey(t *testing.T) {
 			key, ours := kinds.SuperKey(tc.kind, tc.object)
 			require.True(t, ours)
 			require.Equal(t, tc.want, key)
+			if tc.kind == kinds.KindToken {
+				_, ours = kinds.SuperKey(kinds.KindSecret, tc.object)
+				require.False(t, ours, "kind secret would delete it")
+			}
 		})
 	}
+	plain := &corev1.Secret{}
+	tenancy.Mark(plain, ownerOf("uid"))
+	_, ours := kinds.SuperKey(kinds.KindToken, plain)
+	require.False(t, ours, "it holds no tokens")
 }

@@ -1,0 +1,177 @@
+package kinds_test
+
+import (
+	"encoding/json"
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/superpool/superpool/internal/syncer/kinds"
+)
+
+func TestSuperService(t *testing.T) {
+	t.Parallel()
+	port := func(number, nodePort int32) corev1.ServicePort {
+		return corev1.ServicePort{Port: number, Protocol: corev1.ProtocolTCP, NodePort: nodePort}
+	}
+	for _, tc := range []struct {
+		name                string
+		ranges              []string
+		tenant, there, want corev1.ServiceSpec
+	}{
+		{
+			name:   "one in the tenant's ranges has the same addresses everywhere",
+			ranges: []string{"10.97.0.0/16", "fd00:97::/112"},
+			tenant: corev1.ServiceSpec{
+				ClusterIP: "fd00:97::1", ClusterIPs: []string{"fd00:97::1", "10.97.0.1"}, IPFamilies: []corev1.IPFamily{"IPv6", "IPv4"},
+				IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyPreferDualStack), Selector: map[string]string{"app": "web"},
+			},
+			want: corev1.ServiceSpec{
+				ClusterIP: "fd00:97::1", ClusterIPs: []string{"fd00:97::1", "10.97.0.1"}, IPFamilies: []corev1.IPFamily{"IPv6", "IPv4"},
+				IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyRequireDualStack),
+			},
+		},
+		{
+			name:   "an address outside of the ranges is not asked for",
+			ranges: []string{"10.97.0.0/16"},
+			tenant: corev1.ServiceSpec{ClusterIP: "10.97.0.1", ClusterIPs: []string{"10.97.0.1", "fd00:97::1"}, IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyPreferDualStack)},
+			want: corev1.ServiceSpec{
+				ClusterIP: "10.97.0.1", ClusterIPs: []string{"10.97.0.1"}, IPFamilies: []corev1.IPFamily{"IPv4"}, IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicySingleStack),
+			},
+		},
+		{
+			name:   "another tenant's address is not asked for",
+			ranges: []string{"10.97.0.0/16"},
+			tenant: corev1.ServiceSpec{ClusterIP: "10.98.0.1", ClusterIPs: []string{"10.98.0.1", "10.97.0.1"}},
+			want:   corev1.ServiceSpec{},
+		},
+		{
+			name:   "no address at all",
+			ranges: []string{"10.97.0.0/16"},
+			tenant: corev1.ServiceSpec{ClusterIP: "10.97.0.300"},
+			want:   corev1.ServiceSpec{},
+		},
+		{
+			name: "a new one gets its addresses from the super cluster",
+			tenant: corev1.ServiceSpec{
+				Type: corev1.ServiceTypeLoadBalancer, ClusterIP: "10.1.0.1", ClusterIPs: []string{"10.1.0.1"}, IPFamilies: []corev1.IPFamily{"IPv4"},
+				Ports: []corev1.ServicePort{port(80, 30001)}, HealthCheckNodePort: 30002, ExternalIPs: []string{"8.8.8.8"}, Selector: map[string]string{"app": "web"},
+			},
+			want: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{port(80, 0)}},
+		},
+		{
+			name:   "a headless one stays headless",
+			tenant: corev1.ServiceSpec{ClusterIP: "None", ClusterIPs: []string{"None"}},
+			want:   corev1.ServiceSpec{ClusterIP: "None"},
+		},
+		{
+			name: "an existing one keeps what it was given",
+			tenant: corev1.ServiceSpec{
+				Type: corev1.ServiceTypeNodePort, ClusterIP: "10.1.0.1", Ports: []corev1.ServicePort{port(80, 30001), port(81, 30002)},
+			},
+			there: corev1.ServiceSpec{
+				Type: corev1.ServiceTypeNodePort, ClusterIP: "10.2.0.1", ClusterIPs: []string{"10.2.0.1"}, Ports: []corev1.ServicePort{port(80, 31000)},
+			},
+			want: corev1.ServiceSpec{
+				Type: corev1.ServiceTypeNodePort, ClusterIP: "10.2.0.1", ClusterIPs: []string{"10.2.0.1"}, Ports: []corev1.ServicePort{port(80, 31000), port(81, 0)},
+			},
+		},
+		{
+			name:   "one that becomes internal gives node ports back",
+			tenant: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: "10.1.0.1", Ports: []corev1.ServicePort{port(80, 0)}},
+			there:  corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, ClusterIP: "10.2.0.1", Ports: []corev1.ServicePort{port(80, 31000)}},
+			want:   corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: "10.2.0.1", Ports: []corev1.ServicePort{port(80, 0)}},
+		},
+		{
+			name:   "one that becomes a name gives its address back",
+			tenant: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.com"},
+			there:  corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: "10.2.0.1"},
+			want:   corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.com"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			got := &corev1.Service{Spec: tc.there}
+			var ranges []netip.Prefix
+			for _, text := range tc.ranges {
+				ranges = append(ranges, netip.MustParsePrefix(text))
+			}
+			from := &corev1.Service{Spec: tc.tenant}
+			untouched := from.DeepCopy()
+			kinds.SuperService(from, got, ranges)
+			require.Empty(t, cmp.Diff(untouched, from), "the tenant's Service lies in a cache")
+			require.Empty(t, cmp.Diff(tc.want, got.Spec))
+		})
+	}
+}
+
+
+// FuzzSuperService lets a tenant write anything: an address that is asked for is always in its ranges, and nothing is selected.
+func FuzzSuperService(f *testing.F) {
+	f.Add(`{"spec":{"clusterIP":"10.97.0.1"}}`, `{}`)
+	f.Add(`{"spec":{"clusterIP":"10.98.0.1","clusterIPs":["10.97.0.1"],"type":"LoadBalancer","ports":[{"nodePort":1}]}}`, `{"spec":{"ports":[{}]}}`)
+	f.Add(`{"spec":{"clusterIP":"None","type":"ExternalName"}}`, `{"spec":{"clusterIP":"10.96.0.9"}}`)
+	ranges := []netip.Prefix{netip.MustParsePrefix("10.97.0.0/16")}
+	f.Fuzz(func(t *testing.T, tenantText, superText string) {
+		tenantService, superService := &corev1.Service{}, &corev1.Service{}
+		if json.Unmarshal([]byte(tenantText), tenantService) != nil || json.Unmarshal([]byte(superText), superService) != nil {
+			return
+		}
+		given := superService.DeepCopy()
+		kinds.SuperService(tenantService, superService, ranges)
+		require.Empty(t, superService.Spec.Selector)
+		require.Empty(t, superService.Spec.ExternalIPs)
+		if ip := superService.Spec.ClusterIP; ip != "" && ip != corev1.ClusterIPNone && ip != given.Spec.ClusterIP {
+			require.True(t, ranges[0].Contains(netip.MustParseAddr(ip)), ip)
+		}
+		again := superService.DeepCopy()
+		kinds.SuperService(tenantService, again, ranges)
+		require.Empty(t, cmp.Diff(superService, again), "a second translation differs")
+	})
+}
+
+func TestSuperEndpointSlice(t *testing.T) {
+	t.Parallel()
+	conditions := discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(true), Terminating: ptr.To(true)}
+	from := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
+			discoveryv1.LabelServiceName: "web", discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io", corev1.IsHeadlessService: "",
+		}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Port: ptr.To[int32](80)}},
+		Endpoints: []discoveryv1.Endpoint{
+			{
+				Addresses: []string{"10.1.0.1"}, Conditions: conditions, Hostname: ptr.To("web-0"), NodeName: ptr.To("r1.node.with.dots"), Zone: ptr.To("z"),
+				TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: "other"}, Hints: &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "z"}}},
+				DeprecatedTopology: map[string]string{"a": "b"},
+			},
+			{Addresses: []string{"10.1.0.2"}, NodeName: ptr.To("r2.node")},
+			{Addresses: []string{"10.1.0.3"}, NodeName: ptr.To("node")},
+			{Addresses: []string{"10.1.0.4"}},
+		},
+	}
+	untouched := from.DeepCopy()
+	got := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"kept": "1"}}, Endpoints: []discoveryv1.Endpoint{{}}}
+	kinds.SuperEndpointSlice(from, got, "r1")
+	require.Empty(t, cmp.Diff(untouched, from), "the tenant's slice lies in a cache")
+	want := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
+			discoveryv1.LabelServiceName: "web", discoveryv1.LabelManagedBy: "syncer.tenancy.x-k8s.io", corev1.IsHeadlessService: "", "kept": "1",
+		}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Port: ptr.To[int32](80)}},
+		Endpoints: []discoveryv1.Endpoint{
+			{Addresses: []string{"10.1.0.1"}, Conditions: conditions, Hostname: ptr.To("web-0"), NodeName: ptr.To("node.with.dots"), Zone: ptr.To("z")},
+			{Addresses: []string{"10.1.0.2"}},
+			{Addresses: []string{"10.1.0.3"}},
+			{Addresses: []string{"10.1.0.4"}},
+		},
+	}
+	require.Empty(t, cmp.Diff(want, got))
+}
