@@ -35,3 +35,7 @@ const (
 	// DefaultKubeconfigKey is the data key of a kubeconfig Secret where none is named.
 	DefaultKubeconfigKey = "value"
 )
+
+// OrganisationTenants is the organisation of the client certificates by which tenants' API servers are known to vn-agent.
+// The common name of such a certificate is the tenant's cluster key.
+const OrganisationTenants = "superpool:tenants"
