@@ -22,14 +22,14 @@ expected() {
 
 # pack NAME IMAGE FLAG... -- ENTRY...
 pack() {
-  local name=$1 image=$2 flags=() entry fresh=true
+  local name=$1 image=$2 arguments=$* flags=() entry fresh=true
   shift 2
   while [[ $1 != -- ]]; do
     flags+=("$1")
     shift
   done
   shift
-  [[ -s $OUT/$name.tar && -s $OUT/$name.name && $(cat "$OUT/$name.name") == "$image" && ! $BIN/image -nt $OUT/$name.tar && ! ${BASH_SOURCE[0]} -nt $OUT/$name.tar ]] || fresh=false
+  [[ -s $OUT/$name.tar && -s $OUT/$name.name && $(cat "$OUT/$name.name") == "$image" && $(cat "$OUT/$name.arguments" 2>/dev/null) == "$arguments" && ! $BIN/image -nt $OUT/$name.tar && ! ${BASH_SOURCE[0]} -nt $OUT/$name.tar ]] || fresh=false
   for entry in "$@"; do
     [[ $entry == *"=>"* || ! ${entry%%=*} -nt $OUT/$name.tar ]] || fresh=false
   done
@@ -37,6 +37,7 @@ pack() {
   echo "images: $image"
   "$BIN/image" -out "$OUT/$name.tar" -name "$image" "${flags[@]}" "$@"
   echo "$image" >"$OUT/$name.name"
+  echo "$arguments" >"$OUT/$name.arguments"
 }
 
 # A shell and tools beside agnhost, where Debian's busybox-static is installed: kubectl exec, cp and debugging want them.
@@ -48,10 +49,26 @@ else
   echo "images: no static $BUSYBOX (apt-get install busybox-static): the images have no shell"
 fi
 
+# What Kubernetes' own agnhost holds besides, from this machine, with the libraries that it needs: its tests call these.
+tools=()
+missing=()
+for tool in bash:bash curl:curl dig:bind9-dnsutils ip:iproute2 nc.openbsd:netcat-openbsd; do
+  if file=$(command -v "${tool%:*}"); then
+    program=${tool%:*}
+    tools+=("$file=/usr/bin/${program%.openbsd}")
+    while read -r file; do tools+=("$file=$file"); done < <(ldd "$file" 2>/dev/null | grep -oE '/[^ ]+' || true)
+  else
+    missing+=("${tool#*:}")
+  fi
+done
+((${#missing[@]} == 0)) || echo "images: agnhost is without the programs of ${missing[*]} (apt-get install)"
+# Programs share libraries, and an image holds a file once.
+mapfile -t tools < <(printf '%s\n' ${tools[@]+"${tools[@]}"} | sort -u)
+
 porter=$kubernetes/test/images/agnhost/porter
 pack pause "registry.k8s.io/$(expected pause)" -entrypoint /pause -user 65535:65535 -- "$BIN/pause=/pause"
 pack agnhost "registry.k8s.io/e2e-test-images/$(expected agnhost)" -entrypoint /agnhost -cmd pause -- "$BIN/agnhost=/agnhost" "agnhost=>/agnhost-2" \
-  "$porter/localhost.crt=/localhost.crt" "$porter/localhost.key=/localhost.key" ${shell[@]+"${shell[@]}"}
+  "$porter/localhost.crt=/localhost.crt" "$porter/localhost.key=/localhost.key" ${shell[@]+"${shell[@]}"} ${tools[@]+"${tools[@]}"}
 if ((${#shell[@]} > 0)); then
   pack busybox "registry.k8s.io/e2e-test-images/$(expected busybox)" -cmd sh -- "${shell[@]}"
 fi
