@@ -107,18 +107,31 @@ func (c *copier[T]) Reconcile(ctx context.Context, key engine.Key, _ int) (time.
 		return 0, err // the super namespace's event brings the key back
 	}
 	if !inSuper {
-		created := c.empty()
-		c.write(tenant, tenantObject, created)
-		err := c.env.Super.Create(ctx, created)
-		if !apierrors.IsAlreadyExists(err) {
-			return 0, c.refused(tenant, key, tenantObject, ReasonFailedCreate, c.env.done(ctx, c.kind, "create", err))
+		live, err := c.create(ctx, tenant, key, tenantObject)
+		if err != nil || live.GetUID() == "" {
+			return 0, err
 		}
-		superObject = c.empty()
-		if err := c.env.Super.Get(ctx, client.ObjectKeyFromObject(created), superObject); err != nil {
-			return 0, fmt.Errorf("reading super %s %s/%s: %w", c.kind, created.GetNamespace(), created.GetName(), err)
-		}
+		superObject = live
 	}
 	return 0, c.update(ctx, tenant, key, tenantObject, superObject)
+}
+
+// create makes a super object. It returns what is there already, though the cache did not show it, or an empty object.
+func (c *copier[T]) create(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject T) (T, error) {
+	created, live := c.empty(), c.empty()
+	c.write(tenant, tenantObject, created)
+	err := c.env.Super.Create(ctx, created)
+	// Addresses are given before names are compared, so it may be our own object that has the one which is asked for.
+	if apierrors.IsAlreadyExists(err) || c.advice(tenantObject, err) != "" {
+		getErr := c.env.Super.Get(ctx, client.ObjectKeyFromObject(created), live)
+		switch {
+		case getErr == nil:
+			return live, nil
+		case !apierrors.IsNotFound(getErr):
+			return live, fmt.Errorf("reading super %s %s/%s: %w", c.kind, created.GetNamespace(), created.GetName(), getErr)
+		}
+	}
+	return c.empty(), c.refused(tenant, key, tenantObject, ReasonFailedCreate, c.env.done(ctx, c.kind, "create", err))
 }
 
 func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject, superObject T) error {

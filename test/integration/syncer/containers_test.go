@@ -115,6 +115,8 @@ func (w *world) testServices(t *testing.T) {
 	require.NoError(t, w.super2.Delete(t.Context(), newService("default", "greedy", "")))
 	appears(t, w.super2, superName("shop"), "unlucky", &corev1.Service{}, hasAddress("10.0.128.60"))
 
+	w.notWarned(t, "FailedCreate", "db", "headless", "kubernetes", "front")
+
 	// Its Services were all that the namespace was for.
 	for _, super := range []client.Client{w.super, w.super2} {
 		require.Error(t, super.Get(t.Context(), types.NamespacedName{Namespace: superName("shop"), Name: "stays-up"}, &corev1.Secret{}))

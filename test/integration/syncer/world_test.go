@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -249,6 +250,17 @@ func (w *world) warned(t *testing.T, namespace, name, reason string) {
 		}
 		return fmt.Errorf("no Event %s about %s/%s among %d", reason, namespace, name, len(events.Items))
 	})
+}
+
+// notWarned checks that the tenant has no Event with a reason about objects of these names.
+func (w *world) notWarned(t *testing.T, reason string, names ...string) {
+	t.Helper()
+	var events corev1.EventList
+	require.NoError(t, w.tenant.List(t.Context(), &events))
+	for i := range events.Items {
+		event := &events.Items[i]
+		require.False(t, event.Reason == reason && slices.Contains(names, event.InvolvedObject.Name), event.Message)
+	}
 }
 
 // release plays the namespace controller: it lets a namespace that is being deleted go, that with uid unless it is "".

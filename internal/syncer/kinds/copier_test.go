@@ -1,0 +1,116 @@
+package kinds_test
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/internal/tenants"
+)
+
+// pool is an Env over caches that the tests fill, and fake clients. The tenant's namespace web is ready, and not placed here.
+type pool struct {
+	env                     *kinds.Env
+	tenant                  *kinds.Tenant
+	tenantCache, superCache cache
+	events                  *record.FakeRecorder
+	superClient, metaClient client.Client
+	namespace, quota        client.Object
+}
+
+func newPool(t *testing.T, super interceptor.Funcs) *pool {
+	t.Helper()
+	p := &pool{
+		events:    record.NewFakeRecorder(100),
+		namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: clusterKey + "-web"}},
+		quota:     &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "superpool"}},
+	}
+	tenancy.Mark(p.namespace, ownerOf("ns-uid"))
+	tenancy.Mark(p.quota, ownerOf("ns-uid"))
+	p.tenantCache = cache{kinds.KindNamespace: {&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "ns-uid"}}}}
+	p.superCache = cache{kinds.KindNamespace: {p.namespace}, kinds.KindQuota: {p.quota}}
+	p.superClient = fake.NewClientBuilder().WithInterceptorFuncs(super).Build()
+	p.tenant = &kinds.Tenant{
+		Tenant: &tenants.Tenant{
+			Key: clusterKey, VirtualCluster: types.NamespacedName{Namespace: "acme", Name: "vc"}, UID: "vc-uid",
+			ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.97.0.0/16")},
+		},
+		Cache: p.tenantCache, Recorder: p.events, Client: fake.NewClientBuilder().Build(),
+	}
+	metrics, err := engine.NewMetrics(prometheus.NewRegistry())
+	require.NoError(t, err)
+	p.env = &kinds.Env{
+		ID: "r1", Super: p.superClient, SuperCache: p.superCache, Metrics: metrics,
+		Tenant: func(string) *kinds.Tenant { return p.tenant }, Tenants: func() []*kinds.Tenant { return []*kinds.Tenant{p.tenant} },
+	}
+	return p
+}
+
+func (p *pool) kind(name string) engine.Kind {
+	for _, kind := range kinds.All(p.env) {
+		if kind.Name() == name {
+			return kind
+		}
+	}
+	return nil
+}
+
+// TestAddressThatIsTaken lets an API server refuse a Service for its address, as it does when the Service itself has it already.
+func TestAddressThatIsTaken(t *testing.T) {
+	t.Parallel()
+	taken := apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Service").GroupKind(), "front", field.ErrorList{
+		field.Invalid(field.NewPath("spec", "clusterIPs"), []string{"10.97.0.7"}, "provided IP is already allocated"),
+	})
+	tenantService := serviceAt("web", "front", "10.97.0.7", corev1.ServicePort{Port: 80})
+	tenantService.UID = "service-uid"
+	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindService, Namespace: "web", Name: "front"}
+	for _, tc := range []struct {
+		name string
+		// mine says whether the Service is there.
+		mine      bool
+		wantEvent string
+	}{
+		{name: "by itself", mine: true},
+		{
+			name: "by another",
+			wantEvent: "Warning FailedCreate Super cluster r1: address 10.97.0.7 cannot be had: the super cluster's --service-cluster-ip-range must contain it, " +
+				"and no other Service may have it",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{Create: func(ctx context.Context, to client.WithWatch, object client.Object, options ...client.CreateOption) error {
+				if tc.mine {
+					object.SetUID("super-uid")
+					if err := to.Create(ctx, object, options...); err != nil {
+						return err
+					}
+				}
+				return taken
+			}})
+			p.tenantCache[kinds.KindService] = []client.Object{tenantService}
+			_, err := p.kind(kinds.KindService).Reconcile(t.Context(), key, 0)
+			require.Equal(t, tc.mine, err == nil, "%v", err)
+			if tc.wantEvent == "" {
+				require.Empty(t, p.events.Events)
+				return
+			}
+			require.Equal(t, tc.wantEvent, <-p.events.Events)
+		})
+	}
+}
