@@ -382,7 +382,7 @@ YAML
 
 # start_vn_agent ID: beside the kubelet, if there is one to start.
 start_vn_agent() {
-  local id=$1 dir=$OUT/nodes/$1
+  local id=$1 dir=$OUT/nodes/$1 deadline=$((SECONDS + 30))
   [[ -x $BIN/vn-agent ]] || return 0
   make_cert "$PKI/$id/ca" "$PKI/$id/vn-agent" /CN=superpool:vn-agent
   cluster_kubeconfig "$id" vn-agent >"$dir/vn-agent.kubeconfig"
@@ -392,6 +392,13 @@ start_vn_agent() {
     --tls-cert-file "$PKI/$id-vn-agent.crt" --tls-private-key-file "$PKI/$id-vn-agent.key" \
     --kubelet-address "$(node_ip "$id"):10250" --kubelet-certificate-authority "$PKI/serving-ca.crt" \
     --kubelet-client-certificate "$PKI/$id/vn-agent.crt" --kubelet-client-key "$PKI/$id/vn-agent.key" -v=4
+  until (exec 3<>"/dev/tcp/$(node_ip "$id")/$VN_AGENT_PORT") 2>/dev/null; do
+    if ! alive "$(cat "$OUT/pids/vn-agent-$id")" || ((SECONDS >= deadline)); then
+      echo "vn-agent of $id does not serve, see $OUT/logs/vn-agent-$id.log" >&2
+      return 1
+    fi
+    sleep 0.1
+  done
 }
 
 # start_again NAME: any program of the bed but the nodes' process 1, once it has ended.

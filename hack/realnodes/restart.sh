@@ -9,7 +9,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 (($# > 0)) || { echo "usage: hack/realnodes/restart.sh PROGRAM..., one of: $(cd "$OUT/pids" && echo *)" >&2; exit 1; }
 for name in "$@"; do
-  [[ $name != node-* && -e $OUT/pids/$name ]] || { echo "$name is none of: $(cd "$OUT/pids" && echo *)" >&2; exit 1; }
+  # vn-agent may be younger than the bed.
+  [[ $name == vn-agent-r? || ($name != node-* && -e $OUT/pids/$name) ]] || { echo "$name is none of: $(cd "$OUT/pids" && echo *)" >&2; exit 1; }
 done
 for name in "$@"; do
   kill_program "$name" "${SIGNAL:-TERM}"
