@@ -1,0 +1,103 @@
+// Package rename says in a tenant's words what a kubelet says in those of a super cluster, and leaves out what is not the tenant's:
+// the pods of others, the node, the super cluster's names and UIDs.
+//
+// Everything here is pure.
+package rename
+
+import (
+	"bytes"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/internal/vnagent/pods"
+)
+
+// marksPrefix begins the labels and annotations that a syncer writes.
+const marksPrefix = "tenancy.x-k8s.io/"
+
+// Nodes names nodes for tenants.
+type Nodes struct {
+	// SuperCluster is the id of the super cluster, or "" where tenants see nodes by their own names.
+	SuperCluster string
+}
+
+// Name returns the tenants' name of a node.
+func (n Nodes) Name(node string) string {
+	if n.SuperCluster == "" || node == "" {
+		return node
+	}
+	return tenancy.NodeName(n.SuperCluster, node)
+}
+
+// PodList returns own as the tenant knows them.
+func PodList(own []pods.Pod, nodes Nodes) *corev1.PodList {
+	list := &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: make([]corev1.Pod, 0, len(own))}
+	for _, pod := range own {
+		list.Items = append(list.Items, *tenantPod(pod, nodes))
+	}
+	return list
+}
+
+func tenantPod(pod pods.Pod, nodes Nodes) *corev1.Pod {
+	out := pod.Super.DeepCopy()
+	out.TypeMeta = metav1.TypeMeta{}
+	out.Namespace = pod.Owner.Namespace
+	out.UID = pod.Owner.UID
+	out.ResourceVersion, out.SelfLink, out.Generation = "", "", 0
+	out.OwnerReferences, out.ManagedFields = nil, nil
+	for _, marks := range []map[string]string{out.Labels, out.Annotations} {
+		for key := range marks {
+			if strings.HasPrefix(key, marksPrefix) {
+				delete(marks, key)
+			}
+		}
+	}
+	out.Spec.NodeName = nodes.Name(out.Spec.NodeName)
+	out.Status.NominatedNodeName = nodes.Name(out.Status.NominatedNodeName)
+	return out
+}
+
+// Text returns a message about pod, with the tenant's namespace and UID for those of the super cluster.
+func Text(message []byte, pod pods.Pod) []byte {
+	for _, pair := range namesOf(pod) {
+		message = bytes.ReplaceAll(message, []byte(pair[0]), []byte(pair[1]))
+	}
+	return message
+}
+
+// namesOf returns pairs of what the super cluster says and what the tenant says. UIDs have a second form in paths of cgroups.
+func namesOf(pod pods.Pod) [][2]string {
+	var pairs [][2]string
+	if pod.Super.UID != "" {
+		pairs = append(pairs,
+			[2]string{string(pod.Super.UID), string(pod.Owner.UID)},
+			[2]string{underscored(pod.Super.UID), underscored(pod.Owner.UID)})
+	}
+	return append(pairs, [2]string{pod.Super.Namespace, pod.Owner.Namespace})
+}
+
+func underscored(uid types.UID) string { return strings.ReplaceAll(string(uid), "-", "_") }
+
+// index finds pods by the names that a kubelet uses.
+type index map[types.NamespacedName]pods.Pod
+
+func newIndex(own []pods.Pod) index {
+	byName := make(index, len(own))
+	for _, pod := range own {
+		byName[types.NamespacedName{Namespace: pod.Super.Namespace, Name: pod.Super.Name}] = pod
+	}
+	return byName
+}
+
+// find returns the pod if it is one of the tenant's. uid is checked unless it is "".
+func (i index) find(namespace, name, uid string) (pods.Pod, bool) {
+	if namespace == "" || name == "" {
+		return pods.Pod{}, false
+	}
+	pod, exists := i[types.NamespacedName{Namespace: namespace, Name: name}]
+	return pod, exists && (uid == "" || uid == string(pod.Super.UID))
+}
