@@ -29,7 +29,7 @@ type pool struct {
 	tenant                  *kinds.Tenant
 	tenantCache, superCache cache
 	events                  *record.FakeRecorder
-	superClient, metaClient client.Client
+	superClient             client.Client
 	namespace, quota        client.Object
 }
 

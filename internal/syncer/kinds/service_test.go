@@ -111,7 +111,6 @@ func TestSuperService(t *testing.T) {
 	}
 }
 
-
 // FuzzSuperService lets a tenant write anything: an address that is asked for is always in its ranges, and nothing is selected.
 func FuzzSuperService(f *testing.F) {
 	f.Add(`{"spec":{"clusterIP":"10.97.0.1"}}`, `{}`)

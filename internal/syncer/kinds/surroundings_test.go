@@ -123,7 +123,9 @@ func TestDNS(t *testing.T) {
 			if tc.noDNS {
 				around.Nameservers = nil
 			}
-			pod := tenantPod(func(pod *corev1.Pod) { pod.Spec.DNSPolicy, pod.Spec.HostNetwork, pod.Spec.DNSConfig = tc.policy, tc.hostNetwork, tc.own.DeepCopy() })
+			pod := tenantPod(func(pod *corev1.Pod) {
+				pod.Spec.DNSPolicy, pod.Spec.HostNetwork, pod.Spec.DNSConfig = tc.policy, tc.hostNetwork, tc.own.DeepCopy()
+			})
 			untouched := pod.DeepCopy()
 			superPod := &corev1.Pod{}
 			kinds.SuperPod(pod, superPod, ownerOf("pod-uid"), nil, around)

@@ -68,7 +68,9 @@ func newSlice(namespace, service string, nodes ...string) *discoveryv1.EndpointS
 }
 
 func hasAddress(address string) func(*corev1.Service) bool {
-	return func(service *corev1.Service) bool { return service.Spec.ClusterIP == address && service.Spec.Selector == nil }
+	return func(service *corev1.Service) bool {
+		return service.Spec.ClusterIP == address && service.Spec.Selector == nil
+	}
 }
 
 // testServices runs a second syncer, of r2.
@@ -139,7 +141,9 @@ func (w *world) testServicesOnly(t *testing.T) {
 	service := appears(t, w.super, superName("leaving"), "front", &corev1.Service{}, nil)
 
 	w.place(t, "leaving", "r2")
-	noPods := func(quota *corev1.ResourceQuota) bool { return quota.Spec.Hard.Pods().IsZero() && len(quota.Spec.Hard) == 1 }
+	noPods := func(quota *corev1.ResourceQuota) bool {
+		return quota.Spec.Hard.Pods().IsZero() && len(quota.Spec.Hard) == 1
+	}
 	quota := &corev1.ResourceQuota{}
 	require.NoError(t, w.super.Get(t.Context(), types.NamespacedName{Namespace: superName("leaving"), Name: "superpool"}, quota))
 	require.False(t, noPods(quota), "a pod is assigned here")

@@ -1,0 +1,250 @@
+package kinds_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// issuer is a tenant that gives tokens, and a super cluster that takes them.
+type issuer struct {
+	*pool
+	clock *testingclock.FakePassiveClock
+	// asked holds the requests, as "<account> <audiences> <seconds> <pod>".
+	asked []string
+	// lifetime of tokens is what was asked unless it is set; refuse is the answer if set.
+	lifetime time.Duration
+	refuse   error
+	pod      *corev1.Pod
+	key      engine.Key
+}
+
+func newIssuer(t *testing.T) *issuer {
+	t.Helper()
+	i := &issuer{pool: newPool(t, interceptor.Funcs{}), clock: testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))}
+	scheme := runtime.NewScheme()
+	require.NoError(t, clientgoscheme.AddToScheme(scheme))
+	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
+	i.tenant.Client = fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{SubResourceCreate: i.give}).Build()
+	placement := &schedulerv1alpha1.NamespacePlacement{
+		ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey, Name: "web"},
+		Spec:       schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "ns-uid"},
+		Status:     schedulerv1alpha1.NamespacePlacementStatus{Placements: []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1"}}},
+	}
+	i.env.Meta = fake.NewClientBuilder().WithScheme(scheme).WithObjects(placement).Build()
+	i.env.Clock = i.clock
+	i.pod = tenantPod(func(pod *corev1.Pod) {
+		pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
+		pod.Spec.Volumes = []corev1.Volume{{}, {VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "vault", ExpirationSeconds: ptr.To[int64](1000)}},
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{ExpirationSeconds: ptr.To[int64](500_000)}},
+		}}}}}
+	})
+	i.tenantCache[kinds.KindPod] = []client.Object{i.pod}
+	i.key = engine.Key{Tenant: clusterKey, Kind: kinds.KindToken, Namespace: "web", Name: "web-1/pod-uid"}
+	return i
+}
+
+// give plays the tenant's API server.
+func (i *issuer) give(_ context.Context, _ client.Client, subresource string, account, body client.Object, _ ...client.SubResourceCreateOption) error {
+	request, ok := body.(*authenticationv1.TokenRequest)
+	if !ok || subresource != "token" {
+		return fmt.Errorf("%s of %T", subresource, body)
+	}
+	seconds := ptr.Deref(request.Spec.ExpirationSeconds, 3600)
+	i.asked = append(i.asked, fmt.Sprintf("%s %v %d %s/%s", account.GetName(), request.Spec.Audiences, seconds,
+		request.Spec.BoundObjectRef.Name, request.Spec.BoundObjectRef.UID))
+	slices.Sort(i.asked)
+	if i.refuse != nil {
+		return i.refuse
+	}
+	lifetime := time.Duration(seconds) * time.Second
+	if i.lifetime != 0 {
+		lifetime = i.lifetime
+	}
+	request.Status = authenticationv1.TokenRequestStatus{
+		Token: fmt.Sprint("bearer-", seconds, "-", i.clock.Now().Unix()), ExpirationTimestamp: metav1.NewTime(i.clock.Now().Add(lifetime)),
+	}
+	return nil
+}
+
+// reconcile reconciles the key with a new reconciler, as after a restart, and fills the cache with what the super cluster has then.
+func (i *issuer) reconcile(t *testing.T) (time.Duration, error) {
+	t.Helper()
+	i.asked = nil
+	after, err := i.kind(kinds.KindToken).Reconcile(t.Context(), i.key, 0)
+	var secrets corev1.SecretList
+	require.NoError(t, i.superClient.List(t.Context(), &secrets))
+	i.superCache[kinds.KindToken] = nil
+	for j := range secrets.Items {
+		secrets.Items[j].UID = "secret-uid"
+		i.superCache[kinds.KindToken] = append(i.superCache[kinds.KindToken], &secrets.Items[j])
+	}
+	return after, err
+}
+
+func (i *issuer) data(t *testing.T) map[string]string {
+	t.Helper()
+	secret := &corev1.Secret{}
+	require.NoError(t, i.superClient.Get(t.Context(), types.NamespacedName{Namespace: clusterKey + "-web", Name: tenancy.TokenSecret("web-1", "pod-uid")}, secret))
+	key, ours := kinds.SuperKey(kinds.KindToken, secret)
+	require.True(t, ours)
+	require.Equal(t, i.key, key)
+	text, err := json.Marshal(secret.ObjectMeta)
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "bearer-", "a token is in the metadata")
+	values := map[string]string{}
+	for name, value := range secret.Data {
+		values[name] = string(value)
+	}
+	return values
+}
+
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	i := newIssuer(t)
+	const vault, api = "default [vault] 1000 web-1/pod-uid", "default [] 500000 web-1/pod-uid"
+	first := i.clock.Now()
+	// at reconciles at a time after the first, and returns what was asked for.
+	at := func(offset time.Duration) []string {
+		t.Helper()
+		i.clock.SetTime(first.Add(offset))
+		after, err := i.reconcile(t)
+		require.NoError(t, err)
+		require.Positive(t, after)
+		require.LessOrEqual(t, after, 800*time.Second, "the next token is due")
+		return i.asked
+	}
+	require.Equal(t, []string{api, vault}, at(0))
+	require.Equal(t, map[string]string{"token-1-0": "bearer-1000-1000000", "token-1-1": "bearer-500000-1000000"}, i.data(t))
+	require.Empty(t, at(0), "nothing is due")
+	require.Empty(t, at(789*time.Second), "nothing is due")
+	require.Equal(t, []string{vault}, at(800*time.Second), "a fifth of its lifetime is left")
+	require.Equal(t, map[string]string{"token-1-0": "bearer-1000-1000800", "token-1-1": "bearer-500000-1000000"}, i.data(t))
+	require.Equal(t, []string{vault}, at(23*time.Hour))
+	require.Equal(t, []string{api, vault}, at(24*time.Hour), "it is a day old")
+
+	// What the super cluster lost, or cannot be read, is asked for anew.
+	known := i.superCache[kinds.KindToken][0].DeepCopyObject().(*corev1.Secret)
+	delete(known.Data, "token-1-0")
+	i.superCache[kinds.KindToken][0] = known
+	require.Equal(t, []string{vault}, at(24*time.Hour))
+	known = i.superCache[kinds.KindToken][0].DeepCopyObject().(*corev1.Secret)
+	known.Annotations["tenancy.x-k8s.io/issued-tokens"] = "{"
+	i.superCache[kinds.KindToken][0] = known
+	require.Equal(t, []string{api, vault}, at(24*time.Hour))
+	require.Empty(t, i.events.Events)
+}
+
+func TestTokensThatAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name      string
+		refuse    error
+		lifetime  time.Duration
+		wantEvent bool
+	}{
+		{name: "the service account is gone", refuse: apierrors.NewNotFound(corev1.Resource("serviceaccounts"), "default"), wantEvent: true},
+		{name: "the audience is invalid", refuse: apierrors.NewBadRequest("audience"), wantEvent: true},
+		{name: "the API server has an error", refuse: apierrors.NewInternalError(fmt.Errorf("broken"))},
+		{name: "it would have to be renewed at once", lifetime: time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			i := newIssuer(t)
+			i.refuse, i.lifetime = tc.refuse, tc.lifetime
+			_, err := i.reconcile(t)
+			require.Error(t, err)
+			require.NotContains(t, err.Error(), "bearer-")
+			require.Empty(t, i.superCache[kinds.KindToken])
+			require.Equal(t, tc.wantEvent, len(i.events.Events) == 1)
+
+			// A renewal that fails leaves what is there.
+			i.refuse, i.lifetime = nil, 0
+			_, err = i.reconcile(t)
+			require.NoError(t, err)
+			before := i.data(t)
+			i.clock.SetTime(i.clock.Now().Add(time.Hour))
+			i.refuse, i.lifetime = tc.refuse, tc.lifetime
+			_, err = i.reconcile(t)
+			require.Error(t, err)
+			require.Equal(t, before, i.data(t))
+		})
+	}
+}
+
+// TestTokensOfPods says which pods have tokens, and when they lose them.
+func TestTokensOfPods(t *testing.T) {
+	t.Parallel()
+	super := func(i *issuer) {
+		superPod := &corev1.Pod{}
+		kinds.SuperPod(i.pod, superPod, ownerOf("pod-uid"), nil, &kinds.Surroundings{})
+		i.superCache[kinds.KindPod] = []client.Object{superPod}
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(i *issuer)
+		// wantMade says whether a pod in this state gets tokens, wantKept whether it keeps those that it has.
+		wantMade, wantKept bool
+	}{
+		{name: "a new pod", change: func(*issuer) {}, wantMade: true, wantKept: true},
+		{name: "a gated pod", change: func(i *issuer) { i.pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{}} }, wantKept: true},
+		{name: "a pod with a node of the tenant's choice", change: func(i *issuer) { i.pod.Spec.NodeName = "r1.n1" }, wantKept: true},
+		{name: "a pod that runs here", change: func(i *issuer) { i.pod.Spec.NodeName = "r1.n1"; super(i) }, wantMade: true, wantKept: true},
+		{name: "a finished pod", change: func(i *issuer) { i.pod.Status.Phase = corev1.PodFailed }, wantKept: true},
+		{name: "a pod whose namespace is not placed here", change: func(i *issuer) { i.env.ID = "r2" }, wantKept: true},
+		{name: "a pod that is gone", change: func(i *issuer) { i.tenantCache[kinds.KindPod] = nil }},
+		{name: "a pod that is gone and still ends", change: func(i *issuer) { super(i); i.tenantCache[kinds.KindPod] = nil }, wantKept: true},
+		{name: "a pod that was made again", change: func(i *issuer) { i.pod.UID = "another" }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			i := newIssuer(t)
+			tc.change(i)
+			_, err := i.reconcile(t)
+			require.NoError(t, err)
+			require.Equal(t, tc.wantMade, len(i.superCache[kinds.KindToken]) == 1)
+
+			i = newIssuer(t)
+			_, err = i.reconcile(t)
+			require.NoError(t, err)
+			tc.change(i)
+			_, err = i.reconcile(t)
+			require.NoError(t, err)
+			require.Equal(t, tc.wantKept, len(i.superCache[kinds.KindToken]) == 1)
+		})
+	}
+	t.Run("a pod that only the cache lost", func(t *testing.T) {
+		t.Parallel()
+		i := newIssuer(t)
+		_, err := i.reconcile(t)
+		require.NoError(t, err)
+		i.tenantCache[kinds.KindPod] = nil
+		require.NoError(t, i.tenant.Client.Create(t.Context(), i.pod))
+		_, err = i.reconcile(t)
+		require.ErrorContains(t, err, "waiting for the cache of the tenant's pods")
+		require.Len(t, i.superCache[kinds.KindToken], 1)
+	})
+}
