@@ -1,0 +1,316 @@
+// Package app is the command line of vn-agent and wires its parts.
+package app
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/internal/vnagent"
+	"github.com/superpool/superpool/internal/vnagent/backend"
+	"github.com/superpool/superpool/internal/vnagent/pods"
+	"github.com/superpool/superpool/internal/vnagent/rename"
+)
+
+// The modes.
+const (
+	ModeKubelet   = "kubelet"
+	ModeAPIServer = "apiserver"
+)
+
+// Options are the flags of vn-agent.
+type Options struct {
+	// Mode is ModeKubelet or ModeAPIServer.
+	Mode string
+	// Kubeconfig of the super cluster; "" means the cluster that the process runs in.
+	Kubeconfig string
+	// NodeName is the node of this process, in ModeKubelet.
+	NodeName string
+	// SuperCluster is the id in the names of nodes that tenants see; "" leaves nodes their own names.
+	SuperCluster string
+	// BindAddress and SecurePort are where the kubelet API is served.
+	BindAddress string
+	SecurePort  int
+	// Certificates of the kubelet API.
+	Certificates vnagent.Certificates
+	// KubeletHost and Kubelet say how the kubelet is reached; Kubelet.Address may leave out the host or be "".
+	KubeletHost string
+	Kubelet     backend.KubeletOptions
+	// MetricsBindAddress and HealthProbeBindAddress are served; "0" serves nothing.
+	MetricsBindAddress     string
+	HealthProbeBindAddress string
+	// ShutdownGrace is how long streams may go on after the signal to end.
+	ShutdownGrace time.Duration
+}
+
+// NewOptions returns the defaults. getenv reads the environment.
+func NewOptions(getenv func(string) string) *Options {
+	return &Options{
+		Mode:                   ModeKubelet,
+		NodeName:               getenv("NODE_NAME"),
+		BindAddress:            "0.0.0.0",
+		SecurePort:             10550,
+		KubeletHost:            getenv("NODE_IP"),
+		Kubelet:                backend.KubeletOptions{TokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token"},
+		MetricsBindAddress:     "127.0.0.1:10551",
+		HealthProbeBindAddress: "127.0.0.1:10552",
+		ShutdownGrace:          30 * time.Second,
+	}
+}
+
+// AddFlags adds a flag for every option.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.Mode, "mode", o.Mode, "what answers for the pods: kubelet (that of this node) or apiserver (the super cluster's, for all nodes)")
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig file of the super cluster; without it the cluster that this process runs in")
+	flags.StringVar(&o.NodeName, "node-name", o.NodeName, "name of this node in the super cluster; default: environment variable NODE_NAME")
+	flags.StringVar(&o.SuperCluster, "super-cluster", o.SuperCluster, "id of the super cluster, so that lists name nodes as tenants do: <id>.<node>")
+	flags.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "address that serves the kubelet API")
+	flags.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "port that serves the kubelet API")
+	flags.StringVar(&o.Certificates.ClientCAFile, "client-ca-file", "", "file with the certificates that sign those of tenants' API servers; needed")
+	flags.StringVar(&o.Certificates.CertFile, "tls-cert-file", "", "file with the serving certificate; needed")
+	flags.StringVar(&o.Certificates.KeyFile, "tls-private-key-file", "", "file with the key of the serving certificate; needed")
+	flags.StringVar(&o.KubeletHost, "kubelet-host", o.KubeletHost, "host of the kubelet where --kubelet-address names none; default: environment variable NODE_IP")
+	flags.StringVar(&o.Kubelet.Address, "kubelet-address", "", "host:port of the kubelet; default: --kubelet-host, port 10250")
+	flags.StringVar(&o.Kubelet.CAFile, "kubelet-certificate-authority", "", "file with the certificates that sign the kubelet's; needed in mode kubelet")
+	flags.StringVar(&o.Kubelet.CertFile, "kubelet-client-certificate", "", "file with the certificate that the kubelet is shown; without it the token of --kubelet-token-file")
+	flags.StringVar(&o.Kubelet.KeyFile, "kubelet-client-key", "", "file with the key of --kubelet-client-certificate")
+	flags.StringVar(&o.Kubelet.TokenFile, "kubelet-token-file", o.Kubelet.TokenFile, "file with the token that the kubelet is shown")
+	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address that serves /metrics; "0" for none`)
+	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address that serves /healthz and /readyz; "0" for none`)
+	flags.DurationVar(&o.ShutdownGrace, "shutdown-grace", o.ShutdownGrace, "how long running streams may go on after the signal to end")
+}
+
+// Validate returns what is wrong with the options.
+func (o *Options) Validate() error {
+	var errs []error
+	need := func(value, text string) {
+		if value == "" {
+			errs = append(errs, errors.New(text))
+		}
+	}
+	need(o.Certificates.ClientCAFile, "set --client-ca-file: without it any client could say that it is any tenant")
+	need(o.Certificates.CertFile, "set --tls-cert-file")
+	need(o.Certificates.KeyFile, "set --tls-private-key-file")
+	if o.SecurePort < 1 || o.SecurePort > 65535 {
+		errs = append(errs, fmt.Errorf("--secure-port %d: use 1 to 65535", o.SecurePort))
+	}
+	if o.SuperCluster != "" {
+		if err := tenancy.ValidateSuperClusterID(o.SuperCluster); err != nil {
+			errs = append(errs, fmt.Errorf("--super-cluster: %w", err))
+		}
+	}
+	if o.ShutdownGrace < 0 {
+		errs = append(errs, fmt.Errorf("--shutdown-grace %s: use 0s or more", o.ShutdownGrace))
+	}
+	switch o.Mode {
+	case ModeKubelet:
+		need(o.NodeName, "set --node-name or NODE_NAME in mode kubelet")
+		need(o.Kubelet.CAFile, "set --kubelet-certificate-authority in mode kubelet: a kubelet that is not verified could be anybody")
+		if _, err := o.kubeletAddress(); err != nil {
+			errs = append(errs, err)
+		}
+		if (o.Kubelet.CertFile == "") != (o.Kubelet.KeyFile == "") {
+			errs = append(errs, errors.New("set both --kubelet-client-certificate and --kubelet-client-key, or neither"))
+		}
+	case ModeAPIServer:
+	default:
+		errs = append(errs, fmt.Errorf("--mode %q: use %s or %s", o.Mode, ModeKubelet, ModeAPIServer))
+	}
+	return errors.Join(errs...)
+}
+
+// kubeletAddress returns host:port.
+func (o *Options) kubeletAddress() (string, error) {
+	host, port := o.KubeletHost, "10250"
+	if o.Kubelet.Address != "" {
+		var err error
+		if host, port, err = net.SplitHostPort(o.Kubelet.Address); err != nil {
+			return "", fmt.Errorf("--kubelet-address: %w", err)
+		}
+		if host == "" {
+			host = o.KubeletHost
+		}
+	}
+	if host == "" {
+		return "", errors.New("set --kubelet-address, --kubelet-host or NODE_IP in mode kubelet")
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// NewCommand returns the command.
+func NewCommand() *cobra.Command {
+	options := NewOptions(os.Getenv)
+	command := &cobra.Command{
+		Use:   "vn-agent",
+		Short: "Serves the kubelet API of a super cluster's nodes to tenants' API servers",
+		Long: `vn-agent answers tenants' API servers in place of the kubelets of a super cluster: logs, exec, attach, port-forward, and the
+metrics of pods. Each tenant meets its own pods and nothing else.
+
+A tenant is known by the client certificate of its API server alone: the common name is the tenant's cluster key, the organisation
+is superpool:tenants, and a certificate of --client-ca-file has signed it.`,
+		Example: `  # On a node of the super cluster, in front of its kubelet:
+  vn-agent --node-name node-1 --kubelet-address 10.0.0.11:10250 --kubelet-certificate-authority kubelet-ca.crt \
+    --kubelet-client-certificate vn-agent.crt --kubelet-client-key vn-agent.key \
+    --client-ca-file tenants-ca.crt --tls-cert-file serving.crt --tls-private-key-file serving.key
+
+  # One for all nodes, in front of the API server:
+  vn-agent --mode apiserver --kubeconfig r1.kubeconfig \
+    --client-ca-file tenants-ca.crt --tls-cert-file serving.crt --tls-private-key-file serving.key`,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := options.Validate(); err != nil {
+				return err
+			}
+			return Run(command.Context(), options)
+		},
+	}
+	options.AddFlags(command.Flags())
+	logFlags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(logFlags)
+	command.Flags().AddGoFlag(logFlags.Lookup("v"))
+	command.Flags().AddGoFlag(logFlags.Lookup("vmodule"))
+	return command
+}
+
+// Run serves until ctx ends.
+func Run(ctx context.Context, options *Options) error {
+	logger := klog.Background()
+	ctx = klog.NewContext(ctx, logger)
+	ctrl.SetLogger(logger)
+	config, err := restConfig(options.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	// The credentials in the files are checked before anything listens.
+	server, err := vnagent.NewServer(options.Certificates)
+	if err != nil {
+		return err
+	}
+	index, err := newIndex(config, options)
+	if err != nil {
+		return err
+	}
+	numbers, err := vnagent.NewMetrics(metrics.Registry)
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(ctx, config, options, index)
+	if err != nil {
+		return err
+	}
+	upstream, err := newBackend(mgr, config, options)
+	if err != nil {
+		return err
+	}
+	handler := vnagent.NewHandler(vnagent.Options{
+		Authenticator: server.Authenticator(), Pods: index, Backend: upstream, Metrics: numbers, Nodes: rename.Nodes{SuperCluster: options.SuperCluster},
+	})
+	err = errors.Join(
+		mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { index.Run(ctx); return nil })),
+		mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			address := net.JoinHostPort(options.BindAddress, strconv.Itoa(options.SecurePort))
+			listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+			if err != nil {
+				return fmt.Errorf("listening on %s: %w", address, err)
+			}
+			return server.Run(ctx, listener, handler, options.ShutdownGrace)
+		})))
+	if err != nil {
+		return fmt.Errorf("adding the parts: %w", err)
+	}
+	logger.Info("Starting", "mode", options.Mode, "node", options.NodeName, "port", options.SecurePort)
+	return mgr.Start(ctx)
+}
+
+func newIndex(config *rest.Config, options *Options) (*pods.Index, error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the super cluster: %w", err)
+	}
+	node := options.NodeName
+	if options.Mode == ModeAPIServer {
+		node = ""
+	}
+	return pods.New(client, node)
+}
+
+// newBackend returns the backend of the mode; mgr runs what it needs.
+func newBackend(mgr ctrl.Manager, config *rest.Config, options *Options) (backend.Backend, error) {
+	if options.Mode == ModeAPIServer {
+		return backend.NewAPIServer(config)
+	}
+	files := options.Kubelet
+	var err error
+	if files.Address, err = options.kubeletAddress(); err != nil {
+		return nil, err
+	}
+	kubelet, err := backend.NewKubelet(files)
+	if err != nil {
+		return nil, err
+	}
+	err = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { kubelet.Run(ctx); return nil }))
+	return kubelet, err
+}
+
+// newManager returns what runs the parts and serves metrics and probes.
+func newManager(ctx context.Context, config *rest.Config, options *Options, index *pods.Index) (ctrl.Manager, error) {
+	grace := options.ShutdownGrace + 5*time.Second
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Metrics:                 metricsserver.Options{BindAddress: options.MetricsBindAddress},
+		HealthProbeBindAddress:  options.HealthProbeBindAddress,
+		GracefulShutdownTimeout: &grace,
+		BaseContext:             func() context.Context { return ctx },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("setting up: %w", err)
+	}
+	ready := func(*http.Request) error {
+		if ctx.Err() != nil {
+			return errors.New("shutting down")
+		}
+		if !index.Ready() {
+			return errors.New("pods are not listed yet")
+		}
+		return nil
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("pods", ready)); err != nil {
+		return nil, fmt.Errorf("adding probes: %w", err)
+	}
+	return mgr, nil
+}
+
+func restConfig(file string) (*rest.Config, error) {
+	if file == "" {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("--kubeconfig is not set: %w", err)
+		}
+		return config, nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err != nil {
+		return nil, fmt.Errorf("reading --kubeconfig: %w", err)
+	}
+	return config, nil
+}

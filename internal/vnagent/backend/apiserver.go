@@ -1,0 +1,121 @@
+package backend
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/klog/v2"
+
+	"github.com/superpool/superpool/internal/vnagent/pods"
+	"github.com/superpool/superpool/internal/vnagent/rename"
+	"github.com/superpool/superpool/internal/vnagent/route"
+)
+
+// maxRun bounds what the output of a run may be.
+const maxRun = 16 << 20
+
+// APIServer asks the API server of the super cluster, for pods on all its nodes.
+type APIServer struct {
+	config *rest.Config
+	base   *url.URL
+	forwarder
+}
+
+var _ Backend = &APIServer{}
+
+// NewAPIServer returns a backend that asks with config's credentials, which client-go reads again when they change.
+func NewAPIServer(config *rest.Config) (*APIServer, error) {
+	config = rest.CopyConfig(config)
+	config.NextProtos = []string{"http/1.1"}
+	config.DisableCompression = true
+	config.UserAgent = "vn-agent"
+	config.Timeout = 0
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("reading the address of the super cluster: %w", err)
+	}
+	connections, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the super cluster: %w", err)
+	}
+	return &APIServer{config: config, base: base, forwarder: forwarder{transport: connections}}, nil
+}
+
+func (a *APIServer) locate(path string, query url.Values) *url.URL {
+	target := *a.base
+	target.Path = strings.TrimSuffix(target.Path, "/") + path
+	target.RawQuery = query.Encode()
+	return &target
+}
+
+// Forward implements Backend.
+func (a *APIServer) Forward(w http.ResponseWriter, r *http.Request, request route.Request, pod pods.Pod) {
+	target := a.locate(request.APIServerPath(pod.Super.Namespace), request.APIServerQuery())
+	if request.Kind == route.Run {
+		a.run(w, r, target, pod)
+		return
+	}
+	a.forward(w, r, target, request, pod)
+}
+
+// run executes the command and answers with its output, as a kubelet does.
+func (a *APIServer) run(w http.ResponseWriter, r *http.Request, target *url.URL, pod pods.Pod) {
+	executor, err := remotecommand.NewSPDYExecutor(a.config, http.MethodPost, target)
+	if err != nil {
+		writeError(w, r, err)
+		return
+	}
+	var out output
+	err = executor.StreamWithContext(r.Context(), remotecommand.StreamOptions{Stdout: &out, Stderr: &out})
+	if err != nil {
+		klog.FromContext(r.Context()).V(4).Info("Run failed", "err", err)
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		http.Error(w, string(rename.Text([]byte(err.Error()), pod)), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	_, _ = w.Write(out.bytes.Bytes())
+}
+
+// output joins two streams and refuses to grow over maxRun.
+type output struct {
+	mu    sync.Mutex
+	bytes bytes.Buffer
+}
+
+func (o *output) Write(piece []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.bytes.Len()+len(piece) > maxRun {
+		return 0, errTooLarge
+	}
+	return o.bytes.Write(piece)
+}
+
+// Scrape implements Backend. A node that does not answer is left out, and an error is logged.
+func (a *APIServer) Scrape(ctx context.Context, request route.Request, nodes []string, read func(io.Reader) error) error {
+	var errs []error
+	for _, node := range nodes {
+		target := a.locate("/api/v1/nodes/"+node+"/proxy"+request.KubeletPath("", ""), request.KubeletQuery())
+		if err := a.scrape(ctx, target, request.Kind, read); err != nil {
+			klog.FromContext(ctx).Error(err, "Asking a kubelet by way of the API server", "node", node)
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) < len(nodes) || len(nodes) == 0 {
+		return nil
+	}
+	return errors.Join(errs...)
+}
+
+// NodeFigures implements Backend.
+func (*APIServer) NodeFigures() bool { return false }

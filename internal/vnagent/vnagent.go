@@ -1,0 +1,202 @@
+// Package vnagent serves the kubelet API to tenants' API servers: it authenticates a tenant by its client certificate, reads the request,
+// finds the tenant's pod, and lets a backend answer. What is not the tenant's does not exist.
+package vnagent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/klog/v2"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/vnagent/backend"
+	"github.com/superpool/superpool/internal/vnagent/pods"
+	"github.com/superpool/superpool/internal/vnagent/rename"
+	"github.com/superpool/superpool/internal/vnagent/route"
+)
+
+// maxHeader bounds a request's line and headers: as much as a long command of an exec needs.
+const maxHeader = 128 << 10
+
+// Pods finds the pods of tenants.
+type Pods interface {
+	// Get returns pods.ErrNotFound for a pod that is not the tenant's.
+	Get(ctx context.Context, clusterKey, namespace, name string) (pods.Pod, error)
+	List(clusterKey string) ([]pods.Pod, error)
+}
+
+// Options are the parts of a Handler; all are needed.
+type Options struct {
+	// Authenticator verifies client certificates: user name and groups are the common name and the organisations.
+	Authenticator authenticator.Request
+	Pods          Pods
+	Backend       backend.Backend
+	Nodes         rename.Nodes
+	Metrics       *Metrics
+}
+
+// Handler serves the kubelet API. It is safe for concurrent use.
+type Handler struct {
+	options Options
+	streams streams
+}
+
+// NewHandler returns a handler.
+func NewHandler(options Options) *Handler { return &Handler{options: options} }
+
+// Drain waits for the end of all requests, and ends those that are left when ctx ends. New ones are refused from now on.
+func (h *Handler) Drain(ctx context.Context) { h.streams.drain(ctx) }
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path, query, _ := strings.Cut(r.RequestURI, "?")
+	if path == "/healthz" && r.Method == http.MethodGet {
+		_, _ = io.WriteString(w, "ok")
+		return
+	}
+	observed := &observer{ResponseWriter: w}
+	kind := route.Kind("other")
+	// A panic is how a broken answer is ended; it is counted as what was answered until then.
+	defer func() { h.options.Metrics.answered(kind, observed.status()) }()
+	ctx, end, accepted := h.streams.begin(r.Context())
+	if !accepted {
+		http.Error(observed, "vn-agent is shutting down", http.StatusServiceUnavailable)
+		return
+	}
+	defer end()
+	if headerSize(r) > maxHeader {
+		http.Error(observed, "headers are too large", http.StatusRequestHeaderFieldsTooLarge)
+		return
+	}
+	clusterKey, known := h.authenticate(r)
+	if !known {
+		http.Error(observed, "a client certificate of a tenant is needed", http.StatusUnauthorized)
+		return
+	}
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "tenant", clusterKey)
+	r = r.WithContext(klog.NewContext(ctx, logger))
+	request, refusal := route.Parse(r.Method, path, query)
+	if refusal != nil {
+		http.Error(observed, refusal.Reason, refusal.Code)
+		return
+	}
+	if r.ContentLength != 0 {
+		http.Error(observed, "a body is not expected", http.StatusBadRequest)
+		return
+	}
+	kind = request.Kind
+	logger.V(4).Info("Request", "route", kind, "namespace", request.Namespace, "pod", request.Pod)
+	defer h.options.Metrics.running(kind)()
+	h.serve(observed, r, clusterKey, request)
+}
+
+// authenticate returns the cluster key of the tenant whose certificate the connection showed. Nothing else of r counts.
+func (h *Handler) authenticate(r *http.Request) (string, bool) {
+	response, ok, err := h.options.Authenticator.AuthenticateRequest(r)
+	if err != nil || !ok {
+		klog.FromContext(r.Context()).V(4).Info("Certificate refused", "err", err)
+		return "", false
+	}
+	clusterKey := response.User.GetName()
+	if !slices.Contains(response.User.GetGroups(), tenancyv1alpha1.OrganisationTenants) || len(validation.IsDNS1123Label(clusterKey)) > 0 {
+		return "", false
+	}
+	return clusterKey, true
+}
+
+func headerSize(r *http.Request) int {
+	size := len(r.RequestURI) + len(r.Host)
+	for key, values := range maps.All(r.Header) {
+		for _, value := range values {
+			size += len(key) + len(value) + len(": \r\n")
+		}
+	}
+	return size
+}
+
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, clusterKey string, request route.Request) {
+	if !request.OfPod() {
+		h.list(w, r, clusterKey, request)
+		return
+	}
+	pod, err := h.options.Pods.Get(r.Context(), clusterKey, request.Namespace, request.Pod)
+	if err == nil && request.UID != "" && request.UID != string(pod.Owner.UID) {
+		err = pods.ErrNotFound
+	}
+	if errors.Is(err, pods.ErrNotFound) {
+		http.Error(w, pods.ErrNotFound.Error(), http.StatusNotFound)
+		return
+	}
+	if err != nil {
+		unavailable(w, r, err)
+		return
+	}
+	h.options.Backend.Forward(w, r, request, pod)
+}
+
+// list answers what is about all pods of the tenant.
+func (h *Handler) list(w http.ResponseWriter, r *http.Request, clusterKey string, request route.Request) {
+	own, err := h.options.Pods.List(clusterKey)
+	if err != nil {
+		unavailable(w, r, err)
+		return
+	}
+	switch request.Kind {
+	case route.Pods:
+		writeJSON(w, r, rename.PodList(own, h.options.Nodes))
+	case route.Summary:
+		summary := rename.NewSummary(own, h.options.Nodes, h.options.Backend.NodeFigures())
+		if h.scrape(w, r, request, own, summary.Add) {
+			writeJSON(w, r, summary.Result())
+		}
+	case route.Resource, route.Cadvisor, route.Probes:
+		metrics := rename.NewMetrics(own, h.options.Backend.NodeFigures() && request.Kind == route.Resource)
+		if h.scrape(w, r, request, own, metrics.Add) {
+			w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+			if _, err := metrics.WriteTo(w); err != nil {
+				klog.FromContext(r.Context()).V(4).Info("Answer broke", "err", err)
+			}
+		}
+	case route.Health, route.Logs, route.Exec, route.Attach, route.PortForward, route.Run:
+		http.NotFound(w, r)
+	}
+}
+
+// scrape returns false after it has answered that it cannot.
+func (h *Handler) scrape(w http.ResponseWriter, r *http.Request, request route.Request, own []pods.Pod, read func(io.Reader) error) bool {
+	nodes := map[string]struct{}{}
+	for _, pod := range own {
+		if pod.Super.Spec.NodeName != "" {
+			nodes[pod.Super.Spec.NodeName] = struct{}{}
+		}
+	}
+	if err := h.options.Backend.Scrape(r.Context(), request, slices.Sorted(maps.Keys(nodes)), read); err != nil {
+		http.Error(w, "the super cluster does not answer this request", http.StatusBadGateway)
+		return false
+	}
+	return true
+}
+
+func unavailable(w http.ResponseWriter, r *http.Request, err error) {
+	klog.FromContext(r.Context()).Error(err, "Looking for pods")
+	http.Error(w, "the super cluster does not answer this request", http.StatusServiceUnavailable)
+}
+
+func writeJSON(w http.ResponseWriter, r *http.Request, object any) {
+	var text bytes.Buffer
+	if err := json.NewEncoder(&text).Encode(object); err != nil {
+		unavailable(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(text.Bytes())
+}
