@@ -91,7 +91,7 @@ func (s *scheduler) bind(pod *corev1.Pod, cluster string) *fwk.Status {
 	return status
 }
 
-// waiting returns the names of the slices that Permit holds.
+// waiting returns the names of the slices that were not let go.
 func (s *scheduler) waiting() map[string]bool {
 	names := map[string]bool{}
 	s.IterateOverWaitingPods(func(waiting framework.WaitingPod) {
@@ -359,21 +359,30 @@ func TestTheGangIsReleased(t *testing.T) {
 			}
 			s.book.want(t)
 			require.Empty(t, s.gangs.Assigned(a[0]))
-			if diff := cmp.Diff(map[string]bool{"b0": true}, s.waiting()); diff != "" {
-				t.Errorf("still held (-want +got):\n%s", diff)
+
+			last := sliceOf("b", "2", "b1")
+			require.Equal(t, fwk.Success, s.assume(last, "r1"))
+			for _, pod := range []*corev1.Pod{b, last} {
+				status := s.bind(pod, "r1")
+				require.True(t, status.IsSuccess(), "another gang: %s", status.Message())
 			}
+			s.book.want(t, "b: b0=r1 b1=r1")
 		})
 	}
 }
 
-// Slices that never waited for the gang have nothing to release: a slice that was not reserved must not tear down its gang.
+// A slice that was not reserved must not tear down its gang.
 func TestUnreserveOfASliceThatWasNotReserved(t *testing.T) {
 	s := newScheduler(t, nil)
-	require.Equal(t, fwk.Wait, s.assume(sliceOf("a", "2", "a0"), "r1"))
-	s.unreserve(sliceOf("a", "2", "a1"), "r1")
-	if diff := cmp.Diff(map[string]bool{"a0": true}, s.waiting()); diff != "" {
-		t.Errorf("still held (-want +got):\n%s", diff)
+	first, second := sliceOf("a", "2", "a0"), sliceOf("a", "2", "a1")
+	require.Equal(t, fwk.Wait, s.assume(first, "r1"))
+	s.unreserve(second, "r1")
+	require.Equal(t, fwk.Success, s.assume(second, "r1"))
+	for _, pod := range []*corev1.Pod{first, second} {
+		status := s.bind(pod, "r1")
+		require.True(t, status.IsSuccess(), status.Message())
 	}
+	s.book.want(t, "a: a0=r1 a1=r1")
 }
 
 func TestBindCommitsOnce(t *testing.T) {
