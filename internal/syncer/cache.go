@@ -39,6 +39,7 @@ var watched = map[string]struct {
 	kinds.KindService:        {&corev1.Service{}, func() client.ObjectList { return &corev1.ServiceList{} }},
 	kinds.KindEndpointSlice:  {&discoveryv1.EndpointSlice{}, func() client.ObjectList { return &discoveryv1.EndpointSliceList{} }},
 	kinds.KindToken:          {&corev1.Secret{}, func() client.ObjectList { return &corev1.SecretList{} }},
+	kinds.KindEvent:          {&corev1.Event{}, func() client.ObjectList { return &corev1.EventList{} }},
 	kinds.KindQuota:          {&corev1.ResourceQuota{}, func() client.ObjectList { return &corev1.ResourceQuotaList{} }},
 }
 
@@ -48,6 +49,9 @@ var (
 	namespacedKinds = [...]string{kinds.KindServiceAccount, kinds.KindSecret, kinds.KindConfigMap}
 )
 
+// fieldSelectors bound what is watched of a kind, by field.
+var fieldSelectors = map[string]string{kinds.KindEvent: "involvedObject.kind=Pod"}
+
 // superSelectors bound what is watched of each kind in the super cluster, by label.
 func superSelectors() map[string]string {
 	selectors := map[string]string{}
@@ -55,6 +59,7 @@ func superSelectors() map[string]string {
 		selectors[kind] = tenancyv1alpha1.LabelCluster
 	}
 	selectors[kinds.KindNode] = ""
+	selectors[kinds.KindEvent] = ""
 	selectors[kinds.KindSecret] += ",!" + kinds.LabelTokens
 	selectors[kinds.KindToken] += "," + kinds.LabelTokens
 	return selectors
@@ -173,6 +178,7 @@ func (i *informers) synced() bool {
 func (i *informers) listWatch(from source) *toolscache.ListWatch {
 	options := func(raw metav1.ListOptions) *client.ListOptions {
 		raw.LabelSelector = i.selectors[from.kind]
+		raw.FieldSelector = fieldSelectors[from.kind]
 		return &client.ListOptions{Namespace: from.namespace, Limit: raw.Limit, Continue: raw.Continue, Raw: &raw}
 	}
 	return &toolscache.ListWatch{

@@ -175,8 +175,14 @@ func (s *Syncer) watchPlacements(ctx context.Context, mgr manager.Manager) error
 // superChanged turns a change in the super cluster into keys.
 func (s *Syncer) superChanged(kind string, old, current client.Object) {
 	object := cmp.Or(current, old)
-	if kind == kinds.KindNode {
+	switch kind {
+	case kinds.KindNode:
 		s.superNodeChanged(object.GetName())
+		return
+	case kinds.KindEvent:
+		if key, ok := kinds.EventKey(s.super, object); ok && current != nil {
+			s.engine.Add(key)
+		}
 		return
 	}
 	key, ok := kinds.SuperKey(kind, object)

@@ -37,6 +37,8 @@ const (
 	KindEndpointSlice  = "endpointslice"
 	// KindToken is a Secret of the super cluster with the tokens of one pod. A key's name is TokenName of the pod.
 	KindToken = "token"
+	// KindEvent goes up only.
+	KindEvent = "event"
 	// KindQuota is cached in the super cluster only; kind namespace writes it.
 	KindQuota = "resourcequota"
 )
@@ -143,6 +145,7 @@ func All(env *Env) []engine.Kind {
 		&Pods{env: env},
 		&Nodes{env: env},
 		&Tokens{env: env},
+		&Events{env: env},
 		newCopier(env, serviceAccounts),
 		newCopier(env, secrets),
 		newCopier(env, configMaps),
@@ -333,4 +336,12 @@ func get[T client.Object](cache Cache, kind, namespace, name string) (object T, 
 	found, synced := cache.Get(kind, namespace, name)
 	object, exists = found.(T)
 	return object, exists, synced
+}
+
+// orEmpty returns object if it exists, else an empty one.
+func orEmpty[T any](object *T, exists bool) *T {
+	if exists {
+		return object
+	}
+	return new(T)
 }

@@ -248,6 +248,9 @@ func (n *Namespaces) withdraw(ctx context.Context, key engine.Key, superNamespac
 	if !marked || owner.ClusterKey != key.Tenant || owner.Namespace != key.Name || superNamespace.DeletionTimestamp != nil {
 		return nil
 	}
+	if holds, err := n.holds(ctx, n.env.Meta, key.Tenant, superNamespace.Name); err != nil || holds && !n.knowsServices(key) {
+		return err // a patrol comes by once they are known
+	}
 	live, err := n.env.placement(ctx, n.env.MetaLive, key.Tenant, key.Name)
 	switch {
 	case err != nil:
@@ -264,9 +267,19 @@ func (n *Namespaces) withdraw(ctx context.Context, key engine.Key, superNamespac
 	return n.env.remove(ctx, n.env.Super, KindNamespace, "delete", superNamespace, nil)
 }
 
+// knowsServices says whether a tenant is connected and its Services are cached.
+func (n *Namespaces) knowsServices(key engine.Key) bool {
+	tenant := n.env.Tenant(key.Tenant)
+	if tenant == nil {
+		return false
+	}
+	_, synced := tenant.Cache.Get(KindService, key.Name, "")
+	return synced
+}
+
 // calls says whether pods of the tenant in this super cluster may call Services of a namespace, with proof if it says no.
 func (n *Namespaces) calls(ctx context.Context, key engine.Key, name string) (bool, error) {
-	holds, err := n.holds(ctx, key.Tenant, name)
+	holds, err := n.holds(ctx, n.env.MetaLive, key.Tenant, name)
 	if err != nil || !holds {
 		return false, err
 	}
@@ -285,7 +298,7 @@ func (n *Namespaces) calls(ctx context.Context, key engine.Key, name string) (bo
 }
 
 // holds says whether a tenant holds anything here, or another namespace than that super namespace is still to be cleared.
-func (n *Namespaces) holds(ctx context.Context, tenant, except string) (bool, error) {
+func (n *Namespaces) holds(ctx context.Context, reader client.Reader, tenant, except string) (bool, error) {
 	for _, object := range n.env.SuperCache.Index(KindNamespace, IndexTenant, tenant) {
 		owner, _ := tenancy.OwnerOf(object)
 		if object.GetName() == except || ServicesOnly(object) || object.GetDeletionTimestamp() != nil {
@@ -297,7 +310,7 @@ func (n *Namespaces) holds(ctx context.Context, tenant, except string) (bool, er
 		}
 	}
 	var placements schedulerv1alpha1.NamespacePlacementList
-	if err := n.env.MetaLive.List(ctx, &placements, client.InNamespace(tenant)); err != nil {
+	if err := reader.List(ctx, &placements, client.InNamespace(tenant)); err != nil {
 		return false, fmt.Errorf("listing NamespacePlacements of tenant %s: %w", tenant, err)
 	}
 	for i := range placements.Items {

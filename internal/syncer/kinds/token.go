@@ -114,7 +114,7 @@ func (e *Env) hasTokens(tenant *Tenant, tenantPod *corev1.Pod) bool {
 	}
 	name := tenancy.TokenSecret(tenantPod.Name, tenantPod.UID)
 	secret, exists, _ := get[*corev1.Secret](e.SuperCache, KindToken, tenancy.SuperNamespace(tenant.Key, tenantPod.Namespace), name)
-	if owner, ours := tenancy.OwnerOf(secretOrEmpty(secret, exists)); !ours || owner != tenant.owner(tenantPod.Namespace, tenantPod.UID) {
+	if owner, ours := tenancy.OwnerOf(orEmpty(secret, exists)); !ours || owner != tenant.owner(tenantPod.Namespace, tenantPod.UID) {
 		return false
 	}
 	for key := range projections {
@@ -123,13 +123,6 @@ func (e *Env) hasTokens(tenant *Tenant, tenantPod *corev1.Pod) bool {
 		}
 	}
 	return true
-}
-
-func secretOrEmpty(secret *corev1.Secret, exists bool) *corev1.Secret {
-	if exists {
-		return secret
-	}
-	return &corev1.Secret{}
 }
 
 // issued is what is known of a token that was given.
@@ -182,7 +175,7 @@ func (t *Tokens) Reconcile(ctx context.Context, key engine.Key, _ int) (time.Dur
 	}
 	switch {
 	case inTenant && tenantPod.UID == uid:
-		return t.keep(ctx, tenant, key, tenantPod, secretOrEmpty(secret, exists), runs)
+		return t.keep(ctx, tenant, key, tenantPod, orEmpty(secret, exists), runs)
 	case !exists:
 		t.env.calm(key)
 		return 0, nil

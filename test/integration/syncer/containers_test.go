@@ -297,3 +297,37 @@ func (w *world) testEphemeralContainers(t *testing.T) {
 	require.NoError(t, w.super.Delete(t.Context(), superPod, client.GracePeriodSeconds(0)))
 	vanishes(t, w.tenant, "web", "debugged", pod)
 }
+
+func (w *world) testEvents(t *testing.T) {
+	pod := newPod("web", "eventful")
+	create(t, w.tenant, pod)
+	superPod := w.run(t, "eventful", "n0")
+	appears(t, w.tenant, "web", "eventful", pod, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
+	event := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: superPod.Namespace, Name: "eventful.1"},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: superPod.Namespace, Name: superPod.Name, UID: superPod.UID},
+		Type:           "Warning", Reason: "BackOff", Message: "Back-off in " + superPod.Namespace + "/eventful", Count: 1,
+		Source: corev1.EventSource{Component: "kubelet", Host: "n0"}, LastTimestamp: metav1.Now(),
+	}
+	// These are not the tenant's business.
+	foreign, old, earlier := event.DeepCopy(), event.DeepCopy(), event.DeepCopy()
+	foreign.Namespace, foreign.InvolvedObject.Namespace, foreign.Name = "default", "default", "eventful.0"
+	old.Name, old.InvolvedObject.UID = "eventful.2", "another"
+	earlier.Name, earlier.InvolvedObject.Name = "eventful.3", "nobody"
+	for _, object := range []client.Object{foreign, old, earlier, event} {
+		create(t, w.super, object)
+	}
+	told := appears(t, w.tenant, "web", "eventful.1.r1", &corev1.Event{}, nil)
+	require.Equal(t, "Back-off in web/eventful", told.Message)
+	require.Equal(t, pod.UID, told.InvolvedObject.UID)
+	require.Equal(t, corev1.EventSource{Component: "kubelet", Host: "r1.n0"}, told.Source)
+	event.Count = 2
+	require.NoError(t, w.super.Update(t.Context(), event))
+	appears(t, w.tenant, "web", "eventful.1.r1", told, func(event *corev1.Event) bool { return event.Count == 2 })
+	for _, name := range []string{"eventful.0.r1", "eventful.2.r1", "eventful.3.r1"} {
+		require.True(t, apierrors.IsNotFound(w.tenant.Get(t.Context(), types.NamespacedName{Namespace: "web", Name: name}, told)), name)
+	}
+	require.NoError(t, w.tenant.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	require.NoError(t, client.IgnoreNotFound(w.super.Delete(t.Context(), superPod, client.GracePeriodSeconds(0))))
+	vanishes(t, w.tenant, "web", "eventful", pod)
+}

@@ -1,0 +1,124 @@
+package kinds
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// eventAge is how old an Event may be to be brought up: a syncer that starts does not tell again what was told before.
+const eventAge = 5 * time.Minute
+
+// Events brings up what the super cluster says of the tenants' pods, once for every time that it is said: kubelets and schedulers bound
+// how often that is, and the engine how much of it one tenant gets at a time. A key's name is that of the super Event.
+type Events struct{ env *Env }
+
+var _ engine.Kind = &Events{}
+
+// Name implements engine.Kind.
+func (e *Events) Name() string { return KindEvent }
+
+// Keys implements engine.Kind. Nothing heals an Event: it is news, or it is not.
+func (e *Events) Keys() []engine.Key { return nil }
+
+// EventKey returns the key of a super Event. It returns false when its namespace is not ours.
+func EventKey(superCache Cache, superEvent client.Object) (engine.Key, bool) {
+	superNamespace, exists, _ := get[*corev1.Namespace](superCache, KindNamespace, "", superEvent.GetNamespace())
+	if !exists {
+		return engine.Key{}, false
+	}
+	owner, ours := tenancy.OwnerOf(superNamespace)
+	return engine.Key{Tenant: owner.ClusterKey, Kind: KindEvent, Namespace: owner.Namespace, Name: superEvent.GetName()}, ours
+}
+
+// TenantEvent returns what a tenant is told of superEvent, which is about the super pod of tenantPod.
+func TenantEvent(superEvent *corev1.Event, tenantPod *corev1.Pod, superCluster string) *corev1.Event {
+	event := superEvent.DeepCopy()
+	event.ObjectMeta = metav1.ObjectMeta{Namespace: tenantPod.Namespace, Name: superEvent.Name + "." + superCluster}
+	event.InvolvedObject = corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: tenantPod.Namespace, Name: tenantPod.Name, UID: tenantPod.UID, FieldPath: superEvent.InvolvedObject.FieldPath,
+	}
+	event.Related = nil
+	event.Message = strings.ReplaceAll(event.Message, superEvent.Namespace, tenantPod.Namespace)
+	if event.Source.Host != "" {
+		event.Source.Host = tenancy.NodeName(superCluster, event.Source.Host)
+	}
+	if event.ReportingInstance != "" {
+		event.ReportingInstance = superCluster
+	}
+	return event
+}
+
+// Reconcile implements engine.Kind.
+func (e *Events) Reconcile(ctx context.Context, key engine.Key, attempt int) (time.Duration, error) {
+	tenant := e.env.Tenant(key.Tenant)
+	superNamespace := tenancy.SuperNamespace(key.Tenant, key.Namespace)
+	superEvent, exists, _ := get[*corev1.Event](e.env.SuperCache, KindEvent, superNamespace, key.Name)
+	if tenant == nil || !exists || e.env.Clock.Since(lastSeen(superEvent)) > eventAge {
+		return 0, nil
+	}
+	superPod, exists, _ := get[*corev1.Pod](e.env.SuperCache, KindPod, superNamespace, superEvent.InvolvedObject.Name)
+	if !exists && attempt < quietAttempts {
+		return 0, engine.Waitf("the pod that an Event is about")
+	}
+	owner, ours := tenancy.OwnerOf(orEmpty(superPod, exists))
+	if !ours || !tenant.owns(owner, key.Namespace) || superEvent.InvolvedObject.UID != superPod.UID {
+		return 0, nil
+	}
+	tenantPod, exists, _ := get[*corev1.Pod](tenant.Cache, KindPod, key.Namespace, superPod.Name)
+	event := TenantEvent(superEvent, orEmpty(tenantPod, exists), e.env.ID)
+	if !exists || tenantPod.UID != owner.UID || len(validation.IsDNS1123Subdomain(event.Name)) > 0 {
+		return 0, nil
+	}
+	return 0, e.tell(ctx, tenant, event)
+}
+
+// tell writes an Event in the tenant, or over what was told before.
+func (e *Events) tell(ctx context.Context, tenant *Tenant, event *corev1.Event) error {
+	err := tenant.Client.Create(ctx, event.DeepCopy())
+	if !apierrors.IsAlreadyExists(err) {
+		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+			return nil // the namespace is going, or the tenant's API server does not take it
+		}
+		return e.env.done(ctx, KindEvent, "create", err)
+	}
+	live := &corev1.Event{}
+	if err := tenant.Client.Get(ctx, client.ObjectKeyFromObject(event), live); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("reading an Event of the tenant: %w", err))
+	}
+	if live.InvolvedObject.UID != event.InvolvedObject.UID || live.Source != event.Source {
+		return nil // it is not what was told
+	}
+	desired := event.DeepCopy()
+	desired.ObjectMeta, desired.TypeMeta = live.ObjectMeta, live.TypeMeta
+	if equality.Semantic.DeepEqual(live, desired) {
+		return nil
+	}
+	return e.env.done(ctx, KindEvent, "update", tenant.Client.Update(ctx, desired))
+}
+
+// lastSeen returns when an Event was last said.
+func lastSeen(event *corev1.Event) time.Time {
+	last := event.CreationTimestamp.Time
+	times := []time.Time{event.LastTimestamp.Time, event.EventTime.Time}
+	if event.Series != nil {
+		times = append(times, event.Series.LastObservedTime.Time)
+	}
+	for _, at := range times {
+		if at.After(last) {
+			last = at
+		}
+	}
+	return last
+}
