@@ -67,6 +67,9 @@ func translatePodSpec(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy
 	spec.EnableServiceLinks = ptr.To(false)
 	// The tenant's controllers set the conditions of readiness gates on the tenant's pod; TenantPodStatus judges them there.
 	spec.ReadinessGates = nil
+	// The kubelet would make a fully qualified name of it that tells of the super namespace and that the tenant's DNS does not know. That
+	// of the tenant is in its EndpointSlices.
+	spec.Subdomain = ""
 	// Ephemeral containers cannot be created with a pod.
 	spec.EphemeralContainers = nil
 	translateVolumes(tenantPod, spec, owner)

@@ -98,7 +98,6 @@ func TestSuperPod(t *testing.T) {
 				pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{}}
 				pod.Spec.Subdomain, pod.Spec.EnableServiceLinks = "db", ptr.To(true)
 			},
-			want: func(pod *corev1.Pod) { pod.Spec.Subdomain = "db" },
 		},
 		{
 			name: "tokens and the root certificates are the tenant's",
