@@ -149,7 +149,7 @@ func All(env *Env) []engine.Kind {
 		newCopier(env, serviceAccounts),
 		newCopier(env, secrets),
 		newCopier(env, configMaps),
-		newCopier(env, services),
+		newCopier(env, servicesIn(env.SuperCache)),
 		newCopier(env, endpointSlicesOf(env.ID)),
 	}
 }
@@ -317,7 +317,7 @@ func (e *Env) calm(key engine.Key) {
 
 // refused warns the tenant when err says that the super cluster does not take an object for what it is.
 func (e *Env) refused(tenant *Tenant, key engine.Key, object client.Object, reason string, err error) {
-	refusal := apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+	refusal := apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 	if !refusal || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return
 	}

@@ -13,17 +13,39 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// services are synced for all namespaces of a tenant that holds anything here: a pod may call a Service whose pods run elsewhere.
-var services = copied[*corev1.Service]{
-	kind:       KindService,
-	empty:      func() *corev1.Service { return &corev1.Service{} },
-	everywhere: true,
-	again:      serviceAgain,
-	remark:     serviceRemark,
-	advice:     serviceAdvice,
-	translate: func(tenant *Tenant, tenantService, superService *corev1.Service) {
-		SuperService(tenantService, superService, tenant.ServiceCIDRs)
-	},
+// servicesIn returns the kind for a super cluster. They are synced for all namespaces of a tenant that holds anything here: a pod may call
+// a Service whose pods run elsewhere.
+func servicesIn(superCache Cache) copied[*corev1.Service] {
+	return copied[*corev1.Service]{
+		kind:       KindService,
+		empty:      func() *corev1.Service { return &corev1.Service{} },
+		everywhere: true,
+		again:      serviceAgain,
+		remark:     serviceRemark,
+		advice:     serviceAdvice,
+		translate: func(tenant *Tenant, tenantService, superService *corev1.Service) {
+			// Its event brings the Services back when it changes.
+			superNamespace, exists, _ := get[*corev1.Namespace](superCache, KindNamespace, "", superService.Namespace)
+			if exists && ServicesOnly(superNamespace) {
+				tenantService = unpublished(tenantService)
+			}
+			SuperService(tenantService, superService, tenant.ServiceCIDRs)
+		},
+	}
+}
+
+// unpublished returns a Service that is called from inside only: node ports and load balancers are for super clusters where the namespace
+// is placed.
+func unpublished(service *corev1.Service) *corev1.Service {
+	if service.Spec.Type != corev1.ServiceTypeNodePort && service.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		return service
+	}
+	service = service.DeepCopy()
+	spec := &service.Spec
+	spec.Type = corev1.ServiceTypeClusterIP
+	spec.ExternalTrafficPolicy = ""
+	spec.LoadBalancerIP, spec.LoadBalancerSourceRanges, spec.LoadBalancerClass, spec.AllocateLoadBalancerNodePorts = "", nil, nil, nil
+	return service
 }
 
 // hasClusterIP says whether a Service has a cluster IP, or may have one once it exists.

@@ -80,6 +80,10 @@ func (w *world) testServices(t *testing.T) {
 	create(t, w.tenant, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "stays-up"}})
 	create(t, w.tenant, newService("shop", "db", "10.0.128.50"))
 	create(t, w.tenant, newService("shop", "headless", "None"))
+	balanced := newService("shop", "balanced", "")
+	balanced.Spec.Type, balanced.Spec.LoadBalancerClass = corev1.ServiceTypeLoadBalancer, ptr.To("example.com/lb")
+	balanced.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	create(t, w.tenant, balanced)
 	slice := newSlice("shop", "db", "r1.n1", "r2.m1")
 	create(t, w.tenant, slice)
 
@@ -87,6 +91,9 @@ func (w *world) testServices(t *testing.T) {
 		appears(t, super, superName("default"), "kubernetes", &corev1.Service{}, hasAddress("10.0.128.1"))
 		service := appears(t, super, superName("shop"), "db", &corev1.Service{}, hasAddress("10.0.128.50"))
 		appears(t, super, superName("shop"), "headless", &corev1.Service{}, hasAddress("None"))
+		appears(t, super, superName("shop"), "balanced", &corev1.Service{}, func(service *corev1.Service) bool {
+			return service.Spec.Type == corev1.ServiceTypeClusterIP && service.Spec.Ports[0].NodePort == 0
+		})
 		synced := appears(t, super, superName("shop"), "db-1", &discoveryv1.EndpointSlice{}, nil)
 		require.Equal(t, "db", synced.Labels[discoveryv1.LabelServiceName])
 		require.Equal(t, "syncer.tenancy.x-k8s.io", synced.Labels[discoveryv1.LabelManagedBy])
@@ -123,7 +130,7 @@ func (w *world) testServices(t *testing.T) {
 	for _, super := range []client.Client{w.super, w.super2} {
 		require.Error(t, super.Get(t.Context(), types.NamespacedName{Namespace: superName("shop"), Name: "stays-up"}, &corev1.Secret{}))
 	}
-	for _, name := range []string{"db", "headless", "unlucky"} {
+	for _, name := range []string{"db", "headless", "balanced", "unlucky"} {
 		require.NoError(t, w.tenant.Delete(t.Context(), newService("shop", name, "")))
 	}
 	release(t, w.super, superName("shop"), "")
@@ -132,13 +139,16 @@ func (w *world) testServices(t *testing.T) {
 
 func (w *world) testServicesOnly(t *testing.T) {
 	w.place(t, "leaving", "r1")
-	create(t, w.tenant, newService("leaving", "front", ""))
+	front := newService("leaving", "front", "")
+	front.Spec.Type = corev1.ServiceTypeLoadBalancer
+	create(t, w.tenant, front)
 	create(t, w.tenant, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "leaving", Name: "password"}})
 	pod := newPod("leaving", "pod")
 	create(t, w.tenant, pod)
 	appears(t, w.super, superName("leaving"), "password", &corev1.Secret{}, nil)
 	appears(t, w.super, superName("leaving"), "pod", &corev1.Pod{}, nil)
 	service := appears(t, w.super, superName("leaving"), "front", &corev1.Service{}, nil)
+	require.Equal(t, corev1.ServiceTypeLoadBalancer, service.Spec.Type)
 
 	w.place(t, "leaving", "r2")
 	noPods := func(quota *corev1.ResourceQuota) bool {
@@ -150,7 +160,9 @@ func (w *world) testServicesOnly(t *testing.T) {
 	require.NoError(t, w.tenant.Delete(t.Context(), pod))
 	vanishes(t, w.super, superName("leaving"), "password", &corev1.Secret{})
 	appears(t, w.super, superName("leaving"), "superpool", quota, noPods)
-	now := appears(t, w.super, superName("leaving"), "front", &corev1.Service{}, nil)
+	now := appears(t, w.super, superName("leaving"), "front", &corev1.Service{}, func(service *corev1.Service) bool {
+		return service.Spec.Type == corev1.ServiceTypeClusterIP
+	})
 	require.Equal(t, service.UID, now.UID)
 
 	w.place(t, "leaving", "r1")
