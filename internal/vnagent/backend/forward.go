@@ -101,6 +101,9 @@ func modify(response *http.Response, request route.Request, pod pods.Pod) error 
 	response.Trailer = nil
 	switch code := response.StatusCode; {
 	case code == http.StatusSwitchingProtocols:
+		if stream, ok := response.Body.(io.ReadWriteCloser); ok {
+			response.Body = wholeStream{stream}
+		}
 		return nil
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return errRefused
@@ -114,6 +117,10 @@ func modify(response *http.Response, request route.Request, pod pods.Pod) error 
 	response.Header.Set("X-Content-Type-Options", "nosniff")
 	return nil
 }
+
+// wholeStream hides CloseWrite: a client that is gone ends the stream, while half of a connection might stay open for ever. Neither SPDY nor
+// WebSocket closes halves of connections.
+type wholeStream struct{ io.ReadWriteCloser }
 
 func modifyError(response *http.Response, pod pods.Pod) error {
 	message, err := io.ReadAll(io.LimitReader(response.Body, maxError))
