@@ -20,6 +20,9 @@ import (
 // eventAge is how old an Event may be to be brought up: a syncer that starts does not tell again what was told before.
 const eventAge = 5 * time.Minute
 
+// reasonScheduled is the reason of a scheduler's Event whose message ends with the name of a node.
+const reasonScheduled = "Scheduled"
+
 // Events brings up what the super cluster says of the tenants' pods, once for every time that it is said: kubelets and schedulers bound
 // how often that is, and the engine how much of it one tenant gets at a time. A key's name is that of the super Event.
 type Events struct{ env *Env }
@@ -51,6 +54,9 @@ func TenantEvent(superEvent *corev1.Event, tenantPod *corev1.Pod, superCluster s
 	}
 	event.Related = nil
 	event.Message = strings.ReplaceAll(event.Message, superEvent.Namespace, tenantPod.Namespace)
+	if before, node, found := strings.Cut(event.Message, " to "); found && event.Reason == reasonScheduled {
+		event.Message = before + " to " + tenancy.NodeName(superCluster, node)
+	}
 	if event.Source.Host != "" {
 		event.Source.Host = tenancy.NodeName(superCluster, event.Source.Host)
 	}

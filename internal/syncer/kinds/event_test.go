@@ -1,0 +1,82 @@
+package kinds_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/superpool/superpool/internal/syncer/kinds"
+)
+
+func TestTenantEvent(t *testing.T) {
+	t.Parallel()
+	const superNamespace = clusterKey + "-web"
+	from := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: superNamespace, Name: "web-1.1", UID: "event-uid", Labels: map[string]string{"of": "r1"}},
+		InvolvedObject: corev1.ObjectReference{
+			Kind: "Pod", Namespace: superNamespace, Name: "web-1", UID: "super-uid", FieldPath: "spec.containers{main}", ResourceVersion: "7",
+		},
+		Related: &corev1.ObjectReference{Kind: "Node", Name: "n1"}, Type: "Normal", Reason: "Scheduled",
+		Message: "Successfully assigned " + superNamespace + "/web-1 to n1", EventTime: metav1.NewMicroTime(time.Unix(1, 0)),
+		Action: "Binding", ReportingController: "default-scheduler", ReportingInstance: "default-scheduler-host-of-r1", Source: corev1.EventSource{Component: "kubelet", Host: "n1"},
+	}
+	untouched := from.DeepCopy()
+	got := kinds.TenantEvent(from, tenantPod(nil), "r1")
+	require.Empty(t, cmp.Diff(untouched, from), "the Event lies in a cache")
+	want := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: "web", Name: "web-1.1.r1"},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "web", Name: "web-1", UID: "pod-uid", FieldPath: "spec.containers{main}"},
+		Type:           "Normal", Reason: "Scheduled", Message: "Successfully assigned web/web-1 to r1.n1", EventTime: metav1.NewMicroTime(time.Unix(1, 0)),
+		Action: "Binding", ReportingController: "default-scheduler", ReportingInstance: "r1", Source: corev1.EventSource{Component: "kubelet", Host: "r1.n1"},
+	}
+	require.Empty(t, cmp.Diff(want, got))
+}
+
+// TestEventsOnce tells news, and nothing that is old.
+func TestEventsOnce(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	clock := testingclock.NewFakePassiveClock(time.Unix(10_000, 0))
+	p.env.Clock = clock
+	pod := tenantPod(nil)
+	superPod := &corev1.Pod{}
+	kinds.SuperPod(pod, superPod, ownerOf(pod.UID), nil, &kinds.Surroundings{})
+	superPod.UID = "super-uid"
+	event := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: superPod.Namespace, Name: "web-1.1", CreationTimestamp: metav1.Unix(1000, 0)},
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: superPod.Namespace, Name: "web-1", UID: superPod.UID},
+		Reason:         "BackOff", Count: 1, LastTimestamp: metav1.Unix(10_000, 0),
+	}
+	p.tenantCache[kinds.KindPod], p.superCache[kinds.KindPod], p.superCache[kinds.KindEvent] = []client.Object{pod}, []client.Object{superPod}, []client.Object{event}
+	key, ours := kinds.EventKey(p.superCache, event)
+	require.True(t, ours)
+	count := func() int32 {
+		_, err := p.kind(kinds.KindEvent).Reconcile(t.Context(), key, 0)
+		require.NoError(t, err)
+		var events corev1.EventList
+		require.NoError(t, p.tenant.Client.List(t.Context(), &events, client.InNamespace("web")))
+		if len(events.Items) == 0 {
+			return 0
+		}
+		return events.Items[0].Count
+	}
+	clock.SetTime(time.Unix(10_301, 0))
+	require.Zero(t, count(), "it is old")
+	clock.SetTime(time.Unix(10_300, 0))
+	require.Equal(t, int32(1), count())
+	require.Equal(t, int32(1), count())
+	event.Count = 2
+	require.Equal(t, int32(2), count())
+	event.Count, event.InvolvedObject.UID = 3, "another"
+	require.Equal(t, int32(2), count(), "it is about an earlier pod")
+
+	_, ours = kinds.EventKey(p.superCache, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "web-1.1"}})
+	require.False(t, ours)
+}
