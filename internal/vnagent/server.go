@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log"
@@ -13,7 +14,7 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authentication/request/x509"
+	requestx509 "k8s.io/apiserver/pkg/authentication/request/x509"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/klog/v2"
 )
@@ -54,9 +55,27 @@ func NewServer(files Certificates) (*Server, error) {
 	return &Server{cert: cert, clientCA: clientCA}, nil
 }
 
-// Authenticator verifies client certificates against what the CA file holds now.
+// Authenticator verifies client certificates against what the CA file holds now. It is that of k8s.io/apiserver's package x509 without its
+// metrics, which requests that come at once write without a lock.
 func (s *Server) Authenticator() authenticator.Request {
-	return x509.NewDynamic(s.clientCA.VerifyOptions, x509.CommonNameUserConversion)
+	return authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
+		if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+			return nil, false, nil
+		}
+		options, ok := s.clientCA.VerifyOptions()
+		if !ok {
+			return nil, false, nil
+		}
+		options.Intermediates = x509.NewCertPool()
+		for _, intermediate := range r.TLS.PeerCertificates[1:] {
+			options.Intermediates.AddCert(intermediate)
+		}
+		chains, err := r.TLS.PeerCertificates[0].Verify(options)
+		if err != nil {
+			return nil, false, fmt.Errorf("verifying the certificate: %w", err)
+		}
+		return requestx509.CommonNameUserConversion.User(chains[0])
+	})
 }
 
 // Run serves on listener until ctx ends, then lets what runs finish for at most grace.

@@ -47,7 +47,7 @@ func tenantPod(pod pods.Pod, nodes Nodes) *corev1.Pod {
 	out.TypeMeta = metav1.TypeMeta{}
 	out.Namespace = pod.Owner.Namespace
 	out.UID = pod.Owner.UID
-	out.ResourceVersion, out.SelfLink, out.Generation = "", "", 0
+	out.ResourceVersion, out.Generation = "", 0
 	out.OwnerReferences, out.ManagedFields = nil, nil
 	for _, marks := range []map[string]string{out.Labels, out.Annotations} {
 		for key := range marks {
