@@ -34,8 +34,10 @@ func TestRequestHeaders(t *testing.T) {
 		},
 		{
 			name: "WebSocket with a token", upgrades: true,
-			in: http.Header{"Connection": {"keep-alive, Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Key": {"k"}, "Sec-Websocket-Version": {"13"},
-				"Sec-Websocket-Protocol": {"base64url.bearer.authorization.k8s.io.eA, v5.channel.k8s.io"}, "Sec-Websocket-Extensions": {"x"}},
+			in: http.Header{
+				"Connection": {"keep-alive, Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Key": {"k"}, "Sec-Websocket-Version": {"13"},
+				"Sec-Websocket-Protocol": {"base64url.bearer.authorization.k8s.io.eA, v5.channel.k8s.io"}, "Sec-Websocket-Extensions": {"x"},
+			},
 			want: http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Key": {"k"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Protocol": {"v5.channel.k8s.io"}},
 		},
 		{name: "none", upgrades: true, in: http.Header{}, wantErr: true},
