@@ -14,10 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -25,10 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
-	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/superclusters"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/test/controlplane"
 )
 
 const (
@@ -92,7 +89,7 @@ func TestMain(m *testing.M) {
 }
 
 func newWorld(ctx context.Context) (*world, func(), error) {
-	root, err := moduleRoot()
+	crds, err := controlplane.SuperpoolCRDs()
 	if err != nil {
 		return nil, func() {}, err
 	}
@@ -100,55 +97,23 @@ func newWorld(ctx context.Context) (*world, func(), error) {
 	if err != nil {
 		return nil, func() {}, fmt.Errorf("finding Cluster API: %w", err)
 	}
-	bin := filepath.Join(root, "bin")
-	w := &world{
-		meta: &envtest.Environment{BinaryAssetsDirectory: bin, ErrorIfCRDPathMissing: true, CRDDirectoryPaths: []string{
-			filepath.Join(root, "manifests", "crds"),
-			filepath.Join(strings.TrimSpace(string(clusterAPI)), "config", "crd", "bases", "cluster.x-k8s.io_clusters.yaml"),
-		}},
-		super:   &envtest.Environment{BinaryAssetsDirectory: bin},
-		tenant:  &envtest.Environment{BinaryAssetsDirectory: bin},
-		engaged: &engagements{running: map[string]int{}, started: map[string]int{}},
+	cluster := filepath.Join(strings.TrimSpace(string(clusterAPI)), "config", "crd", "bases", "cluster.x-k8s.io_clusters.yaml")
+	started, stopServers, err := controlplane.Start(controlplane.Options{CRDs: []string{crds, cluster}}, controlplane.Options{}, controlplane.Options{})
+	if err != nil {
+		return nil, stopServers, err
 	}
-	environments := []*envtest.Environment{w.meta, w.super, w.tenant}
-	errs := make([]error, len(environments))
-	var starting sync.WaitGroup
-	for i, environment := range environments {
-		starting.Go(func() { _, errs[i] = environment.Start() })
-	}
-	starting.Wait()
+	w := &world{meta: started[0], super: started[1], tenant: started[2], engaged: &engagements{running: map[string]int{}, started: map[string]int{}}}
 	var running sync.WaitGroup
 	stop := func() {
 		running.Wait()
-		var stopping sync.WaitGroup
-		for _, environment := range environments {
-			stopping.Go(func() {
-				if err := environment.Stop(); err != nil {
-					fmt.Fprintln(os.Stderr, "stopping a control plane:", err)
-				}
-			})
-		}
-		stopping.Wait()
+		stopServers()
 	}
-	for _, err := range errs {
-		if err != nil {
-			return nil, stop, err
-		}
-	}
-	if err := w.run(ctx, &running); err != nil {
-		return nil, stop, err
-	}
-	return w, stop, nil
+	return w, stop, w.run(ctx, &running)
 }
 
 // run starts a manager with both registries.
 func (w *world) run(ctx context.Context, running *sync.WaitGroup) error {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenancyv1alpha1.AddToScheme, schedulerv1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return err
-		}
-	}
+	scheme := controlplane.Scheme()
 	mgr, err := ctrl.NewManager(w.meta.Config, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
 	if err != nil {
 		return err
@@ -176,24 +141,6 @@ func (w *world) run(ctx context.Context, running *sync.WaitGroup) error {
 		}
 	})
 	return nil
-}
-
-// moduleRoot walks up to the directory that holds go.mod.
-func moduleRoot() (string, error) {
-	directory, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(directory, "go.mod")); err == nil {
-			return directory, nil
-		}
-		parent := filepath.Dir(directory)
-		if parent == directory {
-			return "", fmt.Errorf("no go.mod above the working directory")
-		}
-		directory = parent
-	}
 }
 
 // eventually polls until check returns "", and fails with what it returned last.

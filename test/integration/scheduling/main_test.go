@@ -17,9 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +26,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/cmd/vc-scheduler/app"
+	"github.com/superpool/superpool/test/controlplane"
 )
 
 const (
@@ -37,7 +36,6 @@ const (
 
 // world is the set of API servers that all tests of this package share. Tests use namespaces of their own.
 type world struct {
-	environments [2]*envtest.Environment
 	meta, tenant client.Client
 	options      *app.Options
 	key          string
@@ -48,61 +46,39 @@ var shared *world
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(klog.Background())
+	w, stop, err := newWorld(context.Background())
 	code := 1
-	w, err := newWorld(context.Background())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "starting the test's control planes:", err)
 	} else {
 		shared = w
 		code = m.Run()
 	}
-	for _, environment := range w.environments {
-		if err := environment.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stopping a control plane:", err)
-		}
-	}
+	stop()
 	os.Exit(code)
 }
 
-// newWorld never returns nil.
-func newWorld(ctx context.Context) (*world, error) {
-	w := &world{environments: [2]*envtest.Environment{{}, {}}}
-	root, err := moduleRoot()
+func newWorld(ctx context.Context) (*world, func(), error) {
+	crds, err := controlplane.SuperpoolCRDs()
 	if err != nil {
-		return w, err
+		return nil, func() {}, err
 	}
-	bin := filepath.Join(root, "bin")
-	w.environments[0].CRDDirectoryPaths = []string{filepath.Join(root, "manifests", "crds")}
-	w.environments[0].ErrorIfCRDPathMissing = true
-	var starting sync.WaitGroup
-	errs := make([]error, len(w.environments))
-	for i, environment := range w.environments {
-		environment.BinaryAssetsDirectory = bin
-		// No kube-controller-manager fills the status of quotas here, or makes service accounts.
-		environment.ControlPlane.GetAPIServer().Configure().Append("disable-admission-plugins", "ResourceQuota", "ServiceAccount")
-		starting.Go(func() { _, errs[i] = environment.Start() })
+	// No kube-controller-manager fills the status of quotas here, or makes service accounts.
+	without := []string{"ResourceQuota", "ServiceAccount"}
+	started, stop, err := controlplane.Start(controlplane.Options{CRDs: []string{crds}, DisableAdmission: without}, controlplane.Options{DisableAdmission: without})
+	if err != nil {
+		return nil, stop, err
 	}
-	starting.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return w, err
-		}
-	}
-	return w, w.populate(ctx)
+	w := &world{}
+	return w, stop, w.populate(ctx, started[0], started[1])
 }
 
-func (w *world) populate(ctx context.Context) error {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenancyv1alpha1.AddToScheme, schedulerv1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return err
-		}
-	}
+func (w *world) populate(ctx context.Context, meta, tenant *envtest.Environment) error {
 	var err error
-	if w.meta, err = client.New(w.environments[0].Config, client.Options{Scheme: scheme}); err != nil {
+	if w.meta, err = client.New(meta.Config, client.Options{Scheme: controlplane.Scheme()}); err != nil {
 		return err
 	}
-	if w.tenant, err = client.New(w.environments[1].Config, client.Options{Scheme: scheme}); err != nil {
+	if w.tenant, err = client.New(tenant.Config, client.Options{Scheme: controlplane.Scheme()}); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "superpool")
@@ -113,7 +89,7 @@ func (w *world) populate(ctx context.Context) error {
 	w.options.Kubeconfig = filepath.Join(dir, "meta.kubeconfig")
 	w.options.LeaderElect = false
 	w.options.MetricsBindAddress, w.options.HealthProbeBindAddress = "0", "0"
-	if err := os.WriteFile(w.options.Kubeconfig, w.environments[0].KubeConfig, 0o600); err != nil {
+	if err := os.WriteFile(w.options.Kubeconfig, meta.KubeConfig, 0o600); err != nil {
 		return err
 	}
 	for _, cluster := range []string{"r1", "r2"} {
@@ -121,7 +97,7 @@ func (w *world) populate(ctx context.Context) error {
 			return err
 		}
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "tenant"}, Data: map[string][]byte{"value": w.environments[1].KubeConfig}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "tenant"}, Data: map[string][]byte{"value": tenant.KubeConfig}}
 	if err := w.meta.Create(ctx, secret); err != nil {
 		return err
 	}
@@ -144,23 +120,6 @@ func (w *world) virtualNode(ctx context.Context, name string) error {
 	node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100"), corev1.ResourceMemory: resource.MustParse("100Gi")}
 	node.Status.Capacity = node.Status.Allocatable
 	return w.meta.Status().Update(ctx, node)
-}
-
-func moduleRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return "", fmt.Errorf("no go.mod above the test")
-		}
-		dir = parent
-	}
 }
 
 // run runs vc-scheduler until the returned function is called, or the test ends.
