@@ -8,23 +8,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
-	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-const (
-	// quotaName is the ResourceQuota in every super namespace that holds the tenant to its placement.
-	quotaName = "superpool"
-	// labelPodSecurity is the level that the super cluster enforces in a namespace.
-	labelPodSecurity = "pod-security.kubernetes.io/enforce"
-)
+// labelPodSecurity is the level that the super cluster enforces in a namespace.
+const labelPodSecurity = "pod-security.kubernetes.io/enforce"
 
 // annotationServicesOnly is "true" on a super namespace that is there for the Services of a tenant namespace which holds nothing here.
 const annotationServicesOnly = "tenancy.x-k8s.io/services-only"
@@ -57,21 +51,6 @@ func SuperNamespace(tenantNamespace, superNamespace *corev1.Namespace, owner ten
 	if podSecurityLevel != "" {
 		superNamespace.Labels[labelPodSecurity] = podSecurityLevel
 	}
-}
-
-// SuperQuota writes onto quota the bound of a namespace: requests up to what is reserved. Nothing reserved allows no pods.
-func SuperQuota(quota *corev1.ResourceQuota, owner tenancy.Owner, reserved corev1.ResourceList) {
-	quota.Namespace = tenancy.SuperNamespace(owner.ClusterKey, owner.Namespace)
-	quota.Name = quotaName
-	tenancy.Mark(quota, owner)
-	hard := make(corev1.ResourceList, len(reserved))
-	for name, quantity := range reserved {
-		hard[slice.QuotaKey(name)] = quantity
-	}
-	if len(hard) == 0 {
-		hard[corev1.ResourcePods] = *resource.NewQuantity(0, resource.DecimalSI)
-	}
-	quota.Spec = corev1.ResourceQuotaSpec{Hard: hard}
 }
 
 // claim is why there is a super namespace.

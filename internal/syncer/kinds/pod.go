@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,8 +19,12 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// quietAttempts is the number of refusals by the quota that make no Event: the quota counts what was just deleted for a moment.
-const quietAttempts = 5
+const (
+	// quietAttempts is the number of refusals by the quota that make no Event: the quota counts what was just deleted for a moment.
+	quietAttempts = 5
+	// recountAttempts is the number of refusals by the quota, about six seconds of them, after which what it counts is checked.
+	recountAttempts = 8
+)
 
 // Pods syncs pods: down what the tenant wants, up where they run and how they fare. A pod goes through these states:
 //
@@ -173,6 +176,11 @@ func (p *Pods) create(ctx context.Context, tenant *Tenant, key engine.Key, tenan
 		return p.collision(ctx, tenant, key, tenantPod, superPod)
 	case isQuotaRefusal(err) && attempt < quietAttempts:
 		return engine.Waitf("the quota: %v", err)
+	case isQuotaRefusal(err) && attempt%recountAttempts == recountAttempts-1:
+		if corrected, recountErr := p.env.recount(ctx, superNamespace); corrected || recountErr != nil {
+			return recountErr // the quota's event brings the key back
+		}
+		fallthrough
 	default:
 		p.env.refused(tenant, key, tenantPod, ReasonFailedCreate, err)
 	}
@@ -324,8 +332,4 @@ func (p *Pods) graceLeft(tenantPod *corev1.Pod) *int64 {
 
 func (p *Pods) conflict(tenant *Tenant, key engine.Key, tenantPod *corev1.Pod) {
 	p.env.warn(tenant, key, tenantPod, ReasonConflict, fmt.Sprintf("Super cluster %s has a pod of that name which is not this tenant's", p.env.ID))
-}
-
-func isQuotaRefusal(err error) bool {
-	return apierrors.IsForbidden(err) && (strings.Contains(err.Error(), "exceeded quota") || strings.Contains(err.Error(), "status unknown for quota"))
 }

@@ -1,0 +1,94 @@
+package kinds_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+)
+
+// TestChargeWithoutAPod lets the quota count a pod that was never stored, as after a syncer was killed while it made the pod.
+func TestChargeWithoutAPod(t *testing.T) {
+	t.Parallel()
+	requests := func(cpu string) corev1.PodSpec {
+		return corev1.PodSpec{ServiceAccountName: "default", Containers: []corev1.Container{{
+			Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}},
+		}}}
+	}
+	meta := func(namespace, name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name}
+	}
+	superNamespace := clusterKey + "-web"
+	scheme := runtime.NewScheme()
+	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
+	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "new"}
+	for _, tc := range []struct {
+		name string
+		// there is what runs in the super namespace.
+		there     []client.Object
+		used      string
+		wantUsed  string
+		wantError bool
+	}{
+		{name: "nothing is there", used: "200m", wantUsed: "0"},
+		{name: "another pod is there", there: []client.Object{&corev1.Pod{ObjectMeta: meta(superNamespace, "other"), Spec: requests("100m")}}, used: "200m", wantUsed: "100m"},
+		{
+			name: "a finished pod is there", used: "200m", wantUsed: "0",
+			there: []client.Object{&corev1.Pod{ObjectMeta: meta(superNamespace, "done"), Spec: requests("100m"), Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}},
+		},
+		{
+			name: "the quota is really used up", used: "200m", wantUsed: "200m", wantError: true,
+			there: []client.Object{&corev1.Pod{ObjectMeta: meta(superNamespace, "other"), Spec: requests("200m")}},
+		},
+		{
+			name: "another tenant's namespace does not count", used: "200m", wantUsed: "0",
+			there: []client.Object{&corev1.Pod{ObjectMeta: meta("stranger", "other"), Spec: requests("200m")}},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			placed := &schedulerv1alpha1.NamespacePlacement{ObjectMeta: meta(clusterKey, "web"), Spec: schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "ns-uid"}}
+			placed.Status.Placements = []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1", Slices: 1}}
+			p.env.Meta = fake.NewClientBuilder().WithScheme(scheme).WithObjects(placed).Build()
+			quota := &corev1.ResourceQuota{ObjectMeta: meta(superNamespace, "superpool")}
+			quota.Status.Used = corev1.ResourceList{corev1.ResourceRequestsCPU: resource.MustParse(tc.used)}
+			refusal := apierrors.NewForbidden(corev1.Resource("pods"), "new", errors.New("exceeded quota: superpool"))
+			p.env.Super = fake.NewClientBuilder().WithObjects(append(tc.there, quota)...).WithStatusSubresource(quota).WithInterceptorFuncs(interceptor.Funcs{
+				Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return refusal },
+			}).Build()
+			p.superCache[kinds.KindServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: meta(superNamespace, "default")}}
+			pod := &corev1.Pod{ObjectMeta: meta("web", "new"), Spec: requests("100m")}
+			pod.UID, pod.Labels = "pod-uid", map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
+			p.tenantCache[kinds.KindPod] = []client.Object{pod}
+
+			wait := &engine.WaitError{}
+			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 0)
+			require.ErrorAs(t, err, &wait, "at first the quota may be behind")
+			require.Empty(t, p.events.Events)
+
+			_, err = p.kind(kinds.KindPod).Reconcile(t.Context(), key, 7)
+			require.Equal(t, tc.wantError, err != nil, "%v", err)
+			require.NoError(t, p.env.Super.Get(t.Context(), client.ObjectKeyFromObject(quota), quota))
+			got := quota.Status.Used[corev1.ResourceRequestsCPU]
+			require.Empty(t, cmp.Diff(tc.wantUsed, got.String()))
+			if tc.wantError {
+				require.Contains(t, <-p.events.Events, "exceeded quota")
+			}
+		})
+	}
+}
