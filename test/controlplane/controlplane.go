@@ -23,6 +23,8 @@ type Options struct {
 	CRDs []string
 	// DisableAdmission names admission plugins that need a controller which a test does not run.
 	DisableAdmission []string
+	// ServiceClusterIPRange holds the addresses of Services, in CIDR notation; "" leaves envtest's own.
+	ServiceClusterIPRange string
 }
 
 // Start starts one control plane for each of options, all at once. stop is never nil, and to be called even after an error.
@@ -39,6 +41,9 @@ func Start(options ...Options) (started []*envtest.Environment, stop func(), err
 		}
 		if len(option.DisableAdmission) > 0 {
 			environment.ControlPlane.GetAPIServer().Configure().Append("disable-admission-plugins", option.DisableAdmission...)
+		}
+		if option.ServiceClusterIPRange != "" {
+			environment.ControlPlane.GetAPIServer().Configure().Set("service-cluster-ip-range", option.ServiceClusterIPRange)
 		}
 		started = append(started, environment)
 		group.Go(func() {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -20,20 +18,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
-	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/test/controlplane"
 )
 
 const (
@@ -55,59 +51,24 @@ const (
 	tenantServices = "10.0.128.0/24"
 )
 
-// repositoryRoot returns the directory with go.mod.
-func repositoryRoot(t *testing.T) string {
-	directory, err := os.Getwd()
-	require.NoError(t, err)
-	for {
-		if _, err := os.Stat(filepath.Join(directory, "go.mod")); err == nil {
-			return directory
-		}
-		parent := filepath.Dir(directory)
-		require.NotEqual(t, directory, parent, "no go.mod above the test")
-		directory = parent
-	}
-}
-
 func newWorld(t *testing.T) *world {
-	root := repositoryRoot(t)
-	crds := []string{filepath.Join(root, "manifests", "crds")}
-	w := &world{}
-	var group sync.WaitGroup
-	for _, server := range []struct {
-		config   *(*rest.Config)
-		crds     []string
-		services string
-	}{
-		{&w.metaConfig, crds, superServices},
-		{&w.tenantConfig, nil, tenantServices},
-		{&w.superConfig, nil, superServices},
-		{&w.super2Config, nil, superServices},
-	} {
-		environment := &envtest.Environment{BinaryAssetsDirectory: filepath.Join(root, "bin"), CRDDirectoryPaths: server.crds, ErrorIfCRDPathMissing: true}
-		// Without controllers nobody fills the status of quotas.
-		environment.ControlPlane.GetAPIServer().Configure().Append("disable-admission-plugins", "ResourceQuota").
-			Set("service-cluster-ip-range", server.services)
-		t.Cleanup(func() { _ = environment.Stop() })
-		group.Go(func() {
-			config, err := environment.Start()
-			if err != nil {
-				t.Errorf("starting a control plane: %v", err)
-			}
-			*server.config = config
-		})
-	}
-	group.Wait()
-	require.False(t, t.Failed())
-
-	scheme := runtime.NewScheme()
-	require.NoError(t, clientgoscheme.AddToScheme(scheme))
-	require.NoError(t, tenancyv1alpha1.AddToScheme(scheme))
-	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
+	crds, err := controlplane.SuperpoolCRDs()
+	require.NoError(t, err)
+	// Without controllers nobody fills the status of quotas.
+	without := []string{"ResourceQuota"}
+	started, stop, err := controlplane.Start(
+		controlplane.Options{CRDs: []string{crds}, DisableAdmission: without},
+		controlplane.Options{DisableAdmission: without, ServiceClusterIPRange: tenantServices},
+		controlplane.Options{DisableAdmission: without, ServiceClusterIPRange: superServices},
+		controlplane.Options{DisableAdmission: without, ServiceClusterIPRange: superServices},
+	)
+	t.Cleanup(stop)
+	require.NoError(t, err)
+	w := &world{metaConfig: started[0].Config, tenantConfig: started[1].Config, superConfig: started[2].Config, super2Config: started[3].Config}
 	for to, config := range map[*client.Client]*rest.Config{
 		&w.meta: w.metaConfig, &w.tenant: w.tenantConfig, &w.super: w.superConfig, &w.super2: w.super2Config,
 	} {
-		made, err := client.New(config, client.Options{Scheme: scheme})
+		made, err := client.New(config, client.Options{Scheme: controlplane.Scheme()})
 		require.NoError(t, err)
 		*to = made
 	}
