@@ -50,9 +50,12 @@ demo-down: ## Remove everything that the demo started.
 	@hack/demo-down.sh
 
 .PHONY: realnodes
-realnodes: realnodes-check $(addprefix bin/,$(REALNODES_TOOLS)) build ## Start the pool with real nodes: kubelets, containers, two tenants. Needs root.
-	@COREDNS_VERSION=$(COREDNS_VERSION) METRICS_SERVER_VERSION=$(METRICS_SERVER_VERSION) hack/realnodes/images.sh
+realnodes: realnodes-images ## Start the pool with real nodes: kubelets, containers, two tenants. Needs root.
 	@hack/realnodes/up.sh
+
+.PHONY: realnodes-images
+realnodes-images: realnodes-check $(addprefix bin/,$(REALNODES_TOOLS)) build
+	@COREDNS_VERSION=$(COREDNS_VERSION) METRICS_SERVER_VERSION=$(METRICS_SERVER_VERSION) hack/realnodes/images.sh
 
 .PHONY: realnodes-check
 realnodes-check: ## Say what this machine lacks for real nodes.
@@ -95,6 +98,10 @@ test-integration: $(addprefix bin/,$(CLUSTER_TOOLS)) ## Run the integration test
 .PHONY: test-e2e
 test-e2e: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Run the demo as a test, again with its programs killed at every step, and take it down.
 	$(GO) test -tags e2e -count 1 -timeout 20m ./test/e2e/...
+
+.PHONY: test-realnodes
+test-realnodes: realnodes-images ## Run the tests on real nodes and the demo's experiment there, on a bed of their own. Needs root.
+	@GO='$(GO)' hack/realnodes/test.sh
 
 .PHONY: test-race
 test-race: ## Run the tests of RACE_PACKAGES under the race detector. Needs a C compiler.

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# The tests of test/realnodes and the experiment of the demo on a bed of their own, which is taken down at the end. After a failure the logs
+# of the bed's programs are kept in _output/realnodes-logs. TEST_FLAGS go to `go test`.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+KEPT=$OUT-logs
+
+finish() {
+  local code=$?
+  trap - EXIT
+  if ((code != 0)) && [[ -d $OUT/logs ]]; then
+    mkdir -p "$KEPT"
+    cp "$OUT"/logs/*.log "$KEPT/"
+    echo "test-realnodes: FAILED; the logs of the bed are in $KEPT" >&2
+  fi
+  "$HERE/down.sh" || code=1
+  exit "$code"
+}
+
+rm -rf "$KEPT"
+trap finish EXIT
+trap 'exit 130' INT TERM
+"$HERE/up.sh"
+cd "$ROOT"
+# shellcheck disable=SC2086
+REALNODES_DIR=$OUT "${GO:-go}" test -tags realnodes -count 1 -timeout 20m ${TEST_FLAGS:-} ./test/realnodes/...
+"$HERE/demo.sh"
