@@ -174,17 +174,26 @@ func (p *Pods) create(ctx context.Context, tenant *Tenant, key engine.Key, tenan
 		}
 	case apierrors.IsAlreadyExists(err):
 		return p.collision(ctx, tenant, key, tenantPod, superPod)
-	case isQuotaRefusal(err) && attempt < quietAttempts:
-		return engine.Waitf("the quota: %v", err)
-	case isQuotaRefusal(err) && attempt%recountAttempts == recountAttempts-1:
-		if corrected, recountErr := p.env.recount(ctx, superNamespace); corrected || recountErr != nil {
-			return recountErr // the quota's event brings the key back
-		}
-		fallthrough
+	case isQuotaRefusal(err):
+		return p.refusedByQuota(ctx, tenant, key, tenantPod, err, attempt)
 	default:
 		p.env.refused(tenant, key, tenantPod, ReasonFailedCreate, err)
 	}
 	return p.env.done(ctx, KindPod, "create", err)
+}
+
+// refusedByQuota waits for a while, then checks what the quota counts, and tells the tenant when that is right.
+func (p *Pods) refusedByQuota(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod *corev1.Pod, refusal error, attempt int) error {
+	if attempt < quietAttempts {
+		return engine.Waitf("the quota: %v", refusal)
+	}
+	if attempt%recountAttempts == recountAttempts-1 {
+		if corrected, err := p.env.recount(ctx, tenancy.SuperNamespace(key.Tenant, key.Namespace)); corrected || err != nil {
+			return err // the quota's event brings the key back
+		}
+	}
+	p.env.refused(tenant, key, tenantPod, ReasonFailedCreate, refusal)
+	return p.env.done(ctx, KindPod, "create", refusal)
 }
 
 // collision handles a name that is taken though the cache does not show it.
