@@ -28,7 +28,7 @@ DEV_TOOLS     := controller-gen kustomize golangci-lint logcheck
 TOOLS         := $(CLUSTER_TOOLS) $(DEV_TOOLS)
 
 # Packages that `make test-race` covers: the ones with goroutines of their own, and the pure ones they use.
-RACE_PACKAGES ?= ./internal/slice ./internal/placement ./internal/tenancy ./internal/kubeconfig ./internal/tenants ./internal/superclusters ./internal/syncer/engine
+RACE_PACKAGES ?= ./internal/slice ./internal/placement ./internal/tenancy ./internal/kubeconfig ./internal/tenants ./internal/superclusters ./internal/syncer/... ./internal/vnagent/...
 # What `make bench` runs.
 BENCH_PACKAGES ?= ./internal/... ./plugins/...
 BENCH_COUNT    ?= 6
