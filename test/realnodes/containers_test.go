@@ -1,0 +1,178 @@
+//go:build realnodes
+
+package realnodes_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+// accountDir is where Kubernetes puts a container's token.
+const accountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+// TestAccountOfAContainer runs kubectl in a container, which has what every container has: it is the tenant's API server that answers, and
+// knows whose container asks.
+func TestAccountOfAContainer(t *testing.T) {
+	t.Parallel()
+	tenant := tenant1(t)
+	namespace := tenant.namespace(t, "account", 1)
+	pod := tenant.create(t, namespace, newPod(t, "p", "exec sleep 3600"))
+	tenant.run(t, namespace, "cp", filepath.Join(root(t), "bin", "kubectl"), "p:/tmp/kubectl")
+
+	inContainer := fmt.Sprintf("/tmp/kubectl --server https://kubernetes.default.svc --certificate-authority %[1]s/ca.crt --token $(cat %[1]s/token) ", accountDir)
+	var review struct {
+		Status struct {
+			UserInfo struct {
+				Username string
+				Extra    map[string][]string
+			}
+		}
+	}
+	output := tenant.run(t, namespace, "exec", "p", "--", "sh", "-c", inContainer+"auth whoami -o json")
+	require.NoError(t, json.Unmarshal([]byte(output), &review), output)
+	require.Equal(t, "system:serviceaccount:account:default", review.Status.UserInfo.Username)
+	require.Equal(t, []string{string(pod.UID)}, review.Status.UserInfo.Extra["authentication.kubernetes.io/pod-uid"])
+	// By its address, as the Go client in a container does.
+	require.Equal(t, "system:serviceaccount:account:default\n", tenant.run(t, namespace, "exec", "p", "--", "/tmp/kubectl", "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}{'\\n'}"))
+
+	// What nobody allowed is refused, and what the tenant allows works: its RBAC decides.
+	refused, err := tenant.try(t, namespace, "exec", "p", "--", "sh", "-c", inContainer+"get pods")
+	require.Error(t, err)
+	require.Contains(t, refused, `User "system:serviceaccount:account:default" cannot list resource "pods"`)
+	tenant.run(t, namespace, "create", "rolebinding", "view", "--clusterrole=view", "--serviceaccount=account:default")
+	require.Equal(t, "pod/p\n", tenant.run(t, namespace, "exec", "p", "--", "sh", "-c", inContainer+"get pods -n account -o name"))
+
+	// The token is of no use in a super cluster, with the same request that its admin may do.
+	token := tenant.run(t, namespace, "exec", "p", "--", "cat", accountDir+"/token")
+	for _, name := range []string{"r1", "r2"} {
+		super := connect(t, name)
+		super.run(t, "default", "get", "--raw", "/api")
+		_, err := super.try(t, "default", "get", "--raw", "/api", "--client-certificate=", "--client-key=", "--token="+strings.TrimSpace(token), "--user=nobody")
+		require.Error(t, err)
+	}
+}
+
+// TestWordsOfTheTenant checks that a container sees the tenant's names, and none of the super cluster's.
+func TestWordsOfTheTenant(t *testing.T) {
+	t.Parallel()
+	tenant := tenant1(t)
+	namespace := tenant.namespace(t, "words", 1)
+	first := tenant.service(t, namespace, "first-service")
+	pod := newPod(t, "p", "exec sleep 3600")
+	field := func(path string) *corev1.EnvVarSource {
+		return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
+	}
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{
+		{Name: "MY_NAMESPACE", ValueFrom: field("metadata.namespace")},
+		{Name: "MY_NAME", ValueFrom: field("metadata.name")},
+		{Name: "MY_UID", ValueFrom: field("metadata.uid")},
+		{Name: "MY_IP", ValueFrom: field("status.podIP")},
+		{Name: "MY_LABEL", ValueFrom: field("metadata.labels['app']")},
+	}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "words", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
+		{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}},
+		{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels"}},
+	}}}}}
+	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "words", MountPath: "/words"}}
+	pod = tenant.create(t, namespace, pod)
+
+	environment := fields(tenant.run(t, namespace, "exec", "p", "--", "env"))
+	kubernetes, err := tenant.client.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Subset(t, environment, []string{
+		"MY_NAMESPACE=words", "MY_NAME=p", "MY_LABEL=p", "MY_IP=" + pod.Status.PodIP, "HOSTNAME=p",
+		"KUBERNETES_SERVICE_HOST=" + kubernetes.Spec.ClusterIP, "KUBERNETES_SERVICE_PORT=443",
+		"FIRST_SERVICE_SERVICE_HOST=" + first.Spec.ClusterIP, "FIRST_SERVICE_SERVICE_PORT=80",
+	})
+	for what, got := range map[string]string{
+		"MY_UID=" + string(pod.UID):      strings.Join(environment, "\n"),
+		"words":                          tenant.run(t, namespace, "exec", "p", "--", "cat", accountDir+"/namespace", "/words/namespace"),
+		`app="p"`:                        tenant.run(t, namespace, "exec", "p", "--", "cat", "/words/labels"),
+		"search words.svc.cluster.local": tenant.run(t, namespace, "exec", "p", "--", "cat", "/etc/resolv.conf"),
+	} {
+		t.Run(what, func(t *testing.T) { require.Contains(t, got, what) })
+	}
+	all := tenant.run(t, namespace, "exec", "p", "--", "sh", "-c", "env; cat /words/namespace /etc/resolv.conf /etc/hosts /etc/hostname "+accountDir+"/namespace")
+	require.NotContains(t, all, "vc-sample")
+}
+
+// TestServices places the pods of a Service in both super clusters, and asks for it from both.
+func TestServices(t *testing.T) {
+	t.Parallel()
+	tenant := tenant1(t)
+	namespace, other := tenant.namespace(t, "services", 2), tenant.namespace(t, "services-other", 1)
+	service := tenant.service(t, namespace, "web")
+	var pods []*corev1.Pod
+	nodes := sets.New[string]()
+	for _, name := range []string{"web-1", "web-2"} {
+		pod := newWebPod(t, name)
+		pod.Labels["app"] = "web"
+		pod = tenant.create(t, namespace, pod)
+		pods = append(pods, pod)
+		nodes.Insert(pod.Spec.NodeName)
+	}
+	require.Equal(t, []string{"r1.node-1", "r2.node-1"}, sets.List(nodes), "two slices are spread over both super clusters")
+	asking := tenant.create(t, other, newWebPod(t, "asking"))
+
+	for _, tc := range []struct {
+		from *corev1.Pod
+		host string
+	}{
+		{from: pods[0], host: service.Spec.ClusterIP},
+		{from: pods[1], host: service.Spec.ClusterIP},
+		{from: asking, host: service.Spec.ClusterIP},
+		{from: pods[0], host: "web"},
+		{from: pods[1], host: "web.services"},
+		{from: asking, host: "web.services.svc"},
+		{from: asking, host: "web.services.svc.cluster.local"},
+	} {
+		t.Run(fmt.Sprintf("from %s to %s", tc.from.Name, tc.host), func(t *testing.T) {
+			eventually(t, "both pods answer", func(context.Context) (bool, error) {
+				return dial(t, tc.from, tc.host, 80).Equal(sets.New("web-1", "web-2")), nil
+			})
+		})
+	}
+	t.Run("a name alone is of the own namespace", func(t *testing.T) {
+		output, err := tenant.try(t, other, "exec", "asking", "--", "/agnhost", "connect", "--timeout=5s", "web:80")
+		require.Error(t, err)
+		require.Contains(t, output, "DNS")
+		tenant.run(t, other, "exec", "asking", "--", "/agnhost", "connect", "--timeout=5s", "web.services:80")
+	})
+	t.Run("pods of two super clusters reach each other", func(t *testing.T) {
+		require.Equal(t, []string{"web-2"}, sets.List(dial(t, pods[0], pods[1].Status.PodIP, 8080)))
+		require.Equal(t, []string{"web-1"}, sets.List(dial(t, pods[1], pods[0].Status.PodIP, 8080)))
+	})
+}
+
+// service makes a Service for the pods whose label app is its name.
+func (c *cluster) service(t *testing.T, namespace, name string) *corev1.Service {
+	t.Helper()
+	service, err := c.client.CoreV1().Services(namespace).Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": name}, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	return service
+}
+
+// dial is which pods answer when a web pod asks a host for its name, ten times.
+func dial(t *testing.T, from *corev1.Pod, host string, port int) sets.Set[string] {
+	t.Helper()
+	query := url.Values{"host": {host}, "port": {fmt.Sprint(port)}, "protocol": {"http"}, "request": {"hostname"}, "tries": {"10"}}
+	// Pods have addresses that this machine reaches.
+	answer := get(t, fmt.Sprintf("http://%s:8080/dial?%s", from.Status.PodIP, query.Encode()))
+	var dialed struct{ Responses []string }
+	require.NoError(t, json.Unmarshal([]byte(answer), &dialed), answer)
+	return sets.New(dialed.Responses...)
+}
