@@ -60,6 +60,8 @@ func TestDemo(t *testing.T) {
 		require.True(t, ok, "later cases need the pool of this one")
 	}
 
+	t.Run("a standby takes over from a leader that is killed", func(t *testing.T) { standby(t, dir) })
+
 	t.Run("taken down", func(t *testing.T) {
 		require.NotEmpty(t, processesOf(t, dir), "the pool must still run")
 		output, err := run(t.Context(), t, "hack/demo-down.sh", "DEMO_DIR="+dir)

@@ -114,11 +114,12 @@ func newManager(cfg *rest.Config, options *Options) (ctrl.Manager, error) {
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}: {Label: labels.NewSelector().Add(*virtualNodes)},
 		}},
-		LeaderElection:          options.LeaderElect,
-		LeaderElectionID:        leaseName,
-		LeaderElectionNamespace: options.LeaderElectNamespace,
-		Metrics:                 metricsserver.Options{BindAddress: options.MetricsBindAddress, ExtraHandlers: map[string]http.Handler{}},
-		HealthProbeBindAddress:  options.HealthProbeBindAddress,
+		LeaderElection:                options.LeaderElect,
+		LeaderElectionID:              leaseName,
+		LeaderElectionNamespace:       options.LeaderElectNamespace,
+		LeaderElectionReleaseOnCancel: true,
+		Metrics:                       metricsserver.Options{BindAddress: options.MetricsBindAddress, ExtraHandlers: map[string]http.Handler{}},
+		HealthProbeBindAddress:        options.HealthProbeBindAddress,
 		// Tests run the program several times in one process.
 		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 	})
