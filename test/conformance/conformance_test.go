@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -94,6 +95,59 @@ func TestRunnerStoresResultsAndResumes(t *testing.T) {
 	subject.again = true
 	require.NoError(t, subject.run(t.Context(), tests, 1), "or runs again what failed")
 	require.Equal(t, 5, started())
+}
+
+func TestFocusOf(t *testing.T) {
+	focus := regexp.MustCompile(focusOf(plainTest))
+	require.Regexp(t, focus, "Kubernetes e2e suite [sig-node] Pods should be  updated [NodeConformance] [Conformance]")
+	require.NotRegexp(t, focus, "Kubernetes e2e suite "+plainTest+" [Slow]")
+	require.NotRegexp(t, focus, "Kubernetes e2e suite [sig-x] "+plainTest)
+}
+
+func TestReadJUnit(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cases string
+		want  result
+	}{
+		"passed": {
+			cases: `<testcase name="[It] [sig-node] Pods  should be updated [NodeConformance] [Conformance] [sig-node]"/>`,
+			want:  result{Outcome: passed},
+		},
+		"skips itself": {
+			cases: `<testcase name="[It] ` + plainTest + `"><skipped message="skipped - needs 2 nodes"/></testcase>`,
+			want:  result{Outcome: skipped, Reason: "skipped - needs 2 nodes"},
+		},
+		"did not run": {
+			cases: `<testcase name="[It] ` + plainTest + `"><skipped message="skipped"/></testcase>`,
+			want:  result{Outcome: failed, Reason: "the test did not run: its name is not in bin/e2e.test"},
+		},
+		"is not there": {
+			cases: `<testcase name="[It] ` + slowTest + `"/>`,
+			want:  result{Outcome: failed, Reason: "the test did not run: its name is not in bin/e2e.test"},
+		},
+		"the set-up fails": {
+			cases: `<testcase name="[SynchronizedBeforeSuite]"><error message="no nodes"/></testcase><testcase name="[It] ` + plainTest + `"/>`,
+			want:  result{Outcome: failed, Reason: "no nodes"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "junit.xml")
+			require.NoError(t, os.WriteFile(path, []byte("<testsuites><testsuite>"+tc.cases+"</testsuite></testsuites>"), 0o600))
+			ended, err := readJUnit(path, plainTest)
+			require.NoError(t, err)
+			require.Empty(t, cmp.Diff(tc.want, ended))
+		})
+	}
+}
+
+func TestProblemEvent(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	require.Empty(t, problemEvent(log))
+	require.NoError(t, os.WriteFile(log, []byte(`dump.go:53] At 2026-11-21 - event for web: {kubelet r1.node-1} Started: Started container
+dump.go:53] At 0001-01-01 00:00:00 +0000 UTC - event for web: { } FailedScheduling: 0/1 nodes  are available
+dump.go:53] At 0001-01-01 00:00:00 +0000 UTC - event for other: { } FailedScheduling: 0/1 nodes are available
+`), 0o600))
+	require.Equal(t, "; Event of web: FailedScheduling: 0/1 nodes are available", problemEvent(log))
 }
 
 func TestFileNamesAreDistinct(t *testing.T) {

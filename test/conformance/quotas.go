@@ -22,10 +22,11 @@ const (
 	quotaName = "conformance"
 )
 
-// room is what a test may use: tests have about ten small pods.
+// room is what a test may use: tests have about ten small pods. It is reserved as a whole, so that little of it lets many namespaces
+// fit into a small pool, those of former tests that are still ending among them.
 var room = corev1.ResourceList{
-	corev1.ResourceRequestsCPU:    resource.MustParse("1"),
-	corev1.ResourceRequestsMemory: resource.MustParse("1Gi"),
+	corev1.ResourceRequestsCPU:    resource.MustParse("100m"),
+	corev1.ResourceRequestsMemory: resource.MustParse("256Mi"),
 }
 
 // keepQuotas gives every namespace that tests make a quota, and pods without requests some, until the returned function is called.
@@ -69,7 +70,7 @@ func keepQuotas(ctx context.Context, kubeconfig string) (stop func(), err error)
 
 // putQuota makes the default requests first: a quota refuses pods that ask for nothing.
 func putQuota(ctx context.Context, tenant kubernetes.Interface, namespace string) error {
-	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("10Mi")}
+	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("8Mi")}
 	_, err := tenant.CoreV1().LimitRanges(namespace).Create(ctx, &corev1.LimitRange{
 		ObjectMeta: metav1.ObjectMeta{Name: quotaName},
 		Spec:       corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, DefaultRequest: requests}}},

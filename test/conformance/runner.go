@@ -92,10 +92,10 @@ func (r *runner) one(ctx context.Context, test string) (result, error) {
 
 	junit := filepath.Join(reports, "junit.xml")
 	command := exec.CommandContext(ctx, r.binary,
-		"--ginkgo.focus=^"+regexp.QuoteMeta(test)+"$", "--ginkgo.no-color", "--ginkgo.timeout="+r.timeout.String(), "--ginkgo.junit-report="+junit,
+		"--ginkgo.focus="+focusOf(test), "--ginkgo.no-color", "--ginkgo.timeout="+r.timeout.String(), "--ginkgo.junit-report="+junit,
 		"--kubeconfig="+r.kubeconfig, "--kubectl-path="+r.kubectl, "--provider=skeleton",
-		// The nodes of a tenant are kept unschedulable: its scheduler chooses super clusters.
-		"--non-blocking-taints=node.kubernetes.io/unschedulable", "--allowed-not-ready-nodes=-1", "--dump-logs-on-failure=true",
+		// The nodes of a tenant are kept unschedulable: its scheduler chooses super clusters. Looking for schedulable ones would find none and fail.
+		"--num-nodes=1", "--allowed-not-ready-nodes=-1",
 	)
 	command.Dir = reports
 	command.Stdout, command.Stderr = log, log
@@ -117,8 +117,17 @@ func (r *runner) one(ctx context.Context, test string) (result, error) {
 		// It died before it could say how the test ended.
 		ended = result{Outcome: failed, Reason: fmt.Sprintf("the test process ended without a result: %v", runErr)}
 	}
+	if ended.Outcome == failed {
+		ended.Reason += problemEvent(logPath)
+	}
 	ended.Name, ended.Seconds, ended.Log = test, time.Since(started).Seconds(), r.store.logPath(test)
 	return ended, nil
+}
+
+// focusOf returns a regular expression for one test. The text that it is matched with begins with the suite's name, and keeps white space
+// that the list of tests folds.
+func focusOf(test string) string {
+	return `^Kubernetes e2e suite ` + strings.ReplaceAll(regexp.QuoteMeta(test), " ", `\s+`) + "$"
 }
 
 // junitReport is what is read of ginkgo's report.
@@ -130,6 +139,9 @@ type junitReport struct {
 		Skipped *junitMessage `xml:"skipped"`
 	} `xml:"testsuite>testcase"`
 }
+
+// notFocused is what the report says of a test that was not asked for. One that skips itself says why.
+const notFocused = "skipped"
 
 type junitMessage struct {
 	Message string `xml:"message,attr"`
@@ -146,7 +158,7 @@ func readJUnit(path, test string) (result, error) {
 	if err := xml.Unmarshal(content, &parsed); err != nil {
 		return result{}, fmt.Errorf("parsing the report: %w", err)
 	}
-	ended := result{Outcome: skipped, Reason: "bin/e2e.test does not know it"}
+	ended := result{Outcome: failed, Reason: "the test did not run: its name is not in bin/e2e.test"}
 	for i := range parsed.Cases {
 		found := &parsed.Cases[i]
 		for _, problem := range []*junitMessage{found.Failure, found.Error} {
@@ -154,24 +166,46 @@ func readJUnit(path, test string) (result, error) {
 				return result{Outcome: failed, Reason: firstLine(problem)}, nil
 			}
 		}
-		if !strings.Contains(found.Name, test) {
+		if !strings.Contains(strings.Join(strings.Fields(found.Name), " "), test) {
 			continue
 		}
-		ended = result{Outcome: passed}
-		if found.Skipped != nil {
-			ended = result{Outcome: skipped, Reason: firstLine(found.Skipped)}
+		if found.Skipped == nil {
+			ended = result{Outcome: passed}
+		} else if reason := firstLine(found.Skipped); reason != notFocused {
+			ended = result{Outcome: skipped, Reason: reason}
 		}
 	}
 	return ended, nil
 }
 
+// problemEvents are lines that tests which fail print of the Events in their namespaces.
+var problemEvents = regexp.MustCompile(`event for (\S+): \{[^}]*\} (Failed\w*|NotPlaced|NodeNameNotSupported|Unhealthy): (.*)`)
+
+// problemEvent returns the first Event in a log that tells of a problem, in a form to be added to the reason: a test that waits in vain
+// seldom says for what.
+func problemEvent(logPath string) string {
+	content, err := os.ReadFile(logPath)
+	if err != nil {
+		return ""
+	}
+	found := problemEvents.FindSubmatch(content)
+	if found == nil {
+		return ""
+	}
+	return fmt.Sprintf("; Event of %s: %s: %s", found[1], found[2], oneLine(string(found[3])))
+}
+
 // firstLine returns the beginning of what a failed test says, in one line.
 func firstLine(problem *junitMessage) string {
-	const limit = 300
 	text := problem.Message
 	if strings.TrimSpace(text) == "" {
 		text = problem.Text
 	}
+	return oneLine(text)
+}
+
+func oneLine(text string) string {
+	const limit = 300
 	text = strings.Join(strings.Fields(text), " ")
 	if len(text) > limit {
 		text = strings.ToValidUTF8(text[:limit], "") + " ..."
