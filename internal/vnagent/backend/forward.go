@@ -47,6 +47,7 @@ type forwarder struct {
 	transport http.RoundTripper
 	timeout   time.Duration
 	buffers   buffers
+	rings     buffers
 }
 
 // forward answers r with what target says about pod.
@@ -64,6 +65,7 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, target *url.
 		defer timer.Stop()
 		answered = func() { timer.Stop() }
 	}
+	flusher := &lazyFlusher{ResponseWriter: w}
 	proxy := httputil.ReverseProxy{
 		Rewrite: func(out *httputil.ProxyRequest) {
 			out.Out.URL, out.Out.Host = target, ""
@@ -76,7 +78,12 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, target *url.
 		ErrorLog:      log.New(logWriter{klog.FromContext(r.Context())}, "", 0),
 		ModifyResponse: func(response *http.Response) error {
 			answered()
-			return modify(response, request, pod)
+			if err := modify(response, request, pod); err != nil || request.Kind != route.Logs || response.StatusCode != http.StatusOK {
+				return err
+			}
+			flusher.ahead = newReadAhead(response.Body, f.rings.get(readAheadSize), f.rings.Put)
+			response.Body = flusher.ahead
+			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if cause := context.Cause(ctx); cause != nil {
@@ -85,7 +92,7 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, target *url.
 			writeError(w, r, err)
 		},
 	}
-	proxy.ServeHTTP(w, r.WithContext(ctx))
+	proxy.ServeHTTP(flusher, r.WithContext(ctx))
 }
 
 func (f *forwarder) waitForUpgrade() time.Duration {
@@ -191,15 +198,17 @@ func (b *boundedReader) Read(piece []byte) (int, error) {
 	return n, err
 }
 
-// buffers is a pool of copyBuffer-sized buffers.
+// buffers is a pool of buffers of one size.
 type buffers struct{ pool sync.Pool }
 
 // Get implements httputil.BufferPool.
-func (b *buffers) Get() []byte {
+func (b *buffers) Get() []byte { return b.get(copyBuffer) }
+
+func (b *buffers) get(size int) []byte {
 	if buffer, ok := b.pool.Get().(*[]byte); ok {
 		return *buffer
 	}
-	return make([]byte, copyBuffer)
+	return make([]byte, size)
 }
 
 // Put implements httputil.BufferPool.

@@ -129,6 +129,8 @@ func (u *upstream) logs(w http.ResponseWriter, r *http.Request, name string) {
 	case strings.HasSuffix(name, "/silent"):
 		// A kubelet sends no header before the first line.
 		<-r.Context().Done()
+	case strings.HasSuffix(name, "/lines"):
+		u.flood(lineWriter{w}, query.Get("limitBytes"))
 	case query.Get("limitBytes") != "":
 		u.flood(w, query.Get("limitBytes"))
 	default:
@@ -139,6 +141,23 @@ func (u *upstream) logs(w http.ResponseWriter, r *http.Request, name string) {
 			<-r.Context().Done()
 		}
 	}
+}
+
+// lineWriter writes as a kubelet does: each line is flushed by itself.
+type lineWriter struct{ http.ResponseWriter }
+
+// Write implements io.Writer.
+func (l lineWriter) Write(piece []byte) (int, error) {
+	const line = 128
+	for begin := 0; begin < len(piece); begin += line {
+		if _, err := l.ResponseWriter.Write(piece[begin:min(begin+line, len(piece))]); err != nil {
+			return begin, err
+		}
+		if err := http.NewResponseController(l.ResponseWriter).Flush(); err != nil {
+			return begin, err
+		}
+	}
+	return len(piece), nil
 }
 
 var piece = bytes.Repeat([]byte("0123456789abcde\n"), 2048)
