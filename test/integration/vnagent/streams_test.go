@@ -3,10 +3,12 @@ package vnagent_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
@@ -14,7 +16,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/net/websocket"
+	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/apimachinery/pkg/util/httpstream/wsstream"
+	"k8s.io/apimachinery/pkg/util/proxy"
 	"k8s.io/apimachinery/pkg/util/wait"
+	translator "k8s.io/apiserver/pkg/util/proxy"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
@@ -84,6 +92,12 @@ func TestStreams(t *testing.T) {
 			require.Equal(t, "a-web/p:8080 ping", w.ping(t, a, "/portForward/web/p"))
 			require.Equal(t, "b-web/p:8080 ping", w.ping(t, b, "/portForward/web/p/tenant-uid-b"))
 		})
+		t.Run("port forward, WebSocket", func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, "a-web/p:8080 ping", w.pingTunnelled(t, a, "/portForward/web/p"))
+			require.Equal(t, "b-web/p:8080 ping", w.pingTunnelled(t, b, "/portForward/web/p/tenant-uid-b"))
+			require.Equal(t, "b-web/p:8080 ping", w.pingWebSocket(t, b, "/portForward/web/p"))
+		})
 		t.Run("run", func(t *testing.T) {
 			t.Parallel()
 			code, body := w.ask(t, w.client(t, a.tls(t)), http.MethodPost, "/run/web/p/c?cmd=who+am+i")
@@ -109,7 +123,57 @@ func (w *world) ping(t *testing.T, client pair, path string) string {
 	t.Helper()
 	connections, upgrader, err := spdy.RoundTripperFor(w.config(client))
 	require.NoError(t, err)
-	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: connections}, http.MethodPost, &url.URL{Scheme: "https", Host: w.address, Path: path})
+	return pingBy(t, spdy.NewDialer(upgrader, &http.Client{Transport: connections}, http.MethodPost, &url.URL{Scheme: "https", Host: w.address, Path: path}))
+}
+
+// pingTunnelled is ping by way of a tenant's API server: the client, as kubectl's, speaks WebSocket, whose streams the API server takes out.
+func (w *world) pingTunnelled(t *testing.T, client pair, path string) string {
+	t.Helper()
+	connections, err := rest.TransportFor(w.config(client))
+	require.NoError(t, err)
+	forward := proxy.NewUpgradeAwareHandler(&url.URL{Scheme: "https", Host: w.address, Path: path}, connections, false, true, failure{t})
+	tenant := httptest.NewServer(translator.NewTranslatingHandler(forward, translator.NewTunnelingHandler(forward), wsstream.IsWebSocketRequestWithTunnelingProtocol))
+	defer tenant.Close()
+	target, err := url.Parse(tenant.URL)
+	require.NoError(t, err)
+	dialer, err := portforward.NewSPDYOverWebsocketDialer(target, &rest.Config{Host: tenant.URL})
+	require.NoError(t, err)
+	return pingBy(t, dialer)
+}
+
+// failure is what a proxy tells of errors.
+type failure struct{ t *testing.T }
+
+// Error implements proxy.ErrorResponder.
+func (f failure) Error(w http.ResponseWriter, _ *http.Request, err error) {
+	f.t.Error(err)
+	w.WriteHeader(http.StatusBadGateway)
+}
+
+// pingWebSocket speaks channels of WebSocket with vn-agent itself: 0 is the data, 1 the errors, and both begin with the port.
+func (w *world) pingWebSocket(t *testing.T, client pair, path string) string {
+	t.Helper()
+	config, err := websocket.NewConfig("wss://"+w.address+path+"?port=8080", "https://"+w.address)
+	require.NoError(t, err)
+	config.Protocol = []string{"v4.channel.k8s.io"}
+	config.TlsConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: w.serving.pool(), Certificates: []tls.Certificate{client.tls(t)}}
+	conn, err := config.DialContext(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+	for channel := range byte(2) {
+		var port []byte
+		require.NoError(t, websocket.Message.Receive(conn, &port))
+		require.Equal(t, []byte{channel, 8080 & 0xff, 8080 >> 8}, port)
+	}
+	require.NoError(t, websocket.Message.Send(conn, []byte("\x00ping")))
+	var answer []byte
+	require.NoError(t, websocket.Message.Receive(conn, &answer))
+	return strings.TrimPrefix(string(answer), "\x00")
+}
+
+func pingBy(t *testing.T, dialer httpstream.Dialer) string {
+	t.Helper()
 	stop, ready, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{"0:8080"}, stop, ready, io.Discard, io.Discard)
 	require.NoError(t, err)

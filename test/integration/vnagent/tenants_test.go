@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -277,4 +278,35 @@ func TestRotation(t *testing.T) {
 		require.Error(t, w.execute(t.Context(), t, old, "spdy", "/exec/web/p/c", url.Values{"command": {"who"}, "output": {"1"}}, remotecommand.StreamOptions{Stdout: io.Discard}))
 		require.Equal(t, int64(1), w.upstream.running.Load(), "the stream goes on")
 	})
+}
+
+// TestKubeletCredentialsRotate replaces the certificate that the kubelet is shown, and the authorities on both sides of that connection.
+func TestKubeletCredentialsRotate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "kubelet")
+	client := w.client(t, w.tenants.tenant(t, "a").tls(t))
+	body := w.follow(t.Context(), t, client)
+	defer func() { _ = body.Close() }()
+	status := func() int {
+		code, _ := w.ask(t, client, http.MethodGet, "/containerLogs/web/p/c")
+		return code
+	}
+	require.Equal(t, http.StatusOK, status())
+
+	authority, serving := newAuthority(t, "next super clients"), newAuthority(t, "next serving")
+	next := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{serving.server(t).tls(t)}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authority.pool()}
+	w.upstreamTLS.Store(next)
+	fresh := authority.client(t, clientTemplate("vn-agent"))
+	write(t, w.file("agent.key"), fresh.key)
+	write(t, w.file("agent.crt"), fresh.cert)
+	write(t, w.file("kubelet-ca.crt"), serving.pem)
+	w.eventually(t, "the new credentials count on both sides", func() bool {
+		return status() == http.StatusOK && len(w.upstream.requests()) > 0 && slices.ContainsFunc(w.upstream.requests(), func(r *http.Request) bool {
+			return r.TLS.PeerCertificates[0].Equal(fresh.tls(t).Leaf)
+		})
+	})
+	require.NoError(t, w.execute(t.Context(), t, w.tenants.tenant(t, "a"), "spdy", "/exec/web/p/c", url.Values{"command": {"who"}, "output": {"1"}}, remotecommand.StreamOptions{Stdout: io.Discard}))
+	requests := w.upstream.requests()
+	require.True(t, requests[len(requests)-1].TLS.PeerCertificates[0].Equal(fresh.tls(t).Leaf))
+	require.Equal(t, int64(1), w.upstream.running.Load(), "the stream of the old credentials goes on")
 }

@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -132,9 +133,11 @@ type world struct {
 	folder           string
 	upstream         *upstream
 	upstreamServer   *httptest.Server
-	stop             context.CancelFunc
-	stopped          chan error
-	registry         *prometheus.Registry
+	// upstreamTLS replaces that of upstreamServer for new connections.
+	upstreamTLS atomic.Pointer[tls.Config]
+	stop        context.CancelFunc
+	stopped     chan error
+	registry    *prometheus.Registry
 }
 
 func marked(key, namespace, name string) *corev1.Pod {
@@ -209,6 +212,7 @@ func (w *world) startUpstream(t testing.TB) pair {
 	w.upstreamServer = httptest.NewUnstartedServer(w.upstream)
 	w.upstreamServer.TLS = &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{w.serving.server(t).tls(t)}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients.pool(),
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return w.upstreamTLS.Load(), nil },
 	}
 	w.upstreamServer.StartTLS()
 	t.Cleanup(func() { w.upstreamServer.CloseClientConnections(); w.upstreamServer.Close() })
