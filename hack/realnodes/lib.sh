@@ -191,7 +191,8 @@ start_controller_manager() {
   run_detached "kube-controller-manager-$1" "$BIN/kube-controller-manager" --kubeconfig "$OUT/$1.kubeconfig" --leader-elect=false \
     --bind-address 127.0.0.1 --secure-port "$(cluster_port "$1" 3)" --use-service-account-credentials=true \
     --root-ca-file "$dir/ca.crt" --service-account-private-key-file "$dir/service-accounts.key" \
-    --cluster-signing-cert-file "$dir/ca.crt" --cluster-signing-key-file "$dir/ca.key" --service-cluster-ip-range "$(service_cidr "$1")"
+    --cluster-signing-cert-file "$dir/ca.crt" --cluster-signing-key-file "$dir/ca.key" --service-cluster-ip-range "$(service_cidr "$1")" \
+    --horizontal-pod-autoscaler-sync-period 5s --horizontal-pod-autoscaler-cpu-initialization-period 5s --horizontal-pod-autoscaler-initial-readiness-delay 5s
 }
 
 start_scheduler() {
@@ -391,7 +392,7 @@ start_vn_agent() {
     --secure-port "$VN_AGENT_PORT" --client-ca-file "$PKI/vn-agent-client-ca.crt" \
     --tls-cert-file "$PKI/$id-vn-agent.crt" --tls-private-key-file "$PKI/$id-vn-agent.key" \
     --kubelet-address "$(node_ip "$id"):10250" --kubelet-certificate-authority "$PKI/serving-ca.crt" \
-    --kubelet-client-certificate "$PKI/$id/vn-agent.crt" --kubelet-client-key "$PKI/$id/vn-agent.key" -v=4
+    --kubelet-client-certificate "$PKI/$id/vn-agent.crt" --kubelet-client-key "$PKI/$id/vn-agent.key" --super-cluster "$id" -v=4
   until (exec 3<>"/dev/tcp/$(node_ip "$id")/$VN_AGENT_PORT") 2>/dev/null; do
     if ! alive "$(cat "$OUT/pids/vn-agent-$id")" || ((SECONDS >= deadline)); then
       echo "vn-agent of $id does not serve, see $OUT/logs/vn-agent-$id.log" >&2
@@ -399,6 +400,17 @@ start_vn_agent() {
     fi
     sleep 0.1
   done
+}
+
+# start_metrics TENANT: metrics-server in it. vn-agents know it by the certificate of the tenant's API server.
+start_metrics() {
+  local dir=$PKI/$1
+  make_cert "$dir/ca" "$dir/metrics-server" /CN=metrics-server DNS:metrics-server.kube-system.svc
+  kubectl --kubeconfig "$OUT/$1.kubeconfig" create secret generic metrics-server -n kube-system --dry-run=client -o yaml \
+    --from-file="serving.crt=$dir/metrics-server.crt" --from-file="serving.key=$dir/metrics-server.key" --from-file="serving-ca.crt=$PKI/serving-ca.crt" \
+    --from-file="client.crt=$dir/kubelet-client.crt" --from-file="client.key=$dir/kubelet-client.key" >"$OUT/$1-metrics-server-secret.yaml"
+  sed -e "s|IMAGE|$(image_name metrics-server)|" -e "s|CA_BUNDLE|$(base64 -w 0 "$dir/ca.crt")|" "$HERE/tenant/metrics-server.yaml" >"$OUT/$1-metrics-server.yaml"
+  kubectl --kubeconfig "$OUT/$1.kubeconfig" apply -f "$OUT/$1-metrics-server-secret.yaml" -f "$OUT/$1-metrics-server.yaml"
 }
 
 # start_again NAME: any program of the bed but the nodes' process 1, once it has ended.
