@@ -125,6 +125,17 @@ set_up_dns() {
   done
 }
 
+set_up_metrics() {
+  step "metrics-server in each tenant, for kubectl top and autoscaling"
+  local name
+  for name in "${TENANTS[@]}"; do
+    start_metrics "$name"
+  done
+  for name in "${TENANTS[@]}"; do
+    show kubectl --kubeconfig "$name.kubeconfig" rollout status deployment/metrics-server -n kube-system --timeout=120s
+  done
+}
+
 "$HERE/check.sh" || exit
 for program in etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet kube-proxy pause vc-scheduler syncer; do
   [[ -x $BIN/$program ]] || { echo "realnodes: bin/$program is missing: make realnodes builds it" >&2; exit 1; }
@@ -141,6 +152,7 @@ wait_pool
 name_tenants
 wait_nodes
 set_up_dns
+set_up_metrics
 DONE=true
 
 printf '\n%srealnodes: the bed runs, %d s in all%s\n' "$bold" "$((SECONDS - STARTED))" "$plain"
