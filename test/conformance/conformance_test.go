@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -68,7 +69,7 @@ func TestRunnerStoresResultsAndResumes(t *testing.T) {
 	t.Setenv("RUNS", runs)
 	results, err := openStore(filepath.Join(folder, "out"))
 	require.NoError(t, err)
-	require.NoError(t, results.skip("[sig-x] other [Conformance]"))
+	require.NoError(t, results.skip([]string{"[sig-x] other [Conformance]"}))
 	started := func() int {
 		content, err := os.ReadFile(runs)
 		require.NoError(t, err)
@@ -76,7 +77,7 @@ func TestRunnerStoresResultsAndResumes(t *testing.T) {
 	}
 
 	tests := []string{plainTest, slowTest, serialTest}
-	subject := &runner{store: results, binary: binary, timeout: 1}
+	subject := &runner{store: results, out: io.Discard, binary: binary, timeout: 1}
 	require.NoError(t, subject.run(t.Context(), tests, 2))
 	require.Equal(t, 3, started())
 	report, err := results.report()
@@ -144,8 +145,10 @@ func TestProblemEvent(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	require.Empty(t, problemEvent(log))
 	require.NoError(t, os.WriteFile(log, []byte(`dump.go:53] At 2026-11-21 - event for web: {kubelet r1.node-1} Started: Started container
+dump.go:53] At 0001-01-01 00:00:00 +0000 UTC - event for early: { } FailedScheduling: 0/1 nodes are available
+dump.go:53] At 0001-01-01 00:00:00 +0000 UTC - event for early: { } Scheduled: Successfully assigned ns/early to r1
 dump.go:53] At 0001-01-01 00:00:00 +0000 UTC - event for web: { } FailedScheduling: 0/1 nodes  are available
-dump.go:53] At 0001-01-01 00:00:00 +0000 UTC - event for other: { } FailedScheduling: 0/1 nodes are available
+dump.go:53] At 0001-01-01 00:00:00 +0000 UTC - event for other: { } FailedMount: no volume
 `), 0o600))
 	require.Equal(t, "; Event of web: FailedScheduling: 0/1 nodes are available", problemEvent(log))
 }

@@ -12,23 +12,24 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := run(ctx, os.Args[1:])
+	// The second interrupt ends it at once.
+	err := run(ctrl.SetupSignalHandler(), os.Args[1:], os.Stdout)
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 	case errors.Is(err, errFailures):
 		os.Exit(1)
 	default:
-		fmt.Fprintln(os.Stderr, "conformance:", err)
+		_, _ = fmt.Fprintln(os.Stderr, "conformance:", err)
 		os.Exit(2)
 	}
 }
@@ -49,39 +50,37 @@ Exit code: 0 all passed, 1 some failed, 2 could not run.
 Flags:
 `
 
-func run(ctx context.Context, args []string) error {
+func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("conformance", flag.ContinueOnError)
 	flags.Usage = func() {
-		fmt.Fprint(flags.Output(), usage)
+		_, _ = fmt.Fprint(flags.Output(), usage)
 		flags.PrintDefaults()
 	}
 	kubeconfig := flags.String("kubeconfig", "", "kubeconfig of the tenant")
 	binary := flags.String("e2e-test", "bin/e2e.test", "the conformance tests, built from k8s.io/kubernetes/test/e2e")
 	kubectl := flags.String("kubectl", "bin/kubectl", "kubectl, which some tests run")
-	out := flags.String("out", "_output/conformance", "folder of results, logs and the report")
+	folder := flags.String("out", "_output/conformance", "folder of results, logs and the report")
 	focus := flags.String("focus", "", "run only tests whose name matches this regular expression")
 	skip := flags.String("skip", "", "do not run tests whose name matches this regular expression")
 	workers := flags.Int("workers", 1, "tests that run at once; those marked [Serial] run alone, at the end")
 	timeout := flags.Duration("timeout", 15*time.Minute, "time that one test may take")
 	again := flags.Bool("again-failed", false, "run tests again that failed before")
 	quota := flags.Bool("quota", true, "put a ResourceQuota into every namespace of a test, as a tenant does for a namespace that is to hold pods")
+	cpu := flags.String("cpu", "500m", "requests.cpu of that quota; the pool reserves all of it until the namespace is gone")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *kubeconfig == "" {
 		return errors.New("--kubeconfig is missing (see --help)")
 	}
-	results, err := openStore(*out)
+	results, err := openStore(*folder)
 	if err != nil {
 		return err
 	}
-	runner := &runner{store: results, timeout: *timeout, again: *again}
+	runner := &runner{store: results, out: out, timeout: *timeout, again: *again}
 	for field, path := range map[*string]string{&runner.binary: *binary, &runner.kubectl: *kubectl, &runner.kubeconfig: *kubeconfig} {
-		if *field, err = filepath.Abs(path); err != nil {
-			return fmt.Errorf("finding %s: %w", path, err)
-		}
-		if _, err := os.Stat(*field); err != nil {
-			return fmt.Errorf("a file is missing (make conformance builds what it needs): %w", err)
+		if *field, err = existing(path); err != nil {
+			return err
 		}
 	}
 	all, err := suite(ctx, runner.binary)
@@ -92,13 +91,15 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range left {
-		if err := results.skip(name); err != nil {
-			return err
-		}
+	if err := results.skip(left); err != nil {
+		return err
 	}
 	if *quota {
-		stop, err := keepQuotas(ctx, *kubeconfig)
+		hard, err := resource.ParseQuantity(*cpu)
+		if err != nil {
+			return fmt.Errorf("--cpu: %w", err)
+		}
+		stop, err := keepQuotas(ctx, *kubeconfig, hard, out)
 		if err != nil {
 			return err
 		}
@@ -109,7 +110,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s\nreport: %s\n", report.summary(), filepath.Join(*out, reportFile))
+	_, _ = fmt.Fprintf(out, "%s\nreport: %s\n", report.summary(), filepath.Join(*folder, reportFile))
 	switch {
 	case runErr != nil:
 		return runErr
@@ -117,4 +118,16 @@ func run(ctx context.Context, args []string) error {
 		return errFailures
 	}
 	return nil
+}
+
+// existing returns the absolute path of a file that is there.
+func existing(path string) (string, error) {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("finding %s: %w", path, err)
+	}
+	if _, err := os.Stat(absolute); err != nil {
+		return "", fmt.Errorf("a file is missing (make conformance builds what it needs): %w", err)
+	}
+	return absolute, nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,15 +23,12 @@ const (
 	quotaName = "conformance"
 )
 
-// room is what a test may use: tests have about ten small pods. It is reserved as a whole, so that little of it lets many namespaces
-// fit into a small pool, those of former tests that are still ending among them.
-var room = corev1.ResourceList{
-	corev1.ResourceRequestsCPU:    resource.MustParse("100m"),
-	corev1.ResourceRequestsMemory: resource.MustParse("256Mi"),
-}
+// memory is what a test's pods may ask for together. They ask for little.
+const memory = "256Mi"
 
-// keepQuotas gives every namespace that tests make a quota, and pods without requests some, until the returned function is called.
-func keepQuotas(ctx context.Context, kubeconfig string) (stop func(), err error) {
+// keepQuotas gives every namespace that tests make a quota with so much CPU, and pods without requests some, until the returned function
+// is called.
+func keepQuotas(ctx context.Context, kubeconfig string, cpu resource.Quantity, out io.Writer) (stop func(), err error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
@@ -46,8 +44,8 @@ func keepQuotas(ctx context.Context, kubeconfig string) (stop func(), err error)
 	informer := factory.Core().V1().Namespaces().Informer()
 	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(item any) {
 		if namespace, ok := item.(*corev1.Namespace); ok && namespace.DeletionTimestamp == nil {
-			if err := putQuota(ctx, tenant, namespace.Name); err != nil && ctx.Err() == nil {
-				fmt.Printf("quota of namespace %s: %v\n", namespace.Name, err)
+			if err := putQuota(ctx, tenant, namespace.Name, cpu); err != nil && ctx.Err() == nil {
+				_, _ = fmt.Fprintf(out, "quota of namespace %s: %v\n", namespace.Name, err)
 			}
 		}
 	}})
@@ -69,7 +67,7 @@ func keepQuotas(ctx context.Context, kubeconfig string) (stop func(), err error)
 }
 
 // putQuota makes the default requests first: a quota refuses pods that ask for nothing.
-func putQuota(ctx context.Context, tenant kubernetes.Interface, namespace string) error {
+func putQuota(ctx context.Context, tenant kubernetes.Interface, namespace string, cpu resource.Quantity) error {
 	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("8Mi")}
 	_, err := tenant.CoreV1().LimitRanges(namespace).Create(ctx, &corev1.LimitRange{
 		ObjectMeta: metav1.ObjectMeta{Name: quotaName},
@@ -80,7 +78,9 @@ func putQuota(ctx context.Context, tenant kubernetes.Interface, namespace string
 	}
 	_, err = tenant.CoreV1().ResourceQuotas(namespace).Create(ctx, &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: quotaName},
-		Spec:       corev1.ResourceQuotaSpec{Hard: room},
+		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
+			corev1.ResourceRequestsCPU: cpu, corev1.ResourceRequestsMemory: resource.MustParse(memory),
+		}},
 	}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating the ResourceQuota: %w", err)

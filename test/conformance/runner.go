@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +21,8 @@ import (
 // runner runs tests and stores their results.
 type runner struct {
 	store *store
+	// out is told how each test ended.
+	out io.Writer
 	// binary, kubectl and kubeconfig are absolute paths.
 	binary, kubectl, kubeconfig string
 	// timeout of one test.
@@ -45,7 +48,7 @@ func (r *runner) run(ctx context.Context, tests []string, workers int) error {
 		}
 	}
 	left := len(parallel) + len(serial)
-	fmt.Printf("%d tests, %d have a result already\n", len(tests), len(tests)-left)
+	_, _ = fmt.Fprintf(r.out, "%d tests, %d have a result already\n", len(tests), len(tests)-left)
 	var done atomic.Int64
 	for _, batch := range []struct {
 		tests   []string
@@ -62,10 +65,11 @@ func (r *runner) run(ctx context.Context, tests []string, workers int) error {
 				if err != nil {
 					return err
 				}
-				fmt.Printf("%4d/%d %-7s %5.0f s  %s\n", done.Add(1), left, ended.Outcome, ended.Seconds, test)
+				line := fmt.Sprintf("%4d/%d %-7s %5.0f s  %s\n", done.Add(1), left, ended.Outcome, ended.Seconds, test)
 				if ended.Reason != "" {
-					fmt.Printf("                         %s\n", ended.Reason)
+					line += fmt.Sprintf("                         %s\n", ended.Reason)
 				}
+				_, _ = io.WriteString(r.out, line)
 				return r.store.put(ended)
 			})
 		}
@@ -83,12 +87,12 @@ func (r *runner) one(ctx context.Context, test string) (result, error) {
 	if err != nil {
 		return result{}, fmt.Errorf("making a log: %w", err)
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	reports, err := os.MkdirTemp("", "conformance-")
 	if err != nil {
 		return result{}, fmt.Errorf("making a folder: %w", err)
 	}
-	defer os.RemoveAll(reports)
+	defer func() { _ = os.RemoveAll(reports) }()
 
 	junit := filepath.Join(reports, "junit.xml")
 	command := exec.CommandContext(ctx, r.binary,
@@ -178,21 +182,31 @@ func readJUnit(path, test string) (result, error) {
 	return ended, nil
 }
 
-// problemEvents are lines that tests which fail print of the Events in their namespaces.
-var problemEvents = regexp.MustCompile(`event for (\S+): \{[^}]*\} (Failed\w*|NotPlaced|NodeNameNotSupported|Unhealthy): (.*)`)
+// printedEvents are lines that tests which fail print of the Events in their namespaces: object, reason, message.
+var printedEvents = regexp.MustCompile(`event for (\S+): \{[^}]*\} (\w+): (.*)`)
 
 // problemEvent returns the first Event in a log that tells of a problem, in a form to be added to the reason: a test that waits in vain
-// seldom says for what.
+// seldom says for what. A pod that was scheduled in the end was only too early.
 func problemEvent(logPath string) string {
 	content, err := os.ReadFile(logPath)
 	if err != nil {
 		return ""
 	}
-	found := problemEvents.FindSubmatch(content)
-	if found == nil {
-		return ""
+	events := printedEvents.FindAllStringSubmatch(string(content), -1)
+	scheduled := map[string]bool{}
+	for _, event := range events {
+		if event[2] == "Scheduled" {
+			scheduled[event[1]] = true
+		}
 	}
-	return fmt.Sprintf("; Event of %s: %s: %s", found[1], found[2], oneLine(string(found[3])))
+	for _, event := range events {
+		object, reason := event[1], event[2]
+		if !strings.HasPrefix(reason, "Failed") || reason == "FailedScheduling" && scheduled[object] {
+			continue
+		}
+		return fmt.Sprintf("; Event of %s: %s: %s", object, reason, oneLine(event[3]))
+	}
+	return ""
 }
 
 // firstLine returns the beginning of what a failed test says, in one line.

@@ -98,13 +98,21 @@ func (s *store) put(r result) error {
 	return writeWhole(s.resultPath(r.Name), append(content, '\n'))
 }
 
-// skip records that a test was not asked for, unless it has a result.
-func (s *store) skip(test string) error {
-	_, exists, err := s.get(test)
-	if err != nil || exists {
-		return err
+// skip records that tests were not asked for, unless they have a result.
+func (s *store) skip(tests []string) error {
+	for _, test := range tests {
+		_, exists, err := s.get(test)
+		if err != nil {
+			return err
+		}
+		if exists {
+			continue
+		}
+		if err := s.put(result{Name: test, Outcome: skipped, Reason: "--skip"}); err != nil {
+			return err
+		}
 	}
-	return s.put(result{Name: test, Outcome: skipped, Reason: "--skip"})
+	return nil
 }
 
 func writeWhole(path string, content []byte) error {
