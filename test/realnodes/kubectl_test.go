@@ -166,25 +166,39 @@ func TestAttach(t *testing.T) {
 	require.Contains(t, tenant.run(t, namespace, "logs", "p"), "got that\n")
 }
 
+// copied is the size of the file that is copied, one gigabyte.
+const copied = 1_000_000_000
+
+// TestCopy copies a large file into a container and back.
 func TestCopy(t *testing.T) {
 	t.Parallel()
 	tenant := tenant1(t)
-	namespace := tenant.namespace(t, "copy", 1)
+	namespace := tenant.namespace(t, "copy-file", 1)
 	tenant.create(t, namespace, newPod(t, "p", "exec sleep 3600"))
 
 	there, back := filepath.Join(t.TempDir(), "there"), filepath.Join(t.TempDir(), "back")
-	content := make([]byte, 8<<20)
-	_, err := rand.Read(content)
+	file, err := os.Create(there)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(there, content, 0o600))
-	sum := fmt.Sprintf("%x", sha256.Sum256(content))
+	written := sha256.New()
+	_, err = io.CopyN(io.MultiWriter(file, written), rand.Reader, copied)
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	sum := fmt.Sprintf("%x", written.Sum(nil))
 
+	started := time.Now()
 	tenant.run(t, namespace, "cp", there, "p:/tmp/file")
+	t.Logf("copied there in %s", time.Since(started))
 	require.Equal(t, sum+"  /tmp/file\n", tenant.run(t, namespace, "exec", "p", "--", "sha256sum", "/tmp/file"))
+	started = time.Now()
 	tenant.run(t, namespace, "cp", "p:/tmp/file", back)
-	copied, err := os.ReadFile(back)
+	t.Logf("copied back in %s", time.Since(started))
+	file, err = os.Open(back)
 	require.NoError(t, err)
-	require.Equal(t, sum, fmt.Sprintf("%x", sha256.Sum256(copied)))
+	defer func() { require.NoError(t, file.Close()) }()
+	read := sha256.New()
+	_, err = io.Copy(read, file)
+	require.NoError(t, err)
+	require.Equal(t, sum, fmt.Sprintf("%x", read.Sum(nil)))
 }
 
 func TestPortForward(t *testing.T) {
