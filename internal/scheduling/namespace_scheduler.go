@@ -152,7 +152,8 @@ func (s *NamespaceScheduler) Commit(ctx context.Context, gang string, assignment
 	if err != nil {
 		return fmt.Errorf("placing gang %s: %w", gang, err)
 	}
-	// The slices count as bound until the NamespacePlacement's event turns them into reservations.
+	// The slices count as bound until the NamespacePlacement's event turns them into reservations. Where it already did, the scheduler must
+	// still see that they are gone: it would count what it assumed forever.
 	for _, assignment := range assignments {
 		bound := assignment.Pod.DeepCopy()
 		bound.Spec.NodeName = assignment.Cluster

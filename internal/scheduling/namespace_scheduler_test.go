@@ -50,6 +50,8 @@ type pool struct {
 	refusals   map[string]string
 	commits    int
 	failCommit error
+	// eventFirst lets the event of a commit overtake its return.
+	eventFirst bool
 }
 
 // contextOf returns a context that logs to the test. A benchmark would measure little but its log.
@@ -119,11 +121,16 @@ func (p *pool) Commit(_ context.Context, gang string, assignments []namespacegan
 	granted := map[string]slice.Amounts{}
 	for _, a := range assignments {
 		granted[a.Cluster] = granted[a.Cluster].Plus(slice.Of(a.Pod.Spec.Containers[0].Resources.Requests))
+	}
+	np.Status.Placements = placement.Grant(np, granted)
+	if p.eventFirst {
+		p.slices.Set(tenant, view.Slices(np)...)
+	}
+	for _, a := range assignments {
 		bound := a.Pod.DeepCopy()
 		bound.Spec.NodeName = a.Cluster
 		p.slices.Update(tenant, bound)
 	}
-	np.Status.Placements = placement.Grant(np, granted)
 	p.slices.Set(tenant, view.Slices(np)...)
 	return nil
 }
@@ -200,6 +207,22 @@ func TestNamespaceSchedulerSpreadsEveryTime(t *testing.T) {
 		p.wantPlaced(tenant, `{"r1":1,"r2":1}`)
 	}
 	require.Equal(t, 30, p.commits, "one write for each namespace")
+}
+
+func TestNamespaceSchedulerForgetsSlicesThatBecameReservations(t *testing.T) {
+	for _, eventFirst := range []bool{false, true} {
+		t.Run(fmt.Sprintf("eventFirst=%t", eventFirst), func(t *testing.T) {
+			p := newPool(t)
+			p.eventFirst = eventFirst
+			p.cluster("r1", "400m", "8Gi")
+			for i := range 10 {
+				tenant := fmt.Sprintf("tenant-%02d", i)
+				p.ask(tenant, "400m", "400Mi")
+				p.wantPlaced(tenant, `{"r1":4}`)
+				p.slices.Set(tenant) // the namespace goes
+			}
+		})
+	}
 }
 
 func TestNamespaceSchedulerPlacesAllOrNothing(t *testing.T) {

@@ -79,17 +79,27 @@ func (s *Source) Set(scope string, objects ...client.Object) {
 	}
 }
 
-// Update replaces one object of scope, if it is still there with the same UID. It reports whether it was.
-func (s *Source) Update(scope string, object client.Object) bool {
+// Update replaces one object of scope. If none with its UID is there any more, readers see it added and deleted again, so that one who
+// counts on it for now, as a scheduler does on a pod that it has assumed, learns that it came and went.
+func (s *Source) Update(scope string, object client.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := client.ObjectKeyFromObject(object).String()
 	known, exists := s.objects[scope][key]
-	if !exists || known.GetUID() != object.GetUID() {
-		return false
+	if exists && known.GetUID() == object.GetUID() {
+		s.objects[scope][key] = s.put(known, object)
+		return
 	}
-	s.objects[scope][key] = s.put(known, object)
-	return true
+	if exists {
+		s.emit(watch.Deleted, known.DeepCopyObject().(client.Object))
+	}
+	s.emit(watch.Added, object)
+	s.emit(watch.Deleted, object.DeepCopyObject().(client.Object))
+	if exists {
+		again := known.DeepCopyObject().(client.Object)
+		s.emit(watch.Added, again)
+		s.objects[scope][key] = again
+	}
 }
 
 // put stores next in place of known, nil if there was none, and returns what is stored now. The caller holds mu.

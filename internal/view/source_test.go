@@ -72,9 +72,7 @@ func TestSourceFeedsAnInformer(t *testing.T) {
 	want(t, told, "add three1")
 	source.Set("a", pod("one", "1", ""), pod("two", "1", "r1"))
 	want(t, told, "update two1@r1")
-	require.True(t, source.Update("a", pod("one", "1", "r2")))
-	require.False(t, source.Update("a", pod("one", "9", "r2")), "another UID is another object")
-	require.False(t, source.Update("b", pod("one", "1", "r2")), "of another scope")
+	source.Update("a", pod("one", "1", "r2"))
 	want(t, told, "update one1@r2")
 	source.Set("a", pod("one", "2", ""))
 	want(t, told, "delete one1", "add one2", "delete two1")
@@ -91,6 +89,25 @@ func TestSourceAddsBeforeItDeletes(t *testing.T) {
 	source.Update("a", pod("slice", "1", "r1"))
 	source.Set("a", pod("held", "1", "r1"))
 	want(t, told, "update slice1@r1", "add held1", "delete slice1")
+}
+
+func TestSourceTellsThatAnUpdatedObjectIsGone(t *testing.T) {
+	source := NewPodSource()
+	source.Set("a", pod("slice", "1", ""))
+	told := recorded(t, source)
+	want(t, told, "add slice1")
+	source.Update("a", pod("slice", "1", "r1"))
+	want(t, told, "update slice1@r1")
+	source.Set("a", pod("held", "1", "r1"))
+	want(t, told, "add held1", "delete slice1")
+	source.Update("a", pod("slice", "1", "r1"))
+	want(t, told, "add slice1", "delete slice1")
+	source.Set("a", pod("slice", "2", ""))
+	want(t, told, "add slice2", "delete held1")
+	source.Update("a", pod("slice", "1", "r1"))
+	want(t, told, "delete slice2", "add slice1", "delete slice1", "add slice2")
+	source.Set("a")
+	want(t, told, "delete slice2")
 }
 
 func TestSourceTellsALateWatchToListAgain(t *testing.T) {
