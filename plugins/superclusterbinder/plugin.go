@@ -51,11 +51,12 @@ func (pl *SuperClusterBinder) Bind(ctx context.Context, _ fwk.CycleState, pod *c
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("encoding the choice of %s: %w", superCluster, err))
 	}
+	// First, for the syncer may make the Binding as soon as it sees the choice, and would find its condition overwritten.
+	pl.replaceRefusal(ctx, pod, superCluster)
 	pods := pl.handle.ClientSet().CoreV1().Pods(pod.Namespace)
 	if _, err := pods.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return fwk.AsStatus(fmt.Errorf("writing super cluster %s: %w", superCluster, err))
 	}
-	pl.replaceRefusal(ctx, pod, superCluster)
 	return nil
 }
 
@@ -71,7 +72,7 @@ func (pl *SuperClusterBinder) replaceRefusal(ctx context.Context, pod *corev1.Po
 		return
 	}
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": pod.UID},
+		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": known.ResourceVersion}, // never over a condition that is newer
 		"status": map[string]any{"conditions": []map[string]any{{
 			"type":    corev1.PodScheduled,
 			"status":  corev1.ConditionFalse,

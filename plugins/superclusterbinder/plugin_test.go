@@ -40,12 +40,19 @@ func TestBind(t *testing.T) {
 	}
 	other := corev1.PodCondition{Type: "example.com/Other", Status: corev1.ConditionFalse}
 	chosen := func() *st.PodWrapper { return web().Annotation(key, "r1").Label(key, "r1") }
+	versioned := func(pod *st.PodWrapper, condition corev1.PodCondition) *corev1.Pod {
+		made := pod.Conditions([]corev1.PodCondition{condition}).Obj()
+		made.ResourceVersion = "1"
+		return made
+	}
 	tests := map[string]struct {
 		// stored is the pod in the tenant control plane, nil if it is gone.
 		stored *corev1.Pod
 		// queued is the pod in the scheduler's queue, which may be older; nil: as stored.
-		queued  *corev1.Pod
-		fail    map[string]error // by subresource
+		queued *corev1.Pod
+		fail   map[string]error // by subresource
+		// live is the pod's resource version in the tenant control plane, where it is newer than the informer's.
+		live    string
 		want    *corev1.Pod
 		wantErr func(error) bool
 		// wantPatches are the subresources that were patched.
@@ -61,26 +68,30 @@ func TestBind(t *testing.T) {
 		},
 		"the refusal of earlier is replaced": {
 			stored: web().Conditions([]corev1.PodCondition{other, refused}).Obj(),
-			want:   chosen().Conditions([]corev1.PodCondition{other, waits}).Obj(), wantPatches: []string{"", "status"},
+			want:   chosen().Conditions([]corev1.PodCondition{other, waits}).Obj(), wantPatches: []string{"status", ""},
 		},
 		"a refusal that the queue does not know is replaced": {
 			stored: web().Conditions([]corev1.PodCondition{refused}).Obj(), queued: web().Obj(),
-			want: chosen().Conditions([]corev1.PodCondition{waits}).Obj(), wantPatches: []string{"", "status"},
+			want: chosen().Conditions([]corev1.PodCondition{waits}).Obj(), wantPatches: []string{"status", ""},
 		},
 		"a message that cannot be replaced changes nothing": {
 			stored: web().Conditions([]corev1.PodCondition{refused}).Obj(),
 			fail:   map[string]error{"status": errors.New("the API server is away")},
-			want:   chosen().Conditions([]corev1.PodCondition{refused}).Obj(), wantPatches: []string{"", "status"},
+			want:   chosen().Conditions([]corev1.PodCondition{refused}).Obj(), wantPatches: []string{"status", ""},
 		},
 		"a pod that is gone": {queued: web().Obj(), wantErr: apierrors.IsNotFound, wantPatches: []string{""}},
 		"another pod of the same name": {
 			stored: web().UID("2").Obj(), queued: web().Obj(),
 			want: web().UID("2").Obj(), wantErr: apierrors.IsConflict, wantPatches: []string{""},
 		},
-		"a write that fails leaves the refusal": {
+		"a condition that is newer than the informer's stays": {
+			stored: versioned(web(), refused), live: "2",
+			want: versioned(chosen(), refused), wantPatches: []string{"status", ""},
+		},
+		"a write that fails": {
 			stored: web().Conditions([]corev1.PodCondition{refused}).Obj(),
 			fail:   map[string]error{"": apierrors.NewTooManyRequests("later", 1)},
-			want:   web().Conditions([]corev1.PodCondition{refused}).Obj(), wantErr: apierrors.IsTooManyRequests, wantPatches: []string{""},
+			want:   web().Conditions([]corev1.PodCondition{waits}).Obj(), wantErr: apierrors.IsTooManyRequests, wantPatches: []string{"status", ""},
 		},
 	}
 	for name, tc := range tests {
@@ -95,7 +106,7 @@ func TestBind(t *testing.T) {
 				if err := tc.fail[action.GetSubresource()]; err != nil {
 					return true, nil, err
 				}
-				return uidConflict(t, tc.stored, action.(clienttesting.PatchAction))
+				return conflict(t, tc.stored, tc.live, action.(clienttesting.PatchAction))
 			})
 			factory := informers.NewSharedInformerFactory(api, 0)
 			f := plugintest.NewFramework(t, superclusterbinder.Name, superclusterbinder.New, nil,
@@ -133,11 +144,15 @@ func TestBind(t *testing.T) {
 	}
 }
 
-// uidConflict does what an API server does with a patch whose UID is not the stored object's, and the clientset does not.
-func uidConflict(t *testing.T, stored *corev1.Pod, action clienttesting.PatchAction) (bool, runtime.Object, error) {
+// conflict does what an API server does, and the clientset does not, with a patch whose UID is not the stored object's, or whose
+// resource version is not live.
+func conflict(t *testing.T, stored *corev1.Pod, live string, action clienttesting.PatchAction) (bool, runtime.Object, error) {
 	var patch struct{ Metadata metav1.ObjectMeta }
 	require.NoError(t, json.Unmarshal(action.GetPatch(), &patch))
 	require.NotEmpty(t, patch.Metadata.UID, "a patch without a UID could meet another pod of the same name")
+	if version := patch.Metadata.ResourceVersion; version != "" && version != live {
+		return true, nil, apierrors.NewConflict(corev1.Resource("pods"), "pod", errors.New("the object has been modified"))
+	}
 	if stored == nil || patch.Metadata.UID == stored.UID {
 		return false, nil, nil
 	}
