@@ -40,7 +40,7 @@ check_format() {
   return 1
 }
 
-check_vet() { go vet ./... && go vet -tags e2e ./test/e2e/...; }
+check_vet() { go vet ./... && go vet -tags e2e,realnodes ./test/e2e/... ./test/realnodes/...; }
 
 check_lint() { bin/golangci-lint run --timeout 20m; }
 
