@@ -122,6 +122,17 @@ set_up_dns() {
   done
   for name in "${TENANTS[@]}"; do
     show kubectl --kubeconfig "$name.kubeconfig" rollout status deployment/coredns -n kube-system --timeout=120s
+    wait_logs "$name"
+  done
+}
+
+# wait_logs TENANT: until its API server reaches vn-agents. It takes up the tenant's true certificate with its first connection, and closes
+# that one for it.
+wait_logs() {
+  local deadline=$((SECONDS + 60)) message
+  until message=$(kubectl --kubeconfig "$1.kubeconfig" logs -n kube-system deployment/coredns --tail=1 2>&1); do
+    ((SECONDS < deadline)) || { echo "kubectl logs does not work in $1 after 60 s: $message" >&2; return 1; }
+    sleep 0.5
   done
 }
 

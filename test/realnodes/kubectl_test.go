@@ -115,7 +115,7 @@ func TestExec(t *testing.T) {
 	} {
 		t.Run("a terminal of a size, by "+name, func(t *testing.T) {
 			e, err := executor(tenant.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name("p").SubResource("exec").
-				VersionedParams(&corev1.PodExecOptions{Command: []string{"sh", "-c", "until [ $(stty size | cut -d' ' -f1) != 0 ]; do :; done; stty size; exit 3"}, Stdin: true, Stdout: true, TTY: true}, scheme.ParameterCodec).URL())
+				VersionedParams(&corev1.PodExecOptions{Command: []string{"sh", "-c", "until [ \"$size\" = '40 120' ]; do size=$(stty size 2>/dev/null); done; echo $size; exit 3"}, Stdin: true, Stdout: true, TTY: true}, scheme.ParameterCodec).URL())
 			require.NoError(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
