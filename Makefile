@@ -22,7 +22,7 @@ COMMANDS := $(notdir $(wildcard cmd/*))
 
 CLUSTER_TOOLS := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl
 # What real nodes need besides: programs of the node, and what runs in containers.
-NODE_TOOLS    := kubelet kube-proxy pause agnhost coredns metrics-server image
+NODE_TOOLS    := kubelet kube-proxy pause agnhost nonewprivs coredns metrics-server image
 REALNODES_TOOLS := $(filter-out kwok%,$(CLUSTER_TOOLS)) $(NODE_TOOLS)
 DEV_TOOLS     := controller-gen kustomize golangci-lint logcheck
 TOOLS         := $(CLUSTER_TOOLS) $(DEV_TOOLS)
@@ -160,6 +160,11 @@ bin/kube-apiserver bin/kube-controller-manager bin/kube-scheduler bin/kubectl bi
 bin/agnhost: hack/tools/go.mod | bin
 	@cd hack/tools && ../gobuild.sh "agnhost" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/agnhost" k8s.io/kubernetes/test/images/agnhost
 	@touch $@
+
+# Escapes no-new-privileges as far as it can, and says how far. Its mode is that of Kubernetes' own image.
+bin/nonewprivs: hack/tools/go.mod | bin
+	@cd hack/tools && ../gobuild.sh "nonewprivs" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/nonewprivs" k8s.io/kubernetes/test/images/nonewprivs
+	@chmod 6755 $@
 
 bin/pause bin/image: bin/%: hack/realnodes/go.mod hack/realnodes/pause/main.go hack/realnodes/image/main.go | bin
 	@cd hack/realnodes && ../gobuild.sh "$*" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/$*" ./$*

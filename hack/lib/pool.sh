@@ -8,7 +8,6 @@ OUT=${DEMO_DIR:-$ROOT/_output/demo}
 [[ $OUT == /* ]] || OUT=$PWD/$OUT
 TENANT=vc-sample-1
 TENANTS=("$TENANT")
-SYNCER_FLAGS=()
 SUPERS=(r1 r2)
 CLUSTERS=(meta "${SUPERS[@]}" "$TENANT")
 PROGRAMS=(vc-scheduler syncer-r1 syncer-r2)
@@ -91,6 +90,9 @@ service_account_kubeconfig() {
   kubectl config set-context --current --user "$1" --kubeconfig "$file" >/dev/null
 }
 
+# syncer_flags ID: more flags of that super cluster's syncer, a line each.
+syncer_flags() { :; }
+
 # program_port NAME: the probe port of a program; its metrics port is the next one.
 program_port() {
   case $1 in
@@ -103,13 +105,14 @@ program_port() {
 # start_program NAME: one of ours, in the background. One of each runs, so there is nobody to elect, and a killed one comes back without
 # waiting for its own lock.
 start_program() {
-  local name=$1 probe command
+  local name=$1 probe command flags
   probe=$(program_port "$name")
   case $name in
     vc-scheduler) command=("$BIN/vc-scheduler" --kubeconfig "$OUT/vc-scheduler.kubeconfig") ;;
     syncer-*)
+      mapfile -t flags < <(syncer_flags "${name#syncer-}")
       command=("$BIN/syncer" --meta-kubeconfig "$OUT/vc-syncer.kubeconfig" --super-cluster-kubeconfig "$OUT/${name#syncer-}.kubeconfig"
-        --feature-gates=SuperClusterPooling=true ${SYNCER_FLAGS[@]+"${SYNCER_FLAGS[@]}"})
+        --feature-gates=SuperClusterPooling=true ${flags[@]+"${flags[@]}"})
       ;;
   esac
   command+=(--leader-elect=false "--health-probe-bind-address=127.0.0.1:$probe" "--metrics-bind-address=127.0.0.1:$((probe + 1))" -v=4)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Packs what runs in containers on real nodes into bin/images: NAME.tar for `ctr images import`, and NAME.name, what pods call it. What is
+# Packs what runs in containers on real nodes into bin/images: NAME.tar for `ctr images import`, and NAME.name, what pods call it (the first of its names). What is
 # newer than its programs is kept. The versions that tests ask for are read from Kubernetes' own list.
 #
 #   COREDNS_VERSION, METRICS_SERVER_VERSION  set by the Makefile from hack/tools/versions.mk
@@ -12,15 +12,18 @@ BUSYBOX=${BUSYBOX:-/bin/busybox}
 mkdir -p "$OUT"
 
 kubernetes=$(cd "$ROOT/hack/tools" && go list -m -f '{{.Dir}}' k8s.io/kubernetes)
-# expected NAME: NAME:TAG, as Kubernetes' tests call it.
+# expected PREFIX NAME...: PREFIX/NAME:TAG of all its tags, as Kubernetes' tests call them, separated by commas.
 expected() {
-  local tag
-  tag=$(sed -nE "s/.*Config\{list\.[A-Za-z0-9]+, \"$1\", \"([^\"]+)\"\}.*/\1/p" "$kubernetes/test/utils/image/manifest.go" | head -n 1)
-  [[ -n $tag ]] || { echo "images: no version of $1 in $kubernetes/test/utils/image/manifest.go" >&2; exit 1; }
-  echo "$1:$tag"
+  local name tags tag all=()
+  for name in "${@:2}"; do
+    tags=$(sed -nE "s/.*Config\{list\.(PromoterE2e|Gc)Registry, \"$name\", \"([^\"]+)\"\}.*/\2/p" "$kubernetes/test/utils/image/manifest.go" | sort -r)
+    [[ -n $tags ]] || { echo "images: no version of $name in $kubernetes/test/utils/image/manifest.go" >&2; exit 1; }
+    for tag in $tags; do all+=("$1/$name:$tag"); done
+  done
+  (IFS=,; echo "${all[*]}")
 }
 
-# pack NAME IMAGE FLAG... -- ENTRY...
+# pack NAME IMAGE[,IMAGE...] FLAG... -- ENTRY...: one image, which has all these names.
 pack() {
   local name=$1 image=$2 arguments=$* flags=() entry fresh=true
   shift 2
@@ -29,18 +32,18 @@ pack() {
     shift
   done
   shift
-  [[ -s $OUT/$name.tar && -s $OUT/$name.name && $(cat "$OUT/$name.name") == "$image" && $(cat "$OUT/$name.arguments" 2>/dev/null) == "$arguments" && ! $BIN/image -nt $OUT/$name.tar && ! ${BASH_SOURCE[0]} -nt $OUT/$name.tar ]] || fresh=false
+  [[ -s $OUT/$name.tar && -s $OUT/$name.name && $(cat "$OUT/$name.arguments" 2>/dev/null) == "$arguments" && ! $BIN/image -nt $OUT/$name.tar && ! ${BASH_SOURCE[0]} -nt $OUT/$name.tar ]] || fresh=false
   for entry in "$@"; do
     [[ $entry == *"=>"* || ! ${entry%%=*} -nt $OUT/$name.tar ]] || fresh=false
   done
   ! $fresh || return 0
   echo "images: $image"
   "$BIN/image" -out "$OUT/$name.tar" -name "$image" "${flags[@]}" "$@"
-  echo "$image" >"$OUT/$name.name"
+  echo "${image%%,*}" >"$OUT/$name.name"
   echo "$arguments" >"$OUT/$name.arguments"
 }
 
-# A shell and tools beside agnhost, where Debian's busybox-static is installed: kubectl exec, cp and debugging want them.
+# A shell and tools, where Debian's busybox-static is installed: kubectl exec, cp and debugging want them.
 shell=()
 if [[ -x $BUSYBOX ]] && ! ldd "$BUSYBOX" >/dev/null 2>&1; then
   shell=("$BUSYBOX=/bin/busybox")
@@ -49,33 +52,41 @@ else
   echo "images: no static $BUSYBOX (apt-get install busybox-static): the images have no shell"
 fi
 
-# What Kubernetes' own agnhost holds besides, from this machine, with the libraries that it needs: its tests call these.
+# What Kubernetes' own test images hold besides, from this machine, with the libraries that it needs: its tests call these. /usr/local/bin
+# comes first, so these are taken before BusyBox's: its wget crashes with -T, its shell drops variables that are no shell names.
 tools=()
 missing=()
-for tool in bash:bash curl:curl dig:bind9-dnsutils ip:iproute2 nc.openbsd:netcat-openbsd; do
+for tool in bash:bash curl:curl dig:bind9-dnsutils getent:libc-bin ip:iproute2 nc.openbsd:netcat-openbsd wget:wget; do
   if file=$(command -v "${tool%:*}"); then
     program=${tool%:*}
-    tools+=("$file=/usr/bin/${program%.openbsd}")
+    tools+=("$file=/usr/local/bin/${program%.openbsd}")
     while read -r file; do tools+=("$file=$file"); done < <(ldd "$file" 2>/dev/null | grep -oE '/[^ ]+' || true)
   else
     missing+=("${tool#*:}")
   fi
 done
-((${#missing[@]} == 0)) || echo "images: agnhost is without the programs of ${missing[*]} (apt-get install)"
+[[ ! -x $(command -v bash) ]] || tools+=("bash=>/usr/local/bin/sh")
+((${#missing[@]} == 0)) || echo "images: the test images are without the programs of ${missing[*]} (apt-get install)"
 # Programs share libraries, and an image holds a file once.
 mapfile -t tools < <(printf '%s\n' ${tools[@]+"${tools[@]}"} | sort -u)
 
-porter=$kubernetes/test/images/agnhost/porter
-pack pause "registry.k8s.io/$(expected pause)" -entrypoint /pause -user 65535:65535 -- "$BIN/pause=/pause"
-pack agnhost "registry.k8s.io/e2e-test-images/$(expected agnhost)" -entrypoint /agnhost -cmd pause -- "$BIN/agnhost=/agnhost" "agnhost=>/agnhost-2" \
-  "$porter/localhost.crt=/localhost.crt" "$porter/localhost.key=/localhost.key" ${shell[@]+"${shell[@]}"} ${tools[@]+"${tools[@]}"}
+E2E=registry.k8s.io/e2e-test-images
+sources=$kubernetes/test/images
+pack pause "$(expected registry.k8s.io pause)" -entrypoint /pause -user 65535:65535 -- "$BIN/pause=/pause"
+agnhost=("$BIN/agnhost=/agnhost" "agnhost=>/agnhost-2" "$sources/agnhost/porter/localhost.crt=/localhost.crt" "$sources/agnhost/porter/localhost.key=/localhost.key")
+pack agnhost "$(expected $E2E agnhost jessie-dnsutils)" -entrypoint /agnhost -cmd pause -- "${agnhost[@]}" ${shell[@]+"${shell[@]}"} ${tools[@]+"${tools[@]}"}
+pack nautilus "$(expected $E2E nautilus)" -entrypoint /agnhost -cmd test-webserver -- "${agnhost[@]}" \
+  "$sources/nautilus/html/data.json=/data.json" "$sources/nautilus/html/nautilus.jpg=/nautilus.jpg"
+pack nonewprivs "$(expected $E2E nonewprivs)" -cmd nnp -- "$BIN/nonewprivs=/usr/local/bin/nnp"
 if ((${#shell[@]} > 0)); then
-  pack busybox "registry.k8s.io/e2e-test-images/$(expected busybox)" -cmd sh -- "${shell[@]}"
+  pack busybox "$(expected $E2E busybox)" -cmd sh -- "${shell[@]}" ${tools[@]+"${tools[@]}"}
+  # A small web server in the place of two large ones: the tests want a page, and to take it away.
+  pack webserver "$(expected $E2E httpd nginx)" -directory /usr/local/apache2/htdocs -cmd "busybox httpd -f -p 80" -- "${shell[@]}" \
+    "$sources/httpd/index.html=/usr/local/apache2/htdocs/index.html"
+  pack nonroot "$(expected $E2E nonroot)" -user 1234 -- "${shell[@]}"
 fi
 pack coredns "registry.k8s.io/coredns/coredns:$COREDNS_VERSION" -entrypoint /coredns -- "$BIN/coredns=/coredns"
 pack metrics-server "registry.k8s.io/metrics-server/metrics-server:$METRICS_SERVER_VERSION" -entrypoint /metrics-server -user 65534:65534 -- \
   "$BIN/metrics-server=/metrics-server"
 # Of our programs, the one that runs on nodes.
-if [[ -x $BIN/vn-agent ]]; then
-  pack vn-agent ghcr.io/superpool/vn-agent:latest -entrypoint /vn-agent -- "$BIN/vn-agent=/vn-agent"
-fi
+pack vn-agent ghcr.io/superpool/vn-agent:dev -entrypoint /vn-agent -- "$BIN/vn-agent=/vn-agent"

@@ -20,8 +20,6 @@ BRIDGE=superpool0
 HOST_IP=10.213.0.1
 POD_CIDR=10.214.0.0/16
 NODE=node-1
-VN_AGENT_PORT=10550
-SYNCER_FLAGS=(--vn-agent-port "$VN_AGENT_PORT")
 TENANT_ORGANISATION=superpool:tenants
 # What a kubelet sets at its start, for the whole machine.
 SYSCTLS=(vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys kernel/keys/root_maxbytes)
@@ -381,25 +379,57 @@ YAML
   start_in_node "$id" kube-proxy "$BIN/kube-proxy" --config "$dir/kube-proxy.yaml" -v=2
 }
 
-# start_vn_agent ID: beside the kubelet, if there is one to start.
-start_vn_agent() {
-  local id=$1 dir=$OUT/nodes/$1 deadline=$((SECONDS + 30))
-  [[ -x $BIN/vn-agent ]] || return 0
-  make_cert "$PKI/$id/ca" "$PKI/$id/vn-agent" /CN=superpool:vn-agent
-  cluster_kubeconfig "$id" vn-agent >"$dir/vn-agent.kubeconfig"
-  kubectl --kubeconfig "$OUT/$id.kubeconfig" apply -f "$HERE/vn-agent-rbac.yaml" >/dev/null
-  start_in_node "$id" vn-agent "$BIN/vn-agent" --kubeconfig "$dir/vn-agent.kubeconfig" --node-name "$NODE" \
-    --secure-port "$VN_AGENT_PORT" --client-ca-file "$PKI/vn-agent-client-ca.crt" \
-    --tls-cert-file "$PKI/$id-vn-agent.crt" --tls-private-key-file "$PKI/$id-vn-agent.key" \
-    --kubelet-address "$(node_ip "$id"):10250" --kubelet-certificate-authority "$PKI/serving-ca.crt" \
-    --kubelet-client-certificate "$PKI/$id/vn-agent.crt" --kubelet-client-key "$PKI/$id/vn-agent.key" --super-cluster "$id" -v=4
-  until (exec 3<>"/dev/tcp/$(node_ip "$id")/$VN_AGENT_PORT") 2>/dev/null; do
-    if ! alive "$(cat "$OUT/pids/vn-agent-$id")" || ((SECONDS >= deadline)); then
-      echo "vn-agent of $id does not serve, see $OUT/logs/vn-agent-$id.log" >&2
-      return 1
-    fi
-    sleep 0.1
+# vn_agent_port MODE: where tenants' API servers reach it, at the node's address: the port of a DaemonSet on the host, or a Service's.
+vn_agent_port() { if [[ $1 == apiserver ]]; then echo 30550; else echo 10550; fi; }
+
+# deploy_vn_agent ID MODE: what manifests/vn-agent has for the mode, with this bed's certificates and image; what it had before goes.
+deploy_vn_agent() {
+  local id=$1 mode=$2 dir=$OUT/vn-agent/$1 file
+  mkdir -p "$dir"
+  for file in "serving-ca.crt=kubelet-ca.crt" "vn-agent-client-ca.crt=client-ca.crt" "$id-vn-agent.crt=tls.crt" "$id-vn-agent.key=tls.key"; do
+    cp "$PKI/${file%=*}" "$dir/${file#*=}"
   done
+  cat >"$dir/kustomization.yaml" <<YAML
+namespace: vc-manager
+resources: [$(realpath --relative-to "$dir" "$ROOT/manifests/vn-agent/$mode")]
+images:
+- {name: ghcr.io/superpool/vn-agent, newTag: dev}
+generatorOptions: {disableNameSuffixHash: true}
+secretGenerator:
+- {name: vn-agent-tls, type: kubernetes.io/tls, files: [tls.crt, tls.key]}
+configMapGenerator:
+- {name: vn-agent-client-ca, files: [ca.crt=client-ca.crt]}
+- {name: vn-agent-kubelet-ca, files: [ca.crt=kubelet-ca.crt]}
+patches:
+- target: {group: apps}
+  patch: |
+    - {op: add, path: /spec/template/spec/containers/0/args/-, value: --super-cluster=$id}
+    - {op: add, path: /spec/template/spec/containers/0/args/-, value: -v=4}
+YAML
+  if [[ $mode == apiserver ]]; then
+    cat >>"$dir/kustomization.yaml" <<YAML
+- target: {kind: Service}
+  patch: |
+    - {op: add, path: /spec/ports/0/nodePort, value: $(vn_agent_port apiserver)}
+YAML
+  fi
+  kubectl --kubeconfig "$OUT/$id.kubeconfig" delete daemonset,deployment,service -n vc-manager -l app.kubernetes.io/name=vn-agent --ignore-not-found >/dev/null
+  kubectl --kubeconfig "$OUT/$id.kubeconfig" apply -k "$dir" >/dev/null
+}
+
+# wait_vn_agent ID
+wait_vn_agent() {
+  local workload
+  workload=$(kubectl --kubeconfig "$OUT/$1.kubeconfig" get daemonset,deployment -n vc-manager -l app.kubernetes.io/name=vn-agent -o name)
+  kubectl --kubeconfig "$OUT/$1.kubeconfig" rollout status "$workload" -n vc-manager --timeout=120s
+}
+
+# syncer_flags ID: its tenants' Nodes say where vn-agent is.
+syncer_flags() {
+  local mode
+  mode=$(cat "$OUT/vn-agent-mode")
+  echo "--vn-agent-port=$(vn_agent_port "$mode")"
+  [[ $mode != apiserver ]] || echo "--vn-agent-address=$(node_ip "$1")"
 }
 
 # start_metrics TENANT: metrics-server in it. vn-agents know it by the certificate of the tenant's API server.
@@ -424,7 +454,6 @@ start_again() {
     containerd-*) start_containerd "${name#containerd-}" ;;
     kubelet-*) start_kubelet "${name#kubelet-}" ;;
     kube-proxy-*) start_kube_proxy "${name#kube-proxy-}" ;;
-    vn-agent-*) start_vn_agent "${name#vn-agent-}" ;;
     *) start_program "$name" && wait_ready "$name" ;;
   esac
 }

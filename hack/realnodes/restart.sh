@@ -1,16 +1,15 @@
 #!/usr/bin/env bash
 # Ends programs of the bed that runs and starts them again, with what bin/ holds now:
 #
-#   hack/realnodes/restart.sh syncer-r1 vn-agent-r1
+#   hack/realnodes/restart.sh syncer-r1 vc-scheduler
 #
-# Names are those of the logs in _output/realnodes/logs. SIGNAL=KILL ends them as a crash would.
+# vn-agents are pods: hack/realnodes/vn-agent.sh. Names are those of the logs in _output/realnodes/logs. SIGNAL=KILL ends them as a crash would.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 (($# > 0)) || { echo "usage: hack/realnodes/restart.sh PROGRAM..., one of: $(cd "$OUT/pids" && echo *)" >&2; exit 1; }
 for name in "$@"; do
-  # vn-agent may be younger than the bed.
-  [[ $name == vn-agent-r? || ($name != node-* && -e $OUT/pids/$name) ]] || { echo "$name is none of: $(cd "$OUT/pids" && echo *)" >&2; exit 1; }
+  [[ $name != node-* && -e $OUT/pids/$name ]] || { echo "$name is none of: $(cd "$OUT/pids" && echo *)" >&2; exit 1; }
 done
 for name in "$@"; do
   kill_program "$name" "${SIGNAL:-TERM}"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The tests of test/realnodes and the experiment of the demo on a bed of their own, which is taken down at the end. After a failure the logs
-# of the bed's programs are kept in _output/realnodes-logs. TEST_FLAGS go to `go test`.
+# The tests of test/realnodes and the experiment of the demo on a bed of their own, which is taken down at the end; then those of vn-agent
+# again in its other mode. After a failure the logs of the bed's programs and containers are kept in _output/realnodes-logs. TEST_FLAGS go
+# to `go test`.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 KEPT=$OUT-logs
@@ -11,6 +12,9 @@ finish() {
   if ((code != 0)) && [[ -d $OUT/logs ]]; then
     mkdir -p "$KEPT"
     cp "$OUT"/logs/*.log "$KEPT/"
+    for id in "${SUPERS[@]}"; do
+      [[ ! -d $OUT/nodes/$id/var/log/pods ]] || cp -r "$OUT/nodes/$id/var/log/pods" "$KEPT/pods-$id"
+    done
     echo "test-realnodes: FAILED; the logs of the bed are in $KEPT" >&2
   fi
   "$HERE/down.sh" || code=1
@@ -22,6 +26,11 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 "$HERE/up.sh"
 cd "$ROOT"
-# shellcheck disable=SC2086
-REALNODES_DIR=$OUT "${GO:-go}" test -tags realnodes -count 1 -timeout 20m ${TEST_FLAGS:-} ./test/realnodes/...
+run_tests() {
+  # shellcheck disable=SC2086
+  REALNODES_DIR=$OUT "${GO:-go}" test -tags realnodes -count 1 -timeout 20m ${TEST_FLAGS:-} "$@" ./test/realnodes/...
+}
+run_tests
 "$HERE/demo.sh"
+"$HERE/vn-agent.sh" apiserver
+run_tests -skip 'TestAccount|TestWords|TestServices|TestLongest'

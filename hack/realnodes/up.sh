@@ -3,11 +3,13 @@
 # run starts anew. hack/realnodes/down.sh removes everything. Needs root; exits with 3 where the machine lacks something.
 #
 #   REALNODES_DIR  where everything lies, default _output/realnodes
+#   VN_AGENT_MODE  node (default): vn-agent on each node, before its kubelet; apiserver: a Deployment before the super cluster's API server
 set -euo pipefail
 for part in realnodes/lib lib/steps lib/setup; do
   source "$(dirname "${BASH_SOURCE[0]}")/../$part.sh"
 done
 NAME=realnodes
+VN_AGENT_MODE=${VN_AGENT_MODE:-node}
 
 # in_parallel WHAT FUNCTION ARGUMENT...: the function with each argument at once, a line when one is done; fails with those that failed.
 in_parallel() {
@@ -30,6 +32,7 @@ set_up_machine() {
   left=$(leftovers)
   [[ -z $left ]] || fail "this is left of a former run: $left"
   mkdir -p "$OUT"/{logs,pids}
+  echo "$VN_AGENT_MODE" >"$OUT/vn-agent-mode"
   save_machine
   choose_ports
   step "Make certificates, a bridge with $HOST_IP, and one network namespace per node"
@@ -47,7 +50,7 @@ prepare_node() {
 join_node() {
   start_kubelet "$1"
   start_kube_proxy "$1"
-  start_vn_agent "$1"
+  deploy_vn_agent "$1" "$VN_AGENT_MODE"
 }
 
 # virtual_cluster TENANT: its object, with the addresses that its Services have.
@@ -110,6 +113,7 @@ wait_nodes() {
     show kubectl --kubeconfig "$id.kubeconfig" wait --for=create --timeout=60s "node/$NODE"
     show kubectl --kubeconfig "$id.kubeconfig" wait --for=condition=Ready --timeout=60s "node/$NODE"
     show kubectl --kubeconfig "$id.kubeconfig" get nodes -o wide
+    wait_vn_agent "$id"
   done
 }
 
@@ -147,8 +151,9 @@ set_up_metrics() {
   done
 }
 
+[[ $VN_AGENT_MODE =~ ^(node|apiserver)$ ]] || { echo "realnodes: VN_AGENT_MODE=$VN_AGENT_MODE is neither node nor apiserver" >&2; exit 1; }
 "$HERE/check.sh" || exit
-for program in etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet kube-proxy pause vc-scheduler syncer; do
+for program in etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet kube-proxy pause vc-scheduler syncer vn-agent; do
   [[ -x $BIN/$program ]] || { echo "realnodes: bin/$program is missing: make realnodes builds it" >&2; exit 1; }
 done
 [[ -s $IMAGES/pause.name ]] || { echo "realnodes: bin/images is missing: make realnodes makes it" >&2; exit 1; }

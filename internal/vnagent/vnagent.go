@@ -154,12 +154,12 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, clusterKey string
 	case route.Pods:
 		writeJSON(w, r, rename.PodList(own, h.options.Nodes))
 	case route.Summary:
-		summary := rename.NewSummary(own, h.options.Nodes, h.options.Backend.NodeFigures())
+		summary := rename.NewSummary(own, h.options.Nodes)
 		if h.scrape(w, r, request, own, summary.Add) {
 			writeJSON(w, r, summary.Result())
 		}
 	case route.Resource, route.Cadvisor, route.Probes:
-		metrics := rename.NewMetrics(own, h.options.Backend.NodeFigures() && request.Kind == route.Resource)
+		metrics := rename.NewMetrics(own)
 		if h.scrape(w, r, request, own, metrics.Add) {
 			w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 			if _, err := metrics.WriteTo(w); err != nil {

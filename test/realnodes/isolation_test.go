@@ -19,18 +19,35 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 )
 
-// vnAgents are the addresses of the vn-agents of r1 and r2, as hack/realnodes/lib.sh sets them.
-var vnAgents = map[string]string{"r1": "10.213.0.11:10550", "r2": "10.213.0.12:10550"}
+// vnAgents are the addresses of vn-agents by super cluster, as the tenants' Nodes say them to API servers.
+func vnAgents(t *testing.T) map[string]string {
+	t.Helper()
+	nodes, err := tenant1(t).client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	agents := map[string]string{}
+	for _, node := range nodes.Items {
+		id, _, _ := strings.Cut(node.Name, ".")
+		for _, address := range node.Status.Addresses {
+			if address.Type == corev1.NodeInternalIP {
+				agents[id] = net.JoinHostPort(address.Address, strconv.Itoa(int(node.Status.DaemonEndpoints.KubeletEndpoint.Port)))
+			}
+		}
+	}
+	require.NotEmpty(t, agents)
+	return agents
+}
 
 // twins are pods of two tenants whose namespaces and names are the same, in one super cluster.
 type twins struct {
@@ -63,7 +80,7 @@ func newTwins(t *testing.T, namespace string) *twins {
 	}
 	require.NotNil(t, result.mine, "the first slices of two equal namespaces lie in different super clusters")
 	id, _, _ := strings.Cut(result.mine.Spec.NodeName, ".")
-	result.agent = vnAgents[id]
+	result.agent = vnAgents(t)[id]
 	result.superNamespace, result.othersSuperNamespace = certificateName(t, mine.name)+"-"+namespace, certificateName(t, others.name)+"-"+namespace
 	for _, super := range []string{result.superNamespace, result.othersSuperNamespace} {
 		connect(t, id).run(t, super, "get", "pod", result.mine.Name)
@@ -110,10 +127,10 @@ func TestVNAgentRefuses(t *testing.T) {
 		"of administrators":                         makePair(t, me, "system:masters", inAnHour, authority),
 		"of the tenant's own CA":                    makePair(t, me, tenancyv1alpha1.OrganisationTenants, inAnHour, readPair(t, filepath.Join(bed(t), "pki", "vc-sample-1", "ca"))),
 		"the super cluster's administrator":         readPair(t, filepath.Join(bed(t), "pki", "r1", "admin")),
-		"what vn-agent itself shows to the kubelet": readPair(t, filepath.Join(bed(t), "pki", "r1", "vn-agent")),
+		"vn-agent's own":                            readPair(t, filepath.Join(bed(t), "pki", "r1-vn-agent")),
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, agent := range vnAgents {
+			for _, agent := range vnAgents(t) {
 				for method, path := range map[string]string{http.MethodGet: logs, http.MethodPost: whose, http.MethodHead: "/pods"} {
 					got := ask(t, agent, shown, method, path, identityHeaders(me))
 					require.Equal(t, http.StatusUnauthorized, got.code, path)
@@ -136,13 +153,13 @@ func TestVNAgentGivesNothingOfOthers(t *testing.T) {
 	name := pods.mine.Name
 
 	t.Run("twin: the other gets it", func(t *testing.T) {
-		require.Equal(t, answer{200, "secret of vc-sample-2\n"}, ask(t, vnAgents[onlyID], theirs, http.MethodGet, "/containerLogs/only-others/only/main"))
+		require.Equal(t, answer{200, "secret of vc-sample-2\n"}, ask(t, vnAgents(t)[onlyID], theirs, http.MethodGet, "/containerLogs/only-others/only/main"))
 	})
 	t.Run("names of others", func(t *testing.T) {
 		absent := ask(t, pods.agent, own, http.MethodGet, "/containerLogs/nobody/nobody/main")
 		require.Equal(t, http.StatusNotFound, absent.code)
 		for _, names := range []string{"only-others/only", pods.othersSuperNamespace + "/" + name, pods.superNamespace + "/" + name, "kube-system/coredns", certificateName(t, "vc-sample-2") + "-only-others/only"} {
-			for _, agent := range []string{pods.agent, vnAgents[onlyID]} {
+			for _, agent := range []string{pods.agent, vnAgents(t)[onlyID]} {
 				require.Equal(t, absent, ask(t, agent, own, http.MethodGet, "/containerLogs/"+names+"/main"), names)
 				for _, path := range []string{"/exec/" + names + "/main?command=id&output=1", "/attach/" + names + "/main?output=1", "/portForward/" + names, "/run/" + names + "/main?cmd=id"} {
 					require.Equal(t, absent, ask(t, agent, own, http.MethodPost, path, upgrade), path)

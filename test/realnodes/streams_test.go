@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"context"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -70,7 +69,7 @@ func TestManyStreams(t *testing.T) {
 	require.NoError(t, group.Wait())
 }
 
-// TestVNAgentKilled kills a vn-agent under streams and starts it again. It does not run beside other tests, whose streams would end.
+// TestVNAgentKilled kills the vn-agents of a node under streams, and the kubelet starts them again. It does not run beside other tests, whose streams would end.
 func TestVNAgentKilled(t *testing.T) {
 	tenant := tenant1(t)
 	namespace := tenant.namespace(t, "killed", 1)
@@ -83,11 +82,8 @@ func TestVNAgentKilled(t *testing.T) {
 		require.Equal(t, "line", next(t, lines))
 		streams = append(streams, lines)
 	}
-	restart := exec.CommandContext(t.Context(), filepath.Join(root(t), "hack", "realnodes", "restart.sh"), "vn-agent-"+id)
-	restart.Env = append(os.Environ(), "REALNODES_DIR="+bed(t), "SIGNAL=KILL")
-	// The new vn-agent has the script's pipes, and would keep the test waiting for their end.
-	restart.WaitDelay = time.Second
-	output, err := restart.CombinedOutput()
+	kill := `for process in /proc/[0-9]*; do [[ $(cat "$process/comm" 2>/dev/null) != vn-agent ]] || kill -KILL "${process#/proc/}"; done`
+	output, err := exec.CommandContext(t.Context(), filepath.Join(root(t), "hack", "realnodes", "node.sh"), id, "bash", "-c", kill).CombinedOutput()
 	require.NoError(t, err, string(output))
 
 	for _, lines := range streams {

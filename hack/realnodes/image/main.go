@@ -3,7 +3,8 @@
 //	image -out agnhost.tar -name registry.k8s.io/e2e-test-images/agnhost:2.56 -entrypoint /agnhost -cmd pause \
 //	  bin/agnhost=/agnhost /bin/busybox=/bin/busybox /bin/busybox=>/bin/sh
 //
-// FILE=PATH puts a file at a path of the image, TARGET=>PATH a symbolic link. The image holds /etc/passwd, /etc/group and /tmp besides.
+// FILE=PATH puts a file at a path of the image, TARGET=>PATH a symbolic link. The image holds /etc/passwd, /etc/group and /tmp besides. With
+// several names, separated by commas, the archive holds one image that has all of them.
 // The same files give the same archive.
 package main
 
@@ -27,16 +28,17 @@ import (
 )
 
 type options struct {
-	out, name, entrypoint, cmd, user string
-	entries                          []string
+	out, name, entrypoint, cmd, directory, user string
+	entries                                     []string
 }
 
 func main() {
 	var o options
 	flag.StringVar(&o.out, "out", "", "the archive to write")
-	flag.StringVar(&o.name, "name", "", "the image's name and tag")
+	flag.StringVar(&o.name, "name", "", "the image's names and tags, separated by commas")
 	flag.StringVar(&o.entrypoint, "entrypoint", "", "the image's entry point")
 	flag.StringVar(&o.cmd, "cmd", "", "the arguments of the entry point, separated by blanks")
+	flag.StringVar(&o.directory, "directory", "/", "where the process starts")
 	flag.StringVar(&o.user, "user", "", "the user and group of the process, default root")
 	flag.Parse()
 	o.entries = flag.Args()
@@ -48,9 +50,13 @@ func main() {
 
 // write makes the image and its archive, whole or not at all.
 func write(o options) error {
-	tag, err := name.NewTag(o.name)
-	if err != nil {
-		return fmt.Errorf("-name: %w", err)
+	var tags []name.Reference
+	for _, text := range strings.Split(o.name, ",") {
+		tag, err := name.NewTag(text)
+		if err != nil {
+			return fmt.Errorf("-name: %w", err)
+		}
+		tags = append(tags, tag)
 	}
 	content, err := layer(o.entries)
 	if err != nil {
@@ -73,7 +79,7 @@ func write(o options) error {
 	file.OS, file.Architecture = "linux", runtime.GOARCH
 	file.Config = v1.Config{
 		Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
-		Cmd: strings.Fields(o.cmd), User: o.user, WorkingDir: "/",
+		Cmd: strings.Fields(o.cmd), User: o.user, WorkingDir: o.directory,
 	}
 	if o.entrypoint != "" {
 		file.Config.Entrypoint = []string{o.entrypoint}
@@ -81,7 +87,11 @@ func write(o options) error {
 	if image, err = mutate.ConfigFile(image, file); err != nil {
 		return fmt.Errorf("setting the image's configuration: %w", err)
 	}
-	if err := tarball.WriteToFile(o.out+".new", tag, image); err != nil {
+	images := map[name.Reference]v1.Image{}
+	for _, tag := range tags {
+		images[tag] = image
+	}
+	if err := tarball.MultiRefWriteToFile(o.out+".new", images); err != nil {
 		return fmt.Errorf("writing the archive: %w", err)
 	}
 	if err := os.Rename(o.out+".new", o.out); err != nil {
@@ -141,7 +151,11 @@ func (l *layerWriter) entry(entry string) error {
 	if err != nil {
 		return fmt.Errorf("entry %q: %w", entry, err)
 	}
-	return l.add(&tar.Header{Name: target, Typeflag: tar.TypeReg, Mode: int64(info.Mode().Perm()), Size: info.Size()}, file)
+	header, err := tar.FileInfoHeader(info, "")
+	if err != nil {
+		return fmt.Errorf("entry %q: %w", entry, err)
+	}
+	return l.add(&tar.Header{Name: target, Typeflag: tar.TypeReg, Mode: header.Mode, Size: info.Size()}, file)
 }
 
 // add writes one file, link or folder, and the folders above it first.

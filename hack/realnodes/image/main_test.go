@@ -16,7 +16,7 @@ import (
 
 func TestLayer(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "program")
-	if err := os.WriteFile(program, []byte("code"), 0o700); err != nil {
+	if err := errors.Join(os.WriteFile(program, []byte("code"), 0o700), os.Chmod(program, 0o700|os.ModeSetuid)); err != nil {
 		t.Fatal(err)
 	}
 	entries := []string{program + "=/bin/program", "program=>/bin/link"}
@@ -36,7 +36,7 @@ func TestLayer(t *testing.T) {
 		}
 		got = append(got, header.FileInfo().Mode().String()+" "+header.Name+header.Linkname)
 	}
-	want := "dtrwxrwxrwx tmp,drwxr-xr-x bin,-rwx------ bin/program,Lrwxrwxrwx bin/linkprogram,drwxr-xr-x etc,-rw-r--r-- etc/passwd,-rw-r--r-- etc/group"
+	want := "dtrwxrwxrwx tmp,drwxr-xr-x bin,urwx------ bin/program,Lrwxrwxrwx bin/linkprogram,drwxr-xr-x etc,-rw-r--r-- etc/passwd,-rw-r--r-- etc/group"
 	if strings.Join(got, ",") != want {
 		t.Errorf("the layer holds %q, wanted %q", strings.Join(got, ","), want)
 	}
@@ -48,23 +48,25 @@ func TestLayer(t *testing.T) {
 
 func TestWrite(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "image.tar")
-	if err := write(options{out: out, name: "example.org/program:v1", entrypoint: "/program", cmd: "one two", user: "1:1"}); err != nil {
+	if err := write(options{out: out, name: "example.org/program:v1,example.org/other:v2", entrypoint: "/program", cmd: "one two", directory: "/in", user: "1:1"}); err != nil {
 		t.Fatal(err)
 	}
-	tag, err := name.NewTag("example.org/program:v1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	image, err := tarball.ImageFromPath(out, &tag)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := image.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := strings.Join(append(file.Config.Entrypoint, file.Config.Cmd...), " "); got != "/program one two" || file.Config.User != "1:1" {
-		t.Errorf("the image runs %q as %q", got, file.Config.User)
+	for _, text := range []string{"example.org/program:v1", "example.org/other:v2"} {
+		tag, err := name.NewTag(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		image, err := tarball.ImageFromPath(out, &tag)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, err := image.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(append(file.Config.Entrypoint, file.Config.Cmd...), " "); got != "/program one two" || file.Config.User != "1:1" || file.Config.WorkingDir != "/in" {
+			t.Errorf("the image %s runs %q as %q in %s", text, got, file.Config.User, file.Config.WorkingDir)
+		}
 	}
 }
 

@@ -116,6 +116,3 @@ func (a *APIServer) Scrape(ctx context.Context, request route.Request, nodes []s
 	}
 	return errors.Join(errs...)
 }
-
-// NodeFigures implements Backend.
-func (*APIServer) NodeFigures() bool { return false }

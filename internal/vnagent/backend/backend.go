@@ -19,6 +19,4 @@ type Backend interface {
 	// Scrape reads the lists of nodes: request is a Summary or one of the metrics. read is called once per node that answers, never at
 	// once for two, with a reader that is bounded in size and time. An error says that no node answered.
 	Scrape(ctx context.Context, request route.Request, nodes []string, read func(io.Reader) error) error
-	// NodeFigures says whether lists are about one node, so that figures of a node mean something.
-	NodeFigures() bool
 }

@@ -157,6 +157,3 @@ func (k *Kubelet) Scrape(ctx context.Context, request route.Request, _ []string,
 	}
 	return err
 }
-
-// NodeFigures implements Backend.
-func (*Kubelet) NodeFigures() bool { return true }

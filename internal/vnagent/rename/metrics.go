@@ -27,9 +27,6 @@ var nodeSums = map[string]string{
 
 // Metrics collects metrics of nodes: series that say which pod they are of, if that is the tenant's. It is not safe for concurrent use.
 type Metrics struct {
-	// NodeFigures makes WriteTo sum up the tenant's pods as the node's figures.
-	NodeFigures bool
-
 	own      index
 	families map[string]*dto.MetricFamily
 	// seen are the series of a family: those that differed only in what was dropped are one.
@@ -39,10 +36,9 @@ type Metrics struct {
 }
 
 // NewMetrics returns an empty collection for the tenant's pods.
-func NewMetrics(own []pods.Pod, nodeFigures bool) *Metrics {
+func NewMetrics(own []pods.Pod) *Metrics {
 	return &Metrics{
-		NodeFigures: nodeFigures, own: newIndex(own),
-		families: map[string]*dto.MetricFamily{}, seen: map[string]struct{}{}, nodeFamilies: map[string]*dto.MetricFamily{},
+		own: newIndex(own), families: map[string]*dto.MetricFamily{}, seen: map[string]struct{}{}, nodeFamilies: map[string]*dto.MetricFamily{},
 	}
 }
 
@@ -147,11 +143,9 @@ func (m *Metrics) keep(name string, series *dto.Metric) bool {
 // WriteTo writes what was collected in Prometheus' text format, families in order of their names.
 func (m *Metrics) WriteTo(out io.Writer) (int64, error) {
 	families := maps.Clone(m.families)
-	if m.NodeFigures {
-		for podName, nodeName := range nodeSums {
-			if node, exists := m.nodeFamilies[nodeName]; exists {
-				families[nodeName] = nodeFamily(node, m.families[podName])
-			}
+	for podName, nodeName := range nodeSums {
+		if node, exists := m.nodeFamilies[nodeName]; exists {
+			families[nodeName] = nodeFamily(node, m.families[podName], m.own.nodes)
 		}
 	}
 	var written int64
@@ -165,13 +159,15 @@ func (m *Metrics) WriteTo(out io.Writer) (int64, error) {
 	return written, nil
 }
 
-// nodeFamily returns node with one series: the sum of the pods' at the latest of their times, or zero at the node's own time.
-func nodeFamily(node, ofPods *dto.MetricFamily) *dto.MetricFamily {
+// nodeFamily returns node with one series: the sum of the pods' over so many nodes at the latest of their times, or zero at the node's own
+// time.
+func nodeFamily(node, ofPods *dto.MetricFamily, nodes int) *dto.MetricFamily {
 	sum, latest := 0.0, int64(0)
 	for _, series := range ofPods.GetMetric() {
 		sum += series.GetCounter().GetValue() + series.GetGauge().GetValue() + series.GetUntyped().GetValue()
 		latest = max(latest, series.GetTimestampMs())
 	}
+	sum /= float64(nodes)
 	if latest == 0 && len(node.GetMetric()) > 0 {
 		latest = node.GetMetric()[0].GetTimestampMs()
 	}

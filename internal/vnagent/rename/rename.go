@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/vnagent/pods"
@@ -83,14 +84,24 @@ func namesOf(pod pods.Pod) [][2]string {
 func underscored(uid types.UID) string { return strings.ReplaceAll(string(uid), "-", "_") }
 
 // index finds pods by the names that a kubelet uses.
-type index map[types.NamespacedName]pods.Pod
+type index struct {
+	byName map[types.NamespacedName]pods.Pod
+	// nodes is on how many nodes they are, at least 1. A kubelet's figures of its node become an equal share of the tenant's pods: the pods
+	// themselves where all are on one node, as before a kubelet. Before an API server a request does not say which node it means, and shares
+	// of all nodes add up to what the tenant uses.
+	nodes int
+}
 
 func newIndex(own []pods.Pod) index {
-	byName := make(index, len(own))
+	byName := make(map[types.NamespacedName]pods.Pod, len(own))
+	nodes := sets.New[string]()
 	for _, pod := range own {
 		byName[types.NamespacedName{Namespace: pod.Super.Namespace, Name: pod.Super.Name}] = pod
+		if pod.Super.Spec.NodeName != "" {
+			nodes.Insert(pod.Super.Spec.NodeName)
+		}
 	}
-	return byName
+	return index{byName: byName, nodes: max(1, nodes.Len())}
 }
 
 // find returns the pod if it is one of the tenant's. uid is checked unless it is "".
@@ -98,6 +109,6 @@ func (i index) find(namespace, name, uid string) (pods.Pod, bool) {
 	if namespace == "" || name == "" {
 		return pods.Pod{}, false
 	}
-	pod, exists := i[types.NamespacedName{Namespace: namespace, Name: name}]
+	pod, exists := i.byName[types.NamespacedName{Namespace: namespace, Name: name}]
 	return pod, exists && (uid == "" || uid == string(pod.Super.UID))
 }

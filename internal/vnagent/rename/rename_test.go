@@ -33,6 +33,11 @@ func own(key, namespace, name string) pods.Pod {
 	return pods.Pod{Super: pod, Owner: owner}
 }
 
+func onNode(pod pods.Pod, node string) pods.Pod {
+	pod.Super.Spec.NodeName = node
+	return pod
+}
+
 // leaks are what no answer for tenant a may hold.
 func requireNoLeak(t *testing.T, answer string) {
 	t.Helper()
@@ -84,7 +89,7 @@ const summary = `{
 
 func TestSummary(t *testing.T) {
 	t.Parallel()
-	collected := rename.NewSummary([]pods.Pod{own("a", "web", "q"), own("a", "web", "p")}, rename.Nodes{}, true)
+	collected := rename.NewSummary([]pods.Pod{own("a", "web", "q"), own("a", "web", "p")}, rename.Nodes{})
 	require.NoError(t, collected.Add(strings.NewReader(strings.ReplaceAll(summary, "secret-node", "node-1"))))
 	got := collected.Result()
 	require.Len(t, got.Pods, 2)
@@ -102,9 +107,9 @@ func TestSummary(t *testing.T) {
 		require.NotContains(t, string(text), leak)
 	}
 
-	many := rename.NewSummary([]pods.Pod{own("a", "web", "p")}, rename.Nodes{}, false)
+	many := rename.NewSummary([]pods.Pod{own("a", "web", "p"), onNode(own("a", "web", "q"), "node-2")}, rename.Nodes{})
 	require.NoError(t, many.Add(strings.NewReader(summary)))
-	require.Nil(t, many.Result().Node.CPU)
+	require.Equal(t, uint64(5), *many.Result().Node.CPU.UsageNanoCores, "half of 11")
 	require.Empty(t, many.Result().Node.NodeName)
 	require.Error(t, many.Add(strings.NewReader("{")))
 }
@@ -185,7 +190,7 @@ prober_probe_total{container="c",namespace="web",pod="p",pod_uid="tenant-uid-p",
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	collected := rename.NewMetrics([]pods.Pod{own("a", "web", "p"), own("a", "web", "q")}, true)
+	collected := rename.NewMetrics([]pods.Pod{own("a", "web", "p"), own("a", "web", "q")})
 	require.NoError(t, collected.Add(strings.NewReader(metrics)))
 	var out strings.Builder
 	_, err := collected.WriteTo(&out)
@@ -196,13 +201,13 @@ func TestMetrics(t *testing.T) {
 
 func TestMetricsOfNodes(t *testing.T) {
 	t.Parallel()
-	collected := rename.NewMetrics([]pods.Pod{own("a", "web", "p"), own("a", "web", "r")}, false)
+	collected := rename.NewMetrics([]pods.Pod{own("a", "web", "p"), onNode(own("a", "web", "r"), "node-2")})
 	require.NoError(t, collected.Add(strings.NewReader(metrics)))
 	require.NoError(t, collected.Add(strings.NewReader(strings.ReplaceAll(metrics, `pod="p"`, `pod="r"`))))
 	var out strings.Builder
 	_, err := collected.WriteTo(&out)
 	require.NoError(t, err)
-	require.NotContains(t, out.String(), "node_")
+	require.Contains(t, out.String(), "\nnode_cpu_usage_seconds_total 4.5 ", "half of two pods of 4.5")
 	require.Equal(t, 1, strings.Count(out.String(), "# TYPE pod_cpu_usage_seconds_total"))
 	require.Contains(t, out.String(), `pod_cpu_usage_seconds_total{namespace="web",pod="r"} 4.5`)
 	require.Error(t, collected.Add(strings.NewReader("a b c d\n")))

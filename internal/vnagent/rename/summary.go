@@ -14,17 +14,14 @@ import (
 
 // Summary collects the summaries of nodes. It is not safe for concurrent use.
 type Summary struct {
-	// NodeFigures makes Result sum up the tenant's pods as the node's figures.
-	NodeFigures bool
-
 	own   index
 	nodes Nodes
 	out   statsv1alpha1.Summary
 }
 
 // NewSummary returns an empty summary of the tenant's pods.
-func NewSummary(own []pods.Pod, nodes Nodes, nodeFigures bool) *Summary {
-	return &Summary{NodeFigures: nodeFigures, own: newIndex(own), nodes: nodes, out: statsv1alpha1.Summary{Pods: []statsv1alpha1.PodStats{}}}
+func NewSummary(own []pods.Pod, nodes Nodes) *Summary {
+	return &Summary{own: newIndex(own), nodes: nodes, out: statsv1alpha1.Summary{Pods: []statsv1alpha1.PodStats{}}}
 }
 
 // Add takes over what a kubelet said about the tenant's pods. The caller bounds in.
@@ -33,7 +30,7 @@ func (s *Summary) Add(in io.Reader) error {
 	if err := json.NewDecoder(in).Decode(&summary); err != nil {
 		return fmt.Errorf("reading a summary: %w", err)
 	}
-	if s.NodeFigures {
+	if s.own.nodes == 1 {
 		s.out.Node.NodeName = s.nodes.Name(summary.Node.NodeName)
 		s.out.Node.StartTime = summary.Node.StartTime
 	}
@@ -76,14 +73,12 @@ func (s *Summary) Result() *statsv1alpha1.Summary {
 	slices.SortStableFunc(s.out.Pods, func(a, b statsv1alpha1.PodStats) int {
 		return slices.Compare([]string{a.PodRef.Namespace, a.PodRef.Name}, []string{b.PodRef.Namespace, b.PodRef.Name})
 	})
-	if s.NodeFigures {
-		s.out.Node.CPU, s.out.Node.Memory = sums(s.out.Pods)
-	}
+	s.out.Node.CPU, s.out.Node.Memory = sums(s.out.Pods, uint64(s.own.nodes))
 	return &s.out
 }
 
-// sums adds up pods; the time is the latest of theirs.
-func sums(all []statsv1alpha1.PodStats) (*statsv1alpha1.CPUStats, *statsv1alpha1.MemoryStats) {
+// sums adds up pods and divides by the number of their nodes; the time is the latest of theirs.
+func sums(all []statsv1alpha1.PodStats, nodes uint64) (*statsv1alpha1.CPUStats, *statsv1alpha1.MemoryStats) {
 	cpu, memory := &statsv1alpha1.CPUStats{}, &statsv1alpha1.MemoryStats{}
 	for _, pod := range all {
 		if pod.CPU != nil {
@@ -98,6 +93,13 @@ func sums(all []statsv1alpha1.PodStats) (*statsv1alpha1.CPUStats, *statsv1alpha1
 			add(&memory.RSSBytes, pod.Memory.RSSBytes)
 			add(&memory.PageFaults, pod.Memory.PageFaults)
 			add(&memory.MajorPageFaults, pod.Memory.MajorPageFaults)
+		}
+	}
+	for _, sum := range []*uint64{
+		cpu.UsageNanoCores, cpu.UsageCoreNanoSeconds, memory.UsageBytes, memory.WorkingSetBytes, memory.RSSBytes, memory.PageFaults, memory.MajorPageFaults,
+	} {
+		if sum != nil {
+			*sum /= nodes
 		}
 	}
 	return cpu, memory

@@ -74,7 +74,7 @@ func TestLists(t *testing.T) {
 			}
 		}
 		_, body := w.ask(t, client, http.MethodGet, "/metrics/resource")
-		require.Equal(t, strings.HasPrefix(t.Name(), "TestLists/kubelet"), strings.Contains(body, "node_cpu_usage_seconds_total 11 "))
+		require.Contains(t, body, "node_cpu_usage_seconds_total 11 ")
 		code, body := w.ask(t, w.client(t, w.tenants.tenant(t, "nobody").tls(t)), http.MethodGet, "/pods")
 		require.Equal(t, http.StatusOK, code)
 		require.Contains(t, body, `"items":[]`)

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Puts the vn-agent that bin/images holds into the bed that runs (make realnodes-images packs it):
+#
+#   hack/realnodes/vn-agent.sh            # in the mode that it runs in
+#   hack/realnodes/vn-agent.sh apiserver  # as a Deployment before each super cluster's API server
+#   hack/realnodes/vn-agent.sh node       # as a DaemonSet before the kubelets
+#
+# Tenants' Nodes say where it is, so a change of the mode starts the syncers anew.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+[[ -s $OUT/vn-agent-mode ]] || { echo "vn-agent.sh: the bed does not run: make realnodes starts it" >&2; exit 1; }
+before=$(cat "$OUT/vn-agent-mode")
+mode=${1:-$before}
+[[ $mode =~ ^(node|apiserver)$ ]] || { echo "usage: hack/realnodes/vn-agent.sh [node|apiserver]" >&2; exit 1; }
+echo "$mode" >"$OUT/vn-agent-mode"
+for id in "${SUPERS[@]}"; do
+  in_node "$id" ctr -n k8s.io images import "$IMAGES/vn-agent.tar" >/dev/null
+  deploy_vn_agent "$id" "$mode"
+done
+for id in "${SUPERS[@]}"; do
+  wait_vn_agent "$id"
+done
+[[ $mode != "$before" ]] || exit 0
+for id in "${SUPERS[@]}"; do
+  kill_program "syncer-$id"
+  start_program "syncer-$id"
+  wait_ready "syncer-$id"
+done
+echo "vn-agent runs in mode $mode"
