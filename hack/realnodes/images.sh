@@ -52,8 +52,8 @@ else
   echo "images: no static $BUSYBOX (apt-get install busybox-static): the images have no shell"
 fi
 
-# What Kubernetes' own test images hold besides, from this machine, with the libraries that it needs: its tests call these. /usr/local/bin
-# comes first, so these are taken before BusyBox's: its wget crashes with -T, its shell drops variables that are no shell names.
+# What Kubernetes' own test images hold besides, from this machine, with the libraries that it needs: its tests call these. Bash is the shell
+# where there is one: BusyBox's drops variables that are no shell names, and calls its own nc and wget, which crashes with -T.
 tools=()
 missing=()
 for tool in bash:bash curl:curl dig:bind9-dnsutils getent:libc-bin ip:iproute2 nc.openbsd:netcat-openbsd wget:wget; do
@@ -65,23 +65,28 @@ for tool in bash:bash curl:curl dig:bind9-dnsutils getent:libc-bin ip:iproute2 n
     missing+=("${tool#*:}")
   fi
 done
-[[ ! -x $(command -v bash) ]] || tools+=("bash=>/usr/local/bin/sh")
 ((${#missing[@]} == 0)) || echo "images: the test images are without the programs of ${missing[*]} (apt-get install)"
 # Programs share libraries, and an image holds a file once.
 mapfile -t tools < <(printf '%s\n' ${tools[@]+"${tools[@]}"} | sort -u)
+full=()
+for entry in ${shell[@]+"${shell[@]}"}; do
+  if [[ $entry == *"=>/bin/sh" && " ${tools[*]} " == *"=/usr/local/bin/bash "* ]]; then entry="/usr/local/bin/bash=>/bin/sh"; fi
+  full+=("$entry")
+done
+full+=(${tools[@]+"${tools[@]}"})
 
 E2E=registry.k8s.io/e2e-test-images
 sources=$kubernetes/test/images
 pack pause "$(expected registry.k8s.io pause)" -entrypoint /pause -user 65535:65535 -- "$BIN/pause=/pause"
 agnhost=("$BIN/agnhost=/agnhost" "agnhost=>/agnhost-2" "$sources/agnhost/porter/localhost.crt=/localhost.crt" "$sources/agnhost/porter/localhost.key=/localhost.key")
-pack agnhost "$(expected $E2E agnhost jessie-dnsutils)" -entrypoint /agnhost -cmd pause -- "${agnhost[@]}" ${shell[@]+"${shell[@]}"} ${tools[@]+"${tools[@]}"}
+pack agnhost "$(expected $E2E agnhost jessie-dnsutils)" -entrypoint /agnhost -cmd pause -- "${agnhost[@]}" ${full[@]+"${full[@]}"}
 pack nautilus "$(expected $E2E nautilus)" -entrypoint /agnhost -cmd test-webserver -- "${agnhost[@]}" \
   "$sources/nautilus/html/data.json=/data.json" "$sources/nautilus/html/nautilus.jpg=/nautilus.jpg"
 pack nonewprivs "$(expected $E2E nonewprivs)" -cmd nnp -- "$BIN/nonewprivs=/usr/local/bin/nnp"
 if ((${#shell[@]} > 0)); then
-  pack busybox "$(expected $E2E busybox)" -cmd sh -- "${shell[@]}" ${tools[@]+"${tools[@]}"}
+  pack busybox "$(expected $E2E busybox)" -cmd sh -- "${full[@]}"
   # A small web server in the place of two large ones: the tests want a page, and to take it away.
-  pack webserver "$(expected $E2E httpd nginx)" -directory /usr/local/apache2/htdocs -cmd "busybox httpd -f -p 80" -- "${shell[@]}" \
+  pack webserver "$(expected $E2E httpd nginx)" -directory /usr/local/apache2/htdocs -cmd webserver -- "${shell[@]}" "$HERE/webserver.sh=/bin/webserver" \
     "$sources/httpd/index.html=/usr/local/apache2/htdocs/index.html"
   pack nonroot "$(expected $E2E nonroot)" -user 1234 -- "${shell[@]}"
 fi

@@ -206,11 +206,6 @@ func (s *Syncer) superChanged(kind string, old, current client.Object) {
 	case kinds.KindPod:
 		s.engine.Add(key)
 		s.superPodChanged(key, object, old == nil || current == nil)
-	case kinds.KindToken:
-		s.engine.Add(key)
-		if old == nil {
-			s.engine.Add(kinds.PodOfToken(key)) // it waits for its tokens
-		}
 	default:
 		s.engine.Add(key)
 	}

@@ -43,6 +43,7 @@ func TestAccountOfAContainer(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(output), &review), output)
 	require.Equal(t, "system:serviceaccount:account:default", review.Status.UserInfo.Username)
 	require.Equal(t, []string{string(pod.UID)}, review.Status.UserInfo.Extra["authentication.kubernetes.io/pod-uid"])
+	require.Equal(t, []string{pod.Spec.NodeName}, review.Status.UserInfo.Extra["authentication.kubernetes.io/node-name"])
 	// By its address, as the Go client in a container does.
 	require.Equal(t, "system:serviceaccount:account:default\n", tenant.run(t, namespace, "exec", "p", "--", "/tmp/kubectl", "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}{'\\n'}"))
 
@@ -77,6 +78,7 @@ func TestWordsOfTheTenant(t *testing.T) {
 		{Name: "MY_NAMESPACE", ValueFrom: field("metadata.namespace")},
 		{Name: "MY_NAME", ValueFrom: field("metadata.name")},
 		{Name: "MY_UID", ValueFrom: field("metadata.uid")},
+		{Name: "MY_NODE", ValueFrom: field("spec.nodeName")}, {Name: "NODE_AGAIN", Value: "on $(MY_NODE)"},
 		{Name: "MY_IP", ValueFrom: field("status.podIP")},
 		{Name: "MY_LABEL", ValueFrom: field("metadata.labels['app']")},
 	}
@@ -92,9 +94,11 @@ func TestWordsOfTheTenant(t *testing.T) {
 	require.NoError(t, err)
 	require.Subset(t, environment, []string{
 		"MY_NAMESPACE=words", "MY_NAME=p", "MY_LABEL=p", "MY_IP=" + pod.Status.PodIP, "HOSTNAME=p",
+		"MY_NODE=" + pod.Spec.NodeName, "NODE_AGAIN=on " + pod.Spec.NodeName,
 		"KUBERNETES_SERVICE_HOST=" + kubernetes.Spec.ClusterIP, "KUBERNETES_SERVICE_PORT=443",
 		"FIRST_SERVICE_SERVICE_HOST=" + first.Spec.ClusterIP, "FIRST_SERVICE_SERVICE_PORT=80",
 	})
+	require.NotContains(t, environment, "MY_NODE=node-1", "what the super cluster calls it")
 	for what, got := range map[string]string{
 		"MY_UID=" + string(pod.UID):      strings.Join(environment, "\n"),
 		"words":                          tenant.run(t, namespace, "exec", "p", "--", "cat", accountDir+"/namespace", "/words/namespace"),

@@ -119,15 +119,15 @@ func TestVNAgentRefuses(t *testing.T) {
 		require.Equal(t, answer{200, "this is vc-sample-1\n"}, ask(t, pods.agent, made, http.MethodGet, logs))
 	})
 	for name, shown := range map[string]*tls.Certificate{
-		"no certificate":                            nil,
-		"self-signed, of the other's name":          makePair(t, other, tenancyv1alpha1.OrganisationTenants, inAnHour, nil),
-		"self-signed, of the own name":              makePair(t, me, tenancyv1alpha1.OrganisationTenants, inAnHour, nil),
-		"expired":                                   makePair(t, me, tenancyv1alpha1.OrganisationTenants, aMinuteAgo, authority),
-		"without the organisation":                  makePair(t, me, "", inAnHour, authority),
-		"of administrators":                         makePair(t, me, "system:masters", inAnHour, authority),
-		"of the tenant's own CA":                    makePair(t, me, tenancyv1alpha1.OrganisationTenants, inAnHour, readPair(t, filepath.Join(bed(t), "pki", "vc-sample-1", "ca"))),
-		"the super cluster's administrator":         readPair(t, filepath.Join(bed(t), "pki", "r1", "admin")),
-		"vn-agent's own":                            readPair(t, filepath.Join(bed(t), "pki", "r1-vn-agent")),
+		"no certificate":                    nil,
+		"self-signed, of the other's name":  makePair(t, other, tenancyv1alpha1.OrganisationTenants, inAnHour, nil),
+		"self-signed, of the own name":      makePair(t, me, tenancyv1alpha1.OrganisationTenants, inAnHour, nil),
+		"expired":                           makePair(t, me, tenancyv1alpha1.OrganisationTenants, aMinuteAgo, authority),
+		"without the organisation":          makePair(t, me, "", inAnHour, authority),
+		"of administrators":                 makePair(t, me, "system:masters", inAnHour, authority),
+		"of the tenant's own CA":            makePair(t, me, tenancyv1alpha1.OrganisationTenants, inAnHour, readPair(t, filepath.Join(bed(t), "pki", "vc-sample-1", "ca"))),
+		"the super cluster's administrator": readPair(t, filepath.Join(bed(t), "pki", "r1", "admin")),
+		"vn-agent's own":                    readPair(t, filepath.Join(bed(t), "pki", "r1-vn-agent")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, agent := range vnAgents(t) {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/tenancy"
 )
 
 func TestTenantEvent(t *testing.T) {
@@ -74,7 +75,9 @@ func TestEventsOnce(t *testing.T) {
 	require.Equal(t, int32(1), count())
 	event.Count = 2
 	require.Equal(t, int32(2), count())
-	event.Count, event.InvolvedObject.UID = 3, "another"
+	event.Count, event.Message = 3, `MountVolume.SetUp failed for volume "t": secret "`+tenancy.TokenSecret("web-1", pod.UID)+`" not found`
+	require.Equal(t, int32(2), count(), "tokens follow the node")
+	event.Count, event.Message, event.InvolvedObject.UID = 3, "", "another"
 	require.Equal(t, int32(2), count(), "it is about an earlier pod")
 
 	_, ours = kinds.EventKey(p.superCache, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "web-1.1"}})

@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	// quietAttempts is the number of refusals by the quota that make no Event: the quota counts what was just deleted for a moment.
+	// quietAttempts is the number of attempts that make no Event when a pod waits for what comes by itself in a moment: a service account,
+	// an address, a quota that still counts what was just deleted.
 	quietAttempts = 5
 	// recountAttempts is the number of refusals by the quota, about six seconds of them, after which what it counts is checked.
 	recountAttempts = 8
@@ -153,10 +154,10 @@ func (p *Pods) create(ctx context.Context, tenant *Tenant, key engine.Key, tenan
 	superNamespace := tenancy.SuperNamespace(tenant.Key, key.Namespace)
 	// Without it the super cluster refuses the pod.
 	if _, exists, _ := get[*corev1.ServiceAccount](p.env.SuperCache, KindServiceAccount, superNamespace, tenantPod.Spec.ServiceAccountName); !exists {
+		if attempt >= quietAttempts {
+			p.env.warn(tenant, key, tenantPod, ReasonFailedCreate, fmt.Sprintf("Super cluster %s: there is no service account %s", p.env.ID, tenantPod.Spec.ServiceAccountName))
+		}
 		return engine.Waitf("service account %s in the super cluster", tenantPod.Spec.ServiceAccountName)
-	}
-	if !p.env.hasTokens(tenant, tenantPod) {
-		return engine.Waitf("the pod's tokens in the super cluster")
 	}
 	around, err := p.env.surroundings(tenant, tenantPod, attempt)
 	if err != nil {

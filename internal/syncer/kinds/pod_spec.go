@@ -175,7 +175,19 @@ func translateContainer(container *corev1.Container, values literals, services [
 	// Before the names of ConfigMaps change.
 	env := addServiceEnv(container.Env, container.EnvFrom, services, around)
 	translateEnv(env, container.EnvFrom, values)
-	container.Env = env
+	container.Env = renameNode(env, around.SuperCluster)
+}
+
+// renameNode lets variables say the tenant's name of the node, which nobody knows before the super cluster's scheduler has chosen: the
+// kubelet expands it from what it has just given the same variable.
+func renameNode(env []corev1.EnvVar, superCluster string) []corev1.EnvVar {
+	for i := 0; i < len(env); i++ {
+		if source := env[i].ValueFrom; source != nil && source.FieldRef != nil && source.FieldRef.FieldPath == "spec.nodeName" {
+			i++
+			env = slices.Insert(env, i, corev1.EnvVar{Name: env[i-1].Name, Value: tenancy.NodeName(superCluster, "$("+env[i-1].Name+")")})
+		}
+	}
+	return env
 }
 
 func translateEnv(env []corev1.EnvVar, envFrom []corev1.EnvFromSource, values literals) {

@@ -139,7 +139,7 @@ func TestSuperPod(t *testing.T) {
 				pod.Annotations = map[string]string{"batch.kubernetes.io/job-completion-index": "$(7)"}
 				pod.Spec.Containers[0].Env = []corev1.EnvVar{
 					fieldEnv("metadata.namespace"), fieldEnv("metadata.uid"), fieldEnv("metadata.name"),
-					fieldEnv("metadata.annotations['batch.kubernetes.io/job-completion-index']"), fieldEnv("metadata.labels['app']"),
+					fieldEnv("metadata.annotations['batch.kubernetes.io/job-completion-index']"), fieldEnv("metadata.labels['app']"), fieldEnv("spec.nodeName"),
 					{Name: "CA", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}}},
 				}
 				pod.Spec.InitContainers = []corev1.Container{{EnvFrom: []corev1.EnvFromSource{
@@ -153,6 +153,7 @@ func TestSuperPod(t *testing.T) {
 					fieldEnv("metadata.name"),
 					{Name: "V", Value: "$$(7)"},
 					fieldEnv("metadata.labels['app']"),
+					fieldEnv("spec.nodeName"), {Name: "V", Value: "r1.$(V)"},
 					{Name: "CA", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "tenant-kube-root-ca.crt"}}}},
 				}
 				pod.Spec.InitContainers = []corev1.Container{{EnvFrom: []corev1.EnvFromSource{
@@ -201,7 +202,7 @@ func TestSuperPod(t *testing.T) {
 			from := tenantPod(tc.change)
 			untouched := from.DeepCopy()
 			got := &corev1.Pod{}
-			kinds.SuperPod(from, got, ownerOf("pod-uid"), []string{"secret/"}, &kinds.Surroundings{})
+			kinds.SuperPod(from, got, ownerOf("pod-uid"), []string{"secret/"}, &kinds.Surroundings{SuperCluster: "r1"})
 			require.Empty(t, cmp.Diff(translated(tc.want), got))
 			require.Empty(t, cmp.Diff(untouched, from), "the tenant's pod lies in a cache")
 		})

@@ -29,6 +29,8 @@ const (
 // Surroundings are what containers are told of the cluster that they live in: the tenant's, not the super cluster's. As with any kubelet
 // they are told once, when they start.
 type Surroundings struct {
+	// SuperCluster is the id in the names of the tenant's nodes.
+	SuperCluster string
 	// Services are what variables tell of: the API server's, and those of the pod's namespace unless it does without. Their cluster
 	// IPs are those that they have in this super cluster.
 	Services []*corev1.Service
@@ -42,7 +44,7 @@ type Surroundings struct {
 // surroundings returns what the containers of a pod are to be told. A Service whose address the super cluster has yet to give is waited
 // for, but not for long.
 func (e *Env) surroundings(tenant *Tenant, tenantPod *corev1.Pod, attempt int) (Surroundings, error) {
-	around := Surroundings{Domain: tenant.ClusterDomain, Defines: tenant.defines(tenantPod.Namespace)}
+	around := Surroundings{SuperCluster: e.ID, Domain: tenant.ClusterDomain, Defines: tenant.defines(tenantPod.Namespace)}
 	apiServer, err := e.needed(tenant, metav1.NamespaceDefault, apiServerService, attempt)
 	if err != nil {
 		return around, err

@@ -40,10 +40,11 @@ const (
 // Tokens keeps, for every pod with projected tokens, a Secret in the super namespace that holds them: tokens of the tenant's API server, bound
 // to the tenant's pod. A key's name is "<pod>/<UID of the pod>".
 //
-//	tenant pod           Secret   step
-//	wants to run here    -        request tokens, create the Secret; the super pod waits for it
-//	runs here            exists   renew what is due, come again when the next is due
-//	gone                 exists   keep it while the super pod is there, then delete it (proof: live read)
+//	tenant pod          Secret   step
+//	not on a node yet   -        nothing: its tokens are to name the node, as those that a kubelet asks for
+//	on a node here      -        request tokens, create the Secret; until then the kubelet waits with the containers
+//	on a node here      exists   renew what is due, come again when the next is due
+//	gone                exists   keep it while the super pod is there, then delete it (proof: live read)
 type Tokens struct{ env *Env }
 
 var _ engine.Kind = &Tokens{}
@@ -71,13 +72,6 @@ func (t *Tokens) Keys() []engine.Key {
 
 func tokenName(pod string, uid types.UID) string { return pod + "/" + string(uid) }
 
-// PodOfToken returns the key of the pod that a key of kind token is about.
-func PodOfToken(key engine.Key) engine.Key {
-	key.Kind = KindPod
-	key.Name, _, _ = strings.Cut(key.Name, "/")
-	return key
-}
-
 // TokenOfSuperPod returns the key of the tokens of a super pod. It returns false when the pod is not ours.
 func TokenOfSuperPod(superPod *corev1.Pod) (engine.Key, bool) {
 	owner, ok := tenancy.OwnerOf(superPod)
@@ -104,25 +98,6 @@ func tokenProjections(spec *corev1.PodSpec) map[string]*corev1.ServiceAccountTok
 		}
 	}
 	return found
-}
-
-// hasTokens says whether the Secret with the tokens of a pod is there, if it needs any.
-func (e *Env) hasTokens(tenant *Tenant, tenantPod *corev1.Pod) bool {
-	projections := tokenProjections(&tenantPod.Spec)
-	if len(projections) == 0 {
-		return true
-	}
-	name := tenancy.TokenSecret(tenantPod.Name, tenantPod.UID)
-	secret, exists, _ := get[*corev1.Secret](e.SuperCache, KindToken, tenancy.SuperNamespace(tenant.Key, tenantPod.Namespace), name)
-	if owner, ours := tenancy.OwnerOf(orEmpty(secret, exists)); !ours || owner != tenant.owner(tenantPod.Namespace, tenantPod.UID) {
-		return false
-	}
-	for key := range projections {
-		if len(secret.Data[key]) == 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // issued is what is known of a token that was given.
@@ -190,11 +165,7 @@ func (t *Tokens) keep(ctx context.Context, tenant *Tenant, key engine.Key, tenan
 	if !wantsTokens(tenantPod, runs) || secret.DeletionTimestamp != nil {
 		return 0, nil
 	}
-	if secret.UID == "" {
-		if open, err := t.env.open(ctx, tenant, key.Namespace); err != nil || !open {
-			return 0, err // the super namespace's event brings the key back
-		}
-	} else if owner, marked := tenancy.OwnerOf(secret); !marked || owner != tenant.owner(key.Namespace, tenantPod.UID) {
+	if owner, marked := tenancy.OwnerOf(secret); secret.UID != "" && (!marked || owner != tenant.owner(key.Namespace, tenantPod.UID)) {
 		t.conflict(tenant, key, tenantPod, secret.Name)
 		return 0, nil
 	}
@@ -211,15 +182,10 @@ func (t *Tokens) keep(ctx context.Context, tenant *Tenant, key engine.Key, tenan
 	return max(next.Sub(t.env.Clock.Now()), time.Second), nil
 }
 
-// wantsTokens says whether a pod needs tokens here, now. runs says whether its super pod is there.
+// wantsTokens says whether a pod needs tokens here, now: once it has a node, which they name. runs says whether its super pod is there.
 func wantsTokens(tenantPod *corev1.Pod, runs bool) bool {
-	switch {
-	case len(tokenProjections(&tenantPod.Spec)) == 0, tenantPod.Status.Phase == corev1.PodSucceeded, tenantPod.Status.Phase == corev1.PodFailed:
-		return false
-	case runs:
-		return true
-	}
-	return len(tenantPod.Spec.SchedulingGates) == 0 && tenantPod.Spec.NodeName == "" && tenantPod.DeletionTimestamp == nil
+	ended := tenantPod.Status.Phase == corev1.PodSucceeded || tenantPod.Status.Phase == corev1.PodFailed
+	return runs && tenantPod.Spec.NodeName != "" && !ended && len(tokenProjections(&tenantPod.Spec)) > 0
 }
 
 // renew puts tokens into secret, and what is known of them into known, where one is missing or due. It returns when the next is due.

@@ -28,7 +28,7 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// issuer is a tenant that gives tokens, and a super cluster that takes them.
+// issuer is a tenant that gives tokens, and a super cluster that takes them. Its pod is on a node here.
 type issuer struct {
 	*pool
 	clock *testingclock.FakePassiveClock
@@ -57,12 +57,16 @@ func newIssuer(t *testing.T) *issuer {
 	i.env.Clock = i.clock
 	i.pod = tenantPod(func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
+		pod.Spec.NodeName = "r1.n1"
 		pod.Spec.Volumes = []corev1.Volume{{}, {VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
 			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "vault", ExpirationSeconds: ptr.To[int64](1000)}},
 			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{ExpirationSeconds: ptr.To[int64](500_000)}},
 		}}}}}
 	})
 	i.tenantCache[kinds.KindPod] = []client.Object{i.pod}
+	superPod := &corev1.Pod{}
+	kinds.SuperPod(i.pod, superPod, ownerOf("pod-uid"), nil, &kinds.Surroundings{})
+	i.superCache[kinds.KindPod] = []client.Object{superPod}
 	i.key = engine.Key{Tenant: clusterKey, Kind: kinds.KindToken, Namespace: "web", Name: "web-1/pod-uid"}
 	return i
 }
@@ -198,26 +202,19 @@ func TestTokensThatAreRefused(t *testing.T) {
 // TestTokensOfPods says which pods have tokens, and when they lose them.
 func TestTokensOfPods(t *testing.T) {
 	t.Parallel()
-	super := func(i *issuer) {
-		superPod := &corev1.Pod{}
-		kinds.SuperPod(i.pod, superPod, ownerOf("pod-uid"), nil, &kinds.Surroundings{})
-		i.superCache[kinds.KindPod] = []client.Object{superPod}
-	}
 	for _, tc := range []struct {
 		name   string
 		change func(i *issuer)
 		// wantMade says whether a pod in this state gets tokens, wantKept whether it keeps those that it has.
 		wantMade, wantKept bool
 	}{
-		{name: "a new pod", change: func(*issuer) {}, wantMade: true, wantKept: true},
-		{name: "a gated pod", change: func(i *issuer) { i.pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{}} }, wantKept: true},
-		{name: "a pod with a node of the tenant's choice", change: func(i *issuer) { i.pod.Spec.NodeName = "r1.n1" }, wantKept: true},
-		{name: "a pod that runs here", change: func(i *issuer) { i.pod.Spec.NodeName = "r1.n1"; super(i) }, wantMade: true, wantKept: true},
+		{name: "a pod on a node here", change: func(*issuer) {}, wantMade: true, wantKept: true},
+		{name: "a pod that has no node yet", change: func(i *issuer) { i.pod.Spec.NodeName = "" }, wantKept: true},
+		{name: "a pod on a node that runs nowhere here", change: func(i *issuer) { i.superCache[kinds.KindPod] = nil }, wantKept: true},
 		{name: "a finished pod", change: func(i *issuer) { i.pod.Status.Phase = corev1.PodFailed }, wantKept: true},
-		{name: "a pod whose namespace is not placed here", change: func(i *issuer) { i.env.ID = "r2" }, wantKept: true},
-		{name: "a pod that is gone", change: func(i *issuer) { i.tenantCache[kinds.KindPod] = nil }},
-		{name: "a pod that is gone and still ends", change: func(i *issuer) { super(i); i.tenantCache[kinds.KindPod] = nil }, wantKept: true},
-		{name: "a pod that was made again", change: func(i *issuer) { i.pod.UID = "another" }},
+		{name: "a pod that is gone", change: func(i *issuer) { i.tenantCache[kinds.KindPod], i.superCache[kinds.KindPod] = nil, nil }},
+		{name: "a pod that is gone and still ends", change: func(i *issuer) { i.tenantCache[kinds.KindPod] = nil }, wantKept: true},
+		{name: "a pod that was made again", change: func(i *issuer) { i.pod.UID = "another"; i.superCache[kinds.KindPod] = nil }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -241,7 +238,7 @@ func TestTokensOfPods(t *testing.T) {
 		i := newIssuer(t)
 		_, err := i.reconcile(t)
 		require.NoError(t, err)
-		i.tenantCache[kinds.KindPod] = nil
+		i.tenantCache[kinds.KindPod], i.superCache[kinds.KindPod] = nil, nil
 		require.NoError(t, i.tenant.Client.Create(t.Context(), i.pod))
 		_, err = i.reconcile(t)
 		require.ErrorContains(t, err, "waiting for the cache of the tenant's pods")

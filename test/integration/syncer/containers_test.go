@@ -78,7 +78,7 @@ func (w *world) testServices(t *testing.T) {
 	w.runSyncer(t, w.super2Config)
 	create(t, w.tenant, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
 	create(t, w.tenant, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "stays-up"}})
-	create(t, w.tenant, newService("shop", "db", "10.0.128.50"))
+	create(t, w.tenant, newService("shop", "db", "10.0.128.5"))
 	create(t, w.tenant, newService("shop", "headless", "None"))
 	balanced := newService("shop", "balanced", "")
 	balanced.Spec.Type, balanced.Spec.LoadBalancerClass = corev1.ServiceTypeLoadBalancer, ptr.To("example.com/lb")
@@ -89,7 +89,7 @@ func (w *world) testServices(t *testing.T) {
 
 	for super, wantNodes := range map[client.Client][]*string{w.super: {ptr.To("n1"), nil}, w.super2: {nil, ptr.To("m1")}} {
 		appears(t, super, superName("default"), "kubernetes", &corev1.Service{}, hasAddress("10.0.128.1"))
-		service := appears(t, super, superName("shop"), "db", &corev1.Service{}, hasAddress("10.0.128.50"))
+		service := appears(t, super, superName("shop"), "db", &corev1.Service{}, hasAddress("10.0.128.5"))
 		appears(t, super, superName("shop"), "headless", &corev1.Service{}, hasAddress("None"))
 		appears(t, super, superName("shop"), "balanced", &corev1.Service{}, func(service *corev1.Service) bool {
 			return service.Spec.Type == corev1.ServiceTypeClusterIP && service.Spec.Ports[0].NodePort == 0
@@ -107,7 +107,7 @@ func (w *world) testServices(t *testing.T) {
 		service.Spec.Selector = map[string]string{"app": "of-others"}
 		require.NoError(t, super.Update(t.Context(), service))
 		appears(t, super, superName("shop"), "db", service, func(service *corev1.Service) bool {
-			return service.UID != before && hasAddress("10.0.128.50")(service)
+			return service.UID != before && hasAddress("10.0.128.5")(service)
 		})
 	}
 
@@ -117,12 +117,12 @@ func (w *world) testServices(t *testing.T) {
 	require.NoError(t, w.tenant.Delete(t.Context(), newSlice("shop", "db")))
 	vanishes(t, w.super2, superName("shop"), "db-1", slice)
 
-	create(t, w.super2, newService("default", "greedy", "10.0.128.60"))
-	create(t, w.tenant, newService("shop", "unlucky", "10.0.128.60"))
-	appears(t, w.super, superName("shop"), "unlucky", &corev1.Service{}, hasAddress("10.0.128.60"))
+	create(t, w.super2, newService("default", "greedy", "10.0.128.6"))
+	create(t, w.tenant, newService("shop", "unlucky", "10.0.128.6"))
+	appears(t, w.super, superName("shop"), "unlucky", &corev1.Service{}, hasAddress("10.0.128.6"))
 	w.warned(t, "shop", "unlucky", "FailedCreate")
 	require.NoError(t, w.super2.Delete(t.Context(), newService("default", "greedy", "")))
-	appears(t, w.super2, superName("shop"), "unlucky", &corev1.Service{}, hasAddress("10.0.128.60"))
+	appears(t, w.super2, superName("shop"), "unlucky", &corev1.Service{}, hasAddress("10.0.128.6"))
 
 	w.notWarned(t, "FailedCreate", "db", "headless", "kubernetes", "front")
 
@@ -240,6 +240,7 @@ func (w *world) testTokens(t *testing.T) {
 	create(t, w.tenant, pod)
 	superPod := appears(t, w.super, superName("web"), "tokens", &corev1.Pod{}, nil)
 	name := tenancy.TokenSecret(pod.Name, pod.UID)
+	w.run(t, "tokens", "n0")
 	secret := appears(t, w.super, superName("web"), name, &corev1.Secret{}, nil)
 	sources := superPod.Spec.Volumes[0].Projected.Sources
 	require.Equal(t, name, sources[0].Secret.Name)
@@ -249,6 +250,7 @@ func (w *world) testTokens(t *testing.T) {
 	require.True(t, status.Authenticated, status.Error)
 	require.Equal(t, "system:serviceaccount:web:default", status.User.Username)
 	require.Equal(t, authenticationv1.ExtraValue{string(pod.UID)}, status.User.Extra["authentication.kubernetes.io/pod-uid"])
+	require.Equal(t, authenticationv1.ExtraValue{"r1.n0"}, status.User.Extra["authentication.kubernetes.io/node-name"])
 	require.True(t, w.review(t, secret.Data["token-0-1"], "vault").Authenticated)
 	require.False(t, w.review(t, secret.Data["token-0-1"]).Authenticated)
 
@@ -269,15 +271,23 @@ func (w *world) testTokens(t *testing.T) {
 		require.Equal(t, string(kept), string(secret.Data["token-0-0"]))
 	}
 
-	// Nobody's token.
+	// A service account that does not exist, and one that goes before the token is asked for.
 	ghost := newPodWithTokens("ghost")
 	ghost.Spec.ServiceAccountName = "ghost"
 	create(t, w.tenant, ghost)
+	w.warned(t, "web", "ghost", "FailedCreate")
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "ghost"}}
+	create(t, w.tenant, account)
+	appears(t, w.super, superName("web"), "ghost", &corev1.Pod{}, nil)
+	require.NoError(t, w.tenant.Delete(t.Context(), account))
+	superGhost := w.run(t, "ghost", "n0")
 	w.warned(t, "web", "ghost", "FailedToken")
 	require.NoError(t, w.tenant.Delete(t.Context(), ghost))
+	appears(t, w.super, superName("web"), "ghost", superGhost, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
+	require.NoError(t, w.super.Delete(t.Context(), superGhost, client.GracePeriodSeconds(0)))
+	vanishes(t, w.tenant, "web", "ghost", ghost)
 
 	// A restarted syncer knows what it has given: see testRestart. The tokens go with their pod.
-	w.run(t, "tokens", "n0")
 	appears(t, w.tenant, "web", "tokens", pod, nil)
 	require.NoError(t, w.tenant.Delete(t.Context(), pod))
 	appears(t, w.super, superName("web"), "tokens", superPod, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
