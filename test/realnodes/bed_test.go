@@ -37,7 +37,7 @@ const (
 var slice = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("50Mi")}
 
 // root is the root of the repository.
-func root(t *testing.T) string {
+func root(t testing.TB) string {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join("..", ".."))
 	require.NoError(t, err)
@@ -45,7 +45,7 @@ func root(t *testing.T) string {
 }
 
 // bed is where the state of the bed lies.
-func bed(t *testing.T) string {
+func bed(t testing.TB) string {
 	t.Helper()
 	if dir := os.Getenv("REALNODES_DIR"); dir != "" {
 		return dir
@@ -54,7 +54,7 @@ func bed(t *testing.T) string {
 }
 
 // image is what pods call the image of a program.
-func image(t *testing.T, program string) string {
+func image(t testing.TB, program string) string {
 	t.Helper()
 	name, err := os.ReadFile(filepath.Join(root(t), "bin", "images", program+".name"))
 	require.NoError(t, err)
@@ -70,7 +70,7 @@ type cluster struct {
 }
 
 // connect returns the tenant or super cluster of a name.
-func connect(t *testing.T, name string) *cluster {
+func connect(t testing.TB, name string) *cluster {
 	t.Helper()
 	kubeconfig := filepath.Join(bed(t), name+".kubeconfig")
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -81,11 +81,11 @@ func connect(t *testing.T, name string) *cluster {
 	return &cluster{name: name, kubeconfig: kubeconfig, config: config, client: client}
 }
 
-func tenant1(t *testing.T) *cluster { t.Helper(); return connect(t, "vc-sample-1") }
-func tenant2(t *testing.T) *cluster { t.Helper(); return connect(t, "vc-sample-2") }
+func tenant1(t testing.TB) *cluster { t.Helper(); return connect(t, "vc-sample-1") }
+func tenant2(t testing.TB) *cluster { t.Helper(); return connect(t, "vc-sample-2") }
 
 // kubectl is a kubectl of this cluster and namespace that has not started. It ends with the test.
-func (c *cluster) kubectl(t *testing.T, namespace string, arguments ...string) *exec.Cmd {
+func (c *cluster) kubectl(t testing.TB, namespace string, arguments ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	t.Cleanup(cancel)
@@ -95,14 +95,14 @@ func (c *cluster) kubectl(t *testing.T, namespace string, arguments ...string) *
 }
 
 // try runs kubectl and returns what it prints on both streams.
-func (c *cluster) try(t *testing.T, namespace string, arguments ...string) (string, error) {
+func (c *cluster) try(t testing.TB, namespace string, arguments ...string) (string, error) {
 	t.Helper()
 	output, err := c.kubectl(t, namespace, arguments...).CombinedOutput()
 	return string(output), err
 }
 
 // run runs kubectl, which must succeed, and returns its standard output.
-func (c *cluster) run(t *testing.T, namespace string, arguments ...string) string {
+func (c *cluster) run(t testing.TB, namespace string, arguments ...string) string {
 	t.Helper()
 	var stderr bytes.Buffer
 	command := c.kubectl(t, namespace, arguments...)
@@ -113,7 +113,7 @@ func (c *cluster) run(t *testing.T, namespace string, arguments ...string) strin
 }
 
 // namespace makes a namespace with room for a number of pods, and deletes it at the end of the test.
-func (c *cluster) namespace(t *testing.T, name string, pods int) string {
+func (c *cluster) namespace(t testing.TB, name string, pods int) string {
 	t.Helper()
 	ctx := t.Context()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
@@ -157,7 +157,7 @@ func client(err error) error {
 }
 
 // newPod is a pod of one slice that runs a shell script in the agnhost image.
-func newPod(t *testing.T, name, script string) *corev1.Pod {
+func newPod(t testing.TB, name, script string) *corev1.Pod {
 	t.Helper()
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
@@ -173,7 +173,7 @@ func newPod(t *testing.T, name, script string) *corev1.Pod {
 }
 
 // create makes a pod and waits until it is ready.
-func (c *cluster) create(t *testing.T, namespace string, pod *corev1.Pod) *corev1.Pod {
+func (c *cluster) create(t testing.TB, namespace string, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	// The controller manager makes the account, and the API server refuses pods before.
 	eventually(t, "pod "+pod.Name+" is taken", func(ctx context.Context) (bool, error) {
@@ -190,7 +190,7 @@ func (c *cluster) create(t *testing.T, namespace string, pod *corev1.Pod) *corev
 }
 
 // ready waits until a pod is ready.
-func (c *cluster) ready(t *testing.T, namespace, name string) *corev1.Pod {
+func (c *cluster) ready(t testing.TB, namespace, name string) *corev1.Pod {
 	t.Helper()
 	var pod *corev1.Pod
 	eventually(t, "pod "+name+" is ready", func(ctx context.Context) (bool, error) {
@@ -209,7 +209,7 @@ func (c *cluster) ready(t *testing.T, namespace, name string) *corev1.Pod {
 }
 
 // eventually waits until a condition holds; an error of it ends the test.
-func eventually(t *testing.T, what string, condition wait.ConditionWithContextFunc) {
+func eventually(t testing.TB, what string, condition wait.ConditionWithContextFunc) {
 	t.Helper()
 	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), interval, patience, true, condition), what)
 }

@@ -32,7 +32,7 @@ import (
 )
 
 // vnAgents are the addresses of vn-agents by super cluster, as the tenants' Nodes say them to API servers.
-func vnAgents(t *testing.T) map[string]string {
+func vnAgents(t testing.TB) map[string]string {
 	t.Helper()
 	nodes, err := tenant1(t).client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
@@ -226,13 +226,13 @@ func TestLongestNamespace(t *testing.T) {
 }
 
 // certificateName is the common name that a tenant's API server shows, its cluster key.
-func certificateName(t *testing.T, tenant string) string {
+func certificateName(t testing.TB, tenant string) string {
 	t.Helper()
 	return readPair(t, filepath.Join(bed(t), "pki", tenant, "kubelet-client")).Leaf.Subject.CommonName
 }
 
 // readPair reads FILE.crt and FILE.key.
-func readPair(t *testing.T, file string) *tls.Certificate {
+func readPair(t testing.TB, file string) *tls.Certificate {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(file+".crt", file+".key")
 	require.NoError(t, err)
@@ -285,7 +285,7 @@ func identityHeaders(name string) func(*http.Request) {
 }
 
 // agentTLS verifies vn-agent, and shows a certificate whatever authorities the server names.
-func agentTLS(t *testing.T, shown *tls.Certificate) *tls.Config {
+func agentTLS(t testing.TB, shown *tls.Certificate) *tls.Config {
 	t.Helper()
 	pem, err := os.ReadFile(filepath.Join(bed(t), "pki", "serving-ca.crt"))
 	require.NoError(t, err)

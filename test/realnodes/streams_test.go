@@ -5,7 +5,11 @@ package realnodes_test
 import (
 	"bufio"
 	"context"
+	"fmt"
+	"io"
 	"net"
+	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -15,8 +19,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/utils/ptr"
 )
 
 // streams is how many readers follow one container.
@@ -92,6 +100,108 @@ func TestVNAgentKilled(t *testing.T) {
 	tenant.eventuallyPrints(t, namespace, "line", "logs", "--tail=1", "p")
 	require.Equal(t, "line", next(t, tenant.start(t, namespace, "logs", "-f", "--tail=1", "p")))
 	require.Equal(t, "hello\n", tenant.run(t, namespace, "exec", "p", "--", "echo", "hello"))
+}
+
+// TestSlowReaders leaves streams that are full unread: what is not read stays with the kubelet and the container. It does not run beside
+// other tests, whose streams need memory too.
+func TestSlowReaders(t *testing.T) {
+	const (
+		readers = 4
+		size    = 48 << 20
+		// allowed is for what each stream reads ahead and for garbage that is not collected yet.
+		allowed = 24 << 20
+	)
+	tenant := tenant1(t)
+	namespace := tenant.namespace(t, "slow", 1)
+	tenant.create(t, namespace, newPod(t, "p", fmt.Sprintf("yes 0123456789 | head -c %d; echo; echo whole; exec sleep 3600", size)))
+	eventually(t, "the log is written", logged(tenant, namespace, "p", "whole"))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	before := agentMemory(t)
+	var unread []io.ReadCloser
+	for range readers {
+		stream, err := tenant.client.CoreV1().Pods(namespace).GetLogs("p", &corev1.PodLogOptions{}).Stream(ctx)
+		require.NoError(t, err)
+		_, err = io.ReadFull(stream, make([]byte, 1))
+		require.NoError(t, err)
+		unread = append(unread, stream)
+	}
+	full := make(chan struct{}, readers)
+	var group errgroup.Group
+	for range readers {
+		executor, err := remotecommand.NewSPDYExecutor(tenant.config, http.MethodPost, tenant.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name("p").
+			SubResource("exec").VersionedParams(&corev1.PodExecOptions{Command: []string{"cat", "/dev/zero"}, Stdout: true}, scheme.ParameterCodec).URL())
+		require.NoError(t, err)
+		group.Go(func() error {
+			return executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: stuck{ctx: ctx, full: full}})
+		})
+	}
+	for range readers {
+		<-full
+	}
+	grown := int64(0)
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(interval) {
+		grown = max(grown, agentMemory(t)-before)
+	}
+	require.Less(t, grown, int64(allowed), "bytes for %d streams that nobody reads", 2*readers)
+	t.Logf("vn-agents grew by %d KiB for %d unread streams", grown>>10, 2*readers)
+
+	// Nothing of a log is lost by reading late.
+	for _, stream := range unread {
+		n, err := io.Copy(io.Discard, stream)
+		require.NoError(t, err)
+		require.EqualValues(t, size+len("\nwhole\n"), n+1)
+		require.NoError(t, stream.Close())
+	}
+	cancel()
+	require.Error(t, group.Wait(), "the streams of a command that never ends")
+}
+
+// stuck is an output that takes no more until ctx ends. It says in full that it was given something.
+type stuck struct {
+	ctx  context.Context
+	full chan<- struct{}
+}
+
+func (s stuck) Write([]byte) (int, error) {
+	s.full <- struct{}{}
+	<-s.ctx.Done()
+	return 0, s.ctx.Err()
+}
+
+// agentMemory is how many bytes the vn-agents of this machine hold.
+func agentMemory(t *testing.T) int64 {
+	t.Helper()
+	names, err := filepath.Glob("/proc/[0-9]*/comm")
+	require.NoError(t, err)
+	var pages int64
+	agents := 0
+	for _, name := range names {
+		// A process can end meanwhile.
+		if comm, err := os.ReadFile(name); err != nil || string(comm) != "vn-agent\n" {
+			continue
+		}
+		statm, err := os.ReadFile(filepath.Join(filepath.Dir(name), "statm"))
+		if err != nil {
+			continue
+		}
+		var size, resident int64
+		_, err = fmt.Sscan(string(statm), &size, &resident)
+		require.NoError(t, err)
+		pages += resident
+		agents++
+	}
+	require.Positive(t, agents)
+	return pages * int64(os.Getpagesize())
+}
+
+// logged is the condition that the last line of a pod's log is line.
+func logged(tenant *cluster, namespace, pod, line string) wait.ConditionWithContextFunc {
+	return func(ctx context.Context) (bool, error) {
+		last, err := tenant.client.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{TailLines: ptr.To[int64](1)}).DoRaw(ctx)
+		return string(last) == line+"\n", err
+	}
 }
 
 // ends waits until a stream has ended.

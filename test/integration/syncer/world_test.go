@@ -47,7 +47,7 @@ type world struct {
 
 const (
 	// superServices contains tenantServices, the addresses of the tenant's Services.
-	superServices  = "10.0.0.0/16"
+	superServices = "10.0.0.0/16"
 	// API servers give its first sixteen addresses to those who ask for one, and the others to anybody.
 	tenantServices = "10.0.128.0/24"
 )

@@ -1,0 +1,83 @@
+//go:build realnodes
+
+package realnodes_test
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+)
+
+// BenchmarkThroughput reads from a container by way of vn-agent, and from the same container's kubelet directly. Run it with -count, so that the
+// two are measured in turn, on a bed that does nothing else.
+func BenchmarkThroughput(b *testing.B) {
+	const size = 32 << 20
+	tenant := tenant1(b)
+	namespace := tenant.namespace(b, "throughput", 1)
+	pod := newPod(b, "p", fmt.Sprintf("yes %s | head -c %d; echo; echo whole; exec sleep 3600", strings.Repeat("0123456789", 9), size))
+	pod = tenant.create(b, namespace, pod)
+	eventually(b, "the log is written", logged(tenant, namespace, "p", "whole"))
+
+	id, node, _ := strings.Cut(pod.Spec.NodeName, ".")
+	super := connect(b, id)
+	address, _, _ := strings.Cut(vnAgents(b)[id], ":")
+	kubelet := address + ":10250"
+	require.Equal(b, "node-1", node)
+	pki := filepath.Join(bed(b), "pki")
+	for _, side := range []struct {
+		name, address, namespace, certificate string
+	}{
+		{name: "kubelet", address: kubelet, namespace: certificateName(b, tenant.name) + "-" + namespace, certificate: filepath.Join(pki, super.name, "kubelet-client")},
+		{name: "vn-agent", address: vnAgents(b)[id], namespace: namespace, certificate: filepath.Join(pki, tenant.name, "kubelet-client")},
+	} {
+		shown := readPair(b, side.certificate)
+		b.Run("logs/"+side.name, func(b *testing.B) {
+			b.SetBytes(size)
+			config := agentTLS(b, shown)
+			client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}}
+			for b.Loop() {
+				request, err := http.NewRequestWithContext(b.Context(), http.MethodGet, fmt.Sprintf("https://%s/containerLogs/%s/p/main?limitBytes=%d", side.address, side.namespace, size), nil)
+				require.NoError(b, err)
+				response, err := client.Do(request)
+				require.NoError(b, err)
+				n, err := io.Copy(io.Discard, response.Body)
+				require.NoError(b, err)
+				require.NoError(b, response.Body.Close())
+				require.EqualValues(b, size, n)
+			}
+		})
+		b.Run("exec/"+side.name, func(b *testing.B) {
+			b.SetBytes(size)
+			config := &rest.Config{Host: "https://" + side.address, TLSClientConfig: rest.TLSClientConfig{
+				CAFile: filepath.Join(pki, "serving-ca.crt"), CertFile: side.certificate + ".crt", KeyFile: side.certificate + ".key",
+			}}
+			query := url.Values{"command": {"head", "-c", strconv.Itoa(size), "/dev/zero"}, "output": {"1"}}
+			target := &url.URL{Scheme: "https", Host: side.address, Path: "/exec/" + side.namespace + "/p/main", RawQuery: query.Encode()}
+			for b.Loop() {
+				executor, err := remotecommand.NewSPDYExecutor(config, http.MethodPost, target)
+				require.NoError(b, err)
+				var read counter
+				require.NoError(b, executor.StreamWithContext(b.Context(), remotecommand.StreamOptions{Stdout: &read}))
+				require.EqualValues(b, size, read)
+			}
+		})
+	}
+}
+
+// counter counts what is written to it.
+type counter int
+
+func (c *counter) Write(piece []byte) (int, error) {
+	*c += counter(len(piece))
+	return len(piece), nil
+}
