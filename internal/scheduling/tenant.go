@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -126,9 +127,23 @@ func (t *Tenants) podScheduler(ctx context.Context, api kubernetes.Interface, fa
 		informers: factory,
 		config:    t.PodConfig,
 		registry:  plugins.Registry(plugins.Options{Requested: view.RequestedResource}),
-		recorders: func(name string) events.EventRecorder { return broadcaster.NewRecorder(scheme.Scheme, name) },
+		recorders: func(name string) events.EventRecorder { return podRecorder{broadcaster.NewRecorder(scheme.Scheme, name)} },
 		failed:    explain,
 	}.build(ctx)
+}
+
+// reasonScheduled is kube-scheduler's reason of an Event for every pod that it binds.
+const reasonScheduled = "Scheduled"
+
+// podRecorder leaves out that a pod was scheduled: the super cluster's scheduler says it next, and the syncer tells the tenant with the
+// node's name, as in any cluster. Each such Event costs the tenant's API server a request.
+type podRecorder struct{ events.EventRecorder }
+
+// Eventf implements events.EventRecorder.
+func (r podRecorder) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
+	if reason != reasonScheduled {
+		r.EventRecorder.Eventf(regarding, related, kind, reason, action, note, args...)
+	}
 }
 
 // explain gives a reason to a pod whose tenant holds nothing in the pool: kube-scheduler does not ask plugins when there are no nodes.

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// labelFramework is on every namespace that the tests make.
+	// labelFramework is on the namespaces that the tests' framework makes.
 	labelFramework = "e2e-framework"
 	// quotaName is the ResourceQuota that places such a namespace.
 	quotaName = "conformance"
@@ -26,8 +26,8 @@ const (
 // memory is what a test's pods may ask for together. They ask for little.
 const memory = "256Mi"
 
-// keepQuotas gives every namespace that tests make a quota with so much CPU, and pods without requests some, until the returned function
-// is called.
+// keepQuotas gives every namespace that is made a quota with so much CPU, and pods without requests some, until the returned function is
+// called. Not all that tests make have labelFramework; of those that are there already, only these are tests'.
 func keepQuotas(ctx context.Context, kubeconfig string, cpu resource.Quantity, out io.Writer) (stop func(), err error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -38,12 +38,14 @@ func keepQuotas(ctx context.Context, kubeconfig string, cpu resource.Quantity, o
 		return nil, fmt.Errorf("making a client of the tenant: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	factory := informers.NewSharedInformerFactoryWithOptions(tenant, 0, informers.WithTweakListOptions(func(options *metav1.ListOptions) {
-		options.LabelSelector = labelFramework
-	}))
+	factory := informers.NewSharedInformerFactory(tenant, 0)
 	informer := factory.Core().V1().Namespaces().Informer()
-	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(item any) {
-		if namespace, ok := item.(*corev1.Namespace); ok && namespace.DeletionTimestamp == nil {
+	_, err = informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{AddFunc: func(item any, isInInitialList bool) {
+		namespace, ok := item.(*corev1.Namespace)
+		if !ok || namespace.DeletionTimestamp != nil {
+			return
+		}
+		if _, ofTest := namespace.Labels[labelFramework]; ofTest || !isInInitialList {
 			if err := putQuota(ctx, tenant, namespace.Name, cpu); err != nil && ctx.Err() == nil {
 				_, _ = fmt.Fprintf(out, "quota of namespace %s: %v\n", namespace.Name, err)
 			}
