@@ -337,7 +337,7 @@ start_kubelet() {
   make_cert "$PKI/$id/ca" "$PKI/$id/kubelet" "/O=system:nodes/CN=system:node:$NODE"
   cluster_kubeconfig "$id" kubelet >"$dir/kubelet.kubeconfig"
   : >"$dir/resolv.conf"
-  # Evictions look at the disk and memory of the whole machine, which is not ours.
+  # Evictions look at the disk and memory of the whole machine, which is not ours. Tests read long logs, of which a kubelet gives the last file.
   cat >"$dir/kubelet.yaml" <<YAML
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -356,6 +356,7 @@ resolvConf: $dir/resolv.conf
 failSwapOn: false
 evictionHard: {memory.available: 0%, nodefs.available: 0%, nodefs.inodesFree: 0%, imagefs.available: 0%}
 imageGCHighThresholdPercent: 100
+containerLogMaxSize: 256Mi
 registerWithTaints: []
 YAML
   start_in_node "$id" kubelet "$BIN/kubelet" --config "$dir/kubelet.yaml" --kubeconfig "$dir/kubelet.kubeconfig" --hostname-override "$NODE" \

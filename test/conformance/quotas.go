@@ -24,7 +24,7 @@ const (
 )
 
 // memory is what a test's pods may ask for together. They ask for little.
-const memory = "256Mi"
+const memory = "512Mi"
 
 // keepQuotas gives every namespace that is made a quota with so much CPU, and pods without requests some, until the returned function is
 // called. Not all that tests make have labelFramework; of those that are there already, only these are tests'.

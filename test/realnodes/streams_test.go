@@ -113,7 +113,7 @@ func TestSlowReaders(t *testing.T) {
 	)
 	tenant := tenant1(t)
 	namespace := tenant.namespace(t, "slow", 1)
-	tenant.create(t, namespace, newPod(t, "p", fmt.Sprintf("yes 0123456789 | head -c %d; echo; echo whole; exec sleep 3600", size)))
+	tenant.create(t, namespace, newPod(t, "p", fmt.Sprintf("yes %s | head -c %d; echo; echo whole; exec sleep 3600", strings.Repeat("0123456789", 9), size)))
 	eventually(t, "the log is written", logged(tenant, namespace, "p", "whole"))
 
 	ctx, cancel := context.WithCancel(t.Context())
