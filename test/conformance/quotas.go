@@ -46,7 +46,7 @@ func keepQuotas(ctx context.Context, kubeconfig string, cpu resource.Quantity, o
 			return
 		}
 		if _, ofTest := namespace.Labels[labelFramework]; ofTest || !isInInitialList {
-			if err := putQuota(ctx, tenant, namespace.Name, cpu); err != nil && ctx.Err() == nil {
+			if err := putQuota(ctx, tenant, namespace.Name, cpu); err != nil && ctx.Err() == nil && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 				_, _ = fmt.Fprintf(out, "quota of namespace %s: %v\n", namespace.Name, err)
 			}
 		}
