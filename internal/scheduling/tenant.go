@@ -127,8 +127,10 @@ func (t *Tenants) podScheduler(ctx context.Context, api kubernetes.Interface, fa
 		informers: factory,
 		config:    t.PodConfig,
 		registry:  plugins.Registry(plugins.Options{Requested: view.RequestedResource}),
-		recorders: func(name string) events.EventRecorder { return podRecorder{broadcaster.NewRecorder(scheme.Scheme, name)} },
-		failed:    explain,
+		recorders: func(name string) events.EventRecorder {
+			return podRecorder{broadcaster.NewRecorder(scheme.Scheme, name)}
+		},
+		failed: explain,
 	}.build(ctx)
 }
 

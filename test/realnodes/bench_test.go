@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// BenchmarkThroughput reads from a container by way of vn-agent, and from the same container's kubelet directly. Run it with -count, so that the
-// two are measured in turn, on a bed that does nothing else.
+// BenchmarkThroughput reads from a container by way of vn-agent, and from the same container's kubelet directly. Run it on a bed that does
+// nothing else.
 func BenchmarkThroughput(b *testing.B) {
 	const size = 32 << 20
 	tenant := tenant1(b)

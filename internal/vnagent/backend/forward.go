@@ -47,7 +47,8 @@ type forwarder struct {
 	transport http.RoundTripper
 	timeout   time.Duration
 	buffers   buffers
-	rings     buffers
+	// Rings of logs and of streams.
+	logRings, streamRings buffers
 }
 
 // forward answers r with what target says about pod.
@@ -78,10 +79,10 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, target *url.
 		ErrorLog:      log.New(logWriter{klog.FromContext(r.Context())}, "", 0),
 		ModifyResponse: func(response *http.Response) error {
 			answered()
-			if err := modify(response, request, pod); err != nil || request.Kind != route.Logs || response.StatusCode != http.StatusOK {
+			if err := f.modify(response, request, pod); err != nil || request.Kind != route.Logs || response.StatusCode != http.StatusOK {
 				return err
 			}
-			flusher.ahead = newReadAhead(response.Body, f.rings.get(readAheadSize), f.rings.Put)
+			flusher.ahead = newReadAhead(response.Body, f.logRings.get(readAheadSize), f.logRings.Put)
 			response.Body = flusher.ahead
 			return nil
 		},
@@ -103,13 +104,13 @@ func (f *forwarder) waitForUpgrade() time.Duration {
 }
 
 // modify makes of the backend's answer what the tenant may see.
-func modify(response *http.Response, request route.Request, pod pods.Pod) error {
+func (f *forwarder) modify(response *http.Response, request route.Request, pod pods.Pod) error {
 	keepResponseHeaders(response.Header)
 	response.Trailer = nil
 	switch code := response.StatusCode; {
 	case code == http.StatusSwitchingProtocols:
-		if stream, ok := response.Body.(io.ReadWriteCloser); ok {
-			response.Body = wholeStream{stream}
+		if connection, ok := response.Body.(io.ReadWriteCloser); ok {
+			response.Body = newStream(response.Request.Context(), connection, &f.streamRings)
 		}
 		return nil
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
@@ -124,10 +125,6 @@ func modify(response *http.Response, request route.Request, pod pods.Pod) error 
 	response.Header.Set("X-Content-Type-Options", "nosniff")
 	return nil
 }
-
-// wholeStream hides CloseWrite: a client that is gone ends the stream, while half of a connection might stay open for ever. Neither SPDY nor
-// WebSocket closes halves of connections.
-type wholeStream struct{ io.ReadWriteCloser }
 
 func modifyError(response *http.Response, pod pods.Pod) error {
 	message, err := io.ReadAll(io.LimitReader(response.Body, maxError))
