@@ -24,7 +24,7 @@ import (
 )
 
 // session is the connection to one tenant, from Engage to the end of its context. A tenant that holds nothing in this super cluster
-// has a session without informers.
+// has a session without informers, once its Nodes are gone.
 type session struct {
 	syncer *Syncer
 	tenant *kinds.Tenant
@@ -93,7 +93,9 @@ func (s *session) run(ctx context.Context, ready func()) error {
 			ready()
 		}
 		if len(namespaces) == 0 {
-			s.leave()
+			if err := s.leave(ctx); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -103,9 +105,10 @@ func (s *session) run(ctx context.Context, ready func()) error {
 	}
 }
 
+// sources returns what is to be watched: of a tenant that holds nothing here, the Nodes that it still has.
 func sources(namespaces []string) []source {
 	if len(namespaces) == 0 {
-		return nil
+		return []source{{kind: kinds.KindNode}}
 	}
 	all := make([]source, 0, len(wideKinds)+len(namespaces)*len(namespacedKinds))
 	for _, kind := range wideKinds {
@@ -127,13 +130,20 @@ func (s *session) wake() {
 	}
 }
 
-// leave wakes the super namespaces of a tenant that holds nothing here: those that are there for Services alone may go.
-func (s *session) leave() {
+// leave wakes the super namespaces of a tenant that holds nothing here: those that are there for Services alone may go. Once its last Node
+// of this super cluster is gone, nothing of it is watched.
+func (s *session) leave(ctx context.Context) error {
+	if s.cache.synced() && len(s.cache.List(kinds.KindNode)) == 0 {
+		if err := s.cache.watch(ctx, nil); err != nil {
+			return err
+		}
+	}
 	for _, object := range s.syncer.super.Index(kinds.KindNamespace, kinds.IndexTenant, s.tenant.Key) {
 		if key, ok := kinds.SuperKey(kinds.KindNamespace, object); ok {
 			s.syncer.engine.Add(key)
 		}
 	}
+	return nil
 }
 
 // filled wakes what waited for a source: what the super cluster holds of it and the tenant may not.
@@ -179,6 +189,9 @@ func (s *session) tenantChanged(kind string, old, current client.Object) {
 	case kinds.KindNode:
 		if key, ok := kinds.NodeKey(s.tenant.Key, object); ok {
 			s.syncer.engine.Add(key)
+		}
+		if current == nil {
+			s.wake() // it may have been the last of a tenant that left
 		}
 		return
 	case kinds.KindNamespace:

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -37,6 +38,8 @@ type Options struct {
 	PodSecurityLevel string
 	// VNAgent is where tenants find the kubelet API of nodes.
 	VNAgent kinds.VNAgent
+	// NodeLinger is how long a tenant keeps a Node that none of its pods is on; 0 means 60 seconds.
+	NodeLinger time.Duration
 	// Metrics counts what is done.
 	Metrics *engine.Metrics
 	// Engine configures queues, workers and patrol.
@@ -94,7 +97,7 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	s.env = &kinds.Env{
 		ID: options.ID, Super: super, SuperCache: s.super, Meta: mgr.GetClient(), MetaLive: mgr.GetAPIReader(),
 		Tenant: s.tenant, Tenants: s.tenants,
-		PodSecurityLevel: options.PodSecurityLevel, VNAgent: options.VNAgent, Clock: options.Engine.Clock, Metrics: options.Metrics,
+		PodSecurityLevel: options.PodSecurityLevel, VNAgent: options.VNAgent, NodeLinger: options.NodeLinger, Clock: options.Engine.Clock, Metrics: options.Metrics,
 	}
 	if s.engine, err = engine.New(options.Engine, options.Metrics, kinds.All(s.env)...); err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -128,6 +129,8 @@ type Env struct {
 	PodSecurityLevel string
 	// VNAgent is where tenants find the kubelet API.
 	VNAgent VNAgent
+	// NodeLinger is how long a tenant keeps a Node that none of its pods is on; 0 means 60 seconds.
+	NodeLinger time.Duration
 	// Clock measures time.
 	Clock clock.PassiveClock
 	// Metrics counts writes.

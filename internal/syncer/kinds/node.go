@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -25,7 +26,7 @@ import (
 const (
 	leaseDuration = 40 * time.Second
 	leaseRenewal  = 20 * time.Second
-	// nodeLinger is how long a tenant keeps a Node that none of its pods is on.
+	// nodeLinger is the default of Env.NodeLinger.
 	nodeLinger = 60 * time.Second
 )
 
@@ -194,7 +195,7 @@ func (n *Nodes) idle(ctx context.Context, tenant *Tenant, key engine.Key, tenant
 		n.idleSince[key] = now
 	}
 	n.mu.Unlock()
-	if left := nodeLinger - now.Sub(since); left > 0 {
+	if left := cmp.Or(n.env.NodeLinger, nodeLinger) - now.Sub(since); left > 0 {
 		return min(left, leaseRenewal), n.renew(ctx, tenant, key, tenantNode)
 	}
 	return 0, n.env.remove(ctx, tenant.Client, KindNode, "delete", tenantNode, nil)

@@ -49,6 +49,7 @@ func TestSyncer(t *testing.T) {
 	t.Run("ranges of Services are checked", w.testServiceCIDRs)
 	t.Run("the super cluster must hold its id", w.testID)
 	_, stop := w.runSyncer(t, w.superConfig)
+	t.Run("a tenant that leaves has no Node left behind", w.testLeave)
 	t.Run("a placed namespace has a super namespace and a quota", w.testNamespace)
 	t.Run("what a pod needs goes down", w.testObjects)
 	t.Run("Services are the same in all super clusters", w.testServices)
@@ -66,6 +67,22 @@ func TestSyncer(t *testing.T) {
 	t.Run("a namespace that is no longer placed goes away", w.testWithdraw)
 	t.Run("a namespace made again is another one", w.testNamespaceAgain)
 	w.testRestart(t, stop)
+}
+
+// testLeave lets a tenant hold one namespace in the super cluster, and then nothing.
+func (w *world) testLeave(t *testing.T) {
+	placement := w.place(t, "only", "r1")
+	pod := newPod("only", "pod")
+	create(t, w.tenant, pod)
+	superPod := w.runIn(t, "only", "pod", "n0")
+	node := appears(t, w.tenant, "", "r1.n0", &corev1.Node{}, nil)
+	require.NoError(t, w.tenant.Delete(t.Context(), pod))
+	appears(t, w.super, superName("only"), "pod", superPod, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
+	require.NoError(t, w.super.Delete(t.Context(), superPod, client.GracePeriodSeconds(0)))
+	vanishes(t, w.tenant, "only", "pod", pod)
+	require.NoError(t, w.meta.Delete(t.Context(), placement))
+	release(t, w.super, superName("only"), "")
+	vanishes(t, w.tenant, "", "r1.n0", node)
 }
 
 func (w *world) testID(t *testing.T) {
@@ -146,8 +163,14 @@ func (w *world) testObjects(t *testing.T) {
 // run plays scheduler and kubelet of the super cluster for a pod of namespace web, on a node that it makes if there is none.
 func (w *world) run(t *testing.T, name, node string) *corev1.Pod {
 	t.Helper()
+	return w.runIn(t, "web", name, node)
+}
+
+// runIn plays scheduler and kubelet of the super cluster for a pod.
+func (w *world) runIn(t *testing.T, namespace, name, node string) *corev1.Pod {
+	t.Helper()
 	require.NoError(t, client.IgnoreAlreadyExists(w.super.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})))
-	pod := appears(t, w.super, superName("web"), name, &corev1.Pod{}, nil)
+	pod := appears(t, w.super, superName(namespace), name, &corev1.Pod{}, nil)
 	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}
 	require.NoError(t, w.super.SubResource("binding").Create(t.Context(), pod, binding))
 	require.NoError(t, w.super.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))

@@ -94,7 +94,7 @@ func (w *world) runSyncer(t *testing.T, super *rest.Config) (*prometheus.Registr
 	metrics, err := engine.NewMetrics(numbers)
 	require.NoError(t, err)
 	made, err := syncer.New(ctx, mgr, syncer.Options{
-		ID: id, Super: super, PodSecurityLevel: "baseline", Metrics: metrics, Engine: engine.Options{Patrol: time.Second},
+		ID: id, Super: super, PodSecurityLevel: "baseline", Metrics: metrics, NodeLinger: time.Second, Engine: engine.Options{Patrol: time.Second},
 	})
 	require.NoError(t, err)
 
