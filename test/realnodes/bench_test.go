@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// BenchmarkThroughput reads from a container by way of vn-agent, and from the same container's kubelet directly. Run it on a bed that does
-// nothing else.
+// BenchmarkThroughput reads from a container by way of vn-agent, and from the same container's kubelet directly, then both by way of API
+// servers. Run it on a bed that does nothing else.
 func BenchmarkThroughput(b *testing.B) {
 	const size = 32 << 20
 	tenant := tenant1(b)
@@ -56,21 +56,33 @@ func BenchmarkThroughput(b *testing.B) {
 				require.EqualValues(b, size, n)
 			}
 		})
-		b.Run("exec/"+side.name, func(b *testing.B) {
-			b.SetBytes(size)
-			config := &rest.Config{Host: "https://" + side.address, TLSClientConfig: rest.TLSClientConfig{
-				CAFile: filepath.Join(pki, "serving-ca.crt"), CertFile: side.certificate + ".crt", KeyFile: side.certificate + ".key",
-			}}
-			query := url.Values{"command": {"head", "-c", strconv.Itoa(size), "/dev/zero"}, "output": {"1"}}
-			target := &url.URL{Scheme: "https", Host: side.address, Path: "/exec/" + side.namespace + "/p/main", RawQuery: query.Encode()}
-			for b.Loop() {
-				executor, err := remotecommand.NewSPDYExecutor(config, http.MethodPost, target)
-				require.NoError(b, err)
-				var read counter
-				require.NoError(b, executor.StreamWithContext(b.Context(), remotecommand.StreamOptions{Stdout: &read}))
-				require.EqualValues(b, size, read)
-			}
-		})
+		config := &rest.Config{Host: "https://" + side.address, TLSClientConfig: rest.TLSClientConfig{
+			CAFile: filepath.Join(pki, "serving-ca.crt"), CertFile: side.certificate + ".crt", KeyFile: side.certificate + ".key",
+		}}
+		b.Run("exec/"+side.name, benchmarkExec(config, "/exec/"+side.namespace+"/p/main", "output", size))
+	}
+	// What a user sees: kubectl exec of the tenant beside that of the super cluster's administrator, each by way of its API server.
+	pods := "/api/v1/namespaces/%s/pods/p/exec"
+	b.Run("kubectl-exec/super-cluster", benchmarkExec(super.config, fmt.Sprintf(pods, certificateName(b, tenant.name)+"-"+namespace), "stdout", size))
+	b.Run("kubectl-exec/tenant", benchmarkExec(tenant.config, fmt.Sprintf(pods, namespace), "stdout", size))
+}
+
+// benchmarkExec reads so many bytes from a command in a container. Kubelets and API servers have names of their own for its output.
+func benchmarkExec(config *rest.Config, path, output string, size int) func(*testing.B) {
+	return func(b *testing.B) {
+		b.SetBytes(int64(size))
+		target, err := url.Parse(config.Host)
+		require.NoError(b, err)
+		target.Path = path
+		query := url.Values{"command": {"head", "-c", strconv.Itoa(size), "/dev/zero"}, output: {"1"}}
+		target.RawQuery = query.Encode()
+		for b.Loop() {
+			executor, err := remotecommand.NewSPDYExecutor(config, http.MethodPost, target)
+			require.NoError(b, err)
+			var read counter
+			require.NoError(b, executor.StreamWithContext(b.Context(), remotecommand.StreamOptions{Stdout: &read}))
+			require.EqualValues(b, size, read)
+		}
 	}
 }
 
