@@ -78,7 +78,8 @@ func TestWordsOfTheTenant(t *testing.T) {
 		{Name: "MY_NAMESPACE", ValueFrom: field("metadata.namespace")},
 		{Name: "MY_NAME", ValueFrom: field("metadata.name")},
 		{Name: "MY_UID", ValueFrom: field("metadata.uid")},
-		{Name: "MY_NODE", ValueFrom: field("spec.nodeName")}, {Name: "NODE_AGAIN", Value: "on $(MY_NODE)"},
+		{Name: "MY_NODE", ValueFrom: field("spec.nodeName")},
+		{Name: "NODE_AGAIN", Value: "on $(MY_NODE)"},
 		{Name: "MY_IP", ValueFrom: field("status.podIP")},
 		{Name: "MY_LABEL", ValueFrom: field("metadata.labels['app']")},
 	}

@@ -153,7 +153,8 @@ func TestSuperPod(t *testing.T) {
 					fieldEnv("metadata.name"),
 					{Name: "V", Value: "$$(7)"},
 					fieldEnv("metadata.labels['app']"),
-					fieldEnv("spec.nodeName"), {Name: "V", Value: "r1.$(V)"},
+					fieldEnv("spec.nodeName"),
+					{Name: "V", Value: "r1.$(V)"},
 					{Name: "CA", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "tenant-kube-root-ca.crt"}}}},
 				}
 				pod.Spec.InitContainers = []corev1.Container{{EnvFrom: []corev1.EnvFromSource{

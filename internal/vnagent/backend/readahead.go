@@ -117,7 +117,7 @@ func (a *readAhead) WriteTo(out io.Writer) (int64, error) {
 			return written, err
 		}
 		if a.little() {
-			time.Sleep(smallPause)
+			time.Sleep(smallPause) //nolint:forbidigo // more may come meanwhile, and nothing says when
 			piece, _ = a.next()
 		}
 		n, err := out.Write(piece)
