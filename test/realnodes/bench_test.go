@@ -59,22 +59,34 @@ func BenchmarkThroughput(b *testing.B) {
 		config := &rest.Config{Host: "https://" + side.address, TLSClientConfig: rest.TLSClientConfig{
 			CAFile: filepath.Join(pki, "serving-ca.crt"), CertFile: side.certificate + ".crt", KeyFile: side.certificate + ".key",
 		}}
-		b.Run("exec/"+side.name, benchmarkExec(config, "/exec/"+side.namespace+"/p/main", "output", size))
+		for pieces, command := range writers(size) {
+			b.Run("exec-"+pieces+"/"+side.name, benchmarkExec(config, "/exec/"+side.namespace+"/p/main", "output", command, size))
+		}
 	}
 	// What a user sees: kubectl exec of the tenant beside that of the super cluster's administrator, each by way of its API server.
 	pods := "/api/v1/namespaces/%s/pods/p/exec"
-	b.Run("kubectl-exec/super-cluster", benchmarkExec(super.config, fmt.Sprintf(pods, certificateName(b, tenant.name)+"-"+namespace), "stdout", size))
-	b.Run("kubectl-exec/tenant", benchmarkExec(tenant.config, fmt.Sprintf(pods, namespace), "stdout", size))
+	for pieces, command := range writers(size) {
+		b.Run("kubectl-exec-"+pieces+"/super-cluster", benchmarkExec(super.config, fmt.Sprintf(pods, certificateName(b, tenant.name)+"-"+namespace), "stdout", command, size))
+		b.Run("kubectl-exec-"+pieces+"/tenant", benchmarkExec(tenant.config, fmt.Sprintf(pods, namespace), "stdout", command, size))
+	}
+}
+
+// writers are commands that write so many bytes, by the size of the pieces in which they do.
+func writers(size int) map[string][]string {
+	return map[string][]string{
+		"4KiB": {"head", "-c", strconv.Itoa(size), "/dev/zero"},
+		"1MiB": {"dd", "if=/dev/zero", "bs=1M", fmt.Sprint("count=", size>>20)},
+	}
 }
 
 // benchmarkExec reads so many bytes from a command in a container. Kubelets and API servers have names of their own for its output.
-func benchmarkExec(config *rest.Config, path, output string, size int) func(*testing.B) {
+func benchmarkExec(config *rest.Config, path, output string, command []string, size int) func(*testing.B) {
 	return func(b *testing.B) {
 		b.SetBytes(int64(size))
 		target, err := url.Parse(config.Host)
 		require.NoError(b, err)
 		target.Path = path
-		query := url.Values{"command": {"head", "-c", strconv.Itoa(size), "/dev/zero"}, output: {"1"}}
+		query := url.Values{"command": command, output: {"1"}}
 		target.RawQuery = query.Encode()
 		for b.Loop() {
 			executor, err := remotecommand.NewSPDYExecutor(config, http.MethodPost, target)
