@@ -33,4 +33,4 @@ run_tests() {
 run_tests
 "$HERE/demo.sh"
 "$HERE/vn-agent.sh" apiserver
-run_tests -skip 'TestAccount|TestWords|TestServices|TestLongest'
+run_tests -run 'TestLogs|TestExec|TestAttach|TestPortForward|TestDebug|TestTop|TestAutoscaling|TestTenants|TestVNAgentRefuses|TestVNAgentGives|TestManyStreams'

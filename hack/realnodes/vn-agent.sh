@@ -27,4 +27,13 @@ for id in "${SUPERS[@]}"; do
   start_program "syncer-$id"
   wait_ready "syncer-$id"
 done
+# A tenant has a Node only where it has pods; those that it has must say the new port.
+for name in "${TENANTS[@]}"; do
+  deadline=$((SECONDS + 60))
+  until ! kubectl --kubeconfig "$OUT/$name.kubeconfig" get nodes -o jsonpath='{range .items[*]}{.status.daemonEndpoints.kubeletEndpoint.Port}{"\n"}{end}' |
+    grep -qvx "$(vn_agent_port "$mode")"; do
+    ((SECONDS < deadline)) || { echo "the Nodes of $name do not say the new port after 60 s" >&2; exit 1; }
+    sleep 0.2
+  done
+done
 echo "vn-agent runs in mode $mode"

@@ -201,7 +201,7 @@ func agentMemory(t *testing.T) int64 {
 func logged(tenant *cluster, namespace, pod, line string) wait.ConditionWithContextFunc {
 	return func(ctx context.Context) (bool, error) {
 		last, err := tenant.client.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{TailLines: ptr.To[int64](1)}).DoRaw(ctx)
-		return string(last) == line+"\n", err
+		return err == nil && string(last) == line+"\n", nil
 	}
 }
 

@@ -47,8 +47,7 @@ type forwarder struct {
 	transport http.RoundTripper
 	timeout   time.Duration
 	buffers   buffers
-	// Rings of logs and of streams.
-	logRings, streamRings buffers
+	rings     buffers
 }
 
 // forward answers r with what target says about pod.
@@ -79,10 +78,10 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, target *url.
 		ErrorLog:      log.New(logWriter{klog.FromContext(r.Context())}, "", 0),
 		ModifyResponse: func(response *http.Response) error {
 			answered()
-			if err := f.modify(response, request, pod); err != nil || request.Kind != route.Logs || response.StatusCode != http.StatusOK {
+			if err := modify(response, request, pod); err != nil || request.Kind != route.Logs || response.StatusCode != http.StatusOK {
 				return err
 			}
-			flusher.ahead = newReadAhead(response.Body, f.logRings.get(readAheadSize), f.logRings.Put)
+			flusher.ahead = newReadAhead(response.Body, f.rings.get(readAheadSize), f.rings.Put)
 			response.Body = flusher.ahead
 			return nil
 		},
@@ -104,13 +103,13 @@ func (f *forwarder) waitForUpgrade() time.Duration {
 }
 
 // modify makes of the backend's answer what the tenant may see.
-func (f *forwarder) modify(response *http.Response, request route.Request, pod pods.Pod) error {
+func modify(response *http.Response, request route.Request, pod pods.Pod) error {
 	keepResponseHeaders(response.Header)
 	response.Trailer = nil
 	switch code := response.StatusCode; {
 	case code == http.StatusSwitchingProtocols:
-		if connection, ok := response.Body.(io.ReadWriteCloser); ok {
-			response.Body = newStream(response.Request.Context(), connection, &f.streamRings)
+		if stream, ok := response.Body.(io.ReadWriteCloser); ok {
+			response.Body = wholeStream{stream}
 		}
 		return nil
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
@@ -125,6 +124,10 @@ func (f *forwarder) modify(response *http.Response, request route.Request, pod p
 	response.Header.Set("X-Content-Type-Options", "nosniff")
 	return nil
 }
+
+// wholeStream hides CloseWrite: a client that is gone ends the stream, while half of a connection might stay open for ever. Neither SPDY nor
+// WebSocket closes halves of connections.
+type wholeStream struct{ io.ReadWriteCloser }
 
 func modifyError(response *http.Response, pod pods.Pod) error {
 	message, err := io.ReadAll(io.LimitReader(response.Body, maxError))
