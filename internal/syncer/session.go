@@ -81,21 +81,22 @@ func (s *Syncer) newSession(tenant *tenants.Tenant) (*session, error) {
 
 // run keeps the informers of what is to be watched until ctx ends.
 func (s *session) run(ctx context.Context, ready func()) error {
+	// left says that the tenant holds nothing here and that no Node of this super cluster is left in it.
+	left := false
 	for {
 		namespaces, err := s.syncer.namespaces(ctx, s.tenant.Key)
 		if err != nil {
 			return err
 		}
-		if err := s.cache.watch(ctx, sources(namespaces)); err != nil {
+		left = len(namespaces) == 0 && (left || s.cache.synced() && len(s.cache.List(kinds.KindNode)) == 0)
+		if err := s.cache.watch(ctx, sources(namespaces, left)); err != nil {
 			return err
 		}
 		if len(namespaces) == 0 || s.cache.synced() {
 			ready()
 		}
 		if len(namespaces) == 0 {
-			if err := s.leave(ctx); err != nil {
-				return err
-			}
+			s.leave()
 		}
 		select {
 		case <-ctx.Done():
@@ -106,8 +107,11 @@ func (s *session) run(ctx context.Context, ready func()) error {
 }
 
 // sources returns what is to be watched: of a tenant that holds nothing here, the Nodes that it still has.
-func sources(namespaces []string) []source {
-	if len(namespaces) == 0 {
+func sources(namespaces []string, left bool) []source {
+	switch {
+	case left:
+		return nil
+	case len(namespaces) == 0:
 		return []source{{kind: kinds.KindNode}}
 	}
 	all := make([]source, 0, len(wideKinds)+len(namespaces)*len(namespacedKinds))
@@ -130,20 +134,13 @@ func (s *session) wake() {
 	}
 }
 
-// leave wakes the super namespaces of a tenant that holds nothing here: those that are there for Services alone may go. Once its last Node
-// of this super cluster is gone, nothing of it is watched.
-func (s *session) leave(ctx context.Context) error {
-	if s.cache.synced() && len(s.cache.List(kinds.KindNode)) == 0 {
-		if err := s.cache.watch(ctx, nil); err != nil {
-			return err
-		}
-	}
+// leave wakes the super namespaces of a tenant that holds nothing here: those that are there for Services alone may go.
+func (s *session) leave() {
 	for _, object := range s.syncer.super.Index(kinds.KindNamespace, kinds.IndexTenant, s.tenant.Key) {
 		if key, ok := kinds.SuperKey(kinds.KindNamespace, object); ok {
 			s.syncer.engine.Add(key)
 		}
 	}
-	return nil
 }
 
 // filled wakes what waited for a source: what the super cluster holds of it and the tenant may not.

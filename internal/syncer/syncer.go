@@ -244,10 +244,11 @@ func onlyFilled(old, current client.Object) bool {
 	return equality.Semantic.DeepEqual(before.Annotations, after.Annotations)
 }
 
-// superNodeChanged wakes the tenants that have a pod on a node.
+// superNodeChanged wakes the tenants that have a pod on a node, or had one a moment ago.
 func (s *Syncer) superNodeChanged(name string) {
 	for _, tenant := range s.tenants() {
-		if len(s.super.Index(kinds.KindPod, kinds.IndexNode, kinds.OnNode(tenant.Key, name))) > 0 {
+		node, _ := tenant.Cache.Get(kinds.KindNode, "", tenancy.NodeName(s.id, name))
+		if node != nil || len(s.super.Index(kinds.KindPod, kinds.IndexNode, kinds.OnNode(tenant.Key, name))) > 0 {
 			s.engine.Add(engine.Key{Tenant: tenant.Key, Kind: kinds.KindNode, Name: name})
 		}
 	}

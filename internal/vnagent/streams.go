@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 )
 
 // streams are the requests that run. A server does not know of those whose connections were taken over, so they are counted here:
@@ -62,10 +63,27 @@ func (s *streams) drain(ctx context.Context) {
 	<-ended
 }
 
-// observer remembers the status of an answer.
+// observer remembers the status of an answer, and can end it.
 type observer struct {
 	http.ResponseWriter
 	code int
+
+	mu sync.Mutex
+	// conn is what was taken over for a stream, nil before.
+	conn net.Conn
+	cut  bool
+}
+
+// end lets what is written to the client fail from now on: a client that does not read would hold up the end of its request.
+func (o *observer) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.cut = true
+	if o.conn != nil {
+		_ = o.conn.Close()
+		return
+	}
+	_ = http.NewResponseController(o.ResponseWriter).SetWriteDeadline(time.Now())
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -78,9 +96,14 @@ func (o *observer) WriteHeader(code int) {
 
 // Hijack implements http.Hijacker: the connection becomes a stream.
 func (o *observer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.cut {
+		return nil, nil, context.Canceled
+	}
 	conn, buffer, err := http.NewResponseController(o.ResponseWriter).Hijack()
 	if err == nil {
-		o.code = http.StatusSwitchingProtocols
+		o.code, o.conn = http.StatusSwitchingProtocols, conn
 	}
 	return conn, buffer, err
 }

@@ -73,6 +73,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer end()
+	defer context.AfterFunc(ctx, observed.end)()
 	if headerSize(r) > maxHeader {
 		http.Error(observed, "headers are too large", http.StatusRequestHeaderFieldsTooLarge)
 		return

@@ -83,10 +83,10 @@ func (e *Events) Reconcile(ctx context.Context, key engine.Key, attempt int) (ti
 		return 0, nil
 	}
 	tenantPod, exists, _ := get[*corev1.Pod](tenant.Cache, KindPod, key.Namespace, superPod.Name)
-	event := TenantEvent(superEvent, orEmpty(tenantPod, exists), e.env.ID)
 	if strings.Contains(superEvent.Message, tenancy.TokenSecret(superPod.Name, owner.UID)) {
 		return 0, nil // a kubelet was faster than we with the tokens; what keeps them away ReasonFailedToken tells
 	}
+	event := TenantEvent(superEvent, orEmpty(tenantPod, exists), e.env.ID)
 	if !exists || tenantPod.UID != owner.UID || len(validation.IsDNS1123Subdomain(event.Name)) > 0 {
 		return 0, nil
 	}

@@ -152,25 +152,30 @@ func (n *Nodes) Reconcile(ctx context.Context, key engine.Key, _ int) (time.Dura
 	}
 	tenantNode, inTenant, synced := get[*corev1.Node](tenant.Cache, KindNode, "", tenancy.NodeName(n.env.ID, key.Name))
 	superNode, inSuper, superSynced := get[*corev1.Node](n.env.SuperCache, KindNode, "", key.Name)
-	switch {
-	case !synced || !superSynced:
+	if !synced || !superSynced {
 		return 0, nil // their filling brings the key back
-	case !n.used(tenant, key):
-		return n.idle(ctx, tenant, key, tenantNode)
 	}
-	n.mu.Lock()
-	delete(n.idleSince, key)
-	n.mu.Unlock()
+	used := n.used(tenant, key)
 	switch {
-	case !inSuper:
-		return 0, nil // its Lease runs out, and the tenant sees it NotReady
+	case !used && (!inTenant || !isOurNode(tenantNode, n.env.ID)):
+		n.forget(key)
+		return 0, nil
+	case !inTenant && !inSuper:
+		return 0, nil
 	case !inTenant:
 		return leaseRenewal, ensureNode(ctx, n.env, tenant, key.Name)
+	}
+	again := n.lookAgain(key, used)
+	switch {
+	case again <= 0:
+		return 0, n.env.remove(ctx, tenant.Client, KindNode, "delete", tenantNode, nil)
+	case !inSuper:
+		return again, nil // its Lease runs out, and the tenant sees it NotReady
 	}
 	if err := n.update(ctx, tenant, superNode, tenantNode); err != nil {
 		return 0, err
 	}
-	return leaseRenewal, n.renew(ctx, tenant, key, tenantNode)
+	return again, n.renew(ctx, tenant, key, tenantNode)
 }
 
 func (n *Nodes) used(tenant *Tenant, key engine.Key) bool {
@@ -178,14 +183,16 @@ func (n *Nodes) used(tenant *Tenant, key engine.Key) bool {
 		len(tenant.Cache.Index(KindPod, IndexNode, OnNode("", tenancy.NodeName(n.env.ID, key.Name)))) > 0
 }
 
-// idle deletes a Node that no pod has been on for a while. tenantNode is nil when there is none.
-func (n *Nodes) idle(ctx context.Context, tenant *Tenant, key engine.Key, tenantNode *corev1.Node) (time.Duration, error) {
-	if tenantNode == nil || !isOurNode(tenantNode, n.env.ID) {
-		n.forget(key)
-		return 0, nil
+// lookAgain returns after what time a Node is to be looked at again, 0 or less when it has been without pods for as long as it may be. That
+// time begins with the first call that says that it is not used.
+func (n *Nodes) lookAgain(key engine.Key, used bool) time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if used {
+		delete(n.idleSince, key)
+		return leaseRenewal
 	}
 	now := n.env.Clock.Now()
-	n.mu.Lock()
 	since, known := n.idleSince[key]
 	if !known {
 		if n.idleSince == nil {
@@ -194,11 +201,7 @@ func (n *Nodes) idle(ctx context.Context, tenant *Tenant, key engine.Key, tenant
 		since = now
 		n.idleSince[key] = now
 	}
-	n.mu.Unlock()
-	if left := cmp.Or(n.env.NodeLinger, nodeLinger) - now.Sub(since); left > 0 {
-		return min(left, leaseRenewal), n.renew(ctx, tenant, key, tenantNode)
-	}
-	return 0, n.env.remove(ctx, tenant.Client, KindNode, "delete", tenantNode, nil)
+	return min(leaseRenewal, cmp.Or(n.env.NodeLinger, nodeLinger)-now.Sub(since))
 }
 
 func (n *Nodes) forget(key engine.Key) {

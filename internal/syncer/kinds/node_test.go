@@ -40,7 +40,7 @@ func TestNodeOfNoPods(t *testing.T) {
 	superNode := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 	tenantNode := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "node-uid"}}
 	kinds.TenantNode(superNode, tenantNode, "r1", kinds.VNAgent{})
-	tenantClient := fake.NewClientBuilder().WithObjects(tenantNode).Build()
+	tenantClient := fake.NewClientBuilder().WithObjects(tenantNode).WithStatusSubresource(&corev1.Node{}).Build()
 	require.NoError(t, tenantClient.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), tenantNode))
 
 	tenant := &kinds.Tenant{Tenant: &tenants.Tenant{Key: clusterKey}, Client: tenantClient, Cache: cache{kinds.KindNode: {tenantNode}}}
@@ -62,6 +62,10 @@ func TestNodeOfNoPods(t *testing.T) {
 	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindNode, Name: "n1"}
 	require.Equal(t, []engine.Key{key}, nodes.Keys())
 
+	// What the super cluster says of its node after the tenant's was written.
+	superNode.Labels = map[string]string{corev1.LabelTopologyZone: "z1"}
+	env.VNAgent.Port = 10550
+
 	// pass lets time pass and returns whether the Node is still there, and when it was last alive.
 	pass := func(duration, wantAfter time.Duration) (bool, int64) {
 		t.Helper()
@@ -81,6 +85,7 @@ func TestNodeOfNoPods(t *testing.T) {
 		wantThere         bool
 		wantRenewed       int64
 	}{
+		{name: "a pod was on it", wantAfter: 20 * time.Second, wantThere: true, wantRenewed: 1000},
 		{name: "a pod is on it", pods: []client.Object{&corev1.Pod{}}, wantAfter: 20 * time.Second, wantThere: true, wantRenewed: 1000},
 		{name: "the pod is gone", passes: 10 * time.Second, wantAfter: 20 * time.Second, wantThere: true, wantRenewed: 1000},
 		{name: "the lease is due", passes: 50 * time.Second, wantAfter: 10 * time.Second, wantThere: true, wantRenewed: 1060},
@@ -92,5 +97,10 @@ func TestNodeOfNoPods(t *testing.T) {
 		there, renewed := pass(tc.passes, tc.wantAfter)
 		require.Equal(t, tc.wantThere, there, tc.name)
 		require.Equal(t, tc.wantRenewed, renewed, tc.name)
+		if live := (&corev1.Node{}); there && tenantClient.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), live) == nil {
+			require.Equal(t, "z1", live.Labels[corev1.LabelTopologyZone], tc.name)
+			live.DeepCopyInto(tenantNode)
+		}
 	}
+	require.EqualValues(t, 10550, tenantNode.Status.DaemonEndpoints.KubeletEndpoint.Port, "also of a Node without pods")
 }

@@ -109,7 +109,7 @@ func modify(response *http.Response, request route.Request, pod pods.Pod) error 
 	switch code := response.StatusCode; {
 	case code == http.StatusSwitchingProtocols:
 		if stream, ok := response.Body.(io.ReadWriteCloser); ok {
-			response.Body = wholeStream{stream}
+			response.Body = &wholeStream{ReadWriteCloser: stream, ended: make(chan struct{})}
 		}
 		return nil
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
@@ -125,9 +125,42 @@ func modify(response *http.Response, request route.Request, pod pods.Pod) error 
 	return nil
 }
 
-// wholeStream hides CloseWrite: a client that is gone ends the stream, while half of a connection might stay open for ever. Neither SPDY nor
-// WebSocket closes halves of connections.
-type wholeStream struct{ io.ReadWriteCloser }
+// wholeStream is the connection to the backend of a stream. It hides CloseWrite: a client that is gone ends the stream, while half of a
+// connection might stay open for ever. Neither SPDY nor WebSocket closes halves of connections.
+//
+// httputil.ReverseProxy ends a stream with the first copy that fails. A command can end while its client still writes (kubectl does every
+// five seconds), so what the backend refuses is not told before all that it has sent was passed on.
+type wholeStream struct {
+	io.ReadWriteCloser
+	// ended is closed when nothing more comes from the backend.
+	ended chan struct{}
+	end   sync.Once
+}
+
+// Read implements io.Reader.
+func (s *wholeStream) Read(piece []byte) (int, error) {
+	n, err := s.ReadWriteCloser.Read(piece)
+	if err != nil {
+		s.end.Do(func() { close(s.ended) })
+	}
+	return n, err
+}
+
+// Write implements io.Writer.
+func (s *wholeStream) Write(piece []byte) (int, error) {
+	n, err := s.ReadWriteCloser.Write(piece)
+	if err != nil {
+		<-s.ended
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (s *wholeStream) Close() error {
+	err := s.ReadWriteCloser.Close()
+	s.end.Do(func() { close(s.ended) })
+	return err
+}
 
 func modifyError(response *http.Response, pod pods.Pod) error {
 	message, err := io.ReadAll(io.LimitReader(response.Body, maxError))

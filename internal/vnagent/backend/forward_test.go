@@ -3,9 +3,11 @@ package backend
 import (
 	"bufio"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,25 +34,86 @@ func TestStreamOutlastsItsCreation(t *testing.T) {
 	defer upstream.Close()
 	target, err := url.Parse(upstream.URL)
 	require.NoError(t, err)
-	forwarder := &forwarder{transport: http.DefaultTransport, timeout: timeout}
+	stream := upgrade(t, &forwarder{transport: http.DefaultTransport, timeout: timeout}, target)
+	timer := time.NewTimer(5 * timeout)
+	defer timer.Stop()
+	<-timer.C
+	_, err = io.WriteString(stream, "after all")
+	require.NoError(t, err)
+	echo, err := bufio.NewReader(stream).ReadString('l')
+	require.NoError(t, err)
+	require.Equal(t, "after al", echo)
+}
+
+// TestStreamOfACommandThatEnds lets the backend take no more while its last words are on their way: a client may send at any time, and kubectl
+// does every five seconds.
+func TestStreamOfACommandThatEnds(t *testing.T) {
+	t.Parallel()
+	ended := &endedCommand{refused: make(chan struct{}), closed: make(chan struct{})}
+	stream := upgrade(t, &forwarder{transport: ended}, &url.URL{Scheme: "http", Host: "backend"})
+	_, err := io.WriteString(stream, "are you there?")
+	require.NoError(t, err)
+	got, err := io.ReadAll(stream)
+	require.NoError(t, err)
+	require.Equal(t, lastWords, string(got))
+	<-ended.closed
+}
+
+// upgrade returns a client's end of a stream by way of a forwarder.
+func upgrade(t *testing.T, forwarder *forwarder, target *url.URL) io.ReadWriter {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		forwarder.forward(w, r, target, route.Request{Kind: route.Exec}, pods.Pod{Super: &corev1.Pod{}})
 	}))
-	defer server.Close()
+	t.Cleanup(server.Close)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, nil)
 	require.NoError(t, err)
 	request.Header.Set("Connection", "Upgrade")
 	request.Header.Set("Upgrade", "SPDY/3.1")
 	response, err := http.DefaultTransport.RoundTrip(request)
 	require.NoError(t, err)
-	defer func() { require.NoError(t, response.Body.Close()) }()
+	t.Cleanup(func() { require.NoError(t, response.Body.Close()) })
 	require.Equal(t, http.StatusSwitchingProtocols, response.StatusCode)
-	<-time.After(5 * timeout)
 	stream, ok := response.Body.(io.ReadWriter)
 	require.True(t, ok)
-	_, err = io.WriteString(stream, "after all")
-	require.NoError(t, err)
-	echo, err := bufio.NewReader(stream).ReadString('l')
-	require.NoError(t, err)
-	require.Equal(t, "after al", echo)
+	return stream
+}
+
+const lastWords = "last words"
+
+// endedCommand is a backend that refuses what it is sent and then says its last words, unless it is closed before.
+type endedCommand struct {
+	refused, closed     chan struct{}
+	refuse, close, said sync.Once
+}
+
+func (e *endedCommand) RoundTrip(*http.Request) (*http.Response, error) {
+	header := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}}
+	return &http.Response{StatusCode: http.StatusSwitchingProtocols, ProtoMajor: 1, ProtoMinor: 1, Header: header, Body: e}, nil
+}
+
+func (e *endedCommand) Write([]byte) (int, error) {
+	e.refuse.Do(func() { close(e.refused) })
+	return 0, io.ErrClosedPipe
+}
+
+func (e *endedCommand) Read(piece []byte) (int, error) {
+	<-e.refused
+	n, err := 0, io.EOF
+	e.said.Do(func() {
+		timer := time.NewTimer(100 * time.Millisecond)
+		defer timer.Stop()
+		select {
+		case <-e.closed:
+			err = net.ErrClosed
+		case <-timer.C:
+			n, err = copy(piece, lastWords), nil
+		}
+	})
+	return n, err
+}
+
+func (e *endedCommand) Close() error {
+	e.close.Do(func() { close(e.closed) })
+	return nil
 }

@@ -251,19 +251,58 @@ func TestSlowReader(t *testing.T) {
 		response, err := w.client(t, a.tls(t)).Do(request)
 		require.NoError(t, err)
 		defer func() { _ = response.Body.Close() }()
-		// What was sent stands still once all buffers are full.
-		last, since := int64(-1), time.Now()
-		w.eventually(t, "the backend stands still", func() bool {
-			if sent := w.upstream.sent.Load(); sent != last {
-				last, since = sent, time.Now()
-			}
-			return time.Since(since) > 500*time.Millisecond
-		})
-		require.Positive(t, last)
-		require.Less(t, last, int64(most))
+		require.Less(t, w.standsStill(t), int64(most))
 		n, err := io.CopyN(io.Discard, response.Body, most)
 		require.NoError(t, err, "reading goes on after %d", n)
 	})
+}
+
+// TestShutdownOfStreamsThatNobodyReads ends also those whose clients are full.
+func TestShutdownOfStreamsThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, w *world) {
+		const size = "1073741824"
+		a := w.tenants.tenant(t, "a")
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+w.address+"/containerLogs/web/p/c?limitBytes="+size, http.NoBody)
+		require.NoError(t, err)
+		response, err := w.client(t, a.tls(t)).Do(request)
+		require.NoError(t, err)
+		defer func() { _ = response.Body.Close() }()
+		full, drain := io.Pipe()
+		defer func() { _ = full.Close() }()
+		go func() {
+			_ = w.execute(t.Context(), t, a, "spdy", "/exec/web/p/c", url.Values{"command": {"flood", size}, "output": {"1"}}, remotecommand.StreamOptions{Stdout: drain})
+		}()
+		w.standsStill(t)
+		require.EqualValues(t, 2, w.upstream.running.Load())
+		w.stop()
+		w.ended(t)
+		w.eventually(t, "the streams behind have ended", func() bool { return w.upstream.running.Load() == 0 })
+	})
+}
+
+// standsStill waits until all buffers are full, and returns what was sent.
+func (w *world) standsStill(t testing.TB) int64 {
+	t.Helper()
+	last, since := int64(-1), time.Now()
+	w.eventually(t, "the backend stands still", func() bool {
+		if sent := w.upstream.sent.Load(); sent != last {
+			last, since = sent, time.Now()
+		}
+		return last > 0 && time.Since(since) > 500*time.Millisecond
+	})
+	return last
+}
+
+// ended waits for the end of vn-agent.
+func (w *world) ended(t testing.TB) {
+	t.Helper()
+	select {
+	case err := <-w.stopped:
+		require.NoError(t, err)
+	case <-time.After(patience):
+		require.Fail(t, "vn-agent does not end")
+	}
 }
 
 // TestShutdown ends streams after the grace, and lets nobody in meanwhile.
@@ -281,12 +320,7 @@ func TestShutdown(t *testing.T) {
 		})
 		w.eventually(t, "both run", func() bool { return w.upstream.running.Load() == 2 && w.upstream.blocked.Load() == 1 })
 		w.stop()
-		select {
-		case err := <-w.stopped:
-			require.NoError(t, err)
-		case <-time.After(patience):
-			require.Fail(t, "vn-agent does not end")
-		}
+		w.ended(t)
 		_, err := io.ReadAll(body)
 		require.Error(t, err)
 		exec.Wait()
