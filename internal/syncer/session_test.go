@@ -1,0 +1,64 @@
+package syncer
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/tenants"
+)
+
+// TestSessionOfATenantThatHoldsNothing lets placements elsewhere change: the Nodes of the tenant are asked for once.
+func TestSessionOfATenantThatHoldsNothing(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
+	var lists atomic.Int32
+	nodes := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			require.IsType(t, &corev1.NodeList{}, list)
+			if lists.Add(1) > 1 {
+				<-ctx.Done()
+			}
+			return inner.List(ctx, list, options...)
+		},
+	})
+	s := &Syncer{id: "r1", meta: fake.NewClientBuilder().WithScheme(scheme).Build(), super: &informers{}}
+	made, err := s.newSession(&tenants.Tenant{Key: "a", Config: &rest.Config{}})
+	require.NoError(t, err)
+	made.cache.client = nodes
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var group sync.WaitGroup
+	group.Go(func() { require.NoError(t, made.run(ctx, func() {})) })
+	running := func() int {
+		made.cache.mu.RLock()
+		defer made.cache.mu.RUnlock()
+		return len(made.cache.running)
+	}
+	err = wait.PollUntilContextTimeout(ctx, time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		return lists.Load() > 0 && running() == 0, nil
+	})
+	require.NoError(t, err, "no Node is left, and nothing is watched")
+	for range 10 {
+		made.changed <- struct{}{}
+	}
+	require.Zero(t, running())
+	cancel()
+	group.Wait()
+	made.cache.wait()
+	require.EqualValues(t, 1, lists.Load())
+}
