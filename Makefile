@@ -161,7 +161,7 @@ bin/agnhost: hack/tools/go.mod | bin
 	@cd hack/tools && ../gobuild.sh "agnhost" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/agnhost" k8s.io/kubernetes/test/images/agnhost
 	@touch $@
 
-# Escapes no-new-privileges as far as it can, and says how far. Its mode is that of Kubernetes' own image.
+# Belongs to root with the set-user-ID bit, and prints the user that it then runs as, which no-new-privileges decides.
 bin/nonewprivs: hack/tools/go.mod | bin
 	@cd hack/tools && ../gobuild.sh "nonewprivs" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/nonewprivs" k8s.io/kubernetes/test/images/nonewprivs
 	@chmod 6755 $@

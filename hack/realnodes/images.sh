@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Packs what runs in containers on real nodes into bin/images: NAME.tar for `ctr images import`, and NAME.name, what pods call it (the first of its names). What is
-# newer than its programs is kept. The versions that tests ask for are read from Kubernetes' own list.
+# Packs what runs in containers on real nodes into bin/images: NAME.tar for `ctr images import`, and NAME.name, what pods call it (the
+# first of its names). What is newer than its programs is kept. The versions that tests ask for are read from Kubernetes' own list.
 #
 #   COREDNS_VERSION, METRICS_SERVER_VERSION  set by the Makefile from hack/tools/versions.mk
 set -euo pipefail

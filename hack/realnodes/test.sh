@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The tests of test/realnodes and the experiment of the demo on a bed of their own, which is taken down at the end; then those of vn-agent
-# again in its other mode. After a failure the logs of the bed's programs and containers are kept in _output/realnodes-logs. TEST_FLAGS go
+# The tests of test/realnodes and the experiment of the demo on a bed of their own, which is taken down at the end; the tests run again with
+# vn-agent in its other mode. After a failure the logs of the bed's programs and containers are kept in _output/realnodes-logs. TEST_FLAGS go
 # to `go test`.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -28,9 +28,9 @@ trap 'exit 130' INT TERM
 cd "$ROOT"
 run_tests() {
   # shellcheck disable=SC2086
-  REALNODES_DIR=$OUT "${GO:-go}" test -tags realnodes -count 1 -timeout 20m ${TEST_FLAGS:-} "$@" ./test/realnodes/...
+  REALNODES_DIR=$OUT "${GO:-go}" test -tags realnodes -count 1 -timeout 20m ${TEST_FLAGS:-} ./test/realnodes/...
 }
 run_tests
 "$HERE/demo.sh"
 "$HERE/vn-agent.sh" apiserver
-run_tests -run 'TestLogs|TestExec|TestAttach|TestPortForward|TestDebug|TestTop|TestAutoscaling|TestTenants|TestVNAgentRefuses|TestVNAgentGives|TestManyStreams'
+run_tests

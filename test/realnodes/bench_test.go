@@ -8,18 +8,25 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// BenchmarkThroughput reads from a container by way of vn-agent, and from the same container's kubelet directly, then both by way of API
-// servers. Run it on a bed that does nothing else.
+// BenchmarkThroughput reads from a container by way of vn-agent and from the same container's kubelet directly, in turn; then by way of API
+// servers, as kubectl does: the tenant's and the super cluster's. It says the medians of both in MB/s, and of the pairs' ratios. Run it on a
+// bed in node mode that does nothing else. With cores=shared all that runs shares all cores; with cores=own vn-agent has one to itself
+// and all else that works on the stream the other, as if vn-agent found a core free.
 func BenchmarkThroughput(b *testing.B) {
 	const size = 32 << 20
 	tenant := tenant1(b)
@@ -29,72 +36,124 @@ func BenchmarkThroughput(b *testing.B) {
 	eventually(b, "the log is written", logged(tenant, namespace, "p", "whole"))
 
 	id, node, _ := strings.Cut(pod.Spec.NodeName, ".")
+	require.Equal(b, "node-1", node)
 	super := connect(b, id)
 	address, _, _ := strings.Cut(vnAgents(b)[id], ":")
-	kubelet := address + ":10250"
-	require.Equal(b, "node-1", node)
-	pki := filepath.Join(bed(b), "pki")
-	for _, side := range []struct {
-		name, address, namespace, certificate string
-	}{
-		{name: "kubelet", address: kubelet, namespace: certificateName(b, tenant.name) + "-" + namespace, certificate: filepath.Join(pki, super.name, "kubelet-client")},
-		{name: "vn-agent", address: vnAgents(b)[id], namespace: namespace, certificate: filepath.Join(pki, tenant.name, "kubelet-client")},
-	} {
-		shown := readPair(b, side.certificate)
-		b.Run("logs/"+side.name, func(b *testing.B) {
-			b.SetBytes(size)
-			config := agentTLS(b, shown)
-			client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}}
-			for b.Loop() {
-				request, err := http.NewRequestWithContext(b.Context(), http.MethodGet, fmt.Sprintf("https://%s/containerLogs/%s/p/main?limitBytes=%d", side.address, side.namespace, size), nil)
-				require.NoError(b, err)
-				response, err := client.Do(request)
-				require.NoError(b, err)
-				n, err := io.Copy(io.Discard, response.Body)
-				require.NoError(b, err)
-				require.NoError(b, response.Body.Close())
-				require.EqualValues(b, size, n)
-			}
-		})
-		config := &rest.Config{Host: "https://" + side.address, TLSClientConfig: rest.TLSClientConfig{
-			CAFile: filepath.Join(pki, "serving-ca.crt"), CertFile: side.certificate + ".crt", KeyFile: side.certificate + ".key",
-		}}
-		for pieces, command := range writers(size) {
-			b.Run("exec-"+pieces+"/"+side.name, benchmarkExec(config, "/exec/"+side.namespace+"/p/main", "output", command, size))
-		}
-	}
-	// What a user sees: kubectl exec of the tenant beside that of the super cluster's administrator, each by way of its API server.
-	pods := "/api/v1/namespaces/%s/pods/p/exec"
-	for pieces, command := range writers(size) {
-		b.Run("kubectl-exec-"+pieces+"/super-cluster", benchmarkExec(super.config, fmt.Sprintf(pods, certificateName(b, tenant.name)+"-"+namespace), "stdout", command, size))
-		b.Run("kubectl-exec-"+pieces+"/tenant", benchmarkExec(tenant.config, fmt.Sprintf(pods, namespace), "stdout", command, size))
-	}
-}
-
-// writers are commands that write so many bytes, by the size of the pieces in which they do.
-func writers(size int) map[string][]string {
-	return map[string][]string{
+	superNamespace := certificateName(b, tenant.name) + "-" + namespace
+	direct := newSide(b, address+":10250", superNamespace, super.name)
+	agent := newSide(b, vnAgents(b)[id], namespace, tenant.name)
+	writers := map[string][]string{
 		"4KiB": {"head", "-c", strconv.Itoa(size), "/dev/zero"},
 		"1MiB": {"dd", "if=/dev/zero", "bs=1M", fmt.Sprint("count=", size>>20)},
 	}
+	everywhere := fmt.Sprintf("0-%d", runtime.NumCPU()-1)
+	for _, cores := range []struct{ name, agent, others string }{{"shared", everywhere, everywhere}, {"own", "1", "0"}} {
+		b.Run("cores="+cores.name, func(b *testing.B) {
+			pin(b, id, cores.agent, cores.others)
+			defer pin(b, id, everywhere, everywhere)
+			b.Run("logs", func(b *testing.B) { pairs(b, size, direct.logs(size), agent.logs(size)) })
+			for pieces, command := range writers {
+				b.Run("exec/pieces="+pieces, func(b *testing.B) { pairs(b, size, direct.exec(command), agent.exec(command)) })
+			}
+		})
+	}
+	pods := "/api/v1/namespaces/%s/pods/p/exec"
+	for pieces, command := range writers {
+		b.Run("kubectl-exec/pieces="+pieces, func(b *testing.B) {
+			pairs(b, size, execOutput(super.config, fmt.Sprintf(pods, superNamespace), "stdout", command), execOutput(tenant.config, fmt.Sprintf(pods, namespace), "stdout", command))
+		})
+	}
 }
 
-// benchmarkExec reads so many bytes from a command in a container. Kubelets and API servers have names of their own for its output.
-func benchmarkExec(config *rest.Config, path, output string, command []string, size int) func(*testing.B) {
-	return func(b *testing.B) {
-		b.SetBytes(int64(size))
+// pairs lets two readers of size bytes read in turn.
+func pairs(b *testing.B, size int64, direct, agent func(*testing.B) int64) {
+	b.Helper()
+	b.SetBytes(2 * size)
+	var rates [2][]float64
+	for b.Loop() {
+		for i, read := range []func(*testing.B) int64{direct, agent} {
+			started := time.Now()
+			require.Equal(b, size, read(b))
+			rates[i] = append(rates[i], float64(size)/1e6/time.Since(started).Seconds())
+		}
+	}
+	ratios := make([]float64, len(rates[0]))
+	for i := range ratios {
+		ratios[i] = rates[1][i] / rates[0][i]
+	}
+	b.ReportMetric(median(rates[0]), "direct-MB/s")
+	b.ReportMetric(median(rates[1]), "vn-agent-MB/s")
+	b.ReportMetric(median(ratios), "ratio")
+}
+
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
+}
+
+// pin says which cores the vn-agent of a node may use, and which ones its other processes and this one.
+func pin(b *testing.B, node, agent, others string) {
+	b.Helper()
+	script := `for process in /proc/[0-9]*; do
+		name=$(cat "$process/comm" 2>/dev/null) || continue
+		cores=$2; [[ $name != vn-agent ]] || cores=$1
+		taskset -acp "$cores" "${process#/proc/}" >/dev/null || [[ ! -d $process ]]
+	done`
+	output, err := exec.CommandContext(b.Context(), filepath.Join(root(b), "hack", "realnodes", "node.sh"), node, "bash", "-c", script, "pin", agent, others).CombinedOutput()
+	require.NoError(b, err, string(output))
+	output, err = exec.CommandContext(b.Context(), "taskset", "-acp", others, strconv.Itoa(os.Getpid())).CombinedOutput()
+	require.NoError(b, err, string(output))
+}
+
+// side is a server of the kubelet API, asked with the certificate with which the API server of a control plane does.
+type side struct {
+	namespace string
+	config    *rest.Config
+	client    *http.Client
+}
+
+func newSide(b *testing.B, address, namespace, controlPlane string) side {
+	b.Helper()
+	pki := filepath.Join(bed(b), "pki")
+	certificate := filepath.Join(pki, controlPlane, "kubelet-client")
+	connections := &http.Transport{TLSClientConfig: agentTLS(b, readPair(b, certificate)), TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
+	return side{namespace: namespace, client: &http.Client{Transport: connections}, config: &rest.Config{
+		Host:            "https://" + address,
+		TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(pki, "serving-ca.crt"), CertFile: certificate + ".crt", KeyFile: certificate + ".key"},
+	}}
+}
+
+// logs returns a reader of so many bytes of log.
+func (s side) logs(size int64) func(*testing.B) int64 {
+	return func(b *testing.B) int64 {
+		target := fmt.Sprintf("%s/containerLogs/%s/p/main?limitBytes=%d", s.config.Host, s.namespace, size)
+		request, err := http.NewRequestWithContext(b.Context(), http.MethodGet, target, nil)
+		require.NoError(b, err)
+		response, err := s.client.Do(request)
+		require.NoError(b, err)
+		n, err := io.Copy(io.Discard, response.Body)
+		require.NoError(b, err)
+		require.NoError(b, response.Body.Close())
+		return n
+	}
+}
+
+func (s side) exec(command []string) func(*testing.B) int64 {
+	return execOutput(s.config, "/exec/"+s.namespace+"/p/main", "output", command)
+}
+
+// execOutput returns a reader of a command's output. Kubelets and API servers have names of their own for the output.
+func execOutput(config *rest.Config, path, output string, command []string) func(*testing.B) int64 {
+	return func(b *testing.B) int64 {
 		target, err := url.Parse(config.Host)
 		require.NoError(b, err)
 		target.Path = path
-		query := url.Values{"command": command, output: {"1"}}
-		target.RawQuery = query.Encode()
-		for b.Loop() {
-			executor, err := remotecommand.NewSPDYExecutor(config, http.MethodPost, target)
-			require.NoError(b, err)
-			var read counter
-			require.NoError(b, executor.StreamWithContext(b.Context(), remotecommand.StreamOptions{Stdout: &read}))
-			require.EqualValues(b, size, read)
-		}
+		target.RawQuery = url.Values{"command": command, output: {"1"}}.Encode()
+		executor, err := remotecommand.NewSPDYExecutor(config, http.MethodPost, target)
+		require.NoError(b, err)
+		var read counter
+		require.NoError(b, executor.StreamWithContext(b.Context(), remotecommand.StreamOptions{Stdout: &read}))
+		return int64(read)
 	}
 }
 
