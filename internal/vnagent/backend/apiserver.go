@@ -36,16 +36,24 @@ var _ Backend = &APIServer{}
 func NewAPIServer(config *rest.Config) (*APIServer, error) {
 	config = rest.CopyConfig(config)
 	config.NextProtos = []string{"http/1.1"}
-	config.DisableCompression = true
 	config.UserAgent = "vn-agent"
 	config.Timeout = 0
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("reading the address of the super cluster: %w", err)
 	}
-	connections, err := rest.TransportFor(config)
+	secure, err := rest.TLSConfigFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to the super cluster: %w", err)
+		return nil, fmt.Errorf("reading how to connect to the super cluster: %w", err)
+	}
+	plain := newTransport(secure)
+	plain.Proxy = http.ProxyFromEnvironment
+	if config.Proxy != nil {
+		plain.Proxy = config.Proxy
+	}
+	connections, err := rest.HTTPWrappersForConfig(config, plain)
+	if err != nil {
+		return nil, fmt.Errorf("reading how to connect to the super cluster: %w", err)
 	}
 	return &APIServer{config: config, base: base, forwarder: forwarder{transport: connections}}, nil
 }

@@ -47,7 +47,6 @@ type forwarder struct {
 	transport http.RoundTripper
 	timeout   time.Duration
 	buffers   buffers
-	rings     buffers
 }
 
 // forward answers r with what target says about pod.
@@ -65,7 +64,6 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, target *url.
 		defer timer.Stop()
 		answered = func() { timer.Stop() }
 	}
-	flusher := &lazyFlusher{ResponseWriter: w}
 	proxy := httputil.ReverseProxy{
 		Rewrite: func(out *httputil.ProxyRequest) {
 			out.Out.URL, out.Out.Host = target, ""
@@ -78,12 +76,7 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, target *url.
 		ErrorLog:      log.New(logWriter{klog.FromContext(r.Context())}, "", 0),
 		ModifyResponse: func(response *http.Response) error {
 			answered()
-			if err := modify(response, request, pod); err != nil || request.Kind != route.Logs || response.StatusCode != http.StatusOK {
-				return err
-			}
-			flusher.ahead = newReadAhead(response.Body, f.rings.get(readAheadSize), f.rings.Put)
-			response.Body = flusher.ahead
-			return nil
+			return modify(response, request, pod)
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if cause := context.Cause(ctx); cause != nil {
@@ -92,7 +85,7 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, target *url.
 			writeError(w, r, err)
 		},
 	}
-	proxy.ServeHTTP(flusher, r.WithContext(ctx))
+	proxy.ServeHTTP(w, r.WithContext(ctx))
 }
 
 func (f *forwarder) waitForUpgrade() time.Duration {
@@ -231,17 +224,15 @@ func (b *boundedReader) Read(piece []byte) (int, error) {
 	return n, err
 }
 
-// buffers is a pool of buffers of one size.
+// buffers is a pool of buffers of copyBuffer bytes.
 type buffers struct{ pool sync.Pool }
 
 // Get implements httputil.BufferPool.
-func (b *buffers) Get() []byte { return b.get(copyBuffer) }
-
-func (b *buffers) get(size int) []byte {
+func (b *buffers) Get() []byte {
 	if buffer, ok := b.pool.Get().(*[]byte); ok {
 		return *buffer
 	}
-	return make([]byte, size)
+	return make([]byte, copyBuffer)
 }
 
 // Put implements httputil.BufferPool.

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"sync"
-	"time"
 
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/transport"
@@ -18,11 +16,6 @@ import (
 
 	"github.com/superpool/superpool/internal/vnagent/pods"
 	"github.com/superpool/superpool/internal/vnagent/route"
-)
-
-const (
-	dialTimeout = 10 * time.Second
-	keepAlive   = 30 * time.Second
 )
 
 // KubeletOptions say where a kubelet is and how it is spoken to. All files are read again when they change.
@@ -126,17 +119,7 @@ func (k *Kubelet) connections() (*http.Transport, error) {
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
-	k.current = &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext,
-		TLSClientConfig:     config,
-		TLSHandshakeTimeout: dialTimeout,
-		DisableCompression:  true,
-		MaxIdleConnsPerHost: 16,
-		IdleConnTimeout:     90 * time.Second,
-		ReadBufferSize:      copyBuffer,
-		// A stream has a connection of its own, so one slow reader slows no other: HTTP/1.1.
-		ForceAttemptHTTP2: false,
-	}
+	k.current = newTransport(config)
 	return k.current, nil
 }
 
