@@ -268,11 +268,13 @@ func TestShutdownOfStreamsThatNobodyReads(t *testing.T) {
 		response, err := w.client(t, a.tls(t)).Do(request)
 		require.NoError(t, err)
 		defer func() { _ = response.Body.Close() }()
-		full, drain := io.Pipe()
-		defer func() { _ = full.Close() }()
-		go func() {
-			_ = w.execute(t.Context(), t, a, "spdy", "/exec/web/p/c", url.Values{"command": {"flood", size}, "output": {"1"}}, remotecommand.StreamOptions{Stdout: drain})
-		}()
+		unread, full := io.Pipe()
+		var exec sync.WaitGroup
+		exec.Go(func() {
+			_ = w.execute(t.Context(), t, a, "spdy", "/exec/web/p/c", url.Values{"command": {"flood", size}, "output": {"1"}}, remotecommand.StreamOptions{Stdout: full})
+		})
+		defer exec.Wait()
+		defer func() { _ = unread.Close() }()
 		w.standsStill(t)
 		require.EqualValues(t, 2, w.upstream.running.Load())
 		w.stop()
