@@ -108,7 +108,7 @@ func TestSlowReaders(t *testing.T) {
 	const (
 		readers = 4
 		size    = 48 << 20
-		// allowed is for what each stream reads ahead and for garbage that is not collected yet.
+		// allowed is for what each stream holds and for garbage that is not collected yet.
 		allowed = 24 << 20
 	)
 	tenant := tenant1(t)

@@ -171,7 +171,7 @@ func (c *burstConn) gather() {
 	there := 0
 	_ = c.raw.Read(func(fd uintptr) bool {
 		var err error
-		there, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+		there, err = unix.IoctlGetInt(int(fd), unix.FIONREAD)
 		return err != nil || there >= burst
 	})
 	_ = c.SetReadDeadline(time.Time{})
