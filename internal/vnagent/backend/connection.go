@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -148,40 +146,44 @@ func (c *burstConn) fill() error {
 	if c.buffer == nil {
 		c.buffer = make([]byte, burst)
 	}
-	switch follows := time.Since(c.last) < 2*pause; {
-	case follows && !c.asked.Swap(false):
-		c.gather()
-	case c.waits:
+	follows := time.Since(c.last) < 2*pause && !c.asked.Swap(false)
+	// After a full buffer there is more.
+	if follows && c.tail < len(c.buffer) && c.gather() {
+		return nil
+	}
+	if c.waits {
 		c.wakeAt(1)
 	}
 	n, err := c.TCPConn.Read(c.buffer)
 	if n == 0 {
 		return err
 	}
-	c.last, c.head, c.tail = time.Now(), 0, n
+	c.filled(n)
 	return nil
 }
 
-// gather waits until a burst is there, but no longer than a pause.
-func (c *burstConn) gather() {
+func (c *burstConn) filled(n int) { c.last, c.head, c.tail = time.Now(), 0, n }
+
+// gather waits until a burst is there, but no longer than a pause, and reads. It returns false where that gave nothing.
+func (c *burstConn) gather() bool {
 	if !c.waits {
 		c.wakeAt(burst)
 	}
 	_ = c.SetReadDeadline(time.Now().Add(pause))
-	there := 0
-	_ = c.raw.Read(func(fd uintptr) bool {
-		var err error
-		there, err = unix.IoctlGetInt(int(fd), unix.FIONREAD)
-		return err != nil || there >= burst
-	})
+	woken := true
+	_ = c.raw.Read(func(uintptr) bool { woken = !woken; return woken })
 	_ = c.SetReadDeadline(time.Time{})
-	if there == 0 {
-		c.wakeAt(1)
+	n := 0
+	_ = c.raw.Read(func(fd uintptr) bool { n, _ = syscall.Read(int(fd), c.buffer); return true })
+	if n <= 0 {
+		return false // nothing yet, the end, or an error: reading says which
 	}
+	c.filled(n)
+	return true
 }
 
 // wakeAt says how many bytes must be there before the kernel says so.
 func (c *burstConn) wakeAt(size int) {
 	c.waits = size > 1
-	_ = c.raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, size) })
+	_ = c.raw.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVLOWAT, size) })
 }
