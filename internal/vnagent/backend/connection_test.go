@@ -104,21 +104,34 @@ func TestGatheringLosesNothing(t *testing.T) {
 	require.True(t, bytes.Equal(sent, got))
 }
 
-// TestGatheringHoldsNothingBack sends a line alone after many that came together, again and again: each is read before the next is sent.
+// TestGatheringHoldsNothingBack sends a piece alone after some that came together, while the other end has begun to wait for it.
 func TestGatheringHoldsNothingBack(t *testing.T) {
 	t.Parallel()
 	client, server := connected(t, dial)
-	require.NoError(t, client.SetDeadline(time.Now().Add(20*time.Second)))
 	piece := make([]byte, burst)
-	for range 20 {
-		for _, size := range []int{1, 1, 1000, 1, 20_000, 1, 1} {
-			_, err := server.Write(make([]byte, size))
+	for _, size := range []int{1, 20_000, burst} {
+		for range 3 {
+			_, err := server.Write(piece[:100])
 			require.NoError(t, err)
-			_, err = io.ReadFull(client, piece[:size])
+			_, err = io.ReadFull(client, piece[:100])
 			require.NoError(t, err)
 		}
-		timer := time.NewTimer(3 * pause) // what follows comes alone
-		<-timer.C
+		read := make(chan error, 1)
+		go func() {
+			_, err := io.ReadFull(client, piece[:size])
+			read <- err
+		}()
+		alone := time.NewTimer(20 * pause)
+		defer alone.Stop()
+		<-alone.C
+		_, err := server.Write(make([]byte, size))
+		require.NoError(t, err)
+		select {
+		case err := <-read:
+			require.NoError(t, err)
+		case <-time.After(10 * time.Second):
+			require.Fail(t, "a piece is held back", "%d bytes", size)
+		}
 	}
 }
 
