@@ -121,8 +121,8 @@ func modify(response *http.Response, request route.Request, pod pods.Pod) error 
 // wholeStream is the connection to the backend of a stream. It hides CloseWrite: a client that is gone ends the stream, while half of a
 // connection might stay open for ever. Neither SPDY nor WebSocket closes halves of connections.
 //
-// httputil.ReverseProxy ends a stream with the first copy that fails. A command can end while its client still writes (kubectl does every
-// five seconds), so what the backend refuses is not told before all that it has sent was passed on.
+// httputil.ReverseProxy ends a stream with the first copy that fails. A command can end while its client still writes (an API server does
+// every five seconds), so what the backend refuses is not told before all that it has sent was passed on.
 type wholeStream struct {
 	io.ReadWriteCloser
 	// ended is closed when nothing more comes from the backend.
@@ -130,9 +130,12 @@ type wholeStream struct {
 	end   sync.Once
 }
 
-// Read implements io.Reader.
+// Read implements io.Reader. An error that comes with the last bytes comes again after them.
 func (s *wholeStream) Read(piece []byte) (int, error) {
 	n, err := s.ReadWriteCloser.Read(piece)
+	if n > 0 {
+		return n, nil
+	}
 	if err != nil {
 		s.end.Do(func() { close(s.ended) })
 	}

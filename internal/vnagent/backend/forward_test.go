@@ -7,8 +7,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -45,8 +47,8 @@ func TestStreamOutlastsItsCreation(t *testing.T) {
 	require.Equal(t, "after al", echo)
 }
 
-// TestStreamOfACommandThatEnds lets the backend take no more while its last words are on their way: a client may send at any time, and kubectl
-// does every five seconds.
+// TestStreamOfACommandThatEnds lets the backend take no more while its last words are on their way: a client may send at any time, and an API
+// server does every five seconds.
 func TestStreamOfACommandThatEnds(t *testing.T) {
 	t.Parallel()
 	ended := &endedCommand{refused: make(chan struct{}), closed: make(chan struct{})}
@@ -57,6 +59,28 @@ func TestStreamOfACommandThatEnds(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, lastWords, string(got))
 	<-ended.closed
+}
+
+// TestStreamEndsAfterItsLastBytes reads the last bytes and the end at once.
+func TestStreamEndsAfterItsLastBytes(t *testing.T) {
+	t.Parallel()
+	connection := struct {
+		io.Reader
+		io.WriteCloser
+	}{Reader: iotest.DataErrReader(strings.NewReader(lastWords))}
+	stream := &wholeStream{ReadWriteCloser: connection, ended: make(chan struct{})}
+	piece := make([]byte, 100)
+	n, err := stream.Read(piece)
+	require.NoError(t, err)
+	require.Equal(t, lastWords, string(piece[:n]))
+	select {
+	case <-stream.ended:
+		require.Fail(t, "ended before they were passed on")
+	default:
+	}
+	_, err = stream.Read(piece)
+	require.ErrorIs(t, err, io.EOF)
+	<-stream.ended
 }
 
 // upgrade returns a client's end of a stream by way of a forwarder.
