@@ -2,12 +2,13 @@ package syncer
 
 import (
 	"context"
-	"sync"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -28,7 +29,9 @@ func TestSessionOfATenantThatHoldsNothing(t *testing.T) {
 	var lists atomic.Int32
 	nodes := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
 		List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-			require.IsType(t, &corev1.NodeList{}, list)
+			if _, ok := list.(*corev1.NodeList); !ok {
+				return fmt.Errorf("%T is listed", list)
+			}
 			if lists.Add(1) > 1 {
 				<-ctx.Done()
 			}
@@ -42,8 +45,8 @@ func TestSessionOfATenantThatHoldsNothing(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var group sync.WaitGroup
-	group.Go(func() { require.NoError(t, made.run(ctx, func() {})) })
+	var group errgroup.Group
+	group.Go(func() error { return made.run(ctx, func() {}) })
 	running := func() int {
 		made.cache.mu.RLock()
 		defer made.cache.mu.RUnlock()
@@ -58,7 +61,7 @@ func TestSessionOfATenantThatHoldsNothing(t *testing.T) {
 	}
 	require.Zero(t, running())
 	cancel()
-	group.Wait()
+	require.NoError(t, group.Wait())
 	made.cache.wait()
 	require.EqualValues(t, 1, lists.Load())
 }

@@ -78,16 +78,12 @@ func TestGatheringLosesNothing(t *testing.T) {
 	for i := range sent {
 		sent[i] = byte(random.Uint32())
 	}
-	pauses := make([]time.Duration, 0, len(sent)/1000)
-	for range cap(pauses) {
-		pauses = append(pauses, time.Duration(random.IntN(12)-8)*pause)
-	}
 	var group errgroup.Group
 	group.Go(func() error {
 		left := sent
 		for i := 0; len(left) > 0; i++ {
-			if wait := pauses[i%len(pauses)]; i%20 == 0 && wait > 0 {
-				timer := time.NewTimer(wait)
+			if i%20 == 0 {
+				timer := time.NewTimer(time.Duration(random.IntN(4)) * pause)
 				<-timer.C
 			}
 			n := min(len(left), 1+random.IntN(1<<random.IntN(16)))
