@@ -70,6 +70,15 @@ cgroup_roots() {
   if [[ -e /sys/fs/cgroup/cgroup.controllers ]]; then echo /sys/fs/cgroup; else find /sys/fs/cgroup -mindepth 1 -maxdepth 1 -type d; fi
 }
 
+# system_cgroup ID: where the programs of a node run beside its pods, as in system.slice of a machine with systemd: all of them together have
+# one weight there, and each pod one that follows from its requests. Only weights of CPU are given, so only that hierarchy holds it.
+system_cgroup() {
+  local root
+  while read -r root; do
+    [[ ! -e $root/cpu.shares && $root != /sys/fs/cgroup ]] || echo "$root$(cgroup "$1")/system"
+  done < <(cgroup_roots)
+}
+
 # ---- certificates ----
 
 # An openssl configuration without extensions: what a certificate holds is said where it is made.
@@ -272,6 +281,10 @@ first_child() {
 start_node() {
   local id=$1 root
   while read -r root; do mkdir -p "$root$(cgroup "$id")"; done < <(cgroup_roots)
+  root=$(system_cgroup "$id")
+  mkdir -p "$root"
+  # A node weighs what its kubelet gives its pods: all cores. With cgroup v2 it keeps the weight of a group.
+  [[ ! -e $root/cpu.shares ]] || echo $((1024 * $(nproc))) >"${root%/*}/cpu.shares"
   mkdir -p "$OUT/nodes/$id"
   run_detached "node-$id" nsenter "--net=/run/netns/$(netns "$id")" -- \
     unshare --mount --pid --fork --kill-child --mount-proc --propagation private -- "$HERE/node-init.sh" "$OUT/nodes/$id" "$BIN/pause"
@@ -283,11 +296,13 @@ start_node() {
   done
 }
 
-# start_in_node ID PROGRAM COMMAND...: a program in the background in the node; nsenter only waits for it, so the pid is that of its child.
+# start_in_node ID PROGRAM COMMAND...: a program in the background in the node and in its cgroup for programs; nsenter only waits for it, so
+# the pid is that of its child.
 start_in_node() {
   local id=$1 name=$2-$1 process
   process=$(node_process "$id") || { echo "node of $id does not run" >&2; return 1; }
-  run_detached "$name" nsenter --target "$process" --net --mount --pid -- "${@:3}"
+  run_detached "$name" bash -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$(system_cgroup "$id")" \
+    nsenter --target "$process" --net --mount --pid -- "${@:3}"
   first_child "$(cat "$OUT/pids/$name")" >"$OUT/pids/$name.new" || { echo "$name ended, see $OUT/logs/$name.log" >&2; return 1; }
   mv "$OUT/pids/$name.new" "$OUT/pids/$name"
 }

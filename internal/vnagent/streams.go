@@ -102,10 +102,11 @@ func (o *observer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, context.Canceled
 	}
 	conn, buffer, err := http.NewResponseController(o.ResponseWriter).Hijack()
-	if err == nil {
-		o.code, o.conn = http.StatusSwitchingProtocols, conn
+	if err != nil {
+		return nil, nil, err
 	}
-	return conn, buffer, err
+	o.code, o.conn = http.StatusSwitchingProtocols, newClientStream(conn)
+	return o.conn, buffer, nil
 }
 
 // Unwrap lets http.ResponseController flush.

@@ -16,8 +16,8 @@ import (
 const (
 	dialTimeout = 10 * time.Second
 	keepAlive   = 30 * time.Second
-	// burst bounds what is read of a connection at a time.
-	burst = 64 << 10
+	// burst bounds what is read of a connection at a time, and passed on.
+	burst = 128 << 10
 	// pause bounds how long small pieces that come one after the other wait for each other.
 	pause = time.Millisecond
 )

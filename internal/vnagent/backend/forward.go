@@ -27,8 +27,6 @@ const (
 	upgradeTimeout = 30 * time.Second
 	// maxError is the size of an error's text that is passed on.
 	maxError = 64 << 10
-	// copyBuffer is the size of the pieces in which logs are passed on.
-	copyBuffer = 64 << 10
 	// scrapeTimeout bounds one node's answer in time, maxScrape in size.
 	scrapeTimeout = 20 * time.Second
 	maxScrape     = 256 << 20
@@ -76,7 +74,7 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, target *url.
 		ErrorLog:      log.New(logWriter{klog.FromContext(r.Context())}, "", 0),
 		ModifyResponse: func(response *http.Response) error {
 			answered()
-			return modify(response, request, pod)
+			return f.modify(response, request, pod)
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if cause := context.Cause(ctx); cause != nil {
@@ -96,13 +94,13 @@ func (f *forwarder) waitForUpgrade() time.Duration {
 }
 
 // modify makes of the backend's answer what the tenant may see.
-func modify(response *http.Response, request route.Request, pod pods.Pod) error {
+func (f *forwarder) modify(response *http.Response, request route.Request, pod pods.Pod) error {
 	keepResponseHeaders(response.Header)
 	response.Trailer = nil
 	switch code := response.StatusCode; {
 	case code == http.StatusSwitchingProtocols:
 		if stream, ok := response.Body.(io.ReadWriteCloser); ok {
-			response.Body = &wholeStream{ReadWriteCloser: stream, ended: make(chan struct{})}
+			response.Body = &wholeStream{ReadWriteCloser: stream, buffers: &f.buffers, ended: make(chan struct{})}
 		}
 		return nil
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
@@ -125,6 +123,7 @@ func modify(response *http.Response, request route.Request, pod pods.Pod) error 
 // every five seconds), so what the backend refuses is not told before all that it has sent was passed on.
 type wholeStream struct {
 	io.ReadWriteCloser
+	buffers *buffers
 	// ended is closed when nothing more comes from the backend.
 	ended chan struct{}
 	end   sync.Once
@@ -140,6 +139,13 @@ func (s *wholeStream) Read(piece []byte) (int, error) {
 		s.end.Do(func() { close(s.ended) })
 	}
 	return n, err
+}
+
+// WriteTo implements io.WriterTo: what the connection gathered is passed on in one piece.
+func (s *wholeStream) WriteTo(client io.Writer) (int64, error) {
+	buffer := s.buffers.Get()
+	defer s.buffers.Put(buffer)
+	return io.CopyBuffer(client, struct{ io.Reader }{s}, buffer)
 }
 
 // Write implements io.Writer.
@@ -227,7 +233,7 @@ func (b *boundedReader) Read(piece []byte) (int, error) {
 	return n, err
 }
 
-// buffers is a pool of buffers of copyBuffer bytes.
+// buffers is a pool of buffers of burst bytes.
 type buffers struct{ pool sync.Pool }
 
 // Get implements httputil.BufferPool.
@@ -235,7 +241,7 @@ func (b *buffers) Get() []byte {
 	if buffer, ok := b.pool.Get().(*[]byte); ok {
 		return *buffer
 	}
-	return make([]byte, copyBuffer)
+	return make([]byte, burst)
 }
 
 // Put implements httputil.BufferPool.
