@@ -30,7 +30,8 @@ import (
 // bed in node mode that does nothing else. With cores=shared all that runs shares all cores; with cores=own vn-agent has one to itself
 // and all else that works on the stream the other, as if vn-agent found a core free.
 func BenchmarkThroughput(b *testing.B) {
-	const size = 32 << 20
+	// A log must fit into the file that a kubelet keeps; a command starts in 40 ms, which in a longer stream do not count.
+	const size, output = 32 << 20, 128 << 20
 	tenant := tenant1(b)
 	namespace := tenant.namespace(b, "throughput", 20)
 	pod := newPod(b, "p", fmt.Sprintf("yes %s | head -c %d; echo; echo whole; exec sleep 3600", strings.Repeat("0123456789", 9), size))
@@ -47,8 +48,8 @@ func BenchmarkThroughput(b *testing.B) {
 	direct := newSide(b, address+":10250", superNamespace, super.name)
 	agent := newSide(b, vnAgents(b)[id], namespace, tenant.name)
 	writers := map[string][]string{
-		"4KiB": {"head", "-c", strconv.Itoa(size), "/dev/zero"},
-		"1MiB": {"dd", "if=/dev/zero", "bs=1M", fmt.Sprint("count=", size>>20)},
+		"4KiB": {"head", "-c", strconv.Itoa(output), "/dev/zero"},
+		"1MiB": {"dd", "if=/dev/zero", "bs=1M", fmt.Sprint("count=", output>>20)},
 	}
 	everywhere := fmt.Sprintf("0-%d", runtime.NumCPU()-1)
 	for _, cores := range []struct{ name, agent, others string }{{"shared", everywhere, everywhere}, {"own", "1", "0"}} {
@@ -57,14 +58,14 @@ func BenchmarkThroughput(b *testing.B) {
 			defer pin(b, id, everywhere, everywhere)
 			b.Run("logs", func(b *testing.B) { pairs(b, size, direct.logs(size), agent.logs(size)) })
 			for pieces, command := range writers {
-				b.Run("exec/pieces="+pieces, func(b *testing.B) { pairs(b, size, direct.exec(command), agent.exec(command)) })
+				b.Run("exec/pieces="+pieces, func(b *testing.B) { pairs(b, output, direct.exec(command), agent.exec(command)) })
 			}
 		})
 	}
 	pods := "/api/v1/namespaces/%s/pods/p/exec"
 	for pieces, command := range writers {
 		b.Run("kubectl-exec/pieces="+pieces, func(b *testing.B) {
-			pairs(b, size, execOutput(super.config, fmt.Sprintf(pods, superNamespace), "stdout", command), execOutput(tenant.config, fmt.Sprintf(pods, namespace), "stdout", command))
+			pairs(b, output, execOutput(super.config, fmt.Sprintf(pods, superNamespace), "stdout", command), execOutput(tenant.config, fmt.Sprintf(pods, namespace), "stdout", command))
 		})
 	}
 }
