@@ -279,12 +279,12 @@ first_child() {
 
 # start_node ID: the namespaces of a node. Its process 1 holds them, and with it everything in them ends: processes, mounts, sandboxes.
 start_node() {
-  local id=$1 root
+  local id=$1 root system
   while read -r root; do mkdir -p "$root$(cgroup "$id")"; done < <(cgroup_roots)
-  root=$(system_cgroup "$id")
-  mkdir -p "$root"
+  system=$(system_cgroup "$id")
+  mkdir -p "$system"
   # A node weighs what its kubelet gives its pods: all cores. With cgroup v2 it keeps the weight of a group.
-  [[ ! -e $root/cpu.shares ]] || echo $((1024 * $(nproc))) >"${root%/*}/cpu.shares"
+  [[ ! -e $system/cpu.shares ]] || echo $((1024 * $(nproc))) >"${system%/*}/cpu.shares"
   mkdir -p "$OUT/nodes/$id"
   run_detached "node-$id" nsenter "--net=/run/netns/$(netns "$id")" -- \
     unshare --mount --pid --fork --kill-child --mount-proc --propagation private -- "$HERE/node-init.sh" "$OUT/nodes/$id" "$BIN/pause"

@@ -2,9 +2,9 @@ package vnagent
 
 import (
 	"crypto/tls"
+	"fmt"
 	"net"
 	"sync"
-	"sync/atomic"
 )
 
 // clientStream is a client's connection that became a stream. TLS writes a record for each 16 KiB, and each that is written by itself wakes
@@ -14,14 +14,14 @@ type clientStream struct {
 	below *batchConn
 }
 
-// newClientStream returns conn as a stream, and conn itself if it is none of a batchListener with TLS.
-func newClientStream(conn net.Conn) net.Conn {
+// newClientStream returns conn as a stream. It must come of a batchListener, by way of TLS.
+func newClientStream(conn net.Conn) (*clientStream, error) {
 	if encrypted, ok := conn.(*tls.Conn); ok {
 		if below, ok := encrypted.NetConn().(*batchConn); ok {
-			return &clientStream{Conn: encrypted, below: below}
+			return &clientStream{Conn: encrypted, below: below}, nil
 		}
 	}
-	return conn
+	return nil, fmt.Errorf("%T is no TLS connection of a batchListener", conn)
 }
 
 // Write implements net.Conn.
@@ -34,11 +34,12 @@ func (s *clientStream) Write(piece []byte) (int, error) {
 	return n, err
 }
 
-// Close implements net.Conn. Like tls.Conn it does not wait for a Write to say goodbye.
+// Close implements net.Conn. Like tls.Conn it says goodbye only if it need not wait for a Write.
 func (s *clientStream) Close() error {
-	if s.below.flushes.Load() {
+	if !s.below.mu.TryLock() {
 		return s.below.Close()
 	}
+	s.below.mu.Unlock()
 	return s.Conn.Close()
 }
 
@@ -57,9 +58,7 @@ func (l batchListener) Accept() (net.Conn, error) {
 // batchConn writes together what is written between hold and flush. It is the connection below TLS.
 type batchConn struct {
 	net.Conn
-	// flushes says that a flush waits for the client.
-	flushes atomic.Bool
-
+	// mu is held while something is written, however long the client takes.
 	mu    sync.Mutex
 	holds bool
 	held  []byte
@@ -85,8 +84,6 @@ func (c *batchConn) hold() {
 func (c *batchConn) flush() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.flushes.Store(true)
-	defer c.flushes.Store(false)
 	_, err := c.Conn.Write(c.held)
 	c.holds, c.held = false, c.held[:0]
 	return err

@@ -105,8 +105,13 @@ func (o *observer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	o.code, o.conn = http.StatusSwitchingProtocols, newClientStream(conn)
-	return o.conn, buffer, nil
+	stream, err := newClientStream(conn)
+	if err != nil {
+		_ = conn.Close()
+		return nil, nil, err
+	}
+	o.code, o.conn = http.StatusSwitchingProtocols, stream
+	return stream, buffer, nil
 }
 
 // Unwrap lets http.ResponseController flush.

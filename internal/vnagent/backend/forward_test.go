@@ -2,6 +2,7 @@ package backend
 
 import (
 	"bufio"
+	"bytes"
 	"io"
 	"net"
 	"net/http"
@@ -81,6 +82,28 @@ func TestStreamEndsAfterItsLastBytes(t *testing.T) {
 	_, err = stream.Read(piece)
 	require.ErrorIs(t, err, io.EOF)
 	<-stream.ended
+}
+
+// TestStreamPassesOnBursts: what was gathered is not cut again.
+func TestStreamPassesOnBursts(t *testing.T) {
+	t.Parallel()
+	connection := struct {
+		io.Reader
+		io.WriteCloser
+	}{Reader: bytes.NewReader(make([]byte, 2*burst))}
+	stream := &wholeStream{ReadWriteCloser: connection, buffers: &buffers{}, ended: make(chan struct{})}
+	var pieces sizes
+	_, err := io.Copy(&pieces, stream)
+	require.NoError(t, err)
+	require.Equal(t, sizes{burst, burst}, pieces)
+}
+
+// sizes are those of what is written.
+type sizes []int
+
+func (s *sizes) Write(piece []byte) (int, error) {
+	*s = append(*s, len(piece))
+	return len(piece), nil
 }
 
 // upgrade returns a client's end of a stream by way of a forwarder.
