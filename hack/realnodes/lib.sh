@@ -21,8 +21,8 @@ HOST_IP=10.213.0.1
 POD_CIDR=10.214.0.0/16
 NODE=node-1
 TENANT_ORGANISATION=superpool:tenants
-# What a kubelet sets at its start, for the whole machine.
-SYSCTLS=(vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys kernel/keys/root_maxbytes)
+# What a kubelet sets at its start, for the whole machine, and what we do.
+SYSCTLS=(fs/inotify/max_user_instances vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys kernel/keys/root_maxbytes)
 
 # ---- what each cluster and node is ----
 
@@ -528,6 +528,8 @@ save_machine() {
   for name in "${SYSCTLS[@]}"; do
     [[ ! -r /proc/sys/$name ]] || echo "$name $(cat "/proc/sys/$name")"
   done >"$OUT/sysctls"
+  # A kubelet takes one for each log that is followed, and all processes of root share the kernel's 128.
+  (($(cat /proc/sys/fs/inotify/max_user_instances) >= 8192)) || echo 8192 >/proc/sys/fs/inotify/max_user_instances
 }
 
 # stop_bed ends and removes everything, also what a start that failed half-way left. It needs no program of bin/.

@@ -5,6 +5,7 @@ package realnodes_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -63,7 +64,10 @@ func TestManyStreams(t *testing.T) {
 					return nil
 				}
 			}
-			return context.Cause(ctx)
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			return errors.New("a stream ended before its second line")
 		})
 	}
 	for n := range streams {
