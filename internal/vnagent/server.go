@@ -82,7 +82,8 @@ func (s *Server) Authenticator() authenticator.Request {
 func (s *Server) Run(ctx context.Context, listener net.Listener, handler *Handler, grace time.Duration) error {
 	// HTTP/1.1 only: a stream has a connection of its own, whose receiver sets the pace. Certificates are asked for here and verified by
 	// the authenticator, which answers with a status that says what is wrong.
-	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, ClientAuth: tls.RequestClientCert}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, ClientAuth: tls.RequestClientCert,
+		DynamicRecordSizingDisabled: true} // small records first are for browsers
 	reload := dynamiccertificates.NewDynamicServingCertificateController(config, s.clientCA, s.cert, nil, nil)
 	s.clientCA.AddListener(reload)
 	s.cert.AddListener(reload)
@@ -106,7 +107,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener, handler *Handle
 		BaseContext: func(net.Listener) context.Context { return klog.NewContext(context.WithoutCancel(ctx), logger) },
 	}
 	failed := make(chan error, 1)
-	group.Go(func() { failed <- server.ServeTLS(batchListener{listener}, "", "") })
+	group.Go(func() { failed <- server.ServeTLS(listener, "", "") })
 	logger.Info("Serving the kubelet API", "address", listener.Addr().String())
 	select {
 	case err := <-failed:

@@ -354,6 +354,7 @@ func (w *world) testRestart(t *testing.T, stop func()) {
 	pod := &corev1.Pod{}
 	appears(t, w.tenant, "web", "stays", pod, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
 	goes := appears(t, w.super, superName("web"), "goes", &corev1.Pod{}, nil)
+	vanishes(t, w.tenant, "", "r1.n0", &corev1.Node{}) // no pod is there any more
 	stop()
 
 	before := w.versions(t)
