@@ -107,7 +107,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener, handler *Handle
 		BaseContext: func(net.Listener) context.Context { return klog.NewContext(context.WithoutCancel(ctx), logger) },
 	}
 	failed := make(chan error, 1)
-	group.Go(func() { failed <- server.ServeTLS(listener, "", "") })
+	group.Go(func() { failed <- server.ServeTLS(batchListener{listener}, "", "") })
 	logger.Info("Serving the kubelet API", "address", listener.Addr().String())
 	select {
 	case err := <-failed:
