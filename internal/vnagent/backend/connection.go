@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -18,6 +19,9 @@ const (
 	keepAlive   = 30 * time.Second
 	// burst bounds what is read of a connection at a time, and passed on.
 	burst = 128 << 10
+	// ahead is how much is read where TLS asks for less, as it does while records are small. All that it asks for beyond that is read to
+	// where it wants it: a copy more costs most where other programs use the same caches.
+	ahead = 16 << 10
 	// pause bounds how long small pieces that come one after the other wait for each other.
 	pause = time.Millisecond
 )
@@ -63,7 +67,7 @@ func dial(ctx context.Context, network, address string, config *tls.Config) (net
 // pass more than what is in them.
 type gatheringConn struct {
 	*tls.Conn
-	below *burstConn
+	bursts *burstReader
 }
 
 func newGatheringConn(conn net.Conn, config *tls.Config, address string) (*gatheringConn, error) {
@@ -81,109 +85,106 @@ func newGatheringConn(conn net.Conn, config *tls.Config, address string) (*gathe
 			return nil, err
 		}
 	}
-	gathering := &gatheringConn{below: &burstConn{TCPConn: below, raw: raw, blocks: true}}
-	gathering.Conn = tls.Client(gathering.below, config)
-	return gathering, nil
+	bursts := &burstReader{TCPConn: below, raw: raw, blocks: true}
+	return &gatheringConn{Conn: tls.Client(&burstConn{TCPConn: below, ahead: bufio.NewReaderSize(bursts, ahead), bursts: bursts}, config), bursts: bursts}, nil
 }
 
 // Read implements net.Conn.
 func (c *gatheringConn) Read(piece []byte) (int, error) {
 	n, err := c.Conn.Read(piece)
-	c.below.blocks = false
+	c.bursts.blocks = false
 	for err == nil && n < len(piece) {
 		var more int
 		more, err = c.Conn.Read(piece[n:])
 		n += more
 	}
-	c.below.blocks = true
+	c.bursts.blocks = true
 	if n > 0 && errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, nil
 	}
 	return n, err
 }
 
-// burstConn reads as much as there is. A piece that comes alone, or after something was written (a question, then), is returned at once;
+// burstConn is the connection below TLS.
+type burstConn struct {
+	*net.TCPConn
+	ahead  *bufio.Reader
+	bursts *burstReader
+}
+
+// Read implements net.Conn.
+func (c *burstConn) Read(piece []byte) (int, error) { return c.ahead.Read(piece) }
+
+// Write implements net.Conn.
+func (c *burstConn) Write(piece []byte) (int, error) {
+	c.bursts.asked.Store(true)
+	return c.TCPConn.Write(piece)
+}
+
+// burstReader reads as much as there is. A piece that comes alone, or after something was written (a question, then), is returned at once;
 // where they come faster than every other pause, Read waits until a burst of them is there, or for a pause, and the kernel wakes nobody
 // up before:
 //
 //	piece ──► returned ──next within two pauses, nothing written──► gathering (wake-up at a burst) ──a pause without any──► wake-up at 1 byte
-type burstConn struct {
+type burstReader struct {
 	*net.TCPConn
-	raw        syscall.RawConn
-	buffer     []byte
-	head, tail int
+	raw syscall.RawConn
 	// blocks is false while Read is to return os.ErrDeadlineExceeded, after which TLS may go on, where it would wait.
 	blocks bool
-	// last is when something was read; asked says that something was written since.
+	// last is when something was read; more says that it filled all that there was room for; asked that something was written since.
 	last  time.Time
+	more  bool
 	asked atomic.Bool
 	// waits says that the kernel waits for a burst.
 	waits bool
 }
 
-// Read implements net.Conn.
-func (c *burstConn) Read(piece []byte) (int, error) {
-	if c.head == c.tail {
-		if !c.blocks {
-			return 0, os.ErrDeadlineExceeded
+// Read implements io.Reader.
+func (r *burstReader) Read(piece []byte) (int, error) {
+	n := 0
+	switch {
+	case r.more:
+		n = r.receive(piece)
+	case r.blocks && time.Since(r.last) < 2*pause && !r.asked.Swap(false):
+		n = r.gather(piece)
+	}
+	if n <= 0 && !r.blocks {
+		r.more = false
+		return 0, os.ErrDeadlineExceeded
+	}
+	if n <= 0 { // nothing yet, the end, or an error: waiting says which
+		if r.waits {
+			r.wakeAt(1)
 		}
-		if err := c.fill(); err != nil {
+		var err error
+		if n, err = r.TCPConn.Read(piece); n == 0 {
 			return 0, err
 		}
 	}
-	n := copy(piece, c.buffer[c.head:c.tail])
-	c.head += n
+	r.last, r.more = time.Now(), n == len(piece)
 	return n, nil
 }
 
-// Write implements net.Conn.
-func (c *burstConn) Write(piece []byte) (int, error) {
-	c.asked.Store(true)
-	return c.TCPConn.Write(piece)
+// receive reads what is there. Without any it returns less than 1.
+func (r *burstReader) receive(piece []byte) (n int) {
+	_ = r.raw.Read(func(fd uintptr) bool { n, _ = syscall.Read(int(fd), piece); return true })
+	return n
 }
 
-func (c *burstConn) fill() error {
-	if c.buffer == nil {
-		c.buffer = make([]byte, burst)
+// gather waits until a burst is there, but no longer than a pause, and receives.
+func (r *burstReader) gather(piece []byte) int {
+	if !r.waits {
+		r.wakeAt(burst)
 	}
-	follows := time.Since(c.last) < 2*pause && !c.asked.Swap(false)
-	// After a full buffer there is more.
-	if follows && c.tail < len(c.buffer) && c.gather() {
-		return nil
-	}
-	if c.waits {
-		c.wakeAt(1)
-	}
-	n, err := c.TCPConn.Read(c.buffer)
-	if n == 0 {
-		return err
-	}
-	c.filled(n)
-	return nil
-}
-
-func (c *burstConn) filled(n int) { c.last, c.head, c.tail = time.Now(), 0, n }
-
-// gather waits until a burst is there, but no longer than a pause, and reads. It returns false where that gave nothing.
-func (c *burstConn) gather() bool {
-	if !c.waits {
-		c.wakeAt(burst)
-	}
-	_ = c.SetReadDeadline(time.Now().Add(pause))
+	_ = r.SetReadDeadline(time.Now().Add(pause))
 	woken := true
-	_ = c.raw.Read(func(uintptr) bool { woken = !woken; return woken })
-	_ = c.SetReadDeadline(time.Time{})
-	n := 0
-	_ = c.raw.Read(func(fd uintptr) bool { n, _ = syscall.Read(int(fd), c.buffer); return true })
-	if n <= 0 {
-		return false // nothing yet, the end, or an error: reading says which
-	}
-	c.filled(n)
-	return true
+	_ = r.raw.Read(func(uintptr) bool { woken = !woken; return woken })
+	_ = r.SetReadDeadline(time.Time{})
+	return r.receive(piece)
 }
 
 // wakeAt says how many bytes must be there before the kernel says so.
-func (c *burstConn) wakeAt(size int) {
-	c.waits = size > 1
-	_ = c.raw.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVLOWAT, size) })
+func (r *burstReader) wakeAt(size int) {
+	r.waits = size > 1
+	_ = r.raw.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVLOWAT, size) })
 }
