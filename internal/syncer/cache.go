@@ -3,7 +3,6 @@ package syncer
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -259,14 +258,23 @@ func (i *informers) List(kind string) []client.Object {
 	return objects
 }
 
+// of returns the informers of a kind, sorted by namespace.
 func (i *informers) of(kind string) []*informer {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
-	var found []*informer
-	for _, from := range slices.SortedFunc(maps.Keys(i.running), func(a, b source) int { return strings.Compare(a.namespace, b.namespace) }) {
+	if from, exists := i.running[source{kind: kind}]; exists {
+		return []*informer{from}
+	}
+	var namespaces []string
+	for from := range i.running {
 		if from.kind == kind {
-			found = append(found, i.running[from])
+			namespaces = append(namespaces, from.namespace)
 		}
+	}
+	slices.Sort(namespaces)
+	found := make([]*informer, 0, len(namespaces))
+	for _, namespace := range namespaces {
+		found = append(found, i.running[source{kind: kind, namespace: namespace}])
 	}
 	return found
 }
@@ -281,23 +289,26 @@ func appendObjects(objects []client.Object, found []any) []client.Object {
 }
 
 func indexers() toolscache.Indexers {
-	index := func(value func(client.Object) string) toolscache.IndexFunc {
+	index := func(values func(client.Object) []string) toolscache.IndexFunc {
 		return func(item any) ([]string, error) {
 			object, ok := item.(client.Object)
 			if !ok {
 				return nil, fmt.Errorf("%T is not an object", item)
 			}
-			return []string{value(object)}, nil
+			return values(object), nil
 		}
 	}
 	return toolscache.Indexers{
-		kinds.IndexTenant:    index(func(object client.Object) string { return object.GetLabels()[tenancyv1alpha1.LabelCluster] }),
-		kinds.IndexNamespace: index(client.Object.GetNamespace),
-		kinds.IndexNode: index(func(object client.Object) string {
-			if pod, ok := object.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
-				return kinds.OnNode(pod.Labels[tenancyv1alpha1.LabelCluster], pod.Spec.NodeName)
+		kinds.IndexTenant: index(func(object client.Object) []string {
+			return []string{object.GetLabels()[tenancyv1alpha1.LabelCluster]}
+		}),
+		kinds.IndexNamespace: index(func(object client.Object) []string { return []string{object.GetNamespace()} }),
+		kinds.IndexNode: index(func(object client.Object) []string {
+			pod, ok := object.(*corev1.Pod)
+			if !ok || pod.Spec.NodeName == "" {
+				return nil
 			}
-			return ""
+			return []string{kinds.OnNode("", pod.Spec.NodeName), kinds.OnNode(pod.Labels[tenancyv1alpha1.LabelCluster], pod.Spec.NodeName)}
 		}),
 	}
 }

@@ -244,12 +244,11 @@ func onlyFilled(old, current client.Object) bool {
 	return equality.Semantic.DeepEqual(before.Annotations, after.Annotations)
 }
 
-// superNodeChanged wakes the tenants that have a pod on a node, or had one a moment ago.
+// superNodeChanged wakes the tenants that have a pod on a node. Those that had one are looked at every now and then anyway.
 func (s *Syncer) superNodeChanged(name string) {
-	for _, tenant := range s.tenants() {
-		node, _ := tenant.Cache.Get(kinds.KindNode, "", tenancy.NodeName(s.id, name))
-		if node != nil || len(s.super.Index(kinds.KindPod, kinds.IndexNode, kinds.OnNode(tenant.Key, name))) > 0 {
-			s.engine.Add(engine.Key{Tenant: tenant.Key, Kind: kinds.KindNode, Name: name})
+	for _, pod := range s.super.Index(kinds.KindPod, kinds.IndexNode, kinds.OnNode("", name)) {
+		if owner, ok := tenancy.OwnerOf(pod); ok {
+			s.engine.Add(engine.Key{Tenant: owner.ClusterKey, Kind: kinds.KindNode, Name: name})
 		}
 	}
 }

@@ -82,8 +82,7 @@ func (s *Server) Authenticator() authenticator.Request {
 func (s *Server) Run(ctx context.Context, listener net.Listener, handler *Handler, grace time.Duration) error {
 	// HTTP/1.1 only: a stream has a connection of its own, whose receiver sets the pace. Certificates are asked for here and verified by
 	// the authenticator, which answers with a status that says what is wrong.
-	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, ClientAuth: tls.RequestClientCert,
-		DynamicRecordSizingDisabled: true} // small records first are for browsers
+	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, ClientAuth: tls.RequestClientCert}
 	reload := dynamiccertificates.NewDynamicServingCertificateController(config, s.clientCA, s.cert, nil, nil)
 	s.clientCA.AddListener(reload)
 	s.cert.AddListener(reload)

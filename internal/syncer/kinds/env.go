@@ -54,7 +54,7 @@ const (
 	IndexNode = "node"
 )
 
-// OnNode is the value of IndexNode: the pods of a tenant on a node of the super cluster. In a tenant's own cache tenant is "".
+// OnNode is the value of IndexNode: the pods on a node, of one tenant or, where tenant is "", of all that the cache holds.
 func OnNode(tenant, node string) string { return tenant + "/" + node }
 
 // Reasons of Events on tenant objects.

@@ -131,6 +131,26 @@ func TestGatheringHoldsNothingBack(t *testing.T) {
 	}
 }
 
+// TestAnswersAreNotGathered asks what the other end answers: each answer comes right after what was read before, and waits for no other.
+func TestAnswersAreNotGathered(t *testing.T) {
+	t.Parallel()
+	client, server := connected(t, dial)
+	var group errgroup.Group
+	group.Go(func() error { _, err := io.Copy(server, server); return err })
+	gathering, ok := client.(*gatheringConn)
+	require.True(t, ok, "%T", client)
+	piece := make([]byte, 100)
+	for range 200 {
+		_, err := client.Write(piece)
+		require.NoError(t, err)
+		_, err = io.ReadFull(client, piece)
+		require.NoError(t, err)
+		require.False(t, gathering.bursts.waits)
+	}
+	require.NoError(t, client.Close())
+	require.NoError(t, group.Wait())
+}
+
 // TestGatheringEnds closes either end while the other gathers.
 func TestGatheringEnds(t *testing.T) {
 	t.Parallel()
