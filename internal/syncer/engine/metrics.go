@@ -31,17 +31,17 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 		registerer: registerer,
 		reconciles: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "vc_syncer", Name: "reconciles_total",
-			Help: "Reconciles by kind and result (ALPHA).",
+			Help: "[ALPHA] Reconciles by kind and result.",
 		}, []string{"kind", "result"}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "vc_syncer", Name: "reconcile_duration_seconds",
-			Help: "How long reconciles take, by kind (ALPHA).",
+			Help: "[ALPHA] How long reconciles take, by kind.",
 			// From a look at two caches, 100 µs, to several slow requests, 26 s.
 			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 10),
 		}, []string{"kind"}),
 		operations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "vc_syncer", Name: "operations_total",
-			Help: "Writes to super cluster and tenants by kind, operation and result (ALPHA).",
+			Help: "[ALPHA] Writes to super cluster and tenants by kind, operation and result.",
 		}, []string{"kind", "operation", "result"}),
 	}
 	return m, errors.Join(registerer.Register(m.reconciles), registerer.Register(m.durations), registerer.Register(m.operations))
@@ -60,7 +60,7 @@ func (m *Metrics) reconcile(kind string, duration time.Duration, err error) {
 func (m *Metrics) queue(kind string, queue *Queue) error {
 	return m.registerer.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "vc_syncer", Name: "queue_depth",
-		Help:        "Keys that wait, by kind (ALPHA).",
+		Help:        "[ALPHA] Keys that wait, by kind.",
 		ConstLabels: prometheus.Labels{"kind": kind},
 	}, func() float64 { return float64(queue.Len()) }))
 }
