@@ -291,10 +291,6 @@ func (c *placementController) show(ctx context.Context, namespace *corev1.Namesp
 		c.shown[namespace.Name] = want
 		return nil
 	}
-	if last, known := c.shown[namespace.Name]; known && got != last {
-		c.recorder.Eventf(namespace, nil, corev1.EventTypeWarning, reasonPlacementsRestored, "Restore",
-			"Annotation %s shows the placements and was put back", schedulerv1alpha1.AnnotationPlacements)
-	}
 	c.recheckPods(namespace.Name)
 	var value any // null removes the annotation
 	if want != "" {
@@ -308,7 +304,11 @@ func (c *placementController) show(ctx context.Context, namespace *corev1.Namesp
 		return fmt.Errorf("encoding placements: %w", err)
 	}
 	if _, err := c.api.CoreV1().Namespaces().Patch(ctx, namespace.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("showing placements: %w", err)
+		return fmt.Errorf("showing placements: %w", err) // a conflict, mostly: the informer has not met what was written last
+	}
+	if last, known := c.shown[namespace.Name]; known && got != last {
+		c.recorder.Eventf(namespace, nil, corev1.EventTypeWarning, reasonPlacementsRestored, "Restore",
+			"Annotation %s shows the placements and was put back", schedulerv1alpha1.AnnotationPlacements)
 	}
 	c.shown[namespace.Name] = want
 	return nil

@@ -6,10 +6,14 @@ import (
 	"io"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	applyadmissionregistrationv1 "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
+	applymetav1 "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -21,13 +25,17 @@ const (
 	labelFramework = "e2e-framework"
 	// quotaName is the ResourceQuota that places such a namespace.
 	quotaName = "conformance"
+	// labelReady is put on namespaces that have all that keepQuotas gives.
+	labelReady = "conformance-quota"
+	// policyName is the ValidatingAdmissionPolicy that lets tests wait for it.
+	policyName = "conformance-quotas-first"
 )
 
 // memory is what a test's pods may ask for together. They ask for little.
 const memory = "512Mi"
 
 // keepQuotas gives every namespace that is made a quota with so much CPU, and pods without requests some, until the returned function is
-// called. Not all that tests make have labelFramework; of those that are there already, only these are tests'.
+// called. Not all that tests make have labelFramework; of those that are there already, only these are tests'. There tests wait for it.
 func keepQuotas(ctx context.Context, kubeconfig string, cpu resource.Quantity, out io.Writer) (stop func(), err error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -36,6 +44,9 @@ func keepQuotas(ctx context.Context, kubeconfig string, cpu resource.Quantity, o
 	tenant, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client of the tenant: %w", err)
+	}
+	if err := lastServiceAccount(ctx, tenant); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	factory := informers.NewSharedInformerFactory(tenant, 0)
@@ -68,6 +79,32 @@ func keepQuotas(ctx context.Context, kubeconfig string, cpu resource.Quantity, o
 	}, nil
 }
 
+// lastServiceAccount refuses a test's namespace its service account, which tests wait for before they begin, until labelReady is there. A
+// pod that is made earlier has no requests, and would wait for ever. Controllers try again when the label comes. A policy that is left
+// behind does nothing to namespaces that are not of tests.
+func lastServiceAccount(ctx context.Context, tenant kubernetes.Interface) error {
+	options := metav1.ApplyOptions{FieldManager: "conformance", Force: true}
+	policies := tenant.AdmissionregistrationV1()
+	_, err := policies.ValidatingAdmissionPolicies().Apply(ctx, applyadmissionregistrationv1.ValidatingAdmissionPolicy(policyName).
+		WithSpec(applyadmissionregistrationv1.ValidatingAdmissionPolicySpec().
+			WithMatchConstraints(applyadmissionregistrationv1.MatchResources().
+				WithNamespaceSelector(applymetav1.LabelSelector().WithMatchExpressions(
+					applymetav1.LabelSelectorRequirement().WithKey(labelFramework).WithOperator(metav1.LabelSelectorOpExists),
+					applymetav1.LabelSelectorRequirement().WithKey(labelReady).WithOperator(metav1.LabelSelectorOpDoesNotExist))).
+				WithResourceRules(applyadmissionregistrationv1.NamedRuleWithOperations().
+					WithAPIGroups("").WithAPIVersions("v1").WithResources("serviceaccounts").WithResourceNames("default").WithOperations(admissionregistrationv1.Create))).
+			WithValidations(applyadmissionregistrationv1.Validation().WithExpression("false").WithMessage("the namespace has no quota yet").WithReason(metav1.StatusReasonForbidden))), options)
+	if err != nil {
+		return fmt.Errorf("applying policy %s: %w", policyName, err)
+	}
+	_, err = policies.ValidatingAdmissionPolicyBindings().Apply(ctx, applyadmissionregistrationv1.ValidatingAdmissionPolicyBinding(policyName).
+		WithSpec(applyadmissionregistrationv1.ValidatingAdmissionPolicyBindingSpec().WithPolicyName(policyName).WithValidationActions(admissionregistrationv1.Deny)), options)
+	if err != nil {
+		return fmt.Errorf("applying the binding of policy %s: %w", policyName, err)
+	}
+	return nil
+}
+
 // putQuota makes the default requests first: a quota refuses pods that ask for nothing.
 func putQuota(ctx context.Context, tenant kubernetes.Interface, namespace string, cpu resource.Quantity) error {
 	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("8Mi")}
@@ -86,6 +123,10 @@ func putQuota(ctx context.Context, tenant kubernetes.Interface, namespace string
 	}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating the ResourceQuota: %w", err)
+	}
+	ready := fmt.Appendf(nil, `{"metadata":{"labels":{%q:""}}}`, labelReady)
+	if _, err := tenant.CoreV1().Namespaces().Patch(ctx, namespace, types.MergePatchType, ready, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("labelling the namespace: %w", err)
 	}
 	return nil
 }

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/superpool/superpool/test/controlplane"
+)
+
+// TestQuotaComesFirst makes a test's namespace on a real API server: it gets the service account that a test waits for after its quota.
+func TestQuotaComesFirst(t *testing.T) {
+	started, stop, err := controlplane.Start(controlplane.Options{})
+	t.Cleanup(stop)
+	require.NoError(t, err)
+	tenant, err := kubernetes.NewForConfig(started[0].Config)
+	require.NoError(t, err)
+	for range 2 { // a run after one that was killed
+		require.NoError(t, lastServiceAccount(t.Context(), tenant))
+	}
+	for name, labels := range map[string]map[string]string{"of-a-test": {labelFramework: "pods"}, "of-somebody": nil} {
+		_, err := tenant.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	account := func(ctx context.Context, namespace, name string) error {
+		_, err := tenant.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	eventually := func(what string, condition func(err error) bool) {
+		t.Helper()
+		require.NoError(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+			return condition(account(ctx, "of-a-test", "default")), nil
+		}), what)
+	}
+
+	// An API server takes a moment to meet a policy.
+	eventually("the service account is refused", apierrors.IsForbidden)
+	require.ErrorContains(t, account(t.Context(), "of-a-test", "default"), "the namespace has no quota yet")
+	require.NoError(t, account(t.Context(), "of-a-test", "another"))
+	require.NoError(t, account(t.Context(), "of-somebody", "default"))
+
+	require.NoError(t, putQuota(t.Context(), tenant, "of-a-test", resource.MustParse("300m")))
+	eventually("the service account is let in", func(err error) bool { return err == nil })
+	quota, err := tenant.CoreV1().ResourceQuotas("of-a-test").Get(t.Context(), quotaName, metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, "300m", quota.Spec.Hard.Name(corev1.ResourceRequestsCPU, resource.DecimalSI).String())
+	_, err = tenant.CoreV1().LimitRanges("of-a-test").Get(t.Context(), quotaName, metav1.GetOptions{})
+	require.NoError(t, err)
+}
