@@ -45,7 +45,7 @@ func keepQuotas(ctx context.Context, kubeconfig string, cpu resource.Quantity, o
 	if err != nil {
 		return nil, fmt.Errorf("making a client of the tenant: %w", err)
 	}
-	if err := lastServiceAccount(ctx, tenant); err != nil {
+	if err := quotasFirst(ctx, tenant); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -79,10 +79,10 @@ func keepQuotas(ctx context.Context, kubeconfig string, cpu resource.Quantity, o
 	}, nil
 }
 
-// lastServiceAccount refuses a test's namespace its service account, which tests wait for before they begin, until labelReady is there. A
+// quotasFirst refuses a test's namespace its service account, which tests wait for before they begin, until labelReady is there. A
 // pod that is made earlier has no requests, and would wait for ever. Controllers try again when the label comes. A policy that is left
 // behind does nothing to namespaces that are not of tests.
-func lastServiceAccount(ctx context.Context, tenant kubernetes.Interface) error {
+func quotasFirst(ctx context.Context, tenant kubernetes.Interface) error {
 	options := metav1.ApplyOptions{FieldManager: "conformance", Force: true}
 	policies := tenant.AdmissionregistrationV1()
 	_, err := policies.ValidatingAdmissionPolicies().Apply(ctx, applyadmissionregistrationv1.ValidatingAdmissionPolicy(policyName).

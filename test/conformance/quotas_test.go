@@ -24,7 +24,7 @@ func TestQuotaComesFirst(t *testing.T) {
 	tenant, err := kubernetes.NewForConfig(started[0].Config)
 	require.NoError(t, err)
 	for range 2 { // a run after one that was killed
-		require.NoError(t, lastServiceAccount(t.Context(), tenant))
+		require.NoError(t, quotasFirst(t.Context(), tenant))
 	}
 	for name, labels := range map[string]map[string]string{"of-a-test": {labelFramework: "pods"}, "of-somebody": nil} {
 		_, err := tenant.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{})
@@ -46,6 +46,11 @@ func TestQuotaComesFirst(t *testing.T) {
 	require.ErrorContains(t, account(t.Context(), "of-a-test", "default"), "the namespace has no quota yet")
 	require.NoError(t, account(t.Context(), "of-a-test", "another"))
 	require.NoError(t, account(t.Context(), "of-somebody", "default"))
+
+	require.Error(t, putQuota(t.Context(), tenant, "of-a-test", resource.MustParse("-1")))
+	namespace, err := tenant.CoreV1().Namespaces().Get(t.Context(), "of-a-test", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.NotContains(t, namespace.Labels, labelReady, "it has no quota")
 
 	require.NoError(t, putQuota(t.Context(), tenant, "of-a-test", resource.MustParse("300m")))
 	eventually("the service account is let in", func(err error) bool { return err == nil })
