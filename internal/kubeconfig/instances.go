@@ -51,9 +51,9 @@ func (i *Instances[W]) Changed(name types.NamespacedName) {
 }
 
 // Ensure sees to it that the object's instance is the one of identity. It returns the running work, and false while an older
-// instance is still ending: Ensure is then to be called again after the callback of OnChange. Of ctx it takes the values, not
-// the end: an instance ends by Stop, by another identity, or with Start's context.
-func (i *Instances[W]) Ensure(ctx context.Context, name types.NamespacedName, identity string, build func() W) (W, bool) {
+// instance is still ending: Ensure is then to be called again after the callback of OnChange. An instance ends by Stop, by another
+// identity, or with Start's context, and outlives who asked for it: nothing of the caller's context is in its own.
+func (i *Instances[W]) Ensure(name types.NamespacedName, identity string, build func() W) (W, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	var none W
@@ -67,7 +67,7 @@ func (i *Instances[W]) Ensure(ctx context.Context, name types.NamespacedName, id
 	if i.closed {
 		return none, false
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithCancel(context.Background())
 	started := &instance[W]{identity: identity, work: build(), cancel: cancel}
 	if i.byName == nil {
 		i.byName = map[types.NamespacedName]*instance[W]{}

@@ -130,22 +130,22 @@ func TestInstances(t *testing.T) {
 	instances.OnChange(func(name types.NamespacedName) { ended <- name })
 	first, second := newWork(), newWork()
 
-	got, running := instances.Ensure(t.Context(), name, "1", func() *work { return first })
+	got, running := instances.Ensure(name, "1", func() *work { return first })
 	require.True(t, running)
 	require.Same(t, first, got)
 	receive(t, first.started)
-	got, _ = instances.Ensure(t.Context(), name, "1", func() *work { panic("it runs already") })
+	got, _ = instances.Ensure(name, "1", func() *work { panic("it runs already") })
 	require.Same(t, first, got)
 
 	for _, identity := range []string{"2", "1"} { // even the old identity has to wait: its instance is ending
-		_, running = instances.Ensure(t.Context(), name, identity, func() *work { panic("the first has not ended") })
+		_, running = instances.Ensure(name, identity, func() *work { panic("the first has not ended") })
 		require.False(t, running)
 	}
 	_, running = instances.Get(name)
 	require.False(t, running)
 	close(first.letGo)
 	receive(t, ended)
-	_, running = instances.Ensure(t.Context(), name, "2", func() *work { return second })
+	_, running = instances.Ensure(name, "2", func() *work { return second })
 	require.True(t, running)
 	receive(t, second.started)
 
@@ -160,10 +160,8 @@ func TestInstancesEndWithTheProcess(t *testing.T) {
 	t.Parallel()
 	var instances kubeconfig.Instances[*work]
 	only := newWork()
-	requestCtx, endRequest := context.WithCancel(t.Context())
-	instances.Ensure(requestCtx, types.NamespacedName{Name: "a"}, "1", func() *work { return only })
+	instances.Ensure(types.NamespacedName{Name: "a"}, "1", func() *work { return only })
 	receive(t, only.started)
-	endRequest() // an instance outlives the reconciliation that started it
 	_, running := instances.Get(types.NamespacedName{Name: "a"})
 	require.True(t, running)
 
@@ -173,6 +171,6 @@ func TestInstancesEndWithTheProcess(t *testing.T) {
 	cancel()
 	close(only.letGo)
 	receive(t, stopped)
-	_, running = instances.Ensure(t.Context(), types.NamespacedName{Name: "b"}, "1", newWork)
+	_, running = instances.Ensure(types.NamespacedName{Name: "b"}, "1", newWork)
 	require.False(t, running, "nothing starts after the end")
 }

@@ -53,8 +53,7 @@ type Tenants struct {
 
 // Engage works on one tenant until ctx ends. It is a tenants.Engage.
 func (t *Tenants) Engage(ctx context.Context, tenant *tenants.Tenant, ready func()) error {
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), "tenant", tenant.Key)
-	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logger))
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
 	cfg := rest.CopyConfig(tenant.Config)
@@ -92,7 +91,7 @@ func (t *Tenants) Engage(ctx context.Context, tenant *tenants.Tenant, ready func
 		return nil // ctx ended
 	}
 	ready()
-	logger.Info("Tenant engaged")
+	klog.FromContext(ctx).Info("Tenant engaged")
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

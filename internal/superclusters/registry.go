@@ -175,7 +175,7 @@ func (r *Registry) reconcile(ctx context.Context, cluster *metav1.PartialObjectM
 		return r.tell(ctx, cluster, state{reason: wrong.reason, message: wrong.Error()})
 	}
 	identity := kubeconfig.Fingerprint([]byte(cluster.UID), data)
-	conn, running := r.instances.Ensure(ctx, name, identity, func() *connection { return r.connect(name, config, headroom) })
+	conn, running := r.instances.Ensure(name, identity, func() *connection { return r.connect(name, config, headroom) })
 	if !running {
 		return reconcile.Result{}, nil // the end of the older connection brings us back
 	}

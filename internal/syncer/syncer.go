@@ -202,13 +202,13 @@ func (s *Syncer) superChanged(kind string, old, current client.Object) {
 	case kinds.KindNamespace:
 		s.namespaceChanged(key.Tenant, key.Name)
 	case kinds.KindQuota:
-		s.engine.Add(key)
-		if !onlyFilled(old, current) {
-			s.namespaceChanged(key.Tenant, key.Name)
-		}
+		s.quotaChanged(key, old, current)
 	case kinds.KindPod:
 		s.engine.Add(key)
 		s.superPodChanged(key, object, old == nil || current == nil)
+		if old == nil {
+			s.letIn(key.Tenant, key.Namespace)
+		}
 	default:
 		s.engine.Add(key)
 	}
@@ -228,20 +228,39 @@ func (s *Syncer) superPodChanged(key engine.Key, object client.Object, cameOrWen
 	}
 }
 
-// onlyFilled says whether all that changed of a quota is that more of it is used, which lets nothing in that waits. Every new pod
-// changes it so.
-func onlyFilled(old, current client.Object) bool {
+// quotaChanged wakes what waited for a quota. What it counts as used changes with every pod, so that wakes one at most.
+func (s *Syncer) quotaChanged(key engine.Key, old, current client.Object) {
 	before, wasQuota := old.(*corev1.ResourceQuota)
 	after, isQuota := current.(*corev1.ResourceQuota)
-	if !wasQuota || !isQuota || !equality.Semantic.DeepEqual(before.Spec, after.Spec) || !equality.Semantic.DeepEqual(before.Status.Hard, after.Status.Hard) {
-		return false
+	switch {
+	case !wasQuota || !isQuota || !sameButForUse(before, after):
+		s.namespaceChanged(key.Tenant, key.Name)
+	case usesLess(before, after):
+		s.letIn(key.Tenant, key.Name)
 	}
-	for name, used := range before.Status.Used {
-		if now := after.Status.Used[name]; now.Cmp(used) < 0 {
-			return false
+}
+
+// sameButForUse says whether nothing has changed of a quota but how much of it is used.
+func sameButForUse(old, current *corev1.ResourceQuota) bool {
+	before := *old
+	before.ResourceVersion, before.Status.Used = current.ResourceVersion, current.Status.Used
+	return equality.Semantic.DeepEqual(&before, current)
+}
+
+func usesLess(old, current *corev1.ResourceQuota) bool {
+	for name, before := range old.Status.Used {
+		if now := current.Status.Used[name]; now.Cmp(before) < 0 {
+			return true
 		}
 	}
-	return equality.Semantic.DeepEqual(before.Annotations, after.Annotations)
+	return false
+}
+
+// letIn wakes one pod that waits for room in the quota of a tenant namespace.
+func (s *Syncer) letIn(tenant, namespace string) {
+	if key, waits := s.env.Line.Next(tenant, namespace); waits {
+		s.engine.Add(key)
+	}
 }
 
 // superNodeChanged wakes the tenants that have a pod on a node. Those that had one are looked at every now and then anyway.

@@ -2,6 +2,8 @@ package syncer
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,24 +11,62 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/internal/tenants"
 )
 
-// nodes is a kind that hands out the tenants of the keys that it is given.
-type nodes chan string
+// listener is a kind that hands out the keys that it is given.
+type listener struct {
+	kind string
+	keys chan engine.Key
+}
 
-func (nodes) Name() string       { return kinds.KindNode }
-func (nodes) Keys() []engine.Key { return nil }
+func (l listener) Name() string     { return l.kind }
+func (listener) Keys() []engine.Key { return nil }
 
-func (n nodes) Reconcile(_ context.Context, key engine.Key, _ int) (time.Duration, error) {
-	n <- key.Tenant + " " + key.Name
+func (l listener) Reconcile(_ context.Context, key engine.Key, _ int) (time.Duration, error) {
+	l.keys <- key
 	return 0, nil
+}
+
+// listen returns a Syncer without clusters that works on keys of one kind. woken runs it once, and returns the keys of
+// that kind that were added before: those of tenant lastOf, and of any other tenant the first.
+func listen(t *testing.T, kind string) (s *Syncer, woken func(lastOf string) []engine.Key) {
+	t.Helper()
+	metrics, err := engine.NewMetrics(prometheus.NewRegistry())
+	require.NoError(t, err)
+	heard := listener{kind: kind, keys: make(chan engine.Key)}
+	// One worker takes tenants in turn.
+	made, err := engine.New(engine.Options{Workers: 1}, metrics, heard)
+	require.NoError(t, err)
+	s = &Syncer{
+		id: "r1", env: &kinds.Env{}, engine: made, sessions: map[string]*session{},
+		super: &informers{},
+	}
+	return s, func(lastOf string) []engine.Key {
+		last := engine.Key{Tenant: lastOf, Kind: kind, Name: "last"}
+		made.Add(last)
+		go made.Run(t.Context())
+		var keys []engine.Key
+		for key := <-heard.keys; key != last; key = <-heard.keys {
+			keys = append(keys, key)
+		}
+		return keys
+	}
+}
+
+func markAs(object client.Object, tenant, namespace string) {
+	tenancy.Mark(object, tenancy.Owner{
+		ClusterKey: tenant, VirtualCluster: types.NamespacedName{Namespace: "default", Name: tenant}, VirtualClusterUID: "1", Namespace: namespace, UID: "2",
+	})
 }
 
 // TestSuperNodeChanged wakes the tenants that have pods on a node, and no other.
@@ -38,26 +78,95 @@ func TestSuperNodeChanged(t *testing.T) {
 	} {
 		object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeName: pod.node}}
 		if pod.tenant != "" {
-			tenancy.Mark(object, tenancy.Owner{
-				ClusterKey: pod.tenant, VirtualCluster: types.NamespacedName{Namespace: "default", Name: pod.tenant}, VirtualClusterUID: "1", Namespace: "web", UID: "2",
-			})
+			markAs(object, pod.tenant, "web")
 		}
 		require.NoError(t, pods.GetIndexer().Add(object))
 	}
-	metrics, err := engine.NewMetrics(prometheus.NewRegistry())
-	require.NoError(t, err)
-	woken := make(nodes, 10)
-	// One worker takes tenants in turn.
-	made, err := engine.New(engine.Options{Workers: 1}, metrics, woken)
-	require.NoError(t, err)
-	s := &Syncer{id: "r1", engine: made, super: &informers{running: map[source]*informer{{kind: kinds.KindPod}: {SharedIndexInformer: pods}}}}
+	s, woken := listen(t, kinds.KindNode)
+	s.super.running = map[source]*informer{{kind: kinds.KindPod}: {SharedIndexInformer: pods}}
 
 	s.superChanged(kinds.KindNode, nil, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
-	made.Add(engine.Key{Tenant: "last", Kind: kinds.KindNode, Name: "n1"})
-	go made.Run(t.Context())
 	got := map[string]int{}
-	for key := <-woken; key != "last n1"; key = <-woken {
-		got[key]++
+	for _, key := range woken("last") {
+		got[key.Tenant+" "+key.Name]++
 	}
 	require.Empty(t, cmp.Diff(map[string]int{"a n1": 1, "c n1": 1}, got))
+}
+
+// TestRoomInAQuota lets pods of a namespace in, some of which wait for room: what every pod changes of the quota must not wake all of them.
+func TestRoomInAQuota(t *testing.T) {
+	t.Parallel()
+	quota := func(change func(*corev1.ResourceQuota)) *corev1.ResourceQuota {
+		made := &corev1.ResourceQuota{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a-web", Name: "superpool", ResourceVersion: "1"},
+			Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests.cpu": resource.MustParse("4")}},
+			Status: corev1.ResourceQuotaStatus{
+				Hard: corev1.ResourceList{"requests.cpu": resource.MustParse("4")}, Used: corev1.ResourceList{"requests.cpu": resource.MustParse("4")},
+			},
+		}
+		markAs(made, "a", "web")
+		change(made)
+		return made
+	}
+	before := quota(func(*corev1.ResourceQuota) {})
+	uses := func(cpu string) *corev1.ResourceQuota {
+		return quota(func(quota *corev1.ResourceQuota) {
+			quota.ResourceVersion, quota.Status.Used["requests.cpu"] = "2", resource.MustParse(cpu)
+		})
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a-web", Name: "came"}}
+	markAs(pod, "a", "web")
+	waiting := func(name string) engine.Key {
+		return engine.Key{Tenant: "a", Kind: kinds.KindPod, Namespace: "web", Name: name}
+	}
+	const inNamespace = 100
+	for _, tc := range []struct {
+		name   string
+		lines  []engine.Key
+		kind   string
+		old    client.Object
+		new    client.Object
+		want   int
+		except string
+	}{
+		{name: "less is used", lines: []engine.Key{waiting("p1"), waiting("p2")}, kind: kinds.KindQuota, old: before, new: uses("3"), want: 1},
+		{name: "less is used, nobody waits", kind: kinds.KindQuota, old: before, new: uses("3")},
+		{
+			name: "less is used, others wait", kind: kinds.KindQuota, old: before, new: uses("3"),
+			lines: []engine.Key{{Tenant: "a", Kind: kinds.KindPod, Namespace: "db", Name: "p1"}, {Tenant: "b", Kind: kinds.KindPod, Namespace: "web", Name: "p1"}},
+		},
+		{name: "more is used", lines: []engine.Key{waiting("p1")}, kind: kinds.KindQuota, old: before, new: uses("5")},
+		{name: "a pod got in", lines: []engine.Key{waiting("p1"), waiting("p2")}, kind: kinds.KindPod, new: pod, want: 1, except: "came"},
+		{name: "a pod changed", lines: []engine.Key{waiting("p1")}, kind: kinds.KindPod, old: pod, new: pod, except: "came"},
+		{name: "the quota is new", kind: kinds.KindQuota, new: before, want: inNamespace},
+		{name: "the quota is gone", kind: kinds.KindQuota, old: before, want: inNamespace},
+		{name: "another bound", kind: kinds.KindQuota, old: before, want: inNamespace, new: quota(func(quota *corev1.ResourceQuota) {
+			quota.Spec.Hard["requests.cpu"] = resource.MustParse("8")
+		})},
+		{name: "the bound is in force", kind: kinds.KindQuota, want: inNamespace, new: before, old: quota(func(quota *corev1.ResourceQuota) {
+			quota.Status = corev1.ResourceQuotaStatus{}
+		})},
+		{name: "it is being deleted", kind: kinds.KindQuota, old: before, want: inNamespace, new: quota(func(quota *corev1.ResourceQuota) {
+			quota.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+		})},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s, woken := listen(t, kinds.KindPod)
+			pods := toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Pod{}, 0, indexers())
+			for i := range inNamespace {
+				require.NoError(t, pods.GetIndexer().Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprintf("p%d", i)}}))
+			}
+			s.sessions["a"] = &session{
+				syncer: s, tenant: &kinds.Tenant{Tenant: &tenants.Tenant{Key: "a"}}, changed: make(chan struct{}, 1),
+				cache: &informers{running: map[source]*informer{{kind: kinds.KindPod}: {SharedIndexInformer: pods}}},
+			}
+			for _, key := range tc.lines {
+				s.env.Line.Join(key)
+			}
+			s.superChanged(tc.kind, tc.old, tc.new)
+			got := slices.DeleteFunc(woken("a"), func(key engine.Key) bool { return key.Name == tc.except })
+			require.Len(t, got, tc.want)
+		})
+	}
 }

@@ -120,8 +120,6 @@ func (r *Registry) bindQueue(_ context.Context, queue workqueue.TypedRateLimitin
 
 // Reconcile brings the instance, the root namespace and the status of one VirtualCluster up to date. It never waits for a tenant.
 func (r *Registry) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), "tenant", klog.KRef(request.Namespace, request.Name))
-	ctx = klog.NewContext(ctx, logger)
 	vc := &tenancyv1alpha1.VirtualCluster{}
 	if err := r.Client.Get(ctx, request.NamespacedName, vc); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -133,7 +131,7 @@ func (r *Registry) Reconcile(ctx context.Context, request reconcile.Request) (re
 	vc = vc.DeepCopy()
 	result, err := r.reconcile(ctx, vc)
 	if apierrors.IsConflict(err) {
-		logger.V(4).Info("Trying again, another wrote the VirtualCluster", "err", err)
+		klog.FromContext(ctx).V(4).Info("Trying again, another wrote the VirtualCluster", "err", err)
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
 	return result, err
@@ -167,7 +165,7 @@ func (r *Registry) reconcile(ctx context.Context, vc *tenancyv1alpha1.VirtualClu
 		}
 		return result, r.report(ctx, vc, *trouble)
 	}
-	conn, running := r.instances.Ensure(ctx, name, identity, func() *connection { return r.connect(tenant) })
+	conn, running := r.instances.Ensure(name, identity, func() *connection { return r.connect(tenant) })
 	if !running {
 		return reconcile.Result{}, nil // the end of the older instance brings us back
 	}

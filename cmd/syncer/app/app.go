@@ -40,9 +40,10 @@ type Options struct {
 	// LeaderElect lets one of several replicas work; LeaderElectNamespace holds their Lease in the meta cluster.
 	LeaderElect          bool
 	LeaderElectNamespace string
-	// MetricsBindAddress and HealthProbeBindAddress are served; "0" serves nothing.
+	// MetricsBindAddress, HealthProbeBindAddress and PprofBindAddress are served; "0" serves nothing.
 	MetricsBindAddress     string
 	HealthProbeBindAddress string
+	PprofBindAddress       string
 	// PodSecurityLevel is enforced in the namespaces of tenants; "" leaves it to the super cluster.
 	PodSecurityLevel string
 	// VNAgentPort and VNAgentAddress are where tenants find the kubelet API of nodes; port 0 means nowhere, address "" at each node.
@@ -63,6 +64,7 @@ func NewOptions() (*Options, error) {
 		LeaderElectNamespace:   "vc-manager",
 		MetricsBindAddress:     ":8080",
 		HealthProbeBindAddress: ":8081",
+		PprofBindAddress:       "0",
 		PodSecurityLevel:       "baseline",
 		VNAgentPort:            10550,
 		Gate:                   gate,
@@ -77,6 +79,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace, "namespace of the meta cluster that holds the Lease")
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address that serves /metrics; "0" for none`)
 	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address that serves /healthz and /readyz; "0" for none`)
+	flags.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress, `address that serves profiles under /debug/pprof/ to everyone who reaches it, as 127.0.0.1:6060; "0" for none`)
 	flags.StringVar(&o.PodSecurityLevel, "pod-security-level", o.PodSecurityLevel, `pod security level that the super cluster enforces on tenants: privileged, baseline or restricted; "" for none`)
 	flags.Int32Var(&o.VNAgentPort, "vn-agent-port", o.VNAgentPort, "port of vn-agent, which serves logs and exec to tenants; 0 if there is none")
 	flags.StringVar(&o.VNAgentAddress, "vn-agent-address", o.VNAgentAddress, "address of one vn-agent for all nodes; without it each node has its own")
@@ -148,6 +151,7 @@ func Run(ctx context.Context, options *Options) error {
 	if err != nil {
 		return err
 	}
+	meta.QPS = -1 // each tenant's start takes several requests; the server's priority and fairness bounds them
 	super, err := restConfig("--super-cluster-kubeconfig", options.SuperClusterKubeconfig)
 	if err != nil {
 		return err
@@ -203,6 +207,7 @@ func newManager(ctx context.Context, options *Options, meta *rest.Config, id str
 		LeaderElectionReleaseOnCancel: true,
 		Metrics:                       metricsserver.Options{BindAddress: options.MetricsBindAddress},
 		HealthProbeBindAddress:        options.HealthProbeBindAddress,
+		PprofBindAddress:              options.PprofBindAddress,
 		BaseContext:                   func() context.Context { return ctx },
 	})
 	if err != nil {

@@ -28,8 +28,8 @@ type Options struct {
 	// LeaderElect runs the election, in LeaderElectNamespace.
 	LeaderElect          bool
 	LeaderElectNamespace string
-	// MetricsBindAddress and HealthProbeBindAddress are host:port; "0" turns metrics off.
-	MetricsBindAddress, HealthProbeBindAddress string
+	// MetricsBindAddress, HealthProbeBindAddress and PprofBindAddress are host:port; "0" turns one off.
+	MetricsBindAddress, HealthProbeBindAddress, PprofBindAddress string
 	// Logs are the flags of klog.
 	Logs *logs.Options
 }
@@ -42,6 +42,7 @@ func NewOptions() *Options {
 		LeaderElectNamespace:   "vc-manager",
 		MetricsBindAddress:     ":8080",
 		HealthProbeBindAddress: ":8081",
+		PprofBindAddress:       "0",
 		Logs:                   logs.NewOptions(),
 	}
 }
@@ -57,7 +58,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect a leader before working; needed when more than one replica runs")
 	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace, "namespace of the leader's Lease")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address of /metrics; "0" turns it off`)
-	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "address of /healthz and /readyz")
+	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address of /healthz and /readyz; "0" turns them off`)
+	fs.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress,
+		`address of profiles under /debug/pprof/, open to everyone who reaches it, as 127.0.0.1:6060; "0" turns them off`)
 	utilfeature.DefaultMutableFeatureGate.AddFlag(fs)
 	logsapi.AddFlags(o.Logs, fs)
 }

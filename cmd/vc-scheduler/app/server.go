@@ -120,6 +120,7 @@ func newManager(cfg *rest.Config, options *Options) (ctrl.Manager, error) {
 		LeaderElectionReleaseOnCancel: true,
 		Metrics:                       metricsserver.Options{BindAddress: options.MetricsBindAddress, ExtraHandlers: map[string]http.Handler{}},
 		HealthProbeBindAddress:        options.HealthProbeBindAddress,
+		PprofBindAddress:              options.PprofBindAddress,
 		// Tests run the program several times in one process.
 		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 	})

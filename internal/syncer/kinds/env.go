@@ -135,6 +135,8 @@ type Env struct {
 	Clock clock.PassiveClock
 	// Metrics counts writes.
 	Metrics *engine.Metrics
+	// Line is where pods wait for room in a quota.
+	Line Line
 
 	mu sync.Mutex
 	// warned holds the last warning about each key, so that only a new one becomes an Event.
@@ -311,8 +313,9 @@ func (e *Env) warn(tenant *Tenant, key engine.Key, object client.Object, reason,
 	tenant.Recorder.Event(object, corev1.EventTypeWarning, reason, message)
 }
 
-// calm forgets what was warned about key: it is well, or gone.
+// calm forgets what was warned about key, and that it waits: it is well, or gone.
 func (e *Env) calm(key engine.Key) {
+	e.Line.Leave(key)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.warned, key)

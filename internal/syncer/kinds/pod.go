@@ -185,12 +185,17 @@ func (p *Pods) create(ctx context.Context, tenant *Tenant, key engine.Key, tenan
 
 // refusedByQuota waits for a while, then checks what the quota counts, and tells the tenant when that is right.
 func (p *Pods) refusedByQuota(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod *corev1.Pod, refusal error, attempt int) error {
+	p.env.Line.Join(key)
 	if attempt < quietAttempts {
 		return engine.Waitf("the quota: %v", refusal)
 	}
 	if attempt%recountAttempts == recountAttempts-1 {
-		if corrected, err := p.env.recount(ctx, tenancy.SuperNamespace(key.Tenant, key.Namespace)); corrected || err != nil {
-			return err // the quota's event brings the key back
+		corrected, err := p.env.recount(ctx, tenancy.SuperNamespace(key.Tenant, key.Namespace))
+		switch {
+		case err != nil:
+			return err
+		case corrected:
+			return engine.Waitf("the quota, which was counted again")
 		}
 	}
 	p.env.refused(tenant, key, tenantPod, ReasonFailedCreate, refusal)

@@ -39,10 +39,10 @@ func TestChargeWithoutAPod(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		// there is what runs in the super namespace.
-		there     []client.Object
-		used      string
-		wantUsed  string
-		wantError bool
+		there       []client.Object
+		used        string
+		wantUsed    string
+		wantRefusal bool
 	}{
 		{name: "nothing is there", used: "200m", wantUsed: "0"},
 		{name: "another pod is there", there: []client.Object{&corev1.Pod{ObjectMeta: meta(superNamespace, "other"), Spec: requests("100m")}}, used: "200m", wantUsed: "100m"},
@@ -51,7 +51,7 @@ func TestChargeWithoutAPod(t *testing.T) {
 			there: []client.Object{&corev1.Pod{ObjectMeta: meta(superNamespace, "done"), Spec: requests("100m"), Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}},
 		},
 		{
-			name: "the quota is really used up", used: "200m", wantUsed: "200m", wantError: true,
+			name: "the quota is really used up", used: "200m", wantUsed: "200m", wantRefusal: true,
 			there: []client.Object{&corev1.Pod{ObjectMeta: meta(superNamespace, "other"), Spec: requests("200m")}},
 		},
 		{
@@ -82,11 +82,14 @@ func TestChargeWithoutAPod(t *testing.T) {
 			require.Empty(t, p.events.Events)
 
 			_, err = p.kind(kinds.KindPod).Reconcile(t.Context(), key, 7)
-			require.Equal(t, tc.wantError, err != nil, "%v", err)
+			require.Error(t, err)
+			require.NotEqual(t, tc.wantRefusal, errors.As(err, &wait), "%v", err)
+			waits, _ := p.env.Line.Next(clusterKey, "web")
+			require.Equal(t, key, waits, "the pod waits for room")
 			require.NoError(t, p.env.Super.Get(t.Context(), client.ObjectKeyFromObject(quota), quota))
 			got := quota.Status.Used[corev1.ResourceRequestsCPU]
 			require.Empty(t, cmp.Diff(tc.wantUsed, got.String()))
-			if tc.wantError {
+			if tc.wantRefusal {
 				require.Contains(t, <-p.events.Events, "exceeded quota")
 			}
 		})
