@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -121,8 +122,9 @@ func (i *informers) watch(ctx context.Context, sources []source) error {
 	if i.running == nil {
 		i.running = map[source]*informer{}
 	}
+	wanted := sets.New(sources...)
 	for from, running := range i.running {
-		if !slices.Contains(sources, from) {
+		if !wanted.Has(from) {
 			running.stop()
 			delete(i.running, from)
 		}
@@ -218,13 +220,8 @@ func (i *informers) handler(kind string) toolscache.ResourceEventHandler {
 
 // Get implements kinds.Cache.
 func (i *informers) Get(kind, namespace, name string) (client.Object, bool) {
-	i.mu.RLock()
-	from, exists := i.running[source{kind: kind}]
-	if !exists {
-		from, exists = i.running[source{kind: kind, namespace: namespace}]
-	}
-	i.mu.RUnlock()
-	if !exists || !from.HasSynced() {
+	from := i.at(kind, namespace)
+	if from == nil || !from.HasSynced() {
 		return nil, false
 	}
 	key := strings.TrimPrefix(namespace+"/"+name, "/")
@@ -236,10 +233,26 @@ func (i *informers) Get(kind, namespace, name string) (client.Object, bool) {
 	return object, ok
 }
 
+// at returns the informer that holds the objects of a kind in a namespace, nil if none does.
+func (i *informers) at(kind, namespace string) *informer {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	if from, exists := i.running[source{kind: kind}]; exists {
+		return from
+	}
+	return i.running[source{kind: kind, namespace: namespace}]
+}
+
 // Index implements kinds.Cache.
 func (i *informers) Index(kind, index, value string) []client.Object {
+	var all []*informer
+	if index != kinds.IndexNamespace {
+		all = i.of(kind)
+	} else if from := i.at(kind, value); from != nil {
+		all = []*informer{from} // a tenant may have a thousand namespaces
+	}
 	var objects []client.Object
-	for _, from := range i.of(kind) {
+	for _, from := range all {
 		found, err := from.GetIndexer().ByIndex(index, value)
 		if err != nil {
 			continue // no such index: a bug that every test would show

@@ -1,6 +1,7 @@
 package syncer
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -42,5 +43,30 @@ func TestPodsOnNode(t *testing.T) {
 			got = append(got, object.GetName())
 		}
 		require.Empty(t, cmp.Diff(want, got, cmpopts.SortSlices(strings.Compare)), value)
+	}
+}
+
+// BenchmarkNamespaceChanged is what a changed placement costs in a tenant with many namespaces, whose informers run already.
+func BenchmarkNamespaceChanged(b *testing.B) {
+	for _, size := range []int{10, 100, 1000} {
+		b.Run(fmt.Sprintf("namespaces=%d", size), func(b *testing.B) {
+			names := make([]string, 0, size)
+			for i := range size {
+				names = append(names, fmt.Sprintf("namespace-%d", i))
+			}
+			made := &session{syncer: &Syncer{}, cache: &informers{running: map[source]*informer{}}}
+			for _, from := range sources(names, false) {
+				made.cache.running[from] = &informer{
+					SharedIndexInformer: toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, watched[from.kind].object, 0, indexers()), stop: func() {},
+				}
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := made.cache.watch(b.Context(), sources(names, false)); err != nil {
+					b.Fatal(err)
+				}
+				made.enqueue(names[size/2])
+			}
+		})
 	}
 }
