@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 
+	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/superpool/superpool/cmd/syncer/app"
@@ -13,7 +15,8 @@ import (
 func main() {
 	command, err := app.NewCommand()
 	if err == nil {
-		err = command.ExecuteContext(ctrl.SetupSignalHandler())
+		command.SetContext(ctrl.SetupSignalHandler())
+		err = cli.RunNoErrOutput(command)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "syncer:", err)

@@ -2,9 +2,11 @@
 package features
 
 import (
+	"errors"
 	"fmt"
 
 	"k8s.io/component-base/featuregate"
+	logsapi "k8s.io/component-base/logs/api/v1"
 )
 
 // SuperClusterPooling lets a syncer serve one super cluster of a pool: it syncs what is placed there, instead of everything.
@@ -12,12 +14,12 @@ import (
 // owner: @superpool, design: docs/designs/02-end-to-end.md
 const SuperClusterPooling featuregate.Feature = "SuperClusterPooling"
 
-// NewGate returns a gate that knows the features of the syncer, all at their defaults.
+// NewGate returns a gate that knows the features of the syncer and of logging, all at their defaults.
 func NewGate() (featuregate.MutableFeatureGate, error) {
 	gate := featuregate.NewFeatureGate()
-	err := gate.Add(map[featuregate.Feature]featuregate.FeatureSpec{
+	err := errors.Join(logsapi.AddFeatureGates(gate), gate.Add(map[featuregate.Feature]featuregate.FeatureSpec{
 		SuperClusterPooling: {Default: false, PreRelease: featuregate.Alpha},
-	})
+	}))
 	if err != nil {
 		return nil, fmt.Errorf("adding feature gates: %w", err)
 	}

@@ -67,7 +67,7 @@ func (i *Instances[W]) Ensure(name types.NamespacedName, identity string, build 
 	if i.closed {
 		return none, false
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // an instance ends by Stop, not with a caller's context
 	started := &instance[W]{identity: identity, work: build(), cancel: cancel}
 	if i.byName == nil {
 		i.byName = map[types.NamespacedName]*instance[W]{}

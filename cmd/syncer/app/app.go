@@ -4,7 +4,6 @@ package app
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net"
 
@@ -16,6 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/featuregate"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -51,6 +52,8 @@ type Options struct {
 	VNAgentAddress string
 	// Gate holds the feature gates.
 	Gate featuregate.MutableFeatureGate
+	// Logs are the flags of klog.
+	Logs *logs.Options
 }
 
 // NewOptions returns the defaults.
@@ -68,6 +71,7 @@ func NewOptions() (*Options, error) {
 		PodSecurityLevel:       "baseline",
 		VNAgentPort:            10550,
 		Gate:                   gate,
+		Logs:                   logs.NewOptions(),
 	}, nil
 }
 
@@ -84,6 +88,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.Int32Var(&o.VNAgentPort, "vn-agent-port", o.VNAgentPort, "port of vn-agent, which serves logs and exec to tenants; 0 if there is none")
 	flags.StringVar(&o.VNAgentAddress, "vn-agent-address", o.VNAgentAddress, "address of one vn-agent for all nodes; without it each node has its own")
 	o.Gate.AddFlag(flags)
+	logsapi.AddFlags(o.Logs, flags)
 }
 
 // Validate returns what is wrong with the options.
@@ -131,14 +136,13 @@ The super cluster must hold its id: ConfigMap kube-system/supercluster-info, dat
 			if err := options.Validate(); err != nil {
 				return err
 			}
+			if err := logsapi.ValidateAndApply(options.Logs, options.Gate); err != nil {
+				return fmt.Errorf("logging flags: %w", err)
+			}
 			return Run(command.Context(), options)
 		},
 	}
 	options.AddFlags(command.Flags())
-	logFlags := flag.NewFlagSet("klog", flag.ContinueOnError)
-	klog.InitFlags(logFlags)
-	command.Flags().AddGoFlag(logFlags.Lookup("v"))
-	command.Flags().AddGoFlag(logFlags.Lookup("vmodule"))
 	return command, nil
 }
 

@@ -5,9 +5,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	logsapi "k8s.io/component-base/logs/api/v1"
 
 	"github.com/superpool/superpool/cmd/syncer/app"
 )
+
+func init() {
+	// A process sets up its logs once; tests run several commands.
+	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
+}
 
 func TestCommandRefuses(t *testing.T) {
 	t.Parallel()
@@ -23,6 +29,7 @@ func TestCommandRefuses(t *testing.T) {
 		{name: "a port that is none", args: []string{gate, "--meta-kubeconfig=f", "--vn-agent-port=70000"}, want: "--vn-agent-port 70000: use 1 to 65535"},
 		{name: "an address with a port", args: []string{gate, "--meta-kubeconfig=f", "--vn-agent-address=10.0.0.1:10550"}, want: `--vn-agent-address "10.0.0.1:10550": use an IP address`},
 		{name: "an unknown gate", args: []string{"--feature-gates=No=true"}, want: "unrecognized feature gate: No"},
+		{name: "an unknown format of logs", args: []string{gate, "--meta-kubeconfig=f", "--logging-format=xml"}, want: "Unsupported log format"},
 		{name: "arguments", args: []string{"r1"}, want: "unknown command"},
 		{name: "a kubeconfig that is missing", args: []string{gate, "--meta-kubeconfig=/does/not/exist"}, want: "reading --meta-kubeconfig: stat /does/not/exist"},
 	} {

@@ -69,9 +69,8 @@ places the slices over the super clusters, and picks a super cluster for each te
 			if err := logsapi.ValidateAndApply(options.Logs, utilfeature.DefaultFeatureGate); err != nil {
 				return fmt.Errorf("logging flags: %w", err)
 			}
-			ctx := ctrl.SetupSignalHandler()
-			ctrl.SetLogger(klog.FromContext(ctx))
-			return Run(ctx, options)
+			ctrl.SetLogger(klog.Background())
+			return Run(cmd.Context(), options)
 		},
 	}
 	options.AddFlags(cmd.Flags())

@@ -4,7 +4,6 @@ package app
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -17,6 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -60,6 +61,8 @@ type Options struct {
 	HealthProbeBindAddress string
 	// ShutdownGrace is how long streams may go on after the signal to end.
 	ShutdownGrace time.Duration
+	// Logs are the flags of klog.
+	Logs *logs.Options
 }
 
 // NewOptions returns the defaults. getenv reads the environment.
@@ -74,6 +77,7 @@ func NewOptions(getenv func(string) string) *Options {
 		MetricsBindAddress:     "127.0.0.1:10551",
 		HealthProbeBindAddress: "127.0.0.1:10552",
 		ShutdownGrace:          30 * time.Second,
+		Logs:                   logs.NewOptions(),
 	}
 }
 
@@ -97,6 +101,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address that serves /metrics; "0" for none`)
 	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address that serves /healthz and /readyz; "0" for none`)
 	flags.DurationVar(&o.ShutdownGrace, "shutdown-grace", o.ShutdownGrace, "how long running streams may go on after the signal to end")
+	logsapi.AddFlags(o.Logs, flags)
 }
 
 // Validate returns what is wrong with the options.
@@ -182,14 +187,13 @@ is superpool:tenants, and a certificate of --client-ca-file has signed it.`,
 			if err := options.Validate(); err != nil {
 				return err
 			}
+			if err := logsapi.ValidateAndApply(options.Logs, nil); err != nil {
+				return fmt.Errorf("logging flags: %w", err)
+			}
 			return Run(command.Context(), options)
 		},
 	}
 	options.AddFlags(command.Flags())
-	logFlags := flag.NewFlagSet("klog", flag.ContinueOnError)
-	klog.InitFlags(logFlags)
-	command.Flags().AddGoFlag(logFlags.Lookup("v"))
-	command.Flags().AddGoFlag(logFlags.Lookup("vmodule"))
 	return command
 }
 
