@@ -55,6 +55,7 @@ func (s *Syncer) Engage(ctx context.Context, tenant *tenants.Tenant, ready func(
 	// Workers may still hold the session for a moment: it keeps its caches, which no longer change.
 	defer made.cache.wait()
 	defer cancel()
+	defer s.env.Forget(tenant.Key)
 	defer s.setSession(tenant.Key, nil)
 	logger.V(2).Info("Tenant engaged")
 	return made.run(ctx, sync.OnceFunc(ready))

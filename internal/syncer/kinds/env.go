@@ -6,6 +6,7 @@ package kinds
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -319,6 +320,14 @@ func (e *Env) calm(key engine.Key) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.warned, key)
+}
+
+// Forget drops what is remembered of a tenant that has left. What it deletes then brings no key that would.
+func (e *Env) Forget(tenant string) {
+	e.Line.leaveAll(tenant)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	maps.DeleteFunc(e.warned, func(key engine.Key, _ string) bool { return key.Tenant == tenant })
 }
 
 // refused warns the tenant when err says that the super cluster does not take an object for what it is.

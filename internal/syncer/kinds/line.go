@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"maps"
 	"sync"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
@@ -35,6 +36,13 @@ func (l *Line) Leave(key engine.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.leave(key)
+}
+
+// leaveAll takes all keys of a tenant out of the line.
+func (l *Line) leaveAll(tenant string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.waiting, func(of tenantNamespace, _ map[engine.Key]struct{}) bool { return of.tenant == tenant })
 }
 
 // Next takes one key out of the line of a namespace, any of them: a pod that is too large does not hold up the others. It returns false

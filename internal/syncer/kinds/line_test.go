@@ -4,6 +4,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
@@ -37,4 +41,36 @@ func TestLine(t *testing.T) {
 	key, waits := line.Next("b", "web")
 	require.True(t, waits)
 	require.Equal(t, others[1], key)
+}
+
+// TestForget lets a tenant leave and come back: what was said to it is said again, and nobody of it waits.
+func TestForget(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "pinned", UID: "pod-uid"}, Spec: corev1.PodSpec{NodeName: "node-1"}}
+	p.tenantCache[kinds.KindPod] = []client.Object{pod}
+	p.superCache[kinds.KindPod] = nil
+	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "pinned"}
+	said := func() int {
+		t.Helper()
+		_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 0)
+		require.NoError(t, err)
+		count := len(p.events.Events)
+		for range count {
+			require.Contains(t, <-p.events.Events, kinds.ReasonNodeNameNotSupported)
+		}
+		return count
+	}
+	other := engine.Key{Tenant: "other", Namespace: "web", Name: "1"}
+	p.env.Line.Join(key)
+	p.env.Line.Join(other)
+	require.Equal(t, 1, said())
+	p.env.Forget("other")
+	require.Zero(t, said())
+	p.env.Forget(clusterKey)
+	require.Equal(t, 1, said())
+	for _, tenant := range []string{clusterKey, "other"} {
+		_, waits := p.env.Line.Next(tenant, "web")
+		require.False(t, waits, tenant)
+	}
 }
