@@ -33,7 +33,7 @@ type pool struct {
 	namespace, quota        client.Object
 }
 
-func newPool(t *testing.T, super interceptor.Funcs) *pool {
+func newPool(t testing.TB, super interceptor.Funcs) *pool {
 	t.Helper()
 	p := &pool{
 		events:    record.NewFakeRecorder(100),

@@ -224,9 +224,10 @@ func (p *Pods) down(ctx context.Context, tenant *Tenant, key engine.Key, tenantP
 	if superPod.DeletionTimestamp != nil {
 		return nil
 	}
-	desired := superPod.DeepCopy()
+	// Without the status, which an update leaves as it is: every patrol comes by here with every pod.
+	desired := &corev1.Pod{ObjectMeta: *superPod.ObjectMeta.DeepCopy(), Spec: *superPod.Spec.DeepCopy()}
 	SuperPod(tenantPod, desired, tenant.owner(key.Namespace, tenantPod.UID), tenant.OpaqueMetaPrefixes, nil)
-	if equality.Semantic.DeepEqual(superPod, desired) {
+	if equality.Semantic.DeepEqual(&superPod.ObjectMeta, &desired.ObjectMeta) && equality.Semantic.DeepEqual(&superPod.Spec, &desired.Spec) {
 		return p.debug(ctx, tenant, key, tenantPod, superPod)
 	}
 	err := p.env.Super.Update(ctx, desired)
