@@ -322,7 +322,7 @@ func (e *Env) calm(key engine.Key) {
 	delete(e.warned, key)
 }
 
-// Forget drops what is remembered of a tenant that has left. What it deletes then brings no key that would.
+// Forget drops what is remembered of a tenant that has left: what it deletes from now on brings no key that would calm it.
 func (e *Env) Forget(tenant string) {
 	e.Line.leaveAll(tenant)
 	e.mu.Lock()
