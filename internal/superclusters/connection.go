@@ -132,7 +132,7 @@ func (c *connection) Run(ctx context.Context) {
 		c.set(ctx, stateOf(err))
 		select {
 		case <-ctx.Done():
-		case <-c.registry.Clock.After(delay):
+		case <-time.After(delay):
 		}
 	}
 }
@@ -190,9 +190,9 @@ func (c *connection) readID(ctx context.Context, client kubernetes.Interface) (s
 
 // claim takes the id, or returns why another Cluster has it.
 func (c *connection) claim(ctx context.Context, id string) error {
-	deadline := c.registry.Clock.Now().Add(claimPatience)
+	deadline := time.Now().Add(claimPatience)
 	for {
-		patient := c.registry.Clock.Now().Before(deadline)
+		patient := time.Now().Before(deadline)
 		wait, err := c.registry.claim(ctx, c.cluster, id, patient)
 		if err != nil || !wait {
 			return err
@@ -200,7 +200,7 @@ func (c *connection) claim(ctx context.Context, id string) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-c.registry.Clock.After(claimPause):
+		case <-time.After(claimPause):
 		}
 	}
 }
@@ -208,13 +208,13 @@ func (c *connection) claim(ctx context.Context, id string) error {
 // serve publishes the virtual Node whenever something changed, and probes the super cluster. It returns when the super cluster has
 // another id, or the Node's name is taken.
 func (c *connection) serve(ctx context.Context, client kubernetes.Interface, ledger *Ledger, id string) error {
-	ticker := c.registry.Clock.NewTicker(probePeriod)
+	ticker := time.NewTicker(probePeriod)
 	defer ticker.Stop()
 	current := state{id: id, serving: true}
 	renew := true
 	for {
 		c.set(ctx, current)
-		published := c.registry.Clock.Now()
+		published := time.Now()
 		node, err := c.registry.writer.publish(ctx, c.view(ledger, &current))
 		switch {
 		case errors.Is(err, errNodeConflict):
@@ -230,13 +230,13 @@ func (c *connection) serve(ctx context.Context, client kubernetes.Interface, led
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-ticker.C():
+		case <-ticker.C:
 			renew = true
 			if current, err = c.probe(ctx, client, id); err != nil {
 				return err
 			}
 		case <-c.dirty:
-			if !c.pause(ctx, published.Add(publishInterval).Sub(c.registry.Clock.Now())) {
+			if !c.pause(ctx, time.Until(published.Add(publishInterval))) {
 				return ctx.Err()
 			}
 		}
@@ -268,7 +268,7 @@ func (c *connection) pause(ctx context.Context, duration time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false
-	case <-c.registry.Clock.After(duration):
+	case <-time.After(duration):
 		return true
 	}
 }

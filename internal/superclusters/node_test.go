@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -67,7 +66,7 @@ func TestOtherNodesAreNotTouched(t *testing.T) {
 	t.Parallel()
 	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1", Labels: map[string]string{"kubernetes.io/os": "linux"}}}
 	c := fake.NewClientBuilder().WithObjects(other).WithStatusSubresource(other).Build()
-	w := writer{client: c, reader: c, clock: clocktesting.NewFakePassiveClock(time.Now())}
+	w := writer{client: c, reader: c}
 	_, err := w.publish(t.Context(), viewOf("", ""))
 	require.ErrorIs(t, err, errNodeConflict)
 	var after corev1.Node
@@ -76,17 +75,8 @@ func TestOtherNodesAreNotTouched(t *testing.T) {
 	require.Empty(t, after.Spec.Taints)
 }
 
-func TestLeaseIsRenewed(t *testing.T) {
+func TestPeriodsOfProbes(t *testing.T) {
 	t.Parallel()
-	c := fake.NewClientBuilder().WithStatusSubresource(&corev1.Node{}).Build()
-	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	w := writer{client: c, reader: c, clock: clock}
-	node, err := w.publish(t.Context(), viewOf("", ""))
-	require.NoError(t, err)
-	for range 2 {
-		require.NoError(t, w.renew(t.Context(), node))
-		clock.SetTime(clock.Now().Add(probePeriod))
-	}
-	require.Less(t, 2*probePeriod, leaseDuration)
+	require.Less(t, 2*probePeriod, leaseDuration, "one renewal may be lost")
 	require.LessOrEqual(t, probePeriod+2*probeTimeout+probePause, 2*probePeriod, "a dead server is found within two periods")
 }

@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -59,8 +58,6 @@ type Registry struct {
 	Reader client.Reader
 	// Recorder records Events on Clusters.
 	Recorder record.EventRecorder
-	// Clock is for delays, probes and heartbeats. Nil: the real one.
-	Clock clock.WithTicker
 
 	kind      atomic.Pointer[schema.GroupVersionKind] // of Cluster, once the meta cluster serves it
 	instances kubeconfig.Instances[*connection]
@@ -78,13 +75,10 @@ type report struct {
 }
 
 func (r *Registry) setDefaults() {
-	if r.Clock == nil {
-		r.Clock = clock.RealClock{}
-	}
 	if r.Reader == nil {
 		r.Reader = r.Client
 	}
-	r.writer = writer{client: r.Client, reader: r.Reader, clock: r.Clock}
+	r.writer = writer{client: r.Client, reader: r.Reader}
 	r.headroom = map[types.NamespacedName]Headroom{}
 	r.reported = map[string]report{}
 }
@@ -287,7 +281,7 @@ func (r *Registry) readSecret(ctx context.Context, cluster types.NamespacedName)
 // event records a trouble of a Cluster when it is new, and again from time to time. An empty reason ends it.
 func (r *Registry) event(cluster *metav1.PartialObjectMetadata, subject, reason, message string) {
 	key := client.ObjectKeyFromObject(cluster).String() + " " + subject
-	now := r.Clock.Now()
+	now := time.Now()
 	r.mu.Lock()
 	last, exists := r.reported[key]
 	fresh := reason != "" && (!exists || last.reason != reason || last.message != message || now.Sub(last.at) >= eventPeriod)

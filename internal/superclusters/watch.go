@@ -78,7 +78,7 @@ func (w *clusterWatch) until(ctx context.Context, step func() error) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-w.registry.Clock.After(watchRetryAfter):
+		case <-time.After(watchRetryAfter):
 		}
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,7 +32,6 @@ var errNodeConflict = errors.New("a Node of this name exists that is no virtual 
 type writer struct {
 	client client.Client
 	reader client.Reader
-	clock  clock.PassiveClock
 }
 
 // get returns the Node named id, nil when there is none.
@@ -86,7 +84,7 @@ func (w *writer) update(ctx context.Context, node *corev1.Node, v *view) error {
 		}
 	}
 	before = node.DeepCopy()
-	if !applyStatus(node, v, w.clock.Now()) {
+	if !applyStatus(node, v, time.Now()) {
 		return nil
 	}
 	if err := w.client.Status().Patch(ctx, node, locked(before)); err != nil {
@@ -118,7 +116,7 @@ func (w *writer) of(ctx context.Context, cluster types.NamespacedName) ([]corev1
 // unknown sets a virtual Node's Ready condition to Unknown. Its capacity stays, so that nothing which is placed there looks homeless.
 func (w *writer) unknown(ctx context.Context, node *corev1.Node, reason, message string) error {
 	before := node.DeepCopy()
-	if !applyReady(node, metav1.ConditionUnknown, reason, message, w.clock.Now()) {
+	if !applyReady(node, metav1.ConditionUnknown, reason, message, time.Now()) {
 		return nil
 	}
 	if err := w.client.Status().Patch(ctx, node, locked(before)); client.IgnoreNotFound(err) != nil {
@@ -168,7 +166,7 @@ func (w *writer) renew(ctx context.Context, node *corev1.Node) error {
 	exists := err == nil
 	lease.Spec.HolderIdentity = ptr.To(node.Name)
 	lease.Spec.LeaseDurationSeconds = ptr.To(int32(leaseDuration / time.Second))
-	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(w.clock.Now()))
+	lease.Spec.RenewTime = ptr.To(metav1.NowMicro())
 	lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
 	if exists {
 		err = w.client.Update(ctx, lease)

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 )
@@ -33,7 +32,6 @@ type connection struct {
 	tenant  *Tenant
 	engage  Engage
 	probe   func(context.Context, *rest.Config) error
-	clock   clock.WithTicker
 	changed func()
 
 	mu    sync.Mutex
@@ -46,7 +44,6 @@ func (r *Registry) connect(tenant *Tenant) *connection {
 		tenant:  tenant,
 		engage:  r.Engage,
 		probe:   r.probe,
-		clock:   r.Clock,
 		changed: func() { r.instances.Changed(tenant.VirtualCluster) },
 		state:   problem{tenancyv1alpha1.ReasonConnecting, "Connecting to " + tenant.Config.Host},
 	}
@@ -92,7 +89,7 @@ func (c *connection) Run(ctx context.Context) {
 		c.set(ctx, tenancyv1alpha1.ReasonUnreachable, err.Error())
 		select {
 		case <-ctx.Done():
-		case <-c.clock.After(delay):
+		case <-time.After(delay):
 		}
 	}
 }
@@ -121,13 +118,13 @@ func (c *connection) once(ctx context.Context) (wasReady bool, err error) {
 
 // watchHealth keeps the state of an engaged tenant true to whether its server answers. It stops nothing: watches mend themselves.
 func (c *connection) watchHealth(ctx context.Context) {
-	ticker := c.clock.NewTicker(healthPeriod)
+	ticker := time.NewTicker(healthPeriod)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C():
+		case <-ticker.C:
 		}
 		switch err := c.probe(ctx, c.tenant.Config); {
 		case err != nil:

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -55,8 +54,6 @@ type Registry struct {
 	// ReportStatus makes this registry the one that owns the VirtualClusters' status, root namespace and finalizer. Without it,
 	// the registry only reads, and waits until another has set status.clusterNamespace.
 	ReportStatus bool
-	// Clock is for delays and health checks. Nil: the real one.
-	Clock clock.WithTicker
 
 	probe     func(context.Context, *rest.Config) error
 	instances kubeconfig.Instances[*connection]
@@ -69,9 +66,6 @@ type problem struct {
 }
 
 func (r *Registry) setDefaults() {
-	if r.Clock == nil {
-		r.Clock = clock.RealClock{}
-	}
 	if r.Reader == nil {
 		r.Reader = r.Client
 	}

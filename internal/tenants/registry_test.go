@@ -7,8 +7,10 @@ import (
 	"net/netip"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,7 +23,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/tools/record"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -30,11 +31,11 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 )
 
-// harness drives a Registry by hand: changes of instances arrive in a channel, as they would in a queue.
+// harness drives a Registry by hand: changes of instances arrive in a channel, as they would in a queue. Tests that let instances
+// run do so in a bubble of synctest, where time stands still while a goroutine can go on.
 type harness struct {
 	*Registry
 	t       *testing.T
-	clock   *clocktesting.FakeClock
 	events  *record.FakeRecorder
 	changes chan types.NamespacedName
 
@@ -51,7 +52,6 @@ func newHarness(t *testing.T, objects ...client.Object) *harness {
 	require.NoError(t, errors.Join(scheme.AddToScheme(s), tenancyv1alpha1.AddToScheme(s), schedulerv1alpha1.AddToScheme(s)))
 	h := &harness{
 		t:       t,
-		clock:   clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
 		events:  record.NewFakeRecorder(100),
 		changes: make(chan types.NamespacedName, 1000),
 		dead:    map[string]bool{},
@@ -61,7 +61,6 @@ func newHarness(t *testing.T, objects ...client.Object) *harness {
 		Recorder:     h.events,
 		Engage:       h.engage,
 		ReportStatus: true,
-		Clock:        h.clock,
 		probe:        h.answers,
 	}
 	h.setDefaults()
@@ -114,6 +113,12 @@ func (h *harness) setDead(host string, dead bool) {
 	h.dead[host] = dead
 }
 
+func (h *harness) setFail(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.fail = err
+}
+
 func (h *harness) reconcile(name string) reconcile.Result {
 	h.t.Helper()
 	result, err := h.Reconcile(h.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: name}})
@@ -121,18 +126,25 @@ func (h *harness) reconcile(name string) reconcile.Result {
 	return result
 }
 
-// await reconciles on every change until check holds.
-func (h *harness) await(check func() bool) {
+// settle lets the instances run until each of them waits, and reconciles what they changed, until nothing changes. The bubble's own.
+func (h *harness) settle() {
 	h.t.Helper()
-	deadline := time.After(10 * time.Second)
-	for !check() {
+	for {
+		synctest.Wait()
 		select {
 		case name := <-h.changes:
 			h.reconcile(name.Name)
-		case <-deadline:
-			require.Fail(h.t, "nothing happened", "%v", h.logged())
+		default:
+			return
 		}
 	}
+}
+
+// pass lets time go by, then settles.
+func (h *harness) pass(duration time.Duration) {
+	h.t.Helper()
+	<-time.After(duration)
+	h.settle()
 }
 
 func (h *harness) logged() []string {
@@ -150,11 +162,6 @@ func (h *harness) ready(name string) string {
 		return ""
 	}
 	return string(condition.Status) + "/" + condition.Reason
-}
-
-func (h *harness) awaitReady(name, want string) {
-	h.t.Helper()
-	h.await(func() bool { return h.ready(name) == want })
 }
 
 func vcNamed(name string) *tenancyv1alpha1.VirtualCluster {
@@ -189,99 +196,119 @@ func TestBadSecrets(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			objects := []client.Object{vcNamed("bad"), vcNamed("good"), secretNamed(t, "good", "t1")}
-			if tc.secret != nil {
-				tc.secret.Namespace, tc.secret.Name = "default", "bad"
-				objects = append(objects, tc.secret)
-			}
-			h := newHarness(t, objects...)
-			h.reconcile("bad")
-			h.reconcile("good")
-			h.awaitReady("good", "True/Connected")
-			require.Equal(t, "False/"+tc.want, h.ready("bad"))
-			require.Contains(t, <-h.events.Events, "Warning "+tc.want)
-			require.Equal(t, []string{"start good t1"}, h.logged())
+			synctest.Test(t, func(t *testing.T) {
+				objects := []client.Object{vcNamed("bad"), vcNamed("good"), secretNamed(t, "good", "t1")}
+				if tc.secret != nil {
+					tc.secret.Namespace, tc.secret.Name = "default", "bad"
+					objects = append(objects, tc.secret)
+				}
+				h := newHarness(t, objects...)
+				h.reconcile("bad")
+				h.reconcile("good")
+				h.settle()
+				require.Equal(t, "True/Connected", h.ready("good"))
+				require.Equal(t, "False/"+tc.want, h.ready("bad"))
+				require.Contains(t, <-h.events.Events, "Warning "+tc.want)
+				require.Equal(t, []string{"start good t1"}, h.logged())
+			})
 		})
 	}
 }
 
 func TestRotation(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
-	h.block = make(chan struct{})
-	h.reconcile("a")
-	h.awaitReady("a", "True/Connected")
-	require.NoError(t, h.Client.Update(t.Context(), secretNamed(t, "a", "t2")))
-	h.reconcile("a")
-	h.reconcile("a")
-	require.Equal(t, []string{"start a t1"}, h.logged(), "the old one has not ended")
-	close(h.block)
-	h.await(func() bool { return len(h.logged()) == 3 })
-	require.Equal(t, []string{"start a t1", "end a t1", "start a t2"}, h.logged())
-	h.awaitReady("a", "True/Connected")
-	h.reconcile("a")
-	require.Len(t, h.logged(), 3, "nothing changed, nothing restarts")
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
+		h.block = make(chan struct{})
+		h.reconcile("a")
+		h.settle()
+		require.Equal(t, "True/Connected", h.ready("a"))
+		require.NoError(t, h.Client.Update(t.Context(), secretNamed(t, "a", "t2")))
+		h.reconcile("a")
+		h.settle()
+		h.reconcile("a")
+		h.settle()
+		require.Equal(t, []string{"start a t1"}, h.logged(), "the old one has not ended")
+		close(h.block)
+		h.settle()
+		require.Equal(t, []string{"start a t1", "end a t1", "start a t2"}, h.logged())
+		require.Equal(t, "True/Connected", h.ready("a"))
+		h.reconcile("a")
+		h.settle()
+		require.Len(t, h.logged(), 3, "nothing changed, nothing restarts")
+	})
 }
 
 func TestHealthAndBackoff(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
-	h.setDead("https://a:6443", true)
-	h.reconcile("a")
-	h.awaitReady("a", "False/Unreachable")
-	h.setDead("https://a:6443", false)
-	h.await(h.clock.HasWaiters)
-	h.clock.Step(2 * time.Second)
-	h.awaitReady("a", "True/Connected")
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
+		h.setDead("https://a:6443", true)
+		h.reconcile("a")
+		h.settle()
+		require.Equal(t, "False/Unreachable", h.ready("a"))
+		h.setDead("https://a:6443", false)
+		h.pass(firstDelay / 2)
+		require.Equal(t, "False/Unreachable", h.ready("a"), "it is not asked again at once")
+		h.pass(firstDelay)
+		require.Equal(t, "True/Connected", h.ready("a"))
 
-	h.setDead("https://a:6443", true)
-	h.clock.Step(healthPeriod)
-	h.awaitReady("a", "False/Unreachable")
-	h.setDead("https://a:6443", false)
-	h.clock.Step(healthPeriod)
-	h.awaitReady("a", "True/Connected")
-	require.Equal(t, []string{"start a t1"}, h.logged(), "the instance goes on")
+		h.setDead("https://a:6443", true)
+		h.pass(healthPeriod)
+		require.Equal(t, "False/Unreachable", h.ready("a"))
+		h.setDead("https://a:6443", false)
+		h.pass(healthPeriod)
+		require.Equal(t, "True/Connected", h.ready("a"))
+		require.Equal(t, []string{"start a t1"}, h.logged(), "the instance goes on")
+	})
 }
 
 func TestEngageFails(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
-	h.fail = errors.New("boom")
-	h.reconcile("a")
-	h.awaitReady("a", "False/Unreachable")
-	h.mu.Lock()
-	h.fail = nil
-	h.mu.Unlock()
-	h.await(h.clock.HasWaiters)
-	h.clock.Step(2 * time.Second)
-	h.awaitReady("a", "True/Connected")
-	require.Equal(t, []string{"start a t1", "start a t1"}, h.logged())
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
+		h.setFail(errors.New("boom"))
+		h.reconcile("a")
+		h.settle()
+		require.Equal(t, "False/Unreachable", h.ready("a"))
+		h.pass(time.Hour)
+		tries := len(h.logged())
+		require.InDelta(t, time.Hour/longestDelay, tries, 10, "each try waits longer than the one before it, up to longestDelay")
+		h.setFail(nil)
+		h.pass(2 * longestDelay)
+		require.Equal(t, "True/Connected", h.ready("a"))
+		require.Len(t, h.logged(), tries+1)
+	})
 }
 
 func TestDeletion(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
-	h.reconcile("a")
-	h.awaitReady("a", "True/Connected")
-	vc := &tenancyv1alpha1.VirtualCluster{}
-	require.NoError(t, h.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "a"}, vc))
-	require.Contains(t, vc.Finalizers, Finalizer)
-	key := vc.Status.ClusterNamespace
-	placement := &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Namespace: key, Name: "web", Finalizers: []string{"x/y"}}}
-	require.NoError(t, h.Client.Create(t.Context(), placement))
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
+		h.reconcile("a")
+		h.settle()
+		require.Equal(t, "True/Connected", h.ready("a"))
+		vc := &tenancyv1alpha1.VirtualCluster{}
+		require.NoError(t, h.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "a"}, vc))
+		require.Contains(t, vc.Finalizers, Finalizer)
+		key := vc.Status.ClusterNamespace
+		placement := &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Namespace: key, Name: "web", Finalizers: []string{"x/y"}}}
+		require.NoError(t, h.Client.Create(t.Context(), placement))
 
-	require.NoError(t, h.Client.Delete(t.Context(), vc))
-	h.reconcile("a")
-	h.await(func() bool { return len(h.logged()) == 2 })
-	require.NotZero(t, h.reconcile("a").RequeueAfter, "a placement is still there")
-	require.NoError(t, h.Client.Get(t.Context(), client.ObjectKey{Name: key}, &corev1.Namespace{}))
-	require.NoError(t, h.Client.Get(t.Context(), client.ObjectKeyFromObject(placement), placement))
-	placement.Finalizers = nil
-	require.NoError(t, h.Client.Update(t.Context(), placement))
-	h.reconcile("a")
-	for _, object := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key}}, vc} {
-		require.True(t, apierrors.IsNotFound(h.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object)))
-	}
+		require.NoError(t, h.Client.Delete(t.Context(), vc))
+		h.reconcile("a")
+		h.settle()
+		require.Equal(t, []string{"start a t1", "end a t1"}, h.logged())
+		require.NotZero(t, h.reconcile("a").RequeueAfter, "a placement is still there")
+		require.NoError(t, h.Client.Get(t.Context(), client.ObjectKey{Name: key}, &corev1.Namespace{}))
+		require.NoError(t, h.Client.Get(t.Context(), client.ObjectKeyFromObject(placement), placement))
+		placement.Finalizers = nil
+		require.NoError(t, h.Client.Update(t.Context(), placement))
+		h.reconcile("a")
+		for _, object := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key}}, vc} {
+			require.True(t, apierrors.IsNotFound(h.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object)))
+		}
+	})
 }
 
 func TestForeignRootNamespace(t *testing.T) {
@@ -307,17 +334,23 @@ func TestForeignRootNamespace(t *testing.T) {
 
 func TestReaderNeverWrites(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
-	h.ReportStatus, h.Recorder = false, nil
-	h.reconcile("a")
-	require.Empty(t, h.logged(), "it waits for the cluster key")
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
+		h.ReportStatus, h.Recorder = false, nil
+		h.reconcile("a")
+		require.Empty(t, h.logged(), "it waits for the cluster key")
 
-	owner := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
-	owner.reconcile("a")
-	h.Client, h.Reader = owner.Client, owner.Client
-	h.reconcile("a")
-	h.await(func() bool { return len(h.logged()) == 1 })
-	require.Empty(t, owner.events.Events, "and reports nothing")
+		owner := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
+		owner.reconcile("a")
+		var before, after tenancyv1alpha1.VirtualCluster
+		require.NoError(t, owner.Client.Get(t.Context(), client.ObjectKeyFromObject(vcNamed("a")), &before))
+		h.Client, h.Reader = owner.Client, owner.Client
+		h.reconcile("a")
+		h.settle()
+		require.Equal(t, []string{"start a t1"}, h.logged())
+		require.NoError(t, owner.Client.Get(t.Context(), client.ObjectKeyFromObject(vcNamed("a")), &after))
+		require.Empty(t, cmp.Diff(before, after), "it reports nothing")
+	})
 }
 
 func TestServiceCIDRs(t *testing.T) {

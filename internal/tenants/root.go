@@ -174,7 +174,7 @@ func (r *Registry) report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluste
 		Reason:             state.reason,
 		Message:            state.message,
 		ObservedGeneration: vc.Generation,
-		LastTransitionTime: metav1.NewTime(r.Clock.Now()),
+		LastTransitionTime: metav1.Now(),
 	}
 	if state.reason == tenancyv1alpha1.ReasonConnected {
 		condition.Status = metav1.ConditionTrue
