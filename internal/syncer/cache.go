@@ -243,16 +243,23 @@ func (i *informers) at(kind, namespace string) *informer {
 	return i.running[source{kind: kind, namespace: namespace}]
 }
 
+// InNamespace implements kinds.Cache. It asks one informer: a tenant may have a thousand namespaces.
+func (i *informers) InNamespace(kind, namespace string) []client.Object {
+	from := i.at(kind, namespace)
+	if from == nil {
+		return nil
+	}
+	found, err := from.GetIndexer().ByIndex(toolscache.NamespaceIndex, namespace)
+	if err != nil {
+		return nil // no such index: a bug that every test would show
+	}
+	return appendObjects(nil, found)
+}
+
 // Index implements kinds.Cache.
 func (i *informers) Index(kind, index, value string) []client.Object {
-	var all []*informer
-	if index != kinds.IndexNamespace {
-		all = i.of(kind)
-	} else if from := i.at(kind, value); from != nil {
-		all = []*informer{from} // a tenant may have a thousand namespaces
-	}
 	var objects []client.Object
-	for _, from := range all {
+	for _, from := range i.of(kind) {
 		found, err := from.GetIndexer().ByIndex(index, value)
 		if err != nil {
 			continue // no such index: a bug that every test would show
@@ -315,7 +322,7 @@ func indexers() toolscache.Indexers {
 		kinds.IndexTenant: index(func(object client.Object) []string {
 			return []string{object.GetLabels()[tenancyv1alpha1.LabelCluster]}
 		}),
-		kinds.IndexNamespace: index(func(object client.Object) []string { return []string{object.GetNamespace()} }),
+		toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc,
 		kinds.IndexNode: index(func(object client.Object) []string {
 			pod, ok := object.(*corev1.Pod)
 			if !ok || pod.Spec.NodeName == "" {

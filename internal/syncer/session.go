@@ -164,7 +164,7 @@ func (s *session) filled(from source) {
 // enqueue wakes all that the tenant has in a namespace.
 func (s *session) enqueue(namespace string) {
 	for kind := range watched {
-		for _, object := range s.cache.Index(kind, kinds.IndexNamespace, namespace) {
+		for _, object := range s.cache.InNamespace(kind, namespace) {
 			s.add(kind, object)
 		}
 	}

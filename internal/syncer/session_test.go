@@ -3,6 +3,8 @@ package syncer
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenants"
 )
 
@@ -64,4 +68,39 @@ func TestSessionOfATenantThatHoldsNothing(t *testing.T) {
 	require.NoError(t, group.Wait())
 	made.cache.wait()
 	require.EqualValues(t, 1, lists.Load())
+}
+
+// TestEngageForgets lets a tenant leave: nothing is remembered of it.
+func TestEngageForgets(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	scheme := runtime.NewScheme()
+	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
+	s, _ := listen(t, kinds.KindPod)
+	s.meta = fake.NewClientBuilder().WithScheme(scheme).Build()
+	s.super.client, s.super.filled = fake.NewClientBuilder().Build(), func(source) {}
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(s.super.wait)
+	t.Cleanup(cancel)
+	require.NoError(t, s.super.watch(ctx, []source{{kind: kinds.KindNamespace}}))
+
+	leaving, left := context.WithCancel(ctx)
+	var group errgroup.Group
+	ready := make(chan struct{})
+	group.Go(func() error {
+		return s.Engage(leaving, &tenants.Tenant{Key: "a", Config: &rest.Config{Host: server.URL}}, func() { close(ready) })
+	})
+	<-ready
+	require.NotNil(t, s.tenant("a"))
+	for _, tenant := range []string{"a", "b"} {
+		s.env.Line.Join(engine.Key{Tenant: tenant, Namespace: "web", Name: "waits"})
+	}
+	left()
+	require.NoError(t, group.Wait())
+	require.Nil(t, s.tenant("a"))
+	_, waits := s.env.Line.Next("a", "web")
+	require.False(t, waits)
+	_, waits = s.env.Line.Next("b", "web")
+	require.True(t, waits)
 }

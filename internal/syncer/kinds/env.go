@@ -49,8 +49,6 @@ const (
 const (
 	// IndexTenant finds super objects by cluster key.
 	IndexTenant = "tenant"
-	// IndexNamespace finds objects by their namespace.
-	IndexNamespace = "namespace"
 	// IndexNode finds pods by OnNode.
 	IndexNode = "node"
 )
@@ -87,6 +85,8 @@ type Cache interface {
 	// Get returns an object, nil if there is none. synced is false when the cache which would hold it is not filled, or
 	// does not exist: then nil says nothing.
 	Get(kind, namespace, name string) (object client.Object, synced bool)
+	// InNamespace returns the objects of a kind in a namespace.
+	InNamespace(kind, namespace string) []client.Object
 	// Index returns the objects of a kind with that value of an index.
 	Index(kind, index, value string) []client.Object
 	// List returns all objects of a kind.

@@ -86,7 +86,7 @@ func (n *Namespaces) Reconcile(ctx context.Context, key engine.Key, _ int) (time
 // hasServices says whether a tenant that holds anything here, for only then Services are watched, has Services in a namespace.
 func (n *Namespaces) hasServices(key engine.Key) bool {
 	tenant := n.env.Tenant(key.Tenant)
-	return tenant != nil && len(tenant.Cache.Index(KindService, IndexNamespace, key.Name)) > 0
+	return tenant != nil && len(tenant.Cache.InNamespace(KindService, key.Name)) > 0
 }
 
 // serve makes the super namespace of a namespace that is not placed here and has Services. superNamespace is nil when there is none.
@@ -125,7 +125,7 @@ func (n *Namespaces) clear(ctx context.Context, key engine.Key, name string) (bo
 	}
 	left := false
 	for _, kind := range []string{KindToken, KindSecret, KindConfigMap, KindServiceAccount} {
-		for _, object := range n.env.SuperCache.Index(kind, IndexNamespace, name) {
+		for _, object := range n.env.SuperCache.InNamespace(kind, name) {
 			if found, ours := SuperKey(kind, object); !ours || found.Tenant != key.Tenant || found.Namespace != key.Name {
 				continue
 			}
@@ -311,5 +311,5 @@ func (n *Namespaces) inUse(key engine.Key) bool {
 	if _, synced := tenant.Cache.Get(KindPod, key.Name, ""); !synced {
 		return true
 	}
-	return len(tenant.Cache.Index(KindPod, IndexNamespace, key.Name)) > 0
+	return len(tenant.Cache.InNamespace(KindPod, key.Name)) > 0
 }

@@ -1,6 +1,7 @@
 package kinds_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -31,6 +32,11 @@ func (c cache) Get(kind, namespace, name string) (client.Object, bool) {
 	}
 	return nil, true
 }
+
+func (c cache) InNamespace(kind, namespace string) []client.Object {
+	return slices.DeleteFunc(slices.Clone(c[kind]), func(object client.Object) bool { return object.GetNamespace() != namespace })
+}
+
 func (c cache) Index(kind, _, _ string) []client.Object { return c[kind] }
 func (c cache) List(kind string) []client.Object        { return c[kind] }
 

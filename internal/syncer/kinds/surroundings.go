@@ -64,7 +64,7 @@ func (e *Env) surroundings(tenant *Tenant, tenantPod *corev1.Pod, attempt int) (
 	if !ptr.Deref(tenantPod.Spec.EnableServiceLinks, true) {
 		return around, nil
 	}
-	for _, object := range tenant.Cache.Index(KindService, IndexNamespace, tenantPod.Namespace) {
+	for _, object := range tenant.Cache.InNamespace(KindService, tenantPod.Namespace) {
 		service, ok := object.(*corev1.Service)
 		if !ok || service.Name == apiServerService && service.Namespace == metav1.NamespaceDefault {
 			continue
