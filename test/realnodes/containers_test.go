@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/kubernetes/pkg/fieldpath"
 )
 
 // accountDir is where Kubernetes puts a container's token.
@@ -97,7 +98,10 @@ func TestWordsOfTheTenant(t *testing.T) {
 	pod.Spec.Volumes = []corev1.Volume{{Name: "words", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
 		{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}},
 		{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels"}},
+		{Path: "annotations", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations"}},
+		{Path: "restarted", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['kubectl.kubernetes.io/restartedAt']"}},
 	}}}}}
+	pod.Annotations = map[string]string{"kubectl.kubernetes.io/restartedAt": "noon"}
 	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "words", MountPath: "/words"}}
 	pod = tenant.create(t, namespace, pod)
 
@@ -114,13 +118,31 @@ func TestWordsOfTheTenant(t *testing.T) {
 	for what, got := range map[string]string{
 		"MY_UID=" + string(pod.UID):      strings.Join(environment, "\n"),
 		"words":                          tenant.run(t, namespace, "exec", "p", "--", "cat", accountDir+"/namespace", "/words/namespace"),
-		`app="p"`:                        tenant.run(t, namespace, "exec", "p", "--", "cat", "/words/labels"),
 		"search words.svc.cluster.local": tenant.run(t, namespace, "exec", "p", "--", "cat", "/etc/resolv.conf"),
 	} {
 		t.Run(what, func(t *testing.T) { require.Contains(t, got, what) })
 	}
-	all := tenant.run(t, namespace, "exec", "p", "--", "sh", "-c", "env; cat /words/namespace /etc/resolv.conf /etc/hosts /etc/hostname "+accountDir+"/namespace")
+	all := tenant.run(t, namespace, "exec", "p", "--", "sh", "-c", "env; cat /words/* /etc/resolv.conf /etc/hosts /etc/hostname "+accountDir+"/namespace")
 	require.NotContains(t, all, "vc-sample")
+
+	// Files of labels and annotations show what kubectl shows, and follow it.
+	shows := func(file, want string) {
+		t.Helper()
+		eventually(t, "file "+file+" shows "+want, func(context.Context) (bool, error) {
+			return tenant.run(t, namespace, "exec", "p", "--", "cat", "/words/"+file) == want, nil
+		})
+	}
+	shows("labels", fieldpath.FormatMap(pod.Labels))
+	shows("annotations", fieldpath.FormatMap(pod.Annotations))
+	shows("restarted", "noon")
+	tenant.run(t, namespace, "label", "pod", "p", "kubernetes.io/color=blue", "app=other", "--overwrite")
+	tenant.run(t, namespace, "annotate", "pod", "p", "kubectl.kubernetes.io/restartedAt=night", "--overwrite")
+	pod, err = tenant.client.CoreV1().Pods(namespace).Get(t.Context(), "p", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, "blue", pod.Labels["kubernetes.io/color"])
+	shows("labels", fieldpath.FormatMap(pod.Labels))
+	shows("annotations", fieldpath.FormatMap(pod.Annotations))
+	shows("restarted", "night")
 }
 
 // TestServices places the pods of a Service in both super clusters, and asks for it from both.

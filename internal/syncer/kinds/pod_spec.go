@@ -1,12 +1,15 @@
 package kinds
 
 import (
+	"iter"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubernetes/pkg/fieldpath"
 	"k8s.io/utils/ptr"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -17,6 +20,7 @@ import (
 // what may change in a pod: labels, annotations, images, the deadline, and added tolerations. around is for a new one.
 func SuperPod(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, opaque []string, around *Surroundings) {
 	copyMeta(tenantPod, superPod, owner, opaque)
+	carryFields(tenantPod, superPod)
 	if superPod.UID != "" {
 		updatePodSpec(tenantPod, superPod)
 		return
@@ -115,14 +119,14 @@ func missingEphemeral(tenantPod, superPod *corev1.Pod) []corev1.EphemeralContain
 // translateVolumes takes credentials of the super cluster out of volumes and leads what they refer to to the super cluster's names. A
 // token becomes a key of the pod's Secret of tokens, in the same place, so that modes and what lies over what stay.
 func translateVolumes(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy.Owner) {
+	for annotation, field := range shownFields(spec) {
+		field.FieldPath = "metadata.annotations['" + annotation + "']"
+	}
 	secret := tenancy.TokenSecret(tenantPod.Name, owner.UID)
 	for i := range spec.Volumes {
 		volume := &spec.Volumes[i]
 		if volume.ConfigMap != nil {
 			volume.ConfigMap.Name = superConfigMapName(volume.ConfigMap.Name)
-		}
-		if volume.DownwardAPI != nil {
-			translateDownwardAPI(volume.DownwardAPI.Items)
 		}
 		if volume.Projected == nil {
 			continue
@@ -131,9 +135,6 @@ func translateVolumes(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy
 			source := &volume.Projected.Sources[j]
 			if source.ConfigMap != nil {
 				source.ConfigMap.Name = superConfigMapName(source.ConfigMap.Name)
-			}
-			if source.DownwardAPI != nil {
-				translateDownwardAPI(source.DownwardAPI.Items)
 			}
 			if source.ServiceAccountToken != nil {
 				source.Secret = tokenProjection(spec, secret, tokenKey(i, j), source.ServiceAccountToken.Path)
@@ -156,18 +157,75 @@ func tokenProjection(spec *corev1.PodSpec, secret, key, path string) *corev1.Sec
 	return &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Items: []corev1.KeyToPath{item}}
 }
 
-// translateDownwardAPI lets files show the tenant's namespace and UID, which the super pod carries as marks.
-func translateDownwardAPI(files []corev1.DownwardAPIVolumeFile) {
-	for _, file := range files {
-		if file.FieldRef == nil {
-			continue
+// downwardDomain is that of a super pod's annotations which carry what files of the downward API show of the tenant's labels and annotations.
+// Its own labels and annotations lack some of those, and hold marks and what the super cluster added.
+const downwardDomain = "downward.tenancy.x-k8s.io/"
+
+// shownFields yields the fields that files in a pod's volumes show and that differ in the super pod, each with the annotation of the
+// super pod that holds the tenant's. Volumes never change, so neither do these annotations.
+func shownFields(spec *corev1.PodSpec) iter.Seq2[string, *corev1.ObjectFieldSelector] {
+	return func(yield func(string, *corev1.ObjectFieldSelector) bool) {
+		carried := 0
+		for file := range downwardFiles(spec) {
+			if file.FieldRef == nil {
+				continue
+			}
+			var annotation string
+			switch path, _, _ := fieldpath.SplitMaybeSubscriptedPath(file.FieldRef.FieldPath); path {
+			case "metadata.namespace":
+				annotation = tenancyv1alpha1.AnnotationNamespace
+			case "metadata.uid":
+				annotation = tenancyv1alpha1.AnnotationUID
+			case "metadata.labels", "metadata.annotations":
+				annotation = downwardDomain + strconv.Itoa(carried)
+				carried++
+			default:
+				continue
+			}
+			if !yield(annotation, file.FieldRef) {
+				return
+			}
 		}
-		switch file.FieldRef.FieldPath {
-		case "metadata.namespace":
-			file.FieldRef.FieldPath = "metadata.annotations['" + tenancyv1alpha1.AnnotationNamespace + "']"
-		case "metadata.uid":
-			file.FieldRef.FieldPath = "metadata.annotations['" + tenancyv1alpha1.AnnotationUID + "']"
+	}
+}
+
+// downwardFiles yields the files of the downward API in a pod's volumes.
+func downwardFiles(spec *corev1.PodSpec) iter.Seq[*corev1.DownwardAPIVolumeFile] {
+	return func(yield func(*corev1.DownwardAPIVolumeFile) bool) {
+		each := func(files []corev1.DownwardAPIVolumeFile) bool {
+			for i := range files {
+				if !yield(&files[i]) {
+					return false
+				}
+			}
+			return true
 		}
+		for i := range spec.Volumes {
+			volume := &spec.Volumes[i]
+			if volume.DownwardAPI != nil && !each(volume.DownwardAPI.Items) {
+				return
+			}
+			if volume.Projected == nil {
+				continue
+			}
+			for j := range volume.Projected.Sources {
+				if source := volume.Projected.Sources[j].DownwardAPI; source != nil && !each(source.Items) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// carryFields writes what files show of the tenant's labels and annotations onto superPod, where the kubelet keeps the files up to date with it.
+func carryFields(tenantPod, superPod *corev1.Pod) {
+	for annotation, field := range shownFields(&tenantPod.Spec) {
+		if !strings.HasPrefix(annotation, downwardDomain) {
+			continue // a mark
+		}
+		// A path that no API server lets through shows nothing.
+		value, _ := fieldpath.ExtractFieldPathAsString(tenantPod, field.FieldPath)
+		superPod.Annotations[annotation] = value
 	}
 }
 
@@ -228,11 +286,15 @@ func (l literals) of(fieldPath string) (string, bool) {
 	case "metadata.uid":
 		return string(l.owner.UID), true
 	}
-	for prefix, values := range map[string]map[string]string{"metadata.labels['": l.pod.Labels, "metadata.annotations['": l.pod.Annotations} {
-		key, found := strings.CutPrefix(fieldPath, prefix)
-		if key, closed := strings.CutSuffix(key, "']"); found && closed && isOpaque(key, l.opaque) {
-			return values[key], true
-		}
+	path, key, _ := fieldpath.SplitMaybeSubscriptedPath(fieldPath)
+	if !isOpaque(key, l.opaque) {
+		return "", false
+	}
+	switch path {
+	case "metadata.labels":
+		return l.pod.Labels[key], true
+	case "metadata.annotations":
+		return l.pod.Annotations[key], true
 	}
 	return "", false
 }

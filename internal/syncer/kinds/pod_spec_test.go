@@ -64,6 +64,10 @@ func fieldEnv(path string) corev1.EnvVar {
 	return corev1.EnvVar{Name: "V", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
 }
 
+func fieldFile(path string) corev1.DownwardAPIVolumeFile {
+	return corev1.DownwardAPIVolumeFile{Path: "file", FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
+}
+
 func TestSuperPod(t *testing.T) {
 	t.Parallel()
 	confined := map[string]string{tenancyv1alpha1.LabelCluster: clusterKey}
@@ -130,6 +134,47 @@ func TestSuperPod(t *testing.T) {
 						}}},
 					}}}},
 					{Name: "ca", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "tenant-kube-root-ca.crt"}}}},
+				}
+			},
+		},
+		{
+			name: "files show the tenant's labels and annotations, all of them and no others",
+			change: func(pod *corev1.Pod) {
+				pod.Labels = map[string]string{"app": "web", "topology.kubernetes.io/zone": "z"}
+				pod.Annotations = map[string]string{"note": "say \"n\"", "kubectl.kubernetes.io/restartedAt": "now"}
+				pod.Spec.Volumes = []corev1.Volume{
+					{Name: "plain", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
+						{Path: "cpu", ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.cpu"}},
+						fieldFile("metadata.name"), fieldFile("metadata.labels"), fieldFile("metadata.uid"),
+					}}}},
+					{Name: "projected", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+						{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{fieldFile("metadata.annotations")}}},
+						{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
+							fieldFile("metadata.annotations['kubectl.kubernetes.io/restartedAt']"), fieldFile("metadata.labels['tenancy.x-k8s.io/cluster']"),
+						}}},
+					}}}},
+				}
+			},
+			want: func(pod *corev1.Pod) {
+				pod.Labels["app"] = "web"
+				pod.Annotations["note"] = "say \"n\""
+				pod.Annotations["tenancy.x-k8s.io/copied-labels"] = "app"
+				pod.Annotations["tenancy.x-k8s.io/copied-annotations"] = "note"
+				pod.Annotations["downward.tenancy.x-k8s.io/0"] = "app=\"web\"\ntopology.kubernetes.io/zone=\"z\""
+				pod.Annotations["downward.tenancy.x-k8s.io/1"] = "kubectl.kubernetes.io/restartedAt=\"now\"\nnote=\"say \\\"n\\\"\""
+				pod.Annotations["downward.tenancy.x-k8s.io/2"] = "now"
+				pod.Annotations["downward.tenancy.x-k8s.io/3"] = ""
+				pod.Spec.Volumes = []corev1.Volume{
+					{Name: "plain", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
+						{Path: "cpu", ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.cpu"}},
+						fieldFile("metadata.name"), fieldFile("metadata.annotations['downward.tenancy.x-k8s.io/0']"), fieldFile("metadata.annotations['tenancy.x-k8s.io/uid']"),
+					}}}},
+					{Name: "projected", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+						{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{fieldFile("metadata.annotations['downward.tenancy.x-k8s.io/1']")}}},
+						{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
+							fieldFile("metadata.annotations['downward.tenancy.x-k8s.io/2']"), fieldFile("metadata.annotations['downward.tenancy.x-k8s.io/3']"),
+						}}},
+					}}}},
 				}
 			},
 		},

@@ -48,7 +48,7 @@ func TestSyncer(t *testing.T) {
 	w := newWorld(t)
 	t.Run("ranges of Services are checked", w.testServiceCIDRs)
 	t.Run("the super cluster must hold its id", w.testID)
-	_, stop := w.runSyncer(t, w.superConfig)
+	numbers, stop := w.runSyncer(t, w.superConfig)
 	t.Run("a tenant that leaves has no Node left behind", w.testLeave)
 	t.Run("a placed namespace has a super namespace and a quota", w.testNamespace)
 	t.Run("what a pod needs goes down", w.testObjects)
@@ -66,7 +66,7 @@ func TestSyncer(t *testing.T) {
 	t.Run("a namespace of somebody else is not touched", w.testForeignNamespace)
 	t.Run("a namespace that is no longer placed goes away", w.testWithdraw)
 	t.Run("a namespace made again is another one", w.testNamespaceAgain)
-	w.testRestart(t, stop)
+	w.testRestart(t, numbers, stop)
 }
 
 // testLeave lets a tenant hold one namespace in the super cluster, and then nothing.
@@ -347,7 +347,7 @@ func (w *world) testNamespaceAgain(t *testing.T) {
 }
 
 // testRestart stops the syncer and starts another: nothing is written again, and what happened meanwhile is done.
-func (w *world) testRestart(t *testing.T, stop func()) {
+func (w *world) testRestart(t *testing.T, numbers *prometheus.Registry, stop func()) {
 	create(t, w.tenant, newPodWithTokens("stays"))
 	create(t, w.tenant, newPod("web", "goes"))
 	w.run(t, "stays", "n1")
@@ -355,17 +355,11 @@ func (w *world) testRestart(t *testing.T, stop func()) {
 	appears(t, w.tenant, "web", "stays", pod, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
 	goes := appears(t, w.super, superName("web"), "goes", &corev1.Pod{}, nil)
 	vanishes(t, w.tenant, "", "r1.n0", &corev1.Node{}) // no pod is there any more
+	before := w.settled(t, numbers)
 	stop()
 
-	before := w.versions(t)
-	numbers, stop := w.runSyncer(t, w.superConfig)
-	eventually(t, func() error {
-		// Several patrols.
-		if count := sum(t, numbers, "vc_syncer_reconciles_total"); count < 200 {
-			return fmt.Errorf("%v reconciles", count)
-		}
-		return nil
-	})
+	numbers, stop = w.runSyncer(t, w.superConfig)
+	patrols(t, numbers)
 	require.Empty(t, cmp.Diff(before, w.versions(t)))
 	stop()
 
@@ -374,6 +368,35 @@ func (w *world) testRestart(t *testing.T, stop func()) {
 	w.runSyncer(t, w.superConfig)
 	vanishes(t, w.super, superName("web"), "goes", goes)
 	vanishes(t, w.super, superName("web"), "password", &corev1.Secret{})
+}
+
+// settled waits until the syncer finds nothing to do, and returns the versions of all objects then.
+func (w *world) settled(t *testing.T, numbers *prometheus.Registry) map[string]string {
+	t.Helper()
+	settled := w.versions(t)
+	eventually(t, func() error {
+		before := settled
+		patrols(t, numbers)
+		settled = w.versions(t)
+		if diff := cmp.Diff(before, settled); diff != "" {
+			return fmt.Errorf("something is still written: %s", diff)
+		}
+		return nil
+	})
+	return settled
+}
+
+// patrols waits until the syncer has looked at everything more than once.
+func patrols(t *testing.T, numbers *prometheus.Registry) {
+	t.Helper()
+	const reconciles = "vc_syncer_reconciles_total"
+	before := sum(t, numbers, reconciles)
+	eventually(t, func() error {
+		if count := sum(t, numbers, reconciles) - before; count < 200 {
+			return fmt.Errorf("%v reconciles", count)
+		}
+		return nil
+	})
 }
 
 // versions returns the resource versions of all that a syncer writes, but for Leases.
