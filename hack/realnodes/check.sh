@@ -4,7 +4,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 check_machine() {
-  local missing=() packages=() program
+  local missing=() packages=() program cgroups
   [[ $(uname -s) == Linux ]] || missing+=("Linux: nodes are made of its namespaces and cgroups")
   ((EUID == 0)) || missing+=("root: run it with sudo, or in a container that has every capability")
   while read -r program package; do
@@ -30,7 +30,8 @@ PROGRAMS
   [[ -e /proc/self/task/$BASHPID/children ]] || missing+=("/proc/*/task/*/children: a kernel with CONFIG_PROC_CHILDREN")
   if ((EUID == 0 && ${#missing[@]} == 0)); then
     unshare --mount --pid --net --fork --mount-proc true 2>/dev/null || missing+=("the right to make mount, pid and network namespaces")
-    check_cgroups || missing+=("cgroups that can be written below /sys/fs/cgroup")
+    cgroups=$(check_cgroups)
+    [[ -z $cgroups ]] || missing+=("$cgroups")
     grep -qw overlay /proc/filesystems || modprobe overlay 2>/dev/null || missing+=("the overlay file system")
     unshare --net iptables -t nat -S >/dev/null 2>&1 || missing+=("iptables with the nat table, inside a network namespace")
   fi
@@ -45,13 +46,17 @@ PROGRAMS
   return 3
 }
 
-# check_cgroups: whether a cgroup can be made in every hierarchy.
+# check_cgroups: says what is wrong when groups cannot be made in every hierarchy, or with cgroup v2 not with what kubelets ask for.
 check_cgroups() {
-  local root
+  local root before
   while read -r root; do
-    mkdir -p "$root/superpool/check" 2>/dev/null || return 1
+    mkdir -p "$root/superpool/check" 2>/dev/null || { echo "cgroups that can be written below $root"; return; }
     rmdir "$root/superpool/check"
     rmdir "$root/superpool" 2>/dev/null || true
+    [[ -e $root/cgroup.subtree_control ]] || continue
+    before=$(<"$root/cgroup.subtree_control")
+    enable_controllers "$root" || echo "the controllers ${CONTROLLERS[*]} for groups in $root: in a container, its processes have to move to a group of their own first"
+    restore_controllers "$root" "$before"
   done < <(cgroup_roots)
 }
 

@@ -24,6 +24,9 @@ TENANT_ORGANISATION=superpool:tenants
 # What a kubelet sets at its start, for the whole machine, and what we do.
 SYSCTLS=(fs/inotify/max_user_instances vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys kernel/keys/root_maxbytes)
 
+# What kubelets ask for with cgroup v2, as far as the kernel has it (k8s.io/kubernetes/pkg/kubelet/cm, getSupportedUnifiedControllers).
+CONTROLLERS=(cpu cpuset memory hugetlb pids)
+
 # ---- what each cluster and node is ----
 
 # service_cidr CLUSTER: the range of its Services. That of a super cluster holds those of the tenants.
@@ -68,6 +71,24 @@ cni_bin() {
 # cgroup_roots: the hierarchies of this machine: one with cgroup v2, else one per controller.
 cgroup_roots() {
   if [[ -e /sys/fs/cgroup/cgroup.controllers ]]; then echo /sys/fs/cgroup; else find /sys/fs/cgroup -mindepth 1 -maxdepth 1 -type d; fi
+}
+
+# enable_controllers FOLDER: with cgroup v2, gives the groups in it the controllers that kubelets ask for; elsewhere groups have them anyway.
+enable_controllers() {
+  local name
+  [[ -e $1/cgroup.controllers ]] || return 0
+  for name in $(<"$1/cgroup.controllers"); do
+    [[ " ${CONTROLLERS[*]} " != *" $name "* ]] || echo "+$name" 2>/dev/null >"$1/cgroup.subtree_control" || return 1
+  done
+}
+
+# restore_controllers FOLDER BEFORE: takes from the groups in it what they did not have before; runc gives them more than kubelets ask for.
+# What another's groups use by now stays.
+restore_controllers() {
+  local name
+  for name in $(<"$1/cgroup.subtree_control"); do
+    [[ " $2 " == *" $name "* ]] || echo "-$name" 2>/dev/null >"$1/cgroup.subtree_control" || true
+  done
 }
 
 # system_cgroup ID: where the programs of a node run beside its pods, as in system.slice of a machine with systemd: all of them together have
@@ -279,8 +300,13 @@ first_child() {
 
 # start_node ID: the namespaces of a node. Its process 1 holds them, and with it everything in them ends: processes, mounts, sandboxes.
 start_node() {
-  local id=$1 root system
-  while read -r root; do mkdir -p "$root$(cgroup "$id")"; done < <(cgroup_roots)
+  local id=$1 root group system
+  while read -r root; do
+    mkdir -p "$root$(cgroup "$id")"
+    for group in "$root" "$root/superpool" "$root$(cgroup "$id")"; do
+      enable_controllers "$group" || { echo "groups in $group cannot have the controllers ${CONTROLLERS[*]}" >&2; return 1; }
+    done
+  done < <(cgroup_roots)
   system=$(system_cgroup "$id")
   mkdir -p "$system"
   # A node weighs what its kubelet gives its pods: all cores. With cgroup v2 it keeps the weight of a group.
@@ -521,13 +547,15 @@ leftovers() {
   for path in "/sys/class/net/$BRIDGE" "$OUT"; do [[ ! -e $path ]] || echo "$path"; done
 }
 
-# save_machine: remembers what the bed changes outside of what is its own: the sysctls of kubelets, and the folder that `ip netns` mounts.
+# save_machine: remembers what the bed changes outside of what is its own: the sysctls of kubelets, the folder that `ip netns` mounts, and
+# with cgroup v2 the controllers of all groups.
 save_machine() {
   local name
   [[ -e /run/netns ]] || touch "$OUT/no-netns-folder"
   for name in "${SYSCTLS[@]}"; do
     [[ ! -r /proc/sys/$name ]] || echo "$name $(cat "/proc/sys/$name")"
   done >"$OUT/sysctls"
+  [[ ! -e /sys/fs/cgroup/cgroup.subtree_control ]] || cp /sys/fs/cgroup/cgroup.subtree_control "$OUT/controllers"
   # A kubelet takes one for each log that is followed, and all processes of root share the kernel's 128.
   (($(cat /proc/sys/fs/inotify/max_user_instances) >= 8192)) || echo 8192 >/proc/sys/fs/inotify/max_user_instances
 }
@@ -561,6 +589,7 @@ stop_bed() {
   if [[ -s $OUT/sysctls ]]; then
     while read -r name value; do echo "$value" >"/proc/sys/$name"; done <"$OUT/sysctls"
   fi
+  [[ ! -e $OUT/controllers ]] || restore_controllers /sys/fs/cgroup "$(<"$OUT/controllers")"
   if [[ -e $OUT/no-netns-folder && -z $(ls -A /run/netns 2>/dev/null) ]]; then
     umount -n /run/netns 2>/dev/null || true
     rmdir /run/netns 2>/dev/null || true
