@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -153,17 +152,13 @@ func (r *Registry) reconcile(ctx context.Context, vc *tenancyv1alpha1.VirtualClu
 	}
 	if trouble != nil {
 		r.instances.Stop(name)
-		result := reconcile.Result{}
-		if trouble.reason == tenancyv1alpha1.ReasonKeyConflict {
-			result.RequeueAfter = conflictRetryAfter
-		}
-		return result, r.report(ctx, vc, *trouble)
+		return r.report(ctx, vc, *trouble)
 	}
 	conn, running := r.instances.Ensure(name, identity, func() *connection { return r.connect(tenant) })
 	if !running {
 		return reconcile.Result{}, nil // the end of the older instance brings us back
 	}
-	return reconcile.Result{}, r.report(ctx, vc, conn.current())
+	return r.report(ctx, vc, conn.current())
 }
 
 // resolve returns the tenant that a VirtualCluster describes and the identity of its instance, or why there is none.
@@ -177,24 +172,22 @@ func (r *Registry) resolve(ctx context.Context, vc *tenancyv1alpha1.VirtualClust
 		secret, _ := secretOf(vc)
 		return nil, "", &problem{tenancyv1alpha1.ReasonInvalidKubeconfig, fmt.Sprintf("Secret %s: %v", secret, err)}, nil
 	}
+	ranges, err := serviceCIDRs(vc)
+	if err != nil {
+		return nil, "", nil, err
+	}
 	tenant := &Tenant{
 		Key:                     tenancy.ClusterKey(vc),
 		VirtualCluster:          client.ObjectKeyFromObject(vc),
 		UID:                     vc.UID,
 		ClusterDomain:           vc.Spec.ClusterDomain,
+		ServiceCIDRs:            ranges,
 		OpaqueMetaPrefixes:      slices.Clone(vc.Spec.OpaqueMetaPrefixes),
 		TransparentMetaPrefixes: slices.Clone(vc.Spec.TransparentMetaPrefixes),
 		Config:                  config,
 	}
 	if tenant.ClusterDomain == "" {
 		tenant.ClusterDomain = defaultDomain
-	}
-	for _, text := range vc.Spec.ServiceCIDRs {
-		prefix, err := netip.ParsePrefix(text)
-		if err != nil {
-			return nil, "", nil, fmt.Errorf("reading serviceCIDRs: %w", err)
-		}
-		tenant.ServiceCIDRs = append(tenant.ServiceCIDRs, prefix)
 	}
 	fields, err := json.Marshal([]any{tenant.Key, tenant.ClusterDomain, tenant.ServiceCIDRs, tenant.OpaqueMetaPrefixes, tenant.TransparentMetaPrefixes})
 	if err != nil {

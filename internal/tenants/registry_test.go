@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -369,4 +370,58 @@ func TestServiceCIDRs(t *testing.T) {
 	vc.Spec.ServiceCIDRs = []string{"10.97.0.0"}
 	_, _, _, err = h.resolve(t.Context(), vc)
 	require.ErrorContains(t, err, "reading serviceCIDRs")
+}
+
+// TestServiceCIDRsOverlap gives two tenants the same addresses, and then one of them others.
+func TestServiceCIDRsOverlap(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ranges := map[string][]string{"first": {"10.96.0.0/12"}, "second": {"fd00::/112", "10.97.0.0/16"}, "apart": {"10.112.0.0/16"}, "none": nil, "wrong": {"10.96.0.0"}}
+		var objects []client.Object
+		for name, cidrs := range ranges {
+			vc := vcNamed(name)
+			vc.Spec.ServiceCIDRs = cidrs
+			objects = append(objects, vc, secretNamed(t, name, "t"))
+		}
+		h := newHarness(t, objects...)
+		get := func(name string) *tenancyv1alpha1.VirtualCluster {
+			var vc tenancyv1alpha1.VirtualCluster
+			require.NoError(t, h.Client.Get(t.Context(), client.ObjectKeyFromObject(vcNamed(name)), &vc))
+			return &vc
+		}
+		overlap := func(name string) string {
+			if condition := meta.FindStatusCondition(get(name).Status.Conditions, tenancyv1alpha1.ConditionServiceCIDRsOverlap); condition != nil {
+				return string(condition.Status) + " " + condition.Message
+			}
+			return ""
+		}
+		for name := range ranges {
+			if name != "wrong" {
+				h.reconcile(name)
+			}
+		}
+		h.settle()
+		require.Contains(t, overlap("first"), "True serviceCIDRs 10.96.0.0/12 share addresses with 10.97.0.0/16 of default/second: ")
+		require.Contains(t, overlap("second"), "True serviceCIDRs fd00::/112, 10.97.0.0/16 share addresses with 10.96.0.0/12 of default/first: ")
+		require.Empty(t, overlap("apart"))
+		require.Empty(t, overlap("none"))
+		require.Equal(t, "True/Connected", h.ready("first"), "nobody is stopped for it")
+		require.Equal(t, "True/Connected", h.ready("second"), "nobody is stopped for it")
+		events := map[string]int{}
+		for range len(h.events.Events) {
+			events[strings.Join(strings.Fields(<-h.events.Events)[:2], " ")]++
+		}
+		require.Equal(t, map[string]int{"Warning SharedAddresses": 2, "Normal Connected": 4}, events)
+		require.Equal(t, conflictRetryAfter, h.reconcile("first").RequeueAfter)
+
+		first := get("first")
+		first.Spec.ServiceCIDRs = []string{"10.98.0.0/16"}
+		require.NoError(t, h.Client.Update(t.Context(), first))
+		for _, name := range []string{"first", "second"} {
+			h.reconcile(name)
+			h.settle()
+			require.Empty(t, overlap(name))
+			require.Zero(t, h.reconcile(name).RequeueAfter)
+		}
+	})
 }

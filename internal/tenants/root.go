@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -163,39 +164,70 @@ func (r *Registry) deletePlacements(ctx context.Context, namespace string) (bool
 	return len(list.Items) > 0, nil
 }
 
-// report writes the Ready condition when it changed. A change for the worse is an Event too.
-func (r *Registry) report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, state problem) error {
-	if !r.ReportStatus {
-		return nil
+// report writes the conditions when they changed. A change for the worse is an Event too. What another VirtualCluster causes is looked at again
+// after a while.
+func (r *Registry) report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, state problem) (reconcile.Result, error) {
+	result := reconcile.Result{}
+	if state.reason == tenancyv1alpha1.ReasonKeyConflict {
+		result.RequeueAfter = conflictRetryAfter
 	}
+	if !r.ReportStatus {
+		return result, nil
+	}
+	overlap, err := r.overlap(ctx, vc)
+	if err != nil {
+		return result, err
+	}
+	if overlap != "" {
+		result.RequeueAfter = conflictRetryAfter
+	}
+	before := vc.DeepCopy()
+	meta.SetStatusCondition(&vc.Status.Conditions, readyCondition(vc, state))
+	if overlap == "" {
+		meta.RemoveStatusCondition(&vc.Status.Conditions, tenancyv1alpha1.ConditionServiceCIDRsOverlap)
+	} else {
+		meta.SetStatusCondition(&vc.Status.Conditions, metav1.Condition{
+			Type: tenancyv1alpha1.ConditionServiceCIDRsOverlap, Status: metav1.ConditionTrue, Reason: tenancyv1alpha1.ReasonSharedAddresses,
+			Message: overlap, ObservedGeneration: vc.Generation,
+		})
+	}
+	if equality.Semantic.DeepEqual(before.Status, vc.Status) {
+		return result, nil
+	}
+	if err := r.Client.Status().Patch(ctx, vc, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return result, client.IgnoreNotFound(fmt.Errorf("writing the conditions: %w", err))
+	}
+	r.announce(ctx, before, vc)
+	return result, nil
+}
+
+func readyCondition(vc *tenancyv1alpha1.VirtualCluster, state problem) metav1.Condition {
 	condition := metav1.Condition{
-		Type:               tenancyv1alpha1.ConditionReady,
-		Status:             metav1.ConditionFalse,
-		Reason:             state.reason,
-		Message:            state.message,
-		ObservedGeneration: vc.Generation,
-		LastTransitionTime: metav1.Now(),
+		Type: tenancyv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: state.reason, Message: state.message, ObservedGeneration: vc.Generation,
 	}
 	if state.reason == tenancyv1alpha1.ReasonConnected {
 		condition.Status = metav1.ConditionTrue
 	}
-	before := vc.DeepCopy()
-	old := meta.FindStatusCondition(before.Status.Conditions, condition.Type)
-	if !meta.SetStatusCondition(&vc.Status.Conditions, condition) {
-		return nil
+	return condition
+}
+
+// announce makes Events of what changed in the conditions.
+func (r *Registry) announce(ctx context.Context, before, after *tenancyv1alpha1.VirtualCluster) {
+	find := func(kind string) (old, current *metav1.Condition) {
+		return meta.FindStatusCondition(before.Status.Conditions, kind), meta.FindStatusCondition(after.Status.Conditions, kind)
 	}
-	if err := r.Client.Status().Patch(ctx, vc, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("writing the Ready condition: %w", err))
+	if old, overlap := find(tenancyv1alpha1.ConditionServiceCIDRsOverlap); overlap != nil && (old == nil || old.Message != overlap.Message) {
+		r.Recorder.Event(after, corev1.EventTypeWarning, overlap.Reason, overlap.Message)
 	}
-	if old != nil && old.Status == condition.Status && old.Reason == condition.Reason {
-		return nil
+	old, ready := find(tenancyv1alpha1.ConditionReady)
+	if old != nil && old.Status == ready.Status && old.Reason == ready.Reason {
+		return
 	}
-	klog.FromContext(ctx).V(2).Info("Tenant changed", "ready", condition.Status, "reason", state.reason, "message", state.message)
+	klog.FromContext(ctx).V(2).Info("Tenant changed", "ready", ready.Status, "reason", ready.Reason, "message", ready.Message)
 	switch {
-	case condition.Status == metav1.ConditionTrue:
-		r.Recorder.Event(vc, corev1.EventTypeNormal, state.reason, state.message)
-	case state.reason != tenancyv1alpha1.ReasonConnecting:
-		r.Recorder.Event(vc, corev1.EventTypeWarning, state.reason, state.message)
+	case ready.Status == metav1.ConditionTrue:
+		r.Recorder.Event(after, corev1.EventTypeNormal, ready.Reason, ready.Message)
+	case ready.Reason != tenancyv1alpha1.ReasonConnecting:
+		r.Recorder.Event(after, corev1.EventTypeWarning, ready.Reason, ready.Message)
 	}
-	return nil
 }

@@ -18,6 +18,12 @@ const (
 	ReasonUnreachable = "Unreachable"
 	// ReasonKeyConflict says that the cluster key, and so the root namespace, already belongs to another object.
 	ReasonKeyConflict = "KeyConflict"
+
+	// ConditionServiceCIDRsOverlap is there, and true, when other VirtualClusters name addresses of spec.serviceCIDRs too. Nothing is taken from
+	// the tenant for it, but Services whose address another tenant's has do not work in super clusters that hold both.
+	ConditionServiceCIDRsOverlap = "ServiceCIDRsOverlap"
+	// ReasonSharedAddresses is its reason.
+	ReasonSharedAddresses = "SharedAddresses"
 )
 
 // VirtualClusterSpec says which control plane a tenant has.
@@ -86,7 +92,7 @@ type VirtualClusterStatus struct {
 	// +optional
 	ClusterNamespace string `json:"clusterNamespace,omitempty"`
 
-	// conditions of the control plane: Ready.
+	// conditions of the control plane: Ready, and ServiceCIDRsOverlap when another tenant's range shares addresses with this one's.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

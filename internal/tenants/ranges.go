@@ -1,0 +1,58 @@
+package tenants
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+)
+
+// serviceCIDRs returns the ranges of the tenant's Services.
+func serviceCIDRs(vc *tenancyv1alpha1.VirtualCluster) ([]netip.Prefix, error) {
+	ranges := make([]netip.Prefix, 0, len(vc.Spec.ServiceCIDRs))
+	for _, text := range vc.Spec.ServiceCIDRs {
+		parsed, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("reading serviceCIDRs: %w", err)
+		}
+		ranges = append(ranges, parsed)
+	}
+	return ranges, nil
+}
+
+// overlap says with which other VirtualClusters a VirtualCluster shares addresses of Services, "" for none. It reads all of them, for each
+// report of one.
+func (r *Registry) overlap(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (string, error) {
+	own, err := serviceCIDRs(vc)
+	if err != nil || len(own) == 0 {
+		return "", nil //nolint:nilerr // what is no range shares nothing; resolve says so
+	}
+	var list tenancyv1alpha1.VirtualClusterList
+	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("listing VirtualClusters: %w", err)
+	}
+	var shared []string
+	for i := range list.Items {
+		other := &list.Items[i]
+		ranges, err := serviceCIDRs(other)
+		if err != nil || other.UID == vc.UID {
+			continue
+		}
+		for _, theirs := range ranges {
+			if slices.ContainsFunc(own, theirs.Overlaps) {
+				shared = append(shared, fmt.Sprintf("%s of %s/%s", theirs, other.Namespace, other.Name))
+			}
+		}
+	}
+	if len(shared) == 0 {
+		return "", nil
+	}
+	slices.Sort(shared)
+	return fmt.Sprintf("serviceCIDRs %s share addresses with %s: a super cluster gives an address once, to the Service that asks first. Give each tenant a range of its own, "+
+		"as --service-cluster-ip-range of its API server and here", strings.Join(vc.Spec.ServiceCIDRs, ", "), strings.Join(shared, ", ")), nil
+}
