@@ -12,6 +12,9 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 )
 
+// overlapsNamed bounds what a condition names: all tenants may have the same range.
+const overlapsNamed = 3
+
 // serviceCIDRs returns the ranges of the tenant's Services.
 func serviceCIDRs(vc *tenancyv1alpha1.VirtualCluster) ([]netip.Prefix, error) {
 	ranges := make([]netip.Prefix, 0, len(vc.Spec.ServiceCIDRs))
@@ -53,6 +56,9 @@ func (r *Registry) overlap(ctx context.Context, vc *tenancyv1alpha1.VirtualClust
 		return "", nil
 	}
 	slices.Sort(shared)
+	if len(shared) > overlapsNamed {
+		shared = append(shared[:overlapsNamed], "others")
+	}
 	return fmt.Sprintf("serviceCIDRs %s share addresses with %s: a super cluster gives an address once, to the Service that asks first. Give each tenant a range of its own, "+
 		"as --service-cluster-ip-range of its API server and here", strings.Join(vc.Spec.ServiceCIDRs, ", "), strings.Join(shared, ", ")), nil
 }

@@ -372,6 +372,26 @@ func TestServiceCIDRs(t *testing.T) {
 	require.ErrorContains(t, err, "reading serviceCIDRs")
 }
 
+// TestServiceCIDRsOfAll gives many tenants the same addresses: what each says of the others stays short.
+func TestServiceCIDRsOfAll(t *testing.T) {
+	t.Parallel()
+	var objects []client.Object
+	for i := range 1000 {
+		vc := vcNamed(fmt.Sprintf("t%03d", i))
+		vc.Spec.ServiceCIDRs = []string{"10.96.0.0/12"}
+		objects = append(objects, vc)
+	}
+	h := newHarness(t, objects...)
+	message, err := h.overlap(t.Context(), vcNamed("t000"))
+	require.NoError(t, err)
+	require.Empty(t, message, "it has no range")
+	vc := vcNamed("t000")
+	vc.Spec.ServiceCIDRs = []string{"10.96.0.0/12"}
+	message, err = h.overlap(t.Context(), vc)
+	require.NoError(t, err)
+	require.Contains(t, message, "with 10.96.0.0/12 of default/t001, 10.96.0.0/12 of default/t002, 10.96.0.0/12 of default/t003, others: ")
+}
+
 // TestServiceCIDRsOverlap gives two tenants the same addresses, and then one of them others.
 func TestServiceCIDRsOverlap(t *testing.T) {
 	t.Parallel()
