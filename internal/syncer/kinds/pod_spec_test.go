@@ -294,6 +294,7 @@ func FuzzSuperPod(f *testing.F) {
 	f.Add([]byte{}, `{"spec":{"nodeName":"n","volumes":[{"projected":{"sources":[{"serviceAccountToken":{"path":"t"}},{}]}},{"projected":null}]}}`)
 	f.Add([]byte{}, `{"spec":{"affinity":{"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"labelSelector":null,"namespaceSelector":{}}]}}}}`)
 	f.Add([]byte{}, `{"spec":{"containers":[{"env":[{"valueFrom":{}},{"valueFrom":{"fieldRef":{"fieldPath":"metadata.labels['"}}}],"envFrom":[{}]}]}}`)
+	f.Add([]byte{}, `{"metadata":{"labels":{"a":"b"}},"spec":{"volumes":[{"downwardAPI":{"items":[{"fieldRef":{"fieldPath":"metadata.labels"}},{"fieldRef":{"fieldPath":"metadata.annotations['']"}},{}]}}]}}`)
 	f.Fuzz(func(t *testing.T, data []byte, text string) {
 		pod := &corev1.Pod{}
 		if len(data) > 0 {
@@ -326,6 +327,13 @@ func checkSuperPod(t *testing.T, pod *corev1.Pod) {
 	require.Empty(t, superPod.Spec.NodeName)
 	require.False(t, *superPod.Spec.AutomountServiceAccountToken)
 	for _, volume := range superPod.Spec.Volumes {
+		if volume.DownwardAPI != nil {
+			for _, file := range volume.DownwardAPI.Items {
+				if ref := file.FieldRef; ref != nil {
+					require.NotRegexp(t, `^metadata\.(labels(\['.*'\])?|annotations|namespace|uid)$`, ref.FieldPath, "of the super pod's own")
+				}
+			}
+		}
 		if volume.Projected == nil {
 			continue
 		}
