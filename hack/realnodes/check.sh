@@ -53,7 +53,7 @@ check_cgroups() {
     mkdir -p "$root/superpool/check" 2>/dev/null || { echo "cgroups that can be written below $root"; return; }
     rmdir "$root/superpool/check"
     rmdir "$root/superpool" 2>/dev/null || true
-    [[ -e $root/cgroup.subtree_control ]] || continue
+    [[ $root == /sys/fs/cgroup ]] || continue # version 1, beside which version 2 may lie
     before=$(<"$root/cgroup.subtree_control")
     enable_controllers "$root" || echo "the controllers ${CONTROLLERS[*]} for groups in $root: in a container, its processes have to move to a group of their own first"
     restore_controllers "$root" "$before"

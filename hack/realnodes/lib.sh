@@ -73,10 +73,9 @@ cgroup_roots() {
   if [[ -e /sys/fs/cgroup/cgroup.controllers ]]; then echo /sys/fs/cgroup; else find /sys/fs/cgroup -mindepth 1 -maxdepth 1 -type d; fi
 }
 
-# enable_controllers FOLDER: with cgroup v2, gives the groups in it the controllers that kubelets ask for; elsewhere groups have them anyway.
+# enable_controllers FOLDER: gives the groups in it, of cgroup v2, the controllers that kubelets ask for.
 enable_controllers() {
   local name
-  [[ -e $1/cgroup.controllers ]] || return 0
   for name in $(<"$1/cgroup.controllers"); do
     [[ " ${CONTROLLERS[*]} " != *" $name "* ]] || echo "+$name" 2>/dev/null >"$1/cgroup.subtree_control" || return 1
   done
@@ -303,6 +302,7 @@ start_node() {
   local id=$1 root group system
   while read -r root; do
     mkdir -p "$root$(cgroup "$id")"
+    [[ $root == /sys/fs/cgroup ]] || continue
     for group in "$root" "$root/superpool" "$root$(cgroup "$id")"; do
       enable_controllers "$group" || { echo "groups in $group cannot have the controllers ${CONTROLLERS[*]}" >&2; return 1; }
     done
