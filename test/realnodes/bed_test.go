@@ -29,7 +29,7 @@ import (
 
 const (
 	// patience is how long a test waits for a result: nodes, control planes and tests share few cores.
-	patience = 60 * time.Second
+	patience = 2 * time.Minute
 	interval = 100 * time.Millisecond
 )
 
