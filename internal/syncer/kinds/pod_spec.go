@@ -1,7 +1,6 @@
 package kinds
 
 import (
-	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -119,9 +118,9 @@ func missingEphemeral(tenantPod, superPod *corev1.Pod) []corev1.EphemeralContain
 // translateVolumes takes credentials of the super cluster out of volumes and leads what they refer to to the super cluster's names. A
 // token becomes a key of the pod's Secret of tokens, in the same place, so that modes and what lies over what stay.
 func translateVolumes(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy.Owner) {
-	for annotation, field := range shownFields(spec) {
+	eachShownField(spec, func(annotation string, field *corev1.ObjectFieldSelector) {
 		field.FieldPath = "metadata.annotations['" + annotation + "']"
-	}
+	})
 	secret := tenancy.TokenSecret(tenantPod.Name, owner.UID)
 	for i := range spec.Volumes {
 		volume := &spec.Volumes[i]
@@ -161,57 +160,37 @@ func tokenProjection(spec *corev1.PodSpec, secret, key, path string) *corev1.Sec
 // Its own labels and annotations lack some of those, and hold marks and what the super cluster added.
 const downwardDomain = "downward.tenancy.x-k8s.io/"
 
-// shownFields yields the fields that files in a pod's volumes show and that differ in the super pod, each with the annotation of the
-// super pod that holds the tenant's. Volumes never change, so neither do these annotations.
-func shownFields(spec *corev1.PodSpec) iter.Seq2[string, *corev1.ObjectFieldSelector] {
-	return func(yield func(string, *corev1.ObjectFieldSelector) bool) {
-		carried := 0
-		for file := range downwardFiles(spec) {
+// eachShownField calls do with each field that a file in a pod's volumes shows and that differs in the super pod, and with the annotation of
+// the super pod that holds the tenant's. Volumes never change, so neither do these annotations.
+func eachShownField(spec *corev1.PodSpec, do func(annotation string, field *corev1.ObjectFieldSelector)) {
+	carried := 0
+	visit := func(files []corev1.DownwardAPIVolumeFile) {
+		for _, file := range files {
 			if file.FieldRef == nil {
 				continue
 			}
-			var annotation string
 			switch path, _, _ := fieldpath.SplitMaybeSubscriptedPath(file.FieldRef.FieldPath); path {
 			case "metadata.namespace":
-				annotation = tenancyv1alpha1.AnnotationNamespace
+				do(tenancyv1alpha1.AnnotationNamespace, file.FieldRef)
 			case "metadata.uid":
-				annotation = tenancyv1alpha1.AnnotationUID
+				do(tenancyv1alpha1.AnnotationUID, file.FieldRef)
 			case "metadata.labels", "metadata.annotations":
-				annotation = downwardDomain + strconv.Itoa(carried)
+				do(downwardDomain+strconv.Itoa(carried), file.FieldRef)
 				carried++
-			default:
-				continue
-			}
-			if !yield(annotation, file.FieldRef) {
-				return
 			}
 		}
 	}
-}
-
-// downwardFiles yields the files of the downward API in a pod's volumes.
-func downwardFiles(spec *corev1.PodSpec) iter.Seq[*corev1.DownwardAPIVolumeFile] {
-	return func(yield func(*corev1.DownwardAPIVolumeFile) bool) {
-		each := func(files []corev1.DownwardAPIVolumeFile) bool {
-			for i := range files {
-				if !yield(&files[i]) {
-					return false
-				}
-			}
-			return true
+	for i := range spec.Volumes {
+		volume := &spec.Volumes[i]
+		if volume.DownwardAPI != nil {
+			visit(volume.DownwardAPI.Items)
 		}
-		for i := range spec.Volumes {
-			volume := &spec.Volumes[i]
-			if volume.DownwardAPI != nil && !each(volume.DownwardAPI.Items) {
-				return
-			}
-			if volume.Projected == nil {
-				continue
-			}
-			for j := range volume.Projected.Sources {
-				if source := volume.Projected.Sources[j].DownwardAPI; source != nil && !each(source.Items) {
-					return
-				}
+		if volume.Projected == nil {
+			continue
+		}
+		for j := range volume.Projected.Sources {
+			if source := volume.Projected.Sources[j].DownwardAPI; source != nil {
+				visit(source.Items)
 			}
 		}
 	}
@@ -219,14 +198,14 @@ func downwardFiles(spec *corev1.PodSpec) iter.Seq[*corev1.DownwardAPIVolumeFile]
 
 // carryFields writes what files show of the tenant's labels and annotations onto superPod, where the kubelet keeps the files up to date with it.
 func carryFields(tenantPod, superPod *corev1.Pod) {
-	for annotation, field := range shownFields(&tenantPod.Spec) {
+	eachShownField(&tenantPod.Spec, func(annotation string, field *corev1.ObjectFieldSelector) {
 		if !strings.HasPrefix(annotation, downwardDomain) {
-			continue // a mark
+			return // a mark
 		}
 		// A path that no API server lets through shows nothing.
 		value, _ := fieldpath.ExtractFieldPathAsString(tenantPod, field.FieldPath)
 		superPod.Annotations[annotation] = value
-	}
+	})
 }
 
 func translateContainer(container *corev1.Container, values literals, services []corev1.EnvVar, around *Surroundings) {
