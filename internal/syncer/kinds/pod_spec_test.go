@@ -258,9 +258,14 @@ func TestSuperPod(t *testing.T) {
 func TestSuperPodUpdate(t *testing.T) {
 	t.Parallel()
 	superPod := &corev1.Pod{}
+	file := func(path string) []corev1.Volume {
+		items := []corev1.DownwardAPIVolumeFile{fieldFile(path)}
+		return []corev1.Volume{{Name: "labels", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: items}}}}
+	}
 	kinds.SuperPod(tenantPod(func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{"stays": "1", "goes": "1"}
 		pod.Spec.Tolerations = []corev1.Toleration{{Key: "a"}}
+		pod.Spec.Volumes = file("metadata.labels")
 	}), superPod, ownerOf("pod-uid"), nil, &kinds.Surroundings{})
 	superPod.UID = "super-uid"
 	superPod.Spec.NodeName = "n1"
@@ -272,6 +277,7 @@ func TestSuperPodUpdate(t *testing.T) {
 		pod.Spec.Containers[0].Image = "image:2"
 		pod.Spec.ActiveDeadlineSeconds = ptr.To[int64](10)
 		pod.Spec.Tolerations = []corev1.Toleration{{Key: "a"}, {Key: "b"}}
+		pod.Spec.Volumes = file("metadata.labels")
 		pod.Spec.NodeName = "r1.n1"
 		pod.Spec.Hostname = "immutable"
 	}), superPod, ownerOf("pod-uid"), nil, &kinds.Surroundings{})
@@ -280,10 +286,12 @@ func TestSuperPodUpdate(t *testing.T) {
 		pod.Labels["stays"], pod.Labels["comes"] = "2", "2"
 		pod.Annotations["tenancy.x-k8s.io/copied-labels"] = "comes,stays"
 		pod.Annotations["cni.example.com/ip"] = "10.0.0.1"
+		pod.Annotations["downward.tenancy.x-k8s.io/0"] = "comes=\"2\"\nstays=\"2\""
 		pod.Spec.NodeName = "n1"
 		pod.Spec.Containers[0].Image = "image:2"
 		pod.Spec.ActiveDeadlineSeconds = ptr.To[int64](10)
 		pod.Spec.Tolerations = []corev1.Toleration{{Key: "a"}, {Key: "super"}, {Key: "b"}}
+		pod.Spec.Volumes = file("metadata.annotations['downward.tenancy.x-k8s.io/0']")
 	})
 	require.Empty(t, cmp.Diff(want, superPod))
 }
