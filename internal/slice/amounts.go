@@ -156,6 +156,17 @@ func exceedsMax(name corev1.ResourceName, quantity resource.Quantity) bool {
 	return quantity.Cmp(*quantityOf(name, MaxAmount)) > 0
 }
 
+// below says whether a is smaller than b. Quantities that exceed MaxAmount are all as large as each other, so that none is written out.
+func below(name corev1.ResourceName, a, b resource.Quantity) bool {
+	switch {
+	case a.Sign() < 0 || b.Sign() < 0:
+		return a.Sign() < b.Sign()
+	case exceedsMax(name, a):
+		return false
+	}
+	return exceedsMax(name, b) || a.Cmp(b) < 0
+}
+
 func amountOf(name corev1.ResourceName, quantity resource.Quantity) int64 {
 	if name == corev1.ResourceCPU {
 		return quantity.MilliValue()

@@ -29,7 +29,7 @@ func Quota(quotas []corev1.ResourceQuota) (Amounts, field.ErrorList) {
 			if !ok {
 				continue
 			}
-			if known, exists := smallest[name]; !exists || hard.Cmp(known) < 0 {
+			if known, exists := smallest[name]; !exists || below(name, hard, known) {
 				smallest[name] = hard
 			}
 		}

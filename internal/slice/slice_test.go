@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -281,4 +282,24 @@ func TestAmountsOfMonstrousQuantities(t *testing.T) {
 		require.Len(t, errs, 2, text)
 		require.Equal(t, slice.Amounts{corev1.ResourceCPU: slice.MaxAmount, corev1.ResourceMemory: slice.MaxAmount}, slice.Of(list), text)
 	}
+}
+
+// TestQuotaOfMonstrousQuantities compares two limits of one resource, either of which a tenant may write with any exponent.
+func TestQuotaOfMonstrousQuantities(t *testing.T) {
+	quota := func(text string) corev1.ResourceQuota {
+		return corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(text)}}}
+	}
+	for _, monster := range []string{"1e9999999", "3e9999998"} {
+		for _, quotas := range [][]corev1.ResourceQuota{{quota(monster), quota("2")}, {quota("2"), quota(monster)}, {quota(monster), quota("2"), quota(monster)}} {
+			start := time.Now()
+			got, errs := slice.Quota(quotas)
+			require.Less(t, time.Since(start), time.Second, "the exponent is looked at before the quantity is written out")
+			require.Empty(t, errs)
+			require.Equal(t, slice.Amounts{corev1.ResourceCPU: 2000}, got)
+		}
+		_, errs := slice.Quota([]corev1.ResourceQuota{quota(monster), quota(monster)})
+		require.Len(t, errs, 1, "no other quota bounds it")
+	}
+	_, errs := slice.Quota([]corev1.ResourceQuota{quota("2"), quota("-1e9999999")})
+	require.Len(t, errs, 1, "a negative limit is not overlooked")
 }
