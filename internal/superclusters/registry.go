@@ -97,7 +97,7 @@ func (r *Registry) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
-		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(ofSecret)).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.ofSecret)).
 		WatchesRawSource(source.Func(func(_ context.Context, queue reconcileQueue) error {
 			r.instances.OnChange(func(name types.NamespacedName) { queue.Add(reconcile.Request{NamespacedName: name}) })
 			close(bound)
@@ -319,11 +319,25 @@ func (r *Registry) clusters(ctx context.Context) ([]metav1.PartialObjectMetadata
 	return list.Items, nil
 }
 
-// ofSecret returns the Clusters whose kubeconfig may lie in a Secret.
-func ofSecret(_ context.Context, secret client.Object) []reconcile.Request {
-	requests := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(secret)}}
+// ofSecret returns the existing Clusters whose kubeconfig may lie in a Secret. Most Secrets of a meta cluster belong to no Cluster, and a name
+// that stands for none costs live reads.
+func (r *Registry) ofSecret(ctx context.Context, secret client.Object) []reconcile.Request {
+	kind := r.kind.Load()
+	if kind == nil {
+		return nil // the event of each Cluster is still to come
+	}
+	names := []string{secret.GetName()}
 	if name, ok := strings.CutSuffix(secret.GetName(), kubeconfigSuffix); ok && name != "" {
-		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: secret.GetNamespace(), Name: name}})
+		names = append(names, name)
+	}
+	var requests []reconcile.Request
+	for _, name := range names {
+		cluster := &metav1.PartialObjectMetadata{}
+		cluster.SetGroupVersionKind(*kind)
+		key := types.NamespacedName{Namespace: secret.GetNamespace(), Name: name}
+		if err := r.Client.Get(ctx, key, cluster); !apierrors.IsNotFound(err) {
+			requests = append(requests, reconcile.Request{NamespacedName: key}) // where it cannot be read, Reconcile says so
+		}
 	}
 	return requests
 }
