@@ -43,9 +43,12 @@ type NamespaceScheduler struct {
 	Config *config.KubeSchedulerConfiguration
 
 	slices *view.Source
-	// said holds the message that was last written for a NamespacePlacement that does not fit, by scope.
+	// said holds the refusal that was last written for a NamespacePlacement that does not fit, by scope.
 	said sync.Map
 }
+
+// refusal is what was said about a gang. Another wish of the same namespace is told anew, also in the same words.
+type refusal struct{ gang, message string }
 
 // NeedLeaderElection returns true: two schedulers would place a namespace twice.
 func (s *NamespaceScheduler) NeedLeaderElection() bool { return true }
@@ -172,14 +175,15 @@ func (s *NamespaceScheduler) failed(ctx context.Context, pod *corev1.Pod, status
 	}
 	gang := pod.Annotations[schedulerv1alpha1.AnnotationGang]
 	scope, _, _ := strings.Cut(gang, "@")
-	if last, ok := s.said.Load(scope); ok && last == message {
+	fresh := refusal{gang, message}
+	if last, ok := s.said.Load(scope); ok && last == fresh {
 		return status
 	}
 	if err := s.refuse(ctx, gang, message); err != nil {
 		klog.FromContext(ctx).Error(err, "Could not say why a namespace is not placed", "gang", gang)
 		return status
 	}
-	s.said.Store(scope, message)
+	s.said.Store(scope, fresh)
 	return status
 }
 
