@@ -3,6 +3,7 @@ package scheduling
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +38,9 @@ const (
 
 	// tenantQPS and tenantBurst bound the requests to one tenant control plane. A burst of pods costs one request each.
 	tenantQPS, tenantBurst = 500, 1000
+
+	// listPatience is how long lists that fail are tried before the tenant is called unreachable.
+	listPatience = time.Minute
 )
 
 // Tenants works on tenants: for each it runs a pod scheduler and the controller of its namespaces' placements.
@@ -83,10 +87,13 @@ func (t *Tenants) Engage(ctx context.Context, tenant *tenants.Tenant, ready func
 	if err := controller.projectNodes(ctx); err != nil {
 		return err
 	}
+	failure := watchFailure(factory)
 	factory.Start(ctx.Done())
 	defer factory.Shutdown()
 	defer cancel() // before Shutdown, which waits for the informers
-	factory.WaitForCacheSync(ctx.Done())
+	if err := waitForCaches(ctx, factory, failure, listPatience); err != nil {
+		return err
+	}
 	if err := sched.WaitForHandlersSync(ctx); err != nil {
 		return nil // ctx ended
 	}
@@ -118,6 +125,42 @@ func tenantInformers(api kubernetes.Interface, nodes *view.Source) informers.Sha
 		return cache.NewSharedIndexInformer(nodes, &corev1.Node{}, 0, cache.Indexers{})
 	})
 	return factory
+}
+
+// watchFailure returns where the last error of an informer that reads the tenant control plane will stand. The informers are not started yet.
+func watchFailure(factory informers.SharedInformerFactory) *atomic.Pointer[error] {
+	failure := &atomic.Pointer[error]{}
+	for _, informer := range []cache.SharedIndexInformer{
+		factory.Core().V1().Pods().Informer(), factory.Core().V1().Namespaces().Informer(),
+		factory.Core().V1().ResourceQuotas().Informer(), factory.Policy().V1().PodDisruptionBudgets().Informer(),
+	} {
+		// It fails only on a started informer.
+		_ = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
+			failure.Store(&err)
+			cache.DefaultWatchErrorHandler(ctx, reflector, err)
+		})
+	}
+	return failure
+}
+
+// waitForCaches waits until everything is listed. When that takes longer than patience because a list fails, it returns why: kubeconfigs without the rights
+// that are needed would else leave a tenant connecting for ever, with the reason in the log alone.
+func waitForCaches(ctx context.Context, factory informers.SharedInformerFactory, failure *atomic.Pointer[error], patience time.Duration) error {
+	for {
+		waiting, stop := context.WithTimeout(ctx, patience)
+		synced := factory.WaitForCacheSync(waiting.Done())
+		stop()
+		late := false
+		for _, done := range synced {
+			late = late || !done
+		}
+		if !late || ctx.Err() != nil {
+			return nil
+		}
+		if err := failure.Load(); err != nil {
+			return fmt.Errorf("reading objects: %w", *err)
+		}
+	}
 }
 
 func (t *Tenants) podScheduler(ctx context.Context, api kubernetes.Interface, factory informers.SharedInformerFactory, broadcaster events.EventBroadcaster) (*scheduler.Scheduler, error) {
