@@ -65,6 +65,8 @@ type placementController struct {
 	said map[[2]string]string
 	// shown holds the placements that were last written onto a namespace.
 	shown map[string]string
+	// held holds the placements of a namespace that its waiting pods were last compared with.
+	held map[string]string
 }
 
 func newPlacementController(t *Tenants, tenant *tenants.Tenant, api kubernetes.Interface, factory informers.SharedInformerFactory, nodes *view.Source, recorder events.EventRecorder) *placementController {
@@ -76,6 +78,7 @@ func newPlacementController(t *Tenants, tenant *tenants.Tenant, api kubernetes.I
 		queue:      workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[request](50*time.Millisecond, time.Minute)),
 		said:       map[[2]string]string{},
 		shown:      map[string]string{},
+		held:       map[string]string{},
 	}
 	// Adding a handler fails only on a stopped informer.
 	_, _ = factory.Core().V1().Namespaces().Informer().AddEventHandler(handlerOf(func(namespace *corev1.Namespace) {
@@ -167,6 +170,7 @@ func (c *placementController) reconcileNamespace(ctx context.Context, name strin
 	} else if err != nil {
 		return fmt.Errorf("reading the NamespacePlacement: %w", err)
 	}
+	c.recheckPods(name, np)
 	namespace, err := c.namespaces.Get(name)
 	if apierrors.IsNotFound(err) {
 		return c.remove(ctx, name, np)
@@ -291,7 +295,6 @@ func (c *placementController) show(ctx context.Context, namespace *corev1.Namesp
 		c.shown[namespace.Name] = want
 		return nil
 	}
-	c.recheckPods(namespace.Name)
 	var value any // null removes the annotation
 	if want != "" {
 		value = want
@@ -314,8 +317,21 @@ func (c *placementController) show(ctx context.Context, namespace *corev1.Namesp
 	return nil
 }
 
-// recheckPods queues the pods of a namespace that wait in a super cluster for a node: the namespace may have lost its placement there.
-func (c *placementController) recheckPods(namespace string) {
+// recheckPods queues the pods of a namespace that wait in a super cluster for a node, when its placements have changed: it may hold nothing
+// there any more. The placements are the cache's, which repairPod looks at too: a pod that chose its super cluster just before a write is
+// judged again after it. np is nil when there is none.
+func (c *placementController) recheckPods(namespace string, np *schedulerv1alpha1.NamespacePlacement) {
+	held := ""
+	if np != nil {
+		held = placement.Encode(np.Status.Placements)
+	}
+	if c.held[namespace] == held {
+		return
+	}
+	c.held[namespace] = held
+	if held == "" {
+		delete(c.held, namespace)
+	}
 	pods, err := c.pods.Pods(namespace).List(labels.Everything())
 	utilruntime.Must(err) // a lister fails on an invalid selector only
 	for _, pod := range pods {

@@ -6,15 +6,19 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/tenants"
 )
 
 // TestPlacementsRestored shows placements on namespaces as the informer has them. A tenant is told that it changed something only when it did.
@@ -60,4 +64,48 @@ func TestPlacementsRestored(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAPodThatChoseJustBefore: a namespace loses its placement in r1 while a pod chooses r1. The pod is looked at when the cache has the loss,
+// also when the tenant sees the new placements already.
+func TestAPodThatChoseJustBefore(t *testing.T) {
+	t.Parallel()
+	one := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	in := func(cluster string) []schedulerv1alpha1.ClusterPlacement {
+		return []schedulerv1alpha1.ClusterPlacement{{Cluster: cluster, Slices: 1, Reserved: one}}
+	}
+	np := &schedulerv1alpha1.NamespacePlacement{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web"},
+		Spec:       schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "1", Slice: one, Quota: one},
+		Status:     schedulerv1alpha1.NamespacePlacementStatus{Placements: in("r1")},
+	}
+	meta := newMetaCluster(t, np).client
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "web", UID: "1", Annotations: map[string]string{schedulerv1alpha1.AnnotationPlacements: placement.Encode(in("r1"))},
+	}}
+	api := fake.NewClientset(namespace)
+	factory := informers.NewSharedInformerFactory(api, 0)
+	controller := newPlacementController(&Tenants{Client: meta, DefaultSlice: slice.Of(one)}, &tenants.Tenant{Key: "tenant"}, api, factory, nil, events.NewFakeRecorder(10))
+	defer controller.queue.ShutDown()
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "quota"}, Spec: corev1.ResourceQuotaSpec{Hard: one}}
+	require.NoError(t, factory.Core().V1().Namespaces().Informer().GetIndexer().Add(namespace))
+	require.NoError(t, factory.Core().V1().ResourceQuotas().Informer().GetIndexer().Add(quota))
+	require.NoError(t, controller.reconcileNamespace(t.Context(), "web"))
+	require.Zero(t, controller.queue.Len())
+
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "late"}, Spec: corev1.PodSpec{NodeName: "r1"}}
+	require.NoError(t, factory.Core().V1().Pods().Informer().GetIndexer().Add(pod))
+	require.NoError(t, meta.Get(t.Context(), client.ObjectKeyFromObject(np), np))
+	np.Status.Placements = in("r2")
+	require.NoError(t, meta.Status().Update(t.Context(), np))
+	namespace = namespace.DeepCopy()
+	namespace.Annotations[schedulerv1alpha1.AnnotationPlacements] = placement.Encode(in("r2"))
+	require.NoError(t, factory.Core().V1().Namespaces().Informer().GetIndexer().Update(namespace))
+	require.NoError(t, controller.reconcileNamespace(t.Context(), "web"))
+	require.Equal(t, 1, controller.queue.Len(), "the pod is looked at")
+	item, _ := controller.queue.Get()
+	require.Equal(t, request{namespace: "web", pod: "late"}, item)
+	controller.queue.Done(item)
+	require.NoError(t, controller.reconcileNamespace(t.Context(), "web"))
+	require.Zero(t, controller.queue.Len(), "nothing has changed since")
 }
