@@ -38,6 +38,12 @@ const (
 	reasonPlacementsRestored = "PlacementsRestored"
 )
 
+// Subjects of Events on namespaces. What is said about one replaces what was said before.
+const (
+	aboutWish  = "wish"
+	aboutPlace = "place"
+)
+
 // request is one item of work of a placementController: a namespace, one of its pods, or the nodes of the pod view.
 type request struct {
 	// namespace is "" for the nodes.
@@ -61,7 +67,7 @@ type placementController struct {
 
 	// The fields below belong to the one worker. They only spare Events and work, and are empty after a restart.
 
-	// said holds the message of the last Event by namespace and reason.
+	// said holds reason and message of the last Event by namespace and subject.
 	said map[[2]string]string
 	// shown holds the placements that were last written onto a namespace.
 	shown map[string]string
@@ -194,9 +200,11 @@ func (c *placementController) reconcileNamespace(ctx context.Context, name strin
 	}
 	spec, problem := placement.Spec(namespace, valuesOf(quotas), previous, c.DefaultSlice)
 	if problem != nil {
-		c.event(namespace, corev1.EventTypeWarning, problem.Reason, problem.Message)
+		c.event(namespace, aboutWish, corev1.EventTypeWarning, problem.Reason, problem.Message)
 	} else if message := placement.SliceLargerThanQuota(namespace, &spec); message != "" {
-		c.event(namespace, corev1.EventTypeWarning, reasonSliceTooLarge, message)
+		c.event(namespace, aboutWish, corev1.EventTypeWarning, reasonSliceTooLarge, message)
+	} else {
+		delete(c.said, [2]string{name, aboutWish})
 	}
 	if np, err = c.write(ctx, name, np, spec, problem); err != nil {
 		return err
@@ -348,20 +356,20 @@ func (c *placementController) announce(namespace *corev1.Namespace, np *schedule
 		switch {
 		case condition.Type != schedulerv1alpha1.ConditionPlaced, condition.Reason == schedulerv1alpha1.ReasonPending:
 		case condition.Status == metav1.ConditionTrue:
-			c.event(namespace, corev1.EventTypeNormal, reasonPlaced, fmt.Sprintf("%s: %s", condition.Message, placement.Encode(np.Status.Placements)))
+			c.event(namespace, aboutPlace, corev1.EventTypeNormal, reasonPlaced, fmt.Sprintf("%s: %s", condition.Message, placement.Encode(np.Status.Placements)))
 		default:
-			c.event(namespace, corev1.EventTypeWarning, reasonNotPlaced, condition.Message)
+			c.event(namespace, aboutPlace, corev1.EventTypeWarning, reasonNotPlaced, condition.Message)
 		}
 	}
 }
 
-// event records an Event on a namespace unless the last one for the same reason said the same.
-func (c *placementController) event(namespace *corev1.Namespace, kind, reason, message string) {
-	key := [2]string{namespace.Name, reason}
-	if c.said[key] == message {
+// event records an Event on a namespace unless the last one about the same subject said the same.
+func (c *placementController) event(namespace *corev1.Namespace, subject, kind, reason, message string) {
+	key, text := [2]string{namespace.Name, subject}, reason+": "+message
+	if c.said[key] == text {
 		return
 	}
-	c.said[key] = message
+	c.said[key] = text
 	c.recorder.Eventf(namespace, nil, kind, reason, "Place", "%s", message)
 }
 

@@ -1,8 +1,10 @@
 package scheduling
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -108,4 +110,49 @@ func TestAPodThatChoseJustBefore(t *testing.T) {
 	controller.queue.Done(item)
 	require.NoError(t, controller.reconcileNamespace(t.Context(), "web"))
 	require.Zero(t, controller.queue.Len(), "nothing has changed since")
+}
+
+// TestEventsThatComeBack: what was said before is said again when something else was true in between, for the last Event is what a tenant
+// believes.
+func TestEventsThatComeBack(t *testing.T) {
+	t.Parallel()
+	one := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	api := fake.NewClientset()
+	factory := informers.NewSharedInformerFactory(api, 0)
+	recorder := events.NewFakeRecorder(10)
+	controller := newPlacementController(&Tenants{Client: newMetaCluster(t).client, DefaultSlice: slice.Of(one)}, &tenants.Tenant{Key: "tenant"}, api, factory, nil, recorder)
+	defer controller.queue.ShutDown()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "1"}}
+	require.NoError(t, factory.Core().V1().Namespaces().Informer().GetIndexer().Add(namespace))
+	said := func() (lines []string) {
+		for len(recorder.Events) > 0 {
+			lines = append(lines, <-recorder.Events)
+		}
+		return lines
+	}
+	for _, reason := range []string{
+		schedulerv1alpha1.ReasonPlaced, schedulerv1alpha1.ReasonPlaced, schedulerv1alpha1.ReasonUnschedulable,
+		schedulerv1alpha1.ReasonPlaced, schedulerv1alpha1.ReasonUnschedulable,
+	} {
+		status := metav1.ConditionFalse
+		if reason == schedulerv1alpha1.ReasonPlaced {
+			status = metav1.ConditionTrue
+		}
+		np := &schedulerv1alpha1.NamespacePlacement{}
+		setCondition(np, schedulerv1alpha1.ConditionPlaced, status, reason, reason)
+		controller.announce(namespace, np)
+	}
+	require.Empty(t, cmp.Diff([]string{
+		"Normal Placed Placed: ", "Warning NotPlaced Unschedulable", "Normal Placed Placed: ", "Warning NotPlaced Unschedulable",
+	}, said()))
+
+	typo, mended := map[string]string{schedulerv1alpha1.AnnotationSlice: "2 cores"}, map[string]string(nil)
+	for i, annotations := range []map[string]string{typo, typo, mended, typo} {
+		changed := namespace.DeepCopy()
+		changed.Annotations = annotations
+		require.NoError(t, factory.Core().V1().Namespaces().Informer().GetIndexer().Update(changed))
+		require.NoError(t, controller.reconcileNamespace(t.Context(), "web"))
+		told := strings.Contains(strings.Join(said(), "\n"), schedulerv1alpha1.ReasonInvalidSlice)
+		require.Equal(t, i == 0 || i == 3, told, "step %d", i)
+	}
 }
