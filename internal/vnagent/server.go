@@ -102,8 +102,9 @@ func (s *Server) Run(ctx context.Context, listener net.Listener, handler *Handle
 	logger := klog.FromContext(ctx)
 	server := &http.Server{
 		Handler: handler, TLSConfig: config, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
-		ErrorLog:    log.New(handshakes{logger}, "", 0),
-		BaseContext: func(net.Listener) context.Context { return klog.NewContext(context.WithoutCancel(ctx), logger) },
+		DisableGeneralOptionsHandler: true, // it would wait for a body
+		ErrorLog:                     log.New(handshakes{logger}, "", 0),
+		BaseContext:                  func(net.Listener) context.Context { return klog.NewContext(context.WithoutCancel(ctx), logger) },
 	}
 	failed := make(chan error, 1)
 	group.Go(func() { failed <- server.ServeTLS(batchListener{listener}, "", "") })

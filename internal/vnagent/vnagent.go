@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -26,6 +27,9 @@ import (
 
 // maxHeader bounds a request's line and headers: as much as a long command of an exec needs.
 const maxHeader = 128 << 10
+
+// bodyTimeout bounds the wait for a body that nobody reads.
+const bodyTimeout = 2 * time.Second
 
 // Pods finds the pods of tenants.
 type Pods interface {
@@ -58,6 +62,10 @@ func (h *Handler) Drain(ctx context.Context) { h.streams.drain(ctx) }
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		// No request has a body, and the server would wait for it, before it says so, as long as the client likes.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+	}
 	path, query, _ := strings.Cut(r.RequestURI, "?")
 	if path == "/healthz" && r.Method == http.MethodGet {
 		_, _ = io.WriteString(w, "ok")

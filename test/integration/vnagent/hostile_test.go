@@ -1,0 +1,51 @@
+package vnagent_test
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestBodiesThatDoNotCome announces bodies and sends none: nobody holds a connection that way, least of all without a certificate.
+func TestBodiesThatDoNotCome(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, w *world) {
+		for _, tc := range []struct {
+			name, start, length string
+			shown               []tls.Certificate
+			want                int
+		}{
+			{name: "no certificate", start: "POST /pods", length: "Content-Length: 1", want: http.StatusUnauthorized},
+			{name: "no certificate, in chunks", start: "POST /pods", length: "Transfer-Encoding: chunked", want: http.StatusUnauthorized},
+			{name: "no certificate, health", start: "GET /healthz", length: "Content-Length: 1", want: http.StatusOK},
+			{name: "no certificate, options", start: "OPTIONS *", length: "Content-Length: 1", want: http.StatusUnauthorized},
+			{name: "a tenant", start: "POST /run/web/p/c?cmd=who", length: "Content-Length: 1", shown: []tls.Certificate{w.tenants.tenant(t, "a").tls(t)}, want: http.StatusBadRequest},
+		} {
+			t.Run(tc.name, func(t *testing.T) {
+				t.Parallel()
+				dialer := tls.Dialer{Config: &tls.Config{RootCAs: w.serving.pool(), MinVersion: tls.VersionTLS12, Certificates: tc.shown}}
+				conn, err := dialer.DialContext(t.Context(), "tcp", w.address)
+				require.NoError(t, err)
+				defer func() { _ = conn.Close() }()
+				require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+				_, err = fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: %s\r\n%s\r\n\r\n", tc.start, w.address, tc.length)
+				require.NoError(t, err)
+				answers := bufio.NewReader(conn)
+				response, err := http.ReadResponse(answers, nil)
+				require.NoError(t, err)
+				_, err = io.Copy(io.Discard, response.Body)
+				require.NoError(t, err)
+				require.NoError(t, response.Body.Close())
+				require.Equal(t, tc.want, response.StatusCode)
+				_, err = answers.ReadByte()
+				require.ErrorIs(t, err, io.EOF, "the connection is closed")
+			})
+		}
+	})
+}
