@@ -153,8 +153,12 @@ func (i *Index) own(pod *corev1.Pod, clusterKey, namespace string) (Pod, error) 
 	return Pod{Super: pod, Owner: owner}, nil
 }
 
-// List returns the tenant's pods, ordered by the tenant's namespace and name.
+// List returns the tenant's pods, ordered by the tenant's namespace and name. Before the first list is complete it returns an error: none
+// at all would be a wrong answer.
 func (i *Index) List(clusterKey string) ([]Pod, error) {
+	if !i.Ready() {
+		return nil, errors.New("pods are not listed yet")
+	}
 	objects, err := i.informer.GetIndexer().ByIndex(byTenant, clusterKey)
 	if err != nil {
 		return nil, fmt.Errorf("listing pods: %w", err)

@@ -129,3 +129,15 @@ func TestGetLive(t *testing.T) {
 	require.Error(t, err)
 	require.NotErrorIs(t, err, pods.ErrNotFound)
 }
+
+// TestListBeforeTheFirst: nobody is told that there are no pods by who has not seen any yet.
+func TestListBeforeTheFirst(t *testing.T) {
+	t.Parallel()
+	index, err := pods.New(fake.NewClientset(superPod("a-web", "p", "n1", "a", "web")), "n1")
+	require.NoError(t, err)
+	_, err = index.List("a")
+	require.ErrorContains(t, err, "not listed yet")
+	got, err := index.Get(t.Context(), "a", "web", "p")
+	require.NoError(t, err, "one pod can be read")
+	require.Equal(t, "a-web", got.Super.Namespace)
+}
