@@ -59,7 +59,31 @@ func tenantPod(pod pods.Pod, nodes Nodes) *corev1.Pod {
 	}
 	out.Spec.NodeName = nodes.Name(out.Spec.NodeName)
 	out.Status.NominatedNodeName = nodes.Name(out.Status.NominatedNodeName)
+	for _, message := range messages(&out.Status) {
+		*message = string(Text([]byte(*message), pod))
+	}
 	return out
+}
+
+// messages returns what kubelets and schedulers say about a pod and its containers, names of the super cluster among it.
+func messages(status *corev1.PodStatus) []*string {
+	all := []*string{&status.Message}
+	for i := range status.Conditions {
+		all = append(all, &status.Conditions[i].Message)
+	}
+	for _, containers := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
+		for i := range containers {
+			for _, state := range []*corev1.ContainerState{&containers[i].State, &containers[i].LastTerminationState} {
+				if state.Waiting != nil {
+					all = append(all, &state.Waiting.Message)
+				}
+				if state.Terminated != nil {
+					all = append(all, &state.Terminated.Message)
+				}
+			}
+		}
+	}
+	return all
 }
 
 // Text returns a message about pod, with the tenant's namespace and UID for those of the super cluster.

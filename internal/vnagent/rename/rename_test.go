@@ -66,6 +66,27 @@ func TestPodList(t *testing.T) {
 	require.Contains(t, string(empty), `"items":[]`)
 }
 
+// TestPodListMessages has a kubelet's own words about a container that fails again and again.
+func TestPodListMessages(t *testing.T) {
+	t.Parallel()
+	pod := own("a", "web", "p")
+	const super, tenants = "back-off 10s restarting failed container=c pod=p_a-web(super-uid-p)", "back-off 10s restarting failed container=c pod=p_web(tenant-uid-p)"
+	status := func(message string) corev1.PodStatus {
+		waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: message}}
+		ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: message}}
+		containers := []corev1.ContainerStatus{{Name: "c", State: waiting, LastTerminationState: ended}}
+		return corev1.PodStatus{
+			Message: message, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Message: message}},
+			InitContainerStatuses: containers, ContainerStatuses: containers, EphemeralContainerStatuses: containers,
+		}
+	}
+	pod.Super.Status = status(super)
+	before := pod.Super.DeepCopy()
+	got := rename.PodList([]pods.Pod{pod}, rename.Nodes{}).Items[0].Status
+	require.Empty(t, cmp.Diff(status(tenants), got))
+	require.Empty(t, cmp.Diff(before, pod.Super), "the index' pod is changed")
+}
+
 func TestText(t *testing.T) {
 	t.Parallel()
 	got := rename.Text([]byte("open /var/log/pods/a-web_p_super-uid-p/c/0.log: pod a-web/p"), own("a", "web", "p"))
