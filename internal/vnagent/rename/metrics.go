@@ -25,6 +25,9 @@ var nodeSums = map[string]string{
 	"pod_swap_usage_bytes":         "node_swap_usage_bytes",
 }
 
+// nodeFileSystems are families whose series name a container and say how large the node's file system is, or how full: cAdvisor with CRI-O.
+var nodeFileSystems = []string{"container_fs_limit_bytes", "container_fs_inodes_free", "container_fs_inodes_total"}
+
 // Metrics collects metrics of nodes: series that say which pod they are of, if that is the tenant's. It is not safe for concurrent use.
 type Metrics struct {
 	own      index
@@ -93,6 +96,9 @@ func (m *Metrics) addFamily(family *dto.MetricFamily) {
 	name := family.GetName()
 	if slices.Contains(slices.Collect(maps.Values(nodeSums)), name) {
 		m.nodeFamilies[name] = family
+		return
+	}
+	if slices.Contains(nodeFileSystems, name) {
 		return
 	}
 	var kept []*dto.Metric

@@ -100,7 +100,7 @@ const summary = `{
  "pods": [
   {"podRef":{"name":"p","namespace":"a-web","uid":"super-uid-p"},"cpu":{"time":"2026-11-21T01:00:00Z","usageNanoCores":10,"usageCoreNanoSeconds":100},
    "memory":{"time":"2026-11-21T01:00:00Z","workingSetBytes":1000},"ephemeral-storage":{"availableBytes":123456789,"usedBytes":5},
-   "containers":[{"name":"c","rootfs":{"capacityBytes":123456789,"usedBytes":3},"logs":{"inodesFree":123456789}}],
+   "containers":[{"name":"c","rootfs":{"capacityBytes":123456789,"usedBytes":3},"logs":{"inodes":123456790,"inodesFree":123456000,"inodesUsed":790}}],
    "volume":[{"name":"empty","availableBytes":123456789,"usedBytes":1},{"name":"data","pvcRef":{"name":"claim","namespace":"a-web"},"capacityBytes":77}]},
   {"podRef":{"name":"q","namespace":"a-web","uid":"super-uid-q"},"cpu":{"time":"2026-11-21T01:00:05Z","usageNanoCores":1},"memory":{"workingSetBytes":24}},
   {"podRef":{"name":"q","namespace":"a-web","uid":"super-uid-of-a-former-q"},"cpu":{"usageNanoCores":5000}},
@@ -124,7 +124,7 @@ func TestSummary(t *testing.T) {
 	text, err := json.Marshal(got)
 	require.NoError(t, err)
 	requireNoLeak(t, string(text))
-	for _, leak := range []string{"123456789", "kubelet", "eth0", "maxpid", "7000", "5000", "999"} {
+	for _, leak := range []string{"123456789", "kubelet", "eth0", "maxpid", "7000", "5000", "999", "790"} {
 		require.NotContains(t, string(text), leak)
 	}
 
@@ -140,6 +140,15 @@ const metrics = `# HELP container_cpu_usage_seconds_total [STABLE] CPU
 container_cpu_usage_seconds_total{container="c",namespace="a-web",pod="p"} 4.5 1700000000001
 container_cpu_usage_seconds_total{container="c",namespace="b-web",pod="p"} 7000 1700000000001
 container_cpu_usage_seconds_total{container="c",namespace="kube-system",pod="dns"} 7000 1700000000001
+# HELP container_fs_inodes_free inodes
+# TYPE container_fs_inodes_free gauge
+container_fs_inodes_free{container="c",device="/dev/vda1",namespace="a-web",pod="p"} 7000
+# HELP container_fs_inodes_total inodes
+# TYPE container_fs_inodes_total gauge
+container_fs_inodes_total{container="c",device="/dev/vda1",namespace="a-web",pod="p"} 7000
+# HELP container_fs_limit_bytes size of the file system
+# TYPE container_fs_limit_bytes gauge
+container_fs_limit_bytes{container="c",device="/dev/vda1",namespace="a-web",pod="p"} 7000
 # HELP container_start_time_seconds [STABLE] start
 # TYPE container_start_time_seconds gauge
 container_start_time_seconds{container="c",namespace="a-web",pod="p"} 1.5e+09

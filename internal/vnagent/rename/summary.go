@@ -61,9 +61,13 @@ func tenantStats(stats statsv1alpha1.PodStats, pod pods.Pod) statsv1alpha1.PodSt
 	return stats
 }
 
-// withoutNode leaves what the pod uses of a file system, and drops how large the node's is and how full.
+// withoutNode leaves what the pod uses of a file system, and drops how large the node's is and how full. Before CRI-O a kubelet says of logs
+// how many inodes of the node are used, by whomever.
 func withoutNode(stats *statsv1alpha1.FsStats) {
 	if stats != nil {
+		if used, all, free := stats.InodesUsed, stats.Inodes, stats.InodesFree; used != nil && all != nil && free != nil && *used == *all-*free {
+			stats.InodesUsed = nil
+		}
 		stats.AvailableBytes, stats.CapacityBytes, stats.InodesFree, stats.Inodes = nil, nil, nil, nil
 	}
 }
