@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/transport/spdy"
 	"k8s.io/klog/v2"
 
 	"github.com/superpool/superpool/internal/vnagent/pods"
@@ -77,13 +78,23 @@ func (a *APIServer) Forward(w http.ResponseWriter, r *http.Request, request rout
 
 // run executes the command and answers with its output, as a kubelet does.
 func (a *APIServer) run(w http.ResponseWriter, r *http.Request, target *url.URL, pod pods.Pod) {
-	executor, err := remotecommand.NewSPDYExecutor(a.config, http.MethodPost, target)
+	connections, upgrader, err := spdy.RoundTripperFor(a.config)
+	if err != nil {
+		writeError(w, r, err)
+		return
+	}
+	asked := &question{RoundTripper: connections}
+	executor, err := remotecommand.NewSPDYExecutorForTransports(asked, upgrader, http.MethodPost, target)
 	if err != nil {
 		writeError(w, r, err)
 		return
 	}
 	var out output
 	err = executor.StreamWithContext(r.Context(), remotecommand.StreamOptions{Stdout: &out, Stderr: &out})
+	if asked.failed != nil {
+		writeError(w, r, asked.failed)
+		return
+	}
 	if err != nil {
 		klog.FromContext(r.Context()).V(4).Info("Run failed", "err", err)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -92,6 +103,29 @@ func (a *APIServer) run(w http.ResponseWriter, r *http.Request, target *url.URL,
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	_, _ = w.Write(out.bytes.Bytes())
+}
+
+// question asks for a stream and remembers why there is none for which the tenant is not to blame: the text of such an error tells of the
+// super cluster.
+type question struct {
+	http.RoundTripper
+	failed error
+}
+
+// RoundTrip implements http.RoundTripper.
+func (q *question) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := q.RoundTripper.RoundTrip(request)
+	if err == nil {
+		err = mistrust(response.StatusCode)
+	}
+	if err == nil {
+		return response, nil
+	}
+	if response != nil {
+		_ = response.Body.Close()
+	}
+	q.failed = err
+	return nil, err
 }
 
 // output joins two streams and refuses to grow over maxRun.

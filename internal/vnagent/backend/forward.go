@@ -103,16 +103,25 @@ func (f *forwarder) modify(response *http.Response, request route.Request, pod p
 			response.Body = &wholeStream{ReadWriteCloser: stream, buffers: &f.buffers, ended: make(chan struct{})}
 		}
 		return nil
-	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		return errRefused
-	case code >= 300 && code < 400:
-		return errRedirect
+	case mistrust(code) != nil:
+		return mistrust(code)
 	case code >= 400:
 		return modifyError(response, pod)
 	case request.Upgrades():
 		return errNoStream
 	}
 	response.Header.Set("X-Content-Type-Options", "nosniff")
+	return nil
+}
+
+// mistrust returns what an answer with this status says about vn-agent rather than about the tenant's request, nil for others.
+func mistrust(code int) error {
+	switch {
+	case code == http.StatusUnauthorized || code == http.StatusForbidden:
+		return errRefused
+	case code >= 300 && code < 400:
+		return errRedirect
+	}
 	return nil
 }
 
