@@ -8,9 +8,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
@@ -21,8 +24,14 @@ import (
 	"github.com/superpool/superpool/internal/vnagent/route"
 )
 
-// maxRun bounds what the output of a run may be.
-const maxRun = 16 << 20
+const (
+	// maxRun bounds what the output of a run may be.
+	maxRun = 16 << 20
+	// nodeTimeout bounds one node's answer. Who asks for a list of many nodes waits for 10 seconds, as metrics-server does, and wants those of
+	// the nodes that live.
+	nodeTimeout = 7 * time.Second
+	nodesAtOnce = 32
+)
 
 // APIServer asks the API server of the super cluster, for pods on all its nodes.
 type APIServer struct {
@@ -143,17 +152,30 @@ func (o *output) Write(piece []byte) (int, error) {
 	return o.bytes.Write(piece)
 }
 
-// Scrape implements Backend. A node that does not answer is left out, and an error is logged.
+// Scrape implements Backend. Nodes are asked at once: one that does not answer is left out, an error is logged, and no other waits for it.
 func (a *APIServer) Scrape(ctx context.Context, request route.Request, nodes []string, read func(io.Reader) error) error {
-	var errs []error
-	for _, node := range nodes {
-		target := a.locate("/api/v1/nodes/"+node+"/proxy"+request.KubeletPath("", ""), request.KubeletQuery())
-		if err := a.scrape(ctx, target, request.Kind, read); err != nil {
-			klog.FromContext(ctx).Error(err, "Asking a kubelet by way of the API server", "node", node)
-			errs = append(errs, err)
-		}
+	var mu sync.Mutex
+	one := func(in io.Reader) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return read(in)
 	}
-	if len(errs) < len(nodes) || len(nodes) == 0 {
+	errs := make([]error, len(nodes))
+	var group errgroup.Group
+	group.SetLimit(nodesAtOnce)
+	for i, node := range nodes {
+		group.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+			defer cancel()
+			target := a.locate("/api/v1/nodes/"+node+"/proxy"+request.KubeletPath("", ""), request.KubeletQuery())
+			if errs[i] = a.scrape(ctx, target, request.Kind, one); errs[i] != nil {
+				klog.FromContext(ctx).Error(errs[i], "Asking a kubelet by way of the API server", "node", node)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // none returns an error
+	if len(nodes) == 0 || slices.Contains(errs, nil) {
 		return nil
 	}
 	return errors.Join(errs...)

@@ -4,9 +4,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,6 +72,52 @@ func TestRunFails(t *testing.T) {
 			got := ask(t, tc.address, route.Request{Kind: route.Run, Namespace: "web", Pod: "p", Container: "c", Options: route.Options{Cmd: "id"}})
 			require.Equal(t, tc.want, strings.TrimSpace(got.Body.String()))
 			require.Equal(t, tc.wantCode, got.Code)
+		})
+	}
+}
+
+// nodes answers for those that live; of the others nothing is ever heard.
+type nodes struct{ living []string }
+
+// RoundTrip implements http.RoundTripper.
+func (n nodes) RoundTrip(request *http.Request) (*http.Response, error) {
+	for _, name := range n.living {
+		if strings.Contains(request.URL.Path, "/"+name+"/") {
+			return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(name))}, nil
+		}
+	}
+	<-request.Context().Done()
+	return nil, request.Context().Err()
+}
+
+// TestScrapeWithDeadNodes: who asks hears of the nodes that live before it loses patience.
+func TestScrapeWithDeadNodes(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name    string
+		living  []string
+		want    []string
+		wantErr bool
+	}{
+		{name: "some", living: []string{"n2", "n5"}, want: []string{"n2", "n5"}},
+		{name: "none", wantErr: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				upstream := &APIServer{base: &url.URL{Scheme: "https", Host: "super"}, forwarder: forwarder{transport: nodes{living: tc.living}}}
+				var got []string
+				begin := time.Now()
+				err := upstream.Scrape(t.Context(), route.Request{Kind: route.Resource}, []string{"n1", "n2", "n3", "n4", "n5"}, func(in io.Reader) error {
+					name, err := io.ReadAll(in)
+					got = append(got, string(name))
+					return err
+				})
+				require.Equal(t, tc.wantErr, err != nil, err)
+				slices.Sort(got)
+				require.Empty(t, cmp.Diff(tc.want, got))
+				require.Less(t, time.Since(begin), 10*time.Second)
+			})
 		})
 	}
 }
