@@ -76,6 +76,33 @@ func TestRunFails(t *testing.T) {
 	}
 }
 
+// TestErrorsAreText: a tenant's API server shows what a kubelet says as it is.
+func TestErrorsAreText(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ name, answer, want string }{
+		{
+			name:   "an API server's",
+			answer: `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"container \"c\" in pod \"p\" of a-web is waiting to start: ContainerCreating","reason":"BadRequest","code":400}`,
+			want:   `container "c" in pod "p" of web is waiting to start: ContainerCreating`,
+		},
+		{name: "a kubelet's", answer: "a-web: no", want: "web: no"},
+		{name: "other JSON", answer: `{"message":"Unable to decode query."}`, want: `{"message":"Unable to decode query."}`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusBadRequest)
+				_, _ = io.WriteString(w, tc.answer)
+			}))
+			defer upstream.Close()
+			got := ask(t, upstream.URL, route.Request{Kind: route.Logs, Namespace: "web", Pod: "p", Container: "c"})
+			require.Equal(t, tc.want, got.Body.String())
+			require.Equal(t, http.StatusBadRequest, got.Code)
+		})
+	}
+}
+
 // nodes answers for those that live; of the others nothing is ever heard.
 type nodes struct{ living []string }
 

@@ -3,6 +3,7 @@ package backend
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/superpool/superpool/internal/vnagent/pods"
@@ -181,6 +183,10 @@ func modifyError(response *http.Response, pod pods.Pod) error {
 	if err := response.Body.Close(); err != nil {
 		return fmt.Errorf("reading an error: %w", err)
 	}
+	if text, isStatus := statusText(message); isStatus {
+		message = text
+		response.Header.Set("Content-Type", "text/plain; charset=utf-8")
+	}
 	message = rename.Text(message, pod)
 	response.Body = io.NopCloser(bytes.NewReader(message))
 	response.ContentLength = int64(len(message))
@@ -189,6 +195,16 @@ func modifyError(response *http.Response, pod pods.Pod) error {
 	response.Header.Del("Connection")
 	response.Header.Del("Upgrade")
 	return nil
+}
+
+// statusText returns the message of an API server's error. A kubelet's errors are plain text, which a tenant's API server puts into one of
+// its own.
+func statusText(message []byte) ([]byte, bool) {
+	var status metav1.Status
+	if err := json.Unmarshal(message, &status); err != nil || status.Kind != "Status" || status.Message == "" {
+		return nil, false
+	}
+	return []byte(status.Message), true
 }
 
 // writeError tells the tenant that the super cluster fails, and the operator how.
