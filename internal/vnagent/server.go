@@ -100,8 +100,12 @@ func (s *Server) Run(ctx context.Context, listener net.Listener, handler *Handle
 	group.Go(func() { reload.Run(1, files.Done()) })
 
 	logger := klog.FromContext(ctx)
+	// Without this the server would add HTTP/2 to config, which each change of a certificate copies.
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
 	server := &http.Server{
-		Handler: handler, TLSConfig: config, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
+		Protocols: protocols,
+		Handler:   handler, TLSConfig: config, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
 		DisableGeneralOptionsHandler: true, // it would wait for a body
 		ErrorLog:                     log.New(handshakes{logger}, "", 0),
 		BaseContext:                  func(net.Listener) context.Context { return klog.NewContext(context.WithoutCancel(ctx), logger) },

@@ -49,3 +49,29 @@ func TestBodiesThatDoNotCome(t *testing.T) {
 		}
 	})
 }
+
+// TestHTTP2IsNotSpoken: not before a certificate changes, and not after.
+func TestHTTP2IsNotSpoken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "kubelet")
+	show := func(protocols ...string) (serial string, err error) {
+		config := &tls.Config{RootCAs: w.serving.pool(), MinVersion: tls.VersionTLS12, NextProtos: protocols}
+		conn, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", w.address)
+		if err != nil {
+			return "", err
+		}
+		defer func() { _ = conn.Close() }()
+		return conn.(*tls.Conn).ConnectionState().PeerCertificates[0].SerialNumber.String(), nil
+	}
+	_, err := show("h2")
+	require.Error(t, err)
+	next := w.serving.server(t)
+	write(t, w.file("server.key"), next.key)
+	write(t, w.file("server.crt"), next.cert)
+	w.eventually(t, "the new certificate is shown", func() bool {
+		serial, err := show("http/1.1")
+		return err == nil && serial == next.tls(t).Leaf.SerialNumber.String()
+	})
+	_, err = show("h2")
+	require.Error(t, err)
+}
