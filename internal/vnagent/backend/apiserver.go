@@ -98,11 +98,16 @@ func (a *APIServer) run(w http.ResponseWriter, r *http.Request, target *url.URL,
 		writeError(w, r, err)
 		return
 	}
-	var out output
-	err = executor.StreamWithContext(r.Context(), remotecommand.StreamOptions{Stdout: &out, Stderr: &out})
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	out := output{refuse: cancel}
+	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &out})
 	if asked.failed != nil {
 		writeError(w, r, asked.failed)
 		return
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
 	}
 	if err != nil {
 		klog.FromContext(r.Context()).V(4).Info("Run failed", "err", err)
@@ -137,16 +142,19 @@ func (q *question) RoundTrip(request *http.Request) (*http.Response, error) {
 	return nil, err
 }
 
-// output joins two streams and refuses to grow over maxRun.
+// output joins two streams and refuses to grow over maxRun. client-go drops what a Writer does not take, and says nothing; so refuse is told
+// too.
 type output struct {
-	mu    sync.Mutex
-	bytes bytes.Buffer
+	refuse context.CancelCauseFunc
+	mu     sync.Mutex
+	bytes  bytes.Buffer
 }
 
 func (o *output) Write(piece []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.bytes.Len()+len(piece) > maxRun {
+		o.refuse(errTooLarge)
 		return 0, errTooLarge
 	}
 	return o.bytes.Write(piece)

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -100,11 +101,15 @@ func TestScrapeIsBounded(t *testing.T) {
 
 func TestOutputIsBounded(t *testing.T) {
 	t.Parallel()
-	var out output
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	out := output{refuse: cancel}
 	_, err := out.Write(make([]byte, maxRun))
 	require.NoError(t, err)
+	require.NoError(t, context.Cause(ctx))
 	_, err = out.Write([]byte("x"))
 	require.ErrorIs(t, err, errTooLarge)
+	require.ErrorIs(t, context.Cause(ctx), errTooLarge)
 }
 
 func TestKubeletNeedsItsFiles(t *testing.T) {

@@ -75,3 +75,12 @@ func TestHTTP2IsNotSpoken(t *testing.T) {
 	_, err = show("h2")
 	require.Error(t, err)
 }
+
+// TestRunWithTooMuch: an answer that is cut is no answer.
+func TestRunWithTooMuch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "apiserver")
+	code, body := w.ask(t, w.client(t, w.tenants.tenant(t, "a").tls(t)), http.MethodPost, "/run/web/p/c?cmd=flood+33554432")
+	require.Equal(t, http.StatusInternalServerError, code)
+	require.Equal(t, "the backend's answer is too large", body)
+}
