@@ -33,7 +33,7 @@ const bodyTimeout = 2 * time.Second
 
 // Pods finds the pods of tenants.
 type Pods interface {
-	// Get returns pods.ErrNotFound for a pod that is not the tenant's.
+	// Get returns pods.ErrNotFound for a pod that is not the tenant's, pods.ErrBusy where it has asked too often for such.
 	Get(ctx context.Context, clusterKey, namespace, name string) (pods.Pod, error)
 	List(clusterKey string) ([]pods.Pod, error)
 }
@@ -143,6 +143,10 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, clusterKey strin
 	}
 	if errors.Is(err, pods.ErrNotFound) {
 		http.Error(w, pods.ErrNotFound.Error(), http.StatusNotFound)
+		return
+	}
+	if errors.Is(err, pods.ErrBusy) {
+		http.Error(w, err.Error(), http.StatusTooManyRequests)
 		return
 	}
 	if err != nil {

@@ -248,6 +248,8 @@ func Run(ctx context.Context, options *Options) error {
 }
 
 func newIndex(config *rest.Config, options *Options) (*pods.Index, error) {
+	config = rest.CopyConfig(config)
+	config.QPS = -1 // all tenants would share a bound; the index has one for each
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the super cluster: %w", err)

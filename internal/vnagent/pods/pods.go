@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,19 +18,26 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/flowcontrol"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// ErrNotFound says that the tenant has no such pod. It is the same whether there is none or it is another's.
-var ErrNotFound = errors.New("pod not found")
+var (
+	// ErrNotFound says that the tenant has no such pod. It is the same whether there is none or it is another's.
+	ErrNotFound = errors.New("pod not found")
+	// ErrBusy says that the tenant has asked for too many pods that nobody has seen.
+	ErrBusy = errors.New("too many requests for pods that are not known")
+)
 
 const (
 	byTenant = "tenant"
 	byPod    = "pod"
 	// liveTimeout bounds the read after a miss.
 	liveTimeout = 5 * time.Second
+	// liveRate and liveBurst bound the reads that one tenant's misses cause in a second.
+	liveRate, liveBurst = 20, 100
 )
 
 // Pod is a pod of a tenant.
@@ -45,9 +53,14 @@ type Index struct {
 	client   kubernetes.Interface
 	node     string
 	informer cache.SharedIndexInformer
+
+	mu sync.Mutex
+	// live holds the reads that each tenant may still cause: tenants that ask for what is not there hold up no others.
+	live map[string]flowcontrol.RateLimiter
 }
 
-// New returns an index of the synced pods on node, or on all nodes if it is "". It knows nothing before Run.
+// New returns an index of the synced pods on node, or on all nodes if it is "". It knows nothing before Run. client should not bound its
+// requests: the index does, for each tenant.
 func New(client kubernetes.Interface, node string) (*Index, error) {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
 		informers.WithTransform(stripManagedFields),
@@ -62,7 +75,7 @@ func New(client kubernetes.Interface, node string) (*Index, error) {
 	if err != nil {
 		return nil, fmt.Errorf("indexing pods: %w", err)
 	}
-	return &Index{client: client, node: node, informer: informer}, nil
+	return &Index{client: client, node: node, informer: informer, live: map[string]flowcontrol.RateLimiter{}}, nil
 }
 
 // Run watches until ctx ends.
@@ -108,7 +121,8 @@ func podKey(clusterKey, namespace, name string) string {
 }
 
 // Get returns the pod that the tenant knows as namespace/name, or ErrNotFound. What the watch has not brought yet is read once,
-// from where a syncer would have put it, and its marks are checked the same. Any other error is one of the super cluster.
+// from where a syncer would have put it, and its marks are checked the same; ErrBusy says that this was done too often. Any other error is one
+// of the super cluster.
 func (i *Index) Get(ctx context.Context, clusterKey, namespace, name string) (Pod, error) {
 	// ByIndex fails only on an index that does not exist.
 	objects, err := i.informer.GetIndexer().ByIndex(byPod, podKey(clusterKey, namespace, name))
@@ -118,7 +132,7 @@ func (i *Index) Get(ctx context.Context, clusterKey, namespace, name string) (Po
 	superNamespace := tenancy.SuperNamespace(clusterKey, namespace)
 	switch len(objects) {
 	case 0:
-		return i.live(ctx, clusterKey, namespace, name, superNamespace)
+		return i.read(ctx, clusterKey, namespace, name, superNamespace)
 	case 1:
 		return i.own(objects[0].(*corev1.Pod), clusterKey, namespace)
 	}
@@ -131,7 +145,22 @@ func (i *Index) Get(ctx context.Context, clusterKey, namespace, name string) (Po
 	return Pod{}, ErrNotFound
 }
 
-func (i *Index) live(ctx context.Context, clusterKey, namespace, name, superNamespace string) (Pod, error) {
+// mayRead says whether the tenant may cause one read more now.
+func (i *Index) mayRead(clusterKey string) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	limiter, exists := i.live[clusterKey]
+	if !exists {
+		limiter = flowcontrol.NewTokenBucketRateLimiter(liveRate, liveBurst)
+		i.live[clusterKey] = limiter
+	}
+	return limiter.TryAccept()
+}
+
+func (i *Index) read(ctx context.Context, clusterKey, namespace, name, superNamespace string) (Pod, error) {
+	if !i.mayRead(clusterKey) {
+		return Pod{}, ErrBusy
+	}
 	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
 	pod, err := i.client.CoreV1().Pods(superNamespace).Get(ctx, name, metav1.GetOptions{})
