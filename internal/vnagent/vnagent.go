@@ -38,7 +38,7 @@ type Pods interface {
 	List(clusterKey string) ([]pods.Pod, error)
 }
 
-// Options are the parts of a Handler; all are needed.
+// Options are the parts of a Handler; all but MaxStreams are needed.
 type Options struct {
 	// Authenticator verifies client certificates: user name and groups are the common name and the organisations.
 	Authenticator authenticator.Request
@@ -46,16 +46,24 @@ type Options struct {
 	Backend       backend.Backend
 	Nodes         rename.Nodes
 	Metrics       *Metrics
+	// MaxStreams is how many requests about pods run for one tenant at a time; 0 means DefaultMaxStreams.
+	MaxStreams int
 }
 
 // Handler serves the kubelet API. It is safe for concurrent use.
 type Handler struct {
 	options Options
 	streams streams
+	limits  limits
 }
 
 // NewHandler returns a handler.
-func NewHandler(options Options) *Handler { return &Handler{options: options} }
+func NewHandler(options Options) *Handler {
+	if options.MaxStreams == 0 {
+		options.MaxStreams = DefaultMaxStreams
+	}
+	return &Handler{options: options}
+}
 
 // Drain waits for the end of all requests, and ends those that are left when ctx ends. New ones are refused from now on.
 func (h *Handler) Drain(ctx context.Context) { h.streams.drain(ctx) }
@@ -103,6 +111,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	kind = request.Kind
+	most := h.options.MaxStreams
+	if !request.OfPod() {
+		most = maxLists
+	}
+	finish, granted := h.limits.begin(work{clusterKey: clusterKey, list: !request.OfPod()}, most)
+	if !granted {
+		http.Error(observed, "too many requests of this tenant run", http.StatusTooManyRequests)
+		return
+	}
+	defer finish()
 	logger.V(4).Info("Request", "route", kind, "namespace", request.Namespace, "pod", request.Pod)
 	defer h.options.Metrics.running(kind)()
 	h.serve(observed, r, clusterKey, request)

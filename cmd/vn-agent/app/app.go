@@ -56,6 +56,8 @@ type Options struct {
 	// KubeletHost and Kubelet say how the kubelet is reached; Kubelet.Address may leave out the host or be "".
 	KubeletHost string
 	Kubelet     backend.KubeletOptions
+	// MaxStreams is how many requests about pods run for one tenant at a time.
+	MaxStreams int
 	// MetricsBindAddress and HealthProbeBindAddress are served; "0" serves nothing.
 	MetricsBindAddress     string
 	HealthProbeBindAddress string
@@ -74,6 +76,7 @@ func NewOptions(getenv func(string) string) *Options {
 		SecurePort:             10550,
 		KubeletHost:            getenv("NODE_IP"),
 		Kubelet:                backend.KubeletOptions{TokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token"},
+		MaxStreams:             vnagent.DefaultMaxStreams,
 		MetricsBindAddress:     "127.0.0.1:10551",
 		HealthProbeBindAddress: "127.0.0.1:10552",
 		ShutdownGrace:          30 * time.Second,
@@ -98,6 +101,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Kubelet.CertFile, "kubelet-client-certificate", "", "file with the certificate that the kubelet is shown; without it the token of --kubelet-token-file")
 	flags.StringVar(&o.Kubelet.KeyFile, "kubelet-client-key", "", "file with the key of --kubelet-client-certificate")
 	flags.StringVar(&o.Kubelet.TokenFile, "kubelet-token-file", o.Kubelet.TokenFile, "file with the token that the kubelet is shown")
+	flags.IntVar(&o.MaxStreams, "max-streams-per-tenant", o.MaxStreams, "how many logs, commands and forwarded ports of one tenant may run at a time")
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address that serves /metrics; "0" for none`)
 	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address that serves /healthz and /readyz; "0" for none`)
 	flags.DurationVar(&o.ShutdownGrace, "shutdown-grace", o.ShutdownGrace, "how long running streams may go on after the signal to end")
@@ -122,6 +126,9 @@ func (o *Options) Validate() error {
 		if err := tenancy.ValidateSuperClusterID(o.SuperCluster); err != nil {
 			errs = append(errs, fmt.Errorf("--super-cluster: %w", err))
 		}
+	}
+	if o.MaxStreams < 1 {
+		errs = append(errs, fmt.Errorf("--max-streams-per-tenant %d: use 1 or more", o.MaxStreams))
 	}
 	if o.ShutdownGrace < 0 {
 		errs = append(errs, fmt.Errorf("--shutdown-grace %s: use 0s or more", o.ShutdownGrace))
@@ -229,6 +236,7 @@ func Run(ctx context.Context, options *Options) error {
 	}
 	handler := vnagent.NewHandler(vnagent.Options{
 		Authenticator: server.Authenticator(), Pods: index, Backend: upstream, Metrics: numbers, Nodes: rename.Nodes{SuperCluster: options.SuperCluster},
+		MaxStreams: options.MaxStreams,
 	})
 	err = errors.Join(
 		mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { index.Run(ctx); return nil })),
