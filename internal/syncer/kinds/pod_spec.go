@@ -85,6 +85,7 @@ func translatePodSpec(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy
 	}
 	translateDNS(spec, owner.Namespace, around)
 	translateAffinity(spec.Affinity, owner.ClusterKey)
+	translateSpread(spec.TopologySpreadConstraints)
 }
 
 // AddEphemeralContainers writes onto superPod the ephemeral containers of tenantPod that it does not have yet. Those that are there
@@ -308,6 +309,29 @@ func translateTerm(term *corev1.PodAffinityTerm, clusterKey string) {
 	if selector := term.NamespaceSelector; selector != nil {
 		translateNamespaceNames(selector, clusterKey)
 		confine(selector, clusterKey)
+	}
+	// The tenant's API server has put them into the selector. Another that did so again would refuse the pod, whose selector has them twice.
+	term.MatchLabelKeys, term.MismatchLabelKeys = nil, nil
+}
+
+// translateSpread leaves out the keys that the tenant's API server has put into a selector: another that did so again would refuse the pod.
+// One before Kubernetes 1.34 leaves them to the scheduler, so what is not in the selector stays.
+func translateSpread(constraints []corev1.TopologySpreadConstraint) {
+	for i := range constraints {
+		constraint := &constraints[i]
+		if constraint.LabelSelector == nil {
+			continue
+		}
+		var left []string
+		for _, key := range constraint.MatchLabelKeys {
+			merged := slices.ContainsFunc(constraint.LabelSelector.MatchExpressions, func(requirement metav1.LabelSelectorRequirement) bool {
+				return requirement.Key == key
+			})
+			if !merged {
+				left = append(left, key)
+			}
+		}
+		constraint.MatchLabelKeys = left
 	}
 }
 

@@ -60,6 +60,14 @@ func selector(labels map[string]string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: labels}
 }
 
+func oneOf(key, value string) metav1.LabelSelectorRequirement {
+	return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{value}}
+}
+
+func noneOf(key, value string) metav1.LabelSelectorRequirement {
+	return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: []string{value}}
+}
+
 func fieldEnv(path string) corev1.EnvVar {
 	return corev1.EnvVar{Name: "V", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
 }
@@ -239,6 +247,37 @@ func TestSuperPod(t *testing.T) {
 							},
 						}}},
 					}},
+				}
+			},
+		},
+		{
+			name: "keys of labels that the tenant's API server has put into selectors are not put there again",
+			change: func(pod *corev1.Pod) {
+				pod.Labels = map[string]string{"pod-template-hash": "a1", "zone": "z"}
+				pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+					LabelSelector:  &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{oneOf("pod-template-hash", "a1"), noneOf("zone", "z")}},
+					MatchLabelKeys: []string{"pod-template-hash"}, MismatchLabelKeys: []string{"zone"},
+				}}}}
+				pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{
+					{
+						LabelSelector:  &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{oneOf("pod-template-hash", "a1")}},
+						MatchLabelKeys: []string{"pod-template-hash"},
+					},
+					{LabelSelector: &metav1.LabelSelector{}, MatchLabelKeys: []string{"pod-template-hash"}},
+				}
+			},
+			want: func(pod *corev1.Pod) {
+				pod.Labels["pod-template-hash"], pod.Labels["zone"] = "a1", "z"
+				pod.Annotations["tenancy.x-k8s.io/copied-labels"] = "pod-template-hash,zone"
+				pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+					LabelSelector: &metav1.LabelSelector{
+						MatchLabels: confined, MatchExpressions: []metav1.LabelSelectorRequirement{oneOf("pod-template-hash", "a1"), noneOf("zone", "z")},
+					},
+				}}}}
+				pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{
+					{LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{oneOf("pod-template-hash", "a1")}}},
+					// An older API server leaves it to the scheduler.
+					{LabelSelector: &metav1.LabelSelector{}, MatchLabelKeys: []string{"pod-template-hash"}},
 				}
 			},
 		},
