@@ -1,17 +1,80 @@
 package kinds_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 )
+
+// running fills p with a pod that runs on n1, as both sides know it, and returns the tenant's, the super pod and the key. change is made to the
+// tenant's pod before it is translated.
+func (p *pool) running(t *testing.T, change func(pod *corev1.Pod)) (pod, superPod *corev1.Pod, key engine.Key) {
+	t.Helper()
+	pod = tenantPod(func(pod *corev1.Pod) {
+		pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
+		pod.Spec.NodeName = "r1.n1"
+		if change != nil {
+			change(pod)
+		}
+	})
+	superPod = &corev1.Pod{}
+	kinds.SuperPod(pod, superPod, ownerOf(pod.UID), nil, &kinds.Surroundings{})
+	superPod.UID, superPod.Spec.NodeName = "super-uid", "n1"
+	superPod.Status = corev1.PodStatus{Phase: corev1.PodRunning}
+	p.tenant.Client = fake.NewClientBuilder().WithObjects(pod).WithStatusSubresource(pod).Build()
+	require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+	p.tenantCache[kinds.KindPod], p.superCache[kinds.KindPod] = []client.Object{pod}, []client.Object{superPod}
+	return pod, superPod, engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: pod.Namespace, Name: pod.Name}
+}
+
+// TestStatusOfAPodThatIsRefused lets the super cluster refuse a change: what becomes of the pod is told nevertheless.
+func TestStatusOfAPodThatIsRefused(t *testing.T) {
+	t.Parallel()
+	refusal := apierrors.NewForbidden(corev1.Resource("pods"), "web-1", errors.New(`violates PodSecurity "baseline": privileged`))
+	for _, tc := range []struct {
+		name   string
+		change func(pod *corev1.Pod)
+	}{
+		{name: "a privileged container to debug with", change: func(pod *corev1.Pod) {
+			pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+				Name: "debug", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)},
+			}}}
+		}},
+		{name: "another image", change: func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "registry.forbidden/image" }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{
+				Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return refusal },
+				SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
+					return refusal
+				},
+			})
+			pod, superPod, key := p.running(t, nil)
+			tc.change(pod)
+			superPod.Status.Phase = corev1.PodFailed
+			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 5)
+			require.ErrorContains(t, err, "baseline")
+			require.Contains(t, <-p.events.Events, "FailedUpdate")
+			require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+			require.Equal(t, corev1.PodFailed, pod.Status.Phase)
+		})
+	}
+}
 
 // BenchmarkPodInSync is a look at a pod that runs and is as it should be: each patrol takes one at every pod.
 func BenchmarkPodInSync(b *testing.B) {
