@@ -80,7 +80,7 @@ func (p *Pods) Reconcile(ctx context.Context, key engine.Key, attempt int) (time
 	case owner.UID != tenantPod.UID, tenantPod.Spec.NodeName != "" && !p.boundHere(tenantPod):
 		return 0, p.deleteSuper(ctx, superPod, nil)
 	case tenantPod.DeletionTimestamp != nil:
-		if err := p.deleteSuper(ctx, superPod, p.graceLeft(tenantPod)); err != nil {
+		if err := p.deleteSuper(ctx, superPod, p.grace(tenantPod, superPod)); err != nil {
 			return 0, err
 		}
 		return 0, p.up(ctx, tenant, key, tenantPod, superPod)
@@ -341,9 +341,13 @@ func (p *Pods) deleteSuper(ctx context.Context, superPod *corev1.Pod, grace *int
 	return p.env.remove(ctx, p.env.Super, KindPod, "delete", superPod, grace)
 }
 
-// graceLeft returns how many seconds a tenant pod that is being deleted still has, at least 1: with 0 the super cluster would forget the
-// pod before its containers have ended.
-func (p *Pods) graceLeft(tenantPod *corev1.Pod) *int64 {
+// grace returns how many seconds the super pod of a tenant pod that is being deleted gets, at least 1: with 0 the super cluster would forget
+// the pod before its containers have ended. It is what is left of the tenant's. A super pod that is ending already gets less only when the
+// tenant has given less since: a kubelet that is told of less runs the preStop hooks and sends the signal again.
+func (p *Pods) grace(tenantPod, superPod *corev1.Pod) *int64 {
+	if superPod.DeletionTimestamp != nil {
+		return ptr.To(max(1, ptr.Deref(tenantPod.DeletionGracePeriodSeconds, 0)))
+	}
 	return ptr.To(max(1, int64(tenantPod.DeletionTimestamp.Sub(p.env.Clock.Now()).Round(time.Second)/time.Second)))
 }
 

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -72,6 +75,47 @@ func TestStatusOfAPodThatIsRefused(t *testing.T) {
 			require.Contains(t, <-p.events.Events, "FailedUpdate")
 			require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 			require.Equal(t, corev1.PodFailed, pod.Status.Phase)
+		})
+	}
+}
+
+// TestGrace looks at a pod that the tenant deletes with 30 seconds of grace, ten seconds later.
+func TestGrace(t *testing.T) {
+	t.Parallel()
+	deleted := time.Unix(1_000_000, 0)
+	for _, tc := range []struct {
+		name string
+		// tenant is the grace that the tenant gives, super that of the super pod if it is being deleted.
+		tenant int64
+		super  *int64
+		// want is the grace of a deletion, nil for none.
+		want *int64
+	}{
+		{name: "what is left of it goes down", tenant: 30, want: ptr.To[int64](20)},
+		{name: "none is left", tenant: 5, want: ptr.To[int64](1)},
+		{name: "a super pod that is ending is left alone", tenant: 30, super: ptr.To[int64](30)},
+		{name: "so is one with less", tenant: 30, super: ptr.To[int64](29)},
+		{name: "the tenant has given less since", tenant: 5, super: ptr.To[int64](30), want: ptr.To[int64](5)},
+		{name: "the tenant gives none any more", tenant: 0, super: ptr.To[int64](30), want: ptr.To[int64](1)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			var got *int64
+			p := newPool(t, interceptor.Funcs{Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
+				all := &client.DeleteOptions{}
+				all.ApplyOptions(options)
+				got = all.GracePeriodSeconds
+				return nil
+			}})
+			p.env.Clock = testingclock.NewFakePassiveClock(deleted.Add(10 * time.Second))
+			pod, superPod, key := p.running(t, nil)
+			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(deleted.Add(time.Duration(tc.tenant)*time.Second))), ptr.To(tc.tenant)
+			if tc.super != nil {
+				superPod.DeletionTimestamp, superPod.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(deleted)), tc.super
+			}
+			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 0)
+			require.NoError(t, err)
+			require.Empty(t, cmp.Diff(tc.want, got))
 		})
 	}
 }
