@@ -69,7 +69,7 @@ func TestTenantPodStatus(t *testing.T) {
 			name: "a pod that runs",
 			tenant: podWith("r1.n1", corev1.PodStatus{
 				Phase: corev1.PodPending, QOSClass: corev1.PodQOSGuaranteed, ObservedGeneration: 2,
-				Conditions: []corev1.PodCondition{condition(corev1.PodScheduled, corev1.ConditionTrue, "tenant"), condition("stale", corev1.ConditionTrue, "")},
+				Conditions: []corev1.PodCondition{condition(corev1.PodScheduled, corev1.ConditionTrue, "tenant"), condition(corev1.PodResizePending, corev1.ConditionTrue, "stale")},
 			}),
 			super: podWith("n1", corev1.PodStatus{
 				Phase: corev1.PodRunning, PodIP: "10.0.0.1", NominatedNodeName: "n2", QOSClass: corev1.PodQOSBurstable, ObservedGeneration: 7,
@@ -83,6 +83,22 @@ func TestTenantPodStatus(t *testing.T) {
 					condition(corev1.PodReady, corev1.ConditionTrue, ""), condition(corev1.PodScheduled, corev1.ConditionTrue, "tenant"),
 				},
 			},
+		},
+		{
+			name: "what others than kubelets say in the tenant stays",
+			tenant: podWith("r1.n1", corev1.PodStatus{Conditions: []corev1.PodCondition{
+				condition(corev1.DisruptionTarget, corev1.ConditionTrue, "evicted by the tenant"), condition("example.com/checked", corev1.ConditionTrue, ""),
+			}}),
+			super: podWith("n1", corev1.PodStatus{Phase: corev1.PodFailed}),
+			want: &corev1.PodStatus{Phase: corev1.PodFailed, Conditions: []corev1.PodCondition{
+				condition(corev1.DisruptionTarget, corev1.ConditionTrue, "evicted by the tenant"), condition("example.com/checked", corev1.ConditionTrue, ""),
+			}},
+		},
+		{
+			name:   "unless the super cluster says it too",
+			tenant: podWith("r1.n1", corev1.PodStatus{Conditions: []corev1.PodCondition{condition(corev1.DisruptionTarget, corev1.ConditionFalse, "before")}}),
+			super:  podWith("n1", corev1.PodStatus{Conditions: []corev1.PodCondition{condition(corev1.DisruptionTarget, corev1.ConditionTrue, "evicted by a kubelet")}}),
+			want:   &corev1.PodStatus{Conditions: []corev1.PodCondition{condition(corev1.DisruptionTarget, corev1.ConditionTrue, "evicted by a kubelet")}},
 		},
 		{
 			name:   "a readiness gate that is not True bounds Ready",

@@ -7,10 +7,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// kubeletConditions are those that kubelets write and take away.
+var kubeletConditions = [...]corev1.PodConditionType{
+	corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady, corev1.PodResizePending, corev1.PodResizeInProgress,
+}
+
 // TenantPodStatus returns the status that a tenant's pod should have for that of its super pod, or false when it should stay as it is.
 //
 // Before a node is chosen only the reason why the super cluster finds none goes up. Afterwards the whole status does, but for what the
-// tenant's side owns: PodScheduled, the quality of service, and the conditions of readiness gates, which bound Ready here.
+// tenant's side owns: PodScheduled, the quality of service, the conditions of readiness gates, which bound Ready here, and all others that
+// kubelets do not write, unless the super pod has them too.
 func TenantPodStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*corev1.PodStatus, bool) {
 	if tenantPod.Spec.NodeName == "" {
 		return unscheduledStatus(tenantPod, superPod, superCluster)
@@ -28,7 +34,7 @@ func TenantPodStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*cor
 	}
 	for i := range tenantPod.Status.Conditions {
 		condition := &tenantPod.Status.Conditions[i]
-		if condition.Type == corev1.PodScheduled || hasGate(tenantPod, condition.Type) {
+		if ownedByTenant(tenantPod, condition.Type) && conditionOf(status, condition.Type) == nil {
 			status.Conditions = append(status.Conditions, *condition)
 		}
 	}
@@ -72,6 +78,12 @@ func judgeGates(tenantPod *corev1.Pod, status *corev1.PodStatus) {
 			return
 		}
 	}
+}
+
+// ownedByTenant says whether a condition of a tenant's pod is written in the tenant, and not by kubelets: whoever evicts a pod there, for
+// one, writes DisruptionTarget, which Jobs look at once the pod has ended.
+func ownedByTenant(tenantPod *corev1.Pod, conditionType corev1.PodConditionType) bool {
+	return conditionType == corev1.PodScheduled || hasGate(tenantPod, conditionType) || !slices.Contains(kubeletConditions[:], conditionType)
 }
 
 func hasGate(pod *corev1.Pod, conditionType corev1.PodConditionType) bool {
