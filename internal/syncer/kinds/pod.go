@@ -34,6 +34,7 @@ const (
 //	pending         unscheduled       tell the tenant why
 //	pending         on a node         make the tenant's Node, bind
 //	bound           on that node      copy labels, images down; status up
+//	bound           being deleted     delete the tenant pod, with the same grace
 //	deleted         exists            delete the super pod, with the grace that is left
 //	deleted         -                 remove the tenant pod
 //	-               exists            delete the super pod (proof: live read)
@@ -97,7 +98,7 @@ func (p *Pods) alone(ctx context.Context, tenant *Tenant, key engine.Key, tenant
 	spec := &tenantPod.Spec
 	scheduled := conditionOf(&tenantPod.Status, corev1.PodScheduled)
 	bound := spec.NodeName != "" && scheduled != nil && scheduled.Status == corev1.ConditionTrue
-	finished := tenantPod.Status.Phase == corev1.PodSucceeded || tenantPod.Status.Phase == corev1.PodFailed
+	finished := isFinished(tenantPod)
 	switch {
 	case tenantPod.DeletionTimestamp != nil:
 		if ptr.Deref(tenantPod.DeletionGracePeriodSeconds, 1) == 0 || spec.NodeName != "" && !p.boundHere(tenantPod) {
@@ -270,13 +271,23 @@ func (p *Pods) up(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod
 	}
 	status, ok := TenantPodStatus(tenantPod, superPod, p.env.ID)
 	if !ok || equality.Semantic.DeepEqual(&tenantPod.Status, status) {
-		return nil
+		return p.end(ctx, tenant, key, tenantPod, superPod)
 	}
 	desired := tenantPod.DeepCopy()
 	desired.Status = *status
 	// The lock makes sure that lists were computed from what is there.
 	patch := client.MergeFromWithOptions(tenantPod, client.MergeFromWithOptimisticLock{})
 	return p.env.done(ctx, KindPod, "status", client.IgnoreNotFound(tenant.Client.Status().Patch(ctx, desired, patch)))
+}
+
+// end lets a tenant pod end together with its super pod, which the super cluster deletes: its node is drained, or a kubelet evicts it. So
+// Services leave it out and controllers replace it while its containers stop, and not only when they have. What has finished stays.
+func (p *Pods) end(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod, superPod *corev1.Pod) error {
+	if superPod.DeletionTimestamp == nil || tenantPod.DeletionTimestamp != nil || tenantPod.Spec.NodeName == "" || isFinished(superPod) {
+		return nil
+	}
+	p.env.warn(tenant, key, tenantPod, ReasonLost, fmt.Sprintf("Super cluster %s deletes this pod", p.env.ID))
+	return p.env.remove(ctx, tenant.Client, KindPod, "end", tenantPod, superPod.DeletionGracePeriodSeconds)
 }
 
 func (p *Pods) bind(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod, superPod *corev1.Pod, nodeName string) error {
@@ -349,6 +360,10 @@ func (p *Pods) grace(tenantPod, superPod *corev1.Pod) *int64 {
 		return ptr.To(max(1, ptr.Deref(tenantPod.DeletionGracePeriodSeconds, 0)))
 	}
 	return ptr.To(max(1, int64(tenantPod.DeletionTimestamp.Sub(p.env.Clock.Now()).Round(time.Second)/time.Second)))
+}
+
+func isFinished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 func (p *Pods) conflict(tenant *Tenant, key engine.Key, tenantPod *corev1.Pod) {

@@ -120,6 +120,56 @@ func TestGrace(t *testing.T) {
 	}
 }
 
+// TestPodThatTheSuperClusterDeletes looks at a pod whose node is drained, while its containers stop.
+func TestPodThatTheSuperClusterDeletes(t *testing.T) {
+	t.Parallel()
+	evicted := condition(corev1.DisruptionTarget, corev1.ConditionTrue, "Eviction API: evicting")
+	for _, tc := range []struct {
+		name   string
+		change func(superPod *corev1.Pod)
+		// want is the grace of the tenant pod's deletion, nil for none.
+		want *int64
+	}{
+		{name: "it runs"},
+		{name: "it is being deleted", want: ptr.To[int64](45), change: func(superPod *corev1.Pod) {
+			superPod.DeletionTimestamp, superPod.DeletionGracePeriodSeconds = ptr.To(metav1.Now()), ptr.To[int64](45)
+		}},
+		{name: "it has finished", change: func(superPod *corev1.Pod) {
+			superPod.DeletionTimestamp, superPod.DeletionGracePeriodSeconds = ptr.To(metav1.Now()), ptr.To[int64](45)
+			superPod.Status.Phase = corev1.PodSucceeded
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			pod, superPod, key := p.running(t, nil)
+			superPod.Status.Conditions = []corev1.PodCondition{evicted}
+			if tc.change != nil {
+				tc.change(superPod)
+			}
+			var got *int64
+			p.tenant.Client = fake.NewClientBuilder().WithObjects(pod).WithStatusSubresource(pod).WithInterceptorFuncs(interceptor.Funcs{
+				Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
+					all := &client.DeleteOptions{}
+					all.ApplyOptions(options)
+					got = all.GracePeriodSeconds
+					require.Equal(t, pod.UID, *all.Preconditions.UID)
+					return nil
+				},
+			}).Build()
+			for range 2 {
+				require.Nil(t, got, "its status comes first: it says why")
+				_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 0)
+				require.NoError(t, err)
+				require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+				require.Empty(t, cmp.Diff([]corev1.PodCondition{evicted}, pod.Status.Conditions))
+			}
+			require.Empty(t, cmp.Diff(tc.want, got))
+			require.Equal(t, tc.want != nil, len(p.events.Events) == 1)
+		})
+	}
+}
+
 // BenchmarkPodInSync is a look at a pod that runs and is as it should be: each patrol takes one at every pod.
 func BenchmarkPodInSync(b *testing.B) {
 	for _, containers := range []int{1, 10} {
