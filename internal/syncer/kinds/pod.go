@@ -101,8 +101,8 @@ func (p *Pods) alone(ctx context.Context, tenant *Tenant, key engine.Key, tenant
 	finished := isFinished(tenantPod)
 	switch {
 	case tenantPod.DeletionTimestamp != nil:
-		if ptr.Deref(tenantPod.DeletionGracePeriodSeconds, 1) == 0 || spec.NodeName != "" && !p.boundHere(tenantPod) {
-			return nil // it waits for finalizers, or is another syncer's
+		if spec.NodeName != "" && !p.boundHere(tenantPod) || ptr.Deref(tenantPod.DeletionGracePeriodSeconds, 1) == 0 && !needsEnd(tenantPod) {
+			return nil // it is another syncer's, or waits for finalizers
 		}
 		return p.removeTenant(ctx, tenant, key, tenantPod, "")
 	case finished, bound && !p.boundHere(tenantPod):
@@ -341,7 +341,31 @@ func (p *Pods) removeTenant(ctx context.Context, tenant *Tenant, key engine.Key,
 	if message != "" {
 		p.env.warn(tenant, key, tenantPod, ReasonLost, message)
 	}
+	if needsEnd(tenantPod) {
+		if err := p.fail(ctx, tenant, tenantPod, message); err != nil {
+			return err
+		}
+	}
 	return p.env.remove(ctx, tenant.Client, KindPod, "remove", tenantPod, ptr.To[int64](0))
+}
+
+// needsEnd says whether somebody waits for a pod that ran to be finished before he lets it go, as Jobs do.
+func needsEnd(tenantPod *corev1.Pod) bool {
+	return tenantPod.Spec.NodeName != "" && len(tenantPod.Finalizers) > 0 && !isFinished(tenantPod)
+}
+
+// fail ends a tenant pod whose super pod is gone. A kubelet deletes a pod right after it has written how it ended, so that may have been
+// missed. lost is why it is gone if nobody in the tenant wanted that, else "".
+func (p *Pods) fail(ctx context.Context, tenant *Tenant, tenantPod *corev1.Pod, lost string) error {
+	desired := tenantPod.DeepCopy()
+	desired.Status.Phase = corev1.PodFailed
+	if lost != "" && conditionOf(&desired.Status, corev1.DisruptionTarget) == nil {
+		desired.Status.Conditions = append(desired.Status.Conditions, corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: ReasonLost, Message: lost, LastTransitionTime: metav1.NewTime(p.env.Clock.Now()),
+		})
+	}
+	patch := client.MergeFromWithOptions(tenantPod, client.MergeFromWithOptimisticLock{})
+	return p.env.done(ctx, KindPod, "fail", client.IgnoreNotFound(tenant.Client.Status().Patch(ctx, desired, patch)))
 }
 
 // deleteSuper deletes a super pod, unless that is under way with no more grace. grace is in seconds; nil leaves it to the pod.

@@ -170,6 +170,52 @@ func TestPodThatTheSuperClusterDeletes(t *testing.T) {
 	}
 }
 
+// TestPodWhoseEndWasMissed looks at a pod with a finalizer, as those of Jobs have, that the super cluster no longer has.
+func TestPodWhoseEndWasMissed(t *testing.T) {
+	t.Parallel()
+	now := metav1.Unix(1_000_000, 0)
+	for _, tc := range []struct {
+		name string
+		// grace is that of the tenant's deletion, nil when it did not delete the pod.
+		grace      *int64
+		phase      corev1.PodPhase
+		want       corev1.PodPhase
+		wantReason string
+	}{
+		{name: "the tenant deleted it", grace: ptr.To[int64](30), phase: corev1.PodRunning, want: corev1.PodFailed},
+		{name: "the tenant deleted it at once", grace: ptr.To[int64](0), phase: corev1.PodRunning, want: corev1.PodFailed},
+		{name: "its end is known", grace: ptr.To[int64](30), phase: corev1.PodSucceeded, want: corev1.PodSucceeded},
+		{name: "the super cluster lost it", phase: corev1.PodRunning, want: corev1.PodFailed, wantReason: kinds.ReasonLost},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			p.env.Clock = testingclock.NewFakePassiveClock(now.Time)
+			pod, _, key := p.running(t, func(pod *corev1.Pod) {
+				pod.Finalizers = []string{"batch.kubernetes.io/job-tracking"}
+				pod.Status.Phase = tc.phase
+				pod.Status.Conditions = []corev1.PodCondition{condition(corev1.PodScheduled, corev1.ConditionTrue, "")}
+				if tc.grace != nil {
+					pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &now, tc.grace
+				}
+			})
+			p.superCache[kinds.KindPod] = nil
+			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 0)
+			require.NoError(t, err)
+			require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+			require.Equal(t, tc.want, pod.Status.Phase)
+			require.NotNil(t, pod.DeletionTimestamp)
+			reason := ""
+			for i := range pod.Status.Conditions {
+				if pod.Status.Conditions[i].Type == corev1.DisruptionTarget {
+					reason = pod.Status.Conditions[i].Reason
+				}
+			}
+			require.Equal(t, tc.wantReason, reason)
+		})
+	}
+}
+
 // BenchmarkPodInSync is a look at a pod that runs and is as it should be: each patrol takes one at every pod.
 func BenchmarkPodInSync(b *testing.B) {
 	for _, containers := range []int{1, 10} {
