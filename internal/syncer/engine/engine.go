@@ -46,7 +46,7 @@ func Waitf(format string, args ...any) error {
 type Options struct {
 	// Clock measures delays and the patrol's period; nil means the real one.
 	Clock clock.WithTickerAndDelayedExecution
-	// Workers is the number of workers per kind; 0 means 8. One tenant holds at most half of them.
+	// Workers is the number of workers per kind; 0 means 8. One tenant holds at most half of them, and so do all that hang together.
 	Workers int
 	// Patrol is the time between two patrols; 0 means 60 seconds.
 	Patrol time.Duration
@@ -143,6 +143,9 @@ func (e *Engine) step(ctx context.Context, kind Kind, queue *Queue, key Key) {
 	start := e.options.Clock.Now()
 	after, err := reconcile(ctx, kind, key, queue.Attempts(key))
 	e.metrics.reconcile(key.Kind, e.options.Clock.Since(start), err)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		queue.Hangs(key.Tenant)
+	}
 
 	var wait *WaitError
 	switch {

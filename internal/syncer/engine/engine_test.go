@@ -3,8 +3,10 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -73,6 +75,53 @@ func TestEnginePatrols(t *testing.T) {
 	}})
 	require.Equal(t, known, <-seen)
 	require.Equal(t, known, <-seen)
+}
+
+// hanging reconciles keys of tenant c, and hangs with all others as long as it may.
+type hanging struct {
+	known []engine.Key
+	seen  func(key engine.Key)
+}
+
+func (h hanging) Name() string       { return "kind" }
+func (h hanging) Keys() []engine.Key { return h.known }
+func (h hanging) Reconcile(ctx context.Context, key engine.Key, _ int) (time.Duration, error) {
+	if key.Tenant == "c" {
+		h.seen(key)
+		return 0, nil
+	}
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+// TestTenantsThatHang lets many tenants hang, each with more keys than there are workers. The others do not notice.
+func TestTenantsThatHang(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const patrol = 10 * time.Second
+		start, last, longest := time.Now(), time.Now(), time.Duration(0)
+		k := hanging{seen: func(engine.Key) {
+			// At first nobody knows who hangs.
+			if time.Since(start) > 2*time.Minute {
+				longest = max(longest, time.Since(last))
+			}
+			last = time.Now()
+		}}
+		for i := range 10 {
+			for _, tenant := range []string{"a", "b", "d", "e"} {
+				k.known = append(k.known, engine.Key{Tenant: tenant, Kind: "kind", Name: fmt.Sprint(i)})
+			}
+		}
+		k.known = append(k.known, engine.Key{Tenant: "c", Kind: "kind", Name: "1"})
+		metrics, err := engine.NewMetrics(prometheus.NewRegistry())
+		require.NoError(t, err)
+		made, err := engine.New(engine.Options{Patrol: patrol}, metrics, k)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+		defer cancel()
+		made.Run(ctx)
+		require.Equal(t, patrol, longest)
+	})
 }
 
 // run runs an engine until the test ends.

@@ -8,11 +8,14 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 )
 
 const (
 	baseDelay = 50 * time.Millisecond
 	maxDelay  = 60 * time.Second
+	// hangMemory is how long a tenant counts as one that hangs: longer than a reconcile may take.
+	hangMemory = 2 * reconcileTimeout
 )
 
 // Key names one object of one tenant. It has no direction: a reconciler looks at both sides and makes a step.
@@ -34,7 +37,8 @@ type Key struct {
 //
 // A key that is waiting is not added again, and a key that is being worked on is handed out again only after Done. One tenant holds at
 // most maxInFlight workers, so one whose control plane hangs leaves workers to the others: such a tenant leaves the turns and comes
-// back with its next Done. All methods may be called concurrently.
+// back with its next Done. All tenants that hang hold at most maxInFlight workers together: their turns are passed over while they do.
+// All methods may be called concurrently.
 type Queue struct {
 	clock       clock.WithDelayedExecution
 	weight      func(tenant string) int
@@ -52,6 +56,8 @@ type Queue struct {
 	dirty      map[Key]struct{}
 	processing map[Key]struct{}
 	inFlight   map[string]int
+	// hanging says until when a tenant counts as one that hangs.
+	hanging map[string]time.Time
 	// delayed holds what is added later.
 	delayed map[Key]delayedKey
 	depth   int
@@ -91,6 +97,7 @@ func NewQueue(options QueueOptions) *Queue {
 		dirty:      map[Key]struct{}{},
 		processing: map[Key]struct{}{},
 		inFlight:   map[string]int{},
+		hanging:    map[string]time.Time{},
 		delayed:    map[Key]delayedKey{},
 	}
 	q.cond = sync.NewCond(&q.mu)
@@ -144,7 +151,7 @@ func (q *Queue) Attempts(key Key) int {
 func (q *Queue) Get() (Key, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.turns) == 0 && !q.closed {
+	for !q.closed && !q.nextFree() {
 		q.cond.Wait()
 	}
 	if q.closed {
@@ -179,6 +186,13 @@ func (q *Queue) Done(key Key) {
 	if _, again := q.dirty[key]; again {
 		q.push(key)
 	}
+}
+
+// Hangs says that the work on a key of a tenant took as long as it may: what hung once may hang again.
+func (q *Queue) Hangs(tenant string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.hanging[tenant] = q.clock.Now().Add(hangMemory)
 }
 
 // Len returns the number of keys that wait to be handed out.
@@ -236,6 +250,49 @@ func (q *Queue) takeTurn(tenant string) {
 
 func (q *Queue) full(tenant string) bool {
 	return q.maxInFlight > 0 && q.inFlight[tenant] >= q.maxInFlight
+}
+
+// nextFree makes the first tenant that may be served the first of the turns. It returns false when there is none: then a Done will come, or
+// an Add.
+func (q *Queue) nextFree() bool {
+	var held *int
+	for i, tenant := range q.turns {
+		if q.maxInFlight > 0 && q.hangs(tenant) {
+			if held == nil {
+				held = ptr.To(q.heldByHanging())
+			}
+			if *held >= q.maxInFlight {
+				continue
+			}
+		}
+		if i > 0 {
+			copy(q.turns[1:i+1], q.turns[:i])
+			q.turns[0] = tenant
+			q.credit = 0
+		}
+		return true
+	}
+	return false
+}
+
+func (q *Queue) hangs(tenant string) bool {
+	until, exists := q.hanging[tenant]
+	if exists && q.clock.Now().After(until) {
+		delete(q.hanging, tenant)
+		return false
+	}
+	return exists
+}
+
+// heldByHanging returns how many workers are held by tenants that hang.
+func (q *Queue) heldByHanging() int {
+	held := 0
+	for tenant, count := range q.inFlight {
+		if q.hangs(tenant) {
+			held += count
+		}
+	}
+	return held
 }
 
 // nextTurn settles the turns after tenant, the first of them, has taken a key.

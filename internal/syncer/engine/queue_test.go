@@ -97,6 +97,23 @@ func TestQueueBoundsWorkersOfATenant(t *testing.T) {
 	require.Equal(t, 0, queue.Len())
 }
 
+func TestQueueBoundsWorkersOfTenantsThatHang(t *testing.T) {
+	t.Parallel()
+	clock := testingclock.NewFakeClock(time.Unix(0, 0))
+	queue := engine.NewQueue(engine.QueueOptions{Clock: clock, MaxInFlight: 2})
+	queue.Hangs("a")
+	queue.Hangs("b")
+	add(queue, "a1 a2 b1 b2 c1 c2 c3")
+	require.Equal(t, "a1 b1 c1 c2", strings.Join([]string{get(t, queue), get(t, queue), get(t, queue), get(t, queue)}, " "))
+	queue.Done(key("c1"))
+	require.Equal(t, "c3", get(t, queue), "tenants a and b hold all they may")
+	queue.Done(key("a1"))
+	require.Equal(t, "a2", get(t, queue))
+	clock.Step(2 * time.Minute)
+	require.Equal(t, "b2", get(t, queue), "it is long ago that they hung")
+	require.Equal(t, 0, queue.Len())
+}
+
 func TestQueueRetries(t *testing.T) {
 	t.Parallel()
 	clock := testingclock.NewFakeClock(time.Unix(0, 0))
