@@ -16,7 +16,7 @@ import (
 )
 
 // SuperPod writes onto superPod what it should be for tenantPod. A new superPod, one without a UID, gets everything; an existing one gets
-// what may change in a pod: labels, annotations, images, the deadline, and added tolerations. around is for a new one.
+// what may change in a pod: labels, annotations, images, the deadline, and tolerations. around is for a new one.
 func SuperPod(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, opaque []string, around *Surroundings) {
 	copyMeta(tenantPod, superPod, owner, opaque)
 	carryFields(tenantPod, superPod)
@@ -36,15 +36,33 @@ func updatePodSpec(tenantPod, superPod *corev1.Pod) {
 	if deadline := tenantPod.Spec.ActiveDeadlineSeconds; deadline != nil {
 		superPod.Spec.ActiveDeadlineSeconds = ptr.To(*deadline)
 	}
-	for i := range tenantPod.Spec.Tolerations {
-		wanted := &tenantPod.Spec.Tolerations[i]
-		known := slices.ContainsFunc(superPod.Spec.Tolerations, func(toleration corev1.Toleration) bool {
-			return equality.Semantic.DeepEqual(toleration, *wanted)
-		})
-		if !known {
-			superPod.Spec.Tolerations = append(superPod.Spec.Tolerations, *wanted.DeepCopy())
-		}
+	superPod.Spec.Tolerations = updateTolerations(tenantPod.Spec.Tolerations, superPod.Spec.Tolerations)
+}
+
+// updateTolerations adds what is missing, or changes its seconds: the first toleration that matches a taint says how long a pod stays.
+func updateTolerations(from, to []corev1.Toleration) []corev1.Toleration {
+	has := func(tolerations []corev1.Toleration, wanted corev1.Toleration) bool {
+		return slices.ContainsFunc(tolerations, func(toleration corev1.Toleration) bool { return equality.Semantic.DeepEqual(toleration, wanted) })
 	}
+	for i := range from {
+		wanted := *from[i].DeepCopy()
+		if has(to, wanted) {
+			continue
+		}
+		older := slices.IndexFunc(to, func(toleration corev1.Toleration) bool {
+			if has(from, toleration) {
+				return false
+			}
+			toleration.TolerationSeconds = wanted.TolerationSeconds
+			return equality.Semantic.DeepEqual(toleration, wanted)
+		})
+		if older >= 0 {
+			to[older] = wanted
+			continue
+		}
+		to = append(to, wanted)
+	}
+	return to
 }
 
 // updateImages gives each container the image of the one of its name. The super cluster may have added containers, anywhere.

@@ -303,7 +303,7 @@ func TestSuperPodUpdate(t *testing.T) {
 	}
 	kinds.SuperPod(tenantPod(func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{"stays": "1", "goes": "1"}
-		pod.Spec.Tolerations = []corev1.Toleration{{Key: "a"}}
+		pod.Spec.Tolerations = []corev1.Toleration{{Key: "a"}, {Key: "lost", TolerationSeconds: ptr.To[int64](300)}, {Key: "two", TolerationSeconds: ptr.To[int64](1)}}
 		pod.Spec.Volumes = file("metadata.labels")
 	}), superPod, ownerOf("pod-uid"), nil, &kinds.Surroundings{})
 	superPod.UID = "super-uid"
@@ -315,7 +315,10 @@ func TestSuperPodUpdate(t *testing.T) {
 		pod.Labels = map[string]string{"stays": "2", "comes": "2"}
 		pod.Spec.Containers[0].Image = "image:2"
 		pod.Spec.ActiveDeadlineSeconds = ptr.To[int64](10)
-		pod.Spec.Tolerations = []corev1.Toleration{{Key: "a"}, {Key: "b"}}
+		pod.Spec.Tolerations = []corev1.Toleration{
+			{Key: "a"}, {Key: "lost", TolerationSeconds: ptr.To[int64](600)}, {Key: "two", TolerationSeconds: ptr.To[int64](1)}, {Key: "b"},
+			{Key: "two", TolerationSeconds: ptr.To[int64](2)},
+		}
 		pod.Spec.Volumes = file("metadata.labels")
 		pod.Spec.NodeName = "r1.n1"
 		pod.Spec.Hostname = "immutable"
@@ -329,7 +332,10 @@ func TestSuperPodUpdate(t *testing.T) {
 		pod.Spec.NodeName = "n1"
 		pod.Spec.Containers[0].Image = "image:2"
 		pod.Spec.ActiveDeadlineSeconds = ptr.To[int64](10)
-		pod.Spec.Tolerations = []corev1.Toleration{{Key: "a"}, {Key: "super"}, {Key: "b"}}
+		pod.Spec.Tolerations = []corev1.Toleration{
+			{Key: "a"}, {Key: "lost", TolerationSeconds: ptr.To[int64](600)}, {Key: "two", TolerationSeconds: ptr.To[int64](1)}, {Key: "super"}, {Key: "b"},
+			{Key: "two", TolerationSeconds: ptr.To[int64](2)},
+		}
 		pod.Spec.Volumes = file("metadata.annotations['downward.tenancy.x-k8s.io/0']")
 	})
 	require.Empty(t, cmp.Diff(want, superPod))
