@@ -23,12 +23,8 @@ var serviceAccounts = copied[*corev1.ServiceAccount]{
 }
 
 var secrets = copied[*corev1.Secret]{
-	kind:  KindSecret,
-	empty: func() *corev1.Secret { return &corev1.Secret{} },
-	// A super cluster would take them for its own and put its token in.
-	skip: func(tenantSecret *corev1.Secret) bool {
-		return tenantSecret.Type == corev1.SecretTypeServiceAccountToken
-	},
+	kind:      KindSecret,
+	empty:     func() *corev1.Secret { return &corev1.Secret{} },
 	translate: plain(SuperSecret),
 }
 
@@ -55,6 +51,10 @@ func SuperServiceAccount(tenantAccount, superAccount *corev1.ServiceAccount) {
 func SuperSecret(tenantSecret, superSecret *corev1.Secret) {
 	content := tenantSecret.DeepCopy()
 	superSecret.Type, superSecret.Data, superSecret.Immutable = content.Type, content.Data, content.Immutable
+	// A super cluster would take it for its own, and delete it or put its token in. Pods look at the data only, which are the tenant's.
+	if superSecret.Type == corev1.SecretTypeServiceAccountToken {
+		superSecret.Type = corev1.SecretTypeOpaque
+	}
 }
 
 // SuperConfigMap writes onto superConfigMap the content of tenantConfigMap.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/record"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -59,6 +61,19 @@ func newPool(t testing.TB, super interceptor.Funcs) *pool {
 		Tenant: func(string) *kinds.Tenant { return p.tenant }, Tenants: func() []*kinds.Tenant { return []*kinds.Tenant{p.tenant} },
 	}
 	return p
+}
+
+// placed lets the tenant's namespace web be placed here.
+func (p *pool) placed(t testing.TB) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
+	p.env.Meta = fake.NewClientBuilder().WithScheme(scheme).WithObjects(&schedulerv1alpha1.NamespacePlacement{
+		ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey, Name: "web"},
+		Spec:       schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "ns-uid"},
+		Status:     schedulerv1alpha1.NamespacePlacementStatus{Placements: []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1", Slices: 1}}},
+	}).Build()
+	p.env.MetaLive = p.env.Meta
 }
 
 func (p *pool) kind(name string) engine.Kind {
@@ -113,4 +128,24 @@ func TestAddressThatIsTaken(t *testing.T) {
 			require.Equal(t, tc.wantEvent, <-p.events.Events)
 		})
 	}
+}
+
+// TestTokenSecret lets a tenant have a token of a service account in a Secret, as for a program that cannot renew its own.
+func TestTokenSecret(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	p.placed(t)
+	p.tenantCache[kinds.KindSecret] = []client.Object{&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "web", Name: "ci-token", UID: "secret-uid", Annotations: map[string]string{corev1.ServiceAccountNameKey: "ci", corev1.ServiceAccountUIDKey: "ci-uid"},
+		},
+		Type: corev1.SecretTypeServiceAccountToken, Data: map[string][]byte{corev1.ServiceAccountTokenKey: []byte("of the tenant")},
+	}}
+	_, err := p.kind(kinds.KindSecret).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindSecret, Namespace: "web", Name: "ci-token"}, 0)
+	require.NoError(t, err)
+	got := &corev1.Secret{}
+	require.NoError(t, p.superClient.Get(t.Context(), types.NamespacedName{Namespace: clusterKey + "-web", Name: "ci-token"}, got))
+	require.Equal(t, corev1.SecretTypeOpaque, got.Type)
+	require.Equal(t, "of the tenant", string(got.Data[corev1.ServiceAccountTokenKey]))
+	require.NotContains(t, got.Annotations, corev1.ServiceAccountNameKey, "the super cluster's controllers would look for it")
 }

@@ -243,6 +243,8 @@ func TestConfigs(t *testing.T) {
 	content := &corev1.Secret{Type: corev1.SecretTypeTLS, Data: map[string][]byte{"a": []byte("1")}, Immutable: ptr.To(true)}
 	kinds.SuperSecret(content, secret)
 	require.Empty(t, cmp.Diff(content, secret))
+	kinds.SuperSecret(&corev1.Secret{Type: corev1.SecretTypeServiceAccountToken, Data: map[string][]byte{"token": []byte("t")}}, secret)
+	require.Empty(t, cmp.Diff(&corev1.Secret{Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"token": []byte("t")}}, secret))
 
 	configMap := &corev1.ConfigMap{Data: map[string]string{"gone": ""}}
 	kinds.SuperConfigMap(&corev1.ConfigMap{BinaryData: map[string][]byte{"a": []byte("1")}}, configMap)
