@@ -23,7 +23,7 @@ var opaqueDomains = [...]string{"kubernetes.io", "k8s.io", "x-k8s.io", "schedule
 
 // workloadDomains are exceptions: their keys describe applications and the members of workloads, and selectors of Services and affinities
 // look at them.
-var workloadDomains = [...]string{"app.kubernetes.io", "apps.kubernetes.io", "statefulset.kubernetes.io"}
+var workloadDomains = [...]string{"app.kubernetes.io", "apps.kubernetes.io", "batch.kubernetes.io", "statefulset.kubernetes.io"}
 
 // isOpaque says whether a label or annotation key is not copied down. prefixes are the tenant's own.
 func isOpaque(key string, prefixes []string) bool {

@@ -8,6 +8,7 @@ func TestIsOpaque(t *testing.T) {
 		"example.org/team":                   false,
 		"app.kubernetes.io/name":             false,
 		"apps.kubernetes.io/pod-index":       false,
+		"batch.kubernetes.io/job-name":       false,
 		"statefulset.kubernetes.io/pod-name": false,
 		"kubernetes.io/hostname":             true,
 		"pod-security.kubernetes.io/enforce": true,

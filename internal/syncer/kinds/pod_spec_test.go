@@ -189,10 +189,10 @@ func TestSuperPod(t *testing.T) {
 		{
 			name: "the environment shows the tenant's fields",
 			change: func(pod *corev1.Pod) {
-				pod.Annotations = map[string]string{"batch.kubernetes.io/job-completion-index": "$(7)"}
+				pod.Annotations = map[string]string{"kubectl.kubernetes.io/restartedAt": "$(7)"}
 				pod.Spec.Containers[0].Env = []corev1.EnvVar{
 					fieldEnv("metadata.namespace"), fieldEnv("metadata.uid"), fieldEnv("metadata.name"),
-					fieldEnv("metadata.annotations['batch.kubernetes.io/job-completion-index']"), fieldEnv("metadata.labels['app']"), fieldEnv("spec.nodeName"),
+					fieldEnv("metadata.annotations['kubectl.kubernetes.io/restartedAt']"), fieldEnv("metadata.labels['app']"), fieldEnv("spec.nodeName"),
 					{Name: "CA", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}}},
 				}
 				pod.Spec.InitContainers = []corev1.Container{{EnvFrom: []corev1.EnvFromSource{
