@@ -161,6 +161,9 @@ func (p *Pods) create(ctx context.Context, tenant *Tenant, key engine.Key, tenan
 		}
 		return engine.Waitf("service account %s in the super cluster", tenantPod.Spec.ServiceAccountName)
 	}
+	if missing := p.env.missing(tenant, tenantPod); missing != "" && attempt < recountAttempts {
+		return engine.Waitf("%s in the super cluster", missing)
+	}
 	around, err := p.env.surroundings(tenant, tenantPod, attempt)
 	if err != nil {
 		return err

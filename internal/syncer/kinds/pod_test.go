@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +22,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/tenancy"
 )
 
 // running fills p with a pod that runs on n1, as both sides know it, and returns the tenant's, the super pod and the key. change is made to the
@@ -212,6 +214,52 @@ func TestPodWhoseEndWasMissed(t *testing.T) {
 				}
 			}
 			require.Equal(t, tc.wantReason, reason)
+		})
+	}
+}
+
+// TestPodBeforeItsConfig lets a pod be faster than what it refers to. It is optional, so a kubelet would not wait for it.
+func TestPodBeforeItsConfig(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		// tenant is the UID of the ConfigMap in the tenant, super that which the one in the super cluster was made for; "" for none.
+		tenant, super types.UID
+		attempt       int
+		wantWait      bool
+	}{
+		{name: "there is none"},
+		{name: "it has not come down yet", tenant: "new", wantWait: true},
+		{name: "an older one is there", tenant: "new", super: "old", wantWait: true},
+		{name: "it is there", tenant: "new", super: "new"},
+		{name: "it does not come", tenant: "new", attempt: 8},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			p.placed(t)
+			pod := tenantPod(func(pod *corev1.Pod) {
+				pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
+				pod.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, Optional: ptr.To(true),
+				}}}
+			})
+			p.tenantCache[kinds.KindPod] = []client.Object{pod}
+			p.superCache[kinds.KindServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "default"}}}
+			if tc.tenant != "" {
+				p.tenantCache[kinds.KindConfigMap] = []client.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "settings", UID: tc.tenant}}}
+			}
+			if tc.super != "" {
+				configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "settings"}}
+				tenancy.Mark(configMap, ownerOf(tc.super))
+				p.superCache[kinds.KindConfigMap] = []client.Object{configMap}
+			}
+			key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}
+			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, tc.attempt)
+			wait := &engine.WaitError{}
+			require.Equal(t, tc.wantWait, errors.As(err, &wait), "%v", err)
+			err = p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: pod.Name}, &corev1.Pod{})
+			require.Equal(t, tc.wantWait, apierrors.IsNotFound(err), "%v", err)
 		})
 	}
 }
