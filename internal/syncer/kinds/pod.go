@@ -33,7 +33,7 @@ const (
 //	pending         -                 create the super pod
 //	pending         unscheduled       tell the tenant why
 //	pending         on a node         make the tenant's Node, bind
-//	bound           on that node      copy labels, images down; status up
+//	bound           on that node      copy labels, images, sizes down; status up
 //	bound           being deleted     delete the tenant pod, with the same grace
 //	deleted         exists            delete the super pod, with the grace that is left
 //	deleted         -                 remove the tenant pod
@@ -233,7 +233,10 @@ func (p *Pods) down(ctx context.Context, tenant *Tenant, key engine.Key, tenantP
 	desired := &corev1.Pod{ObjectMeta: *superPod.ObjectMeta.DeepCopy(), Spec: *superPod.Spec.DeepCopy()}
 	SuperPod(tenantPod, desired, tenant.owner(key.Namespace, tenantPod.UID), tenant.OpaqueMetaPrefixes, nil)
 	if equality.Semantic.DeepEqual(&superPod.ObjectMeta, &desired.ObjectMeta) && equality.Semantic.DeepEqual(&superPod.Spec, &desired.Spec) {
-		return p.debug(ctx, tenant, key, tenantPod, superPod)
+		return errors.Join(
+			p.debug(ctx, tenant, key, tenantPod, superPod),
+			p.resize(ctx, tenant, key, tenantPod, superPod),
+		)
 	}
 	err := p.env.Super.Update(ctx, desired)
 	p.env.refused(tenant, key, tenantPod, ReasonFailedUpdate, err)
@@ -254,6 +257,22 @@ func (p *Pods) debug(ctx context.Context, tenant *Tenant, key engine.Key, tenant
 	err = p.env.Super.SubResource("ephemeralcontainers").Update(ctx, desired)
 	p.env.refused(tenant, key, tenantPod, ReasonFailedUpdate, err)
 	return p.env.done(ctx, KindPod, "ephemeral", err)
+}
+
+// resize brings changed requests and limits down.
+func (p *Pods) resize(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod, superPod *corev1.Pod) error {
+	// A tenant that has never changed the pod has not resized it: what differs is the super cluster's own doing.
+	if tenantPod.Generation <= 1 {
+		return nil
+	}
+	desired := &corev1.Pod{ObjectMeta: superPod.ObjectMeta, Spec: *superPod.Spec.DeepCopy()}
+	ResizePod(tenantPod, desired)
+	if equality.Semantic.DeepEqual(&superPod.Spec, &desired.Spec) {
+		return nil
+	}
+	err := p.env.Super.SubResource("resize").Update(ctx, desired)
+	p.env.refused(tenant, key, tenantPod, ReasonFailedUpdate, err)
+	return p.env.done(ctx, KindPod, "resize", err)
 }
 
 // up binds the tenant's pod to the node of its super pod, or brings the status up.

@@ -65,14 +65,43 @@ func updateTolerations(from, to []corev1.Toleration) []corev1.Toleration {
 	return to
 }
 
-// updateImages gives each container the image of the one of its name. The super cluster may have added containers, anywhere.
+// updateImages gives each container the image of the one of its name.
 func updateImages(from, to []corev1.Container) {
+	eachOfOneName(from, to, func(wanted, container *corev1.Container) { container.Image = wanted.Image })
+}
+
+// eachOfOneName calls do with the containers of the tenant's pod and those of the same name. The super cluster may have added containers,
+// anywhere.
+func eachOfOneName(from, to []corev1.Container, do func(wanted, container *corev1.Container)) {
 	next := 0
 	for i := range to {
 		same := slices.IndexFunc(from[next:], func(container corev1.Container) bool { return container.Name == to[i].Name })
 		if same >= 0 {
-			to[i].Image = from[next+same].Image
+			do(&from[next+same], &to[i])
 			next += same + 1
+		}
+	}
+}
+
+// ResizePod writes onto superPod the CPU and memory that the containers of tenantPod ask for: only those can change, and not go away, and
+// only of containers that run on.
+func ResizePod(tenantPod, superPod *corev1.Pod) {
+	resize := func(wanted, container *corev1.Container) {
+		resizeList(wanted.Resources.Requests, container.Resources.Requests)
+		resizeList(wanted.Resources.Limits, container.Resources.Limits)
+	}
+	eachOfOneName(tenantPod.Spec.Containers, superPod.Spec.Containers, resize)
+	eachOfOneName(tenantPod.Spec.InitContainers, superPod.Spec.InitContainers, func(wanted, container *corev1.Container) {
+		if ptr.Deref(wanted.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways {
+			resize(wanted, container)
+		}
+	})
+}
+
+func resizeList(from, to corev1.ResourceList) {
+	for _, name := range [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		if wanted, exists := from[name]; exists && to != nil {
+			to[name] = wanted.DeepCopy()
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
@@ -260,6 +261,54 @@ func TestPodBeforeItsConfig(t *testing.T) {
 			require.Equal(t, tc.wantWait, errors.As(err, &wait), "%v", err)
 			err = p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: pod.Name}, &corev1.Pod{})
 			require.Equal(t, tc.wantWait, apierrors.IsNotFound(err), "%v", err)
+		})
+	}
+}
+
+// TestResize lets a tenant change what a pod asks for while it runs.
+func TestResize(t *testing.T) {
+	t.Parallel()
+	requests := func(cpu, memory string) corev1.ResourceRequirements {
+		return corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(memory)}}
+	}
+	for _, tc := range []struct {
+		name       string
+		generation int64
+		change     func(pod *corev1.Pod)
+		// want are the requests of containers and init containers that go down, "" when nothing does.
+		want string
+	}{
+		{name: "nothing has changed", generation: 2},
+		{name: "a container", generation: 2, want: "200m 1Gi, 100m 1Gi", change: func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources = requests("200m", "1Gi") }},
+		{name: "a sidecar", generation: 2, want: "100m 1Gi, 100m 2Gi", change: func(pod *corev1.Pod) { pod.Spec.InitContainers[0].Resources = requests("100m", "2Gi") }},
+		{name: "the super cluster's own policy", generation: 1, change: func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources = requests("200m", "1Gi") }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			got := ""
+			p := newPool(t, interceptor.Funcs{
+				SubResourceUpdate: func(_ context.Context, _ client.Client, subresource string, object client.Object, _ ...client.SubResourceUpdateOption) error {
+					require.Equal(t, "resize", subresource)
+					pod, ok := object.(*corev1.Pod)
+					require.True(t, ok)
+					of := func(container *corev1.Container) string {
+						return container.Resources.Requests.Cpu().String() + " " + container.Resources.Requests.Memory().String()
+					}
+					got = of(&pod.Spec.Containers[0]) + ", " + of(&pod.Spec.InitContainers[0])
+					return nil
+				},
+			})
+			pod, _, key := p.running(t, func(pod *corev1.Pod) {
+				pod.Generation = tc.generation
+				pod.Spec.Containers[0].Resources = requests("100m", "1Gi")
+				pod.Spec.InitContainers = []corev1.Container{{Name: "side", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Resources: requests("100m", "1Gi")}}
+			})
+			if tc.change != nil {
+				tc.change(pod)
+			}
+			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 0)
+			require.NoError(t, err)
+			require.Equal(t, tc.want, got)
 		})
 	}
 }
