@@ -353,3 +353,47 @@ func (w *world) testEvents(t *testing.T) {
 	require.NoError(t, client.IgnoreNotFound(w.super.Delete(t.Context(), superPod, client.GracePeriodSeconds(0))))
 	vanishes(t, w.tenant, "web", "eventful", pod)
 }
+
+// testLikeAKubelet does with pods what a kubelet of the tenant's own would take for granted.
+func (w *world) testLikeAKubelet(t *testing.T) {
+	pod := newPod("web", "like-a-kubelet")
+	app := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	pod.Labels["pod-template-hash"] = "a1"
+	pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: app, MatchLabelKeys: []string{"pod-template-hash"},
+	}}
+	pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+		TopologyKey: corev1.LabelHostname, LabelSelector: app, MatchLabelKeys: []string{"pod-template-hash"},
+	}}}}
+	pod.Finalizers = []string{"example.com/waits-for-the-end"}
+	create(t, w.tenant, pod)
+	superPod := w.run(t, pod.Name, "n0")
+	appears(t, w.tenant, "web", pod.Name, pod, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
+
+	// The super cluster refuses a privileged container, and takes other resources.
+	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+		Name: "debug", Image: "busybox:1", TerminationMessagePolicy: corev1.TerminationMessageReadFile, SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)},
+	}}}
+	require.NoError(t, w.tenant.SubResource("ephemeralcontainers").Update(t.Context(), pod))
+	w.warned(t, "web", pod.Name, "FailedUpdate")
+	appears(t, w.tenant, "web", pod.Name, pod, nil)
+	pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Limits: resources("200m", "100Mi"), Requests: resources("200m", "100Mi")}
+	require.NoError(t, w.tenant.SubResource("resize").Update(t.Context(), pod))
+	appears(t, w.super, superPod.Namespace, pod.Name, superPod, func(pod *corev1.Pod) bool { return pod.Spec.Containers[0].Resources.Requests.Cpu().String() == "200m" })
+	superPod.Status.PodIP, superPod.Status.PodIPs = "10.1.2.4", []corev1.PodIP{{IP: "10.1.2.4"}}
+	require.NoError(t, w.super.Status().Update(t.Context(), superPod))
+	appears(t, w.tenant, "web", pod.Name, pod, func(pod *corev1.Pod) bool { return pod.Status.PodIP == "10.1.2.4" })
+
+	// Its node is drained, and its last status is missed.
+	require.NoError(t, w.super.Delete(t.Context(), superPod))
+	appears(t, w.tenant, "web", pod.Name, pod, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
+	require.Equal(t, corev1.PodRunning, pod.Status.Phase)
+	require.Equal(t, int64(5), *pod.DeletionGracePeriodSeconds)
+	require.NoError(t, w.super.Delete(t.Context(), superPod, client.GracePeriodSeconds(0)))
+	appears(t, w.tenant, "web", pod.Name, pod, func(pod *corev1.Pod) bool {
+		return pod.Status.Phase == corev1.PodFailed && *pod.DeletionGracePeriodSeconds == 0
+	})
+	pod.Finalizers = nil
+	require.NoError(t, w.tenant.Update(t.Context(), pod))
+	vanishes(t, w.tenant, "web", pod.Name, pod)
+}

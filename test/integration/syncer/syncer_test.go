@@ -57,6 +57,7 @@ func TestSyncer(t *testing.T) {
 	t.Run("containers see the tenant's cluster", w.testSurroundings)
 	t.Run("tokens are the tenant's", w.testTokens)
 	t.Run("ephemeral containers go down", w.testEphemeralContainers)
+	t.Run("pods fare as with a kubelet of the tenant's own", w.testLikeAKubelet)
 	t.Run("what the super cluster says of pods goes up", w.testEvents)
 	t.Run("a pod goes down, runs, and is deleted", w.testPod)
 	t.Run("a pod that the super cluster loses goes away", w.testLostPod)
