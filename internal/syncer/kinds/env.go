@@ -142,6 +142,8 @@ type Env struct {
 	mu sync.Mutex
 	// warned holds the last warning about each key, so that only a new one becomes an Event.
 	warned map[engine.Key]string
+	// counted says when what the quota of a super namespace counts was checked, for those of the last minute.
+	counted map[string]time.Time
 }
 
 // All returns the reconcilers of all kinds.

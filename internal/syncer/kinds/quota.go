@@ -3,7 +3,9 @@ package kinds
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +22,9 @@ import (
 
 // quotaName is the ResourceQuota in every super namespace that holds the tenant to its placement.
 const quotaName = "superpool"
+
+// recountPause is the least time between two counts of one super namespace: any number of pods may wait there, and each count lists all that run.
+const recountPause = time.Minute
 
 // SuperQuota writes onto quota the bound of a namespace: requests up to what is reserved. Nothing reserved allows no pods.
 func SuperQuota(quota *corev1.ResourceQuota, owner tenancy.Owner, reserved corev1.ResourceList) {
@@ -47,6 +52,16 @@ func isQuotaRefusal(err error) bool {
 // A charge of another request that is between the two now is taken back too. That pod is then counted at the controller's next look;
 // the namespace may exceed its bound by it until then.
 func (e *Env) recount(ctx context.Context, superNamespace string) (corrected bool, err error) {
+	if !e.mayRecount(superNamespace) {
+		return false, nil
+	}
+	defer func() {
+		if err != nil {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			delete(e.counted, superNamespace)
+		}
+	}()
 	quota := &corev1.ResourceQuota{}
 	if err := e.Super.Get(ctx, types.NamespacedName{Namespace: superNamespace, Name: quotaName}, quota); err != nil {
 		return false, fmt.Errorf("reading the quota of super namespace %s: %w", superNamespace, err)
@@ -74,4 +89,20 @@ func (e *Env) recount(ctx context.Context, superNamespace string) (corrected boo
 		return false, nil
 	}
 	return true, e.done(ctx, KindQuota, "recount", e.Super.Status().Update(ctx, quota))
+}
+
+// mayRecount says whether a super namespace has not been counted lately, and remembers that it is now.
+func (e *Env) mayRecount(superNamespace string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := e.Clock.Now()
+	maps.DeleteFunc(e.counted, func(_ string, at time.Time) bool { return now.Sub(at) >= recountPause })
+	if _, lately := e.counted[superNamespace]; lately {
+		return false
+	}
+	if e.counted == nil {
+		e.counted = map[string]time.Time{}
+	}
+	e.counted[superNamespace] = now
+	return true
 }

@@ -3,7 +3,9 @@ package kinds_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -12,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -93,5 +96,37 @@ func TestChargeWithoutAPod(t *testing.T) {
 				require.Contains(t, <-p.events.Events, "exceeded quota")
 			}
 		})
+	}
+}
+
+// TestManyPodsWithoutRoom lets a tenant have many pods that its quota refuses, and be patient.
+func TestManyPodsWithoutRoom(t *testing.T) {
+	t.Parallel()
+	counts := 0
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "superpool"}}
+	p := newPool(t, interceptor.Funcs{})
+	p.placed(t)
+	p.env.Super = fake.NewClientBuilder().WithObjects(quota).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			return apierrors.NewForbidden(corev1.Resource("pods"), "new", errors.New("exceeded quota: superpool"))
+		},
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			counts++
+			return nil
+		},
+	}).Build()
+	now := testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))
+	p.env.Clock = now
+	p.superCache[kinds.KindServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "default"}}}
+	kind := p.kind(kinds.KindPod)
+	for minute := range 3 {
+		for i := range 20 {
+			pod := tenantPod(func(pod *corev1.Pod) { pod.Name = fmt.Sprint("pod-", i) })
+			p.tenantCache[kinds.KindPod] = []client.Object{pod}
+			_, err := kind.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}, 7)
+			require.ErrorContains(t, err, "exceeded quota")
+		}
+		require.Equal(t, minute+1, counts, "each count lists all pods")
+		now.SetTime(now.Now().Add(time.Minute))
 	}
 }
