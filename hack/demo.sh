@@ -2,7 +2,7 @@
 # The pool from nothing, and the experiment with it: one meta cluster, super clusters r1 and r2 with fake nodes, one tenant. Every
 # command and its output is shown, every result is checked. The pool stays; hack/demo-down.sh removes it. A second run starts anew.
 #
-#   DEMO_DIR          where everything lies, default _output/demo
+#   DEMO_DIR          where everything lies, default _output/demo; it is removed as a whole, so it must not exist or be empty at first
 #   DEMO_CHAOS        programs (of vc-scheduler, syncer-r1, syncer-r2) that are killed with SIGKILL and started again after every action
 #   DEMO_CHAOS_DELAY  seconds between an action and the kill, default 0
 set -euo pipefail
@@ -37,7 +37,7 @@ set_up_control_planes() {
     [[ -x $BIN/$name ]] || fail "bin/$name is missing: make demo builds it"
   done
   stop_pool
-  mkdir -p "$OUT"/{logs,pids}
+  mkdir -p "$OUT"/{pids,logs}
   choose_ports
   start_clusters
   cd "$OUT"

@@ -165,9 +165,23 @@ wait_ready() {
   done
 }
 
+# check_folder fails where $OUT holds what is not a pool's: it is removed as a whole. One that a pool was started in has a folder pids.
+check_folder() {
+  [[ ! -d $OUT || $OUT == "$ROOT"/_output/* || -d $OUT/pids || -z $(ls -A "$OUT") ]] && return
+  echo "$OUT holds files that are not of a pool, and would be removed: name a folder that does not exist, or is empty" >&2
+  return 1
+}
+
+# remove_folder removes $OUT. What says that it is a pool's goes last, so that it can be interrupted.
+remove_folder() {
+  [[ ! -d $OUT ]] || find "$OUT" -mindepth 1 -maxdepth 1 ! -name pids -exec rm -rf {} +
+  rm -rf "$OUT"
+}
+
 # stop_pool ends everything and removes $OUT. It needs no program of bin/, so it works after `make clean` too.
 stop_pool() {
   local name file pid
+  check_folder || return
   [[ -d $OUT ]] || return 0
   for name in "${PROGRAMS[@]}"; do
     kill_program "$name"
@@ -182,5 +196,5 @@ stop_pool() {
     pid=$(cat "$file")
     if alive "$pid"; then kill -KILL "$pid"; fi
   done
-  rm -rf "$OUT"
+  remove_folder
 }

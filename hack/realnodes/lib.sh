@@ -563,6 +563,7 @@ save_machine() {
 # stop_bed ends and removes everything, also what a start that failed half-way left. It needs no program of bin/.
 stop_bed() {
   local name value id pids path rule deadline=$((SECONDS + 30))
+  check_folder || return
   # Processes first, and again until none is left: one can start another meanwhile.
   while true; do
     mapfile -t pids < <(bed_processes | sort -un)
@@ -594,5 +595,5 @@ stop_bed() {
     umount -n /run/netns 2>/dev/null || true
     rmdir /run/netns 2>/dev/null || true
   fi
-  rm -rf "$OUT"
+  remove_folder
 }

@@ -2,7 +2,7 @@
 # The pool with real nodes: meta cluster, super clusters r1 and r2 with one real node each, tenants vc-sample-1 and vc-sample-2. A second
 # run starts anew. hack/realnodes/down.sh removes everything. Needs root; exits with 3 where the machine lacks something.
 #
-#   REALNODES_DIR  where everything lies, default _output/realnodes
+#   REALNODES_DIR  where everything lies, default _output/realnodes; it is removed as a whole, so it must not exist or be empty at first
 #   VN_AGENT_MODE  node (default): vn-agent on each node, before its kubelet; apiserver: a Deployment before the super cluster's API server
 set -euo pipefail
 for part in realnodes/lib lib/steps lib/setup; do
@@ -31,7 +31,7 @@ set_up_machine() {
   local left
   left=$(leftovers)
   [[ -z $left ]] || fail "this is left of a former run: $left"
-  mkdir -p "$OUT"/{logs,pids}
+  mkdir -p "$OUT"/{pids,logs}
   echo "$VN_AGENT_MODE" >"$OUT/vn-agent-mode"
   save_machine
   choose_ports

@@ -1,0 +1,87 @@
+// Package scripts_test runs single functions of the scripts in hack/ in folders of their own, without control planes.
+package scripts_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/superpool/superpool/test/controlplane"
+)
+
+// A bed that may run on this machine is no business of these tests: what stopBed looks for has other names.
+const (
+	stopPool = `source hack/lib/pool.sh; stop_pool`
+	stopBed  = `source hack/realnodes/lib.sh; BRIDGE=superpool-test; netns() { echo superpool-test; }; cgroup() { echo /superpool-test; }
+		bed_cgroups() { :; }; bed_rules() { :; }; stop_bed`
+)
+
+// bash runs a script in the root of the repository as hack/'s scripts run, and returns what it prints on both streams.
+func bash(t *testing.T, script string, environment ...string) (string, error) {
+	t.Helper()
+	root, err := controlplane.Root()
+	require.NoError(t, err)
+	// What a test reads is what its cached result rests on.
+	for _, scripts := range []string{"hack/*.sh", "hack/*/*.sh"} {
+		files, err := filepath.Glob(filepath.Join(root, scripts))
+		require.NoError(t, err)
+		require.NotEmpty(t, files)
+		for _, file := range files {
+			_, err := os.ReadFile(file)
+			require.NoError(t, err)
+		}
+	}
+	command := exec.CommandContext(t.Context(), "bash", "-c", "set -euo pipefail; "+script)
+	command.Dir = root
+	command.Env = append(os.Environ(), environment...)
+	output, err := command.CombinedOutput()
+	return string(output), err
+}
+
+// TestOnlyFoldersOfAPoolAreRemoved names folders to scripts that remove all in them.
+func TestOnlyFoldersOfAPoolAreRemoved(t *testing.T) {
+	t.Parallel()
+	for _, stop := range []struct{ name, variable, script string }{
+		{name: "demo", variable: "DEMO_DIR", script: stopPool},
+		{name: "real nodes", variable: "REALNODES_DIR", script: stopBed},
+	} {
+		for _, tc := range []struct {
+			name  string
+			files []string
+			kept  bool
+		}{
+			{name: "somebody's", files: []string{"thesis.txt"}, kept: true},
+			{name: "somebody's, hidden", files: []string{".ssh/id"}, kept: true},
+			{name: "of a pool", files: []string{"pids/vc-scheduler", "logs/vc-scheduler.log"}},
+			{name: "of a pool that was killed at its start", files: []string{"pids/"}},
+			{name: "empty"},
+		} {
+			t.Run(stop.name+", "+tc.name, func(t *testing.T) {
+				t.Parallel()
+				folder := filepath.Join(t.TempDir(), "a folder")
+				require.NoError(t, os.Mkdir(folder, 0o700))
+				for _, file := range tc.files {
+					require.NoError(t, os.MkdirAll(filepath.Join(folder, filepath.Dir(file)), 0o700))
+					if name := filepath.Join(folder, file); file[len(file)-1] != '/' {
+						require.NoError(t, os.WriteFile(name, nil, 0o600))
+					}
+				}
+				output, err := bash(t, stop.script, fmt.Sprintf("%s=%s", stop.variable, folder))
+				if !tc.kept {
+					require.NoError(t, err, output)
+					require.NoDirExists(t, folder)
+					return
+				}
+				require.Error(t, err)
+				require.Contains(t, output, folder+" holds files that are not of a pool")
+				for _, file := range tc.files {
+					require.FileExists(t, filepath.Join(folder, file))
+				}
+			})
+		}
+	}
+}
