@@ -119,7 +119,7 @@ start_program() {
   echo "--- ${command[*]}" >>"$OUT/logs/$name.log"
   # With job control it gets a process group of its own: neither Ctrl-C nor the end of the terminal reaches it.
   set -m
-  "${command[@]}" >>"$OUT/logs/$name.log" 2>&1 </dev/null &
+  "${command[@]}" >>"$OUT/logs/$name.log" 2>&1 </dev/null 9>&- &
   set +m
   echo $! >"$OUT/pids/$name"
   disown
@@ -138,9 +138,10 @@ kill_program() {
   [[ -s $OUT/pids/$1 ]] || return 0
   pid=$(cat "$OUT/pids/$1")
   alive "$pid" || return 0
-  kill "-${2:-TERM}" "$pid"
+  # It can end by itself meanwhile.
+  kill "-${2:-TERM}" "$pid" 2>/dev/null || true
   while alive "$pid"; do
-    ((SECONDS < deadline)) || kill -KILL "$pid"
+    ((SECONDS < deadline)) || kill -KILL "$pid" 2>/dev/null || true
     sleep 0.05
   done
 }
@@ -161,6 +162,27 @@ wait_ready() {
   until ready "$1"; do
     alive "$(cat "$OUT/pids/$1")" || { echo "$1 ended, see $OUT/logs/$1.log" >&2; return 1; }
     ((SECONDS < deadline)) || { echo "$1 is not ready after 60 s, see $OUT/logs/$1.log" >&2; return 1; }
+    sleep 0.1
+  done
+}
+
+# processes: the programs of bin/ that have a file of $OUT in their command line, whatever became of their pid files: a full disk leaves them
+# empty, and a start that is killed leaves none.
+processes() {
+  local file
+  while read -r file; do
+    if { tr '\0' ' ' <"$file/cmdline"; } 2>/dev/null | grep -qF -e "$OUT/"; then echo "${file#/proc/}"; fi
+  done < <(find /proc -mindepth 2 -maxdepth 2 -path '/proc/[0-9]*/exe' -lname "$BIN/*" -printf '%h\n' 2>/dev/null)
+}
+
+# kill_all LIST: ends the processes that the command LIST lists, and again until there are none: one can start another meanwhile.
+kill_all() {
+  local pids deadline=$((SECONDS + 30))
+  while true; do
+    mapfile -t pids < <("$1" | sort -un)
+    ((${#pids[@]} > 0)) || return 0
+    ((SECONDS < deadline)) || { echo "these processes do not end: ${pids[*]}" >&2; return 1; }
+    kill -KILL "${pids[@]}" 2>/dev/null || true
     sleep 0.1
   done
 }
@@ -194,7 +216,8 @@ stop_pool() {
   for file in "$KWOK_WORKDIR"/clusters/*/pids/*.pid; do
     [[ -s $file ]] || continue
     pid=$(cat "$file")
-    if alive "$pid"; then kill -KILL "$pid"; fi
+    if alive "$pid"; then kill -KILL "$pid" 2>/dev/null || true; fi
   done
+  kill_all processes || return
   remove_folder
 }

@@ -183,7 +183,7 @@ run_detached() {
   shift
   echo "--- $*" >>"$OUT/logs/$name.log"
   set -m
-  "$@" >>"$OUT/logs/$name.log" 2>&1 </dev/null &
+  "$@" >>"$OUT/logs/$name.log" 2>&1 </dev/null 9>&- &
   set +m
   echo $! >"$OUT/pids/$name"
   disown
@@ -508,18 +508,17 @@ image_name() { cat "$IMAGES/$1.name"; }
 # ---- the end ----
 
 # bed_processes: the processes of the bed, whoever started them and whatever became of their pid files: those in the nodes' cgroups and
-# network namespaces, and those of bin/ that have a file of $OUT in their command line.
+# network namespaces, those of bin/, and what a start that was killed still does in the background.
 bed_processes() {
-  local id root file
+  local id root
   for id in "${SUPERS[@]}"; do
     ip netns pids "$(netns "$id")" 2>/dev/null || true
     while read -r root; do
       [[ ! -d $root$(cgroup "$id") ]] || find "$root$(cgroup "$id")" -name cgroup.procs -exec cat {} + 2>/dev/null || true
     done < <(cgroup_roots)
   done
-  while read -r file; do
-    if { tr '\0' ' ' <"$file/cmdline"; } 2>/dev/null | grep -qF -e "$OUT/"; then echo "${file#/proc/}"; fi
-  done < <(find /proc -mindepth 2 -maxdepth 2 -path '/proc/[0-9]*/exe' -lname "$BIN/*" -printf '%h\n' 2>/dev/null)
+  processes
+  { find /proc/[0-9]*/fd/9 -maxdepth 0 -lname "$OUT/start*" -printf '%h\n' 2>/dev/null || true; } | sed -E 's|^/proc/([0-9]+)/fd$|\1|'
 }
 
 # bed_mounts: mounts of the bed that the host sees.
@@ -562,16 +561,9 @@ save_machine() {
 
 # stop_bed ends and removes everything, also what a start that failed half-way left. It needs no program of bin/.
 stop_bed() {
-  local name value id pids path rule deadline=$((SECONDS + 30))
+  local name value id path rule deadline=$((SECONDS + 30))
   check_folder || return
-  # Processes first, and again until none is left: one can start another meanwhile.
-  while true; do
-    mapfile -t pids < <(bed_processes | sort -un)
-    ((${#pids[@]} > 0)) || break
-    ((SECONDS < deadline)) || { echo "these processes do not end: ${pids[*]}" >&2; return 1; }
-    kill -KILL "${pids[@]}" 2>/dev/null || true
-    sleep 0.1
-  done
+  kill_all bed_processes || return
   for id in "${SUPERS[@]}"; do
     [[ ! -e /run/netns/$(netns "$id") ]] || ip netns del "$(netns "$id")"
     [[ ! -e /sys/class/net/$(netns "$id") ]] || ip link del "$(netns "$id")" 2>/dev/null || true

@@ -32,6 +32,8 @@ set_up_machine() {
   left=$(leftovers)
   [[ -z $left ]] || fail "this is left of a former run: $left"
   mkdir -p "$OUT"/{pids,logs}
+  # Who holds it is of this start: parts of it run in the background, and outlive it when it is killed.
+  exec 9>"$OUT/start"
   echo "$VN_AGENT_MODE" >"$OUT/vn-agent-mode"
   save_machine
   choose_ports

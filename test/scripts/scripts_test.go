@@ -2,22 +2,24 @@
 package scripts_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/superpool/superpool/test/controlplane"
 )
 
-// A bed that may run on this machine is no business of these tests: what stopBed looks for has other names.
+// A bed that may run on this machine is no business of these tests: what bed looks for has other names.
 const (
-	stopPool = `source hack/lib/pool.sh; stop_pool`
-	stopBed  = `source hack/realnodes/lib.sh; BRIDGE=superpool-test; netns() { echo superpool-test; }; cgroup() { echo /superpool-test; }
-		bed_cgroups() { :; }; bed_rules() { :; }; stop_bed`
+	pool = `source hack/lib/pool.sh; `
+	bed  = `source hack/realnodes/lib.sh; BRIDGE=superpool-test; netns() { echo superpool-test; }; cgroup() { echo /superpool-test; }
+		bed_cgroups() { :; }; bed_rules() { :; }; `
 )
 
 // bash runs a script in the root of the repository as hack/'s scripts run, and returns what it prints on both streams.
@@ -35,9 +37,12 @@ func bash(t *testing.T, script string, environment ...string) (string, error) {
 			require.NoError(t, err)
 		}
 	}
-	command := exec.CommandContext(t.Context(), "bash", "-c", "set -euo pipefail; "+script)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, "bash", "-c", "set -euo pipefail; "+script)
 	command.Dir = root
 	command.Env = append(os.Environ(), environment...)
+	command.WaitDelay = time.Second
 	output, err := command.CombinedOutput()
 	return string(output), err
 }
@@ -46,8 +51,8 @@ func bash(t *testing.T, script string, environment ...string) (string, error) {
 func TestOnlyFoldersOfAPoolAreRemoved(t *testing.T) {
 	t.Parallel()
 	for _, stop := range []struct{ name, variable, script string }{
-		{name: "demo", variable: "DEMO_DIR", script: stopPool},
-		{name: "real nodes", variable: "REALNODES_DIR", script: stopBed},
+		{name: "demo", variable: "DEMO_DIR", script: pool + "stop_pool"},
+		{name: "real nodes", variable: "REALNODES_DIR", script: bed + "stop_bed"},
 	} {
 		for _, tc := range []struct {
 			name  string
@@ -83,5 +88,32 @@ func TestOnlyFoldersOfAPoolAreRemoved(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestWhatHasNoPIDFileIsEnded starts programs of bin/ and what starts them, and kills the start before it says so.
+func TestWhatHasNoPIDFileIsEnded(t *testing.T) {
+	t.Parallel()
+	const (
+		program  = `BIN=$OUT-bin; mkdir -p "$BIN" "$OUT"/{pids,logs}; cp "$(command -v tail)" "$BIN/etcd"; : >"$OUT/pids/etcd"; "$BIN/etcd" -f "$OUT/pids/etcd" >/dev/null 2>&1 & left=$!; `
+		starting = `mkdir -p "$OUT"/{pids,logs}; exec 9>"$OUT/start"; (for _ in {1..100}; do sleep 0.1; done) & left=$!; exec 9>&-; `
+		foreign  = `sleep 30 & kept=$!; `
+		ended    = `; wait "$left" || code=$?; kill "$kept"; echo "ended by ${code:-nothing}"`
+	)
+	for name, script := range map[string]string{
+		"a program of the demo":               pool + foreign + program + "stop_pool" + ended,
+		"a program of the bed":                bed + foreign + program + "stop_bed" + ended,
+		"a part of the bed's start":           bed + foreign + starting + "stop_bed" + ended,
+		"a part of a start, its folder gone":  bed + foreign + starting + `rm -r "$OUT"; stop_bed` + ended,
+		"a part of a start, with a new start": bed + foreign + starting + `rm -r "$OUT"; mkdir -p "$OUT/pids"; stop_bed` + ended,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			folder := filepath.Join(t.TempDir(), "a folder")
+			output, err := bash(t, script, "DEMO_DIR="+folder, "REALNODES_DIR="+folder)
+			require.NoError(t, err, output)
+			require.Contains(t, output, "ended by 137")
+			require.NoDirExists(t, folder)
+		})
 	}
 }
