@@ -4,7 +4,9 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 check_machine() {
-  local missing=() packages=() program cgroups
+  local missing=() packages=() program cgroups other
+  other=$(other_bed)
+  [[ -z $other ]] || missing+=("room: the bed of $other runs here, and a machine holds one. make realnodes-down takes it down where it was started")
   [[ $(uname -s) == Linux ]] || missing+=("Linux: nodes are made of its namespaces and cgroups")
   ((EUID == 0)) || missing+=("root: run it with sudo, or in a container that has every capability")
   while read -r program package; do

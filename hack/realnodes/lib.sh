@@ -17,6 +17,7 @@ CLUSTERS=(meta "${SUPERS[@]}" "${TENANTS[@]}")
 PKI=$OUT/pki
 IMAGES=$BIN/images
 BRIDGE=superpool0
+INTERFACES=/sys/class/net
 HOST_IP=10.213.0.1
 POD_CIDR=10.214.0.0/16
 NODE=node-1
@@ -248,10 +249,20 @@ wait_apiserver() {
 
 # ---- the network ----
 
+# other_bed: the folder of the bed that runs here, if it is another's: its nodes, bridge and cgroups have the names that ours would have.
+other_bed() {
+  local owner=""
+  { read -r owner <"$INTERFACES/$BRIDGE/ifalias"; } 2>/dev/null || true
+  # One whose folder is gone has nobody who could take it down.
+  [[ -z $owner || $owner == "$OUT" || ! -d $owner ]] || echo "$owner"
+}
+
 # start_network: a bridge on the host, which holds the address of the control planes, and a network namespace per node.
 start_network() {
   local id other ns
   ip link add "$BRIDGE" type bridge
+  # Says whose bed it is; the kernel takes 255 bytes.
+  ((${#OUT} > 255)) || ip link set "$BRIDGE" alias "$OUT"
   ip addr add "$HOST_IP/24" dev "$BRIDGE"
   ip link set "$BRIDGE" up
   for id in "${SUPERS[@]}"; do
@@ -541,9 +552,9 @@ leftovers() {
   bed_cgroups | sed 's/^/cgroup /'
   bed_rules | sed 's/^/iptables rule /'
   for id in "${SUPERS[@]}"; do
-    for path in "/run/netns/$(netns "$id")" "/sys/class/net/$(netns "$id")"; do [[ ! -e $path ]] || echo "$path"; done
+    for path in "/run/netns/$(netns "$id")" "$INTERFACES/$(netns "$id")"; do [[ ! -e $path ]] || echo "$path"; done
   done
-  for path in "/sys/class/net/$BRIDGE" "$OUT"; do [[ ! -e $path ]] || echo "$path"; done
+  for path in "$INTERFACES/$BRIDGE" "$OUT"; do [[ ! -e $path ]] || echo "$path"; done
 }
 
 # save_machine: remembers what the bed changes outside of what is its own: the sysctls of kubelets, the folder that `ip netns` mounts, and
@@ -561,14 +572,16 @@ save_machine() {
 
 # stop_bed ends and removes everything, also what a start that failed half-way left. It needs no program of bin/.
 stop_bed() {
-  local name value id path rule deadline=$((SECONDS + 30))
+  local name value id path rule other deadline=$((SECONDS + 30))
   check_folder || return
+  other=$(other_bed)
+  [[ -z $other ]] || { echo "the bed of $other runs on this machine: make realnodes-down takes it down where it was started" >&2; return 1; }
   kill_all bed_processes || return
   for id in "${SUPERS[@]}"; do
     [[ ! -e /run/netns/$(netns "$id") ]] || ip netns del "$(netns "$id")"
-    [[ ! -e /sys/class/net/$(netns "$id") ]] || ip link del "$(netns "$id")" 2>/dev/null || true
+    [[ ! -e $INTERFACES/$(netns "$id") ]] || ip link del "$(netns "$id")" 2>/dev/null || true
   done
-  [[ ! -e /sys/class/net/$BRIDGE ]] || ip link del "$BRIDGE"
+  [[ ! -e $INTERFACES/$BRIDGE ]] || ip link del "$BRIDGE"
   while read -r rule; do
     [[ -z $rule ]] || eval "iptables ${rule/#-A/-D}"
   done < <(bed_rules)

@@ -117,3 +117,33 @@ func TestWhatHasNoPIDFileIsEnded(t *testing.T) {
 		})
 	}
 }
+
+// TestAnotherBedIsLeftAlone lets the bridge of the bed say whose it is.
+func TestAnotherBedIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	const of = `INTERFACES=$OUT-interfaces; mkdir -p "$INTERFACES/$BRIDGE" "$OUT/pids" "$OUT-other"; bed_processes() { :; }; ip() { echo "ip $*"; }; `
+	for _, tc := range []struct {
+		name, owner string
+		kept        bool
+	}{
+		{name: "another's", owner: "$OUT-other", kept: true},
+		{name: "another's whose folder is gone", owner: "$OUT-gone"},
+		{name: "this one", owner: "$OUT"},
+		{name: "nobody's", owner: ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			folder := filepath.Join(t.TempDir(), "a folder")
+			output, err := bash(t, bed+of+fmt.Sprintf(`echo "%s" >"$INTERFACES/$BRIDGE/ifalias"; stop_bed`, tc.owner), "REALNODES_DIR="+folder)
+			if tc.kept {
+				require.Error(t, err)
+				require.Equal(t, fmt.Sprintf("the bed of %s-other runs on this machine: make realnodes-down takes it down where it was started\n", folder), output)
+				require.DirExists(t, filepath.Join(folder, "pids"))
+				return
+			}
+			require.NoError(t, err, output)
+			require.Contains(t, output, "ip link del superpool-test")
+			require.NoDirExists(t, folder)
+		})
+	}
+}
