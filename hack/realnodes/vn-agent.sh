@@ -13,6 +13,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 before=$(cat "$OUT/vn-agent-mode")
 mode=${1:-$before}
 [[ $mode =~ ^(node|apiserver)$ ]] || { echo "usage: hack/realnodes/vn-agent.sh [node|apiserver]" >&2; exit 1; }
+# A change that is interrupted is finished by the next run.
+[[ $mode == "$before" ]] || touch "$OUT/vn-agent-changes"
 echo "$mode" >"$OUT/vn-agent-mode"
 for id in "${SUPERS[@]}"; do
   in_node "$id" ctr -n k8s.io images import "$IMAGES/vn-agent.tar" >/dev/null
@@ -21,7 +23,7 @@ done
 for id in "${SUPERS[@]}"; do
   wait_vn_agent "$id"
 done
-[[ $mode != "$before" ]] || exit 0
+[[ -e $OUT/vn-agent-changes ]] || exit 0
 for id in "${SUPERS[@]}"; do
   kill_program "syncer-$id"
   start_program "syncer-$id"
@@ -36,4 +38,5 @@ for name in "${TENANTS[@]}"; do
     sleep 0.2
   done
 done
+rm "$OUT/vn-agent-changes"
 echo "vn-agent runs in mode $mode"

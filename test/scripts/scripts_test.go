@@ -147,3 +147,29 @@ func TestAnotherBedIsLeftAlone(t *testing.T) {
 		})
 	}
 }
+
+// TestAChangeOfTheModeIsFinished interrupts vn-agent.sh before the syncers know the new mode, and runs it again.
+func TestAChangeOfTheModeIsFinished(t *testing.T) {
+	t.Parallel()
+	const (
+		script = `mkdir -p "$OUT"; cp -r hack "$OUT"; cat >>"$OUT/hack/realnodes/lib.sh" <<'SH'
+in_node() { :; }; deploy_vn_agent() { :; }; kill_program() { :; }; wait_ready() { :; }; kubectl() { echo 30550; }
+wait_vn_agent() { [[ ! -e $OUT/interrupted ]]; }
+start_program() { echo "$1 starts with $(syncer_flags r1 | head -n 1)"; }
+SH
+echo node >"$OUT/vn-agent-mode"; touch "$OUT/interrupted"
+"$OUT/hack/realnodes/vn-agent.sh" apiserver && exit 1
+rm "$OUT/interrupted"
+"$OUT/hack/realnodes/vn-agent.sh" apiserver
+echo once more
+"$OUT/hack/realnodes/vn-agent.sh"`
+		want = `syncer-r1 starts with --vn-agent-port=30550
+syncer-r2 starts with --vn-agent-port=30550
+vn-agent runs in mode apiserver
+once more
+`
+	)
+	output, err := bash(t, bed+script, "REALNODES_DIR="+filepath.Join(t.TempDir(), "a folder"))
+	require.NoError(t, err, output)
+	require.Equal(t, want, output)
+}
