@@ -1,7 +1,11 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 const (
@@ -77,7 +83,7 @@ func TestRunnerStoresResultsAndResumes(t *testing.T) {
 	}
 
 	tests := []string{plainTest, slowTest, serialTest}
-	subject := &runner{store: results, out: io.Discard, binary: binary, timeout: 1}
+	subject := &runner{store: results, out: io.Discard, binary: binary, timeout: 1, answers: func(context.Context) error { return nil }}
 	require.NoError(t, subject.run(t.Context(), tests, 2))
 	require.Equal(t, 3, started())
 	report, err := results.report()
@@ -96,6 +102,54 @@ func TestRunnerStoresResultsAndResumes(t *testing.T) {
 	subject.again = true
 	require.NoError(t, subject.run(t.Context(), tests, 1), "or runs again what failed")
 	require.Equal(t, 5, started())
+}
+
+// TestFailuresWithoutATenantAreNoResults takes the tenant away under a run, as when its bed is taken down.
+func TestFailuresWithoutATenantAreNoResults(t *testing.T) {
+	folder := t.TempDir()
+	binary := filepath.Join(folder, "e2e.test")
+	require.NoError(t, os.WriteFile(binary, []byte(fakeSuite), 0o755))
+	t.Setenv("RUNS", filepath.Join(folder, "runs"))
+	results, err := openStore(filepath.Join(folder, "out"))
+	require.NoError(t, err)
+	away := errors.New("the tenant is away")
+	subject := &runner{store: results, out: io.Discard, binary: binary, timeout: 1, answers: func(context.Context) error { return away }}
+	tests := []string{plainTest, slowTest, serialTest}
+	require.ErrorIs(t, subject.run(t.Context(), tests, 1), away)
+	report, err := results.report()
+	require.NoError(t, err)
+	require.Equal(t, "1 passed, 0 failed, 0 skipped", report.summary())
+
+	away = nil
+	require.NoError(t, subject.run(t.Context(), tests, 1), "the next run goes on")
+	report, err = results.report()
+	require.NoError(t, err)
+	require.Equal(t, "1 passed, 2 failed, 0 skipped", report.summary())
+}
+
+func TestAnswers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		code int
+		want string
+	}{
+		"ready":     {code: http.StatusOK},
+		"not ready": {code: http.StatusInternalServerError, want: "does not answer"},
+		"another's": {code: http.StatusUnauthorized, want: "does not answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(tc.code) }))
+			defer server.Close()
+			tenant, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+			require.NoError(t, err)
+			err = answers(t.Context(), server.URL, tenant)
+			require.Equal(t, tc.want == "", err == nil, "%v", err)
+			if tc.want != "" {
+				require.ErrorContains(t, err, tc.want)
+			}
+			server.Close()
+			require.ErrorContains(t, answers(t.Context(), server.URL, tenant), "does not answer")
+		})
+	}
 }
 
 func TestFocusOf(t *testing.T) {

@@ -18,6 +18,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -33,6 +36,9 @@ func main() {
 		os.Exit(2)
 	}
 }
+
+// answerTimeout is for a busy machine, where an API server can take long.
+const answerTimeout = 30 * time.Second
 
 // errFailures says that tests failed, which the report shows.
 var errFailures = errors.New("some tests failed")
@@ -77,7 +83,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	runner := &runner{store: results, out: out, timeout: *timeout, again: *again}
+	config, tenant, err := connect(*kubeconfig)
+	if err != nil {
+		return err
+	}
+	runner := &runner{store: results, out: out, timeout: *timeout, again: *again, answers: func(ctx context.Context) error { return answers(ctx, config.Host, tenant) }}
 	for field, path := range map[*string]string{&runner.binary: *binary, &runner.kubectl: *kubectl, &runner.kubeconfig: *kubeconfig} {
 		if *field, err = existing(path); err != nil {
 			return err
@@ -99,11 +109,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("--cpu: %w", err)
 		}
-		stop, err := keepQuotas(ctx, *kubeconfig, hard, out)
+		stop, err := keepQuotas(ctx, config.Host, tenant, hard, out)
 		if err != nil {
 			return err
 		}
 		defer stop()
+	} else if err := dropQuotasFirst(ctx, tenant); err != nil {
+		return err
 	}
 	runErr := runner.run(ctx, chosen, max(1, *workers))
 	report, err := results.report()
@@ -116,6 +128,29 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return runErr
 	case len(report.Failed) > 0:
 		return errFailures
+	}
+	return nil
+}
+
+// connect returns a client of the tenant that kubeconfig reaches now, and its configuration.
+func connect(kubeconfig string) (*rest.Config, kubernetes.Interface, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	tenant, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a client of the tenant: %w", err)
+	}
+	return config, tenant, nil
+}
+
+// answers returns an error unless the tenant is ready. One that was made anew in its place does not know the client.
+func answers(ctx context.Context, host string, tenant kubernetes.Interface) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	if err := tenant.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
+		return fmt.Errorf("the tenant at %s does not answer: %w", host, err)
 	}
 	return nil
 }

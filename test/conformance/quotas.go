@@ -12,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	applyadmissionregistrationv1 "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 	applymetav1 "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 const (
@@ -31,20 +31,18 @@ const (
 	policyName = "conformance-quotas-first"
 )
 
+const (
+	// quotaPatience is how long an API server may be away, quotaPause the time between two attempts.
+	quotaPatience = time.Minute
+	quotaPause    = 500 * time.Millisecond
+)
+
 // memory is what a test's pods may ask for together. They ask for little.
 const memory = "512Mi"
 
 // keepQuotas gives every namespace that is made a quota with so much CPU, and pods without requests some, until the returned function is
 // called. Not all that tests make have labelFramework; of those that are there already, only these are tests'. There tests wait for it.
-func keepQuotas(ctx context.Context, kubeconfig string, cpu resource.Quantity, out io.Writer) (stop func(), err error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
-	}
-	tenant, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("making a client of the tenant: %w", err)
-	}
+func keepQuotas(ctx context.Context, host string, tenant kubernetes.Interface, cpu resource.Quantity, out io.Writer) (stop func(), err error) {
 	if err := quotasFirst(ctx, tenant); err != nil {
 		return nil, err
 	}
@@ -57,7 +55,7 @@ func keepQuotas(ctx context.Context, kubeconfig string, cpu resource.Quantity, o
 			return
 		}
 		if _, ofTest := namespace.Labels[labelFramework]; ofTest || !isInInitialList {
-			if err := putQuota(ctx, tenant, namespace.Name, cpu); err != nil && ctx.Err() == nil && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			if err := putQuotaPatiently(ctx, tenant, namespace.Name, cpu); err != nil && ctx.Err() == nil && !isGone(err) {
 				_, _ = fmt.Fprintf(out, "quota of namespace %s: %v\n", namespace.Name, err)
 			}
 		}
@@ -71,7 +69,7 @@ func keepQuotas(ctx context.Context, kubeconfig string, cpu resource.Quantity, o
 	defer done()
 	if !cache.WaitForCacheSync(waiting.Done(), informer.HasSynced) {
 		cancel()
-		return nil, fmt.Errorf("the tenant at %s does not answer", config.Host)
+		return nil, fmt.Errorf("the tenant at %s does not answer", host)
 	}
 	return func() {
 		cancel()
@@ -101,6 +99,41 @@ func quotasFirst(ctx context.Context, tenant kubernetes.Interface) error {
 		WithSpec(applyadmissionregistrationv1.ValidatingAdmissionPolicyBindingSpec().WithPolicyName(policyName).WithValidationActions(admissionregistrationv1.Deny)), options)
 	if err != nil {
 		return fmt.Errorf("applying the binding of policy %s: %w", policyName, err)
+	}
+	return nil
+}
+
+// dropQuotasFirst takes away what quotasFirst made in a former run: without keepQuotas no test would begin.
+func dropQuotasFirst(ctx context.Context, tenant kubernetes.Interface) error {
+	policies := tenant.AdmissionregistrationV1()
+	for _, remove := range []func(context.Context, string, metav1.DeleteOptions) error{
+		policies.ValidatingAdmissionPolicyBindings().Delete, policies.ValidatingAdmissionPolicies().Delete,
+	} {
+		if err := remove(ctx, policyName, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("deleting policy %s: %w", policyName, err)
+		}
+	}
+	return nil
+}
+
+// isGone says whether a namespace has no use for a quota any more.
+func isGone(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+// putQuotaPatiently tries again while the tenant's API server is away, as when it is started anew: nobody else makes the quota that the test
+// waits for.
+func putQuotaPatiently(ctx context.Context, tenant kubernetes.Interface, namespace string, cpu resource.Quantity) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, quotaPause, quotaPatience, true, func(ctx context.Context) (bool, error) {
+		last = putQuota(ctx, tenant, namespace, cpu)
+		if isGone(last) || apierrors.IsInvalid(last) || apierrors.IsForbidden(last) {
+			return false, last
+		}
+		return last == nil, nil
+	})
+	if err != nil {
+		return last
 	}
 	return nil
 }

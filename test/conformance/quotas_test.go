@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"io"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -10,8 +13,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/superpool/superpool/test/controlplane"
 )
@@ -59,4 +65,50 @@ func TestQuotaComesFirst(t *testing.T) {
 	require.Equal(t, "300m", quota.Spec.Hard.Name(corev1.ResourceRequestsCPU, resource.DecimalSI).String())
 	_, err = tenant.CoreV1().LimitRanges("of-a-test").Get(t.Context(), quotaName, metav1.GetOptions{})
 	require.NoError(t, err)
+
+	// A run that makes no quotas, after one that did.
+	_, err = tenant.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "without-quotas", Labels: map[string]string{labelFramework: "pods"}}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.True(t, apierrors.IsForbidden(account(t.Context(), "without-quotas", "default")))
+	for range 2 {
+		require.NoError(t, dropQuotasFirst(t.Context(), tenant))
+	}
+	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		return account(ctx, "without-quotas", "default") == nil, nil
+	}))
+}
+
+// TestAQuotaWaitsForTheAPIServer lets the first requests fail as they do while an API server starts, and with answers that stay.
+func TestAQuotaWaitsForTheAPIServer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		failure  error
+		failures int
+		wantMade bool
+	}{
+		"at once":        {wantMade: true},
+		"after a while":  {failure: syscall.ECONNREFUSED, failures: 20, wantMade: true},
+		"overloaded":     {failure: apierrors.NewInternalError(io.ErrUnexpectedEOF), failures: 3, wantMade: true},
+		"never":          {failure: syscall.ECONNREFUSED, failures: 1000},
+		"no namespace":   {failure: apierrors.NewNotFound(corev1.Resource("namespaces"), "test"), failures: 1},
+		"not acceptable": {failure: apierrors.NewForbidden(corev1.Resource("limitranges"), quotaName, io.EOF), failures: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tenant := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "test"}})
+				failed := 0
+				tenant.PrependReactor("create", "limitranges", func(clienttesting.Action) (bool, runtime.Object, error) {
+					failed++
+					return failed <= tc.failures, nil, tc.failure
+				})
+				err := putQuotaPatiently(t.Context(), tenant, "test", resource.MustParse("300m"))
+				if !tc.wantMade {
+					require.ErrorIs(t, err, tc.failure)
+					return
+				}
+				require.NoError(t, err)
+				_, err = tenant.CoreV1().ResourceQuotas("test").Get(t.Context(), quotaName, metav1.GetOptions{})
+				require.NoError(t, err)
+			})
+		})
+	}
 }

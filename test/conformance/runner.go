@@ -29,6 +29,8 @@ type runner struct {
 	timeout time.Duration
 	// again says that tests which failed before are run again.
 	again bool
+	// answers returns why the tenant that the run began with does not answer, nil if it does.
+	answers func(context.Context) error
 }
 
 // run runs the tests that have no result yet, those that must be alone last. It returns when all are done, or ctx ends.
@@ -122,6 +124,10 @@ func (r *runner) one(ctx context.Context, test string) (result, error) {
 		ended = result{Outcome: failed, Reason: fmt.Sprintf("the test process ended without a result: %v", runErr)}
 	}
 	if ended.Outcome == failed {
+		// Without a tenant every test fails, which says nothing of the tenant: the next run goes on here.
+		if err := r.answers(ctx); err != nil {
+			return result{}, fmt.Errorf("%s failed, and has no result: %w", test, err)
+		}
 		ended.Reason += problemEvent(logPath)
 	}
 	ended.Name, ended.Seconds, ended.Log = test, time.Since(started).Seconds(), r.store.logPath(test)
