@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 module=$(go list -m)
 # One line per import: "package kind import", kind is "code" or "test".
-imports=$(go list -e -tags e2e -f '
+imports=$(go list -e -tags e2e,realnodes -f '
 {{- $p := .ImportPath}}{{println $p "self" $p}}
 {{- range .Imports}}{{println $p "code" .}}{{end}}
 {{- range .TestImports}}{{println $p "test" .}}{{end}}

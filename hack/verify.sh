@@ -26,7 +26,7 @@ check_layers() { hack/verify-layers.sh; }
 
 check_tidy() {
   local module failed=0
-  for module in . hack/tools hack/tools/logcheck; do
+  for module in . hack/realnodes hack/tools hack/tools/conformance hack/tools/logcheck; do
     (cd "$module" && go mod tidy -diff) || { echo "$module: run go mod tidy"; failed=1; }
   done
   return "$failed"
@@ -40,7 +40,7 @@ check_format() {
   return 1
 }
 
-check_vet() { go vet ./... && go vet -tags e2e,realnodes ./test/e2e/... ./test/realnodes/...; }
+check_vet() { go vet ./... && go vet -tags e2e,realnodes ./test/e2e/... ./test/realnodes/... && go -C hack/realnodes vet ./...; }
 
 check_lint() { bin/golangci-lint run --timeout 20m; }
 
@@ -50,7 +50,7 @@ check_logging() { # Structured and contextual: the logger comes from the context
 
 check_kustomize() {
   local dir failed=0
-  for dir in manifests/base manifests/demo manifests/samples; do
+  for dir in manifests/base manifests/demo manifests/samples manifests/vn-agent/node manifests/vn-agent/apiserver; do
     bin/kustomize build "$dir" >/dev/null || failed=1
   done
   return "$failed"
