@@ -7,8 +7,9 @@ SHELL := bash
 include hack/tools/versions.mk
 
 # Without cgo, and with the same flags everywhere, binaries and tests share one build cache, and no C compiler is needed.
+# Versions are stamped below. Go would ask git too, which refuses where the checkout is another user's, as for root, and fail.
 export CGO_ENABLED := 0
-export GOFLAGS ?= -mod=readonly
+export GOFLAGS ?= -mod=readonly -buildvcs=false
 export GOWORK := off
 
 GO  ?= go
