@@ -2,15 +2,23 @@
 package controlplane
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -66,6 +74,45 @@ func stopAll(started []*envtest.Environment) {
 		})
 	}
 	group.Wait()
+}
+
+// Account makes what a file of manifests/base says of a program's rights, and returns its service account, which has these rights and no
+// others.
+func Account(ctx context.Context, environment *envtest.Environment, file, name string) (*envtest.AuthenticatedUser, error) {
+	root, err := Root()
+	if err != nil {
+		return nil, err
+	}
+	content, err := os.ReadFile(filepath.Join(root, "manifests", "base", file))
+	if err != nil {
+		return nil, fmt.Errorf("reading the rights: %w", err)
+	}
+	admin, err := client.New(environment.Config, client.Options{Scheme: Scheme()})
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	const namespace = "vc-manager"
+	if err := admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); client.IgnoreAlreadyExists(err) != nil {
+		return nil, fmt.Errorf("making the namespace: %w", err)
+	}
+	for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096); ; {
+		object := &unstructured.Unstructured{}
+		if err := documents.Decode(&object.Object); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("parsing %s: %w", file, err)
+		}
+		if err := admin.Create(ctx, object); err != nil {
+			return nil, fmt.Errorf("making %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	user, err := environment.AddUser(envtest.User{
+		Name: "system:serviceaccount:" + namespace + ":" + name, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace},
+	}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("making a user: %w", err)
+	}
+	return user, nil
 }
 
 // Scheme returns a scheme with the kinds of Kubernetes and of Superpool.

@@ -114,7 +114,11 @@ func newWorld(ctx context.Context) (*world, func(), error) {
 // run starts a manager with both registries.
 func (w *world) run(ctx context.Context, running *sync.WaitGroup) error {
 	scheme := controlplane.Scheme()
-	mgr, err := ctrl.NewManager(w.meta.Config, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+	account, err := controlplane.Account(ctx, w.meta, "vc-scheduler-rbac.yaml", "vc-scheduler")
+	if err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(account.Config(), ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,15 @@ func (w *world) populate(ctx context.Context, meta, tenant *envtest.Environment)
 	w.options.Kubeconfig = filepath.Join(dir, "meta.kubeconfig")
 	w.options.LeaderElect = false
 	w.options.MetricsBindAddress, w.options.HealthProbeBindAddress = "0", "0"
-	if err := os.WriteFile(w.options.Kubeconfig, meta.KubeConfig, 0o600); err != nil {
+	account, err := controlplane.Account(ctx, meta, "vc-scheduler-rbac.yaml", "vc-scheduler")
+	if err != nil {
+		return err
+	}
+	kubeconfig, err := account.KubeConfig()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(w.options.Kubeconfig, kubeconfig, 0o600); err != nil {
 		return err
 	}
 	for _, cluster := range []string{"r1", "r2"} {

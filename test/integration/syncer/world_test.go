@@ -43,6 +43,10 @@ const (
 type world struct {
 	meta, tenant, super, super2                         client.Client
 	metaConfig, tenantConfig, superConfig, super2Config *rest.Config
+	// numbers are the metrics of the first syncer of r1.
+	numbers *prometheus.Registry
+	// accountConfig reaches the meta cluster with the rights of a syncer.
+	accountConfig *rest.Config
 }
 
 const (
@@ -65,7 +69,9 @@ func newWorld(t *testing.T) *world {
 	)
 	t.Cleanup(stop)
 	require.NoError(t, err)
-	w := &world{metaConfig: started[0].Config, tenantConfig: started[1].Config, superConfig: started[2].Config, super2Config: started[3].Config}
+	account, err := controlplane.Account(t.Context(), started[0], "vc-syncer-rbac.yaml", "vc-syncer")
+	require.NoError(t, err)
+	w := &world{metaConfig: started[0].Config, accountConfig: account.Config(), tenantConfig: started[1].Config, superConfig: started[2].Config, super2Config: started[3].Config}
 	for to, config := range map[*client.Client]*rest.Config{
 		&w.meta: w.metaConfig, &w.tenant: w.tenantConfig, &w.super: w.superConfig, &w.super2: w.super2Config,
 	} {
@@ -86,7 +92,7 @@ func (w *world) runSyncer(t *testing.T, super *rest.Config) (*prometheus.Registr
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 	id, err := syncer.SuperClusterID(ctx, super)
 	require.NoError(t, err)
-	mgr, err := ctrl.NewManager(w.metaConfig, ctrl.Options{
+	mgr, err := ctrl.NewManager(w.accountConfig, ctrl.Options{
 		Scheme: w.meta.Scheme(), Logger: logger, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 	})
 	require.NoError(t, err)
