@@ -128,7 +128,8 @@ func (w *world) testServices(t *testing.T) {
 
 	// Its Services were all that the namespace was for.
 	for _, super := range []client.Client{w.super, w.super2} {
-		require.Error(t, super.Get(t.Context(), types.NamespacedName{Namespace: superName("shop"), Name: "stays-up"}, &corev1.Secret{}))
+		err := super.Get(t.Context(), types.NamespacedName{Namespace: superName("shop"), Name: "stays-up"}, &corev1.Secret{})
+		require.True(t, apierrors.IsNotFound(err), "%v", err)
 	}
 	for _, name := range []string{"db", "headless", "balanced", "unlucky"} {
 		require.NoError(t, w.tenant.Delete(t.Context(), newService("shop", name, "")))

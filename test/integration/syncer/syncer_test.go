@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -49,6 +50,7 @@ func TestSyncer(t *testing.T) {
 	t.Run("ranges of Services are checked", w.testServiceCIDRs)
 	t.Run("the super cluster must hold its id", w.testID)
 	numbers, stop := w.runSyncer(t, w.superConfig)
+	w.numbers = numbers
 	t.Run("a tenant that leaves has no Node left behind", w.testLeave)
 	t.Run("a placed namespace has a super namespace and a quota", w.testNamespace)
 	t.Run("what a pod needs goes down", w.testObjects)
@@ -115,9 +117,7 @@ func (w *world) testNamespace(t *testing.T) {
 	require.NoError(t, w.super.Update(t.Context(), quota))
 	appears(t, w.super, superName("web"), "superpool", quota, func(quota *corev1.ResourceQuota) bool { return cmp.Equal(want, quota.Spec.Hard) })
 
-	w.place(t, "elsewhere", "r2")
-	absent := &corev1.Namespace{}
-	require.Error(t, w.super.Get(t.Context(), types.NamespacedName{Name: superName("elsewhere")}, absent))
+	w.place(t, "elsewhere", "r2") // see testRefusedPods
 }
 
 func (w *world) testObjects(t *testing.T) {
@@ -245,9 +245,11 @@ func (w *world) testLostPod(t *testing.T) {
 	require.NoError(t, w.super.Delete(t.Context(), lost, client.GracePeriodSeconds(0)))
 	vanishes(t, w.tenant, "web", "lost", pod)
 	w.warned(t, "web", "lost", "Lost")
-	// Patrol has been over it by now, or will be: it neither goes nor runs again.
+	// Patrol has been over it: it neither goes nor runs again.
+	patrols(t, w.numbers, 60)
 	require.NoError(t, w.tenant.Get(t.Context(), types.NamespacedName{Namespace: "web", Name: "finished"}, pod))
-	vanishes(t, w.super, superName("web"), "finished", &corev1.Pod{})
+	err := w.super.Get(t.Context(), types.NamespacedName{Namespace: superName("web"), Name: "finished"}, &corev1.Pod{})
+	require.True(t, apierrors.IsNotFound(err), "%v", err)
 }
 
 func (w *world) testReassignedPod(t *testing.T) {
@@ -287,6 +289,8 @@ func (w *world) testRefusedPods(t *testing.T) {
 	privileged.Spec.HostNetwork = true
 	create(t, w.tenant, privileged)
 	w.warned(t, "elsewhere", "unplaced", "NotPlaced")
+	err := w.super.Get(t.Context(), types.NamespacedName{Name: superName("elsewhere")}, &corev1.Namespace{})
+	require.True(t, apierrors.IsNotFound(err), "%v", err)
 	w.warned(t, "web", "named", "NodeNameNotSupported")
 	w.warned(t, "web", "privileged", "FailedCreate")
 	var pods corev1.PodList
@@ -360,7 +364,7 @@ func (w *world) testRestart(t *testing.T, numbers *prometheus.Registry, stop fun
 	stop()
 
 	numbers, stop = w.runSyncer(t, w.superConfig)
-	patrols(t, numbers)
+	patrols(t, numbers, everything)
 	require.Empty(t, cmp.Diff(before, w.versions(t)))
 	stop()
 
@@ -377,7 +381,7 @@ func (w *world) settled(t *testing.T, numbers *prometheus.Registry) map[string]s
 	settled := w.versions(t)
 	eventually(t, func() error {
 		before := settled
-		patrols(t, numbers)
+		patrols(t, numbers, everything)
 		settled = w.versions(t)
 		if diff := cmp.Diff(before, settled); diff != "" {
 			return fmt.Errorf("something is still written: %s", diff)
@@ -387,13 +391,16 @@ func (w *world) settled(t *testing.T, numbers *prometheus.Registry) map[string]s
 	return settled
 }
 
-// patrols waits until the syncer has looked at everything more than once.
-func patrols(t *testing.T, numbers *prometheus.Registry) {
+// everything is more reconciles than there are objects at the end of the test.
+const everything = 200
+
+// patrols waits until the syncer has looked at so many objects, all of which it patrols in turn.
+func patrols(t *testing.T, numbers *prometheus.Registry, reconciles float64) {
 	t.Helper()
-	const reconciles = "vc_syncer_reconciles_total"
-	before := sum(t, numbers, reconciles)
+	const name = "vc_syncer_reconciles_total"
+	before := sum(t, numbers, name)
 	eventually(t, func() error {
-		if count := sum(t, numbers, reconciles) - before; count < 200 {
+		if count := sum(t, numbers, name) - before; count < reconciles {
 			return fmt.Errorf("%v reconciles", count)
 		}
 		return nil
