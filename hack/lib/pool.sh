@@ -2,7 +2,8 @@
 # Starts and stops a pool: control planes by kwokctl and our programs as processes. Sourced by hack/demo.sh and hack/demo-down.sh, and by
 # hack/realnodes/lib.sh, which starts control planes of its own. They set -euo pipefail. All state lies in $OUT: kubeconfigs, logs, pids, the clusters' data.
 
-ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+# Paths are those of the kernel, which says of a process where its program lies: the checkout may be reached by a symbolic link.
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 BIN=$ROOT/bin
 OUT=${DEMO_DIR:-$ROOT/_output/demo}
 [[ $OUT == /* ]] || OUT=$PWD/$OUT
@@ -172,7 +173,7 @@ processes() {
   local file
   while read -r file; do
     if { tr '\0' ' ' <"$file/cmdline"; } 2>/dev/null | grep -qF -e "$OUT/"; then echo "${file#/proc/}"; fi
-  done < <(find /proc -mindepth 2 -maxdepth 2 -path '/proc/[0-9]*/exe' -lname "$BIN/*" -printf '%h\n' 2>/dev/null)
+  done < <(find /proc -mindepth 2 -maxdepth 2 -path '/proc/[0-9]*/exe' -lname "$(readlink -f "$BIN")/*" -printf '%h\n' 2>/dev/null)
 }
 
 # kill_all LIST: ends the processes that the command LIST lists, and again until there are none: one can start another meanwhile.

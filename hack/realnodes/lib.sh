@@ -4,12 +4,12 @@
 #
 #   REALNODES_DIR  where everything lies, default _output/realnodes
 
-HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 # Where a user's shell does not look for ip and iptables.
 PATH=$PATH:/usr/sbin:/sbin
 DEMO_DIR=${REALNODES_DIR:-$HERE/../../_output/realnodes}
 mkdir -p "$(dirname "$DEMO_DIR")"
-DEMO_DIR=$(cd "$(dirname "$DEMO_DIR")" && pwd)/$(basename "$DEMO_DIR")
+DEMO_DIR=$(cd "$(dirname "$DEMO_DIR")" && pwd -P)/$(basename "$DEMO_DIR")
 source "$HERE/../lib/pool.sh"
 
 TENANTS=(vc-sample-1 vc-sample-2)

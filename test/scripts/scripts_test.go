@@ -95,17 +95,21 @@ func TestOnlyFoldersOfAPoolAreRemoved(t *testing.T) {
 func TestWhatHasNoPIDFileIsEnded(t *testing.T) {
 	t.Parallel()
 	const (
-		program  = `BIN=$OUT-bin; mkdir -p "$BIN" "$OUT"/{pids,logs}; cp "$(command -v tail)" "$BIN/etcd"; : >"$OUT/pids/etcd"; "$BIN/etcd" -f "$OUT/pids/etcd" >/dev/null 2>&1 & left=$!; `
 		starting = `mkdir -p "$OUT"/{pids,logs}; exec 9>"$OUT/start"; (for _ in {1..100}; do sleep 0.1; done) & left=$!; exec 9>&-; `
+		linked   = `mkdir -p "$REALNODES_DIR-real"; cp -r hack "$REALNODES_DIR-real"; ln -s "$REALNODES_DIR-real" "$REALNODES_DIR"; cd "$REALNODES_DIR"; unset REALNODES_DIR DEMO_DIR; `
+		inBin    = `mkdir -p "$BIN" "$OUT"/{pids,logs}; cp "$(command -v tail)" "$BIN/etcd"; : >"$OUT/pids/etcd"; "$BIN/etcd" -f "$OUT/pids/etcd" >/dev/null 2>&1 & left=$!; `
+		program  = `BIN=$OUT-bin; ` + inBin
 		foreign  = `sleep 30 & kept=$!; `
 		ended    = `; wait "$left" || code=$?; kill "$kept"; echo "ended by ${code:-nothing}"`
 	)
 	for name, script := range map[string]string{
-		"a program of the demo":               pool + foreign + program + "stop_pool" + ended,
-		"a program of the bed":                bed + foreign + program + "stop_bed" + ended,
-		"a part of the bed's start":           bed + foreign + starting + "stop_bed" + ended,
-		"a part of a start, its folder gone":  bed + foreign + starting + `rm -r "$OUT"; stop_bed` + ended,
-		"a part of a start, with a new start": bed + foreign + starting + `rm -r "$OUT"; mkdir -p "$OUT/pids"; stop_bed` + ended,
+		"a program of the demo":                                 pool + foreign + program + "stop_pool" + ended,
+		"a program of the bed":                                  bed + foreign + program + "stop_bed" + ended,
+		"a program of the demo, its checkout reached by a link": linked + pool + foreign + inBin + "stop_pool" + ended + `; rm "$PWD"`,
+		"a program of the bed, its checkout reached by a link":  linked + bed + foreign + inBin + "stop_bed" + ended + `; rm "$PWD"`,
+		"a part of the bed's start":                             bed + foreign + starting + "stop_bed" + ended,
+		"a part of a start, its folder gone":                    bed + foreign + starting + `rm -r "$OUT"; stop_bed` + ended,
+		"a part of a start, with a new start":                   bed + foreign + starting + `rm -r "$OUT"; mkdir -p "$OUT/pids"; stop_bed` + ended,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
