@@ -12,9 +12,11 @@ annotation() { echo "{.metadata.annotations.${1//./\\.}}"; }
 
 # super_pods ID: "namespace/phase" of every pod of a super cluster, in one line; of the tenant's namespace, where others run pods too.
 super_pods() {
-  local scope=(-A)
+  local scope=(-A) running
   $ALONE || scope=(-n "$NAMESPACE")
-  super "$1" get pods "${scope[@]}" -o jsonpath='{range .items[*]}{.metadata.namespace}/{.status.phase} {end}' | xargs
+  # What cannot be read is not nothing.
+  running=$(super "$1" get pods "${scope[@]}" -o jsonpath='{range .items[*]}{.metadata.namespace}/{.status.phase} {end}') || running="not known"
+  echo "$running" | xargs
 }
 # super_quota ID: what the quotas of the tenant's namespace there allow.
 super_quota() {

@@ -102,9 +102,11 @@ system_cgroup() {
 
 # ---- certificates ----
 
-# An openssl configuration without extensions: what a certificate holds is said where it is made.
+# An openssl configuration without extensions: what a certificate holds is said where it is made. Needs OpenSSL 3; it speaks only when it fails.
 openssl_request() {
-  openssl req -config <(printf '[req]\ndistinguished_name=dn\n[dn]\n') -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -days 365 "$@" 2>/dev/null
+  local said
+  said=$(openssl req -config <(printf '[req]\ndistinguished_name=dn\n[dn]\n') -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -days 365 "$@" 2>&1) ||
+    { echo "openssl failed: $said" >&2; return 1; }
 }
 
 # make_ca FILE NAME: FILE.crt and FILE.key

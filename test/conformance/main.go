@@ -17,7 +17,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -104,19 +103,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := results.skip(left); err != nil {
 		return err
 	}
-	if *quota {
-		hard, err := resource.ParseQuantity(*cpu)
-		if err != nil {
-			return fmt.Errorf("--cpu: %w", err)
-		}
-		stop, err := keepQuotas(ctx, config.Host, tenant, hard, out)
-		if err != nil {
-			return err
-		}
-		defer stop()
-	} else if err := dropQuotasFirst(ctx, tenant); err != nil {
+	stop, err := setQuotas(ctx, config.Host, tenant, *quota, *cpu, out)
+	if err != nil {
 		return err
 	}
+	defer stop()
 	runErr := runner.run(ctx, chosen, max(1, *workers))
 	report, err := results.report()
 	if err != nil {

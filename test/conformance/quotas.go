@@ -40,6 +40,18 @@ const (
 // memory is what a test's pods may ask for together. They ask for little.
 const memory = "512Mi"
 
+// setQuotas sees to it that tests have quotas with so much CPU, or that they need none, until the returned function is called.
+func setQuotas(ctx context.Context, host string, tenant kubernetes.Interface, wanted bool, cpu string, out io.Writer) (stop func(), err error) {
+	if !wanted {
+		return func() {}, dropQuotasFirst(ctx, tenant)
+	}
+	hard, err := resource.ParseQuantity(cpu)
+	if err != nil {
+		return nil, fmt.Errorf("--cpu: %w", err)
+	}
+	return keepQuotas(ctx, host, tenant, hard, out)
+}
+
 // keepQuotas gives every namespace that is made a quota with so much CPU, and pods without requests some, until the returned function is
 // called. Not all that tests make have labelFramework; of those that are there already, only these are tests'. There tests wait for it.
 func keepQuotas(ctx context.Context, host string, tenant kubernetes.Interface, cpu resource.Quantity, out io.Writer) (stop func(), err error) {

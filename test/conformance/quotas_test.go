@@ -71,7 +71,9 @@ func TestQuotaComesFirst(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, apierrors.IsForbidden(account(t.Context(), "without-quotas", "default")))
 	for range 2 {
-		require.NoError(t, dropQuotasFirst(t.Context(), tenant))
+		stop, err := setQuotas(t.Context(), "", tenant, false, "", io.Discard)
+		require.NoError(t, err)
+		stop()
 	}
 	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
 		return account(ctx, "without-quotas", "default") == nil, nil

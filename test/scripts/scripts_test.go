@@ -177,3 +177,25 @@ once more
 	require.NoError(t, err, output)
 	require.Equal(t, want, output)
 }
+
+// TestFailuresAreSaid lets programs fail that scripts run with their words put aside.
+func TestFailuresAreSaid(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ script, want string }{
+		"an openssl that is too old": {
+			script: bed + `openssl() { echo "req: Unrecognized flag noenc" >&2; return 1; }; make_ca "$OUT/ca" name`,
+			want:   "openssl failed: req: Unrecognized flag noenc\n",
+		},
+		"a super cluster that cannot be asked what runs there": {
+			script: pool + `for part in steps setup experiment; do source hack/lib/$part.sh; done; kubectl() { return 1; }; equal "what runs in r2" "$(super_pods r2)" ""`,
+			want:   "  wrong: what runs in r2 is \"not known\", wanted \"\"\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			output, err := bash(t, tc.script, "REALNODES_DIR="+filepath.Join(t.TempDir(), "a folder"))
+			require.Error(t, err)
+			require.Contains(t, output, tc.want)
+		})
+	}
+}
