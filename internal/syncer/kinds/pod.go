@@ -84,13 +84,11 @@ func (p *Pods) Reconcile(ctx context.Context, key engine.Key, attempt int) (time
 		if err := p.deleteSuper(ctx, superPod, p.grace(tenantPod, superPod)); err != nil {
 			return 0, err
 		}
-		return 0, p.up(ctx, tenant, key, tenantPod, superPod)
+		return 0, p.up(ctx, tenant, key, tenantPod, superPod, false)
 	}
 	// What the super cluster refuses, as a privileged container to debug with, may never come down. The status comes up all the same.
-	return 0, errors.Join(
-		p.down(ctx, tenant, key, tenantPod, superPod),
-		p.up(ctx, tenant, key, tenantPod, superPod),
-	)
+	isDown, err := p.down(ctx, tenant, key, tenantPod, superPod)
+	return 0, errors.Join(err, p.up(ctx, tenant, key, tenantPod, superPod, isDown))
 }
 
 // alone handles a tenant pod that has no super pod, as far as the cache knows.
@@ -224,59 +222,58 @@ func (p *Pods) collision(ctx context.Context, tenant *Tenant, key engine.Key, te
 	return nil // it is ours; the cache will show it
 }
 
-// down brings changes of the tenant's pod to its super pod.
-func (p *Pods) down(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod, superPod *corev1.Pod) error {
+// down brings changes of the tenant's pod to its super pod. It says whether that has all of them.
+func (p *Pods) down(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod, superPod *corev1.Pod) (bool, error) {
 	if superPod.DeletionTimestamp != nil {
-		return nil
+		return false, nil
 	}
 	// Without the status, which an update leaves as it is: every patrol comes by here with every pod.
 	desired := &corev1.Pod{ObjectMeta: *superPod.ObjectMeta.DeepCopy(), Spec: *superPod.Spec.DeepCopy()}
 	SuperPod(tenantPod, desired, tenant.owner(key.Namespace, tenantPod.UID), tenant.OpaqueMetaPrefixes, nil)
 	if equality.Semantic.DeepEqual(&superPod.ObjectMeta, &desired.ObjectMeta) && equality.Semantic.DeepEqual(&superPod.Spec, &desired.Spec) {
-		return errors.Join(
-			p.debug(ctx, tenant, key, tenantPod, superPod),
-			p.resize(ctx, tenant, key, tenantPod, superPod),
-		)
+		debugs, debugErr := p.debug(ctx, tenant, key, tenantPod, superPod)
+		resized, resizeErr := p.resize(ctx, tenant, key, tenantPod, superPod)
+		return debugs && resized, errors.Join(debugErr, resizeErr)
 	}
 	err := p.env.Super.Update(ctx, desired)
 	p.env.refused(tenant, key, tenantPod, ReasonFailedUpdate, err)
-	return p.env.done(ctx, KindPod, "update", err)
+	return false, p.env.done(ctx, KindPod, "update", err)
 }
 
-// debug brings new ephemeral containers down.
-func (p *Pods) debug(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod, superPod *corev1.Pod) error {
+// debug brings new ephemeral containers down. It says whether there were none.
+func (p *Pods) debug(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod, superPod *corev1.Pod) (bool, error) {
 	if len(missingEphemeral(tenantPod, superPod)) == 0 {
-		return nil
+		return true, nil
 	}
 	around, err := p.env.surroundings(tenant, tenantPod, quietAttempts)
 	if err != nil {
-		return err
+		return false, err
 	}
 	desired := superPod.DeepCopy()
 	AddEphemeralContainers(tenantPod, desired, tenant.owner(key.Namespace, tenantPod.UID), tenant.OpaqueMetaPrefixes, &around)
 	err = p.env.Super.SubResource("ephemeralcontainers").Update(ctx, desired)
 	p.env.refused(tenant, key, tenantPod, ReasonFailedUpdate, err)
-	return p.env.done(ctx, KindPod, "ephemeral", err)
+	return false, p.env.done(ctx, KindPod, "ephemeral", err)
 }
 
-// resize brings changed requests and limits down.
-func (p *Pods) resize(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod, superPod *corev1.Pod) error {
+// resize brings changed requests and limits down. It says whether there were none.
+func (p *Pods) resize(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod, superPod *corev1.Pod) (bool, error) {
 	// A tenant that has never changed the pod has not resized it: what differs is the super cluster's own doing.
 	if tenantPod.Generation <= 1 {
-		return nil
+		return true, nil
 	}
 	desired := &corev1.Pod{ObjectMeta: superPod.ObjectMeta, Spec: *superPod.Spec.DeepCopy()}
 	ResizePod(tenantPod, desired)
 	if equality.Semantic.DeepEqual(&superPod.Spec, &desired.Spec) {
-		return nil
+		return true, nil
 	}
 	err := p.env.Super.SubResource("resize").Update(ctx, desired)
 	p.env.refused(tenant, key, tenantPod, ReasonFailedUpdate, err)
-	return p.env.done(ctx, KindPod, "resize", err)
+	return false, p.env.done(ctx, KindPod, "resize", err)
 }
 
-// up binds the tenant's pod to the node of its super pod, or brings the status up.
-func (p *Pods) up(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod, superPod *corev1.Pod) error {
+// up binds the tenant's pod to the node of its super pod, or brings the status up. isDown says that the super pod is what the tenant wants.
+func (p *Pods) up(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod, superPod *corev1.Pod, isDown bool) error {
 	nodeName := ""
 	if superPod.Spec.NodeName != "" {
 		nodeName = tenancy.NodeName(p.env.ID, superPod.Spec.NodeName)
@@ -292,6 +289,9 @@ func (p *Pods) up(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod
 		return p.bind(ctx, tenant, key, tenantPod, superPod, nodeName)
 	}
 	status, ok := TenantPodStatus(tenantPod, superPod, p.env.ID)
+	if ok && isDown && nodeName != "" && superPod.Generation > 0 && superPod.Status.ObservedGeneration == superPod.Generation {
+		status.ObservedGeneration = tenantPod.Generation
+	}
 	if !ok || equality.Semantic.DeepEqual(&tenantPod.Status, status) {
 		return p.end(ctx, tenant, key, tenantPod, superPod)
 	}

@@ -316,7 +316,10 @@ func TestSuperPodUpdate(t *testing.T) {
 		pod.Spec.Containers[0].Image = "image:2"
 		pod.Spec.ActiveDeadlineSeconds = ptr.To[int64](10)
 		pod.Spec.Tolerations = []corev1.Toleration{
-			{Key: "a"}, {Key: "lost", TolerationSeconds: ptr.To[int64](600)}, {Key: "two", TolerationSeconds: ptr.To[int64](1)}, {Key: "b"},
+			{Key: "a"},
+			{Key: "lost", TolerationSeconds: ptr.To[int64](600)},
+			{Key: "two", TolerationSeconds: ptr.To[int64](1)},
+			{Key: "b"},
 			{Key: "two", TolerationSeconds: ptr.To[int64](2)},
 		}
 		pod.Spec.Volumes = file("metadata.labels")
@@ -333,7 +336,11 @@ func TestSuperPodUpdate(t *testing.T) {
 		pod.Spec.Containers[0].Image = "image:2"
 		pod.Spec.ActiveDeadlineSeconds = ptr.To[int64](10)
 		pod.Spec.Tolerations = []corev1.Toleration{
-			{Key: "a"}, {Key: "lost", TolerationSeconds: ptr.To[int64](600)}, {Key: "two", TolerationSeconds: ptr.To[int64](1)}, {Key: "super"}, {Key: "b"},
+			{Key: "a"},
+			{Key: "lost", TolerationSeconds: ptr.To[int64](600)},
+			{Key: "two", TolerationSeconds: ptr.To[int64](1)},
+			{Key: "super"},
+			{Key: "b"},
 			{Key: "two", TolerationSeconds: ptr.To[int64](2)},
 		}
 		pod.Spec.Volumes = file("metadata.annotations['downward.tenancy.x-k8s.io/0']")

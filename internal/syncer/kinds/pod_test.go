@@ -313,6 +313,46 @@ func TestResize(t *testing.T) {
 	}
 }
 
+// TestObservedGeneration says when a kubelet has seen what the tenant wants now.
+func TestObservedGeneration(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name            string
+		change          func(pod *corev1.Pod)
+		super, observed int64
+		want            int64
+	}{
+		{name: "it has", super: 3, observed: 3, want: 7},
+		{name: "it has seen what was before", super: 3, observed: 2},
+		{name: "the change has not come down", super: 3, observed: 3, change: func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "image:2" }},
+		{name: "a container to debug with has not come down", super: 3, observed: 3, change: func(pod *corev1.Pod) {
+			pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{}}
+		}},
+		{name: "the super cluster is too old to say"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			nothing := func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
+				return nil
+			}
+			p := newPool(t, interceptor.Funcs{
+				Update:            func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return nil },
+				SubResourceUpdate: nothing,
+			})
+			pod, superPod, key := p.running(t, func(pod *corev1.Pod) { pod.Generation = 7 })
+			superPod.Generation, superPod.Status.ObservedGeneration = tc.super, tc.observed
+			if tc.change != nil {
+				tc.change(pod)
+			}
+			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 5)
+			require.NoError(t, err)
+			require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+			require.Equal(t, corev1.PodRunning, pod.Status.Phase)
+			require.Equal(t, tc.want, pod.Status.ObservedGeneration)
+		})
+	}
+}
+
 // BenchmarkPodInSync is a look at a pod that runs and is as it should be: each patrol takes one at every pod.
 func BenchmarkPodInSync(b *testing.B) {
 	for _, containers := range []int{1, 10} {
