@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -14,9 +15,10 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/apimachinery/pkg/util/httpstream/spdy"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
-	"k8s.io/client-go/transport/spdy"
 	"k8s.io/klog/v2"
 
 	"github.com/superpool/superpool/internal/vnagent/pods"
@@ -27,6 +29,8 @@ import (
 const (
 	// maxRun bounds what the output of a run may be.
 	maxRun = 16 << 20
+	// pingPeriod is that of kubectl's streams.
+	pingPeriod = 5 * time.Second
 	// nodeTimeout bounds one node's answer. Who asks for a list of many nodes waits for 10 seconds, as metrics-server does, and wants those of
 	// the nodes that live.
 	nodeTimeout = 7 * time.Second
@@ -35,8 +39,7 @@ const (
 
 // APIServer asks the API server of the super cluster, for pods on all its nodes.
 type APIServer struct {
-	config *rest.Config
-	base   *url.URL
+	base *url.URL
 	forwarder
 }
 
@@ -65,7 +68,7 @@ func NewAPIServer(config *rest.Config) (*APIServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading how to connect to the super cluster: %w", err)
 	}
-	return &APIServer{config: config, base: base, forwarder: forwarder{transport: connections}}, nil
+	return &APIServer{base: base, forwarder: forwarder{transport: connections}}, nil
 }
 
 func (a *APIServer) locate(path string, query url.Values) *url.URL {
@@ -87,27 +90,27 @@ func (a *APIServer) Forward(w http.ResponseWriter, r *http.Request, request rout
 
 // run executes the command and answers with its output, as a kubelet does.
 func (a *APIServer) run(w http.ResponseWriter, r *http.Request, target *url.URL, pod pods.Pod) {
-	connections, upgrader, err := spdy.RoundTripperFor(a.config)
-	if err != nil {
-		writeError(w, r, err)
-		return
-	}
-	asked := &question{RoundTripper: connections}
-	executor, err := remotecommand.NewSPDYExecutorForTransports(asked, upgrader, http.MethodPost, target)
-	if err != nil {
-		writeError(w, r, err)
-		return
-	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	out := output{refuse: cancel}
-	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &out})
-	if asked.failed != nil {
-		writeError(w, r, asked.failed)
+	timer := time.AfterFunc(a.waitForUpgrade(), func() { cancel(errTimeout) })
+	defer timer.Stop()
+	asked := &question{RoundTripper: a.transport, answered: timer.Stop}
+	executor, err := remotecommand.NewSPDYExecutorForTransports(asked, asked, http.MethodPost, target)
+	if err != nil {
+		writeError(w, r, err)
 		return
 	}
+	out := output{refuse: cancel}
+	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &out})
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
+	}
+	if asked.failed != nil {
+		if !errors.Is(err, errTimeout) {
+			err = asked.failed
+		}
+		writeError(w, r, err)
+		return
 	}
 	if err != nil {
 		klog.FromContext(r.Context()).V(4).Info("Run failed", "err", err)
@@ -119,28 +122,68 @@ func (a *APIServer) run(w http.ResponseWriter, r *http.Request, target *url.URL,
 	_, _ = w.Write(out.bytes.Bytes())
 }
 
-// question asks for a stream and remembers why there is none for which the tenant is not to blame: the text of such an error tells of the
-// super cluster.
+// question asks for a stream, and remembers why there is none for which the tenant is not to blame: the text of such an error tells of the
+// super cluster. client-go's own waits for an answer beyond the end of its request.
 type question struct {
 	http.RoundTripper
-	failed error
+	// answered is called when there is an answer.
+	answered func() bool
+	stream   io.ReadWriteCloser
+	failed   error
 }
 
 // RoundTrip implements http.RoundTripper.
 func (q *question) RoundTrip(request *http.Request) (*http.Response, error) {
+	request = request.Clone(request.Context())
+	request.Header.Set("Connection", "Upgrade")
+	request.Header.Set("Upgrade", upgradeSPDY)
 	response, err := q.RoundTripper.RoundTrip(request)
-	if err == nil {
-		err = mistrust(response.StatusCode)
+	if err != nil {
+		q.failed = err
+		return nil, err
 	}
-	if err == nil {
-		return response, nil
-	}
-	if response != nil {
+	q.answered()
+	if q.failed = mistrust(response.StatusCode); q.failed != nil {
 		_ = response.Body.Close()
+		return nil, q.failed
 	}
-	q.failed = err
-	return nil, err
+	if response.StatusCode == http.StatusSwitchingProtocols {
+		// Who asked closes the body, and goes on with the stream.
+		q.stream, _ = response.Body.(io.ReadWriteCloser)
+		response.Body = http.NoBody
+	}
+	return response, nil
 }
+
+// NewConnection implements spdy.Upgrader.
+func (q *question) NewConnection(response *http.Response) (httpstream.Connection, error) {
+	if q.stream != nil {
+		return spdy.NewClientConnectionWithPings(streamConn{ReadWriteCloser: q.stream}, pingPeriod)
+	}
+	message, err := io.ReadAll(io.LimitReader(response.Body, maxError))
+	if err != nil {
+		return nil, fmt.Errorf("reading an error: %w", err)
+	}
+	if text, isStatus := statusText(message); isStatus {
+		message = text
+	}
+	return nil, errors.New(strings.TrimSpace(string(message)))
+}
+
+// streamConn is a stream as a connection. Its deadlines are those of the request.
+type streamConn struct {
+	io.ReadWriteCloser
+	net.Conn
+}
+
+// Read implements net.Conn.
+func (c streamConn) Read(piece []byte) (int, error) { return c.ReadWriteCloser.Read(piece) }
+
+// Write implements net.Conn.
+func (c streamConn) Write(piece []byte) (int, error) { return c.ReadWriteCloser.Write(piece) }
+
+// Close implements net.Conn.
+func (c streamConn) Close() error { return c.ReadWriteCloser.Close() }
 
 // output joins two streams and refuses to grow over maxRun. client-go drops what a Writer does not take, and says nothing; so refuse is told
 // too.

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -72,6 +73,43 @@ func TestRunFails(t *testing.T) {
 			got := ask(t, tc.address, route.Request{Kind: route.Run, Namespace: "web", Pod: "p", Container: "c", Options: route.Options{Cmd: "id"}})
 			require.Equal(t, tc.want, strings.TrimSpace(got.Body.String()))
 			require.Equal(t, tc.wantCode, got.Code)
+		})
+	}
+}
+
+// TestRunWithoutAnAnswer has a super cluster that takes the request and says nothing: no run waits for ever, nor for a client that has gone.
+func TestRunWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer silent.Close()
+	upstream, err := NewAPIServer(&rest.Config{Host: silent.URL})
+	require.NoError(t, err)
+	for _, tc := range []struct {
+		name          string
+		timeout, gone time.Duration
+		wantCode      int
+	}{
+		{name: "no answer", timeout: 20 * time.Millisecond, gone: time.Minute, wantCode: http.StatusGatewayTimeout},
+		{name: "no client", timeout: time.Minute, gone: 20 * time.Millisecond, wantCode: http.StatusBadGateway},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			upstream.timeout = tc.timeout
+			ctx, cancel := context.WithTimeout(t.Context(), tc.gone)
+			defer cancel()
+			ended := make(chan int, 1)
+			go func() {
+				answer := httptest.NewRecorder()
+				request := route.Request{Kind: route.Run, Namespace: "web", Pod: "p", Container: "c", Options: route.Options{Cmd: "id"}}
+				upstream.Forward(answer, httptest.NewRequestWithContext(ctx, http.MethodPost, "/", http.NoBody), request, tenantPod)
+				ended <- answer.Code
+			}()
+			select {
+			case code := <-ended:
+				require.Equal(t, tc.wantCode, code)
+			case <-time.After(10 * time.Second):
+				silent.CloseClientConnections()
+				require.Fail(t, "the run does not end")
+			}
 		})
 	}
 }

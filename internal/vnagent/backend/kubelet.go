@@ -127,7 +127,8 @@ func (k *Kubelet) locate(path string, query url.Values) *url.URL {
 	return &url.URL{Scheme: "https", Host: k.options.Address, Path: path, RawQuery: query.Encode()}
 }
 
-// Forward implements Backend. The kubelet is told the UID of the pod whose marks were checked, so no later pod of that name answers.
+// Forward implements Backend. The kubelet is told the UID of the pod whose marks were checked. Of Kubernetes 1.34 it heeds that for an attach
+// alone; elsewhere a later pod of that name may answer until the watch brings it. It is the same tenant's: a super namespace has one owner.
 func (k *Kubelet) Forward(w http.ResponseWriter, r *http.Request, request route.Request, pod pods.Pod) {
 	k.forward(w, r, k.locate(request.KubeletPath(pod.Super.Namespace, string(pod.Super.UID)), request.KubeletQuery()), request, pod)
 }
