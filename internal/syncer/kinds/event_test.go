@@ -38,6 +38,9 @@ func TestTenantEvent(t *testing.T) {
 		Action: "Binding", ReportingController: "default-scheduler", ReportingInstance: "r1", Source: corev1.EventSource{Component: "kubelet", Host: "r1.n1"},
 	}
 	require.Empty(t, cmp.Diff(want, got))
+
+	from.Reason, from.Message = "BackOff", "Back-off restarting failed container main in pod web-1_"+superNamespace+"(super-uid)"
+	require.Equal(t, "Back-off restarting failed container main in pod web-1_web(pod-uid)", kinds.TenantEvent(from, tenantPod(nil), "r1").Message)
 }
 
 // TestEventsOnce tells news, and nothing that is old.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,6 +27,11 @@ func podWith(nodeName string, status corev1.PodStatus, gates ...corev1.PodCondit
 	for _, gate := range gates {
 		pod.Spec.ReadinessGates = append(pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: gate})
 	}
+	return pod
+}
+
+func podNamed(namespace string, uid types.UID, pod *corev1.Pod) *corev1.Pod {
+	pod.Namespace, pod.Name, pod.UID = namespace, "p", uid
 	return pod
 }
 
@@ -82,6 +88,22 @@ func TestTenantPodStatus(t *testing.T) {
 				Conditions: []corev1.PodCondition{
 					condition(corev1.PodReady, corev1.ConditionTrue, ""), condition(corev1.PodScheduled, corev1.ConditionTrue, "tenant"),
 				},
+			},
+		},
+		{
+			name:   "names of the super cluster",
+			tenant: podNamed("web", "tenant-uid", podWith("r1.n1", corev1.PodStatus{})),
+			super: podNamed("vc-web", "super-uid", podWith("n1", corev1.PodStatus{
+				Conditions: []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionFalse, "back-off of p_vc-web(super-uid)")},
+				ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
+					Waiting: &corev1.ContainerStateWaiting{Message: "back-off 10s restarting failed container=c pod=p_vc-web(super-uid)"},
+				}}},
+			})),
+			want: &corev1.PodStatus{
+				Conditions: []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionFalse, "back-off of p_web(tenant-uid)")},
+				ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
+					Waiting: &corev1.ContainerStateWaiting{Message: "back-off 10s restarting failed container=c pod=p_web(tenant-uid)"},
+				}}},
 			},
 		},
 		{

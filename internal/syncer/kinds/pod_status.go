@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/superpool/superpool/internal/tenancy"
 )
 
 // kubeletConditions are those that kubelets write and take away.
@@ -22,6 +24,10 @@ func TenantPodStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*cor
 		return unscheduledStatus(tenantPod, superPod, superCluster)
 	}
 	status := superPod.Status.DeepCopy()
+	words := wordsOf(tenantPod, superPod)
+	for _, message := range tenancy.Messages(status) {
+		*message = words.Translate(*message)
+	}
 	status.NominatedNodeName = ""
 	status.ResourceClaimStatuses = nil
 	status.ObservedGeneration = tenantPod.Status.ObservedGeneration
@@ -49,7 +55,7 @@ func unscheduledStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*c
 	}
 	condition := *scheduled
 	condition.ObservedGeneration = 0
-	condition.Message = fmt.Sprintf("super cluster %s: %s", superCluster, scheduled.Message)
+	condition.Message = fmt.Sprintf("super cluster %s: %s", superCluster, wordsOf(tenantPod, superPod).Translate(scheduled.Message))
 	status := tenantPod.Status.DeepCopy()
 	if known := conditionOf(status, corev1.PodScheduled); known != nil {
 		condition.ObservedGeneration = known.ObservedGeneration
@@ -62,6 +68,12 @@ func unscheduledStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*c
 		status.Conditions = append(status.Conditions, condition)
 	}
 	return status, true
+}
+
+// wordsOf returns what the tenant says for what the super cluster says about its pod: a container that fails again and again is said to be
+// "in pod <name>_<namespace>(<UID>)".
+func wordsOf(tenantPod, superPod *corev1.Pod) tenancy.Words {
+	return tenancy.WordsOf(superPod.Namespace, superPod.UID, tenancy.Owner{Namespace: tenantPod.Namespace, UID: tenantPod.UID})
 }
 
 // judgeGates makes Ready False while a readiness gate of the tenant's pod is not True.

@@ -132,12 +132,9 @@ func (m *Metrics) keep(name string, series *dto.Metric) bool {
 	}
 	// A cgroup's path tells the super cluster's UID and how the node is built.
 	series.Label = slices.DeleteFunc(series.GetLabel(), func(label *dto.LabelPair) bool { return label.GetName() == "id" })
-	key := name
+	key, words := name, wordsOf(pod)
 	for _, label := range series.GetLabel() {
-		value := label.GetValue()
-		for _, pair := range namesOf(pod) {
-			value = strings.ReplaceAll(value, pair[0], pair[1])
-		}
+		value := words.Translate(label.GetValue())
 		label.Value = &value
 		key += fmt.Sprintf(",%s=%q", label.GetName(), value)
 	}

@@ -5,7 +5,6 @@
 package rename
 
 import (
-	"bytes"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,53 +58,19 @@ func tenantPod(pod pods.Pod, nodes Nodes) *corev1.Pod {
 	}
 	out.Spec.NodeName = nodes.Name(out.Spec.NodeName)
 	out.Status.NominatedNodeName = nodes.Name(out.Status.NominatedNodeName)
-	for _, message := range messages(&out.Status) {
-		*message = string(Text([]byte(*message), pod))
+	words := wordsOf(pod)
+	for _, message := range tenancy.Messages(&out.Status) {
+		*message = words.Translate(*message)
 	}
 	return out
 }
 
-// messages returns what kubelets and schedulers say about a pod and its containers, names of the super cluster among it.
-func messages(status *corev1.PodStatus) []*string {
-	all := []*string{&status.Message}
-	for i := range status.Conditions {
-		all = append(all, &status.Conditions[i].Message)
-	}
-	for _, containers := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
-		for i := range containers {
-			for _, state := range []*corev1.ContainerState{&containers[i].State, &containers[i].LastTerminationState} {
-				if state.Waiting != nil {
-					all = append(all, &state.Waiting.Message)
-				}
-				if state.Terminated != nil {
-					all = append(all, &state.Terminated.Message)
-				}
-			}
-		}
-	}
-	return all
-}
-
 // Text returns a message about pod, with the tenant's namespace and UID for those of the super cluster.
-func Text(message []byte, pod pods.Pod) []byte {
-	for _, pair := range namesOf(pod) {
-		message = bytes.ReplaceAll(message, []byte(pair[0]), []byte(pair[1]))
-	}
-	return message
-}
+func Text(message []byte, pod pods.Pod) []byte { return []byte(wordsOf(pod).Translate(string(message))) }
 
-// namesOf returns pairs of what the super cluster says and what the tenant says. UIDs have a second form in paths of cgroups.
-func namesOf(pod pods.Pod) [][2]string {
-	var pairs [][2]string
-	if pod.Super.UID != "" {
-		pairs = append(pairs,
-			[2]string{string(pod.Super.UID), string(pod.Owner.UID)},
-			[2]string{underscored(pod.Super.UID), underscored(pod.Owner.UID)})
-	}
-	return append(pairs, [2]string{pod.Super.Namespace, pod.Owner.Namespace})
+func wordsOf(pod pods.Pod) tenancy.Words {
+	return tenancy.WordsOf(pod.Super.Namespace, pod.Super.UID, pod.Owner)
 }
-
-func underscored(uid types.UID) string { return strings.ReplaceAll(string(uid), "-", "_") }
 
 // index finds pods by the names that a kubelet uses.
 type index struct {
