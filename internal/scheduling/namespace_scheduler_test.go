@@ -48,6 +48,8 @@ type pool struct {
 	mu         sync.Mutex
 	placements map[string]*schedulerv1alpha1.NamespacePlacement
 	refusals   map[string]string
+	// refused counts slices that found no place, by tenant.
+	refused    map[string]int
 	commits    int
 	failCommit error
 	// eventFirst lets the event of a commit overtake its return.
@@ -68,7 +70,7 @@ func newPool(t testing.TB) *pool {
 	ctx, cancel := context.WithCancel(contextOf(t))
 	p := &pool{
 		t: t, slices: view.NewPodSource(), nodes: view.NewNodeSource(),
-		placements: map[string]*schedulerv1alpha1.NamespacePlacement{}, refusals: map[string]string{}, clusters: sets.New[string](),
+		placements: map[string]*schedulerv1alpha1.NamespacePlacement{}, refusals: map[string]string{}, refused: map[string]int{}, clusters: sets.New[string](),
 	}
 	config, err := LoadConfig("", profiles.NamespaceScheduler)
 	require.NoError(t, err)
@@ -140,6 +142,7 @@ func (p *pool) failed(_ context.Context, pod *corev1.Pod, status *fwk.Status) *f
 	defer p.mu.Unlock()
 	if !strings.Contains(status.Message(), namespacegang.ErrReasonReleased) {
 		p.refusals[pod.Namespace] = status.Message()
+		p.refused[pod.Namespace]++
 	}
 	return status
 }
@@ -308,4 +311,29 @@ func TestNamespaceSchedulerPlacesLargeGangsInARow(t *testing.T) {
 		p.ask(tenant, "40", "100Mi")
 		p.wantPlaced(tenant, `{"r1":200,"r2":200}`)
 	}
+}
+
+// TestNamespaceSchedulerTriesTheFirstSliceOfAGangAgain lets a large namespace wait while small ones come: each would else wait for a look
+// at every slice of the large one.
+func TestNamespaceSchedulerTriesTheFirstSliceOfAGangAgain(t *testing.T) {
+	const slices = 400
+	p := newPool(t)
+	p.cluster("r1", "10", "8000Gi")
+	p.ask("large", "40", "100Mi")
+	refused := func() int {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.refused["large"]
+	}
+	require.Eventually(t, func() bool { return refused() >= slices }, patience, time.Millisecond, "each slice is tried once")
+	for i := range 3 {
+		tenant := fmt.Sprintf("small-%d", i)
+		p.ask(tenant, "100m", "100Mi")
+		p.wantPlaced(tenant, `{"r1":1}`)
+		<-time.After(1200 * time.Millisecond) // more than the backoff
+	}
+	require.Greater(t, refused(), slices, "the large one is tried again")
+	require.Less(t, refused(), slices+50)
+	p.cluster("r1", "100", "8000Gi")
+	p.wantPlaced("large", `{"r1":400}`)
 }

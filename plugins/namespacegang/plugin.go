@@ -9,7 +9,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	corev1listers "k8s.io/client-go/listers/core/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -52,6 +55,7 @@ type NamespaceGang struct {
 	handle    framework.Handle
 	committer Committer
 	gangs     *State
+	pods      corev1listers.PodLister
 }
 
 var (
@@ -70,7 +74,8 @@ func New(committer Committer, gangs *State) func(context.Context, runtime.Object
 		if committer == nil {
 			return nil, fmt.Errorf("%s serves the namespace scheduler only: nothing can write its decisions here", Name)
 		}
-		return &NamespaceGang{handle: handle, committer: committer, gangs: gangs}, nil
+		pods := handle.SharedInformerFactory().Core().V1().Pods().Lister()
+		return &NamespaceGang{handle: handle, committer: committer, gangs: gangs, pods: pods}, nil
 	}
 }
 
@@ -95,15 +100,44 @@ func (pl *NamespaceGang) Less(a, b fwk.QueuedPodInfo) bool {
 // EventsToRegister names what can make room: a super cluster that came or changed, and a slice that went.
 func (pl *NamespaceGang) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
-		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable | fwk.UpdateNodeTaint | fwk.UpdateNodeLabel}},
-		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete | fwk.UpdatePodScaleDown}},
+		{
+			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable | fwk.UpdateNodeTaint | fwk.UpdateNodeLabel},
+			QueueingHintFn: firstOnly,
+		},
+		{
+			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete | fwk.UpdatePodScaleDown},
+			QueueingHintFn: firstOnly,
+		},
 	}, nil
 }
 
-// Reserve notes where a slice goes.
-func (pl *NamespaceGang) Reserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, cluster string) *fwk.Status {
-	pl.gangs.assign(pod, cluster)
+// firstOnly tries the first slice of a gang again. The others wait until it has a super cluster: a pool without room would else look at
+// every slice of every namespace that waits, at each event, before it comes to a namespace that fits.
+func firstOnly(_ klog.Logger, pod *corev1.Pod, _, _ any) (fwk.QueueingHint, error) {
+	if gang := gangOf(pod); gang == "" || string(pod.UID) == gang+"/0" {
+		return fwk.Queue, nil
+	}
+	return fwk.QueueSkip, nil
+}
+
+// Reserve notes where a slice goes. The first one that does wakes the others.
+func (pl *NamespaceGang) Reserve(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, cluster string) *fwk.Status {
+	if first := pl.gangs.assign(pod, cluster); first && sizeOf(pod) > 1 {
+		pl.wake(ctx, pod)
+	}
 	return nil
+}
+
+func (pl *NamespaceGang) wake(ctx context.Context, pod *corev1.Pod) {
+	others := map[string]*corev1.Pod{}
+	pods, err := pl.pods.Pods(pod.Namespace).List(labels.Everything())
+	utilruntime.Must(err) // a lister fails on an invalid selector only
+	for _, other := range pods {
+		if other.UID != pod.UID && gangOf(other) == gangOf(pod) {
+			others[other.Name] = other
+		}
+	}
+	pl.handle.Activate(klog.FromContext(ctx), others)
 }
 
 // Unreserve takes Reserve back, and releases the other slices that wait: a gang that lost a member cannot be placed.

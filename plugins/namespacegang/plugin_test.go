@@ -12,8 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/ptr"
 
@@ -255,8 +258,37 @@ func TestHints(t *testing.T) {
 			if got != tc.want {
 				t.Errorf("want that the slice %s, it %s", tc.want, got)
 			}
+			later := tc.want
+			if later == plugintest.Queues {
+				later = plugintest.Skips
+			}
+			if got := newScheduler(t, nil).Hint(t, namespacegang.Name, tc.event, sliceOf("a", "2", "1"), nil, nil); got != later {
+				t.Errorf("want that a later slice %s, it %s", later, got)
+			}
 		})
 	}
+}
+
+// TestReserveWakesTheOthers: the slices that slept while the first one was tried are tried once it has a super cluster.
+func TestReserveWakesTheOthers(t *testing.T) {
+	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	slices := []*corev1.Pod{sliceOf("a", "3", "0"), sliceOf("a", "3", "1"), sliceOf("a", "3", "2"), sliceOf("b", "1", "other")}
+	for _, pod := range slices {
+		require.NoError(t, factory.Core().V1().Pods().Informer().GetIndexer().Add(pod))
+	}
+	woken := plugintest.Activated{}
+	f := plugintest.NewStandaloneFramework(t, namespacegang.Name, namespacegang.New(&notebook{}, namespacegang.NewState()), nil, nil,
+		runtime.WithInformerFactory(factory), runtime.WithPodActivator(woken))
+	reserve := func(pod *corev1.Pod) {
+		require.True(t, f.RunReservePluginsReserve(t.Context(), framework.NewCycleState(), pod, "r1").IsSuccess())
+	}
+	reserve(slices[3])
+	require.Empty(t, woken, "a gang of one wakes nobody")
+	reserve(slices[0])
+	require.Empty(t, cmp.Diff(plugintest.Activated{"1": true, "2": true}, woken))
+	clear(woken)
+	reserve(slices[1])
+	require.Empty(t, woken, "they are awake")
 }
 
 func TestReserve(t *testing.T) {

@@ -53,7 +53,8 @@ func (s *State) begun(pod *corev1.Pod) bool {
 	return s.gangs[gangOf(pod)] != nil
 }
 
-func (s *State) assign(pod *corev1.Pod, cluster string) {
+// assign notes where a slice goes. It reports whether it is the first of its gang.
+func (s *State) assign(pod *corev1.Pod, cluster string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.gangs[gangOf(pod)]
@@ -62,6 +63,7 @@ func (s *State) assign(pod *corev1.Pod, cluster string) {
 		s.gangs[gangOf(pod)] = known
 	}
 	known.assigned[pod.UID] = Assignment{Pod: pod, Cluster: cluster}
+	return len(known.assigned) == 1
 }
 
 // forget takes back assign. It reports whether pod was assigned. After a failed commit the gang starts anew once all its slices

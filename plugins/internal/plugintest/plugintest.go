@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -51,6 +53,10 @@ func newFramework(tb testing.TB, registry runtime.Registry, profile *config.Kube
 	tb.Helper()
 	metrics.Register() // the runtime measures itself
 	snapshot := cache.NewSnapshot(pods, nodes)
+	// The caller's options come last, and replace these.
+	options = append([]runtime.Option{
+		runtime.WithInformerFactory(informers.NewSharedInformerFactory(fake.NewClientset(), 0)), runtime.WithPodActivator(Activated{}),
+	}, options...)
 	options = append(options, runtime.WithSnapshotSharedLister(snapshot), runtime.WithWaitingPods(runtime.NewWaitingPodsMap()))
 	runs, err := runtime.NewFramework(tb.Context(), registry, profile, options...)
 	if err != nil {
@@ -63,6 +69,16 @@ func newFramework(tb testing.TB, registry runtime.Registry, profile *config.Kube
 	infos = slices.Clone(infos)
 	slices.SortFunc(infos, func(a, b fwk.NodeInfo) int { return cmp.Compare(a.Node().Name, b.Node().Name) })
 	return &Framework{Framework: runs, Nodes: infos}
+}
+
+// Activated stands in for the queue: it holds the names of the pods that were to be tried again.
+type Activated map[string]bool
+
+// Activate implements framework.PodActivator.
+func (a Activated) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
+	for name := range pods {
+		a[name] = true
+	}
 }
 
 // Filter runs PreFilter and, on each node that it leaves, Filter. It returns the status of PreFilter, and the message of Filter for each
