@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"os"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
+
+	"github.com/superpool/superpool/internal/view"
 )
 
 // LoadConfig reads a KubeSchedulerConfiguration from file, or from fallback when file is "". Unknown fields, plugin args of an unknown
@@ -36,4 +39,17 @@ func LoadConfig(file string, fallback []byte) (*config.KubeSchedulerConfiguratio
 		return nil, fmt.Errorf("validating %s: %w", name, err)
 	}
 	return cfg, nil
+}
+
+// Profiles returns the names of the profiles in the configuration of the namespace scheduler. One must serve the namespaces that name none.
+func Profiles(cfg *config.KubeSchedulerConfiguration) (sets.Set[string], error) {
+	names := sets.New[string]()
+	for i := range cfg.Profiles {
+		names.Insert(cfg.Profiles[i].SchedulerName)
+	}
+	if !names.Has(view.DefaultNamespaceScheduler) {
+		return nil, fmt.Errorf("no profile of the namespace scheduler is named %q, which places the namespaces that name none: there are %q",
+			view.DefaultNamespaceScheduler, sets.List(names))
+	}
+	return names, nil
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -199,6 +200,9 @@ func (c *placementController) reconcileNamespace(ctx context.Context, name strin
 		previous = &np.Spec
 	}
 	spec, problem := placement.Spec(namespace, valuesOf(quotas), previous, c.DefaultSlice)
+	if unknown := c.checkProfile(&spec, previous); problem == nil {
+		problem = unknown
+	}
 	if problem != nil {
 		c.event(namespace, aboutWish, corev1.EventTypeWarning, problem.Reason, problem.Message)
 	} else if message := placement.SliceLargerThanQuota(namespace, &spec); message != "" {
@@ -213,6 +217,20 @@ func (c *placementController) reconcileNamespace(ctx context.Context, name strin
 		c.announce(namespace, np)
 	}
 	return c.show(ctx, namespace, np)
+}
+
+// checkProfile puts the last good profile in place of one that is not there: nobody would place the slices, or say why not.
+func (c *placementController) checkProfile(spec, previous *schedulerv1alpha1.NamespacePlacementSpec) *placement.Problem {
+	wanted := spec.SchedulerName
+	if wanted == "" || c.Profiles.Has(wanted) {
+		return nil
+	}
+	spec.SchedulerName = ""
+	if previous != nil && c.Profiles.Has(previous.SchedulerName) {
+		spec.SchedulerName = previous.SchedulerName
+	}
+	return &placement.Problem{Reason: schedulerv1alpha1.ReasonUnknownScheduler, Message: fmt.Sprintf(
+		"Annotation %s: no profile is named %q: use one of %q, or none", schedulerv1alpha1.AnnotationScheduler, wanted, sets.List(c.Profiles))}
 }
 
 // write brings spec and status of the NamespacePlacement in line and returns it as it is then, nil if there is none.

@@ -21,6 +21,7 @@ import (
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/manifests/profiles"
 )
 
 // TestPlacementsRestored shows placements on namespaces as the informer has them. A tenant is told that it changed something only when it did.
@@ -154,5 +155,52 @@ func TestEventsThatComeBack(t *testing.T) {
 		require.NoError(t, controller.reconcileNamespace(t.Context(), "web"))
 		told := strings.Contains(strings.Join(said(), "\n"), schedulerv1alpha1.ReasonInvalidSlice)
 		require.Equal(t, i == 0 || i == 3, told, "step %d", i)
+	}
+}
+
+// TestUnknownProfile: a namespace that names a profile which is not there is placed by the one that placed it before, and is told.
+func TestUnknownProfile(t *testing.T) {
+	t.Parallel()
+	config, err := LoadConfig("", profiles.NamespaceScheduler)
+	require.NoError(t, err)
+	names, err := Profiles(config)
+	require.NoError(t, err)
+	config.Profiles[0].SchedulerName = "packing"
+	_, err = Profiles(config)
+	require.ErrorContains(t, err, `no profile of the namespace scheduler is named "namespace-scheduler"`)
+	names.Insert("packing")
+
+	one := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	api, recorder := fake.NewClientset(), events.NewFakeRecorder(20)
+	factory := informers.NewSharedInformerFactory(api, 0)
+	meta := newMetaCluster(t).client
+	controller := newPlacementController(&Tenants{Client: meta, DefaultSlice: slice.Of(one), Profiles: names}, &tenants.Tenant{Key: "tenant"}, api, factory, nil, recorder)
+	defer controller.queue.ShutDown()
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "quota"}, Spec: corev1.ResourceQuotaSpec{Hard: one}}
+	require.NoError(t, factory.Core().V1().ResourceQuotas().Informer().GetIndexer().Add(quota))
+	for i, step := range []struct {
+		named, want string
+		unknown     bool
+	}{
+		{named: "", want: ""},
+		{named: "typo", want: "", unknown: true},
+		{named: "packing", want: "packing"},
+		{named: "typo", want: "packing", unknown: true},
+		{named: "", want: ""},
+	} {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "1"}}
+		if step.named != "" {
+			namespace.Annotations = map[string]string{schedulerv1alpha1.AnnotationScheduler: step.named}
+		}
+		require.NoError(t, factory.Core().V1().Namespaces().Informer().GetIndexer().Add(namespace))
+		require.NoError(t, controller.reconcileNamespace(t.Context(), "web"))
+		np := &schedulerv1alpha1.NamespacePlacement{}
+		require.NoError(t, meta.Get(t.Context(), client.ObjectKey{Namespace: "tenant", Name: "web"}, np))
+		require.Equal(t, step.want, np.Spec.SchedulerName, "step %d", i)
+		told := false
+		for len(recorder.Events) > 0 {
+			told = told || strings.Contains(<-recorder.Events, schedulerv1alpha1.ReasonUnknownScheduler)
+		}
+		require.Equal(t, step.unknown, told, "step %d", i)
 	}
 }

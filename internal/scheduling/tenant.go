@@ -51,6 +51,8 @@ type Tenants struct {
 	Hub *Hub
 	// PodConfig holds the profiles of the pod schedulers.
 	PodConfig *config.KubeSchedulerConfiguration
+	// Profiles are the names of the namespace scheduler's profiles.
+	Profiles sets.Set[string]
 	// DefaultSlice is the slice size for resources that a tenant does not name.
 	DefaultSlice slice.Amounts
 }

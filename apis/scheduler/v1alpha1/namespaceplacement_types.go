@@ -28,6 +28,8 @@ const (
 	ReasonInvalidSlice = "InvalidSlice"
 	// ReasonInvalidQuota says that the quota cannot be cut into slices.
 	ReasonInvalidQuota = "InvalidQuota"
+	// ReasonUnknownScheduler says that no profile of the namespace scheduler has the name that the namespace asks for.
+	ReasonUnknownScheduler = "UnknownScheduler"
 )
 
 // NamespacePlacementSpec is what a tenant namespace asks for, as vc-scheduler read it from the tenant control plane.

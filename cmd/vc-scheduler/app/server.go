@@ -173,6 +173,10 @@ func setup(ctx context.Context, mgr ctrl.Manager, options *Options) error {
 	if err != nil {
 		return err
 	}
+	namespaceProfiles, err := scheduling.Profiles(namespaceConfig)
+	if err != nil {
+		return fmt.Errorf("--namespace-scheduler-config: %w", err)
+	}
 	podConfig, err := scheduling.LoadConfig(options.PodSchedulerConfig, profiles.PodScheduler)
 	if err != nil {
 		return err
@@ -189,7 +193,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, options *Options) error {
 	if err := (&superclusters.Registry{Client: mgr.GetClient(), Recorder: recorder}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up super clusters: %w", err)
 	}
-	work := &scheduling.Tenants{Client: mgr.GetClient(), Hub: hub, PodConfig: podConfig, DefaultSlice: defaultSlice}
+	work := &scheduling.Tenants{Client: mgr.GetClient(), Hub: hub, PodConfig: podConfig, Profiles: namespaceProfiles, DefaultSlice: defaultSlice}
 	if err := (&tenants.Registry{Client: mgr.GetClient(), Recorder: recorder, Engage: work.Engage, ReportStatus: true}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up tenants: %w", err)
 	}
