@@ -48,7 +48,14 @@ type NamespaceScheduler struct {
 }
 
 // refusal is what was said about a gang. Another wish of the same namespace is told anew, also in the same words.
-type refusal struct{ gang, message string }
+type refusal struct {
+	gang, message string
+	at            time.Time
+}
+
+// refusalPeriod is how often a gang that waits is told other figures. What is free changes with every decision about others, and each
+// telling is a write that the scheduler waits for, and an Event in the tenant's control plane.
+const refusalPeriod = time.Minute
 
 // NeedLeaderElection returns true: two schedulers would place a namespace twice.
 func (s *NamespaceScheduler) NeedLeaderElection() bool { return true }
@@ -175,9 +182,12 @@ func (s *NamespaceScheduler) failed(ctx context.Context, pod *corev1.Pod, status
 	}
 	gang := pod.Annotations[schedulerv1alpha1.AnnotationGang]
 	scope, _, _ := strings.Cut(gang, "@")
-	fresh := refusal{gang, message}
-	if last, ok := s.said.Load(scope); ok && last == fresh {
-		return status
+	fresh := refusal{gang, message, time.Now()}
+	if known, ok := s.said.Load(scope); ok {
+		last := known.(refusal)
+		if last.gang == gang && (last.message == message || fresh.at.Sub(last.at) < refusalPeriod) {
+			return status
+		}
 	}
 	if err := s.refuse(ctx, gang, message); err != nil {
 		klog.FromContext(ctx).Error(err, "Could not say why a namespace is not placed", "gang", gang)

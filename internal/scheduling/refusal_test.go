@@ -2,6 +2,8 @@ package scheduling
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -68,4 +70,28 @@ func TestRefusalOfAChangedWish(t *testing.T) {
 		require.Equal(t, message, placed.Message)
 		require.Equal(t, generation, placed.ObservedGeneration)
 	}
+}
+
+// TestRefusalsWithOtherFigures: what is free changes with each decision about others, and a namespace that waits is not written each time.
+func TestRefusalsWithOtherFigures(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+		np := &schedulerv1alpha1.NamespacePlacement{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web", UID: "1", Generation: 1},
+			Spec:       schedulerv1alpha1.NamespacePlacementSpec{Slice: one, Quota: one},
+		}
+		metaCluster := newMetaCluster(t, np)
+		scheduler := &NamespaceScheduler{Manager: metaCluster, slices: view.NewPodSource()}
+		slice := view.Slices(np)[0].(*corev1.Pod)
+		told := func(message string) string {
+			scheduler.failed(t.Context(), slice, fwk.NewStatus(fwk.Unschedulable, message))
+			require.NoError(t, metaCluster.client.Get(t.Context(), client.ObjectKeyFromObject(np), np))
+			return meta.FindStatusCondition(np.Status.Conditions, schedulerv1alpha1.ConditionPlaced).Message
+		}
+		require.Equal(t, "900m is free", told("900m is free"))
+		require.Equal(t, "900m is free", told("800m is free"))
+		<-time.After(refusalPeriod)
+		require.Equal(t, "700m is free", told("700m is free"))
+	})
 }
