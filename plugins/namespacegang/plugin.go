@@ -102,19 +102,20 @@ func (pl *NamespaceGang) EventsToRegister(context.Context) ([]fwk.ClusterEventWi
 	return []fwk.ClusterEventWithHint{
 		{
 			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable | fwk.UpdateNodeTaint | fwk.UpdateNodeLabel},
-			QueueingHintFn: firstOnly,
+			QueueingHintFn: pl.hint,
 		},
 		{
 			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete | fwk.UpdatePodScaleDown},
-			QueueingHintFn: firstOnly,
+			QueueingHintFn: pl.hint,
 		},
 	}, nil
 }
 
-// firstOnly tries the first slice of a gang again. The others wait until it has a super cluster: a pool without room would else look at
-// every slice of every namespace that waits, at each event, before it comes to a namespace that fits.
-func firstOnly(_ klog.Logger, pod *corev1.Pod, _, _ any) (fwk.QueueingHint, error) {
-	if gang := gangOf(pod); gang == "" || string(pod.UID) == gang+"/0" {
+// hint tries the first slice of a gang again. The others wait until it has a super cluster: a pool without room would else look at every
+// slice of every namespace that waits, at each event, before it comes to a namespace that fits. A slice whose release is still under way when
+// the first one wakes the others is in no queue, so it asks here whether they have begun.
+func (pl *NamespaceGang) hint(_ klog.Logger, pod *corev1.Pod, _, _ any) (fwk.QueueingHint, error) {
+	if gang := gangOf(pod); gang == "" || string(pod.UID) == gang+"/0" || pl.gangs.begun(pod) {
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil

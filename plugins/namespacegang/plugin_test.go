@@ -265,6 +265,11 @@ func TestHints(t *testing.T) {
 			if got := newScheduler(t, nil).Hint(t, namespacegang.Name, tc.event, sliceOf("a", "2", "1"), nil, nil); got != later {
 				t.Errorf("want that a later slice %s, it %s", later, got)
 			}
+			begun := newScheduler(t, nil)
+			begun.reserve(sliceOf("a", "2", "0"), "r1")
+			if got := begun.Hint(t, namespacegang.Name, tc.event, sliceOf("a", "2", "1"), nil, nil); got != tc.want {
+				t.Errorf("want that a slice of a gang that has begun %s, it %s", tc.want, got)
+			}
 		})
 	}
 }
