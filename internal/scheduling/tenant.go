@@ -145,8 +145,8 @@ func watchFailure(factory informers.SharedInformerFactory) *atomic.Pointer[error
 	return failure
 }
 
-// waitForCaches waits until everything is listed. When that takes longer than patience because a list fails, it returns why: kubeconfigs without the rights
-// that are needed would else leave a tenant connecting for ever, with the reason in the log alone.
+// waitForCaches waits until everything is listed. When that takes longer than patience because a list fails, it returns why: a kubeconfig
+// without the rights that are needed would else leave a tenant connecting for ever, with the reason in the log alone.
 func waitForCaches(ctx context.Context, factory informers.SharedInformerFactory, failure *atomic.Pointer[error], patience time.Duration) error {
 	for {
 		waiting, stop := context.WithTimeout(ctx, patience)
@@ -159,8 +159,8 @@ func waitForCaches(ctx context.Context, factory informers.SharedInformerFactory,
 		if !late || ctx.Err() != nil {
 			return nil
 		}
-		if err := failure.Load(); err != nil {
-			return fmt.Errorf("reading objects: %w", *err)
+		if reason := failure.Swap(nil); reason != nil {
+			return fmt.Errorf("reading objects: %w", *reason)
 		}
 	}
 }

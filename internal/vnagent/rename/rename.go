@@ -66,7 +66,9 @@ func tenantPod(pod pods.Pod, nodes Nodes) *corev1.Pod {
 }
 
 // Text returns a message about pod, with the tenant's namespace and UID for those of the super cluster.
-func Text(message []byte, pod pods.Pod) []byte { return []byte(wordsOf(pod).Translate(string(message))) }
+func Text(message []byte, pod pods.Pod) []byte {
+	return []byte(wordsOf(pod).Translate(string(message)))
+}
 
 func wordsOf(pod pods.Pod) tenancy.Words {
 	return tenancy.WordsOf(pod.Super.Namespace, pod.Super.UID, pod.Owner)
