@@ -400,7 +400,7 @@ func (p *Pods) deleteSuper(ctx context.Context, superPod *corev1.Pod, grace *int
 
 // grace returns how many seconds the super pod of a tenant pod that is being deleted gets, at least 1: with 0 the super cluster would forget
 // the pod before its containers have ended. It is what is left of the tenant's. A super pod that is ending already gets less only when the
-// tenant has given less since: a kubelet that is told of less runs the preStop hooks and sends the signal again.
+// tenant has given less since: what is left falls with each look, and each would be another deletion.
 func (p *Pods) grace(tenantPod, superPod *corev1.Pod) *int64 {
 	if superPod.DeletionTimestamp != nil {
 		return ptr.To(max(1, ptr.Deref(tenantPod.DeletionGracePeriodSeconds, 0)))
