@@ -20,7 +20,7 @@ import (
 )
 
 // stubborn is a script that ignores the signal to end, and ends when there is a file /gone.
-const stubborn = `trap "echo signal" TERM; while [ ! -e /gone ]; do sleep 0.1; done`
+const stubborn = `trap "echo signal" TERM; echo up; while [ ! -e /gone ]; do sleep 0.1; done`
 
 // TestEndsOnce deletes a pod that takes its time, and changes it meanwhile so that its super pod is looked at: the container gets the time that
 // it asks for, one signal, and its hook runs once.
@@ -34,6 +34,7 @@ func TestEndsOnce(t *testing.T) {
 		Command: []string{"sh", "-c", "echo hook >/proc/1/fd/1; sleep 3"},
 	}}}
 	tenant.create(t, namespace, pod)
+	eventually(t, "the container is up", logged(tenant, namespace, "p", "up"))
 
 	var output bytes.Buffer
 	logs := tenant.kubectl(t, namespace, "logs", "-f", "p")
@@ -48,7 +49,7 @@ func TestEndsOnce(t *testing.T) {
 	}
 	tenant.run(t, namespace, "wait", "--for=delete", "pod/p", "--timeout="+patience.String())
 	require.NoError(t, logs.Wait())
-	require.Equal(t, "hook\nsignal\n", output.String())
+	require.Equal(t, "up\nhook\nsignal\n", output.String())
 }
 
 // TestEvicted evicts a super pod, as draining its node does: the tenant's controller replaces it while its container still runs.
@@ -77,6 +78,7 @@ func TestEvicted(t *testing.T) {
 	}
 	require.Len(t, pods(t.Context()), 1)
 	evicted := pods(t.Context())[0]
+	eventually(t, "the container is up", logged(tenant, namespace, evicted.Name, "up"))
 
 	superPod := metav1.ObjectMeta{Namespace: certificateName(t, tenant.name) + "-" + namespace, Name: evicted.Name}
 	super := connect(t, evicted.Labels[schedulerv1alpha1.LabelSuperCluster])
@@ -91,9 +93,10 @@ func TestEvicted(t *testing.T) {
 	eventually(t, "the signal is logged", logged(tenant, namespace, evicted.Name, "signal"))
 	tenant.run(t, namespace, "exec", evicted.Name, "--", "touch", "/gone")
 	tenant.run(t, namespace, "wait", "--for=delete", "pod/"+evicted.Name, "--timeout="+patience.String())
-	// The other one would take as long.
-	tenant.run(t, namespace, "delete", "deployment", "d", "--wait=false")
-	tenant.run(t, namespace, "delete", "pods", "--all", "--force", "--grace-period=0")
+	// The other one would take as long as it may, and its namespace with it.
+	tenant.run(t, namespace, "delete", "deployment", "d", "--cascade=foreground", "--wait=false")
+	eventually(t, "the other one is ending", func(ctx context.Context) (bool, error) { return pods(ctx)[0].DeletionTimestamp != nil, nil })
+	tenant.run(t, namespace, "exec", pods(t.Context())[0].Name, "--", "touch", "/gone")
 }
 
 // TestResize changes the CPU of a container that runs.
