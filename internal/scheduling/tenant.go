@@ -3,6 +3,8 @@ package scheduling
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -148,21 +150,18 @@ func watchFailure(factory informers.SharedInformerFactory) *atomic.Pointer[error
 // waitForCaches waits until everything is listed. When that takes longer than patience because a list fails, it returns why: a kubeconfig
 // without the rights that are needed would else leave a tenant connecting for ever, with the reason in the log alone.
 func waitForCaches(ctx context.Context, factory informers.SharedInformerFactory, failure *atomic.Pointer[error], patience time.Duration) error {
-	for {
+	for ctx.Err() == nil {
 		waiting, stop := context.WithTimeout(ctx, patience)
 		synced := factory.WaitForCacheSync(waiting.Done())
 		stop()
-		late := false
-		for _, done := range synced {
-			late = late || !done
-		}
-		if !late || ctx.Err() != nil {
+		if !slices.Contains(slices.Collect(maps.Values(synced)), false) {
 			return nil
 		}
 		if reason := failure.Swap(nil); reason != nil {
 			return fmt.Errorf("reading objects: %w", *reason)
 		}
 	}
+	return nil
 }
 
 func (t *Tenants) podScheduler(ctx context.Context, api kubernetes.Interface, factory informers.SharedInformerFactory, broadcaster events.EventBroadcaster) (*scheduler.Scheduler, error) {
