@@ -197,12 +197,10 @@ bin/kustomize: hack/tools/versions.mk | bin
 bin/golangci-lint: hack/tools/versions.mk | bin
 	@$(call install-tool,-X main.version=$(GOLANGCI_LINT_VERSION:v%=%),github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION))
 
-# The tests' packages are built first, for the progress that go test -c does not show.
-E2E_TEST := k8s.io/kubernetes/test/e2e
+# What the tests import is built first, for the progress that go test -c does not show.
 bin/e2e.test: hack/tools/conformance/go.mod | bin
-	@cd hack/tools/conformance && ../../gobuild.sh "conformance tests" $(GO) build -v \
-	  $$($(GO) list -deps -test -f '{{if not (or .Standard .ForTest (eq .Name "main"))}}{{.ImportPath}}{{end}}' $(E2E_TEST))
-	@cd hack/tools/conformance && $(GO) test -c -ldflags '$(KUBE_LDFLAGS)' -o "$(BIN)/e2e.test" $(E2E_TEST)
+	@cd hack/tools/conformance && ../../gobuild.sh "conformance tests" $(GO) build -v -tags tools .
+	@cd hack/tools/conformance && $(GO) test -c -ldflags '$(KUBE_LDFLAGS)' -o "$(BIN)/e2e.test" k8s.io/kubernetes/test/e2e
 	@touch $@
 
 bin/logcheck: hack/tools/logcheck/go.mod | bin
