@@ -3,12 +3,12 @@
 package engine
 
 import (
+	"maps"
 	"sync"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 )
 
 const (
@@ -192,7 +192,9 @@ func (q *Queue) Done(key Key) {
 func (q *Queue) Hangs(tenant string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.hanging[tenant] = q.clock.Now().Add(hangMemory)
+	now := q.clock.Now()
+	maps.DeleteFunc(q.hanging, func(_ string, until time.Time) bool { return !now.Before(until) })
+	q.hanging[tenant] = now.Add(hangMemory)
 }
 
 // Len returns the number of keys that wait to be handed out.
@@ -255,15 +257,10 @@ func (q *Queue) full(tenant string) bool {
 // nextFree makes the first tenant that may be served the first of the turns. It returns false when there is none: then a Done will come, or
 // an Add.
 func (q *Queue) nextFree() bool {
-	var held *int
+	crowded := q.maxInFlight > 0 && q.heldByHanging() >= q.maxInFlight
 	for i, tenant := range q.turns {
-		if q.maxInFlight > 0 && q.hangs(tenant) {
-			if held == nil {
-				held = ptr.To(q.heldByHanging())
-			}
-			if *held >= q.maxInFlight {
-				continue
-			}
+		if crowded && q.hangs(tenant) {
+			continue
 		}
 		if i > 0 {
 			copy(q.turns[1:i+1], q.turns[:i])
@@ -276,12 +273,7 @@ func (q *Queue) nextFree() bool {
 }
 
 func (q *Queue) hangs(tenant string) bool {
-	until, exists := q.hanging[tenant]
-	if exists && q.clock.Now().After(until) {
-		delete(q.hanging, tenant)
-		return false
-	}
-	return exists
+	return q.clock.Now().Before(q.hanging[tenant])
 }
 
 // heldByHanging returns how many workers are held by tenants that hang.

@@ -53,8 +53,7 @@ func TenantEvent(superEvent *corev1.Event, tenantPod *corev1.Pod, superCluster s
 		APIVersion: "v1", Kind: "Pod", Namespace: tenantPod.Namespace, Name: tenantPod.Name, UID: tenantPod.UID, FieldPath: superEvent.InvolvedObject.FieldPath,
 	}
 	event.Related = nil
-	about := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: superEvent.Namespace, UID: superEvent.InvolvedObject.UID}}
-	event.Message = wordsOf(tenantPod, about).Translate(event.Message)
+	event.Message = wordsOf(tenantPod, superEvent.Namespace, superEvent.InvolvedObject.UID).Translate(event.Message)
 	if before, node, found := strings.Cut(event.Message, " to "); found && event.Reason == reasonScheduled {
 		event.Message = before + " to " + tenancy.NodeName(superCluster, node)
 	}

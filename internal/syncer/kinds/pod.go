@@ -25,6 +25,8 @@ const (
 	quietAttempts = 5
 	// recountAttempts is the number of refusals by the quota, about six seconds of them, after which what it counts is checked.
 	recountAttempts = 8
+	// configAttempts is the number of attempts, about thirteen seconds of them, for which a pod waits for ConfigMaps and Secrets to come down.
+	configAttempts = 8
 )
 
 // Pods syncs pods: down what the tenant wants, up where they run and how they fare. A pod goes through these states:
@@ -159,7 +161,7 @@ func (p *Pods) create(ctx context.Context, tenant *Tenant, key engine.Key, tenan
 		}
 		return engine.Waitf("service account %s in the super cluster", tenantPod.Spec.ServiceAccountName)
 	}
-	if missing := p.env.missing(tenant, tenantPod); missing != "" && attempt < recountAttempts {
+	if missing := p.env.missing(tenant, tenantPod); missing != "" && attempt < configAttempts {
 		return engine.Waitf("%s in the super cluster", missing)
 	}
 	around, err := p.env.surroundings(tenant, tenantPod, attempt)

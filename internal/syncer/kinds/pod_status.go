@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -24,7 +25,7 @@ func TenantPodStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*cor
 		return unscheduledStatus(tenantPod, superPod, superCluster)
 	}
 	status := superPod.Status.DeepCopy()
-	words := wordsOf(tenantPod, superPod)
+	words := wordsOf(tenantPod, superPod.Namespace, superPod.UID)
 	for _, message := range tenancy.Messages(status) {
 		*message = words.Translate(*message)
 	}
@@ -55,7 +56,7 @@ func unscheduledStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*c
 	}
 	condition := *scheduled
 	condition.ObservedGeneration = 0
-	condition.Message = fmt.Sprintf("super cluster %s: %s", superCluster, wordsOf(tenantPod, superPod).Translate(scheduled.Message))
+	condition.Message = fmt.Sprintf("super cluster %s: %s", superCluster, wordsOf(tenantPod, superPod.Namespace, superPod.UID).Translate(scheduled.Message))
 	status := tenantPod.Status.DeepCopy()
 	if known := conditionOf(status, corev1.PodScheduled); known != nil {
 		condition.ObservedGeneration = known.ObservedGeneration
@@ -72,8 +73,8 @@ func unscheduledStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*c
 
 // wordsOf returns what the tenant says for what the super cluster says about its pod: a container that fails again and again is said to be
 // "in pod <name>_<namespace>(<UID>)".
-func wordsOf(tenantPod, superPod *corev1.Pod) tenancy.Words {
-	return tenancy.WordsOf(superPod.Namespace, superPod.UID, tenancy.Owner{Namespace: tenantPod.Namespace, UID: tenantPod.UID})
+func wordsOf(tenantPod *corev1.Pod, superNamespace string, superUID types.UID) tenancy.Words {
+	return tenancy.WordsOf(superNamespace, superUID, tenancy.Owner{Namespace: tenantPod.Namespace, UID: tenantPod.UID})
 }
 
 // judgeGates makes Ready False while a readiness gate of the tenant's pod is not True.

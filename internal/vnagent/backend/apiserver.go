@@ -203,13 +203,18 @@ func (o *output) Write(piece []byte) (int, error) {
 	return o.bytes.Write(piece)
 }
 
-// Scrape implements Backend. Nodes are asked at once: one that does not answer is left out, an error is logged, and no other waits for it.
+// Scrape implements Backend. Nodes are asked at once: one that does not answer, or not to the end, is left out, an error is logged, and no
+// other waits for it.
 func (a *APIServer) Scrape(ctx context.Context, request route.Request, nodes []string, read func(io.Reader) error) error {
 	var mu sync.Mutex
 	one := func(in io.Reader) error {
+		whole, err := io.ReadAll(in)
+		if err != nil {
+			return fmt.Errorf("reading an answer: %w", err)
+		}
 		mu.Lock()
 		defer mu.Unlock()
-		return read(in)
+		return read(bytes.NewReader(whole))
 	}
 	errs := make([]error, len(nodes))
 	var group errgroup.Group

@@ -141,8 +141,16 @@ func TestErrorsAreText(t *testing.T) {
 	}
 }
 
-// nodes answers for those that live; of the others nothing is ever heard.
+// nodes answers for those that live; n1 begins and goes no further, and of the others nothing is ever heard.
 type nodes struct{ living []string }
+
+// silence is read until a request ends.
+type silence struct{ request *http.Request }
+
+func (s silence) Read([]byte) (int, error) {
+	<-s.request.Context().Done()
+	return 0, s.request.Context().Err()
+}
 
 // RoundTrip implements http.RoundTripper.
 func (n nodes) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -150,6 +158,9 @@ func (n nodes) RoundTrip(request *http.Request) (*http.Response, error) {
 		if strings.Contains(request.URL.Path, "/"+name+"/") {
 			return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(name))}, nil
 		}
+	}
+	if strings.Contains(request.URL.Path, "/n1/") {
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(io.MultiReader(strings.NewReader("n"), silence{request}))}, nil
 	}
 	<-request.Context().Done()
 	return nil, request.Context().Err()
