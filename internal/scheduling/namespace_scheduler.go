@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -57,12 +58,18 @@ type refusal struct {
 // telling is a write that the scheduler waits for, and an Event in the tenant's control plane.
 const refusalPeriod = time.Minute
 
+// catchUpPeriod is how often a new leader looks whether its cache holds what the one before wrote.
+const catchUpPeriod = 20 * time.Millisecond
+
 // NeedLeaderElection returns true: two schedulers would place a namespace twice.
 func (s *NamespaceScheduler) NeedLeaderElection() bool { return true }
 
 // Start runs until ctx ends.
 func (s *NamespaceScheduler) Start(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, klog.LoggerWithName(klog.FromContext(ctx), "namespace-scheduler"))
+	if err := s.catchUp(ctx); err != nil {
+		return err
+	}
 	s.slices = view.NewPodSource()
 	placements, err := s.Manager.GetCache().GetInformer(ctx, &schedulerv1alpha1.NamespacePlacement{})
 	if err != nil {
@@ -101,6 +108,41 @@ func (s *NamespaceScheduler) Start(ctx context.Context) error {
 	klog.FromContext(ctx).Info("Namespace scheduler started", "profiles", len(s.Config.Profiles))
 	sched.Run(ctx)
 	factory.Shutdown()
+	return nil
+}
+
+// catchUp waits until the cache holds all that was written so far. The leader before may have given room away a moment ago, and a commit
+// checks the namespace that it is for, not the room: who decides by an older state gives the same room twice.
+func (s *NamespaceScheduler) catchUp(ctx context.Context) error {
+	kind := schedulerv1alpha1.GroupVersion.WithKind("NamespacePlacement")
+	stored := &metav1.PartialObjectMetadataList{}
+	stored.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := s.Manager.GetAPIReader().List(ctx, stored); err != nil {
+		return fmt.Errorf("listing NamespacePlacements: %w", err)
+	}
+	for i := range stored.Items {
+		newest := &stored.Items[i]
+		key := client.ObjectKeyFromObject(newest)
+		err := wait.PollUntilContextCancel(ctx, catchUpPeriod, true, func(ctx context.Context) (bool, error) {
+			cached := &schedulerv1alpha1.NamespacePlacement{}
+			if err := s.Manager.GetClient().Get(ctx, key, cached); client.IgnoreNotFound(err) != nil {
+				return false, fmt.Errorf("reading NamespacePlacement %s of the cache: %w", key, err)
+			}
+			if cached.ResourceVersion == newest.ResourceVersion {
+				return true, nil
+			}
+			// The cache is behind, or ahead: then it was written again.
+			newest = &metav1.PartialObjectMetadata{}
+			newest.SetGroupVersionKind(kind)
+			if err := s.Manager.GetAPIReader().Get(ctx, key, newest); client.IgnoreNotFound(err) != nil {
+				return false, fmt.Errorf("reading NamespacePlacement %s: %w", key, err)
+			}
+			return cached.ResourceVersion == newest.ResourceVersion, nil
+		})
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
 	return nil
 }
 

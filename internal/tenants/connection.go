@@ -2,12 +2,12 @@ package tenants
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -29,9 +29,10 @@ const (
 //	   ▼                                              │
 //	(delay) ──► probe ──► Engage: Connecting ──ready──► Connected ◄──probe──► Unreachable, Engage still runs
 type connection struct {
-	tenant  *Tenant
-	engage  Engage
-	probe   func(context.Context, *rest.Config) error
+	tenant *Tenant
+	engage Engage
+	// probe returns an error when the control plane does not answer, or is another than it was.
+	probe   func(context.Context) error
 	changed func()
 
 	mu    sync.Mutex
@@ -41,9 +42,15 @@ type connection struct {
 
 func (r *Registry) connect(tenant *Tenant) *connection {
 	return &connection{
-		tenant:  tenant,
-		engage:  r.Engage,
-		probe:   r.probe,
+		tenant: tenant,
+		engage: r.Engage,
+		probe: func(ctx context.Context) error {
+			uid, err := r.probe(ctx, tenant.Config)
+			if err != nil {
+				return err
+			}
+			return r.recognize(ctx, tenant, uid)
+		},
 		changed: func() { r.instances.Changed(tenant.VirtualCluster) },
 		state:   problem{tenancyv1alpha1.ReasonConnecting, "Connecting to " + tenant.Config.Host},
 	}
@@ -86,7 +93,7 @@ func (c *connection) Run(ctx context.Context) {
 		}
 		delay := backoff.Step()
 		logger.V(2).Info("Tenant is not connected, trying again", "delay", delay, "err", err)
-		c.set(ctx, tenancyv1alpha1.ReasonUnreachable, err.Error())
+		c.set(ctx, reasonOf(err), err.Error())
 		select {
 		case <-ctx.Done():
 		case <-time.After(delay):
@@ -96,28 +103,32 @@ func (c *connection) Run(ctx context.Context) {
 
 // once connects and works until the connection ends. It says whether the work was ready, and never returns a nil error.
 func (c *connection) once(ctx context.Context) (wasReady bool, err error) {
-	if err := c.probe(ctx, c.tenant.Config); err != nil {
+	if err := c.probe(ctx); err != nil {
 		return false, fmt.Errorf("connecting to %s: %w", c.tenant.Config.Host, err)
 	}
 	c.set(ctx, tenancyv1alpha1.ReasonConnecting, "Reading the objects of "+c.tenant.Config.Host)
 	c.setReady(false)
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	var watcher sync.WaitGroup
-	watcher.Go(func() { c.watchHealth(ctx) })
+	watcher.Go(func() { c.watchHealth(ctx, cancel) })
 	defer watcher.Wait()
-	defer cancel()
+	defer cancel(nil)
 	err = c.engage(ctx, c.tenant, func() {
 		c.setReady(true)
 		c.set(ctx, tenancyv1alpha1.ReasonConnected, "Connected to "+c.tenant.Config.Host)
 	})
-	if err == nil {
-		err = fmt.Errorf("the work ended")
+	switch cause := context.Cause(ctx); {
+	case errors.As(cause, &otherControlPlane{}):
+		err = cause
+	case err == nil:
+		err = errors.New("the work ended")
 	}
 	return c.isReady(), fmt.Errorf("working on %s: %w", c.tenant.Config.Host, err)
 }
 
-// watchHealth keeps the state of an engaged tenant true to whether its server answers. It stops nothing: watches mend themselves.
-func (c *connection) watchHealth(ctx context.Context) {
+// watchHealth keeps the state of an engaged tenant true to whether its server answers. Watches mend themselves, so it stops nothing, unless
+// another control plane answers.
+func (c *connection) watchHealth(ctx context.Context, stop context.CancelCauseFunc) {
 	ticker := time.NewTicker(healthPeriod)
 	defer ticker.Stop()
 	for {
@@ -126,7 +137,10 @@ func (c *connection) watchHealth(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		switch err := c.probe(ctx, c.tenant.Config); {
+		switch err := c.probe(ctx); {
+		case errors.As(err, &otherControlPlane{}):
+			stop(err)
+			return
 		case err != nil:
 			c.set(ctx, tenancyv1alpha1.ReasonUnreachable, fmt.Sprintf("%s does not answer: %v", c.tenant.Config.Host, err))
 		case c.isReady():
@@ -135,6 +149,13 @@ func (c *connection) watchHealth(ctx context.Context) {
 			c.set(ctx, tenancyv1alpha1.ReasonConnecting, "Reading the objects of "+c.tenant.Config.Host)
 		}
 	}
+}
+
+func reasonOf(err error) string {
+	if errors.As(err, &otherControlPlane{}) {
+		return tenancyv1alpha1.ReasonOtherControlPlane
+	}
+	return tenancyv1alpha1.ReasonUnreachable
 }
 
 func (c *connection) setReady(ready bool) {

@@ -44,7 +44,7 @@ const (
 type Registry struct {
 	// Client reads VirtualClusters (a cache will do) and, with ReportStatus, writes.
 	Client client.Client
-	// Reader reads Secrets and Namespaces. Nil: the manager's uncached reader, so that no process holds all Secrets.
+	// Reader reads Secrets, Namespaces and what must be up to date. Nil: the manager's uncached reader, so that no process holds all Secrets.
 	Reader client.Reader
 	// Recorder records Events on VirtualClusters, with ReportStatus.
 	Recorder record.EventRecorder
@@ -54,7 +54,7 @@ type Registry struct {
 	// the registry only reads, and waits until another has set status.clusterNamespace.
 	ReportStatus bool
 
-	probe     func(context.Context, *rest.Config) error
+	probe     func(context.Context, *rest.Config) (types.UID, error)
 	instances kubeconfig.Instances[*connection]
 }
 
@@ -69,7 +69,7 @@ func (r *Registry) setDefaults() {
 		r.Reader = r.Client
 	}
 	if r.probe == nil {
-		r.probe = kubeconfig.Probe
+		r.probe = probe
 	}
 }
 
@@ -171,6 +171,9 @@ func (r *Registry) resolve(ctx context.Context, vc *tenancyv1alpha1.VirtualClust
 	if err != nil {
 		secret, _ := secretOf(vc)
 		return nil, "", &problem{tenancyv1alpha1.ReasonInvalidKubeconfig, fmt.Sprintf("Secret %s: %v", secret, err)}, nil
+	}
+	if !r.ReportStatus && vc.Status.ControlPlaneUID == "" {
+		return nil, "", &problem{tenancyv1alpha1.ReasonConnecting, "Waiting for the first connection to the control plane"}, nil
 	}
 	ranges, err := serviceCIDRs(vc)
 	if err != nil {

@@ -44,7 +44,8 @@ type harness struct {
 	log   []string
 	fail  error // of Engage
 	dead  map[string]bool
-	block chan struct{} // when not nil, a cancelled Engage waits for it
+	uids  map[string]types.UID // of control planes, by token; others lead to one
+	block chan struct{}        // when not nil, a cancelled Engage waits for it
 }
 
 func newHarness(t *testing.T, objects ...client.Object) *harness {
@@ -56,6 +57,7 @@ func newHarness(t *testing.T, objects ...client.Object) *harness {
 		events:  record.NewFakeRecorder(100),
 		changes: make(chan types.NamespacedName, 1000),
 		dead:    map[string]bool{},
+		uids:    map[string]types.UID{},
 	}
 	h.Registry = &Registry{
 		Client:       fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&tenancyv1alpha1.VirtualCluster{}).Build(),
@@ -99,13 +101,23 @@ func (h *harness) engage(ctx context.Context, tenant *Tenant, ready func()) erro
 	return ctx.Err()
 }
 
-func (h *harness) answers(_ context.Context, config *rest.Config) error {
+func (h *harness) answers(_ context.Context, config *rest.Config) (types.UID, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.dead[config.Host] {
-		return errors.New("connection refused")
+		return "", errors.New("connection refused")
 	}
-	return nil
+	if uid, exists := h.uids[config.BearerToken]; exists {
+		return uid, nil
+	}
+	return "kube-system", nil
+}
+
+// lead says which control plane a token leads to.
+func (h *harness) lead(token string, uid types.UID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.uids[token] = uid
 }
 
 func (h *harness) setDead(host string, dead bool) {
@@ -240,6 +252,60 @@ func TestRotation(t *testing.T) {
 	})
 }
 
+// TestOtherControlPlane gives a tenant the kubeconfig of another control plane by mistake, takes that back, and then means it.
+func TestOtherControlPlane(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
+		h.lead("other", "another")
+		h.reconcile("a")
+		h.settle()
+		require.Equal(t, "True/Connected", h.ready("a"))
+		rotate := func(token string) {
+			require.NoError(t, h.Client.Update(t.Context(), secretNamed(t, "a", token)))
+			h.reconcile("a")
+			h.settle()
+		}
+		rotate("other")
+		require.Equal(t, "False/OtherControlPlane", h.ready("a"))
+		h.pass(time.Hour)
+		require.Equal(t, []string{"start a t1", "end a t1"}, h.logged(), "the other one is not looked at")
+		rotate("t2")
+		require.Equal(t, "True/Connected", h.ready("a"))
+		require.Equal(t, []string{"start a t1", "end a t1", "start a t2"}, h.logged())
+
+		rotate("other")
+		require.Equal(t, "False/OtherControlPlane", h.ready("a"))
+		var vc tenancyv1alpha1.VirtualCluster
+		require.NoError(t, h.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "a"}, &vc))
+		message := meta.FindStatusCondition(vc.Status.Conditions, tenancyv1alpha1.ConditionReady).Message
+		_, patch, found := strings.Cut(message, "--type=merge -p ")
+		require.True(t, found, message)
+		require.NoError(t, h.Client.Status().Patch(t.Context(), &vc, client.RawPatch(types.MergePatchType, []byte(strings.Trim(patch, "'")))))
+		h.pass(longestDelay + healthPeriod)
+		require.Equal(t, "True/Connected", h.ready("a"))
+		require.Equal(t, "start a other", h.logged()[len(h.logged())-1])
+	})
+}
+
+// TestAnotherAnswers: behind one address another control plane answers from now on.
+func TestAnotherAnswers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
+		h.reconcile("a")
+		h.settle()
+		h.lead("t1", "another")
+		h.pass(healthPeriod)
+		require.Equal(t, "False/OtherControlPlane", h.ready("a"))
+		h.pass(time.Hour)
+		require.Equal(t, []string{"start a t1", "end a t1"}, h.logged())
+		h.lead("t1", "kube-system")
+		h.pass(2 * longestDelay)
+		require.Equal(t, "True/Connected", h.ready("a"))
+	})
+}
+
 func TestHealthAndBackoff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -343,9 +409,14 @@ func TestReaderNeverWrites(t *testing.T) {
 
 		owner := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
 		owner.reconcile("a")
+		h.Client, h.Reader = owner.Client, owner.Client
+		h.reconcile("a")
+		h.settle()
+		require.Empty(t, h.logged(), "it waits for the control plane that is the tenant's")
+
+		owner.settle()
 		var before, after tenancyv1alpha1.VirtualCluster
 		require.NoError(t, owner.Client.Get(t.Context(), client.ObjectKeyFromObject(vcNamed("a")), &before))
-		h.Client, h.Reader = owner.Client, owner.Client
 		h.reconcile("a")
 		h.settle()
 		require.Equal(t, []string{"start a t1"}, h.logged())

@@ -1,6 +1,9 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
 
 const (
 	// ConditionReady says that the tenant control plane is provisioned, or imported, and answers.
@@ -16,6 +19,9 @@ const (
 	ReasonInvalidKubeconfig = "InvalidKubeconfig"
 	// ReasonUnreachable says that the server named by the kubeconfig does not answer, or refuses.
 	ReasonUnreachable = "Unreachable"
+	// ReasonOtherControlPlane says that the kubeconfig leads to another control plane than before. Nothing of the tenant is touched meanwhile: to
+	// another, all that the tenant runs would look as if it were deleted.
+	ReasonOtherControlPlane = "OtherControlPlane"
 	// ReasonKeyConflict says that the cluster key, and so the root namespace, already belongs to another object.
 	ReasonKeyConflict = "KeyConflict"
 
@@ -91,6 +97,11 @@ type VirtualClusterStatus struct {
 	// namespaces in super clusters. It never changes once set.
 	// +optional
 	ClusterNamespace string `json:"clusterNamespace,omitempty"`
+
+	// controlPlaneUID is the UID of namespace kube-system in the control plane that was reached first. Another one is refused, until this is
+	// taken away: then the next takes its place, and what the old one ran in super clusters goes.
+	// +optional
+	ControlPlaneUID types.UID `json:"controlPlaneUID,omitempty"`
 
 	// conditions of the control plane: Ready, and ServiceCIDRsOverlap when another tenant's range shares addresses with this one's.
 	// +optional

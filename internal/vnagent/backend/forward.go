@@ -12,6 +12,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -102,7 +103,8 @@ func (f *forwarder) modify(response *http.Response, request route.Request, pod p
 	switch code := response.StatusCode; {
 	case code == http.StatusSwitchingProtocols:
 		if stream, ok := response.Body.(io.ReadWriteCloser); ok {
-			response.Body = &wholeStream{ReadWriteCloser: stream, buffers: &f.buffers, ended: make(chan struct{})}
+			isSPDY := strings.EqualFold(response.Header.Get("Upgrade"), upgradeSPDY)
+			response.Body = &wholeStream{ReadWriteCloser: stream, isSPDY: isSPDY, buffers: &f.buffers, ended: make(chan struct{})}
 		}
 		return nil
 	case mistrust(code) != nil:
@@ -134,6 +136,7 @@ func mistrust(code int) error {
 // every five seconds), so what the backend refuses is not told before all that it has sent was passed on.
 type wholeStream struct {
 	io.ReadWriteCloser
+	isSPDY  bool
 	buffers *buffers
 	// ended is closed when nothing more comes from the backend.
 	ended chan struct{}
@@ -156,7 +159,11 @@ func (s *wholeStream) Read(piece []byte) (int, error) {
 func (s *wholeStream) WriteTo(client io.Writer) (int64, error) {
 	buffer := s.buffers.Get()
 	defer s.buffers.Put(buffer)
-	return io.CopyBuffer(client, struct{ io.Reader }{s}, buffer)
+	backend := struct{ io.Reader }{s} // which is no io.WriterTo
+	if s.isSPDY {
+		backend.Reader = &frameReader{in: s}
+	}
+	return io.CopyBuffer(client, backend, buffer)
 }
 
 // Write implements io.Writer.

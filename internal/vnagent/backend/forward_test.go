@@ -37,7 +37,7 @@ func TestStreamOutlastsItsCreation(t *testing.T) {
 	defer upstream.Close()
 	target, err := url.Parse(upstream.URL)
 	require.NoError(t, err)
-	stream := upgrade(t, &forwarder{transport: http.DefaultTransport, timeout: timeout}, target)
+	stream := upgrade(t, &forwarder{transport: http.DefaultTransport, timeout: timeout}, target, upgradeSPDY)
 	timer := time.NewTimer(5 * timeout)
 	defer timer.Stop()
 	<-timer.C
@@ -53,7 +53,7 @@ func TestStreamOutlastsItsCreation(t *testing.T) {
 func TestStreamOfACommandThatEnds(t *testing.T) {
 	t.Parallel()
 	ended := &endedCommand{refused: make(chan struct{}), closed: make(chan struct{})}
-	stream := upgrade(t, &forwarder{transport: ended}, &url.URL{Scheme: "http", Host: "backend"})
+	stream := upgrade(t, &forwarder{transport: ended}, &url.URL{Scheme: "http", Host: "backend"}, upgradeSPDY)
 	_, err := io.WriteString(stream, "are you there?")
 	require.NoError(t, err)
 	got, err := io.ReadAll(stream)
@@ -98,6 +98,36 @@ func TestStreamPassesOnBursts(t *testing.T) {
 	require.Equal(t, sizes{burst, burst}, pieces)
 }
 
+// TestStreamJoinsFrames of SPDY: of other protocols it knows nothing.
+func TestStreamJoinsFrames(t *testing.T) {
+	t.Parallel()
+	sent := frames("1:a 1:b")
+	for protocol, want := range map[string][]byte{upgradeSPDY: frames("1:ab"), upgradeWebSocket: sent} {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			stream := upgrade(t, &forwarder{transport: saying{protocol, sent}}, &url.URL{Scheme: "http", Host: "kubelet"}, protocol)
+			got, err := io.ReadAll(stream)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		})
+	}
+}
+
+// saying is a backend that speaks a protocol, says words and ends.
+type saying struct {
+	protocol string
+	words    []byte
+}
+
+func (s saying) RoundTrip(*http.Request) (*http.Response, error) {
+	body := struct {
+		io.Reader
+		io.WriteCloser
+	}{bytes.NewReader(s.words), &endedCommand{refused: make(chan struct{}), closed: make(chan struct{})}}
+	header := http.Header{"Connection": {"Upgrade"}, "Upgrade": {s.protocol}}
+	return &http.Response{StatusCode: http.StatusSwitchingProtocols, ProtoMajor: 1, ProtoMinor: 1, Header: header, Body: body}, nil
+}
+
 // sizes are those of what is written.
 type sizes []int
 
@@ -107,7 +137,7 @@ func (s *sizes) Write(piece []byte) (int, error) {
 }
 
 // upgrade returns a client's end of a stream by way of a forwarder.
-func upgrade(t *testing.T, forwarder *forwarder, target *url.URL) io.ReadWriter {
+func upgrade(t *testing.T, forwarder *forwarder, target *url.URL, protocol string) io.ReadWriter {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		forwarder.forward(w, r, target, route.Request{Kind: route.Exec}, pods.Pod{Super: &corev1.Pod{}})
@@ -116,7 +146,7 @@ func upgrade(t *testing.T, forwarder *forwarder, target *url.URL) io.ReadWriter 
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, nil)
 	require.NoError(t, err)
 	request.Header.Set("Connection", "Upgrade")
-	request.Header.Set("Upgrade", "SPDY/3.1")
+	request.Header.Set("Upgrade", protocol)
 	response, err := http.DefaultTransport.RoundTrip(request)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, response.Body.Close()) })

@@ -1,0 +1,118 @@
+package scheduling
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// versions are the resource versions of NamespacePlacements, by name.
+type versions map[string]string
+
+// storedVersions are those of the API server, knownVersions those of a cache.
+type (
+	storedVersions struct {
+		client.Reader
+		versions
+	}
+	knownVersions struct {
+		client.Client
+		versions
+	}
+)
+
+func (v versions) get(name string, object client.Object) error {
+	version, exists := v[name]
+	if !exists {
+		return apierrors.NewNotFound(schema.GroupResource{}, name)
+	}
+	object.SetResourceVersion(version)
+	return nil
+}
+
+func (s storedVersions) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	return s.get(key.Name, object)
+}
+
+func (s storedVersions) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	items := &list.(*metav1.PartialObjectMetadataList).Items
+	for name, version := range s.versions {
+		*items = append(*items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: name, ResourceVersion: version}})
+	}
+	return nil
+}
+
+func (k knownVersions) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	return k.get(key.Name, object)
+}
+
+// laggingCluster is a manager whose cache follows what is stored when the test says so.
+type laggingCluster struct {
+	ctrl.Manager
+	stored, known versions
+}
+
+func (l laggingCluster) GetClient() client.Client    { return knownVersions{versions: l.known} }
+func (l laggingCluster) GetAPIReader() client.Reader { return storedVersions{versions: l.stored} }
+
+func TestNewLeaderWaitsForWhatTheOldOneWrote(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		stored, known versions
+		// follow is what happens while the new leader waits.
+		follow []func(stored, known versions)
+	}{
+		"nothing is there":          {},
+		"the cache is up to date":   {stored: versions{"a": "3"}, known: versions{"a": "3"}},
+		"the cache has one more":    {stored: versions{"a": "3"}, known: versions{"a": "3", "gone": "2"}},
+		"a placement is not known":  {versions{"a": "3"}, versions{"a": "2"}, []func(stored, known versions){func(_, known versions) { known["a"] = "3" }}},
+		"a namespace is not known":  {versions{"a": "3"}, versions{}, []func(stored, known versions){func(_, known versions) { known["a"] = "3" }}},
+		"one after the other":       {versions{"a": "3", "b": "4"}, versions{}, []func(stored, known versions){func(_, known versions) { known["a"] = "3" }, func(_, known versions) { known["b"] = "4" }}},
+		"it is written meanwhile":   {versions{"a": "3"}, versions{"a": "1"}, []func(stored, known versions){func(stored, _ versions) { stored["a"] = "5" }, func(_, known versions) { known["a"] = "5" }}},
+		"it is deleted meanwhile":   {versions{"a": "3"}, versions{"a": "1"}, []func(stored, known versions){func(stored, _ versions) { delete(stored, "a") }, func(_, known versions) { delete(known, "a") }}},
+		"the cache is ahead of us":  {versions{"a": "3"}, versions{"a": "1"}, []func(stored, known versions){func(stored, known versions) { stored["a"], known["a"] = "5", "5" }}},
+		"it is new and then is not": {versions{"a": "3"}, versions{}, []func(stored, known versions){func(stored, _ versions) { delete(stored, "a") }}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				scheduler := &NamespaceScheduler{Manager: laggingCluster{stored: test.stored, known: test.known}}
+				caughtUp := make(chan error, 1)
+				go func() { caughtUp <- scheduler.catchUp(t.Context()) }()
+				for _, step := range test.follow {
+					<-time.After(time.Minute)
+					require.Empty(t, caughtUp, "the cache is behind")
+					step(test.stored, test.known)
+				}
+				<-time.After(time.Minute)
+				require.Len(t, caughtUp, 1)
+				require.NoError(t, <-caughtUp)
+			})
+		})
+	}
+}
+
+// TestNewLeaderThatIsNoneAnyMore: waiting ends with the context.
+func TestNewLeaderThatIsNoneAnyMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		scheduler := &NamespaceScheduler{Manager: laggingCluster{stored: versions{"a": "3"}}}
+		ended := make(chan error, 1)
+		go func() { ended <- scheduler.catchUp(ctx) }()
+		<-time.After(time.Minute)
+		require.Empty(t, ended)
+		cancel()
+		<-time.After(time.Minute)
+		require.Len(t, ended, 1)
+	})
+}
