@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/kubeconfig"
@@ -34,13 +35,13 @@ func (o otherControlPlane) Error() string {
 func probe(ctx context.Context, config *rest.Config) (types.UID, error) {
 	probing := rest.CopyConfig(config)
 	probing.Timeout = kubeconfig.ProbeTimeout
-	client, err := kubernetes.NewForConfig(probing)
+	api, err := kubernetes.NewForConfig(probing)
 	if err != nil {
 		return "", fmt.Errorf("making a client: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, kubeconfig.ProbeTimeout)
 	defer cancel()
-	namespace, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	namespace, err := api.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
 		return "", fmt.Errorf("reading namespace %s: %w", metav1.NamespaceSystem, err)
 	}
@@ -69,7 +70,8 @@ func (r *Registry) recognize(ctx context.Context, tenant *Tenant, uid types.UID)
 		case !r.ReportStatus:
 			return errors.New("it is not said yet which control plane is the tenant's")
 		}
+		before := vc.DeepCopy()
 		vc.Status.ControlPlaneUID = uid
-		return r.Client.Status().Update(ctx, vc)
+		return r.Client.Status().Patch(ctx, vc, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	})
 }
