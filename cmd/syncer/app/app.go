@@ -45,6 +45,8 @@ type Options struct {
 	MetricsBindAddress     string
 	HealthProbeBindAddress string
 	PprofBindAddress       string
+	// ConcurrentSyncs is the number of objects of each kind that are worked on at a time, at least 1.
+	ConcurrentSyncs int
 	// PodSecurityLevel is enforced in the namespaces of tenants; "" leaves it to the super cluster.
 	PodSecurityLevel string
 	// VNAgentPort and VNAgentAddress are where tenants find the kubelet API of nodes; port 0 means nowhere, address "" at each node.
@@ -68,6 +70,7 @@ func NewOptions() (*Options, error) {
 		MetricsBindAddress:     ":8080",
 		HealthProbeBindAddress: ":8081",
 		PprofBindAddress:       "0",
+		ConcurrentSyncs:        engine.DefaultWorkers,
 		PodSecurityLevel:       "baseline",
 		VNAgentPort:            10550,
 		Gate:                   gate,
@@ -84,6 +87,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address that serves /metrics; "0" for none`)
 	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address that serves /healthz and /readyz; "0" for none`)
 	flags.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress, `address that serves profiles under /debug/pprof/ to everyone who reaches it, as 127.0.0.1:6060; "0" for none`)
+	flags.IntVar(&o.ConcurrentSyncs, "concurrent-syncs", o.ConcurrentSyncs, "number of objects of each kind that are worked on at a time; one tenant has at most half of them. Raise it for many tenants whose control planes are far away")
 	flags.StringVar(&o.PodSecurityLevel, "pod-security-level", o.PodSecurityLevel, `pod security level that the super cluster enforces on tenants: privileged, baseline or restricted; "" for none`)
 	flags.Int32Var(&o.VNAgentPort, "vn-agent-port", o.VNAgentPort, "port of vn-agent, which serves logs and exec to tenants; 0 if there is none")
 	flags.StringVar(&o.VNAgentAddress, "vn-agent-address", o.VNAgentAddress, "address of one vn-agent for all nodes; without it each node has its own")
@@ -99,6 +103,9 @@ func (o *Options) Validate() error {
 	}
 	if o.MetaKubeconfig == "" && o.SuperClusterKubeconfig == "" {
 		errs = append(errs, errors.New("set --meta-kubeconfig, --super-cluster-kubeconfig or both: they are two clusters"))
+	}
+	if o.ConcurrentSyncs < 1 {
+		errs = append(errs, fmt.Errorf("--concurrent-syncs %d: use 1 or more", o.ConcurrentSyncs))
 	}
 	switch o.PodSecurityLevel {
 	case "", "privileged", "baseline", "restricted":
@@ -175,6 +182,7 @@ func Run(ctx context.Context, options *Options) error {
 	made, err := syncer.New(ctx, mgr, syncer.Options{
 		ID: id, Super: super, PodSecurityLevel: options.PodSecurityLevel, Metrics: numbers,
 		VNAgent: kinds.VNAgent{Port: options.VNAgentPort, Address: options.VNAgentAddress},
+		Engine:  engine.Options{Workers: options.ConcurrentSyncs},
 	})
 	if err != nil {
 		return err

@@ -12,9 +12,11 @@ import (
 	"k8s.io/utils/clock"
 )
 
+// DefaultWorkers is the number of workers per kind where none is said.
+const DefaultWorkers = 8
+
 const (
-	defaultWorkers = 8
-	defaultPatrol  = 60 * time.Second
+	defaultPatrol = 60 * time.Second
 	// reconcileTimeout bounds the requests of one reconcile, so that a control plane that hangs gives workers back.
 	reconcileTimeout = 30 * time.Second
 )
@@ -46,7 +48,7 @@ func Waitf(format string, args ...any) error {
 type Options struct {
 	// Clock measures delays and the patrol's period; nil means the real one.
 	Clock clock.WithTickerAndDelayedExecution
-	// Workers is the number of workers per kind; 0 means 8. One tenant holds at most half of them, and so do all that hang together.
+	// Workers is the number of workers per kind; 0 means DefaultWorkers. One tenant holds at most half of them, and so do all that hang together.
 	Workers int
 	// Patrol is the time between two patrols; 0 means 60 seconds.
 	Patrol time.Duration
@@ -69,7 +71,7 @@ func New(options Options, metrics *Metrics, kinds ...Kind) (*Engine, error) {
 		options.Clock = clock.RealClock{}
 	}
 	if options.Workers == 0 {
-		options.Workers = defaultWorkers
+		options.Workers = DefaultWorkers
 	}
 	if options.Patrol == 0 {
 		options.Patrol = defaultPatrol

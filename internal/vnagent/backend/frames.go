@@ -24,7 +24,7 @@ type frameReader struct {
 	held   int
 }
 
-// Read implements io.Reader. piece must be longer than a header. An error that comes with the last bytes must come again after them.
+// Read implements io.Reader. piece must be longer than a header and shorter than maxFrame. An error that comes with the last bytes must come again after them.
 func (r *frameReader) Read(piece []byte) (int, error) {
 	for {
 		held := copy(piece, r.header[:r.held])
