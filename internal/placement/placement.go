@@ -43,29 +43,21 @@ func Spec(namespace *corev1.Namespace, quotas []corev1.ResourceQuota, previous *
 		NamespaceUID:  namespace.UID,
 		SchedulerName: namespace.Annotations[schedulerv1alpha1.AnnotationScheduler],
 	}
-	if previous != nil && previous.NamespaceUID != namespace.UID {
-		previous = nil
-	}
 	keep := func(problem Problem) (schedulerv1alpha1.NamespacePlacementSpec, *Problem) {
-		if previous != nil {
+		if previous != nil && previous.NamespaceUID == namespace.UID {
 			spec.Slice, spec.Quota, spec.Priority = previous.Slice, previous.Quota, previous.Priority
 		}
 		return spec, &problem
 	}
-	var problem *Problem
 	size, err := sizeOf(namespace)
-	full := slice.Fill(size, defaults)
 	if err != nil {
-		problem = &Problem{schedulerv1alpha1.ReasonInvalidSlice, fmt.Sprintf("Annotation %s: %v", schedulerv1alpha1.AnnotationSlice, err)}
-		if previous == nil {
-			return keep(*problem)
-		}
-		full = slice.Of(previous.Slice)
+		return keep(Problem{schedulerv1alpha1.ReasonInvalidSlice, fmt.Sprintf("Annotation %s: %v", schedulerv1alpha1.AnnotationSlice, err)})
 	}
 	quota, errs := slice.Quota(quotas)
 	if len(errs) > 0 {
 		return keep(Problem{schedulerv1alpha1.ReasonInvalidQuota, fmt.Sprintf("ResourceQuota: %v", errs.ToAggregate())})
 	}
+	full := slice.Fill(size, defaults)
 	if count := slice.Count(quota, full, nil); count > MaxSlices {
 		return keep(Problem{schedulerv1alpha1.ReasonInvalidSlice, fmt.Sprintf(
 			"The quota %s makes %d slices of %s, and %d are allowed: set a larger slice in annotation %s",
@@ -73,7 +65,7 @@ func Spec(namespace *corev1.Namespace, quotas []corev1.ResourceQuota, previous *
 	}
 	spec.Slice = full.List()
 	spec.Quota = quota.List()
-	return spec, problem
+	return spec, nil
 }
 
 // SliceLargerThanQuota returns a message when a namespace names a slice that its quota does not fill once, so that the whole quota is

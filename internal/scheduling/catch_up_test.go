@@ -2,6 +2,8 @@ package scheduling
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +19,9 @@ import (
 // versions are the resource versions of NamespacePlacements, by name.
 type versions map[string]string
 
+// writing is held while versions are read or changed.
+var writing sync.Mutex
+
 // storedVersions are those of the API server, knownVersions those of a cache.
 type (
 	storedVersions struct {
@@ -30,6 +35,8 @@ type (
 )
 
 func (v versions) get(name string, object client.Object) error {
+	writing.Lock()
+	defer writing.Unlock()
 	version, exists := v[name]
 	if !exists {
 		return apierrors.NewNotFound(schema.GroupResource{}, name)
@@ -43,6 +50,8 @@ func (s storedVersions) Get(_ context.Context, key client.ObjectKey, object clie
 }
 
 func (s storedVersions) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	writing.Lock()
+	defer writing.Unlock()
 	items := &list.(*metav1.PartialObjectMetadataList).Items
 	for name, version := range s.versions {
 		*items = append(*items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: name, ResourceVersion: version}})
@@ -54,14 +63,36 @@ func (k knownVersions) Get(_ context.Context, key client.ObjectKey, object clien
 	return k.get(key.Name, object)
 }
 
+// stumbling is an API server that fails now and then.
+type stumbling struct {
+	storedVersions
+	requests *int
+}
+
+func (s stumbling) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if *s.requests++; *s.requests%2 == 1 {
+		return errors.New("too many requests")
+	}
+	return s.storedVersions.Get(ctx, key, object, options...)
+}
+
+func (s stumbling) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if *s.requests++; *s.requests%2 == 1 {
+		return errors.New("too many requests")
+	}
+	return s.storedVersions.List(ctx, list, options...)
+}
+
 // laggingCluster is a manager whose cache follows what is stored when the test says so.
 type laggingCluster struct {
 	ctrl.Manager
 	stored, known versions
 }
 
-func (l laggingCluster) GetClient() client.Client    { return knownVersions{versions: l.known} }
-func (l laggingCluster) GetAPIReader() client.Reader { return storedVersions{versions: l.stored} }
+func (l laggingCluster) GetClient() client.Client { return knownVersions{versions: l.known} }
+func (l laggingCluster) GetAPIReader() client.Reader {
+	return stumbling{storedVersions{versions: l.stored}, new(int)}
+}
 
 func TestNewLeaderWaitsForWhatTheOldOneWrote(t *testing.T) {
 	t.Parallel()
@@ -70,31 +101,34 @@ func TestNewLeaderWaitsForWhatTheOldOneWrote(t *testing.T) {
 		// follow is what happens while the new leader waits.
 		follow []func(stored, known versions)
 	}{
-		"nothing is there":          {},
-		"the cache is up to date":   {stored: versions{"a": "3"}, known: versions{"a": "3"}},
-		"the cache has one more":    {stored: versions{"a": "3"}, known: versions{"a": "3", "gone": "2"}},
-		"a placement is not known":  {versions{"a": "3"}, versions{"a": "2"}, []func(stored, known versions){func(_, known versions) { known["a"] = "3" }}},
-		"a namespace is not known":  {versions{"a": "3"}, versions{}, []func(stored, known versions){func(_, known versions) { known["a"] = "3" }}},
-		"one after the other":       {versions{"a": "3", "b": "4"}, versions{}, []func(stored, known versions){func(_, known versions) { known["a"] = "3" }, func(_, known versions) { known["b"] = "4" }}},
-		"it is written meanwhile":   {versions{"a": "3"}, versions{"a": "1"}, []func(stored, known versions){func(stored, _ versions) { stored["a"] = "5" }, func(_, known versions) { known["a"] = "5" }}},
-		"it is deleted meanwhile":   {versions{"a": "3"}, versions{"a": "1"}, []func(stored, known versions){func(stored, _ versions) { delete(stored, "a") }, func(_, known versions) { delete(known, "a") }}},
-		"the cache is ahead of us":  {versions{"a": "3"}, versions{"a": "1"}, []func(stored, known versions){func(stored, known versions) { stored["a"], known["a"] = "5", "5" }}},
-		"it is new and then is not": {versions{"a": "3"}, versions{}, []func(stored, known versions){func(stored, _ versions) { delete(stored, "a") }}},
+		"nothing is there":           {},
+		"the cache is up to date":    {stored: versions{"a": "3"}, known: versions{"a": "3"}},
+		"the cache has one more":     {stored: versions{"a": "3"}, known: versions{"a": "3", "gone": "2"}},
+		"a placement is not known":   {versions{"a": "3"}, versions{"a": "2"}, []func(stored, known versions){func(_, known versions) { known["a"] = "3" }}},
+		"a namespace is not known":   {versions{"a": "3"}, versions{}, []func(stored, known versions){func(_, known versions) { known["a"] = "3" }}},
+		"one after the other":        {versions{"a": "3", "b": "4"}, versions{}, []func(stored, known versions){func(_, known versions) { known["a"] = "3" }, func(_, known versions) { known["b"] = "4" }}},
+		"it is written all the time": {versions{"a": "3"}, versions{"a": "1"}, []func(stored, known versions){func(stored, known versions) { stored["a"] = "5" }, func(stored, known versions) { stored["a"], known["a"] = "7", "5" }}},
+		"it is written meanwhile":    {versions{"a": "3"}, versions{"a": "1"}, []func(stored, known versions){func(stored, _ versions) { stored["a"] = "5" }, func(_, known versions) { known["a"] = "5" }}},
+		"it is deleted meanwhile":    {versions{"a": "3"}, versions{"a": "1"}, []func(stored, known versions){func(stored, _ versions) { delete(stored, "a") }, func(_, known versions) { delete(known, "a") }}},
+		"the cache is ahead of us":   {versions{"a": "3"}, versions{"a": "1"}, []func(stored, known versions){func(stored, known versions) { stored["a"], known["a"] = "5", "5" }}},
+		"it is new and then is not":  {versions{"a": "3"}, versions{}, []func(stored, known versions){func(stored, _ versions) { delete(stored, "a") }}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				scheduler := &NamespaceScheduler{Manager: laggingCluster{stored: test.stored, known: test.known}}
-				caughtUp := make(chan error, 1)
+				caughtUp := make(chan bool, 1)
 				go func() { caughtUp <- scheduler.catchUp(t.Context()) }()
 				for _, step := range test.follow {
 					<-time.After(time.Minute)
 					require.Empty(t, caughtUp, "the cache is behind")
+					writing.Lock()
 					step(test.stored, test.known)
+					writing.Unlock()
 				}
 				<-time.After(time.Minute)
 				require.Len(t, caughtUp, 1)
-				require.NoError(t, <-caughtUp)
+				require.True(t, <-caughtUp)
 			})
 		})
 	}
@@ -107,12 +141,13 @@ func TestNewLeaderThatIsNoneAnyMore(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		scheduler := &NamespaceScheduler{Manager: laggingCluster{stored: versions{"a": "3"}}}
-		ended := make(chan error, 1)
+		ended := make(chan bool, 1)
 		go func() { ended <- scheduler.catchUp(ctx) }()
 		<-time.After(time.Minute)
 		require.Empty(t, ended)
 		cancel()
 		<-time.After(time.Minute)
 		require.Len(t, ended, 1)
+		require.False(t, <-ended)
 	})
 }

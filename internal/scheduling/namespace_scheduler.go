@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -59,7 +60,7 @@ type refusal struct {
 const refusalPeriod = time.Minute
 
 // catchUpPeriod is how often a new leader looks whether its cache holds what the one before wrote.
-const catchUpPeriod = 20 * time.Millisecond
+const catchUpPeriod = 100 * time.Millisecond
 
 // NeedLeaderElection returns true: two schedulers would place a namespace twice.
 func (s *NamespaceScheduler) NeedLeaderElection() bool { return true }
@@ -67,8 +68,8 @@ func (s *NamespaceScheduler) NeedLeaderElection() bool { return true }
 // Start runs until ctx ends.
 func (s *NamespaceScheduler) Start(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, klog.LoggerWithName(klog.FromContext(ctx), "namespace-scheduler"))
-	if err := s.catchUp(ctx); err != nil {
-		return err
+	if !s.catchUp(ctx) {
+		return nil
 	}
 	s.slices = view.NewPodSource()
 	placements, err := s.Manager.GetCache().GetInformer(ctx, &schedulerv1alpha1.NamespacePlacement{})
@@ -112,38 +113,49 @@ func (s *NamespaceScheduler) Start(ctx context.Context) error {
 }
 
 // catchUp waits until the cache holds all that was written so far. The leader before may have given room away a moment ago, and a commit
-// checks the namespace that it is for, not the room: who decides by an older state gives the same room twice.
-func (s *NamespaceScheduler) catchUp(ctx context.Context) error {
+// checks the namespace that it is for, not the room: who decides by an older state gives the same room twice. It returns false when ctx ended.
+func (s *NamespaceScheduler) catchUp(ctx context.Context) bool {
+	logger := klog.FromContext(ctx)
+	reader := s.Manager.GetAPIReader()
 	kind := schedulerv1alpha1.GroupVersion.WithKind("NamespacePlacement")
-	stored := &metav1.PartialObjectMetadataList{}
-	stored.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := s.Manager.GetAPIReader().List(ctx, stored); err != nil {
-		return fmt.Errorf("listing NamespacePlacements: %w", err)
+	// A request that fails is tried again: leaders change when API servers are in trouble.
+	until := func(done func(context.Context) (bool, error)) {
+		_ = wait.PollUntilContextCancel(ctx, catchUpPeriod, true, func(ctx context.Context) (bool, error) {
+			ended, err := done(ctx)
+			if err != nil {
+				logger.Error(err, "Waiting for the NamespacePlacements that were written last")
+			}
+			return ended && err == nil, nil
+		})
 	}
+	stored := &metav1.PartialObjectMetadataList{}
+	until(func(ctx context.Context) (bool, error) {
+		stored.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		return true, reader.List(ctx, stored)
+	})
 	for i := range stored.Items {
-		newest := &stored.Items[i]
-		key := client.ObjectKeyFromObject(newest)
-		err := wait.PollUntilContextCancel(ctx, catchUpPeriod, true, func(ctx context.Context) (bool, error) {
+		key := client.ObjectKeyFromObject(&stored.Items[i])
+		// What was stored since the list is as good as what was stored then.
+		written := sets.New(stored.Items[i].ResourceVersion)
+		until(func(ctx context.Context) (bool, error) {
 			cached := &schedulerv1alpha1.NamespacePlacement{}
 			if err := s.Manager.GetClient().Get(ctx, key, cached); client.IgnoreNotFound(err) != nil {
-				return false, fmt.Errorf("reading NamespacePlacement %s of the cache: %w", key, err)
+				return false, err
 			}
-			if cached.ResourceVersion == newest.ResourceVersion {
+			if written.Has(cached.ResourceVersion) {
 				return true, nil
 			}
-			// The cache is behind, or ahead: then it was written again.
-			newest = &metav1.PartialObjectMetadata{}
+			logger.V(2).Info("Waiting for a NamespacePlacement that is newer than the cache", "placement", key)
+			newest := &metav1.PartialObjectMetadata{}
 			newest.SetGroupVersionKind(kind)
-			if err := s.Manager.GetAPIReader().Get(ctx, key, newest); client.IgnoreNotFound(err) != nil {
-				return false, fmt.Errorf("reading NamespacePlacement %s: %w", key, err)
+			if err := reader.Get(ctx, key, newest); client.IgnoreNotFound(err) != nil {
+				return false, err
 			}
-			return cached.ResourceVersion == newest.ResourceVersion, nil
+			written.Insert(newest.ResourceVersion)
+			return written.Has(cached.ResourceVersion), nil
 		})
-		if err != nil && ctx.Err() == nil {
-			return err
-		}
 	}
-	return nil
+	return ctx.Err() == nil
 }
 
 func (s *NamespaceScheduler) informers() informers.SharedInformerFactory {

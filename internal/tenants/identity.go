@@ -7,7 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,13 +35,14 @@ func (o otherControlPlane) Error() string {
 func probe(ctx context.Context, config *rest.Config) (types.UID, error) {
 	probing := rest.CopyConfig(config)
 	probing.Timeout = kubeconfig.ProbeTimeout
-	api, err := kubernetes.NewForConfig(probing)
+	api, err := corev1client.NewForConfig(probing)
 	if err != nil {
 		return "", fmt.Errorf("making a client: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, kubeconfig.ProbeTimeout)
 	defer cancel()
-	namespace, err := api.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	// Of the API server's cache: the UID never changes, and nothing of its database is read for it.
+	namespace, err := api.Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{ResourceVersion: "0"})
 	if err != nil {
 		return "", fmt.Errorf("reading namespace %s: %w", metav1.NamespaceSystem, err)
 	}
@@ -72,6 +73,12 @@ func (r *Registry) recognize(ctx context.Context, tenant *Tenant, uid types.UID)
 		}
 		before := vc.DeepCopy()
 		vc.Status.ControlPlaneUID = uid
-		return r.Client.Status().Patch(ctx, vc, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		if err := r.Client.Status().Patch(ctx, vc, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			return err
+		}
+		if vc.Status.ControlPlaneUID != uid {
+			return errors.New("the meta cluster does not keep status.controlPlaneUID: apply the CRDs of this version (kubectl apply -k manifests/crds)")
+		}
+		return nil
 	})
 }

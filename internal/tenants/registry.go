@@ -173,6 +173,7 @@ func (r *Registry) resolve(ctx context.Context, vc *tenancyv1alpha1.VirtualClust
 		return nil, "", &problem{tenancyv1alpha1.ReasonInvalidKubeconfig, fmt.Sprintf("Secret %s: %v", secret, err)}, nil
 	}
 	if !r.ReportStatus && vc.Status.ControlPlaneUID == "" {
+		klog.FromContext(ctx).Info("Waiting until vc-scheduler has connected to the control plane and written status.controlPlaneUID")
 		return nil, "", &problem{tenancyv1alpha1.ReasonConnecting, "Waiting for the first connection to the control plane"}, nil
 	}
 	ranges, err := serviceCIDRs(vc)

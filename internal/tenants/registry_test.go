@@ -408,13 +408,17 @@ func TestReaderNeverWrites(t *testing.T) {
 		require.Empty(t, h.logged(), "it waits for the cluster key")
 
 		owner := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
+		owner.setDead("https://a:6443", true)
 		owner.reconcile("a")
+		owner.settle()
 		h.Client, h.Reader = owner.Client, owner.Client
 		h.reconcile("a")
 		h.settle()
 		require.Empty(t, h.logged(), "it waits for the control plane that is the tenant's")
 
-		owner.settle()
+		owner.setDead("https://a:6443", false)
+		owner.pass(longestDelay)
+		require.Equal(t, "True/Connected", owner.ready("a"))
 		var before, after tenancyv1alpha1.VirtualCluster
 		require.NoError(t, owner.Client.Get(t.Context(), client.ObjectKeyFromObject(vcNamed("a")), &before))
 		h.reconcile("a")

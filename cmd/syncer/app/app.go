@@ -45,7 +45,7 @@ type Options struct {
 	MetricsBindAddress     string
 	HealthProbeBindAddress string
 	PprofBindAddress       string
-	// ConcurrentSyncs is the number of objects of each kind that are worked on at a time, at least 1.
+	// ConcurrentSyncs is the number of objects of each kind that are worked on at a time, at least 2.
 	ConcurrentSyncs int
 	// PodSecurityLevel is enforced in the namespaces of tenants; "" leaves it to the super cluster.
 	PodSecurityLevel string
@@ -104,8 +104,8 @@ func (o *Options) Validate() error {
 	if o.MetaKubeconfig == "" && o.SuperClusterKubeconfig == "" {
 		errs = append(errs, errors.New("set --meta-kubeconfig, --super-cluster-kubeconfig or both: they are two clusters"))
 	}
-	if o.ConcurrentSyncs < 1 {
-		errs = append(errs, fmt.Errorf("--concurrent-syncs %d: use 1 or more", o.ConcurrentSyncs))
+	if o.ConcurrentSyncs < 2 {
+		errs = append(errs, fmt.Errorf("--concurrent-syncs %d: use 2 or more, of which one tenant has half", o.ConcurrentSyncs))
 	}
 	switch o.PodSecurityLevel {
 	case "", "privileged", "baseline", "restricted":

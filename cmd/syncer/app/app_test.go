@@ -25,7 +25,7 @@ func TestCommandRefuses(t *testing.T) {
 	}{
 		{name: "no pool", args: []string{"--meta-kubeconfig=f"}, want: "set --feature-gates=SuperClusterPooling=true"},
 		{name: "no clusters", args: []string{gate}, want: "set --meta-kubeconfig, --super-cluster-kubeconfig or both"},
-		{name: "no workers", args: []string{gate, "--meta-kubeconfig=f", "--concurrent-syncs=0"}, want: "--concurrent-syncs 0: use 1 or more"},
+		{name: "one worker", args: []string{gate, "--meta-kubeconfig=f", "--concurrent-syncs=1"}, want: "--concurrent-syncs 1: use 2 or more"},
 		{name: "an unknown level", args: []string{gate, "--meta-kubeconfig=f", "--pod-security-level=high"}, want: `--pod-security-level "high"`},
 		{name: "a port that is none", args: []string{gate, "--meta-kubeconfig=f", "--vn-agent-port=70000"}, want: "--vn-agent-port 70000: use 1 to 65535"},
 		{name: "an address with a port", args: []string{gate, "--meta-kubeconfig=f", "--vn-agent-address=10.0.0.1:10550"}, want: `--vn-agent-address "10.0.0.1:10550": use an IP address`},
