@@ -1,9 +1,8 @@
-// Package kubeconfig turns kubeconfigs that are kept in Secrets into connections: it reads them safely, probes the server, and runs
+// Package kubeconfig turns kubeconfigs that are kept in Secrets into connections: it reads them safely, and runs
 // one instance of work per connection.
 package kubeconfig
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -11,16 +10,11 @@ import (
 	"maps"
 	"net/url"
 	"slices"
-	"time"
 
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
-
-// ProbeTimeout bounds one Probe.
-const ProbeTimeout = 10 * time.Second
 
 // Parse reads a kubeconfig and returns how to reach the server of its current context.
 //
@@ -88,20 +82,4 @@ func Fingerprint(parts ...[]byte) string {
 		_, _ = digest.Write(part)
 	}
 	return hex.EncodeToString(digest.Sum(nil))
-}
-
-// Probe returns nil when the server answers and accepts the credentials, within ProbeTimeout.
-func Probe(ctx context.Context, config *rest.Config) error {
-	probing := rest.CopyConfig(config)
-	probing.Timeout = ProbeTimeout
-	client, err := discovery.NewDiscoveryClientForConfig(probing)
-	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, ProbeTimeout)
-	defer cancel()
-	if _, err := client.RESTClient().Get().AbsPath("/version").DoRaw(ctx); err != nil {
-		return fmt.Errorf("asking the server's version: %w", err)
-	}
-	return nil
 }

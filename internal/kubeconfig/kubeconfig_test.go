@@ -2,14 +2,11 @@ package kubeconfig_test
 
 import (
 	"context"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -79,17 +76,6 @@ func FuzzParse(f *testing.F) {
 		require.Nil(t, config.AuthProvider)
 		require.Empty(t, config.BearerTokenFile+config.CAFile+config.CertFile+config.KeyFile)
 	})
-}
-
-func TestProbe(t *testing.T) {
-	t.Parallel()
-	status := http.StatusOK
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
-	require.NoError(t, kubeconfig.Probe(t.Context(), &rest.Config{Host: server.URL}))
-	status = http.StatusUnauthorized
-	require.Error(t, kubeconfig.Probe(t.Context(), &rest.Config{Host: server.URL}))
-	server.Close()
-	require.Error(t, kubeconfig.Probe(t.Context(), &rest.Config{Host: server.URL}))
 }
 
 func TestFingerprint(t *testing.T) {

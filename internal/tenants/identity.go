@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,8 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
-	"github.com/superpool/superpool/internal/kubeconfig"
 )
+
+const probeTimeout = 10 * time.Second
 
 // otherControlPlane is the error of a kubeconfig that leads elsewhere than before.
 type otherControlPlane struct {
@@ -25,21 +27,19 @@ type otherControlPlane struct {
 
 func (o otherControlPlane) Error() string {
 	return fmt.Sprintf("%s is another control plane: its namespace kube-system has UID %s, and the one before had %s. Nothing of the tenant is touched. "+
-		"To let it take the place of the other, and remove all that the other runs in super clusters: "+
+		"To let it take the place of the other within two minutes, and remove all that the other runs in super clusters: "+
 		`kubectl -n %s patch virtualcluster %s --subresource=status --type=merge -p '{"status":{"controlPlaneUID":null}}'`,
 		o.host, o.uid, o.known, o.vc.Namespace, o.vc.Name)
 }
 
-// probe returns the UID of a control plane's namespace kube-system, which stands for the control plane. Every API server makes that
+// probe returns the UID of a control plane's namespace kube-system, within probeTimeout, which stands for the control plane. Every API server makes that
 // namespace, and lets nobody delete it.
 func probe(ctx context.Context, config *rest.Config) (types.UID, error) {
-	probing := rest.CopyConfig(config)
-	probing.Timeout = kubeconfig.ProbeTimeout
-	api, err := corev1client.NewForConfig(probing)
+	api, err := corev1client.NewForConfig(config)
 	if err != nil {
 		return "", fmt.Errorf("making a client: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, kubeconfig.ProbeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	// Of the API server's cache: the UID never changes, and nothing of its database is read for it.
 	namespace, err := api.Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{ResourceVersion: "0"})
