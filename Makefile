@@ -6,10 +6,13 @@ SHELL := bash
 
 include hack/tools/versions.mk
 
-# Without cgo, and with the same flags everywhere, binaries and tests share one build cache, and no C compiler is needed.
-# Versions are stamped below. Go would ask git too, which refuses where the checkout is another user's, as for root, and fail.
+# Without cgo, and with the same flags everywhere, binaries and tests share one build cache, and no C compiler is needed. -trimpath keeps
+# the paths of the checkout and of the module cache out of the cache's keys, so another clone or an emptied module cache compiles nothing
+# again. Versions are stamped below: with -buildvcs Go would ask git, which refuses in a checkout of another user, as root's is often.
+# The environment's GOFLAGS are not read; `make GOFLAGS=...` replaces these.
+GO_BUILD_FLAGS := -buildvcs=false -trimpath
 export CGO_ENABLED := 0
-export GOFLAGS ?= -mod=readonly -buildvcs=false
+export GOFLAGS := -mod=readonly $(GO_BUILD_FLAGS)
 export GOWORK := off
 
 GO  ?= go
@@ -177,7 +180,7 @@ bin/etcd: hack/tools/go.mod | bin
 	@touch $@
 
 # $(call install-tool,LDFLAGS,PACKAGE@VERSION): a tool with a module graph of its own.
-install-tool = cd hack/tools && GOBIN="$(BIN)" GOFLAGS=-mod=mod ../gobuild.sh "$(@F) $(lastword $(subst @, ,$(2)))" $(GO) install -v -ldflags '-s -w $(1)' $(2) && touch "$(BIN)/$(@F)"
+install-tool = cd hack/tools && GOBIN="$(BIN)" GOFLAGS="-mod=mod $(GO_BUILD_FLAGS)" ../gobuild.sh "$(@F) $(lastword $(subst @, ,$(2)))" $(GO) install -v -ldflags '-s -w $(1)' $(2) && touch "$(BIN)/$(@F)"
 
 bin/kwok bin/kwokctl: bin/%: hack/tools/versions.mk | bin
 	@$(call install-tool,-X sigs.k8s.io/kwok/pkg/consts.Version=$(KWOK_VERSION),sigs.k8s.io/kwok/cmd/$*@$(KWOK_VERSION))
