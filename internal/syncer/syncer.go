@@ -146,10 +146,10 @@ func (s superCaches) Start(ctx context.Context) error {
 
 // work runs the engine once the caches of the super cluster are filled.
 func (s *Syncer) work(ctx context.Context) error {
-	if toolscache.WaitForCacheSync(ctx.Done(), s.super.synced) {
-		s.engine.Run(ctx)
+	if !toolscache.WaitForCacheSync(ctx.Done(), s.super.synced) {
+		return nil
 	}
-	return nil
+	return s.engine.Run(ctx)
 }
 
 // watchPlacements lets changes of the authority wake its namespace and its tenant.

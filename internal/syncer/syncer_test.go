@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -32,7 +33,7 @@ type listener struct {
 func (l listener) Name() string     { return l.kind }
 func (listener) Keys() []engine.Key { return nil }
 
-func (l listener) Reconcile(_ context.Context, key engine.Key, _ int) (time.Duration, error) {
+func (l listener) Reconcile(_ context.Context, key engine.Key, _ time.Duration) (time.Duration, error) {
 	l.keys <- key
 	return 0, nil
 }
@@ -54,7 +55,7 @@ func listen(t *testing.T, kind string) (s *Syncer, woken func(lastOf string) []e
 	return s, func(lastOf string) []engine.Key {
 		last := engine.Key{Tenant: lastOf, Kind: kind, Name: "last"}
 		made.Add(last)
-		go made.Run(t.Context())
+		go func() { assert.NoError(t, made.Run(t.Context())) }()
 		var keys []engine.Key
 		for key := <-heard.keys; key != last; key = <-heard.keys {
 			keys = append(keys, key)

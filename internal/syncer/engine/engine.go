@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// DefaultWorkers is the number of workers per kind where none is said.
+// DefaultWorkers is the number of workers per kind where Options leave it open.
 const DefaultWorkers = 8
 
 const (
@@ -21,22 +25,27 @@ const (
 	reconcileTimeout = 30 * time.Second
 )
 
+// errPanicked is the result that is counted when Kind.Reconcile does not return.
+var errPanicked = errors.New("reconcile panicked")
+
 // Kind reconciles the objects of one kind.
 type Kind interface {
 	// Name of the kind, as in Key and in metrics.
 	Name() string
-	// Reconcile looks at both sides of key and makes at most one step towards what should be. attempt is the number of tries
-	// since the last success. The key comes again after the returned duration if it is above zero, and with a growing
-	// delay after an error. It is never called twice at a time for one key.
-	Reconcile(ctx context.Context, key Key, attempt int) (time.Duration, error)
+	// Reconcile looks at both sides of key and makes at most one step towards what should be. waited is how long key has been
+	// failing or waiting: the time since the first failed try after the last success, 0 at a first try. The queue adds the key
+	// again after the returned duration if it is above zero, and with a growing delay after an error. Reconcile is never called
+	// twice at a time for one key.
+	Reconcile(ctx context.Context, key Key, waited time.Duration) (time.Duration, error)
 	// Keys returns every key that is known on either side, for patrol.
 	Keys() []Key
 }
 
-// WaitError says that a reconcile needs something that will come by itself. It is tried again and not reported as a failure.
+// WaitError reports an unmet precondition of a reconcile, such as a cache that lags or a dependency that is not there yet. The key is
+// retried with the backoff of a failure, but counted as result=wait and not logged as an error.
 type WaitError struct{ reason string }
 
-// Error says what is waited for.
+// Error names what is waited for.
 func (e *WaitError) Error() string { return "waiting for " + e.reason }
 
 // Waitf returns a WaitError.
@@ -48,7 +57,8 @@ func Waitf(format string, args ...any) error {
 type Options struct {
 	// Clock measures delays and the patrol's period; nil means the real one.
 	Clock clock.WithTickerAndDelayedExecution
-	// Workers is the number of workers per kind; 0 means DefaultWorkers. One tenant holds at most half of them, and so do all that hang together.
+	// Workers is the number of workers per kind; 0 means DefaultWorkers. One tenant holds at most half of them, and so do all
+	// that hang together.
 	Workers int
 	// Patrol is the time between two patrols; 0 means 60 seconds.
 	Patrol time.Duration
@@ -56,8 +66,9 @@ type Options struct {
 	Weight func(tenant string) int
 }
 
-// Engine works on keys until it is stopped. Event handlers add keys, workers reconcile them, and patrol adds all of them from time to
-// time, so that what an event did not heal is healed.
+// Engine reconciles keys until it is stopped, each kind with a controller of controller-runtime over a fair Queue. Event handlers add
+// keys, the controllers' workers reconcile them, and patrol adds all of them from time to time, so that what an event did not heal
+// is healed.
 type Engine struct {
 	options Options
 	metrics *Metrics
@@ -95,20 +106,45 @@ func (e *Engine) Add(key Key) {
 }
 
 // Run works until ctx ends, then waits for its workers. It may run once.
-func (e *Engine) Run(ctx context.Context) {
-	var group sync.WaitGroup
+func (e *Engine) Run(ctx context.Context) error {
+	controllers := make([]controller.TypedController[Key], 0, len(e.kinds))
 	for _, kind := range e.kinds {
-		queue := e.queues[kind.Name()]
-		for range e.options.Workers {
-			group.Go(func() { e.work(ctx, kind, queue) })
+		c, err := e.controller(klog.FromContext(ctx), kind)
+		if err != nil {
+			return fmt.Errorf("building the controller of kind %s: %w", kind.Name(), err)
 		}
-		group.Go(func() { e.patrol(ctx, kind, queue) })
+		controllers = append(controllers, c)
 	}
-	<-ctx.Done()
-	for _, queue := range e.queues {
-		queue.Close()
+	var group sync.WaitGroup
+	errs := make([]error, len(controllers))
+	for i, kind := range e.kinds {
+		group.Go(func() { errs[i] = controllers[i].Start(ctx) })
+		group.Go(func() { e.patrol(ctx, kind, e.queues[kind.Name()]) })
 	}
 	group.Wait()
+	return errors.Join(errs...)
+}
+
+// controller returns the controller of one kind. It recovers panics, because what a tenant writes must not stop the work for all others.
+func (e *Engine) controller(logger logr.Logger, kind Kind) (controller.TypedController[Key], error) {
+	queue := e.queues[kind.Name()]
+	logger = logger.WithValues("kind", kind.Name())
+	return controller.NewTypedUnmanaged(kind.Name(), controller.TypedOptions[Key]{
+		Reconciler:              &reconciler{kind: kind, queue: queue, metrics: e.metrics},
+		MaxConcurrentReconciles: e.options.Workers,
+		ReconciliationTimeout:   reconcileTimeout,
+		RecoverPanic:            ptr.To(true),
+		// The queue limits rates on its own, and exists before the controller starts: events add keys from the first moment.
+		NewQueue: func(string, workqueue.TypedRateLimiter[Key]) workqueue.TypedRateLimitingInterface[Key] { return queue },
+		LogConstructor: func(key *Key) logr.Logger {
+			if key == nil {
+				return logger
+			}
+			return logger.WithValues("tenant", key.Tenant, "namespace", key.Namespace, "name", key.Name)
+		},
+		// Programs have one engine; tests have many.
+		SkipNameValidation: ptr.To(true),
+	})
 }
 
 func (e *Engine) patrol(ctx context.Context, kind Kind, queue *Queue) {
@@ -126,54 +162,38 @@ func (e *Engine) patrol(ctx context.Context, kind Kind, queue *Queue) {
 	}
 }
 
-func (e *Engine) work(ctx context.Context, kind Kind, queue *Queue) {
-	for {
-		key, ok := queue.Get()
-		if !ok {
-			return
-		}
-		e.step(ctx, kind, queue, key)
-	}
+// reconciler makes of a Kind what a controller calls.
+type reconciler struct {
+	kind    Kind
+	queue   *Queue
+	metrics *Metrics
 }
 
-func (e *Engine) step(ctx context.Context, kind Kind, queue *Queue, key Key) {
-	defer queue.Done(key)
-	logger := klog.FromContext(ctx).WithValues("kind", key.Kind, "tenant", key.Tenant, "namespace", key.Namespace, "name", key.Name)
-	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, logger), reconcileTimeout)
-	defer cancel()
-
-	start := e.options.Clock.Now()
-	after, err := reconcile(ctx, kind, key, queue.Attempts(key))
-	e.metrics.reconcile(key.Kind, e.options.Clock.Since(start), err)
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		queue.Hangs(key.Tenant)
-	}
-
+// Reconcile implements reconcile.TypedReconciler.
+func (r *reconciler) Reconcile(ctx context.Context, key Key) (reconcile.Result, error) {
+	after, err := r.observed(ctx, key)
 	var wait *WaitError
 	switch {
 	case err == nil:
-		queue.Forget(key)
-		if after > 0 {
-			queue.AddAfter(key, after)
-		}
-		return
-	case errors.As(err, &wait):
-		logger.V(4).Info("Reconcile waits", "reason", wait.Error())
-	case ctx.Err() != nil:
-		logger.V(2).Info("Reconcile was cut off", "err", err)
+		return reconcile.Result{RequeueAfter: after}, nil
+	case errors.As(err, &wait), errors.Is(ctx.Err(), context.Canceled):
+		klog.FromContext(ctx).V(4).Info("Reconcile waits", "reason", err.Error())
+		//nolint:staticcheck // RequeueAfter forgets the backoff, and an error is logged and counted as one.
+		return reconcile.Result{Requeue: true}, nil
 	default:
-		logger.V(2).Info("Reconcile failed", "err", err)
+		return reconcile.Result{}, err
 	}
-	queue.Retry(key)
 }
 
-// reconcile turns a panic into an error: what a tenant writes must not stop the work for all others.
-func reconcile(ctx context.Context, kind Kind, key Key, attempt int) (after time.Duration, err error) {
+// observed calls the kind. It counts the result, and marks a tenant on which the call ran into its time-out, also where the call panics.
+func (r *reconciler) observed(ctx context.Context, key Key) (after time.Duration, err error) {
+	err = errPanicked
 	defer func() {
-		if cause := recover(); cause != nil {
-			klog.FromContext(ctx).Error(nil, "Reconcile panicked", "cause", cause, "stack", string(debug.Stack()))
-			err = fmt.Errorf("reconcile panicked: %v", cause)
+		r.metrics.reconcile(key.Kind, err)
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			r.queue.Hangs(key.Tenant)
 		}
 	}()
-	return kind.Reconcile(ctx, key, attempt)
+	after, err = r.kind.Reconcile(ctx, key, r.queue.Waited(key))
+	return after, err
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
@@ -20,13 +22,13 @@ import (
 // kind reconciles by a function.
 type kind struct {
 	known     []engine.Key
-	reconcile func(key engine.Key, attempt int) (time.Duration, error)
+	reconcile func(key engine.Key, waited time.Duration) (time.Duration, error)
 }
 
 func (k kind) Name() string       { return "kind" }
 func (k kind) Keys() []engine.Key { return k.known }
-func (k kind) Reconcile(_ context.Context, key engine.Key, attempt int) (time.Duration, error) {
-	return k.reconcile(key, attempt)
+func (k kind) Reconcile(_ context.Context, key engine.Key, waited time.Duration) (time.Duration, error) {
+	return k.reconcile(key, waited)
 }
 
 func TestEngineTriesAgain(t *testing.T) {
@@ -34,39 +36,110 @@ func TestEngineTriesAgain(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		step func() (time.Duration, error)
-		// wantAttempt is what the second reconcile is told.
-		wantAttempt int
+		// wantWaited is whether the second reconcile sees the first as a failure.
+		wantWaited bool
 	}{
-		{name: "after an error", step: func() (time.Duration, error) { return 0, errors.New("no") }, wantAttempt: 1},
-		{name: "after a wait", step: func() (time.Duration, error) { return 0, engine.Waitf("a cache") }, wantAttempt: 1},
-		{name: "after a panic", step: func() (time.Duration, error) { panic("hostile") }, wantAttempt: 1},
-		{name: "when asked to", step: func() (time.Duration, error) { return time.Millisecond, nil }, wantAttempt: 0},
+		{name: "after an error", step: func() (time.Duration, error) { return 0, errors.New("no") }, wantWaited: true},
+		{name: "after a wait", step: func() (time.Duration, error) { return 0, engine.Waitf("a cache") }, wantWaited: true},
+		{name: "after a panic", step: func() (time.Duration, error) { panic("hostile") }, wantWaited: true},
+		{name: "when asked to", step: func() (time.Duration, error) { return time.Millisecond, nil }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			attempts := make(chan int)
+			waits := make(chan time.Duration)
 			calls := 0
-			run(t, kind{reconcile: func(_ engine.Key, attempt int) (time.Duration, error) {
+			run(t, kind{reconcile: func(_ engine.Key, waited time.Duration) (time.Duration, error) {
 				calls++
 				if calls == 1 {
 					return tc.step()
 				}
 				select {
-				case attempts <- attempt:
+				case waits <- waited:
 				case <-t.Context().Done():
 				}
 				return 0, nil
 			}}, engine.Key{Tenant: "a", Kind: "kind", Name: "1"}, engine.Key{Tenant: "a", Kind: "unknown"})
-			require.Equal(t, tc.wantAttempt, <-attempts)
+			require.Equal(t, tc.wantWaited, <-waits > 0)
 		})
 	}
+}
+
+// TestEngineCounts looks at what one reconcile counts as, and whether it is logged as an error.
+func TestEngineCounts(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name    string
+		step    func() (time.Duration, error)
+		want    string
+		wantLog string
+	}{
+		{name: "a success", want: engine.ResultSuccess, step: func() (time.Duration, error) { return 0, nil }},
+		{name: "one that wants to come again", want: engine.ResultSuccess, step: func() (time.Duration, error) { return time.Hour, nil }},
+		{name: "a wait", want: engine.ResultWait, step: func() (time.Duration, error) { return 0, engine.Waitf("a cache") }},
+		{name: "a wait further down", want: engine.ResultWait, step: func() (time.Duration, error) {
+			return 0, fmt.Errorf("creating: %w", engine.Waitf("a cache"))
+		}},
+		{name: "a failure", want: engine.ResultError, wantLog: "Reconciler error", step: func() (time.Duration, error) { return 0, errors.New("no") }},
+		{name: "a panic", want: engine.ResultError, wantLog: "Observed a panic", step: func() (time.Duration, error) { panic("hostile") }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				registry := prometheus.NewRegistry()
+				metrics, err := engine.NewMetrics(registry)
+				require.NoError(t, err)
+				calls := 0
+				made, err := engine.New(engine.Options{}, metrics, kind{reconcile: func(engine.Key, time.Duration) (time.Duration, error) {
+					calls++
+					return tc.step()
+				}})
+				require.NoError(t, err)
+				made.Add(engine.Key{Tenant: "a", Kind: "kind", Name: "1"})
+				logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+				ctx, cancel := context.WithTimeout(klog.NewContext(t.Context(), logger), time.Millisecond)
+				defer cancel()
+				require.NoError(t, made.Run(ctx))
+				require.Equal(t, 1, calls)
+				require.Equal(t, []string{tc.want}, counted(t, registry))
+				var errs []string
+				for _, entry := range logger.GetSink().(ktesting.Underlier).GetBuffer().Data() {
+					if entry.Type == ktesting.LogError {
+						errs = append(errs, entry.Message)
+					}
+				}
+				require.Equal(t, tc.wantLog != "", len(errs) > 0, "%v", errs)
+				require.Contains(t, strings.Join(errs, ", "), tc.wantLog)
+			})
+		})
+	}
+}
+
+// counted returns the results that were counted.
+func counted(t *testing.T, registry *prometheus.Registry) []string {
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	var results []string
+	for _, family := range families {
+		if family.GetName() != "vc_syncer_reconciles_total" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			require.InDelta(t, 1, metric.GetCounter().GetValue(), 0)
+			for _, label := range metric.GetLabel() {
+				if label.GetName() == "result" {
+					results = append(results, label.GetValue())
+				}
+			}
+		}
+	}
+	return results
 }
 
 func TestEnginePatrols(t *testing.T) {
 	t.Parallel()
 	seen := make(chan engine.Key)
 	known := engine.Key{Tenant: "a", Kind: "kind", Name: "1"}
-	run(t, kind{known: []engine.Key{known}, reconcile: func(key engine.Key, _ int) (time.Duration, error) {
+	run(t, kind{known: []engine.Key{known}, reconcile: func(key engine.Key, _ time.Duration) (time.Duration, error) {
 		select {
 		case seen <- key:
 		case <-t.Context().Done():
@@ -85,7 +158,7 @@ type hanging struct {
 
 func (h hanging) Name() string       { return "kind" }
 func (h hanging) Keys() []engine.Key { return h.known }
-func (h hanging) Reconcile(ctx context.Context, key engine.Key, _ int) (time.Duration, error) {
+func (h hanging) Reconcile(ctx context.Context, key engine.Key, _ time.Duration) (time.Duration, error) {
 	if key.Tenant == "c" {
 		h.seen(key)
 		return 0, nil
@@ -119,7 +192,7 @@ func TestTenantsThatHang(t *testing.T) {
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 		defer cancel()
-		made.Run(ctx)
+		require.NoError(t, made.Run(ctx))
 		require.Equal(t, patrol, longest)
 	})
 }
@@ -136,6 +209,6 @@ func run(t *testing.T, k kind, keys ...engine.Key) {
 	}
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), ktesting.NewLogger(t, ktesting.DefaultConfig)))
 	var group sync.WaitGroup
-	group.Go(func() { made.Run(ctx) })
+	group.Go(func() { assert.NoError(t, made.Run(ctx)) })
 	t.Cleanup(func() { cancel(); group.Wait() })
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -11,16 +10,16 @@ import (
 const (
 	// ResultSuccess is work that ended well.
 	ResultSuccess = "success"
-	// ResultWait is work that waits for something that will come by itself.
+	// ResultWait is work with an unmet precondition, see WaitError.
 	ResultWait = "wait"
 	// ResultError is work that failed and is tried again.
 	ResultError = "error"
 )
 
-// Metrics are the numbers that a syncer publishes. Their labels are bounded: kind, operation and result.
+// Metrics are the numbers that a syncer publishes, beside controller-runtime's own of its controllers, which know neither writes nor the
+// depth of a queue that is not client-go's, and count a wait as a requeue. Labels are bounded: kind, operation and result.
 type Metrics struct {
 	reconciles *prometheus.CounterVec
-	durations  *prometheus.HistogramVec
 	operations *prometheus.CounterVec
 	registerer prometheus.Registerer
 }
@@ -33,18 +32,12 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 			Namespace: "vc_syncer", Name: "reconciles_total",
 			Help: "[ALPHA] Reconciles by kind and result.",
 		}, []string{"kind", "result"}),
-		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "vc_syncer", Name: "reconcile_duration_seconds",
-			Help: "[ALPHA] How long reconciles take, by kind.",
-			// From a look at two caches, 100 µs, to several slow requests, 26 s.
-			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 10),
-		}, []string{"kind"}),
 		operations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "vc_syncer", Name: "operations_total",
 			Help: "[ALPHA] Writes to super cluster and tenants by kind, operation and result.",
 		}, []string{"kind", "operation", "result"}),
 	}
-	return m, errors.Join(registerer.Register(m.reconciles), registerer.Register(m.durations), registerer.Register(m.operations))
+	return m, errors.Join(registerer.Register(m.reconciles), registerer.Register(m.operations))
 }
 
 // Operation counts one write.
@@ -52,9 +45,8 @@ func (m *Metrics) Operation(kind, operation string, err error) {
 	m.operations.WithLabelValues(kind, operation, resultOf(err)).Inc()
 }
 
-func (m *Metrics) reconcile(kind string, duration time.Duration, err error) {
+func (m *Metrics) reconcile(kind string, err error) {
 	m.reconciles.WithLabelValues(kind, resultOf(err)).Inc()
-	m.durations.WithLabelValues(kind).Observe(duration.Seconds())
 }
 
 func (m *Metrics) queue(kind string, queue *Queue) error {

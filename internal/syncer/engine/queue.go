@@ -1,5 +1,5 @@
-// Package engine runs reconcilers over keys of many tenants: a fair queue per kind, workers, retries, patrol and metrics. It knows
-// nothing of Kubernetes objects.
+// Package engine runs reconcilers over keys of many tenants: a fair queue per kind below a controller of controller-runtime, patrol, and
+// the metrics that controller-runtime does not have. It knows nothing of Kubernetes objects.
 package engine
 
 import (
@@ -38,6 +38,10 @@ type Key struct {
 // A key that is waiting is not added again, and a key that is being worked on is handed out again only after Done. One tenant holds at
 // most maxInFlight workers, so one whose control plane hangs leaves workers to the others: such a tenant leaves the turns and comes
 // back with its next Done. All tenants that hang hold at most maxInFlight workers together: their turns are passed over while they do.
+//
+// It is not a workqueue.TypedQueueConfig.Queue below client-go's own work queue, because that cannot bound what a tenant has in flight:
+// client-go does not call it in Done, and its Done wakes no Get that waits while keys are left only of tenants that hold all they may.
+//
 // All methods may be called concurrently.
 type Queue struct {
 	clock       clock.WithDelayedExecution
@@ -56,13 +60,17 @@ type Queue struct {
 	dirty      map[Key]struct{}
 	processing map[Key]struct{}
 	inFlight   map[string]int
-	// hanging says until when a tenant counts as one that hangs.
+	// failing holds when the first AddRateLimited since the last Forget was, by key.
+	failing map[Key]time.Time
+	// hanging holds until when a tenant counts as one that hangs.
 	hanging map[string]time.Time
 	// delayed holds what is added later.
 	delayed map[Key]delayedKey
 	depth   int
 	closed  bool
 }
+
+var _ workqueue.TypedRateLimitingInterface[Key] = &Queue{}
 
 type delayedKey struct {
 	timer clock.Timer
@@ -97,6 +105,7 @@ func NewQueue(options QueueOptions) *Queue {
 		dirty:      map[Key]struct{}{},
 		processing: map[Key]struct{}{},
 		inFlight:   map[string]int{},
+		failing:    map[Key]time.Time{},
 		hanging:    map[string]time.Time{},
 		delayed:    map[Key]delayedKey{},
 	}
@@ -132,43 +141,62 @@ func (q *Queue) AddAfter(key Key, delay time.Duration) {
 	q.delayed[key] = delayedKey{due: due, timer: q.clock.AfterFunc(delay, func() { q.fire(key, due) })}
 }
 
-// Retry adds key after a delay that doubles with every Retry since the last Forget. Nothing is ever dropped.
-func (q *Queue) Retry(key Key) {
+// AddRateLimited adds key after a delay that doubles with every AddRateLimited since the last Forget. Nothing is ever dropped.
+func (q *Queue) AddRateLimited(key Key) {
+	q.mu.Lock()
+	if _, exists := q.failing[key]; !exists {
+		q.failing[key] = q.clock.Now()
+	}
+	q.mu.Unlock()
 	q.AddAfter(key, q.limiter.When(key))
 }
 
 // Forget ends the series of retries of key.
 func (q *Queue) Forget(key Key) {
 	q.limiter.Forget(key)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.failing, key)
 }
 
-// Attempts returns the number of retries of key since the last Forget.
-func (q *Queue) Attempts(key Key) int {
+// NumRequeues returns the number of retries of key since the last Forget.
+func (q *Queue) NumRequeues(key Key) int {
 	return q.limiter.NumRequeues(key)
 }
 
-// Get blocks until a key can be worked on. It returns false after Close. The caller must call Done with the key.
-func (q *Queue) Get() (Key, bool) {
+// Waited returns how long ago the first AddRateLimited of key since the last Forget was, 0 if there was none.
+func (q *Queue) Waited(key Key) time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	since, exists := q.failing[key]
+	if !exists {
+		return 0
+	}
+	return q.clock.Since(since)
+}
+
+// Get blocks until a key can be worked on. It returns true after ShutDown. The caller must call Done with the key.
+func (q *Queue) Get() (key Key, shutdown bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for !q.closed && !q.nextFree() {
 		q.cond.Wait()
 	}
 	if q.closed {
-		return Key{}, false
+		return Key{}, true
 	}
 	tenant := q.turns[0]
-	key := q.waiting[tenant][0]
+	key = q.waiting[tenant][0]
 	q.waiting[tenant] = q.waiting[tenant][1:]
 	q.depth--
 	delete(q.dirty, key)
 	q.processing[key] = struct{}{}
 	q.inFlight[tenant]++
 	q.nextTurn(tenant)
-	return key, true
+	return key, false
 }
 
-// Done says that the work on key has ended. If it was added meanwhile, it waits again.
+// Done ends the work on key. If it was added meanwhile, it waits again.
 func (q *Queue) Done(key Key) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -176,6 +204,9 @@ func (q *Queue) Done(key Key) {
 		return
 	}
 	delete(q.processing, key)
+	if q.closed {
+		q.cond.Broadcast()
+	}
 	full := q.full(key.Tenant)
 	if q.inFlight[key.Tenant]--; q.inFlight[key.Tenant] == 0 {
 		delete(q.inFlight, key.Tenant)
@@ -188,7 +219,7 @@ func (q *Queue) Done(key Key) {
 	}
 }
 
-// Hangs says that the work on a key of a tenant took as long as it may: what hung once may hang again.
+// Hangs marks a tenant for a while, because the work on one of its keys took as long as it may: what hung once may hang again.
 func (q *Queue) Hangs(tenant string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -204,10 +235,31 @@ func (q *Queue) Len() int {
 	return q.depth
 }
 
-// Close makes Get return false and stops all delays. Keys that wait are not handed out any more.
-func (q *Queue) Close() {
+// ShutDown makes Get return true and stops all delays. Unlike with client-go's queues, keys that wait are not handed out any more.
+func (q *Queue) ShutDown() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.shutDown()
+}
+
+// ShutDownWithDrain is ShutDown, and blocks until Done was called for every key that is being worked on.
+func (q *Queue) ShutDownWithDrain() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.shutDown()
+	for len(q.processing) > 0 {
+		q.cond.Wait()
+	}
+}
+
+// ShuttingDown returns whether ShutDown was called.
+func (q *Queue) ShuttingDown() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.closed
+}
+
+func (q *Queue) shutDown() {
 	q.closed = true
 	for _, entry := range q.delayed {
 		entry.timer.Stop()
@@ -254,8 +306,8 @@ func (q *Queue) full(tenant string) bool {
 	return q.maxInFlight > 0 && q.inFlight[tenant] >= q.maxInFlight
 }
 
-// nextFree makes the first tenant that may be served the first of the turns. It returns false when there is none: then a Done will come, or
-// an Add.
+// nextFree makes the first tenant that may be served the first of the turns. It returns false when there is none: then a Done or an Add
+// wakes the next Get.
 func (q *Queue) nextFree() bool {
 	crowded := q.maxInFlight > 0 && q.heldByHanging() >= q.maxInFlight
 	for i, tenant := range q.turns {

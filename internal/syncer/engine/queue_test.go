@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,8 +25,8 @@ func add(queue *engine.Queue, keys string) {
 
 func get(t *testing.T, queue *engine.Queue) string {
 	t.Helper()
-	got, ok := queue.Get()
-	require.True(t, ok)
+	got, shutdown := queue.Get()
+	require.False(t, shutdown)
 	return got.Tenant + got.Name
 }
 
@@ -124,22 +125,81 @@ func TestQueueRetries(t *testing.T) {
 		require.Eventually(t, func() bool { return queue.Len() == want }, time.Minute, time.Millisecond)
 	}
 	for range 20 {
-		queue.Retry(key("a1"))
+		queue.AddRateLimited(key("a1"))
 		step(time.Minute, 1)
 		require.Equal(t, "a1", drain(t, queue))
 	}
-	require.Equal(t, 20, queue.Attempts(key("a1")))
-	queue.Retry(key("a1"))
+	require.Equal(t, 20, queue.NumRequeues(key("a1")))
+	queue.AddRateLimited(key("a1"))
 	// The failures of tenant a delay neither its other keys nor tenant b.
-	queue.Retry(key("a2"))
-	queue.Retry(key("b1"))
+	queue.AddRateLimited(key("a2"))
+	queue.AddRateLimited(key("b1"))
 	step(50*time.Millisecond, 2)
 	require.Equal(t, "a2 b1", drain(t, queue))
 	step(time.Minute, 1)
 	require.Equal(t, "a1", drain(t, queue))
 	queue.Forget(key("a1"))
-	queue.Retry(key("a1"))
+	queue.AddRateLimited(key("a1"))
 	step(50*time.Millisecond, 1)
+}
+
+func TestQueueWaited(t *testing.T) {
+	t.Parallel()
+	fail := func(queue *engine.Queue) { queue.AddRateLimited(key("a1")) }
+	for _, tc := range []struct {
+		name string
+		// steps are done five seconds apart.
+		steps []func(queue *engine.Queue)
+		want  time.Duration
+	}{
+		{name: "a key that was never tried"},
+		{name: "a key that was only added", steps: []func(*engine.Queue){func(queue *engine.Queue) { queue.Add(key("a1")) }}},
+		{name: "a key that comes again at a time of its own", steps: []func(*engine.Queue){
+			func(queue *engine.Queue) { queue.AddAfter(key("a1"), time.Second) },
+		}},
+		{name: "since the only failure", steps: []func(*engine.Queue){fail}, want: 5 * time.Second},
+		{name: "since the first failure", steps: []func(*engine.Queue){fail, fail, fail}, want: 15 * time.Second},
+		{name: "after a success", steps: []func(*engine.Queue){fail, fail, func(queue *engine.Queue) { queue.Forget(key("a1")) }}},
+		{name: "since the first failure after a success", want: 5 * time.Second, steps: []func(*engine.Queue){
+			fail, func(queue *engine.Queue) { queue.Forget(key("a1")) }, fail,
+		}},
+		{name: "another key failed", steps: []func(*engine.Queue){func(queue *engine.Queue) { queue.AddRateLimited(key("a2")) }}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			clock := testingclock.NewFakeClock(time.Unix(0, 0))
+			queue := engine.NewQueue(engine.QueueOptions{Clock: clock})
+			for _, step := range tc.steps {
+				step(queue)
+				clock.Step(5 * time.Second)
+			}
+			require.Equal(t, tc.want, queue.Waited(key("a1")))
+		})
+	}
+}
+
+func TestQueueShutDownWithDrain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		queue := engine.NewQueue(engine.QueueOptions{})
+		add(queue, "a1 a2 a3")
+		require.Equal(t, "a1 a2", get(t, queue)+" "+get(t, queue))
+		drained := false
+		go func() {
+			queue.ShutDownWithDrain()
+			drained = true
+		}()
+		synctest.Wait()
+		require.True(t, queue.ShuttingDown())
+		_, shutdown := queue.Get()
+		require.True(t, shutdown, "a3 waits, and is not handed out any more")
+		queue.Done(key("a1"))
+		synctest.Wait()
+		require.False(t, drained, "a2 is being worked on")
+		queue.Done(key("a2"))
+		synctest.Wait()
+		require.True(t, drained)
+	})
 }
 
 func TestQueueAddAfterKeepsTheEarlierTime(t *testing.T) {
@@ -155,21 +215,21 @@ func TestQueueAddAfterKeepsTheEarlierTime(t *testing.T) {
 	require.False(t, clock.HasWaiters())
 }
 
-func TestQueueClose(t *testing.T) {
+func TestQueueShutDown(t *testing.T) {
 	t.Parallel()
 	queue := engine.NewQueue(engine.QueueOptions{})
 	queue.AddAfter(key("a1"), time.Hour)
 	done := make(chan bool)
 	go func() {
-		_, ok := queue.Get()
-		done <- ok
+		_, shutdown := queue.Get()
+		done <- shutdown
 	}()
-	queue.Close()
-	require.False(t, <-done)
+	queue.ShutDown()
+	require.True(t, <-done)
 	add(queue, "a1")
 	queue.AddAfter(key("a2"), time.Hour)
-	_, ok := queue.Get()
-	require.False(t, ok)
+	_, shutdown := queue.Get()
+	require.True(t, shutdown)
 }
 
 func BenchmarkQueue(b *testing.B) {

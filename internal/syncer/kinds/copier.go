@@ -81,7 +81,7 @@ func (c *copier[T]) write(tenant *Tenant, tenantObject, superObject T) {
 }
 
 // Reconcile implements engine.Kind.
-func (c *copier[T]) Reconcile(ctx context.Context, key engine.Key, _ int) (time.Duration, error) {
+func (c *copier[T]) Reconcile(ctx context.Context, key engine.Key, _ time.Duration) (time.Duration, error) {
 	tenant := c.env.Tenant(key.Tenant)
 	if tenant == nil {
 		return 0, nil

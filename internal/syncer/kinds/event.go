@@ -67,7 +67,7 @@ func TenantEvent(superEvent *corev1.Event, tenantPod *corev1.Pod, superCluster s
 }
 
 // Reconcile implements engine.Kind.
-func (e *Events) Reconcile(ctx context.Context, key engine.Key, attempt int) (time.Duration, error) {
+func (e *Events) Reconcile(ctx context.Context, key engine.Key, waited time.Duration) (time.Duration, error) {
 	tenant := e.env.Tenant(key.Tenant)
 	superNamespace := tenancy.SuperNamespace(key.Tenant, key.Namespace)
 	superEvent, exists, _ := get[*corev1.Event](e.env.SuperCache, KindEvent, superNamespace, key.Name)
@@ -75,7 +75,7 @@ func (e *Events) Reconcile(ctx context.Context, key engine.Key, attempt int) (ti
 		return 0, nil
 	}
 	superPod, exists, _ := get[*corev1.Pod](e.env.SuperCache, KindPod, superNamespace, superEvent.InvolvedObject.Name)
-	if !exists && attempt < quietAttempts {
+	if !exists && waited < quietTime {
 		return 0, engine.Waitf("the pod that an Event is about")
 	}
 	owner, ours := tenancy.OwnerOf(orEmpty(superPod, exists))

@@ -63,7 +63,7 @@ type claim struct {
 }
 
 // Reconcile implements engine.Kind.
-func (n *Namespaces) Reconcile(ctx context.Context, key engine.Key, _ int) (time.Duration, error) {
+func (n *Namespaces) Reconcile(ctx context.Context, key engine.Key, _ time.Duration) (time.Duration, error) {
 	found, err := n.env.placement(ctx, n.env.Meta, key.Tenant, key.Name)
 	if err != nil {
 		return 0, err

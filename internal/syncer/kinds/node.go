@@ -144,7 +144,7 @@ func cutLabel(name string) string {
 }
 
 // Reconcile implements engine.Kind.
-func (n *Nodes) Reconcile(ctx context.Context, key engine.Key, _ int) (time.Duration, error) {
+func (n *Nodes) Reconcile(ctx context.Context, key engine.Key, _ time.Duration) (time.Duration, error) {
 	tenant := n.env.Tenant(key.Tenant)
 	if tenant == nil {
 		n.forget(key)

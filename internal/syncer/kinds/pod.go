@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// quietAttempts is the number of attempts that make no Event when a pod waits for what comes by itself in a moment: a service account,
-	// an address, a quota that still counts what was just deleted.
-	quietAttempts = 5
-	// recountAttempts is the number of refusals by the quota, about six seconds of them, after which what it counts is checked.
-	recountAttempts = 8
-	// configAttempts is the number of attempts, about thirteen seconds of them, for which a pod waits for ConfigMaps and Secrets to come down.
-	configAttempts = 8
+	// quietTime is for how long a pod makes no Event while it waits for what is usually there in a moment: a service account, an address,
+	// a quota that still counts what was just deleted.
+	quietTime = 1500 * time.Millisecond
+	// recountTime is for how long the quota refuses a pod until what it counts is checked.
+	recountTime = 6 * time.Second
+	// configTime is for how long a pod waits for ConfigMaps and Secrets to come down.
+	configTime = 12 * time.Second
 )
 
 // Pods syncs pods: down what the tenant wants, up where they run and how they fare. A pod goes through these states:
@@ -54,7 +54,7 @@ func (p *Pods) Name() string { return KindPod }
 func (p *Pods) Keys() []engine.Key { return p.env.keys(KindPod) }
 
 // Reconcile implements engine.Kind.
-func (p *Pods) Reconcile(ctx context.Context, key engine.Key, attempt int) (time.Duration, error) {
+func (p *Pods) Reconcile(ctx context.Context, key engine.Key, waited time.Duration) (time.Duration, error) {
 	tenant := p.env.Tenant(key.Tenant)
 	if tenant == nil {
 		return 0, nil
@@ -69,7 +69,7 @@ func (p *Pods) Reconcile(ctx context.Context, key engine.Key, attempt int) (time
 			p.env.calm(key)
 			return 0, nil
 		}
-		return 0, p.alone(ctx, tenant, key, tenantPod, attempt)
+		return 0, p.alone(ctx, tenant, key, tenantPod, waited)
 	}
 	owner, marked := tenancy.OwnerOf(superPod)
 	switch {
@@ -94,7 +94,7 @@ func (p *Pods) Reconcile(ctx context.Context, key engine.Key, attempt int) (time
 }
 
 // alone handles a tenant pod that has no super pod, as far as the cache knows.
-func (p *Pods) alone(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod *corev1.Pod, attempt int) error {
+func (p *Pods) alone(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod *corev1.Pod, waited time.Duration) error {
 	spec := &tenantPod.Spec
 	scheduled := conditionOf(&tenantPod.Status, corev1.PodScheduled)
 	bound := spec.NodeName != "" && scheduled != nil && scheduled.Status == corev1.ConditionTrue
@@ -118,7 +118,7 @@ func (p *Pods) alone(ctx context.Context, tenant *Tenant, key engine.Key, tenant
 	if placed, err := p.placed(ctx, tenant, key, tenantPod); err != nil || !placed {
 		return err
 	}
-	return p.create(ctx, tenant, key, tenantPod, attempt)
+	return p.create(ctx, tenant, key, tenantPod, waited)
 }
 
 // boundHere says whether a tenant pod is bound to a node of this super cluster. That never changes.
@@ -148,7 +148,7 @@ func (p *Pods) placed(ctx context.Context, tenant *Tenant, key engine.Key, tenan
 	return true, nil
 }
 
-func (p *Pods) create(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod *corev1.Pod, attempt int) error {
+func (p *Pods) create(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod *corev1.Pod, waited time.Duration) error {
 	open, err := p.env.open(ctx, tenant, key.Namespace)
 	if err != nil || !open {
 		return err // the super namespace's event brings the key back
@@ -156,15 +156,15 @@ func (p *Pods) create(ctx context.Context, tenant *Tenant, key engine.Key, tenan
 	superNamespace := tenancy.SuperNamespace(tenant.Key, key.Namespace)
 	// Without it the super cluster refuses the pod.
 	if _, exists, _ := get[*corev1.ServiceAccount](p.env.SuperCache, KindServiceAccount, superNamespace, tenantPod.Spec.ServiceAccountName); !exists {
-		if attempt >= quietAttempts {
+		if waited >= quietTime {
 			p.env.warn(tenant, key, tenantPod, ReasonFailedCreate, fmt.Sprintf("Super cluster %s: there is no service account %s", p.env.ID, tenantPod.Spec.ServiceAccountName))
 		}
 		return engine.Waitf("service account %s in the super cluster", tenantPod.Spec.ServiceAccountName)
 	}
-	if missing := p.env.missing(tenant, tenantPod); missing != "" && attempt < configAttempts {
+	if missing := p.env.missing(tenant, tenantPod); missing != "" && waited < configTime {
 		return engine.Waitf("%s in the super cluster", missing)
 	}
-	around, err := p.env.surroundings(tenant, tenantPod, attempt)
+	around, err := p.env.surroundings(tenant, tenantPod, waited)
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (p *Pods) create(ctx context.Context, tenant *Tenant, key engine.Key, tenan
 	case apierrors.IsAlreadyExists(err):
 		return p.collision(ctx, tenant, key, tenantPod, superPod)
 	case isQuotaRefusal(err):
-		return p.refusedByQuota(ctx, tenant, key, tenantPod, err, attempt)
+		return p.refusedByQuota(ctx, tenant, key, tenantPod, err, waited)
 	default:
 		p.env.refused(tenant, key, tenantPod, ReasonFailedCreate, err)
 	}
@@ -189,12 +189,12 @@ func (p *Pods) create(ctx context.Context, tenant *Tenant, key engine.Key, tenan
 }
 
 // refusedByQuota waits for a while, then checks what the quota counts, and tells the tenant when that is right.
-func (p *Pods) refusedByQuota(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod *corev1.Pod, refusal error, attempt int) error {
+func (p *Pods) refusedByQuota(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod *corev1.Pod, refusal error, waited time.Duration) error {
 	p.env.Line.Join(key)
-	if attempt < quietAttempts {
+	if waited < quietTime {
 		return engine.Waitf("the quota: %v", refusal)
 	}
-	if attempt%recountAttempts == recountAttempts-1 {
+	if waited >= recountTime {
 		corrected, err := p.env.recount(ctx, tenancy.SuperNamespace(key.Tenant, key.Namespace))
 		switch {
 		case err != nil:
@@ -247,7 +247,7 @@ func (p *Pods) debug(ctx context.Context, tenant *Tenant, key engine.Key, tenant
 	if len(missingEphemeral(tenantPod, superPod)) == 0 {
 		return true, nil
 	}
-	around, err := p.env.surroundings(tenant, tenantPod, quietAttempts)
+	around, err := p.env.surroundings(tenant, tenantPod, quietTime)
 	if err != nil {
 		return false, err
 	}

@@ -73,7 +73,7 @@ func TestStatusOfAPodThatIsRefused(t *testing.T) {
 			pod, superPod, key := p.running(t, nil)
 			tc.change(pod)
 			superPod.Status.Phase = corev1.PodFailed
-			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 5)
+			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 2*time.Second)
 			require.ErrorContains(t, err, "baseline")
 			require.Contains(t, <-p.events.Events, "FailedUpdate")
 			require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
@@ -226,14 +226,14 @@ func TestPodBeforeItsConfig(t *testing.T) {
 		name string
 		// tenant is the UID of the ConfigMap in the tenant, super that which the one in the super cluster was made for; "" for none.
 		tenant, super types.UID
-		attempt       int
+		waited        time.Duration
 		wantWait      bool
 	}{
 		{name: "there is none"},
 		{name: "it has not come down yet", tenant: "new", wantWait: true},
 		{name: "an older one is there", tenant: "new", super: "old", wantWait: true},
 		{name: "it is there", tenant: "new", super: "new"},
-		{name: "it does not come", tenant: "new", attempt: 8},
+		{name: "it does not come", tenant: "new", waited: 13 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -256,7 +256,7 @@ func TestPodBeforeItsConfig(t *testing.T) {
 				p.superCache[kinds.KindConfigMap] = []client.Object{configMap}
 			}
 			key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}
-			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, tc.attempt)
+			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, tc.waited)
 			wait := &engine.WaitError{}
 			require.Equal(t, tc.wantWait, errors.As(err, &wait), "%v", err)
 			err = p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: pod.Name}, &corev1.Pod{})
@@ -344,7 +344,7 @@ func TestObservedGeneration(t *testing.T) {
 			if tc.change != nil {
 				tc.change(pod)
 			}
-			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 5)
+			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 2*time.Second)
 			require.NoError(t, err)
 			require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 			require.Equal(t, corev1.PodRunning, pod.Status.Phase)

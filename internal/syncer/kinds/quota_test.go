@@ -84,7 +84,7 @@ func TestChargeWithoutAPod(t *testing.T) {
 			require.ErrorAs(t, err, &wait, "at first the quota may be behind")
 			require.Empty(t, p.events.Events)
 
-			_, err = p.kind(kinds.KindPod).Reconcile(t.Context(), key, 7)
+			_, err = p.kind(kinds.KindPod).Reconcile(t.Context(), key, 7*time.Second)
 			require.Error(t, err)
 			require.NotEqual(t, tc.wantRefusal, errors.As(err, &wait), "%v", err)
 			waits, _ := p.env.Line.Next(clusterKey, "web")
@@ -123,7 +123,7 @@ func TestManyPodsWithoutRoom(t *testing.T) {
 		for i := range 20 {
 			pod := tenantPod(func(pod *corev1.Pod) { pod.Name = fmt.Sprint("pod-", i) })
 			p.tenantCache[kinds.KindPod] = []client.Object{pod}
-			_, err := kind.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}, 7)
+			_, err := kind.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}, 7*time.Second)
 			require.ErrorContains(t, err, "exceeded quota")
 		}
 		require.Equal(t, minute+1, counts, "each count lists all pods")

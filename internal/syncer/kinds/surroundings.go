@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,9 +44,9 @@ type Surroundings struct {
 
 // surroundings returns what the containers of a pod are to be told. A Service whose address the super cluster has yet to give is waited
 // for, but not for long.
-func (e *Env) surroundings(tenant *Tenant, tenantPod *corev1.Pod, attempt int) (Surroundings, error) {
+func (e *Env) surroundings(tenant *Tenant, tenantPod *corev1.Pod, waited time.Duration) (Surroundings, error) {
 	around := Surroundings{SuperCluster: e.ID, Domain: tenant.ClusterDomain, Defines: tenant.defines(tenantPod.Namespace)}
-	apiServer, err := e.needed(tenant, metav1.NamespaceDefault, apiServerService, attempt)
+	apiServer, err := e.needed(tenant, metav1.NamespaceDefault, apiServerService, waited)
 	if err != nil {
 		return around, err
 	}
@@ -53,7 +54,7 @@ func (e *Env) surroundings(tenant *Tenant, tenantPod *corev1.Pod, attempt int) (
 		around.Services = append(around.Services, apiServer)
 	}
 	if usesClusterDNS(&tenantPod.Spec) {
-		dns, err := e.needed(tenant, metav1.NamespaceSystem, dnsService, attempt)
+		dns, err := e.needed(tenant, metav1.NamespaceSystem, dnsService, waited)
 		if err != nil {
 			return around, err
 		}
@@ -77,7 +78,7 @@ func (e *Env) surroundings(tenant *Tenant, tenantPod *corev1.Pod, attempt int) (
 }
 
 // needed returns a Service that containers are told of with the addresses that it has here, nil if there is none.
-func (e *Env) needed(tenant *Tenant, namespace, name string, attempt int) (*corev1.Service, error) {
+func (e *Env) needed(tenant *Tenant, namespace, name string, waited time.Duration) (*corev1.Service, error) {
 	service, exists, synced := get[*corev1.Service](tenant.Cache, KindService, namespace, name)
 	if !synced {
 		return nil, engine.Waitf("the cache of the tenant's Services")
@@ -86,7 +87,7 @@ func (e *Env) needed(tenant *Tenant, namespace, name string, attempt int) (*core
 		return nil, nil
 	}
 	found := e.here(tenant, service)
-	if found == nil && attempt < quietAttempts {
+	if found == nil && waited < quietTime {
 		return nil, engine.Waitf("an address of Service %s/%s in the super cluster", namespace, name)
 	}
 	return found, nil

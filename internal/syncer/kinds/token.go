@@ -130,7 +130,7 @@ func readIssued(secret *corev1.Secret) map[string]issued {
 }
 
 // Reconcile implements engine.Kind.
-func (t *Tokens) Reconcile(ctx context.Context, key engine.Key, _ int) (time.Duration, error) {
+func (t *Tokens) Reconcile(ctx context.Context, key engine.Key, _ time.Duration) (time.Duration, error) {
 	tenant := t.env.Tenant(key.Tenant)
 	if tenant == nil {
 		return 0, nil
