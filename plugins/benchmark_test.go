@@ -19,6 +19,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/plugins"
 	"github.com/superpool/superpool/plugins/internal/plugintest"
 	"github.com/superpool/superpool/plugins/namespacegang"
@@ -56,12 +57,12 @@ func newBench(b *testing.B, clusters, slices int) *bench {
 			Annotation(schedulerv1alpha1.AnnotationNodeShapes, `[{"cpu":"4","memory":"16Gi"},{"cpu":"8","memory":"32Gi"},{"cpu":"16","memory":"64Gi"}]`).
 			Capacity(map[corev1.ResourceName]string{
 				"cpu": "1000", "memory": "4Ti", "pods": "2147483647",
-				"cpu" + schedulerv1alpha1.SliceResourceSuffix + "/tenant":    "1000",
-				"memory" + schedulerv1alpha1.SliceResourceSuffix + "/tenant": "1000",
+				"cpu" + slicepod.ResourceSuffix + "/tenant":    "1000",
+				"memory" + slicepod.ResourceSuffix + "/tenant": "1000",
 			}).
 			Images(map[string]int64{"image": 100 << 20}).Obj()
 		if i%2 == 0 {
-			held = append(held, fmt.Sprintf(`%q:1`, name))
+			held = append(held, name+"=1")
 		}
 	}
 	s := &bench{b: b, registry: plugins.Registry(plugins.Options{Committer: committer{}})}
@@ -77,7 +78,7 @@ func newBench(b *testing.B, clusters, slices int) *bench {
 		require.True(b, s.RunReservePluginsReserve(b.Context(), framework.NewCycleState(), pod, nodes[i%clusters].Name).IsSuccess())
 	}
 	s.next = gang[0]
-	s.next.Annotations[schedulerv1alpha1.AnnotationHeld] = "{" + strings.Join(held, ",") + "}"
+	s.next.Annotations[slicepod.AnnotationHeld] = strings.Join(held, ",")
 	return s
 }
 
@@ -86,9 +87,9 @@ func (s *bench) gang(size int) []*corev1.Pod {
 	for i := range pods {
 		name := fmt.Sprintf("web.slice.%04d", i)
 		pods[i] = st.MakePod().Namespace("tenant").Name(name).UID(name).
-			Annotation(schedulerv1alpha1.AnnotationGang, "tenant/web@1").
-			Annotation(schedulerv1alpha1.AnnotationGangSize, fmt.Sprint(size)).
-			Annotation(schedulerv1alpha1.AnnotationGangTotal, `{"cpu":"1","memory":"1Gi"}`).
+			Annotation(slicepod.AnnotationGang, "tenant/web@1").
+			Annotation(slicepod.AnnotationGangSize, fmt.Sprint(size)).
+			Annotation(slicepod.AnnotationGangTotal, "cpu=1000,memory=1073741824").
 			Containers([]corev1.Container{st.MakeContainer().Name("slice").Image("image").
 				ResourceRequests(map[corev1.ResourceName]string{"cpu": "100m", "memory": "100Mi"}).Obj()}).Obj()
 	}

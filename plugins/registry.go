@@ -2,7 +2,6 @@
 package plugins
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	_ "sigs.k8s.io/scheduler-plugins/apis/config/scheme" // the args of scheduler-plugins decode in profiles
 	"sigs.k8s.io/scheduler-plugins/pkg/capacityscheduling"
@@ -32,22 +31,16 @@ import (
 type Options struct {
 	// Committer writes decisions about namespaces. Nil in a scheduler of pods, whose profiles cannot enable NamespaceGang.
 	Committer namespacegang.Committer
-	// Requested translates the resources of a projected pod. Nil: pods are not projected.
-	Requested nodeshape.Requested
 }
 
 // Registry returns the plugins for one scheduler. State that plugins share is made here, so two schedulers need two registries.
 func Registry(options Options) runtime.Registry {
 	gangs := namespacegang.NewState()
-	requested := options.Requested
-	if requested == nil {
-		requested = func(corev1.ResourceName) (corev1.ResourceName, bool) { return "", false }
-	}
 	return runtime.Registry{
 		namespacegang.Name:      namespacegang.New(options.Committer, gangs),
 		namespaceroom.Name:      namespaceroom.New,
 		nodenameorder.Name:      nodenameorder.New,
-		nodeshape.Name:          nodeshape.New(requested),
+		nodeshape.Name:          nodeshape.New,
 		placementstability.Name: placementstability.New,
 		slicespread.Name:        slicespread.New(gangs),
 		superclusterbinder.Name: superclusterbinder.New,

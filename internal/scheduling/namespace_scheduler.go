@@ -29,6 +29,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/plugins"
 	"github.com/superpool/superpool/plugins/namespacegang"
@@ -234,7 +235,7 @@ func (s *NamespaceScheduler) failed(ctx context.Context, pod *corev1.Pod, status
 	if !status.IsRejected() || strings.Contains(message, namespacegang.ErrReasonReleased) {
 		return status // an error that will be tried again, or another slice says it
 	}
-	gang := pod.Annotations[schedulerv1alpha1.AnnotationGang]
+	gang := slicepod.GangName(pod)
 	scope, _, _ := strings.Cut(gang, "@")
 	fresh := refusal{gang, message, time.Now()}
 	if known, ok := s.said.Load(scope); ok {

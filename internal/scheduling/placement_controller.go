@@ -361,7 +361,7 @@ func (c *placementController) recheckPods(namespace string, np *schedulerv1alpha
 	pods, err := c.pods.Pods(namespace).List(labels.Everything())
 	utilruntime.Must(err) // a lister fails on an invalid selector only
 	for _, pod := range pods {
-		if pod.Spec.NodeName != "" && pod.Annotations[schedulerv1alpha1.AnnotationBoundNode] == "" {
+		if pod.Spec.NodeName != "" && pod.Annotations[view.AnnotationBoundNode] == "" {
 			c.queue.Add(request{namespace: namespace, pod: pod.Name})
 		}
 	}

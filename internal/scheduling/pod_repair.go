@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/view"
 )
 
 const (
@@ -36,7 +37,7 @@ func remedyFor(pod *corev1.Pod, held func(superCluster string) bool) remedy {
 	annotation := pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster]
 	label := pod.Labels[schedulerv1alpha1.LabelSuperCluster]
 	truth := pod.Spec.NodeName
-	bound := pod.Annotations[schedulerv1alpha1.AnnotationBoundNode] != ""
+	bound := pod.Annotations[view.AnnotationBoundNode] != ""
 	_, scheduled := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
 	switch {
 	case bound && (scheduled == nil || scheduled.Status != corev1.ConditionTrue):

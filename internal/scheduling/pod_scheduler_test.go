@@ -57,7 +57,7 @@ func newTenant(t testing.TB) *tenantControlPlane {
 	factory := tenantInformers(c.api, c.nodes)
 	sched, err := instance{
 		client: c.api, informers: factory, config: config,
-		registry:  plugins.Registry(plugins.Options{Requested: view.RequestedResource}),
+		registry:  plugins.Registry(plugins.Options{}),
 		recorders: func(string) events.EventRecorder { return discard{} },
 		failed:    explain,
 	}.build(ctx)

@@ -169,7 +169,7 @@ func (t *Tenants) podScheduler(ctx context.Context, api kubernetes.Interface, fa
 		client:    api,
 		informers: factory,
 		config:    t.PodConfig,
-		registry:  plugins.Registry(plugins.Options{Requested: view.RequestedResource}),
+		registry:  plugins.Registry(plugins.Options{}),
 		recorders: func(name string) events.EventRecorder {
 			return podRecorder{broadcaster.NewRecorder(scheme.Scheme, name)}
 		},

@@ -5,11 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"math"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +14,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/slicepod"
 )
 
 // DefaultNamespaceScheduler is the profile that places namespaces which name none.
@@ -31,11 +29,13 @@ func Scope(namespace, name string) string {
 // slice that is still to be placed. All pending Pods of a namespace form a gang.
 func Slices(np *schedulerv1alpha1.NamespacePlacement) []client.Object {
 	var pods []client.Object
+	held := make(map[string]int32, len(np.Status.Placements))
 	for i := range np.Status.Placements {
-		held := &np.Status.Placements[i]
-		pod := slicePod(np, "held."+held.Cluster, slice.Of(held.Reserved))
-		pod.UID = types.UID(fmt.Sprintf("%s/held/%s", np.UID, held.Cluster))
-		pod.Spec.NodeName = held.Cluster
+		part := &np.Status.Placements[i]
+		held[part.Cluster] = part.Slices
+		pod := slicePod(np, "held."+part.Cluster, slice.Of(part.Reserved))
+		pod.UID = types.UID(fmt.Sprintf("%s/held/%s", np.UID, part.Cluster))
+		pod.Spec.NodeName = part.Cluster
 		pods = append(pods, pod)
 	}
 	runs := placement.Missing(np)
@@ -43,27 +43,17 @@ func Slices(np *schedulerv1alpha1.NamespacePlacement) []client.Object {
 	for _, run := range runs {
 		size += run.Count
 	}
-	gang := Gang(np)
-	total, err := json.Marshal(slice.Total(runs).List())
-	if err != nil {
-		panic(err) // resource lists can always be encoded
-	}
-	annotations := map[string]string{
-		schedulerv1alpha1.AnnotationGangTotal: string(total),
-		schedulerv1alpha1.AnnotationGang:      gang,
-		schedulerv1alpha1.AnnotationGangSize:  strconv.FormatInt(size, 10),
-		schedulerv1alpha1.AnnotationHeld:      placement.Encode(np.Status.Placements),
-	}
-	index := 0
+	gang := slicepod.Gang{Name: Gang(np), Size: size, Total: slice.Total(runs), Held: held}
+	pending := make([]*corev1.Pod, 0, size)
 	for _, run := range runs {
 		for range run.Count {
-			pod := slicePod(np, fmt.Sprintf("slice.%04d", index), run.Size)
-			pod.UID = types.UID(fmt.Sprintf("%s/%d", gang, index))
-			pod.Annotations = annotations
+			pod := slicePod(np, fmt.Sprintf("slice.%04d", len(pending)), run.Size)
+			pod.UID = slicepod.UID(gang.Name, len(pending))
+			pending = append(pending, pod)
 			pods = append(pods, pod)
-			index++
 		}
 	}
+	slicepod.Encode(gang, pending...)
 	return pods
 }
 
@@ -104,19 +94,4 @@ func slicePod(np *schedulerv1alpha1.NamespacePlacement, suffix string, amounts s
 
 func providerToleration() corev1.Toleration {
 	return corev1.Toleration{Key: schedulerv1alpha1.TaintProvider, Operator: corev1.TolerationOpExists}
-}
-
-// NamespaceNode is an informer transform: a virtual Node as the namespace scheduler sees it. Slices are not pods, so the number of
-// pods is no limit. The object belongs to the caller and is changed.
-func NamespaceNode(object any) (any, error) {
-	node, ok := object.(*corev1.Node)
-	if !ok {
-		return object, nil
-	}
-	node.ManagedFields = nil
-	if node.Status.Allocatable == nil {
-		node.Status.Allocatable = corev1.ResourceList{}
-	}
-	node.Status.Allocatable[corev1.ResourcePods] = *resource.NewQuantity(math.MaxInt32, resource.DecimalSI)
-	return node, nil
 }

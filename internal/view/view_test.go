@@ -9,51 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	v1helper "k8s.io/kubernetes/pkg/apis/core/v1/helper"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/slicepod"
 )
-
-func TestSliceResource(t *testing.T) {
-	tests := map[corev1.ResourceName]corev1.ResourceName{
-		"cpu":            "cpu.slice.tenancy.x-k8s.io/web",
-		"memory":         "memory.slice.tenancy.x-k8s.io/web",
-		"nvidia.com/gpu": "nvidia.comz2fgpu.slice.tenancy.x-k8s.io/web",
-		"hugepages-2Mi":  "hugepages-2z4di.slice.tenancy.x-k8s.io/web",
-		"example.org/z_": "example.orgz2fz7az5f.slice.tenancy.x-k8s.io/web",
-	}
-	for name, want := range tests {
-		if got := SliceResource(name, "web"); got != want {
-			t.Errorf("%s: want %s, got %s", name, want, got)
-		}
-	}
-}
-
-func FuzzSliceResource(f *testing.F) {
-	for _, name := range []string{"cpu", "nvidia.com/gpu", "hugepages-2Mi", "a.b/c-", "zz/z", "-/.", "kubernetes.io/x"} {
-		f.Add(name)
-	}
-	f.Fuzz(func(t *testing.T, name string) {
-		renamed := SliceResource(corev1.ResourceName(name), "web")
-		back, ok := RequestedResource(renamed)
-		if !ok || string(back) != name {
-			t.Fatalf("%q became %q and then %q, %t", name, renamed, back, ok)
-		}
-		if name != "" && len(name) < 60 && !v1helper.IsExtendedResourceName(renamed) {
-			t.Fatalf("%q became %q, which the scheduler takes for no extended resource", name, renamed)
-		}
-	})
-}
-
-func FuzzRequestedResource(f *testing.F) {
-	f.Add("cpu.slice.tenancy.x-k8s.io/web")
-	f.Add("z.slice.tenancy.x-k8s.io/web")
-	f.Add("zzz.slice.tenancy.x-k8s.io/")
-	f.Fuzz(func(_ *testing.T, name string) {
-		RequestedResource(corev1.ResourceName(name)) // must not panic on what a tenant can write
-	})
-}
 
 func requests(pairs ...string) corev1.ResourceList {
 	list := corev1.ResourceList{}
@@ -110,7 +70,7 @@ func TestTenantPodLeavesOutWhatSuperClustersJudge(t *testing.T) {
 	want := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "web", Name: "pod", Labels: map[string]string{"app": "x"},
-			Annotations: map[string]string{schedulerv1alpha1.AnnotationBoundNode: "", schedulerv1alpha1.AnnotationSuperCluster: "r1"},
+			Annotations: map[string]string{AnnotationBoundNode: "", schedulerv1alpha1.AnnotationSuperCluster: "r1"},
 		},
 		Spec: corev1.PodSpec{
 			NodeName: "r1", SchedulerName: "s", Containers: []corev1.Container{{Name: "a"}},
@@ -151,15 +111,15 @@ func TestSlices(t *testing.T) {
 		pod := object.(*corev1.Pod)
 		got = append(got, strings.Join([]string{
 			pod.Name, pod.Spec.NodeName, pod.Spec.Containers[0].Resources.Requests.Cpu().String(),
-			pod.Annotations[schedulerv1alpha1.AnnotationGangSize], pod.Annotations[schedulerv1alpha1.AnnotationGangTotal],
-			pod.Annotations[schedulerv1alpha1.AnnotationHeld],
+			pod.Annotations[slicepod.AnnotationGangSize], pod.Annotations[slicepod.AnnotationGangTotal],
+			pod.Annotations[slicepod.AnnotationHeld],
 		}, " "))
 	}
 	want := []string{
 		"web.held.r1 r1 200m   ",
-		`web.slice.0000  100m 3 {"cpu":"250m"} {"r1":2}`,
-		`web.slice.0001  100m 3 {"cpu":"250m"} {"r1":2}`,
-		`web.slice.0002  50m 3 {"cpu":"250m"} {"r1":2}`,
+		`web.slice.0000  100m 3 cpu=250 r1=2`,
+		`web.slice.0001  100m 3 cpu=250 r1=2`,
+		`web.slice.0002  50m 3 cpu=250 r1=2`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pods (-want +got):\n%s", diff)

@@ -18,7 +18,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/slicepod"
 )
 
 const (
@@ -115,7 +115,7 @@ func (pl *NamespaceGang) EventsToRegister(context.Context) ([]fwk.ClusterEventWi
 // slice of every namespace that waits, at each event, before it comes to a namespace that fits. A slice whose release is still under way when
 // the first one wakes the others is in no queue, so it asks here whether they have begun.
 func (pl *NamespaceGang) hint(_ klog.Logger, pod *corev1.Pod, _, _ any) (fwk.QueueingHint, error) {
-	if gang := gangOf(pod); gang == "" || string(pod.UID) == gang+"/0" || pl.gangs.begun(pod) {
+	if slicepod.GangName(pod) == "" || slicepod.IsFirst(pod) || pl.gangs.begun(pod) {
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil
@@ -134,7 +134,7 @@ func (pl *NamespaceGang) wake(ctx context.Context, pod *corev1.Pod) {
 	pods, err := pl.pods.Pods(pod.Namespace).List(labels.Everything())
 	utilruntime.Must(err) // a lister fails on an invalid selector only
 	for _, other := range pods {
-		if other.UID != pod.UID && gangOf(other) == gangOf(pod) {
+		if other.UID != pod.UID && slicepod.GangName(other) == slicepod.GangName(pod) {
 			others[other.Name] = other
 		}
 	}
@@ -153,9 +153,9 @@ func (pl *NamespaceGang) Permit(ctx context.Context, _ fwk.CycleState, pod *core
 	if !pl.gangs.complete(pod) {
 		return fwk.NewStatus(fwk.Wait), permitTimeout
 	}
-	gang := pod.Annotations[schedulerv1alpha1.AnnotationGang]
+	gang := slicepod.GangName(pod)
 	pl.handle.IterateOverWaitingPods(func(waiting framework.WaitingPod) {
-		if waiting.GetPod().Annotations[schedulerv1alpha1.AnnotationGang] == gang {
+		if slicepod.GangName(waiting.GetPod()) == gang {
 			waiting.Allow(Name)
 		}
 	})
@@ -170,9 +170,9 @@ func (pl *NamespaceGang) PostFilter(ctx context.Context, _ fwk.CycleState, pod *
 }
 
 func (pl *NamespaceGang) release(ctx context.Context, pod *corev1.Pod) {
-	gang := pod.Annotations[schedulerv1alpha1.AnnotationGang]
+	gang := slicepod.GangName(pod)
 	pl.handle.IterateOverWaitingPods(func(waiting framework.WaitingPod) {
-		if other := waiting.GetPod(); other.UID != pod.UID && other.Annotations[schedulerv1alpha1.AnnotationGang] == gang {
+		if other := waiting.GetPod(); other.UID != pod.UID && slicepod.GangName(other) == gang {
 			klog.FromContext(ctx).V(5).Info("Releasing a slice", "pod", klog.KObj(other), "gang", gang)
 			waiting.Reject(Name, ErrReasonReleased)
 		}
@@ -182,6 +182,6 @@ func (pl *NamespaceGang) release(ctx context.Context, pod *corev1.Pod) {
 // Bind commits the decision of the gang with its first slice and gives every slice the outcome.
 func (pl *NamespaceGang) Bind(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) *fwk.Status {
 	return fwk.AsStatus(pl.gangs.commit(pod, func(assignments []Assignment) error {
-		return pl.committer.Commit(ctx, pod.Annotations[schedulerv1alpha1.AnnotationGang], assignments)
+		return pl.committer.Commit(ctx, slicepod.GangName(pod), assignments)
 	}))
 }

@@ -20,7 +20,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/ptr"
 
-	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/plugins/internal/plugintest"
 	"github.com/superpool/superpool/plugins/namespacegang"
 )
@@ -107,7 +107,7 @@ func (s *scheduler) waiting() map[string]bool {
 
 func sliceOf(gang, size, name string) *corev1.Pod {
 	return st.MakePod().Namespace("tenant").Name(name).UID(gang+"/"+name).
-		Annotation(schedulerv1alpha1.AnnotationGang, gang).Annotation(schedulerv1alpha1.AnnotationGangSize, size).Obj()
+		Annotation(slicepod.AnnotationGang, gang).Annotation(slicepod.AnnotationGangSize, size).Obj()
 }
 
 func TestNewWithoutACommitter(t *testing.T) {
@@ -164,43 +164,42 @@ func TestPreFilter(t *testing.T) {
 		want    *fwk.Status
 		wantErr string
 	}{
-		"exactly what is free":  {total: `{"cpu":"4","memory":"2Gi","ephemeral-storage":"2Gi","nvidia.com/gpu":"2"}`, nodes: two},
+		"exactly what is free":  {total: "cpu=4000,memory=2147483648,ephemeral-storage=2147483648,nvidia.com%2Fgpu=2", nodes: two},
 		"no total":              {nodes: two},
-		"an empty total":        {total: `{}`, nodes: two},
-		"null":                  {total: `null`, nodes: two},
-		"a thousandth too much": {total: `{"cpu":"4001m"}`, nodes: two, want: refused("4001m cpu is wanted and 4 is free")},
-		"a byte too much":       {total: `{"memory":"2147483649"}`, nodes: two, want: refused("2147483649 memory is wanted and 2Gi is free")},
+		"an empty total":        {total: "", nodes: two},
+		"a thousandth too much": {total: "cpu=4001", nodes: two, want: refused("4001m cpu is wanted and 4 is free")},
+		"a byte too much":       {total: "memory=2147483649", nodes: two, want: refused("2147483649 memory is wanted and 2Gi is free")},
 		"all that is short, by name": {
-			total: `{"nvidia.com/gpu":"3","memory":"1Gi","cpu":"5","ephemeral-storage":"3Gi"}`, nodes: two,
+			total: "nvidia.com%2Fgpu=3,memory=1073741824,cpu=5000,ephemeral-storage=3221225472", nodes: two,
 			want: refused("5 cpu is wanted and 4 is free, 3Gi ephemeral-storage is wanted and 2Gi is free, 3 nvidia.com/gpu is wanted and 2 is free"),
 		},
 		"a resource that no cluster has": {
-			total: `{"example.com/unknown":"1"}`, nodes: two, want: refused("1 example.com/unknown is wanted and 0 is free"),
+			total: "example.com%2Funknown=1", nodes: two, want: refused("1 example.com/unknown is wanted and 0 is free"),
 		},
-		"no cluster": {total: `{"cpu":"1m"}`, want: refused("1m cpu is wanted and 0 is free")},
+		"no cluster": {total: "cpu=1", want: refused("1m cpu is wanted and 0 is free")},
 		"what is reserved is not free": {
-			total: `{"cpu":"4"}`, nodes: two, pods: []*corev1.Pod{st.MakePod().Name("held").Node("r1").Req(resources{"cpu": "1500m"}).Obj()},
+			total: "cpu=4000", nodes: two, pods: []*corev1.Pod{st.MakePod().Name("held").Node("r1").Req(resources{"cpu": "1500m"}).Obj()},
 			want: refused("4 cpu is wanted and 2500m is free"),
 		},
 		"a cluster that shrank below its reservations takes nothing from others": {
-			total: `{"cpu":"2"}`, nodes: two, pods: []*corev1.Pod{st.MakePod().Name("held").Node("r1").Req(resources{"cpu": "100"}).Obj()},
+			total: "cpu=2000", nodes: two, pods: []*corev1.Pod{st.MakePod().Name("held").Node("r1").Req(resources{"cpu": "100"}).Obj()},
 		},
 		"a cordoned cluster does not count": {
-			total: `{"cpu":"3"}`, nodes: []*corev1.Node{two[0], node("r2", resources{"cpu": "2"}).Unschedulable(true).Obj()},
+			total: "cpu=3000", nodes: []*corev1.Node{two[0], node("r2", resources{"cpu": "2"}).Unschedulable(true).Obj()},
 			want: refused("3 cpu is wanted and 2 is free"),
 		},
 		"monstrous clusters have room": {
-			total: `{"memory":"1Gi"}`, nodes: []*corev1.Node{node("r1", resources{"memory": "5E"}).Obj(), node("r2", resources{"memory": "5E"}).Obj()},
+			total: "memory=1073741824", nodes: []*corev1.Node{node("r1", resources{"memory": "5E"}).Obj(), node("r2", resources{"memory": "5E"}).Obj()},
 		},
-		"no JSON":     {total: `{"cpu":`, nodes: two, wantErr: "reading the total of gang tenant/web@1"},
-		"no quantity": {total: `{"cpu":"four"}`, nodes: two, wantErr: "reading the total of gang tenant/web@1"},
+		"no name":     {total: "=1", nodes: two, wantErr: "reading the total of gang tenant/web@1"},
+		"no quantity": {total: "cpu=four", nodes: two, wantErr: "reading the total of gang tenant/web@1"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newScheduler(t, tc.pods, tc.nodes...)
 			pod := sliceOf("tenant/web@1", "3", "web.slice.0000")
 			if tc.total != "" {
-				pod.Annotations[schedulerv1alpha1.AnnotationGangTotal] = tc.total
+				pod.Annotations[slicepod.AnnotationGangTotal] = tc.total
 			}
 			_, status, _ := s.RunPreFilterPlugins(t.Context(), framework.NewCycleState(), pod)
 			if tc.wantErr != "" {
@@ -221,7 +220,7 @@ func TestPreFilterChecksTheFirstSliceOnly(t *testing.T) {
 	s := newScheduler(t, nil, nodes...)
 	first, second := sliceOf("a", "2", "0"), sliceOf("a", "2", "1")
 	for _, pod := range []*corev1.Pod{first, second} {
-		pod.Annotations[schedulerv1alpha1.AnnotationGangTotal] = `{"cpu":"2"}`
+		pod.Annotations[slicepod.AnnotationGangTotal] = "cpu=2000"
 	}
 	check := func(pod *corev1.Pod) fwk.Code {
 		_, status, _ := s.RunPreFilterPlugins(t.Context(), framework.NewCycleState(), pod)
@@ -232,7 +231,7 @@ func TestPreFilterChecksTheFirstSliceOnly(t *testing.T) {
 	require.Equal(t, fwk.Success, check(second))
 	require.Equal(t, fwk.Unschedulable, check(func() *corev1.Pod {
 		other := sliceOf("b", "2", "1")
-		other.Annotations[schedulerv1alpha1.AnnotationGangTotal] = `{"cpu":"2"}`
+		other.Annotations[slicepod.AnnotationGangTotal] = "cpu=2000"
 		return other
 	}()), "another gang has its own first slice")
 }

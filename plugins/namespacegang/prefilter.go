@@ -2,11 +2,8 @@ package namespacegang
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/slicepod"
 )
 
 // PreFilter refuses the first slice of a gang when all super clusters together have less free than the gang wants. So a namespace that
@@ -23,16 +20,13 @@ func (pl *NamespaceGang) PreFilter(_ context.Context, _ fwk.CycleState, pod *cor
 	if pl.gangs.begun(pod) {
 		return nil, nil
 	}
-	text, exists := pod.Annotations[schedulerv1alpha1.AnnotationGangTotal]
-	if !exists {
-		return nil, nil
-	}
-	var total corev1.ResourceList
-	if err := json.Unmarshal([]byte(text), &total); err != nil {
-		return nil, fwk.AsStatus(fmt.Errorf("reading the total of gang %s: %w", gangOf(pod), err))
+	gang, err := slicepod.Decode(pod)
+	if err != nil {
+		return nil, fwk.AsStatus(err)
 	}
 	var short []string
-	for _, name := range slices.Sorted(maps.Keys(total)) {
+	total := gang.Total.List()
+	for _, name := range gang.Total.Names() {
 		wanted := total[name]
 		if free := freeIn(nodes, name); wanted.Cmp(*free) > 0 {
 			short = append(short, fmt.Sprintf("%s %s is wanted and %s is free", wanted.String(), name, free))

@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/slicepod"
 )
 
 // State holds the decisions in the making, by gang. A gang is there while any of its slices is reserved. Reserve and Unreserve
@@ -22,6 +21,8 @@ type State struct {
 }
 
 type gang struct {
+	// size is how many slices must be assigned before any is committed.
+	size     int64
 	assigned map[types.UID]Assignment
 	// committed makes the first Bind of the gang write, and all others wait for it.
 	committed sync.Once
@@ -38,7 +39,7 @@ func (s *State) Assigned(pod *corev1.Pod) map[string]int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	counts := map[string]int64{}
-	if known := s.gangs[gangOf(pod)]; known != nil {
+	if known := s.gangs[slicepod.GangName(pod)]; known != nil {
 		for _, assignment := range known.assigned {
 			counts[assignment.Cluster]++
 		}
@@ -50,17 +51,17 @@ func (s *State) Assigned(pod *corev1.Pod) map[string]int64 {
 func (s *State) begun(pod *corev1.Pod) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.gangs[gangOf(pod)] != nil
+	return s.gangs[slicepod.GangName(pod)] != nil
 }
 
 // assign notes where a slice goes. It reports whether it is the first of its gang.
 func (s *State) assign(pod *corev1.Pod, cluster string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.gangs[gangOf(pod)]
+	known := s.gangs[slicepod.GangName(pod)]
 	if known == nil {
-		known = &gang{assigned: map[types.UID]Assignment{}}
-		s.gangs[gangOf(pod)] = known
+		known = &gang{size: sizeOf(pod), assigned: map[types.UID]Assignment{}}
+		s.gangs[slicepod.GangName(pod)] = known
 	}
 	known.assigned[pod.UID] = Assignment{Pod: pod, Cluster: cluster}
 	return len(known.assigned) == 1
@@ -71,14 +72,14 @@ func (s *State) assign(pod *corev1.Pod, cluster string) bool {
 func (s *State) forget(pod *corev1.Pod) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.gangs[gangOf(pod)]
+	known := s.gangs[slicepod.GangName(pod)]
 	if known == nil {
 		return false
 	}
 	_, assigned := known.assigned[pod.UID]
 	delete(known.assigned, pod.UID)
 	if len(known.assigned) == 0 {
-		delete(s.gangs, gangOf(pod))
+		delete(s.gangs, slicepod.GangName(pod))
 	}
 	return assigned
 }
@@ -86,21 +87,21 @@ func (s *State) forget(pod *corev1.Pod) bool {
 func (s *State) complete(pod *corev1.Pod) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.gangs[gangOf(pod)]
-	return known != nil && int64(len(known.assigned)) >= sizeOf(pod)
+	known := s.gangs[slicepod.GangName(pod)]
+	return known != nil && int64(len(known.assigned)) >= known.size
 }
 
 // commit runs write once for pod's gang and returns its outcome to each slice. A slice that has its outcome leaves the State.
 func (s *State) commit(pod *corev1.Pod, write func([]Assignment) error) error {
 	s.mu.Lock()
-	known := s.gangs[gangOf(pod)]
+	known := s.gangs[slicepod.GangName(pod)]
 	s.mu.Unlock()
 	if known == nil {
 		return fmt.Errorf("slice %s is not reserved", pod.Name)
 	}
 	known.committed.Do(func() {
 		assignments := s.assignments(known)
-		if missing := sizeOf(pod) - int64(len(assignments)); missing > 0 {
+		if missing := known.size - int64(len(assignments)); missing > 0 {
 			known.outcome = fmt.Errorf("%d slices of the gang were released", missing)
 			return
 		}
@@ -121,15 +122,11 @@ func (s *State) assignments(known *gang) []Assignment {
 	})
 }
 
-func gangOf(pod *corev1.Pod) string {
-	return pod.Annotations[schedulerv1alpha1.AnnotationGang]
-}
-
-// sizeOf returns the number of slices in pod's gang, 1 for a pod without the annotation.
+// sizeOf returns the number of slices in pod's gang. A slice whose gang cannot be read is a gang of one, which PreFilter refuses.
 func sizeOf(pod *corev1.Pod) int64 {
-	size, err := strconv.ParseInt(pod.Annotations[schedulerv1alpha1.AnnotationGangSize], 10, 64)
-	if err != nil || size < 1 {
+	decoded, err := slicepod.Decode(pod)
+	if err != nil {
 		return 1
 	}
-	return size
+	return decoded.Size
 }

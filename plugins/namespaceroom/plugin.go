@@ -4,7 +4,6 @@ package namespaceroom
 
 import (
 	"context"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,7 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/slicepod"
 )
 
 const (
@@ -53,7 +52,7 @@ func isSchedulableAfterNodeChange(_ klog.Logger, pod *corev1.Pod, _, object any)
 		return fwk.Queue, nil
 	}
 	for name := range node.Status.Allocatable {
-		if isOf(name, pod.Namespace) {
+		if namespace, ok := slicepod.NamespaceOf(name); ok && namespace == pod.Namespace {
 			return fwk.Queue, nil
 		}
 	}
@@ -65,7 +64,7 @@ func (pl *NamespaceRoom) PreFilter(_ context.Context, _ fwk.CycleState, pod *cor
 	placed := sets.New[string]()
 	for _, node := range nodes {
 		for name := range node.GetAllocatable().GetScalarResources() {
-			if isOf(name, pod.Namespace) {
+			if namespace, ok := slicepod.NamespaceOf(name); ok && namespace == pod.Namespace {
 				placed.Insert(node.Node().Name)
 				break
 			}
@@ -79,7 +78,3 @@ func (pl *NamespaceRoom) PreFilter(_ context.Context, _ fwk.CycleState, pod *cor
 
 // PreFilterExtensions returns nil: placements do not depend on other pods.
 func (pl *NamespaceRoom) PreFilterExtensions() framework.PreFilterExtensions { return nil }
-
-func isOf(name corev1.ResourceName, namespace string) bool {
-	return strings.HasSuffix(string(name), schedulerv1alpha1.SliceResourceSuffix+"/"+namespace)
-}

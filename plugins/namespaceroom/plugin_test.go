@@ -8,7 +8,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/plugins/internal/plugintest"
 	"github.com/superpool/superpool/plugins/namespaceroom"
 )
@@ -22,7 +22,7 @@ func room(name string, resources ...string) *corev1.Node {
 	return st.MakeNode().Name(name).Capacity(allocatable).Obj()
 }
 
-const suffix = schedulerv1alpha1.SliceResourceSuffix
+const suffix = slicepod.ResourceSuffix
 
 func TestPreFilter(t *testing.T) {
 	refused := fwk.NewStatus(fwk.UnschedulableAndUnresolvable, namespaceroom.ErrReasonNoPlacement).WithPlugin(namespaceroom.Name)

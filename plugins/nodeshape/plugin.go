@@ -17,6 +17,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/slicepod"
 )
 
 const (
@@ -28,13 +29,8 @@ const (
 	preFilterStateKey = "PreFilter" + Name
 )
 
-// Requested translates a resource of a projected pod back into the one that its containers ask for. It returns false for a resource
-// that no node shape knows of.
-type Requested func(corev1.ResourceName) (corev1.ResourceName, bool)
-
 // NodeShape is the plugin.
 type NodeShape struct {
-	requested Requested
 	// shapes holds the parsed annotation of each node, by node name.
 	shapes sync.Map
 }
@@ -50,11 +46,9 @@ var (
 	_ framework.EnqueueExtensions = &NodeShape{}
 )
 
-// New returns a factory of the plugin. Resources that requested does not translate count as they are.
-func New(requested Requested) func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
-	return func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
-		return &NodeShape{requested: requested}, nil
-	}
+// New returns the plugin.
+func New(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
+	return &NodeShape{}, nil
 }
 
 // Name returns the name of the plugin.
@@ -76,7 +70,7 @@ func (pl *NodeShape) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHi
 
 func (pl *NodeShape) isSchedulableAfterNodeChange(_ klog.Logger, pod *corev1.Pod, _, object any) (fwk.QueueingHint, error) {
 	node, ok := object.(*corev1.Node)
-	if !ok || pl.fits(pl.requestOf(pod), node) {
+	if !ok || pl.fits(requestOf(pod), node) {
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil
@@ -84,7 +78,7 @@ func (pl *NodeShape) isSchedulableAfterNodeChange(_ klog.Logger, pod *corev1.Pod
 
 // PreFilter computes what the pod or slice needs.
 func (pl *NodeShape) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*framework.PreFilterResult, *fwk.Status) {
-	needed := pl.requestOf(pod)
+	needed := requestOf(pod)
 	if slice.Amounts(needed).IsZero() {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
@@ -134,10 +128,10 @@ func (pl *NodeShape) shapesOf(node *corev1.Node) []slice.Amounts {
 	return fresh.shapes
 }
 
-func (pl *NodeShape) requestOf(pod *corev1.Pod) request {
+func requestOf(pod *corev1.Pod) request {
 	needed := request{}
 	for name, quantity := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}) {
-		if original, ok := pl.requested(name); ok {
+		if original, ok := slicepod.ResourceOf(name); ok {
 			needed[original] += quantity.Value() // amounts of projected resources are whole numbers already
 			continue
 		}

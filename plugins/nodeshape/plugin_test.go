@@ -1,7 +1,6 @@
 package nodeshape_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,15 +12,10 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/plugins/internal/plugintest"
 	"github.com/superpool/superpool/plugins/nodeshape"
 )
-
-// requested translates as the pod view does, without its escapes.
-func requested(name corev1.ResourceName) (corev1.ResourceName, bool) {
-	prefix, _, found := strings.Cut(string(name), schedulerv1alpha1.SliceResourceSuffix+"/")
-	return corev1.ResourceName(prefix), found
-}
 
 func withShapes(shapes string) *corev1.Node {
 	return st.MakeNode().Name("r1").Annotation(schedulerv1alpha1.AnnotationNodeShapes, shapes).Obj()
@@ -32,7 +26,7 @@ type requests = map[corev1.ResourceName]string
 func TestFilter(t *testing.T) {
 	const (
 		shapes    = `[{"cpu":"4","memory":"8Gi"},{"cpu":"2","memory":"64Gi"}]`
-		projected = schedulerv1alpha1.SliceResourceSuffix + "/web"
+		projected = slicepod.ResourceSuffix + "/web"
 	)
 	request := func(r requests) *corev1.Pod { return st.MakePod().Req(r).Obj() }
 	tests := map[string]struct {
@@ -83,7 +77,7 @@ func TestFilter(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := plugintest.NewFramework(t, nodeshape.Name, nodeshape.New(requested), []*corev1.Node{tc.node})
+			f := plugintest.NewFramework(t, nodeshape.Name, nodeshape.New, []*corev1.Node{tc.node})
 			want := map[string]string{"r1": ""}
 			if tc.refuse {
 				want["r1"] = nodeshape.ErrReasonNoNodeLargeEnough
@@ -99,7 +93,7 @@ func TestFilter(t *testing.T) {
 
 // Preemption frees nothing that would make a node larger.
 func TestFilterIsUnresolvable(t *testing.T) {
-	f := plugintest.NewFramework(t, nodeshape.Name, nodeshape.New(requested), []*corev1.Node{withShapes(`[{"cpu":"1"}]`)})
+	f := plugintest.NewFramework(t, nodeshape.Name, nodeshape.New, []*corev1.Node{withShapes(`[{"cpu":"1"}]`)})
 	state, pod := framework.NewCycleState(), st.MakePod().Req(requests{"cpu": "2"}).Obj()
 	_, status, _ := f.RunPreFilterPlugins(t.Context(), state, pod)
 	require.True(t, status.IsSuccess(), status.Message())
@@ -110,7 +104,7 @@ func TestFilterIsUnresolvable(t *testing.T) {
 }
 
 func TestFilterWithoutPreFilter(t *testing.T) {
-	f := plugintest.NewFramework(t, nodeshape.Name, nodeshape.New(requested), []*corev1.Node{withShapes(`[{"cpu":"1"}]`)})
+	f := plugintest.NewFramework(t, nodeshape.Name, nodeshape.New, []*corev1.Node{withShapes(`[{"cpu":"1"}]`)})
 	status := f.RunFilterPlugins(t.Context(), framework.NewCycleState(), st.MakePod().Obj(), f.Nodes[0])
 	require.Equal(t, fwk.Error, status.Code())
 	require.ErrorIs(t, status.AsError(), fwk.ErrNotFound)
@@ -118,7 +112,7 @@ func TestFilterWithoutPreFilter(t *testing.T) {
 
 // What was parsed of a node is kept by its name, and must not outlive the annotation, nor serve a node of another name.
 func TestFilterReadsAnAnnotationThatChanged(t *testing.T) {
-	plugin, err := nodeshape.New(requested)(t.Context(), nil, nil)
+	plugin, err := nodeshape.New(t.Context(), nil, nil)
 	require.NoError(t, err)
 	state, pod := framework.NewCycleState(), st.MakePod().Req(requests{"cpu": "2"}).Obj()
 	_, status := plugin.(framework.PreFilterPlugin).PreFilter(t.Context(), state, pod, nil)
@@ -162,7 +156,7 @@ func TestHints(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := plugintest.NewFramework(t, nodeshape.Name, nodeshape.New(requested), nil)
+			f := plugintest.NewFramework(t, nodeshape.Name, nodeshape.New, nil)
 			got := f.Hint(t, nodeshape.Name, tc.event, st.MakePod().Req(requests{"cpu": "2"}).Obj(), tc.before, tc.after)
 			if got != tc.want {
 				t.Errorf("want that the pod %s, it %s", tc.want, got)

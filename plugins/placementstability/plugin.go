@@ -10,8 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
-	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/slicepod"
 )
 
 const (
@@ -45,15 +44,14 @@ func (h held) Clone() fwk.StateData { return h }
 
 // PreScore reads what the namespace holds. A namespace that holds nothing is not concerned.
 func (pl *PlacementStability) PreScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
-	text := pod.Annotations[schedulerv1alpha1.AnnotationHeld]
-	if text == "" {
-		return fwk.NewStatus(fwk.Skip)
-	}
-	placements, err := placement.Decode(text)
+	gang, err := slicepod.Decode(pod)
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	state.Write(preScoreStateKey, held(placements))
+	if len(gang.Held) == 0 {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	state.Write(preScoreStateKey, held(gang.Held))
 	return nil
 }
 

@@ -11,7 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/plugins/internal/plugintest"
 	"github.com/superpool/superpool/plugins/placementstability"
 )
@@ -27,22 +27,21 @@ func TestScore(t *testing.T) {
 		wantErr string
 	}{
 		"nothing held: skipped":            {held: ""},
-		"one used":                         {held: `{"r2":1}`, want: map[string]int64{"r1": 0, "r2": 100, "r3": 0}},
-		"two used, however much":           {held: `{"r1":1,"r3":900}`, want: map[string]int64{"r1": 100, "r2": 0, "r3": 100}},
-		"used in a cluster that is gone":   {held: `{"r9":1}`, want: map[string]int64{"r1": 0, "r2": 0, "r3": 0}},
-		"listed without a slice":           {held: `{"r1":0}`, want: map[string]int64{"r1": 0, "r2": 0, "r3": 0}},
-		"null":                             {held: `null`, want: map[string]int64{"r1": 0, "r2": 0, "r3": 0}},
-		"no JSON":                          {held: `{"r1":`, wantErr: "not a JSON object"},
-		"another type":                     {held: `["r1"]`, wantErr: "not a JSON object"},
-		"a negative number":                {held: `{"r1":-1}`, wantErr: `name "r1" with -1 slices`},
-		"a number that no cluster reaches": {held: `{"r1":99999999999}`, wantErr: "not a JSON object"},
-		"a cluster without a name":         {held: `{"":1}`, wantErr: `name ""`},
-		"too long to read":                 {held: `{"` + strings.Repeat("r", 1<<16) + `":1}`, wantErr: "longer than"},
+		"one used":                         {held: "r2=1", want: map[string]int64{"r1": 0, "r2": 100, "r3": 0}},
+		"two used, however much":           {held: "r1=1,r3=900", want: map[string]int64{"r1": 100, "r2": 0, "r3": 100}},
+		"used in a cluster that is gone":   {held: "r9=1", want: map[string]int64{"r1": 0, "r2": 0, "r3": 0}},
+		"listed without a slice":           {held: "r1=0", want: map[string]int64{"r1": 0, "r2": 0, "r3": 0}},
+		"no number":                        {held: "r1=", wantErr: "is not a number"},
+		"another type":                     {held: `["r1"]`, wantErr: "is not a number"},
+		"a negative number":                {held: "r1=-1", wantErr: `"-1" of "r1" is not a number from zero on`},
+		"a number that no cluster reaches": {held: "r1=99999999999", wantErr: "is not a number"},
+		"a cluster without a name":         {held: "=1", wantErr: "names nothing"},
+		"too long to read":                 {held: strings.Repeat("r", 1<<19) + "=1", wantErr: "longer than"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := plugintest.NewFramework(t, placementstability.Name, placementstability.New, nodes())
-			got, status := f.Score(t.Context(), st.MakePod().Annotation(schedulerv1alpha1.AnnotationHeld, tc.held).Obj())
+			got, status := f.Score(t.Context(), st.MakePod().Annotation(slicepod.AnnotationHeld, tc.held).Obj())
 			if tc.wantErr != "" {
 				require.Equal(t, fwk.Error, status.Code())
 				require.Contains(t, status.Message(), tc.wantErr)

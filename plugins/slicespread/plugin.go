@@ -10,8 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
-	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/plugins/namespacegang"
 )
 
@@ -52,14 +51,12 @@ func (c counts) Clone() fwk.StateData { return c }
 // PreScore counts the slices that the namespace holds, or is about to hold, in each super cluster.
 func (pl *SliceSpread) PreScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
 	total := counts(pl.gangs.Assigned(pod))
-	if text := pod.Annotations[schedulerv1alpha1.AnnotationHeld]; text != "" {
-		held, err := placement.Decode(text)
-		if err != nil {
-			return fwk.AsStatus(err)
-		}
-		for cluster, slices := range held {
-			total[cluster] += int64(slices)
-		}
+	gang, err := slicepod.Decode(pod)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	for cluster, slices := range gang.Held {
+		total[cluster] += int64(slices)
 	}
 	state.Write(preScoreStateKey, total)
 	return nil

@@ -12,7 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/plugins/internal/plugintest"
 	"github.com/superpool/superpool/plugins/namespacegang"
 	"github.com/superpool/superpool/plugins/slicespread"
@@ -24,7 +24,7 @@ func nodes() []*corev1.Node {
 
 func sliceOf(gang, held, name string) *corev1.Pod {
 	return st.MakePod().Name(name).UID(gang+"/"+name).
-		Annotation(schedulerv1alpha1.AnnotationGang, gang).Annotation(schedulerv1alpha1.AnnotationHeld, held).Obj()
+		Annotation(slicepod.AnnotationGang, gang).Annotation(slicepod.AnnotationHeld, held).Obj()
 }
 
 // noCommitter is for gangs that only reserve.
@@ -48,12 +48,12 @@ func TestScore(t *testing.T) {
 		wantErr  string
 	}{
 		"nothing yet":                  {want: map[string]int64{"r1": 100, "r2": 100, "r3": 100}},
-		"one slice is one point":       {held: `{"r1":1,"r2":2}`, want: map[string]int64{"r1": 99, "r2": 98, "r3": 100}},
-		"only differences count":       {held: `{"r1":500,"r2":501,"r3":503}`, want: map[string]int64{"r1": 100, "r2": 99, "r3": 97}},
-		"a hundred more are zero":      {held: `{"r1":99,"r2":100}`, want: map[string]int64{"r1": 1, "r2": 0, "r3": 100}},
-		"beyond a hundred all is zero": {held: `{"r1":101,"r2":2147483647}`, want: map[string]int64{"r1": 0, "r2": 0, "r3": 100}},
+		"one slice is one point":       {held: "r1=1,r2=2", want: map[string]int64{"r1": 99, "r2": 98, "r3": 100}},
+		"only differences count":       {held: "r1=500,r2=501,r3=503", want: map[string]int64{"r1": 100, "r2": 99, "r3": 97}},
+		"a hundred more are zero":      {held: "r1=99,r2=100", want: map[string]int64{"r1": 1, "r2": 0, "r3": 100}},
+		"beyond a hundred all is zero": {held: "r1=101,r2=2147483647", want: map[string]int64{"r1": 0, "r2": 0, "r3": 100}},
 		"a cluster that is no candidate does not count": {
-			held: `{"r1":1,"r2":1,"r3":2,"r9":70}`, want: map[string]int64{"r1": 100, "r2": 100, "r3": 99},
+			held: "r1=1,r2=1,r3=2,r9=70", want: map[string]int64{"r1": 100, "r2": 100, "r3": 99},
 		},
 		"a decision in the making counts": {
 			reserved: reserved{"a": {"r1", "r1", "r2"}}, want: map[string]int64{"r1": 98, "r2": 99, "r3": 100},
@@ -62,12 +62,11 @@ func TestScore(t *testing.T) {
 			reserved: reserved{"b": {"r1", "r1", "r2"}}, want: map[string]int64{"r1": 100, "r2": 100, "r3": 100},
 		},
 		"held and reserved add up": {
-			held: `{"r1":2,"r2":1}`, reserved: reserved{"a": {"r2", "r3"}}, want: map[string]int64{"r1": 99, "r2": 99, "r3": 100},
+			held: "r1=2,r2=1", reserved: reserved{"a": {"r2", "r3"}}, want: map[string]int64{"r1": 99, "r2": 99, "r3": 100},
 		},
-		"null":              {held: `null`, want: map[string]int64{"r1": 100, "r2": 100, "r3": 100}},
-		"no JSON":           {held: `r1=1`, wantErr: "not a JSON object"},
-		"a negative number": {held: `{"r1":-5}`, wantErr: `name "r1" with -5 slices`},
-		"a fraction":        {held: `{"r1":1.5}`, wantErr: "not a JSON object"},
+		"no number":         {held: "r1", wantErr: "is not a number"},
+		"a negative number": {held: "r1=-5", wantErr: `"-5" of "r1" is not a number from zero on`},
+		"a fraction":        {held: "r1=1.5", wantErr: "is not a number"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

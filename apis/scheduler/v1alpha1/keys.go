@@ -42,23 +42,3 @@ const (
 	// SuperClusterInfoKey is its data key.
 	SuperClusterInfoKey = "id"
 )
-
-// Keys on the in-memory Pods of the namespace view. They never reach an API server.
-const (
-	// AnnotationGang names the slices that are placed together: namespace and name of the NamespacePlacement, and a hash of what
-	// the decision rests on.
-	AnnotationGang = "scheduler.tenancy.x-k8s.io/gang"
-	// AnnotationGangSize is the number of slices in the gang.
-	AnnotationGangSize = "scheduler.tenancy.x-k8s.io/gang-size"
-	// AnnotationGangTotal is what all slices of the gang request together, a JSON resource list.
-	AnnotationGangTotal = "scheduler.tenancy.x-k8s.io/gang-total"
-	// AnnotationHeld is what the namespace holds already, in the form of AnnotationPlacements.
-	AnnotationHeld = "scheduler.tenancy.x-k8s.io/held"
-	// AnnotationBoundNode, on the Pods of a tenant's pod view, is the node that the Pod is bound to in the tenant control plane:
-	// the view's own spec.nodeName is a super cluster.
-	AnnotationBoundNode = "scheduler.tenancy.x-k8s.io/bound-node"
-)
-
-// SliceResourceSuffix ends the prefix of the extended resources that stand, in a tenant's pod view, for what a namespace
-// holds in a super cluster: cpu of namespace web is "cpu.slice.tenancy.x-k8s.io/web".
-const SliceResourceSuffix = ".slice.tenancy.x-k8s.io"

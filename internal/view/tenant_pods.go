@@ -2,18 +2,20 @@ package view
 
 import (
 	"maps"
-	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	resourcehelper "k8s.io/component-helpers/resource"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/internal/tenancy"
 )
+
+// AnnotationBoundNode, on the Pods of a tenant's pod view, is the node that the Pod is bound to in the tenant control plane: the view's
+// own spec.nodeName is a super cluster. It never reaches an API server.
+const AnnotationBoundNode = "scheduler.tenancy.x-k8s.io/bound-node"
 
 // TenantPod is an informer transform: a tenant's Pod as its pod scheduler sees it. Requests are renamed to the extended resources of
 // the Pod's namespace, spec.nodeName is the super cluster, and what only a super cluster can judge (volumes, node selectors, affinity)
@@ -26,7 +28,7 @@ func TenantPod(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	annotations := map[string]string{schedulerv1alpha1.AnnotationBoundNode: pod.Spec.NodeName}
+	annotations := map[string]string{AnnotationBoundNode: pod.Spec.NodeName}
 	if superCluster, exists := pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster]; exists {
 		annotations[schedulerv1alpha1.AnnotationSuperCluster] = superCluster
 	}
@@ -116,53 +118,7 @@ func rename(requests corev1.ResourceList, namespace string) corev1.ResourceList 
 	}
 	renamed := make(corev1.ResourceList, len(requests))
 	for name, amount := range slice.Of(requests) {
-		renamed[SliceResource(name, namespace)] = *resource.NewQuantity(amount, resource.DecimalSI)
+		renamed[slicepod.Resource(name, namespace)] = *resource.NewQuantity(amount, resource.DecimalSI)
 	}
 	return renamed
-}
-
-// Used returns what a Pod of the pod view requests, in the resources that it requested before the projection.
-func Used(pod *corev1.Pod) slice.Amounts {
-	used := slice.Amounts{}
-	for name, quantity := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true}) {
-		if requested, ok := RequestedResource(name); ok {
-			used[requested] += quantity.Value()
-		}
-	}
-	return used
-}
-
-// TenantNodes projects virtual Nodes onto those that one tenant's pods can use: the super clusters where it holds a placement. Their
-// allocatable is, per placed namespace, what is reserved there. The Nodes handed in are not changed.
-func TenantNodes(nodes map[string]*corev1.Node, placements []schedulerv1alpha1.NamespacePlacement) []*corev1.Node {
-	reserved := map[string]corev1.ResourceList{}
-	for i := range placements {
-		for j := range placements[i].Status.Placements {
-			held := &placements[i].Status.Placements[j]
-			if reserved[held.Cluster] == nil {
-				reserved[held.Cluster] = corev1.ResourceList{
-					corev1.ResourcePods: *resource.NewQuantity(math.MaxInt32, resource.DecimalSI),
-				}
-			}
-			maps.Copy(reserved[held.Cluster], rename(held.Reserved, placements[i].Name))
-		}
-	}
-	var projected []*corev1.Node
-	for _, name := range slices.Sorted(maps.Keys(reserved)) {
-		node, exists := nodes[name]
-		if !exists {
-			continue
-		}
-		projected = append(projected, &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{
-				Name:        node.Name,
-				UID:         node.UID,
-				Labels:      node.Labels,
-				Annotations: map[string]string{schedulerv1alpha1.AnnotationNodeShapes: node.Annotations[schedulerv1alpha1.AnnotationNodeShapes]},
-			},
-			Spec:   corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: node.Spec.Taints},
-			Status: corev1.NodeStatus{Capacity: reserved[name], Allocatable: reserved[name]},
-		})
-	}
-	return projected
 }

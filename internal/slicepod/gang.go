@@ -1,0 +1,143 @@
+// Package slicepod is the codec between slices and the in-memory Pods that stand for them: what the slices of one NamespacePlacement
+// have in common (Gang), and the extended resources that stand, in a tenant's pod view, for what a namespace holds (Resource). None of
+// its keys reaches an API server.
+//
+// Everything here is pure: no clients, no clock, no logging.
+package slicepod
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/superpool/superpool/internal/slice"
+)
+
+// Keys on the Pods of the namespace view. Encode writes and Decode reads them.
+const (
+	// AnnotationGang is Gang.Name.
+	AnnotationGang = "scheduler.tenancy.x-k8s.io/gang"
+	// AnnotationGangSize is Gang.Size.
+	AnnotationGangSize = "scheduler.tenancy.x-k8s.io/gang-size"
+	// AnnotationGangTotal is Gang.Total: cpu=1500,memory=1024, names escaped as in a URL's query.
+	AnnotationGangTotal = "scheduler.tenancy.x-k8s.io/gang-total"
+	// AnnotationHeld is Gang.Held in the same form: r1=2,r2=1.
+	AnnotationHeld = "scheduler.tenancy.x-k8s.io/held"
+)
+
+// maxLength bounds what Decode parses of one annotation, in bytes. A namespace has at most a thousand slices, and a name of a super
+// cluster at most 253 characters.
+const maxLength = 512 * 1024
+
+// Gang is what the slices of a NamespacePlacement that are placed together have in common.
+type Gang struct {
+	// Name is namespace and name of the NamespacePlacement, and a hash of what the decision rests on: tenant/web@0123456789abcdef. Equal
+	// decisions have equal names. "": the Pod stands for no slice that is to be placed.
+	Name string
+	// Size is the number of slices in the gang, at least 1.
+	Size int64
+	// Total is what all slices of the gang request together.
+	Total slice.Amounts
+	// Held is how many slices the namespace holds already, by super cluster.
+	Held map[string]int32
+}
+
+// Encode makes each pod a slice of gang. The pods share one map of annotations, which replaces their own and must not be changed
+// afterwards: a gang may have a thousand slices.
+func Encode(gang Gang, pods ...*corev1.Pod) {
+	annotations := map[string]string{
+		AnnotationGang:      gang.Name,
+		AnnotationGangSize:  strconv.FormatInt(gang.Size, 10),
+		AnnotationGangTotal: encodeCounts(gang.Total),
+		AnnotationHeld:      encodeCounts(gang.Held),
+	}
+	for _, pod := range pods {
+		pod.Annotations = annotations
+	}
+}
+
+// Decode reads the gang of a slice. A Pod without the annotations is a gang of one that wants and holds nothing. The maps are the
+// caller's.
+func Decode(pod *corev1.Pod) (Gang, error) {
+	gang := Gang{Name: GangName(pod), Size: 1}
+	var err error
+	if text, exists := pod.Annotations[AnnotationGangSize]; exists {
+		if gang.Size, err = strconv.ParseInt(text, 10, 64); err != nil || gang.Size < 1 {
+			return Gang{}, fmt.Errorf("reading the size of gang %s: %q is not a number above zero", gang.Name, text)
+		}
+	}
+	if gang.Total, err = decodeCounts[corev1.ResourceName, int64](pod.Annotations[AnnotationGangTotal], 64); err != nil {
+		return Gang{}, fmt.Errorf("reading the total of gang %s: %w", gang.Name, err)
+	}
+	if gang.Held, err = decodeCounts[string, int32](pod.Annotations[AnnotationHeld], 32); err != nil {
+		return Gang{}, fmt.Errorf("reading what the namespace of gang %s holds: %w", gang.Name, err)
+	}
+	return gang, nil
+}
+
+// GangName returns Gang.Name of a slice without decoding the rest: plugins compare it for each slice that waits.
+func GangName(pod *corev1.Pod) string {
+	return pod.Annotations[AnnotationGang]
+}
+
+// PlacementOf returns the NamespacePlacement that a gang of this name was projected from.
+func PlacementOf(gang string) types.NamespacedName {
+	scope, _, _ := strings.Cut(gang, "@")
+	namespace, name, _ := strings.Cut(scope, "/")
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
+
+// UID returns the UID of slice number index of a gang, so that another decision about the same namespace has other Pods.
+func UID(gang string, index int) types.UID {
+	return types.UID(gang + "/" + strconv.Itoa(index))
+}
+
+// IsFirst says whether pod is slice number 0 of its gang.
+func IsFirst(pod *corev1.Pod) bool {
+	gang, isFirst := strings.CutSuffix(string(pod.UID), "/0")
+	return isFirst && gang == GangName(pod)
+}
+
+// encodeCounts writes counts in alphabetical order.
+func encodeCounts[M ~map[K]V, K ~string, V int32 | int64](counts M) string {
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		if text.Len() > 0 {
+			text.WriteByte(',')
+		}
+		text.WriteString(url.QueryEscape(string(name)))
+		text.WriteByte('=')
+		text.WriteString(strconv.FormatInt(int64(counts[name]), 10))
+	}
+	return text.String()
+}
+
+// decodeCounts reads what encodeCounts writes: numbers of so many bits, none of them negative. It returns nil for "".
+func decodeCounts[K ~string, V int32 | int64](text string, bits int) (map[K]V, error) {
+	if text == "" {
+		return nil, nil
+	}
+	if len(text) > maxLength {
+		return nil, fmt.Errorf("it is longer than %d characters", maxLength)
+	}
+	counts := make(map[K]V, strings.Count(text, ",")+1)
+	for part := range strings.SplitSeq(text, ",") {
+		escaped, digits, _ := strings.Cut(part, "=")
+		name, err := url.QueryUnescape(escaped)
+		if err != nil || name == "" {
+			return nil, fmt.Errorf("%q names nothing: want name=number", part)
+		}
+		count, err := strconv.ParseInt(digits, 10, bits)
+		if err != nil || count < 0 {
+			return nil, fmt.Errorf("%q of %q is not a number from zero on", digits, name)
+		}
+		counts[K(name)] = V(count)
+	}
+	return counts, nil
+}

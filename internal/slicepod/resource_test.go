@@ -1,0 +1,85 @@
+package slicepod_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	v1helper "k8s.io/kubernetes/pkg/apis/core/v1/helper"
+
+	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/slicepod"
+)
+
+func TestResource(t *testing.T) {
+	tests := map[corev1.ResourceName]corev1.ResourceName{
+		"cpu":            "cpu.slice.tenancy.x-k8s.io/web",
+		"memory":         "memory.slice.tenancy.x-k8s.io/web",
+		"nvidia.com/gpu": "nvidia.comz2fgpu.slice.tenancy.x-k8s.io/web",
+		"hugepages-2Mi":  "hugepages-2z4di.slice.tenancy.x-k8s.io/web",
+		"example.org/z_": "example.orgz2fz7az5f.slice.tenancy.x-k8s.io/web",
+	}
+	for name, want := range tests {
+		if got := slicepod.Resource(name, "web"); got != want {
+			t.Errorf("%s: want %s, got %s", name, want, got)
+		}
+	}
+}
+
+func FuzzResource(f *testing.F) {
+	for _, name := range []string{"cpu", "nvidia.com/gpu", "hugepages-2Mi", "a.b/c-", "zz/z", "-/.", "kubernetes.io/x"} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		renamed := slicepod.Resource(corev1.ResourceName(name), "web")
+		back, ok := slicepod.ResourceOf(renamed)
+		if !ok || string(back) != name {
+			t.Fatalf("%q became %q and then %q, %t", name, renamed, back, ok)
+		}
+		if name != "" && len(name) < 60 && !v1helper.IsExtendedResourceName(renamed) {
+			t.Fatalf("%q became %q, which the scheduler takes for no extended resource", name, renamed)
+		}
+	})
+}
+
+func FuzzResourceOf(f *testing.F) {
+	f.Add("cpu.slice.tenancy.x-k8s.io/web")
+	f.Add("z.slice.tenancy.x-k8s.io/web")
+	f.Add("zzz.slice.tenancy.x-k8s.io/")
+	f.Fuzz(func(_ *testing.T, name string) {
+		slicepod.ResourceOf(corev1.ResourceName(name)) // must not panic on what a tenant can write
+	})
+}
+
+func TestNamespaceOf(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name     string
+		resource corev1.ResourceName
+		want     string
+		wantOK   bool
+	}{
+		{name: "a slice resource", resource: "cpu.slice.tenancy.x-k8s.io/web", want: "web", wantOK: true},
+		{name: "an escaped one", resource: slicepod.Resource("nvidia.com/gpu", "my-web"), want: "my-web", wantOK: true},
+		{name: "a plain resource", resource: "cpu"},
+		{name: "an extended resource", resource: "nvidia.com/gpu"},
+		{name: "an extended resource that ends alike", resource: "slice.tenancy.x-k8s.io/web"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			got, ok := slicepod.NamespaceOf(tc.resource)
+			require.Equal(t, tc.wantOK, ok)
+			require.Equal(t, tc.want, got)
+		})
+	}
+}
+
+func TestSplit(t *testing.T) {
+	t.Parallel()
+	held, others := slicepod.Split(slice.Amounts{
+		slicepod.Resource("cpu", "web"): 4000, slicepod.Resource("nvidia.com/gpu", "web"): 2, "cpu": 1, "example.com/x": 3,
+	})
+	require.Empty(t, cmp.Diff(slice.Amounts{"cpu": 4000, "nvidia.com/gpu": 2}, held))
+	require.Empty(t, cmp.Diff(slice.Amounts{"cpu": 1, "example.com/x": 3}, others))
+}

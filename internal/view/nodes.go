@@ -1,0 +1,63 @@
+package view
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+)
+
+// NamespaceNode is an informer transform: a virtual Node as the namespace scheduler sees it. Slices are not pods, so the number of
+// pods is no limit. The object belongs to the caller and is changed.
+func NamespaceNode(object any) (any, error) {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return object, nil
+	}
+	node.ManagedFields = nil
+	if node.Status.Allocatable == nil {
+		node.Status.Allocatable = corev1.ResourceList{}
+	}
+	node.Status.Allocatable[corev1.ResourcePods] = *resource.NewQuantity(math.MaxInt32, resource.DecimalSI)
+	return node, nil
+}
+
+// TenantNodes projects virtual Nodes onto those that one tenant's pods can use: the super clusters where it holds a placement. Their
+// allocatable is, per placed namespace, what is reserved there. The Nodes handed in are not changed.
+func TenantNodes(nodes map[string]*corev1.Node, placements []schedulerv1alpha1.NamespacePlacement) []*corev1.Node {
+	reserved := map[string]corev1.ResourceList{}
+	for i := range placements {
+		for j := range placements[i].Status.Placements {
+			held := &placements[i].Status.Placements[j]
+			if reserved[held.Cluster] == nil {
+				reserved[held.Cluster] = corev1.ResourceList{
+					corev1.ResourcePods: *resource.NewQuantity(math.MaxInt32, resource.DecimalSI),
+				}
+			}
+			maps.Copy(reserved[held.Cluster], rename(held.Reserved, placements[i].Name))
+		}
+	}
+	var projected []*corev1.Node
+	for _, name := range slices.Sorted(maps.Keys(reserved)) {
+		node, exists := nodes[name]
+		if !exists {
+			continue
+		}
+		projected = append(projected, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{
+				Name:        node.Name,
+				UID:         node.UID,
+				Labels:      node.Labels,
+				Annotations: map[string]string{schedulerv1alpha1.AnnotationNodeShapes: node.Annotations[schedulerv1alpha1.AnnotationNodeShapes]},
+			},
+			Spec:   corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: node.Spec.Taints},
+			Status: corev1.NodeStatus{Capacity: reserved[name], Allocatable: reserved[name]},
+		})
+	}
+	return projected
+}
