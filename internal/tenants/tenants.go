@@ -1,13 +1,17 @@
-// Package tenants keeps the live connections to tenant control planes: it watches VirtualClusters and the Secrets that hold their
-// kubeconfigs, and runs one instance of the caller's work per reachable tenant.
+// Package tenants keeps the connections to tenant control planes: it watches VirtualClusters and the Secrets that hold their kubeconfigs,
+// and runs the caller's work once per tenant whose control plane answers. What VirtualClusters need besides is behind Lifecycle.
 package tenants
 
 import (
 	"context"
 	"net/netip"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/tenancy"
 )
 
 // Tenant is one instance of a connection to a tenant control plane. It is immutable: a changed kubeconfig makes another
@@ -32,6 +36,21 @@ type Tenant struct {
 }
 
 // Engage works on one tenant until ctx ends, which it does when the tenant is deleted, its credentials change or the process stops.
-// It calls ready once, when its caches are filled. An error ends the instance; another is started after a delay that grows.
-// It runs on a goroutine of its own, never twice at a time for one tenant.
+// It calls ready once, when its caches are filled. An error or a panic ends the instance; another is started after a delay that grows.
+// It runs on a goroutine of its own, never twice at a time for one tenant. A panic of a goroutine that it starts is not recovered.
 type Engage func(ctx context.Context, tenant *Tenant, ready func()) error
+
+// Lifecycle is what happens to a VirtualCluster around its connection. One process of a pool owns that life (virtualclusters.Owner); all
+// others wait for what the owner writes (virtualclusters.Reader). The methods may run concurrently for different VirtualClusters.
+type Lifecycle interface {
+	// Prepare is called before the kubeconfig is read. It returns why the tenant must not be connected to, the zero Reason for nothing.
+	Prepare(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (tenancy.Reason, error)
+	// Recognize is called with the UID of a control plane that answers, when status.controlPlaneUID is empty: it writes the UID, or
+	// returns an error. A conflict makes the caller read vc anew and try again.
+	Recognize(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, uid types.UID) error
+	// Report is called with the state of the connection, or why there is none, at each reconcile. The duration is after how long to
+	// reconcile again, 0 for no time.
+	Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, state tenancy.Reason) (time.Duration, error)
+	// Release is called for a VirtualCluster that is being deleted, after its connection in this process has ended.
+	Release(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (time.Duration, error)
+}

@@ -19,9 +19,9 @@ const (
 	ReasonInvalidKubeconfig = "InvalidKubeconfig"
 	// ReasonUnreachable says that the server named by the kubeconfig does not answer, or refuses.
 	ReasonUnreachable = "Unreachable"
-	// ReasonOtherControlPlane says that the kubeconfig leads to another control plane than before. Nothing of the tenant is touched meanwhile: to
+	// ReasonControlPlaneChanged says that the kubeconfig leads to another control plane than before. Nothing of the tenant is touched meanwhile: to
 	// another, all that the tenant runs would look as if it were deleted.
-	ReasonOtherControlPlane = "OtherControlPlane"
+	ReasonControlPlaneChanged = "ControlPlaneChanged"
 	// ReasonKeyConflict says that the cluster key, and so the root namespace, already belongs to another object.
 	ReasonKeyConflict = "KeyConflict"
 

@@ -31,6 +31,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/internal/virtualclusters"
 )
 
 // Options are the flags of syncer.
@@ -187,13 +188,9 @@ func Run(ctx context.Context, options *Options) error {
 	if err != nil {
 		return err
 	}
-	registry := &tenants.Registry{
-		Client:   mgr.GetClient(),
-		Recorder: mgr.GetEventRecorderFor("superpool-syncer"),
-		Engage:   made.Engage,
-	}
-	if err := registry.SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("setting up the tenant registry: %w", err)
+	controller := &tenants.Controller{Client: mgr.GetClient(), Lifecycle: virtualclusters.Reader{Reader: mgr.GetAPIReader()}, Engage: made.Engage}
+	if err := controller.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("setting up tenants: %w", err)
 	}
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", made.Ready())); err != nil {
 		return fmt.Errorf("adding probes: %w", err)

@@ -39,6 +39,7 @@ import (
 	"github.com/superpool/superpool/internal/scheduling"
 	"github.com/superpool/superpool/internal/superclusters"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/internal/virtualclusters"
 	"github.com/superpool/superpool/manifests/profiles"
 )
 
@@ -194,7 +195,8 @@ func setup(ctx context.Context, mgr ctrl.Manager, options *Options) error {
 		return fmt.Errorf("setting up super clusters: %w", err)
 	}
 	work := &scheduling.Tenants{Client: mgr.GetClient(), Hub: hub, PodConfig: podConfig, Profiles: namespaceProfiles, DefaultSlice: defaultSlice}
-	if err := (&tenants.Registry{Client: mgr.GetClient(), Recorder: recorder, Engage: work.Engage, ReportStatus: true}).SetupWithManager(mgr); err != nil {
+	owner := &virtualclusters.Owner{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder}
+	if err := (&tenants.Controller{Client: mgr.GetClient(), Lifecycle: owner, Engage: work.Engage}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up tenants: %w", err)
 	}
 	if err := mgr.Add(&scheduling.NamespaceScheduler{Manager: mgr, Client: api, Config: namespaceConfig}); err != nil {

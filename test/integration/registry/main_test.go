@@ -25,6 +25,7 @@ import (
 
 	"github.com/superpool/superpool/internal/superclusters"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/internal/virtualclusters"
 	"github.com/superpool/superpool/test/controlplane"
 )
 
@@ -132,7 +133,8 @@ func (w *world) run(ctx context.Context, running *sync.WaitGroup) error {
 		return err
 	}
 	recorder := mgr.GetEventRecorderFor("vc-scheduler")
-	ofTenants := &tenants.Registry{Client: mgr.GetClient(), Recorder: recorder, Engage: w.engaged.engage, ReportStatus: true}
+	owner := &virtualclusters.Owner{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder}
+	ofTenants := &tenants.Controller{Client: mgr.GetClient(), Lifecycle: owner, Engage: w.engaged.engage}
 	if err := ofTenants.SetupWithManager(mgr); err != nil {
 		return err
 	}

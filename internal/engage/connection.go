@@ -1,0 +1,197 @@
+package engage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+const (
+	firstDelay    = time.Second
+	backoffFactor = 2
+	backoffJitter = 0.1
+	backoffSteps  = 1 << 30 // never used up: a Backoff without steps left stays at its Cap
+)
+
+// errEnded is the error of a Serve that returned nil before its context ended.
+var errEnded = errors.New("the work ended")
+
+// connection runs one Work until its context ends:
+//
+//	            Probe fails, Serve returns, or either panics
+//	   ┌──────────────────────────────────────────────────┐
+//	   ▼                                                  │
+//	(delay) ──► Probe ──► Serve: Connecting ──ready──► Connected ◄──health──► Unreachable, Serve still runs
+//
+// A connection that was ready, and lasted as long as the longest delay, starts over with the first delay. One that ends soon after it was
+// ready does not: an input that makes Serve panic costs one try per longest delay, not one per second.
+type connection struct {
+	work         Work
+	healthPeriod time.Duration
+	longestDelay time.Duration
+	changed      func()
+
+	mu      sync.Mutex
+	current State
+}
+
+func newConnection(work Work, healthPeriod, longestDelay time.Duration, changed func()) *connection {
+	return &connection{
+		work: work, healthPeriod: healthPeriod, longestDelay: longestDelay, changed: changed,
+		current: State{Reason: connecting("Connecting to " + work.Server())},
+	}
+}
+
+func (c *connection) state() State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.current
+}
+
+// set changes the state by next, and calls changed when it is another one. A connection whose ctx has ended has no news.
+func (c *connection) set(ctx context.Context, next func(State) State) {
+	c.mu.Lock()
+	old := c.current
+	if ctx.Err() == nil {
+		c.current = next(old)
+	}
+	changed := c.current != old
+	c.mu.Unlock()
+	if changed {
+		c.changed()
+	}
+}
+
+func (c *connection) run(ctx context.Context, kind string, name types.NamespacedName) {
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), kind, name)
+	ctx = klog.NewContext(ctx, logger)
+	logger.V(2).Info("Connecting", "server", c.work.Server())
+	defer logger.V(2).Info("Disconnected", "server", c.work.Server())
+	backoff := newBackoff(c.longestDelay)
+	for ctx.Err() == nil {
+		started := time.Now()
+		wasReady, err := c.connect(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if wasReady && time.Since(started) >= c.longestDelay {
+			backoff = newBackoff(c.longestDelay)
+		}
+		delay := backoff.Step()
+		logger.V(2).Info("Not connected, trying again", "delay", delay, "err", err)
+		c.set(ctx, func(State) State { return State{Reason: reasonOf(err)} })
+		select {
+		case <-ctx.Done():
+		case <-time.After(delay):
+		}
+	}
+}
+
+// connect probes and serves until the connection ends. It returns whether the work was ready, and never a nil error.
+func (c *connection) connect(ctx context.Context) (wasReady bool, err error) {
+	server := c.work.Server()
+	if err := c.probe(ctx); err != nil {
+		return false, inContext("connecting to "+server, err)
+	}
+	c.set(ctx, func(State) State { return State{Reason: connecting("Reading the objects of " + server)} })
+	serving, cancel := context.WithCancelCause(ctx)
+	var health sync.WaitGroup
+	health.Go(func() { c.watchHealth(serving, cancel) })
+	err = guard(serving, "Serve", func() error {
+		return c.work.Serve(serving, func() {
+			c.set(serving, func(State) State { return State{Reason: connected(server), Ready: true} })
+		})
+	})
+	var final *Failure
+	if cause := context.Cause(serving); ctx.Err() == nil && errors.As(cause, &final) {
+		err = cause
+	}
+	cancel(nil)
+	health.Wait()
+	if err == nil {
+		err = errEnded
+	}
+	return c.state().Ready, inContext("working on "+server, err)
+}
+
+// watchHealth probes while Serve runs and keeps the state true to the answers. A final Failure cancels Serve; after any other error Serve
+// goes on.
+func (c *connection) watchHealth(ctx context.Context, stop context.CancelCauseFunc) {
+	server := c.work.Server()
+	ticker := time.NewTicker(c.healthPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		err := c.probe(ctx)
+		var failure *Failure
+		if errors.As(err, &failure) && failure.Final {
+			stop(err)
+			return
+		}
+		c.set(ctx, func(old State) State {
+			switch {
+			case failure != nil:
+				old.Reason = failure.Reason
+			case err != nil:
+				old.Reason = reasonOf(fmt.Errorf("%s does not answer: %w", server, err))
+			case old.Ready:
+				old.Reason = connected(server)
+			default:
+				old.Reason = connecting("Reading the objects of " + server)
+			}
+			return old
+		})
+	}
+}
+
+func (c *connection) probe(ctx context.Context) error {
+	return guard(ctx, "Probe", func() error { return c.work.Probe(ctx) })
+}
+
+// guard calls step and returns its panic as a final Failure. The value of a panic may hold what a tenant wrote, so only the log has it.
+func guard(ctx context.Context, method string, step func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			klog.FromContext(ctx).Error(nil, "Connection panicked", "method", method, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+			err = &Failure{Final: true, Reason: tenancy.Reason{
+				Reason: ReasonPanicked, Message: "The connection ended with a panic, which is a bug: the log has its stack. It is tried again",
+			}}
+		}
+	}()
+	return step()
+}
+
+// inContext adds what was being done to an error that does not speak for itself.
+func inContext(operation string, err error) error {
+	var failure *Failure
+	if errors.As(err, &failure) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", operation, err)
+}
+
+func reasonOf(err error) tenancy.Reason {
+	var failure *Failure
+	if errors.As(err, &failure) {
+		return failure.Reason
+	}
+	return tenancy.Reason{Reason: tenancyv1alpha1.ReasonUnreachable, Message: err.Error()}
+}
+
+func newBackoff(longest time.Duration) wait.Backoff {
+	return wait.Backoff{Duration: firstDelay, Factor: backoffFactor, Jitter: backoffJitter, Steps: backoffSteps, Cap: longest}
+}

@@ -1,0 +1,52 @@
+// Package engage keeps connections to clusters: it runs at most one connection per object, probes the server, serves while the
+// server answers, tries again with backoff, and reports the state of each. A panic of one connection ends that connection alone.
+package engage
+
+import (
+	"context"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// ReasonPanicked is the reason of a connection that ended with a panic. The stack is in the log.
+const ReasonPanicked = "Panicked"
+
+// Work is one connection to one cluster. Its methods are called from goroutines of the Supervisor: Probe from one at a time, also while
+// Serve runs; Serve once after each successful Probe that began a connection.
+type Work interface {
+	// Server names what is connected to, for messages: the URL of an API server, without credentials.
+	Server() string
+	// Probe asks whether the server answers, and whether it is the right one. Before Serve runs it also acquires what Serve needs; Serve
+	// is called after every success, so Serve can release it. It is called again every HealthPeriod while Serve runs.
+	Probe(ctx context.Context) error
+	// Serve works until ctx ends, and returns when all that it started has ended. It calls ready once, when its caches are filled.
+	// A panic on a goroutine that Serve started is not recovered: such a goroutine has to recover.
+	Serve(ctx context.Context, ready func()) error
+}
+
+// State is what is known of a connection at one moment.
+type State struct {
+	// Reason is Connecting, Connected, Unreachable, Panicked or the reason of a Failure; never empty.
+	tenancy.Reason
+	// Ready is true from when Serve has called ready until Serve returns, also while the server does not answer for a while.
+	Ready bool
+}
+
+// Failure is an error of Work with the reason that State reports for it. Any other error is reported as Unreachable.
+type Failure struct {
+	tenancy.Reason
+	// Final makes a Failure of a health probe end Serve. Without it Serve goes on, as watches mend themselves.
+	Final bool
+}
+
+// Error implements error: it is the message.
+func (f *Failure) Error() string { return f.Message }
+
+func connecting(message string) tenancy.Reason {
+	return tenancy.Reason{Reason: tenancyv1alpha1.ReasonConnecting, Message: message}
+}
+
+func connected(server string) tenancy.Reason {
+	return tenancy.Reason{Reason: tenancyv1alpha1.ReasonConnected, Message: "Connected to " + server}
+}

@@ -1,0 +1,193 @@
+package tenants
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/kubeconfig"
+	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/internal/virtualclusters"
+)
+
+const (
+	controllerName    = "tenants"
+	concurrentTenants = 8
+	defaultDomain     = "cluster.local"
+)
+
+// Controller runs Engage for every VirtualCluster whose control plane answers.
+//
+// An instance of work is known by the VirtualCluster's UID, its kubeconfig and the fields that Tenant carries. When one of them
+// changes, the old instance is cancelled and its end awaited before the new one starts. A tenant in trouble holds up no other.
+type Controller struct {
+	// Client reads VirtualClusters; a cache will do.
+	Client client.Client
+	// Reader reads Secrets and what must be up to date. Nil: the manager's uncached reader, so that no process holds all Secrets.
+	Reader client.Reader
+	// Lifecycle owns VirtualClusters, or waits for their owner.
+	Lifecycle Lifecycle
+	// Engage is the work of one tenant.
+	Engage Engage
+
+	probe      func(context.Context, *rest.Config) (types.UID, error)
+	supervisor engage.Supervisor[*connection]
+}
+
+func (c *Controller) setDefaults() {
+	if c.Reader == nil {
+		c.Reader = c.Client
+	}
+	if c.probe == nil {
+		c.probe = probe
+	}
+	c.supervisor.Kind, c.supervisor.HealthPeriod, c.supervisor.LongestDelay = "tenant", healthPeriod, longestDelay
+}
+
+// SetupWithManager adds the controller to mgr. When mgr stops, all instances are cancelled and awaited.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
+	if c.Reader == nil {
+		c.Reader = mgr.GetAPIReader()
+	}
+	c.setDefaults()
+	if err := mgr.Add(&c.supervisor); err != nil {
+		return fmt.Errorf("adding the tenants' instances to the manager: %w", err)
+	}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named(controllerName).
+		For(&tenancyv1alpha1.VirtualCluster{}).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret)).
+		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ofRootNamespace)).
+		WatchesRawSource(source.Func(c.bindQueue)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentTenants}).
+		WithLogConstructor(func(request *reconcile.Request) logr.Logger {
+			logger := klog.LoggerWithValues(mgr.GetLogger(), "controller", controllerName)
+			if request != nil {
+				logger = klog.LoggerWithValues(logger, "tenant", klog.KRef(request.Namespace, request.Name))
+			}
+			return logger
+		}).
+		Complete(c)
+	if err != nil {
+		return fmt.Errorf("building the tenants controller: %w", err)
+	}
+	return nil
+}
+
+// bindQueue makes a change of a connection enqueue its VirtualCluster.
+func (c *Controller) bindQueue(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	c.supervisor.OnChange(func(name types.NamespacedName) {
+		queue.Add(reconcile.Request{NamespacedName: name})
+	})
+	return nil
+}
+
+func ofRootNamespace(_ context.Context, namespace client.Object) []reconcile.Request {
+	if owner, ok := virtualclusters.RootOwner(namespace); ok {
+		return []reconcile.Request{{NamespacedName: owner}}
+	}
+	return nil
+}
+
+// Reconcile starts or stops the connection of one VirtualCluster and reports its state. It never waits for a tenant.
+func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	vc := &tenancyv1alpha1.VirtualCluster{}
+	if err := c.Client.Get(ctx, request.NamespacedName, vc); err != nil {
+		if apierrors.IsNotFound(err) {
+			c.supervisor.Stop(request.NamespacedName)
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("getting the VirtualCluster: %w", err)
+	}
+	again, err := c.reconcile(ctx, vc.DeepCopy())
+	if apierrors.IsConflict(err) {
+		klog.FromContext(ctx).V(4).Info("Trying again, another wrote the VirtualCluster", "err", err)
+		return reconcile.Result{RequeueAfter: time.Second}, nil
+	}
+	return reconcile.Result{RequeueAfter: again}, err
+}
+
+// reconcile returns after how long to reconcile again, 0 for when something changes.
+func (c *Controller) reconcile(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (time.Duration, error) {
+	name := client.ObjectKeyFromObject(vc)
+	if !vc.DeletionTimestamp.IsZero() {
+		if !c.supervisor.Stop(name) {
+			return 0, nil // still stopping: Supervisor.OnChange enqueues the VirtualCluster when the connection has ended
+		}
+		return c.Lifecycle.Release(ctx, vc)
+	}
+	trouble, err := c.Lifecycle.Prepare(ctx, vc)
+	if err != nil {
+		return 0, err
+	}
+	var tenant *Tenant
+	var identity string
+	if trouble == (tenancy.Reason{}) {
+		tenant, identity, trouble, err = c.resolve(ctx, vc)
+		if err != nil {
+			return 0, err
+		}
+	}
+	if trouble != (tenancy.Reason{}) {
+		c.supervisor.Stop(name)
+		return c.Lifecycle.Report(ctx, vc, trouble)
+	}
+	state, running := c.supervisor.Ensure(name, identity, func() *connection { return &connection{controller: c, tenant: tenant} })
+	if !running {
+		return 0, nil // the older one is still stopping: Supervisor.OnChange enqueues the VirtualCluster when it has ended
+	}
+	return c.Lifecycle.Report(ctx, vc, state.Reason)
+}
+
+// resolve returns the tenant that a VirtualCluster describes and the identity of its instance, or why there is none.
+func (c *Controller) resolve(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (*Tenant, string, tenancy.Reason, error) {
+	data, trouble, err := c.readSecret(ctx, vc)
+	if err != nil || trouble != (tenancy.Reason{}) {
+		return nil, "", trouble, err
+	}
+	config, err := kubeconfig.Parse(data)
+	if err != nil {
+		secret, _ := secretOf(vc)
+		return nil, "", tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalidKubeconfig, Message: fmt.Sprintf("Secret %s: %v", secret, err)}, nil
+	}
+	ranges, err := virtualclusters.ServiceCIDRs(vc)
+	if err != nil {
+		return nil, "", tenancy.Reason{}, err
+	}
+	tenant := &Tenant{
+		Key:                     tenancy.ClusterKey(vc),
+		VirtualCluster:          client.ObjectKeyFromObject(vc),
+		UID:                     vc.UID,
+		ClusterDomain:           vc.Spec.ClusterDomain,
+		ServiceCIDRs:            ranges,
+		OpaqueMetaPrefixes:      slices.Clone(vc.Spec.OpaqueMetaPrefixes),
+		TransparentMetaPrefixes: slices.Clone(vc.Spec.TransparentMetaPrefixes),
+		Config:                  config,
+	}
+	if tenant.ClusterDomain == "" {
+		tenant.ClusterDomain = defaultDomain
+	}
+	fields, err := json.Marshal([]any{tenant.Key, tenant.ClusterDomain, tenant.ServiceCIDRs, tenant.OpaqueMetaPrefixes, tenant.TransparentMetaPrefixes})
+	if err != nil {
+		return nil, "", tenancy.Reason{}, fmt.Errorf("encoding the identity of an instance: %w", err)
+	}
+	return tenant, kubeconfig.Fingerprint([]byte(vc.UID), data, fields), tenancy.Reason{}, nil
+}

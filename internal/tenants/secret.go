@@ -1,0 +1,76 @@
+package tenants
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// readSecret returns the kubeconfig of a VirtualCluster, or why there is none.
+func (c *Controller) readSecret(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) ([]byte, tenancy.Reason, error) {
+	name, keys := secretOf(vc)
+	if name.Namespace == "" {
+		return nil, tenancy.Reason{Reason: tenancyv1alpha1.ReasonConnecting, Message: "Waiting for the root namespace"}, nil
+	}
+	secret := &corev1.Secret{}
+	if err := c.Reader.Get(ctx, name, secret); err != nil {
+		if !apierrors.IsNotFound(err) {
+			return nil, tenancy.Reason{}, fmt.Errorf("getting Secret %s: %w", name, err)
+		}
+		message := fmt.Sprintf("Secret %s does not exist: it must hold the tenant's kubeconfig in key %q", name, keys[0])
+		return nil, tenancy.Reason{Reason: tenancyv1alpha1.ReasonSecretNotFound, Message: message}, nil
+	}
+	for _, key := range keys {
+		if data, exists := secret.Data[key]; exists {
+			return data, tenancy.Reason{}, nil
+		}
+	}
+	message := fmt.Sprintf("Secret %s has no key %q, which must hold the tenant's kubeconfig: its keys are %q",
+		name, keys[0], slices.Sorted(maps.Keys(secret.Data)))
+	return nil, tenancy.Reason{Reason: tenancyv1alpha1.ReasonSecretNotFound, Message: message}, nil
+}
+
+// secretOf returns where a VirtualCluster's kubeconfig lies: the Secret, without a namespace when that is not known yet, and the data
+// keys to try.
+func secretOf(vc *tenancyv1alpha1.VirtualCluster) (types.NamespacedName, []string) {
+	if ref := vc.Spec.KubeconfigSecretRef; ref != nil {
+		key := ref.Key
+		if key == "" {
+			key = tenancyv1alpha1.DefaultKubeconfigKey
+		}
+		return types.NamespacedName{Namespace: vc.Namespace, Name: ref.Name}, []string{key}
+	}
+	return types.NamespacedName{Namespace: vc.Status.ClusterNamespace, Name: tenancyv1alpha1.SecretAdminKubeconfig},
+		[]string{tenancyv1alpha1.DefaultKubeconfigKey, tenancyv1alpha1.SecretAdminKubeconfig}
+}
+
+// ofSecret returns the VirtualClusters whose kubeconfig lies in a Secret.
+func (c *Controller) ofSecret(ctx context.Context, secret client.Object) []reconcile.Request {
+	var list tenancyv1alpha1.VirtualClusterList
+	if err := c.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		if !errors.Is(err, context.Canceled) {
+			klog.FromContext(ctx).Error(err, "Finding the VirtualClusters of a Secret", "secret", klog.KObj(secret))
+		}
+		return nil
+	}
+	name := client.ObjectKeyFromObject(secret)
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if wanted, _ := secretOf(&list.Items[i]); wanted == name {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
+}

@@ -1,0 +1,65 @@
+package virtualclusters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// errNotRecognized is why a Reader does not connect to a control plane that Owner has not recognized.
+var errNotRecognized = errors.New("status.controlPlaneUID is empty: waiting for vc-scheduler to connect")
+
+// Reader stands where Owner stands in a process that owns nothing: it waits for what Owner writes, and writes nothing.
+type Reader struct {
+	// Reader reads root namespaces, which must be up to date.
+	Reader client.Reader
+}
+
+// Prepare returns why the tenant cannot be connected to yet, the zero Reason when Owner has written all that it needs.
+func (r Reader) Prepare(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (tenancy.Reason, error) {
+	if vc.Status.ClusterNamespace == "" {
+		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonConnecting, Message: "status.clusterNamespace is empty: waiting for vc-scheduler"}, nil
+	}
+	if vc.Status.ControlPlaneUID == "" {
+		klog.FromContext(ctx).Info("Waiting until vc-scheduler has connected to the control plane and written status.controlPlaneUID")
+		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonConnecting, Message: errNotRecognized.Error()}, nil
+	}
+	key := tenancy.ClusterKey(vc)
+	root := &corev1.Namespace{}
+	err := r.Reader.Get(ctx, client.ObjectKey{Name: key}, root)
+	if apierrors.IsNotFound(err) {
+		return waitingForRoot(key), nil
+	}
+	if err != nil {
+		return tenancy.Reason{}, fmt.Errorf("getting the root namespace %s: %w", key, err)
+	}
+	return rootConflict(vc, root), nil
+}
+
+// Recognize returns an error: only Owner writes status.
+func (r Reader) Recognize(context.Context, *tenancyv1alpha1.VirtualCluster, types.UID) error {
+	return errNotRecognized
+}
+
+// Report writes nothing. It returns after how long a key that belongs to another object is to be checked again, 0 for any other state.
+func (r Reader) Report(_ context.Context, _ *tenancyv1alpha1.VirtualCluster, state tenancy.Reason) (time.Duration, error) {
+	if state.Reason == tenancyv1alpha1.ReasonKeyConflict {
+		return conflictRetryAfter, nil
+	}
+	return 0, nil
+}
+
+// Release does nothing: Owner deletes.
+func (r Reader) Release(context.Context, *tenancyv1alpha1.VirtualCluster) (time.Duration, error) {
+	return 0, nil
+}

@@ -1,0 +1,205 @@
+package virtualclusters
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+func vcNamed(name string) *tenancyv1alpha1.VirtualCluster {
+	return &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)}}
+}
+
+func newOwner(t *testing.T, objects ...client.Object) (*Owner, *record.FakeRecorder) {
+	t.Helper()
+	s := runtime.NewScheme()
+	require.NoError(t, errors.Join(scheme.AddToScheme(s), tenancyv1alpha1.AddToScheme(s), schedulerv1alpha1.AddToScheme(s)))
+	c := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&tenancyv1alpha1.VirtualCluster{}).Build()
+	events := record.NewFakeRecorder(10)
+	return &Owner{Client: c, Reader: c, Recorder: events}, events
+}
+
+func (o *Owner) stored(t *testing.T, name string) *tenancyv1alpha1.VirtualCluster {
+	t.Helper()
+	vc := &tenancyv1alpha1.VirtualCluster{}
+	require.NoError(t, o.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, vc))
+	return vc
+}
+
+// TestOwnerPrepares writes what the Reader of another process waits for, step by step.
+func TestOwnerPrepares(t *testing.T) {
+	t.Parallel()
+	owner, _ := newOwner(t, vcNamed("a"))
+	reader := Reader{Reader: owner.Client}
+	waits := func(want string) {
+		t.Helper()
+		got, err := reader.Prepare(t.Context(), owner.stored(t, "a"))
+		require.NoError(t, err)
+		require.Equal(t, want, got.Message)
+	}
+	waits("status.clusterNamespace is empty: waiting for vc-scheduler")
+
+	vc := owner.stored(t, "a")
+	got, err := owner.Prepare(t.Context(), vc)
+	require.NoError(t, err)
+	require.Empty(t, got)
+	require.Contains(t, owner.stored(t, "a").Finalizers, Finalizer)
+	key := owner.stored(t, "a").Status.ClusterNamespace
+	require.NotEmpty(t, key)
+	waits("status.controlPlaneUID is empty: waiting for vc-scheduler to connect")
+	require.ErrorIs(t, reader.Recognize(t.Context(), vc, "u1"), errNotRecognized)
+
+	require.NoError(t, owner.Recognize(t.Context(), vc, "u1"))
+	require.Equal(t, types.UID("u1"), owner.stored(t, "a").Status.ControlPlaneUID)
+	waits("")
+
+	before := owner.stored(t, "a")
+	_, err = owner.Prepare(t.Context(), vc)
+	require.NoError(t, err)
+	require.Empty(t, cmp.Diff(before, owner.stored(t, "a")), "nothing is missing, nothing is written")
+	require.NoError(t, owner.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key}}))
+	waits("Waiting for the root namespace " + key)
+}
+
+func TestRootConflict(t *testing.T) {
+	t.Parallel()
+	vc := vcNamed("a")
+	now := metav1.Now()
+	for _, tc := range []struct {
+		name   string
+		change func(*corev1.Namespace)
+		want   string // of the message; "" for no conflict
+	}{
+		{name: "its own", change: func(*corev1.Namespace) {}},
+		{name: "being deleted", change: func(root *corev1.Namespace) { root.DeletionTimestamp = &now }, want: "Namespace key is being deleted: it is made again when it is gone"},
+		{
+			name: "no annotations", change: func(root *corev1.Namespace) { root.Annotations = nil },
+			want: "Namespace key exists and was not made for this VirtualCluster: delete or rename one of them",
+		},
+		{
+			name: "made anew", change: func(root *corev1.Namespace) { root.Annotations[tenancyv1alpha1.AnnotationVirtualClusterUID] = "older" },
+			want: "Namespace key belongs to VirtualCluster default/a with UID older",
+		},
+		{
+			name: "no root namespace", change: func(root *corev1.Namespace) { delete(root.Annotations, tenancyv1alpha1.AnnotationRootNamespace) },
+			want: "Namespace key belongs to VirtualCluster default/a with UID uid-a",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			root := newRoot(vc, "key")
+			tc.change(root)
+			want := tenancy.Reason{}
+			if tc.want != "" {
+				want = tenancy.Reason{Reason: tenancyv1alpha1.ReasonKeyConflict, Message: tc.want}
+			}
+			require.Empty(t, cmp.Diff(want, rootConflict(vc, root)))
+		})
+	}
+}
+
+func TestRootOwner(t *testing.T) {
+	t.Parallel()
+	root := newRoot(vcNamed("a"), "key")
+	got, ok := RootOwner(root)
+	require.True(t, ok)
+	require.Equal(t, types.NamespacedName{Namespace: "default", Name: "a"}, got)
+	for key := range root.Annotations {
+		if key == tenancyv1alpha1.AnnotationVirtualClusterUID || key == tenancyv1alpha1.AnnotationVirtualClusterNamespace {
+			continue
+		}
+		partial := root.DeepCopy()
+		delete(partial.Annotations, key)
+		_, ok := RootOwner(partial)
+		require.False(t, ok, "without %s", key)
+	}
+}
+
+func TestReport(t *testing.T) {
+	t.Parallel()
+	owner, events := newOwner(t, vcNamed("a"))
+	report := func(reason, message string) time.Duration {
+		t.Helper()
+		again, err := owner.Report(t.Context(), owner.stored(t, "a"), tenancy.Reason{Reason: reason, Message: message})
+		require.NoError(t, err)
+		return again
+	}
+	for _, tc := range []struct {
+		name, reason, message string
+		wantStatus            metav1.ConditionStatus
+		wantEvent             string // "" for none
+		wantAgain             time.Duration
+	}{
+		{name: "connecting", reason: tenancyv1alpha1.ReasonConnecting, message: "m1", wantStatus: metav1.ConditionFalse},
+		{name: "connected", reason: tenancyv1alpha1.ReasonConnected, message: "m2", wantStatus: metav1.ConditionTrue, wantEvent: "Normal Connected m2"},
+		{name: "unreachable", reason: tenancyv1alpha1.ReasonUnreachable, message: "m3", wantStatus: metav1.ConditionFalse, wantEvent: "Warning Unreachable m3"},
+		{name: "another message", reason: tenancyv1alpha1.ReasonUnreachable, message: "m4", wantStatus: metav1.ConditionFalse},
+		{
+			name: "key conflict", reason: tenancyv1alpha1.ReasonKeyConflict, message: "m5", wantStatus: metav1.ConditionFalse,
+			wantEvent: "Warning KeyConflict m5", wantAgain: conflictRetryAfter,
+		},
+		{name: "the same again", reason: tenancyv1alpha1.ReasonKeyConflict, message: "m5", wantStatus: metav1.ConditionFalse, wantAgain: conflictRetryAfter},
+	} {
+		require.Equal(t, tc.wantAgain, report(tc.reason, tc.message), tc.name)
+		ready := meta.FindStatusCondition(owner.stored(t, "a").Status.Conditions, tenancyv1alpha1.ConditionReady)
+		require.NotNil(t, ready, tc.name)
+		require.Equal(t, []string{string(tc.wantStatus), tc.reason, tc.message}, []string{string(ready.Status), ready.Reason, ready.Message}, tc.name)
+		event := ""
+		select {
+		case event = <-events.Events:
+		default:
+		}
+		require.Equal(t, tc.wantEvent, event, tc.name)
+	}
+}
+
+func TestReaderReportsNothing(t *testing.T) {
+	t.Parallel()
+	var reader Reader
+	again, err := reader.Report(t.Context(), vcNamed("a"), tenancy.Reason{Reason: tenancyv1alpha1.ReasonKeyConflict})
+	require.NoError(t, err)
+	require.Equal(t, conflictRetryAfter, again, "the other object may go")
+	again, err = reader.Report(t.Context(), vcNamed("a"), tenancy.Reason{Reason: tenancyv1alpha1.ReasonConnected})
+	require.NoError(t, err)
+	require.Zero(t, again)
+	again, err = reader.Release(t.Context(), vcNamed("a"))
+	require.NoError(t, err)
+	require.Zero(t, again)
+}
+
+// TestServiceCIDRsOfAll gives many tenants the same addresses: the message about each stays short.
+func TestServiceCIDRsOfAll(t *testing.T) {
+	t.Parallel()
+	var objects []client.Object
+	for i := range 1000 {
+		vc := vcNamed(fmt.Sprintf("t%03d", i))
+		vc.Spec.ServiceCIDRs = []string{"10.96.0.0/12"}
+		objects = append(objects, vc)
+	}
+	owner, _ := newOwner(t, objects...)
+	message, err := owner.overlap(t.Context(), vcNamed("t000"))
+	require.NoError(t, err)
+	require.Empty(t, message, "this one names no range")
+	vc := vcNamed("t000")
+	vc.Spec.ServiceCIDRs = []string{"10.96.0.0/12"}
+	message, err = owner.overlap(t.Context(), vc)
+	require.NoError(t, err)
+	require.Contains(t, message, "with 10.96.0.0/12 of default/t001, 10.96.0.0/12 of default/t002, 10.96.0.0/12 of default/t003, others: ")
+}
