@@ -16,7 +16,6 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
@@ -70,7 +69,7 @@ func (s *Syncer) newSession(tenant *tenants.Tenant) (*session, error) {
 	made.cache = &informers{
 		client: reach,
 		selectors: map[string]string{
-			kinds.KindPod:  schedulerv1alpha1.LabelSuperCluster + "=" + s.id,
+			kinds.KindPod:  s.env.Assignments.PodSelector(),
 			kinds.KindNode: tenancyv1alpha1.LabelVirtualNode + "=true," + tenancyv1alpha1.LabelSuperClusterID + "=" + s.id,
 		},
 		changed: made.tenantChanged,
@@ -85,9 +84,9 @@ func (s *session) run(ctx context.Context, ready func()) error {
 	// left says that the tenant holds nothing here and that no Node of this super cluster is left in it.
 	left := false
 	for {
-		namespaces, err := s.syncer.namespaces(ctx, s.tenant.Key)
+		namespaces, err := s.syncer.env.Assignments.Namespaces(ctx, s.tenant.Key)
 		if err != nil {
-			return err
+			return fmt.Errorf("reading which namespaces to watch: %w", err)
 		}
 		left = len(namespaces) == 0 && (left || s.cache.synced() && len(s.cache.List(kinds.KindNode)) == 0)
 		if err := s.cache.watch(ctx, sources(namespaces, left)); err != nil {

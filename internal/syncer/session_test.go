@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenants"
@@ -42,7 +43,8 @@ func TestSessionOfATenantThatHoldsNothing(t *testing.T) {
 			return inner.List(ctx, list, options...)
 		},
 	})
-	s := &Syncer{id: "r1", meta: fake.NewClientBuilder().WithScheme(scheme).Build(), super: &informers{}}
+	s := &Syncer{id: "r1", env: &kinds.Env{ID: "r1", SuperCache: &informers{}}, super: &informers{}}
+	s.env.Assignments = &assign.Pooled{SuperCluster: "r1", Meta: fake.NewClientBuilder().WithScheme(scheme).Build(), Sides: s.env.Sides()}
 	made, err := s.newSession(&tenants.Tenant{Key: "a", Config: &rest.Config{}})
 	require.NoError(t, err)
 	made.cache.client = nodes
@@ -78,7 +80,8 @@ func TestEngageForgets(t *testing.T) {
 	scheme := runtime.NewScheme()
 	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
 	s, _ := listen(t, kinds.KindPod)
-	s.meta = fake.NewClientBuilder().WithScheme(scheme).Build()
+	s.env.SuperCache = s.super
+	s.env.Assignments = &assign.Pooled{SuperCluster: "r1", Meta: fake.NewClientBuilder().WithScheme(scheme).Build(), Sides: s.env.Sides()}
 	s.super.client, s.super.filled = fake.NewClientBuilder().Build(), func(source) {}
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(s.super.wait)

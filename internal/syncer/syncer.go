@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -52,7 +53,6 @@ type Syncer struct {
 	env    *kinds.Env
 	engine *engine.Engine
 	super  *informers
-	meta   client.Reader
 
 	mu       sync.RWMutex
 	sessions map[string]*session
@@ -87,7 +87,7 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	if options.Engine.Clock == nil {
 		options.Engine.Clock = clock.RealClock{}
 	}
-	s := &Syncer{id: options.ID, meta: mgr.GetClient(), sessions: map[string]*session{}}
+	s := &Syncer{id: options.ID, sessions: map[string]*session{}}
 	s.super = &informers{
 		client:    super,
 		selectors: superSelectors(),
@@ -95,10 +95,11 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 		filled:    func(source) {},
 	}
 	s.env = &kinds.Env{
-		ID: options.ID, Super: super, SuperCache: s.super, Meta: mgr.GetClient(), MetaLive: mgr.GetAPIReader(),
+		ID: options.ID, Super: super, SuperCache: s.super,
 		Tenant: s.tenant, Tenants: s.tenants,
 		PodSecurityLevel: options.PodSecurityLevel, VNAgent: options.VNAgent, NodeLinger: options.NodeLinger, Clock: options.Engine.Clock, Metrics: options.Metrics,
 	}
+	s.env.Assignments = &assign.Pooled{SuperCluster: options.ID, Meta: mgr.GetClient(), Live: mgr.GetAPIReader(), Sides: s.env.Sides()}
 	if s.engine, err = engine.New(options.Engine, options.Metrics, kinds.All(s.env)...); err != nil {
 		return nil, err
 	}
@@ -315,27 +316,4 @@ func (s *Syncer) setSession(key string, session *session) {
 		return
 	}
 	s.sessions[key] = session
-}
-
-// namespaces returns the namespaces in which a tenant holds something here: those placed here, and those of which something is left here.
-func (s *Syncer) namespaces(ctx context.Context, tenant string) ([]string, error) {
-	var placements schedulerv1alpha1.NamespacePlacementList
-	if err := s.meta.List(ctx, &placements, client.InNamespace(tenant)); err != nil {
-		return nil, fmt.Errorf("listing NamespacePlacements of tenant %s: %w", tenant, err)
-	}
-	var names []string
-	for i := range placements.Items {
-		for j := range placements.Items[i].Status.Placements {
-			if placements.Items[i].Status.Placements[j].Cluster == s.id {
-				names = append(names, placements.Items[i].Name)
-			}
-		}
-	}
-	for _, object := range s.super.Index(kinds.KindNamespace, kinds.IndexTenant, tenant) {
-		if owner, ok := tenancy.OwnerOf(object); ok && !kinds.ServicesOnly(object) {
-			names = append(names, owner.Namespace)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
 }

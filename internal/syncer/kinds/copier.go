@@ -99,12 +99,12 @@ func (c *copier[T]) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 	case !wanted:
 		return 0, c.orphan(ctx, tenant, key, superObject)
 	}
-	open := c.env.open
+	ready := c.env.namespacePlaced
 	if c.everywhere {
-		open = c.env.ready
+		ready = c.env.namespaceReady
 	}
-	if open, err := open(ctx, tenant, key.Namespace); err != nil || !open {
-		return 0, err // the super namespace's event brings the key back
+	if ready, err := ready(ctx, tenant, key.Namespace); err != nil || !ready {
+		return 0, err // an update of the super namespace or its quota enqueues its objects (namespaceChanged)
 	}
 	if !inSuper {
 		live, err := c.create(ctx, tenant, key, tenantObject)

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -70,12 +71,17 @@ func (p *pool) placed(t testing.TB) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
-	p.env.Meta = fake.NewClientBuilder().WithScheme(scheme).WithObjects(&schedulerv1alpha1.NamespacePlacement{
+	meta := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&schedulerv1alpha1.NamespacePlacement{
 		ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey, Name: "web"},
 		Spec:       schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "ns-uid"},
 		Status:     schedulerv1alpha1.NamespacePlacementStatus{Placements: []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1", Slices: 1}}},
 	}).Build()
-	p.env.MetaLive = p.env.Meta
+	p.assigns(meta, meta)
+}
+
+// assigns lets NamespacePlacements be read from meta, and live.
+func (p *pool) assigns(meta, live client.Reader) {
+	p.env.Assignments = &assign.Pooled{SuperCluster: p.env.ID, Meta: meta, Live: live, Sides: p.env.Sides()}
 }
 
 func (p *pool) kind(name string) engine.Kind {

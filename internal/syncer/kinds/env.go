@@ -20,8 +20,8 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/tenants"
@@ -121,8 +121,8 @@ type Env struct {
 	Super client.Client
 	// SuperCache holds the super cluster's Nodes, and of other kinds what carries our label.
 	SuperCache Cache
-	// Meta reads NamespacePlacements from a cache, MetaLive from the server.
-	Meta, MetaLive client.Reader
+	// Assignments says which namespaces of the tenants belong into this super cluster.
+	Assignments assign.Assignments
 	// Tenant returns a connected tenant, nil if there is none of that key. Tenants returns all of them, sorted by key.
 	Tenant  func(key string) *Tenant
 	Tenants func() []*Tenant
@@ -222,51 +222,24 @@ func (e *Env) keys(kind string) []engine.Key {
 	return keys
 }
 
-// placement is what the authority says about one tenant namespace.
-type placement struct {
-	// exists says whether there is a NamespacePlacement at all, here whether it lists this super cluster.
-	exists, here bool
-	// namespaceUID is the tenant namespace that it is about.
-	namespaceUID types.UID
-	// reserved is what the namespace may use here.
-	reserved corev1.ResourceList
-}
-
-func (e *Env) placement(ctx context.Context, reader client.Reader, tenant, namespace string) (placement, error) {
-	var object schedulerv1alpha1.NamespacePlacement
-	if err := reader.Get(ctx, types.NamespacedName{Namespace: tenant, Name: namespace}, &object); err != nil {
-		if apierrors.IsNotFound(err) {
-			return placement{}, nil
-		}
-		return placement{}, fmt.Errorf("reading NamespacePlacement %s/%s: %w", tenant, namespace, err)
-	}
-	found := placement{exists: true, namespaceUID: object.Spec.NamespaceUID}
-	for i := range object.Status.Placements {
-		if object.Status.Placements[i].Cluster == e.ID {
-			found.here, found.reserved = true, object.Status.Placements[i].Reserved
-		}
-	}
-	return found, nil
-}
-
-// open says whether what pods need may be written for a tenant namespace: it is placed here, and ready.
-func (e *Env) open(ctx context.Context, tenant *Tenant, namespace string) (bool, error) {
-	found, err := e.placement(ctx, e.Meta, tenant.Key, namespace)
-	if err != nil || !found.here {
+// namespacePlaced says whether what pods need may be written for a tenant namespace: it is placed here, and namespaceOwned.
+func (e *Env) namespacePlaced(ctx context.Context, tenant *Tenant, namespace string) (bool, error) {
+	found, err := e.Assignments.Of(ctx, tenant.Key, namespace)
+	if err != nil || found.State != assign.Placed {
 		return false, err
 	}
-	return e.bounded(tenant, namespace, found.namespaceUID), nil
+	return e.namespaceOwned(tenant, namespace, found.UID), nil
 }
 
-// ready says whether what a tenant has everywhere may be written for one of its namespaces, placed here or not.
-func (e *Env) ready(_ context.Context, tenant *Tenant, namespace string) (bool, error) {
+// namespaceReady says whether what a tenant has everywhere may be written for one of its namespaces, placed here or not.
+func (e *Env) namespaceReady(_ context.Context, tenant *Tenant, namespace string) (bool, error) {
 	tenantNamespace, exists, _ := get[*corev1.Namespace](tenant.Cache, KindNamespace, "", namespace)
-	return exists && e.bounded(tenant, namespace, tenantNamespace.UID), nil
+	return exists && e.namespaceOwned(tenant, namespace, tenantNamespace.UID), nil
 }
 
-// bounded says whether a tenant namespace has a super namespace that is ours, of the right tenant namespace, not being deleted, and bounded
-// by the quota.
-func (e *Env) bounded(tenant *Tenant, namespace string, uid types.UID) bool {
+// namespaceOwned says whether the super namespace and the quota of a tenant namespace exist, carry our owner with this UID, and are not
+// terminating.
+func (e *Env) namespaceOwned(tenant *Tenant, namespace string, uid types.UID) bool {
 	name := tenancy.SuperNamespace(tenant.Key, namespace)
 	superNamespace, _ := e.SuperCache.Get(KindNamespace, "", name)
 	quota, _ := e.SuperCache.Get(KindQuota, name, quotaName)

@@ -56,7 +56,7 @@ func TestServicesOnly(t *testing.T) {
 				}
 				return builder.Build()
 			}
-			p.env.Meta, p.env.MetaLive = meta(tc.holds), meta(tc.holdsLive)
+			p.assigns(meta(tc.holds), meta(tc.holdsLive))
 			p.namespace.GetAnnotations()["tenancy.x-k8s.io/services-only"] = "true"
 			if tc.services {
 				p.tenantCache[kinds.KindService] = []client.Object{service}
@@ -83,8 +83,8 @@ func TestNamespaceThatLeaves(t *testing.T) {
 	p := newPool(t, interceptor.Funcs{})
 	scheme := runtime.NewScheme()
 	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
-	p.env.Meta = fake.NewClientBuilder().WithScheme(scheme).Build()
-	p.env.MetaLive = p.env.Meta
+	meta := fake.NewClientBuilder().WithScheme(scheme).Build()
+	p.assigns(meta, meta)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "password"}}
 	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "foreign"}}
 	tenancy.Mark(secret, ownerOf("secret-uid"))

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -129,19 +130,19 @@ func (p *Pods) boundHere(tenantPod *corev1.Pod) bool {
 
 // placed says whether the pod's namespace is placed here, and warns the tenant when it is not.
 func (p *Pods) placed(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod *corev1.Pod) (bool, error) {
-	found, err := p.env.placement(ctx, p.env.Meta, tenant.Key, key.Namespace)
-	if err == nil && !found.here {
+	found, err := p.env.Assignments.Of(ctx, tenant.Key, key.Namespace)
+	if err == nil && found.State != assign.Placed {
 		// The pod's event may have overtaken the placement's.
-		found, err = p.env.placement(ctx, p.env.MetaLive, tenant.Key, key.Namespace)
+		found, err = p.env.Assignments.Confirm(ctx, tenant.Key, key.Namespace)
 	}
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("reading what namespace %s holds: %w", key.Namespace, err)
 	}
 	namespace, exists, _ := get[*corev1.Namespace](tenant.Cache, KindNamespace, "", key.Namespace)
 	if !exists {
 		return false, nil // the namespace's event brings its pods back
 	}
-	if !found.here || found.namespaceUID != namespace.UID {
+	if found.State != assign.Placed || found.UID != namespace.UID {
 		p.env.warn(tenant, key, tenantPod, ReasonNotPlaced, fmt.Sprintf("Namespace %s holds nothing in super cluster %s: the pod is not synced there", key.Namespace, p.env.ID))
 		return false, nil
 	}
@@ -149,9 +150,9 @@ func (p *Pods) placed(ctx context.Context, tenant *Tenant, key engine.Key, tenan
 }
 
 func (p *Pods) create(ctx context.Context, tenant *Tenant, key engine.Key, tenantPod *corev1.Pod, waited time.Duration) error {
-	open, err := p.env.open(ctx, tenant, key.Namespace)
-	if err != nil || !open {
-		return err // the super namespace's event brings the key back
+	placed, err := p.env.namespacePlaced(ctx, tenant, key.Namespace)
+	if err != nil || !placed {
+		return err // an update of the super namespace or its quota enqueues its objects (namespaceChanged)
 	}
 	superNamespace := tenancy.SuperNamespace(tenant.Key, key.Namespace)
 	// Without it the super cluster refuses the pod.

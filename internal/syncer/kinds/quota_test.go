@@ -67,7 +67,7 @@ func TestChargeWithoutAPod(t *testing.T) {
 			p := newPool(t, interceptor.Funcs{})
 			placed := &schedulerv1alpha1.NamespacePlacement{ObjectMeta: meta(clusterKey, "web"), Spec: schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "ns-uid"}}
 			placed.Status.Placements = []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1", Slices: 1}}
-			p.env.Meta = fake.NewClientBuilder().WithScheme(scheme).WithObjects(placed).Build()
+			p.assigns(fake.NewClientBuilder().WithScheme(scheme).WithObjects(placed).Build(), nil)
 			quota := &corev1.ResourceQuota{ObjectMeta: meta(superNamespace, "superpool")}
 			quota.Status.Used = corev1.ResourceList{corev1.ResourceRequestsCPU: resource.MustParse(tc.used)}
 			refusal := apierrors.NewForbidden(corev1.Resource("pods"), "new", errors.New("exceeded quota: superpool"))

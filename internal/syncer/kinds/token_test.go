@@ -53,7 +53,7 @@ func newIssuer(t *testing.T) *issuer {
 		Spec:       schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "ns-uid"},
 		Status:     schedulerv1alpha1.NamespacePlacementStatus{Placements: []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1"}}},
 	}
-	i.env.Meta = fake.NewClientBuilder().WithScheme(scheme).WithObjects(placement).Build()
+	i.assigns(fake.NewClientBuilder().WithScheme(scheme).WithObjects(placement).Build(), nil)
 	i.env.Clock = i.clock
 	i.pod = tenantPod(func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}

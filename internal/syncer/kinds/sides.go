@@ -1,0 +1,103 @@
+package kinds
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/syncer/assign"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// sides shows Assignments what the caches hold.
+type sides struct{ env *Env }
+
+// Sides returns what Assignments read of both sides.
+func (e *Env) Sides() assign.Sides { return sides{e} }
+
+// SuperNamespace implements assign.Sides.
+func (s sides) SuperNamespace(tenant, namespace string) assign.Content {
+	object, _ := s.env.SuperCache.Get(KindNamespace, "", tenancy.SuperNamespace(tenant, namespace))
+	if object == nil || object.GetDeletionTimestamp() != nil {
+		return assign.Absent
+	}
+	if owner, marked := tenancy.OwnerOf(object); !marked || owner.ClusterKey != tenant || owner.Namespace != namespace {
+		return assign.Absent
+	}
+	return contentOf(object)
+}
+
+// SuperNamespaces implements assign.Sides.
+func (s sides) SuperNamespaces(tenant string) []assign.SuperNamespace {
+	objects := s.env.SuperCache.Index(KindNamespace, IndexTenant, tenant)
+	found := make([]assign.SuperNamespace, 0, len(objects))
+	for _, object := range objects {
+		if owner, marked := tenancy.OwnerOf(object); marked {
+			found = append(found, assign.SuperNamespace{
+				Namespace: owner.Namespace, Content: contentOf(object), Terminating: object.GetDeletionTimestamp() != nil,
+			})
+		}
+	}
+	return found
+}
+
+// NamespaceUID implements assign.Sides.
+func (s sides) NamespaceUID(tenant, namespace string) types.UID {
+	if connected := s.env.Tenant(tenant); connected != nil {
+		if object, exists, _ := get[*corev1.Namespace](connected.Cache, KindNamespace, "", namespace); exists {
+			return object.UID
+		}
+	}
+	return ""
+}
+
+// Pods implements assign.Sides.
+func (s sides) Pods(tenant, namespace string) assign.Answer {
+	return s.any(tenant, KindPod, namespace)
+}
+
+// Services implements assign.Sides.
+func (s sides) Services(tenant, namespace string) assign.Answer {
+	return s.any(tenant, KindService, namespace)
+}
+
+// any says whether the cache of a tenant holds objects of a kind in a namespace.
+func (s sides) any(tenant, kind, namespace string) assign.Answer {
+	connected := s.env.Tenant(tenant)
+	if connected == nil {
+		return assign.Unclear
+	}
+	if len(connected.Cache.InNamespace(kind, namespace)) > 0 {
+		return assign.Yes
+	}
+	if _, synced := connected.Cache.Get(kind, namespace, ""); synced {
+		return assign.No
+	}
+	return assign.Unclear
+}
+
+// LiveServices implements assign.Sides.
+func (s sides) LiveServices(ctx context.Context, tenant, namespace string) (assign.Answer, error) {
+	connected := s.env.Tenant(tenant)
+	if connected == nil {
+		return assign.Unclear, nil
+	}
+	var services corev1.ServiceList
+	if err := connected.Client.List(ctx, &services, client.InNamespace(namespace), client.Limit(1)); err != nil {
+		return assign.Unclear, fmt.Errorf("listing the tenant's Services: %w", err)
+	}
+	if len(services.Items) > 0 {
+		return assign.Yes, nil
+	}
+	return assign.No, nil
+}
+
+func contentOf(superNamespace client.Object) assign.Content {
+	if ServicesOnly(superNamespace) {
+		return assign.Services
+	}
+	return assign.Everything
+}
