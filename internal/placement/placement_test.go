@@ -125,26 +125,41 @@ func demo(placements ...schedulerv1alpha1.ClusterPlacement) *schedulerv1alpha1.N
 	}
 }
 
+// grant returns the placements of object with what was granted.
+func grant(object *schedulerv1alpha1.NamespacePlacement, granted map[string]slice.Amounts) []schedulerv1alpha1.ClusterPlacement {
+	next, _, _ := placement.Next(object, placement.Facts{Granted: granted})
+	return next.Placements
+}
+
+// release returns the placements of object without what the quota no longer asks for. Nothing is used where used says nothing.
+func release(object *schedulerv1alpha1.NamespacePlacement, used map[string]slice.Amounts) []schedulerv1alpha1.ClusterPlacement {
+	if used == nil {
+		used = map[string]slice.Amounts{}
+	}
+	next, _, _ := placement.Next(object, placement.Facts{Used: used})
+	return next.Placements
+}
+
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	object := demo()
 	missing := placement.Missing(object)
 	require.Len(t, missing, 1)
 	require.Equal(t, int64(2), missing[0].Count)
-	object.Status.Placements = placement.Grant(object, map[string]slice.Amounts{"r2": missing[0].Size, "r1": missing[0].Size})
+	object.Status.Placements = grant(object, map[string]slice.Amounts{"r2": missing[0].Size, "r1": missing[0].Size})
 	require.Equal(t, `{"r1":1,"r2":1}`, placement.Encode(object.Status.Placements))
 	require.Empty(t, placement.Missing(object))
 	wanted, placed := placement.Slices(&object.Spec, object.Status.Placements)
 	require.Equal(t, []int32{2, 2}, []int32{wanted, placed})
 
 	object.Spec.Quota = list("100m", "100Mi")
-	require.Equal(t, `{"r1":1}`, placement.Encode(placement.Release(object, nil)))
+	require.Equal(t, `{"r1":1}`, placement.Encode(release(object, nil)))
 	used := map[string]slice.Amounts{"r2": slice.Of(list("10m", "1Mi"))}
-	require.Equal(t, `{"r2":1}`, placement.Encode(placement.Release(object, used)), "what is used stays")
+	require.Equal(t, `{"r2":1}`, placement.Encode(release(object, used)), "what is used stays")
 	object.Spec.Slice = list("50m", "50Mi")
-	require.Equal(t, `{"r1":2,"r2":2}`, placement.Encode(placement.Recount(object)))
+	require.Equal(t, `{"r1":2,"r2":2}`, placement.Encode(grant(object, nil)))
 	object.Spec.Quota = nil
-	require.Empty(t, placement.Encode(placement.Release(object, nil)))
+	require.Empty(t, placement.Encode(release(object, nil)))
 }
 
 // TestReleaseProperties checks random reservations: nothing grows, nothing goes below what is used, what is left covers the quota as far
@@ -163,7 +178,7 @@ func TestReleaseProperties(t *testing.T) {
 				used[cluster] = pick(random)
 			}
 		}
-		object.Status.Placements = placement.Grant(object, granted)
+		object.Status.Placements = grant(object, granted)
 		before := placement.Reserved(object.Status.Placements)
 		sum := slice.Amounts{}
 		for _, amounts := range granted {
@@ -171,7 +186,7 @@ func TestReleaseProperties(t *testing.T) {
 		}
 		require.Empty(t, cmp.Diff(sum, before), "a grant adds exactly what was granted")
 
-		released := placement.Release(object, used)
+		released := release(object, used)
 		held := map[string]slice.Amounts{}
 		for i := range released {
 			held[released[i].Cluster] = slice.Of(released[i].Reserved)
@@ -190,7 +205,7 @@ func TestReleaseProperties(t *testing.T) {
 			require.Equal(t, want, after[name], "%s: held %s, used %v, quota %s, left %s", name, before, used, quota, after)
 		}
 		object.Status.Placements = released
-		require.Empty(t, cmp.Diff(released, placement.Release(object, used)), "a second release finds nothing")
+		require.Empty(t, cmp.Diff(released, release(object, used)), "a second release finds nothing")
 	}
 }
 
@@ -218,7 +233,7 @@ func TestGrantWhatIsMissing(t *testing.T) {
 				granted[cluster] = granted[cluster].Plus(run.Size)
 			}
 		}
-		object.Status.Placements = placement.Grant(object, granted)
+		object.Status.Placements = grant(object, granted)
 		require.Empty(t, placement.Missing(object))
 		require.Empty(t, cmp.Diff(slice.Of(object.Spec.Quota), placement.Reserved(object.Status.Placements)))
 	}
@@ -279,10 +294,10 @@ func BenchmarkRelease(b *testing.B) {
 		for i := range clusters {
 			granted[fmt.Sprintf("r%03d", i)] = slice.Of(list("1", "1Gi"))
 		}
-		object.Status.Placements = placement.Grant(object, granted)
+		object.Status.Placements = grant(object, granted)
 		b.Run(fmt.Sprintf("clusters=%d", clusters), func(b *testing.B) {
 			for b.Loop() {
-				placement.Release(object, nil)
+				release(object, nil)
 			}
 		})
 	}

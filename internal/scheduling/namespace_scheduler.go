@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -210,8 +211,7 @@ func (s *NamespaceScheduler) Commit(ctx context.Context, gang string, assignment
 		if view.Gang(np) != gang {
 			return fmt.Errorf("%s asks for something else by now", klog.KObj(np))
 		}
-		np.Status.Placements = placement.Grant(np, granted)
-		settle(np, nil)
+		np.Status, _, _ = placement.Next(np, placement.Facts{Now: time.Now(), Granted: granted})
 		return s.Manager.GetClient().Status().Update(ctx, np)
 	})
 	if err != nil {
@@ -263,8 +263,7 @@ func (s *NamespaceScheduler) refuse(ctx context.Context, gang, message string) e
 		if view.Gang(np) != gang {
 			return nil
 		}
-		settle(np, nil)
-		setCondition(np, schedulerv1alpha1.ConditionPlaced, metav1.ConditionFalse, schedulerv1alpha1.ReasonUnschedulable, message)
+		np.Status, _, _ = placement.Next(np, placement.Facts{Now: time.Now(), Unschedulable: message})
 		return s.Manager.GetClient().Status().Update(ctx, np)
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -303,3 +302,8 @@ type slicePods struct{ corev1client.PodInterface }
 func (slicePods) Patch(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (*corev1.Pod, error) {
 	return &corev1.Pod{}, nil
 }
+
+// discard is a recorder for Events about Pods that exist in a view only.
+type discard struct{}
+
+func (discard) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}

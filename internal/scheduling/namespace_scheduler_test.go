@@ -124,7 +124,7 @@ func (p *pool) Commit(_ context.Context, gang string, assignments []namespacegan
 	for _, a := range assignments {
 		granted[a.Cluster] = granted[a.Cluster].Plus(slice.Of(a.Pod.Spec.Containers[0].Resources.Requests))
 	}
-	np.Status.Placements = placement.Grant(np, granted)
+	np.Status, _, _ = placement.Next(np, placement.Facts{Granted: granted})
 	if p.eventFirst {
 		p.slices.Set(tenant, view.Slices(np)...)
 	}

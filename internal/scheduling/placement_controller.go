@@ -27,6 +27,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/view"
 )
@@ -220,7 +221,7 @@ func (c *placementController) reconcileNamespace(ctx context.Context, name strin
 }
 
 // checkProfile puts the last good profile in place of one that is not there: nobody would place the slices, or say why not.
-func (c *placementController) checkProfile(spec, previous *schedulerv1alpha1.NamespacePlacementSpec) *placement.Problem {
+func (c *placementController) checkProfile(spec, previous *schedulerv1alpha1.NamespacePlacementSpec) *tenancy.Reason {
 	wanted := spec.SchedulerName
 	if wanted == "" || c.Profiles.Has(wanted) {
 		return nil
@@ -229,12 +230,12 @@ func (c *placementController) checkProfile(spec, previous *schedulerv1alpha1.Nam
 	if previous != nil && c.Profiles.Has(previous.SchedulerName) {
 		spec.SchedulerName = previous.SchedulerName
 	}
-	return &placement.Problem{Reason: schedulerv1alpha1.ReasonUnknownScheduler, Message: fmt.Sprintf(
+	return &tenancy.Reason{Reason: schedulerv1alpha1.ReasonUnknownScheduler, Message: fmt.Sprintf(
 		"Annotation %s: no profile is named %q: use one of %q, or none", schedulerv1alpha1.AnnotationScheduler, wanted, sets.List(c.Profiles))}
 }
 
 // write brings spec and status of the NamespacePlacement in line and returns it as it is then, nil if there is none.
-func (c *placementController) write(ctx context.Context, name string, np *schedulerv1alpha1.NamespacePlacement, spec schedulerv1alpha1.NamespacePlacementSpec, problem *placement.Problem) (*schedulerv1alpha1.NamespacePlacement, error) {
+func (c *placementController) write(ctx context.Context, name string, np *schedulerv1alpha1.NamespacePlacement, spec schedulerv1alpha1.NamespacePlacementSpec, problem *tenancy.Reason) (*schedulerv1alpha1.NamespacePlacement, error) {
 	switch {
 	case np == nil && problem == nil && len(spec.Quota) == 0:
 		return nil, nil
@@ -250,19 +251,18 @@ func (c *placementController) write(ctx context.Context, name string, np *schedu
 			return nil, fmt.Errorf("updating the NamespacePlacement: %w", err)
 		}
 	}
-	status := np.DeepCopy()
-	status.Status.Placements = placement.Recount(status)
-	if !placement.Reserved(status.Status.Placements).Minus(slice.Of(spec.Quota)).IsZero() {
-		used, err := c.used(name)
-		if err != nil {
+	facts := placement.Facts{Now: time.Now(), Accepted: &tenancy.Reason{}}
+	if problem != nil {
+		facts.Accepted = problem
+	}
+	if placement.NeedsUsed(np) {
+		var err error
+		if facts.Used, err = c.used(name); err != nil {
 			return nil, err
 		}
-		status.Status.Placements = placement.Release(status, used)
 	}
-	if problem == nil {
-		setCondition(status, schedulerv1alpha1.ConditionAccepted, metav1.ConditionTrue, schedulerv1alpha1.ReasonAccepted, "The namespace's quota and slice were read")
-	}
-	settle(status, problem)
+	status := np.DeepCopy()
+	status.Status, _, _ = placement.Next(np, facts)
 	if equality.Semantic.DeepEqual(np.Status, status.Status) {
 		return np, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -82,13 +83,13 @@ func TestAPodThatChoseJustBefore(t *testing.T) {
 		Spec:       schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "1", Slice: one, Quota: one},
 		Status:     schedulerv1alpha1.NamespacePlacementStatus{Placements: in("r1")},
 	}
-	meta := newMetaCluster(t, np).client
+	metaClient := newMetaCluster(t, np).client
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: "web", UID: "1", Annotations: map[string]string{schedulerv1alpha1.AnnotationPlacements: placement.Encode(in("r1"))},
 	}}
 	api := fake.NewClientset(namespace)
 	factory := informers.NewSharedInformerFactory(api, 0)
-	controller := newPlacementController(&Tenants{Client: meta, DefaultSlice: slice.Of(one)}, &tenants.Tenant{Key: "tenant"}, api, factory, nil, events.NewFakeRecorder(10))
+	controller := newPlacementController(&Tenants{Client: metaClient, DefaultSlice: slice.Of(one)}, &tenants.Tenant{Key: "tenant"}, api, factory, nil, events.NewFakeRecorder(10))
 	defer controller.queue.ShutDown()
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "quota"}, Spec: corev1.ResourceQuotaSpec{Hard: one}}
 	require.NoError(t, factory.Core().V1().Namespaces().Informer().GetIndexer().Add(namespace))
@@ -98,9 +99,9 @@ func TestAPodThatChoseJustBefore(t *testing.T) {
 
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "late"}, Spec: corev1.PodSpec{NodeName: "r1"}}
 	require.NoError(t, factory.Core().V1().Pods().Informer().GetIndexer().Add(pod))
-	require.NoError(t, meta.Get(t.Context(), client.ObjectKeyFromObject(np), np))
+	require.NoError(t, metaClient.Get(t.Context(), client.ObjectKeyFromObject(np), np))
 	np.Status.Placements = in("r2")
-	require.NoError(t, meta.Status().Update(t.Context(), np))
+	require.NoError(t, metaClient.Status().Update(t.Context(), np))
 	namespace = namespace.DeepCopy()
 	namespace.Annotations[schedulerv1alpha1.AnnotationPlacements] = placement.Encode(in("r2"))
 	require.NoError(t, factory.Core().V1().Namespaces().Informer().GetIndexer().Update(namespace))
@@ -140,7 +141,7 @@ func TestEventsThatComeBack(t *testing.T) {
 			status = metav1.ConditionTrue
 		}
 		np := &schedulerv1alpha1.NamespacePlacement{}
-		setCondition(np, schedulerv1alpha1.ConditionPlaced, status, reason, reason)
+		meta.SetStatusCondition(&np.Status.Conditions, metav1.Condition{Type: schedulerv1alpha1.ConditionPlaced, Status: status, Reason: reason, Message: reason})
 		controller.announce(namespace, np)
 	}
 	require.Empty(t, cmp.Diff([]string{
@@ -173,8 +174,8 @@ func TestUnknownProfile(t *testing.T) {
 	one := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 	api, recorder := fake.NewClientset(), events.NewFakeRecorder(20)
 	factory := informers.NewSharedInformerFactory(api, 0)
-	meta := newMetaCluster(t).client
-	controller := newPlacementController(&Tenants{Client: meta, DefaultSlice: slice.Of(one), Profiles: names}, &tenants.Tenant{Key: "tenant"}, api, factory, nil, recorder)
+	metaClient := newMetaCluster(t).client
+	controller := newPlacementController(&Tenants{Client: metaClient, DefaultSlice: slice.Of(one), Profiles: names}, &tenants.Tenant{Key: "tenant"}, api, factory, nil, recorder)
 	defer controller.queue.ShutDown()
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "quota"}, Spec: corev1.ResourceQuotaSpec{Hard: one}}
 	require.NoError(t, factory.Core().V1().ResourceQuotas().Informer().GetIndexer().Add(quota))
@@ -195,7 +196,7 @@ func TestUnknownProfile(t *testing.T) {
 		require.NoError(t, factory.Core().V1().Namespaces().Informer().GetIndexer().Add(namespace))
 		require.NoError(t, controller.reconcileNamespace(t.Context(), "web"))
 		np := &schedulerv1alpha1.NamespacePlacement{}
-		require.NoError(t, meta.Get(t.Context(), client.ObjectKey{Namespace: "tenant", Name: "web"}, np))
+		require.NoError(t, metaClient.Get(t.Context(), client.ObjectKey{Namespace: "tenant", Name: "web"}, np))
 		require.Equal(t, step.want, np.Spec.SchedulerName, "step %d", i)
 		told := false
 		for len(recorder.Events) > 0 {

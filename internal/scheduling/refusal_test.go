@@ -17,6 +17,7 @@ import (
 	metafake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/view"
 )
 
@@ -56,7 +57,7 @@ func TestRefusalOfAChangedWish(t *testing.T) {
 		require.NoError(t, metaCluster.client.Get(t.Context(), key, np))
 		np.Generation, np.Spec.Quota = generation, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
 		require.NoError(t, metaCluster.client.Update(t.Context(), np))
-		settle(np, nil)
+		np.Status, _, _ = placement.Next(np, placement.Facts{Now: time.Now()})
 		require.NoError(t, metaCluster.client.Status().Update(t.Context(), np))
 		placed := meta.FindStatusCondition(np.Status.Conditions, schedulerv1alpha1.ConditionPlaced)
 		require.Equal(t, schedulerv1alpha1.ReasonPending, placed.Reason, "a changed wish was not looked at yet")

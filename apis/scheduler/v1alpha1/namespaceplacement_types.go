@@ -9,7 +9,7 @@ import (
 const (
 	// ConditionPlaced is True when the whole quota is reserved in super clusters.
 	ConditionPlaced = "Placed"
-	// ConditionAccepted is False when the tenant's wishes (slice, quota) could not be read; the last good ones stay in force.
+	// ConditionAccepted is False when the slice annotation, a quota or the profile is invalid; the last valid values stay in force.
 	ConditionAccepted = "Accepted"
 
 	// ReasonPlaced says that the whole quota is reserved.
@@ -22,8 +22,10 @@ const (
 	ReasonNoQuota = "NoQuota"
 	// ReasonInUse says that more is reserved than the quota asks for, because pods use it.
 	ReasonInUse = "InUse"
-	// ReasonAccepted says that the tenant's wishes were read.
+	// ReasonAccepted says that slice, quota and profile of the namespace are valid.
 	ReasonAccepted = "Accepted"
+	// ReasonSliceLargerThanQuota says that they are valid, and that the quota is one slice, because the slice is larger than it.
+	ReasonSliceLargerThanQuota = "SliceLargerThanQuota"
 	// ReasonInvalidSlice says that the slice annotation cannot be used.
 	ReasonInvalidSlice = "InvalidSlice"
 	// ReasonInvalidQuota says that the quota cannot be cut into slices.
@@ -61,13 +63,47 @@ type ClusterPlacement struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	Cluster string `json:"cluster"`
-	// slices is the number of slices that reserved amounts to.
+	// slices is the number of slices that reserved amounts to, without what is leaving.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Slices int32 `json:"slices"`
-	// reserved is what the namespace may use in this super cluster.
+	// reserved is what the namespace may use in this super cluster, what is leaving included.
 	// +optional
 	Reserved corev1.ResourceList `json:"reserved,omitempty"`
+	// leaving is the part of reserved that is to go, absent when all of it is to stay.
+	// +optional
+	Leaving *Leaving `json:"leaving,omitempty"`
+}
+
+// LeavingReason is why a part of a placement leaves a super cluster.
+// +kubebuilder:validation:Enum=Drained;Lost;Requested
+type LeavingReason string
+
+const (
+	// LeavingDrained says that the operator empties the super cluster.
+	LeavingDrained LeavingReason = "Drained"
+	// LeavingLost says that the super cluster does not answer any more.
+	LeavingLost LeavingReason = "Lost"
+	// LeavingRequested says that the tenant asked for other placements.
+	LeavingRequested LeavingReason = "Requested"
+)
+
+// Leaving is the part of a placement that is to leave its super cluster. It counts as missing from the quota, so that the namespace
+// scheduler places the same amount elsewhere first, and as reserved where it is, so that pods go on using it. What pods no longer use
+// of it is given back at once, and the rest at the deadline.
+type Leaving struct {
+	// reserved is how much of the placement's reserved leaves.
+	// +required
+	Reserved corev1.ResourceList `json:"reserved"`
+	// reason is why it leaves.
+	// +required
+	Reason LeavingReason `json:"reason"`
+	// since is when it began to leave.
+	// +required
+	Since metav1.Time `json:"since"`
+	// deadline is when it is given back although pods use it. Absent: it stays as long as they do.
+	// +optional
+	Deadline *metav1.Time `json:"deadline,omitempty"`
 }
 
 // NamespacePlacementStatus is what the namespace scheduler decided.
@@ -89,6 +125,16 @@ type NamespacePlacementStatus struct {
 	// clusters is placements in one line, r1=1,r2=1, for printing.
 	// +optional
 	Clusters string `json:"clusters,omitempty"`
+
+	// published is the placements annotation of the tenant's namespace as vc-scheduler last wrote it, "" when it removed it. Absent: it
+	// was never written. An annotation that equals neither published nor publishing was written by the tenant: it is a request.
+	// +optional
+	Published *string `json:"published,omitempty"`
+
+	// publishing is the placements annotation that vc-scheduler is about to write, and may have written already. Absent: none, published
+	// is up to date.
+	// +optional
+	Publishing *string `json:"publishing,omitempty"`
 
 	// conditions of the placement: Placed, Accepted.
 	// +optional

@@ -1,0 +1,297 @@
+package placement_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func cpu(quantity string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(quantity)}
+}
+
+// cpus is cpu as Amounts.
+func cpus(quantity string) slice.Amounts { return slice.Of(cpu(quantity)) }
+
+// asks is a namespace of one-core slices with a quota, and what it holds.
+func asks(quota string, placements ...schedulerv1alpha1.ClusterPlacement) *schedulerv1alpha1.NamespacePlacement {
+	return &schedulerv1alpha1.NamespacePlacement{
+		ObjectMeta: metav1.ObjectMeta{Generation: 2},
+		Spec:       schedulerv1alpha1.NamespacePlacementSpec{Slice: cpu("1"), Quota: cpu(quota)},
+		Status:     schedulerv1alpha1.NamespacePlacementStatus{Placements: placements},
+	}
+}
+
+func in(cluster, reserved string) schedulerv1alpha1.ClusterPlacement {
+	return schedulerv1alpha1.ClusterPlacement{Cluster: cluster, Slices: int32(cpus(reserved)[corev1.ResourceCPU] / 1000), Reserved: cpu(reserved)}
+}
+
+// leaves is a placement of which a part leaves, with a deadline so long after noon, 0 for none.
+func leaves(cluster, reserved, part string, deadline time.Duration) schedulerv1alpha1.ClusterPlacement {
+	p := in(cluster, reserved)
+	p.Leaving = &schedulerv1alpha1.Leaving{Reserved: cpu(part), Reason: schedulerv1alpha1.LeavingDrained, Since: metav1.NewTime(noon.Add(-time.Hour))}
+	if deadline != 0 {
+		p.Leaving.Deadline = ptr.To(metav1.NewTime(noon.Add(deadline)))
+	}
+	return p
+}
+
+// text writes placements as r1=2-1: two cores are reserved, of which one leaves.
+func text(placements []schedulerv1alpha1.ClusterPlacement) string {
+	var parts []string
+	for _, p := range placements {
+		part := p.Cluster + "=" + p.Reserved.Cpu().String()
+		if p.Leaving != nil {
+			part += "-" + p.Leaving.Reserved.Cpu().String()
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, " ")
+}
+
+func TestNextPlacements(t *testing.T) {
+	t.Parallel()
+	type amounts = map[string]slice.Amounts
+	for name, tc := range map[string]struct {
+		np                    *schedulerv1alpha1.NamespacePlacement
+		used, granted         amounts
+		want, wantAnnotation  string
+		wantMissing           int64
+		wantReason            string
+		wantEvict             string
+		wantAgain             time.Duration
+		wantSlices, wantPlace int32
+	}{
+		"nothing is asked for": {np: asks("0"), wantReason: schedulerv1alpha1.ReasonNoQuota},
+		"nothing is placed":    {np: asks("2"), wantMissing: 2, wantReason: schedulerv1alpha1.ReasonPending, wantSlices: 2},
+		"all is granted": {
+			np: asks("2"), granted: amounts{"r2": cpus("1"), "r1": cpus("1")},
+			want: "r1=1 r2=1", wantAnnotation: `{"r1":1,"r2":1}`, wantReason: schedulerv1alpha1.ReasonPlaced, wantSlices: 2, wantPlace: 2,
+		},
+		"growth is granted where something is held": {
+			np: asks("3", in("r1", "1")), granted: amounts{"r1": cpus("2")},
+			want: "r1=3", wantAnnotation: `{"r1":3}`, wantReason: schedulerv1alpha1.ReasonPlaced, wantSlices: 3, wantPlace: 3,
+		},
+		"the quota shrinks and use is not known": {
+			np: asks("1", in("r1", "1"), in("r2", "1")), want: "r1=1 r2=1", wantAnnotation: `{"r1":1,"r2":1}`,
+			wantReason: schedulerv1alpha1.ReasonInUse, wantSlices: 1, wantPlace: 2,
+		},
+		"the quota shrinks and nothing is used": {
+			np: asks("1", in("r1", "1"), in("r2", "1")), used: amounts{}, want: "r1=1", wantAnnotation: `{"r1":1}`,
+			wantReason: schedulerv1alpha1.ReasonPlaced, wantSlices: 1, wantPlace: 1,
+		},
+		"the quota shrinks and the last is used": {
+			np: asks("1", in("r1", "1"), in("r2", "1")), used: amounts{"r2": cpus("100m")}, want: "r2=1", wantAnnotation: `{"r2":1}`,
+			wantReason: schedulerv1alpha1.ReasonPlaced, wantSlices: 1, wantPlace: 1,
+		},
+		"the quota shrinks and all is used": {
+			np: asks("1", in("r1", "1"), in("r2", "1")), used: amounts{"r1": cpus("1"), "r2": cpus("700m")}, want: "r1=1 r2=700m", wantAnnotation: `{"r1":1,"r2":1}`,
+			wantReason: schedulerv1alpha1.ReasonInUse, wantSlices: 1, wantPlace: 2,
+		},
+
+		"what leaves is missing, and stays while it is used": {
+			np: asks("2", leaves("r1", "2", "2", 0)), used: amounts{"r1": cpus("2")},
+			want: "r1=2-2", wantMissing: 2, wantReason: schedulerv1alpha1.ReasonPending, wantSlices: 2,
+		},
+		"what leaves stays while its use is not known": {
+			np: asks("2", leaves("r1", "2", "1", 0)), want: "r1=2-1", wantAnnotation: `{"r1":1}`,
+			wantMissing: 1, wantReason: schedulerv1alpha1.ReasonPending, wantSlices: 2, wantPlace: 1,
+		},
+		"what leaves and is not used is given back at once": {
+			np: asks("2", leaves("r1", "2", "2", 0)), used: amounts{}, wantMissing: 2, wantReason: schedulerv1alpha1.ReasonPending, wantSlices: 2,
+		},
+		"what leaves is given back as far as use has fallen": {
+			np: asks("2", leaves("r1", "2", "2", 0)), used: amounts{"r1": cpus("500m")},
+			want: "r1=500m-500m", wantMissing: 2, wantReason: schedulerv1alpha1.ReasonPending, wantSlices: 2,
+		},
+		"the replacement is placed, and pods are to be evicted": {
+			np: asks("2", leaves("r1", "2", "2", 0)), used: amounts{"r1": cpus("2")}, granted: amounts{"r2": cpus("2")},
+			want: "r1=2-2 r2=2", wantAnnotation: `{"r2":2}`, wantReason: schedulerv1alpha1.ReasonInUse, wantEvict: "r1=2 Drained", wantSlices: 2, wantPlace: 2,
+		},
+		"a part leaves, and what stays is enough for the pods": {
+			np: asks("2", leaves("r1", "2", "1", 0), in("r2", "1")), used: amounts{"r1": cpus("1")},
+			want: "r1=1 r2=1", wantAnnotation: `{"r1":1,"r2":1}`, wantReason: schedulerv1alpha1.ReasonPlaced, wantSlices: 2, wantPlace: 2,
+		},
+		"a part leaves, and pods use some of it": {
+			np: asks("2", leaves("r1", "2", "1", 0), in("r2", "1")), used: amounts{"r1": cpus("1200m")},
+			want: "r1=1200m-200m r2=1", wantAnnotation: `{"r1":1,"r2":1}`, wantReason: schedulerv1alpha1.ReasonInUse, wantEvict: "r1=200m Drained", wantSlices: 2, wantPlace: 2,
+		},
+		"the deadline is to come": {
+			np: asks("2", leaves("r1", "2", "2", time.Minute), in("r2", "2")), used: amounts{"r1": cpus("2")},
+			want: "r1=2-2 r2=2", wantAnnotation: `{"r2":2}`, wantReason: schedulerv1alpha1.ReasonInUse, wantEvict: "r1=2 Drained", wantAgain: time.Minute, wantSlices: 2, wantPlace: 2,
+		},
+		"the next of two deadlines": {
+			np: asks("2", leaves("r1", "1", "1", time.Hour), leaves("r2", "1", "1", time.Minute)), used: amounts{"r1": cpus("1"), "r2": cpus("1")},
+			want: "r1=1-1 r2=1-1", wantMissing: 2, wantReason: schedulerv1alpha1.ReasonPending, wantAgain: time.Minute, wantSlices: 2,
+		},
+		"the deadline has come": {
+			np: asks("2", leaves("r1", "2", "2", -time.Second), in("r2", "2")), used: amounts{"r1": cpus("2")},
+			want: "r2=2", wantAnnotation: `{"r2":2}`, wantReason: schedulerv1alpha1.ReasonPlaced, wantEvict: "r1=2 Drained", wantSlices: 2, wantPlace: 2,
+		},
+		"the deadline has come without a replacement, and use is not known": {
+			np: asks("2", leaves("r1", "2", "2", -time.Second)), wantMissing: 2, wantReason: schedulerv1alpha1.ReasonPending, wantSlices: 2,
+		},
+		"the deadline has come, and what stays is kept": {
+			np: asks("2", leaves("r1", "2", "1", -time.Second), in("r2", "1")), used: amounts{"r1": cpus("2")},
+			want: "r1=1 r2=1", wantAnnotation: `{"r1":1,"r2":1}`, wantReason: schedulerv1alpha1.ReasonPlaced, wantEvict: "r1=1 Drained", wantSlices: 2, wantPlace: 2,
+		},
+		"more leaves than is reserved": {
+			np: asks("1", leaves("r1", "1", "5", 0)), used: amounts{"r1": cpus("1")},
+			want: "r1=1-1", wantMissing: 1, wantReason: schedulerv1alpha1.ReasonPending, wantSlices: 1,
+		},
+		"the quota shrinks below what leaves": {
+			np: asks("1", leaves("r1", "2", "2", 0), in("r2", "2")), used: amounts{"r1": cpus("2")},
+			want: "r1=2-2 r2=1", wantAnnotation: `{"r2":1}`, wantReason: schedulerv1alpha1.ReasonInUse, wantEvict: "r1=2 Drained", wantSlices: 1, wantPlace: 1,
+		},
+		"what leaves may come back to where it was": {
+			np: asks("2", leaves("r1", "2", "1", 0)), used: amounts{"r1": cpus("2")}, granted: amounts{"r1": cpus("1")},
+			want: "r1=2", wantAnnotation: `{"r1":2}`, wantReason: schedulerv1alpha1.ReasonPlaced, wantSlices: 2, wantPlace: 2,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before := tc.np.DeepCopy()
+			next, evict, again := placement.Next(tc.np, placement.Facts{Now: noon, Used: tc.used, Granted: tc.granted})
+			require.Empty(t, cmp.Diff(before, tc.np), "the argument is the caller's")
+			require.Equal(t, tc.want, text(next.Placements))
+			require.Equal(t, tc.wantAnnotation, placement.Encode(next.Placements))
+			require.Equal(t, []int32{tc.wantSlices, tc.wantPlace}, []int32{next.Slices, next.PlacedSlices})
+			require.Equal(t, tc.wantReason, meta.FindStatusCondition(next.Conditions, schedulerv1alpha1.ConditionPlaced).Reason)
+			var evictions []string
+			for _, e := range evict {
+				excess := e.Excess.List()
+				evictions = append(evictions, fmt.Sprintf("%s=%s %s", e.Cluster, excess.Cpu(), e.Reason))
+			}
+			require.Equal(t, tc.wantEvict, strings.Join(evictions, ", "))
+			require.Equal(t, tc.wantAgain, again)
+			after := tc.np.DeepCopy()
+			after.Status = next
+			require.Equal(t, tc.wantMissing, slice.Total(placement.Missing(after))[corev1.ResourceCPU]/1000)
+			require.Equal(t, placement.NeedsUsed(after), tc.wantReason == schedulerv1alpha1.ReasonInUse || strings.Contains(tc.want, "-"))
+		})
+	}
+}
+
+func TestNextConditions(t *testing.T) {
+	t.Parallel()
+	known := func(generation int64, reason, message string) []metav1.Condition {
+		return []metav1.Condition{{Type: schedulerv1alpha1.ConditionPlaced, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: generation}}
+	}
+	for name, tc := range map[string]struct {
+		np                       *schedulerv1alpha1.NamespacePlacement
+		known                    []metav1.Condition
+		facts                    placement.Facts
+		wantPlaced, wantAccepted string
+	}{
+		"nothing was read":         {np: asks("1"), wantPlaced: "False Pending: cpu=1 waits to be placed"},
+		"a part waits":             {np: asks("3", in("r1", "1")), wantPlaced: "False Pending: cpu=2 waits to be placed"},
+		"a part that leaves waits": {np: asks("3", leaves("r1", "3", "2", 0)), wantPlaced: "False Pending: cpu=2 waits to be placed"},
+		"placed":                   {np: asks("1", in("r1", "1")), wantPlaced: "True Placed: The whole quota is reserved"},
+		"in use":                   {np: asks("1", in("r1", "2")), wantPlaced: "True InUse: cpu=1 above the quota stays reserved while pods use it"},
+		"no quota":                 {np: asks("0"), wantPlaced: "False NoQuota: The namespace has no ResourceQuota with compute resources"},
+		"refused":                  {np: asks("1"), facts: placement.Facts{Unschedulable: "full"}, wantPlaced: "False Unschedulable: full"},
+		"refused, but it is placed by now": {
+			np: asks("1", in("r1", "1")), facts: placement.Facts{Unschedulable: "full"}, wantPlaced: "True Placed: The whole quota is reserved",
+		},
+		"refused before, for the same spec":  {np: asks("1"), known: known(2, "Unschedulable", "full"), wantPlaced: "False Unschedulable: full"},
+		"refused before, for another spec":   {np: asks("1"), known: known(1, "Unschedulable", "full"), wantPlaced: "False Pending: cpu=1 waits to be placed"},
+		"refused before, with other figures": {np: asks("1"), known: known(2, "Unschedulable", "full"), facts: placement.Facts{Unschedulable: "fuller"}, wantPlaced: "False Unschedulable: fuller"},
+		"valid": {
+			np: asks("1"), facts: placement.Facts{Accepted: &tenancy.Reason{}}, wantPlaced: "False Pending: cpu=1 waits to be placed",
+			wantAccepted: "True Accepted: The namespace's quota and slice were read",
+		},
+		"valid, with a slice larger than the quota": {
+			np: asks("1"), facts: placement.Facts{Accepted: &tenancy.Reason{Reason: schedulerv1alpha1.ReasonSliceLargerThanQuota, Message: "one slice"}},
+			wantPlaced: "False Pending: cpu=1 waits to be placed", wantAccepted: "True SliceLargerThanQuota: one slice",
+		},
+		"invalid": {
+			np: asks("0"), facts: placement.Facts{Accepted: &tenancy.Reason{Reason: schedulerv1alpha1.ReasonInvalidSlice, Message: "typo"}},
+			wantPlaced: "False NoQuota: The namespace has no ResourceQuota with compute resources", wantAccepted: "False InvalidSlice: typo",
+		},
+		"invalid, with what a tenant wrote": {
+			np: asks("1"), facts: placement.Facts{Accepted: &tenancy.Reason{Reason: schedulerv1alpha1.ReasonInvalidSlice, Message: strings.Repeat("€", 20_000)}},
+			wantPlaced: "False Pending: cpu=1 waits to be placed", wantAccepted: "False InvalidSlice: " + strings.Repeat("€", 32768/3),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tc.np.Status.Conditions = tc.known
+			tc.facts.Now = noon
+			next, _, _ := placement.Next(tc.np, tc.facts)
+			got := func(kind string) string {
+				condition := meta.FindStatusCondition(next.Conditions, kind)
+				if condition == nil {
+					return ""
+				}
+				require.Equal(t, tc.np.Generation, condition.ObservedGeneration)
+				if tc.known == nil {
+					require.Equal(t, noon, condition.LastTransitionTime.UTC())
+				}
+				return fmt.Sprintf("%s %s: %s", condition.Status, condition.Reason, condition.Message)
+			}
+			require.Equal(t, tc.wantPlaced, got(schedulerv1alpha1.ConditionPlaced))
+			require.Equal(t, tc.wantAccepted, got(schedulerv1alpha1.ConditionAccepted))
+		})
+	}
+}
+
+// TestNextIsAFunction runs random placements twice, and once more on the result: nothing moves without a reason, and pods that use what is
+// reserved keep it until a deadline.
+func TestNextIsAFunction(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(7, 8))
+	for range 3_000 {
+		np := demo()
+		np.Spec.Quota = pick(random).List()
+		used := map[string]slice.Amounts{}
+		for i := range random.IntN(5) {
+			cluster := fmt.Sprintf("r%d", i)
+			p := schedulerv1alpha1.ClusterPlacement{Cluster: cluster, Reserved: pick(random).List()}
+			if random.IntN(2) == 0 {
+				p.Leaving = &schedulerv1alpha1.Leaving{Reserved: pick(random).List(), Reason: schedulerv1alpha1.LeavingLost, Since: metav1.NewTime(noon)}
+			}
+			used[cluster] = pick(random)
+			np.Status.Placements = append(np.Status.Placements, p)
+		}
+		facts := placement.Facts{Now: noon, Used: used}
+		before := np.DeepCopy()
+		first, evict, again := placement.Next(np, facts)
+		second, evictAgain, _ := placement.Next(np, facts)
+		require.Empty(t, cmp.Diff(before, np))
+		require.Empty(t, cmp.Diff(first, second))
+		require.Empty(t, cmp.Diff(evict, evictAgain))
+		require.Zero(t, again)
+		np.Status = first
+		settled, _, _ := placement.Next(np, facts)
+		require.Empty(t, cmp.Diff(first, settled), "a second look finds nothing")
+		held := map[string]slice.Amounts{}
+		for _, p := range first.Placements {
+			held[p.Cluster] = slice.Of(p.Reserved)
+			if p.Leaving != nil {
+				require.True(t, slice.Of(p.Leaving.Reserved).Fits(slice.Of(p.Reserved)))
+			}
+		}
+		for _, p := range before.Status.Placements {
+			was := slice.Of(p.Reserved)
+			require.True(t, held[p.Cluster].Fits(was), "nothing grows")
+			require.True(t, was.Minus(was.Minus(used[p.Cluster])).Fits(held[p.Cluster]), "nothing goes below what is used")
+		}
+	}
+}

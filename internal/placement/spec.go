@@ -1,0 +1,75 @@
+package placement
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// MaxSlices is the largest number of slices that one namespace may be cut into. Each unplaced slice is a Pod in the queue of the
+// namespace scheduler, so the number that a tenant can cause must be bounded.
+const MaxSlices = 1000
+
+// Spec returns what a namespace asks for. previous is the spec in force, nil if there is none, and defaults is the slice size for
+// resources that the tenant does not name.
+//
+// Where the slice annotation or a quota is invalid, Spec returns the reason and a spec that keeps the last valid values, so that a typo
+// changes nothing. Without last valid values the quota is left empty: the namespace waits until they are corrected.
+func Spec(namespace *corev1.Namespace, quotas []corev1.ResourceQuota, previous *schedulerv1alpha1.NamespacePlacementSpec, defaults slice.Amounts) (schedulerv1alpha1.NamespacePlacementSpec, *tenancy.Reason) {
+	spec := schedulerv1alpha1.NamespacePlacementSpec{
+		NamespaceUID:  namespace.UID,
+		SchedulerName: namespace.Annotations[schedulerv1alpha1.AnnotationScheduler],
+	}
+	invalid := func(reason tenancy.Reason) (schedulerv1alpha1.NamespacePlacementSpec, *tenancy.Reason) {
+		if previous != nil && previous.NamespaceUID == namespace.UID {
+			spec.Slice, spec.Quota, spec.Priority = previous.Slice, previous.Quota, previous.Priority
+		}
+		return spec, &reason
+	}
+	size, err := sizeOf(namespace)
+	if err != nil {
+		return invalid(tenancy.Reason{Reason: schedulerv1alpha1.ReasonInvalidSlice, Message: fmt.Sprintf("Annotation %s: %v", schedulerv1alpha1.AnnotationSlice, err)})
+	}
+	quota, errs := slice.Quota(quotas)
+	if len(errs) > 0 {
+		return invalid(tenancy.Reason{Reason: schedulerv1alpha1.ReasonInvalidQuota, Message: fmt.Sprintf("ResourceQuota: %v", errs.ToAggregate())})
+	}
+	full := slice.Fill(size, defaults)
+	if count := slice.Count(quota, full, nil); count > MaxSlices {
+		return invalid(tenancy.Reason{Reason: schedulerv1alpha1.ReasonInvalidSlice, Message: fmt.Sprintf(
+			"The quota %s makes %d slices of %s, and %d are allowed: set a larger slice in annotation %s",
+			quota, count, full, MaxSlices, schedulerv1alpha1.AnnotationSlice)})
+	}
+	spec.Slice = full.List()
+	spec.Quota = quota.List()
+	return spec, nil
+}
+
+// SliceLargerThanQuota returns a message when a namespace names a slice that its quota does not fill once, so that the whole quota is
+// one slice and goes to one super cluster. It returns "" otherwise. spec is what Spec made of the namespace.
+func SliceLargerThanQuota(namespace *corev1.Namespace, spec *schedulerv1alpha1.NamespacePlacementSpec) string {
+	named, err := sizeOf(namespace)
+	if err != nil || len(named) == 0 {
+		return ""
+	}
+	quota, size := slice.Of(spec.Quota), slice.Of(spec.Slice)
+	if quota.IsZero() || slice.Count(quota, size, nil) > 1 || named.Fits(quota) {
+		return ""
+	}
+	return fmt.Sprintf("The slice %s is larger than the quota %s: the quota is one slice and goes to one super cluster", named, quota)
+}
+
+func sizeOf(namespace *corev1.Namespace) (slice.Amounts, error) {
+	text, exists := namespace.Annotations[schedulerv1alpha1.AnnotationSlice]
+	if !exists {
+		text, exists = namespace.Annotations[schedulerv1alpha1.DeprecatedAnnotationSlice]
+	}
+	if !exists {
+		return nil, nil
+	}
+	return slice.ParseSize(text)
+}
