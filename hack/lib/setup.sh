@@ -2,6 +2,8 @@
 # Makes a pool of control planes that run: what the meta cluster needs, super clusters that join, tenants that are imported, our programs.
 # Sourced after steps.sh.
 
+source "$(dirname "${BASH_SOURCE[0]}")/module.sh"
+
 meta() { kubectl --kubeconfig meta.kubeconfig "$@"; }
 tenant() { kubectl --kubeconfig "$TENANT.kubeconfig" "$@"; }
 super() { kubectl --kubeconfig "$1.kubeconfig" "${@:2}"; }
@@ -9,7 +11,7 @@ super() { kubectl --kubeconfig "$1.kubeconfig" "${@:2}"; }
 set_up_meta() {
   step "Set up the meta cluster: the Cluster API's definition of Cluster, then manifests/"
   local cluster_api
-  cluster_api=$(cd "$ROOT" && go list -m -f '{{.Dir}}' sigs.k8s.io/cluster-api)
+  cluster_api=$(module_dir "$ROOT" sigs.k8s.io/cluster-api)
   act kubectl --kubeconfig meta.kubeconfig apply --server-side -f "$cluster_api/config/crd/bases/cluster.x-k8s.io_clusters.yaml"
   act kubectl --kubeconfig meta.kubeconfig apply -k "$ROOT/manifests/demo"
   show kubectl --kubeconfig meta.kubeconfig wait --for=condition=Established --timeout=30s crd/clusters.cluster.x-k8s.io \

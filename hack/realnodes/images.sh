@@ -11,7 +11,8 @@ OUT=$BIN/images
 BUSYBOX=${BUSYBOX:-/bin/busybox}
 mkdir -p "$OUT"
 
-kubernetes=$(cd "$ROOT/hack/tools" && go list -m -f '{{.Dir}}' k8s.io/kubernetes)
+source "$HERE/../lib/module.sh"
+kubernetes=$(module_dir "$ROOT/hack/tools" k8s.io/kubernetes)
 # expected PREFIX NAME...: PREFIX/NAME:TAG of all its tags, as Kubernetes' tests call them, separated by commas.
 expected() {
   local name tags tag all=()

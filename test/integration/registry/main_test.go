@@ -5,9 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -27,6 +25,7 @@ import (
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/virtualclusters"
 	"github.com/superpool/superpool/test/controlplane"
+	"github.com/superpool/superpool/test/modcache"
 )
 
 const (
@@ -94,11 +93,11 @@ func newWorld(ctx context.Context) (*world, func(), error) {
 	if err != nil {
 		return nil, func() {}, err
 	}
-	clusterAPI, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
+	clusterAPI, err := modcache.Dir(ctx, "sigs.k8s.io/cluster-api")
 	if err != nil {
-		return nil, func() {}, fmt.Errorf("finding Cluster API: %w", err)
+		return nil, func() {}, err
 	}
-	cluster := filepath.Join(strings.TrimSpace(string(clusterAPI)), "config", "crd", "bases", "cluster.x-k8s.io_clusters.yaml")
+	cluster := filepath.Join(clusterAPI, "config", "crd", "bases", "cluster.x-k8s.io_clusters.yaml")
 	started, stopServers, err := controlplane.Start(controlplane.Options{CRDs: []string{crds, cluster}}, controlplane.Options{}, controlplane.Options{})
 	if err != nil {
 		return nil, stopServers, err
