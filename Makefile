@@ -31,8 +31,9 @@ REALNODES_TOOLS := $(filter-out kwok%,$(CLUSTER_TOOLS)) $(NODE_TOOLS)
 DEV_TOOLS     := controller-gen kustomize golangci-lint logcheck
 TOOLS         := $(CLUSTER_TOOLS) $(DEV_TOOLS)
 
-# Packages that `make test-race` covers: the ones with goroutines of their own, and the pure ones they use.
-RACE_PACKAGES ?= ./internal/slice ./internal/placement ./internal/tenancy ./internal/kubeconfig ./internal/tenants ./internal/superclusters ./internal/scheduling ./internal/syncer/... ./internal/vnagent/...
+# Packages that `make test-race` covers: those whose code or tests start goroutines or share memory between them. The others have no races to
+# find, and `make test` runs their tests.
+RACE_PACKAGES ?= $(shell grep -rlE '^[[:space:]]*go |\bsync\.|\.Go.func|errgroup' --include=*.go internal plugins | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 # What `make bench` runs.
 BENCH_PACKAGES ?= ./internal/... ./plugins/...
 BENCH_COUNT    ?= 6
@@ -46,7 +47,7 @@ help: ## List the targets.
 	  /^[a-z][a-z0-9-]*:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Start four control planes and the pool, and run the experiment step by step.
+demo: demo-plan $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Start four control planes and the pool, and run the experiment step by step.
 	@hack/demo.sh
 
 .PHONY: demo-down
@@ -58,7 +59,7 @@ realnodes: realnodes-images ## Start the pool with real nodes: kubelets, contain
 	@hack/realnodes/up.sh
 
 .PHONY: realnodes-images
-realnodes-images: realnodes-check $(addprefix bin/,$(REALNODES_TOOLS)) build
+realnodes-images: realnodes-check realnodes-plan $(addprefix bin/,$(REALNODES_TOOLS)) build
 	@COREDNS_VERSION=$(COREDNS_VERSION) METRICS_SERVER_VERSION=$(METRICS_SERVER_VERSION) hack/realnodes/images.sh
 
 .PHONY: realnodes-check
@@ -74,6 +75,14 @@ realnodes-down: ## Remove everything that make realnodes started.
 	@hack/realnodes/down.sh
 
 ##@ Build
+
+# What a target is about to build, and how long that takes, before it begins.
+.PHONY: demo-plan realnodes-plan conformance-plan
+demo-plan: PROGRAMS := $(CLUSTER_TOOLS:%=bin/%) build
+realnodes-plan: PROGRAMS := $(REALNODES_TOOLS:%=bin/%) build
+conformance-plan: PROGRAMS := bin/e2e.test bin/kubectl
+demo-plan realnodes-plan conformance-plan: %-plan:
+	@$(MAKE) --no-print-directory -n $(PROGRAMS) | hack/build-plan.sh $*
 
 .PHONY: build
 build: | bin ## Build our programs into bin/.
@@ -104,6 +113,10 @@ test-integration: $(addprefix bin/,$(CLUSTER_TOOLS)) ## Run the integration test
 test-e2e: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Run the demo as a test, again with its programs killed at every step, and take it down.
 	$(GO) test -tags e2e -count 1 -timeout 20m ./test/e2e/...
 
+.PHONY: test-fresh
+test-fresh: ## Run the demo in a fresh clone with an empty module cache, and Go, make and git as the only programs besides the base system.
+	@GO='$(GO)' hack/test-fresh.sh $(FRESH_FLAGS)
+
 .PHONY: test-realnodes
 test-realnodes: realnodes-images ## Run the tests on real nodes and the demo's experiment there, on a bed of their own. Needs root.
 	@GO='$(GO)' hack/realnodes/test.sh
@@ -117,7 +130,7 @@ test-race: ## Run the tests of RACE_PACKAGES under the race detector. Needs a C 
 # Tests of CONFORMANCE_KUBECONFIG's control plane; FOCUS and SKIP are regular expressions over their names.
 CONFORMANCE_KUBECONFIG ?= _output/realnodes/vc-sample-1.kubeconfig
 .PHONY: conformance
-conformance: bin/e2e.test bin/kubectl ## Run Kubernetes' conformance tests against a tenant: FOCUS='...' SKIP='...'. Resumes; see _output/conformance/report.md.
+conformance: conformance-plan bin/e2e.test bin/kubectl ## Run Kubernetes' conformance tests against a tenant: FOCUS='...' SKIP='...'. Resumes; see _output/conformance/report.md.
 	$(GO) run ./test/conformance --kubeconfig '$(CONFORMANCE_KUBECONFIG)' --focus '$(FOCUS)' --skip '$(SKIP)' $(CONFORMANCE_FLAGS)
 
 .PHONY: bench

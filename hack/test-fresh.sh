@@ -5,6 +5,8 @@
 #
 #   hack/test-fresh.sh         with this user's build cache: with -trimpath it serves any clone and any module cache, so this costs downloads
 #   hack/test-fresh.sh --cold  with an empty build cache too: everything is compiled
+#
+# Exits with 3 where the machine is no Debian, and cannot tell what a base system is.
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 KEPT=$ROOT/_output/fresh-logs
@@ -33,7 +35,6 @@ base_programs() {
 # make_path FOLDER: fills it with links to all that a fresh machine has.
 make_path() {
   local program
-  command -v dpkg-query >/dev/null || fail "dpkg-query is missing: this test asks Debian which programs its base system has"
   mkdir "$1"
   while read -r program; do
     [[ ! -x $program ]] || ln -sf "$program" "$1/"
@@ -76,6 +77,7 @@ finish() {
   exit "$code"
 }
 
+command -v dpkg-query >/dev/null || { echo "test-fresh: dpkg-query is missing: Debian is asked which programs its base system has" >&2; exit 3; }
 machine=$(mktemp -d "${TMPDIR:-/tmp}/superpool-fresh.XXXXXX")
 machine=$(cd "$machine" && pwd -P)
 clone=$machine/superpool

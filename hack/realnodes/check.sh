@@ -1,7 +1,20 @@
 #!/usr/bin/env bash
-# Says what the machine lacks for real nodes and how to get it, and exits with 3; says nothing where it lacks nothing.
+# Prints what the machine lacks for real nodes and how to get it, and exits with 3 where no bed can start. Where only the images of tests
+# would lack something, it prints which conformance tests that costs, and exits with 0. Prints nothing where nothing is missing.
+#
+#   hack/realnodes/check.sh             checks this machine
+#   hack/realnodes/check.sh --packages  prints the Debian packages that a bed and its images want, a line each
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../lib/packages.sh"
+
+# check_images: what the images of tests would lack.
+check_images() {
+  local program package need tests
+  while read -r program package need tests; do
+    echo "realnodes: without $program (apt-get install $package) the images of tests lack it, and these conformance tests can fail: $tests"
+  done < <(missing_programs images)
+}
 
 check_machine() {
   local missing=() packages=() program cgroups other
@@ -9,26 +22,11 @@ check_machine() {
   [[ -z $other ]] || missing+=("room: the bed of $other runs here, and a machine holds one. make realnodes-down takes it down where it was started")
   [[ $(uname -s) == Linux ]] || missing+=("Linux: nodes are made of its namespaces and cgroups")
   ((EUID == 0)) || missing+=("root: run it with sudo, or in a container that has every capability")
-  while read -r program package; do
-    command -v "$program" >/dev/null && continue
+  while read -r program package _; do
+    if [[ $program == cni-plugins ]]; then program="CNI plugins bridge, host-local, portmap and loopback in /usr/lib/cni or /opt/cni/bin"; fi
     missing+=("$program")
     packages+=("$package")
-  done <<'PROGRAMS'
-ip iproute2
-iptables iptables
-conntrack conntrack
-containerd containerd
-ctr containerd
-runc runc
-openssl openssl
-nsenter util-linux
-unshare util-linux
-mount mount
-PROGRAMS
-  if [[ -z $(cni_bin) ]]; then
-    missing+=("CNI plugins bridge, host-local, portmap and loopback in /usr/lib/cni or /opt/cni/bin")
-    packages+=(containernetworking-plugins)
-  fi
+  done < <(missing_programs bed)
   [[ -e /proc/self/task/$BASHPID/children ]] || missing+=("/proc/*/task/*/children: a kernel with CONFIG_PROC_CHILDREN")
   if ((EUID == 0 && ${#missing[@]} == 0)); then
     unshare --mount --pid --net --fork --mount-proc true 2>/dev/null || missing+=("the right to make mount, pid and network namespaces")
@@ -42,13 +40,14 @@ PROGRAMS
     echo "realnodes: this machine cannot run real nodes yet. Missing:"
     printf '  %s\n' "${missing[@]}"
     if ((${#packages[@]} > 0)); then
-      echo "On Debian and Ubuntu: apt-get install --no-install-recommends $(printf '%s\n' "${packages[@]}" | sort -u | xargs) busybox-static"
+      mapfile -t -O "${#packages[@]}" packages < <(missing_programs images | cut -d ' ' -f 2)
+      echo "On Debian and Ubuntu: apt-get install --no-install-recommends $(printf '%s\n' "${packages[@]}" | sort -u | xargs)"
     fi
   } >&2
   return 3
 }
 
-# check_cgroups: says what is wrong when groups cannot be made in every hierarchy, or with cgroup v2 not with what kubelets ask for.
+# check_cgroups: prints what is wrong when groups cannot be made in every hierarchy, or with cgroup v2 not with what kubelets ask for.
 check_cgroups() {
   local root before
   while read -r root; do
@@ -62,4 +61,10 @@ check_cgroups() {
   done < <(cgroup_roots)
 }
 
-check_machine
+case ${1:-} in
+  --packages) package_names ;;
+  *)
+    check_images >&2
+    check_machine
+    ;;
+esac

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Packs what runs in containers on real nodes into bin/images: NAME.tar for `ctr images import`, and NAME.name, what pods call it (the
-# first of its names). What is newer than its programs is kept. The versions that tests ask for are read from Kubernetes' own list.
+# first of its names). What is newer than its programs is kept. The versions that tests ask for are read from Kubernetes' own list. The rows of
+# hack/lib/packages.sh whose programs the images lack are written to bin/images/missing, which the conformance runner reads.
 #
 #   COREDNS_VERSION, METRICS_SERVER_VERSION  set by the Makefile from hack/tools/versions.mk
 set -euo pipefail
@@ -11,7 +12,9 @@ OUT=$BIN/images
 BUSYBOX=${BUSYBOX:-/bin/busybox}
 mkdir -p "$OUT"
 
-source "$HERE/../lib/module.sh"
+for part in module packages; do
+  source "$HERE/../lib/$part.sh"
+done
 kubernetes=$(module_dir "$ROOT/hack/tools" k8s.io/kubernetes)
 # expected PREFIX NAME...: PREFIX/NAME:TAG of all its tags, as Kubernetes' tests call them, separated by commas.
 expected() {
@@ -46,27 +49,23 @@ pack() {
 
 # A shell and tools, where Debian's busybox-static is installed: kubectl exec, cp and debugging want them.
 shell=()
-if [[ -x $BUSYBOX ]] && ! ldd "$BUSYBOX" >/dev/null 2>&1; then
+if has_program busybox; then
   shell=("$BUSYBOX=/bin/busybox")
   while read -r applet; do shell+=("busybox=>/bin/$applet"); done < <("$BUSYBOX" --list | grep -vx busybox)
-else
-  echo "images: no static $BUSYBOX (apt-get install busybox-static): the images have no shell"
 fi
 
 # What Kubernetes' own test images hold besides, from this machine, with the libraries that it needs: its tests call these. Bash is the shell
 # where there is one: BusyBox's drops variables that are no shell names, and calls its own nc and wget, which crashes with -T.
 tools=()
-missing=()
-for tool in bash:bash curl:curl dig:bind9-dnsutils getent:libc-bin ip:iproute2 nc.openbsd:netcat-openbsd wget:wget; do
-  if file=$(command -v "${tool%:*}"); then
-    program=${tool%:*}
-    tools+=("$file=/usr/local/bin/${program%.openbsd}")
-    while read -r file; do tools+=("$file=$file"); done < <(ldd "$file" 2>/dev/null | grep -oE '/[^ ]+' || true)
-  else
-    missing+=("${tool#*:}")
-  fi
-done
-((${#missing[@]} == 0)) || echo "images: the test images are without the programs of ${missing[*]} (apt-get install)"
+while read -r program _ need _; do
+  [[ $need == images && $program != busybox ]] && file=$(command -v "$program") || continue
+  tools+=("$file=/usr/local/bin/${program%.openbsd}")
+  while read -r file; do tools+=("$file=$file"); done < <(ldd "$file" 2>/dev/null | grep -oE '/[^ ]+' || true)
+done < <(packages; echo "ip iproute2 images")
+missing_programs images >"$OUT/missing"
+if [[ -s $OUT/missing ]]; then
+  echo "images: without the programs of $(cut -d ' ' -f 2 "$OUT/missing" | xargs); hack/realnodes/check.sh prints what that costs"
+fi
 # Programs share libraries, and an image holds a file once.
 mapfile -t tools < <(printf '%s\n' ${tools[@]+"${tools[@]}"} | sort -u)
 full=()

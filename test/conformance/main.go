@@ -71,6 +71,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	timeout := flags.Duration("timeout", 15*time.Minute, "time that one test may take")
 	again := flags.Bool("again-failed", false, "run tests again that failed before")
 	quota := flags.Bool("quota", true, "put a ResourceQuota into every namespace of a test, as a tenant does for a namespace that is to hold pods")
+	missing := flags.String("images-missing", "bin/images/missing", "what the images of the bed's nodes lack, which make realnodes-images writes")
 	cpu := flags.String("cpu", "500m", "requests.cpu of that quota; the pool reserves all of it until the namespace is gone")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -101,6 +102,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if err := results.skip(left); err != nil {
+		return err
+	}
+	if err := results.readLacks(*missing, chosen, out); err != nil {
 		return err
 	}
 	stop, err := setQuotas(ctx, config.Host, tenant, *quota, *cpu, out)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -41,7 +42,11 @@ type result struct {
 const reportFile = "report.md"
 
 // store keeps results in files, each written whole or not at all. Its methods may be called concurrently for different tests.
-type store struct{ folder string }
+type store struct {
+	folder string
+	// lacks are what the images of this run do not hold, for the report; set before the first test.
+	lacks []lack
+}
 
 func openStore(folder string) (*store, error) {
 	for _, part := range []string{"results", "logs"} {
@@ -98,6 +103,19 @@ func (s *store) put(r result) error {
 	return writeWhole(s.resultPath(r.Name), append(content, '\n'))
 }
 
+// readLacks keeps for the report, and prints, what the images lack for tests.
+func (s *store) readLacks(path string, tests []string, out io.Writer) error {
+	lacks, err := readLacks(path, tests)
+	if err != nil {
+		return err
+	}
+	s.lacks = lacks
+	for _, lacking := range lacks {
+		_, _ = fmt.Fprint(out, lacking)
+	}
+	return nil
+}
+
 // skip records that tests were not asked for, unless they have a result.
 func (s *store) skip(tests []string) error {
 	for _, test := range tests {
@@ -128,6 +146,7 @@ func writeWhole(path string, content []byte) error {
 // report is all results of a folder, each list sorted by name.
 type report struct {
 	Passed, Failed, Skipped []result
+	Lacks                   []lack
 	Written                 string
 }
 
@@ -138,7 +157,13 @@ func (r *report) summary() string {
 var reportTemplate = template.Must(template.New("report").Parse(`# Conformance: {{.Count}}
 
 Written {{.Written}}.
-{{with .Failed}}
+{{with .Lacks}}
+## What the images lack
+
+| program | tests that can fail for it |
+|---|---|
+{{range .}}{{$lack := .}}{{range .Tests}}| {{$lack.Program}} ({{$lack.Package}}) | {{.}} |
+{{end}}{{end}}{{end}}{{with .Failed}}
 ## Failed
 
 | test | reason | log |
@@ -167,7 +192,7 @@ func (s *store) report() (*report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing results: %w", err)
 	}
-	made := &report{Written: time.Now().UTC().Format(time.RFC3339)}
+	made := &report{Lacks: s.lacks, Written: time.Now().UTC().Format(time.RFC3339)}
 	for _, path := range paths {
 		found, err := read(path)
 		if err != nil {
