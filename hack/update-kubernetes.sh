@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Puts every Go module of this repository that requires k8s.io/kubernetes on another version of it: the requirement, those of the libraries
+# that are released with it, and the `replace` lines, without which Go would choose the libraries' versions apart from Kubernetes' own. Runs
+# go mod tidy in each. The tools in bin/ are built anew by the next make, and say that version.
+#
+#   hack/update-kubernetes.sh v1.34.10
+set -euo pipefail
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+export GOFLAGS=-mod=mod GOWORK=off
+GO=${GO:-go}
+
+fail() {
+  echo "update-kubernetes: $*" >&2
+  exit 1
+}
+
+# library_version LIBRARY: v0.X.Y for Kubernetes v1.X.Y; where that cannot be downloaded and verified, the last before it. Only the libraries
+# that a go.sum names are asked for: of the others go.mod needs a line and nobody a file.
+library_version() {
+  local minor patch
+  IFS=. read -r _ minor patch <<<"$version"
+  grep -qs "^k8s\.io/$1 v[^/ ]* h1:" "${sums[@]}" || patch=-1
+  for ((; patch >= 0; patch--)); do
+    if "$GO" mod download "k8s.io/$1@v0.$minor.$patch" >/dev/null 2>&1; then
+      echo "v0.$minor.$patch"
+      return
+    fi
+  done
+  echo "v0.${version#v1.}"
+}
+
+# libraries: those in Kubernetes' staging folder, which its own go.mod requires without a version of theirs.
+libraries() { sed -nE 's|^\tk8s\.io/([a-z0-9-]+) => \./staging/src/k8s\.io/.*|\1|p' "$1"; }
+
+# update FOLDER: changes its go.mod. Of the libraries that it requires, those change that have the version of the Kubernetes before; the others
+# are as go mod tidy wrote them.
+update() {
+  local library edits=() before required
+  before=$(sed -nE 's|^\t?(require )?k8s\.io/kubernetes v1\.([0-9.]+).*|v0.\2|p' "$ROOT/$1/go.mod")
+  required=$(sed -nE "s|^\t?(require )?k8s\.io/([a-z0-9-]+) $before( .*)?\$|\2|p" "$ROOT/$1/go.mod")
+  for library in "${!versions[@]}"; do
+    edits+=("-replace=k8s.io/$library=k8s.io/$library@${versions[$library]}")
+    ! grep -qx "$library" <<<"$required" || edits+=("-require=k8s.io/$library@${versions[$library]}")
+  done
+  (cd "$ROOT/$1" && "$GO" mod edit "-require=k8s.io/kubernetes@$version" "${edits[@]}" && "$GO" mod tidy) || fail "$1/go.mod does not resolve with $version"
+  echo "update-kubernetes: $1/go.mod"
+}
+
+(($# == 1)) || { sed -n '2,/^set/{s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2; exit 2; }
+version=$1
+[[ $version =~ ^v1\.[0-9]+\.[0-9]+$ ]] || fail "$version is not a version of Kubernetes, as v1.34.10 is"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+# Outside of the modules, whose replace lines would answer.
+cd "$scratch"
+gomod=$("$GO" mod download -json "k8s.io/kubernetes@$version" | sed -nE 's/^\t"GoMod": "(.*)",?$/\1/p')
+[[ -n $gomod ]] || fail "there is no Kubernetes $version"
+mapfile -t sums < <(git -C "$ROOT" ls-files '*go.sum' | sed "s|^|$ROOT/|")
+declare -A versions=()
+while read -r library; do
+  versions[$library]=$(library_version "$library")
+  [[ ${versions[$library]} == "v0.${version#v1.}" ]] || echo "update-kubernetes: k8s.io/$library v0.${version#v1.} cannot be downloaded, ${versions[$library]} takes its place"
+done < <(libraries "$gomod")
+((${#versions[@]} > 0)) || fail "the go.mod of Kubernetes $version names no libraries"
+while read -r folder; do update "$folder"; done < <(cd "$ROOT" && git grep -lE '^\s*(require )?k8s\.io/kubernetes v' -- '*go.mod' | xargs -n 1 dirname)

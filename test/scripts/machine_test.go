@@ -1,0 +1,176 @@
+package scripts_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/superpool/superpool/test/controlplane"
+)
+
+// programs makes a folder of scripts that take the place of programs, and returns a PATH that begins with it.
+func programs(t *testing.T, scripts map[string]string) string {
+	t.Helper()
+	folder := t.TempDir()
+	for name, script := range scripts {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/bash\n"+script), 0o755)) //nolint:gosec // they are run
+	}
+	return "PATH=" + folder + string(os.PathListSeparator) + os.Getenv("PATH")
+}
+
+// copied copies a script of the repository to the same place in a folder of its own, and returns that folder.
+func copied(t *testing.T, script string) string {
+	t.Helper()
+	root, err := controlplane.Root()
+	require.NoError(t, err)
+	content, err := os.ReadFile(filepath.Join(root, script))
+	require.NoError(t, err)
+	folder := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(folder, filepath.Dir(script)), 0o755)) //nolint:gosec // a checkout
+	require.NoError(t, os.WriteFile(filepath.Join(folder, script), content, 0o755))     //nolint:gosec // it is run
+	return folder
+}
+
+func TestModuleDir(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	for _, tc := range []struct {
+		name, fake string
+		want       string
+		fails      bool
+	}{
+		{name: "downloaded", fake: `printf '{\n\t"Path": "m",\n\t"Dir": "` + folder + `",\n\t"Sum": "h1:"\n}\n'`, want: folder + "\n"},
+		{
+			name: "the environment's flags are not read", want: folder + "\n",
+			fake: `printf '{\n\t"Dir": "%s"\n}\n' "$GOFLAGS` + folder + `"`,
+		},
+		{
+			name: "the proxy does not answer", fails: true,
+			fake: `printf '{\n\t"Path": "m",\n\t"Error": "no route to host"\n}\n'; exit 1`, want: "the module m cannot be downloaded: no route to host\n",
+		},
+		{
+			name: "go names a folder that is not there", fails: true,
+			fake: `printf '{\n\t"Dir": ""\n}\n'`, want: "the module m: go mod download names no folder of its files, but \"\"\n",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			output, err := bash(t, `source hack/lib/module.sh; module_dir . m`, programs(t, map[string]string{"go": tc.fake}), "GOFLAGS=-mod=vendor")
+			require.Equal(t, tc.fails, err != nil, output)
+			require.Equal(t, tc.want, output)
+		})
+	}
+}
+
+func TestWhatIsBuiltIsSaidFirst(t *testing.T) {
+	t.Parallel()
+	const (
+		etcd = `cd hack/tools && ../gobuild.sh "etcd" go build -o bin/etcd` + "\n"
+		kwok = `cd hack/tools && GOBIN="bin" ../gobuild.sh "kwok v0.7.0" go install` + "\n"
+		kube = `cd hack/tools && ../gobuild.sh "kube-apiserver v1.34.10" go build` + "\n"
+		ours = `hack/gobuild.sh "syncer vc-scheduler" go build` + "\n"
+		test = `../../gobuild.sh "conformance tests" go build` + "\n"
+	)
+	for _, tc := range []struct{ name, plan, want string }{
+		{name: "nothing to build", plan: "mkdir -p bin\n"},
+		{name: "our programs are there", plan: ours},
+		{
+			name: "tools", plan: etcd + kwok + kube + ours,
+			want: "make demo builds 3 programs into bin/, once: etcd kwok kube-apiserver\nOn two cores this takes about 5 min and the downloads;",
+		},
+		{name: "conformance", plan: test, want: "make demo builds 1 program into bin/, once: e2e.test\n"},
+		{name: "a small one", plan: etcd, want: "less than a minute and the downloads"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			folder := copied(t, "hack/build-plan.sh")
+			require.NoError(t, os.Mkdir(filepath.Join(folder, "bin"), 0o700))
+			for _, program := range []string{"syncer", "vc-scheduler"} {
+				require.NoError(t, os.WriteFile(filepath.Join(folder, "bin", program), nil, 0o700)) //nolint:gosec // a program
+			}
+			output, err := bash(t, `"$FOLDER/hack/build-plan.sh" demo <<<"$PLAN"`, "FOLDER="+folder, "PLAN="+tc.plan)
+			require.NoError(t, err, output)
+			if tc.want == "" {
+				require.Empty(t, output)
+			}
+			require.Contains(t, output, tc.want)
+		})
+	}
+}
+
+// TestEveryProgramHasATime compares what the Makefile builds with the times of build-plan.sh.
+func TestEveryProgramHasATime(t *testing.T) {
+	t.Parallel()
+	output, err := bash(t, `all() { make --no-print-directory -n -B "$@" | sed -nE 's/.*gobuild\.sh "([^"]*)".*/\1/p'; }
+all tools build realnodes-images | sed 's/ v[0-9.]*$//' | tr ' ' '\n' | sort -u | while read -r name; do
+  grep -qF "[$name]=" hack/build-plan.sh || echo "no time for $name"
+done`)
+	require.NoError(t, err, output)
+	require.Empty(t, output)
+}
+
+func TestCheckNamesWhatImagesLack(t *testing.T) {
+	t.Parallel()
+	const lacksDig = `command() { [[ $2 != dig ]] && builtin command "$@"; }; export -f command; `
+	output, err := bash(t, `hack/realnodes/check.sh --packages`)
+	require.NoError(t, err, output)
+	require.Subset(t, strings.Fields(output), []string{"containerd", "containernetworking-plugins", "bind9-dnsutils", "netcat-openbsd", "busybox-static", "wget"})
+
+	output, err = bash(t, lacksDig+`source hack/lib/packages.sh; cni_bin() { :; }; missing_programs images | grep '^dig '; has_program cni-plugins || echo none`)
+	require.NoError(t, err, output)
+	require.Equal(t, "dig bind9-dnsutils images \\[sig-network\\] DNS should (provide DNS|resolve DNS|support configurable)\nnone\n", output)
+
+	// Whether a bed could start here is another question.
+	output, _ = bash(t, lacksDig+`hack/realnodes/check.sh`)
+	require.Contains(t, output, "realnodes: without dig (apt-get install bind9-dnsutils) the images of tests lack it, and these conformance tests can fail: ")
+}
+
+// TestCIEndsWithATable runs the stages with programs of make's and the compiler's name.
+func TestCIEndsWithATable(t *testing.T) {
+	t.Parallel()
+	times := regexp.MustCompile(` +\d+ min \d\d s`)
+	for _, tc := range []struct {
+		name, make, script string
+		want               []string
+		fails              bool
+	}{
+		{
+			name: "all pass", make: "true", script: `.ci/run tools verify race`,
+			want: []string{"tools       ok", "verify      ok", "race        ok", "all         ok"},
+		},
+		{
+			name: "a stage fails", make: `[[ $1 != verify ]]`, script: `.ci/run tools verify test`, fails: true,
+			want: []string{"tools       ok", "verify      FAILED", "test        -", "all         FAILED"},
+		},
+		{
+			name: "a machine without containers or a compiler", make: "true", script: `CC=none .ci/run realnodes race`,
+			want: []string{"realnodes   not run", "race        not run", "all         ok"},
+		},
+		{
+			name: "the CI ends it", make: `sleep 60 | cat`, script: `.ci/run tools verify & sleep 0.5; kill $!; wait $!`, fails: true,
+			want: []string{"tools       cut off", "verify      -", "all         FAILED"},
+		},
+		{name: "no such stage", make: "true", script: `.ci/run lint`, fails: true, want: []string{"lint        -", "all         FAILED"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			folder := copied(t, ".ci/run")
+			require.NoError(t, os.MkdirAll(filepath.Join(folder, "hack", "realnodes"), 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(folder, "hack", "realnodes", "check.sh"), []byte("#!/bin/bash\nexit 3\n"), 0o700)) //nolint:gosec // it is run
+			output, err := bash(t, `cd "$FOLDER"; `+tc.script, "FOLDER="+folder, programs(t, map[string]string{"make": tc.make, "cc": "true"}), "CI=")
+			require.Equal(t, tc.fails, err != nil, output)
+			_, table, found := strings.Cut(output, "cores:\n")
+			require.True(t, found, output)
+			got := make([]string, 0, len(tc.want))
+			for line := range strings.Lines(times.ReplaceAllString(table, "")) {
+				got = append(got, strings.TrimSpace(line))
+			}
+			require.Empty(t, cmp.Diff(tc.want, got), output)
+		})
+	}
+}
