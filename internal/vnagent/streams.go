@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/superpool/superpool/internal/vnagent/route"
 )
 
 // streams are the requests that run. A server does not know of those whose connections were taken over, so they are counted here:
@@ -63,10 +65,12 @@ func (s *streams) drain(ctx context.Context) {
 	<-ended
 }
 
-// observer remembers the status of an answer, and can end it.
+// observer is the ResponseWriter of one request: it remembers route and status for the metrics, and can end the answer.
 type observer struct {
 	http.ResponseWriter
-	code int
+	// route is the metrics' label, code the status that was sent, 0 before.
+	route route.Kind
+	code  int
 
 	mu sync.Mutex
 	// conn is what was taken over for a stream, nil before.

@@ -11,25 +11,15 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
-	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/klog/v2"
 
-	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/vnagent/backend"
 	"github.com/superpool/superpool/internal/vnagent/pods"
 	"github.com/superpool/superpool/internal/vnagent/rename"
 	"github.com/superpool/superpool/internal/vnagent/route"
 )
-
-// maxHeader bounds a request's line and headers: as much as a long command of an exec needs.
-const maxHeader = 128 << 10
-
-// bodyTimeout bounds the wait for a body that nobody reads.
-const bodyTimeout = 2 * time.Second
 
 // Pods finds the pods of tenants.
 type Pods interface {
@@ -55,102 +45,31 @@ type Handler struct {
 	options Options
 	streams streams
 	limits  limits
+	chain   http.Handler
 }
 
-// NewHandler returns a handler.
+// NewHandler returns a handler. A request passes these filters, each of which answers it or hands it on:
+//
+//	healthz ─► metrics ─► draining ─► header size ─► client certificate ─► path and query ─► limit per tenant ─► serve
 func NewHandler(options Options) *Handler {
 	if options.MaxStreams == 0 {
 		options.MaxStreams = DefaultMaxStreams
 	}
-	return &Handler{options: options}
+	h := &Handler{options: options}
+	limited := withLimit(&h.limits, options.MaxStreams, withGauge(options.Metrics, h.serve))
+	tenants := withTenant(options.Authenticator, withRoute(limited))
+	h.chain = withHealthz(withMetrics(options.Metrics, withDrain(&h.streams, withBoundedHeader(tenants))))
+	return h
 }
 
 // Drain waits for the end of all requests, and ends those that are left when ctx ends. New ones are refused from now on.
 func (h *Handler) Drain(ctx context.Context) { h.streams.drain(ctx) }
 
 // ServeHTTP implements http.Handler.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength != 0 {
-		// No request has a body, and the server would wait for it, before it says so, as long as the client likes.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
-	}
-	path, query, _ := strings.Cut(r.RequestURI, "?")
-	if path == "/healthz" && r.Method == http.MethodGet {
-		_, _ = io.WriteString(w, "ok")
-		return
-	}
-	observed := &observer{ResponseWriter: w}
-	kind := route.Kind("other")
-	// A panic is how a broken answer is ended; it is counted as what was answered until then.
-	defer func() { h.options.Metrics.answered(kind, observed.status()) }()
-	ctx, end, accepted := h.streams.begin(r.Context())
-	if !accepted {
-		http.Error(observed, "vn-agent is shutting down", http.StatusServiceUnavailable)
-		return
-	}
-	defer end()
-	defer context.AfterFunc(ctx, observed.end)()
-	if headerSize(r) > maxHeader {
-		http.Error(observed, "headers are too large", http.StatusRequestHeaderFieldsTooLarge)
-		return
-	}
-	clusterKey, known := h.authenticate(r)
-	if !known {
-		http.Error(observed, "a client certificate of a tenant is needed", http.StatusUnauthorized)
-		return
-	}
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), "tenant", clusterKey)
-	r = r.WithContext(klog.NewContext(ctx, logger))
-	request, refusal := route.Parse(r.Method, path, query)
-	if refusal != nil {
-		http.Error(observed, refusal.Reason, refusal.Code)
-		return
-	}
-	if r.ContentLength != 0 {
-		http.Error(observed, "a body is not expected", http.StatusBadRequest)
-		return
-	}
-	kind = request.Kind
-	most := h.options.MaxStreams
-	if !request.OfPod() {
-		most = maxLists
-	}
-	finish, granted := h.limits.begin(work{clusterKey: clusterKey, list: !request.OfPod()}, most)
-	if !granted {
-		http.Error(observed, "too many requests of this tenant run", http.StatusTooManyRequests)
-		return
-	}
-	defer finish()
-	logger.V(4).Info("Request", "route", kind, "namespace", request.Namespace, "pod", request.Pod)
-	defer h.options.Metrics.running(kind)()
-	h.serve(observed, r, clusterKey, request)
-}
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.chain.ServeHTTP(w, r) }
 
-// authenticate returns the cluster key of the tenant whose certificate the connection showed. Nothing else of r counts.
-func (h *Handler) authenticate(r *http.Request) (string, bool) {
-	response, ok, err := h.options.Authenticator.AuthenticateRequest(r)
-	if err != nil || !ok {
-		klog.FromContext(r.Context()).V(4).Info("Certificate refused", "err", err)
-		return "", false
-	}
-	clusterKey := response.User.GetName()
-	if !slices.Contains(response.User.GetGroups(), tenancyv1alpha1.OrganisationTenants) || len(validation.IsDNS1123Label(clusterKey)) > 0 {
-		return "", false
-	}
-	return clusterKey, true
-}
-
-func headerSize(r *http.Request) int {
-	size := len(r.RequestURI) + len(r.Host)
-	for key, values := range maps.All(r.Header) {
-		for _, value := range values {
-			size += len(key) + len(value) + len(": \r\n")
-		}
-	}
-	return size
-}
-
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, clusterKey string, request route.Request) {
+// serve answers a request that passed all filters.
+func (h *Handler) serve(w *observer, r *http.Request, clusterKey string, request route.Request) {
 	if !request.OfPod() {
 		h.list(w, r, clusterKey, request)
 		return

@@ -12,7 +12,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -103,8 +102,7 @@ func (f *forwarder) modify(response *http.Response, request route.Request, pod p
 	switch code := response.StatusCode; {
 	case code == http.StatusSwitchingProtocols:
 		if stream, ok := response.Body.(io.ReadWriteCloser); ok {
-			isSPDY := strings.EqualFold(response.Header.Get("Upgrade"), upgradeSPDY)
-			response.Body = &wholeStream{ReadWriteCloser: stream, isSPDY: isSPDY, buffers: &f.buffers, ended: make(chan struct{})}
+			response.Body = &wholeStream{ReadWriteCloser: stream, buffers: &f.buffers, ended: make(chan struct{})}
 		}
 		return nil
 	case mistrust(code) != nil:
@@ -136,7 +134,6 @@ func mistrust(code int) error {
 // every five seconds), so what the backend refuses is not told before all that it has sent was passed on.
 type wholeStream struct {
 	io.ReadWriteCloser
-	isSPDY  bool
 	buffers *buffers
 	// ended is closed when nothing more comes from the backend.
 	ended chan struct{}
@@ -155,14 +152,11 @@ func (s *wholeStream) Read(piece []byte) (int, error) {
 	return n, err
 }
 
-// WriteTo implements io.WriterTo: what the connection gathered is passed on in one piece.
+// WriteTo implements io.WriterTo: what one Read of the connection gathered is written in one piece, byte for byte as the backend sent it.
 func (s *wholeStream) WriteTo(client io.Writer) (int64, error) {
 	buffer := s.buffers.Get()
 	defer s.buffers.Put(buffer)
-	backend := struct{ io.Reader }{s} // which is no io.WriterTo
-	if s.isSPDY {
-		backend.Reader = &frameReader{in: s}
-	}
+	backend := struct{ io.Reader }{s} // without WriteTo, which io.CopyBuffer would call again
 	return io.CopyBuffer(client, backend, buffer)
 }
 
