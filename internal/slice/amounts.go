@@ -36,7 +36,7 @@ func FromList(list corev1.ResourceList, path *field.Path) (Amounts, field.ErrorL
 		case exceedsMax(name, quantity):
 			errs = append(errs, field.Invalid(path.Key(string(name)), quantity.String(), "is larger than any pool"))
 		case quantity.Sign() > 0:
-			amounts[name] = amountOf(name, quantity)
+			amounts[name] = rowOf(name).amount(quantity)
 		}
 	}
 	return amounts, errs
@@ -52,7 +52,7 @@ func Of(list corev1.ResourceList) Amounts {
 		case exceedsMax(name, quantity):
 			amounts[name] = MaxAmount
 		default:
-			amounts[name] = amountOf(name, quantity)
+			amounts[name] = rowOf(name).amount(quantity)
 		}
 	}
 	return amounts
@@ -65,7 +65,7 @@ func (a Amounts) List() corev1.ResourceList {
 	}
 	list := make(corev1.ResourceList, len(a))
 	for name, amount := range a {
-		list[name] = *quantityOf(name, amount)
+		list[name] = *rowOf(name).Quantity(amount)
 	}
 	return list
 }
@@ -141,7 +141,7 @@ func (a Amounts) Names() []corev1.ResourceName {
 func (a Amounts) String() string {
 	parts := make([]string, 0, len(a))
 	for _, name := range a.Names() {
-		parts = append(parts, fmt.Sprintf("%s=%s", name, quantityOf(name, a[name])))
+		parts = append(parts, fmt.Sprintf("%s=%s", name, rowOf(name).Quantity(a[name])))
 	}
 	return strings.Join(parts, ",")
 }
@@ -153,7 +153,7 @@ func exceedsMax(name corev1.ResourceName, quantity resource.Quantity) bool {
 	if exponent := -quantity.AsDec().Scale(); exponent > decimalsOfMax {
 		return true
 	}
-	return quantity.Cmp(*quantityOf(name, MaxAmount)) > 0
+	return quantity.Cmp(*rowOf(name).Quantity(MaxAmount)) > 0
 }
 
 // below says whether a is smaller than b. Quantities that exceed MaxAmount are all as large as each other, so that none is written out.
@@ -165,27 +165,4 @@ func below(name corev1.ResourceName, a, b resource.Quantity) bool {
 		return false
 	}
 	return exceedsMax(name, b) || a.Cmp(b) < 0
-}
-
-func amountOf(name corev1.ResourceName, quantity resource.Quantity) int64 {
-	if name == corev1.ResourceCPU {
-		return quantity.MilliValue()
-	}
-	return quantity.Value()
-}
-
-func quantityOf(name corev1.ResourceName, amount int64) *resource.Quantity {
-	switch {
-	case name == corev1.ResourceCPU:
-		return resource.NewMilliQuantity(amount, resource.DecimalSI)
-	case isBytes(name):
-		return resource.NewQuantity(amount, resource.BinarySI)
-	default:
-		return resource.NewQuantity(amount, resource.DecimalSI)
-	}
-}
-
-func isBytes(name corev1.ResourceName) bool {
-	return name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage ||
-		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }

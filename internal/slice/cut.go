@@ -3,8 +3,6 @@ package slice
 import (
 	"maps"
 	"slices"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // Run is a number of equal slices.
@@ -94,15 +92,11 @@ func pieceSizes(quota, size, fallback Amounts) Amounts {
 			pieces[name] = size[name]
 		case fallback[name] > 0:
 			pieces[name] = fallback[name]
-		case isExtended(name):
+		case rowOf(name).isPieces():
 			pieces[name] = 1
 		default:
 			pieces[name] = amount
 		}
 	}
 	return pieces
-}
-
-func isExtended(name corev1.ResourceName) bool {
-	return name != corev1.ResourceCPU && !isBytes(name)
 }

@@ -251,9 +251,9 @@ func FuzzParseSize(f *testing.F) {
 		for name, amount := range size {
 			require.Positive(t, amount)
 			require.LessOrEqual(t, amount, slice.MaxAmount)
-			bounded, ok := slice.Resource(slice.QuotaKey(name))
+			bounded, ok := slice.DimensionOfQuotaKey(slice.DimensionOf(name).QuotaKey)
 			require.True(t, ok)
-			require.Equal(t, name, bounded)
+			require.Equal(t, name, bounded.Name)
 		}
 		require.Empty(t, cmp.Diff(size, slice.Of(size.List())))
 	})

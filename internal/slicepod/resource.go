@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/superpool/superpool/internal/slice"
 )
 
 // ResourceSuffix ends the prefix of the extended resources that stand, in a tenant's pod view, for what a namespace holds in a super
@@ -69,19 +67,6 @@ func ResourceOf(resource corev1.ResourceName) (corev1.ResourceName, bool) {
 func NamespaceOf(resource corev1.ResourceName) (string, bool) {
 	_, namespace, found := strings.Cut(string(resource), ResourceSuffix+"/")
 	return namespace, found
-}
-
-// Split parts amounts into those of slice resources, by the names that these stand for, and all others.
-func Split(amounts slice.Amounts) (held, others slice.Amounts) {
-	held, others = make(slice.Amounts, len(amounts)), slice.Amounts{}
-	for resource, amount := range amounts {
-		if name, ok := ResourceOf(resource); ok {
-			held[name] += amount
-		} else {
-			others[resource] = amount
-		}
-	}
-	return held, others
 }
 
 // plain says whether the byte at i stands for itself and is no separator.

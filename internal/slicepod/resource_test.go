@@ -3,12 +3,10 @@ package slicepod_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	v1helper "k8s.io/kubernetes/pkg/apis/core/v1/helper"
 
-	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 )
 
@@ -73,13 +71,4 @@ func TestNamespaceOf(t *testing.T) {
 			require.Equal(t, tc.want, got)
 		})
 	}
-}
-
-func TestSplit(t *testing.T) {
-	t.Parallel()
-	held, others := slicepod.Split(slice.Amounts{
-		slicepod.Resource("cpu", "web"): 4000, slicepod.Resource("nvidia.com/gpu", "web"): 2, "cpu": 1, "example.com/x": 3,
-	})
-	require.Empty(t, cmp.Diff(slice.Amounts{"cpu": 4000, "nvidia.com/gpu": 2}, held))
-	require.Empty(t, cmp.Diff(slice.Amounts{"cpu": 1, "example.com/x": 3}, others))
 }

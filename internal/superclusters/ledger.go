@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/superpool/superpool/internal/slice"
 )
@@ -110,7 +109,7 @@ func (l *Ledger) SetPod(pod *corev1.Pod) bool {
 	if pod.Spec.NodeName == "" {
 		return l.DeletePod(pod.UID)
 	}
-	entry := podEntry{node: pod.Spec.NodeName, requests: Requests(pod)}
+	entry := podEntry{node: pod.Spec.NodeName, requests: slice.Taken(pod, slice.Reading{Pods: true})}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	old, exists := l.pods[pod.UID]
@@ -254,12 +253,4 @@ func Counted(node *corev1.Node) bool {
 		}
 	}
 	return false
-}
-
-// Requests returns what a pod takes of its node by kube-scheduler's rules (init containers, sidecars, overhead, pod-level requests),
-// and one of the resource "pods".
-func Requests(pod *corev1.Pod) slice.Amounts {
-	requests := slice.Of(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}))
-	requests[corev1.ResourcePods] = 1
-	return requests
 }

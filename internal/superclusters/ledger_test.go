@@ -68,18 +68,6 @@ func TestCounted(t *testing.T) {
 	}
 }
 
-func TestRequests(t *testing.T) {
-	t.Parallel()
-	pod := podOn("a", "n", "100m", "1Gi")
-	always := corev1.ContainerRestartPolicyAlways
-	quantities := func(cpu string) corev1.ResourceRequirements {
-		return corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}
-	}
-	pod.Spec.InitContainers = []corev1.Container{{Resources: quantities("50m"), RestartPolicy: &always}, {Resources: quantities("300m")}}
-	pod.Spec.Overhead = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}
-	require.Equal(t, "cpu=360m,memory=1Gi,pods=1", superclusters.Requests(pod).String())
-}
-
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	ledger := superclusters.NewLedger()
@@ -154,7 +142,7 @@ func TestLedgerIsASum(t *testing.T) {
 			used := slice.Amounts{}
 			for _, pod := range pods {
 				if pod.Spec.NodeName == name {
-					used = used.Plus(superclusters.Requests(pod))
+					used = used.Plus(slice.Taken(pod, slice.Reading{Pods: true}))
 				}
 			}
 			want = want.Plus(superclusters.Contribution(superclusters.Counted(node), slice.Of(node.Status.Allocatable), used))

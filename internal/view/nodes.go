@@ -23,8 +23,13 @@ func NamespaceNode(object any) (any, error) {
 	if node.Status.Allocatable == nil {
 		node.Status.Allocatable = corev1.ResourceList{}
 	}
-	node.Status.Allocatable[corev1.ResourcePods] = *resource.NewQuantity(math.MaxInt32, resource.DecimalSI)
+	node.Status.Allocatable[corev1.ResourcePods] = anyNumberOfPods()
 	return node, nil
+}
+
+// anyNumberOfPods is the allocatable of a Node where the number of pods is no limit: kube-scheduler counts pods on every Node.
+func anyNumberOfPods() resource.Quantity {
+	return *resource.NewQuantity(math.MaxInt32, resource.DecimalSI)
 }
 
 // TenantNodes projects virtual Nodes onto those that one tenant's pods can use: the super clusters where it holds a placement. Their
@@ -35,9 +40,7 @@ func TenantNodes(nodes map[string]*corev1.Node, placements []schedulerv1alpha1.N
 		for j := range placements[i].Status.Placements {
 			held := &placements[i].Status.Placements[j]
 			if reserved[held.Cluster] == nil {
-				reserved[held.Cluster] = corev1.ResourceList{
-					corev1.ResourcePods: *resource.NewQuantity(math.MaxInt32, resource.DecimalSI),
-				}
+				reserved[held.Cluster] = corev1.ResourceList{corev1.ResourcePods: anyNumberOfPods()}
 			}
 			maps.Copy(reserved[held.Cluster], rename(held.Reserved, placements[i].Name))
 		}

@@ -7,10 +7,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 )
 
@@ -25,11 +25,10 @@ func (pl *NamespaceGang) PreFilter(_ context.Context, _ fwk.CycleState, pod *cor
 		return nil, fwk.AsStatus(err)
 	}
 	var short []string
-	total := gang.Total.List()
 	for _, name := range gang.Total.Names() {
-		wanted := total[name]
-		if free := freeIn(nodes, name); wanted.Cmp(*free) > 0 {
-			short = append(short, fmt.Sprintf("%s %s is wanted and %s is free", wanted.String(), name, free))
+		d := slice.DimensionOf(name)
+		if wanted, free := gang.Total[name], freeIn(nodes, d); wanted > free {
+			short = append(short, fmt.Sprintf("%s %s is wanted and %s is free", d.Quantity(wanted), name, d.Quantity(free)))
 		}
 	}
 	if len(short) > 0 {
@@ -42,32 +41,14 @@ func (pl *NamespaceGang) PreFilter(_ context.Context, _ fwk.CycleState, pod *cor
 func (pl *NamespaceGang) PreFilterExtensions() framework.PreFilterExtensions { return nil }
 
 // freeIn returns what is free of a resource in all nodes that take new pods.
-func freeIn(nodes []fwk.NodeInfo, name corev1.ResourceName) *resource.Quantity {
+func freeIn(nodes []fwk.NodeInfo, d slice.Dimension) int64 {
 	sum := int64(0)
 	for _, node := range nodes {
 		if node.Node() == nil || node.Node().Spec.Unschedulable {
 			continue
 		}
-		free := max(0, amountOf(node.GetAllocatable(), name)-amountOf(node.GetRequested(), name))
+		free := max(0, d.OfNode(node.GetAllocatable())-d.OfNode(node.GetRequested()))
 		sum += min(free, math.MaxInt64-sum) // a super cluster may report any amount
 	}
-	switch name {
-	case corev1.ResourceCPU:
-		return resource.NewMilliQuantity(sum, resource.DecimalSI)
-	case corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
-		return resource.NewQuantity(sum, resource.BinarySI)
-	}
-	return resource.NewQuantity(sum, resource.DecimalSI)
-}
-
-func amountOf(amounts fwk.Resource, name corev1.ResourceName) int64 {
-	switch name {
-	case corev1.ResourceCPU:
-		return amounts.GetMilliCPU()
-	case corev1.ResourceMemory:
-		return amounts.GetMemory()
-	case corev1.ResourceEphemeralStorage:
-		return amounts.GetEphemeralStorage()
-	}
-	return amounts.GetScalarResources()[name]
+	return sum
 }

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -128,14 +127,14 @@ func (pl *NodeShape) shapesOf(node *corev1.Node) []slice.Amounts {
 	return fresh.shapes
 }
 
+// requestOf returns what a pod or slice takes, in the resources that it requested before the projection.
 func requestOf(pod *corev1.Pod) request {
 	needed := request{}
-	for name, quantity := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}) {
-		if original, ok := slicepod.ResourceOf(name); ok {
-			needed[original] += quantity.Value() // amounts of projected resources are whole numbers already
-			continue
+	for resource, amount := range slice.Taken(pod, slice.Reading{}) {
+		if name, ok := slicepod.ResourceOf(resource); ok {
+			resource = name
 		}
-		needed[name] += slice.Of(corev1.ResourceList{name: quantity})[name]
+		needed[resource] += amount
 	}
 	return needed
 }

@@ -33,7 +33,7 @@ func SuperQuota(quota *corev1.ResourceQuota, owner tenancy.Owner, reserved corev
 	tenancy.Mark(quota, owner)
 	hard := make(corev1.ResourceList, len(reserved))
 	for name, quantity := range reserved {
-		hard[slice.QuotaKey(name)] = quantity
+		hard[slice.DimensionOf(name).QuotaKey] = quantity
 	}
 	if len(hard) == 0 {
 		hard[corev1.ResourcePods] = *resource.NewQuantity(0, resource.DecimalSI)

@@ -1,0 +1,139 @@
+package slice
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+	fwk "k8s.io/kube-scheduler/framework"
+	v1helper "k8s.io/kubernetes/pkg/apis/core/v1/helper"
+)
+
+// Dimension is all that this project knows of one resource. Dimensions are values without state; DimensionOf and DimensionOfQuotaKey
+// look them up.
+type Dimension struct {
+	// Name is the resource, as containers request it.
+	Name corev1.ResourceName
+	// QuotaKey is the key of ResourceQuota's hard limits that bounds it, "" if no quota does.
+	QuotaKey corev1.ResourceName
+	// Scale is the unit of its amounts as a power of ten: thousandths of a core for cpu, bytes or pieces for all others.
+	Scale resource.Scale
+	// Format is how its quantities are written: 100Mi or 3.
+	Format resource.Format
+	// OfPod returns what a pod takes of it. Nil: what the pod's containers request, by kube-scheduler's rules.
+	OfPod func(pod *corev1.Pod) int64
+	// OfNode returns what kube-scheduler has counted of it on a node.
+	OfNode func(counted fwk.Resource) int64
+}
+
+// row declares a Dimension, or all those whose names begin alike.
+type row struct {
+	Dimension
+	// family says that Name is the beginning of the names.
+	family bool
+	// bare says that the name itself is a key of quotas, too: cpu is requests.cpu.
+	bare bool
+}
+
+// rows is the table of resources. The last row is that of every resource which no other one names: extended resources.
+//
+// pods is counted on the nodes of super clusters and bounded by no quota: its QuotaKey is what makes it a resource of slices.
+var rows = [...]row{
+	{bare: true, Dimension: Dimension{
+		Name: corev1.ResourceCPU, QuotaKey: corev1.ResourceRequestsCPU, Scale: resource.Milli, Format: resource.DecimalSI,
+		OfNode: func(counted fwk.Resource) int64 { return counted.GetMilliCPU() },
+	}},
+	{bare: true, Dimension: Dimension{
+		Name: corev1.ResourceMemory, QuotaKey: corev1.ResourceRequestsMemory, Format: resource.BinarySI,
+		OfNode: func(counted fwk.Resource) int64 { return counted.GetMemory() },
+	}},
+	{bare: true, Dimension: Dimension{
+		Name: corev1.ResourceEphemeralStorage, QuotaKey: corev1.ResourceRequestsEphemeralStorage, Format: resource.BinarySI,
+		OfNode: func(counted fwk.Resource) int64 { return counted.GetEphemeralStorage() },
+	}},
+	{Dimension: Dimension{
+		Name: corev1.ResourcePods, Format: resource.DecimalSI,
+		OfPod:  func(*corev1.Pod) int64 { return 1 },
+		OfNode: func(counted fwk.Resource) int64 { return int64(counted.GetAllowedPodNumber()) },
+	}},
+	{family: true, bare: true, Dimension: Dimension{Name: corev1.ResourceHugePagesPrefix, Format: resource.BinarySI}},
+	{family: true, Dimension: Dimension{Format: resource.DecimalSI}},
+}
+
+// rowOf returns the row that declares a resource. The row belongs to the table.
+func rowOf(name corev1.ResourceName) *row {
+	for i := range rows {
+		if r := &rows[i]; r.Name == name || r.family && strings.HasPrefix(string(name), string(r.Name)) {
+			return r
+		}
+	}
+	return &rows[len(rows)-1]
+}
+
+// DimensionOf returns what is known of a resource. A name that no resource has yields an extended resource that no quota can bound.
+func DimensionOf(name corev1.ResourceName) Dimension {
+	r := rowOf(name)
+	if !r.family {
+		return r.Dimension
+	}
+	d := r.Dimension
+	d.Name = name
+	d.QuotaKey = corev1.DefaultResourceRequestsPrefix + name
+	d.OfNode = func(counted fwk.Resource) int64 { return counted.GetScalarResources()[name] }
+	return d
+}
+
+// DimensionOfQuotaKey returns the resource that a key of ResourceQuota's hard limits bounds: cpu for cpu and requests.cpu,
+// nvidia.com/gpu for requests.nvidia.com/gpu. It returns false for a key that bounds something else.
+func DimensionOfQuotaKey(key corev1.ResourceName) (Dimension, bool) {
+	name := corev1.ResourceName(strings.TrimPrefix(string(key), corev1.DefaultResourceRequestsPrefix))
+	r, d := rowOf(name), DimensionOf(name)
+	bounds := key == d.QuotaKey || r.bare && key == name
+	if !bounds || r == &rows[len(rows)-1] && !v1helper.IsExtendedResourceName(name) {
+		return Dimension{}, false
+	}
+	return d, true
+}
+
+// Quantity returns an amount of the resource as Kubernetes prints it.
+func (d *Dimension) Quantity(amount int64) *resource.Quantity {
+	if d.Scale == resource.Milli {
+		return resource.NewMilliQuantity(amount, d.Format)
+	}
+	return resource.NewQuantity(amount, d.Format)
+}
+
+// isPieces says whether the resource is counted in pieces, which are indivisible.
+func (d *Dimension) isPieces() bool {
+	return d.Scale == 0 && d.Format == resource.DecimalSI
+}
+
+// amount returns a quantity in the unit of the resource, rounded up.
+func (d *Dimension) amount(quantity resource.Quantity) int64 {
+	return quantity.ScaledValue(d.Scale)
+}
+
+// Reading says what of a pod Taken counts. The zero value counts the requests of its spec.
+type Reading struct {
+	// Status counts what the kubelet has allocated, too: a pod that is resized in place takes the larger of what it asks for and what it
+	// still holds.
+	Status bool
+	// Pods counts what a pod takes without a request (Dimension.OfPod): one of the resource pods.
+	Pods bool
+}
+
+// Taken returns what a pod takes of its node by kube-scheduler's rules: init containers, sidecars, overhead, pod-level requests. Amounts
+// are at most MaxAmount each.
+func Taken(pod *corev1.Pod, reading Reading) Amounts {
+	taken := Of(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: reading.Status}))
+	if !reading.Pods {
+		return taken
+	}
+	for i := range rows {
+		if d := &rows[i].Dimension; d.OfPod != nil {
+			taken[d.Name] = d.OfPod(pod)
+		}
+	}
+	return taken
+}
