@@ -3,34 +3,44 @@ package v1alpha1
 // Keys on objects of tenant control planes. A tenant may write any of them: they are requests or views, never permissions.
 const (
 	// AnnotationSlice on a Namespace is the tenant's slice size, a JSON resource list.
+	// Written by the tenant; read by vc-scheduler.
 	AnnotationSlice = "scheduler.tenancy.x-k8s.io/slice"
 	// AnnotationPlacements on a Namespace shows the placements, a JSON object from super cluster id to number of slices.
+	// Written by vc-scheduler; read by the tenant.
 	AnnotationPlacements = "scheduler.tenancy.x-k8s.io/placements"
 	// AnnotationScheduler on a Namespace names the profile of the namespace scheduler that places it.
+	// Written by the tenant; read by vc-scheduler.
 	AnnotationScheduler = "scheduler.tenancy.x-k8s.io/scheduler"
 	// AnnotationSuperCluster on a Pod names the super cluster chosen for it. The Pod carries it as a label too, so that a
 	// syncer can watch its own pods alone.
+	// Written by vc-scheduler (the tenant may ask); read by vc-scheduler.
 	AnnotationSuperCluster = "scheduler.tenancy.x-k8s.io/superCluster"
 	// LabelSuperCluster is AnnotationSuperCluster as a label.
+	// Written by vc-scheduler; read by the syncer of that super cluster, which watches these pods alone.
 	LabelSuperCluster = AnnotationSuperCluster
 
 	// DeprecatedAnnotationSlice is read where AnnotationSlice is absent.
+	// Written by the tenant; read by vc-scheduler.
 	DeprecatedAnnotationSlice = "scheduler.virtualcluster.io/slice"
 )
 
 // Keys on the virtual Nodes of the meta cluster.
 const (
 	// LabelVirtualNode holds the super cluster id, on the virtual Node that stands for it.
+	// Written by vc-scheduler; read by vc-scheduler.
 	LabelVirtualNode = "scheduler.tenancy.x-k8s.io/super-cluster"
 	// TaintProvider keeps ordinary pods off virtual Nodes.
+	// Written by vc-scheduler; read by kube-schedulers.
 	TaintProvider = "virtual-kubelet.io/provider"
 	// TaintProviderValue is the value of TaintProvider.
 	TaintProviderValue = "superpool"
 	// AnnotationNodeShapes holds the allocatable of the largest nodes, a JSON list of resource lists: what fits none of
 	// them fits no node of the super cluster.
+	// Written by vc-scheduler; read by plugin NodeShape.
 	AnnotationNodeShapes = "scheduler.tenancy.x-k8s.io/node-shapes"
 	// AnnotationHeadroom on a Cluster is what of a super cluster's capacity is not offered to tenants: a JSON object
 	// from resource to a quantity or a percentage, for example {"cpu":"10%","memory":"16Gi"}.
+	// Written by the operator; read by vc-scheduler.
 	AnnotationHeadroom = "scheduler.tenancy.x-k8s.io/headroom"
 )
 

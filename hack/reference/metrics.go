@@ -1,0 +1,91 @@
+package main
+
+import (
+	"go/ast"
+	"go/token"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// metricsPage lists our own metrics: every prometheus.New...(prometheus.XOpts{...}, labels) of the code.
+func metricsPage(code *source) (string, error) {
+	var rows [][]string
+	for _, path := range code.paths {
+		ast.Inspect(code.files[path], func(node ast.Node) bool {
+			call, ok := node.(*ast.CallExpr)
+			if !ok || len(call.Args) == 0 {
+				return true
+			}
+			kind, isMetric := metricKind(call)
+			options, isLiteral := call.Args[0].(*ast.CompositeLit)
+			if !isMetric || !isLiteral {
+				return true
+			}
+			fields := stringFields(options)
+			name := strings.Trim(fields["Subsystem"]+"_"+fields["Name"], "_")
+			rows = append(rows, []string{"`" + name + "`", kind, labelsOf(call), fields["Help"], programOf(path)})
+			return true
+		})
+	}
+	slices.SortFunc(rows, func(a, b []string) int { return strings.Compare(a[0], b[0]) })
+	return notice + "# Metrics of our own\n\nWhat the libraries add, and what to look at first: [metrics](../metrics.md).\n\n" +
+		table([]string{"metric", "type", "labels", "what", "program"}, rows), nil
+}
+
+// metricKind returns counter, gauge or histogram for a constructor of package prometheus.
+func metricKind(call *ast.CallExpr) (string, bool) {
+	selector, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return "", false
+	}
+	if of, ok := selector.X.(*ast.Ident); !ok || of.Name != "prometheus" {
+		return "", false
+	}
+	for _, kind := range []string{"Counter", "Gauge", "Histogram"} {
+		if strings.HasPrefix(selector.Sel.Name, "New"+kind) {
+			return strings.ToLower(kind), true
+		}
+	}
+	return "", false
+}
+
+func stringFields(literal *ast.CompositeLit) map[string]string {
+	fields := map[string]string{}
+	for _, element := range literal.Elts {
+		pair, ok := element.(*ast.KeyValueExpr)
+		if !ok {
+			continue
+		}
+		key, isName := pair.Key.(*ast.Ident)
+		value, isLiteral := pair.Value.(*ast.BasicLit)
+		if !isName || !isLiteral || value.Kind != token.STRING {
+			continue
+		}
+		if text, err := strconv.Unquote(value.Value); err == nil {
+			fields[key.Name] = text
+		}
+	}
+	return fields
+}
+
+// labelsOf returns the labels of a vector, "" for a single metric.
+func labelsOf(call *ast.CallExpr) string {
+	if len(call.Args) < 2 {
+		return ""
+	}
+	list, ok := call.Args[1].(*ast.CompositeLit)
+	if !ok {
+		return ""
+	}
+	var labels []string
+	for _, element := range list.Elts {
+		if literal, ok := element.(*ast.BasicLit); ok {
+			labels = append(labels, "`"+strings.Trim(literal.Value, `"`)+"`")
+		}
+	}
+	return strings.Join(labels, ", ")
+}
+
+func sortedKeys[V any](values map[string]V) []string { return slices.Sorted(maps.Keys(values)) }
