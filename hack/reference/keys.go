@@ -16,7 +16,7 @@ func keysPage(code *source) (string, error) {
 		return "", err
 	}
 	var page strings.Builder
-	page.WriteString(notice + "# Annotations and labels\n\nA tenant may write anything in its own control plane: what it writes there is a request or a view, never a permission.\n")
+	page.WriteString(notice + "# Annotations and labels\n")
 	group := ""
 	var rows [][]string
 	flush := func() {
