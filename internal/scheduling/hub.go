@@ -12,6 +12,7 @@ import (
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/view"
 )
 
 // Hub hands events of the meta cluster to the tenants that they concern, so that one tenant's events cost the others nothing. It is safe
@@ -125,7 +126,7 @@ func (h *Hub) node(object any, deleted bool) {
 // sameForPods says whether two states of a virtual Node look the same in every tenant's pod view.
 func sameForPods(a, b *corev1.Node) bool {
 	return a.UID == b.UID && a.Spec.Unschedulable == b.Spec.Unschedulable &&
-		equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) &&
+		equality.Semantic.DeepEqual(view.Taints(a), view.Taints(b)) &&
 		equality.Semantic.DeepEqual(a.Labels, b.Labels) &&
 		a.Annotations[schedulerv1alpha1.AnnotationNodeShapes] == b.Annotations[schedulerv1alpha1.AnnotationNodeShapes]
 }

@@ -12,19 +12,22 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 )
 
-// NamespaceNode is an informer transform: a virtual Node as the namespace scheduler sees it. Slices are not pods, so the number of
-// pods is no limit. The object belongs to the caller and is changed.
+// NamespaceNode is an informer transform: a virtual Node as the namespace scheduler sees it, with the taint that its Ready condition asks
+// for (Taints). Slices are not pods, so the number of pods is no limit. The object handed in is not changed.
 func NamespaceNode(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
 		return object, nil
 	}
-	node.ManagedFields = nil
-	if node.Status.Allocatable == nil {
-		node.Status.Allocatable = corev1.ResourceList{}
+	projected := *node
+	projected.ManagedFields = nil
+	projected.Spec.Taints = Taints(node)
+	projected.Status.Allocatable = maps.Clone(node.Status.Allocatable)
+	if projected.Status.Allocatable == nil {
+		projected.Status.Allocatable = corev1.ResourceList{}
 	}
-	node.Status.Allocatable[corev1.ResourcePods] = anyNumberOfPods()
-	return node, nil
+	projected.Status.Allocatable[corev1.ResourcePods] = anyNumberOfPods()
+	return &projected, nil
 }
 
 // anyNumberOfPods is the allocatable of a Node where the number of pods is no limit: kube-scheduler counts pods on every Node.
@@ -33,7 +36,7 @@ func anyNumberOfPods() resource.Quantity {
 }
 
 // TenantNodes projects virtual Nodes onto those that one tenant's pods can use: the super clusters where it holds a placement. Their
-// allocatable is, per placed namespace, what is reserved there. The Nodes handed in are not changed.
+// allocatable is, per placed namespace, what is reserved there, and their taints are those of Taints. The Nodes handed in are not changed.
 func TenantNodes(nodes map[string]*corev1.Node, placements []schedulerv1alpha1.NamespacePlacement) []*corev1.Node {
 	reserved := map[string]corev1.ResourceList{}
 	for i := range placements {
@@ -58,7 +61,7 @@ func TenantNodes(nodes map[string]*corev1.Node, placements []schedulerv1alpha1.N
 				Labels:      node.Labels,
 				Annotations: map[string]string{schedulerv1alpha1.AnnotationNodeShapes: node.Annotations[schedulerv1alpha1.AnnotationNodeShapes]},
 			},
-			Spec:   corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: node.Spec.Taints},
+			Spec:   corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: Taints(node)},
 			Status: corev1.NodeStatus{Capacity: reserved[name], Allocatable: reserved[name]},
 		})
 	}
