@@ -1,0 +1,214 @@
+package scheduling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+)
+
+// Store is the only code that writes NamespacePlacements. It is safe for concurrent use.
+type Store struct {
+	client client.Client
+	live   client.Reader
+
+	mu sync.Mutex
+	// written holds what the last write returned while the cache still has what was written over. It spares conflicts; without it
+	// nothing would be wrong.
+	written map[client.ObjectKey]writtenPlacement
+}
+
+type writtenPlacement struct {
+	// base is the resource version that was written over.
+	base   string
+	result *schedulerv1alpha1.NamespacePlacement
+}
+
+// NewStore returns a Store that writes with meta, whose reads may come from a cache, and reads what is stored now with live.
+func NewStore(meta client.Client, live client.Reader) *Store {
+	return &Store{client: meta, live: live, written: map[client.ObjectKey]writtenPlacement{}}
+}
+
+// Get returns a NamespacePlacement as the cache has it, or newer where this Store wrote it. It returns nil without an error when there is
+// none. The object belongs to the caller.
+func (s *Store) Get(ctx context.Context, key client.ObjectKey) (*schedulerv1alpha1.NamespacePlacement, error) {
+	np, err := read(ctx, s.client, key)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last, exists := s.written[key]
+	if !exists {
+		return np, nil
+	}
+	if np != nil && np.ResourceVersion == last.base {
+		return last.result.DeepCopy(), nil
+	}
+	delete(s.written, key) // the cache has gone on
+	return np, nil
+}
+
+// GetLive is Get from the API server.
+func (s *Store) GetLive(ctx context.Context, key client.ObjectKey) (*schedulerv1alpha1.NamespacePlacement, error) {
+	return read(ctx, s.live, key)
+}
+
+// Change applies change to a NamespacePlacement and writes what it changed: spec first, which creates the object if there is none, then
+// status. It returns the object as stored, nil if there is none.
+//
+// change gets a copy that it may change. An object without a resource version does not exist, and stays so unless change fills in its
+// spec. change is called again after the spec was written, for the generation follows from it, and with a live read after a write that
+//
+//   - met a conflict, or an object that came or went meanwhile;
+//   - may have happened or not (a timeout, a broken connection). Where the live read has what was written, it did, and that is all.
+//
+// An error of change ends Change and is returned as it is.
+func (s *Store) Change(ctx context.Context, key client.ObjectKey, change func(*schedulerv1alpha1.NamespacePlacement) error) (*schedulerv1alpha1.NamespacePlacement, error) {
+	current, err := s.Get(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	for backoff := retry.DefaultRetry; ; {
+		stored, lost, err := s.attempt(ctx, key, current, change)
+		if lost == nil || !isRetriable(err) || backoff.Steps == 0 {
+			return stored, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(backoff.Step()):
+		}
+		live, readErr := s.GetLive(ctx, key)
+		if readErr != nil {
+			return nil, errors.Join(err, readErr)
+		}
+		if isAmbiguous(err) && lost.happened(live) {
+			return live, nil
+		}
+		current = live
+	}
+}
+
+// lostWrite is a write that failed. status is the object with the status that was to be written, nil if it was the spec.
+type lostWrite struct {
+	status *schedulerv1alpha1.NamespacePlacement
+}
+
+// happened says whether live, nil for no object, is what the write was to make, and nothing is left to write.
+func (l *lostWrite) happened(live *schedulerv1alpha1.NamespacePlacement) bool {
+	return live != nil && l.status != nil && live.UID == l.status.UID &&
+		equality.Semantic.DeepEqual(live.Spec, l.status.Spec) && equality.Semantic.DeepEqual(live.Status, l.status.Status)
+}
+
+// attempt applies change to current, nil for an object that does not exist, and writes the result once. With an error of change, lost is
+// nil.
+func (s *Store) attempt(ctx context.Context, key client.ObjectKey, current *schedulerv1alpha1.NamespacePlacement, change func(*schedulerv1alpha1.NamespacePlacement) error) (stored *schedulerv1alpha1.NamespacePlacement, lost *lostWrite, err error) {
+	wanted, err := changed(key, current, change)
+	if err != nil {
+		return nil, nil, err
+	}
+	if current == nil && equality.Semantic.DeepEqual(wanted.Spec, schedulerv1alpha1.NamespacePlacementSpec{}) {
+		return nil, nil, nil
+	}
+	if current == nil || !equality.Semantic.DeepEqual(current.Spec, wanted.Spec) {
+		if current, err = s.writeSpec(ctx, key, current, wanted); err != nil {
+			return nil, &lostWrite{}, err
+		}
+		if wanted, err = changed(key, current, change); err != nil {
+			return nil, nil, err
+		}
+	}
+	if equality.Semantic.DeepEqual(current.Status, wanted.Status) {
+		return current, nil, nil
+	}
+	stored = current.DeepCopy()
+	stored.Status = wanted.Status
+	if err := s.client.Status().Update(ctx, stored); err != nil {
+		return nil, &lostWrite{status: wanted}, fmt.Errorf("updating the status of NamespacePlacement %s: %w", key, err)
+	}
+	s.wrote(key, current.ResourceVersion, stored)
+	return stored, nil, nil
+}
+
+// changed returns what change makes of current, nil for an object that does not exist.
+func changed(key client.ObjectKey, current *schedulerv1alpha1.NamespacePlacement, change func(*schedulerv1alpha1.NamespacePlacement) error) (*schedulerv1alpha1.NamespacePlacement, error) {
+	wanted := &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	if current != nil {
+		wanted = current.DeepCopy()
+	}
+	return wanted, change(wanted)
+}
+
+func (s *Store) writeSpec(ctx context.Context, key client.ObjectKey, current, wanted *schedulerv1alpha1.NamespacePlacement) (*schedulerv1alpha1.NamespacePlacement, error) {
+	if current == nil {
+		stored := &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: wanted.Spec}
+		if err := s.client.Create(ctx, stored); err != nil {
+			return nil, fmt.Errorf("creating NamespacePlacement %s: %w", key, err)
+		}
+		return stored, nil
+	}
+	stored := current.DeepCopy()
+	stored.Spec = wanted.Spec
+	if err := s.client.Update(ctx, stored); err != nil {
+		return nil, fmt.Errorf("updating NamespacePlacement %s: %w", key, err)
+	}
+	s.wrote(key, current.ResourceVersion, stored)
+	return stored, nil
+}
+
+// Delete deletes np if it is still as it was read. One that is gone already is no error.
+func (s *Store) Delete(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement) error {
+	err := s.client.Delete(ctx, np, client.Preconditions{UID: &np.UID, ResourceVersion: &np.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting NamespacePlacement %s: %w", client.ObjectKeyFromObject(np), err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.written, client.ObjectKeyFromObject(np))
+	return nil
+}
+
+// wrote remembers what was written over base. Where base was itself newer than the cache, the first of them counts.
+func (s *Store) wrote(key client.ObjectKey, base string, result *schedulerv1alpha1.NamespacePlacement) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last, exists := s.written[key]; exists && last.result.ResourceVersion == base {
+		base = last.base
+	}
+	s.written[key] = writtenPlacement{base: base, result: result.DeepCopy()}
+}
+
+func read(ctx context.Context, from client.Reader, key client.ObjectKey) (*schedulerv1alpha1.NamespacePlacement, error) {
+	np := &schedulerv1alpha1.NamespacePlacement{}
+	if err := from.Get(ctx, key, np); apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // no object is an answer, not an error
+	} else if err != nil {
+		return nil, fmt.Errorf("reading NamespacePlacement %s: %w", key, err)
+	}
+	return np, nil
+}
+
+// isRetriable says whether a write that failed is to be tried again after a live read.
+func isRetriable(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || isAmbiguous(err)
+}
+
+// isAmbiguous says whether a write that failed may have happened: the API server did not answer, or said that it does not know.
+func isAmbiguous(err error) bool {
+	switch apierrors.ReasonForError(err) {
+	case metav1.StatusReasonUnknown, metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout, metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable:
+		return true
+	default:
+		return false
+	}
+}

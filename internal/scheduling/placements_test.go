@@ -1,0 +1,329 @@
+package scheduling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	metafake "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+)
+
+var webKey = client.ObjectKey{Namespace: "tenant", Name: "web"}
+
+// cores is a resource list of so many cores.
+func cores(quantity string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(quantity)}
+}
+
+// storedPlacements is an API server of the meta cluster whose writes fail as a test wants.
+type storedPlacements struct {
+	client.WithWatch
+	// writes names the writes so far, also those that failed.
+	writes []string
+	// fail returns whether write number n happens, and what the writer is told. nil: all happen.
+	fail func(n int) (happens bool, err error)
+	// meanwhile is called before the first write.
+	meanwhile func()
+}
+
+func newStoredPlacements(t *testing.T, objects ...client.Object) *storedPlacements {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
+	s := &storedPlacements{}
+	write := func(name string, do func() error) error {
+		n := len(s.writes)
+		s.writes = append(s.writes, name)
+		if n == 0 && s.meanwhile != nil {
+			s.meanwhile()
+		}
+		if s.fail == nil {
+			return do()
+		}
+		happens, failure := s.fail(n)
+		if happens {
+			if err := do(); err != nil {
+				return err
+			}
+		}
+		return failure
+	}
+	s.WithWatch = metafake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&schedulerv1alpha1.NamespacePlacement{}).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+				return write("create", func() error { return c.Create(ctx, object, options...) })
+			},
+			Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+				return write("spec", func() error { return c.Update(ctx, object, options...) })
+			},
+			SubResourceUpdate: func(ctx context.Context, c client.Client, subresource string, object client.Object, options ...client.SubResourceUpdateOption) error {
+				return write(subresource, func() error { return c.SubResource(subresource).Update(ctx, object, options...) })
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+				return write("delete", func() error { return c.Delete(ctx, object, options...) })
+			},
+		}).Build()
+	return s
+}
+
+// frozen is a cache that has not seen anything since it was made.
+type frozen struct {
+	client.Client
+	known map[client.ObjectKey]*schedulerv1alpha1.NamespacePlacement
+}
+
+func (f frozen) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	known, exists := f.known[key]
+	if !exists {
+		return apierrors.NewNotFound(schedulerv1alpha1.GroupVersion.WithResource("namespaceplacements").GroupResource(), key.Name)
+	}
+	known.DeepCopyInto(object.(*schedulerv1alpha1.NamespacePlacement))
+	return nil
+}
+
+func freeze(t *testing.T, c client.Client) frozen {
+	t.Helper()
+	list := &schedulerv1alpha1.NamespacePlacementList{}
+	require.NoError(t, c.List(t.Context(), list))
+	f := frozen{Client: c, known: map[client.ObjectKey]*schedulerv1alpha1.NamespacePlacement{}}
+	for i := range list.Items {
+		f.known[client.ObjectKeyFromObject(&list.Items[i])] = &list.Items[i]
+	}
+	return f
+}
+
+// add makes a change that adds a slice to what is reserved in r1: it is not to happen twice. wanted is the spec.
+func add(quota string) func(*schedulerv1alpha1.NamespacePlacement) error {
+	return func(np *schedulerv1alpha1.NamespacePlacement) error {
+		np.Spec.NamespaceUID, np.Spec.Quota = "1", cores(quota)
+		if np.ResourceVersion == "" {
+			return nil
+		}
+		for _, p := range np.Status.Placements {
+			if p.Cluster == "r1" {
+				return errors.New("r1 holds something already")
+			}
+		}
+		np.Status.Placements = append(np.Status.Placements, schedulerv1alpha1.ClusterPlacement{Cluster: "r1", Slices: 1})
+		return nil
+	}
+}
+
+func TestStoreChange(t *testing.T) {
+	t.Parallel()
+	existing := &schedulerv1alpha1.NamespacePlacement{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web", UID: "1"},
+		Spec:       schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "1", Quota: cores("1")},
+	}
+	kind := schedulerv1alpha1.GroupVersion.WithResource("namespaceplacements").GroupResource()
+	timeout := apierrors.NewTimeoutError("etcd is slow", 1)
+	broken := errors.New("connection reset by peer")
+	conflict := apierrors.NewConflict(kind, "web", nil)
+	forbidden := apierrors.NewForbidden(kind, "web", nil)
+	on := func(n int, happens bool, err error) func(int) (bool, error) {
+		return func(i int) (bool, error) {
+			if i == n {
+				return happens, err
+			}
+			return true, nil
+		}
+	}
+	always := func(err error) func(int) (bool, error) { return func(int) (bool, error) { return false, err } }
+	for name, tc := range map[string]struct {
+		exists     bool
+		quota      string
+		fail       func(int) (bool, error)
+		meanwhile  func(context.Context, client.Client) error
+		wantWrites []string
+		wantError  string
+	}{
+		"made":                              {quota: "1", wantWrites: []string{"create", "status"}},
+		"status alone":                      {exists: true, quota: "1", wantWrites: []string{"status"}},
+		"spec and status":                   {exists: true, quota: "2", wantWrites: []string{"spec", "status"}},
+		"making it timed out, and happened": {quota: "1", fail: on(0, true, timeout), wantWrites: []string{"create", "status"}},
+		"making it timed out":               {quota: "1", fail: on(0, false, timeout), wantWrites: []string{"create", "create", "status"}},
+		"the spec's connection broke, and it happened":   {exists: true, quota: "2", fail: on(0, true, broken), wantWrites: []string{"spec", "status"}},
+		"the spec's connection broke":                    {exists: true, quota: "2", fail: on(0, false, broken), wantWrites: []string{"spec", "spec", "status"}},
+		"the status's connection broke, and it happened": {exists: true, quota: "1", fail: on(0, true, broken), wantWrites: []string{"status"}},
+		"the status's connection broke":                  {exists: true, quota: "1", fail: on(0, false, broken), wantWrites: []string{"status", "status"}},
+		"the status timed out, and happened":             {exists: true, quota: "2", fail: on(1, true, timeout), wantWrites: []string{"spec", "status"}},
+		"a conflict":                                     {exists: true, quota: "1", fail: on(0, false, conflict), wantWrites: []string{"status", "status"}},
+		"conflicts without an end":                       {exists: true, quota: "1", fail: always(conflict), wantWrites: []string{"status", "status", "status", "status", "status", "status"}, wantError: "Operation cannot be fulfilled"},
+		"timeouts without an end":                        {exists: true, quota: "1", fail: always(timeout), wantWrites: []string{"status", "status", "status", "status", "status", "status"}, wantError: "etcd is slow"},
+		"it is forbidden":                                {exists: true, quota: "1", fail: on(0, false, forbidden), wantWrites: []string{"status"}, wantError: "forbidden"},
+		"a spec that is forbidden":                       {quota: "1", fail: on(0, false, forbidden), wantWrites: []string{"create"}, wantError: "forbidden"},
+		"somebody else was quicker": {
+			exists: true, quota: "1", wantWrites: []string{"status"}, wantError: "r1 holds something already",
+			meanwhile: func(ctx context.Context, c client.Client) error {
+				np := &schedulerv1alpha1.NamespacePlacement{}
+				if err := c.Get(ctx, webKey, np); err != nil {
+					return err
+				}
+				np.Status.Placements = []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1", Slices: 7}}
+				return c.Status().Update(ctx, np)
+			},
+		},
+		"something else was written meanwhile": {
+			exists: true, quota: "1", wantWrites: []string{"status", "status"},
+			meanwhile: func(ctx context.Context, c client.Client) error {
+				np := &schedulerv1alpha1.NamespacePlacement{}
+				if err := c.Get(ctx, webKey, np); err != nil {
+					return err
+				}
+				np.Status.Clusters = "r7=1"
+				return c.Status().Update(ctx, np)
+			},
+		},
+		"it was deleted meanwhile": {
+			exists: true, quota: "1", wantWrites: []string{"status", "create", "status"},
+			meanwhile: func(ctx context.Context, c client.Client) error { return c.Delete(ctx, existing.DeepCopy()) },
+		},
+		"it was made meanwhile": {
+			quota: "2", wantWrites: []string{"create", "spec", "status"},
+			meanwhile: func(ctx context.Context, c client.Client) error { return c.Create(ctx, existing.DeepCopy()) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var objects []client.Object
+			if tc.exists {
+				objects = append(objects, existing.DeepCopy())
+			}
+			server := newStoredPlacements(t, objects...)
+			store := NewStore(server, server)
+			server.fail = tc.fail
+			if tc.meanwhile != nil {
+				server.meanwhile = func() {
+					written := server.writes
+					server.meanwhile, server.writes = nil, append([]string(nil), "meanwhile") // not number 0 any more
+					require.NoError(t, tc.meanwhile(t.Context(), server))
+					server.writes = written
+				}
+			}
+			np, err := store.Change(t.Context(), webKey, add(tc.quota))
+			require.Equal(t, tc.wantWrites, server.writes)
+			if tc.wantError != "" {
+				require.ErrorContains(t, err, tc.wantError)
+				return
+			}
+			require.NoError(t, err)
+			stored, err := store.GetLive(t.Context(), webKey)
+			require.NoError(t, err)
+			require.Empty(t, cmp.Diff(stored, np))
+			require.Len(t, stored.Status.Placements, 1)
+			require.True(t, stored.Spec.Quota.Cpu().Equal(resource.MustParse(tc.quota)))
+		})
+	}
+}
+
+// TestStoreChangesNothing: what is as it should be is not written, and what does not exist is not made for the sake of its status.
+func TestStoreChangesNothing(t *testing.T) {
+	t.Parallel()
+	server := newStoredPlacements(t)
+	store := NewStore(server, server)
+	np, err := store.Change(t.Context(), webKey, func(np *schedulerv1alpha1.NamespacePlacement) error {
+		require.Equal(t, webKey, client.ObjectKeyFromObject(np))
+		np.Status.Clusters = "r1=1"
+		return nil
+	})
+	require.NoError(t, err)
+	require.Nil(t, np)
+	first, err := store.Change(t.Context(), webKey, add("1"))
+	require.NoError(t, err)
+	server.writes = nil
+	second, err := store.Change(t.Context(), webKey, func(np *schedulerv1alpha1.NamespacePlacement) error {
+		np.Spec.Quota = cores("1000m")
+		return nil
+	})
+	require.NoError(t, err)
+	require.Empty(t, cmp.Diff(first, second))
+	require.Empty(t, server.writes)
+	_, err = store.Change(t.Context(), webKey, func(*schedulerv1alpha1.NamespacePlacement) error { return context.Canceled })
+	require.Equal(t, context.Canceled, err, "an error of the change is the caller's own")
+}
+
+// TestStoreReadsItsOwnWrites changes an object over and over while the cache stands still.
+func TestStoreReadsItsOwnWrites(t *testing.T) {
+	t.Parallel()
+	server := newStoredPlacements(t, &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web", UID: "1"}})
+	cache := freeze(t, server)
+	store := NewStore(cache, server)
+	count := func(i int) func(np *schedulerv1alpha1.NamespacePlacement) error {
+		return func(np *schedulerv1alpha1.NamespacePlacement) error {
+			require.Equal(t, int32(i), np.Status.Slices)
+			np.Status.Slices++
+			return nil
+		}
+	}
+	for i := range 3 {
+		_, err := store.Change(t.Context(), webKey, count(i))
+		require.NoError(t, err)
+	}
+	require.Equal(t, []string{"status", "status", "status"}, server.writes, "no conflict")
+
+	other, err := store.GetLive(t.Context(), webKey)
+	require.NoError(t, err)
+	other.Status.Slices = 10
+	require.NoError(t, server.Status().Update(t.Context(), other))
+	np, err := store.Change(t.Context(), webKey, func(np *schedulerv1alpha1.NamespacePlacement) error {
+		np.Status.Slices++
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, int32(11), np.Status.Slices, "on top of what another one wrote")
+
+	for i, seen := range []*schedulerv1alpha1.NamespacePlacement{other, np} {
+		cache.known[webKey] = seen
+		np, err = store.Get(t.Context(), webKey)
+		require.NoError(t, err)
+		require.Equal(t, int32(11), np.Status.Slices, "step %d", i)
+	}
+	require.Empty(t, store.written)
+}
+
+func TestStoreDelete(t *testing.T) {
+	t.Parallel()
+	server := newStoredPlacements(t)
+	store := NewStore(server, server)
+	np, err := store.Change(t.Context(), webKey, add("1"))
+	require.NoError(t, err)
+	older := np.DeepCopy()
+	older.ResourceVersion = "1"
+	require.True(t, apierrors.IsConflict(errors.Unwrap(store.Delete(t.Context(), older))), "it has changed since")
+	require.NoError(t, store.Delete(t.Context(), np))
+	require.NoError(t, store.Delete(t.Context(), np), "it is gone")
+	gone, err := store.Get(t.Context(), webKey)
+	require.NoError(t, err)
+	require.Nil(t, gone)
+}
+
+// TestAmbiguousAnswers names the errors after which nobody knows whether a write happened.
+func TestAmbiguousAnswers(t *testing.T) {
+	t.Parallel()
+	kind := schedulerv1alpha1.GroupVersion.WithResource("namespaceplacements").GroupResource()
+	for _, err := range []error{
+		errors.New("EOF"), apierrors.NewTimeoutError("", 0), apierrors.NewServerTimeout(kind, "update", 0), apierrors.NewInternalError(errors.New("etcd")),
+		apierrors.NewServiceUnavailable("shutting down"), fmt.Errorf("updating: %w", context.DeadlineExceeded),
+	} {
+		require.True(t, isAmbiguous(err), "%v", err)
+	}
+	for _, err := range []error{
+		apierrors.NewConflict(kind, "web", nil), apierrors.NewForbidden(kind, "web", nil), apierrors.NewNotFound(kind, "web"),
+		apierrors.NewInvalid(schedulerv1alpha1.GroupVersion.WithKind("NamespacePlacement").GroupKind(), "web", nil), apierrors.NewTooManyRequestsError("later"),
+	} {
+		require.False(t, isAmbiguous(err), "%v", err)
+	}
+}
