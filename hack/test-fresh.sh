@@ -6,7 +6,7 @@
 #   hack/test-fresh.sh         with this user's build cache: with -trimpath it serves any clone and any module cache, so this costs downloads
 #   hack/test-fresh.sh --cold  with an empty build cache too: everything is compiled
 #
-# Exits with 3 where the machine is no Debian, and cannot tell what a base system is.
+# Exits with 3 where it cannot run: on a machine that is no Debian, and cannot tell what a base system is, or without a module proxy.
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 KEPT=$ROOT/_output/fresh-logs
@@ -63,7 +63,7 @@ programs() { find /proc -mindepth 2 -maxdepth 2 -path '/proc/[0-9]*/exe' -lname 
 finish() {
   local code=$?
   trap - EXIT
-  if ((code != 0)); then
+  if ((code != 0 && code != 3)); then
     if compgen -G "$clone/_output/demo/logs/*" >/dev/null; then
       mkdir -p "$KEPT"
       cp "$clone"/_output/demo/logs/* "$clone"/_output/demo/kwok/clusters/*/logs/* "$KEPT/" 2>/dev/null || true
@@ -92,6 +92,9 @@ make_path "$machine/path"
 HOME=$machine/home git config --global safe.directory '*'
 HOME=$machine/home git clone --quiet "$ROOT" "$clone"
 echo "test-fresh: a clone of $(git -C "$clone" rev-parse --short HEAD) in $clone, $(find "$machine/path" -type l | wc -l) programs in PATH, build cache $cache"
+
+# With what the machine itself has of the network, or there is nothing to test.
+answer=$(fresh go mod download -json golang.org/x/sync) || { echo "test-fresh: no module proxy: $answer" >&2; exit 3; }
 
 fresh make demo
 echo "test-fresh: make demo ended after $SECONDS s"
