@@ -31,8 +31,8 @@ REALNODES_TOOLS := $(filter-out kwok%,$(CLUSTER_TOOLS)) $(NODE_TOOLS)
 DEV_TOOLS     := controller-gen kustomize golangci-lint logcheck
 TOOLS         := $(CLUSTER_TOOLS) $(DEV_TOOLS)
 
-# Packages that `make test-race` covers: those whose code or tests start goroutines or share memory between them. The others have no races to
-# find, and `make test` runs their tests.
+# Packages that `make test-race` covers: those whose code or tests start goroutines or share memory between them. The
+# others have no races to find, and `make test` runs their tests.
 RACE_PACKAGES ?= $(shell grep -rlE '^[[:space:]]*go |\bsync\.|\.Go.func|errgroup' --include=*.go internal plugins | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 # What `make bench` runs.
 BENCH_PACKAGES ?= ./internal/... ./plugins/...

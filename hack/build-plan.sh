@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
-# Prints which programs a make target is about to build into bin/, and about how long that takes; nothing where all are there. Reads what
-# `make -n` prints of it: the rules of the Makefile decide what is missing or older than its pin.
+# Prints which programs a make target is about to build into bin/, and about how long that takes; nothing where all are
+# there. Reads what `make -n` prints of it: the rules of the Makefile decide what is missing or older than its pin.
 #
 #   make -n bin/etcd build | hack/build-plan.sh TARGET
 set -euo pipefail
 BIN=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)/bin
 
-# Seconds on two cores with an empty build cache, in this order: a program that is built before another compiles for it what both use. 2026-11-22.
+# Seconds on two cores with an empty build cache, in this order: a program that is built before another compiles for it
+# what both use. 2026-11-22.
 declare -A seconds=(
   [etcd]=45 [kube-apiserver]=164 [kube-controller-manager]=53 [kube-scheduler]=5 [kubectl]=21 [kwok]=73 [kwokctl]=12
   [controller-gen]=17 [kustomize]=11 [golangci-lint]=55 [logcheck]=3 [syncer]=70 [vc-scheduler]=40 [vn-agent]=20
   [kubelet]=25 [kube-proxy]=8 [pause]=1 [agnhost]=6 [nonewprivs]=1 [coredns]=100 [metrics-server]=80 [image]=5 [e2e.test]=120
 )
 
-# planned: the programs that `make -n` names. Every rule of a program builds it by gobuild.sh and begins the label with its name; the target
-# `build` always runs, and does little where its programs are there.
+# planned: the programs that `make -n` names. Every rule of a program builds it by gobuild.sh and begins the label with
+# its name; the target `build` always runs, and does little where its programs are there.
 planned() {
   local label program
   while read -r label; do

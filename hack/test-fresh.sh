@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# The README's first command as somebody with a fresh machine runs it: a clone of HEAD, an empty module cache, no bin/, an empty home, and a
-# PATH with Go, make, git and the base system alone: no curl, openssl, jq, python or C compiler. Runs `make demo` to its end and
-# `make demo-down`, and demands that nothing is left. What is not committed is not in the clone.
+# The README's first command as somebody with a fresh machine runs it: a clone of HEAD, an empty module cache, no bin/,
+# an empty home, and a PATH with Go, make, git and the base system alone: no curl, openssl, jq, python or C compiler.
+# Runs `make demo` to its end and `make demo-down`, and demands that nothing is left. What is not committed is not in
+# the clone.
 #
 #   hack/test-fresh.sh         with this user's build cache: with -trimpath it serves any clone and any module cache, so this costs downloads
 #   hack/test-fresh.sh --cold  with an empty build cache too: everything is compiled
 #
-# Exits with 3 where it cannot run: on a machine that is no Debian, and cannot tell what a base system is, or without a module proxy.
+# Exits with 3 where it cannot run: on a machine that is no Debian, and cannot tell what a base system is, or without a
+# module proxy.
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 KEPT=$ROOT/_output/fresh-logs
@@ -24,7 +26,8 @@ fail() {
   exit 1
 }
 
-# base_programs: the programs of Debian's essential packages, those that every Debian has, and of awk, which is essential in several versions.
+# base_programs: the programs of Debian's essential packages, those that every Debian has, and of awk, which is
+# essential in several versions.
 base_programs() {
   local packages
   mapfile -t packages < <(dpkg-query -W -f '${Essential} ${Package}\n' | sed -n 's/^yes //p')
@@ -93,7 +96,7 @@ HOME=$machine/home git config --global safe.directory '*'
 HOME=$machine/home git clone --quiet "$ROOT" "$clone"
 echo "test-fresh: a clone of $(git -C "$clone" rev-parse --short HEAD) in $clone, $(find "$machine/path" -type l | wc -l) programs in PATH, build cache $cache"
 
-# With what the machine itself has of the network, or there is nothing to test.
+# Where this machine reaches no module proxy, a fresh one reaches none either.
 answer=$(fresh go mod download -json golang.org/x/sync) || { echo "test-fresh: no module proxy: $answer" >&2; exit 3; }
 
 fresh make demo

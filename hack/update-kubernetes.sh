@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Puts every Go module of this repository that requires k8s.io/kubernetes on another version of it: the requirement, those of the libraries
-# that are released with it, and the `replace` lines, without which Go would choose the libraries' versions apart from Kubernetes' own. Runs
-# go mod tidy in each. The tools in bin/ are built anew by the next make, and say that version.
+# Puts every Go module of this repository that requires k8s.io/kubernetes on another version of it: the requirement,
+# those of the libraries that are released with it, and the `replace` lines, without which Go would choose the
+# libraries' versions apart from Kubernetes' own. Runs go mod tidy in each. The next make builds the tools in bin/ of
+# that version.
 #
 #   hack/update-kubernetes.sh v1.34.10
 set -euo pipefail
@@ -14,8 +15,8 @@ fail() {
   exit 1
 }
 
-# library_version LIBRARY: v0.X.Y for Kubernetes v1.X.Y; where that cannot be downloaded and verified, the last before it. Only the libraries
-# that a go.sum names are asked for: of the others go.mod needs a line and nobody a file.
+# library_version LIBRARY: v0.X.Y for Kubernetes v1.X.Y; where that cannot be downloaded and verified, the last before
+# it. Only the libraries that a go.sum names are asked for: of the others go.mod needs a line and nobody a file.
 library_version() {
   local minor patch
   IFS=. read -r _ minor patch <<<"$version"
@@ -32,8 +33,8 @@ library_version() {
 # libraries: those in Kubernetes' staging folder, which its own go.mod requires without a version of theirs.
 libraries() { sed -nE 's|^\tk8s\.io/([a-z0-9-]+) => \./staging/src/k8s\.io/.*|\1|p' "$1"; }
 
-# update FOLDER: changes its go.mod. Of the libraries that it requires, those change that have the version of the Kubernetes before; the others
-# are as go mod tidy wrote them.
+# update FOLDER: changes its go.mod. Of the libraries that it requires, those change that have the version of the
+# Kubernetes before; the others are as go mod tidy wrote them.
 update() {
   local library edits=() before required
   before=$(sed -nE 's|^\t?(require )?k8s\.io/kubernetes v1\.([0-9.]+).*|v0.\2|p' "$ROOT/$1/go.mod")

@@ -1,9 +1,10 @@
 # shellcheck shell=bash
-# What real nodes take from the machine, by Debian's names of packages. Sourced by hack/realnodes/check.sh and images.sh.
+# What real nodes take from the machine, by Debian's names of packages. Sourced by hack/realnodes/check.sh and
+# images.sh.
 
-# packages: a row for each program: its name, its package, what needs it, and which conformance tests fail or may fail without it, as a
-# regular expression over their names. Needed by `bed` is what no bed starts without. What is needed by `images` is packed into the images of
-# tests, which Kubernetes' own test images hold too: the bed runs without it.
+# packages: a row for each program: its name, its package, what needs it, and which conformance tests fail or may fail
+# without it, as a regular expression over their names. Needed by `bed` is what no bed starts without. What is needed by
+# `images` is packed into the images of tests, which Kubernetes' own test images hold too: the bed runs without it.
 packages() {
   cat <<'ROWS'
 ip iproute2 bed

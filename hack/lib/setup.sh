@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Makes a pool of control planes that run: what the meta cluster needs, super clusters that join, tenants that are imported, our programs.
-# Sourced after steps.sh.
+# Makes a pool of control planes that run: what the meta cluster needs, super clusters that join, tenants that are
+# imported, our programs. Sourced after steps.sh.
 
 source "$(dirname "${BASH_SOURCE[0]}")/module.sh"
 

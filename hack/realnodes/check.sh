@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Prints what the machine lacks for real nodes and how to get it, and exits with 3 where no bed can start. Where only the images of tests
-# would lack something, it prints which conformance tests that costs, and exits with 0. Prints nothing where nothing is missing.
+# Prints what the machine lacks for real nodes and how to get it, and exits with 3 where no bed can start. Where only
+# the images of tests would lack something, it prints which conformance tests that costs, and exits with 0. Prints
+# nothing where nothing is missing.
 #
 #   hack/realnodes/check.sh             checks this machine
 #   hack/realnodes/check.sh --packages  prints the Debian packages that a bed and its images want, a line each
@@ -47,7 +48,8 @@ check_machine() {
   return 3
 }
 
-# check_cgroups: prints what is wrong when groups cannot be made in every hierarchy, or with cgroup v2 not with what kubelets ask for.
+# check_cgroups: prints what is wrong when groups cannot be made in every hierarchy, or with cgroup v2 not with what
+# kubelets ask for.
 check_cgroups() {
   local root before
   while read -r root; do

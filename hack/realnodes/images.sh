@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Packs what runs in containers on real nodes into bin/images: NAME.tar for `ctr images import`, and NAME.name, what pods call it (the
-# first of its names). What is newer than its programs is kept. The versions that tests ask for are read from Kubernetes' own list. The rows of
-# hack/lib/packages.sh whose programs the images lack are written to bin/images/missing, which the conformance runner reads.
+# Packs what runs in containers on real nodes into bin/images: NAME.tar for `ctr images import`, and NAME.name, what
+# pods call it (the first of its names). What is newer than its programs is kept. The versions that tests ask for are
+# read from Kubernetes' own list. The rows of hack/lib/packages.sh whose programs the images lack are written to
+# bin/images/missing, which the conformance runner reads.
 #
 #   COREDNS_VERSION, METRICS_SERVER_VERSION  set by the Makefile from hack/tools/versions.mk
 set -euo pipefail
@@ -54,8 +55,9 @@ if has_program busybox; then
   while read -r applet; do shell+=("busybox=>/bin/$applet"); done < <("$BUSYBOX" --list | grep -vx busybox)
 fi
 
-# What Kubernetes' own test images hold besides, from this machine, with the libraries that it needs: its tests call these. Bash is the shell
-# where there is one: BusyBox's drops variables that are no shell names, and calls its own nc and wget, which crashes with -T.
+# What Kubernetes' own test images hold besides, from this machine, with the libraries that it needs: its tests call
+# these. Bash is the shell where there is one: BusyBox's drops variables that are no shell names, and calls its own nc
+# and wget, which crashes with -T.
 tools=()
 while read -r program _ need _; do
   [[ $need == images && $program != busybox ]] && file=$(command -v "$program") || continue

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// lack is a program that the images of the bed's nodes do not hold, because the machine that packed them did not have it.
+// lack is a program that the images of the bed's nodes do not hold, because the machine that packed them did not have
+// it.
 type lack struct {
 	// Program and Package are its name, and the Debian package that has it.
 	Program, Package string
@@ -17,9 +18,10 @@ type lack struct {
 	Tests []string
 }
 
-// readLacks reads what hack/realnodes/images.sh wrote of the images, rows of hack/lib/packages.sh: program, package, "images", and a regular
-// expression over the names of tests. Of these it keeps the ones that are in tests, and no program that costs none of them. A file that is not
-// there means that the images are not of this checkout: nothing is known of them.
+// readLacks reads what hack/realnodes/images.sh wrote of the images, rows of hack/lib/packages.sh: program, package,
+// "images", and a regular expression over the names of tests. Of these it keeps the ones that are in tests, and no
+// program that costs none of them. A file that is not there means that the images are not of this checkout: nothing is
+// known of them.
 func readLacks(path string, tests []string) ([]lack, error) {
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -82,8 +82,8 @@ func TestLackIsPrinted(t *testing.T) {
 	require.Equal(t, 1, strings.Count(lack{Tests: make([]string, 21)}.String(), "\n"), "many tests are counted only")
 }
 
-// TestReportSaysWhatTheImagesLack prints before the first test and writes into the report.
-func TestReportSaysWhatTheImagesLack(t *testing.T) {
+// TestReportListsWhatTheImagesLack prints before the first test and writes into the report.
+func TestReportListsWhatTheImagesLack(t *testing.T) {
 	folder := t.TempDir()
 	missing := filepath.Join(folder, "missing")
 	require.NoError(t, os.WriteFile(missing, []byte("dig bind9-dnsutils images DNS should\n"), 0o600))

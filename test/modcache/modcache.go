@@ -9,11 +9,13 @@ import (
 	"os/exec"
 )
 
-// Dir returns the folder of module's files in the module cache, in the version that the go.mod above the working folder selects. It downloads
-// them first where they are not there yet: `go list -m` names no folder for a module that nothing has downloaded.
+// Dir returns the folder of module's files in the module cache, in the version that the go.mod above the working folder
+// selects. It downloads them first where they are not there yet: `go list -m` names no folder for a module that nothing
+// has downloaded.
 func Dir(ctx context.Context, module string) (string, error) {
 	output, runErr := exec.CommandContext(ctx, "go", "mod", "download", "-json", module).Output()
-	// After a failure of a download go exits with 1 and has written the reason to its output; other failures go to its error output.
+	// After a failure of a download go exits with 1 and has written the reason to its output; other failures go to its
+	// error output.
 	var answer struct{ Dir, Error string }
 	if err := json.Unmarshal(output, &answer); err != nil {
 		answer.Error = string(output)

@@ -67,7 +67,7 @@ func TestModuleDir(t *testing.T) {
 	}
 }
 
-func TestWhatIsBuiltIsSaidFirst(t *testing.T) {
+func TestBuildPlan(t *testing.T) {
 	t.Parallel()
 	const (
 		etcd = `cd hack/tools && ../gobuild.sh "etcd" go build -o bin/etcd` + "\n"
