@@ -6,8 +6,8 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# To add a check: write a function check_NAME, say in `checks` when it runs. Cheap ones first.
-checks=(license shell layers tidy format vet lint logging kustomize clean)
+# To add a check: write a function check_NAME, name it in `checks` where it runs. Cheap ones first.
+checks=(license shell modules layers tidy format vet lint logging kustomize clean)
 
 check_license() { # The licence is the whole Apache-2.0 text, and every Go module of ours lies below it.
   grep -q "Apache License" LICENSE && grep -q "Version 2.0, January 2004" LICENSE && grep -q "END OF TERMS AND CONDITIONS" LICENSE
@@ -20,6 +20,12 @@ check_shell() {
     [[ -x $script || $script == hack/lib/* || $script == */lib.sh ]] || { echo "$script is not executable"; failed=1; }
   done < <(git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
   return "$failed"
+}
+
+# check_modules: files of modules are found by module_dir and modcache.Dir, which download them; `go list -m` prints an
+# empty folder for a module that nothing has downloaded.
+check_modules() {
+  ! git grep -nE 'list.+-m\b.*\{\{ ?\.Dir' -- ':!hack/verify.sh' ':!*.md'
 }
 
 check_layers() { hack/verify-layers.sh; }
