@@ -28,10 +28,10 @@ var errEnded = errors.New("the work ended")
 
 // connection runs one Work until its context ends:
 //
-//	            Probe fails, Serve returns, or either panics
+//	            Connect fails, Serve returns, a Probe fails for good, or one of them panics
 //	   ┌──────────────────────────────────────────────────┐
 //	   ▼                                                  │
-//	(delay) ──► Probe ──► Serve: Connecting ──ready──► Connected ◄──health──► Unreachable, Serve still runs
+//	(delay) ──► Connect ──► Serve: Connecting ──ready──► Connected ◄──Probe──► Unreachable, Serve still runs
 //
 // A connection that was ready, and lasted as long as the longest delay, starts over with the first delay. One that ends soon after it was
 // ready does not: an input that makes Serve panic costs one try per longest delay, not one per second.
@@ -97,10 +97,10 @@ func (c *connection) run(ctx context.Context, kind string, name types.Namespaced
 	}
 }
 
-// connect probes and serves until the connection ends. It returns whether the work was ready, and never a nil error.
+// connect connects and serves until the connection ends. It returns whether the work was ready, and never a nil error.
 func (c *connection) connect(ctx context.Context) (wasReady bool, err error) {
 	server := c.work.Server()
-	if err := c.probe(ctx); err != nil {
+	if err := guard(ctx, "Connect", func() error { return c.work.Connect(ctx) }); err != nil {
 		return false, inContext("connecting to "+server, err)
 	}
 	c.set(ctx, func(State) State { return State{Reason: connecting("Reading the objects of " + server)} })
@@ -136,7 +136,7 @@ func (c *connection) watchHealth(ctx context.Context, stop context.CancelCauseFu
 			return
 		case <-ticker.C:
 		}
-		err := c.probe(ctx)
+		err := guard(ctx, "Probe", func() error { return c.work.Probe(ctx) })
 		var failure *Failure
 		if errors.As(err, &failure) && failure.Final {
 			stop(err)
@@ -156,10 +156,6 @@ func (c *connection) watchHealth(ctx context.Context, stop context.CancelCauseFu
 			return old
 		})
 	}
-}
-
-func (c *connection) probe(ctx context.Context) error {
-	return guard(ctx, "Probe", func() error { return c.work.Probe(ctx) })
 }
 
 // guard calls step and returns its panic as a final Failure. The value of a panic may hold what a tenant wrote, so only the log has it.

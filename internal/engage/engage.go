@@ -1,5 +1,5 @@
-// Package engage keeps connections to clusters: it runs at most one connection per object, probes the server, serves while the
-// server answers, tries again with backoff, and reports the state of each. A panic of one connection ends that connection alone.
+// Package engage keeps connections to clusters: it runs at most one connection per object, connects, serves and probes the
+// server meanwhile, tries again with backoff, and reports the state of each. A panic of one connection ends that connection alone.
 package engage
 
 import (
@@ -12,13 +12,15 @@ import (
 // ReasonPanicked is the reason of a connection that ended with a panic. The stack is in the log.
 const ReasonPanicked = "Panicked"
 
-// Work is one connection to one cluster. Its methods are called from goroutines of the Supervisor: Probe from one at a time, also while
-// Serve runs; Serve once after each successful Probe that began a connection.
+// Work is one connection to one cluster. Connect and Serve are called in turn from one goroutine; Probe is called from another one while
+// Serve runs, and never twice at a time.
 type Work interface {
 	// Server names what is connected to, for messages: the URL of an API server, without credentials.
 	Server() string
-	// Probe asks whether the server answers, and whether it is the right one. Before Serve runs it also acquires what Serve needs; Serve
-	// is called after every success, so Serve can release it. It is called again every HealthPeriod while Serve runs.
+	// Connect asks whether the server answers and is the right one, and acquires what Serve needs. Serve is called after every success,
+	// also when ctx has ended meanwhile, so Serve can release it.
+	Connect(ctx context.Context) error
+	// Probe asks, every HealthPeriod while Serve runs, whether the server still answers and is the right one.
 	Probe(ctx context.Context) error
 	// Serve works until ctx ends, and returns when all that it started has ended. It calls ready once, when its caches are filled.
 	// A panic on a goroutine that Serve started is not recovered: such a goroutine has to recover.

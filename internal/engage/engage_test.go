@@ -33,6 +33,8 @@ type work struct {
 
 func (w *work) Server() string { return "https://server" }
 
+func (w *work) Connect(ctx context.Context) error { return w.Probe(ctx) }
+
 func (w *work) Probe(context.Context) error {
 	w.mu.Lock()
 	w.probes++
@@ -187,7 +189,7 @@ func TestPanics(t *testing.T) {
 		name   string
 		breaks func(*work)
 	}{
-		{name: "Probe", breaks: func(w *work) { w.set(func() error { panic("hostile") }, nil) }},
+		{name: "Connect", breaks: func(w *work) { w.set(func() error { panic("hostile") }, nil) }},
 		{name: "Serve", breaks: func(w *work) { w.set(nil, func(context.Context, func()) error { panic("hostile") }) }},
 		{name: "Serve when ready", breaks: func(w *work) {
 			w.set(nil, func(_ context.Context, ready func()) error {

@@ -10,7 +10,7 @@ const (
 	longestDelay = time.Minute
 )
 
-// connection is the engage.Work of one tenant: a probe finds out which control plane answers, and Engage works on it.
+// connection is the engage.Work of one tenant: it asks which control plane answers, and Engage works on it.
 type connection struct {
 	controller *Controller
 	tenant     *Tenant
@@ -18,6 +18,9 @@ type connection struct {
 
 // Server implements engage.Work.
 func (c *connection) Server() string { return c.tenant.Config.Host }
+
+// Connect implements engage.Work: it is a Probe.
+func (c *connection) Connect(ctx context.Context) error { return c.Probe(ctx) }
 
 // Probe returns an error when the control plane does not answer, or is another than it was.
 func (c *connection) Probe(ctx context.Context) error {
