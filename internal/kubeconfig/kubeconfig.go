@@ -1,5 +1,4 @@
-// Package kubeconfig turns kubeconfigs that are kept in Secrets into connections: it reads them safely, and runs
-// one instance of work per connection.
+// Package kubeconfig reads kubeconfigs that are kept in Secrets, without trusting them.
 package kubeconfig
 
 import (

@@ -1,12 +1,9 @@
 package kubeconfig_test
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -83,80 +80,4 @@ func TestFingerprint(t *testing.T) {
 	again := kubeconfig.Fingerprint([]byte("a"), []byte("b"))
 	require.Equal(t, again, kubeconfig.Fingerprint([]byte("a"), []byte("b")))
 	require.NotEqual(t, kubeconfig.Fingerprint([]byte("ab"), nil), kubeconfig.Fingerprint([]byte("a"), []byte("b")))
-}
-
-// work runs until it is cancelled, and then until it is let go.
-type work struct {
-	started chan struct{}
-	letGo   chan struct{}
-}
-
-func (w *work) Run(ctx context.Context) {
-	close(w.started)
-	<-ctx.Done()
-	<-w.letGo
-}
-
-func newWork() *work { return &work{started: make(chan struct{}), letGo: make(chan struct{})} }
-
-func receive[T any](t *testing.T, from <-chan T) {
-	t.Helper()
-	select {
-	case <-from:
-	case <-time.After(10 * time.Second):
-		require.Fail(t, "nothing happened")
-	}
-}
-
-func TestInstances(t *testing.T) {
-	t.Parallel()
-	var instances kubeconfig.Instances[*work]
-	name := types.NamespacedName{Name: "a"}
-	ended := make(chan types.NamespacedName, 10)
-	instances.OnChange(func(name types.NamespacedName) { ended <- name })
-	first, second := newWork(), newWork()
-
-	got, running := instances.Ensure(name, "1", func() *work { return first })
-	require.True(t, running)
-	require.Same(t, first, got)
-	receive(t, first.started)
-	got, _ = instances.Ensure(name, "1", func() *work { panic("it runs already") })
-	require.Same(t, first, got)
-
-	for _, identity := range []string{"2", "1"} { // even the old identity has to wait: its instance is ending
-		_, running = instances.Ensure(name, identity, func() *work { panic("the first has not ended") })
-		require.False(t, running)
-	}
-	_, running = instances.Get(name)
-	require.False(t, running)
-	close(first.letGo)
-	receive(t, ended)
-	_, running = instances.Ensure(name, "2", func() *work { return second })
-	require.True(t, running)
-	receive(t, second.started)
-
-	require.True(t, instances.Stop(types.NamespacedName{Name: "unknown"}))
-	require.False(t, instances.Stop(name))
-	close(second.letGo)
-	receive(t, ended)
-	require.True(t, instances.Stop(name))
-}
-
-func TestInstancesEndWithTheProcess(t *testing.T) {
-	t.Parallel()
-	var instances kubeconfig.Instances[*work]
-	only := newWork()
-	instances.Ensure(types.NamespacedName{Name: "a"}, "1", func() *work { return only })
-	receive(t, only.started)
-	_, running := instances.Get(types.NamespacedName{Name: "a"})
-	require.True(t, running)
-
-	ctx, cancel := context.WithCancel(t.Context())
-	stopped := make(chan error, 1)
-	go func() { stopped <- instances.Start(ctx) }()
-	cancel()
-	close(only.letGo)
-	receive(t, stopped)
-	_, running = instances.Ensure(types.NamespacedName{Name: "b"}, "1", newWork)
-	require.False(t, running, "nothing starts after the end")
 }

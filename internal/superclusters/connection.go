@@ -7,15 +7,13 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -27,73 +25,41 @@ const (
 	probePause   = time.Second
 
 	publishInterval = 500 * time.Millisecond
-	claimPause      = 200 * time.Millisecond
-	claimPatience   = 15 * time.Second
-
-	firstDelay     = time.Second
-	longestDelay   = 15 * time.Second
-	backoffFactor  = 2
-	backoffJitter  = 0.1
-	backoffStepMax = 1 << 30
+	longestDelay    = 15 * time.Second
 )
 
-// trouble is an error with the reason of its Event.
-type trouble struct {
-	reason string
-	err    error
-}
-
-func (t *trouble) Error() string { return t.err.Error() }
-
-func (t *trouble) Unwrap() error { return t.err }
-
-// state is what a connection tells the registry.
-type state struct {
-	// id is the super cluster id, once it is held.
-	id string
-	// serving says that the connection itself keeps the virtual Node true.
-	serving bool
-	// reason and message say what is wrong, "" for nothing.
-	reason, message string
-}
-
-// connection is one instance of a super cluster:
-//
-//	           trouble
-//	   ┌──────────────────────────────────────────────┐
-//	   ▼                                              │
-//	(delay) ──► read id ──► claim it ──► fill caches ──► serve: publish, probe, renew the Lease
+// connection is the engage.Work of one super cluster. Connect reads the super cluster's id and makes the Cluster its owner; Serve runs
+// informers and publishes the virtual Node; Probe reads the id again, which is what renews the Node's Lease.
 type connection struct {
-	registry *Registry
-	cluster  types.NamespacedName
-	config   *rest.Config
-	dirty    chan struct{}
+	controller *Controller
+	cluster    types.NamespacedName
+	config     *rest.Config
+	client     kubernetes.Interface // made by Connect
+	dirty      chan struct{}        // holds one when capacity or headroom has changed since the last publish
+	probed     chan string          // holds the outcome of the last Probe: why the super cluster is unreachable, "" when it answers
 
 	mu       sync.Mutex
-	state    state
+	id       string // owned by the Cluster, "" for none
 	headroom Headroom
 }
 
-func (r *Registry) connect(cluster types.NamespacedName, config *rest.Config, headroom Headroom) *connection {
-	return &connection{registry: r, cluster: cluster, config: config, headroom: headroom, dirty: make(chan struct{}, 1)}
+func (c *Controller) connect(cluster types.NamespacedName, config *rest.Config, headroom Headroom) *connection {
+	return &connection{
+		controller: c, cluster: cluster, config: config, headroom: headroom, dirty: make(chan struct{}, 1), probed: make(chan string, 1),
+	}
 }
 
-func (c *connection) current() state {
+// ownedID returns the super cluster id while the Cluster owns it, else "".
+func (c *connection) ownedID() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.state
+	return c.id
 }
 
-func (c *connection) set(ctx context.Context, next state) {
+func (c *connection) setID(id string) {
 	c.mu.Lock()
-	changed := c.state != next && ctx.Err() == nil
-	if changed {
-		c.state = next
-	}
-	c.mu.Unlock()
-	if changed {
-		c.registry.instances.Changed(c.cluster)
-	}
+	defer c.mu.Unlock()
+	c.id = id
 }
 
 func (c *connection) setHeadroom(headroom Headroom) {
@@ -110,119 +76,86 @@ func (c *connection) touch() {
 	}
 }
 
-// Run implements kubeconfig.Work.
-func (c *connection) Run(ctx context.Context) {
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), "cluster", c.cluster)
-	ctx = klog.NewContext(ctx, logger)
-	logger.V(2).Info("Connecting to super cluster", "server", c.config.Host)
-	defer logger.V(2).Info("Left super cluster")
-	defer c.registry.claims.release(c.cluster)
-	backoff := newBackoff()
-	for ctx.Err() == nil {
-		err := c.once(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if c.current().serving {
-			backoff = newBackoff()
-		}
-		c.registry.claims.release(c.cluster)
-		delay := backoff.Step()
-		logger.V(2).Info("Super cluster is not connected, trying again", "delay", delay, "err", err)
-		c.set(ctx, stateOf(err))
-		select {
-		case <-ctx.Done():
-		case <-time.After(delay):
-		}
-	}
-}
+// Server implements engage.Work.
+func (c *connection) Server() string { return c.config.Host }
 
-func stateOf(err error) state {
-	var known *trouble
-	if errors.As(err, &known) {
-		return state{reason: known.reason, message: known.Error()}
+// Connect implements engage.Work: it acquires the super cluster's id.
+func (c *connection) Connect(ctx context.Context) error {
+	if c.client == nil {
+		client, err := kubernetes.NewForConfig(c.config)
+		if err != nil {
+			return failure(ReasonInvalidKubeconfig, fmt.Sprintf("making a client: %v", err))
+		}
+		c.client = client
 	}
-	return state{reason: ReasonUnreachable, message: err.Error()}
-}
-
-// once connects and serves until something is wrong. It never returns nil.
-func (c *connection) once(ctx context.Context) error {
-	client, err := kubernetes.NewForConfig(c.config)
-	if err != nil {
-		return &trouble{ReasonInvalidKubeconfig, fmt.Errorf("making a client: %w", err)}
-	}
-	id, err := c.readID(ctx, client)
-	c.registry.claims.tried(c.cluster, id)
+	id, err := readID(ctx, c.client)
+	c.controller.owners.tried(c.cluster, id)
 	if err != nil {
 		return err
 	}
+	if err := c.controller.acquire(ctx, c.cluster, id); err != nil {
+		return err
+	}
+	c.setID(id)
+	return nil
+}
+
+// Probe implements engage.Work: it asks twice before a super cluster counts as unreachable. Another id ends Serve.
+func (c *connection) Probe(ctx context.Context) error {
+	id := c.ownedID()
+	found, err := readID(ctx, c.client)
+	var known *engage.Failure
+	if err != nil && !errors.As(err, &known) && pause(ctx, probePause) {
+		found, err = readID(ctx, c.client)
+	}
+	if err == nil && found != id && id != "" {
+		return &engage.Failure{Final: true, Reason: tenancy.Reason{
+			Reason: ReasonUnreachable, Message: fmt.Sprintf("the super cluster's id was %s and is %s now", id, found),
+		}}
+	}
+	unreachable := ""
+	if err != nil && !errors.As(err, &known) {
+		unreachable = fmt.Sprintf("%s does not answer: %v", c.config.Host, err)
+	}
+	select {
+	case <-c.probed: // an outcome that publish has not seen yet
+	default:
+	}
+	c.probed <- unreachable
+	return err
+}
+
+// Serve implements engage.Work. The id is released at its end.
+func (c *connection) Serve(ctx context.Context, ready func()) error {
+	id := c.ownedID()
+	defer c.controller.owners.release(c.cluster)
+	defer c.setID("")
 	ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "superCluster", id))
-	if err := c.claim(ctx, id); err != nil {
-		return err
+	select {
+	case <-c.probed: // of an earlier Serve
+	default:
 	}
-	c.set(ctx, state{id: id})
 	ledger := NewLedger()
-	return follow(ctx, client, ledger, c.touch, func(ctx context.Context) error { return c.serve(ctx, client, ledger, id) })
+	return runInformers(ctx, c.client, ledger, c.touch, func(ctx context.Context) error {
+		ready()
+		return c.publish(ctx, ledger, id)
+	})
 }
 
-// readID returns the id that the super cluster gives itself.
-func (c *connection) readID(ctx context.Context, client kubernetes.Interface) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	info, err := client.CoreV1().ConfigMaps(schedulerv1alpha1.SuperClusterInfoNamespace).Get(ctx, schedulerv1alpha1.SuperClusterInfoName, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return "", fmt.Errorf("asking %s: %w", c.config.Host, err)
-	}
-	id, exists := "", false
-	if err == nil {
-		id, exists = info.Data[schedulerv1alpha1.SuperClusterInfoKey]
-	}
-	if !exists {
-		return "", &trouble{ReasonSuperClusterInfoMissing, fmt.Errorf(
-			"the super cluster does not say its id: kubectl -n %s create configmap %s --from-literal=%s=<id>",
-			schedulerv1alpha1.SuperClusterInfoNamespace, schedulerv1alpha1.SuperClusterInfoName, schedulerv1alpha1.SuperClusterInfoKey)}
-	}
-	if err := tenancy.ValidateSuperClusterID(id); err != nil {
-		return "", &trouble{ReasonInvalidID, err}
-	}
-	return id, nil
-}
-
-// claim takes the id, or returns why another Cluster has it.
-func (c *connection) claim(ctx context.Context, id string) error {
-	deadline := time.Now().Add(claimPatience)
+// publish writes the virtual Node whenever capacity or headroom has changed, and after each probe; a probe that was answered renews the
+// Lease too. It returns when the Node's name is taken.
+func (c *connection) publish(ctx context.Context, ledger *Ledger, id string) error {
+	renew, unreachable := true, ""
 	for {
-		patient := time.Now().Before(deadline)
-		wait, err := c.registry.claim(ctx, c.cluster, id, patient)
-		if err != nil || !wait {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(claimPause):
-		}
-	}
-}
-
-// serve publishes the virtual Node whenever something changed, and probes the super cluster. It returns when the super cluster has
-// another id, or the Node's name is taken.
-func (c *connection) serve(ctx context.Context, client kubernetes.Interface, ledger *Ledger, id string) error {
-	ticker := time.NewTicker(probePeriod)
-	defer ticker.Stop()
-	current := state{id: id, serving: true}
-	renew := true
-	for {
-		c.set(ctx, current)
 		published := time.Now()
-		node, err := c.registry.writer.publish(ctx, c.view(ledger, &current))
+		node, err := c.controller.writer.publish(ctx, c.desiredNode(ledger, id, unreachable))
 		switch {
 		case errors.Is(err, errNodeConflict):
-			return &trouble{ReasonNodeConflict, fmt.Errorf("super cluster %s: %w", id, err)}
+			return nodeConflict(id)
 		case err != nil && ctx.Err() == nil:
 			klog.FromContext(ctx).Error(err, "Publishing the virtual node, trying again")
-		case err == nil && renew && current.reason != ReasonUnreachable:
-			if err := c.registry.writer.renew(ctx, node); err != nil && ctx.Err() == nil {
+		case err == nil && renew && unreachable == "":
+			if err := c.controller.writer.renew(ctx, node); err != nil && ctx.Err() == nil {
 				klog.FromContext(ctx).Error(err, "Renewing the lease, trying again")
 			}
 		}
@@ -230,63 +163,35 @@ func (c *connection) serve(ctx context.Context, client kubernetes.Interface, led
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-ticker.C:
+		case unreachable = <-c.probed:
 			renew = true
-			if current, err = c.probe(ctx, client, id); err != nil {
-				return err
-			}
 		case <-c.dirty:
-			if !c.pause(ctx, time.Until(published.Add(publishInterval))) {
+			if !pause(ctx, time.Until(published.Add(publishInterval))) {
 				return ctx.Err()
 			}
 		}
 	}
 }
 
-// probe asks the super cluster for its id, twice before it is called unreachable. It returns an error when the id is another one.
-func (c *connection) probe(ctx context.Context, client kubernetes.Interface, id string) (state, error) {
-	serving := state{id: id, serving: true}
-	found, err := c.readID(ctx, client)
-	var known *trouble
-	if err != nil && !errors.As(err, &known) && c.pause(ctx, probePause) {
-		found, err = c.readID(ctx, client)
-	}
-	switch {
-	case err == nil && found != id:
-		return serving, fmt.Errorf("the super cluster's id was %s and is %s now", id, found)
-	case err != nil:
-		wrong := stateOf(err)
-		serving.reason, serving.message = wrong.reason, wrong.message
-	}
-	return serving, nil
-}
-
-func (c *connection) pause(ctx context.Context, duration time.Duration) bool {
-	if duration <= 0 {
-		return ctx.Err() == nil
-	}
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(duration):
-		return true
-	}
-}
-
-func (c *connection) view(ledger *Ledger, current *state) *view {
+// desiredNode returns what the virtual Node has to be. unreachable is why the super cluster does not answer, "" when it does.
+func (c *connection) desiredNode(ledger *Ledger, id, unreachable string) *desiredNode {
 	c.mu.Lock()
 	headroom := c.headroom
 	c.mu.Unlock()
-	v := &view{id: current.id, cluster: c.cluster, capacity: ledger.Capacity(), headroom: headroom, ready: metav1.ConditionTrue}
-	v.reason, v.message = readyMessage(&v.capacity)
-	if current.reason == ReasonUnreachable {
-		v.ready, v.reason, v.message = metav1.ConditionUnknown, ReasonSuperClusterUnreachable, current.message
+	d := &desiredNode{id: id, cluster: c.cluster, capacity: ledger.Capacity(), headroom: headroom, ready: metav1.ConditionTrue}
+	d.reason, d.message = readyMessage(&d.capacity)
+	if unreachable != "" {
+		d.ready, d.reason, d.message = metav1.ConditionUnknown, ReasonSuperClusterUnreachable, unreachable
 	}
-	return v
+	return d
 }
 
-func newBackoff() wait.Backoff {
-	return wait.Backoff{Duration: firstDelay, Factor: backoffFactor, Jitter: backoffJitter, Steps: backoffStepMax, Cap: longestDelay}
+func failure(reason, message string) error {
+	return &engage.Failure{Reason: tenancy.Reason{Reason: reason, Message: message}}
+}
+
+func nodeConflict(id string) error {
+	return failure(ReasonNodeConflict, fmt.Sprintf("super cluster %s: %v", id, errNodeConflict))
 }
 
 // nodeReason translates the reason of an Event into that of a virtual Node's condition.

@@ -1,6 +1,7 @@
 package superclusters
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -20,15 +21,25 @@ import (
 	metafake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/tenancy"
 )
+
+// served is a connection whose nodes and pods are known at once, as informers would take time.
+type served struct{ *connection }
+
+func (s *served) Serve(ctx context.Context, ready func()) error {
+	ready()
+	return s.publish(ctx, NewLedger(), s.ownedID())
+}
 
 // TestDeadServer lets a super cluster fall silent while it is served, and come back.
 func TestDeadServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		inMeta := metafake.NewClientBuilder().WithStatusSubresource(&corev1.Node{}).Build()
-		registry := &Registry{Client: inMeta}
-		registry.setDefaults()
+		controller := &Controller{Client: inMeta}
+		controller.setDefaults()
 		inSuper := fake.NewClientset(&corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: schedulerv1alpha1.SuperClusterInfoNamespace, Name: schedulerv1alpha1.SuperClusterInfoName},
 			Data:       map[string]string{schedulerv1alpha1.SuperClusterInfoKey: "r1"},
@@ -37,8 +48,25 @@ func TestDeadServer(t *testing.T) {
 		inSuper.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return dead.Load(), nil, errors.New("connection refused")
 		})
-		conn := registry.connect(types.NamespacedName{Namespace: "default", Name: "first"}, &rest.Config{Host: "https://r1"}, Headroom{})
-		go func() { _ = conn.serve(t.Context(), inSuper, NewLedger(), "r1") }()
+		supervisor := engage.Supervisor[*served]{Kind: "cluster", HealthPeriod: probePeriod, LongestDelay: longestDelay}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- supervisor.Start(ctx) }()
+		defer func() {
+			cancel()
+			require.NoError(t, <-ended)
+		}()
+		current := func() tenancy.Reason {
+			name := types.NamespacedName{Namespace: "default", Name: "first"}
+			state, running := supervisor.Ensure(name, "1", func() *served {
+				conn := controller.connect(name, &rest.Config{Host: "https://r1"}, Headroom{})
+				conn.client = inSuper
+				return &served{conn}
+			})
+			require.True(t, running)
+			return troubleOf(state)
+		}
+		require.Empty(t, current())
 
 		ready := func() corev1.ConditionStatus {
 			var node corev1.Node
@@ -63,14 +91,102 @@ func TestDeadServer(t *testing.T) {
 		require.Equal(t, corev1.ConditionTrue, ready(), "it is asked a second time")
 		<-time.After(probePause)
 		require.Equal(t, corev1.ConditionUnknown, ready())
-		require.Equal(t, ReasonUnreachable, conn.current().reason)
+		require.Equal(t, ReasonUnreachable, current().Reason)
 		<-time.After(time.Hour)
 		require.True(t, renewed().Equal(start.Add(probePeriod)), "the lease of a dead server is not renewed")
 
 		dead.Store(false)
 		<-time.After(probePeriod)
 		require.Equal(t, corev1.ConditionTrue, ready())
-		require.Empty(t, conn.current().reason)
+		require.Empty(t, current())
 		require.LessOrEqual(t, time.Since(renewed()), probePeriod)
 	})
+}
+
+// TestOutcomesOfConnect gives super clusters every id that they must not have.
+func TestOutcomesOfConnect(t *testing.T) {
+	t.Parallel()
+	ordinary := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1"}}
+	for _, tc := range []struct {
+		name    string
+		id      string // "" for no ConfigMap
+		node    *corev1.Node
+		owned   string // the id that another Cluster owns
+		refused bool   // the super cluster answers nothing
+		want    string // the reason, "" for success
+	}{
+		{name: "free", id: "r1"},
+		{name: "no id", want: ReasonSuperClusterInfoMissing},
+		{name: "no name of a Node", id: "R_1", want: ReasonInvalidID},
+		{name: "an ordinary Node has its name", id: "r1", node: ordinary, want: ReasonNodeConflict},
+		{name: "another Cluster owns it", id: "r1", owned: "r1", want: ReasonDuplicateID},
+		{name: "another Cluster owns another", id: "r1", owned: "r2"},
+		{name: "no answer", id: "r1", refused: true, want: ReasonUnreachable},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			builder := metafake.NewClientBuilder()
+			if tc.node != nil {
+				builder = builder.WithObjects(tc.node.DeepCopy())
+			}
+			controller := &Controller{Client: builder.Build()}
+			controller.setDefaults()
+			if tc.owned != "" {
+				require.Empty(t, controller.owners.acquire(types.NamespacedName{Name: "other"}, tc.owned, types.NamespacedName{}, nil, false))
+			}
+			inSuper := fake.NewClientset()
+			if tc.id != "" {
+				inSuper = fake.NewClientset(&corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{Namespace: schedulerv1alpha1.SuperClusterInfoNamespace, Name: schedulerv1alpha1.SuperClusterInfoName},
+					Data:       map[string]string{schedulerv1alpha1.SuperClusterInfoKey: tc.id},
+				})
+			}
+			inSuper.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return tc.refused, nil, errors.New("connection refused")
+			})
+			conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, Headroom{})
+			conn.client = inSuper
+			err := conn.Connect(t.Context())
+			got := ""
+			var failed *engage.Failure
+			switch {
+			case errors.As(err, &failed):
+				got = failed.Reason.Reason
+			case err != nil:
+				got = ReasonUnreachable
+			}
+			require.Equal(t, tc.want, got, err)
+			require.Equal(t, tc.want == "", conn.ownedID() == "r1")
+		})
+	}
+}
+
+// TestIDChangesWhileServed: a super cluster that gives itself another id is connected anew.
+func TestIDChangesWhileServed(t *testing.T) {
+	t.Parallel()
+	controller := &Controller{Client: metafake.NewClientBuilder().Build()}
+	controller.setDefaults()
+	info := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: schedulerv1alpha1.SuperClusterInfoNamespace, Name: schedulerv1alpha1.SuperClusterInfoName},
+		Data:       map[string]string{schedulerv1alpha1.SuperClusterInfoKey: "r1"},
+	}
+	inSuper := fake.NewClientset(info)
+	conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, Headroom{})
+	conn.client = inSuper
+	require.NoError(t, conn.Connect(t.Context()))
+	require.NoError(t, conn.Probe(t.Context()))
+	info = info.DeepCopy()
+	info.Data[schedulerv1alpha1.SuperClusterInfoKey] = "r2"
+	_, err := inSuper.CoreV1().ConfigMaps(info.Namespace).Update(t.Context(), info, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	var failed *engage.Failure
+	require.ErrorAs(t, conn.Probe(t.Context()), &failed)
+	require.True(t, failed.Final)
+	require.Equal(t, "the super cluster's id was r1 and is r2 now", failed.Message)
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Error(t, conn.Serve(ended, func() {}), "Serve is called after each success of Connect, to release the id")
+	require.Empty(t, conn.ownedID())
+	require.Empty(t, controller.owners.acquire(types.NamespacedName{Name: "other"}, "r1", types.NamespacedName{}, nil, false))
 }

@@ -17,15 +17,15 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 )
 
-// foreignPods selects the pods that take room from the pool: assigned to a node, not ended, and not made by a syncer.
+// foreignPods selects the pods that use capacity of the pool: assigned to a node, not ended, and not made by a syncer.
 const (
 	foreignPodLabels = "!" + tenancyv1alpha1.LabelCluster
 	syncTimeout      = time.Minute
 )
 
-// follow keeps ledger true to a super cluster until ctx ends: it starts informers, waits until they are filled, and then calls work.
+// runInformers feeds ledger from informers on a super cluster's nodes and pods until ctx ends. It calls work once the caches are filled.
 // All that it started has ended when it returns. dirty is called after every change.
-func follow(ctx context.Context, client kubernetes.Interface, ledger *Ledger, dirty func(), work func(context.Context) error) error {
+func runInformers(ctx context.Context, client kubernetes.Interface, ledger *Ledger, dirty func(), work func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -67,17 +67,17 @@ func follow(ctx context.Context, client kubernetes.Interface, ledger *Ledger, di
 
 // handle connects the informers with the ledger.
 func handle(nodes, pods cache.SharedIndexInformer, ledger *Ledger, dirty func()) ([]cache.InformerSynced, error) {
-	tell := func(changed bool) {
+	report := func(changed bool) {
 		if changed {
 			dirty()
 		}
 	}
 	ofNodes, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { tell(ledger.SetNode(object.(*corev1.Node))) },
-		UpdateFunc: func(_, object any) { tell(ledger.SetNode(object.(*corev1.Node))) },
+		AddFunc:    func(object any) { report(ledger.SetNode(object.(*corev1.Node))) },
+		UpdateFunc: func(_, object any) { report(ledger.SetNode(object.(*corev1.Node))) },
 		DeleteFunc: func(object any) {
 			if node, ok := last[*corev1.Node](object); ok {
-				tell(ledger.DeleteNode(node.Name))
+				report(ledger.DeleteNode(node.Name))
 			}
 		},
 	})
@@ -85,17 +85,17 @@ func handle(nodes, pods cache.SharedIndexInformer, ledger *Ledger, dirty func())
 		return nil, fmt.Errorf("watching nodes: %w", err)
 	}
 	ofPods, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) { tell(ledger.SetPod(object.(*corev1.Pod))) },
+		AddFunc: func(object any) { report(ledger.SetPod(object.(*corev1.Pod))) },
 		UpdateFunc: func(before, object any) {
 			was, pod := before.(*corev1.Pod), object.(*corev1.Pod)
 			if was.UID != pod.UID { // deleted and made again between two lists
-				tell(ledger.DeletePod(was.UID))
+				report(ledger.DeletePod(was.UID))
 			}
-			tell(ledger.SetPod(pod))
+			report(ledger.SetPod(pod))
 		},
 		DeleteFunc: func(object any) {
 			if pod, ok := last[*corev1.Pod](object); ok {
-				tell(ledger.DeletePod(pod.UID))
+				report(ledger.DeletePod(pod.UID))
 			}
 		},
 	})

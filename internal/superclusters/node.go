@@ -57,8 +57,8 @@ const (
 	ReasonInvalidHeadroom = "InvalidHeadroom"
 )
 
-// view is what a virtual Node is to say.
-type view struct {
+// desiredNode is what a virtual Node has to be.
+type desiredNode struct {
 	id       string
 	cluster  types.NamespacedName
 	capacity Capacity
@@ -68,33 +68,33 @@ type view struct {
 	message  string
 }
 
-// newNode returns the virtual Node of a view, without status.
-func newNode(v *view) *corev1.Node {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: v.id, Labels: map[string]string{schedulerv1alpha1.LabelVirtualNode: v.id}}}
-	applyMeta(node, v)
+// newNode returns a desired virtual Node, without status.
+func newNode(d *desiredNode) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: d.id, Labels: map[string]string{schedulerv1alpha1.LabelVirtualNode: d.id}}}
+	applyMeta(node, d)
 	return node
 }
 
-// isVirtual says whether a Node is ours to write.
+// isVirtual returns whether a Node is one that this package writes.
 func isVirtual(node *corev1.Node) bool {
 	return node.Labels[schedulerv1alpha1.LabelVirtualNode] != ""
 }
 
 // applyMeta writes what the pool owns of a virtual Node's metadata and spec. Labels, taints and spec.unschedulable that operators or
 // other controllers set stay.
-func applyMeta(node *corev1.Node, v *view) {
+func applyMeta(node *corev1.Node, d *desiredNode) {
 	if node.Annotations == nil {
 		node.Annotations = map[string]string{}
 	}
-	node.Labels[schedulerv1alpha1.LabelVirtualNode] = v.id
+	node.Labels[schedulerv1alpha1.LabelVirtualNode] = d.id
 	node.Labels[labelType] = typeVirtualNode
-	node.Labels[corev1.LabelHostname] = v.id
-	node.Annotations[AnnotationClusterRef] = v.cluster.String()
-	if v.capacity.AllNodes > 0 {
-		node.Annotations[schedulerv1alpha1.AnnotationNodeShapes] = EncodeShapes(v.capacity.Shapes)
+	node.Labels[corev1.LabelHostname] = d.id
+	node.Annotations[AnnotationClusterRef] = d.cluster.String()
+	if d.capacity.AllNodes > 0 {
+		node.Annotations[schedulerv1alpha1.AnnotationNodeShapes] = EncodeShapes(d.capacity.Shapes)
 		applyTopology(node, map[string]string{
-			corev1.LabelTopologyRegion: v.capacity.Region,
-			corev1.LabelTopologyZone:   v.capacity.Zone,
+			corev1.LabelTopologyRegion: d.capacity.Region,
+			corev1.LabelTopologyZone:   d.capacity.Zone,
 		})
 	}
 	hasTaint := slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
@@ -144,17 +144,17 @@ func applyTopology(node *corev1.Node, wanted map[string]string) {
 	node.Annotations[AnnotationTopology] = string(text)
 }
 
-// applyStatus writes capacity and the Ready condition. It says whether anything changed that must be written.
-func applyStatus(node *corev1.Node, v *view, now time.Time) bool {
+// applyStatus writes capacity and the Ready condition. It returns whether anything changed that must be written.
+func applyStatus(node *corev1.Node, d *desiredNode, now time.Time) bool {
 	changed := false
-	if v.capacity.AllNodes > 0 || v.ready == metav1.ConditionTrue {
-		list := v.headroom.Apply(v.capacity.Offered).List()
+	if d.capacity.AllNodes > 0 || d.ready == metav1.ConditionTrue {
+		list := d.headroom.Apply(d.capacity.Offered).List()
 		if !apiequality.Semantic.DeepEqual(node.Status.Allocatable, list) || !apiequality.Semantic.DeepEqual(node.Status.Capacity, list) {
 			node.Status.Allocatable, node.Status.Capacity = list, list.DeepCopy()
 			changed = true
 		}
 	}
-	return applyReady(node, v.ready, v.reason, v.message, now) || changed
+	return applyReady(node, d.ready, d.reason, d.message, now) || changed
 }
 
 // applyReady writes the Ready condition, when it changed or its heartbeat is due.

@@ -15,8 +15,8 @@ import (
 	"github.com/superpool/superpool/internal/slice"
 )
 
-func viewOf(region, zone string) *view {
-	return &view{
+func desired(region, zone string) *desiredNode {
+	return &desiredNode{
 		id: "r1", cluster: types.NamespacedName{Namespace: "default", Name: "first"}, ready: metav1.ConditionTrue, reason: ReasonSuperClusterReady,
 		capacity: Capacity{Offered: slice.Amounts{"cpu": 4000}, Nodes: 1, AllNodes: 1, Region: region, Zone: zone},
 	}
@@ -24,33 +24,33 @@ func viewOf(region, zone string) *view {
 
 func TestOperatorsKeepWhatTheySet(t *testing.T) {
 	t.Parallel()
-	node := newNode(viewOf("east", "1"))
+	node := newNode(desired("east", "1"))
 	require.Equal(t, "east", node.Labels[corev1.LabelTopologyRegion])
 	node.Labels["mine"], node.Labels[corev1.LabelTopologyZone] = "yes", "mine"
 	node.Spec.Unschedulable = true
 	node.Spec.Taints = append([]corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoSchedule}}, node.Spec.Taints...)
 	before := node.DeepCopy()
-	applyMeta(node, viewOf("east", "2"))
+	applyMeta(node, desired("east", "2"))
 	require.Equal(t, "mine", node.Labels[corev1.LabelTopologyZone], "the operator's label wins")
 	require.Equal(t, before.Spec, node.Spec)
 	require.Equal(t, "yes", node.Labels["mine"])
 
-	applyMeta(node, viewOf("", ""))
+	applyMeta(node, desired("", ""))
 	require.NotContains(t, node.Labels, corev1.LabelTopologyRegion, "the nodes no longer agree")
 	require.Equal(t, "mine", node.Labels[corev1.LabelTopologyZone])
 	settled := node.DeepCopy()
-	applyMeta(node, viewOf("", ""))
+	applyMeta(node, desired("", ""))
 	require.Empty(t, cmp.Diff(settled, node))
 
 	node.Spec.Taints = nil
-	applyMeta(node, viewOf("", ""))
+	applyMeta(node, desired("", ""))
 	require.Len(t, node.Spec.Taints, 1, "our taint comes back")
 }
 
 func TestStatusIsWrittenOnChangeOnly(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	node, v := newNode(viewOf("", "")), viewOf("", "")
+	node, v := newNode(desired("", "")), desired("", "")
 	require.True(t, applyStatus(node, v, now))
 	require.False(t, applyStatus(node, v, now.Add(time.Minute)))
 	require.True(t, applyStatus(node, v, now.Add(heartbeatPeriod)), "the heartbeat is due")
@@ -67,7 +67,7 @@ func TestOtherNodesAreNotTouched(t *testing.T) {
 	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1", Labels: map[string]string{"kubernetes.io/os": "linux"}}}
 	c := fake.NewClientBuilder().WithObjects(other).WithStatusSubresource(other).Build()
 	w := writer{client: c, reader: c}
-	_, err := w.publish(t.Context(), viewOf("", ""))
+	_, err := w.publish(t.Context(), desired("", ""))
 	require.ErrorIs(t, err, errNodeConflict)
 	var after corev1.Node
 	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "r1"}, &after))

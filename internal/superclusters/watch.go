@@ -37,9 +37,9 @@ type reconcileQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // clusterWatch starts the watch on Clusters once the meta cluster serves them, in the version that it serves.
 type clusterWatch struct {
-	registry *Registry
-	mapper   meta.RESTMapper
-	cache    cache.Cache
+	controller *Controller
+	mapper     meta.RESTMapper
+	cache      cache.Cache
 	// bound is closed when the controller's queue takes requests.
 	bound <-chan struct{}
 }
@@ -83,7 +83,7 @@ func (w *clusterWatch) until(ctx context.Context, step func() error) error {
 	}
 }
 
-// watch asks for a reconciliation of every Cluster that changes.
+// watch enqueues every Cluster that changes.
 func (w *clusterWatch) watch(ctx context.Context) (toolscache.ResourceEventHandlerRegistration, error) {
 	mapping, err := w.mapper.RESTMapping(clusterGroupKind(), clusterVersions()...)
 	if err != nil {
@@ -96,7 +96,7 @@ func (w *clusterWatch) watch(ctx context.Context) (toolscache.ResourceEventHandl
 	if err != nil {
 		return nil, fmt.Errorf("watching %s: %w", kind, err)
 	}
-	w.registry.kind.Store(&kind)
+	w.controller.kind.Store(&kind)
 	klog.FromContext(ctx).V(2).Info("Watching Clusters", "kind", kind)
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    w.changed,
@@ -111,20 +111,19 @@ func (w *clusterWatch) watch(ctx context.Context) (toolscache.ResourceEventHandl
 
 func (w *clusterWatch) changed(object any) {
 	if cluster, ok := last[*metav1.PartialObjectMetadata](object); ok {
-		w.registry.instances.Changed(client.ObjectKeyFromObject(cluster))
+		w.controller.supervisor.Changed(client.ObjectKeyFromObject(cluster))
 	}
 }
 
-// adopt asks for a reconciliation of the Clusters that existing virtual Nodes name: a Cluster that was deleted while no process ran
-// sends no event.
+// adopt enqueues the Clusters that existing virtual Nodes name: a Cluster that was deleted while no process ran sends no event.
 func (w *clusterWatch) adopt(ctx context.Context) error {
 	var nodes corev1.NodeList
-	if err := w.registry.Reader.List(ctx, &nodes, client.HasLabels{schedulerv1alpha1.LabelVirtualNode}); err != nil {
+	if err := w.controller.Reader.List(ctx, &nodes, client.HasLabels{schedulerv1alpha1.LabelVirtualNode}); err != nil {
 		return fmt.Errorf("listing virtual Nodes: %w", err)
 	}
 	for i := range nodes.Items {
 		if cluster := parseName(nodes.Items[i].Annotations[AnnotationClusterRef]); cluster.Name != "" {
-			w.registry.instances.Changed(cluster)
+			w.controller.supervisor.Changed(cluster)
 		}
 	}
 	return nil

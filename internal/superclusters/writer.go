@@ -20,11 +20,6 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 )
 
-const (
-	leaseNamespace = corev1.NamespaceNodeLease
-	leaseDuration  = 40 * time.Second
-)
-
 // errNodeConflict says that a Node of that name exists which is no virtual Node.
 var errNodeConflict = errors.New("a Node of this name exists that is no virtual Node: rename the super cluster or delete the Node")
 
@@ -46,26 +41,26 @@ func (w *writer) get(ctx context.Context, id string) (*corev1.Node, error) {
 	return node, nil
 }
 
-// publish makes the virtual Node say what v says. It returns the Node as written.
-func (w *writer) publish(ctx context.Context, v *view) (*corev1.Node, error) {
+// publish writes the virtual Node as d wants it, where it differs. It returns the Node as written.
+func (w *writer) publish(ctx context.Context, d *desiredNode) (*corev1.Node, error) {
 	var written *corev1.Node
 	err := retry.OnError(retry.DefaultBackoff, retriable, func() error {
-		node, err := w.get(ctx, v.id)
+		node, err := w.get(ctx, d.id)
 		if err != nil {
 			return err
 		}
 		if node == nil {
-			node = newNode(v)
+			node = newNode(d)
 			if err := w.client.Create(ctx, node); err != nil {
-				return fmt.Errorf("creating virtual Node %s: %w", v.id, err)
+				return fmt.Errorf("creating virtual Node %s: %w", d.id, err)
 			}
-			klog.FromContext(ctx).V(2).Info("Created virtual node", "node", klog.KObj(node), "cluster", v.cluster)
+			klog.FromContext(ctx).V(2).Info("Created virtual node", "node", klog.KObj(node), "cluster", d.cluster)
 		}
 		if !isVirtual(node) {
 			return errNodeConflict
 		}
 		written = node
-		return w.update(ctx, node, v)
+		return w.update(ctx, node, d)
 	})
 	return written, err
 }
@@ -75,22 +70,22 @@ func retriable(err error) bool {
 }
 
 // update patches node, first its metadata and spec, then its status.
-func (w *writer) update(ctx context.Context, node *corev1.Node, v *view) error {
+func (w *writer) update(ctx context.Context, node *corev1.Node, d *desiredNode) error {
 	before := node.DeepCopy()
-	applyMeta(node, v)
+	applyMeta(node, d)
 	if !apiequality.Semantic.DeepEqual(before, node) {
 		if err := w.client.Patch(ctx, node, locked(before)); err != nil {
-			return fmt.Errorf("writing virtual Node %s: %w", v.id, err)
+			return fmt.Errorf("writing virtual Node %s: %w", d.id, err)
 		}
 	}
 	before = node.DeepCopy()
-	if !applyStatus(node, v, time.Now()) {
+	if !applyStatus(node, d, time.Now()) {
 		return nil
 	}
 	if err := w.client.Status().Patch(ctx, node, locked(before)); err != nil {
-		return fmt.Errorf("writing the status of virtual Node %s: %w", v.id, err)
+		return fmt.Errorf("writing the status of virtual Node %s: %w", d.id, err)
 	}
-	klog.FromContext(ctx).V(3).Info("Wrote virtual node", "node", klog.KObj(node), "ready", v.ready, "reason", v.reason)
+	klog.FromContext(ctx).V(3).Info("Wrote virtual node", "node", klog.KObj(node), "ready", d.ready, "reason", d.reason)
 	return nil
 }
 
@@ -113,7 +108,7 @@ func (w *writer) of(ctx context.Context, cluster types.NamespacedName) ([]corev1
 	return nodes, nil
 }
 
-// unknown sets a virtual Node's Ready condition to Unknown. Its capacity stays, so that nothing which is placed there looks homeless.
+// unknown sets a virtual Node's Ready condition to Unknown. Its capacity stays, so that what is placed there still counts as placed.
 func (w *writer) unknown(ctx context.Context, node *corev1.Node, reason, message string) error {
 	before := node.DeepCopy()
 	if !applyReady(node, metav1.ConditionUnknown, reason, message, time.Now()) {
@@ -125,8 +120,8 @@ func (w *writer) unknown(ctx context.Context, node *corev1.Node, reason, message
 	return nil
 }
 
-// retire deletes a virtual Node that stands for nothing any more, or sets it to Unknown while namespaces are placed there. It says
-// whether the Node is gone.
+// retire deletes a virtual Node whose Cluster is gone, or sets it to Unknown while namespaces are placed there. It returns whether the
+// Node is gone.
 func (w *writer) retire(ctx context.Context, node *corev1.Node) (bool, error) {
 	var list schedulerv1alpha1.NamespacePlacementList
 	if err := w.reader.List(ctx, &list); err != nil {
@@ -154,28 +149,4 @@ func (w *writer) retire(ctx context.Context, node *corev1.Node) (bool, error) {
 		return true, fmt.Errorf("deleting Lease %s: %w", klog.KObj(lease), err)
 	}
 	return true, nil
-}
-
-// renew renews the Lease of a virtual Node, as a kubelet does.
-func (w *writer) renew(ctx context.Context, node *corev1.Node) error {
-	lease := &coordinationv1.Lease{}
-	err := w.reader.Get(ctx, client.ObjectKey{Namespace: leaseNamespace, Name: node.Name}, lease)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("getting the Lease of virtual Node %s: %w", node.Name, err)
-	}
-	exists := err == nil
-	lease.Spec.HolderIdentity = ptr.To(node.Name)
-	lease.Spec.LeaseDurationSeconds = ptr.To(int32(leaseDuration / time.Second))
-	lease.Spec.RenewTime = ptr.To(metav1.NowMicro())
-	lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
-	if exists {
-		err = w.client.Update(ctx, lease)
-	} else {
-		lease.Namespace, lease.Name = leaseNamespace, node.Name
-		err = w.client.Create(ctx, lease)
-	}
-	if err != nil && !retriable(err) {
-		return fmt.Errorf("renewing the Lease of virtual Node %s: %w", node.Name, err)
-	}
-	return nil
 }

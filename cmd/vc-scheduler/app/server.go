@@ -191,7 +191,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, options *Options) error {
 		return err
 	}
 	recorder := mgr.GetEventRecorderFor(component)
-	if err := (&superclusters.Registry{Client: mgr.GetClient(), Recorder: recorder}).SetupWithManager(mgr); err != nil {
+	if err := (&superclusters.Controller{Client: mgr.GetClient(), Recorder: recorder}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up super clusters: %w", err)
 	}
 	work := &scheduling.Tenants{Client: mgr.GetClient(), Hub: hub, PodConfig: podConfig, Profiles: namespaceProfiles, DefaultSlice: defaultSlice}

@@ -137,7 +137,7 @@ func (w *world) run(ctx context.Context, running *sync.WaitGroup) error {
 	if err := ofTenants.SetupWithManager(mgr); err != nil {
 		return err
 	}
-	if err := (&superclusters.Registry{Client: mgr.GetClient(), Recorder: recorder}).SetupWithManager(mgr); err != nil {
+	if err := (&superclusters.Controller{Client: mgr.GetClient(), Recorder: recorder}).SetupWithManager(mgr); err != nil {
 		return err
 	}
 	running.Go(func() {

@@ -22,13 +22,13 @@ func TestSecretsOfClusters(t *testing.T) {
 	scheme := runtime.NewScheme()
 	require.NoError(t, metav1.AddMetaToScheme(scheme))
 	scheme.AddKnownTypeWithName(kind, &metav1.PartialObjectMetadata{})
-	registry := &Registry{Client: metafake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster).Build()}
+	controller := &Controller{Client: metafake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster).Build()}
 	wanted := []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: "default", Name: "r1"}}}
 	secret := func(namespace, name string) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	}
-	require.Empty(t, registry.ofSecret(t.Context(), secret("default", "r1")), "no Cluster is known before Clusters are served")
-	registry.kind.Store(&kind)
+	require.Empty(t, controller.ofSecret(t.Context(), secret("default", "r1")), "no Cluster is known before Clusters are served")
+	controller.kind.Store(&kind)
 	for _, tc := range []struct {
 		name   string
 		secret *corev1.Secret
@@ -42,7 +42,7 @@ func TestSecretsOfClusters(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			require.Empty(t, cmp.Diff(tc.want, registry.ofSecret(t.Context(), tc.secret)))
+			require.Empty(t, cmp.Diff(tc.want, controller.ofSecret(t.Context(), tc.secret)))
 		})
 	}
 }

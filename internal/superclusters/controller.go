@@ -1,0 +1,275 @@
+// Package superclusters keeps the live connections to super clusters: it watches Clusters of Cluster API and the Secrets that hold
+// their kubeconfigs, adds up what each super cluster can hold, and keeps one virtual Node per super cluster in the meta cluster.
+package superclusters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/kubeconfig"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+const (
+	controllerName     = "superclusters"
+	concurrentClusters = 4
+	retireRetryAfter   = 10 * time.Second
+)
+
+// Controller keeps a connection to every super cluster and one virtual Node for each. It reconciles Clusters.
+//
+// Troubles are Warning Events on the Cluster, and the Ready condition of its virtual Node if it has one. A super cluster in trouble
+// holds up no other.
+type Controller struct {
+	// Client reads Clusters (a cache will do) and writes Nodes and Leases.
+	Client client.Client
+	// Reader reads Secrets, Nodes, Leases and NamespacePlacements. Nil: the manager's uncached reader.
+	Reader client.Reader
+	// Recorder records Events on Clusters.
+	Recorder record.EventRecorder
+
+	kind       atomic.Pointer[schema.GroupVersionKind] // of Cluster, once the meta cluster serves it
+	supervisor engage.Supervisor[*connection]
+	owners     idOwners
+	writer     writer
+	warnings   warnings
+
+	mu       sync.Mutex
+	headroom map[types.NamespacedName]Headroom // the last valid ones
+}
+
+func (c *Controller) setDefaults() {
+	if c.Reader == nil {
+		c.Reader = c.Client
+	}
+	c.supervisor.Kind, c.supervisor.HealthPeriod, c.supervisor.LongestDelay = "cluster", probePeriod, longestDelay
+	c.writer = writer{client: c.Client, reader: c.Reader}
+	c.warnings.recorder = c.Recorder
+	c.headroom = map[types.NamespacedName]Headroom{}
+}
+
+// SetupWithManager adds the controller to mgr. When mgr stops, all connections are cancelled and awaited. The meta cluster need not
+// serve Clusters yet: the controller waits for it.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
+	if c.Reader == nil {
+		c.Reader = mgr.GetAPIReader()
+	}
+	c.setDefaults()
+	bound := make(chan struct{})
+	watch := &clusterWatch{controller: c, mapper: mgr.GetRESTMapper(), cache: mgr.GetCache(), bound: bound}
+	if err := errors.Join(mgr.Add(&c.supervisor), mgr.Add(watch)); err != nil {
+		return fmt.Errorf("adding the super clusters to the manager: %w", err)
+	}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named(controllerName).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret)).
+		WatchesRawSource(source.Func(func(_ context.Context, queue reconcileQueue) error {
+			c.supervisor.OnChange(func(name types.NamespacedName) { queue.Add(reconcile.Request{NamespacedName: name}) })
+			close(bound)
+			return nil
+		})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentClusters}).
+		WithLogConstructor(func(request *reconcile.Request) logr.Logger {
+			logger := klog.LoggerWithValues(mgr.GetLogger(), "controller", controllerName)
+			if request != nil {
+				logger = klog.LoggerWithValues(logger, "cluster", klog.KRef(request.Namespace, request.Name))
+			}
+			return logger
+		}).
+		Complete(c)
+	if err != nil {
+		return fmt.Errorf("building the super clusters controller: %w", err)
+	}
+	return nil
+}
+
+// Reconcile starts or stops the connection of one Cluster and reports its state. It never waits for a super cluster.
+func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	kind := c.kind.Load()
+	if kind == nil {
+		return reconcile.Result{}, nil
+	}
+	logger := klog.FromContext(ctx)
+	name := request.NamespacedName
+	cluster := &metav1.PartialObjectMetadata{}
+	cluster.SetGroupVersionKind(*kind)
+	if err := c.Client.Get(ctx, name, cluster); err != nil {
+		if !apierrors.IsNotFound(err) {
+			return reconcile.Result{}, fmt.Errorf("getting Cluster %s: %w", name, err)
+		}
+		if !c.supervisor.Stop(name) {
+			return reconcile.Result{}, nil // still stopping: Supervisor.OnChange enqueues the Cluster when the connection has ended
+		}
+		c.forget(name)
+		return c.retire(ctx, name, "")
+	}
+	cluster = cluster.DeepCopy()
+	cluster.SetGroupVersionKind(*kind)
+	result, err := c.reconcile(ctx, cluster)
+	if apierrors.IsConflict(err) {
+		logger.V(4).Info("Trying again, another wrote the virtual node", "err", err)
+		return reconcile.Result{RequeueAfter: time.Second}, nil
+	}
+	return result, err
+}
+
+func (c *Controller) reconcile(ctx context.Context, cluster *metav1.PartialObjectMetadata) (reconcile.Result, error) {
+	name := client.ObjectKeyFromObject(cluster)
+	headroom := c.readHeadroom(cluster)
+	config, data, trouble, err := c.readSecret(ctx, name)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if trouble != (tenancy.Reason{}) {
+		if !c.supervisor.Stop(name) {
+			return reconcile.Result{}, nil // still stopping: Supervisor.OnChange enqueues the Cluster when the connection has ended
+		}
+		c.owners.tried(name, "")
+		return c.report(ctx, cluster, "", trouble)
+	}
+	identity := kubeconfig.Fingerprint([]byte(cluster.UID), data)
+	state, running := c.supervisor.Ensure(name, identity, func() *connection { return c.connect(name, config, headroom) })
+	if !running {
+		return reconcile.Result{}, nil // the older one is still stopping: Supervisor.OnChange enqueues the Cluster when it has ended
+	}
+	id := ""
+	if conn, exists := c.supervisor.Get(name); exists {
+		conn.setHeadroom(headroom)
+		id = conn.ownedID()
+	}
+	return c.report(ctx, cluster, id, troubleOf(state))
+}
+
+// troubleOf returns what is wrong with a connection, the zero Reason for nothing.
+func troubleOf(state engage.State) tenancy.Reason {
+	if reason := state.Reason.Reason; reason == tenancyv1alpha1.ReasonConnecting || reason == tenancyv1alpha1.ReasonConnected {
+		return tenancy.Reason{}
+	}
+	return state.Reason
+}
+
+// report records the trouble of a Cluster as an Event, and on the virtual Nodes that no connection writes. A Cluster that owns id has one
+// Node, which its connection writes; those of other ids are retired.
+func (c *Controller) report(ctx context.Context, cluster *metav1.PartialObjectMetadata, id string, trouble tenancy.Reason) (reconcile.Result, error) {
+	name := client.ObjectKeyFromObject(cluster)
+	c.warnings.set(cluster, "connection", trouble)
+	result := reconcile.Result{}
+	if trouble != (tenancy.Reason{}) {
+		result.RequeueAfter = eventPeriod
+	}
+	if id != "" {
+		retired, err := c.retire(ctx, name, id)
+		if retired.RequeueAfter > 0 {
+			result = retired
+		}
+		return result, err
+	}
+	if trouble == (tenancy.Reason{}) {
+		return result, nil
+	}
+	nodes, err := c.writer.of(ctx, name)
+	if err != nil {
+		return result, err
+	}
+	for i := range nodes {
+		if err := c.writer.unknown(ctx, &nodes[i], nodeReason(trouble.Reason), trouble.Message); err != nil {
+			return result, err
+		}
+	}
+	return result, nil
+}
+
+// retire deletes the virtual Nodes of a Cluster but the one named keep, each once no namespace is placed there.
+func (c *Controller) retire(ctx context.Context, cluster types.NamespacedName, keep string) (reconcile.Result, error) {
+	nodes, err := c.writer.of(ctx, cluster)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	result := reconcile.Result{}
+	for i := range nodes {
+		if nodes[i].Name == keep {
+			continue
+		}
+		gone, err := c.writer.retire(ctx, &nodes[i])
+		if apierrors.IsConflict(err) {
+			err, gone = nil, false
+		}
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		if !gone {
+			result.RequeueAfter = retireRetryAfter
+		}
+	}
+	return result, nil
+}
+
+// readHeadroom returns the headroom of a Cluster, the last valid one when the annotation is invalid.
+func (c *Controller) readHeadroom(cluster *metav1.PartialObjectMetadata) Headroom {
+	name := client.ObjectKeyFromObject(cluster)
+	headroom, err := ParseHeadroom(cluster.Annotations[schedulerv1alpha1.AnnotationHeadroom])
+	if err != nil {
+		c.warnings.set(cluster, "headroom", tenancy.Reason{
+			Reason: ReasonInvalidHeadroom, Message: fmt.Sprintf("Annotation %s: %v", schedulerv1alpha1.AnnotationHeadroom, err),
+		})
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.headroom[name]
+	}
+	c.warnings.set(cluster, "headroom", tenancy.Reason{})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.headroom[name] = headroom
+	return headroom
+}
+
+func (c *Controller) forget(cluster types.NamespacedName) {
+	c.owners.forget(cluster)
+	c.warnings.forget(cluster)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.headroom, cluster)
+}
+
+// clusters returns the existing Clusters.
+func (c *Controller) clusters(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
+	kind := c.kind.Load()
+	if kind == nil {
+		return nil, nil
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := c.Client.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("listing Clusters: %w", err)
+	}
+	return list.Items, nil
+}
+
+// parseName reads the form <namespace>/<name>.
+func parseName(text string) types.NamespacedName {
+	namespace, name, _ := strings.Cut(text, "/")
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}

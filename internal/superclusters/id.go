@@ -1,0 +1,96 @@
+package superclusters
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+const (
+	acquirePause    = 200 * time.Millisecond
+	acquirePatience = 15 * time.Second
+)
+
+// readID returns the id that a super cluster gives itself, within probeTimeout.
+func readID(ctx context.Context, super kubernetes.Interface) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	info, err := super.CoreV1().ConfigMaps(schedulerv1alpha1.SuperClusterInfoNamespace).Get(ctx, schedulerv1alpha1.SuperClusterInfoName, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("reading ConfigMap %s/%s: %w", schedulerv1alpha1.SuperClusterInfoNamespace, schedulerv1alpha1.SuperClusterInfoName, err)
+	}
+	id, exists := "", false
+	if err == nil {
+		id, exists = info.Data[schedulerv1alpha1.SuperClusterInfoKey]
+	}
+	if !exists {
+		return "", failure(ReasonSuperClusterInfoMissing, fmt.Sprintf(
+			"the super cluster has no id: kubectl -n %s create configmap %s --from-literal=%s=<id>",
+			schedulerv1alpha1.SuperClusterInfoNamespace, schedulerv1alpha1.SuperClusterInfoName, schedulerv1alpha1.SuperClusterInfoKey))
+	}
+	if err := tenancy.ValidateSuperClusterID(id); err != nil {
+		return "", failure(ReasonInvalidID, err.Error())
+	}
+	return id, nil
+}
+
+// acquire makes a Cluster the owner of a super cluster id. It waits up to acquirePatience for older Clusters that were not tried yet, and
+// returns an error when another Cluster owns the id.
+func (c *Controller) acquire(ctx context.Context, cluster types.NamespacedName, id string) error {
+	started := time.Now()
+	for {
+		patient := time.Since(started) < acquirePatience
+		wait, err := c.tryAcquire(ctx, cluster, id, patient)
+		if err != nil || !wait {
+			return err
+		}
+		if !pause(ctx, acquirePause) {
+			return ctx.Err()
+		}
+	}
+}
+
+// tryAcquire reads what idOwners decides by. It returns true for: try again soon.
+func (c *Controller) tryAcquire(ctx context.Context, cluster types.NamespacedName, id string, patient bool) (wait bool, err error) {
+	node, err := c.writer.get(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	var recorded types.NamespacedName
+	if node != nil {
+		if !isVirtual(node) {
+			return false, nodeConflict(id)
+		}
+		recorded = parseName(node.Annotations[AnnotationClusterRef])
+	}
+	all, err := c.clusters(ctx)
+	if err != nil {
+		return false, err
+	}
+	got := c.owners.acquire(cluster, id, recorded, all, patient)
+	if got.owner.Name != "" {
+		return false, failure(ReasonDuplicateID, fmt.Sprintf("super cluster id %q belongs to Cluster %s: give this super cluster another id", id, got.owner))
+	}
+	return got.wait, nil
+}
+
+// pause waits for duration. It returns false when ctx has ended.
+func pause(ctx context.Context, duration time.Duration) bool {
+	if duration <= 0 {
+		return ctx.Err() == nil
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(duration):
+		return true
+	}
+}
