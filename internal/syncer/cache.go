@@ -7,87 +7,123 @@ import (
 	"strings"
 	"sync"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 )
 
-// watched are the types of the kinds that are cached.
-var watched = map[string]struct {
+// watched is what the informers of one kind watch.
+type watched struct {
 	object client.Object
-	list   func() client.ObjectList
-}{
-	kinds.KindNamespace:      {&corev1.Namespace{}, func() client.ObjectList { return &corev1.NamespaceList{} }},
-	kinds.KindPod:            {&corev1.Pod{}, func() client.ObjectList { return &corev1.PodList{} }},
-	kinds.KindNode:           {&corev1.Node{}, func() client.ObjectList { return &corev1.NodeList{} }},
-	kinds.KindServiceAccount: {&corev1.ServiceAccount{}, func() client.ObjectList { return &corev1.ServiceAccountList{} }},
-	kinds.KindSecret:         {&corev1.Secret{}, func() client.ObjectList { return &corev1.SecretList{} }},
-	kinds.KindConfigMap:      {&corev1.ConfigMap{}, func() client.ObjectList { return &corev1.ConfigMapList{} }},
-	kinds.KindService:        {&corev1.Service{}, func() client.ObjectList { return &corev1.ServiceList{} }},
-	kinds.KindEndpointSlice:  {&discoveryv1.EndpointSlice{}, func() client.ObjectList { return &discoveryv1.EndpointSliceList{} }},
-	kinds.KindToken:          {&corev1.Secret{}, func() client.ObjectList { return &corev1.SecretList{} }},
-	kinds.KindEvent:          {&corev1.Event{}, func() client.ObjectList { return &corev1.EventList{} }},
-	kinds.KindQuota:          {&corev1.ResourceQuota{}, func() client.ObjectList { return &corev1.ResourceQuotaList{} }},
+	// list returns an empty list of the type.
+	list func() client.ObjectList
+	// labels and fields are selectors; "" watches all.
+	labels, fields string
+	indexers       toolscache.Indexers
 }
 
-// What is watched in a tenant that holds anything here: wideKinds in all namespaces, namespacedKinds in those that are placed here.
-var (
-	wideKinds       = [...]string{kinds.KindNamespace, kinds.KindPod, kinds.KindNode, kinds.KindService, kinds.KindEndpointSlice}
-	namespacedKinds = [...]string{kinds.KindServiceAccount, kinds.KindSecret, kinds.KindConfigMap}
-)
-
-// fieldSelectors bound what is watched of a kind, by field.
-var fieldSelectors = map[string]string{kinds.KindEvent: "involvedObject.kind=Pod"}
-
-// superSelectors bound what is watched of each kind in the super cluster, by label.
-func superSelectors() map[string]string {
-	selectors := map[string]string{}
-	for kind := range watched {
-		selectors[kind] = tenancyv1alpha1.LabelCluster
+// watchedOf returns what is watched on one side, by kind.
+func watchedOf(env *kinds.Env, specs []kinds.Spec, side kinds.Side) (map[string]watched, error) {
+	all := map[string]watched{}
+	for i := range specs {
+		spec := &specs[i]
+		watch := spec.Tenant
+		if side == kinds.SuperSide {
+			watch = spec.Super
+		}
+		if watch == nil {
+			continue
+		}
+		list, err := listOf(watch.Object)
+		if err != nil {
+			return nil, fmt.Errorf("finding the list of kind %s: %w", spec.Name, err)
+		}
+		made := watched{object: watch.Object, list: list, fields: watch.Fields, indexers: indexers(spec)}
+		if watch.Labels != nil {
+			made.labels = watch.Labels(env)
+		}
+		all[spec.Name] = made
 	}
-	selectors[kinds.KindNode] = ""
-	selectors[kinds.KindEvent] = ""
-	selectors[kinds.KindSecret] += ",!" + kinds.LabelTokens
-	selectors[kinds.KindToken] += "," + kinds.LabelTokens
-	return selectors
+	return all, nil
 }
 
-// newClient returns a client of a control plane. It holds no cache, knows the types that the syncer needs and so needs no discovery.
+// listOf returns what makes an empty list of an object's type.
+func listOf(object client.Object) (func() client.ObjectList, error) {
+	gvk, err := apiutil.GVKForObject(object, scheme.Scheme)
+	if err != nil {
+		return nil, fmt.Errorf("finding the type of %T: %w", object, err)
+	}
+	made, err := scheme.Scheme.New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	if err != nil {
+		return nil, fmt.Errorf("finding the list of %T: %w", object, err)
+	}
+	empty, ok := made.(client.ObjectList)
+	if !ok {
+		return nil, fmt.Errorf("%T is not a list", made)
+	}
+	return func() client.ObjectList {
+		list, _ := empty.DeepCopyObject().(client.ObjectList)
+		return list
+	}, nil
+}
+
+// newClient returns a client of a control plane. It holds no cache, knows the types that kinds need and so needs no discovery.
 // The server's priority and fairness bounds its rate, and the engine's workers do.
-func newClient(config *rest.Config) (client.WithWatch, error) {
-	scheme := runtime.NewScheme()
-	utilruntime.Must(corev1.AddToScheme(scheme))
-	utilruntime.Must(coordinationv1.AddToScheme(scheme))
-	utilruntime.Must(discoveryv1.AddToScheme(scheme))
-	utilruntime.Must(authenticationv1.AddToScheme(scheme))
-	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range []string{"Pod", "Secret", "ConfigMap", "Service", "ServiceAccount", "ResourceQuota", "Event"} {
-		mapper.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+func newClient(config *rest.Config, specs []kinds.Spec) (client.WithWatch, error) {
+	mapper, err := mapperOf(specs)
+	if err != nil {
+		return nil, err
 	}
-	mapper.Add(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), meta.RESTScopeNamespace)
-	mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	config = rest.CopyConfig(config)
 	config.QPS = -1
-	made, err := client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
+	made, err := client.NewWithWatch(config, client.Options{Scheme: scheme.Scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("making a client of %s: %w", config.Host, err)
 	}
 	return made, nil
+}
+
+// mapperOf returns the resources of all types that kinds watch or use.
+func mapperOf(specs []kinds.Spec) (meta.RESTMapper, error) {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	add := func(object client.Object, scope meta.RESTScope) error {
+		gvk, err := apiutil.GVKForObject(object, scheme.Scheme)
+		if err != nil {
+			return fmt.Errorf("finding the type of %T: %w", object, err)
+		}
+		mapper.Add(gvk, scope)
+		return nil
+	}
+	for i := range specs {
+		scope := meta.RESTScopeNamespace
+		if specs[i].ClusterScoped {
+			scope = meta.RESTScopeRoot
+		}
+		for _, watch := range []*kinds.Watch{specs[i].Tenant, specs[i].Super} {
+			if watch == nil {
+				continue
+			}
+			if err := add(watch.Object, scope); err != nil {
+				return nil, err
+			}
+		}
+		for _, object := range specs[i].Uses {
+			if err := add(object, meta.RESTScopeNamespace); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return mapper, nil
 }
 
 // source is what one informer watches. Namespace "" means all.
@@ -96,8 +132,8 @@ type source struct{ kind, namespace string }
 // informers is the cache of one control plane: informers that start and stop one by one. It implements kinds.Cache.
 type informers struct {
 	client client.WithWatch
-	// selectors bound what is watched of a kind, by label.
-	selectors map[string]string
+	// watched is what is watched, by kind.
+	watched map[string]watched
 	// changed is called after an object of the cache has changed; old is nil for a new one, and current nil for one that is gone.
 	changed func(kind string, old, current client.Object)
 	// filled is called when the informer of a source has its first full list.
@@ -142,7 +178,8 @@ func (i *informers) watch(ctx context.Context, sources []source) error {
 
 func (i *informers) start(ctx context.Context, from source) error {
 	ctx, stop := context.WithCancel(ctx)
-	made := toolscache.NewSharedIndexInformer(i.listWatch(from), watched[from.kind].object, 0, indexers())
+	what := i.watched[from.kind]
+	made := toolscache.NewSharedIndexInformer(i.listWatch(from), what.object, 0, what.indexers)
 	if err := made.SetTransform(trim); err != nil {
 		stop()
 		return fmt.Errorf("setting the transform of kind %s: %w", from.kind, err)
@@ -177,18 +214,18 @@ func (i *informers) synced() bool {
 }
 
 func (i *informers) listWatch(from source) *toolscache.ListWatch {
+	what := i.watched[from.kind]
 	options := func(raw metav1.ListOptions) *client.ListOptions {
-		raw.LabelSelector = i.selectors[from.kind]
-		raw.FieldSelector = fieldSelectors[from.kind]
+		raw.LabelSelector, raw.FieldSelector = what.labels, what.fields
 		return &client.ListOptions{Namespace: from.namespace, Limit: raw.Limit, Continue: raw.Continue, Raw: &raw}
 	}
 	return &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
-			list := watched[from.kind].list()
+			list := what.list()
 			return list, i.client.List(ctx, list, options(raw))
 		},
 		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
-			return i.client.Watch(ctx, watched[from.kind].list(), options(raw))
+			return i.client.Watch(ctx, what.list(), options(raw))
 		},
 	}
 }
@@ -308,7 +345,8 @@ func appendObjects(objects []client.Object, found []any) []client.Object {
 	return objects
 }
 
-func indexers() toolscache.Indexers {
+// indexers returns those of a kind's caches.
+func indexers(spec *kinds.Spec) toolscache.Indexers {
 	index := func(values func(client.Object) []string) toolscache.IndexFunc {
 		return func(item any) ([]string, error) {
 			object, ok := item.(client.Object)
@@ -318,19 +356,16 @@ func indexers() toolscache.Indexers {
 			return values(object), nil
 		}
 	}
-	return toolscache.Indexers{
+	all := toolscache.Indexers{
 		kinds.IndexTenant: index(func(object client.Object) []string {
 			return []string{object.GetLabels()[tenancyv1alpha1.LabelCluster]}
 		}),
 		toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc,
-		kinds.IndexNode: index(func(object client.Object) []string {
-			pod, ok := object.(*corev1.Pod)
-			if !ok || pod.Spec.NodeName == "" {
-				return nil
-			}
-			return []string{kinds.OnNode("", pod.Spec.NodeName), kinds.OnNode(pod.Labels[tenancyv1alpha1.LabelCluster], pod.Spec.NodeName)}
-		}),
 	}
+	for name, values := range spec.Indexes {
+		all[name] = index(values)
+	}
+	return all
 }
 
 // trim drops what nobody reads.

@@ -13,13 +13,15 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/tenants"
 )
 
 // TestPodsOnNode looks for the pods on a node: of one tenant, and of all. A tenant may write our label on pods of its own.
 func TestPodsOnNode(t *testing.T) {
 	t.Parallel()
-	indexer := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, indexers())
+	indexer := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, podIndexers())
 	for name, pod := range map[string]struct{ tenant, node string }{
 		"a1": {"a", "n1"}, "a2": {"a", "n2"}, "b1": {"b", "n1"}, "own": {"", "n1"}, "waits": {"a", ""},
 	} {
@@ -46,6 +48,60 @@ func TestPodsOnNode(t *testing.T) {
 	}
 }
 
+// TestWatched says what is watched on either side, where, and how that is bounded.
+func TestWatched(t *testing.T) {
+	t.Parallel()
+	env := &kinds.Env{ID: "r1", Assignments: &assign.Pooled{SuperCluster: "r1"}}
+	for side, want := range map[kinds.Side]map[string]string{
+		kinds.TenantSide: {
+			"namespace": "*v1.NamespaceList", "pod": "*v1.PodList scheduler.tenancy.x-k8s.io/superCluster=r1", "service": "*v1.ServiceList",
+			"node":           "*v1.NodeList tenancy.x-k8s.io/virtualnode=true,tenancy.x-k8s.io/superclusterid=r1",
+			"serviceaccount": "*v1.ServiceAccountList", "secret": "*v1.SecretList", "configmap": "*v1.ConfigMapList",
+			"endpointslice": "*v1.EndpointSliceList",
+		},
+		kinds.SuperSide: {
+			"namespace": "*v1.NamespaceList tenancy.x-k8s.io/cluster", "pod": "*v1.PodList tenancy.x-k8s.io/cluster",
+			"service": "*v1.ServiceList tenancy.x-k8s.io/cluster", "node": "*v1.NodeList", "event": "*v1.EventList involvedObject.kind=Pod",
+			"secret":         "*v1.SecretList tenancy.x-k8s.io/cluster,!tenancy.x-k8s.io/tokens",
+			"token":          "*v1.SecretList tenancy.x-k8s.io/cluster,tenancy.x-k8s.io/tokens",
+			"serviceaccount": "*v1.ServiceAccountList tenancy.x-k8s.io/cluster", "configmap": "*v1.ConfigMapList tenancy.x-k8s.io/cluster",
+			"endpointslice": "*v1.EndpointSliceList tenancy.x-k8s.io/cluster", "resourcequota": "*v1.ResourceQuotaList tenancy.x-k8s.io/cluster",
+		},
+	} {
+		watched, err := watchedOf(env, kinds.Specs(), side)
+		require.NoError(t, err)
+		got := map[string]string{}
+		for kind, what := range watched {
+			got[kind] = strings.TrimSpace(fmt.Sprintf("%T %s", what.list(), strings.TrimSpace(what.labels+" "+what.fields)))
+		}
+		require.Empty(t, cmp.Diff(want, got))
+	}
+}
+
+// TestSources says in which namespaces each kind is watched in a tenant.
+func TestSources(t *testing.T) {
+	t.Parallel()
+	wide := []source{{kind: "namespace"}, {kind: "pod"}, {kind: "node"}, {kind: "service"}, {kind: "endpointslice"}}
+	for _, tc := range []struct {
+		name       string
+		namespaces []string
+		left       bool
+		want       []source
+	}{
+		{name: "it holds nothing, and nothing is left of it", left: true},
+		{name: "it holds nothing", want: []source{{kind: "node"}}},
+		{name: "it holds two namespaces", namespaces: []string{"db", "web"}, want: append(wide,
+			source{kind: "secret", namespace: "db"}, source{kind: "configmap", namespace: "db"}, source{kind: "serviceaccount", namespace: "db"},
+			source{kind: "secret", namespace: "web"}, source{kind: "configmap", namespace: "web"}, source{kind: "serviceaccount", namespace: "web"},
+		)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			require.ElementsMatch(t, tc.want, sources(kinds.Specs(), tc.namespaces, tc.left))
+		})
+	}
+}
+
 // BenchmarkNamespaceChanged is what a changed placement costs in a tenant with many namespaces, whose informers run already.
 func BenchmarkNamespaceChanged(b *testing.B) {
 	for _, size := range []int{10, 100, 1000} {
@@ -54,18 +110,25 @@ func BenchmarkNamespaceChanged(b *testing.B) {
 			for i := range size {
 				names = append(names, fmt.Sprintf("namespace-%d", i))
 			}
-			made := &session{syncer: &Syncer{}, cache: &informers{running: map[source]*informer{}}}
-			for _, from := range sources(names, false) {
+			s := &Syncer{specs: kinds.Specs(), sessions: map[string]*session{}, env: &kinds.Env{Assignments: &assign.Pooled{}}}
+			s.env.Tenant = s.tenant
+			watched, err := watchedOf(s.env, s.specs, kinds.TenantSide)
+			require.NoError(b, err)
+			made := &session{syncer: s, cache: &informers{running: map[source]*informer{}}}
+			made.tenant = &kinds.Tenant{Tenant: &tenants.Tenant{Key: "a"}, Cache: made.cache}
+			s.setSession("a", made)
+			for _, from := range sources(s.specs, names, false) {
 				made.cache.running[from] = &informer{
-					SharedIndexInformer: toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, watched[from.kind].object, 0, indexers()), stop: func() {},
+					SharedIndexInformer: toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, watched[from.kind].object, 0, watched[from.kind].indexers),
+					stop:                func() {},
 				}
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := made.cache.watch(b.Context(), sources(names, false)); err != nil {
+				if err := made.cache.watch(b.Context(), sources(s.specs, names, false)); err != nil {
 					b.Fatal(err)
 				}
-				made.enqueue(names[size/2])
+				s.env.NamespaceChanged("a", names[size/2])
 			}
 		})
 	}

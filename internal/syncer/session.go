@@ -16,8 +16,6 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
-	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenants"
 )
@@ -40,7 +38,7 @@ func (s *Syncer) Engage(ctx context.Context, tenant *tenants.Tenant, ready func(
 	if !toolscache.WaitForCacheSync(ctx.Done(), s.super.synced) {
 		return nil
 	}
-	made, err := s.newSession(tenant)
+	session, err := s.newSession(tenant)
 	if err != nil {
 		return err
 	}
@@ -49,54 +47,51 @@ func (s *Syncer) Engage(ctx context.Context, tenant *tenants.Tenant, ready func(
 		return err
 	}
 	defer stop()
-	made.tenant.Recorder = recorder
-	s.setSession(tenant.Key, made)
+	session.tenant.Recorder = recorder
+	s.setSession(tenant.Key, session)
 	// Workers may still hold the session for a moment: it keeps its caches, which no longer change.
-	defer made.cache.wait()
+	defer session.cache.wait()
 	defer cancel()
 	defer s.env.Forget(tenant.Key)
 	defer s.setSession(tenant.Key, nil)
 	logger.V(2).Info("Tenant engaged")
-	return made.run(ctx, sync.OnceFunc(ready))
+	return session.run(ctx, sync.OnceFunc(ready))
 }
 
 func (s *Syncer) newSession(tenant *tenants.Tenant) (*session, error) {
-	reach, err := newClient(tenant.Config)
+	tenantClient, err := newClient(tenant.Config, s.specs)
+	if err != nil {
+		return nil, err
+	}
+	watched, err := watchedOf(s.env, s.specs, kinds.TenantSide)
 	if err != nil {
 		return nil, err
 	}
 	made := &session{syncer: s, changed: make(chan struct{}, 1)}
-	made.cache = &informers{
-		client: reach,
-		selectors: map[string]string{
-			kinds.KindPod:  s.env.Assignments.PodSelector(),
-			kinds.KindNode: tenancyv1alpha1.LabelVirtualNode + "=true," + tenancyv1alpha1.LabelSuperClusterID + "=" + s.id,
-		},
-		changed: made.tenantChanged,
-		filled:  made.filled,
-	}
-	made.tenant = &kinds.Tenant{Tenant: tenant, Client: reach, Cache: made.cache}
+	made.cache = &informers{client: tenantClient, watched: watched, changed: made.tenantChanged, filled: made.filled}
+	made.tenant = &kinds.Tenant{Tenant: tenant, Client: tenantClient, Cache: made.cache}
 	return made, nil
 }
 
 // run keeps the informers of what is to be watched until ctx ends.
 func (s *session) run(ctx context.Context, ready func()) error {
-	// left says that the tenant holds nothing here and that no Node of this super cluster is left in it.
+	// left says that the tenant holds nothing here and that nothing which the syncer wrote is left in it.
 	left := false
 	for {
 		namespaces, err := s.syncer.env.Assignments.Namespaces(ctx, s.tenant.Key)
 		if err != nil {
 			return fmt.Errorf("reading which namespaces to watch: %w", err)
 		}
-		left = len(namespaces) == 0 && (left || s.cache.synced() && len(s.cache.List(kinds.KindNode)) == 0)
-		if err := s.cache.watch(ctx, sources(namespaces, left)); err != nil {
+		left = len(namespaces) == 0 && (left || s.cache.synced() && s.cleanedUp())
+		if err := s.cache.watch(ctx, sources(s.syncer.specs, namespaces, left)); err != nil {
 			return err
 		}
 		if len(namespaces) == 0 || s.cache.synced() {
 			ready()
 		}
 		if len(namespaces) == 0 {
-			s.leave()
+			// Super namespaces that are there for Services alone may go.
+			s.syncer.add(s.syncer.env.SuperNamespaces(s.tenant.Key))
 		}
 		select {
 		case <-ctx.Done():
@@ -106,21 +101,32 @@ func (s *session) run(ctx context.Context, ready func()) error {
 	}
 }
 
-// sources returns what is to be watched: of a tenant that holds nothing here, the Nodes that it still has.
-func sources(namespaces []string, left bool) []source {
-	switch {
-	case left:
+// cleanedUp says whether nothing is left in the tenant of what the syncer writes there.
+func (s *session) cleanedUp() bool {
+	for i := range s.syncer.specs {
+		if spec := &s.syncer.specs[i]; spec.Scope == kinds.ScopeUp && spec.Tenant != nil && len(s.cache.List(spec.Name)) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// sources returns what is to be watched: of a tenant that holds nothing here, what the syncer wrote there and is still there.
+func sources(specs []kinds.Spec, namespaces []string, left bool) []source {
+	if left {
 		return nil
-	case len(namespaces) == 0:
-		return []source{{kind: kinds.KindNode}}
 	}
-	all := make([]source, 0, len(wideKinds)+len(namespaces)*len(namespacedKinds))
-	for _, kind := range wideKinds {
-		all = append(all, source{kind: kind})
-	}
-	for _, namespace := range namespaces {
-		for _, kind := range namespacedKinds {
-			all = append(all, source{kind: kind, namespace: namespace})
+	var all []source
+	for i := range specs {
+		spec := &specs[i]
+		switch {
+		case spec.Tenant == nil, len(namespaces) == 0 && spec.Scope != kinds.ScopeUp:
+		case spec.PerNamespace():
+			for _, namespace := range namespaces {
+				all = append(all, source{kind: spec.Name, namespace: namespace})
+			}
+		default:
+			all = append(all, source{kind: spec.Name})
 		}
 	}
 	return all
@@ -134,74 +140,15 @@ func (s *session) wake() {
 	}
 }
 
-// leave wakes the super namespaces of a tenant that holds nothing here: those that are there for Services alone may go.
-func (s *session) leave() {
-	for _, object := range s.syncer.super.Index(kinds.KindNamespace, kinds.IndexTenant, s.tenant.Key) {
-		if key, ok := kinds.SuperKey(kinds.KindNamespace, object); ok {
-			s.syncer.engine.Add(key)
-		}
-	}
-}
-
-// filled wakes what waited for a source: what the super cluster holds of it and the tenant may not.
+// filled is called by informers: it enqueues what waited for a source.
 func (s *session) filled(from source) {
 	s.wake()
-	for _, kind := range kinds.Derived(from.kind) {
-		for _, object := range s.syncer.super.Index(kind, kinds.IndexTenant, s.tenant.Key) {
-			if key, ok := kinds.SuperKey(kind, object); ok && (from.namespace == "" || from.namespace == key.Namespace) {
-				s.syncer.engine.Add(key)
-			}
-		}
-	}
-	for _, object := range s.cache.List(from.kind) {
-		if from.namespace == "" || from.namespace == object.GetNamespace() {
-			s.tenantChanged(from.kind, object, object)
-		}
-	}
+	s.syncer.add(s.syncer.env.Filled(s.tenant, from.kind, from.namespace))
 }
 
-// enqueue wakes all that the tenant has in a namespace.
-func (s *session) enqueue(namespace string) {
-	for kind := range watched {
-		for _, object := range s.cache.InNamespace(kind, namespace) {
-			s.add(kind, object)
-		}
-	}
-}
-
-// add wakes what is made of an object of the tenant.
-func (s *session) add(kind string, object client.Object) {
-	for _, derived := range kinds.Derived(kind) {
-		s.syncer.engine.Add(kinds.TenantKey(derived, s.tenant.Key, object))
-	}
-}
-
-// tenantChanged turns a change in the tenant into keys.
+// tenantChanged is called by informers of the tenant.
 func (s *session) tenantChanged(kind string, old, current client.Object) {
-	object := current
-	if object == nil {
-		object = old
-	}
-	switch kind {
-	case kinds.KindNode:
-		if key, ok := kinds.NodeKey(s.tenant.Key, object); ok {
-			s.syncer.engine.Add(key)
-		}
-		if current == nil {
-			s.wake() // it may have been the last of a tenant that left
-		}
-		return
-	case kinds.KindNamespace:
-		if old == nil || current == nil {
-			s.enqueue(object.GetName())
-		}
-	case kinds.KindPod, kinds.KindService:
-		if current == nil || old == nil && kind == kinds.KindService {
-			// The first or the last one decides whether a namespace that is not placed here has a super namespace.
-			s.syncer.engine.Add(engine.Key{Tenant: s.tenant.Key, Kind: kinds.KindNamespace, Name: object.GetNamespace()})
-		}
-	}
-	s.add(kind, object)
+	s.syncer.changed(kinds.Change{Kind: kind, Side: kinds.TenantSide, Tenant: s.tenant.Key, Old: old, Current: current})
 }
 
 // newRecorder returns a recorder of Events in a tenant, and what stops it.

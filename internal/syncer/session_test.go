@@ -43,7 +43,8 @@ func TestSessionOfATenantThatHoldsNothing(t *testing.T) {
 			return inner.List(ctx, list, options...)
 		},
 	})
-	s := &Syncer{id: "r1", env: &kinds.Env{ID: "r1", SuperCache: &informers{}}, super: &informers{}}
+	s := &Syncer{id: "r1", specs: kinds.Specs(), super: &informers{}}
+	s.env = &kinds.Env{ID: "r1", SuperCache: s.super, Tenant: s.tenant}
 	s.env.Assignments = &assign.Pooled{SuperCluster: "r1", Meta: fake.NewClientBuilder().WithScheme(scheme).Build(), Sides: s.env.Sides()}
 	made, err := s.newSession(&tenants.Tenant{Key: "a", Config: &rest.Config{}})
 	require.NoError(t, err)
@@ -80,9 +81,11 @@ func TestEngageForgets(t *testing.T) {
 	scheme := runtime.NewScheme()
 	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
 	s, _ := listen(t, kinds.KindPod)
-	s.env.SuperCache = s.super
 	s.env.Assignments = &assign.Pooled{SuperCluster: "r1", Meta: fake.NewClientBuilder().WithScheme(scheme).Build(), Sides: s.env.Sides()}
 	s.super.client, s.super.filled = fake.NewClientBuilder().Build(), func(source) {}
+	var err error
+	s.super.watched, err = watchedOf(s.env, s.specs, kinds.SuperSide)
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(s.super.wait)
 	t.Cleanup(cancel)

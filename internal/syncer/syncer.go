@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -50,6 +49,7 @@ type Options struct {
 // Syncer syncs one super cluster. Set it up with a manager of the meta cluster, and give its Engage to the registry of tenants.
 type Syncer struct {
 	id     string
+	specs  []kinds.Spec
 	env    *kinds.Env
 	engine *engine.Engine
 	super  *informers
@@ -60,7 +60,7 @@ type Syncer struct {
 
 // SuperClusterID reads the id of the super cluster that config reaches. The errors say what to apply.
 func SuperClusterID(ctx context.Context, config *rest.Config) (string, error) {
-	super, err := newClient(config)
+	super, err := newClient(config, kinds.Specs())
 	if err != nil {
 		return "", err
 	}
@@ -80,26 +80,25 @@ func SuperClusterID(ctx context.Context, config *rest.Config) (string, error) {
 
 // New returns a Syncer that runs within mgr, a manager of the meta cluster: caches always, work while it leads.
 func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, error) {
-	super, err := newClient(options.Super)
+	specs := kinds.Specs()
+	super, err := newClient(options.Super, specs)
 	if err != nil {
 		return nil, err
 	}
 	if options.Engine.Clock == nil {
 		options.Engine.Clock = clock.RealClock{}
 	}
-	s := &Syncer{id: options.ID, sessions: map[string]*session{}}
-	s.super = &informers{
-		client:    super,
-		selectors: superSelectors(),
-		changed:   s.superChanged,
-		filled:    func(source) {},
-	}
+	s := &Syncer{id: options.ID, specs: specs, sessions: map[string]*session{}}
+	s.super = &informers{client: super, changed: s.superChanged, filled: func(source) {}}
 	s.env = &kinds.Env{
 		ID: options.ID, Super: super, SuperCache: s.super,
 		Tenant: s.tenant, Tenants: s.tenants,
 		PodSecurityLevel: options.PodSecurityLevel, VNAgent: options.VNAgent, NodeLinger: options.NodeLinger, Clock: options.Engine.Clock, Metrics: options.Metrics,
 	}
 	s.env.Assignments = &assign.Pooled{SuperCluster: options.ID, Meta: mgr.GetClient(), Live: mgr.GetAPIReader(), Sides: s.env.Sides()}
+	if s.super.watched, err = watchedOf(s.env, specs, kinds.SuperSide); err != nil {
+		return nil, err
+	}
 	if s.engine, err = engine.New(options.Engine, options.Metrics, kinds.All(s.env)...); err != nil {
 		return nil, err
 	}
@@ -133,8 +132,8 @@ func (superCaches) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable.
 func (s superCaches) Start(ctx context.Context) error {
-	sources := make([]source, 0, len(watched))
-	for kind := range watched {
+	sources := make([]source, 0, len(s.super.watched))
+	for kind := range s.super.watched {
 		sources = append(sources, source{kind: kind})
 	}
 	if err := s.super.watch(ctx, sources); err != nil {
@@ -176,109 +175,35 @@ func (s *Syncer) watchPlacements(ctx context.Context, mgr manager.Manager) error
 	return nil
 }
 
-// superChanged turns a change in the super cluster into keys.
+// superChanged is called by informers of the super cluster.
 func (s *Syncer) superChanged(kind string, old, current client.Object) {
-	object := cmp.Or(current, old)
-	switch kind {
-	case kinds.KindNode:
-		s.superNodeChanged(object.GetName())
-		return
-	case kinds.KindEvent:
-		if key, ok := kinds.EventKey(s.super, object); ok && current != nil {
-			s.engine.Add(key)
-		}
-		return
-	}
-	key, ok := kinds.SuperKey(kind, object)
-	if !ok {
-		// The marks were taken off: what it was says which key heals it.
-		if old == nil {
-			return
-		}
-		if key, ok = kinds.SuperKey(kind, old); !ok {
-			return
-		}
-	}
-	switch kind {
-	case kinds.KindNamespace:
-		s.namespaceChanged(key.Tenant, key.Name)
-	case kinds.KindQuota:
-		s.quotaChanged(key, old, current)
-	case kinds.KindPod:
-		s.engine.Add(key)
-		s.superPodChanged(key, object, old == nil || current == nil)
-		if old == nil {
-			s.letIn(key.Tenant, key.Namespace)
-		}
-	default:
-		s.engine.Add(key)
+	s.changed(kinds.Change{Kind: kind, Side: kinds.SuperSide, Old: old, Current: current})
+}
+
+// changed enqueues what a change concerns.
+func (s *Syncer) changed(change kinds.Change) {
+	s.add(s.env.Changed(change))
+	if tenant, ours := s.env.Rewatches(change); ours {
+		s.rewatch(tenant)
 	}
 }
 
-// superPodChanged wakes what depends on whether a super pod is there.
-func (s *Syncer) superPodChanged(key engine.Key, object client.Object, cameOrWent bool) {
-	pod, ok := object.(*corev1.Pod)
-	if !ok || !cameOrWent {
-		return
-	}
-	if pod.Spec.NodeName != "" {
-		s.engine.Add(engine.Key{Tenant: key.Tenant, Kind: kinds.KindNode, Name: pod.Spec.NodeName})
-	}
-	if token, ok := kinds.TokenOfSuperPod(pod); ok {
-		s.engine.Add(token)
-	}
-}
-
-// quotaChanged wakes what waited for a quota. What it counts as used changes with every pod, so that wakes one at most.
-func (s *Syncer) quotaChanged(key engine.Key, old, current client.Object) {
-	before, wasQuota := old.(*corev1.ResourceQuota)
-	after, isQuota := current.(*corev1.ResourceQuota)
-	switch {
-	case !wasQuota || !isQuota || !sameButForUse(before, after):
-		s.namespaceChanged(key.Tenant, key.Name)
-	case usesLess(before, after):
-		s.letIn(key.Tenant, key.Name)
-	}
-}
-
-// sameButForUse says whether nothing has changed of a quota but how much of it is used.
-func sameButForUse(old, current *corev1.ResourceQuota) bool {
-	before := *old
-	before.ResourceVersion, before.Status.Used = current.ResourceVersion, current.Status.Used
-	return equality.Semantic.DeepEqual(&before, current)
-}
-
-func usesLess(old, current *corev1.ResourceQuota) bool {
-	for name, before := range old.Status.Used {
-		if now := current.Status.Used[name]; now.Cmp(before) < 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// letIn wakes one pod that waits for room in the quota of a tenant namespace.
-func (s *Syncer) letIn(tenant, namespace string) {
-	if key, waits := s.env.Line.Next(tenant, namespace); waits {
-		s.engine.Add(key)
-	}
-}
-
-// superNodeChanged wakes the tenants that have a pod on a node. Those that had one are looked at every now and then anyway.
-func (s *Syncer) superNodeChanged(name string) {
-	for _, pod := range s.super.Index(kinds.KindPod, kinds.IndexNode, kinds.OnNode("", name)) {
-		if owner, ok := tenancy.OwnerOf(pod); ok {
-			s.engine.Add(engine.Key{Tenant: owner.ClusterKey, Kind: kinds.KindNode, Name: name})
-		}
-	}
-}
-
-// namespaceChanged wakes a tenant namespace whose placement, super namespace or quota has changed, and all that is in it.
+// namespaceChanged enqueues a tenant namespace whose placement has changed, and all that is in it.
 func (s *Syncer) namespaceChanged(tenant, namespace string) {
-	s.engine.Add(engine.Key{Tenant: tenant, Kind: kinds.KindNamespace, Name: namespace})
+	s.rewatch(tenant)
+	s.add(s.env.NamespaceChanged(tenant, namespace))
+}
+
+// rewatch lets the session of a tenant look again at what is to be watched.
+func (s *Syncer) rewatch(tenant string) {
 	if session := s.session(tenant); session != nil {
 		session.wake()
-		session.enqueue(namespace)
+	}
+}
+
+func (s *Syncer) add(keys []engine.Key) {
+	for _, key := range keys {
+		s.engine.Add(key)
 	}
 }
 

@@ -48,10 +48,8 @@ func listen(t *testing.T, kind string) (s *Syncer, woken func(lastOf string) []e
 	// One worker takes tenants in turn.
 	made, err := engine.New(engine.Options{Workers: 1}, metrics, heard)
 	require.NoError(t, err)
-	s = &Syncer{
-		id: "r1", env: &kinds.Env{}, engine: made, sessions: map[string]*session{},
-		super: &informers{},
-	}
+	s = &Syncer{id: "r1", specs: kinds.Specs(), engine: made, sessions: map[string]*session{}, super: &informers{}}
+	s.env = &kinds.Env{SuperCache: s.super, Tenant: s.tenant}
 	return s, func(lastOf string) []engine.Key {
 		last := engine.Key{Tenant: lastOf, Kind: kind, Name: "last"}
 		made.Add(last)
@@ -64,6 +62,13 @@ func listen(t *testing.T, kind string) (s *Syncer, woken func(lastOf string) []e
 	}
 }
 
+// podIndexers are those of the caches of pods.
+func podIndexers() toolscache.Indexers {
+	specs := kinds.Specs()
+	at := slices.IndexFunc(specs, func(spec kinds.Spec) bool { return spec.Name == kinds.KindPod })
+	return indexers(&specs[at])
+}
+
 func markAs(object client.Object, tenant, namespace string) {
 	tenancy.Mark(object, tenancy.Owner{
 		ClusterKey: tenant, VirtualCluster: types.NamespacedName{Namespace: "default", Name: tenant}, VirtualClusterUID: "1", Namespace: namespace, UID: "2",
@@ -73,7 +78,7 @@ func markAs(object client.Object, tenant, namespace string) {
 // TestSuperNodeChanged wakes the tenants that have pods on a node, and no other.
 func TestSuperNodeChanged(t *testing.T) {
 	t.Parallel()
-	pods := toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Pod{}, 0, indexers())
+	pods := toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Pod{}, 0, podIndexers())
 	for name, pod := range map[string]struct{ tenant, node string }{
 		"a1": {"a", "n1"}, "a2": {"a", "n1"}, "a3": {"a", "n2"}, "b1": {"b", "n2"}, "c1": {"c", "n1"}, "waits": {"d", ""}, "operators": {"", "n1"},
 	} {
@@ -154,13 +159,13 @@ func TestRoomInAQuota(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			s, woken := listen(t, kinds.KindPod)
-			pods := toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Pod{}, 0, indexers())
+			pods := toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Pod{}, 0, podIndexers())
 			for i := range inNamespace {
 				require.NoError(t, pods.GetIndexer().Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprintf("p%d", i)}}))
 			}
+			cache := &informers{running: map[source]*informer{{kind: kinds.KindPod}: {SharedIndexInformer: pods}}}
 			s.sessions["a"] = &session{
-				syncer: s, tenant: &kinds.Tenant{Tenant: &tenants.Tenant{Key: "a"}}, changed: make(chan struct{}, 1),
-				cache: &informers{running: map[source]*informer{{kind: kinds.KindPod}: {SharedIndexInformer: pods}}},
+				syncer: s, tenant: &kinds.Tenant{Tenant: &tenants.Tenant{Key: "a"}, Cache: cache}, changed: make(chan struct{}, 1), cache: cache,
 			}
 			for _, key := range tc.lines {
 				s.env.Line.Join(key)

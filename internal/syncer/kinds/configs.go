@@ -18,30 +18,46 @@ const (
 	defaultServiceAccount = "default"
 )
 
-var serviceAccounts = copied[*corev1.ServiceAccount]{
-	kind:      KindServiceAccount,
-	empty:     func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} },
-	adopt:     func(superAccount *corev1.ServiceAccount) bool { return superAccount.Name == defaultServiceAccount },
-	translate: plain(SuperServiceAccount),
+// Kinds of objects that pods refer to.
+const (
+	KindServiceAccount = "serviceaccount"
+	KindSecret         = "secret"
+	KindConfigMap      = "configmap"
+)
+
+func serviceAccounts() Copy[*corev1.ServiceAccount] {
+	return Copy[*corev1.ServiceAccount]{
+		Name:      KindServiceAccount,
+		New:       func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} },
+		Adopt:     func(superAccount *corev1.ServiceAccount) bool { return superAccount.Name == defaultServiceAccount },
+		Translate: plain(SuperServiceAccount),
+	}
 }
 
-var secrets = copied[*corev1.Secret]{
-	kind:      KindSecret,
-	empty:     func() *corev1.Secret { return &corev1.Secret{} },
-	translate: plain(SuperSecret),
+func secrets() Copy[*corev1.Secret] {
+	return Copy[*corev1.Secret]{
+		Name:        KindSecret,
+		New:         func() *corev1.Secret { return &corev1.Secret{} },
+		SuperLabels: "!" + LabelTokens,
+		Foreign:     func(superSecret client.Object) bool { return superSecret.GetLabels()[LabelTokens] != "" },
+		Translate:   plain(SuperSecret),
+	}
 }
 
-var configMaps = copied[*corev1.ConfigMap]{
-	kind:      KindConfigMap,
-	empty:     func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
-	superName: superConfigMapName,
-	skip:      func(tenantConfigMap *corev1.ConfigMap) bool { return tenantConfigMap.Name == tenantRootCA },
-	translate: plain(SuperConfigMap),
+func configMaps() Copy[*corev1.ConfigMap] {
+	return Copy[*corev1.ConfigMap]{
+		Name:       KindConfigMap,
+		New:        func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
+		SuperName:  superConfigMapName,
+		TenantName: tenantConfigMapName,
+		Skip:       func(tenantConfigMap *corev1.ConfigMap) bool { return tenantConfigMap.Name == tenantRootCA },
+		Translate:  plain(SuperConfigMap),
+	}
 }
 
 // plain makes the translation of a kind that is the same for all tenants.
-func plain[T client.Object](translate func(tenantObject, superObject T)) func(*Tenant, T, T) {
-	return func(_ *Tenant, tenantObject, superObject T) { translate(tenantObject, superObject) }
+func plain[T client.Object](translate func(tenantObject, superObject T)) func(*Env, *Tenant, T, T) {
+	return func(_ *Env, _ *Tenant, tenantObject, superObject T) { translate(tenantObject, superObject) }
 }
 
 // SuperServiceAccount writes onto superAccount what it should be for tenantAccount: a name without any credentials.

@@ -14,70 +14,102 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// copied describes a kind whose objects are copied down as they are, but for a few fields.
-type copied[T client.Object] struct {
-	kind string
-	// empty returns an object without any field set.
-	empty func() T
-	// superName maps names; nil keeps them.
-	superName func(name string) string
-	// everywhere syncs the objects of all namespaces of a tenant that holds anything here; else of those that are placed here.
-	everywhere bool
-	// skip returns objects that are not synced; nil syncs all.
-	skip func(tenantObject T) bool
-	// adopt says whether an object that the super cluster made by itself in our namespace becomes ours; nil adopts none.
-	adopt func(superObject T) bool
-	// again says whether a super object cannot become what it should be, and must be deleted and made again; nil never does so.
-	again func(tenant *Tenant, tenantObject, superObject T) bool
-	// remark returns what a tenant should know of an object that is in sync, "" for nothing; nil has no remarks.
-	remark func(tenant *Tenant, tenantObject T) (reason, message string)
-	// advice says in a tenant's words why an object was refused and what to do, "" if the error says it; nil has none.
-	advice func(tenantObject T, err error) string
-	// translate writes onto superObject the fields that are ours: names, marks, labels and annotations are written already.
-	translate func(tenant *Tenant, tenantObject, superObject T)
+// Copy declares a kind whose objects are copied down as they are, but for a few fields.
+type Copy[T client.Object] struct {
+	// Name of the kind.
+	Name string
+	// New returns an object without any field set.
+	New func() T
+	// Scope says of which namespaces objects are copied: ScopePlaced or ScopeTenant.
+	Scope Scope
+	// SuperName maps names to those in super clusters, and TenantName back; nil keeps them.
+	SuperName, TenantName func(name string) string
+	// SuperLabels are label requirements of the super objects of this kind, where another kind writes objects of the type; "" for none.
+	SuperLabels string
+	// Foreign says whether a super object of the type is another kind's; nil if there is no such kind.
+	Foreign func(superObject client.Object) bool
+	// Skip returns objects that are not copied; nil copies all.
+	Skip func(tenantObject T) bool
+	// Adopt says whether an object that the super cluster made by itself in our namespace becomes ours; nil adopts none.
+	Adopt func(superObject T) bool
+	// Recreate says whether a super object cannot become what it should be, and must be deleted and made again; nil never does so.
+	Recreate func(tenant *Tenant, tenantObject, superObject T) bool
+	// Notice returns what a tenant should know of an object that is in sync, "" for nothing; nil has none.
+	Notice func(tenant *Tenant, tenantObject T) (reason, message string)
+	// Explain returns in a tenant's words why an object was refused and what to do, "" if the error does; nil has none.
+	Explain func(tenantObject T, err error) string
+	// Translate writes onto superObject the fields that are ours: names, marks, labels and annotations are written already.
+	Translate func(env *Env, tenant *Tenant, tenantObject, superObject T)
+	// Wakes are those of the Spec.
+	Wakes map[string]func(*Env, Change) []engine.Key
+}
+
+// Copied returns the Spec of a copied kind.
+func Copied[T client.Object](c Copy[T]) Spec {
+	c.setDefaults()
+	super := owned(c.New())
+	if c.SuperLabels != "" {
+		super = owned(c.New(), c.SuperLabels)
+	}
+	return Spec{
+		Name: c.Name, Scope: c.Scope, Tenant: all(c.New()), Super: super, SuperKey: c.superKey, Wakes: c.Wakes, Cleared: c.Scope == ScopePlaced,
+		New: func(env *Env) engine.Kind { return &copier[T]{env: env, Copy: c} },
+	}
+}
+
+func (c *Copy[T]) setDefaults() {
+	same := func(name string) string { return name }
+	if c.SuperName == nil {
+		c.SuperName, c.TenantName = same, same
+	}
+	if c.Foreign == nil {
+		c.Foreign = func(client.Object) bool { return false }
+	}
+	if c.Skip == nil {
+		c.Skip = func(T) bool { return false }
+	}
+	if c.Adopt == nil {
+		c.Adopt = func(T) bool { return false }
+	}
+	if c.Recreate == nil {
+		c.Recreate = func(*Tenant, T, T) bool { return false }
+	}
+	if c.Notice == nil {
+		c.Notice = func(*Tenant, T) (string, string) { return "", "" }
+	}
+	if c.Explain == nil {
+		c.Explain = func(T, error) string { return "" }
+	}
+}
+
+// superKey returns the key of a super object. It returns false when the object is not ours, or another kind's.
+func (c *Copy[T]) superKey(superObject client.Object) (engine.Key, bool) {
+	owner, marked := tenancy.OwnerOf(superObject)
+	if !marked || c.Foreign(superObject) {
+		return engine.Key{}, false
+	}
+	return engine.Key{Tenant: owner.ClusterKey, Kind: c.Name, Namespace: owner.Namespace, Name: c.TenantName(superObject.GetName())}, true
 }
 
 // copier reconciles a copied kind.
 type copier[T client.Object] struct {
 	env *Env
-	copied[T]
-}
-
-func newCopier[T client.Object](env *Env, what copied[T]) *copier[T] {
-	if what.superName == nil {
-		what.superName = func(name string) string { return name }
-	}
-	if what.skip == nil {
-		what.skip = func(T) bool { return false }
-	}
-	if what.adopt == nil {
-		what.adopt = func(T) bool { return false }
-	}
-	if what.again == nil {
-		what.again = func(*Tenant, T, T) bool { return false }
-	}
-	if what.remark == nil {
-		what.remark = func(*Tenant, T) (string, string) { return "", "" }
-	}
-	if what.advice == nil {
-		what.advice = func(T, error) string { return "" }
-	}
-	return &copier[T]{env: env, copied: what}
+	Copy[T]
 }
 
 // Name implements engine.Kind.
-func (c *copier[T]) Name() string { return c.kind }
+func (c *copier[T]) Name() string { return c.Copy.Name }
 
 // Keys implements engine.Kind.
-func (c *copier[T]) Keys() []engine.Key { return c.env.keys(c.kind) }
+func (c *copier[T]) Keys() []engine.Key { return c.env.keys(c.Copy.Name) }
 
 // write applies the whole translation onto superObject.
 func (c *copier[T]) write(tenant *Tenant, tenantObject, superObject T) {
 	namespace := tenantObject.GetNamespace()
 	superObject.SetNamespace(tenancy.SuperNamespace(tenant.Key, namespace))
-	superObject.SetName(c.superName(tenantObject.GetName()))
+	superObject.SetName(c.SuperName(tenantObject.GetName()))
 	copyMeta(tenantObject, superObject, tenant.owner(namespace, tenantObject.GetUID()), tenant.OpaqueMetaPrefixes)
-	c.translate(tenant, tenantObject, superObject)
+	c.Translate(c.env, tenant, tenantObject, superObject)
 }
 
 // Reconcile implements engine.Kind.
@@ -86,12 +118,12 @@ func (c *copier[T]) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 	if tenant == nil {
 		return 0, nil
 	}
-	tenantObject, inTenant, synced := get[T](tenant.Cache, c.kind, key.Namespace, key.Name)
-	superObject, inSuper, superSynced := get[T](c.env.SuperCache, c.kind, tenancy.SuperNamespace(key.Tenant, key.Namespace), c.superName(key.Name))
+	tenantObject, inTenant, synced := get[T](tenant.Cache, c.Copy.Name, key.Namespace, key.Name)
+	superObject, inSuper, superSynced := get[T](c.env.SuperCache, c.Copy.Name, tenancy.SuperNamespace(key.Tenant, key.Namespace), c.SuperName(key.Name))
 	if !synced || !superSynced {
-		return 0, nil // their filling brings the key back
+		return 0, nil // caches not synced: Env.Filled enqueues the key again
 	}
-	wanted := inTenant && !c.skip(tenantObject)
+	wanted := inTenant && !c.Skip(tenantObject)
 	switch {
 	case !wanted && !inSuper:
 		c.env.calm(key)
@@ -100,7 +132,7 @@ func (c *copier[T]) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 		return 0, c.orphan(ctx, tenant, key, superObject)
 	}
 	ready := c.env.namespacePlaced
-	if c.everywhere {
+	if c.Scope == ScopeTenant {
 		ready = c.env.namespaceReady
 	}
 	if ready, err := ready(ctx, tenant, key.Namespace); err != nil || !ready {
@@ -118,34 +150,34 @@ func (c *copier[T]) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 
 // create makes a super object. It returns what is there already, though the cache did not show it, or an empty object.
 func (c *copier[T]) create(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject T) (T, error) {
-	created, live := c.empty(), c.empty()
+	created, live := c.New(), c.New()
 	c.write(tenant, tenantObject, created)
 	err := c.env.Super.Create(ctx, created)
 	// Addresses are given before names are compared, so it may be our own object that has the one which is asked for.
-	if apierrors.IsAlreadyExists(err) || c.advice(tenantObject, err) != "" {
+	if apierrors.IsAlreadyExists(err) || c.Explain(tenantObject, err) != "" {
 		getErr := c.env.Super.Get(ctx, client.ObjectKeyFromObject(created), live)
 		switch {
 		case getErr == nil:
 			return live, nil
 		case !apierrors.IsNotFound(getErr):
-			return live, fmt.Errorf("reading super %s %s/%s: %w", c.kind, created.GetNamespace(), created.GetName(), getErr)
+			return live, fmt.Errorf("reading super %s %s/%s: %w", c.Copy.Name, created.GetNamespace(), created.GetName(), getErr)
 		}
 	}
-	return c.empty(), c.refused(tenant, key, tenantObject, ReasonFailedCreate, c.env.done(ctx, c.kind, "create", err))
+	return c.New(), c.refused(tenant, key, tenantObject, ReasonFailedCreate, c.env.done(ctx, c.Copy.Name, "create", err))
 }
 
 func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject, superObject T) error {
 	owner, ours := c.owner(key, superObject)
-	adopted := !marked(superObject) && c.adopt(superObject)
+	adopted := !marked(superObject) && c.Adopt(superObject)
 	switch {
 	case superObject.GetDeletionTimestamp() != nil:
 		return nil
 	case !adopted && (!ours || !tenant.owns(owner, key.Namespace)):
 		c.env.warn(tenant, key, tenantObject, ReasonConflict, fmt.Sprintf(
-			"Super cluster %s has a %s of that name which is not this tenant's", c.env.ID, c.kind))
+			"Super cluster %s has a %s of that name which is not this tenant's", c.env.ID, c.Copy.Name))
 		return nil
-	case !adopted && (owner.UID != tenantObject.GetUID() || c.again(tenant, tenantObject, superObject)):
-		return c.env.remove(ctx, c.env.Super, c.kind, "delete", superObject, nil)
+	case !adopted && (owner.UID != tenantObject.GetUID() || c.Recreate(tenant, tenantObject, superObject)):
+		return c.env.remove(ctx, c.env.Super, c.Copy.Name, "delete", superObject, nil)
 	}
 	desired, ok := superObject.DeepCopyObject().(T)
 	if !ok {
@@ -156,19 +188,19 @@ func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, 
 		c.inSync(tenant, key, tenantObject)
 		return nil
 	}
-	return c.refused(tenant, key, tenantObject, ReasonFailedUpdate, c.env.done(ctx, c.kind, "update", c.env.Super.Update(ctx, desired)))
+	return c.refused(tenant, key, tenantObject, ReasonFailedUpdate, c.env.done(ctx, c.Copy.Name, "update", c.env.Super.Update(ctx, desired)))
 }
 
 // owner returns whose a super object is. It returns false for nobody's, and for what the syncer made for another key or kind.
 func (c *copier[T]) owner(key engine.Key, superObject T) (tenancy.Owner, bool) {
-	superKey, ours := SuperKey(c.kind, superObject)
+	superKey, ours := c.superKey(superObject)
 	owner, marked := tenancy.OwnerOf(superObject)
 	return owner, marked && ours && superKey == key
 }
 
 // inSync forgets what was wrong with an object, and says what the tenant should know of it.
 func (c *copier[T]) inSync(tenant *Tenant, key engine.Key, tenantObject T) {
-	if reason, message := c.remark(tenant, tenantObject); reason != "" {
+	if reason, message := c.Notice(tenant, tenantObject); reason != "" {
 		c.env.warn(tenant, key, tenantObject, reason, fmt.Sprintf("Super cluster %s: %s", c.env.ID, message))
 		return
 	}
@@ -177,8 +209,8 @@ func (c *copier[T]) inSync(tenant *Tenant, key engine.Key, tenantObject T) {
 
 // refused tells the tenant that the super cluster does not take an object.
 func (c *copier[T]) refused(tenant *Tenant, key engine.Key, tenantObject T, reason string, err error) error {
-	if advice := c.advice(tenantObject, err); advice != "" {
-		c.env.warn(tenant, key, tenantObject, reason, fmt.Sprintf("Super cluster %s: %s", c.env.ID, advice))
+	if explanation := c.Explain(tenantObject, err); explanation != "" {
+		c.env.warn(tenant, key, tenantObject, reason, fmt.Sprintf("Super cluster %s: %s", c.env.ID, explanation))
 		return err
 	}
 	c.env.refused(tenant, key, tenantObject, reason, err)
@@ -191,14 +223,14 @@ func (c *copier[T]) orphan(ctx context.Context, tenant *Tenant, key engine.Key, 
 	if !ours || !tenant.owns(owner, key.Namespace) || superObject.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	live := c.empty()
+	live := c.New()
 	err := tenant.Client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, live)
 	switch {
 	case err != nil && !apierrors.IsNotFound(err):
-		return fmt.Errorf("reading the tenant's %s: %w", c.kind, err)
-	case err == nil && live.GetUID() == owner.UID && !c.skip(live):
-		return engine.Waitf("the cache of the tenant's %ss", c.kind)
+		return fmt.Errorf("reading the tenant's %s: %w", c.Copy.Name, err)
+	case err == nil && live.GetUID() == owner.UID && !c.Skip(live):
+		return engine.Waitf("the cache of the tenant's %ss", c.Copy.Name)
 	}
 	c.env.calm(key)
-	return c.env.remove(ctx, c.env.Super, c.kind, "delete", superObject, nil)
+	return c.env.remove(ctx, c.env.Super, c.Copy.Name, "delete", superObject, nil)
 }

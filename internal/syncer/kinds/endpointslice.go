@@ -10,17 +10,20 @@ import (
 // managedBySyncer keeps the super cluster's own controllers off an EndpointSlice.
 const managedBySyncer = "syncer.tenancy.x-k8s.io"
 
-// endpointSlicesOf returns the kind for a super cluster. They go where Services go.
-func endpointSlicesOf(superCluster string) copied[*discoveryv1.EndpointSlice] {
-	return copied[*discoveryv1.EndpointSlice]{
-		kind:       KindEndpointSlice,
-		empty:      func() *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} },
-		everywhere: true,
-		again: func(_ *Tenant, tenantSlice, superSlice *discoveryv1.EndpointSlice) bool {
+// KindEndpointSlice is the kind of EndpointSlices.
+const KindEndpointSlice = "endpointslice"
+
+// endpointSlices go where Services go.
+func endpointSlices() Copy[*discoveryv1.EndpointSlice] {
+	return Copy[*discoveryv1.EndpointSlice]{
+		Name:  KindEndpointSlice,
+		New:   func() *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} },
+		Scope: ScopeTenant,
+		Recreate: func(_ *Tenant, tenantSlice, superSlice *discoveryv1.EndpointSlice) bool {
 			return tenantSlice.AddressType != superSlice.AddressType
 		},
-		translate: func(_ *Tenant, tenantSlice, superSlice *discoveryv1.EndpointSlice) {
-			SuperEndpointSlice(tenantSlice, superSlice, superCluster)
+		Translate: func(env *Env, _ *Tenant, tenantSlice, superSlice *discoveryv1.EndpointSlice) {
+			SuperEndpointSlice(tenantSlice, superSlice, env.ID)
 		},
 	}
 }

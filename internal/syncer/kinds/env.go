@@ -27,34 +27,8 @@ import (
 	"github.com/superpool/superpool/internal/tenants"
 )
 
-// Names of kinds, in keys, caches and metrics.
-const (
-	KindNamespace      = "namespace"
-	KindPod            = "pod"
-	KindNode           = "node"
-	KindServiceAccount = "serviceaccount"
-	KindSecret         = "secret"
-	KindConfigMap      = "configmap"
-	KindService        = "service"
-	KindEndpointSlice  = "endpointslice"
-	// KindToken is a Secret of the super cluster with the tokens of one pod. A key's name is TokenName of the pod.
-	KindToken = "token"
-	// KindEvent goes up only.
-	KindEvent = "event"
-	// KindQuota is cached in the super cluster only; kind namespace writes it.
-	KindQuota = "resourcequota"
-)
-
-// Indexes of caches.
-const (
-	// IndexTenant finds super objects by cluster key.
-	IndexTenant = "tenant"
-	// IndexNode finds pods by OnNode.
-	IndexNode = "node"
-)
-
-// OnNode is the value of IndexNode: the pods on a node, of one tenant or, where tenant is "", of all that the cache holds.
-func OnNode(tenant, node string) string { return tenant + "/" + node }
+// IndexTenant finds super objects by cluster key.
+const IndexTenant = "tenant"
 
 // Reasons of Events on tenant objects.
 const (
@@ -139,87 +113,14 @@ type Env struct {
 	// Line is where pods wait for room in a quota.
 	Line Line
 
+	once  sync.Once
+	table *table
+
 	mu sync.Mutex
 	// warned holds the last warning about each key, so that only a new one becomes an Event.
 	warned map[engine.Key]string
 	// counted says when what the quota of a super namespace counts was checked, for those of the last minute.
 	counted map[string]time.Time
-}
-
-// All returns the reconcilers of all kinds.
-func All(env *Env) []engine.Kind {
-	return []engine.Kind{
-		&Namespaces{env: env},
-		&Pods{env: env},
-		&Nodes{env: env},
-		&Tokens{env: env},
-		&Events{env: env},
-		newCopier(env, serviceAccounts),
-		newCopier(env, secrets),
-		newCopier(env, configMaps),
-		newCopier(env, servicesIn(env.SuperCache)),
-		newCopier(env, endpointSlicesOf(env.ID)),
-	}
-}
-
-// TenantKey returns the key of an object of a tenant; that of kind token is a pod.
-func TenantKey(kind, tenant string, object client.Object) engine.Key {
-	key := engine.Key{Tenant: tenant, Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
-	if kind == KindToken {
-		key.Name = tokenName(object.GetName(), object.GetUID())
-	}
-	return key
-}
-
-// Derived returns the kinds that are made of the tenant's objects of a kind, the kind itself first.
-func Derived(kind string) []string {
-	if kind == KindPod {
-		return []string{KindPod, KindToken}
-	}
-	return []string{kind}
-}
-
-// SuperKey returns the key of an object in the super cluster. It returns false when the object is not ours.
-func SuperKey(kind string, object client.Object) (engine.Key, bool) {
-	owner, ok := tenancy.OwnerOf(object)
-	if !ok {
-		return engine.Key{}, false
-	}
-	switch kind {
-	case KindNamespace, KindQuota:
-		return engine.Key{Tenant: owner.ClusterKey, Kind: KindNamespace, Name: owner.Namespace}, true
-	}
-	name := object.GetName()
-	switch kind {
-	case KindConfigMap:
-		name = tenantConfigMapName(name)
-	case KindSecret:
-		if object.GetLabels()[LabelTokens] != "" {
-			return engine.Key{}, false
-		}
-	case KindToken:
-		if object.GetLabels()[LabelTokens] == "" {
-			return engine.Key{}, false
-		}
-		name = tokenName(object.GetAnnotations()[annotationPod], owner.UID)
-	}
-	return engine.Key{Tenant: owner.ClusterKey, Kind: kind, Namespace: owner.Namespace, Name: name}, true
-}
-
-// keys returns all keys of a kind that either side knows.
-func (e *Env) keys(kind string) []engine.Key {
-	var keys []engine.Key
-	for _, object := range e.SuperCache.List(kind) {
-		if key, ok := SuperKey(kind, object); ok {
-			keys = append(keys, key)
-		}
-	}
-	for _, tenant := range e.Tenants() {
-		for _, object := range tenant.Cache.List(kind) {
-			keys = append(keys, TenantKey(kind, tenant.Key, object))
-		}
-	}
-	return keys
 }
 
 // namespacePlaced says whether what pods need may be written for a tenant namespace: it is placed here, and namespaceOwned.

@@ -17,6 +17,26 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
+// KindEvent goes up only.
+const KindEvent = "event"
+
+func eventSpec() Spec {
+	return Spec{
+		Name: KindEvent, Scope: ScopeUp, Super: &Watch{Object: &corev1.Event{}, Fields: "involvedObject.kind=Pod"},
+		Wakes: map[string]func(*Env, Change) []engine.Key{KindEvent: func(env *Env, change Change) []engine.Key {
+			if change.Current == nil {
+				return nil
+			}
+			key, ours := EventKey(env.SuperCache, change.Current)
+			if !ours {
+				return nil
+			}
+			return []engine.Key{key}
+		}},
+		New: func(env *Env) engine.Kind { return &Events{env: env} },
+	}
+}
+
 // eventAge is how old an Event may be to be brought up: a syncer that starts does not tell again what was told before.
 const eventAge = 5 * time.Minute
 

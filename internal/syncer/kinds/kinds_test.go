@@ -275,6 +275,7 @@ func TestConfigs(t *testing.T) {
 
 func TestSuperKey(t *testing.T) {
 	t.Parallel()
+	env := &kinds.Env{}
 	for _, tc := range []struct {
 		kind   string
 		object client.Object
@@ -296,20 +297,20 @@ func TestSuperKey(t *testing.T) {
 	} {
 		t.Run(tc.kind, func(t *testing.T) {
 			t.Parallel()
-			_, ours := kinds.SuperKey(tc.kind, tc.object)
+			_, ours := env.SuperKey(tc.kind, tc.object)
 			require.False(t, ours, "it has no marks")
 			tenancy.Mark(tc.object, ownerOf("uid"))
-			key, ours := kinds.SuperKey(tc.kind, tc.object)
+			key, ours := env.SuperKey(tc.kind, tc.object)
 			require.True(t, ours)
 			require.Equal(t, tc.want, key)
 			if tc.kind == kinds.KindToken {
-				_, ours = kinds.SuperKey(kinds.KindSecret, tc.object)
+				_, ours = env.SuperKey(kinds.KindSecret, tc.object)
 				require.False(t, ours, "kind secret would delete it")
 			}
 		})
 	}
 	plain := &corev1.Secret{}
 	tenancy.Mark(plain, ownerOf("uid"))
-	_, ours := kinds.SuperKey(kinds.KindToken, plain)
+	_, ours := env.SuperKey(kinds.KindToken, plain)
 	require.False(t, ours, "it holds no tokens")
 }

@@ -16,6 +16,49 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
+// KindNamespace is the kind of namespaces.
+const KindNamespace = "namespace"
+
+func namespaceSpec() Spec {
+	spec := Spec{
+		Name: KindNamespace, Scope: ScopeTenant, ClusterScoped: true, Rewatch: true,
+		Tenant: all(&corev1.Namespace{}), Super: owned(&corev1.Namespace{}), SuperKey: namespaceSuperKey,
+		New: func(env *Env) engine.Kind { return &Namespaces{env: env} },
+	}
+	spec.Wakes = map[string]func(*Env, Change) []engine.Key{
+		KindNamespace: func(env *Env, change Change) []engine.Key {
+			keys := spec.ownKeys(env, change)
+			if change.Side == TenantSide && !change.cameOrWent() {
+				return keys
+			}
+			for _, key := range keys {
+				keys = append(keys, env.inNamespace(key.Tenant, key.Name)...)
+			}
+			return keys
+		},
+		KindPod:     wakesNamespace(func(change *Change) bool { return change.Current == nil }),
+		KindService: wakesNamespace((*Change).cameOrWent),
+	}
+	return spec
+}
+
+// namespaceSuperKey returns the key of a super namespace, or of the quota in it.
+func namespaceSuperKey(superObject client.Object) (engine.Key, bool) {
+	owner, marked := tenancy.OwnerOf(superObject)
+	return engine.Key{Tenant: owner.ClusterKey, Kind: KindNamespace, Name: owner.Namespace}, marked
+}
+
+// wakesNamespace enqueues the namespace of a tenant's object whose change matters: the first or the last one decides whether a namespace
+// that is not placed here has a super namespace.
+func wakesNamespace(matters func(*Change) bool) func(*Env, Change) []engine.Key {
+	return func(_ *Env, change Change) []engine.Key {
+		if change.Side != TenantSide || !matters(&change) {
+			return nil
+		}
+		return []engine.Key{{Tenant: change.Tenant, Kind: KindNamespace, Name: change.object().GetNamespace()}}
+	}
+}
+
 // labelPodSecurity is the level that the super cluster enforces in a namespace.
 const labelPodSecurity = "pod-security.kubernetes.io/enforce"
 
@@ -102,21 +145,34 @@ func (n *Namespaces) clear(ctx context.Context, key engine.Key, name string) (bo
 		return false, err
 	}
 	left := false
-	for _, kind := range []string{KindToken, KindSecret, KindConfigMap, KindServiceAccount} {
-		for _, object := range n.env.SuperCache.InNamespace(kind, name) {
-			if found, ours := SuperKey(kind, object); !ours || found.Tenant != key.Tenant || found.Namespace != key.Name {
-				continue
-			}
-			left = true
-			if err := n.env.remove(ctx, n.env.Super, kind, "delete", object, nil); err != nil {
+	for i := range n.env.kinds().specs {
+		if spec := &n.env.kinds().specs[i]; spec.Cleared {
+			some, err := n.clearKind(ctx, key, spec, name)
+			if err != nil {
 				return false, err
 			}
+			left = left || some
 		}
 	}
 	if left {
 		return false, engine.Waitf("what namespace %s held to go", name)
 	}
 	return true, nil
+}
+
+// clearKind deletes what a super namespace holds of a kind. It says whether that was anything.
+func (n *Namespaces) clearKind(ctx context.Context, key engine.Key, spec *Spec, name string) (bool, error) {
+	left := false
+	for _, object := range n.env.SuperCache.InNamespace(spec.Name, name) {
+		if found, ours := spec.superKey(object); !ours || found.Tenant != key.Tenant || found.Namespace != key.Name {
+			continue
+		}
+		left = true
+		if err := n.env.remove(ctx, n.env.Super, spec.Name, "delete", object, nil); err != nil {
+			return left, err
+		}
+	}
+	return left, nil
 }
 
 // confirm returns the live State of a namespace that the caches do not show as Placed. It waits for the cache where that is behind.

@@ -23,6 +23,56 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
+// KindNode is the kind of Nodes, which go up only.
+const KindNode = "node"
+
+func nodeSpec() Spec {
+	return Spec{
+		Name: KindNode, Scope: ScopeUp, ClusterScoped: true, TenantKey: NodeKey, Super: all(&corev1.Node{}),
+		Tenant: &Watch{Object: &corev1.Node{}, Labels: func(env *Env) string {
+			return tenancyv1alpha1.LabelVirtualNode + "=true," + tenancyv1alpha1.LabelSuperClusterID + "=" + env.ID
+		}},
+		Wakes: map[string]func(*Env, Change) []engine.Key{
+			KindNode: nodeWakes,
+			KindPod: func(_ *Env, change Change) []engine.Key {
+				superPod, moved := movedSuperPod(&change)
+				if !moved || superPod.Spec.NodeName == "" {
+					return nil
+				}
+				return nodeOf(superPod, superPod.Spec.NodeName)
+			},
+		},
+		Uses: []client.Object{&coordinationv1.Lease{}},
+		New:  func(env *Env) engine.Kind { return &Nodes{env: env} },
+	}
+}
+
+// nodeWakes enqueues a tenant's Node, and for a node of the super cluster those of the tenants that have a pod on it. Patrol looks at those
+// that had one.
+func nodeWakes(env *Env, change Change) []engine.Key {
+	var keys []engine.Key
+	if change.Side == TenantSide {
+		if key, ours := NodeKey(change.Tenant, change.object()); ours {
+			keys = append(keys, key)
+		}
+		return keys
+	}
+	name := change.object().GetName()
+	for _, pod := range env.SuperCache.Index(KindPod, IndexNode, OnNode("", name)) {
+		keys = append(keys, nodeOf(pod, name)...)
+	}
+	return keys
+}
+
+// nodeOf returns the key of the Node that the tenant of a super pod has for the node of that name.
+func nodeOf(superPod client.Object, name string) []engine.Key {
+	owner, marked := tenancy.OwnerOf(superPod)
+	if !marked {
+		return nil
+	}
+	return []engine.Key{{Tenant: owner.ClusterKey, Kind: KindNode, Name: name}}
+}
+
 const (
 	leaseDuration = 40 * time.Second
 	leaseRenewal  = 20 * time.Second

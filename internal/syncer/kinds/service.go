@@ -13,19 +13,21 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// servicesIn returns the kind for a super cluster. They are synced for all namespaces of a tenant that holds anything here: a pod may call
-// a Service whose pods run elsewhere.
-func servicesIn(superCache Cache) copied[*corev1.Service] {
-	return copied[*corev1.Service]{
-		kind:       KindService,
-		empty:      func() *corev1.Service { return &corev1.Service{} },
-		everywhere: true,
-		again:      serviceAgain,
-		remark:     serviceRemark,
-		advice:     serviceAdvice,
-		translate: func(tenant *Tenant, tenantService, superService *corev1.Service) {
-			// Its event brings the Services back when it changes.
-			superNamespace, exists, _ := get[*corev1.Namespace](superCache, KindNamespace, "", superService.Namespace)
+// KindService is the kind of Services.
+const KindService = "service"
+
+// services are copied for all namespaces of a tenant that holds anything here: a pod may call a Service whose pods run elsewhere.
+func services() Copy[*corev1.Service] {
+	return Copy[*corev1.Service]{
+		Name:     KindService,
+		New:      func() *corev1.Service { return &corev1.Service{} },
+		Scope:    ScopeTenant,
+		Recreate: recreateService,
+		Notice:   noticeOfService,
+		Explain:  explainService,
+		Translate: func(env *Env, tenant *Tenant, tenantService, superService *corev1.Service) {
+			// An update of the super namespace enqueues its Services (namespaceSpec).
+			superNamespace, exists, _ := get[*corev1.Namespace](env.SuperCache, KindNamespace, "", superService.Namespace)
 			if exists && ServicesOnly(superNamespace) {
 				tenantService = unpublished(tenantService)
 			}
@@ -142,16 +144,16 @@ func nodePortOf(given []corev1.ServicePort, port *corev1.ServicePort) int32 {
 	return 0
 }
 
-// serviceAgain says whether a super Service must be made again: its addresses cannot change, and EndpointSlices that the super cluster made
+// recreateService says whether a super Service must be made again: its addresses cannot change, and EndpointSlices that the super cluster made
 // for a selector would stay.
-func serviceAgain(tenant *Tenant, tenantService, superService *corev1.Service) bool {
+func recreateService(tenant *Tenant, tenantService, superService *corev1.Service) bool {
 	own, given := ClusterIPs(tenantService, tenant.ServiceCIDRs), superService.Spec.ClusterIP
 	return len(own) > 0 && given != "" && given != own[0] || superService.Spec.Selector != nil ||
 		(given == corev1.ClusterIPNone) != (tenantService.Spec.ClusterIP == corev1.ClusterIPNone) && given != "" && tenantService.Spec.Type != corev1.ServiceTypeExternalName
 }
 
-// serviceRemark tells the tenant of a Service that has another address in the super cluster.
-func serviceRemark(tenant *Tenant, tenantService *corev1.Service) (reason, message string) {
+// noticeOfService tells the tenant of a Service that has another address in the super cluster.
+func noticeOfService(tenant *Tenant, tenantService *corev1.Service) (reason, message string) {
 	if !hasClusterIP(tenantService) || len(ClusterIPs(tenantService, tenant.ServiceCIDRs)) > 0 {
 		return "", ""
 	}
@@ -159,8 +161,8 @@ func serviceRemark(tenant *Tenant, tenantService *corev1.Service) (reason, messa
 		tenantService.Spec.ClusterIP)
 }
 
-// serviceAdvice says what to do about a super Service that is refused for its address.
-func serviceAdvice(tenantService *corev1.Service, err error) string {
+// explainService says what to do about a super Service that is refused for its address.
+func explainService(tenantService *corev1.Service, err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
 		return ""

@@ -22,6 +22,9 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
+// KindToken is a Secret of the super cluster with the tokens of one pod. A key's name is tokenName of the pod.
+const KindToken = "token"
+
 const (
 	// LabelTokens is "true" on Secrets of kind token, which kind secret leaves alone.
 	LabelTokens = "tenancy.x-k8s.io/tokens"
@@ -56,14 +59,15 @@ func (t *Tokens) Name() string { return KindToken }
 func (t *Tokens) Keys() []engine.Key {
 	var keys []engine.Key
 	for _, object := range t.env.SuperCache.List(KindToken) {
-		if key, ok := SuperKey(KindToken, object); ok {
+		if key, ok := tokenSuperKey(object); ok {
 			keys = append(keys, key)
 		}
 	}
 	for _, tenant := range t.env.Tenants() {
 		for _, object := range tenant.Cache.List(KindPod) {
 			if pod, ok := object.(*corev1.Pod); ok && len(tokenProjections(&pod.Spec)) > 0 {
-				keys = append(keys, TenantKey(KindToken, tenant.Key, pod))
+				key, _ := tokenTenantKey(tenant.Key, pod)
+				keys = append(keys, key)
 			}
 		}
 	}
@@ -72,10 +76,43 @@ func (t *Tokens) Keys() []engine.Key {
 
 func tokenName(pod string, uid types.UID) string { return pod + "/" + string(uid) }
 
-// TokenOfSuperPod returns the key of the tokens of a super pod. It returns false when the pod is not ours.
-func TokenOfSuperPod(superPod *corev1.Pod) (engine.Key, bool) {
-	owner, ok := tenancy.OwnerOf(superPod)
-	return engine.Key{Tenant: owner.ClusterKey, Kind: KindToken, Namespace: owner.Namespace, Name: tokenName(superPod.Name, owner.UID)}, ok
+func tokenSpec() Spec {
+	return Spec{
+		Name: KindToken, From: KindPod, Scope: ScopePlaced, Super: owned(&corev1.Secret{}, LabelTokens), Cleared: true,
+		TenantKey: tokenTenantKey, SuperKey: tokenSuperKey,
+		Wakes: map[string]func(*Env, Change) []engine.Key{KindPod: func(_ *Env, change Change) []engine.Key {
+			if change.Side == TenantSide {
+				key, _ := tokenTenantKey(change.Tenant, change.object())
+				return []engine.Key{key}
+			}
+			superPod, moved := movedSuperPod(&change)
+			if !moved {
+				return nil
+			}
+			owner, marked := tenancy.OwnerOf(superPod)
+			if !marked {
+				return nil
+			}
+			return []engine.Key{{Tenant: owner.ClusterKey, Kind: KindToken, Namespace: owner.Namespace, Name: tokenName(superPod.Name, owner.UID)}}
+		}},
+		New: func(env *Env) engine.Kind { return &Tokens{env: env} },
+	}
+}
+
+// tokenTenantKey returns the key of the tokens of a tenant's pod.
+func tokenTenantKey(tenant string, tenantPod client.Object) (engine.Key, bool) {
+	return engine.Key{Tenant: tenant, Kind: KindToken, Namespace: tenantPod.GetNamespace(), Name: tokenName(tenantPod.GetName(), tenantPod.GetUID())}, true
+}
+
+// tokenSuperKey returns the key of a Secret of tokens. It returns false for other Secrets.
+func tokenSuperKey(secret client.Object) (engine.Key, bool) {
+	owner, marked := tenancy.OwnerOf(secret)
+	if !marked || secret.GetLabels()[LabelTokens] == "" {
+		return engine.Key{}, false
+	}
+	return engine.Key{
+		Tenant: owner.ClusterKey, Kind: KindToken, Namespace: owner.Namespace, Name: tokenName(secret.GetAnnotations()[annotationPod], owner.UID),
+	}, true
 }
 
 // tokenKey is the data key of the token in a source of a volume. Neither volumes nor sources of a pod ever change.
@@ -288,7 +325,7 @@ func (t *Tokens) collision(ctx context.Context, tenant *Tenant, key engine.Key, 
 	if err := t.env.Super.Get(ctx, client.ObjectKeyFromObject(wanted), live); err != nil {
 		return fmt.Errorf("reading super secret %s/%s: %w", wanted.Namespace, wanted.Name, err)
 	}
-	if found, ours := SuperKey(KindToken, live); !ours || found != key {
+	if found, ours := tokenSuperKey(live); !ours || found != key {
 		t.conflict(tenant, key, tenantPod, wanted.Name)
 	}
 	return engine.Waitf("the name of Secret %s", wanted.Name)

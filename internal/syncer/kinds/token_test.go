@@ -113,7 +113,7 @@ func (i *issuer) data(t *testing.T) map[string]string {
 	t.Helper()
 	secret := &corev1.Secret{}
 	require.NoError(t, i.superClient.Get(t.Context(), types.NamespacedName{Namespace: clusterKey + "-web", Name: tenancy.TokenSecret("web-1", "pod-uid")}, secret))
-	key, ours := kinds.SuperKey(kinds.KindToken, secret)
+	key, ours := i.env.SuperKey(kinds.KindToken, secret)
 	require.True(t, ours)
 	require.Equal(t, i.key, key)
 	text, err := json.Marshal(secret.ObjectMeta)

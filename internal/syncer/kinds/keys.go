@@ -1,0 +1,129 @@
+package kinds
+
+import (
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// All returns the reconcilers of all kinds.
+func All(env *Env) []engine.Kind {
+	var made []engine.Kind
+	for i := range env.kinds().specs {
+		if spec := &env.kinds().specs[i]; spec.New != nil {
+			made = append(made, spec.New(env))
+		}
+	}
+	return made
+}
+
+// SuperKey returns the key of an object in the super cluster that the cache of a kind holds. It returns false when the object is not ours.
+func (e *Env) SuperKey(kind string, object client.Object) (engine.Key, bool) {
+	return e.kinds().byName[kind].superKey(object)
+}
+
+// keys returns all keys of a kind that either side knows.
+func (e *Env) keys(kind string) []engine.Key {
+	var keys []engine.Key
+	spec := e.kinds().byName[kind]
+	for _, object := range e.SuperCache.List(kind) {
+		if key, ours := spec.superKey(object); ours {
+			keys = append(keys, key)
+		}
+	}
+	for _, tenant := range e.Tenants() {
+		for _, object := range tenant.Cache.List(kind) {
+			if key, ours := spec.tenantKey(tenant.Key, object); ours {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
+// Changed returns the keys that a change enqueues.
+func (e *Env) Changed(change Change) []engine.Key {
+	var keys []engine.Key
+	for _, wake := range e.kinds().wakes[change.Kind] {
+		keys = append(keys, wake(e, change)...)
+	}
+	return keys
+}
+
+// Rewatches returns the tenant of which a change may change what is to be watched, false if it does of none.
+func (e *Env) Rewatches(change Change) (tenant string, ours bool) {
+	spec := e.kinds().byName[change.Kind]
+	if change.Side == TenantSide {
+		// It may have been the last of a tenant that left.
+		return change.Tenant, spec.Scope == ScopeUp && change.Current == nil
+	}
+	if !spec.Rewatch {
+		return "", false
+	}
+	owner, marked := tenancy.OwnerOf(change.object())
+	if !marked && change.Old != nil {
+		owner, marked = tenancy.OwnerOf(change.Old)
+	}
+	return owner.ClusterKey, marked
+}
+
+// Filled returns the keys that wait for the first full list of a kind in a tenant's namespace, "" for all: those of what the super cluster
+// holds, and the tenant may not, and those that its objects enqueue.
+func (e *Env) Filled(tenant *Tenant, kind, namespace string) []engine.Key {
+	var keys []engine.Key
+	for _, spec := range e.kinds().made[kind] {
+		for _, object := range e.SuperCache.Index(spec.Name, IndexTenant, tenant.Key) {
+			if key, ours := spec.superKey(object); ours && (namespace == "" || namespace == key.Namespace) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	objects := tenant.Cache.List
+	if namespace != "" {
+		objects = func(kind string) []client.Object { return tenant.Cache.InNamespace(kind, namespace) }
+	}
+	for _, object := range objects(kind) {
+		keys = append(keys, e.Changed(Change{Kind: kind, Side: TenantSide, Tenant: tenant.Key, Old: object, Current: object})...)
+	}
+	return keys
+}
+
+// NamespaceChanged returns the keys of a tenant namespace whose placement, super namespace or quota has changed, and of all that is in it.
+func (e *Env) NamespaceChanged(tenant, namespace string) []engine.Key {
+	return append(e.inNamespace(tenant, namespace), engine.Key{Tenant: tenant, Kind: KindNamespace, Name: namespace})
+}
+
+// inNamespace returns the keys of all that a tenant has in a namespace.
+func (e *Env) inNamespace(tenant, namespace string) []engine.Key {
+	connected := e.Tenant(tenant)
+	if connected == nil {
+		return nil
+	}
+	var keys []engine.Key
+	for i := range e.kinds().specs {
+		kind := &e.kinds().specs[i]
+		if kind.Tenant == nil || kind.ClusterScoped {
+			continue
+		}
+		for _, object := range connected.Cache.InNamespace(kind.Name, namespace) {
+			for _, spec := range e.kinds().made[kind.Name] {
+				if key, ours := spec.tenantKey(tenant, object); ours {
+					keys = append(keys, key)
+				}
+			}
+		}
+	}
+	return keys
+}
+
+// SuperNamespaces returns the keys of all super namespaces of a tenant. One that holds nothing here any more needs none of them.
+func (e *Env) SuperNamespaces(tenant string) []engine.Key {
+	var keys []engine.Key
+	for _, object := range e.SuperCache.Index(KindNamespace, IndexTenant, tenant) {
+		if key, ours := namespaceSuperKey(object); ours {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}

@@ -1,0 +1,83 @@
+package kinds
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// KindPod is the kind of pods.
+const KindPod = "pod"
+
+// IndexNode finds pods by OnNode.
+const IndexNode = "node"
+
+// OnNode is the value of IndexNode: the pods on a node, of one tenant or, where tenant is "", of all that the cache holds.
+func OnNode(tenant, node string) string { return tenant + "/" + node }
+
+func podSpec() Spec {
+	spec := Spec{
+		Name: KindPod, Scope: ScopePlaced,
+		Tenant:  &Watch{Object: &corev1.Pod{}, Labels: func(env *Env) string { return env.Assignments.PodSelector() }},
+		Super:   owned(&corev1.Pod{}),
+		Indexes: map[string]func(client.Object) []string{IndexNode: nodesOf},
+		New:     func(env *Env) engine.Kind { return &Pods{env: env} },
+	}
+	spec.Wakes = map[string]func(*Env, Change) []engine.Key{
+		KindPod: func(env *Env, change Change) []engine.Key {
+			keys := spec.ownKeys(env, change)
+			// A pod that got in lets the next one try.
+			if owner, ours := ownerOfNew(&change); ours {
+				keys = append(keys, env.wakeOne(owner.ClusterKey, owner.Namespace)...)
+			}
+			return keys
+		},
+		KindQuota: func(env *Env, change Change) []engine.Key {
+			before, wasQuota := change.Old.(*corev1.ResourceQuota)
+			after, isQuota := change.Current.(*corev1.ResourceQuota)
+			owner, ours := tenancy.OwnerOf(change.object())
+			if !ours || !wasQuota || !isQuota || !sameButForUse(before, after) || !usesLess(before, after) {
+				return nil
+			}
+			return env.wakeOne(owner.ClusterKey, owner.Namespace)
+		},
+	}
+	return spec
+}
+
+// ownerOfNew returns the owner of a super object that is new.
+func ownerOfNew(change *Change) (tenancy.Owner, bool) {
+	if change.Side != SuperSide || change.Old != nil {
+		return tenancy.Owner{}, false
+	}
+	return tenancy.OwnerOf(change.Current)
+}
+
+// wakeOne returns the key of one pod that waits for room in the quota of a tenant namespace, if any does.
+func (e *Env) wakeOne(tenant, namespace string) []engine.Key {
+	if key, waits := e.Line.Next(tenant, namespace); waits {
+		return []engine.Key{key}
+	}
+	return nil
+}
+
+// nodesOf returns the values of IndexNode of a pod.
+func nodesOf(object client.Object) []string {
+	pod, ok := object.(*corev1.Pod)
+	if !ok || pod.Spec.NodeName == "" {
+		return nil
+	}
+	return []string{OnNode("", pod.Spec.NodeName), OnNode(pod.Labels[tenancyv1alpha1.LabelCluster], pod.Spec.NodeName)}
+}
+
+// movedSuperPod returns a super pod that came or went. Others depend on whether it is there, and on no more of it.
+func movedSuperPod(change *Change) (*corev1.Pod, bool) {
+	if change.Side != SuperSide || !change.cameOrWent() {
+		return nil, false
+	}
+	pod, ok := change.object().(*corev1.Pod)
+	return pod, ok
+}

@@ -1,0 +1,169 @@
+package kinds_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// TestSpecs checks what no compiler does: that names differ, that what is woken and made of something names a kind, and that what kind
+// namespace clears can be found.
+func TestSpecs(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for _, spec := range kinds.Specs() {
+		require.NotContains(t, names, spec.Name)
+		names = append(names, spec.Name)
+	}
+	for _, spec := range kinds.Specs() {
+		t.Run(spec.Name, func(t *testing.T) {
+			t.Parallel()
+			require.True(t, spec.Tenant != nil || spec.Super != nil, "nothing of it is watched")
+			if spec.From != "" {
+				require.Contains(t, names, spec.From)
+			}
+			for name := range spec.Wakes {
+				require.Contains(t, names, name)
+			}
+			if spec.Cleared {
+				require.Equal(t, kinds.ScopePlaced, spec.Scope)
+				require.NotNil(t, spec.Super)
+			}
+			if spec.New != nil {
+				require.Equal(t, spec.Name, spec.New(&kinds.Env{}).Name())
+			}
+		})
+	}
+}
+
+// TestCleared says what goes when a namespace is no longer placed here. Pods do not: each deletion needs a proof of its own.
+func TestCleared(t *testing.T) {
+	t.Parallel()
+	var cleared []string
+	for _, spec := range kinds.Specs() {
+		if spec.Cleared {
+			cleared = append(cleared, spec.Name)
+		}
+	}
+	require.Equal(t, []string{"token", "serviceaccount", "secret", "configmap"}, cleared)
+}
+
+// TestChanged says what a change of each kind enqueues.
+func TestChanged(t *testing.T) {
+	t.Parallel()
+	super := func(object client.Object) client.Object {
+		tenancy.Mark(object, ownerOf("uid"))
+		return object
+	}
+	named := func(namespace, name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name + "-uid")}
+	}
+	superPod := func(node string) client.Object {
+		return super(&corev1.Pod{ObjectMeta: named(clusterKey+"-web", "p"), Spec: corev1.PodSpec{NodeName: node}})
+	}
+	tenantPod := &corev1.Pod{ObjectMeta: named("web", "p")}
+	tenantService := &corev1.Service{ObjectMeta: named("web", "s")}
+	quota := func(cpu string) client.Object {
+		return super(&corev1.ResourceQuota{
+			ObjectMeta: named(clusterKey+"-web", "superpool"),
+			Status:     corev1.ResourceQuotaStatus{Used: corev1.ResourceList{"requests.cpu": resource.MustParse(cpu)}},
+		})
+	}
+	unmarked := &corev1.Secret{ObjectMeta: named(clusterKey+"-web", "x")}
+	// What is in namespace web: one Service and one pod.
+	everything := []string{"namespace web", "pod web/there", "service web/s", "token web/there/there-uid"}
+	for _, tc := range []struct {
+		name string
+		kinds.Change
+		want []string
+	}{
+		{name: "a tenant's pod is new", Change: kinds.Change{Kind: "pod", Current: tenantPod}, want: []string{"pod web/p", "token web/p/p-uid"}},
+		{
+			name: "a tenant's pod is gone", Change: kinds.Change{Kind: "pod", Old: tenantPod},
+			want: []string{"namespace web", "pod web/p", "token web/p/p-uid"},
+		},
+		{name: "a tenant's Service is new", Change: kinds.Change{Kind: "service", Current: tenantService}, want: []string{"namespace web", "service web/s"}},
+		{name: "a tenant's Service changed", Change: kinds.Change{Kind: "service", Old: tenantService, Current: tenantService}, want: []string{"service web/s"}},
+		{name: "a tenant's namespace is new", Change: kinds.Change{Kind: "namespace", Current: &corev1.Namespace{ObjectMeta: named("", "web")}}, want: everything},
+		{
+			name: "a tenant's namespace changed", want: []string{"namespace web"},
+			Change: kinds.Change{Kind: "namespace", Old: &corev1.Namespace{}, Current: &corev1.Namespace{ObjectMeta: named("", "web")}},
+		},
+		{name: "a tenant's own Node", Change: kinds.Change{Kind: "node", Current: &corev1.Node{ObjectMeta: named("", "n1")}}},
+		{
+			name: "a Node of ours in a tenant", want: []string{"node n1"},
+			Change: kinds.Change{Kind: "node", Current: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1.n1", Annotations: map[string]string{
+				"tenancy.x-k8s.io/supernode": "n1",
+			}}}},
+		},
+		{
+			name: "a super pod is new", Change: kinds.Change{Kind: "pod", Side: kinds.SuperSide, Current: superPod("")},
+			want: []string{"pod web/p", "pod web/waits", "token web/p/uid"},
+		},
+		{
+			name: "a super pod got a node", Change: kinds.Change{Kind: "pod", Side: kinds.SuperSide, Old: superPod(""), Current: superPod("n1")},
+			want: []string{"pod web/p"},
+		},
+		{
+			name: "a super pod is gone", Change: kinds.Change{Kind: "pod", Side: kinds.SuperSide, Old: superPod("n1")},
+			want: []string{"node n1", "pod web/p", "token web/p/uid"},
+		},
+		{name: "somebody else's object", Change: kinds.Change{Kind: "secret", Side: kinds.SuperSide, Current: unmarked}},
+		{
+			name: "marks are taken off", want: []string{"secret web/x"},
+			Change: kinds.Change{Kind: "secret", Side: kinds.SuperSide, Old: super(&corev1.Secret{ObjectMeta: named(clusterKey+"-web", "x")}), Current: unmarked},
+		},
+		{
+			name: "a super namespace changed", want: everything,
+			Change: kinds.Change{Kind: "namespace", Side: kinds.SuperSide, Old: super(&corev1.Namespace{}), Current: super(&corev1.Namespace{})},
+		},
+		{name: "a quota is new", Change: kinds.Change{Kind: "resourcequota", Side: kinds.SuperSide, Current: quota("1")}, want: everything},
+		{name: "more of a quota is used", Change: kinds.Change{Kind: "resourcequota", Side: kinds.SuperSide, Old: quota("1"), Current: quota("2")}},
+		{
+			name: "less of a quota is used", want: []string{"pod web/waits"},
+			Change: kinds.Change{Kind: "resourcequota", Side: kinds.SuperSide, Old: quota("2"), Current: quota("1")},
+		},
+		{
+			name: "an Event", want: []string{"event web/p.1"},
+			Change: kinds.Change{Kind: "event", Side: kinds.SuperSide, Current: &corev1.Event{ObjectMeta: named(clusterKey+"-web", "p.1")}},
+		},
+		{
+			name: "an Event is gone", Change: kinds.Change{Kind: "event", Side: kinds.SuperSide, Old: &corev1.Event{ObjectMeta: named(clusterKey+"-web", "p.1")}},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			p.tenantCache[kinds.KindPod] = []client.Object{&corev1.Pod{ObjectMeta: named("web", "there")}, &corev1.Pod{ObjectMeta: named("db", "p")}}
+			p.tenantCache[kinds.KindService] = []client.Object{tenantService}
+			p.env.Line.Join(engine.Key{Tenant: clusterKey, Kind: "pod", Namespace: "web", Name: "waits"})
+			if tc.Side == kinds.TenantSide {
+				tc.Tenant = clusterKey
+			}
+			var got []string
+			for _, key := range p.env.Changed(tc.Change) {
+				require.Equal(t, clusterKey, key.Tenant)
+				name := key.Name
+				if key.Namespace != "" {
+					name = key.Namespace + "/" + key.Name
+				}
+				got = append(got, fmt.Sprintf("%s %s", key.Kind, name))
+			}
+			slices.Sort(got)
+			require.Empty(t, cmp.Diff(tc.want, got))
+		})
+	}
+}
