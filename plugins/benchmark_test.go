@@ -23,7 +23,7 @@ import (
 	"github.com/superpool/superpool/plugins"
 	"github.com/superpool/superpool/plugins/internal/plugintest"
 	"github.com/superpool/superpool/plugins/namespacegang"
-	"github.com/superpool/superpool/plugins/namespaceroom"
+	"github.com/superpool/superpool/plugins/namespaceplacement"
 	"github.com/superpool/superpool/plugins/nodenameorder"
 	"github.com/superpool/superpool/plugins/nodeshape"
 	"github.com/superpool/superpool/plugins/placementstability"
@@ -124,7 +124,7 @@ func run(b *testing.B, name string, operation func(b *testing.B, s *bench)) {
 }
 
 func BenchmarkPreFilter(b *testing.B) {
-	for _, name := range []string{namespacegang.Name, namespaceroom.Name, nodeshape.Name, noderesources.Name} {
+	for _, name := range []string{namespacegang.Name, namespaceplacement.Name, nodeshape.Name, noderesources.Name} {
 		run(b, name, func(b *testing.B, s *bench) {
 			plugin := s.plugin(name).(framework.PreFilterPlugin)
 			for b.Loop() {

@@ -12,10 +12,11 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 
 	"github.com/superpool/superpool/internal/view"
+	"github.com/superpool/superpool/plugins"
 )
 
 // LoadConfig reads a KubeSchedulerConfiguration from file, or from fallback when file is "". Unknown fields, plugin args of an unknown
-// kind and invalid values are errors.
+// kind, plugins that are not registered and invalid values are errors.
 func LoadConfig(file string, fallback []byte) (*config.KubeSchedulerConfiguration, error) {
 	data, name := fallback, "the built-in configuration"
 	if file != "" {
@@ -36,6 +37,9 @@ func LoadConfig(file string, fallback []byte) (*config.KubeSchedulerConfiguratio
 	// The conversion to the internal type does not set it, and validation wants it.
 	cfg.APIVersion = gvk.GroupVersion().String()
 	if err := validation.ValidateKubeSchedulerConfiguration(cfg); err != nil {
+		return nil, fmt.Errorf("validating %s: %w", name, err)
+	}
+	if err := plugins.Check(cfg); err != nil {
 		return nil, fmt.Errorf("validating %s: %w", name, err)
 	}
 	return cfg, nil

@@ -15,8 +15,8 @@ import (
 	"github.com/superpool/superpool/internal/view"
 )
 
-// Hub hands events of the meta cluster to the tenants that they concern, so that one tenant's events cost the others nothing. It is safe
-// for concurrent use.
+// Hub hands events of the meta cluster to the tenants that they concern, so that one tenant's events cost the others
+// nothing. It is safe for concurrent use.
 type Hub struct {
 	mu          sync.RWMutex
 	subscribers map[string]subscriber

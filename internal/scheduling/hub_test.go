@@ -57,7 +57,8 @@ func TestSameForPodsWhenTheTaintFollowsTheCondition(t *testing.T) {
 	require.True(t, sameForPods(before, after), "kube-controller-manager writes what the projection has had all along")
 }
 
-// TestALostClusterKeepsItsPodsAndGetsNoNew runs without the controllers of a meta cluster: the projection alone must keep pods away.
+// TestALostClusterKeepsItsPodsAndGetsNoNew runs without the controllers of a meta cluster: the projection alone must
+// keep pods away.
 func TestALostClusterKeepsItsPodsAndGetsNoNew(t *testing.T) {
 	c := newTenant(t)
 	c.cluster("r1", readiness(corev1.ConditionTrue))

@@ -21,7 +21,7 @@ import (
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/manifests/profiles"
 	"github.com/superpool/superpool/plugins"
-	"github.com/superpool/superpool/plugins/namespaceroom"
+	"github.com/superpool/superpool/plugins/namespaceplacement"
 	"github.com/superpool/superpool/plugins/nodeshape"
 	"github.com/superpool/superpool/plugins/superclusterbinder"
 )
@@ -180,11 +180,11 @@ func TestPodSchedulerFillsWhatTheNamespaceHolds(t *testing.T) {
 func TestPodSchedulerSaysWhyThereIsNoPlace(t *testing.T) {
 	c := newTenant(t)
 	c.create("web", "early", "100m")
-	c.wantRefused("web", "early", "0/0 nodes are available: "+namespaceroom.ErrReasonNoPlacement)
+	c.wantRefused("web", "early", "0/0 nodes are available: "+namespaceplacement.ErrReasonNoPlacement)
 	c.cluster("r1")
 	c.place("other", "r1", "1")
 	c.create("web", "late", "100m")
-	c.wantRefused("web", "late", namespaceroom.ErrReasonNoPlacement)
+	c.wantRefused("web", "late", namespaceplacement.ErrReasonNoPlacement)
 	c.place("web", "r1", "1")
 	c.wantIn("web", "early", "r1")
 	c.wantIn("web", "late", "r1")

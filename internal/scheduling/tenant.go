@@ -31,7 +31,7 @@ import (
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/plugins"
-	"github.com/superpool/superpool/plugins/namespaceroom"
+	"github.com/superpool/superpool/plugins/namespaceplacement"
 )
 
 const (
@@ -198,8 +198,8 @@ func explain(_ context.Context, pod *corev1.Pod, status *fwk.Status) *fwk.Status
 	}
 	diagnosis := framework.Diagnosis{
 		NodeToStatus:         framework.NewDefaultNodeToStatus(),
-		PreFilterMsg:         namespaceroom.ErrReasonNoPlacement,
-		UnschedulablePlugins: sets.New(namespaceroom.Name),
+		PreFilterMsg:         namespaceplacement.ErrReasonNoPlacement,
+		UnschedulablePlugins: sets.New(namespaceplacement.Name),
 	}
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&framework.FitError{Pod: pod, Diagnosis: diagnosis})
 }

@@ -15,12 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// MaxAmount is the largest amount of one resource: 2^53. It is far above any real pool (nine million million cores, eight
-// pebibytes) and low enough that a thousand of them add up without overflow.
+// MaxAmount is the largest amount of one resource: 2^53. It is far above any real pool (nine million million cores,
+// eight pebibytes) and low enough that a thousand of them add up without overflow.
 const MaxAmount = int64(1) << 53
 
-// Amounts holds whole numbers of resources: thousandths of a core for cpu, bytes or pieces for all others. A resource that
-// is absent counts as zero. The nil map is valid and empty.
+// Amounts holds whole numbers of resources: thousandths of a core for cpu, bytes or pieces for all others. A resource
+// that is absent counts as zero. The nil map is valid and empty.
 type Amounts map[corev1.ResourceName]int64
 
 // FromList converts quantities into amounts, rounding up to whole ones. It refuses negative quantities and those above
@@ -146,8 +146,8 @@ func (a Amounts) String() string {
 	return strings.Join(parts, ",")
 }
 
-// exceedsMax says whether a positive quantity is above MaxAmount. A quantity may be written with any exponent, and Cmp writes it out: 1e9999999
-// takes it seconds, so the exponent is looked at first.
+// exceedsMax says whether a positive quantity is above MaxAmount. A quantity may be written with any exponent, and Cmp
+// writes it out: 1e9999999 takes it seconds, so the exponent is looked at first.
 func exceedsMax(name corev1.ResourceName, quantity resource.Quantity) bool {
 	const decimalsOfMax = 19 // 2^53 thousandths or units have fewer
 	if exponent := -quantity.AsDec().Scale(); exponent > decimalsOfMax {
@@ -156,7 +156,8 @@ func exceedsMax(name corev1.ResourceName, quantity resource.Quantity) bool {
 	return quantity.Cmp(*rowOf(name).Quantity(MaxAmount)) > 0
 }
 
-// below says whether a is smaller than b. Quantities that exceed MaxAmount are all as large as each other, so that none is written out.
+// below says whether a is smaller than b. Quantities that exceed MaxAmount are all as large as each other, so that none
+// is written out.
 func below(name corev1.ResourceName, a, b resource.Quantity) bool {
 	switch {
 	case a.Sign() < 0 || b.Sign() < 0:

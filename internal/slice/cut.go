@@ -14,7 +14,8 @@ type Run struct {
 }
 
 // Cut takes min(size, what remains) per resource from quota until nothing remains. The runs add up to quota exactly.
-// Whole slices come first, so later ones are never larger. There are at most two runs per resource, however many slices.
+// Whole slices come first, so later ones are never larger. There are at most two runs per resource, however many
+// slices.
 //
 // A resource that size does not name is cut by fallback; one that neither names is cut by 1 when it is an extended
 // resource, and not cut at all otherwise.

@@ -10,14 +10,15 @@ import (
 	v1helper "k8s.io/kubernetes/pkg/apis/core/v1/helper"
 )
 
-// Dimension is all that this project knows of one resource. Dimensions are values without state; DimensionOf and DimensionOfQuotaKey
-// look them up.
+// Dimension is all that this project knows of one resource. Dimensions are values without state; DimensionOf and
+// DimensionOfQuotaKey look them up.
 type Dimension struct {
 	// Name is the resource, as containers request it.
 	Name corev1.ResourceName
 	// QuotaKey is the key of ResourceQuota's hard limits that bounds it, "" if no quota does.
 	QuotaKey corev1.ResourceName
-	// Scale is the unit of its amounts as a power of ten: thousandths of a core for cpu, bytes or pieces for all others.
+	// Scale is the unit of its amounts as a power of ten: thousandths of a core for cpu, bytes or pieces for all
+	// others.
 	Scale resource.Scale
 	// Format is how its quantities are written: 100Mi or 3.
 	Format resource.Format
@@ -38,7 +39,8 @@ type row struct {
 
 // rows is the table of resources. The last row is that of every resource which no other one names: extended resources.
 //
-// pods is counted on the nodes of super clusters and bounded by no quota: its QuotaKey is what makes it a resource of slices.
+// pods is counted on the nodes of super clusters and bounded by no quota: its QuotaKey is what makes it a resource of
+// slices.
 var rows = [...]row{
 	{bare: true, Dimension: Dimension{
 		Name: corev1.ResourceCPU, QuotaKey: corev1.ResourceRequestsCPU, Scale: resource.Milli, Format: resource.DecimalSI,
@@ -71,7 +73,8 @@ func rowOf(name corev1.ResourceName) *row {
 	return &rows[len(rows)-1]
 }
 
-// DimensionOf returns what is known of a resource. A name that no resource has yields an extended resource that no quota can bound.
+// DimensionOf returns what is known of a resource. A name that no resource has yields an extended resource that no
+// quota can bound.
 func DimensionOf(name corev1.ResourceName) Dimension {
 	r := rowOf(name)
 	if !r.family {
@@ -84,8 +87,8 @@ func DimensionOf(name corev1.ResourceName) Dimension {
 	return d
 }
 
-// DimensionOfQuotaKey returns the resource that a key of ResourceQuota's hard limits bounds: cpu for cpu and requests.cpu,
-// nvidia.com/gpu for requests.nvidia.com/gpu. It returns false for a key that bounds something else.
+// DimensionOfQuotaKey returns the resource that a key of ResourceQuota's hard limits bounds: cpu for cpu and
+// requests.cpu, nvidia.com/gpu for requests.nvidia.com/gpu. It returns false for a key that bounds something else.
 func DimensionOfQuotaKey(key corev1.ResourceName) (Dimension, bool) {
 	name := corev1.ResourceName(strings.TrimPrefix(string(key), corev1.DefaultResourceRequestsPrefix))
 	r, d := rowOf(name), DimensionOf(name)
@@ -116,15 +119,15 @@ func (d *Dimension) amount(quantity resource.Quantity) int64 {
 
 // Reading says what of a pod Taken counts. The zero value counts the requests of its spec.
 type Reading struct {
-	// Status counts what the kubelet has allocated, too: a pod that is resized in place takes the larger of what it asks for and what it
-	// still holds.
+	// Status counts what the kubelet has allocated, too: a pod that is resized in place takes the larger of what it
+	// asks for and what it still holds.
 	Status bool
 	// Pods counts what a pod takes without a request (Dimension.OfPod): one of the resource pods.
 	Pods bool
 }
 
-// Taken returns what a pod takes of its node by kube-scheduler's rules: init containers, sidecars, overhead, pod-level requests. Amounts
-// are at most MaxAmount each.
+// Taken returns what a pod takes of its node by kube-scheduler's rules: init containers, sidecars, overhead, pod-level
+// requests. Amounts are at most MaxAmount each.
 func Taken(pod *corev1.Pod, reading Reading) Amounts {
 	taken := Of(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: reading.Status}))
 	if !reading.Pods {

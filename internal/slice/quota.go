@@ -14,8 +14,8 @@ import (
 const maxAnnotationLength = 4096
 
 // Quota returns what the quotas of one namespace allow together: per resource the smallest hard limit over the quotas
-// without scopes. It counts the resources that a super cluster can hold (see DimensionOfQuotaKey); others, such as pods or
-// requests.storage, are left to the tenant control plane. A limit of zero is a limit: the resource is then absent.
+// without scopes. It counts the resources that a super cluster can hold (see DimensionOfQuotaKey); others, such as pods
+// or requests.storage, are left to the tenant control plane. A limit of zero is a limit: the resource is then absent.
 func Quota(quotas []corev1.ResourceQuota) (Amounts, field.ErrorList) {
 	smallest := corev1.ResourceList{}
 	for i := range quotas {
@@ -35,8 +35,8 @@ func Quota(quotas []corev1.ResourceQuota) (Amounts, field.ErrorList) {
 	return FromList(smallest, field.NewPath("spec", "hard"))
 }
 
-// ParseSize reads a slice annotation, a JSON object from resource to quantity, for example {"cpu":"100m"}. Every quantity
-// must be above zero and every key a resource that quotas bound.
+// ParseSize reads a slice annotation, a JSON object from resource to quantity, for example {"cpu":"100m"}. Every
+// quantity must be above zero and every key a resource that quotas bound.
 func ParseSize(text string) (Amounts, error) {
 	if len(text) > maxAnnotationLength {
 		return nil, fmt.Errorf("slice is longer than %d characters", maxAnnotationLength)

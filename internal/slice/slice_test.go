@@ -284,7 +284,8 @@ func TestAmountsOfMonstrousQuantities(t *testing.T) {
 	}
 }
 
-// TestQuotaOfMonstrousQuantities compares two limits of one resource, either of which a tenant may write with any exponent.
+// TestQuotaOfMonstrousQuantities compares two limits of one resource, either of which a tenant may write with any
+// exponent.
 func TestQuotaOfMonstrousQuantities(t *testing.T) {
 	quota := func(text string) corev1.ResourceQuota {
 		return corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(text)}}}

@@ -1,6 +1,6 @@
-// Package slicepod is the codec between slices and the in-memory Pods that stand for them: what the slices of one NamespacePlacement
-// have in common (Gang), and the extended resources that stand, in a tenant's pod view, for what a namespace holds (Resource). None of
-// its keys reaches an API server.
+// Package slicepod is the codec between slices and the in-memory Pods that stand for them: what the slices of one
+// NamespacePlacement have in common (Gang), and the extended resources that stand, in a tenant's pod view, for what a
+// namespace holds (Resource). None of its keys reaches an API server.
 //
 // Everything here is pure: no clients, no clock, no logging.
 package slicepod
@@ -31,14 +31,15 @@ const (
 	AnnotationHeld = "scheduler.tenancy.x-k8s.io/held"
 )
 
-// maxLength bounds what Decode parses of one annotation, in bytes. A namespace has at most a thousand slices, and a name of a super
-// cluster at most 253 characters.
+// maxLength bounds what Decode parses of one annotation, in bytes. A namespace has at most a thousand slices, and a
+// name of a super cluster at most 253 characters.
 const maxLength = 512 * 1024
 
 // Gang is what the slices of a NamespacePlacement that are placed together have in common.
 type Gang struct {
-	// Name is namespace and name of the NamespacePlacement, and a hash of what the decision rests on: tenant/web@0123456789abcdef. Equal
-	// decisions have equal names. "": the Pod stands for no slice that is to be placed.
+	// Name is namespace and name of the NamespacePlacement, and a hash of what the decision rests on:
+	// tenant/web@0123456789abcdef. Equal decisions have equal names. "": the Pod stands for no slice that is to be
+	// placed.
 	Name string
 	// Size is the number of slices in the gang, at least 1.
 	Size int64
@@ -48,8 +49,8 @@ type Gang struct {
 	Held map[string]int32
 }
 
-// Encode makes each pod a slice of gang. The pods share one map of annotations, which replaces their own and must not be changed
-// afterwards: a gang may have a thousand slices.
+// Encode makes each pod a slice of gang. The pods share one map of annotations, which replaces their own and must not
+// be changed afterwards: a gang may have a thousand slices.
 func Encode(gang Gang, pods ...*corev1.Pod) {
 	annotations := map[string]string{
 		AnnotationGang:      gang.Name,
@@ -62,8 +63,8 @@ func Encode(gang Gang, pods ...*corev1.Pod) {
 	}
 }
 
-// Decode reads the gang of a slice. A Pod without the annotations is a gang of one that wants and holds nothing. The maps are the
-// caller's.
+// Decode reads the gang of a slice. A Pod without the annotations is a gang of one that wants and holds nothing. The
+// maps are the caller's.
 func Decode(pod *corev1.Pod) (Gang, error) {
 	gang := Gang{Name: GangName(pod), Size: 1}
 	var err error
@@ -93,7 +94,8 @@ func PlacementOf(gang string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-// UID returns the UID of slice number index of a gang, so that another decision about the same namespace has other Pods.
+// UID returns the UID of slice number index of a gang, so that another decision about the same namespace has other
+// Pods.
 func UID(gang string, index int) types.UID {
 	return types.UID(gang + "/" + strconv.Itoa(index))
 }

@@ -7,16 +7,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ResourceSuffix ends the prefix of the extended resources that stand, in a tenant's pod view, for what a namespace holds in a super
-// cluster: cpu of namespace web is "cpu.slice.tenancy.x-k8s.io/web".
+// ResourceSuffix ends the prefix of the extended resources that stand, in a tenant's pod view, for what a namespace
+// holds in a super cluster: cpu of namespace web is "cpu.slice.tenancy.x-k8s.io/web".
 const ResourceSuffix = ".slice.tenancy.x-k8s.io"
 
-// escape begins an escaped byte in the name of a slice resource: z and two hexadecimal digits. A letter, because every part of a
-// resource name's prefix must begin and end with a letter or digit.
+// escape begins an escaped byte in the name of a slice resource: z and two hexadecimal digits. A letter, because every
+// part of a resource name's prefix must begin and end with a letter or digit.
 const escape = 'z'
 
-// Resource returns the extended resource that stands for a resource of a namespace: cpu of web is "cpu.slice.tenancy.x-k8s.io/web",
-// nvidia.com/gpu is "nvidia.comz2fgpu.slice.tenancy.x-k8s.io/web". Quantities of it are the whole numbers of slice.Amounts.
+// Resource returns the extended resource that stands for a resource of a namespace: cpu of web is
+// "cpu.slice.tenancy.x-k8s.io/web", nvidia.com/gpu is "nvidia.comz2fgpu.slice.tenancy.x-k8s.io/web". Quantities of it
+// are the whole numbers of slice.Amounts.
 func Resource(name corev1.ResourceName, namespace string) corev1.ResourceName {
 	var prefix strings.Builder
 	prefix.Grow(len(name) + len(ResourceSuffix) + 1 + len(namespace))

@@ -15,8 +15,8 @@ import (
 //
 //	offered = Σ over counted nodes of max(0, allocatable − requests of foreign pods on it)   (per resource)
 //
-// A node is counted when it is Ready, schedulable and free of NoSchedule and NoExecute taints. A foreign pod is one that the pool did
-// not make. An event changes one node's term only, so its cost does not grow with the cluster.
+// A node is counted when it is Ready, schedulable and free of NoSchedule and NoExecute taints. A foreign pod is one
+// that the pool did not make. An event changes one node's term only, so its cost does not grow with the cluster.
 //
 // All methods are safe for concurrent use.
 type Ledger struct {
@@ -229,7 +229,8 @@ func (l *Ledger) dropLocked(node nodeEntry) {
 	l.shapes[key] = shape
 }
 
-// Contribution returns what one node offers: allocatable minus used, never less than zero, and nothing when it is not counted.
+// Contribution returns what one node offers: allocatable minus used, never less than zero, and nothing when it is not
+// counted.
 func Contribution(counted bool, allocatable, used slice.Amounts) slice.Amounts {
 	if !counted {
 		return nil

@@ -25,8 +25,8 @@ func Scope(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// Slices projects a NamespacePlacement onto Pods: one bound Pod per super cluster with what is reserved there, and one pending Pod per
-// slice that is still to be placed. All pending Pods of a namespace form a gang.
+// Slices projects a NamespacePlacement onto Pods: one bound Pod per super cluster with what is reserved there, and one
+// pending Pod per slice that is still to be placed. All pending Pods of a namespace form a gang.
 func Slices(np *schedulerv1alpha1.NamespacePlacement) []client.Object {
 	var pods []client.Object
 	held := make(map[string]int32, len(np.Status.Placements))
@@ -57,8 +57,8 @@ func Slices(np *schedulerv1alpha1.NamespacePlacement) []client.Object {
 	return pods
 }
 
-// Gang names a decision about a NamespacePlacement: what is asked for, on top of what is held. Equal inputs give equal names, others
-// do not.
+// Gang names a decision about a NamespacePlacement: what is asked for, on top of what is held. Equal inputs give equal
+// names, others do not.
 func Gang(np *schedulerv1alpha1.NamespacePlacement) string {
 	text, err := json.Marshal([]any{np.UID, np.Spec, np.Status.Placements})
 	if err != nil {

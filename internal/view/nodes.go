@@ -12,8 +12,9 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 )
 
-// NamespaceNode is an informer transform: a virtual Node as the namespace scheduler sees it, with the taint that its Ready condition asks
-// for (Taints). Slices are not pods, so the number of pods is no limit. The object handed in is not changed.
+// NamespaceNode is an informer transform: a virtual Node as the namespace scheduler sees it, with the taint that its
+// Ready condition asks for (Taints). Slices are not pods, so the number of pods is no limit. The object handed in is
+// not changed.
 func NamespaceNode(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
@@ -30,13 +31,15 @@ func NamespaceNode(object any) (any, error) {
 	return &projected, nil
 }
 
-// anyNumberOfPods is the allocatable of a Node where the number of pods is no limit: kube-scheduler counts pods on every Node.
+// anyNumberOfPods is the allocatable of a Node where the number of pods is no limit: kube-scheduler counts pods on
+// every Node.
 func anyNumberOfPods() resource.Quantity {
 	return *resource.NewQuantity(math.MaxInt32, resource.DecimalSI)
 }
 
-// TenantNodes projects virtual Nodes onto those that one tenant's pods can use: the super clusters where it holds a placement. Their
-// allocatable is, per placed namespace, what is reserved there, and their taints are those of Taints. The Nodes handed in are not changed.
+// TenantNodes projects virtual Nodes onto those that one tenant's pods can use: the super clusters where it holds a
+// placement. Their allocatable is, per placed namespace, what is reserved there, and their taints are those of Taints.
+// The Nodes handed in are not changed.
 func TenantNodes(nodes map[string]*corev1.Node, placements []schedulerv1alpha1.NamespacePlacement) []*corev1.Node {
 	reserved := map[string]corev1.ResourceList{}
 	for i := range placements {

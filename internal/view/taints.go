@@ -13,8 +13,8 @@ import (
 //	Ready  True     none
 //	no Ready        none                                        nobody has reported on it yet
 //
-// The meta cluster's kube-controller-manager writes the same taints, later: what goes to a lost super cluster must not rest on it. NoSchedule
-// keeps new slices and pods away and leaves those alone that are there. The Node is not changed.
+// The meta cluster's kube-controller-manager writes the same taints, later: what goes to a lost super cluster must not
+// rest on it. NoSchedule keeps new slices and pods away and leaves those alone that are there. The Node is not changed.
 func Taints(node *corev1.Node) []corev1.Taint {
 	taints := node.Spec.Taints
 	for i := range node.Status.Conditions {

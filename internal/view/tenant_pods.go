@@ -13,16 +13,16 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// AnnotationBoundNode, on the Pods of a tenant's pod view, is the node that the Pod is bound to in the tenant control plane: the view's
-// own spec.nodeName is a super cluster. It never reaches an API server.
+// AnnotationBoundNode, on the Pods of a tenant's pod view, is the node that the Pod is bound to in the tenant control
+// plane: the view's own spec.nodeName is a super cluster. It never reaches an API server.
 const AnnotationBoundNode = "scheduler.tenancy.x-k8s.io/bound-node"
 
-// TenantPod is an informer transform: a tenant's Pod as its pod scheduler sees it. Requests are renamed to the extended resources of
-// the Pod's namespace, spec.nodeName is the super cluster, and what only a super cluster can judge (volumes, node selectors, affinity)
-// is left out. The object belongs to the caller and is changed.
+// TenantPod is an informer transform: a tenant's Pod as its pod scheduler sees it. Requests are renamed to the extended
+// resources of the Pod's namespace, spec.nodeName is the super cluster, and what only a super cluster can judge
+// (volumes, node selectors, affinity) is left out. The object belongs to the caller and is changed.
 //
-// Where a Pod runs is read from its node once it is bound to one, because a Binding cannot be undone, and from the tenant-writable
-// annotation before that.
+// Where a Pod runs is read from its node once it is bound to one, because a Binding cannot be undone, and from the
+// tenant-writable annotation before that.
 func TenantPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -56,8 +56,8 @@ func TenantPod(object any) (any, error) {
 	return pod, nil
 }
 
-// SuperCluster returns where a tenant's Pod runs, "" if nowhere yet: the super cluster of the node that it is bound to, else the one that
-// its annotation names. A node name that no syncer made stands for itself: no virtual node has it.
+// SuperCluster returns where a tenant's Pod runs, "" if nowhere yet: the super cluster of the node that it is bound to,
+// else the one that its annotation names. A node name that no syncer made stands for itself: no virtual node has it.
 func SuperCluster(nodeName, annotation string) string {
 	if nodeName == "" {
 		return annotation
@@ -83,8 +83,8 @@ func renameContainers(containers []corev1.Container, namespace string) []corev1.
 	return renamed
 }
 
-// spreadPodLevel moves pod-level requests, which replace those of the containers, onto the first container: kube-scheduler knows no
-// pod-level requests for extended resources.
+// spreadPodLevel moves pod-level requests, which replace those of the containers, onto the first container:
+// kube-scheduler knows no pod-level requests for extended resources.
 func spreadPodLevel(spec *corev1.PodSpec, requests corev1.ResourceList) {
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {

@@ -1,6 +1,6 @@
-// Package namespacegang places the slices of a namespace together: all of them or none. It orders the queue so that slices of one
-// namespace are neighbours, holds each slice that found a super cluster until all have one, releases them when one fits nowhere, and
-// hands the whole decision to a Committer once.
+// Package namespacegang places the slices of a namespace together: all of them or none. It orders the queue so that
+// slices of one namespace are neighbours, holds each slice that found a super cluster until all have one, releases them
+// when one fits nowhere, and hands the whole decision to a Committer once.
 package namespacegang
 
 import (
@@ -25,13 +25,14 @@ const (
 	// Name of the plugin.
 	Name = "NamespaceGang"
 
-	// ErrReasonReleased is the reason of a slice that fits but was released because another slice of its namespace does not.
+	// ErrReasonReleased is the reason of a slice that fits but was released because another slice of its namespace does
+	// not.
 	ErrReasonReleased = "another slice of the namespace fits no super cluster"
 	// ErrReasonNoRoom begins the reason of a slice whose namespace needs more than the whole pool has free.
-	ErrReasonNoRoom = "the pool has no room for the namespace"
+	ErrReasonNoRoom = "the pool has too little free capacity for the namespace"
 
-	// permitTimeout bounds how long a slice is held for the others of its gang. They are tried right after it, so it is reached only
-	// when they are kept from being tried at all.
+	// permitTimeout bounds how long a slice is held for the others of its gang. They are tried right after it, so it is
+	// reached only when they are kept from being tried at all.
 	permitTimeout = 30 * time.Second
 )
 
@@ -45,8 +46,8 @@ type Assignment struct {
 
 // Committer makes a decision about a namespace lasting.
 type Committer interface {
-	// Commit writes where all slices of a gang go, sorted by Pod name, or returns an error and has written nothing, as far as is
-	// known. It is called once per decision, never twice at a time for one gang.
+	// Commit writes where all slices of a gang go, sorted by Pod name, or returns an error and has written nothing, as
+	// far as is known. It is called once per decision, never twice at a time for one gang.
 	Commit(ctx context.Context, gang string, assignments []Assignment) error
 }
 
@@ -82,7 +83,8 @@ func New(committer Committer, gangs *State) func(context.Context, runtime.Object
 // Name returns the name of the plugin.
 func (pl *NamespaceGang) Name() string { return Name }
 
-// Less orders by priority, then by age of the namespace, then by name, so that slices of one namespace follow each other.
+// Less orders by priority, then by age of the namespace, then by name, so that slices of one namespace follow each
+// other.
 func (pl *NamespaceGang) Less(a, b fwk.QueuedPodInfo) bool {
 	podA, podB := a.GetPodInfo().GetPod(), b.GetPodInfo().GetPod()
 	if priorityA, priorityB := corev1helpers.PodPriority(podA), corev1helpers.PodPriority(podB); priorityA != priorityB {
@@ -97,7 +99,7 @@ func (pl *NamespaceGang) Less(a, b fwk.QueuedPodInfo) bool {
 	return podA.Name < podB.Name
 }
 
-// EventsToRegister names what can make room: a super cluster that came or changed, and a slice that went.
+// EventsToRegister names what can free capacity: a super cluster that came or changed, and a slice that went.
 func (pl *NamespaceGang) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{
@@ -111,9 +113,10 @@ func (pl *NamespaceGang) EventsToRegister(context.Context) ([]fwk.ClusterEventWi
 	}, nil
 }
 
-// hint tries the first slice of a gang again. The others wait until it has a super cluster: a pool without room would else look at every
-// slice of every namespace that waits, at each event, before it comes to a namespace that fits. A slice whose release is still under way when
-// the first one wakes the others is in no queue, so it asks here whether they have begun.
+// hint tries the first slice of a gang again. The others wait until it has a super cluster: a pool without free
+// capacity would else look at every slice of every namespace that waits, at each event, before it comes to a namespace
+// that fits. A slice whose release is still under way when the first one wakes the others is in no queue, so it asks
+// here whether they have begun.
 func (pl *NamespaceGang) hint(_ klog.Logger, pod *corev1.Pod, _, _ any) (fwk.QueueingHint, error) {
 	if slicepod.GangName(pod) == "" || slicepod.IsFirst(pod) || pl.gangs.begun(pod) {
 		return fwk.Queue, nil

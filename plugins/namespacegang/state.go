@@ -13,8 +13,8 @@ import (
 	"github.com/superpool/superpool/internal/slicepod"
 )
 
-// State holds the decisions in the making, by gang. A gang is there while any of its slices is reserved. Reserve and Unreserve
-// write it; scores read it. It is safe for concurrent use.
+// State holds the decisions in the making, by gang. A gang is there while any of its slices is reserved. Reserve and
+// Unreserve write it; scores read it. It is safe for concurrent use.
 type State struct {
 	mu    sync.Mutex
 	gangs map[string]*gang
@@ -67,8 +67,8 @@ func (s *State) assign(pod *corev1.Pod, cluster string) bool {
 	return len(known.assigned) == 1
 }
 
-// forget takes back assign. It reports whether pod was assigned. After a failed commit the gang starts anew once all its slices
-// were forgotten.
+// forget takes back assign. It reports whether pod was assigned. After a failed commit the gang starts anew once all
+// its slices were forgotten.
 func (s *State) forget(pod *corev1.Pod) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,8 @@ func (s *State) complete(pod *corev1.Pod) bool {
 	return known != nil && int64(len(known.assigned)) >= known.size
 }
 
-// commit runs write once for pod's gang and returns its outcome to each slice. A slice that has its outcome leaves the State.
+// commit runs write once for pod's gang and returns its outcome to each slice. A slice that has its outcome leaves the
+// State.
 func (s *State) commit(pod *corev1.Pod, write func([]Assignment) error) error {
 	s.mu.Lock()
 	known := s.gangs[slicepod.GangName(pod)]
@@ -122,7 +123,8 @@ func (s *State) assignments(known *gang) []Assignment {
 	})
 }
 
-// sizeOf returns the number of slices in pod's gang. A slice whose gang cannot be read is a gang of one, which PreFilter refuses.
+// sizeOf returns the number of slices in pod's gang. A slice whose gang cannot be read is a gang of one, which
+// PreFilter refuses.
 func sizeOf(pod *corev1.Pod) int64 {
 	decoded, err := slicepod.Decode(pod)
 	if err != nil {

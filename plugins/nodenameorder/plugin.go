@@ -1,5 +1,5 @@
-// Package nodenameorder breaks ties between nodes by their names. kube-scheduler picks one of the best nodes at random, so a decision
-// that must be reproducible needs a score that no two nodes share.
+// Package nodenameorder breaks ties between nodes by their names. kube-scheduler picks one of the best nodes at random,
+// so a decision that must be reproducible needs a score that no two nodes share.
 package nodenameorder
 
 import (
@@ -40,8 +40,9 @@ func (pl *NodeNameOrder) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk
 // ScoreExtensions returns the plugin itself.
 func (pl *NodeNameOrder) ScoreExtensions() framework.ScoreExtensions { return pl }
 
-// NormalizeScore gives the alphabetically first node 100, the next 99 and so on. From the 101st on all have 0, because a score has no
-// more values: they lose to the first hundred, but where a plugin that weighs more leaves only such nodes, one of them is picked at random.
+// NormalizeScore gives the alphabetically first node 100, the next 99 and so on. From the 101st on all have 0, because
+// a score has no more values: they lose to the first hundred, but where a plugin that weighs more leaves only such
+// nodes, one of them is picked at random.
 func (pl *NodeNameOrder) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, scores framework.NodeScoreList) *fwk.Status {
 	order := make([]int, len(scores))
 	for i := range order {

@@ -1,5 +1,5 @@
-// Package nodeshape keeps a slice or a pod from a super cluster whose nodes are all too small for it: a sum of free capacity is no
-// place to run.
+// Package nodeshape keeps a slice or a pod from a super cluster whose nodes are all too small for it: a sum of free
+// capacity is no place to run.
 package nodeshape
 
 import (

@@ -1,5 +1,5 @@
-// Package placementstability prefers, for a slice, the super clusters that its namespace uses already, so that growth does not scatter
-// a namespace over the pool.
+// Package placementstability prefers, for a slice, the super clusters that its namespace uses already, so that growth
+// does not scatter a namespace over the pool.
 package placementstability
 
 import (

@@ -1,5 +1,5 @@
-// Package slicespread prefers, for a slice, the super clusters that hold the fewest slices of its namespace, so that a namespace
-// outlives the loss of one.
+// Package slicespread prefers, for a slice, the super clusters that hold the fewest slices of its namespace, so that a
+// namespace outlives the loss of one.
 package slicespread
 
 import (

@@ -1,4 +1,5 @@
-// Package superclusterbinder writes the super cluster that was chosen for a tenant's pod onto it, as annotation and as label.
+// Package superclusterbinder writes the super cluster that was chosen for a tenant's pod onto it, as annotation and as
+// label.
 package superclusterbinder
 
 import (
@@ -21,8 +22,8 @@ import (
 const (
 	// Name of the plugin.
 	Name = "SuperClusterBinder"
-	// ReasonSuperClusterChosen is the reason of PodScheduled=False while a pod that was refused before waits for a node of its super
-	// cluster.
+	// ReasonSuperClusterChosen is the reason of PodScheduled=False while a pod that was refused before waits for a node
+	// of its super cluster.
 	ReasonSuperClusterChosen = "SuperClusterChosen"
 )
 
@@ -41,7 +42,8 @@ func New(_ context.Context, _ runtime.Object, handle framework.Handle) (framewor
 // Name returns the name of the plugin.
 func (pl *SuperClusterBinder) Name() string { return Name }
 
-// Bind patches the pod, if it still has the UID that was scheduled. The syncer of the super cluster makes the Binding to a node later.
+// Bind patches the pod, if it still has the UID that was scheduled. The syncer of the super cluster makes the Binding
+// to a node later.
 func (pl *SuperClusterBinder) Bind(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, superCluster string) *fwk.Status {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid":         pod.UID,
@@ -51,7 +53,8 @@ func (pl *SuperClusterBinder) Bind(ctx context.Context, _ fwk.CycleState, pod *c
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("encoding the choice of %s: %w", superCluster, err))
 	}
-	// First, for the syncer may make the Binding as soon as it sees the choice, and would find its condition overwritten.
+	// First, for the syncer may make the Binding as soon as it sees the choice, and would find its condition
+	// overwritten.
 	pl.replaceRefusal(ctx, pod, superCluster)
 	pods := pl.handle.ClientSet().CoreV1().Pods(pod.Namespace)
 	if _, err := pods.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
@@ -60,8 +63,8 @@ func (pl *SuperClusterBinder) Bind(ctx context.Context, _ fwk.CycleState, pod *c
 	return nil
 }
 
-// replaceRefusal replaces the message of an earlier refusal, which would else stay until the Binding. It is for the reader only, so a
-// failure is logged and changes nothing.
+// replaceRefusal replaces the message of an earlier refusal, which would else stay until the Binding. It is for the
+// reader only, so a failure is logged and changes nothing.
 func (pl *SuperClusterBinder) replaceRefusal(ctx context.Context, pod *corev1.Pod, superCluster string) {
 	// The queue may hold an older state of the pod than the informer.
 	known, err := pl.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(pod.Namespace).Get(pod.Name)

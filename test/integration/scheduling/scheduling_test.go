@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
-	"github.com/superpool/superpool/plugins/namespaceroom"
+	"github.com/superpool/superpool/plugins/namespaceplacement"
 )
 
 const demoSlice = `{"cpu":"100m","memory":"100Mi"}`
@@ -189,7 +189,7 @@ func TestAPodWithoutAQuotaSaysWhy(t *testing.T) {
 	w.namespace(t, "noquota", "")
 	pod := w.pod(t, "noquota", "pod")
 	w.wantPod(t, pod, "a reason", func(p *corev1.Pod) bool {
-		return len(p.Status.Conditions) > 0 && strings.Contains(p.Status.Conditions[0].Message, namespaceroom.ErrReasonNoPlacement)
+		return len(p.Status.Conditions) > 0 && strings.Contains(p.Status.Conditions[0].Message, namespaceplacement.ErrReasonNoPlacement)
 	})
 	w.quota(t, "noquota", "2", "4Gi")
 	w.wantShown(t, "noquota", `{"r1":1}`, `{"r2":1}`)

@@ -1,6 +1,6 @@
-// Package namespaceroom says in plain words why a tenant's pod has nowhere to go: its namespace holds no placement, or none in that
-// super cluster. How much room is left there is NodeResourcesFit's to say.
-package namespaceroom
+// Package namespaceplacement leaves a tenant's pod the super clusters where its namespace holds a placement, and
+// refuses it in plain words where there is none. How much free capacity is left there is NodeResourcesFit's to judge.
+package namespaceplacement
 
 import (
 	"context"
@@ -17,29 +17,30 @@ import (
 
 const (
 	// Name of the plugin.
-	Name = "NamespaceRoom"
+	Name = "NamespacePlacement"
 	// ErrReasonNoPlacement is the reason of a pod whose namespace holds nothing in the whole pool.
 	ErrReasonNoPlacement = "the namespace holds no capacity: set a ResourceQuota with requests.cpu and requests.memory in it, and see the Events of the namespace if there is one"
 )
 
-// NamespaceRoom is the plugin.
-type NamespaceRoom struct{}
+// NamespacePlacement is the plugin.
+type NamespacePlacement struct{}
 
 var (
-	_ framework.PreFilterPlugin   = &NamespaceRoom{}
-	_ framework.EnqueueExtensions = &NamespaceRoom{}
+	_ framework.PreFilterPlugin   = &NamespacePlacement{}
+	_ framework.EnqueueExtensions = &NamespacePlacement{}
 )
 
 // New returns the plugin.
 func New(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
-	return &NamespaceRoom{}, nil
+	return &NamespacePlacement{}, nil
 }
 
 // Name returns the name of the plugin.
-func (pl *NamespaceRoom) Name() string { return Name }
+func (pl *NamespacePlacement) Name() string { return Name }
 
-// EventsToRegister names what can give a namespace room: a super cluster's node that came into the view or whose allocatable changed.
-func (pl *NamespaceRoom) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+// EventsToRegister names what can give a namespace capacity: a super cluster's node that came into the view or whose
+// allocatable changed.
+func (pl *NamespacePlacement) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{{
 		Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable},
 		QueueingHintFn: isSchedulableAfterNodeChange,
@@ -59,8 +60,9 @@ func isSchedulableAfterNodeChange(_ klog.Logger, pod *corev1.Pod, _, object any)
 	return fwk.QueueSkip, nil
 }
 
-// PreFilter leaves the super clusters where the pod's namespace holds a placement, and refuses the pod when there is none.
-func (pl *NamespaceRoom) PreFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*framework.PreFilterResult, *fwk.Status) {
+// PreFilter leaves the super clusters where the pod's namespace holds a placement, and refuses the pod when there is
+// none.
+func (pl *NamespacePlacement) PreFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*framework.PreFilterResult, *fwk.Status) {
 	placed := sets.New[string]()
 	for _, node := range nodes {
 		for name := range node.GetAllocatable().GetScalarResources() {
@@ -77,4 +79,4 @@ func (pl *NamespaceRoom) PreFilter(_ context.Context, _ fwk.CycleState, pod *cor
 }
 
 // PreFilterExtensions returns nil: placements do not depend on other pods.
-func (pl *NamespaceRoom) PreFilterExtensions() framework.PreFilterExtensions { return nil }
+func (pl *NamespacePlacement) PreFilterExtensions() framework.PreFilterExtensions { return nil }
