@@ -1,149 +1,130 @@
-// Package controlplane starts the real API servers of integration tests: etcd and kube-apiserver from bin/, without controllers.
+// Package controlplane starts the real API servers of integration tests: etcd and kube-apiserver from bin/, without
+// controllers. Package launch, below it, starts the processes, for tests and for the bed of real nodes
+// (cmd/controlplane).
 package controlplane
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
-	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/test/controlplane/launch"
+	"github.com/superpool/superpool/test/controlplane/pki"
 )
 
 // Options describe one control plane.
 type Options struct {
 	// CRDs are files and folders of CRDs to install; see SuperpoolCRDs.
 	CRDs []string
-	// DisableAdmission names admission plugins that need a controller which a test does not run.
+	// DisableAdmission names admission plugins that need a controller which a test does not run. ServiceAccount is
+	// always one of them.
 	DisableAdmission []string
-	// ServiceClusterIPRange holds the addresses of Services, in CIDR notation; "" leaves envtest's own.
+	// ServiceClusterIPRange holds the addresses of Services, in CIDR notation; "" is 10.0.0.0/24.
 	ServiceClusterIPRange string
 }
 
-// Start starts one control plane for each of options, all at once. stop is never nil, and to be called even after an error.
-func Start(options ...Options) (started []*envtest.Environment, stop func(), err error) {
+// ControlPlane is one that runs.
+type ControlPlane struct {
+	// Config and KubeConfig reach it as its administrator.
+	Config     *rest.Config
+	KubeConfig []byte
+
+	url       string
+	authority *pki.Authority
+	processes []*launch.Process
+}
+
+// Start starts one control plane for each of options, all at once. stop is never nil, and to be called even after an
+// error.
+func Start(options ...Options) (started []*ControlPlane, stop func(), err error) {
 	root, err := Root()
 	if err != nil {
 		return nil, func() {}, err
 	}
-	errs := make([]error, len(options))
+	folder, err := os.MkdirTemp("", "superpool-controlplanes")
+	if err != nil {
+		return nil, func() {}, fmt.Errorf("making a folder for control planes: %w", err)
+	}
+	errs, releases := make([]error, len(options)), make([]func(), len(options))
 	var group sync.WaitGroup
 	for i, option := range options {
-		environment := &envtest.Environment{
-			BinaryAssetsDirectory: filepath.Join(root, "bin"), CRDDirectoryPaths: option.CRDs, ErrorIfCRDPathMissing: true,
-		}
-		if len(option.DisableAdmission) > 0 {
-			environment.ControlPlane.GetAPIServer().Configure().Append("disable-admission-plugins", option.DisableAdmission...)
-		}
-		if option.ServiceClusterIPRange != "" {
-			environment.ControlPlane.GetAPIServer().Configure().Set("service-cluster-ip-range", option.ServiceClusterIPRange)
-		}
-		started = append(started, environment)
+		c := &ControlPlane{}
+		started = append(started, c)
 		group.Go(func() {
-			if _, err := environment.Start(); err != nil {
+			release, err := c.start(filepath.Join(root, "bin"), folder, strconv.Itoa(i), option)
+			if err != nil {
 				errs[i] = fmt.Errorf("starting a control plane (make test builds what it needs): %w", err)
 			}
+			releases[i] = release
 		})
 	}
 	group.Wait()
-	return started, func() { stopAll(started) }, errors.Join(errs...)
-}
-
-func stopAll(started []*envtest.Environment) {
-	var group sync.WaitGroup
-	for _, environment := range started {
-		group.Go(func() {
-			if err := environment.Stop(); err != nil {
-				fmt.Fprintln(os.Stderr, "stopping a control plane:", err)
-			}
-		})
-	}
-	group.Wait()
-}
-
-// Account makes what a file of manifests/base says of a program's rights, and returns its service account, which has these rights and no
-// others.
-func Account(ctx context.Context, environment *envtest.Environment, file, name string) (*envtest.AuthenticatedUser, error) {
-	root, err := Root()
-	if err != nil {
-		return nil, err
-	}
-	content, err := os.ReadFile(filepath.Join(root, "manifests", "base", file))
-	if err != nil {
-		return nil, fmt.Errorf("reading the rights: %w", err)
-	}
-	admin, err := client.New(environment.Config, client.Options{Scheme: Scheme()})
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	const namespace = "vc-manager"
-	if err := admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); client.IgnoreAlreadyExists(err) != nil {
-		return nil, fmt.Errorf("making the namespace: %w", err)
-	}
-	for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096); ; {
-		object := &unstructured.Unstructured{}
-		if err := documents.Decode(&object.Object); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return nil, fmt.Errorf("parsing %s: %w", file, err)
+	return started, func() {
+		for i, c := range started {
+			c.kill()
+			releases[i]()
 		}
-		if err := admin.Create(ctx, object); err != nil {
-			return nil, fmt.Errorf("making %s %s: %w", object.GetKind(), object.GetName(), err)
+		if err := os.RemoveAll(folder); err != nil {
+			fmt.Fprintln(os.Stderr, "removing the folder of control planes:", err)
 		}
-	}
-	user, err := environment.AddUser(envtest.User{
-		Name: "system:serviceaccount:" + namespace + ":" + name, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace},
-	}, nil)
+	}, errors.Join(errs...)
+}
+
+// start starts the programs. release gives their ports back, and is never nil.
+func (c *ControlPlane) start(bin, folder, name string, option Options) (release func(), err error) {
+	ports, release, err := launch.ReservePorts()
 	if err != nil {
-		return nil, fmt.Errorf("making a user: %w", err)
+		return release, err
 	}
-	return user, nil
-}
-
-// Scheme returns a scheme with the kinds of Kubernetes and of Superpool.
-func Scheme() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenancyv1alpha1.AddToScheme, schedulerv1alpha1.AddToScheme} {
-		utilruntime.Must(add(scheme))
+	files := &launch.ControlPlane{
+		Name: name, Folder: folder, Bin: bin, Address: "127.0.0.1", Ports: ports, SharePorts: true,
+		ServiceCIDR: option.ServiceClusterIPRange, DisableAdmission: append([]string{"ServiceAccount"}, option.DisableAdmission...),
 	}
-	return scheme
-}
-
-// SuperpoolCRDs returns the folder of our CRDs.
-func SuperpoolCRDs() (string, error) {
-	root, err := Root()
-	return filepath.Join(root, "manifests", "crds"), err
-}
-
-// Root returns the folder of this repository.
-func Root() (string, error) {
-	folder, err := os.Getwd()
+	if files.ServiceCIDR == "" {
+		files.ServiceCIDR = "10.0.0.0/24"
+	}
+	c.processes, err = files.Start(context.Background(), launch.Etcd, launch.APIServer) //nolint:forbidigo // a TestMain has no context
 	if err != nil {
-		return "", fmt.Errorf("finding the repository: %w", err)
+		return release, err
 	}
-	for {
-		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
-			return folder, nil
-		}
-		parent := filepath.Dir(folder)
-		if parent == folder {
-			return "", errors.New("no go.mod above the working folder")
-		}
-		folder = parent
+	c.url = files.URL()
+	if c.authority, err = pki.LoadAuthority(filepath.Join(folder, "pki", name, "ca")); err != nil {
+		return release, err
 	}
+	if c.KubeConfig, err = os.ReadFile(files.KubeconfigFile()); err != nil {
+		return release, fmt.Errorf("reading the administrator's kubeconfig: %w", err)
+	}
+	if c.Config, err = restConfig(c.KubeConfig); err != nil {
+		return release, err
+	}
+	if len(option.CRDs) == 0 {
+		return release, nil
+	}
+	_, err = envtest.InstallCRDs(c.Config, envtest.CRDInstallOptions{Paths: option.CRDs, ErrorIfPathMissing: true})
+	return release, err
+}
+
+// kill ends the programs without ceremony: their data go with them.
+func (c *ControlPlane) kill() {
+	for _, process := range c.processes {
+		process.Kill()
+	}
+}
+
+// restConfig returns the configuration of clients that are not held back.
+func restConfig(kubeconfig []byte) (*rest.Config, error) {
+	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("reading a kubeconfig: %w", err)
+	}
+	config.QPS, config.Burst = 1000, 2000
+	return config, nil
 }

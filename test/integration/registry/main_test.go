@@ -18,7 +18,6 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/superpool/superpool/internal/superclusters"
@@ -36,7 +35,7 @@ const (
 
 // world is the set of API servers that all tests of this package share. Tests use names of their own.
 type world struct {
-	meta, super, tenant *envtest.Environment
+	meta, super, tenant *controlplane.ControlPlane
 	client              client.Client // of the meta cluster
 	inSuper             kubernetes.Interface
 	inTenant            kubernetes.Interface
@@ -118,7 +117,7 @@ func (w *world) run(ctx context.Context, running *sync.WaitGroup) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := ctrl.NewManager(account.Config(), ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+	mgr, err := ctrl.NewManager(account.Config, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
 	if err != nil {
 		return err
 	}

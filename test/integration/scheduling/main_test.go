@@ -21,7 +21,6 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -73,7 +72,7 @@ func newWorld(ctx context.Context) (*world, func(), error) {
 	return w, stop, w.populate(ctx, started[0], started[1])
 }
 
-func (w *world) populate(ctx context.Context, meta, tenant *envtest.Environment) error {
+func (w *world) populate(ctx context.Context, meta, tenant *controlplane.ControlPlane) error {
 	var err error
 	if w.meta, err = client.New(meta.Config, client.Options{Scheme: controlplane.Scheme()}); err != nil {
 		return err
@@ -93,11 +92,7 @@ func (w *world) populate(ctx context.Context, meta, tenant *envtest.Environment)
 	if err != nil {
 		return err
 	}
-	kubeconfig, err := account.KubeConfig()
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(w.options.Kubeconfig, kubeconfig, 0o600); err != nil {
+	if err := os.WriteFile(w.options.Kubeconfig, account.KubeConfig, 0o600); err != nil {
 		return err
 	}
 	for _, cluster := range []string{"r1", "r2"} {

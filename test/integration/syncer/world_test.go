@@ -71,7 +71,7 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, err)
 	account, err := controlplane.Account(t.Context(), started[0], "vc-syncer-rbac.yaml", "vc-syncer")
 	require.NoError(t, err)
-	w := &world{metaConfig: started[0].Config, accountConfig: account.Config(), tenantConfig: started[1].Config, superConfig: started[2].Config, super2Config: started[3].Config}
+	w := &world{metaConfig: started[0].Config, accountConfig: account.Config, tenantConfig: started[1].Config, superConfig: started[2].Config, super2Config: started[3].Config}
 	for to, config := range map[*client.Client]*rest.Config{
 		&w.meta: w.metaConfig, &w.tenant: w.tenantConfig, &w.super: w.superConfig, &w.super2: w.super2Config,
 	} {

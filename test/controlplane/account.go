@@ -1,0 +1,85 @@
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/test/controlplane/pki"
+)
+
+// User is somebody who reaches a control plane with a client certificate.
+type User struct {
+	Config     *rest.Config
+	KubeConfig []byte
+}
+
+// Account creates the objects in a file of manifests/base that grant a program its rights, and returns the program's
+// service account, which has these rights and no others.
+func Account(ctx context.Context, controlPlane *ControlPlane, file, name string) (*User, error) {
+	root, err := Root()
+	if err != nil {
+		return nil, err
+	}
+	content, err := os.ReadFile(filepath.Join(root, "manifests", "base", file))
+	if err != nil {
+		return nil, fmt.Errorf("reading the rights: %w", err)
+	}
+	admin, err := client.New(controlPlane.Config, client.Options{Scheme: Scheme()})
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	const namespace = "vc-manager"
+	if err := admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); client.IgnoreAlreadyExists(err) != nil {
+		return nil, fmt.Errorf("making the namespace: %w", err)
+	}
+	for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096); ; {
+		object := &unstructured.Unstructured{}
+		if err := documents.Decode(&object.Object); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("parsing %s: %w", file, err)
+		}
+		if err := admin.Create(ctx, object); err != nil {
+			return nil, fmt.Errorf("making %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	return controlPlane.user(pki.Certificate{
+		User: "system:serviceaccount:" + namespace + ":" + name, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace},
+	})
+}
+
+// user makes a user, with the rights that others give it.
+func (c *ControlPlane) user(certificate pki.Certificate) (*User, error) {
+	kubeconfig, err := c.authority.Kubeconfig(c.url, certificate)
+	if err != nil {
+		return nil, fmt.Errorf("making a user: %w", err)
+	}
+	config, err := restConfig(kubeconfig)
+	return &User{Config: config, KubeConfig: kubeconfig}, err
+}
+
+// Scheme returns a scheme with the kinds of Kubernetes and of Superpool.
+func Scheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenancyv1alpha1.AddToScheme, schedulerv1alpha1.AddToScheme} {
+		utilruntime.Must(add(scheme))
+	}
+	return scheme
+}

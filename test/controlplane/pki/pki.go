@@ -1,0 +1,188 @@
+// Package pki makes the certificate authorities, certificates and kubeconfigs of control planes that tests and beds
+// run. Keys are of P-256; an authority is valid for ten years, what it issues for one. Nothing renews or revokes them.
+package pki
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"math"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+)
+
+// validity is how long an issued certificate is valid.
+const validity = 365 * 24 * time.Hour
+
+// Authority is a certificate authority. Its methods can be called concurrently.
+type Authority struct {
+	certificate *x509.Certificate
+	key         crypto.Signer
+}
+
+// Certificate describes what an Authority issues. One with addresses or DNS names is a server's, which it may show as a
+// client, too.
+type Certificate struct {
+	// User and Groups are what Kubernetes authenticates the holder as: common name and organisations.
+	User   string
+	Groups []string
+	// IPs and DNSNames are where a server is reached.
+	IPs      []net.IP
+	DNSNames []string
+}
+
+// Pair is a certificate and its private key, in PEM.
+type Pair struct {
+	Certificate, Key []byte
+}
+
+// NewKey returns a new private key.
+func NewKey() (crypto.Signer, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("generating a key: %w", err)
+	}
+	return key, nil
+}
+
+// NewAuthority returns a new authority of that common name.
+func NewAuthority(name string) (*Authority, error) {
+	key, err := NewKey()
+	if err != nil {
+		return nil, err
+	}
+	certificate, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: name}, key)
+	if err != nil {
+		return nil, fmt.Errorf("signing the authority %s: %w", name, err)
+	}
+	return &Authority{certificate: certificate, key: key}, nil
+}
+
+// LoadAuthority reads the authority that Pair.Write wrote to FILE.crt and FILE.key.
+func LoadAuthority(file string) (*Authority, error) {
+	certificates, err := certutil.CertsFromFile(file + ".crt")
+	if err != nil {
+		return nil, fmt.Errorf("reading an authority: %w", err)
+	}
+	parsed, err := keyutil.PrivateKeyFromFile(file + ".key")
+	if err != nil {
+		return nil, fmt.Errorf("reading the key of an authority: %w", err)
+	}
+	key, ok := parsed.(crypto.Signer)
+	if !ok || !certificates[0].IsCA {
+		return nil, fmt.Errorf("%s is not an authority", file)
+	}
+	return &Authority{certificate: certificates[0], key: key}, nil
+}
+
+// Name returns the authority's common name.
+func (a *Authority) Name() string { return a.certificate.Subject.CommonName }
+
+// Pair returns the authority's own certificate and key.
+func (a *Authority) Pair() (*Pair, error) { return encode(a.certificate.Raw, a.key) }
+
+// Issue makes a key and signs a certificate for it.
+func (a *Authority) Issue(wanted Certificate) (*Pair, error) {
+	key, err := NewKey()
+	if err != nil {
+		return nil, err
+	}
+	serial, err := rand.Int(rand.Reader, big.NewInt(math.MaxInt64))
+	if err != nil {
+		return nil, fmt.Errorf("choosing a serial number: %w", err)
+	}
+	usages := []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	if len(wanted.IPs)+len(wanted.DNSNames) > 0 {
+		usages = append(usages, x509.ExtKeyUsageServerAuth)
+	}
+	template := &x509.Certificate{
+		Subject:      pkix.Name{CommonName: wanted.User, Organization: wanted.Groups},
+		SerialNumber: serial.Add(serial, big.NewInt(1)),
+		NotBefore:    a.certificate.NotBefore, NotAfter: time.Now().Add(validity).UTC(),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: usages, BasicConstraintsValid: true,
+		IPAddresses: wanted.IPs, DNSNames: wanted.DNSNames,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
+	if err != nil {
+		return nil, fmt.Errorf("signing the certificate of %s: %w", wanted.User, err)
+	}
+	return encode(der, key)
+}
+
+// Kubeconfig issues a client certificate, and returns a kubeconfig that holds it and trusts this authority.
+func (a *Authority) Kubeconfig(server string, user Certificate) ([]byte, error) {
+	own, err := a.Pair()
+	if err != nil {
+		return nil, err
+	}
+	pair, err := a.Issue(user)
+	if err != nil {
+		return nil, err
+	}
+	return Kubeconfig(a.Name(), server, own.Certificate, user.User, pair)
+}
+
+// Kubeconfig returns a kubeconfig of one cluster and one user that refers to no file; authority is the CA of the
+// server, in PEM.
+func Kubeconfig(cluster, server string, authority []byte, user string, pair *Pair) ([]byte, error) {
+	config := clientcmdapi.NewConfig()
+	config.Clusters[cluster] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: authority}
+	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: pair.Certificate, ClientKeyData: pair.Key}
+	config.Contexts[cluster] = &clientcmdapi.Context{Cluster: cluster, AuthInfo: user}
+	config.CurrentContext = cluster
+	content, err := clientcmd.Write(*config)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the kubeconfig of %s: %w", user, err)
+	}
+	return content, nil
+}
+
+func encode(der []byte, key crypto.Signer) (*Pair, error) {
+	certificates, err := x509.ParseCertificates(der)
+	if err != nil {
+		return nil, fmt.Errorf("parsing a certificate: %w", err)
+	}
+	pair := &Pair{}
+	if pair.Certificate, err = certutil.EncodeCertificates(certificates...); err != nil {
+		return nil, fmt.Errorf("encoding a certificate: %w", err)
+	}
+	if pair.Key, err = keyutil.MarshalPrivateKeyToPEM(key); err != nil {
+		return nil, fmt.Errorf("encoding a key: %w", err)
+	}
+	return pair, nil
+}
+
+// Write stores the pair in FILE.crt and FILE.key, and makes their folder. Each file takes its place at once, the key
+// first: programs that reload certificates never read half a file, and read again after a mismatch.
+func (p *Pair) Write(file string) error {
+	if err := WriteFile(file+".key", p.Key); err != nil {
+		return err
+	}
+	return WriteFile(file+".crt", p.Certificate)
+}
+
+// WriteFile replaces a file that only its owner may read, and makes its folder.
+func WriteFile(file string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return fmt.Errorf("making a folder: %w", err)
+	}
+	if err := os.WriteFile(file+".new", content, 0o600); err != nil {
+		return fmt.Errorf("writing a file: %w", err)
+	}
+	if err := os.Rename(file+".new", file); err != nil {
+		return fmt.Errorf("replacing a file: %w", err)
+	}
+	return nil
+}
