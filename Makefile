@@ -59,7 +59,7 @@ realnodes: realnodes-images ## Start the pool with real nodes: kubelets, contain
 	@hack/realnodes/up.sh
 
 .PHONY: realnodes-images
-realnodes-images: realnodes-check realnodes-plan $(addprefix bin/,$(REALNODES_TOOLS)) build
+realnodes-images: realnodes-check realnodes-plan $(addprefix bin/,$(REALNODES_TOOLS)) build bin/controlplane
 	@COREDNS_VERSION=$(COREDNS_VERSION) METRICS_SERVER_VERSION=$(METRICS_SERVER_VERSION) hack/realnodes/images.sh
 
 .PHONY: realnodes-check
@@ -79,7 +79,7 @@ realnodes-down: ## Remove everything that make realnodes started.
 # What a target is about to build, and how long that takes, before it begins.
 .PHONY: demo-plan realnodes-plan conformance-plan
 demo-plan: PROGRAMS := $(CLUSTER_TOOLS:%=bin/%) build
-realnodes-plan: PROGRAMS := $(REALNODES_TOOLS:%=bin/%) build
+realnodes-plan: PROGRAMS := $(REALNODES_TOOLS:%=bin/%) build bin/controlplane
 conformance-plan: PROGRAMS := bin/e2e.test bin/kubectl
 demo-plan realnodes-plan conformance-plan: %-plan:
 	@$(MAKE) --no-print-directory -n $(PROGRAMS) | hack/build-plan.sh $*
@@ -87,6 +87,11 @@ demo-plan realnodes-plan conformance-plan: %-plan:
 .PHONY: build
 build: | bin ## Build our programs into bin/.
 	@$(GOBUILD) "$(COMMANDS)" $(GO) build -v -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(COMMANDS))
+
+# Part of the bed, not of what is installed.
+.PHONY: bin/controlplane
+bin/controlplane: | bin
+	@$(GOBUILD) "controlplane" $(GO) build -v -ldflags '-s -w' -o bin/ ./test/controlplane/cmd/controlplane
 
 .PHONY: tools
 tools: $(addprefix bin/,$(TOOLS)) ## Build the pinned tools into bin/, once.

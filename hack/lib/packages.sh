@@ -14,7 +14,6 @@ containerd containerd bed
 ctr containerd bed
 runc runc bed
 cni-plugins containernetworking-plugins bed
-openssl openssl bed
 nsenter util-linux bed
 unshare util-linux bed
 mount mount bed

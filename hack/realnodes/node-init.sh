@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Process 1 of a node, in namespaces of its own: gives the node a /var and a /run, then holds the namespaces until it is killed.
-# The node's programs find everything at the usual paths, /var/lib/kubelet, /run/containerd, /var/log/pods, and the host's stay untouched.
+# Process 1 of a node, in namespaces of its own: gives the node a /var and a /run, then holds the namespaces until it is
+# killed. The node's programs find everything at the usual paths, /var/lib/kubelet, /run/containerd, /var/log/pods, and
+# the host's stay untouched.
 set -euo pipefail
 dir=$1 pause=$2
 

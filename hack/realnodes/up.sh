@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The pool with real nodes: meta cluster, super clusters r1 and r2 with one real node each, tenants vc-sample-1 and vc-sample-2. A second
-# run starts anew. hack/realnodes/down.sh removes everything. Needs root; exits with 3 where the machine lacks something.
+# The pool with real nodes: meta cluster, super clusters r1 and r2 with one real node each, tenants vc-sample-1 and
+# vc-sample-2. A second run starts anew. hack/realnodes/down.sh removes everything. Needs root; exits with 3 where the
+# machine lacks something.
 #
 #   REALNODES_DIR  where everything lies, default _output/realnodes; it is removed as a whole, so it must not exist or be empty at first
 #   VN_AGENT_MODE  node (default): vn-agent on each node, before its kubelet; apiserver: a Deployment before the super cluster's API server
@@ -11,7 +12,8 @@ done
 NAME=realnodes
 VN_AGENT_MODE=${VN_AGENT_MODE:-node}
 
-# in_parallel WHAT FUNCTION ARGUMENT...: the function with each argument at once, a line when one is done; fails with those that failed.
+# in_parallel WHAT FUNCTION ARGUMENT...: the function with each argument at once, a line when one is done; fails with
+# those that failed.
 in_parallel() {
   local what=$1 function=$2 argument pids=() failed=() index
   shift 2
@@ -101,10 +103,11 @@ set_up_tenants() {
 
 # name_tenants: each tenant's API server gets the certificate that says which tenant it is.
 name_tenants() {
-  local name
+  local name key
   for name in "${TENANTS[@]}"; do
-    name_tenant "$name" "$(cluster_key "$name")"
-    ok "the API server of $name shows $(openssl x509 -noout -subject -in "$PKI/$name/kubelet-client.crt")"
+    key=$(cluster_key "$name")
+    name_tenant "$name" "$key"
+    ok "the API server of $name shows the certificate of $key"
   done
 }
 
@@ -132,8 +135,8 @@ set_up_dns() {
   done
 }
 
-# wait_logs TENANT: until its API server reaches vn-agents. It takes up the tenant's true certificate with its first connection, and closes
-# that one for it.
+# wait_logs TENANT: until its API server reaches vn-agents. It takes up the tenant's true certificate with its first
+# connection, and closes that one for it.
 wait_logs() {
   local deadline=$((SECONDS + 60)) message
   until message=$(kubectl --kubeconfig "$1.kubeconfig" logs -n kube-system deployment/coredns --tail=1 2>&1); do
@@ -155,7 +158,8 @@ set_up_metrics() {
 
 [[ $VN_AGENT_MODE =~ ^(node|apiserver)$ ]] || { echo "realnodes: VN_AGENT_MODE=$VN_AGENT_MODE is neither node nor apiserver" >&2; exit 1; }
 "$HERE/check.sh" || exit
-for program in etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet kube-proxy pause vc-scheduler syncer vn-agent; do
+for program in etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet kube-proxy pause \
+  vc-scheduler syncer vn-agent controlplane; do
   [[ -x $BIN/$program ]] || { echo "realnodes: bin/$program is missing: make realnodes builds it" >&2; exit 1; }
 done
 [[ -s $IMAGES/pause.name ]] || { echo "realnodes: bin/images is missing: make realnodes makes it" >&2; exit 1; }

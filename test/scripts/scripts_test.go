@@ -28,7 +28,7 @@ func bash(t *testing.T, script string, environment ...string) (string, error) {
 	root, err := controlplane.Root()
 	require.NoError(t, err)
 	// What a test reads is what its cached result rests on.
-	for _, scripts := range []string{"hack/*.sh", "hack/*/*.sh"} {
+	for _, scripts := range []string{"hack/*.sh", "hack/*/*.sh", "hack/*/*/*.sh"} {
 		files, err := filepath.Glob(filepath.Join(root, scripts))
 		require.NoError(t, err)
 		require.NotEmpty(t, files)
@@ -182,9 +182,9 @@ once more
 func TestFailuresAreSaid(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ script, want string }{
-		"an openssl that is too old": {
-			script: bed + `openssl() { echo "req: Unrecognized flag noenc" >&2; return 1; }; make_ca "$OUT/ca" name`,
-			want:   "openssl failed: req: Unrecognized flag noenc\n",
+		"a certificate that cannot be made": {
+			script: bed + `BIN=$OUT-bin; mkdir -p "$BIN"; printf '#!/bin/sh\necho "controlplane: no authority" >&2; exit 1\n' >"$BIN/controlplane"; chmod +x "$BIN/controlplane"; name_tenant vc-sample-1 key; echo "went on"`,
+			want:   "controlplane: no authority\n",
 		},
 		"a super cluster that cannot be asked what runs there": {
 			script: pool + `for part in steps setup experiment; do source hack/lib/$part.sh; done; kubectl() { return 1; }; equal "what runs in r2" "$(super_pods r2)" ""`,

@@ -1,0 +1,72 @@
+# shellcheck shell=bash
+# Clusters: their Service ranges, ports, certificates and control planes. bin/controlplane
+# (test/controlplane/cmd/controlplane) makes the certificates and starts the programs. Sourced by ../lib.sh.
+
+PKI=$OUT/pki
+TENANT_ORGANISATION=superpool:tenants
+
+# service_cidr CLUSTER: the range of its Services. That of a super cluster holds those of the tenants.
+service_cidr() {
+  case $1 in
+    vc-sample-1) echo 10.97.0.0/16 ;;
+    vc-sample-2) echo 10.98.0.0/16 ;;
+    *) echo 10.96.0.0/12 ;;
+  esac
+}
+# service_ip CLUSTER N: an address of its Service range, whose last byte is N.
+service_ip() { local cidr; cidr=$(service_cidr "$1"); echo "${cidr%.*}.$2"; }
+
+is_super() { [[ " ${SUPERS[*]} " == *" $1 "* ]]; }
+is_tenant() { [[ " ${TENANTS[*]} " == *" $1 "* ]]; }
+
+# cluster_port CLUSTER: the first of its five ports, that of its API server. After 25 come our programs.
+cluster_port() {
+  local index
+  for index in "${!CLUSTERS[@]}"; do
+    [[ ${CLUSTERS[index]} != "$1" ]] || { port $((index * 5)); return; }
+  done
+}
+
+# What it starts must not hold the file that says who is part of a start of the bed.
+controlplane() { "$BIN/controlplane" "$@" 9>&-; }
+
+# make_shared_pki: one authority for what tenants' API servers show, one for what vn-agents and kubelets show.
+make_shared_pki() {
+  local id
+  controlplane authority "$PKI/vn-agent-client-ca" --name vn-agent-client-ca
+  controlplane authority "$PKI/serving-ca" --name serving-ca
+  for id in "${SUPERS[@]}"; do
+    controlplane certificate "$PKI/$id-kubelet" --authority "$PKI/serving-ca" --user "system:node:$NODE" \
+      --group system:nodes --ip "$(node_ip "$id")"
+    controlplane certificate "$PKI/$id-vn-agent" --authority "$PKI/serving-ca" --user vn-agent --ip "$(node_ip "$id")"
+  done
+}
+
+# start_control_plane CLUSTER PROGRAM...: programs of it, with new certificates at the first time. What a tenant's API
+# server shows to vn-agents names nobody: its cluster key is not known yet.
+start_control_plane() {
+  local flags=()
+  ! is_tenant "$1" || flags=(--kubelet-client-ca "$PKI/vn-agent-client-ca")
+  controlplane start "${@:2}" --name "$1" --folder "$OUT" --bin "$BIN" --address "$HOST_IP" \
+    --first-port "$(cluster_port "$1")" --service-cidr "$(service_cidr "$1")" --kubelet-ca "$PKI/serving-ca" \
+    ${flags[@]+"${flags[@]}"}
+}
+
+# start_cluster NAME: a control plane. Only super clusters have nodes of their own, so only they get a scheduler.
+start_cluster() {
+  local programs=(etcd kube-apiserver kube-controller-manager)
+  ! is_super "$1" || programs+=(kube-scheduler)
+  start_control_plane "$1" "${programs[@]}"
+}
+
+# name_tenant TENANT KEY: its API server shows this cluster key to vn-agents from now on.
+name_tenant() {
+  controlplane certificate "$PKI/$1/kubelet-client" --authority "$PKI/vn-agent-client-ca" --user "$2" \
+    --group "$TENANT_ORGANISATION"
+}
+
+# user_kubeconfig CLUSTER FILE USER [GROUP]: a kubeconfig that holds all it needs.
+user_kubeconfig() {
+  controlplane kubeconfig "$2" --authority "$PKI/$1/ca" --server "https://$HOST_IP:$(cluster_port "$1")" --user "$3" \
+    ${4:+--group "$4"}
+}
