@@ -86,7 +86,7 @@ func TestEvicted(t *testing.T) {
 
 	eventually(t, "the pod is replaced", func(ctx context.Context) (bool, error) { return len(pods(ctx)) == 2, nil })
 	tenant.run(t, namespace, "rollout", "status", "deployment/d", "--timeout="+patience.String())
-	events, err := tenant.client.CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=Lost,involvedObject.name=" + evicted.Name})
+	events, err := tenant.client.CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=SuperPodDeleted,involvedObject.name=" + evicted.Name})
 	require.NoError(t, err)
 	require.Len(t, events.Items, 1)
 	// It has the time that it asked for.

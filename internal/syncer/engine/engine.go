@@ -32,17 +32,17 @@ var errPanicked = errors.New("reconcile panicked")
 type Kind interface {
 	// Name of the kind, as in Key and in metrics.
 	Name() string
-	// Reconcile looks at both sides of key and makes at most one step towards what should be. waited is how long key has been
-	// failing or waiting: the time since the first failed try after the last success, 0 at a first try. The queue adds the key
-	// again after the returned duration if it is above zero, and with a growing delay after an error. Reconcile is never called
-	// twice at a time for one key.
+	// Reconcile looks at both sides of key and makes at most one step towards what should be. waited is how long key
+	// has been failing or waiting: the time since the first failed try after the last success, 0 at a first try. The
+	// queue adds the key again after the returned duration if it is above zero, and with a growing delay after an
+	// error. Reconcile is never called twice at a time for one key.
 	Reconcile(ctx context.Context, key Key, waited time.Duration) (time.Duration, error)
 	// Keys returns every key that is known on either side, for patrol.
 	Keys() []Key
 }
 
-// WaitError reports an unmet precondition of a reconcile, such as a cache that lags or a dependency that is not there yet. The key is
-// retried with the backoff of a failure, but counted as result=wait and not logged as an error.
+// WaitError reports an unmet precondition of a reconcile, such as a cache that lags or a dependency that is not there
+// yet. The key is retried with the backoff of a failure, but counted as result=wait and not logged as an error.
 type WaitError struct{ reason string }
 
 // Error names what is waited for.
@@ -57,8 +57,8 @@ func Waitf(format string, args ...any) error {
 type Options struct {
 	// Clock measures delays and the patrol's period; nil means the real one.
 	Clock clock.WithTickerAndDelayedExecution
-	// Workers is the number of workers per kind; 0 means DefaultWorkers. One tenant holds at most half of them, and so do all
-	// that hang together.
+	// Workers is the number of workers per kind; 0 means DefaultWorkers. One tenant holds at most half of them, and so
+	// do all that hang together.
 	Workers int
 	// Patrol is the time between two patrols; 0 means 60 seconds.
 	Patrol time.Duration
@@ -66,9 +66,9 @@ type Options struct {
 	Weight func(tenant string) int
 }
 
-// Engine reconciles keys until it is stopped, each kind with a controller of controller-runtime over a fair Queue. Event handlers add
-// keys, the controllers' workers reconcile them, and patrol adds all of them from time to time, so that what an event did not heal
-// is healed.
+// Engine reconciles keys until it is stopped, each kind with a controller of controller-runtime over a fair Queue.
+// Event handlers add keys, the controllers' workers reconcile them, and patrol adds all of them from time to time, so
+// that what an event did not heal is healed.
 type Engine struct {
 	options Options
 	metrics *Metrics
@@ -98,7 +98,8 @@ func New(options Options, metrics *Metrics, kinds ...Kind) (*Engine, error) {
 	return e, nil
 }
 
-// Add lets key be reconciled soon. A key of an unknown kind is ignored. It never blocks for long and may be called before Run.
+// Add lets key be reconciled soon. A key of an unknown kind is ignored. It never blocks for long and may be called
+// before Run.
 func (e *Engine) Add(key Key) {
 	if queue, exists := e.queues[key.Kind]; exists {
 		queue.Add(key)
@@ -125,7 +126,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// controller returns the controller of one kind. It recovers panics, because what a tenant writes must not stop the work for all others.
+// controller returns the controller of one kind. It recovers panics, because what a tenant writes must not stop the
+// work for all others.
 func (e *Engine) controller(logger logr.Logger, kind Kind) (controller.TypedController[Key], error) {
 	queue := e.queues[kind.Name()]
 	logger = logger.WithValues("kind", kind.Name())
@@ -134,7 +136,8 @@ func (e *Engine) controller(logger logr.Logger, kind Kind) (controller.TypedCont
 		MaxConcurrentReconciles: e.options.Workers,
 		ReconciliationTimeout:   reconcileTimeout,
 		RecoverPanic:            ptr.To(true),
-		// The queue limits rates on its own, and exists before the controller starts: events add keys from the first moment.
+		// The queue limits rates on its own, and exists before the controller starts: events add keys from the first
+		// moment.
 		NewQueue: func(string, workqueue.TypedRateLimiter[Key]) workqueue.TypedRateLimitingInterface[Key] { return queue },
 		LogConstructor: func(key *Key) logr.Logger {
 			if key == nil {
@@ -185,7 +188,8 @@ func (r *reconciler) Reconcile(ctx context.Context, key Key) (reconcile.Result, 
 	}
 }
 
-// observed calls the kind. It counts the result, and marks a tenant on which the call ran into its time-out, also where the call panics.
+// observed calls the kind. It counts the result, and marks a tenant on which the call ran into its time-out, also where
+// the call panics.
 func (r *reconciler) observed(ctx context.Context, key Key) (after time.Duration, err error) {
 	err = errPanicked
 	defer func() {

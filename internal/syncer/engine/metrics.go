@@ -16,8 +16,9 @@ const (
 	ResultError = "error"
 )
 
-// Metrics are the numbers that a syncer publishes, beside controller-runtime's own of its controllers, which know neither writes nor the
-// depth of a queue that is not client-go's, and count a wait as a requeue. Labels are bounded: kind, operation and result.
+// Metrics are the numbers that a syncer publishes, beside controller-runtime's own of its controllers, which know
+// neither writes nor the depth of a queue that is not client-go's, and count a wait as a requeue. Labels are bounded:
+// kind, operation and result.
 type Metrics struct {
 	reconciles *prometheus.CounterVec
 	operations *prometheus.CounterVec

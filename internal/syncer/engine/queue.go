@@ -1,5 +1,6 @@
-// Package engine runs reconcilers over keys of many tenants: a fair queue per kind below a controller of controller-runtime, patrol, and
-// the metrics that controller-runtime does not have. It knows nothing of Kubernetes objects.
+// Package engine runs reconcilers over keys of many tenants: a fair queue per kind below a controller of
+// controller-runtime, patrol, and the metrics that controller-runtime does not have. It knows nothing of Kubernetes
+// objects.
 package engine
 
 import (
@@ -30,17 +31,19 @@ type Key struct {
 	Name string
 }
 
-// Queue hands out keys fairly between tenants. Every tenant has a first-in-first-out queue of its own, and tenants that wait are
-// served in turn, each with as many keys per turn as its weight:
+// Queue hands out keys fairly between tenants. Every tenant has a first-in-first-out queue of its own, and tenants that
+// wait are served in turn, each with as many keys per turn as its weight:
 //
 //	turns:  A ─► B ─► C ─► A ...        A: a1 a2 a3 ...   B: b1   C: c1 c2
 //
-// A key that is waiting is not added again, and a key that is being worked on is handed out again only after Done. One tenant holds at
-// most maxInFlight workers, so one whose control plane hangs leaves workers to the others: such a tenant leaves the turns and comes
-// back with its next Done. All tenants that hang hold at most maxInFlight workers together: their turns are passed over while they do.
+// A key that is waiting is not added again, and a key that is being worked on is handed out again only after Done. One
+// tenant holds at most maxInFlight workers, so one whose control plane hangs leaves workers to the others: such a
+// tenant leaves the turns and comes back with its next Done. All tenants that hang hold at most maxInFlight workers
+// together: their turns are passed over while they do.
 //
-// It is not a workqueue.TypedQueueConfig.Queue below client-go's own work queue, because that cannot bound what a tenant has in flight:
-// client-go does not call it in Done, and its Done wakes no Get that waits while keys are left only of tenants that hold all they may.
+// It is not a workqueue.TypedQueueConfig.Queue below client-go's own work queue, because that cannot bound what a
+// tenant has in flight: client-go does not call it in Done, and its Done wakes no Get that waits while keys are left
+// only of tenants that hold all they may.
 //
 // All methods may be called concurrently.
 type Queue struct {
@@ -141,7 +144,8 @@ func (q *Queue) AddAfter(key Key, delay time.Duration) {
 	q.delayed[key] = delayedKey{due: due, timer: q.clock.AfterFunc(delay, func() { q.fire(key, due) })}
 }
 
-// AddRateLimited adds key after a delay that doubles with every AddRateLimited since the last Forget. Nothing is ever dropped.
+// AddRateLimited adds key after a delay that doubles with every AddRateLimited since the last Forget. Nothing is ever
+// dropped.
 func (q *Queue) AddRateLimited(key Key) {
 	q.mu.Lock()
 	if _, exists := q.failing[key]; !exists {
@@ -219,7 +223,8 @@ func (q *Queue) Done(key Key) {
 	}
 }
 
-// Hangs marks a tenant for a while, because the work on one of its keys took as long as it may: what hung once may hang again.
+// Hangs marks a tenant for a while, because the work on one of its keys took as long as it may: what hung once may hang
+// again.
 func (q *Queue) Hangs(tenant string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -235,7 +240,8 @@ func (q *Queue) Len() int {
 	return q.depth
 }
 
-// ShutDown makes Get return true and stops all delays. Unlike with client-go's queues, keys that wait are not handed out any more.
+// ShutDown makes Get return true and stops all delays. Unlike with client-go's queues, keys that wait are not handed
+// out any more.
 func (q *Queue) ShutDown() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -306,8 +312,8 @@ func (q *Queue) full(tenant string) bool {
 	return q.maxInFlight > 0 && q.inFlight[tenant] >= q.maxInFlight
 }
 
-// nextFree makes the first tenant that may be served the first of the turns. It returns false when there is none: then a Done or an Add
-// wakes the next Get.
+// nextFree makes the first tenant that may be served the first of the turns. It returns false when there is none: then
+// a Done or an Add wakes the next Get.
 func (q *Queue) nextFree() bool {
 	crowded := q.maxInFlight > 0 && q.heldByHanging() >= q.maxInFlight
 	for i, tenant := range q.turns {

@@ -50,8 +50,8 @@ const (
 	ReasonMissingClusterDNS = "MissingClusterDNS"
 	// ReasonFailedToken says that the tenant refused a token for a pod.
 	ReasonFailedToken = "FailedToken"
-	// ReasonLost says that the super cluster no longer has a pod that was bound there.
-	ReasonLost = "Lost"
+	// ReasonSuperPodDeleted says that the super cluster deletes a pod that was bound there, or no longer has it.
+	ReasonSuperPodDeleted = "SuperPodDeleted"
 )
 
 // Cache reads what informers hold. What it returns must not be changed.
@@ -119,8 +119,6 @@ type Env struct {
 	mu sync.Mutex
 	// warned holds the last warning about each key, so that only a new one becomes an Event.
 	warned map[engine.Key]string
-	// counted says when what the quota of a super namespace counts was checked, for those of the last minute.
-	counted map[string]time.Time
 }
 
 // namespacePlaced says whether what pods need may be written for a tenant namespace: it is placed here, and namespaceOwned.

@@ -43,8 +43,9 @@ const eventAge = 5 * time.Minute
 // reasonScheduled is the reason of a scheduler's Event whose message ends with the name of a node.
 const reasonScheduled = "Scheduled"
 
-// Events brings up what the super cluster says of the tenants' pods, once for every time that it is said: kubelets and schedulers bound
-// how often that is, and the engine how much of it one tenant gets at a time. A key's name is that of the super Event.
+// Events brings up what the super cluster says of the tenants' pods, once for every time that it is said: kubelets and
+// schedulers bound how often that is, and the engine how much of it one tenant gets at a time. A key's name is that of
+// the super Event.
 type Events struct{ env *Env }
 
 var _ engine.Kind = &Events{}

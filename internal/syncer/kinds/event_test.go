@@ -51,7 +51,7 @@ func TestEventsOnce(t *testing.T) {
 	p.env.Clock = clock
 	pod := tenantPod(nil)
 	superPod := &corev1.Pod{}
-	kinds.SuperPod(pod, superPod, ownerOf(pod.UID), nil, &kinds.Surroundings{})
+	kinds.SuperPod(pod, superPod, ownerOf(pod.UID), nil, &kinds.PodEnvironment{})
 	superPod.UID = "super-uid"
 	event := &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: superPod.Namespace, Name: "web-1.1", CreationTimestamp: metav1.Unix(1000, 0)},

@@ -15,9 +15,10 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// SuperPod writes onto superPod what it should be for tenantPod. A new superPod, one without a UID, gets everything; an existing one gets
-// what may change in a pod: labels, annotations, images, the deadline, and tolerations. around is for a new one.
-func SuperPod(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, opaque []string, around *Surroundings) {
+// SuperPod writes onto superPod what it should be for tenantPod. A new superPod, one without a UID, gets everything; an
+// existing one gets what may change in a pod: labels, annotations, images, the deadline, and tolerations. env is for a
+// new one.
+func SuperPod(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, opaque []string, env *PodEnvironment) {
 	copyMeta(tenantPod, superPod, owner, opaque)
 	carryFields(tenantPod, superPod)
 	if superPod.UID != "" {
@@ -27,7 +28,7 @@ func SuperPod(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, opaque []str
 	superPod.Namespace = tenancy.SuperNamespace(owner.ClusterKey, owner.Namespace)
 	superPod.Name = tenantPod.Name
 	superPod.Spec = *tenantPod.Spec.DeepCopy()
-	translatePodSpec(tenantPod, &superPod.Spec, owner, opaque, around)
+	translatePodSpec(tenantPod, &superPod.Spec, owner, opaque, env)
 }
 
 func updatePodSpec(tenantPod, superPod *corev1.Pod) {
@@ -39,7 +40,8 @@ func updatePodSpec(tenantPod, superPod *corev1.Pod) {
 	superPod.Spec.Tolerations = updateTolerations(tenantPod.Spec.Tolerations, superPod.Spec.Tolerations)
 }
 
-// updateTolerations adds what is missing, or changes its seconds: the first toleration that matches a taint says how long a pod stays.
+// updateTolerations adds what is missing, or changes its seconds: the first toleration that matches a taint says how
+// long a pod stays.
 func updateTolerations(from, to []corev1.Toleration) []corev1.Toleration {
 	has := func(tolerations []corev1.Toleration, wanted corev1.Toleration) bool {
 		return slices.ContainsFunc(tolerations, func(toleration corev1.Toleration) bool { return equality.Semantic.DeepEqual(toleration, wanted) })
@@ -70,8 +72,8 @@ func updateImages(from, to []corev1.Container) {
 	eachOfOneName(from, to, func(wanted, container *corev1.Container) { container.Image = wanted.Image })
 }
 
-// eachOfOneName calls do with the containers of the tenant's pod and those of the same name. The super cluster may have added containers,
-// anywhere.
+// eachOfOneName calls do with the containers of the tenant's pod and those of the same name. The super cluster may have
+// added containers, anywhere.
 func eachOfOneName(from, to []corev1.Container, do func(wanted, container *corev1.Container)) {
 	next := 0
 	for i := range to {
@@ -83,8 +85,8 @@ func eachOfOneName(from, to []corev1.Container, do func(wanted, container *corev
 	}
 }
 
-// ResizePod writes onto superPod the CPU and memory that the containers of tenantPod ask for: only those can change, and not go away, and
-// only of containers that run on.
+// ResizePod writes onto superPod the CPU and memory that the containers of tenantPod ask for: only those can change,
+// and not go away, and only of containers that run on.
 func ResizePod(tenantPod, superPod *corev1.Pod) {
 	resize := func(wanted, container *corev1.Container) {
 		resizeList(wanted.Resources.Requests, container.Resources.Requests)
@@ -107,7 +109,7 @@ func resizeList(from, to corev1.ResourceList) {
 }
 
 // translatePodSpec turns a copy of the tenant's spec into one for the super cluster.
-func translatePodSpec(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy.Owner, opaque []string, around *Surroundings) {
+func translatePodSpec(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy.Owner, opaque []string, env *PodEnvironment) {
 	spec.NodeName = ""
 	spec.SchedulerName = corev1.DefaultSchedulerName
 	// Priority classes are the super cluster's own; a class of the same name there means something else.
@@ -115,34 +117,35 @@ func translatePodSpec(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy
 	spec.DeprecatedServiceAccount = spec.ServiceAccountName
 	spec.AutomountServiceAccountToken = ptr.To(false)
 	spec.EnableServiceLinks = ptr.To(false)
-	// The tenant's controllers set the conditions of readiness gates on the tenant's pod; TenantPodStatus judges them there.
+	// The tenant's controllers set the conditions of readiness gates on the tenant's pod; TenantPodStatus judges them
+	// there.
 	spec.ReadinessGates = nil
-	// The kubelet would make a fully qualified name of it that tells of the super namespace and that the tenant's DNS does not know. That
-	// of the tenant is in its EndpointSlices.
+	// The kubelet would make a fully qualified name of it that tells of the super namespace and that the tenant's DNS
+	// does not know. That of the tenant is in its EndpointSlices.
 	spec.Subdomain = ""
 	// Ephemeral containers cannot be created with a pod.
 	spec.EphemeralContainers = nil
 	translateVolumes(tenantPod, spec, owner)
 	values := literals{pod: tenantPod, owner: owner, opaque: opaque}
-	services := serviceEnv(around.Services)
+	services := serviceEnv(env.Services)
 	for _, containers := range [...][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
-			translateContainer(&containers[i], values, services, around)
+			translateContainer(&containers[i], values, services, env)
 		}
 	}
-	translateDNS(spec, owner.Namespace, around)
+	translateDNS(spec, owner.Namespace, env)
 	translateAffinity(spec.Affinity, owner.ClusterKey)
 	translateSpread(spec.TopologySpreadConstraints)
 }
 
-// AddEphemeralContainers writes onto superPod the ephemeral containers of tenantPod that it does not have yet. Those that are there
-// cannot change.
-func AddEphemeralContainers(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, opaque []string, around *Surroundings) {
+// AddEphemeralContainers writes onto superPod the ephemeral containers of tenantPod that it does not have yet. Those
+// that are there cannot change.
+func AddEphemeralContainers(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, opaque []string, env *PodEnvironment) {
 	values := literals{pod: tenantPod, owner: owner, opaque: opaque}
-	services := serviceEnv(around.Services)
+	services := serviceEnv(env.Services)
 	for _, container := range missingEphemeral(tenantPod, superPod) {
 		common := corev1.Container(container.EphemeralContainerCommon)
-		translateContainer(&common, values, services, around)
+		translateContainer(&common, values, services, env)
 		container.EphemeralContainerCommon = corev1.EphemeralContainerCommon(common)
 		superPod.Spec.EphemeralContainers = append(superPod.Spec.EphemeralContainers, container)
 	}
@@ -163,8 +166,9 @@ func missingEphemeral(tenantPod, superPod *corev1.Pod) []corev1.EphemeralContain
 	return missing
 }
 
-// translateVolumes takes credentials of the super cluster out of volumes and leads what they refer to to the super cluster's names. A
-// token becomes a key of the pod's Secret of tokens, in the same place, so that modes and what lies over what stay.
+// translateVolumes takes credentials of the super cluster out of volumes and leads what they refer to to the super
+// cluster's names. A token becomes a key of the pod's Secret of tokens, in the same place, so that modes and what lies
+// over what stay.
 func translateVolumes(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy.Owner) {
 	eachShownField(spec, func(annotation string, field *corev1.ObjectFieldSelector) {
 		field.FieldPath = "metadata.annotations['" + annotation + "']"
@@ -194,8 +198,8 @@ func translateVolumes(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy
 	}
 }
 
-// tokenProjection projects one key of the pod's Secret of tokens. As in a tenant's own cluster only the group of the pod reads it, if the pod
-// has one.
+// tokenProjection projects one key of the pod's Secret of tokens. As in a tenant's own cluster only the group of the
+// pod reads it, if the pod has one.
 func tokenProjection(spec *corev1.PodSpec, secret, key, path string) *corev1.SecretProjection {
 	item := corev1.KeyToPath{Key: key, Path: path}
 	if spec.SecurityContext != nil && spec.SecurityContext.FSGroup != nil {
@@ -204,12 +208,13 @@ func tokenProjection(spec *corev1.PodSpec, secret, key, path string) *corev1.Sec
 	return &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Items: []corev1.KeyToPath{item}}
 }
 
-// downwardDomain is that of a super pod's annotations which carry what files of the downward API show of the tenant's labels and annotations.
-// Its own labels and annotations lack some of those, and hold marks and what the super cluster added.
+// downwardDomain is that of a super pod's annotations which carry what files of the downward API show of the tenant's
+// labels and annotations. Its own labels and annotations lack some of those, and hold marks and what the super cluster
+// added.
 const downwardDomain = "downward.tenancy.x-k8s.io/"
 
-// eachShownField calls do with each field that a file in a pod's volumes shows and that differs in the super pod, and with the annotation of
-// the super pod that holds the tenant's. Volumes never change, so neither do these annotations.
+// eachShownField calls do with each field that a file in a pod's volumes shows and that differs in the super pod, and
+// with the annotation of the super pod that holds the tenant's. Volumes never change, so neither do these annotations.
 func eachShownField(spec *corev1.PodSpec, do func(annotation string, field *corev1.ObjectFieldSelector)) {
 	carried := 0
 	visit := func(files []corev1.DownwardAPIVolumeFile) {
@@ -244,7 +249,8 @@ func eachShownField(spec *corev1.PodSpec, do func(annotation string, field *core
 	}
 }
 
-// carryFields writes what files show of the tenant's labels and annotations onto superPod, where the kubelet keeps the files up to date with it.
+// carryFields writes what files show of the tenant's labels and annotations onto superPod, where the kubelet keeps the
+// files up to date with it.
 func carryFields(tenantPod, superPod *corev1.Pod) {
 	eachShownField(&tenantPod.Spec, func(annotation string, field *corev1.ObjectFieldSelector) {
 		if !strings.HasPrefix(annotation, downwardDomain) {
@@ -256,15 +262,15 @@ func carryFields(tenantPod, superPod *corev1.Pod) {
 	})
 }
 
-func translateContainer(container *corev1.Container, values literals, services []corev1.EnvVar, around *Surroundings) {
+func translateContainer(container *corev1.Container, values literals, services []corev1.EnvVar, env *PodEnvironment) {
 	// Before the names of ConfigMaps change.
-	env := addServiceEnv(container.Env, container.EnvFrom, services, around)
-	translateEnv(env, container.EnvFrom, values)
-	container.Env = renameNode(env, around.SuperCluster)
+	variables := addServiceEnv(container.Env, container.EnvFrom, services, env)
+	translateEnv(variables, container.EnvFrom, values)
+	container.Env = renameNode(variables, env.SuperCluster)
 }
 
-// renameNode lets variables say the tenant's name of the node, which nobody knows before the super cluster's scheduler has chosen: the
-// kubelet expands it from what it has just given the same variable.
+// renameNode lets variables say the tenant's name of the node, which nobody knows before the super cluster's scheduler
+// has chosen: the kubelet expands it from what it has just given the same variable.
 func renameNode(env []corev1.EnvVar, superCluster string) []corev1.EnvVar {
 	for i := 0; i < len(env); i++ {
 		if source := env[i].ValueFrom; source != nil && source.FieldRef != nil && source.FieldRef.FieldPath == "spec.nodeName" {
@@ -357,12 +363,13 @@ func translateTerm(term *corev1.PodAffinityTerm, clusterKey string) {
 		translateNamespaceNames(selector, clusterKey)
 		confine(selector, clusterKey)
 	}
-	// The tenant's API server has put them into the selector. Another that did so again would refuse the pod, whose selector has them twice.
+	// The tenant's API server has put them into the selector. Another that did so again would refuse the pod, whose
+	// selector has them twice.
 	term.MatchLabelKeys, term.MismatchLabelKeys = nil, nil
 }
 
-// translateSpread leaves out the keys that the tenant's API server has put into a selector: another that did so again would refuse the pod.
-// One before Kubernetes 1.34 leaves them to the scheduler, so what is not in the selector stays.
+// translateSpread leaves out the keys that the tenant's API server has put into a selector: another that did so again
+// would refuse the pod. One before Kubernetes 1.34 leaves them to the scheduler, so what is not in the selector stays.
 func translateSpread(constraints []corev1.TopologySpreadConstraint) {
 	for i := range constraints {
 		constraint := &constraints[i]

@@ -287,7 +287,7 @@ func TestSuperPod(t *testing.T) {
 			from := tenantPod(tc.change)
 			untouched := from.DeepCopy()
 			got := &corev1.Pod{}
-			kinds.SuperPod(from, got, ownerOf("pod-uid"), []string{"secret/"}, &kinds.Surroundings{SuperCluster: "r1"})
+			kinds.SuperPod(from, got, ownerOf("pod-uid"), []string{"secret/"}, &kinds.PodEnvironment{SuperCluster: "r1"})
 			require.Empty(t, cmp.Diff(translated(tc.want), got))
 			require.Empty(t, cmp.Diff(untouched, from), "the tenant's pod lies in a cache")
 		})
@@ -305,7 +305,7 @@ func TestSuperPodUpdate(t *testing.T) {
 		pod.Labels = map[string]string{"stays": "1", "goes": "1"}
 		pod.Spec.Tolerations = []corev1.Toleration{{Key: "a"}, {Key: "lost", TolerationSeconds: ptr.To[int64](300)}, {Key: "two", TolerationSeconds: ptr.To[int64](1)}}
 		pod.Spec.Volumes = file("metadata.labels")
-	}), superPod, ownerOf("pod-uid"), nil, &kinds.Surroundings{})
+	}), superPod, ownerOf("pod-uid"), nil, &kinds.PodEnvironment{})
 	superPod.UID = "super-uid"
 	superPod.Spec.NodeName = "n1"
 	superPod.Annotations["cni.example.com/ip"] = "10.0.0.1"
@@ -325,7 +325,7 @@ func TestSuperPodUpdate(t *testing.T) {
 		pod.Spec.Volumes = file("metadata.labels")
 		pod.Spec.NodeName = "r1.n1"
 		pod.Spec.Hostname = "immutable"
-	}), superPod, ownerOf("pod-uid"), nil, &kinds.Surroundings{})
+	}), superPod, ownerOf("pod-uid"), nil, &kinds.PodEnvironment{})
 	want := translated(func(pod *corev1.Pod) {
 		pod.UID = "super-uid"
 		pod.Labels["stays"], pod.Labels["comes"] = "2", "2"
@@ -382,7 +382,7 @@ func checkSuperPod(t *testing.T, pod *corev1.Pod) {
 	untouched := pod.DeepCopy()
 	owner := ownerOf("pod-uid")
 	superPod := &corev1.Pod{}
-	kinds.SuperPod(pod, superPod, owner, []string{"", "a"}, &kinds.Surroundings{})
+	kinds.SuperPod(pod, superPod, owner, []string{"", "a"}, &kinds.PodEnvironment{})
 	require.Empty(t, cmp.Diff(untouched, pod), "the tenant's pod was changed")
 	require.Empty(t, superPod.Spec.NodeName)
 	require.False(t, *superPod.Spec.AutomountServiceAccountToken)
@@ -408,7 +408,7 @@ func checkSuperPod(t *testing.T, pod *corev1.Pod) {
 	for _, uid := range []types.UID{"", "super-uid"} {
 		superPod.UID = uid
 		again := superPod.DeepCopy()
-		kinds.SuperPod(pod, again, owner, []string{"", "a"}, &kinds.Surroundings{})
+		kinds.SuperPod(pod, again, owner, []string{"", "a"}, &kinds.PodEnvironment{})
 		require.Empty(t, cmp.Diff(superPod, again), "a second translation differs")
 	}
 }
@@ -423,18 +423,18 @@ func BenchmarkSuperPod(b *testing.B) {
 		})
 		owner := ownerOf("pod-uid")
 		superPod := &corev1.Pod{}
-		kinds.SuperPod(pod, superPod, owner, nil, &kinds.Surroundings{})
+		kinds.SuperPod(pod, superPod, owner, nil, &kinds.PodEnvironment{})
 		superPod.UID = "super-uid"
 		b.Run(fmt.Sprintf("create/containers=%d", containers), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				kinds.SuperPod(pod, &corev1.Pod{}, owner, nil, &kinds.Surroundings{})
+				kinds.SuperPod(pod, &corev1.Pod{}, owner, nil, &kinds.PodEnvironment{})
 			}
 		})
 		b.Run(fmt.Sprintf("update/containers=%d", containers), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				kinds.SuperPod(pod, superPod.DeepCopy(), owner, nil, &kinds.Surroundings{})
+				kinds.SuperPod(pod, superPod.DeepCopy(), owner, nil, &kinds.PodEnvironment{})
 			}
 		})
 	}

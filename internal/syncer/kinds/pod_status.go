@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -15,11 +16,13 @@ var kubeletConditions = [...]corev1.PodConditionType{
 	corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady, corev1.PodResizePending, corev1.PodResizeInProgress,
 }
 
-// TenantPodStatus returns the status that a tenant's pod should have for that of its super pod, or false when it should stay as it is.
+// TenantPodStatus returns the status that a tenant's pod should have for that of its super pod, or false when it should
+// stay as it is.
 //
-// Before a node is chosen only the reason why the super cluster finds none goes up. Afterwards the whole status does, but for what the
-// tenant's side owns: PodScheduled, the quality of service, the conditions of readiness gates, which bound Ready here, and all others that
-// kubelets do not write, unless the super pod has them too.
+// Before a node is chosen only the reason why the super cluster finds none goes up. Afterwards the whole status does,
+// but for what the tenant's side owns: PodScheduled, the quality of service, the conditions of readiness gates, and all
+// others that kubelets do not write, unless the super pod has them too. A readiness gate that is not True forces
+// Ready=False.
 func TenantPodStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*corev1.PodStatus, bool) {
 	if tenantPod.Spec.NodeName == "" {
 		return unscheduledStatus(tenantPod, superPod, superCluster)
@@ -41,7 +44,7 @@ func TenantPodStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*cor
 	}
 	for i := range tenantPod.Status.Conditions {
 		condition := &tenantPod.Status.Conditions[i]
-		if ownedByTenant(tenantPod, condition.Type) && conditionOf(status, condition.Type) == nil {
+		if at, _ := podutil.GetPodCondition(status, condition.Type); at < 0 && ownedByTenant(tenantPod, condition.Type) {
 			status.Conditions = append(status.Conditions, *condition)
 		}
 	}
@@ -50,7 +53,7 @@ func TenantPodStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*cor
 }
 
 func unscheduledStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*corev1.PodStatus, bool) {
-	scheduled := conditionOf(&superPod.Status, corev1.PodScheduled)
+	_, scheduled := podutil.GetPodCondition(&superPod.Status, corev1.PodScheduled)
 	if scheduled == nil || scheduled.Status != corev1.ConditionFalse {
 		return nil, false
 	}
@@ -58,7 +61,7 @@ func unscheduledStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*c
 	condition.ObservedGeneration = 0
 	condition.Message = fmt.Sprintf("super cluster %s: %s", superCluster, wordsOf(tenantPod, superPod.Namespace, superPod.UID).Translate(scheduled.Message))
 	status := tenantPod.Status.DeepCopy()
-	if known := conditionOf(status, corev1.PodScheduled); known != nil {
+	if _, known := podutil.GetPodCondition(status, corev1.PodScheduled); known != nil {
 		condition.ObservedGeneration = known.ObservedGeneration
 		if known.Status == condition.Status {
 			condition.LastTransitionTime = known.LastTransitionTime
@@ -71,20 +74,30 @@ func unscheduledStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*c
 	return status, true
 }
 
-// wordsOf returns what the tenant says for what the super cluster says about its pod: a container that fails again and again is said to be
-// "in pod <name>_<namespace>(<UID>)".
+// observedGeneration returns the observedGeneration of a tenant pod whose super pod has all that the tenant wants: its
+// own generation once the kubelet has seen the super pod's. A super cluster that is too old to tell leaves it as it is.
+func observedGeneration(tenantPod, superPod *corev1.Pod) int64 {
+	onNode := superPod.Spec.NodeName != ""
+	if onNode && superPod.Generation > 0 && superPod.Status.ObservedGeneration == superPod.Generation {
+		return tenantPod.Generation
+	}
+	return tenantPod.Status.ObservedGeneration
+}
+
+// wordsOf returns what the tenant says for what the super cluster says about its pod: a container that fails again and
+// again is said to be "in pod <name>_<namespace>(<UID>)".
 func wordsOf(tenantPod *corev1.Pod, superNamespace string, superUID types.UID) tenancy.Words {
 	return tenancy.WordsOf(superNamespace, superUID, tenancy.Owner{Namespace: tenantPod.Namespace, UID: tenantPod.UID})
 }
 
 // judgeGates makes Ready False while a readiness gate of the tenant's pod is not True.
 func judgeGates(tenantPod *corev1.Pod, status *corev1.PodStatus) {
-	ready := conditionOf(status, corev1.PodReady)
+	_, ready := podutil.GetPodCondition(status, corev1.PodReady)
 	if ready == nil || ready.Status != corev1.ConditionTrue {
 		return
 	}
 	for _, gate := range tenantPod.Spec.ReadinessGates {
-		if condition := conditionOf(status, gate.ConditionType); condition == nil || condition.Status != corev1.ConditionTrue {
+		if _, condition := podutil.GetPodCondition(status, gate.ConditionType); condition == nil || condition.Status != corev1.ConditionTrue {
 			ready.Status = corev1.ConditionFalse
 			ready.Reason = "ReadinessGatesNotReady"
 			ready.Message = fmt.Sprintf("readiness gate %s is not True", gate.ConditionType)
@@ -93,8 +106,8 @@ func judgeGates(tenantPod *corev1.Pod, status *corev1.PodStatus) {
 	}
 }
 
-// ownedByTenant says whether a condition of a tenant's pod is written in the tenant, and not by kubelets: whoever evicts a pod there, for
-// one, writes DisruptionTarget, which Jobs look at once the pod has ended.
+// ownedByTenant says whether a condition of a tenant's pod is written in the tenant, and not by kubelets: whoever
+// evicts a pod there, for one, writes DisruptionTarget, which Jobs look at once the pod has ended.
 func ownedByTenant(tenantPod *corev1.Pod, conditionType corev1.PodConditionType) bool {
 	return conditionType == corev1.PodScheduled || hasGate(tenantPod, conditionType) || !slices.Contains(kubeletConditions[:], conditionType)
 }
@@ -103,13 +116,4 @@ func hasGate(pod *corev1.Pod, conditionType corev1.PodConditionType) bool {
 	return slices.ContainsFunc(pod.Spec.ReadinessGates, func(gate corev1.PodReadinessGate) bool {
 		return gate.ConditionType == conditionType
 	})
-}
-
-func conditionOf(status *corev1.PodStatus, conditionType corev1.PodConditionType) *corev1.PodCondition {
-	for i := range status.Conditions {
-		if status.Conditions[i].Type == conditionType {
-			return &status.Conditions[i]
-		}
-	}
-	return nil
 }

@@ -26,8 +26,8 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// running fills p with a pod that runs on n1, as both sides know it, and returns the tenant's, the super pod and the key. change is made to the
-// tenant's pod before it is translated.
+// running fills p with a pod that runs on n1, as both sides know it, and returns the tenant's, the super pod and the
+// key. change is made to the tenant's pod before it is translated.
 func (p *pool) running(t *testing.T, change func(pod *corev1.Pod)) (pod, superPod *corev1.Pod, key engine.Key) {
 	t.Helper()
 	pod = tenantPod(func(pod *corev1.Pod) {
@@ -38,7 +38,7 @@ func (p *pool) running(t *testing.T, change func(pod *corev1.Pod)) (pod, superPo
 		}
 	})
 	superPod = &corev1.Pod{}
-	kinds.SuperPod(pod, superPod, ownerOf(pod.UID), nil, &kinds.Surroundings{})
+	kinds.SuperPod(pod, superPod, ownerOf(pod.UID), nil, &kinds.PodEnvironment{})
 	superPod.UID, superPod.Spec.NodeName = "super-uid", "n1"
 	superPod.Status = corev1.PodStatus{Phase: corev1.PodRunning}
 	p.tenant.Client = fake.NewClientBuilder().WithObjects(pod).WithStatusSubresource(pod).Build()
@@ -173,7 +173,8 @@ func TestPodThatTheSuperClusterDeletes(t *testing.T) {
 	}
 }
 
-// TestPodWhoseEndWasMissed looks at a pod with a finalizer, as those of Jobs have, that the super cluster no longer has.
+// TestPodWhoseEndWasMissed looks at a pod with a finalizer, as those of Jobs have, that the super cluster no longer
+// has.
 func TestPodWhoseEndWasMissed(t *testing.T) {
 	t.Parallel()
 	now := metav1.Unix(1_000_000, 0)
@@ -188,7 +189,7 @@ func TestPodWhoseEndWasMissed(t *testing.T) {
 		{name: "the tenant deleted it", grace: ptr.To[int64](30), phase: corev1.PodRunning, want: corev1.PodFailed},
 		{name: "the tenant deleted it at once", grace: ptr.To[int64](0), phase: corev1.PodRunning, want: corev1.PodFailed},
 		{name: "its end is known", grace: ptr.To[int64](30), phase: corev1.PodSucceeded, want: corev1.PodSucceeded},
-		{name: "the super cluster lost it", phase: corev1.PodRunning, want: corev1.PodFailed, wantReason: kinds.ReasonLost},
+		{name: "the super cluster lost it", phase: corev1.PodRunning, want: corev1.PodFailed, wantReason: kinds.ReasonSuperPodDeleted},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -219,12 +220,14 @@ func TestPodWhoseEndWasMissed(t *testing.T) {
 	}
 }
 
-// TestPodBeforeItsConfig lets a pod be faster than what it refers to. It is optional, so a kubelet would not wait for it.
+// TestPodBeforeItsConfig lets a pod be faster than what it refers to. It is optional, so a kubelet would not wait for
+// it.
 func TestPodBeforeItsConfig(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name string
-		// tenant is the UID of the ConfigMap in the tenant, super that which the one in the super cluster was made for; "" for none.
+		// tenant is the UID of the ConfigMap in the tenant, super that which the one in the super cluster was made for;
+		// "" for none.
 		tenant, super types.UID
 		waited        time.Duration
 		wantWait      bool
@@ -365,7 +368,7 @@ func BenchmarkPodInSync(b *testing.B) {
 				}
 			})
 			superPod := &corev1.Pod{}
-			kinds.SuperPod(pod, superPod, ownerOf(pod.UID), nil, &kinds.Surroundings{})
+			kinds.SuperPod(pod, superPod, ownerOf(pod.UID), nil, &kinds.PodEnvironment{})
 			superPod.UID, superPod.Spec.NodeName = "super-uid", "node-1"
 			superPod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}}
 			for _, kind := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady} {

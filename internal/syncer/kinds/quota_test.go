@@ -24,7 +24,8 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kinds"
 )
 
-// TestChargeWithoutAPod lets the quota count a pod that was never stored, as after a syncer was killed while it made the pod.
+// TestChargeWithoutAPod lets the quota count a pod that was never stored, as after a syncer was killed while it made
+// the pod.
 func TestChargeWithoutAPod(t *testing.T) {
 	t.Parallel()
 	requests := func(cpu string) corev1.PodSpec {

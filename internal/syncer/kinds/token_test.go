@@ -65,7 +65,7 @@ func newIssuer(t *testing.T) *issuer {
 	})
 	i.tenantCache[kinds.KindPod] = []client.Object{i.pod}
 	superPod := &corev1.Pod{}
-	kinds.SuperPod(i.pod, superPod, ownerOf("pod-uid"), nil, &kinds.Surroundings{})
+	kinds.SuperPod(i.pod, superPod, ownerOf("pod-uid"), nil, &kinds.PodEnvironment{})
 	i.superCache[kinds.KindPod] = []client.Object{superPod}
 	i.key = engine.Key{Tenant: clusterKey, Kind: kinds.KindToken, Namespace: "web", Name: "web-1/pod-uid"}
 	return i

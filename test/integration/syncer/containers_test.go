@@ -182,7 +182,7 @@ func envOf(env []corev1.EnvVar) map[string]string {
 	return values
 }
 
-func (w *world) testSurroundings(t *testing.T) {
+func (w *world) testPodEnvironment(t *testing.T) {
 	pod := newPod("web", "no-dns")
 	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "FRONT_SERVICE_PORT", Value: "mine"}}
 	create(t, w.tenant, pod)

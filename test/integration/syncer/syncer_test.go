@@ -56,7 +56,7 @@ func TestSyncer(t *testing.T) {
 	t.Run("what a pod needs goes down", w.testObjects)
 	t.Run("Services are the same in all super clusters", w.testServices)
 	t.Run("a namespace that leaves keeps its Services", w.testServicesOnly)
-	t.Run("containers see the tenant's cluster", w.testSurroundings)
+	t.Run("containers see the tenant's cluster", w.testPodEnvironment)
 	t.Run("tokens are the tenant's", w.testTokens)
 	t.Run("ephemeral containers go down", w.testEphemeralContainers)
 	t.Run("pods fare as with a kubelet of the tenant's own", w.testLikeAKubelet)
@@ -244,7 +244,7 @@ func (w *world) testLostPod(t *testing.T) {
 	require.NoError(t, w.super.Delete(t.Context(), finished, client.GracePeriodSeconds(0)))
 	require.NoError(t, w.super.Delete(t.Context(), lost, client.GracePeriodSeconds(0)))
 	vanishes(t, w.tenant, "web", "lost", pod)
-	w.warned(t, "web", "lost", "Lost")
+	w.warned(t, "web", "lost", "SuperPodDeleted")
 	// Patrol has been over it: it neither goes nor runs again.
 	patrols(t, w.numbers, 60)
 	require.NoError(t, w.tenant.Get(t.Context(), types.NamespacedName{Namespace: "web", Name: "finished"}, pod))

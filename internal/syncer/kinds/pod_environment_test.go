@@ -28,10 +28,11 @@ func values(env []corev1.EnvVar) string {
 	return strings.Join(text, " ")
 }
 
-// TestServiceVariables compares with what a kubelet does: the container's own variables win, in whatever way it has them.
+// TestServiceVariables compares with what a kubelet does: the container's own variables win, in whatever way it has
+// them.
 func TestServiceVariables(t *testing.T) {
 	t.Parallel()
-	around := &kinds.Surroundings{
+	env := &kinds.PodEnvironment{
 		Services: []*corev1.Service{
 			serviceAt("web", "front", "10.97.0.7", corev1.ServicePort{Port: 80}),
 			serviceAt("default", "kubernetes", "10.97.0.1", corev1.ServicePort{Name: "https", Port: 443, Protocol: corev1.ProtocolTCP}),
@@ -47,7 +48,7 @@ func TestServiceVariables(t *testing.T) {
 		}
 	})
 	superPod := &corev1.Pod{}
-	kinds.SuperPod(pod, superPod, ownerOf("pod-uid"), nil, around)
+	kinds.SuperPod(pod, superPod, ownerOf("pod-uid"), nil, env)
 	const front = "FRONT_SERVICE_HOST=10.97.0.7 FRONT_SERVICE_PORT=80 FRONT_PORT=tcp://10.97.0.7:80 FRONT_PORT_80_TCP=tcp://10.97.0.7:80 " +
 		"FRONT_PORT_80_TCP_PROTO=tcp FRONT_PORT_80_TCP_PORT=80 FRONT_PORT_80_TCP_ADDR=10.97.0.7"
 	const apiServer = "KUBERNETES_SERVICE_HOST=10.97.0.1 KUBERNETES_SERVICE_PORT=443 KUBERNETES_SERVICE_PORT_HTTPS=443 KUBERNETES_PORT=tcp://10.97.0.1:443 " +
@@ -58,7 +59,7 @@ func TestServiceVariables(t *testing.T) {
 
 	require.Empty(t, superPod.Spec.EphemeralContainers, "they cannot be created with a pod")
 	superPod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "old", Image: "super"}}}
-	kinds.AddEphemeralContainers(pod, superPod, ownerOf("pod-uid"), nil, around)
+	kinds.AddEphemeralContainers(pod, superPod, ownerOf("pod-uid"), nil, env)
 	require.Len(t, superPod.Spec.EphemeralContainers, 2)
 	require.Equal(t, "super", superPod.Spec.EphemeralContainers[0].Image)
 	require.Equal(t, front+" "+apiServer+" V=web", values(superPod.Spec.EphemeralContainers[1].Env))
@@ -119,16 +120,16 @@ func TestDNS(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			around := &kinds.Surroundings{Nameservers: []string{"10.97.0.10"}, Domain: "example.org"}
+			env := &kinds.PodEnvironment{Nameservers: []string{"10.97.0.10"}, Domain: "example.org"}
 			if tc.noDNS {
-				around.Nameservers = nil
+				env.Nameservers = nil
 			}
 			pod := tenantPod(func(pod *corev1.Pod) {
 				pod.Spec.DNSPolicy, pod.Spec.HostNetwork, pod.Spec.DNSConfig = tc.policy, tc.hostNetwork, tc.own.DeepCopy()
 			})
 			untouched := pod.DeepCopy()
 			superPod := &corev1.Pod{}
-			kinds.SuperPod(pod, superPod, ownerOf("pod-uid"), nil, around)
+			kinds.SuperPod(pod, superPod, ownerOf("pod-uid"), nil, env)
 			require.Equal(t, tc.wantPolicy, superPod.Spec.DNSPolicy)
 			require.Empty(t, cmp.Diff(tc.want, superPod.Spec.DNSConfig))
 			require.Empty(t, cmp.Diff(untouched, pod), "the tenant's pod lies in a cache")

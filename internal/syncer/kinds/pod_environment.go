@@ -27,13 +27,13 @@ const (
 	maxSearchCharacters = 2048
 )
 
-// Surroundings are what containers are told of the cluster that they live in: the tenant's, not the super cluster's. As with any kubelet
-// they are told once, when they start.
-type Surroundings struct {
+// PodEnvironment is what containers learn of the cluster that they live in, by variables and DNS: the tenant's, not the
+// super cluster's. As with any kubelet they learn it once, when they start.
+type PodEnvironment struct {
 	// SuperCluster is the id in the names of the tenant's nodes.
 	SuperCluster string
-	// Services are what variables tell of: the API server's, and those of the pod's namespace unless it does without. Their cluster
-	// IPs are those that they have in this super cluster.
+	// Services are those that get variables: the API server's, and those of the pod's namespace unless it does without.
+	// Their cluster IPs are those that they have in this super cluster.
 	Services []*corev1.Service
 	// Nameservers are the addresses of the tenant's DNS, none if it has no such Service. Domain is what it serves.
 	Nameservers []string
@@ -42,28 +42,28 @@ type Surroundings struct {
 	Defines func(source *corev1.EnvFromSource) []string
 }
 
-// surroundings returns what the containers of a pod are to be told. A Service whose address the super cluster has yet to give is waited
-// for, but not for long.
-func (e *Env) surroundings(tenant *Tenant, tenantPod *corev1.Pod, waited time.Duration) (Surroundings, error) {
-	around := Surroundings{SuperCluster: e.ID, Domain: tenant.ClusterDomain, Defines: tenant.defines(tenantPod.Namespace)}
+// podEnvironment returns the environment of a pod. A Service whose address the super cluster has yet to give is waited
+// for, but not for long: waited is how long the pod has been waiting.
+func (e *Env) podEnvironment(tenant *Tenant, tenantPod *corev1.Pod, waited time.Duration) (PodEnvironment, error) {
+	env := PodEnvironment{SuperCluster: e.ID, Domain: tenant.ClusterDomain, Defines: tenant.defines(tenantPod.Namespace)}
 	apiServer, err := e.needed(tenant, metav1.NamespaceDefault, apiServerService, waited)
 	if err != nil {
-		return around, err
+		return env, err
 	}
 	if apiServer != nil {
-		around.Services = append(around.Services, apiServer)
+		env.Services = append(env.Services, apiServer)
 	}
 	if usesClusterDNS(&tenantPod.Spec) {
 		dns, err := e.needed(tenant, metav1.NamespaceSystem, dnsService, waited)
 		if err != nil {
-			return around, err
+			return env, err
 		}
 		if dns != nil {
-			around.Nameservers = dns.Spec.ClusterIPs
+			env.Nameservers = dns.Spec.ClusterIPs
 		}
 	}
 	if !ptr.Deref(tenantPod.Spec.EnableServiceLinks, true) {
-		return around, nil
+		return env, nil
 	}
 	for _, object := range tenant.Cache.InNamespace(KindService, tenantPod.Namespace) {
 		service, ok := object.(*corev1.Service)
@@ -71,13 +71,13 @@ func (e *Env) surroundings(tenant *Tenant, tenantPod *corev1.Pod, waited time.Du
 			continue
 		}
 		if service := e.here(tenant, service); service != nil {
-			around.Services = append(around.Services, service)
+			env.Services = append(env.Services, service)
 		}
 	}
-	return around, nil
+	return env, nil
 }
 
-// needed returns a Service that containers are told of with the addresses that it has here, nil if there is none.
+// needed returns a Service of the environment with the addresses that it has here, nil if there is none.
 func (e *Env) needed(tenant *Tenant, namespace, name string, waited time.Duration) (*corev1.Service, error) {
 	service, exists, synced := get[*corev1.Service](tenant.Cache, KindService, namespace, name)
 	if !synced {
@@ -154,27 +154,27 @@ func serviceEnv(services []*corev1.Service) []corev1.EnvVar {
 	return env
 }
 
-// addServiceEnv puts the variables of Services before those of a container, which win, and leaves out what the container takes from
-// ConfigMaps and Secrets, which win too.
-func addServiceEnv(env []corev1.EnvVar, envFrom []corev1.EnvFromSource, services []corev1.EnvVar, around *Surroundings) []corev1.EnvVar {
+// addServiceEnv puts the variables of Services before those of a container, which win, and leaves out what the
+// container takes from ConfigMaps and Secrets, which win too.
+func addServiceEnv(own []corev1.EnvVar, envFrom []corev1.EnvFromSource, services []corev1.EnvVar, env *PodEnvironment) []corev1.EnvVar {
 	defined := map[string]bool{}
 	for i := range envFrom {
-		if around.Defines != nil {
-			for _, name := range around.Defines(&envFrom[i]) {
+		if env.Defines != nil {
+			for _, name := range env.Defines(&envFrom[i]) {
 				defined[name] = true
 			}
 		}
 	}
 	if len(services) == 0 {
-		return env
+		return own
 	}
-	all := make([]corev1.EnvVar, 0, len(services)+len(env))
+	all := make([]corev1.EnvVar, 0, len(services)+len(own))
 	for i := range services {
 		if !defined[services[i].Name] {
 			all = append(all, services[i])
 		}
 	}
-	return append(all, env...)
+	return append(all, own...)
 }
 
 // usesClusterDNS says whether a kubelet would lead the containers of a pod to the cluster's DNS.
@@ -190,19 +190,19 @@ func usesClusterDNS(spec *corev1.PodSpec) bool {
 }
 
 // translateDNS says in full what the kubelet of a tenant's own cluster would make of the pod's DNS policy.
-func translateDNS(spec *corev1.PodSpec, namespace string, around *Surroundings) {
+func translateDNS(spec *corev1.PodSpec, namespace string, env *PodEnvironment) {
 	switch {
 	case spec.DNSPolicy == corev1.DNSNone || spec.DNSPolicy == corev1.DNSDefault:
 		return
-	case !usesClusterDNS(spec) || len(around.Nameservers) == 0:
+	case !usesClusterDNS(spec) || len(env.Nameservers) == 0:
 		spec.DNSPolicy = corev1.DNSDefault
 		return
 	}
 	own := ptr.Deref(spec.DNSConfig, corev1.PodDNSConfig{})
 	spec.DNSPolicy = corev1.DNSNone
 	spec.DNSConfig = &corev1.PodDNSConfig{
-		Nameservers: distinct(slices.Concat(around.Nameservers, own.Nameservers)),
-		Searches:    boundSearches(distinct(slices.Concat([]string{namespace + ".svc." + around.Domain, "svc." + around.Domain, around.Domain}, own.Searches))),
+		Nameservers: distinct(slices.Concat(env.Nameservers, own.Nameservers)),
+		Searches:    boundSearches(distinct(slices.Concat([]string{namespace + ".svc." + env.Domain, "svc." + env.Domain, env.Domain}, own.Searches))),
 		Options:     mergeOptions([]corev1.PodDNSConfigOption{{Name: "ndots", Value: ptr.To("5")}}, own.Options),
 	}
 	if len(spec.DNSConfig.Nameservers) > maxNameservers {

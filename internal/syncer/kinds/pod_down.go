@@ -1,0 +1,102 @@
+package kinds
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// podChanges are what the tenant wants of a pod and its super pod does not have yet.
+type podChanges struct {
+	// update is the super pod with labels, annotations, images and tolerations as they should be, nil if they are. Its
+	// status is empty.
+	update *corev1.Pod
+	// ephemeral is whether the tenant's pod has ephemeral containers that are missing.
+	ephemeral bool
+	// resize is the super pod with requests and limits as they should be, nil if they are. Its status is empty.
+	resize *corev1.Pod
+}
+
+// none returns whether the super pod has all that the tenant wants.
+func (c *podChanges) none() bool {
+	return c.update == nil && !c.ephemeral && c.resize == nil
+}
+
+// changesOf returns what is to be written to a super pod, which is not changed. Nothing is compared beyond an update:
+// it comes first.
+func changesOf(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, opaque []string) podChanges {
+	// Without the status, which an update leaves as it is: every patrol comes by here with every pod.
+	desired := &corev1.Pod{ObjectMeta: *superPod.ObjectMeta.DeepCopy(), Spec: *superPod.Spec.DeepCopy()}
+	SuperPod(tenantPod, desired, owner, opaque, nil)
+	if !equality.Semantic.DeepEqual(&superPod.ObjectMeta, &desired.ObjectMeta) || !equality.Semantic.DeepEqual(&superPod.Spec, &desired.Spec) {
+		return podChanges{update: desired}
+	}
+	changes := podChanges{ephemeral: len(missingEphemeral(tenantPod, superPod)) > 0}
+	// A tenant that has never changed the pod has not resized it: what differs is the super cluster's own doing.
+	if tenantPod.Generation > 1 {
+		ResizePod(tenantPod, desired)
+		if !equality.Semantic.DeepEqual(&superPod.Spec, &desired.Spec) {
+			changes.resize = desired
+		}
+	}
+	return changes
+}
+
+// sync writes the tenant's changes to the super pod, and its node or status to the tenant pod. What the super cluster
+// refuses, as a privileged ephemeral container, may never come down. The status comes up all the same.
+func (p *Pods) sync(ctx context.Context, step Step, pair *podPair) error {
+	observed := pair.tenantPod.Status.ObservedGeneration
+	var errDown, errUp error
+	// A super pod that is being deleted stays as it is.
+	if pair.superPod.DeletionTimestamp == nil {
+		changes := changesOf(pair.tenantPod, pair.superPod, pair.owner(), pair.tenant.OpaqueMetaPrefixes)
+		if changes.none() {
+			observed = observedGeneration(pair.tenantPod, pair.superPod)
+		}
+		errDown = p.down(ctx, pair, &changes)
+	}
+	switch step { //nolint:exhaustive // StepDown has nothing to bring up.
+	case StepDownAndBind:
+		errUp = p.bind(ctx, pair)
+	case StepDownAndUp:
+		_, errUp = p.up(ctx, pair, observed)
+	}
+	return errors.Join(errDown, errUp)
+}
+
+// down writes changes to the super pod.
+func (p *Pods) down(ctx context.Context, pair *podPair, changes *podChanges) error {
+	if changes.update != nil {
+		return p.written(ctx, pair, "update", p.env.Super.Update(ctx, changes.update))
+	}
+	var errEphemeral, errResize error
+	if changes.ephemeral {
+		errEphemeral = p.addEphemeral(ctx, pair)
+	}
+	if changes.resize != nil {
+		errResize = p.written(ctx, pair, "resize", p.env.Super.SubResource("resize").Update(ctx, changes.resize))
+	}
+	return errors.Join(errEphemeral, errResize)
+}
+
+// addEphemeral writes new ephemeral containers to the super pod.
+func (p *Pods) addEphemeral(ctx context.Context, pair *podPair) error {
+	// Whoever debugs waits: an address that is not there now is left out.
+	env, err := p.env.podEnvironment(pair.tenant, pair.tenantPod, quietTime)
+	if err != nil {
+		return err
+	}
+	desired := pair.superPod.DeepCopy()
+	AddEphemeralContainers(pair.tenantPod, desired, pair.owner(), pair.tenant.OpaqueMetaPrefixes, &env)
+	return p.written(ctx, pair, "ephemeral", p.env.Super.SubResource("ephemeralcontainers").Update(ctx, desired))
+}
+
+// written ends a write of the tenant's changes: it warns the tenant of a refusal.
+func (p *Pods) written(ctx context.Context, pair *podPair, operation string, err error) error {
+	p.env.refused(pair.tenant, pair.key, pair.tenantPod, ReasonFailedUpdate, err)
+	return p.env.done(ctx, KindPod, operation, err)
+}

@@ -1,0 +1,235 @@
+package kinds_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/assign"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+)
+
+// side is an API server with at most one pod. It records what is deleted there, as "<UID> <precondition>".
+type side struct {
+	live    *corev1.Pod
+	readErr error
+	deleted []string
+}
+
+func (s *side) client() client.Client {
+	builder := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			if s.readErr != nil {
+				return s.readErr
+			}
+			return c.Get(ctx, key, object, options...)
+		},
+		Delete: func(_ context.Context, _ client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			all := &client.DeleteOptions{}
+			all.ApplyOptions(options)
+			s.deleted = append(s.deleted, string(object.GetUID())+" "+string(*all.Preconditions.UID))
+			return nil
+		},
+	})
+	if s.live != nil {
+		builder = builder.WithObjects(s.live).WithStatusSubresource(s.live)
+	}
+	return builder.Build()
+}
+
+// proofPod returns the pod p of the tenant, and proofSuperPod the super pod of the tenant's pod with a UID.
+func proofPod(uid types.UID, changes ...func(pod *corev1.Pod)) *corev1.Pod {
+	pod := stepPod(uid, changes...)
+	pod.Namespace = "web"
+	return pod
+}
+
+func proofSuperPod(uid types.UID, changes ...func(pod *corev1.Pod)) *corev1.Pod {
+	pod := stepPod("super-uid", append(changes, ownedBy(ownerOf(uid)))...)
+	pod.Namespace = clusterKey + "-web"
+	return pod
+}
+
+func assignedTo(superCluster string) func(pod *corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: superCluster}
+	}
+}
+
+// TestDeletionsAreProven lets caches show one thing and API servers another: nothing is deleted but what both agree on.
+func TestDeletionsAreProven(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("connection refused")
+	for _, tc := range []struct {
+		name string
+		// tenant and super are what the caches show.
+		tenant, super *corev1.Pod
+		// inTenant and inSuper are what the API servers have.
+		inTenant, inSuper side
+		// wantSuper and wantTenant are the deletions there.
+		wantSuper, wantTenant []string
+		wantWait              bool
+		wantErr               error
+	}{
+		{name: "an orphan", super: proofSuperPod("uid"), wantSuper: []string{"super-uid super-uid"}},
+		{
+			name: "an orphan whose name has another pod", super: proofSuperPod("uid"), wantSuper: []string{"super-uid super-uid"},
+			inTenant: side{live: proofPod("other", assignedTo("r1"))},
+		},
+		{
+			name: "an orphan whose pod was assigned elsewhere", super: proofSuperPod("uid"), wantSuper: []string{"super-uid super-uid"},
+			inTenant: side{live: proofPod("uid", assignedTo("r2"))},
+		},
+		{
+			name: "a pod that the tenant's cache does not show yet", super: proofSuperPod("uid"), wantWait: true,
+			inTenant: side{live: proofPod("uid", assignedTo("r1"))},
+		},
+		{
+			name: "a pod that runs here and has lost its label", super: proofSuperPod("uid"),
+			inTenant: side{live: proofPod("uid", bound("r1.n1"))},
+		},
+		{name: "an orphan of a tenant that does not answer", super: proofSuperPod("uid"), inTenant: side{readErr: broken}, wantErr: broken},
+		{
+			name: "a pod that was replaced", tenant: proofPod("new"), super: proofSuperPod("uid"), wantSuper: []string{"super-uid super-uid"},
+			inTenant: side{live: proofPod("new", assignedTo("r1"))},
+		},
+		{
+			name: "a pod whose replacement the tenant's cache does not show yet", tenant: proofPod("old"), super: proofSuperPod("uid"), wantWait: true,
+			inTenant: side{live: proofPod("uid", assignedTo("r1"))},
+		},
+		{
+			name: "a pod bound elsewhere", tenant: proofPod("uid", bound("r2.n1")), super: proofSuperPod("uid"), wantSuper: []string{"super-uid super-uid"},
+			inTenant: side{readErr: broken},
+		},
+
+		{name: "a pod that was lost", tenant: proofPod("uid", bound("r1.n1")), wantTenant: []string{"uid uid"}},
+		{
+			name: "a pod that was lost, and another has its name", tenant: proofPod("uid", bound("r1.n1")), wantTenant: []string{"uid uid"},
+			inSuper: side{live: proofSuperPod("other")},
+		},
+		{
+			name: "a pod that the super cluster's cache does not show yet", tenant: proofPod("uid", bound("r1.n1")), wantWait: true,
+			inSuper: side{live: proofSuperPod("uid")},
+		},
+		{
+			name: "a pod that may be lost", tenant: proofPod("uid", bound("r1.n1")), wantErr: broken, inSuper: side{readErr: broken},
+		},
+		{name: "a pod that the tenant deletes", tenant: proofPod("uid", terminating(30)), wantTenant: []string{"uid uid"}},
+		{
+			name: "a pod that the tenant deletes and that may run", tenant: proofPod("uid", terminating(30)), wantWait: true,
+			inSuper: side{live: proofSuperPod("uid")},
+		},
+		{
+			name: "a pod that the tenant deletes, of a super cluster that does not answer", tenant: proofPod("uid", terminating(30)), wantErr: broken,
+			inSuper: side{readErr: broken},
+		},
+		{
+			name: "a pod that has moved", tenant: proofPod("uid", bound("r1.n1")), super: proofSuperPod("uid", onNode("n2")), wantTenant: []string{"uid uid"},
+			inSuper: side{readErr: broken},
+		},
+
+		{
+			name: "a name that an orphan has", tenant: proofPod("uid"), inSuper: side{live: proofSuperPod("old")}, wantSuper: []string{"super-uid super-uid"},
+			inTenant: side{live: proofPod("uid", assignedTo("r1"))},
+		},
+		{
+			name: "a name that the super pod of a replacement has", tenant: proofPod("uid"), inSuper: side{live: proofSuperPod("new")}, wantWait: true,
+			inTenant: side{live: proofPod("new", assignedTo("r1"))},
+		},
+		{name: "a name that its own super pod has", tenant: proofPod("uid"), inSuper: side{live: proofSuperPod("uid")}},
+		{name: "a name that its own super pod has, on a node", tenant: proofPod("uid"), inSuper: side{live: proofSuperPod("uid", onNode("n1"))}},
+		{
+			name: "a name that another tenant has", tenant: proofPod("uid"),
+			inSuper: side{live: func() *corev1.Pod {
+				pod := proofSuperPod("uid")
+				ownedBy(foreignOwners("uid")["another VirtualCluster"])(pod)
+				return pod
+			}()},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			p.placed(t)
+			p.tenant.Client, p.env.Super = tc.inTenant.client(), tc.inSuper.client()
+			p.superCache[kinds.KindServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web"}}}
+			if tc.tenant != nil {
+				p.tenantCache[kinds.KindPod] = []client.Object{tc.tenant}
+			}
+			if tc.super != nil {
+				p.superCache[kinds.KindPod] = []client.Object{tc.super}
+			}
+			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"}, 0)
+			wait := &engine.WaitError{}
+			require.Equal(t, tc.wantWait, errors.As(err, &wait), "%v", err)
+			if !tc.wantWait {
+				require.ErrorIs(t, err, tc.wantErr)
+			}
+			require.Empty(t, cmp.Diff(tc.wantSuper, tc.inSuper.deleted))
+			require.Empty(t, cmp.Diff(tc.wantTenant, tc.inTenant.deleted))
+		})
+	}
+}
+
+// assigned answers from a cache and live.
+type assigned struct {
+	assign.Assignments
+	cached, live assign.Assignment
+	liveErr      error
+}
+
+func (a assigned) Of(context.Context, string, string) (assign.Assignment, error) {
+	return a.cached, nil
+}
+
+func (a assigned) Confirm(context.Context, string, string) (assign.Assignment, error) {
+	return a.live, a.liveErr
+}
+
+// TestNotPlaced lets the cache show that a pod's namespace holds nothing here. A tenant is warned only when that is so.
+func TestNotPlaced(t *testing.T) {
+	t.Parallel()
+	placed := assign.Assignment{State: assign.Placed, UID: "ns-uid"}
+	broken := errors.New("connection refused")
+	for _, tc := range []struct {
+		name     string
+		assigned assigned
+		want     bool
+		wantErr  error
+	}{
+		{name: "it holds nothing", want: true},
+		{name: "it holds Services only", want: true, assigned: assigned{
+			cached: assign.Assignment{State: assign.ServicesOnly, UID: "ns-uid"}, live: assign.Assignment{State: assign.ServicesOnly, UID: "ns-uid"},
+		}},
+		{name: "one of that name did", want: true, assigned: assigned{cached: assign.Assignment{State: assign.Placed, UID: "old"}}},
+		{name: "the cache is behind", assigned: assigned{live: placed}},
+		{name: "nobody answers", assigned: assigned{liveErr: broken}, wantErr: broken},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+				t.Error("the super pod was created")
+				return nil
+			}})
+			p.env.Assignments = tc.assigned
+			p.tenantCache[kinds.KindPod] = []client.Object{proofPod("uid")}
+			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"}, 0)
+			require.ErrorIs(t, err, tc.wantErr)
+			require.Equal(t, tc.want, len(p.events.Events) == 1)
+			if tc.want {
+				require.Contains(t, <-p.events.Events, "NotPlaced")
+			}
+		})
+	}
+}

@@ -1,0 +1,270 @@
+package kinds
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/utils/ptr"
+
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// Step is what a reconcile of a pod does. NextStep chooses it, Pods.perform executes it.
+type Step int
+
+const (
+	// StepNone leaves everything as it is: it is as it should be, it is not this syncer's, or an event will enqueue the
+	// pod.
+	StepNone Step = iota
+	// StepForget drops what the syncer remembers of a pod that neither side has.
+	StepForget
+	// StepCreate creates the super pod.
+	StepCreate
+	// StepWaitForServiceAccount waits for the ServiceAccount of the pod, without which the super cluster refuses it.
+	StepWaitForServiceAccount
+	// StepWaitForConfig waits for ConfigMaps and Secrets that the pod refers to.
+	StepWaitForConfig
+	// StepWarnNotPlaced warns the tenant that the pod names a super cluster in which its namespace holds nothing
+	// (proof: live read).
+	StepWarnNotPlaced
+	// StepWarnNodeName warns the tenant that spec.nodeName was set without a Binding.
+	StepWarnNodeName
+	// StepWarnConflict warns the tenant that the super cluster has a pod of that name which is not this tenant's.
+	StepWarnConflict
+	// StepDown writes the tenant's changes to the super pod.
+	StepDown
+	// StepDownAndUp writes the tenant's changes to the super pod, and its status to the tenant pod.
+	StepDownAndUp
+	// StepDownAndBind writes the tenant's changes to the super pod, and binds the tenant pod to its node.
+	StepDownAndBind
+	// StepUpAndEvict writes the status to the tenant pod; a reconcile that finds it there deletes the tenant pod, with
+	// the grace of the super pod.
+	StepUpAndEvict
+	// StepDeleteSuper deletes the super pod, with what is left of the tenant's grace.
+	StepDeleteSuper
+	// StepDeleteSuperAndUp is StepDeleteSuper, and writes the status to the tenant pod.
+	StepDeleteSuperAndUp
+	// StepDeleteElsewhere deletes the super pod of a tenant pod that is bound in another super cluster.
+	StepDeleteElsewhere
+	// StepDeleteOrphan deletes the super pod of a tenant pod that is gone or replaced (proof: live read of the tenant
+	// pod).
+	StepDeleteOrphan
+	// StepRemoveTenant removes a tenant pod that the tenant deletes and that has no super pod (proof: live read of the
+	// super pod).
+	StepRemoveTenant
+	// StepRemoveLost removes a tenant pod whose super pod was deleted (proof: live read of the super pod).
+	StepRemoveLost
+	// StepRemoveMoved removes a tenant pod that is bound to another node than its super pod.
+	StepRemoveMoved
+)
+
+var stepNames = [...]string{
+	StepNone:                  "none",
+	StepForget:                "forget",
+	StepCreate:                "create",
+	StepWaitForServiceAccount: "wait for service account",
+	StepWaitForConfig:         "wait for config",
+	StepWarnNotPlaced:         "warn not placed",
+	StepWarnNodeName:          "warn node name",
+	StepWarnConflict:          "warn conflict",
+	StepDown:                  "down",
+	StepDownAndUp:             "down and up",
+	StepDownAndBind:           "down and bind",
+	StepUpAndEvict:            "up and evict",
+	StepDeleteSuper:           "delete super",
+	StepDeleteSuperAndUp:      "delete super and up",
+	StepDeleteElsewhere:       "delete elsewhere",
+	StepDeleteOrphan:          "delete orphan",
+	StepRemoveTenant:          "remove tenant",
+	StepRemoveLost:            "remove lost",
+	StepRemoveMoved:           "remove moved",
+}
+
+// String returns the name of the step.
+func (s Step) String() string {
+	if s < 0 || int(s) >= len(stepNames) {
+		return "unknown"
+	}
+	return stepNames[s]
+}
+
+// NamespaceReadiness is whether pods of a tenant namespace may be created in this super cluster.
+type NamespaceReadiness int
+
+const (
+	// NamespaceUnknown means that the tenant's cache does not show the namespace. Its event enqueues its pods.
+	NamespaceUnknown NamespaceReadiness = iota
+	// NamespaceNotPlaced means that the cache shows no placement of this namespace here.
+	NamespaceNotPlaced
+	// NamespaceNotReady means that it is placed here, but its super namespace or quota is not there yet. Their events
+	// enqueue its pods.
+	NamespaceNotReady
+	// NamespaceReady means that pods may be created.
+	NamespaceReady
+)
+
+// Facts are what the caches hold beside the two pods.
+type Facts struct {
+	// SuperCluster is the id of this super cluster.
+	SuperCluster string
+	// Owner is what objects of the tenant's namespace carry here. Its UID is empty.
+	Owner tenancy.Owner
+	// Waited is how long the pod has been failing or waiting.
+	Waited time.Duration
+
+	// The rest is read for a pod that awaitsSuperPod, and is about what it needs here.
+
+	// Namespace is whether pods of its namespace may be created.
+	Namespace NamespaceReadiness
+	// ServiceAccount is whether the super namespace has the pod's.
+	ServiceAccount bool
+	// MissingConfig names a ConfigMap or Secret that the pod refers to and that has not come down yet; "" for none.
+	MissingConfig string
+}
+
+// configTime is for how long a pod waits for ConfigMaps and Secrets to come down.
+const configTime = 12 * time.Second
+
+// NextStep returns what is to be done about a pod. tenantPod and superPod are nil where there is none; neither is
+// changed.
+//
+//	tenant pod                 super pod                     step
+//	-                          -                             forget
+//	pending                    -                             create, or wait for what it needs, or warn not placed
+//	pending with a gate        -                             none
+//	nodeName without Binding   -                             warn node name
+//	bound here                 -                             remove lost (proof: live read); a finished one stays
+//	bound elsewhere            -                             none
+//	being deleted              -                             remove tenant (proof: live read); none where it only waits for finalizers
+//	any                        not this tenant's             warn conflict
+//	-                          exists                        delete orphan (proof: live read)
+//	other UID                  exists                        delete orphan (proof: live read)
+//	bound elsewhere            exists                        delete elsewhere
+//	being deleted              on another node, or on none   delete super, with the grace that is left
+//	being deleted              exists                        delete super and up
+//	pending                    on no node                    down and up: why the super cluster finds none
+//	pending                    on a node                     down and bind
+//	bound here                 on no node                    down: it was created again
+//	bound here                 on another node               remove moved: a pod cannot move
+//	bound here                 on that node                  down and up
+//	bound here                 on that node, being deleted   up and evict; a finished one stays
+//
+// No step that deletes is about a super pod that does not carry the owner of this tenant and namespace. Where no live
+// read proves that the caches are right, they cannot be wrong: a UID, a nodeName and a deletionTimestamp never change
+// once they are there.
+func NextStep(tenantPod, superPod *corev1.Pod, facts *Facts) Step {
+	if superPod == nil {
+		return stepWithoutSuperPod(tenantPod, facts)
+	}
+	owner, owned := tenancy.OwnerOf(superPod)
+	uid := owner.UID
+	owner.UID = ""
+	switch {
+	case owned && owner == facts.Owner:
+	case tenantPod != nil:
+		return StepWarnConflict
+	default:
+		return StepNone
+	}
+	switch {
+	case tenantPod != nil && tenantPod.UID == uid:
+		return stepOfPair(tenantPod, superPod, facts)
+	case superPod.DeletionTimestamp != nil:
+		return StepNone
+	default:
+		return StepDeleteOrphan
+	}
+}
+
+// stepOfPair is NextStep for a super pod that was made for this tenant pod.
+func stepOfPair(tenantPod, superPod *corev1.Pod, facts *Facts) Step {
+	bound, superNode := tenantPod.Spec.NodeName != "", superPod.Spec.NodeName
+	sameNode := superNode != "" && tenantPod.Spec.NodeName == tenancy.NodeName(facts.SuperCluster, superNode)
+	switch {
+	case bound && !boundIn(tenantPod, facts.SuperCluster):
+		return StepDeleteElsewhere
+	case tenantPod.DeletionTimestamp != nil && bound && !sameNode:
+		return StepDeleteSuper
+	case tenantPod.DeletionTimestamp != nil:
+		return StepDeleteSuperAndUp
+	case !bound && superNode == "":
+		return StepDownAndUp
+	case !bound:
+		return StepDownAndBind
+	case superNode == "":
+		return StepDown
+	case !sameNode:
+		return StepRemoveMoved
+	case superPod.DeletionTimestamp != nil && !podutil.IsPodTerminal(superPod):
+		return StepUpAndEvict
+	default:
+		return StepDownAndUp
+	}
+}
+
+// stepWithoutSuperPod is NextStep where the cache shows no super pod.
+func stepWithoutSuperPod(tenantPod *corev1.Pod, facts *Facts) Step {
+	if tenantPod == nil {
+		return StepForget
+	}
+	nodeName := tenantPod.Spec.NodeName
+	switch {
+	case nodeName != "" && !boundIn(tenantPod, facts.SuperCluster) && (tenantPod.DeletionTimestamp != nil || isBound(tenantPod)):
+		return StepNone
+	case tenantPod.DeletionTimestamp != nil && ptr.Deref(tenantPod.DeletionGracePeriodSeconds, 1) == 0 && !awaitsEnd(tenantPod):
+		return StepNone // it waits for finalizers
+	case tenantPod.DeletionTimestamp != nil:
+		return StepRemoveTenant
+	case podutil.IsPodTerminal(tenantPod):
+		return StepNone
+	case nodeName != "" && isBound(tenantPod):
+		return StepRemoveLost
+	case nodeName != "":
+		return StepWarnNodeName
+	case !awaitsSuperPod(tenantPod):
+		return StepNone
+	default:
+		return stepTowardsCreation(facts)
+	}
+}
+
+// stepTowardsCreation is NextStep for a pod that awaitsSuperPod.
+func stepTowardsCreation(facts *Facts) Step {
+	switch {
+	case facts.Namespace == NamespaceNotPlaced:
+		return StepWarnNotPlaced
+	case facts.Namespace != NamespaceReady:
+		return StepNone
+	case !facts.ServiceAccount:
+		return StepWaitForServiceAccount
+	case facts.MissingConfig != "" && facts.Waited < configTime:
+		return StepWaitForConfig
+	default:
+		return StepCreate
+	}
+}
+
+// awaitsSuperPod returns whether a tenant pod without a super pod should get one as soon as it can.
+func awaitsSuperPod(tenantPod *corev1.Pod) bool {
+	return tenantPod.DeletionTimestamp == nil && tenantPod.Spec.NodeName == "" && len(tenantPod.Spec.SchedulingGates) == 0 &&
+		!podutil.IsPodTerminal(tenantPod)
+}
+
+// boundIn returns whether the nodeName of a pod is a node of a super cluster. That never changes once it has one.
+func boundIn(tenantPod *corev1.Pod, superCluster string) bool {
+	of, _ := tenancy.NodeSuperCluster(tenantPod.Spec.NodeName)
+	return of == superCluster
+}
+
+// isBound returns whether a nodeName came from a Binding: only the API server's handling of a Binding adds the
+// condition.
+func isBound(tenantPod *corev1.Pod) bool {
+	_, scheduled := podutil.GetPodCondition(&tenantPod.Status, corev1.PodScheduled)
+	return scheduled != nil && scheduled.Status == corev1.ConditionTrue
+}
+
+// awaitsEnd returns whether a controller keeps a pod that ran, by a finalizer, until it is finished, as Jobs do.
+func awaitsEnd(tenantPod *corev1.Pod) bool {
+	return tenantPod.Spec.NodeName != "" && len(tenantPod.Finalizers) > 0 && !podutil.IsPodTerminal(tenantPod)
+}

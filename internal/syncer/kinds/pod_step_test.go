@@ -1,0 +1,394 @@
+package kinds_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// stepPod returns a pod with a UID, changed in that order.
+func stepPod(uid types.UID, changes ...func(pod *corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: uid}}
+	for _, change := range changes {
+		change(pod)
+	}
+	return pod
+}
+
+func onNode(name string) func(pod *corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.NodeName = name }
+}
+
+// bound is onNode with what a Binding leaves.
+func bound(name string) func(pod *corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Spec.NodeName = name
+		pod.Status.Conditions = append(pod.Status.Conditions, condition(corev1.PodScheduled, corev1.ConditionTrue, ""))
+	}
+}
+
+func terminating(grace int64) func(pod *corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = ptr.To(metav1.Unix(1_000_000, 0)), ptr.To(grace)
+	}
+}
+
+func inPhase(phase corev1.PodPhase) func(pod *corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Status.Phase = phase }
+}
+
+func withFinalizer(pod *corev1.Pod) { pod.Finalizers = []string{"batch.kubernetes.io/job-tracking"} }
+
+func gated(pod *corev1.Pod) { pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}} }
+
+func ownedBy(owner tenancy.Owner) func(pod *corev1.Pod) {
+	return func(pod *corev1.Pod) { tenancy.Mark(pod, owner) }
+}
+
+// stepFacts are those of a namespace that is ready.
+func stepFacts() kinds.Facts {
+	return kinds.Facts{SuperCluster: "r1", Owner: ownerOf(""), Namespace: kinds.NamespaceReady, ServiceAccount: true}
+}
+
+// foreignOwners are owners of super pods that are not this tenant's, or not of this namespace.
+func foreignOwners(uid types.UID) map[string]tenancy.Owner {
+	owners := map[string]tenancy.Owner{}
+	for name, change := range map[string]func(owner *tenancy.Owner){
+		"another cluster key":                func(owner *tenancy.Owner) { owner.ClusterKey = "other-123456-vc" },
+		"another VirtualCluster":             func(owner *tenancy.Owner) { owner.VirtualCluster.Name = "other" },
+		"a VirtualCluster of that name, new": func(owner *tenancy.Owner) { owner.VirtualClusterUID = "other" },
+		"another namespace":                  func(owner *tenancy.Owner) { owner.Namespace = "other" },
+	} {
+		owner := ownerOf(uid)
+		change(&owner)
+		owners[name] = owner
+	}
+	return owners
+}
+
+// TestNextStep goes through the table of states.
+func TestNextStep(t *testing.T) {
+	t.Parallel()
+	ours, others := ownedBy(ownerOf("uid")), ownedBy(ownerOf("other"))
+	running, failed := inPhase(corev1.PodRunning), inPhase(corev1.PodFailed)
+	for _, tc := range []struct {
+		name          string
+		tenant, super *corev1.Pod
+		facts         func(facts *kinds.Facts)
+		want          kinds.Step
+	}{
+		{name: "nobody has it", want: kinds.StepForget},
+
+		{name: "pending", tenant: stepPod("uid"), want: kinds.StepCreate},
+		{name: "pending, a namespace that is not known", tenant: stepPod("uid"), want: kinds.StepNone, facts: func(facts *kinds.Facts) {
+			facts.Namespace = kinds.NamespaceUnknown
+		}},
+		{name: "pending, not placed here", tenant: stepPod("uid"), want: kinds.StepWarnNotPlaced, facts: func(facts *kinds.Facts) {
+			facts.Namespace = kinds.NamespaceNotPlaced
+		}},
+		{name: "pending, a namespace that is not ready", tenant: stepPod("uid"), want: kinds.StepNone, facts: func(facts *kinds.Facts) {
+			facts.Namespace = kinds.NamespaceNotReady
+		}},
+		{
+			name: "pending, without a service account, ever", tenant: stepPod("uid"), want: kinds.StepWaitForServiceAccount,
+			facts: func(facts *kinds.Facts) { facts.ServiceAccount, facts.Waited = false, time.Hour },
+		},
+		{name: "pending, without a ConfigMap", tenant: stepPod("uid"), want: kinds.StepWaitForConfig, facts: func(facts *kinds.Facts) {
+			facts.MissingConfig, facts.Waited = "configmap settings", 11*time.Second
+		}},
+		{name: "pending, without a ConfigMap for long", tenant: stepPod("uid"), want: kinds.StepCreate, facts: func(facts *kinds.Facts) {
+			facts.MissingConfig, facts.Waited = "configmap settings", 12*time.Second
+		}},
+		{name: "pending with a gate", tenant: stepPod("uid", gated), want: kinds.StepNone},
+		{name: "failed before it was bound", tenant: stepPod("uid", failed), want: kinds.StepNone},
+		{name: "a nodeName of this super cluster without a Binding", tenant: stepPod("uid", onNode("r1.n1")), want: kinds.StepWarnNodeName},
+		{name: "a nodeName of another one without a Binding", tenant: stepPod("uid", onNode("r2.n1")), want: kinds.StepWarnNodeName},
+		{name: "a nodeName of nobody without a Binding", tenant: stepPod("uid", onNode("n1")), want: kinds.StepWarnNodeName},
+		{
+			name: "a nodeName that the scheduler did not choose", want: kinds.StepWarnNodeName,
+			tenant: stepPod("uid", onNode("r1.n1"), func(pod *corev1.Pod) {
+				pod.Status.Conditions = []corev1.PodCondition{condition(corev1.PodScheduled, corev1.ConditionFalse, "")}
+			}),
+		},
+		{name: "lost", tenant: stepPod("uid", bound("r1.n1"), running), want: kinds.StepRemoveLost},
+		{name: "lost when it had finished", tenant: stepPod("uid", bound("r1.n1"), failed), want: kinds.StepNone},
+		{name: "bound elsewhere", tenant: stepPod("uid", bound("r2.n1"), running), want: kinds.StepNone},
+
+		{name: "deleted before it was bound", tenant: stepPod("uid", terminating(30)), want: kinds.StepRemoveTenant},
+		{name: "deleted with a gate", tenant: stepPod("uid", gated, terminating(30)), want: kinds.StepRemoveTenant},
+		{name: "deleted, and its containers have ended", tenant: stepPod("uid", bound("r1.n1"), terminating(30)), want: kinds.StepRemoveTenant},
+		{name: "deleted and finished", tenant: stepPod("uid", bound("r1.n1"), failed, terminating(30)), want: kinds.StepRemoveTenant},
+		{
+			name: "deleted, waits for finalizers", want: kinds.StepNone,
+			tenant: stepPod("uid", bound("r1.n1"), failed, withFinalizer, terminating(0)),
+		},
+		{
+			name: "deleted, a finalizer waits for its end", want: kinds.StepRemoveTenant,
+			tenant: stepPod("uid", bound("r1.n1"), running, withFinalizer, terminating(0)),
+		},
+		{
+			name: "deleted before it was bound, waits for finalizers", want: kinds.StepNone,
+			tenant: stepPod("uid", withFinalizer, terminating(0)),
+		},
+		{name: "deleted elsewhere", tenant: stepPod("uid", bound("r2.n1"), running, terminating(30)), want: kinds.StepNone},
+
+		{name: "a pod without an owner has its name", tenant: stepPod("uid"), super: stepPod("s"), want: kinds.StepWarnConflict},
+		{name: "a pod without an owner", super: stepPod("s"), want: kinds.StepNone},
+		{name: "orphaned", super: stepPod("s", ours), want: kinds.StepDeleteOrphan},
+		{name: "orphaned on a node", super: stepPod("s", ours, onNode("n1"), running), want: kinds.StepDeleteOrphan},
+		{name: "orphaned and being deleted", super: stepPod("s", ours, terminating(30)), want: kinds.StepNone},
+		{name: "replaced", tenant: stepPod("uid"), super: stepPod("s", others), want: kinds.StepDeleteOrphan},
+		{name: "replaced and being deleted", tenant: stepPod("uid"), super: stepPod("s", others, terminating(30)), want: kinds.StepNone},
+		{name: "replaced, the new one deleted", tenant: stepPod("uid", terminating(30)), super: stepPod("s", others), want: kinds.StepDeleteOrphan},
+
+		{
+			name: "bound elsewhere, here too", want: kinds.StepDeleteElsewhere,
+			tenant: stepPod("uid", bound("r2.n1")), super: stepPod("s", ours, onNode("n1")),
+		},
+		{
+			name: "bound elsewhere, here too, deleted", want: kinds.StepDeleteElsewhere,
+			tenant: stepPod("uid", bound("r2.n1"), terminating(30)), super: stepPod("s", ours),
+		},
+		{name: "deleted while pending", tenant: stepPod("uid", terminating(30)), super: stepPod("s", ours), want: kinds.StepDeleteSuperAndUp},
+		{
+			name: "deleted while it runs", want: kinds.StepDeleteSuperAndUp,
+			tenant: stepPod("uid", bound("r1.n1"), terminating(30)), super: stepPod("s", ours, onNode("n1"), running),
+		},
+		{
+			name: "deleted before its Binding", want: kinds.StepDeleteSuperAndUp,
+			tenant: stepPod("uid", terminating(30)), super: stepPod("s", ours, onNode("n1")),
+		},
+		{
+			name: "deleted on both sides", want: kinds.StepDeleteSuperAndUp,
+			tenant: stepPod("uid", bound("r1.n1"), terminating(30)), super: stepPod("s", ours, onNode("n1"), terminating(30)),
+		},
+		{
+			name: "deleted, and created again on another node", want: kinds.StepDeleteSuper,
+			tenant: stepPod("uid", bound("r1.n1"), terminating(30)), super: stepPod("s", ours, onNode("n2")),
+		},
+		{
+			name: "deleted, and created again", want: kinds.StepDeleteSuper,
+			tenant: stepPod("uid", bound("r1.n1"), terminating(30)), super: stepPod("s", ours),
+		},
+		{name: "no node yet", tenant: stepPod("uid"), super: stepPod("s", ours), want: kinds.StepDownAndUp},
+		{name: "a node was chosen", tenant: stepPod("uid"), super: stepPod("s", ours, onNode("n1")), want: kinds.StepDownAndBind},
+		{
+			name: "a node was chosen for a pod that the super cluster deletes", want: kinds.StepDownAndBind,
+			tenant: stepPod("uid"), super: stepPod("s", ours, onNode("n1"), terminating(30)),
+		},
+		{name: "created again, no node yet", tenant: stepPod("uid", bound("r1.n1")), super: stepPod("s", ours), want: kinds.StepDown},
+		{
+			name: "created again on another node", want: kinds.StepRemoveMoved,
+			tenant: stepPod("uid", bound("r1.n1")), super: stepPod("s", ours, onNode("n2")),
+		},
+		{
+			name: "runs", want: kinds.StepDownAndUp,
+			tenant: stepPod("uid", bound("r1.n1")), super: stepPod("s", ours, onNode("n1"), running),
+		},
+		{
+			name: "evicted", want: kinds.StepUpAndEvict,
+			tenant: stepPod("uid", bound("r1.n1")), super: stepPod("s", ours, onNode("n1"), running, terminating(30)),
+		},
+		{
+			name: "evicted when it had finished", want: kinds.StepDownAndUp,
+			tenant: stepPod("uid", bound("r1.n1")), super: stepPod("s", ours, onNode("n1"), failed, terminating(30)),
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			facts := stepFacts()
+			if tc.facts != nil {
+				tc.facts(&facts)
+			}
+			require.Equal(t, tc.want.String(), kinds.NextStep(tc.tenant, tc.super, &facts).String())
+		})
+	}
+	for name, owner := range foreignOwners("uid") {
+		t.Run("a pod of "+name+" has its name", func(t *testing.T) {
+			t.Parallel()
+			facts := stepFacts()
+			require.Equal(t, kinds.StepWarnConflict, kinds.NextStep(stepPod("uid"), stepPod("s", ownedBy(owner)), &facts))
+			require.Equal(t, kinds.StepNone, kinds.NextStep(nil, stepPod("s", ownedBy(owner)), &facts))
+		})
+	}
+}
+
+// combinations returns a pod for each combination of changes, one of each group.
+func combinations(uid types.UID, groups ...[]func(pod *corev1.Pod)) []*corev1.Pod {
+	pods := []*corev1.Pod{stepPod(uid)}
+	for _, group := range groups {
+		var next []*corev1.Pod
+		for _, pod := range pods {
+			for _, change := range group {
+				changed := pod.DeepCopy()
+				if change != nil {
+					change(changed)
+				}
+				next = append(next, changed)
+			}
+		}
+		pods = next
+	}
+	return pods
+}
+
+// everyTenantPod returns nil and the tenant's pod in every state that NextStep may look at.
+func everyTenantPod() []*corev1.Pod {
+	return append(combinations("uid",
+		[]func(pod *corev1.Pod){nil, terminating(30), terminating(0)},
+		[]func(pod *corev1.Pod){
+			nil, bound("r1.n1"), bound("r1.n2"), bound("r2.n1"), bound("n1"), onNode("r1.n1"), onNode("r2.n1"), onNode(".n1"), onNode("r1."),
+		},
+		[]func(pod *corev1.Pod){nil, inPhase(corev1.PodRunning), inPhase(corev1.PodSucceeded)},
+		[]func(pod *corev1.Pod){nil, withFinalizer},
+		[]func(pod *corev1.Pod){nil, gated},
+	), nil)
+}
+
+// everySuperPod returns nil and the super pod in every state that NextStep may look at.
+func everySuperPod() []*corev1.Pod {
+	owners := []func(pod *corev1.Pod){nil, ownedBy(ownerOf("uid")), ownedBy(ownerOf("other")), ownedBy(ownerOf("")), func(pod *corev1.Pod) {
+		tenancy.Mark(pod, ownerOf("uid"))
+		pod.Annotations = nil // a mark that somebody has tampered with
+	}}
+	for _, owner := range foreignOwners("uid") {
+		owners = append(owners, ownedBy(owner))
+	}
+	return append(combinations("super-uid", owners,
+		[]func(pod *corev1.Pod){nil, terminating(30)},
+		[]func(pod *corev1.Pod){nil, onNode("n1"), onNode("n2")},
+		[]func(pod *corev1.Pod){nil, inPhase(corev1.PodRunning), inPhase(corev1.PodFailed)},
+	), nil)
+}
+
+func everyFacts() []*kinds.Facts {
+	var all []*kinds.Facts
+	for _, namespace := range []kinds.NamespaceReadiness{kinds.NamespaceUnknown, kinds.NamespaceNotPlaced, kinds.NamespaceNotReady, kinds.NamespaceReady} {
+		for _, account := range []bool{false, true} {
+			for _, missing := range []string{"", "secret s"} {
+				for _, waited := range []time.Duration{0, time.Hour} {
+					facts := stepFacts()
+					facts.Namespace, facts.ServiceAccount, facts.MissingConfig, facts.Waited = namespace, account, missing, waited
+					all = append(all, &facts)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// situation is what allowedSteps look at. It is computed from the pods only, and knows nothing of how NextStep comes to
+// a step.
+type situation struct {
+	tenant, super *corev1.Pod
+	facts         *kinds.Facts
+	// ours is whether the super pod carries this tenant and namespace, pair whether also this tenant pod.
+	ours, pair bool
+}
+
+func situationOf(tenant, super *corev1.Pod, facts *kinds.Facts) *situation {
+	s := &situation{tenant: tenant, super: super, facts: facts}
+	if super != nil {
+		owner, owned := tenancy.OwnerOf(super)
+		expected := facts.Owner
+		expected.UID = owner.UID
+		s.ours = owned && owner == expected
+		s.pair = s.ours && tenant != nil && owner.UID == tenant.UID
+	}
+	return s
+}
+
+// deletes returns whether the tenant deletes its pod.
+func (s *situation) deletes() bool { return s.tenant != nil && s.tenant.DeletionTimestamp != nil }
+
+// here returns whether the tenant's pod has a node of this super cluster.
+func (s *situation) here() bool {
+	return s.tenant != nil && strings.HasPrefix(s.tenant.Spec.NodeName, "r1.")
+}
+
+// awaits returns whether the tenant wants a super pod that nobody has made.
+func (s *situation) awaits() bool {
+	return s.super == nil && s.tenant != nil && !s.deletes() && s.tenant.Spec.NodeName == "" && len(s.tenant.Spec.SchedulingGates) == 0
+}
+
+// creates returns whether it may be made.
+func (s *situation) creates() bool { return s.awaits() && s.facts.Namespace == kinds.NamespaceReady }
+
+// syncs returns whether a super pod and the tenant pod that it was made for are both wanted.
+func (s *situation) syncs() bool { return s.pair && !s.deletes() }
+
+// allowedSteps are all steps, with the situations in which one may do what it does.
+var allowedSteps = map[kinds.Step]func(s *situation) bool{
+	kinds.StepNone:                  func(*situation) bool { return true },
+	kinds.StepForget:                func(s *situation) bool { return s.tenant == nil && s.super == nil },
+	kinds.StepCreate:                (*situation).creates,
+	kinds.StepWaitForServiceAccount: (*situation).creates,
+	kinds.StepWaitForConfig:         (*situation).creates,
+	kinds.StepWarnNotPlaced:         (*situation).awaits,
+	kinds.StepWarnNodeName:          func(s *situation) bool { return s.tenant != nil && s.super == nil && s.tenant.Spec.NodeName != "" },
+	kinds.StepWarnConflict:          func(s *situation) bool { return s.tenant != nil && s.super != nil && !s.ours },
+	kinds.StepDown:                  (*situation).syncs,
+	kinds.StepDownAndUp:             (*situation).syncs,
+	kinds.StepDownAndBind: func(s *situation) bool {
+		return s.syncs() && s.tenant.Spec.NodeName == "" && s.super.Spec.NodeName != ""
+	},
+	kinds.StepUpAndEvict: func(s *situation) bool {
+		return s.syncs() && s.super.DeletionTimestamp != nil && s.tenant.Spec.NodeName == "r1."+s.super.Spec.NodeName
+	},
+	kinds.StepDeleteSuper:      func(s *situation) bool { return s.pair && s.deletes() },
+	kinds.StepDeleteSuperAndUp: func(s *situation) bool { return s.pair && s.deletes() },
+	kinds.StepDeleteElsewhere:  func(s *situation) bool { return s.pair && s.tenant.Spec.NodeName != "" && !s.here() },
+	kinds.StepDeleteOrphan:     func(s *situation) bool { return s.ours && !s.pair },
+	kinds.StepRemoveTenant:     func(s *situation) bool { return s.super == nil && s.deletes() },
+	kinds.StepRemoveLost:       func(s *situation) bool { return s.super == nil && s.here() },
+	kinds.StepRemoveMoved: func(s *situation) bool {
+		return s.syncs() && s.here() && s.super.Spec.NodeName != "" && s.tenant.Spec.NodeName != "r1."+s.super.Spec.NodeName
+	},
+}
+
+// TestEveryStepIsAllowed looks at every combination of both pods and all facts: no step deletes what is not proven to
+// be ours, and each step has a combination that leads to it.
+func TestEveryStepIsAllowed(t *testing.T) {
+	t.Parallel()
+	seen := map[kinds.Step]bool{}
+	facts := everyFacts()
+	for _, super := range everySuperPod() {
+		for _, tenant := range everyTenantPod() {
+			some := facts
+			if super != nil {
+				some = []*kinds.Facts{facts[0], facts[len(facts)-1]} // they are about a pod without a super pod
+			}
+			for _, facts := range some {
+				step := kinds.NextStep(tenant, super, facts)
+				seen[step] = true
+				if allowed := allowedSteps[step]; allowed == nil || !allowed(situationOf(tenant, super, facts)) {
+					t.Fatalf("%v\ntenant pod: %+v\nsuper pod: %+v\nfacts: %+v", step, tenant, super, facts)
+				}
+			}
+		}
+	}
+	for step := range allowedSteps {
+		require.True(t, seen[step], "no combination leads to %v", step)
+	}
+}
+
+func TestStepString(t *testing.T) {
+	t.Parallel()
+	names := map[string]kinds.Step{}
+	for step := kinds.StepNone; step <= kinds.StepRemoveMoved; step++ {
+		require.NotContains(t, names, step.String())
+		require.NotEmpty(t, step.String())
+		names[step.String()] = step
+	}
+	require.Equal(t, "unknown", kinds.Step(-1).String())
+	require.Equal(t, "unknown", (kinds.StepRemoveMoved + 1).String())
+}

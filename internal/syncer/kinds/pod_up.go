@@ -1,0 +1,65 @@
+package kinds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// bind creates the Binding of the tenant pod to the node of its super pod, after that node's Node in the tenant.
+func (p *Pods) bind(ctx context.Context, pair *podPair) error {
+	superNode := pair.superPod.Spec.NodeName
+	if err := ensureNode(ctx, p.env, pair.tenant, superNode); err != nil {
+		if foreign := (&foreignNodeError{}); errors.As(err, &foreign) {
+			p.env.warn(pair.tenant, pair.key, pair.tenantPod, ReasonConflict, fmt.Sprintf("Super cluster %s: %v", p.env.ID, foreign))
+		}
+		return err
+	}
+	binding := &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pair.tenantPod.Namespace, Name: pair.tenantPod.Name, UID: pair.tenantPod.UID},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: tenancy.NodeName(p.env.ID, superNode)},
+	}
+	p.env.calm(pair.key)
+	err := pair.tenant.Client.SubResource("binding").Create(ctx, pair.tenantPod.DeepCopy(), binding)
+	return p.env.done(ctx, KindPod, "bind", client.IgnoreNotFound(err))
+}
+
+// up writes the status of the super pod to the tenant pod, with that observedGeneration. It returns false when it is
+// there already.
+func (p *Pods) up(ctx context.Context, pair *podPair, observed int64) (bool, error) {
+	status, ok := TenantPodStatus(pair.tenantPod, pair.superPod, p.env.ID)
+	if !ok {
+		return false, nil
+	}
+	status.ObservedGeneration = observed
+	if equality.Semantic.DeepEqual(&pair.tenantPod.Status, status) {
+		return false, nil
+	}
+	return true, p.writeStatus(ctx, pair, "status", status)
+}
+
+// upAndEvict evicts the tenant pod together with its super pod, which the super cluster deletes: its node is drained,
+// or a kubelet evicts it. So Services leave it out and controllers replace it while its containers stop, and not only
+// when they have. The status comes first: it holds the condition that says why.
+func (p *Pods) upAndEvict(ctx context.Context, pair *podPair) error {
+	if written, err := p.up(ctx, pair, pair.tenantPod.Status.ObservedGeneration); written || err != nil {
+		return err
+	}
+	p.env.warn(pair.tenant, pair.key, pair.tenantPod, ReasonSuperPodDeleted, fmt.Sprintf("Super cluster %s deletes this pod", p.env.ID))
+	return p.env.remove(ctx, pair.tenant.Client, KindPod, "end", pair.tenantPod, pair.superPod.DeletionGracePeriodSeconds)
+}
+
+// writeStatus patches the status of the tenant pod. The lock makes sure that lists were computed from what is there.
+func (p *Pods) writeStatus(ctx context.Context, pair *podPair, operation string, status *corev1.PodStatus) error {
+	desired := pair.tenantPod.DeepCopy()
+	desired.Status = *status
+	patch := client.MergeFromWithOptions(pair.tenantPod, client.MergeFromWithOptimisticLock{})
+	return p.env.done(ctx, KindPod, operation, client.IgnoreNotFound(pair.tenant.Client.Status().Patch(ctx, desired, patch)))
+}

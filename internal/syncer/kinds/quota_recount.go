@@ -1,0 +1,113 @@
+package kinds
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	quotav1 "k8s.io/apiserver/pkg/quota/v1"
+	"k8s.io/kubernetes/pkg/quota/v1/evaluator/core"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// recountPause is the least time between two counts of one super namespace: any number of pods may wait there, and each
+// count lists all that run.
+const recountPause = time.Minute
+
+// recounts correct what the quotas of super namespaces count as used. The zero value is ready; all methods may be
+// called concurrently.
+type recounts struct {
+	mu sync.Mutex
+	// last holds when a super namespace was counted, for those of the last recountPause.
+	last map[string]time.Time
+}
+
+// correct lowers what the quota of a super namespace counts as used to what its pods use. An API server charges the
+// quota before it stores the pod, so a request that ends between the two, as when its sender is killed, leaves a charge
+// for nothing, and the super cluster's own controller looks for that every five minutes only. It returns whether
+// anything was corrected, and counts once per recountPause at most.
+//
+// A charge of another request that is between the two now is taken back too. That pod is then counted at the
+// controller's next look; the namespace may exceed its bound by it until then.
+func (r *recounts) correct(ctx context.Context, env *Env, superNamespace string) (bool, error) {
+	if !r.start(superNamespace, env.Clock.Now()) {
+		return false, nil
+	}
+	corrected, err := correctQuota(ctx, env, superNamespace)
+	if err != nil {
+		r.forget(superNamespace)
+	}
+	return corrected, err
+}
+
+// start returns whether a super namespace has not been counted lately, and remembers that it is now.
+func (r *recounts) start(superNamespace string, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.last, func(_ string, at time.Time) bool { return now.Sub(at) >= recountPause })
+	if _, lately := r.last[superNamespace]; lately {
+		return false
+	}
+	if r.last == nil {
+		r.last = map[string]time.Time{}
+	}
+	r.last[superNamespace] = now
+	return true
+}
+
+// forget lets a super namespace whose count failed be counted again at once.
+func (r *recounts) forget(superNamespace string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.last, superNamespace)
+}
+
+func correctQuota(ctx context.Context, env *Env, superNamespace string) (bool, error) {
+	quota := &corev1.ResourceQuota{}
+	if err := env.Super.Get(ctx, types.NamespacedName{Namespace: superNamespace, Name: quotaName}, quota); err != nil {
+		return false, fmt.Errorf("reading the quota of super namespace %s: %w", superNamespace, err)
+	}
+	// The quota was read first, and is written only if nothing was charged since.
+	pods := &corev1.PodList{}
+	if err := env.Super.List(ctx, pods, client.InNamespace(superNamespace)); err != nil {
+		return false, fmt.Errorf("listing the pods of super namespace %s: %w", superNamespace, err)
+	}
+	used, err := usageOf(pods)
+	if err != nil {
+		return false, err
+	}
+	if !lowerUse(&quota.Status, used) {
+		return false, nil
+	}
+	return true, env.done(ctx, KindQuota, "recount", env.Super.Status().Update(ctx, quota))
+}
+
+// usageOf returns what a quota charges for pods.
+func usageOf(pods *corev1.PodList) (corev1.ResourceList, error) {
+	used := corev1.ResourceList{}
+	for i := range pods.Items {
+		usage, err := core.PodUsageFunc(&pods.Items[i], clock.RealClock{})
+		if err != nil {
+			return nil, fmt.Errorf("computing what pod %s/%s uses: %w", pods.Items[i].Namespace, pods.Items[i].Name, err)
+		}
+		used = quotav1.Add(used, usage)
+	}
+	return used, nil
+}
+
+// lowerUse takes from status what is charged beyond used. It returns whether that was anything.
+func lowerUse(status *corev1.ResourceQuotaStatus, used corev1.ResourceList) bool {
+	lowered := false
+	for name, charged := range status.Used {
+		if actual := used[name]; actual.Cmp(charged) < 0 {
+			status.Used[name] = actual
+			lowered = true
+		}
+	}
+	return lowered
+}
