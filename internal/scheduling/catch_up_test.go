@@ -3,16 +3,18 @@ package scheduling
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	ctrl "sigs.k8s.io/controller-runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -83,17 +85,6 @@ func (s stumbling) List(ctx context.Context, list client.ObjectList, options ...
 	return s.storedVersions.List(ctx, list, options...)
 }
 
-// laggingCluster is a manager whose cache follows what is stored when the test says so.
-type laggingCluster struct {
-	ctrl.Manager
-	stored, known versions
-}
-
-func (l laggingCluster) GetClient() client.Client { return knownVersions{versions: l.known} }
-func (l laggingCluster) GetAPIReader() client.Reader {
-	return stumbling{storedVersions{versions: l.stored}, new(int)}
-}
-
 func TestNewLeaderWaitsForWhatTheOldOneWrote(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -116,9 +107,10 @@ func TestNewLeaderWaitsForWhatTheOldOneWrote(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				scheduler := &NamespaceScheduler{Manager: laggingCluster{stored: test.stored, known: test.known}}
 				caughtUp := make(chan bool, 1)
-				go func() { caughtUp <- scheduler.catchUp(t.Context()) }()
+				go func() {
+					caughtUp <- catchUp(t.Context(), stumbling{storedVersions{versions: test.stored}, new(int)}, knownVersions{versions: test.known})
+				}()
 				for _, step := range test.follow {
 					<-time.After(time.Minute)
 					require.Empty(t, caughtUp, "the cache is behind")
@@ -140,9 +132,10 @@ func TestNewLeaderThatIsNoneAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		scheduler := &NamespaceScheduler{Manager: laggingCluster{stored: versions{"a": "3"}}}
 		ended := make(chan bool, 1)
-		go func() { ended <- scheduler.catchUp(ctx) }()
+		go func() {
+			ended <- catchUp(ctx, stumbling{storedVersions{versions: versions{"a": "3"}}, new(int)}, knownVersions{})
+		}()
 		<-time.After(time.Minute)
 		require.Empty(t, ended)
 		cancel()
@@ -150,4 +143,60 @@ func TestNewLeaderThatIsNoneAnyMore(t *testing.T) {
 		require.Len(t, ended, 1)
 		require.False(t, <-ended)
 	})
+}
+
+func TestBehind(t *testing.T) {
+	t.Parallel()
+	a, b, c := client.ObjectKey{Namespace: "t1", Name: "b"}, client.ObjectKey{Namespace: "t1", Name: "web"}, client.ObjectKey{Namespace: "t2", Name: "a"}
+	for name, tc := range map[string]struct {
+		stored map[client.ObjectKey]sets.Set[string]
+		cached map[client.ObjectKey]string
+		want   []client.ObjectKey
+	}{
+		"nothing is stored":          {cached: map[client.ObjectKey]string{a: "1"}},
+		"the same":                   {stored: map[client.ObjectKey]sets.Set[string]{a: sets.New("3")}, cached: map[client.ObjectKey]string{a: "3"}},
+		"an older one":               {stored: map[client.ObjectKey]sets.Set[string]{a: sets.New("3")}, cached: map[client.ObjectKey]string{a: "2"}, want: []client.ObjectKey{a}},
+		"one that was never read":    {stored: map[client.ObjectKey]sets.Set[string]{a: sets.New("3")}, cached: map[client.ObjectKey]string{a: "4"}, want: []client.ObjectKey{a}},
+		"any of those that were":     {stored: map[client.ObjectKey]sets.Set[string]{a: sets.New("3", "5")}, cached: map[client.ObjectKey]string{a: "5"}},
+		"not cached yet":             {stored: map[client.ObjectKey]sets.Set[string]{a: sets.New("3")}, want: []client.ObjectKey{a}},
+		"deleted and not cached":     {stored: map[client.ObjectKey]sets.Set[string]{a: sets.New("3", "")}},
+		"deleted and cached as gone": {stored: map[client.ObjectKey]sets.Set[string]{a: sets.New("3", "")}, cached: map[client.ObjectKey]string{a: ""}},
+		"deleted and still cached":   {stored: map[client.ObjectKey]sets.Set[string]{a: sets.New("")}, cached: map[client.ObjectKey]string{a: "3"}, want: []client.ObjectKey{a}},
+		"sorted": {
+			stored: map[client.ObjectKey]sets.Set[string]{c: sets.New("3"), b: sets.New("1"), a: sets.New("2")},
+			cached: map[client.ObjectKey]string{b: "1"},
+			want:   []client.ObjectKey{a, c},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Empty(t, cmp.Diff(tc.want, behind(tc.stored, tc.cached)))
+		})
+	}
+}
+
+// TestReadsOfANewLeader: a cache that is far behind costs the API server few requests at a time.
+func TestReadsOfANewLeader(t *testing.T) {
+	t.Parallel()
+	stored, waiting := versions{}, map[client.ObjectKey]sets.Set[string]{}
+	for i := range 10 * catchUpReads {
+		name := fmt.Sprint(i)
+		stored[name] = "2"
+		waiting[client.ObjectKey{Namespace: "tenant", Name: name}] = sets.New("1")
+	}
+	requests := 0
+	require.NoError(t, compareVersions(t.Context(), counting{storedVersions{versions: stored}, &requests}, knownVersions{}, waiting))
+	require.Equal(t, catchUpReads, requests)
+	require.Len(t, waiting, 10*catchUpReads, "all are still behind")
+}
+
+// counting counts reads.
+type counting struct {
+	storedVersions
+	requests *int
+}
+
+func (c counting) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	*c.requests++
+	return c.storedVersions.Get(ctx, key, object, options...)
 }

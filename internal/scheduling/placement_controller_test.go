@@ -19,7 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/placer"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/manifests/profiles"
@@ -162,12 +164,12 @@ func TestEventsThatComeBack(t *testing.T) {
 // TestUnknownProfile: a namespace that names a profile which is not there is placed by the one that placed it before, and is told.
 func TestUnknownProfile(t *testing.T) {
 	t.Parallel()
-	config, err := LoadConfig("", profiles.NamespaceScheduler)
+	config, err := kubescheduler.LoadConfig("", profiles.NamespaceScheduler)
 	require.NoError(t, err)
-	names, err := Profiles(config)
+	names, err := placer.Profiles(config)
 	require.NoError(t, err)
 	config.Profiles[0].SchedulerName = "packing"
-	_, err = Profiles(config)
+	_, err = placer.Profiles(config)
 	require.ErrorContains(t, err, `no profile of the namespace scheduler is named "namespace-scheduler"`)
 	names.Insert("packing")
 

@@ -12,19 +12,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/rest"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/kubescheduler"
+	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/manifests/profiles"
-	"github.com/superpool/superpool/plugins"
 	"github.com/superpool/superpool/plugins/namespaceplacement"
 	"github.com/superpool/superpool/plugins/nodeshape"
 	"github.com/superpool/superpool/plugins/superclusterbinder"
 )
+
+const patience = schedulertest.Patience
 
 // tenantControlPlane is the pod scheduler of one tenant, with the default profile, over a clientset that stands in for the tenant's API
 // server.
@@ -50,17 +53,15 @@ func clientsetOf(t testing.TB) *fake.Clientset {
 
 func newTenant(t testing.TB) *tenantControlPlane {
 	t.Helper()
-	ctx, cancel := context.WithCancel(contextOf(t))
+	ctx, cancel := context.WithCancel(schedulertest.Context(t))
 	c := &tenantControlPlane{t: t, ctx: ctx, api: clientsetOf(t), nodes: view.NewNodeSource(), virtual: map[string]*corev1.Node{}}
-	config, err := LoadConfig("", profiles.PodScheduler)
+	config, err := kubescheduler.LoadConfig("", profiles.PodScheduler)
 	require.NoError(t, err)
 	factory := tenantInformers(c.api, c.nodes)
-	sched, err := instance{
-		client: c.api, informers: factory, config: config,
-		registry:  plugins.Registry(plugins.Options{}),
-		recorders: func(string) events.EventRecorder { return discard{} },
-		failed:    explain,
-	}.build(ctx)
+	sched, err := kubescheduler.Instance{
+		Client: c.api, KubeConfig: &rest.Config{}, Informers: factory, Config: config,
+		Recorders: kubescheduler.NoEvents, Failed: explain,
+	}.Build(ctx)
 	require.NoError(t, err)
 	c.sched = sched
 	factory.Start(ctx.Done())

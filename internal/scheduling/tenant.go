@@ -27,6 +27,7 @@ import (
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/view"
@@ -83,7 +84,7 @@ func (t *Tenants) Engage(ctx context.Context, tenant *tenants.Tenant, ready func
 	unsubscribe := t.Hub.subscribe(tenant.Key, controller.subscriber())
 	defer unsubscribe()
 
-	sched, err := t.podScheduler(ctx, api, factory, broadcaster)
+	sched, err := t.podScheduler(ctx, cfg, api, factory, broadcaster)
 	if err != nil {
 		return err
 	}
@@ -164,17 +165,21 @@ func waitForCaches(ctx context.Context, factory informers.SharedInformerFactory,
 	return nil
 }
 
-func (t *Tenants) podScheduler(ctx context.Context, api kubernetes.Interface, factory informers.SharedInformerFactory, broadcaster events.EventBroadcaster) (*scheduler.Scheduler, error) {
-	return instance{
-		client:    api,
-		informers: factory,
-		config:    t.PodConfig,
-		registry:  plugins.Registry(plugins.Options{}),
-		recorders: func(name string) events.EventRecorder {
+func (t *Tenants) podScheduler(
+	ctx context.Context, cfg *rest.Config, api kubernetes.Interface, factory informers.SharedInformerFactory,
+	broadcaster events.EventBroadcaster,
+) (*scheduler.Scheduler, error) {
+	return kubescheduler.Instance{
+		Client:     api,
+		KubeConfig: cfg,
+		Informers:  factory,
+		Config:     t.PodConfig,
+		Plugins:    plugins.Options{},
+		Recorders: func(name string) events.EventRecorder {
 			return podRecorder{broadcaster.NewRecorder(scheme.Scheme, name)}
 		},
-		failed: explain,
-	}.build(ctx)
+		Failed: explain,
+	}.Build(ctx)
 }
 
 // reasonScheduled is kube-scheduler's reason of an Event for every pod that it binds.

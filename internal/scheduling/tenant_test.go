@@ -14,6 +14,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 
+	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/view"
 )
 
@@ -44,7 +45,7 @@ func TestTenantWithoutRights(t *testing.T) {
 				resource := action.GetResource().GroupResource()
 				return resource.Resource == refused, nil, apierrors.NewForbidden(resource, "", nil)
 			})
-			ctx, cancel := context.WithCancel(contextOf(t))
+			ctx, cancel := context.WithCancel(schedulertest.Context(t))
 			factory := tenantInformers(api, view.NewNodeSource())
 			failure := watchFailure(factory)
 			factory.Start(ctx.Done())

@@ -20,11 +20,6 @@ import (
 // DefaultNamespaceScheduler is the profile that places namespaces which name none.
 const DefaultNamespaceScheduler = "namespace-scheduler"
 
-// Scope is the scope, in the namespace view, of what one NamespacePlacement projects to.
-func Scope(namespace, name string) string {
-	return namespace + "/" + name
-}
-
 // Slices projects a NamespacePlacement onto Pods: one bound Pod per super cluster with what is reserved there, and one
 // pending Pod per slice that is still to be placed. All pending Pods of a namespace form a gang.
 func Slices(np *schedulerv1alpha1.NamespacePlacement) []client.Object {
@@ -65,7 +60,7 @@ func Gang(np *schedulerv1alpha1.NamespacePlacement) string {
 		panic(err) // API objects can always be encoded
 	}
 	digest := sha256.Sum256(text)
-	return Scope(np.Namespace, np.Name) + "@" + hex.EncodeToString(digest[:8])
+	return client.ObjectKeyFromObject(np).String() + "@" + hex.EncodeToString(digest[:8])
 }
 
 func slicePod(np *schedulerv1alpha1.NamespacePlacement, suffix string, amounts slice.Amounts) *corev1.Pod {

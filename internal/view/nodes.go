@@ -12,14 +12,9 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 )
 
-// NamespaceNode is an informer transform: a virtual Node as the namespace scheduler sees it, with the taint that its
-// Ready condition asks for (Taints). Slices are not pods, so the number of pods is no limit. The object handed in is
-// not changed.
-func NamespaceNode(object any) (any, error) {
-	node, ok := object.(*corev1.Node)
-	if !ok {
-		return object, nil
-	}
+// NamespaceNode projects a virtual Node onto the Node that the namespace scheduler sees, with the taint that its Ready
+// condition asks for (Taints). Slices are not pods, so the number of pods is no limit. The Node handed in is not changed.
+func NamespaceNode(node *corev1.Node) *corev1.Node {
 	projected := *node
 	projected.ManagedFields = nil
 	projected.Spec.Taints = Taints(node)
@@ -28,7 +23,7 @@ func NamespaceNode(object any) (any, error) {
 		projected.Status.Allocatable = corev1.ResourceList{}
 	}
 	projected.Status.Allocatable[corev1.ResourcePods] = anyNumberOfPods()
-	return &projected, nil
+	return &projected
 }
 
 // anyNumberOfPods is the allocatable of a Node where the number of pods is no limit: kube-scheduler counts pods on

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -36,6 +35,8 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/kubescheduler"
+	"github.com/superpool/superpool/internal/placer"
 	"github.com/superpool/superpool/internal/scheduling"
 	"github.com/superpool/superpool/internal/superclusters"
 	"github.com/superpool/superpool/internal/tenants"
@@ -170,21 +171,17 @@ func setup(ctx context.Context, mgr ctrl.Manager, options *Options) error {
 	if err != nil {
 		return err
 	}
-	namespaceConfig, err := scheduling.LoadConfig(options.NamespaceSchedulerConfig, profiles.NamespaceScheduler)
+	namespaceConfig, err := kubescheduler.LoadConfig(options.NamespaceSchedulerConfig, profiles.NamespaceScheduler)
 	if err != nil {
 		return err
 	}
-	namespaceProfiles, err := scheduling.Profiles(namespaceConfig)
+	namespaceProfiles, err := placer.Profiles(namespaceConfig)
 	if err != nil {
 		return fmt.Errorf("--namespace-scheduler-config: %w", err)
 	}
-	podConfig, err := scheduling.LoadConfig(options.PodSchedulerConfig, profiles.PodScheduler)
+	podConfig, err := kubescheduler.LoadConfig(options.PodSchedulerConfig, profiles.PodScheduler)
 	if err != nil {
 		return err
-	}
-	api, err := kubernetes.NewForConfig(mgr.GetConfig())
-	if err != nil {
-		return fmt.Errorf("building a client: %w", err)
 	}
 	hub, err := scheduling.NewHub(ctx, mgr.GetCache())
 	if err != nil {
@@ -199,7 +196,11 @@ func setup(ctx context.Context, mgr ctrl.Manager, options *Options) error {
 	if err := (&tenants.Controller{Client: mgr.GetClient(), Lifecycle: owner, Engage: work.Engage}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up tenants: %w", err)
 	}
-	if err := mgr.Add(&scheduling.NamespaceScheduler{Manager: mgr, Client: api, Config: namespaceConfig}); err != nil {
+	namespaceScheduler := &scheduling.NamespaceScheduler{
+		Informers: mgr.GetCache(), Cached: mgr.GetClient(), Live: mgr.GetAPIReader(),
+		Store: scheduling.NewStore(mgr.GetClient(), mgr.GetAPIReader()), KubeConfig: mgr.GetConfig(), Config: namespaceConfig,
+	}
+	if err := mgr.Add(namespaceScheduler); err != nil {
 		return fmt.Errorf("adding the namespace scheduler: %w", err)
 	}
 	return addChecks(mgr)

@@ -1,4 +1,4 @@
-package scheduling
+package kubescheduler
 
 import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"

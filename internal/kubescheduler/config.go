@@ -1,22 +1,21 @@
-// Package scheduling runs the schedulers of vc-scheduler and the controllers around them: what tenant namespaces ask for, the namespace
-// scheduler that places their slices, and one pod scheduler per tenant.
-package scheduling
+// Package kubescheduler builds kube-schedulers that run as a library, several in one process, over views instead of the
+// Pods and Nodes of an API server. It holds what all of them share: reading a configuration, feature gates, and the
+// parts that an instance is built of.
+package kubescheduler
 
 import (
 	"fmt"
 	"os"
 
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 
-	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/plugins"
 )
 
-// LoadConfig reads a KubeSchedulerConfiguration from file, or from fallback when file is "". Unknown fields, plugin args of an unknown
-// kind, plugins that are not registered and invalid values are errors.
+// LoadConfig reads a KubeSchedulerConfiguration from file, or from fallback when file is "". Unknown fields, plugin args
+// of an unknown kind, plugins that are not registered and invalid values are errors.
 func LoadConfig(file string, fallback []byte) (*config.KubeSchedulerConfiguration, error) {
 	data, name := fallback, "the built-in configuration"
 	if file != "" {
@@ -43,17 +42,4 @@ func LoadConfig(file string, fallback []byte) (*config.KubeSchedulerConfiguratio
 		return nil, fmt.Errorf("validating %s: %w", name, err)
 	}
 	return cfg, nil
-}
-
-// Profiles returns the names of the profiles in the configuration of the namespace scheduler. One must serve the namespaces that name none.
-func Profiles(cfg *config.KubeSchedulerConfiguration) (sets.Set[string], error) {
-	names := sets.New[string]()
-	for i := range cfg.Profiles {
-		names.Insert(cfg.Profiles[i].SchedulerName)
-	}
-	if !names.Has(view.DefaultNamespaceScheduler) {
-		return nil, fmt.Errorf("no profile of the namespace scheduler is named %q, which places the namespaces that name none: there are %q",
-			view.DefaultNamespaceScheduler, sets.List(names))
-	}
-	return names, nil
 }

@@ -1,0 +1,77 @@
+package kubescheduler
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/profile"
+
+	"github.com/superpool/superpool/plugins"
+)
+
+// Instance is what one kube-scheduler is built of. All fields but Failed are required.
+type Instance struct {
+	// Client is what kube-scheduler and its plugins read and write with.
+	Client kubernetes.Interface
+	// KubeConfig leads to the API server of Client, for plugins that build clients of their own from
+	// framework.Handle.KubeConfig. Several of scheduler-plugins do, and panic where there is none.
+	KubeConfig *rest.Config
+	// Informers serve the view: their informers of Pods and Nodes are the view's own. They are not started yet.
+	Informers informers.SharedInformerFactory
+	// Config holds the profiles.
+	Config *config.KubeSchedulerConfiguration
+	// Plugins are the options of our plugins.
+	Plugins plugins.Options
+	// Recorders record Events about the Pods of the view.
+	Recorders profile.RecorderFactory
+	// Failed is called for each Pod that was not scheduled, by several goroutines, and returns the status that
+	// kube-scheduler's own failure handler then gets. Nil: the status as it is.
+	Failed func(ctx context.Context, pod *corev1.Pod, status *fwk.Status) *fwk.Status
+}
+
+// Build builds the scheduler. The caller starts the informers afterwards: only now it is known which ones plugins use.
+func (i Instance) Build(ctx context.Context) (*scheduler.Scheduler, error) {
+	sched, err := scheduler.New(ctx, i.Client, i.Informers, nil, i.Recorders,
+		scheduler.WithKubeConfig(i.KubeConfig),
+		scheduler.WithComponentConfigVersion(i.Config.APIVersion),
+		scheduler.WithProfiles(i.Config.Profiles...),
+		scheduler.WithParallelism(i.Config.Parallelism),
+		scheduler.WithPercentageOfNodesToScore(i.Config.PercentageOfNodesToScore),
+		scheduler.WithPodInitialBackoffSeconds(i.Config.PodInitialBackoffSeconds),
+		scheduler.WithPodMaxBackoffSeconds(i.Config.PodMaxBackoffSeconds),
+		scheduler.WithExtenders(i.Config.Extenders...),
+		scheduler.WithFrameworkOutOfTreeRegistry(plugins.Registry(i.Plugins)),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("building a scheduler: %w", err)
+	}
+	if i.Failed == nil {
+		return sched, nil
+	}
+	handle := sched.FailureHandler
+	sched.FailureHandler = func(
+		ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
+		nominating *framework.NominatingInfo, start time.Time,
+	) {
+		handle(ctx, profile, pod, i.Failed(ctx, pod.Pod, status), nominating, start)
+	}
+	return sched, nil
+}
+
+// NoEvents is a profile.RecorderFactory that drops all Events, for Pods that exist in a view only.
+func NoEvents(string) events.EventRecorder { return noEvents{} }
+
+type noEvents struct{}
+
+func (noEvents) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}

@@ -1,0 +1,162 @@
+// Package placer decides where the slices of tenant namespaces go: a kube-scheduler whose Nodes are the super clusters
+// and whose Pods are projected from NamespacePlacements. It reads both from views and hands decisions and refusals to a
+// Sink, so it runs without an API server. vc-scheduler feeds the views from informers and writes decisions into the
+// status of NamespacePlacements; tests do both in memory.
+package placer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+
+	"github.com/superpool/superpool/internal/kubescheduler"
+	"github.com/superpool/superpool/internal/slicepod"
+	"github.com/superpool/superpool/internal/view"
+	"github.com/superpool/superpool/plugins"
+	"github.com/superpool/superpool/plugins/namespacegang"
+)
+
+// Sink takes what a Placer finds out. Its methods are called from several goroutines, but never twice at a time for one
+// gang's decision, and the Placer waits for them: one that is slow holds up other namespaces.
+type Sink interface {
+	// Committer stores decisions. The Sink projects what it stored into Slices, before Commit returns or later.
+	namespacegang.Committer
+	// Refuse reports why a gang has no place. It is called for each slice of the gang that fits nowhere and again with
+	// each further try, so mostly with what was reported before. An error is logged; the next try calls it again.
+	Refuse(ctx context.Context, gang string, why Refusal) error
+}
+
+// Placer places all gangs in Slices onto Nodes. The same content of both, and the same order of changes, gives the same
+// decisions, as long as no gang has to give back slices that it held while another one was tried.
+type Placer struct {
+	// Slices holds what view.Slices projects from each NamespacePlacement; its scope is the NamespacePlacement's
+	// namespace/name. The caller owns and feeds it. The Placer marks the slices of a committed decision as bound, until
+	// the caller projects what was stored.
+	Slices *view.Source
+	// Nodes holds the virtual Nodes as view.NamespaceNode makes them. The caller owns and feeds it.
+	Nodes *view.Source
+	// Config holds the profiles. A gang names the one that serves it.
+	Config *config.KubeSchedulerConfiguration
+	// Sink takes decisions and refusals.
+	Sink Sink
+	// KubeConfig leads to the cluster where plugins of the profiles find objects other than Pods and Nodes, such as
+	// those of scheduler-plugins. Nil: no API server is asked, and there are no such objects.
+	KubeConfig *rest.Config
+}
+
+// Run places what is in Slices and what is added, until ctx ends. What must count in the first decision is in the
+// sources before Run is called.
+func (p *Placer) Run(ctx context.Context) error {
+	sched, factory, err := p.build(ctx)
+	if err != nil {
+		return err
+	}
+	run(ctx, sched, factory)
+	return nil
+}
+
+// build builds the scheduler and the informers that it reads from. Neither is started.
+func (p *Placer) build(ctx context.Context) (*scheduler.Scheduler, informers.SharedInformerFactory, error) {
+	kubeConfig := p.KubeConfig
+	if kubeConfig == nil {
+		kubeConfig = emptyCluster()
+	}
+	api, err := kubernetes.NewForConfig(kubeConfig)
+	if err != nil {
+		return nil, nil, fmt.Errorf("building a client for plugins: %w", err)
+	}
+	factory := p.informers(api)
+	sched, err := kubescheduler.Instance{
+		Client:     sliceClient{api},
+		KubeConfig: kubeConfig,
+		Informers:  factory,
+		Config:     p.Config,
+		Plugins:    plugins.Options{Committer: committer{p}},
+		Recorders:  kubescheduler.NoEvents,
+		Failed:     p.failed,
+	}.Build(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("building the namespace scheduler: %w", err)
+	}
+	return sched, factory, nil
+}
+
+// informers returns informers of Pods and Nodes that read the sources, and of everything else that read api.
+func (p *Placer) informers(api kubernetes.Interface) informers.SharedInformerFactory {
+	factory := informers.NewSharedInformerFactory(api, 0)
+	factory.InformerFor(&corev1.Pod{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+		byNamespace := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+		return cache.NewSharedIndexInformer(p.Slices, &corev1.Pod{}, 0, byNamespace)
+	})
+	factory.InformerFor(&corev1.Node{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+		return cache.NewSharedIndexInformer(p.Nodes, &corev1.Node{}, 0, cache.Indexers{})
+	})
+	return factory
+}
+
+// run runs a scheduler and its informers until ctx ends.
+func run(ctx context.Context, sched *scheduler.Scheduler, factory informers.SharedInformerFactory) {
+	factory.Start(ctx.Done())
+	defer factory.Shutdown()
+	factory.WaitForCacheSync(ctx.Done())
+	if err := sched.WaitForHandlersSync(ctx); err != nil {
+		return // ctx ended
+	}
+	klog.FromContext(ctx).Info("Namespace scheduler started", "profiles", len(sched.Profiles))
+	sched.Run(ctx)
+}
+
+// failed reports a slice that was refused, and leaves its status as it is.
+func (p *Placer) failed(ctx context.Context, pod *corev1.Pod, status *fwk.Status) *fwk.Status {
+	why, refused := refusalOf(status)
+	if !refused {
+		return status
+	}
+	if err := p.Sink.Refuse(ctx, slicepod.GangName(pod), why); err != nil {
+		klog.FromContext(ctx).Error(err, "Reporting why a namespace is not placed failed", "gang", slicepod.GangName(pod))
+	}
+	return status
+}
+
+// committer hands the decisions of plugin NamespaceGang to the Sink.
+type committer struct{ *Placer }
+
+// Commit implements namespacegang.Committer. The slices of a stored decision count as bound until the Sink's projection
+// replaces them by reservations. Where it already did, the scheduler still sees each of them added and deleted
+// (view.Source.Update): it would otherwise count what it assumed forever.
+func (c committer) Commit(ctx context.Context, gang string, assignments []namespacegang.Assignment) error {
+	if err := c.Sink.Commit(ctx, gang, assignments); err != nil {
+		return err //nolint:wrapcheck // the Sink's error is the outcome that slices are given
+	}
+	for _, assignment := range assignments {
+		bound := assignment.Pod.DeepCopy()
+		bound.Spec.NodeName = assignment.Cluster
+		c.Slices.Update(slicepod.PlacementOf(gang).String(), bound)
+	}
+	return nil
+}
+
+// Profiles returns the names of the profiles in cfg. One must be view.DefaultNamespaceScheduler, which serves the
+// namespaces that name none.
+func Profiles(cfg *config.KubeSchedulerConfiguration) (sets.Set[string], error) {
+	names := sets.New[string]()
+	for i := range cfg.Profiles {
+		names.Insert(cfg.Profiles[i].SchedulerName)
+	}
+	if !names.Has(view.DefaultNamespaceScheduler) {
+		return nil, fmt.Errorf("no profile of the namespace scheduler is named %q, which places the namespaces that name none: there are %q",
+			view.DefaultNamespaceScheduler, sets.List(names))
+	}
+	return names, nil
+}

@@ -1,0 +1,502 @@
+package placer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/kubescheduler"
+	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
+	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/slicepod"
+	"github.com/superpool/superpool/internal/view"
+	"github.com/superpool/superpool/manifests/profiles"
+	"github.com/superpool/superpool/plugins/namespacegang"
+)
+
+const patience = schedulertest.Patience
+
+// pool is a Placer with the default profile, the super clusters that the test adds, and the Sink, which keeps
+// NamespacePlacements in memory: those of namespace "web" of each tenant.
+type pool struct {
+	t      testing.TB
+	placer *Placer
+	sched  *scheduler.Scheduler
+	// clusters are the names in placer.Nodes.
+	clusters sets.Set[string]
+	// projections are the goroutines that project what was committed.
+	projections sync.WaitGroup
+
+	mu         sync.Mutex
+	placements map[string]*schedulerv1alpha1.NamespacePlacement
+	// projected holds the encoded placements that the Placer was fed last, by tenant.
+	projected map[string]string
+	refusals  map[string]Refusal
+	// refused counts slices that found no place, by tenant.
+	refused    map[string]int
+	commits    int
+	failCommit error
+	// eventFirst projects what is committed before Commit returns, as an informer may that is faster than the response.
+	eventFirst bool
+	// keepSlices projects nothing that is committed, so that no reservation counts for a moment beside its slices.
+	keepSlices bool
+}
+
+// newPool returns a pool whose Placer runs until the test ends.
+func newPool(t testing.TB, change ...func(*pool)) *pool {
+	t.Helper()
+	p := &pool{
+		t: t, clusters: sets.New[string](), placements: map[string]*schedulerv1alpha1.NamespacePlacement{},
+		projected: map[string]string{}, refusals: map[string]Refusal{}, refused: map[string]int{},
+	}
+	p.placer = &Placer{Slices: view.NewPodSource(), Nodes: view.NewNodeSource(), Config: defaultConfig(t), Sink: p}
+	for _, f := range change {
+		f(p)
+	}
+	ctx, cancel := context.WithCancel(schedulertest.Context(t))
+	sched, factory, err := p.placer.build(ctx)
+	require.NoError(t, err)
+	p.sched = sched
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		run(ctx, sched, factory)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		p.projections.Wait()
+	})
+	return p
+}
+
+// defaultConfig is the built-in configuration with a short backoff.
+func defaultConfig(t testing.TB) *config.KubeSchedulerConfiguration {
+	t.Helper()
+	cfg, err := kubescheduler.LoadConfig("", profiles.NamespaceScheduler)
+	require.NoError(t, err)
+	cfg.PodInitialBackoffSeconds, cfg.PodMaxBackoffSeconds = 1, 1
+	return cfg
+}
+
+// scope is the scope of a tenant's only namespace in placer.Slices.
+func scope(tenant string) string { return tenant + "/web" }
+
+// Commit implements Sink.
+func (p *pool) Commit(_ context.Context, gang string, assignments []namespacegang.Assignment) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.commits++
+	if err := p.failCommit; err != nil {
+		p.failCommit = nil
+		return err
+	}
+	np := p.placements[slicepod.PlacementOf(gang).Namespace]
+	if np == nil || view.Gang(np) != gang {
+		return fmt.Errorf("gang %s is of the past", gang)
+	}
+	granted := map[string]slice.Amounts{}
+	for _, a := range assignments {
+		granted[a.Cluster] = granted[a.Cluster].Plus(slice.Of(a.Pod.Spec.Containers[0].Resources.Requests))
+	}
+	np.Status, _, _ = placement.Next(np, placement.Facts{Granted: granted})
+	if p.keepSlices {
+		return nil
+	}
+	if p.eventFirst {
+		p.project(np.Namespace)
+		return nil
+	}
+	p.projections.Go(func() {
+		p.waitBound(assignments[0].Pod)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.project(np.Namespace)
+	})
+	return nil
+}
+
+// waitBound waits until the Placer has marked a slice as bound.
+func (p *pool) waitBound(pod *corev1.Pod) {
+	events, err := p.placer.Slices.Watch(metav1.ListOptions{ResourceVersion: pod.ResourceVersion})
+	if err != nil {
+		p.t.Error(err)
+		return
+	}
+	defer events.Stop()
+	for {
+		select {
+		case event := <-events.ResultChan():
+			seen, isPod := event.Object.(*corev1.Pod)
+			if event.Type == watch.Error || isPod && seen.UID == pod.UID && seen.Spec.NodeName != "" {
+				return
+			}
+		case <-p.t.Context().Done():
+			return
+		}
+	}
+}
+
+// project feeds the Placer what a tenant's NamespacePlacement is now. The caller holds mu.
+func (p *pool) project(tenant string) {
+	var slices []client.Object
+	p.projected[tenant] = ""
+	if np := p.placements[tenant]; np != nil {
+		slices = view.Slices(np)
+		p.projected[tenant] = placement.Encode(np.Status.Placements)
+	}
+	p.placer.Slices.Set(scope(tenant), slices...)
+}
+
+// Refuse implements Sink.
+func (p *pool) Refuse(_ context.Context, gang string, why Refusal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	tenant := slicepod.PlacementOf(gang).Namespace
+	p.refusals[tenant] = why
+	p.refused[tenant]++
+	return nil
+}
+
+// virtualNode is a super cluster with so many cores and Gi.
+func virtualNode(name, cpu, memory string, change ...func(*corev1.Node)) *corev1.Node {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{schedulerv1alpha1.LabelVirtualNode: name}},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{
+			{Key: schedulerv1alpha1.TaintProvider, Value: schedulerv1alpha1.TaintProviderValue, Effect: corev1.TaintEffectNoSchedule},
+		}},
+		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
+		}},
+	}
+	for _, f := range change {
+		f(node)
+	}
+	return node
+}
+
+// cluster adds or changes a super cluster.
+func (p *pool) cluster(name, cpu, memory string, change ...func(*corev1.Node)) {
+	p.placer.Nodes.Set(name, view.NamespaceNode(virtualNode(name, cpu, memory, change...)))
+	p.clusters.Insert(name)
+	require.Eventually(p.t, func() bool { return p.sched.Cache.NodeCount() == p.clusters.Len() }, patience, time.Millisecond,
+		"the scheduler sees its nodes")
+}
+
+// ask sets what a tenant's namespace asks for.
+func (p *pool) ask(tenant, quotaCPU, quotaMemory string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	np := p.placements[tenant]
+	if np == nil {
+		np = &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "web", UID: types.UID(tenant)}}
+		p.placements[tenant] = np
+	}
+	np.Spec.Slice = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("100Mi")}
+	np.Spec.Quota = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(quotaCPU), corev1.ResourceMemory: resource.MustParse(quotaMemory)}
+	p.project(tenant)
+}
+
+// remove deletes a tenant's namespace and returns how it was.
+func (p *pool) remove(tenant string) *schedulerv1alpha1.NamespacePlacement {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	np := p.placements[tenant]
+	delete(p.placements, tenant)
+	p.project(tenant)
+	return np
+}
+
+// placed returns where a tenant's namespace is, as projected.
+func (p *pool) placed(tenant string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.projected[tenant]
+}
+
+func (p *pool) refusal(tenant string) Refusal {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refusals[tenant]
+}
+
+func (p *pool) wantPlaced(tenant, want string) {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool { return p.placed(tenant) == want }, patience, 5*time.Millisecond,
+		"placements of %s: want %s", tenant, want)
+}
+
+func (p *pool) wantRefused(tenant, want string) {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool { return strings.Contains(p.refusal(tenant).Message, want) }, patience, 5*time.Millisecond,
+		"refusal of %s: want %s, refusals %v", tenant, want, p.refusals)
+	require.Empty(p.t, p.placed(tenant), "nothing of a refused namespace may be placed")
+}
+
+func TestPlacerSpreadsEveryTime(t *testing.T) {
+	p := newPool(t)
+	p.cluster("r1", "4", "8Gi")
+	p.cluster("r2", "4", "8Gi")
+	for i := range 30 {
+		tenant := fmt.Sprintf("tenant-%02d", i)
+		p.ask(tenant, "200m", "200Mi")
+		p.wantPlaced(tenant, `{"r1":1,"r2":1}`)
+	}
+	require.Equal(t, 30, p.commits, "one write for each namespace")
+}
+
+func TestPlacerForgetsSlicesThatBecameReservations(t *testing.T) {
+	for _, eventFirst := range []bool{false, true} {
+		t.Run(fmt.Sprintf("eventFirst=%t", eventFirst), func(t *testing.T) {
+			p := newPool(t)
+			p.eventFirst = eventFirst
+			p.cluster("r1", "400m", "8Gi")
+			for i := range 10 {
+				tenant := fmt.Sprintf("tenant-%02d", i)
+				p.ask(tenant, "400m", "400Mi")
+				p.wantPlaced(tenant, `{"r1":4}`)
+				p.remove(tenant)
+			}
+		})
+	}
+}
+
+func TestPlacerPlacesAllOrNothing(t *testing.T) {
+	p := newPool(t)
+	p.cluster("r1", "250m", "8Gi")
+	p.ask("large", "500m", "500Mi")
+	p.wantRefused("large", namespacegang.ErrReasonNoRoom+": 500m cpu is wanted and 250m is free")
+	p.ask("small", "200m", "200Mi")
+	p.wantPlaced("small", `{"r1":2}`)
+	p.cluster("r2", "500m", "8Gi")
+	p.wantPlaced("large", `{"r2":5}`)
+}
+
+func TestPlacerReleasesWhatItHeld(t *testing.T) {
+	p := newPool(t)
+	// 450m are free for four slices of 100m, but only in pieces that hold three.
+	p.cluster("r1", "150m", "8Gi")
+	p.cluster("r2", "150m", "8Gi")
+	p.cluster("r3", "150m", "8Gi")
+	p.ask("large", "400m", "400Mi")
+	p.wantRefused("large", "0/3 nodes are available: 3 Insufficient cpu.")
+	p.ask("small", "300m", "300Mi")
+	p.wantPlaced("small", `{"r1":1,"r2":1,"r3":1}`)
+	p.cluster("r4", "1", "8Gi")
+	p.wantPlaced("large", `{"r4":4}`)
+}
+
+func TestPlacerGrowsWhereItIs(t *testing.T) {
+	p := newPool(t)
+	p.cluster("r1", "1", "8Gi")
+	p.ask("a", "200m", "200Mi")
+	p.wantPlaced("a", `{"r1":2}`)
+	p.cluster("r0", "100", "800Gi")
+	p.ask("a", "350m", "350Mi")
+	p.wantPlaced("a", `{"r1":4}`)
+	p.ask("a", "1100m", "350Mi")
+	p.wantPlaced("a", `{"r0":1,"r1":10}`)
+}
+
+func TestPlacerKeepsOffClusters(t *testing.T) {
+	for name, keepOff := range map[string]func(*corev1.Node){
+		"cordoned": func(n *corev1.Node) { n.Spec.Unschedulable = true },
+		"tainted": func(n *corev1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoSchedule})
+		},
+		"small nodes": func(n *corev1.Node) {
+			n.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeShapes: `[{"cpu":"50m","memory":"4Gi"}]`}
+		},
+		"unknown to meta": func(n *corev1.Node) { n.Status.Allocatable = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPool(t)
+			p.cluster("r1", "4", "8Gi", keepOff)
+			p.cluster("r2", "4", "8Gi")
+			p.ask("a", "200m", "200Mi")
+			p.wantPlaced("a", `{"r2":2}`)
+		})
+	}
+}
+
+func TestPlacerTriesAgainAfterALostWrite(t *testing.T) {
+	p := newPool(t)
+	p.failCommit = errors.New("the write was lost")
+	p.cluster("r1", "200m", "8Gi")
+	p.ask("a", "200m", "200Mi")
+	p.wantPlaced("a", `{"r1":2}`)
+	require.Equal(t, 2, p.commits)
+	p.ask("b", "100m", "100Mi")
+	p.wantRefused("b", namespacegang.ErrReasonNoRoom+": 100m cpu is wanted and 0 is free")
+	p.remove("a")
+	p.wantPlaced("b", `{"r1":1}`)
+}
+
+func TestPlacerPlacesLargeGangsInARow(t *testing.T) {
+	p := newPool(t)
+	p.cluster("r1", "1000", "8000Gi")
+	p.cluster("r2", "1000", "8000Gi")
+	for i := range 3 {
+		tenant := fmt.Sprintf("tenant-%d", i)
+		p.ask(tenant, "40", "100Mi")
+		p.wantPlaced(tenant, `{"r1":200,"r2":200}`)
+	}
+}
+
+// TestPlacerTriesTheFirstSliceOfAGangAgain lets a large namespace wait while small ones come: each would else wait for a look
+// at every slice of the large one.
+func TestPlacerTriesTheFirstSliceOfAGangAgain(t *testing.T) {
+	const slices = 400
+	p := newPool(t)
+	p.cluster("r1", "10", "8000Gi")
+	p.ask("large", "40", "100Mi")
+	refused := func() int {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.refused["large"]
+	}
+	require.Eventually(t, func() bool { return refused() >= slices }, patience, time.Millisecond, "each slice is tried once")
+	for i := range 3 {
+		tenant := fmt.Sprintf("small-%d", i)
+		p.ask(tenant, "100m", "100Mi")
+		p.wantPlaced(tenant, `{"r1":1}`)
+		<-time.After(1200 * time.Millisecond) // more than the backoff
+	}
+	require.Greater(t, refused(), slices, "the large one is tried again")
+	require.Less(t, refused(), slices+50)
+	p.cluster("r1", "100", "8000Gi")
+	p.wantPlaced("large", `{"r1":400}`)
+}
+
+// TestPlacerNeedsNoAPIServer has sources and a Sink in memory, and no KubeConfig: it places a namespace, reports per super
+// cluster and plugin why another one has no place, and places that one when a super cluster is added.
+func TestPlacerNeedsNoAPIServer(t *testing.T) {
+	p := newPool(t)
+	require.Nil(t, p.placer.KubeConfig)
+	p.cluster("r1", "250m", "8Gi")
+	p.cluster("r2", "4", "8Gi", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	p.cluster("r3", "4", "8Gi", func(n *corev1.Node) {
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoSchedule})
+	})
+	p.ask("small", "100m", "100Mi")
+	p.wantPlaced("small", `{"r1":1}`)
+
+	p.ask("large", "200m", "200Mi")
+	p.wantRefused("large", "0/3 nodes are available")
+	want := Refusal{
+		Message: "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable.",
+		Clusters: []ClusterReason{
+			{"r1", "NodeResourcesFit", "Insufficient cpu"},
+			{"r2", "NodeUnschedulable", "node(s) were unschedulable"},
+			{"r3", "TaintToleration", "node(s) had untolerated taint(s)"},
+		},
+	}
+	require.Empty(t, cmp.Diff(want, p.refusal("large")))
+
+	p.ask("huge", "5", "200Mi")
+	p.wantRefused("huge", namespacegang.ErrReasonNoRoom)
+	reason := namespacegang.ErrReasonNoRoom + ": 5 cpu is wanted and 4150m is free"
+	want = Refusal{Message: "0/3 nodes are available: " + reason + ".", Clusters: []ClusterReason{{"", namespacegang.Name, reason}}}
+	require.Empty(t, cmp.Diff(want, p.refusal("huge")))
+
+	p.cluster("r4", "1", "8Gi")
+	p.wantPlaced("large", `{"r4":2}`)
+}
+
+// TestPlacerWithPluginsThatWatchOtherObjects: a profile may have plugins whose informers of volumes and classes are
+// waited for.
+func TestPlacerWithPluginsThatWatchOtherObjects(t *testing.T) {
+	p := newPool(t, func(p *pool) {
+		enabled := &p.placer.Config.Profiles[0].Plugins.MultiPoint.Enabled
+		*enabled = append(*enabled, config.Plugin{Name: "VolumeRestrictions"}, config.Plugin{Name: "VolumeZone"})
+	})
+	p.cluster("r1", "1", "8Gi")
+	p.ask("a", "200m", "200Mi")
+	p.wantPlaced("a", `{"r1":2}`)
+}
+
+// TestPlacerDecidesTheSameTwice gives two Placers the same super clusters and namespaces, more than fit.
+func TestPlacerDecidesTheSameTwice(t *testing.T) {
+	decide := func() (map[string]string, map[string]Refusal) {
+		p := newPool(t, func(p *pool) {
+			for i := range 20 {
+				name := fmt.Sprintf("r%02d", i)
+				p.placer.Nodes.Set(name, view.NamespaceNode(virtualNode(name, fmt.Sprintf("%dm", 500+100*(i%3)), "8Gi")))
+			}
+			p.keepSlices = true
+			for i := range 30 {
+				p.ask(fmt.Sprintf("tenant-%02d", i), fmt.Sprintf("%dm", 100*(1+i%7)), "100Mi")
+			}
+			p.ask("zz-too-large", "100", "100Mi")
+		})
+		placed := func() (placed map[string]string, refused map[string]Refusal) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			placed = map[string]string{}
+			for tenant, np := range p.placements {
+				if text := placement.Encode(np.Status.Placements); text != "" {
+					placed[tenant] = text
+				}
+			}
+			return placed, maps.Clone(p.refusals)
+		}
+		require.Eventually(t, func() bool {
+			placed, refused := placed()
+			return len(placed) == 30 && len(refused) == 1
+		}, patience, 5*time.Millisecond)
+		return placed()
+	}
+	placements, refusals := decide()
+	for range 3 {
+		again, refusalsAgain := decide()
+		require.Empty(t, cmp.Diff(placements, again))
+		require.Empty(t, cmp.Diff(refusals, refusalsAgain))
+	}
+}
+
+func TestProfiles(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		names   []string
+		wantErr string
+	}{
+		"the default":           {names: []string{view.DefaultNamespaceScheduler}},
+		"another besides":       {names: []string{"packing", view.DefaultNamespaceScheduler}},
+		"the default is missed": {names: []string{"packing"}, wantErr: `no profile of the namespace scheduler is named "namespace-scheduler"`},
+		"none":                  {wantErr: "there are []"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := &config.KubeSchedulerConfiguration{}
+			for _, profile := range tc.names {
+				cfg.Profiles = append(cfg.Profiles, config.KubeSchedulerProfile{SchedulerName: profile})
+			}
+			names, err := Profiles(cfg)
+			if tc.wantErr != "" {
+				require.ErrorContains(t, err, tc.wantErr)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, sets.New(tc.names...), names)
+		})
+	}
+}

@@ -1,0 +1,256 @@
+package scheduling
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	metafake "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/placer"
+	"github.com/superpool/superpool/internal/view"
+	"github.com/superpool/superpool/plugins/namespacegang"
+)
+
+// metaCluster is an API server of the meta cluster whose readers are never behind.
+type metaCluster struct{ client client.WithWatch }
+
+func newMetaCluster(t *testing.T, objects ...client.Object) metaCluster {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
+	return metaCluster{client: metafake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&schedulerv1alpha1.NamespacePlacement{}).Build()}
+}
+
+// placementAsking returns a NamespacePlacement that asks for so many slices of one core.
+func placementAsking(cpu string) *schedulerv1alpha1.NamespacePlacement {
+	return &schedulerv1alpha1.NamespacePlacement{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web", UID: "1", Generation: 1},
+		Spec: schedulerv1alpha1.NamespacePlacementSpec{
+			Slice: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
+			Quota: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)},
+		},
+	}
+}
+
+// assigned is a decision for all slices of np that are missing.
+func assigned(np *schedulerv1alpha1.NamespacePlacement, cluster string) []namespacegang.Assignment {
+	var assignments []namespacegang.Assignment
+	for _, object := range view.Slices(np) {
+		if pod := object.(*corev1.Pod); pod.Spec.NodeName == "" {
+			assignments = append(assignments, namespacegang.Assignment{Pod: pod, Cluster: cluster})
+		}
+	}
+	return assignments
+}
+
+// TestSinkWritesADecision commits what was decided for a namespace of two slices while something else happens to it.
+func TestSinkWritesADecision(t *testing.T) {
+	t.Parallel()
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "namespaceplacements"}, "web", errors.New("no"))
+	change := func(change func(*schedulerv1alpha1.NamespacePlacement)) func(*testing.T, client.Client) {
+		return func(t *testing.T, c client.Client) {
+			np := &schedulerv1alpha1.NamespacePlacement{}
+			require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "tenant", Name: "web"}, np))
+			change(np)
+			require.NoError(t, c.Update(t.Context(), np))
+		}
+	}
+	for name, tc := range map[string]struct {
+		// meanwhile happens between the sink's first read and its first write.
+		meanwhile func(*testing.T, client.Client)
+		// fail is what the API server answers to the first write.
+		fail         error
+		wantErr      string
+		wantIs       error
+		wantPlaced   string
+		wantAttempts int
+	}{
+		"nothing": {wantPlaced: `{"r1":2}`, wantAttempts: 1},
+		"an annotation is written": {
+			meanwhile:  change(func(np *schedulerv1alpha1.NamespacePlacement) { np.Annotations = map[string]string{"a": "b"} }),
+			wantPlaced: `{"r1":2}`, wantAttempts: 2,
+		},
+		"the quota changes": {
+			meanwhile: change(func(np *schedulerv1alpha1.NamespacePlacement) {
+				np.Spec.Quota = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3")}
+			}),
+			wantErr: "NamespacePlacement tenant/web changed since the decision", wantIs: errChanged, wantAttempts: 1,
+		},
+		"it is deleted": {
+			meanwhile: func(t *testing.T, c client.Client) { require.NoError(t, c.Delete(t.Context(), placementAsking("2"))) },
+			wantErr:   "changed since the decision", wantIs: errChanged, wantAttempts: 1,
+		},
+		"the write is lost":    {fail: errors.New("connection reset"), wantPlaced: `{"r1":2}`, wantAttempts: 2},
+		"the write is refused": {fail: forbidden, wantErr: "placing gang tenant/web@", wantIs: forbidden, wantAttempts: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := newMetaCluster(t, placementAsking("2")).client
+			attempts := 0
+			cached := interceptor.NewClient(api, interceptor.Funcs{
+				SubResourceUpdate: func(ctx context.Context, c client.Client, resource string, object client.Object, options ...client.SubResourceUpdateOption) error {
+					attempts++
+					if attempts == 1 && tc.meanwhile != nil {
+						tc.meanwhile(t, api)
+					}
+					if attempts == 1 && tc.fail != nil {
+						return tc.fail
+					}
+					return c.SubResource(resource).Update(ctx, object, options...)
+				},
+			})
+			np := &schedulerv1alpha1.NamespacePlacement{}
+			require.NoError(t, api.Get(t.Context(), client.ObjectKey{Namespace: "tenant", Name: "web"}, np))
+			sink := newStatusSink(NewStore(cached, api), clock.RealClock{})
+			err := sink.Commit(t.Context(), view.Gang(np), assigned(np, "r1"))
+			require.Equal(t, tc.wantAttempts, attempts, "writes")
+			if tc.wantErr != "" {
+				require.ErrorContains(t, err, tc.wantErr)
+			} else {
+				require.NoError(t, err)
+			}
+			if tc.wantIs != nil {
+				require.ErrorIs(t, err, tc.wantIs)
+			}
+			stored := &schedulerv1alpha1.NamespacePlacement{}
+			if err := api.Get(t.Context(), client.ObjectKeyFromObject(np), stored); !apierrors.IsNotFound(err) {
+				require.NoError(t, err)
+			}
+			require.Equal(t, tc.wantPlaced, placement.Encode(stored.Status.Placements))
+		})
+	}
+}
+
+// TestSinkRefusesWhatIsGone: a refusal of a gang that was deleted or changed meanwhile is no error, and is not kept.
+func TestSinkRefusesWhatIsGone(t *testing.T) {
+	t.Parallel()
+	for name, gang := range map[string]string{"deleted": "tenant/gone@0123456789abcdef", "changed": "tenant/web@0123456789abcdef"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			np := placementAsking("2")
+			api := newMetaCluster(t, np).client
+			sink := newStatusSink(NewStore(api, api), clock.RealClock{})
+			require.NoError(t, sink.Refuse(t.Context(), gang, placer.Refusal{Message: "no"}))
+			require.Empty(t, sink.lastMessage)
+			require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(np), np))
+			require.Empty(t, np.Status.Conditions)
+		})
+	}
+}
+
+// TestSinkForgetsRefusals: what was refused is kept until the namespace is placed or deleted.
+func TestSinkForgetsRefusals(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*testing.T, *statusSink, *schedulerv1alpha1.NamespacePlacement){
+		"placed": func(t *testing.T, sink *statusSink, np *schedulerv1alpha1.NamespacePlacement) {
+			require.NoError(t, sink.Commit(t.Context(), view.Gang(np), assigned(np, "r1")))
+		},
+		"deleted": func(_ *testing.T, sink *statusSink, np *schedulerv1alpha1.NamespacePlacement) {
+			sink.forget(client.ObjectKeyFromObject(np))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			np := placementAsking("2")
+			api := newMetaCluster(t, np).client
+			sink := newStatusSink(NewStore(api, api), clock.RealClock{})
+			require.NoError(t, sink.Refuse(t.Context(), view.Gang(np), placer.Refusal{Message: "no"}))
+			require.Len(t, sink.lastMessage, 1)
+			end(t, sink, np)
+			require.Empty(t, sink.lastMessage)
+		})
+	}
+}
+
+func TestRefusalIsDue(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1_000_000, 0)
+	last := lastMessage{gang: "tenant/web@1", message: "900m is free", at: start}
+	for name, tc := range map[string]struct {
+		last, next lastMessage
+		want       bool
+	}{
+		"the first":                            {next: last, want: true},
+		"the same":                             {last: last, next: last},
+		"the same, long after":                 {last: last, next: lastMessage{last.gang, last.message, start.Add(time.Hour)}},
+		"other numbers at once":                {last: last, next: lastMessage{last.gang, "800m is free", start.Add(refusalPeriod - 1)}},
+		"other numbers after a while":          {last: last, next: lastMessage{last.gang, "800m is free", start.Add(refusalPeriod)}, want: true},
+		"another gang, other numbers, at once": {last: last, next: lastMessage{"tenant/web@2", "800m is free", start}, want: true},
+		"another gang, same message, at once":  {last: last, next: lastMessage{"tenant/web@2", last.message, start}, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, tc.want, tc.last.isDue(tc.next))
+		})
+	}
+}
+
+// TestRefusalOfAChangedSpec refuses one spec of a NamespacePlacement after another, with equal messages.
+func TestRefusalOfAChangedSpec(t *testing.T) {
+	t.Parallel()
+	why := placer.Refusal{Message: "0/2 nodes are available: 2 super cluster(s) had no node large enough."}
+	np := placementAsking("8")
+	np.Spec.Slice = np.Spec.Quota
+	api := newMetaCluster(t, np).client
+	sink := newStatusSink(NewStore(api, api), clock.RealClock{})
+	key := client.ObjectKeyFromObject(np)
+	for i, cpu := range []string{"8", "16"} {
+		generation := int64(i + 1)
+		require.NoError(t, api.Get(t.Context(), key, np))
+		np.Generation, np.Spec.Quota = generation, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+		require.NoError(t, api.Update(t.Context(), np))
+		np.Status, _, _ = placement.Next(np, placement.Facts{Now: time.Now()})
+		require.NoError(t, api.Status().Update(t.Context(), np))
+		placed := meta.FindStatusCondition(np.Status.Conditions, schedulerv1alpha1.ConditionPlaced)
+		require.Equal(t, schedulerv1alpha1.ReasonPending, placed.Reason, "a changed spec was not tried yet")
+
+		for range view.Slices(np) {
+			require.NoError(t, sink.Refuse(t.Context(), view.Gang(np), why))
+		}
+		require.NoError(t, api.Get(t.Context(), key, np))
+		want := []metav1.Condition{{
+			Type: schedulerv1alpha1.ConditionPlaced, Status: metav1.ConditionFalse, Reason: schedulerv1alpha1.ReasonUnschedulable,
+			Message: why.Message, ObservedGeneration: generation, LastTransitionTime: placed.LastTransitionTime,
+		}}
+		require.Empty(t, cmp.Diff(want, np.Status.Conditions), "quota %s", cpu)
+	}
+}
+
+// TestRefusalsWithOtherFigures: what is free changes with each decision about others, and a namespace that waits is not
+// written each time.
+func TestRefusalsWithOtherFigures(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		np := placementAsking("1")
+		api := newMetaCluster(t, np).client
+		sink := newStatusSink(NewStore(api, api), clock.RealClock{})
+		gang := view.Gang(np)
+		written := func(message string) string {
+			require.NoError(t, sink.Refuse(t.Context(), gang, placer.Refusal{Message: message}))
+			require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(np), np))
+			return meta.FindStatusCondition(np.Status.Conditions, schedulerv1alpha1.ConditionPlaced).Message
+		}
+		require.Equal(t, "900m is free", written("900m is free"))
+		require.Equal(t, "900m is free", written("800m is free"))
+		<-time.After(refusalPeriod)
+		require.Equal(t, "700m is free", written("700m is free"))
+	})
+}
