@@ -194,9 +194,7 @@ func TestPanics(t *testing.T) {
 		{name: "Serve when ready", breaks: func(w *work) {
 			w.set(nil, func(_ context.Context, ready func()) error {
 				ready()
-				var none map[string]int
-				none["hostile"] = 1
-				return nil
+				panic("hostile")
 			})
 		}},
 	} {

@@ -57,8 +57,9 @@ type Controller struct {
 	writer     writer
 	warnings   warnings
 
-	mu       sync.Mutex
-	headroom map[types.NamespacedName]Headroom // the last valid ones
+	mu         sync.Mutex
+	headroom   map[types.NamespacedName]Headroom  // the last valid ones
+	podsListed map[types.NamespacedName]time.Time // when the pods of the virtual Node were listed last
 }
 
 func (c *Controller) setDefaults() {
@@ -68,7 +69,7 @@ func (c *Controller) setDefaults() {
 	c.supervisor.Kind, c.supervisor.HealthPeriod, c.supervisor.LongestDelay = "cluster", probePeriod, longestDelay
 	c.writer = writer{client: c.Client, reader: c.Reader}
 	c.warnings.recorder = c.Recorder
-	c.headroom = map[types.NamespacedName]Headroom{}
+	c.headroom, c.podsListed = map[types.NamespacedName]Headroom{}, map[types.NamespacedName]time.Time{}
 }
 
 // SetupWithManager adds the controller to mgr. When mgr stops, all connections are cancelled and awaited. The meta cluster need not
@@ -177,10 +178,11 @@ func (c *Controller) report(ctx context.Context, cluster *metav1.PartialObjectMe
 	name := client.ObjectKeyFromObject(cluster)
 	c.warnings.set(cluster, "connection", trouble)
 	result := reconcile.Result{}
-	if trouble != (tenancy.Reason{}) {
-		result.RequeueAfter = eventPeriod
+	if trouble != (tenancy.Reason{}) || id != "" {
+		result.RequeueAfter = eventPeriod // to record a lasting trouble again, and to list pods again
 	}
 	if id != "" {
+		c.checkPods(ctx, cluster, id)
 		retired, err := c.retire(ctx, name, id)
 		if retired.RequeueAfter > 0 {
 			result = retired
@@ -252,6 +254,7 @@ func (c *Controller) forget(cluster types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.headroom, cluster)
+	delete(c.podsListed, cluster)
 }
 
 // clusters returns the existing Clusters.

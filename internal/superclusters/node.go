@@ -53,6 +53,8 @@ const (
 	ReasonDuplicateID = "DuplicateID"
 	// ReasonNodeConflict says that a Node with the id's name exists which is no virtual Node.
 	ReasonNodeConflict = "NodeConflict"
+	// ReasonPodsOnVirtualNode says that pods of the meta cluster are bound to the virtual Node, where nothing runs them.
+	ReasonPodsOnVirtualNode = "PodsOnVirtualNode"
 	// ReasonInvalidHeadroom says that the headroom annotation cannot be read; the last good one stays in force.
 	ReasonInvalidHeadroom = "InvalidHeadroom"
 )

@@ -35,7 +35,7 @@ func (c *Controller) readSecret(ctx context.Context, cluster types.NamespacedNam
 	}
 	config, err := kubeconfig.Parse(data)
 	if err != nil {
-		return nil, nil, tenancy.Reason{Reason: ReasonInvalidKubeconfig, Message: err.Error()}, nil
+		return nil, nil, tenancy.Reason{Reason: ReasonInvalidKubeconfig, Message: err.Error()}, nil //nolint:nilerr // a state of the Cluster: no retry mends it
 	}
 	return config, data, tenancy.Reason{}, nil
 }

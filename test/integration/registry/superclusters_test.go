@@ -78,15 +78,18 @@ func changeNode(t *testing.T, in kubernetes.Interface, name string, change func(
 
 func createPod(t *testing.T, name, node string, labels map[string]string) {
 	t.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: corev1.PodSpec{
+	_, err := shared.inSuper.CoreV1().Pods(namespace).Create(t.Context(), podBoundTo(name, node, labels), metav1.CreateOptions{})
+	require.NoError(t, err)
+}
+
+func podBoundTo(name, node string, labels map[string]string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}, Spec: corev1.PodSpec{
 		NodeName:                     node,
 		AutomountServiceAccountToken: new(bool),
 		Containers: []corev1.Container{{Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("1Gi"),
 		}}}},
 	}}
-	_, err := shared.inSuper.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
-	require.NoError(t, err)
 }
 
 func getNode(t *testing.T, id string) (*corev1.Node, error) {
@@ -134,6 +137,7 @@ func TestSuperClusters(t *testing.T) {
 	nameSuperCluster(t, shared.inSuper, "r1")
 	createNode(t, shared.inSuper, "n1", size("4", "8Gi", "110"))
 	createNode(t, shared.inSuper, "n2", size("2", "16Gi", "110"))
+	require.NoError(t, shared.client.Create(t.Context(), podBoundTo("kube-proxy-r1", "r1", nil)))
 	createSecret(t, "first-kubeconfig", tenancyv1alpha1.DefaultKubeconfigKey, shared.super.KubeConfig)
 	createCluster(t, "first")
 	node := awaitOffer(t, "r1", "True/SuperClusterReady 6 24Gi 220")
@@ -154,6 +158,9 @@ func TestSuperClusters(t *testing.T) {
 			}
 			return ""
 		})
+	})
+	t.Run("pods of the meta cluster on the virtual node", func(t *testing.T) {
+		require.Contains(t, awaitEvent(t, clusterKind(), "first", superclusters.ReasonPodsOnVirtualNode), "the first is default/kube-proxy-r1.")
 	})
 	t.Run("capacity follows the super cluster", func(t *testing.T) {
 		createPod(t, "foreign", "n1", nil)
