@@ -349,6 +349,43 @@ func TestEngageFails(t *testing.T) {
 	})
 }
 
+// TestEngagePanics: work that panics on the input of one tenant is a state of that tenant, and another tenant does not notice.
+func TestEngagePanics(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, vcNamed("hostile"), secretNamed(t, "hostile", "t1"), vcNamed("good"), secretNamed(t, "good", "t2"))
+		work := h.Engage
+		panics := true
+		h.Engage = func(ctx context.Context, tenant *Tenant, ready func()) error {
+			if tenant.VirtualCluster.Name == "hostile" && panics {
+				ready()
+				panic("s3cret")
+			}
+			return work(ctx, tenant, ready)
+		}
+		h.reconcile("good")
+		h.reconcile("hostile")
+		h.settle()
+		require.Equal(t, "True/Connected", h.ready("good"))
+		require.Equal(t, "False/Panicked", h.ready("hostile"))
+		h.pass(time.Hour)
+		require.Equal(t, "False/Panicked", h.ready("hostile"))
+		require.Equal(t, []string{"start good t2"}, h.logged(), "the good one goes on")
+		warned := 0
+		for range len(h.events.Events) {
+			event := <-h.events.Events
+			require.NotContains(t, event, "s3cret")
+			if strings.HasPrefix(event, "Warning Panicked ") {
+				warned++
+			}
+		}
+		require.NotZero(t, warned)
+		panics = false
+		h.pass(2 * longestDelay)
+		require.Equal(t, "True/Connected", h.ready("hostile"))
+	})
+}
+
 func TestDeletion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
