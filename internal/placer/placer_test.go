@@ -284,7 +284,7 @@ func TestPlacerPlacesAllOrNothing(t *testing.T) {
 	p := newPool(t)
 	p.cluster("r1", "250m", "8Gi")
 	p.ask("large", "500m", "500Mi")
-	p.wantRefused("large", namespacegang.ErrReasonNoRoom+": 500m cpu is wanted and 250m is free")
+	p.wantRefused("large", namespacegang.ErrReasonNoFreeCapacity+": 500m cpu is wanted and 250m is free")
 	p.ask("small", "200m", "200Mi")
 	p.wantPlaced("small", `{"r1":2}`)
 	p.cluster("r2", "500m", "8Gi")
@@ -346,7 +346,7 @@ func TestPlacerTriesAgainAfterALostWrite(t *testing.T) {
 	p.wantPlaced("a", `{"r1":2}`)
 	require.Equal(t, 2, p.commits)
 	p.ask("b", "100m", "100Mi")
-	p.wantRefused("b", namespacegang.ErrReasonNoRoom+": 100m cpu is wanted and 0 is free")
+	p.wantRefused("b", namespacegang.ErrReasonNoFreeCapacity+": 100m cpu is wanted and 0 is free")
 	p.remove("a")
 	p.wantPlaced("b", `{"r1":1}`)
 }
@@ -413,8 +413,8 @@ func TestPlacerNeedsNoAPIServer(t *testing.T) {
 	require.Empty(t, cmp.Diff(want, p.refusal("large")))
 
 	p.ask("huge", "5", "200Mi")
-	p.wantRefused("huge", namespacegang.ErrReasonNoRoom)
-	reason := namespacegang.ErrReasonNoRoom + ": 5 cpu is wanted and 4150m is free"
+	p.wantRefused("huge", namespacegang.ErrReasonNoFreeCapacity)
+	reason := namespacegang.ErrReasonNoFreeCapacity + ": 5 cpu is wanted and 4150m is free"
 	want = Refusal{Message: "0/3 nodes are available: " + reason + ".", Clusters: []ClusterReason{{"", namespacegang.Name, reason}}}
 	require.Empty(t, cmp.Diff(want, p.refusal("huge")))
 

@@ -28,8 +28,8 @@ const (
 	// ErrReasonReleased is the reason of a slice that fits but was released because another slice of its namespace does
 	// not.
 	ErrReasonReleased = "another slice of the namespace fits no super cluster"
-	// ErrReasonNoRoom begins the reason of a slice whose namespace needs more than the whole pool has free.
-	ErrReasonNoRoom = "the pool has too little free capacity for the namespace"
+	// ErrReasonNoFreeCapacity begins the reason of a slice whose namespace needs more than the whole pool has free.
+	ErrReasonNoFreeCapacity = "the pool has too little free capacity for the namespace"
 
 	// permitTimeout bounds how long a slice is held for the others of its gang. They are tried right after it, so it is
 	// reached only when they are kept from being tried at all.

@@ -155,7 +155,7 @@ func TestPreFilter(t *testing.T) {
 		node("r2", resources{"cpu": "2", "memory": "1Gi", "ephemeral-storage": "1Gi", "nvidia.com/gpu": "1"}).Obj(),
 	}
 	refused := func(what string) *fwk.Status {
-		return fwk.NewStatus(fwk.Unschedulable, namespacegang.ErrReasonNoRoom+": "+what).WithPlugin(namespacegang.Name)
+		return fwk.NewStatus(fwk.Unschedulable, namespacegang.ErrReasonNoFreeCapacity+": "+what).WithPlugin(namespacegang.Name)
 	}
 	tests := map[string]struct {
 		total   string // "": no annotation

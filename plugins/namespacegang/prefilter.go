@@ -33,7 +33,7 @@ func (pl *NamespaceGang) PreFilter(_ context.Context, _ fwk.CycleState, pod *cor
 		}
 	}
 	if len(short) > 0 {
-		return nil, fwk.NewStatus(fwk.Unschedulable, ErrReasonNoRoom+": "+strings.Join(short, ", "))
+		return nil, fwk.NewStatus(fwk.Unschedulable, ErrReasonNoFreeCapacity+": "+strings.Join(short, ", "))
 	}
 	return nil, nil
 }

@@ -1,0 +1,315 @@
+package view_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2/ktesting"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/view"
+	"github.com/superpool/superpool/plugins"
+	"github.com/superpool/superpool/plugins/namespacegang"
+)
+
+const patience = 20 * time.Second
+
+// The kinds of schedulers.
+const (
+	ofNamespaces = "namespaces"
+	ofPods       = "pods"
+)
+
+// profiles are the plugins of a working profile, by kind of scheduler.
+var profiles = map[string][]string{
+	ofNamespaces: {
+		"NamespaceGang", "NodeUnschedulable", "NodeName", "TaintToleration", "NodeShape", "PlacementStability", "SliceSpread",
+		"NodeResourcesFit", "NodeNameOrder",
+	},
+	ofPods: {
+		"SchedulingGates", "PrioritySort", "NamespacePlacement", "NodeUnschedulable", "TaintToleration", "NodeShape", "NodeResourcesFit",
+		"DefaultPreemption", "NodeNameOrder", "SuperClusterBinder",
+	},
+}
+
+// inPlaceOf names the plugin that another one cannot stand beside.
+var inPlaceOf = map[string]string{"QOSSort": "PrioritySort", "PreemptionToleration": "DefaultPreemption"}
+
+// TestRegisteredPlugins builds each registered plugin in each kind of scheduler that docs/plugins.md names for it, and
+// schedules with it. There is no kubeconfig and no CRD, as with a tenant that has none: a plugin that wants one is not
+// to be registered.
+func TestRegisteredPlugins(t *testing.T) {
+	kinds := map[string][]string{
+		"NamespaceGang":            {ofNamespaces},
+		"NamespacePlacement":       {ofPods},
+		"NodeNameOrder":            {ofNamespaces, ofPods},
+		"NodeShape":                {ofNamespaces, ofPods},
+		"PlacementStability":       {ofNamespaces},
+		"SliceSpread":              {ofNamespaces},
+		"SuperClusterBinder":       {ofPods},
+		"NodeResourcesAllocatable": {ofNamespaces},
+		"PodState":                 {ofPods},
+		"PreemptionToleration":     {ofPods},
+		"QOSSort":                  {ofPods},
+	}
+	run := map[string]func(*testing.T, *config.KubeSchedulerConfiguration){ofNamespaces: placeANamespace, ofPods: placePods}
+	for name := range plugins.Registry(plugins.Options{}) {
+		require.Contains(t, kinds, name, "each registered plugin is run here")
+	}
+	for name, of := range kinds {
+		for _, kind := range of {
+			t.Run(name+" in a scheduler of "+kind, func(t *testing.T) {
+				run[kind](t, profileWith(t, kind, name))
+			})
+		}
+	}
+}
+
+// TestSchedulersEndWithTheirContext builds schedulers as tenants come and go. What a plugin leaves running adds up.
+func TestSchedulersEndWithTheirContext(t *testing.T) {
+	cfg := profileWith(t, ofPods, "PodState", "PreemptionToleration", "QOSSort")
+	run := func() {
+		ctx, cancel := context.WithCancel(t.Context())
+		stopped := startScheduler(ctx, t, cfg, plugins.Options{}, fake.NewClientset(), podInformers)
+		cancel()
+		<-stopped
+	}
+	run() // what lives as long as the process starts with the first
+	before := goroutines(t)
+	for range 5 {
+		run()
+	}
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before }, patience, 10*time.Millisecond)
+}
+
+// goroutines returns how many there are once no more of them end.
+func goroutines(t *testing.T) int {
+	t.Helper()
+	last, same := 0, 0
+	require.Eventually(t, func() bool {
+		now := runtime.NumGoroutine()
+		if now != last {
+			last, same = now, 0
+		}
+		same++
+		return same == 20
+	}, patience, 10*time.Millisecond)
+	return last
+}
+
+// profileWith decodes a profile of this kind that enables further plugins, so that they get the args that a file would
+// give them.
+func profileWith(t *testing.T, kind string, names ...string) *config.KubeSchedulerConfiguration {
+	t.Helper()
+	enabled := slices.Clone(profiles[kind])
+	for _, name := range names {
+		if i := slices.Index(enabled, inPlaceOf[name]); i >= 0 {
+			enabled[i] = name
+		}
+		if !slices.Contains(enabled, name) {
+			enabled = append(enabled, name)
+		}
+	}
+	name := corev1.DefaultSchedulerName
+	if kind == ofNamespaces {
+		name = view.DefaultNamespaceScheduler
+	}
+	text := fmt.Sprintf("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\npercentageOfNodesToScore: 100\n"+
+		"profiles:\n- schedulerName: %s\n  plugins: {multiPoint: {disabled: [{name: '*'}], enabled: [{name: %s}]}}\n",
+		name, strings.Join(enabled, "}, {name: "))
+	object, gvk, err := scheme.Codecs.UniversalDecoder().Decode([]byte(text), nil, nil)
+	require.NoError(t, err)
+	cfg := object.(*config.KubeSchedulerConfiguration)
+	cfg.APIVersion = gvk.GroupVersion().String()
+	require.NoError(t, plugins.Check(cfg))
+	return cfg
+}
+
+// startScheduler runs a real kube-scheduler until ctx ends. The channel is closed when it and its informers have
+// stopped.
+func startScheduler(
+	ctx context.Context, t *testing.T, cfg *config.KubeSchedulerConfiguration, options plugins.Options, api kubernetes.Interface,
+	informersOf func(kubernetes.Interface) informers.SharedInformerFactory,
+) <-chan struct{} {
+	t.Helper()
+	factory := informersOf(api)
+	sched, err := scheduler.New(ctx, api, factory, nil, func(string) events.EventRecorder { return &events.FakeRecorder{} },
+		scheduler.WithComponentConfigVersion(cfg.APIVersion), scheduler.WithProfiles(cfg.Profiles...),
+		scheduler.WithFrameworkOutOfTreeRegistry(plugins.Registry(options)))
+	require.NoError(t, err)
+	factory.Start(ctx.Done())
+	for kind, synced := range factory.WaitForCacheSync(ctx.Done()) {
+		require.True(t, synced || ctx.Err() != nil, "%s is listed", kind)
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		sched.Run(ctx)
+		factory.Shutdown()
+	}()
+	return stopped
+}
+
+// startForTest is startScheduler until the test ends.
+func startForTest(
+	t *testing.T, cfg *config.KubeSchedulerConfiguration, options plugins.Options, api kubernetes.Interface,
+	informersOf func(kubernetes.Interface) informers.SharedInformerFactory,
+) {
+	t.Helper()
+	_, ctx := ktesting.NewTestContext(t)
+	ctx, cancel := context.WithCancel(ctx)
+	stopped := startScheduler(ctx, t, cfg, options, api, informersOf)
+	t.Cleanup(func() {
+		cancel()
+		<-stopped
+	})
+}
+
+func list(cpu string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+}
+
+func virtualNode(name, cpu string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
+		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: schedulerv1alpha1.TaintProvider, Effect: corev1.TaintEffectNoSchedule}}},
+		Status: corev1.NodeStatus{
+			Allocatable: list(cpu), Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
+	}
+}
+
+// commits takes the decisions about namespaces.
+type commits chan []namespacegang.Assignment
+
+// Commit implements namespacegang.Committer.
+func (c commits) Commit(ctx context.Context, _ string, assignments []namespacegang.Assignment) error {
+	select {
+	case c <- assignments:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// placeANamespace places the three slices of a namespace that holds one already, over two super clusters.
+func placeANamespace(t *testing.T, cfg *config.KubeSchedulerConfiguration) {
+	pods, nodes := view.NewPodSource(), view.NewNodeSource()
+	for _, node := range []*corev1.Node{virtualNode("r1", "2"), virtualNode("r2", "2")} {
+		nodes.Set(node.Name, view.NamespaceNode(node))
+	}
+	np := &schedulerv1alpha1.NamespacePlacement{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web", UID: "uid"},
+		Spec:       schedulerv1alpha1.NamespacePlacementSpec{Slice: list("1"), Quota: list("4")},
+		Status: schedulerv1alpha1.NamespacePlacementStatus{
+			Placements: []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1", Slices: 1, Reserved: list("1")}},
+		},
+	}
+	pods.Set("tenant/web", view.Slices(np)...)
+	decisions := make(commits)
+	startForTest(t, cfg, plugins.Options{Committer: decisions}, fake.NewClientset(), func(api kubernetes.Interface) informers.SharedInformerFactory {
+		return sourceInformers(api, pods, nodes)
+	})
+	select {
+	case decision := <-decisions:
+		perCluster := map[string]int{}
+		for _, assignment := range decision {
+			perCluster[assignment.Cluster]++
+		}
+		require.Equal(t, map[string]int{"r1": 1, "r2": 2}, perCluster)
+	case <-time.After(patience):
+		t.Fatal("the namespace was not placed")
+	}
+}
+
+// sourceInformers serve Pods and Nodes from views.
+func sourceInformers(api kubernetes.Interface, pods, nodes *view.Source) informers.SharedInformerFactory {
+	factory := informers.NewSharedInformerFactory(api, 0)
+	factory.InformerFor(&corev1.Pod{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+		return cache.NewSharedIndexInformer(pods, &corev1.Pod{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	})
+	factory.InformerFor(&corev1.Node{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+		return cache.NewSharedIndexInformer(nodes, &corev1.Node{}, 0, cache.Indexers{})
+	})
+	return factory
+}
+
+// podInformers serve the pods of an API server through the pod view, and a tenant's Nodes: namespace web holds 1 cpu in
+// r1 and in r2.
+func podInformers(api kubernetes.Interface) informers.SharedInformerFactory {
+	nodes := view.NewNodeSource()
+	held := schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
+	virtual := map[string]*corev1.Node{}
+	for _, name := range []string{"r1", "r2"} {
+		virtual[name] = virtualNode(name, "8")
+		held.Status.Placements = append(held.Status.Placements, schedulerv1alpha1.ClusterPlacement{Cluster: name, Slices: 1, Reserved: list("1")})
+	}
+	for _, node := range view.TenantNodes(virtual, []schedulerv1alpha1.NamespacePlacement{held}) {
+		nodes.Set(node.Name, node)
+	}
+	factory := informers.NewSharedInformerFactory(api, 0)
+	pods := factory.InformerFor(&corev1.Pod{}, func(api kubernetes.Interface, _ time.Duration) cache.SharedIndexInformer {
+		return coreinformers.NewPodInformer(api, metav1.NamespaceAll, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	})
+	// InformerFor sets the factory's own transform, so this comes after it. It fails only on a started informer.
+	_ = pods.SetTransform(view.TenantPod)
+	factory.InformerFor(&corev1.Node{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+		return cache.NewSharedIndexInformer(nodes, &corev1.Node{}, 0, cache.Indexers{})
+	})
+	return factory
+}
+
+// placePods fills a namespace, refuses a pod, and preempts one.
+func placePods(t *testing.T, cfg *config.KubeSchedulerConfiguration) {
+	api := fake.NewClientset()
+	startForTest(t, cfg, plugins.Options{}, api, podInformers)
+	pods := api.CoreV1().Pods("web")
+	create := func(name string, priority int32) {
+		_, err := pods.Create(t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, UID: types.UID(name)},
+			Spec: corev1.PodSpec{SchedulerName: corev1.DefaultSchedulerName, Priority: &priority, Containers: []corev1.Container{{
+				Name: "c", Resources: corev1.ResourceRequirements{Requests: list("1")},
+			}}},
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	superCluster := func(name string) string {
+		pod, err := pods.Get(t.Context(), name, metav1.GetOptions{})
+		require.NoError(t, err)
+		return pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster]
+	}
+	for _, name := range []string{"first", "second"} {
+		create(name, 0)
+		require.Eventually(t, func() bool { return superCluster(name) != "" }, patience, 5*time.Millisecond, "%s is placed", name)
+	}
+	require.ElementsMatch(t, []string{"r1", "r2"}, []string{superCluster("first"), superCluster("second")})
+	create("third", 0)
+	require.Eventually(t, func() bool {
+		pod, err := pods.Get(t.Context(), "third", metav1.GetOptions{})
+		require.NoError(t, err)
+		_, condition := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
+		return condition != nil && strings.Contains(condition.Message, "Insufficient cpu")
+	}, patience, 5*time.Millisecond, "a pod that does not fit is refused")
+	create("urgent", 10)
+	require.Eventually(t, func() bool { return superCluster("urgent") != "" }, patience, 5*time.Millisecond, "a pod of lower priority makes way")
+}
