@@ -12,6 +12,20 @@ mkdir -p "$(dirname "$DEMO_DIR")"
 DEMO_DIR=$(cd "$(dirname "$DEMO_DIR")" && pwd -P)/$(basename "$DEMO_DIR")
 source "$HERE/../lib/pool.sh"
 
+# fill FILE NAME=VALUE...: a file beside this one, with values in the place of <NAME>.
+fill() {
+  local content pair
+  content=$(<"$HERE/$1")
+  for pair in "${@:2}"; do content=${content//"<${pair%%=*}>"/"${pair#*=}"}; done
+  printf '%s\n' "$content"
+}
+
+# refuse MESSAGE: prints why a function fails, and fails.
+refuse() {
+  echo "$1" >&2
+  return 1
+}
+
 TENANTS=(vc-sample-1 vc-sample-2)
 CLUSTERS=(meta "${SUPERS[@]}" "${TENANTS[@]}")
 for part in network clusters cgroups nodes agents machine; do

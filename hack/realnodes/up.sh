@@ -126,7 +126,7 @@ set_up_dns() {
   step "CoreDNS in each tenant, which the pool places like any pod"
   local name
   for name in "${TENANTS[@]}"; do
-    sed -e "s|CLUSTER_IP|$(service_ip "$name" 10)|" -e "s|IMAGE|$(image_name coredns)|" "$HERE/tenant/coredns.yaml" >"$name-coredns.yaml"
+    fill tenant/coredns.yaml CLUSTER_IP="$(service_ip "$name" 10)" IMAGE="$(image_name coredns)" >"$name-coredns.yaml"
     show kubectl --kubeconfig "$name.kubeconfig" apply -f "$name-coredns.yaml"
   done
   for name in "${TENANTS[@]}"; do

@@ -1,6 +1,7 @@
 package controlplane_test
 
 import (
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/superpool/superpool/test/controlplane"
+	"github.com/superpool/superpool/test/controlplane/launch"
 )
 
 // TestStart starts two real API servers at once: each is its own, with its own CA.
@@ -76,4 +78,56 @@ func TestStart(t *testing.T) {
 		_, err = client.RbacV1().ClusterRoles().List(t.Context(), metav1.ListOptions{})
 		require.True(t, apierrors.IsForbidden(err), "%v", err)
 	})
+}
+
+// TestStartAgain kills etcd and the API server and starts them again, as a bed's restart does: objects, certificates and
+// tokens are as before.
+func TestStartAgain(t *testing.T) {
+	t.Parallel()
+	root, err := controlplane.Root()
+	require.NoError(t, err)
+	ports, release, err := launch.ReservePorts()
+	require.NoError(t, err)
+	t.Cleanup(release)
+	plane := &launch.ControlPlane{
+		Name: "r1", Folder: t.TempDir(), Bin: filepath.Join(root, "bin"), Address: "127.0.0.1", Ports: ports, SharePorts: true,
+		ServiceCIDR: "10.96.0.0/12",
+	}
+	running := map[launch.Program]*launch.Process{}
+	t.Cleanup(func() {
+		for _, process := range running {
+			process.Kill()
+		}
+	})
+	start := func(program launch.Program) {
+		t.Helper()
+		started, err := plane.Start(t.Context(), program)
+		for _, process := range started {
+			running[program] = process
+		}
+		require.NoError(t, err)
+	}
+	start(launch.Etcd)
+	start(launch.APIServer)
+	config, err := clientcmd.BuildConfigFromFlags("", plane.KubeconfigFile())
+	require.NoError(t, err)
+	client, err := kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+	ctx := t.Context()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "account"}}
+	_, err = client.CoreV1().ServiceAccounts("default").Create(ctx, account, metav1.CreateOptions{})
+	require.NoError(t, err)
+	token, err := client.CoreV1().ServiceAccounts("default").CreateToken(ctx, "account", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	running[launch.Etcd].Kill()
+	start(launch.Etcd)
+	running[launch.APIServer].Kill()
+	start(launch.APIServer)
+	review, err := client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+		Spec: authenticationv1.TokenReviewSpec{Token: token.Status.Token},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err, "the kubeconfig of before is valid")
+	require.True(t, review.Status.Authenticated, review.Status.Error)
+	require.Equal(t, "system:serviceaccount:default:account", review.Status.User.Username)
 }

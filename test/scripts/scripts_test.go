@@ -28,7 +28,7 @@ func bash(t *testing.T, script string, environment ...string) (string, error) {
 	root, err := controlplane.Root()
 	require.NoError(t, err)
 	// What a test reads is what its cached result rests on.
-	for _, scripts := range []string{"hack/*.sh", "hack/*/*.sh", "hack/*/*/*.sh"} {
+	for _, scripts := range []string{"hack/*.sh", "hack/*/*.sh", "hack/*/*/*.sh", "hack/realnodes/node/*", "hack/realnodes/tenant/*"} {
 		files, err := filepath.Glob(filepath.Join(root, scripts))
 		require.NoError(t, err)
 		require.NotEmpty(t, files)

@@ -14,30 +14,8 @@ deploy_vn_agent() {
     "$id-vn-agent.key=tls.key"; do
     cp "$PKI/${file%=*}" "$dir/${file#*=}"
   done
-  cat >"$dir/kustomization.yaml" <<YAML
-namespace: vc-manager
-resources: [$(realpath --relative-to "$dir" "$ROOT/manifests/vn-agent/$mode")]
-images:
-- {name: ghcr.io/superpool/vn-agent, newTag: dev}
-generatorOptions: {disableNameSuffixHash: true}
-secretGenerator:
-- {name: vn-agent-tls, type: kubernetes.io/tls, files: [tls.crt, tls.key]}
-configMapGenerator:
-- {name: vn-agent-client-ca, files: [ca.crt=client-ca.crt]}
-- {name: vn-agent-kubelet-ca, files: [ca.crt=kubelet-ca.crt]}
-patches:
-- target: {group: apps}
-  patch: |
-    - {op: add, path: /spec/template/spec/containers/0/args/-, value: --super-cluster=$id}
-    - {op: add, path: /spec/template/spec/containers/0/args/-, value: -v=4}
-YAML
-  if [[ $mode == apiserver ]]; then
-    cat >>"$dir/kustomization.yaml" <<YAML
-- target: {kind: Service}
-  patch: |
-    - {op: add, path: /spec/ports/0/nodePort, value: $(vn_agent_port apiserver)}
-YAML
-  fi
+  fill node/vn-agent.yaml MANIFESTS="$(realpath --relative-to "$dir" "$ROOT/manifests/vn-agent/$mode")" ID="$id" \
+    NODE_PORT="$(vn_agent_port apiserver)" >"$dir/kustomization.yaml"
   kubectl --kubeconfig "$OUT/$id.kubeconfig" delete daemonset,deployment,service -n vc-manager \
     -l app.kubernetes.io/name=vn-agent --ignore-not-found >/dev/null
   kubectl --kubeconfig "$OUT/$id.kubeconfig" apply -k "$dir" >/dev/null
@@ -67,7 +45,7 @@ start_metrics() {
     --from-file="serving.crt=$dir/metrics-server.crt" --from-file="serving.key=$dir/metrics-server.key" \
     --from-file="serving-ca.crt=$PKI/serving-ca.crt" --from-file="client.crt=$dir/kubelet-client.crt" \
     --from-file="client.key=$dir/kubelet-client.key" >"$OUT/$1-metrics-server-secret.yaml"
-  sed -e "s|IMAGE|$(image_name metrics-server)|" -e "s|CA_BUNDLE|$(base64 -w 0 "$dir/ca.crt")|" \
-    "$HERE/tenant/metrics-server.yaml" >"$OUT/$1-metrics-server.yaml"
+  fill tenant/metrics-server.yaml IMAGE="$(image_name metrics-server)" CA_BUNDLE="$(base64 -w 0 "$dir/ca.crt")" \
+    >"$OUT/$1-metrics-server.yaml"
   kubectl --kubeconfig "$OUT/$1.kubeconfig" apply -f "$OUT/$1-metrics-server-secret.yaml" -f "$OUT/$1-metrics-server.yaml"
 }

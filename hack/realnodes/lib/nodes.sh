@@ -4,12 +4,6 @@
 IMAGES=$BIN/images
 NODE=node-1
 
-# refuse MESSAGE: prints why a function fails, and fails.
-refuse() {
-  echo "$1" >&2
-  return 1
-}
-
 # cni_bin: where the CNI plugins lie: Debian's place, or that of most others.
 cni_bin() {
   local dir plugin
@@ -101,28 +95,8 @@ start_in_node() {
 start_containerd() {
   local id=$1 dir=$OUT/nodes/$1 deadline=$((SECONDS + 30))
   mkdir -p "$dir/cni"
-  cat >"$dir/cni/10-superpool.conflist" <<JSON
-{"cniVersion": "0.4.0", "name": "superpool", "plugins": [
-  {"type": "bridge", "bridge": "cni0", "isDefaultGateway": true, "hairpinMode": true,
-   "ipam": {"type": "host-local", "ranges": [[{"subnet": "$(pod_cidr "$id")"}]]}},
-  {"type": "portmap", "capabilities": {"portMappings": true}}
-]}
-JSON
-  cat >"$dir/containerd.toml" <<TOML
-version = 2
-[plugins."io.containerd.internal.v1.opt"]
-  path = "/var/lib/containerd/opt"
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "$(image_name pause)"
-  restrict_oom_score_adj = true
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "$(cni_bin)"
-    conf_dir = "$dir/cni"
-  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-    runtime_type = "io.containerd.runc.v2"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-      SystemdCgroup = false
-TOML
+  fill node/cni.conflist POD_CIDR="$(pod_cidr "$id")" >"$dir/cni/10-superpool.conflist"
+  fill node/containerd.toml PAUSE="$(image_name pause)" CNI_BIN="$(cni_bin)" DIR="$dir" >"$dir/containerd.toml"
   start_in_node "$id" containerd containerd --config "$dir/containerd.toml"
   until in_node "$id" ctr version >/dev/null 2>&1; do
     ((SECONDS < deadline)) || refuse "containerd of $id does not answer after 30 s, see $OUT/logs/containerd-$id.log" || return
@@ -143,45 +117,15 @@ start_kubelet() {
   local id=$1 dir=$OUT/nodes/$1
   user_kubeconfig "$id" "$dir/kubelet.kubeconfig" "system:node:$NODE" system:nodes
   : >"$dir/resolv.conf"
-  # Evictions look at the disk and memory of the whole machine, which is not ours. Tests read long logs, of which a
-  # kubelet gives the last file.
-  cat >"$dir/kubelet.yaml" <<YAML
-apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
-address: $(node_ip "$id")
-authentication:
-  anonymous: {enabled: false}
-  webhook: {enabled: true, cacheTTL: 10s}
-  x509: {clientCAFile: $PKI/$id/ca.crt}
-authorization: {mode: Webhook}
-tlsCertFile: $PKI/$id-kubelet.crt
-tlsPrivateKeyFile: $PKI/$id-kubelet.key
-cgroupDriver: cgroupfs
-cgroupRoot: $(cgroup "$id")
-containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
-resolvConf: $dir/resolv.conf
-failSwapOn: false
-evictionHard: {memory.available: 0%, nodefs.available: 0%, nodefs.inodesFree: 0%, imagefs.available: 0%}
-imageGCHighThresholdPercent: 100
-containerLogMaxSize: 256Mi
-registerWithTaints: []
-YAML
+  fill node/kubelet.yaml NODE_IP="$(node_ip "$id")" PKI="$PKI" ID="$id" CGROUP="$(cgroup "$id")" DIR="$dir" \
+    >"$dir/kubelet.yaml"
   start_in_node "$id" kubelet "$BIN/kubelet" --config "$dir/kubelet.yaml" --kubeconfig "$dir/kubelet.kubeconfig" \
     --hostname-override "$NODE" --node-ip "$(node_ip "$id")" -v=2
 }
 
-# start_kube_proxy ID. It leaves alone what belongs to the whole machine: the sizes of the connection table.
 start_kube_proxy() {
   local id=$1 dir=$OUT/nodes/$1
   user_kubeconfig "$id" "$dir/kube-proxy.kubeconfig" system:kube-proxy
-  cat >"$dir/kube-proxy.yaml" <<YAML
-apiVersion: kubeproxy.config.k8s.io/v1alpha1
-kind: KubeProxyConfiguration
-mode: iptables
-hostnameOverride: $NODE
-clientConnection: {kubeconfig: $dir/kube-proxy.kubeconfig}
-clusterCIDR: $POD_CIDR
-conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
-YAML
+  fill node/kube-proxy.yaml NODE="$NODE" DIR="$dir" POD_CIDR="$POD_CIDR" >"$dir/kube-proxy.yaml"
   start_in_node "$id" kube-proxy "$BIN/kube-proxy" --config "$dir/kube-proxy.yaml" -v=2
 }
