@@ -3,6 +3,7 @@ package placement_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -299,6 +300,41 @@ func BenchmarkRelease(b *testing.B) {
 			for b.Loop() {
 				release(object, nil)
 			}
+		})
+	}
+}
+
+func TestBoundingQuota(t *testing.T) {
+	t.Parallel()
+	named := func(name string, hard corev1.ResourceList) *corev1.ResourceQuota {
+		return &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ResourceQuotaSpec{Hard: hard}}
+	}
+	pods := corev1.ResourceList{"count/services": resource.MustParse("1")}
+	scoped := named("scoped", cpu("1"))
+	scoped.Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort}
+	for name, tc := range map[string]struct {
+		quotas []*corev1.ResourceQuota
+		want   string
+	}{
+		"none":                           {},
+		"one":                            {quotas: []*corev1.ResourceQuota{named("a", cpu("1"))}, want: "a"},
+		"one that bounds something else": {quotas: []*corev1.ResourceQuota{named("a", pods)}},
+		"one with a scope":               {quotas: []*corev1.ResourceQuota{scoped}},
+		"the smaller":                    {quotas: []*corev1.ResourceQuota{named("a", cpu("2")), named("b", cpu("1")), scoped}, want: "b"},
+		"equal ones":                     {quotas: []*corev1.ResourceQuota{named("b", cpu("1")), named("a", cpu("1"))}, want: "a"},
+		"cpu before memory":              {quotas: []*corev1.ResourceQuota{named("a", corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1")}), named("b", cpu("1"))}, want: "b"},
+		"the invalid one":                {quotas: []*corev1.ResourceQuota{named("a", cpu("1")), named("b", cpu("1e30"))}, want: "b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before := slices.Clone(tc.quotas)
+			got := placement.BoundingQuota(tc.quotas)
+			require.Equal(t, before, tc.quotas, "the list is the caller's")
+			if tc.want == "" {
+				require.Nil(t, got)
+				return
+			}
+			require.Equal(t, tc.want, got.Name)
 		})
 	}
 }

@@ -1,7 +1,9 @@
 package placement
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -61,6 +63,30 @@ func SliceLargerThanQuota(namespace *corev1.Namespace, spec *schedulerv1alpha1.N
 		return ""
 	}
 	return fmt.Sprintf("The slice %s is larger than the quota %s: the quota is one slice and goes to one super cluster", named, quota)
+}
+
+// BoundingQuota returns the ResourceQuota that a person is to look at for what a namespace may use: the one that is invalid, else the one
+// that sets the bound of the alphabetically first resource, and the alphabetically first where several do. It returns nil when none bounds
+// anything that is placed.
+func BoundingQuota(quotas []*corev1.ResourceQuota) *corev1.ResourceQuota {
+	quotas = slices.SortedFunc(slices.Values(quotas), func(a, b *corev1.ResourceQuota) int { return cmp.Compare(a.Name, b.Name) })
+	var bounding *corev1.ResourceQuota
+	var smallest int64
+	var lead corev1.ResourceName
+	for _, quota := range quotas {
+		amounts, errs := slice.Quota([]corev1.ResourceQuota{*quota})
+		if len(errs) > 0 {
+			return quota
+		}
+		if len(amounts) == 0 {
+			continue
+		}
+		first := amounts.Names()[0]
+		if bounding == nil || first < lead || first == lead && amounts[first] < smallest {
+			bounding, lead, smallest = quota, first, amounts[first]
+		}
+	}
+	return bounding
 }
 
 func sizeOf(namespace *corev1.Namespace) (slice.Amounts, error) {

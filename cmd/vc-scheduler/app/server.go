@@ -183,7 +183,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, options *Options) error {
 	if err != nil {
 		return err
 	}
-	hub, err := scheduling.NewHub(ctx, mgr.GetCache())
+	dispatcher, err := scheduling.NewDispatcher(ctx, mgr.GetCache())
 	if err != nil {
 		return err
 	}
@@ -191,14 +191,17 @@ func setup(ctx context.Context, mgr ctrl.Manager, options *Options) error {
 	if err := (&superclusters.Controller{Client: mgr.GetClient(), Recorder: recorder}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up super clusters: %w", err)
 	}
-	work := &scheduling.Tenants{Client: mgr.GetClient(), Hub: hub, PodConfig: podConfig, Profiles: namespaceProfiles, DefaultSlice: defaultSlice}
+	store := scheduling.NewStore(mgr.GetClient(), mgr.GetAPIReader())
+	work := &scheduling.Tenants{
+		Client: mgr.GetClient(), Store: store, Dispatcher: dispatcher, PodConfig: podConfig, Profiles: namespaceProfiles, DefaultSlice: defaultSlice,
+	}
 	owner := &virtualclusters.Owner{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder}
 	if err := (&tenants.Controller{Client: mgr.GetClient(), Lifecycle: owner, Engage: work.Engage}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up tenants: %w", err)
 	}
 	namespaceScheduler := &scheduling.NamespaceScheduler{
 		Informers: mgr.GetCache(), Cached: mgr.GetClient(), Live: mgr.GetAPIReader(),
-		Store: scheduling.NewStore(mgr.GetClient(), mgr.GetAPIReader()), KubeConfig: mgr.GetConfig(), Config: namespaceConfig,
+		Store: store, KubeConfig: mgr.GetConfig(), Config: namespaceConfig,
 	}
 	if err := mgr.Add(namespaceScheduler); err != nil {
 		return fmt.Errorf("adding the namespace scheduler: %w", err)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -200,14 +201,20 @@ func (w *world) wantShown(t *testing.T, name string, want ...string) {
 	require.Eventually(t, func() bool { return slices.Contains(want, w.shown(t, name)) }, patience, tick, "placements of %s: want %s", name, want)
 }
 
-// wantEvent waits for an Event about an object of the tenant control plane.
+// wantEvent waits for an Event about an object of the tenant control plane. name is namespace/name for one whose namespace matters: the
+// Event lies there too.
 func (w *world) wantEvent(t *testing.T, kind, name, reason string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		events := &corev1.EventList{}
 		require.NoError(t, w.tenant.List(t.Context(), events))
 		for i := range events.Items {
-			if event := &events.Items[i]; event.InvolvedObject.Kind == kind && event.InvolvedObject.Name == name && event.Reason == reason {
+			event := &events.Items[i]
+			of := event.InvolvedObject.Name
+			if strings.Contains(name, "/") {
+				of = event.Namespace + "/" + of
+			}
+			if event.InvolvedObject.Kind == kind && of == name && event.Reason == reason {
 				return true
 			}
 		}

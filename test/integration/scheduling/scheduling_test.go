@@ -43,6 +43,29 @@ func (w *world) wantCondition(t *testing.T, name, kind, reason string) {
 	}, patience, tick, "namespace %s: want %s with reason %s", name, kind, reason)
 }
 
+// wantPublished waits until the NamespacePlacement of a namespace records that it was published.
+func (w *world) wantPublished(t *testing.T, name, want string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		np := w.placement(t, name)
+		return np != nil && np.Status.Published != nil && *np.Status.Published == want && np.Status.Publishing == nil
+	}, patience, tick, "namespace %s: want %s published", name, want)
+}
+
+// countEvents counts the Events in a tenant namespace, repetitions included.
+func (w *world) countEvents(t *testing.T, namespace string) (count int32) {
+	t.Helper()
+	events := &corev1.EventList{}
+	require.NoError(t, w.tenant.List(t.Context(), events, client.InNamespace(namespace)))
+	for i := range events.Items {
+		count += 1 + events.Items[i].Count
+		if series := events.Items[i].Series; series != nil {
+			count += series.Count
+		}
+	}
+	return count
+}
+
 func TestANamespaceIsPlacedGrowsAndShrinks(t *testing.T) {
 	w := shared
 	w.run(t)
@@ -50,7 +73,7 @@ func TestANamespaceIsPlacedGrowsAndShrinks(t *testing.T) {
 	w.quota(t, "life", "200m", "200Mi")
 	w.wantShown(t, "life", `{"r1":1,"r2":1}`)
 	w.wantCondition(t, "life", schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ReasonPlaced)
-	w.wantEvent(t, "Namespace", "life", "Placed")
+	w.wantEvent(t, "ResourceQuota", "life/quota", "Placed")
 
 	w.quota(t, "life", "450m", "450Mi")
 	w.wantShown(t, "life", `{"r1":3,"r2":2}`, `{"r1":2,"r2":3}`)
@@ -113,7 +136,7 @@ func TestBadSlicesAreSaidAndChangeNothing(t *testing.T) {
 			w.quota(t, working, "2", "200Mi")
 			for _, namespace := range []string{fresh, working} {
 				w.wantCondition(t, namespace, schedulerv1alpha1.ConditionAccepted, schedulerv1alpha1.ReasonInvalidSlice)
-				w.wantEvent(t, "Namespace", namespace, schedulerv1alpha1.ReasonInvalidSlice)
+				w.wantEvent(t, "ResourceQuota", namespace+"/quota", schedulerv1alpha1.ReasonInvalidSlice)
 			}
 			require.Empty(t, w.shown(t, fresh))
 			require.Equal(t, `{"r1":1,"r2":1}`, w.shown(t, working))
@@ -131,7 +154,7 @@ func TestASliceLargerThanTheQuotaIsOneSlice(t *testing.T) {
 	w.namespace(t, "larger", `{"cpu":"1","memory":"1Gi"}`)
 	w.quota(t, "larger", "200m", "200Mi")
 	w.wantShown(t, "larger", `{"r1":1}`, `{"r2":1}`)
-	w.wantEvent(t, "Namespace", "larger", "SliceLargerThanQuota")
+	w.wantEvent(t, "ResourceQuota", "larger/quota", "SliceLargerThanQuota")
 }
 
 func TestANamespaceThatFitsNowhereSaysWhy(t *testing.T) {
@@ -140,7 +163,7 @@ func TestANamespaceThatFitsNowhereSaysWhy(t *testing.T) {
 	w.namespace(t, "toolarge", `{"cpu":"10","memory":"1Gi"}`)
 	w.quota(t, "toolarge", "1000", "10Gi")
 	w.wantCondition(t, "toolarge", schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ReasonUnschedulable)
-	w.wantEvent(t, "Namespace", "toolarge", "NotPlaced")
+	w.wantEvent(t, "ResourceQuota", "toolarge/quota", "NotPlaced")
 	require.Empty(t, w.shown(t, "toolarge"))
 	w.quota(t, "toolarge", "20", "2Gi")
 	w.wantShown(t, "toolarge", `{"r1":1,"r2":1}`)
@@ -159,7 +182,7 @@ func TestPlacementsWrittenByATenantArePutBack(t *testing.T) {
 		w.annotate(t, "writer", schedulerv1alpha1.AnnotationPlacements, nonsense)
 		w.wantShown(t, "writer", `{"r1":1,"r2":1}`)
 	}
-	w.wantEvent(t, "Namespace", "writer", "PlacementsRestored")
+	w.wantEvent(t, "ResourceQuota", "writer/quota", "PlacementsRestored")
 	if diff := cmp.Diff(before.Status.Placements, w.placement(t, "writer").Status.Placements); diff != "" {
 		t.Errorf("the authority changed (-before +after):\n%s", diff)
 	}
@@ -222,6 +245,30 @@ func TestARestartChangesNothing(t *testing.T) {
 	w.wantShown(t, "meanwhile", `{"r1":1,"r2":1}`)
 	w.wantShown(t, "restart", `{"r1":2,"r2":1}`, `{"r1":1,"r2":2}`)
 	require.Equal(t, before.UID, w.placement(t, "restart").UID)
+}
+
+// TestPlacementsWrittenByATenantWhileNobodyLooks: what a tenant writes while vc-scheduler does not run is put back by the next one, and a
+// restart alone records no Event again.
+func TestPlacementsWrittenByATenantWhileNobodyLooks(t *testing.T) {
+	w := shared
+	stop := w.run(t)
+	w.namespace(t, "absent", demoSlice)
+	w.quota(t, "absent", "200m", "200Mi")
+	w.wantShown(t, "absent", `{"r1":1,"r2":1}`)
+	w.wantEvent(t, "ResourceQuota", "absent/quota", "Placed")
+	w.wantPublished(t, "absent", `{"r1":1,"r2":1}`)
+	stop()
+	before := w.countEvents(t, "absent")
+	stop = w.run(t)
+	w.namespace(t, "absent-after", demoSlice)
+	w.quota(t, "absent-after", "200m", "200Mi")
+	w.wantEvent(t, "ResourceQuota", "absent-after/quota", "Placed")
+	require.Equal(t, before, w.countEvents(t, "absent"), "a restart alone is no news")
+	stop()
+	w.annotate(t, "absent", schedulerv1alpha1.AnnotationPlacements, `{"r1":2}`)
+	w.run(t)
+	w.wantShown(t, "absent", `{"r1":1,"r2":1}`)
+	w.wantEvent(t, "ResourceQuota", "absent/quota", "PlacementsRestored")
 }
 
 func TestANamespaceThatIsGoneGivesEverythingBack(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/superpool/superpool/internal/view"
 )
 
-func TestRemedyFor(t *testing.T) {
+func TestRepairFor(t *testing.T) {
 	const key = schedulerv1alpha1.AnnotationSuperCluster
 	scheduled := corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}}
 	tests := map[string]struct {
@@ -46,12 +46,12 @@ func TestRemedyFor(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := remedyFor(projected.(*corev1.Pod), func(superCluster string) bool { return superCluster == "r1" })
+			got := repairFor(projected.(*corev1.Pod), func(superCluster string) bool { return superCluster == "r1" })
 			if diff := cmp.Diff(tc.wantSuperCluster, got.superCluster); diff != "" {
 				t.Errorf("super cluster (-want +got):\n%s", diff)
 			}
-			if got.reason != tc.wantReason {
-				t.Errorf("reason: want %q, got %q", tc.wantReason, got.reason)
+			if got.event.Reason != tc.wantReason {
+				t.Errorf("reason: want %q, got %q", tc.wantReason, got.event.Reason)
 			}
 		})
 	}

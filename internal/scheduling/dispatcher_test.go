@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 )
@@ -77,4 +78,58 @@ func TestALostClusterKeepsItsPodsAndGetsNoNew(t *testing.T) {
 	c.wantIn("web", "during", "r1")
 	c.wantIn("web", "other", "r1")
 	c.wantIn("web", "before", "r1")
+}
+
+func TestDispatcherRoutesByRootNamespace(t *testing.T) {
+	t.Parallel()
+	np := func(namespace, name, version string) *schedulerv1alpha1.NamespacePlacement {
+		return &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: version}}
+	}
+	version := func(np *schedulerv1alpha1.NamespacePlacement) string {
+		if np == nil {
+			return "none"
+		}
+		return np.Name + np.ResourceVersion
+	}
+	d := newDispatcher()
+	handler := placementHandler(d.placement)
+	var got []string
+	subscribe := func(clusterKey string) func() {
+		return d.subscribe(clusterKey, subscriber{
+			placementChanged: func(c placementChange) { got = append(got, clusterKey+" "+version(c.old)+"->"+version(c.current)) },
+			nodesChanged:     func() { got = append(got, clusterKey+" nodes") },
+		})
+	}
+	want := func(lines ...string) {
+		t.Helper()
+		require.Equal(t, lines, got)
+		got = nil
+	}
+	handler.OnAdd(np("a", "web", "1"), true)
+	leave := subscribe("a")
+	want() // what the informer finds when it starts has not changed
+
+	handler.OnAdd(np("a", "db", "1"), false)
+	handler.OnUpdate(np("a", "web", "1"), np("a", "web", "2"))
+	handler.OnUpdate(np("b", "web", "1"), np("b", "web", "2"))
+	handler.OnDelete(cache.DeletedFinalStateUnknown{Obj: np("a", "db", "1")})
+	want("a none->db1", "a web1->web2", "a db1->none")
+	d.node(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1"}}, false)
+	want("a nodes")
+
+	leave()
+	handler.OnUpdate(np("a", "web", "2"), np("a", "web", "3"))
+	handler.OnUpdate(np("a", "web", "3"), np("a", "web", "4"))
+	handler.OnAdd(np("a", "new", "1"), false)
+	handler.OnAdd(np("a", "brief", "1"), false)
+	handler.OnDelete(np("a", "brief", "1"))
+	want()
+	subscribe("a")
+	want("a none->new1", "a web2->web4")
+	leave()
+	handler.OnUpdate(np("a", "web", "4"), np("a", "web", "5"))
+	want("a web4->web5") // the former controller's end does not end this one
+
+	handler.OnDelete(np("b", "web", "2"))
+	require.Empty(t, d.missed, "nothing is kept about what is gone")
 }

@@ -1,0 +1,173 @@
+package scheduling
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/placement"
+)
+
+// annotationReconciler writes the placements onto the namespaces, where tenants read them, and puts back what tenants changed. What it
+// wrote is in the status (placement.Publication draws the order of writes): nothing about it is remembered in the process. A request
+// names a namespace, and one reconcile does one step; what it writes makes an informer request the next.
+type annotationReconciler struct {
+	key        string
+	store      *Store
+	api        kubernetes.Interface
+	namespaces corev1listers.NamespaceLister
+	events     namespaceEvents
+	clock      clock.PassiveClock
+}
+
+// Reconcile does what is due for one namespace.
+func (r *annotationReconciler) Reconcile(ctx context.Context, item request) (reconcile.Result, error) {
+	namespace, err := r.namespaces.Get(item.namespace)
+	if apierrors.IsNotFound(err) {
+		return reconcile.Result{}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("reading the namespace: %w", err)
+	}
+	if namespace.DeletionTimestamp != nil {
+		return reconcile.Result{}, nil
+	}
+	np, err := r.store.Get(ctx, r.keyOf(namespace))
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	status, ok := statusFor(namespace, np)
+	if !ok {
+		return reconcile.Result{}, nil // of an earlier namespace of this name: its deletion requests this one again
+	}
+	switch step := placement.Publication(status, annotationOf(namespace)); step {
+	case placement.StepNone:
+		return reconcile.Result{}, nil
+	case placement.StepRecord:
+		return reconcile.Result{}, r.recordLive(ctx, namespace)
+	case placement.StepWrite:
+		return reconcile.Result{}, r.write(ctx, namespace, placement.Encode(status.Placements))
+	case placement.StepRestore:
+		return reconcile.Result{}, r.restore(ctx, namespace)
+	default:
+		return reconcile.Result{}, fmt.Errorf("unknown step %s", step)
+	}
+}
+
+// restore overwrites what the tenant wrote. That it was the tenant is only known from a status that is not behind.
+func (r *annotationReconciler) restore(ctx context.Context, namespace *corev1.Namespace) error {
+	np, err := r.store.GetLive(ctx, r.keyOf(namespace))
+	if err != nil {
+		return err
+	}
+	status, ok := statusFor(namespace, np)
+	if !ok || placement.Publication(status, annotationOf(namespace)) != placement.StepRestore {
+		return nil // the cache is behind: the informer's event requests this namespace again
+	}
+	if err := r.write(ctx, namespace, placement.Encode(status.Placements)); err != nil {
+		return err
+	}
+	r.events.record(namespace, announcement{
+		corev1.EventTypeWarning, reasonPlacementsRestored,
+		fmt.Sprintf("Annotation %s shows the placements and was put back", schedulerv1alpha1.AnnotationPlacements),
+	})
+	return nil
+}
+
+// write puts text into the annotation, as long as the namespace is as the informer has it, and records that.
+func (r *annotationReconciler) write(ctx context.Context, namespace *corev1.Namespace, text string) error {
+	if err := r.patch(ctx, namespace, text); err != nil {
+		return err
+	}
+	return r.record(ctx, namespace, text)
+}
+
+// recordLive records the annotation that stands in the tenant control plane.
+func (r *annotationReconciler) recordLive(ctx context.Context, namespace *corev1.Namespace) error {
+	live, err := r.live(ctx, namespace)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return r.record(ctx, live, annotationOf(live))
+}
+
+func (r *annotationReconciler) record(ctx context.Context, namespace *corev1.Namespace, text string) error {
+	now := r.clock.Now()
+	_, err := r.store.Change(ctx, r.keyOf(namespace), func(np *schedulerv1alpha1.NamespacePlacement) error {
+		if np.ResourceVersion != "" && np.Spec.NamespaceUID == namespace.UID {
+			np.Status, _, _ = placement.Next(np, placement.Facts{Now: now, Annotation: &text})
+		}
+		return nil
+	})
+	return err
+}
+
+func (r *annotationReconciler) patch(ctx context.Context, namespace *corev1.Namespace, text string) error {
+	var value any // null removes the annotation
+	if text != "" {
+		value = text
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": namespace.UID, "resourceVersion": namespace.ResourceVersion,
+		"annotations": map[string]any{schedulerv1alpha1.AnnotationPlacements: value},
+	}})
+	if err != nil {
+		return fmt.Errorf("encoding placements: %w", err)
+	}
+	_, err = r.api.CoreV1().Namespaces().Patch(ctx, namespace.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("writing annotation %s: %w", schedulerv1alpha1.AnnotationPlacements, err)
+	if !isAmbiguous(err) {
+		return err // a conflict, mostly: the informer is behind
+	}
+	if live, readErr := r.live(ctx, namespace); readErr == nil && annotationOf(live) == text {
+		return nil
+	}
+	return err
+}
+
+// live reads a namespace from the tenant control plane. One that is another by now is not found.
+func (r *annotationReconciler) live(ctx context.Context, namespace *corev1.Namespace) (*corev1.Namespace, error) {
+	live, err := r.api.CoreV1().Namespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
+	if err == nil && live.UID != namespace.UID {
+		err = apierrors.NewNotFound(corev1.Resource("namespaces"), namespace.Name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the namespace: %w", err)
+	}
+	return live, nil
+}
+
+func (r *annotationReconciler) keyOf(namespace *corev1.Namespace) client.ObjectKey {
+	return client.ObjectKey{Namespace: r.key, Name: namespace.Name}
+}
+
+// statusFor returns the status of a namespace's NamespacePlacement, the zero status if np is nil. It returns false when np is of an earlier
+// namespace of the same name.
+func statusFor(namespace *corev1.Namespace, np *schedulerv1alpha1.NamespacePlacement) (*schedulerv1alpha1.NamespacePlacementStatus, bool) {
+	if np == nil {
+		return &schedulerv1alpha1.NamespacePlacementStatus{}, true
+	}
+	return &np.Status, np.Spec.NamespaceUID == namespace.UID
+}
+
+func annotationOf(namespace *corev1.Namespace) string {
+	return namespace.Annotations[schedulerv1alpha1.AnnotationPlacements]
+}
+
+// conflictDelay is how long the informer that is behind has, after a conflict, to catch up.
+const conflictDelay = 50 * time.Millisecond

@@ -1,0 +1,232 @@
+package scheduling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+)
+
+// TestPlacementsRestored reconciles the annotation of a namespace as the informer has it. A tenant gets an Event only when it was the tenant
+// who changed it.
+func TestPlacementsRestored(t *testing.T) {
+	t.Parallel()
+	const placed, earlier = `{"r1":1}`, `{"r2":1}`
+	broken := errors.New("connection reset by peer")
+	for name, tc := range map[string]struct {
+		published, publishing *string
+		got                   string
+		// err is the answer to the write, and landed whether it happened all the same.
+		err           error
+		landed        bool
+		wantErr       bool
+		wantEvent     bool
+		wantPublished *string
+		wantWrites    int
+	}{
+		"first":                        {publishing: ptr.To(placed), wantPublished: ptr.To(placed), wantWrites: 1},
+		"as it was written":            {published: ptr.To(placed), got: placed, wantPublished: ptr.To(placed)},
+		"placements have changed":      {published: ptr.To(earlier), publishing: ptr.To(placed), got: earlier, wantPublished: ptr.To(placed), wantWrites: 1},
+		"written, and not recorded":    {published: ptr.To(earlier), publishing: ptr.To(placed), got: placed, wantPublished: ptr.To(placed)},
+		"the tenant wrote something":   {published: ptr.To(placed), got: earlier, wantEvent: true, wantPublished: ptr.To(placed), wantWrites: 1},
+		"the tenant removed it":        {published: ptr.To(placed), wantEvent: true, wantPublished: ptr.To(placed), wantWrites: 1},
+		"our own write is not yet met": {published: ptr.To(placed), err: apierrors.NewConflict(corev1.Resource("namespaces"), "web", nil), wantPublished: ptr.To(placed), wantWrites: 1},
+		"it may not be written":        {published: ptr.To(placed), err: apierrors.NewForbidden(corev1.Resource("namespaces"), "web", nil), wantErr: true, wantPublished: ptr.To(placed), wantWrites: 1},
+		"the connection broke":         {published: ptr.To(placed), err: broken, wantErr: true, wantPublished: ptr.To(placed), wantWrites: 1},
+		"the connection broke after the write": {
+			published: ptr.To(placed), err: broken, landed: true, wantEvent: true, wantPublished: ptr.To(placed), wantWrites: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace := web()
+			if tc.got != "" {
+				namespace.Annotations = map[string]string{schedulerv1alpha1.AnnotationPlacements: tc.got}
+			}
+			api := fake.NewClientset(namespace)
+			writes := 0
+			api.PrependReactor("patch", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+				writes++
+				if tc.landed {
+					written := namespace.DeepCopy()
+					metav1.SetMetaDataAnnotation(&written.ObjectMeta, schedulerv1alpha1.AnnotationPlacements, placed)
+					require.NoError(t, api.Tracker().Update(corev1.SchemeGroupVersion.WithResource("namespaces"), written, ""))
+				}
+				return tc.err != nil, nil, tc.err
+			})
+			np := &schedulerv1alpha1.NamespacePlacement{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web"},
+				Spec:       schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "1", Slice: cores("1"), Quota: cores("1")},
+				Status: schedulerv1alpha1.NamespacePlacementStatus{
+					Placements: []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1", Slices: 1, Reserved: cores("1")}},
+					Published:  tc.published, Publishing: tc.publishing,
+				},
+			}
+			meta := newStoredPlacements(t, np)
+			factory := informers.NewSharedInformerFactory(api, 0)
+			require.NoError(t, factory.Core().V1().Namespaces().Informer().GetIndexer().Add(namespace))
+			recorder := events.NewFakeRecorder(2)
+			reconciler := reconcilers{concernAnnotation: &annotationReconciler{
+				key: "tenant", store: NewStore(meta, meta), api: api, namespaces: factory.Core().V1().Namespaces().Lister(),
+				events: namespaceEvents{factory.Core().V1().ResourceQuotas().Lister(), recorder}, clock: clock.RealClock{},
+			}}
+			_, err := reconciler.Reconcile(t.Context(), request{concern: concernAnnotation, namespace: "web"})
+			require.Equal(t, tc.wantErr, err != nil, "%v", err)
+			require.Equal(t, tc.wantEvent, len(recorder.Events) == 1)
+			require.Equal(t, tc.wantWrites, writes)
+			require.NoError(t, meta.Get(t.Context(), webKey, np))
+			require.Empty(t, cmp.Diff(tc.wantPublished, np.Status.Published))
+			require.Nil(t, np.Status.Publishing)
+		})
+	}
+}
+
+// TestPlacementsRestoredFromACacheThatIsBehind: a new process reads an older NamespacePlacement than the one whose placements the former
+// process wrote. That annotation is not the tenant's.
+func TestPlacementsRestoredFromACacheThatIsBehind(t *testing.T) {
+	t.Parallel()
+	b := newTenantBed(t, web())
+	b.quota("web", "1")
+	b.settle()
+	b.grant("web", "r1")
+	b.settle()
+	old := freeze(t, b.meta)
+	b.quota("web", "2")
+	b.settle()
+	b.grant("web", "r2")
+	b.settle()
+	b.recorded()
+	b.start()
+	b.look()
+	behind := *b.controller.reconcile[concernAnnotation].(*annotationReconciler)
+	behind.store = NewStore(old, b.meta)
+	_, err := behind.Reconcile(t.Context(), request{concern: concernAnnotation, namespace: "web"})
+	require.NoError(t, err)
+	require.Empty(t, b.recorded())
+	b.wantPublished("web")
+}
+
+// TestEveryWriteLost loses each write of a namespace's life, with the process, and starts another. Nothing that vc-scheduler wrote is taken for
+// the tenant's, and nothing that the tenant writes while no process runs is missed.
+func TestEveryWriteLost(t *testing.T) {
+	t.Parallel()
+	life := func(b *tenantBed) {
+		b.quota("web", "1")
+		b.settle()
+		b.grant("web", "r1")
+		b.settle()
+		b.quota("web", "2")
+		b.settle()
+		b.grant("web", "r2")
+		b.settle()
+	}
+	whole := newTenantBed(t, web())
+	life(whole)
+	whole.wantPublished("web")
+	require.Equal(t, `{"r1":1,"r2":1}`, whole.due("web"))
+	require.Contains(t, strings.Join(whole.meta.writes, " "), "status annotation status", "the order of writes")
+
+	for name, meanwhile := range map[string]struct {
+		do        func(b *tenantBed)
+		wantEvent bool
+	}{
+		"nothing else happens": {do: func(*tenantBed) {}},
+		"the new process places more before it looks": {do: func(b *tenantBed) {
+			if b.stored()["web"] != nil {
+				b.grant("web", "r3")
+			}
+		}},
+		"the tenant writes": {do: func(b *tenantBed) { b.tenantWrites("web", `{"r9":9}`) }, wantEvent: true},
+		"the tenant and the new process write": {do: func(b *tenantBed) {
+			b.tenantWrites("web", "nonsense")
+			if b.stored()["web"] != nil {
+				b.grant("web", "r3")
+			}
+		}, wantEvent: true},
+	} {
+		for n := range whole.meta.writes {
+			for _, happens := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%d-%s/happens=%v", name, n, whole.meta.writes[n], happens), func(t *testing.T) {
+					t.Parallel()
+					b := newTenantBed(t, web())
+					b.loseWrite, b.happens = n, happens
+					life(b)
+					require.True(t, b.down, "the write was lost")
+					b.loseWrite, b.down = -1, false
+					meanwhile.do(b)
+					b.start()
+					b.settle()
+					b.wantPublished("web")
+					restored := strings.Contains(strings.Join(b.recorded(), "\n"), reasonPlacementsRestored)
+					require.Equal(t, meanwhile.wantEvent, restored)
+					b.start()
+					b.settle()
+					require.Empty(t, b.recorded(), "a restart alone says nothing")
+				})
+			}
+		}
+	}
+}
+
+// TestTheTenantWritesWhileNobodyLooks changes and removes the annotation between two processes.
+func TestTheTenantWritesWhileNobodyLooks(t *testing.T) {
+	t.Parallel()
+	for name, annotation := range map[string]string{"changes it": `{"r2":7}`, "removes it": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newTenantBed(t, web())
+			b.quota("web", "1")
+			b.settle()
+			b.grant("web", "r1")
+			b.settle()
+			b.recorded()
+			b.tenantWrites("web", annotation)
+			b.start()
+			b.settle()
+			b.wantPublished("web")
+			require.Equal(t, []string{"Warning PlacementsRestored Annotation scheduler.tenancy.x-k8s.io/placements shows the placements and was put back"}, b.recorded())
+		})
+	}
+}
+
+// TestWritesLostAlone: the process goes on after a write whose answer was lost.
+func TestWritesLostAlone(t *testing.T) {
+	t.Parallel()
+	for _, happens := range []bool{false, true} {
+		for n := range 8 {
+			t.Run(fmt.Sprintf("%d/happens=%v", n, happens), func(t *testing.T) {
+				t.Parallel()
+				b := newTenantBed(t, web())
+				b.meta.fail = func(i int) (bool, error) {
+					if i == n {
+						return happens, context.DeadlineExceeded
+					}
+					return true, nil
+				}
+				b.quota("web", "1")
+				b.settle()
+				b.grant("web", "r1")
+				b.settle()
+				b.wantPublished("web")
+				require.Equal(t, `{"r1":1}`, b.due("web"))
+				require.Equal(t, []string{`Normal Placed The whole quota is reserved: {"r1":1}`}, b.recorded())
+			})
+		}
+	}
+}

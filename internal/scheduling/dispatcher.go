@@ -1,0 +1,206 @@
+package scheduling
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/tools/cache"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/view"
+)
+
+// Dispatcher routes watch events of the meta cluster to the controller of the tenant whose root namespace they are in, so that one
+// tenant's events cost the others nothing. It is safe for concurrent use.
+type Dispatcher struct {
+	mu          sync.RWMutex
+	subscribers map[string]*subscriber
+	// missed holds, per root namespace and name, what changed while no controller was there: a tenant that does not answer.
+	missed map[string]map[string]placementChange
+	// nodes holds the virtual Nodes as last seen. They are shared with the informer and never changed.
+	nodes map[string]*corev1.Node
+}
+
+// placementChange is one or more changes of a NamespacePlacement. old is nil if it was made, current if it is gone. Both are shared with
+// the informer and never changed.
+type placementChange struct {
+	old, current *schedulerv1alpha1.NamespacePlacement
+}
+
+// subscriber is one tenant's controller. Its functions must return soon and not call the Dispatcher.
+type subscriber struct {
+	// placementChanged is called after a NamespacePlacement of the tenant came, changed or went, when the informer has that already.
+	placementChanged func(placementChange)
+	// nodesChanged is called after a virtual Node changed in a way that pods can feel.
+	nodesChanged func()
+}
+
+// NewDispatcher returns a Dispatcher fed by the manager's cache, which must serve virtual Nodes only.
+func NewDispatcher(ctx context.Context, informers ctrlcache.Cache) (*Dispatcher, error) {
+	d := newDispatcher()
+	placements, err := informers.GetInformer(ctx, &schedulerv1alpha1.NamespacePlacement{})
+	if err != nil {
+		return nil, fmt.Errorf("watching NamespacePlacements: %w", err)
+	}
+	if _, err := placements.AddEventHandler(placementHandler(d.placement)); err != nil {
+		return nil, fmt.Errorf("watching NamespacePlacements: %w", err)
+	}
+	nodes, err := informers.GetInformer(ctx, &corev1.Node{})
+	if err != nil {
+		return nil, fmt.Errorf("watching virtual Nodes: %w", err)
+	}
+	_, err = nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { d.node(object, false) },
+		UpdateFunc: func(_, object any) { d.node(object, false) },
+		DeleteFunc: func(object any) { d.node(object, true) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching virtual Nodes: %w", err)
+	}
+	return d, nil
+}
+
+func newDispatcher() *Dispatcher {
+	return &Dispatcher{subscribers: map[string]*subscriber{}, missed: map[string]map[string]placementChange{}, nodes: map[string]*corev1.Node{}}
+}
+
+// placementHandler calls f for each change. What the informer finds when it starts has not changed.
+func placementHandler(f func(placementChange)) cache.ResourceEventHandler {
+	placement := func(object any) *schedulerv1alpha1.NamespacePlacement {
+		if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+			object = tombstone.Obj
+		}
+		np, _ := object.(*schedulerv1alpha1.NamespacePlacement)
+		return np
+	}
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(object any, initial bool) {
+			if !initial {
+				f(placementChange{current: placement(object)})
+			}
+		},
+		UpdateFunc: func(old, object any) { f(placementChange{old: placement(old), current: placement(object)}) },
+		DeleteFunc: func(object any) { f(placementChange{old: placement(object)}) },
+	}
+}
+
+// handlerOf calls f for each event with the object as it is now, or last was.
+func handlerOf[T any](f func(T)) cache.ResourceEventHandler {
+	call := func(object any) {
+		if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+			object = tombstone.Obj
+		}
+		if typed, ok := object.(T); ok {
+			f(typed)
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{AddFunc: call, UpdateFunc: func(_, object any) { call(object) }, DeleteFunc: call}
+}
+
+// subscribe adds a tenant's controller, calls it with the changes that came while there was none, and returns what removes it, which
+// does nothing once another controller of the tenant has subscribed.
+func (d *Dispatcher) subscribe(clusterKey string, s subscriber) func() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.subscribers[clusterKey] = &s
+	for _, name := range slices.Sorted(maps.Keys(d.missed[clusterKey])) {
+		s.placementChanged(d.missed[clusterKey][name])
+	}
+	delete(d.missed, clusterKey)
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.subscribers[clusterKey] == &s {
+			delete(d.subscribers, clusterKey)
+		}
+	}
+}
+
+// virtualNodes returns the virtual Nodes by name. The map is the caller's, the Nodes are not.
+func (d *Dispatcher) virtualNodes() map[string]*corev1.Node {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return maps.Clone(d.nodes)
+}
+
+func (d *Dispatcher) placement(change placementChange) {
+	np := cmp.Or(change.current, change.old)
+	if np == nil {
+		return
+	}
+	d.mu.RLock()
+	s, subscribed := d.subscribers[np.Namespace]
+	if subscribed {
+		defer d.mu.RUnlock()
+		s.placementChanged(change)
+		return
+	}
+	d.mu.RUnlock()
+	d.miss(np.Namespace, np.Name, change)
+}
+
+// miss keeps a change for the tenant's next controller, or hands it on where that has come meanwhile. Of an object that is gone nothing is
+// kept: a controller that starts looks for these itself.
+func (d *Dispatcher) miss(clusterKey, name string, change placementChange) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s, subscribed := d.subscribers[clusterKey]; subscribed {
+		s.placementChanged(change)
+		return
+	}
+	if change.current == nil {
+		delete(d.missed[clusterKey], name)
+		if len(d.missed[clusterKey]) == 0 {
+			delete(d.missed, clusterKey)
+		}
+		return
+	}
+	if earlier, exists := d.missed[clusterKey][name]; exists {
+		change.old = earlier.old
+	}
+	if d.missed[clusterKey] == nil {
+		d.missed[clusterKey] = map[string]placementChange{}
+	}
+	d.missed[clusterKey][name] = change
+}
+
+func (d *Dispatcher) node(object any, deleted bool) {
+	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = tombstone.Obj
+	}
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return
+	}
+	d.mu.Lock()
+	known := d.nodes[node.Name]
+	if deleted {
+		delete(d.nodes, node.Name)
+	} else {
+		d.nodes[node.Name] = node
+	}
+	d.mu.Unlock()
+	if !deleted && known != nil && sameForPods(known, node) {
+		return // a heartbeat, or another capacity
+	}
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	for _, s := range d.subscribers {
+		s.nodesChanged()
+	}
+}
+
+// sameForPods says whether two states of a virtual Node look the same in every tenant's pod view.
+func sameForPods(a, b *corev1.Node) bool {
+	return a.UID == b.UID && a.Spec.Unschedulable == b.Spec.Unschedulable &&
+		equality.Semantic.DeepEqual(view.Taints(a), view.Taints(b)) &&
+		equality.Semantic.DeepEqual(a.Labels, b.Labels) &&
+		a.Annotations[schedulerv1alpha1.AnnotationNodeShapes] == b.Annotations[schedulerv1alpha1.AnnotationNodeShapes]
+}

@@ -1,0 +1,118 @@
+package scheduling
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/placement"
+)
+
+// Reasons of Events in tenant control planes, besides the reasons of condition Accepted.
+const (
+	// reasonPlaced: the whole quota is reserved. The message names the super clusters.
+	reasonPlaced = "Placed"
+	// reasonNotPlaced: no room for what is missing, or no quota.
+	reasonNotPlaced = "NotPlaced"
+	// reasonPlacementsRestored: the tenant changed the placements annotation, and it was put back.
+	reasonPlacementsRestored = "PlacementsRestored"
+)
+
+// maxNote is how long the API lets the note of an Event be.
+const maxNote = 1024
+
+// announcement is an Event about a namespace's placement. The zero announcement is none.
+type announcement struct {
+	// kind is corev1.EventTypeNormal or corev1.EventTypeWarning.
+	kind, reason, message string
+}
+
+// announcementOf returns what a tenant is to know of a condition of np: a change of it is an Event. np is nil when there is none.
+func announcementOf(np *schedulerv1alpha1.NamespacePlacement, condition string) announcement {
+	if np == nil {
+		return announcement{}
+	}
+	c := meta.FindStatusCondition(np.Status.Conditions, condition)
+	switch {
+	case c == nil, c.Reason == schedulerv1alpha1.ReasonPending, c.Reason == schedulerv1alpha1.ReasonAccepted:
+		return announcement{}
+	case condition == schedulerv1alpha1.ConditionAccepted:
+		return announcement{corev1.EventTypeWarning, c.Reason, c.Message}
+	case c.Status == metav1.ConditionTrue:
+		return announcement{corev1.EventTypeNormal, reasonPlaced, fmt.Sprintf("%s: %s", c.Message, placement.Encode(np.Status.Placements))}
+	}
+	return announcement{corev1.EventTypeWarning, reasonNotPlaced, c.Message}
+}
+
+// announced returns the conditions whose change is an Event.
+func (c placementChange) announced() (conditions []string) {
+	for _, condition := range []string{schedulerv1alpha1.ConditionAccepted, schedulerv1alpha1.ConditionPlaced} {
+		current := announcementOf(c.current, condition)
+		if current != (announcement{}) && current != announcementOf(c.old, condition) {
+			conditions = append(conditions, condition)
+		}
+	}
+	return conditions
+}
+
+// eventReconciler records the Events that follow changes of conditions of NamespacePlacements. A request names a namespace and the
+// condition. Events are best effort: a crash between the change and the Event loses it, and nothing repeats one.
+type eventReconciler struct {
+	key        string
+	store      *Store
+	namespaces corev1listers.NamespaceLister
+	events     namespaceEvents
+}
+
+// Reconcile records the Event about a condition as it is now.
+func (r *eventReconciler) Reconcile(ctx context.Context, item request) (reconcile.Result, error) {
+	np, err := r.store.Get(ctx, client.ObjectKey{Namespace: r.key, Name: item.namespace})
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	namespace, err := r.namespaces.Get(item.namespace)
+	if apierrors.IsNotFound(err) || np != nil && err == nil && np.Spec.NamespaceUID != namespace.UID {
+		return reconcile.Result{}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("reading the namespace: %w", err)
+	}
+	if what := announcementOf(np, item.name); what != (announcement{}) {
+		r.events.record(namespace, what)
+	}
+	return reconcile.Result{}, nil
+}
+
+// namespaceEvents records Events about namespaces' placements. They regard the ResourceQuota that bounds the namespace, which the tenant
+// wrote, and lie beside it; without one, the Namespace.
+type namespaceEvents struct {
+	quotas   corev1listers.ResourceQuotaLister
+	recorder events.EventRecorder
+}
+
+func (e namespaceEvents) record(namespace *corev1.Namespace, what announcement) {
+	var regarding runtime.Object = namespace
+	// A lister fails on an invalid selector only.
+	if quotas, err := e.quotas.ResourceQuotas(namespace.Name).List(labels.Everything()); err == nil {
+		if quota := placement.BoundingQuota(quotas); quota != nil {
+			regarding = quota
+		}
+	}
+	note := what.message
+	if len(note) > maxNote {
+		note = strings.ToValidUTF8(note[:maxNote-len("...")], "") + "..."
+	}
+	e.recorder.Eventf(regarding, nil, what.kind, what.reason, "Place", "%s", note)
+}

@@ -1,0 +1,182 @@
+package scheduling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/internal/view"
+)
+
+// goneDelay is how long the informer that lacks a namespace has to find it, when the tenant control plane still serves it.
+const goneDelay = time.Second
+
+// errReplaced is the error for a NamespacePlacement that was made for an earlier namespace of the same name.
+var errReplaced = errors.New("the NamespacePlacement is of an earlier namespace of this name")
+
+// namespaceReconciler keeps spec and status of NamespacePlacements in line with the tenant's namespaces, quotas and pods. A request names
+// a namespace.
+type namespaceReconciler struct {
+	key        string
+	store      *Store
+	api        kubernetes.Interface
+	namespaces corev1listers.NamespaceLister
+	quotas     corev1listers.ResourceQuotaLister
+	pods       corev1listers.PodLister
+	clock      clock.PassiveClock
+	// profiles are the names of the namespace scheduler's profiles.
+	profiles sets.Set[string]
+	// defaultSlice is the slice size for resources that the tenant does not name.
+	defaultSlice slice.Amounts
+}
+
+// Reconcile brings the NamespacePlacement of one namespace in line.
+func (r *namespaceReconciler) Reconcile(ctx context.Context, item request) (reconcile.Result, error) {
+	key := client.ObjectKey{Namespace: r.key, Name: item.namespace}
+	np, err := r.store.Get(ctx, key)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	namespace, err := r.namespaces.Get(item.namespace)
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("reading the namespace: %w", err)
+	}
+	switch {
+	case np == nil && err != nil:
+		return reconcile.Result{}, nil
+	case err != nil, np != nil && np.Spec.NamespaceUID != namespace.UID:
+		return r.remove(ctx, np)
+	case namespace.DeletionTimestamp != nil:
+		return reconcile.Result{}, nil // its pods still run
+	}
+	quotas, err := r.quotas.ResourceQuotas(item.namespace).List(labels.Everything())
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing quotas: %w", err)
+	}
+	var again time.Duration
+	_, err = r.store.Change(ctx, key, func(np *schedulerv1alpha1.NamespacePlacement) (err error) {
+		again, err = r.change(np, namespace, valuesOf(quotas))
+		return err
+	})
+	if errors.Is(err, errReplaced) {
+		return reconcile.Result{RequeueAfter: conflictDelay}, nil
+	}
+	return reconcile.Result{RequeueAfter: again}, err
+}
+
+// change brings np, one without a resource version if it does not exist, in line with its namespace. It returns when it is to be called
+// again although nothing else changes, 0 for never.
+func (r *namespaceReconciler) change(np *schedulerv1alpha1.NamespacePlacement, namespace *corev1.Namespace, quotas []corev1.ResourceQuota) (time.Duration, error) {
+	var previous *schedulerv1alpha1.NamespacePlacementSpec
+	exists := np.ResourceVersion != ""
+	if exists {
+		if np.Spec.NamespaceUID != namespace.UID {
+			return 0, errReplaced
+		}
+		previous = np.Spec.DeepCopy()
+	}
+	spec, reason := r.spec(namespace, quotas, previous)
+	isInvalid := reason.Reason != "" && reason.Reason != schedulerv1alpha1.ReasonSliceLargerThanQuota
+	if !exists && !isInvalid && len(spec.Quota) == 0 {
+		return 0, nil // nothing is asked for
+	}
+	np.Spec = spec
+	if !exists {
+		return 0, nil // the status follows when there is an object
+	}
+	facts := placement.Facts{Now: r.clock.Now(), Accepted: &reason}
+	if placement.NeedsUsed(np) {
+		var err error
+		if facts.Used, err = r.used(namespace.Name); err != nil {
+			return 0, err
+		}
+	}
+	var again time.Duration
+	np.Status, _, again = placement.Next(np, facts)
+	return again, nil
+}
+
+// spec returns what a namespace asks for, and the Reason of condition Accepted, zero if all is valid. previous is nil if there is none.
+func (r *namespaceReconciler) spec(namespace *corev1.Namespace, quotas []corev1.ResourceQuota, previous *schedulerv1alpha1.NamespacePlacementSpec) (schedulerv1alpha1.NamespacePlacementSpec, tenancy.Reason) {
+	spec, invalid := placement.Spec(namespace, quotas, previous, r.defaultSlice)
+	if unknown := r.checkProfile(&spec, previous); invalid == nil {
+		invalid = unknown
+	}
+	if invalid != nil {
+		return spec, *invalid
+	}
+	if message := placement.SliceLargerThanQuota(namespace, &spec); message != "" {
+		return spec, tenancy.Reason{Reason: schedulerv1alpha1.ReasonSliceLargerThanQuota, Message: message}
+	}
+	return spec, tenancy.Reason{}
+}
+
+// checkProfile puts the last valid profile in place of one that is not there: nobody would place the slices, or say why not.
+func (r *namespaceReconciler) checkProfile(spec, previous *schedulerv1alpha1.NamespacePlacementSpec) *tenancy.Reason {
+	wanted := spec.SchedulerName
+	if wanted == "" || r.profiles.Has(wanted) {
+		return nil
+	}
+	spec.SchedulerName = ""
+	if previous != nil && r.profiles.Has(previous.SchedulerName) {
+		spec.SchedulerName = previous.SchedulerName
+	}
+	return &tenancy.Reason{Reason: schedulerv1alpha1.ReasonUnknownScheduler, Message: fmt.Sprintf(
+		"Annotation %s: no profile is named %q: use one of %q, or none", schedulerv1alpha1.AnnotationScheduler, wanted, sets.List(r.profiles))}
+}
+
+// used returns what the pods of a namespace request in each super cluster.
+func (r *namespaceReconciler) used(namespace string) (map[string]slice.Amounts, error) {
+	pods, err := r.pods.Pods(namespace).List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	used := map[string]slice.Amounts{}
+	for _, pod := range pods {
+		if cluster := pod.Spec.NodeName; cluster != "" {
+			used[cluster] = used[cluster].Plus(view.Used(pod))
+		}
+	}
+	return used, nil
+}
+
+// remove deletes the NamespacePlacement of a namespace that the tenant control plane itself no longer serves.
+func (r *namespaceReconciler) remove(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement) (reconcile.Result, error) {
+	live, err := r.api.CoreV1().Namespaces().Get(ctx, np.Name, metav1.GetOptions{})
+	switch {
+	case err == nil && live.UID == np.Spec.NamespaceUID:
+		return reconcile.Result{RequeueAfter: goneDelay}, nil // the informer is behind
+	case err != nil && !apierrors.IsNotFound(err):
+		return reconcile.Result{}, fmt.Errorf("reading the namespace: %w", err)
+	}
+	if err := r.store.Delete(ctx, np); err != nil {
+		return reconcile.Result{}, err
+	}
+	klog.FromContext(ctx).V(2).Info("Namespace is gone", "namespace", np.Name)
+	return reconcile.Result{}, nil
+}
+
+func valuesOf(quotas []*corev1.ResourceQuota) []corev1.ResourceQuota {
+	values := make([]corev1.ResourceQuota, len(quotas))
+	for i := range quotas {
+		values[i] = *quotas[i]
+	}
+	return values
+}

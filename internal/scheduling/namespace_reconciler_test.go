@@ -1,0 +1,135 @@
+package scheduling
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/kubescheduler"
+	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/placer"
+	"github.com/superpool/superpool/manifests/profiles"
+)
+
+// TestAPodThatChoseJustBefore: a namespace loses its placement in r1 while a pod chooses r1. The pod is looked at when the cache has the loss,
+// also when the tenant sees the new placements already.
+func TestAPodThatChoseJustBefore(t *testing.T) {
+	t.Parallel()
+	late := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "late", Annotations: map[string]string{schedulerv1alpha1.AnnotationSuperCluster: "r1"}},
+		Spec:       corev1.PodSpec{NodeName: "r1"},
+	}
+	b := newTenantBed(t, web(), late)
+	b.quota("web", "1")
+	b.settle()
+	b.grant("web", "r1")
+	b.settle()
+	pods := request{concern: concernPod, namespace: "web"}
+	require.NotContains(t, b.done, pods)
+
+	require.NoError(t, b.factory.Core().V1().Pods().Informer().GetIndexer().Add(late))
+	np := b.stored()["web"]
+	np.Status.Placements[0].Cluster = "r2"
+	require.NoError(t, b.meta.Status().Update(t.Context(), np))
+	b.tenantWrites("web", placement.Encode(np.Status.Placements))
+	b.look()
+	require.Contains(t, b.waiting, pods, "the pod is looked at")
+	b.settle()
+	repaired, err := b.api.CoreV1().Pods("web").Get(t.Context(), "late", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.NotContains(t, repaired.Annotations, schedulerv1alpha1.AnnotationSuperCluster)
+	require.Contains(t, strings.Join(b.recorded(), ""), reasonSuperClusterNotPlaced)
+
+	b.done = nil
+	b.waiting.Insert(request{concern: concernNamespace, namespace: "web"}, request{concern: concernAnnotation, namespace: "web"})
+	b.settle()
+	require.NotContains(t, b.done, pods, "nothing has changed since")
+}
+
+// TestEventsThatComeBack: an Event is recorded again when something else was true in between, for a tenant believes the last one.
+func TestEventsThatComeBack(t *testing.T) {
+	t.Parallel()
+	np := &schedulerv1alpha1.NamespacePlacement{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web"}, Spec: schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "1"},
+	}
+	b := newTenantBed(t, web())
+	b.look()
+	require.NoError(t, b.meta.Create(t.Context(), np))
+	for _, reason := range []string{
+		schedulerv1alpha1.ReasonPlaced, schedulerv1alpha1.ReasonPlaced, schedulerv1alpha1.ReasonUnschedulable,
+		schedulerv1alpha1.ReasonPlaced, schedulerv1alpha1.ReasonUnschedulable,
+	} {
+		status := metav1.ConditionFalse
+		if reason == schedulerv1alpha1.ReasonPlaced {
+			status = metav1.ConditionTrue
+		}
+		old := np.DeepCopy()
+		meta.SetStatusCondition(&np.Status.Conditions, metav1.Condition{Type: schedulerv1alpha1.ConditionPlaced, Status: status, Reason: reason, Message: reason})
+		require.NoError(t, b.meta.Status().Update(t.Context(), np))
+		for _, item := range requestsFor(placementChange{old: old, current: np}) {
+			if item.concern == concernEvent {
+				_, err := b.controller.reconcile.Reconcile(t.Context(), item)
+				require.NoError(t, err)
+			}
+		}
+	}
+	require.Empty(t, cmp.Diff([]string{
+		"Normal Placed Placed: ", "Warning NotPlaced Unschedulable", "Normal Placed Placed: ", "Warning NotPlaced Unschedulable",
+	}, b.recorded()))
+
+	b = newTenantBed(t, web())
+	typo, mended := map[string]string{schedulerv1alpha1.AnnotationSlice: "2 cores"}, map[string]string(nil)
+	for i, annotations := range []map[string]string{typo, typo, mended, typo} {
+		changed := web()
+		changed.Annotations = annotations
+		require.NoError(t, b.api.Tracker().Update(corev1.SchemeGroupVersion.WithResource("namespaces"), changed, ""))
+		b.waiting.Insert(request{concern: concernNamespace, namespace: "web"})
+		b.settle()
+		told := strings.Contains(strings.Join(b.recorded(), "\n"), schedulerv1alpha1.ReasonInvalidSlice)
+		require.Equal(t, i == 0 || i == 3, told, "step %d", i)
+	}
+}
+
+// TestUnknownProfile: a namespace that names a profile which is not there is placed by the one that placed it before, and is told.
+func TestUnknownProfile(t *testing.T) {
+	t.Parallel()
+	config, err := kubescheduler.LoadConfig("", profiles.NamespaceScheduler)
+	require.NoError(t, err)
+	names, err := placer.Profiles(config)
+	require.NoError(t, err)
+	config.Profiles[0].SchedulerName = "packing"
+	_, err = placer.Profiles(config)
+	require.ErrorContains(t, err, `no profile of the namespace scheduler is named "namespace-scheduler"`)
+	names.Insert("packing")
+
+	b := newTenantBed(t, web())
+	b.profiles = names
+	b.start()
+	b.quota("web", "1")
+	for i, step := range []struct {
+		named, want string
+		unknown     bool
+	}{
+		{named: "", want: ""},
+		{named: "typo", want: "", unknown: true},
+		{named: "packing", want: "packing"},
+		{named: "typo", want: "packing", unknown: true},
+		{named: "", want: ""},
+	} {
+		namespace := web()
+		if step.named != "" {
+			namespace.Annotations = map[string]string{schedulerv1alpha1.AnnotationScheduler: step.named}
+		}
+		require.NoError(t, b.api.Tracker().Update(corev1.SchemeGroupVersion.WithResource("namespaces"), namespace, ""))
+		b.settle()
+		require.Equal(t, step.want, b.stored()["web"].Spec.SchedulerName, "step %d", i)
+		told := strings.Contains(strings.Join(b.recorded(), "\n"), schedulerv1alpha1.ReasonUnknownScheduler)
+		require.Equal(t, step.unknown, told, "step %d", i)
+	}
+}

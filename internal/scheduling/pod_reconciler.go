@@ -1,0 +1,165 @@
+package scheduling
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/events"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/internal/view"
+)
+
+const (
+	reasonNodeNameRefused       = "NodeNameNotSupported"
+	reasonSuperClusterRestored  = "SuperClusterRestored"
+	reasonSuperClusterNotPlaced = "SuperClusterNotPlaced"
+)
+
+// podRepair is what to do about what a tenant wrote onto a pod. The zero podRepair does nothing.
+type podRepair struct {
+	// superCluster is what annotation and label are to hold: nil leaves them, "" removes them.
+	superCluster *string
+	// event is the Event for the tenant, the zero Reason for none.
+	event tenancy.Reason
+}
+
+// repairFor compares what a pod of the pod view says about its super cluster with what is true. reserved says whether the pod's namespace
+// holds a placement in a super cluster.
+func repairFor(pod *corev1.Pod, reserved func(superCluster string) bool) podRepair {
+	annotation := pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster]
+	label := pod.Labels[schedulerv1alpha1.LabelSuperCluster]
+	truth := pod.Spec.NodeName
+	bound := isBound(pod)
+	_, scheduled := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
+	switch {
+	case bound && (scheduled == nil || scheduled.Status != corev1.ConditionTrue):
+		return podRepair{event: tenancy.Reason{
+			Reason:  reasonNodeNameRefused,
+			Message: "spec.nodeName is set by Superpool when it binds a pod: create the pod without it",
+		}}
+	case bound && (annotation != truth || label != truth):
+		return podRepair{superCluster: &truth, event: tenancy.Reason{
+			Reason: reasonSuperClusterRestored,
+			Message: fmt.Sprintf("The pod runs in super cluster %s: annotation and label %s were put back",
+				truth, schedulerv1alpha1.AnnotationSuperCluster),
+		}}
+	case bound, annotation == "" && label == "":
+		return podRepair{}
+	case annotation == "" || !reserved(annotation):
+		return podRepair{superCluster: new(string), event: tenancy.Reason{
+			Reason:  reasonSuperClusterNotPlaced,
+			Message: fmt.Sprintf("The namespace holds nothing in super cluster %q: another one will be chosen", annotation+label),
+		}}
+	case label != annotation:
+		return podRepair{superCluster: &annotation}
+	}
+	return podRepair{}
+}
+
+// isBound says whether a pod of the pod view is bound to a node of its super cluster.
+func isBound(pod *corev1.Pod) bool { return pod.Annotations[view.AnnotationBoundNode] != "" }
+
+// mayNeedRepair says whether some placements call for a repair of a pod: the reconciler looks which there are.
+func mayNeedRepair(pod *corev1.Pod) bool {
+	nowhere := func(string) bool { return false }
+	return pod.DeletionTimestamp == nil && repairFor(pod, nowhere) != podRepair{}
+}
+
+// podReconciler puts right what a tenant wrote onto its pods about their super cluster, and takes a super cluster back from pods whose
+// namespace holds nothing there any more. A request names one pod, or with name "" all pods of a namespace that wait for a node.
+type podReconciler struct {
+	key      string
+	store    *Store
+	api      kubernetes.Interface
+	pods     corev1listers.PodLister
+	recorder events.EventRecorder
+}
+
+// Reconcile repairs the pods of a request. The placements are the cache's: a pod that chose its super cluster just before they changed is
+// requested again when the cache has the change.
+func (r *podReconciler) Reconcile(ctx context.Context, item request) (reconcile.Result, error) {
+	pods, err := r.requested(item)
+	if err != nil || len(pods) == 0 {
+		return reconcile.Result{}, err
+	}
+	np, err := r.store.Get(ctx, client.ObjectKey{Namespace: r.key, Name: item.namespace})
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	reserved := sets.New[string]()
+	if np != nil {
+		for i := range np.Status.Placements {
+			reserved.Insert(np.Status.Placements[i].Cluster)
+		}
+	}
+	var errs []error
+	for _, pod := range pods {
+		errs = append(errs, r.repair(ctx, pod, repairFor(pod, reserved.Has)))
+	}
+	return reconcile.Result{}, errors.Join(errs...)
+}
+
+func (r *podReconciler) requested(item request) ([]*corev1.Pod, error) {
+	if item.name != "" {
+		pod, err := r.pods.Pods(item.namespace).Get(item.name)
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the pod: %w", err)
+		}
+		return []*corev1.Pod{pod}, nil
+	}
+	pods, err := r.pods.Pods(item.namespace).List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == "" || isBound(pod) || !mayNeedRepair(pod) }), nil
+}
+
+func (r *podReconciler) repair(ctx context.Context, pod *corev1.Pod, repair podRepair) error {
+	if repair.superCluster != nil {
+		if err := r.writeSuperCluster(ctx, pod, *repair.superCluster); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+	}
+	if repair.event.Reason != "" {
+		r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, repair.event.Reason, "Schedule", "%s", repair.event.Message)
+	}
+	return nil
+}
+
+func (r *podReconciler) writeSuperCluster(ctx context.Context, pod *corev1.Pod, superCluster string) error {
+	var value any // null removes a key
+	if superCluster != "" {
+		value = superCluster
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": pod.UID, "resourceVersion": pod.ResourceVersion,
+		"annotations": map[string]any{schedulerv1alpha1.AnnotationSuperCluster: value},
+		"labels":      map[string]any{schedulerv1alpha1.LabelSuperCluster: value},
+	}})
+	if err != nil {
+		return fmt.Errorf("encoding super cluster %q: %w", superCluster, err)
+	}
+	if _, err := r.api.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("writing super cluster %q: %w", superCluster, err)
+	}
+	return nil
+}

@@ -1,0 +1,246 @@
+package scheduling
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/internal/view"
+)
+
+var errDown = errors.New("the process is down")
+
+// tenantBed runs a tenant's reconcilers one request at a time, on API servers in memory. It stands in for informers and queue: settle shows
+// the reconcilers what is stored, and hands them what changed, until nothing does.
+type tenantBed struct {
+	*testing.T
+	meta     *storedPlacements
+	api      *fake.Clientset
+	recorder *events.FakeRecorder
+	profiles sets.Set[string]
+
+	// The process: a restart makes them anew.
+	store      *Store
+	factory    informers.SharedInformerFactory
+	controller *tenantController
+	seen       map[string]*schedulerv1alpha1.NamespacePlacement
+	waiting    sets.Set[request]
+	done       []request
+
+	// loseWrite is the number of the write that is the process' last, -1 for none, and happens whether that write takes place.
+	loseWrite int
+	happens   bool
+	down      bool
+}
+
+func newTenantBed(t *testing.T, objects ...runtime.Object) *tenantBed {
+	t.Helper()
+	b := &tenantBed{T: t, meta: newStoredPlacements(t), api: fake.NewClientset(objects...), recorder: events.NewFakeRecorder(1000), loseWrite: -1}
+	b.meta.fail = b.written
+	b.api.PrependReactor("patch", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		n := len(b.meta.writes)
+		b.meta.writes = append(b.meta.writes, "annotation")
+		happens, err := b.written(n)
+		if err != nil && happens {
+			// The reaction that follows would answer well: the write takes place here.
+			b.tenantWrites("web", b.due("web"))
+		}
+		return err != nil, nil, err
+	})
+	b.api.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return b.down, nil, errDown
+	})
+	b.start()
+	return b
+}
+
+func (b *tenantBed) written(n int) (bool, error) {
+	if b.down {
+		return false, errDown
+	}
+	if n == b.loseWrite {
+		b.down = true
+		return b.happens, errDown
+	}
+	return true, nil
+}
+
+// start starts the process.
+func (b *tenantBed) start() {
+	b.down = false
+	b.factory = informers.NewSharedInformerFactory(b.api, 0)
+	b.store = NewStore(b.meta, b.meta)
+	tenantsOf := &Tenants{Client: b.meta, Store: b.store, Dispatcher: newDispatcher(), Profiles: b.profiles, DefaultSlice: slice.Of(cores("1"))}
+	b.controller = newTenantController(tenantsOf, &tenants.Tenant{Key: "tenant"}, b.api, b.factory, view.NewNodeSource(), b.recorder)
+	b.seen, b.waiting = b.stored(), sets.New[request]()
+	for _, namespace := range b.namespaces() {
+		b.waiting.Insert(request{concern: concernNamespace, namespace: namespace.Name}, request{concern: concernAnnotation, namespace: namespace.Name})
+	}
+	for name := range b.seen {
+		b.waiting.Insert(request{concern: concernNamespace, namespace: name})
+	}
+}
+
+func (b *tenantBed) namespaces() []corev1.Namespace {
+	list, err := b.api.CoreV1().Namespaces().List(b.Context(), metav1.ListOptions{})
+	require.NoError(b, err)
+	return list.Items
+}
+
+func (b *tenantBed) stored() map[string]*schedulerv1alpha1.NamespacePlacement {
+	list := &schedulerv1alpha1.NamespacePlacementList{}
+	require.NoError(b, b.meta.List(b.Context(), list, client.InNamespace("tenant")))
+	stored := map[string]*schedulerv1alpha1.NamespacePlacement{}
+	for i := range list.Items {
+		stored[list.Items[i].Name] = &list.Items[i]
+	}
+	return stored
+}
+
+// look fills the listers and requests what an event of an informer would.
+func (b *tenantBed) look() {
+	core := b.factory.Core().V1()
+	for _, namespace := range b.namespaces() {
+		known, exists, err := core.Namespaces().Informer().GetIndexer().GetByKey(namespace.Name)
+		require.NoError(b, err)
+		if !exists || !equality.Semantic.DeepEqual(known, &namespace) {
+			b.waiting.Insert(request{concern: concernNamespace, namespace: namespace.Name}, request{concern: concernAnnotation, namespace: namespace.Name})
+		}
+		require.NoError(b, core.Namespaces().Informer().GetIndexer().Add(&namespace))
+	}
+	quotas, err := b.api.CoreV1().ResourceQuotas("").List(b.Context(), metav1.ListOptions{})
+	require.NoError(b, err)
+	for i := range quotas.Items {
+		quota := &quotas.Items[i]
+		known, exists, err := core.ResourceQuotas().Informer().GetIndexer().GetByKey(quota.Namespace + "/" + quota.Name)
+		require.NoError(b, err)
+		if !exists || !equality.Semantic.DeepEqual(known, quota) {
+			b.waiting.Insert(request{concern: concernNamespace, namespace: quota.Namespace})
+		}
+		require.NoError(b, core.ResourceQuotas().Informer().GetIndexer().Add(quota))
+	}
+	stored := b.stored()
+	for name, np := range stored {
+		if old := b.seen[name]; old == nil || old.ResourceVersion != np.ResourceVersion {
+			b.waiting.Insert(requestsFor(placementChange{old: old, current: np})...)
+		}
+	}
+	for name, np := range b.seen {
+		if stored[name] == nil {
+			b.waiting.Insert(requestsFor(placementChange{old: np})...)
+		}
+	}
+	b.seen = stored
+}
+
+// settle runs requests until there are none, or the process is down. It returns how many ran.
+func (b *tenantBed) settle() int {
+	b.Helper()
+	for ran := 0; ran < 200; ran++ {
+		b.look()
+		item, any := b.waiting.PopAny()
+		if !any || b.down {
+			return ran
+		}
+		b.done = append(b.done, item)
+		result, err := b.controller.reconcile.Reconcile(b.Context(), item)
+		if b.down {
+			return ran
+		}
+		require.NoError(b, err, "%v", item)
+		if result.RequeueAfter > 0 {
+			b.waiting.Insert(item)
+		}
+	}
+	require.Fail(b, "the reconcilers come to no end", "%v", b.done[len(b.done)-10:])
+	return 0
+}
+
+// grant is what the namespace scheduler does.
+func (b *tenantBed) grant(name, cluster string) {
+	_, err := NewStore(b.meta, b.meta).Change(b.Context(), client.ObjectKey{Namespace: "tenant", Name: name}, func(np *schedulerv1alpha1.NamespacePlacement) error {
+		np.Status, _, _ = placement.Next(np, placement.Facts{Granted: map[string]slice.Amounts{cluster: slice.Of(cores("1"))}})
+		return nil
+	})
+	if !b.down {
+		require.NoError(b, err)
+	}
+}
+
+// tenantWrites sets the annotation of a namespace, "" removes it.
+func (b *tenantBed) tenantWrites(name, annotation string) {
+	object, err := b.api.Tracker().Get(corev1.SchemeGroupVersion.WithResource("namespaces"), "", name)
+	require.NoError(b, err)
+	namespace := object.(*corev1.Namespace).DeepCopy()
+	if annotation == "" {
+		delete(namespace.Annotations, schedulerv1alpha1.AnnotationPlacements)
+	} else {
+		metav1.SetMetaDataAnnotation(&namespace.ObjectMeta, schedulerv1alpha1.AnnotationPlacements, annotation)
+	}
+	require.NoError(b, b.api.Tracker().Update(corev1.SchemeGroupVersion.WithResource("namespaces"), namespace, ""))
+}
+
+func (b *tenantBed) quota(name, hard string) {
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "quota"}, Spec: corev1.ResourceQuotaSpec{Hard: cores(hard)}}
+	resource := corev1.SchemeGroupVersion.WithResource("resourcequotas")
+	if err := b.api.Tracker().Update(resource, quota, name); err != nil {
+		require.NoError(b, b.api.Tracker().Create(resource, quota, name))
+	}
+}
+
+// due returns the annotation that the stored placements call for.
+func (b *tenantBed) due(name string) string {
+	if np := b.stored()[name]; np != nil {
+		return placement.Encode(np.Status.Placements)
+	}
+	return ""
+}
+
+// wantPublished checks that the tenant sees its placements, and that this is recorded.
+func (b *tenantBed) wantPublished(name string) {
+	b.Helper()
+	for _, namespace := range b.namespaces() {
+		if namespace.Name == name {
+			require.Equal(b, b.due(name), annotationOf(&namespace))
+		}
+	}
+	if np := b.stored()[name]; np != nil && np.Status.Published != nil {
+		require.Equal(b, b.due(name), *np.Status.Published)
+		require.Nil(b, np.Status.Publishing)
+	}
+}
+
+// recorded returns the Events since it was called last.
+func (b *tenantBed) recorded() (lines []string) {
+	for len(b.recorder.Events) > 0 {
+		lines = append(lines, <-b.recorder.Events)
+	}
+	return lines
+}
+
+func web() *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "1"}}
+}
+
+// regarding is a recorder that notes what Events are about.
+type regarding struct{ objects []string }
+
+func (r *regarding) Eventf(object, _ runtime.Object, _, reason, _, _ string, _ ...any) {
+	r.objects = append(r.objects, fmt.Sprintf("%T %s %s", object, object.(metav1.Object).GetName(), reason))
+}

@@ -1,0 +1,227 @@
+package scheduling
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/internal/view"
+)
+
+const (
+	// tenantControllerName is the name of all tenants' controllers, in metrics.
+	tenantControllerName = "tenant"
+	// reconcileTimeout bounds one reconcile: a tenant's API server that accepts connections may never answer.
+	reconcileTimeout = time.Minute
+)
+
+// concern is what a request is about, and which reconciler it is for.
+type concern string
+
+const (
+	// concernNamespace: spec and status of a namespace's NamespacePlacement.
+	concernNamespace concern = "namespace"
+	// concernAnnotation: the placements annotation of a namespace.
+	concernAnnotation concern = "annotation"
+	// concernEvent: the Event about a condition (name) of a namespace's NamespacePlacement.
+	concernEvent concern = "event"
+	// concernPod: what a tenant wrote onto a pod (name), or onto all pods of a namespace that wait.
+	concernPod concern = "pod"
+	// concernNodes: the nodes of the pod view.
+	concernNodes concern = "nodes"
+)
+
+// request is one item of work of a tenant's controller.
+type request struct {
+	concern   concern
+	namespace string
+	name      string
+}
+
+// reconcilers holds the reconciler of each concern. Four more controllers per tenant would have cost 20 goroutines each tenant.
+type reconcilers map[concern]reconcile.TypedReconciler[request]
+
+// Reconcile hands a request to the reconciler of its concern. A conflict says that an informer is behind: it is no error.
+func (r reconcilers) Reconcile(ctx context.Context, item request) (reconcile.Result, error) {
+	reconciler, exists := r[item.concern]
+	if !exists {
+		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("no reconciler for %q", item.concern))
+	}
+	result, err := reconciler.Reconcile(ctx, item)
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: conflictDelay}, nil
+	}
+	return result, err
+}
+
+// tenantController is the controller of one tenant: informers and the Dispatcher fill its queue, one worker empties it. A panic costs the
+// request that caused it one attempt: it is recovered, counted (controller_runtime_reconcile_panics_total) and tried again with backoff.
+type tenantController struct {
+	key        string
+	informers  informers.SharedInformerFactory
+	dispatcher *Dispatcher
+	placements client.Reader
+	nodes      *nodeReconciler
+	reconcile  reconcilers
+}
+
+// newTenantController requests the informers that the controller needs: factory is started afterwards.
+func newTenantController(t *Tenants, tenant *tenants.Tenant, api kubernetes.Interface, factory informers.SharedInformerFactory, nodes *view.Source, recorder events.EventRecorder) *tenantController {
+	namespaces := factory.Core().V1().Namespaces().Lister()
+	quotas := factory.Core().V1().ResourceQuotas().Lister()
+	pods := factory.Core().V1().Pods().Lister()
+	about := namespaceEvents{quotas: quotas, recorder: recorder}
+	c := &tenantController{
+		key: tenant.Key, informers: factory, dispatcher: t.Dispatcher, placements: t.Client,
+		nodes: &nodeReconciler{key: tenant.Key, placements: t.Client, dispatcher: t.Dispatcher, nodes: nodes},
+	}
+	c.reconcile = reconcilers{
+		concernNamespace: &namespaceReconciler{
+			key: tenant.Key, store: t.Store, api: api, namespaces: namespaces, quotas: quotas, pods: pods,
+			clock: clock.RealClock{}, profiles: t.Profiles, defaultSlice: t.DefaultSlice,
+		},
+		concernAnnotation: &annotationReconciler{
+			key: tenant.Key, store: t.Store, api: api, namespaces: namespaces, events: about, clock: clock.RealClock{},
+		},
+		concernEvent: &eventReconciler{key: tenant.Key, store: t.Store, namespaces: namespaces, events: about},
+		concernPod:   &podReconciler{key: tenant.Key, store: t.Store, api: api, pods: pods, recorder: recorder},
+		concernNodes: c.nodes,
+	}
+	return c
+}
+
+// run works until ctx ends. The informers are synced.
+func (c *tenantController) run(ctx context.Context) error {
+	return runController(ctx, c.reconcile, c.watch)
+}
+
+// runController runs an unmanaged controller whose queue watch fills, until ctx ends.
+func runController(ctx context.Context, reconciler reconcile.TypedReconciler[request], watch source.TypedFunc[request]) error {
+	logger := klog.FromContext(ctx)
+	unmanaged, err := controller.NewTypedUnmanaged(tenantControllerName, controller.TypedOptions[request]{
+		SkipNameValidation:    ptr.To(true), // a thousand tenants share the name
+		RecoverPanic:          ptr.To(true),
+		ReconciliationTimeout: reconcileTimeout,
+		Reconciler:            reconciler,
+		RateLimiter:           workqueue.NewTypedItemExponentialFailureRateLimiter[request](50*time.Millisecond, time.Minute),
+		LogConstructor: func(item *request) logr.Logger {
+			if item == nil {
+				return logger.V(2) // that it starts and stops
+			}
+			return logger.WithValues("concern", item.concern, "namespace", item.namespace, "name", item.name)
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("building the controller: %w", err)
+	}
+	if err := unmanaged.Watch(watch); err != nil {
+		return fmt.Errorf("watching: %w", err)
+	}
+	if err := unmanaged.Start(ctx); err != nil {
+		return fmt.Errorf("running the controller: %w", err)
+	}
+	return nil
+}
+
+// watch fills the queue from now on, with what is there first. It ends with ctx.
+func (c *tenantController) watch(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
+	context.AfterFunc(ctx, c.dispatcher.subscribe(c.key, subscriber{
+		placementChanged: func(change placementChange) {
+			for _, item := range requestsFor(change) {
+				queue.Add(item)
+			}
+		},
+		nodesChanged: func() { queue.Add(request{concern: concernNodes}) },
+	}))
+	queue.Add(request{concern: concernNodes})
+	placements := &schedulerv1alpha1.NamespacePlacementList{}
+	if err := c.placements.List(ctx, placements, client.InNamespace(c.key)); err != nil {
+		return fmt.Errorf("listing NamespacePlacements: %w", err)
+	}
+	for i := range placements.Items { // namespaces that went while nobody looked
+		queue.Add(request{concern: concernNamespace, namespace: placements.Items[i].Name})
+	}
+	// Adding a handler fails only on a stopped informer.
+	_, _ = c.informers.Core().V1().Namespaces().Informer().AddEventHandler(handlerOf(func(namespace *corev1.Namespace) {
+		queue.Add(request{concern: concernNamespace, namespace: namespace.Name})
+		queue.Add(request{concern: concernAnnotation, namespace: namespace.Name})
+	}))
+	_, _ = c.informers.Core().V1().ResourceQuotas().Informer().AddEventHandler(handlerOf(func(quota *corev1.ResourceQuota) {
+		queue.Add(request{concern: concernNamespace, namespace: quota.Namespace})
+	}))
+	_, _ = c.informers.Core().V1().Pods().Informer().AddEventHandler(podHandler(queue))
+	return nil
+}
+
+// requestsFor returns what a change of a NamespacePlacement calls for.
+func requestsFor(change placementChange) []request {
+	np := change.current
+	if np == nil {
+		np = change.old
+	}
+	items := []request{
+		{concern: concernNodes},
+		{concern: concernNamespace, namespace: np.Name},
+		{concern: concernAnnotation, namespace: np.Name},
+	}
+	for _, condition := range change.announced() {
+		items = append(items, request{concern: concernEvent, namespace: np.Name, name: condition})
+	}
+	if change.losesCluster() {
+		items = append(items, request{concern: concernPod, namespace: np.Name})
+	}
+	return items
+}
+
+// losesCluster says whether the namespace holds nothing any more in a super cluster where it held something: pods that wait for a node
+// there are to choose again.
+func (c placementChange) losesCluster() bool {
+	if c.old == nil {
+		return false
+	}
+	held := map[string]bool{}
+	if c.current != nil {
+		for i := range c.current.Status.Placements {
+			held[c.current.Status.Placements[i].Cluster] = true
+		}
+	}
+	for i := range c.old.Status.Placements {
+		if !held[c.old.Status.Placements[i].Cluster] {
+			return true
+		}
+	}
+	return false
+}
+
+// podHandler requests the pods that may need a repair, and the namespaces that may give back what a pod no longer uses.
+func podHandler(queue workqueue.TypedRateLimitingInterface[request]) cache.ResourceEventHandler {
+	look := func(object any) {
+		if pod, ok := object.(*corev1.Pod); ok && mayNeedRepair(pod) {
+			queue.Add(request{concern: concernPod, namespace: pod.Namespace, name: pod.Name})
+		}
+	}
+	gone := handlerOf(func(pod *corev1.Pod) { queue.Add(request{concern: concernNamespace, namespace: pod.Namespace}) })
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    look,
+		UpdateFunc: func(_, object any) { look(object) },
+		DeleteFunc: gone.OnDelete,
+	}
+}

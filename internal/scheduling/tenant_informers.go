@@ -1,0 +1,122 @@
+package scheduling
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/cache"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/superpool/superpool/internal/view"
+)
+
+const (
+	// listPatience is how long lists that fail are tried before the tenant is called unreachable.
+	listPatience = time.Minute
+
+	// maxRefusal bounds what is read of the body of a refusal.
+	maxRefusal = 4096
+)
+
+// tenantInformers returns the informers of a tenant: its pods through the pod view's projection, and nodes from the view alone.
+func tenantInformers(api kubernetes.Interface, nodes *view.Source) informers.SharedInformerFactory {
+	factory := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithTransform(ctrlcache.TransformStripManagedFields()))
+	pods := factory.InformerFor(&corev1.Pod{}, func(api kubernetes.Interface, _ time.Duration) cache.SharedIndexInformer {
+		indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+		return coreinformers.NewFilteredPodInformer(api, metav1.NamespaceAll, 0, indexers, func(options *metav1.ListOptions) {
+			options.FieldSelector = "status.phase!=Succeeded,status.phase!=Failed"
+		})
+	})
+	// InformerFor sets the factory's own transform, so ours comes after it. It fails only on a started informer.
+	_ = pods.SetTransform(view.TenantPod)
+	factory.InformerFor(&corev1.Node{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+		return cache.NewSharedIndexInformer(nodes, &corev1.Node{}, 0, cache.Indexers{})
+	})
+	return factory
+}
+
+// readFailures keeps why the last read of a tenant control plane failed. It sits in the client's transport, below all informers, so that
+// none can be forgotten. It is safe for concurrent use.
+type readFailures struct{ last atomic.Pointer[error] }
+
+func (f *readFailures) wrap(transport http.RoundTripper) http.RoundTripper {
+	return readTransport{transport, f}
+}
+
+// take returns the last failure and forgets it. nil: there was none.
+func (f *readFailures) take() error {
+	if err := f.last.Swap(nil); err != nil {
+		return *err
+	}
+	return nil
+}
+
+type readTransport struct {
+	http.RoundTripper
+	failures *readFailures
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t readTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := t.RoundTripper.RoundTrip(request)
+	if request.Method != http.MethodGet {
+		return response, err //nolint:wrapcheck // a transport changes nothing
+	}
+	switch {
+	case err != nil:
+		t.failures.last.Store(&err)
+	case response.StatusCode >= http.StatusBadRequest:
+		reason := refusalOf(response)
+		t.failures.last.Store(&reason)
+	}
+	return response, err //nolint:wrapcheck // a transport changes nothing
+}
+
+// WrappedRoundTripper lets client-go find the transport below.
+func (t readTransport) WrappedRoundTripper() http.RoundTripper { return t.RoundTripper }
+
+// refusalOf reads the beginning of a refusal, which the client reads again.
+func refusalOf(response *http.Response) error {
+	start, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // what cannot be read, the client meets again
+	rest := response.Body
+	response.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(start), rest), rest}
+	status := &metav1.Status{}
+	if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(start, nil, status); err == nil && status.Message != "" {
+		return errors.New(status.Message)
+	}
+	return fmt.Errorf("%s for %s", response.Status, response.Request.URL.Path)
+}
+
+// waitForCaches waits until everything is listed. When that takes longer than patience because a read fails, it returns why: a kubeconfig
+// without the rights that are needed would else leave a tenant connecting for ever, with the reason in the log alone.
+func waitForCaches(ctx context.Context, factory informers.SharedInformerFactory, failures *readFailures, patience time.Duration) error {
+	for ctx.Err() == nil {
+		waiting, stop := context.WithTimeout(ctx, patience)
+		synced := factory.WaitForCacheSync(waiting.Done())
+		stop()
+		if !slices.Contains(slices.Collect(maps.Values(synced)), false) {
+			return nil
+		}
+		if reason := failures.take(); reason != nil {
+			return fmt.Errorf("reading objects: %w", reason)
+		}
+	}
+	return nil
+}
