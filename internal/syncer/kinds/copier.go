@@ -97,6 +97,11 @@ type copier[T client.Object] struct {
 	Copy[T]
 }
 
+// plain makes the translation of a kind that is the same for all tenants.
+func plain[T client.Object](translate func(tenantObject, superObject T)) func(*Env, *Tenant, T, T) {
+	return func(_ *Env, _ *Tenant, tenantObject, superObject T) { translate(tenantObject, superObject) }
+}
+
 // Name implements engine.Kind.
 func (c *copier[T]) Name() string { return c.Copy.Name }
 

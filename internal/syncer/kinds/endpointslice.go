@@ -2,9 +2,12 @@ package kinds
 
 import (
 	"maps"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/superpool/superpool/internal/tenancy"
 )
 
 // managedBySyncer keeps the super cluster's own controllers off an EndpointSlice.
@@ -57,4 +60,12 @@ func SuperEndpointSlice(tenantSlice, superSlice *discoveryv1.EndpointSlice, supe
 			endpoint.NodeName = nil
 		}
 	}
+}
+
+// nodeHere returns the name in this super cluster of the node that a tenant calls nodeName. It returns false for nodes of others.
+func nodeHere(superCluster, nodeName string) (string, bool) {
+	if id, ok := tenancy.NodeSuperCluster(nodeName); !ok || id != superCluster {
+		return "", false
+	}
+	return strings.TrimPrefix(nodeName, superCluster+"."), true
 }

@@ -3,19 +3,12 @@ package kinds
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"net"
-	"slices"
 	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -73,17 +66,8 @@ func nodeOf(superPod client.Object, name string) []engine.Key {
 	return []engine.Key{{Tenant: owner.ClusterKey, Kind: KindNode, Name: name}}
 }
 
-const (
-	leaseDuration = 40 * time.Second
-	leaseRenewal  = 20 * time.Second
-	// nodeLinger is the default of Env.NodeLinger.
-	nodeLinger = 60 * time.Second
-)
-
-// copiedNodeLabels are the labels of a super cluster's Node that tenants see.
-var copiedNodeLabels = [...]string{
-	corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelInstanceTypeStable, corev1.LabelTopologyRegion, corev1.LabelTopologyZone,
-}
+// nodeLinger is the default of Env.NodeLinger.
+const nodeLinger = 60 * time.Second
 
 // Nodes keeps, in each tenant, a Node object for every node of the super cluster that pods of the tenant are on. A key's name is the
 // name of the node in the super cluster.
@@ -128,69 +112,6 @@ const annotationSuperNode = "tenancy.x-k8s.io/supernode"
 func NodeKey(tenant string, object client.Object) (engine.Key, bool) {
 	name := object.GetAnnotations()[annotationSuperNode]
 	return engine.Key{Tenant: tenant, Kind: KindNode, Name: name}, name != ""
-}
-
-// VNAgent says where tenants find the kubelet API of nodes.
-type VNAgent struct {
-	// Port serves it; 0 for none.
-	Port int32
-	// Address serves it for all nodes; "" means that each node does.
-	Address string
-}
-
-// addresses returns what an API server may connect to for a node. It would prefer host and DNS names, which only the super cluster can
-// resolve.
-func (a VNAgent) addresses(superNode *corev1.Node) []corev1.NodeAddress {
-	switch {
-	case a.Address == "":
-		return slices.DeleteFunc(slices.Clone(superNode.Status.Addresses), func(address corev1.NodeAddress) bool {
-			return address.Type != corev1.NodeInternalIP && address.Type != corev1.NodeExternalIP
-		})
-	case net.ParseIP(a.Address) == nil:
-		return []corev1.NodeAddress{{Type: corev1.NodeInternalDNS, Address: a.Address}}
-	default:
-		return []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: a.Address}}
-	}
-}
-
-// TenantNode writes onto tenantNode what a tenant sees of superNode. Taints are left to the tenant's own controllers.
-func TenantNode(superNode, tenantNode *corev1.Node, superCluster string, agent VNAgent) {
-	tenantNode.Name = tenancy.NodeName(superCluster, superNode.Name)
-	if tenantNode.Labels == nil {
-		tenantNode.Labels = map[string]string{}
-	}
-	for _, key := range copiedNodeLabels {
-		setOrDelete(tenantNode.Labels, key, superNode.Labels[key])
-	}
-	tenantNode.Labels[corev1.LabelHostname] = cutLabel(tenantNode.Name)
-	tenantNode.Labels[tenancyv1alpha1.LabelVirtualNode] = "true"
-	tenantNode.Labels[tenancyv1alpha1.LabelSuperClusterID] = superCluster
-	if tenantNode.Annotations == nil {
-		tenantNode.Annotations = map[string]string{}
-	}
-	tenantNode.Annotations[annotationSuperNode] = superNode.Name
-	tenantNode.Spec.Unschedulable = true
-
-	status := superNode.Status.DeepCopy()
-	tenantNode.Status.Capacity = status.Capacity
-	tenantNode.Status.Allocatable = status.Allocatable
-	tenantNode.Status.Conditions = status.Conditions
-	tenantNode.Status.Addresses = agent.addresses(superNode)
-	tenantNode.Status.DaemonEndpoints.KubeletEndpoint.Port = agent.Port
-	tenantNode.Status.NodeInfo = status.NodeInfo
-}
-
-// cutLabel returns name as a label value, at most 63 characters.
-func cutLabel(name string) string {
-	const limit = 63
-	if len(name) <= limit {
-		return name
-	}
-	end := limit
-	for end > 0 && (name[end-1] == '.' || name[end-1] == '-') {
-		end--
-	}
-	return name[:end]
 }
 
 // Reconcile implements engine.Kind.
@@ -277,88 +198,4 @@ func (n *Nodes) update(ctx context.Context, tenant *Tenant, superNode, tenantNod
 	}
 	desired.Status = status
 	return n.env.done(ctx, KindNode, "status", tenant.Client.Status().Update(ctx, desired))
-}
-
-// renew writes the Lease of a Node when it is due, so that the tenant's controllers take the Node for alive.
-func (n *Nodes) renew(ctx context.Context, tenant *Tenant, key engine.Key, tenantNode *corev1.Node) error {
-	now := metav1.NewMicroTime(n.env.Clock.Now())
-	n.mu.Lock()
-	lease := n.leases[key]
-	n.mu.Unlock()
-	// Half a second for timers that fire early.
-	if lease != nil && now.Sub(lease.Spec.RenewTime.Time) < leaseRenewal-500*time.Millisecond {
-		return nil
-	}
-	if lease == nil {
-		lease = &coordinationv1.Lease{}
-		name := types.NamespacedName{Namespace: corev1.NamespaceNodeLease, Name: tenantNode.Name}
-		if err := tenant.Client.Get(ctx, name, lease); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("reading the lease of node %s: %w", tenantNode.Name, err)
-		}
-	}
-	lease = lease.DeepCopy()
-	lease.Namespace, lease.Name = corev1.NamespaceNodeLease, tenantNode.Name
-	lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: tenantNode.Name, UID: tenantNode.UID}}
-	lease.Spec.HolderIdentity = ptr.To(tenantNode.Name)
-	lease.Spec.LeaseDurationSeconds = ptr.To(int32(leaseDuration / time.Second))
-	lease.Spec.RenewTime = &now
-	if lease.ResourceVersion == "" {
-		return n.renewed(ctx, key, lease, tenant.Client.Create(ctx, lease))
-	}
-	return n.renewed(ctx, key, lease, tenant.Client.Update(ctx, lease))
-}
-
-// renewed remembers a Lease that was written, or forgets it, so that the next try begins with a read.
-func (n *Nodes) renewed(ctx context.Context, key engine.Key, lease *coordinationv1.Lease, err error) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.leases == nil {
-		n.leases = map[engine.Key]*coordinationv1.Lease{}
-	}
-	n.leases[key] = lease
-	if err != nil {
-		delete(n.leases, key)
-	}
-	return n.env.done(ctx, KindNode, "lease", err)
-}
-
-// ensureNode makes a tenant's Node for a node of the super cluster unless there is one.
-func ensureNode(ctx context.Context, env *Env, tenant *Tenant, superName string) error {
-	superNode, exists, _ := get[*corev1.Node](env.SuperCache, KindNode, "", superName)
-	if !exists {
-		return engine.Waitf("node %s in the cache of the super cluster", superName)
-	}
-	tenantNode, exists, synced := get[*corev1.Node](tenant.Cache, KindNode, "", tenancy.NodeName(env.ID, superName))
-	switch {
-	case !synced:
-		return engine.Waitf("the cache of the tenant's nodes")
-	case exists && isOurNode(tenantNode, env.ID):
-		return nil
-	}
-	created := &corev1.Node{}
-	TenantNode(superNode, created, env.ID, env.VNAgent)
-	err := tenant.Client.Create(ctx, created)
-	if !apierrors.IsAlreadyExists(err) {
-		return env.done(ctx, KindNode, "create", err)
-	}
-	live := &corev1.Node{}
-	if err := tenant.Client.Get(ctx, types.NamespacedName{Name: created.Name}, live); err != nil {
-		return fmt.Errorf("reading node %s of the tenant: %w", created.Name, err)
-	}
-	if !isOurNode(live, env.ID) {
-		return &foreignNodeError{name: live.Name}
-	}
-	return nil
-}
-
-// foreignNodeError says that a tenant has a Node of its own with a name that a node of the super cluster needs.
-type foreignNodeError struct{ name string }
-
-// Error names the Node.
-func (e *foreignNodeError) Error() string {
-	return "node " + e.name + " is not the syncer's: delete it"
-}
-
-func isOurNode(node *corev1.Node, superCluster string) bool {
-	return node.Labels[tenancyv1alpha1.LabelVirtualNode] == "true" && node.Labels[tenancyv1alpha1.LabelSuperClusterID] == superCluster
 }

@@ -9,8 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
-
-	"github.com/superpool/superpool/internal/tenancy"
 )
 
 // KindService is the kind of Services.
@@ -174,12 +172,4 @@ func explainService(tenantService *corev1.Service, err error) string {
 		}
 	}
 	return ""
-}
-
-// nodeHere returns the name in this super cluster of the node that a tenant calls nodeName. It returns false for nodes of others.
-func nodeHere(superCluster, nodeName string) (string, bool) {
-	if id, ok := tenancy.NodeSuperCluster(nodeName); !ok || id != superCluster {
-		return "", false
-	}
-	return strings.TrimPrefix(nodeName, superCluster+"."), true
 }

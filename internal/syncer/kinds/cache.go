@@ -1,0 +1,36 @@
+package kinds
+
+import (
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// IndexTenant finds super objects by cluster key.
+const IndexTenant = "tenant"
+
+// Cache reads what informers hold. What it returns must not be changed.
+type Cache interface {
+	// Get returns an object, nil if there is none. synced is false when the cache which would hold it is not filled, or
+	// does not exist: then nil says nothing.
+	Get(kind, namespace, name string) (object client.Object, synced bool)
+	// InNamespace returns the objects of a kind in a namespace.
+	InNamespace(kind, namespace string) []client.Object
+	// Index returns the objects of a kind with that value of an index.
+	Index(kind, index, value string) []client.Object
+	// List returns all objects of a kind.
+	List(kind string) []client.Object
+}
+
+// get reads a cache as a concrete type; the zero T is returned for nothing.
+func get[T client.Object](cache Cache, kind, namespace, name string) (object T, exists, synced bool) {
+	found, synced := cache.Get(kind, namespace, name)
+	object, exists = found.(T)
+	return object, exists, synced
+}
+
+// orEmpty returns object if it exists, else an empty one.
+func orEmpty[T any](object *T, exists bool) *T {
+	if exists {
+		return object
+	}
+	return new(T)
+}

@@ -1,0 +1,47 @@
+package kinds
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// KindConfigMap is the kind of ConfigMaps.
+const KindConfigMap = "configmap"
+
+const (
+	// rootCA is the ConfigMap that every control plane puts into every namespace, with its own certificate authority.
+	rootCA = "kube-root-ca.crt"
+	// tenantRootCA is the name of the tenant's in super clusters, where rootCA is the super cluster's.
+	tenantRootCA = "tenant-kube-root-ca.crt"
+)
+
+func configMaps() Copy[*corev1.ConfigMap] {
+	return Copy[*corev1.ConfigMap]{
+		Name:       KindConfigMap,
+		New:        func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
+		SuperName:  superConfigMapName,
+		TenantName: tenantConfigMapName,
+		Skip:       func(tenantConfigMap *corev1.ConfigMap) bool { return tenantConfigMap.Name == tenantRootCA },
+		Translate:  plain(SuperConfigMap),
+	}
+}
+
+// SuperConfigMap writes onto superConfigMap the content of tenantConfigMap.
+func SuperConfigMap(tenantConfigMap, superConfigMap *corev1.ConfigMap) {
+	content := tenantConfigMap.DeepCopy()
+	superConfigMap.Data, superConfigMap.BinaryData, superConfigMap.Immutable = content.Data, content.BinaryData, content.Immutable
+}
+
+// superConfigMapName returns the name in super clusters of a tenant's ConfigMap, and tenantConfigMapName its inverse.
+func superConfigMapName(name string) string {
+	if name == rootCA {
+		return tenantRootCA
+	}
+	return name
+}
+
+func tenantConfigMapName(name string) string {
+	if name == tenantRootCA {
+		return rootCA
+	}
+	return name
+}

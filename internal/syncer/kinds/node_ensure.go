@@ -1,0 +1,55 @@
+package kinds
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// ensureNode makes a tenant's Node for a node of the super cluster unless there is one.
+func ensureNode(ctx context.Context, env *Env, tenant *Tenant, superName string) error {
+	superNode, exists, _ := get[*corev1.Node](env.SuperCache, KindNode, "", superName)
+	if !exists {
+		return engine.Waitf("node %s in the cache of the super cluster", superName)
+	}
+	tenantNode, exists, synced := get[*corev1.Node](tenant.Cache, KindNode, "", tenancy.NodeName(env.ID, superName))
+	switch {
+	case !synced:
+		return engine.Waitf("the cache of the tenant's nodes")
+	case exists && isOurNode(tenantNode, env.ID):
+		return nil
+	}
+	created := &corev1.Node{}
+	TenantNode(superNode, created, env.ID, env.VNAgent)
+	err := tenant.Client.Create(ctx, created)
+	if !apierrors.IsAlreadyExists(err) {
+		return env.done(ctx, KindNode, "create", err)
+	}
+	live := &corev1.Node{}
+	if err := tenant.Client.Get(ctx, types.NamespacedName{Name: created.Name}, live); err != nil {
+		return fmt.Errorf("reading node %s of the tenant: %w", created.Name, err)
+	}
+	if !isOurNode(live, env.ID) {
+		return &foreignNodeError{name: live.Name}
+	}
+	return nil
+}
+
+// foreignNodeError says that a tenant has a Node of its own with a name that a node of the super cluster needs.
+type foreignNodeError struct{ name string }
+
+// Error names the Node.
+func (e *foreignNodeError) Error() string {
+	return "node " + e.name + " is not the syncer's: delete it"
+}
+
+func isOurNode(node *corev1.Node, superCluster string) bool {
+	return node.Labels[tenancyv1alpha1.LabelVirtualNode] == "true" && node.Labels[tenancyv1alpha1.LabelSuperClusterID] == superCluster
+}

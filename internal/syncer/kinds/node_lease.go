@@ -1,0 +1,64 @@
+package kinds
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/syncer/engine"
+)
+
+const (
+	leaseDuration = 40 * time.Second
+	leaseRenewal  = 20 * time.Second
+)
+
+// renew writes the Lease of a Node when it is due, so that the tenant's controllers take the Node for alive.
+func (n *Nodes) renew(ctx context.Context, tenant *Tenant, key engine.Key, tenantNode *corev1.Node) error {
+	now := metav1.NewMicroTime(n.env.Clock.Now())
+	n.mu.Lock()
+	lease := n.leases[key]
+	n.mu.Unlock()
+	// Half a second for timers that fire early.
+	if lease != nil && now.Sub(lease.Spec.RenewTime.Time) < leaseRenewal-500*time.Millisecond {
+		return nil
+	}
+	if lease == nil {
+		lease = &coordinationv1.Lease{}
+		name := types.NamespacedName{Namespace: corev1.NamespaceNodeLease, Name: tenantNode.Name}
+		if err := tenant.Client.Get(ctx, name, lease); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading the lease of node %s: %w", tenantNode.Name, err)
+		}
+	}
+	lease = lease.DeepCopy()
+	lease.Namespace, lease.Name = corev1.NamespaceNodeLease, tenantNode.Name
+	lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: tenantNode.Name, UID: tenantNode.UID}}
+	lease.Spec.HolderIdentity = ptr.To(tenantNode.Name)
+	lease.Spec.LeaseDurationSeconds = ptr.To(int32(leaseDuration / time.Second))
+	lease.Spec.RenewTime = &now
+	if lease.ResourceVersion == "" {
+		return n.renewed(ctx, key, lease, tenant.Client.Create(ctx, lease))
+	}
+	return n.renewed(ctx, key, lease, tenant.Client.Update(ctx, lease))
+}
+
+// renewed remembers a Lease that was written, or forgets it, so that the next try begins with a read.
+func (n *Nodes) renewed(ctx context.Context, key engine.Key, lease *coordinationv1.Lease, err error) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.leases == nil {
+		n.leases = map[engine.Key]*coordinationv1.Lease{}
+	}
+	n.leases[key] = lease
+	if err != nil {
+		delete(n.leases, key)
+	}
+	return n.env.done(ctx, KindNode, "lease", err)
+}

@@ -1,0 +1,53 @@
+package kinds
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// copiedNodeLabels are the labels of a super cluster's Node that tenants see.
+var copiedNodeLabels = [...]string{
+	corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelInstanceTypeStable, corev1.LabelTopologyRegion, corev1.LabelTopologyZone,
+}
+
+// TenantNode writes onto tenantNode what a tenant sees of superNode. Taints are left to the tenant's own controllers.
+func TenantNode(superNode, tenantNode *corev1.Node, superCluster string, agent VNAgent) {
+	tenantNode.Name = tenancy.NodeName(superCluster, superNode.Name)
+	if tenantNode.Labels == nil {
+		tenantNode.Labels = map[string]string{}
+	}
+	for _, key := range copiedNodeLabels {
+		setOrDelete(tenantNode.Labels, key, superNode.Labels[key])
+	}
+	tenantNode.Labels[corev1.LabelHostname] = cutLabel(tenantNode.Name)
+	tenantNode.Labels[tenancyv1alpha1.LabelVirtualNode] = "true"
+	tenantNode.Labels[tenancyv1alpha1.LabelSuperClusterID] = superCluster
+	if tenantNode.Annotations == nil {
+		tenantNode.Annotations = map[string]string{}
+	}
+	tenantNode.Annotations[annotationSuperNode] = superNode.Name
+	tenantNode.Spec.Unschedulable = true
+
+	status := superNode.Status.DeepCopy()
+	tenantNode.Status.Capacity = status.Capacity
+	tenantNode.Status.Allocatable = status.Allocatable
+	tenantNode.Status.Conditions = status.Conditions
+	tenantNode.Status.Addresses = agent.addresses(superNode)
+	tenantNode.Status.DaemonEndpoints.KubeletEndpoint.Port = agent.Port
+	tenantNode.Status.NodeInfo = status.NodeInfo
+}
+
+// cutLabel returns name as a label value, at most 63 characters.
+func cutLabel(name string) string {
+	const limit = 63
+	if len(name) <= limit {
+		return name
+	}
+	end := limit
+	for end > 0 && (name[end-1] == '.' || name[end-1] == '-') {
+		end--
+	}
+	return name[:end]
+}

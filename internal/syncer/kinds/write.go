@@ -1,0 +1,33 @@
+package kinds
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/syncer/engine"
+)
+
+// done counts and logs a write. A conflict is no failure: the cache was behind, and the next try sees what is there.
+func (e *Env) done(ctx context.Context, kind, operation string, err error) error {
+	if apierrors.IsConflict(err) {
+		err = engine.Waitf("the cache, %s of %s: %v", operation, kind, err)
+	}
+	e.Metrics.Operation(kind, operation, err)
+	if err != nil {
+		return fmt.Errorf("%s of %s: %w", operation, kind, err)
+	}
+	klog.FromContext(ctx).V(3).Info("Wrote", "object", kind, "operation", operation)
+	return nil
+}
+
+// remove deletes exactly the object with this UID. Gone already is success. grace is in seconds; nil leaves it to the object.
+func (e *Env) remove(ctx context.Context, to client.Client, kind, operation string, object client.Object, grace *int64) error {
+	uid := object.GetUID()
+	options := &client.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: grace}
+	return e.done(ctx, kind, operation, client.IgnoreNotFound(to.Delete(ctx, object, options)))
+}
