@@ -57,7 +57,7 @@ func TestWatched(t *testing.T) {
 			"namespace": "*v1.NamespaceList", "pod": "*v1.PodList scheduler.tenancy.x-k8s.io/superCluster=r1", "service": "*v1.ServiceList",
 			"node":           "*v1.NodeList tenancy.x-k8s.io/virtualnode=true,tenancy.x-k8s.io/superclusterid=r1",
 			"serviceaccount": "*v1.ServiceAccountList", "secret": "*v1.SecretList", "configmap": "*v1.ConfigMapList",
-			"endpointslice": "*v1.EndpointSliceList",
+			"endpointslice": "*v1.EndpointSliceList", "networkpolicy": "*v1.NetworkPolicyList",
 		},
 		kinds.SuperSide: {
 			"namespace": "*v1.NamespaceList tenancy.x-k8s.io/cluster", "pod": "*v1.PodList tenancy.x-k8s.io/cluster",
@@ -66,6 +66,7 @@ func TestWatched(t *testing.T) {
 			"token":          "*v1.SecretList tenancy.x-k8s.io/cluster,tenancy.x-k8s.io/tokens",
 			"serviceaccount": "*v1.ServiceAccountList tenancy.x-k8s.io/cluster", "configmap": "*v1.ConfigMapList tenancy.x-k8s.io/cluster",
 			"endpointslice": "*v1.EndpointSliceList tenancy.x-k8s.io/cluster", "resourcequota": "*v1.ResourceQuotaList tenancy.x-k8s.io/cluster",
+			"networkpolicy": "*v1.NetworkPolicyList tenancy.x-k8s.io/cluster",
 		},
 	} {
 		watched, err := watchedOf(env, kinds.Specs(), side)
@@ -91,8 +92,8 @@ func TestSources(t *testing.T) {
 		{name: "it holds nothing, and nothing is left of it", left: true},
 		{name: "it holds nothing", want: []source{{kind: "node"}}},
 		{name: "it holds two namespaces", namespaces: []string{"db", "web"}, want: append(wide,
-			source{kind: "secret", namespace: "db"}, source{kind: "configmap", namespace: "db"}, source{kind: "serviceaccount", namespace: "db"},
-			source{kind: "secret", namespace: "web"}, source{kind: "configmap", namespace: "web"}, source{kind: "serviceaccount", namespace: "web"},
+			source{kind: "secret", namespace: "db"}, source{kind: "configmap", namespace: "db"}, source{kind: "serviceaccount", namespace: "db"}, source{kind: "networkpolicy", namespace: "db"},
+			source{kind: "secret", namespace: "web"}, source{kind: "configmap", namespace: "web"}, source{kind: "serviceaccount", namespace: "web"}, source{kind: "networkpolicy", namespace: "web"},
 		)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

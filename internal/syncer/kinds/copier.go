@@ -38,8 +38,9 @@ type Copy[T client.Object] struct {
 	Notice func(tenant *Tenant, tenantObject T) (reason, message string)
 	// Explain returns in a tenant's words why an object was refused and what to do, "" if the error does; nil has none.
 	Explain func(tenantObject T, err error) string
-	// Translate writes onto superObject the fields that are ours: names, marks, labels and annotations are written already.
-	Translate func(env *Env, tenant *Tenant, tenantObject, superObject T)
+	// Translate writes onto superObject the fields that are ours: names, marks, labels and annotations are written already. An error
+	// means that it cannot be known yet what they should be.
+	Translate func(env *Env, tenant *Tenant, tenantObject, superObject T) error
 	// Wakes are those of the Spec.
 	Wakes map[string]func(*Env, Change) []engine.Key
 }
@@ -98,8 +99,11 @@ type copier[T client.Object] struct {
 }
 
 // plain makes the translation of a kind that is the same for all tenants.
-func plain[T client.Object](translate func(tenantObject, superObject T)) func(*Env, *Tenant, T, T) {
-	return func(_ *Env, _ *Tenant, tenantObject, superObject T) { translate(tenantObject, superObject) }
+func plain[T client.Object](translate func(tenantObject, superObject T)) func(*Env, *Tenant, T, T) error {
+	return func(_ *Env, _ *Tenant, tenantObject, superObject T) error {
+		translate(tenantObject, superObject)
+		return nil
+	}
 }
 
 // Name implements engine.Kind.
@@ -109,12 +113,12 @@ func (c *copier[T]) Name() string { return c.Copy.Name }
 func (c *copier[T]) Keys() []engine.Key { return c.env.keys(c.Copy.Name) }
 
 // write applies the whole translation onto superObject.
-func (c *copier[T]) write(tenant *Tenant, tenantObject, superObject T) {
+func (c *copier[T]) write(tenant *Tenant, tenantObject, superObject T) error {
 	namespace := tenantObject.GetNamespace()
 	superObject.SetNamespace(tenancy.SuperNamespace(tenant.Key, namespace))
 	superObject.SetName(c.SuperName(tenantObject.GetName()))
 	copyMeta(tenantObject, superObject, tenant.owner(namespace, tenantObject.GetUID()), tenant.OpaqueMetaPrefixes)
-	c.Translate(c.env, tenant, tenantObject, superObject)
+	return c.Translate(c.env, tenant, tenantObject, superObject)
 }
 
 // Reconcile implements engine.Kind.
@@ -156,7 +160,9 @@ func (c *copier[T]) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 // create makes a super object. It returns what is there already, though the cache did not show it, or an empty object.
 func (c *copier[T]) create(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject T) (T, error) {
 	created, live := c.New(), c.New()
-	c.write(tenant, tenantObject, created)
+	if err := c.write(tenant, tenantObject, created); err != nil {
+		return live, err
+	}
 	err := c.env.Super.Create(ctx, created)
 	// Addresses are given before names are compared, so it may be our own object that has the one which is asked for.
 	if apierrors.IsAlreadyExists(err) || c.Explain(tenantObject, err) != "" {
@@ -188,7 +194,9 @@ func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, 
 	if !ok {
 		return fmt.Errorf("copy of %T has another type", superObject)
 	}
-	c.write(tenant, tenantObject, desired)
+	if err := c.write(tenant, tenantObject, desired); err != nil {
+		return err
+	}
 	if equality.Semantic.DeepEqual(superObject, desired) {
 		c.inSync(tenant, key, tenantObject)
 		return nil

@@ -25,8 +25,9 @@ func endpointSlices() Copy[*discoveryv1.EndpointSlice] {
 		Recreate: func(_ *Tenant, tenantSlice, superSlice *discoveryv1.EndpointSlice) bool {
 			return tenantSlice.AddressType != superSlice.AddressType
 		},
-		Translate: func(env *Env, _ *Tenant, tenantSlice, superSlice *discoveryv1.EndpointSlice) {
+		Translate: func(env *Env, _ *Tenant, tenantSlice, superSlice *discoveryv1.EndpointSlice) error {
 			SuperEndpointSlice(tenantSlice, superSlice, env.ID)
+			return nil
 		},
 	}
 }

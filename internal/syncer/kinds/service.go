@@ -23,13 +23,14 @@ func services() Copy[*corev1.Service] {
 		Recreate: recreateService,
 		Notice:   noticeOfService,
 		Explain:  explainService,
-		Translate: func(env *Env, tenant *Tenant, tenantService, superService *corev1.Service) {
+		Translate: func(env *Env, tenant *Tenant, tenantService, superService *corev1.Service) error {
 			// An update of the super namespace enqueues its Services (namespaceSpec).
 			superNamespace, exists, _ := get[*corev1.Namespace](env.SuperCache, KindNamespace, "", superService.Namespace)
 			if exists && ServicesOnly(superNamespace) {
 				tenantService = unpublished(tenantService)
 			}
 			SuperService(tenantService, superService, tenant.ServiceCIDRs)
+			return nil
 		},
 	}
 }

@@ -58,7 +58,7 @@ func TestCleared(t *testing.T) {
 			cleared = append(cleared, spec.Name)
 		}
 	}
-	require.Equal(t, []string{"token", "serviceaccount", "secret", "configmap"}, cleared)
+	require.Equal(t, []string{"token", "serviceaccount", "secret", "configmap", "networkpolicy"}, cleared)
 }
 
 // TestChanged says what a change of each kind enqueues.

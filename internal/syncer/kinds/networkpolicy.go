@@ -1,0 +1,200 @@
+package kinds
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// KindNetworkPolicy is the kind of NetworkPolicies.
+const KindNetworkPolicy = "networkpolicy"
+
+// ReasonNetworkPolicyNarrowed says that a NetworkPolicy allows or selects less in super clusters than in the tenant.
+const ReasonNetworkPolicyNarrowed = "NetworkPolicyNarrowed"
+
+const (
+	// maxNamespaceSelectors bounds how many selectors of one NetworkPolicy are looked up among the tenant's namespaces, and
+	// maxSelectedNamespaces how many names they become together: as many as fit an object, for any change of a namespace does it anew.
+	maxNamespaceSelectors = 64
+	maxSelectedNamespaces = 1024
+)
+
+func networkPolicies() Copy[*networkingv1.NetworkPolicy] {
+	return Copy[*networkingv1.NetworkPolicy]{
+		Name: KindNetworkPolicy,
+		New:  func() *networkingv1.NetworkPolicy { return &networkingv1.NetworkPolicy{} },
+		Translate: func(_ *Env, tenant *Tenant, tenantPolicy, superPolicy *networkingv1.NetworkPolicy) error {
+			if _, synced := tenant.Cache.Get(KindNamespace, "", tenantPolicy.Namespace); !synced {
+				return engine.Waitf("the cache of the tenant's namespaces")
+			}
+			SuperNetworkPolicy(tenantPolicy, superPolicy, tenant.Key, tenant.namespaceLabels())
+			return nil
+		},
+		Notice: func(tenant *Tenant, tenantPolicy *networkingv1.NetworkPolicy) (reason, message string) {
+			superPolicy := &networkingv1.NetworkPolicy{}
+			if narrowed := SuperNetworkPolicy(tenantPolicy, superPolicy, tenant.Key, tenant.namespaceLabels()); narrowed {
+				return ReasonNetworkPolicyNarrowed, fmt.Sprintf("at most %d namespaceSelectors that are not empty are looked at, and %d namespaces that they select: "+
+					"traffic of the others is not allowed", maxNamespaceSelectors, maxSelectedNamespaces)
+			}
+			if key := unsyncedKey(tenantPolicy, tenant.OpaqueMetaPrefixes); key != "" {
+				return ReasonNetworkPolicyNarrowed, fmt.Sprintf("a podSelector names label %s, which pods do not have in super clusters", key)
+			}
+			return "", ""
+		},
+		Wakes: map[string]func(*Env, Change) []engine.Key{KindNamespace: wakesNetworkPolicies},
+	}
+}
+
+// wakesNetworkPolicies enqueues the policies that select namespaces of a tenant when one came or went, or has other labels.
+func wakesNetworkPolicies(env *Env, change Change) []engine.Key {
+	if change.Side != TenantSide || !change.cameOrWent() && maps.Equal(change.Old.GetLabels(), change.Current.GetLabels()) {
+		return nil
+	}
+	tenant := env.Tenant(change.Tenant)
+	if tenant == nil {
+		return nil
+	}
+	var keys []engine.Key
+	for _, object := range tenant.Cache.List(KindNetworkPolicy) {
+		policy, ok := object.(*networkingv1.NetworkPolicy)
+		if ok && slices.ContainsFunc(peersOf(&policy.Spec), func(peer *networkingv1.NetworkPolicyPeer) bool { return selectsSome(peer.NamespaceSelector) }) {
+			keys = append(keys, engine.Key{Tenant: change.Tenant, Kind: KindNetworkPolicy, Namespace: policy.Namespace, Name: policy.Name})
+		}
+	}
+	return keys
+}
+
+// namespaceLabels returns the labels of the tenant's namespaces by name. They lie in a cache and must not be changed.
+func (t *Tenant) namespaceLabels() map[string]labels.Set {
+	objects := t.Cache.List(KindNamespace)
+	found := make(map[string]labels.Set, len(objects))
+	for _, object := range objects {
+		found[object.GetName()] = object.GetLabels()
+	}
+	return found
+}
+
+// SuperNetworkPolicy writes onto superPolicy what it should be for tenantPolicy. namespaces are the labels of the tenant's namespaces by name.
+// It returns whether peers were left out because they are too many.
+//
+//	tenant                         super cluster
+//	podSelector                    the same, of pods of the tenant
+//	namespaceSelector, empty       all super namespaces of the tenant
+//	namespaceSelector              the super namespaces, by name, of those namespaces of the tenant that it selects
+//	ipBlock, ports, policyTypes    the same
+//
+// Labels of namespaces are looked at in the tenant, because not all of them are in super clusters.
+func SuperNetworkPolicy(tenantPolicy, superPolicy *networkingv1.NetworkPolicy, clusterKey string, namespaces map[string]labels.Set) (narrowed bool) {
+	spec := tenantPolicy.Spec.DeepCopy()
+	confine(&spec.PodSelector, clusterKey)
+	names := &namespaceNames{clusterKey: clusterKey, namespaces: namespaces}
+	for _, peer := range peersOf(spec) {
+		confine(peer.PodSelector, clusterKey)
+		if selectsSome(peer.NamespaceSelector) {
+			peer.NamespaceSelector = names.selector(peer.NamespaceSelector)
+		}
+		confine(peer.NamespaceSelector, clusterKey)
+	}
+	superPolicy.Spec = *spec
+	return names.narrowed
+}
+
+// peersOf returns all peers of a policy.
+func peersOf(spec *networkingv1.NetworkPolicySpec) []*networkingv1.NetworkPolicyPeer {
+	var peers []*networkingv1.NetworkPolicyPeer
+	for i := range spec.Ingress {
+		for j := range spec.Ingress[i].From {
+			peers = append(peers, &spec.Ingress[i].From[j])
+		}
+	}
+	for i := range spec.Egress {
+		for j := range spec.Egress[i].To {
+			peers = append(peers, &spec.Egress[i].To[j])
+		}
+	}
+	return peers
+}
+
+// selectsSome says whether a selector of namespaces is there and not empty.
+func selectsSome(selector *metav1.LabelSelector) bool {
+	return selector != nil && len(selector.MatchLabels)+len(selector.MatchExpressions) > 0
+}
+
+// namespaceNames turns selectors of a tenant's namespaces into names of super namespaces, within the bounds of one policy.
+type namespaceNames struct {
+	clusterKey string
+	namespaces map[string]labels.Set
+	// sorted are the names of namespaces; nil until it is needed.
+	sorted []string
+	// selectors and names count what there is already.
+	selectors, names int
+	// narrowed says that something was left out.
+	narrowed bool
+}
+
+// selector returns a selector of super namespaces by their names, which only an API server gives, and for none one that matches nothing: no
+// peer may go, for a rule without peers allows everybody.
+func (n *namespaceNames) selector(selector *metav1.LabelSelector) *metav1.LabelSelector {
+	nothing := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpDoesNotExist},
+	}}
+	if n.selectors++; n.selectors > maxNamespaceSelectors {
+		n.narrowed = true
+		return nothing
+	}
+	matches, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return nothing // no API server lets it through
+	}
+	if n.sorted == nil {
+		n.sorted = slices.Sorted(maps.Keys(n.namespaces))
+	}
+	var found []string
+	for _, name := range n.sorted {
+		if !matches.Matches(n.namespaces[name]) {
+			continue
+		}
+		if n.names == maxSelectedNamespaces {
+			n.narrowed = true
+			break
+		}
+		n.names++
+		found = append(found, tenancy.SuperNamespace(n.clusterKey, name))
+	}
+	if len(found) == 0 {
+		return nothing
+	}
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: found},
+	}}
+}
+
+// unsyncedKey returns a label key that a selector of pods names and that is not copied down, "" if there is none.
+func unsyncedKey(policy *networkingv1.NetworkPolicy, opaque []string) string {
+	selectors := []*metav1.LabelSelector{&policy.Spec.PodSelector}
+	for _, peer := range peersOf(&policy.Spec) {
+		if peer.PodSelector != nil {
+			selectors = append(selectors, peer.PodSelector)
+		}
+	}
+	for _, selector := range selectors {
+		keys := slices.Sorted(maps.Keys(selector.MatchLabels))
+		for _, requirement := range selector.MatchExpressions {
+			keys = append(keys, requirement.Key)
+		}
+		for _, key := range keys {
+			if isOpaque(key, opaque) {
+				return key
+			}
+		}
+	}
+	return ""
+}

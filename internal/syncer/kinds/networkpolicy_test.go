@@ -1,0 +1,253 @@
+package kinds_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+)
+
+func matching(expressions ...metav1.LabelSelectorRequirement) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchExpressions: expressions}
+}
+
+// ofTenant returns a selector of objects of the tenant that match more.
+func ofTenant(expressions ...metav1.LabelSelectorRequirement) *metav1.LabelSelector {
+	selector := matching(expressions...)
+	selector.MatchLabels = map[string]string{"tenancy.x-k8s.io/cluster": clusterKey}
+	return selector
+}
+
+func namesOf(names ...string) metav1.LabelSelectorRequirement {
+	requirement := metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn}
+	for _, name := range names {
+		requirement.Values = append(requirement.Values, clusterKey+"-"+name)
+	}
+	return requirement
+}
+
+// TestSuperNetworkPolicyPeers says whom a peer of a tenant's policy becomes.
+func TestSuperNetworkPolicyPeers(t *testing.T) {
+	t.Parallel()
+	namespaces := map[string]labels.Set{
+		"web": {"kubernetes.io/metadata.name": "web", "team": "a"}, "api": {"kubernetes.io/metadata.name": "api", "team": "a", "tenant.only/x": "1"},
+		"db": {"kubernetes.io/metadata.name": "db", "team": "b"},
+	}
+	nothing := ofTenant(metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpDoesNotExist})
+	app := metav1.LabelSelectorRequirement{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"front"}}
+	block := &networkingv1.IPBlock{CIDR: "10.0.0.0/8", Except: []string{"10.1.0.0/16"}}
+	for _, tc := range []struct {
+		name       string
+		peer, want networkingv1.NetworkPolicyPeer
+	}{
+		{
+			name: "pods of the namespace", peer: networkingv1.NetworkPolicyPeer{PodSelector: matching(app)},
+			want: networkingv1.NetworkPolicyPeer{PodSelector: ofTenant(app)},
+		},
+		{
+			name: "all pods of the namespace", peer: networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}},
+			want: networkingv1.NetworkPolicyPeer{PodSelector: ofTenant()},
+		},
+		{
+			name: "all namespaces are all of the tenant", peer: networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}},
+			want: networkingv1.NetworkPolicyPeer{NamespaceSelector: ofTenant()},
+		},
+		{
+			name: "namespaces by a label", peer: networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}},
+			want: networkingv1.NetworkPolicyPeer{NamespaceSelector: ofTenant(namesOf("api", "web"))},
+		},
+		{
+			name: "a namespace by name", want: networkingv1.NetworkPolicyPeer{NamespaceSelector: ofTenant(namesOf("db"))},
+			peer: networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: "db"}}},
+		},
+		{
+			name: "namespaces without a label", want: networkingv1.NetworkPolicyPeer{NamespaceSelector: ofTenant(namesOf("db", "web"))},
+			peer: networkingv1.NetworkPolicyPeer{NamespaceSelector: matching(metav1.LabelSelectorRequirement{
+				Key: "tenant.only/x", Operator: metav1.LabelSelectorOpDoesNotExist,
+			})},
+		},
+		{
+			name: "pods of namespaces", want: networkingv1.NetworkPolicyPeer{PodSelector: ofTenant(app), NamespaceSelector: ofTenant(namesOf("db"))},
+			peer: networkingv1.NetworkPolicyPeer{PodSelector: matching(app), NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "b"}}},
+		},
+		{
+			name: "no namespace", want: networkingv1.NetworkPolicyPeer{NamespaceSelector: nothing},
+			peer: networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "c"}}},
+		},
+		{
+			name: "namespaces of another tenant", want: networkingv1.NetworkPolicyPeer{NamespaceSelector: nothing},
+			peer: networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenancy.x-k8s.io/cluster": "other"}}},
+		},
+		{
+			name: "pods of another tenant", want: networkingv1.NetworkPolicyPeer{PodSelector: ofTenant()},
+			peer: networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenancy.x-k8s.io/cluster": "other"}}},
+		},
+		{
+			name: "a selector that no API server lets through", want: networkingv1.NetworkPolicyPeer{NamespaceSelector: nothing},
+			peer: networkingv1.NetworkPolicyPeer{NamespaceSelector: matching(metav1.LabelSelectorRequirement{Key: "team", Operator: "Resembles"})},
+		},
+		{name: "addresses", peer: networkingv1.NetworkPolicyPeer{IPBlock: block}, want: networkingv1.NetworkPolicyPeer{IPBlock: block}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			ports := []networkingv1.NetworkPolicyPort{{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromString("http")), EndPort: ptr.To[int32](90)}}
+			policy := &networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{
+				PodSelector: *matching(app), PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
+				Ingress: []networkingv1.NetworkPolicyIngressRule{{Ports: ports, From: []networkingv1.NetworkPolicyPeer{tc.peer}}, {}},
+				Egress:  []networkingv1.NetworkPolicyEgressRule{{Ports: ports, To: []networkingv1.NetworkPolicyPeer{tc.peer}}},
+			}}
+			untouched, got := policy.DeepCopy(), &networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Egress: []networkingv1.NetworkPolicyEgressRule{{}}}}
+			require.False(t, kinds.SuperNetworkPolicy(policy, got, clusterKey, namespaces))
+			require.Empty(t, cmp.Diff(untouched, policy), "the policy lies in a cache")
+			want := networkingv1.NetworkPolicySpec{
+				PodSelector: *ofTenant(app), PolicyTypes: policy.Spec.PolicyTypes,
+				Ingress: []networkingv1.NetworkPolicyIngressRule{{Ports: ports, From: []networkingv1.NetworkPolicyPeer{tc.want}}, {}},
+				Egress:  []networkingv1.NetworkPolicyEgressRule{{Ports: ports, To: []networkingv1.NetworkPolicyPeer{tc.want}}},
+			}
+			require.Empty(t, cmp.Diff(want, got.Spec))
+		})
+	}
+}
+
+// TestSuperNetworkPolicyBounds lets a tenant select more than an object holds: what is left out is not allowed.
+func TestSuperNetworkPolicyBounds(t *testing.T) {
+	t.Parallel()
+	namespaces := map[string]labels.Set{}
+	for i := range 2000 {
+		namespaces[fmt.Sprintf("n%04d", i)] = labels.Set{"i": fmt.Sprint(i % 2)}
+	}
+	one := networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"i": "1"}}}
+	none := networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"i": "2"}}}
+	for _, tc := range []struct {
+		name         string
+		peers        []networkingv1.NetworkPolicyPeer
+		want         []int
+		wantNarrowed bool
+	}{
+		{name: "as many as fit", peers: []networkingv1.NetworkPolicyPeer{one}, want: []int{1000}},
+		{name: "more together", peers: []networkingv1.NetworkPolicyPeer{one, one, none}, want: []int{1000, 24, 0}, wantNarrowed: true},
+		{name: "too many selectors", peers: slicesRepeat(none, 65), want: make([]int, 65), wantNarrowed: true},
+		{name: "selectors of all namespaces are free", peers: slicesRepeat(networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}}, 65), want: make([]int, 65)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			policy := &networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: tc.peers}}}}
+			got := &networkingv1.NetworkPolicy{}
+			require.Equal(t, tc.wantNarrowed, kinds.SuperNetworkPolicy(policy, got, clusterKey, namespaces))
+			require.Len(t, got.Spec.Ingress[0].From, len(tc.peers), "a rule without peers allows everybody")
+			for i, peer := range got.Spec.Ingress[0].From {
+				require.Equal(t, clusterKey, peer.NamespaceSelector.MatchLabels["tenancy.x-k8s.io/cluster"])
+				names := 0
+				for _, requirement := range peer.NamespaceSelector.MatchExpressions {
+					names += len(requirement.Values)
+				}
+				require.Equal(t, tc.want[i], names)
+			}
+		})
+	}
+}
+
+func slicesRepeat(peer networkingv1.NetworkPolicyPeer, count int) []networkingv1.NetworkPolicyPeer {
+	var peers []networkingv1.NetworkPolicyPeer
+	for range count {
+		peers = append(peers, *peer.DeepCopy())
+	}
+	return peers
+}
+
+// TestNetworkPolicyWakes lets namespaces of a tenant change: the policies that select some are translated anew.
+func TestNetworkPolicyWakes(t *testing.T) {
+	t.Parallel()
+	policy := func(name string, selector *metav1.LabelSelector) client.Object {
+		return &networkingv1.NetworkPolicy{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name},
+			Spec: networkingv1.NetworkPolicySpec{Egress: []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{
+				{PodSelector: &metav1.LabelSelector{}}, {NamespaceSelector: selector},
+			}}}},
+		}
+	}
+	namespace := func(team string) client.Object {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "db", Labels: map[string]string{"team": team}}}
+	}
+	for _, tc := range []struct {
+		name     string
+		old, new client.Object
+		want     bool
+	}{
+		{name: "it is new", new: namespace("a"), want: true},
+		{name: "it is gone", old: namespace("a"), want: true},
+		{name: "other labels", old: namespace("a"), new: namespace("b"), want: true},
+		{name: "the same labels", old: namespace("a"), new: namespace("a")},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			p.tenantCache[kinds.KindNetworkPolicy] = []client.Object{
+				policy("by-label", &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}), policy("all", &metav1.LabelSelector{}), policy("none", nil),
+			}
+			var got []string
+			for _, key := range p.env.Changed(kinds.Change{Kind: kinds.KindNamespace, Tenant: clusterKey, Old: tc.old, Current: tc.new}) {
+				if key.Kind == kinds.KindNetworkPolicy {
+					got = append(got, key.Namespace+"/"+key.Name)
+				}
+			}
+			var want []string
+			if tc.want {
+				want = []string{"web/by-label"}
+			}
+			require.Equal(t, want, got)
+		})
+	}
+}
+
+// TestNetworkPolicyNotice tells a tenant what its policy cannot do in super clusters, once.
+func TestNetworkPolicyNotice(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name     string
+		selector metav1.LabelSelector
+		want     string
+	}{
+		{name: "labels that go down", selector: metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": "front"}}},
+		{
+			name: "a label that does not", selector: metav1.LabelSelector{MatchLabels: map[string]string{"x.k8s.io/y": "z"}},
+			want: "Warning NetworkPolicyNarrowed Super cluster r1: a podSelector names label x.k8s.io/y, which pods do not have in super clusters",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			p.placed(t)
+			policy := &networkingv1.NetworkPolicy{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "policy-uid"}, Spec: networkingv1.NetworkPolicySpec{PodSelector: tc.selector},
+			}
+			p.tenantCache[kinds.KindNetworkPolicy] = []client.Object{policy}
+			key := engine.Key{Tenant: clusterKey, Kind: kinds.KindNetworkPolicy, Namespace: "web", Name: "front"}
+			for range 3 {
+				_, err := p.kind(kinds.KindNetworkPolicy).Reconcile(t.Context(), key, 0)
+				require.NoError(t, err)
+				live := &networkingv1.NetworkPolicy{}
+				require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}, live))
+				p.superCache[kinds.KindNetworkPolicy] = []client.Object{live}
+			}
+			if tc.want == "" {
+				require.Empty(t, p.events.Events)
+				return
+			}
+			require.Equal(t, tc.want, <-p.events.Events)
+			require.Empty(t, p.events.Events)
+		})
+	}
+}
