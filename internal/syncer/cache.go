@@ -77,8 +77,8 @@ func listOf(object client.Object) (func() client.ObjectList, error) {
 	}, nil
 }
 
-// newClient returns a client of a control plane. It holds no cache, knows the types that kinds need and so needs no discovery.
-// The server's priority and fairness bounds its rate, and the engine's workers do.
+// newClient returns a client of a control plane. It holds no cache, knows the types that kinds need and so needs no
+// discovery. The server's priority and fairness bounds its rate, and the engine's workers do.
 func newClient(config *rest.Config, specs []kinds.Spec) (client.WithWatch, error) {
 	mapper, err := mapperOf(specs)
 	if err != nil {
@@ -134,7 +134,8 @@ type informers struct {
 	client client.WithWatch
 	// watched is what is watched, by kind.
 	watched map[string]watched
-	// changed is called after an object of the cache has changed; old is nil for a new one, and current nil for one that is gone.
+	// changed is called after an object of the cache has changed; old is nil for a new one, and current nil for one
+	// that is gone.
 	changed func(kind string, old, current client.Object)
 	// filled is called when the informer of a source has its first full list.
 	filled func(source)

@@ -18,7 +18,8 @@ import (
 	"github.com/superpool/superpool/internal/tenants"
 )
 
-// TestPodsOnNode looks for the pods on a node: of one tenant, and of all. A tenant may write our label on pods of its own.
+// TestPodsOnNode looks for the pods on a node: of one tenant, and of all. A tenant may write our label on pods of its
+// own.
 func TestPodsOnNode(t *testing.T) {
 	t.Parallel()
 	indexer := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, podIndexers())
@@ -103,7 +104,8 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// BenchmarkNamespaceChanged is what a changed placement costs in a tenant with many namespaces, whose informers run already.
+// BenchmarkNamespaceChanged is what a changed placement costs in a tenant with many namespaces, whose informers run
+// already.
 func BenchmarkNamespaceChanged(b *testing.B) {
 	for _, size := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprintf("namespaces=%d", size), func(b *testing.B) {

@@ -20,8 +20,8 @@ import (
 	"github.com/superpool/superpool/internal/tenants"
 )
 
-// session is the connection to one tenant, from Engage to the end of its context. A tenant that holds nothing in this super cluster
-// has a session without informers, once its Nodes are gone.
+// session is the connection to one tenant, from Engage to the end of its context. A tenant that holds nothing in this
+// super cluster has a session without informers, once its Nodes are gone.
 type session struct {
 	syncer *Syncer
 	tenant *kinds.Tenant
@@ -30,7 +30,8 @@ type session struct {
 	changed chan struct{}
 }
 
-// Engage implements tenants.Engage: it syncs one tenant until ctx ends. Nothing is deleted when it ends, on either side.
+// Engage implements tenants.Engage: it syncs one tenant until ctx ends. Nothing is deleted when it ends, on either
+// side.
 func (s *Syncer) Engage(ctx context.Context, tenant *tenants.Tenant, ready func()) error {
 	logger := klog.FromContext(ctx).WithValues("superCluster", s.id)
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logger))
@@ -111,7 +112,8 @@ func (s *session) cleanedUp() bool {
 	return true
 }
 
-// sources returns what is to be watched: of a tenant that holds nothing here, what the syncer wrote there and is still there.
+// sources returns what is to be watched: of a tenant that holds nothing here, what the syncer wrote there and is still
+// there.
 func sources(specs []kinds.Spec, namespaces []string, left bool) []source {
 	if left {
 		return nil

@@ -100,13 +100,13 @@ func TestEngageForgets(t *testing.T) {
 	<-ready
 	require.NotNil(t, s.tenant("a"))
 	for _, tenant := range []string{"a", "b"} {
-		s.env.Line.Join(engine.Key{Tenant: tenant, Namespace: "web", Name: "waits"})
+		s.env.QuotaWaiters.Add(engine.Key{Tenant: tenant, Namespace: "web", Name: "waits"})
 	}
 	left()
 	require.NoError(t, group.Wait())
 	require.Nil(t, s.tenant("a"))
-	_, waits := s.env.Line.Next("a", "web")
+	_, waits := s.env.QuotaWaiters.Next("a", "web")
 	require.False(t, waits)
-	_, waits = s.env.Line.Next("b", "web")
+	_, waits = s.env.QuotaWaiters.Next("b", "web")
 	require.True(t, waits)
 }

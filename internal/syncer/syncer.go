@@ -1,5 +1,5 @@
-// Package syncer connects one super cluster to the tenants that hold placements in it: it owns the connections and caches of both sides and
-// turns what changes in them into keys for the engine.
+// Package syncer connects one super cluster to the tenants that hold placements in it: it owns the connections and
+// caches of both sides and turns what changes in them into keys for the engine.
 package syncer
 
 import (
@@ -46,7 +46,8 @@ type Options struct {
 	Engine engine.Options
 }
 
-// Syncer syncs one super cluster. Set it up with a manager of the meta cluster, and give its Engage to the registry of tenants.
+// Syncer syncs one super cluster. Set it up with a manager of the meta cluster, and give its Engage to the registry of
+// tenants.
 type Syncer struct {
 	id     string
 	specs  []kinds.Spec

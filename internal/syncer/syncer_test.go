@@ -99,7 +99,8 @@ func TestSuperNodeChanged(t *testing.T) {
 	require.Empty(t, cmp.Diff(map[string]int{"a n1": 1, "c n1": 1}, got))
 }
 
-// TestRoomInAQuota lets pods of a namespace in, some of which wait for room: what every pod changes of the quota must not wake all of them.
+// TestRoomInAQuota lets pods of a namespace in, some of which wait for room: what every pod changes of the quota must
+// not wake all of them.
 func TestRoomInAQuota(t *testing.T) {
 	t.Parallel()
 	quota := func(change func(*corev1.ResourceQuota)) *corev1.ResourceQuota {
@@ -127,23 +128,23 @@ func TestRoomInAQuota(t *testing.T) {
 	}
 	const inNamespace = 100
 	for _, tc := range []struct {
-		name   string
-		lines  []engine.Key
-		kind   string
-		old    client.Object
-		new    client.Object
-		want   int
-		except string
+		name    string
+		waiters []engine.Key
+		kind    string
+		old     client.Object
+		new     client.Object
+		want    int
+		except  string
 	}{
-		{name: "less is used", lines: []engine.Key{waiting("p1"), waiting("p2")}, kind: kinds.KindQuota, old: before, new: uses("3"), want: 1},
+		{name: "less is used", waiters: []engine.Key{waiting("p1"), waiting("p2")}, kind: kinds.KindQuota, old: before, new: uses("3"), want: 1},
 		{name: "less is used, nobody waits", kind: kinds.KindQuota, old: before, new: uses("3")},
 		{
 			name: "less is used, others wait", kind: kinds.KindQuota, old: before, new: uses("3"),
-			lines: []engine.Key{{Tenant: "a", Kind: kinds.KindPod, Namespace: "db", Name: "p1"}, {Tenant: "b", Kind: kinds.KindPod, Namespace: "web", Name: "p1"}},
+			waiters: []engine.Key{{Tenant: "a", Kind: kinds.KindPod, Namespace: "db", Name: "p1"}, {Tenant: "b", Kind: kinds.KindPod, Namespace: "web", Name: "p1"}},
 		},
-		{name: "more is used", lines: []engine.Key{waiting("p1")}, kind: kinds.KindQuota, old: before, new: uses("5")},
-		{name: "a pod got in", lines: []engine.Key{waiting("p1"), waiting("p2")}, kind: kinds.KindPod, new: pod, want: 1, except: "came"},
-		{name: "a pod changed", lines: []engine.Key{waiting("p1")}, kind: kinds.KindPod, old: pod, new: pod, except: "came"},
+		{name: "more is used", waiters: []engine.Key{waiting("p1")}, kind: kinds.KindQuota, old: before, new: uses("5")},
+		{name: "a pod got in", waiters: []engine.Key{waiting("p1"), waiting("p2")}, kind: kinds.KindPod, new: pod, want: 1, except: "came"},
+		{name: "a pod changed", waiters: []engine.Key{waiting("p1")}, kind: kinds.KindPod, old: pod, new: pod, except: "came"},
 		{name: "the quota is new", kind: kinds.KindQuota, new: before, want: inNamespace},
 		{name: "the quota is gone", kind: kinds.KindQuota, old: before, want: inNamespace},
 		{name: "another bound", kind: kinds.KindQuota, old: before, want: inNamespace, new: quota(func(quota *corev1.ResourceQuota) {
@@ -167,8 +168,8 @@ func TestRoomInAQuota(t *testing.T) {
 			s.sessions["a"] = &session{
 				syncer: s, tenant: &kinds.Tenant{Tenant: &tenants.Tenant{Key: "a"}, Cache: cache}, changed: make(chan struct{}, 1), cache: cache,
 			}
-			for _, key := range tc.lines {
-				s.env.Line.Join(key)
+			for _, key := range tc.waiters {
+				s.env.QuotaWaiters.Add(key)
 			}
 			s.superChanged(tc.kind, tc.old, tc.new)
 			got := slices.DeleteFunc(woken("a"), func(key engine.Key) bool { return key.Name == tc.except })

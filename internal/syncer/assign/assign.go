@@ -1,5 +1,5 @@
-// Package assign answers which namespaces of a tenant belong into one super cluster, and with what. It is the only place of the syncer
-// that knows how namespaces come to super clusters; Pooled is the answer of a pool.
+// Package assign answers which namespaces of a tenant belong into one super cluster, and with what. It is the only
+// place of the syncer that knows how namespaces come to super clusters; Pooled is the answer of a pool.
 package assign
 
 import (
@@ -13,7 +13,8 @@ import (
 type State string
 
 const (
-	// Unknown means that the caches which would tell are not filled, or that the tenant is not connected: what is there stays.
+	// Unknown means that the caches which would tell are not filled, or that the tenant is not connected: what is there
+	// stays.
 	Unknown State = ""
 	// None means that nothing of it belongs here.
 	None State = "None"
@@ -21,14 +22,16 @@ const (
 	ServicesOnly State = "ServicesOnly"
 	// Placed means that its pods and all that they need may be here.
 	Placed State = "Placed"
-	// Leaving means that it is no longer placed here while pods of it still are: what is there stays, nothing new comes.
+	// Leaving means that it is no longer placed here while pods of it still are: what is there stays, nothing new
+	// comes.
 	Leaving State = "Leaving"
 )
 
 // Assignment is what of one tenant namespace belongs into this super cluster.
 type Assignment struct {
 	State State
-	// UID is that of the tenant namespace which is meant, "" where it is not known. A namespace made again has another one.
+	// UID is that of the tenant namespace which is meant, "" where it is not known. A namespace made again has another
+	// one.
 	UID types.UID
 	// Reserved is what a Placed namespace may use here; nil allows no pods.
 	Reserved corev1.ResourceList
@@ -38,10 +41,12 @@ type Assignment struct {
 type Assignments interface {
 	// Of answers from caches.
 	Of(ctx context.Context, tenant, namespace string) (Assignment, error)
-	// Confirm answers with what the servers hold now. It is required before anything is deleted because of an Assignment.
+	// Confirm answers with what the servers hold now. It is required before anything is deleted because of an
+	// Assignment.
 	Confirm(ctx context.Context, tenant, namespace string) (Assignment, error)
-	// Namespaces returns the names of the tenant's namespaces that are Placed or Leaving here, or have yet to be cleared here, sorted.
-	// Those that are here for their Services alone are not among them: they are here because of the others.
+	// Namespaces returns the names of the tenant's namespaces that are Placed or Leaving here, or have yet to be
+	// cleared here, sorted. Those that are here for their Services alone are not among them: they are here because of
+	// the others.
 	Namespaces(ctx context.Context, tenant string) ([]string, error)
 	// PodSelector is the label selector of the tenants' pods that belong here, "" for all.
 	PodSelector() string
@@ -95,7 +100,8 @@ type Facts struct {
 //	placed elsewhere, everything there, pods    Leaving
 //	else                                        None
 //
-// vc-scheduler removes a NamespacePlacement only with proof that the tenant's namespace is gone, so without one pods keep nothing here.
+// vc-scheduler removes a NamespacePlacement only with proof that the tenant's namespace is gone, so without one pods
+// keep nothing here.
 func (f *Facts) State() State {
 	used := f.Content == Everything && f.Pods != No
 	switch {

@@ -72,7 +72,8 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestStateKeepsPods goes through all facts: what may hold pods of a namespace that is placed elsewhere is never said to be free.
+// TestStateKeepsPods goes through all facts: what may hold pods of a namespace that is placed elsewhere is never said
+// to be free.
 func TestStateKeepsPods(t *testing.T) {
 	t.Parallel()
 	for _, services := range []assign.Answer{assign.Unclear, assign.No, assign.Yes} {

@@ -38,8 +38,8 @@ type Sides interface {
 	LiveServices(ctx context.Context, tenant, namespace string) (Answer, error)
 }
 
-// Pooled are the Assignments of a super cluster in a pool: NamespacePlacements say what is placed there, and a tenant that holds anything
-// there has the Services of all its namespaces there.
+// Pooled are the Assignments of a super cluster in a pool: NamespacePlacements say what is placed there, and a tenant
+// that holds anything there has the Services of all its namespaces there.
 type Pooled struct {
 	// SuperCluster is the id of the super cluster.
 	SuperCluster string
@@ -63,7 +63,8 @@ func (p *Pooled) Of(ctx context.Context, tenant, namespace string) (Assignment, 
 	return p.assignment(&facts, placed, tenant, namespace), nil
 }
 
-// Confirm implements Assignments. What keeps something here need not be confirmed, so it asks for Services only where the cache shows none.
+// Confirm implements Assignments. What keeps something here need not be confirmed, so it asks for Services only where
+// the cache shows none.
 func (p *Pooled) Confirm(ctx context.Context, tenant, namespace string) (Assignment, error) {
 	facts, placed, err := p.facts(ctx, p.Live, tenant, namespace)
 	if err == nil && !facts.Here && facts.Content != Absent && facts.Services != Yes {
@@ -98,7 +99,8 @@ func (p *Pooled) PodSelector() string {
 	return schedulerv1alpha1.LabelSuperCluster + "=" + p.SuperCluster
 }
 
-// assignment returns the Assignment that follows from facts. placed is what the NamespacePlacement says where it lists this super cluster.
+// assignment returns the Assignment that follows from facts. placed is what the NamespacePlacement says where it lists
+// this super cluster.
 func (p *Pooled) assignment(facts *Facts, placed Assignment, tenant, namespace string) Assignment {
 	state := facts.State()
 	if state == Placed {
@@ -108,7 +110,8 @@ func (p *Pooled) assignment(facts *Facts, placed Assignment, tenant, namespace s
 	return Assignment{State: state, UID: p.Sides.NamespaceUID(tenant, namespace)}
 }
 
-// facts reads the NamespacePlacement with reader and, unless it lists this super cluster, all from the caches that Of needs.
+// facts reads the NamespacePlacement with reader and, unless it lists this super cluster, all from the caches that Of
+// needs.
 func (p *Pooled) facts(ctx context.Context, reader client.Reader, tenant, namespace string) (Facts, Assignment, error) {
 	var object schedulerv1alpha1.NamespacePlacement
 	err := reader.Get(ctx, types.NamespacedName{Namespace: tenant, Name: namespace}, &object)

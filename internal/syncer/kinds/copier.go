@@ -24,22 +24,25 @@ type Copy[T client.Object] struct {
 	Scope Scope
 	// SuperName maps names to those in super clusters, and TenantName back; nil keeps them.
 	SuperName, TenantName func(name string) string
-	// SuperLabels are label requirements of the super objects of this kind, where another kind writes objects of the type; "" for none.
+	// SuperLabels are label requirements of the super objects of this kind, where another kind writes objects of the
+	// type; "" for none.
 	SuperLabels string
 	// Foreign says whether a super object of the type is another kind's; nil if there is no such kind.
 	Foreign func(superObject client.Object) bool
 	// Skip returns objects that are not copied; nil copies all.
 	Skip func(tenantObject T) bool
-	// Adopt says whether an object that the super cluster made by itself in our namespace becomes ours; nil adopts none.
+	// Adopt says whether an object that the super cluster made by itself in our namespace becomes ours; nil adopts
+	// none.
 	Adopt func(superObject T) bool
-	// Recreate says whether a super object cannot become what it should be, and must be deleted and made again; nil never does so.
+	// Recreate says whether a super object cannot become what it should be, and must be deleted and made again; nil
+	// never does so.
 	Recreate func(tenant *Tenant, tenantObject, superObject T) bool
 	// Notice returns what a tenant should know of an object that is in sync, "" for nothing; nil has none.
 	Notice func(tenant *Tenant, tenantObject T) (reason, message string)
 	// Explain returns in a tenant's words why an object was refused and what to do, "" if the error does; nil has none.
 	Explain func(tenantObject T, err error) string
-	// Translate writes onto superObject the fields that are ours: names, marks, labels and annotations are written already. An error
-	// means that it cannot be known yet what they should be.
+	// Translate writes onto superObject the fields that are ours: names, marks, labels and annotations are written
+	// already. An error means that it cannot be known yet what they should be.
 	Translate func(env *Env, tenant *Tenant, tenantObject, superObject T) error
 	// Wakes are those of the Spec.
 	Wakes map[string]func(*Env, Change) []engine.Key
@@ -135,7 +138,7 @@ func (c *copier[T]) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 	wanted := inTenant && !c.Skip(tenantObject)
 	switch {
 	case !wanted && !inSuper:
-		c.env.calm(key)
+		c.env.clearWarning(key)
 		return 0, nil
 	case !wanted:
 		return 0, c.orphan(ctx, tenant, key, superObject)
@@ -184,7 +187,7 @@ func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, 
 	case superObject.GetDeletionTimestamp() != nil:
 		return nil
 	case !adopted && (!ours || !tenant.owns(owner, key.Namespace)):
-		c.env.warn(tenant, key, tenantObject, ReasonConflict, fmt.Sprintf(
+		c.env.warnOnce(tenant, key, tenantObject, ReasonConflict, fmt.Sprintf(
 			"Super cluster %s has a %s of that name which is not this tenant's", c.env.ID, c.Copy.Name))
 		return nil
 	case !adopted && (owner.UID != tenantObject.GetUID() || c.Recreate(tenant, tenantObject, superObject)):
@@ -204,7 +207,8 @@ func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, 
 	return c.refused(tenant, key, tenantObject, ReasonFailedUpdate, c.env.done(ctx, c.Copy.Name, "update", c.env.Super.Update(ctx, desired)))
 }
 
-// owner returns whose a super object is. It returns false for nobody's, and for what the syncer made for another key or kind.
+// owner returns whose a super object is. It returns false for nobody's, and for what the syncer made for another key or
+// kind.
 func (c *copier[T]) owner(key engine.Key, superObject T) (tenancy.Owner, bool) {
 	superKey, ours := c.superKey(superObject)
 	owner, marked := tenancy.OwnerOf(superObject)
@@ -214,16 +218,16 @@ func (c *copier[T]) owner(key engine.Key, superObject T) (tenancy.Owner, bool) {
 // inSync forgets what was wrong with an object, and says what the tenant should know of it.
 func (c *copier[T]) inSync(tenant *Tenant, key engine.Key, tenantObject T) {
 	if reason, message := c.Notice(tenant, tenantObject); reason != "" {
-		c.env.warn(tenant, key, tenantObject, reason, fmt.Sprintf("Super cluster %s: %s", c.env.ID, message))
+		c.env.warnOnce(tenant, key, tenantObject, reason, fmt.Sprintf("Super cluster %s: %s", c.env.ID, message))
 		return
 	}
-	c.env.calm(key)
+	c.env.clearWarning(key)
 }
 
 // refused tells the tenant that the super cluster does not take an object.
 func (c *copier[T]) refused(tenant *Tenant, key engine.Key, tenantObject T, reason string, err error) error {
 	if explanation := c.Explain(tenantObject, err); explanation != "" {
-		c.env.warn(tenant, key, tenantObject, reason, fmt.Sprintf("Super cluster %s: %s", c.env.ID, explanation))
+		c.env.warnOnce(tenant, key, tenantObject, reason, fmt.Sprintf("Super cluster %s: %s", c.env.ID, explanation))
 		return err
 	}
 	c.env.refused(tenant, key, tenantObject, reason, err)
@@ -244,6 +248,6 @@ func (c *copier[T]) orphan(ctx context.Context, tenant *Tenant, key engine.Key, 
 	case err == nil && live.GetUID() == owner.UID && !c.Skip(live):
 		return engine.Waitf("the cache of the tenant's %ss", c.Copy.Name)
 	}
-	c.env.calm(key)
+	c.env.clearWarning(key)
 	return c.env.remove(ctx, c.env.Super, c.Copy.Name, "delete", superObject, nil)
 }

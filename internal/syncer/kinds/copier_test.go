@@ -28,7 +28,8 @@ import (
 	"github.com/superpool/superpool/internal/tenants"
 )
 
-// pool is an Env over caches that the tests fill, and fake clients. The tenant's namespace web is ready, and not placed here.
+// pool is an Env over caches that the tests fill, and fake clients. The tenant's namespace web is ready, and not placed
+// here.
 type pool struct {
 	env                     *kinds.Env
 	tenant                  *kinds.Tenant
@@ -93,7 +94,8 @@ func (p *pool) kind(name string) engine.Kind {
 	return nil
 }
 
-// TestAddressThatIsTaken lets an API server refuse a Service for its address, as it does when the Service itself has it already.
+// TestAddressThatIsTaken lets an API server refuse a Service for its address, as it does when the Service itself has it
+// already.
 func TestAddressThatIsTaken(t *testing.T) {
 	t.Parallel()
 	taken := apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Service").GroupKind(), "front", field.ErrorList{
@@ -138,7 +140,8 @@ func TestAddressThatIsTaken(t *testing.T) {
 	}
 }
 
-// TestTokenSecret lets a tenant have a token of a service account in a Secret, as for a program that cannot renew its own.
+// TestTokenSecret lets a tenant have a token of a service account in a Secret, as for a program that cannot renew its
+// own.
 func TestTokenSecret(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, interceptor.Funcs{})

@@ -32,8 +32,8 @@ func endpointSlices() Copy[*discoveryv1.EndpointSlice] {
 	}
 }
 
-// SuperEndpointSlice writes onto superSlice what it should be for tenantSlice. Nodes of this super cluster are called as they are here,
-// those of others are not known here. What else tells of the tenant's own objects is left out.
+// SuperEndpointSlice writes onto superSlice what it should be for tenantSlice. Nodes of this super cluster are called
+// as they are here, those of others are not known here. What else tells of the tenant's own objects is left out.
 func SuperEndpointSlice(tenantSlice, superSlice *discoveryv1.EndpointSlice, superCluster string) {
 	labels := maps.Clone(superSlice.Labels)
 	if labels == nil {
@@ -63,7 +63,8 @@ func SuperEndpointSlice(tenantSlice, superSlice *discoveryv1.EndpointSlice, supe
 	}
 }
 
-// nodeHere returns the name in this super cluster of the node that a tenant calls nodeName. It returns false for nodes of others.
+// nodeHere returns the name in this super cluster of the node that a tenant calls nodeName. It returns false for nodes
+// of others.
 func nodeHere(superCluster, nodeName string) (string, bool) {
 	if id, ok := tenancy.NodeSuperCluster(nodeName); !ok || id != superCluster {
 		return "", false

@@ -1,6 +1,6 @@
-// Package kinds holds one reconciler per synced kind. Each has pure functions that write the fields which Superpool owns onto an
-// object, an empty one or a copy of what is there; a reconciler reads both sides from caches, applies its function, and
-// writes when the result differs. What a tenant wrote is hostile input everywhere.
+// Package kinds holds one reconciler per synced kind. Each has pure functions that write the fields which Superpool
+// owns onto an object, an empty one or a copy of what is there; a reconciler reads both sides from caches, applies its
+// function, and writes when the result differs. What a tenant wrote is hostile input everywhere.
 package kinds
 
 import (
@@ -37,8 +37,8 @@ type Env struct {
 	Clock clock.PassiveClock
 	// Metrics counts writes.
 	Metrics *engine.Metrics
-	// Line is where pods wait for room in a quota.
-	Line Line
+	// QuotaWaiters holds the pods that wait for room in a quota.
+	QuotaWaiters QuotaWaiters
 
 	once  sync.Once
 	table *table

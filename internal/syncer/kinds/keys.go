@@ -18,7 +18,8 @@ func All(env *Env) []engine.Kind {
 	return made
 }
 
-// SuperKey returns the key of an object in the super cluster that the cache of a kind holds. It returns false when the object is not ours.
+// SuperKey returns the key of an object in the super cluster that the cache of a kind holds. It returns false when the
+// object is not ours.
 func (e *Env) SuperKey(kind string, object client.Object) (engine.Key, bool) {
 	return e.kinds().byName[kind].superKey(object)
 }
@@ -68,8 +69,8 @@ func (e *Env) Rewatches(change Change) (tenant string, ours bool) {
 	return owner.ClusterKey, marked
 }
 
-// Filled returns the keys that wait for the first full list of a kind in a tenant's namespace, "" for all: those of what the super cluster
-// holds, and the tenant may not, and those that its objects enqueue.
+// Filled returns the keys that wait for the first full list of a kind in a tenant's namespace, "" for all: those of
+// what the super cluster holds, and the tenant may not, and those that its objects enqueue.
 func (e *Env) Filled(tenant *Tenant, kind, namespace string) []engine.Key {
 	var keys []engine.Key
 	for _, spec := range e.kinds().made[kind] {
@@ -89,7 +90,8 @@ func (e *Env) Filled(tenant *Tenant, kind, namespace string) []engine.Key {
 	return keys
 }
 
-// NamespaceChanged returns the keys of a tenant namespace whose placement, super namespace or quota has changed, and of all that is in it.
+// NamespaceChanged returns the keys of a tenant namespace whose placement, super namespace or quota has changed, and of
+// all that is in it.
 func (e *Env) NamespaceChanged(tenant, namespace string) []engine.Key {
 	return append(e.inNamespace(tenant, namespace), engine.Key{Tenant: tenant, Kind: KindNamespace, Name: namespace})
 }
@@ -117,7 +119,8 @@ func (e *Env) inNamespace(tenant, namespace string) []engine.Key {
 	return keys
 }
 
-// SuperNamespaces returns the keys of all super namespaces of a tenant. One that holds nothing here any more needs none of them.
+// SuperNamespaces returns the keys of all super namespaces of a tenant. One that holds nothing here any more needs none
+// of them.
 func (e *Env) SuperNamespaces(tenant string) []engine.Key {
 	var keys []engine.Key
 	for _, object := range e.SuperCache.Index(KindNamespace, IndexTenant, tenant) {

@@ -48,8 +48,8 @@ func namespaceSuperKey(superObject client.Object) (engine.Key, bool) {
 	return engine.Key{Tenant: owner.ClusterKey, Kind: KindNamespace, Name: owner.Namespace}, marked
 }
 
-// wakesNamespace enqueues the namespace of a tenant's object whose change matters: the first or the last one decides whether a namespace
-// that is not placed here has a super namespace.
+// wakesNamespace enqueues the namespace of a tenant's object whose change matters: the first or the last one decides
+// whether a namespace that is not placed here has a super namespace.
 func wakesNamespace(matters func(*Change) bool) func(*Env, Change) []engine.Key {
 	return func(_ *Env, change Change) []engine.Key {
 		if change.Side != TenantSide || !matters(&change) {
@@ -62,7 +62,8 @@ func wakesNamespace(matters func(*Change) bool) func(*Env, Change) []engine.Key 
 // labelPodSecurity is the level that the super cluster enforces in a namespace.
 const labelPodSecurity = "pod-security.kubernetes.io/enforce"
 
-// annotationServicesOnly is "true" on a super namespace that is there for the Services of a tenant namespace which holds nothing here.
+// annotationServicesOnly is "true" on a super namespace that is there for the Services of a tenant namespace which
+// holds nothing here.
 const annotationServicesOnly = "tenancy.x-k8s.io/services-only"
 
 // ServicesOnly says whether a super namespace is there for Services alone.
@@ -116,12 +117,13 @@ func (n *Namespaces) Reconcile(ctx context.Context, key engine.Key, _ time.Durat
 		if exists {
 			return 0, n.withdraw(ctx, key, superNamespace)
 		}
-		n.env.calm(key)
+		n.env.clearWarning(key)
 	}
 	return 0, nil
 }
 
-// serve makes the super namespace of a namespace that is here for its Services alone. superNamespace is nil when there is none.
+// serve makes the super namespace of a namespace that is here for its Services alone. superNamespace is nil when there
+// is none.
 func (n *Namespaces) serve(ctx context.Context, key engine.Key, found assign.Assignment, superNamespace *corev1.Namespace) error {
 	tenant := n.env.Tenant(key.Tenant)
 	if tenant == nil || found.UID == "" {
@@ -138,8 +140,8 @@ func (n *Namespaces) serve(ctx context.Context, key engine.Key, found assign.Ass
 	return n.ensure(ctx, key, found, superNamespace)
 }
 
-// clear removes all but Services from the super namespace of a namespace that is no longer placed here, once no pod of it is assigned
-// here. It says whether nothing is left.
+// clear removes all but Services from the super namespace of a namespace that is no longer placed here, once no pod of
+// it is assigned here. It says whether nothing is left.
 func (n *Namespaces) clear(ctx context.Context, key engine.Key, name string) (bool, error) {
 	if confirmed, err := n.confirm(ctx, key); err != nil || confirmed != assign.ServicesOnly && confirmed != assign.None {
 		return false, err
@@ -175,7 +177,8 @@ func (n *Namespaces) clearKind(ctx context.Context, key engine.Key, spec *Spec, 
 	return left, nil
 }
 
-// confirm returns the live State of a namespace that the caches do not show as Placed. It waits for the cache where that is behind.
+// confirm returns the live State of a namespace that the caches do not show as Placed. It waits for the cache where
+// that is behind.
 func (n *Namespaces) confirm(ctx context.Context, key engine.Key) (assign.State, error) {
 	live, err := n.env.Assignments.Confirm(ctx, key.Tenant, key.Name)
 	switch {
@@ -214,7 +217,7 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, assignment assi
 	actual, marked := tenancy.OwnerOf(superNamespace)
 	switch {
 	case !marked || !tenant.owns(actual, key.Name):
-		n.env.warn(tenant, key, tenantNamespace, ReasonNamespaceConflict, fmt.Sprintf(
+		n.env.warnOnce(tenant, key, tenantNamespace, ReasonNamespaceConflict, fmt.Sprintf(
 			"Super cluster %s has a namespace %s of another owner: nothing of this namespace is synced there", n.env.ID, superNamespace.Name))
 		return nil
 	case superNamespace.DeletionTimestamp != nil:
@@ -222,7 +225,7 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, assignment assi
 	case actual.UID != owner.UID:
 		return n.env.remove(ctx, n.env.Super, KindNamespace, "delete", superNamespace, nil)
 	}
-	n.env.calm(key)
+	n.env.clearWarning(key)
 	desired := superNamespace.DeepCopy()
 	n.write(tenant, tenantNamespace, desired, assignment.State)
 	if !equality.Semantic.DeepEqual(superNamespace, desired) {
@@ -280,6 +283,6 @@ func (n *Namespaces) withdraw(ctx context.Context, key engine.Key, superNamespac
 	case confirmed != assign.None:
 		return nil
 	}
-	n.env.calm(key)
+	n.env.clearWarning(key)
 	return n.env.remove(ctx, n.env.Super, KindNamespace, "delete", superNamespace, nil)
 }

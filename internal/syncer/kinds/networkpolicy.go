@@ -21,8 +21,9 @@ const KindNetworkPolicy = "networkpolicy"
 const ReasonNetworkPolicyNarrowed = "NetworkPolicyNarrowed"
 
 const (
-	// maxNamespaceSelectors bounds how many selectors of one NetworkPolicy are looked up among the tenant's namespaces, and
-	// maxSelectedNamespaces how many names they become together: as many as fit an object, for any change of a namespace does it anew.
+	// maxNamespaceSelectors bounds how many selectors of one NetworkPolicy are looked up among the tenant's namespaces,
+	// and maxSelectedNamespaces how many names they become together: as many as fit an object, for any change of a
+	// namespace does it anew.
 	maxNamespaceSelectors = 64
 	maxSelectedNamespaces = 1024
 )
@@ -53,7 +54,8 @@ func networkPolicies() Copy[*networkingv1.NetworkPolicy] {
 	}
 }
 
-// wakesNetworkPolicies enqueues the policies that select namespaces of a tenant when one came or went, or has other labels.
+// wakesNetworkPolicies enqueues the policies that select namespaces of a tenant when one came or went, or has other
+// labels.
 func wakesNetworkPolicies(env *Env, change Change) []engine.Key {
 	if change.Side != TenantSide || !change.cameOrWent() && maps.Equal(change.Old.GetLabels(), change.Current.GetLabels()) {
 		return nil
@@ -82,8 +84,8 @@ func (t *Tenant) namespaceLabels() map[string]labels.Set {
 	return found
 }
 
-// SuperNetworkPolicy writes onto superPolicy what it should be for tenantPolicy. namespaces are the labels of the tenant's namespaces by name.
-// It returns whether peers were left out because they are too many.
+// SuperNetworkPolicy writes onto superPolicy what it should be for tenantPolicy. namespaces are the labels of the
+// tenant's namespaces by name. It returns whether peers were left out because they are too many.
 //
 //	tenant                         super cluster
 //	podSelector                    the same, of pods of the tenant
@@ -128,7 +130,8 @@ func selectsSome(selector *metav1.LabelSelector) bool {
 	return selector != nil && len(selector.MatchLabels)+len(selector.MatchExpressions) > 0
 }
 
-// namespaceNames turns selectors of a tenant's namespaces into names of super namespaces, within the bounds of one policy.
+// namespaceNames turns selectors of a tenant's namespaces into names of super namespaces, within the bounds of one
+// policy.
 type namespaceNames struct {
 	clusterKey string
 	namespaces map[string]labels.Set
@@ -140,8 +143,8 @@ type namespaceNames struct {
 	narrowed bool
 }
 
-// selector returns a selector of super namespaces by their names, which only an API server gives, and for none one that matches nothing: no
-// peer may go, for a rule without peers allows everybody.
+// selector returns a selector of super namespaces by their names, which only an API server gives, and for none one that
+// matches nothing: no peer may go, for a rule without peers allows everybody.
 func (n *namespaceNames) selector(selector *metav1.LabelSelector) *metav1.LabelSelector {
 	nothing := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpDoesNotExist},

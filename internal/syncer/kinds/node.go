@@ -40,8 +40,8 @@ func nodeSpec() Spec {
 	}
 }
 
-// nodeWakes enqueues a tenant's Node, and for a node of the super cluster those of the tenants that have a pod on it. Patrol looks at those
-// that had one.
+// nodeWakes enqueues a tenant's Node, and for a node of the super cluster those of the tenants that have a pod on it.
+// Patrol looks at those that had one.
 func nodeWakes(env *Env, change Change) []engine.Key {
 	var keys []engine.Key
 	if change.Side == TenantSide {
@@ -69,8 +69,8 @@ func nodeOf(superPod client.Object, name string) []engine.Key {
 // nodeLinger is the default of Env.NodeLinger.
 const nodeLinger = 60 * time.Second
 
-// Nodes keeps, in each tenant, a Node object for every node of the super cluster that pods of the tenant are on. A key's name is the
-// name of the node in the super cluster.
+// Nodes keeps, in each tenant, a Node object for every node of the super cluster that pods of the tenant are on. A
+// key's name is the name of the node in the super cluster.
 type Nodes struct {
 	env *Env
 
@@ -105,7 +105,8 @@ func (n *Nodes) Keys() []engine.Key {
 	return keys
 }
 
-// annotationSuperNode holds, on a tenant's Node, the name of the node in the super cluster: the Node's own name may be cut.
+// annotationSuperNode holds, on a tenant's Node, the name of the node in the super cluster: the Node's own name may be
+// cut.
 const annotationSuperNode = "tenancy.x-k8s.io/supernode"
 
 // NodeKey returns the key of a tenant's Node. It returns false when the Node is not ours.
@@ -154,8 +155,8 @@ func (n *Nodes) used(tenant *Tenant, key engine.Key) bool {
 		len(tenant.Cache.Index(KindPod, IndexNode, OnNode("", tenancy.NodeName(n.env.ID, key.Name)))) > 0
 }
 
-// lookAgain returns after what time a Node is to be looked at again, 0 or less when it has been without pods for as long as it may be. That
-// time begins with the first call that says that it is not used.
+// lookAgain returns after what time a Node is to be looked at again, 0 or less when it has been without pods for as
+// long as it may be. That time begins with the first call that says that it is not used.
 func (n *Nodes) lookAgain(key engine.Key, used bool) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()

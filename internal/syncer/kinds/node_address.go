@@ -15,8 +15,8 @@ type VNAgent struct {
 	Address string
 }
 
-// addresses returns what an API server may connect to for a node. It would prefer host and DNS names, which only the super cluster can
-// resolve.
+// addresses returns what an API server may connect to for a node. It would prefer host and DNS names, which only the
+// super cluster can resolve.
 func (a VNAgent) addresses(superNode *corev1.Node) []corev1.NodeAddress {
 	switch {
 	case a.Address == "":

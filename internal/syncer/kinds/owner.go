@@ -27,7 +27,8 @@ func marked(object client.Object) bool {
 	return object.GetLabels()[tenancyv1alpha1.LabelCluster] != ""
 }
 
-// namespacePlaced says whether what pods need may be written for a tenant namespace: it is placed here, and namespaceOwned.
+// namespacePlaced says whether what pods need may be written for a tenant namespace: it is placed here, and
+// namespaceOwned.
 func (e *Env) namespacePlaced(ctx context.Context, tenant *Tenant, namespace string) (bool, error) {
 	found, err := e.Assignments.Of(ctx, tenant.Key, namespace)
 	if err != nil || found.State != assign.Placed {
@@ -36,14 +37,15 @@ func (e *Env) namespacePlaced(ctx context.Context, tenant *Tenant, namespace str
 	return e.namespaceOwned(tenant, namespace, found.UID), nil
 }
 
-// namespaceReady says whether what a tenant has everywhere may be written for one of its namespaces, placed here or not.
+// namespaceReady says whether what a tenant has everywhere may be written for one of its namespaces, placed here or
+// not.
 func (e *Env) namespaceReady(_ context.Context, tenant *Tenant, namespace string) (bool, error) {
 	tenantNamespace, exists, _ := get[*corev1.Namespace](tenant.Cache, KindNamespace, "", namespace)
 	return exists && e.namespaceOwned(tenant, namespace, tenantNamespace.UID), nil
 }
 
-// namespaceOwned says whether the super namespace and the quota of a tenant namespace exist, carry our owner with this UID, and are not
-// terminating.
+// namespaceOwned says whether the super namespace and the quota of a tenant namespace exist, carry our owner with this
+// UID, and are not terminating.
 func (e *Env) namespaceOwned(tenant *Tenant, namespace string, uid types.UID) bool {
 	name := tenancy.SuperNamespace(tenant.Key, namespace)
 	superNamespace, _ := e.SuperCache.Get(KindNamespace, "", name)

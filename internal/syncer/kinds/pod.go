@@ -113,7 +113,7 @@ func (p *Pods) perform(ctx context.Context, step Step, pair *podPair) error {
 	case StepNone:
 		return nil
 	case StepForget:
-		p.env.calm(pair.key)
+		p.env.clearWarning(pair.key)
 		return nil
 	case StepCreate:
 		return p.create(ctx, pair)
@@ -144,8 +144,8 @@ func (p *Pods) warn(ctx context.Context, step Step, pair *podPair) error {
 		if readiness, err := p.namespaceReadiness(ctx, pair, p.env.Assignments.Confirm); err != nil || readiness != NamespaceNotPlaced {
 			return err
 		}
-		reason, message = ReasonNotPlaced, fmt.Sprintf("Namespace %s holds nothing in super cluster %s: the pod is not synced there", pair.key.Namespace, p.env.ID)
+		reason, message = ReasonSuperClusterNotPlaced, fmt.Sprintf("Namespace %s holds nothing in super cluster %s: the pod is not synced there", pair.key.Namespace, p.env.ID)
 	}
-	p.env.warn(pair.tenant, pair.key, pair.tenantPod, reason, message)
+	p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, reason, message)
 	return nil
 }

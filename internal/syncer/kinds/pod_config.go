@@ -7,8 +7,9 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// missing names a ConfigMap or Secret that a tenant's pod refers to, that the tenant has and that has not come down yet, or returns "". A
-// kubelet starts the containers without what is optional, and pulls images without credentials that are not there.
+// missing names a ConfigMap or Secret that a tenant's pod refers to, that the tenant has and that has not come down
+// yet, or returns "". A kubelet starts the containers without what is optional, and pulls images without credentials
+// that are not there.
 func (e *Env) missing(tenant *Tenant, tenantPod *corev1.Pod) string {
 	superNamespace := tenancy.SuperNamespace(tenant.Key, tenantPod.Namespace)
 	found := ""

@@ -23,7 +23,7 @@ func (p *Pods) await(step Step, pair *podPair) error {
 	}
 	account := pair.tenantPod.Spec.ServiceAccountName
 	if pair.facts.Waited >= quietTime {
-		p.env.warn(pair.tenant, pair.key, pair.tenantPod, ReasonFailedCreate, fmt.Sprintf("Super cluster %s: there is no service account %s", p.env.ID, account))
+		p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonFailedCreate, fmt.Sprintf("Super cluster %s: there is no service account %s", p.env.ID, account))
 	}
 	return engine.Waitf("service account %s in the super cluster", account)
 }
@@ -38,9 +38,9 @@ func (p *Pods) create(ctx context.Context, pair *podPair) error {
 	err = p.env.Super.Create(ctx, superPod)
 	switch {
 	case err == nil:
-		p.env.calm(pair.key)
+		p.env.clearWarning(pair.key)
 		if usesClusterDNS(&pair.tenantPod.Spec) && len(env.Nameservers) == 0 {
-			p.env.warn(pair.tenant, pair.key, pair.tenantPod, ReasonMissingClusterDNS, fmt.Sprintf(
+			p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonMissingClusterDNS, fmt.Sprintf(
 				"There is no Service %s/%s with an address: the pod gets the DNS of its node in super cluster %s", metav1.NamespaceSystem, dnsService, p.env.ID))
 		}
 	case apierrors.IsAlreadyExists(err):
@@ -72,7 +72,7 @@ func (p *Pods) nameTaken(ctx context.Context, pair *podPair) error {
 
 // rejectedByQuota waits for a while, then checks what the quota counts, and warns the tenant when that is right.
 func (p *Pods) rejectedByQuota(ctx context.Context, pair *podPair, rejection error) error {
-	p.env.Line.Join(pair.key)
+	p.env.QuotaWaiters.Add(pair.key)
 	if pair.facts.Waited < quietTime {
 		return engine.Waitf("the quota: %v", rejection)
 	}

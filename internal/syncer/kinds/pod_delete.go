@@ -84,7 +84,7 @@ func (p *Pods) removeUp(ctx context.Context, step Step, pair *podPair) error {
 		lost := ""
 		if step == StepRemoveLost {
 			lost = fmt.Sprintf("Super cluster %s no longer has this pod", p.env.ID)
-			p.env.warn(pair.tenant, pair.key, pair.tenantPod, ReasonSuperPodDeleted, lost)
+			p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonSuperPodDeleted, lost)
 		}
 		if err := p.markFailed(ctx, pair, lost); err != nil {
 			return err

@@ -15,7 +15,8 @@ const KindPod = "pod"
 // IndexNode finds pods by OnNode.
 const IndexNode = "node"
 
-// OnNode is the value of IndexNode: the pods on a node, of one tenant or, where tenant is "", of all that the cache holds.
+// OnNode is the value of IndexNode: the pods on a node, of one tenant or, where tenant is "", of all that the cache
+// holds.
 func OnNode(tenant, node string) string { return tenant + "/" + node }
 
 func podSpec() Spec {
@@ -58,7 +59,7 @@ func ownerOfNew(change *Change) (tenancy.Owner, bool) {
 
 // wakeOne returns the key of one pod that waits for room in the quota of a tenant namespace, if any does.
 func (e *Env) wakeOne(tenant, namespace string) []engine.Key {
-	if key, waits := e.Line.Next(tenant, namespace); waits {
+	if key, waits := e.QuotaWaiters.Next(tenant, namespace); waits {
 		return []engine.Key{key}
 	}
 	return nil

@@ -18,7 +18,7 @@ func (p *Pods) bind(ctx context.Context, pair *podPair) error {
 	superNode := pair.superPod.Spec.NodeName
 	if err := ensureNode(ctx, p.env, pair.tenant, superNode); err != nil {
 		if foreign := (&foreignNodeError{}); errors.As(err, &foreign) {
-			p.env.warn(pair.tenant, pair.key, pair.tenantPod, ReasonConflict, fmt.Sprintf("Super cluster %s: %v", p.env.ID, foreign))
+			p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonConflict, fmt.Sprintf("Super cluster %s: %v", p.env.ID, foreign))
 		}
 		return err
 	}
@@ -26,7 +26,7 @@ func (p *Pods) bind(ctx context.Context, pair *podPair) error {
 		ObjectMeta: metav1.ObjectMeta{Namespace: pair.tenantPod.Namespace, Name: pair.tenantPod.Name, UID: pair.tenantPod.UID},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: tenancy.NodeName(p.env.ID, superNode)},
 	}
-	p.env.calm(pair.key)
+	p.env.clearWarning(pair.key)
 	err := pair.tenant.Client.SubResource("binding").Create(ctx, pair.tenantPod.DeepCopy(), binding)
 	return p.env.done(ctx, KindPod, "bind", client.IgnoreNotFound(err))
 }
@@ -52,7 +52,7 @@ func (p *Pods) upAndEvict(ctx context.Context, pair *podPair) error {
 	if written, err := p.up(ctx, pair, pair.tenantPod.Status.ObservedGeneration); written || err != nil {
 		return err
 	}
-	p.env.warn(pair.tenant, pair.key, pair.tenantPod, ReasonSuperPodDeleted, fmt.Sprintf("Super cluster %s deletes this pod", p.env.ID))
+	p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonSuperPodDeleted, fmt.Sprintf("Super cluster %s deletes this pod", p.env.ID))
 	return p.env.remove(ctx, pair.tenant.Client, KindPod, "end", pair.tenantPod, pair.superPod.DeletionGracePeriodSeconds)
 }
 

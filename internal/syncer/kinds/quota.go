@@ -26,8 +26,8 @@ func quotaSpec() Spec {
 	}
 }
 
-// quotaWakes enqueues the namespace of a quota and all that is in it: they may wait for the quota. What it counts as used changes with
-// every pod, so that alone does not.
+// quotaWakes enqueues the namespace of a quota and all that is in it: they may wait for the quota. What it counts as
+// used changes with every pod, so that alone does not.
 func quotaWakes(env *Env, change Change) []engine.Key {
 	before, wasQuota := change.Old.(*corev1.ResourceQuota)
 	after, isQuota := change.Current.(*corev1.ResourceQuota)

@@ -88,7 +88,7 @@ func TestChargeWithoutAPod(t *testing.T) {
 			_, err = p.kind(kinds.KindPod).Reconcile(t.Context(), key, 7*time.Second)
 			require.Error(t, err)
 			require.NotEqual(t, tc.wantRefusal, errors.As(err, &wait), "%v", err)
-			waits, _ := p.env.Line.Next(clusterKey, "web")
+			waits, _ := p.env.QuotaWaiters.Next(clusterKey, "web")
 			require.Equal(t, key, waits, "the pod waits for room")
 			require.NoError(t, p.env.Super.Get(t.Context(), client.ObjectKeyFromObject(quota), quota))
 			got := quota.Status.Used[corev1.ResourceRequestsCPU]

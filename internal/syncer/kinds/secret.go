@@ -22,7 +22,8 @@ func secrets() Copy[*corev1.Secret] {
 func SuperSecret(tenantSecret, superSecret *corev1.Secret) {
 	content := tenantSecret.DeepCopy()
 	superSecret.Type, superSecret.Data, superSecret.Immutable = content.Type, content.Data, content.Immutable
-	// A super cluster would take it for its own, and delete it or put its token in. Pods look at the data only, which are the tenant's.
+	// A super cluster would take it for its own, and delete it or put its token in. Pods look at the data only, which
+	// are the tenant's.
 	if superSecret.Type == corev1.SecretTypeServiceAccountToken {
 		superSecret.Type = corev1.SecretTypeOpaque
 	}

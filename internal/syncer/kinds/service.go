@@ -14,7 +14,8 @@ import (
 // KindService is the kind of Services.
 const KindService = "service"
 
-// services are copied for all namespaces of a tenant that holds anything here: a pod may call a Service whose pods run elsewhere.
+// services are copied for all namespaces of a tenant that holds anything here: a pod may call a Service whose pods run
+// elsewhere.
 func services() Copy[*corev1.Service] {
 	return Copy[*corev1.Service]{
 		Name:     KindService,
@@ -35,8 +36,8 @@ func services() Copy[*corev1.Service] {
 	}
 }
 
-// unpublished returns a Service that is called from inside only: node ports and load balancers are for super clusters where the namespace
-// is placed.
+// unpublished returns a Service that is called from inside only: node ports and load balancers are for super clusters
+// where the namespace is placed.
 func unpublished(service *corev1.Service) *corev1.Service {
 	if service.Spec.Type != corev1.ServiceTypeNodePort && service.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		return service
@@ -54,8 +55,8 @@ func hasClusterIP(service *corev1.Service) bool {
 	return service.Spec.Type != corev1.ServiceTypeExternalName && service.Spec.ClusterIP != corev1.ClusterIPNone && service.Spec.ClusterIP != ""
 }
 
-// ClusterIPs returns the cluster IPs that a tenant's Service keeps in super clusters: those in ranges, none if the first is in none of
-// them.
+// ClusterIPs returns the cluster IPs that a tenant's Service keeps in super clusters: those in ranges, none if the
+// first is in none of them.
 func ClusterIPs(tenantService *corev1.Service, ranges []netip.Prefix) []string {
 	if !hasClusterIP(tenantService) {
 		return nil
@@ -80,10 +81,10 @@ func ClusterIPs(tenantService *corev1.Service, ranges []netip.Prefix) []string {
 	return kept
 }
 
-// SuperService writes onto superService what it should be for tenantService: with the tenant's cluster IPs when they lie in ranges, and
-// without a selector, because the tenant's EndpointSlices tell of the pods in all super clusters. Other addresses and node ports
-// are the super cluster's to give: a new service has none, an existing one keeps its own. External IPs are not taken: they would
-// draw the traffic of others.
+// SuperService writes onto superService what it should be for tenantService: with the tenant's cluster IPs when they
+// lie in ranges, and without a selector, because the tenant's EndpointSlices tell of the pods in all super clusters.
+// Other addresses and node ports are the super cluster's to give: a new service has none, an existing one keeps its
+// own. External IPs are not taken: they would draw the traffic of others.
 func SuperService(tenantService, superService *corev1.Service, ranges []netip.Prefix) {
 	given := superService.Spec
 	spec := tenantService.Spec.DeepCopy()
@@ -143,8 +144,8 @@ func nodePortOf(given []corev1.ServicePort, port *corev1.ServicePort) int32 {
 	return 0
 }
 
-// recreateService says whether a super Service must be made again: its addresses cannot change, and EndpointSlices that the super cluster made
-// for a selector would stay.
+// recreateService says whether a super Service must be made again: its addresses cannot change, and EndpointSlices that
+// the super cluster made for a selector would stay.
 func recreateService(tenant *Tenant, tenantService, superService *corev1.Service) bool {
 	own, given := ClusterIPs(tenantService, tenant.ServiceCIDRs), superService.Spec.ClusterIP
 	return len(own) > 0 && given != "" && given != own[0] || superService.Spec.Selector != nil ||
@@ -156,7 +157,7 @@ func noticeOfService(tenant *Tenant, tenantService *corev1.Service) (reason, mes
 	if !hasClusterIP(tenantService) || len(ClusterIPs(tenantService, tenant.ServiceCIDRs)) > 0 {
 		return "", ""
 	}
-	return ReasonOtherAddress, fmt.Sprintf("%s is not in spec.serviceCIDRs of the VirtualCluster: pods reach this Service at another address, and not by its DNS name",
+	return ReasonClusterIPDiffers, fmt.Sprintf("%s is not in spec.serviceCIDRs of the VirtualCluster: pods reach this Service at another address, and not by its DNS name",
 		tenantService.Spec.ClusterIP)
 }
 

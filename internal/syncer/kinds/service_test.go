@@ -111,7 +111,8 @@ func TestSuperService(t *testing.T) {
 	}
 }
 
-// FuzzSuperService lets a tenant write anything: an address that is asked for is always in its ranges, and nothing is selected.
+// FuzzSuperService lets a tenant write anything: an address that is asked for is always in its ranges, and nothing is
+// selected.
 func FuzzSuperService(f *testing.F) {
 	f.Add(`{"spec":{"clusterIP":"10.97.0.1"}}`, `{}`)
 	f.Add(`{"spec":{"clusterIP":"10.98.0.1","clusterIPs":["10.97.0.1"],"type":"LoadBalancer","ports":[{"nodePort":1}]}}`, `{"spec":{"ports":[{}]}}`)

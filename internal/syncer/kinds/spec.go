@@ -10,8 +10,8 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// Specs returns the declarations of all kinds. Caches, sessions, the routing of events and clean-up iterate over this list and name no kind:
-// whoever adds a kind adds a file, its test, and a line here.
+// Specs returns the declarations of all kinds. Caches, sessions, the routing of events and clean-up iterate over this
+// list and name no kind: whoever adds a kind adds a file, its test, and a line here.
 func Specs() []Spec {
 	return []Spec{
 		namespaceSpec(),
@@ -41,20 +41,22 @@ type Spec struct {
 	From string
 	// ClusterScoped says that its objects lie in no namespace.
 	ClusterScoped bool
-	// TenantKey returns the key of a tenant's object, false if it is not ours; nil is the key of its namespace and name.
+	// TenantKey returns the key of a tenant's object, false if it is not ours; nil is the key of its namespace and
+	// name.
 	TenantKey func(tenant string, tenantObject client.Object) (engine.Key, bool)
-	// SuperKey returns the key of a super object, false if it is not ours, or another kind's of the same type; nil is the key of the
-	// namespace of its owner and its own name.
+	// SuperKey returns the key of a super object, false if it is not ours, or another kind's of the same type; nil is
+	// the key of the namespace of its owner and its own name.
 	SuperKey func(superObject client.Object) (engine.Key, bool)
-	// Wakes returns the keys that a change of a kind enqueues, by the name of that kind. A change of its own, or of From, that is not
-	// in it enqueues the key of the object.
+	// Wakes returns the keys that a change of a kind enqueues, by the name of that kind. A change of its own, or of
+	// From, that is not in it enqueues the key of the object.
 	Wakes map[string]func(*Env, Change) []engine.Key
 	// Rewatch says that a change of it in the super cluster may change what is to be watched of its tenant.
 	Rewatch bool
-	// Cleared says that kind namespace deletes the objects in a super namespace when that is no longer there for pods. Kinds that need
-	// more than that before a deletion do it themselves.
+	// Cleared says that kind namespace deletes the objects in a super namespace when that is no longer there for pods.
+	// Kinds that need more than that before a deletion do it themselves.
 	Cleared bool
-	// Indexes are those of its caches by name, besides IndexTenant and that of namespaces; an object lies under all values returned.
+	// Indexes are those of its caches by name, besides IndexTenant and that of namespaces; an object lies under all
+	// values returned.
 	Indexes map[string]func(client.Object) []string
 	// Uses are objects of further types that it reads or writes without a cache.
 	Uses []client.Object
@@ -80,11 +82,13 @@ const (
 	ScopePlaced Scope = iota
 	// ScopeTenant are all of a tenant that holds anything here.
 	ScopeTenant
-	// ScopeUp is for objects that the syncer writes in tenants: they are watched until none is left, also of a tenant that holds nothing.
+	// ScopeUp is for objects that the syncer writes in tenants: they are watched until none is left, also of a tenant
+	// that holds nothing.
 	ScopeUp
 )
 
-// PerNamespace says whether each placed namespace of a tenant gets an informer of its own. A selector bounds a watch of all namespaces as well.
+// PerNamespace says whether each placed namespace of a tenant gets an informer of its own. A selector bounds a watch of
+// all namespaces as well.
 func (s *Spec) PerNamespace() bool { return s.Scope == ScopePlaced && s.Tenant.Labels == nil }
 
 // all watches all objects of a type.

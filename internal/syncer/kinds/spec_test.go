@@ -19,8 +19,8 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// TestSpecs checks what no compiler does: that names differ, that what is woken and made of something names a kind, and that what kind
-// namespace clears can be found.
+// TestSpecs checks what no compiler does: that names differ, that what is woken and made of something names a kind, and
+// that what kind namespace clears can be found.
 func TestSpecs(t *testing.T) {
 	t.Parallel()
 	var names []string
@@ -49,7 +49,8 @@ func TestSpecs(t *testing.T) {
 	}
 }
 
-// TestCleared says what goes when a namespace is no longer placed here. Pods do not: each deletion needs a proof of its own.
+// TestCleared says what goes when a namespace is no longer placed here. Pods do not: each deletion needs a proof of its
+// own.
 func TestCleared(t *testing.T) {
 	t.Parallel()
 	var cleared []string
@@ -149,7 +150,7 @@ func TestChanged(t *testing.T) {
 			p := newPool(t, interceptor.Funcs{})
 			p.tenantCache[kinds.KindPod] = []client.Object{&corev1.Pod{ObjectMeta: named("web", "there")}, &corev1.Pod{ObjectMeta: named("db", "p")}}
 			p.tenantCache[kinds.KindService] = []client.Object{tenantService}
-			p.env.Line.Join(engine.Key{Tenant: clusterKey, Kind: "pod", Namespace: "web", Name: "waits"})
+			p.env.QuotaWaiters.Add(engine.Key{Tenant: clusterKey, Kind: "pod", Namespace: "web", Name: "waits"})
 			if tc.Side == kinds.TenantSide {
 				tc.Tenant = clusterKey
 			}

@@ -33,15 +33,16 @@ const (
 	// annotationTokens holds, on such a Secret, a JSON object: what was asked and given for each key.
 	annotationTokens = "tenancy.x-k8s.io/issued-tokens"
 
-	// A token is renewed when a fifth of its lifetime is left, and after a day, as kubelets do; earlier by at most longestJitter.
+	// A token is renewed when a fifth of its lifetime is left, and after a day, as kubelets do; earlier by at most
+	// longestJitter.
 	oldestToken   = 24 * time.Hour
 	longestJitter = 10 * time.Second
 	// shortestToken is the shortest lifetime that is taken; API servers give ten minutes at least.
 	shortestToken = time.Minute
 )
 
-// Tokens keeps, for every pod with projected tokens, a Secret in the super namespace that holds them: tokens of the tenant's API server, bound
-// to the tenant's pod. A key's name is "<pod>/<UID of the pod>".
+// Tokens keeps, for every pod with projected tokens, a Secret in the super namespace that holds them: tokens of the
+// tenant's API server, bound to the tenant's pod. A key's name is "<pod>/<UID of the pod>".
 //
 //	tenant pod          Secret   step
 //	not on a node yet   -        nothing: its tokens are to name the node, as those that a kubelet asks for
@@ -189,7 +190,7 @@ func (t *Tokens) Reconcile(ctx context.Context, key engine.Key, _ time.Duration)
 	case inTenant && tenantPod.UID == uid:
 		return t.keep(ctx, tenant, key, tenantPod, orEmpty(secret, exists), runs)
 	case !exists:
-		t.env.calm(key)
+		t.env.clearWarning(key)
 		return 0, nil
 	case runs:
 		return 0, nil // its end brings the key back
@@ -219,13 +220,15 @@ func (t *Tokens) keep(ctx context.Context, tenant *Tenant, key engine.Key, tenan
 	return max(next.Sub(t.env.Clock.Now()), time.Second), nil
 }
 
-// wantsTokens says whether a pod needs tokens here, now: once it has a node, which they name. runs says whether its super pod is there.
+// wantsTokens says whether a pod needs tokens here, now: once it has a node, which they name. runs says whether its
+// super pod is there.
 func wantsTokens(tenantPod *corev1.Pod, runs bool) bool {
 	ended := tenantPod.Status.Phase == corev1.PodSucceeded || tenantPod.Status.Phase == corev1.PodFailed
 	return runs && tenantPod.Spec.NodeName != "" && !ended && len(tokenProjections(&tenantPod.Spec)) > 0
 }
 
-// renew puts tokens into secret, and what is known of them into known, where one is missing or due. It returns when the next is due.
+// renew puts tokens into secret, and what is known of them into known, where one is missing or due. It returns when the
+// next is due.
 func (t *Tokens) renew(
 	ctx context.Context, tenant *Tenant, key engine.Key, tenantPod *corev1.Pod, secret *corev1.Secret, known map[string]issued,
 ) (time.Time, error) {
@@ -286,7 +289,7 @@ func (t *Tokens) request(ctx context.Context, tenant *Tenant, tenantPod *corev1.
 // refused tells the tenant that its own API server gives no token.
 func (t *Tokens) refused(tenant *Tenant, key engine.Key, tenantPod *corev1.Pod, err error) {
 	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err) {
-		t.env.warn(tenant, key, tenantPod, ReasonFailedToken, fmt.Sprintf("Token of service account %s: %v", tenantPod.Spec.ServiceAccountName, err))
+		t.env.warnOnce(tenant, key, tenantPod, ReasonFailedToken, fmt.Sprintf("Token of service account %s: %v", tenantPod.Spec.ServiceAccountName, err))
 	}
 }
 
@@ -307,7 +310,7 @@ func (t *Tokens) write(ctx context.Context, tenant *Tenant, key engine.Key, tena
 	case secret.UID == "":
 		err = t.env.Super.Create(ctx, desired)
 	case equality.Semantic.DeepEqual(secret, desired):
-		t.env.calm(key)
+		t.env.clearWarning(key)
 		return nil
 	default:
 		err = t.env.Super.Update(ctx, desired)
@@ -332,7 +335,7 @@ func (t *Tokens) collision(ctx context.Context, tenant *Tenant, key engine.Key, 
 }
 
 func (t *Tokens) conflict(tenant *Tenant, key engine.Key, tenantPod *corev1.Pod, name string) {
-	t.env.warn(tenant, key, tenantPod, ReasonConflict, fmt.Sprintf("Super cluster %s has another Secret %s: the pod's tokens cannot be put there", t.env.ID, name))
+	t.env.warnOnce(tenant, key, tenantPod, ReasonConflict, fmt.Sprintf("Super cluster %s has another Secret %s: the pod's tokens cannot be put there", t.env.ID, name))
 }
 
 // orphan deletes the tokens of a pod that is gone, or assigned elsewhere before it ran here, with proof.
@@ -348,6 +351,6 @@ func (t *Tokens) orphan(ctx context.Context, tenant *Tenant, key engine.Key, nam
 	case err == nil && live.UID == uid && live.Labels[schedulerv1alpha1.LabelSuperCluster] == t.env.ID:
 		return engine.Waitf("the cache of the tenant's pods")
 	}
-	t.env.calm(key)
+	t.env.clearWarning(key)
 	return t.env.remove(ctx, t.env.Super, KindToken, "delete", secret, nil)
 }

@@ -94,7 +94,8 @@ func (i *issuer) give(_ context.Context, _ client.Client, subresource string, ac
 	return nil
 }
 
-// reconcile reconciles the key with a new reconciler, as after a restart, and fills the cache with what the super cluster has then.
+// reconcile reconciles the key with a new reconciler, as after a restart, and fills the cache with what the super
+// cluster has then.
 func (i *issuer) reconcile(t *testing.T) (time.Duration, error) {
 	t.Helper()
 	i.asked = nil

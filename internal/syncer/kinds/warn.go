@@ -20,16 +20,16 @@ const (
 	ReasonNamespaceConflict = "NamespaceConflict"
 	// ReasonConflict says that the super object of that name belongs to somebody else.
 	ReasonConflict = "Conflict"
-	// ReasonNotPlaced says that a pod names a super cluster in which its namespace holds nothing.
-	ReasonNotPlaced = "NotPlaced"
+	// ReasonSuperClusterNotPlaced says that a pod names a super cluster in which its namespace holds nothing.
+	ReasonSuperClusterNotPlaced = "SuperClusterNotPlaced"
 	// ReasonNodeNameNotSupported says that a tenant wrote a pod's spec.nodeName.
 	ReasonNodeNameNotSupported = "NodeNameNotSupported"
 	// ReasonFailedCreate says that the super cluster refused an object.
 	ReasonFailedCreate = "FailedCreate"
 	// ReasonFailedUpdate says that the super cluster refused a change of an object.
 	ReasonFailedUpdate = "FailedUpdate"
-	// ReasonOtherAddress says that a Service has another address in the super cluster than in the tenant.
-	ReasonOtherAddress = "OtherAddress"
+	// ReasonClusterIPDiffers says that a Service has another address in the super cluster than in the tenant.
+	ReasonClusterIPDiffers = "ClusterIPDiffers"
 	// ReasonMissingClusterDNS says that a pod wants the cluster's DNS and the tenant has no such Service.
 	ReasonMissingClusterDNS = "MissingClusterDNS"
 	// ReasonFailedToken says that the tenant refused a token for a pod.
@@ -38,8 +38,8 @@ const (
 	ReasonSuperPodDeleted = "SuperPodDeleted"
 )
 
-// warn records an Event on a tenant object when the last one about key said something else.
-func (e *Env) warn(tenant *Tenant, key engine.Key, object client.Object, reason, message string) {
+// warnOnce records an Event on a tenant object when the last one about key said something else.
+func (e *Env) warnOnce(tenant *Tenant, key engine.Key, object client.Object, reason, message string) {
 	text := string(object.GetUID()) + reason + message
 	if !e.warnings.isNew(key, text) {
 		return
@@ -47,16 +47,17 @@ func (e *Env) warn(tenant *Tenant, key engine.Key, object client.Object, reason,
 	tenant.Recorder.Event(object, corev1.EventTypeWarning, reason, message)
 }
 
-// calm clears the last warning about key, so that the next one is recorded again, and takes it from the quota waiters. Call it when key is in sync
-// or gone.
-func (e *Env) calm(key engine.Key) {
-	e.Line.Leave(key)
+// clearWarning clears the last warning about key, so that the next one is recorded again, and takes it from the quota
+// waiters. Call it when key is in sync or gone.
+func (e *Env) clearWarning(key engine.Key) {
+	e.QuotaWaiters.Remove(key)
 	e.warnings.clear(key)
 }
 
-// Forget drops what is remembered of a tenant that has left: what it deletes from now on brings no key that would calm it.
+// Forget drops what is remembered of a tenant that has left: what it deletes from now on enqueues no key that would
+// clear it.
 func (e *Env) Forget(tenant string) {
-	e.Line.leaveAll(tenant)
+	e.QuotaWaiters.removeAll(tenant)
 	e.warnings.forget(tenant)
 }
 
@@ -68,11 +69,11 @@ func (e *Env) refused(tenant *Tenant, key engine.Key, object client.Object, reas
 	}
 	// In the tenant's words: the names of super namespaces are no business of a tenant.
 	text := strings.ReplaceAll(err.Error(), tenancy.SuperNamespace(tenant.Key, key.Namespace), key.Namespace)
-	e.warn(tenant, key, object, reason, fmt.Sprintf("Super cluster %s: %s", e.ID, text))
+	e.warnOnce(tenant, key, object, reason, fmt.Sprintf("Super cluster %s: %s", e.ID, text))
 }
 
-// warnings holds the last warning about each key, so that only a new one becomes an Event. The zero value holds none. All methods may be
-// called concurrently.
+// warnings holds the last warning about each key, so that only a new one becomes an Event. The zero value holds none.
+// All methods may be called concurrently.
 type warnings struct {
 	mu   sync.Mutex
 	last map[engine.Key]string

@@ -25,7 +25,8 @@ func (e *Env) done(ctx context.Context, kind, operation string, err error) error
 	return nil
 }
 
-// remove deletes exactly the object with this UID. Gone already is success. grace is in seconds; nil leaves it to the object.
+// remove deletes exactly the object with this UID. Gone already is success. grace is in seconds; nil leaves it to the
+// object.
 func (e *Env) remove(ctx context.Context, to client.Client, kind, operation string, object client.Object, grace *int64) error {
 	uid := object.GetUID()
 	options := &client.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: grace}

@@ -56,6 +56,7 @@ func TestSyncer(t *testing.T) {
 	t.Run("what a pod needs goes down", w.testObjects)
 	t.Run("Services are the same in all super clusters", w.testServices)
 	t.Run("a namespace that leaves keeps its Services", w.testServicesOnly)
+	t.Run("NetworkPolicies are confined to the tenant", w.testNetworkPolicies)
 	t.Run("containers see the tenant's cluster", w.testPodEnvironment)
 	t.Run("tokens are the tenant's", w.testTokens)
 	t.Run("ephemeral containers go down", w.testEphemeralContainers)
@@ -288,7 +289,7 @@ func (w *world) testRefusedPods(t *testing.T) {
 	privileged := newPod("web", "privileged")
 	privileged.Spec.HostNetwork = true
 	create(t, w.tenant, privileged)
-	w.warned(t, "elsewhere", "unplaced", "NotPlaced")
+	w.warned(t, "elsewhere", "unplaced", "SuperClusterNotPlaced")
 	err := w.super.Get(t.Context(), types.NamespacedName{Name: superName("elsewhere")}, &corev1.Namespace{})
 	require.True(t, apierrors.IsNotFound(err), "%v", err)
 	w.warned(t, "web", "named", "NodeNameNotSupported")

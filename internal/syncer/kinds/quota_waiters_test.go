@@ -13,32 +13,32 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kinds"
 )
 
-func TestLine(t *testing.T) {
+func TestQuotaWaiters(t *testing.T) {
 	t.Parallel()
-	var line kinds.Line
+	var waiters kinds.QuotaWaiters
 	first, second := engine.Key{Tenant: "a", Namespace: "web", Name: "1"}, engine.Key{Tenant: "a", Namespace: "web", Name: "2"}
 	others := []engine.Key{{Tenant: "a", Namespace: "db", Name: "1"}, {Tenant: "b", Namespace: "web", Name: "1"}}
 	none := func(tenant, namespace string) {
 		t.Helper()
-		_, waits := line.Next(tenant, namespace)
+		_, waits := waiters.Next(tenant, namespace)
 		require.False(t, waits)
 	}
 	none("a", "web")
-	line.Leave(first)
+	waiters.Remove(first)
 	for _, key := range append(others, first, second, first) {
-		line.Join(key)
+		waiters.Add(key)
 	}
 	got := map[engine.Key]bool{}
 	for range 2 {
-		key, waits := line.Next("a", "web")
+		key, waits := waiters.Next("a", "web")
 		require.True(t, waits)
 		got[key] = true
 	}
 	require.Equal(t, map[engine.Key]bool{first: true, second: true}, got)
 	none("a", "web")
-	line.Leave(others[0])
+	waiters.Remove(others[0])
 	none("a", "db")
-	key, waits := line.Next("b", "web")
+	key, waits := waiters.Next("b", "web")
 	require.True(t, waits)
 	require.Equal(t, others[1], key)
 }
@@ -62,15 +62,15 @@ func TestForget(t *testing.T) {
 		return count
 	}
 	other := engine.Key{Tenant: "other", Namespace: "web", Name: "1"}
-	p.env.Line.Join(key)
-	p.env.Line.Join(other)
+	p.env.QuotaWaiters.Add(key)
+	p.env.QuotaWaiters.Add(other)
 	require.Equal(t, 1, said())
 	p.env.Forget("other")
 	require.Zero(t, said())
 	p.env.Forget(clusterKey)
 	require.Equal(t, 1, said())
 	for _, tenant := range []string{clusterKey, "other"} {
-		_, waits := p.env.Line.Next(tenant, "web")
+		_, waits := p.env.QuotaWaiters.Next(tenant, "web")
 		require.False(t, waits, tenant)
 	}
 }
