@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metafake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -238,19 +238,18 @@ func TestRefusalOfAChangedSpec(t *testing.T) {
 // written each time.
 func TestRefusalsWithOtherFigures(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		np := placementAsking("1")
-		api := newMetaCluster(t, np).client
-		sink := newStatusSink(NewStore(api, api), clock.RealClock{})
-		gang := view.Gang(np)
-		written := func(message string) string {
-			require.NoError(t, sink.Refuse(t.Context(), gang, placer.Refusal{Message: message}))
-			require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(np), np))
-			return meta.FindStatusCondition(np.Status.Conditions, schedulerv1alpha1.ConditionPlaced).Message
-		}
-		require.Equal(t, "900m is free", written("900m is free"))
-		require.Equal(t, "900m is free", written("800m is free"))
-		<-time.After(refusalPeriod)
-		require.Equal(t, "700m is free", written("700m is free"))
-	})
+	np := placementAsking("1")
+	api := newMetaCluster(t, np).client
+	now := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
+	sink := newStatusSink(NewStore(api, api), now)
+	gang := view.Gang(np)
+	written := func(message string) string {
+		require.NoError(t, sink.Refuse(t.Context(), gang, placer.Refusal{Message: message}))
+		require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(np), np))
+		return meta.FindStatusCondition(np.Status.Conditions, schedulerv1alpha1.ConditionPlaced).Message
+	}
+	require.Equal(t, "900m is free", written("900m is free"))
+	require.Equal(t, "900m is free", written("800m is free"))
+	now.SetTime(now.Now().Add(refusalPeriod))
+	require.Equal(t, "700m is free", written("700m is free"))
 }
