@@ -33,7 +33,7 @@ type idRecord struct {
 type acquisition struct {
 	// owner is the other Cluster that owns the id, or empty.
 	owner types.NamespacedName
-	// wait says that an older Cluster was not tried yet: try again soon.
+	// wait is true when an older Cluster was not tried yet: try again soon.
 	wait bool
 }
 

@@ -46,7 +46,7 @@ type shapeEntry struct {
 	nodes   int
 }
 
-// Capacity is what a Ledger says of the whole cluster at one moment.
+// Capacity is the sum over a whole cluster at one moment.
 type Capacity struct {
 	// Offered is the sum over all counted nodes, before headroom.
 	Offered slice.Amounts
@@ -69,7 +69,7 @@ func NewLedger() *Ledger {
 	}
 }
 
-// SetNode records a node, new or changed. It says whether the cluster's Capacity may have changed.
+// SetNode records a node, new or changed. It returns whether the cluster's Capacity may have changed.
 func (l *Ledger) SetNode(node *corev1.Node) bool {
 	entry := nodeEntry{
 		counted:     Counted(node),
@@ -104,7 +104,7 @@ func (l *Ledger) DeleteNode(name string) bool {
 	return true
 }
 
-// SetPod records a foreign pod, new or changed. It says whether the cluster's Capacity may have changed.
+// SetPod records a foreign pod, new or changed. It returns whether the cluster's Capacity may have changed.
 func (l *Ledger) SetPod(pod *corev1.Pod) bool {
 	if pod.Spec.NodeName == "" {
 		return l.DeletePod(pod.UID)
@@ -169,7 +169,7 @@ func (l *Ledger) Capacity() Capacity {
 	return capacity
 }
 
-// useLocked adds sign times requests to what is used on a node. It says whether what the node offers has changed.
+// useLocked adds sign times requests to what is used on a node. It returns whether what the node offers has changed.
 func (l *Ledger) useLocked(name string, requests slice.Amounts, sign int64) bool {
 	used := l.used[name]
 	if used == nil {
@@ -238,7 +238,7 @@ func Contribution(counted bool, allocatable, used slice.Amounts) slice.Amounts {
 	return allocatable.Minus(used)
 }
 
-// Counted says whether a node takes ordinary pods: it is Ready, not cordoned and bears no taint that keeps pods away.
+// Counted returns whether a node takes ordinary pods: it is Ready, not cordoned and bears no taint that keeps pods away.
 func Counted(node *corev1.Node) bool {
 	if node.Spec.Unschedulable {
 		return false

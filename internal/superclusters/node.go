@@ -55,7 +55,7 @@ const (
 	ReasonNodeConflict = "NodeConflict"
 	// ReasonPodsOnVirtualNode says that pods of the meta cluster are bound to the virtual Node, where nothing runs them.
 	ReasonPodsOnVirtualNode = "PodsOnVirtualNode"
-	// ReasonInvalidHeadroom says that the headroom annotation cannot be read; the last good one stays in force.
+	// ReasonInvalidHeadroom says that the headroom annotation is invalid; the last valid one stays in force.
 	ReasonInvalidHeadroom = "InvalidHeadroom"
 )
 

@@ -42,7 +42,7 @@ func Shapes(allocatables []slice.Amounts) []slice.Amounts {
 	return append(shapes[:MaxShapes-1:MaxShapes-1], hull)
 }
 
-// covered says whether the candidate at index fits into another of ordered. Of equal ones, the first is not covered.
+// covered returns whether the candidate at index fits into another of ordered. Of equal ones, the first is not covered.
 func covered(candidate slice.Amounts, index int, ordered []slice.Amounts) bool {
 	for j, other := range ordered {
 		if j != index && candidate.Fits(other) && (j < index || !other.Fits(candidate)) {

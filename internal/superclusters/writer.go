@@ -20,7 +20,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 )
 
-// errNodeConflict says that a Node of that name exists which is no virtual Node.
+// errNodeConflict: a Node of that name exists which is no virtual Node.
 var errNodeConflict = errors.New("a Node of this name exists that is no virtual Node: rename the super cluster or delete the Node")
 
 // writer writes virtual Nodes and their Leases in the meta cluster, and only where something changed.
