@@ -158,17 +158,23 @@ func (c *connection) watchHealth(ctx context.Context, stop context.CancelCauseFu
 	}
 }
 
-// guard calls step and returns its panic as a final Failure. The value of a panic may hold what a tenant wrote, so only the log has it.
-func guard(ctx context.Context, method string, step func() error) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			klog.FromContext(ctx).Error(nil, "Connection panicked", "method", method, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
-			err = &Failure{Final: true, Reason: tenancy.Reason{
-				Reason: ReasonPanicked, Message: "The connection ended with a panic, which is a bug: the log has its stack. It is tried again",
-			}}
-		}
-	}()
+// guard calls step and returns its panic as a final Failure.
+func guard(ctx context.Context, where string, step func() error) (err error) {
+	defer Recover(ctx, where, func(panicked error) { err = panicked })
 	return step()
+}
+
+// Recover is deferred by every goroutine and event handler that Serve starts. It passes a panic to fail, as a final Failure with which Serve
+// has to end; without a panic it does nothing. The value of a panic may hold what a tenant wrote, so only the log has it, under where.
+func Recover(ctx context.Context, where string, fail func(error)) {
+	value := recover()
+	if value == nil {
+		return
+	}
+	klog.FromContext(ctx).Error(nil, "Connection panicked", "where", where, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+	fail(&Failure{Final: true, Reason: tenancy.Reason{
+		Reason: ReasonPanicked, Message: "The connection ended with a panic, which is a bug: the log has its stack. It is tried again",
+	}})
 }
 
 // inContext adds what was being done to an error that does not speak for itself.

@@ -23,7 +23,7 @@ type Work interface {
 	// Probe asks, every HealthPeriod while Serve runs, whether the server still answers and is the right one.
 	Probe(ctx context.Context) error
 	// Serve works until ctx ends, and returns when all that it started has ended. It calls ready once, when its caches are filled.
-	// A panic on a goroutine that Serve started is not recovered: such a goroutine has to recover.
+	// A panic on a goroutine that Serve started ends the process, unless that goroutine defers Recover.
 	Serve(ctx context.Context, ready func()) error
 }
 

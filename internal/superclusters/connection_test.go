@@ -190,3 +190,33 @@ func TestIDChangesWhileServed(t *testing.T) {
 	require.Empty(t, conn.ownedID())
 	require.Empty(t, controller.owners.acquire(types.NamespacedName{Name: "other"}, "r1", types.NamespacedName{}, nil, false))
 }
+
+// TestPanicOfAnEventHandler: what a super cluster sends can make the ledger panic, on a goroutine of an informer. The connection fails.
+func TestPanicOfAnEventHandler(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name  string
+		first bool // it panics on the first list, else once work runs
+	}{{name: "on the first list", first: true}, {name: "while serving"}} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			inSuper := fake.NewClientset()
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+			if tc.first {
+				inSuper = fake.NewClientset(node)
+			}
+			var none *Ledger // its methods panic
+			err := runInformers(t.Context(), inSuper, none, func() {}, func(ctx context.Context) error {
+				if !tc.first {
+					_, err := inSuper.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+					require.NoError(t, err)
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			var failed *engage.Failure
+			require.ErrorAs(t, err, &failed)
+			require.Equal(t, engage.ReasonPanicked, failed.Reason.Reason)
+		})
+	}
+}

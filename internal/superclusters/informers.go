@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/engage"
 )
 
 // foreignPods selects the pods that use capacity of the pool: assigned to a node, not ended, and not made by a syncer.
@@ -26,10 +27,10 @@ const (
 // runInformers feeds ledger from informers on a super cluster's nodes and pods until ctx ends. It calls work once the caches are filled.
 // All that it started has ended when it returns. dirty is called after every change.
 func runInformers(ctx context.Context, client kubernetes.Interface, ledger *Ledger, dirty func(), work func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
-	defer cancel()
+	defer cancel(nil)
 
 	var failures lastError
 	nodes := coreinformers.NewNodeInformer(client, 0, cache.Indexers{})
@@ -47,7 +48,12 @@ func runInformers(ctx context.Context, client kubernetes.Interface, ledger *Ledg
 	); err != nil {
 		return fmt.Errorf("preparing informers: %w", err)
 	}
-	synced, err := handle(nodes, pods, ledger, dirty)
+	synced, err := handle(nodes, pods, ledger, func(change func() bool) {
+		defer engage.Recover(ctx, "informer", cancel)
+		if change() {
+			dirty()
+		}
+	})
 	if err != nil {
 		return err
 	}
@@ -57,27 +63,39 @@ func runInformers(ctx context.Context, client kubernetes.Interface, ledger *Ledg
 	waiting, stop := context.WithTimeout(ctx, syncTimeout)
 	defer stop()
 	if !cache.WaitForCacheSync(waiting.Done(), synced...) {
+		if err := panicOf(ctx); err != nil {
+			return err
+		}
 		if err := failures.get(); err != nil {
 			return fmt.Errorf("reading nodes and pods: %w", err)
 		}
 		return fmt.Errorf("reading nodes and pods: not finished in %s", syncTimeout)
 	}
-	return work(ctx)
+	err = work(ctx)
+	if panicked := panicOf(ctx); panicked != nil {
+		return panicked
+	}
+	return err
 }
 
-// handle connects the informers with the ledger.
-func handle(nodes, pods cache.SharedIndexInformer, ledger *Ledger, dirty func()) ([]cache.InformerSynced, error) {
-	report := func(changed bool) {
-		if changed {
-			dirty()
-		}
+// panicOf returns the panic of an event handler that cancelled ctx, nil for none.
+func panicOf(ctx context.Context) error {
+	var panicked *engage.Failure
+	if errors.As(context.Cause(ctx), &panicked) {
+		return panicked
 	}
+	return nil
+}
+
+// handle connects the informers with the ledger. Each change of the ledger is a call of apply, which makes it.
+func handle(nodes, pods cache.SharedIndexInformer, ledger *Ledger, apply func(func() bool)) ([]cache.InformerSynced, error) {
+	setNode := func(object any) { apply(func() bool { return ledger.SetNode(object.(*corev1.Node)) }) }
 	ofNodes, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { report(ledger.SetNode(object.(*corev1.Node))) },
-		UpdateFunc: func(_, object any) { report(ledger.SetNode(object.(*corev1.Node))) },
+		AddFunc:    setNode,
+		UpdateFunc: func(_, object any) { setNode(object) },
 		DeleteFunc: func(object any) {
 			if node, ok := last[*corev1.Node](object); ok {
-				report(ledger.DeleteNode(node.Name))
+				apply(func() bool { return ledger.DeleteNode(node.Name) })
 			}
 		},
 	})
@@ -85,17 +103,17 @@ func handle(nodes, pods cache.SharedIndexInformer, ledger *Ledger, dirty func())
 		return nil, fmt.Errorf("watching nodes: %w", err)
 	}
 	ofPods, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) { report(ledger.SetPod(object.(*corev1.Pod))) },
+		AddFunc: func(object any) { apply(func() bool { return ledger.SetPod(object.(*corev1.Pod)) }) },
 		UpdateFunc: func(before, object any) {
 			was, pod := before.(*corev1.Pod), object.(*corev1.Pod)
 			if was.UID != pod.UID { // deleted and made again between two lists
-				report(ledger.DeletePod(was.UID))
+				apply(func() bool { return ledger.DeletePod(was.UID) })
 			}
-			report(ledger.SetPod(pod))
+			apply(func() bool { return ledger.SetPod(pod) })
 		},
 		DeleteFunc: func(object any) {
 			if pod, ok := last[*corev1.Pod](object); ok {
-				report(ledger.DeletePod(pod.UID))
+				apply(func() bool { return ledger.DeletePod(pod.UID) })
 			}
 		},
 	})

@@ -37,7 +37,7 @@ type Tenant struct {
 
 // Engage works on one tenant until ctx ends, which it does when the tenant is deleted, its credentials change or the process stops.
 // It calls ready once, when its caches are filled. An error or a panic ends the instance; another is started after a delay that grows.
-// It runs on a goroutine of its own, never twice at a time for one tenant. A panic of a goroutine that it starts is not recovered.
+// It runs on a goroutine of its own, never twice at a time for one tenant. Goroutines that it starts defer engage.Recover, or their panic ends the process.
 type Engage func(ctx context.Context, tenant *Tenant, ready func()) error
 
 // Lifecycle is what happens to a VirtualCluster around its connection. One process of a pool owns that life (virtualclusters.Owner); all
