@@ -64,10 +64,10 @@ func ResourceOf(resource corev1.ResourceName) (corev1.ResourceName, bool) {
 	return corev1.ResourceName(name.String()), true
 }
 
-// NamespaceOf returns the namespace that holds a slice resource. It returns false for any other resource.
-func NamespaceOf(resource corev1.ResourceName) (string, bool) {
-	_, namespace, found := strings.Cut(string(resource), ResourceSuffix+"/")
-	return namespace, found
+// IsHeldBy says whether resource is a slice resource of namespace.
+func IsHeldBy(resource corev1.ResourceName, namespace string) bool {
+	prefix, found := strings.CutSuffix(string(resource), namespace)
+	return found && strings.HasSuffix(prefix, ResourceSuffix+"/")
 }
 
 // plain says whether the byte at i stands for itself and is no separator.

@@ -50,25 +50,25 @@ func FuzzResourceOf(f *testing.F) {
 	})
 }
 
-func TestNamespaceOf(t *testing.T) {
+func TestIsHeldBy(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name     string
 		resource corev1.ResourceName
-		want     string
-		wantOK   bool
+		want     bool
 	}{
-		{name: "a slice resource", resource: "cpu.slice.tenancy.x-k8s.io/web", want: "web", wantOK: true},
-		{name: "an escaped one", resource: slicepod.Resource("nvidia.com/gpu", "my-web"), want: "my-web", wantOK: true},
+		{name: "a slice resource", resource: "cpu.slice.tenancy.x-k8s.io/web", want: true},
+		{name: "an escaped one", resource: slicepod.Resource("nvidia.com/gpu", "web"), want: true},
+		{name: "of a namespace that ends alike", resource: slicepod.Resource("cpu", "my-web")},
+		{name: "of a namespace that begins alike", resource: slicepod.Resource("cpu", "web-2")},
 		{name: "a plain resource", resource: "cpu"},
-		{name: "an extended resource", resource: "nvidia.com/gpu"},
+		{name: "a plain resource of the namespace's name", resource: "web"},
+		{name: "an extended resource", resource: "nvidia.com/web"},
 		{name: "an extended resource that ends alike", resource: "slice.tenancy.x-k8s.io/web"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			got, ok := slicepod.NamespaceOf(tc.resource)
-			require.Equal(t, tc.wantOK, ok)
-			require.Equal(t, tc.want, got)
+			require.Equal(t, tc.want, slicepod.IsHeldBy(tc.resource, "web"))
 		})
 	}
 }

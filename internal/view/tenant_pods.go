@@ -13,7 +13,7 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// AnnotationBoundNode, on the Pods of a tenant's pod view, is the node that the Pod is bound to in the tenant control
+// AnnotationBoundNode is, on the Pods of a tenant's pod view, the node that the Pod is bound to in the tenant control
 // plane: the view's own spec.nodeName is a super cluster. It never reaches an API server.
 const AnnotationBoundNode = "scheduler.tenancy.x-k8s.io/bound-node"
 

@@ -53,7 +53,7 @@ func isSchedulableAfterNodeChange(_ klog.Logger, pod *corev1.Pod, _, object any)
 		return fwk.Queue, nil
 	}
 	for name := range node.Status.Allocatable {
-		if namespace, ok := slicepod.NamespaceOf(name); ok && namespace == pod.Namespace {
+		if slicepod.IsHeldBy(name, pod.Namespace) {
 			return fwk.Queue, nil
 		}
 	}
@@ -66,7 +66,7 @@ func (pl *NamespacePlacement) PreFilter(_ context.Context, _ fwk.CycleState, pod
 	placed := sets.New[string]()
 	for _, node := range nodes {
 		for name := range node.GetAllocatable().GetScalarResources() {
-			if namespace, ok := slicepod.NamespaceOf(name); ok && namespace == pod.Namespace {
+			if slicepod.IsHeldBy(name, pod.Namespace) {
 				placed.Insert(node.Node().Name)
 				break
 			}
