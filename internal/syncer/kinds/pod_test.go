@@ -393,3 +393,58 @@ func BenchmarkPodInSync(b *testing.B) {
 		})
 	}
 }
+
+// TestWhatGoesDown looks at the writes to a super pod for what the tenant has changed.
+func TestWhatGoesDown(t *testing.T) {
+	t.Parallel()
+	debug := func(pod *corev1.Pod) {
+		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
+	}
+	resize := func(pod *corev1.Pod) {
+		pod.Generation = 2
+		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("200m")}
+	}
+	label := func(pod *corev1.Pod) { pod.Labels["team"] = "a" }
+	for _, tc := range []struct {
+		name    string
+		changes []func(pod *corev1.Pod)
+		// deleted is whether the super cluster deletes the super pod.
+		deleted bool
+		want    []string
+	}{
+		{name: "nothing"},
+		{name: "a label", changes: []func(*corev1.Pod){label}, want: []string{"update"}},
+		{name: "an ephemeral container", changes: []func(*corev1.Pod){debug}, want: []string{"ephemeralcontainers"}},
+		{name: "a size", changes: []func(*corev1.Pod){resize}, want: []string{"resize"}},
+		{name: "an ephemeral container and a size", changes: []func(*corev1.Pod){debug, resize}, want: []string{"ephemeralcontainers", "resize"}},
+		{name: "a label first", changes: []func(*corev1.Pod){debug, resize, label}, want: []string{"update"}},
+		{name: "nothing to a pod that is being deleted", changes: []func(*corev1.Pod){debug, resize, label}, deleted: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			var got []string
+			p := newPool(t, interceptor.Funcs{
+				Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
+					got = append(got, "update")
+					return nil
+				},
+				SubResourceUpdate: func(_ context.Context, _ client.Client, subresource string, _ client.Object, _ ...client.SubResourceUpdateOption) error {
+					got = append(got, subresource)
+					return nil
+				},
+			})
+			pod, superPod, key := p.running(t, func(pod *corev1.Pod) {
+				pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("100m")}
+			})
+			for _, change := range tc.changes {
+				change(pod)
+			}
+			if tc.deleted {
+				superPod.DeletionTimestamp = ptr.To(metav1.Now())
+			}
+			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 0)
+			require.NoError(t, err)
+			require.Empty(t, cmp.Diff(tc.want, got))
+		})
+	}
+}

@@ -131,3 +131,46 @@ func TestManyPodsWithoutRoom(t *testing.T) {
 		now.SetTime(now.Now().Add(time.Minute))
 	}
 }
+
+// TestCountThatFails lets a look at a quota fail. It is repeated at once, while one that succeeds holds for a minute.
+func TestCountThatFails(t *testing.T) {
+	t.Parallel()
+	counts, broken := 0, errors.New("connection refused")
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "superpool"}}
+	p := newPool(t, interceptor.Funcs{})
+	p.placed(t)
+	p.env.Super = fake.NewClientBuilder().WithObjects(quota).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			return apierrors.NewForbidden(corev1.Resource("pods"), "new", errors.New("exceeded quota: superpool"))
+		},
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			if counts++; counts < 3 {
+				return broken
+			}
+			return nil
+		},
+	}).Build()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "default"}}
+	p.superCache[kinds.KindServiceAccount] = []client.Object{account}
+	pod := tenantPod(nil)
+	p.tenantCache[kinds.KindPod] = []client.Object{pod}
+	kind := p.kind(kinds.KindPod)
+	for _, tc := range []struct {
+		name   string
+		waited time.Duration
+		// wantErr is part of the error, wantCounts how often pods have been listed until then.
+		wantErr    string
+		wantCounts int
+	}{
+		{name: "it is too early to count", waited: 5 * time.Second, wantErr: "exceeded quota"},
+		{name: "a count fails", waited: 6 * time.Second, wantErr: broken.Error(), wantCounts: 1},
+		{name: "the next one too", waited: 7 * time.Second, wantErr: broken.Error(), wantCounts: 2},
+		{name: "one succeeds, and finds nothing to correct", waited: 8 * time.Second, wantErr: "exceeded quota", wantCounts: 3},
+		{name: "it holds", waited: time.Hour, wantErr: "exceeded quota", wantCounts: 3},
+	} {
+		key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}
+		_, err := kind.Reconcile(t.Context(), key, tc.waited)
+		require.ErrorContains(t, err, tc.wantErr, tc.name)
+		require.Equal(t, tc.wantCounts, counts, tc.name)
+	}
+}
