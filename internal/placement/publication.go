@@ -10,14 +10,14 @@ import (
 type Step string
 
 const (
-	// StepNone: the annotation shows the placements, and status.published records it.
+	// StepNone is nothing: the annotation shows the placements, and status.published records it.
 	StepNone Step = "None"
-	// StepRecord: the status must be brought in line with the annotation that stands, read live (Next with Facts.Annotation): either it
-	// was written and that is not recorded, or what is to be written next is not announced yet.
+	// StepRecord is to bring the status in line with the annotation that stands, read live (Next with Facts.Annotation): either it was
+	// written and that is not recorded, or what is to be written next is not announced yet.
 	StepRecord Step = "Record"
-	// StepWrite: the annotation is an old one of vc-scheduler's own, and the placements are to be written.
+	// StepWrite is to write the placements: the annotation is an old one of vc-scheduler's own.
 	StepWrite Step = "Write"
-	// StepRestore: the annotation was written by the tenant, and the placements are to be written in its place.
+	// StepRestore is to write the placements in the place of an annotation that the tenant wrote.
 	StepRestore Step = "Restore"
 )
 

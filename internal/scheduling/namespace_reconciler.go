@@ -58,13 +58,12 @@ func (r *namespaceReconciler) Reconcile(ctx context.Context, item request) (reco
 	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("reading the namespace: %w", err)
 	}
+	isGone := err != nil
 	switch {
-	case np == nil && err != nil:
-		return reconcile.Result{}, nil
-	case err != nil, np != nil && np.Spec.NamespaceUID != namespace.UID:
+	case np != nil && (isGone || np.Spec.NamespaceUID != namespace.UID):
 		return r.remove(ctx, np)
-	case namespace.DeletionTimestamp != nil:
-		return reconcile.Result{}, nil // its pods still run
+	case isGone, namespace.DeletionTimestamp != nil: // the pods of one that terminates still run
+		return reconcile.Result{}, nil
 	}
 	quotas, err := r.quotas.ResourceQuotas(item.namespace).List(labels.Everything())
 	if err != nil {

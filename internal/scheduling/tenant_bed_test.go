@@ -152,7 +152,7 @@ func (b *tenantBed) look() {
 // settle runs requests until there are none, or the process is down. It returns how many ran.
 func (b *tenantBed) settle() int {
 	b.Helper()
-	for ran := 0; ran < 200; ran++ {
+	for ran := range 200 {
 		b.look()
 		item, any := b.waiting.PopAny()
 		if !any || b.down {

@@ -38,8 +38,8 @@ func TestAPanicCostsOneReconcile(t *testing.T) {
 			defer mu.Unlock()
 			done[tenant+"/"+item.name]++
 			if item == hostile && tenant == "bad" && done["bad/hostile"] < 3 {
-				var pod *corev1.Pod
-				_ = pod.Name // what a tenant wrote, and nobody thought of
+				var pods []corev1.Pod
+				_ = pods[len(item.name)] // what a tenant wrote, and nobody thought of
 			}
 			return reconcile.Result{}, nil
 		})}

@@ -105,9 +105,9 @@ func TestReadFailures(t *testing.T) {
 		if err != nil {
 			return err.Error()
 		}
-		defer response.Body.Close()
 		body, err := io.ReadAll(response.Body)
 		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
 		return string(body)
 	}
 	require.Equal(t, long, get("/good"))
