@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,55 +15,62 @@ import (
 // maxMessage is how long the API lets the message of a condition be. What a tenant wrote may be quoted in it.
 const maxMessage = 32768
 
-// accepted sets condition Accepted of np, which belongs to the caller, by what was read of the namespace.
-func accepted(np *schedulerv1alpha1.NamespacePlacement, facts *Facts) {
-	if facts.Accepted == nil {
-		return
+// conditions returns the conditions of np with next, whose placements lack so much of the quota. Those of np are not changed.
+func conditions(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha1.NamespacePlacementStatus, lacking slice.Amounts, facts *Facts) []metav1.Condition {
+	all := slices.Clone(np.Status.Conditions)
+	for _, condition := range []*metav1.Condition{accepted(facts), placed(np, next, lacking, facts)} {
+		if condition == nil {
+			continue
+		}
+		condition.ObservedGeneration = np.Generation
+		condition.LastTransitionTime = metav1.Time{Time: facts.Now}.Rfc3339Copy()
+		if len(condition.Message) > maxMessage {
+			condition.Message = strings.ToValidUTF8(condition.Message[:maxMessage], "")
+		}
+		meta.SetStatusCondition(&all, *condition)
 	}
-	condition := metav1.Condition{
+	return all
+}
+
+// accepted returns condition Accepted by what was read of the namespace, nil if nothing was: it stays.
+func accepted(facts *Facts) *metav1.Condition {
+	if facts.Accepted == nil {
+		return nil
+	}
+	condition := &metav1.Condition{
 		Type: schedulerv1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: facts.Accepted.Reason, Message: facts.Accepted.Message,
 	}
 	switch facts.Accepted.Reason {
 	case "":
+		condition.Status = metav1.ConditionTrue
 		condition.Reason, condition.Message = schedulerv1alpha1.ReasonAccepted, "The namespace's quota and slice were read"
-		fallthrough
 	case schedulerv1alpha1.ReasonSliceLargerThanQuota:
 		condition.Status = metav1.ConditionTrue
 	}
-	set(np, facts, condition)
+	return condition
 }
 
-// placed sets condition Placed of np, which belongs to the caller, by its spec and placements. The namespace scheduler's message about a
-// namespace that it cannot place stays while the spec is the same.
-func placed(np *schedulerv1alpha1.NamespacePlacement, facts *Facts) {
-	condition := metav1.Condition{Type: schedulerv1alpha1.ConditionPlaced, Status: metav1.ConditionFalse}
-	quota, reserved := slice.Of(np.Spec.Quota), Reserved(np.Status.Placements)
+// placed returns condition Placed. It returns nil, and the condition stays, where the namespace scheduler refused the same spec.
+func placed(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha1.NamespacePlacementStatus, lacking slice.Amounts, facts *Facts) *metav1.Condition {
+	condition := &metav1.Condition{Type: schedulerv1alpha1.ConditionPlaced, Status: metav1.ConditionFalse}
+	quota := slice.Of(np.Spec.Quota)
+	excess := Reserved(next.Placements).Minus(quota)
 	switch {
-	case len(Missing(np)) > 0 && facts.Unschedulable != "":
+	case !lacking.IsZero() && facts.Unschedulable != "":
 		condition.Reason, condition.Message = schedulerv1alpha1.ReasonUnschedulable, facts.Unschedulable
-	case len(Missing(np)) > 0:
+	case !lacking.IsZero():
 		known := meta.FindStatusCondition(np.Status.Conditions, schedulerv1alpha1.ConditionPlaced)
 		if known != nil && known.Reason == schedulerv1alpha1.ReasonUnschedulable && known.ObservedGeneration == np.Generation {
-			return
+			return nil
 		}
-		condition.Reason = schedulerv1alpha1.ReasonPending
-		condition.Message = fmt.Sprintf("%s waits to be placed", quota.Minus(Staying(np.Status.Placements)))
-	case !reserved.Minus(quota).IsZero():
+		condition.Reason, condition.Message = schedulerv1alpha1.ReasonPending, fmt.Sprintf("%s waits to be placed", lacking)
+	case !excess.IsZero():
 		condition.Status, condition.Reason = metav1.ConditionTrue, schedulerv1alpha1.ReasonInUse
-		condition.Message = fmt.Sprintf("%s above the quota stays reserved while pods use it", reserved.Minus(quota))
+		condition.Message = fmt.Sprintf("%s above the quota stays reserved while pods use it", excess)
 	case quota.IsZero():
 		condition.Reason, condition.Message = schedulerv1alpha1.ReasonNoQuota, "The namespace has no ResourceQuota with compute resources"
 	default:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, schedulerv1alpha1.ReasonPlaced, "The whole quota is reserved"
 	}
-	set(np, facts, condition)
-}
-
-func set(np *schedulerv1alpha1.NamespacePlacement, facts *Facts, condition metav1.Condition) {
-	condition.ObservedGeneration = np.Generation
-	condition.LastTransitionTime = metav1.Time{Time: facts.Now}.Rfc3339Copy()
-	if len(condition.Message) > maxMessage {
-		condition.Message = strings.ToValidUTF8(condition.Message[:maxMessage], "")
-	}
-	meta.SetStatusCondition(&np.Status.Conditions, condition)
+	return condition
 }

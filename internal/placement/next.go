@@ -63,7 +63,6 @@ func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 // is when Next will have another result although nothing else changes, 0 for never. Next has no effect on np, and equal arguments give
 // equal results.
 func Next(np *schedulerv1alpha1.NamespacePlacement, facts Facts) (next schedulerv1alpha1.NamespacePlacementStatus, evict []Eviction, again time.Duration) {
-	np = np.DeepCopy()
 	held := byCluster(np.Status.Placements)
 	held.grant(facts.Granted)
 	if facts.Used != nil {
@@ -73,19 +72,18 @@ func Next(np *schedulerv1alpha1.NamespacePlacement, facts Facts) (next scheduler
 	if facts.Used != nil {
 		held.release(slice.Of(np.Spec.Quota), facts.Used)
 	}
-	next = np.Status
+	next = np.Status // what it shares with np is replaced, never changed
 	next.Placements = held.list(slice.Of(np.Spec.Slice))
-	if len(missing(&np.Spec, next.Placements)) == 0 {
+	lacking := slice.Of(np.Spec.Quota).Minus(Staying(next.Placements))
+	if lacking.IsZero() {
 		evict = append(evict, held.evictions(facts.Used)...)
 		slices.SortFunc(evict, func(a, b Eviction) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	}
 	next.Slices, next.PlacedSlices = Slices(&np.Spec, next.Placements)
 	next.Clusters = Summary(next.Placements)
-	np.Status = next
-	accepted(np, &facts)
-	placed(np, &facts)
-	publish(&np.Status, facts.Annotation)
-	return np.Status, evict, held.again(facts.Now)
+	next.Conditions = conditions(np, &next, lacking, &facts)
+	publish(&next, facts.Annotation)
+	return next, evict, held.again(facts.Now)
 }
 
 // holding is one placement in integers.

@@ -37,12 +37,8 @@ func staying(placement *schedulerv1alpha1.ClusterPlacement) slice.Amounts {
 
 // Missing returns the slices that are still to be placed: the quota minus what is reserved to stay, cut.
 func Missing(placement *schedulerv1alpha1.NamespacePlacement) []slice.Run {
-	return missing(&placement.Spec, placement.Status.Placements)
-}
-
-func missing(spec *schedulerv1alpha1.NamespacePlacementSpec, placements []schedulerv1alpha1.ClusterPlacement) []slice.Run {
-	rest := slice.Of(spec.Quota).Minus(Staying(placements))
-	return slice.Cut(rest, slice.Of(spec.Slice), nil)
+	rest := slice.Of(placement.Spec.Quota).Minus(Staying(placement.Status.Placements))
+	return slice.Cut(rest, slice.Of(placement.Spec.Slice), nil)
 }
 
 // Slices returns the number of slices that the quota is cut into, and the number that is placed.
