@@ -152,24 +152,31 @@ type informer struct {
 
 var _ kinds.Cache = &informers{}
 
-// watch starts the informers of sources that do not run yet and stops all others. Informers end with ctx too.
+// watch starts the informers of sources, which differ, that do not run yet and stops all others. Informers end with ctx
+// too.
 func (i *informers) watch(ctx context.Context, sources []source) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.running == nil {
 		i.running = map[source]*informer{}
 	}
-	wanted := sets.New(sources...)
-	for from, running := range i.running {
-		if !wanted.Has(from) {
-			running.stop()
-			delete(i.running, from)
+	var missing []source
+	for _, from := range sources {
+		if _, exists := i.running[from]; !exists {
+			missing = append(missing, from)
 		}
 	}
-	for _, from := range sources {
-		if _, exists := i.running[from]; exists {
-			continue
+	// Mostly all that runs is wanted: then no set of thousands is made.
+	if len(sources)-len(missing) < len(i.running) {
+		wanted := sets.New(sources...)
+		for from, running := range i.running {
+			if !wanted.Has(from) {
+				running.stop()
+				delete(i.running, from)
+			}
 		}
+	}
+	for _, from := range missing {
 		if err := i.start(ctx, from); err != nil {
 			return err
 		}

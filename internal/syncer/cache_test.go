@@ -1,7 +1,10 @@
 package syncer
 
 import (
+	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/assign"
@@ -100,6 +105,51 @@ func TestSources(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			require.ElementsMatch(t, tc.want, sources(kinds.Specs(), tc.namespaces, tc.left))
+		})
+	}
+}
+
+// TestWatch lets what is to be watched change: informers that are still wanted run on, and no other.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	env := &kinds.Env{ID: "r1", Assignments: &assign.Pooled{}}
+	watched, err := watchedOf(env, kinds.Specs(), kinds.TenantSide)
+	require.NoError(t, err)
+	a, b, c := source{kind: "secret", namespace: "a"}, source{kind: "secret", namespace: "b"}, source{kind: "secret", namespace: "c"}
+	for _, tc := range []struct {
+		name         string
+		running      []source
+		wanted, gone []source
+	}{
+		{name: "the first", wanted: []source{a, b}},
+		{name: "the same", running: []source{a, b}, wanted: []source{a, b}},
+		{name: "one more", running: []source{a}, wanted: []source{a, b}},
+		{name: "one less", running: []source{a, b}, wanted: []source{b}, gone: []source{a}},
+		{name: "another one", running: []source{a, b}, wanted: []source{b, c}, gone: []source{a}},
+		{name: "all others", running: []source{a}, wanted: []source{b, c}, gone: []source{a}},
+		{name: "none", running: []source{a, b}, gone: []source{a, b}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			i := &informers{
+				client: fake.NewClientBuilder().Build(), watched: watched, running: map[source]*informer{},
+				changed: func(string, client.Object, client.Object) {}, filled: func(source) {},
+			}
+			t.Cleanup(i.wait)
+			t.Cleanup(cancel)
+			before := map[source]*informer{}
+			gone := []source{}
+			for _, from := range tc.running {
+				i.running[from] = &informer{stop: func() { gone = append(gone, from) }}
+				before[from] = i.running[from]
+			}
+			require.NoError(t, i.watch(ctx, tc.wanted))
+			require.ElementsMatch(t, tc.wanted, slices.Collect(maps.Keys(i.running)))
+			require.ElementsMatch(t, tc.gone, gone)
+			for from, was := range before {
+				require.Equal(t, slices.Contains(tc.wanted, from), i.running[from] == was)
+			}
 		})
 	}
 }

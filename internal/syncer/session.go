@@ -118,7 +118,7 @@ func sources(specs []kinds.Spec, namespaces []string, left bool) []source {
 	if left {
 		return nil
 	}
-	var all []source
+	all := make([]source, 0, len(specs)*(1+len(namespaces)/2)) // some kinds are watched per namespace
 	for i := range specs {
 		spec := &specs[i]
 		switch {

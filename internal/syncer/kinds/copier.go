@@ -31,7 +31,7 @@ type Copy[T client.Object] struct {
 	Foreign func(superObject client.Object) bool
 	// Skip returns objects that are not copied; nil copies all.
 	Skip func(tenantObject T) bool
-	// Adopt says whether an object that the super cluster made by itself in our namespace becomes ours; nil adopts
+	// Adopt says whether an object that the super cluster made on its own in our namespace becomes ours; nil adopts
 	// none.
 	Adopt func(superObject T) bool
 	// Recreate says whether a super object cannot become what it should be, and must be deleted and made again; nil

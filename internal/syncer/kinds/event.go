@@ -66,7 +66,7 @@ func EventKey(superCache Cache, superEvent client.Object) (engine.Key, bool) {
 	return engine.Key{Tenant: owner.ClusterKey, Kind: KindEvent, Namespace: owner.Namespace, Name: superEvent.GetName()}, ours
 }
 
-// TenantEvent returns what a tenant is told of superEvent, which is about the super pod of tenantPod.
+// TenantEvent returns the tenant's Event for superEvent, which is about the super pod of tenantPod.
 func TenantEvent(superEvent *corev1.Event, tenantPod *corev1.Pod, superCluster string) *corev1.Event {
 	event := superEvent.DeepCopy()
 	event.ObjectMeta = metav1.ObjectMeta{Namespace: tenantPod.Namespace, Name: superEvent.Name + "." + superCluster}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -138,8 +139,8 @@ func TestSuperNetworkPolicyBounds(t *testing.T) {
 	}{
 		{name: "as many as fit", peers: []networkingv1.NetworkPolicyPeer{one}, want: []int{1000}},
 		{name: "more together", peers: []networkingv1.NetworkPolicyPeer{one, one, none}, want: []int{1000, 24, 0}, wantNarrowed: true},
-		{name: "too many selectors", peers: slicesRepeat(none, 65), want: make([]int, 65), wantNarrowed: true},
-		{name: "selectors of all namespaces are free", peers: slicesRepeat(networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}}, 65), want: make([]int, 65)},
+		{name: "too many selectors", peers: repeated(none, 65), want: make([]int, 65), wantNarrowed: true},
+		{name: "selectors of all namespaces are free", peers: repeated(networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}}, 65), want: make([]int, 65)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -159,7 +160,7 @@ func TestSuperNetworkPolicyBounds(t *testing.T) {
 	}
 }
 
-func slicesRepeat(peer networkingv1.NetworkPolicyPeer, count int) []networkingv1.NetworkPolicyPeer {
+func repeated(peer networkingv1.NetworkPolicyPeer, count int) []networkingv1.NetworkPolicyPeer {
 	var peers []networkingv1.NetworkPolicyPeer
 	for range count {
 		peers = append(peers, *peer.DeepCopy())
@@ -250,4 +251,37 @@ func TestNetworkPolicyNotice(t *testing.T) {
 			require.Empty(t, p.events.Events)
 		})
 	}
+}
+
+// unfilled is a cache whose namespaces are not filled.
+type unfilled struct{ cache }
+
+func (u unfilled) Get(kind, namespace, name string) (client.Object, bool) {
+	if kind == kinds.KindNamespace {
+		return nil, false
+	}
+	return u.cache.Get(kind, namespace, name)
+}
+
+// TestNetworkPolicyBeforeNamespaces lets a policy be cached before the namespaces that it may select: nothing is written
+// that allows less for a moment.
+func TestNetworkPolicyBeforeNamespaces(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	p.placed(t)
+	p.tenantCache[kinds.KindNetworkPolicy] = []client.Object{&networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "policy-uid"},
+	}}
+	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindNetworkPolicy, Namespace: "web", Name: "front"}
+	p.tenant.Cache = unfilled{p.tenantCache}
+	_, err := p.kind(kinds.KindNetworkPolicy).Reconcile(t.Context(), key, 0)
+	wait := &engine.WaitError{}
+	require.ErrorAs(t, err, &wait)
+	name := client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}
+	require.True(t, apierrors.IsNotFound(p.superClient.Get(t.Context(), name, &networkingv1.NetworkPolicy{})))
+
+	p.tenant.Cache = p.tenantCache
+	_, err = p.kind(kinds.KindNetworkPolicy).Reconcile(t.Context(), key, 0)
+	require.NoError(t, err)
+	require.NoError(t, p.superClient.Get(t.Context(), name, &networkingv1.NetworkPolicy{}))
 }

@@ -125,7 +125,7 @@ func (n *Nodes) Reconcile(ctx context.Context, key engine.Key, _ time.Duration) 
 	tenantNode, inTenant, synced := get[*corev1.Node](tenant.Cache, KindNode, "", tenancy.NodeName(n.env.ID, key.Name))
 	superNode, inSuper, superSynced := get[*corev1.Node](n.env.SuperCache, KindNode, "", key.Name)
 	if !synced || !superSynced {
-		return 0, nil // their filling brings the key back
+		return 0, nil // caches not synced: Env.Filled enqueues the key again
 	}
 	used := n.used(tenant, key)
 	switch {

@@ -152,18 +152,24 @@ func (s *Spec) superKey(object client.Object) (engine.Key, bool) {
 	return engine.Key{Tenant: owner.ClusterKey, Kind: s.Name, Namespace: owner.Namespace, Name: object.GetName()}, marked
 }
 
-// ownKeys returns the key of the object that changed.
+// ownKeys returns the key of the object that changed. Where its owner labels were taken off, what it was says which key
+// heals it.
 func (s *Spec) ownKeys(_ *Env, change Change) []engine.Key {
-	key, ours := engine.Key{}, false
 	if change.Side == TenantSide {
-		key, ours = s.tenantKey(change.Tenant, change.object())
-	} else if key, ours = s.superKey(change.object()); !ours && change.Old != nil {
-		key, ours = s.superKey(change.Old) // the marks were taken off: what it was says which key heals it
-	}
-	if !ours {
+		if key, ours := s.tenantKey(change.Tenant, change.object()); ours {
+			return []engine.Key{key}
+		}
 		return nil
 	}
-	return []engine.Key{key}
+	for _, object := range []client.Object{change.Current, change.Old} {
+		if object == nil {
+			continue
+		}
+		if key, ours := s.superKey(object); ours {
+			return []engine.Key{key}
+		}
+	}
+	return nil
 }
 
 // table is what follows from the Specs.

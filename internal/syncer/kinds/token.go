@@ -180,7 +180,7 @@ func (t *Tokens) Reconcile(ctx context.Context, key engine.Key, _ time.Duration)
 	superPod, runs, podsSynced := get[*corev1.Pod](t.env.SuperCache, KindPod, superNamespace, name)
 	secret, exists, superSynced := get[*corev1.Secret](t.env.SuperCache, KindToken, superNamespace, tenancy.TokenSecret(name, uid))
 	if !synced || !podsSynced || !superSynced {
-		return 0, nil // their filling brings the key back
+		return 0, nil // caches not synced: Env.Filled enqueues the key again
 	}
 	if runs {
 		owner, marked := tenancy.OwnerOf(superPod)
@@ -193,7 +193,7 @@ func (t *Tokens) Reconcile(ctx context.Context, key engine.Key, _ time.Duration)
 		t.env.clearWarning(key)
 		return 0, nil
 	case runs:
-		return 0, nil // its end brings the key back
+		return 0, nil // the deletion of the super pod enqueues the key (tokenSpec)
 	}
 	return 0, t.orphan(ctx, tenant, key, name, uid, secret)
 }
