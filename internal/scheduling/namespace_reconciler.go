@@ -55,14 +55,15 @@ func (r *namespaceReconciler) Reconcile(ctx context.Context, item request) (reco
 		return reconcile.Result{}, err
 	}
 	namespace, err := r.namespaces.Get(item.namespace)
-	if client.IgnoreNotFound(err) != nil {
+	if apierrors.IsNotFound(err) {
+		namespace = nil
+	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading the namespace: %w", err)
 	}
-	isGone := err != nil
 	switch {
-	case np != nil && (isGone || np.Spec.NamespaceUID != namespace.UID):
+	case np != nil && (namespace == nil || np.Spec.NamespaceUID != namespace.UID):
 		return r.remove(ctx, np)
-	case isGone, namespace.DeletionTimestamp != nil: // the pods of one that terminates still run
+	case namespace == nil, namespace.DeletionTimestamp != nil: // the pods of one that terminates still run
 		return reconcile.Result{}, nil
 	}
 	quotas, err := r.quotas.ResourceQuotas(item.namespace).List(labels.Everything())

@@ -2,6 +2,7 @@ package scheduling
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -69,6 +70,9 @@ func (r reconcilers) Reconcile(ctx context.Context, item request) (reconcile.Res
 	result, err := reconciler.Reconcile(ctx, item)
 	if apierrors.IsConflict(err) {
 		return reconcile.Result{RequeueAfter: conflictDelay}, nil
+	}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return reconcile.Result{}, nil // the controller ends
 	}
 	return result, err
 }

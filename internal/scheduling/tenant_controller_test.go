@@ -38,7 +38,7 @@ func TestAPanicCostsOneReconcile(t *testing.T) {
 			defer mu.Unlock()
 			done[tenant+"/"+item.name]++
 			if item == hostile && tenant == "bad" && done["bad/hostile"] < 3 {
-				var pods []corev1.Pod
+				pods := make([]corev1.Pod, 1)
 				_ = pods[len(item.name)] // what a tenant wrote, and nobody thought of
 			}
 			return reconcile.Result{}, nil

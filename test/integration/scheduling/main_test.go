@@ -201,25 +201,29 @@ func (w *world) wantShown(t *testing.T, name string, want ...string) {
 	require.Eventually(t, func() bool { return slices.Contains(want, w.shown(t, name)) }, patience, tick, "placements of %s: want %s", name, want)
 }
 
-// wantEvent waits for an Event about an object of the tenant control plane. name is namespace/name for one whose namespace matters: the
-// Event lies there too.
+// wantEvent waits for an Event about an object of the tenant control plane.
 func (w *world) wantEvent(t *testing.T, kind, name, reason string) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		events := &corev1.EventList{}
-		require.NoError(t, w.tenant.List(t.Context(), events))
-		for i := range events.Items {
-			event := &events.Items[i]
-			of := event.InvolvedObject.Name
-			if strings.Contains(name, "/") {
-				of = event.Namespace + "/" + of
-			}
-			if event.InvolvedObject.Kind == kind && of == name && event.Reason == reason {
-				return true
-			}
+	require.Eventually(t, func() bool { return w.hasEvent(t, kind, name, reason) }, patience, tick, "an Event %s on %s %s", reason, kind, name)
+}
+
+// hasEvent says whether there is an Event about an object of the tenant control plane. name is namespace/name for one whose namespace
+// matters: the Event lies there too.
+func (w *world) hasEvent(t *testing.T, kind, name, reason string) bool {
+	t.Helper()
+	events := &corev1.EventList{}
+	require.NoError(t, w.tenant.List(t.Context(), events))
+	for i := range events.Items {
+		event := &events.Items[i]
+		of := event.InvolvedObject.Name
+		if strings.Contains(name, "/") {
+			of = event.Namespace + "/" + of
 		}
-		return false
-	}, patience, tick, "an Event %s on %s %s", reason, kind, name)
+		if event.InvolvedObject.Kind == kind && of == name && event.Reason == reason {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *world) pod(t *testing.T, namespace, name string, change ...func(*corev1.Pod)) *corev1.Pod {

@@ -136,8 +136,13 @@ func TestBadSlicesAreSaidAndChangeNothing(t *testing.T) {
 			w.quota(t, working, "2", "200Mi")
 			for _, namespace := range []string{fresh, working} {
 				w.wantCondition(t, namespace, schedulerv1alpha1.ConditionAccepted, schedulerv1alpha1.ReasonInvalidSlice)
-				w.wantEvent(t, "ResourceQuota", namespace+"/quota", schedulerv1alpha1.ReasonInvalidSlice)
 			}
+			w.wantEvent(t, "ResourceQuota", working+"/quota", schedulerv1alpha1.ReasonInvalidSlice)
+			// It may have been read, and refused, before its quota was there.
+			require.Eventually(t, func() bool {
+				return w.hasEvent(t, "ResourceQuota", fresh+"/quota", schedulerv1alpha1.ReasonInvalidSlice) ||
+					w.hasEvent(t, "Namespace", fresh, schedulerv1alpha1.ReasonInvalidSlice)
+			}, patience, tick, "an Event %s about namespace %s", schedulerv1alpha1.ReasonInvalidSlice, fresh)
 			require.Empty(t, w.shown(t, fresh))
 			require.Equal(t, `{"r1":1,"r2":1}`, w.shown(t, working))
 
