@@ -13,8 +13,8 @@ import (
 // maxAnnotationLength bounds what is parsed of an annotation that a tenant wrote.
 const maxAnnotationLength = 64 * 1024
 
-// Encode writes placements in the form of the annotation: {"r1":1,"r2":1}, sorted, "" for none. A placement that leaves as a whole is
-// left out.
+// Encode writes placements in the form of the annotation: {"r1":1,"r2":1}, sorted, "" for none. A placement that leaves
+// as a whole is left out.
 func Encode(placements []schedulerv1alpha1.ClusterPlacement) string {
 	counts := make(map[string]int32, len(placements))
 	for i := range placements {

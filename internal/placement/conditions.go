@@ -15,7 +15,8 @@ import (
 // maxMessage is how long the API lets the message of a condition be. What a tenant wrote may be quoted in it.
 const maxMessage = 32768
 
-// conditions returns the conditions of np with next, whose placements lack so much of the quota. Those of np are not changed.
+// conditions returns the conditions of np with next, whose placements lack so much of the quota. Those of np are not
+// changed.
 func conditions(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha1.NamespacePlacementStatus, lacking slice.Amounts, facts *Facts) []metav1.Condition {
 	all := slices.Clone(np.Status.Conditions)
 	for _, condition := range []*metav1.Condition{accepted(facts), placed(np, next, lacking, facts)} {
@@ -50,7 +51,8 @@ func accepted(facts *Facts) *metav1.Condition {
 	return condition
 }
 
-// placed returns condition Placed. It returns nil, and the condition stays, where the namespace scheduler refused the same spec.
+// placed returns condition Placed. It returns nil, and the condition stays, where the namespace scheduler refused the
+// same spec.
 func placed(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha1.NamespacePlacementStatus, lacking slice.Amounts, facts *Facts) *metav1.Condition {
 	condition := &metav1.Condition{Type: schedulerv1alpha1.ConditionPlaced, Status: metav1.ConditionFalse}
 	quota := slice.Of(np.Spec.Quota)

@@ -11,13 +11,13 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// Facts is what Next goes by besides the NamespacePlacement itself. A caller fills in what it knows; the zero Facts, apart from Now,
-// change nothing but what follows from the spec.
+// Facts is what Next goes by besides the NamespacePlacement itself. A caller fills in what it knows; the zero Facts,
+// apart from Now, change nothing but what follows from the spec.
 type Facts struct {
 	// Now is the time of the conditions that change, and decides about deadlines.
 	Now time.Time
-	// Used is what the namespace's pods request per super cluster. nil: it was not measured, and nothing that pods may use is given back.
-	// A super cluster that is not in it has no pods. NeedsUsed says when it matters.
+	// Used is what the namespace's pods request per super cluster. nil: it was not measured, and nothing that pods may
+	// use is given back. A super cluster that is not in it has no pods. NeedsUsed says when it matters.
 	Used map[string]slice.Amounts
 	// Granted is what the namespace scheduler reserves per super cluster on top of what is reserved.
 	Granted map[string]slice.Amounts
@@ -26,8 +26,8 @@ type Facts struct {
 	// Accepted is why the namespace's quota, slice or profile is invalid, the zero Reason if they are valid, or
 	// ReasonSliceLargerThanQuota. nil: they were not read, and condition Accepted stays.
 	Accepted *tenancy.Reason
-	// Annotation is the placements annotation that stands on the tenant's namespace, "" for none: just written by vc-scheduler, or read
-	// live. nil: it was not read.
+	// Annotation is the placements annotation that stands on the tenant's namespace, "" for none: just written by
+	// vc-scheduler, or read live. nil: it was not read.
 	Annotation *string
 }
 
@@ -41,7 +41,8 @@ type Eviction struct {
 	Reason schedulerv1alpha1.LeavingReason
 }
 
-// NeedsUsed says whether what pods use decides about any reservation of np: more is reserved than the quota asks for, or a part leaves.
+// NeedsUsed says whether what pods use decides about any reservation of np: more is reserved than the quota asks for,
+// or a part leaves.
 func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 	for i := range np.Status.Placements {
 		if np.Status.Placements[i].Leaving != nil {
@@ -51,7 +52,8 @@ func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 	return !Reserved(np.Status.Placements).Minus(slice.Of(np.Spec.Quota)).IsZero()
 }
 
-// Next returns the status that np is to have: it is the only function that changes placements and conditions. In this order:
+// Next returns the status that np is to have: it is the only function that changes placements and conditions. In this
+// order:
 //
 //  1. What was granted is added.
 //  2. Of what is leaving, the part that pods do not use is given back, and all of it after its deadline.
@@ -59,9 +61,9 @@ func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 //     those first the alphabetically last super cluster, so that a namespace which shrinks leaves whole super clusters.
 //  4. Numbers of slices, conditions, and what is to be published follow from that.
 //
-// evict is what pods use of a part that leaves, once its replacement is placed or its deadline has passed, sorted by super cluster. again
-// is when Next will have another result although nothing else changes, 0 for never. Next has no effect on np, and equal arguments give
-// equal results.
+// evict is what pods use of a part that leaves, once its replacement is placed or its deadline has passed, sorted by
+// super cluster. again is when Next will have another result although nothing else changes, 0 for never. Next has no
+// effect on np, and equal arguments give equal results.
 func Next(np *schedulerv1alpha1.NamespacePlacement, facts Facts) (next schedulerv1alpha1.NamespacePlacementStatus, evict []Eviction, again time.Duration) {
 	held := byCluster(np.Status.Placements)
 	held.grant(facts.Granted)
@@ -194,7 +196,8 @@ func (h holdings) again(now time.Time) (soonest time.Duration) {
 	return soonest
 }
 
-// list returns the placements in the form of the API, sorted. A super cluster where nothing is reserved any more is left out.
+// list returns the placements in the form of the API, sorted. A super cluster where nothing is reserved any more is
+// left out.
 func (h holdings) list(size slice.Amounts) (placements []schedulerv1alpha1.ClusterPlacement) {
 	for _, cluster := range slices.Sorted(maps.Keys(h)) {
 		p := h[cluster]

@@ -252,8 +252,8 @@ func TestNextConditions(t *testing.T) {
 	}
 }
 
-// TestNextIsAFunction runs random placements twice, and once more on the result: nothing moves without a reason, and pods that use what is
-// reserved keep it until a deadline.
+// TestNextIsAFunction runs random placements twice, and once more on the result: nothing moves without a reason, and
+// pods that use what is reserved keep it until a deadline.
 func TestNextIsAFunction(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(7, 8))

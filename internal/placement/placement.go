@@ -1,5 +1,5 @@
-// Package placement decides what a tenant namespace asks for and what follows from it: which part of its quota is still to be placed,
-// which part of its reservations it may keep, and what is due to be published about it.
+// Package placement decides what a tenant namespace asks for and what follows from it: which part of its quota is still
+// to be placed, which part of its reservations it may keep, and what is due to be published about it.
 //
 // Everything here is pure: no clients, no clock, no logging, and arguments are never changed.
 package placement

@@ -132,7 +132,8 @@ func grant(object *schedulerv1alpha1.NamespacePlacement, granted map[string]slic
 	return next.Placements
 }
 
-// release returns the placements of object without what the quota no longer asks for. Nothing is used where used says nothing.
+// release returns the placements of object without what the quota no longer asks for. Nothing is used where used says
+// nothing.
 func release(object *schedulerv1alpha1.NamespacePlacement, used map[string]slice.Amounts) []schedulerv1alpha1.ClusterPlacement {
 	if used == nil {
 		used = map[string]slice.Amounts{}
@@ -163,8 +164,8 @@ func TestDemo(t *testing.T) {
 	require.Empty(t, placement.Encode(release(object, nil)))
 }
 
-// TestReleaseProperties checks random reservations: nothing grows, nothing goes below what is used, what is left covers the quota as far
-// as it did, and no more is given back than was too much.
+// TestReleaseProperties checks random reservations: nothing grows, nothing goes below what is used, what is left covers
+// the quota as far as it did, and no more is given back than was too much.
 func TestReleaseProperties(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))

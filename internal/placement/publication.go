@@ -12,8 +12,9 @@ type Step string
 const (
 	// StepNone is nothing: the annotation shows the placements, and status.published records it.
 	StepNone Step = "None"
-	// StepRecord is to bring the status in line with the annotation that stands, read live (Next with Facts.Annotation): either it was
-	// written and that is not recorded, or what is to be written next is not announced yet.
+	// StepRecord is to bring the status in line with the annotation that stands, read live (Next with
+	// Facts.Annotation): either it was written and that is not recorded, or what is to be written next is not announced
+	// yet.
 	StepRecord Step = "Record"
 	// StepWrite is to write the placements: the annotation is an old one of vc-scheduler's own.
 	StepWrite Step = "Write"
@@ -21,8 +22,9 @@ const (
 	StepRestore Step = "Restore"
 )
 
-// Publication compares the placements annotation of a namespace, "" for none, with the status of its NamespacePlacement, and returns
-// the next step. vc-scheduler writes in three steps. Each write can be lost, alone or with the process:
+// Publication compares the placements annotation of a namespace, "" for none, with the status of its
+// NamespacePlacement, and returns the next step. vc-scheduler writes in three steps. Each write can be lost, alone or
+// with the process:
 //
 //  1. status.placements of p, publishing = p  ──►  2. annotation = p  ──►  3. published = p, publishing gone
 //
@@ -35,8 +37,8 @@ const (
 //  3. annotation = publishing     Record: it is published
 //     3., then p changes    annotation = publishing     Record: it is published, and the new p is announced; then Write
 //
-// Any other annotation is the tenant's: Restore. Where vc-scheduler never wrote one, an annotation that is there is the tenant's too.
-// A tenant that writes, between 2. and 3., exactly what stood there before 2. is taken for a lost 2.
+// Any other annotation is the tenant's: Restore. Where vc-scheduler never wrote one, an annotation that is there is the
+// tenant's too. A tenant that writes, between 2. and 3., exactly what stood there before 2. is taken for a lost 2.
 func Publication(status *schedulerv1alpha1.NamespacePlacementStatus, annotation string) Step {
 	due, published := Encode(status.Placements), ptr.Deref(status.Published, "")
 	switch {
@@ -52,14 +54,16 @@ func Publication(status *schedulerv1alpha1.NamespacePlacementStatus, annotation 
 	return StepRestore
 }
 
-// publish brings published and publishing of next in line with its placements and with the annotation that stands, nil if it was not read.
+// publish brings published and publishing of next in line with its placements and with the annotation that stands, nil
+// if it was not read.
 func publish(next *schedulerv1alpha1.NamespacePlacementStatus, annotation *string) {
 	due := Encode(next.Placements)
 	if annotation != nil {
 		if *annotation == due || is(next.Publishing, *annotation) {
 			next.Published = ptr.To(*annotation)
 		}
-		// What was announced is written by now, or will never be: a write holds only for the version of the namespace that it was made for.
+		// What was announced is written by now, or will never be: a write holds only for the version of the namespace
+		// that it was made for.
 		next.Publishing = nil
 	}
 	if next.Publishing == nil && due != ptr.Deref(next.Published, "") {

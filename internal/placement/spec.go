@@ -12,15 +12,16 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// MaxSlices is the largest number of slices that one namespace may be cut into. Each unplaced slice is a Pod in the queue of the
-// namespace scheduler, so the number that a tenant can cause must be bounded.
+// MaxSlices is the largest number of slices that one namespace may be cut into. Each unplaced slice is a Pod in the
+// queue of the namespace scheduler, so the number that a tenant can cause must be bounded.
 const MaxSlices = 1000
 
-// Spec returns what a namespace asks for. previous is the spec in force, nil if there is none, and defaults is the slice size for
-// resources that the tenant does not name.
+// Spec returns what a namespace asks for. previous is the spec in force, nil if there is none, and defaults is the
+// slice size for resources that the tenant does not name.
 //
-// Where the slice annotation or a quota is invalid, Spec returns the reason and a spec that keeps the last valid values, so that a typo
-// changes nothing. Without last valid values the quota is left empty: the namespace waits until they are corrected.
+// Where the slice annotation or a quota is invalid, Spec returns the reason and a spec that keeps the last valid
+// values, so that a typo changes nothing. Without last valid values the quota is left empty: the namespace waits until
+// they are corrected.
 func Spec(namespace *corev1.Namespace, quotas []corev1.ResourceQuota, previous *schedulerv1alpha1.NamespacePlacementSpec, defaults slice.Amounts) (schedulerv1alpha1.NamespacePlacementSpec, *tenancy.Reason) {
 	spec := schedulerv1alpha1.NamespacePlacementSpec{
 		NamespaceUID:  namespace.UID,
@@ -51,8 +52,9 @@ func Spec(namespace *corev1.Namespace, quotas []corev1.ResourceQuota, previous *
 	return spec, nil
 }
 
-// SliceLargerThanQuota returns a message when a namespace names a slice that its quota does not fill once, so that the whole quota is
-// one slice and goes to one super cluster. It returns "" otherwise. spec is what Spec made of the namespace.
+// SliceLargerThanQuota returns a message when a namespace names a slice that its quota does not fill once, so that the
+// whole quota is one slice and goes to one super cluster. It returns "" otherwise. spec is what Spec made of the
+// namespace.
 func SliceLargerThanQuota(namespace *corev1.Namespace, spec *schedulerv1alpha1.NamespacePlacementSpec) string {
 	named, err := sizeOf(namespace)
 	if err != nil || len(named) == 0 {
@@ -65,9 +67,9 @@ func SliceLargerThanQuota(namespace *corev1.Namespace, spec *schedulerv1alpha1.N
 	return fmt.Sprintf("The slice %s is larger than the quota %s: the quota is one slice and goes to one super cluster", named, quota)
 }
 
-// BoundingQuota returns the ResourceQuota that a person is to look at for what a namespace may use: the one that is invalid, else the one
-// that sets the bound of the alphabetically first resource, and the alphabetically first where several do. It returns nil when none bounds
-// anything that is placed.
+// BoundingQuota returns the ResourceQuota that a person is to look at for what a namespace may use: the one that is
+// invalid, else the one that sets the bound of the alphabetically first resource, and the alphabetically first where
+// several do. It returns nil when none bounds anything that is placed.
 func BoundingQuota(quotas []*corev1.ResourceQuota) *corev1.ResourceQuota {
 	quotas = slices.SortedFunc(slices.Values(quotas), func(a, b *corev1.ResourceQuota) int { return cmp.Compare(a.Name, b.Name) })
 	var bounding *corev1.ResourceQuota

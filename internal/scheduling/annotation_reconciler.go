@@ -20,9 +20,10 @@ import (
 	"github.com/superpool/superpool/internal/placement"
 )
 
-// annotationReconciler writes the placements onto the namespaces, where tenants read them, and puts back what tenants changed. What it
-// wrote is in the status (placement.Publication draws the order of writes): nothing about it is remembered in the process. A request
-// names a namespace, and one reconcile does one step; what it writes makes an informer request the next.
+// annotationReconciler writes the placements onto the namespaces, where tenants read them, and puts back what tenants
+// changed. What it wrote is in the status (placement.Publication draws the order of writes): nothing about it is
+// remembered in the process. A request names a namespace, and one reconcile does one step; what it writes makes an
+// informer request the next.
 type annotationReconciler struct {
 	key        string
 	store      *Store
@@ -156,8 +157,8 @@ func (r *annotationReconciler) keyOf(namespace *corev1.Namespace) client.ObjectK
 	return client.ObjectKey{Namespace: r.key, Name: namespace.Name}
 }
 
-// statusFor returns the status of a namespace's NamespacePlacement, the zero status if np is nil. It returns false when np is of an earlier
-// namespace of the same name.
+// statusFor returns the status of a namespace's NamespacePlacement, the zero status if np is nil. It returns false when
+// np is of an earlier namespace of the same name.
 func statusFor(namespace *corev1.Namespace, np *schedulerv1alpha1.NamespacePlacement) (*schedulerv1alpha1.NamespacePlacementStatus, bool) {
 	if np == nil {
 		return &schedulerv1alpha1.NamespacePlacementStatus{}, true

@@ -23,8 +23,8 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 )
 
-// TestPlacementsRestored reconciles the annotation of a namespace as the informer has it. A tenant gets an Event only when it was the tenant
-// who changed it.
+// TestPlacementsRestored reconciles the annotation of a namespace as the informer has it. A tenant gets an Event only
+// when it was the tenant who changed it.
 func TestPlacementsRestored(t *testing.T) {
 	t.Parallel()
 	const placed, earlier = `{"r1":1}`, `{"r2":1}`
@@ -97,8 +97,8 @@ func TestPlacementsRestored(t *testing.T) {
 	}
 }
 
-// TestPlacementsRestoredFromACacheThatIsBehind: a new process reads an older NamespacePlacement than the one whose placements the former
-// process wrote. That annotation is not the tenant's.
+// TestPlacementsRestoredFromACacheThatIsBehind: a new process reads an older NamespacePlacement than the one whose
+// placements the former process wrote. That annotation is not the tenant's.
 func TestPlacementsRestoredFromACacheThatIsBehind(t *testing.T) {
 	t.Parallel()
 	b := newTenantBed(t, web())
@@ -122,8 +122,8 @@ func TestPlacementsRestoredFromACacheThatIsBehind(t *testing.T) {
 	b.wantPublished("web")
 }
 
-// TestEveryWriteLost loses each write of a namespace's life, with the process, and starts another. Nothing that vc-scheduler wrote is taken for
-// the tenant's, and nothing that the tenant writes while no process runs is missed.
+// TestEveryWriteLost loses each write of a namespace's life, with the process, and starts another. Nothing that
+// vc-scheduler wrote is taken for the tenant's, and nothing that the tenant writes while no process runs is missed.
 func TestEveryWriteLost(t *testing.T) {
 	t.Parallel()
 	life := func(b *tenantBed) {

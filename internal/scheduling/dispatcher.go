@@ -17,26 +17,28 @@ import (
 	"github.com/superpool/superpool/internal/view"
 )
 
-// Dispatcher routes watch events of the meta cluster to the controller of the tenant whose root namespace they are in, so that one
-// tenant's events cost the others nothing. It is safe for concurrent use.
+// Dispatcher routes watch events of the meta cluster to the controller of the tenant whose root namespace they are in,
+// so that one tenant's events cost the others nothing. It is safe for concurrent use.
 type Dispatcher struct {
 	mu          sync.RWMutex
 	subscribers map[string]*subscriber
-	// missed holds, per root namespace and name, what changed while no controller was there: a tenant that does not answer.
+	// missed holds, per root namespace and name, what changed while no controller was there: a tenant that does not
+	// answer.
 	missed map[string]map[string]placementChange
 	// nodes holds the virtual Nodes as last seen. They are shared with the informer and never changed.
 	nodes map[string]*corev1.Node
 }
 
-// placementChange is one or more changes of a NamespacePlacement. old is nil if it was made, current if it is gone. Both are shared with
-// the informer and never changed.
+// placementChange is one or more changes of a NamespacePlacement. old is nil if it was made, current if it is gone.
+// Both are shared with the informer and never changed.
 type placementChange struct {
 	old, current *schedulerv1alpha1.NamespacePlacement
 }
 
 // subscriber is one tenant's controller. Its functions must return soon and not call the Dispatcher.
 type subscriber struct {
-	// placementChanged is called after a NamespacePlacement of the tenant came, changed or went, when the informer has that already.
+	// placementChanged is called after a NamespacePlacement of the tenant came, changed or went, when the informer has
+	// that already.
 	placementChanged func(placementChange)
 	// nodesChanged is called after a virtual Node changed in a way that pods can feel.
 	nodesChanged func()
@@ -104,8 +106,8 @@ func handlerOf[T any](f func(T)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{AddFunc: call, UpdateFunc: func(_, object any) { call(object) }, DeleteFunc: call}
 }
 
-// subscribe adds a tenant's controller, calls it with the changes that came while there was none, and returns what removes it, which
-// does nothing once another controller of the tenant has subscribed.
+// subscribe adds a tenant's controller, calls it with the changes that came while there was none, and returns what
+// removes it, which does nothing once another controller of the tenant has subscribed.
 func (d *Dispatcher) subscribe(clusterKey string, s subscriber) func() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -146,8 +148,8 @@ func (d *Dispatcher) placement(change placementChange) {
 	d.miss(np.Namespace, np.Name, change)
 }
 
-// miss keeps a change for the tenant's next controller, or hands it on where that has come meanwhile. Of an object that is gone nothing is
-// kept: a controller that starts looks for these itself.
+// miss keeps a change for the tenant's next controller, or hands it on where that has come meanwhile. Of an object that
+// is gone nothing is kept: a controller that starts looks for these itself.
 func (d *Dispatcher) miss(clusterKey, name string, change placementChange) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -39,7 +39,8 @@ type announcement struct {
 	kind, reason, message string
 }
 
-// announcementOf returns what a tenant is to know of a condition of np: a change of it is an Event. np is nil when there is none.
+// announcementOf returns what a tenant is to know of a condition of np: a change of it is an Event. np is nil when
+// there is none.
 func announcementOf(np *schedulerv1alpha1.NamespacePlacement, condition string) announcement {
 	if np == nil {
 		return announcement{}
@@ -67,8 +68,9 @@ func (c placementChange) announced() (conditions []string) {
 	return conditions
 }
 
-// eventReconciler records the Events that follow changes of conditions of NamespacePlacements. A request names a namespace and the
-// condition. Events are best effort: a crash between the change and the Event loses it, and nothing repeats one.
+// eventReconciler records the Events that follow changes of conditions of NamespacePlacements. A request names a
+// namespace and the condition. Events are best effort: a crash between the change and the Event loses it, and nothing
+// repeats one.
 type eventReconciler struct {
 	key        string
 	store      *Store
@@ -95,8 +97,8 @@ func (r *eventReconciler) Reconcile(ctx context.Context, item request) (reconcil
 	return reconcile.Result{}, nil
 }
 
-// namespaceEvents records Events about namespaces' placements. They regard the ResourceQuota that bounds the namespace, which the tenant
-// wrote, and lie beside it; without one, the Namespace.
+// namespaceEvents records Events about namespaces' placements. They regard the ResourceQuota that bounds the namespace,
+// which the tenant wrote, and lie beside it; without one, the Namespace.
 type namespaceEvents struct {
 	quotas   corev1listers.ResourceQuotaLister
 	recorder events.EventRecorder

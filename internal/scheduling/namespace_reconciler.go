@@ -25,14 +25,15 @@ import (
 	"github.com/superpool/superpool/internal/view"
 )
 
-// goneDelay is how long the informer that lacks a namespace has to find it, when the tenant control plane still serves it.
+// goneDelay is how long the informer that lacks a namespace has to find it, when the tenant control plane still serves
+// it.
 const goneDelay = time.Second
 
 // errReplaced is the error for a NamespacePlacement that was made for an earlier namespace of the same name.
 var errReplaced = errors.New("the NamespacePlacement is of an earlier namespace of this name")
 
-// namespaceReconciler keeps spec and status of NamespacePlacements in line with the tenant's namespaces, quotas and pods. A request names
-// a namespace.
+// namespaceReconciler keeps spec and status of NamespacePlacements in line with the tenant's namespaces, quotas and
+// pods. A request names a namespace.
 type namespaceReconciler struct {
 	key        string
 	store      *Store
@@ -81,8 +82,8 @@ func (r *namespaceReconciler) Reconcile(ctx context.Context, item request) (reco
 	return reconcile.Result{RequeueAfter: again}, err
 }
 
-// change brings np, one without a resource version if it does not exist, in line with its namespace. It returns when it is to be called
-// again although nothing else changes, 0 for never.
+// change brings np, one without a resource version if it does not exist, in line with its namespace. It returns when it
+// is to be called again although nothing else changes, 0 for never.
 func (r *namespaceReconciler) change(np *schedulerv1alpha1.NamespacePlacement, namespace *corev1.Namespace, quotas []corev1.ResourceQuota) (time.Duration, error) {
 	var previous *schedulerv1alpha1.NamespacePlacementSpec
 	exists := np.ResourceVersion != ""
@@ -113,7 +114,8 @@ func (r *namespaceReconciler) change(np *schedulerv1alpha1.NamespacePlacement, n
 	return again, nil
 }
 
-// spec returns what a namespace asks for, and the Reason of condition Accepted, zero if all is valid. previous is nil if there is none.
+// spec returns what a namespace asks for, and the Reason of condition Accepted, zero if all is valid. previous is nil
+// if there is none.
 func (r *namespaceReconciler) spec(namespace *corev1.Namespace, quotas []corev1.ResourceQuota, previous *schedulerv1alpha1.NamespacePlacementSpec) (schedulerv1alpha1.NamespacePlacementSpec, tenancy.Reason) {
 	spec, invalid := placement.Spec(namespace, quotas, previous, r.defaultSlice)
 	if unknown := r.checkProfile(&spec, previous); invalid == nil {
@@ -128,7 +130,8 @@ func (r *namespaceReconciler) spec(namespace *corev1.Namespace, quotas []corev1.
 	return spec, tenancy.Reason{}
 }
 
-// checkProfile puts the last valid profile in place of one that is not there: nobody would place the slices, or say why not.
+// checkProfile puts the last valid profile in place of one that is not there: nobody would place the slices, or say why
+// not.
 func (r *namespaceReconciler) checkProfile(spec, previous *schedulerv1alpha1.NamespacePlacementSpec) *tenancy.Reason {
 	wanted := spec.SchedulerName
 	if wanted == "" || r.profiles.Has(wanted) {

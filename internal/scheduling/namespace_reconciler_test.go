@@ -17,8 +17,8 @@ import (
 	"github.com/superpool/superpool/manifests/profiles"
 )
 
-// TestAPodThatChoseJustBefore: a namespace loses its placement in r1 while a pod chooses r1. The pod is looked at when the cache has the loss,
-// also when the tenant sees the new placements already.
+// TestAPodThatChoseJustBefore: a namespace loses its placement in r1 while a pod chooses r1. The pod is looked at when
+// the cache has the loss, also when the tenant sees the new placements already.
 func TestAPodThatChoseJustBefore(t *testing.T) {
 	t.Parallel()
 	late := &corev1.Pod{
@@ -52,7 +52,8 @@ func TestAPodThatChoseJustBefore(t *testing.T) {
 	require.NotContains(t, b.done, pods, "nothing has changed since")
 }
 
-// TestEventsThatComeBack: an Event is recorded again when something else was true in between, for a tenant believes the last one.
+// TestEventsThatComeBack: an Event is recorded again when something else was true in between, for a tenant believes the
+// last one.
 func TestEventsThatComeBack(t *testing.T) {
 	t.Parallel()
 	np := &schedulerv1alpha1.NamespacePlacement{
@@ -96,7 +97,8 @@ func TestEventsThatComeBack(t *testing.T) {
 	}
 }
 
-// TestUnknownProfile: a namespace that names a profile which is not there is placed by the one that placed it before, and is told.
+// TestUnknownProfile: a namespace that names a profile which is not there is placed by the one that placed it before,
+// and is told.
 func TestUnknownProfile(t *testing.T) {
 	t.Parallel()
 	config, err := kubescheduler.LoadConfig("", profiles.NamespaceScheduler)

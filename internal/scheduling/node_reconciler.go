@@ -11,7 +11,8 @@ import (
 	"github.com/superpool/superpool/internal/view"
 )
 
-// nodeReconciler projects the virtual Nodes and the tenant's placements onto the nodes of its pod view. Its requests name nothing.
+// nodeReconciler projects the virtual Nodes and the tenant's placements onto the nodes of its pod view. Its requests
+// name nothing.
 type nodeReconciler struct {
 	key        string
 	placements client.Reader

@@ -22,8 +22,8 @@ type Store struct {
 	live   client.Reader
 
 	mu sync.Mutex
-	// written holds what the last write returned while the cache still has what was written over. It spares conflicts; without it
-	// nothing would be wrong.
+	// written holds what the last write returned while the cache still has what was written over. It spares conflicts;
+	// without it nothing would be wrong.
 	written map[client.ObjectKey]writtenPlacement
 }
 
@@ -33,13 +33,14 @@ type writtenPlacement struct {
 	result *schedulerv1alpha1.NamespacePlacement
 }
 
-// NewStore returns a Store that writes with meta, whose reads may come from a cache, and reads what is stored now with live.
+// NewStore returns a Store that writes with meta, whose reads may come from a cache, and reads what is stored now with
+// live.
 func NewStore(meta client.Client, live client.Reader) *Store {
 	return &Store{client: meta, live: live, written: map[client.ObjectKey]writtenPlacement{}}
 }
 
-// Get returns a NamespacePlacement as the cache has it, or newer where this Store wrote it. It returns nil without an error when there is
-// none. The object belongs to the caller.
+// Get returns a NamespacePlacement as the cache has it, or newer where this Store wrote it. It returns nil without an
+// error when there is none. The object belongs to the caller.
 func (s *Store) Get(ctx context.Context, key client.ObjectKey) (*schedulerv1alpha1.NamespacePlacement, error) {
 	np, err := read(ctx, s.client, key)
 	if err != nil {
@@ -63,11 +64,12 @@ func (s *Store) GetLive(ctx context.Context, key client.ObjectKey) (*schedulerv1
 	return read(ctx, s.live, key)
 }
 
-// Change applies change to a NamespacePlacement and writes what it changed: spec first, which creates the object if there is none, then
-// status. It returns the object as stored, nil if there is none.
+// Change applies change to a NamespacePlacement and writes what it changed: spec first, which creates the object if
+// there is none, then status. It returns the object as stored, nil if there is none.
 //
-// change gets a copy that it may change. An object without a resource version does not exist, and stays so unless change fills in its
-// spec. change is called again after the spec was written, for the generation follows from it, and with a live read after a write that
+// change gets a copy that it may change. An object without a resource version does not exist, and stays so unless
+// change fills in its spec. change is called again after the spec was written, for the generation follows from it, and
+// with a live read after a write that
 //
 //   - met a conflict, or an object that came or went meanwhile;
 //   - may have happened or not (a timeout, a broken connection). Where the live read has what was written, it did, and that is all.
@@ -99,7 +101,8 @@ func (s *Store) Change(ctx context.Context, key client.ObjectKey, change func(*s
 	}
 }
 
-// lostWrite is a write that failed. status is the object with the status that was to be written, nil if it was the spec.
+// lostWrite is a write that failed. status is the object with the status that was to be written, nil if it was the
+// spec.
 type lostWrite struct {
 	status *schedulerv1alpha1.NamespacePlacement
 }
@@ -110,8 +113,8 @@ func (l *lostWrite) happened(live *schedulerv1alpha1.NamespacePlacement) bool {
 		equality.Semantic.DeepEqual(live.Spec, l.status.Spec) && equality.Semantic.DeepEqual(live.Status, l.status.Status)
 }
 
-// attempt applies change to current, nil for an object that does not exist, and writes the result once. With an error of change, lost is
-// nil.
+// attempt applies change to current, nil for an object that does not exist, and writes the result once. With an error
+// of change, lost is nil.
 func (s *Store) attempt(ctx context.Context, key client.ObjectKey, current *schedulerv1alpha1.NamespacePlacement, change func(*schedulerv1alpha1.NamespacePlacement) error) (stored *schedulerv1alpha1.NamespacePlacement, lost *lostWrite, err error) {
 	wanted, err := changed(key, current, change)
 	if err != nil {
@@ -203,7 +206,8 @@ func isRetriable(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || isAmbiguous(err)
 }
 
-// isAmbiguous says whether a write that failed may have happened: the API server did not answer, or said that it does not know.
+// isAmbiguous says whether a write that failed may have happened: the API server did not answer, or said that it does
+// not know.
 func isAmbiguous(err error) bool {
 	switch apierrors.ReasonForError(err) {
 	case metav1.StatusReasonUnknown, metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout, metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable:

@@ -229,7 +229,8 @@ func TestStoreChange(t *testing.T) {
 	}
 }
 
-// TestStoreChangesNothing: what is as it should be is not written, and what does not exist is not made for the sake of its status.
+// TestStoreChangesNothing: what is as it should be is not written, and what does not exist is not made for the sake of
+// its status.
 func TestStoreChangesNothing(t *testing.T) {
 	t.Parallel()
 	server := newStoredPlacements(t)

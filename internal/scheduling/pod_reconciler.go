@@ -39,8 +39,8 @@ type podRepair struct {
 	event tenancy.Reason
 }
 
-// repairFor compares what a pod of the pod view says about its super cluster with what is true. reserved says whether the pod's namespace
-// holds a placement in a super cluster.
+// repairFor compares what a pod of the pod view says about its super cluster with what is true. reserved says whether
+// the pod's namespace holds a placement in a super cluster.
 func repairFor(pod *corev1.Pod, reserved func(superCluster string) bool) podRepair {
 	annotation := pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster]
 	label := pod.Labels[schedulerv1alpha1.LabelSuperCluster]
@@ -81,8 +81,9 @@ func mayNeedRepair(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && repairFor(pod, nowhere) != podRepair{}
 }
 
-// podReconciler puts right what a tenant wrote onto its pods about their super cluster, and takes a super cluster back from pods whose
-// namespace holds nothing there any more. A request names one pod, or with name "" all pods of a namespace that wait for a node.
+// podReconciler puts right what a tenant wrote onto its pods about their super cluster, and takes a super cluster back
+// from pods whose namespace holds nothing there any more. A request names one pod, or with name "" all pods of a
+// namespace that wait for a node.
 type podReconciler struct {
 	key      string
 	store    *Store
@@ -91,8 +92,8 @@ type podReconciler struct {
 	recorder events.EventRecorder
 }
 
-// Reconcile repairs the pods of a request. The placements are the cache's: a pod that chose its super cluster just before they changed is
-// requested again when the cache has the change.
+// Reconcile repairs the pods of a request. The placements are the cache's: a pod that chose its super cluster just
+// before they changed is requested again when the cache has the change.
 func (r *podReconciler) Reconcile(ctx context.Context, item request) (reconcile.Result, error) {
 	pods, err := r.requested(item)
 	if err != nil || len(pods) == 0 {

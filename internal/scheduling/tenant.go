@@ -123,8 +123,8 @@ func (t *Tenants) podScheduler(
 // reasonScheduled is kube-scheduler's reason of an Event for every pod that it binds.
 const reasonScheduled = "Scheduled"
 
-// podRecorder leaves out that a pod was scheduled: the super cluster's scheduler says it next, and the syncer tells the tenant with the
-// node's name, as in any cluster. Each such Event costs the tenant's API server a request.
+// podRecorder leaves out that a pod was scheduled: the super cluster's scheduler says it next, and the syncer tells the
+// tenant with the node's name, as in any cluster. Each such Event costs the tenant's API server a request.
 type podRecorder struct{ events.EventRecorder }
 
 // Eventf implements events.EventRecorder.
@@ -134,7 +134,8 @@ func (r podRecorder) Eventf(regarding, related runtime.Object, kind, reason, act
 	}
 }
 
-// explain gives a reason to a pod whose tenant holds nothing in the pool: kube-scheduler does not ask plugins when there are no nodes.
+// explain gives a reason to a pod whose tenant holds nothing in the pool: kube-scheduler does not ask plugins when
+// there are no nodes.
 func explain(_ context.Context, pod *corev1.Pod, status *fwk.Status) *fwk.Status {
 	if status.AsError() != scheduler.ErrNoNodesAvailable { //nolint:errorlint // kube-scheduler compares it so too
 		return status

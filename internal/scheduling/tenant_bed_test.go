@@ -26,8 +26,8 @@ import (
 
 var errDown = errors.New("the process is down")
 
-// tenantBed runs a tenant's reconcilers one request at a time, on API servers in memory. It stands in for informers and queue: settle shows
-// the reconcilers what is stored, and hands them what changed, until nothing does.
+// tenantBed runs a tenant's reconcilers one request at a time, on API servers in memory. It stands in for informers and
+// queue: settle shows the reconcilers what is stored, and hands them what changed, until nothing does.
 type tenantBed struct {
 	*testing.T
 	meta     *storedPlacements
@@ -43,7 +43,8 @@ type tenantBed struct {
 	waiting    sets.Set[request]
 	done       []request
 
-	// loseWrite is the number of the write that is the process' last, -1 for none, and happens whether that write takes place.
+	// loseWrite is the number of the write that is the process' last, -1 for none, and happens whether that write takes
+	// place.
 	loseWrite int
 	happens   bool
 	down      bool

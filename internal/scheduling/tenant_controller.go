@@ -57,11 +57,12 @@ type request struct {
 	name      string
 }
 
-// reconcilers holds the reconciler of each concern. A controller of its own for each would cost a tenant 20 goroutines and 120 kB more
-// (BenchmarkIdleController).
+// reconcilers holds the reconciler of each concern. A controller of its own for each would cost a tenant 20 goroutines
+// and 120 kB more (BenchmarkIdleController).
 type reconcilers map[concern]reconcile.TypedReconciler[request]
 
-// Reconcile hands a request to the reconciler of its concern. A conflict says that an informer is behind: it is no error.
+// Reconcile hands a request to the reconciler of its concern. A conflict says that an informer is behind: it is no
+// error.
 func (r reconcilers) Reconcile(ctx context.Context, item request) (reconcile.Result, error) {
 	reconciler, exists := r[item.concern]
 	if !exists {
@@ -77,8 +78,9 @@ func (r reconcilers) Reconcile(ctx context.Context, item request) (reconcile.Res
 	return result, err
 }
 
-// tenantController is the controller of one tenant: informers and the Dispatcher fill its queue, one worker empties it. A panic costs the
-// request that caused it one attempt: it is recovered, counted (controller_runtime_reconcile_panics_total) and tried again with backoff.
+// tenantController is the controller of one tenant: informers and the Dispatcher fill its queue, one worker empties it.
+// A panic costs the request that caused it one attempt: it is recovered, counted
+// (controller_runtime_reconcile_panics_total) and tried again with backoff.
 type tenantController struct {
 	key        string
 	informers  informers.SharedInformerFactory
@@ -196,8 +198,8 @@ func requestsFor(change placementChange) []request {
 	return items
 }
 
-// losesCluster says whether the namespace holds nothing any more in a super cluster where it held something: pods that wait for a node
-// there are to choose again.
+// losesCluster says whether the namespace holds nothing any more in a super cluster where it held something: pods that
+// wait for a node there are to choose again.
 func (c placementChange) losesCluster() bool {
 	if c.old == nil {
 		return false

@@ -19,8 +19,8 @@ import (
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 )
 
-// TestAPanicCostsOneReconcile runs two tenants' controllers. What one tenant wrote makes its reconciler panic; it goes on with what else there
-// is, and the other tenant notices nothing.
+// TestAPanicCostsOneReconcile runs two tenants' controllers. What one tenant wrote makes its reconciler panic; it goes
+// on with what else there is, and the other tenant notices nothing.
 func TestAPanicCostsOneReconcile(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -143,7 +143,8 @@ func TestRequestsFor(t *testing.T) {
 	}
 }
 
-// TestEventsRegardTheQuota: an Event is about the ResourceQuota that bounds a namespace, and about the namespace where none does.
+// TestEventsRegardTheQuota: an Event is about the ResourceQuota that bounds a namespace, and about the namespace where
+// none does.
 func TestEventsRegardTheQuota(t *testing.T) {
 	t.Parallel()
 	b := newTenantBed(t, web())

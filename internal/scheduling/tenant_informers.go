@@ -32,7 +32,8 @@ const (
 	maxRefusal = 4096
 )
 
-// tenantInformers returns the informers of a tenant: its pods through the pod view's projection, and nodes from the view alone.
+// tenantInformers returns the informers of a tenant: its pods through the pod view's projection, and nodes from the
+// view alone.
 func tenantInformers(api kubernetes.Interface, nodes *view.Source) informers.SharedInformerFactory {
 	factory := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithTransform(ctrlcache.TransformStripManagedFields()))
 	pods := factory.InformerFor(&corev1.Pod{}, func(api kubernetes.Interface, _ time.Duration) cache.SharedIndexInformer {
@@ -49,8 +50,8 @@ func tenantInformers(api kubernetes.Interface, nodes *view.Source) informers.Sha
 	return factory
 }
 
-// readFailures keeps why the last read of a tenant control plane failed. It sits in the client's transport, below all informers, so that
-// none can be forgotten. It is safe for concurrent use.
+// readFailures keeps why the last read of a tenant control plane failed. It sits in the client's transport, below all
+// informers, so that none can be forgotten. It is safe for concurrent use.
 type readFailures struct{ last atomic.Pointer[error] }
 
 func (f *readFailures) wrap(transport http.RoundTripper) http.RoundTripper {
@@ -104,8 +105,9 @@ func refusalOf(response *http.Response) error {
 	return fmt.Errorf("%s for %s", response.Status, response.Request.URL.Path)
 }
 
-// waitForCaches waits until everything is listed. When that takes longer than patience because a read fails, it returns why: a kubeconfig
-// without the rights that are needed would else leave a tenant connecting for ever, with the reason in the log alone.
+// waitForCaches waits until everything is listed. When that takes longer than patience because a read fails, it returns
+// why: a kubeconfig without the rights that are needed would else leave a tenant connecting for ever, with the reason
+// in the log alone.
 func waitForCaches(ctx context.Context, factory informers.SharedInformerFactory, failures *readFailures, patience time.Duration) error {
 	for ctx.Err() == nil {
 		waiting, stop := context.WithTimeout(ctx, patience)

@@ -1,5 +1,5 @@
-// Package scheduling tests vc-scheduler, the whole program, on real API servers: a meta cluster whose virtual Nodes the test writes, and
-// a tenant control plane.
+// Package scheduling tests vc-scheduler, the whole program, on real API servers: a meta cluster whose virtual Nodes the
+// test writes, and a tenant control plane.
 package scheduling
 
 import (
@@ -110,8 +110,8 @@ func (w *world) populate(ctx context.Context, meta, tenant *controlplane.Control
 	return w.meta.Create(ctx, vc)
 }
 
-// virtualNode writes what vc-scheduler would publish for a super cluster of 100 cores. The taint that the API server's admission puts
-// on a new Node is taken off, as kube-controller-manager would.
+// virtualNode writes what vc-scheduler would publish for a super cluster of 100 cores. The taint that the API server's
+// admission puts on a new Node is taken off, as kube-controller-manager would.
 func (w *world) virtualNode(ctx context.Context, name string) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{schedulerv1alpha1.LabelVirtualNode: name}}}
 	if err := w.meta.Create(ctx, node); err != nil {
@@ -207,8 +207,8 @@ func (w *world) wantEvent(t *testing.T, kind, name, reason string) {
 	require.Eventually(t, func() bool { return w.hasEvent(t, kind, name, reason) }, patience, tick, "an Event %s on %s %s", reason, kind, name)
 }
 
-// hasEvent says whether there is an Event about an object of the tenant control plane. name is namespace/name for one whose namespace
-// matters: the Event lies there too.
+// hasEvent says whether there is an Event about an object of the tenant control plane. name is namespace/name for one
+// whose namespace matters: the Event lies there too.
 func (w *world) hasEvent(t *testing.T, kind, name, reason string) bool {
 	t.Helper()
 	events := &corev1.EventList{}

@@ -252,8 +252,8 @@ func TestARestartChangesNothing(t *testing.T) {
 	require.Equal(t, before.UID, w.placement(t, "restart").UID)
 }
 
-// TestPlacementsWrittenByATenantWhileNobodyLooks: what a tenant writes while vc-scheduler does not run is put back by the next one, and a
-// restart alone records no Event again.
+// TestPlacementsWrittenByATenantWhileNobodyLooks: what a tenant writes while vc-scheduler does not run is put back by
+// the next one, and a restart alone records no Event again.
 func TestPlacementsWrittenByATenantWhileNobodyLooks(t *testing.T) {
 	w := shared
 	stop := w.run(t)
