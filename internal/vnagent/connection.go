@@ -7,34 +7,37 @@ import (
 	"sync"
 )
 
-// clientStream is a client's connection that became a stream. TLS writes a record for each 16 KiB, and each that is written by itself wakes
-// the client up; of a stream those of one Write are written together.
+// clientStream is a hijacked client connection. crypto/tls splits a Write into records of 16 KiB and writes each to the
+// connection below, which costs a system call and wakes the client up each time; clientStream corks the batchConn
+// below, so that the records of one Write leave in one. Write and Close may run at the same time.
 type clientStream struct {
 	*tls.Conn
 	below *batchConn
 }
 
-// newClientStream returns conn as a stream. It must come of a batchListener, by way of TLS.
+// newClientStream wraps conn, which must be a *tls.Conn over a batchConn, as http.Server makes of what a batchListener
+// accepts. Any other conn is an error.
 func newClientStream(conn net.Conn) (*clientStream, error) {
 	if encrypted, ok := conn.(*tls.Conn); ok {
 		if below, ok := encrypted.NetConn().(*batchConn); ok {
 			return &clientStream{Conn: encrypted, below: below}, nil
 		}
 	}
-	return nil, fmt.Errorf("%T is no TLS connection of a batchListener", conn)
+	return nil, fmt.Errorf("%T is not a TLS connection accepted by a batchListener", conn)
 }
 
 // Write implements net.Conn.
-func (s *clientStream) Write(piece []byte) (int, error) {
-	s.below.hold()
-	n, err := s.Conn.Write(piece)
+func (s *clientStream) Write(p []byte) (int, error) {
+	s.below.cork()
+	n, err := s.Conn.Write(p)
 	if flushErr := s.below.flush(); err == nil && flushErr != nil {
 		return 0, flushErr
 	}
 	return n, err
 }
 
-// Close implements net.Conn. Like tls.Conn it says goodbye only if it need not wait for a Write.
+// Close implements net.Conn. While a Write holds the connection it closes without TLS' close_notify alert, as tls.Conn
+// does: a client that does not read would block the alert.
 func (s *clientStream) Close() error {
 	if !s.below.mu.TryLock() {
 		return s.below.Close()
@@ -43,7 +46,7 @@ func (s *clientStream) Close() error {
 	return s.Conn.Close()
 }
 
-// batchListener accepts connections as batchConns.
+// batchListener wraps each accepted connection in a batchConn.
 type batchListener struct{ net.Listener }
 
 // Accept implements net.Listener.
@@ -55,36 +58,38 @@ func (l batchListener) Accept() (net.Conn, error) {
 	return &batchConn{Conn: conn}, nil
 }
 
-// batchConn writes together what is written between hold and flush. It is the connection below TLS.
+// batchConn is the connection below TLS. Writes between cork and flush are collected, and flush writes them as one.
 type batchConn struct {
 	net.Conn
-	// mu is held while something is written, however long the client takes.
-	mu    sync.Mutex
-	holds bool
-	held  []byte
+	// mu is held during a write to the client, however long it takes to read. It guards the fields below.
+	mu      sync.Mutex
+	corked  bool
+	pending []byte
 }
 
 // Write implements net.Conn.
 func (c *batchConn) Write(record []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.holds {
-		c.held = append(c.held, record...)
+	if c.corked {
+		c.pending = append(c.pending, record...)
 		return len(record), nil
 	}
 	return c.Conn.Write(record)
 }
 
-func (c *batchConn) hold() {
+// cork makes Write collect instead of write, until flush.
+func (c *batchConn) cork() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.holds = true
+	c.corked = true
 }
 
+// flush writes what was collected, and ends cork.
 func (c *batchConn) flush() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, err := c.Conn.Write(c.held)
-	c.holds, c.held = false, c.held[:0]
+	_, err := c.Conn.Write(c.pending)
+	c.corked, c.pending = false, c.pending[:0]
 	return err
 }

@@ -18,25 +18,27 @@ import (
 )
 
 const (
-	// maxHeader bounds a request's line and headers in bytes: as much as a long command of an exec needs.
+	// maxHeader bounds the request line and headers together, in bytes. A long exec command in the query has to fit.
 	maxHeader = 128 << 10
-	// bodyTimeout bounds the wait for a body, which the server reads to its end before it sends an answer.
+	// bodyTimeout is the read deadline where a request announces a body: http.Server reads the rest of a body before it
+	// sends a response.
 	bodyTimeout = 2 * time.Second
-	// routeOther is the metrics' label of requests that were answered before their path was parsed.
+	// routeOther is the value of the label route for requests that a filter answered before withRoute.
 	routeOther = route.Kind("other")
 )
 
 type (
-	// observedHandler answers a request whose answer is observed, see withMetrics.
+	// observedHandler serves a request whose response withMetrics observes.
 	observedHandler func(w *observer, r *http.Request)
-	// tenantHandler answers a request of the tenant whose client certificate was verified.
+	// tenantHandler serves a request of the tenant whose client certificate withTenant verified.
 	tenantHandler func(w *observer, r *http.Request, clusterKey string)
-	// routeHandler answers a request of a tenant whose path and query were parsed.
+	// routeHandler serves a tenant's request whose path and query withRoute parsed.
 	routeHandler func(w *observer, r *http.Request, clusterKey string, request route.Request)
 )
 
-// withHealthz answers GET /healthz, without a certificate and without counting it. No request has a body: where one is announced, the
-// connection's read deadline is set, so that a client which never sends it holds the connection for bodyTimeout at most.
+// withHealthz serves GET /healthz without a client certificate and without metrics. No route accepts a body: where a
+// request announces one, withHealthz sets the connection's read deadline, so that a client that never sends it occupies
+// the connection for bodyTimeout at most.
 func withHealthz(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
@@ -50,8 +52,8 @@ func withHealthz(next http.Handler) http.Handler {
 	})
 }
 
-// withMetrics counts answers by route and status. A panic is how ReverseProxy ends a broken answer: it is counted with the status that was
-// sent until then, and passed on.
+// withMetrics counts responses by route and status. httputil.ReverseProxy panics with http.ErrAbortHandler when a
+// response breaks off: it is counted with the status that was already sent, and the panic continues to http.Server.
 func withMetrics(metrics *Metrics, next observedHandler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		observed := &observer{ResponseWriter: w, route: routeOther}
@@ -60,7 +62,8 @@ func withMetrics(metrics *Metrics, next observedHandler) http.Handler {
 	})
 }
 
-// withDrain refuses requests while running are drained, and cancels the context of those that run when the drain's patience ends.
+// withDrain answers 503 once running.drain was called. When drain cancels a request's context, writes to its client
+// fail too (observer.end).
 func withDrain(running *streams, next observedHandler) observedHandler {
 	return func(w *observer, r *http.Request) {
 		ctx, end, accepted := running.begin(r.Context())
@@ -74,7 +77,8 @@ func withDrain(running *streams, next observedHandler) observedHandler {
 	}
 }
 
-// withBoundedHeader refuses request lines and headers of more than maxHeader bytes. http.Server's own bound is not exact.
+// withBoundedHeader answers 431 to a request line and headers of more than maxHeader bytes. http.Server adds 4 KiB to
+// its MaxHeaderBytes, so its bound is not exact.
 func withBoundedHeader(next observedHandler) observedHandler {
 	return func(w *observer, r *http.Request) {
 		if headerSize(r) > maxHeader {
@@ -95,11 +99,11 @@ func headerSize(r *http.Request) int {
 	return size
 }
 
-// withTenant refuses connections without a tenant's client certificate, and adds the tenant to the request's logger.
+// withTenant answers 401 without a tenant's client certificate, and adds the tenant to the request's logger.
 func withTenant(certificates authenticator.Request, next tenantHandler) observedHandler {
 	return func(w *observer, r *http.Request) {
-		clusterKey, known := authenticate(certificates, r)
-		if !known {
+		clusterKey, authenticated := authenticate(certificates, r)
+		if !authenticated {
 			http.Error(w, "a client certificate of a tenant is needed", http.StatusUnauthorized)
 			return
 		}
@@ -108,7 +112,8 @@ func withTenant(certificates authenticator.Request, next tenantHandler) observed
 	}
 }
 
-// authenticate returns the cluster key of the tenant whose certificate the connection showed. Nothing else of r counts.
+// authenticate returns the cluster key from the verified client certificate: its common name, if its organisations
+// include that of tenants. It reads no header of r. False without such a certificate.
 func authenticate(certificates authenticator.Request, r *http.Request) (string, bool) {
 	response, ok, err := certificates.AuthenticateRequest(r)
 	if err != nil || !ok {
@@ -122,13 +127,14 @@ func authenticate(certificates authenticator.Request, r *http.Request) (string, 
 	return clusterKey, true
 }
 
-// withRoute parses method, path and query, and refuses what is not on the list of routes, and bodies.
+// withRoute parses method, path and query. It answers 400, 404 or 405 as route.Parse decides, and 400 to a request with
+// a body.
 func withRoute(next routeHandler) tenantHandler {
 	return func(w *observer, r *http.Request, clusterKey string) {
 		path, query, _ := strings.Cut(r.RequestURI, "?")
-		request, refusal := route.Parse(r.Method, path, query)
-		if refusal != nil {
-			http.Error(w, refusal.Reason, refusal.Code)
+		request, parseErr := route.Parse(r.Method, path, query)
+		if parseErr != nil {
+			http.Error(w, parseErr.Reason, parseErr.Code)
 			return
 		}
 		if r.ContentLength != 0 {
@@ -140,14 +146,14 @@ func withRoute(next routeHandler) tenantHandler {
 	}
 }
 
-// withLimit refuses a request while as many of its tenant run as may: maxStreams about pods, maxLists about all of them.
+// withLimit answers 429 while the tenant runs maxStreams requests about single pods, or maxLists lists of all its pods.
 func withLimit(running *limits, maxStreams int, next routeHandler) routeHandler {
 	return func(w *observer, r *http.Request, clusterKey string, request route.Request) {
-		most := maxStreams
+		limit := maxStreams
 		if !request.OfPod() {
-			most = maxLists
+			limit = maxLists
 		}
-		finish, granted := running.begin(work{clusterKey: clusterKey, list: !request.OfPod()}, most)
+		finish, granted := running.begin(limitKey{clusterKey: clusterKey, list: !request.OfPod()}, limit)
 		if !granted {
 			http.Error(w, "too many requests of this tenant run", http.StatusTooManyRequests)
 			return
@@ -157,7 +163,7 @@ func withLimit(running *limits, maxStreams int, next routeHandler) routeHandler 
 	}
 }
 
-// withGauge logs a request and counts it while it runs.
+// withGauge logs a request at V(4) and counts it in vn_agent_requests_in_flight while next serves it.
 func withGauge(metrics *Metrics, next routeHandler) routeHandler {
 	return func(w *observer, r *http.Request, clusterKey string, request route.Request) {
 		klog.FromContext(r.Context()).V(4).Info("Request", "route", request.Kind, "namespace", request.Namespace, "pod", request.Pod)

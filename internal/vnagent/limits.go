@@ -3,40 +3,44 @@ package vnagent
 import "sync"
 
 const (
-	// DefaultMaxStreams is how many requests about pods run for one tenant at a time: each holds up to half a MiB, and connections on both sides.
+	// DefaultMaxStreams bounds the requests about single pods that run for one tenant at a time: each holds up to half
+	// a MiB of buffers, a connection to the client and one to the backend.
 	DefaultMaxStreams = 500
-	// maxLists is how many lists are made for one tenant at a time: each makes kubelets measure, and holds what they say of all pods.
+	// maxLists bounds the lists that run for one tenant at a time: for each, kubelets collect metrics, and vn-agent
+	// holds their responses about all pods.
 	maxLists = 8
 )
 
-// work is what counts together.
-type work struct {
+// limitKey is what running requests are counted by.
+type limitKey struct {
 	clusterKey string
 	list       bool
 }
 
-// limits count what runs for each tenant, so that one cannot use up what all share: memory, connections, the kubelets' time.
+// limits counts the running requests of each tenant, so that one tenant cannot exhaust what all share: memory,
+// connections, the kubelets' time. It is safe for concurrent use; the zero value is ready.
 type limits struct {
 	mu      sync.Mutex
-	running map[work]int
+	running map[limitKey]int
 }
 
-// begin counts one of what in, and out when the result is called; false if as many as there may be run already.
-func (l *limits) begin(what work, most int) (func(), bool) {
+// begin counts one more running request under key. The caller calls the function that it returns once, when the request
+// ends. False, and no function, if limit of them run already.
+func (l *limits) begin(key limitKey, limit int) (func(), bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.running[what] >= most {
+	if l.running[key] >= limit {
 		return nil, false
 	}
 	if l.running == nil {
-		l.running = map[work]int{}
+		l.running = map[limitKey]int{}
 	}
-	l.running[what]++
+	l.running[key]++
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.running[what]--; l.running[what] == 0 {
-			delete(l.running, what)
+		if l.running[key]--; l.running[key] == 0 {
+			delete(l.running, key)
 		}
 	}, true
 }

@@ -49,7 +49,8 @@ func (b heldBackend) Scrape(context.Context, route.Request, []string, func(io.Re
 	return errors.New("none answers")
 }
 
-// TestTenantsAreLimited has one tenant ask for more than it may at a time: it is refused the rest, others are not, and later it is not.
+// TestTenantsAreLimited has one tenant ask for more than it may at a time: it is refused the rest, others are not, and
+// later it is not.
 func TestTenantsAreLimited(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -9,13 +9,14 @@ import (
 	"github.com/superpool/superpool/internal/vnagent/route"
 )
 
-// Metrics count requests. Labels are routes and status codes, never tenants or pods.
+// Metrics counts requests. Its labels are routes and status codes, never tenants or pods. It is safe for concurrent
+// use.
 type Metrics struct {
 	requests *prometheus.CounterVec
 	inFlight *prometheus.GaugeVec
 }
 
-// NewMetrics registers the metrics.
+// NewMetrics registers vn-agent's metrics in registry. An error means that one of them is registered there already.
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	metrics := &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -37,7 +38,7 @@ func (m *Metrics) answered(kind route.Kind, code int) {
 	m.requests.WithLabelValues(string(kind), strconv.Itoa(code)).Inc()
 }
 
-// running counts one request in, and out when the result is called.
+// running increments the gauge of kind; the function that it returns decrements it.
 func (m *Metrics) running(kind route.Kind) func() {
 	gauge := m.inFlight.WithLabelValues(string(kind))
 	gauge.Inc()

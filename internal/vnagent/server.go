@@ -20,26 +20,27 @@ import (
 )
 
 const (
+	// readHeaderTimeout bounds the time that a client has for the request line and headers.
 	readHeaderTimeout = 30 * time.Second
-	// idleTimeout bounds connections between requests.
+	// idleTimeout bounds how long a keep-alive connection waits for the next request.
 	idleTimeout = 90 * time.Second
 )
 
-// Certificates are the files of a server; all are needed, and read again when they change.
+// Certificates names the files of a Server. All are required; Server.Run reloads them when they change.
 type Certificates struct {
-	// CertFile and KeyFile are shown to clients.
+	// CertFile and KeyFile hold the serving certificate and its key.
 	CertFile, KeyFile string
-	// ClientCAFile holds the certificates that sign clients'. Without it nobody could be told from anybody else.
+	// ClientCAFile holds the certificate authorities that client certificates are verified against.
 	ClientCAFile string
 }
 
-// Server serves a Handler over TLS.
+// Server serves a Handler over TLS. Its methods are safe for concurrent use; Run is called once.
 type Server struct {
 	cert     *dynamiccertificates.DynamicCertKeyPairContent
 	clientCA *dynamiccertificates.DynamicFileCAContent
 }
 
-// NewServer reads the files.
+// NewServer loads the files. An error means that one is missing, or does not hold what it should.
 func NewServer(files Certificates) (*Server, error) {
 	if files.ClientCAFile == "" {
 		return nil, errors.New("the certificate authority of clients is missing: without it any client could say that it is any tenant")
@@ -55,8 +56,9 @@ func NewServer(files Certificates) (*Server, error) {
 	return &Server{cert: cert, clientCA: clientCA}, nil
 }
 
-// Authenticator verifies client certificates against what the CA file holds now. It is that of k8s.io/apiserver's package x509 without its
-// metrics, which requests that come at once write without a lock.
+// Authenticator returns an authenticator that verifies client certificates against the current contents of
+// ClientCAFile. It does what the one of k8s.io/apiserver's package x509 does, without that one's metrics, which
+// concurrent requests write without a lock. It is safe for concurrent use.
 func (s *Server) Authenticator() authenticator.Request {
 	return authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 		if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
@@ -78,10 +80,13 @@ func (s *Server) Authenticator() authenticator.Request {
 	})
 }
 
-// Run serves on listener until ctx ends, then lets what runs finish for at most grace.
+// Run serves on listener until ctx ends, then waits up to grace for running requests and cancels those that are left.
+// It returns nil after such a shutdown, and an error if the certificates cannot be loaded or serving fails. It closes
+// listener.
 func (s *Server) Run(ctx context.Context, listener net.Listener, handler *Handler, grace time.Duration) error {
-	// HTTP/1.1 only: a stream has a connection of its own, whose receiver sets the pace. Certificates are asked for here and verified by
-	// the authenticator, which answers with a status that says what is wrong.
+	// HTTP/1.1 only: each stream has its own connection, so TCP's flow control holds back that stream alone. The
+	// handshake requests a client certificate without verifying it; the authenticator verifies it, so that a client
+	// gets status 401 rather than a failed handshake.
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, ClientAuth: tls.RequestClientCert}
 	reload := dynamiccertificates.NewDynamicServingCertificateController(config, s.clientCA, s.cert, nil, nil)
 	s.clientCA.AddListener(reload)
@@ -100,14 +105,15 @@ func (s *Server) Run(ctx context.Context, listener net.Listener, handler *Handle
 	group.Go(func() { reload.Run(1, files.Done()) })
 
 	logger := klog.FromContext(ctx)
-	// Without this the server would add HTTP/2 to config, which each change of a certificate copies.
+	// Without Protocols, http.Server would add HTTP/2 to config, which the reload controller copies at each change of a
+	// certificate.
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	server := &http.Server{
 		Protocols: protocols,
 		Handler:   handler, TLSConfig: config, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
-		DisableGeneralOptionsHandler: true, // it would wait for a body
-		ErrorLog:                     log.New(handshakes{logger}, "", 0),
+		DisableGeneralOptionsHandler: true, // net/http's handler of "OPTIONS *" reads the body without a deadline
+		ErrorLog:                     log.New(serverLog{logger}, "", 0),
 		BaseContext:                  func(net.Listener) context.Context { return klog.NewContext(context.WithoutCancel(ctx), logger) },
 	}
 	failed := make(chan error, 1)
@@ -121,7 +127,8 @@ func (s *Server) Run(ctx context.Context, listener net.Listener, handler *Handle
 	return stop(context.WithoutCancel(ctx), server, handler, grace)
 }
 
-// stop closes the listener, waits for what runs, and ends what is left after grace.
+// stop closes the listener, waits up to grace for running requests (http.Server.Shutdown) and hijacked streams
+// (Handler.Drain), then closes what is left.
 func stop(ctx context.Context, server *http.Server, handler *Handler, grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
@@ -135,10 +142,11 @@ func stop(ctx context.Context, server *http.Server, handler *Handler, grace time
 	return err
 }
 
-// handshakes takes what the server says about connections that are no use.
-type handshakes struct{ logger klog.Logger }
+// serverLog is the io.Writer of http.Server's ErrorLog. What the server reports there, failed handshakes above all, is
+// logged at V(5): any client can cause it.
+type serverLog struct{ logger klog.Logger }
 
-func (h handshakes) Write(message []byte) (int, error) {
-	h.logger.V(5).Info("Connection refused", "message", string(bytes.TrimSpace(message)))
+func (l serverLog) Write(message []byte) (int, error) {
+	l.logger.V(5).Info("Connection refused", "message", string(bytes.TrimSpace(message)))
 	return len(message), nil
 }

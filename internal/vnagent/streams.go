@@ -11,18 +11,20 @@ import (
 	"github.com/superpool/superpool/internal/vnagent/route"
 )
 
-// streams are the requests that run. A server does not know of those whose connections were taken over, so they are counted here:
+// streams tracks the running requests, since http.Server.Shutdown does not wait for hijacked connections. It is safe
+// for concurrent use; the zero value is open:
 //
-//	open ──drain──► draining (new ones refused) ──all ended, or drain's context: all cancelled──► empty
+//	open ──drain──► draining (begin refuses) ──all ended, or ctx ended: their contexts are cancelled──► empty
 type streams struct {
 	mu       sync.Mutex
 	draining bool
-	last     int
+	lastID   int
 	cancels  map[int]context.CancelFunc
 	group    sync.WaitGroup
 }
 
-// begin returns the context of a request, and what to call at its end; false while draining.
+// begin returns the context of a request, which drain may cancel, and a function that the caller calls once when the
+// request has ended. False once drain was called.
 func (s *streams) begin(ctx context.Context) (context.Context, func(), bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,8 +32,8 @@ func (s *streams) begin(ctx context.Context) (context.Context, func(), bool) {
 		return ctx, nil, false
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	s.last++
-	id := s.last
+	s.lastID++
+	id := s.lastID
 	if s.cancels == nil {
 		s.cancels = map[int]context.CancelFunc{}
 	}
@@ -46,6 +48,7 @@ func (s *streams) begin(ctx context.Context) (context.Context, func(), bool) {
 	}, true
 }
 
+// drain makes begin refuse, and returns when all requests have ended. When ctx ends first, it cancels their contexts.
 func (s *streams) drain(ctx context.Context) {
 	s.mu.Lock()
 	s.draining = true
@@ -65,24 +68,26 @@ func (s *streams) drain(ctx context.Context) {
 	<-ended
 }
 
-// observer is the ResponseWriter of one request: it remembers route and status for the metrics, and can end the answer.
+// observer is the ResponseWriter of one request. It records route and status for the metrics, and end can abort the
+// response from another goroutine.
 type observer struct {
 	http.ResponseWriter
-	// route is the metrics' label, code the status that was sent, 0 before.
+	// route and code are the values of the metrics' labels. code is 0 until a status is sent.
 	route route.Kind
 	code  int
 
 	mu sync.Mutex
-	// conn is what was taken over for a stream, nil before.
-	conn net.Conn
-	cut  bool
+	// conn is the hijacked connection, nil before Hijack.
+	conn  net.Conn
+	ended bool
 }
 
-// end lets what is written to the client fail from now on: a client that does not read would hold up the end of its request.
+// end makes writes to the client fail from now on, so that a client that does not read cannot block the end of its
+// request.
 func (o *observer) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.cut = true
+	o.ended = true
 	if o.conn != nil {
 		_ = o.conn.Close()
 		return
@@ -98,11 +103,11 @@ func (o *observer) WriteHeader(code int) {
 	o.ResponseWriter.WriteHeader(code)
 }
 
-// Hijack implements http.Hijacker: the connection becomes a stream.
+// Hijack implements http.Hijacker. The connection that it returns is a clientStream.
 func (o *observer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.cut {
+	if o.ended {
 		return nil, nil, context.Canceled
 	}
 	conn, buffer, err := http.NewResponseController(o.ResponseWriter).Hijack()
@@ -118,7 +123,7 @@ func (o *observer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return stream, buffer, nil
 }
 
-// Unwrap lets http.ResponseController flush.
+// Unwrap gives http.ResponseController the ResponseWriter below, whose Flush and deadlines it calls.
 func (o *observer) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 
 func (o *observer) status() int {

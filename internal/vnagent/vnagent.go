@@ -1,5 +1,6 @@
-// Package vnagent serves the kubelet API to tenants' API servers: it authenticates a tenant by its client certificate, reads the request,
-// finds the tenant's pod, and lets a backend answer. What is not the tenant's does not exist.
+// Package vnagent serves the kubelet API to tenants' API servers. A chain of filters authenticates the tenant by its
+// client certificate, parses the request and enforces the tenant's limits; the Handler finds the tenant's pod and a
+// backend forwards to it. A pod that is not the tenant's answers like one that does not exist.
 package vnagent
 
 import (
@@ -21,22 +22,30 @@ import (
 	"github.com/superpool/superpool/internal/vnagent/route"
 )
 
-// Pods finds the pods of tenants.
+// Pods finds the pods of tenants in the super cluster. Implementations are safe for concurrent use.
 type Pods interface {
-	// Get returns pods.ErrNotFound for a pod that is not the tenant's, pods.ErrBusy where it has asked too often for such.
+	// Get returns the pod that the tenant knows as namespace/name. The error is pods.ErrNotFound where the tenant has
+	// no such pod, pods.ErrBusy after too many requests of the tenant for pods that are not in the cache; any other
+	// means that the super cluster fails.
 	Get(ctx context.Context, clusterKey, namespace, name string) (pods.Pod, error)
+	// List returns all pods of the tenant, and an error until the cache has synced. No pods is no error.
 	List(clusterKey string) ([]pods.Pod, error)
 }
 
-// Options are the parts of a Handler; all but MaxStreams are needed.
+// Options holds the parts of a Handler. All but MaxStreams are required; a zero Nodes leaves nodes their names.
 type Options struct {
-	// Authenticator verifies client certificates: user name and groups are the common name and the organisations.
+	// Authenticator verifies client certificates. It returns the common name as the user's name and the organisations
+	// as its groups.
 	Authenticator authenticator.Request
-	Pods          Pods
-	Backend       backend.Backend
-	Nodes         rename.Nodes
-	Metrics       *Metrics
-	// MaxStreams is how many requests about pods run for one tenant at a time; 0 means DefaultMaxStreams.
+	// Pods finds the pod that a request names, and the pods of a list.
+	Pods Pods
+	// Backend serves requests about pods that Pods has found.
+	Backend backend.Backend
+	// Nodes maps node names of the super cluster to the tenants'.
+	Nodes rename.Nodes
+	// Metrics counts the requests.
+	Metrics *Metrics
+	// MaxStreams bounds the requests about single pods that run for one tenant at a time; 0 means DefaultMaxStreams.
 	MaxStreams int
 }
 
@@ -48,7 +57,7 @@ type Handler struct {
 	chain   http.Handler
 }
 
-// NewHandler returns a handler. A request passes these filters, each of which answers it or hands it on:
+// NewHandler returns a Handler. A request passes these filters in order; each of them answers it or calls the next:
 //
 //	healthz ─► metrics ─► draining ─► header size ─► client certificate ─► path and query ─► limit per tenant ─► serve
 func NewHandler(options Options) *Handler {
@@ -62,13 +71,14 @@ func NewHandler(options Options) *Handler {
 	return h
 }
 
-// Drain waits for the end of all requests, and ends those that are left when ctx ends. New ones are refused from now on.
+// Drain answers 503 to new requests from now on, and returns when all running ones have ended. When ctx ends first, it
+// cancels their contexts.
 func (h *Handler) Drain(ctx context.Context) { h.streams.drain(ctx) }
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.chain.ServeHTTP(w, r) }
 
-// serve answers a request that passed all filters.
+// serve forwards a request about one pod to the backend, and answers those about all pods of the tenant.
 func (h *Handler) serve(w *observer, r *http.Request, clusterKey string, request route.Request) {
 	if !request.OfPod() {
 		h.list(w, r, clusterKey, request)
@@ -93,7 +103,7 @@ func (h *Handler) serve(w *observer, r *http.Request, clusterKey string, request
 	h.options.Backend.Forward(w, r, request, pod)
 }
 
-// list answers what is about all pods of the tenant.
+// list answers a request about all pods of the tenant.
 func (h *Handler) list(w http.ResponseWriter, r *http.Request, clusterKey string, request route.Request) {
 	own, err := h.options.Pods.List(clusterKey)
 	if err != nil {
@@ -113,7 +123,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, clusterKey string
 		if h.scrape(w, r, request, own, metrics.Add) {
 			w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 			if _, err := metrics.WriteTo(w); err != nil {
-				klog.FromContext(r.Context()).V(4).Info("Answer broke", "err", err)
+				klog.FromContext(r.Context()).V(4).Info("Response broke off", "err", err)
 			}
 		}
 	case route.Health, route.Logs, route.Exec, route.Attach, route.PortForward, route.Run:
@@ -121,7 +131,8 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, clusterKey string
 	}
 }
 
-// scrape returns false after it has answered that it cannot.
+// scrape passes the responses of the kubelets of own's nodes to read. Where none responds, it answers 502 and returns
+// false.
 func (h *Handler) scrape(w http.ResponseWriter, r *http.Request, request route.Request, own []pods.Pod, read func(io.Reader) error) bool {
 	nodes := map[string]struct{}{}
 	for _, pod := range own {
@@ -136,6 +147,7 @@ func (h *Handler) scrape(w http.ResponseWriter, r *http.Request, request route.R
 	return true
 }
 
+// unavailable answers 503 without details of the super cluster, which it logs.
 func unavailable(w http.ResponseWriter, r *http.Request, err error) {
 	klog.FromContext(r.Context()).Error(err, "Looking for pods")
 	http.Error(w, "the super cluster does not answer this request", http.StatusServiceUnavailable)

@@ -34,32 +34,35 @@ import (
 	"github.com/superpool/superpool/internal/virtualclusters"
 )
 
-// Options are the flags of syncer.
+// Options holds the values of syncer's flags.
 type Options struct {
-	// MetaKubeconfig and SuperClusterKubeconfig are files; "" means the cluster that the process runs in.
+	// MetaKubeconfig and SuperClusterKubeconfig are kubeconfig files; "" means the service account of the pod that the
+	// process runs in.
 	MetaKubeconfig         string
 	SuperClusterKubeconfig string
-	// LeaderElect lets one of several replicas work; LeaderElectNamespace holds their Lease in the meta cluster.
+	// LeaderElect makes replicas elect a leader; LeaderElectNamespace of the meta cluster holds their Lease.
 	LeaderElect          bool
 	LeaderElectNamespace string
-	// MetricsBindAddress, HealthProbeBindAddress and PprofBindAddress are served; "0" serves nothing.
+	// MetricsBindAddress, HealthProbeBindAddress and PprofBindAddress are host:port; "0" turns one off.
 	MetricsBindAddress     string
 	HealthProbeBindAddress string
 	PprofBindAddress       string
-	// ConcurrentSyncs is the number of objects of each kind that are worked on at a time, at least 2.
+	// ConcurrentSyncs is the number of workers of each kind, at least 2.
 	ConcurrentSyncs int
-	// PodSecurityLevel is enforced in the namespaces of tenants; "" leaves it to the super cluster.
+	// PodSecurityLevel is the Pod Security level that super namespaces enforce; "" leaves it to the super cluster's
+	// default.
 	PodSecurityLevel string
-	// VNAgentPort and VNAgentAddress are where tenants find the kubelet API of nodes; port 0 means nowhere, address "" at each node.
+	// VNAgentPort and VNAgentAddress become the kubelet endpoint of tenants' Nodes. Port 0 means that there is none;
+	// address "" means each node's own.
 	VNAgentPort    int32
 	VNAgentAddress string
 	// Gate holds the feature gates.
 	Gate featuregate.MutableFeatureGate
-	// Logs are the flags of klog.
+	// Logs holds the values of klog's flags.
 	Logs *logs.Options
 }
 
-// NewOptions returns the defaults.
+// NewOptions returns the defaults. An error means a fault of the program: its feature gates are declared twice.
 func NewOptions() (*Options, error) {
 	gate, err := features.NewGate()
 	if err != nil {
@@ -81,22 +84,22 @@ func NewOptions() (*Options, error) {
 
 // AddFlags adds a flag for every option.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.MetaKubeconfig, "meta-kubeconfig", o.MetaKubeconfig, "kubeconfig file of the meta cluster; without it the cluster that this process runs in")
-	flags.StringVar(&o.SuperClusterKubeconfig, "super-cluster-kubeconfig", o.SuperClusterKubeconfig, "kubeconfig file of the super cluster; without it the cluster that this process runs in")
-	flags.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "let one of several replicas work")
+	flags.StringVar(&o.MetaKubeconfig, "meta-kubeconfig", o.MetaKubeconfig, "kubeconfig file of the meta cluster; default: the service account of the pod that syncer runs in")
+	flags.StringVar(&o.SuperClusterKubeconfig, "super-cluster-kubeconfig", o.SuperClusterKubeconfig, "kubeconfig file of the super cluster; default: the service account of the pod that syncer runs in")
+	flags.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect a leader before working; needed when more than one replica runs")
 	flags.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace, "namespace of the meta cluster that holds the Lease")
-	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address that serves /metrics; "0" for none`)
-	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address that serves /healthz and /readyz; "0" for none`)
-	flags.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress, `address that serves profiles under /debug/pprof/ to everyone who reaches it, as 127.0.0.1:6060; "0" for none`)
-	flags.IntVar(&o.ConcurrentSyncs, "concurrent-syncs", o.ConcurrentSyncs, "number of objects of each kind that are worked on at a time; one tenant has at most half of them. Raise it for many tenants whose control planes are far away")
-	flags.StringVar(&o.PodSecurityLevel, "pod-security-level", o.PodSecurityLevel, `pod security level that the super cluster enforces on tenants: privileged, baseline or restricted; "" for none`)
+	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address of /metrics; "0" turns it off`)
+	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address of /healthz and /readyz; "0" turns them off`)
+	flags.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress, `address of profiles under /debug/pprof/, open to everyone who reaches it, as 127.0.0.1:6060; "0" turns them off`)
+	flags.IntVar(&o.ConcurrentSyncs, "concurrent-syncs", o.ConcurrentSyncs, "number of workers of each kind; one tenant has at most half of them. Raise it for many tenants whose control planes are far away")
+	flags.StringVar(&o.PodSecurityLevel, "pod-security-level", o.PodSecurityLevel, `Pod Security level that namespaces of tenants enforce in the super cluster: privileged, baseline or restricted; "" for the super cluster's default`)
 	flags.Int32Var(&o.VNAgentPort, "vn-agent-port", o.VNAgentPort, "port of vn-agent, which serves logs and exec to tenants; 0 if there is none")
 	flags.StringVar(&o.VNAgentAddress, "vn-agent-address", o.VNAgentAddress, "address of one vn-agent for all nodes; without it each node has its own")
 	o.Gate.AddFlag(flags)
 	logsapi.AddFlags(o.Logs, flags)
 }
 
-// Validate returns what is wrong with the options.
+// Validate returns one error for each value that cannot be used, joined; nil where all can.
 func (o *Options) Validate() error {
 	var errs []error
 	if !o.Gate.Enabled(features.SuperClusterPooling) {
@@ -122,7 +125,7 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// NewCommand returns the command.
+// NewCommand returns the command syncer. The context that it is executed with ends it. An error is that of NewOptions.
 func NewCommand() (*cobra.Command, error) {
 	options, err := NewOptions()
 	if err != nil {
@@ -131,10 +134,10 @@ func NewCommand() (*cobra.Command, error) {
 	command := &cobra.Command{
 		Use:   "syncer",
 		Short: "Connects one super cluster of the pool to its tenants",
-		Long: `syncer connects one super cluster of the pool to the tenants that hold placements in it. What their pods need goes down into
-namespaces of the super cluster, and the status of pods, their nodes and bindings come up.
+		Long: `syncer connects one super cluster of the pool to the tenants that hold placements in it. It writes what their pods need into
+namespaces of the super cluster, and the status of the pods, their Nodes and bindings into the tenants.
 
-The super cluster must hold its id: ConfigMap kube-system/supercluster-info, data key id.`,
+The super cluster holds its id: ConfigMap kube-system/supercluster-info, data key id.`,
 		Example: `  syncer --meta-kubeconfig meta.kubeconfig --super-cluster-kubeconfig r1.kubeconfig \
     --feature-gates=SuperClusterPooling=true --metrics-bind-address=:8080 --health-probe-bind-address=:8081`,
 		Args:          cobra.NoArgs,
@@ -154,7 +157,8 @@ The super cluster must hold its id: ConfigMap kube-system/supercluster-info, dat
 	return command, nil
 }
 
-// Run syncs until ctx ends.
+// Run syncs until ctx ends or another replica is elected; the first returns nil, the second an error. The caller has
+// validated options.
 func Run(ctx context.Context, options *Options) error {
 	logger := klog.Background()
 	ctx = klog.NewContext(ctx, logger)
@@ -176,30 +180,31 @@ func Run(ctx context.Context, options *Options) error {
 	if err != nil {
 		return err
 	}
-	numbers, err := engine.NewMetrics(metrics.Registry)
+	engineMetrics, err := engine.NewMetrics(metrics.Registry)
 	if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	made, err := syncer.New(ctx, mgr, syncer.Options{
-		ID: id, Super: super, PodSecurityLevel: options.PodSecurityLevel, Metrics: numbers,
+	superClusterSyncer, err := syncer.New(ctx, mgr, syncer.Options{
+		ID: id, Super: super, PodSecurityLevel: options.PodSecurityLevel, Metrics: engineMetrics,
 		VNAgent: kinds.VNAgent{Port: options.VNAgentPort, Address: options.VNAgentAddress},
 		Engine:  engine.Options{Workers: options.ConcurrentSyncs},
 	})
 	if err != nil {
 		return err
 	}
-	controller := &tenants.Controller{Client: mgr.GetClient(), Lifecycle: virtualclusters.Reader{Reader: mgr.GetAPIReader()}, Engage: made.Engage}
+	controller := &tenants.Controller{Client: mgr.GetClient(), Lifecycle: virtualclusters.Reader{Reader: mgr.GetAPIReader()}, Engage: superClusterSyncer.Engage}
 	if err := controller.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up tenants: %w", err)
 	}
-	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", made.Ready())); err != nil {
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", superClusterSyncer.Ready())); err != nil {
 		return fmt.Errorf("adding probes: %w", err)
 	}
 	logger.Info("Starting", "superCluster", id)
 	return mgr.Start(ctx)
 }
 
-// newManager returns a manager of the meta cluster, one leader per super cluster.
+// newManager returns a manager of the meta cluster. Its Lease carries the super cluster's id, so that there is one
+// leader per super cluster.
 func newManager(ctx context.Context, options *Options, meta *rest.Config, id string) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenancyv1alpha1.AddToScheme, schedulerv1alpha1.AddToScheme} {
@@ -225,6 +230,8 @@ func newManager(ctx context.Context, options *Options, meta *rest.Config, id str
 	return mgr, nil
 }
 
+// restConfig returns the configuration of a kubeconfig file, or of the pod's service account if file is "". flagName is
+// for errors.
 func restConfig(flagName, file string) (*rest.Config, error) {
 	if file == "" {
 		config, err := rest.InClusterConfig()

@@ -1,4 +1,4 @@
-// Package app wires vc-scheduler together.
+// Package app holds the command line of vc-scheduler and wires its parts.
 package app
 
 import (
@@ -17,20 +17,21 @@ func init() {
 	utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate))
 }
 
-// Options are the flags of vc-scheduler.
+// Options holds the values of vc-scheduler's flags.
 type Options struct {
-	// Kubeconfig of the meta cluster. Empty: the service account of the pod.
+	// Kubeconfig is the kubeconfig file of the meta cluster; "" means the service account of the pod.
 	Kubeconfig string
-	// NamespaceSchedulerConfig and PodSchedulerConfig are files that hold a KubeSchedulerConfiguration. Empty: the built-in one.
+	// NamespaceSchedulerConfig and PodSchedulerConfig are files that hold a KubeSchedulerConfiguration; "" means the
+	// built-in one.
 	NamespaceSchedulerConfig, PodSchedulerConfig string
 	// DefaultSlice is the slice size for resources that a tenant does not name, as a JSON resource list.
 	DefaultSlice string
-	// LeaderElect runs the election, in LeaderElectNamespace.
+	// LeaderElect makes replicas elect a leader; LeaderElectNamespace of the meta cluster holds their Lease.
 	LeaderElect          bool
 	LeaderElectNamespace string
 	// MetricsBindAddress, HealthProbeBindAddress and PprofBindAddress are host:port; "0" turns one off.
 	MetricsBindAddress, HealthProbeBindAddress, PprofBindAddress string
-	// Logs are the flags of klog.
+	// Logs holds the values of klog's flags.
 	Logs *logs.Options
 }
 
@@ -47,16 +48,16 @@ func NewOptions() *Options {
 	}
 }
 
-// AddFlags adds the flags to fs.
+// AddFlags adds a flag for every option to fs, and those of klog and the feature gates.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig of the meta cluster; without it, the service account of the pod is used")
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig file of the meta cluster; default: the service account of the pod that vc-scheduler runs in")
 	fs.StringVar(&o.NamespaceSchedulerConfig, "namespace-scheduler-config", o.NamespaceSchedulerConfig,
-		"file with the KubeSchedulerConfiguration of the namespace scheduler; without it, the built-in one is used")
+		"file with the KubeSchedulerConfiguration of the namespace scheduler; default: the built-in one")
 	fs.StringVar(&o.PodSchedulerConfig, "pod-scheduler-config", o.PodSchedulerConfig,
-		"file with the KubeSchedulerConfiguration of the pod schedulers; without it, the built-in one is used")
+		"file with the KubeSchedulerConfiguration of the pod schedulers; default: the built-in one")
 	fs.StringVar(&o.DefaultSlice, "default-slice", o.DefaultSlice, "slice size for resources that a namespace's slice annotation does not name")
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect a leader before working; needed when more than one replica runs")
-	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace, "namespace of the leader's Lease")
+	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace, "namespace of the meta cluster that holds the Lease")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address of /metrics; "0" turns it off`)
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address of /healthz and /readyz; "0" turns them off`)
 	fs.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress,

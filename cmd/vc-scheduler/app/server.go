@@ -2,26 +2,20 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
-	"sync"
 
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
-	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -30,8 +24,6 @@ import (
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -48,11 +40,12 @@ const (
 	component = "vc-scheduler"
 	leaseName = "vc-scheduler"
 
-	// metaQPS and metaBurst bound the requests to the meta cluster, which carries every decision about a namespace.
+	// metaQPS and metaBurst are the client's rate limit at the meta cluster, where each placement of a namespace is
+	// written.
 	metaQPS, metaBurst = 200, 400
 )
 
-// NewCommand returns the command vc-scheduler.
+// NewCommand returns the command vc-scheduler. The context that it is executed with ends it.
 func NewCommand() *cobra.Command {
 	options := NewOptions()
 	cmd := &cobra.Command{
@@ -79,7 +72,8 @@ places the slices over the super clusters, and picks a super cluster for each te
 	return cmd
 }
 
-// Run runs vc-scheduler until ctx ends or it loses the lead.
+// Run schedules until ctx ends or another replica is elected; the first returns nil, the second an error, as does a
+// flag that cannot be used.
 func Run(ctx context.Context, options *Options) error {
 	cfg, err := clientcmd.BuildConfigFromFlags("", options.Kubeconfig)
 	if err != nil {
@@ -99,6 +93,7 @@ func Run(ctx context.Context, options *Options) error {
 	return nil
 }
 
+// newManager returns a manager of the meta cluster, whose cache holds virtual Nodes alone of all Nodes.
 func newManager(cfg *rest.Config, options *Options) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenancyv1alpha1.AddToScheme, schedulerv1alpha1.AddToScheme} {
@@ -119,7 +114,7 @@ func newManager(cfg *rest.Config, options *Options) (ctrl.Manager, error) {
 		LeaderElectionID:              leaseName,
 		LeaderElectionNamespace:       options.LeaderElectNamespace,
 		LeaderElectionReleaseOnCancel: true,
-		Metrics:                       metricsserver.Options{BindAddress: options.MetricsBindAddress, ExtraHandlers: map[string]http.Handler{}},
+		Metrics:                       metricsOptions(options.MetricsBindAddress),
 		HealthProbeBindAddress:        options.HealthProbeBindAddress,
 		PprofBindAddress:              options.PprofBindAddress,
 		// Tests run the program several times in one process.
@@ -128,44 +123,10 @@ func newManager(cfg *rest.Config, options *Options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the meta cluster: %w", err)
 	}
-	mergeMetrics()
 	return mgr, nil
 }
 
-// mergeMetrics adds what kube-scheduler registers elsewhere to what the manager serves.
-var mergeMetrics = sync.OnceFunc(func() {
-	ctrlmetrics.Registry = merged{ctrlmetrics.Registry, ctrlmetrics.Registry}
-})
-
-// merged registers in the manager's registry and gathers from kube-scheduler's too.
-type merged struct {
-	prometheus.Registerer
-	own prometheus.Gatherer
-}
-
-// Gather returns the families of both registries, sorted by name. Those of the process are in both; they are taken from one.
-func (m merged) Gather() ([]*dto.MetricFamily, error) {
-	families, err := m.own.Gather()
-	if err != nil {
-		return nil, fmt.Errorf("gathering the manager's metrics: %w", err)
-	}
-	known := sets.New[string]()
-	for _, family := range families {
-		known.Insert(family.GetName())
-	}
-	others, err := legacyregistry.DefaultGatherer.Gather()
-	if err != nil {
-		return nil, fmt.Errorf("gathering kube-scheduler's metrics: %w", err)
-	}
-	for _, family := range others {
-		if !known.Has(family.GetName()) {
-			families = append(families, family)
-		}
-	}
-	slices.SortFunc(families, func(a, b *dto.MetricFamily) int { return strings.Compare(a.GetName(), b.GetName()) })
-	return families, nil
-}
-
+// setup adds the controllers of super clusters and tenants, the namespace scheduler and the probes to mgr.
 func setup(ctx context.Context, mgr ctrl.Manager, options *Options) error {
 	defaultSlice, err := options.defaultSlice()
 	if err != nil {
@@ -192,11 +153,11 @@ func setup(ctx context.Context, mgr ctrl.Manager, options *Options) error {
 		return fmt.Errorf("setting up super clusters: %w", err)
 	}
 	store := scheduling.NewStore(mgr.GetClient(), mgr.GetAPIReader())
-	work := &scheduling.Tenants{
+	schedulers := &scheduling.Tenants{
 		Client: mgr.GetClient(), Store: store, Dispatcher: dispatcher, PodConfig: podConfig, Profiles: namespaceProfiles, DefaultSlice: defaultSlice,
 	}
 	owner := &virtualclusters.Owner{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder}
-	if err := (&tenants.Controller{Client: mgr.GetClient(), Lifecycle: owner, Engage: work.Engage}).SetupWithManager(mgr); err != nil {
+	if err := (&tenants.Controller{Client: mgr.GetClient(), Lifecycle: owner, Engage: schedulers.Engage}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up tenants: %w", err)
 	}
 	namespaceScheduler := &scheduling.NamespaceScheduler{
@@ -209,13 +170,14 @@ func setup(ctx context.Context, mgr ctrl.Manager, options *Options) error {
 	return addChecks(mgr)
 }
 
+// addChecks adds the probes. /readyz is 200 once the meta cluster's caches have synced.
 func addChecks(mgr manager.Manager) error {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("adding /healthz: %w", err)
 	}
 	synced := func(request *http.Request) error {
 		if !mgr.GetCache().WaitForCacheSync(request.Context()) {
-			return fmt.Errorf("caches of the meta cluster are not filled")
+			return errors.New("caches of the meta cluster have not synced")
 		}
 		return nil
 	}

@@ -1,4 +1,4 @@
-// Package app is the command line of vn-agent and wires its parts.
+// Package app holds the command line of vn-agent and wires its parts.
 package app
 
 import (
@@ -32,13 +32,15 @@ import (
 	"github.com/superpool/superpool/internal/vnagent/rename"
 )
 
-// The modes.
+// The values of --mode: which server of the super cluster requests about pods are forwarded to.
 const (
-	ModeKubelet   = "kubelet"
+	// ModeKubelet forwards to the kubelet of this node: one vn-agent per node.
+	ModeKubelet = "kubelet"
+	// ModeAPIServer forwards to the API server of the super cluster: one vn-agent for all nodes.
 	ModeAPIServer = "apiserver"
 )
 
-// Options are the flags of vn-agent.
+// Options holds the values of vn-agent's flags.
 type Options struct {
 	// Mode is ModeKubelet or ModeAPIServer.
 	Mode string
@@ -46,28 +48,30 @@ type Options struct {
 	Kubeconfig string
 	// NodeName is the node of this process, in ModeKubelet.
 	NodeName string
-	// SuperCluster is the id in the names of nodes that tenants see; "" leaves nodes their own names.
+	// SuperCluster is the id that prefixes node names in responses, as tenants see them; "" leaves nodes their own
+	// names.
 	SuperCluster string
-	// BindAddress and SecurePort are where the kubelet API is served.
+	// BindAddress and SecurePort are where vn-agent serves the kubelet API.
 	BindAddress string
 	SecurePort  int
 	// Certificates of the kubelet API.
 	Certificates vnagent.Certificates
-	// KubeletHost and Kubelet say how the kubelet is reached; Kubelet.Address may leave out the host or be "".
+	// KubeletHost is the host, and Kubelet the address and files of the kubelet, in ModeKubelet. Kubelet.Address may
+	// lack the host, which is then KubeletHost, or be "".
 	KubeletHost string
 	Kubelet     backend.KubeletOptions
-	// MaxStreams is how many requests about pods run for one tenant at a time.
+	// MaxStreams bounds the requests about single pods that run for one tenant at a time, at least 1.
 	MaxStreams int
-	// MetricsBindAddress and HealthProbeBindAddress are served; "0" serves nothing.
+	// MetricsBindAddress and HealthProbeBindAddress are host:port; "0" turns one off.
 	MetricsBindAddress     string
 	HealthProbeBindAddress string
-	// ShutdownGrace is how long streams may go on after the signal to end.
+	// ShutdownGrace is how long running requests may continue after a signal to terminate.
 	ShutdownGrace time.Duration
-	// Logs are the flags of klog.
+	// Logs holds the values of klog's flags.
 	Logs *logs.Options
 }
 
-// NewOptions returns the defaults. getenv reads the environment.
+// NewOptions returns the defaults, with NODE_NAME and NODE_IP of the environment that getenv reads.
 func NewOptions(getenv func(string) string) *Options {
 	return &Options{
 		Mode:                   ModeKubelet,
@@ -86,39 +90,39 @@ func NewOptions(getenv func(string) string) *Options {
 
 // AddFlags adds a flag for every option.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.Mode, "mode", o.Mode, "what answers for the pods: kubelet (that of this node) or apiserver (the super cluster's, for all nodes)")
-	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig file of the super cluster; without it the cluster that this process runs in")
+	flags.StringVar(&o.Mode, "mode", o.Mode, "where requests about pods are forwarded to: kubelet (that of this node) or apiserver (the super cluster's, for all nodes)")
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig file of the super cluster; default: the service account of the pod that vn-agent runs in")
 	flags.StringVar(&o.NodeName, "node-name", o.NodeName, "name of this node in the super cluster; default: environment variable NODE_NAME")
-	flags.StringVar(&o.SuperCluster, "super-cluster", o.SuperCluster, "id of the super cluster, so that lists name nodes as tenants do: <id>.<node>")
+	flags.StringVar(&o.SuperCluster, "super-cluster", o.SuperCluster, "id of the super cluster: names nodes in lists as tenants see them, <id>.<node>; default: nodes keep their names")
 	flags.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "address that serves the kubelet API")
 	flags.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "port that serves the kubelet API")
-	flags.StringVar(&o.Certificates.ClientCAFile, "client-ca-file", "", "file with the certificates that sign those of tenants' API servers; needed")
-	flags.StringVar(&o.Certificates.CertFile, "tls-cert-file", "", "file with the serving certificate; needed")
-	flags.StringVar(&o.Certificates.KeyFile, "tls-private-key-file", "", "file with the key of the serving certificate; needed")
-	flags.StringVar(&o.KubeletHost, "kubelet-host", o.KubeletHost, "host of the kubelet where --kubelet-address names none; default: environment variable NODE_IP")
+	flags.StringVar(&o.Certificates.ClientCAFile, "client-ca-file", "", "file with the certificate authorities that sign the client certificates of tenants' API servers; required")
+	flags.StringVar(&o.Certificates.CertFile, "tls-cert-file", "", "file with the serving certificate; required")
+	flags.StringVar(&o.Certificates.KeyFile, "tls-private-key-file", "", "file with the key of the serving certificate; required")
+	flags.StringVar(&o.KubeletHost, "kubelet-host", o.KubeletHost, "host of the kubelet where --kubelet-address has none; default: environment variable NODE_IP")
 	flags.StringVar(&o.Kubelet.Address, "kubelet-address", "", "host:port of the kubelet; default: --kubelet-host, port 10250")
-	flags.StringVar(&o.Kubelet.CAFile, "kubelet-certificate-authority", "", "file with the certificates that sign the kubelet's; needed in mode kubelet")
-	flags.StringVar(&o.Kubelet.CertFile, "kubelet-client-certificate", "", "file with the certificate that the kubelet is shown; without it the token of --kubelet-token-file")
+	flags.StringVar(&o.Kubelet.CAFile, "kubelet-certificate-authority", "", "file with the certificate authorities that sign the kubelet's serving certificate; required in mode kubelet")
+	flags.StringVar(&o.Kubelet.CertFile, "kubelet-client-certificate", "", "file with the client certificate for the kubelet; default: the token of --kubelet-token-file")
 	flags.StringVar(&o.Kubelet.KeyFile, "kubelet-client-key", "", "file with the key of --kubelet-client-certificate")
-	flags.StringVar(&o.Kubelet.TokenFile, "kubelet-token-file", o.Kubelet.TokenFile, "file with the token that the kubelet is shown")
-	flags.IntVar(&o.MaxStreams, "max-streams-per-tenant", o.MaxStreams, "how many logs, commands and forwarded ports of one tenant may run at a time")
-	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address that serves /metrics; "0" for none`)
-	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address that serves /healthz and /readyz; "0" for none`)
-	flags.DurationVar(&o.ShutdownGrace, "shutdown-grace", o.ShutdownGrace, "how long running streams may go on after the signal to end")
+	flags.StringVar(&o.Kubelet.TokenFile, "kubelet-token-file", o.Kubelet.TokenFile, "file with the bearer token for the kubelet, used without --kubelet-client-certificate")
+	flags.IntVar(&o.MaxStreams, "max-streams-per-tenant", o.MaxStreams, "maximum number of logs, commands and forwarded ports that run for one tenant at a time")
+	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address of /metrics; "0" turns it off`)
+	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address of /healthz and /readyz; "0" turns them off`)
+	flags.DurationVar(&o.ShutdownGrace, "shutdown-grace", o.ShutdownGrace, "how long running streams may continue after a signal to terminate")
 	logsapi.AddFlags(o.Logs, flags)
 }
 
-// Validate returns what is wrong with the options.
+// Validate returns one error for each value that cannot be used, joined; nil where all can.
 func (o *Options) Validate() error {
 	var errs []error
-	need := func(value, text string) {
+	require := func(value, text string) {
 		if value == "" {
 			errs = append(errs, errors.New(text))
 		}
 	}
-	need(o.Certificates.ClientCAFile, "set --client-ca-file: without it any client could say that it is any tenant")
-	need(o.Certificates.CertFile, "set --tls-cert-file")
-	need(o.Certificates.KeyFile, "set --tls-private-key-file")
+	require(o.Certificates.ClientCAFile, "set --client-ca-file: without it any client could say that it is any tenant")
+	require(o.Certificates.CertFile, "set --tls-cert-file")
+	require(o.Certificates.KeyFile, "set --tls-private-key-file")
 	if o.SecurePort < 1 || o.SecurePort > 65535 {
 		errs = append(errs, fmt.Errorf("--secure-port %d: use 1 to 65535", o.SecurePort))
 	}
@@ -135,8 +139,8 @@ func (o *Options) Validate() error {
 	}
 	switch o.Mode {
 	case ModeKubelet:
-		need(o.NodeName, "set --node-name or NODE_NAME in mode kubelet")
-		need(o.Kubelet.CAFile, "set --kubelet-certificate-authority in mode kubelet: a kubelet that is not verified could be anybody")
+		require(o.NodeName, "set --node-name or NODE_NAME in mode kubelet")
+		require(o.Kubelet.CAFile, "set --kubelet-certificate-authority in mode kubelet: a kubelet that is not verified could be anybody")
 		if _, err := o.kubeletAddress(); err != nil {
 			errs = append(errs, err)
 		}
@@ -150,7 +154,7 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// kubeletAddress returns host:port.
+// kubeletAddress returns host:port of the kubelet, or an error that names the flag to set.
 func (o *Options) kubeletAddress() (string, error) {
 	host, port := o.KubeletHost, "10250"
 	if o.Kubelet.Address != "" {
@@ -168,17 +172,17 @@ func (o *Options) kubeletAddress() (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// NewCommand returns the command.
+// NewCommand returns the command vn-agent. The context that it is executed with ends it.
 func NewCommand() *cobra.Command {
 	options := NewOptions(os.Getenv)
 	command := &cobra.Command{
 		Use:   "vn-agent",
 		Short: "Serves the kubelet API of a super cluster's nodes to tenants' API servers",
 		Long: `vn-agent answers tenants' API servers in place of the kubelets of a super cluster: logs, exec, attach, port-forward, and the
-metrics of pods. Each tenant meets its own pods and nothing else.
+metrics of pods. Each tenant can reach its own pods and nothing else.
 
-A tenant is known by the client certificate of its API server alone: the common name is the tenant's cluster key, the organisation
-is superpool:tenants, and a certificate of --client-ca-file has signed it.`,
+A tenant is authenticated by the client certificate of its API server alone: the common name is the tenant's cluster
+key, the organisation is superpool:tenants, and a certificate authority of --client-ca-file has signed it.`,
 		Example: `  # On a node of the super cluster, in front of its kubelet:
   vn-agent --node-name node-1 --kubelet-address 10.0.0.11:10250 --kubelet-certificate-authority kubelet-ca.crt \
     --kubelet-client-certificate vn-agent.crt --kubelet-client-key vn-agent.key \
@@ -204,7 +208,8 @@ is superpool:tenants, and a certificate of --client-ca-file has signed it.`,
 	return command
 }
 
-// Run serves until ctx ends.
+// Run serves until ctx ends, and up to ShutdownGrace longer while requests run; then it returns nil. The caller has
+// validated options.
 func Run(ctx context.Context, options *Options) error {
 	logger := klog.Background()
 	ctx = klog.NewContext(ctx, logger)
@@ -213,7 +218,7 @@ func Run(ctx context.Context, options *Options) error {
 	if err != nil {
 		return err
 	}
-	// The credentials in the files are checked before anything listens.
+	// NewServer loads the certificates, so that a wrong file is reported before a port is open.
 	server, err := vnagent.NewServer(options.Certificates)
 	if err != nil {
 		return err
@@ -222,7 +227,7 @@ func Run(ctx context.Context, options *Options) error {
 	if err != nil {
 		return err
 	}
-	numbers, err := vnagent.NewMetrics(metrics.Registry)
+	requestMetrics, err := vnagent.NewMetrics(metrics.Registry)
 	if err != nil {
 		return err
 	}
@@ -235,7 +240,7 @@ func Run(ctx context.Context, options *Options) error {
 		return err
 	}
 	handler := vnagent.NewHandler(vnagent.Options{
-		Authenticator: server.Authenticator(), Pods: index, Backend: upstream, Metrics: numbers, Nodes: rename.Nodes{SuperCluster: options.SuperCluster},
+		Authenticator: server.Authenticator(), Pods: index, Backend: upstream, Metrics: requestMetrics, Nodes: rename.Nodes{SuperCluster: options.SuperCluster},
 		MaxStreams: options.MaxStreams,
 	})
 	err = errors.Join(
@@ -255,9 +260,10 @@ func Run(ctx context.Context, options *Options) error {
 	return mgr.Start(ctx)
 }
 
+// newIndex returns the index of the node's pods, or of all pods in ModeAPIServer.
 func newIndex(config *rest.Config, options *Options) (*pods.Index, error) {
 	config = rest.CopyConfig(config)
-	config.QPS = -1 // all tenants would share a bound; the index has one for each
+	config.QPS = -1 // all tenants would share one rate limit; the index has one per tenant
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the super cluster: %w", err)
@@ -269,7 +275,7 @@ func newIndex(config *rest.Config, options *Options) (*pods.Index, error) {
 	return pods.New(client, node)
 }
 
-// newBackend returns the backend of the mode; mgr runs what it needs.
+// newBackend returns the backend of the mode. It adds the kubelet's reload of files to mgr.
 func newBackend(mgr ctrl.Manager, config *rest.Config, options *Options) (backend.Backend, error) {
 	if options.Mode == ModeAPIServer {
 		return backend.NewAPIServer(config)
@@ -287,7 +293,8 @@ func newBackend(mgr ctrl.Manager, config *rest.Config, options *Options) (backen
 	return kubelet, err
 }
 
-// newManager returns what runs the parts and serves metrics and probes.
+// newManager returns a manager that runs the parts, without leader election, and serves metrics and probes. /readyz is
+// 200 once index has synced.
 func newManager(ctx context.Context, config *rest.Config, options *Options, index *pods.Index) (ctrl.Manager, error) {
 	grace := options.ShutdownGrace + 5*time.Second
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
@@ -314,6 +321,7 @@ func newManager(ctx context.Context, config *rest.Config, options *Options, inde
 	return mgr, nil
 }
 
+// restConfig returns the configuration of a kubeconfig file, or of the pod's service account if file is "".
 func restConfig(file string) (*rest.Config, error) {
 	if file == "" {
 		config, err := rest.InClusterConfig()

@@ -27,17 +27,19 @@ import (
 )
 
 const (
-	// maxRun bounds what the output of a run may be.
+	// maxRun bounds the output of a run, in bytes: it is buffered.
 	maxRun = 16 << 20
-	// pingPeriod is that of kubectl's streams.
+	// pingPeriod is the interval of SPDY pings, the same as kubectl's.
 	pingPeriod = 5 * time.Second
-	// nodeTimeout bounds one node's answer. Who asks for a list of many nodes waits for 10 seconds, as metrics-server does, and wants those of
-	// the nodes that live.
+	// nodeTimeout bounds the wait for one node's response. It is shorter than the 10 seconds of metrics-server, which
+	// thereby still gets the metrics of the nodes that do respond.
 	nodeTimeout = 7 * time.Second
+	// nodesAtOnce bounds the nodes that are scraped in parallel for one request.
 	nodesAtOnce = 32
 )
 
-// APIServer asks the API server of the super cluster, for pods on all its nodes.
+// APIServer forwards to the API server of the super cluster: to the subresources of pods and, for lists, to the proxy
+// subresource of nodes. It serves pods on all nodes, and is safe for concurrent use.
 type APIServer struct {
 	base *url.URL
 	forwarder
@@ -45,7 +47,8 @@ type APIServer struct {
 
 var _ Backend = &APIServer{}
 
-// NewAPIServer returns a backend that asks with config's credentials, which client-go reads again when they change.
+// NewAPIServer returns a backend that authenticates with config's credentials, which client-go reloads when their files
+// change. An error means that config cannot be used. config is not changed.
 func NewAPIServer(config *rest.Config) (*APIServer, error) {
 	config = rest.CopyConfig(config)
 	config.NextProtos = []string{"http/1.1"}
@@ -55,22 +58,23 @@ func NewAPIServer(config *rest.Config) (*APIServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the address of the super cluster: %w", err)
 	}
-	secure, err := rest.TLSConfigFor(config)
+	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("reading how to connect to the super cluster: %w", err)
 	}
-	plain := newTransport(secure)
-	plain.Proxy = http.ProxyFromEnvironment
+	transport := newTransport(tlsConfig)
+	transport.Proxy = http.ProxyFromEnvironment
 	if config.Proxy != nil {
-		plain.Proxy = config.Proxy
+		transport.Proxy = config.Proxy
 	}
-	connections, err := rest.HTTPWrappersForConfig(config, plain)
+	authenticated, err := rest.HTTPWrappersForConfig(config, transport)
 	if err != nil {
 		return nil, fmt.Errorf("reading how to connect to the super cluster: %w", err)
 	}
-	return &APIServer{base: base, forwarder: forwarder{transport: connections}}, nil
+	return &APIServer{base: base, forwarder: forwarder{transport: authenticated}}, nil
 }
 
+// locate returns the URL of path at the API server.
 func (a *APIServer) locate(path string, query url.Values) *url.URL {
 	target := *a.base
 	target.Path = strings.TrimSuffix(target.Path, "/") + path
@@ -88,26 +92,27 @@ func (a *APIServer) Forward(w http.ResponseWriter, r *http.Request, request rout
 	a.forward(w, r, target, request, pod)
 }
 
-// run executes the command and answers with its output, as a kubelet does.
+// run executes the command by an exec at the API server, which has no run, and answers with stdout and stderr together,
+// as a kubelet does.
 func (a *APIServer) run(w http.ResponseWriter, r *http.Request, target *url.URL, pod pods.Pod) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	timer := time.AfterFunc(a.waitForUpgrade(), func() { cancel(errTimeout) })
 	defer timer.Stop()
-	asked := &question{RoundTripper: a.transport, answered: timer.Stop}
-	executor, err := remotecommand.NewSPDYExecutorForTransports(asked, asked, http.MethodPost, target)
+	upgrader := &upgrader{RoundTripper: a.transport, onResponse: timer.Stop}
+	executor, err := remotecommand.NewSPDYExecutorForTransports(upgrader, upgrader, http.MethodPost, target)
 	if err != nil {
 		writeError(w, r, err)
 		return
 	}
-	out := output{refuse: cancel}
+	out := output{cancel: cancel}
 	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &out})
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	if asked.failed != nil {
+	if upgrader.err != nil {
 		if !errors.Is(err, errTimeout) {
-			err = asked.failed
+			err = upgrader.err
 		}
 		writeError(w, r, err)
 		return
@@ -122,43 +127,46 @@ func (a *APIServer) run(w http.ResponseWriter, r *http.Request, target *url.URL,
 	_, _ = w.Write(out.bytes.Bytes())
 }
 
-// question asks for a stream, and remembers why there is none for which the tenant is not to blame: the text of such an error tells of the
-// super cluster. client-go's own waits for an answer beyond the end of its request.
-type question struct {
+// upgrader requests the upgrade to SPDY for client-go's executor. It keeps the errors that are not the tenant's fault
+// apart, because their text describes the super cluster. client-go's own upgrader keeps waiting for a response after
+// the request's context has ended. One upgrader serves one request.
+type upgrader struct {
 	http.RoundTripper
-	// answered is called when there is an answer.
-	answered func() bool
-	stream   io.ReadWriteCloser
-	failed   error
+	// onResponse is called when the response's header has arrived.
+	onResponse func() bool
+	// stream is the upgraded connection, nil without one.
+	stream io.ReadWriteCloser
+	// err is why there is no response, or the backendFault in it; nil where the tenant may see the response.
+	err error
 }
 
 // RoundTrip implements http.RoundTripper.
-func (q *question) RoundTrip(request *http.Request) (*http.Response, error) {
+func (u *upgrader) RoundTrip(request *http.Request) (*http.Response, error) {
 	request = request.Clone(request.Context())
 	request.Header.Set("Connection", "Upgrade")
 	request.Header.Set("Upgrade", upgradeSPDY)
-	response, err := q.RoundTripper.RoundTrip(request)
+	response, err := u.RoundTripper.RoundTrip(request)
 	if err != nil {
-		q.failed = err
+		u.err = err
 		return nil, err
 	}
-	q.answered()
-	if q.failed = mistrust(response.StatusCode); q.failed != nil {
+	u.onResponse()
+	if u.err = backendFault(response.StatusCode); u.err != nil {
 		_ = response.Body.Close()
-		return nil, q.failed
+		return nil, u.err
 	}
 	if response.StatusCode == http.StatusSwitchingProtocols {
-		// Who asked closes the body, and goes on with the stream.
-		q.stream, _ = response.Body.(io.ReadWriteCloser)
+		// The executor closes the body and goes on with what NewConnection returns.
+		u.stream, _ = response.Body.(io.ReadWriteCloser)
 		response.Body = http.NoBody
 	}
 	return response, nil
 }
 
 // NewConnection implements spdy.Upgrader.
-func (q *question) NewConnection(response *http.Response) (httpstream.Connection, error) {
-	if q.stream != nil {
-		return spdy.NewClientConnectionWithPings(streamConn{ReadWriteCloser: q.stream}, pingPeriod)
+func (u *upgrader) NewConnection(response *http.Response) (httpstream.Connection, error) {
+	if u.stream != nil {
+		return spdy.NewClientConnectionWithPings(streamConn{ReadWriteCloser: u.stream}, pingPeriod)
 	}
 	message, err := io.ReadAll(io.LimitReader(response.Body, maxError))
 	if err != nil {
@@ -170,51 +178,52 @@ func (q *question) NewConnection(response *http.Response) (httpstream.Connection
 	return nil, errors.New(strings.TrimSpace(string(message)))
 }
 
-// streamConn is a stream as a connection. Its deadlines are those of the request.
+// streamConn makes a net.Conn of an upgraded connection. It has no deadlines of its own: the end of the request's
+// context closes it.
 type streamConn struct {
 	io.ReadWriteCloser
 	net.Conn
 }
 
 // Read implements net.Conn.
-func (c streamConn) Read(piece []byte) (int, error) { return c.ReadWriteCloser.Read(piece) }
+func (c streamConn) Read(p []byte) (int, error) { return c.ReadWriteCloser.Read(p) }
 
 // Write implements net.Conn.
-func (c streamConn) Write(piece []byte) (int, error) { return c.ReadWriteCloser.Write(piece) }
+func (c streamConn) Write(p []byte) (int, error) { return c.ReadWriteCloser.Write(p) }
 
 // Close implements net.Conn.
 func (c streamConn) Close() error { return c.ReadWriteCloser.Close() }
 
-// output joins two streams and refuses to grow over maxRun. client-go drops what a Writer does not take, and says nothing; so refuse is told
-// too.
+// output buffers stdout and stderr together, up to maxRun bytes. client-go ignores a Writer's error, so output also
+// cancels the run's context. It is safe for concurrent use.
 type output struct {
-	refuse context.CancelCauseFunc
+	cancel context.CancelCauseFunc
 	mu     sync.Mutex
 	bytes  bytes.Buffer
 }
 
-func (o *output) Write(piece []byte) (int, error) {
+func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.bytes.Len()+len(piece) > maxRun {
-		o.refuse(errTooLarge)
+	if o.bytes.Len()+len(p) > maxRun {
+		o.cancel(errTooLarge)
 		return 0, errTooLarge
 	}
-	return o.bytes.Write(piece)
+	return o.bytes.Write(p)
 }
 
-// Scrape implements Backend. Nodes are asked at once: one that does not answer, or not to the end, is left out, an error is logged, and no
-// other waits for it.
+// Scrape implements Backend. Up to nodesAtOnce nodes are scraped in parallel. A node whose response does not arrive
+// whole within nodeTimeout is logged and left out; the others do not wait for it.
 func (a *APIServer) Scrape(ctx context.Context, request route.Request, nodes []string, read func(io.Reader) error) error {
 	var mu sync.Mutex
-	one := func(in io.Reader) error {
-		whole, err := io.ReadAll(in)
+	readWhole := func(in io.Reader) error {
+		body, err := io.ReadAll(in)
 		if err != nil {
-			return fmt.Errorf("reading an answer: %w", err)
+			return fmt.Errorf("reading a response: %w", err)
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		return read(bytes.NewReader(whole))
+		return read(bytes.NewReader(body))
 	}
 	errs := make([]error, len(nodes))
 	var group errgroup.Group
@@ -224,13 +233,13 @@ func (a *APIServer) Scrape(ctx context.Context, request route.Request, nodes []s
 			ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 			defer cancel()
 			target := a.locate("/api/v1/nodes/"+node+"/proxy"+request.KubeletPath("", ""), request.KubeletQuery())
-			if errs[i] = a.scrape(ctx, target, request.Kind, one); errs[i] != nil {
-				klog.FromContext(ctx).Error(errs[i], "Asking a kubelet by way of the API server", "node", node)
+			if errs[i] = a.scrape(ctx, target, request.Kind, readWhole); errs[i] != nil {
+				klog.FromContext(ctx).Error(errs[i], "Scraping a kubelet through the API server", "node", node)
 			}
 			return nil
 		})
 	}
-	_ = group.Wait() // none returns an error
+	_ = group.Wait() // the functions return nil; errs holds their errors
 	if len(nodes) == 0 || slices.Contains(errs, nil) {
 		return nil
 	}

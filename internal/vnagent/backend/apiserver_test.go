@@ -77,7 +77,8 @@ func TestRunFails(t *testing.T) {
 	}
 }
 
-// TestRunWithoutAnAnswer has a super cluster that takes the request and says nothing: no run waits for ever, nor for a client that has gone.
+// TestRunWithoutAnAnswer has a super cluster that takes the request and says nothing: no run waits for ever, nor for a
+// client that has gone.
 func TestRunWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))

@@ -103,7 +103,7 @@ func TestOutputIsBounded(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	out := output{refuse: cancel}
+	out := output{cancel: cancel}
 	_, err := out.Write(make([]byte, maxRun))
 	require.NoError(t, err)
 	require.NoError(t, context.Cause(ctx))

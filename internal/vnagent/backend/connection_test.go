@@ -100,7 +100,8 @@ func TestGatheringLosesNothing(t *testing.T) {
 	require.True(t, bytes.Equal(sent, got))
 }
 
-// TestGatheringHoldsNothingBack sends a piece alone after some that came together, while the other end has begun to wait for it.
+// TestGatheringHoldsNothingBack sends a piece alone after some that came together, while the other end has begun to
+// wait for it.
 func TestGatheringHoldsNothingBack(t *testing.T) {
 	t.Parallel()
 	client, server := connected(t, dial)
@@ -131,7 +132,8 @@ func TestGatheringHoldsNothingBack(t *testing.T) {
 	}
 }
 
-// TestAnswersAreNotGathered asks what the other end answers: each answer comes right after what was read before, and waits for no other.
+// TestAnswersAreNotGathered asks what the other end answers: each answer comes right after what was read before, and
+// waits for no other.
 func TestAnswersAreNotGathered(t *testing.T) {
 	t.Parallel()
 	client, server := connected(t, dial)
@@ -145,7 +147,7 @@ func TestAnswersAreNotGathered(t *testing.T) {
 		require.NoError(t, err)
 		_, err = io.ReadFull(client, piece)
 		require.NoError(t, err)
-		require.False(t, gathering.bursts.waits)
+		require.False(t, gathering.bursts.gathering)
 	}
 	require.NoError(t, client.Close())
 	require.NoError(t, group.Wait())
@@ -179,8 +181,8 @@ func TestGatheringEnds(t *testing.T) {
 	}
 }
 
-// BenchmarkGathering reads lines that the other end writes one by one, and asks what the other end answers, as the client of a database
-// does by way of a forwarded port.
+// BenchmarkGathering reads lines that the other end writes one by one, and asks what the other end answers, as the
+// client of a database does by way of a forwarded port.
 func BenchmarkGathering(b *testing.B) {
 	plain := func(ctx context.Context, network, address string, config *tls.Config) (net.Conn, error) {
 		return (&tls.Dialer{Config: config}).DialContext(ctx, network, address)

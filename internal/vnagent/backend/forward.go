@@ -24,12 +24,13 @@ import (
 )
 
 const (
-	// upgradeTimeout bounds the time until a backend has answered a request for a stream. The stream itself has no limit: kubelet ends
-	// those that are idle. Logs have none either: the first byte of a silent container's log may come tomorrow.
+	// upgradeTimeout bounds the time until a backend responds to a request for an upgrade. The stream itself has no
+	// limit: the kubelet closes idle ones (streamingConnectionIdleTimeout). Logs have none either: a followed log of a
+	// silent container may have its first byte tomorrow.
 	upgradeTimeout = 30 * time.Second
-	// maxError is the size of an error's text that is passed on.
+	// maxError bounds the text of an error that is forwarded, in bytes; the rest is cut off.
 	maxError = 64 << 10
-	// scrapeTimeout bounds one node's answer in time, maxScrape in size.
+	// scrapeTimeout and maxScrape bound one node's response to a scrape: in time, and in bytes.
 	scrapeTimeout = 20 * time.Second
 	maxScrape     = 256 << 20
 )
@@ -42,14 +43,15 @@ var (
 	errTooLarge = errors.New("the backend's answer is too large")
 )
 
-// forwarder passes requests to a server of the super cluster. The zero value of timeout is upgradeTimeout.
+// forwarder sends requests to one server of the super cluster through transport. A timeout of 0 means upgradeTimeout.
+// It is safe for concurrent use.
 type forwarder struct {
 	transport http.RoundTripper
 	timeout   time.Duration
 	buffers   buffers
 }
 
-// forward answers r with what target says about pod.
+// forward sends request to target and copies the response, or the stream, to w. See Backend.
 func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, target *url.URL, request route.Request, pod pods.Pod) {
 	header, err := requestHeaders(r.Header, request.Upgrades())
 	if err != nil {
@@ -58,11 +60,11 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, target *url.
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	answered := func() {}
+	onResponse := func() {}
 	if request.Upgrades() {
 		timer := time.AfterFunc(f.waitForUpgrade(), func() { cancel(errTimeout) })
 		defer timer.Stop()
-		answered = func() { timer.Stop() }
+		onResponse = func() { timer.Stop() }
 	}
 	proxy := httputil.ReverseProxy{
 		Rewrite: func(out *httputil.ProxyRequest) {
@@ -75,7 +77,7 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, target *url.
 		BufferPool:    &f.buffers,
 		ErrorLog:      log.New(logWriter{klog.FromContext(r.Context())}, "", 0),
 		ModifyResponse: func(response *http.Response) error {
-			answered()
+			onResponse()
 			return f.modify(response, request, pod)
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
@@ -95,7 +97,8 @@ func (f *forwarder) waitForUpgrade() time.Duration {
 	return f.timeout
 }
 
-// modify makes of the backend's answer what the tenant may see.
+// modify reduces the backend's response to what the tenant may see. An error makes ReverseProxy call writeError
+// instead.
 func (f *forwarder) modify(response *http.Response, request route.Request, pod pods.Pod) error {
 	keepResponseHeaders(response.Header)
 	response.Trailer = nil
@@ -105,8 +108,8 @@ func (f *forwarder) modify(response *http.Response, request route.Request, pod p
 			response.Body = &wholeStream{ReadWriteCloser: stream, buffers: &f.buffers, ended: make(chan struct{})}
 		}
 		return nil
-	case mistrust(code) != nil:
-		return mistrust(code)
+	case backendFault(code) != nil:
+		return backendFault(code)
 	case code >= 400:
 		return modifyError(response, pod)
 	case request.Upgrades():
@@ -116,8 +119,9 @@ func (f *forwarder) modify(response *http.Response, request route.Request, pod p
 	return nil
 }
 
-// mistrust returns what an answer with this status says about vn-agent rather than about the tenant's request, nil for others.
-func mistrust(code int) error {
+// backendFault returns an error for the statuses that come of vn-agent's own credentials or address rather than of the
+// tenant's request, nil for others.
+func backendFault(code int) error {
 	switch {
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return errRefused
@@ -127,22 +131,24 @@ func mistrust(code int) error {
 	return nil
 }
 
-// wholeStream is the connection to the backend of a stream. It hides CloseWrite: a client that is gone ends the stream, while half of a
-// connection might stay open for ever. Neither SPDY nor WebSocket closes halves of connections.
+// wholeStream is a stream's connection to the backend. It hides CloseWrite: ReverseProxy would close only one half when
+// the client is gone, and the other half might stay open for ever. Neither SPDY nor WebSocket closes halves of
+// connections.
 //
-// httputil.ReverseProxy ends a stream with the first copy that fails. A command can end while its client still writes (an API server does
-// every five seconds), so what the backend refuses is not told before all that it has sent was passed on.
+// httputil.ReverseProxy ends a stream when the first of its two copies fails. A command can end while its client still
+// writes (an API server pings every five seconds), so Write returns its error only after Read has returned all that the
+// backend sent.
 type wholeStream struct {
 	io.ReadWriteCloser
 	buffers *buffers
-	// ended is closed when nothing more comes from the backend.
+	// ended is closed when Read has returned the backend's last bytes, or on Close.
 	ended chan struct{}
 	end   sync.Once
 }
 
-// Read implements io.Reader. An error that comes with the last bytes comes again after them.
-func (s *wholeStream) Read(piece []byte) (int, error) {
-	n, err := s.ReadWriteCloser.Read(piece)
+// Read implements io.Reader. It holds back an error that is returned with bytes: the next Read returns it.
+func (s *wholeStream) Read(p []byte) (int, error) {
+	n, err := s.ReadWriteCloser.Read(p)
 	if n > 0 {
 		return n, nil
 	}
@@ -152,17 +158,18 @@ func (s *wholeStream) Read(piece []byte) (int, error) {
 	return n, err
 }
 
-// WriteTo implements io.WriterTo: what one Read of the connection gathered is written in one piece, byte for byte as the backend sent it.
+// WriteTo implements io.WriterTo with a buffer of burst bytes, so that what one Read of a gatheringConn returned is
+// written to the client at once.
 func (s *wholeStream) WriteTo(client io.Writer) (int64, error) {
 	buffer := s.buffers.Get()
 	defer s.buffers.Put(buffer)
-	backend := struct{ io.Reader }{s} // without WriteTo, which io.CopyBuffer would call again
+	backend := struct{ io.Reader }{s} // hides WriteTo, which io.CopyBuffer would call again
 	return io.CopyBuffer(client, backend, buffer)
 }
 
-// Write implements io.Writer.
-func (s *wholeStream) Write(piece []byte) (int, error) {
-	n, err := s.ReadWriteCloser.Write(piece)
+// Write implements io.Writer. It returns an error only once ended is closed.
+func (s *wholeStream) Write(p []byte) (int, error) {
+	n, err := s.ReadWriteCloser.Write(p)
 	if err != nil {
 		<-s.ended
 	}
@@ -176,6 +183,7 @@ func (s *wholeStream) Close() error {
 	return err
 }
 
+// modifyError replaces the body of an error response by its message, with the tenant's namespace and UID.
 func modifyError(response *http.Response, pod pods.Pod) error {
 	message, err := io.ReadAll(io.LimitReader(response.Body, maxError))
 	if err != nil {
@@ -198,8 +206,9 @@ func modifyError(response *http.Response, pod pods.Pod) error {
 	return nil
 }
 
-// statusText returns the message of an API server's error. A kubelet's errors are plain text, which a tenant's API server puts into one of
-// its own.
+// statusText returns the message of a metav1.Status, which API servers answer errors with; false for any other text.
+// Kubelets answer errors in plain text, which the tenant's API server wraps in a Status of its own; so does it with
+// this message.
 func statusText(message []byte) ([]byte, bool) {
 	var status metav1.Status
 	if err := json.Unmarshal(message, &status); err != nil || status.Kind != "Status" || status.Message == "" {
@@ -208,10 +217,10 @@ func statusText(message []byte) ([]byte, bool) {
 	return []byte(status.Message), true
 }
 
-// writeError tells the tenant that the super cluster fails, and the operator how.
+// writeError answers 502 or 504 without details of the super cluster, and logs them unless the client is gone.
 func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() == nil || errors.Is(err, errTimeout) {
-		klog.FromContext(r.Context()).Error(err, "Asking the super cluster")
+		klog.FromContext(r.Context()).Error(err, "Forwarding to the super cluster")
 	}
 	code := http.StatusBadGateway
 	if errors.Is(err, errTimeout) {
@@ -220,7 +229,8 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	http.Error(w, "the super cluster does not answer this request", code)
 }
 
-// scrape gives read what target answers, within bounds of time and size.
+// scrape calls read with the body of target's response, within scrapeTimeout and maxScrape. Any status but 200 is an
+// error.
 func (f *forwarder) scrape(ctx context.Context, target *url.URL, kind route.Kind, read func(io.Reader) error) error {
 	ctx, cancel := context.WithTimeout(ctx, scrapeTimeout)
 	defer cancel()
@@ -241,25 +251,25 @@ func (f *forwarder) scrape(ctx context.Context, target *url.URL, kind route.Kind
 	return read(&boundedReader{in: response.Body, left: maxScrape})
 }
 
-// boundedReader fails, rather than ends, where in is longer than it may be.
+// boundedReader returns errTooLarge, where io.LimitReader would return io.EOF, after left bytes of in.
 type boundedReader struct {
 	in   io.Reader
 	left int64
 }
 
-func (b *boundedReader) Read(piece []byte) (int, error) {
+func (b *boundedReader) Read(p []byte) (int, error) {
 	if b.left <= 0 {
 		return 0, errTooLarge
 	}
-	if int64(len(piece)) > b.left {
-		piece = piece[:b.left]
+	if int64(len(p)) > b.left {
+		p = p[:b.left]
 	}
-	n, err := b.in.Read(piece)
+	n, err := b.in.Read(p)
 	b.left -= int64(n)
 	return n, err
 }
 
-// buffers is a pool of buffers of burst bytes.
+// buffers is a pool of buffers of burst bytes. It is safe for concurrent use; the zero value is ready.
 type buffers struct{ pool sync.Pool }
 
 // Get implements httputil.BufferPool.
@@ -273,7 +283,7 @@ func (b *buffers) Get() []byte {
 // Put implements httputil.BufferPool.
 func (b *buffers) Put(buffer []byte) { b.pool.Put(&buffer) }
 
-// logWriter takes what ReverseProxy says about broken streams.
+// logWriter is the io.Writer of ReverseProxy's ErrorLog. It logs broken streams at V(4).
 type logWriter struct{ logger klog.Logger }
 
 func (l logWriter) Write(message []byte) (int, error) {

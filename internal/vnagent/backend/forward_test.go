@@ -48,8 +48,8 @@ func TestStreamOutlastsItsCreation(t *testing.T) {
 	require.Equal(t, "after al", echo)
 }
 
-// TestStreamOfACommandThatEnds lets the backend take no more while its last words are on their way: a client may send at any time, and an API
-// server does every five seconds.
+// TestStreamOfACommandThatEnds lets the backend take no more while its last words are on their way: a client may send
+// at any time, and an API server does every five seconds.
 func TestStreamOfACommandThatEnds(t *testing.T) {
 	t.Parallel()
 	ended := &endedCommand{refused: make(chan struct{}), closed: make(chan struct{})}

@@ -9,13 +9,14 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// The protocols that streams may be upgraded to.
+// The protocols that a client may upgrade a connection to.
 const (
 	upgradeSPDY      = "SPDY/3.1"
 	upgradeWebSocket = "websocket"
 )
 
-// The names of streams' versions. A WebSocket client may hide a bearer token among them, so other names are dropped.
+// The subprotocols of streams. A WebSocket client may send a bearer token as one of them
+// (base64url.bearer.authorization.k8s.io), so all others are dropped.
 var (
 	spdyVersions = []string{
 		"channel.k8s.io", "v2.channel.k8s.io", "v3.channel.k8s.io", "v4.channel.k8s.io", "v5.channel.k8s.io", "portforward.k8s.io",
@@ -26,20 +27,21 @@ var (
 	}, spdyVersions...)
 )
 
-// responseHeaders are passed on to clients; nothing else is.
+// responseHeaders is the allow-list of headers that are forwarded to clients.
 var responseHeaders = []string{
 	"Connection", "Content-Length", "Content-Type", "Date", "Sec-Websocket-Accept", "Sec-Websocket-Protocol", "Upgrade",
 	"X-Accepted-Stream-Protocol-Versions", "X-Stream-Protocol-Version",
 }
 
-// ErrUpgrade says that a request does not ask for a stream in a way that is known.
+// ErrUpgrade means that a request for a stream has no upgrade to SPDY/3.1 or WebSocket.
 var ErrUpgrade = errors.New("a stream needs an upgrade to SPDY/3.1 or websocket")
 
-// requestHeaders returns the headers that go to the backend.
+// requestHeaders returns the headers of the request to the backend, taken from in by an allow-list. With upgrades, an
+// in that requests none is ErrUpgrade.
 func requestHeaders(in http.Header, upgrades bool) (http.Header, error) {
 	out := http.Header{
 		"User-Agent": {"vn-agent"},
-		// Bytes pass as they are: no one on the way compresses or unpacks them.
+		// Bodies are forwarded as they are: the transport neither requests compression nor unpacks.
 		"Accept-Encoding": {"identity"},
 	}
 	copyOne(out, in, "Accept")
@@ -53,14 +55,14 @@ func requestHeaders(in http.Header, upgrades bool) (http.Header, error) {
 	switch upgrade := in.Get("Upgrade"); {
 	case strings.EqualFold(upgrade, upgradeSPDY):
 		out.Set("Upgrade", upgradeSPDY)
-		if versions := known(in["X-Stream-Protocol-Version"], spdyVersions); len(versions) > 0 {
+		if versions := allowed(in["X-Stream-Protocol-Version"], spdyVersions); len(versions) > 0 {
 			out["X-Stream-Protocol-Version"] = versions
 		}
 	case strings.EqualFold(upgrade, upgradeWebSocket):
 		out.Set("Upgrade", upgradeWebSocket)
 		copyOne(out, in, "Sec-Websocket-Key")
 		copyOne(out, in, "Sec-Websocket-Version")
-		if versions := known(in["Sec-Websocket-Protocol"], webSocketVersions); len(versions) > 0 {
+		if versions := allowed(in["Sec-Websocket-Protocol"], webSocketVersions); len(versions) > 0 {
 			out.Set("Sec-Websocket-Protocol", strings.Join(versions, ", "))
 		}
 	default:
@@ -75,8 +77,9 @@ func copyOne(out, in http.Header, key string) {
 	}
 }
 
-// known returns those names of values, which may be lists, that are among versions, in their order.
-func known(values, versions []string) []string {
+// allowed returns the names in values, each of which may be a comma-separated list, that are among versions. It keeps
+// the order of values.
+func allowed(values, versions []string) []string {
 	var names []string
 	for _, value := range values {
 		for name := range strings.SplitSeq(value, ",") {
@@ -88,7 +91,7 @@ func known(values, versions []string) []string {
 	return names
 }
 
-// keepResponseHeaders deletes from header what is not passed on.
+// keepResponseHeaders deletes from header what is not in responseHeaders.
 func keepResponseHeaders(header http.Header) {
 	for key := range header {
 		if !slices.Contains(responseHeaders, key) {

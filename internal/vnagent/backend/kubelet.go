@@ -18,18 +18,20 @@ import (
 	"github.com/superpool/superpool/internal/vnagent/route"
 )
 
-// KubeletOptions say where a kubelet is and how it is spoken to. All files are read again when they change.
+// KubeletOptions holds the address of a kubelet and the files to authenticate it, and us to it. Changed files are
+// reloaded.
 type KubeletOptions struct {
 	// Address is host:port.
 	Address string
-	// CAFile holds the certificates that sign the kubelet's.
+	// CAFile holds the certificate authorities that the kubelet's serving certificate is verified against. It is
+	// required.
 	CAFile string
-	// CertFile and KeyFile are our certificate; without them TokenFile is our bearer token.
+	// CertFile and KeyFile hold our client certificate and its key; without them TokenFile holds our bearer token.
 	CertFile, KeyFile string
 	TokenFile         string
 }
 
-// Kubelet asks the kubelet of one node.
+// Kubelet forwards to the kubelet of one node. It is safe for concurrent use.
 type Kubelet struct {
 	options KubeletOptions
 	ca      *dynamiccertificates.DynamicFileCAContent
@@ -37,13 +39,15 @@ type Kubelet struct {
 	forwarder
 
 	mu sync.Mutex
-	// current is made from the files' contents; streams go on with the one that they began with.
+	// current is built from the files' contents, nil after a change of them. Running streams keep the transport that
+	// they began with.
 	current *http.Transport
 }
 
 var _ Backend = &Kubelet{}
 
-// NewKubelet reads the files of options. Run keeps them up to date.
+// NewKubelet loads the files of options; Run reloads them. An error means that one is missing, or does not hold what it
+// should.
 func NewKubelet(options KubeletOptions) (*Kubelet, error) {
 	if (options.CertFile == "") != (options.KeyFile == "") {
 		return nil, errors.New("a client certificate for the kubelet needs its key, and the key its certificate")
@@ -60,7 +64,7 @@ func NewKubelet(options KubeletOptions) (*Kubelet, error) {
 		}
 		kubelet.cert.AddListener(kubelet)
 	}
-	if _, err := kubelet.connections(); err != nil {
+	if _, err := kubelet.currentTransport(); err != nil {
 		return nil, err
 	}
 	kubelet.transport = kubelet
@@ -72,7 +76,7 @@ func NewKubelet(options KubeletOptions) (*Kubelet, error) {
 	return kubelet, nil
 }
 
-// Run follows the files until ctx ends.
+// Run watches the files, and calls Enqueue when one changes, until ctx ends. It returns when its goroutines have ended.
 func (k *Kubelet) Run(ctx context.Context) {
 	var group sync.WaitGroup
 	group.Go(func() { k.ca.Run(ctx, 1) })
@@ -82,7 +86,8 @@ func (k *Kubelet) Run(ctx context.Context) {
 	group.Wait()
 }
 
-// Enqueue implements dynamiccertificates.Listener: what was read has changed.
+// Enqueue implements dynamiccertificates.Listener. It drops the transport, so that the next request builds one from the
+// changed files.
 func (k *Kubelet) Enqueue() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -92,16 +97,17 @@ func (k *Kubelet) Enqueue() {
 	}
 }
 
-// RoundTrip implements http.RoundTripper with the newest credentials.
+// RoundTrip implements http.RoundTripper with the credentials that the files hold now.
 func (k *Kubelet) RoundTrip(request *http.Request) (*http.Response, error) {
-	connections, err := k.connections()
+	current, err := k.currentTransport()
 	if err != nil {
 		return nil, err
 	}
-	return connections.RoundTrip(request)
+	return current.RoundTrip(request)
 }
 
-func (k *Kubelet) connections() (*http.Transport, error) {
+// currentTransport returns the transport of the files' contents, and builds it where they have changed.
+func (k *Kubelet) currentTransport() (*http.Transport, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.current != nil {
@@ -123,21 +129,23 @@ func (k *Kubelet) connections() (*http.Transport, error) {
 	return k.current, nil
 }
 
+// locate returns the URL of path at the kubelet.
 func (k *Kubelet) locate(path string, query url.Values) *url.URL {
 	return &url.URL{Scheme: "https", Host: k.options.Address, Path: path, RawQuery: query.Encode()}
 }
 
-// Forward implements Backend. The kubelet is told the UID of the pod whose marks were checked. Of Kubernetes 1.34 it heeds that for an attach
-// alone; elsewhere a later pod of that name may answer until the watch brings it. It is the same tenant's: a super namespace has one owner.
+// Forward implements Backend. The path holds the UID of the pod whose ownership was checked. The kubelet of Kubernetes
+// 1.34 compares it for attach alone; for the others it may serve a newer pod of that name until the informer sees it.
+// That one is the same tenant's: a super namespace has one owner.
 func (k *Kubelet) Forward(w http.ResponseWriter, r *http.Request, request route.Request, pod pods.Pod) {
 	k.forward(w, r, k.locate(request.KubeletPath(pod.Super.Namespace, string(pod.Super.UID)), request.KubeletQuery()), request, pod)
 }
 
-// Scrape implements Backend. There is one node.
+// Scrape implements Backend. It ignores the list of nodes: there is one.
 func (k *Kubelet) Scrape(ctx context.Context, request route.Request, _ []string, read func(io.Reader) error) error {
 	err := k.scrape(ctx, k.locate(request.KubeletPath("", ""), request.KubeletQuery()), request.Kind, read)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Asking the kubelet")
+		klog.FromContext(ctx).Error(err, "Scraping the kubelet")
 	}
 	return err
 }

@@ -1,5 +1,5 @@
-// Package pods says whose pod a pod of the super cluster is. The marks of synced pods are the only authority: no name and no prefix
-// of one is.
+// Package pods maps pods of the super cluster to their tenants. The ownership labels and annotations that a syncer
+// writes are the only authority: no name, and no prefix of one, is.
 package pods
 
 import (
@@ -25,42 +25,46 @@ import (
 )
 
 var (
-	// ErrNotFound says that the tenant has no such pod. It is the same whether there is none or it is another's.
+	// ErrNotFound means that the tenant has no such pod: the same where none exists and where it is another tenant's.
 	ErrNotFound = errors.New("pod not found")
-	// ErrBusy says that the tenant has asked for too many pods that nobody has seen.
+	// ErrBusy means that the tenant's requests for pods that are not in the cache came faster than liveRate.
 	ErrBusy = errors.New("too many requests for pods that are not known")
 )
 
 const (
+	// byTenant and byPod name the indexes of the informer: by cluster key, and by podKey.
 	byTenant = "tenant"
 	byPod    = "pod"
-	// liveTimeout bounds the read after a miss.
+	// liveTimeout bounds the read from the API server after a cache miss.
 	liveTimeout = 5 * time.Second
-	// liveRate and liveBurst bound the reads that one tenant's misses cause in a second.
+	// liveRate, in reads per second, and liveBurst bound the reads from the API server that one tenant's cache misses
+	// cause.
 	liveRate, liveBurst = 20, 100
 )
 
-// Pod is a pod of a tenant.
+// Pod is a pod of a tenant, as the super cluster runs it.
 type Pod struct {
-	// Super is the pod in the super cluster. It is shared and must not be changed.
+	// Super is the pod in the super cluster. It is shared with the informer's cache and must not be changed.
 	Super *corev1.Pod
-	// Owner holds the tenant's namespace and the UID of the tenant's pod; both have the same name.
+	// Owner holds the tenant's namespace and the UID of the tenant's pod. Both pods have the same name.
 	Owner tenancy.Owner
 }
 
-// Index finds the pods of tenants, on one node or in the whole super cluster. It is safe for concurrent use.
+// Index finds the pods of tenants, on one node or in the whole super cluster, in an informer's cache and after a miss
+// at the API server. It is safe for concurrent use.
 type Index struct {
 	client   kubernetes.Interface
 	node     string
 	informer cache.SharedIndexInformer
 
 	mu sync.Mutex
-	// live holds the reads that each tenant may still cause: tenants that ask for what is not there hold up no others.
+	// live holds a rate limiter per tenant: one that requests pods that do not exist slows no other.
 	live map[string]flowcontrol.RateLimiter
 }
 
-// New returns an index of the synced pods on node, or on all nodes if it is "". It knows nothing before Run. client should not bound its
-// requests: the index does, for each tenant.
+// New returns an index of the synced pods on node, or on all nodes if it is "". Its cache is empty until Run. client
+// should have no rate limit: all tenants would share it, and the index has one per tenant. An error means a fault of
+// the program.
 func New(client kubernetes.Interface, node string) (*Index, error) {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
 		informers.WithTransform(stripManagedFields),
@@ -71,20 +75,26 @@ func New(client kubernetes.Interface, node string) (*Index, error) {
 			}
 		}))
 	informer := factory.Core().V1().Pods().Informer()
-	err := informer.AddIndexers(cache.Indexers{byTenant: keyOfTenant, byPod: keyOfPod})
+	err := informer.AddIndexers(cache.Indexers{
+		byTenant: indexOwned(func(_ *corev1.Pod, owner tenancy.Owner) string { return owner.ClusterKey }),
+		byPod: indexOwned(func(pod *corev1.Pod, owner tenancy.Owner) string {
+			return podKey(owner.ClusterKey, owner.Namespace, pod.Name)
+		}),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("indexing pods: %w", err)
 	}
 	return &Index{client: client, node: node, informer: informer, live: map[string]flowcontrol.RateLimiter{}}, nil
 }
 
-// Run watches until ctx ends.
+// Run lists and watches pods until ctx ends. It is called once.
 func (i *Index) Run(ctx context.Context) { i.informer.RunWithContext(ctx) }
 
-// Ready says whether the first list is complete.
+// Ready reports whether the informer's cache has synced.
 func (i *Index) Ready() bool { return i.informer.HasSynced() }
 
-// stripManagedFields drops what nobody reads. The object is the informer's own until it is stored.
+// stripManagedFields is the informer's transform, which may change the object: it is not stored yet. Nothing reads
+// managed fields.
 func stripManagedFields(object any) (any, error) {
 	if pod, isPod := object.(*corev1.Pod); isPod {
 		pod.ManagedFields = nil
@@ -92,37 +102,28 @@ func stripManagedFields(object any) (any, error) {
 	return object, nil
 }
 
-func keyOfTenant(object any) ([]string, error) {
-	pod, isPod := object.(*corev1.Pod)
-	if !isPod {
-		return nil, nil
+// indexOwned returns an IndexFunc that indexes the pods with complete ownership labels under key.
+func indexOwned(key func(pod *corev1.Pod, owner tenancy.Owner) string) cache.IndexFunc {
+	return func(object any) ([]string, error) {
+		pod, isPod := object.(*corev1.Pod)
+		if !isPod {
+			return nil, nil
+		}
+		owner, complete := tenancy.OwnerOf(pod)
+		if !complete {
+			return nil, nil
+		}
+		return []string{key(pod, owner)}, nil
 	}
-	owner, complete := tenancy.OwnerOf(pod)
-	if !complete {
-		return nil, nil
-	}
-	return []string{owner.ClusterKey}, nil
-}
-
-func keyOfPod(object any) ([]string, error) {
-	pod, isPod := object.(*corev1.Pod)
-	if !isPod {
-		return nil, nil
-	}
-	owner, complete := tenancy.OwnerOf(pod)
-	if !complete {
-		return nil, nil
-	}
-	return []string{podKey(owner.ClusterKey, owner.Namespace, pod.Name)}, nil
 }
 
 func podKey(clusterKey, namespace, name string) string {
 	return clusterKey + "/" + namespace + "/" + name
 }
 
-// Get returns the pod that the tenant knows as namespace/name, or ErrNotFound. What the watch has not brought yet is read once,
-// from where a syncer would have put it, and its marks are checked the same; ErrBusy says that this was done too often. Any other error is one
-// of the super cluster.
+// Get returns the pod that the tenant knows as namespace/name, or ErrNotFound. After a cache miss it reads the pod once
+// from the API server, in the namespace that a syncer would have created it in, and checks its ownership labels the
+// same; ErrBusy means that the tenant has caused too many such reads. Any other error is the super cluster's.
 func (i *Index) Get(ctx context.Context, clusterKey, namespace, name string) (Pod, error) {
 	// ByIndex fails only on an index that does not exist.
 	objects, err := i.informer.GetIndexer().ByIndex(byPod, podKey(clusterKey, namespace, name))
@@ -132,11 +133,12 @@ func (i *Index) Get(ctx context.Context, clusterKey, namespace, name string) (Po
 	superNamespace := tenancy.SuperNamespace(clusterKey, namespace)
 	switch len(objects) {
 	case 0:
-		return i.read(ctx, clusterKey, namespace, name, superNamespace)
+		return i.readLive(ctx, clusterKey, namespace, name, superNamespace)
 	case 1:
 		return i.own(objects[0].(*corev1.Pod), clusterKey, namespace)
 	}
-	// Marks that two pods have were copied by somebody: the syncer's is the one where it puts it.
+	// Where two pods carry the same ownership labels, somebody has copied them: the syncer's is the one in the
+	// namespace that it creates pods in.
 	for _, object := range objects {
 		if pod := object.(*corev1.Pod); pod.Namespace == superNamespace {
 			return i.own(pod, clusterKey, namespace)
@@ -145,7 +147,7 @@ func (i *Index) Get(ctx context.Context, clusterKey, namespace, name string) (Po
 	return Pod{}, ErrNotFound
 }
 
-// mayRead says whether the tenant may cause one read more now.
+// mayRead takes a token of the tenant's rate limiter; false where none is left.
 func (i *Index) mayRead(clusterKey string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -157,7 +159,8 @@ func (i *Index) mayRead(clusterKey string) bool {
 	return limiter.TryAccept()
 }
 
-func (i *Index) read(ctx context.Context, clusterKey, namespace, name, superNamespace string) (Pod, error) {
+// readLive reads the pod from the API server.
+func (i *Index) readLive(ctx context.Context, clusterKey, namespace, name, superNamespace string) (Pod, error) {
 	if !i.mayRead(clusterKey) {
 		return Pod{}, ErrBusy
 	}
@@ -173,7 +176,7 @@ func (i *Index) read(ctx context.Context, clusterKey, namespace, name, superName
 	return i.own(pod, clusterKey, namespace)
 }
 
-// own checks the marks and the node.
+// own returns pod as the tenant's, or ErrNotFound where its ownership labels or its node are others.
 func (i *Index) own(pod *corev1.Pod, clusterKey, namespace string) (Pod, error) {
 	owner, complete := tenancy.OwnerOf(pod)
 	if !complete || owner.ClusterKey != clusterKey || owner.Namespace != namespace || (i.node != "" && pod.Spec.NodeName != i.node) {
@@ -182,8 +185,8 @@ func (i *Index) own(pod *corev1.Pod, clusterKey, namespace string) (Pod, error) 
 	return Pod{Super: pod, Owner: owner}, nil
 }
 
-// List returns the tenant's pods, ordered by the tenant's namespace and name. Before the first list is complete it returns an error: none
-// at all would be a wrong answer.
+// List returns the tenant's pods, ordered by the tenant's namespace and name. Until the cache has synced it returns an
+// error, because an incomplete list would look like deleted pods.
 func (i *Index) List(clusterKey string) ([]Pod, error) {
 	if !i.Ready() {
 		return nil, errors.New("pods are not listed yet")

@@ -15,26 +15,29 @@ import (
 	"github.com/superpool/superpool/internal/vnagent/pods"
 )
 
-// maxLine is the length of a line of metrics that is still read.
+// maxLine bounds a line of metrics, in bytes; Add fails on a longer one.
 const maxLine = 1 << 20
 
-// nodeSums says which family of pods adds up to which of the node.
+// nodeSums maps a metric family of pods to the family of the node that their sum is shown as.
 var nodeSums = map[string]string{
 	"pod_cpu_usage_seconds_total":  "node_cpu_usage_seconds_total",
 	"pod_memory_working_set_bytes": "node_memory_working_set_bytes",
 	"pod_swap_usage_bytes":         "node_swap_usage_bytes",
 }
 
-// nodeFileSystems are families whose series name a container and say how large the node's file system is, or how full: cAdvisor with CRI-O.
+// nodeFileSystems lists families that are dropped: with CRI-O, cAdvisor labels their series with a container, but their
+// values are the size and the free space of the node's file system.
 var nodeFileSystems = []string{"container_fs_limit_bytes", "container_fs_inodes_free", "container_fs_inodes_total"}
 
-// Metrics collects metrics of nodes: series that say which pod they are of, if that is the tenant's. It is not safe for concurrent use.
+// Metrics collects from the metrics of nodes the series whose labels name a pod of the tenant. It is not safe for
+// concurrent use.
 type Metrics struct {
 	own      index
 	families map[string]*dto.MetricFamily
-	// seen are the series of a family: those that differed only in what was dropped are one.
+	// seen holds name and labels of the series that were kept: two that differ only in dropped labels are kept once.
 	seen map[string]struct{}
-	// nodeFamilies are those of nodeSums that a kubelet showed, without their series but for the time.
+	// nodeFamilies holds the families of the node that are values of nodeSums, as a kubelet served them. WriteTo takes
+	// their type, help and time.
 	nodeFamilies map[string]*dto.MetricFamily
 }
 
@@ -45,7 +48,8 @@ func NewMetrics(own []pods.Pod) *Metrics {
 	}
 }
 
-// Add reads metrics in Prometheus' text format, one family after the other, and keeps the tenant's series. The caller bounds in.
+// Add parses metrics in Prometheus' text format, family by family, and keeps the tenant's series. An error means that
+// in cannot be read or parsed; the families before it are kept. The caller bounds in.
 func (m *Metrics) Add(in io.Reader) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxLine)
@@ -67,7 +71,7 @@ func (m *Metrics) Add(in io.Reader) error {
 	return m.addBlock(&block)
 }
 
-// commented returns the family that a HELP or TYPE line is about, "" for other lines.
+// commented returns the family that a HELP or TYPE line names, "" for other lines.
 func commented(line string) string {
 	for _, prefix := range []string{"# HELP ", "# TYPE "} {
 		if rest, found := strings.CutPrefix(line, prefix); found {
@@ -78,7 +82,7 @@ func commented(line string) string {
 	return ""
 }
 
-// addBlock parses what block holds, and empties it.
+// addBlock parses the families in block, and resets it.
 func (m *Metrics) addBlock(block *bytes.Buffer) error {
 	var parser expfmt.TextParser
 	families, err := parser.TextToMetricFamilies(block)
@@ -92,6 +96,7 @@ func (m *Metrics) addBlock(block *bytes.Buffer) error {
 	return nil
 }
 
+// addFamily keeps the tenant's series of family. Of two families of one name but different types, the first stays.
 func (m *Metrics) addFamily(family *dto.MetricFamily) {
 	name := family.GetName()
 	if slices.Contains(slices.Collect(maps.Values(nodeSums)), name) {
@@ -110,9 +115,9 @@ func (m *Metrics) addFamily(family *dto.MetricFamily) {
 	if len(kept) == 0 {
 		return
 	}
-	if former, exists := m.families[name]; exists {
-		if former.GetType() == family.GetType() {
-			former.Metric = append(former.Metric, kept...)
+	if previous, exists := m.families[name]; exists {
+		if previous.GetType() == family.GetType() {
+			previous.Metric = append(previous.Metric, kept...)
 		}
 		return
 	}
@@ -120,7 +125,8 @@ func (m *Metrics) addFamily(family *dto.MetricFamily) {
 	m.families[name] = family
 }
 
-// keep renames the labels of series, which was parsed for us, and says whether it is the tenant's.
+// keep reports whether series is of a pod of the tenant and not seen before. It rewrites the labels of such a series in
+// place.
 func (m *Metrics) keep(name string, series *dto.Metric) bool {
 	labels := map[string]string{}
 	for _, label := range series.GetLabel() {
@@ -130,20 +136,21 @@ func (m *Metrics) keep(name string, series *dto.Metric) bool {
 	if !ok {
 		return false
 	}
-	// A cgroup's path tells the super cluster's UID and how the node is built.
+	// id is a cgroup's path, which holds the UID of the super pod and the layout of the node.
 	series.Label = slices.DeleteFunc(series.GetLabel(), func(label *dto.LabelPair) bool { return label.GetName() == "id" })
-	key, words := name, wordsOf(pod)
+	key, rewriter := name, rewriterOf(pod)
 	for _, label := range series.GetLabel() {
-		value := words.Translate(label.GetValue())
+		value := rewriter.Translate(label.GetValue())
 		label.Value = &value
 		key += fmt.Sprintf(",%s=%q", label.GetName(), value)
 	}
-	_, doubled := m.seen[key]
+	_, duplicate := m.seen[key]
 	m.seen[key] = struct{}{}
-	return !doubled
+	return !duplicate
 }
 
-// WriteTo writes what was collected in Prometheus' text format, families in order of their names.
+// WriteTo implements io.WriterTo: it writes the collected families in Prometheus' text format, sorted by name. An error
+// is out's.
 func (m *Metrics) WriteTo(out io.Writer) (int64, error) {
 	families := maps.Clone(m.families)
 	for podName, nodeName := range nodeSums {
@@ -162,8 +169,8 @@ func (m *Metrics) WriteTo(out io.Writer) (int64, error) {
 	return written, nil
 }
 
-// nodeFamily returns node with one series: the sum of the pods' over so many nodes at the latest of their times, or zero at the node's own
-// time.
+// nodeFamily returns family node with one series: the sum of ofPods' series divided by nodes, at the latest of their
+// times; without any series of pods, zero at the node's own time.
 func nodeFamily(node, ofPods *dto.MetricFamily, nodes int) *dto.MetricFamily {
 	sum, latest := 0.0, int64(0)
 	for _, series := range ofPods.GetMetric() {

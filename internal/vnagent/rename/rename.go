@@ -1,5 +1,5 @@
-// Package rename says in a tenant's words what a kubelet says in those of a super cluster, and leaves out what is not the tenant's:
-// the pods of others, the node, the super cluster's names and UIDs.
+// Package rename rewrites what kubelets serve for one tenant: it replaces namespaces, UIDs and node names of the super
+// cluster by the tenant's, and drops the pods of others and the figures of the node.
 //
 // Everything here is pure.
 package rename
@@ -16,16 +16,16 @@ import (
 	"github.com/superpool/superpool/internal/vnagent/pods"
 )
 
-// marksPrefix begins the labels and annotations that a syncer writes.
-const marksPrefix = "tenancy.x-k8s.io/"
+// ownershipPrefix is the prefix of the ownership labels and annotations that a syncer writes onto super pods.
+const ownershipPrefix = "tenancy.x-k8s.io/"
 
-// Nodes names nodes for tenants.
+// Nodes maps node names of the super cluster to those that tenants see.
 type Nodes struct {
-	// SuperCluster is the id of the super cluster, or "" where tenants see nodes by their own names.
+	// SuperCluster is the id of the super cluster; "" where node names are not changed.
 	SuperCluster string
 }
 
-// Name returns the tenants' name of a node.
+// Name returns the name that tenants see of node, "" for "".
 func (n Nodes) Name(node string) string {
 	if n.SuperCluster == "" || node == "" {
 		return node
@@ -33,7 +33,7 @@ func (n Nodes) Name(node string) string {
 	return tenancy.NodeName(n.SuperCluster, node)
 }
 
-// PodList returns own as the tenant knows them.
+// PodList returns copies of own with the tenant's names, as a kubelet serves /pods. It is never nil.
 func PodList(own []pods.Pod, nodes Nodes) *corev1.PodList {
 	list := &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: make([]corev1.Pod, 0, len(own))}
 	for _, pod := range own {
@@ -49,37 +49,40 @@ func tenantPod(pod pods.Pod, nodes Nodes) *corev1.Pod {
 	out.UID = pod.Owner.UID
 	out.ResourceVersion, out.Generation = "", 0
 	out.OwnerReferences, out.ManagedFields = nil, nil
-	for _, marks := range []map[string]string{out.Labels, out.Annotations} {
-		for key := range marks {
-			if strings.HasPrefix(key, marksPrefix) {
-				delete(marks, key)
+	for _, metadata := range []map[string]string{out.Labels, out.Annotations} {
+		for key := range metadata {
+			if strings.HasPrefix(key, ownershipPrefix) {
+				delete(metadata, key)
 			}
 		}
 	}
 	out.Spec.NodeName = nodes.Name(out.Spec.NodeName)
 	out.Status.NominatedNodeName = nodes.Name(out.Status.NominatedNodeName)
-	words := wordsOf(pod)
+	rewriter := rewriterOf(pod)
 	for _, message := range tenancy.Messages(&out.Status) {
-		*message = words.Translate(*message)
+		*message = rewriter.Translate(*message)
 	}
 	return out
 }
 
-// Text returns a message about pod, with the tenant's namespace and UID for those of the super cluster.
+// Text returns message with namespace and UID of the super pod replaced by those of the tenant's. It does not change
+// message.
 func Text(message []byte, pod pods.Pod) []byte {
-	return []byte(wordsOf(pod).Translate(string(message)))
+	return []byte(rewriterOf(pod).Translate(string(message)))
 }
 
-func wordsOf(pod pods.Pod) tenancy.Words {
+// rewriterOf replaces, in text about pod, namespace and UID of the super pod by those of the tenant's.
+func rewriterOf(pod pods.Pod) tenancy.Words {
 	return tenancy.WordsOf(pod.Super.Namespace, pod.Super.UID, pod.Owner)
 }
 
-// index finds pods by the names that a kubelet uses.
+// index finds the tenant's pods by their names in the super cluster, which kubelets use.
 type index struct {
 	byName map[types.NamespacedName]pods.Pod
-	// nodes is on how many nodes they are, at least 1. A kubelet's figures of its node become an equal share of the tenant's pods: the pods
-	// themselves where all are on one node, as before a kubelet. Before an API server a request does not say which node it means, and shares
-	// of all nodes add up to what the tenant uses.
+	// nodes is the number of nodes that run the pods, at least 1. In place of a node's own figures the tenant gets the
+	// sum of its pods divided by nodes. In mode kubelet that is the sum: all pods are on the node. In mode apiserver a
+	// request does not name the node that it is for, so each node gets an equal share, and the shares of all nodes add
+	// up to what the tenant uses.
 	nodes int
 }
 
@@ -95,7 +98,8 @@ func newIndex(own []pods.Pod) index {
 	return index{byName: byName, nodes: max(1, nodes.Len())}
 }
 
-// find returns the pod if it is one of the tenant's. uid is checked unless it is "".
+// find returns the tenant's pod that the super cluster knows as namespace/name; false if there is none, or if uid is
+// neither "" nor the pod's.
 func (i index) find(namespace, name, uid string) (pods.Pod, bool) {
 	if namespace == "" || name == "" {
 		return pods.Pod{}, false

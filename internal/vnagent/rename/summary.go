@@ -12,19 +12,21 @@ import (
 	"github.com/superpool/superpool/internal/vnagent/pods"
 )
 
-// Summary collects the summaries of nodes. It is not safe for concurrent use.
+// Summary merges the kubelets' responses to /stats/summary into one with the tenant's pods alone. It is not safe for
+// concurrent use.
 type Summary struct {
 	own   index
 	nodes Nodes
 	out   statsv1alpha1.Summary
 }
 
-// NewSummary returns an empty summary of the tenant's pods.
+// NewSummary returns an empty summary that keeps the pods in own. nodes names nodes as tenants see them.
 func NewSummary(own []pods.Pod, nodes Nodes) *Summary {
 	return &Summary{own: newIndex(own), nodes: nodes, out: statsv1alpha1.Summary{Pods: []statsv1alpha1.PodStats{}}}
 }
 
-// Add takes over what a kubelet said about the tenant's pods. The caller bounds in.
+// Add keeps the tenant's pods of one kubelet's summary. An error means that in is not a summary; nothing of it is kept.
+// The caller bounds in.
 func (s *Summary) Add(in io.Reader) error {
 	var summary statsv1alpha1.Summary
 	if err := json.NewDecoder(in).Decode(&summary); err != nil {
@@ -42,7 +44,7 @@ func (s *Summary) Add(in io.Reader) error {
 	return nil
 }
 
-// tenantStats changes stats, which the caller has decoded for it.
+// tenantStats returns stats with the tenant's names and without the node's figures. It changes what stats points to.
 func tenantStats(stats statsv1alpha1.PodStats, pod pods.Pod) statsv1alpha1.PodStats {
 	stats.PodRef.Namespace, stats.PodRef.UID = pod.Owner.Namespace, string(pod.Owner.UID)
 	withoutNode(stats.EphemeralStorage)
@@ -61,18 +63,19 @@ func tenantStats(stats statsv1alpha1.PodStats, pod pods.Pod) statsv1alpha1.PodSt
 	return stats
 }
 
-// withoutNode leaves what the pod uses of a file system, and drops how large the node's is and how full. Before CRI-O a kubelet says of logs
-// how many inodes of the node are used, by whomever.
+// withoutNode keeps what the pod uses of a file system, and drops size and free space of the node's. With CRI-O a
+// kubelet reports as the inodes of logs those that the whole file system uses: these are dropped too. stats may be nil.
 func withoutNode(stats *statsv1alpha1.FsStats) {
 	if stats != nil {
-		if used, all, free := stats.InodesUsed, stats.Inodes, stats.InodesFree; used != nil && all != nil && free != nil && *used == *all-*free {
+		if used, total, free := stats.InodesUsed, stats.Inodes, stats.InodesFree; used != nil && total != nil && free != nil && *used == *total-*free {
 			stats.InodesUsed = nil
 		}
 		stats.AvailableBytes, stats.CapacityBytes, stats.InodesFree, stats.Inodes = nil, nil, nil, nil
 	}
 }
 
-// Result returns the summary, ordered by namespace and name.
+// Result returns the summary, pods sorted by namespace and name. The node's CPU and memory are the tenant's share, see
+// index.nodes. It is never nil; the caller calls it once, after the last Add.
 func (s *Summary) Result() *statsv1alpha1.Summary {
 	slices.SortStableFunc(s.out.Pods, func(a, b statsv1alpha1.PodStats) int {
 		return slices.Compare([]string{a.PodRef.Namespace, a.PodRef.Name}, []string{b.PodRef.Namespace, b.PodRef.Name})
@@ -81,10 +84,10 @@ func (s *Summary) Result() *statsv1alpha1.Summary {
 	return &s.out
 }
 
-// sums adds up pods and divides by the number of their nodes; the time is the latest of theirs.
-func sums(all []statsv1alpha1.PodStats, nodes uint64) (*statsv1alpha1.CPUStats, *statsv1alpha1.MemoryStats) {
+// sums adds up the usage of pods and divides it by nodes; its time is the latest of theirs.
+func sums(pods []statsv1alpha1.PodStats, nodes uint64) (*statsv1alpha1.CPUStats, *statsv1alpha1.MemoryStats) {
 	cpu, memory := &statsv1alpha1.CPUStats{}, &statsv1alpha1.MemoryStats{}
-	for _, pod := range all {
+	for _, pod := range pods {
 		if pod.CPU != nil {
 			cpu.Time = later(cpu.Time, pod.CPU.Time)
 			add(&cpu.UsageNanoCores, pod.CPU.UsageNanoCores)
@@ -109,6 +112,7 @@ func sums(all []statsv1alpha1.PodStats, nodes uint64) (*statsv1alpha1.CPUStats, 
 	return cpu, memory
 }
 
+// add adds value to sum. nil counts as absent: sum stays nil until a value is added.
 func add(sum **uint64, value *uint64) {
 	if value == nil {
 		return

@@ -9,19 +9,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Options are the query of a request. Each kind has some of them; keys that are none of its own are dropped.
+// Options is the parsed query of a request. Each kind has some of the fields; Parse drops keys that are not of its
+// kind.
 type Options struct {
-	// Of Logs. SinceTime is in RFC 3339, Stream is All, Stdout, Stderr or "".
+	// Fields of Logs. nil is unset; SinceTime is in RFC 3339, Stream is All, Stdout, Stderr or "".
 	Follow, Previous, Timestamps        bool
 	SinceSeconds, TailLines, LimitBytes *int64
 	SinceTime                           string
 	Stream                              string
 
-	// Of Exec and Attach; Command of Exec alone.
+	// Fields of Exec and Attach; Command of Exec alone.
 	Stdin, Stdout, Stderr, TTY bool
 	Command                    []string
 
-	// Ports of PortForward: WebSocket clients name them here, SPDY clients in their streams.
+	// Ports of PortForward: WebSocket clients send them in the query, SPDY clients in the headers of their streams.
 	Ports []int32
 
 	// Cmd of Run: words separated by single spaces.
@@ -31,7 +32,7 @@ type Options struct {
 	OnlyCPUAndMemory bool
 }
 
-// The spellings of the streams: that of kubelets, then that of API servers' clients.
+// The query keys of streams and ports: first the kubelet's, then the API server's.
 var (
 	stdinKeys  = []string{"input", "stdin"}
 	stdoutKeys = []string{"output", "stdout"}
@@ -39,7 +40,7 @@ var (
 	portKeys   = []string{"port", "ports"}
 )
 
-// reader takes typed values out of a query and keeps the first error.
+// reader parses typed values of a query and keeps the first error.
 type reader struct {
 	values url.Values
 	err    *Error
@@ -83,8 +84,8 @@ func (in *reader) fail(reason string) {
 	}
 }
 
-// one returns the value of the key that has several spellings, "" if there is none. More than one value is an error: two readers could
-// choose differently.
+// one returns the value of the key with the spellings keys, "" if there is none. More than one value is an error:
+// vn-agent and the backend might choose different ones.
 func (in *reader) one(keys ...string) string {
 	var found []string
 	for _, key := range keys {
@@ -99,6 +100,7 @@ func (in *reader) one(keys ...string) string {
 	return in.clean(keys[0], found[0])
 }
 
+// clean returns value, and fails on one with a zero byte.
 func (in *reader) clean(key, value string) string {
 	if strings.ContainsRune(value, 0) {
 		in.fail(key + " has a zero byte")
@@ -106,7 +108,7 @@ func (in *reader) clean(key, value string) string {
 	return value
 }
 
-// text returns all values of key.
+// text returns all values of key, in order.
 func (in *reader) text(key string) []string {
 	for _, value := range in.values[key] {
 		in.clean(key, value)
@@ -126,14 +128,14 @@ func (in *reader) flag(keys ...string) bool {
 	}
 }
 
-// number returns nil if there is no value, and fails on one below least.
-func (in *reader) number(key string, least int64) *int64 {
+// number returns nil if there is no value, and fails on one below minimum.
+func (in *reader) number(key string, minimum int64) *int64 {
 	text := in.one(key)
 	if text == "" {
 		return nil
 	}
 	value, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || value < least {
+	if err != nil || value < minimum {
 		in.fail(key + " is not a number that can be used")
 		return nil
 	}
@@ -152,11 +154,11 @@ func (in *reader) logs() Options {
 		Stream:       in.one("stream"),
 	}
 	if options.SinceTime != "" {
-		moment, err := time.Parse(time.RFC3339Nano, options.SinceTime)
-		if err != nil || moment.Year() < 1 || moment.Year() > 9999 {
+		sinceTime, err := time.Parse(time.RFC3339Nano, options.SinceTime)
+		if err != nil || sinceTime.Year() < 1 || sinceTime.Year() > 9999 {
 			in.fail("sinceTime is not in RFC 3339")
 		}
-		options.SinceTime = moment.UTC().Format(time.RFC3339Nano)
+		options.SinceTime = sinceTime.UTC().Format(time.RFC3339Nano)
 	}
 	if options.SinceTime != "" && options.SinceSeconds != nil {
 		in.fail("at most one of sinceTime and sinceSeconds can be used")
@@ -195,7 +197,7 @@ func (in *reader) ports() []int32 {
 	return ports
 }
 
-// KubeletQuery returns the query for a kubelet, in its own spelling.
+// KubeletQuery returns the query for a kubelet, with the kubelet's keys.
 func (r Request) KubeletQuery() url.Values {
 	values := r.commonQuery()
 	r.streamQuery(values, "1", stdinKeys[0], stdoutKeys[0], stderrKeys[0])
@@ -206,7 +208,7 @@ func (r Request) KubeletQuery() url.Values {
 	return values
 }
 
-// APIServerQuery returns the query for a subresource of the pod.
+// APIServerQuery returns the query for the pod's subresource at an API server, with its keys.
 func (r Request) APIServerQuery() url.Values {
 	values := r.commonQuery()
 	r.streamQuery(values, "true", stdinKeys[1], stdoutKeys[1], stderrKeys[1])
@@ -250,12 +252,12 @@ func (r Request) commonQuery() url.Values {
 	return values
 }
 
-func (r Request) streamQuery(values url.Values, yes, stdin, stdout, stderr string) {
+func (r Request) streamQuery(values url.Values, trueValue, stdin, stdout, stderr string) {
 	for key, value := range map[string]bool{
 		stdin: r.Options.Stdin, stdout: r.Options.Stdout, stderr: r.Options.Stderr, "tty": r.Options.TTY,
 	} {
 		if value {
-			values.Set(key, yes)
+			values.Set(key, trueValue)
 		}
 	}
 }

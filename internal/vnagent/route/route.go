@@ -1,5 +1,6 @@
-// Package route reads requests of the kubelet API: a path and a query become a Request of valid names and typed options, or an
-// Error. What is sent on is made from a Request alone, so nothing that a client wrote reaches a backend unread.
+// Package route parses requests of the kubelet API: Parse makes of a path and a query a Request of valid names and
+// typed options, or an Error. Paths and queries for backends are built from a Request alone, so that nothing of a
+// client's URL reaches a backend unparsed.
 //
 // Everything here is pure.
 package route
@@ -12,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Kind is what a request asks for.
+// Kind is the endpoint of the kubelet API that a request is for.
 type Kind string
 
-// All kinds. The values are bounded and serve as metric labels.
+// All kinds. They are values of the metrics' label route.
 const (
 	Health      Kind = "healthz"
 	Logs        Kind = "containerLogs"
@@ -30,25 +31,30 @@ const (
 	Probes      Kind = "metrics/probes"
 )
 
-// Request is a valid request. Names are those that the client used: a tenant's.
+// Request is a valid request. Its names are the tenant's, as the client sent them.
 type Request struct {
+	// Kind is the endpoint.
 	Kind Kind
-	// Namespace and Pod are set for Logs, Exec, Attach, PortForward and Run, Container for all of these but PortForward.
+	// Namespace and Pod are set for Logs, Exec, Attach, PortForward and Run, Container for all of these but
+	// PortForward.
 	Namespace string
 	Pod       string
 	Container string
 	// UID is that of the tenant's pod, "" if the client named none.
-	UID     string
+	UID string
+	// Options holds the parsed query.
 	Options Options
 }
 
-// Error says why a request is refused. It never quotes the request.
+// Error is why Parse refuses a request. Its text never quotes the request.
 type Error struct {
 	// Code is the HTTP status: 400, 404 or 405.
-	Code   int
+	Code int
+	// Reason is the text of the response.
 	Reason string
 }
 
+// Error implements error.
 func (e *Error) Error() string { return e.Reason }
 
 func badRequest(reason string) *Error { return &Error{Code: http.StatusBadRequest, Reason: reason} }
@@ -63,8 +69,8 @@ var (
 	writeOnly = []string{http.MethodPost}
 )
 
-// fixed holds the paths without names.
-var fixed = map[string]Kind{
+// nodePaths holds the paths that name no pod.
+var nodePaths = map[string]Kind{
 	"/healthz":          Health,
 	"/pods":             Pods,
 	"/stats/summary":    Summary,
@@ -73,8 +79,8 @@ var fixed = map[string]Kind{
 	"/metrics/probes":   Probes,
 }
 
-// ofPods holds the paths that name a pod: /<kind>/<namespace>/<pod>[/<uid>][/<container>].
-var ofPods = map[string]struct {
+// podPaths holds the paths that name a pod: /<kind>/<namespace>/<pod>[/<uid>][/<container>].
+var podPaths = map[string]struct {
 	methods        []string
 	uid, container bool
 }{
@@ -85,11 +91,12 @@ var ofPods = map[string]struct {
 	string(Run):         {methods: writeOnly, uid: true, container: true},
 }
 
-// uidForm is what API servers and kubelets use as UIDs: RFC 4122, or hexadecimal digits for static pods.
-var uidForm = regexp.MustCompile(`^[0-9A-Za-z](?:[-0-9A-Za-z]{0,62}[0-9A-Za-z])?$`)
+// uidPattern matches the UIDs of API servers and kubelets: RFC 4122, or hexadecimal digits for static pods.
+var uidPattern = regexp.MustCompile(`^[0-9A-Za-z](?:[-0-9A-Za-z]{0,62}[0-9A-Za-z])?$`)
 
-// Parse reads a request. path is the escaped path, as it was sent: segments are compared exactly, and nothing is cleaned,
-// joined or unescaped. No valid name needs an escape, so a path that has one is refused.
+// Parse returns the request that method, path and query make, or an Error with the status to answer. path is the
+// escaped path as the client sent it: its segments are compared exactly; nothing is cleaned, joined or unescaped. No
+// valid name needs an escape, so a path with one is refused.
 func Parse(method, path, query string) (Request, *Error) {
 	request, methods, err := parsePath(path)
 	if err != nil {
@@ -112,29 +119,29 @@ func parsePath(path string) (Request, []string, *Error) {
 	if strings.ContainsAny(path, "%\\;\x00") {
 		return Request{}, nil, badRequest("path has characters that no name has")
 	}
-	if kind, exists := fixed[path]; exists {
+	if kind, exists := nodePaths[path]; exists {
 		return Request{Kind: kind}, readOnly, nil
 	}
 	segments := strings.Split(path, "/")
 	if len(segments) < 2 || segments[0] != "" {
 		return Request{}, nil, notFound()
 	}
-	form, exists := ofPods[segments[1]]
+	form, exists := podPaths[segments[1]]
 	if !exists {
 		return Request{}, nil, notFound()
 	}
 	names := segments[2:]
-	least := 2
+	withoutUID := 2
 	if form.container {
-		least = 3
+		withoutUID = 3
 	}
-	if len(names) != least && (!form.uid || len(names) != least+1) {
+	if len(names) != withoutUID && (!form.uid || len(names) != withoutUID+1) {
 		return Request{}, nil, notFound()
 	}
 	request := Request{Kind: Kind(segments[1]), Namespace: names[0], Pod: names[1]}
-	if len(names) == least+1 {
+	if len(names) == withoutUID+1 {
 		request.UID = names[2]
-		if !uidForm.MatchString(request.UID) {
+		if !uidPattern.MatchString(request.UID) {
 			return Request{}, nil, badRequest("not a UID")
 		}
 	}
@@ -157,21 +164,21 @@ func checkNames(request Request, container bool) *Error {
 	return nil
 }
 
-// OfPod says whether the request names a pod.
+// OfPod reports whether the request names a pod.
 func (r Request) OfPod() bool {
-	_, exists := ofPods[string(r.Kind)]
+	_, exists := podPaths[string(r.Kind)]
 	return exists
 }
 
-// Upgrades says whether the request asks for a stream in both directions.
+// Upgrades reports whether the request needs an upgraded connection: a stream in both directions.
 func (r Request) Upgrades() bool {
 	return r.Kind == Exec || r.Kind == Attach || r.Kind == PortForward
 }
 
-// KubeletPath returns the request's path at a kubelet. namespace and uid replace those of the request; without uid there is
-// no such segment.
+// KubeletPath returns the request's path at a kubelet. namespace and uid, the super pod's, replace those of the
+// request; a uid of "" leaves out that segment.
 func (r Request) KubeletPath(namespace, uid string) string {
-	form, exists := ofPods[string(r.Kind)]
+	form, exists := podPaths[string(r.Kind)]
 	if !exists {
 		return "/" + string(r.Kind)
 	}
@@ -185,7 +192,8 @@ func (r Request) KubeletPath(namespace, uid string) string {
 	return path
 }
 
-// APIServerPath returns the path of the pod's subresource at an API server. The request must be OfPod; a Run is an exec there.
+// APIServerPath returns the path of the pod's subresource at an API server, in the super pod's namespace. OfPod must be
+// true; a Run is an exec there.
 func (r Request) APIServerPath(namespace string) string {
 	subresource := map[Kind]string{Logs: "log", Exec: "exec", Run: "exec", Attach: "attach", PortForward: "portforward"}[r.Kind]
 	return "/api/v1/namespaces/" + namespace + "/pods/" + r.Pod + "/" + subresource
