@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -165,16 +166,51 @@ func guard(ctx context.Context, where string, step func() error) (err error) {
 }
 
 // Recover is deferred by every goroutine and event handler that Serve starts. It passes a panic to fail, as a final Failure with which Serve
-// has to end; without a panic it does nothing. The value of a panic may hold what a tenant wrote, so only the log has it, under where.
+// has to end; without a panic it does nothing. A nil fail is for what can go on without the call that panicked. The value of a panic may hold
+// what a tenant wrote, so only the log has it, under where.
 func Recover(ctx context.Context, where string, fail func(error)) {
 	value := recover()
 	if value == nil {
 		return
 	}
-	klog.FromContext(ctx).Error(nil, "Connection panicked", "where", where, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+	klog.FromContext(ctx).Error(nil, "Recovered from a panic", "where", where, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+	if fail == nil {
+		return
+	}
 	fail(&Failure{Final: true, Reason: tenancy.Reason{
 		Reason: ReasonPanicked, Message: "The connection ended with a panic, which is a bug: the log has its stack. It is tried again",
 	}})
+}
+
+// Handler returns an event handler that calls handler and passes its panics to fail, as Recover does. client-go's informers would end the
+// process.
+func Handler(ctx context.Context, where string, fail func(error), handler cache.ResourceEventHandler) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(object any, isInInitialList bool) {
+			defer Recover(ctx, where, fail)
+			handler.OnAdd(object, isInInitialList)
+		},
+		UpdateFunc: func(old, current any) {
+			defer Recover(ctx, where, fail)
+			handler.OnUpdate(old, current)
+		},
+		DeleteFunc: func(object any) {
+			defer Recover(ctx, where, fail)
+			handler.OnDelete(object)
+		},
+	}
+}
+
+// Transform returns an informer transform that calls transform and passes its panics to fail, as Recover does; the informer gets an error for
+// the object.
+func Transform(ctx context.Context, where string, fail func(error), transform cache.TransformFunc) cache.TransformFunc {
+	return func(object any) (transformed any, err error) {
+		defer Recover(ctx, where, func(panicked error) {
+			transformed, err = nil, panicked
+			fail(panicked)
+		})
+		return transform(object)
+	}
 }
 
 // inContext adds what was being done to an error that does not speak for itself.

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 )
 
@@ -184,6 +185,7 @@ func (i *informers) watch(ctx context.Context, sources []source) error {
 	return nil
 }
 
+// start starts the informer of a source. A panic in what it calls costs one event, which the next patrol makes good.
 func (i *informers) start(ctx context.Context, from source) error {
 	ctx, stop := context.WithCancel(ctx)
 	what := i.watched[from.kind]
@@ -192,13 +194,14 @@ func (i *informers) start(ctx context.Context, from source) error {
 		stop()
 		return fmt.Errorf("setting the transform of kind %s: %w", from.kind, err)
 	}
-	if _, err := made.AddEventHandler(i.handler(from.kind)); err != nil {
+	if _, err := made.AddEventHandler(engage.Handler(ctx, "informer of kind "+from.kind, nil, i.handler(from.kind))); err != nil {
 		stop()
 		return fmt.Errorf("adding the handler of kind %s: %w", from.kind, err)
 	}
 	i.running[from] = &informer{SharedIndexInformer: made, stop: stop}
 	i.group.Go(func() { made.RunWithContext(ctx) })
 	i.group.Go(func() {
+		defer engage.Recover(ctx, "first list of kind "+from.kind, nil)
 		if toolscache.WaitForCacheSync(ctx.Done(), made.HasSynced) {
 			i.filled(from)
 		}

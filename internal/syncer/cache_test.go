@@ -186,3 +186,29 @@ func BenchmarkNamespaceChanged(b *testing.B) {
 		})
 	}
 }
+
+// TestHandlerPanics: an event on which routing panics costs that event; the informer goes on.
+func TestHandlerPanics(t *testing.T) {
+	t.Parallel()
+	watched, err := watchedOf(&kinds.Env{ID: "r1", Assignments: &assign.Pooled{SuperCluster: "r1"}}, kinds.Specs(), kinds.TenantSide)
+	require.NoError(t, err)
+	objects := []client.Object{
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a-hostile"}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "b"}},
+	}
+	seen := make(chan string, len(objects))
+	cache := &informers{
+		client: fake.NewClientBuilder().WithObjects(objects...).Build(), watched: watched, filled: func(source) { panic("hostile") },
+		changed: func(_ string, _, current client.Object) {
+			if current.GetName() == "a-hostile" {
+				panic("hostile")
+			}
+			seen <- current.GetName()
+		},
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cache.wait()
+	defer cancel()
+	require.NoError(t, cache.watch(ctx, []source{{kind: kinds.KindConfigMap, namespace: "web"}}))
+	require.Equal(t, "b", <-seen)
+}

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
@@ -167,9 +168,9 @@ func (s *Syncer) watchPlacements(ctx context.Context, mgr manager.Manager) error
 			s.namespaceChanged(object.GetNamespace(), object.GetName())
 		}
 	}
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+	_, err = informer.AddEventHandler(engage.Handler(ctx, "informer of NamespacePlacements", nil, toolscache.ResourceEventHandlerFuncs{
 		AddFunc: changed, UpdateFunc: func(_, current any) { changed(current) }, DeleteFunc: changed,
-	})
+	}))
 	if err != nil {
 		return fmt.Errorf("watching NamespacePlacements: %w", err)
 	}

@@ -14,6 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/superpool/superpool/internal/engage"
 )
 
 // DefaultWorkers is the number of workers per kind where Options leave it open.
@@ -154,7 +156,7 @@ func (e *Engine) patrol(ctx context.Context, kind Kind, queue *Queue) {
 	ticker := e.options.Clock.NewTicker(e.options.Patrol)
 	defer ticker.Stop()
 	for {
-		for _, key := range kind.Keys() {
+		for _, key := range keysOf(ctx, kind) {
 			queue.Add(key)
 		}
 		select {
@@ -163,6 +165,12 @@ func (e *Engine) patrol(ctx context.Context, kind Kind, queue *Queue) {
 		case <-ticker.C():
 		}
 	}
+}
+
+// keysOf returns the keys of a kind, none where listing them panics: the next patrol tries again.
+func keysOf(ctx context.Context, kind Kind) []Key {
+	defer engage.Recover(ctx, "patrol of kind "+kind.Name(), nil)
+	return kind.Keys()
 }
 
 // reconciler makes of a Kind what a controller calls.

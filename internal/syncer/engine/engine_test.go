@@ -167,6 +167,42 @@ func (h hanging) Reconcile(ctx context.Context, key engine.Key, _ time.Duration)
 	return 0, ctx.Err()
 }
 
+// panickyKind panics the first time that its keys are listed.
+type panickyKind struct {
+	kind
+	lists int
+}
+
+func (k *panickyKind) Keys() []engine.Key {
+	if k.lists++; k.lists == 1 {
+		panic("hostile")
+	}
+	return k.kind.Keys()
+}
+
+// TestPatrolRecovers: keys whose listing panics are listed by the next patrol.
+func TestPatrolRecovers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		metrics, err := engine.NewMetrics(prometheus.NewRegistry())
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		key := engine.Key{Tenant: "a", Kind: "kind", Name: "1"}
+		var reconciled []engine.Key
+		made, err := engine.New(engine.Options{Patrol: time.Minute}, metrics, &panickyKind{kind: kind{known: []engine.Key{key}, reconcile: func(key engine.Key, _ time.Duration) (time.Duration, error) {
+			reconciled = append(reconciled, key)
+			cancel()
+			return 0, nil
+		}}})
+		require.NoError(t, err)
+		start := time.Now()
+		require.NoError(t, made.Run(ctx))
+		require.Equal(t, []engine.Key{key}, reconciled)
+		require.Equal(t, time.Minute, time.Since(start))
+	})
+}
+
 // TestTenantsThatHang lets many tenants hang, each with more keys than there are workers. The others do not notice.
 func TestTenantsThatHang(t *testing.T) {
 	t.Parallel()
