@@ -57,7 +57,7 @@ func newTenant(t testing.TB) *tenantControlPlane {
 	c := &tenantControlPlane{t: t, ctx: ctx, api: clientsetOf(t), nodes: view.NewNodeSource(), virtual: map[string]*corev1.Node{}}
 	config, err := kubescheduler.LoadConfig("", profiles.PodScheduler)
 	require.NoError(t, err)
-	factory := tenantInformers(c.api, c.nodes)
+	factory := tenantInformers(ctx, c.api, c.nodes, func(error) {})
 	sched, err := kubescheduler.Instance{
 		Client: c.api, KubeConfig: &rest.Config{}, Informers: factory, Config: config,
 		Recorders: kubescheduler.NoEvents, Failed: explain,

@@ -2,6 +2,7 @@ package scheduling
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenants"
@@ -51,8 +53,22 @@ type Tenants struct {
 	DefaultSlice slice.Amounts
 }
 
-// Engage works on one tenant until ctx ends. It is a tenants.Engage.
+// Engage works on one tenant until ctx ends. It is a tenants.Engage. A panic of an event handler or of the projection of
+// pods ends it with a Failure, so that the next connection reads everything again. A panic in kube-scheduler's own
+// goroutines, its plugins' included, still ends the process.
 func (t *Tenants) Engage(ctx context.Context, tenant *tenants.Tenant, ready func()) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	err := t.engage(ctx, tenant, ready, cancel)
+	var panicked *engage.Failure
+	if errors.As(context.Cause(ctx), &panicked) {
+		return panicked
+	}
+	return err
+}
+
+// engage is Engage until ctx ends. fail ends ctx.
+func (t *Tenants) engage(ctx context.Context, tenant *tenants.Tenant, ready func(), fail func(error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
@@ -71,8 +87,9 @@ func (t *Tenants) Engage(ctx context.Context, tenant *tenants.Tenant, ready func
 	defer broadcaster.Shutdown()
 
 	nodes := view.NewNodeSource()
-	factory := tenantInformers(api, nodes)
-	controller := newTenantController(t, tenant, api, factory, nodes, broadcaster.NewRecorder(scheme.Scheme, controllerName))
+	factory := tenantInformers(ctx, api, nodes, fail)
+	recorder := broadcaster.NewRecorder(scheme.Scheme, controllerName)
+	controller := newTenantController(t, tenant, api, factory, nodes, recorder, fail)
 	sched, err := t.podScheduler(ctx, cfg, api, factory, broadcaster)
 	if err != nil {
 		return err

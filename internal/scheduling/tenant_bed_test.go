@@ -88,7 +88,7 @@ func (b *tenantBed) start() {
 	b.factory = informers.NewSharedInformerFactory(b.api, 0)
 	b.store = NewStore(b.meta, b.meta)
 	tenantsOf := &Tenants{Client: b.meta, Store: b.store, Dispatcher: newDispatcher(), Profiles: b.profiles, DefaultSlice: slice.Of(cores("1"))}
-	b.controller = newTenantController(tenantsOf, &tenants.Tenant{Key: "tenant"}, b.api, b.factory, view.NewNodeSource(), b.recorder)
+	b.controller = newTenantController(tenantsOf, &tenants.Tenant{Key: "tenant"}, b.api, b.factory, view.NewNodeSource(), b.recorder, func(error) {})
 	b.seen, b.waiting = b.stored(), sets.New[request]()
 	for _, namespace := range b.namespaces() {
 		b.waiting.Insert(request{concern: concernNamespace, namespace: namespace.Name}, request{concern: concernAnnotation, namespace: namespace.Name})

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/view"
 )
@@ -88,16 +89,21 @@ type tenantController struct {
 	placements client.Reader
 	nodes      *nodeReconciler
 	reconcile  reconcilers
+	// fail ends the connection: an event handler panicked, and its event is lost.
+	fail func(error)
 }
 
 // newTenantController requests the informers that the controller needs: factory is started afterwards.
-func newTenantController(t *Tenants, tenant *tenants.Tenant, api kubernetes.Interface, factory informers.SharedInformerFactory, nodes *view.Source, recorder events.EventRecorder) *tenantController {
+func newTenantController(
+	t *Tenants, tenant *tenants.Tenant, api kubernetes.Interface, factory informers.SharedInformerFactory, nodes *view.Source,
+	recorder events.EventRecorder, fail func(error),
+) *tenantController {
 	namespaces := factory.Core().V1().Namespaces().Lister()
 	quotas := factory.Core().V1().ResourceQuotas().Lister()
 	pods := factory.Core().V1().Pods().Lister()
 	about := namespaceEvents{quotas: quotas, recorder: recorder}
 	c := &tenantController{
-		key: tenant.Key, informers: factory, dispatcher: t.Dispatcher, placements: t.Client,
+		key: tenant.Key, informers: factory, dispatcher: t.Dispatcher, placements: t.Client, fail: fail,
 		nodes: &nodeReconciler{key: tenant.Key, placements: t.Client, dispatcher: t.Dispatcher, nodes: nodes},
 	}
 	c.reconcile = reconcilers{
@@ -166,15 +172,18 @@ func (c *tenantController) watch(ctx context.Context, queue workqueue.TypedRateL
 	for i := range placements.Items { // namespaces that went while nobody looked
 		queue.Add(request{concern: concernNamespace, namespace: placements.Items[i].Name})
 	}
-	// Adding a handler fails only on a stopped informer.
-	_, _ = c.informers.Core().V1().Namespaces().Informer().AddEventHandler(handlerOf(func(namespace *corev1.Namespace) {
+	handle := func(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) {
+		// Adding a handler fails only on a stopped informer.
+		_, _ = informer.AddEventHandler(engage.Handler(ctx, "informer of the tenant", c.fail, handler))
+	}
+	handle(c.informers.Core().V1().Namespaces().Informer(), handlerOf(func(namespace *corev1.Namespace) {
 		queue.Add(request{concern: concernNamespace, namespace: namespace.Name})
 		queue.Add(request{concern: concernAnnotation, namespace: namespace.Name})
 	}))
-	_, _ = c.informers.Core().V1().ResourceQuotas().Informer().AddEventHandler(handlerOf(func(quota *corev1.ResourceQuota) {
+	handle(c.informers.Core().V1().ResourceQuotas().Informer(), handlerOf(func(quota *corev1.ResourceQuota) {
 		queue.Add(request{concern: concernNamespace, namespace: quota.Namespace})
 	}))
-	_, _ = c.informers.Core().V1().Pods().Informer().AddEventHandler(podHandler(queue))
+	handle(c.informers.Core().V1().Pods().Informer(), podHandler(queue))
 	return nil
 }
 

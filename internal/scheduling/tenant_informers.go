@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 
+	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/view"
 )
 
@@ -32,9 +33,11 @@ const (
 	maxRefusal = 4096
 )
 
-// tenantInformers returns the informers of a tenant: its pods through the pod view's projection, and nodes from the
-// view alone.
-func tenantInformers(api kubernetes.Interface, nodes *view.Source) informers.SharedInformerFactory {
+// tenantInformers returns the informers of a tenant: its pods through the pod view's projection, and nodes from the view
+// alone. A panic of the projection is passed to fail.
+func tenantInformers(
+	ctx context.Context, api kubernetes.Interface, nodes *view.Source, fail func(error),
+) informers.SharedInformerFactory {
 	factory := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithTransform(ctrlcache.TransformStripManagedFields()))
 	pods := factory.InformerFor(&corev1.Pod{}, func(api kubernetes.Interface, _ time.Duration) cache.SharedIndexInformer {
 		indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
@@ -43,7 +46,7 @@ func tenantInformers(api kubernetes.Interface, nodes *view.Source) informers.Sha
 		})
 	})
 	// InformerFor sets the factory's own transform, so ours comes after it. It fails only on a started informer.
-	_ = pods.SetTransform(view.TenantPod)
+	_ = pods.SetTransform(engage.Transform(ctx, "projection of pods", fail, view.TenantPod))
 	factory.InformerFor(&corev1.Node{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
 		return cache.NewSharedIndexInformer(nodes, &corev1.Node{}, 0, cache.Indexers{})
 	})
