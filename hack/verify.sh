@@ -7,7 +7,7 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # To add a check: write a function check_NAME, name it in `checks` where it runs. Cheap ones first.
-checks=(license shell modules layers tidy format vet lint logging kustomize clean)
+checks=(license shell prose modules layers tidy format vet lint logging kustomize clean)
 
 check_license() { # The licence is the whole Apache-2.0 text, and every Go module of ours lies below it.
   grep -q "Apache License" LICENSE && grep -q "Version 2.0, January 2004" LICENSE && grep -q "END OF TERMS AND CONDITIONS" LICENSE
@@ -21,6 +21,8 @@ check_shell() {
   done < <(git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
   return "$failed"
 }
+
+check_prose() { hack/verify-prose.sh; } # Wraps at 120 columns.
 
 # check_modules: files of modules are found by module_dir and modcache.Dir, which download them; `go list -m` prints an
 # empty folder for a module that nothing has downloaded.
