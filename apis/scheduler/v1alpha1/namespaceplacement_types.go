@@ -9,42 +9,49 @@ import (
 const (
 	// ConditionPlaced is True when the whole quota is reserved in super clusters.
 	ConditionPlaced = "Placed"
-	// ConditionAccepted is False when the slice annotation, a quota or the profile is invalid; the last valid values stay in force.
+	// ConditionAccepted is False when the slice annotation, a quota or the profile is invalid; the last valid values
+	// stay in force.
 	ConditionAccepted = "Accepted"
 
-	// ReasonPlaced says that the whole quota is reserved.
+	// ReasonPlaced means that the whole quota is reserved.
 	ReasonPlaced = "Placed"
-	// ReasonPending says that the namespace scheduler has not decided yet.
+	// ReasonPending means that the namespace scheduler has not decided yet.
 	ReasonPending = "Pending"
-	// ReasonUnschedulable says that the pool has no room for what is missing; the message says why, per super cluster.
+	// ReasonUnschedulable means that the pool has too little free capacity for what is missing; the message has
+	// kube-scheduler's reason per super cluster.
 	ReasonUnschedulable = "Unschedulable"
-	// ReasonNoQuota says that the namespace has no ResourceQuota with compute resources, so nothing is reserved for it.
+	// ReasonNoQuota means that the namespace has no ResourceQuota with compute resources, so nothing is reserved for
+	// it.
 	ReasonNoQuota = "NoQuota"
-	// ReasonInUse says that more is reserved than the quota asks for, because pods use it.
+	// ReasonInUse means that more is reserved than the quota allows, because pods still use it.
 	ReasonInUse = "InUse"
-	// ReasonAccepted says that slice, quota and profile of the namespace are valid.
+	// ReasonAccepted means that slice, quota and profile of the namespace are valid.
 	ReasonAccepted = "Accepted"
-	// ReasonSliceLargerThanQuota says that they are valid, and that the quota is one slice, because the slice is larger than it.
+	// ReasonSliceLargerThanQuota means that the slice is larger than the quota, so the quota is one slice; Accepted is
+	// True.
 	ReasonSliceLargerThanQuota = "SliceLargerThanQuota"
-	// ReasonInvalidSlice says that the slice annotation cannot be used.
+	// ReasonInvalidSlice means that the slice annotation is invalid.
 	ReasonInvalidSlice = "InvalidSlice"
-	// ReasonInvalidQuota says that the quota cannot be cut into slices.
+	// ReasonInvalidQuota means that the quota cannot be cut into slices.
 	ReasonInvalidQuota = "InvalidQuota"
-	// ReasonUnknownScheduler says that no profile of the namespace scheduler has the name that the namespace asks for.
+	// ReasonUnknownScheduler means that no profile of the namespace scheduler has the name in the namespace's
+	// annotation scheduler.tenancy.x-k8s.io/scheduler.
 	ReasonUnknownScheduler = "UnknownScheduler"
 )
 
-// NamespacePlacementSpec is what a tenant namespace asks for, as vc-scheduler read it from the tenant control plane.
+// NamespacePlacementSpec is what a tenant namespace requests. vc-scheduler writes it from the Namespace and its
+// ResourceQuotas in the tenant control plane.
 type NamespacePlacementSpec struct {
-	// namespaceUID is the UID of the tenant's namespace: a namespace deleted and made again is another one.
+	// namespaceUID is the UID of the tenant's namespace. A namespace that was deleted and created again has another
+	// UID, and gets a new NamespacePlacement.
 	// +required
 	NamespaceUID types.UID `json:"namespaceUID"`
 
-	// slice is the size that the quota is cut into.
+	// slice is the size of the slices into which the quota is cut.
 	// +optional
 	Slice corev1.ResourceList `json:"slice,omitempty"`
 
-	// quota is what the namespace may use in the whole pool. Empty: nothing.
+	// quota is what the namespace may use in the whole pool, per resource. Empty: nothing.
 	// +optional
 	Quota corev1.ResourceList `json:"quota,omitempty"`
 
@@ -52,7 +59,7 @@ type NamespacePlacementSpec struct {
 	// +optional
 	SchedulerName string `json:"schedulerName,omitempty"`
 
-	// priority orders namespaces that wait for room, higher first.
+	// priority orders namespaces that wait to be placed, higher first.
 	// +optional
 	Priority int32 `json:"priority,omitempty"`
 }
@@ -63,14 +70,15 @@ type ClusterPlacement struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	Cluster string `json:"cluster"`
-	// slices is the number of slices that reserved amounts to, without what is leaving.
+	// slices is the number of slices in reserved, without those that are leaving.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Slices int32 `json:"slices"`
-	// reserved is what the namespace may use in this super cluster, what is leaving included.
+	// reserved is what the namespace may use in this super cluster, including what is leaving. The syncer writes it
+	// into the ResourceQuota of the super namespace.
 	// +optional
 	Reserved corev1.ResourceList `json:"reserved,omitempty"`
-	// leaving is the part of reserved that is to go, absent when all of it is to stay.
+	// leaving is the part of reserved that is to leave the super cluster. Absent: all of it stays.
 	// +optional
 	Leaving *Leaving `json:"leaving,omitempty"`
 }
@@ -80,35 +88,35 @@ type ClusterPlacement struct {
 type LeavingReason string
 
 const (
-	// LeavingDrained says that the operator empties the super cluster.
+	// LeavingDrained means that the operator drains the super cluster.
 	LeavingDrained LeavingReason = "Drained"
-	// LeavingLost says that the super cluster does not answer any more.
+	// LeavingLost means that the super cluster does not answer any more.
 	LeavingLost LeavingReason = "Lost"
-	// LeavingRequested says that the tenant asked for other placements.
+	// LeavingRequested means that the tenant requested other placements.
 	LeavingRequested LeavingReason = "Requested"
 )
 
-// Leaving is the part of a placement that is to leave its super cluster. It counts as missing from the quota, so that the namespace
-// scheduler places the same amount elsewhere first, and as reserved where it is, so that pods go on using it. What pods no longer use
-// of it is given back at once, and the rest at the deadline.
+// Leaving is the part of a placement that is to leave its super cluster. It counts as missing from the quota, so that
+// the namespace scheduler places the same amount elsewhere first, and as reserved where it is, so that pods keep it
+// until then. vc-scheduler releases what pods no longer use of it at once, and the rest at the deadline.
 type Leaving struct {
-	// reserved is how much of the placement's reserved leaves.
+	// reserved is how much of the placement's reserved is leaving.
 	// +required
 	Reserved corev1.ResourceList `json:"reserved"`
 	// reason is why it leaves.
 	// +required
 	Reason LeavingReason `json:"reason"`
-	// since is when it began to leave.
+	// since is when vc-scheduler marked it as leaving.
 	// +required
 	Since metav1.Time `json:"since"`
-	// deadline is when it is given back although pods use it. Absent: it stays as long as they do.
+	// deadline is when vc-scheduler releases it even if pods use it. Absent: it stays while pods use it.
 	// +optional
 	Deadline *metav1.Time `json:"deadline,omitempty"`
 }
 
-// NamespacePlacementStatus is what the namespace scheduler decided.
+// NamespacePlacementStatus is what the namespace scheduler decided, and what vc-scheduler published of it.
 type NamespacePlacementStatus struct {
-	// slices is the number of slices that the quota is cut into.
+	// slices is the number of slices into which the quota is cut.
 	// +optional
 	Slices int32 `json:"slices,omitempty"`
 
@@ -122,17 +130,18 @@ type NamespacePlacementStatus struct {
 	// +listMapKey=cluster
 	Placements []ClusterPlacement `json:"placements,omitempty"`
 
-	// clusters is placements in one line, r1=1,r2=1, for printing.
+	// clusters is placements in one line, such as r1=1,r2=1, for kubectl get.
 	// +optional
 	Clusters string `json:"clusters,omitempty"`
 
-	// published is the placements annotation of the tenant's namespace as vc-scheduler last wrote it, "" when it removed it. Absent: it
-	// was never written. An annotation that equals neither published nor publishing was written by the tenant: it is a request.
+	// published is the placements annotation of the tenant's namespace as vc-scheduler last wrote it, "" when it
+	// removed it. Absent: vc-scheduler has never written it. An annotation that equals neither published nor publishing
+	// was written by the tenant; vc-scheduler overwrites it.
 	// +optional
 	Published *string `json:"published,omitempty"`
 
-	// publishing is the placements annotation that vc-scheduler is about to write, and may have written already. Absent: none, published
-	// is up to date.
+	// publishing is the placements annotation that vc-scheduler is about to write, and may have written already.
+	// Absent: published is up to date.
 	// +optional
 	Publishing *string `json:"publishing,omitempty"`
 
@@ -143,8 +152,8 @@ type NamespacePlacementStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// NamespacePlacement is the authority on where one tenant namespace may run and with how much. It lies in the tenant's
-// root namespace and is named after the tenant's namespace. Tenants cannot write it.
+// NamespacePlacement is the authority on where one tenant namespace may run and with how much. It is in the tenant's
+// root namespace and has the name of the tenant's namespace. vc-scheduler alone writes it; syncers read it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -161,10 +170,10 @@ type NamespacePlacement struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what the namespace asks for.
+	// spec is what the namespace requests.
 	// +required
 	Spec NamespacePlacementSpec `json:"spec"`
-	// status is what was decided.
+	// status is where the namespace is placed.
 	// +optional
 	Status NamespacePlacementStatus `json:"status,omitempty"`
 }

@@ -23,7 +23,7 @@ type ClusterVersionSpec struct {
 	ControllerManager ComponentTemplate `json:"controllerManager"`
 }
 
-// ComponentTemplate says how one component runs.
+// ComponentTemplate is how one component runs.
 type ComponentTemplate struct {
 	// image of the component.
 	// +required
@@ -37,7 +37,7 @@ type ComponentTemplate struct {
 	// +kubebuilder:validation:Maximum=9
 	Replicas int32 `json:"replicas,omitempty"`
 
-	// extraArgs are added to the component's command line, or replace what it has of the same name.
+	// extraArgs are added to the component's command line, and replace flags of the same name.
 	// +optional
 	ExtraArgs map[string]string `json:"extraArgs,omitempty"`
 
@@ -46,7 +46,7 @@ type ComponentTemplate struct {
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
 }
 
-// ClusterVersionStatus says how a ClusterVersion is used.
+// ClusterVersionStatus is the state of a ClusterVersion.
 type ClusterVersionStatus struct {
 	// conditions of the ClusterVersion.
 	// +optional
@@ -55,7 +55,7 @@ type ClusterVersionStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ClusterVersion describes a tenant control plane that can be provisioned.
+// ClusterVersion is a template of tenant control planes. No controller provisions them yet.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -70,7 +70,7 @@ type ClusterVersion struct {
 	// spec holds the templates.
 	// +required
 	Spec ClusterVersionSpec `json:"spec"`
-	// status says how the version is used.
+	// status is the state of the version.
 	// +optional
 	Status ClusterVersionStatus `json:"status,omitempty"`
 }

@@ -1,7 +1,7 @@
 package v1alpha1
 
-// Marks that say who owns an object which Superpool made in a super cluster. Every synced object carries LabelCluster as
-// a label and the others as annotations. An object without them is never written or deleted.
+// Marks that say who owns an object which Superpool made in a super cluster. Every synced object carries LabelCluster
+// as a label and the others as annotations. An object without them is never written or deleted.
 const (
 	// LabelCluster holds the cluster key of the tenant. A super cluster's own pods do not have it.
 	// Written by the syncer; read by the syncer, vc-scheduler, vn-agent.
@@ -45,6 +45,6 @@ const (
 	DefaultKubeconfigKey = "value"
 )
 
-// OrganisationTenants is the organisation of the client certificates by which tenants' API servers are known to vn-agent.
-// The common name of such a certificate is the tenant's cluster key.
+// OrganisationTenants is the organisation of the client certificates by which tenants' API servers are known to
+// vn-agent. The common name of such a certificate is the tenant's cluster key.
 const OrganisationTenants = "superpool:tenants"

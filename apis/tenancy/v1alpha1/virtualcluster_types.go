@@ -6,43 +6,45 @@ import (
 )
 
 const (
-	// ConditionReady says that the tenant control plane is provisioned, or imported, and answers.
+	// ConditionReady is True when vc-scheduler is connected to the tenant control plane.
 	ConditionReady = "Ready"
 
-	// ReasonConnected says that the control plane was reached and its objects are watched.
+	// ReasonConnected means that the control plane answers and vc-scheduler's informers have synced.
 	ReasonConnected = "Connected"
-	// ReasonConnecting says that the first connection is being made.
+	// ReasonConnecting means that the first connection is being made.
 	ReasonConnecting = "Connecting"
-	// ReasonSecretNotFound says that the kubeconfig Secret, or its data key, is missing.
+	// ReasonSecretNotFound means that the kubeconfig Secret, or its data key, is missing.
 	ReasonSecretNotFound = "SecretNotFound"
-	// ReasonInvalidKubeconfig says that the Secret holds no usable kubeconfig.
+	// ReasonInvalidKubeconfig means that the Secret holds no usable kubeconfig.
 	ReasonInvalidKubeconfig = "InvalidKubeconfig"
-	// ReasonUnreachable says that the server named by the kubeconfig does not answer, or refuses.
+	// ReasonUnreachable means that the server in the kubeconfig does not answer, or refuses.
 	ReasonUnreachable = "Unreachable"
-	// ReasonControlPlaneChanged says that the kubeconfig leads to another control plane than before. Nothing of the tenant is touched meanwhile: to
-	// another, all that the tenant runs would look as if it were deleted.
+	// ReasonControlPlaneChanged means that the kubeconfig leads to another control plane than before. vc-scheduler and
+	// the syncers leave the tenant's objects alone, because in another control plane all of them would look deleted.
 	ReasonControlPlaneChanged = "ControlPlaneChanged"
-	// ReasonKeyConflict says that the cluster key, and so the root namespace, already belongs to another object.
+	// ReasonKeyConflict means that the cluster key, and so the root namespace, already belongs to another object.
 	ReasonKeyConflict = "KeyConflict"
 
-	// ConditionServiceCIDRsOverlap is there, and true, when other VirtualClusters name addresses of spec.serviceCIDRs too. Nothing is taken from
-	// the tenant for it, but Services whose address another tenant's has do not work in super clusters that hold both.
+	// ConditionServiceCIDRsOverlap is True when spec.serviceCIDRs of other VirtualClusters contain the same addresses,
+	// and absent otherwise. The tenant keeps its Services, but one with the address of another tenant's does not work
+	// in super clusters that run both.
 	ConditionServiceCIDRsOverlap = "ServiceCIDRsOverlap"
-	// ReasonSharedAddresses is its reason.
+	// ReasonSharedAddresses is the reason of condition ServiceCIDRsOverlap.
 	ReasonSharedAddresses = "SharedAddresses"
 )
 
-// VirtualClusterSpec says which control plane a tenant has.
+// VirtualClusterSpec names the control plane of a tenant.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.clusterVersionName) != has(self.kubeconfigSecretRef)",message="set exactly one of clusterVersionName (provision a control plane) and kubeconfigSecretRef (import one)"
 type VirtualClusterSpec struct {
-	// clusterVersionName names the ClusterVersion to provision the control plane from.
+	// clusterVersionName names the ClusterVersion from which to provision the control plane. No controller does so yet.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	ClusterVersionName string `json:"clusterVersionName,omitempty"`
 
-	// kubeconfigSecretRef imports an existing control plane: it names a Secret in the VirtualCluster's namespace.
+	// kubeconfigSecretRef imports an existing control plane: it names a Secret in the VirtualCluster's namespace whose
+	// kubeconfig reaches it. A kubeconfig that runs a program, uses an auth-provider or names files is refused.
 	// +optional
 	KubeconfigSecretRef *SecretKeyRef `json:"kubeconfigSecretRef,omitempty"`
 
@@ -52,9 +54,9 @@ type VirtualClusterSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	ClusterDomain string `json:"clusterDomain,omitempty"`
 
-	// serviceCIDRs are the addresses of the tenant's Services, at most one range per IP family: the --service-cluster-ip-range of its
-	// API server. A Service in there has the same address in every super cluster, whose own ranges must contain those of all
-	// tenants. No two tenants may share addresses.
+	// serviceCIDRs are the address ranges of the tenant's Services, at most one per IP family. Set them to the
+	// --service-cluster-ip-range of the tenant's API server. They must be disjoint from other tenants' ranges and
+	// inside every super cluster's. A ClusterIP in them is then the same in every super cluster.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=2
@@ -63,13 +65,15 @@ type VirtualClusterSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.size() < 2 || !self.all(c, isCIDR(c)) || cidr(self[0]).ip().family() != cidr(self[1]).ip().family()",message="give one range per IP family at most"
 	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
 
-	// transparentMetaPrefixes lists prefixes of label and annotation keys that are copied from the super cluster up to the tenant.
+	// transparentMetaPrefixes lists prefixes of label and annotation keys to be copied from the super cluster up to the
+	// tenant. The syncer does not copy them yet.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	TransparentMetaPrefixes []string `json:"transparentMetaPrefixes,omitempty"`
 
-	// opaqueMetaPrefixes lists prefixes of label and annotation keys that are not copied down to super clusters.
+	// opaqueMetaPrefixes lists prefixes of label and annotation keys that the syncer does not copy down to super
+	// clusters.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -91,19 +95,20 @@ type SecretKeyRef struct {
 	Key string `json:"key,omitempty"`
 }
 
-// VirtualClusterStatus says what is known of the control plane.
+// VirtualClusterStatus is what vc-scheduler found out about the control plane.
 type VirtualClusterStatus struct {
 	// clusterNamespace is the cluster key: the tenant's root namespace in the meta cluster, and the prefix of its
 	// namespaces in super clusters. It never changes once set.
 	// +optional
 	ClusterNamespace string `json:"clusterNamespace,omitempty"`
 
-	// controlPlaneUID is the UID of namespace kube-system in the control plane that was reached first. Another one is refused, until this is
-	// taken away: then the next takes its place, and what the old one ran in super clusters goes.
+	// controlPlaneUID is the UID of namespace kube-system in the control plane to which vc-scheduler connected first.
+	// vc-scheduler and the syncers refuse any other (ControlPlaneChanged). Clear the field to accept the next one; the
+	// syncers then delete what the old one ran in super clusters.
 	// +optional
 	ControlPlaneUID types.UID `json:"controlPlaneUID,omitempty"`
 
-	// conditions of the control plane: Ready, and ServiceCIDRsOverlap when another tenant's range shares addresses with this one's.
+	// conditions of the control plane: Ready, and ServiceCIDRsOverlap when another tenant's range overlaps this one's.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -117,8 +122,8 @@ type VirtualClusterStatus struct {
 // +kubebuilder:resource:shortName=vc,categories=superpool
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
-// +kubebuilder:printcolumn:name="Key",type=string,JSONPath=`.status.clusterNamespace`
-// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.spec.clusterVersionName`,priority=1
+// +kubebuilder:printcolumn:name="Cluster Key",type=string,JSONPath=`.status.clusterNamespace`
+// +kubebuilder:printcolumn:name="Cluster Version",type=string,JSONPath=`.spec.clusterVersionName`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="the name may have 63 characters at most"
@@ -127,10 +132,10 @@ type VirtualCluster struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says which control plane the tenant has.
+	// spec names the tenant's control plane.
 	// +required
 	Spec VirtualClusterSpec `json:"spec"`
-	// status says what is known of it.
+	// status is what vc-scheduler found out about it.
 	// +optional
 	Status VirtualClusterStatus `json:"status,omitempty"`
 }
