@@ -70,7 +70,7 @@ func podIndexers() toolscache.Indexers {
 }
 
 func markAs(object client.Object, tenant, namespace string) {
-	tenancy.Mark(object, tenancy.Owner{
+	tenancy.SetOwner(object, tenancy.Owner{
 		ClusterKey: tenant, VirtualCluster: types.NamespacedName{Namespace: "default", Name: tenant}, VirtualClusterUID: "1", Namespace: namespace, UID: "2",
 	})
 }

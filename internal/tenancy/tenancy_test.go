@@ -123,23 +123,23 @@ func TestValidateSuperClusterID(t *testing.T) {
 	}
 }
 
-func TestMarks(t *testing.T) {
+func TestOwnership(t *testing.T) {
 	t.Parallel()
 	owner := tenancy.Owner{
 		ClusterKey: "key", VirtualCluster: types.NamespacedName{Namespace: "default", Name: "vc"}, VirtualClusterUID: "v", Namespace: "web", UID: "u",
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"mine": "1"}}}
-	_, ok := tenancy.OwnerOf(pod)
+	_, ok := tenancy.GetOwner(pod)
 	require.False(t, ok)
-	tenancy.Mark(pod, owner)
-	got, ok := tenancy.OwnerOf(pod)
+	tenancy.SetOwner(pod, owner)
+	got, ok := tenancy.GetOwner(pod)
 	require.True(t, ok)
 	require.Empty(t, cmp.Diff(owner, got))
 	require.Equal(t, "1", pod.Labels["mine"])
 	for key := range pod.Annotations {
 		partial := pod.DeepCopy()
 		delete(partial.Annotations, key)
-		_, ok := tenancy.OwnerOf(partial)
+		_, ok := tenancy.GetOwner(partial)
 		require.False(t, ok, "without %s", key)
 	}
 }
@@ -151,6 +151,25 @@ func BenchmarkSuperNamespace(b *testing.B) {
 			for b.Loop() {
 				tenancy.SuperNamespace("default-abcdef-vc", namespace)
 			}
+		})
+	}
+}
+
+func TestRewriter(t *testing.T) {
+	t.Parallel()
+	owner := tenancy.Owner{Namespace: "web", UID: "1111-aa"}
+	for _, tc := range []struct{ name, superNamespace, superUID, text, want string }{
+		{name: "the namespace", superNamespace: "key-web", text: `pods "a" not found in key-web`, want: `pods "a" not found in web`},
+		{name: "both forms of the UID", superUID: "2222-bb", text: "/pod2222_bb/2222-bb", want: "/pod1111_aa/1111-aa"},
+		{name: "all of them", superNamespace: "key-web", superUID: "2222-bb", text: "a_key-web(2222-bb)", want: "a_web(1111-aa)"},
+		{name: "what was replaced is not replaced again", superNamespace: "1111-aa", superUID: "2222-bb", text: "2222-bb", want: "1111-aa"},
+		{name: "nothing to replace", text: "key-web", want: "key-web"},
+		{name: "no text", superNamespace: "key-web"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			rewriter := tenancy.NewRewriter(tc.superNamespace, types.UID(tc.superUID), owner)
+			require.Equal(t, tc.want, rewriter.Rewrite(tc.text))
 		})
 	}
 }

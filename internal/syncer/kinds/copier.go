@@ -88,7 +88,7 @@ func (c *Copy[T]) setDefaults() {
 
 // superKey returns the key of a super object. It returns false when the object is not ours, or another kind's.
 func (c *Copy[T]) superKey(superObject client.Object) (engine.Key, bool) {
-	owner, marked := tenancy.OwnerOf(superObject)
+	owner, marked := tenancy.GetOwner(superObject)
 	if !marked || c.Foreign(superObject) {
 		return engine.Key{}, false
 	}
@@ -211,7 +211,7 @@ func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, 
 // kind.
 func (c *copier[T]) owner(key engine.Key, superObject T) (tenancy.Owner, bool) {
 	superKey, ours := c.superKey(superObject)
-	owner, marked := tenancy.OwnerOf(superObject)
+	owner, marked := tenancy.GetOwner(superObject)
 	return owner, marked && ours && superKey == key
 }
 

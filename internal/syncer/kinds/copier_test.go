@@ -46,8 +46,8 @@ func newPool(t testing.TB, super interceptor.Funcs) *pool {
 		namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: clusterKey + "-web"}},
 		quota:     &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "superpool"}},
 	}
-	tenancy.Mark(p.namespace, ownerOf("ns-uid"))
-	tenancy.Mark(p.quota, ownerOf("ns-uid"))
+	tenancy.SetOwner(p.namespace, ownerOf("ns-uid"))
+	tenancy.SetOwner(p.quota, ownerOf("ns-uid"))
 	p.tenantCache = cache{kinds.KindNamespace: {&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "ns-uid"}}}}
 	p.superCache = cache{kinds.KindNamespace: {p.namespace}, kinds.KindQuota: {p.quota}}
 	p.superClient = fake.NewClientBuilder().WithInterceptorFuncs(super).Build()

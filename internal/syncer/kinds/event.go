@@ -62,7 +62,7 @@ func EventKey(superCache Cache, superEvent client.Object) (engine.Key, bool) {
 	if !exists {
 		return engine.Key{}, false
 	}
-	owner, ours := tenancy.OwnerOf(superNamespace)
+	owner, ours := tenancy.GetOwner(superNamespace)
 	return engine.Key{Tenant: owner.ClusterKey, Kind: KindEvent, Namespace: owner.Namespace, Name: superEvent.GetName()}, ours
 }
 
@@ -74,7 +74,7 @@ func TenantEvent(superEvent *corev1.Event, tenantPod *corev1.Pod, superCluster s
 		APIVersion: "v1", Kind: "Pod", Namespace: tenantPod.Namespace, Name: tenantPod.Name, UID: tenantPod.UID, FieldPath: superEvent.InvolvedObject.FieldPath,
 	}
 	event.Related = nil
-	event.Message = wordsOf(tenantPod, superEvent.Namespace, superEvent.InvolvedObject.UID).Translate(event.Message)
+	event.Message = rewriterFor(tenantPod, superEvent.Namespace, superEvent.InvolvedObject.UID).Rewrite(event.Message)
 	if before, node, found := strings.Cut(event.Message, " to "); found && event.Reason == reasonScheduled {
 		event.Message = before + " to " + tenancy.NodeName(superCluster, node)
 	}
@@ -99,7 +99,7 @@ func (e *Events) Reconcile(ctx context.Context, key engine.Key, waited time.Dura
 	if !exists && waited < quietTime {
 		return 0, engine.Waitf("the pod that an Event is about")
 	}
-	owner, ours := tenancy.OwnerOf(orEmpty(superPod, exists))
+	owner, ours := tenancy.GetOwner(orEmpty(superPod, exists))
 	if !ours || !tenant.owns(owner, key.Namespace) || superEvent.InvolvedObject.UID != superPod.UID {
 		return 0, nil
 	}

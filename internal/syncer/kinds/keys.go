@@ -62,9 +62,9 @@ func (e *Env) Rewatches(change Change) (tenant string, ours bool) {
 	if !spec.Rewatch {
 		return "", false
 	}
-	owner, marked := tenancy.OwnerOf(change.object())
+	owner, marked := tenancy.GetOwner(change.object())
 	if !marked && change.Old != nil {
-		owner, marked = tenancy.OwnerOf(change.Old)
+		owner, marked = tenancy.GetOwner(change.Old)
 	}
 	return owner.ClusterKey, marked
 }

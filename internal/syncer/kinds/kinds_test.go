@@ -167,7 +167,7 @@ func TestSuperNamespace(t *testing.T) {
 		Labels:      map[string]string{"team": "a", "pod-security.kubernetes.io/enforce": "baseline"},
 		Annotations: map[string]string{"tenancy.x-k8s.io/copied-labels": "team"},
 	}}
-	tenancy.Mark(want, ownerOf("ns-uid"))
+	tenancy.SetOwner(want, ownerOf("ns-uid"))
 	require.Empty(t, cmp.Diff(want, got))
 }
 
@@ -299,7 +299,7 @@ func TestSuperKey(t *testing.T) {
 			t.Parallel()
 			_, ours := env.SuperKey(tc.kind, tc.object)
 			require.False(t, ours, "it has no marks")
-			tenancy.Mark(tc.object, ownerOf("uid"))
+			tenancy.SetOwner(tc.object, ownerOf("uid"))
 			key, ours := env.SuperKey(tc.kind, tc.object)
 			require.True(t, ours)
 			require.Equal(t, tc.want, key)
@@ -310,7 +310,7 @@ func TestSuperKey(t *testing.T) {
 		})
 	}
 	plain := &corev1.Secret{}
-	tenancy.Mark(plain, ownerOf("uid"))
+	tenancy.SetOwner(plain, ownerOf("uid"))
 	_, ours := env.SuperKey(kinds.KindToken, plain)
 	require.False(t, ours, "it holds no tokens")
 }

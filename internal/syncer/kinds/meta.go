@@ -49,7 +49,7 @@ func copyMeta(tenantObject, superObject metav1.Object, owner tenancy.Owner, opaq
 	setOrDelete(annotations, annotationCopiedAnnotations, copiedAnnotations)
 	superObject.SetLabels(labels)
 	superObject.SetAnnotations(annotations)
-	tenancy.Mark(superObject, owner)
+	tenancy.SetOwner(superObject, owner)
 }
 
 // merge returns what is there, without what was copied before and with what is to be copied, and the keys that are copied.

@@ -44,7 +44,7 @@ func namespaceSpec() Spec {
 
 // namespaceSuperKey returns the key of a super namespace, or of the quota in it.
 func namespaceSuperKey(superObject client.Object) (engine.Key, bool) {
-	owner, marked := tenancy.OwnerOf(superObject)
+	owner, marked := tenancy.GetOwner(superObject)
 	return engine.Key{Tenant: owner.ClusterKey, Kind: KindNamespace, Name: owner.Namespace}, marked
 }
 
@@ -130,7 +130,7 @@ func (n *Namespaces) serve(ctx context.Context, key engine.Key, found assign.Ass
 		return nil // the informer of the tenant's namespaces enqueues the key when it shows this one
 	}
 	if superNamespace != nil && !ServicesOnly(superNamespace) {
-		owner, marked := tenancy.OwnerOf(superNamespace)
+		owner, marked := tenancy.GetOwner(superNamespace)
 		if marked && tenant.owns(owner, key.Name) && superNamespace.DeletionTimestamp == nil {
 			if done, err := n.clear(ctx, key, superNamespace.Name); err != nil || !done {
 				return err
@@ -214,7 +214,7 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, assignment assi
 			return fmt.Errorf("reading super namespace %s: %w", created.Name, err)
 		}
 	}
-	actual, marked := tenancy.OwnerOf(superNamespace)
+	actual, marked := tenancy.GetOwner(superNamespace)
 	switch {
 	case !marked || !tenant.owns(actual, key.Name):
 		n.env.warnOnce(tenant, key, tenantNamespace, ReasonNamespaceConflict, fmt.Sprintf(
@@ -270,7 +270,7 @@ func (n *Namespaces) ensureQuota(ctx context.Context, owner tenancy.Owner, reser
 
 // withdraw deletes the super namespace of a namespace of which nothing belongs here any more, with proof.
 func (n *Namespaces) withdraw(ctx context.Context, key engine.Key, superNamespace *corev1.Namespace) error {
-	owner, marked := tenancy.OwnerOf(superNamespace)
+	owner, marked := tenancy.GetOwner(superNamespace)
 	if !marked || owner.ClusterKey != key.Tenant || owner.Namespace != key.Name || superNamespace.DeletionTimestamp != nil {
 		return nil
 	}

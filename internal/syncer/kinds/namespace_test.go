@@ -87,7 +87,7 @@ func TestNamespaceThatLeaves(t *testing.T) {
 	p.assigns(meta, meta)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "password"}}
 	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "foreign"}}
-	tenancy.Mark(secret, ownerOf("secret-uid"))
+	tenancy.SetOwner(secret, ownerOf("secret-uid"))
 	for _, object := range []client.Object{p.namespace, p.quota, secret, foreign} {
 		require.NoError(t, p.superClient.Create(t.Context(), object))
 	}

@@ -59,7 +59,7 @@ func nodeWakes(env *Env, change Change) []engine.Key {
 
 // nodeOf returns the key of the Node that the tenant of a super pod has for the node of that name.
 func nodeOf(superPod client.Object, name string) []engine.Key {
-	owner, marked := tenancy.OwnerOf(superPod)
+	owner, marked := tenancy.GetOwner(superPod)
 	if !marked {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (n *Nodes) Keys() []engine.Key {
 	}
 	for _, object := range n.env.SuperCache.List(KindPod) {
 		pod, ok := object.(*corev1.Pod)
-		if owner, marked := tenancy.OwnerOf(object); ok && marked && pod.Spec.NodeName != "" {
+		if owner, marked := tenancy.GetOwner(object); ok && marked && pod.Spec.NodeName != "" {
 			keys = append(keys, engine.Key{Tenant: owner.ClusterKey, Kind: KindNode, Name: pod.Spec.NodeName})
 		}
 	}

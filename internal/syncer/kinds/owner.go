@@ -54,7 +54,7 @@ func (e *Env) namespaceOwned(tenant *Tenant, namespace string, uid types.UID) bo
 		if object == nil || object.GetDeletionTimestamp() != nil {
 			return false
 		}
-		if owner, ok := tenancy.OwnerOf(object); !ok || owner != tenant.owner(namespace, uid) {
+		if owner, ok := tenancy.GetOwner(object); !ok || owner != tenant.owner(namespace, uid) {
 			return false
 		}
 	}

@@ -20,7 +20,7 @@ func (e *Env) missing(tenant *Tenant, tenantPod *corev1.Pod) string {
 		case synced && tenantObject == nil:
 			return true
 		case tenantObject != nil && superObject != nil:
-			if owner, _ := tenancy.OwnerOf(superObject); owner.UID == tenantObject.GetUID() {
+			if owner, _ := tenancy.GetOwner(superObject); owner.UID == tenantObject.GetUID() {
 				return true
 			}
 		}

@@ -40,7 +40,7 @@ func (p *Pods) deleteDown(ctx context.Context, step Step, pair *podPair) error {
 func (p *Pods) proveOrphan(ctx context.Context, pair *podPair) (bool, error) {
 	live := &corev1.Pod{}
 	err := pair.tenant.Client.Get(ctx, client.ObjectKey{Namespace: pair.key.Namespace, Name: pair.key.Name}, live)
-	owner, _ := tenancy.OwnerOf(pair.superPod)
+	owner, _ := tenancy.GetOwner(pair.superPod)
 	switch {
 	case apierrors.IsNotFound(err):
 		return true, nil
@@ -103,7 +103,7 @@ func (p *Pods) proveNoSuperPod(ctx context.Context, pair *podPair) error {
 	if err != nil {
 		return fmt.Errorf("reading super pod %s: %w", pair.superName(), err)
 	}
-	if owner, owned := tenancy.OwnerOf(live); owned && owner == pair.owner() {
+	if owner, owned := tenancy.GetOwner(live); owned && owner == pair.owner() {
 		return engine.Waitf("the cache of super pods")
 	}
 	return nil

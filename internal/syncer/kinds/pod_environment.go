@@ -104,7 +104,7 @@ func (e *Env) here(tenant *Tenant, service *corev1.Service) *corev1.Service {
 		if !exists || !hasClusterIP(superService) {
 			return nil
 		}
-		if owner, ours := tenancy.OwnerOf(superService); !ours || owner != tenant.owner(service.Namespace, service.UID) {
+		if owner, ours := tenancy.GetOwner(superService); !ours || owner != tenant.owner(service.Namespace, service.UID) {
 			return nil
 		}
 		addresses = []string{superService.Spec.ClusterIP}

@@ -39,7 +39,7 @@ func podSpec() Spec {
 		KindQuota: func(env *Env, change Change) []engine.Key {
 			before, wasQuota := change.Old.(*corev1.ResourceQuota)
 			after, isQuota := change.Current.(*corev1.ResourceQuota)
-			owner, ours := tenancy.OwnerOf(change.object())
+			owner, ours := tenancy.GetOwner(change.object())
 			if !ours || !wasQuota || !isQuota || !sameButForUse(before, after) || !usesLess(before, after) {
 				return nil
 			}
@@ -54,7 +54,7 @@ func ownerOfNew(change *Change) (tenancy.Owner, bool) {
 	if change.Side != SuperSide || change.Old != nil {
 		return tenancy.Owner{}, false
 	}
-	return tenancy.OwnerOf(change.Current)
+	return tenancy.GetOwner(change.Current)
 }
 
 // wakeOne returns the key of one pod that waits for room in the quota of a tenant namespace, if any does.

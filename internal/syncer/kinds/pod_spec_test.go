@@ -49,7 +49,7 @@ func translated(change func(pod *corev1.Pod)) *corev1.Pod {
 			DNSPolicy: corev1.DNSDefault, Containers: []corev1.Container{{Name: "main", Image: "image:1"}},
 		},
 	}
-	tenancy.Mark(pod, ownerOf("pod-uid"))
+	tenancy.SetOwner(pod, ownerOf("pod-uid"))
 	if change != nil {
 		change(pod)
 	}
@@ -402,7 +402,7 @@ func checkSuperPod(t *testing.T, pod *corev1.Pod) {
 			require.Nil(t, source.PodCertificate)
 		}
 	}
-	actual, marked := tenancy.OwnerOf(superPod)
+	actual, marked := tenancy.GetOwner(superPod)
 	require.True(t, marked)
 	require.Equal(t, owner, actual)
 	for _, uid := range []types.UID{"", "super-uid"} {

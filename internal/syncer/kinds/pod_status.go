@@ -28,9 +28,9 @@ func TenantPodStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*cor
 		return unscheduledStatus(tenantPod, superPod, superCluster)
 	}
 	status := superPod.Status.DeepCopy()
-	words := wordsOf(tenantPod, superPod.Namespace, superPod.UID)
+	rewriter := rewriterFor(tenantPod, superPod.Namespace, superPod.UID)
 	for _, message := range tenancy.Messages(status) {
-		*message = words.Translate(*message)
+		*message = rewriter.Rewrite(*message)
 	}
 	status.NominatedNodeName = ""
 	status.ResourceClaimStatuses = nil
@@ -59,7 +59,7 @@ func unscheduledStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*c
 	}
 	condition := *scheduled
 	condition.ObservedGeneration = 0
-	condition.Message = fmt.Sprintf("super cluster %s: %s", superCluster, wordsOf(tenantPod, superPod.Namespace, superPod.UID).Translate(scheduled.Message))
+	condition.Message = fmt.Sprintf("super cluster %s: %s", superCluster, rewriterFor(tenantPod, superPod.Namespace, superPod.UID).Rewrite(scheduled.Message))
 	status := tenantPod.Status.DeepCopy()
 	if _, known := podutil.GetPodCondition(status, corev1.PodScheduled); known != nil {
 		condition.ObservedGeneration = known.ObservedGeneration
@@ -84,10 +84,10 @@ func observedGeneration(tenantPod, superPod *corev1.Pod) int64 {
 	return tenantPod.Status.ObservedGeneration
 }
 
-// wordsOf returns what the tenant says for what the super cluster says about its pod: a container that fails again and
+// rewriterFor returns what replaces the super cluster's names of a pod by the tenant's: a container that fails again and
 // again is said to be "in pod <name>_<namespace>(<UID>)".
-func wordsOf(tenantPod *corev1.Pod, superNamespace string, superUID types.UID) tenancy.Words {
-	return tenancy.WordsOf(superNamespace, superUID, tenancy.Owner{Namespace: tenantPod.Namespace, UID: tenantPod.UID})
+func rewriterFor(tenantPod *corev1.Pod, superNamespace string, superUID types.UID) tenancy.Rewriter {
+	return tenancy.NewRewriter(superNamespace, superUID, tenancy.Owner{Namespace: tenantPod.Namespace, UID: tenantPod.UID})
 }
 
 // judgeGates makes Ready False while a readiness gate of the tenant's pod is not True.

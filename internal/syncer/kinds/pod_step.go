@@ -157,7 +157,7 @@ func NextStep(tenantPod, superPod *corev1.Pod, facts *Facts) Step {
 	if superPod == nil {
 		return stepWithoutSuperPod(tenantPod, facts)
 	}
-	owner, owned := tenancy.OwnerOf(superPod)
+	owner, owned := tenancy.GetOwner(superPod)
 	uid := owner.UID
 	owner.UID = ""
 	switch {

@@ -51,7 +51,7 @@ func withFinalizer(pod *corev1.Pod) { pod.Finalizers = []string{"batch.kubernete
 func gated(pod *corev1.Pod) { pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}} }
 
 func ownedBy(owner tenancy.Owner) func(pod *corev1.Pod) {
-	return func(pod *corev1.Pod) { tenancy.Mark(pod, owner) }
+	return func(pod *corev1.Pod) { tenancy.SetOwner(pod, owner) }
 }
 
 // stepFacts are those of a namespace that is ready.
@@ -257,7 +257,7 @@ func everyTenantPod() []*corev1.Pod {
 // everySuperPod returns nil and the super pod in every state that NextStep may look at.
 func everySuperPod() []*corev1.Pod {
 	owners := []func(pod *corev1.Pod){nil, ownedBy(ownerOf("uid")), ownedBy(ownerOf("other")), ownedBy(ownerOf("")), func(pod *corev1.Pod) {
-		tenancy.Mark(pod, ownerOf("uid"))
+		tenancy.SetOwner(pod, ownerOf("uid"))
 		pod.Annotations = nil // a mark that somebody has tampered with
 	}}
 	for _, owner := range foreignOwners("uid") {
@@ -298,7 +298,7 @@ type situation struct {
 func situationOf(tenant, super *corev1.Pod, facts *kinds.Facts) *situation {
 	s := &situation{tenant: tenant, super: super, facts: facts}
 	if super != nil {
-		owner, owned := tenancy.OwnerOf(super)
+		owner, owned := tenancy.GetOwner(super)
 		expected := facts.Owner
 		expected.UID = owner.UID
 		s.ours = owned && owner == expected

@@ -255,7 +255,7 @@ func TestPodBeforeItsConfig(t *testing.T) {
 			}
 			if tc.super != "" {
 				configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "settings"}}
-				tenancy.Mark(configMap, ownerOf(tc.super))
+				tenancy.SetOwner(configMap, ownerOf(tc.super))
 				p.superCache[kinds.KindConfigMap] = []client.Object{configMap}
 			}
 			key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}

@@ -66,7 +66,7 @@ func usesLess(old, current *corev1.ResourceQuota) bool {
 func SuperQuota(quota *corev1.ResourceQuota, owner tenancy.Owner, reserved corev1.ResourceList) {
 	quota.Namespace = tenancy.SuperNamespace(owner.ClusterKey, owner.Namespace)
 	quota.Name = quotaName
-	tenancy.Mark(quota, owner)
+	tenancy.SetOwner(quota, owner)
 	hard := make(corev1.ResourceList, len(reserved))
 	for name, quantity := range reserved {
 		hard[slice.DimensionOf(name).QuotaKey] = quantity

@@ -148,7 +148,7 @@ func (s *Spec) superKey(object client.Object) (engine.Key, bool) {
 	if s.SuperKey != nil {
 		return s.SuperKey(object)
 	}
-	owner, marked := tenancy.OwnerOf(object)
+	owner, marked := tenancy.GetOwner(object)
 	return engine.Key{Tenant: owner.ClusterKey, Kind: s.Name, Namespace: owner.Namespace, Name: object.GetName()}, marked
 }
 

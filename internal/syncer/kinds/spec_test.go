@@ -66,7 +66,7 @@ func TestCleared(t *testing.T) {
 func TestChanged(t *testing.T) {
 	t.Parallel()
 	super := func(object client.Object) client.Object {
-		tenancy.Mark(object, ownerOf("uid"))
+		tenancy.SetOwner(object, ownerOf("uid"))
 		return object
 	}
 	named := func(namespace, name string) metav1.ObjectMeta {

@@ -90,7 +90,7 @@ func tokenSpec() Spec {
 			if !moved {
 				return nil
 			}
-			owner, marked := tenancy.OwnerOf(superPod)
+			owner, marked := tenancy.GetOwner(superPod)
 			if !marked {
 				return nil
 			}
@@ -107,7 +107,7 @@ func tokenTenantKey(tenant string, tenantPod client.Object) (engine.Key, bool) {
 
 // tokenSuperKey returns the key of a Secret of tokens. It returns false for other Secrets.
 func tokenSuperKey(secret client.Object) (engine.Key, bool) {
-	owner, marked := tenancy.OwnerOf(secret)
+	owner, marked := tenancy.GetOwner(secret)
 	if !marked || secret.GetLabels()[LabelTokens] == "" {
 		return engine.Key{}, false
 	}
@@ -183,7 +183,7 @@ func (t *Tokens) Reconcile(ctx context.Context, key engine.Key, _ time.Duration)
 		return 0, nil // caches not synced: Env.Filled enqueues the key again
 	}
 	if runs {
-		owner, marked := tenancy.OwnerOf(superPod)
+		owner, marked := tenancy.GetOwner(superPod)
 		runs = marked && owner == tenant.owner(key.Namespace, uid)
 	}
 	switch {
@@ -203,7 +203,7 @@ func (t *Tokens) keep(ctx context.Context, tenant *Tenant, key engine.Key, tenan
 	if !wantsTokens(tenantPod, runs) || secret.DeletionTimestamp != nil {
 		return 0, nil
 	}
-	if owner, marked := tenancy.OwnerOf(secret); secret.UID != "" && (!marked || owner != tenant.owner(key.Namespace, tenantPod.UID)) {
+	if owner, marked := tenancy.GetOwner(secret); secret.UID != "" && (!marked || owner != tenant.owner(key.Namespace, tenantPod.UID)) {
 		t.conflict(tenant, key, tenantPod, secret.Name)
 		return 0, nil
 	}
@@ -302,7 +302,7 @@ func (t *Tokens) write(ctx context.Context, tenant *Tenant, key engine.Key, tena
 	desired.Namespace = tenancy.SuperNamespace(tenant.Key, key.Namespace)
 	desired.Name = tenancy.TokenSecret(tenantPod.Name, tenantPod.UID)
 	desired.Type = corev1.SecretTypeOpaque
-	tenancy.Mark(desired, tenant.owner(key.Namespace, tenantPod.UID))
+	tenancy.SetOwner(desired, tenant.owner(key.Namespace, tenantPod.UID))
 	desired.Labels[LabelTokens] = "true"
 	desired.Annotations[annotationPod] = tenantPod.Name
 	desired.Annotations[annotationTokens] = string(text)
@@ -340,7 +340,7 @@ func (t *Tokens) conflict(tenant *Tenant, key engine.Key, tenantPod *corev1.Pod,
 
 // orphan deletes the tokens of a pod that is gone, or assigned elsewhere before it ran here, with proof.
 func (t *Tokens) orphan(ctx context.Context, tenant *Tenant, key engine.Key, name string, uid types.UID, secret *corev1.Secret) error {
-	owner, marked := tenancy.OwnerOf(secret)
+	owner, marked := tenancy.GetOwner(secret)
 	if !marked || owner != tenant.owner(key.Namespace, uid) || secret.DeletionTimestamp != nil {
 		return nil
 	}

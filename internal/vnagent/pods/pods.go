@@ -109,7 +109,7 @@ func indexOwned(key func(pod *corev1.Pod, owner tenancy.Owner) string) cache.Ind
 		if !isPod {
 			return nil, nil
 		}
-		owner, complete := tenancy.OwnerOf(pod)
+		owner, complete := tenancy.GetOwner(pod)
 		if !complete {
 			return nil, nil
 		}
@@ -178,7 +178,7 @@ func (i *Index) readLive(ctx context.Context, clusterKey, namespace, name, super
 
 // own returns pod as the tenant's, or ErrNotFound where its ownership labels or its node are others.
 func (i *Index) own(pod *corev1.Pod, clusterKey, namespace string) (Pod, error) {
-	owner, complete := tenancy.OwnerOf(pod)
+	owner, complete := tenancy.GetOwner(pod)
 	if !complete || owner.ClusterKey != clusterKey || owner.Namespace != namespace || (i.node != "" && pod.Spec.NodeName != i.node) {
 		return Pod{}, ErrNotFound
 	}
@@ -198,7 +198,7 @@ func (i *Index) List(clusterKey string) ([]Pod, error) {
 	var pods []Pod
 	for _, object := range objects {
 		pod := object.(*corev1.Pod)
-		if owner, complete := tenancy.OwnerOf(pod); complete && owner.ClusterKey == clusterKey {
+		if owner, complete := tenancy.GetOwner(pod); complete && owner.ClusterKey == clusterKey {
 			pods = append(pods, Pod{Super: pod, Owner: owner})
 		}
 	}

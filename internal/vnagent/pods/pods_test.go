@@ -23,7 +23,7 @@ import (
 func superPod(superNamespace, name, node, clusterKey, namespace string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: superNamespace, Name: name, UID: types.UID("super-" + superNamespace)}, Spec: corev1.PodSpec{NodeName: node}}
 	if clusterKey != "" {
-		tenancy.Mark(pod, tenancy.Owner{
+		tenancy.SetOwner(pod, tenancy.Owner{
 			ClusterKey: clusterKey, VirtualCluster: types.NamespacedName{Namespace: "d", Name: clusterKey}, VirtualClusterUID: "v", Namespace: namespace, UID: types.UID(clusterKey + "-uid"),
 		})
 	}

@@ -140,7 +140,7 @@ func (m *Metrics) keep(name string, series *dto.Metric) bool {
 	series.Label = slices.DeleteFunc(series.GetLabel(), func(label *dto.LabelPair) bool { return label.GetName() == "id" })
 	key, rewriter := name, rewriterOf(pod)
 	for _, label := range series.GetLabel() {
-		value := rewriter.Translate(label.GetValue())
+		value := rewriter.Rewrite(label.GetValue())
 		label.Value = &value
 		key += fmt.Sprintf(",%s=%q", label.GetName(), value)
 	}

@@ -60,7 +60,7 @@ func tenantPod(pod pods.Pod, nodes Nodes) *corev1.Pod {
 	out.Status.NominatedNodeName = nodes.Name(out.Status.NominatedNodeName)
 	rewriter := rewriterOf(pod)
 	for _, message := range tenancy.Messages(&out.Status) {
-		*message = rewriter.Translate(*message)
+		*message = rewriter.Rewrite(*message)
 	}
 	return out
 }
@@ -68,12 +68,12 @@ func tenantPod(pod pods.Pod, nodes Nodes) *corev1.Pod {
 // Text returns message with namespace and UID of the super pod replaced by those of the tenant's. It does not change
 // message.
 func Text(message []byte, pod pods.Pod) []byte {
-	return []byte(rewriterOf(pod).Translate(string(message)))
+	return []byte(rewriterOf(pod).Rewrite(string(message)))
 }
 
 // rewriterOf replaces, in text about pod, namespace and UID of the super pod by those of the tenant's.
-func rewriterOf(pod pods.Pod) tenancy.Words {
-	return tenancy.WordsOf(pod.Super.Namespace, pod.Super.UID, pod.Owner)
+func rewriterOf(pod pods.Pod) tenancy.Rewriter {
+	return tenancy.NewRewriter(pod.Super.Namespace, pod.Super.UID, pod.Owner)
 }
 
 // index finds the tenant's pods by their names in the super cluster, which kubelets use.

@@ -29,7 +29,7 @@ func own(key, namespace, name string) pods.Pod {
 		Spec:   corev1.PodSpec{NodeName: "node-1"},
 		Status: corev1.PodStatus{HostIP: "10.0.0.1", Phase: corev1.PodRunning},
 	}
-	tenancy.Mark(pod, owner)
+	tenancy.SetOwner(pod, owner)
 	return pods.Pod{Super: pod, Owner: owner}
 }
 

@@ -145,7 +145,7 @@ func marked(key, namespace, name string) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Namespace: tenancy.SuperNamespace(key, namespace), Name: name, UID: types.UID("super-uid-" + key)},
 		Spec:       corev1.PodSpec{NodeName: "node-1"},
 	}
-	tenancy.Mark(pod, tenancy.Owner{
+	tenancy.SetOwner(pod, tenancy.Owner{
 		ClusterKey: key, VirtualCluster: types.NamespacedName{Namespace: "d", Name: key}, VirtualClusterUID: "v", Namespace: namespace, UID: types.UID("tenant-uid-" + key),
 	})
 	return pod
