@@ -19,7 +19,7 @@ const (
 	// Name of the plugin.
 	Name = "NamespacePlacement"
 	// ErrReasonNoPlacement is the reason of a pod whose namespace holds nothing in the whole pool.
-	ErrReasonNoPlacement = "the namespace holds no capacity: set a ResourceQuota with requests.cpu and requests.memory in it, and see the Events of the namespace if there is one"
+	ErrReasonNoPlacement = "the namespace holds no capacity: set a ResourceQuota with requests.cpu and requests.memory in it, and if there is one, see the Events of the ResourceQuota"
 )
 
 // NamespacePlacement is the plugin.
