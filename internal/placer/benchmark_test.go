@@ -7,8 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler"
@@ -18,6 +16,7 @@ import (
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/view"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // BenchmarkNamespaceScheduler runs from the projection of a NamespacePlacement to that of its decision, queue and
@@ -57,13 +56,7 @@ func wantPods(b *testing.B, sched *scheduler.Scheduler, want int) {
 
 // asking is a namespace that asks for ten slices.
 func asking(tenant string) *schedulerv1alpha1.NamespacePlacement {
-	return &schedulerv1alpha1.NamespacePlacement{
-		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "web", UID: types.UID(tenant)},
-		Spec: schedulerv1alpha1.NamespacePlacementSpec{
-			Slice: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("100Mi")},
-			Quota: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1000Mi")},
-		},
-	}
+	return builders.Placement(tenant, "web").UID(types.UID(tenant)).Slice("cpu", "100m", "memory", "100Mi").Quota("cpu", "1", "memory", "1000Mi").Obj()
 }
 
 // BenchmarkNamespaceScheduler places a namespace of ten slices on a hundred super clusters, one namespace at a time.

@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -31,6 +30,7 @@ import (
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/manifests/profiles"
 	"github.com/superpool/superpool/plugins/namespacegang"
+	"github.com/superpool/superpool/test/builders"
 )
 
 const patience = schedulertest.Patience
@@ -179,15 +179,7 @@ func (p *pool) Refuse(_ context.Context, gang string, why Refusal) error {
 
 // virtualNode is a super cluster with so many cores and Gi.
 func virtualNode(name, cpu, memory string, change ...func(*corev1.Node)) *corev1.Node {
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{schedulerv1alpha1.LabelVirtualNode: name}},
-		Spec: corev1.NodeSpec{Taints: []corev1.Taint{
-			{Key: schedulerv1alpha1.TaintProvider, Value: schedulerv1alpha1.TaintProviderValue, Effect: corev1.TaintEffectNoSchedule},
-		}},
-		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
-		}},
-	}
+	node := builders.VirtualNode(name, "cpu", cpu, "memory", memory).Obj()
 	for _, f := range change {
 		f(node)
 	}
@@ -208,11 +200,11 @@ func (p *pool) ask(tenant, quotaCPU, quotaMemory string) {
 	defer p.mu.Unlock()
 	np := p.placements[tenant]
 	if np == nil {
-		np = &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "web", UID: types.UID(tenant)}}
+		np = builders.Placement(tenant, "web").UID(types.UID(tenant)).Obj()
 		p.placements[tenant] = np
 	}
-	np.Spec.Slice = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("100Mi")}
-	np.Spec.Quota = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(quotaCPU), corev1.ResourceMemory: resource.MustParse(quotaMemory)}
+	np.Spec.Slice = builders.Resources("cpu", "100m", "memory", "100Mi")
+	np.Spec.Quota = builders.Resources("cpu", quotaCPU, "memory", quotaMemory)
 	p.project(tenant)
 }
 

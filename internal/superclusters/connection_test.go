@@ -23,6 +23,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // served is a connection whose nodes and pods are known at once, as informers would take time.
@@ -106,7 +107,7 @@ func TestDeadServer(t *testing.T) {
 // TestOutcomesOfConnect gives super clusters every id that they must not have.
 func TestOutcomesOfConnect(t *testing.T) {
 	t.Parallel()
-	ordinary := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1"}}
+	ordinary := builders.Node("r1").Obj()
 	for _, tc := range []struct {
 		name    string
 		id      string // "" for no ConfigMap
@@ -201,7 +202,7 @@ func TestPanicOfAnEventHandler(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			inSuper := fake.NewClientset()
-			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+			node := builders.Node("n1").Obj()
 			if tc.first {
 				inSuper = fake.NewClientset(node)
 			}

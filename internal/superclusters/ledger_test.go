@@ -8,36 +8,24 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/superclusters"
+	"github.com/superpool/superpool/test/builders"
 )
 
-func resources(cpu, memory string) corev1.ResourceList {
-	return corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory), corev1.ResourcePods: resource.MustParse("110"),
-	}
-}
-
-func readyNode(name string, allocatable corev1.ResourceList, changes ...func(*corev1.Node)) *corev1.Node {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}, Status: corev1.NodeStatus{
-		Allocatable: allocatable, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
-	}}
+// node is a Ready node with room for 110 pods.
+func node(name, cpu, memory string, changes ...func(*corev1.Node)) *corev1.Node {
+	made := builders.Node(name, "cpu", cpu, "memory", memory, "pods", "110").Label(corev1.LabelHostname, name).Obj()
 	for _, change := range changes {
-		change(node)
+		change(made)
 	}
-	return node
+	return made
 }
 
 func podOn(uid, node, cpu, memory string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: uid, UID: types.UID(uid)}, Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{
-		{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
-		}}},
-	}}}
+	return builders.Pod("web", uid, "cpu", cpu, "memory", memory).UID(uid).Node(node).Obj()
 }
 
 func taint(effect corev1.TaintEffect) func(*corev1.Node) {
@@ -63,7 +51,7 @@ func TestCounted(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, tc.want, superclusters.Counted(readyNode("n", resources("1", "1Gi"), tc.change)))
+			require.Equal(t, tc.want, superclusters.Counted(node("n", "1", "1Gi", tc.change)))
 		})
 	}
 }
@@ -72,21 +60,21 @@ func TestLedger(t *testing.T) {
 	t.Parallel()
 	ledger := superclusters.NewLedger()
 	require.False(t, ledger.SetPod(podOn("early", "n1", "1", "1Gi")), "a pod may come before its node")
-	require.True(t, ledger.SetNode(readyNode("n1", resources("4", "8Gi"))))
-	require.True(t, ledger.SetNode(readyNode("n2", resources("2", "16Gi"))))
+	require.True(t, ledger.SetNode(node("n1", "4", "8Gi")))
+	require.True(t, ledger.SetNode(node("n2", "2", "16Gi")))
 	offered := func() string { return ledger.Capacity().Offered.String() }
 	require.Equal(t, "cpu=5,memory=23Gi,pods=219", offered())
 
-	require.False(t, ledger.SetNode(readyNode("n1", resources("4", "8Gi"))), "a heartbeat changes nothing")
+	require.False(t, ledger.SetNode(node("n1", "4", "8Gi")), "a heartbeat changes nothing")
 	require.False(t, ledger.SetPod(podOn("early", "n1", "1", "1Gi")))
 	require.True(t, ledger.SetPod(podOn("big", "n2", "3", "1Gi")))
 	require.Equal(t, "cpu=3,memory=22Gi,pods=218", offered(), "no node offers less than nothing")
 	require.True(t, ledger.SetPod(podOn("big", "n2", "500m", "1Gi")), "a pod resized in place")
 	require.Equal(t, "cpu=4500m,memory=22Gi,pods=218", offered())
-	require.True(t, ledger.SetNode(readyNode("n2", resources("2", "16Gi"), func(node *corev1.Node) { node.Spec.Unschedulable = true })))
+	require.True(t, ledger.SetNode(node("n2", "2", "16Gi", func(node *corev1.Node) { node.Spec.Unschedulable = true })))
 	require.Equal(t, "cpu=3,memory=7Gi,pods=109", offered())
 	require.False(t, ledger.DeletePod("big"), "the node offers nothing anyway")
-	require.True(t, ledger.SetNode(readyNode("n2", resources("2", "16Gi"))))
+	require.True(t, ledger.SetNode(node("n2", "2", "16Gi")))
 	require.Equal(t, "cpu=5,memory=23Gi,pods=219", offered())
 	require.True(t, ledger.DeleteNode("n1"))
 	require.False(t, ledger.DeleteNode("n1"))
@@ -105,9 +93,9 @@ func TestLedgerTopology(t *testing.T) {
 		}
 	}
 	ledger := superclusters.NewLedger()
-	ledger.SetNode(readyNode("a", resources("1", "1Gi"), in("east", "1")))
-	ledger.SetNode(readyNode("b", resources("1", "1Gi"), in("east", "2")))
-	ledger.SetNode(readyNode("c", resources("1", "1Gi"), in("west", "2"), taint(corev1.TaintEffectNoSchedule)))
+	ledger.SetNode(node("a", "1", "1Gi", in("east", "1")))
+	ledger.SetNode(node("b", "1", "1Gi", in("east", "2")))
+	ledger.SetNode(node("c", "1", "1Gi", in("west", "2"), taint(corev1.TaintEffectNoSchedule)))
 	capacity := ledger.Capacity()
 	require.Equal(t, []any{"east", "", 2, 3}, []any{capacity.Region, capacity.Zone, capacity.Nodes, capacity.AllNodes})
 }
@@ -119,18 +107,18 @@ func TestLedgerIsASum(t *testing.T) {
 	ledger := superclusters.NewLedger()
 	nodes, pods := map[string]*corev1.Node{}, map[string]*corev1.Pod{}
 	for range 5_000 {
-		node := fmt.Sprintf("n%d", random.IntN(8))
+		name := fmt.Sprintf("n%d", random.IntN(8))
 		uid := fmt.Sprintf("p%d", random.IntN(40))
 		switch random.IntN(5) {
 		case 0:
-			object := readyNode(node, resources(fmt.Sprint(1+random.IntN(8)), "8Gi"), func(n *corev1.Node) { n.Spec.Unschedulable = random.IntN(4) == 0 })
-			nodes[node] = object
+			object := node(name, fmt.Sprint(1+random.IntN(8)), "8Gi", func(n *corev1.Node) { n.Spec.Unschedulable = random.IntN(4) == 0 })
+			nodes[name] = object
 			ledger.SetNode(object)
 		case 1:
-			delete(nodes, node)
-			ledger.DeleteNode(node)
+			delete(nodes, name)
+			ledger.DeleteNode(name)
 		case 2, 3:
-			object := podOn(uid, node, fmt.Sprintf("%dm", random.IntN(2000)), "1Gi")
+			object := podOn(uid, name, fmt.Sprintf("%dm", random.IntN(2000)), "1Gi")
 			pods[uid] = object
 			ledger.SetPod(object)
 		default:
@@ -171,7 +159,7 @@ func TestShapes(t *testing.T) {
 		}
 		require.True(t, fits, "what fits node %s must fit a shape", node)
 	}
-	require.JSONEq(t, `[{"cpu":"2","memory":"8Gi","pods":"110"}]`, superclusters.EncodeShapes([]slice.Amounts{slice.Of(resources("2", "8Gi"))}))
+	require.JSONEq(t, `[{"cpu":"2","memory":"8Gi","pods":"110"}]`, superclusters.EncodeShapes([]slice.Amounts{slice.Of(builders.Resources("cpu", "2", "memory", "8Gi", "pods", "110"))}))
 	require.Equal(t, "[]", superclusters.EncodeShapes(nil))
 }
 
@@ -225,7 +213,7 @@ func BenchmarkLedger(b *testing.B) {
 	for _, size := range []struct{ nodes, pods int }{{10, 200}, {1_000, 20_000}} {
 		ledger := superclusters.NewLedger()
 		for i := range size.nodes {
-			ledger.SetNode(readyNode(fmt.Sprintf("n%d", i), resources("64", "256Gi")))
+			ledger.SetNode(node(fmt.Sprintf("n%d", i), "64", "256Gi"))
 		}
 		pods := make([][2]*corev1.Pod, size.pods)
 		for i := range pods {

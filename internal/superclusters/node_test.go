@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/test/builders"
 )
 
 func desired(region, zone string) *desiredNode {
@@ -64,7 +65,7 @@ func TestStatusIsWrittenOnChangeOnly(t *testing.T) {
 
 func TestOtherNodesAreNotTouched(t *testing.T) {
 	t.Parallel()
-	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1", Labels: map[string]string{"kubernetes.io/os": "linux"}}}
+	other := builders.Node("r1").Label("kubernetes.io/os", "linux").Obj()
 	c := fake.NewClientBuilder().WithObjects(other).WithStatusSubresource(other).Build()
 	w := writer{client: c, reader: c}
 	_, err := w.publish(t.Context(), desired("", ""))

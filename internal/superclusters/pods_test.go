@@ -16,6 +16,7 @@ import (
 	metafake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders"
 )
 
 func TestPodsOnVirtualNode(t *testing.T) {
@@ -61,8 +62,7 @@ func TestPodsAreListedFromTimeToTime(t *testing.T) {
 		}
 		require.Zero(t, check())
 		for _, node := range []string{"r1", "other"} {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-proxy-" + node}, Spec: corev1.PodSpec{NodeName: node}}
-			require.NoError(t, inMeta.Create(t.Context(), pod))
+			require.NoError(t, inMeta.Create(t.Context(), builders.Pod("kube-system", "kube-proxy-"+node).Node(node).Obj()))
 		}
 		require.Zero(t, check(), "it was listed a moment ago")
 		<-time.After(podsPeriod)

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // listener is a kind that hands out the keys that it is given.
@@ -69,11 +69,8 @@ func podIndexers() toolscache.Indexers {
 	return indexers(&specs[at])
 }
 
-func markAs(object client.Object, tenant, namespace string) {
-	tenancy.SetOwner(object, tenancy.Owner{
-		ClusterKey: tenant, VirtualCluster: types.NamespacedName{Namespace: "default", Name: tenant}, VirtualClusterUID: "1", Namespace: namespace, UID: "2",
-	})
-}
+// owner is what the super objects of a tenant's namespace name.
+func owner(tenant, namespace string) tenancy.Owner { return builders.Owner(tenant, namespace, "2") }
 
 // TestSuperNodeChanged wakes the tenants that have pods on a node, and no other.
 func TestSuperNodeChanged(t *testing.T) {
@@ -82,16 +79,16 @@ func TestSuperNodeChanged(t *testing.T) {
 	for name, pod := range map[string]struct{ tenant, node string }{
 		"a1": {"a", "n1"}, "a2": {"a", "n1"}, "a3": {"a", "n2"}, "b1": {"b", "n2"}, "c1": {"c", "n1"}, "waits": {"d", ""}, "operators": {"", "n1"},
 	} {
-		object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeName: pod.node}}
+		object := builders.Pod("", name).Node(pod.node).Obj()
 		if pod.tenant != "" {
-			markAs(object, pod.tenant, "web")
+			builders.Owned(object, owner(pod.tenant, "web"))
 		}
 		require.NoError(t, pods.GetIndexer().Add(object))
 	}
 	s, woken := listen(t, kinds.KindNode)
 	s.super.running = map[source]*informer{{kind: kinds.KindPod}: {SharedIndexInformer: pods}}
 
-	s.superChanged(kinds.KindNode, nil, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
+	s.superChanged(kinds.KindNode, nil, builders.Node("n1").Obj())
 	got := map[string]int{}
 	for _, key := range woken("last") {
 		got[key.Tenant+" "+key.Name]++
@@ -104,14 +101,9 @@ func TestSuperNodeChanged(t *testing.T) {
 func TestRoomInAQuota(t *testing.T) {
 	t.Parallel()
 	quota := func(change func(*corev1.ResourceQuota)) *corev1.ResourceQuota {
-		made := &corev1.ResourceQuota{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "a-web", Name: "superpool", ResourceVersion: "1"},
-			Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests.cpu": resource.MustParse("4")}},
-			Status: corev1.ResourceQuotaStatus{
-				Hard: corev1.ResourceList{"requests.cpu": resource.MustParse("4")}, Used: corev1.ResourceList{"requests.cpu": resource.MustParse("4")},
-			},
-		}
-		markAs(made, "a", "web")
+		made := builders.Owned(builders.Quota("a-web", "superpool", "requests.cpu", "4"), owner("a", "web"))
+		made.ResourceVersion = "1"
+		made.Status = corev1.ResourceQuotaStatus{Hard: made.Spec.Hard.DeepCopy(), Used: made.Spec.Hard.DeepCopy()}
 		change(made)
 		return made
 	}
@@ -121,8 +113,7 @@ func TestRoomInAQuota(t *testing.T) {
 			quota.ResourceVersion, quota.Status.Used["requests.cpu"] = "2", resource.MustParse(cpu)
 		})
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a-web", Name: "came"}}
-	markAs(pod, "a", "web")
+	pod := builders.Owned(builders.Pod("a-web", "came").Obj(), owner("a", "web"))
 	waiting := func(name string) engine.Key {
 		return engine.Key{Tenant: "a", Kind: kinds.KindPod, Namespace: "web", Name: name}
 	}
@@ -162,7 +153,7 @@ func TestRoomInAQuota(t *testing.T) {
 			s, woken := listen(t, kinds.KindPod)
 			pods := toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Pod{}, 0, podIndexers())
 			for i := range inNamespace {
-				require.NoError(t, pods.GetIndexer().Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprintf("p%d", i)}}))
+				require.NoError(t, pods.GetIndexer().Add(builders.Pod("web", fmt.Sprintf("p%d", i)).Obj()))
 			}
 			cache := &informers{running: map[source]*informer{{kind: kinds.KindPod}: {SharedIndexInformer: pods}}}
 			s.sessions["a"] = &session{

@@ -22,8 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -32,6 +30,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/virtualclusters"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // harness drives a Controller by hand: changes of instances arrive in a channel, as they would in a queue. Tests that let instances
@@ -179,22 +178,9 @@ func (h *harness) ready(name string) string {
 	return string(condition.Status) + "/" + condition.Reason
 }
 
-func vcNamed(name string) *tenancyv1alpha1.VirtualCluster {
-	return &tenancyv1alpha1.VirtualCluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
-		Spec:       tenancyv1alpha1.VirtualClusterSpec{KubeconfigSecretRef: &tenancyv1alpha1.SecretKeyRef{Name: name}},
-	}
-}
-
-func secretNamed(t *testing.T, name, token string) *corev1.Secret {
-	t.Helper()
-	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: "https://" + name + ":6443"}
-	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token}
-	config.Contexts["x"], config.CurrentContext = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}, "x"
-	data, err := clientcmd.Write(*config)
-	require.NoError(t, err)
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string][]byte{"value": data}}
+// secretWith holds the kubeconfig of a control plane for a token, by which the harness tells connections apart.
+func secretWith(name, token string) *corev1.Secret {
+	return builders.KubeconfigSecret(name, builders.Kubeconfig("https://"+name+":6443", token))
 }
 
 func TestBadSecrets(t *testing.T) {
@@ -212,7 +198,7 @@ func TestBadSecrets(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				objects := []client.Object{vcNamed("bad"), vcNamed("good"), secretNamed(t, "good", "t1")}
+				objects := []client.Object{builders.VirtualCluster("bad"), builders.VirtualCluster("good"), secretWith("good", "t1")}
 				if tc.secret != nil {
 					tc.secret.Namespace, tc.secret.Name = "default", "bad"
 					objects = append(objects, tc.secret)
@@ -233,12 +219,12 @@ func TestBadSecrets(t *testing.T) {
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
+		h := newHarness(t, builders.VirtualCluster("a"), secretWith("a", "t1"))
 		h.block = make(chan struct{})
 		h.reconcile("a")
 		h.settle()
 		require.Equal(t, "True/Connected", h.ready("a"))
-		require.NoError(t, h.Client.Update(t.Context(), secretNamed(t, "a", "t2")))
+		require.NoError(t, h.Client.Update(t.Context(), secretWith("a", "t2")))
 		h.reconcile("a")
 		h.settle()
 		h.reconcile("a")
@@ -258,13 +244,13 @@ func TestRotation(t *testing.T) {
 func TestControlPlaneChanged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
+		h := newHarness(t, builders.VirtualCluster("a"), secretWith("a", "t1"))
 		h.lead("other", "another")
 		h.reconcile("a")
 		h.settle()
 		require.Equal(t, "True/Connected", h.ready("a"))
 		rotate := func(token string) {
-			require.NoError(t, h.Client.Update(t.Context(), secretNamed(t, "a", token)))
+			require.NoError(t, h.Client.Update(t.Context(), secretWith("a", token)))
 			h.reconcile("a")
 			h.settle()
 		}
@@ -294,7 +280,7 @@ func TestControlPlaneChanged(t *testing.T) {
 func TestAnotherAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
+		h := newHarness(t, builders.VirtualCluster("a"), secretWith("a", "t1"))
 		h.reconcile("a")
 		h.settle()
 		h.lead("t1", "another")
@@ -311,7 +297,7 @@ func TestAnotherAnswers(t *testing.T) {
 func TestHealthAndBackoff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
+		h := newHarness(t, builders.VirtualCluster("a"), secretWith("a", "t1"))
 		h.setDead("https://a:6443", true)
 		h.reconcile("a")
 		h.settle()
@@ -335,7 +321,7 @@ func TestHealthAndBackoff(t *testing.T) {
 func TestEngageFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
+		h := newHarness(t, builders.VirtualCluster("a"), secretWith("a", "t1"))
 		h.setFail(errors.New("boom"))
 		h.reconcile("a")
 		h.settle()
@@ -354,7 +340,7 @@ func TestEngageFails(t *testing.T) {
 func TestEngagePanics(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, vcNamed("hostile"), secretNamed(t, "hostile", "t1"), vcNamed("good"), secretNamed(t, "good", "t2"))
+		h := newHarness(t, builders.VirtualCluster("hostile"), secretWith("hostile", "t1"), builders.VirtualCluster("good"), secretWith("good", "t2"))
 		work := h.Engage
 		var mended atomic.Bool
 		h.Engage = func(ctx context.Context, tenant *Tenant, ready func()) error {
@@ -390,7 +376,7 @@ func TestEngagePanics(t *testing.T) {
 func TestDeletion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
+		h := newHarness(t, builders.VirtualCluster("a"), secretWith("a", "t1"))
 		h.reconcile("a")
 		h.settle()
 		require.Equal(t, "True/Connected", h.ready("a"))
@@ -419,14 +405,14 @@ func TestDeletion(t *testing.T) {
 
 func TestForeignRootNamespace(t *testing.T) {
 	t.Parallel()
-	vc := vcNamed("a")
+	vc := builders.VirtualCluster("a")
 	vc.Status.ClusterNamespace = "taken"
 	for _, annotations := range []map[string]string{nil, {
 		tenancyv1alpha1.AnnotationRootNamespace: "true", tenancyv1alpha1.AnnotationVirtualClusterUID: "another",
 		tenancyv1alpha1.AnnotationVirtualClusterName: "b", tenancyv1alpha1.AnnotationVirtualClusterNamespace: "default",
 	}} {
 		foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "taken", Annotations: annotations}}
-		h := newHarness(t, vc.DeepCopy(), secretNamed(t, "a", "t1"), foreign.DeepCopy())
+		h := newHarness(t, vc.DeepCopy(), secretWith("a", "t1"), foreign.DeepCopy())
 		h.reconcile("a")
 		require.Equal(t, "False/KeyConflict", h.ready("a"))
 		require.NoError(t, h.Client.Delete(t.Context(), vc.DeepCopy()))
@@ -441,12 +427,12 @@ func TestForeignRootNamespace(t *testing.T) {
 func TestReaderNeverWrites(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
+		h := newHarness(t, builders.VirtualCluster("a"), secretWith("a", "t1"))
 		h.Lifecycle = virtualclusters.Reader{Reader: h.Client}
 		h.reconcile("a")
 		require.Empty(t, h.logged(), "it waits for the cluster key")
 
-		owner := newHarness(t, vcNamed("a"), secretNamed(t, "a", "t1"))
+		owner := newHarness(t, builders.VirtualCluster("a"), secretWith("a", "t1"))
 		owner.setDead("https://a:6443", true)
 		owner.reconcile("a")
 		owner.settle()
@@ -459,20 +445,20 @@ func TestReaderNeverWrites(t *testing.T) {
 		owner.pass(longestDelay)
 		require.Equal(t, "True/Connected", owner.ready("a"))
 		var before, after tenancyv1alpha1.VirtualCluster
-		require.NoError(t, owner.Client.Get(t.Context(), client.ObjectKeyFromObject(vcNamed("a")), &before))
+		require.NoError(t, owner.Client.Get(t.Context(), client.ObjectKeyFromObject(builders.VirtualCluster("a")), &before))
 		h.reconcile("a")
 		h.settle()
 		require.Equal(t, []string{"start a t1"}, h.logged())
-		require.NoError(t, owner.Client.Get(t.Context(), client.ObjectKeyFromObject(vcNamed("a")), &after))
+		require.NoError(t, owner.Client.Get(t.Context(), client.ObjectKeyFromObject(builders.VirtualCluster("a")), &after))
 		require.Empty(t, cmp.Diff(before, after), "it reports nothing")
 	})
 }
 
 func TestServiceCIDRs(t *testing.T) {
 	t.Parallel()
-	vc := vcNamed("a")
+	vc := builders.VirtualCluster("a")
 	vc.Spec.ServiceCIDRs = []string{"10.97.0.0/16", "fd00:97::/112"}
-	h := newHarness(t, vc, secretNamed(t, "a", "t1"))
+	h := newHarness(t, vc, secretWith("a", "t1"))
 	tenant, before, trouble, err := h.resolve(t.Context(), vc)
 	require.NoError(t, err)
 	require.Empty(t, trouble)
@@ -493,14 +479,14 @@ func TestServiceCIDRsOverlap(t *testing.T) {
 		ranges := map[string][]string{"first": {"10.96.0.0/12"}, "second": {"fd00::/112", "10.97.0.0/16"}, "apart": {"10.112.0.0/16"}, "none": nil, "wrong": {"10.96.0.0"}}
 		var objects []client.Object
 		for name, cidrs := range ranges {
-			vc := vcNamed(name)
+			vc := builders.VirtualCluster(name)
 			vc.Spec.ServiceCIDRs = cidrs
-			objects = append(objects, vc, secretNamed(t, name, "t"))
+			objects = append(objects, vc, secretWith(name, "t"))
 		}
 		h := newHarness(t, objects...)
 		get := func(name string) *tenancyv1alpha1.VirtualCluster {
 			var vc tenancyv1alpha1.VirtualCluster
-			require.NoError(t, h.Client.Get(t.Context(), client.ObjectKeyFromObject(vcNamed(name)), &vc))
+			require.NoError(t, h.Client.Get(t.Context(), client.ObjectKeyFromObject(builders.VirtualCluster(name)), &vc))
 			return &vc
 		}
 		overlap := func(name string) string {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
@@ -30,6 +29,7 @@ import (
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/plugins"
 	"github.com/superpool/superpool/plugins/namespacegang"
+	"github.com/superpool/superpool/test/builders"
 )
 
 const patience = 20 * time.Second
@@ -185,20 +185,6 @@ func startForTest(
 	})
 }
 
-func list(cpu string) corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
-}
-
-func virtualNode(name, cpu string) *corev1.Node {
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
-		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: schedulerv1alpha1.TaintProvider, Effect: corev1.TaintEffectNoSchedule}}},
-		Status: corev1.NodeStatus{
-			Allocatable: list(cpu), Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
-		},
-	}
-}
-
 // commits takes the decisions about namespaces.
 type commits chan []namespacegang.Assignment
 
@@ -215,16 +201,10 @@ func (c commits) Commit(ctx context.Context, _ string, assignments []namespacega
 // placeANamespace places the three slices of a namespace that holds one already, over two super clusters.
 func placeANamespace(t *testing.T, cfg *config.KubeSchedulerConfiguration) {
 	pods, nodes := view.NewPodSource(), view.NewNodeSource()
-	for _, node := range []*corev1.Node{virtualNode("r1", "2"), virtualNode("r2", "2")} {
+	for _, node := range []*corev1.Node{builders.VirtualNode("r1", "cpu", "2").Obj(), builders.VirtualNode("r2", "cpu", "2").Obj()} {
 		nodes.Set(node.Name, view.NamespaceNode(node))
 	}
-	np := &schedulerv1alpha1.NamespacePlacement{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web", UID: "uid"},
-		Spec:       schedulerv1alpha1.NamespacePlacementSpec{Slice: list("1"), Quota: list("4")},
-		Status: schedulerv1alpha1.NamespacePlacementStatus{
-			Placements: []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1", Slices: 1, Reserved: list("1")}},
-		},
-	}
+	np := builders.Placement("tenant", "web").Slice("cpu", "1").Quota("cpu", "4").Held("r1", 1, "cpu", "1").Obj()
 	pods.Set("tenant/web", view.Slices(np)...)
 	decisions := make(commits)
 	startForTest(t, cfg, plugins.Options{Committer: decisions}, fake.NewClientset(), func(api kubernetes.Interface) informers.SharedInformerFactory {
@@ -258,13 +238,13 @@ func sourceInformers(api kubernetes.Interface, pods, nodes *view.Source) informe
 // r1 and in r2.
 func podInformers(api kubernetes.Interface) informers.SharedInformerFactory {
 	nodes := view.NewNodeSource()
-	held := schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
+	held := builders.Placement("tenant", "web")
 	virtual := map[string]*corev1.Node{}
 	for _, name := range []string{"r1", "r2"} {
-		virtual[name] = virtualNode(name, "8")
-		held.Status.Placements = append(held.Status.Placements, schedulerv1alpha1.ClusterPlacement{Cluster: name, Slices: 1, Reserved: list("1")})
+		virtual[name] = builders.VirtualNode(name, "cpu", "8").Obj()
+		held.Held(name, 1, "cpu", "1")
 	}
-	for _, node := range view.TenantNodes(virtual, []schedulerv1alpha1.NamespacePlacement{held}) {
+	for _, node := range view.TenantNodes(virtual, []schedulerv1alpha1.NamespacePlacement{*held.Obj()}) {
 		nodes.Set(node.Name, node)
 	}
 	factory := informers.NewSharedInformerFactory(api, 0)
@@ -288,7 +268,7 @@ func placePods(t *testing.T, cfg *config.KubeSchedulerConfiguration) {
 		_, err := pods.Create(t.Context(), &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, UID: types.UID(name)},
 			Spec: corev1.PodSpec{SchedulerName: corev1.DefaultSchedulerName, Priority: &priority, Containers: []corev1.Container{{
-				Name: "c", Resources: corev1.ResourceRequirements{Requests: list("1")},
+				Name: "c", Resources: builders.Requests("cpu", "1"),
 			}}},
 		}, metav1.CreateOptions{})
 		require.NoError(t, err)

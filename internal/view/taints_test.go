@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/test/builders"
 )
 
 func conditions(ready corev1.ConditionStatus) []corev1.NodeCondition {
@@ -59,7 +60,7 @@ func TestProjectionsOfANodeThatIsLost(t *testing.T) {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "r1", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}},
 		Spec:       corev1.NodeSpec{Taints: spare},
-		Status:     corev1.NodeStatus{Conditions: conditions(corev1.ConditionUnknown), Allocatable: requests("cpu", "1")},
+		Status:     corev1.NodeStatus{Conditions: conditions(corev1.ConditionUnknown), Allocatable: builders.Resources("cpu", "1")},
 	}
 	before := node.DeepCopy()
 	want := []corev1.Taint{spare[0], {Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}}
@@ -68,7 +69,7 @@ func TestProjectionsOfANodeThatIsLost(t *testing.T) {
 	require.Empty(t, cmp.Diff(want, projected.Spec.Taints))
 	require.Empty(t, cmp.Diff(projected, NamespaceNode(projected)), "a projection of the projection is the same")
 
-	held := namespacePlacement("1", "1", schedulerv1alpha1.ClusterPlacement{Cluster: "r1", Slices: 1, Reserved: requests("cpu", "1")})
+	held := namespacePlacement("1", "1", builders.HeldSlices("r1", 1, "cpu", "1"))
 	nodes := TenantNodes(map[string]*corev1.Node{"r1": node}, []schedulerv1alpha1.NamespacePlacement{*held})
 	require.Len(t, nodes, 1, "what is placed there stays")
 	require.Empty(t, cmp.Diff(want, nodes[0].Spec.Taints))

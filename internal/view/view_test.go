@@ -7,39 +7,31 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
+	"github.com/superpool/superpool/test/builders"
 )
-
-func requests(pairs ...string) corev1.ResourceList {
-	list := corev1.ResourceList{}
-	for i := 0; i < len(pairs); i += 2 {
-		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
-	}
-	return list
-}
 
 func TestTenantPodKeepsWhatAPodRequests(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	container := func(name string, list corev1.ResourceList) corev1.Container {
 		return corev1.Container{Name: name, Image: "image", Resources: corev1.ResourceRequirements{Requests: list}}
 	}
-	sidecar := container("sidecar", requests("cpu", "50m"))
+	sidecar := container("sidecar", builders.Resources("cpu", "50m"))
 	sidecar.RestartPolicy = &always
 	tests := map[string]struct {
 		spec corev1.PodSpec
 		want slice.Amounts
 	}{
 		"nothing":              {spec: corev1.PodSpec{Containers: []corev1.Container{container("a", nil)}}, want: slice.Amounts{}},
-		"sum of containers":    {spec: corev1.PodSpec{Containers: []corev1.Container{container("a", requests("cpu", "100m", "memory", "1Mi")), container("b", requests("cpu", "0.5"))}}, want: slice.Amounts{"cpu": 600, "memory": 1 << 20}},
-		"larger init":          {spec: corev1.PodSpec{InitContainers: []corev1.Container{container("i", requests("cpu", "2"))}, Containers: []corev1.Container{container("a", requests("cpu", "100m"))}}, want: slice.Amounts{"cpu": 2000}},
-		"sidecar and overhead": {spec: corev1.PodSpec{Overhead: requests("cpu", "10m"), InitContainers: []corev1.Container{sidecar}, Containers: []corev1.Container{container("a", requests("cpu", "100m"))}}, want: slice.Amounts{"cpu": 160}},
-		"extended resource":    {spec: corev1.PodSpec{Containers: []corev1.Container{container("a", requests("nvidia.com/gpu", "3"))}}, want: slice.Amounts{"nvidia.com/gpu": 3}},
-		"pod level":            {spec: corev1.PodSpec{Resources: &corev1.ResourceRequirements{Requests: requests("cpu", "1")}, Containers: []corev1.Container{container("a", nil)}}, want: slice.Amounts{"cpu": 1000}},
+		"sum of containers":    {spec: corev1.PodSpec{Containers: []corev1.Container{container("a", builders.Resources("cpu", "100m", "memory", "1Mi")), container("b", builders.Resources("cpu", "0.5"))}}, want: slice.Amounts{"cpu": 600, "memory": 1 << 20}},
+		"larger init":          {spec: corev1.PodSpec{InitContainers: []corev1.Container{container("i", builders.Resources("cpu", "2"))}, Containers: []corev1.Container{container("a", builders.Resources("cpu", "100m"))}}, want: slice.Amounts{"cpu": 2000}},
+		"sidecar and overhead": {spec: corev1.PodSpec{Overhead: builders.Resources("cpu", "10m"), InitContainers: []corev1.Container{sidecar}, Containers: []corev1.Container{container("a", builders.Resources("cpu", "100m"))}}, want: slice.Amounts{"cpu": 160}},
+		"extended resource":    {spec: corev1.PodSpec{Containers: []corev1.Container{container("a", builders.Resources("nvidia.com/gpu", "3"))}}, want: slice.Amounts{"nvidia.com/gpu": 3}},
+		"pod level":            {spec: corev1.PodSpec{Resources: &corev1.ResourceRequirements{Requests: builders.Resources("cpu", "1")}, Containers: []corev1.Container{container("a", nil)}}, want: slice.Amounts{"cpu": 1000}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -99,13 +91,13 @@ func TestSuperCluster(t *testing.T) {
 func namespacePlacement(quota, size string, held ...schedulerv1alpha1.ClusterPlacement) *schedulerv1alpha1.NamespacePlacement {
 	return &schedulerv1alpha1.NamespacePlacement{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web", UID: "uid"},
-		Spec:       schedulerv1alpha1.NamespacePlacementSpec{Slice: requests("cpu", size), Quota: requests("cpu", quota)},
+		Spec:       schedulerv1alpha1.NamespacePlacementSpec{Slice: builders.Resources("cpu", size), Quota: builders.Resources("cpu", quota)},
 		Status:     schedulerv1alpha1.NamespacePlacementStatus{Placements: held},
 	}
 }
 
 func TestSlices(t *testing.T) {
-	held := schedulerv1alpha1.ClusterPlacement{Cluster: "r1", Slices: 2, Reserved: requests("cpu", "200m")}
+	held := builders.HeldSlices("r1", 2, "cpu", "200m")
 	var got []string
 	for _, object := range Slices(namespacePlacement("450m", "100m", held)) {
 		pod := object.(*corev1.Pod)
@@ -133,8 +125,8 @@ func TestGangNamesADecision(t *testing.T) {
 	same.Status.Conditions = []metav1.Condition{{Type: "Placed"}}
 	require.Equal(t, Gang(base), Gang(same), "what a decision does not rest on")
 	for name, change := range map[string]func(*schedulerv1alpha1.NamespacePlacement){
-		"quota": func(np *schedulerv1alpha1.NamespacePlacement) { np.Spec.Quota = requests("cpu", "300m") },
-		"slice": func(np *schedulerv1alpha1.NamespacePlacement) { np.Spec.Slice = requests("cpu", "50m") },
+		"quota": func(np *schedulerv1alpha1.NamespacePlacement) { np.Spec.Quota = builders.Resources("cpu", "300m") },
+		"slice": func(np *schedulerv1alpha1.NamespacePlacement) { np.Spec.Slice = builders.Resources("cpu", "50m") },
 		"uid":   func(np *schedulerv1alpha1.NamespacePlacement) { np.UID = "other" },
 		"placements": func(np *schedulerv1alpha1.NamespacePlacement) {
 			np.Status.Placements = []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1"}}
@@ -149,7 +141,7 @@ func TestGangNamesADecision(t *testing.T) {
 func BenchmarkTenantPod(b *testing.B) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "pod"},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Resources: corev1.ResourceRequirements{Requests: requests("cpu", "1", "memory", "1Gi")}}}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Resources: builders.Requests("cpu", "1", "memory", "1Gi")}}},
 	}
 	b.ReportAllocs()
 	for b.Loop() {

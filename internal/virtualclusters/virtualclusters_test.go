@@ -21,11 +21,8 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders"
 )
-
-func vcNamed(name string) *tenancyv1alpha1.VirtualCluster {
-	return &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)}}
-}
 
 func newOwner(t *testing.T, objects ...client.Object) (*Owner, *record.FakeRecorder) {
 	t.Helper()
@@ -46,7 +43,7 @@ func (o *Owner) stored(t *testing.T, name string) *tenancyv1alpha1.VirtualCluste
 // TestOwnerPrepares writes what the Reader of another process waits for, step by step.
 func TestOwnerPrepares(t *testing.T) {
 	t.Parallel()
-	owner, _ := newOwner(t, vcNamed("a"))
+	owner, _ := newOwner(t, builders.VirtualCluster("a"))
 	reader := Reader{Reader: owner.Client}
 	waits := func(want string) {
 		t.Helper()
@@ -80,7 +77,7 @@ func TestOwnerPrepares(t *testing.T) {
 
 func TestRootConflict(t *testing.T) {
 	t.Parallel()
-	vc := vcNamed("a")
+	vc := builders.VirtualCluster("a")
 	now := metav1.Now()
 	for _, tc := range []struct {
 		name   string
@@ -117,7 +114,7 @@ func TestRootConflict(t *testing.T) {
 
 func TestRootOwner(t *testing.T) {
 	t.Parallel()
-	root := newRoot(vcNamed("a"), "key")
+	root := newRoot(builders.VirtualCluster("a"), "key")
 	got, ok := RootOwner(root)
 	require.True(t, ok)
 	require.Equal(t, types.NamespacedName{Namespace: "default", Name: "a"}, got)
@@ -134,7 +131,7 @@ func TestRootOwner(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	t.Parallel()
-	owner, events := newOwner(t, vcNamed("a"))
+	owner, events := newOwner(t, builders.VirtualCluster("a"))
 	report := func(reason, message string) time.Duration {
 		t.Helper()
 		again, err := owner.Report(t.Context(), owner.stored(t, "a"), tenancy.Reason{Reason: reason, Message: message})
@@ -173,13 +170,13 @@ func TestReport(t *testing.T) {
 func TestReaderReportsNothing(t *testing.T) {
 	t.Parallel()
 	var reader Reader
-	again, err := reader.Report(t.Context(), vcNamed("a"), tenancy.Reason{Reason: tenancyv1alpha1.ReasonKeyConflict})
+	again, err := reader.Report(t.Context(), builders.VirtualCluster("a"), tenancy.Reason{Reason: tenancyv1alpha1.ReasonKeyConflict})
 	require.NoError(t, err)
 	require.Equal(t, conflictRetryAfter, again, "the other object may go")
-	again, err = reader.Report(t.Context(), vcNamed("a"), tenancy.Reason{Reason: tenancyv1alpha1.ReasonConnected})
+	again, err = reader.Report(t.Context(), builders.VirtualCluster("a"), tenancy.Reason{Reason: tenancyv1alpha1.ReasonConnected})
 	require.NoError(t, err)
 	require.Zero(t, again)
-	again, err = reader.Release(t.Context(), vcNamed("a"))
+	again, err = reader.Release(t.Context(), builders.VirtualCluster("a"))
 	require.NoError(t, err)
 	require.Zero(t, again)
 }
@@ -189,15 +186,15 @@ func TestServiceCIDRsOfAll(t *testing.T) {
 	t.Parallel()
 	var objects []client.Object
 	for i := range 1000 {
-		vc := vcNamed(fmt.Sprintf("t%03d", i))
+		vc := builders.VirtualCluster(fmt.Sprintf("t%03d", i))
 		vc.Spec.ServiceCIDRs = []string{"10.96.0.0/12"}
 		objects = append(objects, vc)
 	}
 	owner, _ := newOwner(t, objects...)
-	message, err := owner.overlap(t.Context(), vcNamed("t000"))
+	message, err := owner.overlap(t.Context(), builders.VirtualCluster("t000"))
 	require.NoError(t, err)
 	require.Empty(t, message, "this one names no range")
-	vc := vcNamed("t000")
+	vc := builders.VirtualCluster("t000")
 	vc.Spec.ServiceCIDRs = []string{"10.96.0.0/12"}
 	message, err = owner.overlap(t.Context(), vc)
 	require.NoError(t, err)

@@ -7,9 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +15,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/assign"
+	"github.com/superpool/superpool/test/builders"
 )
 
 const tenant = "acme-123456-vc"
@@ -42,15 +40,11 @@ func (s *sides) LiveServices(context.Context, string, string) (assign.Answer, er
 }
 
 func placement(name string, clusters ...string) client.Object {
-	object := &schedulerv1alpha1.NamespacePlacement{
-		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name}, Spec: schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "placed-uid"},
-	}
+	object := builders.Placement(tenant, name).NamespaceUID("placed-uid")
 	for _, cluster := range clusters {
-		object.Status.Placements = append(object.Status.Placements, schedulerv1alpha1.ClusterPlacement{
-			Cluster: cluster, Reserved: corev1.ResourceList{"cpu": resource.MustParse("2")},
-		})
+		object.Held(cluster, 1, "cpu", "2")
 	}
-	return object
+	return object.Obj()
 }
 
 // metaWith returns a meta cluster that counts what is read of it.
@@ -73,7 +67,7 @@ func metaWith(t *testing.T, reads *int, objects ...client.Object) client.Reader 
 // TestPooled asks the caches, and then for proof, which costs requests only where it may lead to a deletion.
 func TestPooled(t *testing.T) {
 	t.Parallel()
-	here := assign.Assignment{State: assign.Placed, UID: "placed-uid", Reserved: corev1.ResourceList{"cpu": resource.MustParse("2")}}
+	here := assign.Assignment{State: assign.Placed, UID: "placed-uid", Reserved: builders.Resources("cpu", "2")}
 	is := func(state assign.State) assign.Assignment { return assign.Assignment{State: state, UID: "cached-uid"} }
 	for _, tc := range []struct {
 		name         string

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -18,16 +17,15 @@ import (
 
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/vnagent/pods"
+	"github.com/superpool/superpool/test/builders"
 )
 
 func superPod(superNamespace, name, node, clusterKey, namespace string) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: superNamespace, Name: name, UID: types.UID("super-" + superNamespace)}, Spec: corev1.PodSpec{NodeName: node}}
-	if clusterKey != "" {
-		tenancy.SetOwner(pod, tenancy.Owner{
-			ClusterKey: clusterKey, VirtualCluster: types.NamespacedName{Namespace: "d", Name: clusterKey}, VirtualClusterUID: "v", Namespace: namespace, UID: types.UID(clusterKey + "-uid"),
-		})
+	pod := builders.Pod(superNamespace, name).UID("super-" + superNamespace).Node(node).Obj()
+	if clusterKey == "" {
+		return pod
 	}
-	return pod
+	return builders.Owned(pod, builders.Owner(clusterKey, namespace, types.UID(clusterKey+"-uid")))
 }
 
 func start(t *testing.T, node string, objects ...runtime.Object) (*pods.Index, *fake.Clientset) {

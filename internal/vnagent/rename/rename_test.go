@@ -15,12 +15,11 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/vnagent/pods"
 	"github.com/superpool/superpool/internal/vnagent/rename"
+	"github.com/superpool/superpool/test/builders"
 )
 
 func own(key, namespace, name string) pods.Pod {
-	owner := tenancy.Owner{
-		ClusterKey: key, VirtualCluster: types.NamespacedName{Namespace: "d", Name: key}, VirtualClusterUID: "v", Namespace: namespace, UID: types.UID("tenant-uid-" + name),
-	}
+	owner := builders.Owner(key, namespace, types.UID("tenant-uid-"+name))
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: tenancy.SuperNamespace(key, namespace), Name: name, UID: types.UID("super-uid-" + name), ResourceVersion: "7",
@@ -29,8 +28,7 @@ func own(key, namespace, name string) pods.Pod {
 		Spec:   corev1.PodSpec{NodeName: "node-1"},
 		Status: corev1.PodStatus{HostIP: "10.0.0.1", Phase: corev1.PodRunning},
 	}
-	tenancy.SetOwner(pod, owner)
-	return pods.Pod{Super: pod, Owner: owner}
+	return pods.Pod{Super: builders.Owned(pod, owner), Owner: owner}
 }
 
 func onNode(pod pods.Pod, node string) pods.Pod {

@@ -37,6 +37,7 @@ import (
 	"github.com/superpool/superpool/internal/vnagent/backend"
 	"github.com/superpool/superpool/internal/vnagent/pods"
 	"github.com/superpool/superpool/internal/vnagent/rename"
+	"github.com/superpool/superpool/test/builders"
 )
 
 const patience = 20 * time.Second
@@ -141,14 +142,8 @@ type world struct {
 }
 
 func marked(key, namespace, name string) *corev1.Pod {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: tenancy.SuperNamespace(key, namespace), Name: name, UID: types.UID("super-uid-" + key)},
-		Spec:       corev1.PodSpec{NodeName: "node-1"},
-	}
-	tenancy.SetOwner(pod, tenancy.Owner{
-		ClusterKey: key, VirtualCluster: types.NamespacedName{Namespace: "d", Name: key}, VirtualClusterUID: "v", Namespace: namespace, UID: types.UID("tenant-uid-" + key),
-	})
-	return pod
+	pod := builders.Pod(tenancy.SuperNamespace(key, namespace), name).UID("super-uid-" + key).Node("node-1").Obj()
+	return builders.Owned(pod, builders.Owner(key, namespace, types.UID("tenant-uid-"+key)))
 }
 
 var longNamespace = strings.Repeat("n", 63)
