@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The pool from nothing, and the experiment with it: one meta cluster, super clusters r1 and r2 with fake nodes, one tenant. Every
-# command and its output is shown, every result is checked. The pool stays; hack/demo-down.sh removes it. A second run starts anew.
+# Starts a pool and runs the experiment on it: one meta cluster, super clusters r1 and r2 with fake nodes, one tenant.
+# Prints every command and its output, and checks every result. The pool keeps running; hack/demo-down.sh removes it,
+# and so does the next run before it starts.
 #
-#   DEMO_DIR          where everything lies, default _output/demo; it is removed as a whole, so it must not exist or be empty at first
-#   DEMO_CHAOS        programs (of vc-scheduler, syncer-r1, syncer-r2) that are killed with SIGKILL and started again after every action
+#   DEMO_DIR          folder of all state, default _output/demo; it is removed as a whole, so at first it must be empty or not exist
+#   DEMO_CHAOS        programs (of vc-scheduler, syncer-r1, syncer-r2) that act kills with SIGKILL and starts again after every action
 #   DEMO_CHAOS_DELAY  seconds between an action and the kill, default 0
 set -euo pipefail
 for part in pool steps setup experiment; do

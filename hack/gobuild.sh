@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a Go command that prints one package per line (go build -v, go install -v) and shows how far it is: in place on a
-# terminal, else one line every ten seconds. What the compiler says beside package names is printed as it comes.
+# Runs a Go command that prints one package per line (go build -v, go install -v) and shows its progress: in place on a
+# terminal, else one line every ten seconds. Other lines, such as the compiler's errors, are printed unchanged.
 #
 #   hack/gobuild.sh LABEL COMMAND...
 set -euo pipefail

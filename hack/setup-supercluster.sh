@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes what is needed to make a cluster a super cluster of the pool, for any cluster that a kubeconfig reaches. Applies nothing.
+# Writes the manifests that make the cluster of a kubeconfig a super cluster of the pool. Applies nothing.
 set -euo pipefail
 
 usage() {
@@ -9,7 +9,7 @@ Usage: hack/setup-supercluster.sh ID --kubeconfig FILE [flags]
 Writes DIR/cluster_ID/ for the cluster that FILE reaches:
 
   cluster-id.yaml            for the super cluster: its id, ConfigMap kube-system/supercluster-info
-  cluster-cr.yaml            for the meta cluster: the Cluster, which says that the super cluster exists
+  cluster-cr.yaml            for the meta cluster: the Cluster that registers the super cluster
   secret-for-scheduler.yaml  for the meta cluster: the kubeconfig beside the Cluster, for vc-scheduler
   secret-for-vc-syncer.yaml  for the meta cluster: the kubeconfig in namespace vc-manager, for the syncer
   vc-syncer.yaml             for the meta cluster: the Deployment of the syncer
@@ -51,7 +51,7 @@ while (($# > 0)); do
     --*=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" ;;
     -*) fail "unknown flag $1 (see --help)" ;;
     *)
-      [[ -z $id ]] || fail "one ID is wanted, got $id and $1 (see --help)"
+      [[ -z $id ]] || fail "expected one ID, got $id and $1 (see --help)"
       id=$1
       shift
       ;;
@@ -70,7 +70,8 @@ is_label "$namespace" || fail "namespace $namespace is not a DNS label"
 kubectl=$root/bin/kubectl
 [[ -x $kubectl ]] || kubectl=$(command -v kubectl) || fail "kubectl is neither in $root/bin (make bin/kubectl) nor in PATH"
 
-# --minify keeps one context, --flatten puts the contents of files in place of their names, so the result works anywhere.
+# --minify keeps one context, --flatten puts the contents of files in place of their names, so the result works
+# anywhere.
 view=("$kubectl" config view --kubeconfig "$kubeconfig" --raw --minify --flatten)
 [[ -z $context ]] || view+=(--context "$context")
 content=$("${view[@]}") || fail "kubeconfig $kubeconfig: kubectl cannot read a context of it (message above)"
@@ -141,7 +142,7 @@ metadata:
   namespace: vc-manager
   labels: {app.kubernetes.io/name: vc-syncer, app.kubernetes.io/part-of: superpool, app.kubernetes.io/instance: "$id"}
 spec:
-  replicas: 2 # one leads, the other waits
+  replicas: 2 # one is the leader
   selector:
     matchLabels: {app.kubernetes.io/name: vc-syncer, app.kubernetes.io/instance: "$id"}
   template:

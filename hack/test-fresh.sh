@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # The README's first command as somebody with a fresh machine runs it: a clone of HEAD, an empty module cache, no bin/,
 # an empty home, and a PATH with Go, make, git and the base system alone: no curl, openssl, jq, python or C compiler.
-# Runs `make demo` to its end and `make demo-down`, and demands that nothing is left. What is not committed is not in
-# the clone.
+# Runs `make demo` and `make demo-down`, and fails where a process or a file is left. The clone holds committed files
+# only.
 #
 #   hack/test-fresh.sh         with this user's build cache: with -trimpath it serves any clone and any module cache, so this costs downloads
 #   hack/test-fresh.sh --cold  with an empty build cache too: everything is compiled
 #
-# Exits with 3 where it cannot run: on a machine that is no Debian, and cannot tell what a base system is, or without a
+# Exits with 3 where it cannot run: without dpkg-query, which lists the programs of Debian's base system, or without a
 # module proxy.
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
@@ -35,7 +35,7 @@ base_programs() {
   command -v awk
 }
 
-# make_path FOLDER: fills it with links to all that a fresh machine has.
+# make_path FOLDER: creates it with links to every program of a fresh machine.
 make_path() {
   local program
   mkdir "$1"
@@ -49,7 +49,7 @@ make_path() {
   done
 }
 
-# fresh COMMAND...: runs it on the fresh machine. Of this one's settings it keeps those of the network.
+# fresh COMMAND...: runs it in the clone with the fresh machine's environment, and this one's settings of proxies.
 fresh() {
   local name environment=()
   for name in GOPROXY GOSUMDB GONOSUMDB GOPRIVATE GOTOOLCHAIN; do environment+=("$name=$("$GO" env "$name")"); done
@@ -60,7 +60,7 @@ fresh() {
     GOMODCACHE="$machine/modules" GOCACHE="$cache" "$@")
 }
 
-# programs: what still runs of the clone.
+# programs: the executables below the clone that processes run.
 programs() { find /proc -mindepth 2 -maxdepth 2 -path '/proc/[0-9]*/exe' -lname "$clone/*" -printf '%l\n' 2>/dev/null || true; }
 
 finish() {
@@ -75,12 +75,12 @@ finish() {
     [[ ! -d $clone ]] || "$clone/hack/demo-down.sh" || true
     echo "test-fresh: FAILED after $SECONDS s" >&2
   fi
-  # Only root can remove the files of a module cache as they are: their folders are not writable.
+  # go makes the folders of a module cache read-only, so only root can remove their files without chmod.
   rm -rf "$machine" 2>/dev/null || { chmod -R u+w "$machine" && rm -rf "$machine"; }
   exit "$code"
 }
 
-command -v dpkg-query >/dev/null || { echo "test-fresh: dpkg-query is missing: Debian is asked which programs its base system has" >&2; exit 3; }
+command -v dpkg-query >/dev/null || { echo "test-fresh: dpkg-query is missing: it lists the programs of Debian's base system" >&2; exit 3; }
 machine=$(mktemp -d "${TMPDIR:-/tmp}/superpool-fresh.XXXXXX")
 machine=$(cd "$machine" && pwd -P)
 clone=$machine/superpool
@@ -91,7 +91,7 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 mkdir "$machine"/{home,tmp,modules}
 make_path "$machine/path"
-# The checkout can belong to another user.
+# git refuses a checkout that belongs to another user.
 HOME=$machine/home git config --global safe.directory '*'
 HOME=$machine/home git clone --quiet "$ROOT" "$clone"
 echo "test-fresh: a clone of $(git -C "$clone" rev-parse --short HEAD) in $clone, $(find "$machine/path" -type l | wc -l) programs in PATH, build cache $cache"

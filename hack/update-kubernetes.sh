@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Puts every Go module of this repository that requires k8s.io/kubernetes on another version of it: the requirement,
-# those of the libraries that are released with it, and the `replace` lines, without which Go would choose the
-# libraries' versions apart from Kubernetes' own. Runs go mod tidy in each. The next make builds the tools in bin/ of
+# Updates every Go module of this repository that requires k8s.io/kubernetes to another version of it: the requirement,
+# those of the libraries that are released with it, and the `replace` lines, without which Go would select versions of
+# the libraries that differ from Kubernetes' own. Runs go mod tidy in each. The next make builds the tools in bin/ of
 # that version.
 #
 #   hack/update-kubernetes.sh v1.34.10
@@ -15,8 +15,9 @@ fail() {
   exit 1
 }
 
-# library_version LIBRARY: v0.X.Y for Kubernetes v1.X.Y; where that cannot be downloaded and verified, the last before
-# it. Only the libraries that a go.sum names are asked for: of the others go.mod needs a line and nobody a file.
+# library_version LIBRARY: v0.X.Y for Kubernetes v1.X.Y; where that cannot be downloaded and verified, the latest patch
+# release before it that can. It downloads only libraries that a go.sum names: the others have a line in go.mod, but no
+# package of ours needs their files.
 library_version() {
   local minor patch
   IFS=. read -r _ minor patch <<<"$version"
@@ -33,8 +34,8 @@ library_version() {
 # libraries: those in Kubernetes' staging folder, which its own go.mod requires without a version of theirs.
 libraries() { sed -nE 's|^\tk8s\.io/([a-z0-9-]+) => \./staging/src/k8s\.io/.*|\1|p' "$1"; }
 
-# update FOLDER: changes its go.mod. Of the libraries that it requires, those change that have the version of the
-# Kubernetes before; the others are as go mod tidy wrote them.
+# update FOLDER: edits its go.mod. It changes the required libraries whose version is that of the previous Kubernetes;
+# the others stay as go mod tidy wrote them.
 update() {
   local library edits=() before required
   before=$(sed -nE 's|^\t?(require )?k8s\.io/kubernetes v1\.([0-9.]+).*|v0.\2|p' "$ROOT/$1/go.mod")
@@ -52,7 +53,7 @@ version=$1
 [[ $version =~ ^v1\.[0-9]+\.[0-9]+$ ]] || fail "$version is not a version of Kubernetes, as v1.34.10 is"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-# Outside of the modules, whose replace lines would answer.
+# Outside of our modules, whose replace lines would select another version.
 cd "$scratch"
 gomod=$("$GO" mod download -json "k8s.io/kubernetes@$version" | sed -nE 's/^\t"GoMod": "(.*)",?$/\1/p')
 [[ -n $gomod ]] || fail "there is no Kubernetes $version"
@@ -60,7 +61,7 @@ mapfile -t sums < <(git -C "$ROOT" ls-files '*go.sum' | sed "s|^|$ROOT/|")
 declare -A versions=()
 while read -r library; do
   versions[$library]=$(library_version "$library")
-  [[ ${versions[$library]} == "v0.${version#v1.}" ]] || echo "update-kubernetes: k8s.io/$library v0.${version#v1.} cannot be downloaded, ${versions[$library]} takes its place"
+  [[ ${versions[$library]} == "v0.${version#v1.}" ]] || echo "update-kubernetes: k8s.io/$library v0.${version#v1.} cannot be downloaded, using ${versions[$library]}"
 done < <(libraries "$gomod")
 ((${#versions[@]} > 0)) || fail "the go.mod of Kubernetes $version names no libraries"
 while read -r folder; do update "$folder"; done < <(cd "$ROOT" && git grep -lE '^\s*(require )?k8s\.io/kubernetes v' -- '*go.mod' | xargs -n 1 dirname)

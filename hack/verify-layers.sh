@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the rows of hack/layers.txt against the imports of every package of the module, tests included. Takes seconds: it lists
-# imports and compiles nothing.
+# Checks the rows of hack/layers.txt against the imports of every package of the module, tests included. Takes seconds:
+# it lists imports and compiles nothing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -13,7 +13,7 @@ imports=$(go list -e -tags e2e,realnodes -f '
 {{- range .XTestImports}}{{println $p "test" .}}{{end}}' ./...)
 
 awk -v module="$module/" '
-  # matches says whether pattern covers package.
+  # matches reports whether pattern covers package.
   function matches(pattern, package,    base) {
     if (pattern !~ /\/\.\.\.$/) return pattern == package
     base = substr(pattern, 1, length(pattern) - 4)
@@ -21,10 +21,10 @@ awk -v module="$module/" '
   }
   # pattern_of returns the longest pattern that covers package, or "".
   function pattern_of(package,    p, best) {
-    if (package in known) return known[package]
+    if (package in cached) return cached[package]
     best = ""
     for (p in row) if (matches(p, package) && length(p) > length(best)) best = p
-    known[package] = best
+    cached[package] = best
     return best
   }
   function fail(message) { print message; failures++ }

@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # To add a check: write a function check_NAME, name it in `checks` where it runs. Cheap ones first.
 checks=(license shell prose modules layers tidy format vet lint logging kustomize clean)
 
-check_license() { # The licence is the whole Apache-2.0 text, and every Go module of ours lies below it.
+check_license() { # LICENSE holds the whole text of Apache-2.0, at the root of every Go module of ours.
   grep -q "Apache License" LICENSE && grep -q "Version 2.0, January 2004" LICENSE && grep -q "END OF TERMS AND CONDITIONS" LICENSE
 }
 
@@ -24,8 +24,8 @@ check_shell() {
 
 check_prose() { hack/verify-prose.sh; } # Wraps at 120 columns.
 
-# check_modules: files of modules are found by module_dir and modcache.Dir, which download them; `go list -m` prints an
-# empty folder for a module that nothing has downloaded.
+# check_modules: scripts and tests find the files of modules by module_dir and modcache.Dir, which download them;
+# `go list -m` prints an empty folder for a module that is not in the module cache.
 check_modules() {
   ! git grep -nE 'list.+-m\b.*\{\{ ?\.Dir' -- ':!hack/verify.sh' ':!*.md'
 }
@@ -64,7 +64,7 @@ check_kustomize() {
   return "$failed"
 }
 
-check_clean() { # What the generators wrote is committed.
+check_clean() { # The generators' output is committed.
   git diff --exit-code || return 1
   local status
   status=$(git status --porcelain)

@@ -1,24 +1,26 @@
 # shellcheck shell=bash
-# The experiment: one tenant, two super clusters, a quota of two slices, up to three pods. Every result is checked. Sourced after setup.sh.
+# The experiment: one tenant, two super clusters, a quota of two slices, up to three pods. Every result is checked.
+# Sourced after setup.sh.
 
 SLICE=scheduler.tenancy.x-k8s.io/slice
 PLACEMENTS=scheduler.tenancy.x-k8s.io/placements
 SUPERCLUSTER=scheduler.tenancy.x-k8s.io/superCluster
-# The Deployment of the experiment, and whether the super clusters run nothing else.
+# The Deployment of the experiment. ALONE is true where the super clusters run no other pods.
 DEPLOYMENT=$ROOT/manifests/samples/tenant/deployment.yaml
 ALONE=true
 
 annotation() { echo "{.metadata.annotations.${1//./\\.}}"; }
 
-# super_pods ID: "namespace/phase" of every pod of a super cluster, in one line; of the tenant's namespace, where others run pods too.
+# super_pods ID: "namespace/phase" of every pod of a super cluster, in one line; unless ALONE, of the tenant's namespace
+# only.
 super_pods() {
   local scope=(-A) running
   $ALONE || scope=(-n "$NAMESPACE")
-  # What cannot be read is not nothing.
+  # A request that fails must not look like an empty list.
   running=$(super "$1" get pods "${scope[@]}" -o jsonpath='{range .items[*]}{.metadata.namespace}/{.status.phase} {end}') || running="not known"
   echo "$running" | xargs
 }
-# super_quota ID: what the quotas of the tenant's namespace there allow.
+# super_quota ID: cpu and memory of the ResourceQuotas in the tenant's super namespace there.
 super_quota() {
   super "$1" get resourcequota -n "$NAMESPACE" -o jsonpath='{range .items[*]}{.spec.hard.cpu}{.spec.hard.requests\.cpu} {.spec.hard.memory}{.spec.hard.requests\.memory}{end}'
 }
@@ -29,7 +31,7 @@ chosen() {
 
 tenant_pod_count() { tenant get pods -n default -o name | wc -l | xargs; }
 
-# wait_placements: until the tenant reads the wanted placements.
+# wait_placements: waits until vc-scheduler has written the annotation with one slice in each super cluster.
 wait_placements() {
   show kubectl --kubeconfig "$TENANT.kubeconfig" wait ns/default --timeout=60s "--for=jsonpath=$(annotation $PLACEMENTS)={\"r1\":1,\"r2\":1}"
 }
@@ -93,7 +95,7 @@ views() {
 }
 
 super_side_quota() {
-  step "The super clusters enforce what is reserved there, whatever the tenant's own control plane says"
+  step "Each super cluster enforces what is reserved there with a ResourceQuota that the tenant cannot change"
   local id
   for id in "${SUPERS[@]}"; do
     show kubectl --kubeconfig "$id.kubeconfig" get resourcequota -n "$NAMESPACE"
@@ -102,7 +104,7 @@ super_side_quota() {
 }
 
 tampering() {
-  step "The tenant writes itself more: nothing comes of it"
+  step "The tenant overwrites its annotations: vc-scheduler restores them, and no pod moves"
   local pod id
   act kubectl --kubeconfig "$TENANT.kubeconfig" annotate --overwrite ns default "$PLACEMENTS={\"r1\":9}"
   wait_placements

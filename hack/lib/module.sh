@@ -1,13 +1,13 @@
 # shellcheck shell=bash
 # Finds the files of Go modules. Sourced by scripts that need a file which no Go package imports.
 
-# module_dir FOLDER MODULE: prints where the files of MODULE lie in the module cache, in the version that FOLDER/go.mod
-# selects, and downloads them first where they are not there yet: `go list -m` prints an empty folder for a module that
-# nothing has downloaded. In go.sum they are known by what imports them (hack/pins.go), so the download is verified. The
-# environment's GOFLAGS and GOWORK could select others.
+# module_dir FOLDER MODULE: prints the folder of MODULE in the module cache, in the version that FOLDER/go.mod selects,
+# and downloads it where it is missing: `go list -m` prints an empty folder then. An import in FOLDER (hack/pins.go)
+# keeps MODULE in go.sum, so go verifies the download. GOFLAGS and GOWORK of the environment could select another
+# version, so they are unset.
 module_dir() {
   local answer dir
-  # go writes its answer, also that of a failure, to stdout.
+  # go writes its JSON to stdout, also when it fails.
   if ! answer=$(cd "$1" && GOFLAGS='' GOWORK=off "${GO:-go}" mod download -json "$2"); then
     echo "the module $2 cannot be downloaded: $(sed -nE 's/^\t"Error": "(.*)",?$/\1/p' <<<"$answer")" >&2
     return 1

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# What real nodes take from the machine, by Debian's names of packages. Sourced by hack/realnodes/check.sh and
+# The programs that real nodes need on the machine, by their Debian packages. Sourced by hack/realnodes/check.sh and
 # images.sh.
 
-# packages: a row for each program: its name, its package, what needs it, and which conformance tests fail or may fail
-# without it, as a regular expression over their names. Needed by `bed` is what no bed starts without. What is needed by
-# `images` is packed into the images of tests, which Kubernetes' own test images hold too: the bed runs without it.
+# packages: a row for each program: its name, its package, what needs it, and which conformance tests can fail without
+# it, as a regular expression over their names. `bed`: without it no bed starts. `images`: images.sh packs it into the
+# images of tests, as Kubernetes' own test images hold it; a bed starts without it.
 packages() {
   cat <<'ROWS'
 ip iproute2 bed
@@ -30,18 +30,18 @@ ROWS
 # package_names: all of them, a line each.
 package_names() { packages | cut -d ' ' -f 2 | sort -u; }
 
-# has_program PROGRAM: whether this machine has it, for a bed or its images.
+# has_program PROGRAM: succeeds where this machine has it.
 has_program() {
   local busybox=${BUSYBOX:-/bin/busybox}
   case $1 in
-    # It has to run where there are no libraries.
+    # Images have no libraries, so it has to be static.
     busybox) [[ -x $busybox ]] && ! ldd "$busybox" >/dev/null 2>&1 ;;
     cni-plugins) [[ -n $(cni_bin) ]] ;;
     *) command -v "$1" >/dev/null ;;
   esac
 }
 
-# missing_programs NEED: the rows of packages that NEED names and this machine lacks.
+# missing_programs NEED: the rows of packages for NEED (bed or images) whose program this machine lacks.
 missing_programs() {
   local program package need tests
   while read -r program package need tests; do

@@ -1,8 +1,9 @@
 # shellcheck shell=bash
-# Starts and stops a pool: control planes by kwokctl and our programs as processes. Sourced by hack/demo.sh and hack/demo-down.sh, and by
-# hack/realnodes/lib.sh, which starts control planes of its own. They set -euo pipefail. All state lies in $OUT: kubeconfigs, logs, pids, the clusters' data.
+# Starts and stops a pool: control planes by kwokctl, and our programs as processes. Sourced by hack/demo.sh and
+# hack/demo-down.sh, and by hack/realnodes/lib.sh, which starts its control planes by bin/controlplane. They set -euo
+# pipefail. All state is in $OUT: kubeconfigs, logs, pids, the clusters' data.
 
-# Paths are those of the kernel, which says of a process where its program lies: the checkout may be reached by a symbolic link.
+# Paths without symbolic links, to compare with /proc/PID/exe.
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 BIN=$ROOT/bin
 OUT=${DEMO_DIR:-$ROOT/_output/demo}
@@ -14,14 +15,15 @@ CLUSTERS=(meta "${SUPERS[@]}" "$TENANT")
 PROGRAMS=(vc-scheduler syncer-r1 syncer-r2)
 export KWOK_WORKDIR=$OUT/kwok
 
-# kubectl is always the one that belongs to the control planes, and never the user's configuration.
+# kubectl: always that of bin/, whose version is the control planes'. KUBECONFIG hides the user's configuration from it.
 kubectl() { "$BIN/kubectl" "$@"; }
 export KUBECONFIG=/dev/null
 
 # port N: the N-th of the ports that choose_ports found.
 port() { echo $(($(cat "$OUT/ports") + $1)); }
 
-# choose_ports finds a block of ports that nobody listens on. kwokctl could choose its own, but not for clusters that start at once.
+# choose_ports: writes to $OUT/ports the first port of a block that nothing listens on. kwokctl can choose ports itself,
+# but two clusters that start in parallel may choose the same.
 choose_ports() {
   local base offset
   for base in $(seq 21000 100 29900); do
@@ -36,8 +38,8 @@ choose_ports() {
   return 1
 }
 
-# start_cluster NAME INDEX: a control plane. Only super clusters have nodes, so only they get a scheduler and the fake kubelet: a
-# tenant's pods must become Running because the syncer says so.
+# start_cluster NAME INDEX: starts a control plane. Only super clusters have nodes, so only they get kube-scheduler and
+# kwok: a tenant's pods become Running only by the status that the syncer writes.
 start_cluster() {
   local name=$1 first=$(($2 * 8)) disable=()
   case $name in
@@ -63,7 +65,7 @@ YAML
   rm "$OUT/$name.kwokctl.kubeconfig"
 }
 
-# start_clusters starts all at once and fails with the names of those that did not start.
+# start_clusters: starts all of CLUSTERS in parallel; fails with the names of those that did not start.
 start_clusters() {
   local name index=0 pids=() failed=()
   for name in "${CLUSTERS[@]}"; do
@@ -79,8 +81,8 @@ start_clusters() {
   return 1
 }
 
-# service_account_kubeconfig NAME: NAME.kubeconfig reaches the meta cluster with the rights of that service account and no others, as the
-# program would in a pod.
+# service_account_kubeconfig NAME: writes NAME.kubeconfig for the meta cluster with a token of that service account, so
+# that the program has the permissions that it would have in a pod.
 service_account_kubeconfig() {
   local file=$OUT/$1.kubeconfig user
   cp "$OUT/meta.kubeconfig" "$file"
@@ -91,7 +93,8 @@ service_account_kubeconfig() {
   kubectl config set-context --current --user "$1" --kubeconfig "$file" >/dev/null
 }
 
-# syncer_flags ID: more flags of that super cluster's syncer, a line each.
+# syncer_flags ID: prints further flags for that super cluster's syncer, a line each. lib/agents.sh of real nodes
+# overrides it.
 syncer_flags() { :; }
 
 # program_port NAME: the probe port of a program; its metrics port is the next one.
@@ -103,8 +106,22 @@ program_port() {
   esac
 }
 
-# start_program NAME: one of ours, in the background. One of each runs, so there is nobody to elect, and a killed one comes back without
-# waiting for its own lock.
+# run_detached NAME COMMAND...: runs it in the background in its own process group, with its pid in pids/NAME and its
+# output in logs/NAME.log.
+run_detached() {
+  local name=$1
+  shift
+  echo "--- $*" >>"$OUT/logs/$name.log"
+  # With job control it gets a process group of its own: neither Ctrl-C nor the end of the terminal reaches it.
+  set -m
+  "$@" >>"$OUT/logs/$name.log" 2>&1 </dev/null 9>&- &
+  set +m
+  echo $! >"$OUT/pids/$name"
+  disown
+}
+
+# start_program NAME: starts one of PROGRAMS in the background. There is one replica of each, so leader election is off:
+# after a kill the next process would wait for the Lease of the last.
 start_program() {
   local name=$1 probe command flags
   probe=$(program_port "$name")
@@ -117,29 +134,23 @@ start_program() {
       ;;
   esac
   command+=(--leader-elect=false "--health-probe-bind-address=127.0.0.1:$probe" "--metrics-bind-address=127.0.0.1:$((probe + 1))" -v=4)
-  echo "--- ${command[*]}" >>"$OUT/logs/$name.log"
-  # With job control it gets a process group of its own: neither Ctrl-C nor the end of the terminal reaches it.
-  set -m
-  "${command[@]}" >>"$OUT/logs/$name.log" 2>&1 </dev/null 9>&- &
-  set +m
-  echo $! >"$OUT/pids/$name"
-  disown
+  run_detached "$name" "${command[@]}"
 }
 
-# alive PID: the process runs, and it is one of this demo: a pid can be another's by now.
+# alive PID: succeeds while the process runs and is one of this pool: the kernel can reuse a pid.
 alive() {
   kill -0 "$1" 2>/dev/null || return 1
   # The process can end meanwhile: then there is nothing to read.
   [[ ! -e /proc/self/cmdline ]] || { tr '\0' ' ' <"/proc/$1/cmdline"; } 2>/dev/null | grep -qF -e "$OUT/" -e "$BIN/"
 }
 
-# kill_program NAME [SIGNAL]: ends it and waits until it is gone.
+# kill_program NAME [SIGNAL]: sends the signal (default TERM), after 20 s KILL, and waits until the process has ended.
 kill_program() {
   local pid deadline=$((SECONDS + 20))
   [[ -s $OUT/pids/$1 ]] || return 0
   pid=$(cat "$OUT/pids/$1")
   alive "$pid" || return 0
-  # It can end by itself meanwhile.
+  # It may have ended since.
   kill "-${2:-TERM}" "$pid" 2>/dev/null || true
   while alive "$pid"; do
     ((SECONDS < deadline)) || kill -KILL "$pid" 2>/dev/null || true
@@ -147,7 +158,7 @@ kill_program() {
   done
 }
 
-# ready NAME: whether the program answers 200 at /readyz.
+# ready NAME: succeeds where the program answers 200 at /readyz.
 ready() {
   local status
   { exec 3<>"/dev/tcp/127.0.0.1/$(program_port "$1")"; } 2>/dev/null || return 1
@@ -157,7 +168,7 @@ ready() {
   [[ $status == *" 200 "* ]]
 }
 
-# wait_ready NAME: until it is ready, or has died, or a minute is over.
+# wait_ready NAME: waits until it is ready; fails when it ends, or after a minute.
 wait_ready() {
   local deadline=$((SECONDS + 60))
   until ready "$1"; do
@@ -167,8 +178,8 @@ wait_ready() {
   done
 }
 
-# processes: the programs of bin/ that have a file of $OUT in their command line, whatever became of their pid files: a full disk leaves them
-# empty, and a start that is killed leaves none.
+# processes: prints the pids of processes of bin/ with a path below $OUT in their command line. It does not read pid
+# files: a full disk leaves them empty, and a start that is killed leaves none.
 processes() {
   local file
   while read -r file; do
@@ -176,7 +187,8 @@ processes() {
   done < <(find /proc -mindepth 2 -maxdepth 2 -path '/proc/[0-9]*/exe' -lname "$(readlink -f "$BIN")/*" -printf '%h\n' 2>/dev/null)
 }
 
-# kill_all LIST: ends the processes that the command LIST lists, and again until there are none: one can start another meanwhile.
+# kill_all LIST: kills the processes that the command LIST prints, until it prints none: one can have started another
+# since.
 kill_all() {
   local pids deadline=$((SECONDS + 30))
   while true; do
@@ -188,20 +200,22 @@ kill_all() {
   done
 }
 
-# check_folder fails where $OUT holds what is not a pool's: it is removed as a whole. One that a pool was started in has a folder pids.
+# check_folder: fails where $OUT holds files that are not a pool's, because remove_folder removes it as a whole. A
+# pool's has a folder pids.
 check_folder() {
   [[ ! -d $OUT || $OUT == "$ROOT"/_output/* || -d $OUT/pids || -z $(ls -A "$OUT") ]] && return
   echo "$OUT holds files that are not of a pool, and would be removed: name a folder that does not exist, or is empty" >&2
   return 1
 }
 
-# remove_folder removes $OUT. What says that it is a pool's goes last, so that it can be interrupted.
+# remove_folder: removes $OUT, the folder pids last: after an interruption check_folder still accepts the rest.
 remove_folder() {
   [[ ! -d $OUT ]] || find "$OUT" -mindepth 1 -maxdepth 1 ! -name pids -exec rm -rf {} +
   rm -rf "$OUT"
 }
 
-# stop_pool ends everything and removes $OUT. It needs no program of bin/, so it works after `make clean` too.
+# stop_pool: kills all processes of the pool and removes $OUT. It works without the programs of bin/, so after `make
+# clean` too.
 stop_pool() {
   local name file pid
   check_folder || return

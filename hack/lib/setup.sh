@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Makes a pool of control planes that run: what the meta cluster needs, super clusters that join, tenants that are
-# imported, our programs. Sourced after steps.sh.
+# Makes a pool of running control planes: sets up the meta cluster, joins super clusters, imports tenants, starts our
+# programs. Sourced after steps.sh.
 
 source "$(dirname "${BASH_SOURCE[0]}")/module.sh"
 
@@ -18,7 +18,7 @@ set_up_meta() {
     crd/virtualclusters.tenancy.x-k8s.io crd/namespaceplacements.scheduler.tenancy.x-k8s.io
 }
 
-# join_super ID: a control plane becomes a super cluster of the pool.
+# join_super ID: joins the control plane to the pool as a super cluster.
 join_super() {
   local id=$1
   show "$ROOT/hack/setup-supercluster.sh" "$id" --kubeconfig "$id.kubeconfig"
@@ -29,14 +29,14 @@ join_super() {
   echo "  The meta cluster has no nodes here: the syncer runs as a process, so its Deployment is not applied."
 }
 
-# import_tenant NAME FILE: a control plane becomes a tenant; FILE holds its VirtualCluster.
+# import_tenant NAME FILE: imports the control plane as a tenant; FILE holds its VirtualCluster.
 import_tenant() {
   show kubectl --kubeconfig meta.kubeconfig create secret generic "$1-kubeconfig" --from-file="value=$1.kubeconfig"
   act kubectl --kubeconfig meta.kubeconfig apply -f "$2"
 }
 
 set_up_programs() {
-  step "Start vc-scheduler and one syncer per super cluster, with the rights of their service accounts"
+  step "Start vc-scheduler and one syncer per super cluster, with the permissions of their service accounts"
   local name
   service_account_kubeconfig vc-scheduler
   service_account_kubeconfig vc-syncer
@@ -50,7 +50,8 @@ set_up_programs() {
   done
 }
 
-# wait_pool: until the tenants are imported and the super clusters have joined.
+# wait_pool: waits until the VirtualClusters and the virtual Nodes are Ready and each tenant has a default service
+# account.
 wait_pool() {
   local name
   show kubectl --kubeconfig meta.kubeconfig wait --for=condition=Ready --timeout=60s "${TENANTS[@]/#/virtualcluster/}"
@@ -61,7 +62,7 @@ wait_pool() {
   done
 }
 
-# cluster_key TENANT: the key that status.clusterNamespace names.
+# cluster_key TENANT: prints the cluster key, status.clusterNamespace of the VirtualCluster.
 cluster_key() {
   local key
   key=$(meta get virtualcluster "$1" -o jsonpath='{.status.clusterNamespace}')

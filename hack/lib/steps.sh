@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# How a script speaks: numbered steps, commands shown as one would type them, checks with their results. Sourced after pool.sh, by scripts
-# that set NAME, the make target that they are, and trap on_exit on EXIT.
+# The output of a script: steps, commands as one would type them, checks with their results. Sourced after pool.sh, by
+# scripts that set NAME to their make target and trap on_exit on EXIT.
 
 STARTED=$SECONDS
 STEP="before the first step"
@@ -40,7 +40,7 @@ show() {
   "$@"
 }
 
-# act COMMAND...: shows a command that changes something, and then kills what DEMO_CHAOS names.
+# act COMMAND...: shows and runs a command that changes something, then kills and restarts the programs of DEMO_CHAOS.
 act() {
   local name
   show "$@"
@@ -53,20 +53,21 @@ act() {
   done
 }
 
-# equal WHAT GOT WANTED
+# equal DESCRIPTION GOT WANTED: fails where the two differ.
 equal() {
   [[ $2 == "$3" ]] || fail "$1 is \"$2\", wanted \"$3\""
   ok "$1 is ${2:-nothing}"
 }
 
-# eventually WHAT WANTED COMMAND...: polls a value that kubectl cannot wait for.
+# eventually DESCRIPTION WANTED COMMAND...: runs COMMAND until it prints WANTED, up to 60 s: for values that kubectl
+# wait has no condition for.
 eventually() {
-  local what=$1 wanted=$2 got="" deadline=$((SECONDS + 60))
+  local description=$1 wanted=$2 got="" deadline=$((SECONDS + 60))
   shift 2
   until got=$("$@") && [[ $got == "$wanted" ]]; do
-    ((SECONDS < deadline)) || fail "$what is \"$got\" after 60 s, wanted \"$wanted\""
+    ((SECONDS < deadline)) || fail "$description is \"$got\" after 60 s, wanted \"$wanted\""
     sleep 0.2
   done
-  ok "$what is $got"
+  ok "$description is $got"
 }
 

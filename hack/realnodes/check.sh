@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Prints what the machine lacks for real nodes and how to get it, and exits with 3 where no bed can start. Where only
-# the images of tests would lack something, it prints which conformance tests that costs, and exits with 0. Prints
-# nothing where nothing is missing.
+# Prints what the machine lacks for real nodes and how to install it, and exits with 3 where no bed can start. Where
+# only the images of tests would lack programs, it prints which conformance tests can fail without them, and exits with
+# 0. Prints nothing where nothing is missing.
 #
 #   hack/realnodes/check.sh             checks this machine
-#   hack/realnodes/check.sh --packages  prints the Debian packages that a bed and its images want, a line each
+#   hack/realnodes/check.sh --bed       the same without the images, whose lines make realnodes-images has printed
+#   hack/realnodes/check.sh --packages  prints the Debian packages that a bed and its images need, a line each
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/../lib/packages.sh"
 
-# check_images: what the images of tests would lack.
+# check_images: prints the programs that the images of tests would lack.
 check_images() {
   local program package need tests
   while read -r program package need tests; do
@@ -17,6 +18,7 @@ check_images() {
   done < <(missing_programs images)
 }
 
+# check_machine: fails with 3 and prints what is missing where no bed can start.
 check_machine() {
   local missing=() packages=() program cgroups other
   other=$(other_bed)
@@ -48,8 +50,8 @@ check_machine() {
   return 3
 }
 
-# check_cgroups: prints what is wrong when groups cannot be made in every hierarchy, or with cgroup v2 not with what
-# kubelets ask for.
+# check_cgroups: prints what is missing where groups cannot be made in every hierarchy or, with cgroup v2, cannot have
+# the controllers that kubelets need.
 check_cgroups() {
   local root before
   while read -r root; do
@@ -65,6 +67,7 @@ check_cgroups() {
 
 case ${1:-} in
   --packages) package_names ;;
+  --bed) check_machine ;;
   *)
     check_images >&2
     check_machine

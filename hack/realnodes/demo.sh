@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The experiment of hack/demo.sh on the bed that runs: the same steps and checks, with containers instead of fake ones.
+# Runs the experiment of hack/demo.sh on the running bed: the same steps and checks, on real nodes instead of fake ones.
 #
 #   DEMO_CHAOS, DEMO_CHAOS_DELAY  as for hack/demo.sh
 set -euo pipefail
@@ -13,7 +13,8 @@ DEPLOYMENT=$OUT/test-1.yaml
 [[ -s $OUT/pids/syncer-r1 ]] || { echo "realnodes-demo: the bed does not run: make realnodes starts it" >&2; exit 1; }
 trap on_exit EXIT
 cd "$OUT"
-# Nothing can be pulled here, and sleep as process 1 would take its whole grace period to end.
+# The bed has no registry to pull from. sleep as process 1 ignores SIGTERM, so pods would end only after their grace
+# period.
 sed -e "s|image: .*|image: $(image_name agnhost)|" -e 's|Policy: Always|Policy: IfNotPresent|' -e 's|sleep 1000000|exec /agnhost pause|' \
   "$ROOT/manifests/samples/tenant/deployment.yaml" >"$DEPLOYMENT"
 experiment

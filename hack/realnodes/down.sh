@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Removes everything that up.sh started and wrote, and says what is left of it.
+# Removes everything that up.sh started and wrote. Prints what is left of it, and fails, where something is.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -11,7 +11,7 @@ fi
 stop_bed
 left=$(leftovers)
 if [[ -n $left ]]; then
-  printf 'realnodes-down: this is left:\n%s\n' "$left" >&2
+  printf 'realnodes-down: not removed:\n%s\n' "$left" >&2
   exit 1
 fi
 echo "realnodes-down: removed nodes, control planes, our programs and $OUT in $SECONDS s; no process, mount, namespace, link, cgroup or rule is left"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Packs what runs in containers on real nodes into bin/images: NAME.tar for `ctr images import`, and NAME.name, what
-# pods call it (the first of its names). What is newer than its programs is kept. The versions that tests ask for are
-# read from Kubernetes' own list. The rows of hack/lib/packages.sh whose programs the images lack are written to
-# bin/images/missing, which the conformance runner reads.
+# Packs the images of containers on real nodes into bin/images: NAME.tar for `ctr images import`, and NAME.name with the
+# first of its names, for pods. Packs again only what is older than its programs. The tags of test images are read from
+# Kubernetes' own list. Writes the rows of hack/lib/packages.sh whose programs the images lack to bin/images/missing,
+# which the conformance runner reads.
 #
 #   COREDNS_VERSION, METRICS_SERVER_VERSION  set by the Makefile from hack/tools/versions.mk
 set -euo pipefail
@@ -17,7 +17,8 @@ for part in module packages; do
   source "$HERE/../lib/$part.sh"
 done
 kubernetes=$(module_dir "$ROOT/hack/tools" k8s.io/kubernetes)
-# expected PREFIX NAME...: PREFIX/NAME:TAG of all its tags, as Kubernetes' tests call them, separated by commas.
+# expected PREFIX NAME...: prints PREFIX/NAME:TAG for each tag of each NAME that Kubernetes' tests use, separated by
+# commas.
 expected() {
   local name tags tag all=()
   for name in "${@:2}"; do
@@ -28,7 +29,8 @@ expected() {
   (IFS=,; echo "${all[*]}")
 }
 
-# pack NAME IMAGE[,IMAGE...] FLAG... -- ENTRY...: one image, which has all these names.
+# pack NAME IMAGE[,IMAGE...] FLAG... -- ENTRY...: packs one image under all these names, with flags and entries of
+# bin/image.
 pack() {
   local name=$1 image=$2 arguments=$* flags=() entry fresh=true
   shift 2
@@ -48,16 +50,16 @@ pack() {
   echo "$arguments" >"$OUT/$name.arguments"
 }
 
-# A shell and tools, where Debian's busybox-static is installed: kubectl exec, cp and debugging want them.
+# A shell and tools, where Debian's busybox-static is installed: kubectl exec, cp and debugging need them.
 shell=()
 if has_program busybox; then
   shell=("$BUSYBOX=/bin/busybox")
   while read -r applet; do shell+=("busybox=>/bin/$applet"); done < <("$BUSYBOX" --list | grep -vx busybox)
 fi
 
-# What Kubernetes' own test images hold besides, from this machine, with the libraries that it needs: its tests call
-# these. Bash is the shell where there is one: BusyBox's drops variables that are no shell names, and calls its own nc
-# and wget, which crashes with -T.
+# The other programs that Kubernetes' tests run in its test images, copied from this machine with their libraries. Where
+# bash is installed it is /bin/sh: BusyBox's drops environment variables whose names are not shell identifiers, and runs
+# its own nc and wget, which crashes with -T.
 tools=()
 while read -r program _ need _; do
   [[ $need == images && $program != busybox ]] && file=$(command -v "$program") || continue
@@ -66,7 +68,7 @@ while read -r program _ need _; do
 done < <(packages; echo "ip iproute2 images")
 missing_programs images >"$OUT/missing"
 if [[ -s $OUT/missing ]]; then
-  echo "images: without the programs of $(cut -d ' ' -f 2 "$OUT/missing" | xargs); hack/realnodes/check.sh prints what that costs"
+  echo "images: without the programs of $(cut -d ' ' -f 2 "$OUT/missing" | xargs); hack/realnodes/check.sh prints which tests that affects"
 fi
 # Programs share libraries, and an image holds a file once.
 mapfile -t tools < <(printf '%s\n' ${tools[@]+"${tools[@]}"} | sort -u)
@@ -87,7 +89,7 @@ pack nautilus "$(expected $E2E nautilus)" -entrypoint /agnhost -cmd test-webserv
 pack nonewprivs "$(expected $E2E nonewprivs)" -cmd nnp -- "$BIN/nonewprivs=/usr/local/bin/nnp"
 if ((${#shell[@]} > 0)); then
   pack busybox "$(expected $E2E busybox)" -cmd sh -- "${full[@]}"
-  # A small web server in the place of two large ones: the tests want a page, and to take it away.
+  # BusyBox's web server in place of httpd and nginx: the tests fetch a page and remove it.
   pack webserver "$(expected $E2E httpd nginx)" -directory /usr/local/apache2/htdocs -cmd webserver -- "${shell[@]}" "$HERE/webserver.sh=/bin/webserver" \
     "$sources/httpd/index.html=/usr/local/apache2/htdocs/index.html"
   pack nonroot "$(expected $E2E nonroot)" -user 1234 -- "${shell[@]}"
@@ -95,5 +97,5 @@ fi
 pack coredns "registry.k8s.io/coredns/coredns:$COREDNS_VERSION" -entrypoint /coredns -- "$BIN/coredns=/coredns"
 pack metrics-server "registry.k8s.io/metrics-server/metrics-server:$METRICS_SERVER_VERSION" -entrypoint /metrics-server -user 65534:65534 -- \
   "$BIN/metrics-server=/metrics-server"
-# Of our programs, the one that runs on nodes.
+# vn-agent is the only program of ours that runs on nodes.
 pack vn-agent ghcr.io/superpool/vn-agent:dev -entrypoint /vn-agent -- "$BIN/vn-agent=/vn-agent"

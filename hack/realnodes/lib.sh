@@ -1,18 +1,18 @@
 # shellcheck shell=bash
-# The bed with real nodes, a file for each of its parts. Sourced by the scripts beside it, which set -euo pipefail. All
-# state lies in $OUT, but for what the kernel holds: namespaces, links and cgroups named superpool.
+# The bed: a pool with real nodes, a file for each of its parts. Sourced by the scripts beside it, which set -euo
+# pipefail. All state is in $OUT and in the kernel: namespaces, links and cgroups named superpool.
 #
-#   REALNODES_DIR  where everything lies, default _output/realnodes
+#   REALNODES_DIR  folder of all state, default _output/realnodes
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
-# Where a user's shell does not look for ip and iptables.
+# A user's PATH may lack the folders of ip and iptables.
 PATH=$PATH:/usr/sbin:/sbin
 DEMO_DIR=${REALNODES_DIR:-$HERE/../../_output/realnodes}
 mkdir -p "$(dirname "$DEMO_DIR")"
 DEMO_DIR=$(cd "$(dirname "$DEMO_DIR")" && pwd -P)/$(basename "$DEMO_DIR")
 source "$HERE/../lib/pool.sh"
 
-# fill FILE NAME=VALUE...: a file beside this one, with values in the place of <NAME>.
+# fill FILE NAME=VALUE...: prints a template beside this file with <NAME> replaced by VALUE.
 fill() {
   local content pair
   content=$(<"$HERE/$1")
@@ -20,7 +20,7 @@ fill() {
   printf '%s\n' "$content"
 }
 
-# refuse MESSAGE: prints why a function fails, and fails.
+# refuse MESSAGE: prints it to stderr and fails.
 refuse() {
   echo "$1" >&2
   return 1

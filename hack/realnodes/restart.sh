@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Ends programs of the bed that runs and starts them again, with what bin/ holds now:
+# Restarts programs of the running bed from bin/:
 #
 #   hack/realnodes/restart.sh syncer-r1 vc-scheduler
 #
-# vn-agents are pods: hack/realnodes/vn-agent.sh. Names are those of the logs in _output/realnodes/logs. SIGNAL=KILL
-# ends them as a crash would.
+# Names are those of the logs in _output/realnodes/logs. SIGNAL=KILL ends them as a crash would. vn-agents are pods,
+# which hack/realnodes/vn-agent.sh restarts.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# start_again NAME: any program of the bed but the nodes' process 1, once it has ended.
+# start_again NAME: starts a program of the bed that has ended; any but the nodes' process 1.
 start_again() {
   local name=$1 program
   for program in etcd kube-apiserver kube-controller-manager kube-scheduler; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The tests of test/realnodes and the experiment of the demo on a bed of their own, which is taken down at the end; the
-# tests run again with vn-agent in its other mode. After a failure the logs of the bed's programs and containers are
-# kept in _output/realnodes-logs. TEST_FLAGS go to `go test`.
+# Starts a bed, runs the tests of test/realnodes and the experiment of the demo on it, runs the tests again with
+# vn-agent in its other mode, and removes the bed. After a failure it copies the logs of the bed's programs and
+# containers to _output/realnodes-logs. TEST_FLAGS are passed to `go test`.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 KEPT=$OUT-logs

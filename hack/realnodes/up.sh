@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The pool with real nodes: meta cluster, super clusters r1 and r2 with one real node each, tenants vc-sample-1 and
-# vc-sample-2. A second run starts anew. hack/realnodes/down.sh removes everything. Needs root; exits with 3 where the
-# machine lacks something.
+# Starts the bed: meta cluster, super clusters r1 and r2 with one real node each, tenants vc-sample-1 and vc-sample-2.
+# It removes a previous bed first. hack/realnodes/down.sh removes everything. Needs root; exits with 3 where the machine
+# lacks something.
 #
-#   REALNODES_DIR  where everything lies, default _output/realnodes; it is removed as a whole, so it must not exist or be empty at first
-#   VN_AGENT_MODE  node (default): vn-agent on each node, before its kubelet; apiserver: a Deployment before the super cluster's API server
+#   REALNODES_DIR  folder of all state, default _output/realnodes; it is removed as a whole, so at first it must be empty or not exist
+#   VN_AGENT_MODE  node (default): vn-agent on each node, in front of its kubelet; apiserver: a Deployment in front of the super cluster's API server
 set -euo pipefail
 for part in realnodes/lib lib/steps lib/setup; do
   source "$(dirname "${BASH_SOURCE[0]}")/../$part.sh"
@@ -12,29 +12,30 @@ done
 NAME=realnodes
 VN_AGENT_MODE=${VN_AGENT_MODE:-node}
 
-# in_parallel WHAT FUNCTION ARGUMENT...: the function with each argument at once, a line when one is done; fails with
-# those that failed.
+# in_parallel DESCRIPTION FUNCTION ARGUMENT...: runs the function with each argument in parallel and prints a line when
+# one succeeds; fails with the arguments that failed.
 in_parallel() {
-  local what=$1 function=$2 argument pids=() failed=() index
+  local description=$1 function=$2 argument pids=() failed=() index
   shift 2
   for argument in "$@"; do
-    { "$function" "$argument"; echo "  $argument: $what, $((SECONDS - STARTED)) s since the start"; } &
+    { "$function" "$argument"; echo "  $argument: $description, $((SECONDS - STARTED)) s since the start"; } &
     pids+=($!)
   done
   for index in "${!pids[@]}"; do
     wait "${pids[index]}" || failed+=("${@:index+1:1}")
   done
-  ((${#failed[@]} == 0)) || fail "$what: ${failed[*]} failed"
+  ((${#failed[@]} == 0)) || fail "$description: ${failed[*]} failed"
 }
 
 set_up_machine() {
-  step "Remove what a former run left"
+  step "Remove what a previous run left"
   stop_bed
   local left
   left=$(leftovers)
-  [[ -z $left ]] || fail "this is left of a former run: $left"
+  [[ -z $left ]] || fail "not removed of a previous run: $left"
   mkdir -p "$OUT"/{pids,logs}
-  # Who holds it is of this start: parts of it run in the background, and outlive it when it is killed.
+  # Background jobs of this start inherit descriptor 9. bed_processes finds by it those that outlive a start that is
+  # killed.
   exec 9>"$OUT/start"
   echo "$VN_AGENT_MODE" >"$OUT/vn-agent-mode"
   save_machine
@@ -44,7 +45,7 @@ set_up_machine() {
   start_network
 }
 
-# prepare_node ID: all of a node that needs no API server.
+# prepare_node ID: starts the parts of a node that need no API server.
 prepare_node() {
   start_node "$1"
   start_containerd "$1"
@@ -57,7 +58,7 @@ join_node() {
   deploy_vn_agent "$1" "$VN_AGENT_MODE"
 }
 
-# virtual_cluster TENANT: its object, with the addresses that its Services have.
+# virtual_cluster TENANT: prints its VirtualCluster, with its Service range.
 virtual_cluster() {
   cat <<YAML
 apiVersion: tenancy.x-k8s.io/v1alpha1
@@ -77,7 +78,7 @@ set_up_nodes_and_control_planes() {
   in_parallel "control plane" start_cluster "${CLUSTERS[@]}" &
   jobs+=($!)
   for job in "${jobs[@]}"; do
-    wait "$job" || fail "the messages above say what did not start"
+    wait "$job" || fail "something did not start, see the messages above"
   done
   cd "$OUT"
   step "Start kubelet and kube-proxy on each node"
@@ -101,7 +102,7 @@ set_up_tenants() {
   done
 }
 
-# name_tenants: each tenant's API server gets the certificate that says which tenant it is.
+# name_tenants: gives each tenant's API server a client certificate for vn-agents whose common name is the cluster key.
 name_tenants() {
   local name key
   for name in "${TENANTS[@]}"; do
@@ -135,8 +136,8 @@ set_up_dns() {
   done
 }
 
-# wait_logs TENANT: until its API server reaches vn-agents. It takes up the tenant's true certificate with its first
-# connection, and closes that one for it.
+# wait_logs TENANT: waits until kubectl logs works in it. The API server notices the certificate of name_tenant only
+# with its first connection to vn-agent, which it closes then.
 wait_logs() {
   local deadline=$((SECONDS + 60)) message
   until message=$(kubectl --kubeconfig "$1.kubeconfig" logs -n kube-system deployment/coredns --tail=1 2>&1); do
@@ -157,7 +158,7 @@ set_up_metrics() {
 }
 
 [[ $VN_AGENT_MODE =~ ^(node|apiserver)$ ]] || { echo "realnodes: VN_AGENT_MODE=$VN_AGENT_MODE is neither node nor apiserver" >&2; exit 1; }
-"$HERE/check.sh" || exit
+"$HERE/check.sh" --bed || exit
 for program in etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet kube-proxy pause \
   vc-scheduler syncer vn-agent controlplane; do
   [[ -x $BIN/$program ]] || { echo "realnodes: bin/$program is missing: make realnodes builds it" >&2; exit 1; }

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Puts the vn-agent that bin/images holds into the bed that runs (make realnodes-images packs it):
+# Deploys the vn-agent of bin/images on the running bed (make realnodes-images packs it):
 #
-#   hack/realnodes/vn-agent.sh            # in the mode that it runs in
-#   hack/realnodes/vn-agent.sh apiserver  # as a Deployment before each super cluster's API server
-#   hack/realnodes/vn-agent.sh node       # as a DaemonSet before the kubelets
+#   hack/realnodes/vn-agent.sh            # in its current mode
+#   hack/realnodes/vn-agent.sh apiserver  # as a Deployment in front of each super cluster's API server
+#   hack/realnodes/vn-agent.sh node       # as a DaemonSet in front of the kubelets
 #
-# Tenants' Nodes say where it is, so a change of the mode starts the syncers anew.
+# A change of the mode restarts the syncers, which write vn-agent's endpoint into the status of tenants' Nodes.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -13,7 +13,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 before=$(cat "$OUT/vn-agent-mode")
 mode=${1:-$before}
 [[ $mode =~ ^(node|apiserver)$ ]] || { echo "usage: hack/realnodes/vn-agent.sh [node|apiserver]" >&2; exit 1; }
-# A change that is interrupted is finished by the next run.
+# The next run completes a change that is interrupted.
 [[ $mode == "$before" ]] || touch "$OUT/vn-agent-changes"
 echo "$mode" >"$OUT/vn-agent-mode"
 for id in "${SUPERS[@]}"; do
@@ -29,12 +29,12 @@ for id in "${SUPERS[@]}"; do
   start_program "syncer-$id"
   wait_ready "syncer-$id"
 done
-# A tenant has a Node only where it has pods; those that it has must say the new port.
+# A tenant has only the Nodes that its pods run on. Wait until the syncers have written the new port into each.
 for name in "${TENANTS[@]}"; do
   deadline=$((SECONDS + 60))
   until ! kubectl --kubeconfig "$OUT/$name.kubeconfig" get nodes -o jsonpath='{range .items[*]}{.status.daemonEndpoints.kubeletEndpoint.Port}{"\n"}{end}' |
     grep -qvx "$(vn_agent_port "$mode")"; do
-    ((SECONDS < deadline)) || { echo "the Nodes of $name do not say the new port after 60 s" >&2; exit 1; }
+    ((SECONDS < deadline)) || { echo "the Nodes of $name do not have the new port after 60 s" >&2; exit 1; }
     sleep 0.2
   done
 done

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What the webserver image runs: BusyBox's httpd. It has no handler for SIGTERM, which as process 1 it would not notice,
-# and pods would end by their grace period.
+# The entry point of the webserver image: runs BusyBox's httpd. httpd has no handler for SIGTERM, and the kernel drops a
+# signal without a handler for process 1, so pods would end only after their grace period.
 trap 'exit 0' TERM INT
 busybox httpd -f -p 80 &
 wait

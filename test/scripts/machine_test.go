@@ -128,6 +128,13 @@ func TestCheckNamesWhatImagesLack(t *testing.T) {
 	// Whether a bed could start here is another question.
 	output, _ = bash(t, lacksDig+`hack/realnodes/check.sh`)
 	require.Contains(t, output, "realnodes: without dig (apt-get install bind9-dnsutils) the images of tests lack it, and these conformance tests can fail: ")
+
+	// up.sh checks the machine again, after make realnodes-images has printed these lines.
+	output, _ = bash(t, lacksDig+`hack/realnodes/check.sh --bed`)
+	require.NotContains(t, output, "the images of tests lack it")
+	up, err := os.ReadFile("../../hack/realnodes/up.sh")
+	require.NoError(t, err)
+	require.Contains(t, string(up), `"$HERE/check.sh" --bed`)
 }
 
 // TestCIEndsWithATable runs the stages with programs of make's and the compiler's name.

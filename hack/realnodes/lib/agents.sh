@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# What reads the pods of nodes for tenants: vn-agents, and metrics-server in each tenant. Sourced by ../lib.sh.
+# vn-agents in the super clusters, and metrics-server in each tenant, which reads from them. Sourced by ../lib.sh.
 
-# vn_agent_port MODE: where tenants' API servers reach it, at the node's address: the port of a DaemonSet on the host,
-# or a Service's.
+# vn_agent_port MODE: the port at the node's address where tenants' API servers reach vn-agent: the DaemonSet's host
+# port, or the Service's node port.
 vn_agent_port() { if [[ $1 == apiserver ]]; then echo 30550; else echo 10550; fi; }
 
-# deploy_vn_agent ID MODE: what manifests/vn-agent has for the mode, with this bed's certificates and image; what it had
-# before goes.
+# deploy_vn_agent ID MODE: deletes the vn-agent of the super cluster and applies that of manifests/vn-agent/MODE, with
+# the bed's certificates and image.
 deploy_vn_agent() {
   local id=$1 mode=$2 dir=$OUT/vn-agent/$1 file
   mkdir -p "$dir"
@@ -21,7 +21,7 @@ deploy_vn_agent() {
   kubectl --kubeconfig "$OUT/$id.kubeconfig" apply -k "$dir" >/dev/null
 }
 
-# wait_vn_agent ID
+# wait_vn_agent ID: waits until its rollout is complete.
 wait_vn_agent() {
   local workload
   workload=$(kubectl --kubeconfig "$OUT/$1.kubeconfig" get daemonset,deployment -n vc-manager \
@@ -29,7 +29,7 @@ wait_vn_agent() {
   kubectl --kubeconfig "$OUT/$1.kubeconfig" rollout status "$workload" -n vc-manager --timeout=120s
 }
 
-# syncer_flags ID: its tenants' Nodes say where vn-agent is.
+# syncer_flags ID: the flags with vn-agent's endpoint, which the syncer writes into the status of tenants' Nodes.
 syncer_flags() {
   local mode
   mode=$(cat "$OUT/vn-agent-mode")
@@ -37,7 +37,8 @@ syncer_flags() {
   [[ $mode != apiserver ]] || echo "--vn-agent-address=$(node_ip "$1")"
 }
 
-# start_metrics TENANT: metrics-server in it. vn-agents know it by the certificate of the tenant's API server.
+# start_metrics TENANT: deploys metrics-server in it. It uses the client certificate of the tenant's API server, by
+# which vn-agents authenticate the tenant.
 start_metrics() {
   local dir=$PKI/$1
   controlplane certificate "$dir/metrics-server" --authority "$dir/ca" --user metrics-server --dns metrics-server.kube-system.svc

@@ -1,13 +1,13 @@
 # shellcheck shell=bash
-# cgroups: those of nodes, in whatever hierarchies the machine has. Sourced by ../lib.sh.
+# The cgroups of nodes, in version 1 or 2. Sourced by ../lib.sh.
 
-# What kubelets ask for with cgroup v2, as far as the kernel has it (k8s.io/kubernetes/pkg/kubelet/cm,
+# The controllers that kubelets use with cgroup v2 where the kernel has them (k8s.io/kubernetes/pkg/kubelet/cm,
 # getSupportedUnifiedControllers).
 CONTROLLERS=(cpu cpuset memory hugetlb pids)
 
 cgroup() { echo "/superpool/$1"; }
 
-# cgroup_roots: the hierarchies of this machine: one with cgroup v2, else one per controller.
+# cgroup_roots: prints the root of each hierarchy of this machine: one with cgroup v2, else one per controller.
 cgroup_roots() {
   if [[ -e /sys/fs/cgroup/cgroup.controllers ]]; then
     echo /sys/fs/cgroup
@@ -16,7 +16,7 @@ cgroup_roots() {
   fi
 }
 
-# enable_controllers FOLDER: gives the groups in it, of cgroup v2, the controllers that kubelets ask for.
+# enable_controllers FOLDER: enables CONTROLLERS for the groups in a folder of cgroup v2.
 enable_controllers() {
   local name
   for name in $(<"$1/cgroup.controllers"); do
@@ -24,8 +24,8 @@ enable_controllers() {
   done
 }
 
-# restore_controllers FOLDER BEFORE: takes from the groups in it what they did not have before; runc gives them more
-# than kubelets ask for. What another's groups use by now stays.
+# restore_controllers FOLDER BEFORE: disables the controllers that are not in BEFORE for the groups in it; runc enables
+# more than CONTROLLERS. The kernel refuses where other groups use one: it stays.
 restore_controllers() {
   local name
   for name in $(<"$1/cgroup.subtree_control"); do
@@ -33,9 +33,9 @@ restore_controllers() {
   done
 }
 
-# system_cgroup ID: where the programs of a node run beside its pods, as in system.slice of a machine with systemd: all
-# of them together have one weight there, and each pod one that follows from its requests. Only weights of CPU are
-# given, so only that hierarchy holds it.
+# system_cgroup ID: the cgroup of a node's programs, beside those of its pods, as system.slice is on a machine with
+# systemd: all programs together have one CPU weight, and each pod one that follows from its requests. Only the
+# hierarchy of CPU has it: nothing else is weighted.
 system_cgroup() {
   local root
   while read -r root; do
@@ -43,6 +43,7 @@ system_cgroup() {
   done < <(cgroup_roots)
 }
 
+# bed_cgroups: prints all cgroups of the bed, children first.
 bed_cgroups() {
   local root
   while read -r root; do
@@ -50,7 +51,7 @@ bed_cgroups() {
   done < <(cgroup_roots)
 }
 
-# remove_cgroups: a cgroup can be busy for a moment after its last process.
+# remove_cgroups: removes them, for up to 30 s: a cgroup can be busy for a moment after its last process has ended.
 remove_cgroups() {
   local path deadline=$((SECONDS + 30))
   while [[ -n $(bed_cgroups) ]]; do

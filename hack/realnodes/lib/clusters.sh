@@ -5,7 +5,7 @@
 PKI=$OUT/pki
 TENANT_ORGANISATION=superpool:tenants
 
-# service_cidr CLUSTER: the range of its Services. That of a super cluster holds those of the tenants.
+# service_cidr CLUSTER: its Service range. Those of the tenants are disjoint and inside those of the super clusters.
 service_cidr() {
   case $1 in
     vc-sample-1) echo 10.97.0.0/16 ;;
@@ -19,7 +19,8 @@ service_ip() { local cidr; cidr=$(service_cidr "$1"); echo "${cidr%.*}.$2"; }
 is_super() { [[ " ${SUPERS[*]} " == *" $1 "* ]]; }
 is_tenant() { [[ " ${TENANTS[*]} " == *" $1 "* ]]; }
 
-# cluster_port CLUSTER: the first of its five ports, that of its API server. After 25 come our programs.
+# cluster_port CLUSTER: the first of its five ports, that of its API server. Five clusters use 25 ports; those of our
+# programs follow (program_port).
 cluster_port() {
   local index
   for index in "${!CLUSTERS[@]}"; do
@@ -27,10 +28,12 @@ cluster_port() {
   done
 }
 
-# What it starts must not hold the file that says who is part of a start of the bed.
+# controlplane ARGUMENT...: runs bin/controlplane. Programs that it starts must not inherit descriptor 9
+# (set_up_machine), by which bed_processes finds the parts of a start.
 controlplane() { "$BIN/controlplane" "$@" 9>&-; }
 
-# make_shared_pki: one authority for what tenants' API servers show, one for what vn-agents and kubelets show.
+# make_shared_pki: makes one authority for the client certificates of tenants' API servers, and one for the serving
+# certificates of vn-agents and kubelets, with the latter.
 make_shared_pki() {
   local id
   controlplane authority "$PKI/vn-agent-client-ca" --name vn-agent-client-ca
@@ -42,8 +45,8 @@ make_shared_pki() {
   done
 }
 
-# start_control_plane CLUSTER PROGRAM...: programs of it, with new certificates at the first time. What a tenant's API
-# server shows to vn-agents names nobody: its cluster key is not known yet.
+# start_control_plane CLUSTER PROGRAM...: starts these programs of it, the first time with new certificates. The client
+# certificate of a tenant's API server for vn-agents has no cluster key yet: name_tenant replaces it.
 start_control_plane() {
   local flags=()
   ! is_tenant "$1" || flags=(--kubelet-client-ca "$PKI/vn-agent-client-ca")
@@ -52,20 +55,21 @@ start_control_plane() {
     ${flags[@]+"${flags[@]}"}
 }
 
-# start_cluster NAME: a control plane. Only super clusters have nodes of their own, so only they get a scheduler.
+# start_cluster NAME: starts a control plane. Only super clusters have nodes of their own, so only they get
+# kube-scheduler.
 start_cluster() {
   local programs=(etcd kube-apiserver kube-controller-manager)
   ! is_super "$1" || programs+=(kube-scheduler)
   start_control_plane "$1" "${programs[@]}"
 }
 
-# name_tenant TENANT KEY: its API server shows this cluster key to vn-agents from now on.
+# name_tenant TENANT KEY: replaces the client certificate of its API server by one with this cluster key as common name.
 name_tenant() {
   controlplane certificate "$PKI/$1/kubelet-client" --authority "$PKI/vn-agent-client-ca" --user "$2" \
     --group "$TENANT_ORGANISATION"
 }
 
-# user_kubeconfig CLUSTER FILE USER [GROUP]: a kubeconfig that holds all it needs.
+# user_kubeconfig CLUSTER FILE USER [GROUP]: writes a kubeconfig with embedded certificates for this user.
 user_kubeconfig() {
   controlplane kubeconfig "$2" --authority "$PKI/$1/ca" --server "https://$HOST_IP:$(cluster_port "$1")" --user "$3" \
     ${4:+--group "$4"}

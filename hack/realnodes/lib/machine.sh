@@ -1,13 +1,14 @@
 # shellcheck shell=bash
-# What the bed changes outside of what is its own, what is left of it, and its end. Needs no program of bin/. Sourced by
+# The bed's changes to the machine's settings, its removal, and what is left of it. Needs no program of bin/. Sourced by
 # ../lib.sh.
 
-# What a kubelet sets at its start, for the whole machine, and what we do.
+# The sysctls of the whole machine that a kubelet sets when it starts, and max_user_instances, which save_machine
+# raises.
 SYSCTLS=(fs/inotify/max_user_instances vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops
   kernel/keys/root_maxkeys kernel/keys/root_maxbytes)
 
-# bed_processes: the processes of the bed, whoever started them and whatever became of their pid files: those in the
-# nodes' cgroups and network namespaces, those of bin/, and what a start that was killed still does in the background.
+# bed_processes: prints the pids of the bed's processes, without reading pid files: those in the nodes' cgroups and
+# network namespaces, those of bin/, and background jobs of a start that was killed, by descriptor 9 (set_up_machine).
 bed_processes() {
   local id root
   for id in "${SUPERS[@]}"; do
@@ -22,10 +23,10 @@ bed_processes() {
     sed -E 's|^/proc/([0-9]+)/fd$|\1|'
 }
 
-# bed_mounts: mounts of the bed that the host sees.
+# bed_mounts: prints the mount points of the bed in the host's mount namespace, inner ones first.
 bed_mounts() { awk -v dir="$OUT/" 'index($5 "/", dir) == 1 { print $5 }' /proc/self/mountinfo | sort -r; }
 
-# leftovers: one line for everything that is still there.
+# leftovers: prints a line for each process, mount, cgroup, rule, namespace, link and folder of the bed.
 leftovers() {
   local id path
   bed_processes | sort -un | sed 's/^/process /'
@@ -38,8 +39,8 @@ leftovers() {
   for path in "$INTERFACES/$BRIDGE" "$OUT"; do [[ ! -e $path ]] || echo "$path"; done
 }
 
-# save_machine: remembers what the bed changes outside of what is its own: the sysctls of kubelets, the folder that `ip
-# netns` mounts, and with cgroup v2 the controllers of all groups.
+# save_machine: writes to $OUT what stop_bed restores: the values of SYSCTLS, whether /run/netns existed, and with
+# cgroup v2 the controllers of the root. Then it raises the limit of inotify instances.
 save_machine() {
   local name
   [[ -e /run/netns ]] || touch "$OUT/no-netns-folder"
@@ -47,11 +48,12 @@ save_machine() {
     [[ ! -r /proc/sys/$name ]] || echo "$name $(cat "/proc/sys/$name")"
   done >"$OUT/sysctls"
   [[ ! -e /sys/fs/cgroup/cgroup.subtree_control ]] || cp /sys/fs/cgroup/cgroup.subtree_control "$OUT/controllers"
-  # A kubelet takes one for each log that is followed, and all processes of root share the kernel's 128.
+  # A kubelet opens one for each followed log, and all processes of root share the kernel's limit, by default 128.
   (($(cat /proc/sys/fs/inotify/max_user_instances) >= 8192)) || echo 8192 >/proc/sys/fs/inotify/max_user_instances
 }
 
-# stop_bed ends and removes everything, also what a start that failed half-way left. It needs no program of bin/.
+# stop_bed: kills and removes everything of the bed, also of a start that failed halfway, and restores the machine's
+# settings.
 stop_bed() {
   local name value path other
   check_folder || return

@@ -5,27 +5,27 @@ BRIDGE=superpool0
 INTERFACES=/sys/class/net
 HOST_IP=10.213.0.1
 POD_CIDR=10.214.0.0/16
-# The rule of the host's firewall that lets packets of the bridge pass.
+# The rule of the host's firewall that accepts packets between ports of the bridge.
 FORWARD=(FORWARD -i "$BRIDGE" -o "$BRIDGE" -m comment --comment superpool -j ACCEPT)
 
 node_ip() { echo "10.213.0.1${1#r}"; }
 pod_cidr() { echo "10.214.${1#r}.0/24"; }
 netns() { echo "superpool-$1"; }
 
-# other_bed: the folder of the bed that runs here, if it is another's: its nodes, bridge and cgroups have the names that
-# ours would have.
+# other_bed: prints the folder of a bed on this machine whose $OUT is another: its bridge, links and cgroups have the
+# same names as ours.
 other_bed() {
   local owner=""
   { read -r owner <"$INTERFACES/$BRIDGE/ifalias"; } 2>/dev/null || true
-  # One whose folder is gone has nobody who could take it down.
+  # A bed whose folder is gone cannot be removed from there, so it counts as ours.
   [[ -z $owner || $owner == "$OUT" || ! -d $owner ]] || echo "$owner"
 }
 
-# start_network: a bridge on the host, which holds the address of the control planes, and a network namespace per node.
+# start_network: makes a bridge on the host with the address of the control planes, and a network namespace per node.
 start_network() {
   local id other ns
   ip link add "$BRIDGE" type bridge
-  # Says whose bed it is; the kernel takes 255 bytes.
+  # The alias holds the bed's folder, for other_bed. The kernel limits it to 255 bytes.
   ((${#OUT} > 255)) || ip link set "$BRIDGE" alias "$OUT"
   ip addr add "$HOST_IP/24" dev "$BRIDGE"
   ip link set "$BRIDGE" up
@@ -43,17 +43,17 @@ start_network() {
       [[ $other == "$id" ]] || ip -n "$ns" route add "$(pod_cidr "$other")" via "$(node_ip "$other")"
     done
   done
-  # Where bridged packets pass the host's firewall and that forwards nothing by default (Docker sets it so), the nodes
-  # need leave.
+  # Where the host's firewall filters bridged packets and forwards none by default, as Docker sets it up, a rule has to
+  # accept them.
   if iptables -S FORWARD 2>/dev/null | grep -q -e '-P FORWARD DROP'; then
     iptables -I "${FORWARD[@]}"
   fi
 }
 
-# bed_rules: the rule, where the host's firewall has it.
+# bed_rules: prints the rule where the host's firewall has it.
 bed_rules() { ! iptables -C "${FORWARD[@]}" 2>/dev/null || echo "${FORWARD[*]}"; }
 
-# stop_network removes what start_network made, or a part of it.
+# stop_network: removes all that start_network made, also where it failed halfway.
 stop_network() {
   local id
   for id in "${SUPERS[@]}"; do

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# Nodes: the namespaces, and containerd, kubelet and kube-proxy in them. Sourced by ../lib.sh.
+# Nodes: their namespaces, and containerd, kubelet and kube-proxy in them. Sourced by ../lib.sh.
 
 IMAGES=$BIN/images
 NODE=node-1
 
-# cni_bin: where the CNI plugins lie: Debian's place, or that of most others.
+# cni_bin: prints the folder of the CNI plugins: Debian's, or that of most others; nothing without them.
 cni_bin() {
   local dir plugin
   for dir in /usr/lib/cni /opt/cni/bin; do
@@ -16,10 +16,10 @@ cni_bin() {
   done
 }
 
-# image_name PROGRAM: what pods call its image.
+# image_name PROGRAM: prints the name of its image, for pods.
 image_name() { cat "$IMAGES/$1.name"; }
 
-# node_process ID: process 1 of a node, as the host counts.
+# node_process ID: prints the pid on the host of a node's process 1; fails where it does not run.
 node_process() { read -r NODE_PROCESS 2>/dev/null <"$OUT/pids/node-$1" && [[ -d /proc/$NODE_PROCESS ]] && echo "$NODE_PROCESS"; }
 
 # in_node ID COMMAND...: runs a command in the node's namespaces, in place of the current process.
@@ -29,7 +29,7 @@ in_node() {
   nsenter --target "$process" --net --mount --pid -- "${@:2}"
 }
 
-# first_child PID: waits for the first child of a process.
+# first_child PID: prints the pid of the first child of a process, for which it waits up to 10 s.
 first_child() {
   local child="" deadline=$((SECONDS + 10))
   # The list ends without a newline, which read takes for a failure.
@@ -40,21 +40,8 @@ first_child() {
   echo "$child"
 }
 
-# run_detached NAME COMMAND...: in the background, in a process group of its own; its pid in pids/NAME, its output in
-# logs/NAME.log.
-run_detached() {
-  local name=$1
-  shift
-  echo "--- $*" >>"$OUT/logs/$name.log"
-  set -m
-  "$@" >>"$OUT/logs/$name.log" 2>&1 </dev/null 9>&- &
-  set +m
-  echo $! >"$OUT/pids/$name"
-  disown
-}
-
-# start_node ID: the namespaces of a node. Its process 1 holds them, and with it everything in them ends: processes,
-# mounts, sandboxes.
+# start_node ID: makes the cgroups and namespaces of a node and starts its process 1. When that ends, the kernel kills
+# all processes of the pid namespace, and with them go the mounts and sandboxes.
 start_node() {
   local id=$1 root group system
   while read -r root; do
@@ -66,7 +53,7 @@ start_node() {
   done < <(cgroup_roots)
   system=$(system_cgroup "$id")
   mkdir -p "$system"
-  # A node weighs what its kubelet gives its pods: all cores. With cgroup v2 it keeps the weight of a group.
+  # The CPU shares of all cores, as the kubelet sets for its pods together. With cgroup v2 the default weight stays.
   [[ ! -e $system/cpu.shares ]] || echo $((1024 * $(nproc))) >"${system%/*}/cpu.shares"
   mkdir -p "$OUT/nodes/$id"
   run_detached "node-$id" nsenter "--net=/run/netns/$(netns "$id")" -- \
@@ -81,8 +68,8 @@ start_node() {
   done
 }
 
-# start_in_node ID PROGRAM COMMAND...: a program in the background in the node and in its cgroup for programs; nsenter
-# only waits for it, so the pid is that of its child.
+# start_in_node ID PROGRAM COMMAND...: starts a program in the background, in the node's namespaces and system_cgroup.
+# The pid file holds the pid of nsenter's child: nsenter only waits for it.
 start_in_node() {
   local id=$1 name=$2-$1 process
   process=$(node_process "$id") || refuse "node of $id does not run" || return
@@ -104,7 +91,7 @@ start_containerd() {
   done
 }
 
-# import_images ID: those that pods on nodes need.
+# import_images ID: imports all of bin/images into the node's containerd.
 import_images() {
   local archive
   for archive in "$IMAGES"/*.tar; do
