@@ -1,18 +1,20 @@
 package v1alpha1
 
-// Keys on objects of tenant control planes. A tenant may write any of them: they are requests or views, never permissions.
+// Keys on objects of tenant control planes. A tenant may write any of them: they are requests or show results, and are
+// never permissions.
 const (
 	// AnnotationSlice on a Namespace is the tenant's slice size, a JSON resource list.
 	// Written by the tenant; read by vc-scheduler.
 	AnnotationSlice = "scheduler.tenancy.x-k8s.io/slice"
-	// AnnotationPlacements on a Namespace shows the placements, a JSON object from super cluster id to number of slices.
+	// AnnotationPlacements on a Namespace shows the placements, a JSON object from super cluster id to number of
+	// slices.
 	// Written by vc-scheduler; read by the tenant.
 	AnnotationPlacements = "scheduler.tenancy.x-k8s.io/placements"
 	// AnnotationScheduler on a Namespace names the profile of the namespace scheduler that places it.
 	// Written by the tenant; read by vc-scheduler.
 	AnnotationScheduler = "scheduler.tenancy.x-k8s.io/scheduler"
-	// AnnotationSuperCluster on a Pod names the super cluster chosen for it. The Pod carries it as a label too, so that a
-	// syncer can watch its own pods alone.
+	// AnnotationSuperCluster on a Pod names the super cluster chosen for it. The Pod has it as a label too, so that a
+	// syncer can watch its own pods only.
 	// Written by vc-scheduler (the tenant may ask); read by vc-scheduler.
 	AnnotationSuperCluster = "scheduler.tenancy.x-k8s.io/superCluster"
 	// LabelSuperCluster is AnnotationSuperCluster as a label.
