@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -19,12 +18,13 @@ import (
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func cpu(quantity string) corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(quantity)}
+	return builders.Resources("cpu", quantity)
 }
 
 // cpus is cpu as Amounts.
@@ -32,11 +32,7 @@ func cpus(quantity string) slice.Amounts { return slice.Of(cpu(quantity)) }
 
 // asks is a namespace of one-core slices with a quota, and what it holds.
 func asks(quota string, placements ...schedulerv1alpha1.ClusterPlacement) *schedulerv1alpha1.NamespacePlacement {
-	return &schedulerv1alpha1.NamespacePlacement{
-		ObjectMeta: metav1.ObjectMeta{Generation: 2},
-		Spec:       schedulerv1alpha1.NamespacePlacementSpec{Slice: cpu("1"), Quota: cpu(quota)},
-		Status:     schedulerv1alpha1.NamespacePlacementStatus{Placements: placements},
-	}
+	return builders.Placement("tenant", "web").Generation(2).Slice("cpu", "1").Quota("cpu", quota).Placements(placements...).Obj()
 }
 
 func in(cluster, reserved string) schedulerv1alpha1.ClusterPlacement {

@@ -10,20 +10,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/test/builders"
 )
 
 func list(cpu, memory string) corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	return builders.Resources("cpu", cpu, "memory", memory)
 }
 
 func namespaceWith(annotation string) *corev1.Namespace {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "u1"}}
+	namespace := builders.Namespace("web")
+	namespace.UID = "u1"
 	if annotation != "" {
 		namespace.Annotations = map[string]string{schedulerv1alpha1.AnnotationSlice: annotation}
 	}
@@ -109,9 +109,7 @@ func TestSliceLargerThanQuota(t *testing.T) {
 			if tc.annotation == "" {
 				namespace.Annotations = nil
 			}
-			quota := corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
-				corev1.ResourceCPU: resource.MustParse(tc.cpu), corev1.ResourceMemory: resource.MustParse(tc.memory),
-			}}}
+			quota := *builders.Quota("web", "quota", "cpu", tc.cpu, "memory", tc.memory)
 			spec, _ := placement.Spec(namespace, []corev1.ResourceQuota{quota}, nil, slice.Amounts{"cpu": 2000, "memory": 4 << 30})
 			message := placement.SliceLargerThanQuota(namespace, &spec)
 			require.Equal(t, tc.want, message != "", message)
@@ -120,10 +118,7 @@ func TestSliceLargerThanQuota(t *testing.T) {
 }
 
 func demo(placements ...schedulerv1alpha1.ClusterPlacement) *schedulerv1alpha1.NamespacePlacement {
-	return &schedulerv1alpha1.NamespacePlacement{
-		Spec:   schedulerv1alpha1.NamespacePlacementSpec{Slice: list("100m", "100Mi"), Quota: list("200m", "200Mi")},
-		Status: schedulerv1alpha1.NamespacePlacementStatus{Placements: placements},
-	}
+	return builders.Placement("tenant", "web").Slice("cpu", "100m", "memory", "100Mi").Quota("cpu", "200m", "memory", "200Mi").Placements(placements...).Obj()
 }
 
 // grant returns the placements of object with what was granted.
@@ -307,24 +302,21 @@ func BenchmarkRelease(b *testing.B) {
 
 func TestBoundingQuota(t *testing.T) {
 	t.Parallel()
-	named := func(name string, hard corev1.ResourceList) *corev1.ResourceQuota {
-		return &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ResourceQuotaSpec{Hard: hard}}
-	}
-	pods := corev1.ResourceList{"count/services": resource.MustParse("1")}
-	scoped := named("scoped", cpu("1"))
+	named := func(name string, hard ...string) *corev1.ResourceQuota { return builders.Quota("web", name, hard...) }
+	scoped := named("scoped", "cpu", "1")
 	scoped.Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort}
 	for name, tc := range map[string]struct {
 		quotas []*corev1.ResourceQuota
 		want   string
 	}{
 		"none":                           {},
-		"one":                            {quotas: []*corev1.ResourceQuota{named("a", cpu("1"))}, want: "a"},
-		"one that bounds something else": {quotas: []*corev1.ResourceQuota{named("a", pods)}},
+		"one":                            {quotas: []*corev1.ResourceQuota{named("a", "cpu", "1")}, want: "a"},
+		"one that bounds something else": {quotas: []*corev1.ResourceQuota{named("a", "count/services", "1")}},
 		"one with a scope":               {quotas: []*corev1.ResourceQuota{scoped}},
-		"the smaller":                    {quotas: []*corev1.ResourceQuota{named("a", cpu("2")), named("b", cpu("1")), scoped}, want: "b"},
-		"equal ones":                     {quotas: []*corev1.ResourceQuota{named("b", cpu("1")), named("a", cpu("1"))}, want: "a"},
-		"cpu before memory":              {quotas: []*corev1.ResourceQuota{named("a", corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1")}), named("b", cpu("1"))}, want: "b"},
-		"the invalid one":                {quotas: []*corev1.ResourceQuota{named("a", cpu("1")), named("b", cpu("1e30"))}, want: "b"},
+		"the smaller":                    {quotas: []*corev1.ResourceQuota{named("a", "cpu", "2"), named("b", "cpu", "1"), scoped}, want: "b"},
+		"equal ones":                     {quotas: []*corev1.ResourceQuota{named("b", "cpu", "1"), named("a", "cpu", "1")}, want: "a"},
+		"cpu before memory":              {quotas: []*corev1.ResourceQuota{named("a", "memory", "1"), named("b", "cpu", "1")}, want: "b"},
+		"the invalid one":                {quotas: []*corev1.ResourceQuota{named("a", "cpu", "1"), named("b", "cpu", "1e30")}, want: "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // TestPlacementsRestored reconciles the annotation of a namespace as the informer has it. A tenant gets an Event only
@@ -70,14 +71,8 @@ func TestPlacementsRestored(t *testing.T) {
 				}
 				return tc.err != nil, nil, tc.err
 			})
-			np := &schedulerv1alpha1.NamespacePlacement{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web"},
-				Spec:       schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "1", Slice: cores("1"), Quota: cores("1")},
-				Status: schedulerv1alpha1.NamespacePlacementStatus{
-					Placements: []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1", Slices: 1, Reserved: cores("1")}},
-					Published:  tc.published, Publishing: tc.publishing,
-				},
-			}
+			np := builders.Placement("tenant", "web").NamespaceUID("1").Slice("cpu", "1").Quota("cpu", "1").Held("r1", 1, "cpu", "1").Obj()
+			np.Status.Published, np.Status.Publishing = tc.published, tc.publishing
 			meta := newStoredPlacements(t, np)
 			factory := informers.NewSharedInformerFactory(api, 0)
 			require.NoError(t, factory.Core().V1().Namespaces().Informer().GetIndexer().Add(namespace))

@@ -6,14 +6,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/view"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // BenchmarkPodDecision runs what kube-scheduler does between queue and binding, on the caller's goroutine.
@@ -28,7 +27,7 @@ func BenchmarkPodDecision(b *testing.B) {
 			ctx := schedulertest.Context(b)
 			for i := range clusters {
 				name := fmt.Sprintf("r%02d", i)
-				c.virtual[name] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+				c.virtual[name] = builders.VirtualNode(name).Obj()
 				c.place("web", name, "1000000")
 			}
 			projected := func(name, cluster string) *corev1.Pod {
@@ -59,7 +58,7 @@ func BenchmarkPodScheduler(b *testing.B) {
 			c := newTenant(b)
 			for i := range clusters {
 				name := fmt.Sprintf("r%02d", i)
-				c.virtual[name] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+				c.virtual[name] = builders.VirtualNode(name).Obj()
 				c.place("web", name, "1000000")
 			}
 			b.ResetTimer()

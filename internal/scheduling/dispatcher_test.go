@@ -5,11 +5,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/test/builders"
 )
 
 func readiness(status corev1.ConditionStatus) func(*corev1.Node) {
@@ -28,7 +28,7 @@ func TestSameForPods(t *testing.T) {
 		{name: "nothing", change: func(*corev1.Node) {}, want: true},
 		{name: "a heartbeat", change: func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.Now() }, want: true},
 		{name: "a message of Ready", change: func(n *corev1.Node) { n.Status.Conditions[0].Message = "other" }, want: true},
-		{name: "another capacity", change: func(n *corev1.Node) { n.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("1")} }, want: true},
+		{name: "another capacity", change: func(n *corev1.Node) { n.Status.Allocatable = builders.Resources("cpu", "1") }, want: true},
 		{name: "lost", change: readiness(corev1.ConditionUnknown)},
 		{name: "not ready", change: readiness(corev1.ConditionFalse)},
 		{name: "cordoned", change: func(n *corev1.Node) { n.Spec.Unschedulable = true }},
@@ -39,8 +39,7 @@ func TestSameForPods(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			before := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1", UID: "r1"}}
-			readiness(corev1.ConditionTrue)(before)
+			before := builders.VirtualNode("r1").Obj()
 			after := before.DeepCopy()
 			tc.change(after)
 			require.Equal(t, tc.want, sameForPods(before, after))
@@ -114,7 +113,7 @@ func TestDispatcherRoutesByRootNamespace(t *testing.T) {
 	handler.OnUpdate(np("b", "web", "1"), np("b", "web", "2"))
 	handler.OnDelete(cache.DeletedFinalStateUnknown{Obj: np("a", "db", "1")})
 	want("a none->db1", "a web1->web2", "a db1->none")
-	d.node(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1"}}, false)
+	d.node(builders.VirtualNode("r1").Obj(), false)
 	want("a nodes")
 
 	leave()

@@ -15,16 +15,14 @@ import (
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/placer"
 	"github.com/superpool/superpool/manifests/profiles"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // TestAPodThatChoseJustBefore: a namespace loses its placement in r1 while a pod chooses r1. The pod is looked at when
 // the cache has the loss, also when the tenant sees the new placements already.
 func TestAPodThatChoseJustBefore(t *testing.T) {
 	t.Parallel()
-	late := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "late", Annotations: map[string]string{schedulerv1alpha1.AnnotationSuperCluster: "r1"}},
-		Spec:       corev1.PodSpec{NodeName: "r1"},
-	}
+	late := builders.Pod("web", "late").Annotation(schedulerv1alpha1.AnnotationSuperCluster, "r1").Node("r1").Obj()
 	b := newTenantBed(t, web(), late)
 	b.quota("web", "1")
 	b.settle()
@@ -56,9 +54,7 @@ func TestAPodThatChoseJustBefore(t *testing.T) {
 // last one.
 func TestEventsThatComeBack(t *testing.T) {
 	t.Parallel()
-	np := &schedulerv1alpha1.NamespacePlacement{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web"}, Spec: schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "1"},
-	}
+	np := builders.Placement("tenant", "web").NamespaceUID("1").Obj()
 	b := newTenantBed(t, web())
 	b.look()
 	require.NoError(t, b.meta.Create(t.Context(), np))

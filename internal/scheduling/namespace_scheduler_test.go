@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -23,6 +22,7 @@ import (
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/manifests/profiles"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // twoInformers are the informers of the two kinds that the namespace scheduler is fed from.
@@ -69,10 +69,7 @@ func TestNamespaceScheduler(t *testing.T) {
 	api := newMetaCluster(t, np).client
 	nodes := view.NewNodeSource()
 	node := func(name string) *corev1.Node {
-		return &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}},
-		}
+		return builders.VirtualNode(name, "cpu", "1").Obj()
 	}
 	first := node("r1")
 	nodes.Set("r1", first)
@@ -131,7 +128,7 @@ func (failingInformers) GetInformer(context.Context, client.Object, ...ctrlcache
 // TestHandlerFuncs calls a handler as informers do.
 func TestHandlerFuncs(t *testing.T) {
 	t.Parallel()
-	old, current := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "current"}}
+	old, current := builders.VirtualNode("old").Obj(), builders.VirtualNode("current").Obj()
 	for name, tc := range map[string]struct {
 		call func(cache.ResourceEventHandler)
 		want string

@@ -11,21 +11,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metafake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/test/builders"
 )
 
 var webKey = client.ObjectKey{Namespace: "tenant", Name: "web"}
 
 // cores is a resource list of so many cores.
-func cores(quantity string) corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(quantity)}
-}
+func cores(quantity string) corev1.ResourceList { return builders.Resources("cpu", quantity) }
 
 // storedPlacements is an API server of the meta cluster whose writes fail as a test wants.
 type storedPlacements struct {
@@ -124,10 +122,7 @@ func add(quota string) func(*schedulerv1alpha1.NamespacePlacement) error {
 
 func TestStoreChange(t *testing.T) {
 	t.Parallel()
-	existing := &schedulerv1alpha1.NamespacePlacement{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web", UID: "1"},
-		Spec:       schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "1", Quota: cores("1")},
-	}
+	existing := builders.Placement("tenant", "web").UID("1").NamespaceUID("1").Quota("cpu", "1").Obj()
 	kind := schedulerv1alpha1.GroupVersion.WithResource("namespaceplacements").GroupResource()
 	timeout := apierrors.NewTimeoutError("etcd is slow", 1)
 	broken := errors.New("connection reset by peer")
@@ -259,7 +254,7 @@ func TestStoreChangesNothing(t *testing.T) {
 // TestStoreReadsItsOwnWrites changes an object over and over while the cache stands still.
 func TestStoreReadsItsOwnWrites(t *testing.T) {
 	t.Parallel()
-	server := newStoredPlacements(t, &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web", UID: "1"}})
+	server := newStoredPlacements(t, builders.Placement("tenant", "web").UID("1").Obj())
 	cache := freeze(t, server)
 	store := NewStore(cache, server)
 	count := func(i int) func(np *schedulerv1alpha1.NamespacePlacement) error {

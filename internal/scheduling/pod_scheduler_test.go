@@ -8,9 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
@@ -25,6 +23,7 @@ import (
 	"github.com/superpool/superpool/plugins/namespaceplacement"
 	"github.com/superpool/superpool/plugins/nodeshape"
 	"github.com/superpool/superpool/plugins/superclusterbinder"
+	"github.com/superpool/superpool/test/builders"
 )
 
 const patience = schedulertest.Patience
@@ -81,10 +80,7 @@ func newTenant(t testing.TB) *tenantControlPlane {
 
 // cluster adds or changes a virtual Node.
 func (c *tenantControlPlane) cluster(name string, change ...func(*corev1.Node)) {
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
-		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: schedulerv1alpha1.TaintProvider, Effect: corev1.TaintEffectNoSchedule}}},
-	}
+	node := builders.VirtualNode(name).Obj()
 	for _, f := range change {
 		f(node)
 	}
@@ -94,12 +90,7 @@ func (c *tenantControlPlane) cluster(name string, change ...func(*corev1.Node)) 
 
 // place says that a namespace holds cpu in a super cluster.
 func (c *tenantControlPlane) place(namespace, cluster, cpu string) {
-	c.placements = append(c.placements, schedulerv1alpha1.NamespacePlacement{
-		ObjectMeta: metav1.ObjectMeta{Name: namespace},
-		Status: schedulerv1alpha1.NamespacePlacementStatus{Placements: []schedulerv1alpha1.ClusterPlacement{
-			{Cluster: cluster, Slices: 1, Reserved: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}},
-		}},
-	})
+	c.placements = append(c.placements, *builders.Placement("tenant", namespace).Held(cluster, 1, "cpu", cpu).Obj())
 	c.project()
 }
 
@@ -122,12 +113,7 @@ func (c *tenantControlPlane) create(namespace, name, cpu string, change ...func(
 }
 
 func podOf(namespace, name, cpu string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name)},
-		Spec: corev1.PodSpec{SchedulerName: corev1.DefaultSchedulerName, Containers: []corev1.Container{{
-			Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}},
-		}}},
-	}
+	return builders.Pod(namespace, name, "cpu", cpu).UID(namespace + name).SchedulerName(corev1.DefaultSchedulerName).Obj()
 }
 
 func (c *tenantControlPlane) get(namespace, name string) *corev1.Pod {

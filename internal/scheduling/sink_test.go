@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,6 +25,7 @@ import (
 	"github.com/superpool/superpool/internal/placer"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/plugins/namespacegang"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // metaCluster is an API server of the meta cluster whose readers are never behind.
@@ -41,13 +41,7 @@ func newMetaCluster(t *testing.T, objects ...client.Object) metaCluster {
 
 // placementAsking returns a NamespacePlacement that asks for so many slices of one core.
 func placementAsking(cpu string) *schedulerv1alpha1.NamespacePlacement {
-	return &schedulerv1alpha1.NamespacePlacement{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web", UID: "1", Generation: 1},
-		Spec: schedulerv1alpha1.NamespacePlacementSpec{
-			Slice: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
-			Quota: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)},
-		},
-	}
+	return builders.Placement("tenant", "web").UID("1").Generation(1).Slice("cpu", "1").Quota("cpu", cpu).Obj()
 }
 
 // assigned is a decision for all slices of np that are missing.
@@ -90,7 +84,7 @@ func TestSinkWritesADecision(t *testing.T) {
 		},
 		"the quota changes": {
 			meanwhile: change(func(np *schedulerv1alpha1.NamespacePlacement) {
-				np.Spec.Quota = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3")}
+				np.Spec.Quota = builders.Resources("cpu", "3")
 			}),
 			wantErr: "NamespacePlacement tenant/web changed since the decision", wantIs: errChanged, wantAttempts: 1,
 		},
@@ -215,7 +209,7 @@ func TestRefusalOfAChangedSpec(t *testing.T) {
 	for i, cpu := range []string{"8", "16"} {
 		generation := int64(i + 1)
 		require.NoError(t, api.Get(t.Context(), key, np))
-		np.Generation, np.Spec.Quota = generation, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+		np.Generation, np.Spec.Quota = generation, builders.Resources("cpu", cpu)
 		require.NoError(t, api.Update(t.Context(), np))
 		np.Status, _, _ = placement.Next(np, placement.Facts{Now: time.Now()})
 		require.NoError(t, api.Status().Update(t.Context(), np))

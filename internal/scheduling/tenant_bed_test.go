@@ -22,6 +22,7 @@ import (
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/view"
+	"github.com/superpool/superpool/test/builders"
 )
 
 var errDown = errors.New("the process is down")
@@ -198,7 +199,7 @@ func (b *tenantBed) tenantWrites(name, annotation string) {
 }
 
 func (b *tenantBed) quota(name, hard string) {
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "quota"}, Spec: corev1.ResourceQuotaSpec{Hard: cores(hard)}}
+	quota := builders.Quota(name, "quota", "cpu", hard)
 	resource := corev1.SchemeGroupVersion.WithResource("resourcequotas")
 	if err := b.api.Tracker().Update(resource, quota, name); err != nil {
 		require.NoError(b, b.api.Tracker().Create(resource, quota, name))

@@ -10,6 +10,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/test/builders"
 )
 
 func TestDimensionOf(t *testing.T) {
@@ -35,10 +36,7 @@ func TestDimensionOf(t *testing.T) {
 			require.Equal(t, tc.wantKey, d.QuotaKey)
 			require.Equal(t, tc.wantScale, d.Scale)
 			require.Equal(t, tc.wantQuantity, d.Quantity(tc.amount).String())
-			counted := framework.NewResource(corev1.ResourceList{
-				"cpu": resource.MustParse("4"), "memory": resource.MustParse("1Gi"), "ephemeral-storage": resource.MustParse("2Gi"),
-				"hugepages-2Mi": resource.MustParse("8Mi"), "nvidia.com/gpu": resource.MustParse("3"), "pods": resource.MustParse("20"),
-			})
+			counted := framework.NewResource(builders.Resources("cpu", "4", "memory", "1Gi", "ephemeral-storage", "2Gi", "hugepages-2Mi", "8Mi", "nvidia.com/gpu", "3", "pods", "20"))
 			require.Equal(t, tc.wantOfNode, d.OfNode(counted))
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/test/builders"
 )
 
 const mi = int64(1) << 20
@@ -160,17 +161,15 @@ func TestArithmetic(t *testing.T) {
 	huge := slice.Amounts{"cpu": slice.MaxAmount}.Times(slice.MaxAmount)
 	require.Equal(t, huge, huge.Plus(huge), "sums saturate")
 	require.Empty(t, cmp.Diff(a, slice.Of(a.List())))
-	require.Equal(t, slice.Amounts{"memory": slice.MaxAmount}, slice.Of(corev1.ResourceList{"cpu": resource.MustParse("-1"), "memory": resource.MustParse("1e30")}))
+	require.Equal(t, slice.Amounts{"memory": slice.MaxAmount}, slice.Of(builders.Resources("cpu", "-1", "memory", "1e30")))
 }
 
 func TestQuota(t *testing.T) {
 	t.Parallel()
 	quota := func(scopes []corev1.ResourceQuotaScope, pairs ...string) corev1.ResourceQuota {
-		hard := corev1.ResourceList{}
-		for i := 0; i < len(pairs); i += 2 {
-			hard[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
-		}
-		return corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: hard, Scopes: scopes}}
+		made := builders.Quota("web", "quota", pairs...)
+		made.Spec.Scopes = scopes
+		return *made
 	}
 	for _, tc := range []struct {
 		name   string
@@ -288,7 +287,7 @@ func TestAmountsOfMonstrousQuantities(t *testing.T) {
 // exponent.
 func TestQuotaOfMonstrousQuantities(t *testing.T) {
 	quota := func(text string) corev1.ResourceQuota {
-		return corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(text)}}}
+		return *builders.Quota("web", "quota", "cpu", text)
 	}
 	for _, monster := range []string{"1e9999999", "3e9999998"} {
 		for _, quotas := range [][]corev1.ResourceQuota{{quota(monster), quota("2")}, {quota("2"), quota(monster)}, {quota(monster), quota("2"), quota(monster)}} {

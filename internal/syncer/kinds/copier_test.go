@@ -24,8 +24,8 @@ import (
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
-	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // pool is an Env over caches that the tests fill, and fake clients. The tenant's namespace web is ready, and not placed
@@ -43,11 +43,9 @@ func newPool(t testing.TB, super interceptor.Funcs) *pool {
 	t.Helper()
 	p := &pool{
 		events:    record.NewFakeRecorder(100),
-		namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: clusterKey + "-web"}},
-		quota:     &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "superpool"}},
+		namespace: builders.Owned(builders.Namespace(clusterKey+"-web"), ownerOf("ns-uid")),
+		quota:     builders.Owned(builders.Quota(clusterKey+"-web", "superpool"), ownerOf("ns-uid")),
 	}
-	tenancy.SetOwner(p.namespace, ownerOf("ns-uid"))
-	tenancy.SetOwner(p.quota, ownerOf("ns-uid"))
 	p.tenantCache = cache{kinds.KindNamespace: {&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "ns-uid"}}}}
 	p.superCache = cache{kinds.KindNamespace: {p.namespace}, kinds.KindQuota: {p.quota}}
 	p.superClient = fake.NewClientBuilder().WithInterceptorFuncs(super).Build()
@@ -72,11 +70,9 @@ func (p *pool) placed(t testing.TB) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
-	meta := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&schedulerv1alpha1.NamespacePlacement{
-		ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey, Name: "web"},
-		Spec:       schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "ns-uid"},
-		Status:     schedulerv1alpha1.NamespacePlacementStatus{Placements: []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1", Slices: 1}}},
-	}).Build()
+	meta := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r1", 1).Obj(),
+	).Build()
 	p.assigns(meta, meta)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders"
 )
 
 func condition(kind corev1.PodConditionType, status corev1.ConditionStatus, message string) corev1.PodCondition {
@@ -179,10 +180,8 @@ func TestSuperQuota(t *testing.T) {
 	}{
 		{
 			name:     "requests are bounded by what is reserved",
-			reserved: corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("100Mi"), "nvidia.com/gpu": resource.MustParse("1")},
-			want: corev1.ResourceList{
-				"requests.cpu": resource.MustParse("100m"), "requests.memory": resource.MustParse("100Mi"), "requests.nvidia.com/gpu": resource.MustParse("1"),
-			},
+			reserved: builders.Resources("cpu", "100m", "memory", "100Mi", "nvidia.com/gpu", "1"),
+			want:     builders.Resources("requests.cpu", "100m", "requests.memory", "100Mi", "requests.nvidia.com/gpu", "1"),
 		},
 		{name: "nothing reserved allows no pods", want: corev1.ResourceList{"pods": *resource.NewQuantity(0, resource.DecimalSI)}},
 	} {
@@ -199,7 +198,7 @@ func TestSuperQuota(t *testing.T) {
 func TestTenantNode(t *testing.T) {
 	t.Parallel()
 	status := corev1.NodeStatus{
-		Capacity: corev1.ResourceList{"cpu": resource.MustParse("8")}, Allocatable: corev1.ResourceList{"cpu": resource.MustParse("7")},
+		Capacity: builders.Resources("cpu", "8"), Allocatable: builders.Resources("cpu", "7"),
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
 		NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: "v1.34.10"},

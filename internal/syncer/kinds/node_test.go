@@ -19,6 +19,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // cache holds objects by kind; every pod is on every node that is asked for.
@@ -43,7 +44,7 @@ func (c cache) List(kind string) []client.Object        { return c[kind] }
 // TestNodeOfNoPods lets time pass over a Node that no pod is on.
 func TestNodeOfNoPods(t *testing.T) {
 	t.Parallel()
-	superNode := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	superNode := builders.Node("n1").Obj()
 	tenantNode := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "node-uid"}}
 	kinds.TenantNode(superNode, tenantNode, "r1", kinds.VNAgent{})
 	tenantClient := fake.NewClientBuilder().WithObjects(tenantNode).WithStatusSubresource(&corev1.Node{}).Build()

@@ -13,11 +13,12 @@ import (
 
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // stepPod returns a pod with a UID, changed in that order.
 func stepPod(uid types.UID, changes ...func(pod *corev1.Pod)) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: uid}}
+	pod := builders.Pod("", "p").UID(string(uid)).Obj()
 	for _, change := range changes {
 		change(pod)
 	}

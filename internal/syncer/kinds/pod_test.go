@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
@@ -24,6 +23,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // running fills p with a pod that runs on n1, as both sides know it, and returns the tenant's, the super pod and the
@@ -272,7 +272,7 @@ func TestPodBeforeItsConfig(t *testing.T) {
 func TestResize(t *testing.T) {
 	t.Parallel()
 	requests := func(cpu, memory string) corev1.ResourceRequirements {
-		return corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(memory)}}
+		return builders.Requests("cpu", cpu, "memory", memory)
 	}
 	for _, tc := range []struct {
 		name       string
@@ -402,7 +402,7 @@ func TestWhatGoesDown(t *testing.T) {
 	}
 	resize := func(pod *corev1.Pod) {
 		pod.Generation = 2
-		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("200m")}
+		pod.Spec.Containers[0].Resources.Requests = builders.Resources("cpu", "200m")
 	}
 	label := func(pod *corev1.Pod) { pod.Labels["team"] = "a" }
 	for _, tc := range []struct {
@@ -434,7 +434,7 @@ func TestWhatGoesDown(t *testing.T) {
 				},
 			})
 			pod, superPod, key := p.running(t, func(pod *corev1.Pod) {
-				pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("100m")}
+				pod.Spec.Containers[0].Resources.Requests = builders.Resources("cpu", "100m")
 			})
 			for _, change := range tc.changes {
 				change(pod)

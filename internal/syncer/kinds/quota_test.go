@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	testingclock "k8s.io/utils/clock/testing"
@@ -22,6 +21,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // TestChargeWithoutAPod lets the quota count a pod that was never stored, as after a syncer was killed while it made
@@ -30,7 +30,7 @@ func TestChargeWithoutAPod(t *testing.T) {
 	t.Parallel()
 	requests := func(cpu string) corev1.PodSpec {
 		return corev1.PodSpec{ServiceAccountName: "default", Containers: []corev1.Container{{
-			Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}},
+			Name: "c", Resources: builders.Requests("cpu", cpu),
 		}}}
 	}
 	meta := func(namespace, name string) metav1.ObjectMeta {
@@ -70,7 +70,7 @@ func TestChargeWithoutAPod(t *testing.T) {
 			placed.Status.Placements = []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1", Slices: 1}}
 			p.assigns(fake.NewClientBuilder().WithScheme(scheme).WithObjects(placed).Build(), nil)
 			quota := &corev1.ResourceQuota{ObjectMeta: meta(superNamespace, "superpool")}
-			quota.Status.Used = corev1.ResourceList{corev1.ResourceRequestsCPU: resource.MustParse(tc.used)}
+			quota.Status.Used = builders.Resources("requests.cpu", tc.used)
 			refusal := apierrors.NewForbidden(corev1.Resource("pods"), "new", errors.New("exceeded quota: superpool"))
 			p.env.Super = fake.NewClientBuilder().WithObjects(append(tc.there, quota)...).WithStatusSubresource(quota).WithInterceptorFuncs(interceptor.Funcs{
 				Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return refusal },

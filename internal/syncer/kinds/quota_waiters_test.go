@@ -4,13 +4,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/test/builders"
 )
 
 func TestQuotaWaiters(t *testing.T) {
@@ -47,7 +46,7 @@ func TestQuotaWaiters(t *testing.T) {
 func TestForget(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, interceptor.Funcs{})
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "pinned", UID: "pod-uid"}, Spec: corev1.PodSpec{NodeName: "node-1"}}
+	pod := builders.Pod("web", "pinned").UID("pod-uid").Node("node-1").Obj()
 	p.tenantCache[kinds.KindPod] = []client.Object{pod}
 	p.superCache[kinds.KindPod] = nil
 	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "pinned"}

@@ -9,7 +9,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,6 +20,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/superclusters"
+	"github.com/superpool/superpool/test/builders"
 )
 
 func clusterKind() schema.GroupKind {
@@ -86,9 +86,7 @@ func podBoundTo(name, node string, labels map[string]string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}, Spec: corev1.PodSpec{
 		NodeName:                     node,
 		AutomountServiceAccountToken: new(bool),
-		Containers: []corev1.Container{{Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("1Gi"),
-		}}}},
+		Containers:                   []corev1.Container{{Name: "c", Image: "i", Resources: builders.Requests("cpu", "500m", "memory", "1Gi")}},
 	}}
 }
 
@@ -127,16 +125,10 @@ func readiness(node *corev1.Node) string {
 	return "none"
 }
 
-func size(cpu, memory, pods string) corev1.ResourceList {
-	return corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory), corev1.ResourcePods: resource.MustParse(pods),
-	}
-}
-
 func TestSuperClusters(t *testing.T) {
 	nameSuperCluster(t, shared.inSuper, "r1")
-	createNode(t, shared.inSuper, "n1", size("4", "8Gi", "110"))
-	createNode(t, shared.inSuper, "n2", size("2", "16Gi", "110"))
+	createNode(t, shared.inSuper, "n1", builders.Resources("cpu", "4", "memory", "8Gi", "pods", "110"))
+	createNode(t, shared.inSuper, "n2", builders.Resources("cpu", "2", "memory", "16Gi", "pods", "110"))
 	require.NoError(t, shared.client.Create(t.Context(), podBoundTo("kube-proxy-r1", "r1", nil)))
 	createSecret(t, "first-kubeconfig", tenancyv1alpha1.DefaultKubeconfigKey, shared.super.KubeConfig)
 	createCluster(t, "first")

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/test/builders"
 )
 
 func virtualClusterKind() schema.GroupKind {
@@ -22,10 +22,7 @@ func virtualClusterKind() schema.GroupKind {
 
 func createTenant(t *testing.T, name string) *tenancyv1alpha1.VirtualCluster {
 	t.Helper()
-	vc := &tenancyv1alpha1.VirtualCluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       tenancyv1alpha1.VirtualClusterSpec{KubeconfigSecretRef: &tenancyv1alpha1.SecretKeyRef{Name: name}},
-	}
+	vc := builders.VirtualCluster(name)
 	require.NoError(t, shared.client.Create(t.Context(), vc))
 	return vc
 }
@@ -101,10 +98,7 @@ func TestTenantDeleted(t *testing.T) {
 	createSecret(t, "leaving", "value", shared.tenant.KubeConfig)
 	createTenant(t, "leaving")
 	vc := awaitReady(t, "leaving", tenancyv1alpha1.ReasonConnected)
-	placement := &schedulerv1alpha1.NamespacePlacement{
-		ObjectMeta: metav1.ObjectMeta{Namespace: vc.Status.ClusterNamespace, Name: "web"},
-		Spec:       schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "u"},
-	}
+	placement := builders.Placement(vc.Status.ClusterNamespace, "web").Obj()
 	require.NoError(t, shared.client.Create(t.Context(), placement))
 
 	require.NoError(t, shared.client.Delete(t.Context(), vc))

@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -26,6 +25,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/cmd/vc-scheduler/app"
+	"github.com/superpool/superpool/test/builders"
 	"github.com/superpool/superpool/test/controlplane"
 )
 
@@ -101,13 +101,10 @@ func (w *world) populate(ctx context.Context, meta, tenant *controlplane.Control
 			return err
 		}
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "tenant"}, Data: map[string][]byte{"value": tenant.KubeConfig}}
-	if err := w.meta.Create(ctx, secret); err != nil {
+	if err := w.meta.Create(ctx, builders.KubeconfigSecret("tenant", tenant.KubeConfig)); err != nil {
 		return err
 	}
-	vc := &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "tenant"}}
-	vc.Spec.KubeconfigSecretRef = &tenancyv1alpha1.SecretKeyRef{Name: "tenant", Key: "value"}
-	return w.meta.Create(ctx, vc)
+	return w.meta.Create(ctx, builders.VirtualCluster("tenant"))
 }
 
 // virtualNode writes what vc-scheduler would publish for a super cluster of 100 cores. The taint that the API server's
@@ -121,7 +118,7 @@ func (w *world) virtualNode(ctx context.Context, name string) error {
 	if err := w.meta.Update(ctx, node); err != nil {
 		return err
 	}
-	node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100"), corev1.ResourceMemory: resource.MustParse("100Gi")}
+	node.Status.Allocatable = builders.Resources("cpu", "100", "memory", "100Gi")
 	node.Status.Capacity = node.Status.Allocatable
 	return w.meta.Status().Update(ctx, node)
 }
@@ -171,7 +168,7 @@ func (w *world) quota(t *testing.T, namespace, cpu, memory string) {
 	t.Helper()
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "quota"}}
 	err := w.tenant.Get(t.Context(), client.ObjectKeyFromObject(quota), quota)
-	quota.Spec.Hard = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	quota.Spec.Hard = builders.Resources("cpu", cpu, "memory", memory)
 	if apierrors.IsNotFound(err) {
 		require.NoError(t, w.tenant.Create(t.Context(), quota))
 		return
@@ -228,12 +225,7 @@ func (w *world) hasEvent(t *testing.T, kind, name, reason string) bool {
 
 func (w *world) pod(t *testing.T, namespace, name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	t.Helper()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "image", Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("100Mi")},
-		}}}},
-	}
+	pod := builders.Pod(namespace, name, "cpu", "100m", "memory", "100Mi").Obj()
 	for _, f := range change {
 		f(pod)
 	}

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -17,6 +16,7 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders"
 )
 
 func (w *world) testServiceCIDRs(t *testing.T) {
@@ -100,7 +100,7 @@ func (w *world) testServices(t *testing.T) {
 		require.Equal(t, wantNodes, []*string{synced.Endpoints[0].NodeName, synced.Endpoints[1].NodeName})
 		require.Equal(t, []string{"10.214.2.5"}, synced.Endpoints[1].Addresses)
 		quota := appears(t, super, superName("shop"), "superpool", &corev1.ResourceQuota{}, nil)
-		require.Empty(t, cmp.Diff(corev1.ResourceList{"pods": resource.MustParse("0")}, quota.Spec.Hard))
+		require.Empty(t, cmp.Diff(builders.Resources("pods", "0"), quota.Spec.Hard))
 
 		// What can only be made again is made again.
 		before := service.UID
@@ -378,7 +378,7 @@ func (w *world) testLikeAKubelet(t *testing.T) {
 	require.NoError(t, w.tenant.SubResource("ephemeralcontainers").Update(t.Context(), pod))
 	w.warned(t, "web", pod.Name, "FailedUpdate")
 	appears(t, w.tenant, "web", pod.Name, pod, nil)
-	pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Limits: resources("200m", "100Mi"), Requests: resources("200m", "100Mi")}
+	pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Limits: builders.Resources("cpu", "200m", "memory", "100Mi"), Requests: builders.Resources("cpu", "200m", "memory", "100Mi")}
 	require.NoError(t, w.tenant.SubResource("resize").Update(t.Context(), pod))
 	appears(t, w.super, superPod.Namespace, pod.Name, superPod, func(pod *corev1.Pod) bool { return pod.Spec.Containers[0].Resources.Requests.Cpu().String() == "200m" })
 	superPod.Status.PodIP, superPod.Status.PodIPs = "10.1.2.4", []corev1.PodIP{{IP: "10.1.2.4"}}

@@ -21,11 +21,8 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer"
+	"github.com/superpool/superpool/test/builders"
 )
-
-func resources(cpu, memory string) corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
-}
 
 func superName(namespace string) string { return tenantKey + "-" + namespace }
 
@@ -38,7 +35,7 @@ func newPod(namespace, name string) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			ServiceAccountName: "default",
 			Containers: []corev1.Container{{
-				Name: "main", Image: "busybox:1", Resources: corev1.ResourceRequirements{Limits: resources("100m", "100Mi")},
+				Name: "main", Image: "busybox:1", Resources: corev1.ResourceRequirements{Limits: builders.Resources("cpu", "100m", "memory", "100Mi")},
 			}},
 			TerminationGracePeriodSeconds: ptr.To[int64](5),
 		},
@@ -110,7 +107,7 @@ func (w *world) testNamespace(t *testing.T) {
 	require.Equal(t, tenantKey, super.Labels[tenancyv1alpha1.LabelCluster])
 	require.Equal(t, "baseline", super.Labels["pod-security.kubernetes.io/enforce"])
 	quota := appears(t, w.super, superName("web"), "superpool", &corev1.ResourceQuota{}, nil)
-	want := corev1.ResourceList{"requests.cpu": resource.MustParse("1"), "requests.memory": resource.MustParse("1Gi")}
+	want := builders.Resources("requests.cpu", "1", "requests.memory", "1Gi")
 	require.Empty(t, cmp.Diff(want, quota.Spec.Hard))
 
 	// What somebody changes there is put back.
@@ -187,7 +184,7 @@ func (w *world) testPod(t *testing.T) {
 	create(t, w.super, &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{corev1.LabelTopologyZone: "z1"}},
 		Status: corev1.NodeStatus{
-			Capacity: resources("8", "16Gi"), Allocatable: resources("8", "16Gi"),
+			Capacity: builders.Resources("cpu", "8", "memory", "16Gi"), Allocatable: builders.Resources("cpu", "8", "memory", "16Gi"),
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 		},
 	})

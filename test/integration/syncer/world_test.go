@@ -29,6 +29,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/test/builders"
 	"github.com/superpool/superpool/test/controlplane"
 )
 
@@ -137,19 +138,14 @@ func (w *world) place(t *testing.T, name string, clusters ...string) *schedulerv
 		namespace.Name = name
 		create(t, w.tenant, namespace)
 	}
-	object := &schedulerv1alpha1.NamespacePlacement{
-		ObjectMeta: metav1.ObjectMeta{Namespace: tenantKey, Name: name},
-		Spec:       schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: namespace.UID},
-	}
+	object := builders.Placement(tenantKey, name).NamespaceUID(namespace.UID).Obj()
 	if err := w.meta.Create(t.Context(), object); !apierrors.IsAlreadyExists(err) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, w.meta.Get(t.Context(), client.ObjectKeyFromObject(object), object))
 	object.Status.Placements = nil
 	for _, cluster := range clusters {
-		object.Status.Placements = append(object.Status.Placements, schedulerv1alpha1.ClusterPlacement{
-			Cluster: cluster, Slices: 1, Reserved: resources("1", "1Gi"),
-		})
+		object.Status.Placements = append(object.Status.Placements, builders.HeldSlices(cluster, 1, "cpu", "1", "memory", "1Gi"))
 	}
 	require.NoError(t, w.meta.Status().Update(t.Context(), object))
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "default"}}
