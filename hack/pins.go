@@ -1,7 +1,7 @@
 //go:build tools
 
-// Package hack pins modules that scripts and tests read files of, and no code imports. From Cluster API comes the definition of Cluster
-// (config/crd/bases).
+// Package hack pins modules whose files scripts and tests read while no code imports them: Cluster API, for its
+// CustomResourceDefinition of Cluster (config/crd/bases).
 package hack
 
 import _ "sigs.k8s.io/cluster-api/api/core/v1beta2"

@@ -4,7 +4,8 @@
 # Runs `make demo` and `make demo-down`, and fails where a process or a file is left. The clone holds committed files
 # only.
 #
-#   hack/test-fresh.sh         with this user's build cache: with -trimpath it serves any clone and any module cache, so this costs downloads
+#   hack/test-fresh.sh         with this user's build cache: with -trimpath it serves any clone and any module cache, so
+#                              this costs downloads
 #   hack/test-fresh.sh --cold  with an empty build cache too: everything is compiled
 #
 # Exits with 3 where it cannot run: without dpkg-query, which lists the programs of Debian's base system, or without a

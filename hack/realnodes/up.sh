@@ -3,8 +3,10 @@
 # It removes a previous bed first. hack/realnodes/down.sh removes everything. Needs root; exits with 3 where the machine
 # lacks something.
 #
-#   REALNODES_DIR  folder of all state, default _output/realnodes; it is removed as a whole, so at first it must be empty or not exist
-#   VN_AGENT_MODE  node (default): vn-agent on each node, in front of its kubelet; apiserver: a Deployment in front of the super cluster's API server
+#   REALNODES_DIR  folder of all state, default _output/realnodes; it is removed as a whole, so at first it must be
+#                  empty or not exist
+#   VN_AGENT_MODE  node (default): vn-agent on each node, in front of its kubelet; apiserver: a Deployment in front of
+#                  the super cluster's API server
 set -euo pipefail
 for part in realnodes/lib lib/steps lib/setup; do
   source "$(dirname "${BASH_SOURCE[0]}")/../$part.sh"

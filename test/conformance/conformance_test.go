@@ -83,7 +83,7 @@ func TestRunnerStoresResultsAndResumes(t *testing.T) {
 	}
 
 	tests := []string{plainTest, slowTest, serialTest}
-	subject := &runner{store: results, out: io.Discard, binary: binary, timeout: 1, answers: func(context.Context) error { return nil }}
+	subject := &runner{store: results, out: io.Discard, binary: binary, timeout: 1, checkTenant: func(context.Context) error { return nil }}
 	require.NoError(t, subject.run(t.Context(), tests, 2))
 	require.Equal(t, 3, started())
 	report, err := results.report()
@@ -113,7 +113,7 @@ func TestFailuresWithoutATenantAreNoResults(t *testing.T) {
 	results, err := openStore(filepath.Join(folder, "out"))
 	require.NoError(t, err)
 	away := errors.New("the tenant is away")
-	subject := &runner{store: results, out: io.Discard, binary: binary, timeout: 1, answers: func(context.Context) error { return away }}
+	subject := &runner{store: results, out: io.Discard, binary: binary, timeout: 1, checkTenant: func(context.Context) error { return away }}
 	tests := []string{plainTest, slowTest, serialTest}
 	require.ErrorIs(t, subject.run(t.Context(), tests, 1), away)
 	report, err := results.report()
@@ -141,13 +141,13 @@ func TestAnswers(t *testing.T) {
 			defer server.Close()
 			tenant, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
 			require.NoError(t, err)
-			err = answers(t.Context(), server.URL, tenant)
+			err = checkReady(t.Context(), server.URL, tenant)
 			require.Equal(t, tc.want == "", err == nil, "%v", err)
 			if tc.want != "" {
 				require.ErrorContains(t, err, tc.want)
 			}
 			server.Close()
-			require.ErrorContains(t, answers(t.Context(), server.URL, tenant), "does not answer")
+			require.ErrorContains(t, checkReady(t.Context(), server.URL, tenant), "does not answer")
 		})
 	}
 }

@@ -9,19 +9,18 @@ import (
 	"strings"
 )
 
-// lack is a program that the images of the bed's nodes do not hold, because the machine that packed them did not have
-// it.
+// lack is a program that the images of the bed lack, because it was not installed on the machine that packed them.
 type lack struct {
 	// Program and Package are its name, and the Debian package that has it.
 	Program, Package string
-	// Tests are the names of the tests of this run that can fail for it.
+	// Tests holds the names of the tests of this run that can fail without it.
 	Tests []string
 }
 
-// readLacks reads what hack/realnodes/images.sh wrote of the images, rows of hack/lib/packages.sh: program, package,
-// "images", and a regular expression over the names of tests. Of these it keeps the ones that are in tests, and no
-// program that costs none of them. A file that is not there means that the images are not of this checkout: nothing is
-// known of them.
+// readLacks parses the file that hack/realnodes/images.sh writes, rows of hack/lib/packages.sh: program, package,
+// "images", and a regular expression over the names of tests. It returns the programs whose expression matches one of
+// tests. It returns none where the file does not exist: then the images were not packed in this checkout, and what they
+// lack is not known.
 func readLacks(path string, tests []string) ([]lack, error) {
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -40,20 +39,20 @@ func readLacks(path string, tests []string) ([]lack, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s (make realnodes-images writes it): %w", path, err)
 		}
-		found := lack{Program: fields[0], Package: fields[1]}
+		program := lack{Program: fields[0], Package: fields[1]}
 		for _, test := range tests {
 			if expression.MatchString(test) {
-				found.Tests = append(found.Tests, test)
+				program.Tests = append(program.Tests, test)
 			}
 		}
-		if len(found.Tests) > 0 {
-			lacks = append(lacks, found)
+		if len(program.Tests) > 0 {
+			lacks = append(lacks, program)
 		}
 	}
 	return lacks, nil
 }
 
-// String is one line, and one more for each test unless they are many.
+// String returns a line about the program, and a line for each test unless there are more than 20.
 func (l lack) String() string {
 	const many = 20
 	text := fmt.Sprintf("the images lack %s (apt-get install %s, then make realnodes): %d tests can fail for it\n", l.Program, l.Package, len(l.Tests))

@@ -1,10 +1,12 @@
-// Command conformance runs the Kubernetes conformance tests against a tenant, one process per test, and writes a report.
+// Command conformance runs the Kubernetes conformance tests against a tenant, one process per test, and writes a
+// report.
 //
-// A test that has a result is not run again, so a run that was interrupted goes on where it was. Everything lies in the output folder:
+// It skips tests that have a result, so the next run continues one that was interrupted. All state is in the output
+// folder:
 //
-//	results/<test>.json  how the test ended
-//	logs/<test>.log      what it printed
-//	report.md            passed, failed and skipped, and the reason of each failure
+//	results/<test>.json  the test's result
+//	logs/<test>.log      its output
+//	report.md            passed, failed and skipped tests, and the reason of each failure
 package main
 
 import (
@@ -24,7 +26,7 @@ import (
 )
 
 func main() {
-	// The second interrupt ends it at once.
+	// SetupSignalHandler cancels the context at the first interrupt, and exits at the second.
 	err := run(ctrl.SetupSignalHandler(), os.Args[1:], os.Stdout)
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
@@ -36,10 +38,10 @@ func main() {
 	}
 }
 
-// answerTimeout is for a busy machine, where an API server can take long.
-const answerTimeout = 30 * time.Second
+// readyTimeout bounds a request for /readyz. It is long because on a busy machine an API server responds slowly.
+const readyTimeout = 30 * time.Second
 
-// errFailures says that tests failed, which the report shows.
+// errFailures means that tests failed: exit code 1. The report names them.
 var errFailures = errors.New("some tests failed")
 
 const usage = `Usage: conformance --kubeconfig FILE [flags]
@@ -67,12 +69,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	folder := flags.String("out", "_output/conformance", "folder of results, logs and the report")
 	focus := flags.String("focus", "", "run only tests whose name matches this regular expression")
 	skip := flags.String("skip", "", "do not run tests whose name matches this regular expression")
-	workers := flags.Int("workers", 1, "tests that run at once; those marked [Serial] run alone, at the end")
-	timeout := flags.Duration("timeout", 15*time.Minute, "time that one test may take")
+	workers := flags.Int("workers", 1, "tests that run in parallel; those marked [Serial] run alone, at the end")
+	timeout := flags.Duration("timeout", 15*time.Minute, "time limit of one test")
 	again := flags.Bool("again-failed", false, "run tests again that failed before")
-	quota := flags.Bool("quota", true, "put a ResourceQuota into every namespace of a test, as a tenant does for a namespace that is to hold pods")
-	missing := flags.String("images-missing", "bin/images/missing", "what the images of the bed's nodes lack, which make realnodes-images writes")
-	cpu := flags.String("cpu", "500m", "requests.cpu of that quota; the pool reserves all of it until the namespace is gone")
+	quota := flags.Bool("quota", true, "create a ResourceQuota in every namespace of a test, as a tenant does to have a namespace placed")
+	missing := flags.String("images-missing", "bin/images/missing", "file with the programs that the images of the bed lack; make realnodes-images writes it")
+	cpu := flags.String("cpu", "500m", "requests.cpu of that quota; the pool reserves all of it until the namespace is deleted")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -87,7 +89,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	runner := &runner{store: results, out: out, timeout: *timeout, again: *again, answers: func(ctx context.Context) error { return answers(ctx, config.Host, tenant) }}
+	runner := &runner{store: results, out: out, timeout: *timeout, again: *again, checkTenant: func(ctx context.Context) error { return checkReady(ctx, config.Host, tenant) }}
 	for field, path := range map[*string]string{&runner.binary: *binary, &runner.kubectl: *kubectl, &runner.kubeconfig: *kubeconfig} {
 		if *field, err = existing(path); err != nil {
 			return err
@@ -107,11 +109,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := results.readLacks(*missing, chosen, out); err != nil {
 		return err
 	}
-	stop, err := setQuotas(ctx, config.Host, tenant, *quota, *cpu, out)
+	stopQuotas, err := setQuotas(ctx, config.Host, tenant, *quota, *cpu, out)
 	if err != nil {
 		return err
 	}
-	defer stop()
+	defer stopQuotas()
 	runErr := runner.run(ctx, chosen, max(1, *workers))
 	report, err := results.report()
 	if err != nil {
@@ -127,7 +129,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// connect returns a client of the tenant that kubeconfig reaches now, and its configuration.
+// connect returns a client of the tenant of kubeconfig, and its configuration. It sends no request.
 func connect(kubeconfig string) (*rest.Config, kubernetes.Interface, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -140,9 +142,10 @@ func connect(kubeconfig string) (*rest.Config, kubernetes.Interface, error) {
 	return config, tenant, nil
 }
 
-// answers returns an error unless the tenant is ready. One that was made anew in its place does not know the client.
-func answers(ctx context.Context, host string, tenant kubernetes.Interface) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+// checkReady returns an error unless the tenant's /readyz is ok. A control plane that has replaced it at the same
+// address refuses the client's certificate, which is an error too.
+func checkReady(ctx context.Context, host string, tenant kubernetes.Interface) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	if err := tenant.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
 		return fmt.Errorf("the tenant at %s does not answer: %w", host, err)
@@ -150,7 +153,7 @@ func answers(ctx context.Context, host string, tenant kubernetes.Interface) erro
 	return nil
 }
 
-// existing returns the absolute path of a file that is there.
+// existing returns the absolute path of path, or an error where no file is there.
 func existing(path string) (string, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {

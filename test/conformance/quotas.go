@@ -21,28 +21,30 @@ import (
 )
 
 const (
-	// labelFramework is on the namespaces that the tests' framework makes.
+	// labelFramework is the label of namespaces that the tests' framework creates.
 	labelFramework = "e2e-framework"
-	// quotaName is the ResourceQuota that places such a namespace.
+	// quotaName is the name of the ResourceQuota, by which vc-scheduler places the namespace, and of the LimitRange.
 	quotaName = "conformance"
-	// labelReady is put on namespaces that have all that keepQuotas gives.
+	// labelReady is the label that putQuota adds to a namespace with quota and LimitRange.
 	labelReady = "conformance-quota"
-	// policyName is the ValidatingAdmissionPolicy that lets tests wait for it.
+	// policyName is the name of the ValidatingAdmissionPolicy of quotasFirst, and of its binding.
 	policyName = "conformance-quotas-first"
 )
 
 const (
-	// quotaPatience is how long an API server may be away, quotaPause the time between two attempts.
+	// quotaPatience bounds the attempts to create a quota while the API server is down, quotaPause is the time between
+	// two.
 	quotaPatience = time.Minute
 	quotaPause    = 500 * time.Millisecond
 )
 
-// memory is what a test's pods may ask for together. They ask for little.
+// memory is requests.memory of the quota. The pods of tests request little.
 const memory = "512Mi"
 
-// setQuotas sees to it that tests have quotas with so much CPU, or that they need none, until the returned function is called.
-func setQuotas(ctx context.Context, host string, tenant kubernetes.Interface, wanted bool, cpu string, out io.Writer) (stop func(), err error) {
-	if !wanted {
+// setQuotas starts keepQuotas, which the returned function stops, if enabled; else it deletes the policy of
+// quotasFirst.
+func setQuotas(ctx context.Context, host string, tenant kubernetes.Interface, enabled bool, cpu string, out io.Writer) (stop func(), err error) {
+	if !enabled {
 		return func() {}, dropQuotasFirst(ctx, tenant)
 	}
 	hard, err := resource.ParseQuantity(cpu)
@@ -52,8 +54,9 @@ func setQuotas(ctx context.Context, host string, tenant kubernetes.Interface, wa
 	return keepQuotas(ctx, host, tenant, hard, out)
 }
 
-// keepQuotas gives every namespace that is made a quota with so much CPU, and pods without requests some, until the returned function is
-// called. Not all that tests make have labelFramework; of those that are there already, only these are tests'. There tests wait for it.
+// keepQuotas creates a quota with this much CPU, and default requests, in every namespace that is created until the
+// returned function is called, and in existing ones with labelFramework. Tests create namespaces without that label
+// too, but only those with it are held back by quotasFirst.
 func keepQuotas(ctx context.Context, host string, tenant kubernetes.Interface, cpu resource.Quantity, out io.Writer) (stop func(), err error) {
 	if err := quotasFirst(ctx, tenant); err != nil {
 		return nil, err
@@ -66,7 +69,7 @@ func keepQuotas(ctx context.Context, host string, tenant kubernetes.Interface, c
 		if !ok || namespace.DeletionTimestamp != nil {
 			return
 		}
-		if _, ofTest := namespace.Labels[labelFramework]; ofTest || !isInInitialList {
+		if _, framework := namespace.Labels[labelFramework]; framework || !isInInitialList {
 			if err := putQuotaPatiently(ctx, tenant, namespace.Name, cpu); err != nil && ctx.Err() == nil && !isGone(err) {
 				_, _ = fmt.Fprintf(out, "quota of namespace %s: %v\n", namespace.Name, err)
 			}
@@ -89,9 +92,10 @@ func keepQuotas(ctx context.Context, host string, tenant kubernetes.Interface, c
 	}, nil
 }
 
-// quotasFirst refuses a test's namespace its service account, which tests wait for before they begin, until labelReady is there. A
-// pod that is made earlier has no requests, and would wait for ever. Controllers try again when the label comes. A policy that is left
-// behind does nothing to namespaces that are not of tests.
+// quotasFirst applies a ValidatingAdmissionPolicy that denies the creation of the default ServiceAccount in namespaces
+// with labelFramework until they have labelReady. Tests wait for that ServiceAccount before they begin; a pod that is
+// created before the LimitRange would have no requests and stay pending for ever. The service account controller
+// retries with backoff. A policy that a run leaves behind affects no other namespaces.
 func quotasFirst(ctx context.Context, tenant kubernetes.Interface) error {
 	options := metav1.ApplyOptions{FieldManager: "conformance", Force: true}
 	policies := tenant.AdmissionregistrationV1()
@@ -115,7 +119,8 @@ func quotasFirst(ctx context.Context, tenant kubernetes.Interface) error {
 	return nil
 }
 
-// dropQuotasFirst takes away what quotasFirst made in a former run: without keepQuotas no test would begin.
+// dropQuotasFirst deletes the policy that quotasFirst applied in a previous run: without keepQuotas no test would
+// begin.
 func dropQuotasFirst(ctx context.Context, tenant kubernetes.Interface) error {
 	policies := tenant.AdmissionregistrationV1()
 	for _, remove := range []func(context.Context, string, metav1.DeleteOptions) error{
@@ -128,13 +133,13 @@ func dropQuotasFirst(ctx context.Context, tenant kubernetes.Interface) error {
 	return nil
 }
 
-// isGone says whether a namespace has no use for a quota any more.
+// isGone reports whether err means that the namespace is deleted or terminating.
 func isGone(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// putQuotaPatiently tries again while the tenant's API server is away, as when it is started anew: nobody else makes the quota that the test
-// waits for.
+// putQuotaPatiently retries putQuota for up to quotaPatience, because the API server may be restarting and nothing else
+// creates the quota. It returns the last error; it does not retry errors that stay.
 func putQuotaPatiently(ctx context.Context, tenant kubernetes.Interface, namespace string, cpu resource.Quantity) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, quotaPause, quotaPatience, true, func(ctx context.Context) (bool, error) {
@@ -150,7 +155,8 @@ func putQuotaPatiently(ctx context.Context, tenant kubernetes.Interface, namespa
 	return nil
 }
 
-// putQuota makes the default requests first: a quota refuses pods that ask for nothing.
+// putQuota creates the LimitRange, the ResourceQuota and labelReady, in this order: a quota rejects pods without
+// requests.
 func putQuota(ctx context.Context, tenant kubernetes.Interface, namespace string, cpu resource.Quantity) error {
 	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("8Mi")}
 	_, err := tenant.CoreV1().LimitRanges(namespace).Create(ctx, &corev1.LimitRange{

@@ -22,7 +22,8 @@ import (
 	"github.com/superpool/superpool/test/controlplane"
 )
 
-// TestQuotaComesFirst makes a test's namespace on a real API server: it gets the service account that a test waits for after its quota.
+// TestQuotaComesFirst makes a test's namespace on a real API server: it gets the service account that a test waits for
+// after its quota.
 func TestQuotaComesFirst(t *testing.T) {
 	started, stop, err := controlplane.Start(controlplane.Options{})
 	t.Cleanup(stop)
@@ -80,7 +81,8 @@ func TestQuotaComesFirst(t *testing.T) {
 	}))
 }
 
-// TestAQuotaWaitsForTheAPIServer lets the first requests fail as they do while an API server starts, and with answers that stay.
+// TestAQuotaWaitsForTheAPIServer lets the first requests fail as they do while an API server starts, and with answers
+// that stay.
 func TestAQuotaWaitsForTheAPIServer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		failure  error

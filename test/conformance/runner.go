@@ -21,27 +21,28 @@ import (
 // runner runs tests and stores their results.
 type runner struct {
 	store *store
-	// out is told how each test ended.
+	// out gets a line for each test that ended.
 	out io.Writer
 	// binary, kubectl and kubeconfig are absolute paths.
 	binary, kubectl, kubeconfig string
-	// timeout of one test.
+	// timeout bounds one test.
 	timeout time.Duration
-	// again says that tests which failed before are run again.
+	// again makes run repeat tests whose result is failed.
 	again bool
-	// answers returns why the tenant that the run began with does not answer, nil if it does.
-	answers func(context.Context) error
+	// checkTenant returns an error where the tenant that the run began with is not ready.
+	checkTenant func(context.Context) error
 }
 
-// run runs the tests that have no result yet, those that must be alone last. It returns when all are done, or ctx ends.
+// run runs the tests that have no result yet, serial ones last and one by one. It returns when all have ended, with an
+// error when one could not be run or ctx ended.
 func (r *runner) run(ctx context.Context, tests []string, workers int) error {
 	var parallel, serial []string
 	for _, test := range tests {
-		known, exists, err := r.store.get(test)
+		previous, exists, err := r.store.get(test)
 		switch {
 		case err != nil:
 			return err
-		case exists && known.Outcome != skipped && (known.Outcome != failed || !r.again):
+		case exists && previous.Outcome != skipped && (previous.Outcome != failed || !r.again):
 			continue
 		case isSerial(test):
 			serial = append(serial, test)
@@ -82,7 +83,8 @@ func (r *runner) run(ctx context.Context, tests []string, workers int) error {
 	return nil
 }
 
-// one runs a test in a process of its own. Its error says that the test could not be run, or that ctx ended; the test has no result then.
+// one runs a test in its own process. An error means that the test has no result: it could not be run, the tenant is
+// not ready, or ctx ended.
 func (r *runner) one(ctx context.Context, test string) (result, error) {
 	logPath := filepath.Join(r.store.folder, r.store.logPath(test))
 	log, err := os.Create(logPath)
@@ -100,15 +102,15 @@ func (r *runner) one(ctx context.Context, test string) (result, error) {
 	command := exec.CommandContext(ctx, r.binary,
 		"--ginkgo.focus="+focusOf(test), "--ginkgo.no-color", "--ginkgo.timeout="+r.timeout.String(), "--ginkgo.junit-report="+junit,
 		"--kubeconfig="+r.kubeconfig, "--kubectl-path="+r.kubectl, "--provider=skeleton",
-		// The nodes of a tenant are kept unschedulable: its scheduler chooses super clusters. Looking for schedulable ones would find none and fail.
+		// The syncer cordons the Nodes of a tenant, so waiting for schedulable ones would fail.
 		"--num-nodes=1", "--allowed-not-ready-nodes=-1",
 	)
 	command.Dir = reports
 	command.Stdout, command.Stderr = log, log
-	// It ends as on Ctrl-C, so that it removes its namespaces.
+	// SIGINT makes ginkgo clean up, which deletes the test's namespaces.
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGINT) }
 	command.WaitDelay = 2 * time.Minute
-	// Ctrl-C reaches us alone; one interrupt is a request to clean up, two are not.
+	// In its own process group it gets no second SIGINT from the terminal, which would end it without cleaning up.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	started := time.Now()
 	runErr := command.Run()
@@ -120,12 +122,12 @@ func (r *runner) one(ctx context.Context, test string) (result, error) {
 	}
 	ended, err := readJUnit(junit, test)
 	if err != nil {
-		// It died before it could say how the test ended.
+		// The process ended before it wrote a report.
 		ended = result{Outcome: failed, Reason: fmt.Sprintf("the test process ended without a result: %v", runErr)}
 	}
 	if ended.Outcome == failed {
-		// Without a tenant every test fails, which says nothing of the tenant: the next run goes on here.
-		if err := r.answers(ctx); err != nil {
+		// Every test fails while the tenant's control plane is down. Without a result the next run repeats it.
+		if err := r.checkTenant(ctx); err != nil {
 			return result{}, fmt.Errorf("%s failed, and has no result: %w", test, err)
 		}
 		ended.Reason += problemEvent(logPath)
@@ -134,13 +136,13 @@ func (r *runner) one(ctx context.Context, test string) (result, error) {
 	return ended, nil
 }
 
-// focusOf returns a regular expression for one test. The text that it is matched with begins with the suite's name, and keeps white space
-// that the list of tests folds.
+// focusOf returns a regular expression that matches one test. ginkgo matches it with a text that begins with the
+// suite's name and keeps the white space that parseSuite folds.
 func focusOf(test string) string {
 	return `^Kubernetes e2e suite ` + strings.ReplaceAll(regexp.QuoteMeta(test), " ", `\s+`) + "$"
 }
 
-// junitReport is what is read of ginkgo's report.
+// junitReport holds the fields of ginkgo's JUnit report that readJUnit reads.
 type junitReport struct {
 	Cases []struct {
 		Name    string        `xml:"name,attr"`
@@ -150,7 +152,7 @@ type junitReport struct {
 	} `xml:"testsuite>testcase"`
 }
 
-// notFocused is what the report says of a test that was not asked for. One that skips itself says why.
+// notFocused is the skip message of a test that --ginkgo.focus does not match. A test that skips itself has another.
 const notFocused = "skipped"
 
 type junitMessage struct {
@@ -158,7 +160,8 @@ type junitMessage struct {
 	Text    string `xml:",chardata"`
 }
 
-// readJUnit returns how a test ended. A failure of the suite's own set-up is one of the test.
+// readJUnit returns the outcome and reason of test in a JUnit report. A failure of the suite's own set-up counts as one
+// of the test.
 func readJUnit(path, test string) (result, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -170,35 +173,36 @@ func readJUnit(path, test string) (result, error) {
 	}
 	ended := result{Outcome: failed, Reason: "the test did not run: its name is not in bin/e2e.test"}
 	for i := range parsed.Cases {
-		found := &parsed.Cases[i]
-		for _, problem := range []*junitMessage{found.Failure, found.Error} {
+		testCase := &parsed.Cases[i]
+		for _, problem := range []*junitMessage{testCase.Failure, testCase.Error} {
 			if problem != nil {
 				return result{Outcome: failed, Reason: firstLine(problem)}, nil
 			}
 		}
-		if !strings.Contains(strings.Join(strings.Fields(found.Name), " "), test) {
+		if !strings.Contains(strings.Join(strings.Fields(testCase.Name), " "), test) {
 			continue
 		}
-		if found.Skipped == nil {
+		if testCase.Skipped == nil {
 			ended = result{Outcome: passed}
-		} else if reason := firstLine(found.Skipped); reason != notFocused {
+		} else if reason := firstLine(testCase.Skipped); reason != notFocused {
 			ended = result{Outcome: skipped, Reason: reason}
 		}
 	}
 	return ended, nil
 }
 
-// printedEvents are lines that tests which fail print of the Events in their namespaces: object, reason, message.
-var printedEvents = regexp.MustCompile(`event for (\S+): \{[^}]*\} (\w+): (.*)`)
+// eventPattern matches the lines in which a failed test prints the Events of its namespace: object, reason, message.
+var eventPattern = regexp.MustCompile(`event for (\S+): \{[^}]*\} (\w+): (.*)`)
 
-// problemEvent returns the first Event in a log that tells of a problem, in a form to be added to the reason: a test that waits in vain
-// seldom says for what. A pod that was scheduled in the end was only too early.
+// problemEvent returns a suffix for the reason of a failure: the first Event in the log with a reason Failed..., ""
+// without one. The message of a test that timed out seldom names the cause. FailedScheduling of a pod that was
+// Scheduled later does not count.
 func problemEvent(logPath string) string {
 	content, err := os.ReadFile(logPath)
 	if err != nil {
 		return ""
 	}
-	events := printedEvents.FindAllStringSubmatch(string(content), -1)
+	events := eventPattern.FindAllStringSubmatch(string(content), -1)
 	scheduled := map[string]bool{}
 	for _, event := range events {
 		if event[2] == "Scheduled" {
@@ -215,7 +219,7 @@ func problemEvent(logPath string) string {
 	return ""
 }
 
-// firstLine returns the beginning of what a failed test says, in one line.
+// firstLine returns the beginning of a JUnit message, in one line.
 func firstLine(problem *junitMessage) string {
 	text := problem.Message
 	if strings.TrimSpace(text) == "" {
@@ -224,6 +228,7 @@ func firstLine(problem *junitMessage) string {
 	return oneLine(text)
 }
 
+// oneLine folds white space, and cuts text at limit bytes.
 func oneLine(text string) string {
 	const limit = 300
 	text = strings.Join(strings.Fields(text), " ")

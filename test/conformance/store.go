@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// outcome is how a test ended.
+// outcome is the result of a test in one word.
 type outcome string
 
 const (
@@ -35,19 +35,21 @@ type result struct {
 	Reason string `json:"reason,omitempty"`
 	// Seconds that the test took.
 	Seconds float64 `json:"seconds,omitempty"`
-	// Log is the path of what it printed, relative to the output folder.
+	// Log is the path of its output, relative to the output folder.
 	Log string `json:"log,omitempty"`
 }
 
 const reportFile = "report.md"
 
-// store keeps results in files, each written whole or not at all. Its methods may be called concurrently for different tests.
+// store keeps results in files, which it renames into place when they are complete. get and put may be called
+// concurrently for different tests.
 type store struct {
 	folder string
-	// lacks are what the images of this run do not hold, for the report; set before the first test.
+	// lacks holds the programs that the images lack, for the report. readLacks sets it before the first test.
 	lacks []lack
 }
 
+// openStore creates the output folder where it is missing.
 func openStore(folder string) (*store, error) {
 	for _, part := range []string{"results", "logs"} {
 		if err := os.MkdirAll(filepath.Join(folder, part), 0o755); err != nil {
@@ -59,7 +61,7 @@ func openStore(folder string) (*store, error) {
 
 var unsafeInFileName = regexp.MustCompile(`[^a-zA-Z0-9]+`)
 
-// fileName returns a name for the files of a test: readable, and different for different tests.
+// fileName returns a readable name for the files of a test. A hash keeps the names of two tests apart.
 func fileName(test string) string {
 	const readable = 120
 	name := strings.Trim(unsafeInFileName.ReplaceAllString(strings.ReplaceAll(test, "[Conformance]", ""), "-"), "-")
@@ -71,10 +73,10 @@ func (s *store) resultPath(test string) string {
 	return filepath.Join(s.folder, "results", fileName(test)+".json")
 }
 
-// logPath returns where the log of a test lies, relative to the output folder.
+// logPath returns the path of a test's log, relative to the output folder.
 func (s *store) logPath(test string) string { return filepath.Join("logs", fileName(test)+".log") }
 
-// get returns the result of a test, false if it has none.
+// get returns the result of a test; false if it has none.
 func (s *store) get(test string) (result, bool, error) {
 	found, err := read(s.resultPath(test))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -95,6 +97,7 @@ func read(path string) (result, error) {
 	return found, nil
 }
 
+// put writes the result of a test over a previous one.
 func (s *store) put(r result) error {
 	content, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -103,7 +106,7 @@ func (s *store) put(r result) error {
 	return writeWhole(s.resultPath(r.Name), append(content, '\n'))
 }
 
-// readLacks keeps for the report, and prints, what the images lack for tests.
+// readLacks prints the programs that the images lack and tests need, and keeps them for the report.
 func (s *store) readLacks(path string, tests []string, out io.Writer) error {
 	lacks, err := readLacks(path, tests)
 	if err != nil {
@@ -116,7 +119,7 @@ func (s *store) readLacks(path string, tests []string, out io.Writer) error {
 	return nil
 }
 
-// skip records that tests were not asked for, unless they have a result.
+// skip writes the result skipped for tests that --skip matches, unless they have a result.
 func (s *store) skip(tests []string) error {
 	for _, test := range tests {
 		_, exists, err := s.get(test)
@@ -133,8 +136,9 @@ func (s *store) skip(tests []string) error {
 	return nil
 }
 
+// writeWhole writes a file under another name and renames it, so that no reader sees a part of it.
 func writeWhole(path string, content []byte) error {
-	if err := os.WriteFile(path+".new", content, 0o644); err != nil { //nolint:gosec // results are for everybody to read
+	if err := os.WriteFile(path+".new", content, 0o644); err != nil { //nolint:gosec // results are readable for all users
 		return fmt.Errorf("writing: %w", err)
 	}
 	if err := os.Rename(path+".new", path); err != nil {
@@ -143,7 +147,7 @@ func writeWhole(path string, content []byte) error {
 	return nil
 }
 
-// report is all results of a folder, each list sorted by name.
+// report holds all results of an output folder; each list is sorted by name.
 type report struct {
 	Passed, Failed, Skipped []result
 	Lacks                   []lack
@@ -186,13 +190,13 @@ Written {{.Written}}.
 // Count is the summary, for the template.
 func (r *report) Count() string { return r.summary() }
 
-// report reads all results and writes the report.
+// report reads all results, and writes and returns the report.
 func (s *store) report() (*report, error) {
 	paths, err := filepath.Glob(filepath.Join(s.folder, "results", "*.json"))
 	if err != nil {
 		return nil, fmt.Errorf("listing results: %w", err)
 	}
-	made := &report{Lacks: s.lacks, Written: time.Now().UTC().Format(time.RFC3339)}
+	summary := &report{Lacks: s.lacks, Written: time.Now().UTC().Format(time.RFC3339)}
 	for _, path := range paths {
 		found, err := read(path)
 		if err != nil {
@@ -200,20 +204,20 @@ func (s *store) report() (*report, error) {
 		}
 		switch found.Outcome {
 		case passed:
-			made.Passed = append(made.Passed, found)
+			summary.Passed = append(summary.Passed, found)
 		case failed:
 			found.Reason = strings.ReplaceAll(found.Reason, "|", `\|`)
-			made.Failed = append(made.Failed, found)
+			summary.Failed = append(summary.Failed, found)
 		case skipped:
-			made.Skipped = append(made.Skipped, found)
+			summary.Skipped = append(summary.Skipped, found)
 		}
 	}
-	for _, list := range [][]result{made.Passed, made.Failed, made.Skipped} {
+	for _, list := range [][]result{summary.Passed, summary.Failed, summary.Skipped} {
 		slices.SortFunc(list, func(a, b result) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	var text strings.Builder
-	if err := reportTemplate.Execute(&text, made); err != nil {
+	if err := reportTemplate.Execute(&text, summary); err != nil {
 		return nil, fmt.Errorf("writing the report: %w", err)
 	}
-	return made, writeWhole(filepath.Join(s.folder, reportFile), []byte(text.String()))
+	return summary, writeWhole(filepath.Join(s.folder, reportFile), []byte(text.String()))
 }

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// suite asks the tests' binary for the names of all conformance tests, in the order of its list.
+// suite returns the names of all conformance tests that the tests' binary lists, in its order.
 func suite(ctx context.Context, binary string) ([]string, error) {
 	content, err := exec.CommandContext(ctx, binary, "--list-conformance-tests").Output()
 	if err != nil {
@@ -19,6 +19,7 @@ func suite(ctx context.Context, binary string) ([]string, error) {
 	return parseSuite(content)
 }
 
+// parseSuite parses that list. It folds white space in names.
 func parseSuite(content []byte) ([]string, error) {
 	var tests []struct {
 		Codename string `json:"codename"`
@@ -33,21 +34,21 @@ func parseSuite(content []byte) ([]string, error) {
 	return names, nil
 }
 
-// choose splits tests into those that match focus and not skip, and those that match both. Empty expressions choose all and skip
-// none.
+// choose returns the tests that match focus but not skip, and those that match both. Empty expressions choose all and
+// skip none. An error means an invalid expression, or that no test is chosen.
 func choose(tests []string, focus, skip string) (chosen, skipped []string, err error) {
-	wanted, err := regexp.Compile(focus)
+	focused, err := regexp.Compile(focus)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--focus: %w", err)
 	}
-	unwanted, err := regexp.Compile(skip)
+	excluded, err := regexp.Compile(skip)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--skip: %w", err)
 	}
 	for _, name := range tests {
 		switch {
-		case !wanted.MatchString(name):
-		case skip != "" && unwanted.MatchString(name):
+		case !focused.MatchString(name):
+		case skip != "" && excluded.MatchString(name):
 			skipped = append(skipped, name)
 		default:
 			chosen = append(chosen, name)
@@ -59,5 +60,5 @@ func choose(tests []string, focus, skip string) (chosen, skipped []string, err e
 	return chosen, skipped, nil
 }
 
-// isSerial says whether a test must not run beside others.
+// isSerial reports whether a test must not run in parallel with others.
 func isSerial(name string) bool { return strings.Contains(name, "[Serial]") }

@@ -15,11 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// demoTimeout bounds one run of the demo. A warm one takes well under a minute; killing programs at every step adds their restarts.
+// demoTimeout bounds one run of the demo. A warm one takes well under a minute; with DEMO_CHAOS the restarts of
+// programs add to it.
 const demoTimeout = 6 * time.Minute
 
-// TestDemo runs the demo, runs it again over the pool that the first run left while killing every program of ours after every
-// action, and takes it down. The demo itself checks each result, so equal end states are what exit code zero means.
+// TestDemo runs the demo, runs it again over the pool of the first run with every program of ours killed after every
+// action, and removes the pool. The script checks each result, so exit code 0 of both runs means equal results.
 func TestDemo(t *testing.T) {
 	dir := filepath.Join(root(t), "_output", "e2e")
 	t.Cleanup(func() {
@@ -30,7 +31,7 @@ func TestDemo(t *testing.T) {
 		for _, log := range logs {
 			t.Logf("end of %s:\n%s", log, tail(t, log, 8<<10))
 		}
-		// The context of the test has ended: what follows must run all the same.
+		// t.Context() is cancelled before cleanups run, so the removal of the pool needs another context.
 		output, err := run(context.WithoutCancel(t.Context()), t, "hack/demo-down.sh", "DEMO_DIR="+dir)
 		t.Logf("demo-down: %v\n%s", err, output)
 	})
@@ -73,7 +74,7 @@ func TestDemo(t *testing.T) {
 	})
 }
 
-// TestDemoNamesTheFailedStep checks that a run which cannot work says where it failed and where to look.
+// TestDemoNamesTheFailedStep checks that a failed run prints the step and the path of the logs.
 func TestDemoNamesTheFailedStep(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
@@ -89,7 +90,7 @@ func run(ctx context.Context, t *testing.T, script string, environment ...string
 	command := exec.CommandContext(ctx, filepath.Join(root(t), script))
 	command.Dir = root(t)
 	command.Env = append(os.Environ(), environment...)
-	// A killed script must not keep the test waiting for the control planes that it started.
+	// The control planes of a killed script keep its output open; WaitDelay bounds the wait for its end.
 	command.WaitDelay = 10 * time.Second
 	output, err := command.CombinedOutput()
 	return string(output), err
@@ -103,7 +104,7 @@ func root(t *testing.T) string {
 	return dir
 }
 
-// processesOf returns the command lines of the running processes that name dir.
+// processesOf returns the command lines of running processes that contain dir.
 func processesOf(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")

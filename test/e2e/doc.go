@@ -1,3 +1,3 @@
-// Package e2e runs the demo as a test: on control planes of its own, on our binaries in bin/, as hack/demo.sh shows it to a person.
+// Package e2e runs hack/demo.sh as a test, on its own control planes and the binaries in bin/.
 // Its tests have the build tag e2e; `make test-e2e` runs them.
 package e2e

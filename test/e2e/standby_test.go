@@ -15,10 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// takeover bounds the time from the death of the leaders to a running pod: a Lease lasts 15 s, and a standby looks every 2 s.
+// takeover bounds the time from the kill of the leaders to a running pod: a Lease expires after 15 s, and standbys
+// retry every 2 s.
 const takeover = 90 * time.Second
 
-// workload is a namespace with a quota, and a pod that fits.
+// workload is a namespace with a quota, and a pod within it.
 const workload = `{"apiVersion": "v1", "kind": "List", "items": [
   {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "standby", "annotations": {"scheduler.tenancy.x-k8s.io/slice": "{\"cpu\":\"100m\"}"}}},
   {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"namespace": "standby", "name": "quota"}, "spec": {"hard": {"cpu": "100m"}}},
@@ -26,7 +27,8 @@ const workload = `{"apiVersion": "v1", "kind": "List", "items": [
   {"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "standby", "name": "pod"}, "spec": {"serviceAccountName": "pod", "automountServiceAccountToken": false,
     "containers": [{"name": "c", "image": "image", "resources": {"requests": {"cpu": "100m"}}}]}}]}`
 
-// standby replaces the demo's programs by two replicas of each, kills those that lead, and checks that the others do the work.
+// standby replaces the demo's programs by two replicas of each, kills the leaders, and checks that a pod then runs by
+// the other replicas.
 func standby(t *testing.T, dir string) {
 	flags := map[string][]string{
 		"vc-scheduler": {"--kubeconfig", filepath.Join(dir, "vc-scheduler.kubeconfig")},
@@ -77,14 +79,14 @@ func standby(t *testing.T, dir string) {
 	output, err = kubectl(t, dir, "vc-sample-1", "", "wait", "-n", "standby", "pod/pod", "--for=jsonpath={.status.phase}=Running", "--timeout", takeover.String())
 	require.NoError(t, err, output)
 	t.Logf("the pod runs %s after the leaders were killed", time.Since(killed).Round(time.Second))
-	// The pod is in one super cluster: the syncer of the other may take over later.
+	// The pod runs in one super cluster: the standby of the other's syncer may become leader later.
 	for name := range flags {
 		require.Eventually(t, func() bool { now := holder(name); return now != "" && now != first[name] }, takeover, 200*time.Millisecond,
 			"another replica of %s leads", name)
 	}
 }
 
-// killByPID kills the process whose number a file holds.
+// killByPID kills the process of a pid file.
 func killByPID(t *testing.T, file string) {
 	t.Helper()
 	content, err := os.ReadFile(file)

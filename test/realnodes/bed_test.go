@@ -28,12 +28,12 @@ import (
 )
 
 const (
-	// patience is how long a test waits for a result: nodes, control planes and tests share few cores.
+	// patience bounds the wait for a condition: nodes, control planes and tests share few cores.
 	patience = 2 * time.Minute
 	interval = 100 * time.Millisecond
 )
 
-// slice is what one pod of the tests may use.
+// slice is the slice size of the tests' namespaces, and what each pod requests.
 var slice = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("50Mi")}
 
 // root is the root of the repository.
@@ -44,7 +44,7 @@ func root(t testing.TB) string {
 	return dir
 }
 
-// bed is where the state of the bed lies.
+// bed returns the folder of the bed's state.
 func bed(t testing.TB) string {
 	t.Helper()
 	if dir := os.Getenv("REALNODES_DIR"); dir != "" {
@@ -53,7 +53,7 @@ func bed(t testing.TB) string {
 	return filepath.Join(root(t), "_output", "realnodes")
 }
 
-// image is what pods call the image of a program.
+// image returns the name of a program's image, for pods.
 func image(t testing.TB, program string) string {
 	t.Helper()
 	name, err := os.ReadFile(filepath.Join(root(t), "bin", "images", program+".name"))
@@ -69,7 +69,7 @@ type cluster struct {
 	client     kubernetes.Interface
 }
 
-// connect returns the tenant or super cluster of a name.
+// connect returns the tenant or super cluster with this name.
 func connect(t testing.TB, name string) *cluster {
 	t.Helper()
 	kubeconfig := filepath.Join(bed(t), name+".kubeconfig")
@@ -84,7 +84,7 @@ func connect(t testing.TB, name string) *cluster {
 func tenant1(t testing.TB) *cluster { t.Helper(); return connect(t, "vc-sample-1") }
 func tenant2(t testing.TB) *cluster { t.Helper(); return connect(t, "vc-sample-2") }
 
-// kubectl is a kubectl of this cluster and namespace that has not started. It ends with the test.
+// kubectl returns a kubectl command for this cluster and namespace, not started. The end of the test kills it.
 func (c *cluster) kubectl(t testing.TB, namespace string, arguments ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
@@ -112,17 +112,17 @@ func (c *cluster) run(t testing.TB, namespace string, arguments ...string) strin
 	return string(output)
 }
 
-// namespace makes a namespace with room for a number of pods, and deletes it at the end of the test.
+// namespace creates a namespace with a quota for a number of pods, and deletes it at the end of the test.
 func (c *cluster) namespace(t testing.TB, name string, pods int) string {
 	t.Helper()
 	ctx := t.Context()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
 		schedulerv1alpha1.AnnotationSlice: fmt.Sprintf(`{"cpu":%q,"memory":%q}`, slice.Cpu(), slice.Memory()),
 	}}}
-	eventually(t, "a former namespace "+name+" is gone", func(ctx context.Context) (bool, error) {
+	eventually(t, "a previous namespace "+name+" is deleted", func(ctx context.Context) (bool, error) {
 		_, err := c.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
-			return false, client(c.client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}))
+			return false, ignoreDeleted(c.client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}))
 		}
 		return err == nil, err
 	})
@@ -132,7 +132,7 @@ func (c *cluster) namespace(t testing.TB, name string, pods int) string {
 			state, _ := exec.CommandContext(ctx, filepath.Join(root(t), "bin", "kubectl"), "--kubeconfig", c.kubeconfig, "-n", name, "get", "pods,events", "-o", "wide").CombinedOutput()
 			t.Logf("%s, namespace %s:\n%s", c.name, name, state)
 		}
-		if err := client(c.client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
+		if err := ignoreDeleted(c.client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
 			t.Errorf("deleting namespace %s: %v", name, err)
 		}
 	})
@@ -148,15 +148,15 @@ func (c *cluster) namespace(t testing.TB, name string, pods int) string {
 	return name
 }
 
-// client is the error of a request to delete, of which an absent object is none.
-func client(err error) error {
+// ignoreDeleted returns nil where err means that the object of a delete request is deleted already, else err.
+func ignoreDeleted(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
 	return err
 }
 
-// newPod is a pod of one slice that runs a shell script in the agnhost image.
+// newPod returns a pod that requests one slice and runs a shell script in the agnhost image.
 func newPod(t testing.TB, name, script string) *corev1.Pod {
 	t.Helper()
 	return &corev1.Pod{
@@ -172,11 +172,11 @@ func newPod(t testing.TB, name, script string) *corev1.Pod {
 	}
 }
 
-// create makes a pod and waits until it is ready.
+// create creates a pod and waits until it is ready.
 func (c *cluster) create(t testing.TB, namespace string, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
-	// The controller manager makes the account, and the API server refuses pods before.
-	eventually(t, "pod "+pod.Name+" is taken", func(ctx context.Context) (bool, error) {
+	// The API server rejects pods until the controller manager has created the namespace's default ServiceAccount.
+	eventually(t, "pod "+pod.Name+" is created", func(ctx context.Context) (bool, error) {
 		created, err := c.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 		if apierrors.IsForbidden(err) {
 			return false, nil
@@ -189,7 +189,7 @@ func (c *cluster) create(t testing.TB, namespace string, pod *corev1.Pod) *corev
 	return c.ready(t, namespace, pod.Name)
 }
 
-// ready waits until a pod is ready.
+// ready waits until a pod is ready, and returns it.
 func (c *cluster) ready(t testing.TB, namespace, name string) *corev1.Pod {
 	t.Helper()
 	var pod *corev1.Pod
@@ -208,8 +208,8 @@ func (c *cluster) ready(t testing.TB, namespace, name string) *corev1.Pod {
 	return pod
 }
 
-// eventually waits until a condition holds; an error of it ends the test.
-func eventually(t testing.TB, what string, condition wait.ConditionWithContextFunc) {
+// eventually waits until condition returns true, up to patience. An error of it fails the test at once.
+func eventually(t testing.TB, description string, condition wait.ConditionWithContextFunc) {
 	t.Helper()
-	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), interval, patience, true, condition), what)
+	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), interval, patience, true, condition), description)
 }

@@ -25,17 +25,19 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// BenchmarkThroughput reads from a container by way of vn-agent and from the same container's kubelet directly, in turn; then by way of API
-// servers, as kubectl does: the tenant's and the super cluster's. It says the medians of both in MB/s, and of the pairs' ratios. Run it on a
-// bed in node mode that does nothing else. With cores=shared all that runs shares all cores; with cores=own vn-agent has one to itself
-// and all else that works on the stream the other, as if vn-agent found a core free.
+// BenchmarkThroughput reads from a container through vn-agent and from the same container's kubelet directly,
+// alternately; then through API servers, as kubectl does: the tenant's and the super cluster's. It reports the medians
+// of both in MB/s, and the median of the pairs' ratios. Run it on an idle bed in node mode. With cores=shared all
+// processes share all cores; with cores=own vn-agent runs on one core and the other processes of the stream on another,
+// as where vn-agent finds an idle core.
 func BenchmarkThroughput(b *testing.B) {
-	// A log must fit into the file that a kubelet keeps; a command starts in 40 ms, which in a longer stream do not count.
+	// A log has to fit into one file of the kubelet's (containerLogMaxSize). A command takes 40 ms to start, which is
+	// little of a long stream.
 	const size, output = 32 << 20, 128 << 20
 	tenant := tenant1(b)
 	namespace := tenant.namespace(b, "throughput", 20)
 	pod := newPod(b, "p", fmt.Sprintf("yes %s | head -c %d; echo; echo whole; exec sleep 3600", strings.Repeat("0123456789", 9), size))
-	// It asks for what it takes: nodes share out busy cores by requests, and vn-agent's is 50m.
+	// It requests the CPU that it uses: busy cores are shared by requests, and vn-agent's is 50m.
 	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("400m"), corev1.ResourceMemory: *slice.Memory()}
 	pod = tenant.create(b, namespace, pod)
 	eventually(b, "the log is written", logged(tenant, namespace, "p", "whole"))
@@ -70,7 +72,7 @@ func BenchmarkThroughput(b *testing.B) {
 	}
 }
 
-// pairs lets two readers of size bytes read in turn.
+// pairs runs two readers of size bytes alternately.
 func pairs(b *testing.B, size int64, direct, agent func(*testing.B) int64) {
 	b.Helper()
 	b.SetBytes(2 * size)
@@ -96,7 +98,7 @@ func median(values []float64) float64 {
 	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
 }
 
-// pin says which cores the vn-agent of a node may use, and which ones its other processes and this one.
+// pin sets the CPU affinity of a node's vn-agent, and of the node's other processes and this one.
 func pin(b *testing.B, node, agent, others string) {
 	b.Helper()
 	script := `for process in /proc/[0-9]*; do
@@ -110,7 +112,7 @@ func pin(b *testing.B, node, agent, others string) {
 	require.NoError(b, err, string(output))
 }
 
-// side is a server of the kubelet API, asked with the certificate with which the API server of a control plane does.
+// side is a server of the kubelet API, with the client certificate of a control plane's API server.
 type side struct {
 	namespace string
 	config    *rest.Config
@@ -128,7 +130,7 @@ func newSide(b *testing.B, address, namespace, controlPlane string) side {
 	}}
 }
 
-// logs returns a reader of so many bytes of log.
+// logs returns a function that reads size bytes of a log.
 func (s side) logs(size int64) func(*testing.B) int64 {
 	return func(b *testing.B) int64 {
 		target := fmt.Sprintf("%s/containerLogs/%s/p/main?limitBytes=%d", s.config.Host, s.namespace, size)
@@ -147,7 +149,8 @@ func (s side) exec(command []string) func(*testing.B) int64 {
 	return execOutput(s.config, "/exec/"+s.namespace+"/p/main", "output", command)
 }
 
-// execOutput returns a reader of a command's output. Kubelets and API servers have names of their own for the output.
+// execOutput returns a function that reads a command's output. output is the query key for it: kubelets and API servers
+// have different ones.
 func execOutput(config *rest.Config, path, output string, command []string) func(*testing.B) int64 {
 	return func(b *testing.B) int64 {
 		target, err := url.Parse(config.Host)
@@ -162,7 +165,7 @@ func execOutput(config *rest.Config, path, output string, command []string) func
 	}
 }
 
-// counter counts what is written to it.
+// counter counts the bytes that are written to it.
 type counter int
 
 func (c *counter) Write(piece []byte) (int, error) {

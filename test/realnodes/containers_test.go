@@ -23,11 +23,11 @@ import (
 	"k8s.io/kubernetes/pkg/fieldpath"
 )
 
-// accountDir is where Kubernetes puts a container's token.
+// accountDir is the mount path of a container's service account token.
 const accountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// TestAccountOfAContainer runs kubectl in a container, which has what every container has: it is the tenant's API server that answers, and
-// knows whose container asks.
+// TestAccountOfAContainer runs kubectl in a container with the default token mount: the tenant's API server responds,
+// and authenticates the pod's service account.
 func TestAccountOfAContainer(t *testing.T) {
 	t.Parallel()
 	tenant := tenant1(t)
@@ -49,17 +49,17 @@ func TestAccountOfAContainer(t *testing.T) {
 	require.Equal(t, "system:serviceaccount:account:default", review.Status.UserInfo.Username)
 	require.Equal(t, []string{string(pod.UID)}, review.Status.UserInfo.Extra["authentication.kubernetes.io/pod-uid"])
 	require.Equal(t, []string{pod.Spec.NodeName}, review.Status.UserInfo.Extra["authentication.kubernetes.io/node-name"])
-	// By its address, as the Go client in a container does.
+	// By its IP address, as rest.InClusterConfig connects.
 	require.Equal(t, "system:serviceaccount:account:default\n", tenant.run(t, namespace, "exec", "p", "--", "/tmp/kubectl", "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}{'\\n'}"))
 
-	// What nobody allowed is refused, and what the tenant allows works: its RBAC decides.
+	// The tenant's RBAC authorizes the requests: forbidden before the binding, allowed after it.
 	refused, err := tenant.try(t, namespace, "exec", "p", "--", "sh", "-c", inContainer+"get pods")
 	require.Error(t, err)
 	require.Contains(t, refused, `User "system:serviceaccount:account:default" cannot list resource "pods"`)
 	tenant.run(t, namespace, "create", "rolebinding", "view", "--clusterrole=view", "--serviceaccount=account:default")
 	require.Equal(t, "pod/p\n", tenant.run(t, namespace, "exec", "p", "--", "sh", "-c", inContainer+"get pods -n account -o name"))
 
-	// The token is of no use in a super cluster, which does not know who that is.
+	// A super cluster does not accept the token: another API server has issued it.
 	token := strings.TrimSpace(tenant.run(t, namespace, "exec", "p", "--", "cat", accountDir+"/token"))
 	shown := func(server *cluster) error {
 		config := rest.AnonymousClientConfig(server.config)
@@ -76,7 +76,8 @@ func TestAccountOfAContainer(t *testing.T) {
 	}
 }
 
-// TestWordsOfTheTenant checks that a container sees the tenant's names, and none of the super cluster's.
+// TestWordsOfTheTenant checks that a container's environment and files hold the tenant's names, and none of the super
+// cluster's.
 func TestWordsOfTheTenant(t *testing.T) {
 	t.Parallel()
 	tenant := tenant1(t)
@@ -125,7 +126,7 @@ func TestWordsOfTheTenant(t *testing.T) {
 	all := tenant.run(t, namespace, "exec", "p", "--", "sh", "-c", "env; cat /words/* /etc/resolv.conf /etc/hosts /etc/hostname "+accountDir+"/namespace")
 	require.NotContains(t, all, "vc-sample")
 
-	// Files of labels and annotations show what kubectl shows, and follow it.
+	// The files of a downward API volume hold the tenant's labels and annotations, and are updated with them.
 	shows := func(file, want string) {
 		t.Helper()
 		eventually(t, "file "+file+" shows "+want, func(context.Context) (bool, error) {
@@ -145,7 +146,7 @@ func TestWordsOfTheTenant(t *testing.T) {
 	shows("restarted", "night")
 }
 
-// TestServices places the pods of a Service in both super clusters, and asks for it from both.
+// TestServices places the pods of a Service in both super clusters, and connects to it from both.
 func TestServices(t *testing.T) {
 	t.Parallel()
 	tenant := tenant1(t)
@@ -193,7 +194,7 @@ func TestServices(t *testing.T) {
 	})
 }
 
-// service makes a Service for the pods whose label app is its name.
+// service creates a Service that selects the pods whose label app is its name.
 func (c *cluster) service(t *testing.T, namespace, name string) *corev1.Service {
 	t.Helper()
 	service, err := c.client.CoreV1().Services(namespace).Create(t.Context(), &corev1.Service{
@@ -204,11 +205,11 @@ func (c *cluster) service(t *testing.T, namespace, name string) *corev1.Service 
 	return service
 }
 
-// dial is which pods answer when a web pod asks a host for its name, ten times.
+// dial returns the names of the pods that respond when a web pod requests /hostname of a host ten times.
 func dial(t *testing.T, from *corev1.Pod, host string, port int) sets.Set[string] {
 	t.Helper()
 	query := url.Values{"host": {host}, "port": {fmt.Sprint(port)}, "protocol": {"http"}, "request": {"hostname"}, "tries": {"10"}}
-	// Pods have addresses that this machine reaches.
+	// Pods' addresses are reachable from this machine.
 	answer := get(t, fmt.Sprintf("http://%s:8080/dial?%s", from.Status.PodIP, query.Encode()))
 	var dialed struct{ Responses []string }
 	require.NoError(t, json.Unmarshal([]byte(answer), &dialed), answer)

@@ -31,7 +31,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 )
 
-// vnAgents are the addresses of vn-agents by super cluster, as the tenants' Nodes say them to API servers.
+// vnAgents returns the addresses of vn-agents by super cluster, from the status of a tenant's Nodes.
 func vnAgents(t testing.TB) map[string]string {
 	t.Helper()
 	nodes, err := tenant1(t).client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
@@ -56,11 +56,12 @@ type twins struct {
 	others    *corev1.Pod
 	// agent is the vn-agent of the node where all of them run.
 	agent string
-	// superNamespace and othersSuperNamespace are what the super cluster calls their namespaces.
+	// superNamespace and othersSuperNamespace are the names of their super namespaces.
 	superNamespace, othersSuperNamespace string
 }
 
-// newTwins makes pods in both tenants. It makes one in each super cluster, so that there are two on one node whatever is chosen.
+// newTwins creates two pods in each tenant. Each namespace has a slice in each super cluster, so two pods of one name
+// run on one node however the pods are scheduled.
 func newTwins(t *testing.T, namespace string) *twins {
 	t.Helper()
 	mine, others := tenant1(t), tenant2(t)
@@ -88,7 +89,7 @@ func newTwins(t *testing.T, namespace string) *twins {
 	return result
 }
 
-// TestTenantsAreApart asks for the same names in both tenants with kubectl: each gets its own.
+// TestTenantsAreApart reads pods of the same name in both tenants with kubectl: each gets its own.
 func TestTenantsAreApart(t *testing.T) {
 	t.Parallel()
 	pods := newTwins(t, "twins")
@@ -98,8 +99,8 @@ func TestTenantsAreApart(t *testing.T) {
 	}
 }
 
-// TestVNAgentRefuses asks a vn-agent directly, as who reaches its port can. In each case the same request with the tenant's own certificate or
-// names works.
+// TestVNAgentRefuses sends requests to a vn-agent directly, as anyone can who reaches its port. In each case the same
+// request with the tenant's own certificate or names succeeds.
 func TestVNAgentRefuses(t *testing.T) {
 	t.Parallel()
 	pods := newTwins(t, "refused")
@@ -142,7 +143,7 @@ func TestVNAgentRefuses(t *testing.T) {
 	}
 }
 
-// TestVNAgentGivesNothingOfOthers asks with a tenant's certificate for what is another's.
+// TestVNAgentGivesNothingOfOthers requests another tenant's pods with a tenant's certificate.
 func TestVNAgentGivesNothingOfOthers(t *testing.T) {
 	t.Parallel()
 	pods := newTwins(t, "others")
@@ -201,7 +202,7 @@ func TestVNAgentGivesNothingOfOthers(t *testing.T) {
 	t.Run("lists", func(t *testing.T) {
 		leaks := []string{"vc-sample-2", "only-others", string(only.UID), string(pods.others.UID), certificateName(t, "vc-sample-1"), certificateName(t, "vc-sample-2")}
 		for _, path := range []string{"/pods", "/stats/summary", "/metrics/resource", "/metrics/cadvisor", "/metrics/probes"} {
-			// Kubelets measure a new container after some seconds.
+			// A kubelet has metrics of a new container only after some seconds.
 			eventually(t, path+" holds the own pod", func(context.Context) (bool, error) {
 				got := ask(t, pods.agent, own, http.MethodGet, path)
 				require.Equal(t, http.StatusOK, got.code)
@@ -214,7 +215,8 @@ func TestVNAgentGivesNothingOfOthers(t *testing.T) {
 	})
 }
 
-// TestLongestNamespace uses a name of 63 characters, which the super cluster's must be shorter for.
+// TestLongestNamespace uses a namespace of 63 characters, for which the syncer has to shorten the super namespace's
+// name.
 func TestLongestNamespace(t *testing.T) {
 	t.Parallel()
 	tenant := tenant1(t)
@@ -225,7 +227,7 @@ func TestLongestNamespace(t *testing.T) {
 	require.Equal(t, namespace, tenant.run(t, namespace, "exec", "p", "--", "cat", accountDir+"/namespace"))
 }
 
-// certificateName is the common name that a tenant's API server shows, its cluster key.
+// certificateName returns the common name of the client certificate of a tenant's API server: its cluster key.
 func certificateName(t testing.TB, tenant string) string {
 	t.Helper()
 	return readPair(t, filepath.Join(bed(t), "pki", tenant, "kubelet-client")).Leaf.Subject.CommonName
@@ -239,7 +241,7 @@ func readPair(t testing.TB, file string) *tls.Certificate {
 	return &pair
 }
 
-// makePair signs a client certificate; without an authority it signs itself.
+// makePair returns a client certificate that authority has signed; without one it is self-signed.
 func makePair(t *testing.T, name, organisation string, until time.Time, authority *tls.Certificate) *tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -272,7 +274,7 @@ func upgrade(r *http.Request) {
 	r.Header.Set("X-Stream-Protocol-Version", "v4.channel.k8s.io")
 }
 
-// identityHeaders claim to be somebody in all the ways that servers of Kubernetes know.
+// identityHeaders holds every header by which a Kubernetes server may identify a user.
 func identityHeaders(name string) func(*http.Request) {
 	return func(r *http.Request) {
 		for key, value := range map[string]string{
@@ -284,7 +286,8 @@ func identityHeaders(name string) func(*http.Request) {
 	}
 }
 
-// agentTLS verifies vn-agent, and shows a certificate whatever authorities the server names.
+// agentTLS verifies vn-agent, and sends the certificate even if its issuer is not among the authorities that the server
+// accepts.
 func agentTLS(t testing.TB, shown *tls.Certificate) *tls.Config {
 	t.Helper()
 	pem, err := os.ReadFile(filepath.Join(bed(t), "pki", "serving-ca.crt"))
@@ -299,7 +302,7 @@ func agentTLS(t testing.TB, shown *tls.Certificate) *tls.Config {
 	}}
 }
 
-// ask asks a vn-agent.
+// ask sends a request to a vn-agent.
 func ask(t *testing.T, agent string, shown *tls.Certificate, method, path string, change ...func(*http.Request)) answer {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: agentTLS(t, shown), DisableKeepAlives: true}
@@ -319,7 +322,7 @@ func ask(t *testing.T, agent string, shown *tls.Certificate, method, path string
 	return answer{response.StatusCode, string(body)}
 }
 
-// askRaw sends a path as it is, which Go's client would clean.
+// askRaw sends a path unchanged, which Go's client would clean.
 func askRaw(t *testing.T, agent string, shown *tls.Certificate, path string) (int, string) {
 	t.Helper()
 	connection, err := (&tls.Dialer{NetDialer: &net.Dialer{Timeout: patience}, Config: agentTLS(t, shown)}).DialContext(t.Context(), "tcp", agent)

@@ -128,7 +128,7 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// size is a terminal that never changes.
+// size is a terminal size that never changes.
 type size struct {
 	ctx   context.Context
 	first *remotecommand.TerminalSize
@@ -190,8 +190,8 @@ func TestCopy(t *testing.T) {
 	t.Logf("copied there in %s", time.Since(started))
 	require.Equal(t, sum+"  /tmp/file\n", tenant.run(t, namespace, "exec", "p", "--", "sha256sum", "/tmp/file"))
 	started = time.Now()
-	// Kubelets and API servers drop what is still to be sent when a client's keep-alive comes after the end of a command, which happens where
-	// the client is slow: with or without vn-agent kubectl has to go on where it was cut off.
+	// Kubelets and API servers drop output that is not sent yet when a client's SPDY ping arrives after the end of a
+	// command, as a slow client's does. With or without vn-agent, kubectl cp has to retry from there.
 	said := tenant.run(t, namespace, "cp", "--retries=10", "p:/tmp/file", back)
 	t.Logf("copied back in %s, cut off %d times", time.Since(started), strings.Count(said, "Resuming copy"))
 	file, err = os.Open(back)
@@ -235,7 +235,7 @@ func TestDebug(t *testing.T) {
 	require.Equal(t, "in it\n", tenant.run(t, namespace, "exec", "web", "-c", "look", "--", "echo", "in it"))
 }
 
-// newWebPod is a pod that answers HTTP at port 8080: /hostname, /clientip and what else agnhost netexec knows.
+// newWebPod returns a pod that serves HTTP at port 8080: /hostname, /clientip and the other paths of agnhost netexec.
 func newWebPod(t *testing.T, name string) *corev1.Pod {
 	t.Helper()
 	pod := newPod(t, name, "exec /agnhost netexec --http-port=8080")
@@ -244,7 +244,7 @@ func newWebPod(t *testing.T, name string) *corev1.Pod {
 	return pod
 }
 
-// get is what a URL answers.
+// get returns the body of the response to a GET of a URL.
 func get(t *testing.T, address string) string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
@@ -258,7 +258,7 @@ func get(t *testing.T, address string) string {
 	return string(body)
 }
 
-// fields are the lines of a text that ends with one.
+// fields returns the lines of a text.
 func fields(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") }
 
 // eventuallyPrints waits until kubectl succeeds and prints a text.
@@ -296,14 +296,14 @@ func start(t *testing.T, command *exec.Cmd) <-chan string {
 		}
 	}()
 	t.Cleanup(func() {
-		// It may have ended by itself.
+		// It may have ended already.
 		_ = command.Process.Kill()
 		_ = command.Wait()
 	})
 	return lines
 }
 
-// next is the next line, which must come in time.
+// next returns the next line, and fails the test where none arrives in time.
 func next(t *testing.T, lines <-chan string) string {
 	t.Helper()
 	select {

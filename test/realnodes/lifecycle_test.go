@@ -19,11 +19,11 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 )
 
-// stubborn is a script that ignores the signal to end, and ends when there is a file /gone.
+// stubborn is a script that ignores SIGTERM, and ends when a file /gone exists.
 const stubborn = `trap "echo signal" TERM; echo up; while [ ! -e /gone ]; do sleep 0.1; done`
 
-// TestEndsOnce deletes a pod that takes its time, and changes it meanwhile so that its super pod is looked at: the container gets the time that
-// it asks for, one signal, and its hook runs once.
+// TestEndsOnce deletes a pod that ends slowly, and patches it before it has ended, which enqueues its key in the
+// syncer: the container gets its whole grace period and one signal, and its preStop hook runs once.
 func TestEndsOnce(t *testing.T) {
 	t.Parallel()
 	tenant := tenant1(t)
@@ -52,7 +52,8 @@ func TestEndsOnce(t *testing.T) {
 	require.Equal(t, "up\nhook\nsignal\n", output.String())
 }
 
-// TestEvicted evicts a super pod, as draining its node does: the tenant's controller replaces it while its container still runs.
+// TestEvicted evicts a super pod, as kubectl drain does: the tenant's ReplicaSet controller replaces the pod while its
+// container still runs.
 func TestEvicted(t *testing.T) {
 	t.Parallel()
 	tenant := tenant1(t)
@@ -62,7 +63,7 @@ func TestEvicted(t *testing.T) {
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "d"}}
 	deployment.Spec.Selector = &metav1.LabelSelector{MatchLabels: pod.Labels}
 	deployment.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: pod.Labels}, Spec: pod.Spec}
-	// Its key is in the selector twice where two API servers put it there.
+	// The selector has the key twice where both API servers' admission has added it.
 	deployment.Spec.Template.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
 		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway,
 		LabelSelector: deployment.Spec.Selector, MatchLabelKeys: []string{appsv1.DefaultDeploymentUniqueLabelKey},
@@ -89,17 +90,17 @@ func TestEvicted(t *testing.T) {
 	events, err := tenant.client.CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=SuperPodDeleted,involvedObject.name=" + evicted.Name})
 	require.NoError(t, err)
 	require.Len(t, events.Items, 1)
-	// It has the time that it asked for.
+	// It has its whole grace period.
 	eventually(t, "the signal is logged", logged(tenant, namespace, evicted.Name, "signal"))
 	tenant.run(t, namespace, "exec", evicted.Name, "--", "touch", "/gone")
 	tenant.run(t, namespace, "wait", "--for=delete", "pod/"+evicted.Name, "--timeout="+patience.String())
-	// The other one would take as long as it may, and its namespace with it.
+	// Without this the other pod would use its whole grace period, and delay the deletion of the namespace.
 	tenant.run(t, namespace, "delete", "deployment", "d", "--cascade=foreground", "--wait=false")
 	eventually(t, "the other one is ending", func(ctx context.Context) (bool, error) { return pods(ctx)[0].DeletionTimestamp != nil, nil })
 	tenant.run(t, namespace, "exec", pods(t.Context())[0].Name, "--", "touch", "/gone")
 }
 
-// TestResize changes the CPU of a container that runs.
+// TestResize changes the CPU of a running container.
 func TestResize(t *testing.T) {
 	t.Parallel()
 	tenant := tenant1(t)

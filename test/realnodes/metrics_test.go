@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// TestTop reads figures of metrics-server, which asks the vn-agents.
+// TestTop reads usage from metrics-server, which scrapes the vn-agents.
 func TestTop(t *testing.T) {
 	t.Parallel()
 	tenant := tenant1(t)
@@ -30,13 +30,13 @@ func TestTop(t *testing.T) {
 	tenant.eventuallyPrints(t, namespace, node+" ", "top", "node", "--no-headers")
 }
 
-// TestAutoscaling sees a busy Deployment scaled to its maximum.
+// TestAutoscaling waits until a HorizontalPodAutoscaler has scaled a busy Deployment to its maximum.
 func TestAutoscaling(t *testing.T) {
 	t.Parallel()
 	tenant := tenant1(t)
 	namespace := tenant.namespace(t, "autoscaling", 2)
 	pod := newPod(t, "busy", "while :; do :; done")
-	// Enough to be far above the target, and little of the machine.
+	// Far above the target, and little of the machine's CPU.
 	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: slice.Cpu().DeepCopy()}
 	_, err := tenant.client.AppsV1().Deployments(namespace).Create(t.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "busy"},

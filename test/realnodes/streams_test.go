@@ -28,10 +28,11 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// streams is how many readers follow one container.
+// streams is the number of readers that follow one container.
 const streams = 200
 
-// TestManyStreams follows one container with many readers: each sees a line that is written when all of them are there.
+// TestManyStreams follows one container with many readers: each reads a line that is written after all of them are
+// connected.
 func TestManyStreams(t *testing.T) {
 	t.Parallel()
 	tenant := tenant1(t)
@@ -44,7 +45,7 @@ func TestManyStreams(t *testing.T) {
 	all := make(chan struct{}, streams)
 	for range streams {
 		group.Go(func() error {
-			// A connection of its own for each.
+			// Each reader has its own connection.
 			config := rest.CopyConfig(tenant.config)
 			config.Dial = (&net.Dialer{Timeout: patience}).DialContext
 			client, err := kubernetes.NewForConfig(config)
@@ -81,7 +82,8 @@ func TestManyStreams(t *testing.T) {
 	require.NoError(t, group.Wait())
 }
 
-// TestVNAgentKilled kills the vn-agents of a node under streams, and the kubelet starts them again. It does not run beside other tests, whose streams would end.
+// TestVNAgentKilled kills the vn-agents of a node while streams run; the kubelet restarts them. It does not run in
+// parallel with other tests, whose streams would end.
 func TestVNAgentKilled(t *testing.T) {
 	tenant := tenant1(t)
 	namespace := tenant.namespace(t, "killed", 1)
@@ -106,13 +108,13 @@ func TestVNAgentKilled(t *testing.T) {
 	require.Equal(t, "hello\n", tenant.run(t, namespace, "exec", "p", "--", "echo", "hello"))
 }
 
-// TestSlowReaders leaves streams that are full unread: what is not read stays with the kubelet and the container. It does not run beside
-// other tests, whose streams need memory too.
+// TestSlowReaders does not read from full streams: flow control stops the kubelet and the container, and vn-agent
+// buffers a bounded amount. It does not run in parallel with other tests, whose streams need memory too.
 func TestSlowReaders(t *testing.T) {
 	const (
 		readers = 4
 		size    = 48 << 20
-		// allowed is for what each stream holds and for garbage that is not collected yet.
+		// allowed covers the buffers of each stream, and garbage that is not collected yet.
 		allowed = 24 << 20
 	)
 	tenant := tenant1(t)
@@ -152,7 +154,7 @@ func TestSlowReaders(t *testing.T) {
 	require.Less(t, grown, int64(allowed), "bytes for %d streams that nobody reads", 2*readers)
 	t.Logf("vn-agents grew by %d KiB for %d unread streams", grown>>10, 2*readers)
 
-	// Nothing of a log is lost by reading late.
+	// A late reader still gets the whole log.
 	for _, stream := range unread {
 		n, err := io.Copy(io.Discard, stream)
 		require.NoError(t, err)
@@ -163,7 +165,7 @@ func TestSlowReaders(t *testing.T) {
 	require.Error(t, group.Wait(), "the streams of a command that never ends")
 }
 
-// stuck is an output that takes no more until ctx ends. It says in full that it was given something.
+// stuck is a writer that blocks until ctx ends. Each Write sends to full first.
 type stuck struct {
 	ctx  context.Context
 	full chan<- struct{}
@@ -175,7 +177,7 @@ func (s stuck) Write([]byte) (int, error) {
 	return 0, s.ctx.Err()
 }
 
-// agentMemory is how many bytes the vn-agents of this machine hold.
+// agentMemory returns the resident memory of this machine's vn-agents, in bytes.
 func agentMemory(t *testing.T) int64 {
 	t.Helper()
 	names, err := filepath.Glob("/proc/[0-9]*/comm")
@@ -183,7 +185,7 @@ func agentMemory(t *testing.T) int64 {
 	var pages int64
 	agents := 0
 	for _, name := range names {
-		// A process can end meanwhile.
+		// A process may have ended since it was listed.
 		if comm, err := os.ReadFile(name); err != nil || string(comm) != "vn-agent\n" {
 			continue
 		}
@@ -201,7 +203,7 @@ func agentMemory(t *testing.T) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// logged is the condition that the last line of a pod's log is line.
+// logged returns a condition: the last line of a pod's log is line.
 func logged(tenant *cluster, namespace, pod, line string) wait.ConditionWithContextFunc {
 	return func(ctx context.Context) (bool, error) {
 		last, err := tenant.client.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{TailLines: ptr.To[int64](1)}).DoRaw(ctx)

@@ -3,9 +3,8 @@
 //	image -out agnhost.tar -name registry.k8s.io/e2e-test-images/agnhost:2.56 -entrypoint /agnhost -cmd pause \
 //	  bin/agnhost=/agnhost /bin/busybox=/bin/busybox /bin/busybox=>/bin/sh
 //
-// FILE=PATH puts a file at a path of the image, TARGET=>PATH a symbolic link. The image holds /etc/passwd, /etc/group and /tmp besides. With
-// several names, separated by commas, the archive holds one image that has all of them.
-// The same files give the same archive.
+// FILE=PATH adds a file at a path of the image, TARGET=>PATH a symbolic link; /etc/passwd, /etc/group and /tmp are
+// added always. Several names, separated by commas, become tags of one image. The same files give the same archive.
 package main
 
 import (
@@ -48,7 +47,7 @@ func main() {
 	}
 }
 
-// write makes the image and its archive, whole or not at all.
+// write packs the image and renames its archive to o.out only when it is complete.
 func write(o options) error {
 	var tags []name.Reference
 	for _, text := range strings.Split(o.name, ",") {
@@ -62,7 +61,7 @@ func write(o options) error {
 	if err != nil {
 		return err
 	}
-	// Nobody pulls the image over a network, so compression would only cost time.
+	// The image is imported from a local file, so compression would only cost time.
 	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }, tarball.WithCompressionLevel(gzip.NoCompression))
 	if err != nil {
 		return fmt.Errorf("making the layer: %w", err)
@@ -100,7 +99,8 @@ func write(o options) error {
 	return nil
 }
 
-// layer returns the file system of the image as a tar archive. All times are zero and all owners root, so it depends on the files alone.
+// layer returns the file system of the image as a tar archive. All times are zero and all owners root, so it depends on
+// the files alone.
 func layer(entries []string) ([]byte, error) {
 	var buffer bytes.Buffer
 	l := &layerWriter{Writer: tar.NewWriter(&buffer), directories: map[string]bool{"/": true}}
@@ -127,13 +127,13 @@ func layer(entries []string) ([]byte, error) {
 	return buffer.Bytes(), nil
 }
 
-// layerWriter writes a layer. directories holds the folders written so far.
+// layerWriter writes a layer. directories holds the paths of the folders that are in it.
 type layerWriter struct {
 	*tar.Writer
 	directories map[string]bool
 }
 
-// entry adds what one argument says.
+// entry adds the file or link of one argument.
 func (l *layerWriter) entry(entry string) error {
 	source, target, found := strings.Cut(entry, "=")
 	if !found || source == "" {

@@ -1,5 +1,5 @@
-// Command pause does nothing until it is told to end: it holds the namespaces of a pod's sandbox, and of a node, as their process 1. It is
-// the parent of processes without one, so it collects their exits.
+// Command pause waits for SIGINT or SIGTERM. As process 1 it keeps the namespaces of a pod's sandbox, or of a node. The
+// kernel makes it the parent of orphaned processes, so it reaps them.
 package main
 
 import (
@@ -20,7 +20,7 @@ func main() {
 	}
 }
 
-// collect takes the exits of all children that have ended: one SIGCHLD can stand for several.
+// collect reaps all children that have exited: signals coalesce, so one SIGCHLD can stand for several.
 func collect() {
 	for {
 		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)

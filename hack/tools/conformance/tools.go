@@ -1,7 +1,7 @@
 //go:build tools
 
-// Package tools pins the Kubernetes end-to-end tests that `make conformance` runs, and what they need: the imports of their tests, which
-// belong to no module's packages and are built with progress from here.
+// Package tools pins the Kubernetes end-to-end tests that `make conformance` runs, and the packages that their test
+// files import: go lists those only as dependencies of a package, and gobuild.sh builds them from here with progress.
 package tools
 
 import (

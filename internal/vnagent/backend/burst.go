@@ -15,7 +15,8 @@ const pause = time.Millisecond
 // arrive less than two pauses apart, SO_RCVLOWAT lets the kernel wake the reader only at a burst of bytes, or after one
 // pause:
 //
-//	segment ──► returned ──next within two pauses, no Write──► gathering (SO_RCVLOWAT = burst) ──a pause without any──► SO_RCVLOWAT = 1
+//	segment ──► returned ──next within two pauses, no Write──► gathering (SO_RCVLOWAT = burst)
+//	                                                           gathering ──a pause without any──► SO_RCVLOWAT = 1
 type burstReader struct {
 	*net.TCPConn
 	raw syscall.RawConn

@@ -182,7 +182,7 @@ func TestGatheringEnds(t *testing.T) {
 }
 
 // BenchmarkGathering reads lines that the other end writes one by one, and asks what the other end answers, as the
-// client of a database does by way of a forwarded port.
+// client of a database does through a forwarded port.
 func BenchmarkGathering(b *testing.B) {
 	plain := func(ctx context.Context, network, address string, config *tls.Config) (net.Conn, error) {
 		return (&tls.Dialer{Config: config}).DialContext(ctx, network, address)

@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// BenchmarkThroughput compares a kubelet's streams by way of vn-agent with the same kubelet asked directly. All run in one process: on few cores
-// the two more TLS ends of vn-agent take from the others' time. Lines are what a kubelet sends, each by itself; pieces of 32 KiB are what it
-// never sends: they show what bytes cost.
+// BenchmarkThroughput compares streams through vn-agent with direct ones from the same fake kubelet. All run in one
+// process: on few cores the two more ends of TLS in vn-agent slow the others. Lines are sent one by one, as a kubelet
+// does; a kubelet never sends pieces of 32 KiB: they measure the cost per byte.
 func BenchmarkThroughput(b *testing.B) {
 	const size = 64 << 20
 	w := newWorld(b, "kubelet")

@@ -22,17 +22,17 @@ import (
 	"k8s.io/kubelet/pkg/cri/streaming/remotecommand"
 )
 
-// upstream is a kubelet, or the API server before it: the streams are those of the kubelet's own library, what runs in containers
-// is made up. Every answer begins with the super namespace, the pod and the container.
+// upstream is a fake kubelet, or API server in front of it. Streams are served by the kubelet's own library; the
+// containers are fake. Every response begins with the super namespace, the pod and the container.
 type upstream struct {
 	mu sync.Mutex
-	// seen are the requests that came, without bodies.
+	// seen holds the received requests, without bodies.
 	seen []*http.Request
 	// sent counts the bytes of endless logs.
 	sent atomic.Int64
 	// running counts streams that have not ended.
 	running atomic.Int64
-	// blocked counts commands "block" that were started: their streams are complete.
+	// blocked counts started commands "block", whose streams are all connected.
 	blocked atomic.Int64
 }
 
@@ -127,7 +127,7 @@ func (u *upstream) logs(w http.ResponseWriter, r *http.Request, name string) {
 	case strings.HasSuffix(name, "/redirect"):
 		http.Redirect(w, r, "https://example.com/", http.StatusFound)
 	case strings.HasSuffix(name, "/silent"):
-		// A kubelet sends no header before the first line.
+		// Like a kubelet it sends no response header before the first line.
 		<-r.Context().Done()
 	case strings.HasSuffix(name, "/lines"):
 		u.flood(lineWriter{w}, query.Get("limitBytes"))
@@ -143,7 +143,7 @@ func (u *upstream) logs(w http.ResponseWriter, r *http.Request, name string) {
 	}
 }
 
-// lineWriter writes as a kubelet does: each line is flushed by itself.
+// lineWriter flushes each line, as a kubelet does.
 type lineWriter struct{ http.ResponseWriter }
 
 // Write implements io.Writer.
@@ -193,7 +193,7 @@ func (u *upstream) ExecInContainer(_ context.Context, name string, _ types.UID, 
 		return utilexec.CodeExitError{Err: errors.New("exit 3"), Code: 3}
 	}
 	u.blocked.Add(1)
-	// "block": the end of the connection is the end of stdin.
+	// "block" runs until the connection, and with it stdin, is closed.
 	_, err := io.Copy(io.Discard, in)
 	return err
 }
@@ -207,7 +207,7 @@ func (u *upstream) AttachContainer(_ context.Context, name string, _ types.UID, 
 	return err
 }
 
-// PortForward implements portforward.PortForwarder: it says who it is and echoes a line.
+// PortForward implements portforward.PortForwarder: it writes the pod's identity and echoes a line.
 func (u *upstream) PortForward(_ context.Context, name string, _ types.UID, port int32, stream io.ReadWriteCloser) error {
 	defer func() { _ = stream.Close() }()
 	line := make([]byte, 64)

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBodiesThatDoNotCome announces bodies and sends none: nobody holds a connection that way, least of all without a certificate.
+// TestBodiesThatDoNotCome announces bodies and sends none: vn-agent closes such connections in bounded time, above all
+// those without a certificate.
 func TestBodiesThatDoNotCome(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, w *world) {
@@ -50,7 +51,7 @@ func TestBodiesThatDoNotCome(t *testing.T) {
 	})
 }
 
-// TestHTTP2IsNotSpoken: not before a certificate changes, and not after.
+// TestHTTP2IsNotSpoken: neither before nor after a reload of the certificates.
 func TestHTTP2IsNotSpoken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "kubelet")
@@ -76,7 +77,7 @@ func TestHTTP2IsNotSpoken(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestRunWithTooMuch: an answer that is cut is no answer.
+// TestRunWithTooMuch: a run whose output exceeds the bound is answered with an error, not with a part of the output.
 func TestRunWithTooMuch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "apiserver")

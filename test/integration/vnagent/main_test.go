@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// TestMain sees that no goroutine of vn-agent is left when all tests have ended.
+// TestMain fails where a goroutine of vn-agent still runs after all tests have ended.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if left := leftGoroutines(); code == 0 && left != "" {
@@ -22,7 +22,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// leftGoroutines returns the stacks that do not end in time and have a function of vn-agent in them, or of what copies for it.
+// leftGoroutines returns the stacks of goroutines that do not end in time and contain a function of vn-agent, or of the
+// packages that copy its streams.
 func leftGoroutines() string {
 	var left []string
 	_ = wait.PollUntilContextTimeout(context.Background(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {

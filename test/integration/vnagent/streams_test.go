@@ -29,7 +29,7 @@ import (
 	utilexec "k8s.io/client-go/util/exec"
 )
 
-// execute runs a stream with kubectl's own client. protocol is spdy or websocket.
+// execute runs a command with kubectl's own client. protocol is spdy or websocket.
 func (w *world) execute(ctx context.Context, t testing.TB, client pair, protocol, path string, query url.Values, options remotecommand.StreamOptions) error {
 	t.Helper()
 	target := &url.URL{Scheme: "https", Host: w.address, Path: path, RawQuery: query.Encode()}
@@ -118,7 +118,7 @@ func TestStreams(t *testing.T) {
 	})
 }
 
-// ping forwards a local port, as kubectl does, and returns what answers there.
+// ping forwards a local port, as kubectl does, and returns the response there.
 func (w *world) ping(t *testing.T, client pair, path string) string {
 	t.Helper()
 	connections, upgrader, err := spdy.RoundTripperFor(w.config(client))
@@ -126,7 +126,8 @@ func (w *world) ping(t *testing.T, client pair, path string) string {
 	return pingBy(t, spdy.NewDialer(upgrader, &http.Client{Transport: connections}, http.MethodPost, &url.URL{Scheme: "https", Host: w.address, Path: path}))
 }
 
-// pingTunnelled is ping by way of a tenant's API server: the client, as kubectl's, speaks WebSocket, whose streams the API server takes out.
+// pingTunnelled is ping through a tenant's API server: like kubectl, the client tunnels SPDY through WebSocket, which
+// the API server ends.
 func (w *world) pingTunnelled(t *testing.T, client pair, path string) string {
 	t.Helper()
 	connections, err := rest.TransportFor(w.config(client))
@@ -141,7 +142,7 @@ func (w *world) pingTunnelled(t *testing.T, client pair, path string) string {
 	return pingBy(t, dialer)
 }
 
-// failure is what a proxy tells of errors.
+// failure is the proxy's ErrorResponder; it fails the test.
 type failure struct{ t *testing.T }
 
 // Error implements proxy.ErrorResponder.
@@ -150,7 +151,8 @@ func (f failure) Error(w http.ResponseWriter, _ *http.Request, err error) {
 	w.WriteHeader(http.StatusBadGateway)
 }
 
-// pingWebSocket speaks channels of WebSocket with vn-agent itself: 0 is the data, 1 the errors, and both begin with the port.
+// pingWebSocket uses the WebSocket channels of port-forward with vn-agent directly: 0 is data, 1 errors, and both begin
+// with the port.
 func (w *world) pingWebSocket(t *testing.T, client pair, path string) string {
 	t.Helper()
 	config, err := websocket.NewConfig("wss://"+w.address+path+"?port=8080", "https://"+w.address)
@@ -209,7 +211,8 @@ func (w *world) follow(ctx context.Context, t testing.TB, client *http.Client) i
 	return response.Body
 }
 
-// TestManyStreams holds 200 streams at once: half logs, half exec. Their end is the end of those behind.
+// TestManyStreams runs 200 streams in parallel, half logs, half exec. When clients close theirs, those to the backend
+// end.
 func TestManyStreams(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, w *world) {
@@ -240,7 +243,7 @@ func (w *world) eventually(t testing.TB, what string, done func() bool) {
 	require.NoError(t, err, what)
 }
 
-// TestSlowReader sees that who does not read makes nobody read for it.
+// TestSlowReader does not read a log: vn-agent stops reading it from the backend.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, w *world) {
@@ -257,7 +260,7 @@ func TestSlowReader(t *testing.T) {
 	})
 }
 
-// TestShutdownOfStreamsThatNobodyReads ends also those whose clients are full.
+// TestShutdownOfStreamsThatNobodyReads: shutdown also ends streams whose clients do not read.
 func TestShutdownOfStreamsThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, w *world) {
@@ -283,7 +286,7 @@ func TestShutdownOfStreamsThatNobodyReads(t *testing.T) {
 	})
 }
 
-// standsStill waits until all buffers are full, and returns what was sent.
+// standsStill waits until all buffers are full, and returns the bytes that the backend has sent.
 func (w *world) standsStill(t testing.TB) int64 {
 	t.Helper()
 	last, since := int64(-1), time.Now()
@@ -307,7 +310,7 @@ func (w *world) ended(t testing.TB) {
 	}
 }
 
-// TestShutdown ends streams after the grace, and lets nobody in meanwhile.
+// TestShutdown ends streams after the grace period, and refuses new ones during it.
 func TestShutdown(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, w *world) {

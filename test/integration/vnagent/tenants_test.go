@@ -18,14 +18,15 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 )
 
-// spdyUpgrade makes a request ask for a stream.
+// spdyUpgrade adds the headers of an upgrade to SPDY to a request.
 func spdyUpgrade(r *http.Request) {
 	r.Header.Set("Connection", "Upgrade")
 	r.Header.Set("Upgrade", "SPDY/3.1")
 	r.Header.Set("X-Stream-Protocol-Version", "v4.channel.k8s.io")
 }
 
-// TestTenantsAreApart tries every route with names of the other tenant, of the super cluster, and of nobody: the answers are the same.
+// TestTenantsAreApart requests every route with names of the other tenant, of the super cluster, and of no pod: the
+// responses are equal.
 func TestTenantsAreApart(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, w *world) {
@@ -121,7 +122,7 @@ func TestIdentity(t *testing.T) {
 	})
 }
 
-// TestHeaders sees which headers reach the super cluster, for plain requests and for streams.
+// TestHeaders checks which headers reach the super cluster, for plain requests and for streams.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, w *world) {
@@ -198,7 +199,7 @@ func TestPaths(t *testing.T) {
 	})
 }
 
-// raw sends path as it is and returns the status.
+// raw sends path unchanged and returns the status.
 func (w *world) raw(t *testing.T, shown tls.Certificate, path string) int {
 	t.Helper()
 	dialer := tls.Dialer{Config: &tls.Config{RootCAs: w.serving.pool(), MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{shown}}}
@@ -213,7 +214,7 @@ func (w *world) raw(t *testing.T, shown tls.Certificate, path string) int {
 	return response.StatusCode
 }
 
-// TestErrors sees what a tenant hears of the super cluster's errors.
+// TestErrors checks how the super cluster's errors are forwarded to a tenant.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, w *world) {
@@ -246,7 +247,7 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// TestRotation replaces the serving certificate and the authority of clients under a running stream.
+// TestRotation replaces the serving certificate and the client authority while a stream runs.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, w *world) {
@@ -280,7 +281,8 @@ func TestRotation(t *testing.T) {
 	})
 }
 
-// TestKubeletCredentialsRotate replaces the certificate that the kubelet is shown, and the authorities on both sides of that connection.
+// TestKubeletCredentialsRotate replaces vn-agent's client certificate for the kubelet, and the authorities on both
+// sides of that connection.
 func TestKubeletCredentialsRotate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "kubelet")

@@ -119,7 +119,7 @@ func (a authority) pool() *x509.CertPool {
 	return pool
 }
 
-// write replaces the file at once.
+// write replaces the file atomically.
 func write(t testing.TB, path string, content []byte) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(path+".new", content, 0o600))
@@ -134,7 +134,7 @@ type world struct {
 	folder           string
 	upstream         *upstream
 	upstreamServer   *httptest.Server
-	// upstreamTLS replaces that of upstreamServer for new connections.
+	// upstreamTLS is the configuration of upstreamServer for new connections.
 	upstreamTLS atomic.Pointer[tls.Config]
 	stop        context.CancelFunc
 	stopped     chan error
@@ -148,7 +148,7 @@ func marked(key, namespace, name string) *corev1.Pod {
 
 var longNamespace = strings.Repeat("n", 63)
 
-// modes are run by every test.
+// modes are the modes of vn-agent that every test runs in.
 var modes = []string{"kubelet", "apiserver"}
 
 func eachMode(t *testing.T, run func(t *testing.T, w *world)) {
@@ -200,7 +200,7 @@ func newWorld(t testing.TB, mode string) *world {
 
 func (w *world) file(name string) string { return filepath.Join(w.folder, name) }
 
-// startUpstream returns the certificate that it wants to see.
+// startUpstream starts the backend, and returns the client certificate that it requires.
 func (w *world) startUpstream(t testing.TB) pair {
 	t.Helper()
 	clients := newAuthority(t, "super clients")
@@ -231,12 +231,12 @@ func (w *world) newBackend(t testing.TB, ctx context.Context, mode string, agent
 	return upstream
 }
 
-// config is what a tenant's API server knows of vn-agent.
+// config returns the client configuration of a tenant's API server for vn-agent.
 func (w *world) config(client pair) *rest.Config {
 	return &rest.Config{Host: "https://" + w.address, TLSClientConfig: rest.TLSClientConfig{CAData: w.serving.pem, CertData: client.cert, KeyData: client.key}}
 }
 
-// client has a connection pool of its own.
+// client returns a client with its own connection pool.
 func (w *world) client(t testing.TB, shown ...tls.Certificate) *http.Client {
 	t.Helper()
 	connections := &http.Transport{DisableCompression: true, TLSClientConfig: &tls.Config{
@@ -252,7 +252,7 @@ func (w *world) client(t testing.TB, shown ...tls.Certificate) *http.Client {
 	return &http.Client{Transport: connections, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// ask returns status and body.
+// ask sends a request and returns status and body.
 func (w *world) ask(t testing.TB, client *http.Client, method, path string, change ...func(*http.Request)) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, "https://"+w.address+path, http.NoBody)
