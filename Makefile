@@ -1,4 +1,5 @@
-# Superpool. `make` alone lists the targets. Go, make and git are all that must be installed; every other program is built into bin/.
+# Superpool. `make` alone lists the targets. Go, make and git are all that must be installed; every other program is
+# built into bin/.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -6,10 +7,11 @@ SHELL := bash
 
 include hack/tools/versions.mk
 
-# Without cgo, and with the same flags everywhere, binaries and tests share one build cache, and no C compiler is needed. -trimpath keeps
-# the paths of the checkout and of the module cache out of the cache's keys, so another clone or an emptied module cache compiles nothing
-# again. Versions are stamped below: with -buildvcs Go would ask git, which refuses in a checkout of another user, as root's is often.
-# The environment's GOFLAGS are not read; `make GOFLAGS=...` replaces these.
+# Without cgo, and with the same flags everywhere, binaries and tests share one build cache, and no C compiler is
+# needed. -trimpath keeps the paths of the checkout and of the module cache out of the cache's keys, so another clone or
+# an emptied module cache compiles nothing again. Versions are stamped below: with -buildvcs Go would ask git, which
+# refuses in a checkout of another user, as root's is often. The environment's GOFLAGS are not read; `make GOFLAGS=...`
+# replaces these.
 GO_BUILD_FLAGS := -buildvcs=false -trimpath
 export CGO_ENABLED := 0
 export GOFLAGS := -mod=readonly $(GO_BUILD_FLAGS)

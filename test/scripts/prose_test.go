@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestProseWrapsAt120 runs hack/verify-prose.sh on a file of each kind that it reads, with lines that it refuses and lines
-// that it leaves alone.
+// TestProseWrapsAt120 runs hack/verify-prose.sh on a file of each kind that it reads, with lines that it refuses and
+// lines that it leaves alone.
 func TestProseWrapsAt120(t *testing.T) {
 	t.Parallel()
 	words := func(columns int) string { return strings.Repeat("word ", columns/5) + strings.Repeat("w", columns%5) }
