@@ -44,6 +44,9 @@ type Assignments interface {
 	// Confirm answers with what the servers hold now. It is required before anything is deleted because of an
 	// Assignment.
 	Confirm(ctx context.Context, tenant, namespace string) (Assignment, error)
+	// ConfirmPlaced answers with one live read whether a namespace is Placed. Any other State it returns as Unknown: a
+	// pod needs no more, and a deletion more proof than that.
+	ConfirmPlaced(ctx context.Context, tenant, namespace string) (Assignment, error)
 	// Namespaces returns the names of the tenant's namespaces that are Placed or Leaving here, or have yet to be
 	// cleared here, sorted. Those that are here for their Services alone are not among them: they are here because of
 	// the others.

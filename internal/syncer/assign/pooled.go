@@ -79,6 +79,16 @@ func (p *Pooled) Confirm(ctx context.Context, tenant, namespace string) (Assignm
 	return p.assignment(&facts, placed, tenant, namespace), nil
 }
 
+// ConfirmPlaced implements Assignments. It reads one NamespacePlacement and nothing of the tenant: a tenant can have it
+// asked for any number of pods.
+func (p *Pooled) ConfirmPlaced(ctx context.Context, tenant, namespace string) (Assignment, error) {
+	placed, here, _, err := p.placement(ctx, p.Live, tenant, namespace)
+	if err != nil || !here {
+		return Assignment{}, err
+	}
+	return placed, nil
+}
+
 // Namespaces implements Assignments.
 func (p *Pooled) Namespaces(ctx context.Context, tenant string) ([]string, error) {
 	names, err := p.placed(ctx, p.Meta, tenant)
@@ -104,7 +114,6 @@ func (p *Pooled) PodSelector() string {
 func (p *Pooled) assignment(facts *Facts, placed Assignment, tenant, namespace string) Assignment {
 	state := facts.State()
 	if state == Placed {
-		placed.State = Placed
 		return placed
 	}
 	return Assignment{State: state, UID: p.Sides.NamespaceUID(tenant, namespace)}
@@ -113,20 +122,33 @@ func (p *Pooled) assignment(facts *Facts, placed Assignment, tenant, namespace s
 // facts reads the NamespacePlacement with reader and, unless it lists this super cluster, all from the caches that Of
 // needs.
 func (p *Pooled) facts(ctx context.Context, reader client.Reader, tenant, namespace string) (Facts, Assignment, error) {
-	var object schedulerv1alpha1.NamespacePlacement
-	err := reader.Get(ctx, types.NamespacedName{Namespace: tenant, Name: namespace}, &object)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return Facts{}, Assignment{}, fmt.Errorf("reading NamespacePlacement %s/%s: %w", tenant, namespace, err)
-	}
-	facts := Facts{Exists: err == nil}
-	if at := p.indexOf(&object); at >= 0 {
-		facts.Here = true
-		return facts, Assignment{UID: object.Spec.NamespaceUID, Reserved: object.Status.Placements[at].Reserved}, nil
+	placed, here, exists, err := p.placement(ctx, reader, tenant, namespace)
+	facts := Facts{Exists: exists, Here: here}
+	if err != nil || here {
+		return facts, placed, err
 	}
 	facts.Content = p.Sides.SuperNamespace(tenant, namespace)
 	facts.Pods = p.Sides.Pods(tenant, namespace)
 	facts.Services = p.Sides.Services(tenant, namespace)
 	return facts, Assignment{}, nil
+}
+
+// placement returns the Assignment of a namespace whose NamespacePlacement lists this super cluster (here), and whether
+// there is a NamespacePlacement (exists).
+func (p *Pooled) placement(ctx context.Context, reader client.Reader, tenant, namespace string) (placed Assignment, here, exists bool, err error) {
+	var object schedulerv1alpha1.NamespacePlacement
+	err = reader.Get(ctx, types.NamespacedName{Namespace: tenant, Name: namespace}, &object)
+	switch {
+	case apierrors.IsNotFound(err):
+		return Assignment{}, false, false, nil
+	case err != nil:
+		return Assignment{}, false, false, fmt.Errorf("reading NamespacePlacement %s/%s: %w", tenant, namespace, err)
+	}
+	at := p.indexOf(&object)
+	if at < 0 {
+		return Assignment{}, false, true, nil
+	}
+	return Assignment{State: Placed, UID: object.Spec.NamespaceUID, Reserved: object.Status.Placements[at].Reserved}, true, true, nil
 }
 
 // holds says whether a tenant holds anything here, or another namespace than this one is still to be cleared.

@@ -25,6 +25,7 @@ type sides struct {
 	content                     assign.Content
 	others                      []assign.SuperNamespace
 	pods, services, servicesNow assign.Answer
+	servicesErr                 error
 	// asked counts the live reads.
 	asked int
 }
@@ -36,7 +37,7 @@ func (s *sides) Pods(string, string) assign.Answer              { return s.pods 
 func (s *sides) Services(string, string) assign.Answer          { return s.services }
 func (s *sides) LiveServices(context.Context, string, string) (assign.Answer, error) {
 	s.asked++
-	return s.servicesNow, nil
+	return s.servicesNow, s.servicesErr
 }
 
 func placement(name string, clusters ...string) client.Object {
@@ -147,6 +148,37 @@ func TestPooled(t *testing.T) {
 	}
 }
 
+// TestConfirmPlaced lets a tenant have many pods in a namespace that is not placed here: each costs one read, whatever
+// else the tenant holds, and none of the tenant.
+func TestConfirmPlaced(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		live []client.Object
+		want assign.Assignment
+	}{
+		{name: "it is placed here", live: []client.Object{placement("web", "r2", "r1")}, want: assign.Assignment{
+			State: assign.Placed, UID: "placed-uid", Reserved: builders.Resources("cpu", "2"),
+		}},
+		{name: "it is placed elsewhere", live: []client.Object{placement("web", "r2"), placement("db", "r1")}},
+		{name: "it is placed nowhere", live: []client.Object{placement("db", "r1")}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			cachedReads, reads := 0, 0
+			// Pods of it are still here, and Services may be: what Confirm asks for.
+			left := &sides{content: assign.Everything, pods: assign.Yes, services: assign.No, servicesErr: errors.New("the tenant is away")}
+			p := &assign.Pooled{SuperCluster: "r1", Meta: metaWith(t, &cachedReads), Live: metaWith(t, &reads, tc.live...), Sides: left}
+			for range 10 {
+				got, err := p.ConfirmPlaced(t.Context(), tenant, "web")
+				require.NoError(t, err)
+				require.Empty(t, cmp.Diff(tc.want, got))
+			}
+			require.Equal(t, []int{10, 0, 0}, []int{reads, cachedReads, left.asked})
+		})
+	}
+}
+
 // TestPooledNamespaces names what is to be watched of a tenant.
 func TestPooledNamespaces(t *testing.T) {
 	t.Parallel()
@@ -198,6 +230,9 @@ func TestPooledErrors(t *testing.T) {
 				require.ErrorIs(t, err, broken)
 				require.Equal(t, assign.Unknown, got.State)
 			}
+			got, err := p.ConfirmPlaced(t.Context(), tenant, "web")
+			require.ErrorIs(t, err, tc.get)
+			require.Equal(t, assign.Unknown, got.State)
 		})
 	}
 }

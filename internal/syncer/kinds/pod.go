@@ -86,8 +86,8 @@ func (p *Pods) readFacts(ctx context.Context, pair *podPair, waited time.Duratio
 	return nil
 }
 
-// namespaceReadiness returns whether pods of the pair's namespace may be created. assignment is Of or Confirm of
-// Assignments.
+// namespaceReadiness returns whether pods of the pair's namespace may be created. assignment is Of or ConfirmPlaced
+// of Assignments.
 func (p *Pods) namespaceReadiness(
 	ctx context.Context, pair *podPair, assignment func(ctx context.Context, tenant, namespace string) (assign.Assignment, error),
 ) (NamespaceReadiness, error) {
@@ -141,7 +141,7 @@ func (p *Pods) warn(ctx context.Context, step Step, pair *podPair) error {
 		reason, message = ReasonNodeNameNotSupported, "spec.nodeName was set without a Binding: only the scheduler chooses nodes"
 	case StepWarnNotPlaced:
 		// The informer of pods may have been faster than what the cached Assignment follows from.
-		if readiness, err := p.namespaceReadiness(ctx, pair, p.env.Assignments.Confirm); err != nil || readiness != NamespaceNotPlaced {
+		if readiness, err := p.namespaceReadiness(ctx, pair, p.env.Assignments.ConfirmPlaced); err != nil || readiness != NamespaceNotPlaced {
 			return err
 		}
 		reason, message = ReasonSuperClusterNotPlaced, fmt.Sprintf("Namespace %s holds nothing in super cluster %s: the pod is not synced there", pair.key.Namespace, p.env.ID)

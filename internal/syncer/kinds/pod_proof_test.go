@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -193,7 +194,7 @@ func (a assigned) Of(context.Context, string, string) (assign.Assignment, error)
 	return a.cached, nil
 }
 
-func (a assigned) Confirm(context.Context, string, string) (assign.Assignment, error) {
+func (a assigned) ConfirmPlaced(context.Context, string, string) (assign.Assignment, error) {
 	return a.live, a.liveErr
 }
 
@@ -232,4 +233,39 @@ func TestNotPlaced(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNotPlacedCosts lets a tenant whose Services cannot be listed have pods in a namespace that left this super cluster:
+// each look at one reads its NamespacePlacement and nothing else, and the tenant is warned.
+func TestNotPlacedCosts(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	scheme := runtime.NewScheme()
+	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
+	var reads []string
+	db := &schedulerv1alpha1.NamespacePlacement{
+		ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey, Name: "db"},
+		Status:     schedulerv1alpha1.NamespacePlacementStatus{Placements: []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1", Slices: 1}}},
+	}
+	live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(db).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			reads = append(reads, "get "+key.Name)
+			return inner.Get(ctx, key, object, options...)
+		},
+		List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			reads = append(reads, "list")
+			return inner.List(ctx, list, options...)
+		},
+	}).Build()
+	p.assigns(fake.NewClientBuilder().WithScheme(scheme).Build(), live)
+	p.tenant.Client = fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return errors.New("connection refused")
+		},
+	}).Build()
+	p.tenantCache[kinds.KindPod] = []client.Object{proofPod("uid")}
+	_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"}, 0)
+	require.NoError(t, err)
+	require.Equal(t, []string{"get web"}, reads)
+	require.Contains(t, <-p.events.Events, "SuperClusterNotPlaced")
 }
