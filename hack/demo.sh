@@ -5,8 +5,8 @@
 #
 #   DEMO_DIR          folder of all state, default _output/demo; it is removed as a whole, so at first it must be empty
 #                     or not exist
-#   DEMO_CHAOS        programs (of vc-scheduler, syncer-r1, syncer-r2) that act kills with SIGKILL and starts again after
-#                     every action
+#   DEMO_CHAOS        programs (of vc-scheduler, syncer-r1, syncer-r2) that act kills with SIGKILL and starts again
+#                     after every action
 #   DEMO_CHAOS_DELAY  seconds between an action and the kill, default 0
 set -euo pipefail
 for part in pool steps setup experiment; do

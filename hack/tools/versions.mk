@@ -8,5 +8,5 @@ KUSTOMIZE_VERSION        := v5.7.1
 KWOK_VERSION             := v0.7.0
 METRICS_SERVER_VERSION   := v0.9.0
 
-# Read from hack/tools/go.mod: the programs must say the version that they are.
+# Read from hack/tools/go.mod; linked into the programs as their version.
 KUBERNETES_VERSION := $(shell awk '$$1 == "k8s.io/kubernetes" && $$2 ~ /^v/ { print $$2; exit }' hack/tools/go.mod)

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// countingConn counts how often is written to it.
+// countingConn counts the calls of Write.
 type countingConn struct {
 	net.Conn
 	writes atomic.Int64
@@ -27,7 +27,7 @@ func (c *countingConn) Write(piece []byte) (int, error) {
 	return c.Conn.Write(piece)
 }
 
-// newStream returns both ends of a stream, and what counts the writes to its client. There is no buffer between them.
+// newStream returns both ends of a stream, and the number of writes to its client. There is no buffer between them.
 func newStream(t *testing.T) (*clientStream, *tls.Conn, *atomic.Int64) {
 	t.Helper()
 	web := httptest.NewTLSServer(nil) // for its certificate
@@ -51,7 +51,7 @@ func newStream(t *testing.T) (*clientStream, *tls.Conn, *atomic.Int64) {
 	return stream, client, &counting.writes
 }
 
-// TestStreamWritesRecordsTogether: a client is woken up once for each piece, whatever the number of its records.
+// TestStreamWritesRecordsTogether: each Write reaches the connection in one write, however many TLS records it has.
 func TestStreamWritesRecordsTogether(t *testing.T) {
 	t.Parallel()
 	stream, client, writes := newStream(t)
@@ -77,7 +77,7 @@ func TestStreamWritesRecordsTogether(t *testing.T) {
 	require.EqualValues(t, pieces+1, writes.Load()-before) // and the end
 }
 
-// TestStreamClosesUnderWrite: a client that does not read holds up nobody.
+// TestStreamClosesUnderWrite: Close does not wait for a Write to a client that does not read, and ends that Write.
 func TestStreamClosesUnderWrite(t *testing.T) {
 	t.Parallel()
 	stream, _, writes := newStream(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/superpool/superpool/internal/vnagent/route"
 )
 
-// answer sends one request through a filter and returns the status, 0 where the filter handed the request on.
+// answer sends one request through a filter and returns the status, 0 where the filter called the next handler.
 func answer(t *testing.T, filter observedHandler, request *http.Request) int {
 	t.Helper()
 	recorder := httptest.NewRecorder()

@@ -21,14 +21,14 @@ import (
 	"github.com/superpool/superpool/internal/vnagent/route"
 )
 
-// headerIdentity believes what a request says of itself.
+// headerIdentity authenticates the tenant that the header Tenant names.
 type headerIdentity struct{}
 
 func (headerIdentity) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
 	return &authenticator.Response{User: &user.DefaultInfo{Name: r.Header.Get("Tenant"), Groups: []string{tenancyv1alpha1.OrganisationTenants}}}, true, nil
 }
 
-// anyPod exists.
+// anyPod has every pod that is requested, and lists none.
 type anyPod struct{}
 
 func (anyPod) Get(context.Context, string, string, string) (pods.Pod, error) {
@@ -36,7 +36,7 @@ func (anyPod) Get(context.Context, string, string, string) (pods.Pod, error) {
 }
 func (anyPod) List(string) ([]pods.Pod, error) { return nil, nil }
 
-// heldBackend answers when it is let go.
+// heldBackend responds once letGo is closed.
 type heldBackend struct{ letGo chan struct{} }
 
 func (b heldBackend) Forward(w http.ResponseWriter, _ *http.Request, _ route.Request, _ pods.Pod) {
@@ -49,8 +49,8 @@ func (b heldBackend) Scrape(context.Context, route.Request, []string, func(io.Re
 	return errors.New("none answers")
 }
 
-// TestTenantsAreLimited has one tenant ask for more than it may at a time: it is refused the rest, others are not, and
-// later it is not.
+// TestTenantsAreLimited has one tenant exceed its limit: only its further requests are refused, and only until others of
+// its requests have ended.
 func TestTenantsAreLimited(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

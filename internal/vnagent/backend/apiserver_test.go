@@ -23,10 +23,10 @@ import (
 	"github.com/superpool/superpool/internal/vnagent/route"
 )
 
-// tenantPod is that of the requests below.
+// tenantPod is the pod of the requests below.
 var tenantPod = pods.Pod{Super: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a-web", UID: "super-uid"}}, Owner: tenancy.Owner{Namespace: "web", UID: "tenant-uid"}}
 
-// ask returns what API server mode answers.
+// ask returns the response of an APIServer backend.
 func ask(t *testing.T, address string, request route.Request) *httptest.ResponseRecorder {
 	t.Helper()
 	upstream, err := NewAPIServer(&rest.Config{Host: address})
@@ -36,7 +36,7 @@ func ask(t *testing.T, address string, request route.Request) *httptest.Response
 	return answer
 }
 
-// TestRunFails: what goes wrong between vn-agent and the super cluster is no business of the tenant's.
+// TestRunFails: the tenant gets no details of a failure between vn-agent and the super cluster.
 func TestRunFails(t *testing.T) {
 	t.Parallel()
 	gone := httptest.NewServer(http.NotFoundHandler())
@@ -77,8 +77,8 @@ func TestRunFails(t *testing.T) {
 	}
 }
 
-// TestRunWithoutAnAnswer has a super cluster that takes the request and says nothing: no run waits for ever, nor for a
-// client that has gone.
+// TestRunWithoutAnAnswer has a super cluster that accepts the request and never responds: a run ends with a timeout, or
+// when its client is gone.
 func TestRunWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
@@ -115,7 +115,7 @@ func TestRunWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestErrorsAreText: a tenant's API server shows what a kubelet says as it is.
+// TestErrorsAreText: errors are plain text, as a kubelet's, because the tenant's API server wraps them in a Status.
 func TestErrorsAreText(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, answer, want string }{
@@ -142,10 +142,10 @@ func TestErrorsAreText(t *testing.T) {
 	}
 }
 
-// nodes answers for those that live; n1 begins and goes no further, and of the others nothing is ever heard.
+// nodes is a transport to nodes: those in living respond, n1 sends a part of a response, the others nothing.
 type nodes struct{ living []string }
 
-// silence is read until a request ends.
+// silence is a body without bytes, which ends with its request's context.
 type silence struct{ request *http.Request }
 
 func (s silence) Read([]byte) (int, error) {
@@ -167,7 +167,7 @@ func (n nodes) RoundTrip(request *http.Request) (*http.Response, error) {
 	return nil, request.Context().Err()
 }
 
-// TestScrapeWithDeadNodes: who asks hears of the nodes that live before it loses patience.
+// TestScrapeWithDeadNodes: Scrape returns the responses of living nodes within metrics-server's timeout.
 func TestScrapeWithDeadNodes(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

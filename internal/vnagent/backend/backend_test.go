@@ -60,7 +60,7 @@ func TestRequestHeaders(t *testing.T) {
 	}
 }
 
-// TestTimeouts has a backend that says nothing: streams are given up, logs are not.
+// TestTimeouts has a backend that does not respond: requests for streams time out, those for logs do not.
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})

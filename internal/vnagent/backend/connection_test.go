@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// connected are the two ends of a connection over TLS. The server's end sends every Write as a record of its own.
+// connected returns the two ends of a TLS connection. The server's end sends every Write as one record.
 func connected(t testing.TB, dial func(ctx context.Context, network, address string, config *tls.Config) (net.Conn, error)) (client net.Conn, server *tls.Conn) {
 	t.Helper()
 	web := httptest.NewTLSServer(nil) // for its certificate
@@ -49,7 +49,7 @@ func connected(t testing.TB, dial func(ctx context.Context, network, address str
 	return client, server
 }
 
-// TestGathering reads lines that have come: more than one at a time.
+// TestGathering reads lines that have arrived: several per Read.
 func TestGathering(t *testing.T) {
 	t.Parallel()
 	client, server := connected(t, dial)
@@ -69,7 +69,7 @@ func TestGathering(t *testing.T) {
 	require.LessOrEqual(t, reads, 5)
 }
 
-// TestGatheringLosesNothing sends pieces of any size, at once or after any time.
+// TestGatheringLosesNothing sends pieces of random sizes with and without pauses.
 func TestGatheringLosesNothing(t *testing.T) {
 	t.Parallel()
 	client, server := connected(t, dial)
@@ -100,8 +100,8 @@ func TestGatheringLosesNothing(t *testing.T) {
 	require.True(t, bytes.Equal(sent, got))
 }
 
-// TestGatheringHoldsNothingBack sends a piece alone after some that came together, while the other end has begun to
-// wait for it.
+// TestGatheringHoldsNothingBack sends one isolated piece after several close ones, while the other end is already in
+// Read.
 func TestGatheringHoldsNothingBack(t *testing.T) {
 	t.Parallel()
 	client, server := connected(t, dial)
@@ -132,8 +132,8 @@ func TestGatheringHoldsNothingBack(t *testing.T) {
 	}
 }
 
-// TestAnswersAreNotGathered asks what the other end answers: each answer comes right after what was read before, and
-// waits for no other.
+// TestAnswersAreNotGathered sends requests to the other end: each response follows the last read at once, and is not held
+// back to gather more.
 func TestAnswersAreNotGathered(t *testing.T) {
 	t.Parallel()
 	client, server := connected(t, dial)
@@ -181,8 +181,8 @@ func TestGatheringEnds(t *testing.T) {
 	}
 }
 
-// BenchmarkGathering reads lines that the other end writes one by one, and asks what the other end answers, as the
-// client of a database does through a forwarded port.
+// BenchmarkGathering reads lines that the other end writes one by one, and exchanges requests and responses with it, as
+// the client of a database does through a forwarded port.
 func BenchmarkGathering(b *testing.B) {
 	plain := func(ctx context.Context, network, address string, config *tls.Config) (net.Conn, error) {
 		return (&tls.Dialer{Config: config}).DialContext(ctx, network, address)

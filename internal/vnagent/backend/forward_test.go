@@ -21,7 +21,7 @@ import (
 	"github.com/superpool/superpool/internal/vnagent/route"
 )
 
-// TestStreamOutlastsItsCreation lets a stream last longer than its creation may.
+// TestStreamOutlastsItsCreation: upgradeTimeout does not end a stream that is established.
 func TestStreamOutlastsItsCreation(t *testing.T) {
 	t.Parallel()
 	const timeout = 100 * time.Millisecond
@@ -48,8 +48,8 @@ func TestStreamOutlastsItsCreation(t *testing.T) {
 	require.Equal(t, "after al", echo)
 }
 
-// TestStreamOfACommandThatEnds lets the backend take no more while its last words are on their way: a client may send
-// at any time, and an API server does every five seconds.
+// TestStreamOfACommandThatEnds has a backend that fails writes before it has sent its last bytes: a client may send at any
+// time, and an API server pings every five seconds.
 func TestStreamOfACommandThatEnds(t *testing.T) {
 	t.Parallel()
 	ended := &endedCommand{refused: make(chan struct{}), closed: make(chan struct{})}
@@ -62,7 +62,7 @@ func TestStreamOfACommandThatEnds(t *testing.T) {
 	<-ended.closed
 }
 
-// TestStreamEndsAfterItsLastBytes reads the last bytes and the end at once.
+// TestStreamEndsAfterItsLastBytes has a connection that returns io.EOF together with its last bytes.
 func TestStreamEndsAfterItsLastBytes(t *testing.T) {
 	t.Parallel()
 	connection := struct {
@@ -84,7 +84,7 @@ func TestStreamEndsAfterItsLastBytes(t *testing.T) {
 	<-stream.ended
 }
 
-// TestStreamPassesOnBursts: what was gathered is not cut again.
+// TestStreamPassesOnBursts: WriteTo writes bursts whole.
 func TestStreamPassesOnBursts(t *testing.T) {
 	t.Parallel()
 	connection := struct {
@@ -98,15 +98,15 @@ func TestStreamPassesOnBursts(t *testing.T) {
 	require.Equal(t, sizes{burst, burst}, pieces)
 }
 
-// TestStreamIsPassedOnAsItIs: vn-agent does not read what a stream's protocol means.
+// TestStreamIsPassedOnAsItIs: vn-agent does not parse the protocol of a stream.
 func TestStreamIsPassedOnAsItIs(t *testing.T) {
 	t.Parallel()
-	// Two frames of SPDY/3.1 with data of stream 1, and what is no frame at all.
+	// Two SPDY/3.1 data frames of stream 1, and bytes that are no frame.
 	sent := []byte("\x00\x00\x00\x01\x00\x00\x00\x01a\x00\x00\x00\x01\x00\x00\x00\x01b\x80\x03")
 	for _, protocol := range []string{upgradeSPDY, upgradeWebSocket} {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
-			stream := upgrade(t, &forwarder{transport: saying{protocol, sent}}, &url.URL{Scheme: "http", Host: "kubelet"}, protocol)
+			stream := upgrade(t, &forwarder{transport: sender{protocol, sent}}, &url.URL{Scheme: "http", Host: "kubelet"}, protocol)
 			got, err := io.ReadAll(stream)
 			require.NoError(t, err)
 			require.Equal(t, sent, got)
@@ -114,22 +114,22 @@ func TestStreamIsPassedOnAsItIs(t *testing.T) {
 	}
 }
 
-// saying is a backend that speaks a protocol, says words and ends.
-type saying struct {
+// sender is a transport to a backend that upgrades to protocol, sends data and ends.
+type sender struct {
 	protocol string
-	words    []byte
+	data     []byte
 }
 
-func (s saying) RoundTrip(*http.Request) (*http.Response, error) {
+func (s sender) RoundTrip(*http.Request) (*http.Response, error) {
 	body := struct {
 		io.Reader
 		io.WriteCloser
-	}{bytes.NewReader(s.words), &endedCommand{refused: make(chan struct{}), closed: make(chan struct{})}}
+	}{bytes.NewReader(s.data), &endedCommand{refused: make(chan struct{}), closed: make(chan struct{})}}
 	header := http.Header{"Connection": {"Upgrade"}, "Upgrade": {s.protocol}}
 	return &http.Response{StatusCode: http.StatusSwitchingProtocols, ProtoMajor: 1, ProtoMinor: 1, Header: header, Body: body}, nil
 }
 
-// sizes are those of what is written.
+// sizes records the size of each Write.
 type sizes []int
 
 func (s *sizes) Write(piece []byte) (int, error) {
@@ -137,7 +137,7 @@ func (s *sizes) Write(piece []byte) (int, error) {
 	return len(piece), nil
 }
 
-// upgrade returns a client's end of a stream by way of a forwarder.
+// upgrade returns the client's end of a stream through a forwarder.
 func upgrade(t *testing.T, forwarder *forwarder, target *url.URL, protocol string) io.ReadWriter {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -159,10 +159,10 @@ func upgrade(t *testing.T, forwarder *forwarder, target *url.URL, protocol strin
 
 const lastWords = "last words"
 
-// endedCommand is a backend that refuses what it is sent and then says its last words, unless it is closed before.
+// endedCommand is a transport to a backend that fails writes and then sends lastWords, unless it is closed before.
 type endedCommand struct {
 	refused, closed     chan struct{}
-	refuse, close, said sync.Once
+	refuse, close, sent sync.Once
 }
 
 func (e *endedCommand) RoundTrip(*http.Request) (*http.Response, error) {
@@ -178,7 +178,7 @@ func (e *endedCommand) Write([]byte) (int, error) {
 func (e *endedCommand) Read(piece []byte) (int, error) {
 	<-e.refused
 	n, err := 0, io.EOF
-	e.said.Do(func() {
+	e.sent.Do(func() {
 		timer := time.NewTimer(100 * time.Millisecond)
 		defer timer.Stop()
 		select {

@@ -55,7 +55,7 @@ func TestGet(t *testing.T) {
 		partial,
 		// "a" + "b-c" and "a-b" + "c" have one name: it is the second's.
 		superPod("a-b-c", "p", "n1", "a-b", "c"),
-		// Somebody copied the marks of a's pod.
+		// A copy of the ownership labels of a's pod.
 		superPod("copied", "q", "n1", "a", "twice"), superPod("a-twice", "q", "n1", "a", "twice"),
 	)
 	for _, tc := range []struct {
@@ -95,11 +95,11 @@ func TestGet(t *testing.T) {
 	require.Equal(t, []string{tenancy.SuperNamespace("a", long), "a-twice", "copied", "a-web"}, names)
 }
 
-// TestGetLive finds what the watch does not bring, and checks it the same.
+// TestGetLive reads pods that are not in the cache from the API server, and checks their ownership the same.
 func TestGetLive(t *testing.T) {
 	t.Parallel()
 	index, client := start(t, "n1")
-	// The fake's watch knows no field selectors, so what it adds after the watch is kept from it.
+	// The fake clientset's watch ignores field selectors, so pods that are created later are kept from the informer.
 	client.PrependReactor("get", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		get := action.(clienttesting.GetAction)
 		switch get.GetNamespace() + "/" + get.GetName() {
@@ -128,7 +128,7 @@ func TestGetLive(t *testing.T) {
 	require.NotErrorIs(t, err, pods.ErrNotFound)
 }
 
-// TestListBeforeTheFirst: nobody is told that there are no pods by who has not seen any yet.
+// TestListBeforeTheFirst: List is an error, rather than empty, before the cache has synced.
 func TestListBeforeTheFirst(t *testing.T) {
 	t.Parallel()
 	index, err := pods.New(fake.NewClientset(superPod("a-web", "p", "n1", "a", "web")), "n1")

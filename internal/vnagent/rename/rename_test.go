@@ -36,7 +36,7 @@ func onNode(pod pods.Pod, node string) pods.Pod {
 	return pod
 }
 
-// leaks are what no answer for tenant a may hold.
+// leaks are substrings that no response for tenant a may contain.
 func requireNoLeak(t *testing.T, answer string) {
 	t.Helper()
 	for _, leak := range []string{"super-uid", "super_uid", "a-web", "b-web", "tenancy.x-k8s.io", "kube-system", "secret-node"} {
@@ -64,7 +64,7 @@ func TestPodList(t *testing.T) {
 	require.Contains(t, string(empty), `"items":[]`)
 }
 
-// TestPodListMessages has a kubelet's own words about a container that fails again and again.
+// TestPodListMessages has a kubelet's message about a container in CrashLoopBackOff.
 func TestPodListMessages(t *testing.T) {
 	t.Parallel()
 	pod := own("a", "web", "p")

@@ -200,7 +200,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that a request that was read holds valid names only, and that what is made of it is read as the same
+// FuzzParse checks that a parsed request holds valid names only, and that its kubelet path and query parse to the same
 // request.
 func FuzzParse(f *testing.F) {
 	f.Add("GET", "/containerLogs/a/b/c", "follow=true&sinceTime=2026-11-21T03:00:00Z")
