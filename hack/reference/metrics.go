@@ -81,8 +81,12 @@ func labelsOf(call *ast.CallExpr) string {
 	}
 	var labels []string
 	for _, element := range list.Elts {
-		if literal, ok := element.(*ast.BasicLit); ok {
-			labels = append(labels, "`"+strings.Trim(literal.Value, `"`)+"`")
+		literal, ok := element.(*ast.BasicLit)
+		if !ok {
+			continue
+		}
+		if label, err := strconv.Unquote(literal.Value); err == nil {
+			labels = append(labels, "`"+label+"`")
 		}
 	}
 	return strings.Join(labels, ", ")

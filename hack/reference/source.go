@@ -35,9 +35,12 @@ func parse(root string, folders ...string) (*source, error) {
 	set := token.NewFileSet()
 	for _, folder := range folders {
 		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil {
+				return err // of a folder that does not exist, entry is nil
+			}
 			name := entry.Name()
-			if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "zz_") {
-				return err
+			if entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "zz_") {
+				return nil
 			}
 			file, err := parser.ParseFile(set, path, nil, parser.ParseComments|parser.SkipObjectResolution)
 			if err != nil {
