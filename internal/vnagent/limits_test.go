@@ -49,8 +49,8 @@ func (b heldBackend) Scrape(context.Context, route.Request, []string, func(io.Re
 	return errors.New("none answers")
 }
 
-// TestTenantsAreLimited has one tenant exceed its limit: only its further requests are refused, and only until others of
-// its requests have ended.
+// TestTenantsAreLimited has one tenant exceed its limit: only its further requests are refused, and only until others
+// of its requests have ended.
 func TestTenantsAreLimited(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

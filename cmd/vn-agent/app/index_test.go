@@ -15,8 +15,8 @@ import (
 	"github.com/superpool/superpool/internal/vnagent/pods"
 )
 
-// TestTenantWhoAsksForNothing has a tenant that requests a pod that does not exist again and again, and another whose new
-// pod the informer has not received yet: the second is not rate-limited by the first.
+// TestTenantWhoAsksForNothing has a tenant that requests a pod that does not exist again and again, and another whose
+// new pod the informer has not received yet: the second is not rate-limited by the first.
 func TestTenantWhoAsksForNothing(t *testing.T) {
 	t.Parallel()
 	const fresh = `{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"b-web","name":"fresh","labels":{"tenancy.x-k8s.io/cluster":"b"},"annotations":{

@@ -132,8 +132,8 @@ func TestGatheringHoldsNothingBack(t *testing.T) {
 	}
 }
 
-// TestAnswersAreNotGathered sends requests to the other end: each response follows the last read at once, and is not held
-// back to gather more.
+// TestAnswersAreNotGathered sends requests to the other end: each response follows the last read at once, and is not
+// held back to gather more.
 func TestAnswersAreNotGathered(t *testing.T) {
 	t.Parallel()
 	client, server := connected(t, dial)

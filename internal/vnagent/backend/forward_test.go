@@ -48,8 +48,8 @@ func TestStreamOutlastsItsCreation(t *testing.T) {
 	require.Equal(t, "after al", echo)
 }
 
-// TestStreamOfACommandThatEnds has a backend that fails writes before it has sent its last bytes: a client may send at any
-// time, and an API server pings every five seconds.
+// TestStreamOfACommandThatEnds has a backend that fails writes before it has sent its last bytes: a client may send at
+// any time, and an API server pings every five seconds.
 func TestStreamOfACommandThatEnds(t *testing.T) {
 	t.Parallel()
 	ended := &endedCommand{refused: make(chan struct{}), closed: make(chan struct{})}
