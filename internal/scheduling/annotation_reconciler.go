@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -169,6 +168,3 @@ func statusFor(namespace *corev1.Namespace, np *schedulerv1alpha1.NamespacePlace
 func annotationOf(namespace *corev1.Namespace) string {
 	return namespace.Annotations[schedulerv1alpha1.AnnotationPlacements]
 }
-
-// conflictDelay is how long the informer that is behind has, after a conflict, to catch up.
-const conflictDelay = 50 * time.Millisecond

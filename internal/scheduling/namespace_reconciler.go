@@ -77,7 +77,8 @@ func (r *namespaceReconciler) Reconcile(ctx context.Context, item request) (reco
 		return err
 	})
 	if errors.Is(err, errReplaced) {
-		return reconcile.Result{RequeueAfter: conflictDelay}, nil
+		//nolint:staticcheck // RequeueAfter forgets the backoff.
+		return reconcile.Result{Requeue: true}, nil
 	}
 	return reconcile.Result{RequeueAfter: again}, err
 }

@@ -10,11 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 )
+
+// settlePeriod is the time between two reads that look whether a write happened.
+const settlePeriod = time.Second
 
 // Store is the only code that writes NamespacePlacements. It is safe for concurrent use.
 type Store struct {
@@ -72,7 +76,8 @@ func (s *Store) GetLive(ctx context.Context, key client.ObjectKey) (*schedulerv1
 // with a live read after a write that
 //
 //   - met a conflict, or an object that came or went meanwhile;
-//   - may have happened or not (a timeout, a broken connection). Where the live read has what was written, it did, and that is all.
+//   - may have happened or not (a timeout, a broken connection). Where a live read, then or after a later try, has what
+//     was written, it did, and that is all.
 //
 // An error of change ends Change and is returned as it is.
 func (s *Store) Change(ctx context.Context, key client.ObjectKey, change func(*schedulerv1alpha1.NamespacePlacement) error) (*schedulerv1alpha1.NamespacePlacement, error) {
@@ -80,9 +85,14 @@ func (s *Store) Change(ctx context.Context, key client.ObjectKey, change func(*s
 	if err != nil {
 		return nil, err
 	}
+	var doubt *lostWrite // the last write that may have happened
 	for backoff := retry.DefaultRetry; ; {
 		stored, lost, err := s.attempt(ctx, key, current, change)
-		if lost == nil || !isRetriable(err) || backoff.Steps == 0 {
+		if isAmbiguous(err) && lost != nil {
+			doubt = lost
+		}
+		last := backoff.Steps == 0
+		if lost == nil || !isRetriable(err) || last && doubt == nil {
 			return stored, err
 		}
 		select {
@@ -90,27 +100,53 @@ func (s *Store) Change(ctx context.Context, key client.ObjectKey, change func(*s
 			return nil, err
 		case <-time.After(backoff.Step()):
 		}
-		live, readErr := s.GetLive(ctx, key)
-		if readErr != nil {
+		live, readErr := s.settle(ctx, key, doubt)
+		switch {
+		case readErr != nil:
 			return nil, errors.Join(err, readErr)
-		}
-		if isAmbiguous(err) && lost.happened(live) {
+		case doubt.happened(live):
 			return live, nil
+		case last:
+			return nil, err
 		}
 		current = live
 	}
 }
 
-// lostWrite is a write that failed. status is the object with the status that was to be written, nil if it was the
-// spec.
-type lostWrite struct {
-	status *schedulerv1alpha1.NamespacePlacement
+// settle reads what is stored, after a write that failed. Where a write that may have happened changed placements, it reads until it can or ctx
+// ends: a caller that took that write for lost would give the same capacity to another namespace.
+func (s *Store) settle(ctx context.Context, key client.ObjectKey, doubt *lostWrite) (*schedulerv1alpha1.NamespacePlacement, error) {
+	live, err := s.GetLive(ctx, key)
+	if err == nil || !doubt.places() {
+		return live, err
+	}
+	readErr := wait.PollUntilContextCancel(ctx, settlePeriod, false, func(ctx context.Context) (bool, error) {
+		live, err = s.GetLive(ctx, key)
+		return err == nil, nil
+	})
+	return live, errors.Join(readErr, err)
 }
 
-// happened says whether live, nil for no object, is what the write was to make, and nothing is left to write.
+// lostWrite is a write that failed. base and status are the object before and as it was to be, nil if it was the spec. A nil lostWrite is none.
+type lostWrite struct {
+	base, status *schedulerv1alpha1.NamespacePlacement
+}
+
+// places returns whether the write was to change placements.
+func (l *lostWrite) places() bool {
+	return l != nil && l.status != nil && !equality.Semantic.DeepEqual(l.base.Status.Placements, l.status.Status.Placements)
+}
+
+// happened returns whether live, nil for no object, is what the write was to make, and nothing is left to write. Of a write that was to change
+// placements only these are compared: another write can have followed it, such as that of status.published.
 func (l *lostWrite) happened(live *schedulerv1alpha1.NamespacePlacement) bool {
-	return live != nil && l.status != nil && live.UID == l.status.UID &&
-		equality.Semantic.DeepEqual(live.Spec, l.status.Spec) && equality.Semantic.DeepEqual(live.Status, l.status.Status)
+	if l == nil || l.status == nil || live == nil || live.UID != l.status.UID || !equality.Semantic.DeepEqual(live.Spec, l.status.Spec) {
+		return false
+	}
+	if l.places() {
+		return equality.Semantic.DeepEqual(live.Status.Placements, l.status.Status.Placements)
+	}
+	return equality.Semantic.DeepEqual(live.Status, l.status.Status)
 }
 
 // attempt applies change to current, nil for an object that does not exist, and writes the result once. With an error
@@ -137,7 +173,7 @@ func (s *Store) attempt(ctx context.Context, key client.ObjectKey, current *sche
 	stored = current.DeepCopy()
 	stored.Status = wanted.Status
 	if err := s.client.Status().Update(ctx, stored); err != nil {
-		return nil, &lostWrite{status: wanted}, fmt.Errorf("updating the status of NamespacePlacement %s: %w", key, err)
+		return nil, &lostWrite{base: current, status: wanted}, fmt.Errorf("updating the status of NamespacePlacement %s: %w", key, err)
 	}
 	s.wrote(key, current.ResourceVersion, stored)
 	return stored, nil, nil

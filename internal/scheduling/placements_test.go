@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metafake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -321,5 +323,79 @@ func TestAmbiguousAnswers(t *testing.T) {
 		apierrors.NewInvalid(schedulerv1alpha1.GroupVersion.WithKind("NamespacePlacement").GroupKind(), "web", nil), apierrors.NewTooManyRequestsError("later"),
 	} {
 		require.False(t, isAmbiguous(err), "%v", err)
+	}
+}
+
+// TestStoreInDoubt: a write whose answer was lost gave capacity away. Whatever comes between it and the look at what is stored, the caller must
+// not take it for lost: the scheduler would give that capacity to another namespace.
+func TestStoreInDoubt(t *testing.T) {
+	t.Parallel()
+	existing := &schedulerv1alpha1.NamespacePlacement{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web", UID: "1"},
+		Spec:       schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "1", Quota: cores("1")},
+	}
+	publish := func(t *testing.T, c client.Client) {
+		t.Helper()
+		np := &schedulerv1alpha1.NamespacePlacement{}
+		require.NoError(t, c.Get(t.Context(), webKey, np))
+		np.Status.Published = ptr.To("{}")
+		require.NoError(t, c.Status().Update(t.Context(), np))
+	}
+	for name, tc := range map[string]struct {
+		// late is whether the write happens only after the first live read.
+		late bool
+		// followed is whether another write comes before the first live read.
+		followed bool
+		// unread is how many live reads fail.
+		unread     int
+		wantWrites []string
+	}{
+		"it happened":                          {wantWrites: []string{"status"}},
+		"it happened, and another one follows": {followed: true, wantWrites: []string{"status", "status"}},
+		"it happens after the live read":       {late: true, wantWrites: []string{"status", "status"}},
+		"the API server is away for a while":   {unread: 8, wantWrites: []string{"status"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := newStoredPlacements(t, existing.DeepCopy())
+				reads := 0
+				var land func()
+				live := interceptor.NewClient(server, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+					if reads++; reads <= tc.unread {
+						return errors.New("connection refused")
+					}
+					if tc.followed && reads == 1 {
+						publish(t, c)
+					}
+					err := c.Get(ctx, key, object, options...)
+					if land != nil {
+						land()
+						land = nil
+					}
+					return err
+				}})
+				server.fail = func(n int) (bool, error) {
+					if n > 0 {
+						return true, nil
+					}
+					if tc.late {
+						land = func() {
+							np := &schedulerv1alpha1.NamespacePlacement{}
+							require.NoError(t, server.Get(t.Context(), webKey, np))
+							require.NoError(t, add("1")(np))
+							server.writes = append(server.writes[:0:0], "status") // the first one, which lands now
+							require.NoError(t, server.WithWatch.Status().Update(t.Context(), np))
+							server.writes = server.writes[:1]
+						}
+					}
+					return !tc.late, errors.New("connection reset by peer")
+				}
+				np, err := NewStore(freeze(t, server), live).Change(t.Context(), webKey, add("1"))
+				require.NoError(t, err)
+				require.Len(t, np.Status.Placements, 1)
+				require.Equal(t, tc.wantWrites, server.writes)
+			})
+		})
 	}
 }

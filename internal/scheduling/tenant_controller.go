@@ -71,7 +71,8 @@ func (r reconcilers) Reconcile(ctx context.Context, item request) (reconcile.Res
 	}
 	result, err := reconciler.Reconcile(ctx, item)
 	if apierrors.IsConflict(err) {
-		return reconcile.Result{RequeueAfter: conflictDelay}, nil
+		//nolint:staticcheck // RequeueAfter forgets the backoff, and a tenant's webhook can answer each patch with a conflict.
+		return reconcile.Result{Requeue: true}, nil
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return reconcile.Result{}, nil // the controller ends
