@@ -330,10 +330,7 @@ func TestAmbiguousAnswers(t *testing.T) {
 // not take it for lost: the scheduler would give that capacity to another namespace.
 func TestStoreInDoubt(t *testing.T) {
 	t.Parallel()
-	existing := &schedulerv1alpha1.NamespacePlacement{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web", UID: "1"},
-		Spec:       schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "1", Quota: cores("1")},
-	}
+	existing := builders.Placement("tenant", "web").UID("1").NamespaceUID("1").Quota("cpu", "1").Obj()
 	publish := func(t *testing.T, c client.Client) {
 		t.Helper()
 		np := &schedulerv1alpha1.NamespacePlacement{}
