@@ -14,6 +14,7 @@ import (
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/view"
 )
 
@@ -51,18 +52,18 @@ func NewDispatcher(ctx context.Context, informers ctrlcache.Cache) (*Dispatcher,
 	if err != nil {
 		return nil, fmt.Errorf("watching NamespacePlacements: %w", err)
 	}
-	if _, err := placements.AddEventHandler(placementHandler(d.placement)); err != nil {
+	if _, err := placements.AddEventHandler(engage.Handler(ctx, "informer of NamespacePlacements", nil, placementHandler(d.placement))); err != nil {
 		return nil, fmt.Errorf("watching NamespacePlacements: %w", err)
 	}
 	nodes, err := informers.GetInformer(ctx, &corev1.Node{})
 	if err != nil {
 		return nil, fmt.Errorf("watching virtual Nodes: %w", err)
 	}
-	_, err = nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err = nodes.AddEventHandler(engage.Handler(ctx, "informer of virtual Nodes", nil, cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { d.node(object, false) },
 		UpdateFunc: func(_, object any) { d.node(object, false) },
 		DeleteFunc: func(object any) { d.node(object, true) },
-	})
+	}))
 	if err != nil {
 		return nil, fmt.Errorf("watching virtual Nodes: %w", err)
 	}

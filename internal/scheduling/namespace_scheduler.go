@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/placer"
 	"github.com/superpool/superpool/internal/view"
 )
@@ -99,13 +100,13 @@ func handlerFuncs[T any](set, remove func(T)) cache.ResourceEventHandler {
 }
 
 // feed adds handler to the informer of kind's kind, waits until it was called for all objects that the informer has
-// listed, or ctx ended, and returns what removes it.
+// listed, or ctx ended, and returns what removes it. An object on which handler panics keeps its last projection.
 func feed(ctx context.Context, informers ctrlcache.Informers, kind client.Object, handler cache.ResourceEventHandler) (func(), error) {
 	informer, err := informers.GetInformer(ctx, kind)
 	if err != nil {
 		return nil, fmt.Errorf("getting an informer: %w", err)
 	}
-	registration, err := informer.AddEventHandler(handler)
+	registration, err := informer.AddEventHandler(engage.Handler(ctx, fmt.Sprintf("informer of %T", kind), nil, handler))
 	if err != nil {
 		return nil, fmt.Errorf("adding an event handler: %w", err)
 	}

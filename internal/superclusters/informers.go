@@ -43,7 +43,8 @@ func runInformers(ctx context.Context, client kubernetes.Interface, ledger *Ledg
 		).String()
 	})
 	if err := errors.Join(
-		nodes.SetTransform(trimNode), pods.SetTransform(trimPod),
+		nodes.SetTransform(engage.Transform(ctx, "trimming nodes", cancel, trimNode)),
+		pods.SetTransform(engage.Transform(ctx, "trimming pods", cancel, trimPod)),
 		nodes.SetWatchErrorHandlerWithContext(failures.record), pods.SetWatchErrorHandlerWithContext(failures.record),
 	); err != nil {
 		return fmt.Errorf("preparing informers: %w", err)

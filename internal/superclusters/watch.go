@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/engage"
 )
 
 const (
@@ -98,11 +99,11 @@ func (w *clusterWatch) watch(ctx context.Context) (toolscache.ResourceEventHandl
 	}
 	w.controller.kind.Store(&kind)
 	klog.FromContext(ctx).V(2).Info("Watching Clusters", "kind", kind)
-	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+	registration, err := informer.AddEventHandler(engage.Handler(ctx, "informer of Clusters", nil, toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    w.changed,
 		UpdateFunc: func(_, object any) { w.changed(object) },
 		DeleteFunc: w.changed,
-	})
+	}))
 	if err != nil {
 		return nil, fmt.Errorf("watching %s: %w", kind, err)
 	}

@@ -364,7 +364,7 @@ func indexers(spec *kinds.Spec) toolscache.Indexers {
 			if !ok {
 				return nil, fmt.Errorf("%T is not an object", item)
 			}
-			return values(object), nil
+			return indexed(values, object), nil
 		}
 	}
 	all := toolscache.Indexers{
@@ -377,6 +377,16 @@ func indexers(spec *kinds.Spec) toolscache.Indexers {
 		all[name] = index(values)
 	}
 	return all
+}
+
+// indexed returns the values of an index for object, none where values panics: the informer would end the process.
+func indexed(values func(client.Object) []string, object client.Object) (found []string) {
+	defer func() {
+		if recover() != nil {
+			found = nil
+		}
+	}()
+	return values(object)
 }
 
 // trim drops what nobody reads.

@@ -212,3 +212,19 @@ func TestHandlerPanics(t *testing.T) {
 	require.NoError(t, cache.watch(ctx, []source{{kind: kinds.KindConfigMap, namespace: "web"}}))
 	require.Equal(t, "b", <-seen)
 }
+
+// TestIndexPanics: an object on which an index panics is in the cache, and in no value of that index.
+func TestIndexPanics(t *testing.T) {
+	t.Parallel()
+	all := indexers(&kinds.Spec{Indexes: map[string]func(client.Object) []string{"hostile": func(object client.Object) []string {
+		return []string{object.GetAnnotations()["none"], strings.Split(object.GetName(), "-")[1]}
+	}}})
+	indexer := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, all)
+	for _, name := range []string{"a-1", "hostile"} {
+		require.NoError(t, indexer.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+	}
+	require.Len(t, indexer.List(), 2)
+	found, err := indexer.ByIndex("hostile", "1")
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+}
