@@ -39,7 +39,7 @@ const (
 // An instance of work is known by the VirtualCluster's UID, its kubeconfig and the fields that Tenant carries. When one of them
 // changes, the old instance is cancelled and its end awaited before the new one starts. A tenant in trouble holds up no other.
 type Controller struct {
-	// Client reads VirtualClusters; a cache will do.
+	// Client reads VirtualClusters. It is the client of the manager, whose cache SetupWithManager gives an index.
 	Client client.Client
 	// Reader reads Secrets and what must be up to date. Nil: the manager's uncached reader, so that no process holds all Secrets.
 	Reader client.Reader
@@ -71,7 +71,12 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	if err := mgr.Add(&c.supervisor); err != nil {
 		return fmt.Errorf("adding the tenants' instances to the manager: %w", err)
 	}
-	err := ctrl.NewControllerManagedBy(mgr).
+	ctx := context.Background() //nolint:forbidigo // the index is there before the cache starts, and nothing waits
+	err := mgr.GetFieldIndexer().IndexField(ctx, &tenancyv1alpha1.VirtualCluster{}, secretIndex, indexSecret)
+	if err != nil {
+		return fmt.Errorf("indexing VirtualClusters by their Secret: %w", err)
+	}
+	err = ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
 		For(&tenancyv1alpha1.VirtualCluster{}).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret)).

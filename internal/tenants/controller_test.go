@@ -60,7 +60,8 @@ func newHarness(t *testing.T, objects ...client.Object) *harness {
 		dead:    map[string]bool{},
 		uids:    map[string]types.UID{},
 	}
-	meta := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&tenancyv1alpha1.VirtualCluster{}).Build()
+	meta := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&tenancyv1alpha1.VirtualCluster{}).
+		WithIndex(&tenancyv1alpha1.VirtualCluster{}, secretIndex, indexSecret).Build()
 	h.Controller = &Controller{
 		Client:    meta,
 		Lifecycle: &virtualclusters.Owner{Client: meta, Reader: meta, Recorder: h.events},

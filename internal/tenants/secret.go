@@ -56,21 +56,36 @@ func secretOf(vc *tenancyv1alpha1.VirtualCluster) (types.NamespacedName, []strin
 		[]string{tenancyv1alpha1.DefaultKubeconfigKey, tenancyv1alpha1.SecretAdminKubeconfig}
 }
 
-// ofSecret returns the VirtualClusters whose kubeconfig lies in a Secret.
+// secretIndex is the name of the cache's index of VirtualClusters by their kubeconfig Secret, as <namespace>/<name>.
+const secretIndex = "kubeconfigSecret"
+
+// indexSecret is the client.IndexerFunc of secretIndex.
+func indexSecret(object client.Object) []string {
+	vc, ok := object.(*tenancyv1alpha1.VirtualCluster)
+	if !ok {
+		return nil
+	}
+	secret, _ := secretOf(vc)
+	if secret.Namespace == "" {
+		return nil // no root namespace yet: the write of status.clusterNamespace is an event of its own
+	}
+	return []string{secret.String()}
+}
+
+// ofSecret returns the VirtualClusters whose kubeconfig lies in a Secret. It reads secretIndex: most Secrets of a meta
+// cluster belong to no tenant.
 func (c *Controller) ofSecret(ctx context.Context, secret client.Object) []reconcile.Request {
 	var list tenancyv1alpha1.VirtualClusterList
-	if err := c.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+	bySecret := client.MatchingFields{secretIndex: client.ObjectKeyFromObject(secret).String()}
+	if err := c.Client.List(ctx, &list, bySecret, client.UnsafeDisableDeepCopy); err != nil {
 		if !errors.Is(err, context.Canceled) {
 			klog.FromContext(ctx).Error(err, "Finding the VirtualClusters of a Secret", "secret", klog.KObj(secret))
 		}
 		return nil
 	}
-	name := client.ObjectKeyFromObject(secret)
-	var requests []reconcile.Request
+	requests := make([]reconcile.Request, len(list.Items))
 	for i := range list.Items {
-		if wanted, _ := secretOf(&list.Items[i]); wanted == name {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
+		requests[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
 	}
 	return requests
 }
