@@ -5,6 +5,8 @@
 package placement
 
 import (
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/slice"
 )
@@ -22,17 +24,34 @@ func Reserved(placements []schedulerv1alpha1.ClusterPlacement) slice.Amounts {
 func Staying(placements []schedulerv1alpha1.ClusterPlacement) slice.Amounts {
 	sum := slice.Amounts{}
 	for i := range placements {
-		sum = sum.Plus(staying(&placements[i]))
+		sum = sum.Plus(StayingIn(&placements[i]))
 	}
 	return sum
 }
 
-func staying(placement *schedulerv1alpha1.ClusterPlacement) slice.Amounts {
+// StayingIn returns what is reserved in one super cluster, without what is leaving: new pods may use that much there.
+func StayingIn(placement *schedulerv1alpha1.ClusterPlacement) slice.Amounts {
 	reserved := slice.Of(placement.Reserved)
 	if placement.Leaving == nil {
 		return reserved
 	}
 	return reserved.Minus(slice.Of(placement.Leaving.Reserved))
+}
+
+// IsLeaving says whether all that is reserved in one super cluster is leaving, so that no new pod may go there.
+func IsLeaving(placement *schedulerv1alpha1.ClusterPlacement) bool {
+	return placement.Leaving != nil && StayingIn(placement).IsZero()
+}
+
+// Clusters returns the super clusters in which new pods may run: those of placements where not everything is leaving.
+func Clusters(placements []schedulerv1alpha1.ClusterPlacement) sets.Set[string] {
+	clusters := sets.New[string]()
+	for i := range placements {
+		if !IsLeaving(&placements[i]) {
+			clusters.Insert(placements[i].Cluster)
+		}
+	}
+	return clusters
 }
 
 // Missing returns the slices that are still to be placed: the quota minus what is reserved to stay, cut.

@@ -331,3 +331,32 @@ func TestBoundingQuota(t *testing.T) {
 		})
 	}
 }
+
+func TestClustersThatNewPodsMayUse(t *testing.T) {
+	t.Parallel()
+	cores := func(amount string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount)}
+	}
+	leaving := func(amount string) *schedulerv1alpha1.Leaving {
+		return &schedulerv1alpha1.Leaving{Reserved: cpu(amount), Reason: schedulerv1alpha1.LeavingDrained}
+	}
+	for name, tc := range map[string]struct {
+		part          schedulerv1alpha1.ClusterPlacement
+		wantLeaving   bool
+		wantStayingIn slice.Amounts
+	}{
+		"stays":            {part: schedulerv1alpha1.ClusterPlacement{Reserved: cores("1")}, wantStayingIn: slice.Amounts{"cpu": 1000}},
+		"holds nothing":    {wantStayingIn: slice.Amounts{}},
+		"a part leaves":    {part: schedulerv1alpha1.ClusterPlacement{Reserved: cores("1"), Leaving: leaving("400m")}, wantStayingIn: slice.Amounts{"cpu": 600}},
+		"leaves":           {part: schedulerv1alpha1.ClusterPlacement{Reserved: cores("1"), Leaving: leaving("1")}, wantLeaving: true, wantStayingIn: slice.Amounts{}},
+		"more than it has": {part: schedulerv1alpha1.ClusterPlacement{Reserved: cores("1"), Leaving: leaving("2")}, wantLeaving: true, wantStayingIn: slice.Amounts{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tc.part.Cluster = "r1"
+			require.Empty(t, cmp.Diff(tc.wantStayingIn, placement.StayingIn(&tc.part)))
+			require.Equal(t, tc.wantLeaving, placement.IsLeaving(&tc.part))
+			require.Equal(t, !tc.wantLeaving, placement.Clusters([]schedulerv1alpha1.ClusterPlacement{tc.part}).Has("r1"))
+		})
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,7 +31,20 @@ type annotationReconciler struct {
 	namespaces corev1listers.NamespaceLister
 	events     namespaceEvents
 	clock      clock.PassiveClock
+	// restores bounds how often what the tenant wrote is overwritten, over all its namespaces: each restore reads the meta
+	// cluster's API server.
+	restores *rate.Limiter
 }
+
+const (
+	// restoresPerSecond and restoreBurst are the limits of annotationReconciler.restores.
+	restoresPerSecond, restoreBurst = 1, 10
+	// restoreDelay is how long a namespace waits for its turn when the tenant has used up restores.
+	restoreDelay = 10 * time.Second
+)
+
+// newRestoreLimiter returns annotationReconciler.restores for one tenant.
+func newRestoreLimiter() *rate.Limiter { return rate.NewLimiter(restoresPerSecond, restoreBurst) }
 
 // Reconcile does what is due for one namespace.
 func (r *annotationReconciler) Reconcile(ctx context.Context, item request) (reconcile.Result, error) {
@@ -60,6 +74,9 @@ func (r *annotationReconciler) Reconcile(ctx context.Context, item request) (rec
 	case placement.StepWrite:
 		return reconcile.Result{}, r.write(ctx, namespace, placement.Encode(status.Placements))
 	case placement.StepRestore:
+		if !r.restores.AllowN(r.clock.Now(), 1) {
+			return reconcile.Result{RequeueAfter: restoreDelay}, nil
+		}
 		return reconcile.Result{}, r.restore(ctx, namespace)
 	default:
 		return reconcile.Result{}, fmt.Errorf("unknown step %s", step)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -18,6 +19,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -79,7 +81,8 @@ func TestPlacementsRestored(t *testing.T) {
 			recorder := events.NewFakeRecorder(2)
 			reconciler := reconcilers{concernAnnotation: &annotationReconciler{
 				key: "tenant", store: NewStore(meta, meta), api: api, namespaces: factory.Core().V1().Namespaces().Lister(),
-				events: namespaceEvents{factory.Core().V1().ResourceQuotas().Lister(), recorder}, clock: clock.RealClock{},
+				events: namespaceEvents{factory.Core().V1().ResourceQuotas().Lister(), recorder},
+				clock: clock.RealClock{}, restores: newRestoreLimiter(),
 			}}
 			_, err := reconciler.Reconcile(t.Context(), request{concern: concernAnnotation, namespace: "web"})
 			require.Equal(t, tc.wantErr, err != nil, "%v", err)
@@ -90,6 +93,45 @@ func TestPlacementsRestored(t *testing.T) {
 			require.Nil(t, np.Status.Publishing)
 		})
 	}
+}
+
+// TestATenantThatKeepsChangingItsPlacements writes the annotations of its namespaces again after each reconcile. What
+// vc-scheduler reads and writes for that is bounded per tenant, and nothing that the tenant wrote stays for good.
+func TestATenantThatKeepsChangingItsPlacements(t *testing.T) {
+	t.Parallel()
+	b := newTenantBed(t, web())
+	b.quota("web", "1")
+	b.settle()
+	b.grant("web", "r1")
+	b.settle()
+	b.recorded()
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	annotations := b.controller.reconcile[concernAnnotation].(*annotationReconciler)
+	annotations.clock = clock
+	writes := len(b.meta.writes)
+	restored := 0
+	item := request{concern: concernAnnotation, namespace: "web"}
+	for second := range 60 {
+		for n := range 5 {
+			b.tenantWrites("web", fmt.Sprintf(`{"r9":%d}`, 10*second+n))
+			b.look()
+			result, err := b.controller.reconcile.Reconcile(t.Context(), item)
+			require.NoError(t, err)
+			if result.RequeueAfter == 0 {
+				restored++
+				continue
+			}
+			require.Equal(t, restoreDelay, result.RequeueAfter)
+		}
+		clock.SetTime(clock.Now().Add(time.Second))
+	}
+	require.Equal(t, restoreBurst+59*restoresPerSecond, restored)
+	require.Equal(t, restored, len(b.meta.writes)-writes)
+	require.Len(t, b.recorded(), restored, "an Event for each")
+
+	clock.SetTime(clock.Now().Add(restoreDelay))
+	b.settle()
+	b.wantPublished("web")
 }
 
 // TestPlacementsRestoredFromACacheThatIsBehind: a new process reads an older NamespacePlacement than the one whose

@@ -21,13 +21,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/view"
 )
 
+// Reasons of Events on pods in tenant control planes.
 const (
-	reasonNodeNameRefused       = "NodeNameNotSupported"
-	reasonSuperClusterRestored  = "SuperClusterRestored"
+	// reasonNodeNameNotSupported: a tenant created a pod with spec.nodeName, which only syncers may set. Nothing runs the
+	// pod until the tenant creates it without.
+	reasonNodeNameNotSupported = "NodeNameNotSupported"
+	// reasonSuperClusterRestored: a tenant changed the super cluster annotation or label of a pod that is bound to a node,
+	// and vc-scheduler patched both back to the super cluster of that node.
+	reasonSuperClusterRestored = "SuperClusterRestored"
+	// reasonSuperClusterNotPlaced: a pod that is not bound yet names a super cluster in which its namespace has no
+	// placement that new pods may use. vc-scheduler removed the annotation and the label, and its pod scheduler chooses
+	// again.
 	reasonSuperClusterNotPlaced = "SuperClusterNotPlaced"
 )
 
@@ -50,7 +59,7 @@ func repairFor(pod *corev1.Pod, reserved func(superCluster string) bool) podRepa
 	switch {
 	case bound && (scheduled == nil || scheduled.Status != corev1.ConditionTrue):
 		return podRepair{event: tenancy.Reason{
-			Reason:  reasonNodeNameRefused,
+			Reason:  reasonNodeNameNotSupported,
 			Message: "spec.nodeName is set by Superpool when it binds a pod: create the pod without it",
 		}}
 	case bound && (annotation != truth || label != truth):
@@ -103,15 +112,13 @@ func (r *podReconciler) Reconcile(ctx context.Context, item request) (reconcile.
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	reserved := sets.New[string]()
+	var clusters sets.Set[string]
 	if np != nil {
-		for i := range np.Status.Placements {
-			reserved.Insert(np.Status.Placements[i].Cluster)
-		}
+		clusters = placement.Clusters(np.Status.Placements)
 	}
 	var errs []error
 	for _, pod := range pods {
-		errs = append(errs, r.repair(ctx, pod, repairFor(pod, reserved.Has)))
+		errs = append(errs, r.repair(ctx, pod, repairFor(pod, clusters.Has)))
 	}
 	return reconcile.Result{}, errors.Join(errs...)
 }

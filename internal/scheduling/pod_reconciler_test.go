@@ -1,11 +1,17 @@
 package scheduling
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -30,8 +36,8 @@ func TestRepairFor(t *testing.T) {
 		"label changed before the Binding": {annotation: "r1", label: "r2", wantSuperCluster: ptr.To("r1")},
 		"moved after the Binding":          {annotation: "r2", label: "r2", nodeName: "r1.node-1", status: scheduled, wantSuperCluster: ptr.To("r1"), wantReason: reasonSuperClusterRestored},
 		"label lost after the Binding":     {annotation: "r1", nodeName: "r1.node-1", status: scheduled, wantSuperCluster: ptr.To("r1"), wantReason: reasonSuperClusterRestored},
-		"created with a node name":         {nodeName: "r1.node-1", wantReason: reasonNodeNameRefused},
-		"created with a foreign node name": {annotation: "r1", label: "r1", nodeName: "node-1", wantReason: reasonNodeNameRefused},
+		"created with a node name":         {nodeName: "r1.node-1", wantReason: reasonNodeNameNotSupported},
+		"created with a foreign node name": {annotation: "r1", label: "r1", nodeName: "node-1", wantReason: reasonNodeNameNotSupported},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -53,6 +59,66 @@ func TestRepairFor(t *testing.T) {
 			if got.event.Reason != tc.wantReason {
 				t.Errorf("reason: want %q, got %q", tc.wantReason, got.event.Reason)
 			}
+		})
+	}
+}
+
+// TestPodsLeaveWithTheirPlacement reconciles a pod that has chosen r1 and waits for a node there.
+func TestPodsLeaveWithTheirPlacement(t *testing.T) {
+	t.Parallel()
+	leaving := func(amount string) *schedulerv1alpha1.Leaving {
+		return &schedulerv1alpha1.Leaving{Reserved: cores(amount), Reason: schedulerv1alpha1.LeavingDrained}
+	}
+	for name, tc := range map[string]struct {
+		part  *schedulerv1alpha1.ClusterPlacement
+		bound bool
+		want  bool // the choice is removed
+	}{
+		"placed":                      {part: &schedulerv1alpha1.ClusterPlacement{Reserved: cores("1")}},
+		"a part is leaving":           {part: &schedulerv1alpha1.ClusterPlacement{Reserved: cores("2"), Leaving: leaving("1")}},
+		"all is leaving":              {part: &schedulerv1alpha1.ClusterPlacement{Reserved: cores("1"), Leaving: leaving("1")}, want: true},
+		"all is leaving, and it runs": {part: &schedulerv1alpha1.ClusterPlacement{Reserved: cores("1"), Leaving: leaving("1")}, bound: true},
+		"not placed":                  {want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			np := &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web"}}
+			if tc.part != nil {
+				tc.part.Cluster = "r1"
+				np.Status.Placements = []schedulerv1alpha1.ClusterPlacement{*tc.part}
+			}
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "web", Name: "pod",
+				Annotations: map[string]string{schedulerv1alpha1.AnnotationSuperCluster: "r1"},
+				Labels:      map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"},
+			}}
+			if tc.bound {
+				pod.Spec.NodeName = "r1.node-1"
+				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
+			}
+			api := fake.NewClientset(pod)
+			projected, err := view.TenantPod(pod.DeepCopy())
+			require.NoError(t, err)
+			pods := informers.NewSharedInformerFactory(api, 0).Core().V1().Pods()
+			require.NoError(t, pods.Informer().GetIndexer().Add(projected))
+			meta := newStoredPlacements(t, np)
+			recorder := events.NewFakeRecorder(1)
+			reconciler := &podReconciler{key: "tenant", store: NewStore(meta, meta), api: api, pods: pods.Lister(), recorder: recorder}
+			_, err = reconciler.Reconcile(t.Context(), request{concern: concernPod, namespace: "web"})
+			require.NoError(t, err)
+
+			var patches []map[string]any
+			for _, action := range api.Actions() {
+				var patch map[string]any
+				require.NoError(t, json.Unmarshal(action.(clienttesting.PatchAction).GetPatch(), &patch))
+				patches = append(patches, patch["metadata"].(map[string]any)["labels"].(map[string]any))
+			}
+			var want []map[string]any
+			if tc.want {
+				want = []map[string]any{{schedulerv1alpha1.LabelSuperCluster: nil}}
+			}
+			require.Empty(t, cmp.Diff(want, patches))
+			require.Equal(t, tc.want, len(recorder.Events) == 1)
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -24,6 +25,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/view"
 )
@@ -113,7 +115,8 @@ func newTenantController(
 			clock: clock.RealClock{}, profiles: t.Profiles, defaultSlice: t.DefaultSlice,
 		},
 		concernAnnotation: &annotationReconciler{
-			key: tenant.Key, store: t.Store, api: api, namespaces: namespaces, events: about, clock: clock.RealClock{},
+			key: tenant.Key, store: t.Store, api: api, namespaces: namespaces, events: about,
+			clock: clock.RealClock{}, restores: newRestoreLimiter(),
 		},
 		concernEvent: &eventReconciler{key: tenant.Key, store: t.Store, namespaces: namespaces, events: about},
 		concernPod:   &podReconciler{key: tenant.Key, store: t.Store, api: api, pods: pods, recorder: recorder},
@@ -208,24 +211,17 @@ func requestsFor(change placementChange) []request {
 	return items
 }
 
-// losesCluster says whether the namespace holds nothing any more in a super cluster where it held something: pods that
-// wait for a node there are to choose again.
+// losesCluster says whether new pods of the namespace may no longer go to a super cluster to which they could go before.
+// The pod reconciler then removes the choice of those that wait there for a node.
 func (c placementChange) losesCluster() bool {
 	if c.old == nil {
 		return false
 	}
-	held := map[string]bool{}
+	var current sets.Set[string]
 	if c.current != nil {
-		for i := range c.current.Status.Placements {
-			held[c.current.Status.Placements[i].Cluster] = true
-		}
+		current = placement.Clusters(c.current.Status.Placements)
 	}
-	for i := range c.old.Status.Placements {
-		if !held[c.old.Status.Placements[i].Cluster] {
-			return true
-		}
-	}
-	return false
+	return !current.IsSuperset(placement.Clusters(c.old.Status.Placements))
 }
 
 // podHandler requests the pods that may need a repair, and the namespaces that may give back what a pod no longer uses.

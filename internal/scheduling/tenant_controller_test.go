@@ -137,10 +137,16 @@ func TestRequestsFor(t *testing.T) {
 	invalid.Status.Conditions[0].Status, invalid.Status.Conditions[0].Reason = metav1.ConditionFalse, schedulerv1alpha1.ReasonInvalidSlice
 	larger := np(schedulerv1alpha1.ReasonPending)
 	larger.Status.Conditions[0].Reason = schedulerv1alpha1.ReasonSliceLargerThanQuota
+	leaving := np(schedulerv1alpha1.ReasonPlaced, "r1", "r2")
+	leaving.Status.Placements[0].Slices = 0
+	leaving.Status.Placements[0].Leaving = &schedulerv1alpha1.Leaving{Reason: schedulerv1alpha1.LeavingDrained}
 	for name, tc := range map[string]struct {
 		old, current *schedulerv1alpha1.NamespacePlacement
 		want         []request
 	}{
+		"leaves a super cluster":              {old: np(schedulerv1alpha1.ReasonPlaced, "r1", "r2"), current: leaving, want: []request{placed, pods}},
+		"has left it":                         {old: leaving, current: np(schedulerv1alpha1.ReasonPlaced, "r2")},
+		"stays after all":                     {old: leaving, current: np(schedulerv1alpha1.ReasonPlaced, "r1", "r2"), want: []request{placed}},
 		"made":                                {current: np(schedulerv1alpha1.ReasonPending)},
 		"placed":                              {old: np(schedulerv1alpha1.ReasonPending), current: np(schedulerv1alpha1.ReasonPlaced, "r1"), want: []request{placed}},
 		"made and placed":                     {current: np(schedulerv1alpha1.ReasonPlaced, "r1"), want: []request{placed}},

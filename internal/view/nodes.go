@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/placement"
 )
 
 // NamespaceNode projects a virtual Node onto the Node that the namespace scheduler sees, with the taint that its Ready
@@ -32,18 +33,22 @@ func anyNumberOfPods() resource.Quantity {
 	return *resource.NewQuantity(math.MaxInt32, resource.DecimalSI)
 }
 
-// TenantNodes projects virtual Nodes onto those that one tenant's pods can use: the super clusters where it holds a
-// placement. Their allocatable is, per placed namespace, what is reserved there, and their taints are those of Taints.
-// The Nodes handed in are not changed.
+// TenantNodes projects virtual Nodes onto those that one tenant's new pods can use: the super clusters where it has
+// placements that are not leaving. Their allocatable is, per placed namespace, what is reserved there and stays, and their
+// taints are those of Taints. Pods that use what is leaving keep it: kube-scheduler adds no pod to a Node whose pods request
+// more than its allocatable, or that has left the view, and evicts none. The Nodes handed in are not changed.
 func TenantNodes(nodes map[string]*corev1.Node, placements []schedulerv1alpha1.NamespacePlacement) []*corev1.Node {
 	reserved := map[string]corev1.ResourceList{}
 	for i := range placements {
 		for j := range placements[i].Status.Placements {
-			held := &placements[i].Status.Placements[j]
-			if reserved[held.Cluster] == nil {
-				reserved[held.Cluster] = corev1.ResourceList{corev1.ResourcePods: anyNumberOfPods()}
+			part := &placements[i].Status.Placements[j]
+			if placement.IsLeaving(part) {
+				continue
 			}
-			maps.Copy(reserved[held.Cluster], rename(held.Reserved, placements[i].Name))
+			if reserved[part.Cluster] == nil {
+				reserved[part.Cluster] = corev1.ResourceList{corev1.ResourcePods: anyNumberOfPods()}
+			}
+			maps.Copy(reserved[part.Cluster], sliceResources(placement.StayingIn(part), placements[i].Name))
 		}
 	}
 	var projected []*corev1.Node

@@ -112,13 +112,19 @@ func renameStatuses(statuses []corev1.ContainerStatus, namespace string) {
 	}
 }
 
+// rename returns requests as the slice resources of a namespace, nil for none.
 func rename(requests corev1.ResourceList, namespace string) corev1.ResourceList {
 	if len(requests) == 0 {
 		return nil
 	}
-	renamed := make(corev1.ResourceList, len(requests))
-	for name, amount := range slice.Of(requests) {
-		renamed[slicepod.Resource(name, namespace)] = *resource.NewQuantity(amount, resource.DecimalSI)
+	return sliceResources(slice.Of(requests), namespace)
+}
+
+// sliceResources returns amounts as the slice resources of a namespace (slicepod.Resource).
+func sliceResources(amounts slice.Amounts, namespace string) corev1.ResourceList {
+	list := make(corev1.ResourceList, len(amounts))
+	for name, amount := range amounts {
+		list[slicepod.Resource(name, namespace)] = *resource.NewQuantity(amount, resource.DecimalSI)
 	}
-	return renamed
+	return list
 }
