@@ -82,7 +82,7 @@ func TestPlacementsRestored(t *testing.T) {
 			reconciler := reconcilers{concernAnnotation: &annotationReconciler{
 				key: "tenant", store: NewStore(meta, meta), api: api, namespaces: factory.Core().V1().Namespaces().Lister(),
 				events: namespaceEvents{factory.Core().V1().ResourceQuotas().Lister(), recorder},
-				clock: clock.RealClock{}, restores: newRestoreLimiter(),
+				clock:  clock.RealClock{}, restores: newRestoreLimiter(),
 			}}
 			_, err := reconciler.Reconcile(t.Context(), request{concern: concernAnnotation, namespace: "web"})
 			require.Equal(t, tc.wantErr, err != nil, "%v", err)
