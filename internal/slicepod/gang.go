@@ -6,6 +6,7 @@
 package slicepod
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
@@ -64,22 +65,47 @@ func Encode(gang Gang, pods ...*corev1.Pod) {
 }
 
 // Decode reads the gang of a slice. A Pod without the annotations is a gang of one that wants and holds nothing. The
-// maps are the caller's.
+// maps are the caller's. Plugins call Size, Total and Held for the parts that they use: Held has an entry per super
+// cluster, and they read it in every scheduling cycle.
 func Decode(pod *corev1.Pod) (Gang, error) {
-	gang := Gang{Name: GangName(pod), Size: 1}
-	var err error
-	if text, exists := pod.Annotations[AnnotationGangSize]; exists {
-		if gang.Size, err = strconv.ParseInt(text, 10, 64); err != nil || gang.Size < 1 {
-			return Gang{}, fmt.Errorf("reading the size of gang %s: %q is not a number above zero", gang.Name, text)
-		}
+	size, sizeErr := Size(pod)
+	total, totalErr := Total(pod)
+	held, heldErr := Held(pod)
+	if err := cmp.Or(sizeErr, totalErr, heldErr); err != nil {
+		return Gang{}, err
 	}
-	if gang.Total, err = decodeCounts[corev1.ResourceName, int64](pod.Annotations[AnnotationGangTotal], 64); err != nil {
-		return Gang{}, fmt.Errorf("reading the total of gang %s: %w", gang.Name, err)
+	return Gang{Name: GangName(pod), Size: size, Total: total, Held: held}, nil
+}
+
+// Size returns Gang.Size of a slice.
+func Size(pod *corev1.Pod) (int64, error) {
+	text, exists := pod.Annotations[AnnotationGangSize]
+	if !exists {
+		return 1, nil
 	}
-	if gang.Held, err = decodeCounts[string, int32](pod.Annotations[AnnotationHeld], 32); err != nil {
-		return Gang{}, fmt.Errorf("reading what the namespace of gang %s holds: %w", gang.Name, err)
+	size, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || size < 1 {
+		return 0, fmt.Errorf("reading the size of gang %s: %q is not a number above zero", GangName(pod), text)
 	}
-	return gang, nil
+	return size, nil
+}
+
+// Total returns Gang.Total of a slice.
+func Total(pod *corev1.Pod) (slice.Amounts, error) {
+	total, err := decodeCounts[corev1.ResourceName, int64](pod.Annotations[AnnotationGangTotal], 64)
+	if err != nil {
+		return nil, fmt.Errorf("reading the total of gang %s: %w", GangName(pod), err)
+	}
+	return total, nil
+}
+
+// Held returns Gang.Held of a slice.
+func Held(pod *corev1.Pod) (map[string]int32, error) {
+	held, err := decodeCounts[string, int32](pod.Annotations[AnnotationHeld], 32)
+	if err != nil {
+		return nil, fmt.Errorf("reading what the namespace of gang %s holds: %w", GangName(pod), err)
+	}
+	return held, nil
 }
 
 // GangName returns Gang.Name of a slice without decoding the rest: plugins compare it for each slice that waits.

@@ -21,14 +21,17 @@ func (pl *NamespaceGang) PreFilter(_ context.Context, _ fwk.CycleState, pod *cor
 	if pl.gangs.begun(pod) {
 		return nil, nil
 	}
-	gang, err := slicepod.Decode(pod)
+	total, err := slicepod.Total(pod)
 	if err != nil {
 		return nil, fwk.AsStatus(err)
 	}
+	if _, err := slicepod.Size(pod); err != nil {
+		return nil, fwk.AsStatus(err)
+	}
 	var short []string
-	for _, name := range gang.Total.Names() {
+	for _, name := range total.Names() {
 		d := slice.DimensionOf(name)
-		if wanted, free := gang.Total[name], freeIn(nodes, d); wanted > free {
+		if wanted, free := total[name], freeIn(nodes, &d); wanted > free {
 			short = append(short, fmt.Sprintf("%s %s is wanted and %s is free", d.Quantity(wanted), name, d.Quantity(free)))
 		}
 	}
@@ -42,7 +45,7 @@ func (pl *NamespaceGang) PreFilter(_ context.Context, _ fwk.CycleState, pod *cor
 func (pl *NamespaceGang) PreFilterExtensions() framework.PreFilterExtensions { return nil }
 
 // freeIn returns what is free of a resource in all nodes that take new pods.
-func freeIn(nodes []fwk.NodeInfo, d slice.Dimension) int64 {
+func freeIn(nodes []fwk.NodeInfo, d *slice.Dimension) int64 {
 	sum := int64(0)
 	for _, node := range nodes {
 		if node.Node() == nil || node.Node().Spec.Unschedulable {

@@ -126,9 +126,9 @@ func (s *State) assignments(known *gang) []Assignment {
 // sizeOf returns the number of slices in pod's gang. A slice whose gang cannot be read is a gang of one, which
 // PreFilter refuses.
 func sizeOf(pod *corev1.Pod) int64 {
-	decoded, err := slicepod.Decode(pod)
+	size, err := slicepod.Size(pod)
 	if err != nil {
 		return 1
 	}
-	return decoded.Size
+	return size
 }

@@ -44,14 +44,14 @@ func (h held) Clone() fwk.StateData { return h }
 
 // PreScore reads what the namespace holds. A namespace that holds nothing is not concerned.
 func (pl *PlacementStability) PreScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
-	gang, err := slicepod.Decode(pod)
+	reserved, err := slicepod.Held(pod)
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	if len(gang.Held) == 0 {
+	if len(reserved) == 0 {
 		return fwk.NewStatus(fwk.Skip)
 	}
-	state.Write(preScoreStateKey, held(gang.Held))
+	state.Write(preScoreStateKey, held(reserved))
 	return nil
 }
 

@@ -51,11 +51,11 @@ func (c counts) Clone() fwk.StateData { return c }
 // PreScore counts the slices that the namespace holds, or is about to hold, in each super cluster.
 func (pl *SliceSpread) PreScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
 	total := counts(pl.gangs.Assigned(pod))
-	gang, err := slicepod.Decode(pod)
+	held, err := slicepod.Held(pod)
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	for cluster, slices := range gang.Held {
+	for cluster, slices := range held {
 		total[cluster] += int64(slices)
 	}
 	state.Write(preScoreStateKey, total)
