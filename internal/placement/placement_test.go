@@ -335,7 +335,7 @@ func TestBoundingQuota(t *testing.T) {
 func TestClustersThatNewPodsMayUse(t *testing.T) {
 	t.Parallel()
 	cores := func(amount string) corev1.ResourceList {
-		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount)}
+		return builders.Resources("cpu", amount)
 	}
 	leaving := func(amount string) *schedulerv1alpha1.Leaving {
 		return &schedulerv1alpha1.Leaving{Reserved: cpu(amount), Reason: schedulerv1alpha1.LeavingDrained}

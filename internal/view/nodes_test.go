@@ -10,6 +10,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // TestTenantNodesOfferWhatStays reads what the projected Nodes offer to two namespaces, web and db.
@@ -23,7 +24,7 @@ func TestTenantNodesOfferWhatStays(t *testing.T) {
 		return p
 	}
 	const cpu, memory, cpuOfDB = "cpu.slice.tenancy.x-k8s.io/web", "memory.slice.tenancy.x-k8s.io/web", "cpu.slice.tenancy.x-k8s.io/db"
-	both := requests("cpu", "2", "memory", "1Gi")
+	both := builders.Resources("cpu", "2", "memory", "1Gi")
 	for name, tc := range map[string]struct {
 		web, db []schedulerv1alpha1.ClusterPlacement
 		// want is what each Node offers, without pods.
@@ -35,11 +36,11 @@ func TestTenantNodesOfferWhatStays(t *testing.T) {
 			want: map[string]slice.Amounts{"r1": {cpu: 2000, memory: 1 << 30}},
 		},
 		"a part is leaving": {
-			web:  []schedulerv1alpha1.ClusterPlacement{part("r1", both, requests("cpu", "500m"))},
+			web:  []schedulerv1alpha1.ClusterPlacement{part("r1", both, builders.Resources("cpu", "500m"))},
 			want: map[string]slice.Amounts{"r1": {cpu: 1500, memory: 1 << 30}},
 		},
 		"one resource is leaving": {
-			web:  []schedulerv1alpha1.ClusterPlacement{part("r1", both, requests("memory", "1Gi"))},
+			web:  []schedulerv1alpha1.ClusterPlacement{part("r1", both, builders.Resources("memory", "1Gi"))},
 			want: map[string]slice.Amounts{"r1": {cpu: 2000}},
 		},
 		"everything is leaving one super cluster": {
@@ -47,12 +48,12 @@ func TestTenantNodesOfferWhatStays(t *testing.T) {
 			want: map[string]slice.Amounts{"r2": {cpu: 2000, memory: 1 << 30}},
 		},
 		"more is leaving than is reserved": {
-			web:  []schedulerv1alpha1.ClusterPlacement{part("r1", both, requests("cpu", "9", "memory", "9Gi"))},
+			web:  []schedulerv1alpha1.ClusterPlacement{part("r1", both, builders.Resources("cpu", "9", "memory", "9Gi"))},
 			want: map[string]slice.Amounts{},
 		},
 		"another namespace stays": {
 			web:  []schedulerv1alpha1.ClusterPlacement{part("r1", both, both)},
-			db:   []schedulerv1alpha1.ClusterPlacement{part("r1", requests("cpu", "1"), nil)},
+			db:   []schedulerv1alpha1.ClusterPlacement{part("r1", builders.Resources("cpu", "1"), nil)},
 			want: map[string]slice.Amounts{"r1": {cpuOfDB: 1000}},
 		},
 		"a super cluster without a virtual Node": {
