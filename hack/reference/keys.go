@@ -37,8 +37,8 @@ func keysPage(code *source) (string, error) {
 		if who == nil {
 			return "", fmt.Errorf(`the comment of %s in %s must end with "Written by ...; read by ...."`, one.Name, one.Folder)
 		}
-		what := strings.TrimPrefix(who[1], one.Name+" ")
-		rows = append(rows, []string{"`" + one.Value + "`", what, who[2], who[3]})
+		one.Doc = who[1]
+		rows = append(rows, []string{"`" + one.Value + "`", one.meaning(), who[2], who[3]})
 	}
 	flush()
 	return page.String(), nil

@@ -13,32 +13,43 @@ import (
 const notice = "<!-- Written by `make generate` from the code: edit the doc comments there. -->\n\n"
 
 func main() {
+	if len(os.Args) > 1 {
+		fmt.Fprintln(os.Stderr, "reference: takes no arguments: it writes docs/reference of the checkout in which it runs")
+		os.Exit(2)
+	}
 	if err := run("."); err != nil {
 		fmt.Fprintln(os.Stderr, "reference:", err)
 		os.Exit(1)
 	}
 }
 
-// run reads the checkout at root and writes its pages.
+// pages are the files of docs/reference and what makes each.
+func pages() map[string]func(*source) (string, error) {
+	return map[string]func(*source) (string, error){
+		"annotations-and-labels.md": keysPage,
+		"events-and-conditions.md":  reasonsPage,
+		"flags-and-gates.md":        flagsPage,
+		"metrics.md":                metricsPage,
+	}
+}
+
+// run reads the checkout at root and writes all pages, or none after an error.
 func run(root string) error {
 	code, err := parse(root, "apis", "internal", "plugins", "cmd")
 	if err != nil {
 		return err
 	}
+	texts := map[string]string{}
+	for name, page := range pages() {
+		if texts[name], err = page(code); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
 	dir := filepath.Join(root, "docs", "reference")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making %s: %w", dir, err)
 	}
-	for name, page := range map[string]func(*source) (string, error){
-		"annotations-and-labels.md": keysPage,
-		"events-and-conditions.md":  reasonsPage,
-		"flags-and-gates.md":        flagsPage,
-		"metrics.md":                metricsPage,
-	} {
-		text, err := page(code)
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
+	for name, text := range texts {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil { //nolint:gosec // a page that everybody may read
 			return fmt.Errorf("writing %s: %w", name, err)
 		}

@@ -40,13 +40,13 @@ func TestKeysPage(t *testing.T) {
 			name: "one group",
 			text: "// On Pods.\nconst (\n// AnnotationA says a." + who + "\nAnnotationA = `x.io/a`\n// LabelB is b." + who + "\nLabelB = `x.io/b`\n)",
 			want: "\nOn Pods.\n\n| key | what | written by | read by |\n| --- | --- | --- | --- |\n" +
-				"| `x.io/a` | says a. | tenants | syncers |\n| `x.io/b` | is b. | tenants | syncers |\n",
+				"| `x.io/a` | Says a. | tenants | syncers |\n| `x.io/b` | B. | tenants | syncers |\n",
 		},
 		{
 			name: "two groups",
 			text: "// On Pods.\nconst (\n// AnnotationA says a." + who + "\nAnnotationA = `x.io/a`\n)\n// On Nodes.\nconst (\n// TaintB is b." + who + "\nTaintB = `x.io/b`\n)",
-			want: "\nOn Pods.\n\n| key | what | written by | read by |\n| --- | --- | --- | --- |\n| `x.io/a` | says a. | tenants | syncers |\n" +
-				"\nOn Nodes.\n\n| key | what | written by | read by |\n| --- | --- | --- | --- |\n| `x.io/b` | is b. | tenants | syncers |\n",
+			want: "\nOn Pods.\n\n| key | what | written by | read by |\n| --- | --- | --- | --- |\n| `x.io/a` | Says a. | tenants | syncers |\n" +
+				"\nOn Nodes.\n\n| key | what | written by | read by |\n| --- | --- | --- | --- |\n| `x.io/b` | B. | tenants | syncers |\n",
 		},
 		{name: "no key but a value", text: "// TaintB is b.\nconst TaintB = `superpool`"},
 		{name: "nobody", text: "// LabelB is b.\nconst LabelB = `x.io/b`", wantErr: `the comment of LabelB in apis/v1 must end with "Written by ...; read by ...."`},

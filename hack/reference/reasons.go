@@ -38,7 +38,7 @@ func reasonsPage(code *source) (string, error) {
 	var rows [][]string
 	for _, one := range conditions {
 		if strings.HasPrefix(one.Folder, "apis/") {
-			rows = append(rows, []string{one.Value, strings.TrimPrefix(one.Doc, one.Name+" "), one.Folder})
+			rows = append(rows, []string{one.Value, one.meaning(), one.Folder})
 		}
 	}
 	page.WriteString(table([]string{"condition", "what", "API"}, rows))
@@ -53,7 +53,7 @@ func reasonsPage(code *source) (string, error) {
 func reasonTable(reasons []constant, chosen func(constant) bool) string {
 	meanings := map[string][]string{}
 	for _, one := range reasons {
-		if meaning := strings.TrimPrefix(one.Doc, one.Name+" "); chosen(one) && !slices.Contains(meanings[one.Value], meaning) {
+		if meaning := one.meaning(); chosen(one) && !slices.Contains(meanings[one.Value], meaning) {
 			meanings[one.Value] = append(meanings[one.Value], meaning)
 		}
 	}

@@ -29,6 +29,22 @@ type constant struct {
 	Group string
 }
 
+// meaning returns the comment without the constant's name at its beginning, which means nothing to who does not read the code.
+func (c constant) meaning() string {
+	rest, found := strings.CutPrefix(c.Doc, c.Name)
+	if !found {
+		return c.Doc
+	}
+	rest = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(rest), ":"))
+	for _, filler := range []string{"means that ", "says that ", "is "} {
+		rest = strings.TrimPrefix(rest, filler)
+	}
+	if rest == "" {
+		return ""
+	}
+	return strings.ToUpper(rest[:1]) + rest[1:]
+}
+
 // parse reads all Go files below the folders.
 func parse(root string, folders ...string) (*source, error) {
 	code := &source{files: map[string]*ast.File{}}
