@@ -91,26 +91,26 @@ func TestReasonsPage(t *testing.T) {
 
 | condition | what | API |
 | --- | --- | --- |
-| Ready | is met. | apis/v1 |
+| Ready | Met. | apis/v1 |
 
 Their reasons:
 
 | reason | what |
 | --- | --- |
-| ` + "`Connected`" + ` | is good. |
+| ` + "`Connected`" + ` | Good. |
 
 ## Events of vc-scheduler
 
 | reason | what |
 | --- | --- |
-| ` + "`Full`" + ` | is so. |
+| ` + "`Full`" + ` | So. |
 
 ## Events of syncer
 
 | reason | what |
 | --- | --- |
-| ` + "`Same`" + ` | is more. is one \| two. |
-| ` + "`Taken`" + ` | is bad. |
+| ` + "`Same`" + ` | More. One \| two. |
+| ` + "`Taken`" + ` | Bad. |
 `
 	require.Empty(t, cmp.Diff(want, got))
 	for text, wantErr := range map[string]string{"const ConditionA = `A`": "constant ConditionA has no comment", "const ReasonA = `A`": "constant ReasonA has no comment"} {
