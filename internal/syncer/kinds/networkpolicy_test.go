@@ -253,11 +253,14 @@ func TestNetworkPolicyNotice(t *testing.T) {
 	}
 }
 
-// unfilled is a cache whose namespaces are not filled.
-type unfilled struct{ cache }
+// unfilled is a cache that is not filled with objects of a kind.
+type unfilled struct {
+	cache
+	of string
+}
 
 func (u unfilled) Get(kind, namespace, name string) (client.Object, bool) {
-	if kind == kinds.KindNamespace {
+	if kind == u.of {
 		return nil, false
 	}
 	return u.cache.Get(kind, namespace, name)
@@ -273,7 +276,7 @@ func TestNetworkPolicyBeforeNamespaces(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "policy-uid"},
 	}}
 	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindNetworkPolicy, Namespace: "web", Name: "front"}
-	p.tenant.Cache = unfilled{p.tenantCache}
+	p.tenant.Cache = unfilled{p.tenantCache, kinds.KindNamespace}
 	_, err := p.kind(kinds.KindNetworkPolicy).Reconcile(t.Context(), key, 0)
 	wait := &engine.WaitError{}
 	require.ErrorAs(t, err, &wait)

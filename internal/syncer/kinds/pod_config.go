@@ -1,33 +1,56 @@
 package kinds
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
 // missing names a ConfigMap or Secret that a tenant's pod refers to, that the tenant has and that has not come down
-// yet, or returns "". A kubelet starts the containers without what is optional, and pulls images without credentials
-// that are not there.
+// yet, else NetworkPolicies of its namespace, or returns "". A kubelet starts the containers without what is optional,
+// pulls images without credentials that are not there, and a CNI plugin lets all traffic through without policies.
 func (e *Env) missing(tenant *Tenant, tenantPod *corev1.Pod) string {
-	superNamespace := tenancy.SuperNamespace(tenant.Key, tenantPod.Namespace)
 	found := ""
 	down := func(kind, name, superName string) bool {
 		tenantObject, synced := tenant.Cache.Get(kind, tenantPod.Namespace, name)
-		superObject, _ := e.SuperCache.Get(kind, superNamespace, superName)
-		switch {
-		case synced && tenantObject == nil:
+		if synced && tenantObject == nil || tenantObject != nil && e.isDown(tenant, kind, tenantObject, superName) {
 			return true
-		case tenantObject != nil && superObject != nil:
-			if owner, _ := tenancy.GetOwner(superObject); owner.UID == tenantObject.GetUID() {
-				return true
-			}
 		}
 		found = kind + " " + name
 		return false
 	}
 	podutil.VisitPodConfigmapNames(tenantPod, func(name string) bool { return down(KindConfigMap, name, superConfigMapName(name)) })
 	podutil.VisitPodSecretNames(tenantPod, func(name string) bool { return down(KindSecret, name, name) })
+	if found == "" && e.awaitsPolicies(tenant, tenantPod.Namespace) {
+		found = "networkpolicies of namespace " + tenantPod.Namespace
+	}
 	return found
+}
+
+// isDown says whether the super cluster has the super object of a tenant object.
+func (e *Env) isDown(tenant *Tenant, kind string, tenantObject client.Object, superName string) bool {
+	superObject, _ := e.SuperCache.Get(kind, tenancy.SuperNamespace(tenant.Key, tenantObject.GetNamespace()), superName)
+	if superObject == nil {
+		return false
+	}
+	owner, _ := tenancy.GetOwner(superObject)
+	return owner.UID == tenantObject.GetUID()
+}
+
+// awaitsPolicies says whether NetworkPolicies of a tenant namespace have yet to come down. One that was refused is not
+// waited for: the tenant has an Event about it.
+func (e *Env) awaitsPolicies(tenant *Tenant, namespace string) bool {
+	if _, synced := tenant.Cache.Get(KindNetworkPolicy, namespace, ""); !synced {
+		return true
+	}
+	return slices.ContainsFunc(tenant.Cache.InNamespace(KindNetworkPolicy, namespace), func(policy client.Object) bool {
+		key := engine.Key{Tenant: tenant.Key, Kind: KindNetworkPolicy, Namespace: namespace, Name: policy.GetName()}
+		return !e.isDown(tenant, KindNetworkPolicy, policy, policy.GetName()) &&
+			!e.warned(key, policy, ReasonFailedCreate) && !e.warned(key, policy, ReasonConflict)
+	})
 }

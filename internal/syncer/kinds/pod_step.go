@@ -23,7 +23,7 @@ const (
 	StepCreate
 	// StepWaitForServiceAccount waits for the ServiceAccount of the pod, without which the super cluster refuses it.
 	StepWaitForServiceAccount
-	// StepWaitForConfig waits for ConfigMaps and Secrets that the pod refers to.
+	// StepWaitForConfig waits for ConfigMaps and Secrets that the pod refers to, and NetworkPolicies of its namespace.
 	StepWaitForConfig
 	// StepWarnNotPlaced warns the tenant that the pod names a super cluster in which its namespace holds nothing
 	// (proof: live read).
@@ -119,11 +119,12 @@ type Facts struct {
 	Namespace NamespaceReadiness
 	// ServiceAccount is whether the super namespace has the pod's.
 	ServiceAccount bool
-	// MissingConfig names a ConfigMap or Secret that the pod refers to and that has not come down yet; "" for none.
+	// MissingConfig names a ConfigMap or Secret that the pod refers to and that has not come down yet, or NetworkPolicies
+	// of its namespace; "" for none.
 	MissingConfig string
 }
 
-// configTime is for how long a pod waits for ConfigMaps and Secrets to come down.
+// configTime is for how long a pod waits for ConfigMaps, Secrets and NetworkPolicies to come down.
 const configTime = 12 * time.Second
 
 // NextStep returns what is to be done about a pod. tenantPod and superPod are nil where there is none; neither is

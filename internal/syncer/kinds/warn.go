@@ -47,6 +47,11 @@ func (e *Env) warnOnce(tenant *Tenant, key engine.Key, object client.Object, rea
 	tenant.Recorder.Event(object, corev1.EventTypeWarning, reason, message)
 }
 
+// warned says whether the last warning about key was about this object, for that reason.
+func (e *Env) warned(key engine.Key, object client.Object, reason string) bool {
+	return e.warnings.begins(key, string(object.GetUID())+reason)
+}
+
 // clearWarning clears the last warning about key, so that the next one is recorded again, and takes it from the quota
 // waiters. Call it when key is in sync or gone.
 func (e *Env) clearWarning(key engine.Key) {
@@ -91,6 +96,13 @@ func (w *warnings) isNew(key engine.Key, text string) bool {
 	}
 	w.last[key] = text
 	return true
+}
+
+// begins says whether the last warning about key begins with prefix.
+func (w *warnings) begins(key engine.Key, prefix string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.HasPrefix(w.last[key], prefix)
 }
 
 func (w *warnings) clear(key engine.Key) {
