@@ -94,7 +94,7 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	s.super = &informers{client: super, changed: s.superChanged, filled: func(source) {}}
 	s.env = &kinds.Env{
 		ID: options.ID, Super: super, SuperCache: s.super,
-		Tenant: s.tenant, Tenants: s.tenants,
+		Tenant: s.tenant, Tenants: s.tenants, Enqueue: s.add,
 		PodSecurityLevel: options.PodSecurityLevel, VNAgent: options.VNAgent, NodeLinger: options.NodeLinger, Clock: options.Engine.Clock, Metrics: options.Metrics,
 	}
 	s.env.Assignments = &assign.Pooled{SuperCluster: options.ID, Meta: mgr.GetClient(), Live: mgr.GetAPIReader(), Sides: s.env.Sides()}

@@ -37,16 +37,18 @@ type Copy[T client.Object] struct {
 	// Recreate says whether a super object cannot become what it should be, and must be deleted and made again; nil
 	// never does so.
 	Recreate func(tenant *Tenant, tenantObject, superObject T) bool
-	// Notice returns what a tenant should know of an object that is in sync, "" for nothing; nil has none.
-	Notice func(tenant *Tenant, tenantObject T) (reason, message string)
 	// Explain returns in a tenant's words why an object was refused and what to do, "" if the error does; nil has none.
 	Explain func(tenantObject T, err error) string
 	// Translate writes onto superObject the fields that are ours: names, marks, labels and annotations are written
-	// already. An error means that it cannot be known yet what they should be.
-	Translate func(env *Env, tenant *Tenant, tenantObject, superObject T) error
+	// already. It returns what the tenant should know once the object is in sync. An error means that it cannot be known
+	// yet what the fields should be.
+	Translate func(env *Env, tenant *Tenant, tenantObject, superObject T) (Notice, error)
 	// Wakes are those of the Spec.
 	Wakes map[string]func(*Env, Change) []engine.Key
 }
+
+// Notice is what a tenant should know of an object that is in sync: an Event, unless Reason is "".
+type Notice struct{ Reason, Message string }
 
 // Copied returns the Spec of a copied kind.
 func Copied[T client.Object](c Copy[T]) Spec {
@@ -78,9 +80,6 @@ func (c *Copy[T]) setDefaults() {
 	if c.Recreate == nil {
 		c.Recreate = func(*Tenant, T, T) bool { return false }
 	}
-	if c.Notice == nil {
-		c.Notice = func(*Tenant, T) (string, string) { return "", "" }
-	}
 	if c.Explain == nil {
 		c.Explain = func(T, error) string { return "" }
 	}
@@ -102,10 +101,10 @@ type copier[T client.Object] struct {
 }
 
 // plain makes the translation of a kind that is the same for all tenants.
-func plain[T client.Object](translate func(tenantObject, superObject T)) func(*Env, *Tenant, T, T) error {
-	return func(_ *Env, _ *Tenant, tenantObject, superObject T) error {
+func plain[T client.Object](translate func(tenantObject, superObject T)) func(*Env, *Tenant, T, T) (Notice, error) {
+	return func(_ *Env, _ *Tenant, tenantObject, superObject T) (Notice, error) {
 		translate(tenantObject, superObject)
-		return nil
+		return Notice{}, nil
 	}
 }
 
@@ -116,7 +115,7 @@ func (c *copier[T]) Name() string { return c.Copy.Name }
 func (c *copier[T]) Keys() []engine.Key { return c.env.keys(c.Copy.Name) }
 
 // write applies the whole translation onto superObject.
-func (c *copier[T]) write(tenant *Tenant, tenantObject, superObject T) error {
+func (c *copier[T]) write(tenant *Tenant, tenantObject, superObject T) (Notice, error) {
 	namespace := tenantObject.GetNamespace()
 	superObject.SetNamespace(tenancy.SuperNamespace(tenant.Key, namespace))
 	superObject.SetName(c.SuperName(tenantObject.GetName()))
@@ -163,7 +162,7 @@ func (c *copier[T]) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 // create makes a super object. It returns what is there already, though the cache did not show it, or an empty object.
 func (c *copier[T]) create(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject T) (T, error) {
 	created, live := c.New(), c.New()
-	if err := c.write(tenant, tenantObject, created); err != nil {
+	if _, err := c.write(tenant, tenantObject, created); err != nil {
 		return live, err
 	}
 	err := c.env.Super.Create(ctx, created)
@@ -197,11 +196,12 @@ func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, 
 	if !ok {
 		return fmt.Errorf("copy of %T has another type", superObject)
 	}
-	if err := c.write(tenant, tenantObject, desired); err != nil {
+	notice, err := c.write(tenant, tenantObject, desired)
+	if err != nil {
 		return err
 	}
 	if equality.Semantic.DeepEqual(superObject, desired) {
-		c.inSync(tenant, key, tenantObject)
+		c.inSync(tenant, key, tenantObject, notice)
 		return nil
 	}
 	return c.refused(tenant, key, tenantObject, ReasonFailedUpdate, c.env.done(ctx, c.Copy.Name, "update", c.env.Super.Update(ctx, desired)))
@@ -216,9 +216,9 @@ func (c *copier[T]) owner(key engine.Key, superObject T) (tenancy.Owner, bool) {
 }
 
 // inSync forgets what was wrong with an object, and says what the tenant should know of it.
-func (c *copier[T]) inSync(tenant *Tenant, key engine.Key, tenantObject T) {
-	if reason, message := c.Notice(tenant, tenantObject); reason != "" {
-		c.env.warnOnce(tenant, key, tenantObject, reason, fmt.Sprintf("Super cluster %s: %s", c.env.ID, message))
+func (c *copier[T]) inSync(tenant *Tenant, key engine.Key, tenantObject T, notice Notice) {
+	if notice.Reason != "" {
+		c.env.warnOnce(tenant, key, tenantObject, notice.Reason, fmt.Sprintf("Super cluster %s: %s", c.env.ID, notice.Message))
 		return
 	}
 	c.env.clearWarning(key)

@@ -25,9 +25,9 @@ func endpointSlices() Copy[*discoveryv1.EndpointSlice] {
 		Recreate: func(_ *Tenant, tenantSlice, superSlice *discoveryv1.EndpointSlice) bool {
 			return tenantSlice.AddressType != superSlice.AddressType
 		},
-		Translate: func(env *Env, _ *Tenant, tenantSlice, superSlice *discoveryv1.EndpointSlice) error {
+		Translate: func(env *Env, _ *Tenant, tenantSlice, superSlice *discoveryv1.EndpointSlice) (Notice, error) {
 			SuperEndpointSlice(tenantSlice, superSlice, env.ID)
-			return nil
+			return Notice{}, nil
 		},
 	}
 }

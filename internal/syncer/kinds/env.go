@@ -27,6 +27,8 @@ type Env struct {
 	// Tenant returns a connected tenant, nil if there is none of that key. Tenants returns all of them, sorted by key.
 	Tenant  func(key string) *Tenant
 	Tenants func() []*Tenant
+	// Enqueue lets keys be reconciled soon. It never blocks for long.
+	Enqueue func(keys []engine.Key)
 	// PodSecurityLevel is enforced in super namespaces; "" leaves it to the super cluster.
 	PodSecurityLevel string
 	// VNAgent is where tenants find the kubelet API.

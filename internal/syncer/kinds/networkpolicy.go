@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,8 +18,14 @@ import (
 // KindNetworkPolicy is the kind of NetworkPolicies.
 const KindNetworkPolicy = "networkpolicy"
 
-// ReasonNetworkPolicyNarrowed says that a NetworkPolicy allows or selects less in super clusters than in the tenant.
-const ReasonNetworkPolicyNarrowed = "NetworkPolicyNarrowed"
+// Reasons of Events on NetworkPolicies.
+const (
+	// ReasonNetworkPolicyNarrowed says that a NetworkPolicy allows or selects less in super clusters than in the tenant.
+	ReasonNetworkPolicyNarrowed = "NetworkPolicyNarrowed"
+	// ReasonTooManyNetworkPolicies says that a NetworkPolicy is not written to super clusters as it is now, because
+	// others of its namespace are as many as may select namespaces by labels.
+	ReasonTooManyNetworkPolicies = "TooManyNetworkPolicies"
+)
 
 const (
 	// maxNamespaceSelectors bounds how many selectors of one NetworkPolicy are looked up among the tenant's namespaces,
@@ -26,52 +33,47 @@ const (
 	// namespace does it anew.
 	maxNamespaceSelectors = 64
 	maxSelectedNamespaces = 1024
+	// maxSelectingPolicies bounds how many NetworkPolicies of one tenant namespace are looked up so: the oldest.
+	maxSelectingPolicies = 100
 )
+
+func networkPolicySpec() Spec {
+	spec := Copied(networkPolicies())
+	single := spec.New
+	spec.New = func(env *Env) engine.Kind { return &networkPolicyKind{Kind: single(env), env: env} }
+	return spec
+}
 
 func networkPolicies() Copy[*networkingv1.NetworkPolicy] {
 	return Copy[*networkingv1.NetworkPolicy]{
-		Name: KindNetworkPolicy,
-		New:  func() *networkingv1.NetworkPolicy { return &networkingv1.NetworkPolicy{} },
-		Translate: func(_ *Env, tenant *Tenant, tenantPolicy, superPolicy *networkingv1.NetworkPolicy) error {
-			if _, synced := tenant.Cache.Get(KindNamespace, "", tenantPolicy.Namespace); !synced {
-				return engine.Waitf("the cache of the tenant's namespaces")
-			}
-			SuperNetworkPolicy(tenantPolicy, superPolicy, tenant.Key, tenant.namespaceLabels())
-			return nil
-		},
-		Notice: func(tenant *Tenant, tenantPolicy *networkingv1.NetworkPolicy) (reason, message string) {
-			superPolicy := &networkingv1.NetworkPolicy{}
-			if narrowed := SuperNetworkPolicy(tenantPolicy, superPolicy, tenant.Key, tenant.namespaceLabels()); narrowed {
-				return ReasonNetworkPolicyNarrowed, fmt.Sprintf("at most %d namespaceSelectors that are not empty are looked at, and %d namespaces that they select: "+
-					"traffic of the others is not allowed", maxNamespaceSelectors, maxSelectedNamespaces)
-			}
-			if key := unsyncedKey(tenantPolicy, tenant.OpaqueMetaPrefixes); key != "" {
-				return ReasonNetworkPolicyNarrowed, fmt.Sprintf("a podSelector names label %s, which pods do not have in super clusters", key)
-			}
-			return "", ""
-		},
-		Wakes: map[string]func(*Env, Change) []engine.Key{KindNamespace: wakesNetworkPolicies},
+		Name:      KindNetworkPolicy,
+		New:       func() *networkingv1.NetworkPolicy { return &networkingv1.NetworkPolicy{} },
+		Translate: translateNetworkPolicy,
+		Wakes:     map[string]func(*Env, Change) []engine.Key{KindNamespace: wakesNetworkPolicies},
 	}
 }
 
-// wakesNetworkPolicies enqueues the policies that select namespaces of a tenant when one came or went, or has other
-// labels.
-func wakesNetworkPolicies(env *Env, change Change) []engine.Key {
-	if change.Side != TenantSide || !change.cameOrWent() && maps.Equal(change.Old.GetLabels(), change.Current.GetLabels()) {
-		return nil
+// translateNetworkPolicy is SuperNetworkPolicy with the tenant's namespaces. A policy beyond maxSelectingPolicies stays
+// as it is in the super cluster; a new one gets selectors that match nothing, for without it more would be allowed.
+func translateNetworkPolicy(_ *Env, tenant *Tenant, tenantPolicy, superPolicy *networkingv1.NetworkPolicy) (Notice, error) {
+	if _, synced := tenant.Cache.Get(KindNamespace, "", tenantPolicy.Namespace); !synced {
+		return Notice{}, engine.Waitf("the cache of the tenant's namespaces")
 	}
-	tenant := env.Tenant(change.Tenant)
-	if tenant == nil {
-		return nil
-	}
-	var keys []engine.Key
-	for _, object := range tenant.Cache.List(KindNetworkPolicy) {
-		policy, ok := object.(*networkingv1.NetworkPolicy)
-		if ok && slices.ContainsFunc(peersOf(&policy.Spec), func(peer *networkingv1.NetworkPolicyPeer) bool { return selectsSome(peer.NamespaceSelector) }) {
-			keys = append(keys, engine.Key{Tenant: change.Tenant, Kind: KindNetworkPolicy, Namespace: policy.Namespace, Name: policy.Name})
+	if tooManySelect(tenantPolicy, tenant.Cache) {
+		if superPolicy.ResourceVersion == "" {
+			SuperNetworkPolicy(tenantPolicy, superPolicy, tenant.Key, nil)
 		}
+		return Notice{ReasonTooManyNetworkPolicies, fmt.Sprintf("at most %d NetworkPolicies of a namespace may select namespaces by labels, and %d older ones of namespace %s do: "+
+			"this one stays as it was here, or selects no namespace by labels", maxSelectingPolicies, maxSelectingPolicies, tenantPolicy.Namespace)}, nil
 	}
-	return keys
+	if narrowed := SuperNetworkPolicy(tenantPolicy, superPolicy, tenant.Key, tenant.namespaceLabels()); narrowed {
+		return Notice{ReasonNetworkPolicyNarrowed, fmt.Sprintf("at most %d namespaceSelectors that are not empty are looked at, and %d namespaces that they select: "+
+			"traffic of the others is not allowed", maxNamespaceSelectors, maxSelectedNamespaces)}, nil
+	}
+	if key := unsyncedKey(tenantPolicy, tenant.OpaqueMetaPrefixes); key != "" {
+		return Notice{ReasonNetworkPolicyNarrowed, fmt.Sprintf("a podSelector names label %s, which pods do not have in super clusters", key)}, nil
+	}
+	return Notice{}, nil
 }
 
 // namespaceLabels returns the labels of the tenant's namespaces by name. They lie in a cache and must not be changed.
@@ -107,6 +109,35 @@ func SuperNetworkPolicy(tenantPolicy, superPolicy *networkingv1.NetworkPolicy, c
 	}
 	superPolicy.Spec = *spec
 	return names.narrowed
+}
+
+// selectsByLabels says whether a policy selects some of the tenant's namespaces by labels.
+func selectsByLabels(policy *networkingv1.NetworkPolicy) bool {
+	return slices.ContainsFunc(peersOf(&policy.Spec), func(peer *networkingv1.NetworkPolicyPeer) bool { return selectsSome(peer.NamespaceSelector) })
+}
+
+// tooManySelect says whether a policy selects namespaces by labels and maxSelectingPolicies older ones of its namespace
+// do.
+func tooManySelect(policy *networkingv1.NetworkPolicy, cache Cache) bool {
+	if !selectsByLabels(policy) {
+		return false
+	}
+	older := 0
+	for _, object := range cache.InNamespace(KindNetworkPolicy, policy.Namespace) {
+		other, ok := object.(*networkingv1.NetworkPolicy)
+		if !ok || compareAge(other, policy) >= 0 || !selectsByLabels(other) {
+			continue
+		}
+		if older++; older == maxSelectingPolicies {
+			return true
+		}
+	}
+	return false
+}
+
+// compareAge is negative if a is older than b. No two policies of a namespace are of one age: names decide.
+func compareAge(a, b *networkingv1.NetworkPolicy) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
 // peersOf returns all peers of a policy.

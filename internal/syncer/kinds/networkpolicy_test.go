@@ -18,6 +18,7 @@ import (
 
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/tenancy"
 )
 
 func matching(expressions ...metav1.LabelSelectorRequirement) *metav1.LabelSelector {
@@ -168,51 +169,6 @@ func repeated(peer networkingv1.NetworkPolicyPeer, count int) []networkingv1.Net
 	return peers
 }
 
-// TestNetworkPolicyWakes lets namespaces of a tenant change: the policies that select some are translated anew.
-func TestNetworkPolicyWakes(t *testing.T) {
-	t.Parallel()
-	policy := func(name string, selector *metav1.LabelSelector) client.Object {
-		return &networkingv1.NetworkPolicy{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name},
-			Spec: networkingv1.NetworkPolicySpec{Egress: []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{
-				{PodSelector: &metav1.LabelSelector{}}, {NamespaceSelector: selector},
-			}}}},
-		}
-	}
-	namespace := func(team string) client.Object {
-		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "db", Labels: map[string]string{"team": team}}}
-	}
-	for _, tc := range []struct {
-		name     string
-		old, new client.Object
-		want     bool
-	}{
-		{name: "it is new", new: namespace("a"), want: true},
-		{name: "it is gone", old: namespace("a"), want: true},
-		{name: "other labels", old: namespace("a"), new: namespace("b"), want: true},
-		{name: "the same labels", old: namespace("a"), new: namespace("a")},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			p.tenantCache[kinds.KindNetworkPolicy] = []client.Object{
-				policy("by-label", &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}), policy("all", &metav1.LabelSelector{}), policy("none", nil),
-			}
-			var got []string
-			for _, key := range p.env.Changed(kinds.Change{Kind: kinds.KindNamespace, Tenant: clusterKey, Old: tc.old, Current: tc.new}) {
-				if key.Kind == kinds.KindNetworkPolicy {
-					got = append(got, key.Namespace+"/"+key.Name)
-				}
-			}
-			var want []string
-			if tc.want {
-				want = []string{"web/by-label"}
-			}
-			require.Equal(t, want, got)
-		})
-	}
-}
-
 // TestNetworkPolicyNotice tells a tenant what its policy cannot do in super clusters, once.
 func TestNetworkPolicyNotice(t *testing.T) {
 	t.Parallel()
@@ -287,4 +243,76 @@ func TestNetworkPolicyBeforeNamespaces(t *testing.T) {
 	_, err = p.kind(kinds.KindNetworkPolicy).Reconcile(t.Context(), key, 0)
 	require.NoError(t, err)
 	require.NoError(t, p.superClient.Get(t.Context(), name, &networkingv1.NetworkPolicy{}))
+}
+
+// TestTooManyNetworkPolicies lets a namespace have more policies than may select namespaces by labels: the youngest ones
+// stay as they were, or allow nothing of what they select so.
+func TestTooManyNetworkPolicies(t *testing.T) {
+	t.Parallel()
+	of := func(name string, age int, selector *metav1.LabelSelector) *networkingv1.NetworkPolicy {
+		return &networkingv1.NetworkPolicy{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, UID: "policy-uid", CreationTimestamp: metav1.Unix(int64(1000-age), 0)},
+			Spec: networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{
+				{NamespaceSelector: selector},
+			}}}},
+		}
+	}
+	selecting := matching(metav1.LabelSelectorRequirement{Key: "team", Operator: metav1.LabelSelectorOpDoesNotExist})
+	crowd := func(count, age int, selector *metav1.LabelSelector) []client.Object {
+		var objects []client.Object
+		for i := range count {
+			objects = append(objects, of(fmt.Sprintf("other-%03d", i), age, selector))
+		}
+		return objects
+	}
+	before := ofTenant(namesOf("before"))
+	looked, nothing := ofTenant(namesOf("web")), ofTenant(metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpDoesNotExist})
+	for _, tc := range []struct {
+		name     string
+		selector *metav1.LabelSelector
+		others   []client.Object
+		// down is what the super policy allows before; nil for none.
+		down, want *metav1.LabelSelector
+		wantEvent  bool
+	}{
+		{name: "as many as may", selector: selecting, others: crowd(99, 1, selecting), want: looked},
+		{name: "as many as may, an update", selector: selecting, others: crowd(99, 1, selecting), down: before, want: looked},
+		{name: "younger ones", selector: selecting, others: crowd(200, -1, selecting), want: looked},
+		{name: "others of that age, later names", selector: selecting, others: crowd(200, 0, selecting), want: looked},
+		{name: "older ones that select no labels", selector: selecting, others: crowd(200, 1, &metav1.LabelSelector{}), want: looked},
+		{name: "older ones, and it selects no labels", selector: &metav1.LabelSelector{}, others: crowd(200, 1, selecting), want: ofTenant()},
+		{name: "too many, new", selector: selecting, others: crowd(100, 1, selecting), want: nothing, wantEvent: true},
+		{name: "too many, an update", selector: selecting, others: crowd(100, 1, selecting), down: before, want: before, wantEvent: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			p.placed(t)
+			policy := of("front", 0, tc.selector)
+			p.tenantCache[kinds.KindNetworkPolicy] = append(tc.others, policy)
+			name := client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}
+			if tc.down != nil {
+				superPolicy := of("front", 0, tc.down)
+				superPolicy.Namespace = name.Namespace
+				tenancy.SetOwner(superPolicy, ownerOf("policy-uid"))
+				require.NoError(t, p.superClient.Create(t.Context(), superPolicy))
+				p.superCache[kinds.KindNetworkPolicy] = []client.Object{superPolicy}
+			}
+			live := &networkingv1.NetworkPolicy{}
+			for range 3 {
+				_, err := p.kind(kinds.KindNetworkPolicy).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNetworkPolicy, Namespace: "web", Name: "front"}, 0)
+				require.NoError(t, err)
+				require.NoError(t, p.superClient.Get(t.Context(), name, live))
+				p.superCache[kinds.KindNetworkPolicy] = []client.Object{live.DeepCopy()}
+			}
+			require.Empty(t, cmp.Diff(tc.want, live.Spec.Ingress[0].From[0].NamespaceSelector))
+			if !tc.wantEvent {
+				require.Empty(t, p.events.Events)
+				return
+			}
+			require.Equal(t, "Warning TooManyNetworkPolicies Super cluster r1: at most 100 NetworkPolicies of a namespace may select namespaces by labels, and 100 older ones "+
+				"of namespace web do: this one stays as it was here, or selects no namespace by labels", <-p.events.Events)
+			require.Empty(t, p.events.Events)
+		})
+	}
 }

@@ -22,16 +22,15 @@ func services() Copy[*corev1.Service] {
 		New:      func() *corev1.Service { return &corev1.Service{} },
 		Scope:    ScopeTenant,
 		Recreate: recreateService,
-		Notice:   noticeOfService,
 		Explain:  explainService,
-		Translate: func(env *Env, tenant *Tenant, tenantService, superService *corev1.Service) error {
+		Translate: func(env *Env, tenant *Tenant, tenantService, superService *corev1.Service) (Notice, error) {
 			// An update of the super namespace enqueues its Services (namespaceSpec).
 			superNamespace, exists, _ := get[*corev1.Namespace](env.SuperCache, KindNamespace, "", superService.Namespace)
 			if exists && ServicesOnly(superNamespace) {
 				tenantService = unpublished(tenantService)
 			}
 			SuperService(tenantService, superService, tenant.ServiceCIDRs)
-			return nil
+			return noticeOfService(tenant, tenantService), nil
 		},
 	}
 }
@@ -153,12 +152,12 @@ func recreateService(tenant *Tenant, tenantService, superService *corev1.Service
 }
 
 // noticeOfService tells the tenant of a Service that has another address in the super cluster.
-func noticeOfService(tenant *Tenant, tenantService *corev1.Service) (reason, message string) {
+func noticeOfService(tenant *Tenant, tenantService *corev1.Service) Notice {
 	if !hasClusterIP(tenantService) || len(ClusterIPs(tenantService, tenant.ServiceCIDRs)) > 0 {
-		return "", ""
+		return Notice{}
 	}
-	return ReasonClusterIPDiffers, fmt.Sprintf("%s is not in spec.serviceCIDRs of the VirtualCluster: pods reach this Service at another address, and not by its DNS name",
-		tenantService.Spec.ClusterIP)
+	return Notice{ReasonClusterIPDiffers, fmt.Sprintf(
+		"%s is not in spec.serviceCIDRs of the VirtualCluster: pods reach this Service at another address, and not by its DNS name", tenantService.Spec.ClusterIP)}
 }
 
 // explainService says what to do about a super Service that is refused for its address.

@@ -25,7 +25,7 @@ func Specs() []Spec {
 		Copied(configMaps()),
 		Copied(services()),
 		Copied(endpointSlices()),
-		Copied(networkPolicies()),
+		networkPolicySpec(),
 	}
 }
 

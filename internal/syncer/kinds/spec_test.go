@@ -98,7 +98,10 @@ func TestChanged(t *testing.T) {
 		},
 		{name: "a tenant's Service is new", Change: kinds.Change{Kind: "service", Current: tenantService}, want: []string{"namespace web", "service web/s"}},
 		{name: "a tenant's Service changed", Change: kinds.Change{Kind: "service", Old: tenantService, Current: tenantService}, want: []string{"service web/s"}},
-		{name: "a tenant's namespace is new", Change: kinds.Change{Kind: "namespace", Current: &corev1.Namespace{ObjectMeta: named("", "web")}}, want: everything},
+		{
+			name: "a tenant's namespace is new", want: slices.Insert(slices.Clone(everything), 1, "networkpolicy "),
+			Change: kinds.Change{Kind: "namespace", Current: &corev1.Namespace{ObjectMeta: named("", "web")}},
+		},
 		{
 			name: "a tenant's namespace changed", want: []string{"namespace web"},
 			Change: kinds.Change{Kind: "namespace", Old: &corev1.Namespace{}, Current: &corev1.Namespace{ObjectMeta: named("", "web")}},
