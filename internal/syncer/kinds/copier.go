@@ -40,8 +40,8 @@ type Copy[T client.Object] struct {
 	// Explain returns in a tenant's words why an object was refused and what to do, "" if the error does; nil has none.
 	Explain func(tenantObject T, err error) string
 	// Translate writes onto superObject the fields that are ours: names, marks, labels and annotations are written
-	// already. It returns what the tenant should know once the object is in sync. An error means that it cannot be known
-	// yet what the fields should be.
+	// already. It returns what the tenant should know once the object is in sync. An error means that it cannot be
+	// known yet what the fields should be.
 	Translate func(env *Env, tenant *Tenant, tenantObject, superObject T) (Notice, error)
 	// Wakes are those of the Spec.
 	Wakes map[string]func(*Env, Change) []engine.Key

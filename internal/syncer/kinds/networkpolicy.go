@@ -20,7 +20,8 @@ const KindNetworkPolicy = "networkpolicy"
 
 // Reasons of Events on NetworkPolicies.
 const (
-	// ReasonNetworkPolicyNarrowed says that a NetworkPolicy allows or selects less in super clusters than in the tenant.
+	// ReasonNetworkPolicyNarrowed says that a NetworkPolicy allows or selects less in super clusters than in the
+	// tenant.
 	ReasonNetworkPolicyNarrowed = "NetworkPolicyNarrowed"
 	// ReasonTooManyNetworkPolicies says that a NetworkPolicy is not written to super clusters as it is now, because
 	// others of its namespace are as many as may select namespaces by labels.

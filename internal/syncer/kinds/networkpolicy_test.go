@@ -222,8 +222,8 @@ func (u unfilled) Get(kind, namespace, name string) (client.Object, bool) {
 	return u.cache.Get(kind, namespace, name)
 }
 
-// TestNetworkPolicyBeforeNamespaces lets a policy be cached before the namespaces that it may select: nothing is written
-// that allows less for a moment.
+// TestNetworkPolicyBeforeNamespaces lets a policy be cached before the namespaces that it may select: nothing is
+// written that allows less for a moment.
 func TestNetworkPolicyBeforeNamespaces(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, interceptor.Funcs{})
@@ -245,8 +245,8 @@ func TestNetworkPolicyBeforeNamespaces(t *testing.T) {
 	require.NoError(t, p.superClient.Get(t.Context(), name, &networkingv1.NetworkPolicy{}))
 }
 
-// TestTooManyNetworkPolicies lets a namespace have more policies than may select namespaces by labels: the youngest ones
-// stay as they were, or allow nothing of what they select so.
+// TestTooManyNetworkPolicies lets a namespace have more policies than may select namespaces by labels: the youngest
+// ones stay as they were, or allow nothing of what they select so.
 func TestTooManyNetworkPolicies(t *testing.T) {
 	t.Parallel()
 	of := func(name string, age int, selector *metav1.LabelSelector) *networkingv1.NetworkPolicy {

@@ -235,8 +235,8 @@ func TestNotPlaced(t *testing.T) {
 	}
 }
 
-// TestNotPlacedCosts lets a tenant whose Services cannot be listed have pods in a namespace that left this super cluster:
-// each look at one reads its NamespacePlacement and nothing else, and the tenant is warned.
+// TestNotPlacedCosts lets a tenant whose Services cannot be listed have pods in a namespace that left this super
+// cluster: each look at one reads its NamespacePlacement and nothing else, and the tenant is warned.
 func TestNotPlacedCosts(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, interceptor.Funcs{})
