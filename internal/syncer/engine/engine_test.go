@@ -13,6 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
@@ -41,6 +44,7 @@ func TestEngineTriesAgain(t *testing.T) {
 	}{
 		{name: "after an error", step: func() (time.Duration, error) { return 0, errors.New("no") }, wantWaited: true},
 		{name: "after a wait", step: func() (time.Duration, error) { return 0, engine.Waitf("a cache") }, wantWaited: true},
+		{name: "after a refusal", step: func() (time.Duration, error) { return 0, forbidden() }, wantWaited: true},
 		{name: "after a panic", step: func() (time.Duration, error) { panic("hostile") }, wantWaited: true},
 		{name: "when asked to", step: func() (time.Duration, error) { return time.Millisecond, nil }},
 	} {
@@ -68,10 +72,11 @@ func TestEngineTriesAgain(t *testing.T) {
 func TestEngineCounts(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		name    string
-		step    func() (time.Duration, error)
-		want    string
-		wantLog string
+		name string
+		step func() (time.Duration, error)
+		want string
+		// wantLog is part of a message at level error, wantInfo one at a lower level; "" wants none, and any.
+		wantLog, wantInfo string
 	}{
 		{name: "a success", want: engine.ResultSuccess, step: func() (time.Duration, error) { return 0, nil }},
 		{name: "one that wants to come again", want: engine.ResultSuccess, step: func() (time.Duration, error) { return time.Hour, nil }},
@@ -80,6 +85,12 @@ func TestEngineCounts(t *testing.T) {
 			return 0, fmt.Errorf("creating: %w", engine.Waitf("a cache"))
 		}},
 		{name: "a failure", want: engine.ResultError, wantLog: "Reconciler error", step: func() (time.Duration, error) { return 0, errors.New("no") }},
+		{name: "a refusal", want: engine.ResultError, wantInfo: "API server refused the object", step: func() (time.Duration, error) {
+			return 0, fmt.Errorf("create of pod: %w", forbidden())
+		}},
+		{name: "a refusal and a failure", want: engine.ResultError, wantLog: "Reconciler error", step: func() (time.Duration, error) {
+			return 0, errors.Join(forbidden(), errors.New("no"))
+		}},
 		{name: "a panic", want: engine.ResultError, wantLog: "Observed a panic", step: func() (time.Duration, error) { panic("hostile") }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -101,15 +112,53 @@ func TestEngineCounts(t *testing.T) {
 				require.NoError(t, made.Run(ctx))
 				require.Equal(t, 1, calls)
 				require.Equal(t, []string{tc.want}, counted(t, registry))
-				var errs []string
+				var errs, infos []string
 				for _, entry := range logger.GetSink().(ktesting.Underlier).GetBuffer().Data() {
 					if entry.Type == ktesting.LogError {
 						errs = append(errs, entry.Message)
+					} else {
+						infos = append(infos, entry.Message)
 					}
 				}
+				require.Contains(t, strings.Join(infos, ", "), tc.wantInfo)
 				require.Equal(t, tc.wantLog != "", len(errs) > 0, "%v", errs)
 				require.Contains(t, strings.Join(errs, ", "), tc.wantLog)
 			})
+		})
+	}
+}
+
+func forbidden() error {
+	return apierrors.NewForbidden(corev1.Resource("pods"), "p", errors.New("violates PodSecurity"))
+}
+
+func TestIsRefusal(t *testing.T) {
+	t.Parallel()
+	failure := errors.New("connection refused")
+	for _, tc := range []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{name: "no error"},
+		{name: "a failed request", err: failure},
+		{name: "admission", err: forbidden(), want: true},
+		{name: "validation", err: apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "p", nil), want: true},
+		{name: "a bad request", err: apierrors.NewBadRequest("audience"), want: true},
+		{name: "too large", err: apierrors.NewRequestEntityTooLargeError("3 MiB"), want: true},
+		{name: "a conflict", err: apierrors.NewConflict(corev1.Resource("pods"), "p", failure)},
+		{name: "not found", err: apierrors.NewNotFound(corev1.Resource("pods"), "p")},
+		{name: "too many requests", err: apierrors.NewTooManyRequests("later", 1)},
+		{name: "an expired certificate", err: apierrors.NewUnauthorized("expired")},
+		{name: "a server that fails", err: apierrors.NewInternalError(failure)},
+		{name: "a wrapped refusal", err: fmt.Errorf("create of pod: %w", forbidden()), want: true},
+		{name: "two refusals", err: errors.Join(forbidden(), apierrors.NewBadRequest("x")), want: true},
+		{name: "a refusal and a failure", err: errors.Join(forbidden(), failure)},
+		{name: "a failure and a refusal, wrapped", err: fmt.Errorf("pod: %w", errors.Join(failure, forbidden()))},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, tc.want, engine.IsRefusal(tc.err))
 		})
 	}
 }

@@ -68,8 +68,7 @@ func (e *Env) Forget(tenant string) {
 
 // refused warns the tenant when err says that the super cluster does not take an object for what it is.
 func (e *Env) refused(tenant *Tenant, key engine.Key, object client.Object, reason string, err error) {
-	refusal := apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
-	if !refusal || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if !engine.IsRefusal(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return
 	}
 	// In the tenant's words: the names of super namespaces are no business of a tenant.

@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// errPanicked is the error that metrics count when Kind.Reconcile panics.
+var errPanicked = errors.New("reconcile panicked")
+
+// WaitError reports an unmet precondition of a reconcile, such as a cache that lags or a dependency that does not exist
+// yet. The key is requeued with the backoff of a failure, but counted as result=wait and not logged as an error.
+type WaitError struct{ precondition string }
+
+// Error names the precondition.
+func (e *WaitError) Error() string { return "waiting for " + e.precondition }
+
+// Waitf returns a WaitError. The format names the precondition, to be read after "waiting for".
+func Waitf(format string, args ...any) error {
+	return &WaitError{precondition: fmt.Sprintf(format, args...)}
+}
+
+// IsRefusal returns whether err is an API server's refusal of the object in the request: by admission, validation or its
+// size. A joined error is one if all its parts are.
+func IsRefusal(err error) bool {
+	var joined interface{ Unwrap() []error }
+	if !errors.As(err, &joined) {
+		return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
+	}
+	for _, part := range joined.Unwrap() {
+		if !IsRefusal(part) {
+			return false
+		}
+	}
+	return true
+}
+
+// reconciler adapts a Kind to controller-runtime.
+type reconciler struct {
+	kind    Kind
+	queue   *Queue
+	metrics *Metrics
+}
+
+// Reconcile implements reconcile.TypedReconciler. controller-runtime logs a returned error at level error, so only
+// failures that an operator can act on are returned. A wait and a refusal requeue the key with the same backoff: a
+// refusal is caused by what a tenant wrote, repeats until the tenant changes it, and is reported to the tenant by an
+// Event.
+func (r *reconciler) Reconcile(ctx context.Context, key Key) (reconcile.Result, error) {
+	after, err := r.observed(ctx, key)
+	var wait *WaitError
+	switch {
+	case err == nil:
+		return reconcile.Result{RequeueAfter: after}, nil
+	case errors.As(err, &wait), errors.Is(ctx.Err(), context.Canceled):
+		klog.FromContext(ctx).V(4).Info("Reconcile waits", "reason", err.Error())
+	case IsRefusal(err):
+		klog.FromContext(ctx).V(2).Info("API server refused the object", "reason", err.Error())
+	default:
+		return reconcile.Result{}, err
+	}
+	//nolint:staticcheck // RequeueAfter resets the backoff, and a returned error is logged as one.
+	return reconcile.Result{Requeue: true}, nil
+}
+
+// observed calls the kind and counts the result, errPanicked if the call panics. It reports a tenant to the queue if the
+// call used up reconcileTimeout, also if it panics then.
+func (r *reconciler) observed(ctx context.Context, key Key) (after time.Duration, err error) {
+	err = errPanicked
+	defer func() {
+		r.metrics.reconcile(key.Kind, err)
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			r.queue.Hangs(key.Tenant)
+		}
+	}()
+	after, err = r.kind.Reconcile(ctx, key, r.queue.Waited(key))
+	return after, err
+}
