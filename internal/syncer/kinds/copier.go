@@ -53,12 +53,12 @@ type Notice struct{ Reason, Message string }
 // Copied returns the Spec of a copied kind.
 func Copied[T client.Object](c Copy[T]) Spec {
 	c.setDefaults()
-	super := owned(c.New())
+	super := watchOwned(c.New())
 	if c.SuperLabels != "" {
-		super = owned(c.New(), c.SuperLabels)
+		super = watchOwned(c.New(), c.SuperLabels)
 	}
 	return Spec{
-		Name: c.Name, Scope: c.Scope, Tenant: all(c.New()), Super: super, SuperKey: c.superKey, Wakes: c.Wakes, Cleared: c.Scope == ScopePlaced,
+		Name: c.Name, Scope: c.Scope, Tenant: watchAll(c.New()), Super: super, SuperKey: c.superKey, Wakes: c.Wakes, Cleared: c.Scope == ScopePlaced,
 		New: func(env *Env) engine.Kind { return &copier[T]{env: env, Copy: c} },
 	}
 }
@@ -87,8 +87,8 @@ func (c *Copy[T]) setDefaults() {
 
 // superKey returns the key of a super object. It returns false when the object is not ours, or another kind's.
 func (c *Copy[T]) superKey(superObject client.Object) (engine.Key, bool) {
-	owner, marked := tenancy.GetOwner(superObject)
-	if !marked || c.Foreign(superObject) {
+	owner, owned := tenancy.GetOwner(superObject)
+	if !owned || c.Foreign(superObject) {
 		return engine.Key{}, false
 	}
 	return engine.Key{Tenant: owner.ClusterKey, Kind: c.Name, Namespace: owner.Namespace, Name: c.TenantName(superObject.GetName())}, true
@@ -181,7 +181,7 @@ func (c *copier[T]) create(ctx context.Context, tenant *Tenant, key engine.Key, 
 
 func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject, superObject T) error {
 	owner, ours := c.owner(key, superObject)
-	adopted := !marked(superObject) && c.Adopt(superObject)
+	adopted := !hasOwnerLabel(superObject) && c.Adopt(superObject)
 	switch {
 	case superObject.GetDeletionTimestamp() != nil:
 		return nil
@@ -211,8 +211,8 @@ func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, 
 // kind.
 func (c *copier[T]) owner(key engine.Key, superObject T) (tenancy.Owner, bool) {
 	superKey, ours := c.superKey(superObject)
-	owner, marked := tenancy.GetOwner(superObject)
-	return owner, marked && ours && superKey == key
+	owner, owned := tenancy.GetOwner(superObject)
+	return owner, owned && ours && superKey == key
 }
 
 // inSync forgets what was wrong with an object, and says what the tenant should know of it.
@@ -230,7 +230,7 @@ func (c *copier[T]) refused(tenant *Tenant, key engine.Key, tenantObject T, reas
 		c.env.warnOnce(tenant, key, tenantObject, reason, fmt.Sprintf("Super cluster %s: %s", c.env.ID, explanation))
 		return err
 	}
-	c.env.refused(tenant, key, tenantObject, reason, err)
+	c.env.warnRefused(tenant, key, tenantObject, reason, err)
 	return err
 }
 

@@ -62,11 +62,11 @@ func (e *Env) Rewatches(change Change) (tenant string, ours bool) {
 	if !spec.Rewatch {
 		return "", false
 	}
-	owner, marked := tenancy.GetOwner(change.object())
-	if !marked && change.Old != nil {
-		owner, marked = tenancy.GetOwner(change.Old)
+	owner, owned := tenancy.GetOwner(change.object())
+	if !owned && change.Old != nil {
+		owner, owned = tenancy.GetOwner(change.Old)
 	}
-	return owner.ClusterKey, marked
+	return owner.ClusterKey, owned
 }
 
 // Filled returns the keys that wait for the first full list of a kind in a tenant's namespace, "" for all: those of

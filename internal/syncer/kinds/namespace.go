@@ -22,13 +22,13 @@ const KindNamespace = "namespace"
 func namespaceSpec() Spec {
 	spec := Spec{
 		Name: KindNamespace, Scope: ScopeTenant, ClusterScoped: true, Rewatch: true,
-		Tenant: all(&corev1.Namespace{}), Super: owned(&corev1.Namespace{}), SuperKey: namespaceSuperKey,
+		Tenant: watchAll(&corev1.Namespace{}), Super: watchOwned(&corev1.Namespace{}), SuperKey: namespaceSuperKey,
 		New: func(env *Env) engine.Kind { return &Namespaces{env: env} },
 	}
 	spec.Wakes = map[string]func(*Env, Change) []engine.Key{
 		KindNamespace: func(env *Env, change Change) []engine.Key {
 			keys := spec.ownKeys(env, change)
-			if change.Side == TenantSide && !change.cameOrWent() {
+			if change.Side == TenantSide && !change.createdOrDeleted() {
 				return keys
 			}
 			for _, key := range keys {
@@ -37,15 +37,15 @@ func namespaceSpec() Spec {
 			return keys
 		},
 		KindPod:     wakesNamespace(func(change *Change) bool { return change.Current == nil }),
-		KindService: wakesNamespace((*Change).cameOrWent),
+		KindService: wakesNamespace((*Change).createdOrDeleted),
 	}
 	return spec
 }
 
 // namespaceSuperKey returns the key of a super namespace, or of the quota in it.
 func namespaceSuperKey(superObject client.Object) (engine.Key, bool) {
-	owner, marked := tenancy.GetOwner(superObject)
-	return engine.Key{Tenant: owner.ClusterKey, Kind: KindNamespace, Name: owner.Namespace}, marked
+	owner, owned := tenancy.GetOwner(superObject)
+	return engine.Key{Tenant: owner.ClusterKey, Kind: KindNamespace, Name: owner.Namespace}, owned
 }
 
 // wakesNamespace enqueues the namespace of a tenant's object whose change matters: the first or the last one decides
@@ -130,8 +130,8 @@ func (n *Namespaces) serve(ctx context.Context, key engine.Key, found assign.Ass
 		return nil // the informer of the tenant's namespaces enqueues the key when it shows this one
 	}
 	if superNamespace != nil && !ServicesOnly(superNamespace) {
-		owner, marked := tenancy.GetOwner(superNamespace)
-		if marked && tenant.owns(owner, key.Name) && superNamespace.DeletionTimestamp == nil {
+		owner, owned := tenancy.GetOwner(superNamespace)
+		if owned && tenant.owns(owner, key.Name) && superNamespace.DeletionTimestamp == nil {
 			if done, err := n.clear(ctx, key, superNamespace.Name); err != nil || !done {
 				return err
 			}
@@ -214,9 +214,9 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, assignment assi
 			return fmt.Errorf("reading super namespace %s: %w", created.Name, err)
 		}
 	}
-	actual, marked := tenancy.GetOwner(superNamespace)
+	actual, owned := tenancy.GetOwner(superNamespace)
 	switch {
-	case !marked || !tenant.owns(actual, key.Name):
+	case !owned || !tenant.owns(actual, key.Name):
 		n.env.warnOnce(tenant, key, tenantNamespace, ReasonNamespaceConflict, fmt.Sprintf(
 			"Super cluster %s has a namespace %s of another owner: nothing of this namespace is synced there", n.env.ID, superNamespace.Name))
 		return nil
@@ -270,8 +270,8 @@ func (n *Namespaces) ensureQuota(ctx context.Context, owner tenancy.Owner, reser
 
 // withdraw deletes the super namespace of a namespace of which nothing belongs here any more, with proof.
 func (n *Namespaces) withdraw(ctx context.Context, key engine.Key, superNamespace *corev1.Namespace) error {
-	owner, marked := tenancy.GetOwner(superNamespace)
-	if !marked || owner.ClusterKey != key.Tenant || owner.Namespace != key.Name || superNamespace.DeletionTimestamp != nil {
+	owner, owned := tenancy.GetOwner(superNamespace)
+	if !owned || owner.ClusterKey != key.Tenant || owner.Namespace != key.Name || superNamespace.DeletionTimestamp != nil {
 		return nil
 	}
 	confirmed, err := n.confirm(ctx, key)

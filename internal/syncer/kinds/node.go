@@ -21,15 +21,15 @@ const KindNode = "node"
 
 func nodeSpec() Spec {
 	return Spec{
-		Name: KindNode, Scope: ScopeUp, ClusterScoped: true, TenantKey: NodeKey, Super: all(&corev1.Node{}),
+		Name: KindNode, Scope: ScopeUp, ClusterScoped: true, TenantKey: NodeKey, Super: watchAll(&corev1.Node{}),
 		Tenant: &Watch{Object: &corev1.Node{}, Labels: func(env *Env) string {
 			return tenancyv1alpha1.LabelVirtualNode + "=true," + tenancyv1alpha1.LabelSuperClusterID + "=" + env.ID
 		}},
 		Wakes: map[string]func(*Env, Change) []engine.Key{
 			KindNode: nodeWakes,
 			KindPod: func(_ *Env, change Change) []engine.Key {
-				superPod, moved := movedSuperPod(&change)
-				if !moved || superPod.Spec.NodeName == "" {
+				superPod, ok := createdOrDeletedSuperPod(&change)
+				if !ok || superPod.Spec.NodeName == "" {
 					return nil
 				}
 				return nodeOf(superPod, superPod.Spec.NodeName)
@@ -59,8 +59,8 @@ func nodeWakes(env *Env, change Change) []engine.Key {
 
 // nodeOf returns the key of the Node that the tenant of a super pod has for the node of that name.
 func nodeOf(superPod client.Object, name string) []engine.Key {
-	owner, marked := tenancy.GetOwner(superPod)
-	if !marked {
+	owner, owned := tenancy.GetOwner(superPod)
+	if !owned {
 		return nil
 	}
 	return []engine.Key{{Tenant: owner.ClusterKey, Kind: KindNode, Name: name}}
@@ -98,7 +98,7 @@ func (n *Nodes) Keys() []engine.Key {
 	}
 	for _, object := range n.env.SuperCache.List(KindPod) {
 		pod, ok := object.(*corev1.Pod)
-		if owner, marked := tenancy.GetOwner(object); ok && marked && pod.Spec.NodeName != "" {
+		if owner, owned := tenancy.GetOwner(object); ok && owned && pod.Spec.NodeName != "" {
 			keys = append(keys, engine.Key{Tenant: owner.ClusterKey, Kind: KindNode, Name: pod.Spec.NodeName})
 		}
 	}

@@ -22,8 +22,14 @@ func (t *Tenant) owns(owner tenancy.Owner, namespace string) bool {
 	return owner == t.owner(namespace, owner.UID)
 }
 
-// marked says whether object carries our label; without it no cache shows it.
-func marked(object client.Object) bool {
+// carriesOwner returns whether a super object carries exactly this owner.
+func carriesOwner(superObject client.Object, owner tenancy.Owner) bool {
+	found, owned := tenancy.GetOwner(superObject)
+	return owned && found == owner
+}
+
+// hasOwnerLabel returns whether object carries our label; without it no cache shows it.
+func hasOwnerLabel(object client.Object) bool {
 	return object.GetLabels()[tenancyv1alpha1.LabelCluster] != ""
 }
 

@@ -48,7 +48,7 @@ func (p *Pods) create(ctx context.Context, pair *podPair) error {
 	case isQuotaRefusal(err):
 		return p.rejectedByQuota(ctx, pair, err)
 	default:
-		p.env.refused(pair.tenant, pair.key, pair.tenantPod, ReasonFailedCreate, err)
+		p.env.warnRefused(pair.tenant, pair.key, pair.tenantPod, ReasonFailedCreate, err)
 	}
 	return p.env.done(ctx, KindPod, "create", err)
 }
@@ -85,6 +85,6 @@ func (p *Pods) rejectedByQuota(ctx context.Context, pair *podPair, rejection err
 			return engine.Waitf("the quota, which was counted again")
 		}
 	}
-	p.env.refused(pair.tenant, pair.key, pair.tenantPod, ReasonFailedCreate, rejection)
+	p.env.warnRefused(pair.tenant, pair.key, pair.tenantPod, ReasonFailedCreate, rejection)
 	return p.env.done(ctx, KindPod, "create", rejection)
 }

@@ -97,6 +97,6 @@ func (p *Pods) addEphemeral(ctx context.Context, pair *podPair) error {
 
 // written ends a write of the tenant's changes: it warns the tenant of a refusal.
 func (p *Pods) written(ctx context.Context, pair *podPair, operation string, err error) error {
-	p.env.refused(pair.tenant, pair.key, pair.tenantPod, ReasonFailedUpdate, err)
+	p.env.warnRefused(pair.tenant, pair.key, pair.tenantPod, ReasonFailedUpdate, err)
 	return p.env.done(ctx, KindPod, operation, err)
 }

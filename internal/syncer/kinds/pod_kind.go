@@ -23,7 +23,7 @@ func podSpec() Spec {
 	spec := Spec{
 		Name: KindPod, Scope: ScopePlaced,
 		Tenant:  &Watch{Object: &corev1.Pod{}, Labels: func(env *Env) string { return env.Assignments.PodSelector() }},
-		Super:   owned(&corev1.Pod{}),
+		Super:   watchOwned(&corev1.Pod{}),
 		Indexes: map[string]func(client.Object) []string{IndexNode: nodesOf},
 		New:     func(env *Env) engine.Kind { return &Pods{env: env} },
 	}
@@ -74,9 +74,9 @@ func nodesOf(object client.Object) []string {
 	return []string{OnNode("", pod.Spec.NodeName), OnNode(pod.Labels[tenancyv1alpha1.LabelCluster], pod.Spec.NodeName)}
 }
 
-// movedSuperPod returns a super pod that came or went. Others depend on whether it is there, and on no more of it.
-func movedSuperPod(change *Change) (*corev1.Pod, bool) {
-	if change.Side != SuperSide || !change.cameOrWent() {
+// createdOrDeletedSuperPod returns a super pod that came or went. Others depend on whether it is there, and on no more of it.
+func createdOrDeletedSuperPod(change *Change) (*corev1.Pod, bool) {
+	if change.Side != SuperSide || !change.createdOrDeleted() {
 		return nil, false
 	}
 	pod, ok := change.object().(*corev1.Pod)

@@ -402,8 +402,8 @@ func checkSuperPod(t *testing.T, pod *corev1.Pod) {
 			require.Nil(t, source.PodCertificate)
 		}
 	}
-	actual, marked := tenancy.GetOwner(superPod)
-	require.True(t, marked)
+	actual, owned := tenancy.GetOwner(superPod)
+	require.True(t, owned)
 	require.Equal(t, owner, actual)
 	for _, uid := range []types.UID{"", "super-uid"} {
 		superPod.UID = uid

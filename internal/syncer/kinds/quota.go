@@ -21,7 +21,7 @@ const KindQuota = "resourcequota"
 
 func quotaSpec() Spec {
 	return Spec{
-		Name: KindQuota, Scope: ScopeTenant, Super: owned(&corev1.ResourceQuota{}), SuperKey: namespaceSuperKey,
+		Name: KindQuota, Scope: ScopeTenant, Super: watchOwned(&corev1.ResourceQuota{}), SuperKey: namespaceSuperKey,
 		Wakes: map[string]func(*Env, Change) []engine.Key{KindQuota: quotaWakes},
 	}
 }

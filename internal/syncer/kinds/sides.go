@@ -24,7 +24,7 @@ func (s sides) SuperNamespace(tenant, namespace string) assign.Content {
 	if object == nil || object.GetDeletionTimestamp() != nil {
 		return assign.Absent
 	}
-	if owner, marked := tenancy.GetOwner(object); !marked || owner.ClusterKey != tenant || owner.Namespace != namespace {
+	if owner, owned := tenancy.GetOwner(object); !owned || owner.ClusterKey != tenant || owner.Namespace != namespace {
 		return assign.Absent
 	}
 	return contentOf(object)
@@ -35,7 +35,7 @@ func (s sides) SuperNamespaces(tenant string) []assign.SuperNamespace {
 	objects := s.env.SuperCache.Index(KindNamespace, IndexTenant, tenant)
 	found := make([]assign.SuperNamespace, 0, len(objects))
 	for _, object := range objects {
-		if owner, marked := tenancy.GetOwner(object); marked {
+		if owner, owned := tenancy.GetOwner(object); owned {
 			found = append(found, assign.SuperNamespace{
 				Namespace: owner.Namespace, Content: contentOf(object), Terminating: object.GetDeletionTimestamp() != nil,
 			})

@@ -91,11 +91,11 @@ const (
 // all namespaces as well.
 func (s *Spec) PerNamespace() bool { return s.Scope == ScopePlaced && s.Tenant.Labels == nil }
 
-// all watches all objects of a type.
-func all(object client.Object) *Watch { return &Watch{Object: object} }
+// watchAll watches all objects of a type.
+func watchAll(object client.Object) *Watch { return &Watch{Object: object} }
 
-// owned watches the objects in the super cluster that carry our label, and match more label requirements.
-func owned(object client.Object, more ...string) *Watch {
+// watchOwned watches the objects in the super cluster that carry our label, and match more label requirements.
+func watchOwned(object client.Object, more ...string) *Watch {
 	selector := tenancyv1alpha1.LabelCluster
 	for _, requirement := range more {
 		selector += "," + requirement
@@ -132,8 +132,8 @@ func (c *Change) object() client.Object {
 	return c.Old
 }
 
-// cameOrWent says whether the object is new or gone.
-func (c *Change) cameOrWent() bool { return c.Old == nil || c.Current == nil }
+// createdOrDeleted says whether the object is new or gone.
+func (c *Change) createdOrDeleted() bool { return c.Old == nil || c.Current == nil }
 
 // tenantKey returns the key of an object of a tenant that the kind is made of.
 func (s *Spec) tenantKey(tenant string, object client.Object) (engine.Key, bool) {
@@ -148,8 +148,8 @@ func (s *Spec) superKey(object client.Object) (engine.Key, bool) {
 	if s.SuperKey != nil {
 		return s.SuperKey(object)
 	}
-	owner, marked := tenancy.GetOwner(object)
-	return engine.Key{Tenant: owner.ClusterKey, Kind: s.Name, Namespace: owner.Namespace, Name: object.GetName()}, marked
+	owner, owned := tenancy.GetOwner(object)
+	return engine.Key{Tenant: owner.ClusterKey, Kind: s.Name, Namespace: owner.Namespace, Name: object.GetName()}, owned
 }
 
 // ownKeys returns the key of the object that changed. Where its owner labels were taken off, what it was says which key

@@ -66,8 +66,8 @@ func (e *Env) Forget(tenant string) {
 	e.warnings.forget(tenant)
 }
 
-// refused warns the tenant when err says that the super cluster does not take an object for what it is.
-func (e *Env) refused(tenant *Tenant, key engine.Key, object client.Object, reason string, err error) {
+// warnRefused warns the tenant when err says that the super cluster does not take an object for what it is.
+func (e *Env) warnRefused(tenant *Tenant, key engine.Key, object client.Object, reason string, err error) {
 	if !engine.IsRefusal(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return
 	}

@@ -1,0 +1,135 @@
+package kinds
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/superpool/superpool/internal/syncer/engine"
+)
+
+const (
+	// A token is renewed when a fifth of its lifetime is left, and after maxTokenAge, as kubelets do; earlier by at most
+	// maxRenewalJitter.
+	maxTokenAge      = 24 * time.Hour
+	maxRenewalJitter = 10 * time.Second
+	// minTokenLifetime bounds how often tokens are renewed. API servers issue none below ten minutes.
+	minTokenLifetime = time.Minute
+)
+
+// issuedToken is the record of a token that the tenant's API server issued.
+type issuedToken struct {
+	// Audience and Asked, in seconds and 0 for none, are those of the request.
+	Audience string `json:"audience,omitempty"`
+	Asked    int64  `json:"asked,omitempty"`
+	// Lifetime is in seconds, Expires the end of it.
+	Lifetime int64     `json:"lifetime"`
+	Expires  time.Time `json:"expires"`
+}
+
+// renewal returns when a token is to be renewed.
+func (i issuedToken) renewal(jitter time.Duration) time.Time {
+	lifetime := time.Duration(i.Lifetime) * time.Second
+	due := i.Expires.Add(-lifetime / 5)
+	if tooOld := i.Expires.Add(maxTokenAge - lifetime); tooOld.Before(due) {
+		due = tooOld
+	}
+	return due.Add(-jitter)
+}
+
+// issuedTokens returns the records in a Secret's annotation by data key, none if it cannot be decoded.
+func issuedTokens(secret *corev1.Secret) map[string]issuedToken {
+	issued := map[string]issuedToken{}
+	if err := json.Unmarshal([]byte(secret.Annotations[annotationTokens]), &issued); err != nil {
+		return map[string]issuedToken{}
+	}
+	return issued
+}
+
+// tokenKey is the data key of the token in a source of a volume. Volumes of a pod are immutable.
+func tokenKey(volume, source int) string { return fmt.Sprintf("token-%d-%d", volume, source) }
+
+// tokenProjections returns the tokens that the volumes of a pod project, by data key.
+func tokenProjections(spec *corev1.PodSpec) map[string]*corev1.ServiceAccountTokenProjection {
+	var projections map[string]*corev1.ServiceAccountTokenProjection
+	for i := range spec.Volumes {
+		if spec.Volumes[i].Projected == nil {
+			continue
+		}
+		for j := range spec.Volumes[i].Projected.Sources {
+			if token := spec.Volumes[i].Projected.Sources[j].ServiceAccountToken; token != nil {
+				if projections == nil {
+					projections = map[string]*corev1.ServiceAccountTokenProjection{}
+				}
+				projections[tokenKey(i, j)] = token
+			}
+		}
+	}
+	return projections
+}
+
+// renew requests the tokens that are missing or due, and writes them to secret and their records to issued. It returns
+// when the next one is due.
+func (t *Tokens) renew(ctx context.Context, pair *tokenPair, secret *corev1.Secret, issued map[string]issuedToken) (time.Time, error) {
+	jitter := renewalJitter(pair.key)
+	next := time.Time{}
+	for dataKey, projection := range tokenProjections(&pair.tenantPod.Spec) {
+		token := issued[dataKey]
+		same := token.Audience == projection.Audience && token.Asked == ptr.Deref(projection.ExpirationSeconds, 0) && len(secret.Data[dataKey]) > 0
+		if !same || !t.env.Clock.Now().Before(token.renewal(jitter)) {
+			value, record, err := t.request(ctx, pair, projection)
+			if err != nil {
+				return next, err
+			}
+			if secret.Data == nil {
+				secret.Data = map[string][]byte{}
+			}
+			token, issued[dataKey], secret.Data[dataKey] = record, record, value
+		}
+		if due := token.renewal(jitter); next.IsZero() || due.Before(next) {
+			next = due
+		}
+	}
+	return next, nil
+}
+
+// renewalJitter spreads the renewals of tokens that were issued together. It depends on the key alone, so a restart of
+// the syncer renews none early.
+func renewalJitter(key engine.Key) time.Duration {
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(key.Tenant + "/" + key.Namespace + "/" + key.Name))
+	return maxRenewalJitter * time.Duration(sum.Sum32()%1000) / 1000
+}
+
+// request requests a token from the tenant's API server. The token is in no log and no error.
+func (t *Tokens) request(ctx context.Context, pair *tokenPair, projection *corev1.ServiceAccountTokenProjection) ([]byte, issuedToken, error) {
+	tenantPod := pair.tenantPod
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: tenantPod.Namespace, Name: tenantPod.Spec.ServiceAccountName}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: projection.DeepCopy().ExpirationSeconds, // the client decodes the response into request
+		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: tenantPod.Name, UID: tenantPod.UID},
+	}}
+	if projection.Audience != "" {
+		request.Spec.Audiences = []string{projection.Audience}
+	}
+	err := t.env.done(ctx, KindToken, "request", pair.tenant.Client.SubResource("token").Create(ctx, account, request))
+	if err != nil {
+		return nil, issuedToken{}, err
+	}
+	expires := request.Status.ExpirationTimestamp.UTC()
+	lifetime := expires.Sub(t.env.Clock.Now()).Round(time.Second)
+	if lifetime < minTokenLifetime {
+		return nil, issuedToken{}, fmt.Errorf("token of service account %s/%s expires in %v: at least %v are needed",
+			account.Namespace, account.Name, lifetime, minTokenLifetime)
+	}
+	return []byte(request.Status.Token), issuedToken{
+		Audience: projection.Audience, Asked: ptr.Deref(projection.ExpirationSeconds, 0), Lifetime: int64(lifetime / time.Second), Expires: expires,
+	}, nil
+}

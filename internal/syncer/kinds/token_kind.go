@@ -1,0 +1,67 @@
+package kinds
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// KindToken is a Secret of the super cluster with the tokens of one pod. A key's name is tokenName of the pod.
+const KindToken = "token"
+
+const (
+	// LabelTokens is "true" on Secrets of kind token; kind secret ignores them.
+	LabelTokens = "tenancy.x-k8s.io/tokens"
+	// annotationPod holds, on such a Secret, the name of the pod.
+	annotationPod = "tenancy.x-k8s.io/pod"
+	// annotationTokens holds, on such a Secret, a JSON object from data key to issuedToken.
+	annotationTokens = "tenancy.x-k8s.io/issued-tokens"
+)
+
+func tokenSpec() Spec {
+	return Spec{
+		Name: KindToken, From: KindPod, Scope: ScopePlaced, Super: watchOwned(&corev1.Secret{}, LabelTokens), Cleared: true,
+		TenantKey: tokenTenantKey, SuperKey: tokenSuperKey,
+		Wakes: map[string]func(*Env, Change) []engine.Key{KindPod: podWakesToken},
+		New:   func(env *Env) engine.Kind { return &Tokens{env: env} },
+	}
+}
+
+// podWakesToken enqueues the tokens of a tenant's pod that changed, and of a super pod that was created or deleted.
+func podWakesToken(_ *Env, change Change) []engine.Key {
+	if change.Side == TenantSide {
+		key, _ := tokenTenantKey(change.Tenant, change.object())
+		return []engine.Key{key}
+	}
+	superPod, ok := createdOrDeletedSuperPod(&change)
+	if !ok {
+		return nil
+	}
+	owner, owned := tenancy.GetOwner(superPod)
+	if !owned {
+		return nil
+	}
+	return []engine.Key{{Tenant: owner.ClusterKey, Kind: KindToken, Namespace: owner.Namespace, Name: tokenName(superPod.Name, owner.UID)}}
+}
+
+// tokenName returns the name in keys of a pod's tokens: a pod that is created again under the same name has others.
+func tokenName(pod string, uid types.UID) string { return pod + "/" + string(uid) }
+
+// tokenTenantKey returns the key of the tokens of a tenant's pod.
+func tokenTenantKey(tenant string, tenantPod client.Object) (engine.Key, bool) {
+	return engine.Key{Tenant: tenant, Kind: KindToken, Namespace: tenantPod.GetNamespace(), Name: tokenName(tenantPod.GetName(), tenantPod.GetUID())}, true
+}
+
+// tokenSuperKey returns the key of a Secret of tokens. It returns false for other Secrets.
+func tokenSuperKey(secret client.Object) (engine.Key, bool) {
+	owner, owned := tenancy.GetOwner(secret)
+	if !owned || secret.GetLabels()[LabelTokens] == "" {
+		return engine.Key{}, false
+	}
+	return engine.Key{
+		Tenant: owner.ClusterKey, Kind: KindToken, Namespace: owner.Namespace, Name: tokenName(secret.GetAnnotations()[annotationPod], owner.UID),
+	}, true
+}
