@@ -7,138 +7,30 @@ import (
 	"strings"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 )
 
-// watched is what the informers of one kind watch.
-type watched struct {
-	object client.Object
-	// list returns an empty list of the type.
-	list func() client.ObjectList
-	// labels and fields are selectors; "" watches all.
-	labels, fields string
-	indexers       toolscache.Indexers
-}
-
-// watchedOf returns what is watched on one side, by kind.
-func watchedOf(env *kinds.Env, specs []kinds.Spec, side kinds.Side) (map[string]watched, error) {
-	all := map[string]watched{}
-	for i := range specs {
-		spec := &specs[i]
-		watch := spec.Tenant
-		if side == kinds.SuperSide {
-			watch = spec.Super
-		}
-		if watch == nil {
-			continue
-		}
-		list, err := listOf(watch.Object)
-		if err != nil {
-			return nil, fmt.Errorf("finding the list of kind %s: %w", spec.Name, err)
-		}
-		made := watched{object: watch.Object, list: list, fields: watch.Fields, indexers: indexers(spec)}
-		if watch.Labels != nil {
-			made.labels = watch.Labels(env)
-		}
-		all[spec.Name] = made
-	}
-	return all, nil
-}
-
-// listOf returns what makes an empty list of an object's type.
-func listOf(object client.Object) (func() client.ObjectList, error) {
-	gvk, err := apiutil.GVKForObject(object, scheme.Scheme)
-	if err != nil {
-		return nil, fmt.Errorf("finding the type of %T: %w", object, err)
-	}
-	made, err := scheme.Scheme.New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-	if err != nil {
-		return nil, fmt.Errorf("finding the list of %T: %w", object, err)
-	}
-	empty, ok := made.(client.ObjectList)
-	if !ok {
-		return nil, fmt.Errorf("%T is not a list", made)
-	}
-	return func() client.ObjectList {
-		list, _ := empty.DeepCopyObject().(client.ObjectList)
-		return list
-	}, nil
-}
-
-// newClient returns a client of a control plane. It holds no cache, knows the types that kinds need and so needs no
-// discovery. The server's priority and fairness bounds its rate, and the engine's workers do.
-func newClient(config *rest.Config, specs []kinds.Spec) (client.WithWatch, error) {
-	mapper, err := mapperOf(specs)
-	if err != nil {
-		return nil, err
-	}
-	config = rest.CopyConfig(config)
-	config.QPS = -1
-	made, err := client.NewWithWatch(config, client.Options{Scheme: scheme.Scheme, Mapper: mapper})
-	if err != nil {
-		return nil, fmt.Errorf("making a client of %s: %w", config.Host, err)
-	}
-	return made, nil
-}
-
-// mapperOf returns the resources of all types that kinds watch or use.
-func mapperOf(specs []kinds.Spec) (meta.RESTMapper, error) {
-	mapper := meta.NewDefaultRESTMapper(nil)
-	add := func(object client.Object, scope meta.RESTScope) error {
-		gvk, err := apiutil.GVKForObject(object, scheme.Scheme)
-		if err != nil {
-			return fmt.Errorf("finding the type of %T: %w", object, err)
-		}
-		mapper.Add(gvk, scope)
-		return nil
-	}
-	for i := range specs {
-		scope := meta.RESTScopeNamespace
-		if specs[i].ClusterScoped {
-			scope = meta.RESTScopeRoot
-		}
-		for _, watch := range []*kinds.Watch{specs[i].Tenant, specs[i].Super} {
-			if watch == nil {
-				continue
-			}
-			if err := add(watch.Object, scope); err != nil {
-				return nil, err
-			}
-		}
-		for _, object := range specs[i].Uses {
-			if err := add(object, meta.RESTScopeNamespace); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return mapper, nil
-}
-
-// source is what one informer watches. Namespace "" means all.
+// source names one informer: a kind in a namespace, "" for all namespaces.
 type source struct{ kind, namespace string }
 
-// informers is the cache of one control plane: informers that start and stop one by one. It implements kinds.Cache.
+// informers is the cache of one control plane: informers that watch starts and stops one by one. It implements
+// kinds.Cache. All methods may be called concurrently.
 type informers struct {
 	client client.WithWatch
 	// watched is what is watched, by kind.
 	watched map[string]watched
-	// changed is called after an object of the cache has changed; old is nil for a new one, and current nil for one
-	// that is gone.
+	// changed is called after an object of the cache was added, updated or deleted; old is nil for an added one,
+	// current for a deleted one.
 	changed func(kind string, old, current client.Object)
-	// filled is called when the informer of a source has its first full list.
+	// filled is called once, when the informer of a source is synced.
 	filled func(source)
 
 	mu      sync.RWMutex
@@ -153,8 +45,8 @@ type informer struct {
 
 var _ kinds.Cache = &informers{}
 
-// watch starts the informers of sources, which differ, that do not run yet and stops all others. Informers end with ctx
-// too.
+// watch starts the informers of sources that do not run yet, and stops all others that run. sources holds no source
+// twice. Informers stop when ctx ends, too.
 func (i *informers) watch(ctx context.Context, sources []source) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -167,7 +59,7 @@ func (i *informers) watch(ctx context.Context, sources []source) error {
 			missing = append(missing, from)
 		}
 	}
-	// Mostly all that runs is wanted: then no set of thousands is made.
+	// Usually no informer is to be stopped: then no set of thousands of sources is built.
 	if len(sources)-len(missing) < len(i.running) {
 		wanted := sets.New(sources...)
 		for from, running := range i.running {
@@ -185,34 +77,35 @@ func (i *informers) watch(ctx context.Context, sources []source) error {
 	return nil
 }
 
-// start starts the informer of a source. A panic in what it calls costs one event, which the next patrol makes good.
+// start starts the informer of a source. A panic in an event handler loses that event; the next patrol enqueues the key
+// of its object.
 func (i *informers) start(ctx context.Context, from source) error {
 	ctx, stop := context.WithCancel(ctx)
-	what := i.watched[from.kind]
-	made := toolscache.NewSharedIndexInformer(i.listWatch(from), what.object, 0, what.indexers)
-	if err := made.SetTransform(trim); err != nil {
+	kind := i.watched[from.kind]
+	shared := toolscache.NewSharedIndexInformer(i.listWatch(from), kind.object, 0, kind.indexers)
+	if err := shared.SetTransform(trim); err != nil {
 		stop()
 		return fmt.Errorf("setting the transform of kind %s: %w", from.kind, err)
 	}
-	if _, err := made.AddEventHandler(engage.Handler(ctx, "informer of kind "+from.kind, nil, i.handler(from.kind))); err != nil {
+	if _, err := shared.AddEventHandler(engage.Handler(ctx, "informer of kind "+from.kind, nil, i.handler(from.kind))); err != nil {
 		stop()
 		return fmt.Errorf("adding the handler of kind %s: %w", from.kind, err)
 	}
-	i.running[from] = &informer{SharedIndexInformer: made, stop: stop}
-	i.group.Go(func() { made.RunWithContext(ctx) })
+	i.running[from] = &informer{SharedIndexInformer: shared, stop: stop}
+	i.group.Go(func() { shared.RunWithContext(ctx) })
 	i.group.Go(func() {
 		defer engage.Recover(ctx, "first list of kind "+from.kind, nil)
-		if toolscache.WaitForCacheSync(ctx.Done(), made.HasSynced) {
+		if toolscache.WaitForCacheSync(ctx.Done(), shared.HasSynced) {
 			i.filled(from)
 		}
 	})
 	return nil
 }
 
-// wait blocks until all informers have ended, which they do with their context.
+// wait blocks until all informers have returned, which they do when their context ends.
 func (i *informers) wait() { i.group.Wait() }
 
-// synced says whether all informers are filled.
+// synced returns whether all informers are synced, false if none runs.
 func (i *informers) synced() bool {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -225,18 +118,18 @@ func (i *informers) synced() bool {
 }
 
 func (i *informers) listWatch(from source) *toolscache.ListWatch {
-	what := i.watched[from.kind]
+	kind := i.watched[from.kind]
 	options := func(raw metav1.ListOptions) *client.ListOptions {
-		raw.LabelSelector, raw.FieldSelector = what.labels, what.fields
+		raw.LabelSelector, raw.FieldSelector = kind.labels, kind.fields
 		return &client.ListOptions{Namespace: from.namespace, Limit: raw.Limit, Continue: raw.Continue, Raw: &raw}
 	}
 	return &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
-			list := what.list()
+			list := kind.list()
 			return list, i.client.List(ctx, list, options(raw))
 		},
 		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
-			return i.client.Watch(ctx, what.list(), options(raw))
+			return i.client.Watch(ctx, kind.list(), options(raw))
 		},
 	}
 }
@@ -281,7 +174,7 @@ func (i *informers) Get(kind, namespace, name string) (client.Object, bool) {
 	return object, ok
 }
 
-// at returns the informer that holds the objects of a kind in a namespace, nil if none does.
+// at returns the informer whose cache holds the objects of a kind in a namespace, nil if none runs.
 func (i *informers) at(kind, namespace string) *informer {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -291,7 +184,7 @@ func (i *informers) at(kind, namespace string) *informer {
 	return i.running[source{kind: kind, namespace: namespace}]
 }
 
-// InNamespace implements kinds.Cache. It asks one informer: a tenant may have a thousand namespaces.
+// InNamespace implements kinds.Cache. It reads one informer of the tenant's, which may be thousands.
 func (i *informers) InNamespace(kind, namespace string) []client.Object {
 	from := i.at(kind, namespace)
 	if from == nil {
@@ -356,40 +249,7 @@ func appendObjects(objects []client.Object, found []any) []client.Object {
 	return objects
 }
 
-// indexers returns those of a kind's caches.
-func indexers(spec *kinds.Spec) toolscache.Indexers {
-	index := func(values func(client.Object) []string) toolscache.IndexFunc {
-		return func(item any) ([]string, error) {
-			object, ok := item.(client.Object)
-			if !ok {
-				return nil, fmt.Errorf("%T is not an object", item)
-			}
-			return indexed(values, object), nil
-		}
-	}
-	all := toolscache.Indexers{
-		kinds.IndexTenant: index(func(object client.Object) []string {
-			return []string{object.GetLabels()[tenancyv1alpha1.LabelCluster]}
-		}),
-		toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc,
-	}
-	for name, values := range spec.Indexes {
-		all[name] = index(values)
-	}
-	return all
-}
-
-// indexed returns the values of an index for object, none where values panics: the informer would end the process.
-func indexed(values func(client.Object) []string, object client.Object) (found []string) {
-	defer func() {
-		if recover() != nil {
-			found = nil
-		}
-	}()
-	return values(object)
-}
-
-// trim drops what nobody reads.
+// trim is the transform of all informers: it drops managedFields, which nothing here reads.
 func trim(item any) (any, error) {
 	if object, ok := item.(client.Object); ok {
 		object.SetManagedFields(nil)

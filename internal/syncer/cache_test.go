@@ -54,7 +54,7 @@ func TestPodsOnNode(t *testing.T) {
 	}
 }
 
-// TestWatched says what is watched on either side, where, and how that is bounded.
+// TestWatched: what is watched on either side, where, and how that is bounded.
 func TestWatched(t *testing.T) {
 	t.Parallel()
 	env := &kinds.Env{ID: "r1", Assignments: &assign.Pooled{SuperCluster: "r1"}}
@@ -85,7 +85,7 @@ func TestWatched(t *testing.T) {
 	}
 }
 
-// TestSources says in which namespaces each kind is watched in a tenant.
+// TestSources: in which namespaces each kind is watched in a tenant.
 func TestSources(t *testing.T) {
 	t.Parallel()
 	wide := []source{{kind: "namespace"}, {kind: "pod"}, {kind: "node"}, {kind: "service"}, {kind: "endpointslice"}}

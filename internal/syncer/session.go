@@ -20,18 +20,18 @@ import (
 	"github.com/superpool/superpool/internal/tenants"
 )
 
-// session is the connection to one tenant, from Engage to the end of its context. A tenant that holds nothing in this
+// session is the connection to one tenant, from Engage to the end of its context. A tenant without placements in this
 // super cluster has a session without informers, once its Nodes are gone.
 type session struct {
 	syncer *Syncer
 	tenant *kinds.Tenant
 	cache  *informers
-	// changed has room for one signal that the namespaces to watch may have changed.
+	// changed buffers one signal that the namespaces to watch may have changed (wake).
 	changed chan struct{}
 }
 
-// Engage implements tenants.Engage: it syncs one tenant until ctx ends. Nothing is deleted when it ends, on either
-// side.
+// Engage implements tenants.Engage: it syncs one tenant until ctx ends. It deletes nothing on either side when it
+// returns.
 func (s *Syncer) Engage(ctx context.Context, tenant *tenants.Tenant, ready func()) error {
 	logger := klog.FromContext(ctx).WithValues("superCluster", s.id)
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logger))
@@ -50,7 +50,7 @@ func (s *Syncer) Engage(ctx context.Context, tenant *tenants.Tenant, ready func(
 	defer stop()
 	session.tenant.Recorder = recorder
 	s.setSession(tenant.Key, session)
-	// Workers may still hold the session for a moment: it keeps its caches, which no longer change.
+	// Reconciles that are under way still read the session's caches, which no longer change.
 	defer session.cache.wait()
 	defer cancel()
 	defer s.env.Forget(tenant.Key)
@@ -68,15 +68,16 @@ func (s *Syncer) newSession(tenant *tenants.Tenant) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := &session{syncer: s, changed: make(chan struct{}, 1)}
-	made.cache = &informers{client: tenantClient, watched: watched, changed: made.tenantChanged, filled: made.filled}
-	made.tenant = &kinds.Tenant{Tenant: tenant, Client: tenantClient, Cache: made.cache}
-	return made, nil
+	session := &session{syncer: s, changed: make(chan struct{}, 1)}
+	session.cache = &informers{client: tenantClient, watched: watched, changed: session.tenantChanged, filled: session.filled}
+	session.tenant = &kinds.Tenant{Tenant: tenant, Client: tenantClient, Cache: session.cache}
+	return session, nil
 }
 
-// run keeps the informers of what is to be watched until ctx ends.
+// run starts and stops informers as the tenant's placements change, until ctx ends. It calls ready once they are
+// synced.
 func (s *session) run(ctx context.Context, ready func()) error {
-	// left says that the tenant holds nothing here and that nothing which the syncer wrote is left in it.
+	// left is true once the tenant has no placement here and no object is left that the syncer wrote in it.
 	left := false
 	for {
 		namespaces, err := s.syncer.env.Assignments.Namespaces(ctx, s.tenant.Key)
@@ -91,7 +92,7 @@ func (s *session) run(ctx context.Context, ready func()) error {
 			ready()
 		}
 		if len(namespaces) == 0 {
-			// Super namespaces that are there for Services alone may go.
+			// Super namespaces that exist for Services alone are no longer needed: their reconciles delete them.
 			s.syncer.add(s.syncer.env.SuperNamespaces(s.tenant.Key))
 		}
 		select {
@@ -102,7 +103,7 @@ func (s *session) run(ctx context.Context, ready func()) error {
 	}
 }
 
-// cleanedUp says whether nothing is left in the tenant of what the syncer writes there.
+// cleanedUp returns whether the tenant's caches hold none of the objects that the syncer writes there.
 func (s *session) cleanedUp() bool {
 	for i := range s.syncer.specs {
 		if spec := &s.syncer.specs[i]; spec.Scope == kinds.ScopeUp && spec.Tenant != nil && len(s.cache.List(spec.Name)) > 0 {
@@ -112,8 +113,8 @@ func (s *session) cleanedUp() bool {
 	return true
 }
 
-// sources returns what is to be watched: of a tenant that holds nothing here, what the syncer wrote there and is still
-// there.
+// sources returns what to watch in a tenant with placements in namespaces. Of one without, it is the kinds that the
+// syncer writes there (ScopeUp), and nothing once they are left behind: left is true.
 func sources(specs []kinds.Spec, namespaces []string, left bool) []source {
 	if left {
 		return nil
@@ -134,7 +135,7 @@ func sources(specs []kinds.Spec, namespaces []string, left bool) []source {
 	return all
 }
 
-// wake lets run look again at what is to be watched.
+// wake lets run compute again which informers are needed. It does not block.
 func (s *session) wake() {
 	select {
 	case s.changed <- struct{}{}:
@@ -142,18 +143,18 @@ func (s *session) wake() {
 	}
 }
 
-// filled is called by informers: it enqueues what waited for a source.
+// filled is called once the informer of a source is synced: it enqueues the keys whose reconcile needs that cache.
 func (s *session) filled(from source) {
 	s.wake()
 	s.syncer.add(s.syncer.env.Filled(s.tenant, from.kind, from.namespace))
 }
 
-// tenantChanged is called by informers of the tenant.
+// tenantChanged is called by the event handlers of the tenant's informers.
 func (s *session) tenantChanged(kind string, old, current client.Object) {
 	s.syncer.changed(kinds.Change{Kind: kind, Side: kinds.TenantSide, Tenant: s.tenant.Key, Old: old, Current: current})
 }
 
-// newRecorder returns a recorder of Events in a tenant, and what stops it.
+// newRecorder returns a recorder of Events in a tenant, and the function that shuts it down.
 func newRecorder(ctx context.Context, config *rest.Config) (record.EventRecorder, func(), error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst, config.Timeout = 20, 40, 10*time.Second

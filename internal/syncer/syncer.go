@@ -1,5 +1,5 @@
-// Package syncer connects one super cluster to the tenants that hold placements in it: it owns the connections and
-// caches of both sides and turns what changes in them into keys for the engine.
+// Package syncer syncs one super cluster with the tenants that hold placements in it: it owns the clients and informers
+// of both sides, and its event handlers enqueue keys for the engine.
 package syncer
 
 import (
@@ -33,22 +33,22 @@ import (
 type Options struct {
 	// ID is the super cluster id, see SuperClusterID.
 	ID string
-	// Super reaches the super cluster.
+	// Super is the client configuration of the super cluster.
 	Super *rest.Config
-	// PodSecurityLevel is enforced in super namespaces; "" leaves it to the super cluster.
+	// PodSecurityLevel is the Pod Security Standard enforced in super namespaces; "" sets no label.
 	PodSecurityLevel string
-	// VNAgent is where tenants find the kubelet API of nodes.
+	// VNAgent is the kubelet endpoint that the tenants' Nodes name.
 	VNAgent kinds.VNAgent
-	// NodeLinger is how long a tenant keeps a Node that none of its pods is on; 0 means 60 seconds.
+	// NodeLinger is how long a tenant keeps a Node that none of its pods is bound to; 0 means 60 seconds.
 	NodeLinger time.Duration
-	// Metrics counts what is done.
+	// Metrics counts reconciles and writes.
 	Metrics *engine.Metrics
 	// Engine configures queues, workers and patrol.
 	Engine engine.Options
 }
 
-// Syncer syncs one super cluster. Set it up with a manager of the meta cluster, and give its Engage to the registry of
-// tenants.
+// Syncer syncs one super cluster. New adds it to a manager of the meta cluster; the controller of tenants calls its
+// Engage for each tenant that is connected.
 type Syncer struct {
 	id     string
 	specs  []kinds.Spec
@@ -60,7 +60,8 @@ type Syncer struct {
 	sessions map[string]*session
 }
 
-// SuperClusterID reads the id of the super cluster that config reaches. The errors say what to apply.
+// SuperClusterID reads the id of the super cluster that config names from its ConfigMap supercluster-info. An error
+// contains what to apply there.
 func SuperClusterID(ctx context.Context, config *rest.Config) (string, error) {
 	super, err := newClient(config, kinds.Specs())
 	if err != nil {
@@ -80,7 +81,8 @@ func SuperClusterID(ctx context.Context, config *rest.Config) (string, error) {
 	return id, nil
 }
 
-// New returns a Syncer that runs within mgr, a manager of the meta cluster: caches always, work while it leads.
+// New returns a Syncer that runs within mgr, a manager of the meta cluster: its informers on every replica, its
+// reconcilers on the leader.
 func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, error) {
 	specs := kinds.Specs()
 	super, err := newClient(options.Super, specs)
@@ -116,17 +118,17 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	return s, nil
 }
 
-// Ready is a check that passes when the caches of the super cluster are filled.
+// Ready is a readiness check that passes once the caches of the super cluster are synced.
 func (s *Syncer) Ready() healthz.Checker {
 	return func(*http.Request) error {
 		if !s.super.synced() {
-			return fmt.Errorf("the caches of super cluster %s are not filled", s.id)
+			return fmt.Errorf("the caches of super cluster %s are not synced", s.id)
 		}
 		return nil
 	}
 }
 
-// superCaches runs the caches of the super cluster, on every replica: one that takes over has them at hand.
+// superCaches runs the informers of the super cluster on every replica, so that a new leader starts with synced caches.
 type superCaches struct{ *Syncer }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -146,7 +148,7 @@ func (s superCaches) Start(ctx context.Context) error {
 	return nil
 }
 
-// work runs the engine once the caches of the super cluster are filled.
+// work runs the engine once the caches of the super cluster are synced.
 func (s *Syncer) work(ctx context.Context) error {
 	if !toolscache.WaitForCacheSync(ctx.Done(), s.super.synced) {
 		return nil
@@ -154,7 +156,7 @@ func (s *Syncer) work(ctx context.Context) error {
 	return s.engine.Run(ctx)
 }
 
-// watchPlacements lets changes of the authority wake its namespace and its tenant.
+// watchPlacements adds an event handler for NamespacePlacements of the meta cluster, which calls namespaceChanged.
 func (s *Syncer) watchPlacements(ctx context.Context, mgr manager.Manager) error {
 	informer, err := mgr.GetCache().GetInformer(ctx, &schedulerv1alpha1.NamespacePlacement{}, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -177,26 +179,26 @@ func (s *Syncer) watchPlacements(ctx context.Context, mgr manager.Manager) error
 	return nil
 }
 
-// superChanged is called by informers of the super cluster.
+// superChanged is called by the event handlers of the super cluster's informers.
 func (s *Syncer) superChanged(kind string, old, current client.Object) {
 	s.changed(kinds.Change{Kind: kind, Side: kinds.SuperSide, Old: old, Current: current})
 }
 
-// changed enqueues what a change concerns.
+// changed enqueues the keys that a change concerns, and lets the session of its tenant start and stop informers.
 func (s *Syncer) changed(change kinds.Change) {
 	s.add(s.env.Changed(change))
-	if tenant, ours := s.env.Rewatches(change); ours {
+	if tenant, found := s.env.Rewatches(change); found {
 		s.rewatch(tenant)
 	}
 }
 
-// namespaceChanged enqueues a tenant namespace whose placement has changed, and all that is in it.
+// namespaceChanged enqueues a tenant namespace whose NamespacePlacement has changed, and the objects in it.
 func (s *Syncer) namespaceChanged(tenant, namespace string) {
 	s.rewatch(tenant)
 	s.add(s.env.NamespaceChanged(tenant, namespace))
 }
 
-// rewatch lets the session of a tenant look again at what is to be watched.
+// rewatch lets the session of a tenant compute again which informers it needs (session.run).
 func (s *Syncer) rewatch(tenant string) {
 	if session := s.session(tenant); session != nil {
 		session.wake()
@@ -209,7 +211,7 @@ func (s *Syncer) add(keys []engine.Key) {
 	}
 }
 
-// tenant returns a connected tenant, nil if there is none of that key.
+// tenant returns the connected tenant with that key, nil if there is none.
 func (s *Syncer) tenant(key string) *kinds.Tenant {
 	if session := s.session(key); session != nil {
 		return session.tenant
@@ -221,12 +223,12 @@ func (s *Syncer) tenant(key string) *kinds.Tenant {
 func (s *Syncer) tenants() []*kinds.Tenant {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	found := make([]*kinds.Tenant, 0, len(s.sessions))
+	connected := make([]*kinds.Tenant, 0, len(s.sessions))
 	for _, session := range s.sessions {
-		found = append(found, session.tenant)
+		connected = append(connected, session.tenant)
 	}
-	slices.SortFunc(found, func(a, b *kinds.Tenant) int { return cmp.Compare(a.Key, b.Key) })
-	return found
+	slices.SortFunc(connected, func(a, b *kinds.Tenant) int { return cmp.Compare(a.Key, b.Key) })
+	return connected
 }
 
 func (s *Syncer) session(key string) *session {

@@ -1,5 +1,5 @@
-// Package tenancy is the vocabulary of who is who: the keys of tenants, how their names map to names of super clusters,
-// and the marks that say whose an object is.
+// Package tenancy defines the identity of tenants: their keys, the mapping of their names to names in super clusters
+// and back, and the ownership labels and annotations of objects in super clusters.
 //
 // Everything here is pure: no clients, no clock, no logging, and arguments are never changed.
 package tenancy
@@ -16,13 +16,13 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 )
 
-// hashLength is the number of hexadecimal digits in a shortened name: 64 bits, so that finding two names with one hash takes
-// about 2^32 tries, and a found pair is still refused by the owner check.
+// hashLength is the number of hexadecimal digits in a shortened name: 64 bits, so that finding two names with one hash
+// takes about 2^32 tries. Callers of such a pair still compare owners (GetOwner).
 const hashLength = 16
 
-// ClusterKey returns the key of a tenant, which names its root namespace and begins the names of its namespaces in super
-// clusters: the status' clusterNamespace once set, else <namespace>-<first 6 hex digits of the UID's hash>-<name>, with
-// hyphens for the dots that a name may have and a namespace may not.
+// ClusterKey returns the key of a tenant, which names its root namespace and begins the names of its namespaces in
+// super clusters: the status' clusterNamespace once set, else <namespace>-<first 6 hex digits of the UID's
+// hash>-<name>, with hyphens for the dots that a name may have and a namespace may not.
 func ClusterKey(vc *tenancyv1alpha1.VirtualCluster) string {
 	if vc.Status.ClusterNamespace != "" {
 		return vc.Status.ClusterNamespace
@@ -42,8 +42,8 @@ func NodeName(superCluster, node string) string {
 	return shorten(superCluster+"."+node, validation.DNS1123SubdomainMaxLength)
 }
 
-// TokenSecret returns the name, in super clusters, of the Secret with the tokens of a tenant's pod: <pod>-tokens-<hash>. Two pods of one
-// name have two.
+// TokenSecret returns the name, in super clusters, of the Secret with the tokens of a tenant's pod:
+// <pod>-tokens-<hash>. A pod that is deleted and created again under the same name has another.
 func TokenSecret(pod string, uid types.UID) string {
 	digest := sha256.Sum256([]byte(pod + "/" + string(uid)))
 	suffix := "-tokens-" + hex.EncodeToString(digest[:])[:hashLength]
@@ -59,7 +59,7 @@ func NodeSuperCluster(nodeName string) (string, bool) {
 	return superCluster, found && superCluster != "" && node != ""
 }
 
-// ValidateSuperClusterID returns why id cannot name a super cluster, or nil. It must be a DNS label: it names a Node, a
+// ValidateSuperClusterID returns an error if id cannot name a super cluster. It must be a DNS label: it names a Node, a
 // label value, and the part of NodeName before the first dot.
 func ValidateSuperClusterID(id string) error {
 	if reasons := validation.IsDNS1123Label(id); len(reasons) > 0 {
@@ -78,14 +78,14 @@ func shorten(name string, limit int) string {
 	return head + "-" + hex.EncodeToString(digest[:])[:hashLength]
 }
 
-// Owner says whose an object in a super cluster is.
+// Owner is the tenant's object that an object in a super cluster was created for.
 type Owner struct {
 	// ClusterKey of the tenant.
 	ClusterKey string
 	// VirtualCluster is the tenant's object in the meta cluster, and VirtualClusterUID its UID.
 	VirtualCluster    types.NamespacedName
 	VirtualClusterUID types.UID
-	// Namespace is the tenant's name of the namespace that holds the object, or that the object is.
+	// Namespace is the name, in the tenant, of the namespace that the object is in, or that it is.
 	Namespace string
 	// UID is the UID of the tenant's object.
 	UID types.UID

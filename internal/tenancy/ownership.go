@@ -7,7 +7,8 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 )
 
-// SetOwner writes owner, as ownership labels and annotations, onto an object that is about to be written to a super cluster.
+// SetOwner writes owner, as ownership labels and annotations, onto an object that is about to be written to a super
+// cluster.
 func SetOwner(object metav1.Object, owner Owner) {
 	labels := object.GetLabels()
 	if labels == nil {
@@ -28,8 +29,8 @@ func SetOwner(object metav1.Object, owner Owner) {
 	object.SetAnnotations(annotations)
 }
 
-// GetOwner reads the ownership labels and annotations of an object in a super cluster. It returns false when any is missing: then the object
-// is not ours, and must be neither written nor deleted.
+// GetOwner reads the ownership labels and annotations of an object in a super cluster. It returns false when any is
+// missing: then the object is not ours, and must be neither written nor deleted.
 func GetOwner(object metav1.Object) (Owner, bool) {
 	annotations := object.GetAnnotations()
 	owner := Owner{

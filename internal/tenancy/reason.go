@@ -1,6 +1,7 @@
 package tenancy
 
-// Reason is why something is not as it was asked for, in the form of conditions and Events. The zero Reason says that nothing is wrong.
+// Reason explains, in the form of conditions and Events, why a desired state is not reached. The zero Reason means that
+// it is.
 type Reason struct {
 	// Reason is one word in CamelCase, one of the Reason constants of the API or of the package that returns it.
 	Reason string

@@ -7,11 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Rewriter replaces what a super cluster calls a pod (its UID, its namespace) by what its tenant calls it. It is safe for concurrent use.
+// Rewriter replaces the UID and namespace of a super pod in a text by those of the tenant's pod. It is safe for
+// concurrent use.
 type Rewriter struct{ replacer *strings.Replacer }
 
-// NewRewriter returns the Rewriter for the pod of owner that has this namespace and UID in a super cluster; what is "" is not replaced. UIDs
-// are replaced in a second form too, with underscores, as in the paths of cgroups.
+// NewRewriter returns the Rewriter for the super pod with this namespace and UID that carries owner; "" is not
+// replaced. It replaces a UID in the form with underscores too, which the paths of cgroups have.
 func NewRewriter(superNamespace string, superUID types.UID, owner Owner) Rewriter {
 	var pairs []string
 	if superUID != "" {
@@ -25,7 +26,7 @@ func NewRewriter(superNamespace string, superUID types.UID, owner Owner) Rewrite
 
 func underscored(uid types.UID) string { return strings.ReplaceAll(string(uid), "-", "_") }
 
-// Rewrite returns a text of a super cluster with the tenant's names.
+// Rewrite returns text with the tenant's names.
 func (r Rewriter) Rewrite(text string) string {
 	if text == "" {
 		return "" // most messages; the replacer is built at its first use
@@ -33,7 +34,8 @@ func (r Rewriter) Rewrite(text string) string {
 	return r.replacer.Replace(text)
 }
 
-// Messages returns pointers to the texts that kubelets and schedulers write into status: they can hold names of a super cluster.
+// Messages returns pointers to the messages of a status. Kubelets and schedulers write them, with names of the super
+// cluster.
 func Messages(status *corev1.PodStatus) []*string {
 	all := []*string{&status.Message}
 	for i := range status.Conditions {

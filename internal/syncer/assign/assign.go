@@ -1,5 +1,6 @@
-// Package assign answers which namespaces of a tenant belong into one super cluster, and with what. It is the only
-// place of the syncer that knows how namespaces come to super clusters; Pooled is the answer of a pool.
+// Package assign computes which namespaces of a tenant are placed in one super cluster, and with what they have
+// reserved there. No other package of the syncer reads placements. Pooled is the implementation for a pool of super
+// clusters.
 package assign
 
 import (
@@ -9,102 +10,102 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// State says what of a tenant namespace belongs into this super cluster.
+// State is what of a tenant namespace belongs into this super cluster.
 type State string
 
 const (
-	// Unknown means that the caches which would tell are not filled, or that the tenant is not connected: what is there
-	// stays.
+	// Unknown means that caches are not synced, or that the tenant is not connected: nothing in the super cluster is
+	// changed.
 	Unknown State = ""
 	// None means that nothing of it belongs here.
 	None State = "None"
 	// ServicesOnly means that pods of the tenant here may call its Services, and that nothing else of it belongs here.
 	ServicesOnly State = "ServicesOnly"
-	// Placed means that its pods and all that they need may be here.
+	// Placed means that its pods, and the objects that they need, are synced.
 	Placed State = "Placed"
-	// Leaving means that it is no longer placed here while pods of it still are: what is there stays, nothing new
-	// comes.
+	// Leaving means that it is no longer placed here while pods of it still are: their objects stay, no new ones are
+	// created.
 	Leaving State = "Leaving"
 )
 
 // Assignment is what of one tenant namespace belongs into this super cluster.
 type Assignment struct {
 	State State
-	// UID is that of the tenant namespace which is meant, "" where it is not known. A namespace made again has another
-	// one.
+	// UID is the UID of the tenant namespace, "" if no cache has it. A namespace that is deleted and created again has
+	// another one.
 	UID types.UID
-	// Reserved is what a Placed namespace may use here; nil allows no pods.
+	// Reserved are the resource requests that the pods of a Placed namespace may have here in total; nil allows no
+	// pods.
 	Reserved corev1.ResourceList
 }
 
-// Assignments says what a tenant holds in this super cluster. All methods may be called concurrently.
+// Assignments answers what of a tenant belongs into this super cluster. All methods may be called concurrently.
 type Assignments interface {
 	// Of answers from caches.
 	Of(ctx context.Context, tenant, namespace string) (Assignment, error)
-	// Confirm answers with what the servers hold now. It is required before anything is deleted because of an
+	// Confirm answers from live reads of the API servers. It is required before anything is deleted because of an
 	// Assignment.
 	Confirm(ctx context.Context, tenant, namespace string) (Assignment, error)
-	// ConfirmPlaced answers with one live read whether a namespace is Placed. Any other State it returns as Unknown: a
-	// pod needs no more, and a deletion more proof than that.
+	// ConfirmPlaced answers with one live read whether a namespace is Placed. It returns any other State as Unknown: a
+	// warning about a pod needs no more, and a deletion needs Confirm.
 	ConfirmPlaced(ctx context.Context, tenant, namespace string) (Assignment, error)
-	// Namespaces returns the names of the tenant's namespaces that are Placed or Leaving here, or have yet to be
-	// cleared here, sorted. Those that are here for their Services alone are not among them: they are here because of
-	// the others.
+	// Namespaces returns the names of the tenant's namespaces that are Placed or Leaving here, or whose super namespace
+	// has yet to be cleared or deleted, sorted. It leaves out those that are ServicesOnly: they follow from the others.
 	Namespaces(ctx context.Context, tenant string) ([]string, error)
 	// PodSelector is the label selector of the tenants' pods that belong here, "" for all.
 	PodSelector() string
 }
 
-// Answer is yes, no, or not known.
+// Answer is yes, no, or unclear.
 type Answer int
 
 const (
-	// Unclear means that nobody can say now.
+	// Unclear means that the cache is not synced, or the tenant not connected.
 	Unclear Answer = iota
-	// No means that a filled cache, or the server, shows none.
+	// No means that a synced cache, or the API server, has none.
 	No
 	// Yes means that there is at least one.
 	Yes
 )
 
-// Content is what a super namespace is there for.
+// Content is what a super namespace holds.
 type Content int
 
 const (
-	// Absent means that there is no super namespace of ours that is not being deleted.
+	// Absent means that there is no super namespace with our owner, or that it is terminating.
 	Absent Content = iota
-	// Services means that it is there for Services alone.
+	// Services means that it holds Services and EndpointSlices alone.
 	Services
-	// Everything means that it holds, or may hold, all that pods need.
+	// Everything means that it holds, or may hold, pods and the objects that they need.
 	Everything
 )
 
-// Facts are what the State of a namespace that a pool placed follows from.
+// Facts are the inputs of State.
 type Facts struct {
-	// Exists says whether there is a NamespacePlacement, Here whether it lists this super cluster.
+	// Exists is whether there is a NamespacePlacement, Here whether its status lists this super cluster.
 	Exists, Here bool
-	// Content is what its super namespace is there for.
+	// Content is what its super namespace holds.
 	Content Content
-	// Pods says whether the tenant has pods in it that are assigned to this super cluster.
+	// Pods is whether the tenant has pods in it that match PodSelector.
 	Pods Answer
-	// Services says whether it has Services.
+	// Services is whether the tenant has Services in it.
 	Services Answer
-	// Holds says whether the tenant holds another namespace here, whose pods may call these Services.
+	// Holds is whether another namespace of the tenant is placed here, whose pods may connect to these Services.
 	Holds bool
 }
 
-// State returns what follows from the facts, from the first line that matches:
+// State returns the state of a tenant namespace in a pool. The first line that matches holds:
 //
-//	here                                        Placed
-//	Services, everything there, pods or unclear Leaving
-//	Services                                    ServicesOnly
-//	nothing there                               None
-//	Services unclear, tenant holds others here  Unknown
-//	placed elsewhere, everything there, pods    Leaving
-//	else                                        None
+//	placed here                                    Placed
+//	Services, content everything, pods or unclear  Leaving
+//	Services                                       ServicesOnly
+//	content absent                                 None
+//	Services unclear, others placed here           Unknown
+//	placed elsewhere, content everything, pods     Leaving
+//	else                                           None
 //
-// vc-scheduler removes a NamespacePlacement only with proof that the tenant's namespace is gone, so without one pods
-// keep nothing here.
+// vc-scheduler deletes a NamespacePlacement only after a live read shows that the tenant's namespace is gone, so
+// without a NamespacePlacement pods in a cache are no reason for Leaving.
 func (f *Facts) State() State {
 	used := f.Content == Everything && f.Pods != No
 	switch {

@@ -12,38 +12,38 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 )
 
-// SuperNamespace is a super namespace of a tenant that is not being deleted, or is.
+// SuperNamespace describes a super namespace of a tenant.
 type SuperNamespace struct {
 	// Namespace is the name of the tenant's namespace.
 	Namespace string
-	// Content is what it is there for, also while it is being deleted.
+	// Content is what it holds, also while it is terminating: Services or Everything.
 	Content Content
-	// Terminating says that it is being deleted.
+	// Terminating is whether it has a deletionTimestamp.
 	Terminating bool
 }
 
-// Sides shows both sides of one super cluster's tenants: from caches, but for LiveServices.
+// Sides reads both sides of one super cluster's tenants. All methods but LiveServices read caches.
 type Sides interface {
-	// SuperNamespace returns what the super namespace of a tenant namespace is there for.
-	SuperNamespace(tenant, namespace string) Content
+	// Content returns what the super namespace of a tenant namespace holds.
+	Content(tenant, namespace string) Content
 	// SuperNamespaces returns all super namespaces of a tenant.
 	SuperNamespaces(tenant string) []SuperNamespace
-	// NamespaceUID returns the UID of a tenant's namespace, "" if no cache shows it.
+	// NamespaceUID returns the UID of a tenant's namespace, "" if the cache has none of that name.
 	NamespaceUID(tenant, namespace string) types.UID
-	// Pods says whether a tenant has pods in a namespace that match PodSelector.
+	// Pods returns whether a tenant has pods in a namespace that match PodSelector.
 	Pods(tenant, namespace string) Answer
-	// Services says whether a tenant has Services in a namespace.
+	// Services returns whether a tenant has Services in a namespace.
 	Services(tenant, namespace string) Answer
-	// LiveServices asks the tenant's API server the same.
+	// LiveServices is Services by a live read of the tenant's API server.
 	LiveServices(ctx context.Context, tenant, namespace string) (Answer, error)
 }
 
-// Pooled are the Assignments of a super cluster in a pool: NamespacePlacements say what is placed there, and a tenant
-// that holds anything there has the Services of all its namespaces there.
+// Pooled are the Assignments of a super cluster in a pool. The status of a NamespacePlacement lists where the namespace
+// is placed; a tenant with any placement in a super cluster has the Services of all its namespaces there.
 type Pooled struct {
 	// SuperCluster is the id of the super cluster.
 	SuperCluster string
-	// Meta reads NamespacePlacements from a cache, Live from the server.
+	// Meta reads NamespacePlacements from a cache, Live from the meta cluster's API server.
 	Meta, Live client.Reader
 	// Sides shows the super cluster and its tenants.
 	Sides Sides
@@ -63,8 +63,8 @@ func (p *Pooled) Of(ctx context.Context, tenant, namespace string) (Assignment, 
 	return p.assignment(&facts, placed, tenant, namespace), nil
 }
 
-// Confirm implements Assignments. What keeps something here need not be confirmed, so it asks for Services only where
-// the cache shows none.
+// Confirm implements Assignments. Only the absence of Services allows a deletion, so it reads them live only if the
+// cache has none.
 func (p *Pooled) Confirm(ctx context.Context, tenant, namespace string) (Assignment, error) {
 	facts, placed, err := p.facts(ctx, p.Live, tenant, namespace)
 	if err == nil && !facts.Here && facts.Content != Absent && facts.Services != Yes {
@@ -95,22 +95,22 @@ func (p *Pooled) Namespaces(ctx context.Context, tenant string) ([]string, error
 	if err != nil {
 		return nil, err
 	}
-	for _, there := range p.Sides.SuperNamespaces(tenant) {
-		if there.Content == Everything {
-			names = append(names, there.Namespace)
+	for _, superNamespace := range p.Sides.SuperNamespaces(tenant) {
+		if superNamespace.Content == Everything {
+			names = append(names, superNamespace.Namespace)
 		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
 }
 
-// PodSelector implements Assignments: vc-scheduler labels each pod with the super cluster that it chose.
+// PodSelector implements Assignments: vc-scheduler patches the label of the chosen super cluster onto each pod.
 func (p *Pooled) PodSelector() string {
 	return schedulerv1alpha1.LabelSuperCluster + "=" + p.SuperCluster
 }
 
-// assignment returns the Assignment that follows from facts. placed is what the NamespacePlacement says where it lists
-// this super cluster.
+// assignment returns the Assignment that follows from facts. placed is that of a NamespacePlacement which lists this
+// super cluster.
 func (p *Pooled) assignment(facts *Facts, placed Assignment, tenant, namespace string) Assignment {
 	state := facts.State()
 	if state == Placed {
@@ -119,15 +119,14 @@ func (p *Pooled) assignment(facts *Facts, placed Assignment, tenant, namespace s
 	return Assignment{State: state, UID: p.Sides.NamespaceUID(tenant, namespace)}
 }
 
-// facts reads the NamespacePlacement with reader and, unless it lists this super cluster, all from the caches that Of
-// needs.
+// facts reads the NamespacePlacement with reader and, unless it lists this super cluster, the rest from caches.
 func (p *Pooled) facts(ctx context.Context, reader client.Reader, tenant, namespace string) (Facts, Assignment, error) {
 	placed, here, exists, err := p.placement(ctx, reader, tenant, namespace)
 	facts := Facts{Exists: exists, Here: here}
 	if err != nil || here {
 		return facts, placed, err
 	}
-	facts.Content = p.Sides.SuperNamespace(tenant, namespace)
+	facts.Content = p.Sides.Content(tenant, namespace)
 	facts.Pods = p.Sides.Pods(tenant, namespace)
 	facts.Services = p.Sides.Services(tenant, namespace)
 	return facts, Assignment{}, nil
@@ -151,19 +150,20 @@ func (p *Pooled) placement(ctx context.Context, reader client.Reader, tenant, na
 	return Assignment{State: Placed, UID: object.Spec.NamespaceUID, Reserved: object.Status.Placements[at].Reserved}, true, true, nil
 }
 
-// holds says whether a tenant holds anything here, or another namespace than this one is still to be cleared.
+// holds returns whether a tenant has a placement here, or whether the super namespace of another namespace than this
+// one has yet to be cleared.
 func (p *Pooled) holds(ctx context.Context, reader client.Reader, tenant, except string) (bool, error) {
-	for _, there := range p.Sides.SuperNamespaces(tenant) {
-		if there.Namespace == except || there.Content != Everything || there.Terminating {
+	for _, superNamespace := range p.Sides.SuperNamespaces(tenant) {
+		if superNamespace.Namespace == except || superNamespace.Content != Everything || superNamespace.Terminating {
 			continue
 		}
-		// Without a NamespacePlacement it goes at once.
-		err := p.Meta.Get(ctx, types.NamespacedName{Namespace: tenant, Name: there.Namespace}, &schedulerv1alpha1.NamespacePlacement{})
+		// Without a NamespacePlacement its reconcile deletes it, so it counts for nothing.
+		err := p.Meta.Get(ctx, types.NamespacedName{Namespace: tenant, Name: superNamespace.Namespace}, &schedulerv1alpha1.NamespacePlacement{})
 		switch {
 		case err == nil:
 			return true, nil
 		case !apierrors.IsNotFound(err):
-			return false, fmt.Errorf("reading NamespacePlacement %s/%s: %w", tenant, there.Namespace, err)
+			return false, fmt.Errorf("reading NamespacePlacement %s/%s: %w", tenant, superNamespace.Namespace, err)
 		}
 	}
 	placed, err := p.placed(ctx, reader, tenant)
@@ -185,7 +185,7 @@ func (p *Pooled) placed(ctx context.Context, reader client.Reader, tenant string
 	return names, nil
 }
 
-// indexOf returns where a NamespacePlacement lists this super cluster, -1 if it does not.
+// indexOf returns the index of this super cluster in the status of a NamespacePlacement, -1 if it is not listed.
 func (p *Pooled) indexOf(object *schedulerv1alpha1.NamespacePlacement) int {
 	return slices.IndexFunc(object.Status.Placements, func(placement schedulerv1alpha1.ClusterPlacement) bool {
 		return placement.Cluster == p.SuperCluster

@@ -30,7 +30,7 @@ type sides struct {
 	asked int
 }
 
-func (s *sides) SuperNamespace(string, string) assign.Content   { return s.content }
+func (s *sides) Content(string, string) assign.Content          { return s.content }
 func (s *sides) SuperNamespaces(string) []assign.SuperNamespace { return s.others }
 func (s *sides) NamespaceUID(string, string) types.UID          { return "cached-uid" }
 func (s *sides) Pods(string, string) assign.Answer              { return s.pods }

@@ -6,19 +6,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Results of reconciles and operations, the values of the label result.
+// Values of the label result, of reconciles and operations.
 const (
-	// ResultSuccess is work that ended well.
+	// ResultSuccess is a reconcile or write without error.
 	ResultSuccess = "success"
-	// ResultWait is work with an unmet precondition, see WaitError.
+	// ResultWait is one with an unmet precondition, see WaitError.
 	ResultWait = "wait"
-	// ResultError is work that failed and is tried again.
+	// ResultError is one that failed and is retried with backoff.
 	ResultError = "error"
 )
 
-// Metrics are the numbers that a syncer publishes, beside controller-runtime's own of its controllers, which know
-// neither writes nor the depth of a queue that is not client-go's, and count a wait as a requeue. Labels are bounded:
-// kind, operation and result.
+// Metrics are the metrics of a syncer beside those that controller-runtime has of its controllers. Those count no
+// writes, not the depth of a queue that is not client-go's, and a wait as a requeue. Labels are bounded: kind,
+// operation and result.
 type Metrics struct {
 	reconciles *prometheus.CounterVec
 	operations *prometheus.CounterVec
@@ -53,7 +53,7 @@ func (m *Metrics) reconcile(kind string, err error) {
 func (m *Metrics) queue(kind string, queue *Queue) error {
 	return m.registerer.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "vc_syncer", Name: "queue_depth",
-		Help:        "[ALPHA] Keys that wait, by kind.",
+		Help:        "[ALPHA] Keys in the queue, by kind.",
 		ConstLabels: prometheus.Labels{"kind": kind},
 	}, func() float64 { return float64(queue.Len()) }))
 }

@@ -15,35 +15,36 @@ import (
 const (
 	baseDelay = 50 * time.Millisecond
 	maxDelay  = 60 * time.Second
-	// hangMemory is how long a tenant counts as one that hangs: longer than a reconcile may take.
+	// hangMemory is how long a tenant counts as hanging after Hangs. It is longer than a reconcile may take.
 	hangMemory = 2 * reconcileTimeout
 )
 
-// Key names one object of one tenant. It has no direction: a reconciler looks at both sides and makes a step.
+// Key names one object of one tenant. It has no direction: a reconciler reads both sides and makes one step.
 type Key struct {
 	// Tenant is the cluster key.
 	Tenant string
-	// Kind of the object, one of a small set.
+	// Kind of the object, the name of one of the engine's Kinds.
 	Kind string
-	// Namespace is the tenant's name of the namespace, "" for what has none.
+	// Namespace is the name of the namespace in the tenant, "" for a cluster-scoped object.
 	Namespace string
-	// Name of the object, as the kind counts names.
+	// Name of the object, in the form of the kind.
 	Name string
 }
 
-// Queue hands out keys fairly between tenants. Every tenant has a first-in-first-out queue of its own, and tenants that
-// wait are served in turn, each with as many keys per turn as its weight:
+// Queue is a work queue that is fair between tenants. Every tenant has a first-in-first-out queue of its own, and
+// tenants with keys are served round-robin, each with as many keys per turn as its weight:
 //
 //	turns:  A ─► B ─► C ─► A ...        A: a1 a2 a3 ...   B: b1   C: c1 c2
 //
-// A key that is waiting is not added again, and a key that is being worked on is handed out again only after Done. One
-// tenant holds at most maxInFlight workers, so one whose control plane hangs leaves workers to the others: such a
-// tenant leaves the turns and comes back with its next Done. All tenants that hang hold at most maxInFlight workers
-// together: their turns are passed over while they do.
+// As in client-go's queues, a key that is waiting is not added again, and a key that is being processed is returned by
+// Get again only after Done. At most maxInFlight keys of one tenant are processed at a time, so a tenant whose control
+// plane hangs leaves workers to the others: it loses its turn at that bound, and Done of one of its keys gives it one
+// again. All tenants that hang (see Hangs) have at most maxInFlight keys in processing together; Get skips their turns
+// at that bound.
 //
-// It is not a workqueue.TypedQueueConfig.Queue below client-go's own work queue, because that cannot bound what a
-// tenant has in flight: client-go does not call it in Done, and its Done wakes no Get that waits while keys are left
-// only of tenants that hold all they may.
+// It is not a workqueue.TypedQueueConfig.Queue below client-go's own work queue, because that cannot bound the keys
+// that a tenant has in processing: client-go does not call it in Done, and its Done wakes no Get that waits while the
+// only keys left are of tenants at their bound.
 //
 // All methods may be called concurrently.
 type Queue struct {
@@ -54,20 +55,21 @@ type Queue struct {
 
 	mu   sync.Mutex
 	cond *sync.Cond
-	// waiting holds the keys of each tenant in order; turns holds each tenant that waits and may be served, once.
+	// waiting holds the keys of each tenant in order; turns holds, once, each tenant that has keys waiting and is below
+	// maxInFlight.
 	waiting map[string][]Key
 	turns   []string
-	// credit is what the first tenant of turns may still take in this turn; 0 when its turn has not begun.
+	// credit is how many keys the first tenant of turns may still get in this turn; 0 if its turn has not begun.
 	credit int
-	// dirty holds what is to be handed out, processing what is handed out and not done.
+	// dirty holds the keys that were added since they were last returned by Get, processing those between Get and Done.
 	dirty      map[Key]struct{}
 	processing map[Key]struct{}
 	inFlight   map[string]int
-	// failing holds when the first AddRateLimited since the last Forget was, by key.
+	// failing holds the time of the first AddRateLimited since the last Forget, by key.
 	failing map[Key]time.Time
-	// hanging holds until when a tenant counts as one that hangs.
+	// hanging holds until when a tenant counts as hanging.
 	hanging map[string]time.Time
-	// delayed holds what is added later.
+	// delayed holds the timers of AddAfter.
 	delayed map[Key]delayedKey
 	depth   int
 	closed  bool
@@ -84,9 +86,9 @@ type delayedKey struct {
 type QueueOptions struct {
 	// Clock measures delays; nil means the real one.
 	Clock clock.WithDelayedExecution
-	// Weight says how many keys a tenant may take per turn; nil, and values below 1, mean 1.
+	// Weight returns how many keys of a tenant are served per turn; nil, and values below 1, mean 1.
 	Weight func(tenant string) int
-	// MaxInFlight is the number of keys of one tenant that may be handed out at a time; 0 means no limit.
+	// MaxInFlight is the number of keys of one tenant that may be in processing at a time; 0 means no limit.
 	MaxInFlight int
 }
 
@@ -102,7 +104,7 @@ func NewQueue(options QueueOptions) *Queue {
 		clock:       options.Clock,
 		weight:      options.Weight,
 		maxInFlight: options.MaxInFlight,
-		// Per key, and nothing else: a bucket for all would let one tenant's failures slow the others.
+		// Per key only: with a token bucket for all keys, failures of one tenant would delay the keys of others.
 		limiter:    workqueue.NewTypedItemExponentialFailureRateLimiter[Key](baseDelay, maxDelay),
 		waiting:    map[string][]Key{},
 		dirty:      map[Key]struct{}{},
@@ -116,14 +118,14 @@ func NewQueue(options QueueOptions) *Queue {
 	return q
 }
 
-// Add puts key at the end of its tenant's queue, unless it waits there already.
+// Add puts key at the end of its tenant's queue, unless it is there already.
 func (q *Queue) Add(key Key) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.add(key)
 }
 
-// AddAfter adds key after delay. An earlier time that is already set for it stays.
+// AddAfter adds key after delay. An earlier AddAfter of key whose time comes first stays in force.
 func (q *Queue) AddAfter(key Key, delay time.Duration) {
 	if delay <= 0 {
 		q.Add(key)
@@ -135,11 +137,11 @@ func (q *Queue) AddAfter(key Key, delay time.Duration) {
 		return
 	}
 	due := q.clock.Now().Add(delay)
-	if known, exists := q.delayed[key]; exists {
-		if !due.Before(known.due) {
+	if earlier, exists := q.delayed[key]; exists {
+		if !due.Before(earlier.due) {
 			return
 		}
-		known.timer.Stop()
+		earlier.timer.Stop()
 	}
 	q.delayed[key] = delayedKey{due: due, timer: q.clock.AfterFunc(delay, func() { q.fire(key, due) })}
 }
@@ -179,7 +181,8 @@ func (q *Queue) Waited(key Key) time.Duration {
 	return q.clock.Since(since)
 }
 
-// Get blocks until a key can be worked on. It returns true after ShutDown. The caller must call Done with the key.
+// Get blocks until a key may be processed, and returns it. It returns true after ShutDown. The caller must call Done
+// with the key.
 func (q *Queue) Get() (key Key, shutdown bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -200,7 +203,7 @@ func (q *Queue) Get() (key Key, shutdown bool) {
 	return key, false
 }
 
-// Done ends the work on key. If it was added meanwhile, it waits again.
+// Done ends the processing of key. If it was added since Get, it is at the end of its tenant's queue again.
 func (q *Queue) Done(key Key) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -223,8 +226,7 @@ func (q *Queue) Done(key Key) {
 	}
 }
 
-// Hangs marks a tenant for a while, because the work on one of its keys took as long as it may: what hung once may hang
-// again.
+// Hangs reports that a reconcile of the tenant ran into its deadline: the tenant counts as hanging for hangMemory.
 func (q *Queue) Hangs(tenant string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -233,22 +235,21 @@ func (q *Queue) Hangs(tenant string) {
 	q.hanging[tenant] = now.Add(hangMemory)
 }
 
-// Len returns the number of keys that wait to be handed out.
+// Len returns the number of keys that are waiting, without those in processing.
 func (q *Queue) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.depth
 }
 
-// ShutDown makes Get return true and stops all delays. Unlike with client-go's queues, keys that wait are not handed
-// out any more.
+// ShutDown makes Get return true and stops all timers. Unlike client-go's queues, it drops the keys that are waiting.
 func (q *Queue) ShutDown() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.shutDown()
 }
 
-// ShutDownWithDrain is ShutDown, and blocks until Done was called for every key that is being worked on.
+// ShutDownWithDrain is ShutDown, and blocks until Done was called for every key in processing.
 func (q *Queue) ShutDownWithDrain() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -312,12 +313,12 @@ func (q *Queue) full(tenant string) bool {
 	return q.maxInFlight > 0 && q.inFlight[tenant] >= q.maxInFlight
 }
 
-// nextFree makes the first tenant that may be served the first of the turns. It returns false when there is none: then
-// a Done or an Add wakes the next Get.
+// nextFree moves the first tenant that may be served to the front of turns. It returns false if there is none: then a
+// Done or an Add wakes the next Get.
 func (q *Queue) nextFree() bool {
-	crowded := q.maxInFlight > 0 && q.heldByHanging() >= q.maxInFlight
+	atBound := q.maxInFlight > 0 && q.heldByHanging() >= q.maxInFlight
 	for i, tenant := range q.turns {
-		if crowded && q.hangs(tenant) {
+		if atBound && q.hangs(tenant) {
 			continue
 		}
 		if i > 0 {
@@ -334,7 +335,7 @@ func (q *Queue) hangs(tenant string) bool {
 	return q.clock.Now().Before(q.hanging[tenant])
 }
 
-// heldByHanging returns how many workers are held by tenants that hang.
+// heldByHanging returns how many keys of tenants that hang are in processing.
 func (q *Queue) heldByHanging() int {
 	held := 0
 	for tenant, count := range q.inFlight {
@@ -345,7 +346,7 @@ func (q *Queue) heldByHanging() int {
 	return held
 }
 
-// nextTurn settles the turns after tenant, the first of them, has taken a key.
+// nextTurn updates turns and credit after a key of tenant, the first of turns, was returned by Get.
 func (q *Queue) nextTurn(tenant string) {
 	if q.credit == 0 {
 		q.credit = max(1, q.weight(tenant))

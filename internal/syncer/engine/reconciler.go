@@ -26,8 +26,8 @@ func Waitf(format string, args ...any) error {
 	return &WaitError{precondition: fmt.Sprintf(format, args...)}
 }
 
-// IsRefusal returns whether err is an API server's refusal of the object in the request: by admission, validation or its
-// size. A joined error is one if all its parts are.
+// IsRefusal returns whether err is an API server's refusal of the object in the request: by admission, validation or
+// its size. A joined error is one if all its parts are.
 func IsRefusal(err error) bool {
 	var joined interface{ Unwrap() []error }
 	if !errors.As(err, &joined) {
@@ -69,8 +69,8 @@ func (r *reconciler) Reconcile(ctx context.Context, key Key) (reconcile.Result, 
 	return reconcile.Result{Requeue: true}, nil
 }
 
-// observed calls the kind and counts the result, errPanicked if the call panics. It reports a tenant to the queue if the
-// call used up reconcileTimeout, also if it panics then.
+// observed calls the kind and counts the result, errPanicked if the call panics. It reports a tenant to the queue if
+// the call used up reconcileTimeout, also if it panics then.
 func (r *reconciler) observed(ctx context.Context, key Key) (after time.Duration, err error) {
 	err = errPanicked
 	defer func() {

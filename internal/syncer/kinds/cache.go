@@ -7,10 +7,10 @@ import (
 // IndexTenant finds super objects by cluster key.
 const IndexTenant = "tenant"
 
-// Cache reads what informers hold. What it returns must not be changed.
+// Cache reads the caches of informers. Callers must not change the objects that it returns.
 type Cache interface {
-	// Get returns an object, nil if there is none. synced is false when the cache which would hold it is not filled, or
-	// does not exist: then nil says nothing.
+	// Get returns an object, nil if there is none. synced is false if the informer whose cache would hold it is not
+	// synced or does not run: then the object may exist all the same.
 	Get(kind, namespace, name string) (object client.Object, synced bool)
 	// InNamespace returns the objects of a kind in a namespace.
 	InNamespace(kind, namespace string) []client.Object
@@ -20,7 +20,7 @@ type Cache interface {
 	List(kind string) []client.Object
 }
 
-// get reads a cache as a concrete type; the zero T is returned for nothing.
+// get is Cache.Get for a concrete type. It returns the zero T if there is no such object.
 func get[T client.Object](cache Cache, kind, namespace, name string) (object T, exists, synced bool) {
 	found, synced := cache.Get(kind, namespace, name)
 	object, exists = found.(T)

@@ -8,9 +8,9 @@ import (
 const KindConfigMap = "configmap"
 
 const (
-	// rootCA is the ConfigMap that every control plane puts into every namespace, with its own certificate authority.
+	// rootCA is the ConfigMap with the cluster's CA that every kube-controller-manager creates in every namespace.
 	rootCA = "kube-root-ca.crt"
-	// tenantRootCA is the name of the tenant's in super clusters, where rootCA is the super cluster's.
+	// tenantRootCA is the name, in super clusters, of the tenant's rootCA. rootCA there is the super cluster's own.
 	tenantRootCA = "tenant-kube-root-ca.crt"
 )
 
@@ -25,7 +25,7 @@ func configMaps() Copy[*corev1.ConfigMap] {
 	}
 }
 
-// SuperConfigMap writes onto superConfigMap the content of tenantConfigMap.
+// SuperConfigMap sets the data of superConfigMap to those of tenantConfigMap.
 func SuperConfigMap(tenantConfigMap, superConfigMap *corev1.ConfigMap) {
 	content := tenantConfigMap.DeepCopy()
 	superConfigMap.Data, superConfigMap.BinaryData, superConfigMap.Immutable = content.Data, content.BinaryData, content.Immutable

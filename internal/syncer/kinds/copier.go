@@ -14,40 +14,41 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// Copy declares a kind whose objects are copied down as they are, but for a few fields.
+// Copy declares a kind whose objects are copied to the super cluster with few changes.
 type Copy[T client.Object] struct {
 	// Name of the kind.
 	Name string
 	// New returns an object without any field set.
 	New func() T
-	// Scope says of which namespaces objects are copied: ScopePlaced or ScopeTenant.
+	// Scope is ScopePlaced or ScopeTenant.
 	Scope Scope
 	// SuperName maps names to those in super clusters, and TenantName back; nil keeps them.
 	SuperName, TenantName func(name string) string
 	// SuperLabels are label requirements of the super objects of this kind, where another kind writes objects of the
 	// type; "" for none.
 	SuperLabels string
-	// Foreign says whether a super object of the type is another kind's; nil if there is no such kind.
+	// Foreign returns whether a super object of the type belongs to another kind; nil if there is no such kind.
 	Foreign func(superObject client.Object) bool
-	// Skip returns objects that are not copied; nil copies all.
+	// Skip returns whether an object is not copied; nil copies all.
 	Skip func(tenantObject T) bool
-	// Adopt says whether an object that the super cluster made on its own in our namespace becomes ours; nil adopts
-	// none.
+	// Adopt returns whether a super object without owner, which a controller of the super cluster created in a super
+	// namespace, is adopted; nil adopts none.
 	Adopt func(superObject T) bool
-	// Recreate says whether a super object cannot become what it should be, and must be deleted and made again; nil
-	// never does so.
+	// Recreate returns whether a super object cannot be updated to the desired one, and must be deleted and created
+	// again; nil never does so.
 	Recreate func(tenant *Tenant, tenantObject, superObject T) bool
-	// Explain returns in a tenant's words why an object was refused and what to do, "" if the error does; nil has none.
+	// Explain returns for the tenant why the super cluster refused an object and what to do, "" to use the message of
+	// err; nil has none.
 	Explain func(tenantObject T, err error) string
-	// Translate writes onto superObject the fields that are ours: names, marks, labels and annotations are written
-	// already. It returns what the tenant should know once the object is in sync. An error means that it cannot be
-	// known yet what the fields should be.
+	// Translate sets the fields of superObject that Superpool owns. Name, namespace, owner, labels and annotations are
+	// set before. It returns the Notice to record once the object is in sync. An error means that a cache lacks what it
+	// needs.
 	Translate func(env *Env, tenant *Tenant, tenantObject, superObject T) (Notice, error)
 	// Wakes are those of the Spec.
 	Wakes map[string]func(*Env, Change) []engine.Key
 }
 
-// Notice is what a tenant should know of an object that is in sync: an Event, unless Reason is "".
+// Notice is an Event about an object that is in sync; Reason "" means none.
 type Notice struct{ Reason, Message string }
 
 // Copied returns the Spec of a copied kind.
@@ -85,7 +86,8 @@ func (c *Copy[T]) setDefaults() {
 	}
 }
 
-// superKey returns the key of a super object. It returns false when the object is not ours, or another kind's.
+// superKey returns the key of a super object. It returns false if no tenant owns the object, or if it belongs to
+// another kind.
 func (c *Copy[T]) superKey(superObject client.Object) (engine.Key, bool) {
 	owner, owned := tenancy.GetOwner(superObject)
 	if !owned || c.Foreign(superObject) {
@@ -100,7 +102,7 @@ type copier[T client.Object] struct {
 	Copy[T]
 }
 
-// plain makes the translation of a kind that is the same for all tenants.
+// plain returns a Translate for a translation that is the same for all tenants.
 func plain[T client.Object](translate func(tenantObject, superObject T)) func(*Env, *Tenant, T, T) (Notice, error) {
 	return func(_ *Env, _ *Tenant, tenantObject, superObject T) (Notice, error) {
 		translate(tenantObject, superObject)
@@ -114,7 +116,7 @@ func (c *copier[T]) Name() string { return c.Copy.Name }
 // Keys implements engine.Kind.
 func (c *copier[T]) Keys() []engine.Key { return c.env.keys(c.Copy.Name) }
 
-// write applies the whole translation onto superObject.
+// write sets superObject to the desired super object of tenantObject.
 func (c *copier[T]) write(tenant *Tenant, tenantObject, superObject T) (Notice, error) {
 	namespace := tenantObject.GetNamespace()
 	superObject.SetNamespace(tenancy.SuperNamespace(tenant.Key, namespace))
@@ -132,7 +134,7 @@ func (c *copier[T]) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 	tenantObject, inTenant, synced := get[T](tenant.Cache, c.Copy.Name, key.Namespace, key.Name)
 	superObject, inSuper, superSynced := get[T](c.env.SuperCache, c.Copy.Name, tenancy.SuperNamespace(key.Tenant, key.Namespace), c.SuperName(key.Name))
 	if !synced || !superSynced {
-		return 0, nil // caches not synced: Env.Filled enqueues the key again
+		return 0, nil // session.filled enqueues this key again once the caches are synced
 	}
 	wanted := inTenant && !c.Skip(tenantObject)
 	switch {
@@ -147,7 +149,7 @@ func (c *copier[T]) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 		ready = c.env.namespaceReady
 	}
 	if ready, err := ready(ctx, tenant, key.Namespace); err != nil || !ready {
-		return 0, err // an update of the super namespace or its quota enqueues its objects (namespaceChanged)
+		return 0, err // a change of the super namespace or its quota enqueues its objects (namespaceSpec, quotaWakes)
 	}
 	if !inSuper {
 		live, err := c.create(ctx, tenant, key, tenantObject)
@@ -159,14 +161,15 @@ func (c *copier[T]) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 	return 0, c.update(ctx, tenant, key, tenantObject, superObject)
 }
 
-// create makes a super object. It returns what is there already, though the cache did not show it, or an empty object.
+// create creates a super object. If one of that name exists that the cache does not have, it returns that one, else an
+// empty object.
 func (c *copier[T]) create(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject T) (T, error) {
 	created, live := c.New(), c.New()
 	if _, err := c.write(tenant, tenantObject, created); err != nil {
 		return live, err
 	}
 	err := c.env.Super.Create(ctx, created)
-	// Addresses are given before names are compared, so it may be our own object that has the one which is asked for.
+	// The API server allocates a cluster IP before it checks the name, so our own object may have the requested one.
 	if apierrors.IsAlreadyExists(err) || c.Explain(tenantObject, err) != "" {
 		getErr := c.env.Super.Get(ctx, client.ObjectKeyFromObject(created), live)
 		switch {
@@ -179,6 +182,7 @@ func (c *copier[T]) create(ctx context.Context, tenant *Tenant, key engine.Key, 
 	return c.New(), c.refused(tenant, key, tenantObject, ReasonFailedCreate, c.env.done(ctx, c.Copy.Name, "create", err))
 }
 
+// update updates, adopts or deletes a super object, or warns the tenant of another owner's.
 func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject, superObject T) error {
 	owner, ours := c.owner(key, superObject)
 	adopted := !hasOwnerLabel(superObject) && c.Adopt(superObject)
@@ -187,7 +191,7 @@ func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, 
 		return nil
 	case !adopted && (!ours || !tenant.owns(owner, key.Namespace)):
 		c.env.warnOnce(tenant, key, tenantObject, ReasonConflict, fmt.Sprintf(
-			"Super cluster %s has a %s of that name which is not this tenant's", c.env.ID, c.Copy.Name))
+			"Super cluster %s has a %s of that name with another owner", c.env.ID, c.Copy.Name))
 		return nil
 	case !adopted && (owner.UID != tenantObject.GetUID() || c.Recreate(tenant, tenantObject, superObject)):
 		return c.env.remove(ctx, c.env.Super, c.Copy.Name, "delete", superObject, nil)
@@ -207,15 +211,15 @@ func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, 
 	return c.refused(tenant, key, tenantObject, ReasonFailedUpdate, c.env.done(ctx, c.Copy.Name, "update", c.env.Super.Update(ctx, desired)))
 }
 
-// owner returns whose a super object is. It returns false for nobody's, and for what the syncer made for another key or
-// kind.
+// owner returns the owner of a super object. It returns false for an object without owner, and for one of another key
+// or kind.
 func (c *copier[T]) owner(key engine.Key, superObject T) (tenancy.Owner, bool) {
 	superKey, ours := c.superKey(superObject)
 	owner, owned := tenancy.GetOwner(superObject)
 	return owner, owned && ours && superKey == key
 }
 
-// inSync forgets what was wrong with an object, and says what the tenant should know of it.
+// inSync clears the last warning about an object, or records its Notice.
 func (c *copier[T]) inSync(tenant *Tenant, key engine.Key, tenantObject T, notice Notice) {
 	if notice.Reason != "" {
 		c.env.warnOnce(tenant, key, tenantObject, notice.Reason, fmt.Sprintf("Super cluster %s: %s", c.env.ID, notice.Message))
@@ -224,7 +228,7 @@ func (c *copier[T]) inSync(tenant *Tenant, key engine.Key, tenantObject T, notic
 	c.env.clearWarning(key)
 }
 
-// refused tells the tenant that the super cluster does not take an object.
+// refused warns the tenant if err is a refusal of the super cluster. It returns err.
 func (c *copier[T]) refused(tenant *Tenant, key engine.Key, tenantObject T, reason string, err error) error {
 	if explanation := c.Explain(tenantObject, err); explanation != "" {
 		c.env.warnOnce(tenant, key, tenantObject, reason, fmt.Sprintf("Super cluster %s: %s", c.env.ID, explanation))
@@ -234,7 +238,7 @@ func (c *copier[T]) refused(tenant *Tenant, key engine.Key, tenantObject T, reas
 	return err
 }
 
-// orphan deletes a super object whose tenant object is gone, with proof.
+// orphan deletes a super object whose tenant object is gone, after a live read of the tenant object.
 func (c *copier[T]) orphan(ctx context.Context, tenant *Tenant, key engine.Key, superObject T) error {
 	owner, ours := c.owner(key, superObject)
 	if !ours || !tenant.owns(owner, key.Namespace) || superObject.GetDeletionTimestamp() != nil {

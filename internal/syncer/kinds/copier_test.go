@@ -102,14 +102,14 @@ func TestAddressThatIsTaken(t *testing.T) {
 	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindService, Namespace: "web", Name: "front"}
 	for _, tc := range []struct {
 		name string
-		// mine says whether the Service is there.
+		// mine: whether the Service is there.
 		mine      bool
 		wantEvent string
 	}{
 		{name: "by itself", mine: true},
 		{
 			name: "by another",
-			wantEvent: "Warning FailedCreate Super cluster r1: address 10.97.0.7 cannot be had: the super cluster's --service-cluster-ip-range must contain it, " +
+			wantEvent: "Warning FailedCreate Super cluster r1: cluster IP 10.97.0.7 is not available: the super cluster's --service-cluster-ip-range must contain it, " +
 				"and no other Service may have it",
 		},
 	} {

@@ -10,13 +10,14 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// managedBySyncer keeps the super cluster's own controllers off an EndpointSlice.
+// managedBySyncer is the value of label endpointslice.kubernetes.io/managed-by: the super cluster's own controllers
+// ignore such an EndpointSlice.
 const managedBySyncer = "syncer.tenancy.x-k8s.io"
 
 // KindEndpointSlice is the kind of EndpointSlices.
 const KindEndpointSlice = "endpointslice"
 
-// endpointSlices go where Services go.
+// endpointSlices are copied for the namespaces of which Services are.
 func endpointSlices() Copy[*discoveryv1.EndpointSlice] {
 	return Copy[*discoveryv1.EndpointSlice]{
 		Name:  KindEndpointSlice,
@@ -32,8 +33,8 @@ func endpointSlices() Copy[*discoveryv1.EndpointSlice] {
 	}
 }
 
-// SuperEndpointSlice writes onto superSlice what it should be for tenantSlice. Nodes of this super cluster are called
-// as they are here, those of others are not known here. What else tells of the tenant's own objects is left out.
+// SuperEndpointSlice sets superSlice to the desired one for tenantSlice. nodeName is the node's own name in this super
+// cluster, and removed for nodes of others. References to objects of the tenant are removed.
 func SuperEndpointSlice(tenantSlice, superSlice *discoveryv1.EndpointSlice, superCluster string) {
 	labels := maps.Clone(superSlice.Labels)
 	if labels == nil {
@@ -63,8 +64,8 @@ func SuperEndpointSlice(tenantSlice, superSlice *discoveryv1.EndpointSlice, supe
 	}
 }
 
-// nodeHere returns the name in this super cluster of the node that a tenant calls nodeName. It returns false for nodes
-// of others.
+// nodeHere returns the node's name in this super cluster for the name of a tenant's Node. It returns false for nodes of
+// other super clusters.
 func nodeHere(superCluster, nodeName string) (string, bool) {
 	if id, ok := tenancy.NodeSuperCluster(nodeName); !ok || id != superCluster {
 		return "", false

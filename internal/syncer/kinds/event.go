@@ -17,7 +17,7 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// KindEvent goes up only.
+// KindEvent is the kind of Events about super pods. They are synced up only.
 const KindEvent = "event"
 
 func eventSpec() Spec {
@@ -37,14 +37,14 @@ func eventSpec() Spec {
 	}
 }
 
-// eventAge is how old an Event may be to be brought up: a syncer that starts does not tell again what was told before.
+// eventAge is how old an Event may be to be written to the tenant: a syncer that starts does not write old ones again.
 const eventAge = 5 * time.Minute
 
 // reasonScheduled is the reason of a scheduler's Event whose message ends with the name of a node.
 const reasonScheduled = "Scheduled"
 
-// Events brings up what the super cluster says of the tenants' pods, once for every time that it is said: kubelets and
-// schedulers bound how often that is, and the engine how much of it one tenant gets at a time. A key's name is that of
+// Events writes the super cluster's Events about super pods to the tenants, with one write for each change of a super
+// Event: kubelets and schedulers bound their rate, and the engine the workers for one tenant. A key's name is that of
 // the super Event.
 type Events struct{ env *Env }
 
@@ -53,10 +53,10 @@ var _ engine.Kind = &Events{}
 // Name implements engine.Kind.
 func (e *Events) Name() string { return KindEvent }
 
-// Keys implements engine.Kind. Nothing heals an Event: it is news, or it is not.
+// Keys implements engine.Kind. Patrol repairs no Events.
 func (e *Events) Keys() []engine.Key { return nil }
 
-// EventKey returns the key of a super Event. It returns false when its namespace is not ours.
+// EventKey returns the key of a super Event. It returns false if no tenant owns its namespace.
 func EventKey(superCache Cache, superEvent client.Object) (engine.Key, bool) {
 	superNamespace, exists, _ := get[*corev1.Namespace](superCache, KindNamespace, "", superEvent.GetNamespace())
 	if !exists {
@@ -105,21 +105,21 @@ func (e *Events) Reconcile(ctx context.Context, key engine.Key, waited time.Dura
 	}
 	tenantPod, exists, _ := get[*corev1.Pod](tenant.Cache, KindPod, key.Namespace, superPod.Name)
 	if strings.Contains(superEvent.Message, tenancy.TokenSecret(superPod.Name, owner.UID)) {
-		return 0, nil // a kubelet was faster than we with the tokens; what keeps them away ReasonFailedToken tells
+		return 0, nil // the kubelet tried to mount the Secret before kind token created it; ReasonFailedToken reports failures of that
 	}
 	event := TenantEvent(superEvent, orEmpty(tenantPod, exists), e.env.ID)
 	if !exists || tenantPod.UID != owner.UID || len(validation.IsDNS1123Subdomain(event.Name)) > 0 {
 		return 0, nil
 	}
-	return 0, e.tell(ctx, tenant, event)
+	return 0, e.write(ctx, tenant, event)
 }
 
-// tell writes an Event in the tenant, or over what was told before.
-func (e *Events) tell(ctx context.Context, tenant *Tenant, event *corev1.Event) error {
+// write creates an Event in the tenant, or updates the one that an earlier write created.
+func (e *Events) write(ctx context.Context, tenant *Tenant, event *corev1.Event) error {
 	err := tenant.Client.Create(ctx, event.DeepCopy())
 	if !apierrors.IsAlreadyExists(err) {
 		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
-			return nil // the namespace is going, or the tenant's API server does not take it
+			return nil // the namespace is terminating, or admission in the tenant refuses the Event
 		}
 		return e.env.done(ctx, KindEvent, "create", err)
 	}
@@ -128,7 +128,7 @@ func (e *Events) tell(ctx context.Context, tenant *Tenant, event *corev1.Event) 
 		return client.IgnoreNotFound(fmt.Errorf("reading an Event of the tenant: %w", err))
 	}
 	if live.InvolvedObject.UID != event.InvolvedObject.UID || live.Source != event.Source {
-		return nil // it is not what was told
+		return nil // another component's Event
 	}
 	desired := event.DeepCopy()
 	desired.ObjectMeta, desired.TypeMeta = live.ObjectMeta, live.TypeMeta
@@ -138,7 +138,7 @@ func (e *Events) tell(ctx context.Context, tenant *Tenant, event *corev1.Event) 
 	return e.env.done(ctx, KindEvent, "update", tenant.Client.Update(ctx, desired))
 }
 
-// lastSeen returns when an Event was last said.
+// lastSeen returns the latest time in an Event.
 func lastSeen(event *corev1.Event) time.Time {
 	last := event.CreationTimestamp.Time
 	times := []time.Time{event.LastTimestamp.Time, event.EventTime.Time}

@@ -7,24 +7,12 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// All returns the reconcilers of all kinds.
-func All(env *Env) []engine.Kind {
-	var made []engine.Kind
-	for i := range env.kinds().specs {
-		if spec := &env.kinds().specs[i]; spec.New != nil {
-			made = append(made, spec.New(env))
-		}
-	}
-	return made
-}
-
-// SuperKey returns the key of an object in the super cluster that the cache of a kind holds. It returns false when the
-// object is not ours.
+// SuperKey returns the key of a super object from the cache of a kind. It returns false if no tenant owns the object.
 func (e *Env) SuperKey(kind string, object client.Object) (engine.Key, bool) {
 	return e.kinds().byName[kind].superKey(object)
 }
 
-// keys returns all keys of a kind that either side knows.
+// keys returns the keys of all objects of a kind in the caches of either side.
 func (e *Env) keys(kind string) []engine.Key {
 	var keys []engine.Key
 	spec := e.kinds().byName[kind]
@@ -52,11 +40,11 @@ func (e *Env) Changed(change Change) []engine.Key {
 	return keys
 }
 
-// Rewatches returns the tenant of which a change may change what is to be watched, false if it does of none.
-func (e *Env) Rewatches(change Change) (tenant string, ours bool) {
+// Rewatches returns the tenant whose session may need other informers after a change, false if no session does.
+func (e *Env) Rewatches(change Change) (tenant string, found bool) {
 	spec := e.kinds().byName[change.Kind]
 	if change.Side == TenantSide {
-		// It may have been the last of a tenant that left.
+		// It may have been the last object that the syncer had written in a tenant without placements.
 		return change.Tenant, spec.Scope == ScopeUp && change.Current == nil
 	}
 	if !spec.Rewatch {
@@ -69,11 +57,12 @@ func (e *Env) Rewatches(change Change) (tenant string, ours bool) {
 	return owner.ClusterKey, owned
 }
 
-// Filled returns the keys that wait for the first full list of a kind in a tenant's namespace, "" for all: those of
-// what the super cluster holds, and the tenant may not, and those that its objects enqueue.
+// Filled returns the keys to enqueue once the informer of a kind in a namespace of a tenant, "" for all, is synced:
+// those of the tenant's super objects, whose tenant object may be gone, and those that a change of each object in the
+// cache enqueues.
 func (e *Env) Filled(tenant *Tenant, kind, namespace string) []engine.Key {
 	var keys []engine.Key
-	for _, spec := range e.kinds().made[kind] {
+	for _, spec := range e.kinds().derived[kind] {
 		for _, object := range e.SuperCache.Index(spec.Name, IndexTenant, tenant.Key) {
 			if key, ours := spec.superKey(object); ours && (namespace == "" || namespace == key.Namespace) {
 				keys = append(keys, key)
@@ -91,12 +80,12 @@ func (e *Env) Filled(tenant *Tenant, kind, namespace string) []engine.Key {
 }
 
 // NamespaceChanged returns the keys of a tenant namespace whose placement, super namespace or quota has changed, and of
-// all that is in it.
+// the objects in it.
 func (e *Env) NamespaceChanged(tenant, namespace string) []engine.Key {
 	return append(e.inNamespace(tenant, namespace), engine.Key{Tenant: tenant, Kind: KindNamespace, Name: namespace})
 }
 
-// inNamespace returns the keys of all that a tenant has in a namespace.
+// inNamespace returns the keys of the objects in a namespace of a tenant.
 func (e *Env) inNamespace(tenant, namespace string) []engine.Key {
 	connected := e.Tenant(tenant)
 	if connected == nil {
@@ -109,7 +98,7 @@ func (e *Env) inNamespace(tenant, namespace string) []engine.Key {
 			continue
 		}
 		for _, object := range connected.Cache.InNamespace(kind.Name, namespace) {
-			for _, spec := range e.kinds().made[kind.Name] {
+			for _, spec := range e.kinds().derived[kind.Name] {
 				if key, ours := spec.tenantKey(tenant, object); ours {
 					keys = append(keys, key)
 				}
@@ -119,8 +108,8 @@ func (e *Env) inNamespace(tenant, namespace string) []engine.Key {
 	return keys
 }
 
-// SuperNamespaces returns the keys of all super namespaces of a tenant. One that holds nothing here any more needs none
-// of them.
+// SuperNamespaces returns the keys of all super namespaces of a tenant. Once it has no placement here, their reconciles
+// delete them.
 func (e *Env) SuperNamespaces(tenant string) []engine.Key {
 	var keys []engine.Key
 	for _, object := range e.SuperCache.Index(KindNamespace, IndexTenant, tenant) {

@@ -297,7 +297,7 @@ func TestSuperKey(t *testing.T) {
 		t.Run(tc.kind, func(t *testing.T) {
 			t.Parallel()
 			_, ours := env.SuperKey(tc.kind, tc.object)
-			require.False(t, ours, "it has no marks")
+			require.False(t, ours, "it has no owner")
 			tenancy.SetOwner(tc.object, ownerOf("uid"))
 			key, ours := env.SuperKey(tc.kind, tc.object)
 			require.True(t, ours)

@@ -10,22 +10,23 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// Annotations of super objects that list, comma-separated, the keys which were copied from the tenant's object. They tell what the
-// tenant removed from what others added in the super cluster.
+// Annotations of super objects that list, comma-separated, the keys which were copied from the tenant's object. A
+// listed key that the tenant's object no longer has is removed; keys that are not listed belong to others and stay.
 const (
 	annotationCopiedLabels      = "tenancy.x-k8s.io/copied-labels"
 	annotationCopiedAnnotations = "tenancy.x-k8s.io/copied-annotations"
 )
 
-// opaqueDomains are those whose keys, and those of their subdomains, are never copied down: they speak to the control plane that
-// they lie in.
+// opaqueDomains are the domains whose keys, and those of their subdomains, are never copied down: components of a
+// control plane act on them.
 var opaqueDomains = [...]string{"kubernetes.io", "k8s.io", "x-k8s.io", "scheduler.virtualcluster.io"}
 
-// workloadDomains are exceptions: their keys describe applications and the members of workloads, and selectors of Services and affinities
-// look at them.
+// workloadDomains are exceptions: their keys describe applications and members of workloads, and selectors of Services
+// and affinities match them.
 var workloadDomains = [...]string{"app.kubernetes.io", "apps.kubernetes.io", "batch.kubernetes.io", "statefulset.kubernetes.io"}
 
-// isOpaque says whether a label or annotation key is not copied down. prefixes are the tenant's own.
+// isOpaque returns whether a label or annotation key is not copied down. prefixes are spec.opaqueMetaPrefixes of the
+// tenant.
 func isOpaque(key string, prefixes []string) bool {
 	if domain, _, found := strings.Cut(key, "/"); found && !slices.Contains(workloadDomains[:], domain) {
 		for _, opaque := range opaqueDomains {
@@ -39,8 +40,8 @@ func isOpaque(key string, prefixes []string) bool {
 	})
 }
 
-// copyMeta copies labels and annotations of a tenant object onto its super object, removes those that were copied earlier and are
-// gone, and writes the marks. Everything else that the super object carries stays.
+// copyMeta copies labels and annotations of a tenant object onto its super object, removes those that were copied
+// earlier and are gone in the tenant, and sets the owner. Other labels and annotations of the super object stay.
 func copyMeta(tenantObject, superObject metav1.Object, owner tenancy.Owner, opaque []string) {
 	annotations := superObject.GetAnnotations()
 	labels, copiedLabels := merge(superObject.GetLabels(), tenantObject.GetLabels(), annotations[annotationCopiedLabels], opaque)
@@ -52,9 +53,10 @@ func copyMeta(tenantObject, superObject metav1.Object, owner tenancy.Owner, opaq
 	tenancy.SetOwner(superObject, owner)
 }
 
-// merge returns what is there, without what was copied before and with what is to be copied, and the keys that are copied.
-func merge(there, tenants map[string]string, copiedBefore string, opaque []string) (merged map[string]string, copied string) {
-	merged = maps.Clone(there)
+// merge returns current, without the keys in copiedBefore and with those of desired that are not opaque, and the keys
+// that it copied.
+func merge(current, desired map[string]string, copiedBefore string, opaque []string) (merged map[string]string, copied string) {
+	merged = maps.Clone(current)
 	if merged == nil {
 		merged = map[string]string{}
 	}
@@ -62,9 +64,9 @@ func merge(there, tenants map[string]string, copiedBefore string, opaque []strin
 		delete(merged, key)
 	}
 	var keys []string
-	for _, key := range slices.Sorted(maps.Keys(tenants)) {
+	for _, key := range slices.Sorted(maps.Keys(desired)) {
 		if !isOpaque(key, opaque) {
-			merged[key] = tenants[key]
+			merged[key] = desired[key]
 			keys = append(keys, key)
 		}
 	}

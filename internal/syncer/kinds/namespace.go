@@ -16,67 +16,16 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// KindNamespace is the kind of namespaces.
-const KindNamespace = "namespace"
-
-func namespaceSpec() Spec {
-	spec := Spec{
-		Name: KindNamespace, Scope: ScopeTenant, ClusterScoped: true, Rewatch: true,
-		Tenant: watchAll(&corev1.Namespace{}), Super: watchOwned(&corev1.Namespace{}), SuperKey: namespaceSuperKey,
-		New: func(env *Env) engine.Kind { return &Namespaces{env: env} },
-	}
-	spec.Wakes = map[string]func(*Env, Change) []engine.Key{
-		KindNamespace: func(env *Env, change Change) []engine.Key {
-			keys := spec.ownKeys(env, change)
-			if change.Side == TenantSide && !change.createdOrDeleted() {
-				return keys
-			}
-			for _, key := range keys {
-				keys = append(keys, env.inNamespace(key.Tenant, key.Name)...)
-			}
-			return keys
-		},
-		KindPod:     wakesNamespace(func(change *Change) bool { return change.Current == nil }),
-		KindService: wakesNamespace((*Change).createdOrDeleted),
-	}
-	return spec
-}
-
-// namespaceSuperKey returns the key of a super namespace, or of the quota in it.
-func namespaceSuperKey(superObject client.Object) (engine.Key, bool) {
-	owner, owned := tenancy.GetOwner(superObject)
-	return engine.Key{Tenant: owner.ClusterKey, Kind: KindNamespace, Name: owner.Namespace}, owned
-}
-
-// wakesNamespace enqueues the namespace of a tenant's object whose change matters: the first or the last one decides
-// whether a namespace that is not placed here has a super namespace.
-func wakesNamespace(matters func(*Change) bool) func(*Env, Change) []engine.Key {
-	return func(_ *Env, change Change) []engine.Key {
-		if change.Side != TenantSide || !matters(&change) {
-			return nil
-		}
-		return []engine.Key{{Tenant: change.Tenant, Kind: KindNamespace, Name: change.object().GetNamespace()}}
-	}
-}
-
-// labelPodSecurity is the level that the super cluster enforces in a namespace.
+// labelPodSecurity is the label of the Pod Security Standard that the super cluster enforces in a namespace.
 const labelPodSecurity = "pod-security.kubernetes.io/enforce"
 
-// annotationServicesOnly is "true" on a super namespace that is there for the Services of a tenant namespace which
-// holds nothing here.
-const annotationServicesOnly = "tenancy.x-k8s.io/services-only"
-
-// ServicesOnly says whether a super namespace is there for Services alone.
-func ServicesOnly(superNamespace client.Object) bool {
-	return superNamespace.GetAnnotations()[annotationServicesOnly] == "true"
-}
-
-// Namespaces keeps a super namespace and in it the quota, for every tenant namespace that
+// Namespaces keeps a super namespace, and in it the quota, for every tenant namespace that
 //
-//   - is placed here: the quota says what is reserved;
-//   - has Services, while its tenant holds anything here: the quota allows no pods.
+//   - is placed here: the quota bounds requests at what is reserved;
+//   - has Services, while its tenant has a placement here: the quota allows no pods.
 //
-// What is no longer placed here becomes the second or goes away, once no pod of it is assigned here.
+// A super namespace whose tenant namespace is no longer placed here becomes one for Services or is deleted, once no pod
+// of it is assigned here.
 type Namespaces struct{ env *Env }
 
 var _ engine.Kind = &Namespaces{}
@@ -87,7 +36,7 @@ func (n *Namespaces) Name() string { return KindNamespace }
 // Keys implements engine.Kind.
 func (n *Namespaces) Keys() []engine.Key { return n.env.keys(KindNamespace) }
 
-// SuperNamespace writes onto superNamespace what it should be for tenantNamespace.
+// SuperNamespace sets superNamespace to the desired super namespace of tenantNamespace.
 func SuperNamespace(tenantNamespace, superNamespace *corev1.Namespace, owner tenancy.Owner, opaque []string, podSecurityLevel string) {
 	superNamespace.Name = tenancy.SuperNamespace(owner.ClusterKey, owner.Namespace)
 	copyMeta(tenantNamespace, superNamespace, owner, opaque)
@@ -98,21 +47,21 @@ func SuperNamespace(tenantNamespace, superNamespace *corev1.Namespace, owner ten
 
 // Reconcile implements engine.Kind.
 func (n *Namespaces) Reconcile(ctx context.Context, key engine.Key, _ time.Duration) (time.Duration, error) {
-	found, err := n.env.Assignments.Of(ctx, key.Tenant, key.Name)
+	assignment, err := n.env.Assignments.Of(ctx, key.Tenant, key.Name)
 	if err != nil {
-		return 0, fmt.Errorf("reading what namespace %s holds: %w", key.Name, err)
+		return 0, fmt.Errorf("reading the assignment of namespace %s: %w", key.Name, err)
 	}
 	superNamespace, exists, synced := get[*corev1.Namespace](n.env.SuperCache, KindNamespace, "", tenancy.SuperNamespace(key.Tenant, key.Name))
 	if !synced {
 		return 0, engine.Waitf("the cache of super namespaces")
 	}
-	switch found.State {
+	switch assignment.State {
 	case assign.Placed:
-		return 0, n.ensure(ctx, key, found, superNamespace)
+		return 0, n.ensure(ctx, key, assignment, superNamespace)
 	case assign.ServicesOnly:
-		return 0, n.serve(ctx, key, found, superNamespace)
+		return 0, n.serve(ctx, key, assignment, superNamespace)
 	case assign.Leaving, assign.Unknown:
-		return 0, nil // the last pod's deletion enqueues the key, patrol does once more is known
+		return 0, nil // the deletion of the last pod, the sync of a cache (Env.Filled) and patrol enqueue the key
 	case assign.None:
 		if exists {
 			return 0, n.withdraw(ctx, key, superNamespace)
@@ -122,12 +71,11 @@ func (n *Namespaces) Reconcile(ctx context.Context, key engine.Key, _ time.Durat
 	return 0, nil
 }
 
-// serve makes the super namespace of a namespace that is here for its Services alone. superNamespace is nil when there
-// is none.
-func (n *Namespaces) serve(ctx context.Context, key engine.Key, found assign.Assignment, superNamespace *corev1.Namespace) error {
+// serve keeps the super namespace of a namespace that is ServicesOnly. superNamespace is nil if there is none.
+func (n *Namespaces) serve(ctx context.Context, key engine.Key, assignment assign.Assignment, superNamespace *corev1.Namespace) error {
 	tenant := n.env.Tenant(key.Tenant)
-	if tenant == nil || found.UID == "" {
-		return nil // the informer of the tenant's namespaces enqueues the key when it shows this one
+	if tenant == nil || assignment.UID == "" {
+		return nil // the informer of the tenant's namespaces enqueues the key when it adds this one
 	}
 	if superNamespace != nil && !ServicesOnly(superNamespace) {
 		owner, owned := tenancy.GetOwner(superNamespace)
@@ -137,60 +85,61 @@ func (n *Namespaces) serve(ctx context.Context, key engine.Key, found assign.Ass
 			}
 		}
 	}
-	return n.ensure(ctx, key, found, superNamespace)
+	return n.ensure(ctx, key, assignment, superNamespace)
 }
 
-// clear removes all but Services from the super namespace of a namespace that is no longer placed here, once no pod of
-// it is assigned here. It says whether nothing is left.
+// clear deletes all objects but Services and EndpointSlices in the super namespace of a namespace that is no longer
+// placed here, after Confirm. It returns whether none are left.
 func (n *Namespaces) clear(ctx context.Context, key engine.Key, name string) (bool, error) {
 	if confirmed, err := n.confirm(ctx, key); err != nil || confirmed != assign.ServicesOnly && confirmed != assign.None {
 		return false, err
 	}
-	left := false
+	remaining := false
 	for i := range n.env.kinds().specs {
 		if spec := &n.env.kinds().specs[i]; spec.Cleared {
-			some, err := n.clearKind(ctx, key, spec, name)
+			found, err := n.clearKind(ctx, key, spec, name)
 			if err != nil {
 				return false, err
 			}
-			left = left || some
+			remaining = remaining || found
 		}
 	}
-	if left {
-		return false, engine.Waitf("what namespace %s held to go", name)
+	if remaining {
+		return false, engine.Waitf("the deletion of the objects in namespace %s", name)
 	}
 	return true, nil
 }
 
-// clearKind deletes what a super namespace holds of a kind. It says whether that was anything.
+// clearKind deletes the objects of a kind in a super namespace. It returns whether there were any.
 func (n *Namespaces) clearKind(ctx context.Context, key engine.Key, spec *Spec, name string) (bool, error) {
-	left := false
+	found := false
 	for _, object := range n.env.SuperCache.InNamespace(spec.Name, name) {
-		if found, ours := spec.superKey(object); !ours || found.Tenant != key.Tenant || found.Namespace != key.Name {
+		if owner, ours := spec.superKey(object); !ours || owner.Tenant != key.Tenant || owner.Namespace != key.Name {
 			continue
 		}
-		left = true
+		found = true
 		if err := n.env.remove(ctx, n.env.Super, spec.Name, "delete", object, nil); err != nil {
-			return left, err
+			return found, err
 		}
 	}
-	return left, nil
+	return found, nil
 }
 
-// confirm returns the live State of a namespace that the caches do not show as Placed. It waits for the cache where
-// that is behind.
+// confirm returns the State by live reads of a namespace that is not Placed by the caches. It returns a WaitError if it
+// is Placed: the cache lags.
 func (n *Namespaces) confirm(ctx context.Context, key engine.Key) (assign.State, error) {
 	live, err := n.env.Assignments.Confirm(ctx, key.Tenant, key.Name)
 	switch {
 	case err != nil:
-		return assign.Unknown, fmt.Errorf("confirming what namespace %s holds: %w", key.Name, err)
+		return assign.Unknown, fmt.Errorf("confirming the assignment of namespace %s: %w", key.Name, err)
 	case live.State == assign.Placed:
-		return live.State, engine.Waitf("the cache of placements")
+		return live.State, engine.Waitf("the cache of NamespacePlacements")
 	}
 	return live.State, nil
 }
 
-// ensure makes the super namespace of an assignment. superNamespace is nil when there is none.
+// ensure creates or updates the super namespace of an assignment, then its quota. superNamespace is nil if there is
+// none.
 func (n *Namespaces) ensure(ctx context.Context, key engine.Key, assignment assign.Assignment, superNamespace *corev1.Namespace) error {
 	tenant := n.env.Tenant(key.Tenant)
 	if tenant == nil {
@@ -198,7 +147,7 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, assignment assi
 	}
 	tenantNamespace, exists, _ := get[*corev1.Namespace](tenant.Cache, KindNamespace, "", key.Name)
 	if !exists || tenantNamespace.UID != assignment.UID {
-		return nil // a cache is behind: its informer enqueues the key (namespaceChanged) when it shows the change
+		return nil // a cache lags: its informer enqueues the key with the change (namespaceSpec, namespaceChanged)
 	}
 	owner := tenant.owner(key.Name, assignment.UID)
 	if superNamespace == nil {
@@ -208,7 +157,7 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, assignment assi
 		if !apierrors.IsAlreadyExists(err) {
 			return n.env.done(ctx, KindNamespace, "create", err)
 		}
-		// It is not ours, or the cache is behind: only the live object says which.
+		// It has another owner, or the cache lags: a live read tells which.
 		superNamespace = &corev1.Namespace{}
 		if err := n.env.Super.Get(ctx, client.ObjectKeyFromObject(created), superNamespace); err != nil {
 			return fmt.Errorf("reading super namespace %s: %w", created.Name, err)
@@ -234,7 +183,7 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, assignment assi
 	return n.ensureQuota(ctx, owner, assignment.Reserved)
 }
 
-// write writes onto superNamespace all that it should be.
+// write sets superNamespace to the desired super namespace for a state.
 func (n *Namespaces) write(tenant *Tenant, tenantNamespace, superNamespace *corev1.Namespace, state assign.State) {
 	SuperNamespace(tenantNamespace, superNamespace, tenant.owner(tenantNamespace.Name, tenantNamespace.UID), tenant.OpaqueMetaPrefixes, n.env.PodSecurityLevel)
 	value := ""
@@ -244,6 +193,7 @@ func (n *Namespaces) write(tenant *Tenant, tenantNamespace, superNamespace *core
 	setOrDelete(superNamespace.Annotations, annotationServicesOnly, value)
 }
 
+// ensureQuota creates or updates the quota of a super namespace.
 func (n *Namespaces) ensureQuota(ctx context.Context, owner tenancy.Owner, reserved corev1.ResourceList) error {
 	name := tenancy.SuperNamespace(owner.ClusterKey, owner.Namespace)
 	quota, exists, _ := get[*corev1.ResourceQuota](n.env.SuperCache, KindQuota, name, quotaName)
@@ -254,7 +204,7 @@ func (n *Namespaces) ensureQuota(ctx context.Context, owner tenancy.Owner, reser
 		if !apierrors.IsAlreadyExists(err) {
 			return n.env.done(ctx, KindQuota, "create", err)
 		}
-		// Somebody took the marks off, or the cache is behind. The namespace is ours, so is its quota.
+		// Its ownership label was removed, or the cache lags. The namespace is ours, so its quota is.
 		quota = &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: quotaName}}
 		if err := n.env.Super.Get(ctx, client.ObjectKeyFromObject(quota), quota); err != nil {
 			return fmt.Errorf("reading the quota of super namespace %s: %w", name, err)
@@ -268,7 +218,7 @@ func (n *Namespaces) ensureQuota(ctx context.Context, owner tenancy.Owner, reser
 	return n.env.done(ctx, KindQuota, "update", n.env.Super.Update(ctx, desired))
 }
 
-// withdraw deletes the super namespace of a namespace of which nothing belongs here any more, with proof.
+// withdraw deletes the super namespace of a namespace whose State is None, after Confirm.
 func (n *Namespaces) withdraw(ctx context.Context, key engine.Key, superNamespace *corev1.Namespace) error {
 	owner, owned := tenancy.GetOwner(superNamespace)
 	if !owned || owner.ClusterKey != key.Tenant || owner.Namespace != key.Name || superNamespace.DeletionTimestamp != nil {

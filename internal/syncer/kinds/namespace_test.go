@@ -18,7 +18,7 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// TestServicesOnly says how long a super namespace stays that is there for Services alone.
+// TestServicesOnly: how long a super namespace stays that is there for Services alone.
 func TestServicesOnly(t *testing.T) {
 	t.Parallel()
 	service := serviceAt("web", "front", "10.97.0.7", corev1.ServicePort{Port: 80})
@@ -28,9 +28,9 @@ func TestServicesOnly(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name string
-		// holds says whether the tenant holds another namespace here, as the cache knows and as it is.
+		// holds: whether the tenant holds another namespace here, as the cache knows and as it is.
 		holds, holdsLive bool
-		// services says whether the namespace has Services.
+		// services: whether the namespace has Services.
 		services, servicesLive bool
 		disconnected           bool
 		wantStays, wantWait    bool
@@ -102,7 +102,7 @@ func TestNamespaceThatLeaves(t *testing.T) {
 
 	p.tenantCache[kinds.KindPod] = nil
 	_, err = p.kind(kinds.KindNamespace).Reconcile(t.Context(), key, 0)
-	require.ErrorContains(t, err, "waiting for what namespace")
+	require.ErrorContains(t, err, "waiting for the deletion of the objects in namespace")
 	require.Error(t, p.superClient.Get(t.Context(), client.ObjectKeyFromObject(secret), &corev1.Secret{}))
 	require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKeyFromObject(foreign), &corev1.Secret{}), "it is not ours")
 

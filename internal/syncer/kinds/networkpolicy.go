@@ -20,21 +20,22 @@ const KindNetworkPolicy = "networkpolicy"
 
 // Reasons of Events on NetworkPolicies.
 const (
-	// ReasonNetworkPolicyNarrowed says that a NetworkPolicy allows or selects less in super clusters than in the
-	// tenant.
+	// ReasonNetworkPolicyNarrowed: selectors of a NetworkPolicy exceed the bounds, or name labels that are not copied
+	// down; the syncer writes a policy to the super cluster that allows or selects less.
 	ReasonNetworkPolicyNarrowed = "NetworkPolicyNarrowed"
-	// ReasonTooManyNetworkPolicies says that a NetworkPolicy is not written to super clusters as it is now, because
-	// others of its namespace are as many as may select namespaces by labels.
+	// ReasonTooManyNetworkPolicies: a NetworkPolicy selects namespaces by labels and as many older ones of its
+	// namespace as may do so exist; the syncer leaves the one in the super cluster as it is, or creates it with
+	// selectors that match nothing.
 	ReasonTooManyNetworkPolicies = "TooManyNetworkPolicies"
 )
 
 const (
-	// maxNamespaceSelectors bounds how many selectors of one NetworkPolicy are looked up among the tenant's namespaces,
-	// and maxSelectedNamespaces how many names they become together: as many as fit an object, for any change of a
-	// namespace does it anew.
+	// maxNamespaceSelectors bounds how many namespaceSelectors of one NetworkPolicy are evaluated against the tenant's
+	// namespaces, and maxSelectedNamespaces how many names they select together: as many as fit an object. Each change
+	// of a namespace's labels evaluates them again.
 	maxNamespaceSelectors = 64
 	maxSelectedNamespaces = 1024
-	// maxSelectingPolicies bounds how many NetworkPolicies of one tenant namespace are looked up so: the oldest.
+	// maxSelectingPolicies bounds how many NetworkPolicies of one tenant namespace are evaluated so: the oldest.
 	maxSelectingPolicies = 100
 )
 
@@ -68,7 +69,7 @@ func translateNetworkPolicy(_ *Env, tenant *Tenant, tenantPolicy, superPolicy *n
 			"this one stays as it was here, or selects no namespace by labels", maxSelectingPolicies, maxSelectingPolicies, tenantPolicy.Namespace)}, nil
 	}
 	if narrowed := SuperNetworkPolicy(tenantPolicy, superPolicy, tenant.Key, tenant.namespaceLabels()); narrowed {
-		return Notice{ReasonNetworkPolicyNarrowed, fmt.Sprintf("at most %d namespaceSelectors that are not empty are looked at, and %d namespaces that they select: "+
+		return Notice{ReasonNetworkPolicyNarrowed, fmt.Sprintf("at most %d namespaceSelectors that are not empty are evaluated, and %d namespaces that they select: "+
 			"traffic of the others is not allowed", maxNamespaceSelectors, maxSelectedNamespaces)}, nil
 	}
 	if key := unsyncedKey(tenantPolicy, tenant.OpaqueMetaPrefixes); key != "" {
@@ -77,7 +78,7 @@ func translateNetworkPolicy(_ *Env, tenant *Tenant, tenantPolicy, superPolicy *n
 	return Notice{}, nil
 }
 
-// namespaceLabels returns the labels of the tenant's namespaces by name. They lie in a cache and must not be changed.
+// namespaceLabels returns the labels of the tenant's namespaces by name. They are in a cache and must not be changed.
 func (t *Tenant) namespaceLabels() map[string]labels.Set {
 	objects := t.Cache.List(KindNamespace)
 	found := make(map[string]labels.Set, len(objects))
@@ -87,8 +88,8 @@ func (t *Tenant) namespaceLabels() map[string]labels.Set {
 	return found
 }
 
-// SuperNetworkPolicy writes onto superPolicy what it should be for tenantPolicy. namespaces are the labels of the
-// tenant's namespaces by name. It returns whether peers were left out because they are too many.
+// SuperNetworkPolicy sets superPolicy to the desired one for tenantPolicy. namespaces are the labels of the tenant's
+// namespaces by name. It returns whether namespaces were left out because there are too many.
 //
 //	tenant                         super cluster
 //	podSelector                    the same, of pods of the tenant
@@ -96,7 +97,8 @@ func (t *Tenant) namespaceLabels() map[string]labels.Set {
 //	namespaceSelector              the super namespaces, by name, of those namespaces of the tenant that it selects
 //	ipBlock, ports, policyTypes    the same
 //
-// Labels of namespaces are looked at in the tenant, because not all of them are in super clusters.
+// namespaceSelectors are evaluated against the tenant's namespaces, because not all labels are copied to super
+// namespaces.
 func SuperNetworkPolicy(tenantPolicy, superPolicy *networkingv1.NetworkPolicy, clusterKey string, namespaces map[string]labels.Set) (narrowed bool) {
 	spec := tenantPolicy.Spec.DeepCopy()
 	confine(&spec.PodSelector, clusterKey)
@@ -112,13 +114,13 @@ func SuperNetworkPolicy(tenantPolicy, superPolicy *networkingv1.NetworkPolicy, c
 	return names.narrowed
 }
 
-// selectsByLabels says whether a policy selects some of the tenant's namespaces by labels.
+// selectsByLabels returns whether a policy selects some of the tenant's namespaces by labels.
 func selectsByLabels(policy *networkingv1.NetworkPolicy) bool {
 	return slices.ContainsFunc(peersOf(&policy.Spec), func(peer *networkingv1.NetworkPolicyPeer) bool { return selectsSome(peer.NamespaceSelector) })
 }
 
-// tooManySelect says whether a policy selects namespaces by labels and maxSelectingPolicies older ones of its namespace
-// do.
+// tooManySelect returns whether a policy selects namespaces by labels and maxSelectingPolicies older ones of its
+// namespace do.
 func tooManySelect(policy *networkingv1.NetworkPolicy, cache Cache) bool {
 	if !selectsByLabels(policy) {
 		return false
@@ -157,26 +159,26 @@ func peersOf(spec *networkingv1.NetworkPolicySpec) []*networkingv1.NetworkPolicy
 	return peers
 }
 
-// selectsSome says whether a selector of namespaces is there and not empty.
+// selectsSome returns whether a namespaceSelector is neither nil nor empty.
 func selectsSome(selector *metav1.LabelSelector) bool {
 	return selector != nil && len(selector.MatchLabels)+len(selector.MatchExpressions) > 0
 }
 
-// namespaceNames turns selectors of a tenant's namespaces into names of super namespaces, within the bounds of one
+// namespaceNames replaces selectors of a tenant's namespaces by names of super namespaces, within the bounds of one
 // policy.
 type namespaceNames struct {
 	clusterKey string
 	namespaces map[string]labels.Set
-	// sorted are the names of namespaces; nil until it is needed.
+	// sorted are the names of namespaces; nil before the first selector.
 	sorted []string
-	// selectors and names count what there is already.
+	// selectors and names count those so far, for the bounds.
 	selectors, names int
-	// narrowed says that something was left out.
+	// narrowed is whether namespaces were left out.
 	narrowed bool
 }
 
-// selector returns a selector of super namespaces by their names, which only an API server gives, and for none one that
-// matches nothing: no peer may go, for a rule without peers allows everybody.
+// selector returns a selector of super namespaces by label kubernetes.io/metadata.name, which the API server sets, or
+// one that matches nothing: a peer must not be removed, because a rule without peers allows all traffic.
 func (n *namespaceNames) selector(selector *metav1.LabelSelector) *metav1.LabelSelector {
 	nothing := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpDoesNotExist},
@@ -187,7 +189,7 @@ func (n *namespaceNames) selector(selector *metav1.LabelSelector) *metav1.LabelS
 	}
 	matches, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
-		return nothing // no API server lets it through
+		return nothing // the API server has validated it
 	}
 	if n.sorted == nil {
 		n.sorted = slices.Sorted(maps.Keys(n.namespaces))
@@ -212,7 +214,7 @@ func (n *namespaceNames) selector(selector *metav1.LabelSelector) *metav1.LabelS
 	}}
 }
 
-// unsyncedKey returns a label key that a selector of pods names and that is not copied down, "" if there is none.
+// unsyncedKey returns a label key in a podSelector that is not copied down, "" if there is none.
 func unsyncedKey(policy *networkingv1.NetworkPolicy, opaque []string) string {
 	selectors := []*metav1.LabelSelector{&policy.Spec.PodSelector}
 	for _, peer := range peersOf(&policy.Spec) {

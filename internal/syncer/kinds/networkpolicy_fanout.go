@@ -19,21 +19,21 @@ const (
 	fanOutTime   = 10 * time.Millisecond
 )
 
-// networkPolicyKind reconciles NetworkPolicies one by one. A key without a name stands for all of a tenant that select
-// namespaces by labels: its reconcile enqueues them (the fan-out). A change of a namespace enqueues that one key, so
-// that a tenant which changes labels all the time has its policies written once per period.
+// networkPolicyKind reconciles NetworkPolicies one by one. A key without a name is the fan-out of a tenant: its
+// reconcile enqueues all policies that select namespaces by labels. A change of a namespace enqueues that one key, so
+// that the policies of a tenant which changes labels all the time are written once per period.
 type networkPolicyKind struct {
 	engine.Kind // of single policies
 	env         *Env
 
 	mu sync.Mutex
-	// next holds when the next fan-out of a tenant may be.
+	// next holds the earliest time of the next fan-out, by tenant.
 	next map[string]time.Time
 }
 
-// wakesNetworkPolicies enqueues the fan-out when a namespace of a tenant came or went, or has other labels.
+// wakesNetworkPolicies enqueues the fan-out when a namespace of a tenant is added or deleted, or its labels change.
 func wakesNetworkPolicies(_ *Env, change Change) []engine.Key {
-	if change.Side != TenantSide || !change.cameOrWent() && maps.Equal(change.Old.GetLabels(), change.Current.GetLabels()) {
+	if change.Side != TenantSide || !change.createdOrDeleted() && maps.Equal(change.Old.GetLabels(), change.Current.GetLabels()) {
 		return nil
 	}
 	return []engine.Key{{Tenant: change.Tenant, Kind: KindNetworkPolicy}}
@@ -47,7 +47,7 @@ func (k *networkPolicyKind) Reconcile(ctx context.Context, key engine.Key, waite
 	return k.fanOut(key.Tenant), nil
 }
 
-// fanOut enqueues the policies of a tenant, or returns after how long it may.
+// fanOut enqueues the policies of a tenant, or returns after what time to call it again.
 func (k *networkPolicyKind) fanOut(key string) time.Duration {
 	tenant := k.env.Tenant(key)
 	if tenant == nil {

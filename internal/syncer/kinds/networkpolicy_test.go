@@ -40,7 +40,7 @@ func namesOf(names ...string) metav1.LabelSelectorRequirement {
 	return requirement
 }
 
-// TestSuperNetworkPolicyPeers says whom a peer of a tenant's policy becomes.
+// TestSuperNetworkPolicyPeers: whom a peer of a tenant's policy becomes.
 func TestSuperNetworkPolicyPeers(t *testing.T) {
 	t.Parallel()
 	namespaces := map[string]labels.Set{

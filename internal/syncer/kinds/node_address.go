@@ -7,16 +7,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// VNAgent says where tenants find the kubelet API of nodes.
+// VNAgent is the kubelet endpoint in the status of the tenants' Nodes.
 type VNAgent struct {
-	// Port serves it; 0 for none.
+	// Port of the kubelet API; 0 for none.
 	Port int32
-	// Address serves it for all nodes; "" means that each node does.
+	// Address of one vn-agent for all nodes; "" means that one runs on each node, at its addresses.
 	Address string
 }
 
-// addresses returns what an API server may connect to for a node. It would prefer host and DNS names, which only the
-// super cluster can resolve.
+// addresses returns the addresses of a tenant's Node. It leaves out host and DNS names of the node, which API servers
+// prefer and only the super cluster resolves.
 func (a VNAgent) addresses(superNode *corev1.Node) []corev1.NodeAddress {
 	switch {
 	case a.Address == "":

@@ -13,7 +13,7 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// ensureNode makes a tenant's Node for a node of the super cluster unless there is one.
+// ensureNode creates a tenant's Node for a node of the super cluster unless it exists.
 func ensureNode(ctx context.Context, env *Env, tenant *Tenant, superName string) error {
 	superNode, exists, _ := get[*corev1.Node](env.SuperCache, KindNode, "", superName)
 	if !exists {
@@ -42,14 +42,15 @@ func ensureNode(ctx context.Context, env *Env, tenant *Tenant, superName string)
 	return nil
 }
 
-// foreignNodeError says that a tenant has a Node of its own with a name that a node of the super cluster needs.
+// foreignNodeError reports that a tenant has a Node with the name of a virtual Node that the syncer did not create.
 type foreignNodeError struct{ name string }
 
 // Error names the Node.
 func (e *foreignNodeError) Error() string {
-	return "node " + e.name + " is not the syncer's: delete it"
+	return "node " + e.name + " was not created by the syncer: delete it"
 }
 
+// isOurNode returns whether the syncer of a super cluster created a Node.
 func isOurNode(node *corev1.Node, superCluster string) bool {
 	return node.Labels[tenancyv1alpha1.LabelVirtualNode] == "true" && node.Labels[tenancyv1alpha1.LabelSuperClusterID] == superCluster
 }

@@ -20,13 +20,14 @@ const (
 	leaseRenewal  = 20 * time.Second
 )
 
-// renew writes the Lease of a Node when it is due, so that the tenant's controllers take the Node for alive.
+// renew renews the Lease of a Node if it is due, so that the tenant's node lifecycle controller leaves its conditions
+// as they are.
 func (n *Nodes) renew(ctx context.Context, tenant *Tenant, key engine.Key, tenantNode *corev1.Node) error {
 	now := metav1.NewMicroTime(n.env.Clock.Now())
 	n.mu.Lock()
 	lease := n.leases[key]
 	n.mu.Unlock()
-	// Half a second for timers that fire early.
+	// Half a second of tolerance for timers that fire early.
 	if lease != nil && now.Sub(lease.Spec.RenewTime.Time) < leaseRenewal-500*time.Millisecond {
 		return nil
 	}
@@ -49,7 +50,7 @@ func (n *Nodes) renew(ctx context.Context, tenant *Tenant, key engine.Key, tenan
 	return n.renewed(ctx, key, lease, tenant.Client.Update(ctx, lease))
 }
 
-// renewed remembers a Lease that was written, or forgets it, so that the next try begins with a read.
+// renewed stores a Lease that was written. After an error it drops it, so that the next try reads the Lease.
 func (n *Nodes) renewed(ctx context.Context, key engine.Key, lease *coordinationv1.Lease, err error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

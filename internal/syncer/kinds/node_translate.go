@@ -7,12 +7,17 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// copiedNodeLabels are the labels of a super cluster's Node that tenants see.
+// annotationSuperNode holds, on a tenant's Node, the name of the node in the super cluster: the name of the Node may be
+// shortened.
+const annotationSuperNode = "tenancy.x-k8s.io/supernode"
+
+// copiedNodeLabels are the labels of a super cluster's Node that are copied to the tenants' Nodes.
 var copiedNodeLabels = [...]string{
 	corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelInstanceTypeStable, corev1.LabelTopologyRegion, corev1.LabelTopologyZone,
 }
 
-// TenantNode writes onto tenantNode what a tenant sees of superNode. Taints are left to the tenant's own controllers.
+// TenantNode sets tenantNode to the desired Node of a tenant for superNode. Its taints are those of the tenant's own
+// controllers.
 func TenantNode(superNode, tenantNode *corev1.Node, superCluster string, agent VNAgent) {
 	tenantNode.Name = tenancy.NodeName(superCluster, superNode.Name)
 	if tenantNode.Labels == nil {
@@ -39,7 +44,7 @@ func TenantNode(superNode, tenantNode *corev1.Node, superCluster string, agent V
 	tenantNode.Status.NodeInfo = status.NodeInfo
 }
 
-// cutLabel returns name as a label value, at most 63 characters.
+// cutLabel returns name as a label value, cut at 63 characters.
 func cutLabel(name string) string {
 	const limit = 63
 	if len(name) <= limit {

@@ -12,12 +12,12 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// owner returns the owner of what is made of an object with that UID in a namespace of the tenant.
+// owner returns the owner that super objects for a tenant object with that UID, in that namespace, carry.
 func (t *Tenant) owner(namespace string, uid types.UID) tenancy.Owner {
 	return tenancy.Owner{ClusterKey: t.Key, VirtualCluster: t.VirtualCluster, VirtualClusterUID: t.UID, Namespace: namespace, UID: uid}
 }
 
-// owns says whether owner is this tenant and its namespace of that name.
+// owns returns whether owner is an object of this tenant in its namespace of that name.
 func (t *Tenant) owns(owner tenancy.Owner, namespace string) bool {
 	return owner == t.owner(namespace, owner.UID)
 }
@@ -28,30 +28,30 @@ func carriesOwner(superObject client.Object, owner tenancy.Owner) bool {
 	return owned && found == owner
 }
 
-// hasOwnerLabel returns whether object carries our label; without it no cache shows it.
+// hasOwnerLabel returns whether object has our ownership label. The informers of the super cluster select by it.
 func hasOwnerLabel(object client.Object) bool {
 	return object.GetLabels()[tenancyv1alpha1.LabelCluster] != ""
 }
 
-// namespacePlaced says whether what pods need may be written for a tenant namespace: it is placed here, and
+// namespacePlaced returns whether objects of ScopePlaced may be written for a tenant namespace: it is placed here, and
 // namespaceOwned.
 func (e *Env) namespacePlaced(ctx context.Context, tenant *Tenant, namespace string) (bool, error) {
-	found, err := e.Assignments.Of(ctx, tenant.Key, namespace)
-	if err != nil || found.State != assign.Placed {
+	assignment, err := e.Assignments.Of(ctx, tenant.Key, namespace)
+	if err != nil || assignment.State != assign.Placed {
 		return false, err
 	}
-	return e.namespaceOwned(tenant, namespace, found.UID), nil
+	return e.namespaceOwned(tenant, namespace, assignment.UID), nil
 }
 
-// namespaceReady says whether what a tenant has everywhere may be written for one of its namespaces, placed here or
-// not.
+// namespaceReady returns whether objects of ScopeTenant may be written for a tenant namespace, placed here or not: it
+// exists, and namespaceOwned.
 func (e *Env) namespaceReady(_ context.Context, tenant *Tenant, namespace string) (bool, error) {
 	tenantNamespace, exists, _ := get[*corev1.Namespace](tenant.Cache, KindNamespace, "", namespace)
 	return exists && e.namespaceOwned(tenant, namespace, tenantNamespace.UID), nil
 }
 
-// namespaceOwned says whether the super namespace and the quota of a tenant namespace exist, carry our owner with this
-// UID, and are not terminating.
+// namespaceOwned returns whether the super namespace and the quota of a tenant namespace exist, carry our owner with
+// this UID, and are not terminating.
 func (e *Env) namespaceOwned(tenant *Tenant, namespace string, uid types.UID) bool {
 	name := tenancy.SuperNamespace(tenant.Key, namespace)
 	superNamespace, _ := e.SuperCache.Get(KindNamespace, "", name)

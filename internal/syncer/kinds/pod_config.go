@@ -11,28 +11,28 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// missing names a ConfigMap or Secret that a tenant's pod refers to, that the tenant has and that has not come down
-// yet, else NetworkPolicies of its namespace, or returns "". A kubelet starts the containers without what is optional,
-// pulls images without credentials that are not there, and a CNI plugin lets all traffic through without policies.
+// missing names a ConfigMap or Secret that a tenant's pod refers to, that the tenant has and that is not in the super
+// namespace yet, else NetworkPolicies of its namespace, or returns "". Without the wait a kubelet would start
+// containers without optional ones and pull images without credentials, and a CNI plugin would allow all traffic.
 func (e *Env) missing(tenant *Tenant, tenantPod *corev1.Pod) string {
-	found := ""
-	down := func(kind, name, superName string) bool {
+	missing := ""
+	present := func(kind, name, superName string) bool {
 		tenantObject, synced := tenant.Cache.Get(kind, tenantPod.Namespace, name)
 		if synced && tenantObject == nil || tenantObject != nil && e.isDown(tenant, kind, tenantObject, superName) {
 			return true
 		}
-		found = kind + " " + name
+		missing = kind + " " + name
 		return false
 	}
-	podutil.VisitPodConfigmapNames(tenantPod, func(name string) bool { return down(KindConfigMap, name, superConfigMapName(name)) })
-	podutil.VisitPodSecretNames(tenantPod, func(name string) bool { return down(KindSecret, name, name) })
-	if found == "" && e.awaitsPolicies(tenant, tenantPod.Namespace) {
-		found = "networkpolicies of namespace " + tenantPod.Namespace
+	podutil.VisitPodConfigmapNames(tenantPod, func(name string) bool { return present(KindConfigMap, name, superConfigMapName(name)) })
+	podutil.VisitPodSecretNames(tenantPod, func(name string) bool { return present(KindSecret, name, name) })
+	if missing == "" && e.awaitsPolicies(tenant, tenantPod.Namespace) {
+		missing = "networkpolicies of namespace " + tenantPod.Namespace
 	}
-	return found
+	return missing
 }
 
-// isDown says whether the super cluster has the super object of a tenant object.
+// isDown returns whether the super cluster has the super object of a tenant object.
 func (e *Env) isDown(tenant *Tenant, kind string, tenantObject client.Object, superName string) bool {
 	superObject, _ := e.SuperCache.Get(kind, tenancy.SuperNamespace(tenant.Key, tenantObject.GetNamespace()), superName)
 	if superObject == nil {
@@ -42,8 +42,8 @@ func (e *Env) isDown(tenant *Tenant, kind string, tenantObject client.Object, su
 	return owner.UID == tenantObject.GetUID()
 }
 
-// awaitsPolicies says whether NetworkPolicies of a tenant namespace have yet to come down. One that was refused is not
-// waited for: the tenant has an Event about it.
+// awaitsPolicies returns whether NetworkPolicies of a tenant namespace are not in the super namespace yet. It ignores
+// those that the super cluster refused: the tenant has an Event about each.
 func (e *Env) awaitsPolicies(tenant *Tenant, namespace string) bool {
 	if _, synced := tenant.Cache.Get(KindNetworkPolicy, namespace, ""); !synced {
 		return true

@@ -12,22 +12,23 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 )
 
-// recountTime is for how long the quota rejects a pod until what it counts is checked.
+// recountTime is how long the quota rejects a pod before its usage is counted again (recounts).
 const recountTime = 6 * time.Second
 
-// await returns what the pod waits for before it can be created. The events of what it waits for do not enqueue the
-// pod: the backoff does.
+// await returns a WaitError for what the pod waits for before it is created. The backoff enqueues the key again, not an
+// event of the awaited object.
 func (p *Pods) await(step Step, pair *podPair) error {
 	if step == StepWaitForConfig {
 		return engine.Waitf("%s in the super cluster", pair.facts.MissingConfig)
 	}
 	account := pair.tenantPod.Spec.ServiceAccountName
 	if pair.facts.Waited >= quietTime {
-		p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonFailedCreate, fmt.Sprintf("Super cluster %s: there is no service account %s", p.env.ID, account))
+		p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonFailedCreate, fmt.Sprintf("Super cluster %s has no service account %s in the super namespace", p.env.ID, account))
 	}
 	return engine.Waitf("service account %s in the super cluster", account)
 }
 
+// create creates the super pod.
 func (p *Pods) create(ctx context.Context, pair *podPair) error {
 	env, err := p.env.podEnvironment(pair.tenant, pair.tenantPod, pair.facts.Waited)
 	if err != nil {
@@ -41,7 +42,7 @@ func (p *Pods) create(ctx context.Context, pair *podPair) error {
 		p.env.clearWarning(pair.key)
 		if usesClusterDNS(&pair.tenantPod.Spec) && len(env.Nameservers) == 0 {
 			p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonMissingClusterDNS, fmt.Sprintf(
-				"There is no Service %s/%s with an address: the pod gets the DNS of its node in super cluster %s", metav1.NamespaceSystem, dnsService, p.env.ID))
+				"There is no Service %s/%s with a cluster IP: the pod uses the DNS of its node in super cluster %s", metav1.NamespaceSystem, dnsService, p.env.ID))
 		}
 	case apierrors.IsAlreadyExists(err):
 		return p.nameTaken(ctx, pair)
@@ -53,24 +54,27 @@ func (p *Pods) create(ctx context.Context, pair *podPair) error {
 	return p.env.done(ctx, KindPod, "create", err)
 }
 
-// nameTaken looks at the super pod that the cache did not show. If it was made for this tenant pod, its event enqueues
-// the key.
+// nameTaken reads the super pod that the cache did not have. If it was created for this tenant pod, its informer
+// enqueues the key.
 func (p *Pods) nameTaken(ctx context.Context, pair *podPair) error {
 	live := &corev1.Pod{}
 	if err := p.env.Super.Get(ctx, pair.superName(), live); err != nil {
 		return fmt.Errorf("reading super pod %s: %w", pair.superName(), err)
 	}
-	found := *pair
-	found.superPod = live
-	switch step := NextStep(found.tenantPod, found.superPod, &found.facts); step { //nolint:exhaustive // All others are about a super pod that the cache will show.
-	case StepWarnConflict, StepDeleteOrphan:
-		return p.perform(ctx, step, &found)
+	livePair := *pair
+	livePair.superPod = live
+	switch step := NextStep(livePair.tenantPod, live, &livePair.facts); step { //nolint:exhaustive // The informer enqueues the key for all others.
+	case StepWarnConflict:
+		return p.warn(ctx, step, &livePair)
+	case StepDeleteOrphan:
+		return p.deleteDown(ctx, step, &livePair)
 	default:
 		return nil
 	}
 }
 
-// rejectedByQuota waits for a while, then checks what the quota counts, and warns the tenant when that is right.
+// rejectedByQuota waits for quietTime, counts the usage again after recountTime, and warns the tenant if the quota is
+// used up.
 func (p *Pods) rejectedByQuota(ctx context.Context, pair *podPair, rejection error) error {
 	p.env.QuotaWaiters.Add(pair.key)
 	if pair.facts.Waited < quietTime {
@@ -82,7 +86,7 @@ func (p *Pods) rejectedByQuota(ctx context.Context, pair *podPair, rejection err
 		case err != nil:
 			return err
 		case corrected:
-			return engine.Waitf("the quota, which was counted again")
+			return engine.Waitf("the quota, whose usage was corrected")
 		}
 	}
 	p.env.warnRefused(pair.tenant, pair.key, pair.tenantPod, ReasonFailedCreate, rejection)

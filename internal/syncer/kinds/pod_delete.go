@@ -35,8 +35,8 @@ func (p *Pods) deleteDown(ctx context.Context, step Step, pair *podPair) error {
 	return err
 }
 
-// proveOrphan reads from the tenant's API server whether the pod that the super pod was made for is gone, replaced, or
-// was assigned elsewhere before it ran here.
+// proveOrphan reads from the tenant's API server whether the pod that the super pod was created for is gone, replaced,
+// or assigned to another super cluster before it was bound here.
 func (p *Pods) proveOrphan(ctx context.Context, pair *podPair) (bool, error) {
 	live := &corev1.Pod{}
 	err := pair.tenant.Client.Get(ctx, client.ObjectKey{Namespace: pair.key.Namespace, Name: pair.key.Name}, live)
@@ -51,12 +51,12 @@ func (p *Pods) proveOrphan(ctx context.Context, pair *podPair) (bool, error) {
 	case live.Labels[schedulerv1alpha1.LabelSuperCluster] == p.env.ID:
 		return false, engine.Waitf("the cache of the tenant's pods")
 	}
-	// One that is bound here runs here: vc-scheduler sets the label again.
+	// A pod that is bound here stays: vc-scheduler writes the label again.
 	return !boundIn(live, p.env.ID), nil
 }
 
-// deleteSuper deletes a super pod, unless that is under way with no more grace. grace is in seconds; nil leaves it to
-// the pod.
+// deleteSuper deletes a super pod, unless it is being deleted with at most that grace period. grace is in seconds; nil
+// means the pod's.
 func (p *Pods) deleteSuper(ctx context.Context, superPod *corev1.Pod, grace *int64) error {
 	if superPod.DeletionTimestamp != nil && (grace == nil || ptr.Deref(superPod.DeletionGracePeriodSeconds, 0) <= *grace) {
 		return nil
@@ -64,10 +64,10 @@ func (p *Pods) deleteSuper(ctx context.Context, superPod *corev1.Pod, grace *int
 	return p.env.remove(ctx, p.env.Super, KindPod, "delete", superPod, grace)
 }
 
-// remainingGrace returns how many seconds the super pod of a tenant pod that is being deleted gets, at least 1: with 0
-// the super cluster would forget the pod before its containers have ended. It is what is left of the tenant's. A super
-// pod that is being deleted already gets less only when the tenant has given less since: what is left falls with each
-// look, and each would be another deletion.
+// remainingGrace returns the grace period in seconds for the super pod of a tenant pod that is being deleted: the rest
+// of the tenant's, at least 1, because with 0 the API server removes the pod before its containers have stopped. A
+// super pod that is being deleted already gets the tenant's whole period, which shortens its own only if the tenant has
+// shortened it since: the rest falls with each reconcile, and each would be another delete request.
 func remainingGrace(tenantPod, superPod *corev1.Pod, now time.Time) *int64 {
 	if superPod.DeletionTimestamp != nil {
 		return ptr.To(max(1, ptr.Deref(tenantPod.DeletionGracePeriodSeconds, 0)))
@@ -75,7 +75,7 @@ func remainingGrace(tenantPod, superPod *corev1.Pod, now time.Time) *int64 {
 	return ptr.To(max(1, int64(tenantPod.DeletionTimestamp.Sub(now).Round(time.Second)/time.Second)))
 }
 
-// removeUp removes the tenant pod without grace: nothing of it runs any more, or not what the tenant sees.
+// removeUp deletes the tenant pod with grace period 0: its super pod is gone, or on another node than the tenant pod.
 func (p *Pods) removeUp(ctx context.Context, step Step, pair *podPair) error {
 	if step != StepRemoveMoved {
 		if err := p.proveNoSuperPod(ctx, pair); err != nil {
@@ -83,7 +83,7 @@ func (p *Pods) removeUp(ctx context.Context, step Step, pair *podPair) error {
 		}
 		lost := ""
 		if step == StepRemoveLost {
-			lost = fmt.Sprintf("Super cluster %s no longer has this pod", p.env.ID)
+			lost = fmt.Sprintf("The pod no longer exists in super cluster %s", p.env.ID)
 			p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonSuperPodDeleted, lost)
 		}
 		if err := p.markFailed(ctx, pair, lost); err != nil {
@@ -93,7 +93,8 @@ func (p *Pods) removeUp(ctx context.Context, step Step, pair *podPair) error {
 	return p.env.remove(ctx, pair.tenant.Client, KindPod, "remove", pair.tenantPod, ptr.To[int64](0))
 }
 
-// proveNoSuperPod reads from the super cluster's API server that nothing there was made for the tenant pod.
+// proveNoSuperPod reads from the super cluster's API server that it has no super pod of the tenant pod. Otherwise it
+// returns an error.
 func (p *Pods) proveNoSuperPod(ctx context.Context, pair *podPair) error {
 	live := &corev1.Pod{}
 	err := p.env.Super.Get(ctx, pair.superName(), live)
@@ -109,9 +110,9 @@ func (p *Pods) proveNoSuperPod(ctx context.Context, pair *podPair) error {
 	return nil
 }
 
-// markFailed sets the phase of a tenant pod that awaitsEnd and whose super pod is gone. A kubelet deletes a pod right
-// after it has written how it ended, so that may have been missed. lost is why it is gone if nobody in the tenant
-// wanted that, else "".
+// markFailed sets phase Failed on a tenant pod that awaitsEnd and whose super pod is gone: a kubelet deletes a pod
+// right after it has written the last status, which the informer may have missed. lost is the message of condition
+// DisruptionTarget, "" if the tenant deleted the pod.
 func (p *Pods) markFailed(ctx context.Context, pair *podPair, lost string) error {
 	if !awaitsEnd(pair.tenantPod) {
 		return nil

@@ -10,33 +10,33 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// podChanges are what the tenant wants of a pod and its super pod does not have yet.
+// podChanges are the differences between a super pod and what SuperPod computes for it.
 type podChanges struct {
-	// update is the super pod with labels, annotations, images and tolerations as they should be, nil if they are. Its
-	// status is empty.
+	// update is the super pod with the desired labels, annotations, images and tolerations, nil if they are in sync.
+	// Its status is empty.
 	update *corev1.Pod
-	// ephemeral is whether the tenant's pod has ephemeral containers that are missing.
+	// ephemeral is whether the tenant's pod has ephemeral containers that the super pod lacks.
 	ephemeral bool
-	// resize is the super pod with requests and limits as they should be, nil if they are. Its status is empty.
+	// resize is the super pod with the desired requests and limits, nil if they are in sync. Its status is empty.
 	resize *corev1.Pod
 }
 
-// none returns whether the super pod has all that the tenant wants.
+// none returns whether the super pod is in sync.
 func (c *podChanges) none() bool {
 	return c.update == nil && !c.ephemeral && c.resize == nil
 }
 
-// changesOf returns what is to be written to a super pod, which is not changed. Nothing is compared beyond an update:
-// it comes first.
+// changesOf returns what is to be written to a super pod, which is not changed. If an update is needed it compares no
+// further: the reconcile after the update does.
 func changesOf(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, opaque []string) podChanges {
-	// Without the status, which an update leaves as it is: every patrol comes by here with every pod.
+	// Without the status, which an update ignores: a patrol calls this for every pod, and a status is large.
 	desired := &corev1.Pod{ObjectMeta: *superPod.ObjectMeta.DeepCopy(), Spec: *superPod.Spec.DeepCopy()}
 	SuperPod(tenantPod, desired, owner, opaque, nil)
 	if !equality.Semantic.DeepEqual(&superPod.ObjectMeta, &desired.ObjectMeta) || !equality.Semantic.DeepEqual(&superPod.Spec, &desired.Spec) {
 		return podChanges{update: desired}
 	}
 	changes := podChanges{ephemeral: len(missingEphemeral(tenantPod, superPod)) > 0}
-	// A tenant that has never changed the pod has not resized it: what differs is the super cluster's own doing.
+	// A tenant that has never changed the spec has not resized the pod: admission in the super cluster has.
 	if tenantPod.Generation > 1 {
 		ResizePod(tenantPod, desired)
 		if !equality.Semantic.DeepEqual(&superPod.Spec, &desired.Spec) {
@@ -46,12 +46,12 @@ func changesOf(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, opaque []st
 	return changes
 }
 
-// sync writes the tenant's changes to the super pod, and its node or status to the tenant pod. What the super cluster
-// refuses, as a privileged ephemeral container, may never come down. The status comes up all the same.
+// sync writes the tenant's changes to the super pod, and its node or status to the tenant pod. It writes the status
+// also if the super cluster refuses the changes, as a privileged ephemeral container, for good.
 func (p *Pods) sync(ctx context.Context, step Step, pair *podPair) error {
 	observed := pair.tenantPod.Status.ObservedGeneration
 	var errDown, errUp error
-	// A super pod that is being deleted stays as it is.
+	// A super pod that is being deleted is not updated.
 	if pair.superPod.DeletionTimestamp == nil {
 		changes := changesOf(pair.tenantPod, pair.superPod, pair.owner(), pair.tenant.OpaqueMetaPrefixes)
 		if changes.none() {
@@ -59,7 +59,7 @@ func (p *Pods) sync(ctx context.Context, step Step, pair *podPair) error {
 		}
 		errDown = p.down(ctx, pair, &changes)
 	}
-	switch step { //nolint:exhaustive // StepDown has nothing to bring up.
+	switch step { //nolint:exhaustive // StepDown writes nothing to the tenant.
 	case StepDownAndBind:
 		errUp = p.bind(ctx, pair)
 	case StepDownAndUp:
@@ -85,7 +85,7 @@ func (p *Pods) down(ctx context.Context, pair *podPair, changes *podChanges) err
 
 // addEphemeral writes new ephemeral containers to the super pod.
 func (p *Pods) addEphemeral(ctx context.Context, pair *podPair) error {
-	// Whoever debugs waits: an address that is not there now is left out.
+	// A person with kubectl debug waits: a Service without an address is left out instead of waited for.
 	env, err := p.env.podEnvironment(pair.tenant, pair.tenantPod, quietTime)
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func (p *Pods) addEphemeral(ctx context.Context, pair *podPair) error {
 	return p.written(ctx, pair, "ephemeral", p.env.Super.SubResource("ephemeralcontainers").Update(ctx, desired))
 }
 
-// written ends a write of the tenant's changes: it warns the tenant of a refusal.
+// written counts and logs a write of the tenant's changes, and warns the tenant if it was refused.
 func (p *Pods) written(ctx context.Context, pair *podPair, operation string, err error) error {
 	p.env.warnRefused(pair.tenant, pair.key, pair.tenantPod, ReasonFailedUpdate, err)
 	return p.env.done(ctx, KindPod, operation, err)

@@ -15,8 +15,7 @@ const KindPod = "pod"
 // IndexNode finds pods by OnNode.
 const IndexNode = "node"
 
-// OnNode is the value of IndexNode: the pods on a node, of one tenant or, where tenant is "", of all that the cache
-// holds.
+// OnNode is the value of IndexNode for the pods on a node: those of one tenant, or if tenant is "" all in the cache.
 func OnNode(tenant, node string) string { return tenant + "/" + node }
 
 func podSpec() Spec {
@@ -30,7 +29,7 @@ func podSpec() Spec {
 	spec.Wakes = map[string]func(*Env, Change) []engine.Key{
 		KindPod: func(env *Env, change Change) []engine.Key {
 			keys := spec.ownKeys(env, change)
-			// A pod that got in lets the next one try.
+			// The quota admitted a pod: the next waiter may fit, too.
 			if owner, ours := ownerOfNew(&change); ours {
 				keys = append(keys, env.wakeOne(owner.ClusterKey, owner.Namespace)...)
 			}
@@ -49,7 +48,7 @@ func podSpec() Spec {
 	return spec
 }
 
-// ownerOfNew returns the owner of a super object that is new.
+// ownerOfNew returns the owner of a super object that was added.
 func ownerOfNew(change *Change) (tenancy.Owner, bool) {
 	if change.Side != SuperSide || change.Old != nil {
 		return tenancy.Owner{}, false
@@ -57,7 +56,7 @@ func ownerOfNew(change *Change) (tenancy.Owner, bool) {
 	return tenancy.GetOwner(change.Current)
 }
 
-// wakeOne returns the key of one pod that waits for room in the quota of a tenant namespace, if any does.
+// wakeOne removes and returns one of the quota waiters of a tenant namespace, if there is any.
 func (e *Env) wakeOne(tenant, namespace string) []engine.Key {
 	if key, waits := e.QuotaWaiters.Next(tenant, namespace); waits {
 		return []engine.Key{key}
@@ -74,7 +73,8 @@ func nodesOf(object client.Object) []string {
 	return []string{OnNode("", pod.Spec.NodeName), OnNode(pod.Labels[tenancyv1alpha1.LabelCluster], pod.Spec.NodeName)}
 }
 
-// createdOrDeletedSuperPod returns a super pod that came or went. Others depend on whether it is there, and on no more of it.
+// createdOrDeletedSuperPod returns the super pod of a change that is an addition or a deletion. Nodes and tokens depend
+// on its existence alone.
 func createdOrDeletedSuperPod(change *Change) (*corev1.Pod, bool) {
 	if change.Side != SuperSide || !change.createdOrDeleted() {
 		return nil, false

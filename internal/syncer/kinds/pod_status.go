@@ -11,17 +11,17 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// kubeletConditions are those that kubelets write and take away.
+// kubeletConditions are the conditions that kubelets add and remove.
 var kubeletConditions = [...]corev1.PodConditionType{
 	corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady, corev1.PodResizePending, corev1.PodResizeInProgress,
 }
 
-// TenantPodStatus returns the status that a tenant's pod should have for that of its super pod, or false when it should
-// stay as it is.
+// TenantPodStatus returns the desired status of a tenant's pod for that of its super pod, or false if the tenant's
+// stays.
 //
-// Before a node is chosen only the reason why the super cluster finds none goes up. Afterwards the whole status does,
-// but for what the tenant's side owns: PodScheduled, the quality of service, the conditions of readiness gates, and all
-// others that kubelets do not write, unless the super pod has them too. A readiness gate that is not True forces
+// Before the tenant pod is bound only PodScheduled=False with the super cluster's reason goes up. Afterwards the whole
+// status does, but for what is written in the tenant: PodScheduled, qosClass, the conditions of readiness gates, and
+// all others that kubelets do not write, unless the super pod has them too. A readiness gate that is not True forces
 // Ready=False.
 func TenantPodStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*corev1.PodStatus, bool) {
 	if tenantPod.Spec.NodeName == "" {
@@ -48,7 +48,7 @@ func TenantPodStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*cor
 			status.Conditions = append(status.Conditions, *condition)
 		}
 	}
-	judgeGates(tenantPod, status)
+	applyReadinessGates(tenantPod, status)
 	return status, true
 }
 
@@ -61,21 +61,22 @@ func unscheduledStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*c
 	condition.ObservedGeneration = 0
 	condition.Message = fmt.Sprintf("super cluster %s: %s", superCluster, rewriterFor(tenantPod, superPod.Namespace, superPod.UID).Rewrite(scheduled.Message))
 	status := tenantPod.Status.DeepCopy()
-	if _, known := podutil.GetPodCondition(status, corev1.PodScheduled); known != nil {
-		condition.ObservedGeneration = known.ObservedGeneration
-		if known.Status == condition.Status {
-			condition.LastTransitionTime = known.LastTransitionTime
-			condition.LastProbeTime = known.LastProbeTime
+	if _, previous := podutil.GetPodCondition(status, corev1.PodScheduled); previous != nil {
+		condition.ObservedGeneration = previous.ObservedGeneration
+		if previous.Status == condition.Status {
+			condition.LastTransitionTime = previous.LastTransitionTime
+			condition.LastProbeTime = previous.LastProbeTime
 		}
-		*known = condition
+		*previous = condition
 	} else {
 		status.Conditions = append(status.Conditions, condition)
 	}
 	return status, true
 }
 
-// observedGeneration returns the observedGeneration of a tenant pod whose super pod has all that the tenant wants: its
-// own generation once the kubelet has seen the super pod's. A super cluster that is too old to tell leaves it as it is.
+// observedGeneration returns the observedGeneration of a tenant pod whose super pod is in sync: the tenant pod's
+// generation once the kubelet has observed the super pod's. Kubelets that write no observedGeneration leave it as it
+// is.
 func observedGeneration(tenantPod, superPod *corev1.Pod) int64 {
 	onNode := superPod.Spec.NodeName != ""
 	if onNode && superPod.Generation > 0 && superPod.Status.ObservedGeneration == superPod.Generation {
@@ -84,14 +85,14 @@ func observedGeneration(tenantPod, superPod *corev1.Pod) int64 {
 	return tenantPod.Status.ObservedGeneration
 }
 
-// rewriterFor returns what replaces the super cluster's names of a pod by the tenant's: a container that fails again and
-// again is said to be "in pod <name>_<namespace>(<UID>)".
+// rewriterFor returns the Rewriter for messages about a pod: a kubelet's message of a crash loop has "in pod
+// <name>_<namespace>(<UID>)".
 func rewriterFor(tenantPod *corev1.Pod, superNamespace string, superUID types.UID) tenancy.Rewriter {
 	return tenancy.NewRewriter(superNamespace, superUID, tenancy.Owner{Namespace: tenantPod.Namespace, UID: tenantPod.UID})
 }
 
-// judgeGates makes Ready False while a readiness gate of the tenant's pod is not True.
-func judgeGates(tenantPod *corev1.Pod, status *corev1.PodStatus) {
+// applyReadinessGates sets Ready=False if the condition of a readiness gate of the tenant's pod is not True.
+func applyReadinessGates(tenantPod *corev1.Pod, status *corev1.PodStatus) {
 	_, ready := podutil.GetPodCondition(status, corev1.PodReady)
 	if ready == nil || ready.Status != corev1.ConditionTrue {
 		return
@@ -106,8 +107,8 @@ func judgeGates(tenantPod *corev1.Pod, status *corev1.PodStatus) {
 	}
 }
 
-// ownedByTenant says whether a condition of a tenant's pod is written in the tenant, and not by kubelets: whoever
-// evicts a pod there, for one, writes DisruptionTarget, which Jobs look at once the pod has ended.
+// ownedByTenant returns whether a condition of a tenant's pod is written in the tenant, and not by kubelets: the
+// eviction API there, for one, writes DisruptionTarget, which the Job controller reads when the pod has finished.
 func ownedByTenant(tenantPod *corev1.Pod, conditionType corev1.PodConditionType) bool {
 	return conditionType == corev1.PodScheduled || hasGate(tenantPod, conditionType) || !slices.Contains(kubeletConditions[:], conditionType)
 }

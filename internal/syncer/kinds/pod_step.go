@@ -14,23 +14,24 @@ import (
 type Step int
 
 const (
-	// StepNone leaves everything as it is: it is as it should be, it is not this syncer's, or an event will enqueue the
-	// pod.
+	// StepNone writes nothing: the pod is in sync, another syncer's, or an event will enqueue its key.
 	StepNone Step = iota
-	// StepForget drops what the syncer remembers of a pod that neither side has.
+	// StepForget clears the warning about a pod that neither side has, and removes it from the quota waiters.
 	StepForget
 	// StepCreate creates the super pod.
 	StepCreate
-	// StepWaitForServiceAccount waits for the ServiceAccount of the pod, without which the super cluster refuses it.
+	// StepWaitForServiceAccount waits for the pod's ServiceAccount in the super namespace: admission rejects a pod
+	// without it.
 	StepWaitForServiceAccount
-	// StepWaitForConfig waits for ConfigMaps and Secrets that the pod refers to, and NetworkPolicies of its namespace.
+	// StepWaitForConfig waits until ConfigMaps and Secrets that the pod refers to, and NetworkPolicies of its
+	// namespace, are in the super namespace.
 	StepWaitForConfig
-	// StepWarnNotPlaced warns the tenant that the pod names a super cluster in which its namespace holds nothing
+	// StepWarnNotPlaced warns the tenant that the pod names a super cluster in which its namespace has no placement
 	// (proof: live read).
 	StepWarnNotPlaced
 	// StepWarnNodeName warns the tenant that spec.nodeName was set without a Binding.
 	StepWarnNodeName
-	// StepWarnConflict warns the tenant that the super cluster has a pod of that name which is not this tenant's.
+	// StepWarnConflict warns the tenant that the super cluster has a pod of that name with another owner.
 	StepWarnConflict
 	// StepDown writes the tenant's changes to the super pod.
 	StepDown
@@ -38,10 +39,10 @@ const (
 	StepDownAndUp
 	// StepDownAndBind writes the tenant's changes to the super pod, and binds the tenant pod to its node.
 	StepDownAndBind
-	// StepUpAndEvict writes the status to the tenant pod; a reconcile that finds it there deletes the tenant pod, with
-	// the grace of the super pod.
+	// StepUpAndEvict writes the status to the tenant pod, or if that is in sync deletes the tenant pod with the grace
+	// period of the super pod.
 	StepUpAndEvict
-	// StepDeleteSuper deletes the super pod, with what is left of the tenant's grace.
+	// StepDeleteSuper deletes the super pod, with the rest of the tenant pod's grace period.
 	StepDeleteSuper
 	// StepDeleteSuperAndUp is StepDeleteSuper, and writes the status to the tenant pod.
 	StepDeleteSuperAndUp
@@ -93,38 +94,40 @@ func (s Step) String() string {
 type NamespaceReadiness int
 
 const (
-	// NamespaceUnknown means that the tenant's cache does not show the namespace. Its event enqueues its pods.
+	// NamespaceUnknown means that the tenant's cache has no such namespace. Its addition enqueues its pods
+	// (namespaceSpec).
 	NamespaceUnknown NamespaceReadiness = iota
-	// NamespaceNotPlaced means that the cache shows no placement of this namespace here.
+	// NamespaceNotPlaced means that the cache has no placement of this namespace here.
 	NamespaceNotPlaced
-	// NamespaceNotReady means that it is placed here, but its super namespace or quota is not there yet. Their events
-	// enqueue its pods.
+	// NamespaceNotReady means that it is placed here, but its super namespace or quota does not exist yet. Their
+	// addition enqueues its pods (namespaceSpec, quotaWakes).
 	NamespaceNotReady
 	// NamespaceReady means that pods may be created.
 	NamespaceReady
 )
 
-// Facts are what the caches hold beside the two pods.
+// Facts are what NextStep needs besides the two pods, from caches.
 type Facts struct {
 	// SuperCluster is the id of this super cluster.
 	SuperCluster string
-	// Owner is what objects of the tenant's namespace carry here. Its UID is empty.
+	// Owner is the owner that super objects of the tenant's namespace carry. Its UID is empty.
 	Owner tenancy.Owner
-	// Waited is how long the pod has been failing or waiting.
+	// Waited is how long the reconcile of the pod has been failing or waiting.
 	Waited time.Duration
 
-	// The rest is read for a pod that awaitsSuperPod, and is about what it needs here.
+	// The rest is read for a pod that awaitsSuperPod only.
 
 	// Namespace is whether pods of its namespace may be created.
 	Namespace NamespaceReadiness
-	// ServiceAccount is whether the super namespace has the pod's.
+	// ServiceAccount is whether the super namespace has the pod's ServiceAccount.
 	ServiceAccount bool
-	// MissingConfig names a ConfigMap or Secret that the pod refers to and that has not come down yet, or NetworkPolicies
-	// of its namespace; "" for none.
+	// MissingConfig names a ConfigMap or Secret that the pod refers to and that is not in the super namespace yet, or
+	// NetworkPolicies of its namespace; "" for none.
 	MissingConfig string
 }
 
-// configTime is for how long a pod waits for ConfigMaps, Secrets and NetworkPolicies to come down.
+// configTime is how long a pod waits for its ConfigMaps, Secrets and NetworkPolicies. After that it is created without
+// them.
 const configTime = 12 * time.Second
 
 // NextStep returns what is to be done about a pod. tenantPod and superPod are nil where there is none; neither is
@@ -137,23 +140,22 @@ const configTime = 12 * time.Second
 //	nodeName without Binding   -                             warn node name
 //	bound here                 -                             remove lost (proof: live read); a finished one stays
 //	bound elsewhere            -                             none
-//	being deleted              -                             remove tenant (proof: live read); none where it only waits for finalizers
-//	any                        not this tenant's             warn conflict
+//	being deleted              -                             remove tenant (proof: live read); none if finalizers are left
+//	any                        another owner's               warn conflict
 //	-                          exists                        delete orphan (proof: live read)
 //	other UID                  exists                        delete orphan (proof: live read)
 //	bound elsewhere            exists                        delete elsewhere
-//	being deleted              on another node, or on none   delete super, with the grace that is left
+//	being deleted              on another node, or on none   delete super, with the rest of the grace period
 //	being deleted              exists                        delete super and up
-//	pending                    on no node                    down and up: why the super cluster finds none
+//	pending                    on no node                    down and up: PodScheduled with the reason
 //	pending                    on a node                     down and bind
 //	bound here                 on no node                    down: it was created again
 //	bound here                 on another node               remove moved: a pod cannot move
 //	bound here                 on that node                  down and up
 //	bound here                 on that node, being deleted   up and evict; a finished one stays
 //
-// No step that deletes is about a super pod that does not carry the owner of this tenant and namespace. Where no live
-// read proves that the caches are right, they cannot be wrong: a UID, a nodeName and a deletionTimestamp never change
-// once they are there.
+// No step deletes a super pod that does not carry the owner of this tenant and namespace. A step without a live read
+// rests on fields that are immutable once set: UID, nodeName and deletionTimestamp.
 func NextStep(tenantPod, superPod *corev1.Pod, facts *Facts) Step {
 	if superPod == nil {
 		return stepWithoutSuperPod(tenantPod, facts)
@@ -204,7 +206,7 @@ func stepOfPair(tenantPod, superPod *corev1.Pod, facts *Facts) Step {
 	}
 }
 
-// stepWithoutSuperPod is NextStep where the cache shows no super pod.
+// stepWithoutSuperPod is NextStep where the cache has no super pod.
 func stepWithoutSuperPod(tenantPod *corev1.Pod, facts *Facts) Step {
 	if tenantPod == nil {
 		return StepForget
@@ -246,20 +248,20 @@ func stepTowardsCreation(facts *Facts) Step {
 	}
 }
 
-// awaitsSuperPod returns whether a tenant pod without a super pod should get one as soon as it can.
+// awaitsSuperPod returns whether a super pod is to be created for a tenant pod that has none.
 func awaitsSuperPod(tenantPod *corev1.Pod) bool {
 	return tenantPod.DeletionTimestamp == nil && tenantPod.Spec.NodeName == "" && len(tenantPod.Spec.SchedulingGates) == 0 &&
 		!podutil.IsPodTerminal(tenantPod)
 }
 
-// boundIn returns whether the nodeName of a pod is a node of a super cluster. That never changes once it has one.
+// boundIn returns whether the nodeName of a pod is a node of this super cluster. A nodeName is immutable once set.
 func boundIn(tenantPod *corev1.Pod, superCluster string) bool {
 	of, _ := tenancy.NodeSuperCluster(tenantPod.Spec.NodeName)
 	return of == superCluster
 }
 
-// isBound returns whether a nodeName came from a Binding: only the API server's handling of a Binding adds the
-// condition.
+// isBound returns whether the nodeName of a pod was set by a Binding: the API server then adds the condition
+// PodScheduled.
 func isBound(tenantPod *corev1.Pod) bool {
 	_, scheduled := podutil.GetPodCondition(&tenantPod.Status, corev1.PodScheduled)
 	return scheduled != nil && scheduled.Status == corev1.ConditionTrue

@@ -259,7 +259,7 @@ func everyTenantPod() []*corev1.Pod {
 func everySuperPod() []*corev1.Pod {
 	owners := []func(pod *corev1.Pod){nil, ownedBy(ownerOf("uid")), ownedBy(ownerOf("other")), ownedBy(ownerOf("")), func(pod *corev1.Pod) {
 		tenancy.SetOwner(pod, ownerOf("uid"))
-		pod.Annotations = nil // a mark that somebody has tampered with
+		pod.Annotations = nil // an owner that somebody has tampered with
 	}}
 	for _, owner := range foreignOwners("uid") {
 		owners = append(owners, ownedBy(owner))

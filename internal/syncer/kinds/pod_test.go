@@ -316,7 +316,7 @@ func TestResize(t *testing.T) {
 	}
 }
 
-// TestObservedGeneration says when a kubelet has seen what the tenant wants now.
+// TestObservedGeneration: when a kubelet has seen what the tenant wants now.
 func TestObservedGeneration(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -13,7 +13,8 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// bind creates the Binding of the tenant pod to the node of its super pod, after that node's Node in the tenant.
+// bind creates the Binding of the tenant pod to the node of its super pod, and before it the tenant's Node for that
+// node.
 func (p *Pods) bind(ctx context.Context, pair *podPair) error {
 	superNode := pair.superPod.Spec.NodeName
 	if err := ensureNode(ctx, p.env, pair.tenant, superNode); err != nil {
@@ -31,8 +32,8 @@ func (p *Pods) bind(ctx context.Context, pair *podPair) error {
 	return p.env.done(ctx, KindPod, "bind", client.IgnoreNotFound(err))
 }
 
-// up writes the status of the super pod to the tenant pod, with that observedGeneration. It returns false when it is
-// there already.
+// up writes the status of the super pod to the tenant pod, with that observedGeneration. It returns false if it is in
+// sync.
 func (p *Pods) up(ctx context.Context, pair *podPair, observed int64) (bool, error) {
 	status, ok := TenantPodStatus(pair.tenantPod, pair.superPod, p.env.ID)
 	if !ok {
@@ -45,18 +46,19 @@ func (p *Pods) up(ctx context.Context, pair *podPair, observed int64) (bool, err
 	return true, p.writeStatus(ctx, pair, "status", status)
 }
 
-// upAndEvict evicts the tenant pod together with its super pod, which the super cluster deletes: its node is drained,
-// or a kubelet evicts it. So Services leave it out and controllers replace it while its containers stop, and not only
-// when they have. The status comes first: it holds the condition that says why.
+// upAndEvict deletes the tenant pod of a super pod that is being deleted in the super cluster, as by a drain or a
+// kubelet's eviction. The deletionTimestamp makes EndpointSlice controllers remove the pod and workload controllers
+// replace it while its containers stop. The status is written first: it has the condition DisruptionTarget.
 func (p *Pods) upAndEvict(ctx context.Context, pair *podPair) error {
 	if written, err := p.up(ctx, pair, pair.tenantPod.Status.ObservedGeneration); written || err != nil {
 		return err
 	}
-	p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonSuperPodDeleted, fmt.Sprintf("Super cluster %s deletes this pod", p.env.ID))
+	p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonSuperPodDeleted, fmt.Sprintf("The pod is being deleted in super cluster %s", p.env.ID))
 	return p.env.remove(ctx, pair.tenant.Client, KindPod, "end", pair.tenantPod, pair.superPod.DeletionGracePeriodSeconds)
 }
 
-// writeStatus patches the status of the tenant pod. The lock makes sure that lists were computed from what is there.
+// writeStatus patches the status of the tenant pod. The optimistic lock rejects the patch if lists in it were computed
+// from an outdated pod.
 func (p *Pods) writeStatus(ctx context.Context, pair *podPair, operation string, status *corev1.PodStatus) error {
 	desired := pair.tenantPod.DeepCopy()
 	desired.Status = *status

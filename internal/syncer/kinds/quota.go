@@ -13,10 +13,10 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// quotaName is the ResourceQuota in every super namespace that holds the tenant to its placement.
+// quotaName is the name of the ResourceQuota in every super namespace that bounds requests at what is reserved.
 const quotaName = "superpool"
 
-// KindQuota is cached in the super cluster only; kind namespace writes it.
+// KindQuota is the kind of that ResourceQuota. It is watched in the super cluster only; kind namespace writes it.
 const KindQuota = "resourcequota"
 
 func quotaSpec() Spec {
@@ -26,8 +26,8 @@ func quotaSpec() Spec {
 	}
 }
 
-// quotaWakes enqueues the namespace of a quota and all that is in it: they may wait for the quota. What it counts as
-// used changes with every pod, so that alone does not.
+// quotaWakes enqueues the namespace of a quota and the objects in it, which may wait for the quota. A change of
+// status.used alone, as each pod causes, enqueues none of them.
 func quotaWakes(env *Env, change Change) []engine.Key {
 	before, wasQuota := change.Old.(*corev1.ResourceQuota)
 	after, isQuota := change.Current.(*corev1.ResourceQuota)
@@ -44,14 +44,14 @@ func quotaWakes(env *Env, change Change) []engine.Key {
 	return env.NamespaceChanged(key.Tenant, key.Name)
 }
 
-// sameButForUse says whether nothing has changed of a quota but how much of it is used.
+// sameButForUse returns whether only status.used of a quota has changed.
 func sameButForUse(old, current *corev1.ResourceQuota) bool {
 	before := *old
 	before.ResourceVersion, before.Status.Used = current.ResourceVersion, current.Status.Used
 	return equality.Semantic.DeepEqual(&before, current)
 }
 
-// usesLess says whether less of any resource is used than before.
+// usesLess returns whether the usage of any resource has dropped.
 func usesLess(old, current *corev1.ResourceQuota) bool {
 	for name, before := range old.Status.Used {
 		if now := current.Status.Used[name]; now.Cmp(before) < 0 {
@@ -61,8 +61,8 @@ func usesLess(old, current *corev1.ResourceQuota) bool {
 	return false
 }
 
-// SuperQuota writes onto quota the bound of a namespace: requests up to what is reserved. Nothing reserved allows no
-// pods.
+// SuperQuota sets quota to the desired ResourceQuota of a super namespace: requests up to what is reserved. If nothing
+// is reserved it allows no pods.
 func SuperQuota(quota *corev1.ResourceQuota, owner tenancy.Owner, reserved corev1.ResourceList) {
 	quota.Namespace = tenancy.SuperNamespace(owner.ClusterKey, owner.Namespace)
 	quota.Name = quotaName

@@ -15,25 +15,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// recountPause is the least time between two counts of one super namespace: any number of pods may wait there, and each
-// count lists all that run.
+// recountPause is the least time between two counts of one super namespace: each lists all pods in it, and any number
+// of pods may wait there.
 const recountPause = time.Minute
 
-// recounts correct what the quotas of super namespaces count as used. The zero value is ready; all methods may be
+// recounts correct status.used of the quotas of super namespaces. The zero value is ready to use; all methods may be
 // called concurrently.
 type recounts struct {
 	mu sync.Mutex
-	// last holds when a super namespace was counted, for those of the last recountPause.
+	// last holds when a super namespace was counted within the last recountPause.
 	last map[string]time.Time
 }
 
-// correct lowers what the quota of a super namespace counts as used to what its pods use. An API server charges the
-// quota before it stores the pod, so a request that ends between the two, as when its sender is killed, leaves a charge
-// for nothing, and the super cluster's own controller looks for that every five minutes only. It returns whether
-// anything was corrected, and counts once per recountPause at most.
+// correct lowers status.used of the quota of a super namespace to what its pods use. An API server charges the quota
+// before it stores the pod, so a request that is cancelled between the two leaves a charge without a pod, and the quota
+// controller of the super cluster recalculates every five minutes only. It returns whether it corrected anything, and
+// counts at most once per recountPause.
 //
-// A charge of another request that is between the two now is taken back too. That pod is then counted at the
-// controller's next look; the namespace may exceed its bound by it until then.
+// It also takes back the charge of another request that is between the two now. The quota controller counts that pod at
+// its next recalculation; until then the namespace may exceed its bound by it.
 func (r *recounts) correct(ctx context.Context, env *Env, superNamespace string) (bool, error) {
 	if !r.start(superNamespace, env.Clock.Now()) {
 		return false, nil
@@ -45,7 +45,7 @@ func (r *recounts) correct(ctx context.Context, env *Env, superNamespace string)
 	return corrected, err
 }
 
-// start returns whether a super namespace has not been counted lately, and remembers that it is now.
+// start returns whether a super namespace was not counted within recountPause, and stores that it is now.
 func (r *recounts) start(superNamespace string, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,7 +72,7 @@ func correctQuota(ctx context.Context, env *Env, superNamespace string) (bool, e
 	if err := env.Super.Get(ctx, types.NamespacedName{Namespace: superNamespace, Name: quotaName}, quota); err != nil {
 		return false, fmt.Errorf("reading the quota of super namespace %s: %w", superNamespace, err)
 	}
-	// The quota was read first, and is written only if nothing was charged since.
+	// The quota is read before the pods, so its update conflicts with any charge since.
 	pods := &corev1.PodList{}
 	if err := env.Super.List(ctx, pods, client.InNamespace(superNamespace)); err != nil {
 		return false, fmt.Errorf("listing the pods of super namespace %s: %w", superNamespace, err)
@@ -100,7 +100,7 @@ func usageOf(pods *corev1.PodList) (corev1.ResourceList, error) {
 	return used, nil
 }
 
-// lowerUse takes from status what is charged beyond used. It returns whether that was anything.
+// lowerUse lowers status.used to used. It returns whether that changed anything.
 func lowerUse(status *corev1.ResourceQuotaStatus, used corev1.ResourceList) bool {
 	lowered := false
 	for name, charged := range status.Used {

@@ -7,9 +7,9 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 )
 
-// QuotaWaiters holds the keys of pods that the quota of their super namespace rejected. When usage drops, one of a
-// namespace is enqueued; its success enqueues the next: at most one wasted create per release, however many wait. The
-// engine retries them too, so only how soon depends on this. The zero value holds none. All methods may be called
+// QuotaWaiters holds the keys of pods that the quota of their super namespace rejected. When usage drops one waiter is
+// enqueued; its success enqueues the next: at most one wasted create per release, however many wait. The engine
+// requeues them with backoff too, so this only shortens the wait. The zero value holds none. All methods may be called
 // concurrently.
 type QuotaWaiters struct {
 	mu      sync.Mutex
@@ -18,7 +18,7 @@ type QuotaWaiters struct {
 
 type tenantNamespace struct{ tenant, namespace string }
 
-// Add adds key to those of its namespace.
+// Add adds key to the waiters of its namespace.
 func (w *QuotaWaiters) Add(key engine.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -32,7 +32,7 @@ func (w *QuotaWaiters) Add(key engine.Key) {
 	w.waiting[of][key] = struct{}{}
 }
 
-// Remove removes key, if it is there.
+// Remove removes key if it is a waiter.
 func (w *QuotaWaiters) Remove(key engine.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -46,8 +46,8 @@ func (w *QuotaWaiters) removeAll(tenant string) {
 	maps.DeleteFunc(w.waiting, func(of tenantNamespace, _ map[engine.Key]struct{}) bool { return of.tenant == tenant })
 }
 
-// Next removes and returns one key of a namespace, any of them: a pod that is too large does not hold up the others. It
-// returns false when none waits.
+// Next removes and returns a random waiter of a namespace, so that a pod that is too large does not block the others.
+// It returns false if there is none.
 func (w *QuotaWaiters) Next(tenant, namespace string) (engine.Key, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

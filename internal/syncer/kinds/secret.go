@@ -5,7 +5,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// KindSecret is the kind of Secrets but those of kind token.
+// KindSecret is the kind of Secrets, except for those of kind token.
 const KindSecret = "secret"
 
 func secrets() Copy[*corev1.Secret] {
@@ -18,12 +18,11 @@ func secrets() Copy[*corev1.Secret] {
 	}
 }
 
-// SuperSecret writes onto superSecret the content of tenantSecret.
+// SuperSecret sets type and data of superSecret to those of tenantSecret.
 func SuperSecret(tenantSecret, superSecret *corev1.Secret) {
 	content := tenantSecret.DeepCopy()
 	superSecret.Type, superSecret.Data, superSecret.Immutable = content.Type, content.Data, content.Immutable
-	// A super cluster would take it for its own, and delete it or put its token in. Pods look at the data only, which
-	// are the tenant's.
+	// The token controller of the super cluster would delete it, or write a token of its own. Pods read the data alone.
 	if superSecret.Type == corev1.SecretTypeServiceAccountToken {
 		superSecret.Type = corev1.SecretTypeOpaque
 	}

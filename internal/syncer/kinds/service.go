@@ -14,8 +14,8 @@ import (
 // KindService is the kind of Services.
 const KindService = "service"
 
-// services are copied for all namespaces of a tenant that holds anything here: a pod may call a Service whose pods run
-// elsewhere.
+// services are copied for all namespaces of a tenant with a placement here: pods may connect to a Service whose
+// endpoints are in other super clusters.
 func services() Copy[*corev1.Service] {
 	return Copy[*corev1.Service]{
 		Name:     KindService,
@@ -24,7 +24,7 @@ func services() Copy[*corev1.Service] {
 		Recreate: recreateService,
 		Explain:  explainService,
 		Translate: func(env *Env, tenant *Tenant, tenantService, superService *corev1.Service) (Notice, error) {
-			// An update of the super namespace enqueues its Services (namespaceSpec).
+			// A change of the super namespace enqueues its Services (namespaceSpec).
 			superNamespace, exists, _ := get[*corev1.Namespace](env.SuperCache, KindNamespace, "", superService.Namespace)
 			if exists && ServicesOnly(superNamespace) {
 				tenantService = unpublished(tenantService)
@@ -35,8 +35,8 @@ func services() Copy[*corev1.Service] {
 	}
 }
 
-// unpublished returns a Service that is called from inside only: node ports and load balancers are for super clusters
-// where the namespace is placed.
+// unpublished returns a Service of type ClusterIP in the place of one with node ports or a load balancer: those exist
+// in super clusters where the namespace is placed only.
 func unpublished(service *corev1.Service) *corev1.Service {
 	if service.Spec.Type != corev1.ServiceTypeNodePort && service.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		return service
@@ -49,13 +49,13 @@ func unpublished(service *corev1.Service) *corev1.Service {
 	return service
 }
 
-// hasClusterIP says whether a Service has a cluster IP, or may have one once it exists.
+// hasClusterIP returns whether a Service has a cluster IP.
 func hasClusterIP(service *corev1.Service) bool {
 	return service.Spec.Type != corev1.ServiceTypeExternalName && service.Spec.ClusterIP != corev1.ClusterIPNone && service.Spec.ClusterIP != ""
 }
 
-// ClusterIPs returns the cluster IPs that a tenant's Service keeps in super clusters: those in ranges, none if the
-// first is in none of them.
+// ClusterIPs returns the cluster IPs that a tenant's Service keeps in super clusters: those within ranges, none if the
+// first is not.
 func ClusterIPs(tenantService *corev1.Service, ranges []netip.Prefix) []string {
 	if !hasClusterIP(tenantService) {
 		return nil
@@ -80,12 +80,12 @@ func ClusterIPs(tenantService *corev1.Service, ranges []netip.Prefix) []string {
 	return kept
 }
 
-// SuperService writes onto superService what it should be for tenantService: with the tenant's cluster IPs when they
-// lie in ranges, and without a selector, because the tenant's EndpointSlices tell of the pods in all super clusters.
-// Other addresses and node ports are the super cluster's to give: a new service has none, an existing one keeps its
-// own. External IPs are not taken: they would draw the traffic of others.
+// SuperService sets superService to the desired super Service of tenantService: with the tenant's cluster IPs if they
+// are within ranges, and without a selector, because the tenant's EndpointSlices list the pods in all super clusters.
+// The super cluster allocates other cluster IPs and node ports: a new Service has none, an existing one keeps its own.
+// External IPs are removed: they would divert the traffic of others.
 func SuperService(tenantService, superService *corev1.Service, ranges []netip.Prefix) {
-	given := superService.Spec
+	allocated := superService.Spec
 	spec := tenantService.Spec.DeepCopy()
 	spec.Selector = nil
 	spec.ExternalIPs = nil
@@ -94,18 +94,19 @@ func SuperService(tenantService, superService *corev1.Service, ranges []netip.Pr
 	for i := range spec.Ports {
 		spec.Ports[i].NodePort = 0
 		if nodePorts {
-			spec.Ports[i].NodePort = nodePortOf(given.Ports, &spec.Ports[i])
+			spec.Ports[i].NodePort = nodePortOf(allocated.Ports, &spec.Ports[i])
 		}
 	}
-	setAddresses(spec, &given, ClusterIPs(tenantService, ranges))
+	setAddresses(spec, &allocated, ClusterIPs(tenantService, ranges))
 	if spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal && spec.Type == corev1.ServiceTypeLoadBalancer {
-		spec.HealthCheckNodePort = given.HealthCheckNodePort
+		spec.HealthCheckNodePort = allocated.HealthCheckNodePort
 	}
 	superService.Spec = *spec
 }
 
-// setAddresses gives spec the tenant's own addresses, or what was given, or leaves it to the super cluster.
-func setAddresses(spec, given *corev1.ServiceSpec, own []string) {
+// setAddresses sets the cluster IPs of spec to the tenant's own, or to those that the super cluster has allocated, or
+// to none for it to allocate.
+func setAddresses(spec, allocated *corev1.ServiceSpec, own []string) {
 	headless := spec.ClusterIP == corev1.ClusterIPNone
 	spec.ClusterIPs, spec.IPFamilies, spec.IPFamilyPolicy = nil, nil, nil
 	switch {
@@ -124,8 +125,8 @@ func setAddresses(spec, given *corev1.ServiceSpec, own []string) {
 			}
 			spec.IPFamilies = append(spec.IPFamilies, family)
 		}
-	case given.ClusterIP != "":
-		spec.ClusterIP, spec.ClusterIPs, spec.IPFamilies, spec.IPFamilyPolicy = given.ClusterIP, given.ClusterIPs, given.IPFamilies, given.IPFamilyPolicy
+	case allocated.ClusterIP != "":
+		spec.ClusterIP, spec.ClusterIPs, spec.IPFamilies, spec.IPFamilyPolicy = allocated.ClusterIP, allocated.ClusterIPs, allocated.IPFamilies, allocated.IPFamilyPolicy
 	case headless:
 		spec.ClusterIP = corev1.ClusterIPNone
 	default:
@@ -133,34 +134,34 @@ func setAddresses(spec, given *corev1.ServiceSpec, own []string) {
 	}
 }
 
-// nodePortOf returns the node port that was given to a port, 0 if none.
-func nodePortOf(given []corev1.ServicePort, port *corev1.ServicePort) int32 {
-	for i := range given {
-		if given[i].Port == port.Port && given[i].Protocol == port.Protocol {
-			return given[i].NodePort
+// nodePortOf returns the node port that the super cluster has allocated to a port, 0 if none.
+func nodePortOf(allocated []corev1.ServicePort, port *corev1.ServicePort) int32 {
+	for i := range allocated {
+		if allocated[i].Port == port.Port && allocated[i].Protocol == port.Protocol {
+			return allocated[i].NodePort
 		}
 	}
 	return 0
 }
 
-// recreateService says whether a super Service must be made again: its addresses cannot change, and EndpointSlices that
-// the super cluster made for a selector would stay.
+// recreateService returns whether a super Service must be created again: its cluster IP is immutable, and
+// EndpointSlices that the super cluster has created for a selector would stay.
 func recreateService(tenant *Tenant, tenantService, superService *corev1.Service) bool {
-	own, given := ClusterIPs(tenantService, tenant.ServiceCIDRs), superService.Spec.ClusterIP
-	return len(own) > 0 && given != "" && given != own[0] || superService.Spec.Selector != nil ||
-		(given == corev1.ClusterIPNone) != (tenantService.Spec.ClusterIP == corev1.ClusterIPNone) && given != "" && tenantService.Spec.Type != corev1.ServiceTypeExternalName
+	own, allocated := ClusterIPs(tenantService, tenant.ServiceCIDRs), superService.Spec.ClusterIP
+	return len(own) > 0 && allocated != "" && allocated != own[0] || superService.Spec.Selector != nil ||
+		(allocated == corev1.ClusterIPNone) != (tenantService.Spec.ClusterIP == corev1.ClusterIPNone) && allocated != "" && tenantService.Spec.Type != corev1.ServiceTypeExternalName
 }
 
-// noticeOfService tells the tenant of a Service that has another address in the super cluster.
+// noticeOfService returns the Event of a Service that has another cluster IP in the super cluster.
 func noticeOfService(tenant *Tenant, tenantService *corev1.Service) Notice {
 	if !hasClusterIP(tenantService) || len(ClusterIPs(tenantService, tenant.ServiceCIDRs)) > 0 {
 		return Notice{}
 	}
 	return Notice{ReasonClusterIPDiffers, fmt.Sprintf(
-		"%s is not in spec.serviceCIDRs of the VirtualCluster: pods reach this Service at another address, and not by its DNS name", tenantService.Spec.ClusterIP)}
+		"%s is not in spec.serviceCIDRs of the VirtualCluster: pods reach this Service at another cluster IP, and not by its DNS name", tenantService.Spec.ClusterIP)}
 }
 
-// explainService says what to do about a super Service that is refused for its address.
+// explainService returns what to do if the super cluster refuses a Service for its cluster IP, "" for other errors.
 func explainService(tenantService *corev1.Service, err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
@@ -168,7 +169,7 @@ func explainService(tenantService *corev1.Service, err error) string {
 	}
 	for _, cause := range status.Status().Details.Causes {
 		if strings.HasPrefix(cause.Field, "spec.clusterIP") {
-			return fmt.Sprintf("address %s cannot be had: the super cluster's --service-cluster-ip-range must contain it, and no other Service may have it",
+			return fmt.Sprintf("cluster IP %s is not available: the super cluster's --service-cluster-ip-range must contain it, and no other Service may have it",
 				tenantService.Spec.ClusterIP)
 		}
 	}

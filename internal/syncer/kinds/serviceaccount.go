@@ -8,7 +8,7 @@ import (
 // KindServiceAccount is the kind of service accounts.
 const KindServiceAccount = "serviceaccount"
 
-// defaultServiceAccount is made by every control plane in every namespace.
+// defaultServiceAccount is the ServiceAccount that every kube-controller-manager creates in every namespace.
 const defaultServiceAccount = "default"
 
 func serviceAccounts() Copy[*corev1.ServiceAccount] {
@@ -20,7 +20,8 @@ func serviceAccounts() Copy[*corev1.ServiceAccount] {
 	}
 }
 
-// SuperServiceAccount writes onto superAccount what it should be for tenantAccount: a name without any credentials.
+// SuperServiceAccount sets superAccount to the desired one for tenantAccount. No token of the super cluster is mounted
+// for it.
 func SuperServiceAccount(tenantAccount, superAccount *corev1.ServiceAccount) {
 	superAccount.AutomountServiceAccountToken = ptr.To(false)
 	superAccount.ImagePullSecrets = tenantAccount.DeepCopy().ImagePullSecrets

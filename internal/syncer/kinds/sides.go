@@ -12,14 +12,14 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// sides shows Assignments what the caches hold.
+// sides implements assign.Sides over the caches of Env.
 type sides struct{ env *Env }
 
-// Sides returns what Assignments read of both sides.
+// Sides returns the caches of both sides in the form that Assignments read.
 func (e *Env) Sides() assign.Sides { return sides{e} }
 
-// SuperNamespace implements assign.Sides.
-func (s sides) SuperNamespace(tenant, namespace string) assign.Content {
+// Content implements assign.Sides.
+func (s sides) Content(tenant, namespace string) assign.Content {
 	object, _ := s.env.SuperCache.Get(KindNamespace, "", tenancy.SuperNamespace(tenant, namespace))
 	if object == nil || object.GetDeletionTimestamp() != nil {
 		return assign.Absent
@@ -33,15 +33,15 @@ func (s sides) SuperNamespace(tenant, namespace string) assign.Content {
 // SuperNamespaces implements assign.Sides.
 func (s sides) SuperNamespaces(tenant string) []assign.SuperNamespace {
 	objects := s.env.SuperCache.Index(KindNamespace, IndexTenant, tenant)
-	found := make([]assign.SuperNamespace, 0, len(objects))
+	all := make([]assign.SuperNamespace, 0, len(objects))
 	for _, object := range objects {
 		if owner, owned := tenancy.GetOwner(object); owned {
-			found = append(found, assign.SuperNamespace{
+			all = append(all, assign.SuperNamespace{
 				Namespace: owner.Namespace, Content: contentOf(object), Terminating: object.GetDeletionTimestamp() != nil,
 			})
 		}
 	}
-	return found
+	return all
 }
 
 // NamespaceUID implements assign.Sides.
@@ -64,7 +64,7 @@ func (s sides) Services(tenant, namespace string) assign.Answer {
 	return s.any(tenant, KindService, namespace)
 }
 
-// any says whether the cache of a tenant holds objects of a kind in a namespace.
+// any returns whether the cache of a tenant holds objects of a kind in a namespace.
 func (s sides) any(tenant, kind, namespace string) assign.Answer {
 	connected := s.env.Tenant(tenant)
 	if connected == nil {

@@ -49,7 +49,7 @@ func TestSpecs(t *testing.T) {
 	}
 }
 
-// TestCleared says what goes when a namespace is no longer placed here. Pods do not: each deletion needs a proof of its
+// TestCleared: what goes when a namespace is no longer placed here. Pods do not: each deletion needs a proof of its
 // own.
 func TestCleared(t *testing.T) {
 	t.Parallel()
@@ -62,7 +62,7 @@ func TestCleared(t *testing.T) {
 	require.Equal(t, []string{"token", "serviceaccount", "secret", "configmap", "networkpolicy"}, cleared)
 }
 
-// TestChanged says what a change of each kind enqueues.
+// TestChanged: what a change of each kind enqueues.
 func TestChanged(t *testing.T) {
 	t.Parallel()
 	super := func(object client.Object) client.Object {
@@ -127,7 +127,7 @@ func TestChanged(t *testing.T) {
 		},
 		{name: "somebody else's object", Change: kinds.Change{Kind: "secret", Side: kinds.SuperSide, Current: unmarked}},
 		{
-			name: "marks are taken off", want: []string{"secret web/x"},
+			name: "the owner is removed", want: []string{"secret web/x"},
 			Change: kinds.Change{Kind: "secret", Side: kinds.SuperSide, Old: super(&corev1.Secret{ObjectMeta: named(clusterKey+"-web", "x")}), Current: unmarked},
 		},
 		{

@@ -7,13 +7,13 @@ import (
 	"github.com/superpool/superpool/internal/tenants"
 )
 
-// Tenant is a tenant that is connected.
+// Tenant is a connected tenant: its identity, and access to its control plane.
 type Tenant struct {
 	*tenants.Tenant
 	// Client reads and writes the control plane, without a cache.
 	Client client.Client
-	// Cache holds what is watched of it.
+	// Cache holds the objects of its informers.
 	Cache Cache
-	// Recorder writes Events there.
+	// Recorder records Events in it.
 	Recorder record.EventRecorder
 }

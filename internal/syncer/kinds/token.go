@@ -4,13 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -19,36 +17,11 @@ import (
 )
 
 // Tokens keeps, for every pod with projected tokens, a Secret in the super namespace that holds them: tokens of the
-// tenant's API server, bound to the tenant's pod. A key's name is "<pod>/<UID of the pod>". A reconcile reads both sides
-// from caches, NextTokenStep chooses one step, and perform executes it.
+// tenant's API server, bound to the tenant's pod. A key's name is "<pod>/<UID of the pod>". A reconcile reads both
+// sides from caches, NextTokenStep chooses one step, and perform executes it.
 type Tokens struct{ env *Env }
 
 var _ engine.Kind = &Tokens{}
-
-// tokenPair is a pod on both sides and its Secret, as the caches show them; nil where there is none.
-type tokenPair struct {
-	tenant              *Tenant
-	key                 engine.Key
-	pod                 types.NamespacedName
-	owner               tenancy.Owner
-	tenantPod, superPod *corev1.Pod
-	secret              *corev1.Secret
-}
-
-// newTokenPair returns the pair of a key, without its objects.
-func newTokenPair(tenant *Tenant, key engine.Key) *tokenPair {
-	pod, uid, _ := strings.Cut(key.Name, "/")
-	return &tokenPair{
-		tenant: tenant, key: key, pod: types.NamespacedName{Namespace: key.Namespace, Name: pod}, owner: tenant.owner(key.Namespace, types.UID(uid)),
-	}
-}
-
-// secretName returns the name of the Secret in the super cluster.
-func (p *tokenPair) secretName() types.NamespacedName {
-	return types.NamespacedName{
-		Namespace: tenancy.SuperNamespace(p.key.Tenant, p.key.Namespace), Name: tenancy.TokenSecret(p.pod.Name, p.owner.UID),
-	}
-}
 
 // Name implements engine.Kind.
 func (t *Tokens) Name() string { return KindToken }

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// A token is renewed when a fifth of its lifetime is left, and after maxTokenAge, as kubelets do; earlier by at most
-	// maxRenewalJitter.
+	// A token is renewed when a fifth of its lifetime is left, and after maxTokenAge, as kubelets do; earlier by at
+	// most maxRenewalJitter.
 	maxTokenAge      = 24 * time.Hour
 	maxRenewalJitter = 10 * time.Second
 	// minTokenLifetime bounds how often tokens are renewed. API servers issue none below ten minutes.

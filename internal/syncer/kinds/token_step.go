@@ -57,7 +57,8 @@ func (s TokenStep) String() string {
 //	gone                -           not this pod's   none
 //	gone                -           being deleted    none
 //
-// A tenant pod with another UID is gone: it has a key of its own. A super pod or Secret is this pod's if it carries owner.
+// A tenant pod with another UID is gone: it has a key of its own. A super pod or Secret is this pod's if it carries
+// owner.
 func NextTokenStep(tenantPod, superPod *corev1.Pod, secret *corev1.Secret, owner tenancy.Owner) TokenStep {
 	running := superPod != nil && carriesOwner(superPod, owner)
 	if tenantPod != nil && tenantPod.UID == owner.UID {

@@ -200,13 +200,13 @@ func TestTokensThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestTokensOfPods says which pods have tokens, and when they lose them.
+// TestTokensOfPods: which pods have tokens, and when they lose them.
 func TestTokensOfPods(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name   string
 		change func(i *issuer)
-		// wantMade says whether a pod in this state gets tokens, wantKept whether it keeps those that it has.
+		// wantMade: whether a pod in this state gets tokens, wantKept whether it keeps those that it has.
 		wantMade, wantKept bool
 	}{
 		{name: "a pod on a node here", change: func(*issuer) {}, wantMade: true, wantKept: true},

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,31 +15,44 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
+// quietTime is how long a key waits for a precondition that is usually met at once before the tenant gets an Event: a
+// service account, a cluster IP, a quota whose usage lags behind deletions.
+const quietTime = 1500 * time.Millisecond
+
 // Reasons of Events on tenant objects.
 const (
-	// ReasonNamespaceConflict says that the super namespace of that name belongs to somebody else.
+	// ReasonNamespaceConflict: the super namespace that a tenant namespace needs has another owner; the syncer syncs
+	// nothing of the tenant namespace.
 	ReasonNamespaceConflict = "NamespaceConflict"
-	// ReasonConflict says that the super object of that name belongs to somebody else.
+	// ReasonConflict: the super object or Node that a tenant object needs has another owner; the syncer leaves it as it
+	// is.
 	ReasonConflict = "Conflict"
-	// ReasonSuperClusterNotPlaced says that a pod names a super cluster in which its namespace holds nothing.
+	// ReasonSuperClusterNotPlaced: the super cluster label of a pod names one in which the pod's namespace has no
+	// placement; its syncer creates no super pod.
 	ReasonSuperClusterNotPlaced = "SuperClusterNotPlaced"
-	// ReasonNodeNameNotSupported says that a tenant wrote a pod's spec.nodeName.
+	// ReasonNodeNameNotSupported: spec.nodeName of a pod was set without a Binding; the syncer creates no super pod.
 	ReasonNodeNameNotSupported = "NodeNameNotSupported"
-	// ReasonFailedCreate says that the super cluster refused an object.
+	// ReasonFailedCreate: the API server of the super cluster refused the super object that the syncer creates for a
+	// tenant object, or a pod's service account does not exist there.
 	ReasonFailedCreate = "FailedCreate"
-	// ReasonFailedUpdate says that the super cluster refused a change of an object.
+	// ReasonFailedUpdate: the API server of the super cluster refused the syncer's update of a super object with a
+	// change of the tenant object.
 	ReasonFailedUpdate = "FailedUpdate"
-	// ReasonClusterIPDiffers says that a Service has another address in the super cluster than in the tenant.
+	// ReasonClusterIPDiffers: the cluster IP of a Service is not in spec.serviceCIDRs of the VirtualCluster, so the
+	// super cluster allocated another one.
 	ReasonClusterIPDiffers = "ClusterIPDiffers"
-	// ReasonMissingClusterDNS says that a pod wants the cluster's DNS and the tenant has no such Service.
+	// ReasonMissingClusterDNS: a pod has DNS policy ClusterFirst and the tenant has no Service kube-system/kube-dns
+	// with a cluster IP; the syncer created the super pod with the DNS of its node.
 	ReasonMissingClusterDNS = "MissingClusterDNS"
-	// ReasonFailedToken says that the tenant refused a token for a pod.
+	// ReasonFailedToken: the tenant's API server refused the syncer's TokenRequest for a pod, or the super cluster
+	// refused the Secret with the tokens.
 	ReasonFailedToken = "FailedToken"
-	// ReasonSuperPodDeleted says that the super cluster deletes a pod that was bound there, or no longer has it.
+	// ReasonSuperPodDeleted: the super pod of a bound pod is being deleted, as by a drain, or is gone; the syncer
+	// deletes the pod in the tenant.
 	ReasonSuperPodDeleted = "SuperPodDeleted"
 )
 
-// warnOnce records an Event on a tenant object when the last one about key said something else.
+// warnOnce records an Event of type Warning on a tenant object, unless the last one recorded for key is equal.
 func (e *Env) warnOnce(tenant *Tenant, key engine.Key, object client.Object, reason, message string) {
 	text := string(object.GetUID()) + reason + message
 	if !e.warnings.isNew(key, text) {
@@ -47,43 +61,44 @@ func (e *Env) warnOnce(tenant *Tenant, key engine.Key, object client.Object, rea
 	tenant.Recorder.Event(object, corev1.EventTypeWarning, reason, message)
 }
 
-// warned says whether the last warning about key was about this object, for that reason.
+// warned returns whether the last warning about key was about this object, with that reason.
 func (e *Env) warned(key engine.Key, object client.Object, reason string) bool {
 	return e.warnings.begins(key, string(object.GetUID())+reason)
 }
 
-// clearWarning clears the last warning about key, so that the next one is recorded again, and takes it from the quota
-// waiters. Call it when key is in sync or gone.
+// clearWarning clears the last warning about key, so that the next one is recorded even if it is equal, and removes key
+// from the quota waiters. Call it when key is in sync or gone.
 func (e *Env) clearWarning(key engine.Key) {
 	e.QuotaWaiters.Remove(key)
 	e.warnings.clear(key)
 }
 
-// Forget drops what is remembered of a tenant that has left: what it deletes from now on enqueues no key that would
-// clear it.
+// Forget drops the warnings and quota waiters of a tenant that is no longer connected: its informers have stopped, so
+// no key would clear them.
 func (e *Env) Forget(tenant string) {
 	e.QuotaWaiters.removeAll(tenant)
 	e.warnings.forget(tenant)
 }
 
-// warnRefused warns the tenant when err says that the super cluster does not take an object for what it is.
+// warnRefused warns the tenant if err is a refusal of the super cluster's API server (engine.IsRefusal). It ignores
+// other errors, nil, and refusals because the super namespace is terminating.
 func (e *Env) warnRefused(tenant *Tenant, key engine.Key, object client.Object, reason string, err error) {
 	if !engine.IsRefusal(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return
 	}
-	// In the tenant's words: the names of super namespaces are no business of a tenant.
+	// With the tenant's name of the namespace: that of the super namespace means nothing in the tenant.
 	text := strings.ReplaceAll(err.Error(), tenancy.SuperNamespace(tenant.Key, key.Namespace), key.Namespace)
 	e.warnOnce(tenant, key, object, reason, fmt.Sprintf("Super cluster %s: %s", e.ID, text))
 }
 
-// warnings holds the last warning about each key, so that only a new one becomes an Event. The zero value holds none.
+// warnings holds the last warning about each key, so that only another one becomes an Event. The zero value holds none.
 // All methods may be called concurrently.
 type warnings struct {
 	mu   sync.Mutex
 	last map[engine.Key]string
 }
 
-// isNew says whether text differs from the last warning about key, which it becomes.
+// isNew stores text as the last warning about key, and returns whether it differs from the one before.
 func (w *warnings) isNew(key engine.Key, text string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,7 +112,7 @@ func (w *warnings) isNew(key engine.Key, text string) bool {
 	return true
 }
 
-// begins says whether the last warning about key begins with prefix.
+// begins returns whether the last warning about key begins with prefix.
 func (w *warnings) begins(key engine.Key, prefix string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 )
 
-// done counts and logs a write. A conflict is no failure: the cache was behind, and the next try sees what is there.
+// done counts and logs a write, and wraps its error. A conflict means that the cache lagged: it becomes a WaitError.
 func (e *Env) done(ctx context.Context, kind, operation string, err error) error {
 	if apierrors.IsConflict(err) {
 		err = engine.Waitf("the cache, %s of %s: %v", operation, kind, err)
@@ -25,8 +25,8 @@ func (e *Env) done(ctx context.Context, kind, operation string, err error) error
 	return nil
 }
 
-// remove deletes exactly the object with this UID. Gone already is success. grace is in seconds; nil leaves it to the
-// object.
+// remove deletes the object with a UID precondition. NotFound is success. grace is in seconds; nil means the default of
+// the object.
 func (e *Env) remove(ctx context.Context, to client.Client, kind, operation string, object client.Object, grace *int64) error {
 	uid := object.GetUID()
 	options := &client.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: grace}

@@ -58,7 +58,7 @@ func TestSyncer(t *testing.T) {
 	t.Run("tokens are the tenant's", w.testTokens)
 	t.Run("ephemeral containers go down", w.testEphemeralContainers)
 	t.Run("pods fare as with a kubelet of the tenant's own", w.testLikeAKubelet)
-	t.Run("what the super cluster says of pods goes up", w.testEvents)
+	t.Run("Events of super pods go up", w.testEvents)
 	t.Run("a pod goes down, runs, and is deleted", w.testPod)
 	t.Run("a pod that the super cluster loses goes away", w.testLostPod)
 	t.Run("a pod that is assigned elsewhere before it ran goes away", w.testReassignedPod)
@@ -124,7 +124,7 @@ func (w *world) testObjects(t *testing.T) {
 		return account.Labels[tenancyv1alpha1.LabelCluster] == tenantKey && !ptr.Deref(account.AutomountServiceAccountToken, true)
 	}
 	account := appears(t, w.super, namespace, "default", &corev1.ServiceAccount{}, ours)
-	// As the super cluster makes it by itself: it becomes ours.
+	// As a controller of the super cluster creates it: the syncer adopts it.
 	account.Labels, account.Annotations, account.AutomountServiceAccountToken = nil, nil, nil
 	require.NoError(t, w.super.Update(t.Context(), account))
 	appears(t, w.super, namespace, "default", account, ours)
@@ -159,7 +159,8 @@ func (w *world) testObjects(t *testing.T) {
 	require.Equal(t, "r1", foreign.Data["of"])
 }
 
-// run plays scheduler and kubelet of the super cluster for a pod of namespace web, on a node that it makes if there is none.
+// run plays scheduler and kubelet of the super cluster for a pod of namespace web, on a node that it makes if there is
+// none.
 func (w *world) run(t *testing.T, name, node string) *corev1.Pod {
 	t.Helper()
 	return w.runIn(t, "web", name, node)

@@ -39,8 +39,8 @@ const (
 	interval  = 20 * time.Millisecond
 )
 
-// world is a meta cluster, super clusters r1 and r2, and the control plane of one tenant: real API servers, without controllers. The
-// tests play scheduler, kubelet and controllers. Most know super only, which is r1.
+// world is a meta cluster, super clusters r1 and r2, and the control plane of one tenant: real API servers, without
+// controllers. The tests play scheduler, kubelet and controllers. Most know super only, which is r1.
 type world struct {
 	meta, tenant, super, super2                         client.Client
 	metaConfig, tenantConfig, superConfig, super2Config *rest.Config
@@ -87,7 +87,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// runSyncer runs the syncer of a super cluster with a new manager until the returned function is called. The metrics tell what it wrote.
+// runSyncer runs the syncer of a super cluster with a new manager until the returned function is called. The metrics
+// tell what it wrote.
 func (w *world) runSyncer(t *testing.T, super *rest.Config) (*prometheus.Registry, func()) {
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2)))
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
@@ -126,7 +127,7 @@ func (w *world) runSyncer(t *testing.T, super *rest.Config) (*prometheus.Registr
 	select {
 	case <-ready:
 	case <-time.After(deadline):
-		t.Fatal("the tenant's caches were not filled")
+		t.Fatal("the tenant's caches were not synced")
 	}
 	return numbers, stop
 }

@@ -1,0 +1,76 @@
+package kinds
+
+import (
+	"slices"
+
+	"github.com/superpool/superpool/internal/syncer/engine"
+)
+
+// Specs returns the declarations of all kinds. Informers, sessions, the routing of events and clean-up iterate over
+// this list and name no kind: a new kind is a file, its test, and a line here.
+func Specs() []Spec {
+	return []Spec{
+		namespaceSpec(),
+		quotaSpec(),
+		podSpec(),
+		tokenSpec(),
+		eventSpec(),
+		nodeSpec(),
+		Copied(serviceAccounts()),
+		Copied(secrets()),
+		Copied(configMaps()),
+		Copied(services()),
+		Copied(endpointSlices()),
+		networkPolicySpec(),
+	}
+}
+
+// table holds the Specs by name and by what their changes enqueue.
+type table struct {
+	specs  []Spec
+	byName map[string]*Spec
+	// derived holds, by kind, the kinds whose From it is, after that kind itself.
+	derived map[string][]*Spec
+	// wakes holds, by kind, the functions that return the keys which a change of it enqueues.
+	wakes map[string][]func(*Env, Change) []engine.Key
+}
+
+func newTable(specs []Spec) *table {
+	t := &table{specs: specs, byName: map[string]*Spec{}, derived: map[string][]*Spec{}, wakes: map[string][]func(*Env, Change) []engine.Key{}}
+	for i := range specs {
+		spec := &specs[i]
+		t.byName[spec.Name] = spec
+		t.derived[spec.Name] = slices.Insert(t.derived[spec.Name], 0, spec)
+		own := []string{spec.Name}
+		if spec.From != "" {
+			t.derived[spec.From] = append(t.derived[spec.From], spec)
+			own = append(own, spec.From)
+		}
+		for name, wake := range spec.Wakes {
+			t.wakes[name] = append(t.wakes[name], wake)
+		}
+		for _, name := range own {
+			if spec.Wakes[name] == nil {
+				t.wakes[name] = append(t.wakes[name], spec.ownKeys)
+			}
+		}
+	}
+	return t
+}
+
+// kinds returns the table of all kinds, which its first call builds.
+func (e *Env) kinds() *table {
+	e.once.Do(func() { e.table = newTable(Specs()) })
+	return e.table
+}
+
+// All returns the reconcilers of all kinds.
+func All(env *Env) []engine.Kind {
+	var reconcilers []engine.Kind
+	for i := range env.kinds().specs {
+		if spec := &env.kinds().specs[i]; spec.New != nil {
+			reconcilers = append(reconcilers, spec.New(env))
+		}
+	}
+	return reconcilers
+}

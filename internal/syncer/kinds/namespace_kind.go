@@ -1,0 +1,61 @@
+package kinds
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// KindNamespace is the kind of namespaces.
+const KindNamespace = "namespace"
+
+func namespaceSpec() Spec {
+	spec := Spec{
+		Name: KindNamespace, Scope: ScopeTenant, ClusterScoped: true, Rewatch: true,
+		Tenant: watchAll(&corev1.Namespace{}), Super: watchOwned(&corev1.Namespace{}), SuperKey: namespaceSuperKey,
+		New: func(env *Env) engine.Kind { return &Namespaces{env: env} },
+	}
+	spec.Wakes = map[string]func(*Env, Change) []engine.Key{
+		KindNamespace: func(env *Env, change Change) []engine.Key {
+			keys := spec.ownKeys(env, change)
+			if change.Side == TenantSide && !change.createdOrDeleted() {
+				return keys
+			}
+			for _, key := range keys {
+				keys = append(keys, env.inNamespace(key.Tenant, key.Name)...)
+			}
+			return keys
+		},
+		KindPod:     wakesNamespace(func(change *Change) bool { return change.Current == nil }),
+		KindService: wakesNamespace((*Change).createdOrDeleted),
+	}
+	return spec
+}
+
+// namespaceSuperKey returns the key of a super namespace, or of the quota in it.
+func namespaceSuperKey(superObject client.Object) (engine.Key, bool) {
+	owner, owned := tenancy.GetOwner(superObject)
+	return engine.Key{Tenant: owner.ClusterKey, Kind: KindNamespace, Name: owner.Namespace}, owned
+}
+
+// wakesNamespace enqueues the namespace of a tenant's object whose change matters: the first or the last object of a
+// namespace that is not placed here decides whether it needs a super namespace.
+func wakesNamespace(matters func(*Change) bool) func(*Env, Change) []engine.Key {
+	return func(_ *Env, change Change) []engine.Key {
+		if change.Side != TenantSide || !matters(&change) {
+			return nil
+		}
+		return []engine.Key{{Tenant: change.Tenant, Kind: KindNamespace, Name: change.object().GetNamespace()}}
+	}
+}
+
+// annotationServicesOnly is "true" on the super namespace of a tenant namespace that is not placed here and has
+// Services (assign.ServicesOnly).
+const annotationServicesOnly = "tenancy.x-k8s.io/services-only"
+
+// ServicesOnly returns whether a super namespace holds Services and EndpointSlices alone.
+func ServicesOnly(superNamespace client.Object) bool {
+	return superNamespace.GetAnnotations()[annotationServicesOnly] == "true"
+}

@@ -1,0 +1,48 @@
+package kinds
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/superpool/superpool/internal/syncer/assign"
+)
+
+// warn records the Event of a step on the tenant pod.
+func (p *Pods) warn(ctx context.Context, step Step, pair *podPair) error {
+	reason, message := ReasonConflict, fmt.Sprintf("Super cluster %s has a pod of that name with another owner", p.env.ID)
+	switch step {
+	case StepWarnNodeName:
+		reason, message = ReasonNodeNameNotSupported, "spec.nodeName was set without a Binding: remove it, only the scheduler may choose the node"
+	case StepWarnNotPlaced:
+		// The informer of pods may be ahead of those that the cached Assignment follows from.
+		if readiness, err := p.namespaceReadiness(ctx, pair, p.env.Assignments.ConfirmPlaced); err != nil || readiness != NamespaceNotPlaced {
+			return err
+		}
+		reason, message = ReasonSuperClusterNotPlaced, fmt.Sprintf("Namespace %s has no placement in super cluster %s: the pod is not synced there", pair.key.Namespace, p.env.ID)
+	}
+	p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, reason, message)
+	return nil
+}
+
+// namespaceReadiness returns whether pods of the pair's namespace may be created. assignment is Of or ConfirmPlaced
+// of Assignments.
+func (p *Pods) namespaceReadiness(
+	ctx context.Context, pair *podPair, assignment func(ctx context.Context, tenant, namespace string) (assign.Assignment, error),
+) (NamespaceReadiness, error) {
+	namespace, exists, _ := get[*corev1.Namespace](pair.tenant.Cache, KindNamespace, "", pair.key.Namespace)
+	if !exists {
+		return NamespaceUnknown, nil
+	}
+	assigned, err := assignment(ctx, pair.key.Tenant, pair.key.Namespace)
+	switch {
+	case err != nil:
+		return NamespaceUnknown, fmt.Errorf("reading the assignment of namespace %s: %w", pair.key.Namespace, err)
+	case assigned.State != assign.Placed || assigned.UID != namespace.UID:
+		return NamespaceNotPlaced, nil
+	case !p.env.namespaceOwned(pair.tenant, pair.key.Namespace, namespace.UID):
+		return NamespaceNotReady, nil
+	}
+	return NamespaceReady, nil
+}
