@@ -6,11 +6,16 @@ import (
 
 	"github.com/spf13/pflag"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
+	"github.com/superpool/superpool/internal/kubescheduler"
+	"github.com/superpool/superpool/internal/placer"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/manifests/profiles"
 )
 
 func init() {
@@ -66,10 +71,28 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	logsapi.AddFlags(o.Logs, fs)
 }
 
-func (o *Options) defaultSlice() (slice.Amounts, error) {
-	size, err := slice.ParseSize(o.DefaultSlice)
-	if err != nil {
+// settings are what options and their files hold, parsed.
+type settings struct {
+	defaultSlice               slice.Amounts
+	namespaceConfig, podConfig *config.KubeSchedulerConfiguration
+	namespaceProfiles          sets.Set[string]
+}
+
+// read parses the options and reads their files. It reaches no API server.
+func (o *Options) read() (*settings, error) {
+	var read settings
+	var err error
+	if read.defaultSlice, err = slice.ParseSize(o.DefaultSlice); err != nil {
 		return nil, fmt.Errorf("--default-slice: %w", err)
 	}
-	return size, nil
+	if read.namespaceConfig, err = kubescheduler.LoadConfig(o.NamespaceSchedulerConfig, profiles.NamespaceScheduler); err != nil {
+		return nil, fmt.Errorf("--namespace-scheduler-config: %w", err)
+	}
+	if read.namespaceProfiles, err = placer.Profiles(read.namespaceConfig); err != nil {
+		return nil, fmt.Errorf("--namespace-scheduler-config: %w", err)
+	}
+	if read.podConfig, err = kubescheduler.LoadConfig(o.PodSchedulerConfig, profiles.PodScheduler); err != nil {
+		return nil, fmt.Errorf("--pod-scheduler-config: %w", err)
+	}
+	return &read, nil
 }

@@ -27,13 +27,10 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
-	"github.com/superpool/superpool/internal/kubescheduler"
-	"github.com/superpool/superpool/internal/placer"
 	"github.com/superpool/superpool/internal/scheduling"
 	"github.com/superpool/superpool/internal/superclusters"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/virtualclusters"
-	"github.com/superpool/superpool/manifests/profiles"
 )
 
 const (
@@ -80,11 +77,15 @@ func Run(ctx context.Context, options *Options) error {
 		return fmt.Errorf("reading --kubeconfig: %w", err)
 	}
 	cfg.QPS, cfg.Burst = metaQPS, metaBurst
+	read, err := options.read() // a wrong file is reported before anything connects
+	if err != nil {
+		return err
+	}
 	mgr, err := newManager(cfg, options)
 	if err != nil {
 		return err
 	}
-	if err := setup(ctx, mgr, options); err != nil {
+	if err := setup(ctx, mgr, read); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -127,23 +128,7 @@ func newManager(cfg *rest.Config, options *Options) (ctrl.Manager, error) {
 }
 
 // setup adds the controllers of super clusters and tenants, the namespace scheduler and the probes to mgr.
-func setup(ctx context.Context, mgr ctrl.Manager, options *Options) error {
-	defaultSlice, err := options.defaultSlice()
-	if err != nil {
-		return err
-	}
-	namespaceConfig, err := kubescheduler.LoadConfig(options.NamespaceSchedulerConfig, profiles.NamespaceScheduler)
-	if err != nil {
-		return err
-	}
-	namespaceProfiles, err := placer.Profiles(namespaceConfig)
-	if err != nil {
-		return fmt.Errorf("--namespace-scheduler-config: %w", err)
-	}
-	podConfig, err := kubescheduler.LoadConfig(options.PodSchedulerConfig, profiles.PodScheduler)
-	if err != nil {
-		return err
-	}
+func setup(ctx context.Context, mgr ctrl.Manager, read *settings) error {
 	dispatcher, err := scheduling.NewDispatcher(ctx, mgr.GetCache())
 	if err != nil {
 		return err
@@ -154,7 +139,8 @@ func setup(ctx context.Context, mgr ctrl.Manager, options *Options) error {
 	}
 	store := scheduling.NewStore(mgr.GetClient(), mgr.GetAPIReader())
 	schedulers := &scheduling.Tenants{
-		Client: mgr.GetClient(), Store: store, Dispatcher: dispatcher, PodConfig: podConfig, Profiles: namespaceProfiles, DefaultSlice: defaultSlice,
+		Client: mgr.GetClient(), Store: store, Dispatcher: dispatcher, PodConfig: read.podConfig, Profiles: read.namespaceProfiles,
+		DefaultSlice: read.defaultSlice,
 	}
 	owner := &virtualclusters.Owner{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder}
 	if err := (&tenants.Controller{Client: mgr.GetClient(), Lifecycle: owner, Engage: schedulers.Engage}).SetupWithManager(mgr); err != nil {
@@ -162,7 +148,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, options *Options) error {
 	}
 	namespaceScheduler := &scheduling.NamespaceScheduler{
 		Informers: mgr.GetCache(), Cached: mgr.GetClient(), Live: mgr.GetAPIReader(),
-		Store: store, KubeConfig: mgr.GetConfig(), Config: namespaceConfig,
+		Store: store, KubeConfig: mgr.GetConfig(), Config: read.namespaceConfig,
 	}
 	if err := mgr.Add(namespaceScheduler); err != nil {
 		return fmt.Errorf("adding the namespace scheduler: %w", err)

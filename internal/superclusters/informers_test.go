@@ -1,0 +1,79 @@
+package superclusters
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+
+	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/test/builders"
+)
+
+func amounts(list corev1.ResourceList) slice.Amounts { return slice.Of(list) }
+
+// TestTrimmedObjectsCountTheSame: what the transforms of the informers drop, the ledger must not need.
+func TestTrimmedObjectsCountTheSame(t *testing.T) {
+	t.Parallel()
+	sidecar := corev1.Container{Name: "sidecar", Image: "large", Env: []corev1.EnvVar{{Name: "SECRET", Value: "x"}}, Resources: builders.Requests("cpu", "100m")}
+	sidecar.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+	for name, pod := range map[string]*corev1.Pod{
+		"one container": builders.Pod("web", "p", "cpu", "1", "memory", "1Gi").Node("n1").Obj(),
+		"a sidecar": func() *corev1.Pod {
+			pod := builders.Pod("web", "p", "cpu", "1").Node("n1").Obj()
+			pod.Spec.InitContainers = []corev1.Container{sidecar, {Name: "init", Resources: builders.Requests("cpu", "3")}}
+			return pod
+		}(),
+		"overhead":  builders.Pod("web", "p", "cpu", "1").Node("n1").Overhead(builders.Resources("cpu", "250m")).Obj(),
+		"pod level": builders.Pod("web", "p").Node("n1").Resources(builders.Requests("cpu", "2", "memory", "1Gi")).Obj(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			counted := func(pod *corev1.Pod) string {
+				ledger := NewLedger()
+				ledger.SetNode(builders.Node("n1", "cpu", "8", "memory", "8Gi", "pods", "110").Obj())
+				ledger.SetPod(pod)
+				return ledger.Capacity().Offered.String()
+			}
+			trimmed, err := trimPod(pod)
+			require.NoError(t, err)
+			require.Equal(t, counted(pod), counted(trimmed.(*corev1.Pod)))
+			require.NotEqual(t, "cpu=8,memory=8Gi,pods=110", counted(pod))
+			for _, container := range trimmed.(*corev1.Pod).Spec.InitContainers {
+				require.Empty(t, container.Env, "no process holds what tenants pass to their containers")
+			}
+		})
+	}
+	tombstone := cache.DeletedFinalStateUnknown{Key: "web/p"}
+	for _, trim := range []cache.TransformFunc{trimPod, trimNode} {
+		got, err := trim(tombstone)
+		require.NoError(t, err)
+		require.Equal(t, tombstone, got)
+	}
+}
+
+func TestLast(t *testing.T) {
+	t.Parallel()
+	node := builders.Node("n1").Obj()
+	for _, tc := range []struct {
+		name   string
+		object any
+		want   *corev1.Node
+	}{
+		{name: "the object", object: node, want: node},
+		{name: "a tombstone", object: cache.DeletedFinalStateUnknown{Obj: node}, want: node},
+		{name: "a tombstone by value only", object: cache.DeletedFinalStateUnknown{Key: "n1"}},
+		{name: "another kind", object: builders.Pod("web", "p").Obj()},
+		{name: "another kind's tombstone", object: cache.DeletedFinalStateUnknown{Obj: builders.Pod("web", "p").Obj()}},
+		{name: "nothing", object: nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			got, ok := last[*corev1.Node](tc.object)
+			require.Equal(t, tc.want != nil, ok)
+			require.Equal(t, tc.want, got)
+		})
+	}
+}
