@@ -1,0 +1,95 @@
+package kubescheduler
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/klog/v2/ktesting"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
+
+	"github.com/superpool/superpool/plugins"
+	"github.com/superpool/superpool/test/builders"
+)
+
+func TestFeatureGates(t *testing.T) {
+	require.False(t, utilfeature.DefaultFeatureGate.Enabled(features.SchedulerPopFromBackoffQ))
+	require.False(t, utilfeature.DefaultFeatureGate.Enabled(features.DynamicResourceAllocation))
+}
+
+func TestBuildRefuses(t *testing.T) {
+	cfg, err := LoadConfig("", []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"))
+	require.NoError(t, err)
+	cfg.Profiles = nil
+	api := fake.NewClientset()
+	_, err = Instance{Client: api, Informers: informers.NewSharedInformerFactory(api, 0), Config: cfg, Recorders: NoEvents}.Build(t.Context())
+	require.ErrorContains(t, err, "building a scheduler: ")
+}
+
+// TestFailed runs a scheduler whose only node is too small: Failed is called with the pod and the reason, and the pod gets the status that
+// Failed returns.
+func TestFailed(t *testing.T) {
+	for name, replace := range map[string]bool{"the status as it is": false, "another status": true} {
+		t.Run(name, func(t *testing.T) {
+			_, ctx := ktesting.NewTestContext(t)
+			ctx, cancel := context.WithCancel(ctx)
+			api := fake.NewClientset(builders.Node("r1", "cpu", "1", "pods", "10").Obj(),
+				builders.Pod("web", "large", "cpu", "2").SchedulerName(corev1.DefaultSchedulerName).Obj())
+			cfg, err := LoadConfig("", []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"))
+			require.NoError(t, err)
+			var mu sync.Mutex
+			failed := map[string]string{}
+			instance := Instance{
+				Client: api, Informers: informers.NewSharedInformerFactory(api, 0), Config: cfg, Plugins: plugins.Options{}, Recorders: NoEvents,
+				Failed: func(_ context.Context, pod *corev1.Pod, status *fwk.Status) *fwk.Status {
+					mu.Lock()
+					defer mu.Unlock()
+					failed[pod.Namespace+"/"+pod.Name] = status.Message()
+					if replace {
+						return fwk.NewStatus(fwk.Unschedulable, "in other words")
+					}
+					return status
+				},
+			}
+			sched, err := instance.Build(ctx)
+			require.NoError(t, err)
+			instance.Informers.Start(ctx.Done())
+			instance.Informers.WaitForCacheSync(ctx.Done())
+			require.NoError(t, sched.WaitForHandlersSync(ctx))
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				sched.Run(ctx)
+			}()
+			defer func() {
+				cancel()
+				<-ended
+				instance.Informers.Shutdown()
+			}()
+
+			want := "Insufficient cpu"
+			if replace {
+				want = "in other words"
+			}
+			require.EventuallyWithT(t, func(c *assert.CollectT) {
+				mu.Lock()
+				message := failed["web/large"]
+				mu.Unlock()
+				require.Contains(c, message, "Insufficient cpu")
+				pod, err := api.CoreV1().Pods("web").Get(t.Context(), "large", metav1.GetOptions{})
+				require.NoError(c, err)
+				require.Len(c, pod.Status.Conditions, 1)
+				require.Contains(c, pod.Status.Conditions[0].Message, want)
+			}, 20*time.Second, 10*time.Millisecond)
+		})
+	}
+}
