@@ -24,7 +24,7 @@ func Check(cfg *config.KubeSchedulerConfiguration) error {
 				continue
 			}
 			err := fmt.Errorf("profile %q enables plugin %q, which does not exist", profile.SchedulerName, name)
-			if reason, known := left[name]; known {
+			if reason, leftOut := left[name]; leftOut {
 				err = fmt.Errorf("profile %q enables plugin %q, which is not registered: %s", profile.SchedulerName, name, reason)
 			}
 			errs = append(errs, err)

@@ -25,7 +25,7 @@ const (
 )
 
 // errEnded is the error of a Serve that returned nil before its context ended.
-var errEnded = errors.New("the work ended")
+var errEnded = errors.New("the connection ended without an error")
 
 // connection runs one Work until its context ends:
 //
@@ -34,8 +34,9 @@ var errEnded = errors.New("the work ended")
 //	   ▼                                                  │
 //	(delay) ──► Connect ──► Serve: Connecting ──ready──► Connected ◄──Probe──► Unreachable, Serve still runs
 //
-// A connection that was ready, and lasted as long as the longest delay, starts over with the first delay. One that ends soon after it was
-// ready does not: an input that makes Serve panic costs one try per longest delay, not one per second.
+// A connection that was ready, and lasted as long as the longest delay, starts over with the first delay. One that ends
+// soon after it was ready does not: an input that makes Serve panic costs one try per longest delay, not one per
+// second.
 type connection struct {
 	work         Work
 	healthPeriod time.Duration
@@ -59,7 +60,7 @@ func (c *connection) state() State {
 	return c.current
 }
 
-// set changes the state by next, and calls changed when it is another one. A connection whose ctx has ended has no news.
+// set changes the state by next, and calls changed when it is another one. After the end of ctx the state stays.
 func (c *connection) set(ctx context.Context, next func(State) State) {
 	c.mu.Lock()
 	old := c.current
@@ -125,8 +126,8 @@ func (c *connection) connect(ctx context.Context) (wasReady bool, err error) {
 	return c.state().Ready, inContext("working on "+server, err)
 }
 
-// watchHealth probes while Serve runs and keeps the state true to the answers. A final Failure cancels Serve; after any other error Serve
-// goes on.
+// watchHealth probes while Serve runs and updates the state by the answers. A final Failure cancels Serve; after any
+// other error Serve goes on.
 func (c *connection) watchHealth(ctx context.Context, stop context.CancelCauseFunc) {
 	server := c.work.Server()
 	ticker := time.NewTicker(c.healthPeriod)
@@ -165,9 +166,9 @@ func guard(ctx context.Context, where string, step func() error) (err error) {
 	return step()
 }
 
-// Recover is deferred by every goroutine and event handler that Serve starts. It passes a panic to fail, as a final Failure with which Serve
-// has to end; without a panic it does nothing. A nil fail is for what can go on without the call that panicked. The value of a panic may hold
-// what a tenant wrote, so only the log has it, under where.
+// Recover is deferred by every goroutine and event handler that Serve starts. It passes a panic to fail, as a final
+// Failure with which Serve has to end; without a panic it does nothing. A nil fail is for what can go on without the
+// call that panicked. The value of a panic may hold what a tenant wrote, so only the log has it, under where.
 func Recover(ctx context.Context, where string, fail func(error)) {
 	value := recover()
 	if value == nil {
@@ -178,12 +179,12 @@ func Recover(ctx context.Context, where string, fail func(error)) {
 		return
 	}
 	fail(&Failure{Final: true, Reason: tenancy.Reason{
-		Reason: ReasonPanicked, Message: "The connection ended with a panic, which is a bug: the log has its stack. It is tried again",
+		Reason: ReasonPanicked, Message: "A panic ended the connection, which is a bug: its stack is in the log. It is retried with backoff",
 	}})
 }
 
-// Handler returns an event handler that calls handler and passes its panics to fail, as Recover does. client-go's informers would end the
-// process.
+// Handler returns an event handler that calls handler and passes its panics to fail, as Recover does. client-go's
+// informers would end the process.
 func Handler(ctx context.Context, where string, fail func(error), handler cache.ResourceEventHandler) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(object any, isInInitialList bool) {
@@ -201,8 +202,8 @@ func Handler(ctx context.Context, where string, fail func(error), handler cache.
 	}
 }
 
-// Transform returns an informer transform that calls transform and passes its panics to fail, as Recover does; the informer gets an error for
-// the object.
+// Transform returns an informer transform that calls transform and passes its panics to fail, as Recover does; the
+// informer gets an error for the object.
 func Transform(ctx context.Context, where string, fail func(error), transform cache.TransformFunc) cache.TransformFunc {
 	return func(object any) (transformed any, err error) {
 		defer Recover(ctx, where, func(panicked error) {
@@ -213,7 +214,7 @@ func Transform(ctx context.Context, where string, fail func(error), transform ca
 	}
 }
 
-// inContext adds what was being done to an error that does not speak for itself.
+// inContext adds the operation to an error that is no Failure, whose message is complete.
 func inContext(operation string, err error) error {
 	var failure *Failure
 	if errors.As(err, &failure) {

@@ -158,8 +158,8 @@ func TestStates(t *testing.T) {
 		},
 		{
 			name: "serving ends", serve: func(context.Context, func()) error { return nil },
-			want:       state(false, tenancyv1alpha1.ReasonUnreachable, "working on https://server: the work ended"),
-			wantHealth: state(false, tenancyv1alpha1.ReasonUnreachable, "working on https://server: the work ended"), wantServes: 5,
+			want:       state(false, tenancyv1alpha1.ReasonUnreachable, "working on https://server: the connection ended without an error"),
+			wantHealth: state(false, tenancyv1alpha1.ReasonUnreachable, "working on https://server: the connection ended without an error"), wantServes: 5,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

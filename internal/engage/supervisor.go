@@ -8,13 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Supervisor runs at most one connection per object. A connection has an identity (the object's UID, its credentials); when the identity
-// changes, the old connection is cancelled and its end awaited before another starts:
+// Supervisor runs at most one connection per object. A connection has an identity (the object's UID, its credentials);
+// when the identity changes, the old connection is cancelled and its end awaited before another starts:
 //
 //	none ──Ensure──► running ──Ensure with another identity, Stop──► ending ──Serve returns──► none (and a notification)
 //
-// Set the exported fields before the first call. All methods are safe for concurrent use and none of them waits for a connection, except
-// Start.
+// Set the exported fields before the first call. All methods are safe for concurrent use and none of them waits for a
+// connection, except Start.
 type Supervisor[W Work] struct {
 	// Kind is the key under which the logger of a connection names its object: "tenant" or "cluster".
 	Kind string
@@ -37,8 +37,8 @@ type instance[W Work] struct {
 	cancel   context.CancelFunc
 }
 
-// OnChange sets what is called with an object's name when the state of its connection has changed, or the connection has ended. It must
-// not block.
+// OnChange sets what is called with an object's name when the state of its connection has changed, or the connection
+// has ended. It must not block.
 func (s *Supervisor[W]) OnChange(notify func(types.NamespacedName)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,9 +55,10 @@ func (s *Supervisor[W]) Changed(name types.NamespacedName) {
 	}
 }
 
-// Ensure starts the connection of an object unless the one of identity runs already. It returns the state of the running one, and false
-// while an older one is still ending: the callback of OnChange follows, and Ensure is to be called again. A connection ends by Stop, by
-// another identity, or with Start's context; it outlives its caller, and takes nothing from the caller's context.
+// Ensure starts the connection of an object unless the one of identity runs already. It returns the state of the
+// running one, and false while an older one is still ending: the callback of OnChange follows, and Ensure is to be
+// called again. A connection ends by Stop, by another identity, or with Start's context; it outlives its caller, and
+// takes nothing from the caller's context.
 func (s *Supervisor[W]) Ensure(name types.NamespacedName, identity string, build func() W) (State, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,8 +87,8 @@ func (s *Supervisor[W]) Ensure(name types.NamespacedName, identity string, build
 	return conn.state(), true
 }
 
-// Stop cancels the object's connection. It returns true when none is left, false while it is still ending: the callback of OnChange
-// follows.
+// Stop cancels the object's connection. It returns true when none is left, false while it is still ending: the callback
+// of OnChange follows.
 func (s *Supervisor[W]) Stop(name types.NamespacedName) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,9 +17,9 @@ import (
 
 // Parse reads a kubeconfig and returns how to reach the server of its current context.
 //
-// The file comes from a Secret and may have been written by someone else, so it must stand alone: anything that would run a
-// program (exec, auth-provider) or read a file of this process' machine is refused, in any of its entries. Errors never
-// contain credentials.
+// The file comes from a Secret and may have been written by someone else, so it must stand alone: anything that would
+// run a program (exec, auth-provider) or read a file of this process' machine is refused, in any of its entries. Errors
+// never contain credentials.
 func Parse(data []byte) (*rest.Config, error) {
 	if len(data) == 0 {
 		return nil, errors.New("the kubeconfig is empty")
@@ -72,7 +72,8 @@ func checkInline(raw *clientcmdapi.Config) error {
 	return nil
 }
 
-// Fingerprint returns a hash of parts, by which two connections can be compared without keeping what they were made from.
+// Fingerprint returns a hash of parts, by which two connections can be compared without keeping what they were made
+// from.
 func Fingerprint(parts ...[]byte) string {
 	digest := sha256.New()
 	for _, part := range parts {

@@ -14,8 +14,8 @@ import (
 	"github.com/superpool/superpool/plugins"
 )
 
-// LoadConfig reads a KubeSchedulerConfiguration from file, or from fallback when file is "". Unknown fields, plugin args
-// of an unknown kind, plugins that are not registered and invalid values are errors.
+// LoadConfig reads a KubeSchedulerConfiguration from file, or from fallback when file is "". Unknown fields, plugin
+// args of an unknown kind, plugins that are not registered and invalid values are errors.
 func LoadConfig(file string, fallback []byte) (*config.KubeSchedulerConfiguration, error) {
 	data, name := fallback, "the built-in configuration"
 	if file != "" {
@@ -33,7 +33,7 @@ func LoadConfig(file string, fallback []byte) (*config.KubeSchedulerConfiguratio
 	if !ok {
 		return nil, fmt.Errorf("decoding %s: it holds a %s, not a KubeSchedulerConfiguration", name, gvk)
 	}
-	// The conversion to the internal type does not set it, and validation wants it.
+	// The conversion to the internal type does not set it, and validation requires it.
 	cfg.APIVersion = gvk.GroupVersion().String()
 	if err := validation.ValidateKubeSchedulerConfiguration(cfg); err != nil {
 		return nil, fmt.Errorf("validating %s: %w", name, err)

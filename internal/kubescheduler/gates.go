@@ -6,13 +6,14 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 )
 
-// A pod that comes back from a failed binding while the queue is idle can be popped from the backoff queue before it counts as
-// handled, and is then dropped for good (kubernetes/kubernetes#139186). Every slice that its gang releases comes back so. Without this
-// gate, such a pod waits out its backoff of a second or more. The gate's default can go back when the Kubernetes release in go.mod
-// holds the mend, kubernetes/kubernetes#139450.
+// SchedulerPopFromBackoffQ is off. With it, the scheduler can pop a pod whose binding failed from the backoff queue
+// before the failure is handled, and then drops the pod for good (kubernetes/kubernetes#139186); every slice that its
+// gang releases takes this way. Without it, such a pod waits for the end of its backoff, a second or more. Restore the
+// default when the Kubernetes release in go.mod has the fix, kubernetes/kubernetes#139450.
 //
-// Projected pods have no resource claims. With DynamicResourceAllocation a scheduler still waits until it has listed them in
-// resource.k8s.io/v1, which a tenant or a meta cluster before Kubernetes 1.34 does not serve, and keeps three watches for each tenant.
+// DynamicResourceAllocation is off: projected pods have no resource claims. With it, a scheduler waits until it has
+// listed them in resource.k8s.io/v1, which an API server before Kubernetes 1.34 does not serve, and keeps three watches
+// per tenant.
 func init() {
 	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.SchedulerPopFromBackoffQ, false))
 	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.DynamicResourceAllocation, false))

@@ -40,7 +40,8 @@ type Instance struct {
 	Failed func(ctx context.Context, pod *corev1.Pod, status *fwk.Status) *fwk.Status
 }
 
-// Build builds the scheduler. The caller starts the informers afterwards: only now it is known which ones plugins use.
+// Build builds the scheduler. The caller starts the informers afterwards: building plugins requests the informers that
+// they use.
 func (i Instance) Build(ctx context.Context) (*scheduler.Scheduler, error) {
 	sched, err := scheduler.New(ctx, i.Client, i.Informers, nil, i.Recorders,
 		scheduler.WithKubeConfig(i.KubeConfig),

@@ -15,8 +15,8 @@ import (
 // maxMessage is how long the API lets the message of a condition be. What a tenant wrote may be quoted in it.
 const maxMessage = 32768
 
-// conditions returns the conditions of np with next, whose placements lack so much of the quota. Those of np are not
-// changed.
+// conditions returns the conditions of np for the status next, whose placements are lacking that much of the quota.
+// Those of np are not changed.
 func conditions(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha1.NamespacePlacementStatus, lacking slice.Amounts, facts *Facts) []metav1.Condition {
 	all := slices.Clone(np.Status.Conditions)
 	for _, condition := range []*metav1.Condition{accepted(facts), placed(np, next, lacking, facts)} {
@@ -33,7 +33,7 @@ func conditions(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha
 	return all
 }
 
-// accepted returns condition Accepted by what was read of the namespace, nil if nothing was: it stays.
+// accepted returns condition Accepted, nil if the namespace was not read: the stored one stays.
 func accepted(facts *Facts) *metav1.Condition {
 	if facts.Accepted == nil {
 		return nil
@@ -51,8 +51,8 @@ func accepted(facts *Facts) *metav1.Condition {
 	return condition
 }
 
-// placed returns condition Placed. It returns nil, and the condition stays, where the namespace scheduler refused the
-// same spec.
+// placed returns condition Placed. It returns nil, and the stored one stays, where the namespace scheduler refused the
+// same generation of the spec before.
 func placed(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha1.NamespacePlacementStatus, lacking slice.Amounts, facts *Facts) *metav1.Condition {
 	condition := &metav1.Condition{Type: schedulerv1alpha1.ConditionPlaced, Status: metav1.ConditionFalse}
 	quota := slice.Of(np.Spec.Quota)
@@ -61,8 +61,8 @@ func placed(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha1.Na
 	case !lacking.IsZero() && facts.Unschedulable != "":
 		condition.Reason, condition.Message = schedulerv1alpha1.ReasonUnschedulable, facts.Unschedulable
 	case !lacking.IsZero():
-		known := meta.FindStatusCondition(np.Status.Conditions, schedulerv1alpha1.ConditionPlaced)
-		if known != nil && known.Reason == schedulerv1alpha1.ReasonUnschedulable && known.ObservedGeneration == np.Generation {
+		stored := meta.FindStatusCondition(np.Status.Conditions, schedulerv1alpha1.ConditionPlaced)
+		if stored != nil && stored.Reason == schedulerv1alpha1.ReasonUnschedulable && stored.ObservedGeneration == np.Generation {
 			return nil
 		}
 		condition.Reason, condition.Message = schedulerv1alpha1.ReasonPending, fmt.Sprintf("%s waits to be placed", lacking)

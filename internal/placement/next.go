@@ -11,13 +11,13 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// Facts is what Next goes by besides the NamespacePlacement itself. A caller fills in what it knows; the zero Facts,
+// Facts are the inputs of Next besides the NamespacePlacement itself. A caller fills in what it knows; the zero Facts,
 // apart from Now, change nothing but what follows from the spec.
 type Facts struct {
 	// Now is the time of the conditions that change, and decides about deadlines.
 	Now time.Time
 	// Used is what the namespace's pods request per super cluster. nil: it was not measured, and nothing that pods may
-	// use is given back. A super cluster that is not in it has no pods. NeedsUsed says when it matters.
+	// use is released. A super cluster that is not in it has no pods. NeedsUsed reports when it matters.
 	Used map[string]slice.Amounts
 	// Granted is what the namespace scheduler reserves per super cluster on top of what is reserved.
 	Granted map[string]slice.Amounts
@@ -41,8 +41,8 @@ type Eviction struct {
 	Reason schedulerv1alpha1.LeavingReason
 }
 
-// NeedsUsed says whether what pods use decides about any reservation of np: more is reserved than the quota asks for,
-// or a part leaves.
+// NeedsUsed reports whether Next needs Facts.Used for np: more is reserved than the quota requests, or a part is
+// leaving.
 func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 	for i := range np.Status.Placements {
 		if np.Status.Placements[i].Leaving != nil {
@@ -56,9 +56,10 @@ func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 // order:
 //
 //  1. What was granted is added.
-//  2. Of what is leaving, the part that pods do not use is given back, and all of it after its deadline.
-//  3. What is reserved to stay above the quota is given back, as far as pods do not use it: first where no pod uses anything, and of
-//     those first the alphabetically last super cluster, so that a namespace which shrinks leaves whole super clusters.
+//  2. Of what is leaving, the part that pods do not use is released, and all of it after its deadline.
+//  3. What is reserved to stay above the quota is released, as far as pods do not use it: first where no pod uses
+//     anything, and of those first the alphabetically last super cluster, so that a namespace which shrinks leaves whole
+//     super clusters.
 //  4. Numbers of slices, conditions, and what is to be published follow from that.
 //
 // evict is what pods use of a part that leaves, once its replacement is placed or its deadline has passed, sorted by
@@ -68,7 +69,7 @@ func Next(np *schedulerv1alpha1.NamespacePlacement, facts Facts) (next scheduler
 	held := byCluster(np.Status.Placements)
 	held.grant(facts.Granted)
 	if facts.Used != nil {
-		held.giveBackLeaving(facts.Used)
+		held.releaseLeaving(facts.Used)
 	}
 	evict = held.expire(facts.Now, facts.Used)
 	if facts.Used != nil {
@@ -120,15 +121,15 @@ func (h holdings) grant(granted map[string]slice.Amounts) {
 	}
 }
 
-// giveBackLeaving gives back what is leaving and is not used.
-func (h holdings) giveBackLeaving(used map[string]slice.Amounts) {
+// releaseLeaving releases what is leaving and is not used.
+func (h holdings) releaseLeaving(used map[string]slice.Amounts) {
 	for cluster, p := range h {
 		given := least(p.leaving, p.reserved.Minus(used[cluster]))
 		p.reserved, p.leaving = p.reserved.Minus(given), p.leaving.Minus(given)
 	}
 }
 
-// expire gives back what is leaving and has passed its deadline. It returns what pods still use of it.
+// expire releases what is leaving and has passed its deadline. It returns what pods still use of it.
 func (h holdings) expire(now time.Time, used map[string]slice.Amounts) (evict []Eviction) {
 	for _, cluster := range slices.Sorted(maps.Keys(h)) {
 		p := h[cluster]
@@ -157,7 +158,7 @@ func (h holdings) evictions(used map[string]slice.Amounts) (evict []Eviction) {
 	return evict
 }
 
-// release gives back what is reserved to stay above the quota and is not used.
+// release releases what is reserved to stay above the quota and is not used.
 func (h holdings) release(quota slice.Amounts, used map[string]slice.Amounts) {
 	excess := slice.Amounts{}
 	for _, p := range h {

@@ -1,5 +1,5 @@
-// Package placement decides what a tenant namespace asks for and what follows from it: which part of its quota is still
-// to be placed, which part of its reservations it may keep, and what is due to be published about it.
+// Package placement computes NamespacePlacements: the spec that a tenant namespace requests, which part of its quota is
+// still to be placed, which reservations it keeps, and what is to be published on the tenant's namespace.
 //
 // Everything here is pure: no clients, no clock, no logging, and arguments are never changed.
 package placement
@@ -38,7 +38,7 @@ func StayingIn(placement *schedulerv1alpha1.ClusterPlacement) slice.Amounts {
 	return reserved.Minus(slice.Of(placement.Leaving.Reserved))
 }
 
-// IsLeaving says whether all that is reserved in one super cluster is leaving, so that no new pod may go there.
+// IsLeaving reports whether all that is reserved in one super cluster is leaving, so that no new pod may go there.
 func IsLeaving(placement *schedulerv1alpha1.ClusterPlacement) bool {
 	return placement.Leaving != nil && StayingIn(placement).IsZero()
 }

@@ -6,15 +6,14 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 )
 
-// Step is what there is to do about the placements annotation of a tenant's namespace.
+// Step is what the annotation reconciler does next about the placements annotation of a tenant's namespace.
 type Step string
 
 const (
 	// StepNone is nothing: the annotation shows the placements, and status.published records it.
 	StepNone Step = "None"
-	// StepRecord is to bring the status in line with the annotation that stands, read live (Next with
-	// Facts.Annotation): either it was written and that is not recorded, or what is to be written next is not announced
-	// yet.
+	// StepRecord is to read the annotation live and update the status from it (Next with Facts.Annotation): either a
+	// write is not recorded in status.published, or the next one is not announced in status.publishing.
 	StepRecord Step = "Record"
 	// StepWrite is to write the placements: the annotation is an old one of vc-scheduler's own.
 	StepWrite Step = "Write"
@@ -54,8 +53,8 @@ func Publication(status *schedulerv1alpha1.NamespacePlacementStatus, annotation 
 	return StepRestore
 }
 
-// publish brings published and publishing of next in line with its placements and with the annotation that stands, nil
-// if it was not read.
+// publish sets published and publishing of next from its placements and from the current annotation, nil if it was not
+// read.
 func publish(next *schedulerv1alpha1.NamespacePlacementStatus, annotation *string) {
 	due := Encode(next.Placements)
 	if annotation != nil {

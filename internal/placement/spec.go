@@ -16,8 +16,8 @@ import (
 // queue of the namespace scheduler, so the number that a tenant can cause must be bounded.
 const MaxSlices = 1000
 
-// Spec returns what a namespace asks for. previous is the spec in force, nil if there is none, and defaults is the
-// slice size for resources that the tenant does not name.
+// Spec returns the spec that a namespace requests. previous is the spec in force, nil if there is none, and defaults is
+// the slice size for resources that the tenant does not name.
 //
 // Where the slice annotation or a quota is invalid, Spec returns the reason and a spec that keeps the last valid
 // values, so that a typo changes nothing. Without last valid values the quota is left empty: the namespace waits until

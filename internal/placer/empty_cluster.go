@@ -17,8 +17,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// emptyCluster returns the kubeconfig of a cluster that is not there: lists are empty, watches stay silent, and nothing
-// else is served. kube-scheduler wants a client, and waits until the objects that plugins watch are listed.
+// emptyCluster returns the kubeconfig of a cluster without objects that no process serves: lists are empty, watches
+// send no event, and other requests fail. kube-scheduler needs a client, and waits until the objects that plugins watch
+// are listed.
 func emptyCluster() *rest.Config {
 	return &rest.Config{Host: "http://none.invalid", Transport: emptyServer{}}
 }
@@ -65,7 +66,8 @@ func silence(r *http.Request) *http.Response {
 	return response(r, http.StatusOK, body)
 }
 
-// silentBody is the body of a stream. Closing it ends the stream as an API server would, without an error for who reads.
+// silentBody is the body of a stream. Closing it ends the stream as an API server would, without an error for who
+// reads.
 type silentBody struct {
 	io.Reader
 	events *io.PipeWriter

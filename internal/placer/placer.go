@@ -1,6 +1,6 @@
 // Package placer decides where the slices of tenant namespaces go: a kube-scheduler whose Nodes are the super clusters
-// and whose Pods are projected from NamespacePlacements. It reads both from views and hands decisions and refusals to a
-// Sink, so it runs without an API server. vc-scheduler feeds the views from informers and writes decisions into the
+// and whose Pods are projected from NamespacePlacements. It reads both from views and passes decisions and refusals to
+// a Sink, so it runs without an API server. vc-scheduler feeds the views from informers and writes decisions into the
 // status of NamespacePlacements; tests do both in memory.
 package placer
 
@@ -27,18 +27,18 @@ import (
 	"github.com/superpool/superpool/plugins/namespacegang"
 )
 
-// Sink takes what a Placer finds out. Its methods are called from several goroutines, but never twice at a time for one
-// gang's decision, and the Placer waits for them: one that is slow holds up other namespaces.
+// Sink receives the decisions and refusals of a Placer. Its methods are called from several goroutines, but never twice
+// at a time for one gang's decision, and the Placer waits for them: one that is slow holds up other namespaces.
 type Sink interface {
 	// Committer stores decisions. The Sink projects what it stored into Slices, before Commit returns or later.
 	namespacegang.Committer
-	// Refuse reports why a gang has no place. It is called for each slice of the gang that fits nowhere and again with
-	// each further try, so mostly with what was reported before. An error is logged; the next try calls it again.
+	// Refuse reports why a gang cannot be placed. It is called for each slice of the gang that fits nowhere and again
+	// with each further try, so mostly with what was reported before. An error is logged; the next try calls it again.
 	Refuse(ctx context.Context, gang string, why Refusal) error
 }
 
 // Placer places all gangs in Slices onto Nodes. The same content of both, and the same order of changes, gives the same
-// decisions, as long as no gang has to give back slices that it held while another one was tried.
+// decisions, as long as no gang has to release slices that it held while another one was tried.
 type Placer struct {
 	// Slices holds what view.Slices projects from each NamespacePlacement; its scope is the NamespacePlacement's
 	// namespace/name. The caller owns and feeds it. The Placer marks the slices of a committed decision as bound, until
@@ -55,8 +55,8 @@ type Placer struct {
 	KubeConfig *rest.Config
 }
 
-// Run places what is in Slices and what is added, until ctx ends. What must count in the first decision is in the
-// sources before Run is called.
+// Run places what is in Slices and what is added, until ctx ends. The caller fills the sources first: the first
+// decision counts what they hold when Run is called.
 func (p *Placer) Run(ctx context.Context) error {
 	sched, factory, err := p.build(ctx)
 	if err != nil {
@@ -129,7 +129,7 @@ func (p *Placer) failed(ctx context.Context, pod *corev1.Pod, status *fwk.Status
 	return status
 }
 
-// committer hands the decisions of plugin NamespaceGang to the Sink.
+// committer passes the decisions of plugin NamespaceGang to the Sink.
 type committer struct{ *Placer }
 
 // Commit implements namespacegang.Committer. The slices of a stored decision count as bound until the Sink's projection
@@ -137,7 +137,7 @@ type committer struct{ *Placer }
 // (view.Source.Update): it would otherwise count what it assumed forever.
 func (c committer) Commit(ctx context.Context, gang string, assignments []namespacegang.Assignment) error {
 	if err := c.Sink.Commit(ctx, gang, assignments); err != nil {
-		return err //nolint:wrapcheck // the Sink's error is the outcome that slices are given
+		return err //nolint:wrapcheck // the Sink's error is the outcome of all slices
 	}
 	for _, assignment := range assignments {
 		bound := assignment.Pod.DeepCopy()

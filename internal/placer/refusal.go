@@ -30,8 +30,9 @@ type ClusterReason struct {
 	Reason string
 }
 
-// refusalOf returns why kube-scheduler refused a slice. It returns false when nothing was refused: the slice ran into an
-// error and is tried again, or it does fit and was released for the sake of another slice, whose own refusal tells more.
+// refusalOf returns why kube-scheduler refused a slice. It returns false when nothing was refused: the slice ran into
+// an error and is tried again, or it does fit and was released for the sake of another slice, whose own refusal tells
+// more.
 func refusalOf(status *fwk.Status) (Refusal, bool) {
 	message := status.Message()
 	if !status.IsRejected() || strings.Contains(message, namespacegang.ErrReasonReleased) {

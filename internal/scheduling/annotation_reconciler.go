@@ -21,10 +21,10 @@ import (
 	"github.com/superpool/superpool/internal/placement"
 )
 
-// annotationReconciler writes the placements onto the namespaces, where tenants read them, and puts back what tenants
-// changed. What it wrote is in the status (placement.Publication draws the order of writes): nothing about it is
-// remembered in the process. A request names a namespace, and one reconcile does one step; what it writes makes an
-// informer request the next.
+// annotationReconciler patches the placements onto the tenant's namespaces and restores the annotation where the tenant
+// changed it. status.published and status.publishing record what it wrote (placement.Publication draws the order of
+// writes); the process keeps no copy. A request names a namespace. One reconcile does one step, and the informer event
+// of its write enqueues the next.
 type annotationReconciler struct {
 	key        string
 	store      *Store
@@ -32,7 +32,7 @@ type annotationReconciler struct {
 	namespaces corev1listers.NamespaceLister
 	events     namespaceEvents
 	clock      clock.PassiveClock
-	// restores bounds how often what the tenant wrote is overwritten, over all its namespaces: each restore reads the meta
+	// restores limits the rate of restores over all namespaces of the tenant: each one costs a live read of the meta
 	// cluster's API server.
 	restores *rate.Limiter
 }
@@ -40,14 +40,14 @@ type annotationReconciler struct {
 const (
 	// restoresPerSecond and restoreBurst are the limits of annotationReconciler.restores.
 	restoresPerSecond, restoreBurst = 1, 10
-	// restoreDelay is how long a namespace waits for its turn when the tenant has used up restores.
+	// restoreDelay is after how long a namespace is requeued when restores allows none.
 	restoreDelay = 10 * time.Second
 )
 
 // newRestoreLimiter returns annotationReconciler.restores for one tenant.
 func newRestoreLimiter() *rate.Limiter { return rate.NewLimiter(restoresPerSecond, restoreBurst) }
 
-// Reconcile does what is due for one namespace.
+// Reconcile does the next step of placement.Publication for one namespace.
 func (r *annotationReconciler) Reconcile(ctx context.Context, item request) (reconcile.Result, error) {
 	namespace, err := r.namespaces.Get(item.namespace)
 	if apierrors.IsNotFound(err) {
@@ -65,7 +65,7 @@ func (r *annotationReconciler) Reconcile(ctx context.Context, item request) (rec
 	}
 	status, ok := statusFor(namespace, np)
 	if !ok {
-		return reconcile.Result{}, nil // of an earlier namespace of this name: its deletion requests this one again
+		return reconcile.Result{}, nil // of an earlier namespace of this name: the event of its deletion enqueues this one
 	}
 	switch step := placement.Publication(status, annotationOf(namespace)); step {
 	case placement.StepNone:
@@ -84,7 +84,8 @@ func (r *annotationReconciler) Reconcile(ctx context.Context, item request) (rec
 	}
 }
 
-// restore overwrites what the tenant wrote. That it was the tenant is only known from a status that is not behind.
+// restore overwrites an annotation that the tenant wrote. It compares with a live read first: by a cache that is
+// behind, vc-scheduler's own last write would look like the tenant's.
 func (r *annotationReconciler) restore(ctx context.Context, namespace *corev1.Namespace) error {
 	np, err := r.store.GetLive(ctx, r.keyOf(namespace))
 	if err != nil {
@@ -92,19 +93,20 @@ func (r *annotationReconciler) restore(ctx context.Context, namespace *corev1.Na
 	}
 	status, ok := statusFor(namespace, np)
 	if !ok || placement.Publication(status, annotationOf(namespace)) != placement.StepRestore {
-		return nil // the cache is behind: the informer's event requests this namespace again
+		return nil // the cache is behind: the informer event that it lacks enqueues this namespace
 	}
 	if err := r.write(ctx, namespace, placement.Encode(status.Placements)); err != nil {
 		return err
 	}
 	r.events.record(namespace, announcement{
 		corev1.EventTypeWarning, reasonPlacementsRestored,
-		fmt.Sprintf("Annotation %s shows the placements and was put back", schedulerv1alpha1.AnnotationPlacements),
+		fmt.Sprintf("Annotation %s was changed and restored: only vc-scheduler writes it", schedulerv1alpha1.AnnotationPlacements),
 	})
 	return nil
 }
 
-// write puts text into the annotation, as long as the namespace is as the informer has it, and records that.
+// write patches the annotation to text, if the namespace has the resource version that the informer holds, and records
+// it.
 func (r *annotationReconciler) write(ctx context.Context, namespace *corev1.Namespace, text string) error {
 	if err := r.patch(ctx, namespace, text); err != nil {
 		return err
@@ -112,7 +114,7 @@ func (r *annotationReconciler) write(ctx context.Context, namespace *corev1.Name
 	return r.record(ctx, namespace, text)
 }
 
-// recordLive records the annotation that stands in the tenant control plane.
+// recordLive records the annotation as a live read of the tenant control plane returns it.
 func (r *annotationReconciler) recordLive(ctx context.Context, namespace *corev1.Namespace) error {
 	live, err := r.live(ctx, namespace)
 	if err != nil {
@@ -150,7 +152,7 @@ func (r *annotationReconciler) patch(ctx context.Context, namespace *corev1.Name
 	}
 	err = fmt.Errorf("writing annotation %s: %w", schedulerv1alpha1.AnnotationPlacements, err)
 	if !isAmbiguous(err) {
-		return err // a conflict, mostly: the informer is behind
+		return err // usually a conflict: the informer is behind
 	}
 	if live, readErr := r.live(ctx, namespace); readErr == nil && annotationOf(live) == text {
 		return nil
@@ -158,7 +160,8 @@ func (r *annotationReconciler) patch(ctx context.Context, namespace *corev1.Name
 	return err
 }
 
-// live reads a namespace from the tenant control plane. One that is another by now is not found.
+// live reads a namespace from the tenant control plane. It returns NotFound if the namespace was deleted and created
+// again.
 func (r *annotationReconciler) live(ctx context.Context, namespace *corev1.Namespace) (*corev1.Namespace, error) {
 	live, err := r.api.CoreV1().Namespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
 	if err == nil && live.UID != namespace.UID {

@@ -237,7 +237,7 @@ func TestTheTenantWritesWhileNobodyLooks(t *testing.T) {
 			b.start()
 			b.settle()
 			b.wantPublished("web")
-			require.Equal(t, []string{"Warning PlacementsRestored Annotation scheduler.tenancy.x-k8s.io/placements shows the placements and was put back"}, b.recorded())
+			require.Equal(t, []string{"Warning PlacementsRestored Annotation scheduler.tenancy.x-k8s.io/placements was changed and restored: only vc-scheduler writes it"}, b.recorded())
 		})
 	}
 }

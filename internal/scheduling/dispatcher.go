@@ -23,25 +23,26 @@ import (
 type Dispatcher struct {
 	mu          sync.RWMutex
 	subscribers map[string]*subscriber
-	// missed holds, per root namespace and name, what changed while no controller was there: a tenant that does not
-	// answer.
+	// missed holds, by root namespace and name, the changes while the tenant had no controller: its control plane does
+	// not answer.
 	missed map[string]map[string]placementChange
 	// nodes holds the virtual Nodes as last seen. They are shared with the informer and never changed.
 	nodes map[string]*corev1.Node
 }
 
-// placementChange is one or more changes of a NamespacePlacement. old is nil if it was made, current if it is gone.
-// Both are shared with the informer and never changed.
+// placementChange is one or more changes of a NamespacePlacement. old is nil if it was created, current if it was
+// deleted. Both are shared with the informer and never changed.
 type placementChange struct {
 	old, current *schedulerv1alpha1.NamespacePlacement
 }
 
-// subscriber is one tenant's controller. Its functions must return soon and not call the Dispatcher.
+// subscriber is one tenant's controller. Its functions must not block and not call the Dispatcher, which holds its
+// lock.
 type subscriber struct {
-	// placementChanged is called after a NamespacePlacement of the tenant came, changed or went, when the informer has
-	// that already.
+	// placementChanged is called after a NamespacePlacement of the tenant was added, updated or deleted, when the
+	// informer's cache holds the change.
 	placementChanged func(placementChange)
-	// nodesChanged is called after a virtual Node changed in a way that pods can feel.
+	// nodesChanged is called after a change of a virtual Node that changes pod views (sameForPods).
 	nodesChanged func()
 }
 
@@ -74,7 +75,7 @@ func newDispatcher() *Dispatcher {
 	return &Dispatcher{subscribers: map[string]*subscriber{}, missed: map[string]map[string]placementChange{}, nodes: map[string]*corev1.Node{}}
 }
 
-// placementHandler calls f for each change. What the informer finds when it starts has not changed.
+// placementHandler calls f for each change. The objects of the initial list are no changes.
 func placementHandler(f func(placementChange)) cache.ResourceEventHandler {
 	placement := func(object any) *schedulerv1alpha1.NamespacePlacement {
 		if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
@@ -94,7 +95,7 @@ func placementHandler(f func(placementChange)) cache.ResourceEventHandler {
 	}
 }
 
-// handlerOf calls f for each event with the object as it is now, or last was.
+// handlerOf calls f for each event with the object's current state, or its last one after a delete.
 func handlerOf[T any](f func(T)) cache.ResourceEventHandler {
 	call := func(object any) {
 		if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
@@ -107,8 +108,8 @@ func handlerOf[T any](f func(T)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{AddFunc: call, UpdateFunc: func(_, object any) { call(object) }, DeleteFunc: call}
 }
 
-// subscribe adds a tenant's controller, calls it with the changes that came while there was none, and returns what
-// removes it, which does nothing once another controller of the tenant has subscribed.
+// subscribe adds a tenant's controller, calls it with the changes that it missed, and returns a function that removes
+// it. That function does nothing once another controller of the tenant has subscribed.
 func (d *Dispatcher) subscribe(clusterKey string, s subscriber) func() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -149,8 +150,8 @@ func (d *Dispatcher) placement(change placementChange) {
 	d.miss(np.Namespace, np.Name, change)
 }
 
-// miss keeps a change for the tenant's next controller, or hands it on where that has come meanwhile. Of an object that
-// is gone nothing is kept: a controller that starts looks for these itself.
+// miss keeps a change for the tenant's next controller, or passes it to one that has subscribed meanwhile. Deletions
+// are not kept: a controller that starts enqueues all its namespaces (tenantController.watch).
 func (d *Dispatcher) miss(clusterKey, name string, change placementChange) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -183,14 +184,14 @@ func (d *Dispatcher) node(object any, deleted bool) {
 		return
 	}
 	d.mu.Lock()
-	known := d.nodes[node.Name]
+	previous := d.nodes[node.Name]
 	if deleted {
 		delete(d.nodes, node.Name)
 	} else {
 		d.nodes[node.Name] = node
 	}
 	d.mu.Unlock()
-	if !deleted && known != nil && sameForPods(known, node) {
+	if !deleted && previous != nil && sameForPods(previous, node) {
 		return // a heartbeat, or another capacity
 	}
 	d.mu.RLock()
@@ -200,7 +201,7 @@ func (d *Dispatcher) node(object any, deleted bool) {
 	}
 }
 
-// sameForPods says whether two states of a virtual Node look the same in every tenant's pod view.
+// sameForPods reports whether two states of a virtual Node look the same in every tenant's pod view.
 func sameForPods(a, b *corev1.Node) bool {
 	return a.UID == b.UID && a.Spec.Unschedulable == b.Spec.Unschedulable &&
 		equality.Semantic.DeepEqual(view.Taints(a), view.Taints(b)) &&

@@ -22,11 +22,14 @@ import (
 
 // Reasons of Events in tenant control planes, besides the reasons of condition Accepted.
 const (
-	// reasonPlaced: the whole quota is reserved. The message names the super clusters.
+	// reasonPlaced: the namespace scheduler reserved the whole quota of the namespace. The message names the super
+	// clusters.
 	reasonPlaced = "Placed"
-	// reasonNotPlaced: no room for what is missing, or no quota.
+	// reasonNotPlaced: the namespace scheduler found too little free capacity in the pool for the namespace, or the
+	// namespace has no ResourceQuota with compute resources.
 	reasonNotPlaced = "NotPlaced"
-	// reasonPlacementsRestored: the tenant changed the placements annotation, and it was put back.
+	// reasonPlacementsRestored: the tenant changed the placements annotation of a namespace, and vc-scheduler patched
+	// it back.
 	reasonPlacementsRestored = "PlacementsRestored"
 )
 
@@ -39,8 +42,8 @@ type announcement struct {
 	kind, reason, message string
 }
 
-// announcementOf returns what a tenant is to know of a condition of np: a change of it is an Event. np is nil when
-// there is none.
+// announcementOf returns the Event about a condition of np, the zero announcement for none. np is nil where there is no
+// NamespacePlacement.
 func announcementOf(np *schedulerv1alpha1.NamespacePlacement, condition string) announcement {
 	if np == nil {
 		return announcement{}
@@ -78,7 +81,7 @@ type eventReconciler struct {
 	events     namespaceEvents
 }
 
-// Reconcile records the Event about a condition as it is now.
+// Reconcile records the Event about the current state of a condition.
 func (r *eventReconciler) Reconcile(ctx context.Context, item request) (reconcile.Result, error) {
 	np, err := r.store.Get(ctx, client.ObjectKey{Namespace: r.key, Name: item.namespace})
 	if err != nil {
@@ -91,20 +94,20 @@ func (r *eventReconciler) Reconcile(ctx context.Context, item request) (reconcil
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading the namespace: %w", err)
 	}
-	if what := announcementOf(np, item.name); what != (announcement{}) {
-		r.events.record(namespace, what)
+	if event := announcementOf(np, item.name); event != (announcement{}) {
+		r.events.record(namespace, event)
 	}
 	return reconcile.Result{}, nil
 }
 
-// namespaceEvents records Events about namespaces' placements. They regard the ResourceQuota that bounds the namespace,
-// which the tenant wrote, and lie beside it; without one, the Namespace.
+// namespaceEvents records Events about namespaces' placements. Their regarding object is the ResourceQuota that bounds
+// the namespace (placement.BoundingQuota), because that is what a tenant edits; without one, the Namespace.
 type namespaceEvents struct {
 	quotas   corev1listers.ResourceQuotaLister
 	recorder events.EventRecorder
 }
 
-func (e namespaceEvents) record(namespace *corev1.Namespace, what announcement) {
+func (e namespaceEvents) record(namespace *corev1.Namespace, event announcement) {
 	var regarding runtime.Object = namespace
 	// A lister fails on an invalid selector only.
 	if quotas, err := e.quotas.ResourceQuotas(namespace.Name).List(labels.Everything()); err == nil {
@@ -112,9 +115,9 @@ func (e namespaceEvents) record(namespace *corev1.Namespace, what announcement) 
 			regarding = quota
 		}
 	}
-	note := what.message
+	note := event.message
 	if len(note) > maxNote {
 		note = strings.ToValidUTF8(note[:maxNote-len("...")], "") + "..."
 	}
-	e.recorder.Eventf(regarding, nil, what.kind, what.reason, "Place", "%s", note)
+	e.recorder.Eventf(regarding, nil, event.kind, event.reason, "Place", "%s", note)
 }

@@ -25,15 +25,15 @@ import (
 	"github.com/superpool/superpool/internal/view"
 )
 
-// goneDelay is how long the informer that lacks a namespace has to find it, when the tenant control plane still serves
-// it.
+// goneDelay is after how long a namespace is requeued that the informer lacks and the tenant control plane still
+// serves.
 const goneDelay = time.Second
 
-// errReplaced is the error for a NamespacePlacement that was made for an earlier namespace of the same name.
+// errReplaced is the error for a NamespacePlacement of an earlier namespace of the same name.
 var errReplaced = errors.New("the NamespacePlacement is of an earlier namespace of this name")
 
-// namespaceReconciler keeps spec and status of NamespacePlacements in line with the tenant's namespaces, quotas and
-// pods. A request names a namespace.
+// namespaceReconciler writes spec and status of NamespacePlacements from the tenant's namespaces, quotas and pods. A
+// request names a namespace.
 type namespaceReconciler struct {
 	key        string
 	store      *Store
@@ -48,7 +48,7 @@ type namespaceReconciler struct {
 	defaultSlice slice.Amounts
 }
 
-// Reconcile brings the NamespacePlacement of one namespace in line.
+// Reconcile creates, updates or deletes the NamespacePlacement of one namespace.
 func (r *namespaceReconciler) Reconcile(ctx context.Context, item request) (reconcile.Result, error) {
 	key := client.ObjectKey{Namespace: r.key, Name: item.namespace}
 	np, err := r.store.Get(ctx, key)
@@ -64,7 +64,7 @@ func (r *namespaceReconciler) Reconcile(ctx context.Context, item request) (reco
 	switch {
 	case np != nil && (namespace == nil || np.Spec.NamespaceUID != namespace.UID):
 		return r.remove(ctx, np)
-	case namespace == nil, namespace.DeletionTimestamp != nil: // the pods of one that terminates still run
+	case namespace == nil, namespace.DeletionTimestamp != nil: // while a namespace terminates, its pods still run
 		return reconcile.Result{}, nil
 	}
 	quotas, err := r.quotas.ResourceQuotas(item.namespace).List(labels.Everything())
@@ -83,8 +83,8 @@ func (r *namespaceReconciler) Reconcile(ctx context.Context, item request) (reco
 	return reconcile.Result{RequeueAfter: again}, err
 }
 
-// change brings np, one without a resource version if it does not exist, in line with its namespace. It returns when it
-// is to be called again although nothing else changes, 0 for never.
+// change sets spec and status of np, an object without a resource version if it does not exist, from its namespace. It
+// returns after how long it has another result although nothing else changes, 0 for never.
 func (r *namespaceReconciler) change(np *schedulerv1alpha1.NamespacePlacement, namespace *corev1.Namespace, quotas []corev1.ResourceQuota) (time.Duration, error) {
 	var previous *schedulerv1alpha1.NamespacePlacementSpec
 	exists := np.ResourceVersion != ""
@@ -97,11 +97,11 @@ func (r *namespaceReconciler) change(np *schedulerv1alpha1.NamespacePlacement, n
 	spec, reason := r.spec(namespace, quotas, previous)
 	isInvalid := reason.Reason != "" && reason.Reason != schedulerv1alpha1.ReasonSliceLargerThanQuota
 	if !exists && !isInvalid && len(spec.Quota) == 0 {
-		return 0, nil // nothing is asked for
+		return 0, nil // nothing is requested
 	}
 	np.Spec = spec
 	if !exists {
-		return 0, nil // the status follows when there is an object
+		return 0, nil // Store.Change creates the object and calls change again
 	}
 	facts := placement.Facts{Now: r.clock.Now(), Accepted: &reason}
 	if placement.NeedsUsed(np) {
@@ -115,8 +115,8 @@ func (r *namespaceReconciler) change(np *schedulerv1alpha1.NamespacePlacement, n
 	return again, nil
 }
 
-// spec returns what a namespace asks for, and the Reason of condition Accepted, zero if all is valid. previous is nil
-// if there is none.
+// spec returns the spec that a namespace requests, and the Reason of condition Accepted, zero if all is valid. previous
+// is the spec in force, nil if there is none.
 func (r *namespaceReconciler) spec(namespace *corev1.Namespace, quotas []corev1.ResourceQuota, previous *schedulerv1alpha1.NamespacePlacementSpec) (schedulerv1alpha1.NamespacePlacementSpec, tenancy.Reason) {
 	spec, invalid := placement.Spec(namespace, quotas, previous, r.defaultSlice)
 	if unknown := r.checkProfile(&spec, previous); invalid == nil {
@@ -131,11 +131,11 @@ func (r *namespaceReconciler) spec(namespace *corev1.Namespace, quotas []corev1.
 	return spec, tenancy.Reason{}
 }
 
-// checkProfile puts the last valid profile in place of one that is not there: nobody would place the slices, or say why
-// not.
+// checkProfile replaces a profile that the namespace scheduler does not have by the last valid one: no scheduler would
+// place the slices, or record why not.
 func (r *namespaceReconciler) checkProfile(spec, previous *schedulerv1alpha1.NamespacePlacementSpec) *tenancy.Reason {
-	wanted := spec.SchedulerName
-	if wanted == "" || r.profiles.Has(wanted) {
+	requested := spec.SchedulerName
+	if requested == "" || r.profiles.Has(requested) {
 		return nil
 	}
 	spec.SchedulerName = ""
@@ -143,7 +143,7 @@ func (r *namespaceReconciler) checkProfile(spec, previous *schedulerv1alpha1.Nam
 		spec.SchedulerName = previous.SchedulerName
 	}
 	return &tenancy.Reason{Reason: schedulerv1alpha1.ReasonUnknownScheduler, Message: fmt.Sprintf(
-		"Annotation %s: no profile is named %q: use one of %q, or none", schedulerv1alpha1.AnnotationScheduler, wanted, sets.List(r.profiles))}
+		"Annotation %s: no profile is named %q: use one of %q, or none", schedulerv1alpha1.AnnotationScheduler, requested, sets.List(r.profiles))}
 }
 
 // used returns what the pods of a namespace request in each super cluster.
@@ -161,7 +161,7 @@ func (r *namespaceReconciler) used(namespace string) (map[string]slice.Amounts, 
 	return used, nil
 }
 
-// remove deletes the NamespacePlacement of a namespace that the tenant control plane itself no longer serves.
+// remove deletes the NamespacePlacement of a namespace that a live read of the tenant control plane does not find.
 func (r *namespaceReconciler) remove(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement) (reconcile.Result, error) {
 	live, err := r.api.CoreV1().Namespaces().Get(ctx, np.Name, metav1.GetOptions{})
 	switch {
@@ -173,7 +173,7 @@ func (r *namespaceReconciler) remove(ctx context.Context, np *schedulerv1alpha1.
 	if err := r.store.Delete(ctx, np); err != nil {
 		return reconcile.Result{}, err
 	}
-	klog.FromContext(ctx).V(2).Info("Namespace is gone", "namespace", np.Name)
+	klog.FromContext(ctx).V(2).Info("Deleted the NamespacePlacement of a namespace that does not exist any more", "namespace", np.Name)
 	return reconcile.Result{}, nil
 }
 

@@ -1,5 +1,5 @@
-// Package scheduling runs the schedulers of vc-scheduler and the controllers around them: what tenant namespaces ask for,
-// the namespace scheduler that places their slices, and one pod scheduler per tenant.
+// Package scheduling runs the schedulers of vc-scheduler and the controllers around them: one controller per tenant
+// that keeps NamespacePlacements, the namespace scheduler that places their slices, and one pod scheduler per tenant.
 package scheduling
 
 import (
@@ -21,9 +21,9 @@ import (
 	"github.com/superpool/superpool/internal/view"
 )
 
-// NamespaceScheduler runs the placer.Placer of the meta cluster: informers feed it NamespacePlacements and virtual Nodes,
-// and what it decides is written into the status of the NamespacePlacements. It is a runnable of a manager, for the
-// leader only. All fields are required.
+// NamespaceScheduler runs the placer.Placer of the meta cluster: informers feed it NamespacePlacements and virtual
+// Nodes, and statusSink writes its decisions into the status of the NamespacePlacements. It is a runnable of a manager,
+// for the leader only. All fields are required.
 type NamespaceScheduler struct {
 	// Informers are those of the meta cluster. Their Nodes are virtual Nodes only.
 	Informers ctrlcache.Informers
@@ -50,7 +50,7 @@ func (s *NamespaceScheduler) Start(ctx context.Context) error {
 	p := &placer.Placer{
 		Slices: view.NewPodSource(), Nodes: view.NewNodeSource(), Config: s.Config, Sink: sink, KubeConfig: s.KubeConfig,
 	}
-	// Reservations and virtual Nodes are there before the first decision, because feed waits for them.
+	// feed waits until the sources hold all reservations and virtual Nodes, so the first decision counts them.
 	placements := handlerFuncs(
 		func(np *schedulerv1alpha1.NamespacePlacement) {
 			p.Slices.Set(client.ObjectKeyFromObject(np).String(), view.Slices(np)...)
@@ -79,8 +79,8 @@ func (s *NamespaceScheduler) Start(ctx context.Context) error {
 	return nil
 }
 
-// handlerFuncs calls set with each object that is there, was added or was updated, and remove with each one that was
-// deleted, as it last was.
+// handlerFuncs calls set with each object that exists, is added or is updated, and remove with the last state of each
+// one that is deleted.
 func handlerFuncs[T any](set, remove func(T)) cache.ResourceEventHandler {
 	typed := func(f func(T)) func(any) {
 		return func(object any) {

@@ -20,7 +20,7 @@ type nodeReconciler struct {
 	nodes      *view.Source
 }
 
-// Reconcile brings the nodes of the pod view in line.
+// Reconcile replaces the nodes of the pod view by the current projection.
 func (r *nodeReconciler) Reconcile(ctx context.Context, _ request) (reconcile.Result, error) {
 	return reconcile.Result{}, r.project(ctx)
 }

@@ -59,7 +59,7 @@ func (s *Store) Get(ctx context.Context, key client.ObjectKey) (*schedulerv1alph
 	if np != nil && np.ResourceVersion == last.base {
 		return last.result.DeepCopy(), nil
 	}
-	delete(s.written, key) // the cache has gone on
+	delete(s.written, key) // the cache holds a newer object
 	return np, nil
 }
 
@@ -71,7 +71,7 @@ func (s *Store) GetLive(ctx context.Context, key client.ObjectKey) (*schedulerv1
 // Change applies change to a NamespacePlacement and writes what it changed: spec first, which creates the object if
 // there is none, then status. It returns the object as stored, nil if there is none.
 //
-// change gets a copy that it may change. An object without a resource version does not exist, and stays so unless
+// change receives a copy that it may change. An object without a resource version does not exist, and stays so unless
 // change fills in its spec. change is called again after the spec was written, for the generation follows from it, and
 // with a live read after a write that
 //
@@ -113,8 +113,9 @@ func (s *Store) Change(ctx context.Context, key client.ObjectKey, change func(*s
 	}
 }
 
-// settle reads what is stored, after a write that failed. Where a write that may have happened changed placements, it reads until it can or ctx
-// ends: a caller that took that write for lost would give the same capacity to another namespace.
+// settle reads what is stored, after a write that failed. Where a write that may have happened changed placements, it
+// reads until it can or ctx ends: a caller that took that write for lost would give the same capacity to another
+// namespace.
 func (s *Store) settle(ctx context.Context, key client.ObjectKey, doubt *lostWrite) (*schedulerv1alpha1.NamespacePlacement, error) {
 	live, err := s.GetLive(ctx, key)
 	if err == nil || !doubt.places() {
@@ -127,7 +128,8 @@ func (s *Store) settle(ctx context.Context, key client.ObjectKey, doubt *lostWri
 	return live, errors.Join(readErr, err)
 }
 
-// lostWrite is a write that failed. base and status are the object before and as it was to be, nil if it was the spec. A nil lostWrite is none.
+// lostWrite is a write that failed. base and status are the object before and as it was to be, nil if it was the spec.
+// A nil lostWrite is none.
 type lostWrite struct {
 	base, status *schedulerv1alpha1.NamespacePlacement
 }
@@ -137,8 +139,9 @@ func (l *lostWrite) places() bool {
 	return l != nil && l.status != nil && !equality.Semantic.DeepEqual(l.base.Status.Placements, l.status.Status.Placements)
 }
 
-// happened returns whether live, nil for no object, is what the write was to make, and nothing is left to write. Of a write that was to change
-// placements only these are compared: another write can have followed it, such as that of status.published.
+// happened returns whether live, nil for no object, is what the write was to make, and nothing is left to write. Of a
+// write that was to change placements only these are compared: another write can have followed it, such as that of
+// status.published.
 func (l *lostWrite) happened(live *schedulerv1alpha1.NamespacePlacement) bool {
 	if l == nil || l.status == nil || live == nil || live.UID != l.status.UID || !equality.Semantic.DeepEqual(live.Spec, l.status.Spec) {
 		return false
@@ -205,7 +208,7 @@ func (s *Store) writeSpec(ctx context.Context, key client.ObjectKey, current, wa
 	return stored, nil
 }
 
-// Delete deletes np if it is still as it was read. One that is gone already is no error.
+// Delete deletes np if it is still as it was read. NotFound is no error.
 func (s *Store) Delete(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement) error {
 	err := s.client.Delete(ctx, np, client.Preconditions{UID: &np.UID, ResourceVersion: &np.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
@@ -237,13 +240,13 @@ func read(ctx context.Context, from client.Reader, key client.ObjectKey) (*sched
 	return np, nil
 }
 
-// isRetriable says whether a write that failed is to be tried again after a live read.
+// isRetriable reports whether a write that failed is to be tried again after a live read.
 func isRetriable(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || isAmbiguous(err)
 }
 
-// isAmbiguous says whether a write that failed may have happened: the API server did not answer, or said that it does
-// not know.
+// isAmbiguous reports whether a write that failed may have happened: the API server did not answer, or answered that it
+// does not know.
 func isAmbiguous(err error) bool {
 	switch apierrors.ReasonForError(err) {
 	case metav1.StatusReasonUnknown, metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout, metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable:

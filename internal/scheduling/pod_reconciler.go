@@ -28,11 +28,11 @@ import (
 
 // Reasons of Events on pods in tenant control planes.
 const (
-	// reasonNodeNameNotSupported: a tenant created a pod with spec.nodeName, which only syncers may set. Nothing runs the
-	// pod until the tenant creates it without.
+	// reasonNodeNameNotSupported: a tenant created a pod with spec.nodeName, which only syncers may set. Nothing runs
+	// the pod until the tenant creates it without.
 	reasonNodeNameNotSupported = "NodeNameNotSupported"
-	// reasonSuperClusterRestored: a tenant changed the super cluster annotation or label of a pod that is bound to a node,
-	// and vc-scheduler patched both back to the super cluster of that node.
+	// reasonSuperClusterRestored: a tenant changed the super cluster annotation or label of a pod that is bound to a
+	// node, and vc-scheduler patched both back to the super cluster of that node.
 	reasonSuperClusterRestored = "SuperClusterRestored"
 	// reasonSuperClusterNotPlaced: a pod that is not bound yet names a super cluster in which its namespace has no
 	// placement that new pods may use. vc-scheduler removed the annotation and the label, and its pod scheduler chooses
@@ -40,7 +40,7 @@ const (
 	reasonSuperClusterNotPlaced = "SuperClusterNotPlaced"
 )
 
-// podRepair is what to do about what a tenant wrote onto a pod. The zero podRepair does nothing.
+// podRepair is the patch, and the Event, that undo what a tenant wrote onto a pod. The zero podRepair does nothing.
 type podRepair struct {
 	// superCluster is what annotation and label are to hold: nil leaves them, "" removes them.
 	superCluster *string
@@ -48,12 +48,13 @@ type podRepair struct {
 	event tenancy.Reason
 }
 
-// repairFor compares what a pod of the pod view says about its super cluster with what is true. reserved says whether
-// the pod's namespace holds a placement in a super cluster.
-func repairFor(pod *corev1.Pod, reserved func(superCluster string) bool) podRepair {
+// repairFor compares the super cluster annotation and label of a pod of the pod view with the super cluster of its
+// node, or, before it has a node, with the placements. placed reports whether new pods of the namespace may use a super
+// cluster.
+func repairFor(pod *corev1.Pod, placed func(superCluster string) bool) podRepair {
 	annotation := pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster]
 	label := pod.Labels[schedulerv1alpha1.LabelSuperCluster]
-	truth := pod.Spec.NodeName
+	actual := pod.Spec.NodeName
 	bound := isBound(pod)
 	_, scheduled := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
 	switch {
@@ -62,18 +63,18 @@ func repairFor(pod *corev1.Pod, reserved func(superCluster string) bool) podRepa
 			Reason:  reasonNodeNameNotSupported,
 			Message: "spec.nodeName is set by Superpool when it binds a pod: create the pod without it",
 		}}
-	case bound && (annotation != truth || label != truth):
-		return podRepair{superCluster: &truth, event: tenancy.Reason{
+	case bound && (annotation != actual || label != actual):
+		return podRepair{superCluster: &actual, event: tenancy.Reason{
 			Reason: reasonSuperClusterRestored,
-			Message: fmt.Sprintf("The pod runs in super cluster %s: annotation and label %s were put back",
-				truth, schedulerv1alpha1.AnnotationSuperCluster),
+			Message: fmt.Sprintf("The pod is bound in super cluster %s: annotation and label %s were restored",
+				actual, schedulerv1alpha1.AnnotationSuperCluster),
 		}}
 	case bound, annotation == "" && label == "":
 		return podRepair{}
-	case annotation == "" || !reserved(annotation):
+	case annotation == "" || !placed(annotation):
 		return podRepair{superCluster: new(string), event: tenancy.Reason{
 			Reason:  reasonSuperClusterNotPlaced,
-			Message: fmt.Sprintf("The namespace holds nothing in super cluster %q: another one will be chosen", annotation+label),
+			Message: fmt.Sprintf("The namespace has no placement in super cluster %q: the pod scheduler chooses another one", annotation+label),
 		}}
 	case label != annotation:
 		return podRepair{superCluster: &annotation}
@@ -81,18 +82,19 @@ func repairFor(pod *corev1.Pod, reserved func(superCluster string) bool) podRepa
 	return podRepair{}
 }
 
-// isBound says whether a pod of the pod view is bound to a node of its super cluster.
+// isBound reports whether a pod of the pod view is bound to a node of its super cluster.
 func isBound(pod *corev1.Pod) bool { return pod.Annotations[view.AnnotationBoundNode] != "" }
 
-// mayNeedRepair says whether some placements call for a repair of a pod: the reconciler looks which there are.
+// mayNeedRepair reports whether a pod needs a repair under any placements. Event handlers call it; the reconciler then
+// reads the placements.
 func mayNeedRepair(pod *corev1.Pod) bool {
 	nowhere := func(string) bool { return false }
 	return pod.DeletionTimestamp == nil && repairFor(pod, nowhere) != podRepair{}
 }
 
-// podReconciler puts right what a tenant wrote onto its pods about their super cluster, and takes a super cluster back
-// from pods whose namespace holds nothing there any more. A request names one pod, or with name "" all pods of a
-// namespace that wait for a node.
+// podReconciler restores the super cluster annotation and label of pods where the tenant changed them, and removes them
+// from unbound pods whose namespace has lost its placement there. A request names one pod, or with name "" all pods of
+// a namespace that wait for a node.
 type podReconciler struct {
 	key      string
 	store    *Store
@@ -101,8 +103,8 @@ type podReconciler struct {
 	recorder events.EventRecorder
 }
 
-// Reconcile repairs the pods of a request. The placements are the cache's: a pod that chose its super cluster just
-// before they changed is requested again when the cache has the change.
+// Reconcile repairs the pods of a request by the placements in the cache. When these change, requestsFor enqueues the
+// namespace's pods again, so a choice that was made just before is found.
 func (r *podReconciler) Reconcile(ctx context.Context, item request) (reconcile.Result, error) {
 	pods, err := r.requested(item)
 	if err != nil || len(pods) == 0 {

@@ -20,12 +20,12 @@ import (
 	"github.com/superpool/superpool/plugins/namespacegang"
 )
 
-// refusalPeriod limits the rate of updates in which only the numbers of a refusal changed, per gang. What is free changes
-// with every decision about others, and each update is a blocking write of a status and an Event in the tenant's control
-// plane.
+// refusalPeriod limits the rate of updates in which only the numbers of a refusal changed, per gang. What is free
+// changes with every decision about others, and each update is a blocking write of a status and an Event in the
+// tenant's control plane.
 const refusalPeriod = time.Minute
 
-// errChanged is the error for a gang whose NamespacePlacement has another spec or other placements by now, or is gone.
+// errChanged is the error for a gang whose NamespacePlacement has another spec or other placements now, or was deleted.
 var errChanged = errors.New("changed since the decision")
 
 // statusSink is the placer.Sink that writes into the status of NamespacePlacements. It is safe for concurrent use.
@@ -52,8 +52,8 @@ func newStatusSink(store *Store, clock clock.PassiveClock) *statusSink {
 	return &statusSink{store: store, clock: clock, lastMessage: map[client.ObjectKey]lastMessage{}}
 }
 
-// Commit implements namespacegang.Committer. It writes a decision if the NamespacePlacement's spec and placements are
-// still those that it rests on.
+// Commit implements namespacegang.Committer. It writes a decision if the NamespacePlacement still has the spec and the
+// placements for which it was made.
 func (s *statusSink) Commit(ctx context.Context, gang string, assignments []namespacegang.Assignment) error {
 	granted := map[string]slice.Amounts{}
 	for _, assignment := range assignments {
@@ -80,7 +80,7 @@ func (s *statusSink) Refuse(ctx context.Context, gang string, why placer.Refusal
 	}
 	_, err := s.change(ctx, gang, placement.Facts{Unschedulable: why.Message})
 	if errors.Is(err, errChanged) {
-		return nil // the gang that it is now, if any, is tried on its own
+		return nil // the scheduler tries the new gang, if there is one
 	}
 	if err != nil {
 		return fmt.Errorf("refusing gang %s: %w", gang, err)
@@ -91,7 +91,7 @@ func (s *statusSink) Refuse(ctx context.Context, gang string, why placer.Refusal
 	return nil
 }
 
-// isDue says whether next is to be written after last.
+// isDue reports whether next is to be written after last.
 func (last lastMessage) isDue(next lastMessage) bool {
 	if last.gang != next.gang {
 		return true
@@ -112,8 +112,8 @@ func (s *statusSink) forget(key client.ObjectKey) {
 	delete(s.lastMessage, key)
 }
 
-// change writes what follows from facts into the status of the NamespacePlacement that gang was projected from. It returns
-// errChanged when that is not the same gang any more.
+// change writes what follows from facts into the status of the NamespacePlacement that gang was projected from. It
+// returns errChanged when that is not the same gang any more.
 func (s *statusSink) change(ctx context.Context, gang string, facts placement.Facts) (*schedulerv1alpha1.NamespacePlacement, error) {
 	facts.Now = s.clock.Now()
 	return s.store.Change(ctx, slicepod.PlacementOf(gang), func(np *schedulerv1alpha1.NamespacePlacement) error {

@@ -37,7 +37,7 @@ const (
 	tenantQPS, tenantBurst = 500, 1000
 )
 
-// Tenants works on tenants: for each it runs a pod scheduler and the controller of its namespaces' placements.
+// Tenants runs, for each tenant, a pod scheduler and the controller of its NamespacePlacements.
 type Tenants struct {
 	// Client reads the meta cluster from a cache.
 	Client client.Reader
@@ -53,8 +53,8 @@ type Tenants struct {
 	DefaultSlice slice.Amounts
 }
 
-// Engage works on one tenant until ctx ends. It is a tenants.Engage. A panic of an event handler or of the projection of
-// pods ends it with a Failure, so that the next connection reads everything again. A panic in kube-scheduler's own
+// Engage works on one tenant until ctx ends. It is a tenants.Engage. A panic of an event handler or of the projection
+// of pods ends it with a Failure, so that the next connection reads everything again. A panic in kube-scheduler's own
 // goroutines, its plugins' included, still ends the process.
 func (t *Tenants) Engage(ctx context.Context, tenant *tenants.Tenant, ready func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -94,7 +94,7 @@ func (t *Tenants) engage(ctx context.Context, tenant *tenants.Tenant, ready func
 	if err != nil {
 		return err
 	}
-	// The nodes must be there before the first pod is tried.
+	// kube-scheduler tries pods as soon as its informers have synced: the nodes must be in the view by then.
 	if err := controller.nodes.project(ctx); err != nil {
 		return err
 	}
@@ -137,11 +137,11 @@ func (t *Tenants) podScheduler(
 	}.Build(ctx)
 }
 
-// reasonScheduled is kube-scheduler's reason of an Event for every pod that it binds.
+// reasonScheduled: kube-scheduler bound a pod. podRecorder drops these Events.
 const reasonScheduled = "Scheduled"
 
-// podRecorder leaves out that a pod was scheduled: the super cluster's scheduler says it next, and the syncer tells the
-// tenant with the node's name, as in any cluster. Each such Event costs the tenant's API server a request.
+// podRecorder drops the Events Scheduled, each of which costs the tenant's API server a request: the super cluster's
+// scheduler records one next, and the syncer copies it to the tenant with the node's name.
 type podRecorder struct{ events.EventRecorder }
 
 // Eventf implements events.EventRecorder.
@@ -151,8 +151,8 @@ func (r podRecorder) Eventf(regarding, related runtime.Object, kind, reason, act
 	}
 }
 
-// explain gives a reason to a pod whose tenant holds nothing in the pool: kube-scheduler does not ask plugins when
-// there are no nodes.
+// explain replaces kube-scheduler's status for a pod whose tenant has no placements by the refusal of
+// NamespacePlacement: kube-scheduler calls no plugin when there are no nodes.
 func explain(_ context.Context, pod *corev1.Pod, status *fwk.Status) *fwk.Status {
 	if status.AsError() != scheduler.ErrNoNodesAvailable { //nolint:errorlint // kube-scheduler compares it so too
 		return status

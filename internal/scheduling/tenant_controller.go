@@ -47,7 +47,8 @@ const (
 	concernAnnotation concern = "annotation"
 	// concernEvent: the Event about a condition (name) of a namespace's NamespacePlacement.
 	concernEvent concern = "event"
-	// concernPod: what a tenant wrote onto a pod (name), or onto all pods of a namespace that wait.
+	// concernPod: the super cluster annotation and label of a pod (name), or of all pods of a namespace that wait for a
+	// node.
 	concernPod concern = "pod"
 	// concernNodes: the nodes of the pod view.
 	concernNodes concern = "nodes"
@@ -64,8 +65,8 @@ type request struct {
 // and 120 kB more (BenchmarkIdleController).
 type reconcilers map[concern]reconcile.TypedReconciler[request]
 
-// Reconcile hands a request to the reconciler of its concern. A conflict says that an informer is behind: it is no
-// error.
+// Reconcile passes a request to the reconciler of its concern. A conflict means that an informer is behind: the request
+// is requeued, and it is no error.
 func (r reconcilers) Reconcile(ctx context.Context, item request) (reconcile.Result, error) {
 	reconciler, exists := r[item.concern]
 	if !exists {
@@ -158,7 +159,7 @@ func runController(ctx context.Context, reconciler reconcile.TypedReconciler[req
 	return nil
 }
 
-// watch fills the queue from now on, with what is there first. It ends with ctx.
+// watch enqueues what exists, and then every change, until ctx ends.
 func (c *tenantController) watch(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
 	context.AfterFunc(ctx, c.dispatcher.subscribe(c.key, subscriber{
 		placementChanged: func(change placementChange) {
@@ -173,7 +174,7 @@ func (c *tenantController) watch(ctx context.Context, queue workqueue.TypedRateL
 	if err := c.placements.List(ctx, placements, client.InNamespace(c.key)); err != nil {
 		return fmt.Errorf("listing NamespacePlacements: %w", err)
 	}
-	for i := range placements.Items { // namespaces that went while nobody looked
+	for i := range placements.Items { // namespaces that were deleted while no controller ran
 		queue.Add(request{concern: concernNamespace, namespace: placements.Items[i].Name})
 	}
 	handle := func(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) {
@@ -191,7 +192,7 @@ func (c *tenantController) watch(ctx context.Context, queue workqueue.TypedRateL
 	return nil
 }
 
-// requestsFor returns what a change of a NamespacePlacement calls for.
+// requestsFor returns the requests that a change of a NamespacePlacement enqueues.
 func requestsFor(change placementChange) []request {
 	np := change.current
 	if np == nil {
@@ -211,8 +212,8 @@ func requestsFor(change placementChange) []request {
 	return items
 }
 
-// losesCluster says whether new pods of the namespace may no longer go to a super cluster to which they could go before.
-// The pod reconciler then removes the choice of those that wait there for a node.
+// losesCluster reports whether new pods of the namespace may no longer go to a super cluster to which they could go
+// before. The pod reconciler then removes the choice of those that wait there for a node.
 func (c placementChange) losesCluster() bool {
 	if c.old == nil {
 		return false
@@ -224,17 +225,18 @@ func (c placementChange) losesCluster() bool {
 	return !current.IsSuperset(placement.Clusters(c.old.Status.Placements))
 }
 
-// podHandler requests the pods that may need a repair, and the namespaces that may give back what a pod no longer uses.
+// podHandler enqueues the pods that may need a repair, and the namespace of a pod that was deleted: what it used above
+// the quota can be released.
 func podHandler(queue workqueue.TypedRateLimitingInterface[request]) cache.ResourceEventHandler {
-	look := func(object any) {
+	repair := func(object any) {
 		if pod, ok := object.(*corev1.Pod); ok && mayNeedRepair(pod) {
 			queue.Add(request{concern: concernPod, namespace: pod.Namespace, name: pod.Name})
 		}
 	}
-	gone := handlerOf(func(pod *corev1.Pod) { queue.Add(request{concern: concernNamespace, namespace: pod.Namespace}) })
+	deleted := handlerOf(func(pod *corev1.Pod) { queue.Add(request{concern: concernNamespace, namespace: pod.Namespace}) })
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    look,
-		UpdateFunc: func(_, object any) { look(object) },
-		DeleteFunc: gone.OnDelete,
+		AddFunc:    repair,
+		UpdateFunc: func(_, object any) { repair(object) },
+		DeleteFunc: deleted.OnDelete,
 	}
 }

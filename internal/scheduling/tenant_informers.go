@@ -26,15 +26,16 @@ import (
 )
 
 const (
-	// listPatience is how long lists that fail are tried before the tenant is called unreachable.
+	// listPatience is how long lists that fail are retried before Engage returns their error and the tenant counts as
+	// unreachable.
 	listPatience = time.Minute
 
 	// maxRefusal bounds what is read of the body of a refusal.
 	maxRefusal = 4096
 )
 
-// tenantInformers returns the informers of a tenant: its pods through the pod view's projection, and nodes from the view
-// alone. A panic of the projection is passed to fail.
+// tenantInformers returns the informers of a tenant: its pods through the pod view's projection, and nodes from the
+// view alone. A panic of the projection is passed to fail.
 func tenantInformers(
 	ctx context.Context, api kubernetes.Interface, nodes *view.Source, fail func(error),
 ) informers.SharedInformerFactory {
@@ -61,7 +62,7 @@ func (f *readFailures) wrap(transport http.RoundTripper) http.RoundTripper {
 	return readTransport{transport, f}
 }
 
-// take returns the last failure and forgets it. nil: there was none.
+// take returns the last failure and clears it, nil if there was none.
 func (f *readFailures) take() error {
 	if err := f.last.Swap(nil); err != nil {
 		return *err
@@ -108,9 +109,9 @@ func refusalOf(response *http.Response) error {
 	return fmt.Errorf("%s for %s", response.Status, response.Request.URL.Path)
 }
 
-// waitForCaches waits until everything is listed. When that takes longer than patience because a read fails, it returns
-// why: a kubeconfig without the rights that are needed would else leave a tenant connecting for ever, with the reason
-// in the log alone.
+// waitForCaches waits until all informers have synced. When that takes longer than patience because a read fails, it
+// returns the error of the read: a kubeconfig that lacks permissions would else leave a tenant in Connecting for ever,
+// with the reason in the log alone.
 func waitForCaches(ctx context.Context, factory informers.SharedInformerFactory, failures *readFailures, patience time.Duration) error {
 	for ctx.Err() == nil {
 		waiting, stop := context.WithTimeout(ctx, patience)

@@ -112,17 +112,17 @@ func (a Amounts) Times(n int64) Amounts {
 	return product
 }
 
-// Fits says whether a fits into room in every resource.
-func (a Amounts) Fits(room Amounts) bool {
+// Fits reports whether a fits into a capacity in every resource.
+func (a Amounts) Fits(capacity Amounts) bool {
 	for name, amount := range a {
-		if amount > room[name] {
+		if amount > capacity[name] {
 			return false
 		}
 	}
 	return true
 }
 
-// IsZero says whether a holds nothing.
+// IsZero reports whether a holds nothing.
 func (a Amounts) IsZero() bool {
 	for _, amount := range a {
 		if amount != 0 {
@@ -146,8 +146,8 @@ func (a Amounts) String() string {
 	return strings.Join(parts, ",")
 }
 
-// exceedsMax says whether a positive quantity is above MaxAmount. A quantity may be written with any exponent, and Cmp
-// writes it out: 1e9999999 takes it seconds, so the exponent is looked at first.
+// exceedsMax reports whether a positive quantity is above MaxAmount. A quantity may be written with any exponent, and
+// Cmp writes it out: 1e9999999 takes it seconds, so the exponent is looked at first.
 func exceedsMax(name corev1.ResourceName, quantity resource.Quantity) bool {
 	const decimalsOfMax = 19 // 2^53 thousandths or units have fewer
 	if exponent := -quantity.AsDec().Scale(); exponent > decimalsOfMax {
@@ -156,8 +156,8 @@ func exceedsMax(name corev1.ResourceName, quantity resource.Quantity) bool {
 	return quantity.Cmp(*rowOf(name).Quantity(MaxAmount)) > 0
 }
 
-// below says whether a is smaller than b. Quantities that exceed MaxAmount are all as large as each other, so that none
-// is written out.
+// below reports whether a is smaller than b. Quantities that exceed MaxAmount are all as large as each other, so that
+// none is written out.
 func below(name corev1.ResourceName, a, b resource.Quantity) bool {
 	switch {
 	case a.Sign() < 0 || b.Sign() < 0:

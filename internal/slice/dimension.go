@@ -10,7 +10,7 @@ import (
 	v1helper "k8s.io/kubernetes/pkg/apis/core/v1/helper"
 )
 
-// Dimension is all that this project knows of one resource. Dimensions are values without state; DimensionOf and
+// Dimension holds the properties of one resource. Dimensions are values without state; DimensionOf and
 // DimensionOfQuotaKey look them up.
 type Dimension struct {
 	// Name is the resource, as containers request it.
@@ -31,9 +31,9 @@ type Dimension struct {
 // row declares a Dimension, or all those whose names begin alike.
 type row struct {
 	Dimension
-	// family says that Name is the beginning of the names.
+	// family is true where Name is a prefix of the names.
 	family bool
-	// bare says that the name itself is a key of quotas, too: cpu is requests.cpu.
+	// bare is true where the name itself is a key of quotas, too: cpu is requests.cpu.
 	bare bool
 }
 
@@ -73,7 +73,7 @@ func rowOf(name corev1.ResourceName) *row {
 	return &rows[len(rows)-1]
 }
 
-// DimensionOf returns what is known of a resource. A name that no resource has yields an extended resource that no
+// DimensionOf returns the Dimension of a resource. A name that is no valid resource yields an extended resource that no
 // quota can bound.
 func DimensionOf(name corev1.ResourceName) Dimension {
 	r := rowOf(name)
@@ -107,7 +107,7 @@ func (d *Dimension) Quantity(amount int64) *resource.Quantity {
 	return resource.NewQuantity(amount, d.Format)
 }
 
-// isPieces says whether the resource is counted in pieces, which are indivisible.
+// isPieces reports whether the resource is counted in pieces, which are indivisible.
 func (d *Dimension) isPieces() bool {
 	return d.Scale == 0 && d.Format == resource.DecimalSI
 }
@@ -117,10 +117,10 @@ func (d *Dimension) amount(quantity resource.Quantity) int64 {
 	return quantity.ScaledValue(d.Scale)
 }
 
-// Reading says what of a pod Taken counts. The zero value counts the requests of its spec.
+// Reading selects what Taken counts of a pod. The zero value counts the requests of its spec.
 type Reading struct {
 	// Status counts what the kubelet has allocated, too: a pod that is resized in place takes the larger of what it
-	// asks for and what it still holds.
+	// requests and what is still allocated.
 	Status bool
 	// Pods counts what a pod takes without a request (Dimension.OfPod): one of the resource pods.
 	Pods bool

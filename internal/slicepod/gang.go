@@ -126,7 +126,7 @@ func UID(gang string, index int) types.UID {
 	return types.UID(gang + "/" + strconv.Itoa(index))
 }
 
-// IsFirst says whether pod is slice number 0 of its gang.
+// IsFirst reports whether pod is slice number 0 of its gang.
 func IsFirst(pod *corev1.Pod) bool {
 	gang, isFirst := strings.CutSuffix(string(pod.UID), "/0")
 	return isFirst && gang == GangName(pod)

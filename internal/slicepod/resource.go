@@ -64,13 +64,13 @@ func ResourceOf(resource corev1.ResourceName) (corev1.ResourceName, bool) {
 	return corev1.ResourceName(name.String()), true
 }
 
-// IsHeldBy says whether resource is a slice resource of namespace.
+// IsHeldBy reports whether resource is a slice resource of namespace.
 func IsHeldBy(resource corev1.ResourceName, namespace string) bool {
 	prefix, found := strings.CutSuffix(string(resource), namespace)
 	return found && strings.HasSuffix(prefix, ResourceSuffix+"/")
 }
 
-// plain says whether the byte at i stands for itself and is no separator.
+// plain reports whether the byte at i stands for itself and is no separator.
 func plain(name corev1.ResourceName, i int) bool {
 	return i >= 0 && i < len(name) && (name[i] >= 'a' && name[i] < escape || name[i] >= '0' && name[i] <= '9')
 }

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// probePeriod is how often a super cluster is asked whether it is there, and how often its Lease is renewed. A dead server
-	// is found after at most probePeriod + 2 probeTimeouts + probePause, which is less than two periods.
+	// probePeriod is how often a super cluster is asked whether it is there, and how often its Lease is renewed. A dead
+	// server is found after at most probePeriod + 2 probeTimeouts + probePause, which is less than two periods.
 	probePeriod  = 10 * time.Second
 	probeTimeout = 4 * time.Second
 	probePause   = time.Second
@@ -28,8 +28,9 @@ const (
 	longestDelay    = 15 * time.Second
 )
 
-// connection is the engage.Work of one super cluster. Connect reads the super cluster's id and makes the Cluster its owner; Serve runs
-// informers and publishes the virtual Node; Probe reads the id again, which is what renews the Node's Lease.
+// connection is the engage.Work of one super cluster. Connect reads the super cluster's id and makes the Cluster its
+// owner; Serve runs informers and publishes the virtual Node; Probe reads the id again, which is what renews the Node's
+// Lease.
 type connection struct {
 	controller *Controller
 	cluster    types.NamespacedName
@@ -142,8 +143,8 @@ func (c *connection) Serve(ctx context.Context, ready func()) error {
 	})
 }
 
-// publish writes the virtual Node whenever capacity or headroom has changed, and after each probe; a probe that was answered renews the
-// Lease too. It returns when the Node's name is taken.
+// publish writes the virtual Node whenever capacity or headroom has changed, and after each probe; a probe that was
+// answered renews the Lease too. It returns when the Node's name is taken.
 func (c *connection) publish(ctx context.Context, ledger *Ledger, id string) error {
 	renew, unreachable := true, ""
 	for {
@@ -173,7 +174,8 @@ func (c *connection) publish(ctx context.Context, ledger *Ledger, id string) err
 	}
 }
 
-// desiredNode returns what the virtual Node has to be. unreachable is why the super cluster does not answer, "" when it does.
+// desiredNode returns what the virtual Node has to be. unreachable is why the super cluster does not answer, "" when it
+// does.
 func (c *connection) desiredNode(ledger *Ledger, id, unreachable string) *desiredNode {
 	c.mu.Lock()
 	headroom := c.headroom

@@ -65,7 +65,7 @@ func TestDeadServer(t *testing.T) {
 				return &served{conn}
 			})
 			require.True(t, running)
-			return troubleOf(state)
+			return failureOf(state)
 		}
 		require.Empty(t, current())
 

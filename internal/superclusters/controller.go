@@ -1,5 +1,6 @@
-// Package superclusters keeps the live connections to super clusters: it watches Clusters of Cluster API and the Secrets that hold
-// their kubeconfigs, adds up what each super cluster can hold, and keeps one virtual Node per super cluster in the meta cluster.
+// Package superclusters keeps the live connections to super clusters: it watches Clusters of Cluster API and the
+// Secrets that hold their kubeconfigs, adds up what each super cluster can hold, and keeps one virtual Node per super
+// cluster in the meta cluster.
 package superclusters
 
 import (
@@ -41,8 +42,8 @@ const (
 
 // Controller keeps a connection to every super cluster and one virtual Node for each. It reconciles Clusters.
 //
-// Troubles are Warning Events on the Cluster, and the Ready condition of its virtual Node if it has one. A super cluster in trouble
-// holds up no other.
+// Failures are Warning Events on the Cluster, and the Ready condition of its virtual Node if it has one. A super
+// cluster that fails delays no other.
 type Controller struct {
 	// Client reads Clusters (a cache will do) and writes Nodes and Leases.
 	Client client.Client
@@ -72,8 +73,8 @@ func (c *Controller) setDefaults() {
 	c.headroom, c.podsListed = map[types.NamespacedName]Headroom{}, map[types.NamespacedName]time.Time{}
 }
 
-// SetupWithManager adds the controller to mgr. When mgr stops, all connections are cancelled and awaited. The meta cluster need not
-// serve Clusters yet: the controller waits for it.
+// SetupWithManager adds the controller to mgr. When mgr stops, all connections are cancelled and awaited. The meta
+// cluster need not serve Clusters yet: the controller waits for it.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	if c.Reader == nil {
 		c.Reader = mgr.GetAPIReader()
@@ -140,16 +141,16 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 func (c *Controller) reconcile(ctx context.Context, cluster *metav1.PartialObjectMetadata) (reconcile.Result, error) {
 	name := client.ObjectKeyFromObject(cluster)
 	headroom := c.readHeadroom(cluster)
-	config, data, trouble, err := c.readSecret(ctx, name)
+	config, data, reason, err := c.readSecret(ctx, name)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if trouble != (tenancy.Reason{}) {
+	if reason != (tenancy.Reason{}) {
 		if !c.supervisor.Stop(name) {
 			return reconcile.Result{}, nil // still stopping: Supervisor.OnChange enqueues the Cluster when the connection has ended
 		}
 		c.owners.tried(name, "")
-		return c.report(ctx, cluster, "", trouble)
+		return c.report(ctx, cluster, "", reason)
 	}
 	identity := kubeconfig.Fingerprint([]byte(cluster.UID), data)
 	state, running := c.supervisor.Ensure(name, identity, func() *connection { return c.connect(name, config, headroom) })
@@ -161,25 +162,25 @@ func (c *Controller) reconcile(ctx context.Context, cluster *metav1.PartialObjec
 		conn.setHeadroom(headroom)
 		id = conn.ownedID()
 	}
-	return c.report(ctx, cluster, id, troubleOf(state))
+	return c.report(ctx, cluster, id, failureOf(state))
 }
 
-// troubleOf returns what is wrong with a connection, the zero Reason for nothing.
-func troubleOf(state engage.State) tenancy.Reason {
+// failureOf returns why a connection does not work, the zero Reason for Connecting and Connected.
+func failureOf(state engage.State) tenancy.Reason {
 	if reason := state.Reason.Reason; reason == tenancyv1alpha1.ReasonConnecting || reason == tenancyv1alpha1.ReasonConnected {
 		return tenancy.Reason{}
 	}
 	return state.Reason
 }
 
-// report records the trouble of a Cluster as an Event, and on the virtual Nodes that no connection writes. A Cluster that owns id has one
-// Node, which its connection writes; those of other ids are retired.
-func (c *Controller) report(ctx context.Context, cluster *metav1.PartialObjectMetadata, id string, trouble tenancy.Reason) (reconcile.Result, error) {
+// report records why a Cluster does not work as an Event, and on the virtual Nodes that no connection writes. A Cluster
+// that owns id has one Node, which its connection writes; those of other ids are retired.
+func (c *Controller) report(ctx context.Context, cluster *metav1.PartialObjectMetadata, id string, reason tenancy.Reason) (reconcile.Result, error) {
 	name := client.ObjectKeyFromObject(cluster)
-	c.warnings.set(cluster, "connection", trouble)
+	c.warnings.set(cluster, "connection", reason)
 	result := reconcile.Result{}
-	if trouble != (tenancy.Reason{}) || id != "" {
-		result.RequeueAfter = eventPeriod // to record a lasting trouble again, and to list pods again
+	if reason != (tenancy.Reason{}) || id != "" {
+		result.RequeueAfter = eventPeriod // to record a lasting failure again, and to list pods again
 	}
 	if id != "" {
 		c.checkPods(ctx, cluster, id)
@@ -189,7 +190,7 @@ func (c *Controller) report(ctx context.Context, cluster *metav1.PartialObjectMe
 		}
 		return result, err
 	}
-	if trouble == (tenancy.Reason{}) {
+	if reason == (tenancy.Reason{}) {
 		return result, nil
 	}
 	nodes, err := c.writer.of(ctx, name)
@@ -197,7 +198,7 @@ func (c *Controller) report(ctx context.Context, cluster *metav1.PartialObjectMe
 		return result, err
 	}
 	for i := range nodes {
-		if err := c.writer.unknown(ctx, &nodes[i], nodeReason(trouble.Reason), trouble.Message); err != nil {
+		if err := c.writer.unknown(ctx, &nodes[i], nodeReason(reason.Reason), reason.Message); err != nil {
 			return result, err
 		}
 	}

@@ -26,7 +26,8 @@ type Headroom struct {
 	absolute slice.Amounts
 }
 
-// ParseHeadroom reads a headroom annotation: a JSON object from resource to a quantity, or to a whole percentage from "0%" to "100%".
+// ParseHeadroom reads a headroom annotation: a JSON object from resource to a quantity, or to a whole percentage from
+// "0%" to "100%".
 func ParseHeadroom(text string) (Headroom, error) {
 	if text == "" {
 		return Headroom{}, nil

@@ -42,8 +42,8 @@ func readID(ctx context.Context, super kubernetes.Interface) (string, error) {
 	return id, nil
 }
 
-// acquire makes a Cluster the owner of a super cluster id. It waits up to acquirePatience for older Clusters that were not tried yet, and
-// returns an error when another Cluster owns the id.
+// acquire makes a Cluster the owner of a super cluster id. It waits up to acquirePatience for older Clusters that were
+// not tried yet, and returns an error when another Cluster owns the id.
 func (c *Controller) acquire(ctx context.Context, cluster types.NamespacedName, id string) error {
 	started := time.Now()
 	for {

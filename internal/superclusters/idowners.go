@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// idOwners records which Cluster owns which super cluster id, in memory and without any I/O. When two Clusters have one id:
+// idOwners records which Cluster owns which super cluster id, in memory and without any I/O. When two Clusters have one
+// id:
 //
 //  1. The one that the virtual Node names (annotation cluster-ref) owns it, as long as that Cluster exists and is not known to have
 //     another id.
@@ -68,8 +69,8 @@ func (o *idOwners) forget(cluster types.NamespacedName) {
 	delete(o.byCluster, cluster)
 }
 
-// acquire makes a Cluster the owner of id, or returns why not. recorded is the Cluster that the virtual Node names, empty if there is no
-// Node. all are the existing Clusters. patient makes it wait for older ones.
+// acquire makes a Cluster the owner of id, or returns why not. recorded is the Cluster that the virtual Node names,
+// empty if there is no Node. all are the existing Clusters. patient makes it wait for older ones.
 func (o *idOwners) acquire(cluster types.NamespacedName, id string, recorded types.NamespacedName, all []metav1.PartialObjectMetadata, patient bool) acquisition {
 	o.mu.Lock()
 	defer o.mu.Unlock()

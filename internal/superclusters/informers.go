@@ -24,8 +24,8 @@ const (
 	syncTimeout      = time.Minute
 )
 
-// runInformers feeds ledger from informers on a super cluster's nodes and pods until ctx ends. It calls work once the caches are filled.
-// All that it started has ended when it returns. dirty is called after every change.
+// runInformers feeds ledger from informers on a super cluster's nodes and pods until ctx ends. It calls work once the
+// caches are filled. All that it started has ended when it returns. dirty is called after every change.
 func runInformers(ctx context.Context, client kubernetes.Interface, ledger *Ledger, dirty func(), work func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup

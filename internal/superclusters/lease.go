@@ -17,8 +17,8 @@ const (
 	leaseDuration  = 40 * time.Second
 )
 
-// renew renews the Lease of a virtual Node, as a kubelet does. Call it only when the super cluster has just answered: the node lifecycle
-// controller of the meta cluster taints the Node when the Lease expires.
+// renew renews the Lease of a virtual Node, as a kubelet does. Call it only when the super cluster has just answered:
+// the node lifecycle controller of the meta cluster taints the Node when the Lease expires.
 func (w *writer) renew(ctx context.Context, node *corev1.Node) error {
 	lease := &coordinationv1.Lease{}
 	err := w.reader.Get(ctx, client.ObjectKey{Namespace: leaseNamespace, Name: node.Name}, lease)

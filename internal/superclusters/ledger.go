@@ -238,7 +238,8 @@ func Contribution(counted bool, allocatable, used slice.Amounts) slice.Amounts {
 	return allocatable.Minus(used)
 }
 
-// Counted returns whether a node takes ordinary pods: it is Ready, not cordoned and bears no taint that keeps pods away.
+// Counted returns whether a node takes ordinary pods: it is Ready, not cordoned and bears no taint that keeps pods
+// away.
 func Counted(node *corev1.Node) bool {
 	if node.Spec.Unschedulable {
 		return false

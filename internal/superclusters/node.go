@@ -18,8 +18,8 @@ import (
 const (
 	// AnnotationClusterRef on a virtual Node names the Cluster that it stands for, as <namespace>/<name>.
 	AnnotationClusterRef = "scheduler.tenancy.x-k8s.io/cluster-ref"
-	// AnnotationTopology on a virtual Node holds the topology labels that were set for the super cluster, as JSON. An operator's
-	// own labels are recognised by not being in it.
+	// AnnotationTopology on a virtual Node holds the topology labels that were set for the super cluster, as JSON. An
+	// operator's own labels are recognised by not being in it.
 	AnnotationTopology = "scheduler.tenancy.x-k8s.io/topology"
 
 	labelType       = "type"
@@ -31,35 +31,41 @@ const (
 
 // Reasons of the Ready condition of virtual Nodes, and of Events on Clusters.
 const (
-	// ReasonSuperClusterReady says that the super cluster answers and its nodes and pods are known.
+	// ReasonSuperClusterReady: the super cluster answers, and vc-scheduler's informers have listed its nodes and pods.
 	ReasonSuperClusterReady = "SuperClusterReady"
-	// ReasonNoNodes says that the super cluster has no node that takes pods. The virtual Node is Ready, with nothing to offer.
+	// ReasonNoNodes: no node of the super cluster is Ready and schedulable. The virtual Node is Ready, with no
+	// allocatable.
 	ReasonNoNodes = "SuperClusterHasNoNodes"
-	// ReasonSuperClusterUnreachable says that the super cluster does not answer, or refuses.
+	// ReasonSuperClusterUnreachable: the super cluster's API server does not answer vc-scheduler, or refuses its
+	// requests. The virtual Node's Ready condition is Unknown.
 	ReasonSuperClusterUnreachable = "SuperClusterUnreachable"
-	// ReasonClusterRemoved says that the Cluster is gone, or has another id now, while namespaces are still placed there.
+	// ReasonClusterRemoved: the Cluster of a virtual Node was deleted, or has another id, while namespaces are placed
+	// there. vc-scheduler deletes the Node when none is.
 	ReasonClusterRemoved = "ClusterRemoved"
-	// ReasonSecretNotFound says that the Cluster's kubeconfig Secret, or its data key, is missing.
+	// ReasonSecretNotFound: the kubeconfig Secret of a Cluster, or its data key, is missing.
 	ReasonSecretNotFound = "SecretNotFound"
-	// ReasonInvalidKubeconfig says that the Secret holds no usable kubeconfig.
+	// ReasonInvalidKubeconfig: vc-scheduler refuses the kubeconfig in the Secret of a Cluster.
 	ReasonInvalidKubeconfig = "InvalidKubeconfig"
-	// ReasonUnreachable is the Event for a super cluster that does not answer.
+	// ReasonUnreachable: the API server in the kubeconfig of a Cluster does not answer vc-scheduler, or refuses its
+	// requests.
 	ReasonUnreachable = "Unreachable"
-	// ReasonSuperClusterInfoMissing says that the super cluster has no ConfigMap with its id.
+	// ReasonSuperClusterInfoMissing: the super cluster has no ConfigMap supercluster-info with its id.
 	ReasonSuperClusterInfoMissing = "SuperClusterInfoMissing"
-	// ReasonInvalidID says that the super cluster's id cannot name a Node.
+	// ReasonInvalidID: the id in the super cluster's ConfigMap cannot name a Node.
 	ReasonInvalidID = "InvalidID"
-	// ReasonDuplicateID says that another Cluster has the same super cluster id.
+	// ReasonDuplicateID: another Cluster owns the super cluster id of this Cluster.
 	ReasonDuplicateID = "DuplicateID"
-	// ReasonNodeConflict says that a Node with the id's name exists which is no virtual Node.
+	// ReasonNodeConflict: the meta cluster has a Node with the name of the super cluster id that vc-scheduler did not
+	// create.
 	ReasonNodeConflict = "NodeConflict"
-	// ReasonPodsOnVirtualNode says that pods of the meta cluster are bound to the virtual Node, where nothing runs them.
+	// ReasonPodsOnVirtualNode: pods of the meta cluster are bound to the Cluster's virtual Node, where no kubelet runs
+	// them.
 	ReasonPodsOnVirtualNode = "PodsOnVirtualNode"
-	// ReasonInvalidHeadroom says that the headroom annotation is invalid; the last valid one stays in force.
+	// ReasonInvalidHeadroom: the headroom annotation of a Cluster is invalid; the last valid one stays in force.
 	ReasonInvalidHeadroom = "InvalidHeadroom"
 )
 
-// desiredNode is what a virtual Node has to be.
+// desiredNode is the desired state of a virtual Node.
 type desiredNode struct {
 	id       string
 	cluster  types.NamespacedName
@@ -82,8 +88,8 @@ func isVirtual(node *corev1.Node) bool {
 	return node.Labels[schedulerv1alpha1.LabelVirtualNode] != ""
 }
 
-// applyMeta writes what the pool owns of a virtual Node's metadata and spec. Labels, taints and spec.unschedulable that operators or
-// other controllers set stay.
+// applyMeta writes what the pool owns of a virtual Node's metadata and spec. Labels, taints and spec.unschedulable that
+// operators or other controllers set stay.
 func applyMeta(node *corev1.Node, d *desiredNode) {
 	if node.Annotations == nil {
 		node.Annotations = map[string]string{}
@@ -115,8 +121,8 @@ func applyMeta(node *corev1.Node, d *desiredNode) {
 	}
 }
 
-// applyTopology sets the labels that the super cluster's nodes agree on, and removes those set before. A label with another value
-// than was set before is the operator's.
+// applyTopology sets the labels that the super cluster's nodes agree on, and removes those set before. A label with
+// another value than was set before is the operator's.
 func applyTopology(node *corev1.Node, wanted map[string]string) {
 	set := map[string]string{}
 	if err := json.Unmarshal([]byte(node.Annotations[AnnotationTopology]), &set); err != nil {

@@ -18,9 +18,9 @@ import (
 // podsPeriod is how often the pods of a virtual Node are listed.
 const podsPeriod = eventPeriod
 
-// checkPods warns of pods of the meta cluster that are bound to the virtual Node of a Cluster: no kubelet runs them, so they hang (a
-// DaemonSet that tolerates everything is the usual case, see docs/meta-cluster.md). It lists at most once in podsPeriod. A failed list is
-// logged: nothing depends on it.
+// checkPods warns of pods of the meta cluster that are bound to the virtual Node of a Cluster: no kubelet runs them, so
+// they hang (a DaemonSet that tolerates everything is the usual case, see docs/meta-cluster.md). It lists at most once
+// in podsPeriod. A failed list is logged: nothing depends on it.
 func (c *Controller) checkPods(ctx context.Context, cluster *metav1.PartialObjectMetadata, id string) {
 	name := client.ObjectKeyFromObject(cluster)
 	c.mu.Lock()

@@ -27,11 +27,12 @@ const (
 	demoKubeconfigKey = "admin-kubeconfig"
 )
 
-// readSecret returns how to reach the super cluster of a Cluster, and the kubeconfig that it was parsed from, or why there is none.
+// readSecret returns how to reach the super cluster of a Cluster, and the kubeconfig that it was parsed from, or why
+// there is none.
 func (c *Controller) readSecret(ctx context.Context, cluster types.NamespacedName) (*rest.Config, []byte, tenancy.Reason, error) {
-	data, trouble, err := c.findKubeconfig(ctx, cluster)
-	if err != nil || trouble != (tenancy.Reason{}) {
-		return nil, nil, trouble, err
+	data, reason, err := c.findKubeconfig(ctx, cluster)
+	if err != nil || reason != (tenancy.Reason{}) {
+		return nil, nil, reason, err
 	}
 	config, err := kubeconfig.Parse(data)
 	if err != nil {
@@ -69,8 +70,8 @@ func (c *Controller) findKubeconfig(ctx context.Context, cluster types.Namespace
 	return nil, tenancy.Reason{Reason: ReasonSecretNotFound, Message: message}, nil
 }
 
-// ofSecret returns the existing Clusters whose kubeconfig may lie in a Secret. Most Secrets of a meta cluster belong to no Cluster, and
-// reconciling a name without a Cluster costs live reads.
+// ofSecret returns the existing Clusters whose kubeconfig may lie in a Secret. Most Secrets of a meta cluster belong to
+// no Cluster, and reconciling a name without a Cluster costs live reads.
 func (c *Controller) ofSecret(ctx context.Context, secret client.Object) []reconcile.Request {
 	kind := c.kind.Load()
 	if kind == nil {

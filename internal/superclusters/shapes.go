@@ -14,8 +14,8 @@ import (
 const MaxShapes = 16
 
 // Shapes returns the amounts that fit into no other of allocatables, largest first: what fits none of them fits none of
-// allocatables. When there are more than MaxShapes, the smallest are replaced by one that is as large as the largest of them in
-// every resource: it may promise too much, and never too little.
+// allocatables. When there are more than MaxShapes, the smallest are replaced by one that is as large as the largest of
+// them in every resource: it may promise too much, and never too little.
 func Shapes(allocatables []slice.Amounts) []slice.Amounts {
 	ordered := slices.SortedFunc(slices.Values(allocatables), func(a, b slice.Amounts) int {
 		return cmp.Or(

@@ -15,10 +15,11 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// eventPeriod is how often the Event of a lasting trouble is recorded again.
+// eventPeriod is how often the Event of a lasting failure is recorded again.
 const eventPeriod = 10 * time.Minute
 
-// warnings records Warning Events about Clusters: when a trouble is new, and again each eventPeriod. It is used by many goroutines.
+// warnings records Warning Events about Clusters: when a failure is new, and again each eventPeriod. It is safe for
+// concurrent use.
 type warnings struct {
 	recorder record.EventRecorder
 
@@ -31,7 +32,7 @@ type lastEvent struct {
 	at     time.Time
 }
 
-// set records the trouble of a Cluster in one topic. The zero Reason ends it, so that the next one is new.
+// set records the failure of a Cluster in one topic. The zero Reason clears it, so that the next one is new.
 func (w *warnings) set(cluster *metav1.PartialObjectMetadata, topic string, reason tenancy.Reason) {
 	key := client.ObjectKeyFromObject(cluster).String() + " " + topic
 	now := time.Now()

@@ -116,7 +116,8 @@ func (w *clusterWatch) changed(object any) {
 	}
 }
 
-// adopt enqueues the Clusters that existing virtual Nodes name: a Cluster that was deleted while no process ran sends no event.
+// adopt enqueues the Clusters that existing virtual Nodes name: a Cluster that was deleted while no process ran sends
+// no event.
 func (w *clusterWatch) adopt(ctx context.Context) error {
 	var nodes corev1.NodeList
 	if err := w.controller.Reader.List(ctx, &nodes, client.HasLabels{schedulerv1alpha1.LabelVirtualNode}); err != nil {

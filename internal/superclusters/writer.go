@@ -41,7 +41,7 @@ func (w *writer) get(ctx context.Context, id string) (*corev1.Node, error) {
 	return node, nil
 }
 
-// publish writes the virtual Node as d wants it, where it differs. It returns the Node as written.
+// publish creates the virtual Node d, or patches it where it differs. It returns the Node as written.
 func (w *writer) publish(ctx context.Context, d *desiredNode) (*corev1.Node, error) {
 	var written *corev1.Node
 	err := retry.OnError(retry.DefaultBackoff, retriable, func() error {
@@ -108,7 +108,8 @@ func (w *writer) of(ctx context.Context, cluster types.NamespacedName) ([]corev1
 	return nodes, nil
 }
 
-// unknown sets a virtual Node's Ready condition to Unknown. Its capacity stays, so that what is placed there still counts as placed.
+// unknown sets a virtual Node's Ready condition to Unknown. Its capacity stays, so that what is placed there still
+// counts as placed.
 func (w *writer) unknown(ctx context.Context, node *corev1.Node, reason, message string) error {
 	before := node.DeepCopy()
 	if !applyReady(node, metav1.ConditionUnknown, reason, message, time.Now()) {
@@ -120,8 +121,8 @@ func (w *writer) unknown(ctx context.Context, node *corev1.Node, reason, message
 	return nil
 }
 
-// retire deletes a virtual Node whose Cluster is gone, or sets it to Unknown while namespaces are placed there. It returns whether the
-// Node is gone.
+// retire deletes a virtual Node whose Cluster is gone, or sets it to Unknown while namespaces are placed there. It
+// returns whether the Node was deleted.
 func (w *writer) retire(ctx context.Context, node *corev1.Node) (bool, error) {
 	var list schedulerv1alpha1.NamespacePlacementList
 	if err := w.reader.List(ctx, &list); err != nil {
@@ -136,7 +137,7 @@ func (w *writer) retire(ctx context.Context, node *corev1.Node) (bool, error) {
 		}
 	}
 	if placed > 0 {
-		message := fmt.Sprintf("The Cluster is gone and %d namespaces are placed here", placed)
+		message := fmt.Sprintf("The Cluster was deleted or has another id, and %d namespaces are placed here", placed)
 		return false, w.unknown(ctx, node, ReasonClusterRemoved, message)
 	}
 	precondition := client.Preconditions{UID: ptr.To(node.UID), ResourceVersion: ptr.To(node.ResourceVersion)}

@@ -36,12 +36,14 @@ const (
 
 // Controller runs Engage for every VirtualCluster whose control plane answers.
 //
-// An instance of work is known by the VirtualCluster's UID, its kubeconfig and the fields that Tenant carries. When one of them
-// changes, the old instance is cancelled and its end awaited before the new one starts. A tenant in trouble holds up no other.
+// An instance of work is known by the VirtualCluster's UID, its kubeconfig and the fields that Tenant carries. When one
+// of them changes, the old instance is cancelled and its end awaited before the new one starts. A tenant that does not
+// answer delays no other.
 type Controller struct {
 	// Client reads VirtualClusters. It is the client of the manager, whose cache SetupWithManager gives an index.
 	Client client.Client
-	// Reader reads Secrets and what must be up to date. Nil: the manager's uncached reader, so that no process holds all Secrets.
+	// Reader reads Secrets and what must be up to date. Nil: the manager's uncached reader, so that no process holds
+	// all Secrets.
 	Reader client.Reader
 	// Lifecycle owns VirtualClusters, or waits for their owner.
 	Lifecycle Lifecycle
@@ -97,7 +99,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// bindQueue makes a change of a connection enqueue its VirtualCluster.
+// bindQueue makes Supervisor.OnChange enqueue the VirtualCluster of a connection that has changed.
 func (c *Controller) bindQueue(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	c.supervisor.OnChange(func(name types.NamespacedName) {
 		queue.Add(reconcile.Request{NamespacedName: name})
@@ -139,21 +141,21 @@ func (c *Controller) reconcile(ctx context.Context, vc *tenancyv1alpha1.VirtualC
 		}
 		return c.Lifecycle.Release(ctx, vc)
 	}
-	trouble, err := c.Lifecycle.Prepare(ctx, vc)
+	reason, err := c.Lifecycle.Prepare(ctx, vc)
 	if err != nil {
 		return 0, err
 	}
 	var tenant *Tenant
 	var identity string
-	if trouble == (tenancy.Reason{}) {
-		tenant, identity, trouble, err = c.resolve(ctx, vc)
+	if reason == (tenancy.Reason{}) {
+		tenant, identity, reason, err = c.resolve(ctx, vc)
 		if err != nil {
 			return 0, err
 		}
 	}
-	if trouble != (tenancy.Reason{}) {
+	if reason != (tenancy.Reason{}) {
 		c.supervisor.Stop(name)
-		return c.Lifecycle.Report(ctx, vc, trouble)
+		return c.Lifecycle.Report(ctx, vc, reason)
 	}
 	state, running := c.supervisor.Ensure(name, identity, func() *connection { return &connection{controller: c, tenant: tenant} })
 	if !running {
@@ -164,9 +166,9 @@ func (c *Controller) reconcile(ctx context.Context, vc *tenancyv1alpha1.VirtualC
 
 // resolve returns the tenant that a VirtualCluster describes and the identity of its instance, or why there is none.
 func (c *Controller) resolve(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (*Tenant, string, tenancy.Reason, error) {
-	data, trouble, err := c.readSecret(ctx, vc)
-	if err != nil || trouble != (tenancy.Reason{}) {
-		return nil, "", trouble, err
+	data, reason, err := c.readSecret(ctx, vc)
+	if err != nil || reason != (tenancy.Reason{}) {
+		return nil, "", reason, err
 	}
 	config, err := kubeconfig.Parse(data)
 	if err != nil {

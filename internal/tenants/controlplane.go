@@ -19,8 +19,8 @@ import (
 
 const probeTimeout = 10 * time.Second
 
-// probe returns the UID of a control plane's namespace kube-system, within probeTimeout. The UID identifies the control plane: every API
-// server creates that namespace, and refuses to delete it.
+// probe returns the UID of a control plane's namespace kube-system, within probeTimeout. The UID identifies the control
+// plane: every API server creates that namespace, and refuses to delete it.
 func probe(ctx context.Context, config *rest.Config) (types.UID, error) {
 	api, err := corev1client.NewForConfig(config)
 	if err != nil {
@@ -28,7 +28,8 @@ func probe(ctx context.Context, config *rest.Config) (types.UID, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	// Resource version 0 is answered from the API server's cache: the UID never changes, and nothing of etcd is read for it.
+	// Resource version 0 is answered from the API server's cache: the UID never changes, and nothing of etcd is read
+	// for it.
 	namespace, err := api.Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{ResourceVersion: "0"})
 	if err != nil {
 		return "", fmt.Errorf("reading namespace %s: %w", metav1.NamespaceSystem, err)
@@ -36,8 +37,8 @@ func probe(ctx context.Context, config *rest.Config) (types.UID, error) {
 	return namespace.UID, nil
 }
 
-// recognize returns nil when uid identifies the control plane that the tenant has had so far, and a final ControlPlaneChanged when it does
-// not. For a tenant that has had none, Lifecycle.Recognize decides.
+// recognize returns nil when uid identifies the control plane that the tenant has had so far, and a final
+// ControlPlaneChanged when it does not. For a tenant that has had none, Lifecycle.Recognize decides.
 func (c *Controller) recognize(ctx context.Context, tenant *Tenant, uid types.UID) error {
 	vc := &tenancyv1alpha1.VirtualCluster{}
 	if err := c.Client.Get(ctx, tenant.VirtualCluster, vc); err == nil && vc.UID == tenant.UID && vc.Status.ControlPlaneUID == uid {
@@ -48,23 +49,23 @@ func (c *Controller) recognize(ctx context.Context, tenant *Tenant, uid types.UI
 		if err := c.Reader.Get(ctx, tenant.VirtualCluster, vc); err != nil {
 			return fmt.Errorf("getting the VirtualCluster: %w", err)
 		}
-		switch known := vc.Status.ControlPlaneUID; {
+		switch current := vc.Status.ControlPlaneUID; {
 		case vc.UID != tenant.UID:
-			return errors.New("the VirtualCluster was made anew")
-		case known == uid:
+			return errors.New("the VirtualCluster was deleted and created again")
+		case current == uid:
 			return nil
-		case known != "":
-			return controlPlaneChanged(tenant, uid, known)
+		case current != "":
+			return controlPlaneChanged(tenant, uid, current)
 		}
 		return c.Lifecycle.Recognize(ctx, vc, uid)
 	})
 }
 
 // controlPlaneChanged is the error of a kubeconfig that leads to another control plane than before.
-func controlPlaneChanged(tenant *Tenant, uid, known types.UID) error {
-	message := fmt.Sprintf("%s is another control plane: its namespace kube-system has UID %s, and the one before had %s. Nothing of the tenant is touched. "+
+func controlPlaneChanged(tenant *Tenant, uid, previous types.UID) error {
+	message := fmt.Sprintf("%s is another control plane: its namespace kube-system has UID %s, and the one before had %s. vc-scheduler and the syncers leave the tenant's objects as they are. "+
 		"To let it take the place of the other within two minutes, and remove all that the other runs in super clusters: "+
 		`kubectl -n %s patch virtualcluster %s --subresource=status --type=merge -p '{"status":{"controlPlaneUID":null}}'`,
-		tenant.Config.Host, uid, known, tenant.VirtualCluster.Namespace, tenant.VirtualCluster.Name)
+		tenant.Config.Host, uid, previous, tenant.VirtualCluster.Namespace, tenant.VirtualCluster.Name)
 	return &engage.Failure{Final: true, Reason: tenancy.Reason{Reason: tenancyv1alpha1.ReasonControlPlaneChanged, Message: message}}
 }

@@ -42,8 +42,8 @@ func (c *Controller) readSecret(ctx context.Context, vc *tenancyv1alpha1.Virtual
 	return nil, tenancy.Reason{Reason: tenancyv1alpha1.ReasonSecretNotFound, Message: message}, nil
 }
 
-// secretOf returns where a VirtualCluster's kubeconfig lies: the Secret, without a namespace when that is not known yet, and the data
-// keys to try.
+// secretOf returns where a VirtualCluster's kubeconfig lies: the Secret, without a namespace when that is not known
+// yet, and the data keys to try.
 func secretOf(vc *tenancyv1alpha1.VirtualCluster) (types.NamespacedName, []string) {
 	if ref := vc.Spec.KubeconfigSecretRef; ref != nil {
 		key := ref.Key

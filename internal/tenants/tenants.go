@@ -1,5 +1,6 @@
-// Package tenants keeps the connections to tenant control planes: it watches VirtualClusters and the Secrets that hold their kubeconfigs,
-// and runs the caller's work once per tenant whose control plane answers. What VirtualClusters need besides is behind Lifecycle.
+// Package tenants keeps the connections to tenant control planes: it watches VirtualClusters and the Secrets that hold
+// their kubeconfigs, and runs the caller's work once per tenant whose control plane answers. What VirtualClusters need
+// besides is behind Lifecycle.
 package tenants
 
 import (
@@ -35,21 +36,24 @@ type Tenant struct {
 	Config *rest.Config
 }
 
-// Engage works on one tenant until ctx ends, which it does when the tenant is deleted, its credentials change or the process stops.
-// It calls ready once, when its caches are filled. An error or a panic ends the instance; another is started after a delay that grows.
-// It runs on a goroutine of its own, never twice at a time for one tenant. Goroutines that it starts defer engage.Recover, or their panic ends the process.
+// Engage works on one tenant until ctx ends, which it does when the tenant is deleted, its credentials change or the
+// process stops. It calls ready once, when its caches are filled. An error or a panic ends the instance; another is
+// started after a delay that grows. It runs on a goroutine of its own, never twice at a time for one tenant. Goroutines
+// that it starts defer engage.Recover, or their panic ends the process.
 type Engage func(ctx context.Context, tenant *Tenant, ready func()) error
 
-// Lifecycle is what happens to a VirtualCluster around its connection. One process of a pool owns that life (virtualclusters.Owner); all
-// others wait for what the owner writes (virtualclusters.Reader). The methods may run concurrently for different VirtualClusters.
+// Lifecycle is what happens to a VirtualCluster around its connection. One process of a pool owns that life
+// (virtualclusters.Owner); all others wait for what the owner writes (virtualclusters.Reader). The methods may run
+// concurrently for different VirtualClusters.
 type Lifecycle interface {
-	// Prepare is called before the kubeconfig is read. It returns why the tenant must not be connected to, the zero Reason for nothing.
+	// Prepare is called before the kubeconfig is read. It returns why the tenant must not be connected to, the zero
+	// Reason for nothing.
 	Prepare(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (tenancy.Reason, error)
-	// Recognize is called with the UID of a control plane that answers, when status.controlPlaneUID is empty: it writes the UID, or
-	// returns an error. A conflict makes the caller read vc anew and try again.
+	// Recognize is called with the UID of a control plane that answers, when status.controlPlaneUID is empty: it writes
+	// the UID, or returns an error. A conflict makes the caller read vc anew and try again.
 	Recognize(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, uid types.UID) error
-	// Report is called with the state of the connection, or why there is none, at each reconcile. The duration is after how long to
-	// reconcile again, 0 for no time.
+	// Report is called with the state of the connection, or why there is none, at each reconcile. The duration is after
+	// how long to reconcile again, 0 for no time.
 	Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, state tenancy.Reason) (time.Duration, error)
 	// Release is called for a VirtualCluster that is being deleted, after its connection in this process has ended.
 	Release(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (time.Duration, error)

@@ -52,7 +52,7 @@ func Slices(np *schedulerv1alpha1.NamespacePlacement) []client.Object {
 	return pods
 }
 
-// Gang names a decision about a NamespacePlacement: what is asked for, on top of what is held. Equal inputs give equal
+// Gang names a decision about a NamespacePlacement, by a hash of its UID, spec and placements. Equal inputs give equal
 // names, others do not.
 func Gang(np *schedulerv1alpha1.NamespacePlacement) string {
 	text, err := json.Marshal([]any{np.UID, np.Spec, np.Status.Placements})

@@ -13,8 +13,9 @@ import (
 	"github.com/superpool/superpool/internal/placement"
 )
 
-// NamespaceNode projects a virtual Node onto the Node that the namespace scheduler sees, with the taint that its Ready
-// condition asks for (Taints). Slices are not pods, so the number of pods is no limit. The Node handed in is not changed.
+// NamespaceNode projects a virtual Node onto the Node that the namespace scheduler sees, with the taint that follows
+// from its Ready condition (Taints). Slices are not pods, so the number of pods is no limit. The Node handed in is not
+// changed.
 func NamespaceNode(node *corev1.Node) *corev1.Node {
 	projected := *node
 	projected.ManagedFields = nil
@@ -34,9 +35,10 @@ func anyNumberOfPods() resource.Quantity {
 }
 
 // TenantNodes projects virtual Nodes onto those that one tenant's new pods can use: the super clusters where it has
-// placements that are not leaving. Their allocatable is, per placed namespace, what is reserved there and stays, and their
-// taints are those of Taints. Pods that use what is leaving keep it: kube-scheduler adds no pod to a Node whose pods request
-// more than its allocatable, or that has left the view, and evicts none. The Nodes handed in are not changed.
+// placements that are not leaving. Their allocatable is, per placed namespace, what is reserved there and stays, and
+// their taints are those of Taints. Pods that use what is leaving keep it: kube-scheduler adds no pod to a Node whose
+// pods request more than its allocatable, or that has left the view, and evicts none. The Nodes handed in are not
+// changed.
 func TenantNodes(nodes map[string]*corev1.Node, placements []schedulerv1alpha1.NamespacePlacement) []*corev1.Node {
 	reserved := map[string]corev1.ResourceList{}
 	for i := range placements {

@@ -1,5 +1,5 @@
-// Package view projects API objects onto what kube-scheduler understands: Pods and Nodes. The projections are pure functions; a
-// Source holds their results and serves them to informers.
+// Package view projects API objects onto what kube-scheduler understands: Pods and Nodes. The projections are pure
+// functions; a Source holds their results and serves them to informers.
 package view
 
 import (
@@ -20,15 +20,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// historyLimit is the number of events that a Source remembers for watches. A watch that falls further behind is told to list
-// again, as an API server would.
+// historyLimit is the number of events that a Source keeps for watches. A watch that falls further behind ends with
+// Expired, as on an API server, and its informer lists again.
 const historyLimit = 4096
 
-// Source holds projected objects of one kind and serves list and watch like an API server, so that an informer can read them. Objects
-// are grouped in scopes: what one API object projects to is one scope, and is replaced as a whole.
+// Source holds projected objects of one kind and serves list and watch like an API server, so that an informer can read
+// them. Objects are grouped in scopes: what one API object projects to is one scope, and is replaced as a whole.
 //
-// It is safe for concurrent use. Objects handed in belong to the Source and must not be changed afterwards; objects handed out must
-// not be changed either.
+// It is safe for concurrent use. Objects handed in belong to the Source and must not be changed afterwards; objects
+// handed out must not be changed either.
 type Source struct {
 	newList func() runtime.Object
 
@@ -39,7 +39,7 @@ type Source struct {
 	version int64
 	// history holds the last events in order, the newest with number version.
 	history []watch.Event
-	// changed is closed, and made anew, with each event.
+	// changed is closed and replaced with each event.
 	changed chan struct{}
 }
 
@@ -57,8 +57,8 @@ func newSource(newList func() runtime.Object) *Source {
 	return &Source{newList: newList, objects: map[string]map[string]client.Object{}, version: 1, changed: make(chan struct{})}
 }
 
-// Set makes the objects of scope exactly those given: it adds, updates and deletes, in that order, and leaves equal ones alone. An
-// object whose UID differs from the one of the same name replaces it.
+// Set makes the objects of scope exactly those given: it adds, updates and deletes, in that order, and leaves equal
+// ones alone. An object whose UID differs from the one of the same name replaces it.
 func (s *Source) Set(scope string, objects ...client.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,8 +79,8 @@ func (s *Source) Set(scope string, objects ...client.Object) {
 	}
 }
 
-// Update replaces one object of scope. If none with its UID is there any more, readers see it added and deleted again, so that one who
-// counts on it for now, as a scheduler does on a pod that it has assumed, learns that it came and went.
+// Update replaces one object of scope. If there is none with its UID any more, watchers receive Added and Deleted for
+// it, so that the scheduler's cache confirms and drops the pod that it has assumed.
 func (s *Source) Update(scope string, object client.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +158,8 @@ func (s *Source) List(metav1.ListOptions) (runtime.Object, error) {
 	return list, nil
 }
 
-// Watch streams the events after the resource version in options. It answers Expired when they are no longer remembered.
+// Watch streams the events after the resource version in options. It answers Expired when they are no longer
+// remembered.
 func (s *Source) Watch(options metav1.ListOptions) (watch.Interface, error) {
 	if options.SendInitialEvents != nil && *options.SendInitialEvents {
 		return nil, apierrors.NewBadRequest("a view serves list and watch, not streaming lists")

@@ -6,15 +6,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Taints returns the taints of a virtual Node, and the one that its Ready condition asks for:
+// Taints returns the taints of a virtual Node, and the one that follows from its Ready condition:
 //
 //	Ready  Unknown  node.kubernetes.io/unreachable:NoSchedule   the super cluster does not answer
-//	Ready  False    node.kubernetes.io/not-ready:NoSchedule     it answers, and takes nothing new
+//	Ready  False    node.kubernetes.io/not-ready:NoSchedule     it answers, and nothing new may go there
 //	Ready  True     none
-//	no Ready        none                                        nobody has reported on it yet
+//	no Ready        none                                        vc-scheduler has not written a status yet
 //
-// The meta cluster's kube-controller-manager writes the same taints, later: what goes to a lost super cluster must not
-// rest on it. NoSchedule keeps new slices and pods away and leaves those alone that are there. The Node is not changed.
+// The meta cluster's kube-controller-manager writes the same taints later; scheduling must not depend on it. NoSchedule
+// keeps new slices and pods away and evicts none. The Node is not changed.
 func Taints(node *corev1.Node) []corev1.Taint {
 	taints := node.Spec.Taints
 	for i := range node.Status.Conditions {

@@ -16,9 +16,10 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// Report writes the conditions of a VirtualCluster when they changed: Ready from the state of its connection, ServiceCIDRsOverlap from all
-// VirtualClusters. A change for the worse is an Event too. The duration is after how long to report again, 0 for when the state changes:
-// what another VirtualCluster causes is checked every conflictRetryAfter.
+// Report writes the conditions of a VirtualCluster when they changed: Ready from the state of its connection,
+// ServiceCIDRsOverlap from all VirtualClusters. A change for the worse is an Event too. The duration is after how long
+// to report again, 0 for when the state changes: what another VirtualCluster causes is checked every
+// conflictRetryAfter.
 func (o *Owner) Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, state tenancy.Reason) (time.Duration, error) {
 	var again time.Duration
 	if state.Reason == tenancyv1alpha1.ReasonKeyConflict {
@@ -43,8 +44,8 @@ func (o *Owner) Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, 
 	return again, nil
 }
 
-// setConditions sets the conditions that follow from the state of the connection, and from the message about overlapping ranges, "" for
-// none.
+// setConditions sets the conditions that follow from the state of the connection, and from the message about
+// overlapping ranges, "" for none.
 func setConditions(vc *tenancyv1alpha1.VirtualCluster, state tenancy.Reason, overlap string) {
 	ready := metav1.Condition{
 		Type: tenancyv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: state.Reason, Message: state.Message, ObservedGeneration: vc.Generation,

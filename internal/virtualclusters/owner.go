@@ -1,5 +1,5 @@
-// Package virtualclusters owns the life of VirtualClusters in the meta cluster: finalizer, root namespace, status and Events. One process
-// owns (Owner), and any number of others read (Reader).
+// Package virtualclusters owns the life of VirtualClusters in the meta cluster: finalizer, root namespace, status and
+// Events. One process owns (Owner), and any number of others read (Reader).
 package virtualclusters
 
 import (
@@ -22,7 +22,8 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// Finalizer holds a deleted VirtualCluster until its NamespacePlacements and its root namespace are deleted. Owner sets and removes it.
+// Finalizer holds a deleted VirtualCluster until its NamespacePlacements and its root namespace are deleted. Owner sets
+// and removes it.
 const Finalizer = "scheduler.tenancy.x-k8s.io/placements"
 
 const (
@@ -30,9 +31,11 @@ const (
 	conflictRetryAfter = 30 * time.Second
 )
 
-// Owner writes what VirtualClusters are to others: their finalizer, root namespace, cluster key, control plane UID, conditions and Events.
-// The controller of package tenants drives it (tenants.Lifecycle), because the Ready condition is the state of the tenant's connection, and
-// because a root namespace must not be deleted before the connection has ended. Its methods change the VirtualCluster that they are given to what they wrote, and may run concurrently for different ones.
+// Owner writes what other programs read of VirtualClusters: their finalizer, root namespace, cluster key, control plane
+// UID, conditions and Events. The controller of package tenants drives it (tenants.Lifecycle), because the Ready
+// condition is the state of the tenant's connection, and because a root namespace must not be deleted before the
+// connection has ended. Its methods change the VirtualCluster that they are given to what they wrote, and may run
+// concurrently for different ones.
 type Owner struct {
 	// Client reads VirtualClusters (a cache will do) and writes.
 	Client client.Client
@@ -42,8 +45,8 @@ type Owner struct {
 	Recorder record.EventRecorder
 }
 
-// Prepare adds the finalizer, creates the root namespace and writes the cluster key, each only where it is missing. It returns why the
-// root namespace cannot be used, the zero Reason when it can.
+// Prepare adds the finalizer, creates the root namespace and writes the cluster key, each only where it is missing. It
+// returns why the root namespace cannot be used, the zero Reason when it can.
 func (o *Owner) Prepare(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (tenancy.Reason, error) {
 	if !controllerutil.ContainsFinalizer(vc, Finalizer) {
 		before := vc.DeepCopy()
@@ -85,7 +88,8 @@ func (o *Owner) ensureRoot(ctx context.Context, vc *tenancyv1alpha1.VirtualClust
 	return root, err
 }
 
-// Recognize writes uid as the UID of the tenant's control plane, which status has none of yet. A conflict is returned as such.
+// Recognize writes uid as the UID of the tenant's control plane, which status has none of yet. A conflict is returned
+// as such.
 func (o *Owner) Recognize(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, uid types.UID) error {
 	before := vc.DeepCopy()
 	vc.Status.ControlPlaneUID = uid
@@ -98,9 +102,9 @@ func (o *Owner) Recognize(ctx context.Context, vc *tenancyv1alpha1.VirtualCluste
 	return nil
 }
 
-// Release deletes what a deleted VirtualCluster leaves in the meta cluster, and removes its finalizer when nothing is left: first the
-// NamespacePlacements, so that syncers see them go one by one, then the root namespace. The caller's connection must have ended. The
-// duration is after how long to call it again, 0 for never.
+// Release deletes what a deleted VirtualCluster leaves in the meta cluster, and removes its finalizer when nothing is
+// left: first the NamespacePlacements, so that syncers clean up by their delete events, then the root namespace. The
+// caller's connection must have ended. The duration is after how long to call it again, 0 for never.
 func (o *Owner) Release(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(vc, Finalizer) {
 		return 0, nil

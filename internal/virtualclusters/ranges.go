@@ -15,7 +15,8 @@ import (
 // overlapsNamed bounds what a condition names: all tenants may have the same range.
 const overlapsNamed = 3
 
-// ServiceCIDRs returns spec.serviceCIDRs, parsed. The CRD's validation refuses what is no range, so an error means that it was evaded.
+// ServiceCIDRs returns spec.serviceCIDRs, parsed. The CRD's validation refuses what is no range, so an error means that
+// it was evaded.
 func ServiceCIDRs(vc *tenancyv1alpha1.VirtualCluster) ([]netip.Prefix, error) {
 	ranges := make([]netip.Prefix, 0, len(vc.Spec.ServiceCIDRs))
 	for _, text := range vc.Spec.ServiceCIDRs {
@@ -28,8 +29,8 @@ func ServiceCIDRs(vc *tenancyv1alpha1.VirtualCluster) ([]netip.Prefix, error) {
 	return ranges, nil
 }
 
-// overlap returns a message that names the other VirtualClusters with which a VirtualCluster shares addresses of Services, "" for none. It
-// reads all of them from the cache, for each report of one.
+// overlap returns a message that names the other VirtualClusters with which a VirtualCluster shares addresses of
+// Services, "" for none. It reads all of them from the cache, for each report of one.
 func (o *Owner) overlap(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (string, error) {
 	own, err := ServiceCIDRs(vc)
 	if err != nil || len(own) == 0 {

@@ -19,7 +19,8 @@ import (
 // errNotRecognized is why a Reader does not connect to a control plane that Owner has not recognized.
 var errNotRecognized = errors.New("status.controlPlaneUID is empty: waiting for vc-scheduler to connect")
 
-// Reader stands where Owner stands in a process that owns nothing: it waits for what Owner writes, and writes nothing.
+// Reader implements the methods of Owner for a process that owns no VirtualClusters: it waits for what Owner writes,
+// and writes nothing.
 type Reader struct {
 	// Reader reads root namespaces, which must be up to date.
 	Reader client.Reader
@@ -51,7 +52,8 @@ func (r Reader) Recognize(context.Context, *tenancyv1alpha1.VirtualCluster, type
 	return errNotRecognized
 }
 
-// Report writes nothing. It returns after how long a key that belongs to another object is to be checked again, 0 for any other state.
+// Report writes nothing. It returns after how long a key that belongs to another object is to be checked again, 0 for
+// any other state.
 func (r Reader) Report(_ context.Context, _ *tenancyv1alpha1.VirtualCluster, state tenancy.Reason) (time.Duration, error) {
 	if state.Reason == tenancyv1alpha1.ReasonKeyConflict {
 		return conflictRetryAfter, nil

@@ -18,14 +18,15 @@ func RootOwner(namespace client.Object) (types.NamespacedName, bool) {
 	return owner, owner.Name != "" && namespace.GetAnnotations()[tenancyv1alpha1.AnnotationRootNamespace] == "true"
 }
 
-// rootConflict returns why an existing namespace cannot be the root namespace of a VirtualCluster, the zero Reason when it is.
+// rootConflict returns why an existing namespace cannot be the root namespace of a VirtualCluster, the zero Reason when
+// it is.
 func rootConflict(vc *tenancyv1alpha1.VirtualCluster, root *corev1.Namespace) tenancy.Reason {
 	var message string
 	switch owner := annotatedOwner(root); {
 	case ownsRoot(vc, root) && root.DeletionTimestamp.IsZero():
 		return tenancy.Reason{}
 	case ownsRoot(vc, root):
-		message = fmt.Sprintf("Namespace %s is being deleted: it is made again when it is gone", root.Name)
+		message = fmt.Sprintf("Namespace %s is being deleted: vc-scheduler creates it again afterwards", root.Name)
 	case owner.Name == "":
 		message = fmt.Sprintf("Namespace %s exists and was not made for this VirtualCluster: delete or rename one of them", root.Name)
 	default:

@@ -85,7 +85,7 @@ func TestRootConflict(t *testing.T) {
 		want   string // of the message; "" for no conflict
 	}{
 		{name: "its own", change: func(*corev1.Namespace) {}},
-		{name: "being deleted", change: func(root *corev1.Namespace) { root.DeletionTimestamp = &now }, want: "Namespace key is being deleted: it is made again when it is gone"},
+		{name: "being deleted", change: func(root *corev1.Namespace) { root.DeletionTimestamp = &now }, want: "Namespace key is being deleted: vc-scheduler creates it again afterwards"},
 		{
 			name: "no annotations", change: func(root *corev1.Namespace) { root.Annotations = nil },
 			want: "Namespace key exists and was not made for this VirtualCluster: delete or rename one of them",

@@ -1,6 +1,6 @@
 // Package namespacegang places the slices of a namespace together: all of them or none. It orders the queue so that
 // slices of one namespace are neighbours, holds each slice that found a super cluster until all have one, releases them
-// when one fits nowhere, and hands the whole decision to a Committer once.
+// when one fits nowhere, and passes the whole decision to a Committer once.
 package namespacegang
 
 import (
@@ -31,8 +31,8 @@ const (
 	// ErrReasonNoFreeCapacity begins the reason of a slice whose namespace needs more than the whole pool has free.
 	ErrReasonNoFreeCapacity = "the pool has too little free capacity for the namespace"
 
-	// permitTimeout bounds how long a slice is held for the others of its gang. They are tried right after it, so it is
-	// reached only when they are kept from being tried at all.
+	// permitTimeout bounds how long a slice is held for the others of its gang. Reserve activates them, so
+	// it is reached only when the scheduler cannot try them at all.
 	permitTimeout = 30 * time.Second
 )
 
@@ -99,7 +99,7 @@ func (pl *NamespaceGang) Less(a, b fwk.QueuedPodInfo) bool {
 	return podA.Name < podB.Name
 }
 
-// EventsToRegister names what can free capacity: a super cluster that came or changed, and a slice that went.
+// EventsToRegister names what can free capacity: a virtual Node that is added or changed, and a Pod that is deleted.
 func (pl *NamespaceGang) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{
@@ -115,8 +115,8 @@ func (pl *NamespaceGang) EventsToRegister(context.Context) ([]fwk.ClusterEventWi
 
 // hint tries the first slice of a gang again. The others wait until it has a super cluster: a pool without free
 // capacity would else look at every slice of every namespace that waits, at each event, before it comes to a namespace
-// that fits. A slice whose release is still under way when the first one wakes the others is in no queue, so it asks
-// here whether they have begun.
+// that fits. A slice whose release is still under way when the first one activates the others is in no queue, so
+// the hint queues it when its gang has begun.
 func (pl *NamespaceGang) hint(_ klog.Logger, pod *corev1.Pod, _, _ any) (fwk.QueueingHint, error) {
 	if slicepod.GangName(pod) == "" || slicepod.IsFirst(pod) || pl.gangs.begun(pod) {
 		return fwk.Queue, nil
@@ -124,15 +124,17 @@ func (pl *NamespaceGang) hint(_ klog.Logger, pod *corev1.Pod, _, _ any) (fwk.Que
 	return fwk.QueueSkip, nil
 }
 
-// Reserve notes where a slice goes. The first one that does wakes the others.
+// Reserve records the super cluster of a slice. With the first slice of a gang it moves the others into the active
+// queue.
 func (pl *NamespaceGang) Reserve(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, cluster string) *fwk.Status {
 	if first := pl.gangs.assign(pod, cluster); first && sizeOf(pod) > 1 {
-		pl.wake(ctx, pod)
+		pl.activateOthers(ctx, pod)
 	}
 	return nil
 }
 
-func (pl *NamespaceGang) wake(ctx context.Context, pod *corev1.Pod) {
+// activateOthers moves the other slices of pod's gang into the active queue.
+func (pl *NamespaceGang) activateOthers(ctx context.Context, pod *corev1.Pod) {
 	others := map[string]*corev1.Pod{}
 	pods, err := pl.pods.Pods(pod.Namespace).List(labels.Everything())
 	utilruntime.Must(err) // a lister fails on an invalid selector only

@@ -14,9 +14,9 @@ import (
 	"github.com/superpool/superpool/internal/slicepod"
 )
 
-// PreFilter refuses the first slice of a gang when all super clusters together have less free than the gang wants. So a
-// namespace that is far too large is refused at once, with the figures, instead of after most of its slices were held
-// and released.
+// PreFilter refuses the first slice of a gang when all super clusters together have less free than the gang requests.
+// So a namespace that is far too large is refused at once, with the figures, instead of after most of its slices were
+// held and released.
 func (pl *NamespaceGang) PreFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*framework.PreFilterResult, *fwk.Status) {
 	if pl.gangs.begun(pod) {
 		return nil, nil

@@ -39,15 +39,15 @@ func (s *State) Assigned(pod *corev1.Pod) map[string]int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	counts := map[string]int64{}
-	if known := s.gangs[slicepod.GangName(pod)]; known != nil {
-		for _, assignment := range known.assigned {
+	if found := s.gangs[slicepod.GangName(pod)]; found != nil {
+		for _, assignment := range found.assigned {
 			counts[assignment.Cluster]++
 		}
 	}
 	return counts
 }
 
-// begun says whether any slice of pod's gang is reserved.
+// begun reports whether any slice of pod's gang is reserved.
 func (s *State) begun(pod *corev1.Pod) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,13 +58,13 @@ func (s *State) begun(pod *corev1.Pod) bool {
 func (s *State) assign(pod *corev1.Pod, cluster string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.gangs[slicepod.GangName(pod)]
-	if known == nil {
-		known = &gang{size: sizeOf(pod), assigned: map[types.UID]Assignment{}}
-		s.gangs[slicepod.GangName(pod)] = known
+	found := s.gangs[slicepod.GangName(pod)]
+	if found == nil {
+		found = &gang{size: sizeOf(pod), assigned: map[types.UID]Assignment{}}
+		s.gangs[slicepod.GangName(pod)] = found
 	}
-	known.assigned[pod.UID] = Assignment{Pod: pod, Cluster: cluster}
-	return len(known.assigned) == 1
+	found.assigned[pod.UID] = Assignment{Pod: pod, Cluster: cluster}
+	return len(found.assigned) == 1
 }
 
 // forget takes back assign. It reports whether pod was assigned. After a failed commit the gang starts anew once all
@@ -72,13 +72,13 @@ func (s *State) assign(pod *corev1.Pod, cluster string) bool {
 func (s *State) forget(pod *corev1.Pod) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.gangs[slicepod.GangName(pod)]
-	if known == nil {
+	found := s.gangs[slicepod.GangName(pod)]
+	if found == nil {
 		return false
 	}
-	_, assigned := known.assigned[pod.UID]
-	delete(known.assigned, pod.UID)
-	if len(known.assigned) == 0 {
+	_, assigned := found.assigned[pod.UID]
+	delete(found.assigned, pod.UID)
+	if len(found.assigned) == 0 {
 		delete(s.gangs, slicepod.GangName(pod))
 	}
 	return assigned
@@ -87,38 +87,38 @@ func (s *State) forget(pod *corev1.Pod) bool {
 func (s *State) complete(pod *corev1.Pod) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.gangs[slicepod.GangName(pod)]
-	return known != nil && int64(len(known.assigned)) >= known.size
+	found := s.gangs[slicepod.GangName(pod)]
+	return found != nil && int64(len(found.assigned)) >= found.size
 }
 
 // commit runs write once for pod's gang and returns its outcome to each slice. A slice that has its outcome leaves the
 // State.
 func (s *State) commit(pod *corev1.Pod, write func([]Assignment) error) error {
 	s.mu.Lock()
-	known := s.gangs[slicepod.GangName(pod)]
+	found := s.gangs[slicepod.GangName(pod)]
 	s.mu.Unlock()
-	if known == nil {
+	if found == nil {
 		return fmt.Errorf("slice %s is not reserved", pod.Name)
 	}
-	known.committed.Do(func() {
-		assignments := s.assignments(known)
-		if missing := known.size - int64(len(assignments)); missing > 0 {
-			known.outcome = fmt.Errorf("%d slices of the gang were released", missing)
+	found.committed.Do(func() {
+		assignments := s.assignments(found)
+		if missing := found.size - int64(len(assignments)); missing > 0 {
+			found.outcome = fmt.Errorf("%d slices of the gang were released", missing)
 			return
 		}
-		known.outcome = write(assignments)
+		found.outcome = write(assignments)
 	})
-	if known.outcome == nil {
+	if found.outcome == nil {
 		s.forget(pod)
 	}
-	return known.outcome
+	return found.outcome
 }
 
 // assignments returns what is reserved for a gang, sorted by Pod name.
-func (s *State) assignments(known *gang) []Assignment {
+func (s *State) assignments(found *gang) []Assignment {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.SortedFunc(maps.Values(known.assigned), func(a, b Assignment) int {
+	return slices.SortedFunc(maps.Values(found.assigned), func(a, b Assignment) int {
 		return cmp.Compare(a.Pod.Name, b.Pod.Name)
 	})
 }

@@ -1,5 +1,6 @@
 // Package namespaceplacement leaves a tenant's pod the super clusters where its namespace holds a placement, and
-// refuses it in plain words where there is none. How much free capacity is left there is NodeResourcesFit's to judge.
+// refuses it with a message about its quota where there is none. How much free capacity is left there is
+// NodeResourcesFit's to judge.
 package namespaceplacement
 
 import (
@@ -38,8 +39,8 @@ func New(context.Context, runtime.Object, framework.Handle) (framework.Plugin, e
 // Name returns the name of the plugin.
 func (pl *NamespacePlacement) Name() string { return Name }
 
-// EventsToRegister names what can give a namespace capacity: a super cluster's node that came into the view or whose
-// allocatable changed.
+// EventsToRegister names what can give a namespace capacity: a Node that is added to the view or whose allocatable
+// changes.
 func (pl *NamespacePlacement) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{{
 		Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable},

@@ -59,7 +59,7 @@ type request slice.Amounts
 // Clone returns r itself: nobody changes it.
 func (r request) Clone() fwk.StateData { return r }
 
-// EventsToRegister names what can bring a larger node: a super cluster that came, or whose annotation changed.
+// EventsToRegister names what can add a larger node: a virtual Node that is added, or whose shapes annotation changes.
 func (pl *NodeShape) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{{
 		Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAnnotation | fwk.UpdateNodeAllocatable},
@@ -113,18 +113,18 @@ func (pl *NodeShape) fits(needed request, node *corev1.Node) bool {
 // shapesOf returns the shapes of a node, empty where the annotation is missing or cannot be read.
 func (pl *NodeShape) shapesOf(node *corev1.Node) []slice.Amounts {
 	text := node.Annotations[schedulerv1alpha1.AnnotationNodeShapes]
-	if known, ok := pl.shapes.Load(node.Name); ok && known.(*parsed).text == text {
-		return known.(*parsed).shapes
+	if cached, ok := pl.shapes.Load(node.Name); ok && cached.(*parsed).text == text {
+		return cached.(*parsed).shapes
 	}
-	fresh := &parsed{text: text}
+	entry := &parsed{text: text}
 	var lists []corev1.ResourceList
 	if text != "" && json.Unmarshal([]byte(text), &lists) == nil {
 		for _, list := range lists {
-			fresh.shapes = append(fresh.shapes, slice.Of(list))
+			entry.shapes = append(entry.shapes, slice.Of(list))
 		}
 	}
-	pl.shapes.Store(node.Name, fresh)
-	return fresh.shapes
+	pl.shapes.Store(node.Name, entry)
+	return entry.shapes
 }
 
 // requestOf returns what a pod or slice takes, in the resources that it requested before the projection.

@@ -22,8 +22,8 @@ import (
 const (
 	// Name of the plugin.
 	Name = "SuperClusterBinder"
-	// ReasonSuperClusterChosen is the reason of PodScheduled=False while a pod that was refused before waits for a node
-	// of its super cluster.
+	// ReasonSuperClusterChosen: the pod scheduler chose a super cluster for a pod that it had refused before, and the
+	// pod waits for a node there. It is the reason of condition PodScheduled=False, until the syncer makes the Binding.
 	ReasonSuperClusterChosen = "SuperClusterChosen"
 )
 

@@ -13,29 +13,28 @@ const (
 	// stay in force.
 	ConditionAccepted = "Accepted"
 
-	// ReasonPlaced means that the whole quota is reserved.
+	// ReasonPlaced: the namespace scheduler reserved the whole quota of the namespace.
 	ReasonPlaced = "Placed"
-	// ReasonPending means that the namespace scheduler has not decided yet.
+	// ReasonPending: the namespace scheduler has not decided about the namespace yet.
 	ReasonPending = "Pending"
-	// ReasonUnschedulable means that the pool has too little free capacity for what is missing; the message has
-	// kube-scheduler's reason per super cluster.
+	// ReasonUnschedulable: the namespace scheduler found too little free capacity in the pool for what is missing of
+	// the quota. The message counts the plugins' reasons over all super clusters.
 	ReasonUnschedulable = "Unschedulable"
-	// ReasonNoQuota means that the namespace has no ResourceQuota with compute resources, so nothing is reserved for
-	// it.
+	// ReasonNoQuota: the namespace has no ResourceQuota with compute resources, so nothing is reserved for it.
 	ReasonNoQuota = "NoQuota"
-	// ReasonInUse means that more is reserved than the quota allows, because pods still use it.
+	// ReasonInUse: the tenant lowered the quota, and vc-scheduler keeps what pods still use above it reserved.
 	ReasonInUse = "InUse"
-	// ReasonAccepted means that slice, quota and profile of the namespace are valid.
+	// ReasonAccepted: vc-scheduler found slice, quota and profile of the namespace valid.
 	ReasonAccepted = "Accepted"
-	// ReasonSliceLargerThanQuota means that the slice is larger than the quota, so the quota is one slice; Accepted is
-	// True.
+	// ReasonSliceLargerThanQuota: the slice of the namespace is larger than its quota, so the quota is one slice.
+	// Accepted is True.
 	ReasonSliceLargerThanQuota = "SliceLargerThanQuota"
-	// ReasonInvalidSlice means that the slice annotation is invalid.
+	// ReasonInvalidSlice: the slice annotation of the namespace is invalid, or makes too many slices of the quota.
 	ReasonInvalidSlice = "InvalidSlice"
-	// ReasonInvalidQuota means that the quota cannot be cut into slices.
+	// ReasonInvalidQuota: a ResourceQuota of the namespace has a limit that is negative or larger than any pool.
 	ReasonInvalidQuota = "InvalidQuota"
-	// ReasonUnknownScheduler means that no profile of the namespace scheduler has the name in the namespace's
-	// annotation scheduler.tenancy.x-k8s.io/scheduler.
+	// ReasonUnknownScheduler: no profile of the namespace scheduler has the name in the namespace's annotation
+	// scheduler.tenancy.x-k8s.io/scheduler.
 	ReasonUnknownScheduler = "UnknownScheduler"
 )
 
@@ -88,11 +87,11 @@ type ClusterPlacement struct {
 type LeavingReason string
 
 const (
-	// LeavingDrained means that the operator drains the super cluster.
+	// LeavingDrained: the operator drains the super cluster.
 	LeavingDrained LeavingReason = "Drained"
-	// LeavingLost means that the super cluster does not answer any more.
+	// LeavingLost: the super cluster does not answer any more.
 	LeavingLost LeavingReason = "Lost"
-	// LeavingRequested means that the tenant requested other placements.
+	// LeavingRequested: the tenant requested other placements.
 	LeavingRequested LeavingReason = "Requested"
 )
 

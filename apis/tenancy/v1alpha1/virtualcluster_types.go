@@ -9,27 +9,28 @@ const (
 	// ConditionReady is True when vc-scheduler is connected to the tenant control plane.
 	ConditionReady = "Ready"
 
-	// ReasonConnected means that the control plane answers and vc-scheduler's informers have synced.
+	// ReasonConnected: the tenant's control plane answers, and vc-scheduler's informers on it have synced.
 	ReasonConnected = "Connected"
-	// ReasonConnecting means that the first connection is being made.
+	// ReasonConnecting: vc-scheduler is connecting to the tenant's control plane, or its informers have not synced.
 	ReasonConnecting = "Connecting"
-	// ReasonSecretNotFound means that the kubeconfig Secret, or its data key, is missing.
+	// ReasonSecretNotFound: the kubeconfig Secret of the VirtualCluster, or its data key, is missing.
 	ReasonSecretNotFound = "SecretNotFound"
-	// ReasonInvalidKubeconfig means that the Secret holds no usable kubeconfig.
+	// ReasonInvalidKubeconfig: vc-scheduler refuses the kubeconfig in the Secret of the VirtualCluster.
 	ReasonInvalidKubeconfig = "InvalidKubeconfig"
-	// ReasonUnreachable means that the server in the kubeconfig does not answer, or refuses.
+	// ReasonUnreachable: the API server in the kubeconfig does not answer vc-scheduler, or refuses its requests.
 	ReasonUnreachable = "Unreachable"
-	// ReasonControlPlaneChanged means that the kubeconfig leads to another control plane than before. vc-scheduler and
-	// the syncers leave the tenant's objects alone, because in another control plane all of them would look deleted.
+	// ReasonControlPlaneChanged: the kubeconfig of the VirtualCluster leads to another control plane than before.
+	// vc-scheduler and the syncers leave the tenant's objects alone, because in another control plane all of them would
+	// look deleted.
 	ReasonControlPlaneChanged = "ControlPlaneChanged"
-	// ReasonKeyConflict means that the cluster key, and so the root namespace, already belongs to another object.
+	// ReasonKeyConflict: the namespace with the name of the cluster key belongs to another object, or is being deleted.
 	ReasonKeyConflict = "KeyConflict"
 
 	// ConditionServiceCIDRsOverlap is True when spec.serviceCIDRs of other VirtualClusters contain the same addresses,
 	// and absent otherwise. The tenant keeps its Services, but one with the address of another tenant's does not work
 	// in super clusters that run both.
 	ConditionServiceCIDRsOverlap = "ServiceCIDRsOverlap"
-	// ReasonSharedAddresses is the reason of condition ServiceCIDRsOverlap.
+	// ReasonSharedAddresses: spec.serviceCIDRs of another VirtualCluster contain addresses of this one's.
 	ReasonSharedAddresses = "SharedAddresses"
 )
 
