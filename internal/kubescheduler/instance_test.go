@@ -35,8 +35,8 @@ func TestBuildRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "building a scheduler: ")
 }
 
-// TestFailed runs a scheduler whose only node is too small: Failed is called with the pod and the reason, and the pod gets the status that
-// Failed returns.
+// TestFailed runs a scheduler whose only node is too small: Failed is called with the pod and the reason, and the pod
+// gets the status that Failed returns.
 func TestFailed(t *testing.T) {
 	for name, replace := range map[string]bool{"the status as it is": false, "another status": true} {
 		t.Run(name, func(t *testing.T) {

@@ -104,7 +104,8 @@ func TestFindKubeconfig(t *testing.T) {
 	}
 }
 
-// TestReconcileATrouble: a Cluster whose kubeconfig is missing keeps its Node, which schedulers then avoid, and says so once.
+// TestReconcileATrouble: a Cluster whose kubeconfig is missing keeps its Node, which schedulers then avoid, and says
+// so once.
 func TestReconcileATrouble(t *testing.T) {
 	t.Parallel()
 	other := types.NamespacedName{Namespace: "default", Name: "other"}

@@ -92,8 +92,8 @@ func keyed(name string) *tenancyv1alpha1.VirtualCluster {
 	return vc
 }
 
-// TestPrepareAfterAFailure lets each request of Prepare fail until the second attempt: the error names the step, and the second attempt ends
-// as one that nothing disturbed.
+// TestPrepareAfterAFailure lets each request of Prepare fail until the second attempt: the error names the step, and
+// the second attempt ends as one that nothing disturbed.
 func TestPrepareAfterAFailure(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, request, wantErr string }{
@@ -124,7 +124,8 @@ func TestPrepareAfterAFailure(t *testing.T) {
 	}
 }
 
-// TestPrepareOverAForeignNamespace: a namespace that exists under the key is left as it is, and the VirtualCluster gets no key.
+// TestPrepareOverAForeignNamespace: a namespace that exists under the key is left as it is, and the VirtualCluster
+// gets no key.
 func TestPrepareOverAForeignNamespace(t *testing.T) {
 	t.Parallel()
 	foreign := builders.Namespace(tenancy.ClusterKey(builders.VirtualCluster("a")))
