@@ -60,11 +60,9 @@ func NewDispatcher(ctx context.Context, informers ctrlcache.Cache) (*Dispatcher,
 	if err != nil {
 		return nil, fmt.Errorf("watching virtual Nodes: %w", err)
 	}
-	_, err = nodes.AddEventHandler(engage.Handler(ctx, "informer of virtual Nodes", nil, cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { d.node(object, false) },
-		UpdateFunc: func(_, object any) { d.node(object, false) },
-		DeleteFunc: func(object any) { d.node(object, true) },
-	}))
+	_, err = nodes.AddEventHandler(engage.Handler(ctx, "informer of virtual Nodes", nil, engage.ObjectHandler(
+		func(node *corev1.Node) { d.node(node, false) },
+		func(node *corev1.Node) { d.node(node, true) })))
 	if err != nil {
 		return nil, fmt.Errorf("watching virtual Nodes: %w", err)
 	}
@@ -78,10 +76,7 @@ func newDispatcher() *Dispatcher {
 // placementHandler calls f for each change. The objects of the initial list are no changes.
 func placementHandler(f func(placementChange)) cache.ResourceEventHandler {
 	placement := func(object any) *schedulerv1alpha1.NamespacePlacement {
-		if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-			object = tombstone.Obj
-		}
-		np, _ := object.(*schedulerv1alpha1.NamespacePlacement)
+		np, _ := engage.Object[*schedulerv1alpha1.NamespacePlacement](object)
 		return np
 	}
 	return cache.ResourceEventHandlerDetailedFuncs{
@@ -93,19 +88,6 @@ func placementHandler(f func(placementChange)) cache.ResourceEventHandler {
 		UpdateFunc: func(old, object any) { f(placementChange{old: placement(old), current: placement(object)}) },
 		DeleteFunc: func(object any) { f(placementChange{old: placement(object)}) },
 	}
-}
-
-// handlerOf calls f for each event with the object's current state, or its last one after a delete.
-func handlerOf[T any](f func(T)) cache.ResourceEventHandler {
-	call := func(object any) {
-		if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-			object = tombstone.Obj
-		}
-		if typed, ok := object.(T); ok {
-			f(typed)
-		}
-	}
-	return cache.ResourceEventHandlerFuncs{AddFunc: call, UpdateFunc: func(_, object any) { call(object) }, DeleteFunc: call}
 }
 
 // subscribe adds a tenant's controller, calls it with the changes that it missed, and returns a function that removes
@@ -175,14 +157,7 @@ func (d *Dispatcher) miss(clusterKey, name string, change placementChange) {
 	d.missed[clusterKey][name] = change
 }
 
-func (d *Dispatcher) node(object any, deleted bool) {
-	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = tombstone.Obj
-	}
-	node, ok := object.(*corev1.Node)
-	if !ok {
-		return
-	}
+func (d *Dispatcher) node(node *corev1.Node, deleted bool) {
 	d.mu.Lock()
 	previous := d.nodes[node.Name]
 	if deleted {

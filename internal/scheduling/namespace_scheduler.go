@@ -51,7 +51,7 @@ func (s *NamespaceScheduler) Start(ctx context.Context) error {
 		Slices: view.NewPodSource(), Nodes: view.NewNodeSource(), Config: s.Config, Sink: sink, KubeConfig: s.KubeConfig,
 	}
 	// feed waits until the sources hold all reservations and virtual Nodes, so the first decision counts them.
-	placements := handlerFuncs(
+	placements := engage.ObjectHandler(
 		func(np *schedulerv1alpha1.NamespacePlacement) {
 			p.Slices.Set(client.ObjectKeyFromObject(np).String(), view.Slices(np)...)
 		},
@@ -65,7 +65,7 @@ func (s *NamespaceScheduler) Start(ctx context.Context) error {
 		return fmt.Errorf("watching NamespacePlacements: %w", err)
 	}
 	defer stopPlacements()
-	nodes := handlerFuncs(
+	nodes := engage.ObjectHandler(
 		func(node *corev1.Node) { p.Nodes.Set(node.Name, view.NamespaceNode(node)) },
 		func(node *corev1.Node) { p.Nodes.Set(node.Name) })
 	stopNodes, err := feed(ctx, s.Informers, &corev1.Node{}, nodes)
@@ -77,26 +77,6 @@ func (s *NamespaceScheduler) Start(ctx context.Context) error {
 		return fmt.Errorf("placing namespaces: %w", err)
 	}
 	return nil
-}
-
-// handlerFuncs calls set with each object that exists, is added or is updated, and remove with the last state of each
-// one that is deleted.
-func handlerFuncs[T any](set, remove func(T)) cache.ResourceEventHandler {
-	typed := func(f func(T)) func(any) {
-		return func(object any) {
-			if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-				object = tombstone.Obj
-			}
-			if object, ok := object.(T); ok {
-				f(object)
-			}
-		}
-	}
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    typed(set),
-		UpdateFunc: func(_, object any) { typed(set)(object) },
-		DeleteFunc: typed(remove),
-	}
 }
 
 // feed adds handler to the informer of kind's kind, waits until it was called for all objects that the informer has

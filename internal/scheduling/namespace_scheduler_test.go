@@ -124,30 +124,3 @@ type failingInformers struct{ ctrlcache.Informers }
 func (failingInformers) GetInformer(context.Context, client.Object, ...ctrlcache.InformerGetOption) (ctrlcache.Informer, error) {
 	return nil, errors.New("no such kind")
 }
-
-// TestHandlerFuncs calls a handler as informers do.
-func TestHandlerFuncs(t *testing.T) {
-	t.Parallel()
-	old, current := builders.VirtualNode("old").Obj(), builders.VirtualNode("current").Obj()
-	for name, tc := range map[string]struct {
-		call func(cache.ResourceEventHandler)
-		want string
-	}{
-		"listed":                      {func(h cache.ResourceEventHandler) { h.OnAdd(current, true) }, "set current"},
-		"added":                       {func(h cache.ResourceEventHandler) { h.OnAdd(current, false) }, "set current"},
-		"updated":                     {func(h cache.ResourceEventHandler) { h.OnUpdate(old, current) }, "set current"},
-		"deleted":                     {func(h cache.ResourceEventHandler) { h.OnDelete(current) }, "remove current"},
-		"deleted while not connected": {func(h cache.ResourceEventHandler) { h.OnDelete(cache.DeletedFinalStateUnknown{Obj: old}) }, "remove old"},
-		"another kind":                {func(h cache.ResourceEventHandler) { h.OnAdd(&corev1.Pod{}, false) }, ""},
-		"nothing is known":            {func(h cache.ResourceEventHandler) { h.OnDelete(cache.DeletedFinalStateUnknown{}) }, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := ""
-			tc.call(handlerFuncs(
-				func(node *corev1.Node) { got += "set " + node.Name },
-				func(node *corev1.Node) { got += "remove " + node.Name }))
-			require.Equal(t, tc.want, got)
-		})
-	}
-}

@@ -181,13 +181,15 @@ func (c *tenantController) watch(ctx context.Context, queue workqueue.TypedRateL
 		// Adding a handler fails only on a stopped informer.
 		_, _ = informer.AddEventHandler(engage.Handler(ctx, "informer of the tenant", c.fail, handler))
 	}
-	handle(c.informers.Core().V1().Namespaces().Informer(), handlerOf(func(namespace *corev1.Namespace) {
+	namespaceChanged := func(namespace *corev1.Namespace) {
 		queue.Add(request{concern: concernNamespace, namespace: namespace.Name})
 		queue.Add(request{concern: concernAnnotation, namespace: namespace.Name})
-	}))
-	handle(c.informers.Core().V1().ResourceQuotas().Informer(), handlerOf(func(quota *corev1.ResourceQuota) {
+	}
+	handle(c.informers.Core().V1().Namespaces().Informer(), engage.ObjectHandler(namespaceChanged, namespaceChanged))
+	quotaChanged := func(quota *corev1.ResourceQuota) {
 		queue.Add(request{concern: concernNamespace, namespace: quota.Namespace})
-	}))
+	}
+	handle(c.informers.Core().V1().ResourceQuotas().Informer(), engage.ObjectHandler(quotaChanged, quotaChanged))
 	handle(c.informers.Core().V1().Pods().Informer(), podHandler(queue))
 	return nil
 }
@@ -228,15 +230,11 @@ func (c placementChange) losesCluster() bool {
 // podHandler enqueues the pods that may need a repair, and the namespace of a pod that was deleted: what it used above
 // the quota can be released.
 func podHandler(queue workqueue.TypedRateLimitingInterface[request]) cache.ResourceEventHandler {
-	repair := func(object any) {
-		if pod, ok := object.(*corev1.Pod); ok && mayNeedRepair(pod) {
+	repair := func(pod *corev1.Pod) {
+		if mayNeedRepair(pod) {
 			queue.Add(request{concern: concernPod, namespace: pod.Namespace, name: pod.Name})
 		}
 	}
-	deleted := handlerOf(func(pod *corev1.Pod) { queue.Add(request{concern: concernNamespace, namespace: pod.Namespace}) })
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    repair,
-		UpdateFunc: func(_, object any) { repair(object) },
-		DeleteFunc: deleted.OnDelete,
-	}
+	deleted := func(pod *corev1.Pod) { queue.Add(request{concern: concernNamespace, namespace: pod.Namespace}) }
+	return engage.ObjectHandler(repair, deleted)
 }

@@ -90,16 +90,9 @@ func panicOf(ctx context.Context) error {
 
 // handle connects the informers with the ledger. Each change of the ledger is a call of apply, which makes it.
 func handle(nodes, pods cache.SharedIndexInformer, ledger *Ledger, apply func(func() bool)) ([]cache.InformerSynced, error) {
-	setNode := func(object any) { apply(func() bool { return ledger.SetNode(object.(*corev1.Node)) }) }
-	ofNodes, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    setNode,
-		UpdateFunc: func(_, object any) { setNode(object) },
-		DeleteFunc: func(object any) {
-			if node, ok := last[*corev1.Node](object); ok {
-				apply(func() bool { return ledger.DeleteNode(node.Name) })
-			}
-		},
-	})
+	ofNodes, err := nodes.AddEventHandler(engage.ObjectHandler(
+		func(node *corev1.Node) { apply(func() bool { return ledger.SetNode(node) }) },
+		func(node *corev1.Node) { apply(func() bool { return ledger.DeleteNode(node.Name) }) }))
 	if err != nil {
 		return nil, fmt.Errorf("watching nodes: %w", err)
 	}
@@ -113,7 +106,7 @@ func handle(nodes, pods cache.SharedIndexInformer, ledger *Ledger, apply func(fu
 			apply(func() bool { return ledger.SetPod(pod) })
 		},
 		DeleteFunc: func(object any) {
-			if pod, ok := last[*corev1.Pod](object); ok {
+			if pod, ok := engage.Object[*corev1.Pod](object); ok {
 				apply(func() bool { return ledger.DeletePod(pod.UID) })
 			}
 		},
@@ -122,15 +115,6 @@ func handle(nodes, pods cache.SharedIndexInformer, ledger *Ledger, apply func(fu
 		return nil, fmt.Errorf("watching pods: %w", err)
 	}
 	return []cache.InformerSynced{ofNodes.HasSynced, ofPods.HasSynced}, nil
-}
-
-// last returns the deleted object of a delete event.
-func last[T any](object any) (T, bool) {
-	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = tombstone.Obj
-	}
-	typed, ok := object.(T)
-	return typed, ok
 }
 
 // trimNode keeps of a node what the ledger reads.

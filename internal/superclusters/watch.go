@@ -99,21 +99,16 @@ func (w *clusterWatch) watch(ctx context.Context) (toolscache.ResourceEventHandl
 	}
 	w.controller.kind.Store(&kind)
 	klog.FromContext(ctx).V(2).Info("Watching Clusters", "kind", kind)
-	registration, err := informer.AddEventHandler(engage.Handler(ctx, "informer of Clusters", nil, toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    w.changed,
-		UpdateFunc: func(_, object any) { w.changed(object) },
-		DeleteFunc: w.changed,
-	}))
+	handler := engage.ObjectHandler(w.changed, w.changed)
+	registration, err := informer.AddEventHandler(engage.Handler(ctx, "informer of Clusters", nil, handler))
 	if err != nil {
 		return nil, fmt.Errorf("watching %s: %w", kind, err)
 	}
 	return registration, nil
 }
 
-func (w *clusterWatch) changed(object any) {
-	if cluster, ok := last[*metav1.PartialObjectMetadata](object); ok {
-		w.controller.supervisor.Changed(client.ObjectKeyFromObject(cluster))
-	}
+func (w *clusterWatch) changed(cluster *metav1.PartialObjectMetadata) {
+	w.controller.supervisor.Changed(client.ObjectKeyFromObject(cluster))
 }
 
 // adopt enqueues the Clusters that existing virtual Nodes name: a Cluster that was deleted while no process ran sends

@@ -149,10 +149,7 @@ func (i *informers) handler(kind string) toolscache.ResourceEventHandler {
 			}
 		},
 		DeleteFunc: func(deleted any) {
-			if tombstone, ok := deleted.(toolscache.DeletedFinalStateUnknown); ok {
-				deleted = tombstone.Obj
-			}
-			if object, ok := deleted.(client.Object); ok {
+			if object, ok := engage.Object[client.Object](deleted); ok {
 				i.changed(kind, object, nil)
 			}
 		},

@@ -162,17 +162,9 @@ func (s *Syncer) watchPlacements(ctx context.Context, mgr manager.Manager) error
 	if err != nil {
 		return fmt.Errorf("watching NamespacePlacements: %w", err)
 	}
-	changed := func(item any) {
-		if tombstone, ok := item.(toolscache.DeletedFinalStateUnknown); ok {
-			item = tombstone.Obj
-		}
-		if object, ok := item.(client.Object); ok {
-			s.namespaceChanged(object.GetNamespace(), object.GetName())
-		}
-	}
-	_, err = informer.AddEventHandler(engage.Handler(ctx, "informer of NamespacePlacements", nil, toolscache.ResourceEventHandlerFuncs{
-		AddFunc: changed, UpdateFunc: func(_, current any) { changed(current) }, DeleteFunc: changed,
-	}))
+	changed := func(np *schedulerv1alpha1.NamespacePlacement) { s.namespaceChanged(np.Namespace, np.Name) }
+	handler := engage.ObjectHandler(changed, changed)
+	_, err = informer.AddEventHandler(engage.Handler(ctx, "informer of NamespacePlacements", nil, handler))
 	if err != nil {
 		return fmt.Errorf("watching NamespacePlacements: %w", err)
 	}
