@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
-	fwk "k8s.io/kube-scheduler/framework"
 	v1helper "k8s.io/kubernetes/pkg/apis/core/v1/helper"
 )
 
@@ -24,8 +23,6 @@ type Dimension struct {
 	Format resource.Format
 	// OfPod returns what a pod takes of it. Nil: what the pod's containers request, by kube-scheduler's rules.
 	OfPod func(pod *corev1.Pod) int64
-	// OfNode returns what kube-scheduler has counted of it on a node.
-	OfNode func(counted fwk.Resource) int64
 }
 
 // row declares a Dimension, or all those whose names begin alike.
@@ -42,22 +39,12 @@ type row struct {
 // pods is counted on the nodes of super clusters and bounded by no quota: its QuotaKey is what makes it a resource of
 // slices.
 var rows = [...]row{
-	{bare: true, Dimension: Dimension{
-		Name: corev1.ResourceCPU, QuotaKey: corev1.ResourceRequestsCPU, Scale: resource.Milli, Format: resource.DecimalSI,
-		OfNode: func(counted fwk.Resource) int64 { return counted.GetMilliCPU() },
-	}},
-	{bare: true, Dimension: Dimension{
-		Name: corev1.ResourceMemory, QuotaKey: corev1.ResourceRequestsMemory, Format: resource.BinarySI,
-		OfNode: func(counted fwk.Resource) int64 { return counted.GetMemory() },
-	}},
-	{bare: true, Dimension: Dimension{
-		Name: corev1.ResourceEphemeralStorage, QuotaKey: corev1.ResourceRequestsEphemeralStorage, Format: resource.BinarySI,
-		OfNode: func(counted fwk.Resource) int64 { return counted.GetEphemeralStorage() },
-	}},
+	{bare: true, Dimension: Dimension{Name: corev1.ResourceCPU, QuotaKey: corev1.ResourceRequestsCPU, Scale: resource.Milli, Format: resource.DecimalSI}},
+	{bare: true, Dimension: Dimension{Name: corev1.ResourceMemory, QuotaKey: corev1.ResourceRequestsMemory, Format: resource.BinarySI}},
+	{bare: true, Dimension: Dimension{Name: corev1.ResourceEphemeralStorage, QuotaKey: corev1.ResourceRequestsEphemeralStorage, Format: resource.BinarySI}},
 	{Dimension: Dimension{
 		Name: corev1.ResourcePods, Format: resource.DecimalSI,
-		OfPod:  func(*corev1.Pod) int64 { return 1 },
-		OfNode: func(counted fwk.Resource) int64 { return int64(counted.GetAllowedPodNumber()) },
+		OfPod: func(*corev1.Pod) int64 { return 1 },
 	}},
 	{family: true, bare: true, Dimension: Dimension{Name: corev1.ResourceHugePagesPrefix, Format: resource.BinarySI}},
 	{family: true, Dimension: Dimension{Format: resource.DecimalSI}},
@@ -83,7 +70,6 @@ func DimensionOf(name corev1.ResourceName) Dimension {
 	d := r.Dimension
 	d.Name = name
 	d.QuotaKey = corev1.DefaultResourceRequestsPrefix + name
-	d.OfNode = func(counted fwk.Resource) int64 { return counted.GetScalarResources()[name] }
 	return d
 }
 

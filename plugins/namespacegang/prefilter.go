@@ -31,7 +31,7 @@ func (pl *NamespaceGang) PreFilter(_ context.Context, _ fwk.CycleState, pod *cor
 	var short []string
 	for _, name := range total.Names() {
 		d := slice.DimensionOf(name)
-		if wanted, free := total[name], freeIn(nodes, &d); wanted > free {
+		if wanted, free := total[name], freeIn(nodes, name); wanted > free {
 			short = append(short, fmt.Sprintf("%s %s is wanted and %s is free", d.Quantity(wanted), name, d.Quantity(free)))
 		}
 	}
@@ -45,14 +45,30 @@ func (pl *NamespaceGang) PreFilter(_ context.Context, _ fwk.CycleState, pod *cor
 func (pl *NamespaceGang) PreFilterExtensions() framework.PreFilterExtensions { return nil }
 
 // freeIn returns what is free of a resource in all nodes that take new pods.
-func freeIn(nodes []fwk.NodeInfo, d *slice.Dimension) int64 {
+func freeIn(nodes []fwk.NodeInfo, name corev1.ResourceName) int64 {
 	sum := int64(0)
 	for _, node := range nodes {
 		if node.Node() == nil || node.Node().Spec.Unschedulable {
 			continue
 		}
-		free := max(0, d.OfNode(node.GetAllocatable())-d.OfNode(node.GetRequested()))
+		free := max(0, amountOf(node.GetAllocatable(), name)-amountOf(node.GetRequested(), name))
 		sum += min(free, math.MaxInt64-sum) // a super cluster may report any amount
 	}
 	return sum
+}
+
+// amountOf returns what kube-scheduler has counted of a resource on a node, in the unit of its slice.Dimension.
+func amountOf(counted fwk.Resource, name corev1.ResourceName) int64 {
+	switch name {
+	case corev1.ResourceCPU:
+		return counted.GetMilliCPU()
+	case corev1.ResourceMemory:
+		return counted.GetMemory()
+	case corev1.ResourceEphemeralStorage:
+		return counted.GetEphemeralStorage()
+	case corev1.ResourcePods:
+		return int64(counted.GetAllowedPodNumber())
+	default:
+		return counted.GetScalarResources()[name]
+	}
 }
