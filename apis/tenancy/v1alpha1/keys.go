@@ -29,9 +29,9 @@ const (
 	// cluster key.
 	// Written by vc-scheduler; read by vc-scheduler.
 	AnnotationRootNamespace = "tenancy.x-k8s.io/vcrootns"
-	// LabelVirtualNode is "true" on the Node objects that a syncer keeps in a tenant control plane.
+	// LabelTenantNode is "true" on the Node objects that a syncer keeps in a tenant control plane.
 	// Written by the syncer; read by the syncer.
-	LabelVirtualNode = "tenancy.x-k8s.io/virtualnode"
+	LabelTenantNode = "tenancy.x-k8s.io/virtualnode"
 	// LabelSuperClusterID names, on such a Node, the super cluster that it belongs to.
 	// Written by the syncer; read by the syncer.
 	LabelSuperClusterID = "tenancy.x-k8s.io/superclusterid"

@@ -52,5 +52,5 @@ func (e *foreignNodeError) Error() string {
 
 // isOurNode returns whether the syncer of a super cluster created a Node.
 func isOurNode(node *corev1.Node, superCluster string) bool {
-	return node.Labels[tenancyv1alpha1.LabelVirtualNode] == "true" && node.Labels[tenancyv1alpha1.LabelSuperClusterID] == superCluster
+	return node.Labels[tenancyv1alpha1.LabelTenantNode] == "true" && node.Labels[tenancyv1alpha1.LabelSuperClusterID] == superCluster
 }

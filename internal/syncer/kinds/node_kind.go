@@ -17,7 +17,7 @@ func nodeSpec() Spec {
 	return Spec{
 		Name: KindNode, Scope: ScopeUp, ClusterScoped: true, TenantKey: NodeKey, Super: watchAll(&corev1.Node{}),
 		Tenant: &Watch{Object: &corev1.Node{}, Labels: func(env *Env) string {
-			return tenancyv1alpha1.LabelVirtualNode + "=true," + tenancyv1alpha1.LabelSuperClusterID + "=" + env.ID
+			return tenancyv1alpha1.LabelTenantNode + "=true," + tenancyv1alpha1.LabelSuperClusterID + "=" + env.ID
 		}},
 		Wakes: map[string]func(*Env, Change) []engine.Key{
 			KindNode: nodeWakes,

@@ -27,7 +27,7 @@ func TenantNode(superNode, tenantNode *corev1.Node, superCluster string, agent V
 		setOrDelete(tenantNode.Labels, key, superNode.Labels[key])
 	}
 	tenantNode.Labels[corev1.LabelHostname] = cutLabel(tenantNode.Name)
-	tenantNode.Labels[tenancyv1alpha1.LabelVirtualNode] = "true"
+	tenantNode.Labels[tenancyv1alpha1.LabelTenantNode] = "true"
 	tenantNode.Labels[tenancyv1alpha1.LabelSuperClusterID] = superCluster
 	if tenantNode.Annotations == nil {
 		tenantNode.Annotations = map[string]string{}
