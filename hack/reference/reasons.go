@@ -6,10 +6,14 @@ import (
 	"strings"
 )
 
+// bothPrograms is who records the Events whose reasons both declare in one place.
+const bothPrograms = "vc-scheduler and syncer"
+
 // programs says which program writes what a package below a folder records.
 var programs = []struct{ folder, program string }{
 	{"internal/syncer", "syncer"},
 	{"internal/vnagent", "vn-agent"},
+	{"internal/tenancy", bothPrograms},
 	{"apis", ""},
 	{"", "vc-scheduler"},
 }
@@ -43,7 +47,7 @@ func reasonsPage(code *source) (string, error) {
 	}
 	page.WriteString(table([]string{"condition", "what", "API"}, rows))
 	page.WriteString("\nTheir reasons:\n\n" + reasonTable(reasons, func(one constant) bool { return strings.HasPrefix(one.Folder, "apis/") }))
-	for _, program := range []string{"vc-scheduler", "syncer"} {
+	for _, program := range []string{"vc-scheduler", "syncer", bothPrograms} {
 		fmt.Fprintf(&page, "\n## Events of %s\n\n%s", program, reasonTable(reasons, func(one constant) bool { return programOf(one.Folder) == program }))
 	}
 	return page.String(), nil

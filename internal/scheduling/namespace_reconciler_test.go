@@ -14,6 +14,7 @@ import (
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/placer"
+	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/manifests/profiles"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -42,7 +43,7 @@ func TestAPodThatChoseJustBefore(t *testing.T) {
 	repaired, err := b.api.CoreV1().Pods("web").Get(t.Context(), "late", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.NotContains(t, repaired.Annotations, schedulerv1alpha1.AnnotationSuperCluster)
-	require.Contains(t, strings.Join(b.recorded(), ""), reasonSuperClusterNotPlaced)
+	require.Contains(t, strings.Join(b.recorded(), ""), tenancy.ReasonSuperClusterNotPlaced)
 
 	b.done = nil
 	b.waiting.Insert(request{concern: concernNamespace, namespace: "web"}, request{concern: concernAnnotation, namespace: "web"})

@@ -26,18 +26,11 @@ import (
 	"github.com/superpool/superpool/internal/view"
 )
 
-// Reasons of Events on pods in tenant control planes.
+// Reasons of Events on pods in tenant control planes, besides those that syncers record, too (internal/tenancy).
 const (
-	// reasonNodeNameNotSupported: a tenant created a pod with spec.nodeName, which only syncers may set. Nothing runs
-	// the pod until the tenant creates it without.
-	reasonNodeNameNotSupported = "NodeNameNotSupported"
 	// reasonSuperClusterRestored: a tenant changed the super cluster annotation or label of a pod that is bound to a
 	// node, and vc-scheduler patched both back to the super cluster of that node.
 	reasonSuperClusterRestored = "SuperClusterRestored"
-	// reasonSuperClusterNotPlaced: a pod that is not bound yet names a super cluster in which its namespace has no
-	// placement that new pods may use. vc-scheduler removed the annotation and the label, and its pod scheduler chooses
-	// again.
-	reasonSuperClusterNotPlaced = "SuperClusterNotPlaced"
 )
 
 // podRepair is the patch, and the Event, that undo what a tenant wrote onto a pod. The zero podRepair does nothing.
@@ -60,7 +53,7 @@ func repairFor(pod *corev1.Pod, placed func(superCluster string) bool) podRepair
 	switch {
 	case bound && (scheduled == nil || scheduled.Status != corev1.ConditionTrue):
 		return podRepair{event: tenancy.Reason{
-			Reason:  reasonNodeNameNotSupported,
+			Reason:  tenancy.ReasonNodeNameNotSupported,
 			Message: "spec.nodeName is set by Superpool when it binds a pod: create the pod without it",
 		}}
 	case bound && (annotation != actual || label != actual):
@@ -73,7 +66,7 @@ func repairFor(pod *corev1.Pod, placed func(superCluster string) bool) podRepair
 		return podRepair{}
 	case annotation == "" || !placed(annotation):
 		return podRepair{superCluster: new(string), event: tenancy.Reason{
-			Reason:  reasonSuperClusterNotPlaced,
+			Reason:  tenancy.ReasonSuperClusterNotPlaced,
 			Message: fmt.Sprintf("The namespace has no placement in super cluster %q: the pod scheduler chooses another one", annotation+label),
 		}}
 	case label != annotation:

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/view"
 )
 
@@ -31,13 +32,13 @@ func TestRepairFor(t *testing.T) {
 		"chosen":                           {annotation: "r1", label: "r1"},
 		"bound":                            {annotation: "r1", label: "r1", nodeName: "r1.node-1", status: scheduled},
 		"chose for itself what it holds":   {annotation: "r1", wantSuperCluster: ptr.To("r1")},
-		"chose what it does not hold":      {annotation: "r9", label: "r9", wantSuperCluster: ptr.To(""), wantReason: reasonSuperClusterNotPlaced},
-		"label alone":                      {label: "r1", wantSuperCluster: ptr.To(""), wantReason: reasonSuperClusterNotPlaced},
+		"chose what it does not hold":      {annotation: "r9", label: "r9", wantSuperCluster: ptr.To(""), wantReason: tenancy.ReasonSuperClusterNotPlaced},
+		"label alone":                      {label: "r1", wantSuperCluster: ptr.To(""), wantReason: tenancy.ReasonSuperClusterNotPlaced},
 		"label changed before the Binding": {annotation: "r1", label: "r2", wantSuperCluster: ptr.To("r1")},
 		"moved after the Binding":          {annotation: "r2", label: "r2", nodeName: "r1.node-1", status: scheduled, wantSuperCluster: ptr.To("r1"), wantReason: reasonSuperClusterRestored},
 		"label lost after the Binding":     {annotation: "r1", nodeName: "r1.node-1", status: scheduled, wantSuperCluster: ptr.To("r1"), wantReason: reasonSuperClusterRestored},
-		"created with a node name":         {nodeName: "r1.node-1", wantReason: reasonNodeNameNotSupported},
-		"created with a foreign node name": {annotation: "r1", label: "r1", nodeName: "node-1", wantReason: reasonNodeNameNotSupported},
+		"created with a node name":         {nodeName: "r1.node-1", wantReason: tenancy.ReasonNodeNameNotSupported},
+		"created with a foreign node name": {annotation: "r1", label: "r1", nodeName: "node-1", wantReason: tenancy.ReasonNodeNameNotSupported},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

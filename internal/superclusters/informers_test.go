@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -71,7 +72,7 @@ func TestLast(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			got, ok := last[*corev1.Node](tc.object)
+			got, ok := engage.Object[*corev1.Node](tc.object)
 			require.Equal(t, tc.want != nil, ok)
 			require.Equal(t, tc.want, got)
 		})

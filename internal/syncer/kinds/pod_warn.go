@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/superpool/superpool/internal/syncer/assign"
+	"github.com/superpool/superpool/internal/tenancy"
 )
 
 // warn records the Event of a step on the tenant pod.
@@ -14,13 +15,13 @@ func (p *Pods) warn(ctx context.Context, step Step, pair *podPair) error {
 	reason, message := ReasonConflict, fmt.Sprintf("Super cluster %s has a pod of that name with another owner", p.env.ID)
 	switch step {
 	case StepWarnNodeName:
-		reason, message = ReasonNodeNameNotSupported, "spec.nodeName was set without a Binding: remove it, only the scheduler may choose the node"
+		reason, message = tenancy.ReasonNodeNameNotSupported, "spec.nodeName was set without a Binding: remove it, only the scheduler may choose the node"
 	case StepWarnNotPlaced:
 		// The informer of pods may be ahead of those that the cached Assignment follows from.
 		if readiness, err := p.namespaceReadiness(ctx, pair, p.env.Assignments.ConfirmPlaced); err != nil || readiness != NamespaceNotPlaced {
 			return err
 		}
-		reason, message = ReasonSuperClusterNotPlaced, fmt.Sprintf("Namespace %s has no placement in super cluster %s: the pod is not synced there", pair.key.Namespace, p.env.ID)
+		reason, message = tenancy.ReasonSuperClusterNotPlaced, fmt.Sprintf("Namespace %s has no placement in super cluster %s: the pod is not synced there", pair.key.Namespace, p.env.ID)
 	}
 	p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, reason, message)
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -56,7 +57,7 @@ func TestForget(t *testing.T) {
 		require.NoError(t, err)
 		count := len(p.events.Events)
 		for range count {
-			require.Contains(t, <-p.events.Events, kinds.ReasonNodeNameNotSupported)
+			require.Contains(t, <-p.events.Events, tenancy.ReasonNodeNameNotSupported)
 		}
 		return count
 	}

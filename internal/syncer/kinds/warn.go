@@ -27,11 +27,6 @@ const (
 	// ReasonConflict: the super object or Node that a tenant object needs has another owner; the syncer leaves it as it
 	// is.
 	ReasonConflict = "Conflict"
-	// ReasonSuperClusterNotPlaced: the super cluster label of a pod names one in which the pod's namespace has no
-	// placement; its syncer creates no super pod.
-	ReasonSuperClusterNotPlaced = "SuperClusterNotPlaced"
-	// ReasonNodeNameNotSupported: spec.nodeName of a pod was set without a Binding; the syncer creates no super pod.
-	ReasonNodeNameNotSupported = "NodeNameNotSupported"
 	// ReasonFailedCreate: the API server of the super cluster refused the super object that the syncer creates for a
 	// tenant object, or a pod's service account does not exist there.
 	ReasonFailedCreate = "FailedCreate"
