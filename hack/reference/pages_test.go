@@ -81,6 +81,7 @@ func TestReasonsPage(t *testing.T) {
 		"internal/syncer/s.go": "package s\n// reasonTaken is bad.\nconst reasonTaken = `Taken`\n// ReasonSame is\n// one | two.\nconst ReasonSame = `Same`\n" +
 			"// conditionMine is its own.\nconst ConditionMine = `Mine`\n",
 		"internal/syncer/kinds/k.go": "package k\n// ReasonSame is more.\nconst ReasonSame = `Same`\n",
+		"internal/tenancy/t.go":      "package t\n// ReasonBoth is said twice.\nconst ReasonBoth = `Both`\n",
 		"internal/placer/p.go":       "package p\n// ReasonFull is so.\nconst ReasonFull = `Full`\n",
 	})
 	got, err := reasonsPage(code)
@@ -111,6 +112,12 @@ Their reasons:
 | --- | --- |
 | ` + "`Same`" + ` | More. One \| two. |
 | ` + "`Taken`" + ` | Bad. |
+
+## Events of vc-scheduler and syncer
+
+| reason | what |
+| --- | --- |
+| ` + "`Both`" + ` | Said twice. |
 `
 	require.Empty(t, cmp.Diff(want, got))
 	for text, wantErr := range map[string]string{"const ConditionA = `A`": "constant ConditionA has no comment", "const ReasonA = `A`": "constant ReasonA has no comment"} {
@@ -122,7 +129,7 @@ Their reasons:
 func TestProgramOf(t *testing.T) {
 	t.Parallel()
 	for folder, want := range map[string]string{
-		"internal/syncer/kinds": "syncer", "internal/vnagent": "vn-agent", "internal/placer": "vc-scheduler", "plugins/nodeshape": "vc-scheduler", "apis/tenancy": "",
+		"internal/syncer/kinds": "syncer", "internal/vnagent": "vn-agent", "internal/placer": "vc-scheduler", "plugins/nodeshape": "vc-scheduler", "internal/tenancy": "vc-scheduler and syncer", "apis/tenancy": "",
 	} {
 		require.Equal(t, want, programOf(folder), folder)
 	}
