@@ -12,7 +12,10 @@ import (
 // Check returns an error for each plugin that a profile enables and no registry has. A scheduler with such a profile
 // cannot be built: without Check, that would show with the first tenant that is engaged, and with every one after it.
 func Check(cfg *config.KubeSchedulerConfiguration) error {
-	registry, left := Registry(Options{}), NotRegistered()
+	registry, left := Registry(Options{}), map[string]string{}
+	for _, entry := range notRegistered() {
+		left[entry.Name] = entry.WhyNot
+	}
 	if err := registry.Merge(intree.NewInTreeRegistry()); err != nil {
 		return fmt.Errorf("adding kube-scheduler's own plugins: %w", err)
 	}

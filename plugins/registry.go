@@ -1,5 +1,5 @@
 // Package plugins lists the scheduler plugins that profiles of Superpool can enable: our own and those of
-// scheduler-plugins that work over a view. docs/plugins.md has the list with reasons.
+// scheduler-plugins that work over a view. docs/reference/plugins.md is made of the list.
 package plugins
 
 import (
@@ -35,51 +35,101 @@ type Options struct {
 	Committer namespacegang.Committer
 }
 
-// Registry returns the plugins for one scheduler. State that plugins share is made here, so two schedulers need two
-// registries.
-//
-// A plugin is here when a test builds it and schedules with it, in a real scheduler over a view. It must live with one
-// scheduler per tenant in one process that engages and disengages tenants all day: no package variables, no goroutine
-// that outlives its context, no request inside a scheduling cycle, nothing that the view leaves out.
-func Registry(options Options) runtime.Registry {
-	gangs := namespacegang.NewState()
-	return runtime.Registry{
-		namespacegang.Name:      namespacegang.New(options.Committer, gangs),
-		namespaceplacement.Name: namespaceplacement.New,
-		nodenameorder.Name:      nodenameorder.New,
-		nodeshape.Name:          nodeshape.New,
-		placementstability.Name: placementstability.New,
-		slicespread.Name:        slicespread.New(gangs),
-		superclusterbinder.Name: superclusterbinder.New,
+// Scheduler is a kind of scheduler.
+type Scheduler string
 
-		noderesources.AllocatableName: noderesources.NewAllocatable,
-		podstate.Name:                 podstate.New,
-		preemptiontoleration.Name:     preemptiontoleration.New,
-		qos.Name:                      qos.New,
-	}
+// The kinds of schedulers.
+const (
+	// Namespaces is the namespace scheduler, which places slices.
+	Namespaces Scheduler = "namespaces"
+	// Pods is a pod scheduler, of which each tenant has one.
+	Pods Scheduler = "pods"
+)
+
+// Entry is one plugin. It is registered when it has a Factory, and has a reason in WhyNot otherwise.
+type Entry struct {
+	// Name is what profiles enable it by.
+	Name string
+	// Factory builds it.
+	Factory runtime.PluginFactory
+	// Schedulers are those whose profiles it is for. TestRegisteredPlugins of internal/view runs it in each.
+	Schedulers []Scheduler
+	// InPlaceOf names the plugin of kube-scheduler that a profile disables for it, "" for none.
+	InPlaceOf string
+	// Doc says what docs/reference/plugins.md has about a plugin of scheduler-plugins, or adds about one of ours, whose
+	// package comment is there already.
+	Doc string
+	// WhyNot says why it is not registered.
+	WhyNot string
 }
 
-// NotRegistered returns the plugins of scheduler-plugins that are left out, and why.
-func NotRegistered() map[string]string {
+// Entries returns all plugins: ours, those of scheduler-plugins that are registered, and those that are not. State that
+// plugins share is made here, so two schedulers need two lists.
+//
+// A plugin is registered when a test builds it and schedules with it, in a real scheduler over a view. It must live
+// with one scheduler per tenant in one process that engages and disengages tenants all day: no package variables, no
+// goroutine that outlives its context, no request inside a scheduling cycle, nothing that the view leaves out.
+func Entries(options Options) []Entry {
+	gangs := namespacegang.NewState()
+	ofNamespaces, ofPods, ofBoth := []Scheduler{Namespaces}, []Scheduler{Pods}, []Scheduler{Namespaces, Pods}
+	return append([]Entry{
+		{Name: namespacegang.Name, Schedulers: ofNamespaces, Factory: namespacegang.New(options.Committer, gangs)},
+		{Name: namespaceplacement.Name, Schedulers: ofPods, Factory: namespaceplacement.New},
+		{Name: nodenameorder.Name, Schedulers: ofBoth, Factory: nodenameorder.New},
+		{Name: nodeshape.Name, Schedulers: ofBoth, Factory: nodeshape.New},
+		{Name: placementstability.Name, Schedulers: ofNamespaces, Factory: placementstability.New},
+		{Name: slicespread.Name, Schedulers: ofNamespaces, Factory: slicespread.New(gangs)},
+		{Name: superclusterbinder.Name, Schedulers: ofPods, Factory: superclusterbinder.New},
+
+		{
+			Name: noderesources.AllocatableName, Schedulers: ofNamespaces, Factory: noderesources.NewAllocatable,
+			Doc: "Scores by allocatable cpu and memory. In the pod view these are resources of namespaces: it scores nothing there.",
+		},
+		{Name: podstate.Name, Schedulers: ofPods, Factory: podstate.New, Doc: "Scores by pods that are terminating or nominated."},
+		{
+			Name: preemptiontoleration.Name, Schedulers: ofPods, Factory: preemptiontoleration.New, InPlaceOf: "DefaultPreemption",
+			Doc: "Spares pods whose PriorityClass tolerates preemption. Slices are not preempted.",
+		},
+		{
+			Name: qos.Name, Schedulers: ofPods, Factory: qos.New, InPlaceOf: "PrioritySort",
+			Doc: "Orders by priority and the QoS class in the pod's status. NamespaceGang has an order of its own.",
+		},
+	}, notRegistered()...)
+}
+
+// notRegistered returns the plugins of scheduler-plugins that are left out.
+func notRegistered() []Entry {
 	const (
 		loads = "it scores by the loads that a load watcher measures on Nodes of one cluster and knows no super clusters, and starts a " +
 			"goroutine with each scheduler that no context ends, so each tenant that is engaged again leaks one"
 		apps = "it asks the tenant's API server for AppGroups and NetworkTopologies inside scheduling cycles, where a list that fails " +
 			"holds up every other pod"
 	)
-	return map[string]string{
-		coscheduling.Name: "it asks the tenant's API server for PodGroups while it holds the lock of the scheduling queue, with a " +
+	return []Entry{
+		{Name: coscheduling.Name, WhyNot: "it asks the tenant's API server for PodGroups while it holds the lock of the scheduling queue, with a " +
 			"context that nothing ends, for any pod with a label that the tenant writes; it compares minResources with cpu and memory of " +
-			"Nodes, which the pod view replaces by resources of namespaces",
-		capacityscheduling.Name: "it lists ElasticQuotas in New, so a tenant without the CRD gets no scheduler at all, and it counts cpu " +
-			"and memory, which the pod view replaces by resources of namespaces",
-		networkoverhead.Name: apps,
-		topologicalsort.Name: apps + "; it orders the queue by them",
-		sysched.Name:         "it reads seccomp profiles from security contexts, which the pod view leaves out because super clusters judge them",
-
-		loadvariationriskbalancing.Name: loads,
-		lowriskovercommitment.Name:      loads,
-		peaks.Name:                      loads + "; it reads a file that an environment variable names",
-		targetloadpacking.Name:          loads + "; its New writes package variables, a race of all tenants' schedulers",
+			"Nodes, which the pod view replaces by resources of namespaces"},
+		{Name: capacityscheduling.Name, WhyNot: "it lists ElasticQuotas in New, so a tenant without the CRD gets no scheduler at all, and it counts cpu " +
+			"and memory, which the pod view replaces by resources of namespaces"},
+		{Name: networkoverhead.Name, WhyNot: apps},
+		{Name: topologicalsort.Name, WhyNot: apps + "; it orders the queue by them"},
+		{Name: sysched.Name, WhyNot: "it reads seccomp profiles from security contexts, which the pod view leaves out because super clusters judge them"},
+		{Name: loadvariationriskbalancing.Name, WhyNot: loads},
+		{Name: lowriskovercommitment.Name, WhyNot: loads},
+		{Name: peaks.Name, WhyNot: loads + "; it reads a file that an environment variable names"},
+		{Name: targetloadpacking.Name, WhyNot: loads + "; its New writes package variables, a race of all tenants' schedulers"},
+		// By name alone: nothing else of the package is linked.
+		{Name: "NodeResourceTopologyMatch", WhyNot: "it judges the NUMA zones of single nodes, and a Node of either view is a whole super cluster"},
 	}
+}
+
+// Registry returns the plugins for one scheduler.
+func Registry(options Options) runtime.Registry {
+	registry := runtime.Registry{}
+	for _, entry := range Entries(options) {
+		if entry.Factory != nil {
+			registry[entry.Name] = entry.Factory
+		}
+	}
+	return registry
 }

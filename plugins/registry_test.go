@@ -1,6 +1,14 @@
 package plugins_test
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -63,11 +71,95 @@ func TestCheckOfBuiltInProfiles(t *testing.T) {
 	}
 }
 
+// TestEntries checks what no compiler does: each plugin is there once, and registered for some scheduler or left out for
+// a reason.
+func TestEntries(t *testing.T) {
+	t.Parallel()
+	names := map[string]bool{}
+	for _, entry := range plugins.Entries(plugins.Options{}) {
+		require.False(t, names[entry.Name], "%s is there twice", entry.Name)
+		names[entry.Name] = true
+		require.Equal(t, entry.Factory == nil, entry.WhyNot != "", entry.Name)
+		require.Equal(t, entry.Factory != nil, len(entry.Schedulers) > 0, entry.Name)
+	}
+}
+
+// TestEveryPluginIsRegisteredOrHasAReason compares the list with the plugins that the module scheduler-plugins has, and
+// with our folders.
 func TestEveryPluginIsRegisteredOrHasAReason(t *testing.T) {
 	t.Parallel()
-	registry := plugins.Registry(plugins.Options{})
-	for name, reason := range plugins.NotRegistered() {
-		require.NotContains(t, registry, name)
-		require.NotEmpty(t, reason, name)
+	output, err := exec.CommandContext(t.Context(), "go", "list", "-find", "-f", "{{.Dir}}", "sigs.k8s.io/scheduler-plugins/pkg/qos").Output()
+	require.NoError(t, err)
+	want := append(pluginsBelow(t, filepath.Dir(strings.TrimSpace(string(output)))), pluginsBelow(t, ".")...)
+	var listed []string
+	for _, entry := range plugins.Entries(plugins.Options{}) {
+		listed = append(listed, entry.Name)
 	}
+	require.ElementsMatch(t, want, append(listed, "Example"), "the plugins of both modules, and the list with the template")
+}
+
+// pluginsBelow returns the names of the plugins in a folder and those below: what a method Name() returns, where that is
+// a constant of its package.
+func pluginsBelow(t *testing.T, root string) []string {
+	t.Helper()
+	constants, returned := map[string]string{}, map[string]bool{} // by folder and identifier
+	require.NoError(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(node ast.Node) bool {
+			switch node := node.(type) {
+			case *ast.ValueSpec:
+				if value, ok := literal(node.Values); ok && len(node.Names) == 1 {
+					constants[filepath.Dir(path)+" "+node.Names[0].Name] = value
+				}
+			case *ast.FuncDecl:
+				if constant, ok := nameMethod(node); ok {
+					returned[filepath.Dir(path)+" "+constant] = true
+				}
+			}
+			return true
+		})
+		return nil
+	}))
+	var names []string
+	for key := range returned {
+		if name, exists := constants[key]; exists {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// literal returns the value of a single string literal.
+func literal(values []ast.Expr) (string, bool) {
+	if len(values) != 1 {
+		return "", false
+	}
+	value, ok := values[0].(*ast.BasicLit)
+	if !ok {
+		return "", false
+	}
+	text, err := strconv.Unquote(value.Value)
+	return text, err == nil
+}
+
+// nameMethod returns the identifier that a method Name() returns, false for any other function.
+func nameMethod(function *ast.FuncDecl) (string, bool) {
+	if function.Name.Name != "Name" || function.Recv == nil || function.Body == nil || len(function.Body.List) != 1 {
+		return "", false
+	}
+	statement, ok := function.Body.List[0].(*ast.ReturnStmt)
+	if !ok || len(statement.Results) != 1 {
+		return "", false
+	}
+	identifier, ok := statement.Results[0].(*ast.Ident)
+	if !ok {
+		return "", false
+	}
+	return identifier.Name, true
 }

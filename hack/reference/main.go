@@ -30,6 +30,7 @@ func pages() map[string]func(*source) (string, error) {
 		"events-and-conditions.md":  reasonsPage,
 		"flags-and-gates.md":        flagsPage,
 		"metrics.md":                metricsPage,
+		"plugins.md":                pluginsPage,
 	}
 }
 

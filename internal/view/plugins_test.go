@@ -34,52 +34,27 @@ import (
 
 const patience = 20 * time.Second
 
-// The kinds of schedulers.
-const (
-	ofNamespaces = "namespaces"
-	ofPods       = "pods"
-)
-
 // profiles are the plugins of a working profile, by kind of scheduler.
-var profiles = map[string][]string{
-	ofNamespaces: {
+var profiles = map[plugins.Scheduler][]string{
+	plugins.Namespaces: {
 		"NamespaceGang", "NodeUnschedulable", "NodeName", "TaintToleration", "NodeShape", "PlacementStability", "SliceSpread",
 		"NodeResourcesFit", "NodeNameOrder",
 	},
-	ofPods: {
+	plugins.Pods: {
 		"SchedulingGates", "PrioritySort", "NamespacePlacement", "NodeUnschedulable", "TaintToleration", "NodeShape", "NodeResourcesFit",
 		"DefaultPreemption", "NodeNameOrder", "SuperClusterBinder",
 	},
 }
 
-// inPlaceOf names the plugin that another one cannot stand beside.
-var inPlaceOf = map[string]string{"QOSSort": "PrioritySort", "PreemptionToleration": "DefaultPreemption"}
-
-// TestRegisteredPlugins builds each registered plugin in each kind of scheduler that docs/plugins.md names for it, and
+// TestRegisteredPlugins builds each registered plugin in each kind of scheduler that its entry names, and
 // schedules with it. There is no kubeconfig and no CRD, as with a tenant that has none: a plugin that wants one is not
 // to be registered.
 func TestRegisteredPlugins(t *testing.T) {
-	kinds := map[string][]string{
-		"NamespaceGang":            {ofNamespaces},
-		"NamespacePlacement":       {ofPods},
-		"NodeNameOrder":            {ofNamespaces, ofPods},
-		"NodeShape":                {ofNamespaces, ofPods},
-		"PlacementStability":       {ofNamespaces},
-		"SliceSpread":              {ofNamespaces},
-		"SuperClusterBinder":       {ofPods},
-		"NodeResourcesAllocatable": {ofNamespaces},
-		"PodState":                 {ofPods},
-		"PreemptionToleration":     {ofPods},
-		"QOSSort":                  {ofPods},
-	}
-	run := map[string]func(*testing.T, *config.KubeSchedulerConfiguration){ofNamespaces: placeANamespace, ofPods: placePods}
-	for name := range plugins.Registry(plugins.Options{}) {
-		require.Contains(t, kinds, name, "each registered plugin is run here")
-	}
-	for name, of := range kinds {
-		for _, kind := range of {
-			t.Run(name+" in a scheduler of "+kind, func(t *testing.T) {
-				run[kind](t, profileWith(t, kind, name))
+	run := map[plugins.Scheduler]func(*testing.T, *config.KubeSchedulerConfiguration){plugins.Namespaces: placeANamespace, plugins.Pods: placePods}
+	for _, entry := range plugins.Entries(plugins.Options{}) {
+		for _, kind := range entry.Schedulers {
+			t.Run(entry.Name+" in a scheduler of "+string(kind), func(t *testing.T) {
+				run[kind](t, profileWith(t, kind, entry.Name))
 			})
 		}
 	}
@@ -87,7 +62,7 @@ func TestRegisteredPlugins(t *testing.T) {
 
 // TestSchedulersEndWithTheirContext builds schedulers as tenants come and go. What a plugin leaves running adds up.
 func TestSchedulersEndWithTheirContext(t *testing.T) {
-	cfg := profileWith(t, ofPods, "PodState", "PreemptionToleration", "QOSSort")
+	cfg := profileWith(t, plugins.Pods, "PodState", "PreemptionToleration", "QOSSort")
 	run := func() {
 		ctx, cancel := context.WithCancel(t.Context())
 		stopped := startScheduler(ctx, t, cfg, plugins.Options{}, fake.NewClientset(), podInformers)
@@ -119,9 +94,12 @@ func goroutines(t *testing.T) int {
 
 // profileWith decodes a profile of this kind that enables further plugins, so that they get the args that a file would
 // give them.
-func profileWith(t *testing.T, kind string, names ...string) *config.KubeSchedulerConfiguration {
+func profileWith(t *testing.T, kind plugins.Scheduler, names ...string) *config.KubeSchedulerConfiguration {
 	t.Helper()
-	enabled := slices.Clone(profiles[kind])
+	enabled, inPlaceOf := slices.Clone(profiles[kind]), map[string]string{}
+	for _, entry := range plugins.Entries(plugins.Options{}) {
+		inPlaceOf[entry.Name] = entry.InPlaceOf
+	}
 	for _, name := range names {
 		if i := slices.Index(enabled, inPlaceOf[name]); i >= 0 {
 			enabled[i] = name
@@ -131,7 +109,7 @@ func profileWith(t *testing.T, kind string, names ...string) *config.KubeSchedul
 		}
 	}
 	name := corev1.DefaultSchedulerName
-	if kind == ofNamespaces {
+	if kind == plugins.Namespaces {
 		name = view.DefaultNamespaceScheduler
 	}
 	text := fmt.Sprintf("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\npercentageOfNodesToScore: 100\n"+
