@@ -147,8 +147,9 @@ bench: ## Run the benchmarks BENCH_COUNT times, in a form that benchstat reads.
 ##@ Develop
 
 .PHONY: generate
-generate: bin/controller-gen ## Generate deep copies from apis/.
+generate: bin/controller-gen ## Generate deep copies from apis/, and docs/reference from the code.
 	bin/controller-gen object:headerFile=hack/boilerplate.go.txt paths=./apis/...
+	@$(GO) run ./hack/reference
 
 .PHONY: manifests
 manifests: bin/controller-gen ## Generate the CRDs of manifests/crds from apis/.

@@ -31,7 +31,8 @@ import (
 )
 
 // The benchmarks of one extension point run our plugins and those of kube-scheduler over the same nodes, so that
-// `benchstat -col /plugin` puts them side by side. One operation is the work for one slice or pod and all super clusters.
+// `benchstat -col /plugin` puts them side by side. One operation is the work for one slice or pod and all super
+// clusters.
 
 // bench is a namespace view with its plugins.
 type bench struct {
@@ -102,7 +103,8 @@ func (s *bench) plugin(name string) framework.Plugin {
 	return plugin
 }
 
-// run runs a sub-benchmark for each size that matters to the plugin: super clusters, and slices of the gang that are reserved.
+// run runs a sub-benchmark for each size that matters to the plugin: super clusters, and slices of the gang that are
+// reserved.
 func run(b *testing.B, name string, operation func(b *testing.B, s *bench)) {
 	slices := []int{0}
 	if name == namespacegang.Name || name == slicespread.Name {

@@ -71,8 +71,8 @@ func TestCheckOfBuiltInProfiles(t *testing.T) {
 	}
 }
 
-// TestEntries checks what no compiler does: each plugin is there once, and registered for some scheduler or left out for
-// a reason.
+// TestEntries checks what no compiler does: each plugin is there once, and registered for some scheduler or left out
+// for a reason.
 func TestEntries(t *testing.T) {
 	t.Parallel()
 	names := map[string]bool{}
@@ -98,8 +98,8 @@ func TestEveryPluginIsRegisteredOrHasAReason(t *testing.T) {
 	require.ElementsMatch(t, want, append(listed, "Example"), "the plugins of both modules, and the list with the template")
 }
 
-// pluginsBelow returns the names of the plugins in a folder and those below: what a method Name() returns, where that is
-// a constant of its package.
+// pluginsBelow returns the names of the plugins in a folder and those below: what a method Name() returns, where that
+// is a constant of its package.
 func pluginsBelow(t *testing.T, root string) []string {
 	t.Helper()
 	constants, returned := map[string]string{}, map[string]bool{} // by folder and identifier

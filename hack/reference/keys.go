@@ -9,7 +9,8 @@ import (
 // whoPattern is the last sentence of a key's comment.
 var whoPattern = regexp.MustCompile(`^(.*?) ?Written by ([^;]+); read by ([^;]+)\.$`)
 
-// keysPage lists annotations, labels and taints. A key whose comment does not end with "Written by ...; read by ...." is an error.
+// keysPage lists annotations, labels and taints. A key whose comment does not end with "Written by ...; read by ...."
+// is an error.
 func keysPage(code *source) (string, error) {
 	constants, err := code.constants("Annotation", "Label", "Taint", "DeprecatedAnnotation", "Finalizer")
 	if err != nil {

@@ -1,5 +1,6 @@
-// Command reference writes docs/reference from the code: annotations and labels with who writes and who reads them, Events and conditions,
-// flags, feature gates and metrics. `make generate` runs it, and `make verify` fails where its pages differ from what is committed.
+// Command reference writes docs/reference from the code: annotations and labels with who writes and who reads them,
+// Events and conditions, flags, feature gates and metrics. `make generate` runs it, and `make verify` fails where its
+// pages differ from what is committed.
 package main
 
 import (

@@ -53,7 +53,8 @@ func reasonsPage(code *source) (string, error) {
 	return page.String(), nil
 }
 
-// reasonTable lists the chosen reasons by name. A reason that two packages have is listed once with each meaning, joined.
+// reasonTable lists the chosen reasons by name. A reason that two packages have is listed once with each meaning,
+// joined.
 func reasonTable(reasons []constant, chosen func(constant) bool) string {
 	meanings := map[string][]string{}
 	for _, one := range reasons {

@@ -29,7 +29,8 @@ type constant struct {
 	Group string
 }
 
-// meaning returns the comment without the constant's name at its beginning, which means nothing to who does not read the code.
+// meaning returns the comment without the constant's name at its beginning, which means nothing to who does not read
+// the code.
 func (c constant) meaning() string {
 	rest, found := strings.CutPrefix(c.Doc, c.Name)
 	if !found {
@@ -77,8 +78,8 @@ func parse(root string, folders ...string) (*source, error) {
 	return code, nil
 }
 
-// constants returns the string constants whose name one of the prefixes begins, in the order of files and lines. A constant without a comment
-// is an error: the page would say nothing of it.
+// constants returns the string constants whose name one of the prefixes begins, in the order of files and lines. A
+// constant without a comment is an error: the page would say nothing of it.
 func (s *source) constants(prefixes ...string) ([]constant, error) {
 	var found []constant
 	known := map[string]string{} // values by folder and name, for constants that are another's value
@@ -106,7 +107,8 @@ func (s *source) constants(prefixes ...string) ([]constant, error) {
 	return found, nil
 }
 
-// constantOf returns one constant of a block. valueOf returns the value of another constant of the package that was read before, "" for none.
+// constantOf returns one constant of a block. valueOf returns the value of another constant of the package that was
+// read before, "" for none.
 func constantOf(block *ast.GenDecl, spec ast.Spec, prefixes []string, valueOf func(string) string) (constant, bool) {
 	values, ok := spec.(*ast.ValueSpec)
 	if !ok || len(values.Names) != 1 || len(values.Values) != 1 {

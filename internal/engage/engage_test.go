@@ -181,8 +181,8 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestPanics lets one connection panic, in each of its methods: it becomes a state, and the connection is tried again while another
-// connection goes on.
+// TestPanics lets one connection panic, in each of its methods: it becomes a state, and the connection is tried again
+// while another connection goes on.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -11,7 +11,7 @@ import (
 // Supervisor runs at most one connection per object. A connection has an identity (the object's UID, its credentials);
 // when the identity changes, the old connection is cancelled and its end awaited before another starts:
 //
-//	none ──Ensure──► running ──Ensure with another identity, Stop──► ending ──Serve returns──► none (and a notification)
+//	none ──Ensure──► running ──other identity, or Stop──► ending ──Serve returns──► none (and a notification)
 //
 // Set the exported fields before the first call. All methods are safe for concurrent use and none of them waits for a
 // connection, except Start.

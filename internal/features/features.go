@@ -9,7 +9,8 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 )
 
-// SuperClusterPooling lets a syncer serve one super cluster of a pool: it syncs what is placed there, instead of everything.
+// SuperClusterPooling lets a syncer serve one super cluster of a pool: it syncs what is placed there, instead of
+// everything.
 //
 // owner: @superpool, design: docs/designs/02-end-to-end.md
 const SuperClusterPooling featuregate.Feature = "SuperClusterPooling"

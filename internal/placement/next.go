@@ -58,8 +58,8 @@ func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 //  1. What was granted is added.
 //  2. Of what is leaving, the part that pods do not use is released, and all of it after its deadline.
 //  3. What is reserved to stay above the quota is released, as far as pods do not use it: first where no pod uses
-//     anything, and of those first the alphabetically last super cluster, so that a namespace which shrinks leaves whole
-//     super clusters.
+//     anything, and of those first the alphabetically last super cluster, so that a namespace which shrinks leaves
+//     whole super clusters.
 //  4. Numbers of slices, conditions, and what is to be published follow from that.
 //
 // evict is what pods use of a part that leaves, once its replacement is placed or its deadline has passed, sorted by

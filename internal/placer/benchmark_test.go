@@ -80,8 +80,8 @@ func BenchmarkNamespaceScheduler(b *testing.B) {
 	}
 }
 
-// BenchmarkNamespaceDecision chooses super clusters for the ten slices of a namespace, each after the reservation of the
-// one before.
+// BenchmarkNamespaceDecision chooses super clusters for the ten slices of a namespace, each after the reservation of
+// the one before.
 func BenchmarkNamespaceDecision(b *testing.B) {
 	for _, placed := range []int{0, 1000, 10000} {
 		b.Run(fmt.Sprintf("clusters=%d/placed=%d", benchmarkClusters, placed), func(b *testing.B) {

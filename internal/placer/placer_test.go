@@ -354,8 +354,8 @@ func TestPlacerPlacesLargeGangsInARow(t *testing.T) {
 	}
 }
 
-// TestPlacerTriesTheFirstSliceOfAGangAgain lets a large namespace wait while small ones come: each would else wait for a look
-// at every slice of the large one.
+// TestPlacerTriesTheFirstSliceOfAGangAgain lets a large namespace wait while small ones come: each would else wait for
+// a look at every slice of the large one.
 func TestPlacerTriesTheFirstSliceOfAGangAgain(t *testing.T) {
 	const slices = 400
 	p := newPool(t)
@@ -379,8 +379,8 @@ func TestPlacerTriesTheFirstSliceOfAGangAgain(t *testing.T) {
 	p.wantPlaced("large", `{"r1":400}`)
 }
 
-// TestPlacerNeedsNoAPIServer has sources and a Sink in memory, and no KubeConfig: it places a namespace, reports per super
-// cluster and plugin why another one has no place, and places that one when a super cluster is added.
+// TestPlacerNeedsNoAPIServer has sources and a Sink in memory, and no KubeConfig: it places a namespace, reports per
+// super cluster and plugin why another one has no place, and places that one when a super cluster is added.
 func TestPlacerNeedsNoAPIServer(t *testing.T) {
 	p := newPool(t)
 	require.Nil(t, p.placer.KubeConfig)

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPodSchedulerOfAnOlderControlPlane: a scheduler waits for every kind that it watches, so a tenant whose Kubernetes does not serve
-// resource.k8s.io/v1, which came with 1.34, would never be ready.
+// TestPodSchedulerOfAnOlderControlPlane: a scheduler waits for every kind that it watches, so a tenant whose Kubernetes
+// does not serve resource.k8s.io/v1, which came with 1.34, would never be ready.
 func TestPodSchedulerOfAnOlderControlPlane(t *testing.T) {
 	for _, action := range newTenant(t).api.Actions() {
 		require.NotEqual(t, "resource.k8s.io", action.GetResource().Group, action.GetResource().String())

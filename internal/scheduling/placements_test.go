@@ -326,8 +326,8 @@ func TestAmbiguousAnswers(t *testing.T) {
 	}
 }
 
-// TestStoreInDoubt: a write whose answer was lost gave capacity away. Whatever comes between it and the look at what is stored, the caller must
-// not take it for lost: the scheduler would give that capacity to another namespace.
+// TestStoreInDoubt: a write whose answer was lost gave capacity away. Whatever comes between it and the look at what is
+// stored, the caller must not take it for lost: the scheduler would give that capacity to another namespace.
 func TestStoreInDoubt(t *testing.T) {
 	t.Parallel()
 	existing := builders.Placement("tenant", "web").UID("1").NamespaceUID("1").Quota("cpu", "1").Obj()

@@ -28,8 +28,8 @@ import (
 
 const patience = schedulertest.Patience
 
-// tenantControlPlane is the pod scheduler of one tenant, with the default profile, over a clientset that stands in for the tenant's API
-// server.
+// tenantControlPlane is the pod scheduler of one tenant, with the default profile, over a clientset that stands in for
+// the tenant's API server.
 type tenantControlPlane struct {
 	t     testing.TB
 	ctx   context.Context
@@ -41,8 +41,8 @@ type tenantControlPlane struct {
 	placements []schedulerv1alpha1.NamespacePlacement
 }
 
-// clientsetOf returns an empty clientset. The one that tracks managed fields builds a mapping of all kinds with each write, which takes
-// milliseconds, so a benchmark gets the other.
+// clientsetOf returns an empty clientset. The one that tracks managed fields builds a mapping of all kinds with each
+// write, which takes milliseconds, so a benchmark gets the other.
 func clientsetOf(t testing.TB) *fake.Clientset {
 	if _, benchmark := t.(*testing.B); benchmark {
 		return fake.NewSimpleClientset()

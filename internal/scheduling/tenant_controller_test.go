@@ -62,8 +62,8 @@ func TestAPanicCostsOneReconcile(t *testing.T) {
 	running.Wait()
 }
 
-// TestConflictsBackOff: a tenant's webhook can answer each patch with a conflict. Each further try waits longer: there are
-// six in the first two seconds, where a fixed delay of 50 ms would make forty.
+// TestConflictsBackOff: a tenant's webhook can answer each patch with a conflict. Each further try waits longer: there
+// are six in the first two seconds, where a fixed delay of 50 ms would make forty.
 func TestConflictsBackOff(t *testing.T) {
 	t.Parallel()
 	tries := 0
@@ -100,7 +100,7 @@ func TestReconcilersByConcern(t *testing.T) {
 		wantErr error
 	}{
 		"an error":                  {concern: concernPod, wantErr: broken},
-		"a conflict is no error":    {concern: concernAnnotation, want: reconcile.Result{Requeue: true}},
+		"a conflict is no error":    {concern: concernAnnotation, want: reconcile.Result{Requeue: true}}, //nolint:staticcheck // the only result that keeps the backoff
 		"again":                     {concern: concernNamespace, want: reconcile.Result{RequeueAfter: time.Hour}},
 		"nobody is concerned by it": {concern: concernNodes, wantErr: reconcile.TerminalError(nil)},
 	} {

@@ -192,7 +192,8 @@ func TestIDChangesWhileServed(t *testing.T) {
 	require.Empty(t, controller.owners.acquire(types.NamespacedName{Name: "other"}, "r1", types.NamespacedName{}, nil, false))
 }
 
-// TestPanicOfAnEventHandler: what a super cluster sends can make the ledger panic, on a goroutine of an informer. The connection fails.
+// TestPanicOfAnEventHandler: what a super cluster sends can make the ledger panic, on a goroutine of an informer. The
+// connection fails.
 func TestPanicOfAnEventHandler(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

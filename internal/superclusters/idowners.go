@@ -13,10 +13,11 @@ import (
 // idOwners records which Cluster owns which super cluster id, in memory and without any I/O. When two Clusters have one
 // id:
 //
-//  1. The one that the virtual Node names (annotation cluster-ref) owns it, as long as that Cluster exists and is not known to have
-//     another id.
+//  1. The one that the virtual Node names (annotation cluster-ref) owns it, as long as that Cluster exists and is not
+//     known to have another id.
 //  2. Without such a Node the oldest owns it: by creation time, then by namespace and name.
-//  3. A younger one waits, while it is patient, for an older one that was not tried yet and may turn out to have the id.
+//  3. A younger one waits, while it is patient, for an older one that was not tried yet and may turn out to have the
+//     id.
 //  4. One that owns the id keeps it until it is released, also from an older one that comes later.
 //
 // The zero value is ready for use, by many goroutines.

@@ -16,13 +16,11 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
-	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
@@ -99,15 +97,17 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 		Tenant: s.tenant, Tenants: s.tenants, Enqueue: s.add,
 		PodSecurityLevel: options.PodSecurityLevel, VNAgent: options.VNAgent, NodeLinger: options.NodeLinger, Clock: options.Engine.Clock, Metrics: options.Metrics,
 	}
-	s.env.Assignments = &assign.Pooled{SuperCluster: options.ID, Meta: mgr.GetClient(), Live: mgr.GetAPIReader(), Sides: s.env.Sides()}
+	s.env.Assignments = &assign.Pooled{
+		SuperCluster: options.ID, Meta: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(), Sides: s.env.Sides(),
+	}
 	if s.super.watched, err = watchedOf(s.env, specs, kinds.SuperSide); err != nil {
 		return nil, err
 	}
 	if s.engine, err = engine.New(options.Engine, options.Metrics, kinds.All(s.env)...); err != nil {
 		return nil, err
 	}
-	if err := s.watchPlacements(ctx, mgr); err != nil {
-		return nil, err
+	if err := s.env.Assignments.Watch(ctx, s.namespaceChanged); err != nil {
+		return nil, fmt.Errorf("watching which namespaces belong here: %w", err)
 	}
 	if err := mgr.Add(superCaches{s}); err != nil {
 		return nil, fmt.Errorf("adding the caches of the super cluster: %w", err)
@@ -154,21 +154,6 @@ func (s *Syncer) work(ctx context.Context) error {
 		return nil
 	}
 	return s.engine.Run(ctx)
-}
-
-// watchPlacements adds an event handler for NamespacePlacements of the meta cluster, which calls namespaceChanged.
-func (s *Syncer) watchPlacements(ctx context.Context, mgr manager.Manager) error {
-	informer, err := mgr.GetCache().GetInformer(ctx, &schedulerv1alpha1.NamespacePlacement{}, cache.BlockUntilSynced(false))
-	if err != nil {
-		return fmt.Errorf("watching NamespacePlacements: %w", err)
-	}
-	changed := func(np *schedulerv1alpha1.NamespacePlacement) { s.namespaceChanged(np.Namespace, np.Name) }
-	handler := engage.ObjectHandler(changed, changed)
-	_, err = informer.AddEventHandler(engage.Handler(ctx, "informer of NamespacePlacements", nil, handler))
-	if err != nil {
-		return fmt.Errorf("watching NamespacePlacements: %w", err)
-	}
-	return nil
 }
 
 // superChanged is called by the event handlers of the super cluster's informers.

@@ -33,8 +33,8 @@ import (
 	"github.com/superpool/superpool/test/builders"
 )
 
-// harness drives a Controller by hand: changes of instances arrive in a channel, as they would in a queue. Tests that let instances
-// run do so in a bubble of synctest, where time stands still while a goroutine can go on.
+// harness drives a Controller by hand: changes of instances arrive in a channel, as they would in a queue. Tests that
+// let instances run do so in a bubble of synctest, where time stands still while a goroutine can go on.
 type harness struct {
 	*Controller
 	t       *testing.T
@@ -141,7 +141,8 @@ func (h *harness) reconcile(name string) reconcile.Result {
 	return result
 }
 
-// settle lets the instances run until each of them waits, and reconciles what they changed, until nothing changes. The bubble's own.
+// settle lets the instances run until each of them waits, and reconciles what they changed, until nothing changes. The
+// bubble's own.
 func (h *harness) settle() {
 	h.t.Helper()
 	for {
@@ -241,7 +242,8 @@ func TestRotation(t *testing.T) {
 	})
 }
 
-// TestControlPlaneChanged gives a tenant the kubeconfig of another control plane by mistake, takes that back, and then means it.
+// TestControlPlaneChanged gives a tenant the kubeconfig of another control plane by mistake, takes that back, and then
+// means it.
 func TestControlPlaneChanged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -337,7 +339,8 @@ func TestEngageFails(t *testing.T) {
 	})
 }
 
-// TestEngagePanics: work that panics on the input of one tenant is a state of that tenant, and another tenant does not notice.
+// TestEngagePanics: work that panics on the input of one tenant is a state of that tenant, and another tenant does not
+// notice.
 func TestEngagePanics(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -144,8 +144,8 @@ func TestBind(t *testing.T) {
 	}
 }
 
-// conflict does what an API server does, and the clientset does not, with a patch whose UID is not the stored object's, or whose
-// resource version is not live.
+// conflict does what an API server does, and the clientset does not, with a patch whose UID is not the stored object's,
+// or whose resource version is not live.
 func conflict(t *testing.T, stored *corev1.Pod, live string, action clienttesting.PatchAction) (bool, runtime.Object, error) {
 	var patch struct{ Metadata metav1.ObjectMeta }
 	require.NoError(t, json.Unmarshal(action.GetPatch(), &patch))

@@ -80,8 +80,8 @@ func TestStart(t *testing.T) {
 	})
 }
 
-// TestStartAgain kills etcd and the API server and starts them again, as a bed's restart does: objects, certificates and
-// tokens are as before.
+// TestStartAgain kills etcd and the API server and starts them again, as a bed's restart does: objects, certificates
+// and tokens are as before.
 func TestStartAgain(t *testing.T) {
 	t.Parallel()
 	root, err := controlplane.Root()

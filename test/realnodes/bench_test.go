@@ -76,21 +76,46 @@ func BenchmarkThroughput(b *testing.B) {
 func pairs(b *testing.B, size int64, direct, agent func(*testing.B) int64) {
 	b.Helper()
 	b.SetBytes(2 * size)
-	var rates [2][]float64
+	var rates, costs [2][]float64
 	for b.Loop() {
 		for i, read := range []func(*testing.B) int64{direct, agent} {
-			started := time.Now()
+			started, busy := time.Now(), busyTime(b)
 			require.Equal(b, size, read(b))
-			rates[i] = append(rates[i], float64(size)/1e6/time.Since(started).Seconds())
+			megabytes := float64(size) / 1e6
+			rates[i] = append(rates[i], megabytes/time.Since(started).Seconds())
+			costs[i] = append(costs[i], float64((busyTime(b)-busy).Milliseconds())/megabytes)
 		}
 	}
-	ratios := make([]float64, len(rates[0]))
+	ratios, extra := make([]float64, len(rates[0])), make([]float64, len(rates[0]))
 	for i := range ratios {
-		ratios[i] = rates[1][i] / rates[0][i]
+		ratios[i], extra[i] = rates[1][i]/rates[0][i], costs[1][i]/costs[0][i]
 	}
 	b.ReportMetric(median(rates[0]), "direct-MB/s")
 	b.ReportMetric(median(rates[1]), "vn-agent-MB/s")
 	b.ReportMetric(median(ratios), "ratio")
+	b.ReportMetric(median(costs[0]), "direct-cpu-ms/MB")
+	b.ReportMetric(median(costs[1]), "vn-agent-cpu-ms/MB")
+	b.ReportMetric(median(extra), "cpu-ratio")
+}
+
+// busyTime returns the CPU time that all processes of the machine took so far, the kernel's included: a chain of container, shim, containerd,
+// kubelet, vn-agent and client has no single process to look at. The first line of /proc/stat counts hundredths of a second.
+func busyTime(b *testing.B) time.Duration {
+	b.Helper()
+	content, err := os.ReadFile("/proc/stat")
+	require.NoError(b, err)
+	line, _, _ := strings.Cut(string(content), "\n")
+	fields := strings.Fields(line)
+	require.Greater(b, len(fields), 8, line)
+	var busy int64
+	for i, field := range fields[1:9] { // user nice system idle iowait irq softirq steal
+		ticks, err := strconv.ParseInt(field, 10, 64)
+		require.NoError(b, err)
+		if i != 3 && i != 4 && i != 7 {
+			busy += ticks
+		}
+	}
+	return time.Duration(busy) * 10 * time.Millisecond
 }
 
 func median(values []float64) float64 {

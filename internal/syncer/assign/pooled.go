@@ -7,9 +7,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/engage"
 )
 
 // SuperNamespace describes a super namespace of a tenant.
@@ -45,11 +47,27 @@ type Pooled struct {
 	SuperCluster string
 	// Meta reads NamespacePlacements from a cache, Live from the meta cluster's API server.
 	Meta, Live client.Reader
+	// Informers watch NamespacePlacements, for Watch.
+	Informers cache.Informers
 	// Sides shows the super cluster and its tenants.
 	Sides Sides
 }
 
 var _ Assignments = &Pooled{}
+
+// Watch implements Assignments: changed is called for each event of a NamespacePlacement.
+func (p *Pooled) Watch(ctx context.Context, changed func(tenant, namespace string)) error {
+	informer, err := p.Informers.GetInformer(ctx, &schedulerv1alpha1.NamespacePlacement{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watching NamespacePlacements: %w", err)
+	}
+	call := func(np *schedulerv1alpha1.NamespacePlacement) { changed(np.Namespace, np.Name) }
+	handler := engage.Handler(ctx, "informer of NamespacePlacements", nil, engage.ObjectHandler(call, call))
+	if _, err := informer.AddEventHandler(handler); err != nil {
+		return fmt.Errorf("watching NamespacePlacements: %w", err)
+	}
+	return nil
+}
 
 // Of implements Assignments.
 func (p *Pooled) Of(ctx context.Context, tenant, namespace string) (Assignment, error) {

@@ -140,7 +140,7 @@ const configTime = 12 * time.Second
 //	nodeName without Binding   -                             warn node name
 //	bound here                 -                             remove lost (proof: live read); a finished one stays
 //	bound elsewhere            -                             none
-//	being deleted              -                             remove tenant (proof: live read); none if finalizers are left
+//	being deleted              -                             remove tenant (proof: live read); none for finalizers
 //	any                        another owner's               warn conflict
 //	-                          exists                        delete orphan (proof: live read)
 //	other UID                  exists                        delete orphan (proof: live read)

@@ -28,8 +28,8 @@ type Framework struct {
 	Nodes []fwk.NodeInfo
 }
 
-// NewFramework returns a framework runtime that runs one plugin at all extension points that it serves, besides the queue order and the
-// binder that no runtime goes without. The plugin must not be a queue order itself.
+// NewFramework returns a framework runtime that runs one plugin at all extension points that it serves, besides the
+// queue order and the binder that no runtime goes without. The plugin must not be a queue order itself.
 func NewFramework(tb testing.TB, name string, factory runtime.PluginFactory, nodes []*corev1.Node, options ...runtime.Option) *Framework {
 	tb.Helper()
 	profile := &config.KubeSchedulerProfile{SchedulerName: tb.Name(), Plugins: &config.Plugins{
@@ -40,7 +40,8 @@ func NewFramework(tb testing.TB, name string, factory runtime.PluginFactory, nod
 	return newFramework(tb, runtime.Registry{queuesort.Name: queuesort.New, defaultbinder.Name: defaultbinder.New, name: factory}, profile, nil, nodes, options)
 }
 
-// NewStandaloneFramework is NewFramework for a plugin that is queue order and binder itself. Pods that name a node are on it.
+// NewStandaloneFramework is NewFramework for a plugin that is queue order and binder itself. Pods that name a node are
+// on it.
 func NewStandaloneFramework(tb testing.TB, name string, factory runtime.PluginFactory, pods []*corev1.Pod, nodes []*corev1.Node, options ...runtime.Option) *Framework {
 	tb.Helper()
 	profile := &config.KubeSchedulerProfile{SchedulerName: tb.Name(), Plugins: &config.Plugins{
@@ -81,8 +82,8 @@ func (a Activated) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
 	}
 }
 
-// Filter runs PreFilter and, on each node that it leaves, Filter. It returns the status of PreFilter, and the message of Filter for each
-// of these nodes, "" for success.
+// Filter runs PreFilter and, on each node that it leaves, Filter. It returns the status of PreFilter, and the message
+// of Filter for each of these nodes, "" for success.
 func (f *Framework) Filter(ctx context.Context, pod *corev1.Pod) (map[string]string, *fwk.Status) {
 	state := framework.NewCycleState()
 	left, status, _ := f.RunPreFilterPlugins(ctx, state, pod)
@@ -98,7 +99,8 @@ func (f *Framework) Filter(ctx context.Context, pod *corev1.Pod) (map[string]str
 	return messages, status
 }
 
-// Score runs PreScore, Score and NormalizeScore over all nodes. It returns the scores by node, nil if the plugin skips the pod.
+// Score runs PreScore, Score and NormalizeScore over all nodes. It returns the scores by node, nil if the plugin skips
+// the pod.
 func (f *Framework) Score(ctx context.Context, pod *corev1.Pod) (map[string]int64, *fwk.Status) {
 	state := framework.NewCycleState()
 	if status := f.RunPreScorePlugins(ctx, state, pod, f.Nodes); !status.IsSuccess() {

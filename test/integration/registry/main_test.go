@@ -1,4 +1,5 @@
-// Package registry tests the registries of tenants and super clusters on real API servers: one meta cluster, one super cluster and one tenant.
+// Package registry tests the registries of tenants and super clusters on real API servers: one meta cluster, one super
+// cluster and one tenant.
 package registry
 
 import (

@@ -234,7 +234,8 @@ func testBadSuperClusters(t *testing.T) {
 	})
 }
 
-// testClusterGone deletes the Cluster while a namespace is placed there: the twin takes its place; without one the Node would wait.
+// testClusterGone deletes the Cluster while a namespace is placed there: the twin takes its place; without one the Node
+// would wait.
 func testClusterGone(t *testing.T) {
 	root := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "some-root"}}
 	require.NoError(t, shared.client.Create(t.Context(), root))
