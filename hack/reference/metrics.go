@@ -24,7 +24,8 @@ func metricsPage(code *source) (string, error) {
 				return true
 			}
 			fields := stringFields(options)
-			name := strings.Trim(fields["Subsystem"]+"_"+fields["Name"], "_")
+			name := strings.TrimLeft(fields["Namespace"]+"_"+fields["Subsystem"]+"_"+fields["Name"], "_")
+			name = strings.ReplaceAll(name, "__", "_") // one of them is empty
 			rows = append(rows, []string{"`" + name + "`", kind, labelsOf(call), fields["Help"], programOf(path)})
 			return true
 		})
