@@ -75,7 +75,7 @@ func (c *connection) set(ctx context.Context, next func(State) State) {
 }
 
 func (c *connection) run(ctx context.Context, kind string, name types.NamespacedName) {
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), kind, name)
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "kind", kind, "object", name)
 	ctx = klog.NewContext(ctx, logger)
 	logger.V(2).Info("Connecting", "server", c.work.Server())
 	defer logger.V(2).Info("Disconnected", "server", c.work.Server())

@@ -16,7 +16,7 @@ import (
 // Set the exported fields before the first call. All methods are safe for concurrent use and none of them waits for a
 // connection, except Start.
 type Supervisor[W Work] struct {
-	// Kind is the key under which the logger of a connection names its object: "tenant" or "cluster".
+	// Kind is the kind of the objects in the connections' logs: "tenant" or "cluster".
 	Kind string
 	// HealthPeriod is how often a server is probed while it is served.
 	HealthPeriod time.Duration

@@ -98,8 +98,9 @@ func pairs(b *testing.B, size int64, direct, agent func(*testing.B) int64) {
 	b.ReportMetric(median(extra), "cpu-ratio")
 }
 
-// busyTime returns the CPU time that all processes of the machine took so far, the kernel's included: a chain of container, shim, containerd,
-// kubelet, vn-agent and client has no single process to look at. The first line of /proc/stat counts hundredths of a second.
+// busyTime returns the CPU time that all processes of the machine took so far, the kernel's included: a chain of
+// container, shim, containerd, kubelet, vn-agent and client has no single process to look at. The first line of
+// /proc/stat counts hundredths of a second.
 func busyTime(b *testing.B) time.Duration {
 	b.Helper()
 	content, err := os.ReadFile("/proc/stat")

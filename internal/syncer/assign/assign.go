@@ -55,7 +55,8 @@ type Assignments interface {
 	// PodSelector is the label selector of the tenants' pods that belong here, "" for all.
 	PodSelector() string
 	// Watch calls changed with each namespace of a tenant whose Assignment may have changed for another reason than an
-	// object of the tenant or of the super cluster, which the caller watches. It returns at once; the calls end with ctx.
+	// object of the tenant or of the super cluster, which the caller watches. It returns at once; the calls end with
+	// ctx.
 	Watch(ctx context.Context, changed func(tenant, namespace string)) error
 }
 

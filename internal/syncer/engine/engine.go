@@ -117,7 +117,7 @@ func (e *Engine) Run(ctx context.Context) error {
 // process that serves all tenants.
 func (e *Engine) controller(logger logr.Logger, kind Kind) (controller.TypedController[Key], error) {
 	queue := e.queues[kind.Name()]
-	logger = logger.WithValues("kind", kind.Name())
+	logger = klog.LoggerWithValues(logger, "kind", kind.Name())
 	return controller.NewTypedUnmanaged(kind.Name(), controller.TypedOptions[Key]{
 		Reconciler:              &reconciler{kind: kind, queue: queue, metrics: e.metrics},
 		MaxConcurrentReconciles: e.options.Workers,
@@ -129,7 +129,7 @@ func (e *Engine) controller(logger logr.Logger, kind Kind) (controller.TypedCont
 			if key == nil {
 				return logger
 			}
-			return logger.WithValues("tenant", key.Tenant, "namespace", key.Namespace, "name", key.Name)
+			return klog.LoggerWithValues(logger, "tenant", key.Tenant, "namespace", key.Namespace, "name", key.Name)
 		},
 		// A program has one engine; a test process has many.
 		SkipNameValidation: ptr.To(true),
