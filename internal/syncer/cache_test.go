@@ -1,14 +1,18 @@
 package syncer
 
 import (
+	"cmp"
 	"context"
+	"flag"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -50,45 +54,63 @@ func TestPodsOnNode(t *testing.T) {
 		for _, object := range appendObjects(nil, found) {
 			got = append(got, object.GetName())
 		}
-		require.Empty(t, cmp.Diff(want, got, cmpopts.SortSlices(strings.Compare)), value)
+		require.Empty(t, gocmp.Diff(want, got, cmpopts.SortSlices(strings.Compare)), value)
 	}
 }
 
-// TestWatched: what is watched on either side, where, and how that is bounded.
-func TestWatched(t *testing.T) {
+// update writes the golden file: go test ./internal/syncer -update.
+var update = flag.Bool("update", false, "write testdata")
+
+// TestSpecs holds all kinds against testdata/specs.golden: what is watched on either side, in which namespaces, how that
+// is bounded, and whether it is cleared from a super namespace. It is the only list of kinds in the tests.
+func TestSpecs(t *testing.T) {
 	t.Parallel()
 	env := &kinds.Env{ID: "r1", Assignments: &assign.Pooled{SuperCluster: "r1"}}
-	for side, want := range map[kinds.Side]map[string]string{
-		kinds.TenantSide: {
-			"namespace": "*v1.NamespaceList", "pod": "*v1.PodList scheduler.tenancy.x-k8s.io/superCluster=r1", "service": "*v1.ServiceList",
-			"node":           "*v1.NodeList tenancy.x-k8s.io/virtualnode=true,tenancy.x-k8s.io/superclusterid=r1",
-			"serviceaccount": "*v1.ServiceAccountList", "secret": "*v1.SecretList", "configmap": "*v1.ConfigMapList",
-			"endpointslice": "*v1.EndpointSliceList", "networkpolicy": "*v1.NetworkPolicyList",
-		},
-		kinds.SuperSide: {
-			"namespace": "*v1.NamespaceList tenancy.x-k8s.io/cluster", "pod": "*v1.PodList tenancy.x-k8s.io/cluster",
-			"service": "*v1.ServiceList tenancy.x-k8s.io/cluster", "node": "*v1.NodeList", "event": "*v1.EventList involvedObject.kind=Pod",
-			"secret":         "*v1.SecretList tenancy.x-k8s.io/cluster,!tenancy.x-k8s.io/tokens",
-			"token":          "*v1.SecretList tenancy.x-k8s.io/cluster,tenancy.x-k8s.io/tokens",
-			"serviceaccount": "*v1.ServiceAccountList tenancy.x-k8s.io/cluster", "configmap": "*v1.ConfigMapList tenancy.x-k8s.io/cluster",
-			"endpointslice": "*v1.EndpointSliceList tenancy.x-k8s.io/cluster", "resourcequota": "*v1.ResourceQuotaList tenancy.x-k8s.io/cluster",
-			"networkpolicy": "*v1.NetworkPolicyList tenancy.x-k8s.io/cluster",
-		},
-	} {
-		watched, err := watchedOf(env, kinds.Specs(), side)
+	specs := kinds.Specs()
+	sides := map[kinds.Side]map[string]watched{}
+	for _, side := range []kinds.Side{kinds.TenantSide, kinds.SuperSide} {
+		of, err := watchedOf(env, specs, side)
 		require.NoError(t, err)
-		got := map[string]string{}
-		for kind, what := range watched {
-			got[kind] = strings.TrimSpace(fmt.Sprintf("%T %s", what.list(), strings.TrimSpace(what.labels+" "+what.fields)))
-		}
-		require.Empty(t, cmp.Diff(want, got))
+		sides[side] = of
 	}
+	describe := func(side kinds.Side, kind string) string {
+		what, exists := sides[side][kind]
+		if !exists {
+			return "-"
+		}
+		return strings.TrimSpace(fmt.Sprintf("%T %s", what.list(), strings.TrimSpace(what.labels+" "+what.fields)))
+	}
+	var got strings.Builder
+	for _, spec := range specs {
+		var where []string
+		for _, from := range sources(specs, []string{"web"}, false) {
+			if from.kind == spec.Name {
+				where = append(where, cmp.Or(from.namespace, "all namespaces"))
+			}
+		}
+		fmt.Fprintf(&got, "%s\n\ttenant: %s\n\twhere: %s\n\tsuper: %s\n\tcleared: %t\n", spec.Name,
+			describe(kinds.TenantSide, spec.Name), cmp.Or(strings.Join(where, " "), "-"), describe(kinds.SuperSide, spec.Name), spec.Cleared)
+	}
+	golden := filepath.Join("testdata", "specs.golden")
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(golden, []byte(got.String()), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Empty(t, gocmp.Diff(string(want), got.String()), "if this is meant: go test ./internal/syncer -update")
 }
 
-// TestSources: in which namespaces each kind is watched in a tenant.
+// TestSources: in which namespaces kinds are watched in a tenant, by their scope.
 func TestSources(t *testing.T) {
 	t.Parallel()
-	wide := []source{{kind: "namespace"}, {kind: "pod"}, {kind: "node"}, {kind: "service"}, {kind: "endpointslice"}}
+	watch := &kinds.Watch{}
+	specs := []kinds.Spec{
+		{Name: "placed", Scope: kinds.ScopePlaced, Tenant: watch},
+		{Name: "everywhere", Scope: kinds.ScopeTenant, Tenant: watch},
+		{Name: "up", Scope: kinds.ScopeUp, Tenant: watch, ClusterScoped: true},
+		{Name: "unwatched", Scope: kinds.ScopePlaced},
+	}
 	for _, tc := range []struct {
 		name       string
 		namespaces []string
@@ -96,15 +118,14 @@ func TestSources(t *testing.T) {
 		want       []source
 	}{
 		{name: "it holds nothing, and nothing is left of it", left: true},
-		{name: "it holds nothing", want: []source{{kind: "node"}}},
-		{name: "it holds two namespaces", namespaces: []string{"db", "web"}, want: append(wide,
-			source{kind: "secret", namespace: "db"}, source{kind: "configmap", namespace: "db"}, source{kind: "serviceaccount", namespace: "db"}, source{kind: "networkpolicy", namespace: "db"},
-			source{kind: "secret", namespace: "web"}, source{kind: "configmap", namespace: "web"}, source{kind: "serviceaccount", namespace: "web"}, source{kind: "networkpolicy", namespace: "web"},
-		)},
+		{name: "it holds nothing", want: []source{{kind: "up"}}},
+		{name: "it holds two namespaces", namespaces: []string{"db", "web"}, want: []source{
+			{kind: "up"}, {kind: "everywhere"}, {kind: "placed", namespace: "db"}, {kind: "placed", namespace: "web"},
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			require.ElementsMatch(t, tc.want, sources(kinds.Specs(), tc.namespaces, tc.left))
+			require.ElementsMatch(t, tc.want, sources(specs, tc.namespaces, tc.left))
 		})
 	}
 }

@@ -49,19 +49,6 @@ func TestSpecs(t *testing.T) {
 	}
 }
 
-// TestCleared: what goes when a namespace is no longer placed here. Pods do not: each deletion needs a proof of its
-// own.
-func TestCleared(t *testing.T) {
-	t.Parallel()
-	var cleared []string
-	for _, spec := range kinds.Specs() {
-		if spec.Cleared {
-			cleared = append(cleared, spec.Name)
-		}
-	}
-	require.Equal(t, []string{"token", "serviceaccount", "secret", "configmap", "networkpolicy"}, cleared)
-}
-
 // TestChanged: what a change of each kind enqueues.
 func TestChanged(t *testing.T) {
 	t.Parallel()
