@@ -61,8 +61,8 @@ func TestPodsOnNode(t *testing.T) {
 // update writes the golden file: go test ./internal/syncer -update.
 var update = flag.Bool("update", false, "write testdata")
 
-// TestSpecs holds all kinds against testdata/specs.golden: what is watched on either side, in which namespaces, how that
-// is bounded, and whether it is cleared from a super namespace. It is the only list of kinds in the tests.
+// TestSpecs holds all kinds against testdata/specs.golden: what is watched on either side, in which namespaces, how
+// that is bounded, and whether it is cleared from a super namespace. It is the only list of kinds in the tests.
 func TestSpecs(t *testing.T) {
 	t.Parallel()
 	env := &kinds.Env{ID: "r1", Assignments: &assign.Pooled{SuperCluster: "r1"}}
