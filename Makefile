@@ -30,6 +30,8 @@ CLUSTER_TOOLS := etcd kube-apiserver kube-controller-manager kube-scheduler kube
 # What real nodes need besides: programs of the node, and what runs in containers.
 NODE_TOOLS    := kubelet kube-proxy pause agnhost nonewprivs coredns metrics-server image
 REALNODES_TOOLS := $(filter-out kwok%,$(CLUSTER_TOOLS)) $(NODE_TOOLS)
+# Our own programs that are part of the bed, not of what is installed.
+BED_PROGRAMS  := bin/controlplane bin/nftpolicy
 DEV_TOOLS     := controller-gen kustomize golangci-lint logcheck
 TOOLS         := $(CLUSTER_TOOLS) $(DEV_TOOLS)
 
@@ -61,7 +63,7 @@ realnodes: realnodes-images ## Start the pool with real nodes: kubelets, contain
 	@hack/realnodes/up.sh
 
 .PHONY: realnodes-images
-realnodes-images: realnodes-check realnodes-plan $(addprefix bin/,$(REALNODES_TOOLS)) build bin/controlplane
+realnodes-images: realnodes-check realnodes-plan $(addprefix bin/,$(REALNODES_TOOLS)) build $(BED_PROGRAMS)
 	@COREDNS_VERSION=$(COREDNS_VERSION) METRICS_SERVER_VERSION=$(METRICS_SERVER_VERSION) hack/realnodes/images.sh
 
 .PHONY: realnodes-check
@@ -81,7 +83,7 @@ realnodes-down: ## Remove everything that make realnodes started.
 # What a target is about to build, and how long that takes, before it begins.
 .PHONY: demo-plan realnodes-plan conformance-plan
 demo-plan: PROGRAMS := $(CLUSTER_TOOLS:%=bin/%) build
-realnodes-plan: PROGRAMS := $(REALNODES_TOOLS:%=bin/%) build bin/controlplane
+realnodes-plan: PROGRAMS := $(REALNODES_TOOLS:%=bin/%) build $(BED_PROGRAMS)
 conformance-plan: PROGRAMS := bin/e2e.test bin/kubectl
 demo-plan realnodes-plan conformance-plan: %-plan:
 	@$(MAKE) --no-print-directory -n $(PROGRAMS) | hack/build-plan.sh $*
@@ -90,10 +92,12 @@ demo-plan realnodes-plan conformance-plan: %-plan:
 build: | bin ## Build our programs into bin/.
 	@$(GOBUILD) "$(COMMANDS)" $(GO) build -v -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(COMMANDS))
 
-# Part of the bed, not of what is installed.
-.PHONY: bin/controlplane
+.PHONY: $(BED_PROGRAMS)
 bin/controlplane: | bin
 	@$(GOBUILD) "controlplane" $(GO) build -v -ldflags '-s -w' -o bin/ ./test/controlplane/cmd/controlplane
+
+bin/nftpolicy: | bin
+	@$(GOBUILD) "nftpolicy" $(GO) build -v -ldflags '-s -w' -o bin/ ./test/nftpolicy/cmd/nftpolicy
 
 .PHONY: tools
 tools: $(addprefix bin/,$(TOOLS)) ## Build the pinned tools into bin/, once.
@@ -119,6 +123,10 @@ test-integration: $(addprefix bin/,$(CLUSTER_TOOLS)) ## Run the integration test
 .PHONY: test-e2e
 test-e2e: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Run the demo as a test, again with its programs killed at every step, and take it down.
 	$(GO) test -tags e2e -count 1 -timeout 20m ./test/e2e/...
+
+.PHONY: test-attacks
+test-attacks: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Attack a pool with real API servers as a hostile tenant does (docs/security.md), and take it down.
+	@GO='$(GO)' hack/attacks.sh
 
 .PHONY: test-fresh
 test-fresh: ## Run the demo in a fresh clone with an empty module cache, and Go, make and git as the only programs besides the base system.

@@ -21,6 +21,7 @@ require (
 	k8s.io/klog/v2 v2.130.1
 	k8s.io/kube-scheduler v0.34.10
 	k8s.io/kubernetes v1.34.10
+	k8s.io/pod-security-admission v0.34.10
 	k8s.io/utils v0.0.0-20250604170112-4c0f3b243397
 	sigs.k8s.io/cluster-api v1.12.4
 	sigs.k8s.io/controller-runtime v0.22.5

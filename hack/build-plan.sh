@@ -11,17 +11,19 @@ BIN=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)/bin
 declare -A seconds=(
   [etcd]=45 [kube-apiserver]=164 [kube-controller-manager]=53 [kube-scheduler]=5 [kubectl]=21 [kwok]=73 [kwokctl]=12
   [controller-gen]=17 [kustomize]=11 [golangci-lint]=55 [logcheck]=3 [syncer]=70 [vc-scheduler]=40 [vn-agent]=20
-  [kubelet]=25 [kube-proxy]=8 [pause]=1 [agnhost]=6 [nonewprivs]=1 [coredns]=100 [metrics-server]=80 [image]=5 [controlplane]=5 [e2e.test]=150
+  [kubelet]=25 [kube-proxy]=8 [pause]=1 [agnhost]=6 [nonewprivs]=1 [coredns]=100 [metrics-server]=80 [image]=5
+  [controlplane]=5 [nftpolicy]=5 [e2e.test]=150
 )
 
 # planned: the programs that `make -n` builds. Every rule of a program calls gobuild.sh with a label that begins with
-# its name. The rules of `build` and bin/controlplane always run, so their programs count only where bin/ lacks them.
+# its name. The rules of `build` and of the bed's programs always run, so their programs count only where bin/ lacks
+# them.
 planned() {
   local label program
   while read -r label; do
     for program in $label; do
       case $program in
-        syncer | vc-scheduler | vn-agent | controlplane) [[ -x $BIN/$program ]] || echo "$program" ;;
+        syncer | vc-scheduler | vn-agent | controlplane | nftpolicy) [[ -x $BIN/$program ]] || echo "$program" ;;
         conformance) echo e2e.test ;;
         *) [[ -z ${seconds[$program]:-} ]] || echo "$program" ;;
       esac

@@ -3,6 +3,7 @@
 package plugins
 
 import (
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	_ "sigs.k8s.io/scheduler-plugins/apis/config/scheme" // the args of scheduler-plugins decode in profiles
 	"sigs.k8s.io/scheduler-plugins/pkg/capacityscheduling"
@@ -33,6 +34,8 @@ type Options struct {
 	// Committer writes decisions about namespaces. Nil in a scheduler of pods, whose profiles cannot enable
 	// NamespaceGang.
 	Committer namespacegang.Committer
+	// Chose is called before a super cluster is written onto a pod, and with "" when that failed. Nil: nobody is told.
+	Chose func(pod types.UID, superCluster string)
 }
 
 // Scheduler is a kind of scheduler.
@@ -79,7 +82,7 @@ func Entries(options Options) []Entry {
 		{Name: nodeshape.Name, Schedulers: ofBoth, Factory: nodeshape.New},
 		{Name: placementstability.Name, Schedulers: ofNamespaces, Factory: placementstability.New},
 		{Name: slicespread.Name, Schedulers: ofNamespaces, Factory: slicespread.New(gangs)},
-		{Name: superclusterbinder.Name, Schedulers: ofPods, Factory: superclusterbinder.New},
+		{Name: superclusterbinder.Name, Schedulers: ofPods, Factory: superclusterbinder.New(options.Chose)},
 
 		{
 			Name: noderesources.AllocatableName, Schedulers: ofNamespaces, Factory: noderesources.NewAllocatable,

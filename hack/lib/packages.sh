@@ -10,6 +10,7 @@ packages() {
 ip iproute2 bed
 iptables iptables bed
 conntrack conntrack bed
+nft nftables bed
 containerd containerd bed
 ctr containerd bed
 runc runc bed

@@ -27,24 +27,22 @@ port() { echo $(($(cat "$OUT/ports") + $1)); }
 choose_ports() {
   local base offset
   for base in $(seq 21000 100 29900); do
-    for offset in $(seq 0 39); do
+    for offset in $(seq 0 47); do
       # Connecting to a port without a listener fails at once.
       if (exec 3<>"/dev/tcp/127.0.0.1/$((base + offset))") 2>/dev/null; then continue 2; fi
     done
     echo "$base" >"$OUT/ports"
     return
   done
-  echo "no block of 40 free ports between 21000 and 29999" >&2
+  echo "no block of 48 free ports between 21000 and 29999" >&2
   return 1
 }
 
 # start_cluster NAME INDEX: starts a control plane. Only super clusters have nodes, so only they get kube-scheduler and
 # kwok: a tenant's pods become Running only by the status that the syncer writes.
 start_cluster() {
-  local name=$1 first=$(($2 * 8)) disable=()
-  case $name in
-    meta | "$TENANT") disable=(--disable kube-scheduler,kwok-controller) ;;
-  esac
+  local name=$1 first=$(($2 * 8)) disable=(--disable kube-scheduler,kwok-controller)
+  [[ " ${SUPERS[*]} " != *" $name "* ]] || disable=()
   cat >"$OUT/$name-kwokctl.yaml" <<YAML
 apiVersion: config.kwok.x-k8s.io/v1alpha1
 kind: KwokctlConfiguration
@@ -100,9 +98,9 @@ syncer_flags() { :; }
 # program_port NAME: the probe port of a program; its metrics port is the next one.
 program_port() {
   case $1 in
-    vc-scheduler) port 32 ;;
-    syncer-r1) port 34 ;;
-    syncer-r2) port 36 ;;
+    vc-scheduler) port 40 ;;
+    syncer-r1) port 42 ;;
+    syncer-r2) port 44 ;;
   esac
 }
 
@@ -129,7 +127,7 @@ start_program() {
     vc-scheduler) command=("$BIN/vc-scheduler" --kubeconfig "$OUT/vc-scheduler.kubeconfig") ;;
     syncer-*)
       mapfile -t flags < <(syncer_flags "${name#syncer-}")
-      command=("$BIN/syncer" --meta-kubeconfig "$OUT/vc-syncer.kubeconfig" --super-cluster-kubeconfig "$OUT/${name#syncer-}.kubeconfig"
+      command=("$BIN/syncer" --meta-kubeconfig "$OUT/vc-$name.kubeconfig" --super-cluster-kubeconfig "$OUT/cluster_${name#syncer-}/syncer.kubeconfig"
         --feature-gates=SuperClusterPooling=true ${flags[@]+"${flags[@]}"})
       ;;
   esac

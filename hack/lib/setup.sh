@@ -15,16 +15,16 @@ set_up_meta() {
   act kubectl --kubeconfig meta.kubeconfig apply --server-side -f "$cluster_api/config/crd/bases/cluster.x-k8s.io_clusters.yaml"
   act kubectl --kubeconfig meta.kubeconfig apply -k "$ROOT/manifests/demo"
   show kubectl --kubeconfig meta.kubeconfig wait --for=condition=Established --timeout=30s crd/clusters.cluster.x-k8s.io \
-    crd/virtualclusters.tenancy.x-k8s.io crd/namespaceplacements.scheduler.tenancy.x-k8s.io
+    crd/virtualclusters.tenancy.x-k8s.io crd/tenantpolicies.tenancy.x-k8s.io crd/namespaceplacements.scheduler.tenancy.x-k8s.io
+  act kubectl --kubeconfig meta.kubeconfig apply -k "$ROOT/manifests/policies"
 }
 
 # join_super ID: joins the control plane to the pool as a super cluster.
 join_super() {
   local id=$1
   show "$ROOT/hack/setup-supercluster.sh" "$id" --kubeconfig "$id.kubeconfig"
-  show kubectl --kubeconfig "cluster_$id/kubeconfig" apply -f "cluster_$id/cluster-id.yaml"
   act kubectl --kubeconfig meta.kubeconfig apply -f "cluster_$id/cluster-cr.yaml" -f "cluster_$id/secret-for-scheduler.yaml" \
-    -f "cluster_$id/secret-for-vc-syncer.yaml"
+    -f "cluster_$id/secret-for-vc-syncer.yaml" -f "cluster_$id/vc-syncer-rbac.yaml"
   show kubectl --kubeconfig meta.kubeconfig apply --dry-run=server -f "cluster_$id/vc-syncer.yaml"
   echo "  The meta cluster has no nodes here: the syncer runs as a process, so its Deployment is not applied."
 }
@@ -39,7 +39,9 @@ set_up_programs() {
   step "Start vc-scheduler and one syncer per super cluster, with the permissions of their service accounts"
   local name
   service_account_kubeconfig vc-scheduler
-  service_account_kubeconfig vc-syncer
+  for name in "${SUPERS[@]}"; do
+    service_account_kubeconfig "vc-syncer-$name"
+  done
   for name in "${PROGRAMS[@]}"; do
     start_program "$name"
     printf '$ %s &\n' "$(tail -n 1 "logs/$name.log" | sed 's/^--- //')"

@@ -18,6 +18,7 @@ start_again() {
     containerd-*) start_containerd "${name#containerd-}" ;;
     kubelet-*) start_kubelet "${name#kubelet-}" ;;
     kube-proxy-*) start_kube_proxy "${name#kube-proxy-}" ;;
+    nftpolicy-*) start_policy_enforcer "${name#nftpolicy-}" ;;
     *) start_program "$name" && wait_ready "$name" ;;
   esac
 }

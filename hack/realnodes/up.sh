@@ -57,6 +57,7 @@ prepare_node() {
 join_node() {
   start_kubelet "$1"
   start_kube_proxy "$1"
+  start_policy_enforcer "$1"
   deploy_vn_agent "$1" "$VN_AGENT_MODE"
 }
 
@@ -68,6 +69,7 @@ kind: VirtualCluster
 metadata: {name: $1, namespace: default}
 spec:
   kubeconfigSecretRef: {name: $1-kubeconfig}
+  policyName: bed
   serviceCIDRs: [$(service_cidr "$1")]
 YAML
 }
@@ -83,8 +85,8 @@ set_up_nodes_and_control_planes() {
     wait "$job" || fail "something did not start, see the messages above"
   done
   cd "$OUT"
-  step "Start kubelet and kube-proxy on each node"
-  in_parallel "kubelet and kube-proxy" join_node "${SUPERS[@]}"
+  step "Start kubelet, kube-proxy and the enforcer of NetworkPolicies on each node"
+  in_parallel "kubelet, kube-proxy and nftpolicy" join_node "${SUPERS[@]}"
 }
 
 set_up_supers() {
@@ -95,8 +97,23 @@ set_up_supers() {
   done
 }
 
+# tenant_policy: prints the TenantPolicy of the bed's tenants: the shipped one, but nodes use the images that they have,
+# because there is no registry.
+tenant_policy() {
+  cat <<YAML
+apiVersion: tenancy.x-k8s.io/v1alpha1
+kind: TenantPolicy
+metadata: {name: bed}
+spec:
+  pods: {imagePull: AsRequested}
+YAML
+}
+
 set_up_tenants() {
   local name
+  step "What tenants may have and do"
+  tenant_policy >tenant-policy.yaml
+  act kubectl --kubeconfig meta.kubeconfig apply -f tenant-policy.yaml
   for name in "${TENANTS[@]}"; do
     step "Import tenant $name"
     virtual_cluster "$name" >"$name-virtualcluster.yaml"
@@ -159,10 +176,17 @@ set_up_metrics() {
   done
 }
 
+# set_up_policy: the shipped TenantPolicy, but for what the bed lacks and what Kubernetes' conformance tests use.
+set_up_policy() {
+  step "Change the TenantPolicy: no registry has the images of the nodes, and tests use node ports"
+  act kubectl --kubeconfig meta.kubeconfig patch tenantpolicy default --type=merge \
+    --patch '{"spec":{"pods":{"imagePull":"AsRequested"},"limits":{"nodePorts":100}}}'
+}
+
 [[ $VN_AGENT_MODE =~ ^(node|apiserver)$ ]] || { echo "realnodes: VN_AGENT_MODE=$VN_AGENT_MODE is neither node nor apiserver" >&2; exit 1; }
 "$HERE/check.sh" --bed || exit
 for program in etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet kube-proxy pause \
-  vc-scheduler syncer vn-agent controlplane; do
+  vc-scheduler syncer vn-agent controlplane nftpolicy; do
   [[ -x $BIN/$program ]] || { echo "realnodes: bin/$program is missing: make realnodes builds it" >&2; exit 1; }
 done
 [[ -s $IMAGES/pause.name ]] || { echo "realnodes: bin/images is missing: make realnodes makes it" >&2; exit 1; }
@@ -170,6 +194,7 @@ trap on_exit EXIT
 set_up_machine
 set_up_nodes_and_control_planes
 set_up_meta
+set_up_policy
 set_up_supers
 set_up_tenants
 set_up_programs

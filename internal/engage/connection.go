@@ -90,6 +90,9 @@ func (c *connection) run(ctx context.Context, kind string, name types.Namespaced
 			backoff = newBackoff(c.longestDelay)
 		}
 		delay := backoff.Step()
+		if costly(err) {
+			delay = wait.Jitter(c.longestDelay, backoffJitter)
+		}
 		logger.V(2).Info("Not connected, trying again", "delay", delay, "err", err)
 		c.set(ctx, func(State) State { return State{Reason: reasonOf(err)} })
 		select {
@@ -229,6 +232,11 @@ func reasonOf(err error) tenancy.Reason {
 		return failure.Reason
 	}
 	return tenancy.Reason{Reason: tenancyv1alpha1.ReasonUnreachable, Message: err.Error()}
+}
+
+func costly(err error) bool {
+	var failure *Failure
+	return errors.As(err, &failure) && failure.Costly
 }
 
 func newBackoff(longest time.Duration) wait.Backoff {

@@ -43,6 +43,8 @@ type Failure struct {
 	tenancy.Reason
 	// Final makes a Failure of a health probe end Serve. Without it Serve goes on: informers list and watch again.
 	Final bool
+	// Costly makes the next try wait for the longest delay: a try that fails costs much.
+	Costly bool
 }
 
 // Error implements error: it is the message.

@@ -2,11 +2,14 @@ package kubescheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -17,10 +20,11 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 
+	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/plugins"
 )
 
-// Instance is what one kube-scheduler is built of. All fields but Failed are required.
+// Instance is what one kube-scheduler is built of. All fields but Failed and Refused are required.
 type Instance struct {
 	// Client is what kube-scheduler and its plugins read and write with.
 	Client kubernetes.Interface
@@ -38,7 +42,13 @@ type Instance struct {
 	// Failed is called for each Pod that was not scheduled, by several goroutines, and returns the status that
 	// kube-scheduler's own failure handler then gets. Nil: the status as it is.
 	Failed func(ctx context.Context, pod *corev1.Pod, status *fwk.Status) *fwk.Status
+	// Refused is asked about each Pod that is about to be scheduled, by one goroutine, and returns why it must wait, ""
+	// if it need not. Whoever makes it return "" activates the Pods. Nil: none waits.
+	Refused func(pod *corev1.Pod) string
 }
+
+// refusedBy is what kube-scheduler takes for the plugin that refused a Pod which Refused lets wait.
+const refusedBy = "TenantPolicy"
 
 // Build builds the scheduler. The caller starts the informers afterwards: building plugins requests the informers that
 // they use.
@@ -57,17 +67,54 @@ func (i Instance) Build(ctx context.Context) (*scheduler.Scheduler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building a scheduler: %w", err)
 	}
-	if i.Failed == nil {
-		return sched, nil
+	if schedule := sched.SchedulePod; i.Refused != nil {
+		sched.SchedulePod = func(ctx context.Context, profile framework.Framework, state fwk.CycleState, pod *corev1.Pod) (scheduler.ScheduleResult, error) {
+			if reason := i.Refused(pod); reason != "" {
+				return scheduler.ScheduleResult{}, refusal(pod, reason)
+			}
+			return schedule(ctx, profile, state, pod)
+		}
 	}
 	handle := sched.FailureHandler
 	sched.FailureHandler = func(
 		ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *framework.NominatingInfo, start time.Time,
 	) {
-		handle(ctx, profile, pod, i.Failed(ctx, pod.Pod, status), nominating, start)
+		status = readable(status)
+		if i.Failed != nil {
+			status = i.Failed(ctx, pod.Pod, status)
+		}
+		handle(ctx, profile, pod, status, nominating, start)
 	}
 	return sched, nil
+}
+
+// refusal returns the error of a Pod that fits no node, whatever is evicted there.
+func refusal(pod *corev1.Pod, reason string) error {
+	return &framework.FitError{Pod: pod, Diagnosis: framework.Diagnosis{
+		NodeToStatus: framework.NewDefaultNodeToStatus(), PreFilterMsg: reason, UnschedulablePlugins: sets.New(refusedBy),
+	}}
+}
+
+// readable returns status with reasons that name resources as people know them (slicepod.Readable). The status handed
+// in is not changed.
+func readable(status *fwk.Status) *fwk.Status {
+	var fit *framework.FitError
+	if !errors.As(status.AsError(), &fit) || fit.Diagnosis.NodeToStatus == nil {
+		return status
+	}
+	translate := func(old *fwk.Status) *fwk.Status {
+		reasons := slices.Clone(old.Reasons())
+		for i := range reasons {
+			reasons[i] = slicepod.Readable(reasons[i])
+		}
+		return fwk.NewStatus(old.Code(), reasons...).WithPlugin(old.Plugin())
+	}
+	nodes := map[string]*fwk.Status{}
+	fit.Diagnosis.NodeToStatus.ForEachExplicitNode(func(name string, old *fwk.Status) { nodes[name] = translate(old) })
+	translated := *fit
+	translated.Diagnosis.NodeToStatus = framework.NewNodeToStatus(nodes, fit.Diagnosis.NodeToStatus.AbsentNodesStatus())
+	return fwk.NewStatus(status.Code()).WithError(&translated)
 }
 
 // NoEvents is a profile.RecorderFactory that drops all Events, for Pods that exist in a view only.

@@ -3,17 +3,14 @@ package placement
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/tenancy"
 )
-
-// maxMessage is how long the API lets the message of a condition be. What a tenant wrote may be quoted in it.
-const maxMessage = 32768
 
 // conditions returns the conditions of np for the status next, whose placements are lacking that much of the quota.
 // Those of np are not changed.
@@ -25,9 +22,7 @@ func conditions(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha
 		}
 		condition.ObservedGeneration = np.Generation
 		condition.LastTransitionTime = metav1.Time{Time: facts.Now}.Rfc3339Copy()
-		if len(condition.Message) > maxMessage {
-			condition.Message = strings.ToValidUTF8(condition.Message[:maxMessage], "")
-		}
+		condition.Message = tenancy.Cut(condition.Message, tenancy.MaxConditionMessage)
 		meta.SetStatusCondition(&all, *condition)
 	}
 	return all
@@ -41,14 +36,24 @@ func accepted(facts *Facts) *metav1.Condition {
 	condition := &metav1.Condition{
 		Type: schedulerv1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: facts.Accepted.Reason, Message: facts.Accepted.Message,
 	}
-	switch facts.Accepted.Reason {
-	case "":
+	switch reason := facts.Accepted.Reason; {
+	case reason == "":
 		condition.Status = metav1.ConditionTrue
 		condition.Reason, condition.Message = schedulerv1alpha1.ReasonAccepted, "The namespace's quota and slice were read"
-	case schedulerv1alpha1.ReasonSliceLargerThanQuota:
+	case IsAccepted(reason):
 		condition.Status = metav1.ConditionTrue
 	}
 	return condition
+}
+
+// IsAccepted reports whether condition Accepted is True with a reason: the namespace has what it asks for, and there is
+// something to say about it.
+func IsAccepted(reason string) bool {
+	switch reason {
+	case schedulerv1alpha1.ReasonAccepted, schedulerv1alpha1.ReasonSliceLargerThanQuota, schedulerv1alpha1.ReasonAboveTenantLimit:
+		return true
+	}
+	return false
 }
 
 // placed returns condition Placed. It returns nil, and the stored one stays, where the namespace scheduler refused the
@@ -68,7 +73,7 @@ func placed(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha1.Na
 		condition.Reason, condition.Message = schedulerv1alpha1.ReasonPending, fmt.Sprintf("%s waits to be placed", lacking)
 	case !excess.IsZero():
 		condition.Status, condition.Reason = metav1.ConditionTrue, schedulerv1alpha1.ReasonInUse
-		condition.Message = fmt.Sprintf("%s above the quota stays reserved while pods use it", excess)
+		condition.Message = fmt.Sprintf("%s above the quota stays reserved until its super clusters show that it is free", excess)
 	case quota.IsZero():
 		condition.Reason, condition.Message = schedulerv1alpha1.ReasonNoQuota, "The namespace has no ResourceQuota with compute resources"
 	default:

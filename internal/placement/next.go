@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -16,15 +18,16 @@ import (
 type Facts struct {
 	// Now is the time of the conditions that change, and decides about deadlines.
 	Now time.Time
-	// Used is what the namespace's pods request per super cluster. nil: it was not measured, and nothing that pods may
-	// use is released. A super cluster that is not in it has no pods. NeedsUsed reports when it matters.
-	Used map[string]slice.Amounts
+	// Used is what the super clusters that were measured say about the namespace, by super cluster id. Where a super
+	// cluster is not in it, nothing is released before a deadline. nil: none was measured. NeedsUsed reports when it
+	// matters.
+	Used map[string]Use
 	// Granted is what the namespace scheduler reserves per super cluster on top of what is reserved.
 	Granted map[string]slice.Amounts
 	// Unschedulable is the namespace scheduler's message about what it cannot place, "" when it has not refused.
 	Unschedulable string
-	// Accepted is why the namespace's quota, slice or profile is invalid, the zero Reason if they are valid, or
-	// ReasonSliceLargerThanQuota. nil: they were not read, and condition Accepted stays.
+	// Accepted is why the namespace's quota, slice or profile is not accepted, the zero Reason if they are, or a reason
+	// with which they are (IsAccepted). nil: they were not read, and condition Accepted stays.
 	Accepted *tenancy.Reason
 	// Annotation is the placements annotation that stands on the tenant's namespace, "" for none: just written by
 	// vc-scheduler, or read live. nil: it was not read.
@@ -41,43 +44,52 @@ type Eviction struct {
 	Reason schedulerv1alpha1.LeavingReason
 }
 
-// NeedsUsed reports whether Next needs Facts.Used for np: more is reserved than the quota requests, or a part is
-// leaving.
+const (
+	// LagTime is how long a part that leaves stays reserved at least: the syncer may still write a quota for what was
+	// reserved just before.
+	LagTime = 2 * time.Second
+	// SettleTime is LagTime in a super cluster where no quota for the namespace was seen yet.
+	SettleTime = 10 * time.Second
+)
+
+// NeedsUsed reports whether Next needs Facts.Used for np: more stays than the quota requests, or a part is leaving.
 func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 	for i := range np.Status.Placements {
 		if np.Status.Placements[i].Leaving != nil {
 			return true
 		}
 	}
-	return !Reserved(np.Status.Placements).Minus(slice.Of(np.Spec.Quota)).IsZero()
+	return !Staying(np.Status.Placements).Minus(slice.Of(np.Spec.Quota)).IsZero()
 }
 
 // Next returns the status that np is to have: it is the only function that changes placements and conditions. In this
 // order:
 //
 //  1. What was granted is added.
-//  2. Of what is leaving, the part that pods do not use is released, and all of it after its deadline.
-//  3. What is reserved to stay above the quota is released, as far as pods do not use it: first where no pod uses
+//  2. Of what is leaving, the part is released that the super cluster shows to be free: pods do not use it, and the
+//     quota there does not let them, LagTime or SettleTime after it began to leave. All is released after a deadline.
+//  3. What leaves because the quota was lowered stays again, as far as the quota requests it again.
+//  4. What is reserved to stay above the quota leaves: first what pods do not use, and of that first where no pod uses
 //     anything, and of those first the alphabetically last super cluster, so that a namespace which shrinks leaves
-//     whole super clusters.
-//  4. Numbers of slices, conditions, and what is to be published follow from that.
+//     whole super clusters. It is not moved between super clusters unless Facts.Used says what pods use.
+//  5. Numbers of slices, conditions, and what is to be published follow from that.
 //
 // evict is what pods use of a part that leaves, once its replacement is placed or its deadline has passed, sorted by
-// super cluster. again is when Next will have another result although nothing else changes, 0 for never. Next has no
-// effect on np, and equal arguments give equal results.
+// super cluster. Pods are never evicted because the quota was lowered. again is when Next will have another result
+// although nothing else changes, 0 for never. Next has no effect on np, and equal arguments give equal results.
 func Next(np *schedulerv1alpha1.NamespacePlacement, facts Facts) (next schedulerv1alpha1.NamespacePlacementStatus, evict []Eviction, again time.Duration) {
+	quota := slice.Of(np.Spec.Quota)
 	held := byCluster(np.Status.Placements)
 	held.grant(facts.Granted)
-	if facts.Used != nil {
-		held.releaseLeaving(facts.Used)
-	}
+	held.releaseLeaving(facts.Now, facts.Used)
 	evict = held.expire(facts.Now, facts.Used)
+	held.keep(quota)
 	if facts.Used != nil {
-		held.release(slice.Of(np.Spec.Quota), facts.Used)
+		held.shrink(facts.Now, quota, facts.Used)
 	}
 	next = np.Status // what it shares with np is replaced, never changed
 	next.Placements = held.list(slice.Of(np.Spec.Slice))
-	lacking := slice.Of(np.Spec.Quota).Minus(Staying(next.Placements))
+	lacking := quota.Minus(Staying(next.Placements))
 	if lacking.IsZero() {
 		evict = append(evict, held.evictions(facts.Used)...)
 		slices.SortFunc(evict, func(a, b Eviction) int { return cmp.Compare(a.Cluster, b.Cluster) })
@@ -86,7 +98,7 @@ func Next(np *schedulerv1alpha1.NamespacePlacement, facts Facts) (next scheduler
 	next.Clusters = Summary(next.Placements)
 	next.Conditions = conditions(np, &next, lacking, &facts)
 	publish(&next, facts.Annotation)
-	return next, evict, held.again(facts.Now)
+	return next, evict, held.again(facts.Now, facts.Used)
 }
 
 // holding is one placement in integers.
@@ -121,23 +133,38 @@ func (h holdings) grant(granted map[string]slice.Amounts) {
 	}
 }
 
-// releaseLeaving releases what is leaving and is not used.
-func (h holdings) releaseLeaving(used map[string]slice.Amounts) {
+// releaseLeaving releases what is leaving and is free.
+func (h holdings) releaseLeaving(now time.Time, used map[string]Use) {
 	for cluster, p := range h {
-		given := least(p.leaving, p.reserved.Minus(used[cluster]))
+		use, measured := used[cluster]
+		if !measured || p.settles(now, &use) > 0 {
+			continue
+		}
+		given := least(p.leaving, p.reserved.Minus(use.MayUse()))
 		p.reserved, p.leaving = p.reserved.Minus(given), p.leaving.Minus(given)
 	}
 }
 
+// settles returns how long a part that leaves is to be held although it is free, 0 for not at all.
+func (p *holding) settles(now time.Time, use *Use) time.Duration {
+	switch {
+	case p.leaving.IsZero():
+		return 0
+	case use.Hard == nil && !use.Withdrawn:
+		return max(0, p.terms.Since.Add(SettleTime).Sub(now))
+	}
+	return max(0, p.terms.Since.Add(LagTime).Sub(now))
+}
+
 // expire releases what is leaving and has passed its deadline. It returns what pods still use of it.
-func (h holdings) expire(now time.Time, used map[string]slice.Amounts) (evict []Eviction) {
+func (h holdings) expire(now time.Time, used map[string]Use) (evict []Eviction) {
 	for _, cluster := range slices.Sorted(maps.Keys(h)) {
 		p := h[cluster]
 		if p.leaving.IsZero() || p.terms.Deadline == nil || now.Before(p.terms.Deadline.Time) {
 			continue
 		}
 		p.reserved, p.leaving = p.reserved.Minus(p.leaving), nil
-		if excess := used[cluster].Minus(p.reserved); !excess.IsZero() {
+		if excess := used[cluster].Requests.Minus(p.reserved); !excess.IsZero() {
 			evict = append(evict, Eviction{Cluster: cluster, Excess: excess, Reason: p.terms.Reason})
 		}
 	}
@@ -145,53 +172,112 @@ func (h holdings) expire(now time.Time, used map[string]slice.Amounts) (evict []
 }
 
 // evictions returns what pods use of what is leaving.
-func (h holdings) evictions(used map[string]slice.Amounts) (evict []Eviction) {
+func (h holdings) evictions(used map[string]Use) (evict []Eviction) {
 	for _, cluster := range slices.Sorted(maps.Keys(h)) {
 		p := h[cluster]
-		if p.leaving.IsZero() {
+		if p.leaving.IsZero() || p.isShrinking() {
 			continue
 		}
-		if excess := used[cluster].Minus(p.reserved.Minus(p.leaving)); !excess.IsZero() {
+		if excess := used[cluster].Requests.Minus(p.reserved.Minus(p.leaving)); !excess.IsZero() {
 			evict = append(evict, Eviction{Cluster: cluster, Excess: excess, Reason: p.terms.Reason})
 		}
 	}
 	return evict
 }
 
-// release releases what is reserved to stay above the quota and is not used.
-func (h holdings) release(quota slice.Amounts, used map[string]slice.Amounts) {
-	excess := slice.Amounts{}
-	for _, p := range h {
-		excess = excess.Plus(p.reserved.Minus(p.leaving))
-	}
-	excess = excess.Minus(quota)
-	order := slices.SortedFunc(maps.Keys(h), func(a, b string) int {
-		usedA, usedB := !used[a].IsZero(), !used[b].IsZero()
-		if usedA != usedB {
-			if usedA {
-				return 1
-			}
-			return -1
+// isShrinking returns whether what is leaving does so because the quota was lowered.
+func (p *holding) isShrinking() bool {
+	return !p.leaving.IsZero() && p.terms.Reason == schedulerv1alpha1.LeavingShrunk
+}
+
+// keep lets what leaves because the quota was lowered stay, as far as what stays does not fill the quota.
+func (h holdings) keep(quota slice.Amounts) {
+	lacking := quota.Minus(h.staying())
+	for _, cluster := range slices.Sorted(maps.Keys(h)) {
+		if p := h[cluster]; p.isShrinking() {
+			kept := least(p.leaving, lacking)
+			p.leaving, lacking = p.leaving.Minus(kept), lacking.Minus(kept)
 		}
-		return cmp.Compare(b, a)
-	})
-	for _, cluster := range order {
-		p := h[cluster]
-		free := least(p.reserved.Minus(used[cluster]), p.reserved.Minus(p.leaving))
-		given := least(free, excess)
-		p.reserved = p.reserved.Minus(given)
-		excess = excess.Minus(given)
 	}
 }
 
-// again returns the time until the next deadline, 0 for none.
-func (h holdings) again(now time.Time) (soonest time.Duration) {
-	for _, p := range h {
-		if p.leaving.IsZero() || p.terms.Deadline == nil {
+// shrink lets what is reserved to stay above the quota leave. What was leaving for that is chosen anew, so that it is
+// where pods do not need it, but in super clusters that were not measured. A super cluster from which a part leaves for
+// another reason is left alone until that is done: one part cannot leave for two.
+func (h holdings) shrink(now time.Time, quota slice.Amounts, used map[string]Use) {
+	left := map[string]slice.Amounts{} // what was leaving
+	var order []string
+	for cluster, p := range h {
+		if !p.leaving.IsZero() && !p.isShrinking() {
 			continue
 		}
-		if left := p.terms.Deadline.Sub(now); soonest == 0 || left < soonest {
+		order = append(order, cluster)
+		left[cluster] = p.leaving
+		if _, measured := used[cluster]; measured {
+			p.leaving = nil
+		}
+	}
+	excess := h.staying().Minus(quota)
+	slices.SortFunc(order, func(a, b string) int {
+		return cmp.Or(cmp.Compare(rank(used, a), rank(used, b)), cmp.Compare(b, a))
+	})
+	leave := func(p *holding, most slice.Amounts) {
+		part := least(most, excess)
+		p.leaving, excess = p.leaving.Plus(part), excess.Minus(part)
+	}
+	for _, cluster := range order {
+		if use, measured := used[cluster]; measured {
+			leave(h[cluster], h[cluster].reserved.Minus(use.Requests))
+		}
+	}
+	for _, cluster := range order {
+		leave(h[cluster], h[cluster].reserved.Minus(h[cluster].leaving))
+	}
+	for _, cluster := range order {
+		p := h[cluster]
+		if !p.leaving.Fits(left[cluster]) {
+			p.terms = &schedulerv1alpha1.Leaving{Reason: schedulerv1alpha1.LeavingShrunk, Since: metav1.Time{Time: now}.Rfc3339Copy()}
+		}
+	}
+}
+
+// rank orders super clusters by what pods use there: nothing, something, unknown.
+func rank(used map[string]Use, cluster string) int {
+	use, measured := used[cluster]
+	switch {
+	case !measured:
+		return 2
+	case !use.Requests.IsZero():
+		return 1
+	}
+	return 0
+}
+
+// staying returns what is reserved without what is leaving.
+func (h holdings) staying() slice.Amounts {
+	sum := slice.Amounts{}
+	for _, p := range h {
+		sum = sum.Plus(p.reserved.Minus(p.leaving))
+	}
+	return sum
+}
+
+// again returns the time until the next deadline, or until a part has settled, 0 for none.
+func (h holdings) again(now time.Time, used map[string]Use) (soonest time.Duration) {
+	earliest := func(left time.Duration) {
+		if left > 0 && (soonest == 0 || left < soonest) {
 			soonest = left
+		}
+	}
+	for cluster, p := range h {
+		if p.leaving.IsZero() {
+			continue
+		}
+		if p.terms.Deadline != nil {
+			earliest(p.terms.Deadline.Sub(now))
+		}
+		if use, measured := used[cluster]; measured {
+			earliest(p.settles(now, &use))
 		}
 	}
 	return soonest

@@ -5,6 +5,7 @@
 package placement
 
 import (
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -54,10 +55,22 @@ func Clusters(placements []schedulerv1alpha1.ClusterPlacement) sets.Set[string] 
 	return clusters
 }
 
-// Missing returns the slices that are still to be placed: the quota minus what is reserved to stay, cut.
+// IsDecided reports whether the status of placement was written before. Until then the namespace may hold something
+// already: its NamespacePlacement was deleted, or is missing in a backup from which the meta cluster was restored.
+func IsDecided(placement *schedulerv1alpha1.NamespacePlacement) bool {
+	return len(placement.Status.Placements) > 0 || meta.FindStatusCondition(placement.Status.Conditions, schedulerv1alpha1.ConditionPlaced) != nil
+}
+
+// Missing returns the slices that are still to be placed: the quota minus what is reserved to stay, cut. What leaves
+// because the quota was lowered stays again before anything is missing (Next).
 func Missing(placement *schedulerv1alpha1.NamespacePlacement) []slice.Run {
 	rest := slice.Of(placement.Spec.Quota).Minus(Staying(placement.Status.Placements))
-	return slice.Cut(rest, slice.Of(placement.Spec.Slice), nil)
+	for i := range placement.Status.Placements {
+		if leaving := placement.Status.Placements[i].Leaving; leaving != nil && leaving.Reason == schedulerv1alpha1.LeavingShrunk {
+			rest = rest.Minus(slice.Of(leaving.Reserved))
+		}
+	}
+	return slice.Cut(rest, slice.Of(placement.Spec.Slice))
 }
 
 // Slices returns the number of slices that the quota is cut into, and the number that is placed.
@@ -70,5 +83,5 @@ func Slices(spec *schedulerv1alpha1.NamespacePlacementSpec, placements []schedul
 
 // count is slice.Count as the API counts. It saturates: a slice size can shrink under a large reservation.
 func count(amounts, size slice.Amounts) int32 {
-	return int32(min(slice.Count(amounts, size, nil), 1<<30))
+	return int32(min(slice.Count(amounts, size), 1<<30))
 }

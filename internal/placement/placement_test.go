@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -50,11 +51,14 @@ func TestSpec(t *testing.T) {
 
 		wantSlice, wantQuota, wantReason string
 	}{
-		{name: "the demo", namespace: namespaceWith(`{"cpu":"100m","memory":"100Mi"}`), quotas: quotas(list("200m", "200Mi")), wantSlice: "cpu=100m,memory=100Mi", wantQuota: "cpu=200m,memory=200Mi"},
-		{name: "default slice", namespace: namespaceWith(""), quotas: quotas(list("2", "64Gi")), wantSlice: "cpu=2,memory=4Gi", wantQuota: "cpu=2,memory=64Gi"},
-		{name: "default for what is not named", namespace: namespaceWith(`{"cpu":"1"}`), quotas: quotas(list("2", "4Gi")), wantSlice: "cpu=1,memory=4Gi", wantQuota: "cpu=2,memory=4Gi"},
-		{name: "no quota", namespace: namespaceWith(""), wantSlice: "cpu=2,memory=4Gi"},
-		{name: "no quota any more", namespace: namespaceWith(""), previous: previous, wantSlice: "cpu=2,memory=4Gi"},
+		{name: "the demo", namespace: namespaceWith(`{"cpu":"100m","memory":"100Mi"}`), quotas: quotas(list("200m", "200Mi")), wantSlice: "cpu=100m,memory=100Mi,pods=1", wantQuota: "cpu=200m,memory=200Mi,pods=2"},
+		{name: "default slice", namespace: namespaceWith(""), quotas: quotas(list("2", "64Gi")), wantSlice: "cpu=2,memory=4Gi,pods=20", wantQuota: "cpu=2,memory=64Gi,pods=320"},
+		{name: "default for what is not named", namespace: namespaceWith(`{"cpu":"1"}`), quotas: quotas(list("2", "4Gi")), wantSlice: "cpu=1,memory=2Gi,pods=10", wantQuota: "cpu=2,memory=4Gi,pods=20"},
+		{name: "a quota of cpu alone", namespace: namespaceWith(""), quotas: quotas(builders.Resources("requests.cpu", "4")), wantSlice: "cpu=2,memory=4Gi,pods=20", wantQuota: "cpu=4,memory=8Gi,pods=40"},
+		{name: "a quota of pods alone", namespace: namespaceWith(""), quotas: quotas(builders.Resources("pods", "4")), wantSlice: "cpu=2,memory=4Gi,pods=20"},
+		{name: "no memory", namespace: namespaceWith(""), quotas: quotas(list("2", "4Gi"), builders.Resources("memory", "0")), wantSlice: "cpu=2,memory=4Gi,pods=20", wantQuota: "cpu=2,pods=20"},
+		{name: "no quota", namespace: namespaceWith(""), wantSlice: "cpu=2,memory=4Gi,pods=20"},
+		{name: "no quota any more", namespace: namespaceWith(""), previous: previous, wantSlice: "cpu=2,memory=4Gi,pods=20"},
 		{name: "not JSON, new", namespace: namespaceWith("x"), quotas: quotas(list("2", "4Gi")), wantReason: schedulerv1alpha1.ReasonInvalidSlice},
 		{name: "not JSON, the last good stays", namespace: namespaceWith("x"), quotas: quotas(list("9", "9Gi")), previous: previous, wantSlice: "cpu=1,memory=1Gi", wantQuota: "cpu=4,memory=4Gi", wantReason: schedulerv1alpha1.ReasonInvalidSlice},
 		{name: "the last good of another namespace of the name", namespace: namespaceWith("x"), quotas: quotas(list("9", "9Gi")), previous: other, wantReason: schedulerv1alpha1.ReasonInvalidSlice},
@@ -65,7 +69,7 @@ func TestSpec(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			spec, problem := placement.Spec(tc.namespace, tc.quotas, tc.previous, slice.Of(list("2", "4Gi")))
+			spec, problem := placement.Spec(tc.namespace, tc.quotas, tc.previous, slice.Of(builders.Resources("cpu", "2", "memory", "4Gi", "pods", "20")))
 			reason := ""
 			if problem != nil {
 				reason = problem.Reason
@@ -127,14 +131,19 @@ func grant(object *schedulerv1alpha1.NamespacePlacement, granted map[string]slic
 	return next.Placements
 }
 
-// release returns the placements of object without what the quota no longer asks for. Nothing is used where used says
-// nothing.
+// release returns the placements of object without what the quota no longer asks for: what is too much leaves, the
+// syncers lower their quotas to what stays, and what is free then is released. Nothing is used where used says nothing.
 func release(object *schedulerv1alpha1.NamespacePlacement, used map[string]slice.Amounts) []schedulerv1alpha1.ClusterPlacement {
-	if used == nil {
-		used = map[string]slice.Amounts{}
+	object = object.DeepCopy()
+	for _, now := range []time.Time{noon, noon.Add(placement.LagTime)} {
+		measured := map[string]placement.Use{}
+		for i := range object.Status.Placements {
+			p := &object.Status.Placements[i]
+			measured[p.Cluster] = placement.Use{Requests: used[p.Cluster], Hard: placement.StayingIn(p)}
+		}
+		object.Status, _, _ = placement.Next(object, placement.Facts{Now: now, Used: measured})
 	}
-	next, _, _ := placement.Next(object, placement.Facts{Used: used})
-	return next.Placements
+	return object.Status.Placements
 }
 
 func TestDemo(t *testing.T) {

@@ -16,8 +16,9 @@ import (
 // queue of the namespace scheduler, so the number that a tenant can cause must be bounded.
 const MaxSlices = 1000
 
-// Spec returns the spec that a namespace requests. previous is the spec in force, nil if there is none, and defaults is
-// the slice size for resources that the tenant does not name.
+// Spec returns the spec that a namespace requests: its quota is all that the namespace may have, with what comes with
+// the slices (slice.Complete). previous is the spec in force, nil if there is none, and defaults is the slice size of
+// namespaces that name none.
 //
 // Where the slice annotation or a quota is invalid, Spec returns the reason and a spec that keeps the last valid
 // values, so that a typo changes nothing. Without last valid values the quota is left empty: the namespace waits until
@@ -33,7 +34,7 @@ func Spec(namespace *corev1.Namespace, quotas []corev1.ResourceQuota, previous *
 		}
 		return spec, &reason
 	}
-	size, err := sizeOf(namespace)
+	named, err := sizeOf(namespace)
 	if err != nil {
 		return invalid(tenancy.Reason{Reason: schedulerv1alpha1.ReasonInvalidSlice, Message: fmt.Sprintf("Annotation %s: %v", schedulerv1alpha1.AnnotationSlice, err)})
 	}
@@ -41,15 +42,39 @@ func Spec(namespace *corev1.Namespace, quotas []corev1.ResourceQuota, previous *
 	if len(errs) > 0 {
 		return invalid(tenancy.Reason{Reason: schedulerv1alpha1.ReasonInvalidQuota, Message: fmt.Sprintf("ResourceQuota: %v", errs.ToAggregate())})
 	}
-	full := slice.Fill(size, defaults)
-	if count := slice.Count(quota, full, nil); count > MaxSlices {
+	whole, size := slice.Complete(quota, named, defaults)
+	if count := slice.Count(whole, size); count > MaxSlices {
 		return invalid(tenancy.Reason{Reason: schedulerv1alpha1.ReasonInvalidSlice, Message: fmt.Sprintf(
 			"The quota %s makes %d slices of %s, and %d are allowed: set a larger slice in annotation %s",
-			quota, count, full, MaxSlices, schedulerv1alpha1.AnnotationSlice)})
+			quota, count, size, MaxSlices, schedulerv1alpha1.AnnotationSlice)})
 	}
-	spec.Slice = full.List()
-	spec.Quota = quota.List()
+	spec.Slice = size.List()
+	spec.Quota = whole.List()
 	return spec, nil
+}
+
+// ResourceNames returns how many different resources the quotas of a namespace and its slice annotation name, those
+// that nothing places left out. It stops counting at most, for a tenant may name any number.
+func ResourceNames(namespace *corev1.Namespace, quotas []corev1.ResourceQuota, most int) int {
+	names := map[corev1.ResourceName]bool{}
+	named, _ := sizeOf(namespace) // Spec reports an error
+	for name := range named {
+		names[name] = true
+	}
+	for i := range quotas {
+		if len(quotas[i].Spec.Scopes) > 0 || quotas[i].Spec.ScopeSelector != nil {
+			continue
+		}
+		for key := range quotas[i].Spec.Hard {
+			if d, ok := slice.DimensionOfQuotaKey(key); ok {
+				names[d.Name] = true
+			}
+			if len(names) >= most {
+				return most
+			}
+		}
+	}
+	return min(len(names), most)
 }
 
 // SliceLargerThanQuota returns a message when a namespace names a slice that its quota does not fill once, so that the
@@ -61,7 +86,7 @@ func SliceLargerThanQuota(namespace *corev1.Namespace, spec *schedulerv1alpha1.N
 		return ""
 	}
 	quota, size := slice.Of(spec.Quota), slice.Of(spec.Slice)
-	if quota.IsZero() || slice.Count(quota, size, nil) > 1 || named.Fits(quota) {
+	if quota.IsZero() || slice.Count(quota, size) > 1 || named.Fits(quota) {
 		return ""
 	}
 	return fmt.Sprintf("The slice %s is larger than the quota %s: the quota is one slice and goes to one super cluster", named, quota)

@@ -40,7 +40,7 @@ func newBenchmarkPool(b *testing.B, placed int) *pool {
 				Cluster: fmt.Sprintf("r%03d", (i+10*j)%benchmarkClusters), Slices: 1, Reserved: np.Spec.Slice,
 			})
 		}
-		p.placer.Slices.Set(scope(tenant), view.Slices(np)...)
+		p.placer.Namespaces.Set(np)
 	}
 	wantPods(b, p.sched, 10*placed)
 	return p

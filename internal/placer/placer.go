@@ -10,7 +10,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -30,20 +32,19 @@ import (
 // Sink receives the decisions and refusals of a Placer. Its methods are called from several goroutines, but never twice
 // at a time for one gang's decision, and the Placer waits for them: one that is slow holds up other namespaces.
 type Sink interface {
-	// Committer stores decisions. The Sink projects what it stored into Slices, before Commit returns or later.
+	// Committer stores decisions. The Sink projects what it stored into Namespaces, before Commit returns or later.
 	namespacegang.Committer
 	// Refuse reports why a gang cannot be placed. It is called for each slice of the gang that fits nowhere and again
 	// with each further try, so mostly with what was reported before. An error is logged; the next try calls it again.
 	Refuse(ctx context.Context, gang string, why Refusal) error
 }
 
-// Placer places all gangs in Slices onto Nodes. The same content of both, and the same order of changes, gives the same
-// decisions, as long as no gang has to release slices that it held while another one was tried.
+// Placer places all gangs in Namespaces onto Nodes. The same content of both, and the same order of changes, gives the
+// same decisions, as long as no gang has to release slices that it held while another one was tried.
 type Placer struct {
-	// Slices holds what view.Slices projects from each NamespacePlacement; its scope is the NamespacePlacement's
-	// namespace/name. The caller owns and feeds it. The Placer marks the slices of a committed decision as bound, until
-	// the caller projects what was stored.
-	Slices *view.Source
+	// Namespaces projects the NamespacePlacements. The caller owns and feeds it. The Placer marks the slices of a
+	// committed decision as bound, until the caller projects what was stored.
+	Namespaces *view.Namespaces
 	// Nodes holds the virtual Nodes as view.NamespaceNode makes them. The caller owns and feeds it.
 	Nodes *view.Source
 	// Config holds the profiles. A gang names the one that serves it.
@@ -53,9 +54,15 @@ type Placer struct {
 	// KubeConfig leads to the cluster where plugins of the profiles find objects other than Pods and Nodes, such as
 	// those of scheduler-plugins. Nil: no API server is asked, and there are no such objects.
 	KubeConfig *rest.Config
+
+	// queued reports whether the scheduler's queue holds a Pod.
+	queued func(types.NamespacedName) bool
 }
 
-// Run places what is in Slices and what is added, until ctx ends. The caller fills the sources first: the first
+// expandPatience is how long Expand waits for the scheduler's queue. It takes milliseconds.
+const expandPatience = time.Second
+
+// Run places what is in Namespaces and what is added, until ctx ends. The caller fills the sources first: the first
 // decision counts what they hold when Run is called.
 func (p *Placer) Run(ctx context.Context) error {
 	sched, factory, err := p.build(ctx)
@@ -89,6 +96,10 @@ func (p *Placer) build(ctx context.Context) (*scheduler.Scheduler, informers.Sha
 	if err != nil {
 		return nil, nil, fmt.Errorf("building the namespace scheduler: %w", err)
 	}
+	p.queued = func(pod types.NamespacedName) bool {
+		_, exists := sched.SchedulingQueue.GetPod(pod.Name, pod.Namespace)
+		return exists
+	}
 	return sched, factory, nil
 }
 
@@ -97,7 +108,7 @@ func (p *Placer) informers(api kubernetes.Interface) informers.SharedInformerFac
 	factory := informers.NewSharedInformerFactory(api, 0)
 	factory.InformerFor(&corev1.Pod{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
 		byNamespace := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
-		return cache.NewSharedIndexInformer(p.Slices, &corev1.Pod{}, 0, byNamespace)
+		return cache.NewSharedIndexInformer(p.Namespaces.Pods(), &corev1.Pod{}, 0, byNamespace)
 	})
 	factory.InformerFor(&corev1.Node{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
 		return cache.NewSharedIndexInformer(p.Nodes, &corev1.Node{}, 0, cache.Indexers{})
@@ -142,10 +153,27 @@ func (c committer) Commit(ctx context.Context, gang string, assignments []namesp
 	for _, assignment := range assignments {
 		bound := assignment.Pod.DeepCopy()
 		bound.Spec.NodeName = assignment.Cluster
-		c.Slices.Update(slicepod.PlacementOf(gang).String(), bound)
+		c.Namespaces.Pods().Update(slicepod.PlacementOf(gang).String(), bound)
 	}
 	return nil
 }
+
+// Expand implements namespacegang.Expander.
+func (c committer) Expand(ctx context.Context, gang string) {
+	last, waits := c.Namespaces.Expand(gang)
+	if !waits {
+		return // its first slice is about to be taken away, too
+	}
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Microsecond, expandPatience, true, func(context.Context) (bool, error) {
+		return c.queued(last), nil
+	})
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("The slices of a gang are not queued yet", "gang", gang, "err", err)
+	}
+}
+
+// Collapse implements namespacegang.Expander.
+func (c committer) Collapse(gang string) { c.Namespaces.Collapse(gang) }
 
 // Profiles returns the names of the profiles in cfg. One must be view.DefaultNamespaceScheduler, which serves the
 // namespaces that name none.

@@ -126,7 +126,7 @@ func (r *annotationReconciler) recordLive(ctx context.Context, namespace *corev1
 func (r *annotationReconciler) record(ctx context.Context, namespace *corev1.Namespace, text string) error {
 	now := r.clock.Now()
 	_, err := r.store.Change(ctx, r.keyOf(namespace), func(np *schedulerv1alpha1.NamespacePlacement) error {
-		if np.ResourceVersion != "" && np.Spec.NamespaceUID == namespace.UID {
+		if np.ResourceVersion != "" && np.Spec.NamespaceUID == namespace.UID && placement.IsDecided(np) {
 			np.Status, _, _ = placement.Next(np, placement.Facts{Now: now, Annotation: &text})
 		}
 		return nil
@@ -178,12 +178,13 @@ func (r *annotationReconciler) keyOf(namespace *corev1.Namespace) client.ObjectK
 }
 
 // statusFor returns the status of a namespace's NamespacePlacement, the zero status if np is nil. It returns false when
-// np is of an earlier namespace of the same name.
+// np is of an earlier namespace of the same name, or its status was never written: the namespace may hold something
+// already (namespaceReconciler), and what its annotation says is true then.
 func statusFor(namespace *corev1.Namespace, np *schedulerv1alpha1.NamespacePlacement) (*schedulerv1alpha1.NamespacePlacementStatus, bool) {
 	if np == nil {
 		return &schedulerv1alpha1.NamespacePlacementStatus{}, true
 	}
-	return &np.Status, np.Spec.NamespaceUID == namespace.UID
+	return &np.Status, np.Spec.NamespaceUID == namespace.UID && placement.IsDecided(np)
 }
 
 func annotationOf(namespace *corev1.Namespace) string {

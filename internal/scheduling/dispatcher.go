@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 
@@ -42,6 +43,9 @@ type subscriber struct {
 	// placementChanged is called after a NamespacePlacement of the tenant was added, updated or deleted, when the
 	// informer's cache holds the change.
 	placementChanged func(placementChange)
+	// freed is called when a super cluster shows that less is used of a namespace of the tenant, or can be measured
+	// again.
+	freed func(namespace string)
 	// nodesChanged is called after a change of a virtual Node that changes pod views (sameForPods).
 	nodesChanged func()
 }
@@ -114,6 +118,16 @@ func (d *Dispatcher) virtualNodes() map[string]*corev1.Node {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return maps.Clone(d.nodes)
+}
+
+// Freed tells a tenant's controller that a super cluster shows less use of a namespace, by the key of its
+// NamespacePlacement. A tenant without a controller misses nothing: one that starts enqueues all its namespaces.
+func (d *Dispatcher) Freed(namespace types.NamespacedName) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if s, subscribed := d.subscribers[namespace.Namespace]; subscribed && s.freed != nil {
+		s.freed(namespace.Name)
+	}
 }
 
 func (d *Dispatcher) placement(change placementChange) {

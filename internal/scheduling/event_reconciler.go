@@ -3,7 +3,6 @@ package scheduling
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +17,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/tenancy"
 )
 
 // Reasons of Events in tenant control planes, besides the reasons of condition Accepted.
@@ -32,9 +32,6 @@ const (
 	// it back.
 	reasonPlacementsRestored = "PlacementsRestored"
 )
-
-// maxNote is how long the API lets the note of an Event be.
-const maxNote = 1024
 
 // announcement is an Event about a namespace's placement. The zero announcement is none.
 type announcement struct {
@@ -115,9 +112,5 @@ func (e namespaceEvents) record(namespace *corev1.Namespace, event announcement)
 			regarding = quota
 		}
 	}
-	note := event.message
-	if len(note) > maxNote {
-		note = strings.ToValidUTF8(note[:maxNote-len("...")], "") + "..."
-	}
-	e.recorder.Eventf(regarding, nil, event.kind, event.reason, "Place", "%s", note)
+	e.recorder.Eventf(regarding, nil, event.kind, event.reason, "Place", "%s", tenancy.Cut(event.message, tenancy.MaxEventNote))
 }

@@ -1,25 +1,32 @@
 package scheduling
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/view"
@@ -29,53 +36,68 @@ import (
 // serves.
 const goneDelay = time.Second
 
+// heldDelay is after how long a namespace is requeued while super clusters that may hold something of it are not
+// listed.
+const heldDelay = time.Second
+
 // errReplaced is the error for a NamespacePlacement of an earlier namespace of the same name.
 var errReplaced = errors.New("the NamespacePlacement is of an earlier namespace of this name")
 
-// namespaceReconciler writes spec and status of NamespacePlacements from the tenant's namespaces, quotas and pods. A
-// request names a namespace.
+// namespaceReconciler writes spec and status of NamespacePlacements from the tenant's namespaces and quotas, and from
+// what super clusters say that is used. A request names a namespace.
 type namespaceReconciler struct {
 	key        string
 	store      *Store
 	api        kubernetes.Interface
 	namespaces corev1listers.NamespaceLister
 	quotas     corev1listers.ResourceQuotaLister
-	pods       corev1listers.PodLister
+	usage      Usage
 	clock      clock.PassiveClock
+	// recognized returns the UID of the tenant's control plane, as the VirtualCluster records it, "" for none.
+	recognized func(context.Context) (types.UID, error)
 	// profiles are the names of the namespace scheduler's profiles.
 	profiles sets.Set[string]
 	// defaultSlice is the slice size for resources that the tenant does not name.
 	defaultSlice slice.Amounts
+	// policy is the tenant's, and limits counts what its namespaces have together.
+	policy *policy.Ref
+	limits *tenantLimits
+	events namespaceEvents
 }
 
 // Reconcile creates, updates or deletes the NamespacePlacement of one namespace.
 func (r *namespaceReconciler) Reconcile(ctx context.Context, item request) (reconcile.Result, error) {
-	key := client.ObjectKey{Namespace: r.key, Name: item.namespace}
-	np, err := r.store.Get(ctx, key)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	namespace, err := r.namespaces.Get(item.namespace)
-	if apierrors.IsNotFound(err) {
-		namespace = nil
-	} else if err != nil {
-		return reconcile.Result{}, fmt.Errorf("reading the namespace: %w", err)
-	}
+	np, namespace, err := r.read(ctx, item.namespace)
 	switch {
+	case err != nil:
+		return reconcile.Result{}, err
 	case np != nil && (namespace == nil || np.Spec.NamespaceUID != namespace.UID):
 		return r.remove(ctx, np)
-	case namespace == nil, namespace.DeletionTimestamp != nil: // while a namespace terminates, its pods still run
+	case namespace == nil:
+		r.limits.wrote(item.namespace, nil) // what it was admitted to is not wanted any more
 		return reconcile.Result{}, nil
+	case namespace.DeletionTimestamp != nil: // while a namespace terminates, its pods still run
+		return reconcile.Result{}, nil
+	}
+	var kept map[string]slice.Amounts
+	if np != nil && np.DeletionTimestamp != nil {
+		var released bool
+		if kept, released, err = r.takeBack(ctx, np); err != nil || !released {
+			return reconcile.Result{}, err
+		}
 	}
 	quotas, err := r.quotas.ResourceQuotas(item.namespace).List(labels.Everything())
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing quotas: %w", err)
 	}
 	var again time.Duration
-	_, err = r.store.Change(ctx, key, func(np *schedulerv1alpha1.NamespacePlacement) (err error) {
-		again, err = r.change(np, namespace, valuesOf(quotas))
+	stored, err := r.store.Change(ctx, client.ObjectKey{Namespace: r.key, Name: item.namespace}, func(np *schedulerv1alpha1.NamespacePlacement) (err error) {
+		again, err = r.change(ctx, np, namespace, valuesOf(quotas), kept)
 		return err
 	})
+	if err == nil {
+		r.limits.wrote(item.namespace, stored)
+	}
 	if errors.Is(err, errReplaced) {
 		//nolint:staticcheck // RequeueAfter forgets the backoff.
 		return reconcile.Result{Requeue: true}, nil
@@ -83,9 +105,50 @@ func (r *namespaceReconciler) Reconcile(ctx context.Context, item request) (reco
 	return reconcile.Result{RequeueAfter: again}, err
 }
 
+// read returns the NamespacePlacement and the namespace of that name, nil for none, and lets the limits count the
+// former.
+func (r *namespaceReconciler) read(ctx context.Context, name string) (*schedulerv1alpha1.NamespacePlacement, *corev1.Namespace, error) {
+	np, err := r.store.Get(ctx, client.ObjectKey{Namespace: r.key, Name: name})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := r.limits.fill(func() ([]schedulerv1alpha1.NamespacePlacement, error) { return r.store.List(ctx, r.key) }); err != nil {
+		return nil, nil, err
+	}
+	r.limits.read(name, np)
+	namespace, err := r.namespaces.Get(name)
+	if apierrors.IsNotFound(err) {
+		r.limits.forget(name)
+		return np, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the namespace: %w", err)
+	}
+	return np, namespace, nil
+}
+
+// takeBack releases the name of a NamespacePlacement that someone deleted while its namespace exists, and returns what
+// it reserved to stay, by super cluster, for the one that is made in its place. It returns false while something else
+// holds the name: the event of the deletion enqueues the namespace.
+func (r *namespaceReconciler) takeBack(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement) (map[string]slice.Amounts, bool, error) {
+	kept := map[string]slice.Amounts{}
+	for i := range np.Status.Placements {
+		kept[np.Status.Placements[i].Cluster] = placement.StayingIn(&np.Status.Placements[i])
+	}
+	gone, err := r.store.Release(ctx, np)
+	if err != nil || !gone {
+		return nil, false, err
+	}
+	klog.FromContext(ctx).Info("A NamespacePlacement was deleted and its namespace exists: making it again", "namespace", np.Name)
+	return kept, true, nil
+}
+
 // change sets spec and status of np, an object without a resource version if it does not exist, from its namespace. It
-// returns after how long it has another result although nothing else changes, 0 for never.
-func (r *namespaceReconciler) change(np *schedulerv1alpha1.NamespacePlacement, namespace *corev1.Namespace, quotas []corev1.ResourceQuota) (time.Duration, error) {
+// returns after how long it has another result although nothing else changes, 0 for never. kept is what an np that does
+// not exist reserved before it was deleted.
+func (r *namespaceReconciler) change(
+	ctx context.Context, np *schedulerv1alpha1.NamespacePlacement, namespace *corev1.Namespace, quotas []corev1.ResourceQuota, kept map[string]slice.Amounts,
+) (time.Duration, error) {
 	var previous *schedulerv1alpha1.NamespacePlacementSpec
 	exists := np.ResourceVersion != ""
 	if exists {
@@ -95,30 +158,90 @@ func (r *namespaceReconciler) change(np *schedulerv1alpha1.NamespacePlacement, n
 		previous = np.Spec.DeepCopy()
 	}
 	spec, reason := r.spec(namespace, quotas, previous)
-	isInvalid := reason.Reason != "" && reason.Reason != schedulerv1alpha1.ReasonSliceLargerThanQuota
-	if !exists && !isInvalid && len(spec.Quota) == 0 {
+	if !exists && !isInvalid(reason) && len(spec.Quota) == 0 && len(kept) == 0 {
+		r.limits.forget(namespace.Name)
 		return 0, nil // nothing is requested
 	}
-	np.Spec = spec
-	if !exists {
-		return 0, nil // Store.Change creates the object and calls change again
-	}
-	facts := placement.Facts{Now: r.clock.Now(), Accepted: &reason}
-	if placement.NeedsUsed(np) {
-		var err error
-		if facts.Used, err = r.used(namespace.Name); err != nil {
-			return 0, err
+	granted, complete := r.granted(ctx, np, namespace.UID, kept)
+	spec, reason, mayExist := r.limited(namespace.Name, spec, reason, previous, granted)
+	if !exists && !mayExist {
+		if !complete {
+			return heldDelay, nil
 		}
+		if r.limits.tell(namespace.Name, reason.Message) {
+			r.events.record(namespace, announcement{corev1.EventTypeWarning, reason.Reason, reason.Message})
+		}
+		return 0, nil
+	}
+	np.Spec = spec
+	if np.DeletionTimestamp == nil {
+		controllerutil.AddFinalizer(np, schedulerv1alpha1.FinalizerUsage)
+	}
+	switch {
+	case !exists:
+		return 0, nil // Store.Change creates the object and calls change again
+	case !complete:
+		return heldDelay, nil // until then it waits without a condition, and no scheduler places it
 	}
 	var again time.Duration
-	np.Status, _, again = placement.Next(np, facts)
+	np.Status, _, again = placement.Next(np, placement.Facts{
+		Now: r.clock.Now(), Accepted: &reason, Granted: granted, Used: r.used(ctx, np, granted),
+	})
 	return again, nil
+}
+
+// used returns what the namespace of np uses where it reserves anything, nil where that decides nothing.
+func (r *namespaceReconciler) used(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement, granted map[string]slice.Amounts) map[string]placement.Use {
+	if !placement.NeedsUsed(np) && len(granted) == 0 {
+		return nil
+	}
+	return r.usage.Usage(ctx, client.ObjectKeyFromObject(np), clustersOf(np, granted))
+}
+
+// granted returns what a NamespacePlacement whose status was never written gets, by super cluster: what its namespace
+// holds there. complete is false while super clusters that may hold something of it are not listed.
+func (r *namespaceReconciler) granted(
+	ctx context.Context, np *schedulerv1alpha1.NamespacePlacement, namespace types.UID, kept map[string]slice.Amounts,
+) (granted map[string]slice.Amounts, complete bool) {
+	if placement.IsDecided(np) {
+		return nil, true
+	}
+	held, complete := r.usage.Held(ctx, client.ObjectKeyFromObject(np), namespace)
+	return adopted(kept, held), complete
+}
+
+// limited returns a spec and its Reason within the tenant's limits: what is above them does not grow. mayExist is
+// whether a NamespacePlacement may be made for the namespace.
+func (r *namespaceReconciler) limited(
+	namespace string, spec schedulerv1alpha1.NamespacePlacementSpec, reason tenancy.Reason, previous *schedulerv1alpha1.NamespacePlacementSpec, granted map[string]slice.Amounts,
+) (schedulerv1alpha1.NamespacePlacementSpec, tenancy.Reason, bool) {
+	limit, mayExist := r.limits.admit(namespace, demandOfSpec(&spec), demandOfAdopted(granted))
+	switch {
+	case limit.Reason == schedulerv1alpha1.ReasonTenantLimit:
+		return withoutGrowth(spec, previous), limit, mayExist
+	case !isInvalid(reason) && limit.Reason != "":
+		return spec, limit, mayExist
+	}
+	return spec, reason, mayExist
 }
 
 // spec returns the spec that a namespace requests, and the Reason of condition Accepted, zero if all is valid. previous
 // is the spec in force, nil if there is none.
 func (r *namespaceReconciler) spec(namespace *corev1.Namespace, quotas []corev1.ResourceQuota, previous *schedulerv1alpha1.NamespacePlacementSpec) (schedulerv1alpha1.NamespacePlacementSpec, tenancy.Reason) {
+	current := r.policy.Get()
+	most := int(current.Spec().Limits.ResourceNames)
+	tooMany := placement.ResourceNames(namespace, quotas, most+1) > most
+	if tooMany {
+		quotas = nil // nobody reads them
+	}
 	spec, invalid := placement.Spec(namespace, quotas, previous, r.defaultSlice)
+	if tooMany {
+		spec = withoutGrowth(spec, previous)
+		invalid = &tenancy.Reason{Reason: schedulerv1alpha1.ReasonTenantLimit, Message: fmt.Sprintf(
+			"The quotas and the slice of the namespace name more than the %d resources that are allowed (limits.resourceNames of TenantPolicy %s): what the namespace has stays as it is",
+			most, current.Name())}
+	}
+	r.setScheduling(&spec)
 	if unknown := r.checkProfile(&spec, previous); invalid == nil {
 		invalid = unknown
 	}
@@ -131,50 +254,139 @@ func (r *namespaceReconciler) spec(namespace *corev1.Namespace, quotas []corev1.
 	return spec, tenancy.Reason{}
 }
 
-// checkProfile replaces a profile that the namespace scheduler does not have by the last valid one: no scheduler would
-// place the slices, or record why not.
+// setScheduling sets what the tenant's policy says about how its namespaces compete with those of others.
+func (r *namespaceReconciler) setScheduling(spec *schedulerv1alpha1.NamespacePlacementSpec) {
+	rules := &r.policy.Get().Spec().Scheduling
+	spec.Priority, spec.Weight = rules.Priority, rules.Weight
+	if spec.Weight == 1 {
+		spec.Weight = 0
+	}
+}
+
+// isInvalid reports whether a Reason of condition Accepted makes it False.
+func isInvalid(reason tenancy.Reason) bool {
+	return reason.Reason != "" && !placement.IsAccepted(reason.Reason)
+}
+
+// withoutGrowth returns spec with slice and quota of previous, nil for none.
+func withoutGrowth(spec schedulerv1alpha1.NamespacePlacementSpec, previous *schedulerv1alpha1.NamespacePlacementSpec) schedulerv1alpha1.NamespacePlacementSpec {
+	spec.Slice, spec.Quota = nil, nil
+	if previous != nil {
+		spec.Slice, spec.Quota = previous.Slice, previous.Quota
+	}
+	return spec
+}
+
+// demandOfAdopted returns what a namespace takes whose NamespacePlacement is made anew over what it holds.
+func demandOfAdopted(granted map[string]slice.Amounts) demand {
+	var has demand
+	for _, amounts := range granted {
+		has.amounts, has.placements = has.amounts.Plus(amounts), 1
+	}
+	if has.placements > 0 {
+		has.slices = placement.MaxSlices // how many they were is not known
+	}
+	return has
+}
+
+// checkProfile replaces a profile that the namespace scheduler does not have, or that the tenant's policy does not
+// allow, by the last valid one: no scheduler would place the slices, or record why not. A namespace that names none is
+// placed by the default one, or by the first that is allowed.
 func (r *namespaceReconciler) checkProfile(spec, previous *schedulerv1alpha1.NamespacePlacementSpec) *tenancy.Reason {
+	current := r.policy.Get()
+	allowed := current.Spec().Scheduling.NamespaceSchedulers
+	isAllowed := func(name string) bool {
+		return len(allowed) == 0 || slices.Contains(allowed, cmp.Or(name, view.DefaultNamespaceScheduler))
+	}
+	isUsable := func(name string) bool { return (name == "" || r.profiles.Has(name)) && isAllowed(name) }
 	requested := spec.SchedulerName
-	if requested == "" || r.profiles.Has(requested) {
+	if isUsable(requested) {
 		return nil
 	}
+	candidates := []string{""}
+	if previous != nil {
+		candidates = []string{previous.SchedulerName, ""}
+	}
+	candidates = append(candidates, allowed...)
 	spec.SchedulerName = ""
-	if previous != nil && r.profiles.Has(previous.SchedulerName) {
-		spec.SchedulerName = previous.SchedulerName
+	if i := slices.IndexFunc(candidates, isUsable); i >= 0 {
+		spec.SchedulerName = candidates[i]
 	}
-	return &tenancy.Reason{Reason: schedulerv1alpha1.ReasonUnknownScheduler, Message: fmt.Sprintf(
-		"Annotation %s: no profile is named %q: use one of %q, or none", schedulerv1alpha1.AnnotationScheduler, requested, sets.List(r.profiles))}
-}
-
-// used returns what the pods of a namespace request in each super cluster.
-func (r *namespaceReconciler) used(namespace string) (map[string]slice.Amounts, error) {
-	pods, err := r.pods.Pods(namespace).List(labels.Everything())
-	if err != nil {
-		return nil, fmt.Errorf("listing pods: %w", err)
-	}
-	used := map[string]slice.Amounts{}
-	for _, pod := range pods {
-		if cluster := pod.Spec.NodeName; cluster != "" {
-			used[cluster] = used[cluster].Plus(view.Used(pod))
-		}
-	}
-	return used, nil
-}
-
-// remove deletes the NamespacePlacement of a namespace that a live read of the tenant control plane does not find.
-func (r *namespaceReconciler) remove(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement) (reconcile.Result, error) {
-	live, err := r.api.CoreV1().Namespaces().Get(ctx, np.Name, metav1.GetOptions{})
 	switch {
-	case err == nil && live.UID == np.Spec.NamespaceUID:
+	case requested == "":
+		return nil
+	case !r.profiles.Has(requested):
+		return &tenancy.Reason{Reason: schedulerv1alpha1.ReasonUnknownScheduler, Message: fmt.Sprintf(
+			"Annotation %s: no profile is named %q: use one of %q, or none", schedulerv1alpha1.AnnotationScheduler, requested, sets.List(r.profiles))}
+	}
+	return &tenancy.Reason{Reason: schedulerv1alpha1.ReasonSchedulerNotAllowed, Message: fmt.Sprintf(
+		"Annotation %s: profile %q is not allowed: use one of %q, or none (scheduling.namespaceSchedulers of TenantPolicy %s)",
+		schedulerv1alpha1.AnnotationScheduler, requested, allowed, current.Name())}
+}
+
+// adopted returns, by super cluster, the larger of what a NamespacePlacement reserved before and what quotas there
+// hold.
+func adopted(kept, held map[string]slice.Amounts) map[string]slice.Amounts {
+	all := maps.Clone(held)
+	for cluster, amounts := range kept {
+		if all == nil {
+			all = map[string]slice.Amounts{}
+		}
+		all[cluster] = all[cluster].Plus(amounts.Minus(all[cluster]))
+	}
+	return all
+}
+
+// clustersOf returns the super clusters where np reserves anything, and those in granted.
+func clustersOf(np *schedulerv1alpha1.NamespacePlacement, granted map[string]slice.Amounts) []string {
+	clusters := slices.Collect(maps.Keys(granted))
+	for i := range np.Status.Placements {
+		clusters = append(clusters, np.Status.Placements[i].Cluster)
+	}
+	return clusters
+}
+
+// remove deletes the NamespacePlacement of a namespace that a live read of the tenant control plane does not find. What
+// it reserves stays reserved until the super clusters show that it is free (Releaser).
+func (r *namespaceReconciler) remove(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement) (reconcile.Result, error) {
+	if np.DeletionTimestamp != nil {
+		return reconcile.Result{}, nil // the event of its end enqueues a namespace that has its name now
+	}
+	gone, err := r.isGone(ctx, np)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if !gone {
 		return reconcile.Result{RequeueAfter: goneDelay}, nil // the informer is behind
-	case err != nil && !apierrors.IsNotFound(err):
-		return reconcile.Result{}, fmt.Errorf("reading the namespace: %w", err)
 	}
 	if err := r.store.Delete(ctx, np); err != nil {
 		return reconcile.Result{}, err
 	}
 	klog.FromContext(ctx).V(2).Info("Deleted the NamespacePlacement of a namespace that does not exist any more", "namespace", np.Name)
 	return reconcile.Result{}, nil
+}
+
+// isGone returns whether the tenant's control plane does not have the namespace of np any more. Whether it was that
+// control plane which answered is asked afterwards: behind one address there may be another one, where nothing is.
+func (r *namespaceReconciler) isGone(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement) (bool, error) {
+	namespaces := r.api.CoreV1().Namespaces()
+	live, err := namespaces.Get(ctx, np.Name, metav1.GetOptions{})
+	switch {
+	case err == nil && live.UID == np.Spec.NamespaceUID:
+		return false, nil
+	case err != nil && !apierrors.IsNotFound(err):
+		return false, fmt.Errorf("reading the namespace: %w", err)
+	}
+	system, err := namespaces.Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return false, fmt.Errorf("reading namespace %s: %w", metav1.NamespaceSystem, err)
+	}
+	recognized, err := r.recognized(ctx)
+	if err != nil {
+		return false, err
+	}
+	proven, err := proof.Compare("the tenant", recognized, system.UID, "the tenant lacks the namespace")
+	return proven.Holds(), err //nolint:wrapcheck // it names the control planes
 }
 
 func valuesOf(quotas []*corev1.ResourceQuota) []corev1.ResourceQuota {

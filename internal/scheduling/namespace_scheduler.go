@@ -17,6 +17,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/placer"
 	"github.com/superpool/superpool/internal/view"
 )
@@ -48,16 +49,16 @@ func (s *NamespaceScheduler) Start(ctx context.Context) error {
 	}
 	sink := newStatusSink(s.Store, clock.RealClock{})
 	p := &placer.Placer{
-		Slices: view.NewPodSource(), Nodes: view.NewNodeSource(), Config: s.Config, Sink: sink, KubeConfig: s.KubeConfig,
+		Namespaces: view.NewNamespaces(), Nodes: view.NewNodeSource(), Config: s.Config, Sink: sink, KubeConfig: s.KubeConfig,
 	}
 	// feed waits until the sources hold all reservations and virtual Nodes, so the first decision counts them.
 	placements := engage.ObjectHandler(
 		func(np *schedulerv1alpha1.NamespacePlacement) {
-			p.Slices.Set(client.ObjectKeyFromObject(np).String(), view.Slices(np)...)
+			p.Namespaces.Set(toBePlaced(np))
 		},
 		func(np *schedulerv1alpha1.NamespacePlacement) {
 			key := client.ObjectKeyFromObject(np)
-			p.Slices.Set(key.String())
+			p.Namespaces.Delete(key)
 			sink.forget(key)
 		})
 	stopPlacements, err := feed(ctx, s.Informers, &schedulerv1alpha1.NamespacePlacement{}, placements)
@@ -73,10 +74,27 @@ func (s *NamespaceScheduler) Start(ctx context.Context) error {
 		return fmt.Errorf("watching virtual Nodes: %w", err)
 	}
 	defer stopNodes()
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		sink.run(ctx)
+	}()
+	defer func() { <-written }()
 	if err := p.Run(ctx); err != nil {
 		return fmt.Errorf("placing namespaces: %w", err)
 	}
 	return nil
+}
+
+// toBePlaced returns np as the namespace scheduler is to see it. Of a NamespacePlacement whose status was never
+// written, which may hold something already (namespaceReconciler), and of one that is being deleted, no slices wait to
+// be placed.
+func toBePlaced(np *schedulerv1alpha1.NamespacePlacement) *schedulerv1alpha1.NamespacePlacement {
+	if !placement.IsDecided(np) || np.DeletionTimestamp != nil {
+		np = np.DeepCopy()
+		np.Spec.Quota = nil
+	}
+	return np
 }
 
 // feed adds handler to the informer of kind's kind, waits until it was called for all objects that the informer has

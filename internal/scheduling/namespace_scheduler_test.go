@@ -65,7 +65,12 @@ func newInformers(ctx context.Context, api client.WithWatch, nodes *view.Source)
 func TestNamespaceScheduler(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(schedulertest.Context(t))
-	np := placementAsking("2")
+	// decided is np once its reconciler has written its status.
+	decided := func(np *schedulerv1alpha1.NamespacePlacement) *schedulerv1alpha1.NamespacePlacement {
+		np.Status, _, _ = placement.Next(np, placement.Facts{Now: time.Now()})
+		return np
+	}
+	np := decided(placementAsking("2"))
 	api := newMetaCluster(t, np).client
 	nodes := view.NewNodeSource()
 	node := func(name string) *corev1.Node {
@@ -106,6 +111,7 @@ func TestNamespaceScheduler(t *testing.T) {
 	np = placementAsking("2")
 	np.Name, np.UID = "next", "2"
 	require.NoError(t, api.Create(ctx, np))
+	require.NoError(t, api.Status().Update(ctx, decided(np)))
 	eventually(func(np *schedulerv1alpha1.NamespacePlacement) bool {
 		return placement.Encode(np.Status.Placements) == `{"r1":1,"r2":1}`
 	}, "the next namespace has the same")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 )
@@ -33,7 +35,8 @@ type Store struct {
 
 type writtenPlacement struct {
 	// base is the resource version that was written over.
-	base   string
+	base string
+	// result is nil for an object that was ended.
 	result *schedulerv1alpha1.NamespacePlacement
 }
 
@@ -63,13 +66,22 @@ func (s *Store) Get(ctx context.Context, key client.ObjectKey) (*schedulerv1alph
 	return np, nil
 }
 
+// List returns the NamespacePlacements of a tenant as the cache has them.
+func (s *Store) List(ctx context.Context, clusterKey string) ([]schedulerv1alpha1.NamespacePlacement, error) {
+	list := &schedulerv1alpha1.NamespacePlacementList{}
+	if err := s.client.List(ctx, list, client.InNamespace(clusterKey)); err != nil {
+		return nil, fmt.Errorf("listing NamespacePlacements: %w", err)
+	}
+	return list.Items, nil
+}
+
 // GetLive is Get from the API server.
 func (s *Store) GetLive(ctx context.Context, key client.ObjectKey) (*schedulerv1alpha1.NamespacePlacement, error) {
 	return read(ctx, s.live, key)
 }
 
-// Change applies change to a NamespacePlacement and writes what it changed: spec first, which creates the object if
-// there is none, then status. It returns the object as stored, nil if there is none.
+// Change applies change to a NamespacePlacement and writes what it changed: spec and finalizers first, which creates
+// the object if there is none, then status. It returns the object as stored, nil if there is none.
 //
 // change receives a copy that it may change. An object without a resource version does not exist, and stays so unless
 // change fills in its spec. change is called again after the spec was written, for the generation follows from it, and
@@ -162,7 +174,7 @@ func (s *Store) attempt(ctx context.Context, key client.ObjectKey, current *sche
 	if current == nil && equality.Semantic.DeepEqual(wanted.Spec, schedulerv1alpha1.NamespacePlacementSpec{}) {
 		return nil, nil, nil
 	}
-	if current == nil || !equality.Semantic.DeepEqual(current.Spec, wanted.Spec) {
+	if current == nil || !equality.Semantic.DeepEqual(current.Spec, wanted.Spec) || !slices.Equal(current.Finalizers, wanted.Finalizers) {
 		if current, err = s.writeSpec(ctx, key, current, wanted); err != nil {
 			return nil, &lostWrite{}, err
 		}
@@ -193,14 +205,16 @@ func changed(key client.ObjectKey, current *schedulerv1alpha1.NamespacePlacement
 
 func (s *Store) writeSpec(ctx context.Context, key client.ObjectKey, current, wanted *schedulerv1alpha1.NamespacePlacement) (*schedulerv1alpha1.NamespacePlacement, error) {
 	if current == nil {
-		stored := &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: wanted.Spec}
+		stored := &schedulerv1alpha1.NamespacePlacement{
+			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Finalizers: wanted.Finalizers}, Spec: wanted.Spec,
+		}
 		if err := s.client.Create(ctx, stored); err != nil {
 			return nil, fmt.Errorf("creating NamespacePlacement %s: %w", key, err)
 		}
 		return stored, nil
 	}
 	stored := current.DeepCopy()
-	stored.Spec = wanted.Spec
+	stored.Spec, stored.Finalizers = wanted.Spec, wanted.Finalizers
 	if err := s.client.Update(ctx, stored); err != nil {
 		return nil, fmt.Errorf("updating NamespacePlacement %s: %w", key, err)
 	}
@@ -220,11 +234,28 @@ func (s *Store) Delete(ctx context.Context, np *schedulerv1alpha1.NamespacePlace
 	return nil
 }
 
-// wrote remembers what was written over base. Where base was itself newer than the cache, the first of them counts.
+// Release removes vc-scheduler's finalizer from np, which is being deleted, if it is still as it was read. It returns
+// whether np is gone now: nothing else holds it.
+func (s *Store) Release(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement) (bool, error) {
+	stored := np.DeepCopy()
+	if controllerutil.RemoveFinalizer(stored, schedulerv1alpha1.FinalizerUsage) {
+		if err := s.client.Update(ctx, stored); client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("releasing NamespacePlacement %s: %w", client.ObjectKeyFromObject(np), err)
+		}
+	}
+	if len(stored.Finalizers) > 0 {
+		return false, nil
+	}
+	s.wrote(client.ObjectKeyFromObject(np), np.ResourceVersion, nil)
+	return true, nil
+}
+
+// wrote remembers what was written over base, nil for the end of the object. Where base was itself newer than the
+// cache, the first of them counts.
 func (s *Store) wrote(key client.ObjectKey, base string, result *schedulerv1alpha1.NamespacePlacement) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if last, exists := s.written[key]; exists && last.result.ResourceVersion == base {
+	if last, exists := s.written[key]; exists && last.result != nil && last.result.ResourceVersion == base {
 		base = last.base
 	}
 	s.written[key] = writtenPlacement{base: base, result: result.DeepCopy()}

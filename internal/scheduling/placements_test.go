@@ -38,7 +38,7 @@ type storedPlacements struct {
 	meanwhile func()
 }
 
-func newStoredPlacements(t *testing.T, objects ...client.Object) *storedPlacements {
+func newStoredPlacements(t testing.TB, objects ...client.Object) *storedPlacements {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))

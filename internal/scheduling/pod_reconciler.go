@@ -31,6 +31,11 @@ const (
 	// reasonSuperClusterRestored: a tenant changed the super cluster annotation or label of a pod that is bound to a
 	// node, and vc-scheduler patched both back to the super cluster of that node.
 	reasonSuperClusterRestored = "SuperClusterRestored"
+	// reasonSuperClusterNotGranted: a tenant wrote the super cluster annotation onto a pod that waits, and the pod
+	// scheduler does not let the pod go there: there is no room, the super cluster is cordoned, tainted or not ready,
+	// or no scheduler of the pool looks at the pod. vc-scheduler removed annotation and label, and the pod is scheduled
+	// like any other. The message is that of the refusal.
+	reasonSuperClusterNotGranted = "SuperClusterNotGranted"
 )
 
 // podRepair is the patch, and the Event, that undo what a tenant wrote onto a pod. The zero podRepair does nothing.
@@ -43,8 +48,9 @@ type podRepair struct {
 
 // repairFor compares the super cluster annotation and label of a pod of the pod view with the super cluster of its
 // node, or, before it has a node, with the placements. placed reports whether new pods of the namespace may use a super
-// cluster.
-func repairFor(pod *corev1.Pod, placed func(superCluster string) bool) podRepair {
+// cluster. refusal is why the pod may not go to the super cluster that it names, "" if nothing is known against it
+// (choices).
+func repairFor(pod *corev1.Pod, placed func(superCluster string) bool, refusal string) podRepair {
 	annotation := pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster]
 	label := pod.Labels[schedulerv1alpha1.LabelSuperCluster]
 	actual := pod.Spec.NodeName
@@ -69,6 +75,13 @@ func repairFor(pod *corev1.Pod, placed func(superCluster string) bool) podRepair
 			Reason:  tenancy.ReasonSuperClusterNotPlaced,
 			Message: fmt.Sprintf("The namespace has no placement in super cluster %q: the pod scheduler chooses another one", annotation+label),
 		}}
+	case refusal != "":
+		return podRepair{superCluster: new(string), event: tenancy.Reason{
+			Reason:  reasonSuperClusterNotGranted,
+			Message: fmt.Sprintf("The pod may not go to super cluster %q, and the pod scheduler chooses another one: %s", annotation, refusal),
+		}}
+	case label == "" && pod.Spec.NodeName == "": // it asks: the binder writes the label
+		return podRepair{}
 	case label != annotation:
 		return podRepair{superCluster: &annotation}
 	}
@@ -82,17 +95,18 @@ func isBound(pod *corev1.Pod) bool { return pod.Annotations[view.AnnotationBound
 // reads the placements.
 func mayNeedRepair(pod *corev1.Pod) bool {
 	nowhere := func(string) bool { return false }
-	return pod.DeletionTimestamp == nil && repairFor(pod, nowhere) != podRepair{}
+	return pod.DeletionTimestamp == nil && repairFor(pod, nowhere, "") != podRepair{}
 }
 
 // podReconciler restores the super cluster annotation and label of pods where the tenant changed them, and removes them
-// from unbound pods whose namespace has lost its placement there. A request names one pod, or with name "" all pods of
-// a namespace that wait for a node.
+// from unbound pods that may not go there: their namespace holds nothing there any more, or the pod scheduler has
+// refused it. A request names one pod, or with name "" all pods of a namespace that wait for a node.
 type podReconciler struct {
 	key      string
 	store    *Store
 	api      kubernetes.Interface
 	pods     corev1listers.PodLister
+	choices  *choices
 	recorder events.EventRecorder
 }
 
@@ -113,7 +127,7 @@ func (r *podReconciler) Reconcile(ctx context.Context, item request) (reconcile.
 	}
 	var errs []error
 	for _, pod := range pods {
-		errs = append(errs, r.repair(ctx, pod, repairFor(pod, clusters.Has)))
+		errs = append(errs, r.repair(ctx, pod, repairFor(pod, clusters.Has, r.choices.refusal(pod))))
 	}
 	return reconcile.Result{}, errors.Join(errs...)
 }
@@ -133,7 +147,7 @@ func (r *podReconciler) requested(item request) ([]*corev1.Pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing pods: %w", err)
 	}
-	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == "" || isBound(pod) || !mayNeedRepair(pod) }), nil
+	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return isBound(pod) || !mayNeedRepair(pod) }), nil
 }
 
 func (r *podReconciler) repair(ctx context.Context, pod *corev1.Pod, repair podRepair) error {
@@ -142,8 +156,11 @@ func (r *podReconciler) repair(ctx context.Context, pod *corev1.Pod, repair podR
 			return client.IgnoreNotFound(err)
 		}
 	}
+	if repair.event.Reason == reasonSuperClusterNotGranted {
+		r.choices.settle(pod.UID)
+	}
 	if repair.event.Reason != "" {
-		r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, repair.event.Reason, "Schedule", "%s", repair.event.Message)
+		r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, repair.event.Reason, "Schedule", "%s", tenancy.Cut(repair.event.Message, tenancy.MaxEventNote))
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ func TestRepairFor(t *testing.T) {
 	scheduled := corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}}
 	tests := map[string]struct {
 		annotation, label, nodeName string
+		refusal                     string
 		status                      corev1.PodStatus
 		wantSuperCluster            *string
 		wantReason                  string
@@ -34,6 +35,7 @@ func TestRepairFor(t *testing.T) {
 		"chose for itself what it holds":   {annotation: "r1", wantSuperCluster: ptr.To("r1")},
 		"chose what it does not hold":      {annotation: "r9", label: "r9", wantSuperCluster: ptr.To(""), wantReason: tenancy.ReasonSuperClusterNotPlaced},
 		"label alone":                      {label: "r1", wantSuperCluster: ptr.To(""), wantReason: tenancy.ReasonSuperClusterNotPlaced},
+		"chose what it is refused":         {annotation: "r1", label: "r1", refusal: "no room", wantSuperCluster: ptr.To(""), wantReason: reasonSuperClusterNotGranted},
 		"label changed before the Binding": {annotation: "r1", label: "r2", wantSuperCluster: ptr.To("r1")},
 		"moved after the Binding":          {annotation: "r2", label: "r2", nodeName: "r1.node-1", status: scheduled, wantSuperCluster: ptr.To("r1"), wantReason: reasonSuperClusterRestored},
 		"label lost after the Binding":     {annotation: "r1", nodeName: "r1.node-1", status: scheduled, wantSuperCluster: ptr.To("r1"), wantReason: reasonSuperClusterRestored},
@@ -53,7 +55,7 @@ func TestRepairFor(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := repairFor(projected.(*corev1.Pod), func(superCluster string) bool { return superCluster == "r1" })
+			got := repairFor(projected.(*corev1.Pod), func(superCluster string) bool { return superCluster == "r1" }, tc.refusal)
 			if diff := cmp.Diff(tc.wantSuperCluster, got.superCluster); diff != "" {
 				t.Errorf("super cluster (-want +got):\n%s", diff)
 			}

@@ -2,24 +2,33 @@ package scheduling
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/manifests/profiles"
+	"github.com/superpool/superpool/plugins"
 	"github.com/superpool/superpool/plugins/namespaceplacement"
 	"github.com/superpool/superpool/plugins/nodeshape"
 	"github.com/superpool/superpool/plugins/superclusterbinder"
@@ -36,8 +45,15 @@ type tenantControlPlane struct {
 	api   *fake.Clientset
 	nodes *view.Source
 	sched *scheduler.Scheduler
+	stop  func()
+	// policy is the tenant's.
+	policy *policy.Ref
+	// recorder has the Events of vc-scheduler itself, and none of kube-scheduler's.
+	recorder *events.FakeRecorder
 	// virtual Nodes and placements that the nodes of the view are projected from
 	virtual    map[string]*corev1.Node
+	meta       *storedPlacements
+	version    atomic.Int64
 	placements []schedulerv1alpha1.NamespacePlacement
 }
 
@@ -52,30 +68,91 @@ func clientsetOf(t testing.TB) *fake.Clientset {
 
 func newTenant(t testing.TB) *tenantControlPlane {
 	t.Helper()
-	ctx, cancel := context.WithCancel(schedulertest.Context(t))
-	c := &tenantControlPlane{t: t, ctx: ctx, api: clientsetOf(t), nodes: view.NewNodeSource(), virtual: map[string]*corev1.Node{}}
+	c := &tenantControlPlane{t: t, ctx: schedulertest.Context(t), api: clientsetOf(t), virtual: map[string]*corev1.Node{}, policy: &policy.Ref{}, recorder: events.NewFakeRecorder(1000), meta: newStoredPlacements(t)}
+	c.start()
+	t.Cleanup(func() { c.stop() })
+	return c
+}
+
+// start starts the process. The nodes are in the view before kube-scheduler runs.
+func (c *tenantControlPlane) start() {
+	ctx, cancel := context.WithCancel(c.ctx)
+	c.nodes = view.NewNodeSource()
 	config, err := kubescheduler.LoadConfig("", profiles.PodScheduler)
-	require.NoError(t, err)
-	factory := tenantInformers(ctx, c.api, c.nodes, func(error) {})
-	sched, err := kubescheduler.Instance{
+	require.NoError(c.t, err)
+	chosen := newChoices(corev1.DefaultSchedulerName)
+	factory := tenantInformers(ctx, c.api, c.nodes, chosen, nil, func(error) {})
+	c.number(factory, chosen)
+	c.repairs(ctx, factory, chosen)
+	c.sched, err = kubescheduler.Instance{
 		Client: c.api, KubeConfig: &rest.Config{}, Informers: factory, Config: config,
-		Recorders: kubescheduler.NoEvents, Failed: explain,
+		Recorders: kubescheduler.NoEvents, Failed: chosen.failed, Plugins: plugins.Options{Chose: chosen.chose},
+		Refused: func(pod *corev1.Pod) string { return schedulerRefused(c.policy, pod) },
 	}.Build(ctx)
-	require.NoError(t, err)
-	c.sched = sched
+	require.NoError(c.t, err)
+	queue := newTenantQueue(c.sched.SchedulingQueue, c.policy, c.recorder, klog.FromContext(ctx))
+	c.sched.SchedulingQueue = queue
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
+	c.project()
+	require.NoError(c.t, c.sched.WaitForHandlersSync(ctx))
+	queue.open()
+	_, policyChanged := c.policy.Watch()
+	go retryWaiting(ctx, c.policy, policyChanged, factory.Core().V1().Pods().Lister(), queue)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		sched.Run(ctx)
+		c.sched.Run(ctx)
 	}()
-	t.Cleanup(func() {
+	c.stop = func() {
 		cancel()
 		<-done
 		factory.Shutdown()
+	}
+}
+
+// number gives each state of a pod a resource version of its own, which the clientset does not: kube-scheduler ignores
+// updates that have the same.
+func (c *tenantControlPlane) number(factory informers.SharedInformerFactory, chosen *choices) {
+	project := view.TenantPods(chosen.isChosen)
+	require.NoError(c.t, factory.Core().V1().Pods().Informer().SetTransform(func(object any) (any, error) {
+		if pod, ok := object.(*corev1.Pod); ok {
+			pod.ResourceVersion = fmt.Sprint(c.version.Add(1))
+		}
+		return project(object)
+	}))
+}
+
+// repairs runs the tenant's podReconciler, fed as tenantController.watch does.
+func (c *tenantControlPlane) repairs(ctx context.Context, factory informers.SharedInformerFactory, chosen *choices) {
+	pods := factory.Core().V1().Pods()
+	reconciler := &podReconciler{key: "tenant", store: NewStore(c.meta, c.meta), api: c.api, pods: pods.Lister(), choices: chosen, recorder: c.recorder}
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[request]())
+	chosen.bind(func(namespace, name string) {
+		queue.Add(request{concern: concernPod, namespace: namespace, name: name})
 	})
-	return c
+	_, err := pods.Informer().AddEventHandler(podHandler(queue, chosen))
+	require.NoError(c.t, err)
+	context.AfterFunc(ctx, queue.ShutDown)
+	go func() {
+		for {
+			item, ended := queue.Get()
+			if ended {
+				return
+			}
+			if _, err := reconciler.Reconcile(ctx, item); err != nil && ctx.Err() == nil {
+				queue.AddRateLimited(item)
+			}
+			queue.Done(item)
+		}
+	}()
+}
+
+// restart ends the process and starts it anew. What is written meanwhile is what a new process finds.
+func (c *tenantControlPlane) restart(meanwhile func()) {
+	c.stop()
+	meanwhile()
+	c.start()
 }
 
 // cluster adds or changes a virtual Node.
@@ -90,7 +167,18 @@ func (c *tenantControlPlane) cluster(name string, change ...func(*corev1.Node)) 
 
 // place says that a namespace holds cpu in a super cluster.
 func (c *tenantControlPlane) place(namespace, cluster, cpu string) {
-	c.placements = append(c.placements, *builders.Placement("tenant", namespace).Held(cluster, 1, "cpu", cpu).Obj())
+	np := builders.Placement("tenant", namespace).Held(cluster, 1, "cpu", cpu, "pods", "1000").Obj()
+	c.placements = append(c.placements, *np)
+	stored := &schedulerv1alpha1.NamespacePlacement{}
+	if err := c.meta.Get(c.ctx, client.ObjectKeyFromObject(np), stored); err == nil {
+		stored.Status.Placements = append(stored.Status.Placements, np.Status.Placements...)
+		require.NoError(c.t, c.meta.Status().Update(c.ctx, stored))
+	} else {
+		require.NoError(c.t, c.meta.Create(c.ctx, np.DeepCopy()))
+		require.NoError(c.t, c.meta.Get(c.ctx, client.ObjectKeyFromObject(np), stored))
+		stored.Status = np.Status
+		require.NoError(c.t, c.meta.Status().Update(c.ctx, stored))
+	}
 	c.project()
 }
 
@@ -154,7 +242,7 @@ func TestPodSchedulerFillsWhatTheNamespaceHolds(t *testing.T) {
 	c.create("web", "second", "100m")
 	c.wantIn("web", "second", "r2")
 	c.create("web", "third", "100m")
-	c.wantRefused("web", "third", "0/2 nodes are available: 2 Insufficient cpu.slice.tenancy.x-k8s.io/web.")
+	c.wantRefused("web", "third", "0/2 nodes are available: 2 Insufficient cpu of the namespace.")
 
 	require.NoError(t, c.api.CoreV1().Pods("web").Delete(c.ctx, "first", metav1.DeleteOptions{}))
 	c.wantIn("web", "third", "r1")
@@ -214,4 +302,24 @@ func TestPodSchedulerPreemptsWithinANamespace(t *testing.T) {
 	_, err := c.api.CoreV1().Pods("web").Get(c.ctx, "low", metav1.GetOptions{})
 	require.Error(t, err, "the pod of lower priority makes room")
 	c.get("other", "bystander")
+}
+
+// TestAllowedPodSchedulers: a pod whose profile the policy does not allow waits with that reason, evicts nothing, and
+// is tried as soon as another policy is in force.
+func TestAllowedPodSchedulers(t *testing.T) {
+	c := newTenant(t)
+	only := func(names ...string) {
+		c.policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Scheduling.PodSchedulers = names }))
+	}
+	c.cluster("r1")
+	c.place("web", "r1", "1")
+	c.create("web", "low", "1")
+	c.wantIn("web", "low", "r1")
+	only("packing")
+	priority := int32(1000)
+	c.create("web", "high", "1", func(p *corev1.Pod) { p.Spec.Priority = &priority })
+	c.wantRefused("web", "high", `schedulerName "default-scheduler" is not allowed: use one of ["packing"] (scheduling.podSchedulers of TenantPolicy p)`)
+	c.get("web", "low")
+	only("packing", corev1.DefaultSchedulerName)
+	c.wantIn("web", "high", "r1")
 }

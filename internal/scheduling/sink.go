@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -21,8 +20,8 @@ import (
 )
 
 // refusalPeriod limits the rate of updates in which only the numbers of a refusal changed, per gang. What is free
-// changes with every decision about others, and each update is a blocking write of a status and an Event in the
-// tenant's control plane.
+// changes with every decision about others, and each update is a write of a status and an Event in the tenant's control
+// plane.
 const refusalPeriod = time.Minute
 
 // errChanged is the error for a gang whose NamespacePlacement has another spec or other placements now, or was deleted.
@@ -33,23 +32,18 @@ type statusSink struct {
 	store *Store
 	clock clock.PassiveClock
 
-	mu sync.Mutex
-	// lastMessage holds the refusal that was last written, by NamespacePlacement. It only spares writes, and is empty
-	// after a restart.
-	lastMessage map[client.ObjectKey]lastMessage
-}
-
-// lastMessage is the last Unschedulable message that was written for a gang. A NamespacePlacement whose spec or
-// placements changed is a new gang, whose refusal is written even if the message is equal.
-type lastMessage struct {
-	gang, message string
-	at            time.Time
+	refusals *refusals
 }
 
 var _ placer.Sink = &statusSink{}
 
 func newStatusSink(store *Store, clock clock.PassiveClock) *statusSink {
-	return &statusSink{store: store, clock: clock, lastMessage: map[client.ObjectKey]lastMessage{}}
+	s := &statusSink{store: store, clock: clock}
+	s.refusals = newRefusals(clock, func(ctx context.Context, gang string, facts placement.Facts) error {
+		_, err := s.change(ctx, gang, facts)
+		return err
+	})
+	return s
 }
 
 // Commit implements namespacegang.Committer. It writes a decision if the NamespacePlacement still has the spec and the
@@ -57,7 +51,7 @@ func newStatusSink(store *Store, clock clock.PassiveClock) *statusSink {
 func (s *statusSink) Commit(ctx context.Context, gang string, assignments []namespacegang.Assignment) error {
 	granted := map[string]slice.Amounts{}
 	for _, assignment := range assignments {
-		size := slice.Of(assignment.Pod.Spec.Containers[0].Resources.Requests)
+		size := slicepod.AmountsOf(assignment.Pod)
 		granted[assignment.Cluster] = granted[assignment.Cluster].Plus(size)
 	}
 	np, err := s.change(ctx, gang, placement.Facts{Granted: granted})
@@ -70,54 +64,24 @@ func (s *statusSink) Commit(ctx context.Context, gang string, assignments []name
 	return nil
 }
 
-// Refuse implements placer.Sink. It writes a refusal into condition Placed, unless the same was written last, or only
-// the numbers changed within refusalPeriod.
-func (s *statusSink) Refuse(ctx context.Context, gang string, why placer.Refusal) error {
-	key := slicepod.PlacementOf(gang)
-	next := lastMessage{gang: gang, message: why.Message, at: s.clock.Now()}
-	if !s.last(key).isDue(next) {
-		return nil
-	}
-	_, err := s.change(ctx, gang, placement.Facts{Unschedulable: why.Message})
-	if errors.Is(err, errChanged) {
-		return nil // the scheduler tries the new gang, if there is one
-	}
-	if err != nil {
-		return fmt.Errorf("refusing gang %s: %w", gang, err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lastMessage[key] = next
+// Refuse implements placer.Sink. The refusal is written later, by run.
+func (s *statusSink) Refuse(_ context.Context, gang string, why placer.Refusal) error {
+	s.refusals.add(gang, why.Message)
 	return nil
 }
 
-// isDue reports whether next is to be written after last.
-func (last lastMessage) isDue(next lastMessage) bool {
-	if last.gang != next.gang {
-		return true
-	}
-	return last.message != next.message && next.at.Sub(last.at) >= refusalPeriod
-}
-
-func (s *statusSink) last(key client.ObjectKey) lastMessage {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lastMessage[key]
-}
+// run writes refusals until ctx ends.
+func (s *statusSink) run(ctx context.Context) { s.refusals.run(ctx) }
 
 // forget forgets the refusal of a NamespacePlacement that was placed or deleted.
-func (s *statusSink) forget(key client.ObjectKey) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.lastMessage, key)
-}
+func (s *statusSink) forget(key client.ObjectKey) { s.refusals.forget(key) }
 
 // change writes what follows from facts into the status of the NamespacePlacement that gang was projected from. It
 // returns errChanged when that is not the same gang any more.
 func (s *statusSink) change(ctx context.Context, gang string, facts placement.Facts) (*schedulerv1alpha1.NamespacePlacement, error) {
 	facts.Now = s.clock.Now()
 	return s.store.Change(ctx, slicepod.PlacementOf(gang), func(np *schedulerv1alpha1.NamespacePlacement) error {
-		if view.Gang(np) != gang {
+		if view.Gang(np) != gang || np.DeletionTimestamp != nil {
 			return fmt.Errorf("NamespacePlacement %s %w", klog.KObj(np), errChanged)
 		}
 		np.Status, _, _ = placement.Next(np, facts)

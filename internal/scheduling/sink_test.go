@@ -143,7 +143,8 @@ func TestSinkRefusesWhatIsGone(t *testing.T) {
 			api := newMetaCluster(t, np).client
 			sink := newStatusSink(NewStore(api, api), clock.RealClock{})
 			require.NoError(t, sink.Refuse(t.Context(), gang, placer.Refusal{Message: "no"}))
-			require.Empty(t, sink.lastMessage)
+			sink.refusals.drain(t.Context())
+			require.Empty(t, sink.refusals.written)
 			require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(np), np))
 			require.Empty(t, np.Status.Conditions)
 		})
@@ -167,9 +168,10 @@ func TestSinkForgetsRefusals(t *testing.T) {
 			api := newMetaCluster(t, np).client
 			sink := newStatusSink(NewStore(api, api), clock.RealClock{})
 			require.NoError(t, sink.Refuse(t.Context(), view.Gang(np), placer.Refusal{Message: "no"}))
-			require.Len(t, sink.lastMessage, 1)
+			sink.refusals.drain(t.Context())
+			require.Len(t, sink.refusals.written, 1)
 			end(t, sink, np)
-			require.Empty(t, sink.lastMessage)
+			require.Empty(t, sink.refusals.written)
 		})
 	}
 }
@@ -219,6 +221,7 @@ func TestRefusalOfAChangedSpec(t *testing.T) {
 		for range view.Slices(np) {
 			require.NoError(t, sink.Refuse(t.Context(), view.Gang(np), why))
 		}
+		sink.refusals.drain(t.Context())
 		require.NoError(t, api.Get(t.Context(), key, np))
 		want := []metav1.Condition{{
 			Type: schedulerv1alpha1.ConditionPlaced, Status: metav1.ConditionFalse, Reason: schedulerv1alpha1.ReasonUnschedulable,
@@ -239,6 +242,7 @@ func TestRefusalsWithOtherFigures(t *testing.T) {
 	gang := view.Gang(np)
 	written := func(message string) string {
 		require.NoError(t, sink.Refuse(t.Context(), gang, placer.Refusal{Message: message}))
+		sink.refusals.drain(t.Context())
 		require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(np), np))
 		return meta.FindStatusCondition(np.Status.Conditions, schedulerv1alpha1.ConditionPlaced).Message
 	}

@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -18,10 +23,12 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/profile"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/kubescheduler"
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/view"
@@ -35,6 +42,9 @@ const (
 
 	// tenantQPS and tenantBurst bound the requests to one tenant control plane. A burst of pods costs one request each.
 	tenantQPS, tenantBurst = 500, 1000
+
+	// eventsPerSecond and eventBurst bound the Events that are recorded in one tenant control plane.
+	eventsPerSecond, eventBurst = 50, 1000
 )
 
 // Tenants runs, for each tenant, a pod scheduler and the controller of its NamespacePlacements.
@@ -43,6 +53,8 @@ type Tenants struct {
 	Client client.Reader
 	// Store reads and writes NamespacePlacements.
 	Store *Store
+	// Usage tells what super clusters run.
+	Usage Usage
 	// Dispatcher routes the events of the meta cluster.
 	Dispatcher *Dispatcher
 	// PodConfig holds the profiles of the pod schedulers.
@@ -87,13 +99,19 @@ func (t *Tenants) engage(ctx context.Context, tenant *tenants.Tenant, ready func
 	defer broadcaster.Shutdown()
 
 	nodes := view.NewNodeSource()
-	factory := tenantInformers(ctx, api, nodes, fail)
-	recorder := broadcaster.NewRecorder(scheme.Scheme, controllerName)
-	controller := newTenantController(t, tenant, api, factory, nodes, recorder, fail)
-	sched, err := t.podScheduler(ctx, cfg, api, factory, broadcaster)
+	chosen := newChoices(profileNames(t.PodConfig)...)
+	factory := tenantInformers(ctx, api, nodes, chosen, tenant.Bounds, fail)
+	eventRate := rate.NewLimiter(eventsPerSecond, eventBurst)
+	recorder := boundedRecorder{broadcaster.NewRecorder(scheme.Scheme, controllerName), eventRate}
+	controller := newTenantController(t, tenant, api, factory, nodes, chosen, recorder, fail)
+	sched, err := t.podScheduler(ctx, tenant.Policy, chosen, cfg, api, factory, func(name string) events.EventRecorder {
+		return podRecorder{boundedRecorder{broadcaster.NewRecorder(scheme.Scheme, name), eventRate}}
+	})
 	if err != nil {
 		return err
 	}
+	waiting := newTenantQueue(sched.SchedulingQueue, tenant.Policy, recorder, klog.FromContext(ctx))
+	sched.SchedulingQueue = waiting
 	// kube-scheduler tries pods as soon as its informers have synced: the nodes must be in the view by then.
 	if err := controller.nodes.project(ctx); err != nil {
 		return err
@@ -107,6 +125,12 @@ func (t *Tenants) engage(ctx context.Context, tenant *tenants.Tenant, ready func
 	if err := sched.WaitForHandlersSync(ctx); err != nil {
 		return nil // ctx ended
 	}
+	waiting.open()
+	_, policyChanged := tenant.Policy.Watch()
+	go func() {
+		defer engage.Recover(ctx, "pod scheduler of the tenant", fail)
+		retryWaiting(ctx, tenant.Policy, policyChanged, factory.Core().V1().Pods().Lister(), waiting)
+	}()
 	ready()
 	klog.FromContext(ctx).Info("Tenant engaged")
 	done := make(chan struct{})
@@ -121,20 +145,67 @@ func (t *Tenants) engage(ctx context.Context, tenant *tenants.Tenant, ready func
 }
 
 func (t *Tenants) podScheduler(
-	ctx context.Context, cfg *rest.Config, api kubernetes.Interface, factory informers.SharedInformerFactory,
-	broadcaster events.EventBroadcaster,
+	ctx context.Context, ref *policy.Ref, chosen *choices, cfg *rest.Config, api kubernetes.Interface,
+	factory informers.SharedInformerFactory, recorders profile.RecorderFactory,
 ) (*scheduler.Scheduler, error) {
 	return kubescheduler.Instance{
 		Client:     api,
 		KubeConfig: cfg,
 		Informers:  factory,
 		Config:     t.PodConfig,
-		Plugins:    plugins.Options{},
-		Recorders: func(name string) events.EventRecorder {
-			return podRecorder{broadcaster.NewRecorder(scheme.Scheme, name)}
-		},
-		Failed: explain,
+		Plugins:    plugins.Options{Chose: chosen.chose},
+		Recorders:  recorders,
+		Failed:     chosen.failed,
+		Refused:    func(pod *corev1.Pod) string { return schedulerRefused(ref, pod) },
 	}.Build(ctx)
+}
+
+// schedulerRefused returns why a pod must not be placed by the profile that it names, "" if it may.
+func schedulerRefused(ref *policy.Ref, pod *corev1.Pod) string {
+	current := ref.Get()
+	allowed := current.Spec().Scheduling.PodSchedulers
+	if len(allowed) == 0 || slices.Contains(allowed, pod.Spec.SchedulerName) {
+		return ""
+	}
+	return fmt.Sprintf("schedulerName %q is not allowed: use one of %q (scheduling.podSchedulers of TenantPolicy %s)",
+		pod.Spec.SchedulerName, allowed, current.Name())
+}
+
+// retryWaiting lets more pods into queue, and tries again those that wait in it, whenever another policy is in force,
+// until ctx ends.
+func retryWaiting(ctx context.Context, ref *policy.Ref, changed <-chan struct{}, pods corev1listers.PodLister, queue *tenantQueue) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+		_, changed = ref.Watch()
+		queue.policyChanged()
+		all, err := pods.List(labels.Everything())
+		utilruntime.Must(err) // a lister fails on an invalid selector only
+		waiting := map[string]*corev1.Pod{}
+		for _, pod := range all {
+			if pod.Spec.NodeName == "" {
+				waiting[pod.Namespace+"/"+pod.Name] = pod
+			}
+		}
+		queue.Activate(klog.FromContext(ctx), waiting)
+	}
+}
+
+// boundedRecorder drops Events beyond a rate: each one is a goroutine until the tenant's API server has answered, or is
+// given up.
+type boundedRecorder struct {
+	events.EventRecorder
+	rate *rate.Limiter
+}
+
+// Eventf implements events.EventRecorder.
+func (r boundedRecorder) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
+	if r.rate.Allow() {
+		r.EventRecorder.Eventf(regarding, related, kind, reason, action, note, args...)
+	}
 }
 
 // reasonScheduled: kube-scheduler bound a pod. podRecorder drops these Events.
@@ -151,9 +222,17 @@ func (r podRecorder) Eventf(regarding, related runtime.Object, kind, reason, act
 	}
 }
 
+// profileNames returns the names of the profiles of a scheduler.
+func profileNames(cfg *config.KubeSchedulerConfiguration) (names []string) {
+	for i := range cfg.Profiles {
+		names = append(names, cfg.Profiles[i].SchedulerName)
+	}
+	return names
+}
+
 // explain replaces kube-scheduler's status for a pod whose tenant has no placements by the refusal of
 // NamespacePlacement: kube-scheduler calls no plugin when there are no nodes.
-func explain(_ context.Context, pod *corev1.Pod, status *fwk.Status) *fwk.Status {
+func explain(pod *corev1.Pod, status *fwk.Status) *fwk.Status {
 	if status.AsError() != scheduler.ErrNoNodesAvailable { //nolint:errorlint // kube-scheduler compares it so too
 		return status
 	}

@@ -1,24 +1,30 @@
 package scheduling
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
+	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/view"
@@ -27,14 +33,62 @@ import (
 
 var errDown = errors.New("the process is down")
 
+// measured is the Usage that a test writes.
+type measured struct {
+	// of holds what super clusters say about namespaces, by super cluster and name of the namespace. A super cluster
+	// that is not in it says that there is nothing, unless it is in silent.
+	of     map[string]map[string]placement.Use
+	silent sets.Set[string]
+	// listing is true while super clusters are not listed.
+	listing bool
+}
+
+func (m *measured) set(cluster, namespace string, use placement.Use) {
+	if m.of == nil {
+		m.of = map[string]map[string]placement.Use{}
+	}
+	if m.of[cluster] == nil {
+		m.of[cluster] = map[string]placement.Use{}
+	}
+	m.of[cluster][namespace] = use
+}
+
+func (m *measured) Usage(_ context.Context, namespace types.NamespacedName, superClusters []string) map[string]placement.Use {
+	used := map[string]placement.Use{}
+	for _, cluster := range superClusters {
+		if m.silent.Has(cluster) {
+			continue
+		}
+		use, known := m.of[cluster][namespace.Name]
+		if !known {
+			use = placement.Use{Withdrawn: true}
+		}
+		used[cluster] = use
+	}
+	return used
+}
+
+func (m *measured) Held(_ context.Context, namespace types.NamespacedName, uid types.UID) (map[string]slice.Amounts, bool) {
+	held := map[string]slice.Amounts{}
+	for cluster, namespaces := range m.of {
+		if use := namespaces[namespace.Name]; use.NamespaceUID == uid && use.Hard != nil && !m.silent.Has(cluster) {
+			held[cluster] = use.Hard
+		}
+	}
+	return held, !m.listing
+}
+
 // tenantBed runs a tenant's reconcilers one request at a time, on API servers in memory. It stands in for informers and
 // queue: settle shows the reconcilers what is stored, and hands them what changed, until nothing does.
 type tenantBed struct {
 	*testing.T
 	meta     *storedPlacements
 	api      *fake.Clientset
+	usage    *measured
+	clock    *testingclock.FakePassiveClock
 	recorder *events.FakeRecorder
 	profiles sets.Set[string]
+	policy   *policy.Ref
 
 	// The process: a restart makes them anew.
 	store      *Store
@@ -43,6 +97,9 @@ type tenantBed struct {
 	seen       map[string]*schedulerv1alpha1.NamespacePlacement
 	waiting    sets.Set[request]
 	done       []request
+
+	// otherControlPlane is whether another control plane than the tenant's answers.
+	otherControlPlane bool
 
 	// loseWrite is the number of the write that is the process' last, -1 for none, and happens whether that write takes
 	// place.
@@ -53,7 +110,7 @@ type tenantBed struct {
 
 func newTenantBed(t *testing.T, objects ...runtime.Object) *tenantBed {
 	t.Helper()
-	b := &tenantBed{T: t, meta: newStoredPlacements(t), api: fake.NewClientset(objects...), recorder: events.NewFakeRecorder(1000), loseWrite: -1}
+	b := &tenantBed{T: t, meta: newStoredPlacements(t), api: fake.NewClientset(objects...), usage: &measured{}, clock: testingclock.NewFakePassiveClock(time.Now()), recorder: events.NewFakeRecorder(1000), policy: &policy.Ref{}, loseWrite: -1}
 	b.meta.fail = b.written
 	b.api.PrependReactor("patch", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
 		n := len(b.meta.writes)
@@ -65,7 +122,10 @@ func newTenantBed(t *testing.T, objects ...runtime.Object) *tenantBed {
 		}
 		return err != nil, nil, err
 	})
-	b.api.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+	b.api.PrependReactor("get", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if get, ok := action.(clienttesting.GetAction); ok && get.GetName() == metav1.NamespaceSystem && !b.down {
+			return true, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: b.answers()}}, nil
+		}
 		return b.down, nil, errDown
 	})
 	b.start()
@@ -83,19 +143,39 @@ func (b *tenantBed) written(n int) (bool, error) {
 	return true, nil
 }
 
+// answers is the UID of the control plane that answers.
+func (b *tenantBed) answers() types.UID {
+	if b.otherControlPlane {
+		return "another"
+	}
+	return "control-plane"
+}
+
 // start starts the process.
 func (b *tenantBed) start() {
 	b.down = false
 	b.factory = informers.NewSharedInformerFactory(b.api, 0)
 	b.store = NewStore(b.meta, b.meta)
-	tenantsOf := &Tenants{Client: b.meta, Store: b.store, Dispatcher: newDispatcher(), Profiles: b.profiles, DefaultSlice: slice.Of(cores("1"))}
-	b.controller = newTenantController(tenantsOf, &tenants.Tenant{Key: "tenant"}, b.api, b.factory, view.NewNodeSource(), b.recorder, func(error) {})
+	tenantsOf := &Tenants{Client: b.meta, Store: b.store, Usage: b.usage, Dispatcher: newDispatcher(), Profiles: b.profiles, DefaultSlice: slice.Of(cores("1"))}
+	b.controller = newTenantController(tenantsOf, &tenants.Tenant{Key: "tenant", Policy: b.policy}, b.api, b.factory, view.NewNodeSource(), newChoices(), b.recorder, func(error) {})
+	namespaces := b.controller.reconcile[concernNamespace].(*namespaceReconciler)
+	namespaces.clock = b.clock
+	namespaces.recognized = func(context.Context) (types.UID, error) { return "control-plane", nil }
 	b.seen, b.waiting = b.stored(), sets.New[request]()
+	b.controller.limits.bind(func(namespace string) { b.waiting.Insert(request{concern: concernNamespace, namespace: namespace}) })
 	for _, namespace := range b.namespaces() {
 		b.waiting.Insert(request{concern: concernNamespace, namespace: namespace.Name}, request{concern: concernAnnotation, namespace: namespace.Name})
 	}
 	for name := range b.seen {
 		b.waiting.Insert(request{concern: concernNamespace, namespace: name})
+	}
+}
+
+// setPolicy puts the shipped policy with changes in force, as tenantController.followPolicy does.
+func (b *tenantBed) setPolicy(change func(*tenancyv1alpha1.TenantPolicySpec)) {
+	b.policy.Set(policyWith(b.T, change))
+	for _, namespace := range b.controller.limits.all() {
+		b.waiting.Insert(request{concern: concernNamespace, namespace: namespace})
 	}
 }
 
@@ -167,6 +247,7 @@ func (b *tenantBed) settle() int {
 		}
 		require.NoError(b, err, "%v", item)
 		if result.RequeueAfter > 0 {
+			b.clock.SetTime(b.clock.Now().Add(result.RequeueAfter))
 			b.waiting.Insert(item)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -24,8 +25,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/view"
 )
@@ -92,6 +95,9 @@ type tenantController struct {
 	dispatcher *Dispatcher
 	placements client.Reader
 	nodes      *nodeReconciler
+	policy     *policy.Ref
+	limits     *tenantLimits
+	choices    *choices
 	reconcile  reconcilers
 	// fail ends the connection: an event handler panicked, and its event is lost.
 	fail func(error)
@@ -100,7 +106,7 @@ type tenantController struct {
 // newTenantController requests the informers that the controller needs: factory is started afterwards.
 func newTenantController(
 	t *Tenants, tenant *tenants.Tenant, api kubernetes.Interface, factory informers.SharedInformerFactory, nodes *view.Source,
-	recorder events.EventRecorder, fail func(error),
+	chosen *choices, recorder events.EventRecorder, fail func(error),
 ) *tenantController {
 	namespaces := factory.Core().V1().Namespaces().Lister()
 	quotas := factory.Core().V1().ResourceQuotas().Lister()
@@ -108,22 +114,37 @@ func newTenantController(
 	about := namespaceEvents{quotas: quotas, recorder: recorder}
 	c := &tenantController{
 		key: tenant.Key, informers: factory, dispatcher: t.Dispatcher, placements: t.Client, fail: fail,
+		policy: tenant.Policy, limits: newTenantLimits(tenant.Policy), choices: chosen,
 		nodes: &nodeReconciler{key: tenant.Key, placements: t.Client, dispatcher: t.Dispatcher, nodes: nodes},
 	}
 	c.reconcile = reconcilers{
 		concernNamespace: &namespaceReconciler{
-			key: tenant.Key, store: t.Store, api: api, namespaces: namespaces, quotas: quotas, pods: pods,
+			key: tenant.Key, store: t.Store, api: api, namespaces: namespaces, quotas: quotas, usage: t.Usage,
 			clock: clock.RealClock{}, profiles: t.Profiles, defaultSlice: t.DefaultSlice,
+			policy: tenant.Policy, limits: c.limits, events: about,
+			recognized: func(ctx context.Context) (types.UID, error) { return controlPlaneOf(ctx, t.Client, tenant) },
 		},
 		concernAnnotation: &annotationReconciler{
 			key: tenant.Key, store: t.Store, api: api, namespaces: namespaces, events: about,
 			clock: clock.RealClock{}, restores: newRestoreLimiter(),
 		},
 		concernEvent: &eventReconciler{key: tenant.Key, store: t.Store, namespaces: namespaces, events: about},
-		concernPod:   &podReconciler{key: tenant.Key, store: t.Store, api: api, pods: pods, recorder: recorder},
+		concernPod:   &podReconciler{key: tenant.Key, store: t.Store, api: api, pods: pods, choices: chosen, recorder: recorder},
 		concernNodes: c.nodes,
 	}
 	return c
+}
+
+// controlPlaneOf returns the UID of a tenant's control plane as its VirtualCluster records it.
+func controlPlaneOf(ctx context.Context, reader client.Reader, tenant *tenants.Tenant) (types.UID, error) {
+	vc := &tenancyv1alpha1.VirtualCluster{}
+	if err := reader.Get(ctx, tenant.VirtualCluster, vc); err != nil {
+		return "", fmt.Errorf("reading the VirtualCluster: %w", err)
+	}
+	if vc.UID != tenant.UID {
+		return "", nil // another tenant
+	}
+	return vc.Status.ControlPlaneUID, nil
 }
 
 // run works until ctx ends. The informers are synced.
@@ -167,8 +188,16 @@ func (c *tenantController) watch(ctx context.Context, queue workqueue.TypedRateL
 				queue.Add(item)
 			}
 		},
+		freed:        func(namespace string) { queue.Add(request{concern: concernNamespace, namespace: namespace}) },
 		nodesChanged: func() { queue.Add(request{concern: concernNodes}) },
 	}))
+	namespace := func(name string) { queue.Add(request{concern: concernNamespace, namespace: name}) }
+	c.limits.bind(namespace)
+	c.choices.bind(func(namespace, name string) {
+		queue.Add(request{concern: concernPod, namespace: namespace, name: name})
+	})
+	_, policyChanged := c.policy.Watch()
+	go c.followPolicy(ctx, policyChanged, namespace)
 	queue.Add(request{concern: concernNodes})
 	placements := &schedulerv1alpha1.NamespacePlacementList{}
 	if err := c.placements.List(ctx, placements, client.InNamespace(c.key)); err != nil {
@@ -190,8 +219,25 @@ func (c *tenantController) watch(ctx context.Context, queue workqueue.TypedRateL
 		queue.Add(request{concern: concernNamespace, namespace: quota.Namespace})
 	}
 	handle(c.informers.Core().V1().ResourceQuotas().Informer(), engage.ObjectHandler(quotaChanged, quotaChanged))
-	handle(c.informers.Core().V1().Pods().Informer(), podHandler(queue))
+	handle(c.informers.Core().V1().Pods().Informer(), podHandler(queue, c.choices))
 	return nil
+}
+
+// followPolicy calls changed for each namespace of the tenant that asks for anything, whenever another policy is in
+// force, until ctx ends.
+func (c *tenantController) followPolicy(ctx context.Context, policyChanged <-chan struct{}, changed func(namespace string)) {
+	defer engage.Recover(ctx, "policy of the tenant", c.fail)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-policyChanged:
+		}
+		_, policyChanged = c.policy.Watch()
+		for _, namespace := range c.limits.all() {
+			changed(namespace)
+		}
+	}
 }
 
 // requestsFor returns the requests that a change of a NamespacePlacement enqueues.
@@ -227,14 +273,15 @@ func (c placementChange) losesCluster() bool {
 	return !current.IsSuperset(placement.Clusters(c.old.Status.Placements))
 }
 
-// podHandler enqueues the pods that may need a repair, and the namespace of a pod that was deleted: what it used above
-// the quota can be released.
-func podHandler(queue workqueue.TypedRateLimitingInterface[request]) cache.ResourceEventHandler {
+// podHandler enqueues the pods that may need a repair, and forgets the choices that are settled.
+func podHandler(queue workqueue.TypedRateLimitingInterface[request], chosen *choices) cache.ResourceEventHandler {
 	repair := func(pod *corev1.Pod) {
+		if isBound(pod) {
+			chosen.forget(pod.UID)
+		}
 		if mayNeedRepair(pod) {
 			queue.Add(request{concern: concernPod, namespace: pod.Namespace, name: pod.Name})
 		}
 	}
-	deleted := func(pod *corev1.Pod) { queue.Add(request{concern: concernNamespace, namespace: pod.Namespace}) }
-	return engage.ObjectHandler(repair, deleted)
+	return engage.ObjectHandler(repair, func(pod *corev1.Pod) { chosen.forget(pod.UID) })
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,7 @@ import (
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/tenantclient"
 	"github.com/superpool/superpool/internal/view"
 )
 
@@ -35,22 +37,28 @@ const (
 )
 
 // tenantInformers returns the informers of a tenant: its pods through the pod view's projection, and nodes from the
-// view alone. A panic of the projection is passed to fail.
+// view alone. All but the nodes count towards bounds. A panic of the projection is passed to fail.
 func tenantInformers(
-	ctx context.Context, api kubernetes.Interface, nodes *view.Source, fail func(error),
+	ctx context.Context, api kubernetes.Interface, nodes *view.Source, chosen *choices, bounds *tenantclient.Bounds,
+	fail func(error),
 ) informers.SharedInformerFactory {
-	factory := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithTransform(ctrlcache.TransformStripManagedFields()))
+	shared := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithTransform(ctrlcache.TransformStripManagedFields()))
+	factory := &boundedFactory{SharedInformerFactory: shared, bounds: bounds, informers: map[reflect.Type]*countedInformer{}}
 	pods := factory.InformerFor(&corev1.Pod{}, func(api kubernetes.Interface, _ time.Duration) cache.SharedIndexInformer {
 		indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
 		return coreinformers.NewFilteredPodInformer(api, metav1.NamespaceAll, 0, indexers, func(options *metav1.ListOptions) {
+			tenantclient.Paged(options)
 			options.FieldSelector = "status.phase!=Succeeded,status.phase!=Failed"
 		})
 	})
 	// InformerFor sets the factory's own transform, so ours comes after it. It fails only on a started informer.
-	_ = pods.SetTransform(engage.Transform(ctx, "projection of pods", fail, view.TenantPod))
-	factory.InformerFor(&corev1.Node{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+	_ = pods.SetTransform(engage.Transform(ctx, "projection of pods", fail, view.TenantPods(chosen.isChosen)))
+	nodeType := reflect.TypeFor[*corev1.Node]()
+	ofView := shared.InformerFor(&corev1.Node{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
 		return cache.NewSharedIndexInformer(nodes, &corev1.Node{}, 0, cache.Indexers{})
 	})
+	factory.informers[nodeType] = &countedInformer{SharedIndexInformer: ofView}
+	factory.informers[nodeType].counts.Store(true) // they are the view's own, and count nothing
 	return factory
 }
 

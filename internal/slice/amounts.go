@@ -33,7 +33,7 @@ func FromList(list corev1.ResourceList, path *field.Path) (Amounts, field.ErrorL
 		switch {
 		case quantity.Sign() < 0:
 			errs = append(errs, field.Invalid(path.Key(string(name)), quantity.String(), "must not be negative"))
-		case exceedsMax(name, quantity):
+		case ExceedsMax(name, quantity):
 			errs = append(errs, field.Invalid(path.Key(string(name)), quantity.String(), "is larger than any pool"))
 		case quantity.Sign() > 0:
 			amounts[name] = rowOf(name).amount(quantity)
@@ -49,7 +49,7 @@ func Of(list corev1.ResourceList) Amounts {
 	for name, quantity := range list {
 		switch {
 		case quantity.Sign() <= 0:
-		case exceedsMax(name, quantity):
+		case ExceedsMax(name, quantity):
 			amounts[name] = MaxAmount
 		default:
 			amounts[name] = rowOf(name).amount(quantity)
@@ -146,9 +146,9 @@ func (a Amounts) String() string {
 	return strings.Join(parts, ",")
 }
 
-// exceedsMax reports whether a positive quantity is above MaxAmount. A quantity may be written with any exponent, and
+// ExceedsMax reports whether a positive quantity is above MaxAmount. A quantity may be written with any exponent, and
 // Cmp writes it out: 1e9999999 takes it seconds, so the exponent is looked at first.
-func exceedsMax(name corev1.ResourceName, quantity resource.Quantity) bool {
+func ExceedsMax(name corev1.ResourceName, quantity resource.Quantity) bool {
 	const decimalsOfMax = 19 // 2^53 thousandths or units have fewer
 	if exponent := -quantity.AsDec().Scale(); exponent > decimalsOfMax {
 		return true
@@ -162,8 +162,8 @@ func below(name corev1.ResourceName, a, b resource.Quantity) bool {
 	switch {
 	case a.Sign() < 0 || b.Sign() < 0:
 		return a.Sign() < b.Sign()
-	case exceedsMax(name, a):
+	case ExceedsMax(name, a):
 		return false
 	}
-	return exceedsMax(name, b) || a.Cmp(b) < 0
+	return ExceedsMax(name, b) || a.Cmp(b) < 0
 }

@@ -36,14 +36,13 @@ type row struct {
 
 // rows is the table of resources. The last row is that of every resource which no other one names: extended resources.
 //
-// pods is counted on the nodes of super clusters and bounded by no quota: its QuotaKey is what makes it a resource of
-// slices.
+// Each pod takes one of the resource pods, whatever it requests.
 var rows = [...]row{
 	{bare: true, Dimension: Dimension{Name: corev1.ResourceCPU, QuotaKey: corev1.ResourceRequestsCPU, Scale: resource.Milli, Format: resource.DecimalSI}},
 	{bare: true, Dimension: Dimension{Name: corev1.ResourceMemory, QuotaKey: corev1.ResourceRequestsMemory, Format: resource.BinarySI}},
 	{bare: true, Dimension: Dimension{Name: corev1.ResourceEphemeralStorage, QuotaKey: corev1.ResourceRequestsEphemeralStorage, Format: resource.BinarySI}},
 	{Dimension: Dimension{
-		Name: corev1.ResourcePods, Format: resource.DecimalSI,
+		Name: corev1.ResourcePods, QuotaKey: corev1.ResourcePods, Format: resource.DecimalSI,
 		OfPod: func(*corev1.Pod) int64 { return 1 },
 	}},
 	{family: true, bare: true, Dimension: Dimension{Name: corev1.ResourceHugePagesPrefix, Format: resource.BinarySI}},
@@ -73,9 +72,17 @@ func DimensionOf(name corev1.ResourceName) Dimension {
 	return d
 }
 
+// countPods is the key of ResourceQuota's hard limits that bounds all pods, those that have ended included. Those do
+// not count here.
+const countPods corev1.ResourceName = "count/pods"
+
 // DimensionOfQuotaKey returns the resource that a key of ResourceQuota's hard limits bounds: cpu for cpu and
-// requests.cpu, nvidia.com/gpu for requests.nvidia.com/gpu. It returns false for a key that bounds something else.
+// requests.cpu, nvidia.com/gpu for requests.nvidia.com/gpu, pods for pods and count/pods. It returns false for a key
+// that bounds something else.
 func DimensionOfQuotaKey(key corev1.ResourceName) (Dimension, bool) {
+	if key == countPods {
+		key = corev1.ResourcePods
+	}
 	name := corev1.ResourceName(strings.TrimPrefix(string(key), corev1.DefaultResourceRequestsPrefix))
 	r, d := rowOf(name), DimensionOf(name)
 	bounds := key == d.QuotaKey || r.bare && key == name
@@ -93,9 +100,26 @@ func (d *Dimension) Quantity(amount int64) *resource.Quantity {
 	return resource.NewQuantity(amount, d.Format)
 }
 
-// isPieces reports whether the resource is counted in pieces, which are indivisible.
-func (d *Dimension) isPieces() bool {
-	return d.Scale == 0 && d.Format == resource.DecimalSI
+// IsExtended reports whether a resource is an extended one: counted in pieces, and there only where a quota names it.
+func IsExtended(name corev1.ResourceName) bool {
+	return rowOf(name) == &rows[len(rows)-1]
+}
+
+// pageOf returns the size of a huge page in bytes, 0 if the resource is no huge pages or its name is no size.
+func pageOf(name corev1.ResourceName) int64 {
+	if !v1helper.IsHugePageResourceName(name) {
+		return 0
+	}
+	page, err := v1helper.HugePageSizeFromResourceName(name)
+	if err != nil || page.Sign() <= 0 || ExceedsMax(name, page) {
+		return 0
+	}
+	return page.Value()
+}
+
+// isBytes reports whether the resource is counted in bytes.
+func (d *Dimension) isBytes() bool {
+	return d.Format == resource.BinarySI
 }
 
 // amount returns a quantity in the unit of the resource, rounded up.

@@ -24,7 +24,7 @@ func TestDimensionOf(t *testing.T) {
 		{name: "ephemeral storage in bytes", resource: "ephemeral-storage", wantKey: "requests.ephemeral-storage", amount: 1 << 30, wantQuantity: "1Gi"},
 		{name: "huge pages in bytes", resource: "hugepages-2Mi", wantKey: "requests.hugepages-2Mi", amount: 4 * mi, wantQuantity: "4Mi"},
 		{name: "devices one by one", resource: "nvidia.com/gpu", wantKey: "requests.nvidia.com/gpu", amount: 1024, wantQuantity: "1024"},
-		{name: "pods are bounded by no quota", resource: "pods", amount: 110, wantQuantity: "110"},
+		{name: "pods one by one", resource: "pods", wantKey: "pods", amount: 110, wantQuantity: "110"},
 		{name: "what no node has", resource: "example.com/x", wantKey: "requests.example.com/x", amount: 1, wantQuantity: "1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -54,7 +54,8 @@ func TestDimensionOfQuotaKey(t *testing.T) {
 		{name: "requests for huge pages", key: "requests.hugepages-2Mi", want: "hugepages-2Mi"},
 		{name: "requests for a device", key: "requests.nvidia.com/gpu", want: "nvidia.com/gpu"},
 		{name: "a device without requests is no key of quotas", key: "nvidia.com/gpu"},
-		{name: "pods", key: "pods"},
+		{name: "pods", key: "pods", want: "pods"},
+		{name: "pods, by the other key", key: "count/pods", want: "pods"},
 		{name: "requests for pods", key: "requests.pods"},
 		{name: "limits", key: "limits.cpu"},
 		{name: "volumes", key: "requests.storage"},

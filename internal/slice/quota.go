@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,8 +15,9 @@ import (
 const maxAnnotationLength = 4096
 
 // Quota returns what the quotas of one namespace allow together: per resource the smallest hard limit over the quotas
-// without scopes. It counts the resources that a super cluster can hold (see DimensionOfQuotaKey); others, such as pods
-// or requests.storage, are left to the tenant control plane. A limit of zero is a limit: the resource is then absent.
+// without scopes. It counts the resources that a super cluster can hold (see DimensionOfQuotaKey); others, such as
+// limits.cpu or requests.storage, are left to the tenant control plane. A limit of zero is a limit: such a resource is
+// there, with zero.
 func Quota(quotas []corev1.ResourceQuota) (Amounts, field.ErrorList) {
 	smallest := corev1.ResourceList{}
 	for i := range quotas {
@@ -32,14 +34,27 @@ func Quota(quotas []corev1.ResourceQuota) (Amounts, field.ErrorList) {
 			}
 		}
 	}
-	return FromList(smallest, field.NewPath("spec", "hard"))
+	amounts, errs := FromList(smallest, field.NewPath("spec", "hard"))
+	for name, hard := range smallest {
+		if hard.IsZero() {
+			amounts[name] = 0
+		}
+	}
+	return amounts, errs
 }
+
+// slowNumber matches the beginning of numbers that take long to parse.
+var slowNumber = regexp.MustCompile(`[0-9.]{21}|[0-9.][eE][-+]?[0-9]{3}`)
 
 // ParseSize reads a slice annotation, a JSON object from resource to quantity, for example {"cpu":"100m"}. Every
 // quantity must be above zero and every key a resource that quotas bound.
 func ParseSize(text string) (Amounts, error) {
 	if len(text) > maxAnnotationLength {
 		return nil, fmt.Errorf("slice is longer than %d characters", maxAnnotationLength)
+	}
+	// No API server has parsed them, and it takes hours to write out 99999999999999999999e999999999.
+	if slow := slowNumber.FindString(text); slow != "" {
+		return nil, fmt.Errorf("slice: %s... is no quantity of a pool: use at most 20 digits, and exponents below 100", slow)
 	}
 	var list corev1.ResourceList
 	if err := json.Unmarshal([]byte(text), &list); err != nil {

@@ -35,77 +35,126 @@ func amounts(t testing.TB, text string) slice.Amounts {
 func TestCut(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		name                  string
-		quota, size, fallback string
-		want                  []string // count × size
+		name, quota, size string
+		want              []string // count × size
 	}{
-		{name: "the demo", quota: "cpu=200m,memory=200Mi", size: "cpu=100m,memory=100Mi", want: []string{"2×cpu=100m,memory=100Mi"}},
+		{name: "the demo", quota: "cpu=200m,memory=200Mi,pods=2", size: "cpu=100m,memory=100Mi,pods=1", want: []string{"2×cpu=100m,memory=100Mi,pods=1"}},
 		{name: "five", quota: "cpu=2500m", size: "cpu=500m", want: []string{"5×cpu=500m"}},
 		{name: "a partial one last", quota: "cpu=250m", size: "cpu=100m", want: []string{"2×cpu=100m", "1×cpu=50m"}},
-		{name: "default slice, much memory", quota: "cpu=2,memory=64Gi", fallback: "cpu=2,memory=4Gi", want: []string{"1×cpu=2,memory=4Gi", "15×memory=4Gi"}},
-		{name: "own size before the default", quota: "cpu=2,memory=4Gi", size: "cpu=1", fallback: "cpu=2,memory=4Gi", want: []string{"1×cpu=1,memory=4Gi", "1×cpu=1"}},
-		{name: "extended resource counts one by one", quota: "nvidia.com/gpu=3", size: "cpu=1", want: []string{"3×nvidia.com/gpu=1"}},
-		{name: "bytes without any size are not cut", quota: "ephemeral-storage=10Gi", want: []string{"1×ephemeral-storage=10Gi"}},
+		{name: "memory goes to all slices", quota: "cpu=4,memory=4Gi", size: "cpu=1,memory=4Gi", want: []string{"4×cpu=1,memory=1Gi"}},
+		{
+			name: "memory that cannot be divided evenly", quota: "cpu=2500m,memory=1Gi", size: "cpu=500m,memory=1Gi",
+			want: []string{"4×cpu=500m,memory=205Mi", "1×cpu=500m,memory=204Mi"},
+		},
+		{name: "much memory leads", quota: "cpu=2,memory=64Gi", size: "cpu=2,memory=4Gi", want: []string{"16×cpu=125m,memory=4Gi"}},
+		{name: "a partial slice has its part of all", quota: "cpu=5,memory=5Gi", size: "cpu=2,memory=4Gi", want: []string{"2×cpu=2,memory=2Gi", "1×cpu=1,memory=1Gi"}},
+		{name: "pieces go to the first slices", quota: "cpu=5,nvidia.com/gpu=3", size: "cpu=1,nvidia.com/gpu=2", want: []string{"3×cpu=1,nvidia.com/gpu=1", "2×cpu=1"}},
+		{name: "more pieces than slices", quota: "cpu=3,nvidia.com/gpu=4", size: "cpu=1,nvidia.com/gpu=2", want: []string{"1×cpu=1,nvidia.com/gpu=2", "2×cpu=1,nvidia.com/gpu=1"}},
+		{name: "extended resource counts one by one", quota: "cpu=3,nvidia.com/gpu=3", size: "cpu=2", want: []string{"3×cpu=1,nvidia.com/gpu=1"}},
+		{name: "a resource without any size is spread", quota: "cpu=2,ephemeral-storage=10Gi", size: "cpu=1", want: []string{"2×cpu=1,ephemeral-storage=5Gi"}},
+		{name: "no size at all", quota: "memory=1Gi,ephemeral-storage=10Gi", want: []string{"1×ephemeral-storage=10Gi,memory=1Gi"}},
+		{name: "huge pages are whole", quota: "cpu=3,hugepages-1Gi=4Gi", size: "cpu=1", want: []string{"1×cpu=1,hugepages-1Gi=2Gi", "2×cpu=1,hugepages-1Gi=1Gi"}},
 		{name: "larger than the quota", quota: "cpu=100m,memory=100Mi", size: "cpu=4,memory=8Gi", want: []string{"1×cpu=100m,memory=100Mi"}},
-		{name: "three borders", quota: "cpu=350m,memory=250Mi", size: "cpu=100m,memory=100Mi", want: []string{"2×cpu=100m,memory=100Mi", "1×cpu=100m,memory=50Mi", "1×cpu=50m"}},
+		{name: "a pod for the last crumb", quota: "cpu=2010m,pods=21", size: "cpu=2,pods=20", want: []string{"1×cpu=2,pods=20", "1×cpu=10m,pods=1"}},
+		{name: "pods that the size names lead", quota: "cpu=2,pods=40", size: "cpu=2,pods=10", want: []string{"4×cpu=500m,pods=10"}},
+		{name: "fewer pods than slices", quota: "cpu=3,pods=2", size: "cpu=1,pods=10", want: []string{"2×cpu=1,pods=1", "1×cpu=1"}},
+		{name: "equal ratios", quota: "cpu=3,memory=3Gi", size: "cpu=2,memory=2Gi", want: []string{"1×cpu=2,memory=2Gi", "1×cpu=1,memory=1Gi"}},
 		{name: "nothing", quota: "", size: "cpu=1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			quota, size, fallback := amounts(t, tc.quota), amounts(t, tc.size), amounts(t, tc.fallback)
-			runs := slice.Cut(quota, size, fallback)
-			var got []string
-			for _, run := range runs {
-				got = append(got, fmt.Sprintf("%d×%s", run.Count, run.Size))
-			}
-			require.Empty(t, cmp.Diff(tc.want, got))
-			requireCut(t, quota, size, fallback)
+			quota, size := amounts(t, tc.quota), amounts(t, tc.size)
+			require.Empty(t, cmp.Diff(tc.want, written(slice.Cut(quota, size))))
+			requireCut(t, quota, size)
 		})
 	}
 }
 
+// written returns runs as count × size.
+func written(runs []slice.Run) []string {
+	var all []string
+	for _, run := range runs {
+		all = append(all, fmt.Sprintf("%d×%s", run.Count, run.Size))
+	}
+	return all
+}
+
 // requireCut checks what holds for every cut.
-func requireCut(t testing.TB, quota, size, fallback slice.Amounts) {
+func requireCut(t testing.TB, quota, size slice.Amounts) {
 	t.Helper()
-	runs := slice.Cut(quota, size, fallback)
+	runs := slice.Cut(quota, size)
 	require.Empty(t, cmp.Diff(quota.Minus(nil), slice.Total(runs)), "the slices must add up to the quota %s by %s", quota, size)
 	count := int64(0)
 	for i, run := range runs {
 		count += run.Count
 		require.Positive(t, run.Count)
 		require.False(t, run.Size.IsZero())
+		for name, amount := range run.Size {
+			require.Positive(t, amount, "%s of %s by %s", name, quota, size)
+			piece := size[name]
+			if piece == 0 && slice.IsExtended(name) {
+				piece = 1
+			}
+			if piece > 0 {
+				require.LessOrEqual(t, amount, piece, "%s of %s by %s", name, quota, size)
+			}
+		}
 		if i > 0 {
 			require.True(t, run.Size.Fits(runs[i-1].Size), "slice %s is larger than the one before it, %s", run.Size, runs[i-1].Size)
 		}
 	}
-	require.Equal(t, slice.Count(quota, size, fallback), count)
-	require.LessOrEqual(t, len(runs), 2*len(quota))
+	require.Equal(t, slice.Count(quota, size), count)
+	most := int64(1)
+	for name, amount := range quota {
+		piece := size[name]
+		if piece == 0 && slice.IsExtended(name) {
+			piece = 1
+		}
+		if piece > 0 && amount > 0 {
+			most = max(most, (amount-1)/piece+1)
+		}
+	}
+	require.LessOrEqual(t, count, most, "no more slices than the lead makes")
+	require.LessOrEqual(t, len(runs), len(quota)+1)
+}
+
+var resources = []corev1.ResourceName{
+	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourcePods, "hugepages-2Mi", "nvidia.com/gpu", "example.com/x",
+}
+
+// pick returns random amounts of some resources, some of them zero if zeros.
+func pick(random *rand.Rand, zeros bool) slice.Amounts {
+	result := slice.Amounts{}
+	for _, name := range resources {
+		switch random.IntN(6) {
+		case 0, 1:
+		case 2:
+			if zeros {
+				result[name] = 0
+			}
+		case 3:
+			result[name] = (1 + random.Int64N(64)) * mi
+		default:
+			result[name] = 1 + random.Int64N(int64(1)<<(1+random.IntN(53)))
+		}
+	}
+	return result
 }
 
 func TestCutProperties(t *testing.T) {
 	t.Parallel()
-	names := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, "nvidia.com/gpu", "example.com/x"}
 	random := rand.New(rand.NewPCG(1, 2))
-	pick := func() slice.Amounts {
-		result := slice.Amounts{}
-		for _, name := range names {
-			if random.IntN(3) > 0 {
-				result[name] = 1 + random.Int64N(int64(1)<<(1+random.IntN(53)))
-			}
-		}
-		return result
-	}
 	for range 20_000 {
-		requireCut(t, pick(), pick(), pick())
+		requireCut(t, pick(random, true), pick(random, false))
 	}
 }
 
 func FuzzCut(f *testing.F) {
-	f.Add(int64(200), 200*mi, int64(0), int64(100), 100*mi, int64(1))
-	f.Add(slice.MaxAmount, slice.MaxAmount, slice.MaxAmount, int64(1), int64(2), slice.MaxAmount)
-	f.Fuzz(func(t *testing.T, cpu, memory, gpu, cpuSize, memorySize, gpuSize int64) {
-		of := func(a, b, c int64) slice.Amounts {
-			list := slice.Amounts{corev1.ResourceCPU: a, corev1.ResourceMemory: b, "nvidia.com/gpu": c}
+	f.Add(int64(200), 200*mi, int64(0), int64(2), int64(100), 100*mi, int64(1), int64(1))
+	f.Add(slice.MaxAmount, slice.MaxAmount, slice.MaxAmount, slice.MaxAmount, int64(1), int64(2), slice.MaxAmount, int64(3))
+	f.Fuzz(func(t *testing.T, cpu, memory, gpu, pods, cpuSize, memorySize, gpuSize, podsSize int64) {
+		of := func(a, b, c, d int64) slice.Amounts {
+			list := slice.Amounts{corev1.ResourceCPU: a, corev1.ResourceMemory: b, "nvidia.com/gpu": c, corev1.ResourcePods: d}
 			for name, amount := range list {
 				if list[name] = amount & (slice.MaxAmount - 1); list[name] == 0 {
 					delete(list, name)
@@ -113,8 +162,23 @@ func FuzzCut(f *testing.F) {
 			}
 			return list
 		}
-		requireCut(t, of(cpu, memory, gpu), of(cpuSize, memorySize, gpuSize), nil)
+		requireCut(t, of(cpu, memory, gpu, pods), of(cpuSize, memorySize, gpuSize, podsSize))
 	})
+}
+
+// TestCutIsEven checks that no slice has much less than its part: where the lead is half, everything is about half.
+func TestCutIsEven(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(7, 8))
+	for range 2_000 {
+		cores, count := 1+random.Int64N(8), 1+random.Int64N(1000)
+		quota := slice.Amounts{corev1.ResourceCPU: count * cores * 1000, corev1.ResourceMemory: 1 + random.Int64N(count*cores*4<<30)}
+		runs := slice.Cut(quota, slice.Amounts{corev1.ResourceCPU: cores * 1000, corev1.ResourceMemory: cores * 4 << 30})
+		part := quota[corev1.ResourceMemory] / count
+		for _, run := range runs {
+			require.InDelta(t, part, run.Size[corev1.ResourceMemory], float64(part/100+1), "%s in %d slices: %v", quota, count, written(runs))
+		}
+	}
 }
 
 func TestFromList(t *testing.T) {
@@ -180,9 +244,10 @@ func TestQuota(t *testing.T) {
 		{name: "the demo", quotas: []corev1.ResourceQuota{quota(nil, "cpu", "200m", "memory", "200Mi")}, want: "cpu=200m,memory=200Mi"},
 		{name: "the smallest counts", quotas: []corev1.ResourceQuota{quota(nil, "cpu", "2", "requests.cpu", "3"), quota(nil, "requests.cpu", "1")}, want: "cpu=1"},
 		{name: "scoped quotas do not count", quotas: []corev1.ResourceQuota{quota([]corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort}, "cpu", "1")}},
-		{name: "zero forbids", quotas: []corev1.ResourceQuota{quota(nil, "cpu", "2"), quota(nil, "cpu", "0")}},
+		{name: "zero forbids", quotas: []corev1.ResourceQuota{quota(nil, "cpu", "2"), quota(nil, "cpu", "0")}, want: "cpu=0"},
 		{name: "extended", quotas: []corev1.ResourceQuota{quota(nil, "requests.nvidia.com/gpu", "4")}, want: "nvidia.com/gpu=4"},
-		{name: "others are left out", quotas: []corev1.ResourceQuota{quota(nil, "pods", "4", "limits.cpu", "3", "requests.storage", "1Gi", "count/secrets", "2")}},
+		{name: "pods", quotas: []corev1.ResourceQuota{quota(nil, "pods", "4"), quota(nil, "count/pods", "3")}, want: "pods=3"},
+		{name: "others are left out", quotas: []corev1.ResourceQuota{quota(nil, "limits.cpu", "3", "requests.storage", "1Gi", "count/secrets", "2")}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -209,8 +274,11 @@ func TestParseSize(t *testing.T) {
 		{name: "negative", text: `{"cpu":"-1"}`, wantError: "must not be negative"},
 		{name: "zero", text: `{"cpu":"0"}`, wantError: "must be above zero"},
 		{name: "huge", text: `{"cpu":"1e30"}`, wantError: "larger than any pool"},
+		{name: "hours to write out", text: `{"cpu":"99999999999999999999e999999999"}`, wantError: "is no quantity of a pool"},
+		{name: "hours to write out, small", text: `{"cpu":1e-999999999}`, wantError: "is no quantity of a pool"},
+		{name: "many digits", text: `{"memory":"1` + strings.Repeat("0", 30) + `"}`, wantError: "is no quantity of a pool"},
 		{name: "no quantity", text: `{"cpu":"much"}`, wantError: "not a JSON object"},
-		{name: "what quotas do not bound", text: `{"pods":"1"}`, wantError: "is not a resource that quotas bound"},
+		{name: "what quotas do not bound", text: `{"services":"1"}`, wantError: "is not a resource that quotas bound"},
 		{name: "the key of a quota", text: `{"requests.cpu":"1"}`, wantError: "is not a resource that quotas bound"},
 		{name: "endless", text: strings.Repeat(" ", 5000) + `{"cpu":"1"}`, wantError: "longer than"},
 	} {
@@ -267,7 +335,7 @@ func BenchmarkCut(b *testing.B) {
 		}
 		b.Run(fmt.Sprintf("resources=%d", resources), func(b *testing.B) {
 			for b.Loop() {
-				slice.Cut(quota, size, nil)
+				slice.Cut(quota, size)
 			}
 		})
 	}
@@ -302,4 +370,15 @@ func TestQuotaOfMonstrousQuantities(t *testing.T) {
 	}
 	_, errs := slice.Quota([]corev1.ResourceQuota{quota("2"), quota("-1e9999999")})
 	require.Len(t, errs, 1, "a negative limit is not overlooked")
+}
+
+// BenchmarkCutThousand cuts a quota of four resources into a thousand slices.
+func BenchmarkCutThousand(b *testing.B) {
+	quota := slice.Amounts{corev1.ResourceCPU: 1_999_900, corev1.ResourceMemory: 3_333 << 30, corev1.ResourcePods: 19_999, "nvidia.com/gpu": 700}
+	size := slice.Amounts{corev1.ResourceCPU: 2_000, corev1.ResourceMemory: 4 << 30, corev1.ResourcePods: 20, "nvidia.com/gpu": 1}
+	require.Equal(b, int64(1000), slice.Count(quota, size))
+	b.ReportAllocs()
+	for b.Loop() {
+		slice.Cut(quota, size)
+	}
 }

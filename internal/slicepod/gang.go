@@ -30,6 +30,8 @@ const (
 	AnnotationGangTotal = "scheduler.tenancy.x-k8s.io/gang-total"
 	// AnnotationHeld is Gang.Held in the same form: r1=2,r2=1.
 	AnnotationHeld = "scheduler.tenancy.x-k8s.io/held"
+	// AnnotationTurn is Gang.Turn; it is absent for 0.
+	AnnotationTurn = "scheduler.tenancy.x-k8s.io/turn"
 )
 
 // maxLength bounds what Decode parses of one annotation, in bytes. A namespace has at most a thousand slices, and a
@@ -48,6 +50,8 @@ type Gang struct {
 	Total slice.Amounts
 	// Held is how many slices the namespace holds already, by super cluster.
 	Held map[string]int32
+	// Turn orders gangs of the same priority: lower ones are tried first.
+	Turn int
 }
 
 // Encode makes each pod a slice of gang. The pods share one map of annotations, which replaces their own and must not
@@ -58,6 +62,9 @@ func Encode(gang Gang, pods ...*corev1.Pod) {
 		AnnotationGangSize:  strconv.FormatInt(gang.Size, 10),
 		AnnotationGangTotal: encodeCounts(gang.Total),
 		AnnotationHeld:      encodeCounts(gang.Held),
+	}
+	if gang.Turn > 0 {
+		annotations[AnnotationTurn] = strconv.Itoa(gang.Turn)
 	}
 	for _, pod := range pods {
 		pod.Annotations = annotations
@@ -74,7 +81,20 @@ func Decode(pod *corev1.Pod) (Gang, error) {
 	if err := cmp.Or(sizeErr, totalErr, heldErr); err != nil {
 		return Gang{}, err
 	}
-	return Gang{Name: GangName(pod), Size: size, Total: total, Held: held}, nil
+	return Gang{Name: GangName(pod), Size: size, Total: total, Held: held, Turn: Turn(pod)}, nil
+}
+
+// Turn returns Gang.Turn of a slice, 0 where there is none. The queue compares it all the time.
+func Turn(pod *corev1.Pod) int {
+	text, exists := pod.Annotations[AnnotationTurn]
+	if !exists {
+		return 0
+	}
+	turn, err := strconv.Atoi(text)
+	if err != nil {
+		return 0
+	}
+	return max(0, turn)
 }
 
 // Size returns Gang.Size of a slice.

@@ -5,11 +5,17 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/superpool/superpool/internal/slice"
 )
 
 // ResourceSuffix ends the prefix of the extended resources that stand, in a tenant's pod view, for what a namespace
 // holds in a super cluster: cpu of namespace web is "cpu.slice.tenancy.x-k8s.io/web".
 const ResourceSuffix = ".slice.tenancy.x-k8s.io"
+
+// ResourcePods is, in the namespace view, the extended resource that stands for the pods which a slice may hold:
+// kube-scheduler takes the resource pods for the number of Pods on a Node, and a slice is one of those.
+const ResourcePods corev1.ResourceName = "pods" + ResourceSuffix + "/pool"
 
 // escape begins an escaped byte in the name of a slice resource: z and two hexadecimal digits. A letter, because every
 // part of a resource name's prefix must begin and end with a letter or digit.
@@ -64,13 +70,52 @@ func ResourceOf(resource corev1.ResourceName) (corev1.ResourceName, bool) {
 	return corev1.ResourceName(name.String()), true
 }
 
-// IsHeldBy reports whether resource is a slice resource of namespace.
-func IsHeldBy(resource corev1.ResourceName, namespace string) bool {
-	prefix, found := strings.CutSuffix(string(resource), namespace)
-	return found && strings.HasSuffix(prefix, ResourceSuffix+"/")
+// NamespaceOf returns the namespace of a slice resource. It returns false for any other resource.
+func NamespaceOf(resource corev1.ResourceName) (string, bool) {
+	_, namespace, found := strings.Cut(string(resource), ResourceSuffix+"/")
+	return namespace, found
 }
 
 // plain reports whether the byte at i stands for itself and is no separator.
 func plain(name corev1.ResourceName, i int) bool {
 	return i >= 0 && i < len(name) && (name[i] >= 'a' && name[i] < escape || name[i] >= '0' && name[i] <= '9')
+}
+
+// Requests returns the requests of the Pod that stands for slices which hold these amounts.
+func Requests(amounts slice.Amounts) corev1.ResourceList {
+	list := amounts.List()
+	if pods, exists := list[corev1.ResourcePods]; exists {
+		delete(list, corev1.ResourcePods)
+		list[ResourcePods] = pods
+	}
+	return list
+}
+
+// AmountsOf returns what the slices hold that a Pod of the namespace view stands for.
+func AmountsOf(pod *corev1.Pod) slice.Amounts {
+	amounts := slice.Taken(pod, slice.Reading{})
+	if pods, exists := amounts[ResourcePods]; exists {
+		delete(amounts, ResourcePods)
+		amounts[corev1.ResourcePods] = pods
+	}
+	return amounts
+}
+
+// Readable replaces the slice resources in a sentence of kube-scheduler by words: "Insufficient
+// memory.slice.tenancy.x-k8s.io/web" becomes "Insufficient memory of the namespace".
+func Readable(sentence string) string {
+	if !strings.Contains(sentence, ResourceSuffix) {
+		return sentence
+	}
+	words := strings.Split(sentence, " ")
+	for i, word := range words {
+		switch name, ok := ResourceOf(corev1.ResourceName(word)); {
+		case !ok:
+		case corev1.ResourceName(word) == ResourcePods:
+			words[i] = string(name)
+		default:
+			words[i] = string(name) + " of the namespace"
+		}
+	}
+	return strings.Join(words, " ")
 }

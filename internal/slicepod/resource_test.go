@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1helper "k8s.io/kubernetes/pkg/apis/core/v1/helper"
 
+	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 )
 
@@ -50,7 +51,7 @@ func FuzzResourceOf(f *testing.F) {
 	})
 }
 
-func TestIsHeldBy(t *testing.T) {
+func TestNamespaceOf(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name     string
@@ -68,7 +69,35 @@ func TestIsHeldBy(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, tc.want, slicepod.IsHeldBy(tc.resource, "web"))
+			namespace, found := slicepod.NamespaceOf(tc.resource)
+			require.Equal(t, tc.want, found && namespace == "web")
 		})
+	}
+}
+
+func TestPodsOfSlices(t *testing.T) {
+	t.Parallel()
+	held := slice.Amounts{"cpu": 1500, "pods": 20, "nvidia.com/gpu": 1}
+	requests := slicepod.Requests(held)
+	require.NotContains(t, requests, corev1.ResourcePods, "kube-scheduler would take them for Pods")
+	require.True(t, v1helper.IsExtendedResourceName(slicepod.ResourcePods))
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}}}
+	require.Equal(t, held, slicepod.AmountsOf(pod))
+	require.Equal(t, slice.Amounts{}, slicepod.AmountsOf(&corev1.Pod{}))
+	require.Empty(t, slicepod.Requests(nil))
+}
+
+func TestReadable(t *testing.T) {
+	t.Parallel()
+	for sentence, want := range map[string]string{
+		"":                 "",
+		"Insufficient cpu": "Insufficient cpu",
+		"Insufficient memory.slice.tenancy.x-k8s.io/web":              "Insufficient memory of the namespace",
+		"Insufficient nvidia.comz2fgpu.slice.tenancy.x-k8s.io/web":    "Insufficient nvidia.com/gpu of the namespace",
+		"Insufficient pods.slice.tenancy.x-k8s.io/web":                "Insufficient pods of the namespace",
+		"Insufficient " + string(slicepod.ResourcePods):               "Insufficient pods",
+		"no .slice.tenancy.x-k8s.io and no z.slice.tenancy.x-k8s.io/": "no .slice.tenancy.x-k8s.io and no z.slice.tenancy.x-k8s.io/",
+	} {
+		require.Equal(t, want, slicepod.Readable(sentence))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -37,7 +38,9 @@ type connection struct {
 	config     *rest.Config
 	client     kubernetes.Interface // made by Connect
 	dirty      chan struct{}        // holds one when capacity or headroom has changed since the last publish
-	probed     chan string          // holds the outcome of the last Probe: why the super cluster is unreachable, "" when it answers
+	probed     chan tenancy.Reason  // holds the outcome of the last Probe: why the Node is not Ready, the zero Reason when it is
+	uid        types.UID            // of the super cluster, read by Connect
+	versions   *engage.Versions     // of the super cluster since Connect
 
 	mu       sync.Mutex
 	id       string // owned by the Cluster, "" for none
@@ -46,7 +49,7 @@ type connection struct {
 
 func (c *Controller) connect(cluster types.NamespacedName, config *rest.Config, headroom Headroom) *connection {
 	return &connection{
-		controller: c, cluster: cluster, config: config, headroom: headroom, dirty: make(chan struct{}, 1), probed: make(chan string, 1),
+		controller: c, cluster: cluster, config: config, headroom: headroom, dirty: make(chan struct{}, 1), probed: make(chan tenancy.Reason, 1),
 	}
 }
 
@@ -94,36 +97,66 @@ func (c *connection) Connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.controller.acquire(ctx, c.cluster, id); err != nil {
+	uid, version, err := readUID(ctx, c.client)
+	if err != nil {
 		return err
 	}
+	if err := c.controller.acquire(ctx, c.cluster, id, uid); err != nil {
+		return err
+	}
+	c.uid, c.versions = uid, &engage.Versions{}
+	_ = c.versions.Observe(version) // the first one goes back behind nothing
 	c.setID(id)
 	return nil
 }
 
-// Probe implements engage.Work: it asks twice before a super cluster counts as unreachable. Another id ends Serve.
+// Probe implements engage.Work: it asks twice before a super cluster counts as unreachable. Another id, another UID and
+// a resource version that went back end Serve.
 func (c *connection) Probe(ctx context.Context) error {
-	id := c.ownedID()
-	found, err := readID(ctx, c.client)
+	err := c.identify(ctx)
 	var known *engage.Failure
 	if err != nil && !errors.As(err, &known) && pause(ctx, probePause) {
-		found, err = readID(ctx, c.client)
+		err = c.identify(ctx)
 	}
-	if err == nil && found != id && id != "" {
-		return &engage.Failure{Final: true, Reason: tenancy.Reason{
-			Reason: ReasonUnreachable, Message: fmt.Sprintf("the super cluster's id was %s and is %s now", id, found),
-		}}
-	}
-	unreachable := ""
-	if err != nil && !errors.As(err, &known) {
-		unreachable = fmt.Sprintf("%s does not answer: %v", c.config.Host, err)
+	var outcome tenancy.Reason
+	switch {
+	case errors.As(err, &known) && known.Final:
+		return err
+	case errors.As(err, &known):
+		outcome = known.Reason
+	case err != nil:
+		outcome = tenancy.Reason{Reason: ReasonSuperClusterUnreachable, Message: fmt.Sprintf("%s does not answer: %v", c.config.Host, err)}
 	}
 	select {
 	case <-c.probed: // an outcome that publish has not seen yet
 	default:
 	}
-	c.probed <- unreachable
+	c.probed <- outcome
 	return err
+}
+
+// identify asks whether the super cluster is the one that Connect found, as it was or later.
+func (c *connection) identify(ctx context.Context) error {
+	id := c.ownedID()
+	found, err := readID(ctx, c.client)
+	if err != nil {
+		return err
+	}
+	if found != id && id != "" {
+		return &engage.Failure{Final: true, Reason: tenancy.Reason{
+			Reason: ReasonUnreachable, Message: fmt.Sprintf("the super cluster's id was %s and is %s now", id, found),
+		}}
+	}
+	uid, version, err := readUID(ctx, c.client)
+	if err != nil {
+		return err
+	}
+	if uid != c.uid {
+		return &engage.Failure{Final: true, Reason: tenancy.Reason{
+			Reason: ReasonSuperClusterChanged, Message: (&changedError{recorded: c.uid, found: uid}).Error(),
+		}}
+	}
+	return c.versions.Observe(version) //nolint:wrapcheck // a Failure is complete
 }
 
 // Serve implements engage.Work. The id is released at its end.
@@ -137,8 +170,13 @@ func (c *connection) Serve(ctx context.Context, ready func()) error {
 	default:
 	}
 	ledger := NewLedger()
+	defer c.controller.measures.serve(id, ledger, c.touch)()
 	return runInformers(ctx, c.client, ledger, c.touch, func(ctx context.Context) error {
+		if !c.controller.measures.waitSynced(ctx) {
+			return ctx.Err()
+		}
 		ready()
+		c.controller.measures.setAnswers(id, true)
 		return c.publish(ctx, ledger, id)
 	})
 }
@@ -146,26 +184,38 @@ func (c *connection) Serve(ctx context.Context, ready func()) error {
 // publish writes the virtual Node whenever capacity or headroom has changed, and after each probe; a probe that was
 // answered renews the Lease too. It returns when the Node's name is taken.
 func (c *connection) publish(ctx context.Context, ledger *Ledger, id string) error {
-	renew, unreachable := true, ""
+	defer c.controller.Metrics.forget(id)
+	var failed tenancy.Reason
+	var last *corev1.Node // as it was written last, nil to read it
+	renew := true
 	for {
 		published := time.Now()
-		node, err := c.controller.writer.publish(ctx, c.desiredNode(ledger, id, unreachable))
+		desired := c.desiredNode(ledger, id, failed)
+		node, err := c.controller.writer.publish(ctx, desired, last)
+		last = node
+		var changed *changedError
 		switch {
 		case errors.Is(err, errNodeConflict):
 			return nodeConflict(id)
+		case errors.As(err, &changed):
+			return superClusterChanged(id, changed)
 		case err != nil && ctx.Err() == nil:
+			last = nil
 			klog.FromContext(ctx).Error(err, "Publishing the virtual node, trying again")
-		case err == nil && renew && unreachable == "":
+		case err == nil && renew && failed == tenancy.Reason{}:
 			if err := c.controller.writer.renew(ctx, node); err != nil && ctx.Err() == nil {
 				klog.FromContext(ctx).Error(err, "Renewing the lease, trying again")
 			}
 		}
+		c.controller.Metrics.set(id, desired)
 		renew = false
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case unreachable = <-c.probed:
+		case failed = <-c.probed:
+			c.controller.measures.setAnswers(id, failed == tenancy.Reason{})
 			renew = true
+			last = nil // what others wrote is seen once in a probe's period
 		case <-c.dirty:
 			if !pause(ctx, time.Until(published.Add(publishInterval))) {
 				return ctx.Err()
@@ -174,16 +224,15 @@ func (c *connection) publish(ctx context.Context, ledger *Ledger, id string) err
 	}
 }
 
-// desiredNode returns what the virtual Node has to be. unreachable is why the super cluster does not answer, "" when it
-// does.
-func (c *connection) desiredNode(ledger *Ledger, id, unreachable string) *desiredNode {
+// desiredNode returns what the virtual Node has to be. failed is why it is not Ready, the zero Reason when it is.
+func (c *connection) desiredNode(ledger *Ledger, id string, failed tenancy.Reason) *desiredNode {
 	c.mu.Lock()
 	headroom := c.headroom
 	c.mu.Unlock()
-	d := &desiredNode{id: id, cluster: c.cluster, capacity: ledger.Capacity(), headroom: headroom, ready: metav1.ConditionTrue}
+	d := &desiredNode{id: id, uid: c.uid, cluster: c.cluster, capacity: ledger.Capacity(), headroom: headroom, ready: metav1.ConditionTrue}
 	d.reason, d.message = readyMessage(&d.capacity)
-	if unreachable != "" {
-		d.ready, d.reason, d.message = metav1.ConditionUnknown, ReasonSuperClusterUnreachable, unreachable
+	if failed != (tenancy.Reason{}) {
+		d.ready, d.reason, d.message = metav1.ConditionUnknown, failed.Reason, failed.Message
 	}
 	return d
 }

@@ -3,6 +3,7 @@ package superclusters
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -34,6 +35,27 @@ func (s *served) Serve(ctx context.Context, ready func()) error {
 	return s.publish(ctx, NewLedger(), s.ownedID())
 }
 
+func superClusterInfo(id string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: schedulerv1alpha1.SuperClusterInfoNamespace, Name: schedulerv1alpha1.SuperClusterInfoName},
+		Data:       map[string]string{schedulerv1alpha1.SuperClusterInfoKey: id},
+	}
+}
+
+// kubeSystem is the namespace that identifies a super cluster.
+func kubeSystem(uid types.UID) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: uid}}
+}
+
+// recorded is the virtual Node r1 of a super cluster with that UID, "" for none.
+func recorded(uid string) *corev1.Node {
+	node := builders.VirtualNode("r1").Obj()
+	if uid != "" {
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, schedulerv1alpha1.AnnotationSuperClusterUID, uid)
+	}
+	return node
+}
+
 // TestDeadServer lets a super cluster fall silent while it is served, and come back.
 func TestDeadServer(t *testing.T) {
 	t.Parallel()
@@ -41,10 +63,7 @@ func TestDeadServer(t *testing.T) {
 		inMeta := metafake.NewClientBuilder().WithStatusSubresource(&corev1.Node{}).Build()
 		controller := &Controller{Client: inMeta}
 		controller.setDefaults()
-		inSuper := fake.NewClientset(&corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: schedulerv1alpha1.SuperClusterInfoNamespace, Name: schedulerv1alpha1.SuperClusterInfoName},
-			Data:       map[string]string{schedulerv1alpha1.SuperClusterInfoKey: "r1"},
-		})
+		inSuper := fake.NewClientset(superClusterInfo("r1"), kubeSystem("uid-r1"))
 		var dead atomic.Bool
 		inSuper.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return dead.Load(), nil, errors.New("connection refused")
@@ -121,6 +140,9 @@ func TestOutcomesOfConnect(t *testing.T) {
 		{name: "no name of a Node", id: "R_1", want: ReasonInvalidID},
 		{name: "an ordinary Node has its name", id: "r1", node: ordinary, want: ReasonNodeConflict},
 		{name: "another Cluster owns it", id: "r1", owned: "r1", want: ReasonDuplicateID},
+		{name: "the same as before", id: "r1", node: recorded("uid-r1")},
+		{name: "not recorded yet", id: "r1", node: recorded("")},
+		{name: "another super cluster had it before", id: "r1", node: recorded("uid-of-another"), want: ReasonSuperClusterChanged},
 		{name: "another Cluster owns another", id: "r1", owned: "r2"},
 		{name: "no answer", id: "r1", refused: true, want: ReasonUnreachable},
 	} {
@@ -135,12 +157,9 @@ func TestOutcomesOfConnect(t *testing.T) {
 			if tc.owned != "" {
 				require.Empty(t, controller.owners.acquire(types.NamespacedName{Name: "other"}, tc.owned, types.NamespacedName{}, nil, false))
 			}
-			inSuper := fake.NewClientset()
+			inSuper := fake.NewClientset(kubeSystem("uid-r1"))
 			if tc.id != "" {
-				inSuper = fake.NewClientset(&corev1.ConfigMap{
-					ObjectMeta: metav1.ObjectMeta{Namespace: schedulerv1alpha1.SuperClusterInfoNamespace, Name: schedulerv1alpha1.SuperClusterInfoName},
-					Data:       map[string]string{schedulerv1alpha1.SuperClusterInfoKey: tc.id},
-				})
+				require.NoError(t, inSuper.Tracker().Add(superClusterInfo(tc.id)))
 			}
 			inSuper.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return tc.refused, nil, errors.New("connection refused")
@@ -167,11 +186,8 @@ func TestIDChangesWhileServed(t *testing.T) {
 	t.Parallel()
 	controller := &Controller{Client: metafake.NewClientBuilder().Build()}
 	controller.setDefaults()
-	info := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: schedulerv1alpha1.SuperClusterInfoNamespace, Name: schedulerv1alpha1.SuperClusterInfoName},
-		Data:       map[string]string{schedulerv1alpha1.SuperClusterInfoKey: "r1"},
-	}
-	inSuper := fake.NewClientset(info)
+	info := superClusterInfo("r1")
+	inSuper := fake.NewClientset(info, kubeSystem("uid-r1"))
 	conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, Headroom{})
 	conn.client = inSuper
 	require.NoError(t, conn.Connect(t.Context()))
@@ -190,6 +206,69 @@ func TestIDChangesWhileServed(t *testing.T) {
 	require.Error(t, conn.Serve(ended, func() {}), "Serve is called after each success of Connect, to release the id")
 	require.Empty(t, conn.ownedID())
 	require.Empty(t, controller.owners.acquire(types.NamespacedName{Name: "other"}, "r1", types.NamespacedName{}, nil, false))
+}
+
+// TestAnotherSuperClusterWhileServed: what answers under the same address and id is another cluster, or one that was
+// restored from a backup.
+func TestAnotherSuperClusterWhileServed(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, uid, version, want string
+	}{
+		{name: "the same", uid: "uid-r1", version: "11"},
+		{name: "another", uid: "uid-of-another", version: "11", want: ReasonSuperClusterChanged},
+		{name: "restored", uid: "uid-r1", version: "9", want: engage.ReasonRestored},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			controller := &Controller{Client: metafake.NewClientBuilder().Build()}
+			controller.setDefaults()
+			answer := &corev1.NamespaceList{ListMeta: metav1.ListMeta{ResourceVersion: "10"}, Items: []corev1.Namespace{*kubeSystem("uid-r1")}}
+			inSuper := fake.NewClientset(superClusterInfo("r1"))
+			inSuper.PrependReactor("list", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, answer, nil })
+			conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, Headroom{})
+			conn.client = inSuper
+			require.NoError(t, conn.Connect(t.Context()))
+			answer = &corev1.NamespaceList{ListMeta: metav1.ListMeta{ResourceVersion: tc.version}, Items: []corev1.Namespace{*kubeSystem(types.UID(tc.uid))}}
+			err := conn.Probe(t.Context())
+			if tc.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			var failed *engage.Failure
+			require.ErrorAs(t, err, &failed)
+			require.True(t, failed.Final, "informers list anew")
+			require.Equal(t, tc.want, failed.Reason.Reason)
+		})
+	}
+}
+
+// TestNameless: a super cluster that loses the ConfigMap with its id is not Ready, and its Node says why.
+func TestNameless(t *testing.T) {
+	t.Parallel()
+	inMeta := metafake.NewClientBuilder().WithStatusSubresource(&corev1.Node{}).Build()
+	controller := &Controller{Client: inMeta}
+	controller.setDefaults()
+	inSuper := fake.NewClientset(superClusterInfo("r1"), kubeSystem("uid-r1"))
+	conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, Headroom{})
+	conn.client = inSuper
+	require.NoError(t, conn.Connect(t.Context()))
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = conn.publish(ctx, NewLedger(), "r1") })
+	defer running.Wait()
+	defer cancel()
+	ready := func() string {
+		var node corev1.Node
+		if err := inMeta.Get(t.Context(), client.ObjectKey{Name: "r1"}, &node); err != nil || len(node.Status.Conditions) == 0 {
+			return ""
+		}
+		return string(node.Status.Conditions[0].Status) + "/" + node.Status.Conditions[0].Reason
+	}
+	require.Eventually(t, func() bool { return ready() == "True/"+ReasonNoNodes }, 10*time.Second, time.Millisecond)
+	require.NoError(t, inSuper.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("configmaps"), "kube-system", schedulerv1alpha1.SuperClusterInfoName))
+	require.Error(t, conn.Probe(t.Context()))
+	require.Eventually(t, func() bool { return ready() == "Unknown/"+ReasonSuperClusterInfoMissing }, 10*time.Second, time.Millisecond)
 }
 
 // TestPanicOfAnEventHandler: what a super cluster sends can make the ledger panic, on a goroutine of an informer. The

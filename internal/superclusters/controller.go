@@ -51,12 +51,15 @@ type Controller struct {
 	Reader client.Reader
 	// Recorder records Events on Clusters.
 	Recorder record.EventRecorder
+	// Metrics takes what super clusters are overcommitted by. Nil: there are no metrics.
+	Metrics *Metrics
 
 	kind       atomic.Pointer[schema.GroupVersionKind] // of Cluster, once the meta cluster serves it
 	supervisor engage.Supervisor[*connection]
 	owners     idOwners
 	writer     writer
 	warnings   warnings
+	measures   measures
 
 	mu         sync.Mutex
 	headroom   map[types.NamespacedName]Headroom  // the last valid ones
@@ -68,7 +71,7 @@ func (c *Controller) setDefaults() {
 		c.Reader = c.Client
 	}
 	c.supervisor.Kind, c.supervisor.HealthPeriod, c.supervisor.LongestDelay = "cluster", probePeriod, longestDelay
-	c.writer = writer{client: c.Client, reader: c.Reader}
+	c.writer = writer{client: c.Client, reader: c.Reader, overcommitted: c.recordOvercommitted}
 	c.warnings.recorder = c.Recorder
 	c.headroom, c.podsListed = map[types.NamespacedName]Headroom{}, map[types.NamespacedName]time.Time{}
 }
@@ -82,7 +85,9 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	c.setDefaults()
 	bound := make(chan struct{})
 	watch := &clusterWatch{controller: c, mapper: mgr.GetRESTMapper(), cache: mgr.GetCache(), bound: bound}
-	if err := errors.Join(mgr.Add(&c.supervisor), mgr.Add(watch)); err != nil {
+	c.measures.synced = make(chan struct{})
+	feed := &placementFeed{measures: &c.measures, cache: mgr.GetCache()}
+	if err := errors.Join(mgr.Add(&c.supervisor), mgr.Add(watch), mgr.Add(feed)); err != nil {
 		return fmt.Errorf("adding the super clusters to the manager: %w", err)
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
@@ -126,6 +131,11 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 			return reconcile.Result{}, nil // still stopping: Supervisor.OnChange enqueues the Cluster when the connection has ended
 		}
 		c.forget(name)
+		nodes, err := c.writer.of(ctx, name)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		c.goneCluster(nodes)
 		return c.retire(ctx, name, "")
 	}
 	cluster = cluster.DeepCopy()

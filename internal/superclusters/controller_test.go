@@ -285,7 +285,7 @@ func TestPublishOverAnotherWriter(t *testing.T) {
 			return c.Patch(ctx, o, patch, options...)
 		},
 	}, builders.VirtualNode("r1").Obj())
-	_, err := controller.writer.publish(t.Context(), desired("east", "1"))
+	_, err := controller.writer.publish(t.Context(), desired("east", "1"), nil)
 	require.NoError(t, err)
 	require.Equal(t, 2, writes)
 	node := &corev1.Node{}
@@ -299,9 +299,9 @@ func TestAcquireADuplicate(t *testing.T) {
 	t.Parallel()
 	other := types.NamespacedName{Namespace: "default", Name: "other"}
 	controller, _ := newController(t, interceptor.Funcs{}, clusterNamed("first"), clusterNamed("other"), nodeOf("r1", other))
-	_, err := controller.tryAcquire(t.Context(), firstCluster, "r1", true)
+	_, err := controller.tryAcquire(t.Context(), firstCluster, "r1", "u", true)
 	require.ErrorContains(t, err, `super cluster id "r1" belongs to Cluster default/other`)
-	wait, err := controller.tryAcquire(t.Context(), other, "r1", true)
+	wait, err := controller.tryAcquire(t.Context(), other, "r1", "u", true)
 	require.NoError(t, err)
 	require.False(t, wait)
 }

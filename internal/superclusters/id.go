@@ -2,6 +2,7 @@ package superclusters
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -42,13 +44,28 @@ func readID(ctx context.Context, super kubernetes.Interface) (string, error) {
 	return id, nil
 }
 
-// acquire makes a Cluster the owner of a super cluster id. It waits up to acquirePatience for older Clusters that were
-// not tried yet, and returns an error when another Cluster owns the id.
-func (c *Controller) acquire(ctx context.Context, cluster types.NamespacedName, id string) error {
+// readUID returns the UID of a super cluster's namespace kube-system, which identifies it, and the resource version
+// that the super cluster is at, within probeTimeout.
+func readUID(ctx context.Context, super kubernetes.Interface) (types.UID, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	return proof.Identify(ctx, super.CoreV1().Namespaces()) //nolint:wrapcheck // it names what was read
+}
+
+// superClusterChanged is the error for a super cluster with the id of another one.
+func superClusterChanged(id string, changed *changedError) error {
+	return failure(ReasonSuperClusterChanged, fmt.Sprintf("this is another super cluster than the one with id %s before: %v. If it is to take its place, "+
+		"and what tenants run in the other one is lost: kubectl annotate node %s %s-", id, changed, id, schedulerv1alpha1.AnnotationSuperClusterUID))
+}
+
+// acquire makes a Cluster the owner of a super cluster id, unless the super cluster's UID shows that it is another one.
+// It waits up to acquirePatience for older Clusters that were not tried yet, and returns an error when another Cluster
+// owns the id.
+func (c *Controller) acquire(ctx context.Context, cluster types.NamespacedName, id string, uid types.UID) error {
 	started := time.Now()
 	for {
 		patient := time.Since(started) < acquirePatience
-		wait, err := c.tryAcquire(ctx, cluster, id, patient)
+		wait, err := c.tryAcquire(ctx, cluster, id, uid, patient)
 		if err != nil || !wait {
 			return err
 		}
@@ -59,7 +76,7 @@ func (c *Controller) acquire(ctx context.Context, cluster types.NamespacedName, 
 }
 
 // tryAcquire reads what idOwners decides by. It returns true for: try again soon.
-func (c *Controller) tryAcquire(ctx context.Context, cluster types.NamespacedName, id string, patient bool) (wait bool, err error) {
+func (c *Controller) tryAcquire(ctx context.Context, cluster types.NamespacedName, id string, uid types.UID, patient bool) (wait bool, err error) {
 	node, err := c.writer.get(ctx, id)
 	if err != nil {
 		return false, err
@@ -78,6 +95,11 @@ func (c *Controller) tryAcquire(ctx context.Context, cluster types.NamespacedNam
 	got := c.owners.acquire(cluster, id, recorded, all, patient)
 	if got.owner.Name != "" {
 		return false, failure(ReasonDuplicateID, fmt.Sprintf("super cluster id %q belongs to Cluster %s: give this super cluster another id", id, got.owner))
+	}
+	var changed *changedError
+	if node != nil && !got.wait && errors.As(checkUID(node, uid), &changed) {
+		c.owners.release(cluster)
+		return false, superClusterChanged(id, changed)
 	}
 	return got.wait, nil
 }

@@ -63,6 +63,13 @@ func (o *idOwners) release(cluster types.NamespacedName) {
 	}
 }
 
+// idOf returns the id that was read for a Cluster at the last try, "" for none.
+func (o *idOwners) idOf(cluster types.NamespacedName) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.byCluster[cluster].id
+}
+
 // forget removes a Cluster that does not exist any more.
 func (o *idOwners) forget(cluster types.NamespacedName) {
 	o.mu.Lock()

@@ -16,15 +16,17 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// foreignPods selects the pods that use capacity of the pool: assigned to a node, not ended, and not made by a syncer.
 const (
-	foreignPodLabels = "!" + tenancyv1alpha1.LabelCluster
-	syncTimeout      = time.Minute
+	// quotaName is the name of the quotas that syncers write.
+	quotaName   = "superpool"
+	syncTimeout = time.Minute
 )
 
-// runInformers feeds ledger from informers on a super cluster's nodes and pods until ctx ends. It calls work once the
+// runInformers feeds ledger from informers on a super cluster's nodes, its pods that have not ended, those that have no
+// node included, and the quotas that syncers wrote, until ctx ends. It calls work once the
 // caches are filled. All that it started has ended when it returns. dirty is called after every change.
 func runInformers(ctx context.Context, client kubernetes.Interface, ledger *Ledger, dirty func(), work func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -35,21 +37,25 @@ func runInformers(ctx context.Context, client kubernetes.Interface, ledger *Ledg
 	var failures lastError
 	nodes := coreinformers.NewNodeInformer(client, 0, cache.Indexers{})
 	pods := coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, 0, cache.Indexers{}, func(options *metav1.ListOptions) {
-		options.LabelSelector = foreignPodLabels
 		options.FieldSelector = fields.AndSelectors(
-			fields.OneTermNotEqualSelector("spec.nodeName", ""),
 			fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
 			fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
 		).String()
 	})
+	quotas := coreinformers.NewFilteredResourceQuotaInformer(client, metav1.NamespaceAll, 0, cache.Indexers{}, func(options *metav1.ListOptions) {
+		options.LabelSelector = tenancyv1alpha1.LabelCluster
+		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, quotaName).String()
+	})
 	if err := errors.Join(
 		nodes.SetTransform(engage.Transform(ctx, "trimming nodes", cancel, trimNode)),
 		pods.SetTransform(engage.Transform(ctx, "trimming pods", cancel, trimPod)),
+		quotas.SetTransform(engage.Transform(ctx, "trimming quotas", cancel, trimQuota)),
 		nodes.SetWatchErrorHandlerWithContext(failures.record), pods.SetWatchErrorHandlerWithContext(failures.record),
+		quotas.SetWatchErrorHandlerWithContext(failures.record),
 	); err != nil {
 		return fmt.Errorf("preparing informers: %w", err)
 	}
-	synced, err := handle(nodes, pods, ledger, func(change func() bool) {
+	synced, err := handle(nodes, pods, quotas, ledger, func(change func() bool) {
 		defer engage.Recover(ctx, "informer", cancel)
 		if change() {
 			dirty()
@@ -60,6 +66,7 @@ func runInformers(ctx context.Context, client kubernetes.Interface, ledger *Ledg
 	}
 	running.Go(func() { nodes.RunWithContext(ctx) })
 	running.Go(func() { pods.RunWithContext(ctx) })
+	running.Go(func() { quotas.RunWithContext(ctx) })
 
 	waiting, stop := context.WithTimeout(ctx, syncTimeout)
 	defer stop()
@@ -68,9 +75,9 @@ func runInformers(ctx context.Context, client kubernetes.Interface, ledger *Ledg
 			return err
 		}
 		if err := failures.get(); err != nil {
-			return fmt.Errorf("reading nodes and pods: %w", err)
+			return fmt.Errorf("reading nodes, pods and quotas: %w", err)
 		}
-		return fmt.Errorf("reading nodes and pods: not finished in %s", syncTimeout)
+		return fmt.Errorf("reading nodes, pods and quotas: not finished in %s", syncTimeout)
 	}
 	err = work(ctx)
 	if panicked := panicOf(ctx); panicked != nil {
@@ -89,7 +96,7 @@ func panicOf(ctx context.Context) error {
 }
 
 // handle connects the informers with the ledger. Each change of the ledger is a call of apply, which makes it.
-func handle(nodes, pods cache.SharedIndexInformer, ledger *Ledger, apply func(func() bool)) ([]cache.InformerSynced, error) {
+func handle(nodes, pods, quotas cache.SharedIndexInformer, ledger *Ledger, apply func(func() bool)) ([]cache.InformerSynced, error) {
 	ofNodes, err := nodes.AddEventHandler(engage.ObjectHandler(
 		func(node *corev1.Node) { apply(func() bool { return ledger.SetNode(node) }) },
 		func(node *corev1.Node) { apply(func() bool { return ledger.DeleteNode(node.Name) }) }))
@@ -97,16 +104,16 @@ func handle(nodes, pods cache.SharedIndexInformer, ledger *Ledger, apply func(fu
 		return nil, fmt.Errorf("watching nodes: %w", err)
 	}
 	ofPods, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) { apply(func() bool { return ledger.SetPod(object.(*corev1.Pod)) }) },
+		AddFunc: func(object any) { apply(func() bool { return ledger.setPod(object.(*podRecord)) }) },
 		UpdateFunc: func(before, object any) {
-			was, pod := before.(*corev1.Pod), object.(*corev1.Pod)
+			was, pod := before.(*podRecord), object.(*podRecord)
 			if was.UID != pod.UID { // deleted and made again between two lists
 				apply(func() bool { return ledger.DeletePod(was.UID) })
 			}
-			apply(func() bool { return ledger.SetPod(pod) })
+			apply(func() bool { return ledger.setPod(pod) })
 		},
 		DeleteFunc: func(object any) {
-			if pod, ok := engage.Object[*corev1.Pod](object); ok {
+			if pod, ok := engage.Object[*podRecord](object); ok {
 				apply(func() bool { return ledger.DeletePod(pod.UID) })
 			}
 		},
@@ -114,7 +121,32 @@ func handle(nodes, pods cache.SharedIndexInformer, ledger *Ledger, apply func(fu
 	if err != nil {
 		return nil, fmt.Errorf("watching pods: %w", err)
 	}
-	return []cache.InformerSynced{ofNodes.HasSynced, ofPods.HasSynced}, nil
+	ofQuotas, err := quotas.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) { apply(func() bool { return ledger.SetQuota(object.(*corev1.ResourceQuota)) }) },
+		UpdateFunc: func(before, object any) {
+			was, quota := before.(*corev1.ResourceQuota), object.(*corev1.ResourceQuota)
+			if was.UID != quota.UID || !sameOwner(was, quota) {
+				apply(func() bool { return ledger.DeleteQuota(was) })
+			}
+			apply(func() bool { return ledger.SetQuota(quota) })
+		},
+		DeleteFunc: func(object any) {
+			if quota, ok := engage.Object[*corev1.ResourceQuota](object); ok {
+				apply(func() bool { return ledger.DeleteQuota(quota) })
+			}
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching quotas: %w", err)
+	}
+	return []cache.InformerSynced{ofNodes.HasSynced, ofPods.HasSynced, ofQuotas.HasSynced}, nil
+}
+
+// sameOwner returns whether two states of a quota are for the same namespace of a tenant.
+func sameOwner(a, b *corev1.ResourceQuota) bool {
+	ownerA, _ := tenancy.GetOwner(a)
+	ownerB, _ := tenancy.GetOwner(b)
+	return ownerA == ownerB
 }
 
 // trimNode keeps of a node what the ledger reads.
@@ -141,34 +173,21 @@ func trimNode(object any) (any, error) {
 	return trimmed, nil
 }
 
-// trimPod keeps of a pod what Requests reads, and its node.
-func trimPod(object any) (any, error) {
-	pod, ok := object.(*corev1.Pod)
+// trimQuota keeps of a ResourceQuota its owner and its limits.
+func trimQuota(object any) (any, error) {
+	quota, ok := object.(*corev1.ResourceQuota)
 	if !ok {
 		return object, nil
 	}
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion},
-		Spec: corev1.PodSpec{
-			NodeName:       pod.Spec.NodeName,
-			InitContainers: trimContainers(pod.Spec.InitContainers),
-			Containers:     trimContainers(pod.Spec.Containers),
-			Overhead:       pod.Spec.Overhead,
-			Resources:      pod.Spec.Resources,
-		},
-	}, nil
-}
-
-func trimContainers(containers []corev1.Container) []corev1.Container {
-	trimmed := make([]corev1.Container, 0, len(containers))
-	for i := range containers {
-		trimmed = append(trimmed, corev1.Container{
-			Name:          containers[i].Name,
-			Resources:     corev1.ResourceRequirements{Requests: containers[i].Resources.Requests},
-			RestartPolicy: containers[i].RestartPolicy,
-		})
+	trimmed := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: quota.Namespace, Name: quota.Name, UID: quota.UID, ResourceVersion: quota.ResourceVersion},
+		Spec:       corev1.ResourceQuotaSpec{Hard: quota.Spec.Hard},
+		Status:     corev1.ResourceQuotaStatus{Hard: quota.Status.Hard},
 	}
-	return trimmed
+	if owner, ours := tenancy.GetOwner(quota); ours {
+		tenancy.SetOwner(trimmed, owner)
+	}
+	return trimmed, nil
 }
 
 // lastError remembers why an informer could not list or watch.

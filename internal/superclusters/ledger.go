@@ -11,21 +11,32 @@ import (
 	"github.com/superpool/superpool/internal/slice"
 )
 
-// Ledger adds up what a super cluster can hold for tenants:
+// Ledger adds up what a super cluster can hold for tenants, and what they use of it:
 //
-//	offered = Σ over counted nodes of max(0, allocatable − requests of foreign pods on it)   (per resource)
+//	offered   = Σ over counted nodes of max(0, allocatable − requests of foreign pods on it)   (per resource)
+//	beyond    = Σ over tenant namespaces of max(0, may use − reserved)
+//	committed = Σ over tenant namespaces of max(may use, reserved)
 //
 // A node is counted when it is Ready, schedulable and free of NoSchedule and NoExecute taints. A foreign pod is one
-// that the pool did not make. An event changes one node's term only, so its cost does not grow with the cluster.
+// that the pool did not make. What a namespace may use is the larger of what its pods request, bound to a node or not,
+// and what its quota lets them request. An event changes the terms of one node or one namespace only, so its cost does
+// not grow with the cluster.
 //
 // All methods are safe for concurrent use.
 type Ledger struct {
-	mu     sync.Mutex
-	nodes  map[string]nodeEntry
-	pods   map[types.UID]podEntry
-	used   map[string]slice.Amounts // by node name; also of nodes not seen yet
-	total  slice.Amounts
-	shapes map[string]shapeEntry // by the text of the amounts
+	// Freed is called when pods or the quota of a namespace use less than before, or its quota is another, with the key
+	// of its NamespacePlacement, and without any lock. nil: nobody is told. Set it before the first event.
+	Freed func(namespace types.NamespacedName)
+
+	mu         sync.Mutex
+	nodes      map[string]nodeEntry
+	pods       map[types.UID]*podRecord
+	used       map[string]slice.Amounts // by node name; also of nodes not seen yet
+	total      slice.Amounts
+	shapes     map[string]shapeEntry // by the text of the amounts
+	namespaces map[types.NamespacedName]*namespaceEntry
+	// beyond and committed are the sums over namespaces.
+	beyond, committed slice.Amounts
 }
 
 type nodeEntry struct {
@@ -34,11 +45,6 @@ type nodeEntry struct {
 	offered     slice.Amounts
 	region      string
 	zone        string
-}
-
-type podEntry struct {
-	node     string
-	requests slice.Amounts
 }
 
 type shapeEntry struct {
@@ -50,6 +56,10 @@ type shapeEntry struct {
 type Capacity struct {
 	// Offered is the sum over all counted nodes, before headroom.
 	Offered slice.Amounts
+	// Beyond is what tenants use, or may use, beyond what is reserved for them: it can be reserved for nobody.
+	Beyond slice.Amounts
+	// Committed is what is reserved for tenants, or what they may use where that is more.
+	Committed slice.Amounts
 	// Shapes are the allocatables that no other node of the cluster exceeds, see Shapes.
 	Shapes []slice.Amounts
 	// Nodes is the number of counted nodes, AllNodes that of all.
@@ -61,11 +71,14 @@ type Capacity struct {
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{
-		nodes:  map[string]nodeEntry{},
-		pods:   map[types.UID]podEntry{},
-		used:   map[string]slice.Amounts{},
-		total:  slice.Amounts{},
-		shapes: map[string]shapeEntry{},
+		nodes:      map[string]nodeEntry{},
+		pods:       map[types.UID]*podRecord{},
+		used:       map[string]slice.Amounts{},
+		total:      slice.Amounts{},
+		shapes:     map[string]shapeEntry{},
+		namespaces: map[types.NamespacedName]*namespaceEntry{},
+		beyond:     slice.Amounts{},
+		committed:  slice.Amounts{},
 	}
 }
 
@@ -104,43 +117,66 @@ func (l *Ledger) DeleteNode(name string) bool {
 	return true
 }
 
-// SetPod records a foreign pod, new or changed. It returns whether the cluster's Capacity may have changed.
-func (l *Ledger) SetPod(pod *corev1.Pod) bool {
-	if pod.Spec.NodeName == "" {
-		return l.DeletePod(pod.UID)
-	}
-	entry := podEntry{node: pod.Spec.NodeName, requests: slice.Taken(pod, slice.Reading{Pods: true})}
+// SetPod records a pod that has not ended, new or changed. It returns whether the cluster's Capacity may have changed.
+func (l *Ledger) SetPod(pod *corev1.Pod) bool { return l.setPod(recordOf(pod)) }
+
+func (l *Ledger) setPod(record *podRecord) bool {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	old, exists := l.pods[pod.UID]
-	if exists && old.node == entry.node && maps.Equal(old.requests, entry.requests) {
+	old, exists := l.pods[record.UID]
+	if exists && old.counts(record) {
+		l.pods[record.UID] = record // the informer has this one: the old one is garbage
+		l.mu.Unlock()
 		return false
 	}
-	changed := false
-	if exists {
-		changed = l.useLocked(old.node, old.requests, -1)
-	}
-	l.pods[pod.UID] = entry
-	return l.useLocked(entry.node, entry.requests, 1) || changed
+	l.pods[record.UID] = record
+	return l.replacePod(old, record)
 }
 
-// DeletePod forgets a foreign pod.
+// DeletePod forgets a pod.
 func (l *Ledger) DeletePod(uid types.UID) bool {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	old, exists := l.pods[uid]
 	if !exists {
+		l.mu.Unlock()
 		return false
 	}
 	delete(l.pods, uid)
-	return l.useLocked(old.node, old.requests, -1)
+	return l.replacePod(old, nil)
+}
+
+// replacePod counts current in the place of old, each nil for none, and unlocks.
+func (l *Ledger) replacePod(old, current *podRecord) (changed bool) {
+	if old != nil && old.isForeign() {
+		changed = l.useLocked(old, -1)
+	}
+	if current != nil && current.isForeign() {
+		changed = l.useLocked(current, 1) || changed
+	}
+	var freed []types.NamespacedName
+	if old != nil && current != nil && !old.isForeign() && old.owner == current.owner {
+		changed, freed = l.changeLocked(old.owner.Value(), func(n *namespaceEntry) { old.add(n.requests, -1); current.add(n.requests, 1) })
+	} else {
+		for _, term := range []struct {
+			record *podRecord
+			sign   int64
+		}{{old, -1}, {current, 1}} {
+			if term.record == nil || term.record.isForeign() {
+				continue
+			}
+			moved, fell := l.changeLocked(term.record.owner.Value(), func(n *namespaceEntry) { term.record.add(n.requests, term.sign) })
+			changed, freed = changed || moved, append(freed, fell...)
+		}
+	}
+	l.mu.Unlock()
+	l.tell(freed)
+	return changed
 }
 
 // Capacity returns the sums.
 func (l *Ledger) Capacity() Capacity {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	capacity := Capacity{Offered: slice.Amounts{}, AllNodes: len(l.nodes)}
+	capacity := Capacity{Offered: slice.Amounts{}, Beyond: maps.Clone(l.beyond), Committed: maps.Clone(l.committed), AllNodes: len(l.nodes)}
 	for name, amount := range l.total {
 		if amount > 0 {
 			capacity.Offered[name] = amount
@@ -169,18 +205,19 @@ func (l *Ledger) Capacity() Capacity {
 	return capacity
 }
 
-// useLocked adds sign times requests to what is used on a node. It returns whether what the node offers has changed.
-func (l *Ledger) useLocked(name string, requests slice.Amounts, sign int64) bool {
+// useLocked adds sign times what a foreign pod takes to what is used on its node. It returns whether what the node
+// offers has changed.
+func (l *Ledger) useLocked(pod *podRecord, sign int64) bool {
+	name := pod.node
+	if name == "" {
+		return false
+	}
 	used := l.used[name]
 	if used == nil {
 		used = slice.Amounts{}
 		l.used[name] = used
 	}
-	for resource, amount := range requests {
-		if used[resource] += sign * amount; used[resource] == 0 {
-			delete(used, resource)
-		}
-	}
+	pod.add(used, sign)
 	if len(used) == 0 {
 		delete(l.used, name)
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/slice"
 )
 
 const (
@@ -58,6 +59,15 @@ const (
 	// ReasonNodeConflict: the meta cluster has a Node with the name of the super cluster id that vc-scheduler did not
 	// create.
 	ReasonNodeConflict = "NodeConflict"
+	// ReasonSuperClusterChanged: the super cluster of a Cluster has another UID than the one that had its id before. It
+	// is another cluster, a clone, or one that was made anew, so vc-scheduler does not work on it.
+	ReasonSuperClusterChanged = "SuperClusterChanged"
+	// ReasonOvercommitted: tenants have reserved more in the super cluster, or may use more there beyond what they have
+	// reserved, than its nodes can hold, headroom kept. The message has the figures.
+	ReasonOvercommitted = "Overcommitted"
+	// ReasonWithinCapacity: what tenants have reserved in the super cluster, and may use there, is within what its
+	// nodes can hold.
+	ReasonWithinCapacity = "WithinCapacity"
 	// ReasonPodsOnVirtualNode: pods of the meta cluster are bound to the Cluster's virtual Node, where no kubelet runs
 	// them.
 	ReasonPodsOnVirtualNode = "PodsOnVirtualNode"
@@ -67,7 +77,9 @@ const (
 
 // desiredNode is the desired state of a virtual Node.
 type desiredNode struct {
-	id       string
+	id string
+	// uid identifies the super cluster, see readUID.
+	uid      types.UID
 	cluster  types.NamespacedName
 	capacity Capacity
 	headroom Headroom
@@ -98,6 +110,9 @@ func applyMeta(node *corev1.Node, d *desiredNode) {
 	node.Labels[labelType] = typeVirtualNode
 	node.Labels[corev1.LabelHostname] = d.id
 	node.Annotations[AnnotationClusterRef] = d.cluster.String()
+	if d.uid != "" {
+		node.Annotations[schedulerv1alpha1.AnnotationSuperClusterUID] = string(d.uid)
+	}
 	if d.capacity.AllNodes > 0 {
 		node.Annotations[schedulerv1alpha1.AnnotationNodeShapes] = EncodeShapes(d.capacity.Shapes)
 		applyTopology(node, map[string]string{
@@ -152,17 +167,79 @@ func applyTopology(node *corev1.Node, wanted map[string]string) {
 	node.Annotations[AnnotationTopology] = string(text)
 }
 
-// applyStatus writes capacity and the Ready condition. It returns whether anything changed that must be written.
+// applyStatus writes capacity and the conditions. It returns whether anything changed that must be written.
 func applyStatus(node *corev1.Node, d *desiredNode, now time.Time) bool {
 	changed := false
 	if d.capacity.AllNodes > 0 || d.ready == metav1.ConditionTrue {
-		list := d.headroom.Apply(d.capacity.Offered).List()
+		list := d.headroom.Apply(d.capacity.Offered).Minus(d.capacity.Beyond).List()
 		if !apiequality.Semantic.DeepEqual(node.Status.Allocatable, list) || !apiequality.Semantic.DeepEqual(node.Status.Capacity, list) {
 			node.Status.Allocatable, node.Status.Capacity = list, list.DeepCopy()
 			changed = true
 		}
 	}
-	return applyReady(node, d.ready, d.reason, d.message, now) || changed
+	changed = applyReady(node, d.ready, d.reason, d.message, now) || changed
+	if d.ready != metav1.ConditionTrue {
+		return changed // what the super cluster said last may be out of date
+	}
+	return applyOvercommitted(node, d, now) || changed
+}
+
+// applyOvercommitted writes the condition Overcommitted, when it changed.
+func applyOvercommitted(node *corev1.Node, d *desiredNode, now time.Time) bool {
+	condition := overcommitted(d)
+	condition.LastHeartbeatTime, condition.LastTransitionTime = metav1.NewTime(now), metav1.NewTime(now)
+	old := findCondition(node, condition.Type)
+	if old == nil {
+		node.Status.Conditions = append(node.Status.Conditions, condition)
+		return true
+	}
+	if old.Status == condition.Status && old.Message == condition.Message {
+		return false
+	}
+	if old.Status == condition.Status {
+		condition.LastTransitionTime = old.LastTransitionTime
+	}
+	*old = condition
+	return true
+}
+
+// maxOvercommitted is how many resources the message of condition Overcommitted names.
+const maxOvercommitted = 8
+
+// overcommitted returns the condition Overcommitted, without times.
+func overcommitted(d *desiredNode) corev1.NodeCondition {
+	excess, room := overcommit(&d.capacity, d.headroom)
+	condition := corev1.NodeCondition{
+		Type: schedulerv1alpha1.NodeOvercommitted, Status: corev1.ConditionFalse, Reason: ReasonWithinCapacity,
+		Message: "What tenants have reserved and may use is within what the super cluster can hold",
+	}
+	if excess.IsZero() {
+		return condition
+	}
+	condition.Status, condition.Reason = corev1.ConditionTrue, ReasonOvercommitted
+	names := excess.Names()
+	only := func(amounts slice.Amounts) slice.Amounts {
+		named := slice.Amounts{}
+		for _, name := range names[:min(len(names), maxOvercommitted)] {
+			named[name] = amounts[name]
+		}
+		return named
+	}
+	condition.Message = fmt.Sprintf("Tenants have reserved, or may use, %s, and the super cluster can hold %s", only(d.capacity.Committed), only(room))
+	if others := len(names) - maxOvercommitted; others > 0 {
+		condition.Message += fmt.Sprintf(" (and %d other resources)", others)
+	}
+	return condition
+}
+
+// findCondition returns the condition of that type in node, nil for none.
+func findCondition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == kind {
+			return &node.Status.Conditions[i]
+		}
+	}
+	return nil
 }
 
 // applyReady writes the Ready condition, when it changed or its heartbeat is due.

@@ -1,6 +1,7 @@
 package superclusters
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -11,7 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -68,12 +71,92 @@ func TestOtherNodesAreNotTouched(t *testing.T) {
 	other := builders.Node("r1").Label("kubernetes.io/os", "linux").Obj()
 	c := fake.NewClientBuilder().WithObjects(other).WithStatusSubresource(other).Build()
 	w := writer{client: c, reader: c}
-	_, err := w.publish(t.Context(), desired("", ""))
+	_, err := w.publish(t.Context(), desired("", ""), nil)
 	require.ErrorIs(t, err, errNodeConflict)
 	var after corev1.Node
 	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "r1"}, &after))
 	require.Equal(t, other.Labels, after.Labels)
 	require.Empty(t, after.Spec.Taints)
+}
+
+// TestPublishReadsOnConflictOnly: what was written last is compared with, and the API server is asked nothing.
+func TestPublishReadsOnConflictOnly(t *testing.T) {
+	t.Parallel()
+	reads, writes := 0, 0
+	c := interceptor.NewClient(fake.NewClientBuilder().WithStatusSubresource(&corev1.Node{}).Build(), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			reads++
+			return c.Get(ctx, key, object, options...)
+		},
+		SubResourcePatch: func(
+			ctx context.Context, c client.Client, sub string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption,
+		) error {
+			writes++
+			return c.SubResource(sub).Patch(ctx, object, patch, options...)
+		},
+	})
+	w := writer{client: c, reader: c}
+	d := desired("", "")
+	last, err := w.publish(t.Context(), d, nil)
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 1}, []int{reads, writes})
+	for range 3 {
+		last, err = w.publish(t.Context(), d, last)
+		require.NoError(t, err)
+	}
+	require.Equal(t, []int{1, 1}, []int{reads, writes}, "nothing has changed")
+	d.capacity.Offered = slice.Amounts{"cpu": 3000}
+	last, err = w.publish(t.Context(), d, last)
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 2}, []int{reads, writes})
+
+	theirs := &corev1.Node{}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "r1"}, theirs))
+	theirs.Spec.Unschedulable = true
+	require.NoError(t, c.Update(t.Context(), theirs))
+	reads = 0
+	d.capacity.Offered = slice.Amounts{"cpu": 2000}
+	last, err = w.publish(t.Context(), d, last)
+	require.NoError(t, err)
+	require.Equal(t, 1, reads, "after the conflict")
+	require.True(t, last.Spec.Unschedulable)
+	require.Equal(t, "2", last.Status.Allocatable.Cpu().String())
+}
+
+// TestOvercommitted: what tenants use beyond what they have reserved is offered to nobody, and the Node says when there
+// is more than it can hold.
+func TestOvercommitted(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	headroom, err := ParseHeadroom(`{"cpu":"25%"}`)
+	require.NoError(t, err)
+	for _, tc := range []struct {
+		name              string
+		beyond, committed int64
+		want, wantOffered string
+	}{
+		{name: "nothing is used", want: "False/WithinCapacity", wantOffered: "3"},
+		{name: "all is reserved", committed: 3000, want: "False/WithinCapacity", wantOffered: "3"},
+		{name: "pods beyond reservations", beyond: 500, committed: 3000, want: "False/WithinCapacity", wantOffered: "2500m"},
+		{name: "too much", beyond: 500, committed: 3001, want: "True/Overcommitted", wantOffered: "2500m"},
+		{name: "far too much", beyond: 9000, committed: 9000, want: "True/Overcommitted", wantOffered: "0"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			d := desired("", "")
+			d.headroom = headroom
+			d.capacity.Beyond, d.capacity.Committed = slice.Amounts{"cpu": tc.beyond}, slice.Amounts{"cpu": tc.committed}
+			node := newNode(d)
+			require.True(t, applyStatus(node, d, now))
+			require.False(t, applyStatus(node, d, now.Add(time.Minute)))
+			condition := findCondition(node, schedulerv1alpha1.NodeOvercommitted)
+			require.Equal(t, tc.want, string(condition.Status)+"/"+condition.Reason)
+			require.Equal(t, tc.wantOffered, node.Status.Allocatable.Cpu().String())
+			if condition.Status == corev1.ConditionTrue {
+				require.Regexp(t, `^Tenants have reserved, or may use, cpu=(3001m|9), and the super cluster can hold cpu=3$`, condition.Message)
+			}
+		})
+	}
 }
 
 func TestPeriodsOfProbes(t *testing.T) {

@@ -50,7 +50,7 @@ func (w *warnings) set(cluster *metav1.PartialObjectMetadata, topic string, reas
 	}
 	w.mu.Unlock()
 	if due {
-		w.recorder.Event(cluster, corev1.EventTypeWarning, reason.Reason, reason.Message)
+		w.recorder.Event(cluster, corev1.EventTypeWarning, reason.Reason, tenancy.Cut(reason.Message, tenancy.MaxEventNote))
 	}
 }
 

@@ -27,6 +27,24 @@ var errNodeConflict = errors.New("a Node of this name exists that is no virtual 
 type writer struct {
 	client client.Client
 	reader client.Reader
+	// overcommitted is called when the condition Overcommitted of a Cluster's virtual Node has become another.
+	overcommitted func(ctx context.Context, cluster types.NamespacedName, condition *corev1.NodeCondition)
+}
+
+// changedError is for a virtual Node that another super cluster with the same id was recorded on.
+type changedError struct{ recorded, found types.UID }
+
+func (e *changedError) Error() string {
+	return fmt.Sprintf("its namespace kube-system has UID %s, and that of the super cluster with this id was %s", e.found, e.recorded)
+}
+
+// checkUID returns a changedError when node records another super cluster than the one with that UID.
+func checkUID(node *corev1.Node, uid types.UID) error {
+	recorded := types.UID(node.Annotations[schedulerv1alpha1.AnnotationSuperClusterUID])
+	if recorded == "" || uid == "" || recorded == uid {
+		return nil
+	}
+	return &changedError{recorded: recorded, found: uid}
 }
 
 // get returns the Node named id, nil when there is none.
@@ -41,13 +59,18 @@ func (w *writer) get(ctx context.Context, id string) (*corev1.Node, error) {
 	return node, nil
 }
 
-// publish creates the virtual Node d, or patches it where it differs. It returns the Node as written.
-func (w *writer) publish(ctx context.Context, d *desiredNode) (*corev1.Node, error) {
+// publish creates the virtual Node d, or patches it where it differs. last is the Node as it was written last, nil to
+// read it first. It returns the Node as written. last stays as it is.
+func (w *writer) publish(ctx context.Context, d *desiredNode, last *corev1.Node) (*corev1.Node, error) {
 	var written *corev1.Node
 	err := retry.OnError(retry.DefaultBackoff, retriable, func() error {
-		node, err := w.get(ctx, d.id)
-		if err != nil {
-			return err
+		node := last.DeepCopy()
+		last = nil // where it is out of date, it is read
+		if node == nil {
+			var err error
+			if node, err = w.get(ctx, d.id); err != nil {
+				return err
+			}
 		}
 		if node == nil {
 			node = newNode(d)
@@ -58,6 +81,9 @@ func (w *writer) publish(ctx context.Context, d *desiredNode) (*corev1.Node, err
 		}
 		if !isVirtual(node) {
 			return errNodeConflict
+		}
+		if err := checkUID(node, d.uid); err != nil {
+			return err
 		}
 		written = node
 		return w.update(ctx, node, d)
@@ -86,6 +112,11 @@ func (w *writer) update(ctx context.Context, node *corev1.Node, d *desiredNode) 
 		return fmt.Errorf("writing the status of virtual Node %s: %w", d.id, err)
 	}
 	klog.FromContext(ctx).V(3).Info("Wrote virtual node", "node", klog.KObj(node), "ready", d.ready, "reason", d.reason)
+	was, is := findCondition(before, schedulerv1alpha1.NodeOvercommitted), findCondition(node, schedulerv1alpha1.NodeOvercommitted)
+	wasTrue := was != nil && was.Status == corev1.ConditionTrue
+	if isTrue := is != nil && is.Status == corev1.ConditionTrue; isTrue != wasTrue && w.overcommitted != nil {
+		w.overcommitted(ctx, d.cluster, is)
+	}
 	return nil
 }
 

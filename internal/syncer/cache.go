@@ -16,6 +16,7 @@ import (
 
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/tenantclient"
 )
 
 // source names one informer: a kind in a namespace, "" for all namespaces.
@@ -25,6 +26,8 @@ type source struct{ kind, namespace string }
 // kinds.Cache. All methods may be called concurrently.
 type informers struct {
 	client client.WithWatch
+	// bounds are those of a tenant, whose budget the objects count towards; nil for the super cluster.
+	bounds *tenantclient.Bounds
 	// watched is what is watched, by kind.
 	watched map[string]watched
 	// changed is called after an object of the cache was added, updated or deleted; old is nil for an added one,
@@ -35,18 +38,41 @@ type informers struct {
 
 	mu      sync.RWMutex
 	running map[source]*informer
-	group   sync.WaitGroup
+	// placed are the namespaces whose objects informers of all namespaces keep, see wide.
+	placed []string
+	group  sync.WaitGroup
 }
 
 type informer struct {
 	toolscache.SharedIndexInformer
-	stop context.CancelFunc
+	// wide is not nil if the informer watches all namespaces and keeps the objects of some.
+	wide *wide
+	// stop ends it, and takes what it keeps off the tenant's budget.
+	stop func()
+}
+
+// knows returns whether the cache holds all objects of a namespace.
+func (i *informer) knows(namespace string) bool {
+	return i.wide == nil && i.HasSynced() || i.wide != nil && i.wide.knows(namespace)
 }
 
 var _ kinds.Cache = &informers{}
 
-// watch starts the informers of sources that do not run yet, and stops all others that run. sources holds no source
-// twice. Informers stop when ctx ends, too.
+// place sets the namespaces whose objects informers of all namespaces keep.
+func (i *informers) place(namespaces []string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.placed = namespaces
+	for _, running := range i.running {
+		if running.wide != nil {
+			running.wide.place(namespaces)
+		}
+	}
+}
+
+// watch starts the informers of sources that do not run yet, and stops all others that run. Those of single namespaces
+// run until the one of all namespaces that takes their place is synced, and the other way round. sources holds no
+// source twice. Informers stop when ctx ends, too.
 func (i *informers) watch(ctx context.Context, sources []source) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -63,7 +89,7 @@ func (i *informers) watch(ctx context.Context, sources []source) error {
 	if len(sources)-len(missing) < len(i.running) {
 		wanted := sets.New(sources...)
 		for from, running := range i.running {
-			if !wanted.Has(from) {
+			if !wanted.Has(from) && !i.awaitsOther(from, wanted) {
 				running.stop()
 				delete(i.running, from)
 			}
@@ -77,29 +103,78 @@ func (i *informers) watch(ctx context.Context, sources []source) error {
 	return nil
 }
 
+// awaitsOther returns whether a source that is not wanted has to run until those that take its place are synced.
+func (i *informers) awaitsOther(from source, wanted sets.Set[source]) bool {
+	if !i.watched[from.kind].perNamespace {
+		return false
+	}
+	if from.namespace != "" {
+		all := source{kind: from.kind}
+		return wanted.Has(all) && (i.running[all] == nil || !i.running[all].HasSynced())
+	}
+	for other := range wanted {
+		if other.kind == from.kind && (i.running[other] == nil || !i.running[other].HasSynced()) {
+			return true
+		}
+	}
+	return false
+}
+
 // start starts the informer of a source. A panic in an event handler loses that event; the next patrol enqueues the key
 // of its object.
 func (i *informers) start(ctx context.Context, from source) error {
 	ctx, stop := context.WithCancel(ctx)
 	kind := i.watched[from.kind]
-	shared := toolscache.NewSharedIndexInformer(i.listWatch(from), kind.object, 0, kind.indexers)
+	listWatch, all := i.listWatch(from), (*wide)(nil)
+	if kind.perNamespace && from.namespace == "" {
+		all = i.newWide(from.kind)
+		listWatch = all.listWatch()
+	}
+	shared := toolscache.NewSharedIndexInformer(listWatch, kind.object, 0, kind.indexers)
+	if all != nil {
+		all.cache = shared.GetIndexer()
+	}
 	if err := shared.SetTransform(trim); err != nil {
 		stop()
 		return fmt.Errorf("setting the transform of kind %s: %w", from.kind, err)
 	}
-	if _, err := shared.AddEventHandler(engage.Handler(ctx, "informer of kind "+from.kind, nil, i.handler(from.kind))); err != nil {
+	handler := engage.Handler(ctx, "informer of kind "+from.kind, nil, i.handler(from.kind, all))
+	account := i.bounds.Account()
+	if i.bounds != nil {
+		handler = account.Handler(handler)
+	}
+	if _, err := shared.AddEventHandler(handler); err != nil {
 		stop()
 		return fmt.Errorf("adding the handler of kind %s: %w", from.kind, err)
 	}
-	i.running[from] = &informer{SharedIndexInformer: shared, stop: stop}
-	i.group.Go(func() { shared.RunWithContext(ctx) })
+	i.running[from] = &informer{SharedIndexInformer: shared, wide: all, stop: func() { stop(); account.Close() }}
+	i.group.Go(func() {
+		defer account.Close()
+		shared.RunWithContext(ctx)
+	})
 	i.group.Go(func() {
 		defer engage.Recover(ctx, "first list of kind "+from.kind, nil)
 		if toolscache.WaitForCacheSync(ctx.Done(), shared.HasSynced) {
+			if all != nil {
+				all.synced()
+			}
 			i.filled(from)
 		}
 	})
 	return nil
+}
+
+func (i *informers) newWide(kind string) *wide {
+	all := &wide{
+		from: func(namespace string) *toolscache.ListWatch {
+			return i.listWatch(source{kind: kind, namespace: namespace})
+		},
+		filled:  func(namespace string) { i.filled(source{kind: kind, namespace: namespace}) },
+		goes:    i.group.Go,
+		changed: make(chan struct{}, 1),
+	}
+	all.place(i.placed)
+	return all
 }
 
 // wait blocks until all informers have returned, which they do when their context ends.
@@ -125,6 +200,9 @@ func (i *informers) listWatch(from source) *toolscache.ListWatch {
 	}
 	return &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
+			if i.bounds != nil {
+				tenantclient.Paged(&raw)
+			}
 			list := kind.list()
 			return list, i.client.List(ctx, list, options(raw))
 		},
@@ -134,10 +212,18 @@ func (i *informers) listWatch(from source) *toolscache.ListWatch {
 	}
 }
 
-func (i *informers) handler(kind string) toolscache.ResourceEventHandler {
+// handler returns the event handler of a kind's informers; all is nil for those of one namespace. An object that goes
+// because its namespace is not placed here any more has not been deleted, and is no change.
+func (i *informers) handler(kind string, all *wide) toolscache.ResourceEventHandler {
+	arrived := func(object client.Object) {
+		if all != nil {
+			all.arrived(object)
+		}
+	}
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(added any) {
 			if object, ok := added.(client.Object); ok {
+				defer arrived(object)
 				i.changed(kind, nil, object)
 			}
 		},
@@ -145,11 +231,12 @@ func (i *informers) handler(kind string) toolscache.ResourceEventHandler {
 			old, isOld := before.(client.Object)
 			current, ok := after.(client.Object)
 			if ok && isOld {
+				defer arrived(current)
 				i.changed(kind, old, current)
 			}
 		},
 		DeleteFunc: func(deleted any) {
-			if object, ok := engage.Object[client.Object](deleted); ok {
+			if object, ok := engage.Object[client.Object](deleted); ok && (all == nil || all.knows(object.GetNamespace())) {
 				i.changed(kind, object, nil)
 			}
 		},
@@ -159,7 +246,7 @@ func (i *informers) handler(kind string) toolscache.ResourceEventHandler {
 // Get implements kinds.Cache.
 func (i *informers) Get(kind, namespace, name string) (client.Object, bool) {
 	from := i.at(kind, namespace)
-	if from == nil || !from.HasSynced() {
+	if from == nil || !from.knows(namespace) {
 		return nil, false
 	}
 	key := strings.TrimPrefix(namespace+"/"+name, "/")
@@ -175,10 +262,11 @@ func (i *informers) Get(kind, namespace, name string) (client.Object, bool) {
 func (i *informers) at(kind, namespace string) *informer {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
-	if from, exists := i.running[source{kind: kind}]; exists {
-		return from
+	all, one := i.running[source{kind: kind}], i.running[source{kind: kind, namespace: namespace}]
+	if all == nil || one != nil && !all.knows(namespace) {
+		return one
 	}
-	return i.running[source{kind: kind, namespace: namespace}]
+	return all
 }
 
 // InNamespace implements kinds.Cache. It reads one informer of the tenant's, which may be thousands.
@@ -220,12 +308,13 @@ func (i *informers) List(kind string) []client.Object {
 func (i *informers) of(kind string) []*informer {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
-	if from, exists := i.running[source{kind: kind}]; exists {
-		return []*informer{from}
+	all := i.running[source{kind: kind}]
+	if all != nil && (all.wide == nil || all.HasSynced()) {
+		return []*informer{all}
 	}
 	var namespaces []string
 	for from := range i.running {
-		if from.kind == kind {
+		if from.kind == kind && from.namespace != "" {
 			namespaces = append(namespaces, from.namespace)
 		}
 	}

@@ -83,7 +83,7 @@ func TestSpecs(t *testing.T) {
 	var got strings.Builder
 	for _, spec := range specs {
 		var where []string
-		for _, from := range sources(specs, []string{"web"}, false) {
+		for _, from := range sources(specs, []string{"web"}, false, false) {
 			if from.kind == spec.Name {
 				where = append(where, cmp.Or(from.namespace, "all namespaces"))
 			}
@@ -114,7 +114,7 @@ func TestSources(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
 		namespaces []string
-		left       bool
+		left, wide bool
 		want       []source
 	}{
 		{name: "it holds nothing, and nothing is left of it", left: true},
@@ -122,10 +122,13 @@ func TestSources(t *testing.T) {
 		{name: "it holds two namespaces", namespaces: []string{"db", "web"}, want: []source{
 			{kind: "up"}, {kind: "everywhere"}, {kind: "placed", namespace: "db"}, {kind: "placed", namespace: "web"},
 		}},
+		{name: "it is watched as a whole", namespaces: []string{"db", "web"}, wide: true, want: []source{
+			{kind: "up"}, {kind: "everywhere"}, {kind: "placed"},
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			require.ElementsMatch(t, tc.want, sources(specs, tc.namespaces, tc.left))
+			require.ElementsMatch(t, tc.want, sources(specs, tc.namespaces, tc.left, tc.wide))
 		})
 	}
 }
@@ -191,7 +194,7 @@ func BenchmarkNamespaceChanged(b *testing.B) {
 			made := &session{syncer: s, cache: &informers{running: map[source]*informer{}}}
 			made.tenant = &kinds.Tenant{Tenant: &tenants.Tenant{Key: "a"}, Cache: made.cache}
 			s.setSession("a", made)
-			for _, from := range sources(s.specs, names, false) {
+			for _, from := range sources(s.specs, names, false, false) {
 				made.cache.running[from] = &informer{
 					SharedIndexInformer: toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, watched[from.kind].object, 0, watched[from.kind].indexers),
 					stop:                func() {},
@@ -199,7 +202,7 @@ func BenchmarkNamespaceChanged(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := made.cache.watch(b.Context(), sources(s.specs, names, false)); err != nil {
+				if err := made.cache.watch(b.Context(), sources(s.specs, names, false, false)); err != nil {
 					b.Fatal(err)
 				}
 				s.env.NamespaceChanged("a", names[size/2])

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +29,8 @@ type session struct {
 	cache  *informers
 	// changed buffers one signal that the namespaces to watch may have changed (wake).
 	changed chan struct{}
+	// left is true once the tenant has no placement here and no object is left that the syncer wrote in it.
+	left atomic.Bool
 }
 
 // Engage implements tenants.Engage: it syncs one tenant until ctx ends. It deletes nothing on either side when it
@@ -53,8 +56,14 @@ func (s *Syncer) Engage(ctx context.Context, tenant *tenants.Tenant, ready func(
 	// Reconciles that are under way still read the session's caches, which no longer change.
 	defer session.cache.wait()
 	defer cancel()
+	// Super namespaces of a VirtualCluster that is being deleted go now, others stay.
+	defer func() { s.add(s.env.SuperNamespaces(tenant.Key)) }()
 	defer s.env.Forget(tenant.Key)
 	defer s.setSession(tenant.Key, nil)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() { session.watchPolicy(ctx) })
 	logger.V(2).Info("Tenant engaged")
 	return session.run(ctx, sync.OnceFunc(ready))
 }
@@ -69,7 +78,9 @@ func (s *Syncer) newSession(tenant *tenants.Tenant) (*session, error) {
 		return nil, err
 	}
 	session := &session{syncer: s, changed: make(chan struct{}, 1)}
-	session.cache = &informers{client: tenantClient, watched: watched, changed: session.tenantChanged, filled: session.filled}
+	session.cache = &informers{
+		client: tenantClient, bounds: tenant.Bounds, watched: watched, changed: session.tenantChanged, filled: session.filled,
+	}
 	session.tenant = &kinds.Tenant{Tenant: tenant, Client: tenantClient, Cache: session.cache}
 	return session, nil
 }
@@ -77,15 +88,17 @@ func (s *Syncer) newSession(tenant *tenants.Tenant) (*session, error) {
 // run starts and stops informers as the tenant's placements change, until ctx ends. It calls ready once they are
 // synced.
 func (s *session) run(ctx context.Context, ready func()) error {
-	// left is true once the tenant has no placement here and no object is left that the syncer wrote in it.
-	left := false
+	left, wide := false, false
 	for {
 		namespaces, err := s.syncer.env.Assignments.Namespaces(ctx, s.tenant.Key)
 		if err != nil {
 			return fmt.Errorf("reading which namespaces to watch: %w", err)
 		}
 		left = len(namespaces) == 0 && (left || s.cache.synced() && s.cleanedUp())
-		if err := s.cache.watch(ctx, sources(s.syncer.specs, namespaces, left)); err != nil {
+		s.left.Store(left)
+		wide = watchWide(s.syncer.specs, len(namespaces), int(s.tenant.Policy.Get().Spec().Limits.Watches), wide)
+		s.cache.place(namespaces)
+		if err := s.cache.watch(ctx, sources(s.syncer.specs, namespaces, left, wide)); err != nil {
 			return err
 		}
 		if len(namespaces) == 0 || s.cache.synced() {
@@ -103,6 +116,22 @@ func (s *session) run(ctx context.Context, ready func()) error {
 	}
 }
 
+// watchPolicy enqueues all objects of the tenant each time that another TenantPolicy is in force, until ctx ends: what
+// was refused is tried again, and what runs is held against it.
+func (s *session) watchPolicy(ctx context.Context) {
+	_, changed := s.tenant.Policy.Watch()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+		// Before the keys, so that none is reconciled with a policy whose successor is missed.
+		_, changed = s.tenant.Policy.Watch()
+		s.syncer.add(s.syncer.env.OfTenant(s.tenant))
+	}
+}
+
 // cleanedUp returns whether the tenant's caches hold none of the objects that the syncer writes there.
 func (s *session) cleanedUp() bool {
 	for i := range s.syncer.specs {
@@ -113,9 +142,28 @@ func (s *session) cleanedUp() bool {
 	return true
 }
 
-// sources returns what to watch in a tenant with placements in namespaces. Of one without, it is the kinds that the
-// syncer writes there (ScopeUp), and nothing once they are left behind: left is true.
-func sources(specs []kinds.Spec, namespaces []string, left bool) []source {
+// watchWide returns whether to watch a tenant as a whole: beyond the limit of watches, until less than half of it would
+// do.
+func watchWide(specs []kinds.Spec, namespaces, limit int, wide bool) bool {
+	watches := 0
+	for i := range specs {
+		switch {
+		case specs[i].Tenant == nil:
+		case specs[i].PerNamespace():
+			watches += namespaces
+		default:
+			watches++
+		}
+	}
+	if wide {
+		return watches > limit/2
+	}
+	return watches > limit
+}
+
+// sources returns what to watch in a tenant with placements in namespaces; wide is whether in all namespaces. Of one
+// without, it is the kinds that the syncer writes there (ScopeUp), and nothing once they are left behind: left is true.
+func sources(specs []kinds.Spec, namespaces []string, left, wide bool) []source {
 	if left {
 		return nil
 	}
@@ -124,7 +172,7 @@ func sources(specs []kinds.Spec, namespaces []string, left bool) []source {
 		spec := &specs[i]
 		switch {
 		case spec.Tenant == nil, len(namespaces) == 0 && spec.Scope != kinds.ScopeUp:
-		case spec.PerNamespace():
+		case spec.PerNamespace() && !wide:
 			for _, namespace := range namespaces {
 				all = append(all, source{kind: spec.Name, namespace: namespace})
 			}

@@ -11,34 +11,36 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
-	"github.com/superpool/superpool/internal/tenancy"
 )
 
 // Options configure a Syncer.
 type Options struct {
-	// ID is the super cluster id, see SuperClusterID.
-	ID string
+	// Identity is that of the super cluster, see Identify.
+	Identity Identity
 	// Super is the client configuration of the super cluster.
 	Super *rest.Config
-	// PodSecurityLevel is the Pod Security Standard enforced in super namespaces; "" sets no label.
+	// PodSecurityLevel is the least Pod Security Standard that is enforced in super namespaces, whatever policies say;
+	// "" sets no label.
 	PodSecurityLevel string
 	// VNAgent is the kubelet endpoint that the tenants' Nodes name.
 	VNAgent kinds.VNAgent
 	// NodeLinger is how long a tenant keeps a Node that none of its pods is bound to; 0 means 60 seconds.
 	NodeLinger time.Duration
+	// ProbePeriod is how often the super cluster and the meta cluster are asked whether they are the same as before; 0
+	// means 10 seconds.
+	ProbePeriod time.Duration
 	// Metrics counts reconciles and writes.
 	Metrics *engine.Metrics
 	// Engine configures queues, workers and patrol.
@@ -49,6 +51,7 @@ type Options struct {
 // Engage for each tenant that is connected.
 type Syncer struct {
 	id     string
+	guard  *guard
 	specs  []kinds.Spec
 	env    *kinds.Env
 	engine *engine.Engine
@@ -56,27 +59,6 @@ type Syncer struct {
 
 	mu       sync.RWMutex
 	sessions map[string]*session
-}
-
-// SuperClusterID reads the id of the super cluster that config names from its ConfigMap supercluster-info. An error
-// contains what to apply there.
-func SuperClusterID(ctx context.Context, config *rest.Config) (string, error) {
-	super, err := newClient(config, kinds.Specs())
-	if err != nil {
-		return "", err
-	}
-	const hint = "apply in the super cluster a ConfigMap " + schedulerv1alpha1.SuperClusterInfoNamespace + "/" + schedulerv1alpha1.SuperClusterInfoName +
-		" with data key " + schedulerv1alpha1.SuperClusterInfoKey
-	info := &corev1.ConfigMap{}
-	name := types.NamespacedName{Namespace: schedulerv1alpha1.SuperClusterInfoNamespace, Name: schedulerv1alpha1.SuperClusterInfoName}
-	if err := super.Get(ctx, name, info); err != nil {
-		return "", fmt.Errorf("reading the super cluster id (%s): %w", hint, err)
-	}
-	id := info.Data[schedulerv1alpha1.SuperClusterInfoKey]
-	if err := tenancy.ValidateSuperClusterID(id); err != nil {
-		return "", fmt.Errorf("reading the super cluster id (%s): %w", hint, err)
-	}
-	return id, nil
 }
 
 // New returns a Syncer that runs within mgr, a manager of the meta cluster: its informers on every replica, its
@@ -90,24 +72,43 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	if options.Engine.Clock == nil {
 		options.Engine.Clock = clock.RealClock{}
 	}
-	s := &Syncer{id: options.ID, specs: specs, sessions: map[string]*session{}}
+	s := &Syncer{id: options.Identity.ID, specs: specs, sessions: map[string]*session{}}
 	s.super = &informers{client: super, changed: s.superChanged, filled: func(source) {}}
 	s.env = &kinds.Env{
-		ID: options.ID, Super: super, SuperCache: s.super,
+		ID: s.id, SuperUID: options.Identity.UID, Super: super, SuperCache: s.super, SuperHost: options.Super.Host,
 		Tenant: s.tenant, Tenants: s.tenants, Enqueue: s.add,
 		PodSecurityLevel: options.PodSecurityLevel, VNAgent: options.VNAgent, NodeLinger: options.NodeLinger, Clock: options.Engine.Clock, Metrics: options.Metrics,
 	}
-	s.env.Assignments = &assign.Pooled{
-		SuperCluster: options.ID, Meta: mgr.GetClient(), Live: mgr.GetAPIReader(), Informers: mgr.GetCache(), Sides: s.env.Sides(),
+	if kinds.NamesHost(options.Super.Host) {
+		klog.FromContext(ctx).Info("The kubeconfig of the super cluster names its API server by a name: list the addresses that it resolves to in network.poolCIDRs of "+
+			"TenantPolicies, or pods may reach them", "superCluster", s.id, "host", options.Super.Host)
+	}
+	meta := &proof.ControlPlane{Name: "the meta cluster", Reader: mgr.GetAPIReader()}
+	if meta.UID, _, err = proof.Identify(ctx, proof.By(meta.Reader)); err != nil {
+		return nil, fmt.Errorf("asking which meta cluster it is: %w", err)
+	}
+	s.guard = &guard{identity: options.Identity, super: super, meta: meta.Reader, period: options.ProbePeriod}
+	s.env.Assignments = &assign.Pooled{SuperCluster: s.id, Meta: mgr.GetClient(), Live: meta, Informers: mgr.GetCache(), Sides: s.env.Sides()}
+	if s.env.VirtualNode, err = watchVirtualNode(ctx, mgr.GetCache(), s.id); err != nil {
+		return nil, err
 	}
 	if s.super.watched, err = watchedOf(s.env, specs, kinds.SuperSide); err != nil {
 		return nil, err
+	}
+	if options.Engine.Weight == nil {
+		options.Engine.Weight = s.weight
 	}
 	if s.engine, err = engine.New(options.Engine, options.Metrics, kinds.All(s.env)...); err != nil {
 		return nil, err
 	}
 	if err := s.env.Assignments.Watch(ctx, s.namespaceChanged); err != nil {
 		return nil, fmt.Errorf("watching which namespaces belong here: %w", err)
+	}
+	ofMeta := &proof.Guard{Name: meta.Name, Namespaces: proof.By(meta.Reader), UID: meta.UID, Period: options.ProbePeriod}
+	for _, guard := range []*proof.Guard{ofMeta, s.guard.ofSuper()} {
+		if err := mgr.Add(guard); err != nil {
+			return nil, fmt.Errorf("adding the guard of %s: %w", guard.Name, err)
+		}
 	}
 	if err := mgr.Add(superCaches{s}); err != nil {
 		return nil, fmt.Errorf("adding the caches of the super cluster: %w", err)
@@ -126,6 +127,26 @@ func (s *Syncer) Ready() healthz.Checker {
 		}
 		return nil
 	}
+}
+
+// servesPeriod is how often a tenant is looked at that has no placement here.
+const servesPeriod = time.Minute
+
+// Serves implements tenants.Controller.Serves: the tenant has placements here, or super namespaces, or objects that a
+// session has yet to remove from its control plane.
+func (s *Syncer) Serves(ctx context.Context, key string) (bool, time.Duration, error) {
+	session := s.session(key)
+	if !s.super.synced() {
+		return session != nil, time.Second, nil
+	}
+	namespaces, err := s.env.Assignments.Namespaces(ctx, key)
+	if err != nil {
+		return false, 0, fmt.Errorf("reading which namespaces belong here: %w", err)
+	}
+	if len(namespaces) > 0 {
+		return true, 0, nil
+	}
+	return len(s.env.SuperNamespaces(key)) > 0 || session != nil && !session.left.Load(), servesPeriod, nil
 }
 
 // superCaches runs the informers of the super cluster on every replica, so that a new leader starts with synced caches.
@@ -148,8 +169,11 @@ func (s superCaches) Start(ctx context.Context) error {
 	return nil
 }
 
-// work runs the engine once the caches of the super cluster are synced.
+// work runs the engine once the meta cluster records this super cluster, and its caches are synced.
 func (s *Syncer) work(ctx context.Context) error {
+	if err := s.guard.wait(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
 	if !toolscache.WaitForCacheSync(ctx.Done(), s.super.synced) {
 		return nil
 	}
@@ -194,6 +218,14 @@ func (s *Syncer) tenant(key string) *kinds.Tenant {
 		return session.tenant
 	}
 	return nil
+}
+
+// weight returns a tenant's share of the workers' time.
+func (s *Syncer) weight(tenant string) int {
+	if session := s.session(tenant); session != nil {
+		return int(session.tenant.Policy.Get().Spec().Scheduling.Weight)
+	}
+	return 1
 }
 
 // tenants returns the connected tenants, sorted by key.

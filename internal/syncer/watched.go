@@ -20,6 +20,8 @@ type watched struct {
 	// labels and fields are selectors; "" watches all.
 	labels, fields string
 	indexers       toolscache.Indexers
+	// perNamespace is whether the objects of some namespaces are kept only.
+	perNamespace bool
 }
 
 // watchedOf returns what the Specs watch on one side, by kind.
@@ -39,6 +41,7 @@ func watchedOf(env *kinds.Env, specs []kinds.Spec, side kinds.Side) (map[string]
 			return nil, fmt.Errorf("finding the list of kind %s: %w", spec.Name, err)
 		}
 		entry := watched{object: watch.Object, list: list, fields: watch.Fields, indexers: indexers(spec)}
+		entry.perNamespace = side == kinds.TenantSide && spec.PerNamespace()
 		if watch.Labels != nil {
 			entry.labels = watch.Labels(env)
 		}

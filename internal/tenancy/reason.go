@@ -1,5 +1,24 @@
 package tenancy
 
+import "strings"
+
+const (
+	// MaxConditionMessage is how long the API lets the message of a condition be, in bytes at least.
+	MaxConditionMessage = 32768
+	// MaxEventNote is how long the API lets the note of an Event be, in bytes.
+	MaxEventNote = 1024
+)
+
+// Cut returns text with at most limit bytes, which are valid UTF-8 if text is. What tenants and their API servers say
+// may be quoted in a text, and be as long as they like.
+func Cut(text string, limit int) string {
+	const ellipsis = "..."
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit-len(ellipsis)], "") + ellipsis
+}
+
 // Reason explains, in the form of conditions and Events, why a desired state is not reached. The zero Reason means that
 // it is.
 type Reason struct {

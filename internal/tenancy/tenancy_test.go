@@ -173,3 +173,22 @@ func TestRewriter(t *testing.T) {
 		})
 	}
 }
+
+func TestCut(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, text string
+		limit      int
+		want       string
+	}{
+		{name: "short", text: "abc", limit: 3, want: "abc"},
+		{name: "long", text: "abcdefghij", limit: 8, want: "abcde..."},
+		{name: "within a letter", text: "ab€€€€", limit: 9, want: "ab€..."},
+		{name: "none", limit: 1024},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, tc.want, tenancy.Cut(tc.text, tc.limit))
+		})
+	}
+}

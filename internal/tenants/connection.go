@@ -3,6 +3,11 @@ package tenants
 import (
 	"context"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/tenantclient"
 )
 
 const (
@@ -14,24 +19,48 @@ const (
 type connection struct {
 	controller *Controller
 	tenant     *Tenant
+	uid        types.UID       // of the control plane, found by Connect
+	versions   engage.Versions // of the control plane since Connect
 }
 
 // Server implements engage.Work.
 func (c *connection) Server() string { return c.tenant.Config.Host }
 
-// Connect implements engage.Work: it is a Probe.
-func (c *connection) Connect(ctx context.Context) error { return c.Probe(ctx) }
-
-// Probe returns an error when the control plane does not answer, or is another than it was.
-func (c *connection) Probe(ctx context.Context) error {
-	uid, err := c.controller.probe(ctx, c.tenant.Config)
+// Connect implements engage.Work: it asks whether the control plane is the tenant's.
+func (c *connection) Connect(ctx context.Context) error {
+	uid, version, err := c.identify(ctx)
 	if err != nil {
 		return err
 	}
-	return c.controller.recognize(ctx, c.tenant, uid)
+	c.uid, c.versions = uid, engage.Versions{}
+	return c.versions.Observe(version) //nolint:wrapcheck // the first one goes back behind nothing
+}
+
+// Probe returns an error when the control plane does not answer, or is another than it was. The connection ends, and
+// another begins, when another control plane has become the tenant's, and when it was restored from a backup.
+func (c *connection) Probe(ctx context.Context) error {
+	uid, version, err := c.identify(ctx)
+	switch {
+	case err != nil:
+		return err
+	case uid != c.uid:
+		return controlPlaneChanged(c.tenant, uid, c.uid)
+	}
+	return c.versions.Observe(version) //nolint:wrapcheck // a Failure is complete
+}
+
+// identify returns the UID and the resource version of the control plane, if the VirtualCluster records that UID.
+func (c *connection) identify(ctx context.Context) (types.UID, string, error) {
+	uid, version, err := c.controller.probe(ctx, c.tenant.Config)
+	if err != nil {
+		return "", "", tenantclient.Failure(err)
+	}
+	return uid, version, c.controller.recognize(ctx, c.tenant, uid)
 }
 
 // Serve implements engage.Work.
 func (c *connection) Serve(ctx context.Context, ready func()) error {
-	return c.controller.Engage(ctx, c.tenant, ready)
+	tenant := *c.tenant
+	tenant.ControlPlaneUID = c.uid
+	return tenant.Bounds.Serve(ctx, func(ctx context.Context) error { return c.controller.Engage(ctx, &tenant, ready) })
 }

@@ -15,16 +15,20 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/kubeconfig"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/internal/tenantclient"
 	"github.com/superpool/superpool/internal/virtualclusters"
 )
 
@@ -32,15 +36,19 @@ const (
 	controllerName    = "tenants"
 	concurrentTenants = 8
 	defaultDomain     = "cluster.local"
+	// grantRetryAfter is after how long a kubeconfig is read again that the process may not read yet.
+	grantRetryAfter = time.Second
 )
 
 // Controller runs Engage for every VirtualCluster whose control plane answers.
 //
 // An instance of work is known by the VirtualCluster's UID, its kubeconfig and the fields that Tenant carries. When one
 // of them changes, the old instance is cancelled and its end awaited before the new one starts. A tenant that does not
-// answer delays no other.
+// answer delays no other. A change of the tenant's TenantPolicy, or of its name, changes what Tenant.Policy holds, and
+// restarts nothing.
 type Controller struct {
-	// Client reads VirtualClusters. It is the client of the manager, whose cache SetupWithManager gives an index.
+	// Client reads VirtualClusters and TenantPolicies. It is the client of the manager, whose cache SetupWithManager
+	// gives indexes.
 	Client client.Client
 	// Reader reads Secrets and what must be up to date. Nil: the manager's uncached reader, so that no process holds
 	// all Secrets.
@@ -49,8 +57,14 @@ type Controller struct {
 	Lifecycle Lifecycle
 	// Engage is the work of one tenant.
 	Engage Engage
+	// Serves returns whether this process works on a tenant, by its cluster key, and after how long to ask again
+	// besides each change of its NamespacePlacements, 0 for never. The process may read the kubeconfigs of those
+	// tenants alone, and no metadata of Secrets: it learns from the status of a VirtualCluster, which the owner writes,
+	// when to read them again. Nil: it works on all, and watches Secrets.
+	Serves func(ctx context.Context, key string) (serves bool, again time.Duration, err error)
 
-	probe      func(context.Context, *rest.Config) (types.UID, error)
+	probe      func(context.Context, *rest.Config) (types.UID, string, error)
+	policies   policies
 	supervisor engage.Supervisor[*connection]
 }
 
@@ -74,14 +88,21 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		return fmt.Errorf("adding the tenants' instances to the manager: %w", err)
 	}
 	ctx := context.Background() //nolint:forbidigo // the index is there before the cache starts, and nothing waits
-	err := mgr.GetFieldIndexer().IndexField(ctx, &tenancyv1alpha1.VirtualCluster{}, secretIndex, indexSecret)
-	if err != nil {
-		return fmt.Errorf("indexing VirtualClusters by their Secret: %w", err)
+	for name, index := range map[string]client.IndexerFunc{secretIndex: indexSecret, rootIndex: indexRoot, policyIndex: indexPolicy} {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, &tenancyv1alpha1.VirtualCluster{}, name, index); err != nil {
+			return fmt.Errorf("indexing VirtualClusters by %s: %w", name, err)
+		}
 	}
-	err = ctrl.NewControllerManagedBy(mgr).
+	watches := ctrl.NewControllerManagedBy(mgr)
+	if c.Serves == nil {
+		watches.WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret))
+	} else {
+		watches.Watches(&schedulerv1alpha1.NamespacePlacement{}, handler.EnqueueRequestsFromMapFunc(c.ofPlacement))
+	}
+	err := watches.
 		Named(controllerName).
 		For(&tenancyv1alpha1.VirtualCluster{}).
-		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret)).
+		Watches(&tenancyv1alpha1.TenantPolicy{}, handler.EnqueueRequestsFromMapFunc(c.ofPolicy), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ofRootNamespace)).
 		WatchesRawSource(source.Func(c.bindQueue)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentTenants}).
@@ -107,6 +128,16 @@ func (c *Controller) bindQueue(_ context.Context, queue workqueue.TypedRateLimit
 	return nil
 }
 
+// ofPlacement returns the VirtualCluster of a NamespacePlacement if its connection is to start or to end. Each
+// reconcile reads a Secret, and most changes of NamespacePlacements mean neither.
+func (c *Controller) ofPlacement(ctx context.Context, np client.Object) []reconcile.Request {
+	serves, _, err := c.Serves(ctx, np.GetNamespace())
+	return slices.DeleteFunc(OfRoot(ctx, c.Client, np.GetNamespace()), func(request reconcile.Request) bool {
+		_, running := c.supervisor.Get(request.NamespacedName)
+		return err == nil && serves == running
+	})
+}
+
 func ofRootNamespace(_ context.Context, namespace client.Object) []reconcile.Request {
 	if owner, ok := virtualclusters.RootOwner(namespace); ok {
 		return []reconcile.Request{{NamespacedName: owner}}
@@ -120,6 +151,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := c.Client.Get(ctx, request.NamespacedName, vc); err != nil {
 		if apierrors.IsNotFound(err) {
 			c.supervisor.Stop(request.NamespacedName)
+			c.policies.forget(request.NamespacedName)
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{}, fmt.Errorf("getting the VirtualCluster: %w", err)
@@ -141,6 +173,24 @@ func (c *Controller) reconcile(ctx context.Context, vc *tenancyv1alpha1.VirtualC
 		}
 		return c.Lifecycle.Release(ctx, vc)
 	}
+	var again time.Duration
+	if c.Serves != nil && vc.Status.ClusterNamespace != "" {
+		serves, after, err := c.Serves(ctx, vc.Status.ClusterNamespace)
+		if err != nil {
+			return 0, fmt.Errorf("finding out whether the tenant is served here: %w", err)
+		}
+		if !serves {
+			c.supervisor.Stop(name)
+			return after, nil
+		}
+		again = after
+	}
+	// First, so that no connection starts with another policy, and a tenant that is not connected is told of it.
+	inForce, trouble, err := c.policies.of(ctx, c.Client, policyOf(vc))
+	if err != nil {
+		return 0, err
+	}
+	c.policies.ref(name).Set(inForce)
 	reason, err := c.Lifecycle.Prepare(ctx, vc)
 	if err != nil {
 		return 0, err
@@ -149,19 +199,32 @@ func (c *Controller) reconcile(ctx context.Context, vc *tenancyv1alpha1.VirtualC
 	var identity string
 	if reason == (tenancy.Reason{}) {
 		tenant, identity, reason, err = c.resolve(ctx, vc)
+		if c.Serves != nil && apierrors.IsForbidden(err) {
+			klog.FromContext(ctx).V(2).Info("Waiting for the right to read the tenant's kubeconfig, which vc-scheduler grants", "err", err)
+			return grantRetryAfter, nil
+		}
 		if err != nil {
 			return 0, err
 		}
 	}
 	if reason != (tenancy.Reason{}) {
 		c.supervisor.Stop(name)
-		return c.Lifecycle.Report(ctx, vc, reason)
+		return c.report(ctx, vc, reason, trouble, again)
 	}
 	state, running := c.supervisor.Ensure(name, identity, func() *connection { return &connection{controller: c, tenant: tenant} })
 	if !running {
 		return 0, nil // the older one is still stopping: Supervisor.OnChange enqueues the VirtualCluster when it has ended
 	}
-	return c.Lifecycle.Report(ctx, vc, state.Reason)
+	return c.report(ctx, vc, state.Reason, trouble, again)
+}
+
+// report reports the state of a connection. again is after how long to reconcile for another reason, 0 for none.
+func (c *Controller) report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, state, trouble tenancy.Reason, again time.Duration) (time.Duration, error) {
+	after, err := c.Lifecycle.Report(ctx, vc, state, trouble)
+	if after == 0 || again > 0 && again < after {
+		after = again
+	}
+	return after, err
 }
 
 // resolve returns the tenant that a VirtualCluster describes and the identity of its instance, or why there is none.
@@ -172,13 +235,15 @@ func (c *Controller) resolve(ctx context.Context, vc *tenancyv1alpha1.VirtualClu
 	}
 	config, err := kubeconfig.Parse(data)
 	if err != nil {
-		secret, _ := secretOf(vc)
+		secret, _ := SecretOf(vc)
 		return nil, "", tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalidKubeconfig, Message: fmt.Sprintf("Secret %s: %v", secret, err)}, nil
 	}
 	ranges, err := virtualclusters.ServiceCIDRs(vc)
 	if err != nil {
 		return nil, "", tenancy.Reason{}, err
 	}
+	held := c.policies.ref(client.ObjectKeyFromObject(vc))
+	bounds := tenantclient.New(held)
 	tenant := &Tenant{
 		Key:                     tenancy.ClusterKey(vc),
 		VirtualCluster:          client.ObjectKeyFromObject(vc),
@@ -187,7 +252,9 @@ func (c *Controller) resolve(ctx context.Context, vc *tenancyv1alpha1.VirtualClu
 		ServiceCIDRs:            ranges,
 		OpaqueMetaPrefixes:      slices.Clone(vc.Spec.OpaqueMetaPrefixes),
 		TransparentMetaPrefixes: slices.Clone(vc.Spec.TransparentMetaPrefixes),
-		Config:                  config,
+		Policy:                  held,
+		Bounds:                  bounds,
+		Config:                  bounds.Config(config),
 	}
 	if tenant.ClusterDomain == "" {
 		tenant.ClusterDomain = defaultDomain

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -41,12 +42,13 @@ type harness struct {
 	events  *record.FakeRecorder
 	changes chan types.NamespacedName
 
-	mu    sync.Mutex
-	log   []string
-	fail  error // of Engage
-	dead  map[string]bool
-	uids  map[string]types.UID // of control planes, by token; others lead to one
-	block chan struct{}        // when not nil, a cancelled Engage waits for it
+	mu      sync.Mutex
+	log     []string
+	fail    error // of Engage
+	dead    map[string]bool
+	version string
+	uids    map[string]types.UID // of control planes, by token; others lead to one
+	block   chan struct{}        // when not nil, a cancelled Engage waits for it
 }
 
 func newHarness(t *testing.T, objects ...client.Object) *harness {
@@ -61,7 +63,8 @@ func newHarness(t *testing.T, objects ...client.Object) *harness {
 		uids:    map[string]types.UID{},
 	}
 	meta := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&tenancyv1alpha1.VirtualCluster{}).
-		WithIndex(&tenancyv1alpha1.VirtualCluster{}, secretIndex, indexSecret).Build()
+		WithIndex(&tenancyv1alpha1.VirtualCluster{}, secretIndex, indexSecret).WithIndex(&tenancyv1alpha1.VirtualCluster{}, rootIndex, indexRoot).
+		WithIndex(&tenancyv1alpha1.VirtualCluster{}, policyIndex, indexPolicy).Build()
 	h.Controller = &Controller{
 		Client:    meta,
 		Lifecycle: &virtualclusters.Owner{Client: meta, Reader: meta, Recorder: h.events},
@@ -103,16 +106,23 @@ func (h *harness) engage(ctx context.Context, tenant *Tenant, ready func()) erro
 	return ctx.Err()
 }
 
-func (h *harness) answers(_ context.Context, config *rest.Config) (types.UID, error) {
+func (h *harness) answers(_ context.Context, config *rest.Config) (types.UID, string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.dead[config.Host] {
-		return "", errors.New("connection refused")
+		return "", "", errors.New("connection refused")
 	}
 	if uid, exists := h.uids[config.BearerToken]; exists {
-		return uid, nil
+		return uid, h.version, nil
 	}
-	return "kube-system", nil
+	return "kube-system", h.version, nil
+}
+
+// setVersion sets the resource version that all control planes are at.
+func (h *harness) setVersion(version string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.version = version
 }
 
 // lead says which control plane a token leads to.
@@ -180,6 +190,14 @@ func (h *harness) ready(name string) string {
 	return string(condition.Status) + "/" + condition.Reason
 }
 
+// key returns the cluster key of a VirtualCluster.
+func (h *harness) key(name string) string {
+	h.t.Helper()
+	vc := &tenancyv1alpha1.VirtualCluster{}
+	require.NoError(h.t, h.Client.Get(h.t.Context(), client.ObjectKey{Namespace: "default", Name: name}, vc))
+	return vc.Status.ClusterNamespace
+}
+
 // secretWith holds the kubeconfig of a control plane for a token, by which the harness tells connections apart.
 func secretWith(name, token string) *corev1.Secret {
 	return builders.KubeconfigSecret(name, builders.Kubeconfig("https://"+name+":6443", token))
@@ -239,6 +257,55 @@ func TestRotation(t *testing.T) {
 		h.reconcile("a")
 		h.settle()
 		require.Len(t, h.logged(), 3, "nothing changed, nothing restarts")
+	})
+}
+
+// TestServes has a program that works on some tenants only, and reads the kubeconfigs of those alone.
+func TestServes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, builders.VirtualCluster("a"), secretWith("a", "t1"))
+		var forbidden error
+		reads := 0
+		h.Reader = interceptor.NewClient(h.Client.(client.WithWatch), interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+				if _, isSecret := object.(*corev1.Secret); isSecret {
+					reads++
+					if forbidden != nil {
+						return forbidden
+					}
+				}
+				return c.Get(ctx, key, object, options...)
+			},
+		})
+		h.reconcile("a") // without Serves, as vc-scheduler, which writes the cluster key
+		h.settle()
+		serves := false
+		h.Serves = func(_ context.Context, key string) (bool, time.Duration, error) {
+			require.NotEmpty(t, key)
+			return serves, time.Minute, nil
+		}
+		h.reconcile("a") // ends what runs
+		h.settle()
+		h.log, reads = nil, 0
+		require.Equal(t, time.Minute, h.reconcile("a").RequeueAfter)
+		h.settle()
+		require.Empty(t, h.logged())
+		require.Zero(t, reads, "its kubeconfig is nobody's business")
+
+		serves, forbidden = true, apierrors.NewForbidden(corev1.Resource("secrets"), "a", nil)
+		require.Equal(t, grantRetryAfter, h.reconcile("a").RequeueAfter, "vc-scheduler has yet to grant it")
+		forbidden = nil
+		h.reconcile("a")
+		h.settle()
+		require.Equal(t, []string{"start a t1"}, h.logged())
+		require.Empty(t, h.ofPlacement(t.Context(), builders.Placement(h.key("a"), "n").Obj()), "it is served, and it is connected")
+
+		serves = false
+		require.Len(t, h.ofPlacement(t.Context(), builders.Placement(h.key("a"), "n").Obj()), 1)
+		h.reconcile("a")
+		h.settle()
+		require.Equal(t, []string{"start a t1", "end a t1"}, h.logged())
 	})
 }
 
@@ -318,6 +385,51 @@ func TestHealthAndBackoff(t *testing.T) {
 		h.pass(healthPeriod)
 		require.Equal(t, "True/Connected", h.ready("a"))
 		require.Equal(t, []string{"start a t1"}, h.logged(), "the instance goes on")
+	})
+}
+
+// TestRestored: the resource versions of a control plane go back, as after it was restored from a backup. The work on
+// it ends and starts anew, which lists everything.
+func TestRestored(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, builders.VirtualCluster("a"), secretWith("a", "t1"))
+		h.setVersion("200")
+		h.reconcile("a")
+		h.settle()
+		h.setVersion("300")
+		h.pass(2 * healthPeriod)
+		require.Equal(t, []string{"start a t1"}, h.logged())
+		h.setVersion("250")
+		h.pass(healthPeriod + 2*time.Second)
+		require.Equal(t, []string{"start a t1", "end a t1", "start a t1"}, h.logged())
+		require.Equal(t, "True/Connected", h.ready("a"))
+		h.pass(3 * healthPeriod)
+		require.Len(t, h.logged(), 3, "once")
+	})
+}
+
+// TestRecognizedMeanwhile: another control plane answers and becomes the tenant's, between two probes. What was listed
+// of the one before is not its.
+func TestRecognizedMeanwhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, builders.VirtualCluster("a"), secretWith("a", "t1"))
+		var uids []types.UID
+		work := h.Engage
+		h.Engage = func(ctx context.Context, tenant *Tenant, ready func()) error {
+			uids = append(uids, tenant.ControlPlaneUID)
+			return work(ctx, tenant, ready)
+		}
+		h.reconcile("a")
+		h.settle()
+		h.lead("t1", "another")
+		vc := &tenancyv1alpha1.VirtualCluster{}
+		require.NoError(t, h.Client.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "a"}, vc))
+		vc.Status.ControlPlaneUID = "another"
+		require.NoError(t, h.Client.Status().Update(t.Context(), vc))
+		h.pass(healthPeriod + 2*time.Second)
+		require.Equal(t, []types.UID{"kube-system", "another"}, uids)
 	})
 }
 
@@ -504,7 +616,7 @@ func TestServiceCIDRsOverlap(t *testing.T) {
 				h.reconcile(name)
 			}
 		}
-		h.settle()
+		h.pass(time.Second) // a connection whose write was a conflict tries again
 		require.Contains(t, overlap("first"), "True serviceCIDRs 10.96.0.0/12 share addresses with 10.97.0.0/16 of default/second: ")
 		require.Contains(t, overlap("second"), "True serviceCIDRs fd00::/112, 10.97.0.0/16 share addresses with 10.96.0.0/12 of default/first: ")
 		require.Empty(t, overlap("apart"))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -14,27 +13,21 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
 const probeTimeout = 10 * time.Second
 
-// probe returns the UID of a control plane's namespace kube-system, within probeTimeout. The UID identifies the control
-// plane: every API server creates that namespace, and refuses to delete it.
-func probe(ctx context.Context, config *rest.Config) (types.UID, error) {
+// probe returns the UID and the resource version of a control plane, see proof.Identify, within probeTimeout.
+func probe(ctx context.Context, config *rest.Config) (types.UID, string, error) {
 	api, err := corev1client.NewForConfig(config)
 	if err != nil {
-		return "", fmt.Errorf("making a client: %w", err)
+		return "", "", fmt.Errorf("making a client: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	// Resource version 0 is answered from the API server's cache: the UID never changes, and nothing of etcd is read
-	// for it.
-	namespace, err := api.Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{ResourceVersion: "0"})
-	if err != nil {
-		return "", fmt.Errorf("reading namespace %s: %w", metav1.NamespaceSystem, err)
-	}
-	return namespace.UID, nil
+	return proof.Identify(ctx, api.Namespaces()) //nolint:wrapcheck // it names what was read
 }
 
 // recognize returns nil when uid identifies the control plane that the tenant has had so far, and a final

@@ -20,7 +20,7 @@ import (
 
 // readSecret returns the kubeconfig of a VirtualCluster, or why there is none.
 func (c *Controller) readSecret(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) ([]byte, tenancy.Reason, error) {
-	name, keys := secretOf(vc)
+	name, keys := SecretOf(vc)
 	if name.Namespace == "" {
 		return nil, tenancy.Reason{Reason: tenancyv1alpha1.ReasonConnecting, Message: "Waiting for the root namespace"}, nil
 	}
@@ -42,9 +42,9 @@ func (c *Controller) readSecret(ctx context.Context, vc *tenancyv1alpha1.Virtual
 	return nil, tenancy.Reason{Reason: tenancyv1alpha1.ReasonSecretNotFound, Message: message}, nil
 }
 
-// secretOf returns where a VirtualCluster's kubeconfig lies: the Secret, without a namespace when that is not known
+// SecretOf returns where a VirtualCluster's kubeconfig lies: the Secret, without a namespace when that is not known
 // yet, and the data keys to try.
-func secretOf(vc *tenancyv1alpha1.VirtualCluster) (types.NamespacedName, []string) {
+func SecretOf(vc *tenancyv1alpha1.VirtualCluster) (types.NamespacedName, []string) {
 	if ref := vc.Spec.KubeconfigSecretRef; ref != nil {
 		key := ref.Key
 		if key == "" {
@@ -65,7 +65,7 @@ func indexSecret(object client.Object) []string {
 	if !ok {
 		return nil
 	}
-	secret, _ := secretOf(vc)
+	secret, _ := SecretOf(vc)
 	if secret.Namespace == "" {
 		return nil // no root namespace yet: the write of status.clusterNamespace is an event of its own
 	}
@@ -75,11 +75,15 @@ func indexSecret(object client.Object) []string {
 // ofSecret returns the VirtualClusters whose kubeconfig lies in a Secret. It reads secretIndex: most Secrets of a meta
 // cluster belong to no tenant.
 func (c *Controller) ofSecret(ctx context.Context, secret client.Object) []reconcile.Request {
+	return ofIndex(ctx, c.Client, secretIndex, client.ObjectKeyFromObject(secret).String())
+}
+
+// ofIndex returns the VirtualClusters that an index of the cache has for a value.
+func ofIndex(ctx context.Context, reader client.Reader, index, value string) []reconcile.Request {
 	var list tenancyv1alpha1.VirtualClusterList
-	bySecret := client.MatchingFields{secretIndex: client.ObjectKeyFromObject(secret).String()}
-	if err := c.Client.List(ctx, &list, bySecret, client.UnsafeDisableDeepCopy); err != nil {
+	if err := reader.List(ctx, &list, client.MatchingFields{index: value}, client.UnsafeDisableDeepCopy); err != nil {
 		if !errors.Is(err, context.Canceled) {
-			klog.FromContext(ctx).Error(err, "Finding the VirtualClusters of a Secret", "secret", klog.KObj(secret))
+			klog.FromContext(ctx).Error(err, "Finding VirtualClusters", "index", index, "value", value)
 		}
 		return nil
 	}
@@ -88,4 +92,22 @@ func (c *Controller) ofSecret(ctx context.Context, secret client.Object) []recon
 		requests[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
 	}
 	return requests
+}
+
+// rootIndex is the name of the cache's index of VirtualClusters by their root namespace.
+const rootIndex = "rootNamespace"
+
+// indexRoot is the client.IndexerFunc of rootIndex.
+func indexRoot(object client.Object) []string {
+	vc, ok := object.(*tenancyv1alpha1.VirtualCluster)
+	if !ok || vc.Status.ClusterNamespace == "" {
+		return nil
+	}
+	return []string{vc.Status.ClusterNamespace}
+}
+
+// OfRoot returns the VirtualCluster of a root namespace, if there is one. It reads an index that Controller gives to
+// the manager's cache, whose client reader is.
+func OfRoot(ctx context.Context, reader client.Reader, namespace string) []reconcile.Request {
+	return ofIndex(ctx, reader, rootIndex, namespace)
 }

@@ -12,7 +12,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/internal/tenantclient"
 )
 
 // Tenant is one instance of a connection to a tenant control plane. It is immutable: a changed kubeconfig makes another
@@ -24,6 +26,8 @@ type Tenant struct {
 	VirtualCluster types.NamespacedName
 	// UID is the UID of that object.
 	UID types.UID
+	// ControlPlaneUID is the UID of the control plane's namespace kube-system, as the VirtualCluster records it.
+	ControlPlaneUID types.UID
 	// ClusterDomain is the DNS domain of the tenant's Services, never empty.
 	ClusterDomain string
 	// ServiceCIDRs are the addresses that belong to the tenant's Services.
@@ -32,6 +36,11 @@ type Tenant struct {
 	OpaqueMetaPrefixes []string
 	// TransparentMetaPrefixes lists prefixes of label and annotation keys that are copied up.
 	TransparentMetaPrefixes []string
+	// Policy holds the TenantPolicy in force. It may change while the instance lasts.
+	Policy *policy.Ref
+	// Bounds are the bounds on what this program takes from the control plane. Config obeys them; informers open an
+	// account.
+	Bounds *tenantclient.Bounds
 	// Config reaches the control plane. It must not be changed; copy it to set other rates.
 	Config *rest.Config
 }
@@ -52,9 +61,10 @@ type Lifecycle interface {
 	// Recognize is called with the UID of a control plane that answers, when status.controlPlaneUID is empty: it writes
 	// the UID, or returns an error. A conflict makes the caller read vc anew and try again.
 	Recognize(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, uid types.UID) error
-	// Report is called with the state of the connection, or why there is none, at each reconcile. The duration is after
-	// how long to reconcile again, 0 for no time.
-	Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, state tenancy.Reason) (time.Duration, error)
+	// Report is called at each reconcile with the state of the connection, or why there is none. policy is why another
+	// TenantPolicy holds than the one that the VirtualCluster names, the zero Reason if none does. The duration is
+	// after how long to reconcile again, 0 for no time.
+	Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, state, policy tenancy.Reason) (time.Duration, error)
 	// Release is called for a VirtualCluster that is being deleted, after its connection in this process has ended.
 	Release(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (time.Duration, error)
 }

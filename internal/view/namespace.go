@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"math"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,11 @@ const DefaultNamespaceScheduler = "namespace-scheduler"
 // Slices projects a NamespacePlacement onto Pods: one bound Pod per super cluster with what is reserved there, and one
 // pending Pod per slice that is still to be placed. All pending Pods of a namespace form a gang.
 func Slices(np *schedulerv1alpha1.NamespacePlacement) []client.Object {
+	return projectSlices(np, 0, math.MaxInt64)
+}
+
+// projectSlices is Slices with the turn of a namespace that waits (Namespaces), and at most so many pending Pods.
+func projectSlices(np *schedulerv1alpha1.NamespacePlacement, turn int, most int64) []client.Object {
 	var pods []client.Object
 	held := make(map[string]int32, len(np.Status.Placements))
 	for i := range np.Status.Placements {
@@ -38,10 +44,10 @@ func Slices(np *schedulerv1alpha1.NamespacePlacement) []client.Object {
 	for _, run := range runs {
 		size += run.Count
 	}
-	gang := slicepod.Gang{Name: Gang(np), Size: size, Total: slice.Total(runs), Held: held}
-	pending := make([]*corev1.Pod, 0, size)
+	gang := slicepod.Gang{Name: Gang(np), Size: size, Total: slice.Total(runs), Held: held, Turn: turn}
+	pending := make([]*corev1.Pod, 0, min(size, most))
 	for _, run := range runs {
-		for range run.Count {
+		for range min(run.Count, most-int64(len(pending))) {
 			pod := slicePod(np, fmt.Sprintf("slice.%04d", len(pending)), run.Size)
 			pod.UID = slicepod.UID(gang.Name, len(pending))
 			pending = append(pending, pod)
@@ -81,7 +87,7 @@ func slicePod(np *schedulerv1alpha1.NamespacePlacement, suffix string, amounts s
 			Tolerations:   []corev1.Toleration{providerToleration()},
 			Containers: []corev1.Container{{
 				Name:      "slice",
-				Resources: corev1.ResourceRequirements{Requests: amounts.List()},
+				Resources: corev1.ResourceRequirements{Requests: slicepod.Requests(amounts)},
 			}},
 		},
 	}

@@ -11,11 +11,12 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/slicepod"
 )
 
 // NamespaceNode projects a virtual Node onto the Node that the namespace scheduler sees, with the taint that follows
-// from its Ready condition (Taints). Slices are not pods, so the number of pods is no limit. The Node handed in is not
-// changed.
+// from its Ready condition (Taints). A slice holds any number of pods: they are a resource of the Node that slices
+// request (slicepod.Requests), and the number of slices is no limit. The Node handed in is not changed.
 func NamespaceNode(node *corev1.Node) *corev1.Node {
 	projected := *node
 	projected.ManagedFields = nil
@@ -23,6 +24,9 @@ func NamespaceNode(node *corev1.Node) *corev1.Node {
 	projected.Status.Allocatable = maps.Clone(node.Status.Allocatable)
 	if projected.Status.Allocatable == nil {
 		projected.Status.Allocatable = corev1.ResourceList{}
+	}
+	if _, isProjected := projected.Status.Allocatable[slicepod.ResourcePods]; !isProjected {
+		projected.Status.Allocatable[slicepod.ResourcePods] = projected.Status.Allocatable[corev1.ResourcePods]
 	}
 	projected.Status.Allocatable[corev1.ResourcePods] = anyNumberOfPods()
 	return &projected

@@ -220,7 +220,7 @@ func podInformers(api kubernetes.Interface) informers.SharedInformerFactory {
 	virtual := map[string]*corev1.Node{}
 	for _, name := range []string{"r1", "r2"} {
 		virtual[name] = builders.VirtualNode(name, "cpu", "8").Obj()
-		held.Held(name, 1, "cpu", "1")
+		held.Held(name, 1, "cpu", "1", "pods", "20")
 	}
 	for _, node := range view.TenantNodes(virtual, []schedulerv1alpha1.NamespacePlacement{*held.Obj()}) {
 		nodes.Set(node.Name, node)

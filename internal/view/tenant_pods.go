@@ -6,6 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/slice"
@@ -18,11 +21,12 @@ import (
 const AnnotationBoundNode = "scheduler.tenancy.x-k8s.io/bound-node"
 
 // TenantPod is an informer transform: a tenant's Pod as its pod scheduler sees it. Requests are renamed to the extended
-// resources of the Pod's namespace, spec.nodeName is the super cluster, and what only a super cluster can judge
-// (volumes, node selectors, affinity) is left out. The object belongs to the caller and is changed.
+// resources of the Pod's namespace, of which each Pod takes one of the resource pods, spec.nodeName is the super
+// cluster, and what only a super cluster can judge (volumes, node selectors, affinity) is left out. The object belongs
+// to the caller and is changed.
 //
 // Where a Pod runs is read from its node once it is bound to one, because a Binding cannot be undone, and from the
-// tenant-writable annotation before that.
+// tenant-writable annotation before that, which TenantPods doubts.
 func TenantPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -43,17 +47,36 @@ func TenantPod(object any) (any, error) {
 		Tolerations:                   append(slices.Clip(pod.Spec.Tolerations), providerToleration()),
 		Containers:                    renameContainers(pod.Spec.Containers, pod.Namespace),
 		InitContainers:                renameContainers(pod.Spec.InitContainers, pod.Namespace),
-		Overhead:                      rename(pod.Spec.Overhead, pod.Namespace),
-	}
-	if pod.Spec.Resources != nil {
-		spreadPodLevel(&projected, rename(pod.Spec.Resources.Requests, pod.Namespace))
+		Overhead:                      overhead(pod),
 	}
 	renameStatuses(pod.Status.ContainerStatuses, pod.Namespace)
 	renameStatuses(pod.Status.InitContainerStatuses, pod.Namespace)
+	if pod.Spec.Resources != nil {
+		spreadPodLevel(&projected, &pod.Status, rename(pod.Spec.Resources.Requests, pod.Namespace))
+	}
 	pod.Spec = projected
 	pod.Annotations = annotations
 	pod.ManagedFields = nil
 	return pod, nil
+}
+
+// TenantPods returns the informer transform TenantPod for a tenant whose Pods are in the super cluster that their
+// annotation names only if the pod scheduler chose it. Any other Pod that names one, and is bound to no node, waits: it
+// asks for that super cluster (plugin NamespacePlacement leaves it no other), and evicts no other Pod for it. A tenant
+// can write all of a Pod, so chosen must know it from elsewhere.
+func TenantPods(chosen func(pod types.UID, superCluster string) bool) cache.TransformFunc {
+	return func(object any) (any, error) {
+		projected, err := TenantPod(object)
+		pod, ok := projected.(*corev1.Pod)
+		if err != nil || !ok {
+			return projected, err
+		}
+		if asks := pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster]; asks != "" && pod.Annotations[AnnotationBoundNode] == "" && !chosen(pod.UID, asks) {
+			pod.Spec.NodeName = ""
+			pod.Spec.PreemptionPolicy = ptr.To(corev1.PreemptNever)
+		}
+		return pod, nil
+	}
 }
 
 // SuperCluster returns where a tenant's Pod runs, "" if nowhere yet: the super cluster of the node that it is bound to,
@@ -83,15 +106,26 @@ func renameContainers(containers []corev1.Container, namespace string) []corev1.
 	return renamed
 }
 
-// spreadPodLevel moves pod-level requests, which replace those of the containers, onto the first container:
-// kube-scheduler knows no pod-level requests for extended resources.
-func spreadPodLevel(spec *corev1.PodSpec, requests corev1.ResourceList) {
-	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+// spreadPodLevel moves pod-level requests, which replace those of the containers and what is allocated to them, onto
+// the first container: kube-scheduler knows no pod-level requests for extended resources.
+func spreadPodLevel(spec *corev1.PodSpec, status *corev1.PodStatus, requests corev1.ResourceList) {
+	replaced := func(list corev1.ResourceList) {
+		maps.DeleteFunc(list, func(name corev1.ResourceName, _ resource.Quantity) bool {
+			_, isReplaced := requests[name]
+			return isReplaced
+		})
+	}
+	for _, containers := range [...][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
-			maps.DeleteFunc(containers[i].Resources.Requests, func(name corev1.ResourceName, _ resource.Quantity) bool {
-				_, replaced := requests[name]
-				return replaced
-			})
+			replaced(containers[i].Resources.Requests)
+		}
+	}
+	for _, statuses := range [...][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
+		for i := range statuses {
+			replaced(statuses[i].AllocatedResources)
+			if statuses[i].Resources != nil {
+				replaced(statuses[i].Resources.Requests)
+			}
 		}
 	}
 	if len(spec.Containers) == 0 || len(requests) == 0 {
@@ -101,6 +135,12 @@ func spreadPodLevel(spec *corev1.PodSpec, requests corev1.ResourceList) {
 		spec.Containers[0].Resources.Requests = corev1.ResourceList{}
 	}
 	maps.Copy(spec.Containers[0].Resources.Requests, requests)
+}
+
+// overhead returns what a pod takes besides the requests of its containers: its own overhead, and what Dimensions say
+// that a pod takes without a request, one of the resource pods.
+func overhead(pod *corev1.Pod) corev1.ResourceList {
+	return sliceResources(slice.Of(pod.Spec.Overhead).Plus(slice.Taken(&corev1.Pod{}, slice.Reading{Pods: true})), pod.Namespace)
 }
 
 func renameStatuses(statuses []corev1.ContainerStatus, namespace string) {

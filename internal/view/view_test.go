@@ -1,13 +1,18 @@
 package view
 
 import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/slice"
@@ -26,12 +31,12 @@ func TestTenantPodKeepsWhatAPodRequests(t *testing.T) {
 		spec corev1.PodSpec
 		want slice.Amounts
 	}{
-		"nothing":              {spec: corev1.PodSpec{Containers: []corev1.Container{container("a", nil)}}, want: slice.Amounts{}},
-		"sum of containers":    {spec: corev1.PodSpec{Containers: []corev1.Container{container("a", builders.Resources("cpu", "100m", "memory", "1Mi")), container("b", builders.Resources("cpu", "0.5"))}}, want: slice.Amounts{"cpu": 600, "memory": 1 << 20}},
-		"larger init":          {spec: corev1.PodSpec{InitContainers: []corev1.Container{container("i", builders.Resources("cpu", "2"))}, Containers: []corev1.Container{container("a", builders.Resources("cpu", "100m"))}}, want: slice.Amounts{"cpu": 2000}},
-		"sidecar and overhead": {spec: corev1.PodSpec{Overhead: builders.Resources("cpu", "10m"), InitContainers: []corev1.Container{sidecar}, Containers: []corev1.Container{container("a", builders.Resources("cpu", "100m"))}}, want: slice.Amounts{"cpu": 160}},
-		"extended resource":    {spec: corev1.PodSpec{Containers: []corev1.Container{container("a", builders.Resources("nvidia.com/gpu", "3"))}}, want: slice.Amounts{"nvidia.com/gpu": 3}},
-		"pod level":            {spec: corev1.PodSpec{Resources: &corev1.ResourceRequirements{Requests: builders.Resources("cpu", "1")}, Containers: []corev1.Container{container("a", nil)}}, want: slice.Amounts{"cpu": 1000}},
+		"nothing":              {spec: corev1.PodSpec{Containers: []corev1.Container{container("a", nil)}}, want: slice.Amounts{"pods": 1}},
+		"sum of containers":    {spec: corev1.PodSpec{Containers: []corev1.Container{container("a", builders.Resources("cpu", "100m", "memory", "1Mi")), container("b", builders.Resources("cpu", "0.5"))}}, want: slice.Amounts{"cpu": 600, "memory": 1 << 20, "pods": 1}},
+		"larger init":          {spec: corev1.PodSpec{InitContainers: []corev1.Container{container("i", builders.Resources("cpu", "2"))}, Containers: []corev1.Container{container("a", builders.Resources("cpu", "100m"))}}, want: slice.Amounts{"cpu": 2000, "pods": 1}},
+		"sidecar and overhead": {spec: corev1.PodSpec{Overhead: builders.Resources("cpu", "10m"), InitContainers: []corev1.Container{sidecar}, Containers: []corev1.Container{container("a", builders.Resources("cpu", "100m"))}}, want: slice.Amounts{"cpu": 160, "pods": 1}},
+		"extended resource":    {spec: corev1.PodSpec{Containers: []corev1.Container{container("a", builders.Resources("nvidia.com/gpu", "3"))}}, want: slice.Amounts{"nvidia.com/gpu": 3, "pods": 1}},
+		"pod level":            {spec: corev1.PodSpec{Resources: &corev1.ResourceRequirements{Requests: builders.Resources("cpu", "1")}, Containers: []corev1.Container{container("a", nil)}}, want: slice.Amounts{"cpu": 1000, "pods": 1}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -42,6 +47,65 @@ func TestTenantPodKeepsWhatAPodRequests(t *testing.T) {
 				t.Errorf("used (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestTenantPodCountsAsKubeSchedulerDoes makes random pods: the view counts of them what kube-scheduler counts of the
+// pods themselves, and one of the resource pods.
+func TestTenantPodCountsAsKubeSchedulerDoes(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(11, 12))
+	list := func(names ...corev1.ResourceName) corev1.ResourceList {
+		amounts := slice.Amounts{}
+		for _, name := range names {
+			if random.IntN(2) == 0 {
+				amounts[name] = random.Int64N(4) * 100
+			}
+		}
+		return amounts.List()
+	}
+	any := func() corev1.ResourceList {
+		return list("cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "nvidia.com/gpu")
+	}
+	always := corev1.ContainerRestartPolicyAlways
+	for range 2_000 {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "pod"}}
+		resizes := random.IntN(2) == 0
+		of := func(name string, policy *corev1.ContainerRestartPolicy) corev1.Container {
+			made := corev1.Container{Name: name, RestartPolicy: policy, Resources: corev1.ResourceRequirements{Requests: any()}}
+			return made
+		}
+		statusOf := func(name string) corev1.ContainerStatus {
+			return corev1.ContainerStatus{
+				Name: name, AllocatedResources: list("cpu", "memory"), Resources: &corev1.ResourceRequirements{Requests: list("cpu", "memory")},
+			}
+		}
+		for i := range random.IntN(3) {
+			name, policy := fmt.Sprint("init-", i), []*corev1.ContainerRestartPolicy{nil, &always}[random.IntN(2)]
+			pod.Spec.InitContainers = append(pod.Spec.InitContainers, of(name, policy))
+			if resizes {
+				pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, statusOf(name))
+			}
+		}
+		for i := range 1 + random.IntN(3) {
+			name := fmt.Sprint("c-", i)
+			pod.Spec.Containers = append(pod.Spec.Containers, of(name, nil))
+			if resizes {
+				pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, statusOf(name))
+			}
+		}
+		if random.IntN(3) == 0 {
+			pod.Spec.Overhead = any()
+		}
+		if random.IntN(3) == 0 {
+			pod.Spec.Resources = &corev1.ResourceRequirements{Requests: list("cpu", "memory", "hugepages-2Mi").DeepCopy()}
+			maps.DeleteFunc(pod.Spec.Resources.Requests, func(_ corev1.ResourceName, q resource.Quantity) bool { return q.IsZero() })
+		}
+		want := slice.Taken(pod, slice.Reading{Status: true, Pods: true})
+		original := pod.DeepCopy()
+		projected, err := TenantPod(pod)
+		require.NoError(t, err)
+		require.Empty(t, cmp.Diff(want.Minus(nil), Used(projected.(*corev1.Pod))), "%+v", original)
 	}
 }
 
@@ -67,10 +131,40 @@ func TestTenantPodLeavesOutWhatSuperClustersJudge(t *testing.T) {
 		Spec: corev1.PodSpec{
 			NodeName: "r1", SchedulerName: "s", Containers: []corev1.Container{{Name: "a"}},
 			Tolerations: []corev1.Toleration{{Key: schedulerv1alpha1.TaintProvider, Operator: corev1.TolerationOpExists}},
+			Overhead:    builders.Resources("pods.slice.tenancy.x-k8s.io/web", "1"),
 		},
 	}
 	if diff := cmp.Diff(want, projected); diff != "" {
 		t.Errorf("projection (-want +got):\n%s", diff)
+	}
+}
+
+// TestTenantPods: a super cluster that the pod scheduler did not choose is one that the pod asks for.
+func TestTenantPods(t *testing.T) {
+	never := corev1.PreemptNever
+	for name, tc := range map[string]struct {
+		annotation, nodeName string
+		want                 string
+		wantPreemption       *corev1.PreemptionPolicy
+	}{
+		"none":                     {},
+		"chosen":                   {annotation: "r1", want: "r1"},
+		"not chosen":               {annotation: "r2", wantPreemption: &never},
+		"bound":                    {annotation: "r1", nodeName: "r1.node-1", want: "r1"},
+		"bound, and changed later": {annotation: "r2", nodeName: "r1.node-1", want: "r1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1"}, Spec: corev1.PodSpec{NodeName: tc.nodeName}}
+			if tc.annotation != "" {
+				pod.Annotations = map[string]string{schedulerv1alpha1.AnnotationSuperCluster: tc.annotation}
+			}
+			projected, err := TenantPods(func(uid types.UID, superCluster string) bool { return uid == "1" && superCluster == "r1" })(pod)
+			require.NoError(t, err)
+			got := projected.(*corev1.Pod)
+			require.Equal(t, tc.want, got.Spec.NodeName)
+			require.Equal(t, tc.wantPreemption, got.Spec.PreemptionPolicy)
+			require.Equal(t, tc.annotation, got.Annotations[schedulerv1alpha1.AnnotationSuperCluster])
+		})
 	}
 }
 

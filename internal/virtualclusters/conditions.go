@@ -17,10 +17,11 @@ import (
 )
 
 // Report writes the conditions of a VirtualCluster when they changed: Ready from the state of its connection,
-// ServiceCIDRsOverlap from all VirtualClusters. A change for the worse is an Event too. The duration is after how long
+// PolicyFound from why another TenantPolicy holds than the one that it names, ServiceCIDRsOverlap from all
+// VirtualClusters. A change for the worse is an Event too. The duration is after how long
 // to report again, 0 for when the state changes: what another VirtualCluster causes is checked every
 // conflictRetryAfter.
-func (o *Owner) Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, state tenancy.Reason) (time.Duration, error) {
+func (o *Owner) Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, state, policy tenancy.Reason) (time.Duration, error) {
 	var again time.Duration
 	if state.Reason == tenancyv1alpha1.ReasonKeyConflict {
 		again = conflictRetryAfter
@@ -33,7 +34,7 @@ func (o *Owner) Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, 
 		again = conflictRetryAfter
 	}
 	before := vc.DeepCopy()
-	setConditions(vc, state, overlap)
+	setConditions(vc, state, policy, overlap)
 	if equality.Semantic.DeepEqual(before.Status, vc.Status) {
 		return again, nil
 	}
@@ -44,23 +45,30 @@ func (o *Owner) Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, 
 	return again, nil
 }
 
-// setConditions sets the conditions that follow from the state of the connection, and from the message about
-// overlapping ranges, "" for none.
-func setConditions(vc *tenancyv1alpha1.VirtualCluster, state tenancy.Reason, overlap string) {
+// setConditions sets the conditions that follow from the state of the connection, from what is wrong with the policy,
+// the zero Reason for nothing, and from the message about overlapping ranges, "" for none.
+func setConditions(vc *tenancyv1alpha1.VirtualCluster, state, policy tenancy.Reason, overlap string) {
 	ready := metav1.Condition{
-		Type: tenancyv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: state.Reason, Message: state.Message, ObservedGeneration: vc.Generation,
+		Type: tenancyv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: state.Reason, Message: tenancy.Cut(state.Message, tenancy.MaxConditionMessage), ObservedGeneration: vc.Generation,
 	}
 	if state.Reason == tenancyv1alpha1.ReasonConnected {
 		ready.Status = metav1.ConditionTrue
 	}
 	meta.SetStatusCondition(&vc.Status.Conditions, ready)
+	if policy == (tenancy.Reason{}) {
+		meta.RemoveStatusCondition(&vc.Status.Conditions, tenancyv1alpha1.ConditionPolicyFound)
+	} else {
+		meta.SetStatusCondition(&vc.Status.Conditions, metav1.Condition{
+			Type: tenancyv1alpha1.ConditionPolicyFound, Status: metav1.ConditionFalse, Reason: policy.Reason, Message: policy.Message, ObservedGeneration: vc.Generation,
+		})
+	}
 	if overlap == "" {
 		meta.RemoveStatusCondition(&vc.Status.Conditions, tenancyv1alpha1.ConditionServiceCIDRsOverlap)
 		return
 	}
 	meta.SetStatusCondition(&vc.Status.Conditions, metav1.Condition{
 		Type: tenancyv1alpha1.ConditionServiceCIDRsOverlap, Status: metav1.ConditionTrue, Reason: tenancyv1alpha1.ReasonSharedAddresses,
-		Message: overlap, ObservedGeneration: vc.Generation,
+		Message: tenancy.Cut(overlap, tenancy.MaxConditionMessage), ObservedGeneration: vc.Generation,
 	})
 }
 
@@ -70,7 +78,10 @@ func (o *Owner) recordChanges(ctx context.Context, before, after *tenancyv1alpha
 		return meta.FindStatusCondition(before.Status.Conditions, kind), meta.FindStatusCondition(after.Status.Conditions, kind)
 	}
 	if old, overlap := find(tenancyv1alpha1.ConditionServiceCIDRsOverlap); overlap != nil && (old == nil || old.Message != overlap.Message) {
-		o.Recorder.Event(after, corev1.EventTypeWarning, overlap.Reason, overlap.Message)
+		o.record(after, corev1.EventTypeWarning, overlap)
+	}
+	if old, policy := find(tenancyv1alpha1.ConditionPolicyFound); policy != nil && (old == nil || old.Message != policy.Message) {
+		o.Recorder.Event(after, corev1.EventTypeWarning, policy.Reason, policy.Message)
 	}
 	old, ready := find(tenancyv1alpha1.ConditionReady)
 	if old != nil && old.Status == ready.Status && old.Reason == ready.Reason {
@@ -79,8 +90,13 @@ func (o *Owner) recordChanges(ctx context.Context, before, after *tenancyv1alpha
 	klog.FromContext(ctx).V(2).Info("Tenant changed", "ready", ready.Status, "reason", ready.Reason, "message", ready.Message)
 	switch {
 	case ready.Status == metav1.ConditionTrue:
-		o.Recorder.Event(after, corev1.EventTypeNormal, ready.Reason, ready.Message)
+		o.record(after, corev1.EventTypeNormal, ready)
 	case ready.Reason != tenancyv1alpha1.ReasonConnecting:
-		o.Recorder.Event(after, corev1.EventTypeWarning, ready.Reason, ready.Message)
+		o.record(after, corev1.EventTypeWarning, ready)
 	}
+}
+
+// record records an Event that says what a condition says.
+func (o *Owner) record(vc *tenancyv1alpha1.VirtualCluster, kind string, condition *metav1.Condition) {
+	o.Recorder.Event(vc, kind, condition.Reason, tenancy.Cut(condition.Message, tenancy.MaxEventNote))
 }

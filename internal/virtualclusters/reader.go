@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,6 +25,9 @@ var errNotRecognized = errors.New("status.controlPlaneUID is empty: waiting for 
 type Reader struct {
 	// Reader reads root namespaces, which must be up to date.
 	Reader client.Reader
+	// Recorder records an Event on a VirtualCluster when its control plane has more than the process may keep; nil for
+	// none. Its conditions are the Owner's.
+	Recorder record.EventRecorder
 }
 
 // Prepare returns why the tenant cannot be connected to yet, the zero Reason when Owner has written all that it needs.
@@ -52,9 +56,12 @@ func (r Reader) Recognize(context.Context, *tenancyv1alpha1.VirtualCluster, type
 	return errNotRecognized
 }
 
-// Report writes nothing. It returns after how long a key that belongs to another object is to be checked again, 0 for
-// any other state.
-func (r Reader) Report(_ context.Context, _ *tenancyv1alpha1.VirtualCluster, state tenancy.Reason) (time.Duration, error) {
+// Report writes nothing but an Event when the state is TooMuchData, which is another in each process. It returns after
+// how long a key that belongs to another object is to be checked again, 0 for any other state.
+func (r Reader) Report(_ context.Context, vc *tenancyv1alpha1.VirtualCluster, state, _ tenancy.Reason) (time.Duration, error) {
+	if state.Reason == tenancyv1alpha1.ReasonTooMuchData && r.Recorder != nil {
+		r.Recorder.Event(vc, corev1.EventTypeWarning, state.Reason, tenancy.Cut(state.Message, tenancy.MaxEventNote))
+	}
 	if state.Reason == tenancyv1alpha1.ReasonKeyConflict {
 		return conflictRetryAfter, nil
 	}

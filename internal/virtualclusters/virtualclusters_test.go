@@ -134,7 +134,7 @@ func TestReport(t *testing.T) {
 	owner, events := newOwner(t, builders.VirtualCluster("a"))
 	report := func(reason, message string) time.Duration {
 		t.Helper()
-		again, err := owner.Report(t.Context(), owner.stored(t, "a"), tenancy.Reason{Reason: reason, Message: message})
+		again, err := owner.Report(t.Context(), owner.stored(t, "a"), tenancy.Reason{Reason: reason, Message: message}, tenancy.Reason{})
 		require.NoError(t, err)
 		return again
 	}
@@ -170,10 +170,10 @@ func TestReport(t *testing.T) {
 func TestReaderReportsNothing(t *testing.T) {
 	t.Parallel()
 	var reader Reader
-	again, err := reader.Report(t.Context(), builders.VirtualCluster("a"), tenancy.Reason{Reason: tenancyv1alpha1.ReasonKeyConflict})
+	again, err := reader.Report(t.Context(), builders.VirtualCluster("a"), tenancy.Reason{Reason: tenancyv1alpha1.ReasonKeyConflict}, tenancy.Reason{})
 	require.NoError(t, err)
 	require.Equal(t, conflictRetryAfter, again, "the other object may go")
-	again, err = reader.Report(t.Context(), builders.VirtualCluster("a"), tenancy.Reason{Reason: tenancyv1alpha1.ReasonConnected})
+	again, err = reader.Report(t.Context(), builders.VirtualCluster("a"), tenancy.Reason{Reason: tenancyv1alpha1.ReasonConnected}, tenancy.Reason{})
 	require.NoError(t, err)
 	require.Zero(t, again)
 	again, err = reader.Release(t.Context(), builders.VirtualCluster("a"))

@@ -6,6 +6,7 @@ package namespacegang
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,12 +52,27 @@ type Committer interface {
 	Commit(ctx context.Context, gang string, assignments []Assignment) error
 }
 
+// Expander is a Committer in whose view a gang that waits is its first slice alone.
+type Expander interface {
+	Committer
+	// Expand adds the other slices of a gang. It returns when the scheduler has queued them, so that no other gang is
+	// tried in between.
+	Expand(ctx context.Context, gang string)
+	// Collapse takes them away again: none of them is reserved any more.
+	Collapse(gang string)
+}
+
 // NamespaceGang is the plugin.
 type NamespaceGang struct {
 	handle    framework.Handle
 	committer Committer
+	expander  Expander // nil: the view has all slices of every gang
 	gangs     *State
 	pods      corev1listers.PodLister
+
+	// expansion is held from the first Reserve of a gang until it is expanded, and from the last Unreserve until it is
+	// collapsed.
+	expansion sync.Mutex
 }
 
 var (
@@ -76,19 +92,23 @@ func New(committer Committer, gangs *State) func(context.Context, runtime.Object
 			return nil, fmt.Errorf("%s serves the namespace scheduler only: nothing can write its decisions here", Name)
 		}
 		pods := handle.SharedInformerFactory().Core().V1().Pods().Lister()
-		return &NamespaceGang{handle: handle, committer: committer, gangs: gangs, pods: pods}, nil
+		expander, _ := committer.(Expander)
+		return &NamespaceGang{handle: handle, committer: committer, expander: expander, gangs: gangs, pods: pods}, nil
 	}
 }
 
 // Name returns the name of the plugin.
 func (pl *NamespaceGang) Name() string { return Name }
 
-// Less orders by priority, then by age of the namespace, then by name, so that slices of one namespace follow each
-// other.
+// Less orders by priority, then by turn (slicepod.Gang), then by age of the namespace, then by name, so that slices of
+// one namespace follow each other. All of them are in the Pod: a change of any is an update of the queue.
 func (pl *NamespaceGang) Less(a, b fwk.QueuedPodInfo) bool {
 	podA, podB := a.GetPodInfo().GetPod(), b.GetPodInfo().GetPod()
 	if priorityA, priorityB := corev1helpers.PodPriority(podA), corev1helpers.PodPriority(podB); priorityA != priorityB {
 		return priorityA > priorityB
+	}
+	if turnA, turnB := slicepod.Turn(podA), slicepod.Turn(podB); turnA != turnB {
+		return turnA < turnB
 	}
 	if !podA.CreationTimestamp.Equal(&podB.CreationTimestamp) {
 		return podA.CreationTimestamp.Before(&podB.CreationTimestamp)
@@ -124,10 +144,16 @@ func (pl *NamespaceGang) hint(_ klog.Logger, pod *corev1.Pod, _, _ any) (fwk.Que
 	return fwk.QueueSkip, nil
 }
 
-// Reserve records the super cluster of a slice. With the first slice of a gang it moves the others into the active
-// queue.
+// Reserve records the super cluster of a slice. With the first slice of a gang the others come into the active queue.
 func (pl *NamespaceGang) Reserve(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, cluster string) *fwk.Status {
-	if first := pl.gangs.assign(pod, cluster); first && sizeOf(pod) > 1 {
+	pl.expansion.Lock()
+	defer pl.expansion.Unlock()
+	first := pl.gangs.assign(pod, cluster)
+	switch {
+	case !first || sizeOf(pod) <= 1:
+	case pl.expander != nil:
+		pl.expander.Expand(ctx, slicepod.GangName(pod))
+	default:
 		pl.activateOthers(ctx, pod)
 	}
 	return nil
@@ -148,13 +174,28 @@ func (pl *NamespaceGang) activateOthers(ctx context.Context, pod *corev1.Pod) {
 
 // Unreserve takes Reserve back, and releases the other slices that wait: a gang that lost a member cannot be placed.
 func (pl *NamespaceGang) Unreserve(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) {
-	if pl.gangs.forget(pod) {
+	if pl.forget(pod) {
 		pl.release(ctx, pod)
 	}
 }
 
+// forget takes a slice off its gang, which is lost then, and returns whether it was reserved.
+func (pl *NamespaceGang) forget(pod *corev1.Pod) bool {
+	pl.expansion.Lock()
+	defer pl.expansion.Unlock()
+	pl.gangs.lose(pod)
+	reserved := pl.gangs.forget(pod)
+	if reserved && pl.expander != nil && !pl.gangs.begun(pod) && sizeOf(pod) > 1 {
+		pl.expander.Collapse(slicepod.GangName(pod))
+	}
+	return reserved
+}
+
 // Permit holds a slice until all slices of its gang have a super cluster, then lets all of them go.
 func (pl *NamespaceGang) Permit(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) (*fwk.Status, time.Duration) {
+	if pl.gangs.isLost(pod) {
+		return fwk.NewStatus(fwk.Unschedulable, ErrReasonReleased), 0
+	}
 	if !pl.gangs.complete(pod) {
 		return fwk.NewStatus(fwk.Wait), permitTimeout
 	}
@@ -170,6 +211,7 @@ func (pl *NamespaceGang) Permit(ctx context.Context, _ fwk.CycleState, pod *core
 
 // PostFilter releases the slices that wait for one that fits nowhere.
 func (pl *NamespaceGang) PostFilter(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ framework.NodeToStatusReader) (*framework.PostFilterResult, *fwk.Status) {
+	pl.gangs.loseOthers(pod)
 	pl.release(ctx, pod)
 	return nil, fwk.NewStatus(fwk.Unschedulable)
 }

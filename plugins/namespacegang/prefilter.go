@@ -16,9 +16,12 @@ import (
 
 // PreFilter refuses the first slice of a gang when all super clusters together have less free than the gang requests.
 // So a namespace that is far too large is refused at once, with the figures, instead of after most of its slices were
-// held and released.
+// held and released. It refuses slices of a gang that has lost one, too: the gang begins anew with its first slice.
 func (pl *NamespaceGang) PreFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*framework.PreFilterResult, *fwk.Status) {
-	if pl.gangs.begun(pod) {
+	switch begun := pl.gangs.begun(pod); {
+	case pl.gangs.isLost(pod), !begun && pl.expander != nil && slicepod.GangName(pod) != "" && !slicepod.IsFirst(pod):
+		return nil, fwk.NewStatus(fwk.Unschedulable, ErrReasonReleased)
+	case begun:
 		return nil, nil
 	}
 	total, err := slicepod.Total(pod)
@@ -67,7 +70,7 @@ func amountOf(counted fwk.Resource, name corev1.ResourceName) int64 {
 	case corev1.ResourceEphemeralStorage:
 		return counted.GetEphemeralStorage()
 	case corev1.ResourcePods:
-		return int64(counted.GetAllowedPodNumber())
+		return counted.GetScalarResources()[slicepod.ResourcePods]
 	default:
 		return counted.GetScalarResources()[name]
 	}

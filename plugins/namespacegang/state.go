@@ -27,6 +27,8 @@ type gang struct {
 	// committed makes the first Bind of the gang write, and all others wait for it.
 	committed sync.Once
 	outcome   error
+	// lost is whether a slice was lost, so that the others are released and none is added.
+	lost bool
 }
 
 // NewState returns an empty State, for one scheduler.
@@ -82,6 +84,34 @@ func (s *State) forget(pod *corev1.Pod) bool {
 		delete(s.gangs, slicepod.GangName(pod))
 	}
 	return assigned
+}
+
+// lose marks the gang of a reserved slice as lost.
+func (s *State) lose(pod *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if found := s.gangs[slicepod.GangName(pod)]; found != nil {
+		if _, assigned := found.assigned[pod.UID]; assigned {
+			found.lost = true
+		}
+	}
+}
+
+// loseOthers marks the gang of a slice that fits nowhere as lost.
+func (s *State) loseOthers(pod *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if found := s.gangs[slicepod.GangName(pod)]; found != nil {
+		found.lost = true
+	}
+}
+
+// isLost reports whether a slice of pod's gang was lost, and others are still reserved.
+func (s *State) isLost(pod *corev1.Pod) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := s.gangs[slicepod.GangName(pod)]
+	return found != nil && found.lost
 }
 
 func (s *State) complete(pod *corev1.Pod) bool {

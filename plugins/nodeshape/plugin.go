@@ -127,7 +127,8 @@ func (pl *NodeShape) shapesOf(node *corev1.Node) []slice.Amounts {
 	return entry.shapes
 }
 
-// requestOf returns what a pod or slice takes, in the resources that it requested before the projection.
+// requestOf returns what a pod or slice takes, in the resources that it requested before the projection. The pods of a
+// slice may run on different nodes, and each of them takes one: they make no node too small.
 func requestOf(pod *corev1.Pod) request {
 	needed := request{}
 	for resource, amount := range slice.Taken(pod, slice.Reading{}) {
@@ -136,5 +137,6 @@ func requestOf(pod *corev1.Pod) request {
 		}
 		needed[resource] += amount
 	}
+	delete(needed, corev1.ResourcePods)
 	return needed
 }

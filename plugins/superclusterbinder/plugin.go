@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 )
@@ -22,6 +24,9 @@ import (
 const (
 	// Name of the plugin.
 	Name = "SuperClusterBinder"
+	// maxInFlight is how many pods of a tenant are bound at a time. Each is a goroutine with its cycle state until the
+	// tenant's API server has answered.
+	maxInFlight = 100
 	// ReasonSuperClusterChosen: the pod scheduler chose a super cluster for a pod that it had refused before, and the
 	// pod waits for a node there. It is the reason of condition PodScheduled=False, until the syncer makes the Binding.
 	ReasonSuperClusterChosen = "SuperClusterChosen"
@@ -30,17 +35,65 @@ const (
 // SuperClusterBinder is the plugin.
 type SuperClusterBinder struct {
 	handle framework.Handle
+	chose  func(pod types.UID, superCluster string)
+
+	// slots holds an item for each bind in flight, and inFlight the pods that they are for.
+	slots    chan struct{}
+	mu       sync.Mutex
+	inFlight map[types.UID]bool
 }
 
-var _ framework.BindPlugin = &SuperClusterBinder{}
+var (
+	_ framework.ReservePlugin  = &SuperClusterBinder{}
+	_ framework.BindPlugin     = &SuperClusterBinder{}
+	_ framework.PostBindPlugin = &SuperClusterBinder{}
+)
 
-// New returns the plugin.
-func New(_ context.Context, _ runtime.Object, handle framework.Handle) (framework.Plugin, error) {
-	return &SuperClusterBinder{handle: handle}, nil
+// New returns a factory of the plugin. chose is called before a super cluster is written onto a pod, and with "" when
+// that failed; nil: nobody is told.
+func New(chose func(pod types.UID, superCluster string)) frameworkruntime.PluginFactory {
+	if chose == nil {
+		chose = func(types.UID, string) {}
+	}
+	return func(_ context.Context, _ runtime.Object, handle framework.Handle) (framework.Plugin, error) {
+		return &SuperClusterBinder{handle: handle, chose: chose, slots: make(chan struct{}, maxInFlight), inFlight: map[types.UID]bool{}}, nil
+	}
 }
 
 // Name returns the name of the plugin.
 func (pl *SuperClusterBinder) Name() string { return Name }
+
+// Reserve waits until few enough binds are in flight. It holds up the pods of this tenant only: each has a scheduler of
+// its own.
+func (pl *SuperClusterBinder) Reserve(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) *fwk.Status {
+	select {
+	case pl.slots <- struct{}{}:
+	case <-ctx.Done():
+		return fwk.AsStatus(ctx.Err())
+	}
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	if pl.inFlight[pod.UID] {
+		<-pl.slots // it has one
+	}
+	pl.inFlight[pod.UID] = true
+	return nil
+}
+
+// Unreserve gives the place of Reserve back, if the pod has one.
+func (pl *SuperClusterBinder) Unreserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	if pl.inFlight[pod.UID] {
+		delete(pl.inFlight, pod.UID)
+		<-pl.slots
+	}
+}
+
+// PostBind gives the place of Reserve back.
+func (pl *SuperClusterBinder) PostBind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, superCluster string) {
+	pl.Unreserve(ctx, state, pod, superCluster)
+}
 
 // Bind patches the pod, if it still has the UID that was scheduled. The syncer of the super cluster makes the Binding
 // to a node later.
@@ -53,40 +106,64 @@ func (pl *SuperClusterBinder) Bind(ctx context.Context, _ fwk.CycleState, pod *c
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("encoding the choice of %s: %w", superCluster, err))
 	}
-	// First, for the syncer may make the Binding as soon as it sees the choice, and would find its condition
-	// overwritten.
-	pl.replaceRefusal(ctx, pod, superCluster)
-	pods := pl.handle.ClientSet().CoreV1().Pods(pod.Namespace)
-	if _, err := pods.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	pl.chose(pod.UID, superCluster)
+	if err := pl.write(ctx, pod, superCluster, patch); err != nil {
+		pl.chose(pod.UID, "")
 		return fwk.AsStatus(fmt.Errorf("writing super cluster %s: %w", superCluster, err))
 	}
 	return nil
 }
 
-// replaceRefusal replaces the message of an earlier refusal, which would else stay until the Binding. It is for the
-// reader only, so a failure is logged and changes nothing.
-func (pl *SuperClusterBinder) replaceRefusal(ctx context.Context, pod *corev1.Pod, superCluster string) {
+// write writes the choice and what the tenant reads about it.
+func (pl *SuperClusterBinder) write(ctx context.Context, pod *corev1.Pod, superCluster string, patch []byte) error {
+	// First, for the syncer may make the Binding as soon as it sees the choice, and would find its condition
+	// overwritten.
+	err := pl.replaceRefusal(ctx, pod, superCluster)
+	switch {
+	case err != nil && asksFor(pod, superCluster):
+		return err
+	case err != nil: // the message is for the reader only
+		klog.FromContext(ctx).V(3).Info("Could not replace the message of an earlier refusal", "pod", klog.KObj(pod), "err", err)
+	}
+	_, err = pl.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	return err //nolint:wrapcheck // Bind wraps it
+}
+
+// asksFor reports whether the tenant wrote a super cluster onto a pod of the pod view itself. The patch of Bind changes
+// nothing then, and informers would not see that the super cluster is granted: the condition must change.
+func asksFor(pod *corev1.Pod, superCluster string) bool {
+	return pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster] == superCluster
+}
+
+// replaceRefusal replaces the message of an earlier refusal, which would else stay until the Binding. A pod that asks
+// for the super cluster gets the message in any case.
+func (pl *SuperClusterBinder) replaceRefusal(ctx context.Context, pod *corev1.Pod, superCluster string) error {
 	// The queue may hold an older state of the pod than the informer.
 	known, err := pl.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(pod.Namespace).Get(pod.Name)
 	if err != nil {
-		return
+		return nil //nolint:nilerr // the informer has not seen the pod, or not any more
 	}
-	if _, refused := podutil.GetPodCondition(&known.Status, corev1.PodScheduled); refused == nil || refused.Status != corev1.ConditionFalse {
-		return
+	_, scheduled := podutil.GetPodCondition(&known.Status, corev1.PodScheduled)
+	refused := scheduled != nil && scheduled.Status == corev1.ConditionFalse
+	if !refused && !asksFor(known, superCluster) || known.Spec.NodeName != "" {
+		return nil
+	}
+	condition := map[string]any{
+		"type":    corev1.PodScheduled,
+		"status":  corev1.ConditionFalse,
+		"reason":  ReasonSuperClusterChosen,
+		"message": fmt.Sprintf("super cluster %s was chosen; waiting for one of its nodes", superCluster),
+	}
+	if asksFor(known, superCluster) {
+		condition["lastProbeTime"] = metav1.Now() // the rest may be there already
 	}
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": known.ResourceVersion}, // never over a condition that is newer
-		"status": map[string]any{"conditions": []map[string]any{{
-			"type":    corev1.PodScheduled,
-			"status":  corev1.ConditionFalse,
-			"reason":  ReasonSuperClusterChosen,
-			"message": fmt.Sprintf("super cluster %s was chosen; waiting for one of its nodes", superCluster),
-		}}},
+		"status":   map[string]any{"conditions": []map[string]any{condition}},
 	})
-	if err == nil {
-		_, err = pl.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	}
 	if err != nil {
-		klog.FromContext(ctx).V(3).Info("Could not replace the message of an earlier refusal", "pod", klog.KObj(pod), "err", err)
+		return fmt.Errorf("encoding the condition: %w", err)
 	}
+	_, err = pl.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return err //nolint:wrapcheck // Bind wraps it
 }

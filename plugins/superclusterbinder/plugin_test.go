@@ -1,9 +1,12 @@
 package superclusterbinder_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -11,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -57,10 +61,21 @@ func TestBind(t *testing.T) {
 		wantErr func(error) bool
 		// wantPatches are the subresources that were patched.
 		wantPatches []string
+		// wantProbe is whether the condition says when it was written: the pod changes, whatever was there before.
+		wantProbe bool
 	}{
 		"a new pod": {stored: web().Obj(), want: chosen().Obj(), wantPatches: []string{""}},
 		"a pod that went elsewhere before": {
 			stored: web().Annotation(key, "r2").Label(key, "r2").Obj(), want: chosen().Obj(), wantPatches: []string{""},
+		},
+		"a pod that asks for it is seen to get it": {
+			stored: versioned(chosen(), waits), live: "1", want: versioned(chosen(), waits), wantPatches: []string{"status", ""}, wantProbe: true,
+		},
+		"a pod that asks for it and had no condition": {
+			stored: chosen().Obj(), want: chosen().Conditions([]corev1.PodCondition{waits}).Obj(), wantPatches: []string{"status", ""}, wantProbe: true,
+		},
+		"a pod that asks for it and changes meanwhile": {
+			stored: versioned(chosen(), waits), live: "2", want: versioned(chosen(), waits), wantErr: apierrors.IsConflict, wantPatches: []string{"status"},
 		},
 		"a pod that is bound to a node already keeps it": {
 			stored: web().Node("node-1").Conditions([]corev1.PodCondition{scheduled}).Obj(),
@@ -100,7 +115,7 @@ func TestBind(t *testing.T) {
 			if tc.stored != nil {
 				api = fake.NewClientset(tc.stored)
 			}
-			var patches []string
+			var patches, told []string
 			api.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 				patches = append(patches, action.GetSubresource())
 				if err := tc.fail[action.GetSubresource()]; err != nil {
@@ -109,7 +124,7 @@ func TestBind(t *testing.T) {
 				return conflict(t, tc.stored, tc.live, action.(clienttesting.PatchAction))
 			})
 			factory := informers.NewSharedInformerFactory(api, 0)
-			f := plugintest.NewFramework(t, superclusterbinder.Name, superclusterbinder.New, nil,
+			f := plugintest.NewFramework(t, superclusterbinder.Name, superclusterbinder.New(func(pod types.UID, superCluster string) { told = append(told, string(pod)+" "+superCluster) }), nil,
 				frameworkruntime.WithClientSet(api), frameworkruntime.WithInformerFactory(factory))
 			factory.Core().V1().Pods().Informer()
 			factory.Start(t.Context().Done())
@@ -127,6 +142,11 @@ func TestBind(t *testing.T) {
 			} else {
 				require.True(t, status.IsSuccess(), status.Message())
 			}
+			wantTold := []string{string(queued.UID) + " r1"}
+			if tc.wantErr != nil {
+				wantTold = append(wantTold, string(queued.UID)+" ")
+			}
+			require.Equal(t, wantTold, told)
 			if diff := cmp.Diff(tc.wantPatches, patches); diff != "" {
 				t.Errorf("patched subresources (-want +got):\n%s", diff)
 			}
@@ -137,6 +157,10 @@ func TestBind(t *testing.T) {
 			}
 			require.NoError(t, err)
 			got.TypeMeta, got.ManagedFields = tc.want.TypeMeta, nil
+			for i := range got.Status.Conditions {
+				require.Equal(t, tc.wantProbe, !got.Status.Conditions[i].LastProbeTime.IsZero())
+				got.Status.Conditions[i].LastProbeTime = metav1.Time{}
+			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("pod (-want +got):\n%s", diff)
 			}
@@ -157,4 +181,43 @@ func conflict(t *testing.T, stored *corev1.Pod, live string, action clienttestin
 		return false, nil, nil
 	}
 	return true, nil, apierrors.NewConflict(corev1.Resource("pods"), stored.Name, errors.New("the UID in the precondition does not match"))
+}
+
+// TestBindsInFlight: beyond a bound, a pod waits until another one is bound or given up.
+func TestBindsInFlight(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		made, err := superclusterbinder.New(nil)(t.Context(), nil, nil)
+		require.NoError(t, err)
+		pl := made.(*superclusterbinder.SuperClusterBinder)
+		pod := func(i int) *corev1.Pod { return st.MakePod().UID(fmt.Sprint(i)).Obj() }
+		for i := range 100 {
+			require.Nil(t, pl.Reserve(t.Context(), nil, pod(i), "r1"))
+		}
+		reserved := 0
+		go func() {
+			for i := range 3 {
+				if pl.Reserve(t.Context(), nil, pod(100+i), "r1") == nil {
+					reserved++
+				}
+			}
+		}()
+		synctest.Wait()
+		require.Zero(t, reserved)
+		pl.Unreserve(t.Context(), nil, pod(999), "r1") // it never had a place
+		synctest.Wait()
+		require.Zero(t, reserved)
+		pl.PostBind(t.Context(), nil, pod(0), "r1")
+		pl.PostBind(t.Context(), nil, pod(0), "r1")
+		synctest.Wait()
+		require.Equal(t, 1, reserved)
+		pl.Unreserve(t.Context(), nil, pod(1), "r1")
+		pl.Unreserve(t.Context(), nil, pod(100), "r1")
+		synctest.Wait()
+		require.Equal(t, 3, reserved)
+
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.False(t, pl.Reserve(ended, nil, pod(200), "r1").IsSuccess())
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,14 +31,14 @@ type User struct {
 	KubeConfig []byte
 }
 
-// Account creates the objects in a file of manifests/base that grant a program its rights, and returns the program's
-// service account, which has these rights and no others.
-func Account(ctx context.Context, controlPlane *ControlPlane, file, name string) (*User, error) {
+// Account creates the objects in a file below manifests that grant a program its rights, and returns the program's
+// service account of that namespace and name, which has these rights and no others.
+func Account(ctx context.Context, controlPlane *ControlPlane, file, namespace, name string) (*User, error) {
 	root, err := Root()
 	if err != nil {
 		return nil, err
 	}
-	content, err := os.ReadFile(filepath.Join(root, "manifests", "base", file))
+	content, err := os.ReadFile(filepath.Join(root, "manifests", file))
 	if err != nil {
 		return nil, fmt.Errorf("reading the rights: %w", err)
 	}
@@ -45,10 +46,10 @@ func Account(ctx context.Context, controlPlane *ControlPlane, file, name string)
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	const namespace = "vc-manager"
 	if err := admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); client.IgnoreAlreadyExists(err) != nil {
 		return nil, fmt.Errorf("making the namespace: %w", err)
 	}
+	var roles []*unstructured.Unstructured
 	for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096); ; {
 		object := &unstructured.Unstructured{}
 		if err := documents.Decode(&object.Object); errors.Is(err, io.EOF) {
@@ -59,10 +60,30 @@ func Account(ctx context.Context, controlPlane *ControlPlane, file, name string)
 		if err := admin.Create(ctx, object); err != nil {
 			return nil, fmt.Errorf("making %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
+		if kind := object.GetKind(); kind == "ClusterRole" || kind == "Role" {
+			roles = append(roles, object)
+		}
+	}
+	for _, role := range roles {
+		if err := admin.Create(ctx, binding(role, namespace, name)); client.IgnoreAlreadyExists(err) != nil {
+			return nil, fmt.Errorf("binding %s %s: %w", role.GetKind(), role.GetName(), err)
+		}
 	}
 	return controlPlane.user(pki.Certificate{
 		User: "system:serviceaccount:" + namespace + ":" + name, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace},
 	})
+}
+
+// binding returns the binding of a role to a service account, which a script makes where the file has none.
+func binding(role client.Object, namespace, name string) client.Object {
+	kind := role.GetObjectKind().GroupVersionKind().Kind
+	meta := metav1.ObjectMeta{Namespace: role.GetNamespace(), Name: role.GetName()}
+	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role.GetName()}
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}}
+	if kind == "ClusterRole" {
+		return &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}
+	}
+	return &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}
 }
 
 // user makes a user, with the rights that others give it.

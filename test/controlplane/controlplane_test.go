@@ -69,7 +69,7 @@ func TestStart(t *testing.T) {
 	})
 	t.Run("a service account has its own rights alone", func(t *testing.T) {
 		t.Parallel()
-		account, err := controlplane.Account(t.Context(), started[0], "vc-scheduler-rbac.yaml", "vc-scheduler")
+		account, err := controlplane.Account(t.Context(), started[0], "base/vc-scheduler-rbac.yaml", "vc-manager", "vc-scheduler")
 		require.NoError(t, err)
 		client, err := kubernetes.NewForConfig(account.Config)
 		require.NoError(t, err)

@@ -32,20 +32,26 @@ const workload = `{"apiVersion": "v1", "kind": "List", "items": [
 func standby(t *testing.T, dir string) {
 	flags := map[string][]string{
 		"vc-scheduler": {"--kubeconfig", filepath.Join(dir, "vc-scheduler.kubeconfig")},
-		"syncer-r1":    {"--super-cluster-kubeconfig", filepath.Join(dir, "r1.kubeconfig")},
-		"syncer-r2":    {"--super-cluster-kubeconfig", filepath.Join(dir, "r2.kubeconfig")},
+		"syncer-r1":    {"--super-cluster-kubeconfig", filepath.Join(dir, "cluster_r1", "syncer.kubeconfig")},
+		"syncer-r2":    {"--super-cluster-kubeconfig", filepath.Join(dir, "cluster_r2", "syncer.kubeconfig")},
 	}
-	leases := map[string]string{"vc-scheduler": "vc-scheduler", "syncer-r1": "r1-syncer", "syncer-r2": "r2-syncer"}
+	// The Leases of syncers end with a hash of the super cluster's UID.
+	leases := map[string]string{"vc-scheduler": "vc-scheduler", "syncer-r1": "r1-syncer-", "syncer-r2": "r2-syncer-"}
 	holder := func(name string) string {
-		output, err := kubectl(t, dir, "meta", "", "get", "lease", "-n", "vc-manager", leases[name], "--ignore-not-found", "-o", "jsonpath={.spec.holderIdentity}")
+		output, err := kubectl(t, dir, "meta", "", "get", "lease", "-n", "vc-manager", "-o", `jsonpath={range .items[*]}{.metadata.name}{"="}{.spec.holderIdentity}{"\n"}{end}`)
 		require.NoError(t, err, output)
-		return output
+		for line := range strings.Lines(output) {
+			if lease, identity, _ := strings.Cut(strings.TrimSpace(line), "="); strings.HasPrefix(lease, leases[name]) {
+				return identity
+			}
+		}
+		return ""
 	}
 	start := func(name string) *exec.Cmd {
 		program := strings.SplitN(name, "-r", 2)[0]
 		args := append(flags[name], "--leader-elect", "--metrics-bind-address=0", "--health-probe-bind-address=0", "-v=2")
 		if program == "syncer" {
-			args = append(args, "--meta-kubeconfig", filepath.Join(dir, "vc-syncer.kubeconfig"), "--feature-gates=SuperClusterPooling=true")
+			args = append(args, "--meta-kubeconfig", filepath.Join(dir, "vc-"+name+".kubeconfig"), "--feature-gates=SuperClusterPooling=true")
 		}
 		command := exec.CommandContext(t.Context(), filepath.Join(root(t), "bin", program), args...)
 		var log bytes.Buffer

@@ -40,6 +40,14 @@ const (
 	// them fits no node of the super cluster.
 	// Written by vc-scheduler; read by plugin NodeShape.
 	AnnotationNodeShapes = "scheduler.tenancy.x-k8s.io/node-shapes"
+	// AnnotationSuperClusterUID holds the UID of the super cluster's namespace kube-system. Another cluster with the
+	// same id is refused; an operator who means it removes the annotation. Written by vc-scheduler; read by
+	// vc-scheduler, the syncer of that super cluster.
+	AnnotationSuperClusterUID = "scheduler.tenancy.x-k8s.io/super-cluster-uid"
+	// NodeOvercommitted is the type of a Node condition: True when tenants have reserved more in the super cluster, or
+	// use more there beyond their reservations, than it can hold.
+	// Written by vc-scheduler; read by operators.
+	NodeOvercommitted = "Overcommitted"
 	// AnnotationHeadroom on a Cluster is what of a super cluster's capacity is not offered to tenants: a JSON object
 	// from resource to a quantity or a percentage, for example {"cpu":"10%","memory":"16Gi"}.
 	// Written by the operator; read by vc-scheduler.

@@ -9,8 +9,8 @@ import (
 const (
 	// ConditionPlaced is True when the whole quota is reserved in super clusters.
 	ConditionPlaced = "Placed"
-	// ConditionAccepted is False when the slice annotation, a quota or the profile is invalid; the last valid values
-	// stay in force.
+	// ConditionAccepted is False when the slice annotation, a quota or the profile is invalid, or the tenant's
+	// TenantPolicy does not allow what they ask for; the last accepted values stay in force.
 	ConditionAccepted = "Accepted"
 
 	// ReasonPlaced: the namespace scheduler reserved the whole quota of the namespace.
@@ -22,7 +22,8 @@ const (
 	ReasonUnschedulable = "Unschedulable"
 	// ReasonNoQuota: the namespace has no ResourceQuota with compute resources, so nothing is reserved for it.
 	ReasonNoQuota = "NoQuota"
-	// ReasonInUse: the tenant lowered the quota, and vc-scheduler keeps what pods still use above it reserved.
+	// ReasonInUse: more is reserved than the quota requests, because super clusters have yet to show that it is free:
+	// pods use it, or the super cluster's quota lets them, or the super cluster does not answer.
 	ReasonInUse = "InUse"
 	// ReasonAccepted: vc-scheduler found slice, quota and profile of the namespace valid.
 	ReasonAccepted = "Accepted"
@@ -33,10 +34,22 @@ const (
 	ReasonInvalidSlice = "InvalidSlice"
 	// ReasonInvalidQuota: a ResourceQuota of the namespace has a limit that is negative or larger than any pool.
 	ReasonInvalidQuota = "InvalidQuota"
+	// ReasonTenantLimit: the namespace requests more than the tenant's TenantPolicy lets all its namespaces have
+	// together, or its quotas name too many resources. The message names the limit and its value.
+	ReasonTenantLimit = "TenantLimit"
+	// ReasonAboveTenantLimit: the tenant's namespaces have more together than its TenantPolicy allows, which was
+	// lowered. They keep what they have, and none can grow. Accepted is True.
+	ReasonAboveTenantLimit = "AboveTenantLimit"
+	// ReasonSchedulerNotAllowed: the tenant's TenantPolicy does not allow the profile that the namespace names.
+	ReasonSchedulerNotAllowed = "SchedulerNotAllowed"
 	// ReasonUnknownScheduler: no profile of the namespace scheduler has the name in the namespace's annotation
 	// scheduler.tenancy.x-k8s.io/scheduler.
 	ReasonUnknownScheduler = "UnknownScheduler"
 )
+
+// FinalizerUsage holds a deleted NamespacePlacement, and what is reserved by it, until no super cluster runs pods of
+// the namespace or has a quota for them. Written by vc-scheduler; read by vc-scheduler.
+const FinalizerUsage = "scheduler.tenancy.x-k8s.io/usage"
 
 // NamespacePlacementSpec is what a tenant namespace requests. vc-scheduler writes it from the Namespace and its
 // ResourceQuotas in the tenant control plane.
@@ -48,19 +61,27 @@ type NamespacePlacementSpec struct {
 
 	// slice is the size of the slices into which the quota is cut.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="size(self) <= 128",message="at most 128 resources"
 	Slice corev1.ResourceList `json:"slice,omitempty"`
 
 	// quota is what the namespace may use in the whole pool, per resource. Empty: nothing.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="size(self) <= 128",message="at most 128 resources"
 	Quota corev1.ResourceList `json:"quota,omitempty"`
 
 	// schedulerName is the profile of the namespace scheduler that places the namespace.
 	// +optional
 	SchedulerName string `json:"schedulerName,omitempty"`
 
-	// priority orders namespaces that wait to be placed, higher first.
+	// priority orders namespaces that wait to be placed, higher first. It is that of the TenantPolicy.
 	// +optional
 	Priority int32 `json:"priority,omitempty"`
+
+	// weight is how many namespaces of the tenant are tried in its turn, where namespaces of several tenants wait with
+	// one priority. It is that of the TenantPolicy. 0 stands for 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Weight int32 `json:"weight,omitempty"`
 }
 
 // ClusterPlacement is what a namespace holds in one super cluster.
@@ -73,8 +94,8 @@ type ClusterPlacement struct {
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Slices int32 `json:"slices"`
-	// reserved is what the namespace may use in this super cluster, including what is leaving. The syncer writes it
-	// into the ResourceQuota of the super namespace.
+	// reserved is what is reserved for the namespace in this super cluster, including what is leaving. The syncer
+	// writes what is not leaving into the ResourceQuota of the super namespace.
 	// +optional
 	Reserved corev1.ResourceList `json:"reserved,omitempty"`
 	// leaving is the part of reserved that is to leave the super cluster. Absent: all of it stays.
@@ -83,7 +104,7 @@ type ClusterPlacement struct {
 }
 
 // LeavingReason is why a part of a placement leaves a super cluster.
-// +kubebuilder:validation:Enum=Drained;Lost;Requested
+// +kubebuilder:validation:Enum=Drained;Lost;Requested;Shrunk
 type LeavingReason string
 
 const (
@@ -93,11 +114,13 @@ const (
 	LeavingLost LeavingReason = "Lost"
 	// LeavingRequested: the tenant requested other placements.
 	LeavingRequested LeavingReason = "Requested"
+	// LeavingShrunk: the tenant lowered the quota.
+	LeavingShrunk LeavingReason = "Shrunk"
 )
 
 // Leaving is the part of a placement that is to leave its super cluster. It counts as missing from the quota, so that
 // the namespace scheduler places the same amount elsewhere first, and as reserved where it is, so that pods keep it
-// until then. vc-scheduler releases what pods no longer use of it at once, and the rest at the deadline.
+// until then. vc-scheduler releases what the super cluster shows to be free, and the rest at the deadline.
 type Leaving struct {
 	// reserved is how much of the placement's reserved is leaving.
 	// +required

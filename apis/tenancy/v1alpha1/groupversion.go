@@ -21,5 +21,5 @@ var (
 )
 
 func init() {
-	SchemeBuilder.Register(&VirtualCluster{}, &VirtualClusterList{}, &ClusterVersion{}, &ClusterVersionList{})
+	SchemeBuilder.Register(&VirtualCluster{}, &VirtualClusterList{}, &ClusterVersion{}, &ClusterVersionList{}, &TenantPolicy{}, &TenantPolicyList{})
 }

@@ -26,6 +26,19 @@ const (
 	// ReasonKeyConflict: the namespace with the name of the cluster key belongs to another object, or is being deleted.
 	ReasonKeyConflict = "KeyConflict"
 
+	// ReasonTooMuchData: the tenant's API server answered with more than limits.answerBytes of its TenantPolicy, or has
+	// more objects than limits.cachedObjects and limits.cachedBytes let a program keep.
+	ReasonTooMuchData = "TooMuchData"
+
+	// ConditionPolicyFound is False when no TenantPolicy has the name in spec.policyName, or the one that has it cannot
+	// hold, and absent otherwise.
+	ConditionPolicyFound = "PolicyFound"
+	// ReasonPolicyNotFound: no TenantPolicy has the name in spec.policyName, so the one that is shipped holds.
+	ReasonPolicyNotFound = "PolicyNotFound"
+	// ReasonPolicyInvalid: the TenantPolicy of that name has a value that the API server should have refused, so the
+	// last valid one of that name holds, or the one that is shipped. The message says which value.
+	ReasonPolicyInvalid = "PolicyInvalid"
+
 	// ConditionServiceCIDRsOverlap is True when spec.serviceCIDRs of other VirtualClusters contain the same addresses,
 	// and absent otherwise. The tenant keeps its Services, but one with the address of another tenant's does not work
 	// in super clusters that run both.
@@ -48,6 +61,13 @@ type VirtualClusterSpec struct {
 	// kubeconfig reaches it. A kubeconfig that runs a program, uses an auth-provider or names files is refused.
 	// +optional
 	KubeconfigSecretRef *SecretKeyRef `json:"kubeconfigSecretRef,omitempty"`
+
+	// policyName names the TenantPolicy: what the tenant may have and do. While there is none of that name, the tenant
+	// has the one that is shipped, and condition PolicyFound is False unless the name is default.
+	// +optional
+	// +kubebuilder:default=default
+	// +kubebuilder:validation:MaxLength=253
+	PolicyName string `json:"policyName,omitempty"`
 
 	// clusterDomain is the DNS domain of the tenant's Services.
 	// +optional
@@ -124,6 +144,7 @@ type VirtualClusterStatus struct {
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Cluster Key",type=string,JSONPath=`.status.clusterNamespace`
+// +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.spec.policyName`
 // +kubebuilder:printcolumn:name="Cluster Version",type=string,JSONPath=`.spec.clusterVersionName`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

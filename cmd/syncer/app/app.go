@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -20,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -27,6 +30,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/features"
+	"github.com/superpool/superpool/internal/metricsauth"
 	"github.com/superpool/superpool/internal/syncer"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
@@ -47,10 +51,12 @@ type Options struct {
 	MetricsBindAddress     string
 	HealthProbeBindAddress string
 	PprofBindAddress       string
+	// MetricsSecure serves metrics by HTTPS to authorized readers only.
+	MetricsSecure bool
 	// ConcurrentSyncs is the number of workers of each kind, at least 2.
 	ConcurrentSyncs int
-	// PodSecurityLevel is the Pod Security level that super namespaces enforce; "" leaves it to the super cluster's
-	// default.
+	// PodSecurityLevel is the least Pod Security level that super namespaces enforce, whatever TenantPolicies say; ""
+	// leaves it to the super cluster's default.
 	PodSecurityLevel string
 	// VNAgentPort and VNAgentAddress become the kubelet endpoint of tenants' Nodes. Port 0 means that there is none;
 	// address "" means each node's own.
@@ -71,11 +77,12 @@ func NewOptions() (*Options, error) {
 	return &Options{
 		LeaderElect:            true,
 		LeaderElectNamespace:   "vc-manager",
-		MetricsBindAddress:     ":8080",
+		MetricsBindAddress:     ":8443",
+		MetricsSecure:          true,
 		HealthProbeBindAddress: ":8081",
 		PprofBindAddress:       "0",
 		ConcurrentSyncs:        engine.DefaultWorkers,
-		PodSecurityLevel:       "baseline",
+		PodSecurityLevel:       "privileged",
 		VNAgentPort:            10550,
 		Gate:                   gate,
 		Logs:                   logs.NewOptions(),
@@ -88,11 +95,12 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.SuperClusterKubeconfig, "super-cluster-kubeconfig", o.SuperClusterKubeconfig, "kubeconfig file of the super cluster; default: the service account of the pod that syncer runs in")
 	flags.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect a leader before working; needed when more than one replica runs")
 	flags.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace, "namespace of the meta cluster that holds the Lease")
+	flags.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure, "serve /metrics by HTTPS, to those whom the meta cluster knows and allows to get it (ClusterRole superpool:metrics-reader). Without it everyone who reaches the address reads them")
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address of /metrics; "0" turns it off`)
 	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address of /healthz and /readyz; "0" turns them off`)
 	flags.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress, `address of profiles under /debug/pprof/, open to everyone who reaches it, as 127.0.0.1:6060; "0" turns them off`)
 	flags.IntVar(&o.ConcurrentSyncs, "concurrent-syncs", o.ConcurrentSyncs, "number of workers of each kind; one tenant has at most half of them. Raise it for many tenants whose control planes are far away")
-	flags.StringVar(&o.PodSecurityLevel, "pod-security-level", o.PodSecurityLevel, `Pod Security level that namespaces of tenants enforce in the super cluster: privileged, baseline or restricted; "" for the super cluster's default`)
+	flags.StringVar(&o.PodSecurityLevel, "pod-security-level", o.PodSecurityLevel, `Least Pod Security level that namespaces of tenants enforce in the super cluster, whatever their TenantPolicy says: privileged, baseline or restricted. The syncer ends if the super cluster does not enforce Pod Security, unless it is "", which leaves the level to the super cluster`)
 	flags.Int32Var(&o.VNAgentPort, "vn-agent-port", o.VNAgentPort, "port of vn-agent, which serves logs and exec to tenants; 0 if there is none")
 	flags.StringVar(&o.VNAgentAddress, "vn-agent-address", o.VNAgentAddress, "address of one vn-agent for all nodes; without it each node has its own")
 	o.Gate.AddFlag(flags)
@@ -139,7 +147,7 @@ namespaces of the super cluster, and the status of the pods, their Nodes and bin
 
 The super cluster holds its id: ConfigMap kube-system/supercluster-info, data key id.`,
 		Example: `  syncer --meta-kubeconfig meta.kubeconfig --super-cluster-kubeconfig r1.kubeconfig \
-    --feature-gates=SuperClusterPooling=true --metrics-bind-address=:8080 --health-probe-bind-address=:8081`,
+    --feature-gates=SuperClusterPooling=true --metrics-bind-address=:8443 --health-probe-bind-address=:8081`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -172,12 +180,22 @@ func Run(ctx context.Context, options *Options) error {
 	if err != nil {
 		return err
 	}
-	id, err := syncer.SuperClusterID(ctx, super)
+	identity, err := syncer.Identify(ctx, super)
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(ctx, options, meta, id)
+	mgr, err := newManager(ctx, options, meta, identity)
 	if err != nil {
+		return err
+	}
+	if options.PodSecurityLevel != "" {
+		if err := syncer.ProvePodSecurity(ctx, super); err != nil {
+			return err
+		}
+	}
+	// Before anything is watched, or a Lease taken.
+	if _, err := identity.Recorded(ctx, mgr.GetAPIReader()); err != nil {
+		identity.Refuse(ctx, mgr.GetClient(), err)
 		return err
 	}
 	engineMetrics, err := engine.NewMetrics(metrics.Registry)
@@ -185,27 +203,30 @@ func Run(ctx context.Context, options *Options) error {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	superClusterSyncer, err := syncer.New(ctx, mgr, syncer.Options{
-		ID: id, Super: super, PodSecurityLevel: options.PodSecurityLevel, Metrics: engineMetrics,
+		Identity: identity, Super: super, PodSecurityLevel: options.PodSecurityLevel, Metrics: engineMetrics,
 		VNAgent: kinds.VNAgent{Port: options.VNAgentPort, Address: options.VNAgentAddress},
 		Engine:  engine.Options{Workers: options.ConcurrentSyncs},
 	})
 	if err != nil {
 		return err
 	}
-	controller := &tenants.Controller{Client: mgr.GetClient(), Lifecycle: virtualclusters.Reader{Reader: mgr.GetAPIReader()}, Engage: superClusterSyncer.Engage}
+	lifecycle := virtualclusters.Reader{Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorderFor("syncer-" + identity.ID)}
+	controller := &tenants.Controller{Client: mgr.GetClient(), Lifecycle: lifecycle, Engage: superClusterSyncer.Engage, Serves: superClusterSyncer.Serves}
 	if err := controller.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up tenants: %w", err)
 	}
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", superClusterSyncer.Ready())); err != nil {
 		return fmt.Errorf("adding probes: %w", err)
 	}
-	logger.Info("Starting", "superCluster", id)
-	return mgr.Start(ctx)
+	logger.Info("Starting", "superCluster", identity.ID, "uid", identity.UID)
+	err = mgr.Start(ctx)
+	identity.Refuse(ctx, mgr.GetClient(), err)
+	return err
 }
 
-// newManager returns a manager of the meta cluster. Its Lease carries the super cluster's id, so that there is one
-// leader per super cluster.
-func newManager(ctx context.Context, options *Options, meta *rest.Config, id string) (ctrl.Manager, error) {
+// newManager returns a manager of the meta cluster. Its Lease carries the super cluster's identity, so that there is
+// one leader per super cluster.
+func newManager(ctx context.Context, options *Options, meta *rest.Config, identity syncer.Identity) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenancyv1alpha1.AddToScheme, schedulerv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -213,13 +234,16 @@ func newManager(ctx context.Context, options *Options, meta *rest.Config, id str
 		}
 	}
 	mgr, err := ctrl.NewManager(meta, ctrl.Options{
-		Scheme:                        scheme,
-		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Scheme: scheme,
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Field: fields.OneTermEqualSelector("metadata.name", identity.ID)}},
+		},
 		LeaderElection:                options.LeaderElect,
-		LeaderElectionID:              id + "-syncer",
+		LeaderElectionID:              identity.Lock(),
 		LeaderElectionNamespace:       options.LeaderElectNamespace,
 		LeaderElectionReleaseOnCancel: true,
-		Metrics:                       metricsserver.Options{BindAddress: options.MetricsBindAddress},
+		Metrics:                       metricsOptions(options),
 		HealthProbeBindAddress:        options.HealthProbeBindAddress,
 		PprofBindAddress:              options.PprofBindAddress,
 		BaseContext:                   func() context.Context { return ctx },
@@ -228,6 +252,15 @@ func newManager(ctx context.Context, options *Options, meta *rest.Config, id str
 		return nil, fmt.Errorf("connecting to the meta cluster: %w", err)
 	}
 	return mgr, nil
+}
+
+// metricsOptions returns the options of the manager's metrics server.
+func metricsOptions(options *Options) metricsserver.Options {
+	served := metricsserver.Options{BindAddress: options.MetricsBindAddress, SecureServing: options.MetricsSecure}
+	if options.MetricsSecure {
+		served.FilterProvider = metricsauth.FilterProvider
+	}
+	return served
 }
 
 // restConfig returns the configuration of a kubeconfig file, or of the pod's service account if file is "". flagName is

@@ -77,11 +77,11 @@ func TestFlags(t *testing.T) {
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	options.AddFlags(flags)
 	require.NoError(t, flags.Parse(nil))
-	require.Equal(t, []any{true, "vc-manager", ":8080", ":8081", "0"},
+	require.Equal(t, []any{true, "vc-manager", ":8443", ":8081", "0"},
 		[]any{options.LeaderElect, options.LeaderElectNamespace, options.MetricsBindAddress, options.HealthProbeBindAddress, options.PprofBindAddress})
 	read, err := options.read()
 	require.NoError(t, err)
-	require.Equal(t, "cpu=2,memory=4Gi", read.defaultSlice.String())
+	require.Equal(t, "cpu=2,memory=4Gi,pods=20", read.defaultSlice.String())
 	require.True(t, read.namespaceProfiles.Has("namespace-scheduler"))
 	require.Equal(t, "default-scheduler", read.podConfig.Profiles[0].SchedulerName)
 
@@ -96,5 +96,5 @@ func TestFlags(t *testing.T) {
 	options.NamespaceSchedulerConfig, options.PodSchedulerConfig = "", ""
 	read, err = options.read()
 	require.NoError(t, err)
-	require.Equal(t, "cpu=1", read.defaultSlice.String())
+	require.Equal(t, "cpu=1,memory=2Gi,pods=10", read.defaultSlice.String())
 }

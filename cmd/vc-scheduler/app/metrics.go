@@ -15,12 +15,42 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/superpool/superpool/internal/metricsauth"
 )
 
-// metricsOptions returns the options of the manager's metrics server on address, host:port or "0" for none.
-func metricsOptions(address string) metricsserver.Options {
-	return metricsserver.Options{BindAddress: address, FilterProvider: withSchedulerMetrics}
+// metricsOptions returns the options of the manager's metrics server.
+func metricsOptions(options *Options) metricsserver.Options {
+	provider := withSchedulerMetrics
+	if options.MetricsSecure {
+		provider = secured(withSchedulerMetrics)
+	}
+	return metricsserver.Options{BindAddress: options.MetricsBindAddress, SecureServing: options.MetricsSecure, FilterProvider: provider}
 }
+
+// secured returns a FilterProvider that lets those through to inner whom the meta cluster knows and allows to get
+// /metrics.
+func secured(inner filterProvider) filterProvider {
+	return func(config *rest.Config, httpClient *http.Client) (metricsserver.Filter, error) {
+		protect, err := metricsauth.FilterProvider(config, httpClient)
+		if err != nil {
+			return nil, fmt.Errorf("protecting /metrics: %w", err)
+		}
+		filter, err := inner(config, httpClient)
+		if err != nil {
+			return nil, err
+		}
+		return func(logger logr.Logger, handler http.Handler) (http.Handler, error) {
+			handler, err := filter(logger, handler)
+			if err != nil {
+				return nil, err
+			}
+			return protect(logger, handler)
+		}, nil
+	}
+}
+
+type filterProvider = func(*rest.Config, *http.Client) (metricsserver.Filter, error)
 
 // withSchedulerMetrics is a FilterProvider: it makes the manager's /metrics serve kube-scheduler's registry too.
 // kube-scheduler registers in legacyregistry and controller-runtime in a registry of its own, which its metrics server

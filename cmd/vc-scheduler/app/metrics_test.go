@@ -20,7 +20,7 @@ import (
 // scrape returns what /metrics serves, once, over HTTP. The parser fails on a family that is served twice.
 func scrape(t *testing.T) map[string]*dto.MetricFamily {
 	t.Helper()
-	server, err := metricsserver.NewServer(metricsOptions("127.0.0.1:0"), &rest.Config{}, http.DefaultClient)
+	server, err := metricsserver.NewServer(metricsOptions(&Options{MetricsBindAddress: "127.0.0.1:0"}), &rest.Config{}, http.DefaultClient)
 	require.NoError(t, err)
 	bound, ok := server.(interface{ GetBindAddr() string })
 	require.True(t, ok, "%T", server)

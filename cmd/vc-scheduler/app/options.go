@@ -22,6 +22,9 @@ func init() {
 	utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate))
 }
 
+// defaultSlice is what --default-slice is unless set. It names every resource without which no pod runs.
+const defaultSlice = `{"cpu":"2","memory":"4Gi","pods":"20"}`
+
 // Options holds the values of vc-scheduler's flags.
 type Options struct {
 	// Kubeconfig is the kubeconfig file of the meta cluster; "" means the service account of the pod.
@@ -29,13 +32,18 @@ type Options struct {
 	// NamespaceSchedulerConfig and PodSchedulerConfig are files that hold a KubeSchedulerConfiguration; "" means the
 	// built-in one.
 	NamespaceSchedulerConfig, PodSchedulerConfig string
-	// DefaultSlice is the slice size for resources that a tenant does not name, as a JSON resource list.
+	// DefaultSlice is the slice size of namespaces that name none, as a JSON resource list. What it does not name is
+	// that of defaultSlice, in proportion.
 	DefaultSlice string
+	// SyncerNamespace is the namespace of the syncers' service accounts, which may read kubeconfigs of tenants.
+	SyncerNamespace string
 	// LeaderElect makes replicas elect a leader; LeaderElectNamespace of the meta cluster holds their Lease.
 	LeaderElect          bool
 	LeaderElectNamespace string
 	// MetricsBindAddress, HealthProbeBindAddress and PprofBindAddress are host:port; "0" turns one off.
 	MetricsBindAddress, HealthProbeBindAddress, PprofBindAddress string
+	// MetricsSecure serves metrics by HTTPS to authorized readers only.
+	MetricsSecure bool
 	// Logs holds the values of klog's flags.
 	Logs *logs.Options
 }
@@ -43,10 +51,12 @@ type Options struct {
 // NewOptions returns the defaults.
 func NewOptions() *Options {
 	return &Options{
-		DefaultSlice:           `{"cpu":"2","memory":"4Gi"}`,
+		DefaultSlice:           defaultSlice,
+		SyncerNamespace:        "vc-manager",
 		LeaderElect:            true,
 		LeaderElectNamespace:   "vc-manager",
-		MetricsBindAddress:     ":8080",
+		MetricsBindAddress:     ":8443",
+		MetricsSecure:          true,
 		HealthProbeBindAddress: ":8081",
 		PprofBindAddress:       "0",
 		Logs:                   logs.NewOptions(),
@@ -60,9 +70,13 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"file with the KubeSchedulerConfiguration of the namespace scheduler; default: the built-in one")
 	fs.StringVar(&o.PodSchedulerConfig, "pod-scheduler-config", o.PodSchedulerConfig,
 		"file with the KubeSchedulerConfiguration of the pod schedulers; default: the built-in one")
-	fs.StringVar(&o.DefaultSlice, "default-slice", o.DefaultSlice, "slice size for resources that a namespace's slice annotation does not name")
+	fs.StringVar(&o.DefaultSlice, "default-slice", o.DefaultSlice,
+		"slice size of namespaces that name none; others hold in proportion to it what their slice annotation does not name")
+	fs.StringVar(&o.SyncerNamespace, "syncer-namespace", o.SyncerNamespace,
+		"namespace of the meta cluster with the service accounts vc-syncer-ID, which are granted the kubeconfigs of the tenants that they serve")
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect a leader before working; needed when more than one replica runs")
 	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace, "namespace of the meta cluster that holds the Lease")
+	fs.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure, "serve /metrics by HTTPS, to those whom the meta cluster knows and allows to get it (ClusterRole superpool:metrics-reader). Without it everyone who reaches the address reads them")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address of /metrics; "0" turns it off`)
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address of /healthz and /readyz; "0" turns them off`)
 	fs.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress,
@@ -76,15 +90,22 @@ type settings struct {
 	defaultSlice               slice.Amounts
 	namespaceConfig, podConfig *config.KubeSchedulerConfiguration
 	namespaceProfiles          sets.Set[string]
+	syncerNamespace            string
 }
 
 // read parses the options and reads their files. It reaches no API server.
 func (o *Options) read() (*settings, error) {
-	var read settings
+	read := settings{syncerNamespace: o.SyncerNamespace}
 	var err error
-	if read.defaultSlice, err = slice.ParseSize(o.DefaultSlice); err != nil {
+	named, err := slice.ParseSize(o.DefaultSlice)
+	if err != nil {
 		return nil, fmt.Errorf("--default-slice: %w", err)
 	}
+	shipped, err := slice.ParseSize(defaultSlice)
+	if err != nil {
+		return nil, fmt.Errorf("the shipped slice size: %w", err)
+	}
+	_, read.defaultSlice = slice.Complete(nil, named, shipped)
 	if read.namespaceConfig, err = kubescheduler.LoadConfig(o.NamespaceSchedulerConfig, profiles.NamespaceScheduler); err != nil {
 		return nil, fmt.Errorf("--namespace-scheduler-config: %w", err)
 	}

@@ -24,9 +24,12 @@ import (
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/grants"
+	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/scheduling"
 	"github.com/superpool/superpool/internal/superclusters"
 	"github.com/superpool/superpool/internal/tenants"
@@ -115,7 +118,7 @@ func newManager(cfg *rest.Config, options *Options) (ctrl.Manager, error) {
 		LeaderElectionID:              leaseName,
 		LeaderElectionNamespace:       options.LeaderElectNamespace,
 		LeaderElectionReleaseOnCancel: true,
-		Metrics:                       metricsOptions(options.MetricsBindAddress),
+		Metrics:                       metricsOptions(options),
 		HealthProbeBindAddress:        options.HealthProbeBindAddress,
 		PprofBindAddress:              options.PprofBindAddress,
 		// Tests run the program several times in one process.
@@ -133,18 +136,36 @@ func setup(ctx context.Context, mgr ctrl.Manager, read *settings) error {
 	if err != nil {
 		return err
 	}
+	if err := mgr.Add(&proof.Guard{Name: "the meta cluster", Namespaces: proof.By(mgr.GetAPIReader())}); err != nil {
+		return fmt.Errorf("adding the guard of the meta cluster: %w", err)
+	}
 	recorder := mgr.GetEventRecorderFor(component)
-	if err := (&superclusters.Controller{Client: mgr.GetClient(), Recorder: recorder}).SetupWithManager(mgr); err != nil {
+	metrics, err := superclusters.NewMetrics(ctrlmetrics.Registry)
+	if err != nil {
+		return fmt.Errorf("setting up super clusters: %w", err)
+	}
+	superClusters := &superclusters.Controller{Client: mgr.GetClient(), Recorder: recorder, Metrics: metrics}
+	if err := superClusters.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up super clusters: %w", err)
 	}
 	store := scheduling.NewStore(mgr.GetClient(), mgr.GetAPIReader())
+	releaser := &scheduling.Releaser{Store: store, Usage: superClusters}
+	if err := releaser.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	superClusters.OnFreed(dispatcher.Freed)
+	superClusters.OnFreed(releaser.Freed)
 	schedulers := &scheduling.Tenants{
-		Client: mgr.GetClient(), Store: store, Dispatcher: dispatcher, PodConfig: read.podConfig, Profiles: read.namespaceProfiles,
+		Client: mgr.GetClient(), Store: store, Usage: superClusters, Dispatcher: dispatcher, PodConfig: read.podConfig, Profiles: read.namespaceProfiles,
 		DefaultSlice: read.defaultSlice,
 	}
 	owner := &virtualclusters.Owner{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder}
 	if err := (&tenants.Controller{Client: mgr.GetClient(), Lifecycle: owner, Engage: schedulers.Engage}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up tenants: %w", err)
+	}
+	grants := &grants.Controller{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), SyncerNamespace: read.syncerNamespace}
+	if err := grants.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("setting up grants: %w", err)
 	}
 	namespaceScheduler := &scheduling.NamespaceScheduler{
 		Informers: mgr.GetCache(), Cached: mgr.GetClient(), Live: mgr.GetAPIReader(),

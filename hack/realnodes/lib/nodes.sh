@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Nodes: their namespaces, and containerd, kubelet and kube-proxy in them. Sourced by ../lib.sh.
+# Nodes: their namespaces, and containerd, kubelet, kube-proxy and the enforcer of NetworkPolicies in them. Sourced by
+# ../lib.sh.
 
 IMAGES=$BIN/images
 NODE=node-1
@@ -115,4 +116,12 @@ start_kube_proxy() {
   user_kubeconfig "$id" "$dir/kube-proxy.kubeconfig" system:kube-proxy
   fill node/kube-proxy.yaml NODE="$NODE" DIR="$dir" POD_CIDR="$POD_CIDR" >"$dir/kube-proxy.yaml"
   start_in_node "$id" kube-proxy "$BIN/kube-proxy" --config "$dir/kube-proxy.yaml" -v=2
+}
+
+# start_policy_enforcer ID: enforces the NetworkPolicies of the super cluster on its node, which the CNI plugins of the
+# bed ignore.
+start_policy_enforcer() {
+  local id=$1 kubeconfig=$OUT/nodes/$1/nftpolicy.kubeconfig
+  user_kubeconfig "$id" "$kubeconfig" nftpolicy system:masters
+  start_in_node "$id" nftpolicy "$BIN/nftpolicy" --kubeconfig "$kubeconfig" --node "$NODE"
 }

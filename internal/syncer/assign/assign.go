@@ -8,14 +8,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/superpool/superpool/internal/proof"
 )
 
 // State is what of a tenant namespace belongs into this super cluster.
 type State string
 
 const (
-	// Unknown means that caches are not synced, or that the tenant is not connected: nothing in the super cluster is
-	// changed.
+	// Unknown means that caches are not synced, that the tenant is not connected, or that nothing says where a
+	// namespace belongs that may still exist: nothing in the super cluster is changed.
 	Unknown State = ""
 	// None means that nothing of it belongs here.
 	None State = "None"
@@ -35,7 +37,8 @@ type Assignment struct {
 	// another one.
 	UID types.UID
 	// Reserved are the resource requests that the pods of a Placed namespace may have here in total; nil allows no
-	// pods.
+	// pods. It is what stays of the reservation: vc-scheduler lowers one by marking a part of it as leaving, and gives
+	// that part to others once the quota here does not allow it and no pod uses it.
 	Reserved corev1.ResourceList
 }
 
@@ -44,8 +47,8 @@ type Assignments interface {
 	// Of answers from caches.
 	Of(ctx context.Context, tenant, namespace string) (Assignment, error)
 	// Confirm answers from live reads of the API servers. It is required before anything is deleted because of an
-	// Assignment.
-	Confirm(ctx context.Context, tenant, namespace string) (Assignment, error)
+	// Assignment, of which the Proof holds only for None and ServicesOnly.
+	Confirm(ctx context.Context, tenant, namespace string) (Assignment, proof.Proof, error)
 	// ConfirmPlaced answers with one live read whether a namespace is Placed. It returns any other State as Unknown: a
 	// warning about a pod needs no more, and a deletion needs Confirm.
 	ConfirmPlaced(ctx context.Context, tenant, namespace string) (Assignment, error)
@@ -86,10 +89,13 @@ const (
 
 // Facts are the inputs of State.
 type Facts struct {
-	// Exists is whether there is a NamespacePlacement, Here whether its status lists this super cluster.
-	Exists, Here bool
+	// Decided is whether a NamespacePlacement says where the namespace belongs: it is not being deleted, and its status
+	// was written. Here is whether it is Decided and its status lists this super cluster.
+	Decided, Here bool
 	// Content is what its super namespace holds.
 	Content Content
+	// Gone is whether the tenant's namespace, for which the super namespace was made, is gone.
+	Gone Answer
 	// Pods is whether the tenant has pods in it that match PodSelector.
 	Pods Answer
 	// Services is whether the tenant has Services in it.
@@ -100,30 +106,42 @@ type Facts struct {
 
 // State returns the state of a tenant namespace in a pool. The first line that matches holds:
 //
-//	placed here                                    Placed
-//	Services, content everything, pods or unclear  Leaving
-//	Services                                       ServicesOnly
-//	content absent                                 None
-//	Services unclear, others placed here           Unknown
-//	placed elsewhere, content everything, pods     Leaving
-//	else                                           None
+//	placed here                                     Placed
+//	content absent, Services                        ServicesOnly
+//	content absent                                  None
+//	content everything, not decided, gone           None
+//	content everything, not decided, else           Unknown
+//	content everything, Services, pods or unclear   Leaving
+//	Services                                        ServicesOnly
+//	Services unclear, others placed here            Unknown
+//	content everything, pods or unclear             Leaving
+//	else                                            None
 //
-// vc-scheduler deletes a NamespacePlacement only after a live read shows that the tenant's namespace is gone, so
-// without a NamespacePlacement pods in a cache are no reason for Leaving.
+// A NamespacePlacement that is missing says nothing: it may have been deleted by hand, or be missing in a backup from
+// which the meta cluster was restored. One that was just made says nothing either, until vc-scheduler has asked the
+// super clusters what the namespace holds there. And one that is being deleted, held by a finalizer until they show
+// that nothing is left, is made again if its namespace exists. So none of them is enough to delete what may run.
 func (f *Facts) State() State {
 	used := f.Content == Everything && f.Pods != No
 	switch {
 	case f.Here:
 		return Placed
+	case f.Content == Absent && f.Services == Yes:
+		return ServicesOnly
+	case f.Content == Absent:
+		return None
+	case f.Content == Everything && !f.Decided:
+		if f.Gone == Yes {
+			return None
+		}
+		return Unknown
 	case f.Services == Yes && used:
 		return Leaving
 	case f.Services == Yes:
 		return ServicesOnly
-	case f.Content == Absent:
-		return None
 	case f.Services == Unclear && f.Holds:
 		return Unknown
-	case f.Exists && used:
+	case used:
 		return Leaving
 	}
 	return None

@@ -5,13 +5,19 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/proof"
+	"github.com/superpool/superpool/internal/tenancy"
 )
 
 // SuperNamespace describes a super namespace of a tenant.
@@ -24,10 +30,10 @@ type SuperNamespace struct {
 	Terminating bool
 }
 
-// Sides reads both sides of one super cluster's tenants. All methods but LiveServices read caches.
+// Sides reads both sides of one super cluster's tenants. All methods but Live read caches.
 type Sides interface {
-	// Content returns what the super namespace of a tenant namespace holds.
-	Content(tenant, namespace string) Content
+	// Content returns what the super namespace of a tenant namespace holds, and its owner; none if it is Absent.
+	Content(tenant, namespace string) (Content, tenancy.Owner)
 	// SuperNamespaces returns all super namespaces of a tenant.
 	SuperNamespaces(tenant string) []SuperNamespace
 	// NamespaceUID returns the UID of a tenant's namespace, "" if the cache has none of that name.
@@ -36,8 +42,8 @@ type Sides interface {
 	Pods(tenant, namespace string) Answer
 	// Services returns whether a tenant has Services in a namespace.
 	Services(tenant, namespace string) Answer
-	// LiveServices is Services by a live read of the tenant's API server.
-	LiveServices(ctx context.Context, tenant, namespace string) (Answer, error)
+	// Live returns the tenant's control plane, nil while it is not connected.
+	Live(tenant string) *proof.ControlPlane
 }
 
 // Pooled are the Assignments of a super cluster in a pool. The status of a NamespacePlacement lists where the namespace
@@ -45,8 +51,10 @@ type Sides interface {
 type Pooled struct {
 	// SuperCluster is the id of the super cluster.
 	SuperCluster string
-	// Meta reads NamespacePlacements from a cache, Live from the meta cluster's API server.
-	Meta, Live client.Reader
+	// Meta reads NamespacePlacements from a cache.
+	Meta client.Reader
+	// Live is the meta cluster.
+	Live *proof.ControlPlane
 	// Informers watch NamespacePlacements, for Watch.
 	Informers cache.Informers
 	// Sides shows the super cluster and its tenants.
@@ -69,26 +77,16 @@ func (p *Pooled) Watch(ctx context.Context, changed func(tenant, namespace strin
 	return nil
 }
 
-// Of implements Assignments.
+// Of implements Assignments. What no cache shows counts as gone: Confirm asks before anything is deleted.
 func (p *Pooled) Of(ctx context.Context, tenant, namespace string) (Assignment, error) {
-	facts, placed, err := p.facts(ctx, p.Meta, tenant, namespace)
-	if err == nil && !facts.Here && facts.Content != Absent && facts.Services == Unclear {
-		facts.Holds, err = p.holds(ctx, p.Meta, tenant, namespace)
-	}
-	if err != nil {
-		return Assignment{}, err
-	}
-	return p.assignment(&facts, placed, tenant, namespace), nil
-}
-
-// Confirm implements Assignments. Only the absence of Services allows a deletion, so it reads them live only if the
-// cache has none.
-func (p *Pooled) Confirm(ctx context.Context, tenant, namespace string) (Assignment, error) {
-	facts, placed, err := p.facts(ctx, p.Live, tenant, namespace)
-	if err == nil && !facts.Here && facts.Content != Absent && facts.Services != Yes {
-		facts.Services = No
-		if facts.Holds, err = p.holds(ctx, p.Live, tenant, namespace); err == nil && facts.Holds {
-			facts.Services, err = p.Sides.LiveServices(ctx, tenant, namespace)
+	facts, owner, placed, err := p.facts(ctx, p.Meta, tenant, namespace)
+	if err == nil && !facts.Here && facts.Content != Absent {
+		facts.Gone = Yes
+		if owner.UID == p.Sides.NamespaceUID(tenant, namespace) {
+			facts.Gone = No
+		}
+		if facts.Services == Unclear {
+			facts.Holds, err = p.mayHold(ctx, tenant, namespace)
 		}
 	}
 	if err != nil {
@@ -97,10 +95,108 @@ func (p *Pooled) Confirm(ctx context.Context, tenant, namespace string) (Assignm
 	return p.assignment(&facts, placed, tenant, namespace), nil
 }
 
+// Confirm implements Assignments. It asks the tenant only for what would allow a deletion.
+func (p *Pooled) Confirm(ctx context.Context, tenant, namespace string) (Assignment, proof.Proof, error) {
+	facts, owner, placed, err := p.facts(ctx, p.Live.Reader, tenant, namespace)
+	if err != nil {
+		return Assignment{}, proof.Proof{}, err
+	}
+	var proven proof.Proof
+	switch {
+	case facts.Here, facts.Content == Absent:
+	case facts.Content == Everything && !facts.Decided:
+		facts.Gone, proven, err = p.gone(ctx, tenant, owner)
+	default:
+		proven, err = p.unused(ctx, &facts, tenant, owner)
+	}
+	if err != nil {
+		return Assignment{}, proof.Proof{}, err
+	}
+	confirmed := p.assignment(&facts, placed, tenant, namespace)
+	if confirmed.State != None && confirmed.State != ServicesOnly {
+		proven = proof.Proof{}
+	}
+	return confirmed, proven, nil
+}
+
+// gone asks the tenant whether the namespace of owner is gone, and the meta cluster whether its VirtualCluster is, or
+// is being deleted.
+func (p *Pooled) gone(ctx context.Context, tenant string, owner tenancy.Owner) (Answer, proof.Proof, error) {
+	answer := Unclear
+	if live := p.Sides.Live(tenant); live != nil {
+		namespace := &corev1.Namespace{}
+		proven, lacks, err := live.Lacks(ctx, types.NamespacedName{Name: owner.Namespace}, namespace, func() bool { return namespace.UID == owner.UID })
+		if err != nil || lacks {
+			return Yes, proven, err //nolint:wrapcheck // it names what was read
+		}
+		answer = No
+	}
+	vc := &tenancyv1alpha1.VirtualCluster{}
+	proven, lacks, err := p.Live.Lacks(ctx, owner.VirtualCluster, vc, func() bool {
+		return vc.UID == owner.VirtualClusterUID && vc.DeletionTimestamp == nil
+	})
+	if err != nil || lacks {
+		return Yes, proven, err //nolint:wrapcheck // it names what was read
+	}
+	return answer, proof.Proof{}, nil
+}
+
+// unused asks whether the tenant has pods here, where caches show none, and whether it has Services, where somebody is
+// here to call them. The NamespacePlacement was just read live: it places the namespace elsewhere, or there was none
+// and the super namespace holds Services alone.
+func (p *Pooled) unused(ctx context.Context, facts *Facts, tenant string, owner tenancy.Owner) (proof.Proof, error) {
+	proven, err := p.Live.Answered(ctx, "namespace "+owner.Namespace+" is not placed here")
+	if err != nil {
+		return proof.Proof{}, err //nolint:wrapcheck // it names what was read
+	}
+	selector, err := labels.Parse(p.PodSelector())
+	if err != nil {
+		return proof.Proof{}, fmt.Errorf("parsing the selector of pods: %w", err)
+	}
+	if facts.Content == Everything && facts.Pods == No {
+		var none proof.Proof
+		facts.Pods, none, err = p.ask(ctx, tenant, &corev1.PodList{}, client.InNamespace(owner.Namespace), client.MatchingLabelsSelector{Selector: selector})
+		if err != nil {
+			return proof.Proof{}, err
+		}
+		proven = proven.And(none)
+	}
+	if facts.Services == Yes {
+		return proven, nil
+	}
+	facts.Services = No
+	if facts.Holds, err = p.holds(ctx, tenant, owner.Namespace); err != nil || !facts.Holds {
+		return proven, err
+	}
+	var none proof.Proof
+	facts.Services, none, err = p.ask(ctx, tenant, &corev1.ServiceList{}, client.InNamespace(owner.Namespace))
+	if facts.Services == No {
+		proven = proven.And(none)
+	}
+	return proven, err
+}
+
+// ask reads from the tenant's API server whether it has any objects of a list. It is Unclear while the tenant is not
+// connected. The Proof is that of No.
+func (p *Pooled) ask(ctx context.Context, tenant string, list client.ObjectList, options ...client.ListOption) (Answer, proof.Proof, error) {
+	live := p.Sides.Live(tenant)
+	if live == nil {
+		return Unclear, proof.Proof{}, nil
+	}
+	none, lacks, err := live.LacksAll(ctx, list, options...)
+	switch {
+	case err != nil:
+		return Unclear, proof.Proof{}, err //nolint:wrapcheck // it names what was read
+	case lacks:
+		return No, none, nil
+	}
+	return Yes, proof.Proof{}, nil
+}
+
 // ConfirmPlaced implements Assignments. It reads one NamespacePlacement and nothing of the tenant: a tenant can have it
 // asked for any number of pods.
 func (p *Pooled) ConfirmPlaced(ctx context.Context, tenant, namespace string) (Assignment, error) {
-	placed, here, _, err := p.placement(ctx, p.Live, tenant, namespace)
+	placed, here, _, err := p.placement(ctx, p.Live.Reader, tenant, namespace)
 	if err != nil || !here {
 		return Assignment{}, err
 	}
@@ -137,22 +233,22 @@ func (p *Pooled) assignment(facts *Facts, placed Assignment, tenant, namespace s
 	return Assignment{State: state, UID: p.Sides.NamespaceUID(tenant, namespace)}
 }
 
-// facts reads the NamespacePlacement with reader and, unless it lists this super cluster, the rest from caches.
-func (p *Pooled) facts(ctx context.Context, reader client.Reader, tenant, namespace string) (Facts, Assignment, error) {
-	placed, here, exists, err := p.placement(ctx, reader, tenant, namespace)
-	facts := Facts{Exists: exists, Here: here}
-	if err != nil || here {
-		return facts, placed, err
+// facts reads the NamespacePlacement with reader and, unless it lists this super cluster, the rest from caches. It
+// leaves out Gone and Holds. owner is that of the super namespace.
+func (p *Pooled) facts(ctx context.Context, reader client.Reader, tenant, namespace string) (facts Facts, owner tenancy.Owner, placed Assignment, err error) {
+	placed, facts.Here, facts.Decided, err = p.placement(ctx, reader, tenant, namespace)
+	if err != nil || facts.Here {
+		return facts, owner, placed, err
 	}
-	facts.Content = p.Sides.Content(tenant, namespace)
+	facts.Content, owner = p.Sides.Content(tenant, namespace)
 	facts.Pods = p.Sides.Pods(tenant, namespace)
 	facts.Services = p.Sides.Services(tenant, namespace)
-	return facts, Assignment{}, nil
+	return facts, owner, Assignment{}, nil
 }
 
-// placement returns the Assignment of a namespace whose NamespacePlacement lists this super cluster (here), and whether
-// there is a NamespacePlacement (exists).
-func (p *Pooled) placement(ctx context.Context, reader client.Reader, tenant, namespace string) (placed Assignment, here, exists bool, err error) {
+// placement returns whether a NamespacePlacement says where a namespace belongs (decided), and the Assignment of one
+// that lists this super cluster (here).
+func (p *Pooled) placement(ctx context.Context, reader client.Reader, tenant, namespace string) (placed Assignment, here, decided bool, err error) {
 	var object schedulerv1alpha1.NamespacePlacement
 	err = reader.Get(ctx, types.NamespacedName{Namespace: tenant, Name: namespace}, &object)
 	switch {
@@ -163,19 +259,34 @@ func (p *Pooled) placement(ctx context.Context, reader client.Reader, tenant, na
 	}
 	at := p.indexOf(&object)
 	if at < 0 {
-		return Assignment{}, false, true, nil
+		return Assignment{}, false, object.DeletionTimestamp == nil && placement.IsDecided(&object), nil
 	}
-	return Assignment{State: Placed, UID: object.Spec.NamespaceUID, Reserved: object.Status.Placements[at].Reserved}, true, true, nil
+	stays := placement.StayingIn(&object.Status.Placements[at]).List()
+	return Assignment{State: Placed, UID: object.Spec.NamespaceUID, Reserved: stays}, true, true, nil
 }
 
-// holds returns whether a tenant has a placement here, or whether the super namespace of another namespace than this
-// one has yet to be cleared.
-func (p *Pooled) holds(ctx context.Context, reader client.Reader, tenant, except string) (bool, error) {
+// holds returns whether a tenant has a placement here, by a live read, or whether the super namespace of another
+// namespace than this one has yet to be cleared or deleted.
+func (p *Pooled) holds(ctx context.Context, tenant, except string) (bool, error) {
+	if slices.ContainsFunc(p.Sides.SuperNamespaces(tenant), func(superNamespace SuperNamespace) bool { return superNamespace.holdsPods(except) }) {
+		return true, nil
+	}
+	placed, err := p.placed(ctx, p.Live.Reader, tenant)
+	return len(placed) > 0, err
+}
+
+// holdsPods returns whether it may hold pods for long, and is of another namespace than except.
+func (s *SuperNamespace) holdsPods(except string) bool {
+	return s.Namespace != except && s.Content == Everything && !s.Terminating
+}
+
+// mayHold is holds by caches. A super namespace without a NamespacePlacement counts for nothing: its reconcile looks
+// into that.
+func (p *Pooled) mayHold(ctx context.Context, tenant, except string) (bool, error) {
 	for _, superNamespace := range p.Sides.SuperNamespaces(tenant) {
-		if superNamespace.Namespace == except || superNamespace.Content != Everything || superNamespace.Terminating {
+		if !superNamespace.holdsPods(except) {
 			continue
 		}
-		// Without a NamespacePlacement its reconcile deletes it, so it counts for nothing.
 		err := p.Meta.Get(ctx, types.NamespacedName{Namespace: tenant, Name: superNamespace.Namespace}, &schedulerv1alpha1.NamespacePlacement{})
 		switch {
 		case err == nil:
@@ -184,7 +295,7 @@ func (p *Pooled) holds(ctx context.Context, reader client.Reader, tenant, except
 			return false, fmt.Errorf("reading NamespacePlacement %s/%s: %w", tenant, superNamespace.Namespace, err)
 		}
 	}
-	placed, err := p.placed(ctx, reader, tenant)
+	placed, err := p.placed(ctx, p.Meta, tenant)
 	return len(placed) > 0, err
 }
 
@@ -203,8 +314,12 @@ func (p *Pooled) placed(ctx context.Context, reader client.Reader, tenant string
 	return names, nil
 }
 
-// indexOf returns the index of this super cluster in the status of a NamespacePlacement, -1 if it is not listed.
+// indexOf returns the index of this super cluster in the status of a NamespacePlacement, -1 if it is not listed, or if
+// the NamespacePlacement is being deleted.
 func (p *Pooled) indexOf(object *schedulerv1alpha1.NamespacePlacement) int {
+	if object.DeletionTimestamp != nil {
+		return -1
+	}
 	return slices.IndexFunc(object.Status.Placements, func(placement schedulerv1alpha1.ClusterPlacement) bool {
 		return placement.Cluster == p.SuperCluster
 	})

@@ -3,10 +3,16 @@ package assign_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,33 +20,71 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/assign"
+	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
 
 const tenant = "acme-123456-vc"
 
+// owner is that of the super namespace of web.
+var owner = tenancy.Owner{
+	ClusterKey: tenant, VirtualCluster: types.NamespacedName{Namespace: "acme", Name: "vc"}, VirtualClusterUID: "vc-uid", Namespace: "web", UID: "cached-uid",
+}
+
 // sides shows what a case says of namespace web, and of the tenant's other super namespaces.
 type sides struct {
-	content                     assign.Content
-	others                      []assign.SuperNamespace
-	pods, services, servicesNow assign.Answer
-	servicesErr                 error
-	// asked counts the live reads.
-	asked int
+	content        assign.Content
+	others         []assign.SuperNamespace
+	pods, services assign.Answer
+	// unseen is whether no cache has the namespace.
+	unseen bool
+	// live is the tenant, nil while it is not connected.
+	live client.Reader
 }
 
-func (s *sides) Content(string, string) assign.Content          { return s.content }
+func (s *sides) Content(string, string) (assign.Content, tenancy.Owner) {
+	if s.content == assign.Absent {
+		return s.content, tenancy.Owner{}
+	}
+	return s.content, owner
+}
 func (s *sides) SuperNamespaces(string) []assign.SuperNamespace { return s.others }
-func (s *sides) NamespaceUID(string, string) types.UID          { return "cached-uid" }
-func (s *sides) Pods(string, string) assign.Answer              { return s.pods }
-func (s *sides) Services(string, string) assign.Answer          { return s.services }
-func (s *sides) LiveServices(context.Context, string, string) (assign.Answer, error) {
-	s.asked++
-	return s.servicesNow, s.servicesErr
+func (s *sides) NamespaceUID(string, string) types.UID {
+	if s.unseen {
+		return ""
+	}
+	return "cached-uid"
+}
+func (s *sides) Pods(string, string) assign.Answer     { return s.pods }
+func (s *sides) Services(string, string) assign.Answer { return s.services }
+func (s *sides) Live(string) *proof.ControlPlane {
+	if s.live == nil {
+		return nil
+	}
+	return &proof.ControlPlane{Name: "the tenant", Reader: s.live, UID: "tenant-uid"}
 }
 
-func placement(name string, clusters ...string) client.Object {
+// meta is the meta cluster that reader reads.
+func meta(reader client.Reader) *proof.ControlPlane {
+	return &proof.ControlPlane{Name: "the meta cluster", Reader: reader, UID: "meta-uid"}
+}
+
+func system(uid types.UID) client.Object {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: uid}}
+}
+
+func namespace(uid types.UID) client.Object {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: uid}}
+}
+
+func virtualCluster(uid types.UID) *tenancyv1alpha1.VirtualCluster {
+	return &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "vc", UID: uid}}
+}
+
+func placement(name string, clusters ...string) *schedulerv1alpha1.NamespacePlacement {
 	object := builders.Placement(tenant, name).NamespaceUID("placed-uid")
 	for _, cluster := range clusters {
 		object.Held(cluster, 1, "cpu", "2")
@@ -48,18 +92,26 @@ func placement(name string, clusters ...string) client.Object {
 	return object.Obj()
 }
 
-// metaWith returns a meta cluster that counts what is read of it.
-func metaWith(t *testing.T, reads *int, objects ...client.Object) client.Reader {
+// deleted is object while a finalizer holds it.
+func deleted[T client.Object](object T) T {
+	now := metav1.Now()
+	object.SetDeletionTimestamp(&now)
+	object.SetFinalizers([]string{schedulerv1alpha1.FinalizerUsage})
+	return object
+}
+
+// controlPlane returns a control plane that records what is read of it.
+func controlPlane(t *testing.T, reads *[]string, objects ...client.Object) client.Reader {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
+	require.NoError(t, errors.Join(schedulerv1alpha1.AddToScheme(scheme), tenancyv1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)))
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-			*reads++
+			*reads = append(*reads, key.Name)
 			return inner.Get(ctx, key, object, options...)
 		},
 		List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-			*reads++
+			*reads = append(*reads, strings.TrimLeft(path.Ext(fmt.Sprintf("%T", list)), "."))
 			return inner.List(ctx, list, options...)
 		},
 	}).Build()
@@ -70,82 +122,185 @@ func TestPooled(t *testing.T) {
 	t.Parallel()
 	here := assign.Assignment{State: assign.Placed, UID: "placed-uid", Reserved: builders.Resources("cpu", "2")}
 	is := func(state assign.State) assign.Assignment { return assign.Assignment{State: state, UID: "cached-uid"} }
+	shrinking := placement("web", "r1")
+	shrinking.Status.Placements[0].Leaving = &schedulerv1alpha1.Leaving{Reason: schedulerv1alpha1.LeavingShrunk, Reserved: builders.Resources("cpu", "500m")}
+	leaving := placement("web", "r1")
+	leaving.Status.Placements[0].Leaving = &schedulerv1alpha1.Leaving{Reason: schedulerv1alpha1.LeavingShrunk, Reserved: builders.Resources("cpu", "2")}
+	assigned := builders.Pod("web", "p").Obj()
+	assigned.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front"}}
 	for _, tc := range []struct {
 		name         string
 		cached, live []client.Object
 		sides        sides
-		want         assign.Assignment
-		wantLive     assign.Assignment
+		// tenant is what the connected tenant has; nil: it is not connected.
+		tenant   []client.Object
+		want     assign.Assignment
+		wantLive assign.Assignment
+		// wantProof is whether the Confirmed State allows deletions.
+		wantProof bool
+		wantErr   error
 		// wantReads are the requests of Confirm to the meta cluster, wantAsked those to the tenant.
-		wantReads, wantAsked int
+		wantReads, wantAsked []string
 	}{
 		{
-			name: "it is placed here", want: here, wantLive: here, wantReads: 1,
+			name: "it is placed here", want: here, wantLive: here, wantReads: []string{"web"},
 			cached: []client.Object{placement("web", "r2", "r1")}, live: []client.Object{placement("web", "r1")},
 		},
-		{name: "the cache is behind", want: is(assign.None), wantLive: here, wantReads: 1, live: []client.Object{placement("web", "r1")}},
-		{name: "it is placed elsewhere", want: is(assign.None), wantLive: is(assign.None), wantReads: 1, live: []client.Object{placement("web", "r2")}},
+		{
+			name: "it shrinks", wantReads: []string{"web"},
+			cached: []client.Object{shrinking}, live: []client.Object{leaving},
+			want:     assign.Assignment{State: assign.Placed, UID: "placed-uid", Reserved: builders.Resources("cpu", "1500m")},
+			wantLive: assign.Assignment{State: assign.Placed, UID: "placed-uid"},
+		},
+		{name: "the cache is behind", want: is(assign.None), wantLive: here, wantReads: []string{"web"}, live: []client.Object{placement("web", "r1")}},
+		{name: "it is placed elsewhere", want: is(assign.None), wantLive: is(assign.None), wantReads: []string{"web"}, live: []client.Object{placement("web", "r2")}},
 		{
 			name: "it is placed elsewhere and has Services", sides: sides{content: assign.Services, services: assign.Yes},
-			want: is(assign.ServicesOnly), wantLive: is(assign.ServicesOnly), wantReads: 1,
+			want: is(assign.ServicesOnly), wantLive: is(assign.ServicesOnly), wantProof: true, wantReads: []string{"web", "kube-system"},
 		},
 		{
-			name: "its Services are gone", sides: sides{content: assign.Services, services: assign.No, servicesNow: assign.No},
-			cached: []client.Object{placement("db", "r1")}, live: []client.Object{placement("db", "r1")},
-			want: is(assign.None), wantLive: is(assign.None), wantReads: 2, wantAsked: 1,
+			name: "its Services are gone", sides: sides{content: assign.Services, services: assign.No}, tenant: []client.Object{},
+			cached: []client.Object{placement("db", "r1")}, live: []client.Object{placement("db", "r1")}, wantProof: true,
+			want: is(assign.None), wantLive: is(assign.None), wantReads: []string{"web", "kube-system", "NamespacePlacementList"}, wantAsked: []string{"ServiceList", "kube-system"},
 		},
 		{
-			name: "it has a Service that the cache does not show", sides: sides{content: assign.Services, services: assign.No, servicesNow: assign.Yes},
-			live: []client.Object{placement("db", "r1")}, want: is(assign.None), wantLive: is(assign.ServicesOnly), wantReads: 2, wantAsked: 1,
+			name: "it has a Service that the cache does not show", sides: sides{content: assign.Services, services: assign.No}, tenant: []client.Object{service}, wantProof: true,
+			live: []client.Object{placement("db", "r1")}, want: is(assign.None), wantLive: is(assign.ServicesOnly),
+			wantReads: []string{"web", "kube-system", "NamespacePlacementList"}, wantAsked: []string{"ServiceList"},
 		},
 		{
-			name: "nobody is here to call its Services", sides: sides{content: assign.Services, services: assign.No, servicesNow: assign.Yes},
-			want: is(assign.None), wantLive: is(assign.None), wantReads: 2,
+			name: "nobody is here to call its Services", sides: sides{content: assign.Services, services: assign.No}, tenant: []client.Object{service},
+			want: is(assign.None), wantLive: is(assign.None), wantProof: true, wantReads: []string{"web", "kube-system", "NamespacePlacementList"},
 		},
 		{
 			name: "the tenant is not connected", sides: sides{content: assign.Services},
 			cached: []client.Object{placement("db", "r1")}, live: []client.Object{placement("db", "r1")},
-			want: is(assign.Unknown), wantLive: is(assign.Unknown), wantReads: 2, wantAsked: 1,
+			want: is(assign.Unknown), wantLive: is(assign.Unknown), wantReads: []string{"web", "kube-system", "NamespacePlacementList"},
 		},
 		{
-			name: "another one is still to be cleared", wantReads: 1, wantAsked: 1,
+			name: "another one is still to be cleared", wantReads: []string{"web", "kube-system"},
 			sides: sides{content: assign.Services, others: []assign.SuperNamespace{
 				{Namespace: "web", Content: assign.Everything}, {Namespace: "db", Content: assign.Everything},
 			}},
 			cached: []client.Object{placement("db", "r2")}, want: is(assign.Unknown), wantLive: is(assign.Unknown),
 		},
 		{
-			name: "others are no reason", wantReads: 2,
+			name: "another one has lost its NamespacePlacement", wantReads: []string{"web", "kube-system"},
+			sides: sides{content: assign.Services, others: []assign.SuperNamespace{{Namespace: "db", Content: assign.Everything}}},
+			want:  is(assign.None), wantLive: is(assign.Unknown),
+		},
+		{
+			name: "others are no reason", wantReads: []string{"web", "kube-system", "NamespacePlacementList"}, wantProof: true,
 			sides: sides{content: assign.Services, others: []assign.SuperNamespace{
 				{Namespace: "web", Content: assign.Everything},
 				{Namespace: "served", Content: assign.Services},
-				{Namespace: "gone", Content: assign.Everything},
 				{Namespace: "goes", Content: assign.Everything, Terminating: true},
 			}},
 			cached: []client.Object{placement("goes", "r2"), placement("served", "r2")}, want: is(assign.None), wantLive: is(assign.None),
 		},
 		{
-			name: "its pods are still here", sides: sides{content: assign.Everything, pods: assign.Yes, services: assign.No},
+			name: "its pods are still here", sides: sides{content: assign.Everything, pods: assign.Yes, services: assign.No}, tenant: []client.Object{assigned},
 			cached: []client.Object{placement("web", "r2")}, live: []client.Object{placement("web", "r2")},
-			want: is(assign.Leaving), wantLive: is(assign.Leaving), wantReads: 2,
+			want: is(assign.Leaving), wantLive: is(assign.Leaving), wantReads: []string{"web", "kube-system", "NamespacePlacementList"},
+		},
+		{
+			name: "a pod is still here that the cache does not show", sides: sides{content: assign.Everything, pods: assign.No, services: assign.No},
+			tenant: []client.Object{assigned}, cached: []client.Object{placement("web", "r2")}, live: []client.Object{placement("web", "r2")},
+			want: is(assign.None), wantLive: is(assign.Leaving), wantReads: []string{"web", "kube-system", "NamespacePlacementList"}, wantAsked: []string{"PodList"},
+		},
+		{
+			name: "its pods are gone", sides: sides{content: assign.Everything, pods: assign.No, services: assign.No}, tenant: []client.Object{},
+			cached: []client.Object{placement("web", "r2")}, live: []client.Object{placement("web", "r2")}, wantProof: true,
+			want: is(assign.None), wantLive: is(assign.None), wantReads: []string{"web", "kube-system", "NamespacePlacementList"}, wantAsked: []string{"PodList", "kube-system"},
+		},
+		{
+			name: "another control plane says that its pods are gone", sides: sides{content: assign.Everything, pods: assign.No, services: assign.No},
+			tenant: []client.Object{system("another")}, wantErr: proof.ErrOther, cached: []client.Object{placement("web", "r2")}, live: []client.Object{placement("web", "r2")},
+			want: is(assign.None), wantReads: []string{"web", "kube-system"}, wantAsked: []string{"PodList", "kube-system"},
+		},
+		{
+			name: "another meta cluster says that it is placed elsewhere", sides: sides{content: assign.Everything, pods: assign.No, services: assign.No}, tenant: []client.Object{},
+			wantErr: proof.ErrOther, cached: []client.Object{placement("web", "r2")}, live: []client.Object{system("another"), placement("web", "r2")},
+			want: is(assign.None), wantReads: []string{"web", "kube-system"},
+		},
+
+		{
+			name: "its NamespacePlacement is gone", sides: sides{content: assign.Everything, pods: assign.No, services: assign.Yes}, tenant: []client.Object{namespace("cached-uid")},
+			live: []client.Object{virtualCluster("vc-uid")}, want: is(assign.Unknown), wantLive: is(assign.Unknown), wantReads: []string{"web", "vc"}, wantAsked: []string{"web"},
+		},
+		{
+			name: "its NamespacePlacement is being deleted", sides: sides{content: assign.Everything, pods: assign.No}, tenant: []client.Object{namespace("cached-uid")},
+			cached: []client.Object{deleted(placement("web", "r1"))}, live: []client.Object{deleted(placement("web", "r1")), virtualCluster("vc-uid")},
+			want: is(assign.Unknown), wantLive: is(assign.Unknown), wantReads: []string{"web", "vc"}, wantAsked: []string{"web"},
+		},
+		{
+			name: "its NamespacePlacement was just made", sides: sides{content: assign.Everything, pods: assign.No}, tenant: []client.Object{namespace("cached-uid")},
+			cached: []client.Object{placement("web")}, live: []client.Object{placement("web"), virtualCluster("vc-uid")},
+			want: is(assign.Unknown), wantLive: is(assign.Unknown), wantReads: []string{"web", "vc"}, wantAsked: []string{"web"},
+		},
+		{
+			name: "it is gone", sides: sides{content: assign.Everything, pods: assign.Yes, services: assign.Yes, unseen: true}, tenant: []client.Object{},
+			cached: []client.Object{deleted(placement("web", "r1"))}, live: []client.Object{deleted(placement("web", "r1")), virtualCluster("vc-uid")}, wantProof: true,
+			want: assign.Assignment{State: assign.None}, wantLive: assign.Assignment{State: assign.None}, wantReads: []string{"web"}, wantAsked: []string{"web", "kube-system"},
+		},
+		{
+			name: "another one has its name", sides: sides{content: assign.Everything, unseen: true}, tenant: []client.Object{namespace("another-uid")},
+			live: []client.Object{virtualCluster("vc-uid")}, wantProof: true,
+			want: assign.Assignment{State: assign.None}, wantLive: assign.Assignment{State: assign.None}, wantReads: []string{"web"}, wantAsked: []string{"web", "kube-system"},
+		},
+		{
+			name: "another control plane says that it is gone", sides: sides{content: assign.Everything, unseen: true}, tenant: []client.Object{system("another")}, wantErr: proof.ErrOther,
+			live: []client.Object{virtualCluster("vc-uid")}, want: assign.Assignment{State: assign.None}, wantReads: []string{"web"}, wantAsked: []string{"web", "kube-system"},
+		},
+		{
+			name: "nobody can be asked whether it is gone", sides: sides{content: assign.Everything, unseen: true}, live: []client.Object{virtualCluster("vc-uid")},
+			want: assign.Assignment{State: assign.None}, wantLive: assign.Assignment{State: assign.Unknown}, wantReads: []string{"web", "vc"},
+		},
+		{
+			name: "its VirtualCluster is being deleted", sides: sides{content: assign.Everything, unseen: true}, wantProof: true,
+			live: []client.Object{deleted(placement("web", "r1")), deleted(virtualCluster("vc-uid"))},
+			want: assign.Assignment{State: assign.None}, wantLive: assign.Assignment{State: assign.None}, wantReads: []string{"web", "vc", "kube-system"},
+		},
+		{
+			name: "its VirtualCluster was made again", sides: sides{content: assign.Everything, unseen: true}, wantProof: true, live: []client.Object{virtualCluster("another-uid")},
+			want: assign.Assignment{State: assign.None}, wantLive: assign.Assignment{State: assign.None}, wantReads: []string{"web", "vc", "kube-system"},
+		},
+		{
+			name: "another meta cluster has no VirtualCluster", sides: sides{content: assign.Everything, unseen: true}, wantErr: proof.ErrOther, live: []client.Object{system("another")},
+			want: assign.Assignment{State: assign.None}, wantReads: []string{"web", "vc", "kube-system"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			cachedReads, reads := 0, 0
-			p := &assign.Pooled{SuperCluster: "r1", Meta: metaWith(t, &cachedReads, tc.cached...), Live: metaWith(t, &reads, tc.live...), Sides: &tc.sides}
+			var cachedReads, reads, asked []string
+			if tc.tenant != nil {
+				tc.sides.live = controlPlane(t, &asked, withSystem("tenant-uid", tc.tenant)...)
+			}
+			p := &assign.Pooled{
+				SuperCluster: "r1", Meta: controlPlane(t, &cachedReads, tc.cached...), Live: meta(controlPlane(t, &reads, withSystem("meta-uid", tc.live)...)), Sides: &tc.sides,
+			}
 			got, err := p.Of(t.Context(), tenant, "web")
 			require.NoError(t, err)
 			require.Empty(t, cmp.Diff(tc.want, got))
-			require.Zero(t, reads, "Of asks caches only")
-			require.Zero(t, tc.sides.asked, "Of asks caches only")
+			require.Empty(t, reads, "Of asks caches only")
+			require.Empty(t, asked, "Of asks caches only")
 
-			got, err = p.Confirm(t.Context(), tenant, "web")
-			require.NoError(t, err)
+			got, proven, err := p.Confirm(t.Context(), tenant, "web")
+			require.ErrorIs(t, err, tc.wantErr)
 			require.Empty(t, cmp.Diff(tc.wantLive, got))
-			require.Equal(t, []int{tc.wantReads, tc.wantAsked}, []int{reads, tc.sides.asked})
+			require.Equal(t, tc.wantProof, proven.Holds())
+			require.Equal(t, [][]string{tc.wantReads, tc.wantAsked}, [][]string{reads, asked})
 		})
 	}
+}
+
+// withSystem adds the namespace kube-system with that UID to objects that have none.
+func withSystem(uid types.UID, objects []client.Object) []client.Object {
+	if slices.ContainsFunc(objects, func(object client.Object) bool { return object.GetName() == "kube-system" }) {
+		return objects
+	}
+	return append(slices.Clone(objects), system(uid))
 }
 
 // TestConfirmPlaced lets a tenant have many pods in a namespace that is not placed here: each costs one read, whatever
@@ -165,16 +320,16 @@ func TestConfirmPlaced(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			cachedReads, reads := 0, 0
+			var cachedReads, reads, asked []string
 			// Pods of it are still here, and Services may be: what Confirm asks for.
-			left := &sides{content: assign.Everything, pods: assign.Yes, services: assign.No, servicesErr: errors.New("the tenant is away")}
-			p := &assign.Pooled{SuperCluster: "r1", Meta: metaWith(t, &cachedReads), Live: metaWith(t, &reads, tc.live...), Sides: left}
+			left := &sides{content: assign.Everything, pods: assign.Yes, services: assign.No, live: controlPlane(t, &asked)}
+			p := &assign.Pooled{SuperCluster: "r1", Meta: controlPlane(t, &cachedReads), Live: meta(controlPlane(t, &reads, tc.live...)), Sides: left}
 			for range 10 {
 				got, err := p.ConfirmPlaced(t.Context(), tenant, "web")
 				require.NoError(t, err)
 				require.Empty(t, cmp.Diff(tc.want, got))
 			}
-			require.Equal(t, []int{10, 0, 0}, []int{reads, cachedReads, left.asked})
+			require.Equal(t, []int{10, 0, 0}, []int{len(reads), len(cachedReads), len(asked)})
 		})
 	}
 }
@@ -182,10 +337,10 @@ func TestConfirmPlaced(t *testing.T) {
 // TestPooledNamespaces names what is to be watched of a tenant.
 func TestPooledNamespaces(t *testing.T) {
 	t.Parallel()
-	reads := 0
+	var reads []string
 	p := &assign.Pooled{
 		SuperCluster: "r1",
-		Meta:         metaWith(t, &reads, placement("web", "r1"), placement("elsewhere", "r2"), placement("api", "r2", "r1")),
+		Meta:         controlPlane(t, &reads, placement("web", "r1"), placement("elsewhere", "r2"), placement("api", "r2", "r1")),
 		Sides: &sides{others: []assign.SuperNamespace{
 			{Namespace: "web", Content: assign.Everything},
 			{Namespace: "leaves", Content: assign.Everything},
@@ -208,6 +363,7 @@ func TestPooledErrors(t *testing.T) {
 			Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 				if get == nil {
 					object.SetName("other")
+					object.SetUID("meta-uid")
 				}
 				return get
 			},
@@ -224,8 +380,13 @@ func TestPooledErrors(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			reader := failing(tc.get, tc.list)
-			p := &assign.Pooled{SuperCluster: "r1", Meta: reader, Live: reader, Sides: &sides{content: assign.Services}}
-			for _, ask := range []func(context.Context, string, string) (assign.Assignment, error){p.Of, p.Confirm} {
+			p := &assign.Pooled{SuperCluster: "r1", Meta: reader, Live: meta(reader), Sides: &sides{content: assign.Services}}
+			confirm := func(ctx context.Context, tenant, namespace string) (assign.Assignment, error) {
+				confirmed, proven, err := p.Confirm(ctx, tenant, namespace)
+				require.False(t, proven.Holds())
+				return confirmed, err
+			}
+			for _, ask := range []func(context.Context, string, string) (assign.Assignment, error){p.Of, confirm} {
 				got, err := ask(t.Context(), tenant, "web")
 				require.ErrorIs(t, err, broken)
 				require.Equal(t, assign.Unknown, got.State)

@@ -23,8 +23,9 @@ const DefaultWorkers = 8
 const (
 	defaultPatrol = 60 * time.Second
 	// reconcileTimeout is the deadline of one reconcile's context: requests to a control plane that hangs end with it,
-	// and the worker is free for other tenants.
-	reconcileTimeout = 30 * time.Second
+	// and the worker is free for other tenants. It is a little longer than a webhook may take by default: a tenant
+	// whose webhook is dead and ignored is slow, and gets its writes through.
+	reconcileTimeout = 12 * time.Second
 )
 
 // Kind reconciles the objects of one kind.
@@ -45,7 +46,7 @@ type Options struct {
 	// Clock measures delays and the patrol's period; nil means the real one.
 	Clock clock.WithTickerAndDelayedExecution
 	// Workers is the number of workers per kind; 0 means DefaultWorkers. One tenant occupies at most half of them, and
-	// so do all tenants that hang, together (see Queue).
+	// so do all tenants that are slow or hang, together (see Queue).
 	Workers int
 	// Patrol is the time between two patrols; 0 means 60 seconds.
 	Patrol time.Duration

@@ -4,7 +4,7 @@
 package engine
 
 import (
-	"maps"
+	"container/heap"
 	"sync"
 	"time"
 
@@ -15,8 +15,6 @@ import (
 const (
 	baseDelay = 50 * time.Millisecond
 	maxDelay  = 60 * time.Second
-	// hangMemory is how long a tenant counts as hanging after Hangs. It is longer than a reconcile may take.
-	hangMemory = 2 * reconcileTimeout
 )
 
 // Key names one object of one tenant. It has no direction: a reconciler reads both sides and makes one step.
@@ -31,22 +29,26 @@ type Key struct {
 	Name string
 }
 
-// Queue is a work queue that is fair between tenants. Every tenant has a first-in-first-out queue of its own, and
-// tenants with keys are served round-robin, each with as many keys per turn as its weight:
+// Queue is a work queue that is fair between tenants by the time of workers that they use. Every tenant has a
+// first-in-first-out queue of its own, and a virtual time: the seconds between Get and Done of its keys, divided by its
+// weight. The tenant with the smallest virtual time is served next:
 //
-//	turns:  A ─► B ─► C ─► A ...        A: a1 a2 a3 ...   B: b1   C: c1 c2
+//	Get: the tenant that used least ──► Done: used += seconds ÷ weight        A: a1 a2 a3 ...   B: b1   C: c1 c2
+//
+// Get charges what a key of the tenant takes on average, and Done corrects that. A tenant that comes back with nothing
+// in processing starts at the virtual time of those that are served: it has saved up nothing, and owes what it owed.
 //
 // As in client-go's queues, a key that is waiting is not added again, and a key that is being processed is returned by
 // Get again only after Done. At most maxInFlight keys of one tenant are processed at a time, so a tenant whose control
 // plane hangs leaves workers to the others: it loses its turn at that bound, and Done of one of its keys gives it one
-// again. All tenants that hang (see Hangs) have at most maxInFlight keys in processing together; Get skips their turns
-// at that bound.
+// again. All tenants that are slow, because they hang (see Hangs) or because their reconciles take more than
+// slowAverage on average, have at most maxInFlight keys in processing together; Get skips their turns at that bound.
 //
 // It is not a workqueue.TypedQueueConfig.Queue below client-go's own work queue, because that cannot bound the keys
 // that a tenant has in processing: client-go does not call it in Done, and its Done wakes no Get that waits while the
 // only keys left are of tenants at their bound.
 //
-// All methods may be called concurrently.
+// Get, Add and Done cost O(log n) with n tenants. All methods may be called concurrently.
 type Queue struct {
 	clock       clock.WithDelayedExecution
 	weight      func(tenant string) int
@@ -55,24 +57,32 @@ type Queue struct {
 
 	mu   sync.Mutex
 	cond *sync.Cond
-	// waiting holds the keys of each tenant in order; turns holds, once, each tenant that has keys waiting and is below
-	// maxInFlight.
-	waiting map[string][]Key
-	turns   []string
-	// credit is how many keys the first tenant of turns may still get in this turn; 0 if its turn has not begun.
-	credit int
+	// shares holds the tenants that have keys, or that are remembered.
+	shares map[string]*share
+	// fast and slow hold, once, each tenant that has keys waiting and is below maxInFlight, by share.slow.
+	fast, slow turns
+	// slowInFlight is how many keys of slow tenants are in processing.
+	slowInFlight int
+	// memories holds when to look at a tenant again that is slow or idle.
+	memories memories
+	// now is the virtual time: that of the tenant that was served last. order counts the turns that tenants took.
+	now   float64
+	order uint64
 	// dirty holds the keys that were added since they were last returned by Get, processing those between Get and Done.
 	dirty      map[Key]struct{}
-	processing map[Key]struct{}
-	inFlight   map[string]int
+	processing map[Key]processed
 	// failing holds the time of the first AddRateLimited since the last Forget, by key.
 	failing map[Key]time.Time
-	// hanging holds until when a tenant counts as hanging.
-	hanging map[string]time.Time
 	// delayed holds the timers of AddAfter.
 	delayed map[Key]delayedKey
 	depth   int
 	closed  bool
+}
+
+// processed is a key in processing: since when, and what Get charged for it.
+type processed struct {
+	since   time.Time
+	charged float64
 }
 
 var _ workqueue.TypedRateLimitingInterface[Key] = &Queue{}
@@ -86,7 +96,8 @@ type delayedKey struct {
 type QueueOptions struct {
 	// Clock measures delays; nil means the real one.
 	Clock clock.WithDelayedExecution
-	// Weight returns how many keys of a tenant are served per turn; nil, and values below 1, mean 1.
+	// Weight returns a tenant's share of the workers' time, relative to those of others; nil, and values below 1, mean
+	// 1. It is called with the queue locked.
 	Weight func(tenant string) int
 	// MaxInFlight is the number of keys of one tenant that may be in processing at a time; 0 means no limit.
 	MaxInFlight int
@@ -106,12 +117,10 @@ func NewQueue(options QueueOptions) *Queue {
 		maxInFlight: options.MaxInFlight,
 		// Per key only: with a token bucket for all keys, failures of one tenant would delay the keys of others.
 		limiter:    workqueue.NewTypedItemExponentialFailureRateLimiter[Key](baseDelay, maxDelay),
-		waiting:    map[string][]Key{},
+		shares:     map[string]*share{},
 		dirty:      map[Key]struct{}{},
-		processing: map[Key]struct{}{},
-		inFlight:   map[string]int{},
+		processing: map[Key]processed{},
 		failing:    map[Key]time.Time{},
-		hanging:    map[string]time.Time{},
 		delayed:    map[Key]delayedKey{},
 	}
 	q.cond = sync.NewCond(&q.mu)
@@ -186,44 +195,66 @@ func (q *Queue) Waited(key Key) time.Duration {
 func (q *Queue) Get() (key Key, shutdown bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for !q.closed && !q.nextFree() {
+	next := q.next()
+	for !q.closed && next == nil {
 		q.cond.Wait()
+		next = q.next()
 	}
 	if q.closed {
 		return Key{}, true
 	}
-	tenant := q.turns[0]
-	key = q.waiting[tenant][0]
-	q.waiting[tenant] = q.waiting[tenant][1:]
+	key = next.waiting[0]
+	next.waiting = next.waiting[1:]
 	q.depth--
 	delete(q.dirty, key)
-	q.processing[key] = struct{}{}
-	q.inFlight[tenant]++
-	q.nextTurn(tenant)
+	q.now = max(q.now, next.used)
+	charged := cost(time.Duration(next.average*float64(time.Second)), q.weight(next.tenant))
+	q.processing[key] = processed{since: q.clock.Now(), charged: charged}
+	next.used += charged
+	q.order++
+	next.since = q.order
+	next.inFlight++
+	if next.slow {
+		q.slowInFlight++
+	}
+	q.turn(next)
+	if q.next() != nil {
+		q.cond.Signal()
+	}
 	return key, false
 }
 
-// Done ends the processing of key. If it was added since Get, it is at the end of its tenant's queue again.
+// Done ends the processing of key, and charges its tenant for the time since Get. If key was added since Get, it is at
+// the end of its tenant's queue again.
 func (q *Queue) Done(key Key) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if _, exists := q.processing[key]; !exists {
+	work, exists := q.processing[key]
+	if !exists {
 		return
 	}
 	delete(q.processing, key)
 	if q.closed {
 		q.cond.Broadcast()
 	}
-	full := q.full(key.Tenant)
-	if q.inFlight[key.Tenant]--; q.inFlight[key.Tenant] == 0 {
-		delete(q.inFlight, key.Tenant)
+	now := q.clock.Now()
+	taken := now.Sub(work.since)
+	of := q.shares[key.Tenant]
+	of.used += cost(taken, q.weight(key.Tenant)) - work.charged
+	of.inFlight--
+	if of.slow {
+		q.slowInFlight--
 	}
-	if full && len(q.waiting[key.Tenant]) > 0 {
-		q.takeTurn(key.Tenant)
-	}
+	q.reclassify(of, func() { of.took(taken, now) })
 	if _, again := q.dirty[key]; again {
 		q.push(key)
 	}
+	q.turn(of)
+	if q.depth == 0 && len(q.processing) == 0 {
+		q.now = max(q.now, of.used) // all that come next begin alike
+	}
+	q.remember(of, now)
+	q.cond.Signal()
 }
 
 // Hangs reports that a reconcile of the tenant ran into its deadline: the tenant counts as hanging for hangMemory.
@@ -231,8 +262,9 @@ func (q *Queue) Hangs(tenant string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.clock.Now()
-	maps.DeleteFunc(q.hanging, func(_ string, until time.Time) bool { return !now.Before(until) })
-	q.hanging[tenant] = now.Add(hangMemory)
+	of := q.share(tenant)
+	q.reclassify(of, func() { of.hang(now) })
+	q.remember(of, now)
 }
 
 // Len returns the number of keys that are waiting, without those in processing.
@@ -296,75 +328,111 @@ func (q *Queue) add(key Key) {
 
 // push puts key, which is dirty and not processed, at the end of its tenant's queue.
 func (q *Queue) push(key Key) {
-	keys := q.waiting[key.Tenant]
-	q.waiting[key.Tenant] = append(keys, key)
-	q.depth++
-	if len(keys) == 0 && !q.full(key.Tenant) {
-		q.takeTurn(key.Tenant)
+	of := q.share(key.Tenant)
+	if len(of.waiting) == 0 && of.inFlight == 0 {
+		of.used = max(of.used, q.now)
 	}
-}
-
-func (q *Queue) takeTurn(tenant string) {
-	q.turns = append(q.turns, tenant)
+	if len(of.waiting) == 0 {
+		q.order++
+		of.since = q.order
+	}
+	of.waiting = append(of.waiting, key)
+	q.depth++
+	q.turn(of)
 	q.cond.Signal()
 }
 
-func (q *Queue) full(tenant string) bool {
-	return q.maxInFlight > 0 && q.inFlight[tenant] >= q.maxInFlight
+// share returns what is known of a tenant.
+func (q *Queue) share(tenant string) *share {
+	of, exists := q.shares[tenant]
+	if !exists {
+		of = &share{tenant: tenant, used: q.now, position: -1}
+		q.shares[tenant] = of
+	}
+	return of
 }
 
-// nextFree moves the first tenant that may be served to the front of turns. It returns false if there is none: then a
-// Done or an Add wakes the next Get.
-func (q *Queue) nextFree() bool {
-	atBound := q.maxInFlight > 0 && q.heldByHanging() >= q.maxInFlight
-	for i, tenant := range q.turns {
-		if atBound && q.hangs(tenant) {
+// turn puts a tenant in its place among those that may be served, or takes it out.
+func (q *Queue) turn(of *share) {
+	in := &q.fast
+	if of.slow {
+		in = &q.slow
+	}
+	may := len(of.waiting) > 0 && (q.maxInFlight == 0 || of.inFlight < q.maxInFlight)
+	switch {
+	case may && of.position < 0:
+		heap.Push(in, of)
+	case may:
+		heap.Fix(in, of.position)
+	case of.position >= 0:
+		heap.Remove(in, of.position)
+	}
+}
+
+// next returns the tenant that may be served next, nil for none: then a Done or an Add wakes the next Get.
+func (q *Queue) next() *share {
+	q.forget()
+	fast, slow := q.fast.first(), q.slow.first()
+	if q.maxInFlight > 0 && q.slowInFlight >= q.maxInFlight {
+		return fast
+	}
+	if fast == nil || slow != nil && before(slow, fast) {
+		return slow
+	}
+	return fast
+}
+
+// reclassify lets change decide whether a tenant is slow.
+func (q *Queue) reclassify(of *share, change func()) {
+	was := of.slow
+	if of.position >= 0 { // it may have to change sides
+		in := &q.fast
+		if was {
+			in = &q.slow
+		}
+		heap.Remove(in, of.position)
+	}
+	change()
+	switch {
+	case of.slow && !was:
+		q.slowInFlight += of.inFlight
+	case was && !of.slow:
+		q.slowInFlight -= of.inFlight
+	}
+	q.turn(of)
+}
+
+// remember sees to it that forget looks at a tenant which is slow or idle, once.
+func (q *Queue) remember(of *share, now time.Time) {
+	if of.remembered || !of.slow && (of.inFlight > 0 || len(of.waiting) > 0) {
+		return
+	}
+	of.remembered = true
+	until := of.slowUntil
+	if !of.slow {
+		until = now.Add(slowMemory)
+	}
+	heap.Push(&q.memories, memory{tenant: of.tenant, until: until})
+}
+
+// forget lets tenants be fast again that were slow long ago, and forgets those that have been idle.
+func (q *Queue) forget() {
+	if len(q.memories) == 0 {
+		return
+	}
+	for now := q.clock.Now(); len(q.memories) > 0 && !now.Before(q.memories[0].until); {
+		done, _ := heap.Pop(&q.memories).(memory)
+		of := q.shares[done.tenant]
+		of.remembered = false
+		if of.slow && !now.Before(of.slowUntil) {
+			q.reclassify(of, func() { of.slow, of.average = false, 0 })
+		}
+		if !of.slow && of.inFlight == 0 && len(of.waiting) == 0 {
+			delete(q.shares, of.tenant)
 			continue
 		}
-		if i > 0 {
-			copy(q.turns[1:i+1], q.turns[:i])
-			q.turns[0] = tenant
-			q.credit = 0
+		if of.slow {
+			q.remember(of, now)
 		}
-		return true
-	}
-	return false
-}
-
-func (q *Queue) hangs(tenant string) bool {
-	return q.clock.Now().Before(q.hanging[tenant])
-}
-
-// heldByHanging returns how many keys of tenants that hang are in processing.
-func (q *Queue) heldByHanging() int {
-	held := 0
-	for tenant, count := range q.inFlight {
-		if q.hangs(tenant) {
-			held += count
-		}
-	}
-	return held
-}
-
-// nextTurn updates turns and credit after a key of tenant, the first of turns, was returned by Get.
-func (q *Queue) nextTurn(tenant string) {
-	if q.credit == 0 {
-		q.credit = max(1, q.weight(tenant))
-	}
-	q.credit--
-	switch {
-	case len(q.waiting[tenant]) == 0:
-		delete(q.waiting, tenant)
-	case q.full(tenant):
-	case q.credit > 0:
-		q.cond.Signal()
-		return
-	default:
-		q.turns = append(q.turns, tenant)
-	}
-	q.turns = q.turns[1:]
-	q.credit = 0
-	if len(q.turns) > 0 {
-		q.cond.Signal()
 	}
 }

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -58,7 +59,8 @@ func TestQueueOrder(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			queue := engine.NewQueue(engine.QueueOptions{Weight: func(tenant string) int { return tc.weights[tenant] }})
+			clock := testingclock.NewFakeClock(time.Unix(0, 0)) // all keys take no time
+			queue := engine.NewQueue(engine.QueueOptions{Clock: clock, Weight: func(tenant string) int { return tc.weights[tenant] }})
 			add(queue, tc.added)
 			require.Empty(t, cmp.Diff(tc.want, drain(t, queue)))
 		})
@@ -250,4 +252,158 @@ func BenchmarkQueue(b *testing.B) {
 			}
 		})
 	}
+}
+
+// simulation lets workers take keys of tenants, each of which takes its tenant's time, on a fake clock. Tenants in
+// backlogged have always keys waiting.
+type simulation struct {
+	t       *testing.T
+	clock   *testingclock.FakeClock
+	queue   *engine.Queue
+	workers int
+	takes   map[string]time.Duration
+	// served and used are the keys and the seconds of workers of each tenant.
+	served map[string]int
+	used   map[string]time.Duration
+}
+
+// run lets time pass until all workers have idled or duration is over. done is called after each key.
+func (s *simulation) run(duration time.Duration, done func(engine.Key)) {
+	s.t.Helper()
+	type job struct {
+		key  engine.Key
+		ends time.Time
+	}
+	var jobs []job
+	for end := s.clock.Now().Add(duration); ; {
+		for len(jobs) < s.workers && s.queue.Len() > 0 {
+			key, ok := tryGet(s.queue)
+			if !ok {
+				break
+			}
+			jobs = append(jobs, job{key: key, ends: s.clock.Now().Add(s.takes[key.Tenant])})
+		}
+		if len(jobs) == 0 || s.clock.Now().After(end) {
+			return
+		}
+		slices.SortStableFunc(jobs, func(a, b job) int { return a.ends.Compare(b.ends) })
+		next := jobs[0]
+		jobs = jobs[1:]
+		s.clock.SetTime(next.ends)
+		s.queue.Done(next.key)
+		s.served[next.key.Tenant]++
+		s.used[next.key.Tenant] += s.takes[next.key.Tenant]
+		done(next.key)
+	}
+}
+
+// tryGet returns false when Get would block: a key that may be served now is handed out at once.
+func tryGet(queue *engine.Queue) (engine.Key, bool) {
+	got := make(chan engine.Key, 1)
+	go func() {
+		if key, shutdown := queue.Get(); !shutdown {
+			got <- key
+		}
+	}()
+	synctest.Wait()
+	select {
+	case key := <-got:
+		return key, true
+	default:
+		// The Get that waits takes what becomes free next. It is given a key that no tenant has, and ended with it.
+		queue.Add(engine.Key{Tenant: "~probe"})
+		key := <-got
+		queue.Done(key)
+		return engine.Key{}, false
+	}
+}
+
+func simulate(t *testing.T, weights map[string]int, takes map[string]time.Duration) *simulation {
+	clock := testingclock.NewFakeClock(time.Unix(0, 0))
+	return &simulation{
+		t: t, clock: clock, workers: 8, takes: takes, served: map[string]int{}, used: map[string]time.Duration{},
+		queue: engine.NewQueue(engine.QueueOptions{Clock: clock, MaxInFlight: 4, Weight: func(tenant string) int { return weights[tenant] }}),
+	}
+}
+
+// TestQueueThirdTenant: pods of a third tenant beside two whose writes take 20 seconds need at most 1.5 times as long
+// as alone.
+func TestQueueThirdTenant(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const pods, steps = 40, 5
+		third := func(others ...string) time.Duration {
+			s := simulate(t, nil, map[string]time.Duration{"a": 20 * time.Second, "b": 20 * time.Second, "c": 20 * time.Millisecond})
+			keep := func(key engine.Key) {
+				if key.Tenant != "c" {
+					s.queue.Add(key)
+				}
+			}
+			for _, tenant := range others {
+				for i := range 200 {
+					s.queue.Add(engine.Key{Tenant: tenant, Name: fmt.Sprint(i)})
+				}
+			}
+			s.run(3*time.Minute, keep) // by then it is known who is slow
+			start, left := s.clock.Now(), map[string]int{}
+			var took time.Duration
+			for i := range pods {
+				key := engine.Key{Tenant: "c", Name: fmt.Sprint(i)}
+				left[key.Name] = steps
+				s.queue.Add(key)
+			}
+			s.run(time.Minute, func(key engine.Key) {
+				keep(key)
+				if key.Tenant != "c" {
+					return
+				}
+				took = s.clock.Since(start)
+				if left[key.Name]--; left[key.Name] > 0 {
+					s.queue.Add(key)
+				}
+			})
+			require.Equal(t, pods*steps, s.served["c"])
+			return took
+		}
+		alone, beside := third(), third("a", "b")
+		t.Logf("40 pods of 5 steps: alone %s, beside two slow tenants %s", alone, beside)
+		require.LessOrEqual(t, beside, alone*3/2)
+	})
+}
+
+// TestQueueSharesTime: tenants with always keys waiting get the workers' time by their weights, whatever their keys
+// take.
+func TestQueueSharesTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := simulate(t, map[string]int{"a": 1, "b": 1, "c": 2}, map[string]time.Duration{"a": 500 * time.Millisecond, "b": 5 * time.Millisecond, "c": 50 * time.Millisecond})
+		s.workers = 4
+		for tenant := range s.takes {
+			for i := range 10 {
+				s.queue.Add(engine.Key{Tenant: tenant, Name: fmt.Sprint(i)})
+			}
+		}
+		s.run(time.Minute, func(key engine.Key) { s.queue.Add(key) })
+		for tenant, want := range map[string]time.Duration{"a": time.Minute, "b": time.Minute, "c": 2 * time.Minute} {
+			require.InEpsilon(t, want.Seconds(), s.used[tenant].Seconds(), 0.05, tenant)
+		}
+	})
+}
+
+// TestQueueSavesNothing: a tenant that was idle is not served before others for as long as it was idle.
+func TestQueueSavesNothing(t *testing.T) {
+	t.Parallel()
+	clock := testingclock.NewFakeClock(time.Unix(0, 0))
+	queue := engine.NewQueue(engine.QueueOptions{Clock: clock})
+	add(queue, "b1")
+	require.Equal(t, "b1", drain(t, queue))
+	for range 100 {
+		add(queue, "a1")
+		require.Equal(t, "a1", get(t, queue))
+		clock.Step(100 * time.Millisecond)
+		queue.Done(key("a1"))
+	}
+	add(queue, "a1 a2 a3 b1 b2 b3")
+	order := drain(t, queue)
+	require.NotContains(t, order, "b1 b2 b3", "it was idle for ten seconds: %s", order)
 }

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -44,8 +46,9 @@ type Copy[T client.Object] struct {
 	// set before. It returns the Notice to record once the object is in sync. An error means that a cache lacks what it
 	// needs.
 	Translate func(env *Env, tenant *Tenant, tenantObject, superObject T) (Notice, error)
-	// Wakes are those of the Spec.
-	Wakes map[string]func(*Env, Change) []engine.Key
+	// Wakes and Indexes are those of the Spec.
+	Wakes   map[string]func(*Env, Change) []engine.Key
+	Indexes map[string]func(client.Object) []string
 }
 
 // Notice is an Event about an object that is in sync; Reason "" means none.
@@ -59,7 +62,7 @@ func Copied[T client.Object](c Copy[T]) Spec {
 		super = watchOwned(c.New(), c.SuperLabels)
 	}
 	return Spec{
-		Name: c.Name, Scope: c.Scope, Tenant: watchAll(c.New()), Super: super, SuperKey: c.superKey, Wakes: c.Wakes, Cleared: c.Scope == ScopePlaced,
+		Name: c.Name, Scope: c.Scope, Tenant: watchAll(c.New()), Super: super, SuperKey: c.superKey, Wakes: c.Wakes, Indexes: c.Indexes, Cleared: c.Scope == ScopePlaced,
 		New: func(env *Env) engine.Kind { return &copier[T]{env: env, Copy: c} },
 	}
 }
@@ -121,7 +124,7 @@ func (c *copier[T]) write(tenant *Tenant, tenantObject, superObject T) (Notice, 
 	namespace := tenantObject.GetNamespace()
 	superObject.SetNamespace(tenancy.SuperNamespace(tenant.Key, namespace))
 	superObject.SetName(c.SuperName(tenantObject.GetName()))
-	copyMeta(tenantObject, superObject, tenant.owner(namespace, tenantObject.GetUID()), tenant.OpaqueMetaPrefixes)
+	copyMeta(tenantObject, superObject, resourceOf(c.Copy.Name), tenant.owner(namespace, tenantObject.GetUID()), tenant.rules())
 	return c.Translate(c.env, tenant, tenantObject, superObject)
 }
 
@@ -168,17 +171,24 @@ func (c *copier[T]) create(ctx context.Context, tenant *Tenant, key engine.Key, 
 	if _, err := c.write(tenant, tenantObject, created); err != nil {
 		return live, err
 	}
+	if !c.env.admit(tenant, key, tenantObject, created, nil, policy.Facts{}) {
+		return live, nil
+	}
 	err := c.env.Super.Create(ctx, created)
 	// The API server allocates a cluster IP before it checks the name, so our own object may have the requested one.
 	if apierrors.IsAlreadyExists(err) || c.Explain(tenantObject, err) != "" {
 		getErr := c.env.Super.Get(ctx, client.ObjectKeyFromObject(created), live)
 		switch {
+		case getErr == nil && hasOwnerLabel(live):
+			return live, nil // it stays counted until the cache shows it
 		case getErr == nil:
+			c.env.cancel(key, nil) // the cache never shows it
 			return live, nil
 		case !apierrors.IsNotFound(getErr):
 			return live, fmt.Errorf("reading super %s %s/%s: %w", c.Copy.Name, created.GetNamespace(), created.GetName(), getErr)
 		}
 	}
+	c.env.unadmit(key, nil, err)
 	return c.New(), c.refused(tenant, key, tenantObject, ReasonFailedCreate, c.env.done(ctx, c.Copy.Name, "create", err))
 }
 
@@ -193,8 +203,10 @@ func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, 
 		c.env.warnOnce(tenant, key, tenantObject, ReasonConflict, fmt.Sprintf(
 			"Super cluster %s has a %s of that name with another owner", c.env.ID, c.Copy.Name))
 		return nil
-	case !adopted && (owner.UID != tenantObject.GetUID() || c.Recreate(tenant, tenantObject, superObject)):
-		return c.env.remove(ctx, c.env.Super, c.Copy.Name, "delete", superObject, nil)
+	case !adopted && owner.UID != tenantObject.GetUID():
+		return c.orphan(ctx, tenant, key, superObject)
+	case !adopted && c.Recreate(tenant, tenantObject, superObject):
+		return c.env.remove(ctx, c.env.Super, c.Copy.Name, "delete", superObject, nil, proof.NotNeeded("it is created again"))
 	}
 	desired, ok := superObject.DeepCopyObject().(T)
 	if !ok {
@@ -205,10 +217,17 @@ func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, 
 		return err
 	}
 	if equality.Semantic.DeepEqual(superObject, desired) {
-		c.inSync(tenant, key, tenantObject, notice)
+		if c.env.permits(tenant, key, tenantObject, superObject, nil, policy.Facts{}) {
+			c.inSync(tenant, key, tenantObject, notice)
+		}
 		return nil
 	}
-	return c.refused(tenant, key, tenantObject, ReasonFailedUpdate, c.env.done(ctx, c.Copy.Name, "update", c.env.Super.Update(ctx, desired)))
+	if !c.env.admit(tenant, key, tenantObject, desired, superObject, policy.Facts{}) {
+		return nil
+	}
+	err = c.env.Super.Update(ctx, desired)
+	c.env.unadmit(key, superObject, err)
+	return c.refused(tenant, key, tenantObject, ReasonFailedUpdate, c.env.done(ctx, c.Copy.Name, "update", err))
 }
 
 // owner returns the owner of a super object. It returns false for an object without owner, and for one of another key
@@ -238,20 +257,22 @@ func (c *copier[T]) refused(tenant *Tenant, key engine.Key, tenantObject T, reas
 	return err
 }
 
-// orphan deletes a super object whose tenant object is gone, after a live read of the tenant object.
+// orphan deletes a super object whose tenant object is gone or replaced, after a live read of the tenant object.
 func (c *copier[T]) orphan(ctx context.Context, tenant *Tenant, key engine.Key, superObject T) error {
 	owner, ours := c.owner(key, superObject)
 	if !ours || !tenant.owns(owner, key.Namespace) || superObject.GetDeletionTimestamp() != nil {
 		return nil
 	}
 	live := c.New()
-	err := tenant.Client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, live)
+	proven, lacks, err := tenant.controlPlane().Lacks(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, live, func() bool {
+		return live.GetUID() == owner.UID && !c.Skip(live)
+	})
 	switch {
-	case err != nil && !apierrors.IsNotFound(err):
-		return fmt.Errorf("reading the tenant's %s: %w", c.Copy.Name, err)
-	case err == nil && live.GetUID() == owner.UID && !c.Skip(live):
+	case err != nil:
+		return unproven(err)
+	case !lacks:
 		return engine.Waitf("the cache of the tenant's %ss", c.Copy.Name)
 	}
 	c.env.clearWarning(key)
-	return c.env.remove(ctx, c.env.Super, c.Copy.Name, "delete", superObject, nil)
+	return c.env.remove(ctx, c.env.Super, c.Copy.Name, "delete", superObject, nil, proven)
 }

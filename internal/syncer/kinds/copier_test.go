@@ -2,6 +2,7 @@ package kinds_test
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"testing"
 	"time"
@@ -21,6 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
@@ -29,7 +32,7 @@ import (
 )
 
 // pool is an Env over caches that the tests fill, and fake clients. The tenant's namespace web is ready, and not placed
-// here.
+// here. Its pods are isolated.
 type pool struct {
 	env                     *kinds.Env
 	tenant                  *kinds.Tenant
@@ -47,38 +50,64 @@ func newPool(t testing.TB, super interceptor.Funcs) *pool {
 		quota:     builders.Owned(builders.Quota(clusterKey+"-web", "superpool"), ownerOf("ns-uid")),
 	}
 	p.tenantCache = cache{kinds.KindNamespace: {&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "ns-uid"}}}}
-	p.superCache = cache{kinds.KindNamespace: {p.namespace}, kinds.KindQuota: {p.quota}}
-	p.superClient = fake.NewClientBuilder().WithInterceptorFuncs(super).Build()
+	p.superCache = cache{kinds.KindNamespace: {p.namespace}, kinds.KindQuota: {p.quota}, kinds.KindIsolation: {isolationFloor()}}
+	p.superClient = answering(fake.NewClientBuilder().WithInterceptorFuncs(super).Build(), superUID)
 	p.tenant = &kinds.Tenant{
 		Tenant: &tenants.Tenant{
-			Key: clusterKey, VirtualCluster: types.NamespacedName{Namespace: "acme", Name: "vc"}, UID: "vc-uid",
+			Key: clusterKey, VirtualCluster: types.NamespacedName{Namespace: "acme", Name: "vc"}, UID: "vc-uid", ControlPlaneUID: tenantUID,
 			ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.97.0.0/16")},
 		},
-		Cache: p.tenantCache, Recorder: p.events, Client: fake.NewClientBuilder().Build(),
+		Cache: p.tenantCache, Recorder: p.events, Client: answering(fake.NewClientBuilder().Build(), tenantUID),
 	}
 	metrics, err := engine.NewMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)
 	p.env = &kinds.Env{
-		ID: "r1", Super: p.superClient, SuperCache: p.superCache, Metrics: metrics, Clock: testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0)),
+		ID: "r1", SuperUID: superUID, Super: p.superClient, SuperCache: p.superCache, Metrics: metrics, Clock: testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0)),
 		Tenant: func(string) *kinds.Tenant { return p.tenant }, Tenants: func() []*kinds.Tenant { return []*kinds.Tenant{p.tenant} },
 	}
+	p.assigns(fake.NewClientBuilder().WithScheme(placementScheme(t)).Build(), nil)
 	return p
 }
 
-// placed lets the tenant's namespace web be placed here.
-func (p *pool) placed(t testing.TB) {
+// The UIDs by which control planes are known.
+const superUID, tenantUID, metaUID types.UID = "super-cluster", "tenant", "meta"
+
+// answering lets to say that it is the control plane with that UID.
+func answering(to client.WithWatch, uid types.UID) client.WithWatch {
+	return interceptor.NewClient(to, interceptor.Funcs{
+		Get: func(ctx context.Context, to client.WithWatch, name client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			if namespace, ok := object.(*corev1.Namespace); ok && name.Name == metav1.NamespaceSystem {
+				namespace.UID = uid
+				return nil
+			}
+			return to.Get(ctx, name, object, options...)
+		},
+	})
+}
+
+func placementScheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
-	meta := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-		builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r1", 1).Obj(),
+	require.NoError(t, errors.Join(schedulerv1alpha1.AddToScheme(scheme), tenancyv1alpha1.AddToScheme(scheme)))
+	return scheme
+}
+
+// placed lets the tenant's namespace web be placed here, with room for pods.
+func (p *pool) placed(t testing.TB) {
+	t.Helper()
+	meta := fake.NewClientBuilder().WithScheme(placementScheme(t)).WithObjects(
+		builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r1", 1, "cpu", "10", "memory", "10Gi", "pods", "100").Obj(),
 	).Build()
 	p.assigns(meta, meta)
 }
 
-// assigns lets NamespacePlacements be read from meta, and live.
-func (p *pool) assigns(meta, live client.Reader) {
-	p.env.Assignments = &assign.Pooled{SuperCluster: p.env.ID, Meta: meta, Live: live, Sides: p.env.Sides()}
+// assigns lets NamespacePlacements be read from meta, and live; nil: nothing is read live.
+func (p *pool) assigns(meta, live client.WithWatch) {
+	if live == nil {
+		live = fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build()
+	}
+	known := &proof.ControlPlane{Name: "the meta cluster", Reader: answering(live, metaUID), UID: metaUID}
+	p.env.Assignments = &assign.Pooled{SuperCluster: p.env.ID, Meta: meta, Live: known, Sides: p.env.Sides()}
 }
 
 func (p *pool) kind(name string) engine.Kind {

@@ -1,12 +1,18 @@
 package kinds
 
 import (
+	"fmt"
 	"maps"
+	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -17,6 +23,10 @@ const managedBySyncer = "syncer.tenancy.x-k8s.io"
 // KindEndpointSlice is the kind of EndpointSlices.
 const KindEndpointSlice = "endpointslice"
 
+// ReasonEndpointsForbidden: an EndpointSlice names addresses of the pool that no pod of the tenant has; the syncer
+// writes it without these endpoints to the super cluster.
+const ReasonEndpointsForbidden = "EndpointsForbidden"
+
 // endpointSlices are copied for the namespaces of which Services are.
 func endpointSlices() Copy[*discoveryv1.EndpointSlice] {
 	return Copy[*discoveryv1.EndpointSlice]{
@@ -26,11 +36,77 @@ func endpointSlices() Copy[*discoveryv1.EndpointSlice] {
 		Recreate: func(_ *Tenant, tenantSlice, superSlice *discoveryv1.EndpointSlice) bool {
 			return tenantSlice.AddressType != superSlice.AddressType
 		},
-		Translate: func(env *Env, _ *Tenant, tenantSlice, superSlice *discoveryv1.EndpointSlice) (Notice, error) {
-			SuperEndpointSlice(tenantSlice, superSlice, env.ID)
-			return Notice{}, nil
-		},
+		Translate: translateEndpointSlice,
+		Indexes:   map[string]func(client.Object) []string{IndexAddress: addressesOfSlice},
+		Wakes:     map[string]func(*Env, Change) []engine.Key{KindPod: wakesEndpointSlices},
 	}
+}
+
+// translateEndpointSlice is SuperEndpointSlice without the endpoints that the tenant may not have. Only these are left
+// out, not the whole slice: a Service keeps those of its pods when one of them has just gone.
+func translateEndpointSlice(env *Env, tenant *Tenant, tenantSlice, superSlice *discoveryv1.EndpointSlice) (Notice, error) {
+	SuperEndpointSlice(tenantSlice, superSlice, env.ID)
+	forbidden := forbiddenEndpoints(superSlice, env.forbiddenAddress(tenant), tenant)
+	if len(forbidden) == 0 {
+		return Notice{}, nil
+	}
+	if more := len(forbidden) - maxLost; more > 0 {
+		forbidden = append(forbidden[:maxLost:maxLost], fmt.Sprintf("%d more", more))
+	}
+	return Notice{ReasonEndpointsForbidden, fmt.Sprintf(
+		"addresses %s are the pool's, and no pod of the tenant has them here: their endpoints are left out", strings.Join(forbidden, ", "))}, nil
+}
+
+// forbiddenEndpoints removes the endpoints of a super EndpointSlice with an address that is forbidden. It returns these
+// addresses but for endpoints that are not ready: pods that have ended are, until the tenant's controllers remove them.
+func forbiddenEndpoints(superSlice *discoveryv1.EndpointSlice, isForbidden func(netip.Addr) bool, tenant *Tenant) []string {
+	if superSlice.AddressType == discoveryv1.AddressTypeFQDN {
+		return nil // no proxy resolves names
+	}
+	var forbidden []string
+	otherPort := false
+	server, exists := tenant.apiServer()
+	for _, port := range superSlice.Ports {
+		otherPort = otherPort || ptr.Deref(port.Port, 0) != server.Port
+	}
+	superSlice.Endpoints = slices.DeleteFunc(superSlice.Endpoints, func(endpoint discoveryv1.Endpoint) bool {
+		for _, text := range endpoint.Addresses {
+			address, err := netip.ParseAddr(text)
+			// The host of the tenant's API server may have other servers, such as those of other tenants.
+			atServer := exists && otherPort && server.Range.Contains(address.Unmap())
+			if err == nil && !isForbidden(address) && !atServer {
+				continue
+			}
+			if ptr.Deref(endpoint.Conditions.Ready, true) {
+				forbidden = append(forbidden, text)
+			}
+			return true
+		}
+		return false
+	})
+	return forbidden
+}
+
+// wakesEndpointSlices enqueues the EndpointSlices that name an address which a super pod no longer has: others may get
+// it.
+func wakesEndpointSlices(env *Env, change Change) []engine.Key {
+	if change.Side != SuperSide || change.Old == nil {
+		return nil
+	}
+	before := addressesOfPod(change.Old)
+	if change.Current != nil {
+		after := addressesOfPod(change.Current)
+		before = slices.DeleteFunc(before, func(address string) bool { return slices.Contains(after, address) })
+	}
+	var keys []engine.Key
+	for _, address := range before {
+		for _, slice := range env.SuperCache.Index(KindEndpointSlice, IndexAddress, address) {
+			if key, ours := env.SuperKey(KindEndpointSlice, slice); ours {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
 }
 
 // SuperEndpointSlice sets superSlice to the desired one for tenantSlice. nodeName is the node's own name in this super

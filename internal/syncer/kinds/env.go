@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,8 +19,9 @@ import (
 // Env holds the clients, caches and options of all kinds. All workers share it; its exported fields must not change
 // once it is in use.
 type Env struct {
-	// ID is the super cluster id.
-	ID string
+	// ID is the super cluster id, SuperUID the UID of its namespace kube-system.
+	ID       string
+	SuperUID types.UID
 	// Super reads and writes the super cluster, without a cache.
 	Super client.Client
 	// SuperCache holds the super cluster's Nodes and Events of pods, and of other kinds the objects with our ownership
@@ -32,7 +35,13 @@ type Env struct {
 	Tenants func() []*Tenant
 	// Enqueue adds keys to their queues. It sends no request.
 	Enqueue func(keys []engine.Key)
-	// PodSecurityLevel is the Pod Security Standard enforced in super namespaces; "" sets no label.
+	// SuperHost is the server of the super cluster's client configuration. Pods of isolated tenants may not reach it.
+	SuperHost string
+	// VirtualNode returns the Node of this super cluster in the meta cluster, nil if there is none; a nil function
+	// stands for no Node.
+	VirtualNode func() *corev1.Node
+	// PodSecurityLevel is the least Pod Security Standard that is enforced in super namespaces, whatever policies say;
+	// "" sets no label.
 	PodSecurityLevel string
 	// VNAgent is the kubelet endpoint that the tenants' Nodes name.
 	VNAgent VNAgent
@@ -45,8 +54,14 @@ type Env struct {
 	// QuotaWaiters holds the keys of pods that a quota of the super cluster rejected.
 	QuotaWaiters QuotaWaiters
 
+	// extended are the extended resources of the super cluster's nodes.
+	extended extendedResources
+
 	once  sync.Once
 	table *table
 
 	warnings warnings
+	network  network
+	tally    tally
+	endings  endings
 }

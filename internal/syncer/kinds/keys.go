@@ -31,11 +31,87 @@ func (e *Env) keys(kind string) []engine.Key {
 	return keys
 }
 
-// Changed returns the keys that a change enqueues.
+// Changed counts a change and returns the keys that it enqueues. Each change of the super cluster must be passed once.
 func (e *Env) Changed(change Change) []engine.Key {
-	var keys []engine.Key
+	keys := e.count(&change)
 	for _, wake := range e.kinds().wakes[change.Kind] {
 		keys = append(keys, wake(e, change)...)
+	}
+	return keys
+}
+
+// count counts a change of the super cluster in the tally of its tenant. It returns the key of an object that may have
+// room now.
+func (e *Env) count(change *Change) []engine.Key {
+	if change.Side != SuperSide {
+		return nil
+	}
+	spec := e.kinds().byName[change.Kind]
+	var before, after engine.Key
+	var wasOurs, ours bool
+	if change.Old != nil {
+		before, wasOurs = spec.superKey(change.Old)
+	}
+	if change.Current != nil {
+		after, ours = spec.superKey(change.Current)
+	}
+	if before.Kind != spec.Name && after.Kind != spec.Name {
+		return nil // another kind writes it, as the quota of a namespace, and counts its own
+	}
+	if wasOurs && ours && before == after {
+		return e.observe(after, change.Old, change.Current)
+	}
+	var keys []engine.Key
+	if wasOurs {
+		keys = e.observe(before, change.Old, nil)
+	}
+	if ours {
+		keys = append(keys, e.observe(after, nil, change.Current)...)
+	}
+	return keys
+}
+
+// observe is tally.observe for an object and what it has outside.
+func (e *Env) observe(key engine.Key, old, current client.Object) []engine.Key {
+	keys := e.tally.observe(key, amountOf(old), amountOf(current))
+	if key.Kind != KindService {
+		return keys
+	}
+	for i := range outside {
+		before, after := outside[i].amount(old), outside[i].amount(current)
+		if before == nil && after == nil {
+			continue
+		}
+		for _, waiter := range e.tally.observe(outside[i].key(key), before, after) {
+			waiter.Kind = KindService
+			keys = append(keys, waiter)
+		}
+	}
+	return keys
+}
+
+// OfTenant returns the keys of all objects of a tenant, as the caches of both sides have them.
+func (e *Env) OfTenant(tenant *Tenant) []engine.Key {
+	var keys []engine.Key
+	for i := range e.kinds().specs {
+		kind := &e.kinds().specs[i]
+		if kind.Super != nil {
+			for _, object := range e.SuperCache.Index(kind.Name, IndexTenant, tenant.Key) {
+				if key, ours := kind.superKey(object); ours {
+					keys = append(keys, key)
+				}
+			}
+		}
+		if kind.Tenant == nil {
+			continue
+		}
+		for _, object := range tenant.Cache.List(kind.Name) {
+			for _, spec := range e.kinds().derived[kind.Name] {
+				if key, ours := spec.tenantKey(tenant.Key, object); ours {
+					keys = append(keys, key)
+				}
+			}
+		}
 	}
 	return keys
 }
@@ -79,10 +155,10 @@ func (e *Env) Filled(tenant *Tenant, kind, namespace string) []engine.Key {
 	return keys
 }
 
-// NamespaceChanged returns the keys of a tenant namespace whose placement, super namespace or quota has changed, and of
-// the objects in it.
+// NamespaceChanged returns the keys of a tenant namespace whose placement, super namespace or quota has changed, of its
+// isolation, which waits for the quota, and of the objects in it.
 func (e *Env) NamespaceChanged(tenant, namespace string) []engine.Key {
-	return append(e.inNamespace(tenant, namespace), engine.Key{Tenant: tenant, Kind: KindNamespace, Name: namespace})
+	return append(e.inNamespace(tenant, namespace), engine.Key{Tenant: tenant, Kind: KindNamespace, Name: namespace}, isolationKey(tenant, namespace))
 }
 
 // inNamespace returns the keys of the objects in a namespace of a tenant.

@@ -21,7 +21,9 @@ func Specs() []Spec {
 		Copied(configMaps()),
 		Copied(services()),
 		Copied(endpointSlices()),
-		networkPolicySpec(),
+		Copied(networkPolicies()),
+		isolationSpec(),
+		apiServerSpec(),
 	}
 }
 

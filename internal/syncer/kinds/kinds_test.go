@@ -1,6 +1,8 @@
 package kinds_test
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -164,9 +167,11 @@ func TestSuperNamespace(t *testing.T) {
 	got := &corev1.Namespace{}
 	kinds.SuperNamespace(tenantNamespace, got, ownerOf("ns-uid"), nil, "baseline")
 	want := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name:        clusterKey + "-web",
-		Labels:      map[string]string{"team": "a", "pod-security.kubernetes.io/enforce": "baseline"},
-		Annotations: map[string]string{"tenancy.x-k8s.io/copied-labels": "team"},
+		Name: clusterKey + "-web",
+		Labels: map[string]string{
+			"label.tenancy.x-k8s.io/team": "a", tenancy.LabelKey("kubernetes.io/metadata.name"): "web",
+			tenancy.LabelKey("pod-security.kubernetes.io/enforce"): "privileged", "pod-security.kubernetes.io/enforce": "baseline",
+		},
 	}}
 	tenancy.SetOwner(want, ownerOf("ns-uid"))
 	require.Empty(t, cmp.Diff(want, got))
@@ -174,23 +179,44 @@ func TestSuperNamespace(t *testing.T) {
 
 func TestSuperQuota(t *testing.T) {
 	t.Parallel()
+	nothing := []string{
+		"requests.cpu", "0", "requests.memory", "0", "requests.ephemeral-storage", "0", "pods", "0",
+		"services.nodeports", "0", "services.loadbalancers", "0", "persistentvolumeclaims", "0", "requests.storage", "0",
+	}
 	for _, tc := range []struct {
-		name           string
-		reserved, want corev1.ResourceList
+		name     string
+		held     []string
+		extended []corev1.ResourceName
+		limits   tenancyv1alpha1.TenantLimits
+		// want is the quota's hard limits besides nothing.
+		want []string
 	}{
 		{
-			name:     "requests are bounded by what is reserved",
-			reserved: builders.Resources("cpu", "100m", "memory", "100Mi", "nvidia.com/gpu", "1"),
-			want:     builders.Resources("requests.cpu", "100m", "requests.memory", "100Mi", "requests.nvidia.com/gpu", "1"),
+			name: "what is held, and no more", held: []string{"cpu", "100m", "memory", "100Mi", "nvidia.com/gpu", "1", "pods", "2"},
+			want: []string{"requests.cpu", "100m", "requests.memory", "100Mi", "requests.nvidia.com/gpu", "1", "pods", "2"},
 		},
-		{name: "nothing reserved allows no pods", want: corev1.ResourceList{"pods": *resource.NewQuantity(0, resource.DecimalSI)}},
+		{name: "only cpu is held", held: []string{"cpu", "100m", "pods", "1"}, want: []string{"requests.cpu", "100m", "pods", "1"}},
+		{name: "nothing is held"},
+		{
+			name: "resources of the nodes", held: []string{"nvidia.com/gpu", "1"}, extended: []corev1.ResourceName{"nvidia.com/gpu", "example.com/x", "hugepages-2Mi"},
+			want: []string{"requests.nvidia.com/gpu", "1", "requests.example.com/x", "0", "requests.hugepages-2Mi", "0"},
+		},
+		{
+			name:   "what the policy limits",
+			limits: tenancyv1alpha1.TenantLimits{NodePorts: 1, LoadBalancers: 2, PersistentVolumeClaims: 3, Storage: resource.MustParse("4Gi")},
+			want:   []string{"services.nodeports", "1", "services.loadbalancers", "2", "persistentvolumeclaims", "3", "requests.storage", "4Gi"},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			quota := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{"BestEffort"}}}
-			kinds.SuperQuota(quota, ownerOf("ns-uid"), tc.reserved)
+			extended := slices.Clone(tc.extended)
+			kinds.SuperQuota(quota, ownerOf("ns-uid"), builders.Resources(tc.held...), tc.extended, &tc.limits)
+			require.Equal(t, extended, tc.extended)
 			require.Equal(t, clusterKey+"-web/superpool", quota.Namespace+"/"+quota.Name)
-			require.Empty(t, cmp.Diff(corev1.ResourceQuotaSpec{Hard: tc.want}, quota.Spec))
+			want := builders.Resources(nothing...)
+			maps.Copy(want, builders.Resources(tc.want...))
+			require.Empty(t, cmp.Diff(corev1.ResourceQuotaSpec{Hard: want}, quota.Spec))
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -17,16 +18,50 @@ const (
 	annotationCopiedAnnotations = "tenancy.x-k8s.io/copied-annotations"
 )
 
-// opaqueDomains are the domains whose keys, and those of their subdomains, are never copied down: components of a
-// control plane act on them.
+// opaqueDomains are the domains whose keys, and those of their subdomains, never go down as they are, whatever a policy
+// allows: components of a control plane act on them.
 var opaqueDomains = [...]string{"kubernetes.io", "k8s.io", "x-k8s.io", "scheduler.virtualcluster.io"}
 
 // workloadDomains are exceptions: their keys describe applications and members of workloads, and selectors of Services
 // and affinities match them.
 var workloadDomains = [...]string{"app.kubernetes.io", "apps.kubernetes.io", "batch.kubernetes.io", "statefulset.kubernetes.io"}
 
-// isOpaque returns whether a label or annotation key is not copied down. prefixes are spec.opaqueMetaPrefixes of the
-// tenant.
+// Rules say which labels and annotations of a tenant's objects go down. nil stands for the shipped policy alone.
+type Rules struct {
+	// Policy of the tenant; nil stands for the shipped one.
+	Policy *policy.Policy
+	// Opaque are spec.opaqueMetaPrefixes of the tenant: no key that begins with one goes down.
+	Opaque []string
+}
+
+// rules returns the Rules in force for a tenant.
+func (t *Tenant) rules() *Rules { return &Rules{Policy: t.Policy.Get(), Opaque: t.OpaqueMetaPrefixes} }
+
+func (r *Rules) policy() *policy.Policy {
+	if r == nil || r.Policy == nil {
+		return policy.Default()
+	}
+	return r.Policy
+}
+
+// label returns whether a label of an object of resource goes down as it is, and annotation whether an annotation does.
+func (r *Rules) label(resource, key string) bool {
+	return !r.isOpaque(key) && r.policy().AllowsLabel(resource, key)
+}
+
+func (r *Rules) annotation(resource, key string) bool {
+	return !r.isOpaque(key) && r.policy().AllowsAnnotation(resource, key)
+}
+
+func (r *Rules) isOpaque(key string) bool {
+	if r == nil {
+		return isOpaque(key, nil)
+	}
+	return isOpaque(key, r.Opaque)
+}
+
+// isOpaque returns whether a label or annotation key never goes down, whatever a policy allows. prefixes are
+// spec.opaqueMetaPrefixes of the tenant.
 func isOpaque(key string, prefixes []string) bool {
 	if domain, _, found := strings.Cut(key, "/"); found && !slices.Contains(workloadDomains[:], domain) {
 		for _, opaque := range opaqueDomains {
@@ -40,12 +75,17 @@ func isOpaque(key string, prefixes []string) bool {
 	})
 }
 
-// copyMeta copies labels and annotations of a tenant object onto its super object, removes those that were copied
-// earlier and are gone in the tenant, and sets the owner. Other labels and annotations of the super object stay.
-func copyMeta(tenantObject, superObject metav1.Object, owner tenancy.Owner, opaque []string) {
+// copyMeta copies the labels and annotations of a tenant object of resource that rules allow onto its super object,
+// removes those that were copied earlier and no longer are, and sets the owner. Other labels and annotations of the
+// super object stay.
+func copyMeta(tenantObject, superObject metav1.Object, resource string, owner tenancy.Owner, rules *Rules) {
 	annotations := superObject.GetAnnotations()
-	labels, copiedLabels := merge(superObject.GetLabels(), tenantObject.GetLabels(), annotations[annotationCopiedLabels], opaque)
-	annotations, copiedAnnotations := merge(annotations, tenantObject.GetAnnotations(), annotations[annotationCopiedAnnotations], opaque)
+	labels, copiedLabels := merge(superObject.GetLabels(), tenantObject.GetLabels(), annotations[annotationCopiedLabels], func(key string) bool {
+		return rules.label(resource, key)
+	})
+	annotations, copiedAnnotations := merge(annotations, tenantObject.GetAnnotations(), annotations[annotationCopiedAnnotations], func(key string) bool {
+		return rules.annotation(resource, key)
+	})
 	setOrDelete(annotations, annotationCopiedLabels, copiedLabels)
 	setOrDelete(annotations, annotationCopiedAnnotations, copiedAnnotations)
 	superObject.SetLabels(labels)
@@ -53,9 +93,20 @@ func copyMeta(tenantObject, superObject metav1.Object, owner tenancy.Owner, opaq
 	tenancy.SetOwner(superObject, owner)
 }
 
-// merge returns current, without the keys in copiedBefore and with those of desired that are not opaque, and the keys
-// that it copied.
-func merge(current, desired map[string]string, copiedBefore string, opaque []string) (merged map[string]string, copied string) {
+// translateLabels sets all labels of a tenant's Pod or Namespace on its super object under the keys of
+// tenancy.LabelKey, which selectors are translated to, and removes those that are gone in the tenant. Call it after
+// copyMeta.
+func translateLabels(tenantObject, superObject metav1.Object) {
+	labels := superObject.GetLabels()
+	maps.DeleteFunc(labels, func(key, _ string) bool { return tenancy.IsLabelKey(key) })
+	for key, value := range tenantObject.GetLabels() {
+		labels[tenancy.LabelKey(key)] = value
+	}
+}
+
+// merge returns current, without the keys in copiedBefore and with those of desired that goDown, and the keys that it
+// copied.
+func merge(current, desired map[string]string, copiedBefore string, goDown func(key string) bool) (merged map[string]string, copied string) {
 	merged = maps.Clone(current)
 	if merged == nil {
 		merged = map[string]string{}
@@ -65,7 +116,7 @@ func merge(current, desired map[string]string, copiedBefore string, opaque []str
 	}
 	var keys []string
 	for _, key := range slices.Sorted(maps.Keys(desired)) {
-		if !isOpaque(key, opaque) {
+		if goDown(key) {
 			merged[key] = desired[key]
 			keys = append(keys, key)
 		}

@@ -9,8 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -36,10 +38,12 @@ func (n *Namespaces) Name() string { return KindNamespace }
 // Keys implements engine.Kind.
 func (n *Namespaces) Keys() []engine.Key { return n.env.keys(KindNamespace) }
 
-// SuperNamespace sets superNamespace to the desired super namespace of tenantNamespace.
-func SuperNamespace(tenantNamespace, superNamespace *corev1.Namespace, owner tenancy.Owner, opaque []string, podSecurityLevel string) {
+// SuperNamespace sets superNamespace to the desired super namespace of tenantNamespace. Policies of a super cluster
+// trust the labels of namespaces, so it has those of the tenant under the keys of tenancy.LabelKey only.
+func SuperNamespace(tenantNamespace, superNamespace *corev1.Namespace, owner tenancy.Owner, rules *Rules, podSecurityLevel string) {
 	superNamespace.Name = tenancy.SuperNamespace(owner.ClusterKey, owner.Namespace)
-	copyMeta(tenantNamespace, superNamespace, owner, opaque)
+	copyMeta(tenantNamespace, superNamespace, "namespaces", owner, rules)
+	translateLabels(tenantNamespace, superNamespace)
 	if podSecurityLevel != "" {
 		superNamespace.Labels[labelPodSecurity] = podSecurityLevel
 	}
@@ -91,13 +95,14 @@ func (n *Namespaces) serve(ctx context.Context, key engine.Key, assignment assig
 // clear deletes all objects but Services and EndpointSlices in the super namespace of a namespace that is no longer
 // placed here, after Confirm. It returns whether none are left.
 func (n *Namespaces) clear(ctx context.Context, key engine.Key, name string) (bool, error) {
-	if confirmed, err := n.confirm(ctx, key); err != nil || confirmed != assign.ServicesOnly && confirmed != assign.None {
+	_, proven, err := n.confirm(ctx, key)
+	if err != nil || !proven.Holds() {
 		return false, err
 	}
 	remaining := false
 	for i := range n.env.kinds().specs {
 		if spec := &n.env.kinds().specs[i]; spec.Cleared {
-			found, err := n.clearKind(ctx, key, spec, name)
+			found, err := n.clearKind(ctx, key, spec, name, proven)
 			if err != nil {
 				return false, err
 			}
@@ -111,31 +116,33 @@ func (n *Namespaces) clear(ctx context.Context, key engine.Key, name string) (bo
 }
 
 // clearKind deletes the objects of a kind in a super namespace. It returns whether there were any.
-func (n *Namespaces) clearKind(ctx context.Context, key engine.Key, spec *Spec, name string) (bool, error) {
+func (n *Namespaces) clearKind(ctx context.Context, key engine.Key, spec *Spec, name string, proven proof.Proof) (bool, error) {
 	found := false
 	for _, object := range n.env.SuperCache.InNamespace(spec.Name, name) {
 		if owner, ours := spec.superKey(object); !ours || owner.Tenant != key.Tenant || owner.Namespace != key.Name {
 			continue
 		}
 		found = true
-		if err := n.env.remove(ctx, n.env.Super, spec.Name, "delete", object, nil); err != nil {
+		if err := n.env.remove(ctx, n.env.Super, spec.Name, "delete", object, nil, proven); err != nil {
 			return found, err
 		}
 	}
 	return found, nil
 }
 
-// confirm returns the State by live reads of a namespace that is not Placed by the caches. It returns a WaitError if it
-// is Placed: the cache lags.
-func (n *Namespaces) confirm(ctx context.Context, key engine.Key) (assign.State, error) {
-	live, err := n.env.Assignments.Confirm(ctx, key.Tenant, key.Name)
+// confirm returns the State by live reads of a namespace that is not Placed by the caches, and the Proof of it. It
+// returns a WaitError if it is Placed, because the cache lags, and if it is Unknown.
+func (n *Namespaces) confirm(ctx context.Context, key engine.Key) (assign.State, proof.Proof, error) {
+	live, proven, err := n.env.Assignments.Confirm(ctx, key.Tenant, key.Name)
 	switch {
 	case err != nil:
-		return assign.Unknown, fmt.Errorf("confirming the assignment of namespace %s: %w", key.Name, err)
+		return assign.Unknown, proof.Proof{}, fmt.Errorf("confirming the assignment of namespace %s: %w", key.Name, unproven(err))
 	case live.State == assign.Placed:
-		return live.State, engine.Waitf("the cache of NamespacePlacements")
+		return live.State, proof.Proof{}, engine.Waitf("the cache of NamespacePlacements")
+	case live.State == assign.Unknown:
+		return live.State, proof.Proof{}, engine.Waitf("the tenant, or the deletion of its VirtualCluster, to say that namespace %s is gone", key.Name)
 	}
-	return live.State, nil
+	return live.State, proven, nil
 }
 
 // ensure creates or updates the super namespace of an assignment, then its quota. superNamespace is nil if there is
@@ -153,7 +160,11 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, assignment assi
 	if superNamespace == nil {
 		created := &corev1.Namespace{}
 		n.write(tenant, tenantNamespace, created, assignment.State)
+		if !n.fits(tenant, key, tenantNamespace, created, assignment.State) {
+			return nil // the deletion of a super namespace, or a change of the policy, enqueues the key
+		}
 		err := n.env.Super.Create(ctx, created)
+		n.env.unadmit(key, nil, err)
 		if !apierrors.IsAlreadyExists(err) {
 			return n.env.done(ctx, KindNamespace, "create", err)
 		}
@@ -170,9 +181,10 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, assignment assi
 			"Super cluster %s has a namespace %s of another owner: nothing of this namespace is synced there", n.env.ID, superNamespace.Name))
 		return nil
 	case superNamespace.DeletionTimestamp != nil:
+		n.warnTerminating(tenant, key, tenantNamespace, superNamespace)
 		return nil
 	case actual.UID != owner.UID:
-		return n.env.remove(ctx, n.env.Super, KindNamespace, "delete", superNamespace, nil)
+		return n.replace(ctx, tenant, superNamespace, actual)
 	}
 	n.env.clearWarning(key)
 	desired := superNamespace.DeepCopy()
@@ -180,12 +192,51 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, assignment assi
 	if !equality.Semantic.DeepEqual(superNamespace, desired) {
 		return n.env.done(ctx, KindNamespace, "update", n.env.Super.Update(ctx, desired))
 	}
-	return n.ensureQuota(ctx, owner, assignment.Reserved)
+	return n.ensureQuota(ctx, tenant, owner, assignment.Reserved)
+}
+
+// fits returns whether the tenant may have another super namespace here. vc-scheduler bounds those that are placed, not
+// those that were placed and those for Services: so the former find room when the latter have filled theirs.
+func (n *Namespaces) fits(tenant *Tenant, key engine.Key, tenantNamespace, created *corev1.Namespace, state assign.State) bool {
+	rules := tenant.Policy.Get()
+	objects, bytes, limited := rules.ObjectLimit(resourceOf(KindNamespace))
+	if state == assign.Placed {
+		objects += int64(rules.Spec().Limits.Namespaces)
+	}
+	return !limited || n.env.within(tenant, key, tenantNamespace, created, nil, limit{amount{objects, bytes}, "limits.namespaces"})
+}
+
+// replace deletes the super namespace of a namespace that was deleted and created again, after a live read of that.
+func (n *Namespaces) replace(ctx context.Context, tenant *Tenant, superNamespace *corev1.Namespace, actual tenancy.Owner) error {
+	live := &corev1.Namespace{}
+	proven, lacks, err := tenant.controlPlane().Lacks(ctx, types.NamespacedName{Name: actual.Namespace}, live, func() bool { return live.UID == actual.UID })
+	switch {
+	case err != nil:
+		return unproven(err)
+	case !lacks:
+		return engine.Waitf("the cache of the tenant's namespaces")
+	}
+	return n.env.remove(ctx, n.env.Super, KindNamespace, "delete", superNamespace, nil, proven)
+}
+
+// terminatingTime is how long a super namespace may be terminating before the tenant gets an Event. That of an empty
+// one takes some seconds.
+const terminatingTime = time.Minute
+
+// warnTerminating warns the tenant that nothing of its namespace can be synced, because the super namespace is stuck in
+// its deletion, as one with a pod on a node that has died.
+func (n *Namespaces) warnTerminating(tenant *Tenant, key engine.Key, tenantNamespace, superNamespace *corev1.Namespace) {
+	if n.env.Clock.Since(superNamespace.DeletionTimestamp.Time) < terminatingTime {
+		return // patrol enqueues the key
+	}
+	n.env.warnOnce(tenant, key, tenantNamespace, ReasonSuperNamespaceTerminating, fmt.Sprintf(
+		"Super cluster %s deletes what an earlier placement of this namespace has left there since %s, and has not ended: nothing of this namespace is synced there until then",
+		n.env.ID, superNamespace.DeletionTimestamp.UTC().Format(time.RFC3339)))
 }
 
 // write sets superNamespace to the desired super namespace for a state.
 func (n *Namespaces) write(tenant *Tenant, tenantNamespace, superNamespace *corev1.Namespace, state assign.State) {
-	SuperNamespace(tenantNamespace, superNamespace, tenant.owner(tenantNamespace.Name, tenantNamespace.UID), tenant.OpaqueMetaPrefixes, n.env.PodSecurityLevel)
+	SuperNamespace(tenantNamespace, superNamespace, tenant.owner(tenantNamespace.Name, tenantNamespace.UID), tenant.rules(), n.env.podSecurityLevel(tenant))
 	value := ""
 	if state == assign.ServicesOnly {
 		value = "true"
@@ -194,12 +245,17 @@ func (n *Namespaces) write(tenant *Tenant, tenantNamespace, superNamespace *core
 }
 
 // ensureQuota creates or updates the quota of a super namespace.
-func (n *Namespaces) ensureQuota(ctx context.Context, owner tenancy.Owner, reserved corev1.ResourceList) error {
+func (n *Namespaces) ensureQuota(ctx context.Context, tenant *Tenant, owner tenancy.Owner, reserved corev1.ResourceList) error {
+	extended, synced := n.env.extended.all(n.env.SuperCache)
+	if !synced {
+		return engine.Waitf("the cache of the super cluster's nodes")
+	}
+	limits := &tenant.Policy.Get().Spec().Limits
 	name := tenancy.SuperNamespace(owner.ClusterKey, owner.Namespace)
 	quota, exists, _ := get[*corev1.ResourceQuota](n.env.SuperCache, KindQuota, name, quotaName)
 	if !exists {
 		quota = &corev1.ResourceQuota{}
-		SuperQuota(quota, owner, reserved)
+		SuperQuota(quota, owner, reserved, extended, limits)
 		err := n.env.Super.Create(ctx, quota)
 		if !apierrors.IsAlreadyExists(err) {
 			return n.env.done(ctx, KindQuota, "create", err)
@@ -211,7 +267,7 @@ func (n *Namespaces) ensureQuota(ctx context.Context, owner tenancy.Owner, reser
 		}
 	}
 	desired := quota.DeepCopy()
-	SuperQuota(desired, owner, reserved)
+	SuperQuota(desired, owner, reserved, extended, limits)
 	if equality.Semantic.DeepEqual(quota, desired) {
 		return nil
 	}
@@ -221,10 +277,14 @@ func (n *Namespaces) ensureQuota(ctx context.Context, owner tenancy.Owner, reser
 // withdraw deletes the super namespace of a namespace whose State is None, after Confirm.
 func (n *Namespaces) withdraw(ctx context.Context, key engine.Key, superNamespace *corev1.Namespace) error {
 	owner, owned := tenancy.GetOwner(superNamespace)
-	if !owned || owner.ClusterKey != key.Tenant || owner.Namespace != key.Name || superNamespace.DeletionTimestamp != nil {
+	if !owned || owner.ClusterKey != key.Tenant || owner.Namespace != key.Name {
 		return nil
 	}
-	confirmed, err := n.confirm(ctx, key)
+	if superNamespace.DeletionTimestamp != nil {
+		n.blocks(key, owner, superNamespace)
+		return nil
+	}
+	confirmed, proven, err := n.confirm(ctx, key)
 	switch {
 	case err != nil:
 		return err
@@ -234,5 +294,17 @@ func (n *Namespaces) withdraw(ctx context.Context, key engine.Key, superNamespac
 		return nil
 	}
 	n.env.clearWarning(key)
-	return n.env.remove(ctx, n.env.Super, KindNamespace, "delete", superNamespace, nil)
+	return n.env.remove(ctx, n.env.Super, KindNamespace, "delete", superNamespace, nil, proven)
+}
+
+// blocks warns the tenant whose namespace was created again while the super namespace of the earlier one is stuck: the
+// earlier placement stays until that is gone, so that the new namespace cannot have one.
+func (n *Namespaces) blocks(key engine.Key, owner tenancy.Owner, superNamespace *corev1.Namespace) {
+	tenant := n.env.Tenant(key.Tenant)
+	if tenant == nil {
+		return
+	}
+	if again, exists, _ := get[*corev1.Namespace](tenant.Cache, KindNamespace, "", key.Name); exists && again.UID != owner.UID {
+		n.warnTerminating(tenant, key, again, superNamespace)
+	}
 }

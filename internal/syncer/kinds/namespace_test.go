@@ -1,21 +1,28 @@
 package kinds_test
 
 import (
+	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // TestServicesOnly: how long a super namespace stays that is there for Services alone.
@@ -49,7 +56,7 @@ func TestServicesOnly(t *testing.T) {
 			scheme := runtime.NewScheme()
 			require.NoError(t, clientgoscheme.AddToScheme(scheme))
 			require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
-			meta := func(holds bool) client.Client {
+			meta := func(holds bool) client.WithWatch {
 				builder := fake.NewClientBuilder().WithScheme(scheme)
 				if holds {
 					builder.WithObjects(elsewhere.DeepCopy())
@@ -81,9 +88,9 @@ func TestServicesOnly(t *testing.T) {
 func TestNamespaceThatLeaves(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, interceptor.Funcs{})
-	scheme := runtime.NewScheme()
-	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
-	meta := fake.NewClientBuilder().WithScheme(scheme).Build()
+	meta := fake.NewClientBuilder().WithScheme(placementScheme(t)).WithObjects(
+		builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r2", 1).Obj(),
+	).Build()
 	p.assigns(meta, meta)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "password"}}
 	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "foreign"}}
@@ -106,10 +113,196 @@ func TestNamespaceThatLeaves(t *testing.T) {
 	require.Error(t, p.superClient.Get(t.Context(), client.ObjectKeyFromObject(secret), &corev1.Secret{}))
 	require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKeyFromObject(foreign), &corev1.Secret{}), "it is not ours")
 
-	p.superCache[kinds.KindSecret] = []client.Object{foreign}
+	p.superCache[kinds.KindSecret], p.superCache[kinds.KindIsolation] = []client.Object{foreign}, nil
 	_, err = p.kind(kinds.KindNamespace).Reconcile(t.Context(), key, 0)
 	require.NoError(t, err)
 	got := &corev1.Namespace{}
 	require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKeyFromObject(p.namespace), got))
 	require.True(t, kinds.ServicesOnly(got))
+}
+
+// TestNamespaceWithoutPlacement lets the NamespacePlacement of a namespace that was placed here be missing, as after
+// the meta cluster was restored, or be deleted: the super namespace goes only when the namespace, or the
+// VirtualCluster, is gone.
+func TestNamespaceWithoutPlacement(t *testing.T) {
+	t.Parallel()
+	vc := &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "vc", UID: "vc-uid"}}
+	deleted := builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r1", 1).Obj()
+	deleted.DeletionTimestamp, deleted.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{schedulerv1alpha1.FinalizerUsage}
+	for _, tc := range []struct {
+		name string
+		// meta are the objects of the meta cluster besides.
+		meta []client.Object
+		// inCache and live are the UIDs of the tenant's namespace; "" for none.
+		inCache, live types.UID
+		// other is whether another control plane answers for the tenant's.
+		other, disconnected bool
+		wantStays, wantWait bool
+	}{
+		{name: "it is there", meta: []client.Object{vc}, inCache: "ns-uid", live: "ns-uid", wantStays: true},
+		{name: "it is there, and its NamespacePlacement is being deleted", meta: []client.Object{vc, deleted}, inCache: "ns-uid", live: "ns-uid", wantStays: true},
+		{name: "it is there, and the cache does not show it", meta: []client.Object{vc}, live: "ns-uid", wantStays: true, wantWait: true},
+		{name: "it is gone", meta: []client.Object{vc}},
+		{name: "it is gone, and its NamespacePlacement is being deleted", meta: []client.Object{vc, deleted}},
+		{name: "another one has its name", meta: []client.Object{vc}, inCache: "another", live: "another"},
+		{name: "another control plane does not have it", meta: []client.Object{vc}, other: true, wantStays: true, wantWait: true},
+		{name: "the tenant cannot be asked", meta: []client.Object{vc}, disconnected: true, wantStays: true, wantWait: true},
+		{name: "the VirtualCluster is gone", disconnected: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			meta := fake.NewClientBuilder().WithScheme(placementScheme(t)).WithObjects(tc.meta...).Build()
+			p.assigns(meta, meta)
+			require.NoError(t, p.superClient.Create(t.Context(), p.namespace))
+			named := func(uid types.UID) []client.Object {
+				if uid == "" {
+					return nil
+				}
+				return []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: uid}}}
+			}
+			p.tenantCache[kinds.KindNamespace] = named(tc.inCache)
+			answers := tenantUID
+			if tc.other {
+				answers = "another"
+			}
+			p.tenant.Client = answering(fake.NewClientBuilder().WithObjects(named(tc.live)...).Build(), answers)
+			if tc.disconnected {
+				p.env.Tenant = func(string) *kinds.Tenant { return nil }
+			}
+			_, err := p.kind(kinds.KindNamespace).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"}, 0)
+			wait := &engine.WaitError{}
+			require.Equal(t, tc.wantWait, errors.As(err, &wait), "%v", err)
+			require.Equal(t, tc.wantWait, err != nil, "%v", err)
+			err = p.superClient.Get(t.Context(), client.ObjectKey{Name: p.namespace.GetName()}, &corev1.Namespace{})
+			require.Equal(t, tc.wantStays, err == nil, "%v", err)
+		})
+	}
+}
+
+// TestTerminatingSuperNamespace lets the deletion of a super namespace hang, as with a pod on a node that has died: the
+// tenant is told once why nothing of its namespace is synced.
+func TestTerminatingSuperNamespace(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		// placed is whether the namespace is placed here, uid its UID in the tenant.
+		placed bool
+		uid    types.UID
+		since  time.Duration
+		want   bool
+	}{
+		{name: "of a namespace that is placed here again", placed: true, uid: "ns-uid", since: 2 * time.Minute, want: true},
+		{name: "of a namespace of that name, whose placement has to wait", uid: "again", since: 2 * time.Minute, want: true},
+		{name: "of a namespace that left", uid: "ns-uid", since: 2 * time.Minute},
+		{name: "of a namespace that is gone", since: 2 * time.Minute},
+		{name: "for as long as it takes", placed: true, uid: "ns-uid", since: 30 * time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			if tc.placed {
+				p.placed(t)
+			}
+			p.tenantCache[kinds.KindNamespace] = nil
+			if tc.uid != "" {
+				p.tenantCache[kinds.KindNamespace] = []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: tc.uid}}}
+			}
+			began := metav1.NewTime(p.env.Clock.Now().Add(-tc.since))
+			p.namespace.SetDeletionTimestamp(&began)
+			for range 2 {
+				_, err := p.kind(kinds.KindNamespace).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"}, 0)
+				require.NoError(t, err)
+			}
+			require.Equal(t, tc.want, len(p.events.Events) == 1)
+			if tc.want {
+				require.Contains(t, <-p.events.Events, "Warning SuperNamespaceTerminating Super cluster r1 deletes what an earlier placement of this namespace has left there since 1970-01-12T")
+			}
+		})
+	}
+}
+
+// TestOrphansAreProven lets another control plane answer for the tenant's, in which nothing is: no copy of an object
+// goes.
+func TestOrphansAreProven(t *testing.T) {
+	t.Parallel()
+	for _, other := range []bool{false, true} {
+		p := newPool(t, interceptor.Funcs{})
+		if other {
+			p.tenant.Client = answering(fake.NewClientBuilder().Build(), "another")
+		}
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "password"}}
+		tenancy.SetOwner(secret, ownerOf("secret-uid"))
+		require.NoError(t, p.superClient.Create(t.Context(), secret))
+		p.superCache[kinds.KindSecret] = []client.Object{secret}
+		_, err := p.kind(kinds.KindSecret).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindSecret, Namespace: "web", Name: "password"}, 0)
+		wait := &engine.WaitError{}
+		require.Equal(t, other, errors.As(err, &wait), "%v", err)
+		err = p.superClient.Get(t.Context(), client.ObjectKeyFromObject(secret), &corev1.Secret{})
+		require.Equal(t, other, err == nil, "%v", err)
+	}
+}
+
+// TestManySuperNamespaces lets a tenant have many namespaces with a Service each, before the cache of the super cluster
+// shows any super namespace, and then removes one. Those for Services leave room for those that are placed.
+func TestManySuperNamespaces(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	p.tenant.Policy = &policy.Ref{}
+	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.Namespaces = 1 }))
+	p.tenantCache[kinds.KindNamespace], p.superCache[kinds.KindNamespace], p.superCache[kinds.KindQuota] = nil, nil, nil
+	builder := fake.NewClientBuilder().WithScheme(placementScheme(t))
+	const services, placed = 4, 2
+	name := func(i int) string { return fmt.Sprint("n", i) }
+	for i := range services + placed {
+		uid := types.UID("uid-" + name(i))
+		p.tenantCache[kinds.KindNamespace] = append(p.tenantCache[kinds.KindNamespace], &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name(i), UID: uid}})
+		p.tenantCache[kinds.KindService] = append(p.tenantCache[kinds.KindService], serviceAt(name(i), "front", "10.97.0.7"))
+		held := "r2"
+		if i >= services {
+			held = "r1"
+		}
+		builder.WithObjects(builders.Placement(clusterKey, name(i)).NamespaceUID(uid).Held(held, 1).Obj())
+	}
+	meta := builder.Build()
+	p.assigns(meta, meta)
+	kind := p.kind(kinds.KindNamespace)
+	reconcile := func(i int) {
+		t.Helper()
+		_, err := kind.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: name(i)}, 0)
+		require.NoError(t, err)
+	}
+	there := func() []corev1.Namespace {
+		t.Helper()
+		list := &corev1.NamespaceList{}
+		require.NoError(t, p.superClient.List(t.Context(), list))
+		return list.Items
+	}
+	for i := range services {
+		reconcile(i)
+	}
+	require.Len(t, there(), 2)
+	require.Len(t, p.events.Events, 2)
+	require.Contains(t, <-p.events.Events, "TenantLimit Super cluster r1: 2 namespaces of at most 2 exist (limits.namespaces of TenantPolicy small)")
+
+	// The quotas in them are none.
+	for _, made := range there() {
+		quota := builders.Owned(builders.Quota(made.Name, "superpool"), ownerOf("uid"))
+		p.env.Changed(kinds.Change{Kind: kinds.KindNamespace, Side: kinds.SuperSide, Current: &made})
+		p.env.Changed(kinds.Change{Kind: kinds.KindQuota, Side: kinds.SuperSide, Current: quota})
+	}
+	reconcile(services)
+	reconcile(services + 1)
+	require.Len(t, there(), 3, "one that is placed has room still")
+	<-p.events.Events
+	require.Contains(t, <-p.events.Events, "3 namespaces of at most 3 exist")
+
+	gone := there()[0]
+	waiting := 0
+	for _, key := range p.env.Changed(kinds.Change{Kind: kinds.KindNamespace, Side: kinds.SuperSide, Old: &gone}) {
+		if key.Kind == kinds.KindNamespace && tenancy.SuperNamespace(clusterKey, key.Name) != gone.Name {
+			waiting++
+		}
+	}
+	require.Equal(t, 1, waiting)
 }

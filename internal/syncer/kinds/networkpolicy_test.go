@@ -1,17 +1,16 @@
 package kinds_test
 
 import (
-	"fmt"
+	"net/netip"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -25,170 +24,235 @@ func matching(expressions ...metav1.LabelSelectorRequirement) *metav1.LabelSelec
 	return &metav1.LabelSelector{MatchExpressions: expressions}
 }
 
-// ofTenant returns a selector of objects of the tenant that match more.
-func ofTenant(expressions ...metav1.LabelSelectorRequirement) *metav1.LabelSelector {
-	selector := matching(expressions...)
-	selector.MatchLabels = map[string]string{"tenancy.x-k8s.io/cluster": clusterKey}
+// ofTenant returns a selector of objects of the tenant with these labels of the tenant's.
+func ofTenant(pairs ...string) *metav1.LabelSelector {
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"tenancy.x-k8s.io/cluster": clusterKey}}
+	for i := 0; i < len(pairs); i += 2 {
+		selector.MatchLabels[tenancy.LabelKey(pairs[i])] = pairs[i+1]
+	}
 	return selector
 }
 
-func namesOf(names ...string) metav1.LabelSelectorRequirement {
-	requirement := metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn}
-	for _, name := range names {
-		requirement.Values = append(requirement.Values, clusterKey+"-"+name)
-	}
-	return requirement
+func tcp(port int32) networkingv1.NetworkPolicyPort {
+	return networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(port))}
 }
 
-// TestSuperNetworkPolicyPeers: whom a peer of a tenant's policy becomes.
-func TestSuperNetworkPolicyPeers(t *testing.T) {
-	t.Parallel()
-	namespaces := map[string]labels.Set{
-		"web": {"kubernetes.io/metadata.name": "web", "team": "a"}, "api": {"kubernetes.io/metadata.name": "api", "team": "a", "tenant.only/x": "1"},
-		"db": {"kubernetes.io/metadata.name": "db", "team": "b"},
+func peerAt(cidr string, excepts ...string) networkingv1.NetworkPolicyPeer {
+	return networkingv1.NetworkPolicyPeer{IPBlock: ptr.To(blockOf(cidr, excepts...))}
+}
+
+func selectorPeer(namespaces, pods *metav1.LabelSelector) networkingv1.NetworkPolicyPeer {
+	return networkingv1.NetworkPolicyPeer{NamespaceSelector: namespaces, PodSelector: pods}
+}
+
+// confinement closes 10.0.0.0/8 but for 10.5.0.0/16, with the tenant's API server and a vn-agent in it.
+func confinement() *kinds.Confinement {
+	return &kinds.Confinement{
+		Ranges: kinds.NewRanges(prefixes("10.0.0.0/8", "fd00::/8"), prefixes("10.5.0.0/16")),
+		Servers: []kinds.Server{
+			{Range: netip.MustParsePrefix("10.213.0.1/32"), Port: 6443, Calls: true}, {Range: netip.MustParsePrefix("10.213.0.11/32"), Port: 10550},
+		},
 	}
-	nothing := ofTenant(metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpDoesNotExist})
-	app := metav1.LabelSelectorRequirement{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"front"}}
-	block := &networkingv1.IPBlock{CIDR: "10.0.0.0/8", Except: []string{"10.1.0.0/16"}}
+}
+
+type (
+	ingressRules = []networkingv1.NetworkPolicyIngressRule
+	egressRules  = []networkingv1.NetworkPolicyEgressRule
+	peers        = []networkingv1.NetworkPolicyPeer
+	ports        = []networkingv1.NetworkPolicyPort
+)
+
+// TestSuperNetworkPolicy: whom the rules of a tenant's policy allow in a super cluster.
+func TestSuperNetworkPolicy(t *testing.T) {
+	t.Parallel()
+	everybody := peers{
+		selectorPeer(ofTenant(), nil), peerAt("0.0.0.0/0", "10.0.0.0/8"), peerAt("10.5.0.0/16"), peerAt("::/0", "fd00::/8"),
+	}
+	apiServer, agent := peerAt("10.213.0.1/32"), peerAt("10.213.0.11/32")
+	app := map[string]string{"app": "front", "tenancy.x-k8s.io/cluster": "other"}
+	named := networkingv1.NetworkPolicyPort{Port: ptr.To(intstr.FromString("https"))}
 	for _, tc := range []struct {
-		name       string
-		peer, want networkingv1.NetworkPolicyPeer
+		name        string
+		ingress     ingressRules
+		egress      egressRules
+		open        bool
+		wantIngress ingressRules
+		wantEgress  egressRules
+		wantLost    []string
 	}{
+		{name: "nobody"},
 		{
-			name: "pods of the namespace", peer: networkingv1.NetworkPolicyPeer{PodSelector: matching(app)},
-			want: networkingv1.NetworkPolicyPeer{PodSelector: ofTenant(app)},
+			name:    "pods and namespaces, by labels that nobody else can have",
+			ingress: ingressRules{{From: peers{selectorPeer(nil, &metav1.LabelSelector{MatchLabels: app}), selectorPeer(&metav1.LabelSelector{}, nil)}}},
+			egress: egressRules{{To: peers{
+				selectorPeer(&metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "db"}}, &metav1.LabelSelector{}),
+			}}},
+			wantIngress: ingressRules{{From: peers{selectorPeer(nil, ofTenant("app", "front", "tenancy.x-k8s.io/cluster", "other")), selectorPeer(ofTenant(), nil)}}},
+			wantEgress:  egressRules{{To: peers{selectorPeer(ofTenant("kubernetes.io/metadata.name", "db"), ofTenant())}}},
 		},
 		{
-			name: "all pods of the namespace", peer: networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}},
-			want: networkingv1.NetworkPolicyPeer{PodSelector: ofTenant()},
+			name: "everybody", ingress: ingressRules{{Ports: ports{tcp(80)}}}, egress: egressRules{{}},
+			wantIngress: ingressRules{{Ports: ports{tcp(80)}, From: append(everybody[:4:4], apiServer)}},
+			wantEgress: egressRules{
+				{To: everybody}, {Ports: ports{tcp(6443)}, To: peers{apiServer}}, {Ports: ports{tcp(10550)}, To: peers{agent}},
+			},
 		},
 		{
-			name: "all namespaces are all of the tenant", peer: networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}},
-			want: networkingv1.NetworkPolicyPeer{NamespaceSelector: ofTenant()},
+			name: "everybody, at ports of no server", egress: egressRules{{Ports: ports{tcp(443), named, {Protocol: ptr.To(corev1.ProtocolUDP)}}}},
+			wantEgress: egressRules{{Ports: ports{tcp(443), named, {Protocol: ptr.To(corev1.ProtocolUDP)}}, To: everybody}},
 		},
 		{
-			name: "namespaces by a label", peer: networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}},
-			want: networkingv1.NetworkPolicyPeer{NamespaceSelector: ofTenant(namesOf("api", "web"))},
+			name: "everybody, at a range of ports", egress: egressRules{{Ports: ports{{Port: ptr.To(intstr.FromInt32(6000)), EndPort: ptr.To[int32](7000)}}}},
+			wantEgress: egressRules{
+				{Ports: ports{{Port: ptr.To(intstr.FromInt32(6000)), EndPort: ptr.To[int32](7000)}}, To: everybody}, {Ports: ports{tcp(6443)}, To: peers{apiServer}},
+			},
 		},
 		{
-			name: "a namespace by name", want: networkingv1.NetworkPolicyPeer{NamespaceSelector: ofTenant(namesOf("db"))},
-			peer: networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: "db"}}},
+			name: "everybody, open", ingress: ingressRules{{}}, egress: egressRules{{To: peers{peerAt("10.0.0.0/7")}}}, open: true,
+			wantIngress: ingressRules{{}}, wantEgress: egressRules{{To: peers{peerAt("10.0.0.0/7")}}},
 		},
 		{
-			name: "namespaces without a label", want: networkingv1.NetworkPolicyPeer{NamespaceSelector: ofTenant(namesOf("db", "web"))},
-			peer: networkingv1.NetworkPolicyPeer{NamespaceSelector: matching(metav1.LabelSelectorRequirement{
-				Key: "tenant.only/x", Operator: metav1.LabelSelectorOpDoesNotExist,
-			})},
+			name:    "blocks",
+			ingress: ingressRules{{From: peers{peerAt("10.1.0.0/16"), peerAt("8.0.0.0/6", "9.0.0.0/8")}}, {From: peers{peerAt("10.1.0.0/16")}}},
+			egress:  egressRules{{To: peers{peerAt("192.0.2.0/24"), peerAt("10.1.0.0/16")}}, {To: peers{peerAt("10.2.0.0/16")}}},
+			wantIngress: ingressRules{
+				{From: peers{peerAt("8.0.0.0/6", "9.0.0.0/8", "10.0.0.0/8"), peerAt("10.5.0.0/16"), apiServer}},
+			},
+			wantEgress: egressRules{{To: peers{peerAt("192.0.2.0/24")}}}, wantLost: []string{"10.1.0.0/16", "10.1.0.0/16", "10.1.0.0/16", "10.2.0.0/16"},
 		},
 		{
-			name: "pods of namespaces", want: networkingv1.NetworkPolicyPeer{PodSelector: ofTenant(app), NamespaceSelector: ofTenant(namesOf("db"))},
-			peer: networkingv1.NetworkPolicyPeer{PodSelector: matching(app), NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "b"}}},
+			name:       "the API server by its address",
+			ingress:    ingressRules{{From: peers{peerAt("10.213.0.0/24")}}},
+			egress:     egressRules{{Ports: ports{tcp(6443)}, To: peers{peerAt("10.213.0.1/32")}}, {To: peers{peerAt("10.213.0.0/24", "10.213.0.0/28")}}},
+			wantLost:   []string{"10.213.0.0/24"},
+			wantEgress: egressRules{{Ports: ports{tcp(6443)}, To: peers{apiServer}}}, wantIngress: ingressRules{{From: peers{apiServer}}},
 		},
-		{
-			name: "no namespace", want: networkingv1.NetworkPolicyPeer{NamespaceSelector: nothing},
-			peer: networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "c"}}},
-		},
-		{
-			name: "namespaces of another tenant", want: networkingv1.NetworkPolicyPeer{NamespaceSelector: nothing},
-			peer: networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenancy.x-k8s.io/cluster": "other"}}},
-		},
-		{
-			name: "pods of another tenant", want: networkingv1.NetworkPolicyPeer{PodSelector: ofTenant()},
-			peer: networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenancy.x-k8s.io/cluster": "other"}}},
-		},
-		{
-			name: "a selector that no API server lets through", want: networkingv1.NetworkPolicyPeer{NamespaceSelector: nothing},
-			peer: networkingv1.NetworkPolicyPeer{NamespaceSelector: matching(metav1.LabelSelectorRequirement{Key: "team", Operator: "Resembles"})},
-		},
-		{name: "addresses", peer: networkingv1.NetworkPolicyPeer{IPBlock: block}, want: networkingv1.NetworkPolicyPeer{IPBlock: block}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			ports := []networkingv1.NetworkPolicyPort{{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromString("http")), EndPort: ptr.To[int32](90)}}
 			policy := &networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{
-				PodSelector: *matching(app), PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
-				Ingress: []networkingv1.NetworkPolicyIngressRule{{Ports: ports, From: []networkingv1.NetworkPolicyPeer{tc.peer}}, {}},
-				Egress:  []networkingv1.NetworkPolicyEgressRule{{Ports: ports, To: []networkingv1.NetworkPolicyPeer{tc.peer}}},
+				PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "front"}}, PolicyTypes: []networkingv1.PolicyType{"Ingress", "Egress"},
+				Ingress: tc.ingress, Egress: tc.egress,
 			}}
-			untouched, got := policy.DeepCopy(), &networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Egress: []networkingv1.NetworkPolicyEgressRule{{}}}}
-			require.False(t, kinds.SuperNetworkPolicy(policy, got, clusterKey, namespaces))
+			untouched, got := policy.DeepCopy(), &networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Egress: egressRules{{}}}}
+			confinement := confinement()
+			if tc.open {
+				confinement = nil
+			}
+			require.Empty(t, cmp.Diff(tc.wantLost, kinds.SuperNetworkPolicy(policy, got, clusterKey, confinement)))
 			require.Empty(t, cmp.Diff(untouched, policy), "the policy lies in a cache")
 			want := networkingv1.NetworkPolicySpec{
-				PodSelector: *ofTenant(app), PolicyTypes: policy.Spec.PolicyTypes,
-				Ingress: []networkingv1.NetworkPolicyIngressRule{{Ports: ports, From: []networkingv1.NetworkPolicyPeer{tc.want}}, {}},
-				Egress:  []networkingv1.NetworkPolicyEgressRule{{Ports: ports, To: []networkingv1.NetworkPolicyPeer{tc.want}}},
+				PodSelector: *ofTenant("app", "front"), PolicyTypes: policy.Spec.PolicyTypes, Ingress: tc.wantIngress, Egress: tc.wantEgress,
 			}
 			require.Empty(t, cmp.Diff(want, got.Spec))
 		})
 	}
 }
 
-// TestSuperNetworkPolicyBounds lets a tenant select more than an object holds: what is left out is not allowed.
-func TestSuperNetworkPolicyBounds(t *testing.T) {
+// TestHugeNetworkPolicy: a policy with more rules than the bounds allows nothing, an earlier one of its name neither,
+// and its tenant is told.
+func TestHugeNetworkPolicy(t *testing.T) {
 	t.Parallel()
-	namespaces := map[string]labels.Set{}
-	for i := range 2000 {
-		namespaces[fmt.Sprintf("n%04d", i)] = labels.Set{"i": fmt.Sprint(i % 2)}
+	everywhere := func(count int, excepts ...string) peers {
+		var all peers
+		for range count {
+			all = append(all, peerAt("0.0.0.0/0", excepts...))
+		}
+		return all
 	}
-	one := networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"i": "1"}}}
-	none := networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"i": "2"}}}
+	all := metav1.LabelSelector{}
 	for _, tc := range []struct {
-		name         string
-		peers        []networkingv1.NetworkPolicyPeer
-		want         []int
-		wantNarrowed bool
+		name string
+		spec networkingv1.NetworkPolicySpec
+		want string
 	}{
-		{name: "as many as fit", peers: []networkingv1.NetworkPolicyPeer{one}, want: []int{1000}},
-		{name: "more together", peers: []networkingv1.NetworkPolicyPeer{one, one, none}, want: []int{1000, 24, 0}, wantNarrowed: true},
-		{name: "too many selectors", peers: repeated(none, 65), want: make([]int, 65), wantNarrowed: true},
-		{name: "selectors of all namespaces are free", peers: repeated(networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}}, 65), want: make([]int, 65)},
+		{
+			name: "peers", spec: networkingv1.NetworkPolicySpec{Ingress: ingressRules{{From: everywhere(250)}}, Egress: egressRules{{To: everywhere(40_000)}}},
+			want: "the policy has more than 500 peers and ports",
+		},
+		{
+			name: "ports", spec: networkingv1.NetworkPolicySpec{Egress: egressRules{{To: everywhere(1), Ports: make(ports, 500)}}},
+			want: "the policy has more than 500 peers and ports",
+		},
+		{
+			name: "exceptions", spec: networkingv1.NetworkPolicySpec{Ingress: ingressRules{{From: everywhere(1, make([]string, 501)...)}}},
+			want: "the policy has more than 500 exceptions of ipBlocks",
+		},
+		{name: "rules", spec: networkingv1.NetworkPolicySpec{Ingress: make(ingressRules, 100), Egress: make(egressRules, 101)}, want: "the policy has more than 200 rules"},
+		{name: "as many as may be", spec: networkingv1.NetworkPolicySpec{Ingress: make(ingressRules, 199), Egress: egressRules{{To: everywhere(500)}}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			policy := &networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: tc.peers}}}}
-			got := &networkingv1.NetworkPolicy{}
-			require.Equal(t, tc.wantNarrowed, kinds.SuperNetworkPolicy(policy, got, clusterKey, namespaces))
-			require.Len(t, got.Spec.Ingress[0].From, len(tc.peers), "a rule without peers allows everybody")
-			for i, peer := range got.Spec.Ingress[0].From {
-				require.Equal(t, clusterKey, peer.NamespaceSelector.MatchLabels["tenancy.x-k8s.io/cluster"])
-				names := 0
-				for _, requirement := range peer.NamespaceSelector.MatchExpressions {
-					names += len(requirement.Values)
-				}
-				require.Equal(t, tc.want[i], names)
+			p := newPool(t, interceptor.Funcs{})
+			p.placed(t)
+			p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+			policy := &networkingv1.NetworkPolicy{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "policy-uid"},
+				Spec:       networkingv1.NetworkPolicySpec{PodSelector: all, Egress: egressRules{{}}},
 			}
+			p.tenantCache[kinds.KindNetworkPolicy] = []client.Object{policy}
+			key := engine.Key{Tenant: clusterKey, Kind: kinds.KindNetworkPolicy, Namespace: "web", Name: "front"}
+			reconcile := func() *networkingv1.NetworkPolicy {
+				live := &networkingv1.NetworkPolicy{}
+				for range 3 {
+					_, err := p.kind(kinds.KindNetworkPolicy).Reconcile(t.Context(), key, 0)
+					require.NoError(t, err)
+					require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}, live))
+					p.superCache[kinds.KindNetworkPolicy] = []client.Object{live}
+				}
+				return live
+			}
+			require.NotEmpty(t, reconcile().Spec.Egress)
+			require.Empty(t, p.events.Events)
+			policy.Spec = tc.spec
+			live := reconcile()
+			if tc.want == "" {
+				require.Len(t, live.Spec.Ingress, 199)
+				require.Empty(t, p.events.Events)
+				return
+			}
+			want := networkingv1.NetworkPolicySpec{PodSelector: *ofTenant(), PolicyTypes: bothWays}
+			if len(tc.spec.Egress) == 0 {
+				want.PolicyTypes = bothWays[:1]
+			}
+			require.Empty(t, cmp.Diff(want, live.Spec))
+			require.Equal(t, "Warning PolicyForbids Super cluster r1: "+tc.want+": nothing is allowed to the pods that the policy selects", <-p.events.Events)
+			require.Empty(t, p.events.Events)
+
+			policy.Spec = networkingv1.NetworkPolicySpec{PodSelector: all, Egress: egressRules{{}}}
+			require.NotEmpty(t, reconcile().Spec.Egress, "it is down again")
 		})
 	}
 }
 
-func repeated(peer networkingv1.NetworkPolicyPeer, count int) []networkingv1.NetworkPolicyPeer {
-	var peers []networkingv1.NetworkPolicyPeer
-	for range count {
-		peers = append(peers, *peer.DeepCopy())
-	}
-	return peers
-}
-
-// TestNetworkPolicyNotice tells a tenant what its policy cannot do in super clusters, once.
+// TestNetworkPolicyNotice tells a tenant what its policy cannot allow in super clusters, once.
 func TestNetworkPolicyNotice(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		name     string
-		selector metav1.LabelSelector
-		want     string
+		name  string
+		peers peers
+		want  string
 	}{
-		{name: "labels that go down", selector: metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": "front"}}},
+		{name: "addresses outside of the pool", peers: peers{peerAt("0.0.0.0/0")}},
 		{
-			name: "a label that does not", selector: metav1.LabelSelector{MatchLabels: map[string]string{"x.k8s.io/y": "z"}},
-			want: "Warning NetworkPolicyNarrowed Super cluster r1: a podSelector names label x.k8s.io/y, which pods do not have in super clusters",
+			name: "a node", peers: peers{peerAt("10.213.0.11/32")},
+			want: "Warning NetworkPolicyNarrowed Super cluster r1: ipBlocks 10.213.0.11/32 are addresses of the pool, which pods may not reach: they are left out",
+		},
+		{
+			name:  "pods of all",
+			peers: peers{peerAt("10.214.1.0/28"), peerAt("10.214.1.1/32"), peerAt("10.214.1.2/32"), peerAt("10.214.1.3/32"), peerAt("10.214.1.4/32"), peerAt("10.214.1.5/32"), peerAt("10.214.1.6/32")},
+			want: "Warning NetworkPolicyNarrowed Super cluster r1: ipBlocks 10.214.1.0/28, 10.214.1.1/32, 10.214.1.2/32, 10.214.1.3/32, 10.214.1.4/32, 2 more are addresses of the pool, " +
+				"which pods may not reach: they are left out",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPool(t, interceptor.Funcs{})
 			p.placed(t)
+			p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
 			policy := &networkingv1.NetworkPolicy{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "policy-uid"}, Spec: networkingv1.NetworkPolicySpec{PodSelector: tc.selector},
+				ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "policy-uid"},
+				Spec:       networkingv1.NetworkPolicySpec{Egress: egressRules{{To: tc.peers}}},
 			}
 			p.tenantCache[kinds.KindNetworkPolicy] = []client.Object{policy}
 			key := engine.Key{Tenant: clusterKey, Kind: kinds.KindNetworkPolicy, Namespace: "web", Name: "front"}
@@ -203,11 +267,21 @@ func TestNetworkPolicyNotice(t *testing.T) {
 				require.Empty(t, p.events.Events)
 				return
 			}
+			require.NotEmpty(t, p.events.Events)
 			require.Equal(t, tc.want, <-p.events.Events)
 			require.Empty(t, p.events.Events)
 		})
 	}
 }
+
+func nodeAt(address, podRange string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n-" + address}, Spec: corev1.NodeSpec{PodCIDRs: []string{podRange}},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n"}, {Type: corev1.NodeInternalIP, Address: address}}},
+	}
+}
+
+func serverAt(host string) *rest.Config { return &rest.Config{Host: host} }
 
 // unfilled is a cache that is not filled with objects of a kind.
 type unfilled struct {
@@ -220,99 +294,4 @@ func (u unfilled) Get(kind, namespace, name string) (client.Object, bool) {
 		return nil, false
 	}
 	return u.cache.Get(kind, namespace, name)
-}
-
-// TestNetworkPolicyBeforeNamespaces lets a policy be cached before the namespaces that it may select: nothing is
-// written that allows less for a moment.
-func TestNetworkPolicyBeforeNamespaces(t *testing.T) {
-	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
-	p.placed(t)
-	p.tenantCache[kinds.KindNetworkPolicy] = []client.Object{&networkingv1.NetworkPolicy{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "policy-uid"},
-	}}
-	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindNetworkPolicy, Namespace: "web", Name: "front"}
-	p.tenant.Cache = unfilled{p.tenantCache, kinds.KindNamespace}
-	_, err := p.kind(kinds.KindNetworkPolicy).Reconcile(t.Context(), key, 0)
-	wait := &engine.WaitError{}
-	require.ErrorAs(t, err, &wait)
-	name := client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}
-	require.True(t, apierrors.IsNotFound(p.superClient.Get(t.Context(), name, &networkingv1.NetworkPolicy{})))
-
-	p.tenant.Cache = p.tenantCache
-	_, err = p.kind(kinds.KindNetworkPolicy).Reconcile(t.Context(), key, 0)
-	require.NoError(t, err)
-	require.NoError(t, p.superClient.Get(t.Context(), name, &networkingv1.NetworkPolicy{}))
-}
-
-// TestTooManyNetworkPolicies lets a namespace have more policies than may select namespaces by labels: the youngest
-// ones stay as they were, or allow nothing of what they select so.
-func TestTooManyNetworkPolicies(t *testing.T) {
-	t.Parallel()
-	of := func(name string, age int, selector *metav1.LabelSelector) *networkingv1.NetworkPolicy {
-		return &networkingv1.NetworkPolicy{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, UID: "policy-uid", CreationTimestamp: metav1.Unix(int64(1000-age), 0)},
-			Spec: networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{
-				{NamespaceSelector: selector},
-			}}}},
-		}
-	}
-	selecting := matching(metav1.LabelSelectorRequirement{Key: "team", Operator: metav1.LabelSelectorOpDoesNotExist})
-	crowd := func(count, age int, selector *metav1.LabelSelector) []client.Object {
-		var objects []client.Object
-		for i := range count {
-			objects = append(objects, of(fmt.Sprintf("other-%03d", i), age, selector))
-		}
-		return objects
-	}
-	before := ofTenant(namesOf("before"))
-	looked, nothing := ofTenant(namesOf("web")), ofTenant(metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpDoesNotExist})
-	for _, tc := range []struct {
-		name     string
-		selector *metav1.LabelSelector
-		others   []client.Object
-		// down is what the super policy allows before; nil for none.
-		down, want *metav1.LabelSelector
-		wantEvent  bool
-	}{
-		{name: "as many as may", selector: selecting, others: crowd(99, 1, selecting), want: looked},
-		{name: "as many as may, an update", selector: selecting, others: crowd(99, 1, selecting), down: before, want: looked},
-		{name: "younger ones", selector: selecting, others: crowd(200, -1, selecting), want: looked},
-		{name: "others of that age, later names", selector: selecting, others: crowd(200, 0, selecting), want: looked},
-		{name: "older ones that select no labels", selector: selecting, others: crowd(200, 1, &metav1.LabelSelector{}), want: looked},
-		{name: "older ones, and it selects no labels", selector: &metav1.LabelSelector{}, others: crowd(200, 1, selecting), want: ofTenant()},
-		{name: "too many, new", selector: selecting, others: crowd(100, 1, selecting), want: nothing, wantEvent: true},
-		{name: "too many, an update", selector: selecting, others: crowd(100, 1, selecting), down: before, want: before, wantEvent: true},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			p.placed(t)
-			policy := of("front", 0, tc.selector)
-			p.tenantCache[kinds.KindNetworkPolicy] = append(tc.others, policy)
-			name := client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}
-			if tc.down != nil {
-				superPolicy := of("front", 0, tc.down)
-				superPolicy.Namespace = name.Namespace
-				tenancy.SetOwner(superPolicy, ownerOf("policy-uid"))
-				require.NoError(t, p.superClient.Create(t.Context(), superPolicy))
-				p.superCache[kinds.KindNetworkPolicy] = []client.Object{superPolicy}
-			}
-			live := &networkingv1.NetworkPolicy{}
-			for range 3 {
-				_, err := p.kind(kinds.KindNetworkPolicy).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNetworkPolicy, Namespace: "web", Name: "front"}, 0)
-				require.NoError(t, err)
-				require.NoError(t, p.superClient.Get(t.Context(), name, live))
-				p.superCache[kinds.KindNetworkPolicy] = []client.Object{live.DeepCopy()}
-			}
-			require.Empty(t, cmp.Diff(tc.want, live.Spec.Ingress[0].From[0].NamespaceSelector))
-			if !tc.wantEvent {
-				require.Empty(t, p.events.Events)
-				return
-			}
-			require.Equal(t, "Warning TooManyNetworkPolicies Super cluster r1: at most 100 NetworkPolicies of a namespace may select namespaces by labels, and 100 older ones "+
-				"of namespace web do: this one stays as it was here, or selects no namespace by labels", <-p.events.Events)
-			require.Empty(t, p.events.Events)
-		})
-	}
 }

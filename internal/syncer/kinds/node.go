@@ -9,6 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -25,6 +26,8 @@ type Nodes struct {
 	mu sync.Mutex
 	// idleSince holds since when a tenant's Node has had no pods.
 	idleSince map[engine.Key]time.Time
+	// shown holds the keys whose super node the tenant may see: it has, or had, a super pod there.
+	shown map[engine.Key]bool
 	// leases holds the last Lease written for each tenant's Node.
 	leases map[engine.Key]*coordinationv1.Lease
 }
@@ -65,12 +68,12 @@ func (n *Nodes) Reconcile(ctx context.Context, key engine.Key, _ time.Duration) 
 	if !synced || !superSynced {
 		return 0, nil // session.filled enqueues this key again once the caches are synced
 	}
-	used := n.used(tenant, key)
+	used, shown := n.used(tenant, key), n.mayShow(key)
 	switch {
 	case !used && (!inTenant || !isOurNode(tenantNode, n.env.ID)):
 		n.forget(key)
 		return 0, nil
-	case !inTenant && !inSuper:
+	case !inTenant && (!inSuper || !shown):
 		return 0, nil
 	case !inTenant:
 		return leaseRenewal, ensureNode(ctx, n.env, tenant, key.Name)
@@ -78,7 +81,9 @@ func (n *Nodes) Reconcile(ctx context.Context, key engine.Key, _ time.Duration) 
 	after := n.requeueAfter(key, used)
 	switch {
 	case after <= 0:
-		return 0, n.env.remove(ctx, tenant.Client, KindNode, "delete", tenantNode, nil)
+		return 0, n.remove(ctx, tenant, tenantNode)
+	case !shown:
+		return after, nil // the tenant has made it, or its pods ended before this process began
 	case !inSuper:
 		return after, nil // its Lease expires, and the tenant's node lifecycle controller sets Ready=Unknown
 	}
@@ -86,6 +91,21 @@ func (n *Nodes) Reconcile(ctx context.Context, key engine.Key, _ time.Duration) 
 		return 0, err
 	}
 	return after, n.renew(ctx, tenant, key, tenantNode)
+}
+
+// mayShow returns whether the tenant may see a node of the super cluster: a super pod of it is there, or was since this
+// process began and the Node has not gone since. Pods in the tenant prove nothing: it can write their nodeName.
+func (n *Nodes) mayShow(key engine.Key) bool {
+	here := len(n.env.SuperCache.Index(KindPod, IndexNode, OnNode(key.Tenant, key.Name))) > 0
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if here && !n.shown[key] {
+		if n.shown == nil {
+			n.shown = map[engine.Key]bool{}
+		}
+		n.shown[key] = true
+	}
+	return n.shown[key]
 }
 
 // used returns whether pods of the tenant are bound to a node, on either side.
@@ -115,11 +135,28 @@ func (n *Nodes) requeueAfter(key engine.Key, used bool) time.Duration {
 	return min(leaseRenewal, cmp.Or(n.env.NodeLinger, nodeLinger)-now.Sub(since))
 }
 
+// remove deletes a Node of the tenant that none of its pods is bound to, after a live read of those: the tenant's
+// controllers delete the pods of a Node that is gone.
+func (n *Nodes) remove(ctx context.Context, tenant *Tenant, tenantNode *corev1.Node) error {
+	proven, lacks, err := tenant.controlPlane().LacksAll(ctx, &corev1.PodList{}, client.MatchingFields{fieldNodeName: tenantNode.Name})
+	switch {
+	case err != nil:
+		return unproven(err)
+	case !lacks:
+		return engine.Waitf("pods that are bound to node %s", tenantNode.Name)
+	}
+	return n.env.remove(ctx, tenant.Client, KindNode, "delete", tenantNode, nil, proven)
+}
+
+// fieldNodeName is the field of a pod by which API servers select those that are bound to a node.
+const fieldNodeName = "spec.nodeName"
+
 // forget drops what is held in memory about a Node.
 func (n *Nodes) forget(key engine.Key) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.idleSince, key)
+	delete(n.shown, key)
 	delete(n.leases, key)
 }
 

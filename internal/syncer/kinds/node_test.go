@@ -15,6 +15,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
@@ -38,8 +39,31 @@ func (c cache) InNamespace(kind, namespace string) []client.Object {
 	return slices.DeleteFunc(slices.Clone(c[kind]), func(object client.Object) bool { return object.GetNamespace() != namespace })
 }
 
-func (c cache) Index(kind, _, _ string) []client.Object { return c[kind] }
-func (c cache) List(kind string) []client.Object        { return c[kind] }
+func (c cache) List(kind string) []client.Object { return c[kind] }
+
+// Index returns all objects of a kind, but for IndexAddress those with that value.
+func (c cache) Index(kind, index, value string) []client.Object {
+	if index != kinds.IndexAddress {
+		return c[kind]
+	}
+	var found []client.Object
+	for _, spec := range kinds.Specs() {
+		for _, object := range c[kind] {
+			if spec.Name == kind && slices.Contains(spec.Indexes[index](object), value) {
+				found = append(found, object)
+			}
+		}
+	}
+	return found
+}
+
+// nodeName lets pods be selected by their node.
+func nodeName(builder *fake.ClientBuilder) *fake.ClientBuilder {
+	return builder.WithIndex(&corev1.Pod{}, "spec.nodeName", func(object client.Object) []string {
+		pod, _ := object.(*corev1.Pod)
+		return []string{pod.Spec.NodeName}
+	})
+}
 
 // TestNodeOfNoPods lets time pass over a Node that no pod is on.
 func TestNodeOfNoPods(t *testing.T) {
@@ -47,10 +71,10 @@ func TestNodeOfNoPods(t *testing.T) {
 	superNode := builders.Node("n1").Obj()
 	tenantNode := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "node-uid"}}
 	kinds.TenantNode(superNode, tenantNode, "r1", kinds.VNAgent{})
-	tenantClient := fake.NewClientBuilder().WithObjects(tenantNode).WithStatusSubresource(&corev1.Node{}).Build()
+	tenantClient := answering(nodeName(fake.NewClientBuilder()).WithObjects(tenantNode).WithStatusSubresource(&corev1.Node{}).Build(), tenantUID)
 	require.NoError(t, tenantClient.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), tenantNode))
 
-	tenant := &kinds.Tenant{Tenant: &tenants.Tenant{Key: clusterKey}, Client: tenantClient, Cache: cache{kinds.KindNode: {tenantNode}}}
+	tenant := &kinds.Tenant{Tenant: &tenants.Tenant{Key: clusterKey, ControlPlaneUID: tenantUID}, Client: tenantClient, Cache: cache{kinds.KindNode: {tenantNode}}}
 	superCache := cache{kinds.KindNode: {superNode}}
 	clock := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
 	metrics, err := engine.NewMetrics(prometheus.NewRegistry())
@@ -92,7 +116,6 @@ func TestNodeOfNoPods(t *testing.T) {
 		wantThere         bool
 		wantRenewed       int64
 	}{
-		{name: "a pod was on it", wantAfter: 20 * time.Second, wantThere: true, wantRenewed: 1000},
 		{name: "a pod is on it", pods: []client.Object{&corev1.Pod{}}, wantAfter: 20 * time.Second, wantThere: true, wantRenewed: 1000},
 		{name: "the pod is gone", passes: 10 * time.Second, wantAfter: 20 * time.Second, wantThere: true, wantRenewed: 1000},
 		{name: "the lease is due", passes: 50 * time.Second, wantAfter: 10 * time.Second, wantThere: true, wantRenewed: 1060},
@@ -110,4 +133,84 @@ func TestNodeOfNoPods(t *testing.T) {
 		}
 	}
 	require.EqualValues(t, 10550, tenantNode.Status.DaemonEndpoints.KubeletEndpoint.Port, "also of a Node without pods")
+}
+
+// TestNodeOfTenant lets a tenant make a Node as the syncer does, and bind a pod to it: it shows nothing of the node in
+// the super cluster, and goes.
+func TestNodeOfTenant(t *testing.T) {
+	t.Parallel()
+	superNode := builders.Node("n1").Obj()
+	superNode.Labels = map[string]string{corev1.LabelTopologyZone: "z1"}
+	superNode.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}
+	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindNode, Name: "n1"}
+	for _, tc := range []struct {
+		name string
+		// made is whether the tenant has made the Node, bound whether it has bound a pod to it.
+		made, bound bool
+	}{
+		{name: "a Node", made: true},
+		{name: "a Node with a pod", made: true, bound: true},
+		{name: "a pod without a Node", bound: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			tenantNode := &corev1.Node{}
+			kinds.TenantNode(builders.Node("n1").Obj(), tenantNode, "r1", kinds.VNAgent{})
+			live := fake.NewClientBuilder().WithStatusSubresource(&corev1.Node{})
+			if tc.made {
+				live = live.WithObjects(tenantNode)
+				p.tenantCache[kinds.KindNode] = []client.Object{tenantNode}
+			}
+			if tc.bound {
+				p.tenantCache[kinds.KindPod] = []client.Object{&corev1.Pod{}}
+			}
+			p.tenant.Client = live.Build()
+			p.superCache[kinds.KindNode], p.superCache[kinds.KindPod] = []client.Object{superNode}, nil
+			_, err := p.kind(kinds.KindNode).Reconcile(t.Context(), key, 0)
+			require.NoError(t, err)
+			after := &corev1.Node{}
+			err = p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), after)
+			require.Equal(t, tc.made, !apierrors.IsNotFound(err))
+			require.Empty(t, after.Status.Addresses)
+			require.Empty(t, after.Labels[corev1.LabelTopologyZone])
+		})
+	}
+}
+
+// TestNodeThatIsNeeded lets caches show no pods on a Node, and the tenant's API server one: the Node stays, because the
+// tenant's controllers would delete the pod.
+func TestNodeThatIsNeeded(t *testing.T) {
+	t.Parallel()
+	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindNode, Name: "n1"}
+	for _, tc := range []struct {
+		name      string
+		pods      []client.Object
+		uid       types.UID
+		wantStays bool
+	}{
+		{name: "no pod is on it", uid: tenantUID},
+		{name: "a pod is on another", uid: tenantUID, pods: []client.Object{builders.Pod("web", "p").Node("r1.n2").Obj()}},
+		{name: "a pod is on it", uid: tenantUID, pods: []client.Object{builders.Pod("web", "p").Node("r1.n1").Obj()}, wantStays: true},
+		{name: "another control plane has no pod", uid: "another", wantStays: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			tenantNode := &corev1.Node{}
+			kinds.TenantNode(builders.Node("n1").Obj(), tenantNode, "r1", kinds.VNAgent{})
+			p.tenant.Client = answering(nodeName(fake.NewClientBuilder()).WithObjects(append(tc.pods, tenantNode)...).Build(), tc.uid)
+			p.tenantCache[kinds.KindNode] = []client.Object{tenantNode}
+			clock := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
+			p.env.Clock = clock
+			nodes := p.kind(kinds.KindNode)
+			_, err := nodes.Reconcile(t.Context(), key, 0)
+			require.NoError(t, err)
+			clock.SetTime(clock.Now().Add(2 * time.Minute))
+			_, err = nodes.Reconcile(t.Context(), key, 0)
+			require.Equal(t, tc.wantStays, err != nil, "%v", err)
+			err = p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), &corev1.Node{})
+			require.Equal(t, tc.wantStays, err == nil, "%v", err)
+		})
+	}
 }

@@ -48,7 +48,7 @@ func (p *Pods) Reconcile(ctx context.Context, key engine.Key, waited time.Durati
 // readFacts reads pair.facts from caches, as far as NextStep needs them.
 func (p *Pods) readFacts(ctx context.Context, pair *podPair, waited time.Duration) error {
 	facts := &pair.facts
-	*facts = Facts{SuperCluster: p.env.ID, Owner: pair.tenant.owner(pair.key.Namespace, ""), Waited: waited}
+	*facts = Facts{SuperCluster: p.env.ID, Owner: pair.tenant.owner(pair.key.Namespace, ""), Waited: waited, MaxGrace: pair.tenant.maxGrace()}
 	if pair.superPod != nil || pair.tenantPod == nil || !awaitsSuperPod(pair.tenantPod) {
 		return nil
 	}
@@ -57,12 +57,18 @@ func (p *Pods) readFacts(ctx context.Context, pair *podPair, waited time.Duratio
 		return err
 	}
 	_, facts.ServiceAccount, _ = get[*corev1.ServiceAccount](p.env.SuperCache, KindServiceAccount, pair.superName().Namespace, pair.tenantPod.Spec.ServiceAccountName)
+	if p.env.VirtualNode != nil {
+		facts.Closed = closedTo(p.env.VirtualNode(), pair.tenantPod)
+	}
 	facts.MissingConfig = p.env.missing(pair.tenant, pair.tenantPod)
 	return nil
 }
 
 // perform executes a step. It is the only place from where this kind writes.
 func (p *Pods) perform(ctx context.Context, step Step, pair *podPair) error {
+	if step != StepDeleteSuper && step != StepDeleteSuperAndUp {
+		p.env.endings.forget(pair.key)
+	}
 	switch step {
 	case StepNone:
 		return nil
@@ -71,7 +77,7 @@ func (p *Pods) perform(ctx context.Context, step Step, pair *podPair) error {
 		return nil
 	case StepCreate:
 		return p.create(ctx, pair)
-	case StepWaitForServiceAccount, StepWaitForConfig:
+	case StepWaitForServiceAccount, StepWaitForConfig, StepWaitForSuperCluster:
 		return p.await(step, pair)
 	case StepWarnNotPlaced, StepWarnNodeName, StepWarnConflict:
 		return p.warn(ctx, step, pair)

@@ -9,7 +9,7 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// translateAffinity confines the terms of pod affinity and anti-affinity to pods of the tenant.
+// translateAffinity translates the terms of pod affinity and anti-affinity to pods of the tenant.
 func translateAffinity(affinity *corev1.Affinity, clusterKey string) {
 	if affinity == nil {
 		return
@@ -35,11 +35,8 @@ func translateTerm(term *corev1.PodAffinityTerm, clusterKey string) {
 	for i, namespace := range term.Namespaces {
 		term.Namespaces[i] = tenancy.SuperNamespace(clusterKey, namespace)
 	}
-	confine(term.LabelSelector, clusterKey)
-	if selector := term.NamespaceSelector; selector != nil {
-		translateNamespaceNames(selector, clusterKey)
-		confine(selector, clusterKey)
-	}
+	translateSelector(term.LabelSelector, clusterKey)
+	translateSelector(term.NamespaceSelector, clusterKey)
 	// The tenant's API server has merged them into the selector. The super cluster's would merge them again, and refuse
 	// the pod for a selector that has them twice.
 	term.MatchLabelKeys, term.MismatchLabelKeys = nil, nil
@@ -47,7 +44,7 @@ func translateTerm(term *corev1.PodAffinityTerm, clusterKey string) {
 
 // translateSpread removes the matchLabelKeys that the tenant's API server has merged into a selector: the super
 // cluster's would merge them again, and refuse the pod. API servers before Kubernetes 1.34 merge none, so a key that is
-// not in the selector stays.
+// not in the selector stays, translated as the selector is.
 func translateSpread(constraints []corev1.TopologySpreadConstraint) {
 	for i := range constraints {
 		constraint := &constraints[i]
@@ -60,9 +57,10 @@ func translateSpread(constraints []corev1.TopologySpreadConstraint) {
 				return requirement.Key == key
 			})
 			if !merged {
-				left = append(left, key)
+				left = append(left, tenancy.LabelKey(key))
 			}
 		}
 		constraint.MatchLabelKeys = left
+		tenancy.TranslateSelector(constraint.LabelSelector)
 	}
 }

@@ -18,8 +18,14 @@ const recountTime = 6 * time.Second
 // await returns a WaitError for what the pod waits for before it is created. The backoff enqueues the key again, not an
 // event of the awaited object.
 func (p *Pods) await(step Step, pair *podPair) error {
-	if step == StepWaitForConfig {
+	switch step { //nolint:exhaustive // The rest waits for the service account.
+	case StepWaitForConfig:
 		return engine.Waitf("%s in the super cluster", pair.facts.MissingConfig)
+	case StepWaitForSuperCluster:
+		if pair.facts.Waited >= quietTime {
+			p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonSuperClusterClosed, fmt.Sprintf("Super cluster %s takes no new pods: %s", p.env.ID, pair.facts.Closed))
+		}
+		return engine.Waitf("super cluster %s: %s", p.env.ID, pair.facts.Closed)
 	}
 	account := pair.tenantPod.Spec.ServiceAccountName
 	if pair.facts.Waited >= quietTime {
@@ -35,8 +41,13 @@ func (p *Pods) create(ctx context.Context, pair *podPair) error {
 		return err
 	}
 	superPod := &corev1.Pod{}
-	SuperPod(pair.tenantPod, superPod, pair.owner(), pair.tenant.OpaqueMetaPrefixes, &env)
+	SuperPod(pair.tenantPod, superPod, pair.owner(), pair.tenant.rules(), &env)
+	facts, err := p.policyFacts(ctx, pair)
+	if err != nil || !p.env.admit(pair.tenant, pair.key, pair.tenantPod, superPod, nil, facts) {
+		return err
+	}
 	err = p.env.Super.Create(ctx, superPod)
+	p.env.unadmit(pair.key, nil, err)
 	switch {
 	case err == nil:
 		p.env.clearWarning(pair.key)

@@ -3,16 +3,19 @@ package kinds
 import (
 	"context"
 	"fmt"
+	"maps"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -21,64 +24,131 @@ import (
 func (p *Pods) deleteDown(ctx context.Context, step Step, pair *podPair) error {
 	switch step { //nolint:exhaustive // The others do not delete the super pod.
 	case StepDeleteOrphan:
-		if proven, err := p.proveOrphan(ctx, pair); err != nil || !proven {
+		proven, err := p.proveOrphan(ctx, pair)
+		if err != nil || !proven.Holds() {
 			return err
 		}
-		return p.deleteSuper(ctx, pair.superPod, nil)
+		return p.deleteSuper(ctx, pair, nil, proven)
 	case StepDeleteElsewhere:
-		return p.deleteSuper(ctx, pair.superPod, nil)
+		return p.deleteSuper(ctx, pair, nil, proof.NotNeeded("its pod, by UID, is bound in another super cluster"))
 	}
-	if err := p.deleteSuper(ctx, pair.superPod, remainingGrace(pair.tenantPod, pair.superPod, p.env.Clock.Now())); err != nil || step == StepDeleteSuper {
+	elapsed := p.env.endings.since(pair.key, pair.tenantPod.UID, p.env.Clock.Now())
+	grace := remainingGrace(pair.tenantPod, pair.superPod, elapsed)
+	err := p.deleteSuper(ctx, pair, grace, proof.NotNeeded("its pod, by UID, is being deleted"))
+	if err != nil {
 		return err
 	}
-	_, err := p.up(ctx, pair, pair.tenantPod.Status.ObservedGeneration)
+	p.env.endings.forget(pair.key)
+	if step == StepDeleteSuper {
+		return nil
+	}
+	_, err = p.up(ctx, pair, pair.tenantPod.Status.ObservedGeneration)
 	return err
 }
 
 // proveOrphan reads from the tenant's API server whether the pod that the super pod was created for is gone, replaced,
-// or assigned to another super cluster before it was bound here.
-func (p *Pods) proveOrphan(ctx context.Context, pair *podPair) (bool, error) {
+// or assigned to another super cluster before it was bound here. The Proof does not hold if it is to stay.
+func (p *Pods) proveOrphan(ctx context.Context, pair *podPair) (proof.Proof, error) {
 	live := &corev1.Pod{}
-	err := pair.tenant.Client.Get(ctx, client.ObjectKey{Namespace: pair.key.Namespace, Name: pair.key.Name}, live)
 	owner, _ := tenancy.GetOwner(pair.superPod)
+	proven, lacks, err := pair.tenant.controlPlane().Lacks(ctx, client.ObjectKey{Namespace: pair.key.Namespace, Name: pair.key.Name}, live, func() bool {
+		// A pod that is bound here stays: vc-scheduler writes the label again.
+		return live.UID == owner.UID && (live.Labels[schedulerv1alpha1.LabelSuperCluster] == p.env.ID || boundIn(live, p.env.ID))
+	})
 	switch {
-	case apierrors.IsNotFound(err):
-		return true, nil
 	case err != nil:
-		return false, fmt.Errorf("reading the tenant's pod: %w", err)
-	case live.UID != owner.UID:
-		return true, nil
-	case live.Labels[schedulerv1alpha1.LabelSuperCluster] == p.env.ID:
-		return false, engine.Waitf("the cache of the tenant's pods")
+		return proof.Proof{}, unproven(err)
+	case !lacks && live.Labels[schedulerv1alpha1.LabelSuperCluster] == p.env.ID:
+		return proof.Proof{}, engine.Waitf("the cache of the tenant's pods")
 	}
-	// A pod that is bound here stays: vc-scheduler writes the label again.
-	return !boundIn(live, p.env.ID), nil
+	return proven, nil
 }
 
-// deleteSuper deletes a super pod, unless it is being deleted with at most that grace period. grace is in seconds; nil
-// means the pod's.
-func (p *Pods) deleteSuper(ctx context.Context, superPod *corev1.Pod, grace *int64) error {
+// deleteSuper deletes the super pod, unless it is being deleted with at most that grace period. grace is in seconds;
+// nil means the pod's. It is cut to the longest that the tenant's policy allows.
+func (p *Pods) deleteSuper(ctx context.Context, pair *podPair, grace *int64, proven proof.Proof) error {
+	superPod := pair.superPod
+	grace = cutGrace(superPod, grace, pair.facts.MaxGrace)
 	if superPod.DeletionTimestamp != nil && (grace == nil || ptr.Deref(superPod.DeletionGracePeriodSeconds, 0) <= *grace) {
 		return nil
 	}
-	return p.env.remove(ctx, p.env.Super, KindPod, "delete", superPod, grace)
+	return p.env.remove(ctx, p.env.Super, KindPod, "delete", superPod, grace, proven)
 }
 
-// remainingGrace returns the grace period in seconds for the super pod of a tenant pod that is being deleted: the rest
-// of the tenant's, at least 1, because with 0 the API server removes the pod before its containers have stopped. A
-// super pod that is being deleted already gets the tenant's whole period, which shortens its own only if the tenant has
-// shortened it since: the rest falls with each reconcile, and each would be another delete request.
-func remainingGrace(tenantPod, superPod *corev1.Pod, now time.Time) *int64 {
-	if superPod.DeletionTimestamp != nil {
-		return ptr.To(max(1, ptr.Deref(tenantPod.DeletionGracePeriodSeconds, 0)))
+// cutGrace returns grace cut to longest. nil is the super pod's own, or the one with which it is being deleted already.
+func cutGrace(superPod *corev1.Pod, grace *int64, longest int64) *int64 {
+	if grace != nil {
+		return ptr.To(min(*grace, longest))
 	}
-	return ptr.To(max(1, int64(tenantPod.DeletionTimestamp.Sub(now).Round(time.Second)/time.Second)))
+	own := superPod.Spec.TerminationGracePeriodSeconds
+	if superPod.DeletionTimestamp != nil {
+		own = superPod.DeletionGracePeriodSeconds
+	}
+	if ptr.Deref(own, 0) > longest {
+		return ptr.To(longest)
+	}
+	return nil
+}
+
+// remainingGrace returns the grace period in seconds for the super pod of a tenant pod that is being deleted: the
+// tenant's, less what has elapsed since this process saw it first, because clocks of two machines are not compared. It
+// is at least 1: with 0 the API server removes the pod before its containers have stopped. A super pod that is being
+// deleted already gets the tenant's whole period, which shortens its own only if the tenant has shortened it since: the
+// rest falls with each reconcile, and each would be another delete request.
+func remainingGrace(tenantPod, superPod *corev1.Pod, elapsed time.Duration) *int64 {
+	grace := ptr.Deref(tenantPod.DeletionGracePeriodSeconds, 0)
+	if superPod.DeletionTimestamp == nil {
+		grace -= int64(elapsed.Round(time.Second) / time.Second)
+	}
+	return ptr.To(max(1, grace))
+}
+
+// endings holds when this process first saw that a tenant deletes a pod, until the super pod is being deleted, or the
+// key of the pod takes another step. The zero value holds none. All methods may be called concurrently.
+type endings struct {
+	mu   sync.Mutex
+	seen map[engine.Key]ending
+}
+
+type ending struct {
+	pod types.UID
+	at  time.Time
+}
+
+// since returns how long ago the first call for a pod was. A pod that is created again under the name is another one.
+func (e *endings) since(key engine.Key, pod types.UID, now time.Time) time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	first, seen := e.seen[key]
+	if !seen || first.pod != pod {
+		if e.seen == nil {
+			e.seen = map[engine.Key]ending{}
+		}
+		first = ending{pod, now}
+		e.seen[key] = first
+	}
+	return now.Sub(first.at)
+}
+
+func (e *endings) forget(key engine.Key) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.seen, key)
+}
+
+// forgetAll forgets the pods of a tenant.
+func (e *endings) forgetAll(tenant string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	maps.DeleteFunc(e.seen, func(key engine.Key, _ ending) bool { return key.Tenant == tenant })
 }
 
 // removeUp deletes the tenant pod with grace period 0: its super pod is gone, or on another node than the tenant pod.
 func (p *Pods) removeUp(ctx context.Context, step Step, pair *podPair) error {
+	proven := proof.NotNeeded("its super pod, by the UID of its owner, is on another node")
 	if step != StepRemoveMoved {
-		if err := p.proveNoSuperPod(ctx, pair); err != nil {
+		var err error
+		if proven, err = p.proveNoSuperPod(ctx, pair); err != nil {
 			return err
 		}
 		lost := ""
@@ -90,24 +160,21 @@ func (p *Pods) removeUp(ctx context.Context, step Step, pair *podPair) error {
 			return err
 		}
 	}
-	return p.env.remove(ctx, pair.tenant.Client, KindPod, "remove", pair.tenantPod, ptr.To[int64](0))
+	return p.env.remove(ctx, pair.tenant.Client, KindPod, "remove", pair.tenantPod, ptr.To[int64](0), proven)
 }
 
 // proveNoSuperPod reads from the super cluster's API server that it has no super pod of the tenant pod. Otherwise it
 // returns an error.
-func (p *Pods) proveNoSuperPod(ctx context.Context, pair *podPair) error {
+func (p *Pods) proveNoSuperPod(ctx context.Context, pair *podPair) (proof.Proof, error) {
 	live := &corev1.Pod{}
-	err := p.env.Super.Get(ctx, pair.superName(), live)
-	if apierrors.IsNotFound(err) {
-		return nil
+	proven, lacks, err := p.env.superCluster().Lacks(ctx, pair.superName(), live, func() bool { return carriesOwner(live, pair.owner()) })
+	switch {
+	case err != nil:
+		return proof.Proof{}, unproven(err)
+	case !lacks:
+		return proof.Proof{}, engine.Waitf("the cache of super pods")
 	}
-	if err != nil {
-		return fmt.Errorf("reading super pod %s: %w", pair.superName(), err)
-	}
-	if owner, owned := tenancy.GetOwner(live); owned && owner == pair.owner() {
-		return engine.Waitf("the cache of super pods")
-	}
-	return nil
+	return proven, nil
 }
 
 // markFailed sets phase Failed on a tenant pod that awaitsEnd and whose super pod is gone: a kubelet deletes a pod

@@ -28,10 +28,10 @@ func (c *podChanges) none() bool {
 
 // changesOf returns what is to be written to a super pod, which is not changed. If an update is needed it compares no
 // further: the reconcile after the update does.
-func changesOf(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, opaque []string) podChanges {
+func changesOf(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, rules *Rules) podChanges {
 	// Without the status, which an update ignores: a patrol calls this for every pod, and a status is large.
 	desired := &corev1.Pod{ObjectMeta: *superPod.ObjectMeta.DeepCopy(), Spec: *superPod.Spec.DeepCopy()}
-	SuperPod(tenantPod, desired, owner, opaque, nil)
+	SuperPod(tenantPod, desired, owner, rules, nil)
 	if !equality.Semantic.DeepEqual(&superPod.ObjectMeta, &desired.ObjectMeta) || !equality.Semantic.DeepEqual(&superPod.Spec, &desired.Spec) {
 		return podChanges{update: desired}
 	}
@@ -53,11 +53,13 @@ func (p *Pods) sync(ctx context.Context, step Step, pair *podPair) error {
 	var errDown, errUp error
 	// A super pod that is being deleted is not updated.
 	if pair.superPod.DeletionTimestamp == nil {
-		changes := changesOf(pair.tenantPod, pair.superPod, pair.owner(), pair.tenant.OpaqueMetaPrefixes)
+		changes := changesOf(pair.tenantPod, pair.superPod, pair.owner(), pair.tenant.rules())
 		if changes.none() {
 			observed = observedGeneration(pair.tenantPod, pair.superPod)
+			errDown = p.report(ctx, pair)
+		} else {
+			errDown = p.down(ctx, pair, &changes)
 		}
-		errDown = p.down(ctx, pair, &changes)
 	}
 	switch step { //nolint:exhaustive // StepDown writes nothing to the tenant.
 	case StepDownAndBind:
@@ -71,14 +73,14 @@ func (p *Pods) sync(ctx context.Context, step Step, pair *podPair) error {
 // down writes changes to the super pod.
 func (p *Pods) down(ctx context.Context, pair *podPair, changes *podChanges) error {
 	if changes.update != nil {
-		return p.written(ctx, pair, "update", p.env.Super.Update(ctx, changes.update))
+		return p.write(ctx, pair, "update", changes.update, func() error { return p.env.Super.Update(ctx, changes.update) })
 	}
 	var errEphemeral, errResize error
 	if changes.ephemeral {
 		errEphemeral = p.addEphemeral(ctx, pair)
 	}
 	if changes.resize != nil {
-		errResize = p.written(ctx, pair, "resize", p.env.Super.SubResource("resize").Update(ctx, changes.resize))
+		errResize = p.write(ctx, pair, "resize", changes.resize, func() error { return p.env.Super.SubResource("resize").Update(ctx, changes.resize) })
 	}
 	return errors.Join(errEphemeral, errResize)
 }
@@ -91,12 +93,18 @@ func (p *Pods) addEphemeral(ctx context.Context, pair *podPair) error {
 		return err
 	}
 	desired := pair.superPod.DeepCopy()
-	AddEphemeralContainers(pair.tenantPod, desired, pair.owner(), pair.tenant.OpaqueMetaPrefixes, &env)
-	return p.written(ctx, pair, "ephemeral", p.env.Super.SubResource("ephemeralcontainers").Update(ctx, desired))
+	AddEphemeralContainers(pair.tenantPod, desired, pair.owner(), pair.tenant.rules(), &env)
+	return p.write(ctx, pair, "ephemeral", desired, func() error { return p.env.Super.SubResource("ephemeralcontainers").Update(ctx, desired) })
 }
 
-// written counts and logs a write of the tenant's changes, and warns the tenant if it was refused.
-func (p *Pods) written(ctx context.Context, pair *podPair, operation string, err error) error {
+// write writes the tenant's changes to the super pod unless the tenant's policy forbids them, and warns the tenant if
+// they were refused.
+func (p *Pods) write(ctx context.Context, pair *podPair, operation string, desired *corev1.Pod, update func() error) error {
+	if admitted, err := p.admits(ctx, pair, desired); err != nil || !admitted {
+		return err
+	}
+	err := update()
+	p.env.unadmit(pair.key, pair.superPod, err)
 	p.env.warnRefused(pair.tenant, pair.key, pair.tenantPod, ReasonFailedUpdate, err)
 	return p.env.done(ctx, KindPod, operation, err)
 }

@@ -12,6 +12,9 @@ import (
 // KindPod is the kind of pods.
 const KindPod = "pod"
 
+// resourcePods is the name of their resource in policies.
+const resourcePods = "pods"
+
 // IndexNode finds pods by OnNode.
 const IndexNode = "node"
 
@@ -23,7 +26,7 @@ func podSpec() Spec {
 		Name: KindPod, Scope: ScopePlaced,
 		Tenant:  &Watch{Object: &corev1.Pod{}, Labels: func(env *Env) string { return env.Assignments.PodSelector() }},
 		Super:   watchOwned(&corev1.Pod{}),
-		Indexes: map[string]func(client.Object) []string{IndexNode: nodesOf},
+		Indexes: map[string]func(client.Object) []string{IndexNode: nodesOf, IndexAddress: addressesOfPod},
 		New:     func(env *Env) engine.Kind { return &Pods{env: env} },
 	}
 	spec.Wakes = map[string]func(*Env, Change) []engine.Key{

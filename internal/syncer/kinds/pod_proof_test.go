@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -19,16 +23,23 @@ import (
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // side is an API server with at most one pod. It records what is deleted there, as "<UID> <precondition>".
 type side struct {
 	live    *corev1.Pod
 	readErr error
+	// other is whether another control plane answers.
+	other   bool
 	deleted []string
 }
 
-func (s *side) client() client.Client {
+// client returns a client of a control plane that is known by uid.
+func (s *side) client(uid types.UID) client.WithWatch {
+	if s.other {
+		uid = "another"
+	}
 	builder := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			if s.readErr != nil {
@@ -46,7 +57,7 @@ func (s *side) client() client.Client {
 	if s.live != nil {
 		builder = builder.WithObjects(s.live).WithStatusSubresource(s.live)
 	}
-	return builder.Build()
+	return answering(builder.Build(), uid)
 }
 
 // proofPod returns the pod p of the tenant, and proofSuperPod the super pod of the tenant's pod with a UID.
@@ -100,6 +111,11 @@ func TestDeletionsAreProven(t *testing.T) {
 			name: "a pod that runs here and has lost its label", super: proofSuperPod("uid"),
 			inTenant: side{live: proofPod("uid", bound("r1.n1"))},
 		},
+		{name: "an orphan of which another control plane says so", super: proofSuperPod("uid"), inTenant: side{other: true}, wantWait: true},
+		{
+			name: "an orphan whose name has another pod in another control plane", super: proofSuperPod("uid"), wantWait: true,
+			inTenant: side{other: true, live: proofPod("other", assignedTo("r1"))},
+		},
 		{name: "an orphan of a tenant that does not answer", super: proofSuperPod("uid"), inTenant: side{readErr: broken}, wantErr: broken},
 		{
 			name: "a pod that was replaced", tenant: proofPod("new"), super: proofSuperPod("uid"), wantSuper: []string{"super-uid super-uid"},
@@ -119,6 +135,8 @@ func TestDeletionsAreProven(t *testing.T) {
 			name: "a pod that was lost, and another has its name", tenant: proofPod("uid", bound("r1.n1")), wantTenant: []string{"uid uid"},
 			inSuper: side{live: proofSuperPod("other")},
 		},
+		{name: "a pod of which another super cluster says that it was lost", tenant: proofPod("uid", bound("r1.n1")), inSuper: side{other: true}, wantWait: true},
+		{name: "a pod that the tenant deletes, of which another super cluster says that it does not run", tenant: proofPod("uid", terminating(30)), inSuper: side{other: true}, wantWait: true},
 		{
 			name: "a pod that the super cluster's cache does not show yet", tenant: proofPod("uid", bound("r1.n1")), wantWait: true,
 			inSuper: side{live: proofSuperPod("uid")},
@@ -163,7 +181,7 @@ func TestDeletionsAreProven(t *testing.T) {
 			t.Parallel()
 			p := newPool(t, interceptor.Funcs{})
 			p.placed(t)
-			p.tenant.Client, p.env.Super = tc.inTenant.client(), tc.inSuper.client()
+			p.tenant.Client, p.env.Super = tc.inTenant.client(tenantUID), tc.inSuper.client(superUID)
 			p.superCache[kinds.KindServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web"}}}
 			if tc.tenant != nil {
 				p.tenantCache[kinds.KindPod] = []client.Object{tc.tenant}
@@ -201,7 +219,7 @@ func (a assigned) ConfirmPlaced(context.Context, string, string) (assign.Assignm
 // TestNotPlaced lets the cache show that a pod's namespace holds nothing here. A tenant is warned only when that is so.
 func TestNotPlaced(t *testing.T) {
 	t.Parallel()
-	placed := assign.Assignment{State: assign.Placed, UID: "ns-uid"}
+	placed := assign.Assignment{State: assign.Placed, UID: "ns-uid", Reserved: builders.Resources("pods", "1")}
 	broken := errors.New("connection refused")
 	for _, tc := range []struct {
 		name     string
@@ -212,6 +230,9 @@ func TestNotPlaced(t *testing.T) {
 		{name: "it holds nothing", want: true},
 		{name: "it holds Services only", want: true, assigned: assigned{
 			cached: assign.Assignment{State: assign.ServicesOnly, UID: "ns-uid"}, live: assign.Assignment{State: assign.ServicesOnly, UID: "ns-uid"},
+		}},
+		{name: "all that it holds leaves", want: true, assigned: assigned{
+			cached: assign.Assignment{State: assign.Placed, UID: "ns-uid"}, live: assign.Assignment{State: assign.Placed, UID: "ns-uid"},
 		}},
 		{name: "one of that name did", want: true, assigned: assigned{cached: assign.Assignment{State: assign.Placed, UID: "old"}}},
 		{name: "the cache is behind", assigned: assigned{live: placed}},
@@ -268,4 +289,61 @@ func TestNotPlacedCosts(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"get web"}, reads)
 	require.Contains(t, <-p.events.Events, "SuperClusterNotPlaced")
+}
+
+// TestEndings lets the super cluster refuse the deletion of a super pod: its tenant's pod has been ending since then,
+// until it is known no more.
+func TestEndings(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		// between happens before the super cluster takes the deletion, 20 seconds later.
+		between func(p *pool, reconcile func())
+		want    int64
+	}{
+		{name: "it stays", between: func(*pool, func()) {}, want: 10},
+		{name: "it is gone for a while", between: func(p *pool, reconcile func()) {
+			pods := p.tenantCache[kinds.KindPod]
+			p.tenantCache[kinds.KindPod] = nil
+			reconcile()
+			p.tenantCache[kinds.KindPod] = pods
+		}, want: 30},
+		{name: "neither is there for a while", between: func(p *pool, reconcile func()) {
+			pods, superPods := p.tenantCache[kinds.KindPod], p.superCache[kinds.KindPod]
+			p.tenantCache[kinds.KindPod], p.superCache[kinds.KindPod] = nil, nil
+			reconcile()
+			p.tenantCache[kinds.KindPod], p.superCache[kinds.KindPod] = pods, superPods
+		}, want: 30},
+		{name: "another one has its name", between: func(p *pool, _ func()) {
+			p.tenantCache[kinds.KindPod] = []client.Object{proofPod("again", terminating(30))}
+			p.superCache[kinds.KindPod] = []client.Object{proofSuperPod("again")}
+		}, want: 30},
+		{name: "the tenant is disconnected for a while", between: func(p *pool, _ func()) { p.env.Forget(clusterKey) }, want: 30},
+		{name: "another tenant is", between: func(p *pool, _ func()) { p.env.Forget("another") }, want: 10},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			refuse, got := true, int64(0)
+			p := newPool(t, interceptor.Funcs{Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
+				if refuse {
+					return apierrors.NewTooManyRequests("later", 1)
+				}
+				got = ptr.Deref((&client.DeleteOptions{}).ApplyOptions(options).GracePeriodSeconds, 0)
+				return nil
+			}})
+			clock := testingclock.NewFakePassiveClock(p.env.Clock.Now())
+			p.env.Clock = clock
+			p.tenantCache[kinds.KindPod] = []client.Object{proofPod("uid", terminating(30))}
+			p.superCache[kinds.KindPod] = []client.Object{proofSuperPod("uid")}
+			kind := p.kind(kinds.KindPod)
+			key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: p.tenantCache[kinds.KindPod][0].GetName()}
+			reconcile := func() { _, _ = kind.Reconcile(t.Context(), key, 0) }
+			reconcile()
+			tc.between(p, reconcile)
+			clock.SetTime(clock.Now().Add(20 * time.Second))
+			refuse = false
+			reconcile()
+			require.Equal(t, tc.want, got)
+		})
+	}
 }

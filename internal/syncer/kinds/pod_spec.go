@@ -10,10 +10,11 @@ import (
 )
 
 // SuperPod sets superPod to the desired super pod of tenantPod. In an existing one, which has a UID, it sets what an
-// update of a pod may change: labels, annotations, images, activeDeadlineSeconds and tolerations. env is used for a new
-// one only.
-func SuperPod(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, opaque []string, env *PodEnvironment) {
-	copyMeta(tenantPod, superPod, owner, opaque)
+// update of a pod may change: labels, annotations, images, activeDeadlineSeconds and tolerations. env, and what the
+// policy of rules sets in the spec, is used for a new one only.
+func SuperPod(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, rules *Rules, env *PodEnvironment) {
+	copyMeta(tenantPod, superPod, resourcePods, owner, rules)
+	translateLabels(tenantPod, superPod)
 	carryFields(tenantPod, superPod)
 	if superPod.UID != "" {
 		updatePodSpec(tenantPod, superPod)
@@ -22,11 +23,11 @@ func SuperPod(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, opaque []str
 	superPod.Namespace = tenancy.SuperNamespace(owner.ClusterKey, owner.Namespace)
 	superPod.Name = tenantPod.Name
 	superPod.Spec = *tenantPod.Spec.DeepCopy()
-	translatePodSpec(tenantPod, &superPod.Spec, owner, opaque, env)
+	translatePodSpec(tenantPod, &superPod.Spec, owner, rules, env)
 }
 
 // translatePodSpec turns a copy of the tenant's spec into one for the super cluster.
-func translatePodSpec(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy.Owner, opaque []string, env *PodEnvironment) {
+func translatePodSpec(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy.Owner, rules *Rules, env *PodEnvironment) {
 	spec.NodeName = ""
 	spec.SchedulerName = corev1.DefaultSchedulerName
 	// Priority classes are the super cluster's own; a class of the same name there means something else.
@@ -41,28 +42,32 @@ func translatePodSpec(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy
 	spec.Subdomain = ""
 	// Ephemeral containers cannot be created with a pod.
 	spec.EphemeralContainers = nil
+	rules.policy().SetDefaults(spec)
 	translateVolumes(tenantPod, spec, owner)
-	values := literals{pod: tenantPod, owner: owner, opaque: opaque}
+	values := literals{pod: tenantPod, owner: owner, rules: rules}
 	services := serviceEnv(env.Services)
 	for _, containers := range [...][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
 			translateContainer(&containers[i], values, services, env)
 		}
 	}
+	requestExplicitly(spec)
 	translateDNS(spec, owner.Namespace, env)
 	translateAffinity(spec.Affinity, owner.ClusterKey)
 	translateSpread(spec.TopologySpreadConstraints)
+	rules.policy().Force(spec)
 }
 
 // AddEphemeralContainers appends to superPod the ephemeral containers of tenantPod that it does not have. Existing ones
 // are immutable.
-func AddEphemeralContainers(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, opaque []string, env *PodEnvironment) {
-	values := literals{pod: tenantPod, owner: owner, opaque: opaque}
+func AddEphemeralContainers(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, rules *Rules, env *PodEnvironment) {
+	values := literals{pod: tenantPod, owner: owner, rules: rules}
 	services := serviceEnv(env.Services)
 	for _, container := range missingEphemeral(tenantPod, superPod) {
 		common := corev1.Container(container.EphemeralContainerCommon)
 		translateContainer(&common, values, services, env)
 		container.EphemeralContainerCommon = corev1.EphemeralContainerCommon(common)
+		rules.policy().ForceEphemeral(&container)
 		superPod.Spec.EphemeralContainers = append(superPod.Spec.EphemeralContainers, container)
 	}
 }

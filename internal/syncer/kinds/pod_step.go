@@ -26,6 +26,8 @@ const (
 	// StepWaitForConfig waits until ConfigMaps and Secrets that the pod refers to, and NetworkPolicies of its
 	// namespace, are in the super namespace.
 	StepWaitForConfig
+	// StepWaitForSuperCluster waits until the super cluster takes new pods, or the tenant's pod names another.
+	StepWaitForSuperCluster
 	// StepWarnNotPlaced warns the tenant that the pod names a super cluster in which its namespace has no placement
 	// (proof: live read).
 	StepWarnNotPlaced
@@ -66,6 +68,7 @@ var stepNames = [...]string{
 	StepCreate:                "create",
 	StepWaitForServiceAccount: "wait for service account",
 	StepWaitForConfig:         "wait for config",
+	StepWaitForSuperCluster:   "wait for super cluster",
 	StepWarnNotPlaced:         "warn not placed",
 	StepWarnNodeName:          "warn node name",
 	StepWarnConflict:          "warn conflict",
@@ -99,8 +102,8 @@ const (
 	NamespaceUnknown NamespaceReadiness = iota
 	// NamespaceNotPlaced means that the cache has no placement of this namespace here.
 	NamespaceNotPlaced
-	// NamespaceNotReady means that it is placed here, but its super namespace or quota does not exist yet. Their
-	// addition enqueues its pods (namespaceSpec, quotaWakes).
+	// NamespaceNotReady means that it is placed here, but its super namespace, the quota or the NetworkPolicies of ours
+	// do not exist yet. Their addition enqueues its pods (namespaceSpec, quotaWakes, isolationSpec).
 	NamespaceNotReady
 	// NamespaceReady means that pods may be created.
 	NamespaceReady
@@ -115,10 +118,15 @@ type Facts struct {
 	// Waited is how long the reconcile of the pod has been failing or waiting.
 	Waited time.Duration
 
+	// MaxGrace is the longest grace period of the tenant's pods, in seconds.
+	MaxGrace int64
+
 	// The rest is read for a pod that awaitsSuperPod only.
 
 	// Namespace is whether pods of its namespace may be created.
 	Namespace NamespaceReadiness
+	// Closed is why the super cluster takes no new pods, "" if it does.
+	Closed string
 	// ServiceAccount is whether the super namespace has the pod's ServiceAccount.
 	ServiceAccount bool
 	// MissingConfig names a ConfigMap or Secret that the pod refers to and that is not in the super namespace yet, or
@@ -173,7 +181,7 @@ func NextStep(tenantPod, superPod *corev1.Pod, facts *Facts) Step {
 	switch {
 	case tenantPod != nil && tenantPod.UID == uid:
 		return stepOfPair(tenantPod, superPod, facts)
-	case superPod.DeletionTimestamp != nil:
+	case superPod.DeletionTimestamp != nil && ptr.Deref(superPod.DeletionGracePeriodSeconds, 0) <= facts.MaxGrace:
 		return StepNone
 	default:
 		return StepDeleteOrphan
@@ -239,6 +247,8 @@ func stepTowardsCreation(facts *Facts) Step {
 		return StepWarnNotPlaced
 	case facts.Namespace != NamespaceReady:
 		return StepNone
+	case facts.Closed != "":
+		return StepWaitForSuperCluster
 	case !facts.ServiceAccount:
 		return StepWaitForServiceAccount
 	case facts.MissingConfig != "" && facts.Waited < configTime:

@@ -57,7 +57,7 @@ func ownedBy(owner tenancy.Owner) func(pod *corev1.Pod) {
 
 // stepFacts are those of a namespace that is ready.
 func stepFacts() kinds.Facts {
-	return kinds.Facts{SuperCluster: "r1", Owner: ownerOf(""), Namespace: kinds.NamespaceReady, ServiceAccount: true}
+	return kinds.Facts{SuperCluster: "r1", Owner: ownerOf(""), Namespace: kinds.NamespaceReady, ServiceAccount: true, MaxGrace: 600}
 }
 
 // foreignOwners are owners of super pods that are not this tenant's, or not of this namespace.

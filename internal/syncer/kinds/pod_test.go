@@ -55,10 +55,8 @@ func TestStatusOfAPodThatIsRefused(t *testing.T) {
 		name   string
 		change func(pod *corev1.Pod)
 	}{
-		{name: "a privileged container to debug with", change: func(pod *corev1.Pod) {
-			pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
-				Name: "debug", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)},
-			}}}
+		{name: "a container to debug with", change: func(pod *corev1.Pod) {
+			pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
 		}},
 		{name: "another image", change: func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "registry.forbidden/image" }},
 	} {
@@ -82,7 +80,8 @@ func TestStatusOfAPodThatIsRefused(t *testing.T) {
 	}
 }
 
-// TestGrace looks at a pod that the tenant deletes with 30 seconds of grace, ten seconds later.
+// TestGrace looks at a pod that the tenant deletes, and whose super pod could not be deleted for ten seconds. The clock
+// of the tenant is an hour ahead.
 func TestGrace(t *testing.T) {
 	t.Parallel()
 	deleted := time.Unix(1_000_000, 0)
@@ -104,19 +103,31 @@ func TestGrace(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			var got *int64
+			broken := errors.New("connection refused")
 			p := newPool(t, interceptor.Funcs{Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
 				all := &client.DeleteOptions{}
 				all.ApplyOptions(options)
 				got = all.GracePeriodSeconds
-				return nil
+				return broken
 			}})
-			p.env.Clock = testingclock.NewFakePassiveClock(deleted.Add(10 * time.Second))
+			clock := testingclock.NewFakePassiveClock(deleted.Add(-time.Hour))
+			p.env.Clock = clock
 			pod, superPod, key := p.running(t, nil)
 			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(deleted.Add(time.Duration(tc.tenant)*time.Second))), ptr.To(tc.tenant)
 			if tc.super != nil {
 				superPod.DeletionTimestamp, superPod.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(deleted)), tc.super
 			}
-			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 0)
+			kind := p.kind(kinds.KindPod)
+			_, err := kind.Reconcile(t.Context(), key, 0)
+			if tc.want == nil {
+				require.NoError(t, err)
+				require.Nil(t, got)
+				return
+			}
+			require.ErrorIs(t, err, broken)
+			clock.SetTime(clock.Now().Add(10 * time.Second))
+			broken = nil
+			_, err = kind.Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
 			require.Empty(t, cmp.Diff(tc.want, got))
 		})
@@ -301,6 +312,7 @@ func TestResize(t *testing.T) {
 					return nil
 				},
 			})
+			p.placed(t)
 			pod, _, key := p.running(t, func(pod *corev1.Pod) {
 				pod.Generation = tc.generation
 				pod.Spec.Containers[0].Resources = requests("100m", "1Gi")
@@ -433,6 +445,7 @@ func TestWhatGoesDown(t *testing.T) {
 					return nil
 				},
 			})
+			p.placed(t)
 			pod, superPod, key := p.running(t, func(pod *corev1.Pod) {
 				pod.Spec.Containers[0].Resources.Requests = builders.Resources("cpu", "100m")
 			})

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -54,7 +55,8 @@ func (p *Pods) upAndEvict(ctx context.Context, pair *podPair) error {
 		return err
 	}
 	p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonSuperPodDeleted, fmt.Sprintf("The pod is being deleted in super cluster %s", p.env.ID))
-	return p.env.remove(ctx, pair.tenant.Client, KindPod, "end", pair.tenantPod, pair.superPod.DeletionGracePeriodSeconds)
+	return p.env.remove(ctx, pair.tenant.Client, KindPod, "end", pair.tenantPod, pair.superPod.DeletionGracePeriodSeconds,
+		proof.NotNeeded("its super pod, by the UID of its owner, is being deleted"))
 }
 
 // writeStatus patches the status of the tenant pod. The optimistic lock rejects the patch if lists in it were computed

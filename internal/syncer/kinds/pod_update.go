@@ -5,7 +5,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
+
+	"github.com/superpool/superpool/internal/slice"
 )
 
 // updatePodSpec sets the mutable fields of an existing super pod's spec.
@@ -63,12 +66,16 @@ func eachOfOneName(from, to []corev1.Container, do func(wanted, container *corev
 	}
 }
 
+// resizable are the resources of running containers that can change.
+var resizable = [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
+
 // ResizePod sets the CPU and memory of the containers of superPod to those of tenantPod. A resize can change only
 // those, remove none, and of init containers only sidecars.
 func ResizePod(tenantPod, superPod *corev1.Pod) {
 	resize := func(wanted, container *corev1.Container) {
 		resizeList(wanted.Resources.Requests, container.Resources.Requests)
 		resizeList(wanted.Resources.Limits, container.Resources.Limits)
+		raiseLimits(wanted, container)
 	}
 	eachOfOneName(tenantPod.Spec.Containers, superPod.Spec.Containers, resize)
 	eachOfOneName(tenantPod.Spec.InitContainers, superPod.Spec.InitContainers, func(wanted, container *corev1.Container) {
@@ -79,9 +86,27 @@ func ResizePod(tenantPod, superPod *corev1.Pod) {
 }
 
 func resizeList(from, to corev1.ResourceList) {
-	for _, name := range [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		if wanted, exists := from[name]; exists && to != nil {
-			to[name] = wanted.DeepCopy()
+	for _, name := range resizable {
+		wanted, exists := from[name]
+		if !exists || to == nil {
+			continue
+		}
+		if slice.Of(corev1.ResourceList{name: wanted})[name] == slice.MaxAmount {
+			wanted = *resource.NewQuantity(slice.MaxAmount, resource.DecimalSI) // a comparison writes any exponent out
+		}
+		to[name] = wanted.DeepCopy()
+	}
+}
+
+// raiseLimits raises limits that the tenant has not set, but a policy's defaults have, to the requests.
+func raiseLimits(wanted, container *corev1.Container) {
+	for _, name := range resizable {
+		limit, limited := container.Resources.Limits[name]
+		if _, own := wanted.Resources.Limits[name]; own || !limited {
+			continue
+		}
+		if request := container.Resources.Requests[name]; request.Cmp(limit) > 0 {
+			container.Resources.Limits[name] = request.DeepCopy()
 		}
 	}
 }

@@ -49,6 +49,10 @@ func translateEnv(env []corev1.EnvVar, envFrom []corev1.EnvFromSource, values li
 		if source.FieldRef == nil {
 			continue
 		}
+		if path, key, found := fieldpath.SplitMaybeSubscriptedPath(source.FieldRef.FieldPath); found && path == "metadata.labels" {
+			source.FieldRef.FieldPath = "metadata.labels['" + tenancy.LabelKey(key) + "']"
+			continue
+		}
 		if value, translated := values.of(source.FieldRef.FieldPath); translated {
 			// The kubelet expands values, but not what a fieldRef yields: $$ stands for $.
 			env[i].Value, env[i].ValueFrom = strings.ReplaceAll(value, "$", "$$"), nil
@@ -58,9 +62,9 @@ func translateEnv(env []corev1.EnvVar, envFrom []corev1.EnvFromSource, values li
 
 // literals yields the fields of a tenant pod whose value is another in its super pod.
 type literals struct {
-	pod    *corev1.Pod
-	owner  tenancy.Owner
-	opaque []string
+	pod   *corev1.Pod
+	owner tenancy.Owner
+	rules *Rules
 }
 
 func (l literals) of(fieldPath string) (string, bool) {
@@ -71,16 +75,10 @@ func (l literals) of(fieldPath string) (string, bool) {
 		return string(l.owner.UID), true
 	}
 	path, key, _ := fieldpath.SplitMaybeSubscriptedPath(fieldPath)
-	if !isOpaque(key, l.opaque) {
+	if path != "metadata.annotations" || l.rules.annotation(resourcePods, key) {
 		return "", false
 	}
-	switch path {
-	case "metadata.labels":
-		return l.pod.Labels[key], true
-	case "metadata.annotations":
-		return l.pod.Annotations[key], true
-	}
-	return "", false
+	return l.pod.Annotations[key], true
 }
 
 // serviceEnv returns the variables that a kubelet defines for Services, sorted by the Service's name.

@@ -55,8 +55,8 @@ func tokenProjection(spec *corev1.PodSpec, secret, key, path string) *corev1.Sec
 }
 
 // downwardDomain is the domain of a super pod's annotations that hold the tenant's labels and annotations for files of
-// the downward API. The super pod's own lack the opaque ones, and include ownership labels and what the super cluster
-// added.
+// the downward API. The super pod's own lack those that do not go down, and include ownership labels and what the super
+// cluster added.
 const downwardDomain = "downward.tenancy.x-k8s.io/"
 
 // eachShownField calls do with each fieldRef of a downward API file whose value differs in the super pod, and with the

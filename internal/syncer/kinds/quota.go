@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -8,12 +9,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// quotaName is the name of the ResourceQuota in every super namespace that bounds requests at what is reserved.
+// quotaName is the name of the ResourceQuota in every super namespace that bounds its pods at what the tenant namespace
+// holds in the super cluster.
 const quotaName = "superpool"
 
 // KindQuota is the kind of that ResourceQuota. It is watched in the super cluster only; kind namespace writes it.
@@ -22,7 +25,7 @@ const KindQuota = "resourcequota"
 func quotaSpec() Spec {
 	return Spec{
 		Name: KindQuota, Scope: ScopeTenant, Super: watchOwned(&corev1.ResourceQuota{}), SuperKey: namespaceSuperKey,
-		Wakes: map[string]func(*Env, Change) []engine.Key{KindQuota: quotaWakes},
+		Wakes: map[string]func(*Env, Change) []engine.Key{KindQuota: quotaWakes, KindNode: newResourcesWake},
 	}
 }
 
@@ -61,21 +64,31 @@ func usesLess(old, current *corev1.ResourceQuota) bool {
 	return false
 }
 
-// SuperQuota sets quota to the desired ResourceQuota of a super namespace: requests up to what is reserved. If nothing
-// is reserved it allows no pods.
-func SuperQuota(quota *corev1.ResourceQuota, owner tenancy.Owner, reserved corev1.ResourceList) {
+// SuperQuota sets quota to the desired ResourceQuota of a super namespace: what the pods may have together is held, and
+// zero of what is not held. extended are the extended resources and huge pages that nodes of the super cluster have.
+// limits bounds what else the tenant can make grow in the namespace.
+func SuperQuota(quota *corev1.ResourceQuota, owner tenancy.Owner, held corev1.ResourceList, extended []corev1.ResourceName, limits *tenancyv1alpha1.TenantLimits) {
 	quota.Namespace = tenancy.SuperNamespace(owner.ClusterKey, owner.Namespace)
 	quota.Name = quotaName
 	tenancy.SetOwner(quota, owner)
-	hard := make(corev1.ResourceList, len(reserved))
-	for name, quantity := range reserved {
-		hard[slice.DimensionOf(name).QuotaKey] = quantity
+	number := func(count int32) resource.Quantity { return *resource.NewQuantity(int64(count), resource.DecimalSI) }
+	hard := corev1.ResourceList{
+		corev1.ResourceServicesNodePorts:      number(limits.NodePorts),
+		corev1.ResourceServicesLoadBalancers:  number(limits.LoadBalancers),
+		corev1.ResourcePersistentVolumeClaims: number(limits.PersistentVolumeClaims),
+		corev1.ResourceRequestsStorage:        limits.Storage,
 	}
-	if len(hard) == 0 {
-		hard[corev1.ResourcePods] = *resource.NewQuantity(0, resource.DecimalSI)
+	for _, name := range slices.Concat(bounded[:], extended) {
+		hard[slice.DimensionOf(name).QuotaKey] = number(0)
+	}
+	for name, quantity := range held {
+		hard[slice.DimensionOf(name).QuotaKey] = quantity
 	}
 	quota.Spec = corev1.ResourceQuotaSpec{Hard: hard}
 }
+
+// bounded are the resources that every node has.
+var bounded = [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourcePods}
 
 // isQuotaRefusal returns whether admission rejected a pod because of a ResourceQuota.
 func isQuotaRefusal(err error) bool {

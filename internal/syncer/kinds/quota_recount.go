@@ -100,10 +100,12 @@ func usageOf(pods *corev1.PodList) (corev1.ResourceList, error) {
 	return used, nil
 }
 
-// lowerUse lowers status.used to used. It returns whether that changed anything.
+// lowerUse lowers what status.used charges for pods to used. It returns whether that changed anything.
 func lowerUse(status *corev1.ResourceQuotaStatus, used corev1.ResourceList) bool {
 	lowered := false
-	for name, charged := range status.Used {
+	ofPods := core.NewPodEvaluator(nil, clock.RealClock{}).MatchingResources(quotav1.ResourceNames(status.Used))
+	for _, name := range ofPods {
+		charged := status.Used[name]
 		if actual := used[name]; actual.Cmp(charged) < 0 {
 			status.Used[name] = actual
 			lowered = true

@@ -67,7 +67,7 @@ func TestChargeWithoutAPod(t *testing.T) {
 			t.Parallel()
 			p := newPool(t, interceptor.Funcs{})
 			placed := &schedulerv1alpha1.NamespacePlacement{ObjectMeta: meta(clusterKey, "web"), Spec: schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "ns-uid"}}
-			placed.Status.Placements = []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1", Slices: 1}}
+			placed.Status.Placements = []schedulerv1alpha1.ClusterPlacement{builders.HeldSlices("r1", 1, "cpu", "1", "pods", "5")}
 			p.assigns(fake.NewClientBuilder().WithScheme(scheme).WithObjects(placed).Build(), nil)
 			quota := &corev1.ResourceQuota{ObjectMeta: meta(superNamespace, "superpool")}
 			quota.Status.Used = builders.Resources("requests.cpu", tc.used)

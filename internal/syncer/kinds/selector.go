@@ -1,7 +1,6 @@
 package kinds
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -19,16 +18,9 @@ func confine(selector *metav1.LabelSelector, clusterKey string) {
 	selector.MatchLabels[tenancyv1alpha1.LabelCluster] = clusterKey
 }
 
-// translateNamespaceNames replaces the values of label kubernetes.io/metadata.name by the names of super namespaces.
-func translateNamespaceNames(selector *metav1.LabelSelector, clusterKey string) {
-	if name, exists := selector.MatchLabels[corev1.LabelMetadataName]; exists {
-		selector.MatchLabels[corev1.LabelMetadataName] = tenancy.SuperNamespace(clusterKey, name)
-	}
-	for _, requirement := range selector.MatchExpressions {
-		if requirement.Key == corev1.LabelMetadataName {
-			for i, name := range requirement.Values {
-				requirement.Values[i] = tenancy.SuperNamespace(clusterKey, name)
-			}
-		}
-	}
+// translateSelector translates a selector of a tenant's Pods or Namespaces to one of the tenant's super objects. nil
+// stays nil.
+func translateSelector(selector *metav1.LabelSelector, clusterKey string) {
+	tenancy.TranslateSelector(selector)
+	confine(selector, clusterKey)
 }

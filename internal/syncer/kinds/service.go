@@ -91,6 +91,9 @@ func SuperService(tenantService, superService *corev1.Service, ranges []netip.Pr
 	spec.ExternalIPs = nil
 	spec.HealthCheckNodePort = 0
 	nodePorts := spec.Type == corev1.ServiceTypeNodePort || spec.Type == corev1.ServiceTypeLoadBalancer
+	if !nodePorts {
+		spec.ExternalTrafficPolicy = "" // that of external IPs; an API server refuses it without them
+	}
 	for i := range spec.Ports {
 		spec.Ports[i].NodePort = 0
 		if nodePorts {

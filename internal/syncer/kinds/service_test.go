@@ -3,6 +3,7 @@ package kinds_test
 import (
 	"encoding/json"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,9 +11,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/test/builders"
 )
 
 func TestSuperService(t *testing.T) {
@@ -64,6 +73,11 @@ func TestSuperService(t *testing.T) {
 				Ports: []corev1.ServicePort{port(80, 30001)}, HealthCheckNodePort: 30002, ExternalIPs: []string{"8.8.8.8"}, Selector: map[string]string{"app": "web"},
 			},
 			want: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{port(80, 0)}},
+		},
+		{
+			name:   "without its external IPs nothing is left of how they are routed",
+			tenant: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ExternalIPs: []string{"8.8.8.8"}, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyCluster},
+			want:   corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP},
 		},
 		{
 			name:   "a headless one stays headless",
@@ -174,4 +188,77 @@ func TestSuperEndpointSlice(t *testing.T) {
 		},
 	}
 	require.Empty(t, cmp.Diff(want, got))
+}
+
+// TestSharedLimits lets a tenant have Services of several namespaces that are reached from outside, before the cache of
+// the super cluster shows any.
+func TestSharedLimits(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	p.tenant.Policy = &policy.Ref{}
+	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+		spec.Limits.NodePorts, spec.Limits.LoadBalancers = 4, 1
+	}))
+	kind := p.kind(kinds.KindService)
+	builder := fake.NewClientBuilder().WithScheme(placementScheme(t))
+	p.tenantCache[kinds.KindNamespace], p.superCache[kinds.KindNamespace], p.superCache[kinds.KindQuota] = nil, nil, nil
+	add := func(namespace string, service corev1.ServiceType) {
+		uid := types.UID("uid-" + namespace)
+		made := serviceAt(namespace, "front", "", corev1.ServicePort{Port: 80}, corev1.ServicePort{Port: 443})
+		made.UID, made.Spec.Type = "service-"+uid, service
+		owner := ownerOf(uid)
+		owner.Namespace = namespace
+		for kind, object := range map[string]client.Object{kinds.KindNamespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: uid}}, kinds.KindService: made} {
+			p.tenantCache[kind] = append(p.tenantCache[kind], object)
+		}
+		p.superCache[kinds.KindNamespace] = append(p.superCache[kinds.KindNamespace], builders.Owned(builders.Namespace(clusterKey+"-"+namespace), owner))
+		p.superCache[kinds.KindQuota] = append(p.superCache[kinds.KindQuota], builders.Owned(builders.Quota(clusterKey+"-"+namespace, "superpool"), owner))
+		builder.WithObjects(builders.Placement(clusterKey, namespace).NamespaceUID(uid).Held("r1", 1).Obj())
+	}
+	add("a", corev1.ServiceTypeLoadBalancer)
+	add("b", corev1.ServiceTypeNodePort)
+	add("c", corev1.ServiceTypeNodePort)
+	add("d", corev1.ServiceTypeLoadBalancer)
+	add("e", corev1.ServiceTypeClusterIP)
+	meta := builder.Build()
+	p.assigns(meta, meta)
+	reconcile := func(namespace string) {
+		t.Helper()
+		_, err := kind.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindService, Namespace: namespace, Name: "front"}, 0)
+		require.NoError(t, err)
+	}
+	there := func() (namespaces []string, objects []corev1.Service) {
+		t.Helper()
+		list := &corev1.ServiceList{}
+		require.NoError(t, p.superClient.List(t.Context(), list))
+		for i := range list.Items {
+			namespaces = append(namespaces, strings.TrimPrefix(list.Items[i].Namespace, clusterKey+"-"))
+		}
+		return namespaces, list.Items
+	}
+	for _, namespace := range []string{"a", "b", "c", "d", "e"} {
+		reconcile(namespace)
+	}
+	namespaces, objects := there()
+	require.Equal(t, []string{"a", "b", "e"}, namespaces)
+	require.Contains(t, <-p.events.Events, "TenantLimit Super cluster r1: 4 node ports exist, this Service adds 2, and at most 4 are allowed (limits.nodePorts of TenantPolicy small)")
+	require.Contains(t, <-p.events.Events, "TenantLimit Super cluster r1: ")
+
+	for i := range objects {
+		p.env.Changed(kinds.Change{Kind: kinds.KindService, Side: kinds.SuperSide, Current: &objects[i]})
+	}
+	for _, namespace := range []string{"c", "d"} {
+		reconcile(namespace)
+	}
+	namespaces, _ = there()
+	require.Equal(t, []string{"a", "b", "e"}, namespaces, "the cache shows them now")
+
+	woken := p.env.Changed(kinds.Change{Kind: kinds.KindService, Side: kinds.SuperSide, Old: &objects[0]})
+	require.Greater(t, len(woken), 1)
+	for _, key := range woken {
+		require.Equal(t, kinds.KindService, key.Kind)
+	}
+	reconcile("d")
+	namespaces, _ = there()
+	require.Equal(t, []string{"a", "b", "d", "e"}, namespaces)
 }

@@ -1,13 +1,11 @@
 package kinds
 
 import (
-	"context"
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -19,15 +17,16 @@ type sides struct{ env *Env }
 func (e *Env) Sides() assign.Sides { return sides{e} }
 
 // Content implements assign.Sides.
-func (s sides) Content(tenant, namespace string) assign.Content {
+func (s sides) Content(tenant, namespace string) (assign.Content, tenancy.Owner) {
 	object, _ := s.env.SuperCache.Get(KindNamespace, "", tenancy.SuperNamespace(tenant, namespace))
 	if object == nil || object.GetDeletionTimestamp() != nil {
-		return assign.Absent
+		return assign.Absent, tenancy.Owner{}
 	}
-	if owner, owned := tenancy.GetOwner(object); !owned || owner.ClusterKey != tenant || owner.Namespace != namespace {
-		return assign.Absent
+	owner, owned := tenancy.GetOwner(object)
+	if !owned || owner.ClusterKey != tenant || owner.Namespace != namespace {
+		return assign.Absent, tenancy.Owner{}
 	}
-	return contentOf(object)
+	return contentOf(object), owner
 }
 
 // SuperNamespaces implements assign.Sides.
@@ -79,20 +78,12 @@ func (s sides) any(tenant, kind, namespace string) assign.Answer {
 	return assign.Unclear
 }
 
-// LiveServices implements assign.Sides.
-func (s sides) LiveServices(ctx context.Context, tenant, namespace string) (assign.Answer, error) {
-	connected := s.env.Tenant(tenant)
-	if connected == nil {
-		return assign.Unclear, nil
+// Live implements assign.Sides.
+func (s sides) Live(tenant string) *proof.ControlPlane {
+	if connected := s.env.Tenant(tenant); connected != nil {
+		return connected.controlPlane()
 	}
-	var services corev1.ServiceList
-	if err := connected.Client.List(ctx, &services, client.InNamespace(namespace), client.Limit(1)); err != nil {
-		return assign.Unclear, fmt.Errorf("listing the tenant's Services: %w", err)
-	}
-	if len(services.Items) > 0 {
-		return assign.Yes, nil
-	}
-	return assign.No, nil
+	return nil
 }
 
 func contentOf(superNamespace client.Object) assign.Content {

@@ -86,7 +86,7 @@ func TestChanged(t *testing.T) {
 		{name: "a tenant's Service is new", Change: kinds.Change{Kind: "service", Current: tenantService}, want: []string{"namespace web", "service web/s"}},
 		{name: "a tenant's Service changed", Change: kinds.Change{Kind: "service", Old: tenantService, Current: tenantService}, want: []string{"service web/s"}},
 		{
-			name: "a tenant's namespace is new", want: slices.Insert(slices.Clone(everything), 1, "networkpolicy "),
+			name: "a tenant's namespace is new", want: everything,
 			Change: kinds.Change{Kind: "namespace", Current: &corev1.Namespace{ObjectMeta: named("", "web")}},
 		},
 		{
@@ -118,10 +118,10 @@ func TestChanged(t *testing.T) {
 			Change: kinds.Change{Kind: "secret", Side: kinds.SuperSide, Old: super(&corev1.Secret{ObjectMeta: named(clusterKey+"-web", "x")}), Current: unmarked},
 		},
 		{
-			name: "a super namespace changed", want: everything,
+			name: "a super namespace changed", want: append([]string{"isolation web/superpool-isolation"}, everything...),
 			Change: kinds.Change{Kind: "namespace", Side: kinds.SuperSide, Old: super(&corev1.Namespace{}), Current: super(&corev1.Namespace{})},
 		},
-		{name: "a quota is new", Change: kinds.Change{Kind: "resourcequota", Side: kinds.SuperSide, Current: quota("1")}, want: everything},
+		{name: "a quota is new", Change: kinds.Change{Kind: "resourcequota", Side: kinds.SuperSide, Current: quota("1")}, want: append([]string{"isolation web/superpool-isolation"}, everything...)},
 		{name: "more of a quota is used", Change: kinds.Change{Kind: "resourcequota", Side: kinds.SuperSide, Old: quota("1"), Current: quota("2")}},
 		{
 			name: "less of a quota is used", want: []string{"pod web/waits"},

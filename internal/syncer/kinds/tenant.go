@@ -17,3 +17,6 @@ type Tenant struct {
 	// Recorder records Events in it.
 	Recorder record.EventRecorder
 }
+
+// maxGrace returns the longest grace period of the tenant's pods, in seconds.
+func (t *Tenant) maxGrace() int64 { return t.Policy.Get().Spec().Pods.MaxGracePeriodSeconds }

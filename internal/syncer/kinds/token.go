@@ -3,6 +3,7 @@ package kinds
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -89,6 +90,10 @@ func (t *Tokens) issue(ctx context.Context, pair *tokenPair) (time.Duration, err
 		desired = pair.secret.DeepCopy()
 	}
 	issued := issuedTokens(desired)
+	if count := len(tokenProjections(&pair.tenantPod.Spec)); count > maxTokens {
+		t.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonFailedToken, fmt.Sprintf("The pod projects %d tokens: at most %d are issued", count, maxTokens))
+		return 0, nil // volumes of a pod are immutable
+	}
 	next, err := t.renew(ctx, pair, desired, issued)
 	if err != nil {
 		t.warnNotIssued(pair, err)
@@ -100,15 +105,16 @@ func (t *Tokens) issue(ctx context.Context, pair *tokenPair) (time.Duration, err
 	return max(next.Sub(t.env.Clock.Now()), time.Second), nil
 }
 
-// warnNotIssued warns the tenant that its own API server refuses a token.
+// warnNotIssued warns the tenant that its own API server refuses a token, or issues one that is too long.
 func (t *Tokens) warnNotIssued(pair *tokenPair, err error) {
-	if engine.IsRefusal(err) || apierrors.IsNotFound(err) {
+	if engine.IsRefusal(err) || apierrors.IsNotFound(err) || errors.Is(err, errTokenTooLong) {
 		t.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonFailedToken,
 			fmt.Sprintf("Token of service account %s: %v", pair.tenantPod.Spec.ServiceAccountName, err))
 	}
 }
 
-// write creates or updates the Secret in the super cluster if it differs from desired, which has the data already.
+// write creates or updates the Secret in the super cluster if it differs from desired, which has the data already. It
+// writes nothing where that would exceed a limit of the tenant (Env.fits).
 func (t *Tokens) write(ctx context.Context, pair *tokenPair, desired *corev1.Secret, issued map[string]issuedToken) error {
 	records, err := json.Marshal(issued)
 	if err != nil {
@@ -121,15 +127,21 @@ func (t *Tokens) write(ctx context.Context, pair *tokenPair, desired *corev1.Sec
 	desired.Labels[LabelTokens] = "true"
 	desired.Annotations[annotationPod] = pair.pod.Name
 	desired.Annotations[annotationTokens] = string(records)
-	switch {
-	case pair.secret == nil:
-		err = t.env.Super.Create(ctx, desired)
-	case equality.Semantic.DeepEqual(pair.secret, desired):
-		t.env.clearWarning(pair.key)
-		return nil
-	default:
-		err = t.env.Super.Update(ctx, desired)
+	var existing client.Object
+	write := func() error { return t.env.Super.Create(ctx, desired) }
+	if pair.secret != nil {
+		if equality.Semantic.DeepEqual(pair.secret, desired) {
+			t.env.clearWarning(pair.key)
+			return nil
+		}
+		existing = pair.secret
+		write = func() error { return t.env.Super.Update(ctx, desired) }
 	}
+	if !t.env.fits(pair.tenant, pair.key, pair.tenantPod, desired, existing) {
+		return nil
+	}
+	err = write()
+	t.env.unadmit(pair.key, existing, err)
 	if apierrors.IsAlreadyExists(err) {
 		return t.nameTaken(ctx, pair)
 	}
@@ -159,12 +171,15 @@ func (t *Tokens) warnConflict(pair *tokenPair) {
 // after a live read of the tenant pod.
 func (t *Tokens) deleteSecret(ctx context.Context, pair *tokenPair) error {
 	live := &corev1.Pod{}
-	switch err := pair.tenant.Client.Get(ctx, pair.pod, live); {
-	case client.IgnoreNotFound(err) != nil:
-		return fmt.Errorf("reading the tenant's pod: %w", err)
-	case err == nil && live.UID == pair.owner.UID && live.Labels[schedulerv1alpha1.LabelSuperCluster] == t.env.ID:
+	proven, lacks, err := pair.tenant.controlPlane().Lacks(ctx, pair.pod, live, func() bool {
+		return live.UID == pair.owner.UID && live.Labels[schedulerv1alpha1.LabelSuperCluster] == t.env.ID
+	})
+	switch {
+	case err != nil:
+		return unproven(err)
+	case !lacks:
 		return engine.Waitf("the cache of the tenant's pods")
 	}
 	t.env.clearWarning(pair.key)
-	return t.env.remove(ctx, t.env.Super, KindToken, "delete", pair.secret, nil)
+	return t.env.remove(ctx, t.env.Super, KindToken, "delete", pair.secret, nil, proven)
 }

@@ -3,6 +3,7 @@ package kinds
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"time"
@@ -20,9 +21,18 @@ const (
 	// most maxRenewalJitter.
 	maxTokenAge      = 24 * time.Hour
 	maxRenewalJitter = 10 * time.Second
-	// minTokenLifetime bounds how often tokens are renewed. API servers issue none below ten minutes.
-	minTokenLifetime = time.Minute
+	// minTokenLifetime bounds how often the Secret of a pod is written: no token is renewed sooner after its issue, and
+	// with one that is due all are renewed that would be due within that time. API servers issue none below ten
+	// minutes; a tenant's own may say what it likes.
+	minTokenLifetime = 5 * time.Minute
+	// maxTokens is the number of tokens of a pod, and maxTokenSize the size in bytes of each: those of API servers have
+	// about one kilobyte.
+	maxTokens    = 16
+	maxTokenSize = 16 << 10
 )
+
+// errTokenTooLong is the error for a token that is longer than maxTokenSize.
+var errTokenTooLong = errors.New("the token is too long")
 
 // issuedToken is the record of a token that the tenant's API server issued.
 type issuedToken struct {
@@ -41,7 +51,11 @@ func (i issuedToken) renewal(jitter time.Duration) time.Time {
 	if tooOld := i.Expires.Add(maxTokenAge - lifetime); tooOld.Before(due) {
 		due = tooOld
 	}
-	return due.Add(-jitter)
+	due = due.Add(-jitter)
+	if earliest := i.Expires.Add(minTokenLifetime - lifetime); due.Before(earliest) {
+		return earliest
+	}
+	return due
 }
 
 // issuedTokens returns the records in a Secret's annotation by data key, none if it cannot be decoded.
@@ -75,15 +89,26 @@ func tokenProjections(spec *corev1.PodSpec) map[string]*corev1.ServiceAccountTok
 	return projections
 }
 
-// renew requests the tokens that are missing or due, and writes them to secret and their records to issued. It returns
-// when the next one is due.
+// renew requests the tokens that are missing or due, and with them those that soon will be. It writes them to secret,
+// and their records to issued. It returns when the next one is due.
 func (t *Tokens) renew(ctx context.Context, pair *tokenPair, secret *corev1.Secret, issued map[string]issuedToken) (time.Time, error) {
 	jitter := renewalJitter(pair.key)
-	next := time.Time{}
-	for dataKey, projection := range tokenProjections(&pair.tenantPod.Spec) {
-		token := issued[dataKey]
+	next, now := time.Time{}, t.env.Clock.Now()
+	projections := tokenProjections(&pair.tenantPod.Spec)
+	due := func(dataKey string, at time.Time) bool {
+		token, projection := issued[dataKey], projections[dataKey]
 		same := token.Audience == projection.Audience && token.Asked == ptr.Deref(projection.ExpirationSeconds, 0) && len(secret.Data[dataKey]) > 0
-		if !same || !t.env.Clock.Now().Before(token.renewal(jitter)) {
+		return !same || !at.Before(token.renewal(jitter))
+	}
+	deadline := now
+	for dataKey := range projections {
+		if due(dataKey, now) {
+			deadline = now.Add(minTokenLifetime - time.Second)
+		}
+	}
+	for dataKey, projection := range projections {
+		token := issued[dataKey]
+		if due(dataKey, deadline) {
 			value, record, err := t.request(ctx, pair, projection)
 			if err != nil {
 				return next, err
@@ -93,8 +118,8 @@ func (t *Tokens) renew(ctx context.Context, pair *tokenPair, secret *corev1.Secr
 			}
 			token, issued[dataKey], secret.Data[dataKey] = record, record, value
 		}
-		if due := token.renewal(jitter); next.IsZero() || due.Before(next) {
-			next = due
+		if renewal := token.renewal(jitter); next.IsZero() || renewal.Before(next) {
+			next = renewal
 		}
 	}
 	return next, nil
@@ -122,6 +147,9 @@ func (t *Tokens) request(ctx context.Context, pair *tokenPair, projection *corev
 	err := t.env.done(ctx, KindToken, "request", pair.tenant.Client.SubResource("token").Create(ctx, account, request))
 	if err != nil {
 		return nil, issuedToken{}, err
+	}
+	if size := len(request.Status.Token); size > maxTokenSize {
+		return nil, issuedToken{}, fmt.Errorf("%w: it has %d bytes, and at most %d are kept", errTokenTooLong, size, maxTokenSize)
 	}
 	expires := request.Status.ExpirationTimestamp.UTC()
 	lifetime := expires.Sub(t.env.Clock.Now()).Round(time.Second)

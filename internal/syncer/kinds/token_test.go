@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,6 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -37,8 +41,10 @@ type issuer struct {
 	// lifetime of tokens is what was asked unless it is set; refuse is the answer if set.
 	lifetime time.Duration
 	refuse   error
-	pod      *corev1.Pod
-	key      engine.Key
+	// padding is how much longer each token is.
+	padding int
+	pod     *corev1.Pod
+	key     engine.Key
 }
 
 func newIssuer(t *testing.T) *issuer {
@@ -47,7 +53,7 @@ func newIssuer(t *testing.T) *issuer {
 	scheme := runtime.NewScheme()
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
 	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
-	i.tenant.Client = fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{SubResourceCreate: i.give}).Build()
+	i.tenant.Client = answering(fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{SubResourceCreate: i.give}).Build(), tenantUID)
 	placement := &schedulerv1alpha1.NamespacePlacement{
 		ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey, Name: "web"},
 		Spec:       schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "ns-uid"},
@@ -89,7 +95,8 @@ func (i *issuer) give(_ context.Context, _ client.Client, subresource string, ac
 		lifetime = i.lifetime
 	}
 	request.Status = authenticationv1.TokenRequestStatus{
-		Token: fmt.Sprint("bearer-", seconds, "-", i.clock.Now().Unix()), ExpirationTimestamp: metav1.NewTime(i.clock.Now().Add(lifetime)),
+		Token:               fmt.Sprint("bearer-", seconds, "-", i.clock.Now().Unix(), strings.Repeat("x", i.padding)),
+		ExpirationTimestamp: metav1.NewTime(i.clock.Now().Add(lifetime)),
 	}
 	return nil
 }
@@ -245,4 +252,82 @@ func TestTokensOfPods(t *testing.T) {
 		require.ErrorContains(t, err, "waiting for the cache of the tenant's pods")
 		require.Len(t, i.superCache[kinds.KindToken], 1)
 	})
+}
+
+// TestHostileTokens lets a tenant's API server issue tokens that would fill a super cluster's storage.
+func TestHostileTokens(t *testing.T) {
+	t.Parallel()
+	t.Run("that expire soon", func(t *testing.T) {
+		t.Parallel()
+		i := newIssuer(t)
+		i.lifetime = 61 * time.Second
+		_, err := i.reconcile(t)
+		require.Error(t, err)
+		require.Empty(t, i.superCache[kinds.KindToken])
+
+		i.lifetime = 300 * time.Second
+		after, err := i.reconcile(t)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, after, 5*time.Minute)
+		i.clock.SetTime(i.clock.Now().Add(299 * time.Second))
+		_, err = i.reconcile(t)
+		require.NoError(t, err)
+		require.Empty(t, i.asked)
+		i.clock.SetTime(i.clock.Now().Add(time.Second))
+		_, err = i.reconcile(t)
+		require.NoError(t, err)
+		require.Len(t, i.asked, 2)
+	})
+	t.Run("that are due one after the other", func(t *testing.T) {
+		t.Parallel()
+		i := newIssuer(t)
+		sources := i.pod.Spec.Volumes[1].Projected.Sources
+		sources[1].ServiceAccountToken.ExpirationSeconds = ptr.To[int64](1200) // due 160 seconds after the other
+		_, err := i.reconcile(t)
+		require.NoError(t, err)
+		i.clock.SetTime(i.clock.Now().Add(800 * time.Second))
+		after, err := i.reconcile(t)
+		require.NoError(t, err)
+		require.Len(t, i.asked, 2)
+		require.GreaterOrEqual(t, after, 5*time.Minute)
+	})
+	t.Run("that are long", func(t *testing.T) {
+		t.Parallel()
+		i := newIssuer(t)
+		i.padding = 16 << 10
+		_, err := i.reconcile(t)
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), "bearer-")
+		require.Empty(t, i.superCache[kinds.KindToken])
+		require.Contains(t, <-i.events.Events, "FailedToken")
+	})
+	t.Run("that are many", func(t *testing.T) {
+		t.Parallel()
+		i := newIssuer(t)
+		projected := i.pod.Spec.Volumes[1].Projected
+		projected.Sources = slices.Repeat(projected.Sources, 9)
+		_, err := i.reconcile(t)
+		require.NoError(t, err)
+		require.Empty(t, i.asked)
+		require.Empty(t, i.superCache[kinds.KindToken])
+		require.Contains(t, <-i.events.Events, "FailedToken The pod projects 18 tokens: at most 16 are issued")
+	})
+	for name, limit := range map[string]tenancyv1alpha1.ObjectLimit{
+		"in objects":                  {Resource: "tokens", Bytes: resource.MustParse("1Mi")},
+		"in bytes":                    {Resource: "tokens", Count: 1, Bytes: resource.MustParse("100")},
+		"in pods, if it has no other": {Resource: "pods", Bytes: resource.MustParse("1Mi")},
+	} {
+		t.Run("beyond the limit "+name, func(t *testing.T) {
+			t.Parallel()
+			i := newIssuer(t)
+			i.tenant.Policy = &policy.Ref{}
+			i.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+				spec.Limits.Objects = []tenancyv1alpha1.ObjectLimit{limit}
+			}))
+			_, err := i.reconcile(t)
+			require.NoError(t, err)
+			require.Empty(t, i.superCache[kinds.KindToken])
+			require.Contains(t, <-i.events.Events, "TenantLimit Super cluster r1: ")
+		})
+	}
 }

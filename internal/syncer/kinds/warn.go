@@ -24,6 +24,9 @@ const (
 	// ReasonNamespaceConflict: the super namespace that a tenant namespace needs has another owner; the syncer syncs
 	// nothing of the tenant namespace.
 	ReasonNamespaceConflict = "NamespaceConflict"
+	// ReasonSuperNamespaceTerminating: the super cluster has been deleting the super namespace of a tenant namespace
+	// for longer than a minute; the syncer syncs nothing of the tenant namespace until it is gone.
+	ReasonSuperNamespaceTerminating = "SuperNamespaceTerminating"
 	// ReasonConflict: the super object or Node that a tenant object needs has another owner; the syncer leaves it as it
 	// is.
 	ReasonConflict = "Conflict"
@@ -39,9 +42,19 @@ const (
 	// ReasonMissingClusterDNS: a pod has DNS policy ClusterFirst and the tenant has no Service kube-system/kube-dns
 	// with a cluster IP; the syncer created the super pod with the DNS of its node.
 	ReasonMissingClusterDNS = "MissingClusterDNS"
-	// ReasonFailedToken: the tenant's API server refused the syncer's TokenRequest for a pod, or the super cluster
-	// refused the Secret with the tokens.
+	// ReasonFailedToken: the tenant's API server refused the syncer's TokenRequest for a pod, its tokens are too long
+	// or too many, or the super cluster refused the Secret with the tokens.
 	ReasonFailedToken = "FailedToken"
+	// ReasonPolicyForbids: the TenantPolicy forbids a field of the super object. The syncer does not create it, or
+	// leaves it as it is. Of an isolated tenant's NetworkPolicy with too many rules or peers it writes one without
+	// rules.
+	ReasonPolicyForbids = "PolicyForbids"
+	// ReasonTenantLimit: the tenant's objects of this kind in the super cluster, or their size, reach a limit of the
+	// TenantPolicy. The syncer does not create the super object, or leaves it as it is, until there is room.
+	ReasonTenantLimit = "TenantLimit"
+	// ReasonSuperClusterClosed: a pod without super pod names a super cluster whose virtual Node is cordoned, or has a
+	// taint that the pod does not tolerate. The syncer creates the super pod once the Node is open.
+	ReasonSuperClusterClosed = "SuperClusterClosed"
 	// ReasonSuperPodDeleted: the super pod of a bound pod is being deleted, as by a drain, or is gone; the syncer
 	// deletes the pod in the tenant.
 	ReasonSuperPodDeleted = "SuperPodDeleted"
@@ -49,6 +62,7 @@ const (
 
 // warnOnce records an Event of type Warning on a tenant object, unless the last one recorded for key is equal.
 func (e *Env) warnOnce(tenant *Tenant, key engine.Key, object client.Object, reason, message string) {
+	message = tenancy.Cut(message, tenancy.MaxEventNote)
 	text := string(object.GetUID()) + reason + message
 	if !e.warnings.isNew(key, text) {
 		return
@@ -62,16 +76,24 @@ func (e *Env) warned(key engine.Key, object client.Object, reason string) bool {
 }
 
 // clearWarning clears the last warning about key, so that the next one is recorded even if it is equal, and removes key
-// from the quota waiters. Call it when key is in sync or gone.
+// from those that wait for room. Call it when key is in sync or gone.
 func (e *Env) clearWarning(key engine.Key) {
 	e.QuotaWaiters.Remove(key)
+	e.tally.stopWaiting(key)
+	for i := range outside {
+		if key.Kind == KindService {
+			e.tally.stopWaiting(outside[i].key(key))
+		}
+	}
 	e.warnings.clear(key)
 }
 
-// Forget drops the warnings and quota waiters of a tenant that is no longer connected: its informers have stopped, so
-// no key would clear them.
+// Forget drops the warnings, quota waiters and endings of a tenant that is no longer connected: its informers have
+// stopped, so no key would clear them.
 func (e *Env) Forget(tenant string) {
 	e.QuotaWaiters.removeAll(tenant)
+	e.tally.forget(tenant)
+	e.endings.forgetAll(tenant)
 	e.warnings.forget(tenant)
 }
 

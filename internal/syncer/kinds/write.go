@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/engine"
 )
 
@@ -25,10 +27,35 @@ func (e *Env) done(ctx context.Context, kind, operation string, err error) error
 	return nil
 }
 
+// superCluster is the super cluster, for proofs.
+func (e *Env) superCluster() *proof.ControlPlane {
+	return &proof.ControlPlane{Name: "super cluster " + e.ID, Reader: e.Super, UID: e.SuperUID}
+}
+
+// controlPlane is that of the tenant, for proofs.
+func (t *Tenant) controlPlane() *proof.ControlPlane {
+	return &proof.ControlPlane{Name: "the tenant", Reader: t.Client, UID: t.ControlPlaneUID}
+}
+
+// errUnproven is the error for a deletion without a Proof, which is a bug.
+var errUnproven = errors.New("nothing proves that it may be deleted")
+
 // remove deletes the object with a UID precondition. NotFound is success. grace is in seconds; nil means the default of
 // the object.
-func (e *Env) remove(ctx context.Context, to client.Client, kind, operation string, object client.Object, grace *int64) error {
+func (e *Env) remove(ctx context.Context, to client.Client, kind, operation string, object client.Object, grace *int64, proven proof.Proof) error {
+	if !proven.Holds() {
+		return fmt.Errorf("%s of %s %s: %w", operation, kind, client.ObjectKeyFromObject(object), errUnproven)
+	}
 	uid := object.GetUID()
 	options := &client.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: grace}
 	return e.done(ctx, kind, operation, client.IgnoreNotFound(to.Delete(ctx, object, options)))
+}
+
+// unproven returns the error of a proof that could not be had. That another control plane answers is a reason to wait:
+// the tenant's connection reports it, and the guard of the super cluster.
+func unproven(err error) error {
+	if errors.Is(err, proof.ErrOther) {
+		return engine.Waitf("the control plane that is known: %v", err)
+	}
+	return err
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/superclusters"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/virtualclusters"
@@ -48,12 +49,15 @@ type engagements struct {
 	mu      sync.Mutex
 	running map[string]int
 	started map[string]int
+	// policies are what the connections hold.
+	policies map[string]*policy.Ref
 }
 
 func (e *engagements) engage(ctx context.Context, tenant *tenants.Tenant, ready func()) error {
 	e.mu.Lock()
 	e.running[tenant.VirtualCluster.Name]++
 	e.started[tenant.VirtualCluster.Name]++
+	e.policies[tenant.VirtualCluster.Name] = tenant.Policy
 	e.mu.Unlock()
 	ready()
 	<-ctx.Done()
@@ -61,6 +65,14 @@ func (e *engagements) engage(ctx context.Context, tenant *tenants.Tenant, ready 
 	e.running[tenant.VirtualCluster.Name]--
 	e.mu.Unlock()
 	return ctx.Err()
+}
+
+// policy returns the name and the weight of the policy that a tenant's connection holds.
+func (e *engagements) policy(name string) (string, int32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	inForce := e.policies[name].Get()
+	return inForce.Name(), inForce.Spec().Scheduling.Weight
 }
 
 func (e *engagements) of(name string) (running, started int) {
@@ -102,7 +114,7 @@ func newWorld(ctx context.Context) (*world, func(), error) {
 	if err != nil {
 		return nil, stopServers, err
 	}
-	w := &world{meta: started[0], super: started[1], tenant: started[2], engaged: &engagements{running: map[string]int{}, started: map[string]int{}}}
+	w := &world{meta: started[0], super: started[1], tenant: started[2], engaged: &engagements{running: map[string]int{}, started: map[string]int{}, policies: map[string]*policy.Ref{}}}
 	var running sync.WaitGroup
 	stop := func() {
 		running.Wait()
@@ -114,7 +126,7 @@ func newWorld(ctx context.Context) (*world, func(), error) {
 // run starts a manager with both registries.
 func (w *world) run(ctx context.Context, running *sync.WaitGroup) error {
 	scheme := controlplane.Scheme()
-	account, err := controlplane.Account(ctx, w.meta, "vc-scheduler-rbac.yaml", "vc-scheduler")
+	account, err := controlplane.Account(ctx, w.meta, "base/vc-scheduler-rbac.yaml", "vc-manager", "vc-scheduler")
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/superclusters"
+	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -157,12 +158,15 @@ func TestSuperClusters(t *testing.T) {
 	t.Run("capacity follows the super cluster", func(t *testing.T) {
 		createPod(t, "foreign", "n1", nil)
 		awaitOffer(t, "r1", "True/SuperClusterReady 5500m 23Gi 219")
-		createPod(t, "ours", "n1", map[string]string{tenancyv1alpha1.LabelCluster: "some-tenant"})
+		createPod(t, "marked-in-part", "n1", map[string]string{tenancyv1alpha1.LabelCluster: "some-tenant"})
+		awaitOffer(t, "r1", "True/SuperClusterReady 5 22Gi 218")
+		require.NoError(t, shared.inSuper.CoreV1().Pods(namespace).Delete(t.Context(), "marked-in-part", *metav1.NewDeleteOptions(0)))
 		changeNode(t, shared.inSuper, "n2", func(node *corev1.Node) { node.Spec.Unschedulable = true })
 		awaitOffer(t, "r1", "True/SuperClusterReady 3500m 7Gi 109")
 		changeNode(t, shared.inSuper, "n2", func(node *corev1.Node) { node.Spec.Unschedulable, node.Spec.Taints = false, nil })
 		awaitOffer(t, "r1", "True/SuperClusterReady 5500m 23Gi 219")
 	})
+	t.Run("what tenants use", testUse)
 	t.Run("headroom", testHeadroom)
 	t.Run("what operators set on the node stays", func(t *testing.T) {
 		patch := `{"metadata":{"labels":{"mine":"yes"}},"spec":{"unschedulable":true,"taints":[{"key":"mine","effect":"NoSchedule"}]}}`
@@ -186,6 +190,51 @@ func taintKeys(node *corev1.Node) []string {
 		}
 	}
 	return keys
+}
+
+// testUse: what pods of a tenant use beyond its reservations is offered to nobody.
+func testUse(t *testing.T) {
+	ours := podBoundTo("ours", "n1", nil)
+	tenancy.SetOwner(ours, builders.Owner("root-of-some-tenant", "web", "u"))
+	_, err := shared.inSuper.CoreV1().Pods(namespace).Create(t.Context(), ours, metav1.CreateOptions{})
+	require.NoError(t, err)
+	awaitOffer(t, "r1", "True/SuperClusterReady 5 22Gi 218")
+
+	require.NoError(t, shared.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "root-of-some-tenant"}}))
+	placement := &schedulerv1alpha1.NamespacePlacement{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "root-of-some-tenant", Name: "web"},
+		Spec:       schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "u"},
+	}
+	require.NoError(t, shared.client.Create(t.Context(), placement))
+	reserve := func(pairs ...string) {
+		placement.Status.Placements = []schedulerv1alpha1.ClusterPlacement{builders.HeldSlices("r1", 1, pairs...)}
+		require.NoError(t, shared.client.Status().Update(t.Context(), placement))
+	}
+	reserve("cpu", "1", "memory", "512Mi", "pods", "1")
+	awaitOffer(t, "r1", "True/SuperClusterReady 5500m 23040Mi 219")
+	overcommitted := func(want corev1.ConditionStatus) {
+		eventually(t, func() string {
+			node, err := getNode(t, "r1")
+			if err != nil {
+				return err.Error()
+			}
+			for _, condition := range node.Status.Conditions {
+				if condition.Type == schedulerv1alpha1.NodeOvercommitted && condition.Status == want {
+					return ""
+				}
+			}
+			return fmt.Sprintf("conditions are %v", node.Status.Conditions)
+		})
+	}
+	overcommitted(corev1.ConditionFalse)
+	reserve("cpu", "7", "memory", "512Mi", "pods", "1")
+	overcommitted(corev1.ConditionTrue)
+	require.Contains(t, awaitEvent(t, clusterKind(), "first", superclusters.ReasonOvercommitted), "cpu=7, and the super cluster can hold cpu=5500m")
+	reserve("cpu", "1", "memory", "1Gi", "pods", "1")
+	overcommitted(corev1.ConditionFalse)
+	require.NoError(t, shared.inSuper.CoreV1().Pods(namespace).Delete(t.Context(), "ours", *metav1.NewDeleteOptions(0)))
+	require.NoError(t, shared.client.Delete(t.Context(), placement))
+	awaitOffer(t, "r1", "True/SuperClusterReady 5500m 23Gi 219")
 }
 
 func testHeadroom(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package scheduling tests vc-scheduler, the whole program, on real API servers: a meta cluster whose virtual Nodes the
-// test writes, and a tenant control plane.
+// Package scheduling tests vc-scheduler, the whole program, on real API servers: a meta cluster, a tenant control
+// plane, and two super clusters, where the tests write what syncers would.
 package scheduling
 
 import (
@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -27,6 +28,7 @@ import (
 	"github.com/superpool/superpool/cmd/vc-scheduler/app"
 	"github.com/superpool/superpool/test/builders"
 	"github.com/superpool/superpool/test/controlplane"
+	"github.com/superpool/superpool/test/modcache"
 )
 
 const (
@@ -37,6 +39,7 @@ const (
 // world is the set of API servers that all tests of this package share. Tests use namespaces of their own.
 type world struct {
 	meta, tenant client.Client
+	supers       map[string]client.Client // by super cluster id
 	options      *app.Options
 	key          string
 }
@@ -63,17 +66,23 @@ func newWorld(ctx context.Context) (*world, func(), error) {
 	if err != nil {
 		return nil, func() {}, err
 	}
-	// No kube-controller-manager fills the status of quotas here, or makes service accounts.
-	without := []string{"ResourceQuota", "ServiceAccount"}
-	started, stop, err := controlplane.Start(controlplane.Options{CRDs: []string{crds}, DisableAdmission: without}, controlplane.Options{DisableAdmission: without})
+	// No kube-controller-manager fills the status of quotas here, makes service accounts, or takes taints off Nodes.
+	without := []string{"ResourceQuota", "ServiceAccount", "TaintNodesByCondition"}
+	clusterAPI, err := modcache.Dir(ctx, "sigs.k8s.io/cluster-api")
+	if err != nil {
+		return nil, func() {}, err
+	}
+	cluster := filepath.Join(clusterAPI, "config", "crd", "bases", "cluster.x-k8s.io_clusters.yaml")
+	other := controlplane.Options{DisableAdmission: without}
+	started, stop, err := controlplane.Start(controlplane.Options{CRDs: []string{crds, cluster}, DisableAdmission: without}, other, other, other)
 	if err != nil {
 		return nil, stop, err
 	}
-	w := &world{}
-	return w, stop, w.populate(ctx, started[0], started[1])
+	w := &world{supers: map[string]client.Client{}}
+	return w, stop, w.populate(ctx, started[0], started[1], map[string]*controlplane.ControlPlane{"r1": started[2], "r2": started[3]})
 }
 
-func (w *world) populate(ctx context.Context, meta, tenant *controlplane.ControlPlane) error {
+func (w *world) populate(ctx context.Context, meta, tenant *controlplane.ControlPlane, supers map[string]*controlplane.ControlPlane) error {
 	var err error
 	if w.meta, err = client.New(meta.Config, client.Options{Scheme: controlplane.Scheme()}); err != nil {
 		return err
@@ -89,15 +98,15 @@ func (w *world) populate(ctx context.Context, meta, tenant *controlplane.Control
 	w.options.Kubeconfig = filepath.Join(dir, "meta.kubeconfig")
 	w.options.LeaderElect = false
 	w.options.MetricsBindAddress, w.options.HealthProbeBindAddress = "0", "0"
-	account, err := controlplane.Account(ctx, meta, "vc-scheduler-rbac.yaml", "vc-scheduler")
+	account, err := controlplane.Account(ctx, meta, "base/vc-scheduler-rbac.yaml", "vc-manager", "vc-scheduler")
 	if err != nil {
 		return err
 	}
 	if err := os.WriteFile(w.options.Kubeconfig, account.KubeConfig, 0o600); err != nil {
 		return err
 	}
-	for _, cluster := range []string{"r1", "r2"} {
-		if err := w.virtualNode(ctx, cluster); err != nil {
+	for id, super := range supers {
+		if err := w.superCluster(ctx, id, super); err != nil {
 			return err
 		}
 	}
@@ -107,20 +116,43 @@ func (w *world) populate(ctx context.Context, meta, tenant *controlplane.Control
 	return w.meta.Create(ctx, builders.VirtualCluster("tenant"))
 }
 
-// virtualNode writes what vc-scheduler would publish for a super cluster of 100 cores. The taint that the API server's
-// admission puts on a new Node is taken off, as kube-controller-manager would.
-func (w *world) virtualNode(ctx context.Context, name string) error {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{schedulerv1alpha1.LabelVirtualNode: name}}}
-	if err := w.meta.Create(ctx, node); err != nil {
+// superCluster makes a super cluster of one node with 100 cores, and registers it.
+func (w *world) superCluster(ctx context.Context, id string, super *controlplane.ControlPlane) error {
+	c, err := client.New(super.Config, client.Options{Scheme: controlplane.Scheme()})
+	if err != nil {
 		return err
 	}
-	node.Spec.Taints = []corev1.Taint{{Key: schedulerv1alpha1.TaintProvider, Value: schedulerv1alpha1.TaintProviderValue, Effect: corev1.TaintEffectNoSchedule}}
-	if err := w.meta.Update(ctx, node); err != nil {
+	w.supers[id] = c
+	info := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: schedulerv1alpha1.SuperClusterInfoNamespace, Name: schedulerv1alpha1.SuperClusterInfoName},
+		Data:       map[string]string{schedulerv1alpha1.SuperClusterInfoKey: id},
+	}
+	if err := c.Create(ctx, info); err != nil {
 		return err
 	}
-	node.Status.Allocatable = builders.Resources("cpu", "100", "memory", "100Gi")
-	node.Status.Capacity = node.Status.Allocatable
-	return w.meta.Status().Update(ctx, node)
+	node := builders.Node("n1", "cpu", "100", "memory", "100Gi", "pods", "1000").Obj()
+	status := node.Status
+	node.UID = ""
+	if err := c.Create(ctx, node); err != nil {
+		return err
+	}
+	node.Status = status
+	if err := c.Status().Update(ctx, node); err != nil {
+		return err
+	}
+	secret := builders.KubeconfigSecret(id, super.KubeConfig)
+	secret.Name, secret.Data = id+"-kubeconfig", map[string][]byte{tenancyv1alpha1.DefaultKubeconfigKey: super.KubeConfig}
+	if err := w.meta.Create(ctx, secret); err != nil {
+		return err
+	}
+	cluster := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{"clusterNetwork": map[string]any{"serviceDomain": "cluster.local"}},
+	}}
+	cluster.SetAPIVersion("cluster.x-k8s.io/v1beta2")
+	cluster.SetKind("Cluster")
+	cluster.SetNamespace("default")
+	cluster.SetName(id)
+	return w.meta.Create(ctx, cluster)
 }
 
 // run runs vc-scheduler until the returned function is called, or the test ends.
@@ -143,6 +175,9 @@ func (w *world) run(t *testing.T) (stop func()) {
 			return false
 		}
 		w.key = vc.Status.ClusterNamespace
+		if !w.superClustersReady(t) {
+			return false
+		}
 		for i := range vc.Status.Conditions {
 			if vc.Status.Conditions[i].Type == tenancyv1alpha1.ConditionReady && vc.Status.Conditions[i].Status == metav1.ConditionTrue {
 				return true
@@ -151,6 +186,16 @@ func (w *world) run(t *testing.T) (stop func()) {
 		return false
 	}, patience, tick, "the tenant becomes ready")
 	return stop
+}
+
+func (w *world) superClustersReady(t *testing.T) bool {
+	for id := range w.supers {
+		node := &corev1.Node{}
+		if err := w.meta.Get(t.Context(), types.NamespacedName{Name: id}, node); err != nil || node.Status.Allocatable.Cpu().IsZero() {
+			return false
+		}
+	}
+	return true
 }
 
 // namespace makes a tenant namespace, with a slice annotation unless slice is "".

@@ -11,10 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/plugins/namespaceplacement"
+	"github.com/superpool/superpool/plugins/superclusterbinder"
 )
 
 const demoSlice = `{"cpu":"100m","memory":"100Mi"}`
@@ -92,20 +94,23 @@ func TestAQuotaBelowItsUseTakesNothingFromPods(t *testing.T) {
 	w.namespace(t, "shrink", demoSlice)
 	w.quota(t, "shrink", "200m", "200Mi")
 	w.wantShown(t, "shrink", `{"r1":1,"r2":1}`)
-	first, second := w.pod(t, "shrink", "first"), w.pod(t, "shrink", "second")
-	w.wantPod(t, first, "a super cluster", func(p *corev1.Pod) bool { return !in("")(p) })
-	w.wantPod(t, second, "a super cluster", func(p *corev1.Pod) bool { return !in("")(p) })
+	first, second := w.superPod(t, "r1", "shrink"), w.superPod(t, "r2", "shrink")
+	for _, cluster := range []string{"r1", "r2"} {
+		w.superQuota(t, cluster, "shrink", "100m", "100Mi")
+	}
 	w.quota(t, "shrink", "100m", "100Mi")
 	w.wantCondition(t, "shrink", schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ReasonInUse)
-	require.Equal(t, `{"r1":1,"r2":1}`, w.shown(t, "shrink"))
-	require.NoError(t, w.tenant.Delete(t.Context(), second, client.GracePeriodSeconds(0)))
+	w.wantShown(t, "shrink", `{"r1":1}`)
+	w.superQuota(t, "r2", "shrink", "0", "0")
+	w.delete(t, "r2", second)
 	w.wantCondition(t, "shrink", schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ReasonPlaced)
 
 	quota := &corev1.ResourceQuota{}
 	quota.Namespace, quota.Name = "shrink", "quota"
 	require.NoError(t, w.tenant.Delete(t.Context(), quota))
 	w.wantCondition(t, "shrink", schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ReasonInUse)
-	require.NoError(t, w.tenant.Delete(t.Context(), first, client.GracePeriodSeconds(0)))
+	w.superQuota(t, "r1", "shrink", "0", "0")
+	w.delete(t, "r1", first)
 	w.wantCondition(t, "shrink", schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ReasonNoQuota)
 	w.wantShown(t, "shrink", "")
 }
@@ -118,7 +123,7 @@ func TestBadSlicesAreSaidAndChangeNothing(t *testing.T) {
 		"negative":         `{"cpu":"-100m"}`,
 		"zero":             `{"cpu":"0"}`,
 		"no-quantity":      `{"cpu":"many"}`,
-		"unknown-resource": `{"pods":"1"}`,
+		"unknown-resource": `{"services":"1"}`,
 		"empty":            `{}`,
 		"too-many-slices":  `{"memory":"1Ki"}`,
 		"huge-exponent":    `{"cpu":"1e999999999"}`,
@@ -207,6 +212,10 @@ func TestPodsOfATenantThatWritesWhatItMustNot(t *testing.T) {
 	w.wantPod(t, w.pod(t, "pods", "asks-for-held", choose("r2")), "what it asked for", in("r2"))
 	w.wantPod(t, w.pod(t, "pods", "asks-for-more", choose("r9")), "what it may have", in("r1"))
 	w.wantEvent(t, "Pod", "asks-for-more", "SuperClusterNotPlaced")
+	withLabel := func(p *corev1.Pod) { p.Labels = p.Annotations }
+	w.wantPod(t, w.pod(t, "pods", "fills", choose("r1"), withLabel), "what it asked for", in("r1"))
+	w.wantPod(t, w.pod(t, "pods", "asks-for-full", choose("r1"), withLabel), "where there is room", in("r2"))
+	w.wantEvent(t, "Pod", "asks-for-full", "SuperClusterNotGranted")
 	w.pod(t, "pods", "names-a-node", func(p *corev1.Pod) { p.Spec.NodeName = "r1.node-1" })
 	w.wantEvent(t, "Pod", "names-a-node", "NodeNameNotSupported")
 }
@@ -240,7 +249,8 @@ func TestARestartChangesNothing(t *testing.T) {
 	w.namespace(t, "restart", demoSlice)
 	w.quota(t, "restart", "200m", "200Mi")
 	w.wantShown(t, "restart", `{"r1":1,"r2":1}`)
-	w.wantPod(t, w.pod(t, "restart", "before"), "r1", in("r1"))
+	waits := w.pod(t, "restart", "before")
+	w.wantPod(t, waits, "r1", in("r1"))
 	before := w.placement(t, "restart")
 	stop()
 	w.quota(t, "restart", "300m", "300Mi")
@@ -250,6 +260,11 @@ func TestARestartChangesNothing(t *testing.T) {
 	w.wantShown(t, "meanwhile", `{"r1":1,"r2":1}`)
 	w.wantShown(t, "restart", `{"r1":2,"r2":1}`, `{"r1":1,"r2":2}`)
 	require.Equal(t, before.UID, w.placement(t, "restart").UID)
+	w.wantPod(t, waits, "to be judged again", func(pod *corev1.Pod) bool {
+		_, condition := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
+		return condition != nil && condition.Reason == superclusterbinder.ReasonSuperClusterChosen
+	})
+	require.True(t, in("r1")(waits), "it stays where it was")
 }
 
 // TestPlacementsWrittenByATenantWhileNobodyLooks: what a tenant writes while vc-scheduler does not run is put back by

@@ -100,7 +100,7 @@ func (w *world) testServices(t *testing.T) {
 		require.Equal(t, wantNodes, []*string{synced.Endpoints[0].NodeName, synced.Endpoints[1].NodeName})
 		require.Equal(t, []string{"10.214.2.5"}, synced.Endpoints[1].Addresses)
 		quota := appears(t, super, superName("shop"), "superpool", &corev1.ResourceQuota{}, nil)
-		require.Empty(t, cmp.Diff(builders.Resources("pods", "0"), quota.Spec.Hard))
+		require.Empty(t, cmp.Diff(hard(), quota.Spec.Hard))
 
 		// What can only be made again is made again.
 		before := service.UID
@@ -153,7 +153,7 @@ func (w *world) testServicesOnly(t *testing.T) {
 
 	w.place(t, "leaving", "r2")
 	noPods := func(quota *corev1.ResourceQuota) bool {
-		return quota.Spec.Hard.Pods().IsZero() && len(quota.Spec.Hard) == 1
+		return cmp.Equal(hard(), quota.Spec.Hard)
 	}
 	quota := &corev1.ResourceQuota{}
 	require.NoError(t, w.super.Get(t.Context(), types.NamespacedName{Namespace: superName("leaving"), Name: "superpool"}, quota))
@@ -371,12 +371,12 @@ func (w *world) testLikeAKubelet(t *testing.T) {
 	superPod := w.run(t, pod.Name, "n0")
 	appears(t, w.tenant, "web", pod.Name, pod, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
 
-	// The super cluster refuses a privileged container, and takes other resources.
+	// The policy forbids a privileged container, and the super cluster takes other resources.
 	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
 		Name: "debug", Image: "busybox:1", TerminationMessagePolicy: corev1.TerminationMessageReadFile, SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)},
 	}}}
 	require.NoError(t, w.tenant.SubResource("ephemeralcontainers").Update(t.Context(), pod))
-	w.warned(t, "web", pod.Name, "FailedUpdate")
+	w.warned(t, "web", pod.Name, "PolicyForbids")
 	appears(t, w.tenant, "web", pod.Name, pod, nil)
 	pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Limits: builders.Resources("cpu", "200m", "memory", "100Mi"), Requests: builders.Resources("cpu", "200m", "memory", "100Mi")}
 	require.NoError(t, w.tenant.SubResource("resize").Update(t.Context(), pod))

@@ -42,15 +42,29 @@ func newPod(namespace, name string) *corev1.Pod {
 	}
 }
 
+// testPodSecurity asks with the rights of the syncer.
+func (w *world) testPodSecurity(t *testing.T) {
+	require.ErrorIs(t, syncer.ProvePodSecurity(t.Context(), w.superConfig), syncer.ErrNoPodSecurity)
+	system := &corev1.Namespace{}
+	require.NoError(t, w.super.Get(t.Context(), client.ObjectKey{Name: "superpool-system"}, system))
+	system.Labels["pod-security.kubernetes.io/enforce"] = "restricted"
+	require.NoError(t, w.super.Update(t.Context(), system))
+	require.NoError(t, syncer.ProvePodSecurity(t.Context(), w.superConfig))
+}
+
 func TestSyncer(t *testing.T) {
 	w := newWorld(t)
 	t.Run("ranges of Services are checked", w.testServiceCIDRs)
 	t.Run("the super cluster must hold its id", w.testID)
+	t.Run("the super cluster must enforce Pod Security", w.testPodSecurity)
 	numbers, stop := w.runSyncer(t, w.superConfig)
 	w.numbers = numbers
 	t.Run("a tenant that leaves has no Node left behind", w.testLeave)
 	t.Run("a placed namespace has a super namespace and a quota", w.testNamespace)
 	t.Run("what a pod needs goes down", w.testObjects)
+	t.Run("metadata that super clusters trust does not go down", w.testMetadata)
+	t.Run("objects are bounded, and a change of the policy holds at once", w.testTenantLimit)
+	t.Run("pods are what the policy allows, and run on when it changes", w.testPolicyOfPods)
 	t.Run("Services are the same in all super clusters", w.testServices)
 	t.Run("a namespace that leaves keeps its Services", w.testServicesOnly)
 	t.Run("NetworkPolicies are confined to the tenant", w.testNetworkPolicies)
@@ -81,7 +95,7 @@ func (w *world) testLeave(t *testing.T) {
 	appears(t, w.super, superName("only"), "pod", superPod, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 	require.NoError(t, w.super.Delete(t.Context(), superPod, client.GracePeriodSeconds(0)))
 	vanishes(t, w.tenant, "only", "pod", pod)
-	require.NoError(t, w.meta.Delete(t.Context(), placement))
+	w.end(t, placement)
 	release(t, w.super, superName("only"), "")
 	vanishes(t, w.tenant, "", "r1.n0", node)
 }
@@ -90,15 +104,15 @@ func (w *world) testID(t *testing.T) {
 	info := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "supercluster-info"}}
 	require.NoError(t, w.super.Delete(t.Context(), info))
 	for _, id := range []string{"", "Not.A.Label", "r1"} {
-		_, err := syncer.SuperClusterID(t.Context(), w.superConfig)
+		_, err := syncer.Identify(t.Context(), w.superConfig)
 		require.ErrorContains(t, err, "apply in the super cluster a ConfigMap kube-system/supercluster-info with data key id")
 		info.ResourceVersion, info.Data = "", map[string]string{"id": id}
 		require.NoError(t, client.IgnoreNotFound(w.super.Delete(t.Context(), info.DeepCopy())))
 		create(t, w.super, info)
 	}
-	id, err := syncer.SuperClusterID(t.Context(), w.superConfig)
+	identity, err := syncer.Identify(t.Context(), w.superConfig)
 	require.NoError(t, err)
-	require.Equal(t, "r1", id)
+	require.Equal(t, syncer.Identity{ID: "r1", UID: uidOf(t, w.super)}, identity)
 }
 
 func (w *world) testNamespace(t *testing.T) {
@@ -107,7 +121,7 @@ func (w *world) testNamespace(t *testing.T) {
 	require.Equal(t, tenantKey, super.Labels[tenancyv1alpha1.LabelCluster])
 	require.Equal(t, "baseline", super.Labels["pod-security.kubernetes.io/enforce"])
 	quota := appears(t, w.super, superName("web"), "superpool", &corev1.ResourceQuota{}, nil)
-	want := builders.Resources("requests.cpu", "1", "requests.memory", "1Gi")
+	want := hard("requests.cpu", "1", "requests.memory", "1Gi", "pods", "20")
 	require.Empty(t, cmp.Diff(want, quota.Spec.Hard))
 
 	// What somebody changes there is put back.
@@ -291,7 +305,7 @@ func (w *world) testRefusedPods(t *testing.T) {
 	err := w.super.Get(t.Context(), types.NamespacedName{Name: superName("elsewhere")}, &corev1.Namespace{})
 	require.True(t, apierrors.IsNotFound(err), "%v", err)
 	w.warned(t, "web", "named", "NodeNameNotSupported")
-	w.warned(t, "web", "privileged", "FailedCreate")
+	w.warned(t, "web", "privileged", "PolicyForbids")
 	var pods corev1.PodList
 	require.NoError(t, w.super.List(t.Context(), &pods))
 	for i := range pods.Items {
@@ -330,7 +344,7 @@ func (w *world) testWithdraw(t *testing.T) {
 
 	placement := w.place(t, "gone", "r1")
 	appears(t, w.super, "", superName("gone"), &corev1.Namespace{}, nil)
-	require.NoError(t, w.meta.Delete(t.Context(), placement))
+	w.end(t, placement)
 	release(t, w.super, superName("gone"), "")
 }
 

@@ -3,6 +3,7 @@ package syncer_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -26,6 +27,8 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenants"
@@ -46,8 +49,13 @@ type world struct {
 	metaConfig, tenantConfig, superConfig, super2Config *rest.Config
 	// numbers are the metrics of the first syncer of r1.
 	numbers *prometheus.Registry
-	// accountConfig reaches the meta cluster with the rights of a syncer.
+	// accountConfig reaches the meta cluster with the rights of a syncer, as superConfig and super2Config reach the
+	// super clusters.
 	accountConfig *rest.Config
+	// vcUID is the UID of the tenant's VirtualCluster acme/vc, tenantUID that of its control plane.
+	vcUID, tenantUID types.UID
+	// policy is the TenantPolicy in force for the tenant.
+	policy *policy.Ref
 }
 
 const (
@@ -58,10 +66,14 @@ const (
 )
 
 func newWorld(t *testing.T) *world {
+	// Without controllers nobody fills the status of quotas.
+	return newWorldWithout(t, "ResourceQuota")
+}
+
+// newWorldWithout starts a world whose API servers lack these admission plugins.
+func newWorldWithout(t *testing.T, without ...string) *world {
 	crds, err := controlplane.SuperpoolCRDs()
 	require.NoError(t, err)
-	// Without controllers nobody fills the status of quotas.
-	without := []string{"ResourceQuota"}
 	started, stop, err := controlplane.Start(
 		controlplane.Options{CRDs: []string{crds}, DisableAdmission: without},
 		controlplane.Options{DisableAdmission: without, ServiceClusterIPRange: tenantServices},
@@ -70,9 +82,10 @@ func newWorld(t *testing.T) *world {
 	)
 	t.Cleanup(stop)
 	require.NoError(t, err)
-	account, err := controlplane.Account(t.Context(), started[0], "vc-syncer-rbac.yaml", "vc-syncer")
+	account, err := controlplane.Account(t.Context(), started[0], "base/vc-syncer-rbac.yaml", "vc-manager", "vc-syncer")
 	require.NoError(t, err)
-	w := &world{metaConfig: started[0].Config, accountConfig: account.Config, tenantConfig: started[1].Config, superConfig: started[2].Config, super2Config: started[3].Config}
+	w := &world{metaConfig: started[0].Config, accountConfig: account.Config, tenantConfig: started[1].Config, superConfig: started[2].Config, super2Config: started[3].Config, policy: &policy.Ref{}}
+	w.follow(t, func(*tenancyv1alpha1.TenantPolicySpec) {})
 	for to, config := range map[*client.Client]*rest.Config{
 		&w.meta: w.metaConfig, &w.tenant: w.tenantConfig, &w.super: w.superConfig, &w.super2: w.super2Config,
 	} {
@@ -80,60 +93,148 @@ func newWorld(t *testing.T) *world {
 		require.NoError(t, err)
 		*to = made
 	}
+	for to, super := range map[**rest.Config]*controlplane.ControlPlane{&w.superConfig: started[2], &w.super2Config: started[3]} {
+		account, err := controlplane.Account(t.Context(), super, "supercluster/syncer.yaml", "superpool-system", "syncer")
+		require.NoError(t, err)
+		*to = account.Config
+	}
 	create(t, w.meta, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenantKey}})
 	for id, super := range map[string]client.Client{"r1": w.super, "r2": w.super2} {
 		create(t, super, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "supercluster-info"}, Data: map[string]string{"id": id}})
+		w.record(t, id, uidOf(t, super))
 	}
+	w.tenantUID = uidOf(t, w.tenant)
+	create(t, w.meta, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "acme"}})
+	vc := &tenancyv1alpha1.VirtualCluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "vc"},
+		Spec:       tenancyv1alpha1.VirtualClusterSpec{KubeconfigSecretRef: &tenancyv1alpha1.SecretKeyRef{Name: "vc"}},
+	}
+	create(t, w.meta, vc)
+	w.vcUID = vc.UID
 	return w
+}
+
+// uidOf returns the UID of a control plane.
+func uidOf(t *testing.T, c client.Client) types.UID {
+	t.Helper()
+	system := &corev1.Namespace{}
+	eventually(t, func() error { return c.Get(t.Context(), types.NamespacedName{Name: "kube-system"}, system) })
+	return system.UID
+}
+
+// record plays vc-scheduler, which makes the virtual Node of a super cluster with its UID. It takes the taint off with
+// which API servers make Nodes.
+func (w *world) record(t *testing.T, id string, uid types.UID) {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: id, Labels: map[string]string{schedulerv1alpha1.LabelVirtualNode: id},
+		Annotations: map[string]string{schedulerv1alpha1.AnnotationSuperClusterUID: string(uid)},
+	}}
+	create(t, w.meta, node)
+	node.Spec.Taints = nil
+	require.NoError(t, w.meta.Update(t.Context(), node))
+}
+
+// follow puts a policy in force: the shipped one, with ten node ports and load balancers, and a change.
+func (w *world) follow(t *testing.T, change func(*tenancyv1alpha1.TenantPolicySpec)) {
+	t.Helper()
+	spec := policy.Default().Spec().DeepCopy()
+	spec.Limits.NodePorts, spec.Limits.LoadBalancers = 10, 10
+	change(spec)
+	changed, err := policy.New("few", spec)
+	require.NoError(t, err)
+	w.policy.Set(changed)
 }
 
 // runSyncer runs the syncer of a super cluster with a new manager until the returned function is called. The metrics
 // tell what it wrote.
 func (w *world) runSyncer(t *testing.T, super *rest.Config) (*prometheus.Registry, func()) {
+	t.Helper()
+	r := w.startSyncer(t, super, w.tenantConfig)
+	await(t, r.ready, "the tenant's caches are synced")
+	return r.numbers, func() {
+		r.stop()
+		require.NoError(t, r.err, "running the manager")
+	}
+}
+
+// await waits until a channel is closed.
+func await(t *testing.T, closed <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-closed:
+	case <-time.After(deadline):
+		t.Fatalf("%s: not within %s", what, deadline)
+	}
+}
+
+// running is a syncer.
+type running struct {
+	// ready is closed when the tenant's caches are synced, ended when the manager has ended, with err.
+	ready, ended chan struct{}
+	err          error
+	// numbers are its metrics.
+	numbers *prometheus.Registry
+	// stop ends it and waits for that.
+	stop func()
+}
+
+// startSyncer starts the syncer of a super cluster, whose tenant is reached by a client configuration.
+func (w *world) startSyncer(t *testing.T, super, tenantConfig *rest.Config) *running {
+	t.Helper()
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2)))
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
-	id, err := syncer.SuperClusterID(ctx, super)
+	identity, err := syncer.Identify(ctx, super)
 	require.NoError(t, err)
 	mgr, err := ctrl.NewManager(w.accountConfig, ctrl.Options{
 		Scheme: w.meta.Scheme(), Logger: logger, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		BaseContext: func() context.Context { return ctx },
 	})
 	require.NoError(t, err)
-	numbers := prometheus.NewRegistry()
-	metrics, err := engine.NewMetrics(numbers)
+	r := &running{ready: make(chan struct{}), ended: make(chan struct{}), numbers: prometheus.NewRegistry()}
+	metrics, err := engine.NewMetrics(r.numbers)
 	require.NoError(t, err)
 	made, err := syncer.New(ctx, mgr, syncer.Options{
-		ID: id, Super: super, PodSecurityLevel: "baseline", Metrics: metrics, NodeLinger: time.Second, Engine: engine.Options{Patrol: time.Second},
+		Identity: identity, Super: super, PodSecurityLevel: "baseline", Metrics: metrics, NodeLinger: time.Second, Engine: engine.Options{Patrol: time.Second},
+		ProbePeriod: time.Second,
 	})
 	require.NoError(t, err)
 
 	var group sync.WaitGroup
 	group.Go(func() {
-		if err := mgr.Start(ctx); err != nil {
-			t.Errorf("running the manager: %v", err)
-		}
+		defer close(r.ended)
+		r.err = mgr.Start(ctx)
 	})
-	ready := make(chan struct{})
 	group.Go(func() {
 		tenant := &tenants.Tenant{
-			Key: tenantKey, VirtualCluster: types.NamespacedName{Namespace: "acme", Name: "vc"}, UID: "vc-uid", ClusterDomain: "cluster.local",
-			Config: w.tenantConfig, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix(tenantServices)},
+			Key: tenantKey, VirtualCluster: types.NamespacedName{Namespace: "acme", Name: "vc"}, UID: w.vcUID, ControlPlaneUID: w.tenantUID, ClusterDomain: "cluster.local",
+			Policy: w.policy, Config: tenantConfig, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix(tenantServices)},
 		}
-		if err := made.Engage(ctx, tenant, func() { close(ready) }); err != nil {
+		if err := made.Engage(ctx, tenant, func() { close(r.ready) }); err != nil {
 			t.Errorf("engaging the tenant: %v", err)
 		}
 	})
-	stop := sync.OnceFunc(func() { cancel(); group.Wait() })
-	t.Cleanup(stop)
-	select {
-	case <-ready:
-	case <-time.After(deadline):
-		t.Fatal("the tenant's caches were not synced")
-	}
-	return numbers, stop
+	r.stop = sync.OnceFunc(func() { cancel(); group.Wait() })
+	t.Cleanup(r.stop)
+	return r
+}
+
+// hard is the hard limits of the quota of a super namespace with these besides zeros, as pairs.
+func hard(pairs ...string) corev1.ResourceList {
+	list := builders.Resources(
+		"requests.cpu", "0", "requests.memory", "0", "requests.ephemeral-storage", "0", "pods", "0",
+		"services.nodeports", "10", "services.loadbalancers", "10", "persistentvolumeclaims", "0", "requests.storage", "0")
+	maps.Copy(list, builders.Resources(pairs...))
+	return list
 }
 
 // place makes a tenant namespace and the authority's word that it is placed in clusters, one core each.
 func (w *world) place(t *testing.T, name string, clusters ...string) *schedulerv1alpha1.NamespacePlacement {
+	return w.placeWith(t, name, []string{"cpu", "1", "memory", "1Gi", "pods", "20"}, clusters...)
+}
+
+// placeWith is place with what is reserved in each super cluster, as pairs.
+func (w *world) placeWith(t *testing.T, name string, reserved []string, clusters ...string) *schedulerv1alpha1.NamespacePlacement {
 	namespace := &corev1.Namespace{}
 	if err := w.tenant.Get(t.Context(), types.NamespacedName{Name: name}, namespace); apierrors.IsNotFound(err) {
 		namespace.Name = name
@@ -146,8 +247,11 @@ func (w *world) place(t *testing.T, name string, clusters ...string) *schedulerv
 	require.NoError(t, w.meta.Get(t.Context(), client.ObjectKeyFromObject(object), object))
 	object.Status.Placements = nil
 	for _, cluster := range clusters {
-		object.Status.Placements = append(object.Status.Placements, builders.HeldSlices(cluster, 1, "cpu", "1", "memory", "1Gi"))
+		object.Status.Placements = append(object.Status.Placements, builders.HeldSlices(cluster, 1, reserved...))
 	}
+	meta.SetStatusCondition(&object.Status.Conditions, metav1.Condition{
+		Type: schedulerv1alpha1.ConditionPlaced, Status: metav1.ConditionTrue, Reason: schedulerv1alpha1.ReasonPlaced,
+	})
 	require.NoError(t, w.meta.Status().Update(t.Context(), object))
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "default"}}
 	if err := w.tenant.Create(t.Context(), account); !apierrors.IsAlreadyExists(err) {
@@ -260,4 +364,14 @@ func eachItem(list client.ObjectList, visit func(client.Object)) error {
 		visit(object)
 		return nil
 	})
+}
+
+// end deletes a tenant namespace as vc-scheduler and the tenant's namespace controller do: the NamespacePlacement after
+// the namespace.
+func (w *world) end(t *testing.T, placement *schedulerv1alpha1.NamespacePlacement) {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: placement.Name}}
+	require.NoError(t, w.tenant.Delete(t.Context(), namespace))
+	release(t, w.tenant, placement.Name, "")
+	require.NoError(t, w.meta.Delete(t.Context(), placement))
 }

@@ -1,0 +1,417 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// DefaultPolicyName is the TenantPolicy of VirtualClusters that name none.
+const DefaultPolicyName = "default"
+
+// PodSecurityLevel is a level of the Pod Security Standards.
+//
+// +kubebuilder:validation:Enum=privileged;baseline;restricted
+type PodSecurityLevel string
+
+const (
+	// PodSecurityPrivileged forbids nothing. A tenant with this level can take over the nodes that its pods run on.
+	PodSecurityPrivileged PodSecurityLevel = "privileged"
+	// PodSecurityBaseline forbids known ways to escalate privileges.
+	PodSecurityBaseline PodSecurityLevel = "baseline"
+	// PodSecurityRestricted also demands current hardening of pods.
+	PodSecurityRestricted PodSecurityLevel = "restricted"
+)
+
+// ImagePullRule is when nodes pull the images of a tenant's containers.
+//
+// +kubebuilder:validation:Enum=Always;AsRequested
+type ImagePullRule string
+
+const (
+	// ImagePullAlways sets imagePullPolicy Always on every container: a kubelet then asks the registry, with the pod's
+	// own credentials, before it starts an image that another tenant's pod has left on the node.
+	ImagePullAlways ImagePullRule = "Always"
+	// ImagePullAsRequested keeps each container's imagePullPolicy.
+	ImagePullAsRequested ImagePullRule = "AsRequested"
+)
+
+// NetworkMode is whom the pods of a tenant may reach.
+//
+// +kubebuilder:validation:Enum=Isolated;Open
+type NetworkMode string
+
+const (
+	// NetworkIsolated lets a tenant's pods reach each other, their API server and DNS, and what is outside of the pool;
+	// no other tenant, no node and no API server of a super cluster. The super cluster's CNI plugin enforces it.
+	NetworkIsolated NetworkMode = "Isolated"
+	// NetworkOpen writes no NetworkPolicies but the tenant's own.
+	NetworkOpen NetworkMode = "Open"
+)
+
+// TenantPolicySpec is what a tenant may have and do. What a field leaves out has the value of the policy that is
+// shipped as "default".
+type TenantPolicySpec struct {
+	// limits bounds what the tenant can make grow.
+	// +optional
+	// +kubebuilder:default={}
+	Limits TenantLimits `json:"limits"`
+
+	// pods is what its pods may be.
+	// +optional
+	// +kubebuilder:default={}
+	Pods PodRules `json:"pods"`
+
+	// metadata is which labels and annotations go down to super clusters.
+	// +optional
+	// +kubebuilder:default={}
+	Metadata MetadataRules `json:"metadata"`
+
+	// network is whom its pods may reach.
+	// +optional
+	// +kubebuilder:default={}
+	Network NetworkRules `json:"network"`
+
+	// scheduling is its share where tenants compete.
+	// +optional
+	// +kubebuilder:default={}
+	Scheduling SchedulingRules `json:"scheduling"`
+}
+
+// TenantLimits bounds what one tenant can make grow. A limit is the largest allowed value; 0 allows none.
+type TenantLimits struct {
+	// reserved is what all namespaces of the tenant may reserve together in the whole pool. A resource that is not
+	// named has no limit but the pool.
+	// +optional
+	Reserved corev1.ResourceList `json:"reserved,omitempty"`
+
+	// namespaces is the number of namespaces with a placement. It also bounds those that have Services alone in a super
+	// cluster: see objects.
+	// +optional
+	// +kubebuilder:default=200
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100000
+	Namespaces int32 `json:"namespaces"`
+
+	// slices is the number of slices of all namespaces together.
+	// +optional
+	// +kubebuilder:default=5000
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	Slices int32 `json:"slices"`
+
+	// resourceNames is the number of different resources that the quotas of one namespace may name.
+	// +optional
+	// +kubebuilder:default=16
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=64
+	ResourceNames int32 `json:"resourceNames"`
+
+	// pendingPods is the number of pods that may wait for a super cluster. Those beyond it wait until there are fewer.
+	// +optional
+	// +kubebuilder:default=2000
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100000
+	PendingPods int32 `json:"pendingPods"`
+
+	// watches is the number of informers that one syncer may keep on the tenant's control plane. A tenant with more
+	// placed namespaces than that allows is watched as a whole.
+	// +optional
+	// +kubebuilder:default=200
+	// +kubebuilder:validation:Minimum=32
+	// +kubebuilder:validation:Maximum=10000
+	Watches int32 `json:"watches"`
+
+	// cachedObjects and cachedBytes are the number and the size of the objects that one program of the pool keeps of
+	// the tenant's control plane. A program that would need more ends its connection to the tenant, with condition
+	// Ready False or an Event on the VirtualCluster.
+	// +optional
+	// +kubebuilder:default=200000
+	// +kubebuilder:validation:Minimum=1000
+	CachedObjects int64 `json:"cachedObjects"`
+	// +optional
+	// +kubebuilder:default="512Mi"
+	CachedBytes resource.Quantity `json:"cachedBytes"`
+
+	// answerBytes is the size of one answer of the tenant's API server, such as a page of a list.
+	// +optional
+	// +kubebuilder:default="64Mi"
+	AnswerBytes resource.Quantity `json:"answerBytes"`
+
+	// objects bounds the objects of the tenant in each super cluster. A resource that is not listed has the limit of
+	// the shipped policy, or none where that has none either. Secrets with the tokens of pods are tokens: their limit
+	// is the count of pods and the bytes of secrets. Super namespaces are namespaces: their limit is twice that of
+	// placements, and those with a placement have as many more.
+	// +optional
+	// +listType=map
+	// +listMapKey=resource
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:default={{resource:"configmaps",count:2000,bytes:"128Mi"},{resource:"secrets",count:2000,bytes:"64Mi"},{resource:"services",count:1000,bytes:"16Mi"},{resource:"endpointslices",count:2000,bytes:"64Mi"},{resource:"serviceaccounts",count:1000,bytes:"16Mi"},{resource:"networkpolicies",count:1000,bytes:"16Mi"},{resource:"pods",count:20000,bytes:"512Mi"}}
+	Objects []ObjectLimit `json:"objects,omitempty"`
+
+	// nodePorts is the number of node ports of its Services in each super cluster.
+	// +optional
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
+	NodePorts int32 `json:"nodePorts"`
+
+	// loadBalancers is the number of its Services of type LoadBalancer in each super cluster.
+	// +optional
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
+	LoadBalancers int32 `json:"loadBalancers"`
+
+	// persistentVolumeClaims is the number of claims, and storage what they request together, in each namespace of each
+	// super cluster.
+	// +optional
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	PersistentVolumeClaims int32 `json:"persistentVolumeClaims"`
+	// +optional
+	// +kubebuilder:default="0"
+	Storage resource.Quantity `json:"storage"`
+}
+
+// ObjectLimit bounds the objects of one resource.
+type ObjectLimit struct {
+	// resource is the plural name of the resource, such as configmaps.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Resource string `json:"resource"`
+	// count is the number of objects.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Count int64 `json:"count"`
+	// bytes is their size together.
+	// +required
+	Bytes resource.Quantity `json:"bytes"`
+}
+
+// PodRules is what the pods of a tenant may be. They hold for the pods in super clusters, after translation.
+type PodRules struct {
+	// securityLevel is the level of the Pod Security Standards that pods must meet.
+	// +optional
+	// +kubebuilder:default=baseline
+	SecurityLevel PodSecurityLevel `json:"securityLevel"`
+
+	// volumes lists the kinds of volumes that pods may have, by the names of their fields in the Pod API.
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={configMap,secret,downwardAPI,projected,emptyDir,image}
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=63
+	Volumes []string `json:"volumes"`
+
+	// storageClasses lists the StorageClasses of super clusters that claims may name. Claims may name no volume, no
+	// selector and no data source.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	StorageClasses []string `json:"storageClasses,omitempty"`
+
+	// tolerations lists the taints of super nodes that pods may tolerate, by key and effect. A toleration without a key
+	// tolerates every taint, and is allowed with privileged pods only.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:default={{key:"node.kubernetes.io/not-ready",effect:"NoExecute"},{key:"node.kubernetes.io/unreachable",effect:"NoExecute"}}
+	Tolerations []TolerationRule `json:"tolerations"`
+
+	// nodeSelectorKeys lists the labels of super nodes that node selectors and node affinities of pods may name.
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={"kubernetes.io/os","kubernetes.io/arch","kubernetes.io/hostname","topology.kubernetes.io/zone","topology.kubernetes.io/region"}
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=317
+	NodeSelectorKeys []string `json:"nodeSelectorKeys"`
+
+	// nodeSelector is added to every pod: it then runs on nodes with these labels only.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// runtimeClasses lists the RuntimeClasses of super clusters that pods may name.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	RuntimeClasses []string `json:"runtimeClasses,omitempty"`
+
+	// runtimeClass is given to pods that name none. Empty: they run with the default of the super cluster.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	RuntimeClass string `json:"runtimeClass,omitempty"`
+
+	// imagePull is when nodes pull images. Set AsRequested where no registry exists.
+	// +optional
+	// +kubebuilder:default=Always
+	ImagePull ImagePullRule `json:"imagePull"`
+
+	// defaultRequests and defaultLimits are given to each container that names none for a resource.
+	// +optional
+	DefaultRequests corev1.ResourceList `json:"defaultRequests,omitempty"`
+	// +optional
+	DefaultLimits corev1.ResourceList `json:"defaultLimits,omitempty"`
+
+	// maxGracePeriodSeconds is the longest time that a pod may take to end. A longer terminationGracePeriodSeconds is
+	// cut to it in super clusters.
+	// +optional
+	// +kubebuilder:default=600
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	MaxGracePeriodSeconds int64 `json:"maxGracePeriodSeconds"`
+}
+
+// TolerationRule allows tolerations of one taint.
+type TolerationRule struct {
+	// key of the taint.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	Key string `json:"key"`
+	// effect of the taint; empty allows all effects.
+	// +optional
+	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
+	Effect corev1.TaintEffect `json:"effect,omitempty"`
+}
+
+// MetadataRules is which labels and annotations of a tenant's objects go down to super clusters. Keys of Kubernetes'
+// own domains go down only where they describe workloads, whatever the rules say. All labels of Pods and Namespaces go
+// down under a prefix of Superpool as well, to which selectors are translated.
+type MetadataRules struct {
+	// labels lists the domains of label keys; "" stands for keys without a domain, "*.example.com" for all subdomains
+	// of example.com. Namespaces take none.
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={"","app.kubernetes.io","apps.kubernetes.io","batch.kubernetes.io","statefulset.kubernetes.io"}
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	Labels []string `json:"labels"`
+
+	// annotations lists the domains of annotation keys, in the same form.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	Annotations []string `json:"annotations,omitempty"`
+
+	// byResource adds domains for single resources.
+	// +optional
+	// +listType=map
+	// +listMapKey=resource
+	// +kubebuilder:validation:MaxItems=64
+	ByResource []ResourceMetadata `json:"byResource,omitempty"`
+}
+
+// ResourceMetadata is MetadataRules of one resource.
+type ResourceMetadata struct {
+	// resource is the plural name of the resource, such as pods.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Resource string `json:"resource"`
+	// labels lists domains of label keys besides those of all resources.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	Labels []string `json:"labels,omitempty"`
+	// annotations lists domains of annotation keys besides those of all resources.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	Annotations []string `json:"annotations,omitempty"`
+}
+
+// NetworkRules is whom the pods of a tenant may reach.
+type NetworkRules struct {
+	// mode is Isolated or Open.
+	// +optional
+	// +kubebuilder:default=Isolated
+	Mode NetworkMode `json:"mode"`
+
+	// poolCIDRs are addresses of the pool that isolated pods may not reach, and that EndpointSlices may not name: the
+	// pod, node and Service ranges of all super clusters, and metadata services. What a syncer can see of its own super
+	// cluster (addresses and pod ranges of nodes, its API server) is added to them.
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={"169.254.0.0/16","fd00:ec2::254/128"}
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="self.all(c, isCIDR(c))",message="use CIDR notation, for example 10.96.0.0/12"
+	PoolCIDRs []string `json:"poolCIDRs"`
+
+	// allowedCIDRs are addresses in poolCIDRs that isolated pods may reach all the same, such as tenants' API servers
+	// that run beside the pool.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="self.all(c, isCIDR(c))",message="use CIDR notation, for example 10.96.0.0/12"
+	AllowedCIDRs []string `json:"allowedCIDRs,omitempty"`
+}
+
+// SchedulingRules is a tenant's share where tenants compete.
+type SchedulingRules struct {
+	// weight is the tenant's share of the workers of the pool's programs, relative to the weights of others.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Weight int32 `json:"weight"`
+
+	// priority orders its namespaces among those of all tenants that wait to be placed, higher first.
+	// +optional
+	// +kubebuilder:default=0
+	Priority int32 `json:"priority"`
+
+	// namespaceSchedulers and podSchedulers list the scheduler profiles that its namespaces and pods may name. Empty:
+	// all of them.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	NamespaceSchedulers []string `json:"namespaceSchedulers,omitempty"`
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	PodSchedulers []string `json:"podSchedulers,omitempty"`
+}
+
+// TenantPolicy is what tenants may have and do. A VirtualCluster names one in spec.policyName. A change holds at once
+// for what is new; what already runs stays as it is.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=tpol,categories=superpool
+// +kubebuilder:printcolumn:name="Pods",type=string,JSONPath=`.spec.pods.securityLevel`
+// +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.spec.network.mode`
+// +kubebuilder:printcolumn:name="Namespaces",type=integer,JSONPath=`.spec.limits.namespaces`
+// +kubebuilder:printcolumn:name="Weight",type=integer,JSONPath=`.spec.scheduling.weight`
+// +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.scheduling.priority`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type TenantPolicy struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what tenants of this policy may have and do.
+	// +optional
+	// +kubebuilder:default={}
+	Spec TenantPolicySpec `json:"spec"`
+}
+
+// TenantPolicyList is a list of TenantPolicies.
+//
+// +kubebuilder:object:root=true
+type TenantPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []TenantPolicy `json:"items"`
+}

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Starts a pool with two tenants, one of which attacks it (test/attacks), and takes it down. After a failure it copies
+# the logs to _output/attacks-logs. TEST_FLAGS are passed to `go test`.
+#
+#   ATTACKS_DIR  folder of all state, default _output/attacks; it is removed as a whole
+#   KEEP         1 leaves the pool running; the next run removes it, and so does DEMO_DIR=_output/attacks
+#                hack/demo-down.sh
+set -euo pipefail
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+DEMO_DIR=${ATTACKS_DIR:-$HERE/../_output/attacks}
+mkdir -p "$(dirname "$DEMO_DIR")"
+DEMO_DIR=$(cd "$(dirname "$DEMO_DIR")" && pwd -P)/$(basename "$DEMO_DIR")
+for part in pool steps setup; do
+  source "$HERE/lib/$part.sh"
+done
+NAME=attacks
+KEPT=$OUT-logs
+DATA=$ROOT/test/attacks/testdata
+TENANTS=(attacker neighbour)
+CLUSTERS=(meta "${SUPERS[@]}" "${TENANTS[@]}")
+
+finish() {
+  local code=$?
+  trap - EXIT
+  cd "$ROOT"
+  if ((code != 0)) && [[ -d $OUT/logs ]]; then
+    mkdir -p "$KEPT"
+    cp "$OUT"/logs/*.log "$KEPT/"
+    echo "attacks: FAILED in step: $STEP; the logs of our programs are in $KEPT" >&2
+  fi
+  if [[ ${KEEP:-} == 1 ]]; then
+    echo "attacks: the pool is left as it is: kubeconfigs in $OUT"
+  else
+    stop_pool || code=1
+  fi
+  exit "$code"
+}
+
+set_up_pool() {
+  step "Start five control planes: meta, r1, r2 and two tenants'"
+  stop_pool
+  mkdir -p "$OUT"/{pids,logs}
+  choose_ports
+  start_clusters
+  cd "$OUT"
+  set_up_meta
+  act kubectl --kubeconfig meta.kubeconfig apply -f "$DATA/policy.yaml"
+  local id name
+  for id in "${SUPERS[@]}"; do
+    step "Join super cluster $id"
+    act kubectl --kubeconfig "$id.kubeconfig" apply -f "$DATA/supercluster.yaml"
+    join_super "$id"
+  done
+  step "Import the tenants"
+  for name in "${TENANTS[@]}"; do
+    import_tenant "$name" "$DATA/tenants.yaml"
+  done
+  set_up_programs
+  wait_pool
+}
+
+rm -rf "$KEPT"
+trap finish EXIT
+trap 'exit 130' INT TERM
+set_up_pool
+echo "attacks: the pool runs after $((SECONDS - STARTED)) s"
+step "Attack it"
+cd "$ROOT"
+# shellcheck disable=SC2086
+ATTACKS_DIR=$OUT "${GO:-go}" test -tags attacks -count 1 -timeout 15m ${TEST_FLAGS:-} ./test/attacks/
+echo "attacks: every attack failed, and every twin works; $((SECONDS - STARTED)) s in all"

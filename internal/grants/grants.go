@@ -1,0 +1,242 @@
+// Package grants lets the syncer of each super cluster read the kubeconfigs of those tenants that it serves, and no
+// others.
+package grants
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/tenants"
+)
+
+const (
+	controllerName = "grants"
+	// namePrefix is that of the Role and the RoleBinding of a VirtualCluster, before its name.
+	namePrefix = "superpool:kubeconfig:"
+	// accountPrefix is that of a syncer's service account, before the id of its super cluster
+	// (hack/setup-supercluster.sh).
+	accountPrefix = "vc-syncer-"
+	// linger is how long a syncer may still read the kubeconfig of a tenant whose last placement there has gone: it
+	// has to remove what it wrote in the tenant's control plane, also after a restart.
+	linger = 10 * time.Minute
+	// checkPeriod is after how long a grant is written again, whatever became of it.
+	checkPeriod = 10 * time.Minute
+)
+
+// Controller keeps, beside the kubeconfig Secret of each VirtualCluster, a Role to read it and a RoleBinding to the
+// service accounts of the syncers in whose super clusters the tenant has a placement.
+type Controller struct {
+	// Client reads VirtualClusters and NamespacePlacements from the cache of a manager, and writes.
+	Client client.Client
+	// Reader reads RoleBindings, of which no cache is kept.
+	Reader client.Reader
+	// SyncerNamespace is the namespace of the syncers' service accounts.
+	SyncerNamespace string
+	// Clock measures time; nil: the real one.
+	Clock clock.PassiveClock
+
+	mu      sync.Mutex
+	granted map[types.NamespacedName]*grant // of VirtualClusters
+}
+
+// grant is what this process wrote last for one VirtualCluster.
+type grant struct {
+	uid     types.UID // of the VirtualCluster
+	objects []byte
+	written time.Time
+	// until is when the grant of a super cluster without placement ends.
+	until map[string]time.Time
+}
+
+// SetupWithManager adds the controller to mgr. It runs on the leader.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named(controllerName).
+		For(&tenancyv1alpha1.VirtualCluster{}).
+		Watches(&schedulerv1alpha1.NamespacePlacement{}, handler.EnqueueRequestsFromMapFunc(c.ofPlacement)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
+		Complete(c)
+	if err != nil {
+		return fmt.Errorf("building the controller of grants: %w", err)
+	}
+	return nil
+}
+
+// ofPlacement returns the VirtualCluster of a NamespacePlacement.
+func (c *Controller) ofPlacement(ctx context.Context, np client.Object) []reconcile.Request {
+	return tenants.OfRoot(ctx, c.Client, np.GetNamespace())
+}
+
+// Reconcile writes the grants of one VirtualCluster where they have changed. Owner references delete them with it.
+func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	vc := &tenancyv1alpha1.VirtualCluster{}
+	if err := c.Client.Get(ctx, request.NamespacedName, vc); err != nil {
+		if apierrors.IsNotFound(err) {
+			c.forget(request.NamespacedName)
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("getting the VirtualCluster: %w", err)
+	}
+	secret, _ := tenants.SecretOf(vc)
+	if vc.Status.ClusterNamespace == "" || secret.Namespace == "" {
+		return reconcile.Result{}, nil // the write of status.clusterNamespace is an event
+	}
+	placed, err := c.placed(ctx, vc.Status.ClusterNamespace)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	now := c.now()
+	held := c.held(vc)
+	if held.until == nil {
+		// Another process may have granted more, which its successor takes back no sooner.
+		if err := c.adopt(ctx, held, vc, secret, now); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	clusters, again := held.clusters(placed, now)
+	objects := desired(vc, secret, c.SyncerNamespace, clusters)
+	encoded, err := json.Marshal(objects)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("encoding a grant: %w", err)
+	}
+	if string(encoded) != string(held.objects) || now.Sub(held.written) >= checkPeriod {
+		for _, object := range objects {
+			if err := c.Client.Patch(ctx, object, client.Apply, client.FieldOwner("vc-scheduler"), client.ForceOwnership); err != nil {
+				return reconcile.Result{}, fmt.Errorf("granting the kubeconfig: %w", err)
+			}
+		}
+		klog.FromContext(ctx).V(2).Info("Granted the tenant's kubeconfig", "virtualCluster", request.NamespacedName, "superClusters", clusters)
+		held.objects, held.written = encoded, now
+	}
+	return reconcile.Result{RequeueAfter: min(again, checkPeriod)}, nil
+}
+
+// placed returns the super clusters in which a tenant has placements.
+func (c *Controller) placed(ctx context.Context, key string) ([]string, error) {
+	var list schedulerv1alpha1.NamespacePlacementList
+	if err := c.Client.List(ctx, &list, client.InNamespace(key), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing placements: %w", err)
+	}
+	var clusters []string
+	for i := range list.Items {
+		for j := range list.Items[i].Status.Placements {
+			clusters = append(clusters, list.Items[i].Status.Placements[j].Cluster)
+		}
+	}
+	slices.Sort(clusters)
+	return slices.Compact(clusters), nil
+}
+
+// adopt fills held.until with the super clusters of a RoleBinding that is there.
+func (c *Controller) adopt(ctx context.Context, held *grant, vc *tenancyv1alpha1.VirtualCluster, secret types.NamespacedName, now time.Time) error {
+	binding := &rbacv1.RoleBinding{}
+	err := c.Reader.Get(ctx, types.NamespacedName{Namespace: secret.Namespace, Name: namePrefix + vc.Name}, binding)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("reading a grant: %w", err)
+	}
+	held.until = map[string]time.Time{}
+	for _, subject := range binding.Subjects {
+		if id, ours := strings.CutPrefix(subject.Name, accountPrefix); ours && subject.Kind == rbacv1.ServiceAccountKind && subject.Namespace == c.SyncerNamespace {
+			held.until[id] = now.Add(linger)
+		}
+	}
+	return nil
+}
+
+// held returns what is known of a VirtualCluster's grants. One VirtualCluster is reconciled by one worker at a time.
+func (c *Controller) held(vc *tenancyv1alpha1.VirtualCluster) *grant {
+	name := client.ObjectKeyFromObject(vc)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if current := c.granted[name]; current != nil && current.uid == vc.UID {
+		return current
+	}
+	if c.granted == nil {
+		c.granted = map[types.NamespacedName]*grant{}
+	}
+	c.granted[name] = &grant{uid: vc.UID}
+	return c.granted[name]
+}
+
+func (c *Controller) forget(virtualCluster types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.granted, virtualCluster)
+}
+
+func (c *Controller) now() time.Time {
+	if c.Clock != nil {
+		return c.Clock.Now()
+	}
+	return time.Now()
+}
+
+// clusters returns the super clusters whose syncers may read the kubeconfig, sorted: those with placements, and those
+// that had some within linger. again is when the first of these ends.
+func (g *grant) clusters(placed []string, now time.Time) (all []string, again time.Duration) {
+	for _, id := range placed {
+		g.until[id] = now.Add(linger)
+	}
+	again = checkPeriod
+	for id, until := range g.until {
+		left := until.Sub(now)
+		if left <= 0 {
+			delete(g.until, id)
+			continue
+		}
+		again = min(again, left)
+		all = append(all, id)
+	}
+	slices.Sort(all)
+	return all, again
+}
+
+// desired returns the Role and the RoleBinding of a VirtualCluster, with which the syncers of clusters get its
+// kubeconfig Secret.
+func desired(vc *tenancyv1alpha1.VirtualCluster, secret types.NamespacedName, syncerNamespace string, clusters []string) []client.Object {
+	meta := metav1.ObjectMeta{
+		Namespace: secret.Namespace, Name: namePrefix + vc.Name,
+		Labels: map[string]string{"app.kubernetes.io/part-of": "superpool"},
+	}
+	if vc.Namespace == secret.Namespace { // else the root namespace goes, and all in it
+		meta.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: tenancyv1alpha1.GroupVersion.String(), Kind: "VirtualCluster", Name: vc.Name, UID: vc.UID, Controller: ptr.To(true),
+		}}
+	}
+	subjects := make([]rbacv1.Subject, 0, len(clusters))
+	for _, id := range clusters {
+		subjects = append(subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: syncerNamespace, Name: accountPrefix + id})
+	}
+	return []client.Object{
+		&rbacv1.Role{
+			TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"}, ObjectMeta: meta,
+			Rules: []rbacv1.PolicyRule{{APIGroups: []string{corev1.GroupName}, Resources: []string{"secrets"}, ResourceNames: []string{secret.Name}, Verbs: []string{"get"}}},
+		},
+		&rbacv1.RoleBinding{
+			TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"}, ObjectMeta: *meta.DeepCopy(),
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: namePrefix + vc.Name},
+			Subjects: subjects,
+		},
+	}
+}

@@ -1,0 +1,43 @@
+package policy
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/pod-security-admission/api"
+)
+
+// checkTolerations checks which taints of super nodes a pod tolerates. For how long is free.
+func (p *Policy) checkTolerations(tolerations []corev1.Toleration, found *refusals) {
+	for i := range tolerations {
+		toleration := &tolerations[i]
+		if toleration.Key == "" {
+			if p.pods.security != api.LevelPrivileged {
+				found.add(at("spec.tolerations", i), "a toleration without key tolerates every taint (effect %q): pods.securityLevel is %s, and only privileged allows it", toleration.Effect, p.pods.security)
+			}
+			continue
+		}
+		// A rule without effect allows all effects, and a toleration without effect tolerates all of them.
+		effects := p.pods.tolerations[toleration.Key]
+		if !slices.Contains(effects, "") && (toleration.Effect == "" || !slices.Contains(effects, toleration.Effect)) {
+			found.add(at("spec.tolerations", i), "tolerating taint %s is not allowed: pods.tolerations allows %s", taint(toleration.Key, toleration.Effect), p.toleratedTaints())
+		}
+	}
+}
+
+// toleratedTaints returns what the policy allows.
+func (p *Policy) toleratedTaints() names {
+	taints := make(names, 0, len(p.spec.Pods.Tolerations))
+	for _, rule := range p.spec.Pods.Tolerations {
+		taints = append(taints, taint(rule.Key, rule.Effect))
+	}
+	return taints
+}
+
+// taint returns key and effect as people write them; without effect it stands for all effects.
+func taint(key string, effect corev1.TaintEffect) string {
+	if effect == "" {
+		return key
+	}
+	return key + ":" + string(effect)
+}

@@ -1,0 +1,80 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+)
+
+// resourceNamespaces takes no labels of tenants: in super clusters they are what others trust.
+const resourceNamespaces = "namespaces"
+
+// metadata is a compiled MetadataRules.
+type metadata struct {
+	labels, annotations domains
+	byResource          map[string]resourceMetadata
+}
+
+type resourceMetadata struct{ labels, annotations domains }
+
+func newMetadata(rules *tenancyv1alpha1.MetadataRules) metadata {
+	compiled := metadata{labels: newDomains(rules.Labels), annotations: newDomains(rules.Annotations)}
+	if len(rules.ByResource) > 0 {
+		compiled.byResource = make(map[string]resourceMetadata, len(rules.ByResource))
+	}
+	for i := range rules.ByResource {
+		rule := &rules.ByResource[i]
+		compiled.byResource[rule.Resource] = resourceMetadata{labels: newDomains(rule.Labels), annotations: newDomains(rule.Annotations)}
+	}
+	return compiled
+}
+
+// AllowsLabel reports whether the policy lets a label of a tenant's object go down as it is. resource is the plural
+// name of the object's resource, such as pods. Domains of Kubernetes' own that no tenant may write are the caller's to
+// refuse, whatever this says.
+func (p *Policy) AllowsLabel(resource, key string) bool {
+	if resource == resourceNamespaces {
+		return false
+	}
+	domain := domainOf(key)
+	return p.metadata.labels.contains(domain) || p.metadata.byResource[resource].labels.contains(domain)
+}
+
+// AllowsAnnotation is AllowsLabel for annotations.
+func (p *Policy) AllowsAnnotation(resource, key string) bool {
+	domain := domainOf(key)
+	return p.metadata.annotations.contains(domain) || p.metadata.byResource[resource].annotations.contains(domain)
+}
+
+// domainOf returns what is before the slash of a label or annotation key, "" where there is none.
+func domainOf(key string) string {
+	domain, _, found := strings.Cut(key, "/")
+	if !found {
+		return ""
+	}
+	return domain
+}
+
+// domains is a set of domains. The zero value is empty.
+type domains struct {
+	exact []string // "" for keys without a domain
+	below []string // ".example.com" for all subdomains of example.com
+}
+
+func newDomains(patterns []string) domains {
+	var set domains
+	for _, pattern := range patterns {
+		if suffix, found := strings.CutPrefix(pattern, "*"); found {
+			set.below = append(set.below, suffix)
+		} else {
+			set.exact = append(set.exact, pattern)
+		}
+	}
+	return set
+}
+
+func (d domains) contains(domain string) bool {
+	return slices.Contains(d.exact, domain) ||
+		slices.ContainsFunc(d.below, func(suffix string) bool { return len(domain) > len(suffix) && strings.HasSuffix(domain, suffix) })
+}

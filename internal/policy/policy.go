@@ -1,0 +1,146 @@
+// Package policy answers what a TenantPolicy allows: it compiles the API object, and checks objects of super clusters
+// against it.
+//
+// Everything here is pure: no clients, no clock, no logging. Arguments are never changed but by SetDefaults, Force and
+// ForceEphemeral, which are there to do so.
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/manifests/policies"
+)
+
+// Policy is a compiled TenantPolicy. It is immutable and safe for concurrent use.
+type Policy struct {
+	name string
+	spec tenancyv1alpha1.TenantPolicySpec
+
+	pods                    podRules
+	forcedKeys              []string           // of spec.Pods.NodeSelector, sorted
+	defaults                []containerDefault // sorted by name
+	metadata                metadata
+	objects                 map[string]objectLimit
+	poolCIDRs, allowedCIDRs []netip.Prefix
+}
+
+type objectLimit struct{ count, bytes int64 }
+
+// New compiles a TenantPolicy. The API server has validated it and set its defaults; an error means that it did not.
+func New(name string, spec *tenancyv1alpha1.TenantPolicySpec) (*Policy, error) {
+	policy := &Policy{name: name, spec: *spec.DeepCopy()}
+	policy.metadata = newMetadata(&policy.spec.Metadata)
+	policy.objects = make(map[string]objectLimit, len(spec.Limits.Objects))
+	for i := range policy.spec.Limits.Objects {
+		limit := &policy.spec.Limits.Objects[i]
+		policy.objects[limit.Resource] = objectLimit{count: limit.Count, bytes: limit.Bytes.Value()}
+	}
+	policy.defaults = containerDefaults(&policy.spec.Pods)
+	policy.forcedKeys = slices.Sorted(maps.Keys(policy.spec.Pods.NodeSelector))
+	var err error
+	if policy.pods, err = newPodRules(&policy.spec.Pods); err != nil {
+		return nil, fmt.Errorf("compiling TenantPolicy %s: %w", name, err)
+	}
+	if policy.poolCIDRs, err = parseCIDRs("poolCIDRs", spec.Network.PoolCIDRs); err != nil {
+		return nil, fmt.Errorf("compiling TenantPolicy %s: %w", name, err)
+	}
+	if policy.allowedCIDRs, err = parseCIDRs("allowedCIDRs", spec.Network.AllowedCIDRs); err != nil {
+		return nil, fmt.Errorf("compiling TenantPolicy %s: %w", name, err)
+	}
+	return policy, nil
+}
+
+func containerDefaults(rules *tenancyv1alpha1.PodRules) []containerDefault {
+	names := map[corev1.ResourceName]bool{}
+	for _, list := range [...]corev1.ResourceList{rules.DefaultRequests, rules.DefaultLimits} {
+		for name := range list {
+			names[name] = true
+		}
+	}
+	var defaults []containerDefault
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		amounts := containerDefault{name: name}
+		if request, found := rules.DefaultRequests[name]; found {
+			amounts.request = &request
+		}
+		if limit, found := rules.DefaultLimits[name]; found {
+			amounts.limit = &limit
+			if amounts.request != nil && exceeds(name, *amounts.request, limit) {
+				amounts.request = &limit
+			}
+		}
+		defaults = append(defaults, amounts)
+	}
+	return defaults
+}
+
+func parseCIDRs(field string, texts []string) ([]netip.Prefix, error) {
+	var prefixes []netip.Prefix
+	for _, text := range texts {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("reading spec.network.%s: %w", field, err)
+		}
+		prefixes = append(prefixes, prefix.Masked())
+	}
+	return prefixes, nil
+}
+
+// Default returns the policy that is shipped.
+func Default() *Policy { return shipped }
+
+var shipped = mustParse(policies.Default)
+
+func mustParse(data []byte) *Policy {
+	object := &tenancyv1alpha1.TenantPolicy{}
+	err := yaml.UnmarshalStrict(data, object)
+	var policy *Policy
+	if err == nil {
+		policy, err = New(object.Name, &object.Spec)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("the shipped TenantPolicy is invalid: %v", err)) // a fault of the build: a test reads it too
+	}
+	return policy
+}
+
+// Name returns the name of the TenantPolicy.
+func (p *Policy) Name() string { return p.name }
+
+// Spec returns the TenantPolicy's spec, which must not be changed.
+func (p *Policy) Spec() *tenancyv1alpha1.TenantPolicySpec { return &p.spec }
+
+// ObjectLimit returns how many objects of a resource the tenant may have in one super cluster, and their bytes
+// together. resource is a plural name, such as configmaps. A resource that the policy does not list has the limit of
+// the shipped one; limited is false where that has none either. The Secrets with the tokens of pods are tokens: unless
+// they are listed, their count is that of pods and their bytes are those of secrets. Super namespaces are namespaces:
+// unless they are listed, their count is twice limits.namespaces, for those without a placement that hold Services.
+func (p *Policy) ObjectLimit(resource string) (count, bytes int64, limited bool) {
+	limit, limited := p.objects[resource]
+	switch {
+	case limited:
+	case resource == "tokens":
+		pods, _, _ := p.ObjectLimit("pods")
+		_, size, _ := p.ObjectLimit("secrets")
+		return pods, size, true
+	case resource == "namespaces":
+		return 2 * int64(p.spec.Limits.Namespaces), math.MaxInt64, true
+	default:
+		limit, limited = Default().objects[resource]
+	}
+	return limit.count, limit.bytes, limited
+}
+
+// PoolCIDRs returns spec.network.poolCIDRs, which must not be changed.
+func (p *Policy) PoolCIDRs() []netip.Prefix { return p.poolCIDRs }
+
+// AllowedCIDRs returns spec.network.allowedCIDRs, which must not be changed.
+func (p *Policy) AllowedCIDRs() []netip.Prefix { return p.allowedCIDRs }

@@ -1,0 +1,47 @@
+package policy
+
+import "sync"
+
+// Ref holds the policy in force for one tenant while a connection to it lasts. It is safe for concurrent use. The nil
+// Ref and the zero Ref hold the shipped policy.
+type Ref struct {
+	mu      sync.Mutex
+	current *Policy
+	changed chan struct{}
+}
+
+// Get returns the policy in force.
+func (r *Ref) Get() *Policy {
+	policy, _ := r.Watch()
+	return policy
+}
+
+// Watch returns the policy in force, and a channel that is closed once another one is; nil for never.
+func (r *Ref) Watch() (*Policy, <-chan struct{}) {
+	if r == nil {
+		return Default(), nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.changed == nil {
+		r.changed = make(chan struct{})
+	}
+	if r.current == nil {
+		return Default(), r.changed
+	}
+	return r.current, r.changed
+}
+
+// Set puts policy in force.
+func (r *Ref) Set(policy *Policy) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.current == policy {
+		return
+	}
+	r.current = policy
+	if r.changed != nil {
+		close(r.changed)
+		r.changed = nil
+	}
+}

@@ -1,0 +1,174 @@
+package proof_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/proof"
+)
+
+// TestLacks asks a control plane for pod web/p with UID 1, and for any pods.
+func TestLacks(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("connection refused")
+	for _, tc := range []struct {
+		name string
+		// pod is the UID of the pod that is there, "" for none.
+		pod types.UID
+		// answers is the UID of the control plane, "" for one without namespace kube-system; known is the recorded one.
+		answers, known types.UID
+		// fails is the name whose read fails.
+		fails                string
+		wantLacks, wantEmpty bool
+		wantErr              bool
+	}{
+		{name: "it is there", pod: "1", answers: "a", known: "a"},
+		{name: "it is there, and another control plane answers", pod: "1", answers: "b", known: "a"},
+		{name: "it is gone", answers: "a", known: "a", wantLacks: true, wantEmpty: true},
+		{name: "another has its name", pod: "2", answers: "a", known: "a", wantLacks: true},
+		{name: "another control plane does not have it", answers: "b", known: "a", wantErr: true},
+		{name: "it is gone, and nobody knows the control plane", answers: "a", wantErr: true},
+		{name: "it is gone, and the control plane does not say which it is", known: "a", wantErr: true},
+		{name: "nobody answers", answers: "a", known: "a", fails: "p", wantErr: true},
+		{name: "nobody answers which it is", answers: "a", known: "a", fails: "kube-system", wantErr: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			builder := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+				Get: func(ctx context.Context, to client.WithWatch, name client.ObjectKey, object client.Object, options ...client.GetOption) error {
+					if name.Name == tc.fails {
+						return broken
+					}
+					return to.Get(ctx, name, object, options...)
+				},
+				List: func(ctx context.Context, to client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+					if tc.fails == "p" {
+						return broken
+					}
+					return to.List(ctx, list, options...)
+				},
+			})
+			if tc.pod != "" {
+				builder = builder.WithObjects(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "p", UID: tc.pod}})
+			}
+			if tc.answers != "" {
+				builder = builder.WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: tc.answers}})
+			}
+			controlPlane := &proof.ControlPlane{Name: "the tenant", Reader: builder.Build(), UID: tc.known}
+			pod := &corev1.Pod{}
+			proven, lacks, err := controlPlane.Lacks(t.Context(), types.NamespacedName{Namespace: "web", Name: "p"}, pod, func() bool { return pod.UID == "1" })
+			require.Equal(t, []bool{tc.wantLacks, tc.wantLacks, tc.wantErr}, []bool{proven.Holds(), lacks, err != nil}, "%v", err)
+			require.Equal(t, tc.answers != tc.known && tc.answers != "" && tc.pod == "", errors.Is(err, proof.ErrOther))
+
+			proven, lacks, err = controlPlane.LacksAll(t.Context(), &corev1.PodList{}, client.InNamespace("web"))
+			require.Equal(t, []bool{tc.wantEmpty, tc.wantEmpty, tc.wantErr}, []bool{proven.Holds(), lacks, err != nil}, "%v", err)
+		})
+	}
+}
+
+func TestProof(t *testing.T) {
+	t.Parallel()
+	one, other := proof.NotNeeded("it is replaced"), proof.NotNeeded("it is ours")
+	require.False(t, proof.Proof{}.Holds())
+	require.True(t, one.Holds())
+	require.Equal(t, "it is replaced, it is ours", one.And(other).String())
+	require.False(t, one.And(proof.Proof{}).Holds())
+	require.False(t, proof.Proof{}.And(one).Holds())
+}
+
+// system is namespace kube-system of a control plane, as a test sets it.
+type system struct {
+	uid     types.UID
+	version string
+	err     error
+	asked   int
+}
+
+// List implements proof.Namespaces.
+func (s *system) List(_ context.Context, options metav1.ListOptions) (*corev1.NamespaceList, error) {
+	if options.FieldSelector != "metadata.name=kube-system" || options.ResourceVersion != "" {
+		return nil, errors.New("not a live read of namespace kube-system")
+	}
+	s.asked++
+	return &corev1.NamespaceList{
+		ListMeta: metav1.ListMeta{ResourceVersion: s.version},
+		Items:    []corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: s.uid}}},
+	}, s.err
+}
+
+// TestGuard ends when what a process rests on is no longer the same, and not for silence.
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	refused := errors.New("refused")
+	for _, tc := range []struct {
+		name string
+		// answers come one after the other, and then the end.
+		answers []system
+		uid     types.UID
+		also    error
+		wantErr func(error) bool
+	}{
+		{name: "the same", answers: []system{{uid: "a", version: "10"}, {uid: "a", version: "10"}, {uid: "a", version: "11"}}},
+		{name: "it does not answer for a while", answers: []system{{uid: "a", version: "10"}, {err: errors.New("connection refused")}, {uid: "a", version: "11"}}},
+		{
+			name: "another one", answers: []system{{uid: "a", version: "10"}, {uid: "b", version: "11"}},
+			wantErr: func(err error) bool { return errors.Is(err, proof.ErrOther) },
+		},
+		{
+			name: "another one from the first", uid: "a", answers: []system{{uid: "b", version: "10"}},
+			wantErr: func(err error) bool { return errors.Is(err, proof.ErrOther) },
+		},
+		{
+			name: "restored from a backup", answers: []system{{uid: "a", version: "10"}, {uid: "a", version: "9"}},
+			wantErr: func(err error) bool {
+				var failure *engage.Failure
+				return errors.As(err, &failure) && failure.Reason.Reason == engage.ReasonRestored
+			},
+		},
+		{
+			name: "refused for another reason", answers: []system{{uid: "a", version: "10"}}, also: refused,
+			wantErr: func(err error) bool { return errors.Is(err, refused) },
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			script := &scripted{answers: tc.answers, end: cancel}
+			guard := &proof.Guard{Name: "the meta cluster", Namespaces: script, UID: tc.uid, Also: func(context.Context) error { return tc.also }, Period: 1}
+			err := guard.Start(ctx)
+			if tc.wantErr == nil {
+				require.NoError(t, err)
+				return
+			}
+			require.True(t, tc.wantErr(err), "%v", err)
+		})
+	}
+}
+
+// scripted answers with one after the other, and calls end after the last.
+type scripted struct {
+	answers []system
+	end     func()
+}
+
+// List implements proof.Namespaces.
+func (s *scripted) List(ctx context.Context, options metav1.ListOptions) (*corev1.NamespaceList, error) {
+	if len(s.answers) == 0 {
+		s.end()
+		return nil, context.Canceled
+	}
+	next := s.answers[0]
+	s.answers = s.answers[1:]
+	return next.List(ctx, options)
+}

@@ -1,0 +1,135 @@
+package scheduling
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// choices tells the super clusters that the pod scheduler of one tenant chose from those that the tenant wrote onto its
+// pods. A pod is in the super cluster that it names only if the binder wrote it (chose): the tenant can write all that
+// is on a pod, so nothing there is a proof. Any other pod that names one and is bound to no node waits, and the
+// scheduler's filters decide whether it may go where it asks to; what they refuse (refuse), podReconciler takes off.
+//
+// Nothing is kept over a restart or a connection: pods that were not bound to a node by then are judged again, for the
+// super cluster that they name, and what they request is free there unless something changed. A nil choices takes all
+// that pods name as chosen. It is safe for concurrent use.
+type choices struct {
+	// profiles are the names of the profiles that schedule pods, empty for any.
+	profiles sets.Set[string]
+
+	mu      sync.Mutex
+	chosen  map[types.UID]string
+	refused map[types.UID]refusedChoice
+	// enqueue asks for a repair of a pod. It is nil before bind.
+	enqueue func(namespace, name string)
+}
+
+// refusedChoice is a super cluster that a pod asked for and may not have.
+type refusedChoice struct {
+	pod          types.NamespacedName
+	superCluster string
+	why          string
+}
+
+// newChoices returns choices for the profiles of these names, none for any.
+func newChoices(profiles ...string) *choices {
+	return &choices{profiles: sets.New(profiles...), chosen: map[types.UID]string{}, refused: map[types.UID]refusedChoice{}}
+}
+
+// chose notes which super cluster the binder writes onto a pod, "" for none. It is called before the write, so that the
+// informer knows it when it sees the pod.
+func (c *choices) chose(pod types.UID, superCluster string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.chosen, pod)
+	if superCluster != "" {
+		c.chosen[pod] = superCluster
+		delete(c.refused, pod)
+	}
+}
+
+// isChosen reports whether the pod scheduler chose a super cluster for a pod.
+func (c *choices) isChosen(pod types.UID, superCluster string) bool {
+	if c == nil {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.chosen[pod] == superCluster
+}
+
+// failed notes a refusal, and returns the status that tells the tenant about it. It is the Failed of a
+// kubescheduler.Instance.
+func (c *choices) failed(_ context.Context, pod *corev1.Pod, status *fwk.Status) *fwk.Status {
+	status = explain(pod, status)
+	c.refuse(pod, status)
+	return status
+}
+
+// refuse notes that the pod scheduler did not let a pod of the pod view have the super cluster that it asks for. A
+// status that is no refusal, and a pod that asks for none, change nothing.
+func (c *choices) refuse(pod *corev1.Pod, status *fwk.Status) {
+	superCluster := asks(pod)
+	if superCluster == "" || !status.IsRejected() {
+		return
+	}
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused[pod.UID] = refusedChoice{pod: key, superCluster: superCluster, why: status.Message()}
+	if c.enqueue != nil {
+		c.enqueue(key.Namespace, key.Name)
+	}
+}
+
+// refusal returns why a pod of the pod view may not have the super cluster that it names, "" if nothing is known
+// against it.
+func (c *choices) refusal(pod *corev1.Pod) string {
+	if c == nil {
+		return ""
+	}
+	if c.profiles.Len() > 0 && !c.profiles.Has(pod.Spec.SchedulerName) {
+		return fmt.Sprintf("no scheduler of the pool looks at pods with schedulerName %q", pod.Spec.SchedulerName)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if refused, exists := c.refused[pod.UID]; exists && refused.superCluster == asks(pod) {
+		return refused.why
+	}
+	return ""
+}
+
+// settle drops the refusal of a pod that was told: what it asks for from now on is judged again.
+func (c *choices) settle(pod types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.refused, pod)
+}
+
+// forget drops what is known about a pod that is bound to a node or deleted.
+func (c *choices) forget(pod types.UID) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.chosen, pod)
+	delete(c.refused, pod)
+}
+
+// bind sets what is called with a pod whose choice is to be taken off, and calls it with those of before. It must not
+// block.
+func (c *choices) bind(enqueue func(namespace, name string)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.enqueue = enqueue
+	for _, refused := range c.refused {
+		enqueue(refused.pod.Namespace, refused.pod.Name)
+	}
+}

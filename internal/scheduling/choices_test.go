@@ -1,0 +1,204 @@
+package scheduling
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/plugins/superclusterbinder"
+)
+
+// asking writes what a tenant writes onto a pod that it wants in a super cluster.
+func asking(superCluster string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Annotations = map[string]string{schedulerv1alpha1.AnnotationSuperCluster: superCluster}
+		p.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: superCluster}
+		// Nor does a forged condition help.
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: superclusterbinder.ReasonSuperClusterChosen}}
+	}
+}
+
+// wantEvent waits for an Event of vc-scheduler that contains all texts.
+func (c *tenantControlPlane) wantEvent(texts ...string) {
+	c.t.Helper()
+	select {
+	case event := <-c.recorder.Events:
+		for _, text := range texts {
+			require.Contains(c.t, event, text)
+		}
+	case <-time.After(patience):
+		require.Fail(c.t, "no Event", "%v", texts)
+	}
+}
+
+// wantGranted waits until kube-scheduler counts a pod in a super cluster, as confirmed by the informer.
+func (c *tenantControlPlane) wantGranted(namespace, name, superCluster string) {
+	c.t.Helper()
+	c.wantIn(namespace, name, superCluster)
+	require.Eventually(c.t, func() bool {
+		pod, err := c.sched.Cache.GetPod(podOf(namespace, name, "1m"))
+		if err != nil || pod.Spec.NodeName != superCluster {
+			return false
+		}
+		assumed, err := c.sched.Cache.IsAssumedPod(pod)
+		return err == nil && !assumed
+	}, patience, 5*time.Millisecond, "pod %s: want it counted in %s", name, superCluster)
+}
+
+// TestSelfChosenSuperCluster: a pod gets the super cluster that its tenant wrote onto it if the scheduler's filters let
+// it stand, and is scheduled like any other if not.
+func TestSelfChosenSuperCluster(t *testing.T) {
+	for name, tc := range map[string]struct {
+		r1     func(*corev1.Node)
+		policy func(*tenancyv1alpha1.TenantPolicySpec)
+		cpu    string
+		asks   string
+		change func(*corev1.Pod)
+		// want is where the pod goes, "" if it waits. event is what the tenant is told, "" for nothing.
+		want, event string
+	}{
+		"it fits":                  {cpu: "1", asks: "r2", want: "r2"},
+		"it fits, cordoned beside": {cpu: "1", asks: "r2", r1: func(n *corev1.Node) { n.Spec.Unschedulable = true }, want: "r2"},
+		"cordoned": {
+			cpu: "1", asks: "r1", r1: func(n *corev1.Node) { n.Spec.Unschedulable = true }, want: "r2", event: "unschedulable",
+		},
+		"tainted": {
+			cpu: "1", asks: "r1", want: "r2", event: "untolerated taint",
+			r1: func(n *corev1.Node) {
+				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoSchedule})
+			},
+		},
+		"no room":          {cpu: "3", asks: "r1", want: "r2", event: "Insufficient cpu of the namespace"},
+		"no room anywhere": {cpu: "5", asks: "r1", event: "cpu"},
+		"a profile that is not allowed": {
+			cpu: "1", asks: "r1", event: "is not allowed",
+			policy: func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Scheduling.PodSchedulers = []string{"packing"} },
+		},
+		"a scheduler of the tenant": {
+			cpu: "1", asks: "r1", event: `schedulerName "own"`, change: func(p *corev1.Pod) { p.Spec.SchedulerName = "own" },
+		},
+		"no pod may wait": {
+			cpu: "1", asks: "r1", want: "r1", policy: func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.PendingPods = 0 },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newTenant(t)
+			if tc.r1 == nil {
+				tc.r1 = func(*corev1.Node) {}
+			}
+			if tc.policy != nil {
+				c.policy.Set(policyWith(t, tc.policy))
+			}
+			c.cluster("r1", tc.r1)
+			c.cluster("r2")
+			c.place("web", "r1", "2")
+			c.place("web", "r2", "4")
+			change := func(*corev1.Pod) {}
+			if tc.change != nil {
+				change = tc.change
+			}
+			c.create("web", "pod", tc.cpu, asking(tc.asks), change)
+			if tc.event != "" {
+				c.wantEvent(reasonSuperClusterNotGranted, tc.asks, tc.event)
+			}
+			if tc.want == "" {
+				c.wantIn("web", "pod", "")
+				return
+			}
+			c.wantGranted("web", "pod", tc.want)
+			require.Empty(t, c.told())
+		})
+	}
+}
+
+// TestSelfChosenSuperClusterEvictsNobody: a pod that asks for a full super cluster evicts no pod of lower priority
+// there while another super cluster has room.
+func TestSelfChosenSuperClusterEvictsNobody(t *testing.T) {
+	c := newTenant(t)
+	c.cluster("r1")
+	c.place("web", "r1", "1")
+	c.create("web", "low", "1")
+	c.wantGranted("web", "low", "r1")
+	c.cluster("r2")
+	c.place("web", "r2", "1")
+	high := int32(1000)
+	c.create("web", "high", "1", asking("r1"), func(p *corev1.Pod) { p.Spec.Priority = &high })
+	c.wantGranted("web", "high", "r2")
+	c.get("web", "low")
+}
+
+// TestChoicesOfAWaitingPod: what a tenant writes onto a pod that was scheduled, or refused, is judged anew.
+func TestChoicesOfAWaitingPod(t *testing.T) {
+	c := newTenant(t)
+	c.cluster("r1")
+	c.cluster("r2")
+	c.place("web", "r1", "1")
+	c.place("web", "r2", "1")
+	c.create("web", "moves", "1")
+	c.wantGranted("web", "moves", "r1")
+	write := func(name, superCluster string) {
+		pod := c.get("web", name)
+		asking(superCluster)(pod)
+		_, err := c.api.CoreV1().Pods("web").Update(c.ctx, pod, metav1.UpdateOptions{})
+		require.NoError(t, err)
+	}
+	write("moves", "r2")
+	c.wantGranted("web", "moves", "r2")
+	c.create("web", "other", "1")
+	c.wantGranted("web", "other", "r1")
+	write("other", "r2")
+	c.wantEvent(reasonSuperClusterNotGranted)
+	c.wantGranted("web", "other", "r1")
+	write("other", "r2")
+	c.wantEvent(reasonSuperClusterNotGranted)
+	c.wantGranted("web", "other", "r1")
+}
+
+// TestRestartKeepsSuperClusters: pods that wait for a node of their super cluster are judged again by a new process,
+// stay where they are if they fit, and leave a super cluster that takes no new pods any more. Pods that are bound stay.
+func TestRestartKeepsSuperClusters(t *testing.T) {
+	for name, cordoned := range map[string]bool{"as before": false, "cordoned meanwhile": true} {
+		t.Run(name, func(t *testing.T) {
+			c := newTenant(t)
+			c.cluster("r1")
+			c.cluster("r2")
+			c.place("web", "r1", "2")
+			c.create("web", "waits", "1")
+			c.create("web", "bound", "1")
+			c.wantGranted("web", "waits", "r1")
+			c.wantGranted("web", "bound", "r1")
+			c.place("web", "r2", "3")
+			c.restart(func() {
+				bound := c.get("web", "bound")
+				bound.Spec.NodeName = "r1.node-1"
+				bound.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
+				_, err := c.api.CoreV1().Pods("web").Update(c.ctx, bound, metav1.UpdateOptions{})
+				require.NoError(t, err)
+				c.create("web", "late", "2")
+				c.virtual["r1"].Spec.Unschedulable = cordoned
+				c.setPendingPods(1)
+			})
+			want := "r1"
+			if cordoned {
+				want = "r2"
+			}
+			c.wantGranted("web", "waits", want)
+			c.wantGranted("web", "bound", "r1")
+			c.wantGranted("web", "late", "r2")
+			if cordoned {
+				c.wantEvent(reasonSuperClusterNotGranted)
+				return
+			}
+			pod := c.get("web", "waits")
+			_, condition := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
+			require.NotNil(t, condition)
+			require.Equal(t, superclusterbinder.ReasonSuperClusterChosen, condition.Reason)
+		})
+	}
+}

@@ -1,0 +1,205 @@
+package scheduling
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// tenantQueue is the scheduling queue of one tenant with limits.pendingPods of its policy: kube-scheduler looks at all
+// pods of its queue at many events, so those beyond the limit are kept out of it, the youngest ones, with an Event. One
+// is let in whenever one of the queue got a super cluster or was deleted. A pod that is in the queue stays in it, also
+// when the limit is lowered. Pods with scheduling gates are kept out and do not count: no super cluster is wanted for
+// them yet. Pods that ask for a super cluster (choices) do not count either, so that all are judged: those that are
+// refused count from then on. Each change costs at most the logarithm of the number of pods that are kept out.
+//
+// It is closed at first, and lets no pod in until open is called, when all pods are known: the oldest are then let in,
+// whatever the order of a list. It is safe for concurrent use.
+type tenantQueue struct {
+	queue.SchedulingQueue // kube-scheduler's own
+
+	policy   *policy.Ref
+	recorder events.EventRecorder
+	logger   klog.Logger
+
+	mu     sync.Mutex
+	opened bool
+	// admitted holds the pods that count: they were let in, and have no super cluster as far as informers know.
+	admitted sets.Set[types.UID]
+	outside  outsidePods
+}
+
+var _ queue.SchedulingQueue = &tenantQueue{}
+
+func newTenantQueue(inner queue.SchedulingQueue, ref *policy.Ref, recorder events.EventRecorder, logger klog.Logger) *tenantQueue {
+	return &tenantQueue{
+		SchedulingQueue: inner, policy: ref, recorder: recorder, logger: logger,
+		admitted: sets.New[types.UID](), outside: outsidePods{byUID: map[types.UID]*outsidePod{}},
+	}
+}
+
+// Add implements queue.SchedulingQueue.
+func (q *tenantQueue) Add(_ klog.Logger, pod *corev1.Pod) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.add(pod)
+}
+
+// Update implements queue.SchedulingQueue.
+func (q *tenantQueue) Update(logger klog.Logger, old, pod *corev1.Pod) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	kept := q.outside.byUID[pod.UID]
+	switch {
+	case len(old.Spec.SchedulingGates) > 0:
+		q.add(pod)
+	case old.UID != pod.UID, asks(old) != asks(pod): // the deletion was missed, or all that was found out is void
+		q.remove(old)
+		q.add(pod)
+	case kept != nil:
+		kept.pod = pod
+	default:
+		q.SchedulingQueue.Update(logger, old, pod)
+	}
+}
+
+// Delete implements queue.SchedulingQueue. It is called for a pod that got a super cluster, too.
+func (q *tenantQueue) Delete(pod *corev1.Pod) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.remove(pod)
+}
+
+// AddNominatedPod implements queue.SchedulingQueue. kube-scheduler calls it with a pod that it has put back into the
+// queue before, whose Update may change it meanwhile: here both hold mu.
+func (q *tenantQueue) AddNominatedPod(logger klog.Logger, pod fwk.PodInfo, nominated *framework.NominatingInfo) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.SchedulingQueue.AddNominatedPod(logger, pod, nominated)
+}
+
+// open lets pods in from now on. It is called once the informers have passed on all pods.
+func (q *tenantQueue) open() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.opened = true
+	q.fill()
+	for _, kept := range q.outside.heap {
+		q.tell(kept.pod)
+	}
+}
+
+// policyChanged lets in what the policy that is in force now has room for.
+func (q *tenantQueue) policyChanged() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.fill()
+}
+
+// add lets a pod in or keeps it out. The caller holds mu.
+func (q *tenantQueue) add(pod *corev1.Pod) {
+	if len(pod.Spec.SchedulingGates) > 0 {
+		return
+	}
+	if asks(pod) != "" {
+		q.SchedulingQueue.Add(q.logger, pod)
+		return
+	}
+	heap.Push(&q.outside, &outsidePod{pod: pod})
+	q.fill()
+	if q.opened && q.outside.byUID[pod.UID] != nil {
+		q.tell(pod)
+	}
+}
+
+// remove forgets a pod. The caller holds mu.
+func (q *tenantQueue) remove(pod *corev1.Pod) {
+	if kept := q.outside.byUID[pod.UID]; kept != nil {
+		heap.Remove(&q.outside, kept.index)
+		return
+	}
+	q.SchedulingQueue.Delete(pod)
+	if q.admitted.Has(pod.UID) {
+		q.admitted.Delete(pod.UID)
+		q.fill()
+	}
+}
+
+// fill lets the oldest pods in, as many as there is room for. The caller holds mu.
+func (q *tenantQueue) fill() {
+	limit := int(q.policy.Get().Spec().Limits.PendingPods)
+	for q.opened && q.outside.Len() > 0 && q.admitted.Len() < limit {
+		oldest := heap.Pop(&q.outside).(*outsidePod) //nolint:forcetypeassert // outsidePods holds nothing else
+		q.admitted.Insert(oldest.pod.UID)
+		q.SchedulingQueue.Add(q.logger, oldest.pod)
+	}
+}
+
+// tell records why a pod is kept out. The caller holds mu.
+func (q *tenantQueue) tell(pod *corev1.Pod) {
+	current := q.policy.Get()
+	message := fmt.Sprintf("%d pods of the tenant wait for a super cluster, and %d may (limits.pendingPods of TenantPolicy %s): "+
+		"this one is scheduled when there are fewer, the oldest first", q.admitted.Len(), current.Spec().Limits.PendingPods, current.Name())
+	q.recorder.Eventf(pod, nil, corev1.EventTypeWarning, schedulerv1alpha1.ReasonTenantLimit, "Schedule", "%s", tenancy.Cut(message, tenancy.MaxEventNote))
+}
+
+// asks returns the super cluster that a pod of the queue asks for, "" for none.
+func asks(pod *corev1.Pod) string { return pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster] }
+
+// outsidePod is a pod that is kept out of the queue.
+type outsidePod struct {
+	pod   *corev1.Pod
+	index int
+}
+
+// outsidePods is a heap.Interface: the oldest pod is first, and among those of one second, names decide.
+type outsidePods struct {
+	heap  []*outsidePod
+	byUID map[types.UID]*outsidePod
+}
+
+// Len implements heap.Interface.
+func (o *outsidePods) Len() int { return len(o.heap) }
+
+// Less implements heap.Interface.
+func (o *outsidePods) Less(i, j int) bool {
+	a, b := o.heap[i].pod, o.heap[j].pod
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name)) < 0
+}
+
+// Swap implements heap.Interface.
+func (o *outsidePods) Swap(i, j int) {
+	o.heap[i], o.heap[j] = o.heap[j], o.heap[i]
+	o.heap[i].index, o.heap[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (o *outsidePods) Push(added any) {
+	pod := added.(*outsidePod) //nolint:forcetypeassert // add pushes nothing else
+	pod.index = len(o.heap)
+	o.heap = append(o.heap, pod)
+	o.byUID[pod.pod.UID] = pod
+}
+
+// Pop implements heap.Interface.
+func (o *outsidePods) Pop() any {
+	last := o.heap[len(o.heap)-1]
+	o.heap[len(o.heap)-1] = nil
+	o.heap = o.heap[:len(o.heap)-1]
+	delete(o.byUID, last.pod.UID)
+	return last
+}

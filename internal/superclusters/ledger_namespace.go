@@ -1,0 +1,174 @@
+package superclusters
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// namespaceEntry is what the ledger knows of one tenant namespace.
+type namespaceEntry struct {
+	// requests is the sum over its pods.
+	requests slice.Amounts
+	// quota is the UID of the ResourceQuota that hard is of, "" for none, and namespaceUID that of the tenant's
+	// namespace for which it was written.
+	quota, namespaceUID types.UID
+	hard                slice.Amounts
+	// withdrawn is whether there was a quota, and is none.
+	withdrawn bool
+	// reserved is what its NamespacePlacement reserves here.
+	reserved slice.Amounts
+}
+
+func (n *namespaceEntry) use() placement.Use {
+	return placement.Use{Requests: n.requests, Hard: n.hard, NamespaceUID: n.namespaceUID, Withdrawn: n.withdrawn}
+}
+
+// isEmpty returns whether the entry says nothing. That a quota was withdrawn counts while something is reserved.
+func (n *namespaceEntry) isEmpty() bool {
+	return len(n.requests) == 0 && n.quota == "" && len(n.reserved) == 0
+}
+
+// Use returns what a tenant namespace uses, by the key of its NamespacePlacement. It belongs to the caller.
+func (l *Ledger) Use(namespace types.NamespacedName) placement.Use {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	entry, exists := l.namespaces[namespace]
+	if !exists {
+		return placement.Use{}
+	}
+	use := entry.use()
+	use.Requests, use.Hard = maps.Clone(use.Requests), maps.Clone(use.Hard)
+	return use
+}
+
+// SetReserved records what a NamespacePlacement reserves, empty for nothing. It returns whether the cluster's Capacity
+// may have changed.
+func (l *Ledger) SetReserved(namespace types.NamespacedName, reserved slice.Amounts) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	changed, _ := l.changeLocked(namespace, func(n *namespaceEntry) { n.reserved = reserved }) // frees nothing
+	return changed
+}
+
+// SetQuota records the quota of a super namespace, new or changed. It returns whether the cluster's Capacity may have
+// changed. One that the pool did not write is ignored.
+func (l *Ledger) SetQuota(quota *corev1.ResourceQuota) bool {
+	owner, ours := tenancy.GetOwner(quota)
+	if !ours {
+		return false
+	}
+	l.mu.Lock()
+	changed, freed := l.changeLocked(placementKey(&owner), func(n *namespaceEntry) {
+		n.quota, n.namespaceUID, n.hard, n.withdrawn = quota.UID, owner.UID, hardOf(quota), false
+	})
+	l.mu.Unlock()
+	l.tell(freed)
+	return changed
+}
+
+// DeleteQuota forgets the quota of a super namespace.
+func (l *Ledger) DeleteQuota(quota *corev1.ResourceQuota) bool {
+	owner, ours := tenancy.GetOwner(quota)
+	if !ours {
+		return false
+	}
+	l.mu.Lock()
+	changed, freed := l.changeLocked(placementKey(&owner), func(n *namespaceEntry) {
+		if n.quota == quota.UID {
+			n.quota, n.namespaceUID, n.hard, n.withdrawn = "", "", nil, true
+		}
+	})
+	l.mu.Unlock()
+	l.tell(freed)
+	return changed
+}
+
+// namespacesHere returns the keys of the NamespacePlacements of all namespaces that the ledger knows.
+func (l *Ledger) namespacesHere() []types.NamespacedName {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	keys := make([]types.NamespacedName, 0, len(l.namespaces))
+	for key := range l.namespaces {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// changeLocked applies change to the entry of a namespace and to the sums over all of them. It returns whether a sum
+// has changed, and the namespace if it uses less now, or has another quota.
+func (l *Ledger) changeLocked(key types.NamespacedName, change func(*namespaceEntry)) (changed bool, freed []types.NamespacedName) {
+	entry, exists := l.namespaces[key]
+	if !exists {
+		entry = &namespaceEntry{requests: slice.Amounts{}}
+		l.namespaces[key] = entry
+	}
+	before := *entry
+	before.requests = maps.Clone(entry.requests)
+	change(entry)
+	if entry.isEmpty() {
+		delete(l.namespaces, key)
+	}
+	was, is := before.terms(), entry.terms()
+	changed = !maps.Equal(was.beyond, is.beyond) || !maps.Equal(was.committed, is.committed)
+	if changed {
+		addTo(l.beyond, was.beyond, -1)
+		addTo(l.beyond, is.beyond, 1)
+		addTo(l.committed, was.committed, -1)
+		addTo(l.committed, is.committed, 1)
+	}
+	if before.quota != entry.quota || !before.requests.Fits(entry.requests) || !before.hard.Fits(entry.hard) {
+		freed = []types.NamespacedName{key}
+	}
+	return changed, freed
+}
+
+// namespaceTerms are what one namespace adds to the sums.
+type namespaceTerms struct{ beyond, committed slice.Amounts }
+
+func (n *namespaceEntry) terms() namespaceTerms {
+	use := n.use()
+	beyond := use.MayUse().Minus(n.reserved)
+	return namespaceTerms{beyond: beyond, committed: n.reserved.Plus(beyond)}
+}
+
+// tell calls Freed for each of namespaces. The lock is not held.
+func (l *Ledger) tell(namespaces []types.NamespacedName) {
+	if l.Freed == nil {
+		return
+	}
+	for _, namespace := range namespaces {
+		l.Freed(namespace)
+	}
+}
+
+func addTo(sum, term slice.Amounts, sign int64) {
+	for resource, amount := range term {
+		if sum[resource] += sign * amount; sum[resource] == 0 {
+			delete(sum, resource)
+		}
+	}
+}
+
+// hardOf returns what a quota lets pods request, never nil. A quota that was lowered lets them request what it did
+// before until the super cluster's controller manager has written its status, by which admission goes.
+func hardOf(quota *corev1.ResourceQuota) slice.Amounts {
+	hard := slice.Amounts{}
+	for _, list := range []corev1.ResourceList{quota.Spec.Hard, quota.Status.Hard} {
+		named := corev1.ResourceList{}
+		for key, quantity := range list {
+			if dimension, ok := slice.DimensionOfQuotaKey(key); ok {
+				named[dimension.Name] = quantity
+			}
+		}
+		for name, amount := range slice.Of(named) {
+			hard[name] = max(hard[name], amount)
+		}
+	}
+	return hard
+}

@@ -1,0 +1,171 @@
+package syncer
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/proof"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// ReasonSuperClusterRefused: the super cluster of a syncer has the id of another one, whose UID vc-scheduler has
+// recorded on the virtual Node. The syncer records the Event on that Node and ends, and has written nothing.
+const ReasonSuperClusterRefused = "SuperClusterRefused"
+
+// ErrRefused is the error for a super cluster with the id of another one.
+var ErrRefused = errors.New("this is another super cluster than the one with its id")
+
+// Identity tells a super cluster from all others.
+type Identity struct {
+	// ID is the id that its ConfigMap supercluster-info says.
+	ID string
+	// UID is the UID of its namespace kube-system.
+	UID types.UID
+}
+
+// Lock returns the name of the Lease by which the syncers of this super cluster elect their leader. Those of another
+// one with the same id have another.
+func (i Identity) Lock() string {
+	hash := sha256.Sum256([]byte(i.UID))
+	return i.ID + "-syncer-" + hex.EncodeToString(hash[:4])
+}
+
+// Identify reads the identity of the super cluster that config names. An error contains what to apply there.
+func Identify(ctx context.Context, config *rest.Config) (Identity, error) {
+	super, err := newClient(config, kinds.Specs())
+	if err != nil {
+		return Identity{}, err
+	}
+	id, err := readID(ctx, super)
+	if err != nil {
+		return Identity{}, err
+	}
+	uid, _, err := proof.Identify(ctx, proof.By(super))
+	if err != nil {
+		return Identity{}, fmt.Errorf("asking which super cluster it is: %w", err)
+	}
+	return Identity{ID: id, UID: uid}, nil
+}
+
+// readID returns the id of a super cluster.
+func readID(ctx context.Context, super client.Reader) (string, error) {
+	const hint = "apply in the super cluster a ConfigMap " + schedulerv1alpha1.SuperClusterInfoNamespace + "/" + schedulerv1alpha1.SuperClusterInfoName +
+		" with data key " + schedulerv1alpha1.SuperClusterInfoKey
+	info := &corev1.ConfigMap{}
+	name := types.NamespacedName{Namespace: schedulerv1alpha1.SuperClusterInfoNamespace, Name: schedulerv1alpha1.SuperClusterInfoName}
+	if err := super.Get(ctx, name, info); err != nil {
+		return "", fmt.Errorf("reading the super cluster id (%s): %w", hint, err)
+	}
+	id := info.Data[schedulerv1alpha1.SuperClusterInfoKey]
+	if err := tenancy.ValidateSuperClusterID(id); err != nil {
+		return "", fmt.Errorf("reading the super cluster id (%s): %w", hint, err)
+	}
+	return id, nil
+}
+
+// Recorded returns whether the virtual Node of the super cluster records its UID, by a live read of the meta cluster,
+// and ErrRefused if it records that of another one. Until it does, another cluster may be the one with that id.
+func (i Identity) Recorded(ctx context.Context, meta client.Reader) (bool, error) {
+	node := &corev1.Node{}
+	if err := meta.Get(ctx, types.NamespacedName{Name: i.ID}, node); err != nil {
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return false, fmt.Errorf("reading virtual Node %s: %w", i.ID, err)
+	}
+	recorded := types.UID(node.Annotations[schedulerv1alpha1.AnnotationSuperClusterUID])
+	if recorded != "" && recorded != i.UID {
+		return false, fmt.Errorf("%w %s: its namespace kube-system has UID %s, and that of the other %s. Give it an id of its own in ConfigMap %s/%s. "+
+			"If it is to take the place of the other, and what tenants run there is lost: kubectl annotate node %s %s-", ErrRefused, i.ID, i.UID, recorded,
+			schedulerv1alpha1.SuperClusterInfoNamespace, schedulerv1alpha1.SuperClusterInfoName, i.ID, schedulerv1alpha1.AnnotationSuperClusterUID)
+	}
+	return recorded != "", nil
+}
+
+// Refuse records on the virtual Node why a syncer ends, if err is ErrRefused. It writes the Event itself: a recorder's
+// queue would end with the process.
+func (i Identity) Refuse(ctx context.Context, meta client.Writer, refused error) {
+	if !errors.Is(refused, ErrRefused) {
+		return
+	}
+	now := metav1.Now()
+	source := "syncer-" + i.ID
+	event := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: i.ID + "-"},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: i.ID, UID: types.UID(i.ID)}, // as kubelets do
+		Type:           corev1.EventTypeWarning, Reason: ReasonSuperClusterRefused, Message: tenancy.Cut(refused.Error(), tenancy.MaxEventNote),
+		Source: corev1.EventSource{Component: source}, ReportingController: source,
+		FirstTimestamp: now, LastTimestamp: now, Count: 1,
+	}
+	if err := meta.Create(ctx, event); err != nil {
+		klog.FromContext(ctx).Error(err, "Recording that the super cluster is refused")
+	}
+}
+
+// guard holds a syncer to the super cluster with which it began.
+type guard struct {
+	identity    Identity
+	super, meta client.Reader
+	period      time.Duration
+}
+
+// ofSuper returns the guard that ends the process once the super cluster is another one, has another id, was restored
+// from a backup, or is not the one that the meta cluster records.
+func (g *guard) ofSuper() *proof.Guard {
+	return &proof.Guard{
+		Name: "super cluster " + g.identity.ID, Namespaces: proof.By(g.super), UID: g.identity.UID, Period: g.period, Also: g.same,
+	}
+}
+
+// same returns an error if the super cluster has another id than before, or is refused.
+func (g *guard) same(ctx context.Context) error {
+	logger := klog.FromContext(ctx)
+	id, err := readID(ctx, g.super)
+	switch {
+	case err != nil:
+		logger.V(2).Info("The super cluster does not say its id", "err", err)
+	case id != g.identity.ID:
+		return fmt.Errorf("the super cluster's id was %s and is %s now", g.identity.ID, id)
+	}
+	if _, err := g.identity.Recorded(ctx, g.meta); err != nil {
+		if errors.Is(err, ErrRefused) {
+			return err
+		}
+		logger.V(2).Info("The meta cluster does not answer", "err", err)
+	}
+	return nil
+}
+
+// wait returns once the meta cluster records the super cluster, or ctx has ended. An error is ErrRefused.
+func (g *guard) wait(ctx context.Context) error {
+	const pause = time.Second
+	for said := false; ; {
+		recorded, err := g.identity.Recorded(ctx, g.meta)
+		switch {
+		case recorded, errors.Is(err, ErrRefused):
+			return err
+		case !said:
+			klog.FromContext(ctx).Info("Waiting for vc-scheduler to record this super cluster on its virtual Node", "node", g.identity.ID, "uid", g.identity.UID, "err", err)
+			said = true
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
+}

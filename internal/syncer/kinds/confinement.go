@@ -1,0 +1,148 @@
+package kinds
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+)
+
+// Confinement is whom a tenant's policies can allow besides its own pods: what is outside of the pool, and servers. It
+// is immutable, and safe for concurrent use.
+type Confinement struct {
+	// Ranges are the pool's addresses.
+	Ranges *Ranges
+	// Servers may be reached although they are at addresses of the pool.
+	Servers []Server
+}
+
+// Server is what pods may reach at one TCP port.
+type Server struct {
+	Range netip.Prefix
+	Port  int32
+	// Calls is whether it connects to pods, as API servers do to webhooks.
+	Calls bool
+}
+
+// confine removes the pool's addresses from the rules of a policy. It returns the CIDRs of ipBlocks of which nothing is
+// left. A rule of which no peer is left is removed: without peers it would allow everybody.
+func (c *Confinement) confine(spec *networkingv1.NetworkPolicySpec, clusterKey string) (lost []string) {
+	ingress := spec.Ingress
+	spec.Ingress = nil
+	for _, rule := range ingress {
+		callers := c.reached(rule.From, func(server *Server) bool { return server.Calls })
+		var gone []string
+		rule.From, gone = c.peers(rule.From, clusterKey, callers)
+		lost = append(lost, gone...)
+		if rule.From = append(rule.From, blocksOf(callers)...); len(rule.From) > 0 {
+			spec.Ingress = append(spec.Ingress, rule)
+		}
+	}
+	egress := spec.Egress
+	spec.Egress = nil
+	for _, rule := range egress {
+		servers := c.reached(rule.To, func(server *Server) bool { return covers(rule.Ports, server.Port) })
+		var gone []string
+		rule.To, gone = c.peers(rule.To, clusterKey, servers)
+		if len(rule.To) > 0 {
+			spec.Egress = append(spec.Egress, rule)
+		}
+		lost = append(lost, gone...)
+		spec.Egress = append(spec.Egress, rulesOf(servers)...)
+	}
+	return lost
+}
+
+// peers returns peers without the pool's addresses, and the CIDRs of those of which nothing is left, no server either.
+// No peers stand for everybody.
+func (c *Confinement) peers(peers []networkingv1.NetworkPolicyPeer, clusterKey string, servers []Server) (confined []networkingv1.NetworkPolicyPeer, lost []string) {
+	if len(peers) == 0 {
+		own := &metav1.LabelSelector{}
+		confine(own, clusterKey)
+		return append([]networkingv1.NetworkPolicyPeer{{NamespaceSelector: own}}, peersAt(c.Ranges.Outside())...), nil
+	}
+	for _, peer := range peers {
+		if peer.IPBlock == nil {
+			confined = append(confined, peer)
+			continue
+		}
+		blocks := c.Ranges.Without(*peer.IPBlock)
+		has := func(server Server) bool { return contains(peer.IPBlock, server.Range) }
+		if len(blocks) == 0 && !slices.ContainsFunc(servers, has) {
+			lost = append(lost, peer.IPBlock.CIDR)
+		}
+		confined = append(confined, peersAt(blocks)...)
+	}
+	return confined, lost
+}
+
+// reached returns the servers at addresses of the pool that peers allow, and that are wanted.
+func (c *Confinement) reached(peers []networkingv1.NetworkPolicyPeer, wanted func(*Server) bool) []Server {
+	var servers []Server
+	for _, server := range c.Servers {
+		allowed := len(peers) == 0 || slices.ContainsFunc(peers, func(peer networkingv1.NetworkPolicyPeer) bool {
+			return peer.IPBlock != nil && contains(peer.IPBlock, server.Range)
+		})
+		if allowed && wanted(&server) && c.Ranges.Contain(server.Range.Addr()) {
+			servers = append(servers, server)
+		}
+	}
+	return servers
+}
+
+// contains returns whether a block has all addresses of a range.
+func contains(block *networkingv1.IPBlock, of netip.Prefix) bool {
+	prefix, ok := parsePrefix(block.CIDR)
+	return ok && covered([]netip.Prefix{prefix}, of) && !slices.ContainsFunc(parsePrefixes(block.Except), of.Overlaps)
+}
+
+// covers returns whether ports, none of which stand for all, have a TCP port.
+func covers(ports []networkingv1.NetworkPolicyPort, port int32) bool {
+	return len(ports) == 0 || slices.ContainsFunc(ports, func(of networkingv1.NetworkPolicyPort) bool {
+		switch {
+		case ptr.Deref(of.Protocol, corev1.ProtocolTCP) != corev1.ProtocolTCP:
+			return false
+		case of.Port == nil:
+			return true
+		case of.Port.Type != intstr.Int:
+			return false // names are those of a pod's ports
+		}
+		return of.Port.IntVal <= port && port <= ptr.Deref(of.EndPort, of.Port.IntVal)
+	})
+}
+
+// rulesOf returns rules that allow servers at their ports.
+func rulesOf(servers []Server) []networkingv1.NetworkPolicyEgressRule {
+	var rules []networkingv1.NetworkPolicyEgressRule
+	for i, server := range servers {
+		if slices.ContainsFunc(servers[:i], func(earlier Server) bool { return earlier.Port == server.Port }) {
+			continue
+		}
+		rules = append(rules, networkingv1.NetworkPolicyEgressRule{
+			Ports: []networkingv1.NetworkPolicyPort{{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(server.Port))}},
+			To:    blocksOf(slices.DeleteFunc(slices.Clone(servers), func(other Server) bool { return other.Port != server.Port })),
+		})
+	}
+	return rules
+}
+
+// blocksOf returns servers as peers.
+func blocksOf(servers []Server) []networkingv1.NetworkPolicyPeer {
+	blocks := make([]networkingv1.IPBlock, 0, len(servers))
+	for _, server := range servers {
+		blocks = append(blocks, networkingv1.IPBlock{CIDR: server.Range.String()})
+	}
+	return peersAt(blocks)
+}
+
+func peersAt(blocks []networkingv1.IPBlock) []networkingv1.NetworkPolicyPeer {
+	peers := make([]networkingv1.NetworkPolicyPeer, 0, len(blocks))
+	for i := range blocks {
+		peers = append(peers, networkingv1.NetworkPolicyPeer{IPBlock: &blocks[i]})
+	}
+	return peers
+}

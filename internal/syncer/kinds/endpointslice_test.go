@@ -1,0 +1,160 @@
+package kinds_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// TestForbiddenEndpoints: which endpoints of a tenant's EndpointSlice go down, and when the tenant is told.
+func TestForbiddenEndpoints(t *testing.T) {
+	t.Parallel()
+	pod := func(tenant, ip string, phase corev1.PodPhase) client.Object {
+		object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: tenant + "-web", Name: "p-" + ip}, Status: corev1.PodStatus{Phase: phase, PodIPs: []corev1.PodIP{{IP: ip}}}}
+		owner := ownerOf("pod-uid")
+		owner.ClusterKey = tenant
+		tenancy.SetOwner(object, owner)
+		return object
+	}
+	open, err := policy.New("open", &tenancyv1alpha1.TenantPolicySpec{Network: tenancyv1alpha1.NetworkRules{Mode: tenancyv1alpha1.NetworkOpen}})
+	require.NoError(t, err)
+	allowing, err := policy.New("allowing", &tenancyv1alpha1.TenantPolicySpec{Network: tenancyv1alpha1.NetworkRules{
+		PoolCIDRs: []string{"10.99.0.0/16"}, AllowedCIDRs: []string{"10.99.1.0/24"},
+	}})
+	require.NoError(t, err)
+	for _, tc := range []struct {
+		name    string
+		address string
+		ports   []int32
+		ended   bool
+		policy  *policy.Policy
+		// refused is whether the endpoint does not go down.
+		refused bool
+	}{
+		{name: "its own pod", address: "10.214.1.2"},
+		{name: "its own pod that has ended", address: "10.214.1.3", refused: true},
+		{name: "an address of its own pod that was deleted", address: "10.214.1.9", ended: true, refused: true},
+		{name: "a pod of another", address: "10.214.1.4", refused: true},
+		{name: "a pod of another, in the form of IPv6", address: "::ffff:10.214.1.4", refused: true},
+		{name: "a node", address: "10.213.0.11", refused: true},
+		{name: "the super cluster's API server", address: "10.213.0.2", refused: true},
+		{name: "its own API server", address: "10.213.0.1", ports: []int32{6443}},
+		{name: "another port of that host", address: "10.213.0.1", ports: []int32{6443, 6444}, refused: true},
+		{name: "a metadata address", address: "fd00:ec2::254", refused: true},
+		{name: "outside of the pool", address: "192.0.2.1"},
+		{name: "loopback", address: "127.0.0.1", refused: true},
+		{name: "link-local", address: "fe80::1%eth0", refused: true},
+		{name: "multicast", address: "224.0.0.1", refused: true},
+		{name: "broadcast", address: "255.255.255.255", refused: true},
+		{name: "none", address: "0.0.0.0", refused: true},
+		{name: "no address", address: "010.0.0.1", refused: true},
+		{name: "the operator's range", address: "10.99.2.1", policy: allowing, refused: true},
+		{name: "allowed in the operator's range", address: "10.99.1.1", policy: allowing},
+		{name: "a pod of another, open", address: "10.214.1.4", policy: open},
+		{name: "loopback, open", address: "127.0.0.1", policy: open, refused: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			p.tenant.Config, p.tenant.Policy, p.env.SuperHost = serverAt("10.213.0.1:6443"), &policy.Ref{}, "https://10.213.0.2:6443"
+			if tc.policy != nil {
+				p.tenant.Policy.Set(tc.policy)
+			}
+			p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+			p.superCache[kinds.KindPod] = []client.Object{
+				pod(clusterKey, "10.214.1.2", corev1.PodRunning), pod(clusterKey, "10.214.1.3", corev1.PodSucceeded), pod("another", "10.214.1.4", corev1.PodRunning),
+			}
+			slice := &discoveryv1.EndpointSlice{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "slice-uid"}, AddressType: discoveryv1.AddressTypeIPv4,
+				Endpoints: []discoveryv1.Endpoint{{Addresses: []string{tc.address}}, {Addresses: []string{"198.51.100.1"}}},
+			}
+			for _, port := range tc.ports {
+				slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Port: ptr.To(port)})
+			}
+			if tc.ended {
+				slice.Endpoints[0].Conditions.Ready = ptr.To(false)
+			}
+			p.tenantCache[kinds.KindEndpointSlice] = []client.Object{slice}
+			untouched := slice.DeepCopy()
+			live := &discoveryv1.EndpointSlice{}
+			for range 3 {
+				_, err := p.kind(kinds.KindEndpointSlice).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindEndpointSlice, Namespace: "web", Name: "front"}, 0)
+				require.NoError(t, err)
+				require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}, live))
+				p.superCache[kinds.KindEndpointSlice] = []client.Object{live.DeepCopy()}
+			}
+			want := []string{tc.address, "198.51.100.1"}
+			if tc.refused {
+				want = want[1:]
+			}
+			var got []string
+			for _, endpoint := range live.Endpoints {
+				got = append(got, endpoint.Addresses...)
+			}
+			require.Empty(t, cmp.Diff(want, got))
+			require.Empty(t, cmp.Diff(untouched, slice), "it lies in a cache")
+			if !tc.refused || tc.ended {
+				require.Empty(t, p.events.Events)
+				return
+			}
+			require.NotEmpty(t, p.events.Events)
+			require.Equal(t, "Warning EndpointsForbidden Super cluster r1: addresses "+tc.address+" are the pool's, and no pod of the tenant has them here: their endpoints are left out", <-p.events.Events)
+			require.Empty(t, p.events.Events)
+		})
+	}
+}
+
+// TestEndpointsOfPodsThatGo: a slice that names an address is looked at again once the tenant's pod has lost it.
+func TestEndpointsOfPodsThatGo(t *testing.T) {
+	t.Parallel()
+	pod := func(phase corev1.PodPhase, ip string) client.Object {
+		object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "p"}, Status: corev1.PodStatus{Phase: phase, PodIP: ip}}
+		tenancy.SetOwner(object, ownerOf("pod-uid"))
+		return object
+	}
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "front"}, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.214.1.2"}}},
+	}
+	tenancy.SetOwner(slice, ownerOf("slice-uid"))
+	for _, tc := range []struct {
+		name     string
+		old, new client.Object
+		want     bool
+	}{
+		{name: "it runs", old: pod(corev1.PodRunning, "10.214.1.2"), new: pod(corev1.PodRunning, "10.214.1.2")},
+		{name: "it is new", new: pod(corev1.PodRunning, "10.214.1.2")},
+		{name: "it is gone", old: pod(corev1.PodRunning, "10.214.1.2"), want: true},
+		{name: "it has ended", old: pod(corev1.PodRunning, "10.214.1.2"), new: pod(corev1.PodFailed, "10.214.1.2"), want: true},
+		{name: "one with another address is gone", old: pod(corev1.PodRunning, "10.214.1.7")},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			p.superCache[kinds.KindEndpointSlice] = []client.Object{slice}
+			var got []engine.Key
+			for _, key := range p.env.Changed(kinds.Change{Kind: kinds.KindPod, Side: kinds.SuperSide, Old: tc.old, Current: tc.new}) {
+				if key.Kind == kinds.KindEndpointSlice {
+					got = append(got, key)
+				}
+			}
+			var want []engine.Key
+			if tc.want {
+				want = []engine.Key{{Tenant: clusterKey, Kind: kinds.KindEndpointSlice, Namespace: "web", Name: "front"}}
+			}
+			require.Empty(t, cmp.Diff(want, got))
+		})
+	}
+}

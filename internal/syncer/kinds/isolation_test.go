@@ -1,0 +1,604 @@
+package kinds_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+var (
+	bothWays     = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
+	isolationKey = engine.Key{Tenant: clusterKey, Kind: kinds.KindIsolation, Namespace: "web", Name: "superpool-isolation"}
+)
+
+func policySelecting(name string, selector *metav1.LabelSelector, types ...networkingv1.PolicyType) *networkingv1.NetworkPolicy {
+	return &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name},
+		Spec:       networkingv1.NetworkPolicySpec{PodSelector: *selector, PolicyTypes: types},
+	}
+}
+
+// TestIsolationPolicies: what is written besides the policies of a tenant.
+func TestIsolationPolicies(t *testing.T) {
+	t.Parallel()
+	everybody := peers{selectorPeer(ofTenant(), nil), peerAt("0.0.0.0/0", "10.0.0.0/8"), peerAt("10.5.0.0/16"), peerAt("::/0", "fd00::/8")}
+	allowed := map[networkingv1.PolicyType]networkingv1.NetworkPolicySpec{
+		networkingv1.PolicyTypeIngress: {Ingress: ingressRules{{From: append(everybody[:4:4], peerAt("10.213.0.1/32"))}}},
+		networkingv1.PolicyTypeEgress: {Egress: egressRules{
+			{To: everybody}, {Ports: ports{tcp(6443)}, To: peers{peerAt("10.213.0.1/32")}}, {Ports: ports{tcp(10550)}, To: peers{peerAt("10.213.0.11/32")}},
+		}},
+	}
+	var pairs []*networkingv1.NetworkPolicy
+	for i := range 5 {
+		pairs = append(pairs, policySelecting(fmt.Sprint(i), &metav1.LabelSelector{MatchLabels: map[string]string{"a": fmt.Sprint(i), "b": fmt.Sprint(i)}}))
+	}
+	front := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "front"}}
+	notFront := matching(need(tenancy.LabelKey("app"), opNotIn, "front"))
+	for _, tc := range []struct {
+		name string
+		own  []*networkingv1.NetworkPolicy
+		// ingress and egress are what pods the policies of ours select.
+		ingress, egress []*metav1.LabelSelector
+		wantClosed      []string
+	}{
+		{name: "no policies", ingress: []*metav1.LabelSelector{{}}, egress: []*metav1.LabelSelector{{}}},
+		{
+			name: "some pods are closed", own: []*networkingv1.NetworkPolicy{policySelecting("a", front, bothWays...)},
+			ingress: []*metav1.LabelSelector{notFront}, egress: []*metav1.LabelSelector{notFront},
+		},
+		{
+			name: "in one direction, by default", own: []*networkingv1.NetworkPolicy{policySelecting("a", front)},
+			ingress: []*metav1.LabelSelector{notFront}, egress: []*metav1.LabelSelector{{}},
+		},
+		{
+			name: "all pods are closed", own: []*networkingv1.NetworkPolicy{policySelecting("a", front), policySelecting("b", &metav1.LabelSelector{}, "Egress")},
+			ingress: []*metav1.LabelSelector{notFront},
+		},
+		{name: "more than the bound", own: pairs, egress: []*metav1.LabelSelector{{}}, wantClosed: []string{"Ingress"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			got, closed, bound := kinds.IsolationPolicies(tc.own, clusterKey, confinement())
+			require.Empty(t, cmp.Diff(tc.wantClosed, closed))
+			require.Empty(t, bound)
+			var want []*networkingv1.NetworkPolicy
+			add := func(direction networkingv1.PolicyType, lower string, selectors []*metav1.LabelSelector) {
+				for i, selector := range selectors {
+					spec := allowed[direction]
+					spec.PodSelector, spec.PolicyTypes = *selector, []networkingv1.PolicyType{direction}
+					want = append(want, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{
+						Name: fmt.Sprintf("superpool-isolation-%s-%d", lower, i), Labels: map[string]string{"tenancy.x-k8s.io/isolation": lower},
+					}, Spec: spec})
+				}
+			}
+			add(networkingv1.PolicyTypeIngress, "ingress", tc.ingress)
+			add(networkingv1.PolicyTypeEgress, "egress", tc.egress)
+			want = append(want, &networkingv1.NetworkPolicy{
+				ObjectMeta: metav1.ObjectMeta{Name: "superpool-isolation", Labels: map[string]string{"tenancy.x-k8s.io/isolation": "floor"}},
+				Spec:       networkingv1.NetworkPolicySpec{PolicyTypes: bothWays},
+			})
+			require.Empty(t, cmp.Diff(want, got))
+		})
+	}
+}
+
+// TestIsolationProperty: for random policies of a tenant and random labels, a policy of ours that allows something
+// selects the super pod in a direction iff no policy of the tenant selects the pod in it, and a policy of the tenant
+// selects the super pod iff it selects the pod.
+func TestIsolationProperty(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(7, 8))
+	keys, values := []string{"app", "app.kubernetes.io/name", "tenancy.x-k8s.io/cluster"}, []string{"x", "y", clusterKey}
+	selects := func(policies []*networkingv1.NetworkPolicy, object labels.Set, direction networkingv1.PolicyType, only func(*networkingv1.NetworkPolicy) bool) bool {
+		return slices.ContainsFunc(policies, func(policy *networkingv1.NetworkPolicy) bool {
+			types := policy.Spec.PolicyTypes
+			if len(types) == 0 {
+				types = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
+			}
+			return slices.Contains(types, direction) && (only == nil || only(policy)) && selectedBy(t, []metav1.LabelSelector{policy.Spec.PodSelector}, object)
+		})
+	}
+	allows := func(policy *networkingv1.NetworkPolicy) bool {
+		return len(policy.Spec.Ingress)+len(policy.Spec.Egress) > 0
+	}
+	for range 1500 {
+		var own, super []*networkingv1.NetworkPolicy
+		for i, selector := range randomSelectors(random, keys, values, random.IntN(5)) {
+			policy := policySelecting(fmt.Sprint(i), &selector, [][]networkingv1.PolicyType{nil, bothWays, bothWays[:1], bothWays[1:]}[random.IntN(4)]...)
+			own = append(own, policy)
+			down := &networkingv1.NetworkPolicy{}
+			kinds.SuperNetworkPolicy(policy, down, clusterKey, confinement())
+			super = append(super, down)
+		}
+		ours, closed, _ := kinds.IsolationPolicies(own, clusterKey, confinement())
+		for range 20 {
+			object, superObject := labels.Set{}, labels.Set{"tenancy.x-k8s.io/cluster": clusterKey}
+			for _, key := range keys {
+				if random.IntN(3) > 0 {
+					value := values[random.IntN(len(values))]
+					object[key], superObject[tenancy.LabelKey(key)] = value, value
+				}
+			}
+			for _, direction := range bothWays {
+				selected := selects(own, object, direction, nil)
+				require.Equal(t, selected, selects(super, superObject, direction, nil))
+				require.True(t, selects(ours, superObject, direction, nil), "no pod is without a policy")
+				want := !selected && !slices.Contains(closed, string(direction))
+				require.Equal(t, want, selects(ours, superObject, direction, allows), "%v: %v", object, own)
+			}
+		}
+	}
+}
+
+// isolationFloor returns the policy that pods of the tenant's namespace web wait for.
+func isolationFloor() *networkingv1.NetworkPolicy {
+	floor := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{
+		Namespace: clusterKey + "-web", Name: "superpool-isolation", Labels: map[string]string{kinds.LabelIsolation: "floor"},
+	}}
+	tenancy.SetOwner(floor, ownerOf("ns-uid"))
+	return floor
+}
+
+// isolation reconciles the policies of ours in namespace web until nothing changes, and returns them by name.
+func (p *pool) isolation(t *testing.T) map[string]*networkingv1.NetworkPolicy {
+	t.Helper()
+	found := map[string]*networkingv1.NetworkPolicy{}
+	p.superCache[kinds.KindIsolation] = nil
+	for range 3 {
+		_, err := p.kind(kinds.KindIsolation).Reconcile(t.Context(), isolationKey, 0)
+		require.NoError(t, err)
+		var list networkingv1.NetworkPolicyList
+		require.NoError(t, p.superClient.List(t.Context(), &list, client.HasLabels{kinds.LabelIsolation}))
+		clear(found)
+		p.superCache[kinds.KindIsolation] = nil
+		for i := range list.Items {
+			found[list.Items[i].Name] = &list.Items[i]
+			p.superCache[kinds.KindIsolation] = append(p.superCache[kinds.KindIsolation], &list.Items[i])
+		}
+	}
+	return found
+}
+
+func namesOf(policies map[string]*networkingv1.NetworkPolicy) []string {
+	var names []string
+	for name := range policies {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// TestIsolation lets a tenant write policies, others change ours, and the operator open the tenant's network.
+func TestIsolation(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	p.placed(t)
+	p.tenant.Config, p.tenant.Policy = serverAt("https://10.213.0.1:6443"), &policy.Ref{}
+	p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+	p.superCache[kinds.KindAPIServer] = []client.Object{
+		&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.213.0.1"}}}},
+		&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "other"}, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}}}},
+	}
+	p.env.SuperHost, p.env.VNAgent = "https://10.213.0.2", kinds.VNAgent{Port: 10550}
+
+	all := []string{"superpool-isolation", "superpool-isolation-egress-0", "superpool-isolation-ingress-0"}
+	found := p.isolation(t)
+	require.Equal(t, all, namesOf(found))
+	outside := peers{selectorPeer(ofTenant(), nil), peerAt("0.0.0.0/0", "10.213.0.1/32", "10.213.0.2/32", "10.213.0.11/32", "10.214.1.0/24", "169.254.0.0/16"), peerAt("::/0", "fd00:ec2::254/128")}
+	require.Empty(t, cmp.Diff(egressRules{
+		{To: outside}, {Ports: ports{tcp(6443)}, To: peers{peerAt("10.213.0.1/32")}}, {Ports: ports{tcp(10550)}, To: peers{peerAt("10.213.0.11/32")}},
+	}, found[all[1]].Spec.Egress))
+	require.Empty(t, cmp.Diff(ingressRules{{From: append(outside[:3:3], peerAt("10.213.0.1/32"))}}, found[all[2]].Spec.Ingress))
+	for _, each := range found {
+		owner, owned := tenancy.GetOwner(each)
+		require.True(t, owned)
+		require.Equal(t, ownerOf("ns-uid"), owner)
+	}
+
+	// Others change and add what is ours.
+	floor := found[all[0]].DeepCopy()
+	floor.Spec.Ingress = ingressRules{{}}
+	require.NoError(t, p.superClient.Update(t.Context(), floor))
+	require.NoError(t, p.superClient.Delete(t.Context(), found[all[1]]))
+	forged := found[all[2]].DeepCopy()
+	forged.Name, forged.ResourceVersion = "superpool-isolation-ingress-9", ""
+	require.NoError(t, p.superClient.Create(t.Context(), forged))
+	p.isolation(t)
+	found = p.isolation(t)
+	require.Equal(t, all, namesOf(found))
+	require.Empty(t, found[all[0]].Spec.Ingress)
+
+	// The tenant has policies: the last one closes all pods.
+	closes := policySelecting("closes", &metav1.LabelSelector{}, bothWays...)
+	p.tenantCache[kinds.KindNetworkPolicy] = []client.Object{policySelecting("one", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}})}
+	require.Equal(t, all, namesOf(p.isolation(t)))
+	p.tenantCache[kinds.KindNetworkPolicy] = append(p.tenantCache[kinds.KindNetworkPolicy], closes)
+	require.Equal(t, all[:1], namesOf(p.isolation(t)))
+	p.tenantCache[kinds.KindNetworkPolicy] = nil
+	require.Equal(t, all, namesOf(p.isolation(t)))
+
+	// The operator opens the network, and closes it.
+	open, err := policy.New("open", &tenancyv1alpha1.TenantPolicySpec{Network: tenancyv1alpha1.NetworkRules{Mode: tenancyv1alpha1.NetworkOpen}})
+	require.NoError(t, err)
+	p.tenant.Policy.Set(open)
+	require.Empty(t, p.isolation(t))
+	p.tenant.Policy.Set(policy.Default())
+	require.Equal(t, all, namesOf(p.isolation(t)))
+}
+
+// TestIsolationOrder: the floor is written last and deleted first, and a tenant's policy of that name is no hole.
+func TestIsolationOrder(t *testing.T) {
+	t.Parallel()
+	var writes []string
+	p := newPool(t, interceptor.Funcs{
+		Create: func(ctx context.Context, to client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			writes = append(writes, "create "+object.GetName())
+			return to.Create(ctx, object, options...)
+		},
+		Delete: func(ctx context.Context, to client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			writes = append(writes, "delete "+object.GetName())
+			return to.Delete(ctx, object, options...)
+		},
+	})
+	p.placed(t)
+	p.tenant.Policy = &policy.Ref{}
+	squatter := policySelecting("superpool-isolation", matching(need("nobody", opExists)))
+	squatter.Namespace = clusterKey + "-web"
+	squatter.UID = "super-uid"
+	tenancy.SetOwner(squatter, ownerOf("policy-uid"))
+	require.NoError(t, p.superClient.Create(t.Context(), squatter))
+	writes = nil
+	found := p.isolation(t)
+	require.Equal(t, []string{"create superpool-isolation-ingress-0", "create superpool-isolation-egress-0", "create superpool-isolation"}, writes)
+	require.Empty(t, cmp.Diff(metav1.LabelSelector{}, found["superpool-isolation"].Spec.PodSelector))
+
+	// The tenant is told; ours stays.
+	tenants := policySelecting("superpool-isolation", matching(need("nobody", opExists)))
+	tenants.UID = "policy-uid"
+	p.tenantCache[kinds.KindNetworkPolicy] = []client.Object{tenants}
+	_, err := p.kind(kinds.KindNetworkPolicy).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNetworkPolicy, Namespace: "web", Name: "superpool-isolation"}, 0)
+	require.NoError(t, err)
+	require.NotEmpty(t, p.events.Events)
+	require.Equal(t, "Warning Conflict Super cluster r1 has a networkpolicy of that name with another owner", <-p.events.Events)
+	p.tenantCache[kinds.KindNetworkPolicy] = nil
+
+	writes = nil
+	open, err := policy.New("open", &tenancyv1alpha1.TenantPolicySpec{Network: tenancyv1alpha1.NetworkRules{Mode: tenancyv1alpha1.NetworkOpen}})
+	require.NoError(t, err)
+	p.tenant.Policy.Set(open)
+	require.Empty(t, p.isolation(t))
+	require.Equal(t, []string{"delete superpool-isolation", "delete superpool-isolation-egress-0", "delete superpool-isolation-ingress-0"}, writes)
+}
+
+// TestIsolationBound tells the tenant of its youngest policy that its selectors are too many, once, and closes.
+func TestIsolationBound(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	p.placed(t)
+	for i := range 5 {
+		each := policySelecting(fmt.Sprint(i), &metav1.LabelSelector{MatchLabels: map[string]string{"a": fmt.Sprint(i), "b": fmt.Sprint(i)}}, bothWays...)
+		each.CreationTimestamp = metav1.Unix(int64(1000-i), 0)
+		p.tenantCache[kinds.KindNetworkPolicy] = append(p.tenantCache[kinds.KindNetworkPolicy], each)
+	}
+	require.Equal(t, []string{"superpool-isolation"}, namesOf(p.isolation(t)))
+	require.NotEmpty(t, p.events.Events)
+	require.Equal(t, "Warning TooManyNetworkPolicies Super cluster r1: it takes more than 16 NetworkPolicies to select the pods that none of the 5 of namespace web selects: "+
+		"nothing is allowed to those pods (Ingress, Egress). One with an empty podSelector, or selectors of fewer labels, need none", <-p.events.Events)
+	require.Empty(t, p.events.Events)
+
+	p.tenantCache[kinds.KindNetworkPolicy][4].(*networkingv1.NetworkPolicy).Spec.PodSelector = *matching(need("a", opIn, make([]string, 101)...))
+	require.Equal(t, []string{"superpool-isolation"}, namesOf(p.isolation(t)))
+	require.Equal(t, "Warning TooManyNetworkPolicies Super cluster r1: the podSelector of NetworkPolicy 4 has a requirement of more than 100 values: "+
+		"nothing is allowed to the pods of namespace web that no NetworkPolicy selects (Ingress, Egress)", <-p.events.Events)
+}
+
+// TestIsolationOfHugeSelectors gives a namespace selectors that no quota of the super cluster bounds: they are refused
+// by their size, before anything is made of them, and by what is made of them.
+func TestIsolationOfHugeSelectors(t *testing.T) {
+	t.Parallel()
+	numbered := func(prefix string, count int) []string {
+		values := make([]string, count)
+		for i := range values {
+			values[i] = fmt.Sprintf("%s%07d", prefix, i)
+		}
+		return values
+	}
+	// distinct has a requirement of one value of one key each, which no pod matches.
+	distinct := func(prefix string, count int) *metav1.LabelSelector {
+		selector := matching()
+		for _, value := range numbered(prefix, count) {
+			selector.MatchExpressions = append(selector.MatchExpressions, need("k", opIn, value))
+		}
+		return selector
+	}
+	of := func(selectors ...*metav1.LabelSelector) []*networkingv1.NetworkPolicy {
+		var own []*networkingv1.NetworkPolicy
+		for i, selector := range selectors {
+			own = append(own, policySelecting(fmt.Sprint("p", i), selector, bothWays...))
+		}
+		return own
+	}
+	repeated := func(count int, selector func(i int) *metav1.LabelSelector) []*metav1.LabelSelector {
+		var selectors []*metav1.LabelSelector
+		for i := range count {
+			selectors = append(selectors, selector(i))
+		}
+		return selectors
+	}
+	long := strings.Repeat("v", 55)
+	hundred := func(i int) *metav1.LabelSelector {
+		return matching(need("k", opIn, numbered(fmt.Sprintf("%s%03d", long[3:], i), 100)...))
+	}
+	for _, tc := range []struct {
+		name  string
+		own   []*networkingv1.NetworkPolicy
+		bound string
+	}{
+		{
+			name:  "values of one requirement, merged with many others",
+			own:   of(matching(need("k", opIn, numbered("v", 150_000)...)), distinct("x", 63), distinct("y", 63)),
+			bound: "the podSelector of NetworkPolicy p0 has a requirement of more than 100 values",
+		},
+		{
+			name:  "values in, and not in",
+			own:   of(matching(need("k", opNotIn, numbered("v", 200_000)...)), matching(need("k", opNotIn, numbered("w", 200_000)...))),
+			bound: "the podSelector of NetworkPolicy p0 has a requirement of more than 100 values",
+		},
+		{name: "values of all", own: of(repeated(101, hundred)...), bound: "the podSelectors of the NetworkPolicies have more than 10000 values"},
+		{name: "requirements", own: of(distinct("x", 65)), bound: "the podSelector of NetworkPolicy p0 has more than 64 requirements"},
+		{
+			name:  "policies",
+			own:   of(repeated(501, func(i int) *metav1.LabelSelector { return matching(need("k", opIn, fmt.Sprint(i))) })...),
+			bound: "there are more than 500 NetworkPolicies",
+		},
+		// These are within those bounds.
+		{name: "as many values as may be, merged with many others", own: of(append(repeated(97, hundred), distinct("x", 64), distinct("y", 64), distinct("z", 64))...)},
+		{
+			name: "many keys in common, and many combinations",
+			own: of(append(repeated(450, func(i int) *metav1.LabelSelector { return matching(need(fmt.Sprint("a", i), opExists)) }),
+				repeated(50, func(i int) *metav1.LabelSelector {
+					return matching(need("b", opIn, "1"), need(fmt.Sprint("c", i), opExists), need(fmt.Sprint("d", i), opExists))
+				})...)...),
+		},
+		{name: "a value that is no label's", own: of(matching(need("k", opIn, strings.Repeat("v", 64))))},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			start := time.Now()
+			ours, closed, bound := kinds.IsolationPolicies(tc.own, clusterKey, confinement())
+			require.Less(t, time.Since(start), time.Minute)
+			require.Equal(t, tc.bound, bound)
+			require.Equal(t, []string{"Ingress", "Egress"}, closed)
+			require.Len(t, ours, 1, "the floor is there")
+		})
+	}
+}
+
+// TestIsolationWakes: what a change enqueues, and that pods wait for the floor.
+func TestIsolationWakes(t *testing.T) {
+	t.Parallel()
+	look := engine.Key{Kind: kinds.KindIsolation}
+	front := policySelecting("a", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "front"}}, bothWays...)
+	rules := front.DeepCopy()
+	rules.Spec.Egress = egressRules{{}}
+	types := front.DeepCopy()
+	types.Spec.PolicyTypes = bothWays[:1]
+	node, beating := nodeAt("10.213.0.11", "10.214.1.0/24"), nodeAt("10.213.0.11", "10.214.1.0/24")
+	beating.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady}}
+	floor := isolationFloor()
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: floor.Namespace, Name: "superpool", Labels: floor.Labels, Annotations: floor.Annotations}}
+	for _, tc := range []struct {
+		name string
+		kinds.Change
+		want []engine.Key
+	}{
+		{name: "a policy is new", Change: kinds.Change{Kind: kinds.KindNetworkPolicy, Current: front}, want: []engine.Key{isolationKey}},
+		{name: "a policy is gone", Change: kinds.Change{Kind: kinds.KindNetworkPolicy, Old: front}, want: []engine.Key{isolationKey}},
+		{name: "other rules", Change: kinds.Change{Kind: kinds.KindNetworkPolicy, Old: front, Current: rules}},
+		{name: "other directions", Change: kinds.Change{Kind: kinds.KindNetworkPolicy, Old: front, Current: types}, want: []engine.Key{isolationKey}},
+		{name: "a node is new", Change: kinds.Change{Kind: kinds.KindNode, Side: kinds.SuperSide, Current: node}, want: []engine.Key{look}},
+		{name: "a node is heard of", Change: kinds.Change{Kind: kinds.KindNode, Side: kinds.SuperSide, Old: node, Current: beating}},
+		{
+			name: "a node moves", Change: kinds.Change{Kind: kinds.KindNode, Side: kinds.SuperSide, Old: node, Current: nodeAt("10.213.0.12", "10.214.1.0/24")},
+			want: []engine.Key{look},
+		},
+		{
+			name: "the floor is there", Change: kinds.Change{Kind: kinds.KindIsolation, Side: kinds.SuperSide, Current: floor},
+			want: []engine.Key{isolationKey, {Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"}},
+		},
+		{
+			name: "the quota is there", Change: kinds.Change{Kind: kinds.KindQuota, Side: kinds.SuperSide, Current: quota},
+			want: []engine.Key{
+				{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"},
+				{Tenant: clusterKey, Kind: kinds.KindToken, Namespace: "web", Name: "p/"},
+				{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"},
+				isolationKey,
+			},
+		},
+		{name: "the floor changes", Change: kinds.Change{Kind: kinds.KindIsolation, Side: kinds.SuperSide, Old: floor, Current: floor}, want: []engine.Key{isolationKey}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			p.tenantCache[kinds.KindPod] = []client.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "p"}}}
+			if tc.Side == kinds.TenantSide {
+				tc.Tenant = clusterKey
+			}
+			var got []engine.Key
+			for _, key := range p.env.Changed(tc.Change) {
+				if key.Kind != kinds.KindNetworkPolicy {
+					got = append(got, key)
+				}
+			}
+			require.Empty(t, cmp.Diff(tc.want, got))
+		})
+	}
+}
+
+// TestIsolationOfNamespaces: each namespace of a tenant is looked at once its namespaces are known, those without
+// policies too.
+func TestIsolationOfNamespaces(t *testing.T) {
+	t.Parallel()
+	for _, spec := range kinds.Specs() {
+		if spec.Name == kinds.KindIsolation {
+			require.Equal(t, kinds.KindNamespace, spec.From)
+			key, ours := spec.TenantKey(clusterKey, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web"}})
+			require.True(t, ours)
+			require.Equal(t, isolationKey, key)
+		}
+	}
+}
+
+// TestNetworkOfNodes lets nodes come: policies are enqueued once for many, and not for what changes nothing.
+func TestNetworkOfNodes(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	p.placed(t)
+	clock := testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))
+	p.env.Clock = clock
+	var got []engine.Key
+	p.env.Enqueue = func(keys []engine.Key) { got = append(got, keys...) }
+	look := func() time.Duration {
+		got = nil
+		after, err := p.kind(kinds.KindIsolation).Reconcile(t.Context(), engine.Key{Kind: kinds.KindIsolation}, 0)
+		require.NoError(t, err)
+		return after
+	}
+	excepts := func() []string {
+		return p.isolation(t)["superpool-isolation-egress-0"].Spec.Egress[0].To[1].IPBlock.Except
+	}
+	p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+	require.Equal(t, []string{"10.213.0.11/32", "10.214.1.0/24", "169.254.0.0/16"}, excepts())
+	require.Zero(t, look())
+	require.Empty(t, got, "it is as seen before")
+	for range 3 {
+		p.superCache[kinds.KindNode] = append(p.superCache[kinds.KindNode], nodeAt("10.213.0.12", "10.214.2.0/24"))
+		require.Equal(t, 5*time.Second, look())
+		require.Empty(t, got)
+	}
+	clock.SetTime(clock.Now().Add(5 * time.Second))
+	require.Zero(t, look())
+	require.Equal(t, []engine.Key{isolationKey}, got)
+	require.Equal(t, []string{"10.213.0.11/32", "10.213.0.12/32", "10.214.1.0/24", "10.214.2.0/24", "169.254.0.0/16"}, excepts())
+}
+
+// TestNetworkOfPods: where nodes do not say what ranges their pods have, pods' addresses do.
+func TestNetworkOfPods(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	p.placed(t)
+	clock := testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))
+	p.env.Clock, p.env.Enqueue = clock, func([]engine.Key) {}
+	look := engine.Key{Kind: kinds.KindIsolation}
+	excepts := func(block int) []string {
+		clock.SetTime(clock.Now().Add(5 * time.Second))
+		_, err := p.kind(kinds.KindIsolation).Reconcile(t.Context(), look, 0)
+		require.NoError(t, err)
+		return p.isolation(t)["superpool-isolation-egress-0"].Spec.Egress[0].To[block].IPBlock.Except
+	}
+	podAt := func(ips ...string) *corev1.Pod {
+		pod := &corev1.Pod{}
+		for _, ip := range ips {
+			pod.Status.PodIPs = append(pod.Status.PodIPs, corev1.PodIP{IP: ip})
+		}
+		return pod
+	}
+	looks := func(pod *corev1.Pod) bool {
+		return slices.Contains(p.env.Changed(kinds.Change{Kind: kinds.KindPod, Side: kinds.SuperSide, Old: podAt(), Current: pod}), look)
+	}
+	p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+	p.superCache[kinds.KindPod] = []client.Object{podAt("10.214.2.7")}
+	require.Equal(t, []string{"10.213.0.11/32", "10.214.1.0/24", "10.214.2.0/24", "169.254.0.0/16"}, excepts(1), "pods that are there")
+
+	onNode := podAt("10.213.0.99")
+	onNode.Spec.HostNetwork = true
+	for _, known := range []*corev1.Pod{podAt(), podAt("10.214.1.9"), podAt("10.214.2.9"), podAt("nonsense", "127.0.0.1"), onNode} {
+		require.False(t, looks(known), "%v", known.Status.PodIPs)
+	}
+	require.True(t, looks(podAt("10.214.9.1", "fd00:1::7")))
+	require.False(t, looks(podAt("10.214.9.2")))
+	require.Equal(t, []string{"10.213.0.11/32", "10.214.1.0/24", "10.214.2.0/24", "10.214.9.0/24", "169.254.0.0/16"}, excepts(1))
+	require.Equal(t, []string{"fd00:1::/64", "fd00:ec2::254/128"}, excepts(2))
+	p.superCache[kinds.KindPod] = nil
+	require.Contains(t, excepts(1), "10.214.2.0/24", "another pod may get the address")
+
+	for i := range 256 {
+		looks(podAt(fmt.Sprintf("10.%d.0.1", i)))
+	}
+	require.LessOrEqual(t, len(excepts(1)), 66, "they are few, whatever pods there are")
+}
+
+// TestPodsWaitForIsolation: no super pod is created before the floor is there.
+func TestPodsWaitForIsolation(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	p.placed(t)
+	p.superCache[kinds.KindServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "default"}}}
+	p.tenantCache[kinds.KindPod] = []client.Object{&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "p", UID: "pod-uid"}, Spec: corev1.PodSpec{ServiceAccountName: "default", DNSPolicy: corev1.DNSDefault},
+	}}
+	name := client.ObjectKey{Namespace: clusterKey + "-web", Name: "p"}
+	create := func() {
+		for _, waited := range []time.Duration{0, time.Hour} {
+			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"}, waited)
+			require.NoError(t, err)
+		}
+	}
+	p.superCache[kinds.KindIsolation] = nil
+	create()
+	require.True(t, apierrors.IsNotFound(p.superClient.Get(t.Context(), name, &corev1.Pod{})))
+	p.isolation(t)
+	create()
+	require.NoError(t, p.superClient.Get(t.Context(), name, &corev1.Pod{}))
+}
+
+// TestNamesHost: which servers of super clusters are not closed, as nobody resolves their names.
+func TestNamesHost(t *testing.T) {
+	t.Parallel()
+	for server, want := range map[string]bool{
+		"https://10.213.0.2:6443": false, "10.213.0.2": false, "https://[fd00::2]:6443": false, "https://api.example.com:6443": true, "api.example.com": true,
+	} {
+		require.Equal(t, want, kinds.NamesHost(server), server)
+	}
+}
+
+// BenchmarkIsolationPolicies is a look at the policies of a namespace, as each change of one of them takes.
+func BenchmarkIsolationPolicies(b *testing.B) {
+	for _, count := range []int{1, 100, 500} {
+		b.Run(fmt.Sprintf("policies=%d", count), func(b *testing.B) {
+			var own []*networkingv1.NetworkPolicy
+			for i := range count {
+				own = append(own, policySelecting(fmt.Sprint(i), &metav1.LabelSelector{MatchLabels: map[string]string{"app": "shop", "part": fmt.Sprint(i)}}, bothWays...))
+			}
+			confinement := confinement()
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, closed, _ := kinds.IsolationPolicies(own, clusterKey, confinement); len(closed) > 0 {
+					b.Fatal(closed)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,332 @@
+package kinds
+
+import (
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/policy"
+)
+
+// KindAPIServer are the EndpointSlices of the super cluster's own Service kubernetes. They are watched only.
+const KindAPIServer = "apiserver"
+
+func apiServerSpec() Spec {
+	selector := discoveryv1.LabelServiceName + "=" + apiServerService + ",!" + tenancyv1alpha1.LabelCluster
+	return Spec{Name: KindAPIServer, Super: &Watch{Object: &discoveryv1.EndpointSlice{}, Labels: func(*Env) string { return selector }}}
+}
+
+const (
+	// maxAgents bounds the ranges with vn-agents that isolated pods may reach. Pods of a super cluster with more nodes
+	// reach none.
+	maxAgents = 64
+	// maxPolicies bounds how many policies' Ranges are held.
+	maxPolicies = 256
+	// podBlock4 and podBlock6 are the prefix lengths of the blocks around pods' addresses: what a node has by default
+	// where kube-controller-manager gives them out (--node-cidr-mask-size).
+	podBlock4, podBlock6 = 24, 64
+	// rangesPeriod is the least time between two changes of what is seen of a network.
+	rangesPeriod = 5 * time.Second
+)
+
+// network is what a syncer sees of the network of its super cluster. The zero value has not looked yet. All methods may
+// be called concurrently.
+type network struct {
+	mu sync.Mutex
+	// seen is nil before the first look.
+	seen *seen
+	// pods are blocks around the addresses of tenants' pods since the first look, at most maxClosed: a node need not
+	// say what ranges its pods have.
+	pods []netip.Prefix
+	// next is the earliest time of the next look.
+	next time.Time
+	// ranges holds those of policies, with seen.
+	ranges map[*policy.Policy]*Ranges
+}
+
+// seen is immutable.
+type seen struct {
+	// closed are addresses and pod ranges of nodes, blocks around pods, and addresses of API servers.
+	closed []netip.Prefix
+	// agents are addresses with a vn-agent.
+	agents []netip.Prefix
+}
+
+// look reads the network from the caches anew, at most once per rangesPeriod. It returns whether it has changed, and
+// after what time to call again if it is too early.
+func (n *network) look(e *Env) (changed bool, after time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := e.Clock.Now()
+	if now.Before(n.next) {
+		return false, n.next.Sub(now)
+	}
+	n.next = now.Add(rangesPeriod)
+	before := n.seen
+	current := n.see(e)
+	if before != nil && slices.Equal(before.closed, current.closed) && slices.Equal(before.agents, current.agents) {
+		return false, 0
+	}
+	n.seen, n.ranges = current, nil
+	return before != nil, 0
+}
+
+// learn adds the blocks of a super pod's addresses. It returns whether any of them is new, which the next look takes
+// up.
+func (n *network) learn(pod *corev1.Pod) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.seen != nil && n.learnLocked(pod) // the first look reads all pods
+}
+
+func (n *network) learnLocked(pod *corev1.Pod) bool {
+	if pod.Spec.HostNetwork {
+		return false
+	}
+	isNew := false
+	for _, ip := range ipsOf(pod) {
+		single, ok := parseAddress(ip)
+		if !ok || isSpecial(single.Addr()) || covered(n.pods, single) || n.seen != nil && covered(n.seen.closed, single) {
+			continue
+		}
+		bits := podBlock4
+		if single.Addr().Is6() {
+			bits = podBlock6
+		}
+		n.pods, isNew = Aggregate(append(n.pods, netip.PrefixFrom(single.Addr(), bits).Masked()), maxClosed/2), true
+	}
+	return isNew
+}
+
+// of returns what a policy closes, with what is seen, and the addresses of vn-agents.
+func (n *network) of(e *Env, p *policy.Policy) (*Ranges, []netip.Prefix) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.seen == nil {
+		n.seen = n.see(e)
+	}
+	ranges, exists := n.ranges[p]
+	if !exists {
+		rules := &p.Spec().Network
+		ranges = NewRanges(slices.Concat(n.seen.closed, parsePrefixes(rules.PoolCIDRs)), parsePrefixes(rules.AllowedCIDRs))
+		if n.ranges == nil || len(n.ranges) >= maxPolicies {
+			n.ranges = map[*policy.Policy]*Ranges{}
+		}
+		n.ranges[p] = ranges
+	}
+	return ranges, n.seen.agents
+}
+
+// see reads the network from the caches of the super cluster. n is locked.
+func (n *network) see(e *Env) *seen {
+	if n.seen == nil {
+		for _, object := range e.SuperCache.List(KindPod) {
+			if pod, ok := object.(*corev1.Pod); ok {
+				n.learnLocked(pod)
+			}
+		}
+	}
+	var nodes []netip.Prefix
+	closed := slices.Clone(n.pods)
+	for _, object := range e.SuperCache.List(KindNode) {
+		if node, ok := object.(*corev1.Node); ok {
+			nodes = append(nodes, addressesOf(node)...)
+			closed = append(closed, parsePrefixes(podRanges(node))...)
+		}
+	}
+	closed = append(closed, nodes...)
+	for _, object := range e.SuperCache.List(KindAPIServer) {
+		if slice, ok := object.(*discoveryv1.EndpointSlice); ok && slice.Namespace == metav1.NamespaceDefault {
+			closed = append(closed, addressesIn(slice)...)
+		}
+	}
+	if host, _, ok := hostOf(e.SuperHost); ok {
+		closed = append(closed, host)
+	}
+	found := &seen{closed: Aggregate(closed, maxClosed)}
+	switch single, ok := parseAddress(e.VNAgent.Address); {
+	case e.VNAgent.Port == 0:
+	case ok:
+		found.agents = []netip.Prefix{single}
+	case e.VNAgent.Address == "":
+		if nodes = disjoint(nodes); len(nodes) <= maxAgents {
+			found.agents = nodes
+		}
+	}
+	return found
+}
+
+// addressesOf returns the addresses of a node.
+func addressesOf(node *corev1.Node) []netip.Prefix {
+	var addresses []netip.Prefix
+	for _, address := range node.Status.Addresses {
+		if address.Type != corev1.NodeInternalIP && address.Type != corev1.NodeExternalIP {
+			continue
+		}
+		if single, ok := parseAddress(address.Address); ok {
+			addresses = append(addresses, single)
+		}
+	}
+	return addresses
+}
+
+// podRanges returns the ranges of a node's pods.
+func podRanges(node *corev1.Node) []string {
+	if len(node.Spec.PodCIDRs) == 0 && node.Spec.PodCIDR != "" {
+		return []string{node.Spec.PodCIDR}
+	}
+	return node.Spec.PodCIDRs
+}
+
+// addressesIn returns the addresses of an EndpointSlice.
+func addressesIn(slice *discoveryv1.EndpointSlice) []netip.Prefix {
+	var addresses []netip.Prefix
+	for i := range slice.Endpoints {
+		for _, address := range slice.Endpoints[i].Addresses {
+			if single, ok := parseAddress(address); ok {
+				addresses = append(addresses, single)
+			}
+		}
+	}
+	return addresses
+}
+
+// NamesHost returns whether the server of a client configuration has a name instead of an address. A syncer does not
+// resolve it, so its addresses are not closed to pods.
+func NamesHost(server string) bool {
+	_, _, ok := hostOf(server)
+	return !ok
+}
+
+// hostOf returns address and port of the server of a client configuration, false if it has a name instead of an
+// address.
+func hostOf(server string) (address netip.Prefix, port int32, ok bool) {
+	if !strings.Contains(server, "://") {
+		server = "https://" + server
+	}
+	parsed, err := url.Parse(server)
+	if err != nil {
+		return netip.Prefix{}, 0, false
+	}
+	number, err := strconv.ParseUint(parsed.Port(), 10, 16)
+	switch {
+	case err == nil:
+	case parsed.Port() != "":
+		return netip.Prefix{}, 0, false
+	case parsed.Scheme == "http":
+		number = 80
+	default:
+		number = 443
+	}
+	address, ok = parseAddress(parsed.Hostname())
+	return address, int32(number), ok
+}
+
+// confinement returns whom the policies of a tenant can allow, nil if its network is open.
+func (e *Env) confinement(tenant *Tenant) *Confinement {
+	inForce := tenant.Policy.Get()
+	if inForce.Spec().Network.Mode == tenancyv1alpha1.NetworkOpen {
+		return nil
+	}
+	ranges, agents := e.network.of(e, inForce)
+	confinement := &Confinement{Ranges: ranges}
+	if server, exists := tenant.apiServer(); exists {
+		confinement.Servers = append(confinement.Servers, server)
+	}
+	for _, agent := range agents {
+		confinement.Servers = append(confinement.Servers, Server{Range: agent, Port: e.VNAgent.Port})
+	}
+	return confinement
+}
+
+// apiServer returns the tenant's API server, false if its kubeconfig has a name instead of an address.
+func (t *Tenant) apiServer() (Server, bool) {
+	if t.Config == nil {
+		return Server{}, false
+	}
+	address, port, ok := hostOf(t.Config.Host)
+	return Server{Range: address, Port: port, Calls: true}, ok
+}
+
+// forbiddenAddress returns whether a tenant's EndpointSlices may not name an address: it is special, or the pool's, and
+// neither the tenant's API server nor one of its pods in this super cluster has it.
+func (e *Env) forbiddenAddress(tenant *Tenant) func(netip.Addr) bool {
+	confinement := e.confinement(tenant)
+	server, _ := tenant.apiServer()
+	return func(address netip.Addr) bool {
+		address = address.Unmap().WithZone("")
+		switch {
+		case isSpecial(address):
+			return true
+		case confinement == nil, !confinement.Ranges.Contain(address), server.Range.IsValid() && server.Range.Contains(address):
+			return false
+		}
+		return len(e.SuperCache.Index(KindPod, IndexAddress, AtAddress(tenant.Key, address.String()))) == 0
+	}
+}
+
+// isSpecial returns whether no pod, and no server outside of the pool, has an address.
+func isSpecial(address netip.Addr) bool {
+	return !address.IsValid() || address.IsUnspecified() || address.IsLoopback() || address.IsMulticast() || address.IsLinkLocalUnicast() ||
+		address == netip.AddrFrom4([4]byte{255, 255, 255, 255})
+}
+
+// IndexAddress finds the pods of a super cluster, and EndpointSlices there, by AtAddress.
+const IndexAddress = "address"
+
+// AtAddress is the value of IndexAddress for the objects of a tenant with an address.
+func AtAddress(tenant, address string) string { return tenant + "/" + address }
+
+// addressesOfPod returns the values of IndexAddress of a super pod. A pod that has ended names its address still, which
+// others may have by now.
+func addressesOfPod(object client.Object) []string {
+	pod, ok := object.(*corev1.Pod)
+	if !ok || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return nil
+	}
+	return atAddresses(pod.Labels[tenancyv1alpha1.LabelCluster], ipsOf(pod))
+}
+
+func ipsOf(pod *corev1.Pod) []string {
+	ips := make([]string, 0, len(pod.Status.PodIPs))
+	for _, ip := range pod.Status.PodIPs {
+		ips = append(ips, ip.IP)
+	}
+	if len(ips) == 0 && pod.Status.PodIP != "" {
+		ips = append(ips, pod.Status.PodIP)
+	}
+	return ips
+}
+
+// addressesOfSlice returns the values of IndexAddress of a super EndpointSlice.
+func addressesOfSlice(object client.Object) []string {
+	slice, ok := object.(*discoveryv1.EndpointSlice)
+	if !ok {
+		return nil
+	}
+	var texts []string
+	for i := range slice.Endpoints {
+		texts = append(texts, slice.Endpoints[i].Addresses...)
+	}
+	return atAddresses(slice.Labels[tenancyv1alpha1.LabelCluster], texts)
+}
+
+func atAddresses(tenant string, texts []string) []string {
+	var values []string
+	for _, text := range texts {
+		if single, ok := parseAddress(text); ok {
+			values = append(values, AtAddress(tenant, single.Addr().String()))
+		}
+	}
+	return values
+}

@@ -1,0 +1,289 @@
+package kinds_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/test/builders"
+)
+
+// governed is a pool with a placed namespace whose policy may change.
+func governed(t *testing.T, super interceptor.Funcs) *pool {
+	t.Helper()
+	p := newPool(t, super)
+	p.placed(t)
+	p.tenant.Policy = &policy.Ref{}
+	p.superCache[kinds.KindServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "default"}}}
+	return p
+}
+
+// told returns the Events since the last call.
+func (p *pool) told() []string {
+	var events []string
+	for range len(p.events.Events) {
+		events = append(events, <-p.events.Events)
+	}
+	return events
+}
+
+// shown lets the cache of the tenant show what was written to a pod.
+func (p *pool) shown(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	stored := &corev1.Pod{}
+	require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), stored))
+	pod.ResourceVersion, pod.Status, pod.Spec.NodeName = stored.ResourceVersion, stored.Status, stored.Spec.NodeName
+}
+
+// TestForbiddenPod lets a tenant create pods that its policy forbids, until the policy allows them.
+func TestForbiddenPod(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		pod  func(*corev1.Pod)
+		want string
+		// allow changes the policy so that it allows the pod; nil if none does.
+		allow func(*tenancyv1alpha1.TenantPolicySpec)
+	}{
+		{
+			name: "a privileged container", pod: func(pod *corev1.Pod) {
+				pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
+			},
+			want: `spec: Pod Security forbids privileged (container "main" must not set securityContext.privileged=true): pods.securityLevel is baseline`,
+			allow: func(spec *tenancyv1alpha1.TenantPolicySpec) {
+				spec.Pods.SecurityLevel = tenancyv1alpha1.PodSecurityPrivileged
+			},
+		},
+		{
+			name: "a volume of a node", pod: func(pod *corev1.Pod) {
+				pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
+					VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "host", StorageClassName: ptr.To("")}},
+				}}}}
+			},
+			want: "spec.volumes[0].ephemeral: volumes of kind ephemeral are not allowed: pods.volumes allows configMap, secret, downwardAPI, projected, emptyDir, image",
+		},
+		{
+			name: "a taint", pod: func(pod *corev1.Pod) {
+				pod.Spec.Tolerations = []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}
+			},
+			want: "spec.tolerations[0]: tolerating taint gpu is not allowed: pods.tolerations allows node.kubernetes.io/not-ready:NoExecute, node.kubernetes.io/unreachable:NoExecute",
+			allow: func(spec *tenancyv1alpha1.TenantPolicySpec) {
+				spec.Pods.Tolerations = []tenancyv1alpha1.TolerationRule{{Key: "gpu"}}
+			},
+		},
+		{
+			name: "nodes of others", pod: func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{"pool": "others"} },
+			want:  "spec.nodeSelector[pool]: node label pool (is others) is not allowed: pods.nodeSelectorKeys allows kubernetes.io/os, kubernetes.io/arch, kubernetes.io/hostname, ",
+			allow: func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Pods.NodeSelectorKeys = []string{"pool"} },
+		},
+		{
+			name: "a RuntimeClass", pod: func(pod *corev1.Pod) { pod.Spec.RuntimeClassName = ptr.To("kata") },
+			want:  `spec.runtimeClassName: RuntimeClass "kata" is not allowed: pods.runtimeClasses allows none`,
+			allow: func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Pods.RuntimeClasses = []string{"kata"} },
+		},
+		{
+			name: "more than the namespace holds", pod: func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources = builders.Requests("memory", "11Gi") },
+			want: "spec.containers[0].resources.requests[memory]: requests 11Gi memory in total, and the namespace holds 10Gi in this super cluster: ",
+		},
+		{
+			name: "what the namespace does not hold", pod: func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources = builders.Requests("nvidia.com/gpu", "1") },
+			want: "spec.containers[0].resources.requests[nvidia.com/gpu]: requests 1 nvidia.com/gpu in total, and the namespace holds no nvidia.com/gpu in this super cluster: ",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := governed(t, interceptor.Funcs{})
+			pod := tenantPod(func(pod *corev1.Pod) {
+				pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
+				tc.pod(pod)
+			})
+			p.tenantCache[kinds.KindPod] = []client.Object{pod}
+			key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}
+			reconcile := func() bool {
+				t.Helper()
+				_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 0)
+				require.NoError(t, err)
+				err = p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: pod.Name}, &corev1.Pod{})
+				require.NoError(t, client.IgnoreNotFound(err))
+				return !apierrors.IsNotFound(err)
+			}
+			require.False(t, reconcile())
+			events := p.told()
+			require.Len(t, events, 1)
+			require.Contains(t, events[0], "Warning PolicyForbids Super cluster r1: TenantPolicy default forbids: "+tc.want)
+			require.False(t, reconcile())
+			require.Empty(t, p.told(), "it is told once")
+			if tc.allow == nil {
+				return
+			}
+			p.tenant.Policy.Set(policyWith(t, tc.allow))
+			require.Contains(t, p.env.OfTenant(p.tenant), key, "a change of the policy tries it again")
+			require.True(t, reconcile())
+			for _, event := range p.told() {
+				require.NotContains(t, event, "PolicyForbids")
+			}
+		})
+	}
+}
+
+// TestPolicyOfAPodThatRuns changes the policy of a tenant while a pod runs.
+func TestPolicyOfAPodThatRuns(t *testing.T) {
+	t.Parallel()
+	var updated []*corev1.Pod
+	deleted := false
+	p := governed(t, interceptor.Funcs{
+		Update: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.UpdateOption) error {
+			if pod, ok := object.(*corev1.Pod); ok {
+				updated = append(updated, pod)
+			}
+			return nil
+		},
+		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
+			deleted = true
+			return nil
+		},
+	})
+	pod, superPod, key := p.running(t, func(pod *corev1.Pod) {
+		pod.Spec.RuntimeClassName = ptr.To("kata")
+		pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}
+	})
+	kata := policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Pods.RuntimeClasses = []string{"kata"} })
+	reconcile := func() (events []string) {
+		t.Helper()
+		_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 0)
+		require.NoError(t, err)
+		require.False(t, deleted, "what runs stays")
+		p.shown(t, pod)
+		return p.told()
+	}
+	p.tenant.Policy.Set(kata)
+	require.Empty(t, reconcile())
+
+	p.tenant.Policy.Set(policyWith(t, nil))
+	events := reconcile()
+	require.Len(t, events, 1)
+	require.Contains(t, events[0], `PolicyForbids Super cluster r1: TenantPolicy small forbids: spec.runtimeClassName: RuntimeClass "kata" is not allowed: pods.runtimeClasses allows none`)
+	require.Empty(t, reconcile(), "it is told once")
+	require.Empty(t, updated)
+
+	pod.Spec.Containers[0].Image = "image:2"
+	reconcile()
+	require.Len(t, updated, 1, "an update that adds nothing forbidden goes down")
+	require.Equal(t, "image:2", updated[0].Spec.Containers[0].Image)
+	superPod.Spec.Containers[0].Image = "image:2"
+
+	superPod.Spec.Containers[0].ImagePullPolicy = corev1.PullIfNotPresent // of an earlier policy
+	pod.Spec.Containers[0].Image = "registry.example.com/others/private:1"
+	events = reconcile()
+	require.Len(t, events, 1)
+	require.Contains(t, events[0], `forbids: spec.containers[0]: image "registry.example.com/others/private:1" is pulled IfNotPresent: pods.imagePull is Always`)
+	require.Len(t, updated, 1, "a node may have it, pulled by another tenant")
+	pod.Spec.Containers[0].Image, superPod.Spec.Containers[0].ImagePullPolicy = "image:2", corev1.PullAlways
+
+	pod.Spec.Tolerations = []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}
+	events = reconcile()
+	require.Len(t, events, 1)
+	require.Contains(t, events[0], "forbids: spec.tolerations[0]: tolerating taint gpu is not allowed: ")
+	require.NotContains(t, events[0], "kata", "that runs already")
+	require.Len(t, updated, 1, "one that does goes not")
+	pod.Spec.Tolerations = nil
+
+	require.Len(t, reconcile(), 1)
+	p.tenant.Policy.Set(kata)
+	require.Empty(t, reconcile())
+	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Pods.RuntimeClass = "gvisor" }))
+	require.Contains(t, reconcile()[0], "allows gvisor", "it is told anew")
+	require.Len(t, updated, 1)
+}
+
+// TestForbiddenDebugContainer lets a tenant debug a pod that runs with a privileged container.
+func TestForbiddenDebugContainer(t *testing.T) {
+	t.Parallel()
+	written := 0
+	p := governed(t, interceptor.Funcs{
+		SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
+			written++
+			return nil
+		},
+	})
+	pod, _, key := p.running(t, nil)
+	debug := func(privileged bool) {
+		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+			Name: "debug", SecurityContext: &corev1.SecurityContext{Privileged: &privileged},
+		}}}
+		_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 2e9)
+		require.NoError(t, err)
+		p.shown(t, pod)
+	}
+	debug(true)
+	require.Zero(t, written)
+	require.Contains(t, p.told()[0], `forbids: spec: Pod Security forbids privileged (container "debug" must not set securityContext.privileged=true)`)
+	debug(false)
+	require.Equal(t, 1, written)
+}
+
+// TestForbiddenService lets a tenant ask for a node port, until the policy allows one.
+func TestForbiddenService(t *testing.T) {
+	t.Parallel()
+	p := governed(t, interceptor.Funcs{})
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "web", UID: "uid"},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, ClusterIP: "10.97.0.5", Ports: []corev1.ServicePort{{Port: 80, NodePort: 30080}}},
+	}
+	p.tenantCache[kinds.KindService] = []client.Object{service}
+	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindService, Namespace: "web", Name: "web"}
+	live := &corev1.Service{}
+	reconcile := func() error {
+		_, err := p.kind(kinds.KindService).Reconcile(t.Context(), key, 0)
+		require.NoError(t, err)
+		return p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "web"}, live)
+	}
+	require.True(t, apierrors.IsNotFound(reconcile()))
+	require.Equal(t, []string{"Warning PolicyForbids Super cluster r1: TenantPolicy default forbids: spec.type: type NodePort of 1 ports is not allowed: limits.nodePorts is 0"}, p.told())
+	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.NodePorts = 1 }))
+	require.NoError(t, reconcile())
+	require.Zero(t, live.Spec.Ports[0].NodePort, "the super cluster chooses it")
+}
+
+// TestShippedPolicyAllowsPlainPods: a pod of a Deployment, as the tenant's API server stores it, passes as translated.
+func TestShippedPolicyAllowsPlainPods(t *testing.T) {
+	t.Parallel()
+	pod := tenantPod(func(pod *corev1.Pod) {
+		pod.Labels = map[string]string{"app": "web", "pod-template-hash": "7d4b9", "example.com/team": "a", schedulerv1alpha1.LabelSuperCluster: "r1"}
+		pod.Annotations = map[string]string{"kubectl.kubernetes.io/restartedAt": "now", "k8s.v1.cni.cncf.io/networks": "host"}
+		pod.Spec.NodeName, pod.Spec.SchedulerName, pod.Spec.PriorityClassName, pod.Spec.Priority = "", "pods", "high", ptr.To[int32](1)
+		pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](86_400)
+		for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
+			pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
+				Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](300),
+			})
+		}
+		pod.Spec.Volumes = []corev1.Volume{{Name: "kube-api-access", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
+			{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}},
+			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}}},
+		}}}}}
+	})
+	superPod := &corev1.Pod{}
+	kinds.SuperPod(pod, superPod, ownerOf(pod.UID), nil, &kinds.PodEnvironment{})
+	p := governed(t, interceptor.Funcs{})
+	p.tenantCache[kinds.KindPod] = []client.Object{pod}
+	_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}, 20e9)
+	require.NoError(t, err)
+	for _, event := range p.told() {
+		require.NotContains(t, event, "PolicyForbids")
+	}
+	require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKeyFromObject(superPod), superPod))
+}

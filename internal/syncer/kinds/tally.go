@@ -1,0 +1,182 @@
+package kinds
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/syncer/engine"
+)
+
+// pendingTime is how long a write counts that the cache of the super cluster does not show. An informer that lists anew
+// never shows an object that was deleted meanwhile.
+const pendingTime = time.Minute
+
+// tally counts the super objects of each tenant by kind, and their bytes: those that the caches of the super cluster
+// have, and writes that they do not show yet. Each event of an informer changes it by one object. It also holds the
+// keys that a limit refused, one of which is enqueued when the tally falls, and another when that one was created: at
+// most one wasted attempt per object, however many wait. The zero value counts none. All methods may be called
+// concurrently.
+type tally struct {
+	mu     sync.Mutex
+	counts map[tenantKind]*tallyCount
+}
+
+// tenantKind is a kind of one tenant.
+type tenantKind struct{ tenant, kind string }
+
+// amount is a number of objects and their size together.
+type amount struct{ objects, bytes int64 }
+
+func (a amount) plus(b amount) amount { return amount{a.objects + b.objects, a.bytes + b.bytes} }
+
+type tallyCount struct {
+	shown amount
+	// pending holds what writes add that the cache does not show yet.
+	pending map[engine.Key]pendingWrite
+	waiting map[engine.Key]struct{}
+}
+
+// pendingWrite is what a key adds that the cache does not show yet: a creation, then an update. An update that fails
+// does not undo the creation.
+type pendingWrite struct {
+	created, updated amount
+	at               time.Time
+}
+
+// amountOf returns what an object counts, nil if there is none.
+func amountOf(object client.Object) *amount {
+	if object == nil {
+		return nil
+	}
+	return &amount{1, sizeOf(object)}
+}
+
+// sizeOf returns the size of an object in the API server's storage, roughly.
+func sizeOf(object client.Object) int64 {
+	if sized, ok := object.(interface{ Size() int }); ok {
+		return int64(sized.Size())
+	}
+	return 0
+}
+
+// of returns the count of a kind of a tenant. The caller holds mu.
+func (t *tally) of(key engine.Key) *tallyCount {
+	at := tenantKind{key.Tenant, key.Kind}
+	count, exists := t.counts[at]
+	if !exists {
+		if t.counts == nil {
+			t.counts = map[tenantKind]*tallyCount{}
+		}
+		count = &tallyCount{pending: map[engine.Key]pendingWrite{}, waiting: map[engine.Key]struct{}{}}
+		t.counts[at] = count
+	}
+	return count
+}
+
+// observe counts a change of what a super object with that key has: old is nil if it was added, current if it is gone.
+// It returns a key to enqueue if there may be room for it now.
+func (t *tally) observe(key engine.Key, old, current *amount) []engine.Key {
+	var change amount
+	if old != nil {
+		change = change.plus(amount{-old.objects, -old.bytes})
+	}
+	if current != nil {
+		change = change.plus(*current)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	count := t.of(key)
+	delete(count.pending, key)
+	count.shown = count.shown.plus(change)
+	defer t.drop(key, count)
+	if old != nil && change.objects >= 0 && change.bytes >= 0 {
+		return nil // it grew
+	}
+	for waiter := range count.waiting {
+		delete(count.waiting, waiter)
+		return []engine.Key{waiter}
+	}
+	return nil
+}
+
+// drop forgets a count that is zero. The caller holds mu.
+func (t *tally) drop(key engine.Key, count *tallyCount) {
+	if count.shown == (amount{}) && len(count.pending) == 0 && len(count.waiting) == 0 {
+		delete(t.counts, tenantKind{key.Tenant, key.Kind})
+	}
+}
+
+// reserve counts a write that adds change if the sum stays within limit, or if the write takes nothing. Otherwise key
+// waits. It returns the sum without the write. A write that fails must be cancelled. creation is whether it
+// creates the object.
+func (t *tally) reserve(key engine.Key, creation bool, change, limit amount, now time.Time) (sum amount, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	count := t.of(key)
+	defer t.drop(key, count)
+	maps.DeleteFunc(count.pending, func(_ engine.Key, write pendingWrite) bool { return now.Sub(write.at) >= pendingTime })
+	own := count.pending[key]
+	own.updated, own.at = amount{}, now
+	if creation {
+		own.created = amount{} // it is tried again
+	}
+	sum = count.shown.plus(own.created)
+	for other, write := range count.pending {
+		if other != key {
+			sum = sum.plus(write.created).plus(write.updated)
+		}
+	}
+	after := sum.plus(change)
+	if change.objects > 0 && after.objects > limit.objects || change.bytes > 0 && after.bytes > limit.bytes {
+		count.waiting[key] = struct{}{}
+		return sum, false
+	}
+	delete(count.waiting, key)
+	if creation {
+		own.created = change
+	} else {
+		own.updated = change
+	}
+	count.pending[key] = own
+	return sum, true
+}
+
+// cancel takes back a reserve whose write failed: the creation of an object, or an update.
+func (t *tally) cancel(key engine.Key, creation bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	count := t.of(key)
+	write := count.pending[key]
+	write.updated = amount{}
+	if creation || write.created == (amount{}) {
+		delete(count.pending, key)
+	} else {
+		count.pending[key] = write
+	}
+	t.drop(key, count)
+}
+
+// stopWaiting removes key from those that wait.
+func (t *tally) stopWaiting(key engine.Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if count, exists := t.counts[tenantKind{key.Tenant, key.Kind}]; exists {
+		delete(count.waiting, key)
+		t.drop(key, count)
+	}
+}
+
+// forget removes the keys of a tenant from those that wait. Its super objects stay counted.
+func (t *tally) forget(tenant string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for at, count := range t.counts {
+		if at.tenant == tenant {
+			clear(count.waiting)
+			t.drop(engine.Key{Tenant: at.tenant, Kind: at.kind}, count)
+		}
+	}
+}

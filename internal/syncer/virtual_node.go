@@ -1,0 +1,40 @@
+package syncer
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/superpool/superpool/internal/engage"
+)
+
+// watchVirtualNode returns a function that returns the Node of a super cluster in the meta cluster as an informer shows
+// it, nil while there is none. The informer belongs to informers, which should be restricted to that Node.
+func watchVirtualNode(ctx context.Context, informers cache.Informers, id string) (func() *corev1.Node, error) {
+	informer, err := informers.GetInformer(ctx, &corev1.Node{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("making an informer of virtual Node %s: %w", id, err)
+	}
+	var current atomic.Pointer[corev1.Node]
+	store := func(item any) {
+		if node, ok := item.(*corev1.Node); ok && node.Name == id {
+			current.Store(node)
+		}
+	}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    store,
+		UpdateFunc: func(_, after any) { store(after) },
+		DeleteFunc: func(deleted any) {
+			if node, ok := engage.Object[*corev1.Node](deleted); ok && node.Name == id {
+				current.Store(nil)
+			}
+		},
+	}); err != nil {
+		return nil, fmt.Errorf("watching virtual Node %s: %w", id, err)
+	}
+	return current.Load, nil
+}

@@ -1,0 +1,67 @@
+package tenantclient
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// TestNumbers: only numbers that take work cost more than their bytes.
+func TestNumbers(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		text string
+		cost int64
+	}{
+		{text: `["1","100m","1.5Gi","-3","1e3","12E6"]`},
+		{text: `{"uid":"1e23-99999-45","sha":"1e-99999abc","digest":"sha256:1e-99999","bare":1e5,"t":true,"e":"e-99999"}`},
+		{text: `["1e999999999999","123456789012345678e99999","1e+99999"]`},
+		{text: `["1234567890123456789e10000"]`, cost: 10_000},
+		{text: `[1234567890123456789E+10000]`, cost: 10_000},
+		{text: `["1e-999"]`},
+		{text: `["\u0031e-30000000"]`},
+		{text: `["1e-10000"]`, cost: 10_000},
+		{text: `[1e-10000]`, cost: 10_000},
+		{text: "[\" -.1E-10000\u00a0\"]", cost: 10_000},
+		{text: `["1e-10000","1e-10000"]`, cost: 20_000},
+		{text: `["` + strings.Repeat("9", 10_000) + `"]`, cost: 100_000},
+		{text: `["0.` + strings.Repeat("9", 9_998) + `Ki"]`, cost: 100_000},
+		{text: `["1e-99999999999999999999"]`, cost: 1 << 48 / 10_000},
+	} {
+		for _, size := range []int{1, 7, 1 << 20} {
+			var s scanner
+			most := content{}
+			for text := tc.text; text != ""; {
+				n := min(size, len(text))
+				most = most.most(s.scan([]byte(text[:n])))
+				text = text[n:]
+			}
+			require.Equal(t, int64(len(tc.text))+tc.cost, most.bytes, "%.60s", tc.text)
+			require.Equal(t, tc.cost, s.cost, "%.60s", tc.text)
+		}
+	}
+}
+
+// FuzzNumbers: a number whose parsing takes long costs a lot.
+func FuzzNumbers(f *testing.F) {
+	for _, seed := range []string{"1e-99999", "0.0001E-999999", " 12e-100000\u00a0", strings.Repeat("1", 100_000), "1Ki"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if strings.ContainsAny(text, `"\`) || len(text) > 1<<20 {
+			return
+		}
+		var s scanner
+		s.scan(fmt.Appendf(nil, "[%q]", text))
+		if s.cost > 100<<20 {
+			return
+		}
+		started := time.Now()
+		_, _ = resource.ParseQuantity(strings.TrimSpace(text))
+		require.Less(t, time.Since(started), 2*time.Second, "cost %d", s.cost)
+	})
+}

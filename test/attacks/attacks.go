@@ -1,0 +1,114 @@
+// Package attacks lists what a hostile tenant tries on the pool, and tries it: the tests of build tag attacks run each
+// attack on real API servers, with its positive twin, which is the same within the rules. `make test-attacks` starts a
+// pool for them. docs/security.md has the list as a table.
+package attacks
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Attack is one thing that a hostile tenant tries. Its test is the subtest ID of the test of its area: Test, and the
+// area's name with a capital letter.
+type Attack struct {
+	// ID is a short name, unique in All.
+	ID string
+	// Area is what the attack abuses.
+	Area string
+	// Tries is what the tenant does, and Holds what keeps it from gaining anything.
+	Tries, Holds string
+	// Findings are the numbers of the hostile reading of 7e3eca8 that the attack comes from, none for one that it found
+	// stopped already.
+	Findings []int
+}
+
+// All returns the attacks, area by area, in the order in which the tests run them.
+func All() []Attack {
+	return []Attack{
+		{"long-names", "names", "namespaces whose names differ in the 63rd character only", "names in super clusters end in a hash: each namespace has one of its own", nil},
+		{"taken-namespace", "names", "a namespace whose name in super clusters is one that the operator has there", "owners are compared: Event `NamespaceConflict`, and nothing is written there", nil},
+		{"reserved-names", "names", "a ConfigMap with the name that the syncer gives to the tenant's `kube-root-ca.crt`", "the name is the pool's: pods get the CA of the tenant's control plane", nil},
+		{"quota-name", "names", "a ResourceQuota named `superpool`, as the one in the super namespace, with other limits", "tenants' quotas are read, and never go down", nil},
+		{"node-name", "names", "a pod with `spec.nodeName`, and a forged condition `PodScheduled`", "no super pod; Event `NodeNameNotSupported`", nil},
+
+		{"pod-marks", "marks", "a pod with the ownership marks of another tenant", "the syncer writes the marks, last", nil},
+		{"config-marks", "marks", "a ConfigMap with the marks of another tenant, and a list of copied keys that names marks", "as above; the tenant's keys of that domain stay at home", nil},
+		{"placements", "marks", "another `placements` annotation, with more slices and a super cluster that it does not hold", "it is put back, Event `PlacementsRestored`; only NamespacePlacements give room", nil},
+		{"foreign-cluster", "marks", "a pod that names a super cluster where its namespace holds nothing", "the choice is removed, Event `SuperClusterNotPlaced`; no super pod there", nil},
+		{"forged-node", "marks", "a Node with the pool's labels that names a super node on which no pod of the tenant runs", "the Node is told nothing of the super node", []int{28}},
+
+		{"account-secret", "tokens", "a Secret of type `kubernetes.io/service-account-token`", "it goes down as Opaque, so no token of a super cluster gets into it", nil},
+		{"audience", "tokens", "a projected token whose audience is the super cluster's API server", "the token is the tenant's own, and the super cluster refuses it", nil},
+		{"automount", "tokens", "a pod and a service account that ask for their token to be mounted", "super pods mount no token of the super cluster", nil},
+
+		{"host-path", "paths", "a hostPath volume", "Event `PolicyForbids`, no super pod", []int{13}},
+		{"host-rights", "paths", "privileged containers, host namespaces, host ports, added capabilities, sysctls", "Event `PolicyForbids` by the Pod Security level, no super pod", nil},
+		{"ephemeral-container", "paths", "a privileged ephemeral container in a pod that runs", "Event `PolicyForbids`, the super pod stays as it is", nil},
+
+		{"volume-name", "volumes", "an ephemeral volume that names a PersistentVolume of the operator's, with a hostPath", "Event `PolicyForbids`: claims name no volume", []int{13}},
+		{"storage-class", "volumes", "an ephemeral volume of a StorageClass that the policy does not list", "Event `PolicyForbids` names the class", []int{13}},
+		{"claim", "volumes", "a pod with a PersistentVolumeClaim", "Event `PolicyForbids`: the policy does not list the kind", []int{13}},
+		{"network-volumes", "volumes", "NFS, iSCSI and inline CSI volumes, which the node would mount", "Event `PolicyForbids` names each kind", []int{13}},
+
+		{"wildcard", "tolerations", "a toleration without a key, which tolerates every taint", "Event `PolicyForbids`, no super pod", []int{15}},
+		{"operator-taint", "tolerations", "a toleration of the taint of dedicated nodes", "Event `PolicyForbids`, no super pod", []int{15}},
+		{"later-toleration", "tolerations", "the same toleration, added to a pod that runs", "every update is checked too: Event `PolicyForbids`, the super pod stays as it is", []int{15}},
+		{"node-labels", "tolerations", "a node selector and a node affinity for a label of the operator's", "Event `PolicyForbids` names the key", []int{15}},
+		{"cordoned", "tolerations", "a pod that names a super cluster which is cordoned", "no super pod, Event `SuperClusterClosed`; the choice is removed, Event `SuperClusterNotGranted`", []int{15}},
+		{"runtime-class", "tolerations", "a RuntimeClass that the policy does not list", "Event `PolicyForbids` names the class", []int{24}},
+		{"priority-class", "tolerations", "a PriorityClass of its own, with the name of a high one of the super cluster", "super pods have no priority class of the tenant's", nil},
+
+		{"namespace-labels", "metadata", "labels on its Namespace that policies of super clusters trust: teams, webhooks' exceptions, Pod Security", "super Namespaces have the tenant's labels under a prefix of ours only", []int{12}},
+		{"cloud-annotations", "metadata", "annotations of CNI plugins, runtimes and clouds on Pods, ServiceAccounts and Services", "domains go down only if the policy lists them, and it lists none", []int{12}},
+		{"image-pull", "metadata", "`imagePullPolicy: Never`, to run images that others have pulled", "every super pod has Always", []int{23}},
+
+		{"unnamed-resources", "quota", "memory, GPUs and huge pages in a namespace whose quota names cpu alone", "no super pod: what a quota does not name comes with the slices or is not there", []int{1}},
+		{"resize", "quota", "a pod that runs, resized in place to more than its namespace has", "Event `PolicyForbids`, the super pod stays as it is", []int{1}},
+		{"no-requests", "quota", "more pods without requests than come with the slices", "the super cluster's quota bounds `pods`, and the scheduler counts them", []int{1}},
+		{"full-cluster", "quota", "a pod that names a super cluster where its namespace has no room left", "no super pod: scheduler, syncer and quota hold the same bound; the choice is removed, Event `SuperClusterNotGranted`", []int{1, 15}},
+		{"resource-names", "quota", "a ResourceQuota of 20,000 resource names", "`Accepted=False` names limits.resourceNames; others are placed as before", []int{3}},
+		{"many-slices", "quota", "a quota of 1,000 slices that no super cluster can hold", "it waits, and others are placed as before", []int{3, 17}},
+		{"reserved", "quota", "a quota above limits.reserved of its policy", "`Accepted=False` names limits.reserved and its value", []int{9}},
+		{"namespaces", "quota", "more namespaces with a quota than limits.namespaces", "`Accepted=False` names limits.namespaces and its value", []int{9}},
+		{"monstrous", "quota", "a pod that requests 1e1000000 of memory", "Event `PolicyForbids` or a refusal by the tenant's own API server; others are synced as before", []int{25}},
+
+		{"node-ports", "network", "Services of type NodePort and LoadBalancer, and external IPs", "Event `TenantLimit` or `PolicyForbids`: the policy allows none; external IPs stay at home", []int{5}},
+		{"later-node-port", "network", "a Service of type ClusterIP that is changed to NodePort", "the super Service stays as it is, with an Event", []int{5}},
+		{"endpoints", "network", "EndpointSlices that lead to metadata services, to the super cluster's API server and to pods of another tenant", "their endpoints are left out, Event `EndpointsForbidden`", []int{14}},
+		{"ip-blocks", "network", "a NetworkPolicy that allows addresses of the pool", "it goes down without them, Event `NetworkPolicyNarrowed`", []int{14}},
+		{"isolation-late", "network", "pods right after their namespace, before its NetworkPolicies can be there", "the syncer creates no pod before the floor of the isolation", []int{14}},
+		{"isolation-name", "network", "a NetworkPolicy with the name of that floor, which allows everything", "the floor stays as it is", []int{14}},
+
+		{"config-maps", "size", "more ConfigMaps than limits.objects", "Event `TenantLimit`; no more go down, and others' do", []int{5}},
+		{"large-config-maps", "size", "ConfigMaps of together more bytes than limits.objects", "Event `TenantLimit`; no more go down", []int{5}},
+		{"other-server", "size", "an API server of its own, whose lists never end", "the connection ends, `Ready=False`, reason TooMuchData; the programs live, and others are synced as before", []int{4}},
+		{"long-errors", "size", "the same, which answers with an error text of 40 KB", "conditions and Events are cut, and written", []int{30}},
+
+		{"grace", "time", "a grace period of a year", "super pods have at most pods.maxGracePeriodSeconds", []int{2}},
+		{"force-delete", "time", "a pod that does not end, deleted with force and then its namespace too", "the room stays reserved until the super pod is gone", []int{2}},
+		{"forged-end", "time", "a forged phase Succeeded of a pod that runs, and a smaller quota", "the room stays reserved while the super pod runs", []int{2}},
+		{"slow-webhook", "time", "a webhook by which each write of the pool's programs takes seconds", "another tenant's pod is as fast as before", []int{6}},
+		{"other-control-plane", "time", "a kubeconfig that suddenly leads to another control plane", "`ControlPlaneChanged`; nothing is deleted", []int{11}},
+	}
+}
+
+// Test returns the name of the test that runs the attack.
+func (a *Attack) Test() string {
+	return "Test" + strings.ToUpper(a.Area[:1]) + a.Area[1:] + "/" + a.ID
+}
+
+// Table returns attacks as a table of docs/security.md.
+func Table(attacks []Attack) string {
+	var table strings.Builder
+	table.WriteString("| attack | the tenant tries | what holds | finding |\n| --- | --- | --- | --- |\n")
+	for i := range attacks {
+		attack := &attacks[i]
+		var findings []string
+		for _, finding := range attack.Findings {
+			findings = append(findings, "#"+strconv.Itoa(finding))
+		}
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", attack.Test(), attack.Tries, attack.Holds, strings.Join(findings, ", "))
+	}
+	return table.String()
+}

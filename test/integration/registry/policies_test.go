@@ -1,0 +1,70 @@
+package registry
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/test/builders"
+)
+
+// TestPolicyOfATenant names a TenantPolicy before there is one, and changes and deletes it, as vc-scheduler's service
+// account sees it.
+func TestPolicyOfATenant(t *testing.T) {
+	createSecret(t, "governed", "value", shared.tenant.KubeConfig)
+	vc := builders.VirtualCluster("governed")
+	vc.Spec.PolicyName = "gold"
+	require.NoError(t, shared.client.Create(t.Context(), vc))
+	awaitReady(t, "governed", tenancyv1alpha1.ReasonConnected)
+	holds := func(name string, weight int32, found string) {
+		t.Helper()
+		eventually(t, func() string {
+			if err := shared.client.Get(t.Context(), client.ObjectKeyFromObject(vc), vc); err != nil {
+				return err.Error()
+			}
+			reason := ""
+			if condition := meta.FindStatusCondition(vc.Status.Conditions, tenancyv1alpha1.ConditionPolicyFound); condition != nil {
+				reason = condition.Reason
+			}
+			if gotName, gotWeight := shared.engaged.policy("governed"); gotName != name || gotWeight != weight || reason != found {
+				return fmt.Sprintf("policy %s with weight %d holds, reason %q", gotName, gotWeight, reason)
+			}
+			return ""
+		})
+	}
+	holds("default", 1, tenancyv1alpha1.ReasonPolicyNotFound)
+	awaitEvent(t, virtualClusterKind(), "governed", tenancyv1alpha1.ReasonPolicyNotFound)
+
+	gold := &tenancyv1alpha1.TenantPolicy{ObjectMeta: metav1.ObjectMeta{Name: "gold"}, Spec: *policy.Default().Spec().DeepCopy()}
+	gold.Spec.Scheduling.Weight = 3
+	require.NoError(t, shared.client.Create(t.Context(), gold))
+	holds("gold", 3, "")
+	gold.Spec.Scheduling.Weight = 4
+	require.NoError(t, shared.client.Update(t.Context(), gold))
+	holds("gold", 4, "")
+
+	silver := &tenancyv1alpha1.TenantPolicy{ObjectMeta: metav1.ObjectMeta{Name: "silver"}, Spec: *policy.Default().Spec().DeepCopy()}
+	silver.Spec.Scheduling.Weight = 2
+	require.NoError(t, shared.client.Create(t.Context(), silver))
+	eventually(t, func() string {
+		if err := shared.client.Get(t.Context(), client.ObjectKeyFromObject(vc), vc); err != nil {
+			return err.Error()
+		}
+		vc.Spec.PolicyName = "silver"
+		if err := shared.client.Update(t.Context(), vc); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	holds("silver", 2, "")
+	require.NoError(t, shared.client.Delete(t.Context(), silver))
+	holds("default", 1, tenancyv1alpha1.ReasonPolicyNotFound)
+	running, started := shared.engaged.of("governed")
+	require.Equal(t, []int{1, 1}, []int{running, started}, "no change restarts the connection")
+}

@@ -1,0 +1,206 @@
+//go:build realnodes
+
+package realnodes_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+)
+
+const (
+	// bridge is the host's end of the bed's network (hack/realnodes/lib/network.sh).
+	bridge = "superpool0"
+	// outside is an address of documentation (RFC 5737) that the host answers for during the test: it belongs to
+	// nobody of the pool. metadata is where clouds have their metadata services.
+	outside  = "198.51.100.1"
+	metadata = "169.254.169.254"
+)
+
+// TestNetwork connects from containers of one tenant to everything around them. Each end that is refused accepts the
+// same connection of another client, and all of them accept it once the policy says Open. It is not parallel: others'
+// policies change with it.
+func TestNetwork(t *testing.T) {
+	const namespace = "network"
+	mine, others := tenant1(t), tenant2(t)
+	server := func(name string) *corev1.Pod { return newPod(t, name, "exec /agnhost netexec --http-port=8080") }
+	for _, tenant := range []*cluster{mine, others} {
+		tenant.namespace(t, namespace, 4)
+	}
+	// Four slices are two in each super cluster, and a scheduler may choose any for each pod.
+	own, foreign := map[string][]*corev1.Pod{}, map[string][]*corev1.Pod{}
+	for _, name := range []string{"p-1", "p-2", "p-3", "p-4"} {
+		pod := mine.create(t, namespace, server(name))
+		own[pod.Spec.NodeName] = append(own[pod.Spec.NodeName], pod)
+		pod = others.create(t, namespace, server(name))
+		foreign[pod.Spec.NodeName] = append(foreign[pod.Spec.NodeName], pod)
+	}
+	node := own["r1.node-1"][0].Spec.NodeName
+	require.Len(t, own[node], 2, "slices hold one pod each")
+	require.Len(t, own["r2.node-1"], 2)
+	require.NotEmpty(t, foreign[node])
+	client, neighbour, far, stranger := own[node][0], own[node][1], own["r2.node-1"][0], foreign[node][0]
+	web := func(pod *corev1.Pod) string { return net.JoinHostPort(pod.Status.PodIP, "8080") }
+	super := connect(t, "r1")
+	nodeIP := addressOfNode(t, super)
+	internet, cloud := listen(t, outside), listen(t, metadata)
+
+	reach := func(t *testing.T, tenant *cluster, from *corev1.Pod, to string) error {
+		t.Helper()
+		output, err := tenant.try(t, namespace, "exec", from.Name, "--", "/agnhost", "connect", to, "--timeout=2s")
+		if err != nil {
+			return fmt.Errorf("from %s to %s: %w: %s", from.Name, to, err, output)
+		}
+		return nil
+	}
+	// The enforcer follows the policies within moments.
+	reaches := func(t *testing.T, tenant *cluster, from *corev1.Pod, to string, want bool) {
+		t.Helper()
+		var last error
+		require.Eventually(t, func() bool {
+			last = reach(t, tenant, from, to)
+			return (last == nil) == want
+		}, 20*time.Second, interval, "%s reaches %s: want %v", from.Name, to, want)
+		if !want {
+			require.ErrorContains(t, last, "TIMEOUT", "no answer, as opposed to nobody who listens")
+		}
+	}
+	allowed := map[string]string{
+		"a pod of the tenant on the node":          web(neighbour),
+		"a pod of the tenant in the other cluster": web(far),
+		"its API server":                           "kubernetes.default.svc.cluster.local:443",
+		"its DNS":                                  "kube-dns.kube-system.svc.cluster.local:53",
+		"what is outside of the pool":              internet,
+	}
+	refused := map[string]string{
+		"another tenant's pod on the node": web(stranger),
+		"the node's kubelet":               net.JoinHostPort(nodeIP, "10250"),
+		"the super cluster's API server":   hostOf(t, super),
+		"another tenant's API server":      hostOf(t, others),
+		"a metadata service":               cloud,
+	}
+	for name, to := range allowed {
+		t.Run("reaches "+name, func(t *testing.T) { reaches(t, mine, client, to, true) })
+	}
+	t.Run("twin: the other tenant's pod answers its own", func(t *testing.T) {
+		reaches(t, others, foreign[node][len(foreign[node])-1], web(stranger), true)
+	})
+	for name, to := range refused {
+		t.Run("does not reach "+name, func(t *testing.T) { reaches(t, mine, client, to, false) })
+	}
+	t.Run("is not reached by another tenant's pod", func(t *testing.T) { reaches(t, others, stranger, web(client), false) })
+
+	t.Run("the tenant's own policy closes more", func(t *testing.T) {
+		_, err := mine.client.NetworkingV1().NetworkPolicies(namespace).Create(t.Context(), denyAll(), metav1.CreateOptions{})
+		require.NoError(t, err)
+		reaches(t, mine, client, web(neighbour), false)
+		require.NoError(t, mine.client.NetworkingV1().NetworkPolicies(namespace).Delete(t.Context(), denyAll().Name, metav1.DeleteOptions{}))
+		reaches(t, mine, client, web(neighbour), true)
+	})
+
+	t.Run("twin: Open", func(t *testing.T) {
+		setNetworkMode(t, tenancyv1alpha1.NetworkOpen)
+		for name, to := range refused {
+			t.Run("reaches "+name, func(t *testing.T) { reaches(t, mine, client, to, true) })
+		}
+		setNetworkMode(t, tenancyv1alpha1.NetworkIsolated)
+		reaches(t, mine, client, web(stranger), false)
+	})
+}
+
+// listen accepts connections at an address that the host answers for until the end of the test, and returns where.
+func listen(t *testing.T, address string) string {
+	t.Helper()
+	ip := func(ctx context.Context, verb string) ([]byte, error) {
+		return exec.CommandContext(ctx, "ip", "address", verb, address+"/32", "dev", bridge).CombinedOutput()
+	}
+	// A test that was killed may have left it.
+	_, _ = ip(t.Context(), "delete")
+	output, err := ip(t.Context(), "add")
+	require.NoError(t, err, "%s", output)
+	ctx := context.WithoutCancel(t.Context())
+	t.Cleanup(func() {
+		if output, err := ip(ctx, "delete"); err != nil {
+			t.Errorf("removing %s: %v: %s", address, err, output)
+		}
+	})
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(address, "0"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_ = connection.Close()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// addressOfNode returns the address of the node of a super cluster.
+func addressOfNode(t *testing.T, super *cluster) string {
+	t.Helper()
+	nodes, err := super.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	require.Len(t, nodes.Items, 1)
+	for _, address := range nodes.Items[0].Status.Addresses {
+		if address.Type == corev1.NodeInternalIP {
+			return address.Address
+		}
+	}
+	require.Fail(t, "the node has no address")
+	return ""
+}
+
+// hostOf returns address and port of an API server.
+func hostOf(t *testing.T, of *cluster) string {
+	t.Helper()
+	server, err := url.Parse(of.config.Host)
+	require.NoError(t, err)
+	return server.Host
+}
+
+// setNetworkMode changes the TenantPolicy of the bed's tenants, for the test at most.
+func setNetworkMode(t *testing.T, mode tenancyv1alpha1.NetworkMode) {
+	t.Helper()
+	client, err := dynamic.NewForConfig(connect(t, "meta").config)
+	require.NoError(t, err)
+	policies := client.Resource(tenancyv1alpha1.GroupVersion.WithResource("tenantpolicies"))
+	patch := func(ctx context.Context, mode tenancyv1alpha1.NetworkMode) error {
+		_, err := policies.Patch(ctx, "bed", types.MergePatchType, fmt.Appendf(nil, `{"spec":{"network":{"mode":%q}}}`, mode), metav1.PatchOptions{})
+		return err //nolint:wrapcheck // only compared
+	}
+	require.NoError(t, patch(t.Context(), mode))
+	ctx := context.WithoutCancel(t.Context())
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		if err := patch(ctx, tenancyv1alpha1.NetworkIsolated); err != nil && !apierrors.IsNotFound(err) {
+			t.Errorf("restoring the TenantPolicy: %v", err)
+		}
+	})
+}
+
+// denyAll is the NetworkPolicy that allows nothing.
+func denyAll() *networkingv1.NetworkPolicy {
+	return &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "deny-all"},
+		Spec:       networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}},
+	}
+}
