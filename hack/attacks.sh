@@ -22,12 +22,14 @@ CLUSTERS=(meta "${SUPERS[@]}" "${TENANTS[@]}")
 finish() {
   local code=$?
   trap - EXIT
-  cd "$ROOT"
   if ((code != 0)) && [[ -d $OUT/logs ]]; then
+    cd "$OUT"
     mkdir -p "$KEPT"
     cp "$OUT"/logs/*.log "$KEPT/"
-    echo "attacks: FAILED in step: $STEP; the logs of our programs are in $KEPT" >&2
+    echo "attacks: FAILED in step: $STEP; the logs of our programs are in $KEPT. What the VirtualClusters say:" >&2
+    meta get virtualclusters -A -o 'jsonpath={range .items[*]}{.metadata.name}{range .status.conditions[*]}{"\t"}{.type}={.status} {.reason}: {.message}{"\n"}{end}{end}' >&2 || true
   fi
+  cd "$ROOT"
   if [[ ${KEEP:-} == 1 ]]; then
     echo "attacks: the pool is left as it is: kubeconfigs in $OUT"
   else

@@ -87,20 +87,27 @@ func (c content) most(other content) content {
 
 // number follows a number in a JSON text, bare or in a string, as quantities are. To parse one takes more work than to
 // read its bytes: resource.ParseQuantity takes 18 s for 1e-30000000, and 2 s for a million digits (2026-11-22, 2
-// cores). Quantities are parsed as they are written, so what is escaped is none.
+// cores). Quantities are parsed as they are written, so what is escaped is none. The phases are the grammar of
+// resource.ParseQuantity, which refuses what departs from it before it does any work:
+//
+//	[sign] digits [. digits] [suffix, or e [sign] digits]
 type number struct {
 	phase    numberPhase
 	digits   int64
+	negative bool // exponent
 	exponent int64
 }
 
 type numberPhase int
 
 const (
-	mantissa numberPhase = iota
+	beforeDigits numberPhase = iota
+	integer
+	fraction
 	afterE
-	positive // exponent
-	negative
+	afterSign
+	exponent
+	suffix
 	noNumber // until the string ends
 )
 
@@ -110,39 +117,43 @@ const maxWork = 1 << 50
 // feed adds a character of a string, or of what is none. White space around a quantity is cut off.
 func (n *number) feed(c byte) {
 	switch {
-	case c <= ' ', c >= 0x80:
-	case n.phase == mantissa:
-		n.feedMantissa(c)
-	case n.phase == afterE:
-		n.feedSign(c)
-	case n.phase == noNumber:
+	case c <= ' ', c >= 0x80, n.phase == noNumber:
 	case isDigit(c):
+		n.feedDigit(c)
+	case c == '+', c == '-':
+		n.feedSign(c == '-')
+	case c == '.' && n.phase <= integer:
+		n.phase = fraction
+	case (c == 'e' || c == 'E') && n.digits > 0 && n.phase <= fraction:
+		n.phase = afterE
+	case strings.IndexByte("eEinumkKMGTP", c) >= 0 && (n.phase == afterE || n.phase == suffix || n.digits > 0 && n.phase <= fraction):
+		n.phase = suffix
+	default:
+		n.phase = noNumber
+	}
+}
+
+func (n *number) feedDigit(c byte) {
+	switch n.phase {
+	case beforeDigits, integer:
+		n.phase = integer
+		n.digits++
+	case fraction:
+		n.digits++
+	case afterE, afterSign, exponent:
+		n.phase = exponent
 		n.exponent = min(n.exponent*10+int64(c-'0'), 1<<24)
 	default:
 		n.phase = noNumber
 	}
 }
 
-func (n *number) feedMantissa(c byte) {
-	switch {
-	case isDigit(c), c == '.', c == '+', c == '-':
-		n.digits++
-	case n.digits == 0:
-		n.phase = noNumber
-	case c == 'e', c == 'E':
-		n.phase = afterE
-	}
-	// Anything else is a suffix.
-}
-
-func (n *number) feedSign(c byte) {
-	switch {
-	case c == '-':
-		n.phase = negative
-	case c == '+':
-		n.phase = positive
-	case isDigit(c):
-		n.phase, n.exponent = positive, int64(c-'0')
+func (n *number) feedSign(negative bool) {
+	switch n.phase {
+	case beforeDigits:
+		n.phase = integer
+	case afterE:
+		n.phase, n.negative = afterSign, negative
 	default:
 		n.phase = noNumber
 	}
@@ -154,12 +165,14 @@ func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 // work grows with the square of digits, and somewhat less with exponents.
 func (n *number) end() int64 {
 	cost := int64(0)
-	if n.digits > 1000 {
-		cost = min(n.digits, 1<<24) * min(n.digits, 1<<24) / 1000
-	}
-	isSlow := n.phase == negative || n.phase == positive && n.digits > 18 // fewer are a machine word
-	if isSlow && n.exponent >= 1000 {
-		cost += n.exponent * n.exponent / 10_000
+	if n.phase != noNumber {
+		if n.digits > 1000 {
+			cost = min(n.digits, 1<<24) * min(n.digits, 1<<24) / 1000
+		}
+		isSlow := n.negative || n.digits > 18 // fewer are a machine word
+		if isSlow && n.exponent >= 1000 {
+			cost += n.exponent * n.exponent / 10_000
+		}
 	}
 	*n = number{}
 	return min(cost, maxWork)

@@ -1,7 +1,10 @@
 package tenantclient
 
 import (
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +32,7 @@ func TestNumbers(t *testing.T) {
 		{text: "[\" -.1E-10000\u00a0\"]", cost: 10_000},
 		{text: `["1e-10000","1e-10000"]`, cost: 20_000},
 		{text: `["` + strings.Repeat("9", 10_000) + `"]`, cost: 100_000},
-		{text: `["0.` + strings.Repeat("9", 9_998) + `Ki"]`, cost: 100_000},
+		{text: `["0.` + strings.Repeat("9", 9_999) + `Ki"]`, cost: 100_000},
 		{text: `["1e-99999999999999999999"]`, cost: 1 << 48 / 10_000},
 	} {
 		for _, size := range []int{1, 7, 1 << 20} {
@@ -42,6 +45,24 @@ func TestNumbers(t *testing.T) {
 			}
 			require.Equal(t, int64(len(tc.text))+tc.cost, most.bytes, "%.60s", tc.text)
 			require.Equal(t, tc.cost, s.cost, "%.60s", tc.text)
+		}
+	}
+}
+
+// TestNamesCostNothing: UIDs, hashes and dates are no numbers, however many digits they have. Each object has a UID, so
+// one in a million that looked like 1e-123456789012 would cost a tenant its connection.
+func TestNamesCostNothing(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(14, 15))
+	for range 200_000 {
+		id := make([]byte, 16)
+		binary.BigEndian.PutUint64(id, random.Uint64())
+		binary.BigEndian.PutUint64(id[8:], random.Uint64())
+		uid := fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+		for _, text := range []string{uid, uid + "_" + uid, "sha256:" + hex.EncodeToString(id), "2026-11-23T01:33:12.123456Z"} {
+			var s scanner
+			s.scan([]byte(`["` + text + `"]`))
+			require.Zero(t, s.cost, text)
 		}
 	}
 }
