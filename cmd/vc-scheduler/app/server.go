@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
@@ -29,6 +31,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/grants"
+	"github.com/superpool/superpool/internal/leadership"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/scheduling"
 	"github.com/superpool/superpool/internal/superclusters"
@@ -43,6 +46,9 @@ const (
 	// metaQPS and metaBurst are the client's rate limit at the meta cluster, where each placement of a namespace is
 	// written.
 	metaQPS, metaBurst = 200, 400
+
+	// leaseDuration, renewDeadline and retryPeriod are the usual ones of leader election.
+	leaseDuration, renewDeadline, retryPeriod = 15 * time.Second, 10 * time.Second, 2 * time.Second
 )
 
 // NewCommand returns the command vc-scheduler. The context that it is executed with ends it.
@@ -109,18 +115,29 @@ func newManager(cfg *rest.Config, options *Options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("selecting virtual Nodes: %w", err)
 	}
-	mgr, err := ctrl.NewManager(rest.AddUserAgent(cfg, component), ctrl.Options{
+	fence := &leadership.Fence{RenewDeadline: renewDeadline}
+	fenced := rest.AddUserAgent(rest.CopyConfig(cfg), component)
+	var lock resourcelock.Interface
+	if options.LeaderElect {
+		if lock, err = fence.NewLock(cfg, options.LeaderElectNamespace, leaseName); err != nil {
+			return nil, err
+		}
+		fenced.Wrap(fence.Wrap)
+	}
+	mgr, err := ctrl.NewManager(fenced, ctrl.Options{
 		Scheme: scheme,
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}: {Label: labels.NewSelector().Add(*virtualNodes)},
 		}},
-		LeaderElection:                options.LeaderElect,
-		LeaderElectionID:              leaseName,
-		LeaderElectionNamespace:       options.LeaderElectNamespace,
-		LeaderElectionReleaseOnCancel: true,
-		Metrics:                       metricsOptions(options),
-		HealthProbeBindAddress:        options.HealthProbeBindAddress,
-		PprofBindAddress:              options.PprofBindAddress,
+		LeaderElection:                      options.LeaderElect,
+		LeaderElectionResourceLockInterface: lock,
+		LeaderElectionReleaseOnCancel:       true,
+		LeaseDuration:                       ptr.To(leaseDuration),
+		RenewDeadline:                       ptr.To(renewDeadline),
+		RetryPeriod:                         ptr.To(retryPeriod),
+		Metrics:                             metricsOptions(options),
+		HealthProbeBindAddress:              options.HealthProbeBindAddress,
+		PprofBindAddress:                    options.PprofBindAddress,
 		// Tests run the program several times in one process.
 		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 	})
