@@ -91,9 +91,8 @@ service_account_kubeconfig() {
   kubectl config set-context --current --user "$1" --kubeconfig "$file" >/dev/null
 }
 
-# syncer_flags ID: prints further flags for that super cluster's syncer, a line each. lib/agents.sh of real nodes
-# overrides it.
-syncer_flags() { :; }
+# program_flags NAME: prints further flags of that program, a line each. Scripts override it.
+program_flags() { :; }
 
 # program_port NAME: the probe port of a program; its metrics port is the next one.
 program_port() {
@@ -123,15 +122,15 @@ run_detached() {
 start_program() {
   local name=$1 probe command flags
   probe=$(program_port "$name")
+  mapfile -t flags < <(program_flags "$name")
   case $name in
     vc-scheduler) command=("$BIN/vc-scheduler" --kubeconfig "$OUT/vc-scheduler.kubeconfig") ;;
     syncer-*)
-      mapfile -t flags < <(syncer_flags "${name#syncer-}")
       command=("$BIN/syncer" --meta-kubeconfig "$OUT/vc-$name.kubeconfig" --super-cluster-kubeconfig "$OUT/cluster_${name#syncer-}/syncer.kubeconfig"
-        --feature-gates=SuperClusterPooling=true ${flags[@]+"${flags[@]}"})
+        --feature-gates=SuperClusterPooling=true)
       ;;
   esac
-  command+=(--leader-elect=false "--health-probe-bind-address=127.0.0.1:$probe" "--metrics-bind-address=127.0.0.1:$((probe + 1))" -v=4)
+  command+=(${flags[@]+"${flags[@]}"} --leader-elect=false "--health-probe-bind-address=127.0.0.1:$probe" "--metrics-bind-address=127.0.0.1:$((probe + 1))" -v=4)
   run_detached "$name" "${command[@]}"
 }
 

@@ -29,12 +29,13 @@ wait_vn_agent() {
   kubectl --kubeconfig "$OUT/$1.kubeconfig" rollout status "$workload" -n vc-manager --timeout=120s
 }
 
-# syncer_flags ID: the flags with vn-agent's endpoint, which the syncer writes into the status of tenants' Nodes.
-syncer_flags() {
+# program_flags NAME: syncers get the flags with vn-agent's endpoint, which they write into the status of tenants' Nodes.
+program_flags() {
   local mode
+  [[ $1 == syncer-* ]] || return 0
   mode=$(cat "$OUT/vn-agent-mode")
   echo "--vn-agent-port=$(vn_agent_port "$mode")"
-  [[ $mode != apiserver ]] || echo "--vn-agent-address=$(node_ip "$1")"
+  [[ $mode != apiserver ]] || echo "--vn-agent-address=$(node_ip "${1#syncer-}")"
 }
 
 # start_metrics TENANT: deploys metrics-server in it. It uses the client certificate of the tenant's API server, by
