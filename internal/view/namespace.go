@@ -31,14 +31,17 @@ func Slices(np *schedulerv1alpha1.NamespacePlacement) []client.Object {
 func projectSlices(np *schedulerv1alpha1.NamespacePlacement, turn int, most int64) []client.Object {
 	var pods []client.Object
 	held := make(map[string]int32, len(np.Status.Placements))
+	holding := make([]*corev1.Pod, 0, len(np.Status.Placements))
 	for i := range np.Status.Placements {
 		part := &np.Status.Placements[i]
 		held[part.Cluster] = part.Slices
 		pod := slicePod(np, "held."+part.Cluster, slice.Of(part.Reserved))
 		pod.UID = types.UID(fmt.Sprintf("%s/held/%s", np.UID, part.Cluster))
 		pod.Spec.NodeName = part.Cluster
+		holding = append(holding, pod)
 		pods = append(pods, pod)
 	}
+	slicepod.Hold(slice.Of(np.Spec.Slice), holding...)
 	runs := placement.Missing(np)
 	size := int64(0)
 	for _, run := range runs {

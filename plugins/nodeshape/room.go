@@ -1,0 +1,139 @@
+package nodeshape
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/superpool/superpool/internal/freenodes"
+	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/slicepod"
+)
+
+// maxAnswers is how many sizes of slices a room remembers its answer for.
+const maxAnswers = 128
+
+// room is what the slices on a virtual Node leave of the nodes of its super cluster. It follows the Node from one look
+// to the next, so that a look costs what has changed in between, and an unchanged Node one comparison.
+type room struct {
+	mu sync.Mutex
+	// generation is that of the NodeInfo that was looked at last, 0 before the first.
+	generation int64
+	// nodes are nil where the annotation cannot be read.
+	nodes *freenodes.Nodes
+	// pods are those that placed counts. PodInfos are never changed while they are on a node.
+	pods   []fwk.PodInfo
+	placed freenodes.Placed
+	// left is what placed leaves of nodes, nil until it is asked for.
+	left *freenodes.Room
+	// answers are the outcomes for the sizes that were asked for, by key.
+	answers map[string]outcome
+}
+
+// outcome is why a slice finds no room, the zero outcome if it finds some.
+type outcome struct {
+	code   fwk.Code
+	reason string
+}
+
+func (o outcome) status() *fwk.Status {
+	if o.code == fwk.Success {
+		return nil
+	}
+	return fwk.NewStatus(o.code, o.reason)
+}
+
+// roomOf returns the outcome for a slice on a virtual Node. It returns false if it is not known what its nodes have
+// free.
+func (pl *NodeShape) roomOf(node fwk.NodeInfo, needed *request) (found outcome, judged bool) {
+	value, exists := pl.rooms.Load(node.Node().Name)
+	if !exists {
+		value, _ = pl.rooms.LoadOrStore(node.Node().Name, &room{})
+	}
+	r := value.(*room)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.generation != node.GetGeneration() {
+		nodes := pl.freeOf(node.Node())
+		if moved := r.count(node.GetPods()); moved || nodes != r.nodes {
+			r.nodes, r.left, r.answers = nodes, nil, map[string]outcome{}
+		}
+		r.generation = node.GetGeneration()
+	}
+	if r.nodes == nil {
+		return outcome{}, false
+	}
+	return r.answer(needed), true
+}
+
+// count makes placed count pods. It returns whether other pods were counted before.
+func (r *room) count(pods []fwk.PodInfo) (moved bool) {
+	for i := range max(len(pods), len(r.pods)) {
+		var before, now fwk.PodInfo
+		if i < len(r.pods) {
+			before = r.pods[i]
+		}
+		if i < len(pods) {
+			now = pods[i]
+		}
+		if before == now {
+			continue
+		}
+		moved = true
+		if now != nil {
+			for _, run := range slicepod.Runs(now.GetPod()) {
+				r.placed.Add(run)
+			}
+		}
+		if before != nil {
+			for _, run := range slicepod.Runs(before.GetPod()) {
+				r.placed.Remove(run)
+			}
+		}
+	}
+	if moved {
+		clear(r.pods)
+		r.pods = append(r.pods[:0], pods...)
+	}
+	return moved
+}
+
+func (r *room) answer(needed *request) outcome {
+	if known, exists := r.answers[needed.key]; exists {
+		return known
+	}
+	if r.left == nil {
+		r.left = r.nodes.Without(&r.placed)
+	}
+	answer := outcome{}
+	switch {
+	case !r.nodes.Holds(needed.amounts):
+		answer = outcome{fwk.UnschedulableAndUnresolvable, ErrReasonNoNodeFree + " " + wanted(needed.amounts, r.nodes.Largest())}
+	case !r.left.Holds(needed.amounts):
+		answer = outcome{fwk.Unschedulable, ErrReasonNoNodeLeft + " " + wanted(needed.amounts, needed.amounts)}
+	}
+	if len(r.answers) >= maxAnswers {
+		clear(r.answers)
+	}
+	r.answers[needed.key] = answer
+	return answer
+}
+
+// wanted says what a slice needs on one node: what no node has, and how much the freest one has, or else all of it.
+func wanted(needed, largest slice.Amounts) string {
+	var all, short []string
+	for _, name := range needed.Names() {
+		d := slice.DimensionOf(name)
+		text := fmt.Sprintf("%s %s free", d.Quantity(needed[name]), name)
+		all = append(all, text)
+		if needed[name] > largest[name] {
+			short = append(short, fmt.Sprintf("%s (%s at most)", text, d.Quantity(largest[name])))
+		}
+	}
+	if len(short) > 0 {
+		return strings.Join(short, " or ")
+	}
+	return strings.Join(all, " and ")
+}
