@@ -181,8 +181,11 @@ type part struct {
 func split(rows []class, totals []float64) part {
 	best := part{rows: rows}
 	for r, total := range totals {
+		if !slices.ContainsFunc(rows, func(row class) bool { return row.free[r] != rows[0].free[r] }) {
+			continue
+		}
 		ordered := slices.Clone(rows)
-		slices.SortStableFunc(ordered, func(a, b class) int { return cmp.Compare(a.free[r], b.free[r]) })
+		slices.SortFunc(ordered, func(a, b class) int { return cmp.Compare(a.free[r], b.free[r]) })
 		above := int64(0)
 		for _, row := range ordered {
 			above += row.nodes

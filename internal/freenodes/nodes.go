@@ -28,12 +28,14 @@ type Nodes struct {
 	classes []class
 }
 
-// class is a Class with Free by index in names.
+// class is a Class with Free by index in names, or so many slices of a size.
 type class struct {
 	free  []int64
 	nodes int64
-	// weight orders classes: the sum of the shares of what all nodes offer. Meaningless in merge.
+	// weight is the sum of the shares of what all nodes offer. Meaningless in merge.
 	weight float64
+	// nowhere is whether a slice requests what no node offers.
+	nowhere bool
 }
 
 // NewNodes returns the nodes of classes.
@@ -46,9 +48,8 @@ func NewNodes(classes []Class) *Nodes {
 		}
 	}
 	for _, c := range classes {
-		n.classes = append(n.classes, n.class(vectorOf(c.Free, names), c.Nodes))
+		n.insert(n.class(vectorOf(c.Free, names), c.Nodes))
 	}
-	n.settle()
 	return n
 }
 
@@ -65,7 +66,7 @@ func (n *Nodes) Largest() slice.Amounts {
 	return largest
 }
 
-// Holds reports whether a slice of that size fits a node on which nothing is placed. Pods do not count.
+// Holds reports whether a slice of that size, which names no pods, fits a node on which nothing is placed.
 func (n *Nodes) Holds(size slice.Amounts) bool {
 	vector, known := n.vector(size)
 	return known && n.holds(vector)
@@ -84,47 +85,60 @@ func (n *Nodes) holds(size []int64) bool {
 type Room struct {
 	nodes, left *Nodes
 	placed      *Placed
-	// whole is whether each placed slice fits a node.
+	// whole is whether each placed slice was packed.
 	whole bool
 }
 
 // Without packs slices onto the nodes: the largest ones first, each on the fullest node that has room for it. A slice
-// that fits no node any more takes its amounts in pieces, since its pods run somewhere. placed must not be changed while
+// for which none is found takes its amounts in pieces, since its pods run somewhere. placed must not be changed while
 // the Room is in use.
 func (n *Nodes) Without(placed *Placed) *Room {
-	room := &Room{nodes: n, placed: placed, whole: true}
-	room.left = &Nodes{names: n.names, totals: n.totals, classes: slices.Clone(n.classes)}
-	type rest struct {
-		size  []int64
-		count int64
-	}
-	var rests []rest
-	for i := range placed.runs {
-		size, known := n.vector(placed.runs[i].Size)
-		count, last := placed.runs[i].Count, false
-		if i == maxSizes-1 && len(placed.runs) > maxSizes {
-			size, count = n.average(placed.runs[i:])
-			known, last = true, true
-		}
-		if known {
-			count = room.left.place(size, count)
-		}
-		if count > 0 {
-			room.whole = false
-			rests = append(rests, rest{size, count})
-		}
-		if last {
-			break
+	items := n.items(placed)
+	left, rest := n.pack(items)
+	if len(rest) > 0 {
+		// The order of Compare is a guess. On these nodes another resource may be the scarce one.
+		slices.SortStableFunc(items, func(a, b class) int { return cmp.Compare(b.weight, a.weight) })
+		if again, unpacked := n.pack(items); len(unpacked) == 0 {
+			left, rest = again, nil
 		}
 	}
-	for _, r := range rests {
-		room.left.placeInPieces(r.size, r.count)
+	for _, item := range rest {
+		left.placeInPieces(item.free, item.nodes)
 	}
-	return room
+	return &Room{nodes: n, left: left, placed: placed, whole: len(rest) == 0}
 }
 
-// Holds reports whether one more slice of that size can be packed, pods aside. It may be false where a better packing
-// than this one exists.
+// items returns what is placed as classes: so many slices as nodes, of a size as free.
+func (n *Nodes) items(placed *Placed) []class {
+	items := make([]class, 0, min(len(placed.runs), maxSizes))
+	for i, run := range placed.runs {
+		if i == maxSizes-1 && len(placed.runs) > maxSizes {
+			return append(items, n.class(n.average(placed.runs[i:])))
+		}
+		size, known := n.vector(run.size)
+		item := n.class(size, run.count)
+		item.nowhere = !known
+		items = append(items, item)
+	}
+	return items
+}
+
+// pack places items in their order. It returns what nodes have left, and the items that found no node.
+func (n *Nodes) pack(items []class) (left *Nodes, rest []class) {
+	left = &Nodes{names: n.names, totals: n.totals, classes: slices.Clone(n.classes)}
+	for _, item := range items {
+		if !item.nowhere {
+			item.nodes = left.place(item.free, item.nodes)
+		}
+		if item.nodes > 0 {
+			rest = append(rest, item)
+		}
+	}
+	return left, rest
+}
+
+// Holds reports whether one more slice of that size, which names no pods, can be packed. It may be false where a better
+// packing than this one exists.
 func (r *Room) Holds(size slice.Amounts) bool {
 	vector, known := r.nodes.vector(size)
 	if !known {
@@ -160,8 +174,12 @@ func (n *Nodes) place(size []int64, count int64) int64 {
 			break
 		}
 	}
-	n.classes = append(n.classes, used...)
-	n.settle()
+	if len(used) > 0 {
+		n.classes = slices.DeleteFunc(n.classes, func(c class) bool { return c.nodes == 0 })
+	}
+	for _, c := range used {
+		n.insert(c)
+	}
 	return count
 }
 
@@ -177,21 +195,19 @@ func (n *Nodes) placeInPieces(size []int64, count int64) {
 	}
 }
 
-// settle drops the classes that hold nothing, adds up equal ones and orders them.
-func (n *Nodes) settle() {
-	n.classes = slices.DeleteFunc(n.classes, func(c class) bool { return c.nodes == 0 || c.weight == 0 })
-	slices.SortFunc(n.classes, func(a, b class) int {
+// insert adds a class at its place, or its nodes to an equal one. One that offers nothing is left out.
+func (n *Nodes) insert(c class) {
+	if c.weight == 0 {
+		return
+	}
+	at, found := slices.BinarySearchFunc(n.classes, c, func(a, b class) int {
 		return cmp.Or(cmp.Compare(a.weight, b.weight), slices.Compare(a.free, b.free))
 	})
-	kept := n.classes[:0]
-	for _, c := range n.classes {
-		if last := len(kept) - 1; last >= 0 && slices.Equal(kept[last].free, c.free) {
-			kept[last].nodes += c.nodes
-			continue
-		}
-		kept = append(kept, c)
+	if found {
+		n.classes[at].nodes += c.nodes
+		return
 	}
-	n.classes = kept
+	n.classes = slices.Insert(n.classes, at, c)
 }
 
 func (n *Nodes) class(free []int64, nodes int64) class {
@@ -204,7 +220,7 @@ func (n *Nodes) class(free []int64, nodes int64) class {
 	return c
 }
 
-// vector returns a size by index in names, and whether it requests nothing else but pods.
+// vector returns a size by index in names, and whether it requests nothing else.
 func (n *Nodes) vector(size slice.Amounts) (vector []int64, known bool) {
 	vector = make([]int64, len(n.names))
 	found := 0
@@ -214,24 +230,21 @@ func (n *Nodes) vector(size slice.Amounts) (vector []int64, known bool) {
 			found++
 		}
 	}
-	if _, exists := size[corev1.ResourcePods]; exists {
-		found++
-	}
 	return vector, found == len(size)
 }
 
 // average returns the average size of slices, rounded down, without what no node offers, and their number.
-func (n *Nodes) average(runs []slice.Run) (size []int64, count int64) {
+func (n *Nodes) average(runs []*Run) (size []int64, count int64) {
 	size = make([]int64, len(n.names))
-	for i := range runs {
-		count = plus(count, runs[i].Count)
-		vector, _ := n.vector(runs[i].Size)
+	for _, run := range runs {
+		count = plus(count, run.count)
+		vector, _ := n.vector(run.size)
 		for j, amount := range vector {
-			if amount > 0 && runs[i].Count > math.MaxInt64/amount {
+			if amount > 0 && run.count > math.MaxInt64/amount {
 				size[j] = math.MaxInt64
 				continue
 			}
-			size[j] = plus(size[j], amount*runs[i].Count)
+			size[j] = plus(size[j], amount*run.count)
 		}
 	}
 	for j := range size {

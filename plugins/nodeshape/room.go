@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/superpool/superpool/internal/freenodes"
@@ -26,10 +27,18 @@ type room struct {
 	// pods are those that placed counts. PodInfos are never changed while they are on a node.
 	pods   []fwk.PodInfo
 	placed freenodes.Placed
+	// held are the slices of Pods that stand for several, by the text that says which.
+	held map[string]*heldSlices
 	// left is what placed leaves of nodes, nil until it is asked for.
 	left *freenodes.Room
 	// answers are the outcomes for the sizes that were asked for, by key.
 	answers map[string]outcome
+}
+
+// heldSlices are the slices that each of some Pods stands for.
+type heldSlices struct {
+	runs []freenodes.Run
+	pods int
 }
 
 // outcome is why a slice finds no room, the zero outcome if it finds some.
@@ -50,7 +59,7 @@ func (o outcome) status() *fwk.Status {
 func (pl *NodeShape) roomOf(node fwk.NodeInfo, needed *request) (found outcome, judged bool) {
 	value, exists := pl.rooms.Load(node.Node().Name)
 	if !exists {
-		value, _ = pl.rooms.LoadOrStore(node.Node().Name, &room{})
+		value, _ = pl.rooms.LoadOrStore(node.Node().Name, &room{held: map[string]*heldSlices{}, answers: map[string]outcome{}})
 	}
 	r := value.(*room)
 	r.mu.Lock()
@@ -58,7 +67,8 @@ func (pl *NodeShape) roomOf(node fwk.NodeInfo, needed *request) (found outcome, 
 	if r.generation != node.GetGeneration() {
 		nodes := pl.freeOf(node.Node())
 		if moved := r.count(node.GetPods()); moved || nodes != r.nodes {
-			r.nodes, r.left, r.answers = nodes, nil, map[string]outcome{}
+			r.nodes, r.left = nodes, nil
+			clear(r.answers)
 		}
 		r.generation = node.GetGeneration()
 	}
@@ -83,14 +93,10 @@ func (r *room) count(pods []fwk.PodInfo) (moved bool) {
 		}
 		moved = true
 		if now != nil {
-			for _, run := range slicepod.Runs(now.GetPod()) {
-				r.placed.Add(run)
-			}
+			r.placed.Add(r.runsOf(now.GetPod(), 1), 1)
 		}
 		if before != nil {
-			for _, run := range slicepod.Runs(before.GetPod()) {
-				r.placed.Remove(run)
-			}
+			r.placed.Add(r.runsOf(before.GetPod(), -1), -1)
 		}
 	}
 	if moved {
@@ -98,6 +104,28 @@ func (r *room) count(pods []fwk.PodInfo) (moved bool) {
 		r.pods = append(r.pods[:0], pods...)
 	}
 	return moved
+}
+
+// runsOf returns the slices that a Pod stands for, and counts the Pod with those of equal slices. What cannot be read is
+// no slice.
+func (r *room) runsOf(pod *corev1.Pod, sign int) []freenodes.Run {
+	text, holds := pod.Annotations[slicepod.AnnotationSlices]
+	known := r.held[text]
+	if !holds || known == nil {
+		runs, err := slicepod.Runs(pod)
+		if err != nil {
+			runs = nil
+		}
+		known = &heldSlices{runs: freenodes.RunsOf(runs)}
+	}
+	if !holds {
+		return known.runs
+	}
+	r.held[text] = known
+	if known.pods += sign; known.pods == 0 {
+		delete(r.held, text)
+	}
+	return known.runs
 }
 
 func (r *room) answer(needed *request) outcome {
