@@ -81,6 +81,7 @@ func NewLedger() *Ledger {
 		used:       map[string]slice.Amounts{},
 		total:      slice.Amounts{},
 		shapes:     map[string]shapeEntry{},
+		freeStale:  true,
 		namespaces: map[types.NamespacedName]*namespaceEntry{},
 		beyond:     slice.Amounts{},
 		committed:  slice.Amounts{},
