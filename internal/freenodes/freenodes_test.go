@@ -179,8 +179,13 @@ func TestManySizes(t *testing.T) {
 func TestClasses(t *testing.T) {
 	t.Parallel()
 	offered := []slice.Amounts{
-		{"cpu": 2, "memory": 8, "pods": 110}, {"cpu": 4, "memory": 1, "pods": 9}, {"cpu": 2, "memory": 8, "pods": 1},
-		{"cpu": 9, "memory": 9}, {"pods": 110}, nil, {"cpu": 1, "x/gpu": 1, "pods": 1},
+		{"cpu": 2, "memory": 8, "pods": 110},
+		{"cpu": 4, "memory": 1, "pods": 9},
+		{"cpu": 2, "memory": 8, "pods": 1},
+		{"cpu": 9, "memory": 9},
+		{"pods": 110},
+		nil,
+		{"cpu": 1, "x/gpu": 1, "pods": 1},
 	}
 	want := []freenodes.Class{{Nodes: 1, Free: slice.Amounts{"cpu": 1, "x/gpu": 1}}, nodes(1, 4, 1), nodes(2, 2, 8)}
 	require.Empty(t, cmp.Diff(want, freenodes.Classes(offered, freenodes.MaxClasses)), "a node that takes no pod offers nothing")

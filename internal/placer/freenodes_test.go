@@ -30,8 +30,8 @@ func (p *pool) askSlices(tenant, size, quotaCPU string) {
 	p.project(tenant)
 }
 
-// TestPlacerPromisesNoSliceThatFitsNoNode: 10 free nodes of 1 CPU are no place for a slice of 2, and 10 of 3 are one for
-// 10, and for what fits beside them.
+// TestPlacerPromisesNoSliceThatFitsNoNode: 10 free nodes of 1 CPU are no place for a slice of 2. 10 nodes of 3 are one
+// for 10 of them, and for what fits beside them.
 func TestPlacerPromisesNoSliceThatFitsNoNode(t *testing.T) {
 	p := newPool(t)
 	p.ofNodes("r1", 10, 1000)

@@ -25,8 +25,8 @@ const (
 	Name = "NodeShape"
 	// ErrReasonNoNodeLargeEnough is the reason of a super cluster without a node that could hold the pod or slice.
 	ErrReasonNoNodeLargeEnough = "super cluster(s) had no node large enough"
-	// ErrReasonNoNodeFree begins the reason of a super cluster without a node that is as free as the slice is large. What
-	// is wanted follows, and how much the freest node has.
+	// ErrReasonNoNodeFree begins the reason of a super cluster without a node that is as free as the slice is large.
+	// What is wanted follows, and how much the freest node has.
 	ErrReasonNoNodeFree = "super cluster(s) had no node with"
 	// ErrReasonNoNodeLeft begins the reason of a super cluster where the slices that are placed leave no node with room
 	// for the slice. What is wanted follows.
@@ -174,8 +174,8 @@ func parseShapes(text string) []slice.Amounts {
 	return shapes
 }
 
-// freeOf returns what the nodes of a super cluster have free, nil where the annotation is missing or cannot be read. The
-// pod view has none: a pod may wait for others to end.
+// freeOf returns what the nodes of a super cluster have free, nil where the annotation is missing or cannot be read.
+// The pod view has none: a pod may wait for others to end.
 func (pl *NodeShape) freeOf(node *corev1.Node) *freenodes.Nodes {
 	return parsedOf(&pl.free, node, schedulerv1alpha1.AnnotationFreeShapes, parseFree)
 }

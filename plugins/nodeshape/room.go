@@ -106,8 +106,8 @@ func (r *room) count(pods []fwk.PodInfo) (moved bool) {
 	return moved
 }
 
-// runsOf returns the slices that a Pod stands for, and counts the Pod with those of equal slices. What cannot be read is
-// no slice.
+// runsOf returns the slices that a Pod stands for, and counts the Pod with those of equal slices. What cannot be read
+// is no slice.
 func (r *room) runsOf(pod *corev1.Pod, sign int) []freenodes.Run {
 	text, holds := pod.Annotations[slicepod.AnnotationSlices]
 	known := r.held[text]
