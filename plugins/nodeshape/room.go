@@ -2,6 +2,7 @@ package nodeshape
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -78,31 +79,27 @@ func (pl *NodeShape) roomOf(node fwk.NodeInfo, needed *request) (found outcome, 
 	return r.answer(needed), true
 }
 
-// count makes placed count pods. It returns whether other pods were counted before.
+// count makes placed count pods. It returns whether other pods were counted before. It writes what differs only: most
+// of a thousand pods are where they were.
 func (r *room) count(pods []fwk.PodInfo) (moved bool) {
-	for i := range max(len(pods), len(r.pods)) {
-		var before, now fwk.PodInfo
-		if i < len(r.pods) {
-			before = r.pods[i]
-		}
-		if i < len(pods) {
-			now = pods[i]
-		}
-		if before == now {
+	for i, now := range pods {
+		switch {
+		case i >= len(r.pods):
+			r.pods = append(r.pods, now)
+		case r.pods[i] == now:
 			continue
+		default:
+			r.placed.Add(r.runsOf(r.pods[i].GetPod(), -1), -1)
+			r.pods[i] = now
 		}
+		r.placed.Add(r.runsOf(now.GetPod(), 1), 1)
 		moved = true
-		if now != nil {
-			r.placed.Add(r.runsOf(now.GetPod(), 1), 1)
-		}
-		if before != nil {
-			r.placed.Add(r.runsOf(before.GetPod(), -1), -1)
-		}
 	}
-	if moved {
-		clear(r.pods)
-		r.pods = append(r.pods[:0], pods...)
+	for i := len(pods); i < len(r.pods); i++ {
+		r.placed.Add(r.runsOf(r.pods[i].GetPod(), -1), -1)
+		moved = true
 	}
+	r.pods = slices.Delete(r.pods, min(len(pods), len(r.pods)), len(r.pods))
 	return moved
 }
 
