@@ -13,8 +13,10 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/freenodes"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -30,7 +32,7 @@ func newBenchmarkPool(b *testing.B, placed int) *pool {
 	b.Helper()
 	p := newPool(b)
 	for i := range benchmarkClusters {
-		p.cluster(fmt.Sprintf("r%03d", i), "10000", "40000Gi")
+		p.cluster(fmt.Sprintf("r%03d", i), "10000", "40000Gi", withFreeNodes(benchmarkNodes()))
 	}
 	for i := range placed {
 		tenant := fmt.Sprintf("placed-%05d", i)
@@ -44,6 +46,22 @@ func newBenchmarkPool(b *testing.B, placed int) *pool {
 	}
 	wantPods(b, p.sched, 10*placed)
 	return p
+}
+
+// benchmarkNodes are 128 nodes, in as many classes as a virtual Node publishes.
+func benchmarkNodes() []freenodes.Class {
+	nodes := make([]freenodes.Class, freenodes.MaxClasses)
+	for i := range nodes {
+		nodes[i] = freenodes.Class{Nodes: 2, Free: slice.Amounts{"cpu": 78000 + int64(i), "memory": 300<<30 + int64(i)<<20}}
+	}
+	return nodes
+}
+
+// withFreeNodes is the change of a virtual Node whose nodes have that free.
+func withFreeNodes(nodes []freenodes.Class) func(*corev1.Node) {
+	return func(node *corev1.Node) {
+		node.Annotations = map[string]string{schedulerv1alpha1.AnnotationFreeShapes: freenodes.Encode(nodes)}
+	}
 }
 
 func wantPods(b *testing.B, sched *scheduler.Scheduler, want int) {

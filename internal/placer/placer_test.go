@@ -21,6 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/freenodes"
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/placement"
@@ -315,7 +316,8 @@ func TestPlacerKeepsOffClusters(t *testing.T) {
 		"small nodes": func(n *corev1.Node) {
 			n.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeShapes: `[{"cpu":"50m","memory":"4Gi"}]`}
 		},
-		"unknown to meta": func(n *corev1.Node) { n.Status.Allocatable = nil },
+		"nodes with little free": withFreeNodes([]freenodes.Class{{Nodes: 80, Free: slice.Amounts{"cpu": 50, "memory": 4 << 30}}}),
+		"unknown to meta":        func(n *corev1.Node) { n.Status.Allocatable = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPool(t)

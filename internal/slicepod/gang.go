@@ -32,6 +32,9 @@ const (
 	AnnotationHeld = "scheduler.tenancy.x-k8s.io/held"
 	// AnnotationTurn is Gang.Turn; it is absent for 0.
 	AnnotationTurn = "scheduler.tenancy.x-k8s.io/turn"
+	// AnnotationSlices is, on a Pod that stands for what a namespace holds in a super cluster, the slices that this is.
+	// EncodeRuns writes and Runs reads it.
+	AnnotationSlices = "scheduler.tenancy.x-k8s.io/slices"
 )
 
 // maxLength bounds what Decode parses of one annotation, in bytes. A namespace has at most a thousand slices, and a

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/superpool/superpool/internal/freenodes"
 	"github.com/superpool/superpool/internal/slice"
 )
 
@@ -34,6 +35,8 @@ type Ledger struct {
 	used       map[string]slice.Amounts // by node name; also of nodes not seen yet
 	total      slice.Amounts
 	shapes     map[string]shapeEntry // by the text of the amounts
+	free       []freenodes.Class     // of the counted nodes, never changed
+	freeStale  bool                  // whether free is to be made anew
 	namespaces map[types.NamespacedName]*namespaceEntry
 	// beyond and committed are the sums over namespaces.
 	beyond, committed slice.Amounts
@@ -62,6 +65,8 @@ type Capacity struct {
 	Committed slice.Amounts
 	// Shapes are the allocatables that no other node of the cluster exceeds, see Shapes.
 	Shapes []slice.Amounts
+	// Free is what the counted nodes offer one by one, before headroom. It must not be changed.
+	Free []freenodes.Class
 	// Nodes is the number of counted nodes, AllNodes that of all.
 	Nodes, AllNodes int
 	// Region and Zone are the topology labels that all counted nodes share, else "".
@@ -76,6 +81,7 @@ func NewLedger() *Ledger {
 		used:       map[string]slice.Amounts{},
 		total:      slice.Amounts{},
 		shapes:     map[string]shapeEntry{},
+		freeStale:  true,
 		namespaces: map[types.NamespacedName]*namespaceEntry{},
 		beyond:     slice.Amounts{},
 		committed:  slice.Amounts{},
@@ -202,7 +208,21 @@ func (l *Ledger) Capacity() Capacity {
 		amounts = append(amounts, l.shapes[key].amounts)
 	}
 	capacity.Shapes = Shapes(amounts)
+	capacity.Free = l.freeLocked()
 	return capacity
+}
+
+// freeLocked returns what the counted nodes offer one by one. It is made here and not at each event: a virtual Node is
+// compared with the ledger twice a second at most, and pods of tenants change nothing of it.
+func (l *Ledger) freeLocked() []freenodes.Class {
+	if l.freeStale {
+		offered := make([]slice.Amounts, 0, len(l.nodes))
+		for _, node := range l.nodes {
+			offered = append(offered, node.offered)
+		}
+		l.free, l.freeStale = freenodes.Classes(offered, freenodes.MaxClasses), false
+	}
+	return l.free
 }
 
 // useLocked adds sign times what a foreign pod takes to what is used on its node. It returns whether what the node
@@ -233,10 +253,12 @@ func (l *Ledger) useLocked(pod *podRecord, sign int64) bool {
 		l.total[resource] += amount
 	}
 	l.nodes[name] = node
+	l.freeStale = true
 	return true
 }
 
 func (l *Ledger) addLocked(node nodeEntry) {
+	l.freeStale = true
 	for resource, amount := range node.offered {
 		l.total[resource] += amount
 	}
@@ -249,6 +271,7 @@ func (l *Ledger) addLocked(node nodeEntry) {
 }
 
 func (l *Ledger) dropLocked(node nodeEntry) {
+	l.freeStale = true
 	for resource, amount := range node.offered {
 		if l.total[resource] -= amount; l.total[resource] == 0 {
 			delete(l.total, resource)

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/superpool/superpool/internal/freenodes"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/superclusters"
 	"github.com/superpool/superpool/test/builders"
@@ -85,6 +86,35 @@ func TestLedger(t *testing.T) {
 	require.Empty(t, ledger.Capacity().Shapes)
 }
 
+// TestLedgerFree: what is free is known node by node. Pods of tenants are inside what is reserved for them, and change
+// nothing.
+func TestLedgerFree(t *testing.T) {
+	t.Parallel()
+	ledger := superclusters.NewLedger()
+	want := func(text string) {
+		t.Helper()
+		require.JSONEq(t, text, freenodes.Encode(ledger.Capacity().Free))
+	}
+	want(`[]`)
+	for i := range 3 {
+		ledger.SetNode(node(fmt.Sprintf("n%d", i), "4", "8Gi"))
+	}
+	want(`[{"nodes":3,"free":{"cpu":"4","memory":"8Gi"}}]`)
+	ledger.SetPod(builders.Pod("kube-system", "small").UID("small").Node("n0").Obj())
+	want(`[{"nodes":3,"free":{"cpu":"4","memory":"8Gi"}}]`)
+	ledger.SetPod(podOn("foreign", "n0", "3", "1Gi"))
+	want(`[{"nodes":2,"free":{"cpu":"4","memory":"8Gi"}},{"nodes":1,"free":{"cpu":"1","memory":"7Gi"}}]`)
+	ledger.SetPod(builders.Owned(podOn("tenant", "n1", "3", "1Gi"), builders.Owner("tenant", "web", "uid")))
+	want(`[{"nodes":2,"free":{"cpu":"4","memory":"8Gi"}},{"nodes":1,"free":{"cpu":"1","memory":"7Gi"}}]`)
+	ledger.SetNode(node("n2", "4", "8Gi", taint(corev1.TaintEffectNoSchedule)))
+	want(`[{"nodes":1,"free":{"cpu":"4","memory":"8Gi"}},{"nodes":1,"free":{"cpu":"1","memory":"7Gi"}}]`)
+	ledger.DeletePod("foreign")
+	want(`[{"nodes":2,"free":{"cpu":"4","memory":"8Gi"}}]`)
+	ledger.SetPod(podOn("full", "n0", "9", "9Gi"))
+	ledger.DeleteNode("n1")
+	want(`[]`)
+}
+
 func TestLedgerTopology(t *testing.T) {
 	t.Parallel()
 	in := func(region, zone string) func(*corev1.Node) {
@@ -126,6 +156,7 @@ func TestLedgerIsASum(t *testing.T) {
 			ledger.DeletePod(types.UID(uid))
 		}
 		want := slice.Amounts{}
+		var offered []slice.Amounts
 		for name, node := range nodes {
 			used := slice.Amounts{}
 			for _, pod := range pods {
@@ -133,8 +164,10 @@ func TestLedgerIsASum(t *testing.T) {
 					used = used.Plus(slice.Taken(pod, slice.Reading{Pods: true}))
 				}
 			}
-			want = want.Plus(superclusters.Contribution(superclusters.Counted(node), slice.Of(node.Status.Allocatable), used))
+			offers := superclusters.Contribution(superclusters.Counted(node), slice.Of(node.Status.Allocatable), used)
+			want, offered = want.Plus(offers), append(offered, offers)
 		}
+		require.Empty(t, cmp.Diff(freenodes.Classes(offered, freenodes.MaxClasses), ledger.Capacity().Free))
 		require.Empty(t, cmp.Diff(want, ledger.Capacity().Offered))
 	}
 }
@@ -225,6 +258,12 @@ func BenchmarkLedger(b *testing.B) {
 		b.Run(name+"/event", func(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				ledger.SetPod(pods[i%len(pods)][(i/len(pods)+1)%2])
+			}
+		})
+		b.Run(name+"/event and capacity", func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				ledger.SetPod(pods[i%len(pods)][(i/len(pods)+1)%2])
+				ledger.Capacity()
 			}
 		})
 		b.Run(name+"/capacity", func(b *testing.B) {

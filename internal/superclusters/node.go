@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/freenodes"
 	"github.com/superpool/superpool/internal/slice"
 )
 
@@ -115,6 +116,7 @@ func applyMeta(node *corev1.Node, d *desiredNode) {
 	}
 	if d.capacity.AllNodes > 0 {
 		node.Annotations[schedulerv1alpha1.AnnotationNodeShapes] = EncodeShapes(d.capacity.Shapes)
+		node.Annotations[schedulerv1alpha1.AnnotationFreeShapes] = freenodes.Encode(d.capacity.Free)
 		applyTopology(node, map[string]string{
 			corev1.LabelTopologyRegion: d.capacity.Region,
 			corev1.LabelTopologyZone:   d.capacity.Zone,

@@ -30,22 +30,30 @@ func Slices(np *schedulerv1alpha1.NamespacePlacement) []client.Object {
 // projectSlices is Slices with the turn of a namespace that waits (Namespaces), and at most so many pending Pods.
 func projectSlices(np *schedulerv1alpha1.NamespacePlacement, turn int, most int64) []client.Object {
 	var pods []client.Object
+	size := slice.Of(np.Spec.Slice)
 	held := make(map[string]int32, len(np.Status.Placements))
+	annotations := map[string]map[string]string{} // shared by Pods that stand for equal slices
 	for i := range np.Status.Placements {
 		part := &np.Status.Placements[i]
 		held[part.Cluster] = part.Slices
-		pod := slicePod(np, "held."+part.Cluster, slice.Of(part.Reserved))
+		reserved := slice.Of(part.Reserved)
+		pod := slicePod(np, "held."+part.Cluster, reserved)
+		runs := slicepod.EncodeRuns(slice.Cut(reserved, size))
+		if annotations[runs] == nil {
+			annotations[runs] = map[string]string{slicepod.AnnotationSlices: runs}
+		}
+		pod.Annotations = annotations[runs]
 		pod.UID = types.UID(fmt.Sprintf("%s/held/%s", np.UID, part.Cluster))
 		pod.Spec.NodeName = part.Cluster
 		pods = append(pods, pod)
 	}
 	runs := placement.Missing(np)
-	size := int64(0)
+	missing := int64(0)
 	for _, run := range runs {
-		size += run.Count
+		missing += run.Count
 	}
-	gang := slicepod.Gang{Name: Gang(np), Size: size, Total: slice.Total(runs), Held: held, Turn: turn}
-	pending := make([]*corev1.Pod, 0, min(size, most))
+	gang := slicepod.Gang{Name: Gang(np), Size: missing, Total: slice.Total(runs), Held: held, Turn: turn}
+	pending := make([]*corev1.Pod, 0, min(missing, most))
 	for _, run := range runs {
 		for range min(run.Count, most-int64(len(pending))) {
 			pod := slicePod(np, fmt.Sprintf("slice.%04d", len(pending)), run.Size)

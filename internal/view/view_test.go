@@ -191,21 +191,22 @@ func namespacePlacement(quota, size string, held ...schedulerv1alpha1.ClusterPla
 }
 
 func TestSlices(t *testing.T) {
-	held := builders.HeldSlices("r1", 2, "cpu", "200m")
+	held, odd := builders.HeldSlices("r1", 2, "cpu", "200m"), builders.HeldSlices("r2", 2, "cpu", "150m")
 	var got []string
-	for _, object := range Slices(namespacePlacement("450m", "100m", held)) {
+	for _, object := range Slices(namespacePlacement("600m", "100m", held, odd)) {
 		pod := object.(*corev1.Pod)
 		got = append(got, strings.Join([]string{
 			pod.Name, pod.Spec.NodeName, pod.Spec.Containers[0].Resources.Requests.Cpu().String(),
 			pod.Annotations[slicepod.AnnotationGangSize], pod.Annotations[slicepod.AnnotationGangTotal],
-			pod.Annotations[slicepod.AnnotationHeld],
+			pod.Annotations[slicepod.AnnotationHeld], pod.Annotations[slicepod.AnnotationSlices],
 		}, " "))
 	}
 	want := []string{
-		"web.held.r1 r1 200m   ",
-		`web.slice.0000  100m 3 cpu=250 r1=2`,
-		`web.slice.0001  100m 3 cpu=250 r1=2`,
-		`web.slice.0002  50m 3 cpu=250 r1=2`,
+		"web.held.r1 r1 200m    2*cpu=100",
+		"web.held.r2 r2 150m    1*cpu=100;1*cpu=50",
+		"web.slice.0000  100m 3 cpu=250 r1=2,r2=2 ",
+		"web.slice.0001  100m 3 cpu=250 r1=2,r2=2 ",
+		"web.slice.0002  50m 3 cpu=250 r1=2,r2=2 ",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pods (-want +got):\n%s", diff)

@@ -40,6 +40,11 @@ const (
 	// them fits no node of the super cluster.
 	// Written by vc-scheduler; read by plugin NodeShape.
 	AnnotationNodeShapes = "scheduler.tenancy.x-k8s.io/node-shapes"
+	// AnnotationFreeShapes holds what the nodes can hold of tenants' slices one by one, their allocatable without what
+	// pods request that the pool did not make: a JSON list such as [{"nodes":10,"free":{"cpu":"1"}}], of at most 64
+	// shapes. Slices are packed onto these nodes, so that none is promised that fits no node.
+	// Written by vc-scheduler; read by plugin NodeShape.
+	AnnotationFreeShapes = "scheduler.tenancy.x-k8s.io/free-shapes"
 	// AnnotationSuperClusterUID holds the UID of the super cluster's namespace kube-system. Another cluster with the
 	// same id is refused; an operator who means it removes the annotation. Written by vc-scheduler; read by
 	// vc-scheduler, the syncer of that super cluster.

@@ -143,6 +143,8 @@ func TestSuperClusters(t *testing.T) {
 		require.NotContains(t, node.Labels, corev1.LabelTopologyZone, "the nodes are in different zones")
 		require.Equal(t, "default/first", node.Annotations[superclusters.AnnotationClusterRef])
 		require.JSONEq(t, `[{"cpu":"4","memory":"8Gi","pods":"110"},{"cpu":"2","memory":"16Gi","pods":"110"}]`, node.Annotations[schedulerv1alpha1.AnnotationNodeShapes])
+		require.JSONEq(t, `[{"nodes":1,"free":{"cpu":"4","memory":"8Gi"}},{"nodes":1,"free":{"cpu":"2","memory":"16Gi"}}]`,
+			node.Annotations[schedulerv1alpha1.AnnotationFreeShapes])
 		require.Contains(t, node.Spec.Taints, corev1.Taint{Key: "virtual-kubelet.io/provider", Value: "superpool", Effect: corev1.TaintEffectNoSchedule})
 		eventually(t, func() string {
 			lease := &coordinationv1.Lease{}
@@ -157,7 +159,9 @@ func TestSuperClusters(t *testing.T) {
 	})
 	t.Run("capacity follows the super cluster", func(t *testing.T) {
 		createPod(t, "foreign", "n1", nil)
-		awaitOffer(t, "r1", "True/SuperClusterReady 5500m 23Gi 219")
+		node := awaitOffer(t, "r1", "True/SuperClusterReady 5500m 23Gi 219")
+		require.JSONEq(t, `[{"nodes":1,"free":{"cpu":"3500m","memory":"7Gi"}},{"nodes":1,"free":{"cpu":"2","memory":"16Gi"}}]`,
+			node.Annotations[schedulerv1alpha1.AnnotationFreeShapes])
 		createPod(t, "marked-in-part", "n1", map[string]string{tenancyv1alpha1.LabelCluster: "some-tenant"})
 		awaitOffer(t, "r1", "True/SuperClusterReady 5 22Gi 218")
 		require.NoError(t, shared.inSuper.CoreV1().Pods(namespace).Delete(t.Context(), "marked-in-part", *metav1.NewDeleteOptions(0)))
