@@ -27,6 +27,8 @@ type Guard struct {
 	Namespaces Namespaces
 	// UID is that of its namespace kube-system; "" for the first that is found.
 	UID types.UID
+	// Answered is told of each answer of the right control plane, and when it was asked. nil: nobody is.
+	Answered func(ctx context.Context, asked time.Time)
 	// Also is asked after each answer of the right control plane; its error ends the process too. nil: nothing more.
 	Also func(context.Context) error
 	// Period is how often it is asked; 0 means 10 seconds.
@@ -65,6 +67,7 @@ func (g *Guard) Start(ctx context.Context) error {
 func (g *Guard) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
+	asked := time.Now()
 	uid, version, err := Identify(ctx, g.Namespaces)
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
@@ -80,6 +83,9 @@ func (g *Guard) look(ctx context.Context) error {
 	}
 	if err := g.versions.Observe(version); err != nil {
 		return fmt.Errorf("%s: %w", g.Name, err)
+	}
+	if g.Answered != nil {
+		g.Answered(ctx, asked)
 	}
 	if g.Also == nil {
 		return nil

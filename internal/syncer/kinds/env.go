@@ -27,6 +27,8 @@ type Env struct {
 	// SuperCache holds the super cluster's Nodes and Events of pods, and of other kinds the objects with our ownership
 	// label.
 	SuperCache Cache
+	// Answered returns when the super cluster last answered; a nil function stands for now.
+	Answered func() time.Time
 	// Assignments answers which namespaces of the tenants belong into this super cluster.
 	Assignments assign.Assignments
 	// Tenant returns the connected tenant with that key, nil if there is none. Tenants returns all of them, sorted by
@@ -64,4 +66,15 @@ type Env struct {
 	network  network
 	tally    tally
 	endings  endings
+}
+
+// answered returns when the super cluster last answered, no later than now, as precisely as Leases say it.
+func (e *Env) answered() time.Time {
+	last := e.Clock.Now()
+	if e.Answered != nil {
+		if answered := e.Answered(); answered.Before(last) {
+			last = answered
+		}
+	}
+	return last.Truncate(time.Microsecond)
 }
