@@ -38,6 +38,8 @@ type Options struct {
 	VNAgent kinds.VNAgent
 	// NodeLinger is how long a tenant keeps a Node that none of its pods is bound to; 0 means 60 seconds.
 	NodeLinger time.Duration
+	// LeaseRenewal is how often the Lease of a tenant's Node is renewed; 0 means 20 seconds.
+	LeaseRenewal time.Duration
 	// ProbePeriod is how often the super cluster and the meta cluster are asked whether they are the same as before; 0
 	// means 10 seconds.
 	ProbePeriod time.Duration
@@ -82,7 +84,7 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	s.env = &kinds.Env{
 		ID: s.id, SuperUID: options.Identity.UID, Super: super, SuperCache: s.super, SuperHost: options.Super.Host, Answered: live.answered,
 		Tenant: s.tenant, Tenants: s.tenants, Enqueue: s.add,
-		PodSecurityLevel: options.PodSecurityLevel, VNAgent: options.VNAgent, NodeLinger: options.NodeLinger, Clock: options.Engine.Clock, Metrics: options.Metrics,
+		PodSecurityLevel: options.PodSecurityLevel, VNAgent: options.VNAgent, NodeLinger: options.NodeLinger, LeaseRenewal: options.LeaseRenewal, Clock: options.Engine.Clock, Metrics: options.Metrics,
 	}
 	if kinds.NamesHost(options.Super.Host) {
 		klog.FromContext(ctx).Info("The kubeconfig of the super cluster names its API server by a name: list the addresses that it resolves to in network.poolCIDRs of "+

@@ -49,6 +49,8 @@ type Env struct {
 	VNAgent VNAgent
 	// NodeLinger is how long a tenant keeps a Node that none of its pods is bound to; 0 means 60 seconds.
 	NodeLinger time.Duration
+	// LeaseRenewal is how often the Lease of a tenant's Node is renewed; 0 means 20 seconds.
+	LeaseRenewal time.Duration
 	// Clock measures time.
 	Clock clock.PassiveClock
 	// Metrics counts writes.

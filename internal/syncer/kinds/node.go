@@ -79,7 +79,7 @@ func (n *Nodes) Reconcile(ctx context.Context, key engine.Key, _ time.Duration) 
 	case !inTenant && (!inSuper || !shown):
 		return 0, nil
 	case !inTenant:
-		return leaseRenewal, ensureNode(ctx, n.env, tenant, key.Name)
+		return n.renewal(), ensureNode(ctx, n.env, tenant, key.Name)
 	}
 	after := n.requeueAfter(key, used)
 	switch {
@@ -103,7 +103,7 @@ func (n *Nodes) keepAlive(ctx context.Context, tenant *Tenant, key engine.Key, t
 	if tenantNode == nil || n.kept(key) == nil {
 		return 0, nil
 	}
-	return leaseRenewal, n.renew(ctx, tenant, key, tenantNode)
+	return n.renewal(), n.renew(ctx, tenant, key, tenantNode)
 }
 
 // mayShow returns whether the tenant may see a node of the super cluster: a super pod of it is there, or was since this
@@ -134,7 +134,7 @@ func (n *Nodes) requeueAfter(key engine.Key, used bool) time.Duration {
 	defer n.mu.Unlock()
 	if used {
 		delete(n.idleSince, key)
-		return leaseRenewal
+		return n.renewal()
 	}
 	now := n.env.Clock.Now()
 	since, idle := n.idleSince[key]
@@ -145,7 +145,7 @@ func (n *Nodes) requeueAfter(key engine.Key, used bool) time.Duration {
 		since = now
 		n.idleSince[key] = now
 	}
-	return min(leaseRenewal, cmp.Or(n.env.NodeLinger, nodeLinger)-now.Sub(since))
+	return min(n.renewal(), cmp.Or(n.env.NodeLinger, nodeLinger)-now.Sub(since))
 }
 
 // remove deletes a Node of the tenant that none of its pods is bound to, after a live read of those: the tenant's

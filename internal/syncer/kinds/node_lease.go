@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -17,15 +18,19 @@ import (
 
 const (
 	leaseDuration = 40 * time.Second
-	leaseRenewal  = 20 * time.Second
+	// leaseRenewal is the default of Env.LeaseRenewal.
+	leaseRenewal = 20 * time.Second
 )
+
+// renewal returns how often Leases are renewed.
+func (n *Nodes) renewal() time.Duration { return cmp.Or(n.env.LeaseRenewal, leaseRenewal) }
 
 // renew renews the Lease of a Node if it is due, so that the tenant's node lifecycle controller leaves its conditions
 // as they are. renewTime is when the super cluster last answered, so that the Lease expires once it does not.
 func (n *Nodes) renew(ctx context.Context, tenant *Tenant, key engine.Key, tenantNode *corev1.Node) error {
 	lease := n.kept(key)
-	// Half a second of tolerance for timers that fire early.
-	if lease != nil && n.env.Clock.Since(renewTime(lease)) < leaseRenewal-500*time.Millisecond {
+	// With some tolerance for timers that fire early.
+	if lease != nil && n.env.Clock.Since(renewTime(lease)) < n.renewal()-n.renewal()/40 {
 		return nil
 	}
 	if lease == nil {
