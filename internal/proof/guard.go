@@ -31,7 +31,7 @@ type Guard struct {
 	Answered func(ctx context.Context, asked time.Time)
 	// Also is asked after each answer of the right control plane; its error ends the process too. nil: nothing more.
 	Also func(context.Context) error
-	// Period is how often it is asked; 0 means 10 seconds.
+	// Period is how often it is asked; 0 means 10 seconds. While it does not answer it is asked ten times as often.
 	Period time.Duration
 
 	versions engage.Versions
@@ -49,46 +49,48 @@ func (g *Guard) Start(ctx context.Context) error {
 	if period == 0 {
 		period = guardPeriod
 	}
-	ticker := time.NewTicker(period)
-	defer ticker.Stop()
 	for {
-		if err := g.look(ctx); err != nil {
+		asked, pause := time.Now(), period
+		answered, err := g.look(ctx, asked)
+		if err != nil {
 			return err
+		}
+		if !answered {
+			pause = period / 10
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-time.After(time.Until(asked.Add(pause))):
 		}
 	}
 }
 
-// look asks once.
-func (g *Guard) look(ctx context.Context) error {
+// look asks once, now, and returns whether the control plane answered.
+func (g *Guard) look(ctx context.Context, asked time.Time) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
-	asked := time.Now()
 	uid, version, err := Identify(ctx, g.Namespaces)
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
 			klog.FromContext(ctx).V(2).Info("A control plane does not answer", "controlPlane", g.Name, "err", err)
 		}
-		return nil
+		return false, nil
 	}
 	if g.UID == "" {
 		g.UID = uid
 	}
 	if uid != g.UID {
-		return fmt.Errorf("%s: %w: its namespace kube-system has UID %s, and the one before had %s", g.Name, ErrOther, uid, g.UID)
+		return false, fmt.Errorf("%s: %w: its namespace kube-system has UID %s, and the one before had %s", g.Name, ErrOther, uid, g.UID)
 	}
 	if err := g.versions.Observe(version); err != nil {
-		return fmt.Errorf("%s: %w", g.Name, err)
+		return false, fmt.Errorf("%s: %w", g.Name, err)
 	}
 	if g.Answered != nil {
 		g.Answered(ctx, asked)
 	}
 	if g.Also == nil {
-		return nil
+		return true, nil
 	}
-	return g.Also(ctx)
+	return true, g.Also(ctx)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -166,6 +167,25 @@ func TestGuard(t *testing.T) {
 			require.True(t, tc.wantErr(err), "%v", err)
 		})
 	}
+}
+
+// TestGuardOfSilence: a control plane that does not answer is asked more often.
+func TestGuardOfSilence(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		down := system{err: errors.New("connection refused")}
+		up := system{uid: "a", version: "10"}
+		began := time.Now()
+		var asked []time.Duration
+		guard := &proof.Guard{
+			Name: "r1", Namespaces: &scripted{answers: []system{up, up, down, down, up, up}, end: cancel}, UID: "a",
+			Answered: func(_ context.Context, at time.Time) { asked = append(asked, at.Sub(began)) },
+		}
+		require.NoError(t, guard.Start(ctx))
+		require.Equal(t, []time.Duration{0, 10 * time.Second, 22 * time.Second, 32 * time.Second}, asked)
+	})
 }
 
 // scripted answers with one after the other, and calls end after the last.

@@ -11,7 +11,7 @@ import (
 )
 
 // silence is how long the super cluster may not answer before what the caches hold of it is no news. It is longer than
-// two periods and a timeout of proof.Guard, so that one lost answer changes nothing, and shorter than the grace period
+// a period and two timeouts of proof.Guard, so that one lost answer changes nothing, and shorter than the grace period
 // of Nodes, after which a tenant's node lifecycle controller writes what the caches would contradict.
 const silence = 30 * time.Second
 
