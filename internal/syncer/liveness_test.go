@@ -21,8 +21,8 @@ func TestLiveness(t *testing.T) {
 	t.Parallel()
 	pods, nodes := source{kind: kinds.KindPod}, source{kind: kinds.KindNode}
 	type step struct {
-		// passes is how much time passes before what happens: an answer to a question asked now, a watch that opens or that
-		// its reflector stops.
+		// passes is how much time passes before what happens: an answer to a question asked now, a watch that opens or
+		// that its reflector stops.
 		passes time.Duration
 		answer bool
 		opens  []source

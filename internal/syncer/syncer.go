@@ -99,6 +99,9 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	if s.env.VirtualNode, err = watchVirtualNode(ctx, mgr.GetCache(), s.id); err != nil {
 		return nil, err
 	}
+	if err := options.Metrics.SuperCluster(live.answered); err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
 	if s.super.watched, err = watchedOf(s.env, specs, kinds.SuperSide); err != nil {
 		return nil, err
 	}

@@ -186,7 +186,8 @@ func TestPodOfSilentSuperCluster(t *testing.T) {
 	const inTenant, inSuper = "web/p", clusterKey + "-web/p"
 	for _, tc := range []struct {
 		name string
-		// tenant is the pod as the tenant has it, which its cache shows unless unseen; super is as the super cluster has it.
+		// tenant is the pod as the tenant has it, which its cache shows unless unseen; super is as its super cluster
+		// has it.
 		tenant, super *corev1.Pod
 		unseen        bool
 		// wantTenant and wantSuper are the writes when the super cluster answers again.

@@ -80,8 +80,7 @@ func (w *world) testLost(t *testing.T, namespace string, numbers *prometheus.Reg
 	appears(t, w.tenant, namespace, "done", &corev1.Pod{}, podutil.IsPodTerminal)
 	require.NoError(t, w.super.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: superName(namespace), Name: "done"}}, client.GracePeriodSeconds(0)))
 	tenantNode := "r1." + node
-	answers := w.renewed(t, tenantNode, time.Time{})
-	answers = w.renewed(t, tenantNode, answers)
+	w.renewed(t, tenantNode, w.renewed(t, tenantNode, time.Time{}))
 
 	lose()
 	lost := time.Now()
