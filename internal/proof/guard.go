@@ -27,11 +27,13 @@ type Guard struct {
 	Namespaces Namespaces
 	// UID is that of its namespace kube-system; "" for the first that is found.
 	UID types.UID
-	// Answered is told of each answer of the right control plane, and when it was asked. nil: nobody is.
-	Answered func(ctx context.Context, asked time.Time)
+	// Answered is told of each answer of the right control plane, and when it was asked. It returns whether the next
+	// answer is urgent. nil: nobody is told.
+	Answered func(ctx context.Context, asked time.Time) (urgent bool)
 	// Also is asked after each answer of the right control plane; its error ends the process too. nil: nothing more.
 	Also func(context.Context) error
-	// Period is how often it is asked; 0 means 10 seconds. While it does not answer it is asked ten times as often.
+	// Period is how often it is asked; 0 means 10 seconds. While it does not answer, or the next answer is urgent, it
+	// is asked ten times as often.
 	Period time.Duration
 
 	versions engage.Versions
@@ -51,11 +53,11 @@ func (g *Guard) Start(ctx context.Context) error {
 	}
 	for {
 		asked, pause := time.Now(), period
-		answered, err := g.look(ctx, asked)
+		urgent, err := g.look(ctx, asked)
 		if err != nil {
 			return err
 		}
-		if !answered {
+		if urgent {
 			pause = period / 10
 		}
 		select {
@@ -66,7 +68,7 @@ func (g *Guard) Start(ctx context.Context) error {
 	}
 }
 
-// look asks once, now, and returns whether the control plane answered.
+// look asks once, now, and returns whether the next answer is urgent.
 func (g *Guard) look(ctx context.Context, asked time.Time) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
@@ -75,7 +77,7 @@ func (g *Guard) look(ctx context.Context, asked time.Time) (bool, error) {
 		if !errors.Is(err, context.Canceled) {
 			klog.FromContext(ctx).V(2).Info("A control plane does not answer", "controlPlane", g.Name, "err", err)
 		}
-		return false, nil
+		return true, nil
 	}
 	if g.UID == "" {
 		g.UID = uid
@@ -86,11 +88,9 @@ func (g *Guard) look(ctx context.Context, asked time.Time) (bool, error) {
 	if err := g.versions.Observe(version); err != nil {
 		return false, fmt.Errorf("%s: %w", g.Name, err)
 	}
-	if g.Answered != nil {
-		g.Answered(ctx, asked)
-	}
+	urgent := g.Answered != nil && g.Answered(ctx, asked)
 	if g.Also == nil {
-		return true, nil
+		return urgent, nil
 	}
-	return true, g.Also(ctx)
+	return urgent, g.Also(ctx)
 }

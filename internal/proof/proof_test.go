@@ -152,10 +152,11 @@ func TestGuard(t *testing.T) {
 			answered, last := 0, time.Now()
 			guard := &proof.Guard{
 				Name: "the meta cluster", Namespaces: script, UID: tc.uid, Also: func(context.Context) error { return tc.also }, Period: 1,
-				Answered: func(_ context.Context, asked time.Time) {
+				Answered: func(_ context.Context, asked time.Time) bool {
 					answered++
 					require.False(t, asked.Before(last))
 					last = asked
+					return false
 				},
 			}
 			err := guard.Start(ctx)
@@ -169,7 +170,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestGuardOfSilence: a control plane that does not answer is asked more often.
+// TestGuardOfSilence: a control plane that does not answer is asked more often, and so is one whose answers are urgent.
 func TestGuardOfSilence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -180,11 +181,14 @@ func TestGuardOfSilence(t *testing.T) {
 		began := time.Now()
 		var asked []time.Duration
 		guard := &proof.Guard{
-			Name: "r1", Namespaces: &scripted{answers: []system{up, up, down, down, up, up}, end: cancel}, UID: "a",
-			Answered: func(_ context.Context, at time.Time) { asked = append(asked, at.Sub(began)) },
+			Name: "r1", Namespaces: &scripted{answers: []system{up, up, down, down, up, up, up}, end: cancel}, UID: "a",
+			Answered: func(_ context.Context, at time.Time) bool {
+				asked = append(asked, at.Sub(began))
+				return len(asked) == 3
+			},
 		}
 		require.NoError(t, guard.Start(ctx))
-		require.Equal(t, []time.Duration{0, 10 * time.Second, 22 * time.Second, 32 * time.Second}, asked)
+		require.Equal(t, []time.Duration{0, 10 * time.Second, 22 * time.Second, 23 * time.Second, 33 * time.Second}, asked)
 	})
 }
 

@@ -125,7 +125,7 @@ type guard struct {
 
 // ofSuper returns the guard that ends the process once the super cluster is another one, has another id, was restored
 // from a backup, or is not the one that the meta cluster records. answered is told of its answers.
-func (g *guard) ofSuper(answered func(context.Context, time.Time)) *proof.Guard {
+func (g *guard) ofSuper(answered func(context.Context, time.Time) bool) *proof.Guard {
 	return &proof.Guard{
 		Name: "super cluster " + g.identity.ID, Namespaces: proof.By(g.super), UID: g.identity.UID, Period: g.period, Answered: answered, Also: g.same,
 	}

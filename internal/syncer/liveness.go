@@ -110,7 +110,8 @@ func (l *liveness) ended(from source, f *followed) {
 
 // answer is called with the time at which an answer of the super cluster was asked for. The first one after a silence
 // ends the watches: an API server may answer while the connection of a watch hangs, or lacks what happened meanwhile.
-func (l *liveness) answer(ctx context.Context, asked time.Time) {
+// It returns whether the next answer is urgent, because caches are behind.
+func (l *liveness) answer(ctx context.Context, asked time.Time) bool {
 	l.mu.Lock()
 	quiet, behind := l.clock.Since(l.last), len(l.behind)
 	l.last = asked
@@ -128,7 +129,7 @@ func (l *liveness) answer(ctx context.Context, asked time.Time) {
 			delete(l.behind, from)
 		}
 	}
-	returned, caughtUp := quiet > l.silence, len(l.behind) < behind
+	returned, caughtUp, urgent := quiet > l.silence, len(l.behind) < behind, len(l.behind) > 0
 	l.mu.Unlock()
 	for _, open := range hanging {
 		open.Stop()
@@ -139,4 +140,5 @@ func (l *liveness) answer(ctx context.Context, asked time.Time) {
 	if returned || caughtUp {
 		l.resumed(ctx)
 	}
+	return urgent
 }

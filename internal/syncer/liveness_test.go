@@ -96,7 +96,8 @@ func TestLiveness(t *testing.T) {
 					open[from].Stop()
 				}
 				if step.answer {
-					live.answer(t.Context(), clock.Now())
+					urgent := live.answer(t.Context(), clock.Now())
+					require.Equal(t, !live.current(pods) || !live.current(nodes), urgent, "step %d", i)
 					require.Equal(t, clock.Now(), live.answered(), "step %d", i)
 				}
 				for _, from := range step.wantStopped {
