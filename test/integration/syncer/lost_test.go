@@ -1,7 +1,11 @@
 package syncer_test
 
 import (
+	"context"
 	"fmt"
+	"net"
+	"net/url"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,12 +36,17 @@ func TestLost(t *testing.T) {
 		await(t, r.ready, "the caches are synced")
 		w.testLost(t, "stopped", r.numbers, w.r1.StopAPIServer, func() { w.startR1(t) })
 	})
-	t.Run("the link to it is cut", func(t *testing.T) {
-		at := newAddress(t, w.superConfig)
-		r := w.startSyncer(t, at.config(), w.tenantConfig)
+	t.Run("the link to it hangs", func(t *testing.T) {
+		to := newLink(t, w.superConfig)
+		r := w.startSyncer(t, to.config, w.tenantConfig)
 		defer r.stop()
 		await(t, r.ready, "the caches are synced")
-		w.testLost(t, "cut", r.numbers, at.cut, func() { at.lead(t, w.superConfig) })
+		heal := sync.OnceFunc(to.gate.Unlock)
+		hang := func() {
+			to.gate.Lock()
+			t.Cleanup(heal)
+		}
+		w.testLost(t, "hangs", r.numbers, hang, heal)
 	})
 	t.Run("its API server stops, and the syncer is started again meanwhile", func(t *testing.T) {
 		r := w.startSyncer(t, w.superConfig, w.tenantConfig)
@@ -60,10 +70,57 @@ func (w *world) startR1(t *testing.T) {
 	require.NoError(t, w.r1.StartAPIServer(t.Context()))
 }
 
-// cut lets nobody answer.
-func (a *address) cut() {
-	a.behind.Store(nil)
-	a.CloseClientConnections()
+// link is a way to a control plane whose packets are lost while gate is locked: its connections neither end nor answer.
+type link struct {
+	config *rest.Config
+	gate   sync.RWMutex
+}
+
+func newLink(t *testing.T, to *rest.Config) *link {
+	t.Helper()
+	target, err := url.Parse(to.Host)
+	require.NoError(t, err)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	l := &link{config: rest.CopyConfig(to)}
+	l.config.Host = "https://" + listener.Addr().String()
+	var group sync.WaitGroup
+	t.Cleanup(group.Wait)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	t.Cleanup(func() { _ = listener.Close() })
+	group.Go(func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			onward, err := (&net.Dialer{}).DialContext(ctx, "tcp", target.Host)
+			if err != nil {
+				_ = from.Close()
+				continue
+			}
+			context.AfterFunc(ctx, func() { _, _ = from.Close(), onward.Close() })
+			group.Go(func() { l.carry(from, onward) })
+			group.Go(func() { l.carry(onward, from) })
+		}
+	})
+	return l
+}
+
+// carry copies what one side sends until either ends.
+func (l *link) carry(from, to net.Conn) {
+	defer func() { _, _ = from.Close(), to.Close() }()
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		l.gate.RLock()
+		_, errWrite := to.Write(buffer[:n])
+		l.gate.RUnlock()
+		if err != nil || errWrite != nil {
+			return
+		}
+	}
 }
 
 // testLost loses the super cluster, lets the tenant's controllers do what they do about it, and gets it back. numbers
