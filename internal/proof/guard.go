@@ -27,9 +27,13 @@ type Guard struct {
 	Namespaces Namespaces
 	// UID is that of its namespace kube-system; "" for the first that is found.
 	UID types.UID
+	// Answered is told of each answer of the right control plane, and when it was asked. It returns whether the next
+	// answer is urgent. nil: nobody is told.
+	Answered func(ctx context.Context, asked time.Time) (urgent bool)
 	// Also is asked after each answer of the right control plane; its error ends the process too. nil: nothing more.
 	Also func(context.Context) error
-	// Period is how often it is asked; 0 means 10 seconds.
+	// Period is how often it is asked; 0 means 10 seconds. While it does not answer, or the next answer is urgent, it
+	// is asked ten times as often.
 	Period time.Duration
 
 	versions engage.Versions
@@ -47,22 +51,25 @@ func (g *Guard) Start(ctx context.Context) error {
 	if period == 0 {
 		period = guardPeriod
 	}
-	ticker := time.NewTicker(period)
-	defer ticker.Stop()
 	for {
-		if err := g.look(ctx); err != nil {
+		asked, pause := time.Now(), period
+		urgent, err := g.look(ctx, asked)
+		if err != nil {
 			return err
+		}
+		if urgent {
+			pause = period / 10
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-time.After(time.Until(asked.Add(pause))):
 		}
 	}
 }
 
-// look asks once.
-func (g *Guard) look(ctx context.Context) error {
+// look asks once, now, and returns whether the next answer is urgent.
+func (g *Guard) look(ctx context.Context, asked time.Time) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
 	uid, version, err := Identify(ctx, g.Namespaces)
@@ -70,19 +77,20 @@ func (g *Guard) look(ctx context.Context) error {
 		if !errors.Is(err, context.Canceled) {
 			klog.FromContext(ctx).V(2).Info("A control plane does not answer", "controlPlane", g.Name, "err", err)
 		}
-		return nil
+		return true, nil
 	}
 	if g.UID == "" {
 		g.UID = uid
 	}
 	if uid != g.UID {
-		return fmt.Errorf("%s: %w: its namespace kube-system has UID %s, and the one before had %s", g.Name, ErrOther, uid, g.UID)
+		return false, fmt.Errorf("%s: %w: its namespace kube-system has UID %s, and the one before had %s", g.Name, ErrOther, uid, g.UID)
 	}
 	if err := g.versions.Observe(version); err != nil {
-		return fmt.Errorf("%s: %w", g.Name, err)
+		return false, fmt.Errorf("%s: %w", g.Name, err)
 	}
+	urgent := g.Answered != nil && g.Answered(ctx, asked)
 	if g.Also == nil {
-		return nil
+		return urgent, nil
 	}
-	return g.Also(ctx)
+	return urgent, g.Also(ctx)
 }

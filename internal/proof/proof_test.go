@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -116,12 +118,14 @@ func TestGuard(t *testing.T) {
 		answers []system
 		uid     types.UID
 		also    error
-		wantErr func(error) bool
+		// wantAnswered is how many answers were of the right control plane.
+		wantAnswered int
+		wantErr      func(error) bool
 	}{
-		{name: "the same", answers: []system{{uid: "a", version: "10"}, {uid: "a", version: "10"}, {uid: "a", version: "11"}}},
-		{name: "it does not answer for a while", answers: []system{{uid: "a", version: "10"}, {err: errors.New("connection refused")}, {uid: "a", version: "11"}}},
+		{name: "the same", wantAnswered: 3, answers: []system{{uid: "a", version: "10"}, {uid: "a", version: "10"}, {uid: "a", version: "11"}}},
+		{name: "it does not answer for a while", wantAnswered: 2, answers: []system{{uid: "a", version: "10"}, {err: errors.New("connection refused")}, {uid: "a", version: "11"}}},
 		{
-			name: "another one", answers: []system{{uid: "a", version: "10"}, {uid: "b", version: "11"}},
+			name: "another one", wantAnswered: 1, answers: []system{{uid: "a", version: "10"}, {uid: "b", version: "11"}},
 			wantErr: func(err error) bool { return errors.Is(err, proof.ErrOther) },
 		},
 		{
@@ -129,14 +133,14 @@ func TestGuard(t *testing.T) {
 			wantErr: func(err error) bool { return errors.Is(err, proof.ErrOther) },
 		},
 		{
-			name: "restored from a backup", answers: []system{{uid: "a", version: "10"}, {uid: "a", version: "9"}},
+			name: "restored from a backup", wantAnswered: 1, answers: []system{{uid: "a", version: "10"}, {uid: "a", version: "9"}},
 			wantErr: func(err error) bool {
 				var failure *engage.Failure
 				return errors.As(err, &failure) && failure.Reason.Reason == engage.ReasonRestored
 			},
 		},
 		{
-			name: "refused for another reason", answers: []system{{uid: "a", version: "10"}}, also: refused,
+			name: "refused for another reason", wantAnswered: 1, answers: []system{{uid: "a", version: "10"}}, also: refused,
 			wantErr: func(err error) bool { return errors.Is(err, refused) },
 		},
 	} {
@@ -145,8 +149,18 @@ func TestGuard(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			script := &scripted{answers: tc.answers, end: cancel}
-			guard := &proof.Guard{Name: "the meta cluster", Namespaces: script, UID: tc.uid, Also: func(context.Context) error { return tc.also }, Period: 1}
+			answered, last := 0, time.Now()
+			guard := &proof.Guard{
+				Name: "the meta cluster", Namespaces: script, UID: tc.uid, Also: func(context.Context) error { return tc.also }, Period: 1,
+				Answered: func(_ context.Context, asked time.Time) bool {
+					answered++
+					require.False(t, asked.Before(last))
+					last = asked
+					return false
+				},
+			}
 			err := guard.Start(ctx)
+			require.Equal(t, tc.wantAnswered, answered)
 			if tc.wantErr == nil {
 				require.NoError(t, err)
 				return
@@ -154,6 +168,28 @@ func TestGuard(t *testing.T) {
 			require.True(t, tc.wantErr(err), "%v", err)
 		})
 	}
+}
+
+// TestGuardOfSilence: a control plane that does not answer is asked more often, and so is one whose answers are urgent.
+func TestGuardOfSilence(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		down := system{err: errors.New("connection refused")}
+		up := system{uid: "a", version: "10"}
+		began := time.Now()
+		var asked []time.Duration
+		guard := &proof.Guard{
+			Name: "r1", Namespaces: &scripted{answers: []system{up, up, down, down, up, up, up}, end: cancel}, UID: "a",
+			Answered: func(_ context.Context, at time.Time) bool {
+				asked = append(asked, at.Sub(began))
+				return len(asked) == 3
+			},
+		}
+		require.NoError(t, guard.Start(ctx))
+		require.Equal(t, []time.Duration{0, 10 * time.Second, 22 * time.Second, 23 * time.Second, 33 * time.Second}, asked)
+	})
 }
 
 // scripted answers with one after the other, and calls end after the last.

@@ -28,6 +28,8 @@ type informers struct {
 	client client.WithWatch
 	// bounds are those of a tenant, whose budget the objects count towards; nil for the super cluster.
 	bounds *tenantclient.Bounds
+	// live is when the super cluster answered; nil for a tenant, whose caches are current once they are synced.
+	live *liveness
 	// watched is what is watched, by kind.
 	watched map[string]watched
 	// changed is called after an object of the cache was added, updated or deleted; old is nil for an added one,
@@ -203,13 +205,31 @@ func (i *informers) listWatch(from source) *toolscache.ListWatch {
 			if i.bounds != nil {
 				tenantclient.Paged(&raw)
 			}
+			if err := i.awaitAnswer(ctx); err != nil {
+				return nil, err
+			}
 			list := kind.list()
 			return list, i.client.List(ctx, list, options(raw))
 		},
 		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
-			return i.client.Watch(ctx, kind.list(), options(raw))
+			if err := i.awaitAnswer(ctx); err != nil {
+				return nil, err
+			}
+			opened, err := i.client.Watch(ctx, kind.list(), options(raw))
+			if err != nil || i.live == nil {
+				return opened, err
+			}
+			return i.live.follow(from, opened), nil
 		},
 	}
+}
+
+// awaitAnswer blocks while the control plane is silent.
+func (i *informers) awaitAnswer(ctx context.Context) error {
+	if i.live == nil {
+		return nil
+	}
+	return i.live.await(ctx)
 }
 
 // handler returns the event handler of a kind's informers; all is nil for those of one namespace. An object that goes
@@ -249,13 +269,14 @@ func (i *informers) Get(kind, namespace, name string) (client.Object, bool) {
 	if from == nil || !from.knows(namespace) {
 		return nil, false
 	}
+	current := i.live == nil || i.live.current(source{kind: kind})
 	key := strings.TrimPrefix(namespace+"/"+name, "/")
 	found, exists, err := from.GetStore().GetByKey(key)
 	if err != nil || !exists {
-		return nil, err == nil
+		return nil, err == nil && current
 	}
 	object, ok := found.(client.Object)
-	return object, ok
+	return object, ok && current
 }
 
 // at returns the informer whose cache holds the objects of a kind in a namespace, nil if none runs.

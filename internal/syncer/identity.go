@@ -124,10 +124,10 @@ type guard struct {
 }
 
 // ofSuper returns the guard that ends the process once the super cluster is another one, has another id, was restored
-// from a backup, or is not the one that the meta cluster records.
-func (g *guard) ofSuper() *proof.Guard {
+// from a backup, or is not the one that the meta cluster records. answered is told of its answers.
+func (g *guard) ofSuper(answered func(context.Context, time.Time) bool) *proof.Guard {
 	return &proof.Guard{
-		Name: "super cluster " + g.identity.ID, Namespaces: proof.By(g.super), UID: g.identity.UID, Period: g.period, Also: g.same,
+		Name: "super cluster " + g.identity.ID, Namespaces: proof.By(g.super), UID: g.identity.UID, Period: g.period, Answered: answered, Also: g.same,
 	}
 }
 

@@ -38,9 +38,14 @@ type Options struct {
 	VNAgent kinds.VNAgent
 	// NodeLinger is how long a tenant keeps a Node that none of its pods is bound to; 0 means 60 seconds.
 	NodeLinger time.Duration
+	// LeaseRenewal is how often the Lease of a tenant's Node is renewed; 0 means 20 seconds.
+	LeaseRenewal time.Duration
 	// ProbePeriod is how often the super cluster and the meta cluster are asked whether they are the same as before; 0
 	// means 10 seconds.
 	ProbePeriod time.Duration
+	// Silence is how long the super cluster may not answer before what the caches hold of it is no news; 0 means 30
+	// seconds.
+	Silence time.Duration
 	// Metrics counts reconciles and writes.
 	Metrics *engine.Metrics
 	// Engine configures queues, workers and patrol.
@@ -73,11 +78,13 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 		options.Engine.Clock = clock.RealClock{}
 	}
 	s := &Syncer{id: options.Identity.ID, specs: specs, sessions: map[string]*session{}}
-	s.super = &informers{client: super, changed: s.superChanged, filled: func(source) {}}
+	// The caller has just asked for its identity.
+	live := newLiveness(options.Engine.Clock, cmp.Or(options.Silence, silence), func(ctx context.Context) { s.engine.Patrol(ctx) })
+	s.super = &informers{client: super, live: live, changed: s.superChanged, filled: func(source) {}}
 	s.env = &kinds.Env{
-		ID: s.id, SuperUID: options.Identity.UID, Super: super, SuperCache: s.super, SuperHost: options.Super.Host,
+		ID: s.id, SuperUID: options.Identity.UID, Super: super, SuperCache: s.super, SuperHost: options.Super.Host, Answered: live.answered,
 		Tenant: s.tenant, Tenants: s.tenants, Enqueue: s.add,
-		PodSecurityLevel: options.PodSecurityLevel, VNAgent: options.VNAgent, NodeLinger: options.NodeLinger, Clock: options.Engine.Clock, Metrics: options.Metrics,
+		PodSecurityLevel: options.PodSecurityLevel, VNAgent: options.VNAgent, NodeLinger: options.NodeLinger, LeaseRenewal: options.LeaseRenewal, Clock: options.Engine.Clock, Metrics: options.Metrics,
 	}
 	if kinds.NamesHost(options.Super.Host) {
 		klog.FromContext(ctx).Info("The kubeconfig of the super cluster names its API server by a name: list the addresses that it resolves to in network.poolCIDRs of "+
@@ -92,6 +99,9 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	if s.env.VirtualNode, err = watchVirtualNode(ctx, mgr.GetCache(), s.id); err != nil {
 		return nil, err
 	}
+	if err := options.Metrics.SuperCluster(live.answered); err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
 	if s.super.watched, err = watchedOf(s.env, specs, kinds.SuperSide); err != nil {
 		return nil, err
 	}
@@ -105,7 +115,7 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 		return nil, fmt.Errorf("watching which namespaces belong here: %w", err)
 	}
 	ofMeta := &proof.Guard{Name: meta.Name, Namespaces: proof.By(meta.Reader), UID: meta.UID, Period: options.ProbePeriod}
-	for _, guard := range []*proof.Guard{ofMeta, s.guard.ofSuper()} {
+	for _, guard := range []*proof.Guard{ofMeta, s.guard.ofSuper(live.answer)} {
 		if err := mgr.Add(guard); err != nil {
 			return nil, fmt.Errorf("adding the guard of %s: %w", guard.Name, err)
 		}

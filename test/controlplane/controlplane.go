@@ -39,7 +39,28 @@ type ControlPlane struct {
 
 	url       string
 	authority *pki.Authority
+	files     *launch.ControlPlane
+	// apiServer is one of processes.
+	apiServer *launch.Process
 	processes []*launch.Process
+}
+
+// StopAPIServer kills its API server. etcd runs on.
+func (c *ControlPlane) StopAPIServer() { c.apiServer.Kill() }
+
+// StartAPIServer starts its API server again, after StopAPIServer.
+func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
+	started, err := c.files.Start(ctx, launch.APIServer)
+	c.add(started)
+	return err
+}
+
+// add takes over processes that were started, of which the API server is the last.
+func (c *ControlPlane) add(started []*launch.Process) {
+	c.processes = append(c.processes, started...)
+	if len(started) > 0 {
+		c.apiServer = started[len(started)-1]
+	}
 }
 
 // Start starts one control plane for each of options, all at once. stop is never nil, and to be called even after an
@@ -91,7 +112,9 @@ func (c *ControlPlane) start(bin, folder, name string, option Options) (release 
 	if files.ServiceCIDR == "" {
 		files.ServiceCIDR = "10.0.0.0/24"
 	}
-	c.processes, err = files.Start(context.Background(), launch.Etcd, launch.APIServer) //nolint:forbidigo // a TestMain has no context
+	c.files = files
+	processes, err := files.Start(context.Background(), launch.Etcd, launch.APIServer) //nolint:forbidigo // a TestMain has no context
+	c.add(processes)
 	if err != nil {
 		return release, err
 	}

@@ -142,14 +142,26 @@ func (e *Engine) patrol(ctx context.Context, kind Kind, queue *Queue) {
 	ticker := e.options.Clock.NewTicker(e.options.Patrol)
 	defer ticker.Stop()
 	for {
-		for _, key := range keysOf(ctx, kind) {
-			queue.Add(key)
-		}
+		addAll(ctx, kind, queue)
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
 		}
+	}
+}
+
+// Patrol adds the keys of all objects to their queues, as once per Options.Patrol. It sends no request.
+func (e *Engine) Patrol(ctx context.Context) {
+	for _, kind := range e.kinds {
+		addAll(ctx, kind, e.queues[kind.Name()])
+	}
+}
+
+// addAll adds all keys of a kind to its queue.
+func addAll(ctx context.Context, kind Kind, queue *Queue) {
+	for _, key := range keysOf(ctx, kind) {
+		queue.Add(key)
 	}
 }
 

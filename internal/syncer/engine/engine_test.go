@@ -252,6 +252,56 @@ func TestPatrolRecovers(t *testing.T) {
 	})
 }
 
+// TestSuperClusterMetric: the gauge follows the last answer.
+func TestSuperClusterMetric(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	metrics, err := engine.NewMetrics(registry)
+	require.NoError(t, err)
+	answered := time.UnixMilli(1500)
+	require.NoError(t, metrics.SuperCluster(func() time.Time { return answered }))
+	for _, want := range []float64{1.5, 61.5} {
+		families, err := registry.Gather()
+		require.NoError(t, err)
+		require.Len(t, families, 1)
+		require.Equal(t, "vc_syncer_super_cluster_last_answer_timestamp_seconds", families[0].GetName())
+		require.InDelta(t, want, families[0].GetMetric()[0].GetGauge().GetValue(), 0)
+		answered = answered.Add(time.Minute)
+	}
+}
+
+// TestPatrolAtOnce: a patrol that is asked for does not wait for its time.
+func TestPatrolAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		metrics, err := engine.NewMetrics(prometheus.NewRegistry())
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		reconciled := 0
+		start := time.Now()
+		made, err := engine.New(engine.Options{Patrol: 2 * time.Hour}, metrics, &kind{
+			known: []engine.Key{{Tenant: "a", Kind: "kind", Name: "1"}},
+			reconcile: func(engine.Key, time.Duration) (time.Duration, error) {
+				reconciled++
+				return 0, nil
+			},
+		})
+		require.NoError(t, err)
+		go func() {
+			defer cancel()
+			<-time.After(time.Minute)
+			assert.Equal(t, 1, reconciled)
+			made.Patrol(ctx)
+			synctest.Wait()
+			assert.Equal(t, 2, reconciled)
+			assert.Equal(t, time.Minute, time.Since(start))
+		}()
+		require.NoError(t, made.Run(ctx))
+		require.Equal(t, 2, reconciled)
+	})
+}
+
 // TestTenantsThatHang lets many tenants hang, each with more keys than there are workers. The others do not notice.
 func TestTenantsThatHang(t *testing.T) {
 	t.Parallel()

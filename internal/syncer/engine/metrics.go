@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -56,6 +57,14 @@ func (m *Metrics) queue(kind string, queue *Queue) error {
 		Help:        "[ALPHA] Keys in the queue, by kind.",
 		ConstLabels: prometheus.Labels{"kind": kind},
 	}, func() float64 { return float64(queue.Len()) }))
+}
+
+// SuperCluster registers the gauge that says when the super cluster last answered.
+func (m *Metrics) SuperCluster(answered func() time.Time) error {
+	return m.registerer.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "vc_syncer", Name: "super_cluster_last_answer_timestamp_seconds",
+		Help: "[ALPHA] When the super cluster last answered, in seconds since 1970.",
+	}, func() float64 { return float64(answered().UnixMilli()) / 1000 }))
 }
 
 func resultOf(err error) string {

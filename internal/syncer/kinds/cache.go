@@ -10,7 +10,8 @@ const IndexTenant = "tenant"
 // Cache reads the caches of informers. Callers must not change the objects that it returns.
 type Cache interface {
 	// Get returns an object, nil if there is none. synced is false if the informer whose cache would hold it is not
-	// synced or does not run: then the object may exist all the same.
+	// synced, does not run, or cannot show what its control plane says now, because that has not answered for a while:
+	// then the object may exist all the same, and may be another one.
 	Get(kind, namespace, name string) (object client.Object, synced bool)
 	// InNamespace returns the objects of a kind in a namespace.
 	InNamespace(kind, namespace string) []client.Object

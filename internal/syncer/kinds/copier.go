@@ -137,7 +137,7 @@ func (c *copier[T]) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 	tenantObject, inTenant, synced := get[T](tenant.Cache, c.Copy.Name, key.Namespace, key.Name)
 	superObject, inSuper, superSynced := get[T](c.env.SuperCache, c.Copy.Name, tenancy.SuperNamespace(key.Tenant, key.Namespace), c.SuperName(key.Name))
 	if !synced || !superSynced {
-		return 0, nil // session.filled enqueues this key again once the caches are synced
+		return 0, nil // session.filled and engine.Patrol enqueue this key again once the caches are synced
 	}
 	wanted := inTenant && !c.Skip(tenantObject)
 	switch {

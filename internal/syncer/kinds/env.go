@@ -27,6 +27,8 @@ type Env struct {
 	// SuperCache holds the super cluster's Nodes and Events of pods, and of other kinds the objects with our ownership
 	// label.
 	SuperCache Cache
+	// Answered returns when the super cluster last answered; a nil function stands for now.
+	Answered func() time.Time
 	// Assignments answers which namespaces of the tenants belong into this super cluster.
 	Assignments assign.Assignments
 	// Tenant returns the connected tenant with that key, nil if there is none. Tenants returns all of them, sorted by
@@ -47,6 +49,8 @@ type Env struct {
 	VNAgent VNAgent
 	// NodeLinger is how long a tenant keeps a Node that none of its pods is bound to; 0 means 60 seconds.
 	NodeLinger time.Duration
+	// LeaseRenewal is how often the Lease of a tenant's Node is renewed; 0 means 20 seconds.
+	LeaseRenewal time.Duration
 	// Clock measures time.
 	Clock clock.PassiveClock
 	// Metrics counts writes.
@@ -64,4 +68,15 @@ type Env struct {
 	network  network
 	tally    tally
 	endings  endings
+}
+
+// answered returns when the super cluster last answered, no later than now, as precisely as Leases say it.
+func (e *Env) answered() time.Time {
+	last := e.Clock.Now()
+	if e.Answered != nil {
+		if answered := e.Answered(); answered.Before(last) {
+			last = answered
+		}
+	}
+	return last.Truncate(time.Microsecond)
 }

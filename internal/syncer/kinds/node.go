@@ -28,7 +28,7 @@ type Nodes struct {
 	idleSince map[engine.Key]time.Time
 	// shown holds the keys whose super node the tenant may see: it has, or had, a super pod there.
 	shown map[engine.Key]bool
-	// leases holds the last Lease written for each tenant's Node.
+	// leases holds the Lease of each tenant's Node as it was last read or written, nil after an error.
 	leases map[engine.Key]*coordinationv1.Lease
 }
 
@@ -65,8 +65,11 @@ func (n *Nodes) Reconcile(ctx context.Context, key engine.Key, _ time.Duration) 
 	}
 	tenantNode, inTenant, synced := get[*corev1.Node](tenant.Cache, KindNode, "", tenancy.NodeName(n.env.ID, key.Name))
 	superNode, inSuper, superSynced := get[*corev1.Node](n.env.SuperCache, KindNode, "", key.Name)
-	if !synced || !superSynced {
-		return 0, nil // session.filled enqueues this key again once the caches are synced
+	switch {
+	case !synced:
+		return 0, nil // session.filled enqueues this key again once the cache is synced
+	case !superSynced:
+		return n.keepAlive(ctx, tenant, key, tenantNode)
 	}
 	used, shown := n.used(tenant, key), n.mayShow(key)
 	switch {
@@ -76,7 +79,7 @@ func (n *Nodes) Reconcile(ctx context.Context, key engine.Key, _ time.Duration) 
 	case !inTenant && (!inSuper || !shown):
 		return 0, nil
 	case !inTenant:
-		return leaseRenewal, ensureNode(ctx, n.env, tenant, key.Name)
+		return n.renewal(), ensureNode(ctx, n.env, tenant, key.Name)
 	}
 	after := n.requeueAfter(key, used)
 	switch {
@@ -91,6 +94,16 @@ func (n *Nodes) Reconcile(ctx context.Context, key engine.Key, _ time.Duration) 
 		return 0, err
 	}
 	return after, n.renew(ctx, tenant, key, tenantNode)
+}
+
+// keepAlive renews the Lease of a Node while the cache does not show what the super cluster says. A super cluster that
+// answers again keeps the Nodes alive before its nodes are listed. The patrol that begins once they are enqueues this
+// key again (engine.Patrol).
+func (n *Nodes) keepAlive(ctx context.Context, tenant *Tenant, key engine.Key, tenantNode *corev1.Node) (time.Duration, error) {
+	if tenantNode == nil || n.kept(key) == nil {
+		return 0, nil
+	}
+	return n.renewal(), n.renew(ctx, tenant, key, tenantNode)
 }
 
 // mayShow returns whether the tenant may see a node of the super cluster: a super pod of it is there, or was since this
@@ -121,7 +134,7 @@ func (n *Nodes) requeueAfter(key engine.Key, used bool) time.Duration {
 	defer n.mu.Unlock()
 	if used {
 		delete(n.idleSince, key)
-		return leaseRenewal
+		return n.renewal()
 	}
 	now := n.env.Clock.Now()
 	since, idle := n.idleSince[key]
@@ -132,7 +145,7 @@ func (n *Nodes) requeueAfter(key engine.Key, used bool) time.Duration {
 		since = now
 		n.idleSince[key] = now
 	}
-	return min(leaseRenewal, cmp.Or(n.env.NodeLinger, nodeLinger)-now.Sub(since))
+	return min(n.renewal(), cmp.Or(n.env.NodeLinger, nodeLinger)-now.Sub(since))
 }
 
 // remove deletes a Node of the tenant that none of its pods is bound to, after a live read of those: the tenant's

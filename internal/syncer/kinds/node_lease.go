@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -17,18 +18,19 @@ import (
 
 const (
 	leaseDuration = 40 * time.Second
-	leaseRenewal  = 20 * time.Second
+	// leaseRenewal is the default of Env.LeaseRenewal.
+	leaseRenewal = 20 * time.Second
 )
 
+// renewal returns how often Leases are renewed.
+func (n *Nodes) renewal() time.Duration { return cmp.Or(n.env.LeaseRenewal, leaseRenewal) }
+
 // renew renews the Lease of a Node if it is due, so that the tenant's node lifecycle controller leaves its conditions
-// as they are.
+// as they are. renewTime is when the super cluster last answered, so that the Lease expires once it does not.
 func (n *Nodes) renew(ctx context.Context, tenant *Tenant, key engine.Key, tenantNode *corev1.Node) error {
-	now := metav1.NewMicroTime(n.env.Clock.Now())
-	n.mu.Lock()
-	lease := n.leases[key]
-	n.mu.Unlock()
-	// Half a second of tolerance for timers that fire early.
-	if lease != nil && now.Sub(lease.Spec.RenewTime.Time) < leaseRenewal-500*time.Millisecond {
+	lease := n.kept(key)
+	// With some tolerance for timers that fire early.
+	if lease != nil && n.env.Clock.Since(renewTime(lease)) < n.renewal()-n.renewal()/40 {
 		return nil
 	}
 	if lease == nil {
@@ -38,28 +40,52 @@ func (n *Nodes) renew(ctx context.Context, tenant *Tenant, key engine.Key, tenan
 			return fmt.Errorf("reading the lease of node %s: %w", tenantNode.Name, err)
 		}
 	}
+	answered := n.env.answered()
+	if !answered.After(renewTime(lease)) {
+		n.keep(key, lease)
+		return nil
+	}
 	lease = lease.DeepCopy()
 	lease.Namespace, lease.Name = corev1.NamespaceNodeLease, tenantNode.Name
 	lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: tenantNode.Name, UID: tenantNode.UID}}
 	lease.Spec.HolderIdentity = ptr.To(tenantNode.Name)
 	lease.Spec.LeaseDurationSeconds = ptr.To(int32(leaseDuration / time.Second))
-	lease.Spec.RenewTime = &now
+	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(answered))
 	if lease.ResourceVersion == "" {
 		return n.renewed(ctx, key, lease, tenant.Client.Create(ctx, lease))
 	}
 	return n.renewed(ctx, key, lease, tenant.Client.Update(ctx, lease))
 }
 
-// renewed stores a Lease that was written. After an error it drops it, so that the next try reads the Lease.
+// renewed keeps a Lease that was written. After an error it drops it, so that the next try reads the Lease.
 func (n *Nodes) renewed(ctx context.Context, key engine.Key, lease *coordinationv1.Lease, err error) error {
+	if err != nil {
+		lease = nil
+	}
+	n.keep(key, lease)
+	return n.env.done(ctx, KindNode, "lease", err)
+}
+
+// kept returns the Lease of a Node as it was last read or written, nil if it has to be read.
+func (n *Nodes) kept(key engine.Key) *coordinationv1.Lease {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.leases[key]
+}
+
+func (n *Nodes) keep(key engine.Key, lease *coordinationv1.Lease) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.leases == nil {
 		n.leases = map[engine.Key]*coordinationv1.Lease{}
 	}
 	n.leases[key] = lease
-	if err != nil {
-		delete(n.leases, key)
+}
+
+// renewTime returns when a Lease was renewed, the zero time if never.
+func renewTime(lease *coordinationv1.Lease) time.Time {
+	if lease.Spec.RenewTime == nil {
+		return time.Time{}
 	}
-	return n.env.done(ctx, KindNode, "lease", err)
+	return lease.Spec.RenewTime.Time
 }

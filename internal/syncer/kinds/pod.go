@@ -37,7 +37,7 @@ func (p *Pods) Reconcile(ctx context.Context, key engine.Key, waited time.Durati
 	pair.tenantPod, _, synced = get[*corev1.Pod](tenant.Cache, KindPod, key.Namespace, key.Name)
 	pair.superPod, _, superSynced = get[*corev1.Pod](p.env.SuperCache, KindPod, name.Namespace, name.Name)
 	if !synced || !superSynced {
-		return 0, nil // session.filled enqueues this key again once the caches are synced
+		return 0, nil // session.filled and engine.Patrol enqueue this key again once the caches are synced
 	}
 	if err := p.readFacts(ctx, pair, waited); err != nil {
 		return 0, err

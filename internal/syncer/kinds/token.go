@@ -59,7 +59,7 @@ func (t *Tokens) Reconcile(ctx context.Context, key engine.Key, _ time.Duration)
 	pair.superPod, _, podsSynced = get[*corev1.Pod](t.env.SuperCache, KindPod, name.Namespace, pair.pod.Name)
 	pair.secret, _, secretsSynced = get[*corev1.Secret](t.env.SuperCache, KindToken, name.Namespace, name.Name)
 	if !synced || !podsSynced || !secretsSynced {
-		return 0, nil // session.filled enqueues this key again once the caches are synced
+		return 0, nil // session.filled and engine.Patrol enqueue this key again once the caches are synced
 	}
 	return t.perform(ctx, NextTokenStep(pair.tenantPod, pair.superPod, pair.secret, pair.owner), pair)
 }

@@ -56,6 +56,10 @@ type world struct {
 	vcUID, tenantUID types.UID
 	// policy is the TenantPolicy in force for the tenant.
 	policy *policy.Ref
+	// r1 is the control plane of super.
+	r1 *controlplane.ControlPlane
+	// options, if not nil, changes those of syncers that start.
+	options func(*syncer.Options)
 }
 
 const (
@@ -84,7 +88,7 @@ func newWorldWithout(t *testing.T, without ...string) *world {
 	require.NoError(t, err)
 	account, err := controlplane.Account(t.Context(), started[0], "base/vc-syncer-rbac.yaml", "vc-manager", "vc-syncer")
 	require.NoError(t, err)
-	w := &world{metaConfig: started[0].Config, accountConfig: account.Config, tenantConfig: started[1].Config, superConfig: started[2].Config, super2Config: started[3].Config, policy: &policy.Ref{}}
+	w := &world{metaConfig: started[0].Config, accountConfig: account.Config, tenantConfig: started[1].Config, superConfig: started[2].Config, super2Config: started[3].Config, policy: &policy.Ref{}, r1: started[2]}
 	w.follow(t, func(*tenancyv1alpha1.TenantPolicySpec) {})
 	for to, config := range map[*client.Client]*rest.Config{
 		&w.meta: w.metaConfig, &w.tenant: w.tenantConfig, &w.super: w.superConfig, &w.super2: w.super2Config,
@@ -194,10 +198,14 @@ func (w *world) startSyncer(t *testing.T, super, tenantConfig *rest.Config) *run
 	r := &running{ready: make(chan struct{}), ended: make(chan struct{}), numbers: prometheus.NewRegistry()}
 	metrics, err := engine.NewMetrics(r.numbers)
 	require.NoError(t, err)
-	made, err := syncer.New(ctx, mgr, syncer.Options{
+	options := syncer.Options{
 		Identity: identity, Super: super, PodSecurityLevel: "baseline", Metrics: metrics, NodeLinger: time.Second, Engine: engine.Options{Patrol: time.Second},
 		ProbePeriod: time.Second,
-	})
+	}
+	if w.options != nil {
+		w.options(&options)
+	}
+	made, err := syncer.New(ctx, mgr, options)
 	require.NoError(t, err)
 
 	var group sync.WaitGroup

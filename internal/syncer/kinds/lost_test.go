@@ -1,0 +1,276 @@
+package kinds_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/test/builders"
+)
+
+// silent is the cache of a super cluster that may have been silent: current is whether it shows what is there now.
+type silent struct {
+	cache
+	current bool
+}
+
+func (s *silent) Get(kind, namespace, name string) (client.Object, bool) {
+	object, _ := s.cache.Get(kind, namespace, name)
+	return object, s.current
+}
+
+// TestNodeOfSilentSuperCluster: the Lease of a tenant's Node says when the super cluster last answered, and what the
+// tenant's controllers and vc-scheduler write on the Node of one that does not stays.
+func TestNodeOfSilentSuperCluster(t *testing.T) {
+	t.Parallel()
+	ready := func(status corev1.ConditionStatus) []corev1.NodeCondition {
+		return []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
+	}
+	superNode := builders.Node("n1").Obj()
+	superNode.Status.Conditions = ready(corev1.ConditionTrue)
+	tenantNode := &corev1.Node{}
+	kinds.TenantNode(superNode, tenantNode, "r1", kinds.VNAgent{})
+
+	p := newPool(t, interceptor.Funcs{})
+	p.tenant.Client = answering(fake.NewClientBuilder().WithObjects(tenantNode).WithStatusSubresource(tenantNode).Build(), tenantUID)
+	p.superCache[kinds.KindNode], p.superCache[kinds.KindPod] = []client.Object{superNode}, []client.Object{proofSuperPod("uid", onNode("n1"))}
+	super := &silent{cache: p.superCache, current: true}
+	clock := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
+	var answered time.Time
+	p.env.SuperCache, p.env.Clock, p.env.Answered = super, clock, func() time.Time { return answered }
+	nodes := p.kind(kinds.KindNode)
+	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindNode, Name: "n1"}
+	live := func() *corev1.Node {
+		node := &corev1.Node{}
+		require.NoError(t, p.tenant.Client.Get(t.Context(), types.NamespacedName{Name: "r1.n1"}, node))
+		return node
+	}
+	outOfService := corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
+	for _, tc := range []struct {
+		name string
+		// at is the time, answered when the super cluster last answered, in seconds.
+		at, answered int64
+		// behind is whether its caches do not show yet what it says.
+		behind bool
+		// happens, if not nil, is what others write on the tenant's Node before.
+		happens     func(node *corev1.Node)
+		wantRenewed int64
+		wantReady   corev1.ConditionStatus
+		wantTaints  int
+	}{
+		{name: "it answers", at: 1000, answered: 995, wantRenewed: 995, wantReady: corev1.ConditionTrue},
+		{name: "it answered a moment ago", at: 1020, answered: 1015, wantRenewed: 1015, wantReady: corev1.ConditionTrue},
+		{name: "too soon", at: 1030, answered: 1025, wantRenewed: 1015, wantReady: corev1.ConditionTrue},
+		{name: "it answered after that", at: 1040, answered: 1025, wantRenewed: 1025, wantReady: corev1.ConditionTrue},
+		{name: "it has not answered since", at: 1050, answered: 1025, wantRenewed: 1025, wantReady: corev1.ConditionTrue},
+		{name: "it is silent", at: 1080, answered: 1025, behind: true, wantRenewed: 1025, wantReady: corev1.ConditionUnknown, happens: func(node *corev1.Node) {
+			node.Status.Conditions = ready(corev1.ConditionUnknown)
+		}},
+		{name: "it is out of service", at: 2000, answered: 1025, behind: true, wantRenewed: 1025, wantReady: corev1.ConditionUnknown, wantTaints: 1, happens: func(node *corev1.Node) {
+			node.Spec.Taints = append(node.Spec.Taints, outOfService)
+		}},
+		{name: "it answers again", at: 3000, answered: 2999, behind: true, wantRenewed: 2999, wantReady: corev1.ConditionUnknown, wantTaints: 1},
+		{name: "its caches have caught up", at: 3010, answered: 3009, wantRenewed: 2999, wantReady: corev1.ConditionTrue, wantTaints: 1},
+		{name: "a label is written, too", at: 3011, answered: 3009, wantRenewed: 2999, wantReady: corev1.ConditionTrue, wantTaints: 1, happens: func(node *corev1.Node) {
+			superNode.Labels = map[string]string{corev1.LabelTopologyZone: "z1"}
+		}},
+		{name: "its clock is ahead", at: 3040, answered: 9999, wantRenewed: 3040, wantReady: corev1.ConditionTrue, wantTaints: 1},
+	} {
+		clock.SetTime(time.Unix(tc.at, 0))
+		answered, super.current = time.Unix(tc.answered, 0), !tc.behind
+		if tc.happens != nil {
+			node := live()
+			tc.happens(node)
+			require.NoError(t, p.tenant.Client.Update(t.Context(), node.DeepCopy()))
+			status := live()
+			status.Status = node.Status
+			require.NoError(t, p.tenant.Client.Status().Update(t.Context(), status))
+		}
+		p.tenantCache[kinds.KindNode] = []client.Object{live()}
+		after, err := nodes.Reconcile(t.Context(), key, 0)
+		require.NoError(t, err, tc.name)
+		require.Equal(t, 20*time.Second, after, tc.name)
+		lease := &coordinationv1.Lease{}
+		require.NoError(t, p.tenant.Client.Get(t.Context(), types.NamespacedName{Namespace: "kube-node-lease", Name: "r1.n1"}, lease))
+		require.Equal(t, tc.wantRenewed, lease.Spec.RenewTime.Unix(), tc.name)
+		node := live()
+		require.Empty(t, cmp.Diff(ready(tc.wantReady), node.Status.Conditions), tc.name)
+		require.Len(t, node.Spec.Taints, tc.wantTaints, tc.name)
+	}
+	require.Equal(t, "z1", live().Labels[corev1.LabelTopologyZone])
+}
+
+// TestNodeOfDeadKubelet lets a node of a super cluster that answers be NotReady: so is the tenant's, whose Lease goes
+// on, because there the super cluster's own controllers look after it.
+func TestNodeOfDeadKubelet(t *testing.T) {
+	t.Parallel()
+	for _, status := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionUnknown} {
+		superNode, tenantNode := builders.Node("n1").Obj(), &corev1.Node{}
+		superNode.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		kinds.TenantNode(superNode, tenantNode, "r1", kinds.VNAgent{})
+		superNode.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, Reason: "NodeStatusUnknown"}}
+		p := newPool(t, interceptor.Funcs{})
+		p.tenant.Client = answering(fake.NewClientBuilder().WithObjects(tenantNode).WithStatusSubresource(tenantNode).Build(), tenantUID)
+		require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), tenantNode))
+		p.tenantCache[kinds.KindNode], p.superCache[kinds.KindNode] = []client.Object{tenantNode}, []client.Object{superNode}
+		p.superCache[kinds.KindPod] = []client.Object{proofSuperPod("uid", onNode("n1"))}
+		_, err := p.kind(kinds.KindNode).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNode, Name: "n1"}, 0)
+		require.NoError(t, err)
+		live := &corev1.Node{}
+		require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), live))
+		require.Equal(t, superNode.Status.Conditions, live.Status.Conditions)
+		require.NoError(t, p.tenant.Client.Get(t.Context(), types.NamespacedName{Namespace: "kube-node-lease", Name: "r1.n1"}, &coordinationv1.Lease{}))
+	}
+}
+
+// writes records all that is written to a side.
+func writes(to client.WithWatch, written *[]string) client.WithWatch {
+	note := func(what string, object client.Object) {
+		*written = append(*written, what+" "+client.ObjectKeyFromObject(object).String())
+	}
+	return interceptor.NewClient(to, interceptor.Funcs{
+		Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
+			note("create", object)
+			return nil
+		},
+		Update: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.UpdateOption) error {
+			note("update", object)
+			return nil
+		},
+		Patch: func(_ context.Context, _ client.WithWatch, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
+			note("patch", object)
+			return nil
+		},
+		Delete: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.DeleteOption) error {
+			note("delete", object)
+			return nil
+		},
+		SubResourceCreate: func(_ context.Context, _ client.Client, name string, object, _ client.Object, _ ...client.SubResourceCreateOption) error {
+			note("create "+name, object)
+			return nil
+		},
+		SubResourceUpdate: func(_ context.Context, _ client.Client, name string, object client.Object, _ ...client.SubResourceUpdateOption) error {
+			note("update "+name, object)
+			return nil
+		},
+		SubResourcePatch: func(_ context.Context, _ client.Client, name string, object client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+			note("patch "+name, object)
+			return nil
+		},
+	})
+}
+
+// TestPodOfSilentSuperCluster: while a super cluster is silent its pods change on neither side. When it answers again,
+// what the tenant has given up or replaced goes first, by UID, and nothing of it is told; what was told stays true.
+func TestPodOfSilentSuperCluster(t *testing.T) {
+	t.Parallel()
+	notReady := func(pod *corev1.Pod) {
+		pod.Status.Conditions = append(pod.Status.Conditions, condition(corev1.PodReady, corev1.ConditionFalse, ""))
+	}
+	isReady := func(pod *corev1.Pod) {
+		pod.Status.Conditions = append(pod.Status.Conditions, condition(corev1.PodReady, corev1.ConditionTrue, ""))
+	}
+	running, succeeded, failed := inPhase(corev1.PodRunning), inPhase(corev1.PodSucceeded), inPhase(corev1.PodFailed)
+	const inTenant, inSuper = "web/p", clusterKey + "-web/p"
+	for _, tc := range []struct {
+		name string
+		// tenant is the pod as the tenant has it, which its cache shows unless unseen; super is as its super cluster
+		// has it.
+		tenant, super *corev1.Pod
+		unseen        bool
+		// wantTenant and wantSuper are the writes when the super cluster answers again.
+		wantTenant, wantSuper []string
+	}{
+		{
+			name:   "it ran on, and the tenant's node lifecycle controller said that it is not ready",
+			tenant: proofPod("uid", bound("r1.n1"), running, notReady), super: proofSuperPod("uid", onNode("n1"), running, isReady),
+			wantTenant: []string{"patch status " + inTenant},
+		},
+		{
+			name:   "it ended meanwhile",
+			tenant: proofPod("uid", bound("r1.n1"), running, notReady), super: proofSuperPod("uid", onNode("n1"), succeeded),
+			wantTenant: []string{"patch status " + inTenant},
+		},
+		{
+			name:   "it was evicted",
+			tenant: proofPod("uid", bound("r1.n1"), running, notReady, withFinalizer, terminating(30)), super: proofSuperPod("uid", onNode("n1"), running, isReady),
+			wantSuper: []string{"delete " + inSuper}, wantTenant: []string{"patch status " + inTenant},
+		},
+		{
+			name: "it was deleted by force", super: proofSuperPod("uid", onNode("n1"), running, isReady),
+			wantSuper: []string{"delete " + inSuper},
+		},
+		{
+			name:   "a StatefulSet has made it again, and it runs elsewhere",
+			tenant: proofPod("again", bound("r2.n1"), assignedTo("r2"), running, isReady), unseen: true,
+			super: proofSuperPod("uid", onNode("n1"), running, isReady), wantSuper: []string{"delete " + inSuper},
+		},
+		{
+			name:   "a StatefulSet has made it again, it runs elsewhere, and all pods are watched",
+			tenant: proofPod("again", bound("r2.n1"), assignedTo("r2"), running, isReady),
+			super:  proofSuperPod("uid", onNode("n1"), failed), wantSuper: []string{"delete " + inSuper},
+		},
+		{
+			name:   "a StatefulSet has made it again, and it is to run here",
+			tenant: proofPod("again", assignedTo("r1")), super: proofSuperPod("uid", onNode("n1"), running, isReady),
+			wantSuper: []string{"delete " + inSuper},
+		},
+		{
+			name:   "a StatefulSet has made it again, and it ended elsewhere",
+			tenant: proofPod("again", bound("r2.n1"), assignedTo("r2"), succeeded), super: proofSuperPod("uid", onNode("n1"), running),
+			wantSuper: []string{"delete " + inSuper},
+		},
+		{name: "it had succeeded, and the super pod is gone", tenant: proofPod("uid", bound("r1.n1"), assignedTo("r1"), succeeded)},
+		{name: "it had failed, and the super pod is gone", tenant: proofPod("uid", bound("r1.n1"), assignedTo("r1"), failed)},
+		{
+			name:   "it is lost",
+			tenant: proofPod("uid", bound("r1.n1"), assignedTo("r1"), running), wantTenant: []string{"delete " + inTenant},
+		},
+		{name: "it never ran", tenant: proofPod("uid", assignedTo("r1")), wantSuper: []string{"create " + inSuper}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			var tenantWrites, superWrites []string
+			p := newPool(t, interceptor.Funcs{})
+			p.placed(t)
+			p.superCache[kinds.KindServiceAccount] = []client.Object{builders.Owned(&corev1.ServiceAccount{}, ownerOf(""))}
+			p.superCache[kinds.KindServiceAccount][0].SetNamespace(clusterKey + "-web")
+			tenantSide, superSide := side{live: tc.tenant}, side{live: tc.super}
+			p.tenant.Client, p.env.Super = writes(tenantSide.client(tenantUID), &tenantWrites), writes(superSide.client(superUID), &superWrites)
+			if tc.tenant != nil && !tc.unseen {
+				p.tenantCache[kinds.KindPod] = []client.Object{tc.tenant}
+			}
+			if tc.super != nil {
+				p.superCache[kinds.KindPod] = []client.Object{tc.super}
+			}
+			super := &silent{cache: p.superCache}
+			p.env.SuperCache = super
+			pods := p.kind(kinds.KindPod)
+			key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"}
+
+			_, err := pods.Reconcile(t.Context(), key, time.Hour)
+			require.NoError(t, err)
+			require.Empty(t, tenantWrites)
+			require.Empty(t, superWrites)
+			require.Empty(t, p.events.Events)
+
+			super.current = true
+			_, err = pods.Reconcile(t.Context(), key, 0)
+			require.NoError(t, err)
+			require.Empty(t, cmp.Diff(tc.wantTenant, tenantWrites))
+			require.Empty(t, cmp.Diff(tc.wantSuper, superWrites))
+		})
+	}
+}
