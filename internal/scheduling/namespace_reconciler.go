@@ -63,6 +63,8 @@ type namespaceReconciler struct {
 	policy *policy.Ref
 	limits *tenantLimits
 	events namespaceEvents
+	// evict evicts pods of a namespace (evictor.evict).
+	evict func(ctx context.Context, namespace string, evictions []placement.Eviction) (again time.Duration, err error)
 }
 
 // Reconcile creates, updates or deletes the NamespacePlacement of one namespace.

@@ -122,6 +122,9 @@ func newTenantController(
 			key: tenant.Key, store: t.Store, api: api, namespaces: namespaces, quotas: quotas, usage: t.Usage,
 			clock: clock.RealClock{}, profiles: t.Profiles, defaultSlice: t.DefaultSlice,
 			policy: tenant.Policy, limits: c.limits, events: about,
+			evict: (&evictor{
+				post: postEvictions(api), pods: pods, namespaces: namespaces, events: about, clock: clock.RealClock{}, metrics: t.Metrics,
+			}).evict,
 			recognized: func(ctx context.Context) (types.UID, error) { return controlPlaneOf(ctx, t.Client, tenant) },
 		},
 		concernAnnotation: &annotationReconciler{
