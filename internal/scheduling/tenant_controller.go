@@ -55,6 +55,8 @@ const (
 	concernPod concern = "pod"
 	// concernNodes: the nodes of the pod view.
 	concernNodes concern = "nodes"
+	// concernOutOfService: the taint out-of-service of the Nodes in the tenant.
+	concernOutOfService concern = "outOfService"
 )
 
 // request is one item of work of a tenant's controller.
@@ -131,9 +133,10 @@ func newTenantController(
 			key: tenant.Key, store: t.Store, api: api, namespaces: namespaces, events: about,
 			clock: clock.RealClock{}, restores: newRestoreLimiter(),
 		},
-		concernEvent: &eventReconciler{key: tenant.Key, store: t.Store, namespaces: namespaces, events: about},
-		concernPod:   &podReconciler{key: tenant.Key, store: t.Store, api: api, pods: pods, choices: chosen, recorder: recorder},
-		concernNodes: c.nodes,
+		concernEvent:        &eventReconciler{key: tenant.Key, store: t.Store, namespaces: namespaces, events: about},
+		concernPod:          &podReconciler{key: tenant.Key, store: t.Store, api: api, pods: pods, choices: chosen, recorder: recorder},
+		concernNodes:        c.nodes,
+		concernOutOfService: &outOfServiceReconciler{api: api, dispatcher: t.Dispatcher},
 	}
 	return c
 }
@@ -191,8 +194,11 @@ func (c *tenantController) watch(ctx context.Context, queue workqueue.TypedRateL
 				queue.Add(item)
 			}
 		},
-		freed:        func(namespace string) { queue.Add(request{concern: concernNamespace, namespace: namespace}) },
-		nodesChanged: func() { queue.Add(request{concern: concernNodes}) },
+		freed: func(namespace string) { queue.Add(request{concern: concernNamespace, namespace: namespace}) },
+		nodesChanged: func() {
+			queue.Add(request{concern: concernNodes})
+			queue.Add(request{concern: concernOutOfService})
+		},
 	}))
 	namespace := func(name string) { queue.Add(request{concern: concernNamespace, namespace: name}) }
 	c.limits.bind(namespace)
@@ -202,6 +208,7 @@ func (c *tenantController) watch(ctx context.Context, queue workqueue.TypedRateL
 	_, policyChanged := c.policy.Watch()
 	go c.followPolicy(ctx, policyChanged, namespace)
 	queue.Add(request{concern: concernNodes})
+	queue.Add(request{concern: concernOutOfService})
 	placements := &schedulerv1alpha1.NamespacePlacementList{}
 	if err := c.placements.List(ctx, placements, client.InNamespace(c.key)); err != nil {
 		return fmt.Errorf("listing NamespacePlacements: %w", err)

@@ -20,6 +20,10 @@ const (
 	// LabelSuperCluster is AnnotationSuperCluster as a label.
 	// Written by vc-scheduler; read by the syncer of that super cluster, which watches these pods alone.
 	LabelSuperCluster = AnnotationSuperCluster
+	// AnnotationOutOfService is "true" on a Node whose taint node.kubernetes.io/out-of-service vc-scheduler has written. A
+	// taint of that key without it is the tenant's.
+	// Written by vc-scheduler; read by vc-scheduler.
+	AnnotationOutOfService = "scheduler.tenancy.x-k8s.io/out-of-service"
 
 	// DeprecatedAnnotationSlice is read where AnnotationSlice is absent.
 	// Written by the tenant; read by vc-scheduler.
