@@ -243,7 +243,7 @@ func (c *Controller) Usage(ctx context.Context, namespace types.NamespacedName, 
 		if ledger := c.measures.ledger(id); ledger != nil {
 			used[id] = ledger.Use(namespace)
 		} else if c.isGone(ctx, id) {
-			used[id] = placement.Use{Withdrawn: true}
+			used[id] = placement.Use{Withdrawn: true, Gone: true}
 		}
 	}
 	return used
@@ -298,6 +298,9 @@ func (c *Controller) isGone(ctx context.Context, id string) bool {
 	}
 	ids := map[types.NamespacedName][]string{}
 	for i := range nodes {
+		if ready := findCondition(&nodes[i], corev1.NodeReady); ready != nil && ready.Reason == ReasonClusterRemoved {
+			continue // its Cluster had that id
+		}
 		cluster := parseName(nodes[i].Annotations[AnnotationClusterRef])
 		ids[cluster] = append(ids[cluster], nodes[i].Name)
 	}
