@@ -47,18 +47,11 @@ func (p *holding) leavesCluster() bool {
 	return !p.leaving.IsZero() && (p.terms.Reason == schedulerv1alpha1.LeavingDrained || p.terms.Reason == schedulerv1alpha1.LeavingLost)
 }
 
-// releasable returns of used the super clusters from which a part that leaves may be released. Where its replacement is
-// not placed yet it is held, so that a namespace has either room elsewhere or what it had, also when the cause ends half
-// way. What the quota does not request any more has no replacement, and in a super cluster that is gone there is nothing
-// to hold.
+// releasable returns of used the super clusters from which a part that leaves may be released. While anything is missing
+// the part is held, so that a namespace has either room elsewhere or what it had, also when the cause ends half way.
+// What leaves because the quota was lowered is not missing, and in a super cluster that is gone there is nothing to hold.
 func (h holdings) releasable(quota slice.Amounts, used map[string]Use) map[string]Use {
-	lacking := quota.Minus(h.staying())
-	for _, p := range h {
-		if p.isShrinking() {
-			lacking = lacking.Minus(p.leaving)
-		}
-	}
-	if lacking.IsZero() {
+	if quota.Fits(h.staying()) {
 		return used
 	}
 	released := maps.Clone(used)

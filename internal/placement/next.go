@@ -70,10 +70,10 @@ func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 //
 //  1. What was granted is added.
 //  2. Where a super cluster is drained or lost all leaves it, and where it is so no more, what left it stays again.
-//  3. Of what is leaving, the part is released that the super cluster shows to be free: pods do not use it, and the
+//  3. What leaves because the quota was lowered stays again, as far as the quota requests it again.
+//  4. Of what is leaving, the part is released that the super cluster shows to be free: pods do not use it, and the
 //     quota there does not let them, LagTime or SettleTime after it began to leave. Unless the quota was lowered, it is
 //     held until nothing is missing any more. All is released after a deadline.
-//  4. What leaves because the quota was lowered stays again, as far as the quota requests it again.
 //  5. What is reserved to stay above the quota leaves: first what pods do not use, and of that first where no pod uses
 //     anything, and of those first the alphabetically last super cluster, so that a namespace which shrinks leaves
 //     whole super clusters. It is not moved between super clusters unless Facts.Used says what pods use.
@@ -88,9 +88,9 @@ func Next(np *schedulerv1alpha1.NamespacePlacement, facts Facts) (next scheduler
 	held := byCluster(np.Status.Placements)
 	held.grant(facts.Granted)
 	held.leave(facts.Now, facts.Leave)
+	held.keep(quota)
 	held.releaseLeaving(facts.Now, held.releasable(quota, facts.Used))
 	evict = held.expire(facts.Now, facts.Used)
-	held.keep(quota)
 	if facts.Used != nil {
 		held.shrink(facts.Now, quota, facts.Used)
 	}
