@@ -49,7 +49,7 @@ func chooseEvictions(pods []*corev1.Pod, eviction *placement.Eviction, now time.
 			continue
 		}
 		if left := pod.DeletionTimestamp.Add(endPatience).Sub(now); left > 0 {
-			excess, chosen.again = excess.Minus(view.Used(pod)), soonest(chosen.again, left)
+			excess, chosen.again = excess.Minus(view.Used(pod)), sooner(chosen.again, left)
 		}
 	}
 	slices.SortFunc(candidates, evictedBefore)
@@ -88,14 +88,6 @@ func fewest(pods []*corev1.Pod, excess slice.Amounts) (chosen []*corev1.Pod) {
 		}
 	}
 	return chosen
-}
-
-// soonest returns the shorter of two durations, of which 0 means never.
-func soonest(a, b time.Duration) time.Duration {
-	if a == 0 || b == 0 {
-		return max(a, b)
-	}
-	return min(a, b)
 }
 
 // causeOf says why pods are evicted from a super cluster, for people.

@@ -148,7 +148,7 @@ func (e *evictor) settle(round *evictionRound) time.Duration {
 		state.delay = min(max(2*state.delay, minBackoff), maxBackoff)
 	}
 	if again == 0 {
-		again = soonest(state.delay, round.again)
+		again = sooner(state.delay, round.again)
 		state.until = now.Add(state.delay)
 	}
 	if !round.more {
@@ -212,7 +212,7 @@ type evictionRound struct {
 // run requests the evictions of one super cluster.
 func (r *evictionRound) run(ctx context.Context, pods []*corev1.Pod, eviction *placement.Eviction) {
 	chosen := chooseEvictions(pods, eviction, r.begun)
-	r.again = soonest(r.again, chosen.again)
+	r.again = sooner(r.again, chosen.again)
 	r.uncovered = r.uncovered || !chosen.covered
 	var before sets.Set[types.UID]
 	if state := r.blocked[r.namespace]; state != nil {

@@ -48,7 +48,8 @@ const (
 	concernNamespace concern = "namespace"
 	// concernAnnotation: the placements annotation of a namespace.
 	concernAnnotation concern = "annotation"
-	// concernEvent: the Event about a condition (name) of a namespace's NamespacePlacement.
+	// concernEvent: the Event about a condition (name) of a namespace's NamespacePlacement, or about its part in a super
+	// cluster (partEvent).
 	concernEvent concern = "event"
 	// concernPod: the super cluster annotation and label of a pod (name), or of all pods of a namespace that wait for a
 	// node.
@@ -124,9 +125,9 @@ func newTenantController(
 			key: tenant.Key, store: t.Store, api: api, namespaces: namespaces, quotas: quotas, usage: t.Usage,
 			clock: clock.RealClock{}, profiles: t.Profiles, defaultSlice: t.DefaultSlice,
 			policy: tenant.Policy, limits: c.limits, events: about,
-			evict: (&evictor{
+			evictor: &evictor{
 				post: postEvictions(api), pods: pods, namespaces: namespaces, events: about, clock: clock.RealClock{}, metrics: t.Metrics,
-			}).evict,
+			},
 			recognized: func(ctx context.Context) (types.UID, error) { return controlPlaneOf(ctx, t.Client, tenant) },
 		},
 		concernAnnotation: &annotationReconciler{

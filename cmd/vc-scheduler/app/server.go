@@ -153,6 +153,10 @@ func setup(ctx context.Context, mgr ctrl.Manager, read *settings) error {
 	if err := releaser.SetupWithManager(mgr); err != nil {
 		return err
 	}
+	leaver := &scheduling.Leaver{Store: store, Usage: superClusters, LostToleration: read.lostToleration}
+	if err := leaver.SetupWithManager(mgr); err != nil {
+		return err
+	}
 	superClusters.OnFreed(dispatcher.Freed)
 	superClusters.OnFreed(releaser.Freed)
 	tenantMetrics, err := scheduling.NewMetrics(ctrlmetrics.Registry)
