@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,8 @@ import (
 	nodehelpers "k8s.io/component-helpers/node/util"
 	"k8s.io/klog/v2"
 	nodeutil "k8s.io/kubernetes/pkg/util/node"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -33,6 +36,8 @@ const (
 	// goneCheckPeriod is how often the Nodes of a super cluster whose Cluster was deleted are looked at: they are out of
 	// service once they are not Ready.
 	goneCheckPeriod = 20 * time.Second
+	// gonePatience is for how long a Node may not be Ready whose virtual Node was deleted too.
+	gonePatience = 5 * time.Minute
 )
 
 // outOfService is what a virtual Node says about the tenants' Nodes of its super cluster. The zero outOfService says
@@ -78,13 +83,18 @@ func (o outOfService) taintOf(node *corev1.Node) *corev1.Taint {
 //
 // Only this reconciler writes taints of that key: the syncer leaves all taints alone, and its updates of a Node carry
 // the resource version that it has read. A taint that the tenant has put there itself has no annotation of ours, and
-// stays. What a virtual Node that does not exist would say is not known: nothing changes then.
+// stays. The Cluster of a virtual Node that does not exist was deleted long ago, or the Node will be made in a moment: a
+// tenant's Node counts as out of service then if it has not been Ready for gonePatience, and a live read of the meta
+// cluster finds no such virtual Node. Nothing changes before.
 //
 // A tenant may make any number of Nodes that look like the syncer's. One reconcile reads one page, and the next one
 // waits in the queue like any other request.
 type outOfServiceReconciler struct {
 	api        kubernetes.Interface
 	dispatcher *Dispatcher
+	// meta reads what is stored in the meta cluster now.
+	meta  client.Reader
+	clock clock.PassiveClock
 
 	// says is what the virtual Nodes said when the pass over the tenant's Nodes began, and next the page that is due,
 	// "" for the first one.
@@ -104,7 +114,7 @@ func (r *outOfServiceReconciler) Reconcile(ctx context.Context, _ request) (reco
 		says[name] = outOfServiceOf(virtualNode)
 		serve = serve && says[name] == outOfService{}
 	}
-	if serve && r.clean {
+	if serve && r.clean && !r.waits {
 		return reconcile.Result{}, nil
 	}
 	if r.next == "" || !maps.Equal(says, r.says) {
@@ -120,8 +130,9 @@ func (r *outOfServiceReconciler) Reconcile(ctx context.Context, _ request) (reco
 		return reconcile.Result{}, fmt.Errorf("listing nodes: %w", err)
 	}
 	var errs []error
+	unknown := sync.OnceValues(func() (func(string) bool, error) { return r.lacks(ctx) })
 	for i := range page.Items {
-		errs = append(errs, r.reconcileNode(ctx, &page.Items[i]))
+		errs = append(errs, r.reconcileNode(ctx, &page.Items[i], unknown))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return reconcile.Result{}, err // this page again
@@ -135,15 +146,49 @@ func (r *outOfServiceReconciler) Reconcile(ctx context.Context, _ request) (reco
 	return reconcile.Result{}, nil
 }
 
+// lacks returns a function that tells of which super clusters the meta cluster has no virtual Node.
+func (r *outOfServiceReconciler) lacks(ctx context.Context) (func(superCluster string) bool, error) {
+	stored := &corev1.NodeList{}
+	if err := r.meta.List(ctx, stored, client.HasLabels{schedulerv1alpha1.LabelVirtualNode}); err != nil {
+		return nil, fmt.Errorf("reading virtual Nodes: %w", err)
+	}
+	return func(superCluster string) bool {
+		return !slices.ContainsFunc(stored.Items, func(node corev1.Node) bool { return node.Name == superCluster })
+	}, nil
+}
+
+// sayOf returns what is known about a Node of the tenant, false for nothing. lacks is that of one page.
+func (r *outOfServiceReconciler) sayOf(node *corev1.Node, superCluster string, lacks func() (func(string) bool, error)) (outOfService, bool, error) {
+	if says, known := r.says[superCluster]; known {
+		r.waits = r.waits || says.gone
+		return says, true, nil
+	}
+	_, ready := nodehelpers.GetNodeCondition(&node.Status, corev1.NodeReady)
+	switch {
+	case node.Annotations[schedulerv1alpha1.AnnotationOutOfService] != "":
+		r.tainted = true
+		return outOfService{}, false, nil
+	case ready == nil || ready.Status == corev1.ConditionTrue || r.clock.Since(ready.LastTransitionTime.Time) < gonePatience:
+		r.waits = true
+		return outOfService{}, false, nil
+	}
+	isLacking, err := lacks()
+	if err != nil {
+		return outOfService{}, false, err
+	}
+	return outOfService{gone: true}, isLacking(superCluster), nil
+}
+
 // reconcileNode writes the taint of one Node of the tenant.
-func (r *outOfServiceReconciler) reconcileNode(ctx context.Context, node *corev1.Node) error {
+func (r *outOfServiceReconciler) reconcileNode(ctx context.Context, node *corev1.Node, lacks func() (func(string) bool, error)) error {
 	cluster, ours := superClusterOfNode(node)
-	says, known := r.says[cluster]
-	if !ours || !known {
-		r.tainted = r.tainted || ours && node.Annotations[schedulerv1alpha1.AnnotationOutOfService] != ""
+	if !ours {
 		return nil
 	}
-	r.waits = r.waits || says.gone
+	says, known, err := r.sayOf(node, cluster, lacks)
+	if err != nil || !known {
+		return err
+	}
 	taints, tainted, changed := taintsOf(node, says.taintOf(node))
 	r.tainted = r.tainted || tainted
 	if !changed {

@@ -12,8 +12,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -59,6 +63,18 @@ var (
 	doesNotServe = nodeReady(corev1.ConditionUnknown, "NodeStatusUnknown")
 )
 
+func newOutOfService(api kubernetes.Interface, meta client.Reader) *outOfServiceReconciler {
+	return &outOfServiceReconciler{api: api, dispatcher: newDispatcher(), meta: meta, clock: testingclock.NewFakePassiveClock(evictionNow)}
+}
+
+// doesNotServeFor makes a Node that has not been Ready for d.
+func doesNotServeFor(d time.Duration) func(*corev1.Node) {
+	return func(node *corev1.Node) {
+		doesNotServe(node)
+		node.Status.Conditions[0].LastTransitionTime = metav1.NewTime(evictionNow.Add(-d))
+	}
+}
+
 func TestOutOfService(t *testing.T) {
 	t.Parallel()
 	type change = func(*corev1.Node)
@@ -66,7 +82,9 @@ func TestOutOfService(t *testing.T) {
 		name string
 		// virtual changes the virtual Node of r1; nil: there is none.
 		virtual []change
-		node    []change
+		// stored is whether the meta cluster has it all the same.
+		stored bool
+		node   []change
 		// want are the taints, and the mark, that the Node is to have; nil: it stays as it is.
 		want      []change
 		wantAgain time.Duration
@@ -87,7 +105,10 @@ func TestOutOfService(t *testing.T) {
 		{name: "over, the tenant's own taint stays", virtual: []change{serves}, node: []change{tainted(noExecute)}},
 		{name: "over, and the taint is gone", virtual: []change{serves}, node: []change{marked}, want: []change{}},
 		{name: "not known", node: []change{tainted(noExecute), marked}},
-		{name: "not known, it does not serve", node: []change{doesNotServe}},
+		{name: "not known, and it serves", wantAgain: goneCheckPeriod},
+		{name: "not known, it does not serve for a moment", node: []change{doesNotServeFor(gonePatience - 1)}, wantAgain: goneCheckPeriod},
+		{name: "not known, it does not serve for long", node: []change{doesNotServeFor(gonePatience)}, want: []change{doesNotServeFor(gonePatience), tainted(ofGone), marked}},
+		{name: "not known by the cache alone, it does not serve for long", stored: true, node: []change{doesNotServeFor(time.Hour)}},
 		{name: "lost", virtual: []change{doesNotServe}, node: []change{doesNotServe}},
 		{
 			name: "gone, and it does not answer", virtual: []change{removed}, node: []change{doesNotServe},
@@ -115,7 +136,11 @@ func TestOutOfService(t *testing.T) {
 			t.Parallel()
 			before := tenantNode(tc.node...)
 			api := fake.NewClientset(before.DeepCopy())
-			r := &outOfServiceReconciler{api: api, dispatcher: newDispatcher()}
+			meta := clientfake.NewClientBuilder()
+			if tc.stored {
+				meta = meta.WithObjects(builders.VirtualNode("r1").Obj())
+			}
+			r := newOutOfService(api, meta.Build())
 			if tc.virtual != nil {
 				virtual := builders.VirtualNode("r1").Obj()
 				for _, change := range tc.virtual {
@@ -154,7 +179,7 @@ func TestOutOfService(t *testing.T) {
 func TestOutOfServiceReadsNothing(t *testing.T) {
 	t.Parallel()
 	api := fake.NewClientset(tenantNode(tainted(noExecute), marked))
-	r := &outOfServiceReconciler{api: api, dispatcher: newDispatcher()}
+	r := newOutOfService(api, clientfake.NewFakeClient())
 	lists := func(want int) {
 		t.Helper()
 		api.ClearActions()
@@ -203,7 +228,7 @@ func TestOutOfServicePages(t *testing.T) {
 		patched = append(patched, action.(clienttesting.PatchAction).GetName())
 		return true, nil, fails
 	})
-	r := &outOfServiceReconciler{api: api, dispatcher: newDispatcher()}
+	r := newOutOfService(api, clientfake.NewFakeClient())
 	declare := func(taint corev1.Taint) {
 		virtual := builders.VirtualNode("r1").Obj()
 		tainted(taint)(virtual)

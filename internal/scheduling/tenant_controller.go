@@ -137,7 +137,7 @@ func newTenantController(
 		concernEvent:        &eventReconciler{key: tenant.Key, store: t.Store, namespaces: namespaces, events: about},
 		concernPod:          &podReconciler{key: tenant.Key, store: t.Store, api: api, pods: pods, choices: chosen, recorder: recorder},
 		concernNodes:        c.nodes,
-		concernOutOfService: &outOfServiceReconciler{api: api, dispatcher: t.Dispatcher},
+		concernOutOfService: &outOfServiceReconciler{api: api, dispatcher: t.Dispatcher, meta: t.Store.live, clock: clock.RealClock{}},
 	}
 	return c
 }
