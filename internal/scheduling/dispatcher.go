@@ -46,7 +46,8 @@ type subscriber struct {
 	// freed is called when a super cluster shows that less is used of a namespace of the tenant, or can be measured
 	// again.
 	freed func(namespace string)
-	// nodesChanged is called after a change of a virtual Node that changes pod views, or the tenants' Nodes (sameForPods).
+	// nodesChanged is called after a change of a virtual Node that changes pod views, or the tenants' Nodes
+	// (sameForPods).
 	nodesChanged func()
 }
 

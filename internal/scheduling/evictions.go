@@ -37,31 +37,37 @@ type choice struct {
 // cover the excess, lowest priority first, then youngest, and those of them that turn out not to be needed are spared,
 // highest priority first, then oldest.
 func chooseEvictions(pods []*corev1.Pod, eviction *placement.Eviction, now time.Time) choice {
-	excess, used := eviction.Excess, slice.Amounts{}
+	excess, all := eviction.Excess, slice.Amounts{}
 	var chosen choice
-	var candidates []*corev1.Pod
+	var candidates []candidate
 	for _, pod := range pods {
 		if pod.Spec.NodeName != eviction.Cluster || !isBound(pod) || podutil.IsPodTerminal(pod) {
 			continue
 		}
+		used := view.Used(pod)
 		if pod.DeletionTimestamp == nil {
-			candidates, used = append(candidates, pod), used.Plus(view.Used(pod))
+			candidates, all = append(candidates, candidate{pod, used}), all.Plus(used)
 			continue
 		}
 		if left := pod.DeletionTimestamp.Add(endPatience).Sub(now); left > 0 {
-			excess, chosen.again = excess.Minus(view.Used(pod)), sooner(chosen.again, left)
+			excess, chosen.again = excess.Minus(used), sooner(chosen.again, left)
 		}
 	}
-	slices.SortFunc(candidates, evictedBefore)
-	if !used.Fits(excess) {
+	slices.SortFunc(candidates, func(a, b candidate) int { return evictedBefore(a.pod, b.pod) })
+	if !all.Fits(excess) {
 		candidates = fewest(candidates, excess)
 	}
-	chosen.pods = candidates
-	for _, pod := range candidates {
-		excess = excess.Minus(view.Used(pod))
+	for _, c := range candidates {
+		chosen.pods, excess = append(chosen.pods, c.pod), excess.Minus(c.used)
 	}
 	chosen.covered = excess.IsZero()
 	return chosen
+}
+
+// candidate is a pod that may be evicted, and what it takes.
+type candidate struct {
+	pod  *corev1.Pod
+	used slice.Amounts
 }
 
 // evictedBefore orders pods: lowest priority first, then youngest.
@@ -73,17 +79,17 @@ func evictedBefore(a, b *corev1.Pod) int {
 	)
 }
 
-// fewest returns the first of pods whose requests cover excess, without those that are not needed for that.
-func fewest(pods []*corev1.Pod, excess slice.Amounts) (chosen []*corev1.Pod) {
+// fewest returns the first of candidates whose requests cover excess, without those that are not needed for that.
+func fewest(candidates []candidate, excess slice.Amounts) (chosen []candidate) {
 	sum := slice.Amounts{}
-	for _, pod := range pods {
-		with := sum.Plus(view.Used(pod))
+	for _, c := range candidates {
+		with := sum.Plus(c.used)
 		if helps := !excess.Minus(sum).Fits(excess.Minus(with)); helps {
-			chosen, sum = append(chosen, pod), with
+			chosen, sum = append(chosen, c), with
 		}
 	}
 	for i := len(chosen) - 1; i >= 0; i-- {
-		if rest := sum.Minus(view.Used(chosen[i])); excess.Fits(rest) {
+		if rest := sum.Minus(chosen[i].used); excess.Fits(rest) {
 			chosen, sum = slices.Delete(chosen, i, i+1), rest
 		}
 	}

@@ -36,12 +36,19 @@ func withPod(pod *corev1.Pod, changes ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-func onNode(name string) func(*corev1.Pod) { return func(pod *corev1.Pod) { pod.Spec.NodeName = name } }
-func ofPriority(p int32) func(*corev1.Pod) { return func(pod *corev1.Pod) { pod.Spec.Priority = &p } }
-func ended(pod *corev1.Pod)                { pod.Status.Phase = corev1.PodSucceeded }
+func onNode(name string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.NodeName = name }
+}
+
+func ofPriority(priority int32) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.Priority = &priority }
+}
+
 func agedBy(d time.Duration) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(evictionNow.Add(-d)) }
 }
+
+func ended(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
 
 // endingIn makes a pod terminate whose grace period ends after left.
 func endingIn(left time.Duration) func(*corev1.Pod) {

@@ -33,8 +33,8 @@ const (
 	nodesPerPage = 500
 	// pageDelay is after how long the next page is read.
 	pageDelay = 100 * time.Millisecond
-	// goneCheckPeriod is how often the Nodes of a super cluster whose Cluster was deleted are looked at: they are out of
-	// service once they are not Ready.
+	// goneCheckPeriod is how often the Nodes of a super cluster whose Cluster was deleted are looked at: they are out
+	// of service once they are not Ready.
 	goneCheckPeriod = 20 * time.Second
 	// gonePatience is for how long a Node may not be Ready whose virtual Node was deleted too.
 	gonePatience = 5 * time.Minute
@@ -83,9 +83,11 @@ func (o outOfService) taintOf(node *corev1.Node) *corev1.Taint {
 //
 // Only this reconciler writes taints of that key: the syncer leaves all taints alone, and its updates of a Node carry
 // the resource version that it has read. A taint that the tenant has put there itself has no annotation of ours, and
-// stays. The Cluster of a virtual Node that does not exist was deleted long ago, or the Node will be made in a moment: a
-// tenant's Node counts as out of service then if it has not been Ready for gonePatience, and a live read of the meta
-// cluster finds no such virtual Node. Nothing changes before.
+// stays.
+//
+// Where there is no virtual Node, its Cluster was deleted long ago, or the Node will be made in a moment. A tenant's
+// Node counts as out of service then if it has not been Ready for gonePatience, and a live read of the meta cluster
+// finds no such virtual Node. Nothing changes before.
 //
 // A tenant may make any number of Nodes that look like the syncer's. One reconcile reads one page, and the next one
 // waits in the queue like any other request.

@@ -25,8 +25,8 @@ const (
 	// LabelSuperCluster is AnnotationSuperCluster as a label.
 	// Written by vc-scheduler; read by the syncer of that super cluster, which watches these pods alone.
 	LabelSuperCluster = AnnotationSuperCluster
-	// AnnotationOutOfService is "true" on a Node whose taint node.kubernetes.io/out-of-service vc-scheduler has written. A
-	// taint of that key without it is the tenant's.
+	// AnnotationOutOfService is "true" on a Node whose taint node.kubernetes.io/out-of-service vc-scheduler has
+	// written. A taint of that key without it is the tenant's.
 	// Written by vc-scheduler; read by vc-scheduler.
 	AnnotationOutOfService = "scheduler.tenancy.x-k8s.io/out-of-service"
 

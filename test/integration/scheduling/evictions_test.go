@@ -123,8 +123,8 @@ func isGone(t *testing.T, w *world, pod *corev1.Pod) bool {
 	return apierrors.IsNotFound(err) || live.UID == pod.UID && live.DeletionTimestamp != nil
 }
 
-// TestADrainKeepsToBudgets: r1 is drained. A pod whose budget forbids its eviction stays until the budget allows it, one
-// with two budgets stays, one without goes at once, and what runs in r2 is left alone.
+// TestADrainKeepsToBudgets: r1 is drained. A pod whose budget forbids its eviction stays until the budget allows it,
+// one with two budgets stays, one without goes at once, and what runs in r2 is left alone.
 func TestADrainKeepsToBudgets(t *testing.T) {
 	w := shared
 	w.run(t)
