@@ -62,18 +62,19 @@ func placed(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha1.Na
 	condition := &metav1.Condition{Type: schedulerv1alpha1.ConditionPlaced, Status: metav1.ConditionFalse}
 	quota := slice.Of(np.Spec.Quota)
 	excess := Reserved(next.Placements).Minus(quota)
+	leaves := leavingClusters(next.Placements)
 	switch {
 	case !lacking.IsZero() && facts.Unschedulable != "":
-		condition.Reason, condition.Message = schedulerv1alpha1.ReasonUnschedulable, facts.Unschedulable
+		condition.Reason, condition.Message = schedulerv1alpha1.ReasonUnschedulable, facts.Unschedulable+leaves
 	case !lacking.IsZero():
 		stored := meta.FindStatusCondition(np.Status.Conditions, schedulerv1alpha1.ConditionPlaced)
 		if stored != nil && stored.Reason == schedulerv1alpha1.ReasonUnschedulable && stored.ObservedGeneration == np.Generation {
 			return nil
 		}
-		condition.Reason, condition.Message = schedulerv1alpha1.ReasonPending, fmt.Sprintf("%s waits to be placed", lacking)
+		condition.Reason, condition.Message = schedulerv1alpha1.ReasonPending, fmt.Sprintf("%s waits to be placed%s", lacking, leaves)
 	case !excess.IsZero():
 		condition.Status, condition.Reason = metav1.ConditionTrue, schedulerv1alpha1.ReasonInUse
-		condition.Message = fmt.Sprintf("%s above the quota stays reserved until its super clusters show that it is free", excess)
+		condition.Message = fmt.Sprintf("%s above the quota stays reserved until its super clusters show that it is free%s", excess, leaves)
 	case quota.IsZero():
 		condition.Reason, condition.Message = schedulerv1alpha1.ReasonNoQuota, "The namespace has no ResourceQuota with compute resources"
 	default:

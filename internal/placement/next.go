@@ -22,6 +22,9 @@ type Facts struct {
 	// cluster is not in it, nothing is released before a deadline. nil: none was measured. NeedsUsed reports when it
 	// matters.
 	Used map[string]Use
+	// Leave says of super clusters why they are to be left now, "" for not at all. Of one that is not in it nothing is
+	// known, and nothing changes.
+	Leave map[string]schedulerv1alpha1.LeavingReason
 	// Granted is what the namespace scheduler reserves per super cluster on top of what is reserved.
 	Granted map[string]slice.Amounts
 	// Unschedulable is the namespace scheduler's message about what it cannot place, "" when it has not refused.
@@ -66,24 +69,28 @@ func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 // order:
 //
 //  1. What was granted is added.
-//  2. Of what is leaving, the part is released that the super cluster shows to be free: pods do not use it, and the
-//     quota there does not let them, LagTime or SettleTime after it began to leave. All is released after a deadline.
+//  2. Where a super cluster is drained or lost all leaves it, and where it is so no more, what left it stays again.
 //  3. What leaves because the quota was lowered stays again, as far as the quota requests it again.
-//  4. What is reserved to stay above the quota leaves: first what pods do not use, and of that first where no pod uses
+//  4. Of what is leaving, the part is released that the super cluster shows to be free: pods do not use it, and the
+//     quota there does not let them, LagTime or SettleTime after it began to leave. Unless the quota was lowered, it is
+//     held until nothing is missing any more. All is released after a deadline.
+//  5. What is reserved to stay above the quota leaves: first what pods do not use, and of that first where no pod uses
 //     anything, and of those first the alphabetically last super cluster, so that a namespace which shrinks leaves
 //     whole super clusters. It is not moved between super clusters unless Facts.Used says what pods use.
-//  5. Numbers of slices, conditions, and what is to be published follow from that.
+//  6. Numbers of slices, conditions, and what is to be published follow from that.
 //
 // evict is what pods use of a part that leaves, once its replacement is placed or its deadline has passed, sorted by
-// super cluster. Pods are never evicted because the quota was lowered. again is when Next will have another result
+// super cluster. Pods are never evicted because the quota was lowered, nor from a super cluster that is lost: the
+// tenant's own controllers do that, and when it answers again its pods may stay. again is when Next will have another result
 // although nothing else changes, 0 for never. Next has no effect on np, and equal arguments give equal results.
 func Next(np *schedulerv1alpha1.NamespacePlacement, facts Facts) (next schedulerv1alpha1.NamespacePlacementStatus, evict []Eviction, again time.Duration) {
 	quota := slice.Of(np.Spec.Quota)
 	held := byCluster(np.Status.Placements)
 	held.grant(facts.Granted)
-	held.releaseLeaving(facts.Now, facts.Used)
-	evict = held.expire(facts.Now, facts.Used)
+	held.leave(facts.Now, facts.Leave)
 	held.keep(quota)
+	held.releaseLeaving(facts.Now, held.releasable(quota, facts.Used))
+	evict = held.expire(facts.Now, facts.Used)
 	if facts.Used != nil {
 		held.shrink(facts.Now, quota, facts.Used)
 	}
@@ -175,7 +182,7 @@ func (h holdings) expire(now time.Time, used map[string]Use) (evict []Eviction) 
 func (h holdings) evictions(used map[string]Use) (evict []Eviction) {
 	for _, cluster := range slices.Sorted(maps.Keys(h)) {
 		p := h[cluster]
-		if p.leaving.IsZero() || p.isShrinking() {
+		if p.leaving.IsZero() || p.isShrinking() || p.terms.Reason == schedulerv1alpha1.LeavingLost {
 			continue
 		}
 		if excess := used[cluster].Requests.Minus(p.reserved.Minus(p.leaving)); !excess.IsZero() {

@@ -56,6 +56,13 @@ func shrinks(cluster, reserved, part string) schedulerv1alpha1.ClusterPlacement 
 	return p
 }
 
+// lost is a placement that leaves as a whole since an hour because its super cluster is lost.
+func lost(cluster, reserved string) schedulerv1alpha1.ClusterPlacement {
+	p := leaves(cluster, reserved, reserved, 0)
+	p.Leaving.Reason = schedulerv1alpha1.LeavingLost
+	return p
+}
+
 // uses is what a super cluster says: what pods request, and what the quota there lets them request.
 func uses(requests, hard string) placement.Use {
 	return placement.Use{Requests: cpus(requests), Hard: cpus(hard)}
@@ -78,7 +85,7 @@ func TestNextPlacements(t *testing.T) {
 	t.Parallel()
 	type amounts = map[string]slice.Amounts
 	type measured = map[string]placement.Use
-	nothing := placement.Use{}
+	nothing, gone := placement.Use{}, placement.Use{Withdrawn: true, Gone: true}
 	for name, tc := range map[string]struct {
 		np                    *schedulerv1alpha1.NamespacePlacement
 		used                  measured
@@ -188,12 +195,20 @@ func TestNextPlacements(t *testing.T) {
 			np: asks("2", leaves("r1", "2", "1", 0)), used: measured{}, want: "r1=2-1", wantAnnotation: `{"r1":1}`,
 			wantMissing: 1, wantReason: schedulerv1alpha1.ReasonPending, wantSlices: 2, wantPlace: 1,
 		},
-		"what leaves and is not used is given back at once": {
-			np: asks("2", leaves("r1", "2", "2", 0)), used: measured{"r1": nothing}, wantMissing: 2, wantReason: schedulerv1alpha1.ReasonPending, wantSlices: 2,
+		"what leaves and is not used is held until it is placed elsewhere": {
+			np: asks("2", leaves("r1", "2", "2", 0)), used: measured{"r1": nothing},
+			want: "r1=2-2", wantMissing: 2, wantReason: schedulerv1alpha1.ReasonPending, wantSlices: 2,
+		},
+		"what leaves and is not used is given back when a part is placed elsewhere, and the rest not asked for": {
+			np: asks("1", leaves("r1", "2", "2", 0), in("r2", "1")), used: measured{"r1": nothing},
+			want: "r2=1", wantAnnotation: `{"r2":1}`, wantReason: schedulerv1alpha1.ReasonPlaced, wantSlices: 1, wantPlace: 1,
+		},
+		"what leaves a super cluster that is gone is given back at once": {
+			np: asks("2", leaves("r1", "2", "2", 0)), used: measured{"r1": gone}, wantMissing: 2, wantReason: schedulerv1alpha1.ReasonPending, wantSlices: 2,
 		},
 		"what leaves is given back as far as use has fallen": {
-			np: asks("2", leaves("r1", "2", "2", 0)), used: measured{"r1": uses("500m", "0")},
-			want: "r1=500m-500m", wantMissing: 2, wantReason: schedulerv1alpha1.ReasonPending, wantSlices: 2,
+			np: asks("2", leaves("r1", "2", "2", 0), in("r2", "2")), used: measured{"r1": uses("500m", "0")}, want: "r1=500m-500m r2=2",
+			wantAnnotation: `{"r2":2}`, wantReason: schedulerv1alpha1.ReasonInUse, wantEvict: "r1=500m Drained", wantSlices: 2, wantPlace: 2,
 		},
 		"the replacement is placed, and pods are to be evicted": {
 			np: asks("2", leaves("r1", "2", "2", 0)), used: measured{"r1": uses("2", "0")}, granted: amounts{"r2": cpus("2")},
@@ -267,6 +282,98 @@ func TestNextPlacements(t *testing.T) {
 	}
 }
 
+// TestNextLeaves: causes come and go.
+func TestNextLeaves(t *testing.T) {
+	t.Parallel()
+	type reasons = map[string]schedulerv1alpha1.LeavingReason
+	type measured = map[string]placement.Use
+	const drained, isLost = schedulerv1alpha1.LeavingDrained, schedulerv1alpha1.LeavingLost
+	for name, tc := range map[string]struct {
+		np        *schedulerv1alpha1.NamespacePlacement
+		leave     reasons
+		used      measured
+		granted   map[string]slice.Amounts
+		want      string // with the reason and age of what leaves
+		wantEvict string
+		missing   int64
+	}{
+		"nothing is known":                      {np: asks("2", in("r1", "1"), in("r2", "1")), want: "r1=1 r2=1"},
+		"nothing is to be left":                 {np: asks("2", in("r1", "1"), in("r2", "1")), leave: reasons{"r1": "", "r2": ""}, want: "r1=1 r2=1"},
+		"a super cluster is drained":            {np: asks("2", in("r1", "1"), in("r2", "1")), leave: reasons{"r1": drained, "r2": ""}, want: "r1=1-1 Drained 0s r2=1", missing: 1},
+		"a super cluster is lost":               {np: asks("2", in("r1", "1"), in("r2", "1")), leave: reasons{"r1": isLost, "r2": ""}, want: "r1=1-1 Lost 0s r2=1", missing: 1},
+		"one where nothing is placed":           {np: asks("1", in("r1", "1")), leave: reasons{"r9": drained}, want: "r1=1"},
+		"it leaves already":                     {np: asks("1", leaves("r1", "1", "1", 0)), leave: reasons{"r1": drained}, want: "r1=1-1 Drained 1h0m0s", missing: 1},
+		"of another super cluster is known":     {np: asks("1", leaves("r1", "1", "1", 0)), leave: reasons{"r2": ""}, want: "r1=1-1 Drained 1h0m0s", missing: 1},
+		"what was lost is drained":              {np: asks("1", lost("r1", "1")), leave: reasons{"r1": drained}, want: "r1=1-1 Drained 1h0m0s", missing: 1},
+		"what was drained is lost":              {np: asks("1", leaves("r1", "1", "1", 0)), leave: reasons{"r1": isLost}, want: "r1=1-1 Lost 1h0m0s", missing: 1},
+		"a part was lowered, and joins":         {np: asks("1", shrinks("r1", "2", "1")), leave: reasons{"r1": drained}, want: "r1=2-2 Drained 0s", missing: 1},
+		"what was lowered stays instead":        {np: asks("1", in("r1", "1"), shrinks("r2", "1", "1")), leave: reasons{"r1": drained}, want: "r1=1-1 Drained 0s r2=1"},
+		"something was granted there meanwhile": {np: asks("2", leaves("r1", "1", "1", 0)), leave: reasons{"r1": drained}, granted: map[string]slice.Amounts{"r1": cpus("1")}, want: "r1=2-2 Drained 0s", missing: 2},
+		"drained and placed elsewhere: pods are evicted": {
+			np: asks("1", leaves("r1", "1", "1", 0), in("r2", "1")), leave: reasons{"r1": drained}, used: measured{"r1": uses("1", "1")},
+			want: "r1=1-1 Drained 1h0m0s r2=1", wantEvict: "r1=1 Drained",
+		},
+		"lost and placed elsewhere: pods are left to the tenant": {
+			np: asks("1", lost("r1", "1"), in("r2", "1")), leave: reasons{"r1": isLost}, used: measured{"r1": uses("1", "1")}, want: "r1=1-1 Lost 1h0m0s r2=1",
+		},
+		"the cause ends before it is placed elsewhere": {
+			np: asks("2", leaves("r1", "2", "2", 0)), leave: reasons{"r1": ""}, used: measured{"r1": uses("0", "0")}, want: "r1=2",
+		},
+		"the cause ends, and what was placed elsewhere is not used yet": {
+			np: asks("2", leaves("r1", "2", "2", 0), in("r2", "2")), leave: reasons{"r1": ""}, used: measured{"r1": uses("2", "0"), "r2": uses("0", "2")},
+			want: "r1=2 r2=2-2 Shrunk 0s",
+		},
+		"the cause ends half way: the unused leaves, and pods stay": {
+			np: asks("2", leaves("r1", "2", "2", 0), in("r2", "2")), leave: reasons{"r1": ""}, used: measured{"r1": uses("1", "0"), "r2": uses("1", "2")},
+			want: "r1=2-1 Shrunk 0s r2=2-1 Shrunk 0s",
+		},
+		"the cause ends when all have moved": {
+			np: asks("2", leaves("r1", "1", "1", 0), in("r2", "2")), leave: reasons{"r1": ""}, used: measured{"r1": uses("0", "0"), "r2": uses("2", "2")},
+			want: "r1=1-1 Shrunk 0s r2=2",
+		},
+		"it answers again": {
+			np: asks("2", lost("r1", "2"), in("r2", "2")), leave: reasons{"r1": ""}, used: measured{"r1": uses("2", "2"), "r2": uses("1", "2")},
+			want: "r1=2 r2=2-2 Shrunk 0s",
+		},
+		"what the tenant does not want there is not called back": {
+			np: func() *schedulerv1alpha1.NamespacePlacement {
+				p := leaves("r1", "1", "1", 0)
+				p.Leaving.Reason = schedulerv1alpha1.LeavingRequested
+				return asks("1", p)
+			}(),
+			leave: reasons{"r1": ""}, want: "r1=1-1 Requested 1h0m0s", missing: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			facts := placement.Facts{Now: noon, Leave: tc.leave, Used: tc.used, Granted: tc.granted}
+			before := tc.np.DeepCopy()
+			next, evict, _ := placement.Next(tc.np, facts)
+			require.Empty(t, cmp.Diff(before, tc.np), "the argument is the caller's")
+			var parts, evictions []string
+			for _, p := range next.Placements {
+				part := text([]schedulerv1alpha1.ClusterPlacement{p})
+				if p.Leaving != nil {
+					part += fmt.Sprintf(" %s %s", p.Leaving.Reason, noon.Sub(p.Leaving.Since.Time))
+				}
+				parts = append(parts, part)
+			}
+			require.Equal(t, tc.want, strings.Join(parts, " "))
+			for _, e := range evict {
+				excess := e.Excess.List()
+				evictions = append(evictions, fmt.Sprintf("%s=%s %s", e.Cluster, excess.Cpu(), e.Reason))
+			}
+			require.Equal(t, tc.wantEvict, strings.Join(evictions, ", "))
+			after := tc.np.DeepCopy()
+			after.Status = next
+			require.Equal(t, tc.missing, slice.Total(placement.Missing(after))[corev1.ResourceCPU]/1000)
+			facts.Granted = nil
+			again, _, _ := placement.Next(after, facts)
+			require.Empty(t, cmp.Diff(next, again), "a second look finds nothing")
+		})
+	}
+}
+
 func TestNextConditions(t *testing.T) {
 	t.Parallel()
 	known := func(generation int64, reason, message string) []metav1.Condition {
@@ -280,7 +387,15 @@ func TestNextConditions(t *testing.T) {
 	}{
 		"nothing was read":         {np: asks("1"), wantPlaced: "False Pending: cpu=1 waits to be placed"},
 		"a part waits":             {np: asks("3", in("r1", "1")), wantPlaced: "False Pending: cpu=2 waits to be placed"},
-		"a part that leaves waits": {np: asks("3", leaves("r1", "3", "2", 0)), wantPlaced: "False Pending: cpu=2 waits to be placed"},
+		"a part that leaves waits": {np: asks("3", leaves("r1", "3", "2", 0)), wantPlaced: "False Pending: cpu=2 waits to be placed: super cluster r1 is drained"},
+		"parts that leave are refused": {
+			np: asks("4", leaves("r1", "1", "1", 0), lost("r2", "1"), leaves("r3", "1", "1", 0), shrinks("r4", "1", "1")), facts: placement.Facts{Unschedulable: "full"},
+			wantPlaced: "False Unschedulable: full: super clusters r1, r3 are drained, super cluster r2 is lost",
+		},
+		"a part that leaves is in use": {
+			np:         asks("1", leaves("r1", "1", "1", 0), in("r2", "1")),
+			wantPlaced: "True InUse: cpu=1 above the quota stays reserved until its super clusters show that it is free: super cluster r1 is drained",
+		},
 		"placed":                   {np: asks("1", in("r1", "1")), wantPlaced: "True Placed: The whole quota is reserved"},
 		"in use":                   {np: asks("1", in("r1", "2")), wantPlaced: "True InUse: cpu=1 above the quota stays reserved until its super clusters show that it is free"},
 		"no quota":                 {np: asks("0"), wantPlaced: "False NoQuota: The namespace has no ResourceQuota with compute resources"},
@@ -338,7 +453,7 @@ func TestNextIsAFunction(t *testing.T) {
 	for range 3_000 {
 		np := demo()
 		np.Spec.Quota = pick(random).List()
-		used := map[string]placement.Use{}
+		used, leave := map[string]placement.Use{}, map[string]schedulerv1alpha1.LeavingReason{}
 		for i := range random.IntN(5) {
 			cluster := fmt.Sprintf("r%d", i)
 			p := schedulerv1alpha1.ClusterPlacement{Cluster: cluster, Reserved: pick(random).List()}
@@ -349,9 +464,12 @@ func TestNextIsAFunction(t *testing.T) {
 			if random.IntN(4) > 0 {
 				used[cluster] = placement.Use{Requests: pick(random), Hard: pick(random)}
 			}
+			if known := random.IntN(5); known < 3 {
+				leave[cluster] = []schedulerv1alpha1.LeavingReason{"", schedulerv1alpha1.LeavingLost, schedulerv1alpha1.LeavingDrained}[known]
+			}
 			np.Status.Placements = append(np.Status.Placements, p)
 		}
-		facts := placement.Facts{Now: noon, Used: used}
+		facts := placement.Facts{Now: noon, Used: used, Leave: leave}
 		before := np.DeepCopy()
 		first, evict, again := placement.Next(np, facts)
 		second, evictAgain, _ := placement.Next(np, facts)
@@ -368,10 +486,20 @@ func TestNextIsAFunction(t *testing.T) {
 			if p.Leaving != nil {
 				require.True(t, slice.Of(p.Leaving.Reserved).Fits(slice.Of(p.Reserved)))
 			}
+			switch why, known := leave[p.Cluster]; {
+			case why != "":
+				require.True(t, placement.IsLeaving(&p), "all leaves")
+				require.Equal(t, why, p.Leaving.Reason)
+			case known && p.Leaving != nil:
+				require.Equal(t, schedulerv1alpha1.LeavingShrunk, p.Leaving.Reason, "nothing leaves without a cause")
+			}
 		}
 		for _, p := range before.Status.Placements {
 			was := slice.Of(p.Reserved)
 			require.True(t, held[p.Cluster].Fits(was), "nothing grows")
+			if before := p.Leaving; before != nil && before.Reason == schedulerv1alpha1.LeavingLost && len(placement.Missing(np)) > 0 {
+				require.True(t, was.Fits(held[p.Cluster]), "what was there is held until it is placed elsewhere")
+			}
 			use, measured := used[p.Cluster]
 			if !measured {
 				require.True(t, was.Fits(held[p.Cluster]), "what was not measured is not released")

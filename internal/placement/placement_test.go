@@ -369,3 +369,26 @@ func TestClustersThatNewPodsMayUse(t *testing.T) {
 		})
 	}
 }
+
+func TestLostToleration(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"90s": "1m30s", "0": "0s", "24h": "24h0m0s", "24h1s": "invalid", "-1s": "invalid", "": "invalid", "5": "invalid", "for ever": "invalid",
+		strings.Repeat("9", 1000) + "h": "invalid",
+	} {
+		namespace := builders.Namespace("web")
+		namespace.Annotations = map[string]string{schedulerv1alpha1.AnnotationLostToleration: text}
+		toleration, invalid := placement.LostToleration(namespace)
+		if want == "invalid" {
+			require.Nil(t, toleration, text)
+			require.Equal(t, schedulerv1alpha1.ReasonInvalidLostToleration, invalid.Reason)
+			require.Less(t, len(invalid.Message), 300)
+			continue
+		}
+		require.Nil(t, invalid, text)
+		require.Equal(t, want, toleration.Duration.String())
+	}
+	toleration, invalid := placement.LostToleration(builders.Namespace("web"))
+	require.Nil(t, toleration)
+	require.Nil(t, invalid)
+}

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/slice"
@@ -51,6 +53,25 @@ func Spec(namespace *corev1.Namespace, quotas []corev1.ResourceQuota, previous *
 	spec.Slice = size.List()
 	spec.Quota = whole.List()
 	return spec, nil
+}
+
+// maxLostToleration is the longest toleration that a tenant may name.
+const maxLostToleration = 24 * time.Hour
+
+// LostToleration returns how long the namespace lets a super cluster be silent, nil for the default, and why its
+// annotation is invalid, in which case the default holds.
+func LostToleration(namespace *corev1.Namespace) (*metav1.Duration, *tenancy.Reason) {
+	text, exists := namespace.Annotations[schedulerv1alpha1.AnnotationLostToleration]
+	if !exists {
+		return nil, nil
+	}
+	toleration, err := time.ParseDuration(text)
+	if err == nil && toleration >= 0 && toleration <= maxLostToleration {
+		return &metav1.Duration{Duration: toleration}, nil
+	}
+	return nil, &tenancy.Reason{Reason: schedulerv1alpha1.ReasonInvalidLostToleration, Message: fmt.Sprintf(
+		"Annotation %s: %q is no duration between 0s and 24h, such as 90s or 1h: the default holds",
+		schedulerv1alpha1.AnnotationLostToleration, tenancy.Cut(text, 64))}
 }
 
 // ResourceNames returns how many different resources the quotas of a namespace and its slice annotation name, those

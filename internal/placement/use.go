@@ -17,6 +17,8 @@ type Use struct {
 	// Withdrawn is whether a quota was there since vc-scheduler has watched, and is gone: the syncer has taken it away.
 	// Without it, no quota may mean that the syncer has yet to write one.
 	Withdrawn bool
+	// Gone is whether the operator has removed the super cluster.
+	Gone bool
 }
 
 // MayUse returns what the namespace's pods use, or may use at any moment without anyone's doing: per resource the

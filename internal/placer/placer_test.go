@@ -313,6 +313,12 @@ func TestPlacerKeepsOffClusters(t *testing.T) {
 		"tainted": func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoSchedule})
 		},
+		"drained": func(n *corev1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoExecute})
+		},
+		"lost": func(n *corev1.Node) {
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+		},
 		"small nodes": func(n *corev1.Node) {
 			n.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeShapes: `[{"cpu":"50m","memory":"4Gi"}]`}
 		},
@@ -327,6 +333,27 @@ func TestPlacerKeepsOffClusters(t *testing.T) {
 			p.wantPlaced("a", `{"r2":2}`)
 		})
 	}
+}
+
+// TestPlacerPlacesWhatLeavesElsewhere: whole, or it stays where it was.
+func TestPlacerPlacesWhatLeavesElsewhere(t *testing.T) {
+	p := newPool(t)
+	p.cluster("r1", "4", "8Gi")
+	p.ask("a", "300m", "300Mi")
+	p.wantPlaced("a", `{"r1":3}`)
+	p.cluster("r2", "200m", "8Gi")
+	p.cluster("r1", "4", "8Gi", func(n *corev1.Node) {
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoExecute})
+	})
+	p.mu.Lock()
+	np := p.placements["a"].DeepCopy()
+	np.Status, _, _ = placement.Next(np, placement.Facts{Leave: map[string]schedulerv1alpha1.LeavingReason{"r1": schedulerv1alpha1.LeavingDrained}})
+	p.placements["a"] = np
+	p.project("a")
+	p.mu.Unlock()
+	p.wantRefused("a", "300m cpu is wanted and 200m is free")
+	p.cluster("r2", "300m", "8Gi")
+	p.wantPlaced("a", `{"r2":3}`)
 }
 
 func TestPlacerTriesAgainAfterALostWrite(t *testing.T) {

@@ -46,7 +46,8 @@ type subscriber struct {
 	// freed is called when a super cluster shows that less is used of a namespace of the tenant, or can be measured
 	// again.
 	freed func(namespace string)
-	// nodesChanged is called after a change of a virtual Node that changes pod views (sameForPods).
+	// nodesChanged is called after a change of a virtual Node that changes pod views, or the tenants' Nodes
+	// (sameForPods).
 	nodesChanged func()
 }
 
@@ -190,9 +191,10 @@ func (d *Dispatcher) node(node *corev1.Node, deleted bool) {
 	}
 }
 
-// sameForPods reports whether two states of a virtual Node look the same in every tenant's pod view.
+// sameForPods reports whether two states of a virtual Node look the same in every tenant's pod view, and ask for the
+// same taints of the tenants' Nodes.
 func sameForPods(a, b *corev1.Node) bool {
-	return a.UID == b.UID && a.Spec.Unschedulable == b.Spec.Unschedulable &&
+	return a.UID == b.UID && a.Spec.Unschedulable == b.Spec.Unschedulable && outOfServiceOf(a) == outOfServiceOf(b) &&
 		equality.Semantic.DeepEqual(view.Taints(a), view.Taints(b)) &&
 		equality.Semantic.DeepEqual(a.Labels, b.Labels) &&
 		a.Annotations[schedulerv1alpha1.AnnotationNodeShapes] == b.Annotations[schedulerv1alpha1.AnnotationNodeShapes]

@@ -3,6 +3,7 @@ package scheduling
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +19,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -31,7 +34,17 @@ const (
 	// reasonPlacementsRestored: the tenant changed the placements annotation of a namespace, and vc-scheduler patched
 	// it back.
 	reasonPlacementsRestored = "PlacementsRestored"
+	// reasonLeaving: what the namespace has in a super cluster is to leave it: it is drained, lost, or not wanted any
+	// more. The message says which and why.
+	reasonLeaving = "Leaving"
+	// reasonLeft: nothing of the namespace is reserved any more in a super cluster that it was to leave.
+	reasonLeft = "Left"
+	// reasonStays: what was to leave a super cluster stays there, as far as the quota requests it.
+	reasonStays = "Stays"
 )
+
+// partEvent begins the name of a request for an Event about what a namespace has in the super cluster that follows.
+const partEvent = "part/"
 
 // announcement is an Event about a namespace's placement. The zero announcement is none.
 type announcement struct {
@@ -39,11 +52,50 @@ type announcement struct {
 	kind, reason, message string
 }
 
-// announcementOf returns the Event about a condition of np, the zero announcement for none. np is nil where there is no
-// NamespacePlacement.
+// partOf returns what np has in a super cluster, nil for nothing.
+func partOf(np *schedulerv1alpha1.NamespacePlacement, cluster string) *schedulerv1alpha1.ClusterPlacement {
+	if np != nil {
+		for i := range np.Status.Placements {
+			if np.Status.Placements[i].Cluster == cluster {
+				return &np.Status.Placements[i]
+			}
+		}
+	}
+	return nil
+}
+
+// whyLeaving returns why a part leaves, "" if it does not, or only because the quota was lowered, of which condition
+// Placed tells.
+func whyLeaving(part *schedulerv1alpha1.ClusterPlacement) schedulerv1alpha1.LeavingReason {
+	if part == nil || part.Leaving == nil || part.Leaving.Reason == schedulerv1alpha1.LeavingShrunk {
+		return ""
+	}
+	return part.Leaving.Reason
+}
+
+// announcementOfPart returns the Event about what np has in a super cluster that it leaves, or was to leave.
+func announcementOfPart(np *schedulerv1alpha1.NamespacePlacement, cluster string) announcement {
+	part := partOf(np, cluster)
+	why := whyLeaving(part)
+	switch {
+	case part == nil:
+		return announcement{corev1.EventTypeNormal, reasonLeft, fmt.Sprintf("Nothing is reserved in super cluster %s any more", cluster)}
+	case why == "":
+		return announcement{corev1.EventTypeNormal, reasonStays, fmt.Sprintf("%s stays in super cluster %s", placement.StayingIn(part), cluster)}
+	}
+	return announcement{corev1.EventTypeNormal, reasonLeaving, fmt.Sprintf(
+		"%s leaves super cluster %s (%s): it stays reserved there until the namespace is placed elsewhere and its pods there have ended",
+		slice.Of(part.Leaving.Reserved), cluster, why)}
+}
+
+// announcementOf returns the Event that a request names: about a condition of np, or about what np has in a super
+// cluster (partEvent). It returns the zero announcement for none. np is nil where there is no NamespacePlacement.
 func announcementOf(np *schedulerv1alpha1.NamespacePlacement, condition string) announcement {
 	if np == nil {
 		return announcement{}
+	}
+	if cluster, isPart := strings.CutPrefix(condition, partEvent); isPart {
+		return announcementOfPart(np, cluster)
 	}
 	c := meta.FindStatusCondition(np.Status.Conditions, condition)
 	switch {
@@ -57,7 +109,7 @@ func announcementOf(np *schedulerv1alpha1.NamespacePlacement, condition string) 
 	return announcement{corev1.EventTypeWarning, reasonNotPlaced, c.Message}
 }
 
-// announced returns the conditions whose change is an Event.
+// announced returns the conditions whose change is an Event, and the super clusters that are left, or were (partEvent).
 func (c placementChange) announced() (conditions []string) {
 	for _, condition := range []string{schedulerv1alpha1.ConditionAccepted, schedulerv1alpha1.ConditionPlaced} {
 		current := announcementOf(c.current, condition)
@@ -65,11 +117,20 @@ func (c placementChange) announced() (conditions []string) {
 			conditions = append(conditions, condition)
 		}
 	}
-	return conditions
+	clusters := sets.New[string]()
+	for _, np := range []*schedulerv1alpha1.NamespacePlacement{c.old, c.current} {
+		for i := 0; np != nil && i < len(np.Status.Placements); i++ {
+			cluster := np.Status.Placements[i].Cluster
+			if whyLeaving(partOf(c.old, cluster)) != whyLeaving(partOf(c.current, cluster)) {
+				clusters.Insert(partEvent + cluster)
+			}
+		}
+	}
+	return append(conditions, sets.List(clusters)...)
 }
 
 // eventReconciler records the Events that follow changes of conditions of NamespacePlacements. A request names a
-// namespace and the condition. Events are best effort: a crash between the change and the Event loses it, and nothing
+// namespace and the condition, or the part of the placement. Events are best effort: a crash between the change and the Event loses it, and nothing
 // repeats one.
 type eventReconciler struct {
 	key        string

@@ -63,6 +63,12 @@ type namespaceReconciler struct {
 	policy *policy.Ref
 	limits *tenantLimits
 	events namespaceEvents
+	// evictor evicts pods from what leaves a super cluster. nil: nobody is evicted.
+	evictor interface {
+		// evict evicts pods of a namespace until what they use beyond what stays is covered. It returns after how long
+		// to try again, 0 for not before something changes.
+		evict(ctx context.Context, namespace string, evictions []placement.Eviction) (again time.Duration, err error)
+	}
 }
 
 // Reconcile creates, updates or deletes the NamespacePlacement of one namespace.
@@ -90,19 +96,28 @@ func (r *namespaceReconciler) Reconcile(ctx context.Context, item request) (reco
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing quotas: %w", err)
 	}
+	var evict []placement.Eviction
 	var again time.Duration
 	stored, err := r.store.Change(ctx, client.ObjectKey{Namespace: r.key, Name: item.namespace}, func(np *schedulerv1alpha1.NamespacePlacement) (err error) {
-		again, err = r.change(ctx, np, namespace, valuesOf(quotas), kept)
+		evict, again, err = r.change(ctx, np, namespace, valuesOf(quotas), kept)
 		return err
 	})
-	if err == nil {
-		r.limits.wrote(item.namespace, stored)
-	}
-	if errors.Is(err, errReplaced) {
+	switch {
+	case errors.Is(err, errReplaced):
 		//nolint:staticcheck // RequeueAfter forgets the backoff.
 		return reconcile.Result{Requeue: true}, nil
+	case err != nil:
+		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: again}, err
+	r.limits.wrote(item.namespace, stored)
+	if len(evict) > 0 && r.evictor != nil {
+		later, err := r.evictor.evict(ctx, item.namespace, evict)
+		if err != nil {
+			return reconcile.Result{}, fmt.Errorf("evicting pods: %w", err)
+		}
+		again = sooner(again, later)
+	}
+	return reconcile.Result{RequeueAfter: again}, nil
 }
 
 // read returns the NamespacePlacement and the namespace of that name, nil for none, and lets the limits count the
@@ -144,34 +159,34 @@ func (r *namespaceReconciler) takeBack(ctx context.Context, np *schedulerv1alpha
 }
 
 // change sets spec and status of np, an object without a resource version if it does not exist, from its namespace. It
-// returns after how long it has another result although nothing else changes, 0 for never. kept is what an np that does
-// not exist reserved before it was deleted.
+// returns what is to be evicted (placement.Next), and after how long it has another result although nothing else
+// changes, 0 for never. kept is what an np that does not exist reserved before it was deleted.
 func (r *namespaceReconciler) change(
 	ctx context.Context, np *schedulerv1alpha1.NamespacePlacement, namespace *corev1.Namespace, quotas []corev1.ResourceQuota, kept map[string]slice.Amounts,
-) (time.Duration, error) {
+) (evict []placement.Eviction, again time.Duration, err error) {
 	var previous *schedulerv1alpha1.NamespacePlacementSpec
 	exists := np.ResourceVersion != ""
 	if exists {
 		if np.Spec.NamespaceUID != namespace.UID {
-			return 0, errReplaced
+			return nil, 0, errReplaced
 		}
 		previous = np.Spec.DeepCopy()
 	}
 	spec, reason := r.spec(namespace, quotas, previous)
 	if !exists && !isInvalid(reason) && len(spec.Quota) == 0 && len(kept) == 0 {
 		r.limits.forget(namespace.Name)
-		return 0, nil // nothing is requested
+		return nil, 0, nil // nothing is requested
 	}
 	granted, complete := r.granted(ctx, np, namespace.UID, kept)
 	spec, reason, mayExist := r.limited(namespace.Name, spec, reason, previous, granted)
 	if !exists && !mayExist {
 		if !complete {
-			return heldDelay, nil
+			return nil, heldDelay, nil
 		}
 		if r.limits.tell(namespace.Name, reason.Message) {
 			r.events.record(namespace, announcement{corev1.EventTypeWarning, reason.Reason, reason.Message})
 		}
-		return 0, nil
+		return nil, 0, nil
 	}
 	np.Spec = spec
 	if np.DeletionTimestamp == nil {
@@ -179,15 +194,14 @@ func (r *namespaceReconciler) change(
 	}
 	switch {
 	case !exists:
-		return 0, nil // Store.Change creates the object and calls change again
+		return nil, 0, nil // Store.Change creates the object and calls change again
 	case !complete:
-		return heldDelay, nil // until then it waits without a condition, and no scheduler places it
+		return nil, heldDelay, nil // until then it waits without a condition, and no scheduler places it
 	}
-	var again time.Duration
-	np.Status, _, again = placement.Next(np, placement.Facts{
+	np.Status, evict, again = placement.Next(np, placement.Facts{
 		Now: r.clock.Now(), Accepted: &reason, Granted: granted, Used: r.used(ctx, np, granted),
 	})
-	return again, nil
+	return evict, again, nil
 }
 
 // used returns what the namespace of np uses where it reserves anything, nil where that decides nothing.
@@ -244,6 +258,10 @@ func (r *namespaceReconciler) spec(namespace *corev1.Namespace, quotas []corev1.
 	r.setScheduling(&spec)
 	if unknown := r.checkProfile(&spec, previous); invalid == nil {
 		invalid = unknown
+	}
+	toleration, unusable := placement.LostToleration(namespace)
+	if spec.LostToleration = toleration; invalid == nil {
+		invalid = unusable
 	}
 	if invalid != nil {
 		return spec, *invalid

@@ -218,7 +218,7 @@ func (w *roomWorld) reconciles(key types.NamespacedName) {
 	}
 	if np == nil {
 		np = &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-		_, err := r.change(w.Context(), np, ns.object, quotas, kept)
+		_, _, err := r.change(w.Context(), np, ns.object, quotas, kept)
 		require.NoError(w, err)
 		if np.Spec.NamespaceUID == "" {
 			return
@@ -229,7 +229,7 @@ func (w *roomWorld) reconciles(key types.NamespacedName) {
 		np = np.DeepCopy()
 	}
 	before := placement.Reserved(np.Status.Placements)
-	_, err := r.change(w.Context(), np, ns.object, quotas, kept)
+	_, _, err := r.change(w.Context(), np, ns.object, quotas, kept)
 	require.NoError(w, err)
 	if after := placement.Reserved(np.Status.Placements); !before.Fits(after) {
 		w.did["released a part"]++

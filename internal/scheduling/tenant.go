@@ -63,6 +63,8 @@ type Tenants struct {
 	Profiles sets.Set[string]
 	// DefaultSlice is the slice size for resources that a tenant does not name.
 	DefaultSlice slice.Amounts
+	// Metrics counts evictions; nil counts none.
+	Metrics *Metrics
 }
 
 // Engage works on one tenant until ctx ends. It is a tenants.Engage. A panic of an event handler or of the projection

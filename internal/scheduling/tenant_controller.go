@@ -48,13 +48,16 @@ const (
 	concernNamespace concern = "namespace"
 	// concernAnnotation: the placements annotation of a namespace.
 	concernAnnotation concern = "annotation"
-	// concernEvent: the Event about a condition (name) of a namespace's NamespacePlacement.
+	// concernEvent: the Event about a condition (name) of a namespace's NamespacePlacement, or about its part in a super
+	// cluster (partEvent).
 	concernEvent concern = "event"
 	// concernPod: the super cluster annotation and label of a pod (name), or of all pods of a namespace that wait for a
 	// node.
 	concernPod concern = "pod"
 	// concernNodes: the nodes of the pod view.
 	concernNodes concern = "nodes"
+	// concernOutOfService: the taint out-of-service of the Nodes in the tenant.
+	concernOutOfService concern = "outOfService"
 )
 
 // request is one item of work of a tenant's controller.
@@ -122,15 +125,19 @@ func newTenantController(
 			key: tenant.Key, store: t.Store, api: api, namespaces: namespaces, quotas: quotas, usage: t.Usage,
 			clock: clock.RealClock{}, profiles: t.Profiles, defaultSlice: t.DefaultSlice,
 			policy: tenant.Policy, limits: c.limits, events: about,
+			evictor: &evictor{
+				post: postEvictions(api), pods: pods, namespaces: namespaces, events: about, clock: clock.RealClock{}, metrics: t.Metrics,
+			},
 			recognized: func(ctx context.Context) (types.UID, error) { return controlPlaneOf(ctx, t.Client, tenant) },
 		},
 		concernAnnotation: &annotationReconciler{
 			key: tenant.Key, store: t.Store, api: api, namespaces: namespaces, events: about,
 			clock: clock.RealClock{}, restores: newRestoreLimiter(),
 		},
-		concernEvent: &eventReconciler{key: tenant.Key, store: t.Store, namespaces: namespaces, events: about},
-		concernPod:   &podReconciler{key: tenant.Key, store: t.Store, api: api, pods: pods, choices: chosen, recorder: recorder},
-		concernNodes: c.nodes,
+		concernEvent:        &eventReconciler{key: tenant.Key, store: t.Store, namespaces: namespaces, events: about},
+		concernPod:          &podReconciler{key: tenant.Key, store: t.Store, api: api, pods: pods, choices: chosen, recorder: recorder},
+		concernNodes:        c.nodes,
+		concernOutOfService: &outOfServiceReconciler{api: api, dispatcher: t.Dispatcher, meta: t.Store.live, clock: clock.RealClock{}},
 	}
 	return c
 }
@@ -188,8 +195,11 @@ func (c *tenantController) watch(ctx context.Context, queue workqueue.TypedRateL
 				queue.Add(item)
 			}
 		},
-		freed:        func(namespace string) { queue.Add(request{concern: concernNamespace, namespace: namespace}) },
-		nodesChanged: func() { queue.Add(request{concern: concernNodes}) },
+		freed: func(namespace string) { queue.Add(request{concern: concernNamespace, namespace: namespace}) },
+		nodesChanged: func() {
+			queue.Add(request{concern: concernNodes})
+			queue.Add(request{concern: concernOutOfService})
+		},
 	}))
 	namespace := func(name string) { queue.Add(request{concern: concernNamespace, namespace: name}) }
 	c.limits.bind(namespace)
@@ -199,6 +209,7 @@ func (c *tenantController) watch(ctx context.Context, queue workqueue.TypedRateL
 	_, policyChanged := c.policy.Watch()
 	go c.followPolicy(ctx, policyChanged, namespace)
 	queue.Add(request{concern: concernNodes})
+	queue.Add(request{concern: concernOutOfService})
 	placements := &schedulerv1alpha1.NamespacePlacementList{}
 	if err := c.placements.List(ctx, placements, client.InNamespace(c.key)); err != nil {
 		return fmt.Errorf("listing NamespacePlacements: %w", err)

@@ -71,7 +71,7 @@ func (c *Controller) setDefaults() {
 		c.Reader = c.Client
 	}
 	c.supervisor.Kind, c.supervisor.HealthPeriod, c.supervisor.LongestDelay = "cluster", probePeriod, longestDelay
-	c.writer = writer{client: c.Client, reader: c.Reader, overcommitted: c.recordOvercommitted}
+	c.writer = writer{client: c.Client, reader: c.Reader, overcommitted: c.recordOvercommitted, drainOf: c.measures.drainOf}
 	c.warnings.recorder = c.Recorder
 	c.headroom, c.podsListed = map[types.NamespacedName]Headroom{}, map[types.NamespacedName]time.Time{}
 }

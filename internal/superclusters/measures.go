@@ -33,6 +33,7 @@ type measures struct {
 	mu        sync.Mutex
 	serving   map[string]*measure                               // by super cluster id
 	reserved  map[string]map[types.NamespacedName]slice.Amounts // by super cluster id, and by NamespacePlacement
+	lacking   map[types.NamespacedName]bool                     // the NamespacePlacements with slices that wait for room
 	listeners []func(types.NamespacedName)
 	started   time.Time // when the process began to lead, zero before
 	// synced is closed once reserved holds all NamespacePlacements. nil: nobody feeds them.
@@ -150,9 +151,44 @@ func (m *measures) reserve(before, current *schedulerv1alpha1.NamespacePlacement
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	delete(m.lacking, namespace)
+	if current != nil && len(placement.Missing(current)) > 0 {
+		if m.lacking == nil {
+			m.lacking = map[types.NamespacedName]bool{}
+		}
+		m.lacking[namespace] = true
+	}
 	for id, amounts := range reserved {
 		m.reserveLocked(id, namespace, amounts)
 	}
+}
+
+// drain is how far a super cluster is left.
+type drain struct {
+	// room and pods are how many namespaces are placed there and wait for room elsewhere, or for their pods to end.
+	room, pods int
+}
+
+// drainOf returns how far a super cluster is left. It returns false while NamespacePlacements are not known.
+func (m *measures) drainOf(id string) (drain, bool) {
+	if m.synced != nil {
+		select {
+		case <-m.synced:
+		default:
+			return drain{}, false
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var left drain
+	for namespace := range m.reserved[id] {
+		if m.lacking[namespace] {
+			left.room++
+		} else {
+			left.pods++
+		}
+	}
+	return left, true
 }
 
 func (m *measures) reserveLocked(id string, namespace types.NamespacedName, amounts slice.Amounts) {
@@ -243,7 +279,7 @@ func (c *Controller) Usage(ctx context.Context, namespace types.NamespacedName, 
 		if ledger := c.measures.ledger(id); ledger != nil {
 			used[id] = ledger.Use(namespace)
 		} else if c.isGone(ctx, id) {
-			used[id] = placement.Use{Withdrawn: true}
+			used[id] = placement.Use{Withdrawn: true, Gone: true}
 		}
 	}
 	return used
@@ -298,6 +334,9 @@ func (c *Controller) isGone(ctx context.Context, id string) bool {
 	}
 	ids := map[types.NamespacedName][]string{}
 	for i := range nodes {
+		if ready := findCondition(&nodes[i], corev1.NodeReady); ready != nil && ready.Reason == ReasonClusterRemoved {
+			continue // its Cluster had that id
+		}
 		cluster := parseName(nodes[i].Annotations[AnnotationClusterRef])
 		ids[cluster] = append(ids[cluster], nodes[i].Name)
 	}

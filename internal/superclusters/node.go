@@ -69,6 +69,11 @@ const (
 	// ReasonWithinCapacity: what tenants have reserved in the super cluster, and may use there, is within what its
 	// nodes can hold.
 	ReasonWithinCapacity = "WithinCapacity"
+	// ReasonDraining: namespaces are placed in a super cluster that is drained. The message says how many, and what they
+	// wait for.
+	ReasonDraining = "Draining"
+	// ReasonDrained: no namespace is placed in a super cluster that is drained.
+	ReasonDrained = "Drained"
 	// ReasonPodsOnVirtualNode: pods of the meta cluster are bound to the Cluster's virtual Node, where no kubelet runs
 	// them.
 	ReasonPodsOnVirtualNode = "PodsOnVirtualNode"
@@ -199,6 +204,42 @@ func applyOvercommitted(node *corev1.Node, d *desiredNode, now time.Time) bool {
 		return false
 	}
 	if old.Status == condition.Status {
+		condition.LastTransitionTime = old.LastTransitionTime
+	}
+	*old = condition
+	return true
+}
+
+// applyDrained writes the condition Drained, when it changed, and removes it where the super cluster is not drained.
+// drainOf tells how far it is left, false while that is not known.
+func applyDrained(node *corev1.Node, drainOf func(id string) (drain, bool), now time.Time) bool {
+	old := findCondition(node, schedulerv1alpha1.NodeDrained)
+	if !StandingOf(node).Drained {
+		node.Status.Conditions = slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == schedulerv1alpha1.NodeDrained
+		})
+		return old != nil
+	}
+	left, known := drainOf(node.Name)
+	if !known {
+		return false
+	}
+	condition := corev1.NodeCondition{
+		Type: schedulerv1alpha1.NodeDrained, Status: corev1.ConditionTrue, Reason: ReasonDrained, Message: "No namespace is placed here",
+		LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
+	}
+	if left != (drain{}) {
+		condition.Status, condition.Reason = corev1.ConditionFalse, ReasonDraining
+		condition.Message = fmt.Sprintf("%d namespaces are still placed here; waiting for room elsewhere: %d; waiting for pods to end: %d",
+			left.room+left.pods, left.room, left.pods)
+	}
+	switch {
+	case old == nil:
+		node.Status.Conditions = append(node.Status.Conditions, condition)
+		return true
+	case old.Status == condition.Status && old.Message == condition.Message:
+		return false
+	case old.Status == condition.Status:
 		condition.LastTransitionTime = old.LastTransitionTime
 	}
 	*old = condition

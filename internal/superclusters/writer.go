@@ -29,6 +29,8 @@ type writer struct {
 	reader client.Reader
 	// overcommitted is called when the condition Overcommitted of a Cluster's virtual Node has become another.
 	overcommitted func(ctx context.Context, cluster types.NamespacedName, condition *corev1.NodeCondition)
+	// drainOf tells how far a super cluster is left, false while that is not known.
+	drainOf func(id string) (drain, bool)
 }
 
 // changedError is for a virtual Node that another super cluster with the same id was recorded on.
@@ -105,7 +107,8 @@ func (w *writer) update(ctx context.Context, node *corev1.Node, d *desiredNode) 
 		}
 	}
 	before = node.DeepCopy()
-	if !applyStatus(node, d, time.Now()) {
+	changed := applyStatus(node, d, time.Now())
+	if !applyDrained(node, w.drainOf, time.Now()) && !changed {
 		return nil
 	}
 	if err := w.client.Status().Patch(ctx, node, locked(before)); err != nil {
@@ -143,7 +146,8 @@ func (w *writer) of(ctx context.Context, cluster types.NamespacedName) ([]corev1
 // counts as placed.
 func (w *writer) unknown(ctx context.Context, node *corev1.Node, reason, message string) error {
 	before := node.DeepCopy()
-	if !applyReady(node, metav1.ConditionUnknown, reason, message, time.Now()) {
+	changed := applyReady(node, metav1.ConditionUnknown, reason, message, time.Now())
+	if !applyDrained(node, w.drainOf, time.Now()) && !changed {
 		return nil
 	}
 	if err := w.client.Status().Patch(ctx, node, locked(before)); client.IgnoreNotFound(err) != nil {

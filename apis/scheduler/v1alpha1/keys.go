@@ -13,6 +13,11 @@ const (
 	// AnnotationScheduler on a Namespace names the profile of the namespace scheduler that places it.
 	// Written by the tenant; read by vc-scheduler.
 	AnnotationScheduler = "scheduler.tenancy.x-k8s.io/scheduler"
+	// AnnotationLostToleration on a Namespace is how long a super cluster may not answer before what the namespace has
+	// there is placed elsewhere, a duration such as 90s or 1h of at most 24h. Without it: --lost-toleration of
+	// vc-scheduler.
+	// Written by the tenant; read by vc-scheduler.
+	AnnotationLostToleration = "scheduler.tenancy.x-k8s.io/lost-toleration"
 	// AnnotationSuperCluster on a Pod names the super cluster chosen for it. The Pod has it as a label too, so that a
 	// syncer can watch its own pods only.
 	// Written by vc-scheduler (the tenant may ask); read by vc-scheduler.
@@ -20,6 +25,10 @@ const (
 	// LabelSuperCluster is AnnotationSuperCluster as a label.
 	// Written by vc-scheduler; read by the syncer of that super cluster, which watches these pods alone.
 	LabelSuperCluster = AnnotationSuperCluster
+	// AnnotationOutOfService is "true" on a Node whose taint node.kubernetes.io/out-of-service vc-scheduler has
+	// written. A taint of that key without it is the tenant's.
+	// Written by vc-scheduler; read by vc-scheduler.
+	AnnotationOutOfService = "scheduler.tenancy.x-k8s.io/out-of-service"
 
 	// DeprecatedAnnotationSlice is read where AnnotationSlice is absent.
 	// Written by the tenant; read by vc-scheduler.
@@ -53,6 +62,10 @@ const (
 	// use more there beyond their reservations, than it can hold.
 	// Written by vc-scheduler; read by operators.
 	NodeOvercommitted = "Overcommitted"
+	// NodeDrained is the type of a Node condition: True when no namespace is placed in a super cluster any more that is
+	// drained or whose Cluster was deleted, False while some are. Absent: it is not drained.
+	// Written by vc-scheduler; read by operators.
+	NodeDrained = "Drained"
 	// AnnotationHeadroom on a Cluster is what of a super cluster's capacity is not offered to tenants: a JSON object
 	// from resource to a quantity or a percentage, for example {"cpu":"10%","memory":"16Gi"}.
 	// Written by the operator; read by vc-scheduler.

@@ -42,6 +42,9 @@ const (
 	ReasonAboveTenantLimit = "AboveTenantLimit"
 	// ReasonSchedulerNotAllowed: the tenant's TenantPolicy does not allow the profile that the namespace names.
 	ReasonSchedulerNotAllowed = "SchedulerNotAllowed"
+	// ReasonInvalidLostToleration: the annotation scheduler.tenancy.x-k8s.io/lost-toleration of the namespace is no
+	// duration between 0 and 24 hours; the default holds.
+	ReasonInvalidLostToleration = "InvalidLostToleration"
 	// ReasonUnknownScheduler: no profile of the namespace scheduler has the name in the namespace's annotation
 	// scheduler.tenancy.x-k8s.io/scheduler.
 	ReasonUnknownScheduler = "UnknownScheduler"
@@ -82,6 +85,11 @@ type NamespacePlacementSpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Weight int32 `json:"weight,omitempty"`
+
+	// lostToleration is how long a super cluster may not answer before what the namespace has there is placed elsewhere.
+	// Absent: --lost-toleration of vc-scheduler.
+	// +optional
+	LostToleration *metav1.Duration `json:"lostToleration,omitempty"`
 }
 
 // ClusterPlacement is what a namespace holds in one super cluster.

@@ -3,6 +3,7 @@ package app
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/spf13/pflag"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -35,6 +36,9 @@ type Options struct {
 	// DefaultSlice is the slice size of namespaces that name none, as a JSON resource list. What it does not name is
 	// that of defaultSlice, in proportion.
 	DefaultSlice string
+	// LostToleration is for how long a super cluster may not answer before what namespaces have there is placed
+	// elsewhere.
+	LostToleration time.Duration
 	// SyncerNamespace is the namespace of the syncers' service accounts, which may read kubeconfigs of tenants.
 	SyncerNamespace string
 	// LeaderElect makes replicas elect a leader; LeaderElectNamespace of the meta cluster holds their Lease.
@@ -52,6 +56,7 @@ type Options struct {
 func NewOptions() *Options {
 	return &Options{
 		DefaultSlice:           defaultSlice,
+		LostToleration:         5 * time.Minute,
 		SyncerNamespace:        "vc-manager",
 		LeaderElect:            true,
 		LeaderElectNamespace:   "vc-manager",
@@ -72,6 +77,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"file with the KubeSchedulerConfiguration of the pod schedulers; default: the built-in one")
 	fs.StringVar(&o.DefaultSlice, "default-slice", o.DefaultSlice,
 		"slice size of namespaces that name none; others hold in proportion to it what their slice annotation does not name")
+	fs.DurationVar(&o.LostToleration, "lost-toleration", o.LostToleration,
+		"for how long a super cluster may not answer before what namespaces have there is placed elsewhere; a namespace may name another time")
 	fs.StringVar(&o.SyncerNamespace, "syncer-namespace", o.SyncerNamespace,
 		"namespace of the meta cluster with the service accounts vc-syncer-ID, which are granted the kubeconfigs of the tenants that they serve")
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect a leader before working; needed when more than one replica runs")
@@ -91,11 +98,15 @@ type settings struct {
 	namespaceConfig, podConfig *config.KubeSchedulerConfiguration
 	namespaceProfiles          sets.Set[string]
 	syncerNamespace            string
+	lostToleration             time.Duration
 }
 
 // read parses the options and reads their files. It reaches no API server.
 func (o *Options) read() (*settings, error) {
-	read := settings{syncerNamespace: o.SyncerNamespace}
+	read := settings{syncerNamespace: o.SyncerNamespace, lostToleration: o.LostToleration}
+	if o.LostToleration < 0 {
+		return nil, fmt.Errorf("--lost-toleration: %s is negative", o.LostToleration)
+	}
 	var err error
 	named, err := slice.ParseSize(o.DefaultSlice)
 	if err != nil {

@@ -170,11 +170,19 @@ func setup(ctx context.Context, mgr ctrl.Manager, read *settings) error {
 	if err := releaser.SetupWithManager(mgr); err != nil {
 		return err
 	}
+	leaver := &scheduling.Leaver{Store: store, Usage: superClusters, LostToleration: read.lostToleration}
+	if err := leaver.SetupWithManager(mgr); err != nil {
+		return err
+	}
 	superClusters.OnFreed(dispatcher.Freed)
 	superClusters.OnFreed(releaser.Freed)
+	tenantMetrics, err := scheduling.NewMetrics(ctrlmetrics.Registry)
+	if err != nil {
+		return fmt.Errorf("setting up tenants: %w", err)
+	}
 	schedulers := &scheduling.Tenants{
 		Client: mgr.GetClient(), Store: store, Usage: superClusters, Dispatcher: dispatcher, PodConfig: read.podConfig, Profiles: read.namespaceProfiles,
-		DefaultSlice: read.defaultSlice,
+		DefaultSlice: read.defaultSlice, Metrics: tenantMetrics,
 	}
 	owner := &virtualclusters.Owner{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder}
 	if err := (&tenants.Controller{Client: mgr.GetClient(), Lifecycle: owner, Engage: schedulers.Engage}).SetupWithManager(mgr); err != nil {

@@ -17,7 +17,7 @@ var copiedNodeLabels = [...]string{
 }
 
 // TenantNode sets tenantNode to the desired Node of a tenant for superNode. Its taints are those of the tenant's own
-// controllers.
+// controllers, and vc-scheduler's node.kubernetes.io/out-of-service with the annotation that marks it: both stay.
 func TenantNode(superNode, tenantNode *corev1.Node, superCluster string, agent VNAgent) {
 	tenantNode.Name = tenancy.NodeName(superCluster, superNode.Name)
 	if tenantNode.Labels == nil {

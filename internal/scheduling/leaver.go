@@ -1,0 +1,239 @@
+package scheduling
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/superclusters"
+)
+
+const (
+	leaverName = "leaver"
+	// concurrentLeaves is how many NamespacePlacements are written at a time: a super cluster with many is drained.
+	concurrentLeaves = 8
+	// reachPatience is for how long after vc-scheduler has reached any super cluster, at its start or after it was cut
+	// off, the others may take to be reached too.
+	reachPatience = 30 * time.Second
+)
+
+// Leaver lets namespaces leave super clusters that are drained or lost, and stay where they are so no more. It decides
+// from NamespacePlacements and virtual Nodes alone, and so for tenants that do not answer too. It runs on the leader
+// only. All fields but Clock are required.
+type Leaver struct {
+	// Store writes NamespacePlacements.
+	Store *Store
+	// Usage tells what super clusters run.
+	Usage Usage
+	// LostToleration is for how long a super cluster may not answer before a namespace leaves that names no toleration.
+	LostToleration time.Duration
+	// Clock tells the time. Nil: the real one.
+	Clock clock.PassiveClock
+
+	mu sync.Mutex
+	// standings holds what decides, by super cluster, and placed the NamespacePlacements with anything there, as far as
+	// Reconcile has seen them.
+	standings map[string]superclusters.Standing
+	placed    map[string]sets.Set[types.NamespacedName]
+	// reachable is from when a super cluster's silence counts, zero while none answers (superclusters.LeaveReason). It is
+	// not kept over a restart: how long nobody looked is not known, so a toleration that runs begins anew. What has begun
+	// to leave goes on (reasons).
+	reachable time.Time
+}
+
+// SetupWithManager adds the leaver to mgr, whose cache must serve virtual Nodes only.
+func (r *Leaver) SetupWithManager(mgr ctrl.Manager) error {
+	if r.Clock == nil {
+		r.Clock = clock.RealClock{}
+	}
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	enqueue := func(queue queue, namespaces []types.NamespacedName) {
+		for _, namespace := range namespaces {
+			queue.Add(reconcile.Request{NamespacedName: namespace})
+		}
+	}
+	nodes := handler.TypedFuncs[*corev1.Node, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], queue queue) { enqueue(queue, r.setNode(e.Object)) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], queue queue) {
+			enqueue(queue, r.setNode(e.ObjectNew))
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], _ queue) { r.deleteNode(e.Object.Name) },
+	}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named(leaverName).
+		For(&schedulerv1alpha1.NamespacePlacement{}).
+		WatchesRawSource(source.Kind(mgr.GetCache(), &corev1.Node{}, nodes)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentLeaves}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("building the leaver: %w", err)
+	}
+	return nil
+}
+
+// setNode keeps what a virtual Node says, and returns the NamespacePlacements that it may decide otherwise about.
+func (r *Leaver) setNode(node *corev1.Node) []types.NamespacedName {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	standing := superclusters.StandingOf(node)
+	if before, known := r.standings[node.Name]; known && before == standing {
+		return nil // a heartbeat, or another capacity
+	}
+	if r.standings == nil {
+		r.standings = map[string]superclusters.Standing{}
+	}
+	r.standings[node.Name] = standing
+	if !r.reaches() {
+		return r.placed[node.Name].UnsortedList()
+	}
+	var all []types.NamespacedName // the silence of the others counts from now
+	for _, placed := range r.placed {
+		all = append(all, placed.UnsortedList()...)
+	}
+	return all
+}
+
+func (r *Leaver) deleteNode(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.standings, name)
+	r.reaches()
+}
+
+// reaches sets reachable. It returns whether that begins now. The caller holds mu.
+func (r *Leaver) reaches() (begins bool) {
+	for _, standing := range r.standings {
+		if !standing.Answers {
+			continue
+		}
+		if begins = r.reachable.IsZero(); begins {
+			r.reachable = r.Clock.Now().Add(reachPatience)
+		}
+		return begins
+	}
+	r.reachable = time.Time{}
+	return false
+}
+
+// Reconcile lets one namespace leave, or stay.
+func (r *Leaver) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	np, err := r.Store.Get(ctx, request.NamespacedName)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	r.setPlaced(request.NamespacedName, np) // before virtual Nodes are looked at, so that no change is missed
+	if np == nil || np.DeletionTimestamp != nil {
+		return reconcile.Result{}, nil
+	}
+	leave, again := r.reasons(np)
+	if !matters(np, leave) {
+		return reconcile.Result{RequeueAfter: again}, nil
+	}
+	_, err = r.Store.Change(ctx, request.NamespacedName, func(np *schedulerv1alpha1.NamespacePlacement) error {
+		if np.ResourceVersion == "" || np.DeletionTimestamp != nil {
+			return nil // it has ended since
+		}
+		leave, again = r.reasons(np)
+		var later time.Duration
+		np.Status, _, later = placement.Next(np, placement.Facts{
+			Now: r.Clock.Now(), Leave: leave, Used: r.Usage.Usage(ctx, client.ObjectKeyFromObject(np), clustersOf(np, nil)),
+		})
+		again = sooner(again, later)
+		return nil
+	})
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	klog.FromContext(ctx).V(4).Info("Looked at the super clusters of a namespace", "leave", leave)
+	return reconcile.Result{RequeueAfter: again}, nil
+}
+
+// setPlaced records where a NamespacePlacement has anything, nil for one that has ended.
+func (r *Leaver) setPlaced(key types.NamespacedName, np *schedulerv1alpha1.NamespacePlacement) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for cluster, placed := range r.placed {
+		if placed.Delete(key); placed.Len() == 0 {
+			delete(r.placed, cluster)
+		}
+	}
+	if np == nil {
+		return
+	}
+	if r.placed == nil {
+		r.placed = map[string]sets.Set[types.NamespacedName]{}
+	}
+	for i := range np.Status.Placements {
+		cluster := np.Status.Placements[i].Cluster
+		if r.placed[cluster] == nil {
+			r.placed[cluster] = sets.New[types.NamespacedName]()
+		}
+		r.placed[cluster].Insert(key)
+	}
+}
+
+// reasons returns placement.Facts.Leave for np, and after how long it is another one though nothing else changes, 0 for
+// never. What has begun to leave a lost super cluster does so until that answers: that it was lost is not judged anew,
+// by another toleration or after a restart.
+func (r *Leaver) reasons(np *schedulerv1alpha1.NamespacePlacement) (leave map[string]schedulerv1alpha1.LeavingReason, again time.Duration) {
+	toleration := r.LostToleration
+	if np.Spec.LostToleration != nil {
+		toleration = np.Spec.LostToleration.Duration
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	leave = map[string]schedulerv1alpha1.LeavingReason{}
+	for i := range np.Status.Placements {
+		p := &np.Status.Placements[i]
+		standing, known := r.standings[p.Cluster]
+		if !known {
+			continue
+		}
+		reason, later := standing.LeaveReason(r.reachable, r.Clock.Now(), toleration)
+		if reason == "" && !standing.Answers && p.Leaving != nil && p.Leaving.Reason == schedulerv1alpha1.LeavingLost {
+			reason, later = schedulerv1alpha1.LeavingLost, 0
+		}
+		leave[p.Cluster] = reason
+		again = sooner(again, later)
+	}
+	return leave, again
+}
+
+// matters reports whether Next may have another result with leave: something leaves np's super clusters, or is to.
+func matters(np *schedulerv1alpha1.NamespacePlacement, leave map[string]schedulerv1alpha1.LeavingReason) bool {
+	for i := range np.Status.Placements {
+		p := &np.Status.Placements[i]
+		if leave[p.Cluster] != "" {
+			return true
+		}
+		if p.Leaving != nil && p.Leaving.Reason != schedulerv1alpha1.LeavingShrunk {
+			return true
+		}
+	}
+	return false
+}
+
+// sooner returns the smaller time to wait, where 0 is for ever.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,250 @@
+package scheduling
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	nodehelpers "k8s.io/component-helpers/node/util"
+	"k8s.io/klog/v2"
+	nodeutil "k8s.io/kubernetes/pkg/util/node"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/superclusters"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+const (
+	// nodesPerPage is how many Nodes of a tenant one reconcile reads.
+	nodesPerPage = 500
+	// pageDelay is after how long the next page is read.
+	pageDelay = 100 * time.Millisecond
+	// goneCheckPeriod is how often the Nodes of a super cluster whose Cluster was deleted are looked at: they are out
+	// of service once they are not Ready.
+	goneCheckPeriod = 20 * time.Second
+	// gonePatience is for how long a Node may not be Ready whose virtual Node was deleted too.
+	gonePatience = 5 * time.Minute
+)
+
+// outOfService is what a virtual Node says about the tenants' Nodes of its super cluster. The zero outOfService says
+// that they serve.
+type outOfService struct {
+	// declared is whether the operator says that the super cluster is out of service, by the taint
+	// node.kubernetes.io/out-of-service, and value is that taint's.
+	declared bool
+	value    string
+	// gone is whether the Cluster was deleted: those of its Nodes that are not Ready are out of service.
+	gone bool
+}
+
+// outOfServiceOf returns what a virtual Node says.
+func outOfServiceOf(virtualNode *corev1.Node) outOfService {
+	_, ready := nodehelpers.GetNodeCondition(&virtualNode.Status, corev1.NodeReady)
+	says := outOfService{gone: ready != nil && ready.Reason == superclusters.ReasonClusterRemoved}
+	for i := range virtualNode.Spec.Taints {
+		if taint := &virtualNode.Spec.Taints[i]; taint.Key == corev1.TaintNodeOutOfService {
+			says.declared, says.value = true, taint.Value
+		}
+	}
+	return says
+}
+
+// taintOf returns the taint that a tenant's Node is to have, nil for none.
+func (o outOfService) taintOf(node *corev1.Node) *corev1.Taint {
+	taint := &corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: o.value, Effect: corev1.TaintEffectNoExecute}
+	switch {
+	case o.declared:
+		return taint
+	case o.gone && !nodeutil.IsNodeReady(node):
+		taint.Value = superclusters.ReasonClusterRemoved
+		return taint
+	}
+	return nil
+}
+
+// outOfServiceReconciler copies the taint node.kubernetes.io/out-of-service of virtual Nodes onto the tenant's Nodes of
+// their super clusters, and takes it off again: the tenant's own controllers then delete the pods of those Nodes, and,
+// where a Node is not Ready, remove those that terminate there, as in any cluster. StatefulSets make theirs anew only
+// after that. Requests name nothing.
+//
+// Only this reconciler writes taints of that key: the syncer leaves all taints alone, and its updates of a Node carry
+// the resource version that it has read. A taint that the tenant has put there itself has no annotation of ours, and
+// stays.
+//
+// Where there is no virtual Node, its Cluster was deleted long ago, or the Node will be made in a moment. A tenant's
+// Node counts as out of service then if it has not been Ready for gonePatience, and a live read of the meta cluster
+// finds no such virtual Node. Nothing changes before.
+//
+// A tenant may make any number of Nodes that look like the syncer's. One reconcile reads one page, and the next one
+// waits in the queue like any other request.
+type outOfServiceReconciler struct {
+	api        kubernetes.Interface
+	dispatcher *Dispatcher
+	// meta reads what is stored in the meta cluster now.
+	meta  client.Reader
+	clock clock.PassiveClock
+
+	// says is what the virtual Nodes said when the pass over the tenant's Nodes began, and next the page that is due,
+	// "" for the first one.
+	says map[string]outOfService
+	next string
+	// tainted is whether the pass has met a Node with our mark, and waits one that may be out of service later.
+	tainted, waits bool
+	// clean is whether the last pass met no Node with our mark: there is nothing to take off.
+	clean bool
+}
+
+// Reconcile reads and writes one page of the tenant's Nodes.
+func (r *outOfServiceReconciler) Reconcile(ctx context.Context, _ request) (reconcile.Result, error) {
+	says := map[string]outOfService{}
+	serve := true
+	for name, virtualNode := range r.dispatcher.virtualNodes() {
+		says[name] = outOfServiceOf(virtualNode)
+		serve = serve && says[name] == outOfService{}
+	}
+	if serve && r.clean && !r.waits {
+		return reconcile.Result{}, nil
+	}
+	if r.next == "" || !maps.Equal(says, r.says) {
+		r.says, r.next, r.tainted, r.waits = says, "", false, false
+	}
+	page, err := r.api.CoreV1().Nodes().List(ctx, metav1.ListOptions{
+		LabelSelector: tenancyv1alpha1.LabelTenantNode + "=true", Limit: nodesPerPage, Continue: r.next,
+	})
+	if apierrors.IsResourceExpired(err) {
+		r.next = ""
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing nodes: %w", err)
+	}
+	var errs []error
+	unknown := sync.OnceValues(func() (func(string) bool, error) { return r.lacks(ctx) })
+	for i := range page.Items {
+		errs = append(errs, r.reconcileNode(ctx, &page.Items[i], unknown))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return reconcile.Result{}, err // this page again
+	}
+	if r.next = page.Continue; r.next != "" {
+		return reconcile.Result{RequeueAfter: pageDelay}, nil
+	}
+	if r.clean = !r.tainted; r.waits {
+		return reconcile.Result{RequeueAfter: goneCheckPeriod}, nil
+	}
+	return reconcile.Result{}, nil
+}
+
+// lacks returns a function that tells of which super clusters the meta cluster has no virtual Node.
+func (r *outOfServiceReconciler) lacks(ctx context.Context) (func(superCluster string) bool, error) {
+	stored := &corev1.NodeList{}
+	if err := r.meta.List(ctx, stored, client.HasLabels{schedulerv1alpha1.LabelVirtualNode}); err != nil {
+		return nil, fmt.Errorf("reading virtual Nodes: %w", err)
+	}
+	return func(superCluster string) bool {
+		return !slices.ContainsFunc(stored.Items, func(node corev1.Node) bool { return node.Name == superCluster })
+	}, nil
+}
+
+// sayOf returns what is known about a Node of the tenant, false for nothing. lacks is that of one page.
+func (r *outOfServiceReconciler) sayOf(node *corev1.Node, superCluster string, lacks func() (func(string) bool, error)) (outOfService, bool, error) {
+	if says, known := r.says[superCluster]; known {
+		r.waits = r.waits || says.gone
+		return says, true, nil
+	}
+	_, ready := nodehelpers.GetNodeCondition(&node.Status, corev1.NodeReady)
+	switch {
+	case node.Annotations[schedulerv1alpha1.AnnotationOutOfService] != "":
+		r.tainted = true
+		return outOfService{}, false, nil
+	case ready == nil || ready.Status == corev1.ConditionTrue || r.clock.Since(ready.LastTransitionTime.Time) < gonePatience:
+		r.waits = true
+		return outOfService{}, false, nil
+	}
+	isLacking, err := lacks()
+	if err != nil {
+		return outOfService{}, false, err
+	}
+	return outOfService{gone: true}, isLacking(superCluster), nil
+}
+
+// reconcileNode writes the taint of one Node of the tenant.
+func (r *outOfServiceReconciler) reconcileNode(ctx context.Context, node *corev1.Node, lacks func() (func(string) bool, error)) error {
+	cluster, ours := superClusterOfNode(node)
+	if !ours {
+		return nil
+	}
+	says, known, err := r.sayOf(node, cluster, lacks)
+	if err != nil || !known {
+		return err
+	}
+	taints, tainted, changed := taintsOf(node, says.taintOf(node))
+	r.tainted = r.tainted || tainted
+	if !changed {
+		return nil
+	}
+	var mark any // null removes the annotation
+	if tainted {
+		mark = "true"
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{
+			"uid": node.UID, "resourceVersion": node.ResourceVersion,
+			"annotations": map[string]any{schedulerv1alpha1.AnnotationOutOfService: mark},
+		},
+		"spec": map[string]any{"taints": taints},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding taints: %w", err)
+	}
+	if _, err := r.api.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("writing the taints of node %s: %w", node.Name, err)
+	}
+	klog.FromContext(ctx).V(2).Info("Wrote whether a node of the tenant is out of service", "node", klog.KObj(node), "superCluster", cluster, "outOfService", tainted)
+	return nil
+}
+
+// taintsOf returns the taints that a tenant's Node is to have so that want, nil for none, is its one taint of that key,
+// whether it bears our mark then, and whether anything changes. A taint of that key without the mark is the tenant's.
+func taintsOf(node *corev1.Node, want *corev1.Taint) (taints []corev1.Taint, marked, changed bool) {
+	has := slices.ContainsFunc(node.Spec.Taints, isOutOfService)
+	marked = node.Annotations[schedulerv1alpha1.AnnotationOutOfService] != ""
+	if !marked && (has || want == nil) {
+		return node.Spec.Taints, false, false
+	}
+	taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints), isOutOfService)
+	if want == nil {
+		return taints, false, true
+	}
+	same := func(taint corev1.Taint) bool {
+		return taint.MatchTaint(want) && taint.Value == want.Value
+	}
+	if marked && len(node.Spec.Taints)-len(taints) == 1 && slices.ContainsFunc(node.Spec.Taints, same) {
+		return node.Spec.Taints, true, false
+	}
+	return append(taints, *want), true, true
+}
+
+func isOutOfService(taint corev1.Taint) bool { return taint.Key == corev1.TaintNodeOutOfService }
+
+// superClusterOfNode returns the super cluster of a tenant's Node. It returns false for one that no syncer has made.
+func superClusterOfNode(node *corev1.Node) (string, bool) {
+	cluster, named := tenancy.NodeSuperCluster(node.Name)
+	return cluster, named && node.Labels[tenancyv1alpha1.LabelTenantNode] == "true" && node.Labels[tenancyv1alpha1.LabelSuperClusterID] == cluster
+}
