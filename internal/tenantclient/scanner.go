@@ -123,16 +123,18 @@ func (n *number) feed(c byte) {
 	}
 }
 
+// feedMantissa adds a character before the exponent. After a sign within, or a suffix, there is no exponent any more, so
+// UIDs and hashes are none; digits that came before it stay counted.
 func (n *number) feedMantissa(c byte) {
+	isSign := c == '+' || c == '-'
 	switch {
-	case isDigit(c), c == '.', c == '+', c == '-':
+	case isDigit(c), c == '.', isSign && n.digits == 0:
 		n.digits++
-	case n.digits == 0:
-		n.phase = noNumber
-	case c == 'e', c == 'E':
+	case n.digits > 0 && (c == 'e' || c == 'E'):
 		n.phase = afterE
+	default:
+		n.phase = noNumber
 	}
-	// Anything else is a suffix.
 }
 
 func (n *number) feedSign(c byte) {
