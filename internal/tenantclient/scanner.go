@@ -123,8 +123,8 @@ func (n *number) feed(c byte) {
 	}
 }
 
-// feedMantissa adds a character before the exponent. After a sign within, or a suffix, there is no exponent any more, so
-// UIDs and hashes are none; digits that came before it stay counted.
+// feedMantissa adds a character before the exponent. After a sign within, or a suffix, there is no exponent any more:
+// UIDs and hashes have none. The digits before it stay counted.
 func (n *number) feedMantissa(c byte) {
 	isSign := c == '+' || c == '-'
 	switch {

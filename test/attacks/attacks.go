@@ -46,6 +46,9 @@ func All() []Attack {
 		{"host-rights", "paths", "privileged containers, host namespaces, host ports, added capabilities, sysctls", "Event `PolicyForbids` by the Pod Security level, no super pod", nil},
 		{"ephemeral-container", "paths", "a privileged ephemeral container in a pod that runs", "Event `PolicyForbids`, the super pod stays as it is", nil},
 
+		{"baseline", "standards", "each pod that Pod Security publishes as one beyond its level baseline", "Event `PolicyForbids` for each, no super pod; those within the level go down", nil},
+		{"restricted", "standards", "the same of level restricted, in a tenant whose policy has that level", "as above", nil},
+
 		{"volume-name", "volumes", "an ephemeral volume that names a PersistentVolume of the operator's, with a hostPath", "Event `PolicyForbids`: claims name no volume", []int{13}},
 		{"storage-class", "volumes", "an ephemeral volume of a StorageClass that the policy does not list", "Event `PolicyForbids` names the class", []int{13}},
 		{"claim", "volumes", "a pod with a PersistentVolumeClaim", "Event `PolicyForbids`: the policy does not list the kind", []int{13}},
