@@ -37,40 +37,58 @@ var refusedByOthers = map[string]string{
 func TestStandards(t *testing.T) {
 	p := connect(t)
 	p.follow(t, p.neighbour, "restricted")
-	for level, of := range map[string]*tenant{"baseline": p.attacker, "restricted": p.neighbour} {
-		namespace := of.place(t, level, "", hard("requests.cpu", "500m", "requests.memory", "1Gi", "pods", "150"))
-		of.enforces(t, namespace, level)
-		// They name no requests, and where a quota bounds these, API servers want some.
-		of.create(t, &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "requests"}, Spec: corev1.LimitRangeSpec{
-			Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, DefaultRequest: hard("cpu", "1m", "memory", "1Mi")}},
-		}})
-		attack(t, level, beside, func(t *testing.T) {
-			pods := published(t, level, "fail", namespace)
-			require.Greater(t, len(pods), 30)
-			for _, pod := range pods {
-				of.create(t, pod)
-			}
-			of.settle(t, pods, func(pod, superPod *corev1.Pod, refusal string) bool {
-				require.Nil(t, superPod, "a super cluster has pod %s", pod.Name)
-				return strings.Contains(refusal, "Pod Security forbids")
-			})
-		}, func(t *testing.T) {
-			pods := published(t, level, "pass", namespace)
-			require.Greater(t, len(pods), 10)
-			for _, pod := range pods {
-				of.create(t, pod)
-			}
-			of.settle(t, pods, func(pod, superPod *corev1.Pod, refusal string) bool {
-				if text, refused := refusedByOthers[pod.Name]; refused {
-					require.NotContains(t, refusal, "Pod Security forbids", pod.Name)
-					require.Nil(t, superPod, "a super cluster has pod %s", pod.Name)
-					return strings.Contains(refusal, text)
-				}
-				require.Empty(t, refusal, "pod %s", pod.Name)
-				return superPod != nil
-			})
-		})
+	baseline := p.attacker.standards(t, "baseline")
+	attack(t, "baseline", beside, baseline.beyond, baseline.within)
+	restricted := p.neighbour.standards(t, "restricted")
+	attack(t, "restricted", beside, restricted.beyond, restricted.within)
+}
+
+// standards are the test pods of one level, in a namespace of a tenant whose policy has that level.
+type standards struct {
+	*tenant
+	level, namespace string
+}
+
+func (c *tenant) standards(t *testing.T, level string) *standards {
+	t.Helper()
+	namespace := c.place(t, level, "", hard("requests.cpu", "500m", "requests.memory", "1Gi", "pods", "150"))
+	c.enforces(t, namespace, level)
+	// The pods name no requests, and where a quota bounds these, API servers want some.
+	c.create(t, &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "requests"}, Spec: corev1.LimitRangeSpec{
+		Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, DefaultRequest: hard("cpu", "1m", "memory", "1Mi")}},
+	}})
+	return &standards{tenant: c, level: level, namespace: namespace}
+}
+
+// beyond creates the pods that the level forbids: no super cluster has one, and an Event says why of each.
+func (s *standards) beyond(t *testing.T) {
+	pods := published(t, s.level, "fail", s.namespace)
+	require.Greater(t, len(pods), 30)
+	for _, pod := range pods {
+		s.create(t, pod)
 	}
+	s.settle(t, pods, func(pod, superPod *corev1.Pod, refusal string) bool {
+		require.Nil(t, superPod, "a super cluster has pod %s", pod.Name)
+		return strings.Contains(refusal, "Pod Security forbids")
+	})
+}
+
+// within creates the pods that the level allows: each goes down, but for refusedByOthers.
+func (s *standards) within(t *testing.T) {
+	pods := published(t, s.level, "pass", s.namespace)
+	require.Greater(t, len(pods), 10)
+	for _, pod := range pods {
+		s.create(t, pod)
+	}
+	s.settle(t, pods, func(pod, superPod *corev1.Pod, refusal string) bool {
+		if text, refused := refusedByOthers[pod.Name]; refused {
+			require.NotContains(t, refusal, "Pod Security forbids", pod.Name)
+			require.Nil(t, superPod, "a super cluster has pod %s", pod.Name)
+			return strings.Contains(refusal, text)
+		}
+		require.Empty(t, refusal, "pod %s", pod.Name)
+		return superPod != nil
+	})
 }
 
 // published returns the test pods of one level that pass or fail, in the newest version that there is.
