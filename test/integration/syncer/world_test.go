@@ -52,8 +52,9 @@ type world struct {
 	// accountConfig reaches the meta cluster with the rights of a syncer, as superConfig and super2Config reach the
 	// super clusters.
 	accountConfig *rest.Config
-	// vcUID is the UID of the tenant's VirtualCluster acme/vc, tenantUID that of its control plane.
+	// vcUID is the UID of the tenant's VirtualCluster acme/vcName, tenantUID that of its control plane.
 	vcUID, tenantUID types.UID
+	vcName           string
 	// key is the tenant's cluster key, and policy the TenantPolicy in force for it.
 	key    string
 	policy *policy.Ref
@@ -89,7 +90,7 @@ func newWorldWithout(t *testing.T, without ...string) *world {
 	require.NoError(t, err)
 	account, err := controlplane.Account(t.Context(), started[0], "base/vc-syncer-rbac.yaml", "vc-manager", "vc-syncer")
 	require.NoError(t, err)
-	w := &world{metaConfig: started[0].Config, accountConfig: account.Config, tenantConfig: started[1].Config, superConfig: started[2].Config, super2Config: started[3].Config, controlPlane: started[1], key: tenantKey, services: tenantServices, policy: &policy.Ref{}}
+	w := &world{metaConfig: started[0].Config, accountConfig: account.Config, tenantConfig: started[1].Config, superConfig: started[2].Config, super2Config: started[3].Config, controlPlane: started[1], key: tenantKey, vcName: "vc", services: tenantServices, policy: &policy.Ref{}}
 	w.follow(t, func(*tenancyv1alpha1.TenantPolicySpec) {})
 	for to, config := range map[*client.Client]*rest.Config{
 		&w.meta: w.metaConfig, &w.tenant: w.tenantConfig, &w.super: w.superConfig, &w.super2: w.super2Config,
@@ -195,7 +196,7 @@ func (w *world) startSyncer(t *testing.T, super, tenantConfig *rest.Config) *run
 // engaged returns the world's tenant, which is reached by a client configuration.
 func (w *world) engaged(config *rest.Config) *tenants.Tenant {
 	return &tenants.Tenant{
-		Key: w.key, VirtualCluster: types.NamespacedName{Namespace: "acme", Name: "vc"}, UID: w.vcUID, ControlPlaneUID: w.tenantUID, ClusterDomain: "cluster.local",
+		Key: w.key, VirtualCluster: types.NamespacedName{Namespace: "acme", Name: w.vcName}, UID: w.vcUID, ControlPlaneUID: w.tenantUID, ClusterDomain: "cluster.local",
 		Policy: w.policy, Config: config, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix(w.services)},
 	}
 }
