@@ -1,6 +1,9 @@
 package tenantclient
 
-import "strings"
+import (
+	"math"
+	"strings"
+)
 
 // content counts what a JSON text holds.
 type content struct {
@@ -116,8 +119,10 @@ func (n *number) feed(c byte) {
 	case n.phase == afterE:
 		n.feedSign(c)
 	case n.phase == noNumber:
+	case isDigit(c) && n.exponent > (math.MaxInt64-9)/10:
+		n.exponent = math.MaxInt64 - 9 // more is no number to the parser
 	case isDigit(c):
-		n.exponent = min(n.exponent*10+int64(c-'0'), 1<<24)
+		n.exponent = n.exponent*10 + int64(c-'0')
 	default:
 		n.phase = noNumber
 	}
@@ -159,10 +164,29 @@ func (n *number) end() int64 {
 	if n.digits > 1000 {
 		cost = min(n.digits, 1<<24) * min(n.digits, 1<<24) / 1000
 	}
-	isSlow := n.phase == negative || n.phase == positive && n.digits > 18 // fewer are a machine word
-	if isSlow && n.exponent >= 1000 {
-		cost += n.exponent * n.exponent / 10_000
+	if exponent := n.slowExponent(); exponent >= 1000 {
+		cost += exponent * exponent / 10_000
 	}
 	*n = number{}
 	return min(cost, maxWork)
+}
+
+// slowExponent returns by how many digits the exponent makes the parser write the number out, at most 1<<24; 0 if it
+// does not. The parser keeps the lowest 32 bits, so a large exponent may be a negative one to it. A positive one is slow
+// with more than 18 digits: fewer are a machine word.
+func (n *number) slowExponent() int64 {
+	kept := int64(0)
+	switch {
+	case n.phase != negative && n.phase != positive:
+	case n.exponent >= math.MaxInt64-9:
+		kept = math.MinInt32
+	case n.phase == negative:
+		kept = int64(int32(-n.exponent))
+	default:
+		kept = int64(int32(n.exponent))
+	}
+	if kept > 0 && n.digits <= 18 {
+		return 0
+	}
+	return min(max(kept, -kept), 1<<24)
 }
