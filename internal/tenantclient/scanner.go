@@ -172,8 +172,8 @@ func (n *number) end() int64 {
 }
 
 // slowExponent returns by how many digits the exponent makes the parser write the number out, at most 1<<24; 0 if it
-// does not. The parser keeps the lowest 32 bits, so a large exponent may be a negative one to it. A positive one is slow
-// with more than 18 digits: fewer are a machine word.
+// does not. The parser keeps the lowest 32 bits, so a large exponent may be a negative one to it. A positive one is
+// slow with more than 18 digits: fewer are a machine word.
 func (n *number) slowExponent() int64 {
 	kept := int64(0)
 	switch {
