@@ -1,6 +1,9 @@
 package tenantclient
 
-import "strings"
+import (
+	"math"
+	"strings"
+)
 
 // content counts what a JSON text holds.
 type content struct {
@@ -87,27 +90,20 @@ func (c content) most(other content) content {
 
 // number follows a number in a JSON text, bare or in a string, as quantities are. To parse one takes more work than to
 // read its bytes: resource.ParseQuantity takes 18 s for 1e-30000000, and 2 s for a million digits (2026-11-22, 2
-// cores). Quantities are parsed as they are written, so what is escaped is none. The phases are the grammar of
-// resource.ParseQuantity, which refuses what departs from it before it does any work:
-//
-//	[sign] digits [. digits] [suffix, or e [sign] digits]
+// cores). Quantities are parsed as they are written, so what is escaped is none.
 type number struct {
 	phase    numberPhase
 	digits   int64
-	negative bool // exponent
 	exponent int64
 }
 
 type numberPhase int
 
 const (
-	beforeDigits numberPhase = iota
-	integer
-	fraction
+	mantissa numberPhase = iota
 	afterE
-	afterSign
-	exponent
-	suffix
+	positive // exponent
+	negative
 	noNumber // until the string ends
 )
 
@@ -117,43 +113,43 @@ const maxWork = 1 << 50
 // feed adds a character of a string, or of what is none. White space around a quantity is cut off.
 func (n *number) feed(c byte) {
 	switch {
-	case c <= ' ', c >= 0x80, n.phase == noNumber:
+	case c <= ' ', c >= 0x80:
+	case n.phase == mantissa:
+		n.feedMantissa(c)
+	case n.phase == afterE:
+		n.feedSign(c)
+	case n.phase == noNumber:
+	case isDigit(c) && n.exponent > (math.MaxInt64-9)/10:
+		n.exponent = math.MaxInt64 - 9 // more is no number to the parser
 	case isDigit(c):
-		n.feedDigit(c)
-	case c == '+', c == '-':
-		n.feedSign(c == '-')
-	case c == '.' && n.phase <= integer:
-		n.phase = fraction
-	case (c == 'e' || c == 'E') && n.digits > 0 && n.phase <= fraction:
+		n.exponent = n.exponent*10 + int64(c-'0')
+	default:
+		n.phase = noNumber
+	}
+}
+
+// feedMantissa adds a character before the exponent. After a sign within, or a suffix, there is no exponent any more:
+// UIDs and hashes have none. The digits before it stay counted.
+func (n *number) feedMantissa(c byte) {
+	isSign := c == '+' || c == '-'
+	switch {
+	case isDigit(c), c == '.', isSign && n.digits == 0:
+		n.digits++
+	case n.digits > 0 && (c == 'e' || c == 'E'):
 		n.phase = afterE
-	case strings.IndexByte("eEinumkKMGTP", c) >= 0 && (n.phase == afterE || n.phase == suffix || n.digits > 0 && n.phase <= fraction):
-		n.phase = suffix
 	default:
 		n.phase = noNumber
 	}
 }
 
-func (n *number) feedDigit(c byte) {
-	switch n.phase {
-	case beforeDigits, integer:
-		n.phase = integer
-		n.digits++
-	case fraction:
-		n.digits++
-	case afterE, afterSign, exponent:
-		n.phase = exponent
-		n.exponent = min(n.exponent*10+int64(c-'0'), 1<<24)
-	default:
-		n.phase = noNumber
-	}
-}
-
-func (n *number) feedSign(negative bool) {
-	switch n.phase {
-	case beforeDigits:
-		n.phase = integer
-	case afterE:
-		n.phase, n.negative = afterSign, negative
+func (n *number) feedSign(c byte) {
+	switch {
+	case c == '-':
+		n.phase = negative
+	case c == '+':
+		n.phase = positive
+	case isDigit(c):
+		n.phase, n.exponent = positive, int64(c-'0')
 	default:
 		n.phase = noNumber
 	}
@@ -165,15 +161,32 @@ func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 // work grows with the square of digits, and somewhat less with exponents.
 func (n *number) end() int64 {
 	cost := int64(0)
-	if n.phase != noNumber {
-		if n.digits > 1000 {
-			cost = min(n.digits, 1<<24) * min(n.digits, 1<<24) / 1000
-		}
-		isSlow := n.negative || n.digits > 18 // fewer are a machine word
-		if isSlow && n.exponent >= 1000 {
-			cost += n.exponent * n.exponent / 10_000
-		}
+	if n.digits > 1000 {
+		cost = min(n.digits, 1<<24) * min(n.digits, 1<<24) / 1000
+	}
+	if exponent := n.slowExponent(); exponent >= 1000 {
+		cost += exponent * exponent / 10_000
 	}
 	*n = number{}
 	return min(cost, maxWork)
+}
+
+// slowExponent returns by how many digits the exponent makes the parser write the number out, at most 1<<24; 0 if it
+// does not. The parser keeps the lowest 32 bits, so a large exponent may be a negative one to it. A positive one is
+// slow with more than 18 digits: fewer are a machine word.
+func (n *number) slowExponent() int64 {
+	kept := int64(0)
+	switch {
+	case n.phase != negative && n.phase != positive:
+	case n.exponent >= math.MaxInt64-9:
+		kept = math.MinInt32
+	case n.phase == negative:
+		kept = int64(int32(-n.exponent))
+	default:
+		kept = int64(int32(n.exponent))
+	}
+	if kept > 0 && n.digits <= 18 {
+		return 0
+	}
+	return min(max(kept, -kept), 1<<24)
 }

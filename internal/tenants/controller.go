@@ -63,6 +63,10 @@ type Controller struct {
 	// when to read them again. Nil: it works on all, and watches Secrets.
 	Serves func(ctx context.Context, key string) (serves bool, again time.Duration, err error)
 
+	// HealthPeriod is how often a control plane is asked whether it answers, and whether it is still the same; 0 means
+	// 30 seconds.
+	HealthPeriod time.Duration
+
 	probe      func(context.Context, *rest.Config) (types.UID, string, error)
 	policies   policies
 	supervisor engage.Supervisor[*connection]
@@ -75,7 +79,10 @@ func (c *Controller) setDefaults() {
 	if c.probe == nil {
 		c.probe = probe
 	}
-	c.supervisor.Kind, c.supervisor.HealthPeriod, c.supervisor.LongestDelay = "tenant", healthPeriod, longestDelay
+	if c.HealthPeriod == 0 {
+		c.HealthPeriod = healthPeriod
+	}
+	c.supervisor.Kind, c.supervisor.HealthPeriod, c.supervisor.LongestDelay = "tenant", c.HealthPeriod, longestDelay
 }
 
 // SetupWithManager adds the controller to mgr. When mgr stops, all instances are cancelled and awaited.

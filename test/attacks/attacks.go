@@ -42,9 +42,16 @@ func All() []Attack {
 		{"audience", "tokens", "a projected token whose audience is the super cluster's API server", "the token is the tenant's own, and the super cluster refuses it", nil},
 		{"automount", "tokens", "a pod and a service account that ask for their token to be mounted", "super pods mount no token of the super cluster", nil},
 
+		{"certificate", "credentials", "the certificate of its administrator, at the API servers of the pool and of another tenant", "each answers Unauthorized: control planes have authorities of their own", nil},
+		{"token", "credentials", "a token of its service account, at the same ones", "each answers Unauthorized: control planes have keys of their own", nil},
+		{"roles", "credentials", "its service account, and that of the super namespace, bound to cluster-admin", "no role goes down: in the super cluster the account may do nothing", nil},
+
 		{"host-path", "paths", "a hostPath volume", "Event `PolicyForbids`, no super pod", []int{13}},
 		{"host-rights", "paths", "privileged containers, host namespaces, host ports, added capabilities, sysctls", "Event `PolicyForbids` by the Pod Security level, no super pod", nil},
 		{"ephemeral-container", "paths", "a privileged ephemeral container in a pod that runs", "Event `PolicyForbids`, the super pod stays as it is", nil},
+
+		{"baseline", "standards", "each pod that Pod Security publishes as one beyond its level baseline", "Event `PolicyForbids` for each, no super pod; those within the level go down", nil},
+		{"restricted", "standards", "the same of level restricted, in a tenant whose policy has that level", "as above", nil},
 
 		{"volume-name", "volumes", "an ephemeral volume that names a PersistentVolume of the operator's, with a hostPath", "Event `PolicyForbids`: claims name no volume", []int{13}},
 		{"storage-class", "volumes", "an ephemeral volume of a StorageClass that the policy does not list", "Event `PolicyForbids` names the class", []int{13}},

@@ -20,26 +20,52 @@ import (
 	"github.com/superpool/superpool/test/attacks"
 )
 
-// update writes the table: go test ./test/attacks -run TestDocumented -update.
-var update = flag.Bool("update", false, "write the table of docs/security.md")
+// update writes the tables: go test ./test/attacks -run TestDocumented -update.
+var update = flag.Bool("update", false, "write the tables of docs/security.md")
 
-// TestDocumented: docs/security.md has the list of attacks as its table.
+// TestDocumented: docs/security.md has the lists of attacks and of benchmarks as its tables.
 func TestDocumented(t *testing.T) {
 	t.Parallel()
-	const begin, end = "<!-- attacks -->\n", "<!-- end of attacks -->\n"
 	page := filepath.Join("..", "..", "docs", "security.md")
 	content, err := os.ReadFile(page)
 	require.NoError(t, err)
-	before, rest, found := strings.Cut(string(content), begin)
-	require.True(t, found, "%s has no %q", page, begin)
-	table, after, found := strings.Cut(rest, end)
-	require.True(t, found, "%s has no %q", page, end)
-	want := "\n" + attacks.Table(attacks.All()) + "\n"
-	if *update {
-		require.NoError(t, os.WriteFile(page, []byte(before+begin+want+end+after), 0o600))
-		return
+	text := string(content)
+	for name, want := range map[string]string{
+		"attacks": attacks.Table(attacks.All()), "benchmarks": attacks.BenchmarkTable(attacks.Benchmarks()),
+	} {
+		begin, end := "<!-- "+name+" -->\n", "<!-- end of "+name+" -->\n"
+		before, rest, found := strings.Cut(text, begin)
+		require.True(t, found, "%s has no %q", page, begin)
+		table, after, found := strings.Cut(rest, end)
+		require.True(t, found, "%s has no %q", page, end)
+		if *update {
+			text = before + begin + "\n" + want + "\n" + end + after
+			continue
+		}
+		require.Empty(t, gocmp.Diff(table, "\n"+want+"\n"), "if this is meant: go test ./test/attacks -run TestDocumented -update")
 	}
-	require.Empty(t, gocmp.Diff(table, want), "if this is meant: go test ./test/attacks -run TestDocumented -update")
+	if *update {
+		require.NoError(t, os.WriteFile(page, []byte(text), 0o600))
+	}
+}
+
+// TestBenchmarks: each check of the benchmarks is there once, and attacks of the list show it.
+func TestBenchmarks(t *testing.T) {
+	t.Parallel()
+	listed := map[string]bool{}
+	for _, attack := range attacks.All() {
+		listed[attack.Test()] = true
+	}
+	checks := map[string]bool{}
+	for _, benchmark := range attacks.Benchmarks() {
+		require.False(t, checks[benchmark.Check], "%s is there twice", benchmark.Check)
+		checks[benchmark.Check] = true
+		require.NotEmpty(t, benchmark.Here, benchmark.Check)
+		require.NotEmpty(t, benchmark.Shown, benchmark.Check)
+		for _, shown := range benchmark.Shown {
+			require.True(t, listed[shown], "%s: there is no attack %s", benchmark.Check, shown)
+		}
+	}
 }
 
 // TestShown: each test that docs/security.md names is in the repository.

@@ -63,6 +63,9 @@ func (c *ControlPlane) add(started []*launch.Process) {
 	}
 }
 
+// programs are those of a control plane.
+var programs = []launch.Program{launch.Etcd, launch.APIServer}
+
 // Start starts one control plane for each of options, all at once. stop is never nil, and to be called even after an
 // error.
 func Start(options ...Options) (started []*ControlPlane, stop func(), err error) {
@@ -113,7 +116,7 @@ func (c *ControlPlane) start(bin, folder, name string, option Options) (release 
 		files.ServiceCIDR = "10.0.0.0/24"
 	}
 	c.files = files
-	processes, err := files.Start(context.Background(), launch.Etcd, launch.APIServer) //nolint:forbidigo // a TestMain has no context
+	processes, err := files.Start(context.Background(), programs...) //nolint:forbidigo // a TestMain has no context
 	c.add(processes)
 	if err != nil {
 		return release, err
@@ -133,6 +136,33 @@ func (c *ControlPlane) start(bin, folder, name string, option Options) (release 
 	}
 	_, err = envtest.InstallCRDs(c.Config, envtest.CRDInstallOptions{Paths: option.CRDs, ErrorIfPathMissing: true})
 	return release, err
+}
+
+// Backup stops the control plane, copies its data to folder, which is not there yet, and starts it again.
+func (c *ControlPlane) Backup(ctx context.Context, folder string) error {
+	return c.whileStopped(ctx, func() error { return os.CopyFS(folder, os.DirFS(c.files.DataFolder())) })
+}
+
+// Restore stops the control plane, puts the data of a Backup in place of its own, and starts it again: what was written
+// since is gone, and resource versions go back.
+func (c *ControlPlane) Restore(ctx context.Context, folder string) error {
+	return c.whileStopped(ctx, func() error {
+		if err := os.RemoveAll(c.files.DataFolder()); err != nil {
+			return err
+		}
+		return os.CopyFS(c.files.DataFolder(), os.DirFS(folder))
+	})
+}
+
+func (c *ControlPlane) whileStopped(ctx context.Context, change func() error) error {
+	c.kill()
+	if err := change(); err != nil {
+		return fmt.Errorf("copying the data of a control plane: %w", err)
+	}
+	started, err := c.files.Start(ctx, programs...)
+	c.processes = nil
+	c.add(started)
+	return err
 }
 
 // kill ends the programs without ceremony: their data go with them.

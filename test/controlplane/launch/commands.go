@@ -33,7 +33,7 @@ func (c *ControlPlane) command(program Program) ([]string, error) {
 func (c *ControlPlane) etcd() []string {
 	client, peer := c.etcdURL(c.Ports.Etcd), c.etcdURL(c.Ports.EtcdPeers)
 	arguments := []string{
-		"--name=" + c.Name, "--data-dir=" + filepath.Join(c.Folder, "etcd", c.Name), "--unsafe-no-fsync", "--log-level=warn",
+		"--name=" + c.Name, "--data-dir=" + c.DataFolder(), "--unsafe-no-fsync", "--log-level=warn",
 		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=" + c.Name + "=" + peer,
 	}

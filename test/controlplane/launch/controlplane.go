@@ -76,6 +76,9 @@ func PortsFrom(first int) Ports {
 // KubeconfigFile returns the file of the administrator's kubeconfig.
 func (c *ControlPlane) KubeconfigFile() string { return filepath.Join(c.Folder, c.Name+".kubeconfig") }
 
+// DataFolder returns the folder of its etcd's data.
+func (c *ControlPlane) DataFolder() string { return filepath.Join(c.Folder, "etcd", c.Name) }
+
 // URL returns where its API server serves.
 func (c *ControlPlane) URL() string {
 	return "https://" + net.JoinHostPort(c.Address, strconv.Itoa(c.Ports.APIServer))

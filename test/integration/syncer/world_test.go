@@ -52,14 +52,20 @@ type world struct {
 	// accountConfig reaches the meta cluster with the rights of a syncer, as superConfig and super2Config reach the
 	// super clusters.
 	accountConfig *rest.Config
-	// vcUID is the UID of the tenant's VirtualCluster acme/vc, tenantUID that of its control plane.
+	// vcUID is the UID of the tenant's VirtualCluster acme/vcName, tenantUID that of its control plane.
 	vcUID, tenantUID types.UID
-	// policy is the TenantPolicy in force for the tenant.
+	vcName           string
+	// key is the tenant's cluster key, and policy the TenantPolicy in force for it.
+	key    string
 	policy *policy.Ref
 	// r1 is the control plane of super.
 	r1 *controlplane.ControlPlane
 	// options, if not nil, changes those of syncers that start.
 	options func(*syncer.Options)
+	// services are the addresses of the tenant's Services.
+	services string
+	// controlPlane is that of the tenant.
+	controlPlane *controlplane.ControlPlane
 }
 
 const (
@@ -88,7 +94,10 @@ func newWorldWithout(t *testing.T, without ...string) *world {
 	require.NoError(t, err)
 	account, err := controlplane.Account(t.Context(), started[0], "base/vc-syncer-rbac.yaml", "vc-manager", "vc-syncer")
 	require.NoError(t, err)
-	w := &world{metaConfig: started[0].Config, accountConfig: account.Config, tenantConfig: started[1].Config, superConfig: started[2].Config, super2Config: started[3].Config, policy: &policy.Ref{}, r1: started[2]}
+	w := &world{
+		metaConfig: started[0].Config, accountConfig: account.Config, tenantConfig: started[1].Config, superConfig: started[2].Config, super2Config: started[3].Config,
+		controlPlane: started[1], r1: started[2], key: tenantKey, vcName: "vc", services: tenantServices, policy: &policy.Ref{},
+	}
 	w.follow(t, func(*tenancyv1alpha1.TenantPolicySpec) {})
 	for to, config := range map[*client.Client]*rest.Config{
 		&w.meta: w.metaConfig, &w.tenant: w.tenantConfig, &w.super: w.superConfig, &w.super2: w.super2Config,
@@ -186,6 +195,23 @@ type running struct {
 // startSyncer starts the syncer of a super cluster, whose tenant is reached by a client configuration.
 func (w *world) startSyncer(t *testing.T, super, tenantConfig *rest.Config) *running {
 	t.Helper()
+	return w.startSyncerWith(t, super, func(_ ctrl.Manager, made *syncer.Syncer, ready func()) func(context.Context) error {
+		return func(ctx context.Context) error { return made.Engage(ctx, w.engaged(tenantConfig), ready) }
+	})
+}
+
+// engaged returns the world's tenant, which is reached by a client configuration.
+func (w *world) engaged(config *rest.Config) *tenants.Tenant {
+	return &tenants.Tenant{
+		Key: w.key, VirtualCluster: types.NamespacedName{Namespace: "acme", Name: w.vcName}, UID: w.vcUID, ControlPlaneUID: w.tenantUID, ClusterDomain: "cluster.local",
+		Policy: w.policy, Config: config, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix(w.services)},
+	}
+}
+
+// startSyncerWith starts the syncer of a super cluster. What serves returns brings it its tenants until its context
+// ends; ready is to be called when their caches are synced.
+func (w *world) startSyncerWith(t *testing.T, super *rest.Config, serves func(mgr ctrl.Manager, made *syncer.Syncer, ready func()) func(context.Context) error) *running {
+	t.Helper()
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(2)))
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 	identity, err := syncer.Identify(ctx, super)
@@ -207,6 +233,7 @@ func (w *world) startSyncer(t *testing.T, super, tenantConfig *rest.Config) *run
 	}
 	made, err := syncer.New(ctx, mgr, options)
 	require.NoError(t, err)
+	serve := serves(mgr, made, sync.OnceFunc(func() { close(r.ready) }))
 
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -214,12 +241,8 @@ func (w *world) startSyncer(t *testing.T, super, tenantConfig *rest.Config) *run
 		r.err = mgr.Start(ctx)
 	})
 	group.Go(func() {
-		tenant := &tenants.Tenant{
-			Key: tenantKey, VirtualCluster: types.NamespacedName{Namespace: "acme", Name: "vc"}, UID: w.vcUID, ControlPlaneUID: w.tenantUID, ClusterDomain: "cluster.local",
-			Policy: w.policy, Config: tenantConfig, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix(tenantServices)},
-		}
-		if err := made.Engage(ctx, tenant, func() { close(r.ready) }); err != nil {
-			t.Errorf("engaging the tenant: %v", err)
+		if err := serve(ctx); err != nil {
+			t.Errorf("serving the tenants: %v", err)
 		}
 	})
 	r.stop = sync.OnceFunc(func() { cancel(); group.Wait() })
@@ -248,7 +271,7 @@ func (w *world) placeWith(t *testing.T, name string, reserved []string, clusters
 		namespace.Name = name
 		create(t, w.tenant, namespace)
 	}
-	object := builders.Placement(tenantKey, name).NamespaceUID(namespace.UID).Obj()
+	object := builders.Placement(w.key, name).NamespaceUID(namespace.UID).Obj()
 	if err := w.meta.Create(t.Context(), object); !apierrors.IsAlreadyExists(err) {
 		require.NoError(t, err)
 	}
