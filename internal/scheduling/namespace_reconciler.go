@@ -87,6 +87,9 @@ func (r *namespaceReconciler) Reconcile(ctx context.Context, item request) (reco
 	}
 	var kept map[string]slice.Amounts
 	if np != nil && np.DeletionTimestamp != nil {
+		if _, complete := r.usage.Held(ctx, client.ObjectKeyFromObject(np), namespace.UID); !complete {
+			return reconcile.Result{RequeueAfter: heldDelay}, nil // until then nothing could be granted to a new one
+		}
 		var released bool
 		if kept, released, err = r.takeBack(ctx, np); err != nil || !released {
 			return reconcile.Result{}, err
