@@ -1,6 +1,7 @@
 package scheduling
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -35,13 +36,15 @@ func (w *world) drain(t *testing.T, id string) (undrain func()) {
 }
 
 func (w *world) changeNode(t *testing.T, id string, change func(*corev1.Node)) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context()) // a test that ends takes its taints away
 	require.NoError(t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		node := &corev1.Node{}
-		if err := w.meta.Get(t.Context(), types.NamespacedName{Name: id}, node); err != nil {
+		if err := w.meta.Get(ctx, types.NamespacedName{Name: id}, node); err != nil {
 			return err
 		}
 		change(node)
-		return w.meta.Update(t.Context(), node)
+		return w.meta.Update(ctx, node)
 	}))
 }
 
