@@ -52,9 +52,9 @@ type Leaver struct {
 	// Reconcile has seen them.
 	standings map[string]superclusters.Standing
 	placed    map[string]sets.Set[types.NamespacedName]
-	// reachable is from when a super cluster's silence counts, zero while none answers (superclusters.LeaveReason). It is
-	// not kept over a restart: how long nobody looked is not known, so a toleration that runs begins anew. What has begun
-	// to leave goes on (reasons).
+	// reachable is from when a super cluster's silence counts, zero while none answers (Standing.LeaveReason). It is not
+	// kept over a restart: how long nobody looked is not known, so a toleration that runs begins anew. What has begun to
+	// leave goes on (reasons).
 	reachable time.Time
 }
 
