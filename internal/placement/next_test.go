@@ -445,6 +445,18 @@ func TestNextConditions(t *testing.T) {
 	}
 }
 
+// requireLeaves demands that a placement leaves as a whole where there is a cause, and for none that has ended.
+func requireLeaves(t *testing.T, p *schedulerv1alpha1.ClusterPlacement, leave map[string]schedulerv1alpha1.LeavingReason) {
+	t.Helper()
+	switch why, known := leave[p.Cluster]; {
+	case why != "":
+		require.True(t, placement.IsLeaving(p), "all leaves")
+		require.Equal(t, why, p.Leaving.Reason)
+	case known && p.Leaving != nil:
+		require.Equal(t, schedulerv1alpha1.LeavingShrunk, p.Leaving.Reason, "nothing leaves without a cause")
+	}
+}
+
 // TestNextIsAFunction runs random placements twice, and once more on the result: nothing moves without a reason, and
 // pods that use what is reserved keep it until a deadline.
 func TestNextIsAFunction(t *testing.T) {
@@ -486,13 +498,7 @@ func TestNextIsAFunction(t *testing.T) {
 			if p.Leaving != nil {
 				require.True(t, slice.Of(p.Leaving.Reserved).Fits(slice.Of(p.Reserved)))
 			}
-			switch why, known := leave[p.Cluster]; {
-			case why != "":
-				require.True(t, placement.IsLeaving(&p), "all leaves")
-				require.Equal(t, why, p.Leaving.Reason)
-			case known && p.Leaving != nil:
-				require.Equal(t, schedulerv1alpha1.LeavingShrunk, p.Leaving.Reason, "nothing leaves without a cause")
-			}
+			requireLeaves(t, &p, leave)
 		}
 		for _, p := range before.Status.Placements {
 			was := slice.Of(p.Reserved)

@@ -279,6 +279,23 @@ func (w *roomWorld) schedules(key types.NamespacedName) {
 	w.store(key, np)
 }
 
+// operatorActs silences or drains a super cluster, or not any more, or deletes a NamespacePlacement by hand.
+func (w *roomWorld) operatorActs(super *roomSuper, key types.NamespacedName) {
+	np := w.placements[key]
+	switch w.random.IntN(3) {
+	case 0:
+		super.silent = !super.silent && w.random.IntN(2) == 0
+	case 1:
+		super.drained = !super.drained && w.random.IntN(3) == 0
+	default:
+		if np != nil && np.DeletionTimestamp == nil {
+			np = np.DeepCopy()
+			np.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()}
+			w.store(client.ObjectKeyFromObject(np), np)
+		}
+	}
+}
+
 // leaves is what the Leaver does.
 func (w *roomWorld) leaves(key types.NamespacedName) {
 	np := w.placements[key]
@@ -465,16 +482,8 @@ func TestRoomIsGivenOnce(t *testing.T) {
 			switch n := w.random.IntN(100); {
 			case n < 4:
 				w.tenantActs()
-			case n < 5:
-				super.silent = !super.silent && w.random.IntN(2) == 0
-			case n < 6:
-				if np := w.placements[key]; np != nil && np.DeletionTimestamp == nil { // by hand
-					np = np.DeepCopy()
-					np.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()}
-					w.store(client.ObjectKeyFromObject(np), np)
-				}
 			case n < 7:
-				super.drained = !super.drained && w.random.IntN(2) == 0
+				w.operatorActs(super, key)
 			case n < 12:
 				w.leaves(key)
 			case n < 30:

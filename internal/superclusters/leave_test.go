@@ -85,9 +85,9 @@ func TestStandingIsThatOfAHeartbeatBefore(t *testing.T) {
 	other.Status.Conditions[0].LastHeartbeatTime, other.Status.Conditions[0].Message = metav1.Now(), "other"
 	other.Status.Conditions[0].LastTransitionTime = metav1.NewTime(node.Status.Conditions[0].LastTransitionTime.UTC())
 	other.Status.Allocatable = builders.Resources("cpu", "1")
-	require.True(t, StandingOf(node) == StandingOf(other))
+	require.Equal(t, StandingOf(node), StandingOf(other))
 	other.Status.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(time.Hour))
-	require.False(t, StandingOf(node) == StandingOf(other))
+	require.NotEqual(t, StandingOf(node), StandingOf(other))
 }
 
 // TestProgressOfADrain follows condition Drained over a drain that is taken back, and one that ends.
