@@ -315,7 +315,7 @@ func TestEventsOfAMove(t *testing.T) {
 	step(func(np *schedulerv1alpha1.NamespacePlacement) { np.Status.Placements = np.Status.Placements[1:] }, "Normal Left Nothing is reserved in super cluster r1 any more")
 }
 
-// evictor notes what it is to evict.
+// noted is an evictor that notes what it is to evict.
 type noted struct {
 	lines []string
 	again time.Duration
