@@ -47,9 +47,10 @@ func (p *holding) leavesCluster() bool {
 	return !p.leaving.IsZero() && (p.terms.Reason == schedulerv1alpha1.LeavingDrained || p.terms.Reason == schedulerv1alpha1.LeavingLost)
 }
 
-// releasable returns of used the super clusters from which a part that leaves may be released. While anything is missing
-// the part is held, so that a namespace has either room elsewhere or what it had, also when the cause ends half way.
-// What leaves because the quota was lowered is not missing, and in a super cluster that is gone there is nothing to hold.
+// releasable returns of used the super clusters from which a part that leaves may be released. While anything is
+// missing the part is held, so that a namespace has either room elsewhere or what it had, also when the cause ends half
+// way. What leaves because the quota was lowered is not missing, and in a super cluster that is gone there is nothing
+// to hold.
 func (h holdings) releasable(quota slice.Amounts, used map[string]Use) map[string]Use {
 	if quota.Fits(h.staying()) {
 		return used

@@ -81,8 +81,8 @@ func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 //
 // evict is what pods use of a part that leaves, once its replacement is placed or its deadline has passed, sorted by
 // super cluster. Pods are never evicted because the quota was lowered, nor from a super cluster that is lost: the
-// tenant's own controllers do that, and when it answers again its pods may stay. again is when Next will have another result
-// although nothing else changes, 0 for never. Next has no effect on np, and equal arguments give equal results.
+// tenant's own controllers do that, and when it answers again its pods may stay. again is when Next will have another
+// result although nothing else changes, 0 for never. Next has no effect on np, and equal arguments give equal results.
 func Next(np *schedulerv1alpha1.NamespacePlacement, facts Facts) (next schedulerv1alpha1.NamespacePlacementStatus, evict []Eviction, again time.Duration) {
 	quota := slice.Of(np.Spec.Quota)
 	held := byCluster(np.Status.Placements)

@@ -396,10 +396,10 @@ func TestNextConditions(t *testing.T) {
 			np:         asks("1", leaves("r1", "1", "1", 0), in("r2", "1")),
 			wantPlaced: "True InUse: cpu=1 above the quota stays reserved until its super clusters show that it is free: super cluster r1 is drained",
 		},
-		"placed":                   {np: asks("1", in("r1", "1")), wantPlaced: "True Placed: The whole quota is reserved"},
-		"in use":                   {np: asks("1", in("r1", "2")), wantPlaced: "True InUse: cpu=1 above the quota stays reserved until its super clusters show that it is free"},
-		"no quota":                 {np: asks("0"), wantPlaced: "False NoQuota: The namespace has no ResourceQuota with compute resources"},
-		"refused":                  {np: asks("1"), facts: placement.Facts{Unschedulable: "full"}, wantPlaced: "False Unschedulable: full"},
+		"placed":   {np: asks("1", in("r1", "1")), wantPlaced: "True Placed: The whole quota is reserved"},
+		"in use":   {np: asks("1", in("r1", "2")), wantPlaced: "True InUse: cpu=1 above the quota stays reserved until its super clusters show that it is free"},
+		"no quota": {np: asks("0"), wantPlaced: "False NoQuota: The namespace has no ResourceQuota with compute resources"},
+		"refused":  {np: asks("1"), facts: placement.Facts{Unschedulable: "full"}, wantPlaced: "False Unschedulable: full"},
 		"refused, but it is placed by now": {
 			np: asks("1", in("r1", "1")), facts: placement.Facts{Unschedulable: "full"}, wantPlaced: "True Placed: The whole quota is reserved",
 		},
@@ -445,6 +445,18 @@ func TestNextConditions(t *testing.T) {
 	}
 }
 
+// requireLeaves demands that a placement leaves as a whole where there is a cause, and for none that has ended.
+func requireLeaves(t *testing.T, p *schedulerv1alpha1.ClusterPlacement, leave map[string]schedulerv1alpha1.LeavingReason) {
+	t.Helper()
+	switch why, known := leave[p.Cluster]; {
+	case why != "":
+		require.True(t, placement.IsLeaving(p), "all leaves")
+		require.Equal(t, why, p.Leaving.Reason)
+	case known && p.Leaving != nil:
+		require.Equal(t, schedulerv1alpha1.LeavingShrunk, p.Leaving.Reason, "nothing leaves without a cause")
+	}
+}
+
 // TestNextIsAFunction runs random placements twice, and once more on the result: nothing moves without a reason, and
 // pods that use what is reserved keep it until a deadline.
 func TestNextIsAFunction(t *testing.T) {
@@ -486,13 +498,7 @@ func TestNextIsAFunction(t *testing.T) {
 			if p.Leaving != nil {
 				require.True(t, slice.Of(p.Leaving.Reserved).Fits(slice.Of(p.Reserved)))
 			}
-			switch why, known := leave[p.Cluster]; {
-			case why != "":
-				require.True(t, placement.IsLeaving(&p), "all leaves")
-				require.Equal(t, why, p.Leaving.Reason)
-			case known && p.Leaving != nil:
-				require.Equal(t, schedulerv1alpha1.LeavingShrunk, p.Leaving.Reason, "nothing leaves without a cause")
-			}
+			requireLeaves(t, &p, leave)
 		}
 		for _, p := range before.Status.Placements {
 			was := slice.Of(p.Reserved)

@@ -349,7 +349,7 @@ func TestPlacerPlacesWhatLeavesElsewhere(t *testing.T) {
 	p.placements["a"] = np
 	p.project("a")
 	p.mu.Unlock()
-	p.wantRefused("a", "300m cpu is wanted and 200m is free")
+	p.wantRefused("a", "untolerated taint")
 	p.cluster("r2", "300m", "8Gi")
 	p.wantPlaced("a", `{"r2":3}`)
 }

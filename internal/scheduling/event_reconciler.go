@@ -129,8 +129,8 @@ func (c placementChange) announced() (conditions []string) {
 	return append(conditions, sets.List(clusters)...)
 }
 
-// eventReconciler records the Events that follow changes of conditions of NamespacePlacements. A request names a
-// namespace and the condition, or the part of the placement. Events are best effort: a crash between the change and the Event loses it, and nothing
+// eventReconciler records the Events that follow changes of NamespacePlacements. A request names a namespace and what
+// changed, see announcementOf. Events are best effort: a crash between the change and the Event loses it, and nothing
 // repeats one.
 type eventReconciler struct {
 	key        string

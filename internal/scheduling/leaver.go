@@ -52,9 +52,9 @@ type Leaver struct {
 	// Reconcile has seen them.
 	standings map[string]superclusters.Standing
 	placed    map[string]sets.Set[types.NamespacedName]
-	// reachable is from when a super cluster's silence counts, zero while none answers (superclusters.LeaveReason). It is
-	// not kept over a restart: how long nobody looked is not known, so a toleration that runs begins anew. What has begun
-	// to leave goes on (reasons).
+	// reachable is from when a super cluster's silence counts, zero while none answers (Standing.LeaveReason). It is
+	// not kept over a restart: how long nobody looked is not known, so a toleration that runs begins anew. What has
+	// begun to leave goes on (reasons).
 	reachable time.Time
 }
 
@@ -70,7 +70,9 @@ func (r *Leaver) SetupWithManager(mgr ctrl.Manager) error {
 		}
 	}
 	nodes := handler.TypedFuncs[*corev1.Node, reconcile.Request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], queue queue) { enqueue(queue, r.setNode(e.Object)) },
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], queue queue) {
+			enqueue(queue, r.setNode(e.Object))
+		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], queue queue) {
 			enqueue(queue, r.setNode(e.ObjectNew))
 		},

@@ -87,9 +87,9 @@ func (r *namespaceReconciler) Reconcile(ctx context.Context, item request) (reco
 	}
 	var kept map[string]slice.Amounts
 	if np != nil && np.DeletionTimestamp != nil {
-		var released bool
-		if kept, released, err = r.takeBack(ctx, np); err != nil || !released {
-			return reconcile.Result{}, err
+		var again time.Duration
+		if kept, again, err = r.takeBack(ctx, np); err != nil || kept == nil {
+			return reconcile.Result{RequeueAfter: again}, err
 		}
 	}
 	quotas, err := r.quotas.ResourceQuotas(item.namespace).List(labels.Everything())
@@ -110,14 +110,20 @@ func (r *namespaceReconciler) Reconcile(ctx context.Context, item request) (reco
 		return reconcile.Result{}, err
 	}
 	r.limits.wrote(item.namespace, stored)
-	if len(evict) > 0 && r.evictor != nil {
-		later, err := r.evictor.evict(ctx, item.namespace, evict)
-		if err != nil {
-			return reconcile.Result{}, fmt.Errorf("evicting pods: %w", err)
-		}
-		again = sooner(again, later)
+	return r.evict(ctx, item.namespace, evict, again)
+}
+
+// evict evicts pods of a namespace as its NamespacePlacement calls for. again is after how long that is to be looked at
+// again anyway, 0 for never: sooner where pods remain.
+func (r *namespaceReconciler) evict(ctx context.Context, namespace string, evict []placement.Eviction, again time.Duration) (reconcile.Result, error) {
+	if len(evict) == 0 || r.evictor == nil {
+		return reconcile.Result{RequeueAfter: again}, nil
 	}
-	return reconcile.Result{RequeueAfter: again}, nil
+	later, err := r.evictor.evict(ctx, namespace, evict)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("evicting pods: %w", err)
+	}
+	return reconcile.Result{RequeueAfter: sooner(again, later)}, nil
 }
 
 // read returns the NamespacePlacement and the namespace of that name, nil for none, and lets the limits count the
@@ -143,19 +149,23 @@ func (r *namespaceReconciler) read(ctx context.Context, name string) (*scheduler
 }
 
 // takeBack releases the name of a NamespacePlacement that someone deleted while its namespace exists, and returns what
-// it reserved to stay, by super cluster, for the one that is made in its place. It returns false while something else
-// holds the name: the event of the deletion enqueues the namespace.
-func (r *namespaceReconciler) takeBack(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement) (map[string]slice.Amounts, bool, error) {
+// it reserved to stay, by super cluster, for the one that is made in its place. It returns nil while something else
+// holds the name, whose end enqueues the namespace, and while super clusters that may hold something of it are not
+// listed, so that a new one could not be granted it: then it is to be called again after that time.
+func (r *namespaceReconciler) takeBack(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement) (map[string]slice.Amounts, time.Duration, error) {
+	if _, complete := r.usage.Held(ctx, client.ObjectKeyFromObject(np), np.Spec.NamespaceUID); !complete {
+		return nil, heldDelay, nil
+	}
 	kept := map[string]slice.Amounts{}
 	for i := range np.Status.Placements {
 		kept[np.Status.Placements[i].Cluster] = placement.StayingIn(&np.Status.Placements[i])
 	}
 	gone, err := r.store.Release(ctx, np)
 	if err != nil || !gone {
-		return nil, false, err
+		return nil, 0, err
 	}
 	klog.FromContext(ctx).Info("A NamespacePlacement was deleted and its namespace exists: making it again", "namespace", np.Name)
-	return kept, true, nil
+	return kept, 0, nil
 }
 
 // change sets spec and status of np, an object without a resource version if it does not exist, from its namespace. It

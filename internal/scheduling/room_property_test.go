@@ -60,6 +60,7 @@ type roomSuper struct {
 	headroom superclusters.Headroom
 	ledger   *superclusters.Ledger
 	silent   bool
+	drained  bool
 	pods     map[types.UID]*corev1.Pod
 	quotas   map[types.NamespacedName]*corev1.ResourceQuota
 	// ending holds the namespaces whose super namespace terminates.
@@ -205,6 +206,9 @@ func (w *roomWorld) reconciles(key types.NamespacedName) {
 	case ns.object == nil:
 		return
 	case np != nil && np.DeletionTimestamp != nil:
+		if _, complete := w.Held(w.Context(), key, ns.object.UID); !complete {
+			return
+		}
 		kept = map[string]slice.Amounts{}
 		for i := range np.Status.Placements {
 			kept[np.Status.Placements[i].Cluster] = placement.StayingIn(&np.Status.Placements[i])
@@ -245,7 +249,7 @@ func (w *roomWorld) schedules(key types.NamespacedName) {
 	}
 	room := map[string]slice.Amounts{}
 	for id, super := range w.supers {
-		if !super.silent {
+		if !super.silent && !super.drained {
 			capacity := super.ledger.Capacity()
 			room[id] = super.headroom.Apply(capacity.Offered).Minus(capacity.Beyond)
 			for _, other := range w.placements {
@@ -274,6 +278,50 @@ func (w *roomWorld) schedules(key types.NamespacedName) {
 	np.Status, _, _ = placement.Next(np, placement.Facts{Now: w.clock.Now(), Granted: granted})
 	w.store(key, np)
 }
+
+// operatorActs silences or drains a super cluster, or not any more, or deletes a NamespacePlacement by hand.
+func (w *roomWorld) operatorActs(super *roomSuper, key types.NamespacedName) {
+	np := w.placements[key]
+	switch w.random.IntN(3) {
+	case 0:
+		super.silent = !super.silent && w.random.IntN(2) == 0
+	case 1:
+		super.drained = !super.drained && w.random.IntN(3) == 0
+	default:
+		if np != nil && np.DeletionTimestamp == nil {
+			np = np.DeepCopy()
+			np.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()}
+			w.store(client.ObjectKeyFromObject(np), np)
+		}
+	}
+}
+
+// leaves is what the Leaver does.
+func (w *roomWorld) leaves(key types.NamespacedName) {
+	np := w.placements[key]
+	if np == nil || np.DeletionTimestamp != nil {
+		return
+	}
+	leave := map[string]schedulerv1alpha1.LeavingReason{}
+	for id, super := range w.supers {
+		if leave[id] = ""; super.drained {
+			leave[id] = schedulerv1alpha1.LeavingDrained
+		}
+	}
+	if !matters(np, leave) {
+		return
+	}
+	before := np
+	np = np.DeepCopy()
+	np.Status, _, _ = placement.Next(np, placement.Facts{Now: w.clock.Now(), Leave: leave, Used: w.Usage(w.Context(), key, clustersOf(np, nil))})
+	quota := slice.Of(np.Spec.Quota)
+	had := least(placement.Reserved(before.Status.Placements), quota)
+	require.True(w, had.Fits(placement.Reserved(np.Status.Placements)), "a namespace keeps what it had")
+	w.did["left"]++
+	w.store(key, np)
+}
+
+func least(a, b slice.Amounts) slice.Amounts { return a.Minus(a.Minus(b)) }
 
 // syncs is what the syncer of a super cluster does about a namespace: the quota lets pods request what stays.
 func (w *roomWorld) syncs(super *roomSuper, key types.NamespacedName) {
@@ -434,14 +482,10 @@ func TestRoomIsGivenOnce(t *testing.T) {
 			switch n := w.random.IntN(100); {
 			case n < 4:
 				w.tenantActs()
-			case n < 5:
-				super.silent = !super.silent && w.random.IntN(2) == 0
-			case n < 6:
-				if np := w.placements[key]; np != nil && np.DeletionTimestamp == nil { // by hand
-					np = np.DeepCopy()
-					np.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()}
-					w.store(client.ObjectKeyFromObject(np), np)
-				}
+			case n < 7:
+				w.operatorActs(super, key)
+			case n < 12:
+				w.leaves(key)
 			case n < 30:
 				w.reconciles(key)
 			case n < 45:
@@ -453,7 +497,7 @@ func TestRoomIsGivenOnce(t *testing.T) {
 			}
 			w.check(step)
 		}
-		for _, what := range []string{"placed", "released a part", "released a namespace", "took back", "started a pod"} {
+		for _, what := range []string{"placed", "left", "released a part", "released a namespace", "took back", "started a pod"} {
 			require.Positive(t, w.did[what], "seed %d: %s", seed, what)
 		}
 	}

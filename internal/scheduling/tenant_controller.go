@@ -48,8 +48,8 @@ const (
 	concernNamespace concern = "namespace"
 	// concernAnnotation: the placements annotation of a namespace.
 	concernAnnotation concern = "annotation"
-	// concernEvent: the Event about a condition (name) of a namespace's NamespacePlacement, or about its part in a super
-	// cluster (partEvent).
+	// concernEvent: the Event about a condition (name) of a namespace's NamespacePlacement, or about what it has in a
+	// super cluster (partEvent).
 	concernEvent concern = "event"
 	// concernPod: the super cluster annotation and label of a pod (name), or of all pods of a namespace that wait for a
 	// node.

@@ -132,6 +132,7 @@ func TestRequestsFor(t *testing.T) {
 	}
 	placed := request{concern: concernEvent, namespace: "web", name: schedulerv1alpha1.ConditionPlaced}
 	accepted := request{concern: concernEvent, namespace: "web", name: schedulerv1alpha1.ConditionAccepted}
+	part := request{concern: concernEvent, namespace: "web", name: partEvent + "r1"}
 	pods := request{concern: concernPod, namespace: "web"}
 	invalid := np(schedulerv1alpha1.ReasonPending)
 	invalid.Status.Conditions[0].Status, invalid.Status.Conditions[0].Reason = metav1.ConditionFalse, schedulerv1alpha1.ReasonInvalidSlice
@@ -144,9 +145,9 @@ func TestRequestsFor(t *testing.T) {
 		old, current *schedulerv1alpha1.NamespacePlacement
 		want         []request
 	}{
-		"leaves a super cluster":              {old: np(schedulerv1alpha1.ReasonPlaced, "r1", "r2"), current: leaving, want: []request{placed, pods}},
-		"has left it":                         {old: leaving, current: np(schedulerv1alpha1.ReasonPlaced, "r2")},
-		"stays after all":                     {old: leaving, current: np(schedulerv1alpha1.ReasonPlaced, "r1", "r2"), want: []request{placed}},
+		"leaves a super cluster":              {old: np(schedulerv1alpha1.ReasonPlaced, "r1", "r2"), current: leaving, want: []request{placed, part, pods}},
+		"has left it":                         {old: leaving, current: np(schedulerv1alpha1.ReasonPlaced, "r2"), want: []request{part}},
+		"stays after all":                     {old: leaving, current: np(schedulerv1alpha1.ReasonPlaced, "r1", "r2"), want: []request{placed, part}},
 		"made":                                {current: np(schedulerv1alpha1.ReasonPending)},
 		"placed":                              {old: np(schedulerv1alpha1.ReasonPending), current: np(schedulerv1alpha1.ReasonPlaced, "r1"), want: []request{placed}},
 		"made and placed":                     {current: np(schedulerv1alpha1.ReasonPlaced, "r1"), want: []request{placed}},

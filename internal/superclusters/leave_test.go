@@ -46,17 +46,17 @@ func TestLeaveReason(t *testing.T) {
 		"a taint that keeps new ones away": {changes: []func(*corev1.Node){taint("maintenance", "NoSchedule")}},
 		"the taint of the controllers: it is not ready":   {changes: []func(*corev1.Node){taint(corev1.TaintNodeNotReady, "NoExecute")}},
 		"the taint of the controllers: it does not reply": {changes: []func(*corev1.Node){taint(corev1.TaintNodeUnreachable, "NoExecute")}},
-		"out of service":                 {changes: []func(*corev1.Node){taint(corev1.TaintNodeOutOfService, "NoExecute")}},
-		"the taint of a cloud":           {changes: []func(*corev1.Node){taint("node.cloudprovider.kubernetes.io/shutdown", "NoExecute")}},
-		"a taint that slices tolerate":   {changes: []func(*corev1.Node){taint(schedulerv1alpha1.TaintProvider, "NoExecute")}},
-		"its Cluster was deleted":        {changes: []func(*corev1.Node){ready(corev1.ConditionUnknown, ReasonClusterRemoved, 0)}, want: "Drained"},
-		"silent for longer":              {changes: []func(*corev1.Node){silent(6 * time.Minute)}, reachable: time.Hour, toleration: 5 * time.Minute, want: "Lost"},
-		"silent for exactly as long":     {changes: []func(*corev1.Node){silent(5 * time.Minute)}, reachable: time.Hour, toleration: 5 * time.Minute, want: "Lost"},
-		"silent for less":                {changes: []func(*corev1.Node){silent(2 * time.Minute)}, reachable: time.Hour, toleration: 5 * time.Minute, wantAgain: 3 * time.Minute},
-		"silent, and none is tolerated":  {changes: []func(*corev1.Node){silent(0)}, reachable: time.Hour, want: "Lost"},
-		"silent, and none answers":       {changes: []func(*corev1.Node){silent(time.Hour)}},
-		"silent since before a restart":  {changes: []func(*corev1.Node){silent(time.Hour)}, reachable: time.Minute, toleration: 5 * time.Minute, wantAgain: 4 * time.Minute},
-		"the others have just come back": {changes: []func(*corev1.Node){silent(time.Hour)}, reachable: -30 * time.Second, wantAgain: 30 * time.Second},
+		"out of service":                                  {changes: []func(*corev1.Node){taint(corev1.TaintNodeOutOfService, "NoExecute")}},
+		"the taint of a cloud":                            {changes: []func(*corev1.Node){taint("node.cloudprovider.kubernetes.io/shutdown", "NoExecute")}},
+		"a taint that slices tolerate":                    {changes: []func(*corev1.Node){taint(schedulerv1alpha1.TaintProvider, "NoExecute")}},
+		"its Cluster was deleted":                         {changes: []func(*corev1.Node){ready(corev1.ConditionUnknown, ReasonClusterRemoved, 0)}, want: "Drained"},
+		"silent for longer":                               {changes: []func(*corev1.Node){silent(6 * time.Minute)}, reachable: time.Hour, toleration: 5 * time.Minute, want: "Lost"},
+		"silent for exactly as long":                      {changes: []func(*corev1.Node){silent(5 * time.Minute)}, reachable: time.Hour, toleration: 5 * time.Minute, want: "Lost"},
+		"silent for less":                                 {changes: []func(*corev1.Node){silent(2 * time.Minute)}, reachable: time.Hour, toleration: 5 * time.Minute, wantAgain: 3 * time.Minute},
+		"silent, and none is tolerated":                   {changes: []func(*corev1.Node){silent(0)}, reachable: time.Hour, want: "Lost"},
+		"silent, and none answers":                        {changes: []func(*corev1.Node){silent(time.Hour)}},
+		"silent since before a restart":                   {changes: []func(*corev1.Node){silent(time.Hour)}, reachable: time.Minute, toleration: 5 * time.Minute, wantAgain: 4 * time.Minute},
+		"the others have just come back":                  {changes: []func(*corev1.Node){silent(time.Hour)}, reachable: -30 * time.Second, wantAgain: 30 * time.Second},
 		"only the meta cluster's own controllers miss it": {changes: []func(*corev1.Node){ready(corev1.ConditionUnknown, "NodeStatusUnknown", time.Hour)}, reachable: time.Hour},
 		"its kubeconfig is missing":                       {changes: []func(*corev1.Node){ready(corev1.ConditionUnknown, ReasonSecretNotFound, time.Hour)}, reachable: time.Hour},
 	} {
@@ -85,9 +85,9 @@ func TestStandingIsThatOfAHeartbeatBefore(t *testing.T) {
 	other.Status.Conditions[0].LastHeartbeatTime, other.Status.Conditions[0].Message = metav1.Now(), "other"
 	other.Status.Conditions[0].LastTransitionTime = metav1.NewTime(node.Status.Conditions[0].LastTransitionTime.UTC())
 	other.Status.Allocatable = builders.Resources("cpu", "1")
-	require.True(t, StandingOf(node) == StandingOf(other))
+	require.Equal(t, StandingOf(node), StandingOf(other))
 	other.Status.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(time.Hour))
-	require.False(t, StandingOf(node) == StandingOf(other))
+	require.NotEqual(t, StandingOf(node), StandingOf(other))
 }
 
 // TestProgressOfADrain follows condition Drained over a drain that is taken back, and one that ends.

@@ -68,8 +68,8 @@ const (
 	// ReasonWithinCapacity: what tenants have reserved in the super cluster, and may use there, is within what its
 	// nodes can hold.
 	ReasonWithinCapacity = "WithinCapacity"
-	// ReasonDraining: namespaces are placed in a super cluster that is drained. The message says how many, and what they
-	// wait for.
+	// ReasonDraining: namespaces are placed in a super cluster that is drained. The message says how many, and what
+	// they wait for.
 	ReasonDraining = "Draining"
 	// ReasonDrained: no namespace is placed in a super cluster that is drained.
 	ReasonDrained = "Drained"

@@ -86,8 +86,8 @@ type NamespacePlacementSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	Weight int32 `json:"weight,omitempty"`
 
-	// lostToleration is how long a super cluster may not answer before what the namespace has there is placed elsewhere.
-	// Absent: --lost-toleration of vc-scheduler.
+	// lostToleration is how long a super cluster may not answer before what the namespace has there is placed
+	// elsewhere. Absent: --lost-toleration of vc-scheduler.
 	// +optional
 	LostToleration *metav1.Duration `json:"lostToleration,omitempty"`
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
@@ -42,6 +43,7 @@ func TestCommandRefuses(t *testing.T) {
 		{name: "a slice that is no JSON", args: []string{meta, "--default-slice=2 cores"}, want: "--default-slice: "},
 		{name: "a slice of nothing", args: []string{meta, `--default-slice={"cpu":"0"}`}, want: "--default-slice: "},
 		{name: "a negative slice", args: []string{meta, `--default-slice={"cpu":"-1"}`}, want: "--default-slice: "},
+		{name: "a negative toleration", args: []string{meta, "--lost-toleration=-1s"}, want: "--lost-toleration: "},
 		{name: "no profiles of namespaces", args: []string{meta, "--namespace-scheduler-config=/does/not/exist"}, want: "--namespace-scheduler-config: reading the scheduler configuration: "},
 		{name: "unknown fields of profiles", args: []string{meta, "--namespace-scheduler-config=" + write("fields.yaml", head+"parallelisme: 3\n")}, want: "unknown field"},
 		{
@@ -82,11 +84,12 @@ func TestFlags(t *testing.T) {
 	read, err := options.read()
 	require.NoError(t, err)
 	require.Equal(t, "cpu=2,memory=4Gi,pods=20", read.defaultSlice.String())
+	require.Equal(t, 5*time.Minute, read.lostToleration)
 	require.True(t, read.namespaceProfiles.Has("namespace-scheduler"))
 	require.Equal(t, "default-scheduler", read.podConfig.Profiles[0].SchedulerName)
 
 	require.NoError(t, flags.Parse([]string{
-		"--kubeconfig=k", "--namespace-scheduler-config=n", "--pod-scheduler-config=p", `--default-slice={"cpu":"1"}`, "--leader-elect=false",
+		"--kubeconfig=k", "--namespace-scheduler-config=n", "--pod-scheduler-config=p", `--default-slice={"cpu":"1"}`, "--lost-toleration=90s", "--leader-elect=false",
 		"--leader-elect-namespace=l", "--metrics-bind-address=m", "--health-probe-bind-address=h", "--pprof-bind-address=f",
 	}))
 	require.Equal(t, []any{"k", "n", "p", false, "l", "m", "h", "f"}, []any{
@@ -97,4 +100,5 @@ func TestFlags(t *testing.T) {
 	read, err = options.read()
 	require.NoError(t, err)
 	require.Equal(t, "cpu=1,memory=2Gi,pods=10", read.defaultSlice.String())
+	require.Equal(t, 90*time.Second, read.lostToleration)
 }

@@ -1,0 +1,380 @@
+package scheduling
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/superclusters"
+	"github.com/superpool/superpool/test/builders"
+)
+
+// leaverBed runs a Leaver over NamespacePlacements in memory. It stands in for the informer of virtual Nodes and the
+// queue.
+type leaverBed struct {
+	*testing.T
+	*Leaver
+	stored  *storedPlacements
+	usage   *measured
+	time    *testingclock.FakePassiveClock
+	waiting map[types.NamespacedName]time.Time
+}
+
+func newLeaverBed(t *testing.T, placements ...client.Object) *leaverBed {
+	t.Helper()
+	b := &leaverBed{
+		T: t, stored: newStoredPlacements(t, placements...), usage: &measured{}, waiting: map[types.NamespacedName]time.Time{},
+		time: testingclock.NewFakePassiveClock(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)),
+	}
+	b.restart()
+	return b
+}
+
+// restart starts the process: nothing of before is known.
+func (b *leaverBed) restart() {
+	b.Leaver = &Leaver{Store: NewStore(b.stored, b.stored), Usage: b.usage, LostToleration: 5 * time.Minute, Clock: b.time}
+	list := &schedulerv1alpha1.NamespacePlacementList{}
+	require.NoError(b, b.stored.List(b.Context(), list))
+	b.waiting = map[types.NamespacedName]time.Time{}
+	for i := range list.Items {
+		b.waiting[client.ObjectKeyFromObject(&list.Items[i])] = b.time.Now()
+	}
+}
+
+// node changes a virtual Node, and returns which NamespacePlacements are looked at for it.
+func (b *leaverBed) node(id string, changes ...func(*corev1.Node)) []string {
+	node := builders.VirtualNode(id).Obj()
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	for _, change := range changes {
+		change(node)
+	}
+	names := sets.New[string]()
+	for _, key := range b.setNode(node) {
+		b.waiting[key] = b.time.Now()
+		names.Insert(key.Name)
+	}
+	return sets.List(names)
+}
+
+// silent is a virtual Node that does not answer since now.
+func (b *leaverBed) silent(node *corev1.Node) {
+	node.Status.Conditions = []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: superclusters.ReasonSuperClusterUnreachable, LastTransitionTime: metav1.NewTime(b.time.Now()),
+	}}
+}
+
+func drained(node *corev1.Node) {
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoExecute})
+}
+
+// after lets time pass, and runs what is due.
+func (b *leaverBed) after(d time.Duration) {
+	b.Helper()
+	until := b.time.Now().Add(d)
+	for range 100 {
+		var next types.NamespacedName
+		due := until
+		for key, at := range b.waiting {
+			if !at.After(due) {
+				next, due = key, at
+			}
+		}
+		if next.Name == "" {
+			b.time.SetTime(until)
+			return
+		}
+		if due.After(b.time.Now()) {
+			b.time.SetTime(due)
+		}
+		delete(b.waiting, next)
+		writes := len(b.stored.writes)
+		result, err := b.Reconcile(b.Context(), reconcile.Request{NamespacedName: next})
+		require.NoError(b, err)
+		if len(b.stored.writes) > writes { // the watch
+			b.waiting[next] = b.time.Now()
+		} else if result.RequeueAfter > 0 {
+			b.waiting[next] = b.time.Now().Add(result.RequeueAfter)
+		}
+	}
+	require.Fail(b, "the leaver comes to no end")
+}
+
+// want compares what is stored of a namespace: cluster=slices, with what leaves.
+func (b *leaverBed) want(name, want string) {
+	b.Helper()
+	np := &schedulerv1alpha1.NamespacePlacement{}
+	require.NoError(b, b.stored.Get(b.Context(), types.NamespacedName{Namespace: "tenant", Name: name}, np))
+	var parts []string
+	for i := range np.Status.Placements {
+		p := &np.Status.Placements[i]
+		part := p.Cluster + "=" + p.Reserved.Cpu().String()
+		if p.Leaving != nil {
+			part += fmt.Sprintf("-%s(%s)", p.Leaving.Reserved.Cpu(), p.Leaving.Reason)
+		}
+		parts = append(parts, part)
+	}
+	require.Equal(b, want, strings.Join(parts, " "))
+}
+
+// grant is what the namespace scheduler does.
+func (b *leaverBed) grant(name, cluster, cpu string) {
+	key := types.NamespacedName{Namespace: "tenant", Name: name}
+	_, err := b.Store.Change(b.Context(), key, func(np *schedulerv1alpha1.NamespacePlacement) error {
+		np.Status, _, _ = placement.Next(np, placement.Facts{Now: b.time.Now(), Granted: map[string]slice.Amounts{cluster: slice.Of(builders.Resources("cpu", cpu))}})
+		return nil
+	})
+	require.NoError(b, err)
+	b.waiting[key] = b.time.Now()
+}
+
+func onePlaced(name string, clusters ...string) *schedulerv1alpha1.NamespacePlacement {
+	np := builders.Placement("tenant", name).Slice("cpu", "1").Quota("cpu", fmt.Sprint(len(clusters)))
+	for _, cluster := range clusters {
+		np.Held(cluster, 1, "cpu", "1")
+	}
+	return np.Obj()
+}
+
+func TestADrainThatIsTakenBack(t *testing.T) {
+	t.Parallel()
+	b := newLeaverBed(t, onePlaced("a", "r1"), onePlaced("b", "r2"), onePlaced("c", "r1", "r2"))
+	b.usage.set("r1", "a", placement.Use{Requests: slice.Of(builders.Resources("cpu", "1")), Hard: slice.Of(builders.Resources("cpu", "1"))})
+	b.node("r1")
+	b.node("r2")
+	b.after(time.Hour)
+	b.want("a", "r1=1")
+	require.Empty(t, b.node("r1", func(n *corev1.Node) { n.Status.Allocatable = builders.Resources("cpu", "7") }), "another capacity")
+	writes := len(b.stored.writes)
+	require.Equal(t, []string{"a", "c"}, b.node("r1", drained), "who is not there is not looked at")
+	b.after(time.Minute)
+	b.want("a", "r1=1-1(Drained)")
+	b.want("b", "r2=1")
+	b.want("c", "r1=1-1(Drained) r2=1")
+	require.Len(t, b.stored.writes, writes+2, "one write each")
+
+	b.restart()
+	b.after(time.Minute)
+	b.want("a", "r1=1-1(Drained)") // no virtual Node is known yet
+	b.node("r1", drained)
+	b.node("r2")
+	b.grant("a", "r2", "1")
+	b.after(time.Minute)
+	b.want("a", "r1=1-1(Drained) r2=1")
+
+	b.node("r1")
+	b.after(0)
+	b.want("a", "r1=1 r2=1-1(Shrunk)")
+	b.want("c", "r1=1 r2=1")
+}
+
+func TestAClusterThatIsLost(t *testing.T) {
+	t.Parallel()
+	patient := onePlaced("patient", "r1")
+	patient.Spec.LostToleration = &metav1.Duration{Duration: time.Hour}
+	b := newLeaverBed(t, onePlaced("a", "r1"), patient)
+	b.usage.silent = sets.New("r1")
+	b.node("r1")
+	b.node("r2")
+	b.after(time.Hour)
+	b.node("r1", b.silent)
+	b.after(4 * time.Minute)
+	b.node("r1") // a glitch
+	b.after(4 * time.Minute)
+	b.want("a", "r1=1")
+	b.node("r1", b.silent)
+	since := b.time.Now()
+	b.after(5 * time.Minute)
+	b.want("a", "r1=1-1(Lost)")
+	b.want("patient", "r1=1")
+
+	// A restart: the toleration of those that wait begins anew, and what has begun to leave goes on.
+	b.restart()
+	again := func(node *corev1.Node) {
+		b.silent(node)
+		node.Status.Conditions[0].LastTransitionTime = metav1.NewTime(since)
+	}
+	b.node("r1", again)
+	b.node("r2")
+	b.after(58 * time.Minute)
+	b.want("a", "r1=1-1(Lost)")
+	b.want("patient", "r1=1")
+	b.after(3 * time.Minute)
+	b.want("patient", "r1=1-1(Lost)")
+	b.node("r1")
+	b.after(0)
+	b.want("a", "r1=1")
+	b.want("patient", "r1=1")
+}
+
+// TestVCSchedulerIsCutOff: when no super cluster answers, it is vc-scheduler that is lost.
+func TestVCSchedulerIsCutOff(t *testing.T) {
+	t.Parallel()
+	b := newLeaverBed(t, onePlaced("a", "r1"), onePlaced("b", "r2"))
+	b.node("r1")
+	b.node("r2")
+	b.after(time.Hour)
+	b.node("r1", b.silent)
+	b.node("r2", b.silent)
+	b.after(time.Hour)
+	b.want("a", "r1=1")
+	b.want("b", "r2=1")
+	require.Equal(t, []string{"a", "b"}, b.node("r2"), "the silence of r1 counts from now")
+	b.after(5 * time.Minute)
+	b.want("a", "r1=1")
+	b.after(reachPatience)
+	b.want("a", "r1=1-1(Lost)")
+	b.want("b", "r2=1")
+	b.deleteNode("r1")
+	b.after(time.Hour)
+	b.want("a", "r1=1-1(Lost)") // of a virtual Node that is missing nothing is known
+}
+
+// TestAClusterThatIsGoneIsGivenBack though the tenant does not answer, so that its virtual Node can go.
+func TestAClusterThatIsGoneIsGivenBack(t *testing.T) {
+	t.Parallel()
+	b := newLeaverBed(t, onePlaced("a", "r1", "r2"))
+	b.usage.set("r1", "a", placement.Use{Withdrawn: true, Gone: true})
+	b.node("r2")
+	b.node("r1", func(n *corev1.Node) {
+		n.Status.Conditions[0].Status, n.Status.Conditions[0].Reason = corev1.ConditionUnknown, superclusters.ReasonClusterRemoved
+	})
+	b.after(time.Second)
+	b.want("a", "r1=1-1(Drained) r2=1")
+	b.after(placement.SettleTime)
+	b.want("a", "r2=1")
+	require.Empty(t, b.placed["r1"])
+}
+
+func TestLeaverForgets(t *testing.T) {
+	t.Parallel()
+	ending := onePlaced("ending", "r1")
+	ending.Finalizers, ending.DeletionTimestamp = []string{"f"}, &metav1.Time{Time: time.Now()}
+	b := newLeaverBed(t, ending)
+	b.node("r2")
+	b.node("r1", drained)
+	b.after(time.Minute)
+	b.want("ending", "r1=1") // the Releaser gives it back
+	require.Len(t, b.placed["r1"], 1)
+	require.NoError(t, b.stored.Get(t.Context(), client.ObjectKeyFromObject(ending), ending))
+	ending.Finalizers = nil
+	require.NoError(t, b.stored.Update(t.Context(), ending))
+	_, err := b.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(ending)})
+	require.NoError(t, err)
+	require.Empty(t, b.placed)
+}
+
+// TestEventsOfAMove: a tenant is told when a part begins to leave, when it has left, and when it stays after all.
+func TestEventsOfAMove(t *testing.T) {
+	t.Parallel()
+	b := newTenantBed(t, web())
+	b.look()
+	np := onePlaced("web", "r1", "r2")
+	np.Spec.NamespaceUID = "1"
+	require.NoError(t, b.meta.Create(t.Context(), np))
+	step := func(change func(*schedulerv1alpha1.NamespacePlacement), want ...string) {
+		t.Helper()
+		old := np.DeepCopy()
+		change(np)
+		require.NoError(t, b.meta.Status().Update(t.Context(), np))
+		for _, item := range requestsFor(placementChange{old: old, current: np}) {
+			if item.concern == concernEvent {
+				_, err := b.controller.reconcile.Reconcile(t.Context(), item)
+				require.NoError(t, err)
+			}
+		}
+		require.Empty(t, cmp.Diff(want, b.recorded()))
+	}
+	leaving := func(reason schedulerv1alpha1.LeavingReason) func(*schedulerv1alpha1.NamespacePlacement) {
+		return func(np *schedulerv1alpha1.NamespacePlacement) {
+			np.Status.Placements[0].Leaving = &schedulerv1alpha1.Leaving{Reserved: np.Status.Placements[0].Reserved, Reason: reason}
+		}
+	}
+	const begins = "Normal Leaving cpu=1 leaves super cluster r1 (%s): it stays reserved there until the namespace is placed elsewhere and its pods there have ended"
+	step(leaving(schedulerv1alpha1.LeavingDrained), fmt.Sprintf(begins, "Drained"))
+	step(leaving(schedulerv1alpha1.LeavingDrained))
+	step(leaving(schedulerv1alpha1.LeavingLost), fmt.Sprintf(begins, "Lost"))
+	step(func(np *schedulerv1alpha1.NamespacePlacement) { np.Status.Placements[0].Leaving = nil }, "Normal Stays cpu=1 stays in super cluster r1")
+	step(leaving(schedulerv1alpha1.LeavingShrunk))
+	step(leaving(schedulerv1alpha1.LeavingDrained), fmt.Sprintf(begins, "Drained"))
+	step(func(np *schedulerv1alpha1.NamespacePlacement) { np.Status.Placements = np.Status.Placements[1:] }, "Normal Left Nothing is reserved in super cluster r1 any more")
+}
+
+// evictor notes what it is to evict.
+type noted struct {
+	lines []string
+	again time.Duration
+	err   error
+}
+
+func (n *noted) evict(_ context.Context, namespace string, evictions []placement.Eviction) (time.Duration, error) {
+	for _, e := range evictions {
+		n.lines = append(n.lines, fmt.Sprintf("%s %s %s %s", namespace, e.Cluster, e.Excess, e.Reason))
+	}
+	return n.again, n.err
+}
+
+// TestPodsAreEvictedOnceTheyHaveAPlace passes on what placement.Next says, after it was written.
+func TestPodsAreEvictedOnceTheyHaveAPlace(t *testing.T) {
+	t.Parallel()
+	b := newTenantBed(t, web())
+	b.quota("web", "1")
+	b.settle()
+	b.grant("web", "r1")
+	b.settle()
+	evicts := &noted{again: time.Minute}
+	namespaces := b.controller.reconcile[concernNamespace].(*namespaceReconciler)
+	namespaces.evictor = evicts
+	b.usage.set("r1", "web", placement.Use{Requests: slice.Of(cores("1")), Hard: slice.Of(cores("1"))})
+	item := request{concern: concernNamespace, namespace: "web"}
+	np := b.stored()["web"]
+	np.Status, _, _ = placement.Next(np, placement.Facts{Now: b.clock.Now(), Leave: map[string]schedulerv1alpha1.LeavingReason{"r1": schedulerv1alpha1.LeavingDrained}})
+	require.NoError(t, b.meta.Status().Update(t.Context(), np))
+	b.settle()
+	require.Empty(t, evicts.lines, "there is no room elsewhere yet")
+	require.Contains(t, meta.FindStatusCondition(b.stored()["web"].Status.Conditions, schedulerv1alpha1.ConditionPlaced).Message, "super cluster r1 is drained")
+
+	b.grant("web", "r2")
+	b.look()
+	result, err := b.controller.reconcile.Reconcile(t.Context(), item)
+	require.NoError(t, err)
+	require.Equal(t, time.Minute, result.RequeueAfter)
+	require.Equal(t, []string{"web r1 cpu=1 Drained"}, evicts.lines)
+
+	evicts.err = errDown
+	_, err = b.controller.reconcile.Reconcile(t.Context(), item)
+	require.ErrorIs(t, err, errDown)
+}
+
+// TestLostTolerationOfANamespace: what is not valid is told, and the default holds.
+func TestLostTolerationOfANamespace(t *testing.T) {
+	t.Parallel()
+	b := newTenantBed(t, web())
+	b.quota("web", "1")
+	for text, want := range map[string]*metav1.Duration{"90s": {Duration: 90 * time.Second}, "soon": nil} {
+		namespace := web()
+		namespace.Annotations = map[string]string{schedulerv1alpha1.AnnotationLostToleration: text}
+		require.NoError(t, b.api.Tracker().Update(corev1.SchemeGroupVersion.WithResource("namespaces"), namespace, ""))
+		b.settle()
+		np := b.stored()["web"]
+		require.Equal(t, want, np.Spec.LostToleration)
+		require.Equal(t, "1", np.Spec.Quota.Cpu().String())
+		accepted := meta.FindStatusCondition(np.Status.Conditions, schedulerv1alpha1.ConditionAccepted)
+		require.Equal(t, want == nil, accepted.Reason == schedulerv1alpha1.ReasonInvalidLostToleration, accepted.Message)
+	}
+}
