@@ -128,19 +128,25 @@ func (r *namespaceReconciler) read(ctx context.Context, name string) (*scheduler
 }
 
 // takeBack releases the name of a NamespacePlacement that someone deleted while its namespace exists, and returns what
-// it reserved to stay, by super cluster, for the one that is made in its place. It returns false while something else
+// it reserved, by super cluster, for the one that is made in its place. It returns false while something else
 // holds the name: the event of the deletion enqueues the namespace.
 func (r *namespaceReconciler) takeBack(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement) (map[string]slice.Amounts, bool, error) {
-	kept := map[string]slice.Amounts{}
-	for i := range np.Status.Placements {
-		kept[np.Status.Placements[i].Cluster] = placement.StayingIn(&np.Status.Placements[i])
-	}
 	gone, err := r.store.Release(ctx, np)
 	if err != nil || !gone {
 		return nil, false, err
 	}
 	klog.FromContext(ctx).Info("A NamespacePlacement was deleted and its namespace exists: making it again", "namespace", np.Name)
-	return kept, true, nil
+	return keptOf(np), true, nil
+}
+
+// keptOf returns what np reserves, by super cluster. What is leaving is to leave again: until a super cluster answers
+// that decision, it may yet let pods use it.
+func keptOf(np *schedulerv1alpha1.NamespacePlacement) map[string]slice.Amounts {
+	kept := map[string]slice.Amounts{}
+	for i := range np.Status.Placements {
+		kept[np.Status.Placements[i].Cluster] = slice.Of(np.Status.Placements[i].Reserved)
+	}
+	return kept
 }
 
 // change sets spec and status of np, an object without a resource version if it does not exist, from its namespace. It

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -36,6 +37,12 @@ func ours(key types.NamespacedName, name, node string, requests ...string) *core
 func quotaFor(key types.NamespacedName, uid types.UID, hard ...string) *corev1.ResourceQuota {
 	quota := builders.Quota(tenancy.SuperNamespace(key.Namespace, key.Name), quotaName, hard...)
 	tenancy.SetOwner(quota, ownerOf(key, uid))
+	return quota
+}
+
+// answers lets quota answer a decision.
+func answers(decision string, quota *corev1.ResourceQuota) *corev1.ResourceQuota {
+	quota.Annotations[schedulerv1alpha1.AnnotationDecision] = decision
 	return quota
 }
 
@@ -75,10 +82,16 @@ func TestLedgerCountsTenants(t *testing.T) {
 	require.True(t, ledger.DeletePod("a"))
 	want("cpu=100m", "cpu=100m", "cpu=100m")
 	ledger.SetReserved(webKey, slice.Amounts{"cpu": 1000})
-	require.False(t, ledger.DeleteQuota(quotaFor(webKey, "u1")))
+	require.False(t, ledger.SetQuota(answers("d1", quotaFor(webKey, "u1", "requests.cpu", "100m"))))
+	require.Len(t, freed, 5, "it answers another decision")
+	require.Equal(t, "d1", ledger.Use(webKey).Decision)
+	require.False(t, ledger.DeleteQuota(answers("d2", quotaFor(webKey, "u1"))))
 	want("", "", "cpu=1")
-	require.Len(t, freed, 5)
-	require.Equal(t, placement.Use{Requests: slice.Amounts{}, Withdrawn: true}, ledger.Use(webKey))
+	require.Len(t, freed, 6)
+	require.Equal(t, placement.Use{Requests: slice.Amounts{}, Decision: "d2"}, ledger.Use(webKey), "what it answered at last")
+	ledger.SetQuota(quotaFor(webKey, "u2"))
+	require.Empty(t, ledger.Use(webKey).Decision, "another one answers for itself")
+	ledger.DeleteQuota(quotaFor(webKey, "u2"))
 	ledger.SetReserved(webKey, nil)
 	require.Empty(t, ledger.namespacesHere(), "nothing is left of it")
 }
@@ -98,6 +111,11 @@ func TestQuotaThatWasLowered(t *testing.T) {
 	ledger.SetQuota(quota)
 	use = ledger.Use(webKey)
 	require.Equal(t, "cpu=1", use.MayUse().String())
+	quota = quota.DeepCopy()
+	quota.Status.Used = builders.Resources("requests.cpu", "1500m", "requests.memory", "1Mi")
+	ledger.SetQuota(quota)
+	use = ledger.Use(webKey)
+	require.Equal(t, "cpu=1500m,memory=1Mi", use.MayUse().String(), "a pod was charged that the watch of pods has yet to show")
 }
 
 // TestIncompleteMarks: what bears our label and not our marks was not made by the pool.
