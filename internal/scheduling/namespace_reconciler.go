@@ -81,6 +81,9 @@ func (r *namespaceReconciler) Reconcile(ctx context.Context, item request) (reco
 	}
 	var kept map[string]slice.Amounts
 	if np != nil && np.DeletionTimestamp != nil {
+		if _, complete := r.usage.Held(ctx, client.ObjectKeyFromObject(np), np.Spec.NamespaceUID); !complete {
+			return reconcile.Result{RequeueAfter: heldDelay}, nil // change would wait too, and forget what is kept
+		}
 		var released bool
 		if kept, released, err = r.takeBack(ctx, np); err != nil || !released {
 			return reconcile.Result{}, err

@@ -27,8 +27,8 @@ import (
 )
 
 const (
-	// longestLag is how late a syncer, or the informers of vc-scheduler, see what was written. Twice that is below
-	// placement.SettleTime.
+	// longestLag is how late the informers of vc-scheduler see a quota. Pods they see up to twice as late, which is
+	// below placement.SettleTime, and syncers see NamespacePlacements up to five times as late.
 	longestLag = 4 * time.Second
 	// longestHang is how late a write of a syncer comes into force.
 	longestHang = 2 * time.Minute
@@ -170,6 +170,9 @@ func (w *roomWorld) store(key types.NamespacedName, np *schedulerv1alpha1.Namesp
 // seen returns a NamespacePlacement as a syncer has it.
 func (w *roomWorld) seen(key types.NamespacedName) *schedulerv1alpha1.NamespacePlacement {
 	at := w.clock.Now().Add(-w.lag())
+	if w.random.IntN(4) == 0 { // it has restarted, and the API server's own cache lags
+		at = at.Add(-4 * w.lag())
+	}
 	var seen *schedulerv1alpha1.NamespacePlacement
 	for _, version := range w.history[key] {
 		if version.at.After(at) {
@@ -456,7 +459,7 @@ func (w *roomWorld) starts(super *roomSuper, key types.NamespacedName, quota *co
 	quota.Status.Used = charges(sum)
 	w.setQuota(super, key, quota)
 	super.pods[pod.UID] = pod
-	super.podEvents = append(super.podEvents, roomEvent{w.clock.Now().Add(w.lag()), func() { super.ledger.SetPod(pod) }})
+	super.podEvents = append(super.podEvents, roomEvent{w.clock.Now().Add(2 * w.lag()), func() { super.ledger.SetPod(pod) }})
 }
 
 // charges is what a quota says is used.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	testingclock "k8s.io/utils/clock/testing"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
@@ -49,7 +51,8 @@ func answers(decision string, quota *corev1.ResourceQuota) *corev1.ResourceQuota
 // TestLedgerCountsTenants follows one namespace: what it may use, what it uses beyond its reservation, and who is told.
 func TestLedgerCountsTenants(t *testing.T) {
 	t.Parallel()
-	ledger := NewLedger()
+	ledger, now := NewLedger(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	ledger.Clock = testingclock.NewFakePassiveClock(now)
 	var freed []types.NamespacedName
 	ledger.Freed = func(namespace types.NamespacedName) { freed = append(freed, namespace) }
 	ledger.SetNode(builders.Node("n1", "cpu", "8", "memory", "8Gi", "pods", "110").Obj())
@@ -88,10 +91,13 @@ func TestLedgerCountsTenants(t *testing.T) {
 	require.False(t, ledger.DeleteQuota(answers("d2", quotaFor(webKey, "u1"))))
 	want("", "", "cpu=1")
 	require.Len(t, freed, 6)
-	require.Equal(t, placement.Use{Requests: slice.Amounts{}, Decision: "d2"}, ledger.Use(webKey), "what it answered at last")
+	require.Equal(t, placement.Use{Requests: slice.Amounts{}, Decision: "d2", QuotaGone: now}, ledger.Use(webKey), "what it answered at last")
 	ledger.SetQuota(quotaFor(webKey, "u2"))
-	require.Empty(t, ledger.Use(webKey).Decision, "another one answers for itself")
-	ledger.DeleteQuota(quotaFor(webKey, "u2"))
+	require.Equal(t, placement.Use{Requests: slice.Amounts{}, Hard: slice.Amounts{}, NamespaceUID: "u2"}, ledger.Use(webKey), "another one answers for itself")
+	charged := answers("d3", quotaFor(webKey, "u2"))
+	charged.Status.Used = builders.Resources("requests.cpu", "1")
+	ledger.DeleteQuota(charged)
+	require.Equal(t, placement.Use{Requests: slice.Amounts{}, QuotaGone: now}, ledger.Use(webKey), "the watch of pods has yet to show one")
 	ledger.SetReserved(webKey, nil)
 	require.Empty(t, ledger.namespacesHere(), "nothing is left of it")
 }
