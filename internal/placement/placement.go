@@ -40,7 +40,8 @@ func StayingIn(placement *schedulerv1alpha1.ClusterPlacement) slice.Amounts {
 }
 
 // Decision names what vc-scheduler has decided about a super cluster to lower what the namespace may use there: that a
-// part leaves, or that the NamespacePlacement is deleted. "" stands for nothing. The syncer's quota is to answer it (Use.Answers).
+// part leaves, or that the NamespacePlacement is deleted. "" stands for nothing. The syncer's quota is to answer it
+// (Use.Answers).
 func Decision(np *schedulerv1alpha1.NamespacePlacement, cluster string) string {
 	if np.DeletionTimestamp != nil {
 		return string(np.UID)

@@ -327,8 +327,8 @@ func (n *Namespaces) withdraw(ctx context.Context, key engine.Key, superNamespac
 	return n.env.remove(ctx, n.env.Super, KindNamespace, "delete", superNamespace, nil, proven)
 }
 
-// lastAnswer lets the quota of a super namespace that is to be deleted answer a decision of vc-scheduler: that it is gone
-// says nothing about another one that may be there already.
+// lastAnswer lets the quota of a super namespace that is to be deleted answer a decision of vc-scheduler: that it is
+// gone says nothing about another one that may be there already.
 func (n *Namespaces) lastAnswer(ctx context.Context, superNamespace, decision string) error {
 	quota, exists, _ := get[*corev1.ResourceQuota](n.env.SuperCache, KindQuota, superNamespace, quotaName)
 	if !exists || decision == "" || quota.Annotations[schedulerv1alpha1.AnnotationDecision] == decision {
