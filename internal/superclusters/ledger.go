@@ -26,7 +26,7 @@ import (
 // All methods are safe for concurrent use.
 type Ledger struct {
 	// Freed is called when pods or the quota of a namespace use less than before, or its quota is another or answers
-	// another decision, with the key of its NamespacePlacement, and without any lock. nil: nobody is told. Set it before
+	// another decision, with the key of its NamespacePlacement and without any lock. nil: nobody is told. Set it before
 	// the first event.
 	Freed func(namespace types.NamespacedName)
 

@@ -21,8 +21,8 @@ const (
 	// Written by vc-scheduler; read by the syncer of that super cluster, which watches these pods alone.
 	LabelSuperCluster = AnnotationSuperCluster
 
-	// AnnotationDecision on the ResourceQuota of a super namespace names the last decision of vc-scheduler to lower what
-	// the namespace may use in the super cluster that the quota answers: placements[].leaving.decision of the
+	// AnnotationDecision on the ResourceQuota of a super namespace names the last decision of vc-scheduler to lower
+	// what the namespace may use in the super cluster that the quota answers: placements[].leaving.decision of the
 	// NamespacePlacement, or its UID when it is being deleted. Written by the syncer; read by vc-scheduler.
 	AnnotationDecision = "scheduler.tenancy.x-k8s.io/decision"
 
