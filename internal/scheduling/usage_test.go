@@ -176,6 +176,27 @@ func TestADeletedPlacementIsMadeAgain(t *testing.T) {
 	b.wantPublished("web")
 }
 
+// TestADeletedPlacementKeepsWhatLeaves: a quota that lets pods use it may yet come into force.
+func TestADeletedPlacementKeepsWhatLeaves(t *testing.T) {
+	t.Parallel()
+	b := placedInTwo(t)
+	b.quota("web", "1")
+	b.settle()
+	require.Equal(t, "r1=1 r2=1-1 ", b.reserved())
+	b.usage.set("r2", "web", bounded("0", "0"))
+	b.usage.listing = true
+	require.NoError(t, b.meta.Delete(t.Context(), b.stored()["web"]))
+	b.freed()
+	b.look()
+	_, err := b.controller.reconcile.Reconcile(t.Context(), request{concern: concernNamespace, namespace: "web"})
+	require.NoError(t, err)
+	require.NotNil(t, b.stored()["web"].DeletionTimestamp, "what is held is not known")
+	b.usage.listing = false
+	b.settle()
+	require.Nil(t, b.stored()["web"].DeletionTimestamp)
+	require.Equal(t, "r1=1 r2=1-1 ", b.reserved())
+}
+
 // TestALostPlacementAdopts what the quotas of super clusters hold, before the namespace scheduler may place anything.
 func TestALostPlacementAdopts(t *testing.T) {
 	t.Parallel()
