@@ -323,13 +323,18 @@ func (w *roomWorld) syncs(super *roomSuper, key types.NamespacedName) {
 	case !here:
 		w.updates(super, key, quota, quotaOf(key, owner, nil, ""))
 	default:
-		live := w.placements[key]
-		if live == nil || live.DeletionTimestamp != nil || live.Spec.NamespaceUID != owner.UID {
-			return
-		}
-		if stays, here := staysIn(live, super.id); here {
-			w.updates(super, key, quota, quotaOf(key, owner, stays, placement.Decision(live, super.id)))
-		}
+		w.bounds(super, key, owner, quota)
+	}
+}
+
+// bounds lets the quota of a namespace that is placed answer, upon a live read of the NamespacePlacement.
+func (w *roomWorld) bounds(super *roomSuper, key types.NamespacedName, owner tenancy.Owner, quota *corev1.ResourceQuota) {
+	live := w.placements[key]
+	if live == nil || live.DeletionTimestamp != nil || live.Spec.NamespaceUID != owner.UID {
+		return
+	}
+	if stays, here := staysIn(live, super.id); here {
+		w.updates(super, key, quota, quotaOf(key, owner, stays, placement.Decision(live, super.id)))
 	}
 }
 
