@@ -47,14 +47,6 @@ type Eviction struct {
 	Reason schedulerv1alpha1.LeavingReason
 }
 
-const (
-	// LagTime is how long a part that leaves stays reserved at least: the syncer may still write a quota for what was
-	// reserved just before.
-	LagTime = 2 * time.Second
-	// SettleTime is LagTime in a super cluster where no quota for the namespace was seen yet.
-	SettleTime = 10 * time.Second
-)
-
 // NeedsUsed reports whether Next needs Facts.Used for np: more stays than the quota requests, or a part is leaving.
 func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 	for i := range np.Status.Placements {
@@ -72,12 +64,13 @@ func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 //  2. Where a super cluster is drained or lost all leaves it, and where it is so no more, what left it stays again.
 //  3. What leaves because the quota was lowered stays again, as far as the quota requests it again.
 //  4. Of what is leaving, the part is released that the super cluster shows to be free: pods do not use it, and the
-//     quota there does not let them, LagTime or SettleTime after it began to leave. Unless the quota was lowered, it is
-//     held until nothing is missing any more. All is released after a deadline.
+//     quota there answers the decision (Use.Answers) and does not let them. Unless the quota was lowered, it is held
+//     until nothing is missing any more. All is released after a deadline.
 //  5. What is reserved to stay above the quota leaves: first what pods do not use, and of that first where no pod uses
 //     anything, and of those first the alphabetically last super cluster, so that a namespace which shrinks leaves
 //     whole super clusters. It is not moved between super clusters unless Facts.Used says what pods use.
-//  6. Numbers of slices, conditions, and what is to be published follow from that.
+//  6. Where less stays than before, what leaves bears the name of this decision.
+//  7. Numbers of slices, conditions, and what is to be published follow from that.
 //
 // evict is what pods use of a part that leaves, once its replacement is placed or its deadline has passed, sorted by
 // super cluster. Pods are never evicted because the quota was lowered, nor from a super cluster that is lost: the
@@ -94,6 +87,7 @@ func Next(np *schedulerv1alpha1.NamespacePlacement, facts Facts) (next scheduler
 	if facts.Used != nil {
 		held.shrink(facts.Now, quota, facts.Used)
 	}
+	held.decide(np, facts.Now)
 	next = np.Status // what it shares with np is replaced, never changed
 	next.Placements = held.list(slice.Of(np.Spec.Slice))
 	lacking := quota.Minus(Staying(next.Placements))
@@ -144,7 +138,10 @@ func (h holdings) grant(granted map[string]slice.Amounts) {
 func (h holdings) releaseLeaving(now time.Time, used map[string]Use) {
 	for cluster, p := range h {
 		use, measured := used[cluster]
-		if !measured || p.settles(now, &use) > 0 {
+		if !measured {
+			continue
+		}
+		if answers, _ := p.answers(now, &use); !answers {
 			continue
 		}
 		given := least(p.leaving, p.reserved.Minus(use.MayUse()))
@@ -152,15 +149,33 @@ func (h holdings) releaseLeaving(now time.Time, used map[string]Use) {
 	}
 }
 
-// settles returns how long a part that leaves is to be held although it is free, 0 for not at all.
-func (p *holding) settles(now time.Time, use *Use) time.Duration {
-	switch {
-	case p.leaving.IsZero():
-		return 0
-	case use.Hard == nil && !use.Withdrawn:
-		return max(0, p.terms.Since.Add(SettleTime).Sub(now))
+// answers is Use.Answers of a part that leaves.
+func (p *holding) answers(now time.Time, use *Use) (answers bool, again time.Duration) {
+	if p.leaving.IsZero() {
+		return true, 0
 	}
-	return max(0, p.terms.Since.Add(LagTime).Sub(now))
+	return use.Answers(p.terms.Decision, p.terms.Since.Time, now)
+}
+
+// decide names the decision where less stays than np says. A quota that answers an earlier one may let pods request
+// what stayed then.
+func (h holdings) decide(np *schedulerv1alpha1.NamespacePlacement, now time.Time) {
+	stayed := map[string]slice.Amounts{}
+	for i := range np.Status.Placements {
+		stayed[np.Status.Placements[i].Cluster] = StayingIn(&np.Status.Placements[i])
+	}
+	for cluster, p := range h {
+		if p.leaving.IsZero() {
+			continue
+		}
+		if falls := !stayed[cluster].Fits(p.reserved.Minus(p.leaving)); falls || p.terms.Decision == "" {
+			p.terms = p.terms.DeepCopy()
+			p.terms.Decision = np.ResourceVersion
+			if falls {
+				p.terms.Since = metav1.Time{Time: now}.Rfc3339Copy()
+			}
+		}
+	}
 }
 
 // expire releases what is leaving and has passed its deadline. It returns what pods still use of it.
@@ -269,7 +284,7 @@ func (h holdings) staying() slice.Amounts {
 	return sum
 }
 
-// again returns the time until the next deadline, or until a part has settled, 0 for none.
+// again returns the time until the next deadline, or until the absence of a quota answers, 0 for none.
 func (h holdings) again(now time.Time, used map[string]Use) (soonest time.Duration) {
 	earliest := func(left time.Duration) {
 		if left > 0 && (soonest == 0 || left < soonest) {
@@ -284,7 +299,8 @@ func (h holdings) again(now time.Time, used map[string]Use) (soonest time.Durati
 			earliest(p.terms.Deadline.Sub(now))
 		}
 		if use, measured := used[cluster]; measured {
-			earliest(p.settles(now, &use))
+			_, again := p.answers(now, &use)
+			earliest(again)
 		}
 	}
 	return soonest

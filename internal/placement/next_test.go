@@ -32,7 +32,9 @@ func cpus(quantity string) slice.Amounts { return slice.Of(cpu(quantity)) }
 
 // asks is a namespace of one-core slices with a quota, and what it holds.
 func asks(quota string, placements ...schedulerv1alpha1.ClusterPlacement) *schedulerv1alpha1.NamespacePlacement {
-	return builders.Placement("tenant", "web").Generation(2).Slice("cpu", "1").Quota("cpu", quota).Placements(placements...).Obj()
+	np := builders.Placement("tenant", "web").Generation(2).Slice("cpu", "1").Quota("cpu", quota).Placements(placements...).Obj()
+	np.ResourceVersion = "now"
+	return np
 }
 
 func in(cluster, reserved string) schedulerv1alpha1.ClusterPlacement {
@@ -42,7 +44,7 @@ func in(cluster, reserved string) schedulerv1alpha1.ClusterPlacement {
 // leaves is a placement of which a part leaves, with a deadline so long after noon, 0 for none.
 func leaves(cluster, reserved, part string, deadline time.Duration) schedulerv1alpha1.ClusterPlacement {
 	p := in(cluster, reserved)
-	p.Leaving = &schedulerv1alpha1.Leaving{Reserved: cpu(part), Reason: schedulerv1alpha1.LeavingDrained, Since: metav1.NewTime(noon.Add(-time.Hour))}
+	p.Leaving = &schedulerv1alpha1.Leaving{Reserved: cpu(part), Reason: schedulerv1alpha1.LeavingDrained, Since: metav1.NewTime(noon.Add(-time.Hour)), Decision: "then"}
 	if deadline != 0 {
 		p.Leaving.Deadline = ptr.To(metav1.NewTime(noon.Add(deadline)))
 	}
@@ -63,9 +65,27 @@ func lost(cluster, reserved string) schedulerv1alpha1.ClusterPlacement {
 	return p
 }
 
-// uses is what a super cluster says: what pods request, and what the quota there lets them request.
+// uses is what a super cluster says: what pods request, and what the quota there lets them request. It answers the
+// decision of leaves.
 func uses(requests, hard string) placement.Use {
-	return placement.Use{Requests: cpus(requests), Hard: cpus(hard)}
+	return placement.Use{Requests: cpus(requests), Hard: cpus(hard), Decision: "then"}
+}
+
+// answers is uses, by a quota that answers another decision.
+func answers(decision, requests, hard string) placement.Use {
+	use := uses(requests, hard)
+	use.Decision = decision
+	return use
+}
+
+// decided is np where what leaves r2 bears that decision.
+func decided(decision string, np *schedulerv1alpha1.NamespacePlacement) *schedulerv1alpha1.NamespacePlacement {
+	for i := range np.Status.Placements {
+		if p := &np.Status.Placements[i]; p.Cluster == "r2" {
+			p.Leaving.Decision = decision
+		}
+	}
+	return np
 }
 
 // text writes placements as r1=2-1: two cores are reserved, of which one leaves.
@@ -85,7 +105,7 @@ func TestNextPlacements(t *testing.T) {
 	t.Parallel()
 	type amounts = map[string]slice.Amounts
 	type measured = map[string]placement.Use
-	nothing, gone := placement.Use{}, placement.Use{Withdrawn: true, Gone: true}
+	nothing, gone := placement.Use{}, placement.Use{Gone: true}
 	for name, tc := range map[string]struct {
 		np                    *schedulerv1alpha1.NamespacePlacement
 		used                  measured
@@ -94,6 +114,7 @@ func TestNextPlacements(t *testing.T) {
 		wantMissing           int64
 		wantReason            string
 		wantEvict             string
+		wantDecision          string
 		wantAgain             time.Duration
 		wantSlices, wantPlace int32
 	}{
@@ -118,18 +139,18 @@ func TestNextPlacements(t *testing.T) {
 		},
 		"the quota shrinks and nothing is used: the last leaves, and pods may still come": {
 			np: asks("1", in("r1", "1"), in("r2", "1")), used: measured{"r1": uses("0", "1"), "r2": uses("0", "1")}, want: "r1=1 r2=1-1",
-			wantAnnotation: `{"r1":1}`, wantReason: schedulerv1alpha1.ReasonInUse, wantSlices: 1, wantPlace: 1, wantAgain: placement.LagTime,
+			wantAnnotation: `{"r1":1}`, wantReason: schedulerv1alpha1.ReasonInUse, wantSlices: 1, wantPlace: 1,
 		},
 		"the quota shrinks and the last is used": {
 			np: asks("1", in("r1", "1"), in("r2", "1")), used: measured{"r1": uses("0", "1"), "r2": uses("100m", "1")}, want: "r1=1-1 r2=1",
-			wantAnnotation: `{"r2":1}`, wantReason: schedulerv1alpha1.ReasonInUse, wantSlices: 1, wantPlace: 1, wantAgain: placement.LagTime,
+			wantAnnotation: `{"r2":1}`, wantReason: schedulerv1alpha1.ReasonInUse, wantSlices: 1, wantPlace: 1,
 		},
 		"the quota shrinks, and one super cluster does not answer": {
 			np: asks("1", in("r1", "1"), in("r2", "1")), used: measured{"r1": uses("0", "1")}, want: "r1=1-1 r2=1",
-			wantAnnotation: `{"r2":1}`, wantReason: schedulerv1alpha1.ReasonInUse, wantSlices: 1, wantPlace: 1, wantAgain: placement.LagTime,
+			wantAnnotation: `{"r2":1}`, wantReason: schedulerv1alpha1.ReasonInUse, wantSlices: 1, wantPlace: 1,
 		},
 		"the quota shrinks and all is used: a whole super cluster is left": {
-			np: asks("1", in("r1", "1"), in("r2", "1")), used: measured{"r1": uses("1", "1"), "r2": uses("700m", "1")}, want: "r1=1 r2=1-1", wantAgain: placement.LagTime,
+			np: asks("1", in("r1", "1"), in("r2", "1")), used: measured{"r1": uses("1", "1"), "r2": uses("700m", "1")}, want: "r1=1 r2=1-1",
 			wantAnnotation: `{"r1":1}`, wantReason: schedulerv1alpha1.ReasonInUse, wantSlices: 1, wantPlace: 1,
 		},
 		"what was lowered is free when its quota is lowered": {
@@ -146,7 +167,7 @@ func TestNextPlacements(t *testing.T) {
 		},
 		"a pod that started where the quota was lowered moves what leaves": {
 			np: asks("1", in("r1", "1"), shrinks("r2", "1", "1")), used: measured{"r1": uses("0", "1"), "r2": uses("1", "1")}, want: "r1=1-1 r2=1",
-			wantAnnotation: `{"r2":1}`, wantReason: schedulerv1alpha1.ReasonInUse, wantSlices: 1, wantPlace: 1, wantAgain: placement.LagTime,
+			wantAnnotation: `{"r2":1}`, wantReason: schedulerv1alpha1.ReasonInUse, wantSlices: 1, wantPlace: 1,
 		},
 		"the quota grows again: what was to leave stays, and nothing is missing": {
 			np: asks("2", in("r1", "1"), shrinks("r2", "1", "1")), want: "r1=1 r2=1", wantAnnotation: `{"r1":1,"r2":1}`,
@@ -160,11 +181,27 @@ func TestNextPlacements(t *testing.T) {
 			np: asks("2", in("r1", "1"), shrinks("r2", "2", "2")), used: measured{"r1": uses("1", "1"), "r2": uses("2", "2")}, want: "r1=1 r2=2-1",
 			wantAnnotation: `{"r1":1,"r2":1}`, wantReason: schedulerv1alpha1.ReasonInUse, wantSlices: 2, wantPlace: 2,
 		},
+		"what was lowered is held while the quota answers an earlier decision": {
+			np: asks("1", in("r1", "1"), shrinks("r2", "1", "1")), used: measured{"r1": uses("1", "1"), "r2": answers("before", "0", "0")}, want: "r1=1 r2=1-1",
+			wantAnnotation: `{"r1":1}`, wantReason: schedulerv1alpha1.ReasonInUse, wantSlices: 1, wantPlace: 1,
+		},
+		"what was lowered is held while the quota answers no decision": {
+			np: asks("1", in("r1", "1"), shrinks("r2", "1", "1")), used: measured{"r1": uses("1", "1"), "r2": answers("", "0", "0")}, want: "r1=1 r2=1-1",
+			wantAnnotation: `{"r1":1}`, wantReason: schedulerv1alpha1.ReasonInUse, wantSlices: 1, wantPlace: 1,
+		},
+		"what an earlier version has lowered gets a decision to be answered": {
+			np: decided("", asks("1", in("r1", "1"), shrinks("r2", "1", "1"))), used: measured{"r1": uses("1", "1"), "r2": answers("", "0", "0")}, want: "r1=1 r2=1-1",
+			wantAnnotation: `{"r1":1}`, wantReason: schedulerv1alpha1.ReasonInUse, wantSlices: 1, wantPlace: 1, wantDecision: "now",
+		},
+		"more is lowered: that is another decision": {
+			np: asks("1", in("r1", "1"), shrinks("r2", "2", "1")), used: measured{"r1": uses("1", "1"), "r2": uses("0", "2")}, want: "r1=1 r2=2-2",
+			wantAnnotation: `{"r1":1}`, wantReason: schedulerv1alpha1.ReasonInUse, wantSlices: 1, wantPlace: 1, wantDecision: "now",
+		},
 		"a super cluster whose Cluster is gone holds nothing": {
-			np: asks("1", in("r1", "1"), shrinks("r2", "1", "1")), used: measured{"r1": uses("1", "1"), "r2": nothing}, want: "r1=1",
+			np: asks("1", in("r1", "1"), shrinks("r2", "1", "1")), used: measured{"r1": uses("1", "1"), "r2": {Gone: true}}, want: "r1=1",
 			wantAnnotation: `{"r1":1}`, wantReason: schedulerv1alpha1.ReasonPlaced, wantSlices: 1, wantPlace: 1,
 		},
-		"no quota was seen, and the syncer may be about to write one": {
+		"no quota was seen, and the watch may be behind": {
 			np: func() *schedulerv1alpha1.NamespacePlacement {
 				late := shrinks("r2", "1", "1")
 				late.Leaving.Since = metav1.NewTime(noon.Add(-3 * time.Second))
@@ -173,13 +210,13 @@ func TestNextPlacements(t *testing.T) {
 			used: measured{"r1": nothing, "r2": nothing}, want: "r1=1 r2=1-1", wantAgain: 7 * time.Second,
 			wantAnnotation: `{"r1":1}`, wantReason: schedulerv1alpha1.ReasonInUse, wantSlices: 1, wantPlace: 1,
 		},
-		"the quota was seen and is gone": {
+		"the quota has answered and is gone": {
 			np: func() *schedulerv1alpha1.NamespacePlacement {
 				late := shrinks("r2", "1", "1")
 				late.Leaving.Since = metav1.NewTime(noon.Add(-3 * time.Second))
 				return asks("1", in("r1", "1"), late)
 			}(),
-			used: measured{"r1": nothing, "r2": {Withdrawn: true}}, want: "r1=1",
+			used: measured{"r1": nothing, "r2": {Decision: "then"}}, want: "r1=1",
 			wantAnnotation: `{"r1":1}`, wantReason: schedulerv1alpha1.ReasonPlaced, wantSlices: 1, wantPlace: 1,
 		},
 
@@ -247,7 +284,7 @@ func TestNextPlacements(t *testing.T) {
 		},
 		"the quota shrinks below what leaves": {
 			np: asks("1", leaves("r1", "2", "2", 0), in("r2", "2")), used: measured{"r1": uses("2", "0"), "r2": uses("0", "2")},
-			want: "r1=2-2 r2=2-1", wantAgain: placement.LagTime, wantAnnotation: `{"r2":1}`, wantReason: schedulerv1alpha1.ReasonInUse, wantEvict: "r1=2 Drained", wantSlices: 1, wantPlace: 1,
+			want: "r1=2-2 r2=2-1", wantAnnotation: `{"r2":1}`, wantReason: schedulerv1alpha1.ReasonInUse, wantEvict: "r1=2 Drained", wantSlices: 1, wantPlace: 1,
 		},
 		"the quota shrinks where a part leaves already": {
 			np: asks("0", leaves("r1", "3", "2", 0)), used: measured{"r1": uses("3", "1")},
@@ -274,6 +311,10 @@ func TestNextPlacements(t *testing.T) {
 			}
 			require.Equal(t, tc.wantEvict, strings.Join(evictions, ", "))
 			require.Equal(t, tc.wantAgain, again)
+			if tc.wantDecision != "" {
+				after := &schedulerv1alpha1.NamespacePlacement{Status: next}
+				require.Equal(t, tc.wantDecision, placement.Decision(after, "r2"))
+			}
 			after := tc.np.DeepCopy()
 			after.Status = next
 			require.Equal(t, tc.wantMissing, slice.Total(placement.Missing(after))[corev1.ResourceCPU]/1000)
@@ -464,17 +505,17 @@ func TestNextIsAFunction(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	for range 3_000 {
 		np := demo()
-		np.Spec.Quota = pick(random).List()
+		np.Spec.Quota, np.ResourceVersion = pick(random).List(), "now"
 		used, leave := map[string]placement.Use{}, map[string]schedulerv1alpha1.LeavingReason{}
 		for i := range random.IntN(5) {
 			cluster := fmt.Sprintf("r%d", i)
 			p := schedulerv1alpha1.ClusterPlacement{Cluster: cluster, Reserved: pick(random).List()}
 			if random.IntN(2) == 0 {
 				reason := []schedulerv1alpha1.LeavingReason{schedulerv1alpha1.LeavingLost, schedulerv1alpha1.LeavingShrunk}[random.IntN(2)]
-				p.Leaving = &schedulerv1alpha1.Leaving{Reserved: pick(random).List(), Reason: reason, Since: metav1.NewTime(noon.Add(-time.Minute))}
+				p.Leaving = &schedulerv1alpha1.Leaving{Reserved: pick(random).List(), Reason: reason, Since: metav1.NewTime(noon.Add(-time.Minute)), Decision: "then"}
 			}
 			if random.IntN(4) > 0 {
-				used[cluster] = placement.Use{Requests: pick(random), Hard: pick(random)}
+				used[cluster] = placement.Use{Requests: pick(random), Hard: pick(random), Decision: []string{"then", "before"}[random.IntN(2)]}
 			}
 			if known := random.IntN(5); known < 3 {
 				leave[cluster] = []schedulerv1alpha1.LeavingReason{"", schedulerv1alpha1.LeavingLost, schedulerv1alpha1.LeavingDrained}[known]
@@ -488,7 +529,7 @@ func TestNextIsAFunction(t *testing.T) {
 		require.Empty(t, cmp.Diff(before, np))
 		require.Empty(t, cmp.Diff(first, second))
 		require.Empty(t, cmp.Diff(evict, evictAgain))
-		require.LessOrEqual(t, again, placement.LagTime)
+		require.LessOrEqual(t, again, placement.SettleTime)
 		np.Status = first
 		settled, _, _ := placement.Next(np, facts)
 		require.Empty(t, cmp.Diff(first, settled), "a second look finds nothing")
@@ -497,6 +538,7 @@ func TestNextIsAFunction(t *testing.T) {
 			held[p.Cluster] = slice.Of(p.Reserved)
 			if p.Leaving != nil {
 				require.True(t, slice.Of(p.Leaving.Reserved).Fits(slice.Of(p.Reserved)))
+				require.NotEmpty(t, p.Leaving.Decision)
 			}
 			requireLeaves(t, &p, leave)
 		}
@@ -512,6 +554,9 @@ func TestNextIsAFunction(t *testing.T) {
 				continue
 			}
 			require.True(t, was.Minus(was.Minus(use.MayUse())).Fits(held[p.Cluster]), "nothing goes below what may be used")
+			if use.Decision != "then" && use.Hard != nil {
+				require.True(t, was.Fits(held[p.Cluster]), "what is not answered is not released")
+			}
 			stays := slice.Of(p.Reserved)
 			if p.Leaving != nil {
 				stays = placement.StayingIn(&p)

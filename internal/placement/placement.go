@@ -39,6 +39,21 @@ func StayingIn(placement *schedulerv1alpha1.ClusterPlacement) slice.Amounts {
 	return reserved.Minus(slice.Of(placement.Leaving.Reserved))
 }
 
+// Decision names what vc-scheduler has decided about a super cluster to lower what the namespace may use there: that a
+// part leaves, or that the NamespacePlacement is deleted. "" stands for nothing. The syncer's quota is to answer it
+// (Use.Answers).
+func Decision(np *schedulerv1alpha1.NamespacePlacement, cluster string) string {
+	if np.DeletionTimestamp != nil {
+		return string(np.UID)
+	}
+	for i := range np.Status.Placements {
+		if p := &np.Status.Placements[i]; p.Cluster == cluster && p.Leaving != nil {
+			return p.Leaving.Decision
+		}
+	}
+	return ""
+}
+
 // IsLeaving reports whether all that is reserved in one super cluster is leaving, so that no new pod may go there.
 func IsLeaving(placement *schedulerv1alpha1.ClusterPlacement) bool {
 	return placement.Leaving != nil && StayingIn(placement).IsZero()

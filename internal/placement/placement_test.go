@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -122,7 +121,9 @@ func TestSliceLargerThanQuota(t *testing.T) {
 }
 
 func demo(placements ...schedulerv1alpha1.ClusterPlacement) *schedulerv1alpha1.NamespacePlacement {
-	return builders.Placement("tenant", "web").Slice("cpu", "100m", "memory", "100Mi").Quota("cpu", "200m", "memory", "200Mi").Placements(placements...).Obj()
+	np := builders.Placement("tenant", "web").Slice("cpu", "100m", "memory", "100Mi").Quota("cpu", "200m", "memory", "200Mi").Placements(placements...).Obj()
+	np.ResourceVersion = "now"
+	return np
 }
 
 // grant returns the placements of object with what was granted.
@@ -135,13 +136,13 @@ func grant(object *schedulerv1alpha1.NamespacePlacement, granted map[string]slic
 // syncers lower their quotas to what stays, and what is free then is released. Nothing is used where used says nothing.
 func release(object *schedulerv1alpha1.NamespacePlacement, used map[string]slice.Amounts) []schedulerv1alpha1.ClusterPlacement {
 	object = object.DeepCopy()
-	for _, now := range []time.Time{noon, noon.Add(placement.LagTime)} {
+	for range 2 {
 		measured := map[string]placement.Use{}
 		for i := range object.Status.Placements {
 			p := &object.Status.Placements[i]
-			measured[p.Cluster] = placement.Use{Requests: used[p.Cluster], Hard: placement.StayingIn(p)}
+			measured[p.Cluster] = placement.Use{Requests: used[p.Cluster], Hard: placement.StayingIn(p), Decision: placement.Decision(object, p.Cluster)}
 		}
-		object.Status, _, _ = placement.Next(object, placement.Facts{Now: now, Used: measured})
+		object.Status, _, _ = placement.Next(object, placement.Facts{Now: noon, Used: measured})
 	}
 	return object.Status.Placements
 }

@@ -1,6 +1,8 @@
 package placement
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/superpool/superpool/internal/slice"
@@ -10,15 +12,39 @@ import (
 type Use struct {
 	// Requests is what the namespace's pods request there, each one of pods. Pods that have ended are not counted.
 	Requests slice.Amounts
-	// Hard is what the quota of the super namespace lets pods request. nil: there is no quota.
+	// Hard is what the quota of the super namespace lets pods request, or has charged them for. nil: there is no quota.
 	Hard slice.Amounts
 	// NamespaceUID is the UID of the tenant's namespace for which that quota was written, "" without a quota.
 	NamespaceUID types.UID
-	// Withdrawn is whether a quota was there since vc-scheduler has watched, and is gone: the syncer has taken it away.
-	// Without it, no quota may mean that the syncer has yet to write one.
-	Withdrawn bool
-	// Gone is whether the operator has removed the super cluster.
+	// Decision is the Decision that the quota answers, as it was last seen: a quota that is gone has answered too. ""
+	// for none.
+	Decision string
+	// QuotaGone is when the quota was seen to be gone, zero if none was seen before.
+	QuotaGone time.Time
+	// Gone is whether the super cluster has left the pool: nothing can be used there.
 	Gone bool
+}
+
+// SettleTime is how long a decision must stand, and a quota be gone, before its absence answers: what vc-scheduler's
+// watches of the super cluster do not show yet, a quota or a pod, they show by then. It bounds how far watches are
+// behind, not the syncer: whatever a syncer has yet to write fails without the quota upon which it was made.
+const SettleTime = 10 * time.Second
+
+// Answers returns whether the super cluster answers a decision that vc-scheduler has made at since: no quota that was
+// decided upon before it can come into force there any more. Syncers read a NamespacePlacement after the quota that
+// they write over, so each write upon a quota that answers a decision, or upon a later one, knows that decision; all
+// others fail. again is after how long the answer is another although nothing else changes, 0 for never.
+func (u *Use) Answers(decision string, since, now time.Time) (answers bool, again time.Duration) {
+	switch {
+	case u.Gone, decision != "" && u.Decision == decision:
+		return true, 0
+	case u.Hard != nil:
+		return false, 0
+	case u.QuotaGone.After(since):
+		since = u.QuotaGone
+	}
+	again = max(0, since.Add(SettleTime).Sub(now))
+	return again == 0, again
 }
 
 // MayUse returns what the namespace's pods use, or may use at any moment without anyone's doing: per resource the

@@ -249,14 +249,12 @@ func TestVCSchedulerIsCutOff(t *testing.T) {
 func TestAClusterThatIsGoneIsGivenBack(t *testing.T) {
 	t.Parallel()
 	b := newLeaverBed(t, onePlaced("a", "r1", "r2"))
-	b.usage.set("r1", "a", placement.Use{Withdrawn: true, Gone: true})
+	b.usage.set("r1", "a", placement.Use{Gone: true})
 	b.node("r2")
 	b.node("r1", func(n *corev1.Node) {
 		n.Status.Conditions[0].Status, n.Status.Conditions[0].Reason = corev1.ConditionUnknown, superclusters.ReasonClusterRemoved
 	})
-	b.after(time.Second)
-	b.want("a", "r1=1-1(Drained) r2=1")
-	b.after(placement.SettleTime)
+	b.after(0)
 	b.want("a", "r2=1")
 	require.Empty(t, b.placed["r1"])
 }

@@ -149,23 +149,29 @@ func (r *namespaceReconciler) read(ctx context.Context, name string) (*scheduler
 }
 
 // takeBack releases the name of a NamespacePlacement that someone deleted while its namespace exists, and returns what
-// it reserved to stay, by super cluster, for the one that is made in its place. It returns nil while something else
-// holds the name, whose end enqueues the namespace, and while super clusters that may hold something of it are not
-// listed, so that a new one could not be granted it: then it is to be called again after that time.
+// it reserved, by super cluster, for the one that is made in its place. It returns nil while something else holds the
+// name, whose end enqueues the namespace, and while super clusters that may hold something of it are not listed, so that
+// a new one could not be granted it: then it is to be called again after that time.
 func (r *namespaceReconciler) takeBack(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement) (map[string]slice.Amounts, time.Duration, error) {
 	if _, complete := r.usage.Held(ctx, client.ObjectKeyFromObject(np), np.Spec.NamespaceUID); !complete {
 		return nil, heldDelay, nil
-	}
-	kept := map[string]slice.Amounts{}
-	for i := range np.Status.Placements {
-		kept[np.Status.Placements[i].Cluster] = placement.StayingIn(&np.Status.Placements[i])
 	}
 	gone, err := r.store.Release(ctx, np)
 	if err != nil || !gone {
 		return nil, 0, err
 	}
 	klog.FromContext(ctx).Info("A NamespacePlacement was deleted and its namespace exists: making it again", "namespace", np.Name)
-	return kept, 0, nil
+	return keptOf(np), 0, nil
+}
+
+// keptOf returns what np reserves, by super cluster. What is leaving is to leave again: until a super cluster answers
+// that decision, it may yet let pods use it.
+func keptOf(np *schedulerv1alpha1.NamespacePlacement) map[string]slice.Amounts {
+	kept := map[string]slice.Amounts{}
+	for i := range np.Status.Placements {
+		kept[np.Status.Placements[i].Cluster] = slice.Of(np.Status.Placements[i].Reserved)
+	}
+	return kept
 }
 
 // change sets spec and status of np, an object without a resource version if it does not exist, from its namespace. It

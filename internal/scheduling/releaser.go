@@ -107,12 +107,11 @@ func (r *Releaser) wait(ctx context.Context, np *schedulerv1alpha1.NamespacePlac
 	var again time.Duration
 	for i := range np.Status.Placements {
 		use, measured := used[np.Status.Placements[i].Cluster]
-		switch settled := np.DeletionTimestamp.Add(placement.SettleTime).Sub(now); {
-		case !measured, !use.IsNothing():
+		if !measured || !use.IsNothing() {
 			return releasePeriod // Freed comes first, as a rule
-		case !use.Withdrawn && settled > 0: // the syncer may be about to write a quota
-			again = max(again, settled)
 		}
+		_, settles := use.Answers(placement.Decision(np, np.Status.Placements[i].Cluster), np.DeletionTimestamp.Time, now)
+		again = max(again, settles)
 	}
 	return again
 }

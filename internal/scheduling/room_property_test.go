@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
@@ -24,9 +26,13 @@ import (
 	"github.com/superpool/superpool/test/builders"
 )
 
-// longestLag is how late a syncer, or the informers of vc-scheduler, see what was written. Twice that is below
-// placement.LagTime.
-const longestLag = 800 * time.Millisecond
+const (
+	// longestLag is how late the informers of vc-scheduler see a quota. Pods they see up to twice as late, which is
+	// below placement.SettleTime, and syncers see NamespacePlacements up to five times as late.
+	longestLag = 4 * time.Second
+	// longestHang is how late a write of a syncer comes into force.
+	longestHang = 2 * time.Minute
+)
 
 // roomWorld is a pool in memory: the real functions of vc-scheduler decide, over super clusters, syncers and tenants
 // that do at random what they may do, each seeing the others late.
@@ -67,6 +73,8 @@ type roomSuper struct {
 	ending map[types.NamespacedName]bool
 	// podEvents and quotaEvents are on their way to the ledger.
 	podEvents, quotaEvents []roomEvent
+	// writes of the syncer are on their way to the API server.
+	writes []roomEvent
 }
 
 type roomEvent struct {
@@ -88,6 +96,7 @@ func newRoomWorld(t *testing.T, seed uint64) *roomWorld {
 			id: id, headroom: headroom, ledger: superclusters.NewLedger(), pods: map[types.UID]*corev1.Pod{},
 			quotas: map[types.NamespacedName]*corev1.ResourceQuota{}, ending: map[types.NamespacedName]bool{},
 		}
+		super.ledger.Clock = w.clock
 		super.ledger.SetNode(builders.Node("n1", "cpu", "8", "memory", "8Gi", "pods", "500").Obj())
 		super.ledger.SetPod(builders.Pod("kube-system", "foreign", "cpu", "1", "memory", "1Gi").UID("foreign-" + id).Node("n1").Obj())
 		w.supers[id] = super
@@ -99,6 +108,19 @@ func newRoomWorld(t *testing.T, seed uint64) *roomWorld {
 }
 
 func (w *roomWorld) lag() time.Duration { return time.Duration(w.random.Int64N(int64(longestLag))) }
+
+// hang is how long a write takes: one in three longer than all patience.
+func (w *roomWorld) hang() time.Duration {
+	if w.random.IntN(3) > 0 {
+		return time.Duration(w.random.Int64N(int64(100 * time.Millisecond)))
+	}
+	return time.Duration(math.Pow(w.random.Float64(), 3) * float64(longestHang))
+}
+
+func (w *roomWorld) version() string {
+	w.serial++
+	return fmt.Sprint(w.serial)
+}
 
 func (w *roomWorld) superCluster() *roomSuper {
 	return w.supers[[]string{"r1", "r2"}[w.random.IntN(2)]]
@@ -137,6 +159,7 @@ func (w *roomWorld) store(key types.NamespacedName, np *schedulerv1alpha1.Namesp
 		delete(w.placements, key)
 	} else {
 		np = np.DeepCopy()
+		np.ResourceVersion = w.version()
 		w.placements[key] = np
 	}
 	w.history[key] = append(w.history[key], roomVersion{w.clock.Now(), np})
@@ -148,6 +171,9 @@ func (w *roomWorld) store(key types.NamespacedName, np *schedulerv1alpha1.Namesp
 // seen returns a NamespacePlacement as a syncer has it.
 func (w *roomWorld) seen(key types.NamespacedName) *schedulerv1alpha1.NamespacePlacement {
 	at := w.clock.Now().Add(-w.lag())
+	if w.random.IntN(4) == 0 { // it has restarted, and the API server's own cache lags
+		at = at.Add(-4 * w.lag())
+	}
 	var seen *schedulerv1alpha1.NamespacePlacement
 	for _, version := range w.history[key] {
 		if version.at.After(at) {
@@ -206,13 +232,10 @@ func (w *roomWorld) reconciles(key types.NamespacedName) {
 	case ns.object == nil:
 		return
 	case np != nil && np.DeletionTimestamp != nil:
-		if _, complete := w.Held(w.Context(), key, ns.object.UID); !complete {
+		if _, complete := w.Held(w.Context(), key, np.Spec.NamespaceUID); !complete {
 			return
 		}
-		kept = map[string]slice.Amounts{}
-		for i := range np.Status.Placements {
-			kept[np.Status.Placements[i].Cluster] = placement.StayingIn(&np.Status.Placements[i])
-		}
+		kept = keptOf(np)
 		np = nil
 		w.did["took back"]++
 	}
@@ -227,8 +250,7 @@ func (w *roomWorld) reconciles(key types.NamespacedName) {
 		if np.Spec.NamespaceUID == "" {
 			return
 		}
-		w.serial++
-		np.UID, np.ResourceVersion = types.UID(fmt.Sprintf("uid-%d", w.serial)), "1"
+		np.UID, np.ResourceVersion = types.UID("uid-"+w.version()), w.version()
 	} else {
 		np = np.DeepCopy()
 	}
@@ -325,33 +347,94 @@ func least(a, b slice.Amounts) slice.Amounts { return a.Minus(a.Minus(b)) }
 
 // syncs is what the syncer of a super cluster does about a namespace: the quota lets pods request what stays.
 func (w *roomWorld) syncs(super *roomSuper, key types.NamespacedName) {
-	np, quota := w.seen(key), super.quotas[key]
+	np, ns, quota := w.seen(key), w.tenants[key], super.quotas[key]
 	owner := tenancy.Owner{ClusterKey: key.Namespace, VirtualCluster: types.NamespacedName{Namespace: "default", Name: key.Namespace}, VirtualClusterUID: "vc", Namespace: key.Name}
 	if quota != nil {
 		owner, _ = tenancy.GetOwner(quota)
 	}
-	ns := w.tenants[key]
 	if quota != nil && (ns.object == nil || owner.UID != ns.object.UID) && (np == nil || np.DeletionTimestamp != nil || np.Spec.NamespaceUID != owner.UID) {
-		super.ending[key] = true // the tenant's namespace is gone, with proof
+		w.withdraws(super, key, quota) // the tenant's namespace is gone, with proof
 		return
 	}
 	if np == nil || super.ending[key] || ns.object == nil || ns.object.UID != np.Spec.NamespaceUID {
 		return
 	}
-	stays, here := staysIn(np, super.id)
-	if quota == nil && !here {
+	owner.UID = ns.object.UID
+	_, here := staysIn(np, super.id)
+	switch {
+	case quota == nil && here:
+		w.creates(super, key, quotaOf(key, owner, nil, ""))
+	case quota == nil:
+	case !here:
+		w.updates(super, key, quota, quotaOf(key, owner, nil, ""))
+	default:
+		w.bounds(super, key, owner, quota)
+	}
+}
+
+// bounds lets the quota of a namespace that is placed answer, upon a live read of the NamespacePlacement.
+func (w *roomWorld) bounds(super *roomSuper, key types.NamespacedName, owner tenancy.Owner, quota *corev1.ResourceQuota) {
+	live := w.placements[key]
+	if live == nil || live.DeletionTimestamp != nil || live.Spec.NamespaceUID != owner.UID {
 		return
 	}
-	changed := builders.Quota(key.String(), "superpool", "requests.cpu", fmt.Sprintf("%dm", stays["cpu"]), "requests.memory", fmt.Sprint(stays["memory"]))
-	if quota != nil {
-		changed.UID, changed.Status = quota.UID, quota.Status
-	} else {
-		w.serial++
-		changed.UID = types.UID(fmt.Sprintf("uid-%d", w.serial))
+	if stays, here := staysIn(live, super.id); here {
+		w.updates(super, key, quota, quotaOf(key, owner, stays, placement.Decision(live, super.id)))
 	}
-	owner.UID = ns.object.UID
-	tenancy.SetOwner(changed, owner)
-	w.setQuota(super, key, changed)
+}
+
+// withdraws lets the quota of a super namespace answer, and then deletes the super namespace.
+func (w *roomWorld) withdraws(super *roomSuper, key types.NamespacedName, quota *corev1.ResourceQuota) {
+	if live := w.placements[key]; live != nil && live.DeletionTimestamp != nil {
+		if decision := placement.Decision(live, super.id); quota.Annotations[schedulerv1alpha1.AnnotationDecision] != decision {
+			desired := quota.DeepCopy()
+			desired.Annotations[schedulerv1alpha1.AnnotationDecision] = decision
+			w.updates(super, key, quota, desired)
+			return
+		}
+	}
+	super.ending[key] = true
+}
+
+// quotaOf returns a quota as a syncer writes it.
+func quotaOf(key types.NamespacedName, owner tenancy.Owner, stays slice.Amounts, decision string) *corev1.ResourceQuota {
+	quota := builders.Quota(key.String(), "superpool", "requests.cpu", fmt.Sprintf("%dm", stays["cpu"]), "requests.memory", fmt.Sprint(stays["memory"]))
+	tenancy.SetOwner(quota, owner)
+	if decision != "" {
+		quota.Annotations[schedulerv1alpha1.AnnotationDecision] = decision
+	}
+	return quota
+}
+
+// creates sends a create, which fails if there is a quota when it comes into force, or the super namespace terminates.
+func (w *roomWorld) creates(super *roomSuper, key types.NamespacedName, quota *corev1.ResourceQuota) {
+	super.writes = append(super.writes, roomEvent{w.clock.Now().Add(w.hang()), func() {
+		if super.quotas[key] != nil || super.ending[key] {
+			w.did["could not create a quota"]++
+			return
+		}
+		quota.UID = types.UID("uid-" + w.version())
+		w.setQuota(super, key, quota)
+	}})
+}
+
+// updates sends an update, which fails if the quota is not as it was read when it comes into force.
+func (w *roomWorld) updates(super *roomSuper, key types.NamespacedName, base, desired *corev1.ResourceQuota) {
+	sent := w.clock.Now()
+	super.writes = append(super.writes, roomEvent{sent.Add(w.hang()), func() {
+		stored := super.quotas[key]
+		if stored == nil || stored.ResourceVersion != base.ResourceVersion {
+			w.did["could not update a quota"]++
+			return
+		}
+		if w.clock.Since(sent) > longestLag {
+			w.did["updated a quota late"]++
+		}
+		stored = stored.DeepCopy()
+		stored.Spec, stored.Labels = desired.Spec, desired.Labels
+		maps.Copy(stored.Annotations, desired.Annotations)
+		w.setQuota(super, key, stored)
+	}})
 }
 
 // staysIn returns what of a reservation stays in a super cluster, false if np reserves nothing there.
@@ -364,7 +447,9 @@ func staysIn(np *schedulerv1alpha1.NamespacePlacement, id string) (slice.Amounts
 	return nil, false
 }
 
+// setQuota stores a quota that belongs to w from then on.
 func (w *roomWorld) setQuota(super *roomSuper, key types.NamespacedName, quota *corev1.ResourceQuota) {
+	quota.ResourceVersion = w.version()
 	super.quotas[key] = quota
 	super.quotaEvents = append(super.quotaEvents, roomEvent{w.clock.Now().Add(w.lag()), func() { super.ledger.SetQuota(quota) }})
 }
@@ -376,9 +461,12 @@ func (w *roomWorld) superActs(super *roomSuper, key types.NamespacedName) {
 	switch w.random.IntN(4) {
 	case 0: // the controller manager writes the status
 		if quota != nil {
-			quota = quota.DeepCopy()
-			quota.Status.Hard = quota.Spec.Hard
-			w.setQuota(super, key, quota)
+			status := corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: charges(super.requests(key))}
+			if !equality.Semantic.DeepEqual(quota.Status, status) {
+				quota = quota.DeepCopy()
+				quota.Status = status
+				w.setQuota(super, key, quota)
+			}
 		}
 	case 1: // a pod starts
 		if quota != nil && !super.ending[key] {
@@ -411,16 +499,27 @@ func (w *roomWorld) starts(super *roomSuper, key types.NamespacedName, quota *co
 	owner, _ := tenancy.GetOwner(quota)
 	owner.UID = "of-the-tenant's-pod"
 	tenancy.SetOwner(pod, owner)
-	sum := super.requests(key).Plus(slice.Taken(pod, slice.Reading{}))
-	for _, resource := range []corev1.ResourceName{"cpu", "memory"} {
-		hard, known := quota.Status.Hard["requests."+resource]
-		if _, specified := quota.Spec.Hard["requests."+resource]; !known || !specified || sum[resource] > slice.Of(corev1.ResourceList{resource: hard})[resource] {
-			return
-		}
+	sum := amountsOf(quota.Status.Used).Plus(slice.Taken(pod, slice.Reading{}))
+	sum = sum.Minus(slice.Amounts{"pods": sum["pods"]})
+	if quota.Status.Hard == nil || !sum.Fits(amountsOf(quota.Status.Hard)) {
+		return
 	}
 	w.did["started a pod"]++
+	quota = quota.DeepCopy()
+	quota.Status.Used = charges(sum)
+	w.setQuota(super, key, quota)
 	super.pods[pod.UID] = pod
-	super.podEvents = append(super.podEvents, roomEvent{w.clock.Now().Add(w.lag()), func() { super.ledger.SetPod(pod) }})
+	super.podEvents = append(super.podEvents, roomEvent{w.clock.Now().Add(2 * w.lag()), func() { super.ledger.SetPod(pod) }})
+}
+
+// charges is what a quota says is used.
+func charges(sum slice.Amounts) corev1.ResourceList {
+	return builders.Resources("requests.cpu", fmt.Sprintf("%dm", sum["cpu"]), "requests.memory", fmt.Sprint(sum["memory"]))
+}
+
+// amountsOf reads a list of a quota.
+func amountsOf(list corev1.ResourceList) slice.Amounts {
+	return slice.Of(corev1.ResourceList{"cpu": list["requests.cpu"], "memory": list["requests.memory"]})
 }
 
 func keyOf(pod *corev1.Pod) types.NamespacedName {
@@ -439,8 +538,25 @@ func (s *roomSuper) requests(key types.NamespacedName) slice.Amounts {
 	return sum
 }
 
-// deliver passes events on, in order, as far as they are due.
+// mayUse is what the pods of a namespace request in truth, or may request at any moment.
+func (s *roomSuper) mayUse(key types.NamespacedName) slice.Amounts {
+	sum := s.requests(key)
+	if quota := s.quotas[key]; quota != nil {
+		sum = sum.Plus(amountsOf(quota.Status.Hard).Minus(sum))
+		sum = sum.Plus(amountsOf(quota.Spec.Hard).Minus(sum))
+	}
+	return sum
+}
+
+// deliver lets writes come into force, in any order, and passes events on, in order, as far as they are due.
 func (w *roomWorld) deliver(super *roomSuper) {
+	super.writes = slices.DeleteFunc(super.writes, func(write roomEvent) bool {
+		isDue := !write.at.After(w.clock.Now())
+		if isDue {
+			write.apply()
+		}
+		return isDue
+	})
 	if super.silent {
 		return
 	}
@@ -452,16 +568,20 @@ func (w *roomWorld) deliver(super *roomSuper) {
 	}
 }
 
-// check demands that no room is given twice: Σ max(reserved, used) + foreign ≤ capacity − headroom, in truth.
+// check demands that no room is given twice, in truth: may use ≤ reserved, and Σ reserved + foreign ≤ capacity −
+// headroom. What a namespace may use is what its pods request, or what its quota lets them request.
 func (w *roomWorld) check(step int) {
 	for id, super := range w.supers {
 		room := super.headroom.Apply(slice.Of(builders.Resources("cpu", "7", "memory", "7Gi")))
 		sum := slice.Amounts{}
 		for key := range w.tenants {
-			reserved := reservedOf(w.placements[key], id)
-			sum = sum.Plus(reserved.Plus(super.requests(key).Minus(reserved)))
+			reserved, mayUse := reservedOf(w.placements[key], id), super.mayUse(key)
+			mayUse = mayUse.Minus(slice.Amounts{"pods": mayUse["pods"]})
+			if !mayUse.Fits(reserved) {
+				require.Fail(w, "room was released that may be used", "step %d: %s may use %s of %s, where %s is reserved for it", step, key, mayUse, id, reserved)
+			}
+			sum = sum.Plus(reserved)
 		}
-		sum = sum.Minus(slice.Amounts{"pods": sum["pods"]})
 		if !sum.Fits(room) {
 			require.Fail(w, "room was given twice", "step %d: %s has room for %s, and %s is reserved or used", step, id, room, sum)
 		}
@@ -471,6 +591,7 @@ func (w *roomWorld) check(step int) {
 // TestRoomIsGivenOnce lets random tenants write random quotas, pods and deletions against two super clusters.
 func TestRoomIsGivenOnce(t *testing.T) {
 	t.Parallel()
+	did := map[string]int{}
 	for seed := range uint64(20) {
 		w := newRoomWorld(t, seed)
 		for step := range 4000 {
@@ -497,8 +618,15 @@ func TestRoomIsGivenOnce(t *testing.T) {
 			}
 			w.check(step)
 		}
-		for _, what := range []string{"placed", "left", "released a part", "released a namespace", "took back", "started a pod"} {
-			require.Positive(t, w.did[what], "seed %d: %s", seed, what)
+		for what, times := range w.did {
+			did[what] += times
 		}
+	}
+	t.Log(did)
+	for _, what := range []string{
+		"placed", "left", "released a part", "released a namespace", "took back", "started a pod",
+		"could not create a quota", "could not update a quota", "updated a quota late",
+	} {
+		require.Positive(t, did[what], what)
 	}
 }

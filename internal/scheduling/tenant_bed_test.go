@@ -61,7 +61,7 @@ func (m *measured) Usage(_ context.Context, namespace types.NamespacedName, supe
 		}
 		use, known := m.of[cluster][namespace.Name]
 		if !known {
-			use = placement.Use{Withdrawn: true}
+			use = placement.Use{}
 		}
 		used[cluster] = use
 	}

@@ -113,7 +113,8 @@ func TestReservedRoomCountsUntilItIsFree(t *testing.T) {
 	b.wantQuota("a", "1")
 	b.wantQuota("b", "0")
 
-	b.usage.set("r1", "a", placement.Use{Requests: slice.Of(cores("1")), Hard: slice.Of(cores("1"))})
+	answered := placement.Decision(b.stored()["a"], "r1")
+	b.usage.set("r1", "a", placement.Use{Requests: slice.Of(cores("1")), Hard: slice.Of(cores("1")), Decision: answered})
 	b.waiting.Insert(request{concern: concernNamespace, namespace: "a"})
 	b.settle()
 	b.wantQuota("b", "2")

@@ -24,6 +24,14 @@ func bounded(requests, hard string) placement.Use {
 	return placement.Use{Requests: slice.Of(cores(requests)), Hard: slice.Of(cores(hard)), NamespaceUID: "1"}
 }
 
+// answered is bounded, by a quota that answers what was decided about web in a super cluster.
+func (b *tenantBed) answered(cluster, requests, hard string) placement.Use {
+	use := bounded(requests, hard)
+	use.Decision = placement.Decision(b.stored()["web"], cluster)
+	require.NotEmpty(b, use.Decision)
+	return use
+}
+
 // freed enqueues namespace web, as an event of a super cluster does.
 func (b *tenantBed) freed() { b.waiting.Insert(request{concern: concernNamespace, namespace: "web"}) }
 
@@ -75,11 +83,17 @@ func TestRoomIsReleasedWhereItIsMeasured(t *testing.T) {
 
 	b.usage.set("r2", "web", bounded("500m", "0"))
 	b.freed()
+	b.clock.SetTime(b.clock.Now().Add(time.Hour))
+	b.settle()
+	require.Equal(t, "r1=1 r2=1-1 ", b.reserved(), "the quota answers an earlier decision: one that is higher may be on its way")
+
+	b.usage.set("r2", "web", b.answered("r2", "500m", "0"))
+	b.freed()
 	b.settle()
 	require.Equal(t, "r1=1 r2=500m-500m ", b.reserved(), "a pod runs on")
 
 	b.usage.silent = sets.New("r2")
-	b.usage.set("r2", "web", bounded("0", "0"))
+	b.usage.set("r2", "web", b.answered("r2", "0", "0"))
 	b.freed()
 	b.settle()
 	require.Equal(t, "r1=1 r2=500m-500m ", b.reserved(), "r2 does not answer")
@@ -130,13 +144,13 @@ func TestADeletedNamespaceHoldsItsRoom(t *testing.T) {
 	b.settle()
 	require.NotNil(t, b.stored()["web"].DeletionTimestamp)
 	require.Equal(t, releasePeriod, b.release())
-	b.usage.set("r1", "web", placement.Use{Withdrawn: true})
-	b.usage.set("r2", "web", placement.Use{Requests: slice.Of(cores("1")), Withdrawn: true})
+	b.usage.set("r1", "web", placement.Use{Gone: true})
+	b.usage.set("r2", "web", placement.Use{Requests: slice.Of(cores("1"))})
 	require.Equal(t, releasePeriod, b.release())
 	require.Equal(t, "r1=1 r2=1 ", b.reserved(), "a pod terminates in r2")
 	b.usage.set("r2", "web", placement.Use{})
 	b.clock.SetTime(b.stored()["web"].DeletionTimestamp.Add(time.Second))
-	require.Equal(t, placement.SettleTime-time.Second, b.release(), "there was no quota since vc-scheduler has looked, and there may come one")
+	require.Equal(t, placement.SettleTime-time.Second, b.release(), "the watch of r2 may be behind")
 	b.usage.silent = sets.New("r1")
 	b.clock.SetTime(b.clock.Now().Add(time.Hour))
 	require.Equal(t, releasePeriod, b.release(), "r1 does not answer")
@@ -160,6 +174,27 @@ func TestADeletedPlacementIsMadeAgain(t *testing.T) {
 	require.Equal(t, before.Spec, after.Spec)
 	require.Equal(t, before.Status.Placements, after.Status.Placements)
 	b.wantPublished("web")
+}
+
+// TestADeletedPlacementKeepsWhatLeaves: a quota that lets pods use it may yet come into force.
+func TestADeletedPlacementKeepsWhatLeaves(t *testing.T) {
+	t.Parallel()
+	b := placedInTwo(t)
+	b.quota("web", "1")
+	b.settle()
+	require.Equal(t, "r1=1 r2=1-1 ", b.reserved())
+	b.usage.set("r2", "web", bounded("0", "0"))
+	b.usage.listing = true
+	require.NoError(t, b.meta.Delete(t.Context(), b.stored()["web"]))
+	b.freed()
+	b.look()
+	_, err := b.controller.reconcile.Reconcile(t.Context(), request{concern: concernNamespace, namespace: "web"})
+	require.NoError(t, err)
+	require.NotNil(t, b.stored()["web"].DeletionTimestamp, "what is held is not known")
+	b.usage.listing = false
+	b.settle()
+	require.Nil(t, b.stored()["web"].DeletionTimestamp)
+	require.Equal(t, "r1=1 r2=1-1 ", b.reserved())
 }
 
 // TestALostPlacementAdopts what the quotas of super clusters hold, before the namespace scheduler may place anything.

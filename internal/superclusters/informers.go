@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -173,7 +174,7 @@ func trimNode(object any) (any, error) {
 	return trimmed, nil
 }
 
-// trimQuota keeps of a ResourceQuota its owner and its limits.
+// trimQuota keeps of a ResourceQuota its owner, what it answers, its limits and what it has charged.
 func trimQuota(object any) (any, error) {
 	quota, ok := object.(*corev1.ResourceQuota)
 	if !ok {
@@ -182,7 +183,10 @@ func trimQuota(object any) (any, error) {
 	trimmed := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: quota.Namespace, Name: quota.Name, UID: quota.UID, ResourceVersion: quota.ResourceVersion},
 		Spec:       corev1.ResourceQuotaSpec{Hard: quota.Spec.Hard},
-		Status:     corev1.ResourceQuotaStatus{Hard: quota.Status.Hard},
+		Status:     corev1.ResourceQuotaStatus{Hard: quota.Status.Hard, Used: quota.Status.Used},
+	}
+	if decision := decisionOf(quota); decision != "" {
+		trimmed.Annotations = map[string]string{schedulerv1alpha1.AnnotationDecision: decision}
 	}
 	if owner, ours := tenancy.GetOwner(quota); ours {
 		tenancy.SetOwner(trimmed, owner)

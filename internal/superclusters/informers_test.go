@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -42,6 +43,15 @@ func TestTrimmedObjectsCountTheSame(t *testing.T) {
 			require.NotEqual(t, whole.String(), ledger.Capacity().Offered.String())
 		})
 	}
+	quota := answers("d1", quotaFor(webKey, "u1", "requests.cpu", "1"))
+	quota.Status = corev1.ResourceQuotaStatus{Hard: builders.Resources("requests.cpu", "2"), Used: builders.Resources("requests.cpu", "3")}
+	trimmed, err := trimQuota(quota)
+	require.NoError(t, err)
+	ledger, whole := NewLedger(), NewLedger()
+	ledger.SetQuota(trimmed.(*corev1.ResourceQuota))
+	whole.SetQuota(quota)
+	require.Equal(t, whole.Use(webKey), ledger.Use(webKey))
+	require.Equal(t, placement.Use{Requests: slice.Amounts{}, Hard: amounts(builders.Resources("cpu", "3")), NamespaceUID: "u1", Decision: "d1"}, ledger.Use(webKey))
 	tombstone := cache.DeletedFinalStateUnknown{Key: "web/p"}
 	for _, trim := range []cache.TransformFunc{trimPod, trimNode, trimQuota} {
 		got, err := trim(tombstone)

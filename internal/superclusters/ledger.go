@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"github.com/superpool/superpool/internal/freenodes"
 	"github.com/superpool/superpool/internal/slice"
@@ -25,9 +26,13 @@ import (
 //
 // All methods are safe for concurrent use.
 type Ledger struct {
-	// Freed is called when pods or the quota of a namespace use less than before, or its quota is another, with the key
-	// of its NamespacePlacement, and without any lock. nil: nobody is told. Set it before the first event.
+	// Freed is called when pods or the quota of a namespace use less than before, or its quota is another or answers
+	// another decision, with the key of its NamespacePlacement and without any lock. nil: nobody is told. Set it before
+	// the first event.
 	Freed func(namespace types.NamespacedName)
+
+	// Clock tells the time. NewLedger sets the real one.
+	Clock clock.PassiveClock
 
 	mu         sync.Mutex
 	nodes      map[string]nodeEntry
@@ -76,6 +81,7 @@ type Capacity struct {
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{
+		Clock:      clock.RealClock{},
 		nodes:      map[string]nodeEntry{},
 		pods:       map[types.UID]*podRecord{},
 		used:       map[string]slice.Amounts{},

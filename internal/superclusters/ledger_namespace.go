@@ -2,10 +2,12 @@ package superclusters
 
 import (
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -19,17 +21,18 @@ type namespaceEntry struct {
 	// namespace for which it was written.
 	quota, namespaceUID types.UID
 	hard                slice.Amounts
-	// withdrawn is whether there was a quota, and is none.
-	withdrawn bool
+	// decision is what the quota answers, or has answered where there is none any more, and gone is since when.
+	decision string
+	gone     time.Time
 	// reserved is what its NamespacePlacement reserves here.
 	reserved slice.Amounts
 }
 
 func (n *namespaceEntry) use() placement.Use {
-	return placement.Use{Requests: n.requests, Hard: n.hard, NamespaceUID: n.namespaceUID, Withdrawn: n.withdrawn}
+	return placement.Use{Requests: n.requests, Hard: n.hard, NamespaceUID: n.namespaceUID, Decision: n.decision, QuotaGone: n.gone}
 }
 
-// isEmpty returns whether the entry says nothing. That a quota was withdrawn counts while something is reserved.
+// isEmpty returns whether the entry says nothing. What a quota has answered counts while something is reserved.
 func (n *namespaceEntry) isEmpty() bool {
 	return len(n.requests) == 0 && n.quota == "" && len(n.reserved) == 0
 }
@@ -65,7 +68,8 @@ func (l *Ledger) SetQuota(quota *corev1.ResourceQuota) bool {
 	}
 	l.mu.Lock()
 	changed, freed := l.changeLocked(placementKey(&owner), func(n *namespaceEntry) {
-		n.quota, n.namespaceUID, n.hard, n.withdrawn = quota.UID, owner.UID, hardOf(quota), false
+		n.quota, n.namespaceUID, n.hard, n.decision = quota.UID, owner.UID, hardOf(quota), decisionOf(quota)
+		n.gone = time.Time{}
 	})
 	l.mu.Unlock()
 	l.tell(freed)
@@ -81,7 +85,11 @@ func (l *Ledger) DeleteQuota(quota *corev1.ResourceQuota) bool {
 	l.mu.Lock()
 	changed, freed := l.changeLocked(placementKey(&owner), func(n *namespaceEntry) {
 		if n.quota == quota.UID {
-			n.quota, n.namespaceUID, n.hard, n.withdrawn = "", "", nil, true
+			n.quota, n.namespaceUID, n.hard, n.decision = "", "", nil, decisionOf(quota)
+			n.gone = l.Clock.Now()
+			if !amountsOf(quota.Status.Used).Fits(n.requests) {
+				n.decision = "" // the watch of pods has yet to show one
+			}
 		}
 	})
 	l.mu.Unlock()
@@ -101,7 +109,7 @@ func (l *Ledger) namespacesHere() []types.NamespacedName {
 }
 
 // changeLocked applies change to the entry of a namespace and to the sums over all of them. It returns whether a sum
-// has changed, and the namespace if it uses less now, or has another quota.
+// has changed, and the namespace if it uses less now, or its quota is another or answers another decision.
 func (l *Ledger) changeLocked(key types.NamespacedName, change func(*namespaceEntry)) (changed bool, freed []types.NamespacedName) {
 	entry, exists := l.namespaces[key]
 	if !exists {
@@ -122,7 +130,7 @@ func (l *Ledger) changeLocked(key types.NamespacedName, change func(*namespaceEn
 		addTo(l.committed, was.committed, -1)
 		addTo(l.committed, is.committed, 1)
 	}
-	if before.quota != entry.quota || !before.requests.Fits(entry.requests) || !before.hard.Fits(entry.hard) {
+	if before.quota != entry.quota || before.decision != entry.decision || !before.requests.Fits(entry.requests) || !before.hard.Fits(entry.hard) {
 		freed = []types.NamespacedName{key}
 	}
 	return changed, freed
@@ -155,20 +163,31 @@ func addTo(sum, term slice.Amounts, sign int64) {
 	}
 }
 
-// hardOf returns what a quota lets pods request, never nil. A quota that was lowered lets them request what it did
-// before until the super cluster's controller manager has written its status, by which admission goes.
+// decisionOf returns the decision of vc-scheduler that a quota answers, "" for none.
+func decisionOf(quota *corev1.ResourceQuota) string {
+	return quota.Annotations[schedulerv1alpha1.AnnotationDecision]
+}
+
+// hardOf returns what a quota lets pods request, or has charged them for, never nil. A quota that was lowered lets them
+// request what it did before until the super cluster's controller manager has written its status, by which admission
+// goes. A pod is charged before it is stored, and the watch of pods may be behind that of quotas.
 func hardOf(quota *corev1.ResourceQuota) slice.Amounts {
 	hard := slice.Amounts{}
-	for _, list := range []corev1.ResourceList{quota.Spec.Hard, quota.Status.Hard} {
-		named := corev1.ResourceList{}
-		for key, quantity := range list {
-			if dimension, ok := slice.DimensionOfQuotaKey(key); ok {
-				named[dimension.Name] = quantity
-			}
-		}
-		for name, amount := range slice.Of(named) {
+	for _, list := range []corev1.ResourceList{quota.Spec.Hard, quota.Status.Hard, quota.Status.Used} {
+		for name, amount := range amountsOf(list) {
 			hard[name] = max(hard[name], amount)
 		}
 	}
 	return hard
+}
+
+// amountsOf returns what a list of a quota says about resources that are placed.
+func amountsOf(list corev1.ResourceList) slice.Amounts {
+	named := corev1.ResourceList{}
+	for key, quantity := range list {
+		if dimension, ok := slice.DimensionOfQuotaKey(key); ok {
+			named[dimension.Name] = quantity
+		}
+	}
+	return slice.Of(named)
 }

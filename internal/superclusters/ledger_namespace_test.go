@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -12,7 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	testingclock "k8s.io/utils/clock/testing"
 
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -39,10 +42,17 @@ func quotaFor(key types.NamespacedName, uid types.UID, hard ...string) *corev1.R
 	return quota
 }
 
+// answers lets quota answer a decision.
+func answers(decision string, quota *corev1.ResourceQuota) *corev1.ResourceQuota {
+	quota.Annotations[schedulerv1alpha1.AnnotationDecision] = decision
+	return quota
+}
+
 // TestLedgerCountsTenants follows one namespace: what it may use, what it uses beyond its reservation, and who is told.
 func TestLedgerCountsTenants(t *testing.T) {
 	t.Parallel()
-	ledger := NewLedger()
+	ledger, now := NewLedger(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	ledger.Clock = testingclock.NewFakePassiveClock(now)
 	var freed []types.NamespacedName
 	ledger.Freed = func(namespace types.NamespacedName) { freed = append(freed, namespace) }
 	ledger.SetNode(builders.Node("n1", "cpu", "8", "memory", "8Gi", "pods", "110").Obj())
@@ -75,10 +85,19 @@ func TestLedgerCountsTenants(t *testing.T) {
 	require.True(t, ledger.DeletePod("a"))
 	want("cpu=100m", "cpu=100m", "cpu=100m")
 	ledger.SetReserved(webKey, slice.Amounts{"cpu": 1000})
-	require.False(t, ledger.DeleteQuota(quotaFor(webKey, "u1")))
+	require.False(t, ledger.SetQuota(answers("d1", quotaFor(webKey, "u1", "requests.cpu", "100m"))))
+	require.Len(t, freed, 5, "it answers another decision")
+	require.Equal(t, "d1", ledger.Use(webKey).Decision)
+	require.False(t, ledger.DeleteQuota(answers("d2", quotaFor(webKey, "u1"))))
 	want("", "", "cpu=1")
-	require.Len(t, freed, 5)
-	require.Equal(t, placement.Use{Requests: slice.Amounts{}, Withdrawn: true}, ledger.Use(webKey))
+	require.Len(t, freed, 6)
+	require.Equal(t, placement.Use{Requests: slice.Amounts{}, Decision: "d2", QuotaGone: now}, ledger.Use(webKey), "what it answered at last")
+	ledger.SetQuota(quotaFor(webKey, "u2"))
+	require.Equal(t, placement.Use{Requests: slice.Amounts{}, Hard: slice.Amounts{}, NamespaceUID: "u2"}, ledger.Use(webKey), "another one answers for itself")
+	charged := answers("d3", quotaFor(webKey, "u2"))
+	charged.Status.Used = builders.Resources("requests.cpu", "1")
+	ledger.DeleteQuota(charged)
+	require.Equal(t, placement.Use{Requests: slice.Amounts{}, QuotaGone: now}, ledger.Use(webKey), "the watch of pods has yet to show one")
 	ledger.SetReserved(webKey, nil)
 	require.Empty(t, ledger.namespacesHere(), "nothing is left of it")
 }
@@ -98,6 +117,11 @@ func TestQuotaThatWasLowered(t *testing.T) {
 	ledger.SetQuota(quota)
 	use = ledger.Use(webKey)
 	require.Equal(t, "cpu=1", use.MayUse().String())
+	quota = quota.DeepCopy()
+	quota.Status.Used = builders.Resources("requests.cpu", "1500m", "requests.memory", "1Mi")
+	ledger.SetQuota(quota)
+	use = ledger.Use(webKey)
+	require.Equal(t, "cpu=1500m,memory=1Mi", use.MayUse().String(), "a pod was charged that the watch of pods has yet to show")
 }
 
 // TestIncompleteMarks: what bears our label and not our marks was not made by the pool.

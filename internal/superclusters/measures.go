@@ -279,7 +279,7 @@ func (c *Controller) Usage(ctx context.Context, namespace types.NamespacedName, 
 		if ledger := c.measures.ledger(id); ledger != nil {
 			used[id] = ledger.Use(namespace)
 		} else if c.isGone(ctx, id) {
-			used[id] = placement.Use{Withdrawn: true, Gone: true}
+			used[id] = placement.Use{Gone: true}
 		}
 	}
 	return used

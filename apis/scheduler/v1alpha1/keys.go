@@ -30,6 +30,11 @@ const (
 	// Written by vc-scheduler; read by vc-scheduler.
 	AnnotationOutOfService = "scheduler.tenancy.x-k8s.io/out-of-service"
 
+	// AnnotationDecision on the ResourceQuota of a super namespace names the last decision of vc-scheduler to lower
+	// what the namespace may use in the super cluster that the quota answers: placements[].leaving.decision of the
+	// NamespacePlacement, or its UID when it is being deleted. Written by the syncer; read by vc-scheduler.
+	AnnotationDecision = "scheduler.tenancy.x-k8s.io/decision"
+
 	// DeprecatedAnnotationSlice is read where AnnotationSlice is absent.
 	// Written by the tenant; read by vc-scheduler.
 	DeprecatedAnnotationSlice = "scheduler.virtualcluster.io/slice"

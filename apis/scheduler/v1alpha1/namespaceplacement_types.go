@@ -139,6 +139,12 @@ type Leaving struct {
 	// since is when vc-scheduler marked it as leaving.
 	// +required
 	Since metav1.Time `json:"since"`
+	// decision names the decision of vc-scheduler that so much is to stay and not more: it is the resourceVersion of
+	// the NamespacePlacement upon which it was made, so no two have the same. The syncer copies it onto the
+	// ResourceQuota of the super namespace, as the annotation scheduler.tenancy.x-k8s.io/decision; before it is there,
+	// vc-scheduler releases nothing.
+	// +optional
+	Decision string `json:"decision,omitempty"`
 	// deadline is when vc-scheduler releases it even if pods use it. Absent: it stays while pods use it.
 	// +optional
 	Deadline *metav1.Time `json:"deadline,omitempty"`

@@ -40,6 +40,9 @@ type Assignment struct {
 	// pods. It is what stays of the reservation: vc-scheduler lowers one by marking a part of it as leaving, and gives
 	// that part to others once the quota here does not allow it and no pod uses it.
 	Reserved corev1.ResourceList
+	// Decision is the decision of vc-scheduler that a quota answers which is written for this Assignment, "" for none
+	// (placement.Decision).
+	Decision string
 }
 
 // Assignments answers what of a tenant belongs into this super cluster. All methods may be called concurrently.

@@ -224,13 +224,13 @@ func (p *Pooled) PodSelector() string {
 }
 
 // assignment returns the Assignment that follows from facts. placed is that of a NamespacePlacement which lists this
-// super cluster.
+// super cluster, and of any other has the Decision alone.
 func (p *Pooled) assignment(facts *Facts, placed Assignment, tenant, namespace string) Assignment {
 	state := facts.State()
 	if state == Placed {
 		return placed
 	}
-	return Assignment{State: state, UID: p.Sides.NamespaceUID(tenant, namespace)}
+	return Assignment{State: state, UID: p.Sides.NamespaceUID(tenant, namespace), Decision: placed.Decision}
 }
 
 // facts reads the NamespacePlacement with reader and, unless it lists this super cluster, the rest from caches. It
@@ -243,11 +243,11 @@ func (p *Pooled) facts(ctx context.Context, reader client.Reader, tenant, namesp
 	facts.Content, owner = p.Sides.Content(tenant, namespace)
 	facts.Pods = p.Sides.Pods(tenant, namespace)
 	facts.Services = p.Sides.Services(tenant, namespace)
-	return facts, owner, Assignment{}, nil
+	return facts, owner, placed, nil
 }
 
 // placement returns whether a NamespacePlacement says where a namespace belongs (decided), and the Assignment of one
-// that lists this super cluster (here).
+// that lists this super cluster (here). That of another has the Decision alone.
 func (p *Pooled) placement(ctx context.Context, reader client.Reader, tenant, namespace string) (placed Assignment, here, decided bool, err error) {
 	var object schedulerv1alpha1.NamespacePlacement
 	err = reader.Get(ctx, types.NamespacedName{Namespace: tenant, Name: namespace}, &object)
@@ -257,12 +257,12 @@ func (p *Pooled) placement(ctx context.Context, reader client.Reader, tenant, na
 	case err != nil:
 		return Assignment{}, false, false, fmt.Errorf("reading NamespacePlacement %s/%s: %w", tenant, namespace, err)
 	}
-	at := p.indexOf(&object)
+	at, decision := p.indexOf(&object), placement.Decision(&object, p.SuperCluster)
 	if at < 0 {
-		return Assignment{}, false, object.DeletionTimestamp == nil && placement.IsDecided(&object), nil
+		return Assignment{Decision: decision}, false, object.DeletionTimestamp == nil && placement.IsDecided(&object), nil
 	}
 	stays := placement.StayingIn(&object.Status.Placements[at]).List()
-	return Assignment{State: Placed, UID: object.Spec.NamespaceUID, Reserved: stays}, true, true, nil
+	return Assignment{State: Placed, UID: object.Spec.NamespaceUID, Reserved: stays, Decision: decision}, true, true, nil
 }
 
 // holds returns whether a tenant has a placement here, by a live read, or whether the super namespace of another

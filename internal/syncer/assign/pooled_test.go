@@ -126,6 +126,10 @@ func TestPooled(t *testing.T) {
 	shrinking.Status.Placements[0].Leaving = &schedulerv1alpha1.Leaving{Reason: schedulerv1alpha1.LeavingShrunk, Reserved: builders.Resources("cpu", "500m")}
 	leaving := placement("web", "r1")
 	leaving.Status.Placements[0].Leaving = &schedulerv1alpha1.Leaving{Reason: schedulerv1alpha1.LeavingShrunk, Reserved: builders.Resources("cpu", "2")}
+	leaving.Status.Placements[0].Leaving.Decision = "42"
+	ends := func(state assign.State, uid types.UID) assign.Assignment {
+		return assign.Assignment{State: state, UID: uid, Decision: string(builders.UID("web"))}
+	}
 	assigned := builders.Pod("web", "p").Obj()
 	assigned.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front"}}
@@ -151,7 +155,7 @@ func TestPooled(t *testing.T) {
 			name: "it shrinks", wantReads: []string{"web"},
 			cached: []client.Object{shrinking}, live: []client.Object{leaving},
 			want:     assign.Assignment{State: assign.Placed, UID: "placed-uid", Reserved: builders.Resources("cpu", "1500m")},
-			wantLive: assign.Assignment{State: assign.Placed, UID: "placed-uid"},
+			wantLive: assign.Assignment{State: assign.Placed, UID: "placed-uid", Decision: "42"},
 		},
 		{name: "the cache is behind", want: is(assign.None), wantLive: here, wantReads: []string{"web"}, live: []client.Object{placement("web", "r1")}},
 		{name: "it is placed elsewhere", want: is(assign.None), wantLive: is(assign.None), wantReads: []string{"web"}, live: []client.Object{placement("web", "r2")}},
@@ -232,7 +236,7 @@ func TestPooled(t *testing.T) {
 		{
 			name: "its NamespacePlacement is being deleted", sides: sides{content: assign.Everything, pods: assign.No}, tenant: []client.Object{namespace("cached-uid")},
 			cached: []client.Object{deleted(placement("web", "r1"))}, live: []client.Object{deleted(placement("web", "r1")), virtualCluster("vc-uid")},
-			want: is(assign.Unknown), wantLive: is(assign.Unknown), wantReads: []string{"web", "vc"}, wantAsked: []string{"web"},
+			want: ends(assign.Unknown, "cached-uid"), wantLive: ends(assign.Unknown, "cached-uid"), wantReads: []string{"web", "vc"}, wantAsked: []string{"web"},
 		},
 		{
 			name: "its NamespacePlacement was just made", sides: sides{content: assign.Everything, pods: assign.No}, tenant: []client.Object{namespace("cached-uid")},
@@ -242,7 +246,7 @@ func TestPooled(t *testing.T) {
 		{
 			name: "it is gone", sides: sides{content: assign.Everything, pods: assign.Yes, services: assign.Yes, unseen: true}, tenant: []client.Object{},
 			cached: []client.Object{deleted(placement("web", "r1"))}, live: []client.Object{deleted(placement("web", "r1")), virtualCluster("vc-uid")}, wantProof: true,
-			want: assign.Assignment{State: assign.None}, wantLive: assign.Assignment{State: assign.None}, wantReads: []string{"web"}, wantAsked: []string{"web", "kube-system"},
+			want: ends(assign.None, ""), wantLive: ends(assign.None, ""), wantReads: []string{"web"}, wantAsked: []string{"web", "kube-system"},
 		},
 		{
 			name: "another one has its name", sides: sides{content: assign.Everything, unseen: true}, tenant: []client.Object{namespace("another-uid")},
@@ -260,7 +264,7 @@ func TestPooled(t *testing.T) {
 		{
 			name: "its VirtualCluster is being deleted", sides: sides{content: assign.Everything, unseen: true}, wantProof: true,
 			live: []client.Object{deleted(placement("web", "r1")), deleted(virtualCluster("vc-uid"))},
-			want: assign.Assignment{State: assign.None}, wantLive: assign.Assignment{State: assign.None}, wantReads: []string{"web", "vc", "kube-system"},
+			want: assign.Assignment{State: assign.None}, wantLive: ends(assign.None, ""), wantReads: []string{"web", "vc", "kube-system"},
 		},
 		{
 			name: "its VirtualCluster was made again", sides: sides{content: assign.Everything, unseen: true}, wantProof: true, live: []client.Object{virtualCluster("another-uid")},

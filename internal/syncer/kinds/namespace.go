@@ -8,10 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
@@ -130,19 +130,19 @@ func (n *Namespaces) clearKind(ctx context.Context, key engine.Key, spec *Spec, 
 	return found, nil
 }
 
-// confirm returns the State by live reads of a namespace that is not Placed by the caches, and the Proof of it. It
+// confirm returns the Assignment by live reads of a namespace that is not Placed by the caches, and the Proof of it. It
 // returns a WaitError if it is Placed, because the cache lags, and if it is Unknown.
-func (n *Namespaces) confirm(ctx context.Context, key engine.Key) (assign.State, proof.Proof, error) {
+func (n *Namespaces) confirm(ctx context.Context, key engine.Key) (assign.Assignment, proof.Proof, error) {
 	live, proven, err := n.env.Assignments.Confirm(ctx, key.Tenant, key.Name)
 	switch {
 	case err != nil:
-		return assign.Unknown, proof.Proof{}, fmt.Errorf("confirming the assignment of namespace %s: %w", key.Name, unproven(err))
+		return assign.Assignment{}, proof.Proof{}, fmt.Errorf("confirming the assignment of namespace %s: %w", key.Name, unproven(err))
 	case live.State == assign.Placed:
-		return live.State, proof.Proof{}, engine.Waitf("the cache of NamespacePlacements")
+		return live, proof.Proof{}, engine.Waitf("the cache of NamespacePlacements")
 	case live.State == assign.Unknown:
-		return live.State, proof.Proof{}, engine.Waitf("the tenant, or the deletion of its VirtualCluster, to say that namespace %s is gone", key.Name)
+		return live, proof.Proof{}, engine.Waitf("the tenant, or the deletion of its VirtualCluster, to say that namespace %s is gone", key.Name)
 	}
-	return live.State, proven, nil
+	return live, proven, nil
 }
 
 // ensure creates or updates the super namespace of an assignment, then its quota. superNamespace is nil if there is
@@ -192,7 +192,7 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, assignment assi
 	if !equality.Semantic.DeepEqual(superNamespace, desired) {
 		return n.env.done(ctx, KindNamespace, "update", n.env.Super.Update(ctx, desired))
 	}
-	return n.ensureQuota(ctx, tenant, owner, assignment.Reserved)
+	return n.ensureQuota(ctx, tenant, owner, assignment)
 }
 
 // fits returns whether the tenant may have another super namespace here. vc-scheduler bounds those that are placed, not
@@ -245,33 +245,60 @@ func (n *Namespaces) write(tenant *Tenant, tenantNamespace, superNamespace *core
 }
 
 // ensureQuota creates or updates the quota of a super namespace.
-func (n *Namespaces) ensureQuota(ctx context.Context, tenant *Tenant, owner tenancy.Owner, reserved corev1.ResourceList) error {
+//
+// A write may hang and come into force at any time, as long as nothing else was written over what it is based on. So a
+// quota is created with no room for pods, and all room comes with updates: these are decided by a read of the
+// NamespacePlacement that is younger than the quota which they write over. vc-scheduler gives room away once a quota
+// answers its decision (placement.Use.Answers).
+func (n *Namespaces) ensureQuota(ctx context.Context, tenant *Tenant, owner tenancy.Owner, assignment assign.Assignment) error {
 	extended, synced := n.env.extended.all(n.env.SuperCache)
 	if !synced {
 		return engine.Waitf("the cache of the super cluster's nodes")
 	}
 	limits := &tenant.Policy.Get().Spec().Limits
-	name := tenancy.SuperNamespace(owner.ClusterKey, owner.Namespace)
-	quota, exists, _ := get[*corev1.ResourceQuota](n.env.SuperCache, KindQuota, name, quotaName)
-	if !exists {
-		quota = &corev1.ResourceQuota{}
-		SuperQuota(quota, owner, reserved, extended, limits)
-		err := n.env.Super.Create(ctx, quota)
-		if !apierrors.IsAlreadyExists(err) {
-			return n.env.done(ctx, KindQuota, "create", err)
-		}
-		// Its ownership label was removed, or the cache lags. The namespace is ours, so its quota is.
-		quota = &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: quotaName}}
-		if err := n.env.Super.Get(ctx, client.ObjectKeyFromObject(quota), quota); err != nil {
-			return fmt.Errorf("reading the quota of super namespace %s: %w", name, err)
-		}
+	quota, err := n.someQuota(ctx, func(quota *corev1.ResourceQuota) { SuperQuota(quota, owner, nil, extended, limits) })
+	if err != nil {
+		return err
 	}
-	desired := quota.DeepCopy()
-	SuperQuota(desired, owner, reserved, extended, limits)
-	if equality.Semantic.DeepEqual(quota, desired) {
+	desired := func() *corev1.ResourceQuota {
+		desired := quota.DeepCopy()
+		SuperQuota(desired, owner, assignment.Reserved, extended, limits)
+		answer(desired, assignment.Decision)
+		return desired
+	}
+	if equality.Semantic.DeepEqual(quota, desired()) {
 		return nil
 	}
-	return n.env.done(ctx, KindQuota, "update", n.env.Super.Update(ctx, desired))
+	if assignment.State == assign.Placed {
+		assignment, err = n.env.Assignments.ConfirmPlaced(ctx, owner.ClusterKey, owner.Namespace)
+		switch {
+		case err != nil:
+			return fmt.Errorf("confirming the assignment of namespace %s: %w", owner.Namespace, err)
+		case assignment.State != assign.Placed, assignment.UID != owner.UID:
+			return engine.Waitf("the cache of NamespacePlacements")
+		}
+	}
+	return n.env.done(ctx, KindQuota, "update", n.env.Super.Update(ctx, desired()))
+}
+
+// someQuota returns the quota of a super namespace, from the cache where that has it. Where there is none, it creates
+// the one that initial sets.
+func (n *Namespaces) someQuota(ctx context.Context, initial func(*corev1.ResourceQuota)) (*corev1.ResourceQuota, error) {
+	created := &corev1.ResourceQuota{}
+	initial(created)
+	if quota, exists, _ := get[*corev1.ResourceQuota](n.env.SuperCache, KindQuota, created.Namespace, created.Name); exists {
+		return quota, nil
+	}
+	err := n.env.Super.Create(ctx, created)
+	if !apierrors.IsAlreadyExists(err) {
+		return created, n.env.done(ctx, KindQuota, "create", err)
+	}
+	// Its ownership label was removed, or the cache lags. The namespace is ours, so its quota is.
+	quota := &corev1.ResourceQuota{}
+	if err := n.env.Super.Get(ctx, client.ObjectKeyFromObject(created), quota); err != nil {
+		return nil, fmt.Errorf("reading the quota of super namespace %s: %w", created.Namespace, err)
+	}
+	return quota, nil
 }
 
 // withdraw deletes the super namespace of a namespace whose State is None, after Confirm.
@@ -288,13 +315,28 @@ func (n *Namespaces) withdraw(ctx context.Context, key engine.Key, superNamespac
 	switch {
 	case err != nil:
 		return err
-	case confirmed == assign.ServicesOnly:
+	case confirmed.State == assign.ServicesOnly:
 		return engine.Waitf("the cache of the tenant's Services")
-	case confirmed != assign.None:
+	case confirmed.State != assign.None:
 		return nil
 	}
 	n.env.clearWarning(key)
+	if err := n.lastAnswer(ctx, superNamespace.Name, confirmed.Decision); err != nil {
+		return err
+	}
 	return n.env.remove(ctx, n.env.Super, KindNamespace, "delete", superNamespace, nil, proven)
+}
+
+// lastAnswer lets the quota of a super namespace that is to be deleted answer a decision of vc-scheduler: that it is
+// gone says nothing about another one that may be there already.
+func (n *Namespaces) lastAnswer(ctx context.Context, superNamespace, decision string) error {
+	quota, exists, _ := get[*corev1.ResourceQuota](n.env.SuperCache, KindQuota, superNamespace, quotaName)
+	if !exists || decision == "" || quota.Annotations[schedulerv1alpha1.AnnotationDecision] == decision {
+		return nil
+	}
+	desired := quota.DeepCopy()
+	answer(desired, decision)
+	return n.env.done(ctx, KindQuota, "update", client.IgnoreNotFound(n.env.Super.Update(ctx, desired)))
 }
 
 // blocks warns the tenant whose namespace was created again while the super namespace of the earlier one is stuck: the

@@ -1,8 +1,10 @@
 package kinds_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -178,6 +181,132 @@ func TestNamespaceWithoutPlacement(t *testing.T) {
 			require.Equal(t, tc.wantStays, err == nil, "%v", err)
 		})
 	}
+}
+
+// TestQuotaAnswers: a quota is written upon a live read of the NamespacePlacement, and says which decision of
+// vc-scheduler it answers.
+func TestQuotaAnswers(t *testing.T) {
+	t.Parallel()
+	// placed is placed here with so many cores, of which one leaves if there is a decision.
+	placed := func(uid types.UID, cores, decision string) client.Object {
+		np := builders.Placement(clusterKey, "web").NamespaceUID(uid).Held("r1", 1, "cpu", cores).Obj()
+		if decision != "" {
+			np.Status.Placements[0].Leaving = &schedulerv1alpha1.Leaving{Reserved: builders.Resources("cpu", "1"), Decision: decision}
+		}
+		return np
+	}
+	for _, tc := range []struct {
+		name string
+		// cached and live are the NamespacePlacement. There is no live one where nothing may be read.
+		cached, live client.Object
+		// quota is the decision that the quota answers, which allows 2 cores; nil: there is none.
+		quota *string
+		// stale is whether the quota has changed since the cache has read it.
+		stale    bool
+		want     []string
+		wantWait bool
+	}{
+		{name: "a new one has no room at first", cached: placed("ns-uid", "2", ""), live: placed("ns-uid", "2", ""), want: []string{"create 0", "update 2"}},
+		{name: "a new one answers", cached: placed("ns-uid", "2", "d1"), live: placed("ns-uid", "2", "d1"), want: []string{"create 0", "update 1 d1"}},
+		{name: "it is as it should be", cached: placed("ns-uid", "2", ""), quota: ptr.To("")},
+		{name: "it keeps the last answer", cached: placed("ns-uid", "2", ""), quota: ptr.To("d1")},
+		{name: "a part leaves", cached: placed("ns-uid", "2", "d1"), live: placed("ns-uid", "2", "d1"), quota: ptr.To(""), want: []string{"update 1 d1"}},
+		{name: "it was written by an earlier version", cached: placed("ns-uid", "3", "d1"), live: placed("ns-uid", "3", "d1"), quota: ptr.To(""), want: []string{"update 2 d1"}},
+		{name: "more leaves", cached: placed("ns-uid", "3", "d2"), live: placed("ns-uid", "3", "d2"), quota: ptr.To("d1"), want: []string{"update 2 d2"}},
+		{name: "the cache is behind", cached: placed("ns-uid", "3", ""), live: placed("ns-uid", "2", "d1"), quota: ptr.To(""), want: []string{"update 1 d1"}},
+		{name: "it is not placed here any more", cached: placed("ns-uid", "3", ""), quota: ptr.To(""), wantWait: true},
+		{name: "another namespace is", cached: placed("ns-uid", "3", ""), live: placed("another", "3", ""), quota: ptr.To(""), wantWait: true},
+		{name: "somebody else was faster", cached: placed("ns-uid", "3", ""), live: placed("ns-uid", "3", ""), quota: ptr.To(""), stale: true, wantWait: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			var wrote []string
+			record := func(operation string, object client.Object, err error) error {
+				if quota, ok := object.(*corev1.ResourceQuota); ok && err == nil {
+					text := fmt.Sprintf("%s %s %s", operation, ptr.To(quota.Spec.Hard["requests.cpu"]), quota.Annotations[schedulerv1alpha1.AnnotationDecision])
+					wrote = append(wrote, strings.TrimSpace(text))
+				}
+				return err
+			}
+			p := newPool(t, interceptor.Funcs{
+				Create: func(ctx context.Context, to client.WithWatch, object client.Object, options ...client.CreateOption) error {
+					return record("create", object, to.Create(ctx, object, options...))
+				},
+				Update: func(ctx context.Context, to client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+					return record("update", object, to.Update(ctx, object, options...))
+				},
+			})
+			meta := func(np client.Object) client.WithWatch {
+				builder := fake.NewClientBuilder().WithScheme(placementScheme(t))
+				if np != nil {
+					builder.WithObjects(np)
+				}
+				return builder.Build()
+			}
+			p.assigns(meta(tc.cached), meta(tc.live))
+			kind, key := p.kind(kinds.KindNamespace), engine.Key{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"}
+			superNamespace := &corev1.Namespace{}
+			kinds.SuperNamespace(p.tenantCache[kinds.KindNamespace][0].(*corev1.Namespace), superNamespace, ownerOf("ns-uid"), &kinds.Rules{}, "baseline")
+			p.superCache[kinds.KindNamespace], p.superCache[kinds.KindQuota] = []client.Object{superNamespace}, nil
+			if tc.quota != nil {
+				quota := &corev1.ResourceQuota{}
+				kinds.SuperQuota(quota, ownerOf("ns-uid"), builders.Resources("cpu", "2"), nil, &p.tenant.Policy.Get().Spec().Limits)
+				if *tc.quota != "" {
+					quota.Annotations[schedulerv1alpha1.AnnotationDecision] = *tc.quota
+				}
+				require.NoError(t, p.superClient.Create(t.Context(), quota))
+				p.superCache[kinds.KindQuota] = []client.Object{quota.DeepCopy()}
+				if tc.stale {
+					require.NoError(t, p.superClient.Update(t.Context(), quota))
+				}
+				wrote = nil
+			}
+			_, err := kind.Reconcile(t.Context(), key, 0)
+			wait := &engine.WaitError{}
+			require.Equal(t, tc.wantWait, errors.As(err, &wait), "%v", err)
+			require.Equal(t, tc.wantWait, err != nil, "%v", err)
+			require.Equal(t, tc.want, wrote)
+		})
+	}
+}
+
+// TestLastAnswer: the quota of a super namespace answers that the NamespacePlacement is deleted before it goes.
+func TestLastAnswer(t *testing.T) {
+	t.Parallel()
+	var wrote []string
+	p := newPool(t, interceptor.Funcs{
+		Update: func(ctx context.Context, to client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+			wrote = append(wrote, "update "+object.GetAnnotations()[schedulerv1alpha1.AnnotationDecision])
+			return to.Update(ctx, object, options...)
+		},
+		Delete: func(ctx context.Context, to client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			wrote = append(wrote, "delete "+object.GetName())
+			return to.Delete(ctx, object, options...)
+		},
+	})
+	deleted := builders.Placement(clusterKey, "web").UID("np-uid").NamespaceUID("ns-uid").Held("r1", 1).Obj()
+	deleted.DeletionTimestamp, deleted.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{schedulerv1alpha1.FinalizerUsage}
+	meta := fake.NewClientBuilder().WithScheme(placementScheme(t)).WithObjects(deleted).Build()
+	p.assigns(meta, meta)
+	for _, object := range []client.Object{p.namespace, p.quota} {
+		require.NoError(t, p.superClient.Create(t.Context(), object))
+	}
+	p.tenantCache[kinds.KindNamespace] = nil
+	kind, key := p.kind(kinds.KindNamespace), engine.Key{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"}
+	stored := p.quota
+	stale := stored.DeepCopyObject().(client.Object)
+	require.NoError(t, p.superClient.Update(t.Context(), stored))
+	wrote = nil
+	p.superCache[kinds.KindQuota] = []client.Object{stale}
+	_, err := kind.Reconcile(t.Context(), key, 0)
+	wait := &engine.WaitError{}
+	require.ErrorAs(t, err, &wait)
+	require.Equal(t, []string{"update np-uid"}, wrote, "the cache is behind, and nothing is deleted")
+
+	p.superCache[kinds.KindQuota], wrote = []client.Object{stored}, nil
+	_, err = kind.Reconcile(t.Context(), key, 0)
+	require.NoError(t, err)
+	require.Equal(t, []string{"update np-uid", "delete " + clusterKey + "-web"}, wrote)
 }
 
 // TestTerminatingSuperNamespace lets the deletion of a super namespace hang, as with a pod on a node that has died: the

@@ -8,7 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/syncer/engine"
@@ -85,6 +87,14 @@ func SuperQuota(quota *corev1.ResourceQuota, owner tenancy.Owner, held corev1.Re
 		hard[slice.DimensionOf(name).QuotaKey] = quantity
 	}
 	quota.Spec = corev1.ResourceQuotaSpec{Hard: hard}
+}
+
+// answer lets quota bear the decision of vc-scheduler that it answers. Where there is none it keeps the last: one that
+// is over is none that vc-scheduler waits for.
+func answer(quota *corev1.ResourceQuota, decision string) {
+	if decision != "" {
+		metav1.SetMetaDataAnnotation(&quota.ObjectMeta, schedulerv1alpha1.AnnotationDecision, decision)
+	}
 }
 
 // bounded are the resources that every node has.

@@ -12,6 +12,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -45,13 +46,16 @@ func (w *world) superPod(t *testing.T, cluster, namespace string) *corev1.Pod {
 	return pod
 }
 
-// superQuota writes the quota of a super namespace, as a syncer does.
+// superQuota writes the quota of a super namespace, as a syncer does: it answers what vc-scheduler has decided.
 func (w *world) superQuota(t *testing.T, cluster, namespace, cpu, memory string) *corev1.ResourceQuota {
 	t.Helper()
 	owner := w.superNamespace(t, cluster, namespace)
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: tenancy.SuperNamespace(w.key, namespace), Name: "superpool"}}
 	err := w.supers[cluster].Get(t.Context(), client.ObjectKeyFromObject(quota), quota)
 	tenancy.SetOwner(quota, owner)
+	if np := w.placement(t, namespace); np != nil {
+		quota.Annotations[schedulerv1alpha1.AnnotationDecision] = placement.Decision(np, cluster)
+	}
 	quota.Spec.Hard = builders.Resources("requests.cpu", cpu, "requests.memory", memory)
 	if apierrors.IsNotFound(err) {
 		require.NoError(t, w.supers[cluster].Create(t.Context(), quota))

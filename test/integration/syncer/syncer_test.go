@@ -120,14 +120,14 @@ func (w *world) testNamespace(t *testing.T) {
 	super := appears(t, w.super, "", superName("web"), &corev1.Namespace{}, nil)
 	require.Equal(t, tenantKey, super.Labels[tenancyv1alpha1.LabelCluster])
 	require.Equal(t, "baseline", super.Labels["pod-security.kubernetes.io/enforce"])
-	quota := appears(t, w.super, superName("web"), "superpool", &corev1.ResourceQuota{}, nil)
 	want := hard("requests.cpu", "1", "requests.memory", "1Gi", "pods", "20")
-	require.Empty(t, cmp.Diff(want, quota.Spec.Hard))
+	isWanted := func(quota *corev1.ResourceQuota) bool { return cmp.Equal(want, quota.Spec.Hard) }
+	quota := appears(t, w.super, superName("web"), "superpool", &corev1.ResourceQuota{}, isWanted)
 
 	// What somebody changes there is put back.
 	quota.Spec.Hard["requests.cpu"] = resource.MustParse("9")
 	require.NoError(t, w.super.Update(t.Context(), quota))
-	appears(t, w.super, superName("web"), "superpool", quota, func(quota *corev1.ResourceQuota) bool { return cmp.Equal(want, quota.Spec.Hard) })
+	appears(t, w.super, superName("web"), "superpool", quota, isWanted)
 
 	w.place(t, "elsewhere", "r2") // see testRefusedPods
 }
