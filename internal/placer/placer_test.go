@@ -24,6 +24,7 @@ import (
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/refusal"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/internal/view"
@@ -49,7 +50,7 @@ type pool struct {
 	placements map[string]*schedulerv1alpha1.NamespacePlacement
 	// projected holds the encoded placements that the Placer was fed last, by tenant.
 	projected map[string]string
-	refusals  map[string]Refusal
+	refusals  map[string]refusal.Refusal
 	// refused counts slices that found no place, by tenant.
 	refused    map[string]int
 	commits    int
@@ -65,7 +66,7 @@ func newPool(t testing.TB, change ...func(*pool)) *pool {
 	t.Helper()
 	p := &pool{
 		t: t, clusters: sets.New[string](), placements: map[string]*schedulerv1alpha1.NamespacePlacement{},
-		projected: map[string]string{}, refusals: map[string]Refusal{}, refused: map[string]int{},
+		projected: map[string]string{}, refusals: map[string]refusal.Refusal{}, refused: map[string]int{},
 	}
 	p.placer = &Placer{Namespaces: view.NewNamespaces(), Nodes: view.NewNodeSource(), Config: defaultConfig(t), Sink: p}
 	for _, f := range change {
@@ -165,7 +166,7 @@ func (p *pool) project(tenant string) {
 }
 
 // Refuse implements Sink.
-func (p *pool) Refuse(_ context.Context, gang string, why Refusal) error {
+func (p *pool) Refuse(_ context.Context, gang string, why refusal.Refusal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	tenant := slicepod.PlacementOf(gang).Namespace
@@ -222,7 +223,7 @@ func (p *pool) placed(tenant string) string {
 	return p.projected[tenant]
 }
 
-func (p *pool) refusal(tenant string) Refusal {
+func (p *pool) refusal(tenant string) refusal.Refusal {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.refusals[tenant]
@@ -273,7 +274,7 @@ func TestPlacerPlacesAllOrNothing(t *testing.T) {
 	p := newPool(t)
 	p.cluster("r1", "250m", "8Gi")
 	p.ask("large", "500m", "500Mi")
-	p.wantRefused("large", namespacegang.ErrReasonNoFreeCapacity+": 500m cpu is wanted and 250m is free")
+	p.wantRefused("large", "0/1 super clusters are available: 1 has too little free for the namespace: 500m cpu")
 	p.ask("small", "200m", "200Mi")
 	p.wantPlaced("small", `{"r1":2}`)
 	p.cluster("r2", "500m", "8Gi")
@@ -287,7 +288,7 @@ func TestPlacerReleasesWhatItHeld(t *testing.T) {
 	p.cluster("r2", "150m", "8Gi")
 	p.cluster("r3", "150m", "8Gi")
 	p.ask("large", "400m", "400Mi")
-	p.wantRefused("large", "0/3 nodes are available: 3 Insufficient cpu.")
+	p.wantRefused("large", "0/3 super clusters are available: 3 have too little free cpu")
 	p.ask("small", "300m", "300Mi")
 	p.wantPlaced("small", `{"r1":1,"r2":1,"r3":1}`)
 	p.cluster("r4", "1", "8Gi")
@@ -335,7 +336,7 @@ func TestPlacerTriesAgainAfterALostWrite(t *testing.T) {
 	p.wantPlaced("a", `{"r1":2}`)
 	require.Equal(t, 2, p.commits)
 	p.ask("b", "100m", "100Mi")
-	p.wantRefused("b", namespacegang.ErrReasonNoFreeCapacity+": 100m cpu is wanted and 0 is free")
+	p.wantRefused("b", "0/1 super clusters are available: 1 has too little free for the namespace: 100m cpu")
 	p.remove("a")
 	p.wantPlaced("b", `{"r1":1}`)
 }
@@ -389,21 +390,27 @@ func TestPlacerNeedsNoAPIServer(t *testing.T) {
 	p.wantPlaced("small", `{"r1":1}`)
 
 	p.ask("large", "200m", "200Mi")
-	p.wantRefused("large", "0/3 nodes are available")
-	want := Refusal{
-		Message: "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable.",
-		Clusters: []ClusterReason{
-			{"r1", "NodeResourcesFit", "Insufficient cpu"},
-			{"r2", "NodeUnschedulable", "node(s) were unschedulable"},
-			{"r3", "TaintToleration", "node(s) had untolerated taint(s)"},
+	p.wantRefused("large", "0/3 super clusters are available")
+	want := refusal.Refusal{
+		Message: "0/3 super clusters are available: 1 cordoned, 1 has too little free cpu, 1 tainted by the operator (maintenance)",
+		Clusters: []refusal.ClusterReason{
+			{Cluster: "r1", Plugin: "NodeResourcesFit", Reason: "has too little free: 100m cpu wanted, 50m of 150m free"},
+			{Cluster: "r2", Plugin: "NodeUnschedulable", Reason: "cordoned"},
+			{Cluster: "r3", Plugin: "TaintToleration", Reason: "tainted by the operator (maintenance)"},
 		},
 	}
 	require.Empty(t, cmp.Diff(want, p.refusal("large")))
 
 	p.ask("huge", "5", "200Mi")
-	p.wantRefused("huge", namespacegang.ErrReasonNoFreeCapacity)
-	reason := namespacegang.ErrReasonNoFreeCapacity + ": 5 cpu is wanted and 4050m is free"
-	want = Refusal{Message: "0/3 nodes are available: " + reason + ".", Clusters: []ClusterReason{{"", namespacegang.Name, reason}}}
+	p.wantRefused("huge", "for the namespace")
+	want = refusal.Refusal{
+		Message: "0/3 super clusters are available: 1 cordoned, 1 has too little free for the namespace: 5 cpu, 1 tainted by the operator (maintenance)",
+		Clusters: []refusal.ClusterReason{
+			{Cluster: "r1", Plugin: namespacegang.Name, Reason: "has too little free: 5 cpu wanted, 50m of 150m free"},
+			{Cluster: "r2", Plugin: namespacegang.Name, Reason: "cordoned"},
+			{Cluster: "r3", Plugin: namespacegang.Name, Reason: "tainted by the operator (maintenance)"},
+		},
+	}
 	require.Empty(t, cmp.Diff(want, p.refusal("huge")))
 
 	p.remove("huge") // else its slices hold free capacity of r4 for a moment, or not
@@ -425,7 +432,7 @@ func TestPlacerWithPluginsThatWatchOtherObjects(t *testing.T) {
 
 // TestPlacerDecidesTheSameTwice gives two Placers the same super clusters and namespaces, more than fit.
 func TestPlacerDecidesTheSameTwice(t *testing.T) {
-	decide := func() (map[string]string, map[string]Refusal) {
+	decide := func() (map[string]string, map[string]refusal.Refusal) {
 		p := newPool(t, func(p *pool) {
 			for i := range 20 {
 				name := fmt.Sprintf("r%02d", i)
@@ -437,7 +444,7 @@ func TestPlacerDecidesTheSameTwice(t *testing.T) {
 			}
 			p.ask("zz-too-large", "100", "100Mi")
 		})
-		placed := func() (placed map[string]string, refused map[string]Refusal) {
+		placed := func() (placed map[string]string, refused map[string]refusal.Refusal) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			placed = map[string]string{}

@@ -242,7 +242,7 @@ func TestPodSchedulerFillsWhatTheNamespaceHolds(t *testing.T) {
 	c.create("web", "second", "100m")
 	c.wantIn("web", "second", "r2")
 	c.create("web", "third", "100m")
-	c.wantRefused("web", "third", "0/2 nodes are available: 2 Insufficient cpu of the namespace.")
+	c.wantRefused("web", "third", "0/2 super clusters are available: 2 hold no room of namespace web: 200m of 200m cpu used")
 
 	require.NoError(t, c.api.CoreV1().Pods("web").Delete(c.ctx, "first", metav1.DeleteOptions{}))
 	c.wantIn("web", "third", "r1")
@@ -255,7 +255,7 @@ func TestPodSchedulerFillsWhatTheNamespaceHolds(t *testing.T) {
 func TestPodSchedulerSaysWhyThereIsNoPlace(t *testing.T) {
 	c := newTenant(t)
 	c.create("web", "early", "100m")
-	c.wantRefused("web", "early", "0/0 nodes are available: "+namespaceplacement.ErrReasonNoPlacement)
+	c.wantRefused("web", "early", namespaceplacement.ErrReasonNoPlacement)
 	c.cluster("r1")
 	c.place("other", "r1", "1")
 	c.create("web", "late", "100m")
