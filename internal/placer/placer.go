@@ -56,6 +56,8 @@ type Placer struct {
 	// those of scheduler-plugins. Nil: no API server is asked, and there are no such objects.
 	KubeConfig *rest.Config
 
+	// erred is told what else kept a slice from being placed. Nil: nobody is.
+	erred func(gang string, err error)
 	// queued reports whether the scheduler's queue holds a Pod.
 	queued func(types.NamespacedName) bool
 }
@@ -132,6 +134,9 @@ func run(ctx context.Context, sched *scheduler.Scheduler, factory informers.Shar
 // failed reports a slice that was refused, and leaves its status as it is.
 func (p *Placer) failed(ctx context.Context, pod *corev1.Pod, status *fwk.Status, why refusal.Refusal) *fwk.Status {
 	if why.IsZero() {
+		if err := status.AsError(); p.erred != nil && !status.IsRejected() && err != nil {
+			p.erred(slicepod.GangName(pod), err)
+		}
 		return status
 	}
 	if err := p.Sink.Refuse(ctx, slicepod.GangName(pod), why); err != nil {
