@@ -76,7 +76,7 @@ func (f *findings) judged(cluster, plugin, text string) reason {
 		return same("cordoned")
 	case plugin == names.TaintToleration:
 		if info := f.info(cluster); info != nil {
-			if away, isAway := f.tainted(info.Node()); isAway {
+			if away, isAway := tainted(info.Node(), f.pod.Spec.Tolerations); isAway {
 				return away
 			}
 		}
@@ -108,17 +108,19 @@ func (f *findings) absent(text string) reason {
 	return reason{one: "holds " + holds, many: "hold " + holds}
 }
 
-// away returns why a super cluster takes nothing new, whatever is free there.
-func (f *findings) away(node *corev1.Node) (reason, bool) {
+// State returns why a super cluster takes nothing new that has these tolerations, whatever is free there: "cordoned",
+// "" for no reason.
+func State(node *corev1.Node, tolerations []corev1.Toleration) string {
 	if node.Spec.Unschedulable {
-		return same("cordoned"), true
+		return "cordoned"
 	}
-	return f.tainted(node)
+	why, _ := tainted(node, tolerations)
+	return why.one
 }
 
-// tainted returns what the first taint says that pod does not tolerate. It returns false where there is none.
-func (f *findings) tainted(node *corev1.Node) (reason, bool) {
-	taint, isUntolerated := corev1helpers.FindMatchingUntoleratedTaint(node.Spec.Taints, f.pod.Spec.Tolerations, pluginhelper.DoNotScheduleTaintsFilterFunc())
+// tainted returns what the first taint says that is not tolerated. It returns false where there is none.
+func tainted(node *corev1.Node, tolerations []corev1.Toleration) (reason, bool) {
+	taint, isUntolerated := corev1helpers.FindMatchingUntoleratedTaint(node.Spec.Taints, tolerations, pluginhelper.DoNotScheduleTaintsFilterFunc())
 	if !isUntolerated {
 		return reason{}, false
 	}

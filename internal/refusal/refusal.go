@@ -165,10 +165,11 @@ func (f *findings) readShort() bool {
 	}
 	for _, node := range nodes {
 		row := finding{cluster: node.Node().Name, plugin: namespacegang.Name, count: 1}
-		if away, isAway := f.away(node.Node()); isAway {
+		row.reason = reason{one: "has too little free", many: "together have too little free", forAll: true, short: shortages(node, short)}
+		if node.Node().Spec.Unschedulable {
+			row.reason = same("cordoned")
+		} else if away, isAway := tainted(node.Node(), f.pod.Spec.Tolerations); isAway {
 			row.reason = away
-		} else {
-			row.reason = reason{one: "has too little free", many: "together have too little free", forAll: true, short: shortages(node, short)}
 		}
 		f.rows = append(f.rows, row)
 	}
