@@ -393,6 +393,7 @@ func TestPlacerNeedsNoAPIServer(t *testing.T) {
 	p.wantRefused("large", "0/3 super clusters are available")
 	want := refusal.Refusal{
 		Message: "0/3 super clusters are available: 1 cordoned, 1 has too little free cpu, 1 tainted by the operator (maintenance)",
+		Slices:  2,
 		Clusters: []refusal.ClusterReason{
 			{Cluster: "r1", Plugin: "NodeResourcesFit", Reason: "has too little free: 100m cpu wanted, 50m of 150m free"},
 			{Cluster: "r2", Plugin: "NodeUnschedulable", Reason: "cordoned"},
@@ -405,6 +406,7 @@ func TestPlacerNeedsNoAPIServer(t *testing.T) {
 	p.wantRefused("huge", "for the namespace")
 	want = refusal.Refusal{
 		Message: "0/3 super clusters are available: 1 cordoned, 1 has too little free for the namespace: 5 cpu, 1 tainted by the operator (maintenance)",
+		Slices:  50,
 		Clusters: []refusal.ClusterReason{
 			{Cluster: "r1", Plugin: namespacegang.Name, Reason: "has too little free: 5 cpu wanted, 50m of 150m free"},
 			{Cluster: "r2", Plugin: namespacegang.Name, Reason: "cordoned"},

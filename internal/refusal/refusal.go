@@ -34,6 +34,9 @@ type Refusal struct {
 	// Clusters holds the reasons one by one, with figures, for the operator: sorted by super cluster. It is empty where
 	// no single super cluster was looked at.
 	Clusters []ClusterReason
+	// Placed is how many slices of the namespace had found a super cluster, of Slices that were to be placed, before one
+	// did not: what they take is not free. It is for the operator. Both are 0 for a pod.
+	Placed, Slices int64
 }
 
 // ClusterReason is one reason of one plugin.
@@ -46,6 +49,14 @@ type ClusterReason struct {
 	Reason string
 }
 
+// Tried says how far a namespace of several slices came, as "3 of 10 slices fit", "" for any other.
+func (r Refusal) Tried() string {
+	if r.Slices < 2 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d slices fit", r.Placed, r.Slices)
+}
+
 // IsZero reports whether nothing was refused.
 func (r Refusal) IsZero() bool { return r.Message == "" && len(r.Clusters) == 0 }
 
@@ -55,7 +66,7 @@ func (r Refusal) Details() string {
 	for i, row := range r.Clusters {
 		parts[i] = cmp.Or(row.Cluster, "others") + ": " + row.Reason
 	}
-	return strings.Join(parts, "; ")
+	return strings.TrimPrefix(r.Tried()+"; "+strings.Join(parts, "; "), "; ")
 }
 
 // Nodes is what kube-scheduler knew of the super clusters when it refused: its snapshot.
@@ -84,7 +95,11 @@ func Of(pod *corev1.Pod, status *fwk.Status, nodes Nodes) Refusal {
 		return Refusal{}
 	}
 	slices.SortStableFunc(found.rows, func(a, b finding) int { return cmp.Compare(a.cluster, b.cluster) })
-	return Refusal{Message: found.message(fit), Clusters: found.clusters()}
+	why := Refusal{Message: found.message(fit), Clusters: found.clusters()}
+	if size, err := slicepod.Size(pod); err == nil && slicepod.GangName(pod) != "" {
+		why.Placed, why.Slices = int64(slicepod.Index(pod)), size
+	}
+	return why
 }
 
 // ofStatus is Of for a status that tells no nodes apart.

@@ -284,7 +284,10 @@ func TestDetails(t *testing.T) {
 		{Cluster: "r3", Plugin: fitName, Reason: "has too little free: 100m cpu wanted"},
 	}
 	require.Empty(t, cmp.Diff(want, got.Clusters))
-	require.Equal(t, "others: elsewhere; r1: has too little free: 100m cpu wanted, 50m of 4 free; r2: cordoned; r3: has too little free: 100m cpu wanted", got.Details())
+	require.Equal(t, "0 of 2 slices fit; others: elsewhere; r1: has too little free: 100m cpu wanted, 50m of 4 free; r2: cordoned; r3: has too little free: 100m cpu wanted", got.Details())
+
+	sliced.UID = slicepod.UID("tenant/web@1", 1)
+	require.Equal(t, "1 of 2 slices fit", refusal.Of(sliced, status, nodes).Tried())
 
 	pod := refusal.Of(podOf("web-0", room("cpu", "100m")), unfit(1, "", unresolvable, clusters{"r1": rejected(fitName, shortOfCPU)}),
 		snapshot{}.with("r1", room("cpu", "100m"), room("cpu", "100m")))

@@ -180,10 +180,7 @@ func (e *Explanation) Print(out io.Writer, format Format) error {
 		p.line("It is being deleted: what it holds is given back when its super clusters show that it is free")
 	case e.Change == Waits:
 		p.line("%s is missing, and fits nowhere:", e.Missing)
-		p.line("  %s", e.Why)
-		for _, reason := range e.SuperClusters {
-			p.line("    %s: %s (%s)", cmp.Or(reason.SuperCluster, "all others"), reason.Reason, reason.Plugin)
-		}
+		e.printReasons(p)
 	case e.Missing != "":
 		p.line("%s is missing, and fits now: %s. vc-scheduler places it in its turn", e.Missing, e.moved())
 	default:

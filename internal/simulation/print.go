@@ -78,7 +78,14 @@ func (n *Namespace) printWhy(p *page) {
 	}
 	p.line("")
 	p.line("%s/%s waits%s", n.Tenant, n.Name, prefixed(" for ", n.Missing))
+	n.printReasons(p)
+}
+
+func (n *Namespace) printReasons(p *page) {
 	p.line("  %s", cmp.Or(n.Why, "it was not tried"))
+	if n.Tried != "" {
+		p.line("    %s; for the next one:", n.Tried)
+	}
 	for _, reason := range n.SuperClusters {
 		p.line("    %s: %s (%s)", cmp.Or(reason.SuperCluster, "all others"), reason.Reason, reason.Plugin)
 	}

@@ -67,6 +67,8 @@ type Namespace struct {
 	Missing string `json:"missing,omitempty"`
 	// Why is why it waits, as its tenant reads it.
 	Why string `json:"why,omitempty"`
+	// Tried is how far it came, as "3 of 10 slices fit": what SuperClusters says is for the next one.
+	Tried string `json:"tried,omitempty"`
 	// SuperClusters is why each super cluster is refused.
 	SuperClusters []Reason `json:"superClusters,omitempty"`
 }
@@ -184,7 +186,7 @@ func namespaceOf(before *schedulerv1alpha1.NamespacePlacement, outcome placer.Ou
 	case !missing.IsZero():
 		n.Change, n.Missing = Waits, missing.String()
 		n.Why = cmp.Or(invalid, outcome.Why.Message)
-		n.SuperClusters = reasons(outcome.Why)
+		n.Tried, n.SuperClusters = outcome.Why.Tried(), reasons(outcome.Why)
 	case invalid != "":
 		n.Change = Waits
 	case maps.Equal(n.Before, n.Placements):

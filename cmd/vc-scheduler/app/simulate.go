@@ -9,8 +9,10 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -71,11 +73,15 @@ It exits with 0 if all fits, with 3 if something does not, and with 1 if it coul
 			if err != nil {
 				return err
 			}
+			ctx, err := quiet(cmd.Context(), options)
+			if err != nil {
+				return err
+			}
 			pool, err := simulation.Read(os.DirFS(from), read.defaultSlice)
 			if err != nil {
 				return fmt.Errorf("--from %s: %w", from, err)
 			}
-			report, err := simulation.Simulate(quiet(cmd.Context()), read.namespaceConfig, pool)
+			report, err := simulation.Simulate(ctx, read.namespaceConfig, pool)
 			if err != nil {
 				return fmt.Errorf("--from %s: %w", from, err)
 			}
@@ -118,20 +124,24 @@ It exits with 0 if nothing is missing or all fits, with 3 if something does not,
 			if err != nil {
 				return err
 			}
+			ctx, err := quiet(cmd.Context(), options)
+			if err != nil {
+				return err
+			}
 			meta, err := metaClient(options.Kubeconfig)
 			if err != nil {
 				return err
 			}
 			if tenant != "" {
-				if root, err = simulation.RootOf(cmd.Context(), meta, tenant); err != nil {
+				if root, err = simulation.RootOf(ctx, meta, tenant); err != nil {
 					return fmt.Errorf("--tenant: %w", err)
 				}
 			}
-			pool, err := simulation.Live(cmd.Context(), meta)
+			pool, err := simulation.Live(ctx, meta)
 			if err != nil {
 				return fmt.Errorf("the meta cluster: %w", err)
 			}
-			why, err := simulation.Explain(quiet(cmd.Context()), read.namespaceConfig, pool, types.NamespacedName{Namespace: root, Name: args[0]})
+			why, err := simulation.Explain(ctx, read.namespaceConfig, pool, types.NamespacedName{Namespace: root, Name: args[0]})
 			if err != nil {
 				return err //nolint:wrapcheck // it says what was explained
 			}
@@ -164,4 +174,9 @@ func metaClient(kubeconfig string) (client.Reader, error) {
 }
 
 // quiet returns ctx without a log: what a scheduler logs about objects in memory is about no cluster.
-func quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, logr.Discard()) }
+func quiet(ctx context.Context, options *Options) (context.Context, error) {
+	if err := logsapi.ValidateAndApply(options.Logs, utilfeature.DefaultFeatureGate); err != nil { // which lets contexts have logs
+		return nil, fmt.Errorf("setting up the log: %w", err)
+	}
+	return klog.NewContext(ctx, logr.Discard()), nil
+}
