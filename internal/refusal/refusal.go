@@ -23,8 +23,8 @@ import (
 	"github.com/superpool/superpool/plugins/namespaceplacement"
 )
 
-// ReasonNoSuperCluster is why a slice waits in a pool that has no super cluster.
-const ReasonNoSuperCluster = "the pool has no super cluster"
+// ErrReasonNoSuperCluster is why a slice waits in a pool that has no super cluster.
+const ErrReasonNoSuperCluster = "the pool has no super cluster"
 
 // Refusal is why a slice or a pod fits no super cluster. The zero Refusal is none.
 type Refusal struct {
@@ -108,7 +108,7 @@ func ofStatus(pod *corev1.Pod, status *fwk.Status) Refusal {
 	case strings.Contains(message, namespacegang.ErrReasonReleased):
 		return Refusal{}
 	case errors.Is(status.AsError(), scheduler.ErrNoNodesAvailable) && slicepod.GangName(pod) != "":
-		return Refusal{Message: ReasonNoSuperCluster}
+		return Refusal{Message: ErrReasonNoSuperCluster}
 	case errors.Is(status.AsError(), scheduler.ErrNoNodesAvailable):
 		return Refusal{Message: namespaceplacement.ErrReasonNoPlacement}
 	default:

@@ -223,7 +223,7 @@ func TestMessage(t *testing.T) {
 			pod: pod("1"), status: unfit(2, "too large", rejected("P", "too large"), nil), want: "0/2 super clusters are available: too large",
 		},
 		"no super cluster, a pod":   {pod: pod("1"), status: fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(scheduler.ErrNoNodesAvailable), want: namespaceplacement.ErrReasonNoPlacement},
-		"no super cluster, a slice": {pod: sliced, status: fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(scheduler.ErrNoNodesAvailable), want: refusal.ReasonNoSuperCluster},
+		"no super cluster, a slice": {pod: sliced, status: fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(scheduler.ErrNoNodesAvailable), want: refusal.ErrReasonNoSuperCluster},
 		"a policy":                  {pod: pod("1"), status: unfit(0, "schedulerName is not allowed", nil, nil), want: "schedulerName is not allowed"},
 		"no FitError":               {pod: pod("1"), status: rejected("P", "no"), want: "no"},
 		"no reason":                 {pod: pod("1"), status: unfit(2, "", unresolvable, nil), want: "0/2 super clusters are available"},
