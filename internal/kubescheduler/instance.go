@@ -38,8 +38,8 @@ type Instance struct {
 	// Recorders record Events about the Pods of the view.
 	Recorders profile.RecorderFactory
 	// Failed is called for each Pod that was not scheduled, by several goroutines, and returns the status that
-	// kube-scheduler's own failure handler then gets. why is what the Pod's condition and Event say, the zero Refusal for
-	// an error, which they quote. Nil: the status as it is.
+	// kube-scheduler's own failure handler then gets. why is what the Pod's condition and Event say, the zero Refusal
+	// for an error, which they quote. Nil: the status as it is.
 	Failed func(ctx context.Context, pod *corev1.Pod, status *fwk.Status, why refusal.Refusal) *fwk.Status
 	// Refused is asked about each Pod that is about to be scheduled, by one goroutine, and returns why it must wait, ""
 	// if it need not. Whoever makes it return "" activates the Pods. Nil: none waits.

@@ -26,14 +26,14 @@ import (
 	"github.com/superpool/superpool/plugins/namespacegang"
 )
 
-// rehearsalPatience bounds how long one namespace of a Rehearsal may take. It is longer than NamespaceGang holds a slice
-// at most.
+// rehearsalPatience bounds how long one namespace of a Rehearsal may take. It is longer than NamespaceGang holds a
+// slice at most.
 const rehearsalPatience = 2 * time.Minute
 
 // Rehearsal places NamespacePlacements in memory, as a Placer of a pool in this state would, and writes nowhere: it
 // runs one and takes its decisions. It tries one namespace at a time, in the order of the Placer's queue, so that equal
-// inputs give equal results: the Placer itself may try a namespace while another one still holds slices that it is about
-// to release. Capacity is never freed, so trying each namespace once is enough.
+// inputs give equal results: the Placer itself may try a namespace while another one still holds slices that it is
+// about to release. Capacity is never freed, so trying each namespace once is enough.
 type Rehearsal struct {
 	// Config holds the profiles.
 	Config *config.KubeSchedulerConfiguration

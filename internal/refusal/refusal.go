@@ -28,14 +28,14 @@ const ErrReasonNoSuperCluster = "the pool has no super cluster"
 
 // Refusal is why a slice or a pod fits no super cluster. The zero Refusal is none.
 type Refusal struct {
-	// Message is one sentence about all super clusters, for tenants: it counts reasons, the most frequent first, names no
-	// super cluster, and has no figure of what the pool has.
+	// Message is one sentence about all super clusters, for tenants: it counts reasons, the most frequent first, names
+	// no super cluster, and has no figure of what the pool has.
 	Message string
 	// Clusters holds the reasons one by one, with figures, for the operator: sorted by super cluster. It is empty where
 	// no single super cluster was looked at.
 	Clusters []ClusterReason
-	// Placed is how many slices of the namespace had found a super cluster, of Slices that were to be placed, before one
-	// did not: what they take is not free. It is for the operator. Both are 0 for a pod.
+	// Placed is how many slices of the namespace had found a super cluster, of Slices that were to be placed, before
+	// one did not: what they take is not free. It is for the operator. Both are 0 for a pod.
 	Placed, Slices int64
 }
 
@@ -78,9 +78,9 @@ type Nodes interface {
 }
 
 // Of returns why kube-scheduler refused pod, a slice or a tenant's pod, with status. It returns the zero Refusal when
-// nothing was refused: the pod ran into an error and is tried again, or it is a slice that does fit and was released for
-// the sake of another one, whose own refusal tells more. Figures are those of nodes, which is read only for refusals of
-// the scheduling cycle itself; nil: there are none.
+// nothing was refused: the pod ran into an error and is tried again, or it is a slice that does fit and was released
+// for the sake of another one, whose own refusal tells more. Figures are those of nodes, which is read only for
+// refusals of the scheduling cycle itself; nil: there are none.
 func Of(pod *corev1.Pod, status *fwk.Status, nodes Nodes) Refusal {
 	if !status.IsRejected() {
 		return Refusal{}

@@ -58,8 +58,8 @@ type Pool struct {
 //
 //   - Nodes with the label of virtual Nodes, and NamespacePlacements, of the meta cluster.
 //   - Namespaces and ResourceQuotas of tenants: the name of the directory that holds them, below the first one, is the
-//     tenant. They say what a NamespacePlacement of that tenant requests, in place of its spec, or make one. defaults is
-//     the slice size of those that name none.
+//     tenant. They say what a NamespacePlacement of that tenant requests, in place of its spec, or make one. defaults
+//     is the slice size of those that name none.
 //
 // Other objects are counted and ignored.
 func Read(dir fs.FS, defaults slice.Amounts) (*Pool, error) {

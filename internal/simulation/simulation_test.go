@@ -76,7 +76,9 @@ func TestSimulateOfAnEmptyPool(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "the pool has no super cluster", report.Namespaces[0].Why)
 	require.EqualError(t, report.Err(), "1 of 1 namespaces does not fit")
-	require.Equal(t, 3, report.Err().(*simulation.DoesNotFit).ExitCode())
+	var unfit *simulation.DoesNotFit
+	require.ErrorAs(t, report.Err(), &unfit)
+	require.Equal(t, 3, unfit.ExitCode())
 }
 
 func TestSimulateRefusesUnknownProfiles(t *testing.T) {
