@@ -24,8 +24,10 @@ func flagsPage(*source) (string, error) {
 	}
 	var page strings.Builder
 	page.WriteString(notice + "# Flags and feature gates\n")
-	for _, command := range []*cobra.Command{vcscheduler.NewCommand(), syncerCommand, vnagent.NewCommand()} {
-		fmt.Fprintf(&page, "\n## %s\n\n%s\n\n", command.Name(), command.Short)
+	scheduler := vcscheduler.NewCommand()
+	commands := append([]*cobra.Command{scheduler}, scheduler.Commands()...)
+	for _, command := range append(commands, syncerCommand, vnagent.NewCommand()) {
+		fmt.Fprintf(&page, "\n## %s\n\n%s\n\n", command.CommandPath(), command.Short)
 		var flags, gates [][]string
 		command.LocalFlags().VisitAll(func(flag *pflag.Flag) {
 			if flag.Name == "feature-gates" {

@@ -2,9 +2,7 @@ package kubescheduler
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 
-	"github.com/superpool/superpool/internal/slicepod"
+	"github.com/superpool/superpool/internal/refusal"
 	"github.com/superpool/superpool/plugins"
 )
 
@@ -40,8 +38,9 @@ type Instance struct {
 	// Recorders record Events about the Pods of the view.
 	Recorders profile.RecorderFactory
 	// Failed is called for each Pod that was not scheduled, by several goroutines, and returns the status that
-	// kube-scheduler's own failure handler then gets. Nil: the status as it is.
-	Failed func(ctx context.Context, pod *corev1.Pod, status *fwk.Status) *fwk.Status
+	// kube-scheduler's own failure handler then gets. why is what the Pod's condition and Event say, the zero Refusal
+	// for an error, which they quote. Nil: the status as it is.
+	Failed func(ctx context.Context, pod *corev1.Pod, status *fwk.Status, why refusal.Refusal) *fwk.Status
 	// Refused is asked about each Pod that is about to be scheduled, by one goroutine, and returns why it must wait, ""
 	// if it need not. Whoever makes it return "" activates the Pods. Nil: none waits.
 	Refused func(pod *corev1.Pod) string
@@ -70,7 +69,7 @@ func (i Instance) Build(ctx context.Context) (*scheduler.Scheduler, error) {
 	if schedule := sched.SchedulePod; i.Refused != nil {
 		sched.SchedulePod = func(ctx context.Context, profile framework.Framework, state fwk.CycleState, pod *corev1.Pod) (scheduler.ScheduleResult, error) {
 			if reason := i.Refused(pod); reason != "" {
-				return scheduler.ScheduleResult{}, refusal(pod, reason)
+				return scheduler.ScheduleResult{}, unfit(pod, reason)
 			}
 			return schedule(ctx, profile, state, pod)
 		}
@@ -80,41 +79,24 @@ func (i Instance) Build(ctx context.Context) (*scheduler.Scheduler, error) {
 		ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *framework.NominatingInfo, start time.Time,
 	) {
-		status = readable(status)
+		why := refusal.Of(pod.Pod, status, profile.SnapshotSharedLister().NodeInfos())
 		if i.Failed != nil {
-			status = i.Failed(ctx, pod.Pod, status)
+			status = i.Failed(ctx, pod.Pod, status, why)
+		}
+		if !why.IsZero() {
+			status = worded(status, why.Message)
+			profile = inWords{Framework: profile, ctx: ctx, client: i.Client, message: why.Message}
 		}
 		handle(ctx, profile, pod, status, nominating, start)
 	}
 	return sched, nil
 }
 
-// refusal returns the error of a Pod that fits no node, whatever is evicted there.
-func refusal(pod *corev1.Pod, reason string) error {
+// unfit returns the error of a Pod that fits no node, whatever is evicted there.
+func unfit(pod *corev1.Pod, reason string) error {
 	return &framework.FitError{Pod: pod, Diagnosis: framework.Diagnosis{
 		NodeToStatus: framework.NewDefaultNodeToStatus(), PreFilterMsg: reason, UnschedulablePlugins: sets.New(refusedBy),
 	}}
-}
-
-// readable returns status with reasons that name resources as people know them (slicepod.Readable). The status handed
-// in is not changed.
-func readable(status *fwk.Status) *fwk.Status {
-	var fit *framework.FitError
-	if !errors.As(status.AsError(), &fit) || fit.Diagnosis.NodeToStatus == nil {
-		return status
-	}
-	translate := func(old *fwk.Status) *fwk.Status {
-		reasons := slices.Clone(old.Reasons())
-		for i := range reasons {
-			reasons[i] = slicepod.Readable(reasons[i])
-		}
-		return fwk.NewStatus(old.Code(), reasons...).WithPlugin(old.Plugin())
-	}
-	nodes := map[string]*fwk.Status{}
-	fit.Diagnosis.NodeToStatus.ForEachExplicitNode(func(name string, old *fwk.Status) { nodes[name] = translate(old) })
-	translated := *fit
-	translated.Diagnosis.NodeToStatus = framework.NewNodeToStatus(nodes, fit.Diagnosis.NodeToStatus.AbsentNodesStatus())
-	return fwk.NewStatus(status.Code()).WithError(&translated)
 }
 
 // NoEvents is a profile.RecorderFactory that drops all Events, for Pods that exist in a view only.

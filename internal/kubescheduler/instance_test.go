@@ -2,6 +2,7 @@ package kubescheduler
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -13,10 +14,12 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
 
+	"github.com/superpool/superpool/internal/refusal"
 	"github.com/superpool/superpool/plugins"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -35,10 +38,16 @@ func TestBuildRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "building a scheduler: ")
 }
 
-// TestFailed runs a scheduler whose only node is too small: Failed is called with the pod and the reason, and the pod
-// gets the status that Failed returns.
+// TestFailed runs a scheduler whose only node is too small: Failed is called with the pod and the reason, the status
+// that it returns decides what kube-scheduler does, and condition and Event say the reason.
 func TestFailed(t *testing.T) {
-	for name, replace := range map[string]bool{"the status as it is": false, "another status": true} {
+	for name, tc := range map[string]struct {
+		replace    bool
+		wantReason string
+	}{
+		"the status as it is": {wantReason: corev1.PodReasonUnschedulable},
+		"another status":      {replace: true, wantReason: corev1.PodReasonSchedulerError},
+	} {
 		t.Run(name, func(t *testing.T) {
 			_, ctx := ktesting.NewTestContext(t)
 			ctx, cancel := context.WithCancel(ctx)
@@ -48,14 +57,16 @@ func TestFailed(t *testing.T) {
 			require.NoError(t, err)
 			var mu sync.Mutex
 			failed := map[string]string{}
+			recorder := events.NewFakeRecorder(100)
 			instance := Instance{
-				Client: api, Informers: informers.NewSharedInformerFactory(api, 0), Config: cfg, Plugins: plugins.Options{}, Recorders: NoEvents,
-				Failed: func(_ context.Context, pod *corev1.Pod, status *fwk.Status) *fwk.Status {
+				Client: api, Informers: informers.NewSharedInformerFactory(api, 0), Config: cfg, Plugins: plugins.Options{},
+				Recorders: func(string) events.EventRecorder { return recorder },
+				Failed: func(_ context.Context, pod *corev1.Pod, status *fwk.Status, why refusal.Refusal) *fwk.Status {
 					mu.Lock()
 					defer mu.Unlock()
-					failed[pod.Namespace+"/"+pod.Name] = status.Message()
-					if replace {
-						return fwk.NewStatus(fwk.Unschedulable, "in other words")
+					failed[pod.Namespace+"/"+pod.Name] = why.Message
+					if tc.replace {
+						return fwk.AsStatus(errors.New("in other words"))
 					}
 					return status
 				},
@@ -76,20 +87,19 @@ func TestFailed(t *testing.T) {
 				instance.Informers.Shutdown()
 			}()
 
-			want := "Insufficient cpu"
-			if replace {
-				want = "in other words"
-			}
+			const want = "0/1 super clusters are available: 1 has too little free cpu"
 			require.EventuallyWithT(t, func(c *assert.CollectT) {
 				mu.Lock()
 				message := failed["web/large"]
 				mu.Unlock()
-				require.Contains(c, message, "Insufficient cpu")
+				require.Equal(c, want, message)
 				pod, err := api.CoreV1().Pods("web").Get(t.Context(), "large", metav1.GetOptions{})
 				require.NoError(c, err)
 				require.Len(c, pod.Status.Conditions, 1)
-				require.Contains(c, pod.Status.Conditions[0].Message, want)
+				require.Equal(c, want, pod.Status.Conditions[0].Message)
+				require.Equal(c, tc.wantReason, pod.Status.Conditions[0].Reason)
 			}, 20*time.Second, 10*time.Millisecond)
+			require.Equal(t, "Warning FailedScheduling "+want, <-recorder.Events)
 		})
 	}
 }

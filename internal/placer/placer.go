@@ -23,6 +23,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/superpool/superpool/internal/kubescheduler"
+	"github.com/superpool/superpool/internal/refusal"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/plugins"
@@ -36,7 +37,7 @@ type Sink interface {
 	namespacegang.Committer
 	// Refuse reports why a gang cannot be placed. It is called for each slice of the gang that fits nowhere and again
 	// with each further try, so mostly with what was reported before. An error is logged; the next try calls it again.
-	Refuse(ctx context.Context, gang string, why Refusal) error
+	Refuse(ctx context.Context, gang string, why refusal.Refusal) error
 }
 
 // Placer places all gangs in Namespaces onto Nodes. The same content of both, and the same order of changes, gives the
@@ -55,6 +56,8 @@ type Placer struct {
 	// those of scheduler-plugins. Nil: no API server is asked, and there are no such objects.
 	KubeConfig *rest.Config
 
+	// erred is told what else kept a slice from being placed. Nil: nobody is.
+	erred func(gang string, err error)
 	// queued reports whether the scheduler's queue holds a Pod.
 	queued func(types.NamespacedName) bool
 }
@@ -129,9 +132,11 @@ func run(ctx context.Context, sched *scheduler.Scheduler, factory informers.Shar
 }
 
 // failed reports a slice that was refused, and leaves its status as it is.
-func (p *Placer) failed(ctx context.Context, pod *corev1.Pod, status *fwk.Status) *fwk.Status {
-	why, refused := refusalOf(status)
-	if !refused {
+func (p *Placer) failed(ctx context.Context, pod *corev1.Pod, status *fwk.Status, why refusal.Refusal) *fwk.Status {
+	if why.IsZero() {
+		if err := status.AsError(); p.erred != nil && !status.IsRejected() && err != nil {
+			p.erred(slicepod.GangName(pod), err)
+		}
 		return status
 	}
 	if err := p.Sink.Refuse(ctx, slicepod.GangName(pod), why); err != nil {

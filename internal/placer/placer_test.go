@@ -25,6 +25,7 @@ import (
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/refusal"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/internal/view"
@@ -50,7 +51,7 @@ type pool struct {
 	placements map[string]*schedulerv1alpha1.NamespacePlacement
 	// projected holds the encoded placements that the Placer was fed last, by tenant.
 	projected map[string]string
-	refusals  map[string]Refusal
+	refusals  map[string]refusal.Refusal
 	// refused counts slices that found no place, by tenant.
 	refused    map[string]int
 	commits    int
@@ -66,7 +67,7 @@ func newPool(t testing.TB, change ...func(*pool)) *pool {
 	t.Helper()
 	p := &pool{
 		t: t, clusters: sets.New[string](), placements: map[string]*schedulerv1alpha1.NamespacePlacement{},
-		projected: map[string]string{}, refusals: map[string]Refusal{}, refused: map[string]int{},
+		projected: map[string]string{}, refusals: map[string]refusal.Refusal{}, refused: map[string]int{},
 	}
 	p.placer = &Placer{Namespaces: view.NewNamespaces(), Nodes: view.NewNodeSource(), Config: defaultConfig(t), Sink: p}
 	for _, f := range change {
@@ -166,7 +167,7 @@ func (p *pool) project(tenant string) {
 }
 
 // Refuse implements Sink.
-func (p *pool) Refuse(_ context.Context, gang string, why Refusal) error {
+func (p *pool) Refuse(_ context.Context, gang string, why refusal.Refusal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	tenant := slicepod.PlacementOf(gang).Namespace
@@ -223,7 +224,7 @@ func (p *pool) placed(tenant string) string {
 	return p.projected[tenant]
 }
 
-func (p *pool) refusal(tenant string) Refusal {
+func (p *pool) refusal(tenant string) refusal.Refusal {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.refusals[tenant]
@@ -274,7 +275,7 @@ func TestPlacerPlacesAllOrNothing(t *testing.T) {
 	p := newPool(t)
 	p.cluster("r1", "250m", "8Gi")
 	p.ask("large", "500m", "500Mi")
-	p.wantRefused("large", namespacegang.ErrReasonNoFreeCapacity+": 500m cpu is wanted and 250m is free")
+	p.wantRefused("large", "0/1 super clusters are available: 1 has too little free for the namespace: 500m cpu")
 	p.ask("small", "200m", "200Mi")
 	p.wantPlaced("small", `{"r1":2}`)
 	p.cluster("r2", "500m", "8Gi")
@@ -288,7 +289,7 @@ func TestPlacerReleasesWhatItHeld(t *testing.T) {
 	p.cluster("r2", "150m", "8Gi")
 	p.cluster("r3", "150m", "8Gi")
 	p.ask("large", "400m", "400Mi")
-	p.wantRefused("large", "0/3 nodes are available: 3 Insufficient cpu.")
+	p.wantRefused("large", "0/3 super clusters are available: 3 have too little free cpu")
 	p.ask("small", "300m", "300Mi")
 	p.wantPlaced("small", `{"r1":1,"r2":1,"r3":1}`)
 	p.cluster("r4", "1", "8Gi")
@@ -364,7 +365,7 @@ func TestPlacerTriesAgainAfterALostWrite(t *testing.T) {
 	p.wantPlaced("a", `{"r1":2}`)
 	require.Equal(t, 2, p.commits)
 	p.ask("b", "100m", "100Mi")
-	p.wantRefused("b", namespacegang.ErrReasonNoFreeCapacity+": 100m cpu is wanted and 0 is free")
+	p.wantRefused("b", "0/1 super clusters are available: 1 has too little free for the namespace: 100m cpu")
 	p.remove("a")
 	p.wantPlaced("b", `{"r1":1}`)
 }
@@ -418,21 +419,29 @@ func TestPlacerNeedsNoAPIServer(t *testing.T) {
 	p.wantPlaced("small", `{"r1":1}`)
 
 	p.ask("large", "200m", "200Mi")
-	p.wantRefused("large", "0/3 nodes are available")
-	want := Refusal{
-		Message: "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable.",
-		Clusters: []ClusterReason{
-			{"r1", "NodeResourcesFit", "Insufficient cpu"},
-			{"r2", "NodeUnschedulable", "node(s) were unschedulable"},
-			{"r3", "TaintToleration", "node(s) had untolerated taint(s)"},
+	p.wantRefused("large", "0/3 super clusters are available")
+	want := refusal.Refusal{
+		Message: "0/3 super clusters are available: 1 cordoned, 1 has too little free cpu, 1 tainted by the operator (maintenance)",
+		Slices:  2,
+		Clusters: []refusal.ClusterReason{
+			{Cluster: "r1", Plugin: "NodeResourcesFit", Reason: "has too little free: 100m cpu wanted, 50m of 150m free"},
+			{Cluster: "r2", Plugin: "NodeUnschedulable", Reason: "cordoned"},
+			{Cluster: "r3", Plugin: "TaintToleration", Reason: "tainted by the operator (maintenance)"},
 		},
 	}
 	require.Empty(t, cmp.Diff(want, p.refusal("large")))
 
 	p.ask("huge", "5", "200Mi")
-	p.wantRefused("huge", namespacegang.ErrReasonNoFreeCapacity)
-	reason := namespacegang.ErrReasonNoFreeCapacity + ": 5 cpu is wanted and 4050m is free"
-	want = Refusal{Message: "0/3 nodes are available: " + reason + ".", Clusters: []ClusterReason{{"", namespacegang.Name, reason}}}
+	p.wantRefused("huge", "for the namespace")
+	want = refusal.Refusal{
+		Message: "0/3 super clusters are available: 1 cordoned, 1 has too little free for the namespace: 5 cpu, 1 tainted by the operator (maintenance)",
+		Slices:  50,
+		Clusters: []refusal.ClusterReason{
+			{Cluster: "r1", Plugin: namespacegang.Name, Reason: "has too little free: 5 cpu wanted, 50m of 150m free"},
+			{Cluster: "r2", Plugin: namespacegang.Name, Reason: "cordoned"},
+			{Cluster: "r3", Plugin: namespacegang.Name, Reason: "tainted by the operator (maintenance)"},
+		},
+	}
 	require.Empty(t, cmp.Diff(want, p.refusal("huge")))
 
 	p.remove("huge") // else its slices hold free capacity of r4 for a moment, or not
@@ -454,7 +463,7 @@ func TestPlacerWithPluginsThatWatchOtherObjects(t *testing.T) {
 
 // TestPlacerDecidesTheSameTwice gives two Placers the same super clusters and namespaces, more than fit.
 func TestPlacerDecidesTheSameTwice(t *testing.T) {
-	decide := func() (map[string]string, map[string]Refusal) {
+	decide := func() (map[string]string, map[string]refusal.Refusal) {
 		p := newPool(t, func(p *pool) {
 			for i := range 20 {
 				name := fmt.Sprintf("r%02d", i)
@@ -466,7 +475,7 @@ func TestPlacerDecidesTheSameTwice(t *testing.T) {
 			}
 			p.ask("zz-too-large", "100", "100Mi")
 		})
-		placed := func() (placed map[string]string, refused map[string]Refusal) {
+		placed := func() (placed map[string]string, refused map[string]refusal.Refusal) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			placed = map[string]string{}
@@ -517,4 +526,36 @@ func TestProfiles(t *testing.T) {
 			require.Equal(t, sets.New(tc.names...), names)
 		})
 	}
+}
+
+// TestPlacerSaysWhy has a super cluster for each reason that a plugin of the default profile has. What a tenant reads
+// has no figure of the pool.
+func TestPlacerSaysWhy(t *testing.T) {
+	p := newPool(t)
+	tainted := func(key string, effect corev1.TaintEffect) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Effect: effect}) }
+	}
+	ready := func(status corev1.ConditionStatus) func(*corev1.Node) {
+		return func(n *corev1.Node) {
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
+		}
+	}
+	p.cluster("r1", "4", "8Gi", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	p.cluster("r2", "4", "8Gi", tainted("maintenance", corev1.TaintEffectNoSchedule))
+	p.cluster("r3", "4", "8Gi", tainted("maintenance", corev1.TaintEffectNoExecute))
+	p.cluster("r4", "4", "8Gi", ready(corev1.ConditionUnknown))
+	p.cluster("r5", "4", "8Gi", ready(corev1.ConditionFalse))
+	p.cluster("r6", "4", "8Gi", func(n *corev1.Node) {
+		n.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeShapes: `[{"cpu":"50m","memory":"4Gi"}]`}
+	})
+	p.cluster("r7", "50m", "8Gi")
+	p.cluster("r8", "50m", "50Mi")
+	p.cluster("r9", "4", "8Gi", func(n *corev1.Node) { n.Status.Allocatable = nil })
+	p.ask("a", "100m", "100Mi")
+	p.wantRefused("a", "super clusters")
+	require.Equal(t, "0/9 super clusters are available: 2 have too little free cpu and memory, 1 cordoned, 1 does not answer, 1 drained, "+
+		"1 had no node large enough, 1 has too little free cpu, 1 not ready, 1 tainted by the operator (maintenance)", p.refusal("a").Message)
+	require.Equal(t, "r1: cordoned; r2: tainted by the operator (maintenance); r3: drained; r4: does not answer; r5: not ready; r6: had no node large enough; "+
+		"r7: has too little free: 100m cpu wanted, 50m of 50m free; r8: has too little free: 100m cpu wanted, 50m of 50m free, 100Mi memory wanted, 50Mi of 50Mi free; "+
+		"r9: has too little free: 100m cpu wanted, 0 of 0 free, 100Mi memory wanted, 0 of 0 free", p.refusal("a").Details())
 }

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/superpool/superpool/internal/refusal"
 )
 
 // choices tells the super clusters that the pod scheduler of one tenant chose from those that the tenant wrote onto its
@@ -66,23 +68,22 @@ func (c *choices) isChosen(pod types.UID, superCluster string) bool {
 
 // failed notes a refusal, and returns the status that tells the tenant about it. It is the Failed of a
 // kubescheduler.Instance.
-func (c *choices) failed(_ context.Context, pod *corev1.Pod, status *fwk.Status) *fwk.Status {
-	status = explain(pod, status)
-	c.refuse(pod, status)
-	return status
+func (c *choices) failed(_ context.Context, pod *corev1.Pod, status *fwk.Status, why refusal.Refusal) *fwk.Status {
+	c.refuse(pod, why)
+	return explain(pod, status)
 }
 
-// refuse notes that the pod scheduler did not let a pod of the pod view have the super cluster that it asks for. A
-// status that is no refusal, and a pod that asks for none, change nothing.
-func (c *choices) refuse(pod *corev1.Pod, status *fwk.Status) {
+// refuse notes that the pod scheduler did not let a pod of the pod view have the super cluster that it asks for. The
+// zero Refusal, and a pod that asks for none, change nothing.
+func (c *choices) refuse(pod *corev1.Pod, why refusal.Refusal) {
 	superCluster := asks(pod)
-	if superCluster == "" || !status.IsRejected() {
+	if superCluster == "" || why.IsZero() {
 		return
 	}
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.refused[pod.UID] = refusedChoice{pod: key, superCluster: superCluster, why: status.Message()}
+	c.refused[pod.UID] = refusedChoice{pod: key, superCluster: superCluster, why: why.Message}
 	if c.enqueue != nil {
 		c.enqueue(key.Namespace, key.Name)
 	}

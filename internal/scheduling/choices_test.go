@@ -66,15 +66,15 @@ func TestSelfChosenSuperCluster(t *testing.T) {
 		"it fits":                  {cpu: "1", asks: "r2", want: "r2"},
 		"it fits, cordoned beside": {cpu: "1", asks: "r2", r1: func(n *corev1.Node) { n.Spec.Unschedulable = true }, want: "r2"},
 		"cordoned": {
-			cpu: "1", asks: "r1", r1: func(n *corev1.Node) { n.Spec.Unschedulable = true }, want: "r2", event: "unschedulable",
+			cpu: "1", asks: "r1", r1: func(n *corev1.Node) { n.Spec.Unschedulable = true }, want: "r2", event: "1 cordoned",
 		},
 		"tainted": {
-			cpu: "1", asks: "r1", want: "r2", event: "untolerated taint",
+			cpu: "1", asks: "r1", want: "r2", event: "1 tainted by the operator (maintenance)",
 			r1: func(n *corev1.Node) {
 				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoSchedule})
 			},
 		},
-		"no room":          {cpu: "3", asks: "r1", want: "r2", event: "Insufficient cpu of the namespace"},
+		"no room":          {cpu: "3", asks: "r1", want: "r2", event: "1 holds no room of namespace web: 0 of 2 cpu used"},
 		"no room anywhere": {cpu: "5", asks: "r1", event: "cpu"},
 		"a profile that is not allowed": {
 			cpu: "1", asks: "r1", event: "is not allowed",

@@ -242,7 +242,7 @@ func TestPodSchedulerFillsWhatTheNamespaceHolds(t *testing.T) {
 	c.create("web", "second", "100m")
 	c.wantIn("web", "second", "r2")
 	c.create("web", "third", "100m")
-	c.wantRefused("web", "third", "0/2 nodes are available: 2 Insufficient cpu of the namespace.")
+	c.wantRefused("web", "third", "0/2 super clusters are available: 2 hold no room of namespace web: 200m of 200m cpu used")
 
 	require.NoError(t, c.api.CoreV1().Pods("web").Delete(c.ctx, "first", metav1.DeleteOptions{}))
 	c.wantIn("web", "third", "r1")
@@ -255,7 +255,7 @@ func TestPodSchedulerFillsWhatTheNamespaceHolds(t *testing.T) {
 func TestPodSchedulerSaysWhyThereIsNoPlace(t *testing.T) {
 	c := newTenant(t)
 	c.create("web", "early", "100m")
-	c.wantRefused("web", "early", "0/0 nodes are available: "+namespaceplacement.ErrReasonNoPlacement)
+	c.wantRefused("web", "early", namespaceplacement.ErrReasonNoPlacement)
 	c.cluster("r1")
 	c.place("other", "r1", "1")
 	c.create("web", "late", "100m")
@@ -322,4 +322,48 @@ func TestAllowedPodSchedulers(t *testing.T) {
 	c.get("web", "low")
 	only("packing", corev1.DefaultSchedulerName)
 	c.wantIn("web", "high", "r1")
+}
+
+// TestPodSchedulerSaysWhy has a super cluster for each reason that a plugin of the default profile has.
+func TestPodSchedulerSaysWhy(t *testing.T) {
+	c := newTenant(t)
+	tainted := func(key string, effect corev1.TaintEffect) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Effect: effect}) }
+	}
+	ready := func(status corev1.ConditionStatus) func(*corev1.Node) {
+		return func(n *corev1.Node) {
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
+		}
+	}
+	c.cluster("r1", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	c.cluster("r2", tainted("maintenance", corev1.TaintEffectNoSchedule))
+	c.cluster("r3", tainted("maintenance", corev1.TaintEffectNoExecute))
+	c.cluster("r4", ready(corev1.ConditionUnknown))
+	c.cluster("r5", ready(corev1.ConditionFalse))
+	c.cluster("r6", func(n *corev1.Node) {
+		n.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeShapes: `[{"cpu":"50m"}]`}
+	})
+	for _, name := range []string{"r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8"} {
+		if name > "r6" {
+			c.cluster(name)
+		}
+		c.place("web", name, "100m")
+	}
+	c.cluster("r9")
+	c.place("other", "r9", "1")
+	for _, name := range []string{"first", "second"} { // they take r7 and r8
+		c.create("web", name, "100m")
+		require.Eventually(t, func() bool {
+			return c.get("web", name).Annotations[schedulerv1alpha1.AnnotationSuperCluster] != ""
+		}, patience, 5*time.Millisecond)
+	}
+	c.create("web", "third", "100m")
+	c.wantRefused("web", "third", "0/9 super clusters are available: 2 hold no room of namespace web: 200m of 200m cpu used, 1 cordoned, "+
+		"1 does not answer, 1 drained, 1 had no node large enough, 1 holds nothing of namespace web, 1 not ready, 1 tainted by the operator (maintenance)")
+	c.create("web", "asking", "100m", asking("r7"))
+	c.wantEvent(reasonSuperClusterNotGranted, "r7", "0/9 super clusters are available: 8 not asked for, 1 holds no room of namespace web: 100m of 100m cpu used")
+	c.create("web", "large", "200m")
+	c.wantRefused("web", "large", "0/9 super clusters are available: 200m cpu is requested and the namespace holds at most 100m of it in one super cluster: ")
+	c.create("none", "pod", "100m")
+	c.wantRefused("none", "pod", "0/9 super clusters are available: "+namespaceplacement.ErrReasonNoPlacement)
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/refusal"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -46,7 +47,9 @@ type refusals struct {
 // refusal is written even if the message is equal.
 type lastMessage struct {
 	gang, message string
-	at            time.Time
+	// details are for the operator's log.
+	details string
+	at      time.Time
 }
 
 // isDue reports whether next is to be written after last.
@@ -64,16 +67,17 @@ func newRefusals(clock clock.PassiveClock, write func(ctx context.Context, gang 
 	}
 }
 
-// add keeps a refusal to be written, unless the same was written last, or only the numbers changed within
+// add keeps a refusal to be written, unless the same was written last, or only the message changed within
 // refusalPeriod. It never waits.
-func (r *refusals) add(gang, message string) {
+func (r *refusals) add(gang string, why refusal.Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := slicepod.PlacementOf(gang)
-	next := lastMessage{gang: gang, message: tenancy.Cut(message, tenancy.MaxConditionMessage), at: r.clock.Now()}
+	next := lastMessage{gang: gang, message: tenancy.Cut(why.Message, tenancy.MaxConditionMessage), at: r.clock.Now()}
 	if !r.written[key].isDue(next) {
 		return
 	}
+	next.details = tenancy.Cut(why.Details(), tenancy.MaxConditionMessage)
 	if _, waits := r.waiting[key]; waits {
 		r.waiting[key] = next
 		return
@@ -158,7 +162,10 @@ func (r *refusals) drain(ctx context.Context) {
 			klog.FromContext(ctx).Error(err, "Recording why a namespace is not placed failed, the next try does it", "gang", message.gang)
 			continue
 		}
+		klog.FromContext(ctx).V(2).Info("A namespace is not placed", "tenant", key.Namespace, "namespace", key.Name,
+			"reason", message.message, "superClusters", message.details)
 		r.mu.Lock()
+		message.details = "" // it is in the log
 		r.written[key] = message
 		r.mu.Unlock()
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/refusal"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -47,18 +48,18 @@ func TestRefusalsTakeTurns(t *testing.T) {
 	book := &refusalBook{}
 	r := newRefusals(clock.RealClock{}, book.write)
 	for i := range 3 {
-		r.add(fmt.Sprintf("many/ns%d@1", i), "old")
-		r.add(fmt.Sprintf("many/ns%d@2", i), "new")
+		r.add(fmt.Sprintf("many/ns%d@1", i), refusal.Refusal{Message: "old"})
+		r.add(fmt.Sprintf("many/ns%d@2", i), refusal.Refusal{Message: "new"})
 	}
-	r.add("few/web@1", "no")
-	r.add("few/gone@1", "no")
+	r.add("few/web@1", refusal.Refusal{Message: "no"})
+	r.add("few/gone@1", refusal.Refusal{Message: "no"})
 	r.forget(client.ObjectKey{Namespace: "few", Name: "gone"})
 	r.drain(t.Context())
 	require.Empty(t, cmp.Diff([]string{"many/ns0@2 new", "few/web@1 no", "many/ns1@2 new", "many/ns2@2 new"}, book.lines))
 	require.Empty(t, r.queues)
 	require.Empty(t, r.waiting)
 
-	r.add("few/web@1", "no")
+	r.add("few/web@1", refusal.Refusal{Message: "no"})
 	r.drain(t.Context())
 	require.Len(t, book.lines, 4, "it is written")
 }
@@ -69,15 +70,15 @@ func TestRefusalsAreBounded(t *testing.T) {
 	book := &refusalBook{fail: errors.New("no etcd")}
 	r := newRefusals(clock.RealClock{}, book.write)
 	for i := range 2 * refusalsPerTenant {
-		r.add(fmt.Sprintf("many/ns%d@1", i), strings.Repeat("x", 40000))
+		r.add(fmt.Sprintf("many/ns%d@1", i), refusal.Refusal{Message: strings.Repeat("x", 40000)})
 	}
-	r.add("few/web@1", "no")
+	r.add("few/web@1", refusal.Refusal{Message: "no"})
 	require.Len(t, r.waiting, refusalsPerTenant+1)
 	require.Len(t, r.waiting[client.ObjectKey{Namespace: "many", Name: "ns0"}].message, tenancy.MaxConditionMessage)
 	r.drain(t.Context())
 	require.Empty(t, r.written)
 	book.fail, book.lines = errChanged, nil
-	r.add("few/web@1", "no")
+	r.add("few/web@1", refusal.Refusal{Message: "no"})
 	r.drain(t.Context())
 	require.Len(t, book.lines, 1)
 	require.Empty(t, r.written, "it was another gang")
@@ -97,7 +98,7 @@ func TestRefusalsHoldUpNobody(t *testing.T) {
 			r.run(ctx)
 		}()
 		for i := range 100 {
-			r.add(fmt.Sprintf("tenant/ns%d@1", i), "no")
+			r.add(fmt.Sprintf("tenant/ns%d@1", i), refusal.Refusal{Message: "no"})
 		}
 		synctest.Wait()
 		<-time.After(refusalTimeout + time.Second) // the first writes end

@@ -13,13 +13,14 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/placer"
+	"github.com/superpool/superpool/internal/refusal"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/plugins/namespacegang"
 )
 
-// refusalPeriod limits the rate of updates in which only the numbers of a refusal changed, per gang. What is free
+// refusalPeriod limits the rate of updates in which only the message of a refusal changed, per gang. What is free
 // changes with every decision about others, and each update is a write of a status and an Event in the tenant's control
 // plane.
 const refusalPeriod = time.Minute
@@ -65,8 +66,8 @@ func (s *statusSink) Commit(ctx context.Context, gang string, assignments []name
 }
 
 // Refuse implements placer.Sink. The refusal is written later, by run.
-func (s *statusSink) Refuse(_ context.Context, gang string, why placer.Refusal) error {
-	s.refusals.add(gang, why.Message)
+func (s *statusSink) Refuse(_ context.Context, gang string, why refusal.Refusal) error {
+	s.refusals.add(gang, why)
 	return nil
 }
 

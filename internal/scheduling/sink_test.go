@@ -22,7 +22,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
-	"github.com/superpool/superpool/internal/placer"
+	"github.com/superpool/superpool/internal/refusal"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/plugins/namespacegang"
 	"github.com/superpool/superpool/test/builders"
@@ -142,7 +142,7 @@ func TestSinkRefusesWhatIsGone(t *testing.T) {
 			np := placementAsking("2")
 			api := newMetaCluster(t, np).client
 			sink := newStatusSink(NewStore(api, api), clock.RealClock{})
-			require.NoError(t, sink.Refuse(t.Context(), gang, placer.Refusal{Message: "no"}))
+			require.NoError(t, sink.Refuse(t.Context(), gang, refusal.Refusal{Message: "no"}))
 			sink.refusals.drain(t.Context())
 			require.Empty(t, sink.refusals.written)
 			require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(np), np))
@@ -167,7 +167,7 @@ func TestSinkForgetsRefusals(t *testing.T) {
 			np := placementAsking("2")
 			api := newMetaCluster(t, np).client
 			sink := newStatusSink(NewStore(api, api), clock.RealClock{})
-			require.NoError(t, sink.Refuse(t.Context(), view.Gang(np), placer.Refusal{Message: "no"}))
+			require.NoError(t, sink.Refuse(t.Context(), view.Gang(np), refusal.Refusal{Message: "no"}))
 			sink.refusals.drain(t.Context())
 			require.Len(t, sink.refusals.written, 1)
 			end(t, sink, np)
@@ -186,11 +186,11 @@ func TestRefusalIsDue(t *testing.T) {
 	}{
 		"the first":                            {next: last, want: true},
 		"the same":                             {last: last, next: last},
-		"the same, long after":                 {last: last, next: lastMessage{last.gang, last.message, start.Add(time.Hour)}},
-		"other numbers at once":                {last: last, next: lastMessage{last.gang, "800m is free", start.Add(refusalPeriod - 1)}},
-		"other numbers after a while":          {last: last, next: lastMessage{last.gang, "800m is free", start.Add(refusalPeriod)}, want: true},
-		"another gang, other numbers, at once": {last: last, next: lastMessage{"tenant/web@2", "800m is free", start}, want: true},
-		"another gang, same message, at once":  {last: last, next: lastMessage{"tenant/web@2", last.message, start}, want: true},
+		"the same, long after":                 {last: last, next: lastMessage{gang: last.gang, message: last.message, at: start.Add(time.Hour)}},
+		"other numbers at once":                {last: last, next: lastMessage{gang: last.gang, message: "800m is free", at: start.Add(refusalPeriod - 1)}},
+		"other numbers after a while":          {last: last, next: lastMessage{gang: last.gang, message: "800m is free", at: start.Add(refusalPeriod)}, want: true},
+		"another gang, other numbers, at once": {last: last, next: lastMessage{gang: "tenant/web@2", message: "800m is free", at: start}, want: true},
+		"another gang, same message, at once":  {last: last, next: lastMessage{gang: "tenant/web@2", message: last.message, at: start}, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -202,7 +202,7 @@ func TestRefusalIsDue(t *testing.T) {
 // TestRefusalOfAChangedSpec refuses one spec of a NamespacePlacement after another, with equal messages.
 func TestRefusalOfAChangedSpec(t *testing.T) {
 	t.Parallel()
-	why := placer.Refusal{Message: "0/2 nodes are available: 2 super cluster(s) had no node large enough."}
+	why := refusal.Refusal{Message: "0/2 super clusters are available: 2 had no node large enough"}
 	np := placementAsking("8")
 	np.Spec.Slice = np.Spec.Quota
 	api := newMetaCluster(t, np).client
@@ -241,7 +241,7 @@ func TestRefusalsWithOtherFigures(t *testing.T) {
 	sink := newStatusSink(NewStore(api, api), now)
 	gang := view.Gang(np)
 	written := func(message string) string {
-		require.NoError(t, sink.Refuse(t.Context(), gang, placer.Refusal{Message: message}))
+		require.NoError(t, sink.Refuse(t.Context(), gang, refusal.Refusal{Message: message}))
 		sink.refusals.drain(t.Context())
 		require.NoError(t, api.Get(t.Context(), client.ObjectKeyFromObject(np), np))
 		return meta.FindStatusCondition(np.Status.Conditions, schedulerv1alpha1.ConditionPlaced).Message

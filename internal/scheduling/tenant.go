@@ -233,7 +233,7 @@ func profileNames(cfg *config.KubeSchedulerConfiguration) (names []string) {
 }
 
 // explain replaces kube-scheduler's status for a pod whose tenant has no placements by the refusal of
-// NamespacePlacement: kube-scheduler calls no plugin when there are no nodes.
+// NamespacePlacement, whose hints then queue the pod again: kube-scheduler calls no plugin when there are no nodes.
 func explain(pod *corev1.Pod, status *fwk.Status) *fwk.Status {
 	if status.AsError() != scheduler.ErrNoNodesAvailable { //nolint:errorlint // kube-scheduler compares it so too
 		return status

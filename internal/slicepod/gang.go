@@ -149,6 +149,16 @@ func UID(gang string, index int) types.UID {
 	return types.UID(gang + "/" + strconv.Itoa(index))
 }
 
+// Index returns the number of a slice in its gang, 0 for a Pod that is none.
+func Index(pod *corev1.Pod) int {
+	digits, isSlice := strings.CutPrefix(string(pod.UID), GangName(pod)+"/")
+	index, err := strconv.Atoi(digits)
+	if !isSlice || err != nil {
+		return 0
+	}
+	return max(0, index)
+}
+
 // IsFirst reports whether pod is slice number 0 of its gang.
 func IsFirst(pod *corev1.Pod) bool {
 	gang, isFirst := strings.CutSuffix(string(pod.UID), "/0")

@@ -92,7 +92,7 @@ func slicePod(np *schedulerv1alpha1.NamespacePlacement, suffix string, amounts s
 		Spec: corev1.PodSpec{
 			SchedulerName: schedulerName,
 			Priority:      &priority,
-			Tolerations:   []corev1.Toleration{providerToleration()},
+			Tolerations:   SliceTolerations(),
 			Containers: []corev1.Container{{
 				Name:      "slice",
 				Resources: corev1.ResourceRequirements{Requests: slicepod.Requests(amounts)},
@@ -100,6 +100,9 @@ func slicePod(np *schedulerv1alpha1.NamespacePlacement, suffix string, amounts s
 		},
 	}
 }
+
+// SliceTolerations are what slices tolerate.
+func SliceTolerations() []corev1.Toleration { return []corev1.Toleration{providerToleration()} }
 
 func providerToleration() corev1.Toleration {
 	return corev1.Toleration{Key: schedulerv1alpha1.TaintProvider, Operator: corev1.TolerationOpExists}

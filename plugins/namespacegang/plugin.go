@@ -4,6 +4,7 @@
 package namespacegang
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -100,23 +101,27 @@ func New(committer Committer, gangs *State) func(context.Context, runtime.Object
 // Name returns the name of the plugin.
 func (pl *NamespaceGang) Name() string { return Name }
 
-// Less orders by priority, then by turn (slicepod.Gang), then by age of the namespace, then by name, so that slices of
-// one namespace follow each other. All of them are in the Pod: a change of any is an update of the queue.
+// Less orders as Compare does.
 func (pl *NamespaceGang) Less(a, b fwk.QueuedPodInfo) bool {
-	podA, podB := a.GetPodInfo().GetPod(), b.GetPodInfo().GetPod()
-	if priorityA, priorityB := corev1helpers.PodPriority(podA), corev1helpers.PodPriority(podB); priorityA != priorityB {
-		return priorityA > priorityB
+	return Compare(a.GetPodInfo().GetPod(), b.GetPodInfo().GetPod()) < 0
+}
+
+// Compare orders slices by priority, then by turn (slicepod.Gang), then by age of the namespace, then by name, so that
+// slices of one namespace follow each other. All of them are in the Pod: a change of any is an update of the queue.
+func Compare(a, b *corev1.Pod) int {
+	if priorityA, priorityB := corev1helpers.PodPriority(a), corev1helpers.PodPriority(b); priorityA != priorityB {
+		return cmp.Compare(priorityB, priorityA)
 	}
-	if turnA, turnB := slicepod.Turn(podA), slicepod.Turn(podB); turnA != turnB {
-		return turnA < turnB
+	if turnA, turnB := slicepod.Turn(a), slicepod.Turn(b); turnA != turnB {
+		return cmp.Compare(turnA, turnB)
 	}
-	if !podA.CreationTimestamp.Equal(&podB.CreationTimestamp) {
-		return podA.CreationTimestamp.Before(&podB.CreationTimestamp)
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		if a.CreationTimestamp.Before(&b.CreationTimestamp) {
+			return -1
+		}
+		return 1
 	}
-	if podA.Namespace != podB.Namespace {
-		return podA.Namespace < podB.Namespace
-	}
-	return podA.Name < podB.Name
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 // EventsToRegister names what can free capacity: a virtual Node that is added or changed, and a Pod that is deleted.

@@ -15,8 +15,9 @@ import (
 )
 
 // PreFilter refuses the first slice of a gang when all super clusters together have less free than the gang requests.
-// So a namespace that is far too large is refused at once, with the figures, instead of after most of its slices were
-// held and released. It refuses slices of a gang that has lost one, too: the gang begins anew with its first slice.
+// So a namespace that is far too large is refused at once instead of after most of its slices were held and released.
+// What is free is no part of the reason: tenants read it. It refuses slices of a gang that has lost one, too: the gang
+// begins anew with its first slice.
 func (pl *NamespaceGang) PreFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*framework.PreFilterResult, *fwk.Status) {
 	switch begun := pl.gangs.begun(pod); {
 	case pl.gangs.isLost(pod), !begun && pl.expander != nil && slicepod.GangName(pod) != "" && !slicepod.IsFirst(pod):
@@ -31,17 +32,28 @@ func (pl *NamespaceGang) PreFilter(_ context.Context, _ fwk.CycleState, pod *cor
 	if _, err := slicepod.Size(pod); err != nil {
 		return nil, fwk.AsStatus(err)
 	}
-	var short []string
-	for _, name := range total.Names() {
+	short := Short(total, nodes)
+	if len(short) == 0 {
+		return nil, nil
+	}
+	wanted := make([]string, 0, len(short))
+	for _, name := range short.Names() {
 		d := slice.DimensionOf(name)
-		if wanted, free := total[name], freeIn(nodes, name); wanted > free {
-			short = append(short, fmt.Sprintf("%s %s is wanted and %s is free", d.Quantity(wanted), name, d.Quantity(free)))
+		wanted = append(wanted, fmt.Sprintf("%s %s", d.Quantity(short[name]), name))
+	}
+	return nil, fwk.NewStatus(fwk.Unschedulable, ErrReasonNoFreeCapacity+": "+strings.Join(wanted, ", "))
+}
+
+// Short returns what of total all nodes together have too little free for: the whole amount that is wanted of each such
+// resource.
+func Short(total slice.Amounts, nodes []fwk.NodeInfo) slice.Amounts {
+	short := slice.Amounts{}
+	for name, wanted := range total {
+		if wanted > freeIn(nodes, name) {
+			short[name] = wanted
 		}
 	}
-	if len(short) > 0 {
-		return nil, fwk.NewStatus(fwk.Unschedulable, ErrReasonNoFreeCapacity+": "+strings.Join(short, ", "))
-	}
-	return nil, nil
+	return short
 }
 
 // PreFilterExtensions returns nil: the refusal does not depend on single pods.
@@ -54,14 +66,14 @@ func freeIn(nodes []fwk.NodeInfo, name corev1.ResourceName) int64 {
 		if node.Node() == nil || node.Node().Spec.Unschedulable {
 			continue
 		}
-		free := max(0, amountOf(node.GetAllocatable(), name)-amountOf(node.GetRequested(), name))
+		free := max(0, AmountOf(node.GetAllocatable(), name)-AmountOf(node.GetRequested(), name))
 		sum += min(free, math.MaxInt64-sum) // a super cluster may report any amount
 	}
 	return sum
 }
 
-// amountOf returns what kube-scheduler has counted of a resource on a node, in the unit of its slice.Dimension.
-func amountOf(counted fwk.Resource, name corev1.ResourceName) int64 {
+// AmountOf returns what kube-scheduler has counted of a resource on a node, in the unit of its slice.Dimension.
+func AmountOf(counted fwk.Resource, name corev1.ResourceName) int64 {
 	switch name {
 	case corev1.ResourceCPU:
 		return counted.GetMilliCPU()

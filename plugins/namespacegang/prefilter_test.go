@@ -32,7 +32,7 @@ func TestAmountOf(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, tc.want, amountOf(counted, tc.resource))
+			require.Equal(t, tc.want, AmountOf(counted, tc.resource))
 		})
 	}
 }

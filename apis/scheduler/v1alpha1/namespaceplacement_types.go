@@ -18,7 +18,8 @@ const (
 	// ReasonPending: the namespace scheduler has not decided about the namespace yet.
 	ReasonPending = "Pending"
 	// ReasonUnschedulable: the namespace scheduler found too little free capacity in the pool for what is missing of
-	// the quota. The message counts the plugins' reasons over all super clusters.
+	// the quota. The message counts the reasons over all super clusters, and has no figures of what they have free: the
+	// tenant reads it in an Event.
 	ReasonUnschedulable = "Unschedulable"
 	// ReasonNoQuota: the namespace has no ResourceQuota with compute resources, so nothing is reserved for it.
 	ReasonNoQuota = "NoQuota"

@@ -70,13 +70,11 @@ func NewOptions() *Options {
 
 // AddFlags adds a flag for every option to fs, and those of klog and the feature gates.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig file of the meta cluster; default: the service account of the pod that vc-scheduler runs in")
-	fs.StringVar(&o.NamespaceSchedulerConfig, "namespace-scheduler-config", o.NamespaceSchedulerConfig,
-		"file with the KubeSchedulerConfiguration of the namespace scheduler; default: the built-in one")
+	o.addKubeconfig(fs)
+	o.addNamespaceSchedulerConfig(fs)
 	fs.StringVar(&o.PodSchedulerConfig, "pod-scheduler-config", o.PodSchedulerConfig,
 		"file with the KubeSchedulerConfiguration of the pod schedulers; default: the built-in one")
-	fs.StringVar(&o.DefaultSlice, "default-slice", o.DefaultSlice,
-		"slice size of namespaces that name none; others hold in proportion to it what their slice annotation does not name")
+	o.addDefaultSlice(fs)
 	fs.DurationVar(&o.LostToleration, "lost-toleration", o.LostToleration,
 		"for how long a super cluster may not answer before what namespaces have there is placed elsewhere; a namespace may name another time")
 	fs.StringVar(&o.SyncerNamespace, "syncer-namespace", o.SyncerNamespace,
@@ -90,6 +88,20 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		`address of profiles under /debug/pprof/, open to everyone who reaches it, as 127.0.0.1:6060; "0" turns them off`)
 	utilfeature.DefaultMutableFeatureGate.AddFlag(fs)
 	logsapi.AddFlags(o.Logs, fs)
+}
+
+func (o *Options) addKubeconfig(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig file of the meta cluster; default: the service account of the pod that vc-scheduler runs in")
+}
+
+func (o *Options) addNamespaceSchedulerConfig(fs *pflag.FlagSet) {
+	fs.StringVar(&o.NamespaceSchedulerConfig, "namespace-scheduler-config", o.NamespaceSchedulerConfig,
+		"file with the KubeSchedulerConfiguration of the namespace scheduler; default: the built-in one")
+}
+
+func (o *Options) addDefaultSlice(fs *pflag.FlagSet) {
+	fs.StringVar(&o.DefaultSlice, "default-slice", o.DefaultSlice,
+		"slice size of namespaces that name none; others hold in proportion to it what their slice annotation does not name")
 }
 
 // settings are what options and their files hold, parsed.

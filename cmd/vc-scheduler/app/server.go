@@ -63,7 +63,10 @@ places the slices over the super clusters, and picks a super cluster for each te
   vc-scheduler --kubeconfig meta.kubeconfig
 
   # Run with profiles of your own
-  vc-scheduler --namespace-scheduler-config namespaces.yaml --pod-scheduler-config pods.yaml`,
+  vc-scheduler --namespace-scheduler-config namespaces.yaml --pod-scheduler-config pods.yaml
+
+  # Say where namespaces would go, without a cluster
+  vc-scheduler simulate --from DIR`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -75,6 +78,7 @@ places the slices over the super clusters, and picks a super cluster for each te
 		},
 	}
 	options.AddFlags(cmd.Flags())
+	cmd.AddCommand(newSimulateCommand(), newExplainCommand())
 	return cmd
 }
 
@@ -105,11 +109,9 @@ func Run(ctx context.Context, options *Options) error {
 
 // newManager returns a manager of the meta cluster, whose cache holds virtual Nodes alone of all Nodes.
 func newManager(cfg *rest.Config, options *Options) (ctrl.Manager, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenancyv1alpha1.AddToScheme, schedulerv1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("building the scheme: %w", err)
-		}
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
 	}
 	virtualNodes, err := labels.NewRequirement(schedulerv1alpha1.LabelVirtualNode, selection.Exists, nil)
 	if err != nil {
@@ -145,6 +147,16 @@ func newManager(cfg *rest.Config, options *Options) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("connecting to the meta cluster: %w", err)
 	}
 	return mgr, nil
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenancyv1alpha1.AddToScheme, schedulerv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("building the scheme: %w", err)
+		}
+	}
+	return scheme, nil
 }
 
 // setup adds the controllers of super clusters and tenants, the namespace scheduler and the probes to mgr.

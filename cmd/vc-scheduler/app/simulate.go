@@ -1,0 +1,182 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/simulation"
+)
+
+// ExitCode returns the exit code of the program for an error of its command.
+func ExitCode(err error) int {
+	var unfit *simulation.DoesNotFit
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &unfit):
+		return unfit.ExitCode()
+	}
+	return 1
+}
+
+// outputUsage is the usage of --output.
+const outputUsage = "how to print: table or json"
+
+func newSimulateCommand() *cobra.Command {
+	options, from, output := NewOptions(), "", string(simulation.Table)
+	cmd := &cobra.Command{
+		Use:   "simulate --from DIR",
+		Short: "Place namespaces in memory, and print where they go, how full super clusters are, and what does not fit and why",
+		Long: `simulate reads objects from the files of a directory and places what waits, by the namespace scheduler's own code. It reaches no API server
+and writes nothing. It reads, one by one or in lists:
+
+- virtual Nodes and NamespacePlacements, as "kubectl get nodes,nsp -A -o yaml" prints them for the meta cluster. A Node needs no more than
+  a name, the label scheduler.tenancy.x-k8s.io/super-cluster and status.allocatable;
+- Namespaces and ResourceQuotas of a tenant, from a directory that has the name of the tenant's root namespace, or any other name for a new
+  tenant. They say what NamespacePlacements request, in place of what these say.
+
+Files end in .yaml, .yml or .json. Priorities and weights of TenantPolicies are those in NamespacePlacements. What leaves a super cluster
+stays reserved there.
+
+It exits with 0 if all fits, with 3 if something does not, and with 1 if it could not tell.`,
+		Example: `  # Would all of this fit if r1 were cordoned?
+  mkdir pool && kubectl --kubeconfig meta.kubeconfig get nodes,namespaceplacements -A -o yaml > pool/meta.yaml
+  $EDITOR pool/meta.yaml # set spec.unschedulable of Node r1
+  vc-scheduler simulate --from pool
+
+  # What if a tenant raises its quotas?
+  mkdir pool/tenant-a && $EDITOR pool/tenant-a/quotas.yaml
+  vc-scheduler simulate --from pool -o json`,
+		Args:         cobra.NoArgs,
+		SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			format, err := simulation.ParseFormat(output)
+			if err != nil {
+				return fmt.Errorf("--output: %w", err)
+			}
+			if from == "" {
+				return errors.New("--from must name a directory")
+			}
+			read, err := options.read()
+			if err != nil {
+				return err
+			}
+			ctx, err := quiet(cmd.Context(), options)
+			if err != nil {
+				return err
+			}
+			pool, err := simulation.Read(os.DirFS(from), read.defaultSlice)
+			if err != nil {
+				return fmt.Errorf("--from %s: %w", from, err)
+			}
+			report, err := simulation.Simulate(ctx, read.namespaceConfig, pool)
+			if err != nil {
+				return fmt.Errorf("--from %s: %w", from, err)
+			}
+			return errors.Join(report.Print(cmd.OutOrStdout(), format), report.Err())
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", from, "directory with the objects")
+	cmd.Flags().StringVarP(&output, "output", "o", output, outputUsage)
+	options.addNamespaceSchedulerConfig(cmd.Flags())
+	options.addDefaultSlice(cmd.Flags())
+	return cmd
+}
+
+func newExplainCommand() *cobra.Command {
+	options, tenant, root, output := NewOptions(), "", "", string(simulation.Table)
+	cmd := &cobra.Command{
+		Use:   "explain NAMESPACE",
+		Short: "Say where a tenant's namespace is, what is missing of it, and why each super cluster is refused",
+		Long: `explain reads the virtual Nodes and NamespacePlacements of the meta cluster, tries what is missing of one namespace in memory beside what
+all others hold now, and prints what comes out, with figures. It writes nothing. The kubeconfig must allow to list nodes and
+namespaceplacements, and virtualclusters for --tenant.
+
+It exits with 0 if nothing is missing or all fits, with 3 if something does not, and with 1 if it could not tell.`,
+		Example: `  # Why does namespace web of VirtualCluster vc-sample-1 wait?
+  vc-scheduler explain web --tenant vc-sample-1 --kubeconfig meta.kubeconfig
+
+  # The same by the tenant's root namespace
+  vc-scheduler explain web -n default-c8b1a5-vc-sample-1 --kubeconfig meta.kubeconfig -o json`,
+		Args:         cobra.ExactArgs(1),
+		SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			format, err := simulation.ParseFormat(output)
+			if err != nil {
+				return fmt.Errorf("--output: %w", err)
+			}
+			if (tenant == "") == (root == "") {
+				return errors.New("either --tenant or --namespace must name the tenant")
+			}
+			read, err := options.read()
+			if err != nil {
+				return err
+			}
+			ctx, err := quiet(cmd.Context(), options)
+			if err != nil {
+				return err
+			}
+			meta, err := metaClient(options.Kubeconfig)
+			if err != nil {
+				return err
+			}
+			if tenant != "" {
+				if root, err = simulation.RootOf(ctx, meta, tenant); err != nil {
+					return fmt.Errorf("--tenant: %w", err)
+				}
+			}
+			pool, err := simulation.Live(ctx, meta)
+			if err != nil {
+				return fmt.Errorf("the meta cluster: %w", err)
+			}
+			why, err := simulation.Explain(ctx, read.namespaceConfig, pool, types.NamespacedName{Namespace: root, Name: args[0]})
+			if err != nil {
+				return err //nolint:wrapcheck // it says what was explained
+			}
+			return errors.Join(why.Print(cmd.OutOrStdout(), format), why.Err())
+		},
+	}
+	cmd.Flags().StringVar(&tenant, "tenant", tenant, "VirtualCluster of the tenant, as NAME or NAMESPACE/NAME")
+	cmd.Flags().StringVarP(&root, "namespace", "n", root, "root namespace of the tenant in the meta cluster, in place of --tenant")
+	cmd.Flags().StringVarP(&output, "output", "o", output, outputUsage)
+	options.addKubeconfig(cmd.Flags())
+	options.addNamespaceSchedulerConfig(cmd.Flags())
+	return cmd
+}
+
+// metaClient returns a client of the meta cluster that reads from its API server.
+func metaClient(kubeconfig string) (client.Reader, error) {
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("reading --kubeconfig: %w", err)
+	}
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	meta, err := client.New(rest.AddUserAgent(cfg, component), client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the meta cluster: %w", err)
+	}
+	return meta, nil
+}
+
+// quiet returns ctx without a log: what a scheduler logs about objects in memory is about no cluster.
+func quiet(ctx context.Context, options *Options) (context.Context, error) {
+	if err := logsapi.ValidateAndApply(options.Logs, utilfeature.DefaultFeatureGate); err != nil { // which lets contexts have logs
+		return nil, fmt.Errorf("setting up the log: %w", err)
+	}
+	return klog.NewContext(ctx, logr.Discard()), nil
+}

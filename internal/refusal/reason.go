@@ -1,0 +1,292 @@
+package refusal
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
+	pluginhelper "k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodeunschedulable"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/slicepod"
+	"github.com/superpool/superpool/plugins/namespacegang"
+	"github.com/superpool/superpool/plugins/namespaceplacement"
+)
+
+// reason is why a super cluster is refused, in words.
+type reason struct {
+	// one and many are the words for one super cluster and for several.
+	one, many string
+	// short holds the resources that there is too little of, sorted by name.
+	short []shortage
+	// own is whether what is short is the namespace's own, so that its tenant may know the figures.
+	own bool
+	// forAll is whether the amounts wanted are those of the whole namespace, so that they are no figure of the pool.
+	forAll bool
+}
+
+// shortage is a resource that there is too little of.
+type shortage struct {
+	name corev1.ResourceName
+	// wanted is what the pod or slice requests, used and held what is taken and what there is.
+	wanted, used, held int64
+	// largest is the most that is free in any one super cluster.
+	largest int64
+	// isKnown is whether the figures are known.
+	isKnown bool
+}
+
+func same(words string) reason { return reason{one: words, many: words} }
+
+// insufficient begins the reasons of kube-scheduler's plugin NodeResourcesFit.
+const insufficient = "Insufficient "
+
+// notChosen is kube-scheduler's sentence about nodes that plugins left out before they were looked at one by one.
+var notChosen = regexp.MustCompile(`^node\(s\) didn't satisfy plugin\(s\) \[(.*)\]$`)
+
+// reasons returns the reasons of a status of one super cluster. What is short is one reason, however many resources.
+func (f *findings) reasons(cluster string, status *fwk.Status) []reason {
+	var all []reason
+	var short []string
+	for _, text := range status.Reasons() {
+		f.released = f.released || text == namespacegang.ErrReasonReleased
+		if name, isShort := strings.CutPrefix(text, insufficient); isShort && status.Plugin() == names.NodeResourcesFit {
+			short = append(short, name)
+			continue
+		}
+		all = append(all, f.judged(cluster, status.Plugin(), text))
+	}
+	if len(short) > 0 {
+		all = append(all, f.tooLittle(cluster, short))
+	}
+	return all
+}
+
+// judged returns a reason that is not about amounts. What no row knows is said as the plugin says it.
+func (f *findings) judged(cluster, plugin, text string) reason {
+	switch {
+	case text == nodeunschedulable.ErrReasonUnschedulable:
+		return same("cordoned")
+	case plugin == names.TaintToleration:
+		if info := f.info(cluster); info != nil {
+			if away, isAway := tainted(info.Node(), f.pod.Spec.Tolerations); isAway {
+				return away
+			}
+		}
+		return same("tainted")
+	}
+	return plain(text)
+}
+
+// plain returns a sentence without kube-scheduler's words for nodes, and without resources of views.
+func plain(text string) reason {
+	for _, subject := range []string{"node(s) ", "super cluster(s) "} {
+		text = strings.TrimPrefix(text, subject)
+	}
+	return same(slicepod.Readable(text))
+}
+
+// absent returns a reason of super clusters that were not looked at one by one.
+func (f *findings) absent(text string) reason {
+	match := notChosen.FindStringSubmatch(text)
+	switch {
+	case match == nil:
+		return plain(text)
+	case match[1] != namespaceplacement.Name:
+		return same("ruled out by " + match[1])
+	case f.pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster] != "":
+		return same("not asked for")
+	}
+	holds := "nothing of namespace " + f.pod.Namespace
+	return reason{one: "holds " + holds, many: "hold " + holds}
+}
+
+// State returns why a super cluster takes nothing new that has these tolerations, whatever is free there: "cordoned",
+// "" for no reason.
+func State(node *corev1.Node, tolerations []corev1.Toleration) string {
+	if node.Spec.Unschedulable {
+		return "cordoned"
+	}
+	why, _ := tainted(node, tolerations)
+	return why.one
+}
+
+// tainted returns what the first taint says that is not tolerated. It returns false where there is none.
+func tainted(node *corev1.Node, tolerations []corev1.Toleration) (reason, bool) {
+	taint, isUntolerated := corev1helpers.FindMatchingUntoleratedTaint(node.Spec.Taints, tolerations, pluginhelper.DoNotScheduleTaintsFilterFunc())
+	if !isUntolerated {
+		return reason{}, false
+	}
+	switch taint.Key {
+	case corev1.TaintNodeUnschedulable:
+		return same("cordoned"), true
+	case corev1.TaintNodeUnreachable:
+		return reason{one: "does not answer", many: "do not answer"}, true
+	case corev1.TaintNodeNotReady:
+		return same("not ready"), true
+	case corev1.TaintNodeOutOfService:
+		return same("out of service"), true
+	}
+	if taint.Effect == corev1.TaintEffectNoExecute {
+		return same("drained"), true
+	}
+	return same(fmt.Sprintf("tainted by the operator (%s)", taint.Key)), true
+}
+
+// tooLittle returns the reason of a super cluster that lacks resources: room that the pod's namespace holds there, or
+// what a slice could be given.
+func (f *findings) tooLittle(cluster string, counted []string) reason {
+	isSlice := slicepod.GangName(f.pod) != ""
+	wanted := slice.Taken(f.pod, slice.Reading{})
+	info := f.info(cluster)
+	short := reason{one: "has too little free", many: "have too little free"}
+	for _, text := range counted {
+		name := corev1.ResourceName(text)
+		row := shortage{name: name, wanted: wanted[name]}
+		if real, isOfView := slicepod.ResourceOf(name); isOfView {
+			row.name = real
+			short.own = short.own || !isSlice
+		}
+		if info != nil {
+			row.fill(namespacegang.AmountOf(info.GetRequested(), name), namespacegang.AmountOf(info.GetAllocatable(), name))
+		}
+		short.short = append(short.short, row)
+	}
+	if short.own {
+		room := "no room of namespace " + f.pod.Namespace
+		short.one, short.many = "holds "+room, "hold "+room
+	}
+	slices.SortFunc(short.short, func(a, b shortage) int { return strings.Compare(string(a.name), string(b.name)) })
+	return short
+}
+
+// shortages returns what a super cluster has of resources of which so much is wanted.
+func shortages(info fwk.NodeInfo, wanted slice.Amounts) []shortage {
+	rows := make([]shortage, 0, len(wanted))
+	for _, name := range wanted.Names() {
+		row := shortage{name: name, wanted: wanted[name]}
+		row.fill(namespacegang.AmountOf(info.GetRequested(), name), namespacegang.AmountOf(info.GetAllocatable(), name))
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func (s *shortage) fill(used, held int64) {
+	s.used, s.held, s.largest, s.isKnown = used, held, max(0, held-used), true
+}
+
+// info returns what kube-scheduler knew of a super cluster, nil if it is not known any more.
+func (f *findings) info(cluster string) fwk.NodeInfo {
+	if f.nodes == nil {
+		return nil
+	}
+	info, err := f.nodes.Get(cluster)
+	if err != nil || info.Node() == nil {
+		return nil
+	}
+	return info
+}
+
+// key is equal for reasons that are counted together.
+func (r *reason) key() string {
+	return r.many + " " + r.resources()
+}
+
+// resources lists the resources that are short.
+func (r *reason) resources() string {
+	parts := make([]string, len(r.short))
+	for i := range r.short {
+		parts[i] = string(r.short[i].name)
+	}
+	return strings.Join(parts, " and ")
+}
+
+// add adds the figures of a reason with the same key.
+func (r *reason) add(short []shortage) {
+	if r.short == nil {
+		r.short = slices.Clone(short)
+		return
+	}
+	for i := range r.short {
+		sum, more := &r.short[i], &short[i]
+		sum.used, sum.held = saturated(sum.used, more.used), saturated(sum.held, more.held)
+		sum.largest, sum.isKnown = max(sum.largest, more.largest), sum.isKnown && more.isKnown
+	}
+}
+
+// saturated adds amounts that a super cluster or a tenant may have made as large as they like.
+func saturated(a, b int64) int64 {
+	if sum := a + b; sum >= a {
+		return sum
+	}
+	return slice.MaxAmount
+}
+
+// text returns what a tenant may read about count super clusters.
+func (r *reason) text(count int) string {
+	words := r.many
+	if count == 1 {
+		words = r.one
+	}
+	switch {
+	case len(r.short) == 0:
+		return words
+	case r.own:
+		return words + ": " + r.figures(count)
+	case r.forAll:
+		return words + " for the namespace: " + r.wanted()
+	}
+	return words + " " + r.resources()
+}
+
+// figures lists what is used of what the namespace holds in count super clusters.
+func (r *reason) figures(count int) string {
+	parts := make([]string, len(r.short))
+	for i := range r.short {
+		s := &r.short[i]
+		d := slice.DimensionOf(s.name)
+		switch {
+		case !s.isKnown:
+			parts[i] = string(s.name)
+		case count > 1 && s.held-s.used >= s.wanted: // it would fit if it were in one place
+			parts[i] = fmt.Sprintf("%s of %s %s used, at most %s free in one", d.Quantity(s.used), d.Quantity(s.held), s.name, d.Quantity(s.largest))
+		default:
+			parts[i] = fmt.Sprintf("%s of %s %s used", d.Quantity(s.used), d.Quantity(s.held), s.name)
+		}
+	}
+	return strings.Join(parts, " and ")
+}
+
+// wanted lists what is wanted of the resources that are short.
+func (r *reason) wanted() string {
+	parts := make([]string, len(r.short))
+	for i := range r.short {
+		d := slice.DimensionOf(r.short[i].name)
+		parts[i] = fmt.Sprintf("%s %s", d.Quantity(r.short[i].wanted), r.short[i].name)
+	}
+	return strings.Join(parts, " and ")
+}
+
+// details returns what an operator may read about one super cluster.
+func (r *reason) details() string {
+	if len(r.short) == 0 || r.own {
+		return r.text(1)
+	}
+	parts := make([]string, len(r.short))
+	for i := range r.short {
+		s := &r.short[i]
+		d := slice.DimensionOf(s.name)
+		parts[i] = fmt.Sprintf("%s %s wanted", d.Quantity(s.wanted), s.name)
+		if s.isKnown {
+			parts[i] += fmt.Sprintf(", %s of %s free", d.Quantity(s.largest), d.Quantity(s.held))
+		}
+	}
+	return r.one + ": " + strings.Join(parts, ", ")
+}

@@ -1,0 +1,196 @@
+package simulation
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// pageSize is how many objects are read at a time.
+const pageSize = 500
+
+// Live reads the state of the pool from the meta cluster. It reads Nodes and NamespacePlacements alone.
+func Live(ctx context.Context, meta client.Reader) (*Pool, error) {
+	pool := &Pool{Invalid: map[types.NamespacedName]string{}}
+	nodes := &corev1.NodeList{}
+	err := eachPage(ctx, meta, nodes, func() {
+		for i := range nodes.Items {
+			pool.Nodes = append(pool.Nodes, nodes.Items[i].DeepCopy())
+		}
+	}, client.HasLabels{schedulerv1alpha1.LabelVirtualNode})
+	if err != nil {
+		return nil, fmt.Errorf("reading virtual Nodes: %w", err)
+	}
+	placements := &schedulerv1alpha1.NamespacePlacementList{}
+	err = eachPage(ctx, meta, placements, func() {
+		for i := range placements.Items {
+			pool.Placements = append(pool.Placements, placements.Items[i].DeepCopy())
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading NamespacePlacements: %w", err)
+	}
+	slices.SortFunc(pool.Nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(pool.Placements, func(a, b *schedulerv1alpha1.NamespacePlacement) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return pool, nil
+}
+
+// eachPage lists objects and calls read with each page of them.
+func eachPage(ctx context.Context, meta client.Reader, list client.ObjectList, read func(), options ...client.ListOption) error {
+	options = append(options, client.Limit(pageSize))
+	for {
+		if err := meta.List(ctx, list, options...); err != nil {
+			return err //nolint:wrapcheck // the caller says what was read
+		}
+		read()
+		if list.GetContinue() == "" {
+			return nil
+		}
+		options = append(options, client.Continue(list.GetContinue()))
+		list.SetContinue("")
+	}
+}
+
+// RootOf returns the root namespace of a tenant in the meta cluster. name is that of its VirtualCluster, or its
+// namespace and name with a slash between them.
+func RootOf(ctx context.Context, meta client.Reader, name string) (string, error) {
+	list := &tenancyv1alpha1.VirtualClusterList{}
+	if err := meta.List(ctx, list); err != nil {
+		return "", fmt.Errorf("reading VirtualClusters: %w", err)
+	}
+	roots := map[string]string{}
+	var found []string
+	for i := range list.Items {
+		vc := &list.Items[i]
+		key := client.ObjectKeyFromObject(vc).String()
+		if name == key || name == vc.Name {
+			found = append(found, key)
+			roots[key] = cmp.Or(vc.Status.ClusterNamespace, tenancy.ClusterKey(vc))
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", fmt.Errorf("there is no VirtualCluster %s", name)
+	case 1:
+		return roots[found[0]], nil
+	}
+	slices.Sort(found)
+	return "", fmt.Errorf("there are several VirtualClusters %s: use one of %s", name, strings.Join(found, ", "))
+}
+
+// Explanation is where one namespace of a pool is, what is missing, and why.
+type Explanation struct {
+	// Namespace is what the namespace scheduler would make of it now: Before is where it is.
+	Namespace
+	// Slice is the size of its slices, and Quota what it requests.
+	Slice string `json:"slice,omitempty"`
+	Quota string `json:"quota,omitempty"`
+	// Holds is what it has in each super cluster.
+	Holds []Holding `json:"holds,omitempty"`
+	// Conditions are those of its NamespacePlacement.
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Deleted is whether it is being deleted.
+	Deleted bool `json:"deleted,omitempty"`
+}
+
+// Holding is what a namespace has in one super cluster.
+type Holding struct {
+	SuperCluster string `json:"superCluster"`
+	Slices       int32  `json:"slices"`
+	// Reserved includes Leaving.
+	Reserved string `json:"reserved"`
+	// Leaving is what is to leave, and Reason why.
+	Leaving string                          `json:"leaving,omitempty"`
+	Reason  schedulerv1alpha1.LeavingReason `json:"reason,omitempty"`
+}
+
+// Explain tries what is missing of one namespace in a pool, beside what all others hold now.
+func Explain(ctx context.Context, cfg *config.KubeSchedulerConfiguration, pool *Pool, key types.NamespacedName) (*Explanation, error) {
+	is := func(np *schedulerv1alpha1.NamespacePlacement) bool { return client.ObjectKeyFromObject(np) == key }
+	at := slices.IndexFunc(pool.Placements, is)
+	if at < 0 {
+		return nil, fmt.Errorf("there is no NamespacePlacement %s: the namespace does not exist, has no ResourceQuota with compute resources, or its tenant is not connected", key)
+	}
+	np := pool.Placements[at]
+	outcomes, err := rehearse(ctx, cfg, pool, is)
+	if err != nil {
+		return nil, err
+	}
+	e := &Explanation{
+		Namespace: namespaceOf(np, outcomes[at], ""), Slice: slice.Of(np.Spec.Slice).String(), Quota: slice.Of(np.Spec.Quota).String(),
+		Conditions: np.Status.Conditions, Deleted: np.DeletionTimestamp != nil,
+	}
+	if e.Missing == "" { // what is missing now, even if it would be placed
+		e.Missing = slice.Total(placement.Missing(np)).String()
+	}
+	for i := range np.Status.Placements {
+		p := &np.Status.Placements[i]
+		holding := Holding{SuperCluster: p.Cluster, Slices: p.Slices, Reserved: slice.Of(p.Reserved).String()}
+		if p.Leaving != nil {
+			holding.Leaving, holding.Reason = slice.Of(p.Leaving.Reserved).String(), p.Leaving.Reason
+		}
+		e.Holds = append(e.Holds, holding)
+	}
+	return e, nil
+}
+
+// Err returns a DoesNotFit if the namespace waits.
+func (e *Explanation) Err() error {
+	if e.Change == Waits {
+		return &DoesNotFit{Namespaces: 1, All: 1}
+	}
+	return nil
+}
+
+// Print writes the explanation.
+func (e *Explanation) Print(out io.Writer, format Format) error {
+	if format == JSON {
+		return printJSON(out, e)
+	}
+	p := newPage(out)
+	p.line("Namespace %s of tenant %s requests %s in slices of %s", e.Name, e.Tenant, cmp.Or(e.Quota, "nothing"), cmp.Or(e.Slice, "nothing"))
+	if len(e.Holds) > 0 {
+		p.line("")
+		p.row("SUPER CLUSTER", "SLICES", "RESERVED", "LEAVING")
+	}
+	for _, h := range e.Holds {
+		p.row(h.SuperCluster, fmt.Sprint(h.Slices), h.Reserved, h.Leaving+prefixed(" ", string(h.Reason)))
+	}
+	p.line("")
+	switch {
+	case e.Deleted:
+		p.line("It is being deleted: what it holds is given back when its super clusters show that it is free")
+	case e.Change == Waits:
+		p.line("%s is missing, and fits nowhere:", e.Missing)
+		e.printReasons(p)
+	case e.Missing != "":
+		p.line("%s is missing, and fits now: %s. vc-scheduler places it in its turn", e.Missing, e.moved())
+	default:
+		p.line("Nothing is missing")
+	}
+	if len(e.Conditions) > 0 {
+		p.line("")
+	}
+	for _, c := range e.Conditions {
+		p.line("Condition %s is %s since %s: %s: %s", c.Type, c.Status, c.LastTransitionTime.UTC().Format(time.RFC3339), c.Reason, c.Message)
+	}
+	return p.flush()
+}

@@ -1,0 +1,259 @@
+// Package simulation places namespaces over super clusters in memory, by the namespace scheduler's own code, and says
+// what comes out: where slices go, how full super clusters are, and what does not fit and why. vc-scheduler simulate
+// reads the pool from files, and vc-scheduler explain from the meta cluster. Nothing is written.
+package simulation
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/placer"
+	"github.com/superpool/superpool/internal/refusal"
+	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/view"
+)
+
+// Report is what comes out.
+type Report struct {
+	// Namespaces are sorted by tenant and name.
+	Namespaces []Namespace `json:"namespaces"`
+	// SuperClusters are sorted by name.
+	SuperClusters []SuperCluster `json:"superClusters"`
+	// Ignored counts objects that played no part, by kind.
+	Ignored map[string]int `json:"ignored,omitempty"`
+}
+
+// Change is what happens to a namespace.
+type Change string
+
+// What happens to namespaces.
+const (
+	// New: it is placed for the first time.
+	New Change = "new"
+	// Grows: it holds something already, and more is placed.
+	Grows Change = "grows"
+	// Waits: something is missing that fits nowhere.
+	Waits Change = "waits"
+	// Stays: it has what it requests.
+	Stays Change = ""
+)
+
+// Namespace is what comes out for one namespace.
+type Namespace struct {
+	// Tenant is the tenant's root namespace, or the directory with its objects.
+	Tenant string `json:"tenant"`
+	// Name is the name of the namespace.
+	Name string `json:"name"`
+	// Slices is the number of slices that are requested, and PlacedSlices of those that are placed in the end.
+	Slices       int32 `json:"slices"`
+	PlacedSlices int32 `json:"placedSlices"`
+	// Before and Placements are the slices per super cluster, at first and in the end.
+	Before     map[string]int32 `json:"before,omitempty"`
+	Placements map[string]int32 `json:"placements,omitempty"`
+	// Change is what happens to it.
+	Change Change `json:"change,omitempty"`
+	// Missing is what is not placed, as cpu=300m.
+	Missing string `json:"missing,omitempty"`
+	// Why is why it waits, as its tenant reads it.
+	Why string `json:"why,omitempty"`
+	// Tried is how far it came, as "3 of 10 slices fit": what SuperClusters says is for the next one.
+	Tried string `json:"tried,omitempty"`
+	// SuperClusters is why each super cluster is refused.
+	SuperClusters []Reason `json:"superClusters,omitempty"`
+}
+
+// Reason is why one super cluster is refused.
+type Reason struct {
+	// SuperCluster is its name, "" for all others.
+	SuperCluster string `json:"superCluster,omitempty"`
+	// Plugin is what refused it.
+	Plugin string `json:"plugin"`
+	// Reason is what it found.
+	Reason string `json:"reason"`
+}
+
+// SuperCluster is how full a super cluster is in the end.
+type SuperCluster struct {
+	Name string `json:"name"`
+	// State is why it takes nothing new, as cordoned. "": it does.
+	State string `json:"state,omitempty"`
+	// Resources are sorted by name.
+	Resources []Utilisation `json:"resources"`
+}
+
+// Utilisation is how much of a resource is reserved.
+type Utilisation struct {
+	Resource    corev1.ResourceName `json:"resource"`
+	Used        string              `json:"used"`
+	Allocatable string              `json:"allocatable"`
+	// Percent is Used of Allocatable, rounded down; -1 where there is none.
+	Percent int64 `json:"percent"`
+}
+
+// DoesNotFit is the error where something does not fit.
+type DoesNotFit struct {
+	// Namespaces is how many wait, and All how many there are.
+	Namespaces, All int
+}
+
+// Error implements error.
+func (e *DoesNotFit) Error() string {
+	if e.Namespaces == 1 {
+		return fmt.Sprintf("1 of %d namespaces does not fit", e.All)
+	}
+	return fmt.Sprintf("%d of %d namespaces do not fit", e.Namespaces, e.All)
+}
+
+// ExitCode returns 3: nothing failed, and something does not fit.
+func (e *DoesNotFit) ExitCode() int { return 3 }
+
+// Err returns a DoesNotFit if any namespace waits.
+func (r *Report) Err() error {
+	waiting := 0
+	for i := range r.Namespaces {
+		if r.Namespaces[i].Change == Waits {
+			waiting++
+		}
+	}
+	if waiting == 0 {
+		return nil
+	}
+	return &DoesNotFit{Namespaces: waiting, All: len(r.Namespaces)}
+}
+
+// Simulate places all that waits in pool with the profiles of cfg.
+func Simulate(ctx context.Context, cfg *config.KubeSchedulerConfiguration, pool *Pool) (*Report, error) {
+	outcomes, err := rehearse(ctx, cfg, pool, nil)
+	if err != nil {
+		return nil, err
+	}
+	report := &Report{Namespaces: []Namespace{}, Ignored: pool.Ignored}
+	for i, outcome := range outcomes {
+		key := client.ObjectKeyFromObject(outcome.Placement)
+		report.Namespaces = append(report.Namespaces, namespaceOf(pool.Placements[i], outcome, pool.Invalid[key]))
+	}
+	report.SuperClusters = utilisation(pool.Nodes, outcomes)
+	return report, nil
+}
+
+// rehearse runs a placer.Rehearsal. tried is as there.
+func rehearse(
+	ctx context.Context, cfg *config.KubeSchedulerConfiguration, pool *Pool, tried func(*schedulerv1alpha1.NamespacePlacement) bool,
+) ([]placer.Outcome, error) {
+	profiles, err := placer.Profiles(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("reading profiles: %w", err)
+	}
+	placements := make([]*schedulerv1alpha1.NamespacePlacement, len(pool.Placements))
+	for i, np := range pool.Placements {
+		np = np.DeepCopy()
+		np.UID = types.UID(client.ObjectKeyFromObject(np).String()) // files may lack it, and it must be unique
+		if np.DeletionTimestamp != nil {
+			np.Spec.Quota = nil
+		}
+		if name := np.Spec.SchedulerName; name != "" && !profiles.Has(name) {
+			return nil, fmt.Errorf("namespace %s names profile %q, and there are %q", client.ObjectKeyFromObject(np), name, sets.List(profiles))
+		}
+		placements[i] = np
+	}
+	outcomes, err := (&placer.Rehearsal{Config: cfg, Nodes: pool.Nodes, Placements: placements, Tried: tried}).Run(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("simulating: %w", err)
+	}
+	return outcomes, nil
+}
+
+// namespaceOf returns what comes out for one NamespacePlacement.
+func namespaceOf(before *schedulerv1alpha1.NamespacePlacement, outcome placer.Outcome, invalid string) Namespace {
+	after := outcome.Placement
+	wanted, placed := placement.Slices(&after.Spec, after.Status.Placements)
+	n := Namespace{
+		Tenant: after.Namespace, Name: after.Name, Slices: wanted, PlacedSlices: placed,
+		Before: counts(before.Status.Placements), Placements: counts(after.Status.Placements), Why: invalid,
+	}
+	switch missing := slice.Total(placement.Missing(after)); {
+	case !missing.IsZero():
+		n.Change, n.Missing = Waits, missing.String()
+		n.Why = cmp.Or(invalid, outcome.Why.Message)
+		n.Tried, n.SuperClusters = outcome.Why.Tried(), reasons(outcome.Why)
+	case invalid != "":
+		n.Change = Waits
+	case maps.Equal(n.Before, n.Placements):
+	case len(n.Before) == 0:
+		n.Change = New
+	default:
+		n.Change = Grows
+	}
+	return n
+}
+
+func reasons(why refusal.Refusal) []Reason {
+	var rows []Reason
+	for _, row := range why.Clusters {
+		rows = append(rows, Reason{SuperCluster: row.Cluster, Plugin: row.Plugin, Reason: row.Reason})
+	}
+	return rows
+}
+
+// counts returns the slices per super cluster, without those that leave.
+func counts(placements []schedulerv1alpha1.ClusterPlacement) map[string]int32 {
+	all := map[string]int32{}
+	for i := range placements {
+		if p := &placements[i]; p.Slices > 0 {
+			all[p.Cluster] = p.Slices
+		}
+	}
+	return all
+}
+
+// utilisation returns how full super clusters are.
+func utilisation(nodes []*corev1.Node, outcomes []placer.Outcome) []SuperCluster {
+	reserved := map[string]slice.Amounts{}
+	for _, outcome := range outcomes {
+		for i := range outcome.Placement.Status.Placements {
+			p := &outcome.Placement.Status.Placements[i]
+			reserved[p.Cluster] = reserved[p.Cluster].Plus(slice.Of(p.Reserved))
+		}
+	}
+	byName := map[string]*corev1.Node{}
+	for _, node := range nodes {
+		byName[node.Name] = node
+		reserved[node.Name] = reserved[node.Name].Plus(nil)
+	}
+	all := []SuperCluster{}
+	for _, name := range slices.Sorted(maps.Keys(reserved)) {
+		one := SuperCluster{Name: name, State: "there is no virtual Node"}
+		allocatable := slice.Amounts{}
+		if node := byName[name]; node != nil {
+			projected := view.NamespaceNode(node)
+			one.State, allocatable = refusal.State(projected, view.SliceTolerations()), slice.Of(node.Status.Allocatable)
+		}
+		one.Resources = utilisationOf(reserved[name], allocatable)
+		all = append(all, one)
+	}
+	return all
+}
+
+func utilisationOf(used, allocatable slice.Amounts) []Utilisation {
+	rows := []Utilisation{}
+	for _, name := range used.Plus(allocatable).Names() {
+		d := slice.DimensionOf(name)
+		row := Utilisation{Resource: name, Used: d.Quantity(used[name]).String(), Allocatable: d.Quantity(allocatable[name]).String(), Percent: -1}
+		if allocatable[name] > 0 {
+			row.Percent = int64(float64(used[name]) / float64(allocatable[name]) * 100)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}

@@ -1,0 +1,266 @@
+package simulation_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/kubescheduler"
+	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
+	"github.com/superpool/superpool/internal/simulation"
+	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/manifests/profiles"
+	"github.com/superpool/superpool/test/builders"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// defaults is the slice size of namespaces that name none.
+var defaults = slice.Of(builders.Resources("cpu", "2", "memory", "4Gi", "pods", "20"))
+
+func profilesOf(t *testing.T) *config.KubeSchedulerConfiguration {
+	t.Helper()
+	cfg, err := kubescheduler.LoadConfig("", profiles.NamespaceScheduler)
+	require.NoError(t, err)
+	return cfg
+}
+
+// wantGolden compares what is printed with a file of testdata: go test ./internal/simulation -update writes them.
+func wantGolden(t *testing.T, name string, print func(*bytes.Buffer) error) {
+	t.Helper()
+	var got bytes.Buffer
+	require.NoError(t, print(&got))
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.WriteFile(path, got.Bytes(), 0o600))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Empty(t, cmp.Diff(string(want), got.String()))
+}
+
+func TestSimulate(t *testing.T) {
+	for _, format := range []simulation.Format{simulation.Table, simulation.JSON} {
+		for range 3 { // equal inputs, equal outputs
+			pool, err := simulation.Read(os.DirFS("testdata/pool"), defaults)
+			require.NoError(t, err)
+			report, err := simulation.Simulate(schedulertest.Context(t), profilesOf(t), pool)
+			require.NoError(t, err)
+			wantGolden(t, "pool."+string(format), func(out *bytes.Buffer) error { return report.Print(out, format) })
+			require.EqualError(t, report.Err(), "2 of 5 namespaces do not fit")
+		}
+	}
+}
+
+func TestSimulateOfAnEmptyPool(t *testing.T) {
+	pool, err := simulation.Read(fstest.MapFS{"a.yaml": {Data: []byte(quotaOf("web", "1"))}}, defaults)
+	require.NoError(t, err)
+	report, err := simulation.Simulate(schedulertest.Context(t), profilesOf(t), pool)
+	require.NoError(t, err)
+	require.Equal(t, "the pool has no super cluster", report.Namespaces[0].Why)
+	require.EqualError(t, report.Err(), "1 of 1 namespaces does not fit")
+	var unfit *simulation.DoesNotFit
+	require.ErrorAs(t, report.Err(), &unfit)
+	require.Equal(t, 3, unfit.ExitCode())
+}
+
+func TestSimulateRefusesUnknownProfiles(t *testing.T) {
+	np := builders.Placement("tenant-a", "web").Quota("cpu", "1").Obj()
+	np.Spec.SchedulerName = "packing"
+	_, err := simulation.Simulate(schedulertest.Context(t), profilesOf(t), &simulation.Pool{Placements: []*schedulerv1alpha1.NamespacePlacement{np}})
+	require.EqualError(t, err, `namespace tenant-a/web names profile "packing", and there are ["namespace-scheduler"]`)
+}
+
+func quotaOf(namespace, cpu string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: ResourceQuota\nmetadata: {namespace: %s, name: q}\nspec: {hard: {requests.cpu: %q}}\n", namespace, cpu)
+}
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	const (
+		node      = "apiVersion: v1\nkind: Node\nmetadata: {name: r1, labels: {scheduler.tenancy.x-k8s.io/super-cluster: r1}}\n"
+		placement = "apiVersion: scheduler.tenancy.x-k8s.io/v1alpha1\nkind: NamespacePlacement\nmetadata: {namespace: a, name: web}\n" +
+			"spec: {namespaceUID: x, quota: {cpu: 1, memory: 2Gi, pods: 10}, priority: 7}\n"
+	)
+	for name, tc := range map[string]struct {
+		files map[string]string
+		// want lists nodes and namespaces with what they request.
+		want    []string
+		wantErr string
+	}{
+		"documents":        {files: map[string]string{"a.yaml": "# only this\n---\n" + node + "---\n" + placement}, want: []string{"r1", "a/web cpu=1,memory=2Gi,pods=10"}},
+		"a list":           {files: map[string]string{"a.yml": "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Node, metadata: {name: r1, labels: {scheduler.tenancy.x-k8s.io/super-cluster: r1}}}\n- {kind: Secret, apiVersion: v1}\n"}, want: []string{"r1"}},
+		"a list of a kind": {files: map[string]string{"a.json": `{"apiVersion":"v1","kind":"NodeList","items":[{"metadata":{"name":"r1","labels":{"scheduler.tenancy.x-k8s.io/super-cluster":"r1"}}}]}`}, want: []string{"r1"}},
+		"a Node that stands for no super cluster": {files: map[string]string{"a.yaml": "apiVersion: v1\nkind: Node\nmetadata: {name: node}\n"}},
+		"directories are tenants": {
+			files: map[string]string{"b/x/q.yaml": quotaOf("web", "2"), "c/q.yaml": quotaOf("web", "4"), "q.yaml": quotaOf("web", "6")},
+			want:  []string{"b/web cpu=2,memory=4Gi,pods=20", "c/web cpu=4,memory=8Gi,pods=40", "tenant/web cpu=6,memory=12Gi,pods=60"},
+		},
+		"a quota in place of what a NamespacePlacement requests": {
+			files: map[string]string{"meta.yaml": placement, "a/q.yaml": quotaOf("web", "2")}, want: []string{"a/web cpu=2,memory=4Gi,pods=20"},
+		},
+		"a namespace without quota": {files: map[string]string{"meta.yaml": placement, "a/ns.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: web}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: other}\n"}, want: []string{"a/web "}},
+		"nothing":                   {files: map[string]string{"README.md": "hello"}, wantErr: "reading objects: no file ends in .yaml, .yml or .json"},
+		"no YAML":                   {files: map[string]string{"x/a.yaml": node + "---\nkind: {\n"}, wantErr: "reading objects: x/a.yaml, document 2: "},
+		"a key twice":               {files: map[string]string{"a.yaml": "kind: A\nkind: B\n"}, wantErr: `reading objects: a.yaml, document 1: `},
+		"no object":                 {files: map[string]string{"a.yaml": "- 1\n"}, wantErr: "reading objects: a.yaml, document 1: it is no object"},
+		"no kind":                   {files: map[string]string{"a.yaml": "a: 1\n"}, wantErr: "reading objects: a.yaml, document 1: it has no kind"},
+		"no kind in a list":         {files: map[string]string{"a.yaml": "kind: List\nitems: [{a: 1}]\n"}, wantErr: "reading objects: a.yaml, document 1: item 1: it has no kind"},
+		"no name":                   {files: map[string]string{"a.yaml": "apiVersion: v1\nkind: Namespace\n"}, wantErr: "reading objects: a.yaml, document 1: a tenant tenant: Namespace has no name"},
+		"no quantity":               {files: map[string]string{"a.yaml": quotaOf("web", "many")}, wantErr: "reading objects: a.yaml, document 1: decoding a tenant tenant: ResourceQuota: "},
+		"a monstrous quantity":      {files: map[string]string{"a.yaml": quotaOf("web", "1e999999999")}, wantErr: `reading objects: a.yaml, document 1: "1e999999999"}... is no number of a pool`},
+		"the same twice": {
+			files: map[string]string{"a.yaml": node, "b.yaml": placement + "---\n" + node}, wantErr: "reading objects: b.yaml, document 2: Node r1 is in a.yaml, document 1, too",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			files := fstest.MapFS{}
+			for name, text := range tc.files {
+				files[name] = &fstest.MapFile{Data: []byte(text)}
+			}
+			pool, err := simulation.Read(files, defaults)
+			if tc.wantErr != "" {
+				require.ErrorContains(t, err, tc.wantErr)
+				return
+			}
+			require.NoError(t, err)
+			var got []string
+			for _, node := range pool.Nodes {
+				got = append(got, node.Name)
+			}
+			for _, np := range pool.Placements {
+				got = append(got, fmt.Sprintf("%s %s", client.ObjectKeyFromObject(np), slice.Of(np.Spec.Quota)))
+			}
+			require.Equal(t, tc.want, got)
+		})
+	}
+}
+
+// TestReadKeepsWhatIsHeld: a quota changes what is requested, and neither where the namespace is nor its turn.
+func TestReadKeepsWhatIsHeld(t *testing.T) {
+	t.Parallel()
+	pool, err := simulation.Read(os.DirFS("testdata/pool"), defaults)
+	require.NoError(t, err)
+	quotas := fstest.MapFS{"tenant-a/q.yaml": {Data: []byte(quotaOf("web", "3"))}}
+	meta, err := os.ReadFile("testdata/pool/meta.yaml")
+	require.NoError(t, err)
+	quotas["meta.yaml"] = &fstest.MapFile{Data: bytes.Replace(meta, []byte("    quota: {cpu: \"2\""), []byte("    priority: 7\n    quota: {cpu: \"2\""), 1)}
+	changed, err := simulation.Read(quotas, defaults)
+	require.NoError(t, err)
+	before, after := pool.Placements[1], changed.Placements[1]
+	require.Equal(t, "web", after.Name)
+	require.Empty(t, cmp.Diff(before.Status, after.Status))
+	require.EqualValues(t, 7, after.Spec.Priority)
+	require.Equal(t, "3", after.Spec.Quota.Cpu().String())
+}
+
+// FuzzRead: any file gives a pool or an error that names it.
+func FuzzRead(f *testing.F) {
+	for _, name := range []string{"meta.yaml", "r4.json", "tenant-b/quotas.yaml"} {
+		text, err := os.ReadFile(filepath.Join("testdata/pool", name))
+		require.NoError(f, err)
+		f.Add(text)
+	}
+	f.Add([]byte("kind: List\nitems: [{kind: List, items: [{}]}]"))
+	f.Add([]byte(quotaOf("web", "1e99")))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		pool, err := simulation.Read(fstest.MapFS{"tenant/a.yaml": {Data: text}}, defaults)
+		if err != nil {
+			require.ErrorContains(t, err, "tenant/a.yaml")
+			return
+		}
+		for _, np := range pool.Placements {
+			require.NotEmpty(t, np.Name)
+		}
+	})
+}
+
+func TestPrintHidesControlCharacters(t *testing.T) {
+	t.Parallel()
+	report := &simulation.Report{Namespaces: []simulation.Namespace{{Tenant: "a\x1b[2J", Name: "b\tc\nd", Change: simulation.Waits, Why: "no\x07"}}}
+	var out bytes.Buffer
+	require.NoError(t, report.Print(&out, simulation.Table))
+	require.Equal(t, -1, strings.IndexFunc(out.String(), func(r rune) bool { return r < ' ' && r != '\n' }))
+	_, err := simulation.ParseFormat("xml")
+	require.EqualError(t, err, `"xml" is no format: use table or json`)
+}
+
+func metaCluster(t *testing.T, objects ...client.Object) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenancyv1alpha1.AddToScheme, schedulerv1alpha1.AddToScheme} {
+		require.NoError(t, add(scheme))
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+}
+
+func TestExplain(t *testing.T) {
+	read, err := simulation.Read(os.DirFS("testdata/pool"), defaults)
+	require.NoError(t, err)
+	objects := []client.Object{&corev1.Node{ObjectMeta: builders.Node("other").Obj().ObjectMeta}}
+	for _, node := range read.Nodes {
+		objects = append(objects, node)
+	}
+	for _, np := range read.Placements {
+		objects = append(objects, np)
+	}
+	pool, err := simulation.Live(t.Context(), metaCluster(t, objects...))
+	require.NoError(t, err)
+	require.Len(t, pool.Nodes, 3)
+	for _, name := range []string{"tenant-a/web", "tenant-a/done", "tenant-b/large"} {
+		tenant, namespace, _ := strings.Cut(name, "/")
+		why, err := simulation.Explain(schedulertest.Context(t), profilesOf(t), pool, types.NamespacedName{Namespace: tenant, Name: namespace})
+		require.NoError(t, err)
+		for _, format := range []simulation.Format{simulation.Table, simulation.JSON} {
+			wantGolden(t, fmt.Sprintf("explain.%s.%s", namespace, format), func(out *bytes.Buffer) error { return why.Print(out, format) })
+		}
+		require.Equal(t, namespace == "large", why.Err() != nil)
+	}
+	_, err = simulation.Explain(schedulertest.Context(t), profilesOf(t), pool, types.NamespacedName{Namespace: "tenant-a", Name: "none"})
+	require.ErrorContains(t, err, "there is no NamespacePlacement tenant-a/none: ")
+}
+
+func TestRootOf(t *testing.T) {
+	t.Parallel()
+	vc := func(namespace, name, root string) *tenancyv1alpha1.VirtualCluster {
+		vc := builders.VirtualCluster(name)
+		vc.Namespace, vc.Status.ClusterNamespace = namespace, root
+		return vc
+	}
+	meta := metaCluster(t, vc("x", "one", "x-1-one"), vc("x", "two", "x-2-two"), vc("y", "two", "y-2-two"))
+	for name, tc := range map[string]struct{ name, want, wantErr string }{
+		"by name":               {name: "one", want: "x-1-one"},
+		"by namespace and name": {name: "y/two", want: "y-2-two"},
+		"several":               {name: "two", wantErr: "there are several VirtualClusters two: use one of x/two, y/two"},
+		"none":                  {name: "three", wantErr: "there is no VirtualCluster three"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root, err := simulation.RootOf(t.Context(), meta, tc.name)
+			if tc.wantErr != "" {
+				require.EqualError(t, err, tc.wantErr)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, tc.want, root)
+		})
+	}
+}
