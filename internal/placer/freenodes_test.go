@@ -9,8 +9,6 @@ import (
 
 	"github.com/superpool/superpool/internal/freenodes"
 	"github.com/superpool/superpool/internal/slice"
-	"github.com/superpool/superpool/plugins/namespacegang"
-	"github.com/superpool/superpool/plugins/nodeshape"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -36,20 +34,20 @@ func TestPlacerPromisesNoSliceThatFitsNoNode(t *testing.T) {
 	p := newPool(t)
 	p.ofNodes("r1", 10, 1000)
 	p.askSlices("two", "2", "2")
-	p.wantRefused("two", "0/1 nodes are available: 1 "+nodeshape.ErrReasonNoNodeFree+" 2 cpu free (1 at most)")
+	p.wantRefused("two", "0/1 super clusters are available: 1 had no node with 2 cpu free")
 	p.askSlices("one", "1", "2")
 	p.wantPlaced("one", `{"r1":2}`)
 
 	p.ofNodes("r2", 10, 3000)
 	p.wantPlaced("two", `{"r2":1}`)
 	p.askSlices("many", "2", "20")
-	p.wantRefused("many", nodeshape.ErrReasonNoNodeLeft+" 2 cpu free")
+	p.wantRefused("many", "had no node left, beside the slices placed there, with 2 cpu free")
 	p.askSlices("fewer", "2", "18")
 	p.wantPlaced("fewer", `{"r2":9}`)
 	p.askSlices("small", "1", "18")
 	p.wantPlaced("small", `{"r1":8,"r2":10}`)
 	p.askSlices("another", "1", "1")
-	p.wantRefused("another", namespacegang.ErrReasonNoFreeCapacity)
+	p.wantRefused("another", "too little free for the namespace")
 	p.remove("fewer")
 	p.wantPlaced("many", "")
 	p.wantPlaced("another", `{"r2":1}`)
@@ -64,7 +62,7 @@ func TestPlacerFollowsForeignPods(t *testing.T) {
 	}
 	foreign(2500)
 	p.askSlices("web", "2", "2")
-	p.wantRefused("web", nodeshape.ErrReasonNoNodeFree+" 2 cpu free (1500m at most)")
+	p.wantRefused("web", "had no node with 2 cpu free")
 	<-time.After(1200 * time.Millisecond) // more than the backoff
 	foreign(0)
 	gone := time.Now()

@@ -352,7 +352,7 @@ func TestPlacerPlacesWhatLeavesElsewhere(t *testing.T) {
 	p.placements["a"] = np
 	p.project("a")
 	p.mu.Unlock()
-	p.wantRefused("a", "untolerated taint")
+	p.wantRefused("a", "drained")
 	p.cluster("r2", "300m", "8Gi")
 	p.wantPlaced("a", `{"r2":3}`)
 }

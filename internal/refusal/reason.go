@@ -1,6 +1,7 @@
 package refusal
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -24,6 +25,8 @@ import (
 type reason struct {
 	// one and many are the words for one super cluster and for several.
 	one, many string
+	// detail is what an operator may read in their place, "" for the same.
+	detail string
 	// short holds the resources that there is too little of, sorted by name.
 	short []shortage
 	// own is whether what is short is the namespace's own, so that its tenant may know the figures.
@@ -50,6 +53,9 @@ const insufficient = "Insufficient "
 
 // notChosen is kube-scheduler's sentence about nodes that plugins left out before they were looked at one by one.
 var notChosen = regexp.MustCompile(`^node\(s\) didn't satisfy plugin\(s\) \[(.*)\]$`)
+
+// freest is what plugin NodeShape says of the freest node.
+var freest = regexp.MustCompile(` \([^()]* at most\)`)
 
 // reasons returns the reasons of a status of one super cluster. What is short is one reason, however many resources.
 func (f *findings) reasons(cluster string, status *fwk.Status) []reason {
@@ -90,7 +96,10 @@ func plain(text string) reason {
 	for _, subject := range []string{"node(s) ", "super cluster(s) "} {
 		text = strings.TrimPrefix(text, subject)
 	}
-	return same(slicepod.Readable(text))
+	detail := slicepod.Readable(text)
+	words := same(freest.ReplaceAllString(detail, ""))
+	words.detail = detail
+	return words
 }
 
 // absent returns a reason of super clusters that were not looked at one by one.
@@ -277,7 +286,7 @@ func (r *reason) wanted() string {
 // details returns what an operator may read about one super cluster.
 func (r *reason) details() string {
 	if len(r.short) == 0 || r.own {
-		return r.text(1)
+		return cmp.Or(r.detail, r.text(1))
 	}
 	parts := make([]string, len(r.short))
 	for i := range r.short {

@@ -219,6 +219,14 @@ func TestMessage(t *testing.T) {
 			}),
 			want: "0/4 super clusters are available: 2 had no node large enough, 1 didn't match Pod's node affinity/selector, 1 has cpu of the namespace, 1 is too far away",
 		},
+		"what the freest node has is not told": {
+			pod: pod("1"),
+			status: unfit(2, "", unresolvable, clusters{
+				"r1": rejected("NodeShape", "super cluster(s) had no node with 2 cpu free (1 at most) or 8Gi memory free (4Gi at most)"),
+				"r2": rejected("NodeShape", "super cluster(s) had no node with 2 cpu free (1500m at most) or 8Gi memory free (1Gi at most)"),
+			}),
+			want: "0/2 super clusters are available: 2 had no node with 2 cpu free or 8Gi memory free",
+		},
 		"a PreFilter": {
 			pod: pod("1"), status: unfit(2, "too large", rejected("P", "too large"), nil), want: "0/2 super clusters are available: too large",
 		},
