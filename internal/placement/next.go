@@ -193,14 +193,19 @@ func (h holdings) expire(now time.Time, used map[string]Use) (evict []Eviction) 
 	return evict
 }
 
-// evictions returns what pods use of what is leaving.
+// evictions returns what pods use of what is leaving. In a super cluster that is lost nobody measures it: all of it.
 func (h holdings) evictions(used map[string]Use) (evict []Eviction) {
 	for _, cluster := range slices.Sorted(maps.Keys(h)) {
 		p := h[cluster]
-		if p.leaving.IsZero() || p.isShrinking() || p.terms.Reason == schedulerv1alpha1.LeavingLost {
+		if p.leaving.IsZero() || p.isShrinking() {
 			continue
 		}
-		if excess := used[cluster].Requests.Minus(p.reserved.Minus(p.leaving)); !excess.IsZero() {
+		use, measured := used[cluster]
+		excess := use.Requests.Minus(p.reserved.Minus(p.leaving))
+		if !measured && p.terms.Reason == schedulerv1alpha1.LeavingLost {
+			excess = p.leaving
+		}
+		if !excess.IsZero() {
 			evict = append(evict, Eviction{Cluster: cluster, Excess: excess, Reason: p.terms.Reason})
 		}
 	}

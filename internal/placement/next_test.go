@@ -354,8 +354,11 @@ func TestNextLeaves(t *testing.T) {
 			np: asks("1", leaves("r1", "1", "1", 0), in("r2", "1")), leave: reasons{"r1": drained}, used: measured{"r1": uses("1", "1")},
 			want: "r1=1-1 Drained 1h0m0s r2=1", wantEvict: "r1=1 Drained",
 		},
-		"lost and placed elsewhere: pods are left to the tenant": {
-			np: asks("1", lost("r1", "1"), in("r2", "1")), leave: reasons{"r1": isLost}, used: measured{"r1": uses("1", "1")}, want: "r1=1-1 Lost 1h0m0s r2=1",
+		"lost and placed elsewhere: pods are evicted, though nobody measures what they use": {
+			np: asks("1", lost("r1", "1"), in("r2", "1")), leave: reasons{"r1": isLost}, used: measured{}, want: "r1=1-1 Lost 1h0m0s r2=1", wantEvict: "r1=1 Lost",
+		},
+		"lost and not placed elsewhere: pods stay": {
+			np: asks("1", lost("r1", "1")), leave: reasons{"r1": isLost}, used: measured{}, want: "r1=1-1 Lost 1h0m0s", missing: 1,
 		},
 		"the cause ends before it is placed elsewhere": {
 			np: asks("2", leaves("r1", "2", "2", 0)), leave: reasons{"r1": ""}, used: measured{"r1": uses("0", "0")}, want: "r1=2",
@@ -498,30 +501,36 @@ func requireLeaves(t *testing.T, p *schedulerv1alpha1.ClusterPlacement, leave ma
 	}
 }
 
+// anyPlacement returns a NamespacePlacement with what super clusters say about it, and which are to be left.
+func anyPlacement(random *rand.Rand) (*schedulerv1alpha1.NamespacePlacement, map[string]placement.Use, map[string]schedulerv1alpha1.LeavingReason) {
+	np := demo()
+	np.Spec.Quota, np.ResourceVersion = pick(random).List(), "now"
+	used, leave := map[string]placement.Use{}, map[string]schedulerv1alpha1.LeavingReason{}
+	for i := range random.IntN(5) {
+		cluster := fmt.Sprintf("r%d", i)
+		p := schedulerv1alpha1.ClusterPlacement{Cluster: cluster, Reserved: pick(random).List()}
+		if random.IntN(2) == 0 {
+			reason := []schedulerv1alpha1.LeavingReason{schedulerv1alpha1.LeavingLost, schedulerv1alpha1.LeavingShrunk}[random.IntN(2)]
+			p.Leaving = &schedulerv1alpha1.Leaving{Reserved: pick(random).List(), Reason: reason, Since: metav1.NewTime(noon.Add(-time.Minute)), Decision: "then"}
+		}
+		if random.IntN(4) > 0 {
+			used[cluster] = placement.Use{Requests: pick(random), Hard: pick(random), Decision: []string{"then", "before"}[random.IntN(2)]}
+		}
+		if known := random.IntN(5); known < 3 {
+			leave[cluster] = []schedulerv1alpha1.LeavingReason{"", schedulerv1alpha1.LeavingLost, schedulerv1alpha1.LeavingDrained}[known]
+		}
+		np.Status.Placements = append(np.Status.Placements, p)
+	}
+	return np, used, leave
+}
+
 // TestNextIsAFunction runs random placements twice, and once more on the result: nothing moves without a reason, and
 // pods that use what is reserved keep it until a deadline.
 func TestNextIsAFunction(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(7, 8))
 	for range 3_000 {
-		np := demo()
-		np.Spec.Quota, np.ResourceVersion = pick(random).List(), "now"
-		used, leave := map[string]placement.Use{}, map[string]schedulerv1alpha1.LeavingReason{}
-		for i := range random.IntN(5) {
-			cluster := fmt.Sprintf("r%d", i)
-			p := schedulerv1alpha1.ClusterPlacement{Cluster: cluster, Reserved: pick(random).List()}
-			if random.IntN(2) == 0 {
-				reason := []schedulerv1alpha1.LeavingReason{schedulerv1alpha1.LeavingLost, schedulerv1alpha1.LeavingShrunk}[random.IntN(2)]
-				p.Leaving = &schedulerv1alpha1.Leaving{Reserved: pick(random).List(), Reason: reason, Since: metav1.NewTime(noon.Add(-time.Minute)), Decision: "then"}
-			}
-			if random.IntN(4) > 0 {
-				used[cluster] = placement.Use{Requests: pick(random), Hard: pick(random), Decision: []string{"then", "before"}[random.IntN(2)]}
-			}
-			if known := random.IntN(5); known < 3 {
-				leave[cluster] = []schedulerv1alpha1.LeavingReason{"", schedulerv1alpha1.LeavingLost, schedulerv1alpha1.LeavingDrained}[known]
-			}
-			np.Status.Placements = append(np.Status.Placements, p)
-		}
+		np, used, leave := anyPlacement(random)
 		facts := placement.Facts{Now: noon, Used: used, Leave: leave}
 		before := np.DeepCopy()
 		first, evict, again := placement.Next(np, facts)

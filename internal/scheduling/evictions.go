@@ -36,12 +36,17 @@ type choice struct {
 // the pods use there, all are chosen, those that request nothing included. Else they are chosen until their requests
 // cover the excess, lowest priority first, then youngest, and those of them that turn out not to be needed are spared,
 // highest priority first, then oldest.
+//
+// From a super cluster that is lost, pods that tolerate that for ever are not evicted.
 func chooseEvictions(pods []*corev1.Pod, eviction *placement.Eviction, now time.Time) choice {
 	excess, all := eviction.Excess, slice.Amounts{}
 	var chosen choice
 	var candidates []candidate
 	for _, pod := range pods {
 		if pod.Spec.NodeName != eviction.Cluster || !isBound(pod) || podutil.IsPodTerminal(pod) {
+			continue
+		}
+		if eviction.Reason == schedulerv1alpha1.LeavingLost && toleratesLoss(pod) {
 			continue
 		}
 		used := view.Used(pod)
@@ -62,6 +67,14 @@ func chooseEvictions(pods []*corev1.Pod, eviction *placement.Eviction, now time.
 	}
 	chosen.covered = excess.IsZero()
 	return chosen
+}
+
+// toleratesLoss reports whether a pod stays for ever on a node that does not answer, as pods of a DaemonSet do.
+func toleratesLoss(pod *corev1.Pod) bool {
+	unreachable := &corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}
+	return slices.ContainsFunc(pod.Spec.Tolerations, func(toleration corev1.Toleration) bool {
+		return toleration.TolerationSeconds == nil && toleration.ToleratesTaint(unreachable)
+	})
 }
 
 // candidate is a pod that may be evicted, and what it takes.

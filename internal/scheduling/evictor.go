@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -61,7 +62,10 @@ const (
 )
 
 // evictor evicts pods of one tenant from super clusters that their namespaces leave, by the tenant's Eviction API, so
-// that the tenant's budgets hold. It is for the one worker of the tenant's controller, not for concurrent use.
+// that the tenant's budgets hold. From a super cluster that is lost it deletes them, as a control plane does with pods
+// of a node that does not answer: a budget would count them as disrupted already, and forbid it for ever. The tenant's
+// own controllers do not always: they evict nothing where all of its Nodes are lost. It is for the one worker of the
+// tenant's controller, not for concurrent use.
 //
 // What it does is decided anew in each call, from what stands: a process that starts anew has only to wait less before
 // it tries again.
@@ -71,8 +75,9 @@ const (
 // evictionTimeout per try. Nothing is lost by it: what is leaving stays reserved, and is charged to the tenant, until
 // its pods are gone, or until the deadline of Leaving, when it is released although pods use it.
 type evictor struct {
-	// post requests one eviction.
+	// post requests one eviction, and remove one deletion.
 	post       func(context.Context, *policyv1.Eviction) error
+	remove     func(context.Context, *corev1.Pod) error
 	pods       corev1listers.PodLister
 	namespaces corev1listers.NamespaceLister
 	events     namespaceEvents
@@ -102,6 +107,14 @@ func postEvictions(api kubernetes.Interface) func(context.Context, *policyv1.Evi
 		_, err := api.CoreV1().RESTClient().Post().Namespace(eviction.Namespace).Resource("pods").Name(eviction.Name).
 			SubResource("eviction").Body(eviction).MaxRetries(0).Do(ctx).Get()
 		return err //nolint:wrapcheck // evictRound does
+	}
+}
+
+// deletions returns evictor.remove for a tenant's API server.
+func deletions(api kubernetes.Interface) func(context.Context, *corev1.Pod) error {
+	return func(ctx context.Context, pod *corev1.Pod) error {
+		//nolint:wrapcheck // evictRound does
+		return api.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 	}
 }
 
@@ -235,10 +248,7 @@ func (r *evictionRound) run(ctx context.Context, pods []*corev1.Pod, eviction *p
 func (r *evictionRound) evictPod(ctx context.Context, pod *corev1.Pod, eviction *placement.Eviction) {
 	requesting, stop := context.WithTimeout(ctx, evictionTimeout)
 	defer stop()
-	err := r.post(requesting, &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
-	})
+	err := r.request(requesting, pod, eviction.Reason)
 	result := resultOf(err)
 	r.metrics.evicted(eviction.Reason, result)
 	if result == resultEvicted {
@@ -262,6 +272,17 @@ func (r *evictionRound) evictPod(ctx context.Context, pod *corev1.Pod, eviction 
 		r.err = fmt.Errorf("evicting pod %s from super cluster %s: %w", klog.KObj(pod), eviction.Cluster, err)
 		r.stalled = !errors.As(err, new(apierrors.APIStatus))
 	}
+}
+
+// request requests the end of one pod.
+func (r *evictionRound) request(ctx context.Context, pod *corev1.Pod, reason schedulerv1alpha1.LeavingReason) error {
+	if reason == schedulerv1alpha1.LeavingLost {
+		return r.remove(ctx, pod)
+	}
+	return r.post(ctx, &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
+	})
 }
 
 // resultOf returns what became of a request to evict a pod.

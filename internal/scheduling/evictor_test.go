@@ -22,7 +22,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -37,6 +39,7 @@ type evictorBed struct {
 	answers  map[string]error
 	takes    time.Duration
 	asked    []string
+	removed  []string
 }
 
 func newEvictorBed(t *testing.T, pods ...*corev1.Pod) *evictorBed {
@@ -51,7 +54,7 @@ func newEvictorBed(t *testing.T, pods ...*corev1.Pod) *evictorBed {
 	metrics, err := NewMetrics(b.registry)
 	require.NoError(t, err)
 	b.evictor = evictor{
-		post: b.answer, pods: factory.Core().V1().Pods().Lister(), namespaces: factory.Core().V1().Namespaces().Lister(),
+		post: b.answer, remove: b.remove, pods: factory.Core().V1().Pods().Lister(), namespaces: factory.Core().V1().Namespaces().Lister(),
 		events: namespaceEvents{quotas: factory.Core().V1().ResourceQuotas().Lister(), recorder: b.recorder}, clock: b.clock, metrics: metrics,
 	}
 	return b
@@ -62,6 +65,11 @@ func (b *evictorBed) answer(_ context.Context, eviction *policyv1.Eviction) erro
 	b.asked = append(b.asked, eviction.Name)
 	b.clock.SetTime(b.clock.Now().Add(b.takes))
 	return b.answers[eviction.Name]
+}
+
+func (b *evictorBed) remove(_ context.Context, pod *corev1.Pod) error {
+	b.removed = append(b.removed, pod.Name)
+	return b.answers[pod.Name]
 }
 
 func (b *evictorBed) pass(d time.Duration) { b.clock.SetTime(b.clock.Now().Add(d)) }
@@ -255,6 +263,27 @@ func TestEvictForgets(t *testing.T) {
 }
 
 // TestPostEvictions sends requests to an API server by HTTP.
+// TestEvictFromALostSuperCluster: pods are deleted, whatever budgets say, unless they tolerate the loss for ever.
+func TestEvictFromALostSuperCluster(t *testing.T) {
+	t.Parallel()
+	tolerates := func(key corev1.Toleration) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.Spec.Tolerations = append(pod.Spec.Tolerations, key) }
+	}
+	b := newEvictorBed(t,
+		withPod(runningPod("a", "cpu", "1"), tolerates(corev1.Toleration{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, TolerationSeconds: ptr.To(int64(300))})),
+		withPod(runningPod("b", "cpu", "1"), tolerates(corev1.Toleration{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists})),
+		withPod(runningPod("c", "cpu", "1"), tolerates(corev1.Toleration{Operator: corev1.TolerationOpExists})),
+		runningPod("d", "cpu", "1"),
+	)
+	lost := leavingR1("cpu", "4", "pods", "4")
+	lost.Reason = schedulerv1alpha1.LeavingLost
+	_, err := b.evict(t.Context(), "web", []placement.Eviction{lost})
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "d"}, b.removed)
+	require.Empty(t, b.asked, "no budget is asked")
+	require.Contains(t, b.recorded(), "Normal Evicted Evicted from super cluster r1: it does not answer")
+}
+
 func TestPostEvictions(t *testing.T) {
 	t.Parallel()
 	const status = `{"kind":"Status","apiVersion":"v1","status":%q,"message":"why","reason":%q,"code":%d}`

@@ -150,8 +150,8 @@ func (r *namespaceReconciler) read(ctx context.Context, name string) (*scheduler
 
 // takeBack releases the name of a NamespacePlacement that someone deleted while its namespace exists, and returns what
 // it reserved, by super cluster, for the one that is made in its place. It returns nil while something else holds the
-// name, whose end enqueues the namespace, and while super clusters that may hold something of it are not listed, so that
-// a new one could not be granted it: then it is to be called again after that time.
+// name, whose end enqueues the namespace, and while super clusters that may hold something of it are not listed, so
+// that a new one could not be granted it: then it is to be called again after that time.
 func (r *namespaceReconciler) takeBack(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement) (map[string]slice.Amounts, time.Duration, error) {
 	if _, complete := r.usage.Held(ctx, client.ObjectKeyFromObject(np), np.Spec.NamespaceUID); !complete {
 		return nil, heldDelay, nil

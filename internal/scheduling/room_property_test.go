@@ -352,7 +352,8 @@ func (w *roomWorld) syncs(super *roomSuper, key types.NamespacedName) {
 	if quota != nil {
 		owner, _ = tenancy.GetOwner(quota)
 	}
-	if quota != nil && (ns.object == nil || owner.UID != ns.object.UID) && (np == nil || np.DeletionTimestamp != nil || np.Spec.NamespaceUID != owner.UID) {
+	isGone := ns.object == nil || owner.UID != ns.object.UID
+	if quota != nil && isGone && !isFor(np, owner.UID) {
 		w.withdraws(super, key, quota) // the tenant's namespace is gone, with proof
 		return
 	}
@@ -370,6 +371,11 @@ func (w *roomWorld) syncs(super *roomSuper, key types.NamespacedName) {
 	default:
 		w.bounds(super, key, owner, quota)
 	}
+}
+
+// isFor returns whether np is for the namespace with that UID, and is not being deleted.
+func isFor(np *schedulerv1alpha1.NamespacePlacement, uid types.UID) bool {
+	return np != nil && np.DeletionTimestamp == nil && np.Spec.NamespaceUID == uid
 }
 
 // bounds lets the quota of a namespace that is placed answer, upon a live read of the NamespacePlacement.

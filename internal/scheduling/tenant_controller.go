@@ -126,7 +126,7 @@ func newTenantController(
 			clock: clock.RealClock{}, profiles: t.Profiles, defaultSlice: t.DefaultSlice,
 			policy: tenant.Policy, limits: c.limits, events: about,
 			evictor: &evictor{
-				post: postEvictions(api), pods: pods, namespaces: namespaces, events: about, clock: clock.RealClock{}, metrics: t.Metrics,
+				post: postEvictions(api), remove: deletions(api), pods: pods, namespaces: namespaces, events: about, clock: clock.RealClock{}, metrics: t.Metrics,
 			},
 			recognized: func(ctx context.Context) (types.UID, error) { return controlPlaneOf(ctx, t.Client, tenant) },
 		},

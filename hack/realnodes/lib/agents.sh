@@ -29,7 +29,7 @@ wait_vn_agent() {
   kubectl --kubeconfig "$OUT/$1.kubeconfig" rollout status "$workload" -n vc-manager --timeout=120s
 }
 
-# program_flags NAME: syncers get the flags with vn-agent's endpoint, which they write into the status of tenants' Nodes.
+# program_flags NAME: syncers get the flags with vn-agent's endpoint, for the status of tenants' Nodes.
 program_flags() {
   local mode
   [[ $1 == syncer-* ]] || return 0
