@@ -128,6 +128,10 @@ test-e2e: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Run the demo as a test, ag
 test-attacks: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Attack a pool with real API servers as a hostile tenant does (docs/security.md), and take it down.
 	@GO='$(GO)' hack/attacks.sh
 
+.PHONY: drills
+drills: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Drain, lose and return super clusters of a pool of real API servers, and take it down.
+	@hack/drills.sh
+
 .PHONY: test-fresh
 test-fresh: ## Run the demo in a fresh clone with an empty module cache, and Go, make and git as the only programs besides the base system.
 	@GO='$(GO)' hack/test-fresh.sh $(FRESH_FLAGS)

@@ -14,29 +14,9 @@ for part in pool steps setup; do
   source "$HERE/lib/$part.sh"
 done
 NAME=attacks
-KEPT=$OUT-logs
 DATA=$ROOT/test/attacks/testdata
 TENANTS=(attacker neighbour)
 CLUSTERS=(meta "${SUPERS[@]}" "${TENANTS[@]}")
-
-finish() {
-  local code=$?
-  trap - EXIT
-  if ((code != 0)) && [[ -d $OUT/logs ]]; then
-    cd "$OUT"
-    mkdir -p "$KEPT"
-    cp "$OUT"/logs/*.log "$KEPT/"
-    echo "attacks: FAILED in step: $STEP; the logs of our programs are in $KEPT. What the VirtualClusters say:" >&2
-    meta get virtualclusters -A -o 'jsonpath={range .items[*]}{.metadata.name}{range .status.conditions[*]}{"\t"}{.type}={.status} {.reason}: {.message}{"\n"}{end}{end}' >&2 || true
-  fi
-  cd "$ROOT"
-  if [[ ${KEEP:-} == 1 ]]; then
-    echo "attacks: the pool is left as it is: kubeconfigs in $OUT"
-  else
-    stop_pool || code=1
-  fi
-  exit "$code"
-}
 
 set_up_pool() {
   step "Start five control planes: meta, r1, r2 and two tenants'"
@@ -61,8 +41,8 @@ set_up_pool() {
   wait_pool
 }
 
-rm -rf "$KEPT"
-trap finish EXIT
+rm -rf "$OUT-logs"
+trap take_down EXIT
 trap 'exit 130' INT TERM
 set_up_pool
 echo "attacks: the pool runs after $((SECONDS - STARTED)) s"

@@ -59,13 +59,14 @@ equal() {
   ok "$1 is ${2:-nothing}"
 }
 
-# eventually DESCRIPTION WANTED COMMAND...: runs COMMAND until it prints WANTED, up to 60 s: for values that kubectl
-# wait has no condition for.
+# eventually DESCRIPTION WANTED COMMAND...: runs COMMAND until it prints WANTED, up to PATIENCE seconds, default 60: for
+# values that kubectl wait has no condition for.
 eventually() {
-  local description=$1 wanted=$2 got="" deadline=$((SECONDS + 60))
+  local description=$1 wanted=$2 got="" patience=${PATIENCE:-60}
+  local deadline=$((SECONDS + patience))
   shift 2
   until got=$("$@") && [[ $got == "$wanted" ]]; do
-    ((SECONDS < deadline)) || fail "$description is \"$got\" after 60 s, wanted \"$wanted\""
+    ((SECONDS < deadline)) || fail "$description is \"$got\" after $patience s, wanted \"$wanted\""
     sleep 0.2
   done
   ok "$description is $got"
