@@ -151,10 +151,13 @@ drill_glitch() {
 }
 
 drill_loss() {
-  step "r2 is lost: its slices are placed in r1, its nodes become NotReady, and the tenant's own controllers do the rest"
+  step "The quota grows: pods that cannot end count in it for minutes, and their successors need room beside them"
+  act kubectl --kubeconfig "$TENANT.kubeconfig" -n web patch quota web --type=merge -p '{"spec":{"hard":{"cpu":"400m","memory":"400Mi"}}}'
+  eventually "the annotation placements" '{"r1":2,"r2":2}' placements
+  step "r2 is lost: its slices are placed in r1, its nodes become NotReady, and Deployments run again there"
   stop r2
-  eventually "the annotation placements" '{"r1":2}' placements
-  # The node lifecycle controller of the tenant waits for 50 s, and looks every few seconds.
+  eventually "the annotation placements" '{"r1":4}' placements
+  # The tenant's node lifecycle controller waits for 40 s from the last renewal of the Lease, every 20 s.
   PATIENCE=120 eventually "whether the tenant's node is ready" Unknown node_ready r2
   eventually "the super clusters of the pods" "r1 r1" where
   show kubectl --kubeconfig "$TENANT.kubeconfig" get pods,nodes -n web -o wide

@@ -39,20 +39,19 @@ choose_ports() {
 }
 
 # start_cluster NAME INDEX: starts a control plane. Only super clusters have nodes, so only they get kube-scheduler and
-# kwok: a tenant's pods become Running only by the status that the syncer writes. Nodes of the others become NotReady
-# after Kubernetes' default time; kwokctl's is four times as long, as fake nodes need it.
+# kwok: a tenant's pods become Running only by the status that the syncer writes. Where nodes are fake, kwokctl waits five
+# times as long as Kubernetes before one that is silent is NotReady; elsewhere it is to wait as long.
 start_cluster() {
   local name=$1 first=$(($2 * 8)) disable=(--disable kube-scheduler,kwok-controller)
-  local patience="kubeControllerManagerNodeMonitorGracePeriodMilliseconds: 50000
-  kubeControllerManagerNodeMonitorPeriodMilliseconds: 5000"
-  [[ " ${SUPERS[*]} " != *" $name "* ]] || { disable=() patience=; }
+  local heartbeat="heartbeatFactor: 1"
+  [[ " ${SUPERS[*]} " != *" $name "* ]] || { disable=() heartbeat=; }
   cat >"$OUT/$name-kwokctl.yaml" <<YAML
 apiVersion: config.kwok.x-k8s.io/v1alpha1
 kind: KwokctlConfiguration
 options:
   bindAddress: 127.0.0.1
   etcdPeerPort: $(port $((first + 1)))
-  $patience
+  $heartbeat
 YAML
   "$BIN/kwokctl" create cluster --name "superpool-$name" --config "$OUT/$name-kwokctl.yaml" --runtime binary --wait 60s --timeout 90s \
     --etcd-binary "$BIN/etcd" --kube-apiserver-binary "$BIN/kube-apiserver" \

@@ -159,7 +159,7 @@ func TestAChangeOfTheModeIsFinished(t *testing.T) {
 		script = `mkdir -p "$OUT"; cp -r hack "$OUT"; cat >>"$OUT/hack/realnodes/lib.sh" <<'SH'
 in_node() { :; }; deploy_vn_agent() { :; }; kill_program() { :; }; wait_ready() { :; }; kubectl() { echo 30550; }
 wait_vn_agent() { [[ ! -e $OUT/interrupted ]]; }
-start_program() { echo "$1 starts with $(syncer_flags r1 | head -n 1)"; }
+start_program() { echo "$1 starts with $(program_flags "$1" | head -n 1)"; }
 SH
 echo node >"$OUT/vn-agent-mode"; touch "$OUT/interrupted"
 "$OUT/hack/realnodes/vn-agent.sh" apiserver && exit 1
