@@ -163,7 +163,8 @@ drill_loss() {
   show kubectl --kubeconfig "$TENANT.kubeconfig" get pods,nodes -n web -o wide
   step "r2 is back: what it ran is removed, and counts nowhere"
   start r2
-  eventually "the pods in r2" 0 in_super r2
+  # Informers, and the fake kubelet, try again after up to a minute.
+  PATIENCE=150 eventually "the pods in r2" 0 in_super r2
   eventually "what holds anything of the namespace" r1 reserved
   equal "the super clusters of the pods" "$(where)" "r1 r1"
   equal "the tenant's pods" "$(pods | wc -w | xargs)" 2
