@@ -40,7 +40,7 @@ choose_ports() {
 
 # start_cluster NAME INDEX: starts a control plane. Only super clusters have nodes, so only they get kube-scheduler and
 # kwok: a tenant's pods become Running only by the status that the syncer writes. Where nodes are fake, kwokctl waits
-# five times as long as Kubernetes before one that is silent is NotReady; elsewhere it is to wait as long.
+# five times as long as Kubernetes before one that is silent is NotReady; elsewhere it is to wait for 40 s.
 start_cluster() {
   local name=$1 first=$(($2 * 8)) disable=(--disable kube-scheduler,kwok-controller)
   local heartbeat="heartbeatFactor: 1"

@@ -18,7 +18,8 @@ import (
 
 // Fence lets a leader write for as long as nobody else can have been elected: RenewDeadline from the start of its last
 // renewal. Others take over LeaseDuration after they saw that renewal, so what is between the two, 5 seconds by
-// default, is for writes on their way. Time passes for a process that is stopped, too.
+// default, is for writes on their way. Time passes for a process that is stopped, and
+// by the wall clock for a machine that was suspended; a machine whose clocks both stood still is not fenced.
 //
 // Each write of a decision names one object, and capacity is the sum over many, so no resource version would refuse the
 // decision of a leader of the past. The zero value, with RenewDeadline set, is ready for use, by many goroutines.
@@ -69,7 +70,9 @@ func (f *Fence) check() error {
 	if f.until.IsZero() {
 		return nil // what is written without an election needs none
 	}
-	if since := f.now().Sub(f.until); since >= 0 {
+	now := f.now()
+	byWall := now.Round(0).Sub(f.until.Round(0)) // without the monotonic clock, which stands still in a machine that is suspended
+	if since := max(now.Sub(f.until), byWall); since >= 0 {
 		return &LapsedError{Since: since}
 	}
 	return nil

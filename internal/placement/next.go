@@ -41,7 +41,7 @@ type Facts struct {
 type Eviction struct {
 	// Cluster is the super cluster.
 	Cluster string
-	// Excess is what pods use there beyond what stays reserved.
+	// Excess is what pods use there beyond what stays reserved; in a super cluster that is lost, all that leaves.
 	Excess slice.Amounts
 	// Reason is why it leaves.
 	Reason schedulerv1alpha1.LeavingReason
@@ -73,9 +73,9 @@ func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 //  7. Numbers of slices, conditions, and what is to be published follow from that.
 //
 // evict is what pods use of a part that leaves, once its replacement is placed or its deadline has passed, sorted by
-// super cluster. Pods are never evicted because the quota was lowered, nor from a super cluster that is lost: the
-// tenant's own controllers do that, and when it answers again its pods may stay. again is when Next will have another
-// result although nothing else changes, 0 for never. Next has no effect on np, and equal arguments give equal results.
+// super cluster. Of a super cluster that is lost it is all that leaves, for nobody measures what pods use there. Pods
+// are not evicted because the quota was lowered. again is when Next will have another result although nothing else
+// changes, 0 for never. Next has no effect on np, and equal arguments give equal results.
 func Next(np *schedulerv1alpha1.NamespacePlacement, facts Facts) (next schedulerv1alpha1.NamespacePlacementStatus, evict []Eviction, again time.Duration) {
 	quota := slice.Of(np.Spec.Quota)
 	held := byCluster(np.Status.Placements)
@@ -202,8 +202,10 @@ func (h holdings) evictions(used map[string]Use) (evict []Eviction) {
 		}
 		use, measured := used[cluster]
 		excess := use.Requests.Minus(p.reserved.Minus(p.leaving))
-		if !measured && p.terms.Reason == schedulerv1alpha1.LeavingLost {
-			excess = p.leaving
+		if p.terms.Reason == schedulerv1alpha1.LeavingLost {
+			if excess = p.leaving; measured {
+				continue // it answers again: Facts.Leave is about to say so
+			}
 		}
 		if !excess.IsZero() {
 			evict = append(evict, Eviction{Cluster: cluster, Excess: excess, Reason: p.terms.Reason})

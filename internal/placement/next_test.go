@@ -357,6 +357,9 @@ func TestNextLeaves(t *testing.T) {
 		"lost and placed elsewhere: pods are evicted, though nobody measures what they use": {
 			np: asks("1", lost("r1", "1"), in("r2", "1")), leave: reasons{"r1": isLost}, used: measured{}, want: "r1=1-1 Lost 1h0m0s r2=1", wantEvict: "r1=1 Lost",
 		},
+		"lost, and it answers before that is known": {
+			np: asks("1", lost("r1", "1"), in("r2", "1")), leave: reasons{"r1": isLost}, used: measured{"r1": uses("1", "1")}, want: "r1=1-1 Lost 1h0m0s r2=1",
+		},
 		"lost and not placed elsewhere: pods stay": {
 			np: asks("1", lost("r1", "1")), leave: reasons{"r1": isLost}, used: measured{}, want: "r1=1-1 Lost 1h0m0s", missing: 1,
 		},

@@ -3,9 +3,6 @@ package placer
 import (
 	"fmt"
 	"testing"
-	"time"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/superpool/superpool/internal/freenodes"
 	"github.com/superpool/superpool/internal/slice"
@@ -63,9 +60,6 @@ func TestPlacerFollowsForeignPods(t *testing.T) {
 	foreign(2500)
 	p.askSlices("web", "2", "2")
 	p.wantRefused("web", "had no node with 2 cpu free")
-	<-time.After(1200 * time.Millisecond) // more than the backoff
 	foreign(0)
-	gone := time.Now()
 	p.wantPlaced("web", `{"r1":1}`)
-	require.Less(t, time.Since(gone), time.Second)
 }

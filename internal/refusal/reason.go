@@ -15,6 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodeunschedulable"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/plugins/namespacegang"
@@ -143,10 +144,13 @@ func tainted(node *corev1.Node, tolerations []corev1.Toleration) (reason, bool) 
 	case corev1.TaintNodeOutOfService:
 		return same("out of service"), true
 	}
-	if taint.Effect == corev1.TaintEffectNoExecute {
+	switch {
+	case placement.Drains(taint):
 		return same("drained"), true
+	case placement.IsOperators(taint):
+		return same(fmt.Sprintf("tainted by the operator (%s)", taint.Key)), true
 	}
-	return same(fmt.Sprintf("tainted by the operator (%s)", taint.Key)), true
+	return same(fmt.Sprintf("tainted (%s)", taint.Key)), true
 }
 
 // tooLittle returns the reason of a super cluster that lacks resources: room that the pod's namespace holds there, or

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/clock"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -41,8 +42,8 @@ const (
 )
 
 const (
-	// reasonEvicted: vc-scheduler evicted a pod by the tenant's Eviction API, because its namespace leaves the super
-	// cluster where it ran. The message names the super cluster, and why.
+	// reasonEvicted: vc-scheduler evicted a pod by the tenant's Eviction API, or deleted it where the super cluster is
+	// lost, because its namespace leaves the super cluster where it ran. The message names the super cluster, and why.
 	reasonEvicted = "Evicted"
 	// reasonEvictionBlocked: pods of a namespace that leaves a super cluster cannot be evicted from there: a
 	// PodDisruptionBudget or a webhook of the tenant forbids it. vc-scheduler tries again, at least once a minute. The
@@ -62,10 +63,11 @@ const (
 )
 
 // evictor evicts pods of one tenant from super clusters that their namespaces leave, by the tenant's Eviction API, so
-// that the tenant's budgets hold. From a super cluster that is lost it deletes them, as a control plane does with pods
-// of a node that does not answer: a budget would count them as disrupted already, and forbid it for ever. The tenant's
-// own controllers do not always: they evict nothing where all of its Nodes are lost. It is for the one worker of the
-// tenant's controller, not for concurrent use.
+// that the tenant's budgets hold. From a super cluster that is lost it deletes those that are not Ready, as a control
+// plane does with pods of a node that does not answer: a budget would count them as disrupted already, and forbid it
+// for ever. The tenant's own controllers do not always: they evict nothing where all of its Nodes are lost. Pods that
+// are Ready are evicted there too: it may be vc-scheduler alone that does not reach the super cluster. It is for the
+// one worker of the tenant's controller, not for concurrent use.
 //
 // What it does is decided anew in each call, from what stands: a process that starts anew has only to wait less before
 // it tries again.
@@ -73,7 +75,7 @@ const (
 // A tenant can keep its pods from being evicted: by a budget that never allows it, a webhook that refuses or never
 // answers, finalizers. All it delays is the move of that namespace, and its own controller by evictionsTime and
 // evictionTimeout per try. Nothing is lost by it: what is leaving stays reserved, and is charged to the tenant, until
-// its pods are gone, or until the deadline of Leaving, when it is released although pods use it.
+// its pods are gone.
 type evictor struct {
 	// post requests one eviction, and remove one deletion.
 	post       func(context.Context, *policyv1.Eviction) error
@@ -276,7 +278,7 @@ func (r *evictionRound) evictPod(ctx context.Context, pod *corev1.Pod, eviction 
 
 // request requests the end of one pod.
 func (r *evictionRound) request(ctx context.Context, pod *corev1.Pod, reason schedulerv1alpha1.LeavingReason) error {
-	if reason == schedulerv1alpha1.LeavingLost {
+	if reason == schedulerv1alpha1.LeavingLost && !podutil.IsPodReady(pod) {
 		return r.remove(ctx, pod)
 	}
 	return r.post(ctx, &policyv1.Eviction{

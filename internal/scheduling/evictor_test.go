@@ -262,7 +262,6 @@ func TestEvictForgets(t *testing.T) {
 	require.Less(t, len(b.blocked), 200)
 }
 
-// TestPostEvictions sends requests to an API server by HTTP.
 // TestEvictFromALostSuperCluster: pods are deleted, whatever budgets say, unless they tolerate the loss for ever.
 func TestEvictFromALostSuperCluster(t *testing.T) {
 	t.Parallel()
@@ -274,16 +273,20 @@ func TestEvictFromALostSuperCluster(t *testing.T) {
 		withPod(runningPod("b", "cpu", "1"), tolerates(corev1.Toleration{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists})),
 		withPod(runningPod("c", "cpu", "1"), tolerates(corev1.Toleration{Operator: corev1.TolerationOpExists})),
 		runningPod("d", "cpu", "1"),
+		withPod(runningPod("e", "cpu", "1"), func(pod *corev1.Pod) {
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
+		}),
 	)
-	lost := leavingR1("cpu", "4", "pods", "4")
+	lost := leavingR1("cpu", "5", "pods", "5")
 	lost.Reason = schedulerv1alpha1.LeavingLost
 	_, err := b.evict(t.Context(), "web", []placement.Eviction{lost})
 	require.NoError(t, err)
 	require.Equal(t, []string{"a", "d"}, b.removed)
-	require.Empty(t, b.asked, "no budget is asked")
+	require.Equal(t, []string{"e"}, b.asked, "budgets are asked about what is Ready")
 	require.Contains(t, b.recorded(), "Normal Evicted Evicted from super cluster r1: it does not answer")
 }
 
+// TestPostEvictions sends requests to an API server by HTTP.
 func TestPostEvictions(t *testing.T) {
 	t.Parallel()
 	const status = `{"kind":"Status","apiVersion":"v1","status":%q,"message":"why","reason":%q,"code":%d}`

@@ -19,7 +19,7 @@ type Metrics struct {
 func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "vc_scheduler", Name: "evictions_total",
-		Help: "[ALPHA] Requests to evict tenants' pods from super clusters that their namespaces leave, by the reason of that and by result: evicted, blocked (a disruption budget forbids it for now), gone (the pod is), changed (it has changed, or another has its name) or error.",
+		Help: "[ALPHA] Requests to evict tenants' pods, or to delete those in lost super clusters, that their namespaces leave, by the reason of that and by result: evicted, blocked (a disruption budget forbids it for now), gone (the pod is), changed (it has changed, or another has its name) or error.",
 	}, []string{"reason", "result"})}
 	err := registerer.Register(m.evictions)
 	var registered prometheus.AlreadyRegisteredError

@@ -326,8 +326,12 @@ func (w *roomWorld) leaves(key types.NamespacedName) {
 	}
 	leave := map[string]schedulerv1alpha1.LeavingReason{}
 	for id, super := range w.supers {
-		if leave[id] = ""; super.drained {
+		switch leave[id] = ""; {
+		case super.drained:
 			leave[id] = schedulerv1alpha1.LeavingDrained
+		case super.silent && w.random.IntN(2) == 0:
+			leave[id] = schedulerv1alpha1.LeavingLost
+			w.did["lost"]++
 		}
 	}
 	if !matters(np, leave) {
@@ -630,7 +634,7 @@ func TestRoomIsGivenOnce(t *testing.T) {
 	}
 	t.Log(did)
 	for _, what := range []string{
-		"placed", "left", "released a part", "released a namespace", "took back", "started a pod",
+		"placed", "left", "lost", "released a part", "released a namespace", "took back", "started a pod",
 		"could not create a quota", "could not update a quota", "updated a quota late",
 	} {
 		require.Positive(t, did[what], what)

@@ -20,9 +20,9 @@ import (
 	"github.com/superpool/superpool/plugins/namespacegang"
 )
 
-// refusalPeriod limits the rate of updates in which only the message of a refusal changed, per gang. What is free
-// changes with every decision about others, and each update is a write of a status and an Event in the tenant's control
-// plane.
+// refusalPeriod limits the rate of updates in which only the message of a refusal changed, per gang. How many super
+// clusters have which reason changes with decisions about others, and each update is a write of a status and an Event
+// in the tenant's control plane.
 const refusalPeriod = time.Minute
 
 // errChanged is the error for a gang whose NamespacePlacement has another spec or other placements now, or was deleted.

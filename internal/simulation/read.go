@@ -38,8 +38,8 @@ const (
 	topTenant = "tenant"
 )
 
-// slowNumber matches numbers that take long to parse, and that no pool has.
-var slowNumber = regexp.MustCompile(`"?[-+]?(?:[0-9.]{40}|[0-9.]+[eE][-+]?[0-9]{3})[0-9.eE]*"?[,}\]\s]`)
+// slowNumber matches values that are numbers which take long to parse, and that no pool has.
+var slowNumber = regexp.MustCompile(`(?:^|[:,[\s]\s*)"?[-+]?(?:[0-9.]{40}|[0-9.]+[eE][-+]?[0-9]{3})[0-9.eE]*"?[,}\]\s]`)
 
 // Pool is the state of a pool that a simulation begins with.
 type Pool struct {
@@ -136,7 +136,7 @@ func (r *reader) readDocument(text []byte, tenant, where string) error {
 		return nil // comments alone
 	}
 	if slow := slowNumber.Find(encoded); slow != nil {
-		return fmt.Errorf("%.40s... is no number of a pool", slow)
+		return fmt.Errorf("%.40s... is no number of a pool", bytes.TrimLeft(slow, ":,[ \n"))
 	}
 	return r.readObject(encoded, schema.GroupVersionKind{}, tenant, where)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -85,6 +86,25 @@ func (c *connection) Server() string { return c.config.Host }
 
 // Connect implements engage.Work: it acquires the super cluster's id.
 func (c *connection) Connect(ctx context.Context) error {
+	err := c.connect(ctx)
+	if isRefusal(err) {
+		return &engage.Failure{Reason: c.refusal(err)}
+	}
+	return err
+}
+
+// isRefusal reports whether an error is the answer of an API server, and says nothing more.
+func isRefusal(err error) bool {
+	var known *engage.Failure
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && !errors.As(err, &known)
+}
+
+func (c *connection) refusal(err error) tenancy.Reason {
+	return tenancy.Reason{Reason: ReasonSuperClusterRefuses, Message: fmt.Sprintf("%s refuses what is asked: %v", c.config.Host, err)}
+}
+
+func (c *connection) connect(ctx context.Context) error {
 	if c.client == nil {
 		client, err := kubernetes.NewForConfig(c.config)
 		if err != nil {
@@ -124,6 +144,8 @@ func (c *connection) Probe(ctx context.Context) error {
 		return err
 	case errors.As(err, &known):
 		outcome = known.Reason
+	case isRefusal(err):
+		outcome = c.refusal(err)
 	case err != nil:
 		outcome = tenancy.Reason{Reason: ReasonSuperClusterUnreachable, Message: fmt.Sprintf("%s does not answer: %v", c.config.Host, err)}
 	}

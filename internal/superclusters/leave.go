@@ -2,17 +2,13 @@ package superclusters
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/placement"
 )
-
-// systemTaints are the prefixes of the keys of taints that Kubernetes' own controllers set on Nodes, and of
-// node.kubernetes.io/out-of-service, which says that a Node is lost and not that it is to be left.
-var systemTaints = []string{"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"}
 
 // Standing is what of a virtual Node decides whether namespaces are to leave its super cluster. Equal ones decide
 // alike.
@@ -28,7 +24,7 @@ type Standing struct {
 
 // StandingOf returns the Standing of a virtual Node.
 func StandingOf(node *corev1.Node) Standing {
-	standing := Standing{Drained: slices.ContainsFunc(node.Spec.Taints, drains)}
+	standing := Standing{Drained: slices.ContainsFunc(node.Spec.Taints, placement.Drains)}
 	ready := findCondition(node, corev1.NodeReady)
 	switch {
 	case ready == nil:
@@ -42,33 +38,27 @@ func StandingOf(node *corev1.Node) Standing {
 	return standing
 }
 
-// drains reports whether a taint on a virtual Node tells that namespaces are to leave: it is NoExecute, an operator's,
-// and slices do not tolerate it.
-func drains(taint corev1.Taint) bool {
-	return taint.Effect == corev1.TaintEffectNoExecute && taint.Key != schedulerv1alpha1.TaintProvider &&
-		!slices.ContainsFunc(systemTaints, func(prefix string) bool { return strings.HasPrefix(taint.Key, prefix) })
-}
-
 // LeaveReason returns why a namespace is to leave the super cluster now, "" for not at all, and after how long to ask
 // again though the Node stays as it is, 0 for never.
 //
-// A super cluster is lost when it has not answered for longer than toleration. The time counts from reachable, since
-// when vc-scheduler has reached any super cluster without a break, if that is later: while it was down, or cut off from
-// all of them, it cannot tell. A zero reachable is while it reaches none: then none is lost, and there would be nowhere
-// to go.
+// One that is drained and does not answer is lost: nobody measures there what pods still use. A super cluster is lost
+// when it has not answered for longer than toleration. The time counts from reachable, since when vc-scheduler has
+// reached any super cluster without a break, the caller's patience included, if that is later: while it was down, or
+// cut off from all of them, it cannot tell. A zero reachable is while it reaches none: then none is lost, and there
+// would be nowhere to go.
 func (s Standing) LeaveReason(reachable, now time.Time, toleration time.Duration) (reason schedulerv1alpha1.LeavingReason, again time.Duration) {
-	switch {
-	case s.Drained:
-		return schedulerv1alpha1.LeavingDrained, 0
-	case s.SilentSince.IsZero(), reachable.IsZero():
-		return "", 0
+	if s.Drained {
+		reason = schedulerv1alpha1.LeavingDrained
+	}
+	if s.SilentSince.IsZero() || reachable.IsZero() {
+		return reason, 0
 	}
 	from := s.SilentSince
 	if reachable.After(from) {
 		from = reachable
 	}
 	if left := from.Add(toleration).Sub(now); left > 0 {
-		return "", left
+		return reason, left
 	}
 	return schedulerv1alpha1.LeavingLost, 0
 }

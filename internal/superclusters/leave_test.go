@@ -38,12 +38,16 @@ func TestLeaveReason(t *testing.T) {
 		want       schedulerv1alpha1.LeavingReason
 		wantAgain  time.Duration
 	}{
-		"nothing is wrong":                 {reachable: time.Hour},
-		"cordoned":                         {reachable: time.Hour, changes: []func(*corev1.Node){func(n *corev1.Node) { n.Spec.Unschedulable = true }}},
-		"no Ready condition":               {reachable: time.Hour, changes: []func(*corev1.Node){func(n *corev1.Node) { n.Status.Conditions = nil }}},
-		"drained":                          {changes: []func(*corev1.Node){taint("maintenance", "NoExecute")}, want: "Drained"},
-		"drained, and it does not answer":  {changes: []func(*corev1.Node){taint("maintenance", "NoExecute"), silent(time.Hour)}, reachable: time.Hour, want: "Drained"},
-		"a taint that keeps new ones away": {changes: []func(*corev1.Node){taint("maintenance", "NoSchedule")}},
+		"nothing is wrong":                {reachable: time.Hour},
+		"cordoned":                        {reachable: time.Hour, changes: []func(*corev1.Node){func(n *corev1.Node) { n.Spec.Unschedulable = true }}},
+		"no Ready condition":              {reachable: time.Hour, changes: []func(*corev1.Node){func(n *corev1.Node) { n.Status.Conditions = nil }}},
+		"drained":                         {changes: []func(*corev1.Node){taint("maintenance", "NoExecute")}, want: "Drained"},
+		"drained, and it does not answer": {changes: []func(*corev1.Node){taint("maintenance", "NoExecute"), silent(time.Hour)}, reachable: time.Hour, want: "Lost"},
+		"drained, and it is silent for less": {
+			changes: []func(*corev1.Node){taint("maintenance", "NoExecute"), silent(2 * time.Minute)}, reachable: time.Hour, toleration: 5 * time.Minute, want: "Drained", wantAgain: 3 * time.Minute,
+		},
+		"it refuses what is asked":                        {changes: []func(*corev1.Node){ready(corev1.ConditionUnknown, ReasonSuperClusterRefuses, time.Hour)}, reachable: time.Hour},
+		"a taint that keeps new ones away":                {changes: []func(*corev1.Node){taint("maintenance", "NoSchedule")}},
 		"the taint of the controllers: it is not ready":   {changes: []func(*corev1.Node){taint(corev1.TaintNodeNotReady, "NoExecute")}},
 		"the taint of the controllers: it does not reply": {changes: []func(*corev1.Node){taint(corev1.TaintNodeUnreachable, "NoExecute")}},
 		"out of service":                                  {changes: []func(*corev1.Node){taint(corev1.TaintNodeOutOfService, "NoExecute")}},
@@ -121,13 +125,13 @@ func TestProgressOfADrain(t *testing.T) {
 	reserve("waits-for-room", "1", "r1")
 	look(false, "")
 	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoExecute})
-	look(true, "False Draining: 2 namespaces are still placed here; waiting for room elsewhere: 1; waiting for pods to end: 1")
+	look(true, "False Draining: Namespaces that are still placed here: 2; waiting for room elsewhere: 1, for pods to end: 1")
 	taints := node.Spec.Taints
 	node.Spec.Taints = nil
 	look(true, "")
 	node.Spec.Taints = taints
 	reserve("waits-for-room", "1", "r1", "r2")
-	look(true, "False Draining: 2 namespaces are still placed here; waiting for room elsewhere: 0; waiting for pods to end: 2")
+	look(true, "False Draining: Namespaces that are still placed here: 2; waiting for room elsewhere: 0, for pods to end: 2")
 	for _, name := range []string{"waits-for-room", "waits-for-pods"} {
 		m.reserve(builders.Placement("vc", name).Held("r1", 1, "cpu", "1").Obj(), nil)
 	}

@@ -38,9 +38,13 @@ const (
 	// ReasonNoNodes: no node of the super cluster is Ready and schedulable. The virtual Node is Ready, with no
 	// allocatable.
 	ReasonNoNodes = "SuperClusterHasNoNodes"
-	// ReasonSuperClusterUnreachable: the super cluster's API server does not answer vc-scheduler, or refuses its
-	// requests. The virtual Node's Ready condition is Unknown.
+	// ReasonSuperClusterUnreachable: the super cluster's API server does not answer vc-scheduler. The virtual Node's
+	// Ready condition is Unknown. After a while the super cluster counts as lost.
 	ReasonSuperClusterUnreachable = "SuperClusterUnreachable"
+	// ReasonSuperClusterRefuses: the super cluster's API server answers, and refuses what vc-scheduler asks: its
+	// credentials or rights are gone, or etcd does not answer. The virtual Node's Ready condition is Unknown, and what
+	// runs there stays.
+	ReasonSuperClusterRefuses = "SuperClusterRefuses"
 	// ReasonClusterRemoved: the Cluster of a virtual Node was deleted, or has another id, while namespaces are placed
 	// there. vc-scheduler deletes the Node when none is.
 	ReasonClusterRemoved = "ClusterRemoved"
@@ -230,7 +234,7 @@ func applyDrained(node *corev1.Node, drainOf func(id string) (drain, bool), now 
 	}
 	if left != (drain{}) {
 		condition.Status, condition.Reason = corev1.ConditionFalse, ReasonDraining
-		condition.Message = fmt.Sprintf("%d namespaces are still placed here; waiting for room elsewhere: %d; waiting for pods to end: %d",
+		condition.Message = fmt.Sprintf("Namespaces that are still placed here: %d; waiting for room elsewhere: %d, for pods to end: %d",
 			left.room+left.pods, left.room, left.pods)
 	}
 	switch {
@@ -305,7 +309,9 @@ func applyReady(node *corev1.Node, ready metav1.ConditionStatus, reason, message
 		if same && !due {
 			return false
 		}
-		if old.Status == condition.Status {
+		// What is not Ready for another reason than before is so since now: how long a super cluster is silent decides
+		// whether it is lost.
+		if old.Status == condition.Status && (ready == metav1.ConditionTrue || old.Reason == reason) {
 			condition.LastTransitionTime = old.LastTransitionTime
 		}
 		if ready != metav1.ConditionTrue {

@@ -48,10 +48,10 @@ and writes nothing. It reads, one by one or in lists:
   tenant. They say what NamespacePlacements request, in place of what these say.
 
 Files end in .yaml, .yml or .json. Priorities and weights of TenantPolicies are those in NamespacePlacements. What leaves a super cluster
-stays reserved there.
+stays reserved there, and what is placed in one that is cordoned, drained or lost stays too.
 
 It exits with 0 if all fits, with 3 if something does not, and with 1 if it could not tell.`,
-		Example: `  # Would all of this fit if r1 were cordoned?
+		Example: `  # Would what waits fit if r1 were cordoned?
   mkdir pool && kubectl --kubeconfig meta.kubeconfig get nodes,namespaceplacements -A -o yaml > pool/meta.yaml
   $EDITOR pool/meta.yaml # set spec.unschedulable of Node r1
   vc-scheduler simulate --from pool
