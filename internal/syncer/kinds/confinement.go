@@ -26,6 +26,10 @@ type Server struct {
 	Port  int32
 	// Calls is whether it connects to pods, as API servers do to webhooks.
 	Calls bool
+	// Behind are the pods that answer, at PodPort, where the address is that of a Service: kube-proxy leads connections
+	// to a pod before policies are looked at. nil: none do.
+	Behind  *networkingv1.NetworkPolicyPeer
+	PodPort int32
 }
 
 // confine removes the pool's addresses from the rules of a policy. It returns the CIDRs of ipBlocks of which nothing is
@@ -87,7 +91,7 @@ func (c *Confinement) reached(peers []networkingv1.NetworkPolicyPeer, wanted fun
 		allowed := len(peers) == 0 || slices.ContainsFunc(peers, func(peer networkingv1.NetworkPolicyPeer) bool {
 			return peer.IPBlock != nil && contains(peer.IPBlock, server.Range)
 		})
-		if allowed && wanted(&server) && c.Ranges.Contain(server.Range.Addr()) {
+		if allowed && wanted(&server) && (server.Behind != nil || c.Ranges.Contain(server.Range.Addr())) {
 			servers = append(servers, server)
 		}
 	}
@@ -126,6 +130,14 @@ func rulesOf(servers []Server) []networkingv1.NetworkPolicyEgressRule {
 			Ports: []networkingv1.NetworkPolicyPort{{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(server.Port))}},
 			To:    blocksOf(slices.DeleteFunc(slices.Clone(servers), func(other Server) bool { return other.Port != server.Port })),
 		})
+	}
+	for _, server := range servers {
+		if server.Behind != nil {
+			rules = append(rules, networkingv1.NetworkPolicyEgressRule{
+				Ports: []networkingv1.NetworkPolicyPort{{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(server.PodPort))}},
+				To:    []networkingv1.NetworkPolicyPeer{*server.Behind},
+			})
+		}
 	}
 	return rules
 }

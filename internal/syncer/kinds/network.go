@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -244,9 +245,24 @@ func (e *Env) confinement(tenant *Tenant) *Confinement {
 		confinement.Servers = append(confinement.Servers, server)
 	}
 	for _, agent := range agents {
-		confinement.Servers = append(confinement.Servers, Server{Range: agent, Port: e.VNAgent.Port})
+		server := Server{Range: agent, Port: e.VNAgent.Port}
+		if e.VNAgent.Address != "" {
+			server.Behind, server.PodPort = vnAgentPods(), vnAgentPodPort
+		}
+		confinement.Servers = append(confinement.Servers, server)
 	}
 	return confinement
+}
+
+// vnAgentPodPort is the port of vn-agent's pods where one Service leads to them (manifests/vn-agent/apiserver).
+const vnAgentPodPort = 10550
+
+// vnAgentPods selects these pods. The name of a namespace is a label that nobody but its API server writes.
+func vnAgentPods() *networkingv1.NetworkPolicyPeer {
+	return &networkingv1.NetworkPolicyPeer{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: "vc-manager"}},
+		PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": "vn-agent"}},
+	}
 }
 
 // apiServer returns the tenant's API server, false if its kubeconfig has a name instead of an address.
