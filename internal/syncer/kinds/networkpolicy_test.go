@@ -62,6 +62,29 @@ type (
 	ports        = []networkingv1.NetworkPolicyPort
 )
 
+// TestSuperNetworkPolicyOfAService: where a Service leads to vn-agent, its pods may be reached too, at their own port
+// and only by whom the tenant lets reach the Service.
+func TestSuperNetworkPolicyOfAService(t *testing.T) {
+	t.Parallel()
+	agents := selectorPeer(
+		&metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "vc-manager"}},
+		&metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": "vn-agent"}})
+	tcp := func(port int32) ports {
+		return ports{{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(port))}}
+	}
+	for _, address := range []string{"10.213.0.11/32", "192.0.2.1/32"} { // a node's, and a load balancer's outside of the pool
+		confined := confinement()
+		confined.Servers = []kinds.Server{{Range: netip.MustParsePrefix(address), Port: 30550, Behind: &agents, PodPort: 10550}}
+		allowing := func(to peers) egressRules {
+			got := &networkingv1.NetworkPolicy{}
+			require.Empty(t, kinds.SuperNetworkPolicy(&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Egress: egressRules{{To: to}}}}, got, clusterKey, confined))
+			return got.Spec.Egress
+		}
+		require.Equal(t, egressRules{{Ports: tcp(30550), To: peers{peerAt(address)}}, {Ports: tcp(10550), To: peers{agents}}}, allowing(nil)[1:])
+		require.Equal(t, egressRules{{To: peers{peerAt("198.51.100.0/24")}}}, allowing(peers{peerAt("198.51.100.0/24")}))
+	}
+}
+
 // TestSuperNetworkPolicy: whom the rules of a tenant's policy allow in a super cluster.
 func TestSuperNetworkPolicy(t *testing.T) {
 	t.Parallel()
