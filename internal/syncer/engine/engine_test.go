@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -278,12 +279,12 @@ func TestPatrolAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		reconciled := 0
+		var reconciled atomic.Int32
 		start := time.Now()
 		made, err := engine.New(engine.Options{Patrol: 2 * time.Hour}, metrics, &kind{
 			known: []engine.Key{{Tenant: "a", Kind: "kind", Name: "1"}},
 			reconcile: func(engine.Key, time.Duration) (time.Duration, error) {
-				reconciled++
+				reconciled.Add(1)
 				return 0, nil
 			},
 		})
@@ -291,14 +292,14 @@ func TestPatrolAtOnce(t *testing.T) {
 		go func() {
 			defer cancel()
 			<-time.After(time.Minute)
-			assert.Equal(t, 1, reconciled)
+			assert.EqualValues(t, 1, reconciled.Load())
 			made.Patrol(ctx)
 			synctest.Wait()
-			assert.Equal(t, 2, reconciled)
+			assert.EqualValues(t, 2, reconciled.Load())
 			assert.Equal(t, time.Minute, time.Since(start))
 		}()
 		require.NoError(t, made.Run(ctx))
-		require.Equal(t, 2, reconciled)
+		require.EqualValues(t, 2, reconciled.Load())
 	})
 }
 
