@@ -116,6 +116,13 @@ test: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Run all tests: unit, framework
 	$(GO) -C hack/realnodes test ./...
 	@$(MAKE) --no-print-directory test-e2e
 
+# The run's length, and its first seed: another one each time. A failure prints how to run its seed again.
+MODEL_STEPS ?= 300000
+MODEL_SEED  ?= $(shell date +%s)
+.PHONY: test-model
+test-model: ## Let tenants, operators, failures and vc-scheduler act at random, and hold each step against the rules: MODEL_STEPS=1000000 MODEL_SEED=1.
+	$(GO) test ./internal/scheduling -run '^TestModel$$' -count 1 -timeout 60m -v -model.steps $(MODEL_STEPS) -model.seed $(MODEL_SEED)
+
 .PHONY: test-integration
 test-integration: $(addprefix bin/,$(CLUSTER_TOOLS)) ## Run the integration tests alone.
 	$(GO) test -timeout 20m ./test/integration/...

@@ -69,6 +69,8 @@ set_up_tenant
 set_up_programs
 wait_pool
 experiment
+drain
+loss
 DONE=true
 
 printf '\n%sdemo: every check passed, %d s in all%s\n' "$bold" "$((SECONDS - STARTED))" "$plain"

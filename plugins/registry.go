@@ -25,6 +25,7 @@ import (
 	"github.com/superpool/superpool/plugins/nodenameorder"
 	"github.com/superpool/superpool/plugins/nodeshape"
 	"github.com/superpool/superpool/plugins/placementstability"
+	"github.com/superpool/superpool/plugins/slicepack"
 	"github.com/superpool/superpool/plugins/slicespread"
 	"github.com/superpool/superpool/plugins/superclusterbinder"
 )
@@ -81,6 +82,7 @@ func Entries(options Options) []Entry {
 		{Name: nodenameorder.Name, Schedulers: ofBoth, Factory: nodenameorder.New},
 		{Name: nodeshape.Name, Schedulers: ofBoth, Factory: nodeshape.New},
 		{Name: placementstability.Name, Schedulers: ofNamespaces, Factory: placementstability.New},
+		{Name: slicepack.Name, Schedulers: ofNamespaces, Factory: slicepack.New(gangs)},
 		{Name: slicespread.Name, Schedulers: ofNamespaces, Factory: slicespread.New(gangs)},
 		{Name: superclusterbinder.Name, Schedulers: ofPods, Factory: superclusterbinder.New(options.Chose)},
 

@@ -68,7 +68,53 @@ func TestCheckOfBuiltInProfiles(t *testing.T) {
 		object, _, err := scheme.Codecs.UniversalDecoder().Decode(data, nil, nil)
 		require.NoError(t, err)
 		require.NoError(t, plugins.Check(object.(*config.KubeSchedulerConfiguration)), name)
+		if name == "namespaces" {
+			require.NoError(t, plugins.CheckNamespaces(object.(*config.KubeSchedulerConfiguration)))
+		}
 	}
+}
+
+// TestCheckNamespaces: a profile of the namespace scheduler runs the plugins by which what operators and tenants ask
+// for holds, however it enables them.
+func TestCheckNamespaces(t *testing.T) {
+	t.Parallel()
+	const multiPoint = "    multiPoint: {enabled: [{name: NamespaceGang}, {name: NodeUnschedulable}, {name: TaintToleration}, {name: NodeAffinity}, {name: PodTopologySpread}], disabled: [{name: '*'}]}\n"
+	without := func(name string) string { return strings.Replace(multiPoint, "{name: "+name+"}, ", "", 1) }
+	for name, tc := range map[string]struct {
+		plugins string
+		wantErr string
+	}{
+		"all":                               {plugins: multiPoint},
+		"kube-scheduler's own stay enabled": {plugins: "    multiPoint: {enabled: [{name: NamespaceGang}]}\n"},
+		"no gangs":                          {plugins: without("NamespaceGang"), wantErr: `profile "p" must enable plugin NamespaceGang at queueSort, preFilter, postFilter, reserve, permit, bind, which places all`},
+		"no cordons":                        {plugins: without("NodeUnschedulable"), wantErr: "plugin NodeUnschedulable at filter, by which cordons hold"},
+		"no taints":                         {plugins: without("TaintToleration"), wantErr: "plugin TaintToleration at filter, preScore, score, by which taints hold"},
+		"no affinity":                       {plugins: without("NodeAffinity"), wantErr: "plugin NodeAffinity at preFilter, filter, preScore, score, by which scheduling.nodeSelector of TenantPolicies"},
+		"no spread":                         {plugins: strings.Replace(multiPoint, ", {name: PodTopologySpread}", "", 1), wantErr: "plugin PodTopologySpread at preFilter, filter, preScore, score"},
+		"one of kube-scheduler's own is disabled": {
+			plugins: "    multiPoint: {enabled: [{name: NamespaceGang}], disabled: [{name: NodeAffinity}]}\n", wantErr: "plugin NodeAffinity at preFilter, filter, preScore, score",
+		},
+		"disabled at one extension point":  {plugins: multiPoint + "    filter: {disabled: [{name: NodeAffinity}]}\n", wantErr: "plugin NodeAffinity at filter, by"},
+		"all disabled at one":              {plugins: multiPoint + "    score: {disabled: [{name: '*'}]}\n", wantErr: "plugin TaintToleration at score, by"},
+		"disabled and enabled anew at one": {plugins: multiPoint + "    score: {disabled: [{name: '*'}], enabled: [{name: TaintToleration}, {name: NodeAffinity}, {name: PodTopologySpread}]}\n"},
+		"at its extension points": {
+			plugins: without("NodeUnschedulable") + "    filter: {enabled: [{name: NodeUnschedulable}]}\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- schedulerName: p\n  plugins:\n" + tc.plugins
+			object, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(text), nil, nil)
+			require.NoError(t, err)
+			err = plugins.CheckNamespaces(object.(*config.KubeSchedulerConfiguration))
+			if tc.wantErr == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, tc.wantErr)
+		})
+	}
+	require.ErrorContains(t, plugins.CheckNamespaces(&config.KubeSchedulerConfiguration{Profiles: []config.KubeSchedulerProfile{{SchedulerName: "p"}}}), "NodeAffinity")
 }
 
 // TestEntries checks what no compiler does: each plugin is there once, and registered for some scheduler or left out

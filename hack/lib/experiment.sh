@@ -130,6 +130,44 @@ clean_up() {
   eventually "the number of the tenant's pods" 0 tenant_pod_count
 }
 
+# placements NAMESPACE: the tenant's annotation. drained ID: condition Drained of the virtual Node.
+placements() { tenant get ns "$1" -o jsonpath="$(annotation $PLACEMENTS)"; }
+drained() { meta get node "$1" -o jsonpath='{.status.conditions[?(@.type=="Drained")].status}'; }
+# where NAMESPACE: the super clusters of the pods that run and do not end, sorted.
+where() {
+  tenant get pods -n "$1" -o jsonpath="{range .items[?(@.status.phase=='Running')]}{.metadata.deletionTimestamp}$(annotation $SUPERCLUSTER){'\n'}{end}" |
+    grep -v : | sort | xargs
+}
+
+# drain and loss are for super clusters of kwokctl, after the experiment.
+drain() {
+  step "r1 is drained: what the namespace has there is placed in r2 first, then its pod moves"
+  act kubectl --kubeconfig "$TENANT.kubeconfig" apply -f "$DEPLOYMENT"
+  eventually "the super cluster of the pod" r1 where default
+  act kubectl --kubeconfig meta.kubeconfig taint node r1 maintenance=kernel:NoExecute
+  eventually "the annotation placements" '{"r2":2}' placements default
+  eventually "the super cluster of the pod" r2 where default
+  eventually "whether r1 is drained" True drained r1
+  show kubectl --kubeconfig "$TENANT.kubeconfig" get events --field-selector involvedObject.kind=ResourceQuota
+  act kubectl --kubeconfig meta.kubeconfig taint node r1 maintenance-
+}
+
+loss() {
+  step "r2 does not answer for longer than the namespace tolerates: it is placed in r1, and its pod runs there"
+  act kubectl --kubeconfig "$TENANT.kubeconfig" annotate ns default scheduler.tenancy.x-k8s.io/lost-toleration=5s
+  wait_ready syncer-r2 # one that DEMO_CHAOS has killed starts only while r2 answers
+  stop_super r2
+  # A vc-scheduler that has just been started gives the others 30 s, and one that it has not read yet a minute.
+  PATIENCE=120 eventually "the annotation placements" '{"r1":2}' placements default
+  eventually "the super cluster of the pod" r1 where default
+  show kubectl --kubeconfig "$TENANT.kubeconfig" get pods,nodes -o wide
+  step "r2 is back: what it ran is removed"
+  start_super r2
+  # The fake kubelet waits until its Lease has expired, which takes 10 s.
+  PATIENCE=120 eventually "what runs in r2" "" super_pods r2
+  eventually "the number of the tenant's pods" 1 tenant_pod_count
+}
+
 experiment() {
   KEY=$(cluster_key "$TENANT")
   NAMESPACE=$KEY-default

@@ -39,19 +39,19 @@ choose_ports() {
 }
 
 # start_cluster NAME INDEX: starts a control plane. Only super clusters have nodes, so only they get kube-scheduler and
-# kwok: a tenant's pods become Running only by the status that the syncer writes. Where nodes are fake, kwokctl waits
-# five times as long as Kubernetes before one that is silent is NotReady; elsewhere it is to wait for 40 s.
+# kwok: a tenant's pods become Running only by the status that the syncer writes. By itself kwokctl waits five times as
+# long as Kubernetes before a node that is silent is NotReady, and kwok after a restart before it runs a node's pods.
 start_cluster() {
   local name=$1 first=$(($2 * 8)) disable=(--disable kube-scheduler,kwok-controller)
-  local heartbeat="heartbeatFactor: 1"
-  [[ " ${SUPERS[*]} " != *" $name "* ]] || { disable=() heartbeat=; }
+  [[ " ${SUPERS[*]} " != *" $name "* ]] || disable=()
   cat >"$OUT/$name-kwokctl.yaml" <<YAML
 apiVersion: config.kwok.x-k8s.io/v1alpha1
 kind: KwokctlConfiguration
 options:
   bindAddress: 127.0.0.1
   etcdPeerPort: $(port $((first + 1)))
-  $heartbeat
+  heartbeatFactor: 1
+  nodeLeaseDurationSeconds: 10
 YAML
   "$BIN/kwokctl" create cluster --name "superpool-$name" --config "$OUT/$name-kwokctl.yaml" --runtime binary --wait 60s --timeout 90s \
     --etcd-binary "$BIN/etcd" --kube-apiserver-binary "$BIN/kube-apiserver" \
@@ -80,6 +80,14 @@ start_clusters() {
   ((${#failed[@]} == 0)) && return
   echo "these control planes did not start: ${failed[*]}" >&2
   return 1
+}
+
+# stop_super ID, start_super ID: the API server, etcd and controllers of a super cluster.
+stop_super() { kwokctl stop "$1"; }
+start_super() { kwokctl start "$1"; }
+kwokctl() {
+  printf '$ kwokctl %s cluster --name superpool-%s\n' "$1" "$2"
+  "$BIN/kwokctl" "$1" cluster --name "superpool-$2" >>"$OUT/logs/kwokctl-$2.log" 2>&1
 }
 
 # service_account_kubeconfig NAME: writes NAME.kubeconfig for the meta cluster with a token of that service account, so
@@ -222,6 +230,9 @@ stop_pool() {
   [[ -d $OUT ]] || return 0
   for name in "${PROGRAMS[@]}"; do
     kill_program "$name"
+  done
+  for file in "$OUT"/pids/link-*; do
+    kill_program "${file##*/}" KILL # one that is cut ends by nothing less
   done
   for name in "${CLUSTERS[@]}"; do
     if [[ -x $BIN/kwokctl && -d $KWOK_WORKDIR/clusters/superpool-$name ]]; then

@@ -19,10 +19,11 @@ set_up_meta() {
   act kubectl --kubeconfig meta.kubeconfig apply -k "$ROOT/manifests/policies"
 }
 
-# join_super ID: joins the control plane to the pool as a super cluster.
+# join_super ID [FILE]: joins the control plane to the pool as a super cluster; FILE is a kubeconfig that reaches it,
+# default ID.kubeconfig.
 join_super() {
   local id=$1
-  show "$ROOT/hack/setup-supercluster.sh" "$id" --kubeconfig "$id.kubeconfig"
+  show "$ROOT/hack/setup-supercluster.sh" "$id" --kubeconfig "${2:-$id.kubeconfig}"
   act kubectl --kubeconfig meta.kubeconfig apply -f "cluster_$id/cluster-cr.yaml" -f "cluster_$id/secret-for-scheduler.yaml" \
     -f "cluster_$id/secret-for-vc-syncer.yaml" -f "cluster_$id/vc-syncer-rbac.yaml"
   show kubectl --kubeconfig meta.kubeconfig apply --dry-run=server -f "cluster_$id/vc-syncer.yaml"

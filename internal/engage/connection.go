@@ -135,11 +135,17 @@ func (c *connection) watchHealth(ctx context.Context, stop context.CancelCauseFu
 	server := c.work.Server()
 	ticker := time.NewTicker(c.healthPeriod)
 	defer ticker.Stop()
+	var doubts <-chan struct{}
+	if doubter, ok := c.work.(Doubter); ok {
+		doubts = doubter.Doubts()
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+		case <-doubts:
+			ticker.Reset(c.healthPeriod)
 		}
 		err := guard(ctx, "Probe", func() error { return c.work.Probe(ctx) })
 		var failure *Failure

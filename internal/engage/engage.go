@@ -29,6 +29,12 @@ type Work interface {
 	Serve(ctx context.Context, ready func()) error
 }
 
+// Doubter is a Work that knows when to Probe at once.
+type Doubter interface {
+	// Doubts signals that the server may not answer any more.
+	Doubts() <-chan struct{}
+}
+
 // State is what is known of a connection at one moment.
 type State struct {
 	// Reason is Connecting, Connected, Unreachable, Panicked or the reason of a Failure; never empty.

@@ -19,10 +19,11 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 
 	"github.com/superpool/superpool/internal/refusal"
+	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/plugins"
 )
 
-// Instance is what one kube-scheduler is built of. All fields but Failed and Refused are required.
+// Instance is what one kube-scheduler is built of. All fields but Gang, Failed, Refused and EqualPods are required.
 type Instance struct {
 	// Client is what kube-scheduler and its plugins read and write with.
 	Client kubernetes.Interface
@@ -37,6 +38,9 @@ type Instance struct {
 	Plugins plugins.Options
 	// Recorders record Events about the Pods of the view.
 	Recorders profile.RecorderFactory
+	// Gang returns all slices of the gang of a slice that is pinned to a super cluster and was refused, in the order in
+	// which they are tried: why others refuse theirs is then told, too. Nil: it is not.
+	Gang func(pod *corev1.Pod) []*corev1.Pod
 	// Failed is called for each Pod that was not scheduled, by several goroutines, and returns the status that
 	// kube-scheduler's own failure handler then gets. why is what the Pod's condition and Event say, the zero Refusal
 	// for an error, which they quote. Nil: the status as it is.
@@ -44,6 +48,9 @@ type Instance struct {
 	// Refused is asked about each Pod that is about to be scheduled, by one goroutine, and returns why it must wait, ""
 	// if it need not. Whoever makes it return "" activates the Pods. Nil: none waits.
 	Refused func(pod *corev1.Pod) string
+	// EqualPods is whether many Pods of one spec follow each other, so that what Filter said of a Node is kept from one
+	// to the next, where it cannot be another. Filter is run, and counted in kube-scheduler's metrics, less often then.
+	EqualPods bool
 }
 
 // refusedBy is what kube-scheduler takes for the plugin that refused a Pod which Refused lets wait.
@@ -66,6 +73,9 @@ func (i Instance) Build(ctx context.Context) (*scheduler.Scheduler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building a scheduler: %w", err)
 	}
+	if i.EqualPods {
+		filterOnce(sched)
+	}
 	if schedule := sched.SchedulePod; i.Refused != nil {
 		sched.SchedulePod = func(ctx context.Context, profile framework.Framework, state fwk.CycleState, pod *corev1.Pod) (scheduler.ScheduleResult, error) {
 			if reason := i.Refused(pod); reason != "" {
@@ -80,6 +90,9 @@ func (i Instance) Build(ctx context.Context) (*scheduler.Scheduler, error) {
 		nominating *framework.NominatingInfo, start time.Time,
 	) {
 		why := refusal.Of(pod.Pod, status, profile.SnapshotSharedLister().NodeInfos())
+		if i.Gang != nil && slicepod.PinOf(pod.Pod) != "" && !why.IsZero() && isOfCycle(status) {
+			why = allPinned(ctx, profile, pod.Pod, i.Gang(pod.Pod), why)
+		}
 		if i.Failed != nil {
 			status = i.Failed(ctx, pod.Pod, status, why)
 		}

@@ -10,8 +10,9 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 )
 
-// maxAnnotationLength bounds what is parsed of an annotation that a tenant wrote.
-const maxAnnotationLength = 64 * 1024
+// maxAnnotationLength bounds what is parsed, and kept, of an annotation that a tenant wrote: a hundred super clusters
+// with names of 60 characters.
+const maxAnnotationLength = 8 * 1024
 
 // Encode writes placements in the form of the annotation: {"r1":1,"r2":1}, sorted, "" for none. A placement that leaves
 // as a whole is left out.

@@ -12,11 +12,10 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// conditions returns the conditions of np for the status next, whose placements are lacking that much of the quota.
-// Those of np are not changed.
-func conditions(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha1.NamespacePlacementStatus, lacking slice.Amounts, facts *Facts) []metav1.Condition {
+// conditions returns the conditions of np for the status next. Those of np are not changed.
+func conditions(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha1.NamespacePlacementStatus, facts *Facts) []metav1.Condition {
 	all := slices.Clone(np.Status.Conditions)
-	for _, condition := range []*metav1.Condition{accepted(facts), placed(np, next, lacking, facts)} {
+	for _, condition := range []*metav1.Condition{accepted(facts), placed(np, next, facts)} {
 		if condition == nil {
 			continue
 		}
@@ -57,21 +56,36 @@ func IsAccepted(reason string) bool {
 }
 
 // placed returns condition Placed. It returns nil, and the stored one stays, where the namespace scheduler refused the
-// same generation of the spec before.
-func placed(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha1.NamespacePlacementStatus, lacking slice.Amounts, facts *Facts) *metav1.Condition {
+// same before: the same generation of the spec, and as much that is displaced.
+func placed(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha1.NamespacePlacementStatus, facts *Facts) *metav1.Condition {
 	condition := &metav1.Condition{Type: schedulerv1alpha1.ConditionPlaced, Status: metav1.ConditionFalse}
 	quota := slice.Of(np.Spec.Quota)
+	lacking := quota.Minus(Staying(next.Placements))
+	displaced := slice.Amounts{}
+	if next.Displaced != nil {
+		displaced = least(slice.Of(next.Displaced.Resources), lacking)
+	}
+	growth := lacking.Minus(displaced)
 	excess := Reserved(next.Placements).Minus(quota)
 	leaves := leavingClusters(next.Placements)
 	switch {
 	case !lacking.IsZero() && facts.Unschedulable != "":
-		condition.Reason, condition.Message = schedulerv1alpha1.ReasonUnschedulable, facts.Unschedulable+leaves
+		later := ""
+		if !displaced.IsZero() && !growth.IsZero() {
+			later = fmt.Sprintf("; %s more waits until %s that leaves is placed elsewhere", growth, displaced)
+		}
+		condition.Reason, condition.Message = schedulerv1alpha1.ReasonUnschedulable, facts.Unschedulable+later+leaves
 	case !lacking.IsZero():
 		stored := meta.FindStatusCondition(np.Status.Conditions, schedulerv1alpha1.ConditionPlaced)
-		if stored != nil && stored.Reason == schedulerv1alpha1.ReasonUnschedulable && stored.ObservedGeneration == np.Generation {
+		if stored != nil && stored.Reason == schedulerv1alpha1.ReasonUnschedulable && stored.ObservedGeneration == np.Generation &&
+			least(Displaced(np), lacking).String() == displaced.String() {
 			return nil
 		}
-		condition.Reason, condition.Message = schedulerv1alpha1.ReasonPending, fmt.Sprintf("%s waits to be placed%s", lacking, leaves)
+		waits := lacking.String()
+		if !displaced.IsZero() && !growth.IsZero() {
+			waits = fmt.Sprintf("%s, and then %s more,", displaced, growth)
+		}
+		condition.Reason, condition.Message = schedulerv1alpha1.ReasonPending, fmt.Sprintf("%s waits to be placed%s", waits, leaves)
 	case !excess.IsZero():
 		condition.Status, condition.Reason = metav1.ConditionTrue, schedulerv1alpha1.ReasonInUse
 		condition.Message = fmt.Sprintf("%s above the quota stays reserved until its super clusters show that it is free%s", excess, leaves)

@@ -13,19 +13,65 @@ import (
 	"github.com/superpool/superpool/internal/slice"
 )
 
+// ReturnTime is for how long pods in a super cluster that was lost, and is back, do not keep what they use there, where
+// their namespace has its room elsewhere. As a rule they have successors there and are about to be deleted: the syncer
+// needs seconds, and then it is their grace period. Those that run on keep it afterwards.
+const ReturnTime = time.Minute
+
 // leave lets all leave that is reserved in a super cluster which is to be left, and what left for that stay again where
-// the reason has ended.
-func (h holdings) leave(now time.Time, leave map[string]schedulerv1alpha1.LeavingReason) {
+// the reason has ended. What was lost, and has been placed elsewhere, goes on to leave. It returns what stays no more,
+// and what does again. unreplaced is what left before and is not placed elsewhere.
+func (h holdings) leave(now time.Time, unreplaced slice.Amounts, leave map[string]schedulerv1alpha1.LeavingReason) (left, returned slice.Amounts) {
+	for cluster, reason := range leave {
+		if p, holds := h[cluster]; holds && reason != "" && !p.reserved.IsZero() {
+			left = left.Plus(p.staying())
+			p.leaveWhole(now, reason)
+		}
+	}
+	elsewhere := unreplaced.Plus(left).IsZero()
 	for cluster, reason := range leave {
 		p, holds := h[cluster]
 		switch {
-		case !holds || p.reserved.IsZero():
-		case reason != "":
-			p.leaveWhole(now, reason)
-		case p.leavesCluster():
+		case !holds || reason != "" || !p.leavesCluster():
+		case elsewhere && p.terms.Reason == schedulerv1alpha1.LeavingLost:
+			p.terms = p.terms.DeepCopy()
+			p.terms.Reason, p.terms.Since = schedulerv1alpha1.LeavingReturned, metav1.Time{Time: now}.Rfc3339Copy()
+		default:
+			returned = returned.Plus(p.leaving)
 			p.leaving, p.terms = nil, nil
 		}
 	}
+	return left, returned
+}
+
+// settle lets what leaves a super cluster that has returned be what the quota has too much of, once that has answered
+// for ReturnTime.
+func (h holdings) settle(now time.Time) {
+	for _, p := range h {
+		if p.isReturning() && p.returnsFor(now) == 0 {
+			p.terms = p.terms.DeepCopy()
+			p.terms.Reason = schedulerv1alpha1.LeavingShrunk
+		}
+	}
+}
+
+// isReturning reports whether what is leaving does so because its super cluster was lost.
+func (p *holding) isReturning() bool {
+	return !p.leaving.IsZero() && p.terms.Reason == schedulerv1alpha1.LeavingReturned
+}
+
+// returnsFor returns what is left of ReturnTime, 0 where nothing returns.
+func (p *holding) returnsFor(now time.Time) time.Duration {
+	if !p.isReturning() {
+		return 0
+	}
+	return max(0, p.terms.Since.Add(ReturnTime).Sub(now))
+}
+
+// isSpare reports whether what is leaving does so because it is more than the quota: it stays again before anything is
+// missing, and no pod is evicted for it.
+func isSpare(leaving *schedulerv1alpha1.Leaving) bool {
+	return leaving != nil && (leaving.Reason == schedulerv1alpha1.LeavingShrunk || leaving.Reason == schedulerv1alpha1.LeavingReturned)
 }
 
 // leaveWhole lets all leave for a reason. It begins anew where more leaves than before: the syncer may still write a
@@ -48,20 +94,57 @@ func (p *holding) leavesCluster() bool {
 }
 
 // releasable returns of used the super clusters from which a part that leaves may be released. While anything is
-// missing the part is held, so that a namespace has either room elsewhere or what it had, also when the cause ends half
-// way. What leaves because the quota was lowered is not missing, and in a super cluster that is gone there is nothing
-// to hold.
-func (h holdings) releasable(quota slice.Amounts, used map[string]Use) map[string]Use {
-	if quota.Fits(h.staying()) {
+// displaced the part is held, so that a namespace has either room elsewhere or what it had, also when the cause ends
+// half way. What leaves because it is more than the quota is not displaced, and in a super cluster that is gone there
+// is nothing to hold.
+func (h holdings) releasable(displaced slice.Amounts, used map[string]Use) map[string]Use {
+	if displaced.IsZero() {
 		return used
 	}
 	released := maps.Clone(used)
 	for cluster, p := range h {
-		if !p.leaving.IsZero() && !p.isShrinking() && !used[cluster].Gone {
+		if p.moves() && !used[cluster].Gone {
 			delete(released, cluster)
 		}
 	}
 	return released
+}
+
+// moves reports whether a part leaves and is to be placed elsewhere: not because the quota was lowered.
+func (p *holding) moves() bool { return !p.leaving.IsZero() && !p.isSpare() }
+
+// moving returns all that leaves and is to be placed elsewhere.
+func (h holdings) moving() slice.Amounts {
+	sum := slice.Amounts{}
+	for _, p := range h {
+		if p.moves() {
+			sum = sum.Plus(p.leaving)
+		}
+	}
+	return sum
+}
+
+// Displaced returns how much of what leaves super clusters is still to be placed elsewhere: what has no replacement
+// (status.displaced), as far as the quota requests it.
+func Displaced(np *schedulerv1alpha1.NamespacePlacement) slice.Amounts {
+	return least(recorded(np), Lacking(np))
+}
+
+// recorded returns status.displaced. Versions before it did not tell it from what the quota has grown by: of theirs it
+// is all that leaves and is missing.
+func recorded(np *schedulerv1alpha1.NamespacePlacement) slice.Amounts {
+	if np.Status.Displaced != nil {
+		return slice.Of(np.Status.Displaced.Resources)
+	}
+	return least(byCluster(np.Status.Placements).moving(), Lacking(np))
+}
+
+// listDisplaced returns what has no replacement in the form of the API: nil where nothing leaves and all has one.
+func (h holdings) listDisplaced(unreplaced slice.Amounts) *schedulerv1alpha1.Displaced {
+	if unreplaced.IsZero() && h.moving().IsZero() {
+		return nil
+	}
+	return &schedulerv1alpha1.Displaced{Resources: unreplaced.List()}
 }
 
 // leavingClusters says for people which super clusters are left, and why, "" for none: ": super clusters r1, r2 are
@@ -74,6 +157,8 @@ func leavingClusters(placements []schedulerv1alpha1.ClusterPlacement) string {
 	}{
 		{schedulerv1alpha1.LeavingDrained, "drained"},
 		{schedulerv1alpha1.LeavingLost, "lost"},
+		{schedulerv1alpha1.LeavingRequested, "left on request"},
+		{schedulerv1alpha1.LeavingMoved, "left for a larger pod"},
 	} {
 		var clusters []string
 		for i := range placements {

@@ -16,11 +16,10 @@ import (
 // Facts are the inputs of Next besides the NamespacePlacement itself. A caller fills in what it knows; the zero Facts,
 // apart from Now, change nothing but what follows from the spec.
 type Facts struct {
-	// Now is the time of the conditions that change, and decides about deadlines.
+	// Now is the time of the conditions that change, and decides about what settles.
 	Now time.Time
 	// Used is what the super clusters that were measured say about the namespace, by super cluster id. Where a super
-	// cluster is not in it, nothing is released before a deadline. nil: none was measured. NeedsUsed reports when it
-	// matters.
+	// cluster is not in it, nothing is released. nil: none was measured. NeedsUsed reports when it matters.
 	Used map[string]Use
 	// Leave says of super clusters why they are to be left now, "" for not at all. Of one that is not in it nothing is
 	// known, and nothing changes.
@@ -60,44 +59,52 @@ func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 // Next returns the status that np is to have: it is the only function that changes placements and conditions. In this
 // order:
 //
-//  1. What was granted is added.
-//  2. Where a super cluster is drained or lost all leaves it, and where it is so no more, what left it stays again.
-//  3. What leaves because the quota was lowered stays again, as far as the quota requests it again.
-//  4. Of what is leaving, the part is released that the super cluster shows to be free: pods do not use it, and the
+//  1. What was granted is added, and pays for what is displaced first.
+//  2. Where a super cluster is drained or lost all leaves it and is displaced, and where it is so no more, what left it
+//     stays again. What was lost and is placed elsewhere goes on to leave: for ReturnTime whatever pods use there, then
+//     as in 5.
+//  3. What leaves because it is more than the quota stays again, as far as the quota requests it again, and takes the
+//     place of what has just been displaced. While the quota is lower, less counts as displaced (Displaced), and it
+//     counts again when the quota is as it was, as far as it still leaves.
+//  4. A request for placements is granted whose slices are all reserved: what is too much leaves. It is refused where
+//     the namespace scheduler refuses it, where anything leaves, and where it does not add up to the quota any more.
+//  5. Of what is leaving, the part is released that the super cluster shows to be free: pods do not use it, and the
 //     quota there answers the decision (Use.Answers) and does not let them. Unless the quota was lowered, it is held
-//     until nothing is missing any more. All is released after a deadline.
-//  5. What is reserved to stay above the quota leaves: first what pods do not use, and of that first where no pod uses
+//     until nothing is displaced any more.
+//  6. What is reserved to stay above the quota leaves: first what pods do not use, and of that first where no pod uses
 //     anything, and of those first the alphabetically last super cluster, so that a namespace which shrinks leaves
 //     whole super clusters. It is not moved between super clusters unless Facts.Used says what pods use.
-//  6. Where less stays than before, what leaves bears the name of this decision.
-//  7. Numbers of slices, conditions, and what is to be published follow from that.
+//  7. Where less stays than before, what leaves bears the name of this decision.
+//  8. Numbers of slices, conditions, and what is to be published follow from that.
 //
-// evict is what pods use of a part that leaves, once its replacement is placed or its deadline has passed, sorted by
-// super cluster. Of a super cluster that is lost it is all that leaves, for nobody measures what pods use there. Pods
-// are not evicted because the quota was lowered. again is when Next will have another result although nothing else
+// evict is what pods use of a part that leaves, once its replacement is placed, sorted by super cluster. Of a super
+// cluster that is lost it is all that leaves, for nobody measures what pods use there. Pods are not evicted because the
+// quota was lowered, nor for a larger pod (Relocate). again is when Next will have another result although nothing else
 // changes, 0 for never. Next has no effect on np, and equal arguments give equal results.
 func Next(np *schedulerv1alpha1.NamespacePlacement, facts Facts) (next schedulerv1alpha1.NamespacePlacementStatus, evict []Eviction, again time.Duration) {
 	quota := slice.Of(np.Spec.Quota)
 	held := byCluster(np.Status.Placements)
-	held.grant(facts.Granted)
-	held.leave(facts.Now, facts.Leave)
-	held.keep(quota)
-	held.releaseLeaving(facts.Now, held.releasable(quota, facts.Used))
-	evict = held.expire(facts.Now, facts.Used)
+	unreplaced := recorded(np).Minus(held.grant(facts.Granted))
+	left, returned := held.leave(facts.Now, unreplaced, facts.Leave)
+	held.settle(facts.Now)
+	unreplaced = unreplaced.Plus(left.Minus(held.keep(quota))).Minus(returned)
+	displaced := least(unreplaced, quota.Minus(held.staying()))
+	requested := held.meet(np, &facts)
+	held.releaseLeaving(facts.Now, held.releasable(displaced, facts.Used))
 	if facts.Used != nil {
 		held.shrink(facts.Now, quota, facts.Used)
 	}
 	held.decide(np, facts.Now)
 	next = np.Status // what it shares with np is replaced, never changed
 	next.Placements = held.list(slice.Of(np.Spec.Slice))
-	lacking := quota.Minus(Staying(next.Placements))
-	if lacking.IsZero() {
-		evict = append(evict, held.evictions(facts.Used)...)
-		slices.SortFunc(evict, func(a, b Eviction) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	next.Requested = requested
+	next.Displaced = held.listDisplaced(least(unreplaced, larger(quota.Minus(held.staying()), held.moving())))
+	if displaced.IsZero() {
+		evict = held.evictions(facts.Used)
 	}
 	next.Slices, next.PlacedSlices = Slices(&np.Spec, next.Placements)
 	next.Clusters = Summary(next.Placements)
-	next.Conditions = conditions(np, &next, lacking, &facts)
+	next.Conditions = conditions(np, &next, &facts)
 	publish(&next, facts.Annotation)
 	return next, evict, held.again(facts.Now, facts.Used)
 }
@@ -125,13 +132,16 @@ func byCluster(placements []schedulerv1alpha1.ClusterPlacement) holdings {
 	return held
 }
 
-func (h holdings) grant(granted map[string]slice.Amounts) {
+// grant adds what was granted, and returns all of it.
+func (h holdings) grant(granted map[string]slice.Amounts) (all slice.Amounts) {
 	for cluster, amounts := range granted {
 		if h[cluster] == nil {
 			h[cluster] = &holding{}
 		}
 		h[cluster].reserved = h[cluster].reserved.Plus(amounts)
+		all = all.Plus(amounts)
 	}
+	return all
 }
 
 // releaseLeaving releases what is leaving and is free.
@@ -178,26 +188,11 @@ func (h holdings) decide(np *schedulerv1alpha1.NamespacePlacement, now time.Time
 	}
 }
 
-// expire releases what is leaving and has passed its deadline. It returns what pods still use of it.
-func (h holdings) expire(now time.Time, used map[string]Use) (evict []Eviction) {
-	for _, cluster := range slices.Sorted(maps.Keys(h)) {
-		p := h[cluster]
-		if p.leaving.IsZero() || p.terms.Deadline == nil || now.Before(p.terms.Deadline.Time) {
-			continue
-		}
-		p.reserved, p.leaving = p.reserved.Minus(p.leaving), nil
-		if excess := used[cluster].Requests.Minus(p.reserved); !excess.IsZero() {
-			evict = append(evict, Eviction{Cluster: cluster, Excess: excess, Reason: p.terms.Reason})
-		}
-	}
-	return evict
-}
-
 // evictions returns what pods use of what is leaving. In a super cluster that is lost nobody measures it: all of it.
 func (h holdings) evictions(used map[string]Use) (evict []Eviction) {
 	for _, cluster := range slices.Sorted(maps.Keys(h)) {
 		p := h[cluster]
-		if p.leaving.IsZero() || p.isShrinking() {
+		if !p.moves() || p.terms.Reason == schedulerv1alpha1.LeavingMoved {
 			continue
 		}
 		use, measured := used[cluster]
@@ -214,30 +209,30 @@ func (h holdings) evictions(used map[string]Use) (evict []Eviction) {
 	return evict
 }
 
-// isShrinking returns whether what is leaving does so because the quota was lowered.
-func (p *holding) isShrinking() bool {
-	return !p.leaving.IsZero() && p.terms.Reason == schedulerv1alpha1.LeavingShrunk
-}
+// isSpare is isSpare of a part that leaves.
+func (p *holding) isSpare() bool { return !p.leaving.IsZero() && isSpare(p.terms) }
 
-// keep lets what leaves because the quota was lowered stay, as far as what stays does not fill the quota.
-func (h holdings) keep(quota slice.Amounts) {
+// keep lets what leaves because it is more than the quota stay, as far as what stays does not fill the quota. It
+// returns all that stays again.
+func (h holdings) keep(quota slice.Amounts) (all slice.Amounts) {
 	lacking := quota.Minus(h.staying())
 	for _, cluster := range slices.Sorted(maps.Keys(h)) {
-		if p := h[cluster]; p.isShrinking() {
+		if p := h[cluster]; p.isSpare() {
 			kept := least(p.leaving, lacking)
-			p.leaving, lacking = p.leaving.Minus(kept), lacking.Minus(kept)
+			p.leaving, lacking, all = p.leaving.Minus(kept), lacking.Minus(kept), all.Plus(kept)
 		}
 	}
+	return all
 }
 
 // shrink lets what is reserved to stay above the quota leave. What was leaving for that is chosen anew, so that it is
 // where pods do not need it, but in super clusters that were not measured. A super cluster from which a part leaves for
-// another reason is left alone until that is done: one part cannot leave for two.
+// another reason is left alone until that is done, and so is one that returns: one part cannot leave for two.
 func (h holdings) shrink(now time.Time, quota slice.Amounts, used map[string]Use) {
 	left := map[string]slice.Amounts{} // what was leaving
 	var order []string
 	for cluster, p := range h {
-		if !p.leaving.IsZero() && !p.isShrinking() {
+		if p.moves() || p.isReturning() {
 			continue
 		}
 		order = append(order, cluster)
@@ -286,28 +281,25 @@ func rank(used map[string]Use, cluster string) int {
 func (h holdings) staying() slice.Amounts {
 	sum := slice.Amounts{}
 	for _, p := range h {
-		sum = sum.Plus(p.reserved.Minus(p.leaving))
+		sum = sum.Plus(p.staying())
 	}
 	return sum
 }
 
-// again returns the time until the next deadline, or until the absence of a quota answers, 0 for none.
+func (p *holding) staying() slice.Amounts { return p.reserved.Minus(p.leaving) }
+
+// again returns the time until a return has settled, or until the absence of a quota answers, 0 for never.
 func (h holdings) again(now time.Time, used map[string]Use) (soonest time.Duration) {
-	earliest := func(left time.Duration) {
-		if left > 0 && (soonest == 0 || left < soonest) {
-			soonest = left
-		}
-	}
 	for cluster, p := range h {
-		if p.leaving.IsZero() {
-			continue
-		}
-		if p.terms.Deadline != nil {
-			earliest(p.terms.Deadline.Sub(now))
-		}
+		var again time.Duration
 		if use, measured := used[cluster]; measured {
-			_, again := p.answers(now, &use)
-			earliest(again)
+			_, again = p.answers(now, &use)
+		}
+		if left := p.returnsFor(now); left > 0 && (again == 0 || left < again) {
+			again = left
+		}
+		if again > 0 && (soonest == 0 || again < soonest) {
+			soonest = again
 		}
 	}
 	return soonest

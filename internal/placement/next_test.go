@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
@@ -41,27 +40,31 @@ func in(cluster, reserved string) schedulerv1alpha1.ClusterPlacement {
 	return schedulerv1alpha1.ClusterPlacement{Cluster: cluster, Slices: int32(cpus(reserved)[corev1.ResourceCPU] / 1000), Reserved: cpu(reserved)}
 }
 
-// leaves is a placement of which a part leaves, with a deadline so long after noon, 0 for none.
-func leaves(cluster, reserved, part string, deadline time.Duration) schedulerv1alpha1.ClusterPlacement {
+// leaves is a placement of which a part leaves.
+func leaves(cluster, reserved, part string) schedulerv1alpha1.ClusterPlacement {
 	p := in(cluster, reserved)
 	p.Leaving = &schedulerv1alpha1.Leaving{Reserved: cpu(part), Reason: schedulerv1alpha1.LeavingDrained, Since: metav1.NewTime(noon.Add(-time.Hour)), Decision: "then"}
-	if deadline != 0 {
-		p.Leaving.Deadline = ptr.To(metav1.NewTime(noon.Add(deadline)))
-	}
 	return p
 }
 
 // shrinks is a placement of which a part leaves since a minute because the quota was lowered.
 func shrinks(cluster, reserved, part string) schedulerv1alpha1.ClusterPlacement {
-	p := leaves(cluster, reserved, part, 0)
+	p := leaves(cluster, reserved, part)
 	p.Leaving.Reason, p.Leaving.Since = schedulerv1alpha1.LeavingShrunk, metav1.NewTime(noon.Add(-time.Minute))
 	return p
 }
 
 // lost is a placement that leaves as a whole since an hour because its super cluster is lost.
 func lost(cluster, reserved string) schedulerv1alpha1.ClusterPlacement {
-	p := leaves(cluster, reserved, reserved, 0)
+	p := leaves(cluster, reserved, reserved)
 	p.Leaving.Reason = schedulerv1alpha1.LeavingLost
+	return p
+}
+
+// returned is a placement of which a part leaves since so long because its super cluster was lost and is back.
+func returned(cluster, reserved, part string, since time.Duration) schedulerv1alpha1.ClusterPlacement {
+	p := leaves(cluster, reserved, part)
+	p.Leaving.Reason, p.Leaving.Since = schedulerv1alpha1.LeavingReturned, metav1.NewTime(noon.Add(-since))
 	return p
 }
 
@@ -76,6 +79,15 @@ func answers(decision, requests, hard string) placement.Use {
 	use := uses(requests, hard)
 	use.Decision = decision
 	return use
+}
+
+// displaced is np with so much that is displaced, "" for none though parts leave.
+func displaced(quantity string, np *schedulerv1alpha1.NamespacePlacement) *schedulerv1alpha1.NamespacePlacement {
+	np.Status.Displaced = &schedulerv1alpha1.Displaced{}
+	if quantity != "" {
+		np.Status.Displaced.Resources = cpu(quantity)
+	}
+	return np
 }
 
 // decided is np where what leaves r2 bears that decision.
@@ -221,77 +233,58 @@ func TestNextPlacements(t *testing.T) {
 		},
 
 		"what leaves is missing, and stays while it is used": {
-			np: asks("2", leaves("r1", "2", "2", 0)), used: measured{"r1": uses("2", "0")},
+			np: asks("2", leaves("r1", "2", "2")), used: measured{"r1": uses("2", "0")},
 			want: "r1=2-2", wantMissing: 2, wantReason: schedulerv1alpha1.ReasonPending, wantSlices: 2,
 		},
 		"what leaves is missing, and stays while the quota there lets pods use it": {
-			np: asks("2", leaves("r1", "2", "2", 0)), used: measured{"r1": uses("0", "2")},
+			np: asks("2", leaves("r1", "2", "2")), used: measured{"r1": uses("0", "2")},
 			want: "r1=2-2", wantMissing: 2, wantReason: schedulerv1alpha1.ReasonPending, wantSlices: 2,
 		},
 		"what leaves stays while its use is not known": {
-			np: asks("2", leaves("r1", "2", "1", 0)), used: measured{}, want: "r1=2-1", wantAnnotation: `{"r1":1}`,
+			np: asks("2", leaves("r1", "2", "1")), used: measured{}, want: "r1=2-1", wantAnnotation: `{"r1":1}`,
 			wantMissing: 1, wantReason: schedulerv1alpha1.ReasonPending, wantSlices: 2, wantPlace: 1,
 		},
 		"what leaves and is not used is held until it is placed elsewhere": {
-			np: asks("2", leaves("r1", "2", "2", 0)), used: measured{"r1": nothing},
+			np: asks("2", leaves("r1", "2", "2")), used: measured{"r1": nothing},
 			want: "r1=2-2", wantMissing: 2, wantReason: schedulerv1alpha1.ReasonPending, wantSlices: 2,
 		},
 		"what leaves and is not used is given back when a part is placed elsewhere, and the rest not asked for": {
-			np: asks("1", leaves("r1", "2", "2", 0), in("r2", "1")), used: measured{"r1": nothing},
+			np: asks("1", leaves("r1", "2", "2"), in("r2", "1")), used: measured{"r1": nothing},
 			want: "r2=1", wantAnnotation: `{"r2":1}`, wantReason: schedulerv1alpha1.ReasonPlaced, wantSlices: 1, wantPlace: 1,
 		},
 		"what leaves a super cluster that is gone is given back at once": {
-			np: asks("2", leaves("r1", "2", "2", 0)), used: measured{"r1": gone}, wantMissing: 2, wantReason: schedulerv1alpha1.ReasonPending, wantSlices: 2,
+			np: asks("2", leaves("r1", "2", "2")), used: measured{"r1": gone}, wantMissing: 2, wantReason: schedulerv1alpha1.ReasonPending, wantSlices: 2,
 		},
 		"what leaves is given back as far as use has fallen": {
-			np: asks("2", leaves("r1", "2", "2", 0), in("r2", "2")), used: measured{"r1": uses("500m", "0")}, want: "r1=500m-500m r2=2",
+			np: asks("2", leaves("r1", "2", "2"), in("r2", "2")), used: measured{"r1": uses("500m", "0")}, want: "r1=500m-500m r2=2",
 			wantAnnotation: `{"r2":2}`, wantReason: schedulerv1alpha1.ReasonInUse, wantEvict: "r1=500m Drained", wantSlices: 2, wantPlace: 2,
 		},
 		"the replacement is placed, and pods are to be evicted": {
-			np: asks("2", leaves("r1", "2", "2", 0)), used: measured{"r1": uses("2", "0")}, granted: amounts{"r2": cpus("2")},
+			np: asks("2", leaves("r1", "2", "2")), used: measured{"r1": uses("2", "0")}, granted: amounts{"r2": cpus("2")},
 			want: "r1=2-2 r2=2", wantAnnotation: `{"r2":2}`, wantReason: schedulerv1alpha1.ReasonInUse, wantEvict: "r1=2 Drained", wantSlices: 2, wantPlace: 2,
 		},
 		"a part leaves, and what stays is enough for the pods": {
-			np: asks("2", leaves("r1", "2", "1", 0), in("r2", "1")), used: measured{"r1": uses("1", "1")},
+			np: asks("2", leaves("r1", "2", "1"), in("r2", "1")), used: measured{"r1": uses("1", "1")},
 			want: "r1=1 r2=1", wantAnnotation: `{"r1":1,"r2":1}`, wantReason: schedulerv1alpha1.ReasonPlaced, wantSlices: 2, wantPlace: 2,
 		},
 		"a part leaves, and pods use some of it": {
-			np: asks("2", leaves("r1", "2", "1", 0), in("r2", "1")), used: measured{"r1": uses("1200m", "1")},
+			np: asks("2", leaves("r1", "2", "1"), in("r2", "1")), used: measured{"r1": uses("1200m", "1")},
 			want: "r1=1200m-200m r2=1", wantAnnotation: `{"r1":1,"r2":1}`, wantReason: schedulerv1alpha1.ReasonInUse, wantEvict: "r1=200m Drained", wantSlices: 2, wantPlace: 2,
 		},
-		"the deadline is to come": {
-			np: asks("2", leaves("r1", "2", "2", time.Minute), in("r2", "2")), used: measured{"r1": uses("2", "0")},
-			want: "r1=2-2 r2=2", wantAnnotation: `{"r2":2}`, wantReason: schedulerv1alpha1.ReasonInUse, wantEvict: "r1=2 Drained", wantAgain: time.Minute, wantSlices: 2, wantPlace: 2,
-		},
-		"the next of two deadlines": {
-			np: asks("2", leaves("r1", "1", "1", time.Hour), leaves("r2", "1", "1", time.Minute)), used: measured{"r1": uses("1", "0"), "r2": uses("1", "0")},
-			want: "r1=1-1 r2=1-1", wantMissing: 2, wantReason: schedulerv1alpha1.ReasonPending, wantAgain: time.Minute, wantSlices: 2,
-		},
-		"the deadline has come": {
-			np: asks("2", leaves("r1", "2", "2", -time.Second), in("r2", "2")), used: measured{"r1": uses("2", "0")},
-			want: "r2=2", wantAnnotation: `{"r2":2}`, wantReason: schedulerv1alpha1.ReasonPlaced, wantEvict: "r1=2 Drained", wantSlices: 2, wantPlace: 2,
-		},
-		"the deadline has come without a replacement, and use is not known": {
-			np: asks("2", leaves("r1", "2", "2", -time.Second)), wantMissing: 2, wantReason: schedulerv1alpha1.ReasonPending, wantSlices: 2,
-		},
-		"the deadline has come, and what stays is kept": {
-			np: asks("2", leaves("r1", "2", "1", -time.Second), in("r2", "1")), used: measured{"r1": uses("2", "1")},
-			want: "r1=1 r2=1", wantAnnotation: `{"r1":1,"r2":1}`, wantReason: schedulerv1alpha1.ReasonPlaced, wantEvict: "r1=1 Drained", wantSlices: 2, wantPlace: 2,
-		},
 		"more leaves than is reserved": {
-			np: asks("1", leaves("r1", "1", "5", 0)), used: measured{"r1": uses("1", "0")},
+			np: asks("1", leaves("r1", "1", "5")), used: measured{"r1": uses("1", "0")},
 			want: "r1=1-1", wantMissing: 1, wantReason: schedulerv1alpha1.ReasonPending, wantSlices: 1,
 		},
 		"the quota shrinks below what leaves": {
-			np: asks("1", leaves("r1", "2", "2", 0), in("r2", "2")), used: measured{"r1": uses("2", "0"), "r2": uses("0", "2")},
+			np: asks("1", leaves("r1", "2", "2"), in("r2", "2")), used: measured{"r1": uses("2", "0"), "r2": uses("0", "2")},
 			want: "r1=2-2 r2=2-1", wantAnnotation: `{"r2":1}`, wantReason: schedulerv1alpha1.ReasonInUse, wantEvict: "r1=2 Drained", wantSlices: 1, wantPlace: 1,
 		},
 		"the quota shrinks where a part leaves already": {
-			np: asks("0", leaves("r1", "3", "2", 0)), used: measured{"r1": uses("3", "1")},
+			np: asks("0", leaves("r1", "3", "2")), used: measured{"r1": uses("3", "1")},
 			want: "r1=3-2", wantAnnotation: `{"r1":1}`, wantReason: schedulerv1alpha1.ReasonInUse, wantEvict: "r1=2 Drained", wantPlace: 1,
 		},
 		"what leaves may come back to where it was": {
-			np: asks("2", leaves("r1", "2", "1", 0)), used: measured{"r1": uses("2", "2")}, granted: amounts{"r1": cpus("1")},
+			np: asks("2", leaves("r1", "2", "1")), used: measured{"r1": uses("2", "2")}, granted: amounts{"r1": cpus("1")},
 			want: "r1=2", wantAnnotation: `{"r1":2}`, wantReason: schedulerv1alpha1.ReasonPlaced, wantSlices: 2, wantPlace: 2,
 		},
 	} {
@@ -343,15 +336,15 @@ func TestNextLeaves(t *testing.T) {
 		"a super cluster is drained":            {np: asks("2", in("r1", "1"), in("r2", "1")), leave: reasons{"r1": drained, "r2": ""}, want: "r1=1-1 Drained 0s r2=1", missing: 1},
 		"a super cluster is lost":               {np: asks("2", in("r1", "1"), in("r2", "1")), leave: reasons{"r1": isLost, "r2": ""}, want: "r1=1-1 Lost 0s r2=1", missing: 1},
 		"one where nothing is placed":           {np: asks("1", in("r1", "1")), leave: reasons{"r9": drained}, want: "r1=1"},
-		"it leaves already":                     {np: asks("1", leaves("r1", "1", "1", 0)), leave: reasons{"r1": drained}, want: "r1=1-1 Drained 1h0m0s", missing: 1},
-		"of another super cluster is known":     {np: asks("1", leaves("r1", "1", "1", 0)), leave: reasons{"r2": ""}, want: "r1=1-1 Drained 1h0m0s", missing: 1},
+		"it leaves already":                     {np: asks("1", leaves("r1", "1", "1")), leave: reasons{"r1": drained}, want: "r1=1-1 Drained 1h0m0s", missing: 1},
+		"of another super cluster is known":     {np: asks("1", leaves("r1", "1", "1")), leave: reasons{"r2": ""}, want: "r1=1-1 Drained 1h0m0s", missing: 1},
 		"what was lost is drained":              {np: asks("1", lost("r1", "1")), leave: reasons{"r1": drained}, want: "r1=1-1 Drained 1h0m0s", missing: 1},
-		"what was drained is lost":              {np: asks("1", leaves("r1", "1", "1", 0)), leave: reasons{"r1": isLost}, want: "r1=1-1 Lost 1h0m0s", missing: 1},
+		"what was drained is lost":              {np: asks("1", leaves("r1", "1", "1")), leave: reasons{"r1": isLost}, want: "r1=1-1 Lost 1h0m0s", missing: 1},
 		"a part was lowered, and joins":         {np: asks("1", shrinks("r1", "2", "1")), leave: reasons{"r1": drained}, want: "r1=2-2 Drained 0s", missing: 1},
 		"what was lowered stays instead":        {np: asks("1", in("r1", "1"), shrinks("r2", "1", "1")), leave: reasons{"r1": drained}, want: "r1=1-1 Drained 0s r2=1"},
-		"something was granted there meanwhile": {np: asks("2", leaves("r1", "1", "1", 0)), leave: reasons{"r1": drained}, granted: map[string]slice.Amounts{"r1": cpus("1")}, want: "r1=2-2 Drained 0s", missing: 2},
+		"something was granted there meanwhile": {np: asks("2", leaves("r1", "1", "1")), leave: reasons{"r1": drained}, granted: map[string]slice.Amounts{"r1": cpus("1")}, want: "r1=2-2 Drained 0s", missing: 1},
 		"drained and placed elsewhere: pods are evicted": {
-			np: asks("1", leaves("r1", "1", "1", 0), in("r2", "1")), leave: reasons{"r1": drained}, used: measured{"r1": uses("1", "1")},
+			np: asks("1", leaves("r1", "1", "1"), in("r2", "1")), leave: reasons{"r1": drained}, used: measured{"r1": uses("1", "1")},
 			want: "r1=1-1 Drained 1h0m0s r2=1", wantEvict: "r1=1 Drained",
 		},
 		"lost and placed elsewhere: pods are evicted, though nobody measures what they use": {
@@ -364,27 +357,50 @@ func TestNextLeaves(t *testing.T) {
 			np: asks("1", lost("r1", "1")), leave: reasons{"r1": isLost}, used: measured{}, want: "r1=1-1 Lost 1h0m0s", missing: 1,
 		},
 		"the cause ends before it is placed elsewhere": {
-			np: asks("2", leaves("r1", "2", "2", 0)), leave: reasons{"r1": ""}, used: measured{"r1": uses("0", "0")}, want: "r1=2",
+			np: asks("2", leaves("r1", "2", "2")), leave: reasons{"r1": ""}, used: measured{"r1": uses("0", "0")}, want: "r1=2",
 		},
 		"the cause ends, and what was placed elsewhere is not used yet": {
-			np: asks("2", leaves("r1", "2", "2", 0), in("r2", "2")), leave: reasons{"r1": ""}, used: measured{"r1": uses("2", "0"), "r2": uses("0", "2")},
+			np: asks("2", leaves("r1", "2", "2"), in("r2", "2")), leave: reasons{"r1": ""}, used: measured{"r1": uses("2", "0"), "r2": uses("0", "2")},
 			want: "r1=2 r2=2-2 Shrunk 0s",
 		},
 		"the cause ends half way: the unused leaves, and pods stay": {
-			np: asks("2", leaves("r1", "2", "2", 0), in("r2", "2")), leave: reasons{"r1": ""}, used: measured{"r1": uses("1", "0"), "r2": uses("1", "2")},
+			np: asks("2", leaves("r1", "2", "2"), in("r2", "2")), leave: reasons{"r1": ""}, used: measured{"r1": uses("1", "0"), "r2": uses("1", "2")},
 			want: "r1=2-1 Shrunk 0s r2=2-1 Shrunk 0s",
 		},
 		"the cause ends when all have moved": {
-			np: asks("2", leaves("r1", "1", "1", 0), in("r2", "2")), leave: reasons{"r1": ""}, used: measured{"r1": uses("0", "0"), "r2": uses("2", "2")},
+			np: asks("2", leaves("r1", "1", "1"), in("r2", "2")), leave: reasons{"r1": ""}, used: measured{"r1": uses("0", "0"), "r2": uses("2", "2")},
 			want: "r1=1-1 Shrunk 0s r2=2",
 		},
-		"it answers again": {
-			np: asks("2", lost("r1", "2"), in("r2", "2")), leave: reasons{"r1": ""}, used: measured{"r1": uses("2", "2"), "r2": uses("1", "2")},
-			want: "r1=2 r2=2-2 Shrunk 0s",
+		"it answers again before it is placed elsewhere": {
+			np: asks("2", lost("r1", "2")), leave: reasons{"r1": ""}, used: measured{"r1": uses("2", "2")}, want: "r1=2",
+		},
+		"it answers again: pods there that have successors elsewhere keep nothing": {
+			np: asks("2", in("r2", "2"), lost("r1", "2")), leave: reasons{"r1": ""}, used: measured{"r1": uses("2", "2"), "r2": uses("1", "2")},
+			want: "r1=2-2 Returned 0s r2=2",
+		},
+		"it answers again, and what no pod uses there is free": {
+			np: asks("2", returned("r1", "2", "2", 10*time.Second), in("r2", "2")), leave: reasons{"r1": ""}, used: measured{"r1": uses("1", "0")},
+			want: "r1=1-1 Returned 10s r2=2",
+		},
+		"it answers again, and the quota grows": {
+			np: asks("3", returned("r1", "2", "2", 10*time.Second), in("r2", "2")), leave: reasons{"r1": ""}, used: measured{"r1": uses("2", "2")},
+			want: "r1=2-1 Returned 10s r2=2",
+		},
+		"it answers again, and is drained": {
+			np: asks("2", returned("r1", "2", "2", 10*time.Second), in("r2", "2")), leave: reasons{"r1": drained}, used: measured{"r1": uses("1", "2")},
+			want: "r1=2-2 Drained 10s r2=2", wantEvict: "r1=1 Drained",
+		},
+		"it answers for a minute: pods that run on there keep what they use": {
+			np: asks("2", returned("r1", "1", "1", time.Minute), in("r2", "2")), leave: reasons{"r1": ""}, used: measured{"r1": uses("1", "1"), "r2": uses("1", "2")},
+			want: "r1=1 r2=2-1 Shrunk 0s",
+		},
+		"it answers for a minute, and was not measured": {
+			np: asks("2", returned("r1", "1", "1", time.Minute), in("r2", "2")), leave: reasons{"r1": ""}, used: measured{"r2": uses("1", "2")},
+			want: "r1=1-1 Shrunk 1m0s r2=2",
 		},
 		"what the tenant does not want there is not called back": {
 			np: func() *schedulerv1alpha1.NamespacePlacement {
-				p := leaves("r1", "1", "1", 0)
+				p := leaves("r1", "1", "1")
 				p.Leaving.Reason = schedulerv1alpha1.LeavingRequested
 				return asks("1", p)
 			}(),
@@ -421,6 +437,171 @@ func TestNextLeaves(t *testing.T) {
 	}
 }
 
+// TestNextDisplaces: what leaves is placed first, and growth after.
+func TestNextDisplaces(t *testing.T) {
+	t.Parallel()
+	type reasons = map[string]schedulerv1alpha1.LeavingReason
+	type measured = map[string]placement.Use
+	const drained, isLost = schedulerv1alpha1.LeavingDrained, schedulerv1alpha1.LeavingLost
+	free := measured{"r1": {}, "r2": {}}
+	for name, tc := range map[string]struct {
+		np      *schedulerv1alpha1.NamespacePlacement
+		leave   reasons
+		used    measured
+		granted map[string]slice.Amounts
+		want    string
+		// wantDisplaced is "none" where nothing leaves, and "" where all that leaves is placed.
+		wantDisplaced         string
+		wantNext, wantLacking string
+		wantEvict             string
+	}{
+		"the quota has grown": {np: asks("9", in("r1", "2")), want: "r1=2", wantDisplaced: "none", wantNext: "7", wantLacking: "7"},
+		"the quota has grown, and a super cluster is drained": {
+			np: asks("9", in("r1", "2")), leave: reasons{"r1": drained}, want: "r1=2-2", wantDisplaced: "2", wantNext: "2", wantLacking: "9",
+		},
+		"one more is lost": {
+			np: displaced("2", asks("9", leaves("r1", "2", "2"), in("r2", "1"))), leave: reasons{"r2": isLost}, want: "r1=2-2 r2=1-1",
+			wantDisplaced: "3", wantNext: "3", wantLacking: "9",
+		},
+		"what was drained is lost": {
+			np: displaced("1", asks("9", leaves("r1", "2", "2"), in("r2", "1"))), leave: reasons{"r1": isLost}, want: "r1=2-2 r2=1",
+			wantDisplaced: "1", wantNext: "1", wantLacking: "8",
+		},
+		"what is displaced is placed: pods are evicted though the quota is not placed": {
+			np: displaced("2", asks("9", leaves("r1", "2", "2"))), used: measured{"r1": uses("2", "0")}, granted: map[string]slice.Amounts{"r2": cpus("2")},
+			want: "r1=2-2 r2=2", wantNext: "7", wantLacking: "7", wantEvict: "r1=2 Drained",
+		},
+		"what is displaced is placed: what is free is given back though the quota is not placed": {
+			np: displaced("2", asks("9", leaves("r1", "2", "2"))), used: free, granted: map[string]slice.Amounts{"r2": cpus("2")},
+			want: "r2=2", wantDisplaced: "none", wantNext: "7", wantLacking: "7",
+		},
+		"what is displaced is held": {
+			np: displaced("2", asks("9", leaves("r1", "2", "2"), in("r2", "7"))), used: free, want: "r1=2-2 r2=7", wantDisplaced: "2", wantNext: "2", wantLacking: "2",
+		},
+		"growth after what was displaced": {
+			np: displaced("", asks("9", leaves("r1", "2", "2"), in("r2", "2"))), used: measured{"r1": uses("1", "0")}, granted: map[string]slice.Amounts{"r2": cpus("7")},
+			want: "r1=1-1 r2=9", wantEvict: "r1=1 Drained",
+		},
+		"it stays again before it is placed": {
+			np: displaced("2", asks("9", leaves("r1", "2", "2"), in("r2", "1"))), leave: reasons{"r1": ""}, want: "r1=2 r2=1", wantDisplaced: "none", wantNext: "6", wantLacking: "6",
+		},
+		"it stays again when it is placed": {
+			np: displaced("", asks("9", leaves("r1", "2", "2"), in("r2", "2"))), leave: reasons{"r1": ""}, want: "r1=2 r2=2", wantDisplaced: "none", wantNext: "5", wantLacking: "5",
+		},
+		"one stays again and the other begins to leave": {
+			np: displaced("2", asks("9", leaves("r1", "2", "2"), in("r2", "3"))), leave: reasons{"r1": "", "r2": drained}, want: "r1=2 r2=3-3", wantDisplaced: "3", wantNext: "3", wantLacking: "7",
+		},
+		"the quota is lowered below what is displaced": {
+			np: displaced("2", asks("1", leaves("r1", "2", "2"))), want: "r1=2-2", wantDisplaced: "2", wantNext: "1", wantLacking: "1",
+		},
+		"the quota is lowered to nothing": {
+			np: displaced("2", asks("0", leaves("r1", "2", "2"))), used: measured{"r1": uses("1", "0")}, want: "r1=1-1", wantDisplaced: "1", wantEvict: "r1=1 Drained",
+		},
+		"the quota is lowered to nothing, and what is displaced is partly placed": {
+			np: displaced("2", asks("0", leaves("r1", "4", "4"), shrinks("r2", "2", "2"))), used: measured{"r1": uses("3", "0")}, want: "r1=3-3 r2=2-2",
+			wantDisplaced: "2", wantEvict: "r1=3 Drained",
+		},
+		"the quota is lowered, and nothing is left in the super cluster": {
+			np: displaced("2", asks("0", leaves("r1", "2", "2"))), used: free, wantDisplaced: "none",
+		},
+		"what was lowered stays instead": {
+			np: displaced("", asks("3", in("r1", "1"), shrinks("r2", "2", "2"))), leave: reasons{"r1": drained}, want: "r1=1-1 r2=2", wantNext: "1", wantLacking: "1",
+		},
+		"the quota is as it was: what was lowered stays again, and what is displaced is still to be placed": {
+			np: displaced("1", asks("3", leaves("r1", "1", "1"), shrinks("r2", "2", "1"))), used: free, want: "r1=1-1 r2=2", wantDisplaced: "1", wantNext: "1", wantLacking: "1",
+		},
+		"a super cluster that is gone holds nothing, and what was there is placed first": {
+			np: displaced("2", asks("9", leaves("r1", "2", "2"))), used: measured{"r1": {Gone: true}}, wantDisplaced: "2", wantNext: "2", wantLacking: "9",
+		},
+		"an earlier version has let it leave": {
+			np: asks("9", leaves("r1", "2", "2"), shrinks("r2", "1", "1"), in("r3", "5")), want: "r1=2-2 r2=1 r3=5", wantDisplaced: "2", wantNext: "2", wantLacking: "3",
+		},
+		"an earlier version has let it leave, and placed it": {
+			np: asks("2", leaves("r1", "2", "2"), in("r3", "2")), want: "r1=2-2 r3=2",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			next, evict, _ := placement.Next(tc.np, placement.Facts{Now: noon, Leave: tc.leave, Used: tc.used, Granted: tc.granted})
+			require.Equal(t, tc.want, text(next.Placements))
+			got := "none"
+			if next.Displaced != nil {
+				got = strings.TrimPrefix(slice.Of(next.Displaced.Resources).String(), "cpu=")
+			}
+			require.Equal(t, tc.wantDisplaced, got)
+			after := tc.np.DeepCopy()
+			after.Status = next
+			require.Equal(t, tc.wantNext, strings.TrimPrefix(slice.Total(placement.Missing(after)).String(), "cpu="))
+			require.Equal(t, tc.wantLacking, strings.TrimPrefix(placement.Lacking(after).String(), "cpu="))
+			var evictions []string
+			for _, e := range evict {
+				evictions = append(evictions, fmt.Sprintf("%s=%s %s", e.Cluster, strings.TrimPrefix(e.Excess.String(), "cpu="), e.Reason))
+			}
+			require.Equal(t, tc.wantEvict, strings.Join(evictions, ", "))
+		})
+	}
+}
+
+// TestAQuotaDipsDuringADrain: what is displaced then is displaced again when the quota is as it was.
+func TestAQuotaDipsDuringADrain(t *testing.T) {
+	t.Parallel()
+	drained := map[string]schedulerv1alpha1.LeavingReason{"r1": schedulerv1alpha1.LeavingDrained}
+	for name, tc := range map[string]struct {
+		dip, inUse               string
+		want, wantNext, wantRest string
+	}{
+		"to nothing, and all is in use":      {dip: "0", inUse: "4", want: "r1=4-4", wantNext: "4"},
+		"to a part, and all is in use":       {dip: "1", inUse: "4", want: "r1=4-4", wantNext: "4"},
+		"to nothing, and a part is given up": {dip: "0", inUse: "3", want: "r1=3-3", wantNext: "3", wantRest: "1"},
+		"to nothing, and all is given up":    {dip: "0", inUse: "0", wantNext: "4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			np := asks("4", in("r1", "4"))
+			look := func(quota, granted string) (evict []placement.Eviction) {
+				np.Spec.Quota = cpu(quota)
+				facts := placement.Facts{Now: noon, Leave: drained, Used: map[string]placement.Use{"r1": answers("now", tc.inUse, "0")}}
+				if granted != "" {
+					facts.Granted = map[string]slice.Amounts{"r2": cpus(granted)}
+				}
+				np.Status, evict, _ = placement.Next(np, facts)
+				return evict
+			}
+			look("4", "")
+			look(tc.dip, "")
+			require.Empty(t, look("4", ""), "no pod is evicted before there is room elsewhere")
+			require.Equal(t, tc.want, text(np.Status.Placements))
+			require.Equal(t, tc.wantNext, strings.TrimPrefix(slice.Total(placement.Missing(np)).String(), "cpu="))
+			if tc.want != "" {
+				require.NotEmpty(t, look("4", tc.wantNext), "all that leaves is placed elsewhere")
+				require.Equal(t, tc.wantRest, strings.TrimPrefix(slice.Total(placement.Missing(np)).String(), "cpu="), "the rest is growth")
+			}
+		})
+	}
+}
+
+// TestADrainThatIsTakenBackHalfWay: what two super clusters hold above the quota goes though no pod is evicted. What
+// stays is what pods use, in parts of slices.
+func TestADrainThatIsTakenBackHalfWay(t *testing.T) {
+	t.Parallel()
+	np := asks("2", leaves("r1", "2", "2"), in("r2", "2"))
+	look := func(facts placement.Facts) string {
+		facts.Now = noon
+		next, evict, _ := placement.Next(np, facts)
+		require.Empty(t, evict)
+		np.Status = next
+		return text(next.Placements)
+	}
+	type measured = map[string]placement.Use
+	// One pod of 1200m was not evicted, one of 800m runs elsewhere by now.
+	require.Equal(t, "r1=2-800m r2=2-1200m", look(placement.Facts{
+		Leave: map[string]schedulerv1alpha1.LeavingReason{"r1": ""}, Used: measured{"r1": uses("1200m", "0"), "r2": uses("800m", "2")},
+	}))
+	require.Equal(t, "r1=1200m r2=800m", look(placement.Facts{Used: measured{"r1": answers("now", "1200m", "1200m"), "r2": answers("now", "800m", "800m")}}))
+	require.Empty(t, placement.Missing(np))
+	require.False(t, placement.NeedsUsed(np), "nothing is above the quota any more")
+}
+
 func TestNextConditions(t *testing.T) {
 	t.Parallel()
 	known := func(generation int64, reason, message string) []metav1.Condition {
@@ -434,13 +615,24 @@ func TestNextConditions(t *testing.T) {
 	}{
 		"nothing was read":         {np: asks("1"), wantPlaced: "False Pending: cpu=1 waits to be placed"},
 		"a part waits":             {np: asks("3", in("r1", "1")), wantPlaced: "False Pending: cpu=2 waits to be placed"},
-		"a part that leaves waits": {np: asks("3", leaves("r1", "3", "2", 0)), wantPlaced: "False Pending: cpu=2 waits to be placed: super cluster r1 is drained"},
+		"a part that leaves waits": {np: asks("3", leaves("r1", "3", "2")), wantPlaced: "False Pending: cpu=2 waits to be placed: super cluster r1 is drained"},
+		"a part that leaves waits, and growth after it": {
+			np: asks("3", leaves("r1", "1", "1")), wantPlaced: "False Pending: cpu=1, and then cpu=2 more, waits to be placed: super cluster r1 is drained",
+		},
+		"a part that leaves waits, as far as the quota asks for it": {
+			np: displaced("2", asks("1", leaves("r1", "2", "2"))), wantPlaced: "False Pending: cpu=1 waits to be placed: super cluster r1 is drained",
+		},
+		"what was refused before is not displaced any more": {
+			np: displaced("1", asks("3", leaves("r1", "1", "1"))), facts: placement.Facts{Granted: map[string]slice.Amounts{"r2": cpus("1")}},
+			known:      known(2, "Unschedulable", "full"),
+			wantPlaced: "False Pending: cpu=2 waits to be placed: super cluster r1 is drained",
+		},
 		"parts that leave are refused": {
-			np: asks("4", leaves("r1", "1", "1", 0), lost("r2", "1"), leaves("r3", "1", "1", 0), shrinks("r4", "1", "1")), facts: placement.Facts{Unschedulable: "full"},
-			wantPlaced: "False Unschedulable: full: super clusters r1, r3 are drained, super cluster r2 is lost",
+			np: asks("5", leaves("r1", "1", "1"), lost("r2", "1"), leaves("r3", "1", "1"), shrinks("r4", "1", "1")), facts: placement.Facts{Unschedulable: "full"},
+			wantPlaced: "False Unschedulable: full; cpu=1 more waits until cpu=3 that leaves is placed elsewhere: super clusters r1, r3 are drained, super cluster r2 is lost",
 		},
 		"a part that leaves is in use": {
-			np:         asks("1", leaves("r1", "1", "1", 0), in("r2", "1")),
+			np:         asks("1", leaves("r1", "1", "1"), in("r2", "1")),
 			wantPlaced: "True InUse: cpu=1 above the quota stays reserved until its super clusters show that it is free: super cluster r1 is drained",
 		},
 		"placed":   {np: asks("1", in("r1", "1")), wantPlaced: "True Placed: The whole quota is reserved"},
@@ -500,7 +692,7 @@ func requireLeaves(t *testing.T, p *schedulerv1alpha1.ClusterPlacement, leave ma
 		require.True(t, placement.IsLeaving(p), "all leaves")
 		require.Equal(t, why, p.Leaving.Reason)
 	case known && p.Leaving != nil:
-		require.Equal(t, schedulerv1alpha1.LeavingShrunk, p.Leaving.Reason, "nothing leaves without a cause")
+		require.Contains(t, []schedulerv1alpha1.LeavingReason{schedulerv1alpha1.LeavingShrunk, schedulerv1alpha1.LeavingReturned}, p.Leaving.Reason, "nothing leaves without a cause")
 	}
 }
 
@@ -513,8 +705,8 @@ func anyPlacement(random *rand.Rand) (*schedulerv1alpha1.NamespacePlacement, map
 		cluster := fmt.Sprintf("r%d", i)
 		p := schedulerv1alpha1.ClusterPlacement{Cluster: cluster, Reserved: pick(random).List()}
 		if random.IntN(2) == 0 {
-			reason := []schedulerv1alpha1.LeavingReason{schedulerv1alpha1.LeavingLost, schedulerv1alpha1.LeavingShrunk}[random.IntN(2)]
-			p.Leaving = &schedulerv1alpha1.Leaving{Reserved: pick(random).List(), Reason: reason, Since: metav1.NewTime(noon.Add(-time.Minute)), Decision: "then"}
+			reason := []schedulerv1alpha1.LeavingReason{schedulerv1alpha1.LeavingLost, schedulerv1alpha1.LeavingShrunk, schedulerv1alpha1.LeavingReturned}[random.IntN(3)]
+			p.Leaving = &schedulerv1alpha1.Leaving{Reserved: pick(random).List(), Reason: reason, Since: metav1.NewTime(noon.Add(-time.Duration(1+random.IntN(2)) * 30 * time.Second)), Decision: "then"}
 		}
 		if random.IntN(4) > 0 {
 			used[cluster] = placement.Use{Requests: pick(random), Hard: pick(random), Decision: []string{"then", "before"}[random.IntN(2)]}
@@ -528,7 +720,7 @@ func anyPlacement(random *rand.Rand) (*schedulerv1alpha1.NamespacePlacement, map
 }
 
 // TestNextIsAFunction runs random placements twice, and once more on the result: nothing moves without a reason, and
-// pods that use what is reserved keep it until a deadline.
+// pods that use what is reserved keep it.
 func TestNextIsAFunction(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(7, 8))
@@ -541,7 +733,7 @@ func TestNextIsAFunction(t *testing.T) {
 		require.Empty(t, cmp.Diff(before, np))
 		require.Empty(t, cmp.Diff(first, second))
 		require.Empty(t, cmp.Diff(evict, evictAgain))
-		require.LessOrEqual(t, again, placement.SettleTime)
+		require.LessOrEqual(t, again, placement.ReturnTime)
 		np.Status = first
 		settled, _, _ := placement.Next(np, facts)
 		require.Empty(t, cmp.Diff(first, settled), "a second look finds nothing")
@@ -557,7 +749,7 @@ func TestNextIsAFunction(t *testing.T) {
 		for _, p := range before.Status.Placements {
 			was := slice.Of(p.Reserved)
 			require.True(t, held[p.Cluster].Fits(was), "nothing grows")
-			if before := p.Leaving; before != nil && before.Reason == schedulerv1alpha1.LeavingLost && len(placement.Missing(np)) > 0 {
+			if before := p.Leaving; before != nil && before.Reason == schedulerv1alpha1.LeavingLost && !placement.Displaced(np).IsZero() {
 				require.True(t, was.Fits(held[p.Cluster]), "what was there is held until it is placed elsewhere")
 			}
 			use, measured := used[p.Cluster]

@@ -76,16 +76,34 @@ func IsDecided(placement *schedulerv1alpha1.NamespacePlacement) bool {
 	return len(placement.Status.Placements) > 0 || meta.FindStatusCondition(placement.Status.Conditions, schedulerv1alpha1.ConditionPlaced) != nil
 }
 
-// Missing returns the slices that are still to be placed: the quota minus what is reserved to stay, cut. What leaves
-// because the quota was lowered stays again before anything is missing (Next).
+// Missing returns the slices that are to be placed next: those of a request for other placements (Pinned), or else what
+// is displaced, cut, and once that is placed what the quota has grown by. So a namespace that asks for more than the
+// pool has can leave a super cluster nevertheless.
 func Missing(placement *schedulerv1alpha1.NamespacePlacement) []slice.Run {
+	if pinned := Pinned(placement); len(pinned) > 0 {
+		runs := make([]slice.Run, len(pinned))
+		for i := range pinned {
+			runs[i] = pinned[i].Run
+		}
+		return runs
+	}
+	rest := Lacking(placement)
+	if displaced := Displaced(placement); !displaced.IsZero() {
+		rest = displaced
+	}
+	return slice.Cut(rest, slice.Of(placement.Spec.Slice))
+}
+
+// Lacking returns all that is still to be placed: the quota minus what is reserved to stay. What leaves because the
+// quota was lowered stays again before anything is lacking (Next).
+func Lacking(placement *schedulerv1alpha1.NamespacePlacement) slice.Amounts {
 	rest := slice.Of(placement.Spec.Quota).Minus(Staying(placement.Status.Placements))
 	for i := range placement.Status.Placements {
-		if leaving := placement.Status.Placements[i].Leaving; leaving != nil && leaving.Reason == schedulerv1alpha1.LeavingShrunk {
+		if leaving := placement.Status.Placements[i].Leaving; isSpare(leaving) {
 			rest = rest.Minus(slice.Of(leaving.Reserved))
 		}
 	}
-	return slice.Cut(rest, slice.Of(placement.Spec.Slice))
+	return rest
 }
 
 // Slices returns the number of slices that the quota is cut into, and the number that is placed.

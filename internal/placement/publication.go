@@ -1,6 +1,8 @@
 package placement
 
 import (
+	"maps"
+
 	"k8s.io/utils/ptr"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -17,7 +19,10 @@ const (
 	StepRecord Step = "Record"
 	// StepWrite is to write the placements: the annotation is an old one of vc-scheduler's own.
 	StepWrite Step = "Write"
-	// StepRestore is to write the placements in the place of an annotation that the tenant wrote.
+	// StepRequest is to take over what the tenant wrote as a request for other placements (Ask).
+	StepRequest Step = "Request"
+	// StepRestore is to write the placements in the place of a request that was refused, and to say why. Of a request
+	// that vc-scheduler made itself only the latter is left.
 	StepRestore Step = "Restore"
 )
 
@@ -36,21 +41,73 @@ const (
 //  3. annotation = publishing     Record: it is published
 //     3., then p changes    annotation = publishing     Record: it is published, and the new p is announced; then Write
 //
-// Any other annotation is the tenant's: Restore. Where vc-scheduler never wrote one, an annotation that is there is the
-// tenant's too. A tenant that writes, between 2. and 3., exactly what stood there before 2. is taken for a lost 2.
+// Any other annotation is the tenant's: Request, unless it says the same in other words. Where vc-scheduler has yet to
+// write its first one, what stands there may be its own, of before the NamespacePlacement was lost: Write. A tenant
+// that writes, between 2. and 3., exactly what stood there before 2. is taken for a lost 2. An annotation that is
+// requested stands until that is granted, Write, or refused, Restore; the request ends when the annotation is recorded
+// that shows the placements, or another text. A request that vc-scheduler made itself (Move) changes no annotation, and
+// ends when any is recorded after it was answered.
 func Publication(status *schedulerv1alpha1.NamespacePlacementStatus, annotation string) Step {
 	due, published := Encode(status.Placements), ptr.Deref(status.Published, "")
+	if isOwn(status.Requested) {
+		return publicationOfOwn(status, annotation, due)
+	}
 	switch {
 	case due != published && !is(status.Publishing, due):
 		return StepRecord
-	case annotation == due && status.Publishing == nil:
+	case annotation == due && status.Publishing == nil && status.Requested == nil:
 		return StepNone
 	case annotation == due:
 		return StepRecord
-	case annotation == published || is(status.Publishing, annotation):
+	case status.Requested != nil && annotation == status.Requested.Annotation:
+		return stepOf(status.Requested.State)
+	case annotation == published, is(status.Publishing, annotation), isSame(status.Placements, annotation):
+		return StepWrite
+	case status.Published == nil && status.Publishing != nil:
 		return StepWrite
 	}
-	return StepRestore
+	return StepRequest
+}
+
+// stepOf is the step while the annotation is what the tenant requests.
+func stepOf(state schedulerv1alpha1.RequestState) Step {
+	switch state {
+	case schedulerv1alpha1.RequestWaiting:
+		return StepNone
+	case schedulerv1alpha1.RequestRefused:
+		return StepRestore
+	case schedulerv1alpha1.RequestGranted:
+	}
+	return StepWrite
+}
+
+// publicationOfOwn is Publication during a request that vc-scheduler made itself: as without it, until it was answered.
+func publicationOfOwn(status *schedulerv1alpha1.NamespacePlacementStatus, annotation, due string) Step {
+	switch {
+	case status.Requested.State == schedulerv1alpha1.RequestRefused:
+		return StepRestore
+	case status.Requested.State == schedulerv1alpha1.RequestGranted && annotation == due:
+		return StepRecord
+	}
+	without := *status
+	without.Requested = nil
+	return Publication(&without, annotation)
+}
+
+// isSame reports whether an annotation says of placements what Encode does, in other words.
+func isSame(placements []schedulerv1alpha1.ClusterPlacement, annotation string) bool {
+	counts, err := Decode(annotation)
+	if annotation == "" || err != nil {
+		return false
+	}
+	maps.DeleteFunc(counts, func(_ string, n int32) bool { return n == 0 })
+	stand := map[string]int32{}
+	for i := range placements {
+		if placements[i].Slices > 0 {
+			stand[placements[i].Cluster] = placements[i].Slices
+		}
+	}
+	return maps.Equal(counts, stand)
 }
 
 // publish sets published and publishing of next from its placements and from the current annotation, nil if it was not
@@ -61,6 +118,9 @@ func publish(next *schedulerv1alpha1.NamespacePlacementStatus, annotation *strin
 		if *annotation == due || is(next.Publishing, *annotation) {
 			next.Published = ptr.To(*annotation)
 		}
+		if endsWith(next.Requested, *annotation, due) {
+			next.Requested = nil
+		}
 		// What was announced is written by now, or will never be: a write holds only for the version of the namespace
 		// that it was made for.
 		next.Publishing = nil
@@ -68,6 +128,17 @@ func publish(next *schedulerv1alpha1.NamespacePlacementStatus, annotation *strin
 	if next.Publishing == nil && due != ptr.Deref(next.Published, "") {
 		next.Publishing = &due
 	}
+}
+
+// endsWith reports whether a request ends when this annotation is recorded.
+func endsWith(request *schedulerv1alpha1.RequestedPlacements, annotation, due string) bool {
+	switch {
+	case request == nil:
+		return false
+	case isOwn(request):
+		return !waiting(request)
+	}
+	return annotation != request.Annotation || annotation == due
 }
 
 func is(text *string, value string) bool { return text != nil && *text == value }

@@ -63,3 +63,16 @@ func TestPlacerFollowsForeignPods(t *testing.T) {
 	foreign(0)
 	p.wantPlaced("web", `{"r1":1}`)
 }
+
+// TestPlacerTriesAGangWhenNodesChange: a slice that fitted was released for the sake of another one, which fits once
+// the same sum is free on other nodes.
+func TestPlacerTriesAGangWhenNodesChange(t *testing.T) {
+	p := newPool(t)
+	offers := func(classes ...freenodes.Class) { p.cluster("r1", "6", "64Gi", withFreeNodes(classes)) }
+	memory := int64(16 << 30)
+	offers(freenodes.Class{Nodes: 1, Free: slice.Amounts{"cpu": 3000, "memory": memory}}, freenodes.Class{Nodes: 3, Free: slice.Amounts{"cpu": 1000, "memory": memory}})
+	p.askSlices("web", "2", "4")
+	p.wantRefused("web", "had no node left, beside the slices placed there, with 2 cpu free")
+	offers(freenodes.Class{Nodes: 2, Free: slice.Amounts{"cpu": 3000, "memory": memory}})
+	p.wantPlaced("web", `{"r1":2}`)
+}

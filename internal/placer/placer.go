@@ -10,7 +10,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
@@ -56,10 +58,14 @@ type Placer struct {
 	// those of scheduler-plugins. Nil: no API server is asked, and there are no such objects.
 	KubeConfig *rest.Config
 
+	// filterEach filters each slice anew, as equal as it may be to the one before.
+	filterEach bool
 	// erred is told what else kept a slice from being placed. Nil: nobody is.
 	erred func(gang string, err error)
 	// queued reports whether the scheduler's queue holds a Pod.
 	queued func(types.NamespacedName) bool
+	// waken tries all gangs that wait, however often they were refused.
+	waken func()
 }
 
 // expandPatience is how long Expand waits for the scheduler's queue. It takes milliseconds.
@@ -94,10 +100,23 @@ func (p *Placer) build(ctx context.Context) (*scheduler.Scheduler, informers.Sha
 		Config:     p.Config,
 		Plugins:    plugins.Options{Committer: committer{p}},
 		Recorders:  kubescheduler.NoEvents,
+		Gang:       func(pod *corev1.Pod) []*corev1.Pod { return p.Namespaces.Slices(slicepod.GangName(pod)) },
 		Failed:     p.failed,
+		EqualPods:  !p.filterEach,
 	}.Build(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("building the namespace scheduler: %w", err)
+	}
+	p.waken = func() {
+		pods, err := factory.Core().V1().Pods().Lister().List(labels.Everything())
+		utilruntime.Must(err) // a lister fails on an invalid selector only
+		waiting := map[string]*corev1.Pod{}
+		for _, pod := range pods {
+			if pod.Spec.NodeName == "" && slicepod.IsFirst(pod) {
+				waiting[pod.Namespace+"/"+pod.Name] = pod
+			}
+		}
+		sched.SchedulingQueue.Activate(klog.FromContext(ctx), waiting)
 	}
 	p.queued = func(pod types.NamespacedName) bool {
 		_, exists := sched.SchedulingQueue.GetPod(pod.Name, pod.Namespace)
@@ -114,7 +133,7 @@ func (p *Placer) informers(api kubernetes.Interface) informers.SharedInformerFac
 		return cache.NewSharedIndexInformer(p.Namespaces.Pods(), &corev1.Pod{}, 0, byNamespace)
 	})
 	factory.InformerFor(&corev1.Node{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
-		return cache.NewSharedIndexInformer(p.Nodes, &corev1.Node{}, 0, cache.Indexers{})
+		return wakingInformer{cache.NewSharedIndexInformer(p.Nodes, &corev1.Node{}, 0, cache.Indexers{}), func() { p.waken() }}
 	})
 	return factory
 }
@@ -155,11 +174,12 @@ func (c committer) Commit(ctx context.Context, gang string, assignments []namesp
 	if err := c.Sink.Commit(ctx, gang, assignments); err != nil {
 		return err //nolint:wrapcheck // the Sink's error is the outcome of all slices
 	}
-	for _, assignment := range assignments {
-		bound := assignment.Pod.DeepCopy()
-		bound.Spec.NodeName = assignment.Cluster
-		c.Namespaces.Pods().Update(slicepod.PlacementOf(gang).String(), bound)
+	bound := make([]*corev1.Pod, len(assignments))
+	for i, assignment := range assignments {
+		bound[i] = assignment.Pod.DeepCopy()
+		bound[i].Spec.NodeName = assignment.Cluster
 	}
+	c.Namespaces.Bind(gang, bound)
 	return nil
 }
 
@@ -181,7 +201,7 @@ func (c committer) Expand(ctx context.Context, gang string) {
 func (c committer) Collapse(gang string) { c.Namespaces.Collapse(gang) }
 
 // Profiles returns the names of the profiles in cfg. One must be view.DefaultNamespaceScheduler, which serves the
-// namespaces that name none.
+// namespaces that name none, and all must run the plugins that plugins.CheckNamespaces names.
 func Profiles(cfg *config.KubeSchedulerConfiguration) (sets.Set[string], error) {
 	names := sets.New[string]()
 	for i := range cfg.Profiles {
@@ -190,6 +210,9 @@ func Profiles(cfg *config.KubeSchedulerConfiguration) (sets.Set[string], error) 
 	if !names.Has(view.DefaultNamespaceScheduler) {
 		return nil, fmt.Errorf("no profile of the namespace scheduler is named %q, which places the namespaces that name none: there are %q",
 			view.DefaultNamespaceScheduler, sets.List(names))
+	}
+	if err := plugins.CheckNamespaces(cfg); err != nil {
+		return nil, err //nolint:wrapcheck // it names profiles and plugins
 	}
 	return names, nil
 }

@@ -65,7 +65,15 @@ type pool struct {
 // newPool returns a pool whose Placer runs until the test ends.
 func newPool(t testing.TB, change ...func(*pool)) *pool {
 	t.Helper()
-	p := &pool{
+	p, stop := startPool(t, change...)
+	t.Cleanup(stop)
+	return p
+}
+
+// startPool returns a pool whose Placer runs until stop is called.
+func startPool(t testing.TB, change ...func(*pool)) (p *pool, stop func()) {
+	t.Helper()
+	p = &pool{
 		t: t, clusters: sets.New[string](), placements: map[string]*schedulerv1alpha1.NamespacePlacement{},
 		projected: map[string]string{}, refusals: map[string]refusal.Refusal{}, refused: map[string]int{},
 	}
@@ -82,12 +90,11 @@ func newPool(t testing.TB, change ...func(*pool)) *pool {
 		defer close(done)
 		run(ctx, sched, factory)
 	}()
-	t.Cleanup(func() {
+	return p, func() {
 		cancel()
 		<-done
 		p.projections.Wait()
-	})
-	return p
+	}
 }
 
 // defaultConfig is the built-in configuration with a short backoff.
@@ -392,15 +399,24 @@ func TestPlacerTriesTheFirstSliceOfAGangAgain(t *testing.T) {
 		defer p.mu.Unlock()
 		return p.refused["large"]
 	}
+	waiting := func() (pods int) {
+		list, err := p.placer.Namespaces.Pods().List(metav1.ListOptions{})
+		require.NoError(t, err)
+		for i := range list.(*corev1.PodList).Items {
+			if slicepod.PlacementOf(slicepod.GangName(&list.(*corev1.PodList).Items[i])).Namespace == "large" {
+				pods++
+			}
+		}
+		return pods
+	}
 	require.Eventually(t, func() bool { return refused() >= 1 }, patience, time.Millisecond, "the first slice is tried")
 	for i := range 3 {
-		tenant := fmt.Sprintf("small-%d", i)
+		tried, tenant := refused(), fmt.Sprintf("small-%d", i)
 		p.ask(tenant, "100m", "100Mi")
 		p.wantPlaced(tenant, `{"r1":1}`)
-		<-time.After(1200 * time.Millisecond) // more than the backoff
+		require.Eventually(t, func() bool { return refused() > tried }, patience, time.Millisecond, "the large one is tried again")
+		require.Equal(t, 1, waiting(), "of 400 slices the scheduler has the first")
 	}
-	require.Greater(t, refused(), 1, "the large one is tried again")
-	require.Less(t, refused(), 50)
 	p.cluster("r1", "100", "8000Gi")
 	p.wantPlaced("large", `{"r1":400}`)
 }
@@ -502,10 +518,15 @@ func TestPlacerDecidesTheSameTwice(t *testing.T) {
 
 func TestProfiles(t *testing.T) {
 	t.Parallel()
+	runsAll := defaultConfig(t).Profiles[0].Plugins
 	for name, tc := range map[string]struct {
 		names   []string
+		plugins *config.Plugins
 		wantErr string
 	}{
+		"no plugins": {
+			names: []string{view.DefaultNamespaceScheduler}, plugins: &config.Plugins{}, wantErr: `profile "namespace-scheduler" must enable plugin NodeAffinity`,
+		},
 		"the default":           {names: []string{view.DefaultNamespaceScheduler}},
 		"another besides":       {names: []string{"packing", view.DefaultNamespaceScheduler}},
 		"the default is missed": {names: []string{"packing"}, wantErr: `no profile of the namespace scheduler is named "namespace-scheduler"`},
@@ -515,7 +536,11 @@ func TestProfiles(t *testing.T) {
 			t.Parallel()
 			cfg := &config.KubeSchedulerConfiguration{}
 			for _, profile := range tc.names {
-				cfg.Profiles = append(cfg.Profiles, config.KubeSchedulerProfile{SchedulerName: profile})
+				run := tc.plugins
+				if run == nil {
+					run = runsAll
+				}
+				cfg.Profiles = append(cfg.Profiles, config.KubeSchedulerProfile{SchedulerName: profile, Plugins: run})
 			}
 			names, err := Profiles(cfg)
 			if tc.wantErr != "" {

@@ -10,9 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +33,9 @@ import (
 // rehearsalPatience bounds how long one namespace of a Rehearsal may take. It is longer than NamespaceGang holds a
 // slice at most.
 const rehearsalPatience = 2 * time.Minute
+
+// drainPatience is how long the end of a Rehearsal waits for the scheduler's queue. It takes milliseconds.
+const drainPatience = 5 * time.Second
 
 // Rehearsal places NamespacePlacements in memory, as a Placer of a pool in this state would, and writes nowhere: it
 // runs one and takes its decisions. It tries one namespace at a time, in the order of the Placer's queue, so that equal
@@ -80,15 +87,41 @@ func (r *Rehearsal) Run(ctx context.Context) ([]Outcome, error) {
 		run(ctx, sched, factory)
 	}()
 	defer func() {
+		drain(ctx, sched, factory)
 		cancel()
 		<-ended
+		left, _ := sched.SchedulingQueue.PendingPods()
+		for _, pod := range left { // whose deletion was not heard any more
+			sched.SchedulingQueue.Delete(pod)
+		}
 	}()
 	for _, i := range r.order() {
-		if outcomes[i], err = s.try(ctx, r.Placements[i]); err != nil {
-			return nil, fmt.Errorf("placing %s: %w", client.ObjectKeyFromObject(r.Placements[i]), err)
+		// What is displaced comes first, or a request, and what the quota has grown by then.
+		for tries := true; tries && len(placement.Missing(outcomes[i].Placement)) > 0; {
+			before := outcomes[i].Placement
+			if outcomes[i], err = s.try(ctx, before); err != nil {
+				return nil, fmt.Errorf("placing %s: %w", client.ObjectKeyFromObject(r.Placements[i]), err)
+			}
+			tries = outcomes[i].Why.IsZero() || len(placement.Pinned(before)) > 0
 		}
 	}
 	return outcomes, nil
+}
+
+// drain waits until nothing waits in the scheduler's queue and nothing is tried: the metrics of all kube-schedulers of
+// a process are one, and count for good what is left there. No slice that waits is projected any more.
+func drain(ctx context.Context, sched *scheduler.Scheduler, factory informers.SharedInformerFactory) {
+	lister := factory.Core().V1().Pods().Lister()
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Microsecond, drainPatience, true, func(context.Context) (bool, error) {
+		if queued, _ := sched.SchedulingQueue.PendingPods(); len(queued) > 0 || len(sched.SchedulingQueue.InFlightPods()) > 0 {
+			return false, nil
+		}
+		pods, err := lister.List(labels.Everything())
+		return !slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == "" }), err //nolint:wrapcheck // it never fails
+	})
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Slices of a rehearsal are queued still", "err", err)
+	}
 }
 
 // order returns the indexes of what waits in Placements, in the order of the Placer's queue.
@@ -186,6 +219,7 @@ func (s *stage) try(ctx context.Context, np *schedulerv1alpha1.NamespacePlacemen
 		made.err = context.Cause(ctx)
 	}
 	if made.err != nil {
+		s.project(held(np))
 		return Outcome{}, made.err
 	}
 	granted := map[string]slice.Amounts{}

@@ -1,6 +1,7 @@
 package placer
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
@@ -101,4 +103,62 @@ func TestRehearsalOfOne(t *testing.T) {
 		Tried:      func(np *schedulerv1alpha1.NamespacePlacement) bool { return np.Namespace == "asked" },
 	})
 	require.Equal(t, map[string]string{"waits": "", "asked": `{"r1":4}`}, got)
+}
+
+// TestRehearsalOfARequest: when a request is refused, what the quota has grown by is tried.
+func TestRehearsalOfARequest(t *testing.T) {
+	nodes := []*corev1.Node{virtualNode("r1", "200m", "8Gi"), virtualNode("r2", "100m", "8Gi")}
+	for name, tc := range map[string]struct{ cpu, request, want string }{
+		"granted":                       {cpu: "300m", request: `{"r1":2,"r2":1}`, want: `{"r1":2,"r2":1}`},
+		"refused, and growth fits":      {cpu: "300m", request: `{"r2":3}`, want: `{"r1":2,"r2":1}`},
+		"refused, and nothing lacks":    {cpu: "200m", request: `{"r2":2}`, want: `{"r1":2}super cluster r2: has too little free cpu`},
+		"refused, and so is growth":     {cpu: "400m", request: `{"r2":4}`, want: `{"r1":2}0/2 super clusters are available: 2 together have too little free for the namespace: 200m cpu`},
+		"refused: there is no such one": {cpu: "300m", request: `{"r9":3}`, want: `{"r1":2,"r2":1}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			np := wanting("asks", tc.cpu, builders.HeldSlices("r1", 2, "cpu", "200m"))
+			next, refused := placement.Ask(np, tc.request, time.Minute, time.Now())
+			require.Empty(t, refused)
+			np.Status = next
+			require.Equal(t, map[string]string{"asks": tc.want}, rehearse(t, &Rehearsal{Nodes: nodes, Placements: []*schedulerv1alpha1.NamespacePlacement{np}}))
+		})
+	}
+}
+
+// TestRehearsalLeavesNothingInMetrics: kube-scheduler's metrics are those of the process, in which the leader's own
+// Placer works.
+func TestRehearsalLeavesNothingInMetrics(t *testing.T) {
+	pending := func() map[string]float64 {
+		families, err := legacyregistry.DefaultGatherer.Gather()
+		require.NoError(t, err)
+		values := map[string]float64{}
+		for _, family := range families {
+			for _, metric := range family.GetMetric() {
+				if family.GetName() == "scheduler_pending_pods" {
+					values[metric.GetLabel()[0].GetValue()] = metric.GetGauge().GetValue()
+				}
+			}
+		}
+		return values
+	}
+	whole := &Rehearsal{
+		Nodes: []*corev1.Node{virtualNode("r1", "400m", "8Gi")},
+		Placements: []*schedulerv1alpha1.NamespacePlacement{
+			wanting("fits", "200m"), wanting("not", "500m"), wanting("neither", "300m"), wanting("held", "100m", builders.HeldSlices("r1", 1, "cpu", "100m")),
+		},
+	}
+	rehearse(t, whole)
+	before := pending()
+	require.Contains(t, before, "unschedulable")
+	for range 10 {
+		rehearse(t, whole)
+	}
+	require.Empty(t, cmp.Diff(before, pending()))
+
+	ended := &Rehearsal{Config: defaultConfig(t), Nodes: whole.Nodes, Placements: whole.Placements}
+	ctx, cancel := context.WithCancel(schedulertest.Context(t))
+	cancel()
+	_, err := ended.Run(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Empty(t, cmp.Diff(before, pending()))
 }

@@ -30,10 +30,12 @@ type Guard struct {
 	// Answered is told of each answer of the right control plane, and when it was asked. It returns whether the next
 	// answer is urgent. nil: nobody is told.
 	Answered func(ctx context.Context, asked time.Time) (urgent bool)
+	// Answers holds informers of the control plane back while it does not answer. nil: there are none to hold back.
+	Answers *engage.Answers
 	// Also is asked after each answer of the right control plane; its error ends the process too. nil: nothing more.
 	Also func(context.Context) error
 	// Period is how often it is asked; 0 means 10 seconds. While it does not answer, or the next answer is urgent, it
-	// is asked ten times as often.
+	// is asked ten times as often, and at once when Answers doubts that it does.
 	Period time.Duration
 
 	versions engage.Versions
@@ -51,6 +53,9 @@ func (g *Guard) Start(ctx context.Context) error {
 	if period == 0 {
 		period = guardPeriod
 	}
+	if g.Answers == nil {
+		g.Answers = &engage.Answers{}
+	}
 	for {
 		asked, pause := time.Now(), period
 		urgent, err := g.look(ctx, asked)
@@ -63,6 +68,7 @@ func (g *Guard) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-g.Answers.Doubts():
 		case <-time.After(time.Until(asked.Add(pause))):
 		}
 	}
@@ -74,6 +80,7 @@ func (g *Guard) look(ctx context.Context, asked time.Time) (bool, error) {
 	defer cancel()
 	uid, version, err := Identify(ctx, g.Namespaces)
 	if err != nil {
+		g.Answers.Failed()
 		if !errors.Is(err, context.Canceled) {
 			klog.FromContext(ctx).V(2).Info("A control plane does not answer", "controlPlane", g.Name, "err", err)
 		}
@@ -88,6 +95,7 @@ func (g *Guard) look(ctx context.Context, asked time.Time) (bool, error) {
 	if err := g.versions.Observe(version); err != nil {
 		return false, fmt.Errorf("%s: %w", g.Name, err)
 	}
+	g.Answers.Answered(asked)
 	urgent := g.Answered != nil && g.Answered(ctx, asked)
 	if g.Also == nil {
 		return urgent, nil

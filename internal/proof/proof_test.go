@@ -3,6 +3,7 @@ package proof_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -190,6 +191,48 @@ func TestGuardOfSilence(t *testing.T) {
 		require.NoError(t, guard.Start(ctx))
 		require.Equal(t, []time.Duration{0, 10 * time.Second, 22 * time.Second, 23 * time.Second, 33 * time.Second}, asked)
 	})
+}
+
+// TestGuardOfDoubt: a control plane is asked at once when a request of an informer got no answer.
+func TestGuardOfDoubt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		down, up := system{err: errors.New("connection refused")}, system{uid: "a", version: "10"}
+		began, answers := time.Now(), &engage.Answers{}
+		var asked []time.Duration
+		guard := &proof.Guard{
+			Name: "r1", Namespaces: &scripted{answers: []system{up, down, down, up, up}, end: cancel}, UID: "a", Answers: answers,
+			Answered: func(_ context.Context, at time.Time) bool {
+				asked = append(asked, at.Sub(began))
+				return false
+			},
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- guard.Start(ctx) }()
+		<-time.After(3 * time.Second)
+		restarts := errors.New("connection refused")
+		informer := answers.Hold(transport(func() error { return restarts }))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://r1", http.NoBody)
+		require.NoError(t, err)
+		_, err = informer.RoundTrip(request) //nolint:bodyclose // there is none
+		require.ErrorIs(t, err, restarts)
+		restarts = nil
+		_, err = informer.RoundTrip(request) //nolint:bodyclose // there is none
+		require.NoError(t, err)
+		require.Equal(t, 5*time.Second, time.Since(began))
+		require.NoError(t, <-ended)
+		require.Equal(t, []time.Duration{0, 5 * time.Second, 15 * time.Second}, asked)
+	})
+}
+
+// transport is an API server that answers with an error, or with nothing.
+type transport func() error
+
+// RoundTrip implements http.RoundTripper.
+func (t transport) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{Body: http.NoBody}, t()
 }
 
 // scripted answers with one after the other, and calls end after the last.

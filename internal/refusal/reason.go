@@ -8,11 +8,14 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	fwk "k8s.io/kube-scheduler/framework"
 	pluginhelper "k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodeunschedulable"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/podtopologyspread"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
@@ -73,7 +76,37 @@ func (f *findings) reasons(cluster string, status *fwk.Status) []reason {
 	if len(short) > 0 {
 		all = append(all, f.tooLittle(cluster, short))
 	}
+	if len(all) > 0 && f.isHidden(cluster) {
+		return []reason{hidden(all)}
+	}
 	return all
+}
+
+// isHidden reports whether a super cluster is known to lack labels that the operator requires of those of the slice: in
+// what state it is, or what it has free, is not for the tenant, whatever plugin was the first to refuse it.
+func (f *findings) isHidden(cluster string) bool {
+	if len(f.pod.Spec.NodeSelector) == 0 || slicepod.GangName(f.pod) == "" {
+		return false
+	}
+	info := f.info(cluster)
+	return info != nil && !f.isForTenant(info.Node())
+}
+
+// isForTenant reports whether a super cluster has the labels that the operator requires for the tenant, which is the
+// slice's nodeSelector.
+func (f *findings) isForTenant(node *corev1.Node) bool {
+	return labels.SelectorFromSet(f.pod.Spec.NodeSelector).Matches(labels.Set(node.Labels))
+}
+
+// hidden returns the one reason of a super cluster that is not for the tenant, with those found there for the operator.
+func hidden(found []reason) reason {
+	why := same("not for this tenant")
+	parts := make([]string, len(found))
+	for i := range found {
+		parts[i] = found[i].details()
+	}
+	why.detail = strings.Join(parts, ", ")
+	return why
 }
 
 // judged returns a reason that is not about amounts. What no row knows is said as the plugin says it.
@@ -88,8 +121,36 @@ func (f *findings) judged(cluster, plugin, text string) reason {
 			}
 		}
 		return same("tainted")
+	case plugin == names.NodeAffinity && slicepod.GangName(f.pod) != "":
+		if info := f.info(cluster); info != nil {
+			return f.notSelected(info.Node())
+		}
+		return notMatching
+	case plugin == names.PodTopologySpread && slicepod.GangName(f.pod) != "":
+		if text == podtopologyspread.ErrReasonNodeLabelNotMatch {
+			return reason{one: "lacks a label of the namespace's topology spread", many: "lack a label of the namespace's topology spread"}
+		}
+		return reason{one: "does not fit the namespace's topology spread", many: "do not fit the namespace's topology spread"}
 	}
 	return plain(text)
+}
+
+// notMatching is what the tenant's own choice of super clusters rules out.
+var notMatching = reason{one: "does not match the namespace's node selector", many: "do not match the namespace's node selector"}
+
+// unselected reports whether a slice may not be placed in a super cluster because of its labels.
+func (f *findings) unselected(node *corev1.Node) bool {
+	matches, err := nodeaffinity.GetRequiredNodeAffinity(f.pod).Match(node)
+	return err == nil && !matches
+}
+
+// notSelected returns the reason of a super cluster whose labels are not those that the operator requires for the
+// tenant, or not those that the tenant requires, which is its affinity.
+func (f *findings) notSelected(node *corev1.Node) reason {
+	if !f.isForTenant(node) {
+		return same("not for this tenant")
+	}
+	return notMatching
 }
 
 // plain returns a sentence without kube-scheduler's words for nodes, and without resources of views.

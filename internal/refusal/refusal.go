@@ -29,7 +29,8 @@ const ErrReasonNoSuperCluster = "the pool has no super cluster"
 // Refusal is why a slice or a pod fits no super cluster. The zero Refusal is none.
 type Refusal struct {
 	// Message is one sentence about all super clusters, for tenants: it counts reasons, the most frequent first, names
-	// no super cluster, and has no figure of what the pool has.
+	// no super cluster, and has no figure of what the pool has. Of slices that the tenant wants in certain super
+	// clusters it has a line for each that refuses, at most maxPinned, and one about the others (ClusterOf).
 	Message string
 	// Clusters holds the reasons one by one, with figures, for the operator: sorted by super cluster. It is empty where
 	// no single super cluster was looked at.
@@ -47,6 +48,45 @@ type ClusterReason struct {
 	Plugin string
 	// Reason is what it found there.
 	Reason string
+}
+
+const (
+	// ofCluster begins Refusal.Message of a slice that may go to one super cluster only. Its name and a colon follow.
+	ofCluster = "super cluster "
+	// maxPinned bounds how many super clusters are named that refuse slices which the tenant wants there.
+	maxPinned = 8
+)
+
+// Together returns why slices that the tenant wants in certain super clusters are refused, given why each of these
+// refuses, at least one: in their order.
+func Together(refused []Refusal) Refusal {
+	together := Refusal{Placed: refused[0].Placed, Slices: refused[0].Slices}
+	lines := make([]string, 0, maxPinned+1)
+	for i := range refused {
+		together.Clusters = append(together.Clusters, refused[i].Clusters...)
+		together.Placed = min(together.Placed, refused[i].Placed)
+		if i < maxPinned {
+			lines = append(lines, refused[i].Message)
+		}
+	}
+	switch others := len(refused) - maxPinned; {
+	case others == 1:
+		lines = append(lines, "and 1 other super cluster refuses")
+	case others > 1:
+		lines = append(lines, fmt.Sprintf("and %d other super clusters refuse", others))
+	}
+	together.Message = strings.Join(lines, "\n")
+	return together
+}
+
+// ClusterOf returns the super cluster that a line of Refusal.Message is about, "" if it is not about one.
+func ClusterOf(line string) string {
+	rest, isOfOne := strings.CutPrefix(line, ofCluster)
+	cluster, _, hasReason := strings.Cut(rest, ": ")
+	if !isOfOne || !hasReason {
+		return ""
+	}
+	return cluster
 }
 
 // Tried says how far a namespace of several slices came, as "3 of 10 slices fit", "" for any other.
@@ -96,6 +136,9 @@ func Of(pod *corev1.Pod, status *fwk.Status, nodes Nodes) Refusal {
 	}
 	slices.SortStableFunc(found.rows, func(a, b finding) int { return cmp.Compare(a.cluster, b.cluster) })
 	why := Refusal{Message: found.message(fit), Clusters: found.clusters()}
+	if cluster := slicepod.PinOf(pod); cluster != "" {
+		why.Message = found.pinned(cluster)
+	}
 	if size, err := slicepod.Size(pod); err == nil && slicepod.GangName(pod) != "" {
 		why.Placed, why.Slices = int64(slicepod.Index(pod)), size
 	}
@@ -174,7 +217,7 @@ func (f *findings) readShort() bool {
 	if err != nil || len(nodes) != f.total {
 		return false
 	}
-	short := namespacegang.Short(total, nodes)
+	short := namespacegang.Short(f.pod, total, nodes)
 	if len(short) == 0 {
 		return false
 	}
@@ -185,6 +228,11 @@ func (f *findings) readShort() bool {
 			row.reason = same("cordoned")
 		} else if away, isAway := tainted(node.Node(), f.pod.Spec.Tolerations); isAway {
 			row.reason = away
+		} else if f.unselected(node.Node()) {
+			row.reason = f.notSelected(node.Node())
+		}
+		if f.isHidden(row.cluster) {
+			row.reason = hidden([]reason{row.reason})
 		}
 		f.rows = append(f.rows, row)
 	}
@@ -207,6 +255,21 @@ func (f *findings) message(fit *framework.FitError) string {
 		return fmt.Sprintf("0/%d super clusters are available", f.total)
 	}
 	return fmt.Sprintf("0/%d super clusters are available: %s", f.total, text)
+}
+
+// pinned returns Refusal.Message of a slice that may go to one super cluster only. The tenant names it, and learns
+// nothing of one that is not for it, not even that there is one.
+func (f *findings) pinned(cluster string) string {
+	var parts []string
+	for i := range f.rows {
+		if f.rows[i].cluster == cluster && !f.isHidden(cluster) && (f.info(cluster) != nil || len(f.pod.Spec.NodeSelector) == 0) {
+			parts = append(parts, f.rows[i].text(1))
+		}
+	}
+	if len(parts) == 0 {
+		parts = []string{"it is not in the pool"}
+	}
+	return ofCluster + cluster + ": " + strings.Join(parts, ", ")
 }
 
 // isTold reports whether all super clusters are told apart although a PreFilter refused.

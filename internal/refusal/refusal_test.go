@@ -3,6 +3,7 @@ package refusal_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -49,6 +50,10 @@ func (s snapshot) with(name string, capacity, used corev1.ResourceList, change .
 }
 
 func cordon(node *corev1.Node) { node.Spec.Unschedulable = true }
+
+func label(key, value string) func(*corev1.Node) {
+	return func(node *corev1.Node) { node.Labels = map[string]string{key: value} }
+}
 
 func taint(key string, effect corev1.TaintEffect) func(*corev1.Node) {
 	return func(node *corev1.Node) {
@@ -129,6 +134,53 @@ func TestNothingIsRefused(t *testing.T) {
 	}
 }
 
+// TestTogether is about slices that the tenant wants in certain super clusters: a line each, and a bound.
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	refused := func(count int) (all []refusal.Refusal) {
+		for i := range count {
+			cluster := fmt.Sprintf("r%02d", i)
+			all = append(all, refusal.Refusal{
+				Message: "super cluster " + cluster + ": cordoned", Placed: int64(3 + i), Slices: 9,
+				Clusters: []refusal.ClusterReason{{Cluster: cluster, Reason: "cordoned"}},
+			})
+		}
+		return all
+	}
+	for count, wantLast := range map[int]string{
+		1:    "super cluster r00: cordoned",
+		8:    "super cluster r07: cordoned",
+		9:    "and 1 other super cluster refuses",
+		1000: "and 992 other super clusters refuse",
+	} {
+		t.Run(fmt.Sprint(count), func(t *testing.T) {
+			t.Parallel()
+			got := refusal.Together(refused(count))
+			lines := strings.Split(got.Message, "\n")
+			require.Len(t, lines, min(count, 9))
+			require.Equal(t, "super cluster r00: cordoned", lines[0])
+			require.Equal(t, wantLast, lines[len(lines)-1])
+			require.Equal(t, "r00", refusal.ClusterOf(lines[0]))
+			require.Len(t, got.Clusters, count)
+			require.Equal(t, "3 of 9 slices fit", got.Tried())
+		})
+	}
+}
+
+func TestClusterOf(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"super cluster r2: has too little free cpu: 1": "r2",
+		"super cluster a.b-c: cordoned":                "a.b-c",
+		"0/3 super clusters are available: 3 cordoned": "",
+		"and 2 other super clusters refuse":            "",
+		"super cluster":                                "",
+		"":                                             "",
+	} {
+		require.Equal(t, want, refusal.ClusterOf(line), line)
+	}
+}
+
 // TestMessage is about what tenants read: pods first, then slices.
 func TestMessage(t *testing.T) {
 	t.Parallel()
@@ -137,6 +189,9 @@ func TestMessage(t *testing.T) {
 	asking.Annotations = map[string]string{schedulerv1alpha1.AnnotationSuperCluster: "r1"}
 	sliced := sliceOf(builders.Resources("cpu", "100m"), slice.Amounts{"cpu": 5000, "nvidia.com/gpu": 3})
 	noRoom := rejected(fitName, shortOfCPU)
+	pinned := sliceOf(builders.Resources("cpu", "100m"), slice.Amounts{"cpu": 5000})
+	slicepod.Pin("r2", pinned)
+	ruledOut := fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) didn't satisfy plugin(s) [NamespaceGang]")
 	for name, tc := range map[string]struct {
 		pod    *corev1.Pod
 		status *fwk.Status
@@ -147,6 +202,17 @@ func TestMessage(t *testing.T) {
 			pod: pod("100m"), status: unfit(3, "", unresolvable, clusters{"r1": rejected("NodeUnschedulable", unschedulable), "r2": noRoom, "r3": noRoom}),
 			nodes: snapshot{}.with("r1", nil, nil, cordon).with("r2", room("cpu", "100m"), room("cpu", "100m")).with("r3", room("cpu", "200m"), room("cpu", "200m")),
 			want:  "0/3 super clusters are available: 2 hold no room of namespace web: 300m of 300m cpu used, 1 cordoned",
+		},
+		"a slice that is wanted in one super cluster": {
+			pod: pinned, status: unfit(3, "", ruledOut, clusters{"r2": rejected(fitName, "Insufficient cpu", "Insufficient memory")}),
+			nodes: snapshot{}.with("r2", builders.Resources("cpu", "1"), builders.Resources("cpu", "1")),
+			want:  "super cluster r2: has too little free cpu and memory",
+		},
+		"a slice that is wanted in one super cluster, which is cordoned": {
+			pod: pinned, status: unfit(3, "", ruledOut, clusters{"r2": rejected("NodeUnschedulable", unschedulable)}), want: "super cluster r2: cordoned",
+		},
+		"a slice that is wanted in a super cluster that is not in the pool": {
+			pod: pinned, status: unfit(3, "", ruledOut, clusters{}), want: "super cluster r2: it is not in the pool",
 		},
 		"one super cluster": {
 			pod: pod("200m"), status: unfit(1, "", unresolvable, clusters{"r1": noRoom}), nodes: snapshot{}.with("r1", room("cpu", "300m"), room("cpu", "150m")),
@@ -254,6 +320,22 @@ func TestMessage(t *testing.T) {
 			pod: sliced, status: unfit(1, "", unresolvable, clusters{"r1": rejected(fitName, "Insufficient "+string(slicepod.ResourcePods))}),
 			want: "0/1 super clusters are available: 1 has too little free pods",
 		},
+		"slices: labels": {
+			pod: func() *corev1.Pod {
+				pod := sliceOf(nil, nil)
+				pod.Spec.NodeSelector = map[string]string{"pool": "shared"}
+				return pod
+			}(),
+			status: unfit(6, "", unresolvable, clusters{
+				"r1": rejected("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"), "r2": rejected("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"),
+				"r3": rejected("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"), "r4": rejected("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"),
+				"r5": rejected("PodTopologySpread", "node(s) didn't match pod topology spread constraints"),
+				"r6": rejected("PodTopologySpread", "node(s) didn't match pod topology spread constraints (missing required label)"),
+			}),
+			nodes: snapshot{}.with("r1", nil, nil, label("pool", "shared")).with("r2", nil, nil, label("pool", "shared")).with("r3", nil, nil),
+			want: "0/6 super clusters are available: 3 do not match the namespace's node selector, 1 does not fit the namespace's topology spread, " +
+				"1 lacks a label of the namespace's topology spread, 1 not for this tenant",
+		},
 		"slices: the whole pool": {
 			pod: sliced, status: unfit(3, "too large", rejected(namespacegang.Name, "too large"), nil),
 			nodes: snapshot{}.with("r1", builders.Resources("cpu", "4"), nil, cordon).with("r2", builders.Resources("cpu", "2"), nil).with("r3", builders.Resources("cpu", "2"), nil),
@@ -272,6 +354,51 @@ func TestMessage(t *testing.T) {
 			for range 5 { // maps have no order
 				require.Equal(t, tc.want, refusal.Of(tc.pod, tc.status, nodes).Message)
 			}
+		})
+	}
+}
+
+// TestASuperClusterOfOthers: whoever asks for a super cluster that the operator keeps for others, or chooses by its
+// name, learns nothing of it.
+func TestASuperClusterOfOthers(t *testing.T) {
+	t.Parallel()
+	total := slice.Amounts{"cpu": 5000}
+	short := func() *fwk.Status {
+		return unfit(2, "too large", rejected(namespacegang.Name, "too large"), nil)
+	}
+	only := func(status *fwk.Status) func() *fwk.Status {
+		return func() *fwk.Status { return unfit(2, "", unresolvable, clusters{"r2": status}) }
+	}
+	capacity := builders.Resources("cpu", "1")
+	for name, tc := range map[string]struct {
+		status  func() *fwk.Status
+		change  func(*corev1.Node)
+		details string
+	}{
+		"cordoned": {only(rejected("NodeUnschedulable", unschedulable)), cordon, "cordoned"},
+		"tainted":  {only(rejected(taintName, untolerated)), taint("maintenance", corev1.TaintEffectNoSchedule), "tainted by the operator (maintenance)"},
+		"labels":   {only(rejected("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")), nil, "not for this tenant"},
+		"full":     {only(rejected(fitName, "Insufficient cpu")), nil, "has too little free: 100m cpu wanted, 0 of 1 free"},
+		"nodes":    {only(rejected("NodeShape", "super cluster(s) had no node with 2 cpu free (1 at most)")), nil, "had no node with 2 cpu free (1 at most)"},
+
+		"the whole pool is too small":                  {short, nil, "not for this tenant"},
+		"the whole pool is too small, and this closed": {short, cordon, "cordoned"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if tc.change == nil {
+				tc.change = func(*corev1.Node) {}
+			}
+			nodes := snapshot{}.with("r1", capacity, nil, label("pool", "shared")).with("r2", capacity, capacity, tc.change)
+			slice := sliceOf(builders.Resources("cpu", "100m"), total)
+			slice.Spec.NodeSelector = map[string]string{"pool": "shared"}
+			require.Contains(t, refusal.Of(slice, tc.status(), nodes).Message, "1 not for this tenant")
+
+			slicepod.Pin("r2", slice)
+			got := refusal.Of(slice, tc.status(), nodes)
+			require.Equal(t, "super cluster r2: it is not in the pool", got.Message)
+			require.Contains(t, got.Details(), "r2: "+tc.details, "the operator reads why")
+			require.Equal(t, got.Message, refusal.Of(slice, only(rejected(taintName, untolerated))(), nil).Message, "it is not known what it is")
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -19,12 +20,14 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/refusal"
 )
 
-// annotationReconciler patches the placements onto the tenant's namespaces and restores the annotation where the tenant
-// changed it. status.published and status.publishing record what it wrote (placement.Publication draws the order of
-// writes); the process keeps no copy. A request names a namespace. One reconcile does one step, and the informer event
-// of its write enqueues the next.
+// annotationReconciler patches the placements onto the tenant's namespaces. Where the tenant changed the annotation, it
+// records that as a request for other placements, and restores the annotation if that is refused. status.published and
+// status.publishing record what it wrote (placement.Publication draws the order of writes); the process keeps no copy.
+// A request names a namespace. One reconcile does one step, and the informer event of its write enqueues the next.
 type annotationReconciler struct {
 	key        string
 	store      *Store
@@ -32,8 +35,11 @@ type annotationReconciler struct {
 	namespaces corev1listers.NamespaceLister
 	events     namespaceEvents
 	clock      clock.PassiveClock
-	// restores limits the rate of restores over all namespaces of the tenant: each one costs a live read of the meta
-	// cluster's API server.
+	// limits counts what the tenant's namespaces have together.
+	limits *tenantLimits
+	policy *policy.Ref
+	// restores limits the rate of requests and restores over all namespaces of the tenant: each one costs a live read
+	// of the meta cluster's API server.
 	restores *rate.Limiter
 }
 
@@ -74,35 +80,99 @@ func (r *annotationReconciler) Reconcile(ctx context.Context, item request) (rec
 		return reconcile.Result{}, r.recordLive(ctx, namespace)
 	case placement.StepWrite:
 		return reconcile.Result{}, r.write(ctx, namespace, placement.Encode(status.Placements))
-	case placement.StepRestore:
+	case placement.StepRequest, placement.StepRestore:
 		if !r.restores.AllowN(r.clock.Now(), 1) {
 			return reconcile.Result{RequeueAfter: restoreDelay}, nil
 		}
-		return reconcile.Result{}, r.restore(ctx, namespace)
+		return reconcile.Result{}, r.answer(ctx, namespace, step)
 	default:
 		return reconcile.Result{}, fmt.Errorf("unknown step %s", step)
 	}
 }
 
-// restore overwrites an annotation that the tenant wrote. It compares with a live read first: by a cache that is
-// behind, vc-scheduler's own last write would look like the tenant's.
-func (r *annotationReconciler) restore(ctx context.Context, namespace *corev1.Namespace) error {
-	np, err := r.store.GetLive(ctx, r.keyOf(namespace))
+// compare reads both objects live, and returns the status and the namespace if the step is the same by them: by a cache
+// that is behind, vc-scheduler's own last write would look like the tenant's, and what stood there before that too. It
+// returns nil if it is not: the informer event that the cache lacks enqueues the namespace. np is nil if there is none.
+func (r *annotationReconciler) compare(ctx context.Context, namespace *corev1.Namespace, step placement.Step) (
+	np *schedulerv1alpha1.NamespacePlacement, status *schedulerv1alpha1.NamespacePlacementStatus, live *corev1.Namespace, err error,
+) {
+	np, err = r.store.GetLive(ctx, r.keyOf(namespace))
 	if err != nil {
-		return err
+		return nil, nil, nil, err
 	}
 	status, ok := statusFor(namespace, np)
-	if !ok || placement.Publication(status, annotationOf(namespace)) != placement.StepRestore {
-		return nil // the cache is behind: the informer event that it lacks enqueues this namespace
+	if !ok || placement.Publication(status, annotationOf(namespace)) != step {
+		return nil, nil, nil, nil
+	}
+	live, err = r.live(ctx, namespace)
+	if err != nil || annotationOf(live) != annotationOf(namespace) {
+		return nil, nil, nil, client.IgnoreNotFound(err)
+	}
+	return np, status, live, nil
+}
+
+// answer takes over an annotation that the tenant wrote as a request for other placements, or restores it and says why.
+func (r *annotationReconciler) answer(ctx context.Context, namespace *corev1.Namespace, step placement.Step) error {
+	np, status, live, err := r.compare(ctx, namespace, step)
+	if err != nil || live == nil {
+		return err
+	}
+	var refused string
+	switch {
+	case np != nil && step == placement.StepRestore && status.Requested.Pod != "":
+		return r.tellRefused(ctx, live, status.Requested)
+	case np == nil:
+		refused = "nothing of the namespace is to be placed"
+	case step == placement.StepRestore:
+		refused = status.Requested.Message
+	default:
+		if np, refused, err = r.request(ctx, namespace); err != nil || refused == "" || np == nil {
+			return err
+		}
+		status = &np.Status
 	}
 	if err := r.write(ctx, namespace, placement.Encode(status.Placements)); err != nil {
 		return err
 	}
-	r.events.record(namespace, announcement{
-		corev1.EventTypeWarning, reasonPlacementsRestored,
-		fmt.Sprintf("Annotation %s was changed and restored: only vc-scheduler writes it", schedulerv1alpha1.AnnotationPlacements),
+	for line := range strings.SplitSeq(refused, "\n") { // one per super cluster that refuses
+		r.events.recordOf(namespace, refusal.ClusterOf(line), announcement{
+			corev1.EventTypeWarning, reasonPlacementsRestored,
+			fmt.Sprintf("Annotation %s was changed and restored: %s", schedulerv1alpha1.AnnotationPlacements, line),
+		})
+	}
+	return nil
+}
+
+// tellRefused ends a request that vc-scheduler made itself and that was refused. It changed no annotation.
+func (r *annotationReconciler) tellRefused(ctx context.Context, live *corev1.Namespace, request *schedulerv1alpha1.RequestedPlacements) error {
+	if err := r.record(ctx, live, annotationOf(live)); err != nil {
+		return err
+	}
+	r.events.record(live, announcement{
+		corev1.EventTypeWarning, reasonNotMoved, fmt.Sprintf("No slices are moved for pod %s: %s", request.Pod, request.Message),
 	})
 	return nil
+}
+
+// request records what the tenant wrote as a request. It returns the NamespacePlacement as stored, and why it is
+// refused at once, "" if it is not, or is not to be decided any more.
+func (r *annotationReconciler) request(ctx context.Context, namespace *corev1.Namespace) (stored *schedulerv1alpha1.NamespacePlacement, refused string, err error) {
+	now := r.clock.Now()
+	if err := r.limits.fill(func() ([]schedulerv1alpha1.NamespacePlacement, error) { return r.store.List(ctx, r.key) }); err != nil {
+		return nil, "", err
+	}
+	interval, text := movesInterval(r.policy), annotationOf(namespace)
+	stored, err = r.store.Change(ctx, r.keyOf(namespace), func(np *schedulerv1alpha1.NamespacePlacement) error {
+		refused = ""
+		status, ok := statusFor(namespace, np)
+		if !ok || np.ResourceVersion == "" || placement.Publication(status, text) != placement.StepRequest {
+			return nil
+		}
+		asked, why := placement.Ask(np, text, interval, now)
+		refused = r.limits.request(np, asked, why)
+		return nil
+	})
+	return stored, refused, err
 }
 
 // write patches the annotation to text, if the namespace has the resource version that the informer holds, and records

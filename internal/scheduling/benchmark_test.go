@@ -3,11 +3,15 @@ package scheduling
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
@@ -75,4 +79,41 @@ func BenchmarkPodScheduler(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkLeaver lets 500 namespaces leave a super cluster that is drained: from the change of its virtual Node to the
+// write of the last NamespacePlacement, one after the other.
+func BenchmarkLeaver(b *testing.B) {
+	const namespaces = 500
+	b.Run(fmt.Sprintf("namespaces=%d", namespaces), func(b *testing.B) {
+		laps := &schedulertest.Laps{}
+		b.ReportAllocs()
+		for b.Loop() {
+			var placed []client.Object
+			for i := range namespaces {
+				np := builders.Placement("tenant", fmt.Sprintf("web-%03d", i)).Slice("cpu", "1").Quota("cpu", "10").Obj()
+				for j := range 10 {
+					np.Status.Placements = append(np.Status.Placements, builders.HeldSlices(fmt.Sprintf("r%d", j), 1, "cpu", "1"))
+				}
+				placed = append(placed, np)
+			}
+			stored := newStoredPlacements(b, placed...)
+			leaver := &Leaver{Store: NewStore(stored, stored), Usage: &measured{}, LostToleration: time.Minute, Clock: clock.RealClock{}}
+			node := builders.VirtualNode("r0").Obj()
+			leaver.setNode(node)
+			for _, np := range placed {
+				leaver.setPlaced(client.ObjectKeyFromObject(np), np.(*schedulerv1alpha1.NamespacePlacement))
+			}
+			node = node.DeepCopy()
+			drained(node)
+			laps.Start()
+			for _, key := range leaver.setNode(node) {
+				_, err := leaver.Reconcile(b.Context(), reconcile.Request{NamespacedName: key})
+				require.NoError(b, err)
+			}
+			laps.Stop()
+			require.Len(b, stored.writes, namespaces)
+		}
+		laps.Report(b)
+	})
 }

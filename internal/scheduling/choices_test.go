@@ -1,6 +1,7 @@
 package scheduling
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -24,16 +25,24 @@ func asking(superCluster string) func(*corev1.Pod) {
 	}
 }
 
-// wantEvent waits for an Event of vc-scheduler that contains all texts.
-func (c *tenantControlPlane) wantEvent(texts ...string) {
+// wantEvent waits for an Event of vc-scheduler with that reason, which must contain all texts. Those with other reasons
+// may come before: several pods wait.
+func (c *tenantControlPlane) wantEvent(reason string, texts ...string) {
 	c.t.Helper()
-	select {
-	case event := <-c.recorder.Events:
-		for _, text := range texts {
-			require.Contains(c.t, event, text)
+	deadline := time.After(patience)
+	for {
+		select {
+		case event := <-c.recorder.Events:
+			if !strings.Contains(event, " "+reason+" ") {
+				continue
+			}
+			for _, text := range texts {
+				require.Contains(c.t, event, text)
+			}
+			return
+		case <-deadline:
+			require.Fail(c.t, "no Event", "%s %v", reason, texts)
 		}
-	case <-time.After(patience):
-		require.Fail(c.t, "no Event", "%v", texts)
 	}
 }
 

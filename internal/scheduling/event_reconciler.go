@@ -3,6 +3,7 @@ package scheduling
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,8 +32,9 @@ const (
 	// reasonNotPlaced: the namespace scheduler found too little free capacity in the pool for the namespace, or the
 	// namespace has no ResourceQuota with compute resources.
 	reasonNotPlaced = "NotPlaced"
-	// reasonPlacementsRestored: the tenant changed the placements annotation of a namespace, and vc-scheduler patched
-	// it back.
+	// reasonPlacementsRestored: the tenant changed or removed the placements annotation of a namespace, to request
+	// other placements, and vc-scheduler patched it back. The message says why they are refused. Where super clusters
+	// refuse, each has an Event of its own, at most 8, and one more says how many others do.
 	reasonPlacementsRestored = "PlacementsRestored"
 	// reasonLeaving: what the namespace has in a super cluster is to leave it: it is drained, lost, or not wanted any
 	// more. The message says which and why.
@@ -46,22 +48,13 @@ const (
 // partEvent begins the name of a request for an Event about what a namespace has in the super cluster that follows.
 const partEvent = "part/"
 
+// relatedCluster is the kind of the related object of Events about one super cluster, of which a tenant has no object.
+const relatedCluster = "SuperCluster"
+
 // announcement is an Event about a namespace's placement. The zero announcement is none.
 type announcement struct {
 	// kind is corev1.EventTypeNormal or corev1.EventTypeWarning.
 	kind, reason, message string
-}
-
-// partOf returns what np has in a super cluster, nil for nothing.
-func partOf(np *schedulerv1alpha1.NamespacePlacement, cluster string) *schedulerv1alpha1.ClusterPlacement {
-	if np != nil {
-		for i := range np.Status.Placements {
-			if np.Status.Placements[i].Cluster == cluster {
-				return &np.Status.Placements[i]
-			}
-		}
-	}
-	return nil
 }
 
 // whyLeaving returns why a part leaves, "" if it does not, or only because the quota was lowered, of which condition
@@ -73,15 +66,22 @@ func whyLeaving(part *schedulerv1alpha1.ClusterPlacement) schedulerv1alpha1.Leav
 	return part.Leaving.Reason
 }
 
-// announcementOfPart returns the Event about what np has in a super cluster that it leaves, or was to leave.
+// announcementOfPart returns the Event about what np has in a super cluster that it leaves, or was to leave, the zero
+// announcement for none.
 func announcementOfPart(np *schedulerv1alpha1.NamespacePlacement, cluster string) announcement {
-	part := partOf(np, cluster)
+	part := placementIn(np.Status.Placements, cluster)
 	why := whyLeaving(part)
 	switch {
 	case part == nil:
 		return announcement{corev1.EventTypeNormal, reasonLeft, fmt.Sprintf("Nothing is reserved in super cluster %s any more", cluster)}
+	case why == "" && placement.IsLeaving(part): // it is more than the quota by now
+		return announcement{}
 	case why == "":
 		return announcement{corev1.EventTypeNormal, reasonStays, fmt.Sprintf("%s stays in super cluster %s", placement.StayingIn(part), cluster)}
+	case why == schedulerv1alpha1.LeavingReturned:
+		return announcement{corev1.EventTypeNormal, reasonLeaving, fmt.Sprintf(
+			"%s leaves super cluster %s, which answers again: the namespace is placed elsewhere, and it stays reserved there until its pods there have ended",
+			slice.Of(part.Leaving.Reserved), cluster)}
 	}
 	return announcement{corev1.EventTypeNormal, reasonLeaving, fmt.Sprintf(
 		"%s leaves super cluster %s (%s): it stays reserved there until the namespace is placed elsewhere and its pods there have ended",
@@ -117,13 +117,17 @@ func (c placementChange) announced() (conditions []string) {
 			conditions = append(conditions, condition)
 		}
 	}
+	var was, is []schedulerv1alpha1.ClusterPlacement
+	if c.old != nil {
+		was = c.old.Status.Placements
+	}
+	if c.current != nil {
+		is = c.current.Status.Placements
+	}
 	clusters := sets.New[string]()
-	for _, np := range []*schedulerv1alpha1.NamespacePlacement{c.old, c.current} {
-		for i := 0; np != nil && i < len(np.Status.Placements); i++ {
-			cluster := np.Status.Placements[i].Cluster
-			if whyLeaving(partOf(c.old, cluster)) != whyLeaving(partOf(c.current, cluster)) {
-				clusters.Insert(partEvent + cluster)
-			}
+	for _, p := range slices.Concat(was, is) {
+		if whyLeaving(placementIn(was, p.Cluster)) != whyLeaving(placementIn(is, p.Cluster)) {
+			clusters.Insert(partEvent + p.Cluster)
 		}
 	}
 	return append(conditions, sets.List(clusters)...)
@@ -153,7 +157,11 @@ func (r *eventReconciler) Reconcile(ctx context.Context, item request) (reconcil
 		return reconcile.Result{}, fmt.Errorf("reading the namespace: %w", err)
 	}
 	if event := announcementOf(np, item.name); event != (announcement{}) {
-		r.events.record(namespace, event)
+		cluster, isPart := strings.CutPrefix(item.name, partEvent)
+		if !isPart {
+			cluster = ""
+		}
+		r.events.recordOf(namespace, cluster, event)
 	}
 	return reconcile.Result{}, nil
 }
@@ -166,12 +174,21 @@ type namespaceEvents struct {
 }
 
 func (e namespaceEvents) record(namespace *corev1.Namespace, event announcement) {
-	var regarding runtime.Object = namespace
+	e.recordOf(namespace, "", event)
+}
+
+// recordOf records an Event about one super cluster, "" for none. client-go counts Events of one reason as one, with
+// the message of the first, unless their related objects differ.
+func (e namespaceEvents) recordOf(namespace *corev1.Namespace, cluster string, event announcement) {
+	var regarding, related runtime.Object = namespace, nil
+	if cluster != "" {
+		related = &corev1.ObjectReference{Kind: relatedCluster, Name: cluster}
+	}
 	// A lister fails on an invalid selector only.
 	if quotas, err := e.quotas.ResourceQuotas(namespace.Name).List(labels.Everything()); err == nil {
 		if quota := placement.BoundingQuota(quotas); quota != nil {
 			regarding = quota
 		}
 	}
-	e.recorder.Eventf(regarding, nil, event.kind, event.reason, "Place", "%s", tenancy.Cut(event.message, tenancy.MaxEventNote))
+	e.recorder.Eventf(regarding, related, event.kind, event.reason, "Place", "%s", tenancy.Cut(event.message, tenancy.MaxEventNote))
 }

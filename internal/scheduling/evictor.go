@@ -99,6 +99,9 @@ type blockedNamespace struct {
 	announced time.Time
 	// tried are the pods that the last calls did not evict, while there are others behind them that are to be tried.
 	tried sets.Set[types.UID]
+	// forbidden is of how many pods budgets forbade the eviction in the last pass, and forbidding in the one that is
+	// under way, over several calls.
+	forbidden, forbidding int
 }
 
 // postEvictions returns evictor.post for a tenant's API server. Clientsets' EvictV1 takes the answer about a pod with
@@ -166,8 +169,10 @@ func (e *evictor) settle(round *evictionRound) time.Duration {
 		again = sooner(state.delay, round.again)
 		state.until = now.Add(state.delay)
 	}
+	state.forbidding += round.forbidden
 	if !round.more {
-		state.tried = nil
+		e.metrics.addBlocked(state.forbidding - state.forbidden)
+		state.tried, state.forbidden, state.forbidding = nil, state.forbidding, 0
 	}
 	e.remember(round.namespace, state)
 	return again
@@ -181,11 +186,27 @@ func (e *evictor) remember(namespace string, state *blockedNamespace) {
 	}
 	now := e.clock.Now()
 	for name, other := range e.blocked {
-		if now.Sub(other.until) > 2*maxBackoff {
+		if name != namespace && now.Sub(other.until) > 2*maxBackoff {
+			e.settled(name)
 			delete(e.blocked, name)
 		}
 	}
 	e.blocked[namespace] = state
+}
+
+// settled notes that no pod of a namespace is to be evicted any more.
+func (e *evictor) settled(namespace string) {
+	if state := e.blocked[namespace]; state != nil {
+		e.metrics.addBlocked(-state.forbidden)
+		state.forbidden, state.forbidding = 0, 0
+	}
+}
+
+// stop notes that nothing is evicted any more: the tenant's controller has ended.
+func (e *evictor) stop() {
+	for namespace := range e.blocked {
+		e.settled(namespace)
+	}
 }
 
 // announce records which pods cannot be evicted.
@@ -215,9 +236,10 @@ type evictionRound struct {
 	uncovered bool
 	// tried are the pods that were not evicted, refused is of how many the tenant refused it, and message is about the
 	// first of those.
-	tried   sets.Set[types.UID]
-	refused int
-	message string
+	tried sets.Set[types.UID]
+	// budgets forbid the eviction of forbidden of them.
+	refused, forbidden int
+	message            string
 	// again is choice.again, the soonest of all.
 	again time.Duration
 	// err is the first error.
@@ -266,6 +288,9 @@ func (r *evictionRound) evictPod(ctx context.Context, pod *corev1.Pod, eviction 
 	if ctx.Err() != nil {
 		r.err, r.stalled = ctx.Err(), true // nobody refused anything
 		return
+	}
+	if result == resultBlocked {
+		r.forbidden++
 	}
 	if r.refused++; r.refused == 1 {
 		r.message = fmt.Sprintf("Pod %s cannot be evicted from super cluster %s (%s): %s", pod.Name, eviction.Cluster, causeOf(eviction.Reason), refusalMessage(err))

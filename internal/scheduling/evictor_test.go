@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -80,6 +81,9 @@ func (b *evictorBed) counted() map[string]int {
 	require.NoError(b, err)
 	counts := map[string]int{}
 	for _, family := range families {
+		if family.GetName() != "vc_scheduler_evictions_total" {
+			continue
+		}
 		for _, metric := range family.GetMetric() {
 			require.Equal(b, "reason Drained", metric.GetLabel()[0].GetName()+" "+metric.GetLabel()[0].GetValue())
 			counts[metric.GetLabel()[1].GetValue()] = int(metric.GetCounter().GetValue())
@@ -87,6 +91,9 @@ func (b *evictorBed) counted() map[string]int {
 	}
 	return counts
 }
+
+// forbidden returns of how many pods the metrics say that their eviction is forbidden.
+func (b *evictorBed) forbidden() float64 { return testutil.ToFloat64(b.metrics.blocked) }
 
 func (b *evictorBed) recorded() (lines []string) {
 	for len(b.recorder.Events) > 0 {
@@ -215,6 +222,51 @@ func TestEvictIsBounded(t *testing.T) {
 	}
 	require.Len(t, asked, 120)
 	require.Equal(t, map[string]int{"blocked": 110, "evicted": 10}, b.counted())
+}
+
+// TestEvictionsThatWait: the metrics say how many pods budgets hold, until they are evicted, nobody wants that any
+// more, or the tenant's controller ends.
+func TestEvictionsThatWait(t *testing.T) {
+	t.Parallel()
+	all := []placement.Eviction{leavingR1("pods", "120")}
+	for name, tc := range map[string]struct {
+		end  func(t *testing.T, b *evictorBed)
+		want float64
+	}{
+		"two of three are forbidden": {want: 2, end: func(t *testing.T, b *evictorBed) {
+			b.answers["pod-002"] = apierrors.NewInternalError(errors.New("broken"))
+			b.pass(maxBackoff)
+			_, err := b.evict(t.Context(), "web", []placement.Eviction{leavingR1("pods", "3")})
+			require.ErrorContains(t, err, "broken")
+		}},
+		"nothing is to be evicted":      {end: func(_ *testing.T, b *evictorBed) { b.settled("web"); b.settled("web"); b.settled("other") }},
+		"the tenant's controller ended": {end: func(_ *testing.T, b *evictorBed) { b.stop(); b.stop() }},
+		"forgotten": {end: func(t *testing.T, b *evictorBed) {
+			b.pass(3 * maxBackoff)
+			_, err := b.evict(t.Context(), "other", all)
+			require.NoError(t, err)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var pods []*corev1.Pod
+			for i := range 120 {
+				pods = append(pods, runningPod(fmt.Sprintf("pod-%03d", i)))
+			}
+			b := newEvictorBed(t, pods...)
+			for _, pod := range pods[:110] {
+				b.answers[pod.Name] = forbidden()
+			}
+			for _, want := range []float64{0, 0, 110} { // a pass takes three calls
+				require.Zero(t, b.forbidden())
+				_, err := b.evict(t.Context(), "web", all)
+				require.NoError(t, err)
+				require.InDelta(t, want, b.forbidden(), 0)
+			}
+			tc.end(t, b)
+			require.InDelta(t, tc.want, b.forbidden(), 0)
+		})
+	}
 }
 
 // TestEvictOfAServerThatHangs: a try ends with the first request that is not answered, and the next one begins behind

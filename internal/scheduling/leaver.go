@@ -76,7 +76,9 @@ func (r *Leaver) SetupWithManager(mgr ctrl.Manager) error {
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], queue queue) {
 			enqueue(queue, r.setNode(e.ObjectNew))
 		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], _ queue) { r.deleteNode(e.Object.Name) },
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], queue queue) {
+			enqueue(queue, r.deleteNode(e.Object.Name))
+		},
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named(leaverName).
@@ -112,11 +114,14 @@ func (r *Leaver) setNode(node *corev1.Node) []types.NamespacedName {
 	return all
 }
 
-func (r *Leaver) deleteNode(name string) {
+// deleteNode forgets a virtual Node, and returns the NamespacePlacements that are placed there nevertheless: they were
+// placed while it was deleted.
+func (r *Leaver) deleteNode(name string) []types.NamespacedName {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.standings, name)
 	r.reaches()
+	return r.placed[name].UnsortedList()
 }
 
 // reaches sets reachable. It returns whether that begins now. The caller holds mu.
@@ -144,7 +149,7 @@ func (r *Leaver) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	if np == nil || np.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
-	leave, again := r.reasons(np)
+	leave, again := r.reasons(ctx, np)
 	if !matters(np, leave) {
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
@@ -152,7 +157,7 @@ func (r *Leaver) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		if np.ResourceVersion == "" || np.DeletionTimestamp != nil {
 			return nil // it has ended since
 		}
-		leave, again = r.reasons(np)
+		leave, again = r.reasons(ctx, np)
 		var later time.Duration
 		np.Status, _, later = placement.Next(np, placement.Facts{
 			Now: r.Clock.Now(), Leave: leave, Used: r.Usage.Usage(ctx, client.ObjectKeyFromObject(np), clustersOf(np, nil)),
@@ -193,8 +198,22 @@ func (r *Leaver) setPlaced(key types.NamespacedName, np *schedulerv1alpha1.Names
 
 // reasons returns placement.Facts.Leave for np, and after how long it is another one though nothing else changes, 0 for
 // never. What has begun to leave a lost super cluster does so until that answers: that it was lost is not judged anew,
-// by another toleration or after a restart.
-func (r *Leaver) reasons(np *schedulerv1alpha1.NamespacePlacement) (leave map[string]schedulerv1alpha1.LeavingReason, again time.Duration) {
+// by another toleration or after a restart. A super cluster without a virtual Node is left when it has left the pool.
+func (r *Leaver) reasons(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement) (leave map[string]schedulerv1alpha1.LeavingReason, again time.Duration) {
+	leave, again, unknown := r.standingReasons(np)
+	if len(unknown) == 0 {
+		return leave, again
+	}
+	for cluster, use := range r.Usage.Usage(ctx, client.ObjectKeyFromObject(np), unknown) {
+		if use.Gone {
+			leave[cluster] = schedulerv1alpha1.LeavingDrained
+		}
+	}
+	return leave, again
+}
+
+// standingReasons is reasons as far as virtual Nodes tell. unknown are the super clusters that have none.
+func (r *Leaver) standingReasons(np *schedulerv1alpha1.NamespacePlacement) (leave map[string]schedulerv1alpha1.LeavingReason, again time.Duration, unknown []string) {
 	toleration := r.LostToleration
 	if np.Spec.LostToleration != nil {
 		toleration = np.Spec.LostToleration.Duration
@@ -206,6 +225,7 @@ func (r *Leaver) reasons(np *schedulerv1alpha1.NamespacePlacement) (leave map[st
 		p := &np.Status.Placements[i]
 		standing, known := r.standings[p.Cluster]
 		if !known {
+			unknown = append(unknown, p.Cluster)
 			continue
 		}
 		reason, later := standing.LeaveReason(r.reachable, r.Clock.Now(), toleration)
@@ -215,7 +235,7 @@ func (r *Leaver) reasons(np *schedulerv1alpha1.NamespacePlacement) (leave map[st
 		leave[p.Cluster] = reason
 		again = sooner(again, later)
 	}
-	return leave, again
+	return leave, again, unknown
 }
 
 // matters reports whether Next may have another result with leave: something leaves np's super clusters, or is to.

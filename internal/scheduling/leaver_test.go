@@ -183,6 +183,28 @@ func TestADrainThatIsTakenBack(t *testing.T) {
 	b.want("c", "r1=1 r2=1")
 }
 
+// TestPlacedWhereTheNodeIsGone: a namespace is placed while the virtual Node of a removed super cluster is deleted. It
+// leaves, whether the leaver sees the placement first or the deletion, and also after a restart.
+func TestPlacedWhereTheNodeIsGone(t *testing.T) {
+	t.Parallel()
+	b := newLeaverBed(t, onePlaced("a", "r1"))
+	b.node("r1")
+	b.node("r2")
+	b.after(time.Minute)
+	b.want("a", "r1=1")
+	require.Equal(t, []types.NamespacedName{{Namespace: "tenant", Name: "a"}}, b.deleteNode("r1"))
+	b.restart()
+	b.node("r2")
+	b.usage.silent = sets.New("r1")
+	b.after(time.Minute)
+	b.want("a", "r1=1") // its virtual Node may have to be listed yet
+	b.usage.silent = nil
+	b.usage.set("r1", "a", placement.Use{Gone: true})
+	b.restart()
+	b.after(0)
+	b.want("a", "")
+}
+
 func TestAClusterThatIsLost(t *testing.T) {
 	t.Parallel()
 	patient := onePlaced("patient", "r1")
@@ -220,6 +242,36 @@ func TestAClusterThatIsLost(t *testing.T) {
 	b.after(0)
 	b.want("a", "r1=1")
 	b.want("patient", "r1=1")
+}
+
+// TestAClusterThatIsBack: pods that have successors elsewhere do not keep what they use until they are removed, and
+// pods that run on do.
+func TestAClusterThatIsBack(t *testing.T) {
+	t.Parallel()
+	one := slice.Of(builders.Resources("cpu", "1"))
+	uses := placement.Use{Requests: one, Hard: one}
+	b := newLeaverBed(t, onePlaced("replaced", "r1"), onePlaced("tolerant", "r1"))
+	b.usage.silent = sets.New("r1")
+	b.node("r2")
+	b.node("r1", b.silent)
+	b.after(time.Hour)
+	for _, name := range []string{"replaced", "tolerant"} {
+		b.grant(name, "r2", "1")
+		b.usage.set("r1", name, uses)
+		b.usage.set("r2", name, placement.Use{Hard: one})
+		b.want(name, "r1=1-1(Lost) r2=1")
+	}
+	b.usage.set("r2", "replaced", uses)
+	b.usage.silent = nil
+	b.node("r1")
+	b.after(placement.ReturnTime - time.Second)
+	b.want("replaced", "r1=1-1(Returned) r2=1")
+	b.want("tolerant", "r1=1-1(Returned) r2=1")
+	b.usage.set("r1", "replaced", placement.Use{})
+	b.waiting[types.NamespacedName{Namespace: "tenant", Name: "replaced"}] = b.time.Now() // Freed
+	b.after(time.Minute)
+	b.want("replaced", "r2=1")
+	b.want("tolerant", "r1=1 r2=1-1(Shrunk)")
 }
 
 // TestVCSchedulerIsCutOff: when no super cluster answers, it is vc-scheduler that is lost.
@@ -309,6 +361,9 @@ func TestEventsOfAMove(t *testing.T) {
 	step(leaving(schedulerv1alpha1.LeavingLost), fmt.Sprintf(begins, "Lost"))
 	step(func(np *schedulerv1alpha1.NamespacePlacement) { np.Status.Placements[0].Leaving = nil }, "Normal Stays cpu=1 stays in super cluster r1")
 	step(leaving(schedulerv1alpha1.LeavingShrunk))
+	step(leaving(schedulerv1alpha1.LeavingLost), fmt.Sprintf(begins, "Lost"))
+	step(leaving(schedulerv1alpha1.LeavingReturned), "Normal Leaving cpu=1 leaves super cluster r1, which answers again: the namespace is placed elsewhere, and it stays reserved there until its pods there have ended")
+	step(leaving(schedulerv1alpha1.LeavingShrunk)) // it leaves nevertheless
 	step(leaving(schedulerv1alpha1.LeavingDrained), fmt.Sprintf(begins, "Drained"))
 	step(func(np *schedulerv1alpha1.NamespacePlacement) { np.Status.Placements = np.Status.Placements[1:] }, "Normal Left Nothing is reserved in super cluster r1 any more")
 }
@@ -326,6 +381,8 @@ func (n *noted) evict(_ context.Context, namespace string, evictions []placement
 	}
 	return n.again, n.err
 }
+
+func (*noted) settled(string) {}
 
 // TestPodsAreEvictedOnceTheyHaveAPlace passes on what placement.Next says, after it was written.
 func TestPodsAreEvictedOnceTheyHaveAPlace(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,11 +20,13 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/clusterchoice"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/proof"
@@ -59,15 +62,22 @@ type namespaceReconciler struct {
 	profiles sets.Set[string]
 	// defaultSlice is the slice size for resources that the tenant does not name.
 	defaultSlice slice.Amounts
+	// quotaGrace is how long a namespace keeps what it has once it has no quota any more.
+	quotaGrace time.Duration
 	// policy is the tenant's, and limits counts what its namespaces have together.
 	policy *policy.Ref
 	limits *tenantLimits
 	events namespaceEvents
+	// changes limits the rate at which the tenant's placed namespaces change choice, slice or profile: what stands for
+	// them in the scheduler that all tenants share is made anew with each.
+	changes *rate.Limiter
 	// evictor evicts pods from what leaves a super cluster. nil: nobody is evicted.
 	evictor interface {
 		// evict evicts pods of a namespace until what they use beyond what stays is covered. It returns after how long
 		// to try again, 0 for not before something changes.
 		evict(ctx context.Context, namespace string, evictions []placement.Eviction) (again time.Duration, err error)
+		// settled is called when no pod of a namespace is to be evicted any more.
+		settled(namespace string)
 	}
 }
 
@@ -78,8 +88,10 @@ func (r *namespaceReconciler) Reconcile(ctx context.Context, item request) (reco
 	case err != nil:
 		return reconcile.Result{}, err
 	case np != nil && (namespace == nil || np.Spec.NamespaceUID != namespace.UID):
+		r.settled(item.namespace)
 		return r.remove(ctx, np)
 	case namespace == nil:
+		r.settled(item.namespace)
 		r.limits.wrote(item.namespace, nil) // what it was admitted to is not wanted any more
 		return reconcile.Result{}, nil
 	case namespace.DeletionTimestamp != nil: // while a namespace terminates, its pods still run
@@ -116,6 +128,9 @@ func (r *namespaceReconciler) Reconcile(ctx context.Context, item request) (reco
 // evict evicts pods of a namespace as its NamespacePlacement calls for. again is after how long that is to be looked at
 // again anyway, 0 for never: sooner where pods remain.
 func (r *namespaceReconciler) evict(ctx context.Context, namespace string, evict []placement.Eviction, again time.Duration) (reconcile.Result, error) {
+	if len(evict) == 0 {
+		r.settled(namespace)
+	}
 	if len(evict) == 0 || r.evictor == nil {
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
@@ -124,6 +139,12 @@ func (r *namespaceReconciler) evict(ctx context.Context, namespace string, evict
 		return reconcile.Result{}, fmt.Errorf("evicting pods: %w", err)
 	}
 	return reconcile.Result{RequeueAfter: sooner(again, later)}, nil
+}
+
+func (r *namespaceReconciler) settled(namespace string) {
+	if r.evictor != nil {
+		r.evictor.settled(namespace)
+	}
 }
 
 // read returns the NamespacePlacement and the namespace of that name, nil for none, and lets the limits count the
@@ -189,6 +210,14 @@ func (r *namespaceReconciler) change(
 		previous = np.Spec.DeepCopy()
 	}
 	spec, reason := r.spec(namespace, quotas, previous)
+	gone, since, keep := r.quotaGone(np, quotas)
+	switch {
+	case keep > 0:
+		spec = withoutGrowth(spec, previous)
+		spec.QuotaGoneSince, reason = since, reasonQuotaGone(since.Add(r.quotaGrace))
+	case gone: // also where something else is invalid, with which the last quota stays in force
+		spec.Quota = nil
+	}
 	if !exists && !isInvalid(reason) && len(spec.Quota) == 0 && len(kept) == 0 {
 		r.limits.forget(namespace.Name)
 		return nil, 0, nil // nothing is requested
@@ -196,14 +225,10 @@ func (r *namespaceReconciler) change(
 	granted, complete := r.granted(ctx, np, namespace.UID, kept)
 	spec, reason, mayExist := r.limited(namespace.Name, spec, reason, previous, granted)
 	if !exists && !mayExist {
-		if !complete {
-			return nil, heldDelay, nil
-		}
-		if r.limits.tell(namespace.Name, reason.Message) {
-			r.events.record(namespace, announcement{corev1.EventTypeWarning, reason.Reason, reason.Message})
-		}
-		return nil, 0, nil
+		return nil, r.tellLimit(namespace, reason, complete), nil
 	}
+	spec, reason = r.spreadable(spec, reason, previous)
+	spec, accepted, late := r.paced(np, spec, &reason, previous)
 	np.Spec = spec
 	if np.DeletionTimestamp == nil {
 		controllerutil.AddFinalizer(np, schedulerv1alpha1.FinalizerUsage)
@@ -215,9 +240,42 @@ func (r *namespaceReconciler) change(
 		return nil, heldDelay, nil // until then it waits without a condition, and no scheduler places it
 	}
 	np.Status, evict, again = placement.Next(np, placement.Facts{
-		Now: r.clock.Now(), Accepted: &reason, Granted: granted, Used: r.used(ctx, np, granted),
+		Now: r.clock.Now(), Accepted: accepted, Granted: granted, Used: r.used(ctx, np, granted),
 	})
-	return evict, again, nil
+	return evict, sooner(again, sooner(keep, late)), nil
+}
+
+// tellLimit tells once why a namespace may have no NamespacePlacement. It returns after how long to look again, 0 for
+// never: complete is whether it is known what the namespace holds.
+func (r *namespaceReconciler) tellLimit(namespace *corev1.Namespace, reason tenancy.Reason, complete bool) time.Duration {
+	if !complete {
+		return heldDelay
+	}
+	if r.limits.tell(namespace.Name, reason.Message) {
+		r.events.record(namespace, announcement{corev1.EventTypeWarning, reason.Reason, reason.Message})
+	}
+	return 0
+}
+
+// quotaGone returns whether the namespace of np had a quota and has none any more, whatever else it asks for. keep is
+// for how long it keeps what it has, 0 for not at all: kubectl replace --force deletes a quota and creates it again.
+// since is to be noted in the spec, so that it ends at the same time whoever goes on with it.
+func (r *namespaceReconciler) quotaGone(np *schedulerv1alpha1.NamespacePlacement, quotas []corev1.ResourceQuota) (gone bool, since *metav1.Time, keep time.Duration) {
+	bounds, errs := slice.Quota(quotas)
+	gone = len(bounds) == 0 && len(errs) == 0 && len(np.Spec.Quota) > 0
+	if !gone || len(np.Status.Placements) == 0 {
+		return gone, nil, 0
+	}
+	if since = np.Spec.QuotaGoneSince; since == nil || since.After(r.clock.Now()) { // another clock noted it
+		since = ptr.To(metav1.Time{Time: r.clock.Now()}.Rfc3339Copy())
+	}
+	return true, since, max(0, since.Add(r.quotaGrace).Sub(r.clock.Now()))
+}
+
+// reasonQuotaGone is the Reason of a namespace whose quota is gone.
+func reasonQuotaGone(until time.Time) tenancy.Reason {
+	return tenancy.Reason{Reason: schedulerv1alpha1.ReasonQuotaGone, Message: fmt.Sprintf(
+		"The namespace has no ResourceQuota with compute resources any more: what it has is kept until %s", until.UTC().Format(time.RFC3339))}
 }
 
 // used returns what the namespace of np uses where it reserves anything, nil where that decides nothing.
@@ -272,6 +330,13 @@ func (r *namespaceReconciler) spec(namespace *corev1.Namespace, quotas []corev1.
 			most, current.Name())}
 	}
 	r.setScheduling(&spec)
+	chosen, refused := clusterchoice.Of(namespace, previous, current)
+	if spec.ClusterChoice = chosen; refused != nil {
+		spec = withoutGrowth(spec, previous)
+	}
+	if invalid == nil {
+		invalid = refused
+	}
 	if unknown := r.checkProfile(&spec, previous); invalid == nil {
 		invalid = unknown
 	}
@@ -288,10 +353,11 @@ func (r *namespaceReconciler) spec(namespace *corev1.Namespace, quotas []corev1.
 	return spec, tenancy.Reason{}
 }
 
-// setScheduling sets what the tenant's policy says about how its namespaces compete with those of others.
+// setScheduling sets what the tenant's policy says about how its namespaces compete with those of others, and where
+// they may be.
 func (r *namespaceReconciler) setScheduling(spec *schedulerv1alpha1.NamespacePlacementSpec) {
 	rules := &r.policy.Get().Spec().Scheduling
-	spec.Priority, spec.Weight = rules.Priority, rules.Weight
+	spec.Priority, spec.Weight, spec.NodeSelector = rules.Priority, rules.Weight, maps.Clone(rules.NodeSelector)
 	if spec.Weight == 1 {
 		spec.Weight = 0
 	}

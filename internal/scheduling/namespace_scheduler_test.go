@@ -43,14 +43,18 @@ func (i twoInformers) GetInformer(_ context.Context, kind client.Object, _ ...ct
 
 // newInformers returns informers that run until ctx ends: of the NamespacePlacements of api, and of Nodes.
 func newInformers(ctx context.Context, api client.WithWatch, nodes *view.Source) twoInformers {
+	// An API server in memory sends nothing of what was written before a watch, so the watch begins before the list.
+	var watching watch.Interface
 	placements := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 			list := &schedulerv1alpha1.NamespacePlacementList{}
+			var err error
+			if watching, err = api.Watch(ctx, list); err != nil {
+				return nil, err
+			}
 			return list, api.List(ctx, list)
 		},
-		WatchFuncWithContext: func(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
-			return api.Watch(ctx, &schedulerv1alpha1.NamespacePlacementList{})
-		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watching, nil },
 	}
 	informers := twoInformers{
 		placements: cache.NewSharedIndexInformer(placements, &schedulerv1alpha1.NamespacePlacement{}, 0, nil),

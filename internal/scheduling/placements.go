@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -24,13 +25,19 @@ const settlePeriod = time.Second
 
 // Store is the only code that writes NamespacePlacements. It is safe for concurrent use.
 type Store struct {
+	// Metrics count moves, and how long namespaces wait. Nil counts none. Set it before the first write.
+	Metrics *Metrics
+
 	client client.Client
 	live   client.Reader
+	clock  clock.PassiveClock
 
 	mu sync.Mutex
 	// written holds what the last write returned while the cache still has what was written over. It spares conflicts;
 	// without it nothing would be wrong.
 	written map[client.ObjectKey]writtenPlacement
+	// asked is since when namespaces wait for what their quotas ask for, of those whose wait began in this process.
+	asked map[client.ObjectKey]time.Time
 }
 
 type writtenPlacement struct {
@@ -43,7 +50,10 @@ type writtenPlacement struct {
 // NewStore returns a Store that writes with meta, whose reads may come from a cache, and reads what is stored now with
 // live.
 func NewStore(meta client.Client, live client.Reader) *Store {
-	return &Store{client: meta, live: live, written: map[client.ObjectKey]writtenPlacement{}}
+	return &Store{
+		client: meta, live: live, clock: clock.RealClock{},
+		written: map[client.ObjectKey]writtenPlacement{}, asked: map[client.ObjectKey]time.Time{},
+	}
 }
 
 // Get returns a NamespacePlacement as the cache has it, or newer where this Store wrote it. It returns nil without an
@@ -117,6 +127,9 @@ func (s *Store) Change(ctx context.Context, key client.ObjectKey, change func(*s
 		case readErr != nil:
 			return nil, errors.Join(err, readErr)
 		case doubt.happened(live):
+			s.mu.Lock()
+			s.account(doubt.base, doubt.status, true)
+			s.mu.Unlock()
 			return live, nil
 		case last:
 			return nil, err
@@ -190,7 +203,7 @@ func (s *Store) attempt(ctx context.Context, key client.ObjectKey, current *sche
 	if err := s.client.Status().Update(ctx, stored); err != nil {
 		return nil, &lostWrite{base: current, status: wanted}, fmt.Errorf("updating the status of NamespacePlacement %s: %w", key, err)
 	}
-	s.wrote(key, current.ResourceVersion, stored)
+	s.wrote(key, current, stored, true)
 	return stored, nil, nil
 }
 
@@ -211,6 +224,10 @@ func (s *Store) writeSpec(ctx context.Context, key client.ObjectKey, current, wa
 		if err := s.client.Create(ctx, stored); err != nil {
 			return nil, fmt.Errorf("creating NamespacePlacement %s: %w", key, err)
 		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.asked, key) // of another that had the name
+		s.account(nil, stored, false)
 		return stored, nil
 	}
 	stored := current.DeepCopy()
@@ -218,7 +235,7 @@ func (s *Store) writeSpec(ctx context.Context, key client.ObjectKey, current, wa
 	if err := s.client.Update(ctx, stored); err != nil {
 		return nil, fmt.Errorf("updating NamespacePlacement %s: %w", key, err)
 	}
-	s.wrote(key, current.ResourceVersion, stored)
+	s.wrote(key, current, stored, false)
 	return stored, nil
 }
 
@@ -231,6 +248,7 @@ func (s *Store) Delete(ctx context.Context, np *schedulerv1alpha1.NamespacePlace
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.written, client.ObjectKeyFromObject(np))
+	delete(s.asked, client.ObjectKeyFromObject(np))
 	return nil
 }
 
@@ -246,19 +264,25 @@ func (s *Store) Release(ctx context.Context, np *schedulerv1alpha1.NamespacePlac
 	if len(stored.Finalizers) > 0 {
 		return false, nil
 	}
-	s.wrote(client.ObjectKeyFromObject(np), np.ResourceVersion, nil)
+	s.wrote(client.ObjectKeyFromObject(np), np, nil, false)
 	return true, nil
 }
 
-// wrote remembers what was written over base, nil for the end of the object. Where base was itself newer than the
-// cache, the first of them counts.
-func (s *Store) wrote(key client.ObjectKey, base string, result *schedulerv1alpha1.NamespacePlacement) {
+// wrote remembers what was written over current, nil for the end of the object, and whether it was the status. Where
+// current was itself newer than the cache, the first of them counts.
+func (s *Store) wrote(key client.ObjectKey, current, result *schedulerv1alpha1.NamespacePlacement, ofStatus bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	base := current.ResourceVersion
 	if last, exists := s.written[key]; exists && last.result != nil && last.result.ResourceVersion == base {
 		base = last.base
 	}
 	s.written[key] = writtenPlacement{base: base, result: result.DeepCopy()}
+	if result == nil {
+		delete(s.asked, key)
+		return
+	}
+	s.account(current, result, ofStatus)
 }
 
 func read(ctx context.Context, from client.Reader, key client.ObjectKey) (*schedulerv1alpha1.NamespacePlacement, error) {

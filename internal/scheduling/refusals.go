@@ -35,10 +35,9 @@ type refusals struct {
 	mu sync.Mutex
 	// written holds what was written last, by NamespacePlacement. It only spares writes, and is empty after a restart.
 	written map[client.ObjectKey]lastMessage
-	// waiting holds what is to be written, queues their order per tenant, and turns that of the tenants with any.
+	// waiting holds what is to be written, and queue its order.
 	waiting map[client.ObjectKey]lastMessage
-	queues  map[string][]client.ObjectKey
-	turns   []string
+	queue   *turns[client.ObjectKey]
 	// more is sent to when there is something to write.
 	more chan struct{}
 }
@@ -63,7 +62,7 @@ func (last lastMessage) isDue(next lastMessage) bool {
 func newRefusals(clock clock.PassiveClock, write func(ctx context.Context, gang string, facts placement.Facts) error) *refusals {
 	return &refusals{
 		write: write, clock: clock, written: map[client.ObjectKey]lastMessage{}, waiting: map[client.ObjectKey]lastMessage{},
-		queues: map[string][]client.ObjectKey{}, more: make(chan struct{}, refusalWriters),
+		queue: newTurns(tenantOf), more: make(chan struct{}, refusalWriters),
 	}
 }
 
@@ -82,14 +81,11 @@ func (r *refusals) add(gang string, why refusal.Refusal) {
 		r.waiting[key] = next
 		return
 	}
-	queue := r.queues[key.Namespace]
-	if len(queue) >= refusalsPerTenant {
+	if r.queue.lenOf(key.Namespace) >= refusalsPerTenant {
 		return
 	}
-	if len(queue) == 0 {
-		r.turns = append(r.turns, key.Namespace)
-	}
-	r.waiting[key], r.queues[key.Namespace] = next, append(queue, key)
+	r.waiting[key] = next
+	r.queue.Push(key)
 	select {
 	case r.more <- struct{}{}:
 	default: // every writer is awake
@@ -100,16 +96,8 @@ func (r *refusals) add(gang string, why refusal.Refusal) {
 func (r *refusals) next() (client.ObjectKey, lastMessage, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for len(r.turns) > 0 {
-		tenant := r.turns[0]
-		queue := r.queues[tenant]
-		key := queue[0]
-		r.turns, r.queues[tenant] = r.turns[1:], queue[1:]
-		if len(queue) > 1 {
-			r.turns = append(r.turns, tenant)
-		} else {
-			delete(r.queues, tenant)
-		}
+	for r.queue.Len() > 0 {
+		key := r.queue.Pop()
 		message, waits := r.waiting[key]
 		delete(r.waiting, key)
 		if waits { // else it was placed or deleted meanwhile

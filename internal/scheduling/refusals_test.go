@@ -56,7 +56,7 @@ func TestRefusalsTakeTurns(t *testing.T) {
 	r.forget(client.ObjectKey{Namespace: "few", Name: "gone"})
 	r.drain(t.Context())
 	require.Empty(t, cmp.Diff([]string{"many/ns0@2 new", "few/web@1 no", "many/ns1@2 new", "many/ns2@2 new"}, book.lines))
-	require.Empty(t, r.queues)
+	require.Zero(t, r.queue.Len())
 	require.Empty(t, r.waiting)
 
 	r.add("few/web@1", refusal.Refusal{Message: "no"})

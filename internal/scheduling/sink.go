@@ -56,6 +56,7 @@ func (s *statusSink) Commit(ctx context.Context, gang string, assignments []name
 		granted[assignment.Cluster] = granted[assignment.Cluster].Plus(size)
 	}
 	np, err := s.change(ctx, gang, placement.Facts{Granted: granted})
+	s.store.Metrics.decided(decisionOf(err))
 	if err != nil {
 		return fmt.Errorf("placing gang %s: %w", gang, err)
 	}
@@ -66,9 +67,25 @@ func (s *statusSink) Commit(ctx context.Context, gang string, assignments []name
 }
 
 // Refuse implements placer.Sink. The refusal is written later, by run.
-func (s *statusSink) Refuse(_ context.Context, gang string, why refusal.Refusal) error {
+func (s *statusSink) Refuse(ctx context.Context, gang string, why refusal.Refusal) error {
+	result := decisionRefused
+	if np, err := s.store.Get(ctx, slicepod.PlacementOf(gang)); err == nil && np != nil && len(placement.Pinned(np)) > 0 {
+		result = decisionDenied
+	}
+	s.store.Metrics.decided(result)
 	s.refusals.add(gang, why)
 	return nil
+}
+
+// decisionOf returns what became of a decision whose commit had that outcome.
+func decisionOf(err error) decisionResult {
+	switch {
+	case err == nil:
+		return decisionPlaced
+	case errors.Is(err, errChanged):
+		return decisionChanged
+	}
+	return decisionError
 }
 
 // run writes refusals until ctx ends.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
@@ -63,6 +64,8 @@ type Tenants struct {
 	Profiles sets.Set[string]
 	// DefaultSlice is the slice size for resources that a tenant does not name.
 	DefaultSlice slice.Amounts
+	// QuotaGrace is how long a namespace keeps what it has once it has no quota any more. 0: it keeps nothing.
+	QuotaGrace time.Duration
 	// Metrics counts evictions; nil counts none.
 	Metrics *Metrics
 }

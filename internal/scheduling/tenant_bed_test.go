@@ -324,6 +324,11 @@ func web() *corev1.Namespace {
 // regarding is a recorder that notes what Events are about.
 type regarding struct{ objects []string }
 
-func (r *regarding) Eventf(object, _ runtime.Object, _, reason, _, _ string, _ ...any) {
-	r.objects = append(r.objects, fmt.Sprintf("%T %s %s", object, object.(metav1.Object).GetName(), reason))
+func (r *regarding) Eventf(object, related runtime.Object, _, reason, _, _ string, _ ...any) {
+	text := fmt.Sprintf("%T %s %s", object, object.(metav1.Object).GetName(), reason)
+	if related != nil {
+		of := related.(*corev1.ObjectReference)
+		text += fmt.Sprintf(" %s %s", of.Kind, of.Name)
+	}
+	r.objects = append(r.objects, text)
 }

@@ -54,6 +54,8 @@ const (
 	// concernPod: the super cluster annotation and label of a pod (name), or of all pods of a namespace that wait for a
 	// node.
 	concernPod concern = "pod"
+	// concernRelocation: slices of a namespace that are to move for a pod.
+	concernRelocation concern = "relocation"
 	// concernNodes: the nodes of the pod view.
 	concernNodes concern = "nodes"
 	// concernOutOfService: the taint out-of-service of the Nodes in the tenant.
@@ -102,6 +104,7 @@ type tenantController struct {
 	limits     *tenantLimits
 	choices    *choices
 	reconcile  reconcilers
+	evictor    *evictor
 	// fail ends the connection: an event handler panicked, and its event is lost.
 	fail func(error)
 }
@@ -120,22 +123,27 @@ func newTenantController(
 		policy: tenant.Policy, limits: newTenantLimits(tenant.Policy), choices: chosen,
 		nodes: &nodeReconciler{key: tenant.Key, placements: t.Client, dispatcher: t.Dispatcher, nodes: nodes},
 	}
+	c.evictor = &evictor{
+		post: postEvictions(api), remove: deletions(api), pods: pods, namespaces: namespaces, events: about, clock: clock.RealClock{}, metrics: t.Metrics,
+	}
 	c.reconcile = reconcilers{
 		concernNamespace: &namespaceReconciler{
 			key: tenant.Key, store: t.Store, api: api, namespaces: namespaces, quotas: quotas, usage: t.Usage,
-			clock: clock.RealClock{}, profiles: t.Profiles, defaultSlice: t.DefaultSlice,
-			policy: tenant.Policy, limits: c.limits, events: about,
-			evictor: &evictor{
-				post: postEvictions(api), remove: deletions(api), pods: pods, namespaces: namespaces, events: about, clock: clock.RealClock{}, metrics: t.Metrics,
-			},
+			clock: clock.RealClock{}, profiles: t.Profiles, defaultSlice: t.DefaultSlice, quotaGrace: t.QuotaGrace,
+			policy: tenant.Policy, limits: c.limits, events: about, changes: newChangeLimiter(),
+			evictor:    c.evictor,
 			recognized: func(ctx context.Context) (types.UID, error) { return controlPlaneOf(ctx, t.Client, tenant) },
 		},
 		concernAnnotation: &annotationReconciler{
 			key: tenant.Key, store: t.Store, api: api, namespaces: namespaces, events: about,
-			clock: clock.RealClock{}, restores: newRestoreLimiter(),
+			clock: clock.RealClock{}, policy: tenant.Policy, limits: c.limits, restores: newRestoreLimiter(),
 		},
-		concernEvent:        &eventReconciler{key: tenant.Key, store: t.Store, namespaces: namespaces, events: about},
-		concernPod:          &podReconciler{key: tenant.Key, store: t.Store, api: api, pods: pods, choices: chosen, recorder: recorder},
+		concernEvent: &eventReconciler{key: tenant.Key, store: t.Store, namespaces: namespaces, events: about},
+		concernPod:   &podReconciler{key: tenant.Key, store: t.Store, api: api, pods: pods, choices: chosen, recorder: recorder},
+		concernRelocation: &relocationReconciler{
+			key: tenant.Key, store: t.Store, pods: pods, namespaces: namespaces, usage: t.Usage, virtualNodes: t.Dispatcher.virtualNodes,
+			policy: tenant.Policy, limits: c.limits, clock: clock.RealClock{}, events: about, recorder: recorder, attempts: map[string]attempt{},
+		},
 		concernNodes:        c.nodes,
 		concernOutOfService: &outOfServiceReconciler{api: api, dispatcher: t.Dispatcher, meta: t.Store.live, clock: clock.RealClock{}},
 	}
@@ -156,6 +164,7 @@ func controlPlaneOf(ctx context.Context, reader client.Reader, tenant *tenants.T
 
 // run works until ctx ends. The informers are synced.
 func (c *tenantController) run(ctx context.Context) error {
+	defer c.evictor.stop()
 	return runController(ctx, c.reconcile, c.watch)
 }
 
@@ -284,7 +293,8 @@ func (c placementChange) losesCluster() bool {
 	return !current.IsSuperset(placement.Clusters(c.old.Status.Placements))
 }
 
-// podHandler enqueues the pods that may need a repair, and forgets the choices that are settled.
+// podHandler enqueues the pods that may need a repair, and the namespaces of those that wait, and forgets the choices
+// that are settled. However many pods of a namespace wait, the queue holds their namespace once.
 func podHandler(queue workqueue.TypedRateLimitingInterface[request], chosen *choices) cache.ResourceEventHandler {
 	repair := func(pod *corev1.Pod) {
 		if isBound(pod) {
@@ -292,6 +302,9 @@ func podHandler(queue workqueue.TypedRateLimitingInterface[request], chosen *cho
 		}
 		if mayNeedRepair(pod) {
 			queue.Add(request{concern: concernPod, namespace: pod.Namespace, name: pod.Name})
+		}
+		if _, waits := waitsSince(pod); waits {
+			queue.AddAfter(request{concern: concernRelocation, namespace: pod.Namespace}, relocationDelay)
 		}
 	}
 	return engage.ObjectHandler(repair, func(pod *corev1.Pod) { chosen.forget(pod.UID) })

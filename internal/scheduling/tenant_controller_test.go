@@ -185,6 +185,29 @@ func TestEventsRegardTheQuota(t *testing.T) {
 	require.Equal(t, []string{"*v1.Namespace web Placed", "*v1.ResourceQuota quota Placed"}, recorder.objects)
 }
 
+// TestEventsOfSuperClustersAreToldApart: client-go would count those of one reason as one.
+func TestEventsOfSuperClustersAreToldApart(t *testing.T) {
+	t.Parallel()
+	b := newTenantBed(t, web())
+	b.quota("web", "1")
+	b.settle()
+	b.grant("web", "r1")
+	b.settle()
+	recorder, core := &regarding{}, b.factory.Core().V1()
+	events := &eventReconciler{
+		key: b.stored()["web"].Namespace, store: b.store, namespaces: core.Namespaces().Lister(),
+		events: namespaceEvents{core.ResourceQuotas().Lister(), recorder},
+	}
+	for _, name := range []string{schedulerv1alpha1.ConditionPlaced, partEvent + "r1", partEvent + "r2", partEvent + "r3"} {
+		_, err := events.Reconcile(t.Context(), request{concern: concernEvent, namespace: "web", name: name})
+		require.NoError(t, err)
+	}
+	require.Equal(t, []string{
+		"*v1.ResourceQuota quota Placed", "*v1.ResourceQuota quota Stays SuperCluster r1",
+		"*v1.ResourceQuota quota Left SuperCluster r2", "*v1.ResourceQuota quota Left SuperCluster r3",
+	}, recorder.objects)
+}
+
 // BenchmarkIdleController measures what a controller of a tenant costs while it waits.
 func BenchmarkIdleController(b *testing.B) {
 	idle := reconcile.TypedFunc[request](func(context.Context, request) (reconcile.Result, error) { return reconcile.Result{}, nil })

@@ -69,7 +69,8 @@ type demand struct {
 }
 
 // demandOf returns what a NamespacePlacement takes, nil for one that does not exist: the larger of what it asks for and
-// what is reserved for it. One that is being deleted asks for nothing any more.
+// what is reserved for it, other placements that were requested included. One that is being deleted asks for nothing
+// any more.
 func demandOf(np *schedulerv1alpha1.NamespacePlacement) demand {
 	if np == nil {
 		return demand{}
@@ -81,6 +82,7 @@ func demandOf(np *schedulerv1alpha1.NamespacePlacement) demand {
 	if np.DeletionTimestamp != nil {
 		return has
 	}
+	has.amounts = has.amounts.Plus(placement.Added(np))
 	return has.larger(demandOfSpec(&np.Spec))
 }
 
@@ -216,6 +218,30 @@ func (l *tenantLimits) admit(namespace string, wants, has demand) (reason tenanc
 	}
 	delete(l.above, namespace)
 	return tenancy.Reason{}, true
+}
+
+// request gives np the status with a request for other placements, unless why says that it is refused, and counts what
+// it adds. It returns why it is refused, "" if it is not: also where the tenant would reserve more than it may while
+// the namespace has both, for pods that nobody can evict would use both.
+func (l *tenantLimits) request(np *schedulerv1alpha1.NamespacePlacement, asked schedulerv1alpha1.NamespacePlacementStatus, why string) string {
+	if why != "" {
+		return why
+	}
+	before := np.Status
+	np.Status = asked
+	if l == nil {
+		return ""
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	share, wants := l.known[np.Name], demandOf(np)
+	if why = l.short(np.Name, wants); why != "" {
+		np.Status = before
+		return why
+	}
+	share.admitted = share.demand().larger(wants)
+	l.set(np.Name, share)
+	return ""
 }
 
 // tell returns whether a refusal of a namespace without a NamespacePlacement is to be recorded: its message is another

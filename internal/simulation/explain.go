@@ -107,8 +107,12 @@ type Explanation struct {
 	Holds []Holding `json:"holds,omitempty"`
 	// Conditions are those of its NamespacePlacement.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Requested are other placements that its tenant requests, nil for none.
+	Requested *Requested `json:"requested,omitempty"`
 	// Deleted is whether it is being deleted.
 	Deleted bool `json:"deleted,omitempty"`
+	// Pod is about a pod of the namespace, nil if none was asked about (ExplainPod).
+	Pod *PodRoom `json:"pod,omitempty"`
 }
 
 // Holding is what a namespace has in one super cluster.
@@ -120,6 +124,31 @@ type Holding struct {
 	// Leaving is what is to leave, and Reason why.
 	Leaving string                          `json:"leaving,omitempty"`
 	Reason  schedulerv1alpha1.LeavingReason `json:"reason,omitempty"`
+}
+
+// Requested are other placements that a tenant requests.
+type Requested struct {
+	// Annotation is what it wrote, cut; "" for any other placements.
+	Annotation string                         `json:"annotation,omitempty"`
+	State      schedulerv1alpha1.RequestState `json:"state"`
+	// Message is why it is refused, or, of one that waits, would be now.
+	Message string `json:"message,omitempty"`
+}
+
+// maxRequestLength is how much is shown of what a tenant wrote, in bytes.
+const maxRequestLength = 256
+
+// requestedOf returns what is requested for np, and what a rehearsal made of it.
+func requestedOf(np, after *schedulerv1alpha1.NamespacePlacement) *Requested {
+	request := np.Status.Requested
+	if request == nil {
+		return nil
+	}
+	r := &Requested{Annotation: tenancy.Cut(request.Annotation, maxRequestLength), State: request.State, Message: request.Message}
+	if after.Status.Requested != nil {
+		r.Message = after.Status.Requested.Message
+	}
+	return r
 }
 
 // Explain tries what is missing of one namespace in a pool, beside what all others hold now.
@@ -137,9 +166,10 @@ func Explain(ctx context.Context, cfg *config.KubeSchedulerConfiguration, pool *
 	e := &Explanation{
 		Namespace: namespaceOf(np, outcomes[at], ""), Slice: slice.Of(np.Spec.Slice).String(), Quota: slice.Of(np.Spec.Quota).String(),
 		Conditions: np.Status.Conditions, Deleted: np.DeletionTimestamp != nil,
+		Requested: requestedOf(np, outcomes[at].Placement),
 	}
 	if e.Missing == "" { // what is missing now, even if it would be placed
-		e.Missing = slice.Total(placement.Missing(np)).String()
+		e.Missing = placement.Lacking(np).String()
 	}
 	for i := range np.Status.Placements {
 		p := &np.Status.Placements[i]
@@ -185,6 +215,16 @@ func (e *Explanation) Print(out io.Writer, format Format) error {
 		p.line("%s is missing, and fits now: %s. vc-scheduler places it in its turn", e.Missing, e.moved())
 	default:
 		p.line("Nothing is missing")
+	}
+	if e.Pod != nil {
+		e.Pod.print(p)
+	}
+	if r := e.Requested; r != nil {
+		separator := ": "
+		if r.State == schedulerv1alpha1.RequestWaiting {
+			separator = ", and refused now: "
+		}
+		p.line("Other placements are requested, %s: %s%s", cmp.Or(r.Annotation, "any"), r.State, prefixed(separator, r.Message))
 	}
 	if len(e.Conditions) > 0 {
 		p.line("")

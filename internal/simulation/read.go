@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/clusterchoice"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -51,6 +52,21 @@ type Pool struct {
 	Invalid map[types.NamespacedName]string
 	// Ignored counts objects that play no part, by kind.
 	Ignored map[string]int
+}
+
+// Drain gives the virtual Nodes of super clusters a taint that drains them, as an operator does. It fails for a super
+// cluster that is not in the pool.
+func (p *Pool) Drain(names ...string) error {
+	for _, name := range names {
+		at := slices.IndexFunc(p.Nodes, func(node *corev1.Node) bool { return node.Name == name })
+		if at < 0 {
+			return fmt.Errorf("there is no super cluster %s", name)
+		}
+		node := p.Nodes[at].DeepCopy()
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "drain", Effect: corev1.TaintEffectNoExecute})
+		p.Nodes[at] = node
+	}
+	return nil
 }
 
 // Read reads all files of a directory, and of those below it, that end in .yaml, .yml or .json. They hold any number of
@@ -246,7 +262,11 @@ func (r *reader) request(defaults slice.Amounts) {
 		if len(spec.Quota) == 0 && invalid == nil && !exists {
 			continue // it requests nothing
 		}
-		spec.Priority, spec.Weight = np.Spec.Priority, np.Spec.Weight
+		spec.Priority, spec.Weight, spec.NodeSelector = np.Spec.Priority, np.Spec.Weight, np.Spec.NodeSelector
+		chosen, refused := clusterchoice.Of(namespace, &np.Spec, nil)
+		if spec.ClusterChoice = chosen; refused != nil {
+			spec.Slice, spec.Quota, invalid = np.Spec.Slice, np.Spec.Quota, cmp.Or(invalid, refused)
+		}
 		np.Spec = spec
 		if invalid != nil {
 			r.pool.Invalid[key] = said(*invalid)

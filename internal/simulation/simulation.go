@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,6 +22,7 @@ import (
 	"github.com/superpool/superpool/internal/placer"
 	"github.com/superpool/superpool/internal/refusal"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/superclusters"
 	"github.com/superpool/superpool/internal/view"
 )
 
@@ -43,6 +45,8 @@ const (
 	New Change = "new"
 	// Grows: it holds something already, and more is placed.
 	Grows Change = "grows"
+	// Moves: what it holds in a super cluster that is drained or lost is placed elsewhere.
+	Moves Change = "moves"
 	// Waits: something is missing that fits nowhere.
 	Waits Change = "waits"
 	// Stays: it has what it requests.
@@ -165,6 +169,7 @@ func rehearse(
 		if name := np.Spec.SchedulerName; name != "" && !profiles.Has(name) {
 			return nil, fmt.Errorf("namespace %s names profile %q, and there are %q", client.ObjectKeyFromObject(np), name, sets.List(profiles))
 		}
+		leave(np, pool.Nodes)
 		placements[i] = np
 	}
 	outcomes, err := (&placer.Rehearsal{Config: cfg, Nodes: pool.Nodes, Placements: placements, Tried: tried}).Run(ctx)
@@ -172,6 +177,18 @@ func rehearse(
 		return nil, fmt.Errorf("simulating: %w", err)
 	}
 	return outcomes, nil
+}
+
+// leave lets np leave the super clusters that are drained, as the namespace scheduler does before it places what leaves
+// elsewhere. Whether one is lost depends on time: what np says of that stands.
+func leave(np *schedulerv1alpha1.NamespacePlacement, nodes []*corev1.Node) {
+	drained := map[string]schedulerv1alpha1.LeavingReason{}
+	for _, node := range nodes {
+		if superclusters.StandingOf(node).Drained {
+			drained[node.Name] = schedulerv1alpha1.LeavingDrained
+		}
+	}
+	np.Status, _, _ = placement.Next(np, placement.Facts{Now: time.Now(), Leave: drained})
 }
 
 // namespaceOf returns what comes out for one NamespacePlacement.
@@ -182,9 +199,12 @@ func namespaceOf(before *schedulerv1alpha1.NamespacePlacement, outcome placer.Ou
 		Tenant: after.Namespace, Name: after.Name, Slices: wanted, PlacedSlices: placed,
 		Before: counts(before.Status.Placements), Placements: counts(after.Status.Placements), Why: invalid,
 	}
-	switch missing := slice.Total(placement.Missing(after)); {
+	switch missing := placement.Lacking(after); {
 	case !missing.IsZero():
 		n.Change, n.Missing = Waits, missing.String()
+		if n.isLess() { // what is to leave stays until it fits elsewhere
+			n.Placements = n.Before
+		}
 		n.Why = cmp.Or(invalid, outcome.Why.Message)
 		n.Tried, n.SuperClusters = outcome.Why.Tried(), reasons(outcome.Why)
 	case invalid != "":
@@ -192,10 +212,22 @@ func namespaceOf(before *schedulerv1alpha1.NamespacePlacement, outcome placer.Ou
 	case maps.Equal(n.Before, n.Placements):
 	case len(n.Before) == 0:
 		n.Change = New
+	case n.isLess():
+		n.Change = Moves
 	default:
 		n.Change = Grows
 	}
 	return n
+}
+
+// isLess reports whether the namespace has less in any super cluster than before.
+func (n *Namespace) isLess() bool {
+	for cluster, count := range n.Before {
+		if n.Placements[cluster] < count {
+			return true
+		}
+	}
+	return false
 }
 
 func reasons(why refusal.Refusal) []Reason {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -69,6 +70,29 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
+// TestSimulateADrain: what fits elsewhere moves, and what does not stays as a whole and says why.
+func TestSimulateADrain(t *testing.T) {
+	node := func(name, cpu string) *corev1.Node {
+		node := builders.Node(name).Label(schedulerv1alpha1.LabelVirtualNode, name).Obj()
+		node.Status.Allocatable = builders.Resources("cpu", cpu)
+		return node
+	}
+	web := builders.Placement("tenant-a", "web").Quota("cpu", "2").Slice("cpu", "1").Held("r1", 1, "cpu", "1").Held("r2", 1, "cpu", "1").Obj()
+	large := builders.Placement("tenant-b", "large").Quota("cpu", "6").Slice("cpu", "3").Held("r1", 2, "cpu", "6").Obj()
+	pool := &simulation.Pool{Nodes: []*corev1.Node{node("r1", "8"), node("r2", "4")}, Placements: []*schedulerv1alpha1.NamespacePlacement{web, large}}
+	require.EqualError(t, pool.Drain("r1", "r3"), "there is no super cluster r3")
+	report, err := simulation.Simulate(schedulertest.Context(t), profilesOf(t), pool)
+	require.NoError(t, err)
+	require.EqualError(t, report.Err(), "1 of 2 namespaces does not fit")
+	require.Equal(t, simulation.Moves, report.Namespaces[0].Change)
+	require.Equal(t, map[string]int32{"r2": 2}, report.Namespaces[0].Placements)
+	require.Equal(t, simulation.Waits, report.Namespaces[1].Change)
+	require.Equal(t, map[string]int32{"r1": 2}, report.Namespaces[1].Placements)
+	require.Equal(t, "cpu=6", report.Namespaces[1].Missing)
+	require.NotEmpty(t, report.Namespaces[1].Why)
+	require.Empty(t, web.Status.Placements[0].Leaving, "the pool is not changed")
+}
+
 func TestSimulateOfAnEmptyPool(t *testing.T) {
 	pool, err := simulation.Read(fstest.MapFS{"a.yaml": {Data: []byte(quotaOf("web", "1"))}}, defaults)
 	require.NoError(t, err)
@@ -85,7 +109,35 @@ func TestSimulateRefusesUnknownProfiles(t *testing.T) {
 	np := builders.Placement("tenant-a", "web").Quota("cpu", "1").Obj()
 	np.Spec.SchedulerName = "packing"
 	_, err := simulation.Simulate(schedulertest.Context(t), profilesOf(t), &simulation.Pool{Placements: []*schedulerv1alpha1.NamespacePlacement{np}})
-	require.EqualError(t, err, `namespace tenant-a/web names profile "packing", and there are ["namespace-scheduler"]`)
+	require.EqualError(t, err, `namespace tenant-a/web names profile "packing", and there are ["namespace-scheduler" "pack" "spread"]`)
+}
+
+// TestSimulateAChoice: a Namespace's annotation says where it may go, and a refusal is in the words of all others.
+func TestSimulateAChoice(t *testing.T) {
+	node := func(name, region string) string {
+		return fmt.Sprintf("---\napiVersion: v1\nkind: Node\nmetadata: {name: %s, labels: {scheduler.tenancy.x-k8s.io/super-cluster: %[1]s, "+
+			"topology.kubernetes.io/region: %s}}\nstatus: {allocatable: {cpu: 4, memory: 80Gi, pods: 100}}\n", name, region)
+	}
+	namespace := func(name, choice string) string {
+		return fmt.Sprintf("---\napiVersion: v1\nkind: Namespace\nmetadata: {name: %s, annotations: {scheduler.tenancy.x-k8s.io/cluster-choice: '%s'}}\n---\n",
+			name, choice) + quotaOf(name, "4")
+	}
+	pool, err := simulation.Read(fstest.MapFS{"a.yaml": {Data: []byte(node("r1", "eu") + node("r2", "us") +
+		namespace("american", `{"nodeSelector":{"topology.kubernetes.io/region":"us"}}`) +
+		namespace("asian", `{"nodeSelector":{"topology.kubernetes.io/region":"asia"}}`) +
+		namespace("wrong", `{"nodeSelectors":{}}`))}}, defaults)
+	require.NoError(t, err)
+	report, err := simulation.Simulate(schedulertest.Context(t), profilesOf(t), pool)
+	require.NoError(t, err)
+	var got []string
+	for _, namespace := range report.Namespaces {
+		got = append(got, fmt.Sprint(namespace.Name, namespace.Placements, namespace.Why))
+	}
+	require.Len(t, got, 3)
+	require.Equal(t, []string{
+		"americanmap[r2:2]", "asianmap[]0/2 super clusters are available: 2 do not match the namespace's node selector",
+	}, got[:2])
+	require.Contains(t, got[2], `wrongmap[]InvalidChoice: Annotation scheduler.tenancy.x-k8s.io/cluster-choice: it is no JSON object`)
 }
 
 func quotaOf(namespace, cpu string) string {
@@ -264,6 +316,116 @@ func TestRootOf(t *testing.T) {
 			}
 			require.NoError(t, err)
 			require.Equal(t, tc.want, root)
+		})
+	}
+}
+
+// TestExplainPod is the dry run of a move for a pod.
+func TestExplainPod(t *testing.T) {
+	two := func() *schedulerv1alpha1.NamespacePlacement {
+		return builders.Placement("tenant", "web").Quota("cpu", "4", "pods", "40").Slice("cpu", "1", "pods", "10").
+			Held("r1", 2, "cpu", "2", "pods", "20").Held("r2", 2, "cpu", "2", "pods", "20").Obj()
+	}
+	const help = "slice from %s to %s for pod of that size, which requests cpu=%s"
+	for name, tc := range map[string]struct {
+		cpu    string
+		change func(*simulation.Pool)
+		want   simulation.PodRoom
+	}{
+		"one slice":         {cpu: "3", want: simulation.PodRoom{Requests: "cpu=3", Moves: fmt.Sprintf("1 "+help, "r2", "r1", "3")}},
+		"it has room":       {cpu: "2", want: simulation.PodRoom{Requests: "cpu=2"}},
+		"larger than quota": {cpu: "5", want: simulation.PodRoom{Requests: "cpu=5", Why: "it requests cpu=5,pods=1, and the whole quota is cpu=4,pods=40"}},
+		"the first is cordoned": {
+			cpu: "3", change: func(pool *simulation.Pool) { pool.Nodes[0].Spec.Unschedulable = true },
+			want: simulation.PodRoom{Requests: "cpu=3", Moves: fmt.Sprintf("1 "+help, "r1", "r2", "3")},
+		},
+		"the first is full": {
+			cpu: "3", change: func(pool *simulation.Pool) {
+				pool.Placements = append(pool.Placements, builders.Placement("tenant", "other").Quota("cpu", "2").Slice("cpu", "1").Held("r1", 2, "cpu", "2").Obj())
+			},
+			want: simulation.PodRoom{Requests: "cpu=3", Moves: fmt.Sprintf("1 "+help, "r1", "r2", "3")},
+		},
+		"both are full": {
+			cpu: "3", change: func(pool *simulation.Pool) {
+				pool.Placements = append(pool.Placements, builders.Placement("tenant", "other").Quota("cpu", "4").Slice("cpu", "1").
+					Held("r1", 2, "cpu", "2").Held("r2", 2, "cpu", "2").Obj())
+			},
+			want: simulation.PodRoom{Requests: "cpu=3", Why: "super cluster r1: has too little free cpu"},
+		},
+		"it waits": {
+			cpu: "3", change: func(pool *simulation.Pool) {
+				pool.Placements[0].Spec.Quota = builders.Resources("cpu", "5", "pods", "50")
+			},
+			want: simulation.PodRoom{Requests: "cpu=3", Why: "the namespace waits to be placed, or is on the move"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pool := &simulation.Pool{
+				Nodes:      []*corev1.Node{builders.VirtualNode("r1", "cpu", "4", "pods", "100").Obj(), builders.VirtualNode("r2", "cpu", "4", "pods", "100").Obj()},
+				Placements: []*schedulerv1alpha1.NamespacePlacement{two()},
+			}
+			if tc.change != nil {
+				tc.change(pool)
+			}
+			key := types.NamespacedName{Namespace: "tenant", Name: "web"}
+			room, err := simulation.ExplainPod(schedulertest.Context(t), profilesOf(t), pool, key, slice.Of(builders.Resources("cpu", tc.cpu)))
+			require.NoError(t, err)
+			require.Empty(t, cmp.Diff(&tc.want, room))
+			why, err := simulation.Explain(schedulertest.Context(t), profilesOf(t), pool, key)
+			require.NoError(t, err)
+			why.Pod = room
+			var out bytes.Buffer
+			require.NoError(t, why.Print(&out, simulation.Table))
+			require.Contains(t, out.String(), "A pod that requests cpu="+tc.cpu+" has room in ")
+			require.Contains(t, out.String(), room.Moves+room.Why)
+		})
+	}
+}
+
+// TestExplainRequests: what a tenant requests, and what would come of it.
+func TestExplainRequests(t *testing.T) {
+	read, err := simulation.Read(os.DirFS("testdata/pool"), defaults)
+	require.NoError(t, err)
+	at := slices.IndexFunc(read.Placements, func(np *schedulerv1alpha1.NamespacePlacement) bool { return np.Name == "done" })
+	done := read.Placements[at]
+	for name, tc := range map[string]struct {
+		request schedulerv1alpha1.RequestedPlacements
+		want    string // "" for no line
+	}{
+		"none":    {},
+		"waits":   {request: schedulerv1alpha1.RequestedPlacements{Annotation: `{"r1":1}`, State: schedulerv1alpha1.RequestWaiting}, want: `Other placements are requested, {"r1":1}: Waiting`},
+		"anew":    {request: schedulerv1alpha1.RequestedPlacements{State: schedulerv1alpha1.RequestWaiting}, want: "Other placements are requested, any: Waiting"},
+		"refused": {request: schedulerv1alpha1.RequestedPlacements{Annotation: "{}", State: schedulerv1alpha1.RequestRefused, Message: "none"}, want: "Other placements are requested, {}: Refused: none"},
+		"would be refused": {
+			request: schedulerv1alpha1.RequestedPlacements{
+				Annotation: `{"r9":1}`, State: schedulerv1alpha1.RequestWaiting,
+				Placements: []schedulerv1alpha1.ClusterPlacement{{Cluster: "r9", Slices: int32(slice.Count(slice.Of(done.Spec.Quota), slice.Of(done.Spec.Slice))), Reserved: done.Spec.Quota}},
+			},
+			want: `Other placements are requested, {"r9":1}: Waiting, and refused now: super cluster r9: it is not in the pool`,
+		},
+		"long": {
+			request: schedulerv1alpha1.RequestedPlacements{Annotation: strings.Repeat("x", 60_000), State: schedulerv1alpha1.RequestRefused, Message: "none"},
+			want:    "Other placements are requested, " + strings.Repeat("x", 253) + "...: Refused: none",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			np := done.DeepCopy()
+			np.UID = "1"
+			if tc.request.State != "" {
+				np.Status.Requested = &tc.request
+			}
+			pool := &simulation.Pool{Nodes: read.Nodes, Placements: []*schedulerv1alpha1.NamespacePlacement{np}}
+			why, err := simulation.Explain(schedulertest.Context(t), profilesOf(t), pool, client.ObjectKeyFromObject(np))
+			require.NoError(t, err)
+			var out bytes.Buffer
+			require.NoError(t, why.Print(&out, simulation.Table))
+			got := ""
+			for line := range strings.Lines(out.String()) {
+				if strings.HasPrefix(line, "Other placements") {
+					got = strings.TrimSpace(line)
+				}
+			}
+			require.Equal(t, tc.want, got)
 		})
 	}
 }

@@ -162,13 +162,21 @@ func (a Amounts) String() string {
 }
 
 // ExceedsMax reports whether a positive quantity is above MaxAmount. A quantity may be written with any exponent, and
-// Cmp writes it out: 1e9999999 takes it seconds, so the exponent is looked at first.
+// Cmp writes it out: 1e9999999 takes it seconds, so it is compared exactly only where it is near.
 func ExceedsMax(name corev1.ResourceName, quantity resource.Quantity) bool {
-	const decimalsOfMax = 19 // 2^53 thousandths or units have fewer
-	if exponent := -quantity.AsDec().Scale(); exponent > decimalsOfMax {
+	d := rowOf(name)
+	limit := float64(MaxAmount) * math.Pow10(int(d.Scale))
+	switch approximately := quantity.AsApproximateFloat64(); {
+	case approximately < limit/2:
+		return false
+	case approximately > limit*2:
 		return true
 	}
-	return quantity.Cmp(*rowOf(name).Quantity(MaxAmount)) > 0
+	const decimalsOfMax = 19 // 2^53 thousandths or units have fewer
+	if exponent := -quantity.AsDec().Scale(); exponent > decimalsOfMax {
+		return true // what is approximately no number comes here, too
+	}
+	return quantity.Cmp(*d.Quantity(MaxAmount)) > 0
 }
 
 // below reports whether a is smaller than b. Quantities that exceed MaxAmount are all as large as each other, so that

@@ -197,6 +197,12 @@ func TestFromList(t *testing.T) {
 		{name: "negative", resource: "cpu", quantity: "-1", wantError: "must not be negative"},
 		{name: "the largest", resource: "memory", quantity: "8Pi", want: slice.MaxAmount},
 		{name: "larger than the largest", resource: "memory", quantity: "9Pi", wantError: "larger than any pool"},
+		{name: "one above the largest", resource: "memory", quantity: "9007199254740993", wantError: "larger than any pool"},
+		{name: "one below the largest", resource: "memory", quantity: "9007199254740991", want: slice.MaxAmount - 1},
+		{name: "half of the largest", resource: "cpu", quantity: "4503599627370496m", want: slice.MaxAmount / 2},
+		{name: "the largest cpu", resource: "cpu", quantity: "9007199254740992m", want: slice.MaxAmount},
+		{name: "a thousandth of a core above the largest", resource: "cpu", quantity: "9007199254740993m", wantError: "larger than any pool"},
+		{name: "twice the largest", resource: "cpu", quantity: "18014398509482", wantError: "larger than any pool"},
 		{name: "huge", resource: "cpu", quantity: "1e40", wantError: "larger than any pool"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

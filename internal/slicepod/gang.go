@@ -32,6 +32,8 @@ const (
 	AnnotationHeld = "scheduler.tenancy.x-k8s.io/held"
 	// AnnotationTurn is Gang.Turn; it is absent for 0.
 	AnnotationTurn = "scheduler.tenancy.x-k8s.io/turn"
+	// AnnotationPin is, on a slice that is to go to one super cluster only, that super cluster.
+	AnnotationPin = "scheduler.tenancy.x-k8s.io/pin"
 	// AnnotationSlices is, on a Pod that stands for what a namespace holds in a super cluster, the slices that this is.
 	// EncodeRuns writes and Runs reads it.
 	AnnotationSlices = "scheduler.tenancy.x-k8s.io/slices"
@@ -73,6 +75,22 @@ func Encode(gang Gang, pods ...*corev1.Pod) {
 		pod.Annotations = annotations
 	}
 }
+
+// Pin lets slices go to one super cluster only. They share one map of annotations: what Encode gave the first of them,
+// and the super cluster.
+func Pin(cluster string, pods ...*corev1.Pod) {
+	if len(pods) == 0 {
+		return
+	}
+	annotations := maps.Clone(pods[0].Annotations)
+	annotations[AnnotationPin] = cluster
+	for _, pod := range pods {
+		pod.Annotations = annotations
+	}
+}
+
+// PinOf returns the one super cluster to which a slice may go, "" for any.
+func PinOf(pod *corev1.Pod) string { return pod.Annotations[AnnotationPin] }
 
 // Decode reads the gang of a slice. A Pod without the annotations is a gang of one that wants and holds nothing. The
 // maps are the caller's. Plugins call Size, Total and Held for the parts that they use: Held has an entry per super

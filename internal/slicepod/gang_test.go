@@ -30,6 +30,16 @@ func TestEncode(t *testing.T) {
 	require.Empty(t, cmp.Diff(want, second.Annotations))
 }
 
+func TestPin(t *testing.T) {
+	t.Parallel()
+	first, second, other := &corev1.Pod{}, &corev1.Pod{}, &corev1.Pod{}
+	slicepod.Encode(slicepod.Gang{Name: "tenant/web@1", Size: 3}, first, second, other)
+	slicepod.Pin("r1", first, second)
+	slicepod.Pin("r2")
+	require.Equal(t, []string{"r1", "r1", ""}, []string{slicepod.PinOf(first), slicepod.PinOf(second), slicepod.PinOf(other)})
+	require.Equal(t, "tenant/web@1", slicepod.GangName(second))
+}
+
 func TestDecode(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

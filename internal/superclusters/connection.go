@@ -38,10 +38,12 @@ type connection struct {
 	cluster    types.NamespacedName
 	config     *rest.Config
 	client     kubernetes.Interface // made by Connect
-	dirty      chan struct{}        // holds one when capacity or headroom has changed since the last publish
-	probed     chan tenancy.Reason  // holds the outcome of the last Probe: why the Node is not Ready, the zero Reason when it is
-	uid        types.UID            // of the super cluster, read by Connect
-	versions   *engage.Versions     // of the super cluster since Connect
+	informing  kubernetes.Interface // made by Connect: the client of informers, which are held back while it does not answer
+	answers    engage.Answers
+	dirty      chan struct{}       // holds one when capacity or headroom has changed since the last publish
+	probed     chan tenancy.Reason // holds the outcome of the last Probe: why the Node is not Ready, the zero Reason when it is
+	uid        types.UID           // of the super cluster, read by Connect
+	versions   *engage.Versions    // of the super cluster since Connect
 
 	mu       sync.Mutex
 	id       string // owned by the Cluster, "" for none
@@ -110,8 +112,12 @@ func (c *connection) connect(ctx context.Context) error {
 		if err != nil {
 			return failure(ReasonInvalidKubeconfig, fmt.Sprintf("making a client: %v", err))
 		}
+		if c.informing, err = kubernetes.NewForConfig(c.answers.Held(c.config)); err != nil {
+			return failure(ReasonInvalidKubeconfig, fmt.Sprintf("making a client: %v", err))
+		}
 		c.client = client
 	}
+	asked := time.Now()
 	id, err := readID(ctx, c.client)
 	c.controller.owners.tried(c.cluster, id)
 	if err != nil {
@@ -127,15 +133,18 @@ func (c *connection) connect(ctx context.Context) error {
 	c.uid, c.versions = uid, &engage.Versions{}
 	_ = c.versions.Observe(version) // the first one goes back behind nothing
 	c.setID(id)
+	c.answers.Answered(asked)
 	return nil
 }
 
 // Probe implements engage.Work: it asks twice before a super cluster counts as unreachable. Another id, another UID and
 // a resource version that went back end Serve.
 func (c *connection) Probe(ctx context.Context) error {
+	asked := time.Now()
 	err := c.identify(ctx)
 	var known *engage.Failure
 	if err != nil && !errors.As(err, &known) && pause(ctx, probePause) {
+		asked = time.Now()
 		err = c.identify(ctx)
 	}
 	var outcome tenancy.Reason
@@ -149,6 +158,11 @@ func (c *connection) Probe(ctx context.Context) error {
 	case err != nil:
 		outcome = tenancy.Reason{Reason: ReasonSuperClusterUnreachable, Message: fmt.Sprintf("%s does not answer: %v", c.config.Host, err)}
 	}
+	if outcome.Reason == ReasonSuperClusterUnreachable {
+		c.answers.Failed()
+	} else {
+		c.answers.Answered(asked)
+	}
 	select {
 	case <-c.probed: // an outcome that publish has not seen yet
 	default:
@@ -156,6 +170,9 @@ func (c *connection) Probe(ctx context.Context) error {
 	c.probed <- outcome
 	return err
 }
+
+// Doubts implements engage.Doubter.
+func (c *connection) Doubts() <-chan struct{} { return c.answers.Doubts() }
 
 // identify asks whether the super cluster is the one that Connect found, as it was or later.
 func (c *connection) identify(ctx context.Context) error {
@@ -193,7 +210,7 @@ func (c *connection) Serve(ctx context.Context, ready func()) error {
 	}
 	ledger := NewLedger()
 	defer c.controller.measures.serve(id, ledger, c.touch)()
-	return runInformers(ctx, c.client, ledger, c.touch, func(ctx context.Context) error {
+	return runInformers(ctx, c.informing, ledger, c.touch, func(ctx context.Context) error {
 		if !c.controller.measures.waitSynced(ctx) {
 			return ctx.Err()
 		}
@@ -229,7 +246,7 @@ func (c *connection) publish(ctx context.Context, ledger *Ledger, id string) err
 				klog.FromContext(ctx).Error(err, "Renewing the lease, trying again")
 			}
 		}
-		c.controller.Metrics.set(id, desired)
+		c.controller.Metrics.set(id, desired, c.controller.measures.slicesIn(id), c.controller.DefaultSlice)
 		renew = false
 		select {
 		case <-ctx.Done():

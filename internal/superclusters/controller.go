@@ -31,6 +31,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/kubeconfig"
+	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -51,8 +52,10 @@ type Controller struct {
 	Reader client.Reader
 	// Recorder records Events on Clusters.
 	Recorder record.EventRecorder
-	// Metrics takes what super clusters are overcommitted by. Nil: there are no metrics.
+	// Metrics takes what super clusters are overcommitted by, and how many slices they hold. Nil: there are no metrics.
 	Metrics *Metrics
+	// DefaultSlice is the size of the slices that metrics count what is free in.
+	DefaultSlice slice.Amounts
 
 	kind       atomic.Pointer[schema.GroupVersionKind] // of Cluster, once the meta cluster serves it
 	supervisor engage.Supervisor[*connection]

@@ -132,6 +132,11 @@ func TestProgressOfADrain(t *testing.T) {
 	node.Spec.Taints = taints
 	reserve("waits-for-room", "1", "r1", "r2")
 	look(true, "False Draining: Namespaces that are still placed here: 2; waiting for room elsewhere: 0, for pods to end: 2")
+	growing := builders.Placement("vc", "waits-for-pods").Slice("cpu", "1").Quota("cpu", "9").Held("r1", 1, "cpu", "1").Held("r2", 1, "cpu", "1").Obj()
+	growing.Status.Placements[0].Leaving = &schedulerv1alpha1.Leaving{Reserved: growing.Status.Placements[0].Reserved, Reason: schedulerv1alpha1.LeavingDrained}
+	growing.Status.Displaced = &schedulerv1alpha1.Displaced{}
+	m.reserve(growing, growing) // what waits for room is what the quota has grown by
+	look(false, "False Draining: Namespaces that are still placed here: 2; waiting for room elsewhere: 0, for pods to end: 2")
 	for _, name := range []string{"waits-for-room", "waits-for-pods"} {
 		m.reserve(builders.Placement("vc", name).Held("r1", 1, "cpu", "1").Obj(), nil)
 	}

@@ -33,7 +33,8 @@ type measures struct {
 	mu        sync.Mutex
 	serving   map[string]*measure                               // by super cluster id
 	reserved  map[string]map[types.NamespacedName]slice.Amounts // by super cluster id, and by NamespacePlacement
-	lacking   map[types.NamespacedName]bool                     // the NamespacePlacements with slices that wait for room
+	slices    map[string]int64                                  // that stay in a super cluster, by its id
+	lacking   map[types.NamespacedName]bool                     // the NamespacePlacements of which something leaves, and waits for room
 	listeners []func(types.NamespacedName)
 	started   time.Time // when the process began to lead, zero before
 	// synced is closed once reserved holds all NamespacePlacements. nil: nobody feeds them.
@@ -152,15 +153,40 @@ func (m *measures) reserve(before, current *schedulerv1alpha1.NamespacePlacement
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.lacking, namespace)
-	if current != nil && len(placement.Missing(current)) > 0 {
+	if current != nil && !placement.Displaced(current).IsZero() {
 		if m.lacking == nil {
 			m.lacking = map[types.NamespacedName]bool{}
 		}
 		m.lacking[namespace] = true
 	}
+	m.countSlices(before, -1)
+	m.countSlices(current, 1)
 	for id, amounts := range reserved {
 		m.reserveLocked(id, namespace, amounts)
 	}
+}
+
+// countSlices adds the slices of a NamespacePlacement, nil for none, as often as times says. The caller holds mu.
+func (m *measures) countSlices(np *schedulerv1alpha1.NamespacePlacement, times int64) {
+	if np == nil {
+		return
+	}
+	if m.slices == nil {
+		m.slices = map[string]int64{}
+	}
+	for i := range np.Status.Placements {
+		p := &np.Status.Placements[i]
+		if m.slices[p.Cluster] += times * int64(p.Slices); m.slices[p.Cluster] == 0 {
+			delete(m.slices, p.Cluster)
+		}
+	}
+}
+
+// slicesIn returns how many slices are placed in a super cluster and stay there.
+func (m *measures) slicesIn(id string) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.slices[id]
 }
 
 // drain is how far a super cluster is left.

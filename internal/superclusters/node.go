@@ -197,32 +197,18 @@ func applyStatus(node *corev1.Node, d *desiredNode, now time.Time) bool {
 
 // applyOvercommitted writes the condition Overcommitted, when it changed.
 func applyOvercommitted(node *corev1.Node, d *desiredNode, now time.Time) bool {
-	condition := overcommitted(d)
-	condition.LastHeartbeatTime, condition.LastTransitionTime = metav1.NewTime(now), metav1.NewTime(now)
-	old := findCondition(node, condition.Type)
-	if old == nil {
-		node.Status.Conditions = append(node.Status.Conditions, condition)
-		return true
-	}
-	if old.Status == condition.Status && old.Message == condition.Message {
-		return false
-	}
-	if old.Status == condition.Status {
-		condition.LastTransitionTime = old.LastTransitionTime
-	}
-	*old = condition
-	return true
+	return setCondition(node, overcommitted(d), now)
 }
 
 // applyDrained writes the condition Drained, when it changed, and removes it where the super cluster is not drained.
 // drainOf tells how far it is left, false while that is not known.
 func applyDrained(node *corev1.Node, drainOf func(id string) (drain, bool), now time.Time) bool {
-	old := findCondition(node, schedulerv1alpha1.NodeDrained)
 	if !StandingOf(node).Drained {
+		had := len(node.Status.Conditions)
 		node.Status.Conditions = slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == schedulerv1alpha1.NodeDrained
 		})
-		return old != nil
+		return len(node.Status.Conditions) < had
 	}
 	left, known := drainOf(node.Name)
 	if !known {
@@ -230,24 +216,13 @@ func applyDrained(node *corev1.Node, drainOf func(id string) (drain, bool), now 
 	}
 	condition := corev1.NodeCondition{
 		Type: schedulerv1alpha1.NodeDrained, Status: corev1.ConditionTrue, Reason: ReasonDrained, Message: "No namespace is placed here",
-		LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
 	}
 	if left != (drain{}) {
 		condition.Status, condition.Reason = corev1.ConditionFalse, ReasonDraining
 		condition.Message = fmt.Sprintf("Namespaces that are still placed here: %d; waiting for room elsewhere: %d, for pods to end: %d",
 			left.room+left.pods, left.room, left.pods)
 	}
-	switch {
-	case old == nil:
-		node.Status.Conditions = append(node.Status.Conditions, condition)
-		return true
-	case old.Status == condition.Status && old.Message == condition.Message:
-		return false
-	case old.Status == condition.Status:
-		condition.LastTransitionTime = old.LastTransitionTime
-	}
-	*old = condition
-	return true
+	return setCondition(node, condition, now)
 }
 
 // maxOvercommitted is how many resources the message of condition Overcommitted names.
@@ -291,36 +266,39 @@ func findCondition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.Nod
 
 // applyReady writes the Ready condition, when it changed or its heartbeat is due.
 func applyReady(node *corev1.Node, ready metav1.ConditionStatus, reason, message string, now time.Time) bool {
-	condition := corev1.NodeCondition{
-		Type:               corev1.NodeReady,
-		Status:             corev1.ConditionStatus(ready),
-		Reason:             reason,
-		Message:            message,
-		LastHeartbeatTime:  metav1.NewTime(now),
-		LastTransitionTime: metav1.NewTime(now),
+	condition := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionStatus(ready), Reason: reason, Message: message}
+	old := findCondition(node, corev1.NodeReady)
+	if old == nil {
+		return setCondition(node, condition, now)
 	}
-	for i := range node.Status.Conditions {
-		old := &node.Status.Conditions[i]
-		if old.Type != corev1.NodeReady {
-			continue
-		}
-		same := old.Status == condition.Status && old.Reason == reason && old.Message == message
-		due := ready == metav1.ConditionTrue && now.Sub(old.LastHeartbeatTime.Time) >= heartbeatPeriod
-		if same && !due {
-			return false
-		}
-		// What is not Ready for another reason than before is so since now: how long a super cluster is silent decides
-		// whether it is lost.
-		if old.Status == condition.Status && (ready == metav1.ConditionTrue || old.Reason == reason) {
-			condition.LastTransitionTime = old.LastTransitionTime
-		}
-		if ready != metav1.ConditionTrue {
-			condition.LastHeartbeatTime = old.LastHeartbeatTime
-		}
-		*old = condition
+	beat := old.LastHeartbeatTime
+	changed := setCondition(node, condition, now)
+	switch {
+	case ready != metav1.ConditionTrue:
+		old.LastHeartbeatTime = beat // it is silent
+	case !changed && now.Sub(beat.Time) >= heartbeatPeriod:
+		old.LastHeartbeatTime, changed = metav1.NewTime(now), true
+	}
+	return changed
+}
+
+// setCondition sets a condition of node, without times, and returns whether it changed. What is not True for another
+// reason than before is so since now: how long a super cluster is silent decides whether it is lost.
+func setCondition(node *corev1.Node, condition corev1.NodeCondition, now time.Time) bool {
+	condition.LastHeartbeatTime, condition.LastTransitionTime = metav1.NewTime(now), metav1.NewTime(now)
+	old := findCondition(node, condition.Type)
+	if old == nil {
+		node.Status.Conditions = append(node.Status.Conditions, condition)
 		return true
 	}
-	node.Status.Conditions = append(node.Status.Conditions, condition)
+	sameReason := old.Reason == condition.Reason
+	if old.Status == condition.Status && sameReason && old.Message == condition.Message {
+		return false
+	}
+	if old.Status == condition.Status && (sameReason || condition.Status == corev1.ConditionTrue) {
+		condition.LastTransitionTime = old.LastTransitionTime
+	}
+	*old = condition
 	return true
 }
 

@@ -205,16 +205,10 @@ func (i *informers) listWatch(from source) *toolscache.ListWatch {
 			if i.bounds != nil {
 				tenantclient.Paged(&raw)
 			}
-			if err := i.awaitAnswer(ctx); err != nil {
-				return nil, err
-			}
 			list := kind.list()
 			return list, i.client.List(ctx, list, options(raw))
 		},
 		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
-			if err := i.awaitAnswer(ctx); err != nil {
-				return nil, err
-			}
 			opened, err := i.client.Watch(ctx, kind.list(), options(raw))
 			if err != nil || i.live == nil {
 				return opened, err
@@ -222,14 +216,6 @@ func (i *informers) listWatch(from source) *toolscache.ListWatch {
 			return i.live.follow(from, opened), nil
 		},
 	}
-}
-
-// awaitAnswer blocks while the control plane is silent.
-func (i *informers) awaitAnswer(ctx context.Context) error {
-	if i.live == nil {
-		return nil
-	}
-	return i.live.await(ctx)
 }
 
 // handler returns the event handler of a kind's informers; all is nil for those of one namespace. An object that goes

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -121,13 +122,15 @@ type guard struct {
 	identity    Identity
 	super, meta client.Reader
 	period      time.Duration
+	// answers holds back the informers of the super cluster; nil for none.
+	answers *engage.Answers
 }
 
 // ofSuper returns the guard that ends the process once the super cluster is another one, has another id, was restored
 // from a backup, or is not the one that the meta cluster records. answered is told of its answers.
 func (g *guard) ofSuper(answered func(context.Context, time.Time) bool) *proof.Guard {
 	return &proof.Guard{
-		Name: "super cluster " + g.identity.ID, Namespaces: proof.By(g.super), UID: g.identity.UID, Period: g.period, Answered: answered, Also: g.same,
+		Name: "super cluster " + g.identity.ID, Namespaces: proof.By(g.super), UID: g.identity.UID, Period: g.period, Answered: answered, Answers: g.answers, Also: g.same,
 	}
 }
 

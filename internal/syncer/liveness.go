@@ -34,8 +34,6 @@ type liveness struct {
 
 	mu   sync.RWMutex
 	last time.Time
-	// next is closed by the next answer.
-	next chan struct{}
 	// watches holds the open watch of each source that has ever had one, nil if it has ended.
 	watches map[source]*followed
 	// behind holds the sources whose caches are not current.
@@ -43,7 +41,7 @@ type liveness struct {
 }
 
 func newLiveness(clock clock.PassiveClock, silence time.Duration, resumed func(context.Context)) *liveness {
-	return &liveness{clock: clock, silence: silence, resumed: resumed, last: clock.Now(), next: make(chan struct{}), watches: map[source]*followed{}, behind: map[source]bool{}}
+	return &liveness{clock: clock, silence: silence, resumed: resumed, last: clock.Now(), watches: map[source]*followed{}, behind: map[source]bool{}}
 }
 
 // followed is an open watch. Reflectors stop every watch, also one that the API server has ended.
@@ -73,24 +71,6 @@ func (l *liveness) current(from source) bool {
 	return l.clock.Since(l.last) <= l.silence && !l.behind[from]
 }
 
-// await blocks while the super cluster is silent, so that no reflector is in a long backoff when it answers again. An
-// error is that of ctx.
-func (l *liveness) await(ctx context.Context) error {
-	for {
-		l.mu.RLock()
-		silent, next := l.clock.Since(l.last) > l.silence, l.next
-		l.mu.RUnlock()
-		if !silent {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-next:
-		}
-	}
-}
-
 // follow is called with each watch that a source has opened, and returns it for its reflector.
 func (l *liveness) follow(from source, opened watch.Interface) watch.Interface {
 	l.mu.Lock()
@@ -115,8 +95,6 @@ func (l *liveness) answer(ctx context.Context, asked time.Time) bool {
 	l.mu.Lock()
 	quiet, behind := l.clock.Since(l.last), len(l.behind)
 	l.last = asked
-	close(l.next)
-	l.next = make(chan struct{})
 	var hanging []watch.Interface
 	for from, open := range l.watches {
 		switch {

@@ -115,26 +115,6 @@ func TestLiveness(t *testing.T) {
 	}
 }
 
-// TestAwaitAnswer lets a reflector wait for a super cluster that is silent.
-func TestAwaitAnswer(t *testing.T) {
-	t.Parallel()
-	clock := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
-	live := newLiveness(clock, silence, func(context.Context) {})
-	require.NoError(t, live.await(t.Context()))
-	clock.SetTime(clock.Now().Add(time.Hour))
-
-	ended, end := context.WithCancel(t.Context())
-	end()
-	require.ErrorIs(t, live.await(ended), context.Canceled)
-
-	waits := make(chan error, 1)
-	go func() { waits <- live.await(t.Context()) }()
-	live.answer(t.Context(), clock.Now().Add(-time.Minute)) // a late one
-	require.Empty(t, waits)
-	live.answer(t.Context(), clock.Now())
-	require.NoError(t, <-waits)
-}
-
 // TestSilentCache reads a cache whose super cluster is silent: it knows nothing for sure.
 func TestSilentCache(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
@@ -80,6 +81,7 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	s := &Syncer{id: options.Identity.ID, specs: specs, sessions: map[string]*session{}}
 	// The caller has just asked for its identity.
 	live := newLiveness(options.Engine.Clock, cmp.Or(options.Silence, silence), func(ctx context.Context) { s.engine.Patrol(ctx) })
+	answers := &engage.Answers{}
 	s.super = &informers{client: super, live: live, changed: s.superChanged, filled: func(source) {}}
 	s.env = &kinds.Env{
 		ID: s.id, SuperUID: options.Identity.UID, Super: super, SuperCache: s.super, SuperHost: options.Super.Host, Answered: live.answered,
@@ -94,7 +96,7 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	if meta.UID, _, err = proof.Identify(ctx, proof.By(meta.Reader)); err != nil {
 		return nil, fmt.Errorf("asking which meta cluster it is: %w", err)
 	}
-	s.guard = &guard{identity: options.Identity, super: super, meta: meta.Reader, period: options.ProbePeriod}
+	s.guard = &guard{identity: options.Identity, super: super, meta: meta.Reader, period: options.ProbePeriod, answers: answers}
 	s.env.Assignments = &assign.Pooled{SuperCluster: s.id, Meta: mgr.GetClient(), Live: meta, Informers: mgr.GetCache(), Sides: s.env.Sides()}
 	if s.env.VirtualNode, err = watchVirtualNode(ctx, mgr.GetCache(), s.id); err != nil {
 		return nil, err
@@ -102,7 +104,7 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	if err := options.Metrics.SuperCluster(live.answered); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	if s.super.watched, err = watchedOf(s.env, specs, kinds.SuperSide); err != nil {
+	if err := s.prepareSuper(answers.Held(options.Super)); err != nil {
 		return nil, err
 	}
 	if options.Engine.Weight == nil {
@@ -127,6 +129,15 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 		return nil, fmt.Errorf("adding the engine: %w", err)
 	}
 	return s, nil
+}
+
+// prepareSuper gives the informers of the super cluster a client, and what they watch.
+func (s *Syncer) prepareSuper(config *rest.Config) (err error) {
+	if s.super.client, err = newClient(config, s.specs); err != nil {
+		return err
+	}
+	s.super.watched, err = watchedOf(s.env, s.specs, kinds.SuperSide)
+	return err
 }
 
 // Ready is a readiness check that passes once the caches of the super cluster are synced.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,6 +39,8 @@ type waitingNamespace struct {
 	gang      string
 	turn      int
 	expanded  bool
+	// bound is where the slices were placed, by name, nil while they wait. The placement is still the one before.
+	bound map[string]string
 }
 
 // compareWaiting orders the waiting namespaces of a tenant.
@@ -72,10 +75,10 @@ func (n *Namespaces) Set(np *schedulerv1alpha1.NamespacePlacement) {
 	}
 	next := &waitingNamespace{placement: np, gang: Gang(np)}
 	if old != nil && compareWaiting(old, next) == 0 && old.placement.Spec.Weight == np.Spec.Weight {
-		old.placement = np
 		if old.gang != next.gang {
-			old.gang, old.expanded = next.gang, false
+			old.gang, old.expanded, old.bound = next.gang, false, nil
 		}
+		old.placement = np
 		n.project(old)
 		return
 	}
@@ -113,9 +116,43 @@ func (n *Namespaces) Expand(gang string) (last types.NamespacedName, waits bool)
 func (n *Namespaces) Collapse(gang string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if w := n.waiting[slicepod.PlacementOf(gang)]; w != nil && w.gang == gang && w.expanded {
+	if w := n.waiting[slicepod.PlacementOf(gang)]; w != nil && w.gang == gang && w.expanded && w.bound == nil {
 		w.expanded = false
 		n.project(w)
+	}
+}
+
+// Slices returns all slices of a gang that waits, in the order of their names, nil if it does not wait any more. They
+// are the caller's, but for what they share with each other.
+func (n *Namespaces) Slices(gang string) (pods []*corev1.Pod) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w := n.waiting[slicepod.PlacementOf(gang)]
+	if w == nil || w.gang != gang {
+		return nil
+	}
+	for _, object := range projectSlices(w.placement, w.turn, placement.MaxSlices) {
+		if pod, ok := object.(*corev1.Pod); ok && slicepod.GangName(pod) == gang {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// Bind projects the slices of a gang whose placement was stored, each with the super cluster as its node, until Set
+// hands in what was stored: what was there before may come again until then. Where Set already has, watchers receive
+// Added and Deleted for each of them (Source.Update).
+func (n *Namespaces) Bind(gang string, bound []*corev1.Pod) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if w := n.waiting[slicepod.PlacementOf(gang)]; w != nil && w.gang == gang {
+		w.bound = make(map[string]string, len(bound))
+		for _, pod := range bound {
+			w.bound[pod.Name] = pod.Spec.NodeName
+		}
+	}
+	for _, pod := range bound {
+		n.pods.Update(slicepod.PlacementOf(gang).String(), pod)
 	}
 }
 
@@ -159,10 +196,15 @@ func weightOf(w *waitingNamespace) int { return max(1, int(w.placement.Spec.Weig
 // project projects a waiting namespace, and returns its last slice. The caller holds mu.
 func (n *Namespaces) project(w *waitingNamespace) client.Object {
 	most := int64(1)
-	if w.expanded {
+	if w.expanded || w.bound != nil {
 		most = placement.MaxSlices
 	}
 	objects := projectSlices(w.placement, w.turn, most)
+	for _, object := range objects {
+		if cluster, isBound := w.bound[object.GetName()]; isBound {
+			object.(*corev1.Pod).Spec.NodeName = cluster
+		}
+	}
 	n.pods.Set(client.ObjectKeyFromObject(w.placement).String(), objects...)
 	return objects[len(objects)-1]
 }

@@ -86,6 +86,63 @@ func TestWaitingNamespacesAreOnePod(t *testing.T) {
 	want("")
 }
 
+// TestPlacedSlicesStayBound until what was stored of their placement is handed in: what is handed in before is older,
+// and another namespace of the tenant may change their turn.
+func TestPlacedSlicesStayBound(t *testing.T) {
+	t.Parallel()
+	n := view.NewNamespaces()
+	np := asking("tenant", "web", 0, "2")
+	np.Generation = 1
+	gang := view.Gang(np)
+	n.Set(np)
+	want := func(nodes string) {
+		t.Helper()
+		var got []string
+		for _, pod := range podsOf(t, n.Pods()) {
+			if strings.HasPrefix(pod.Name, "web.") {
+				got = append(got, strings.TrimPrefix(pod.Name, "web.")+"="+pod.Spec.NodeName)
+			}
+		}
+		require.Equal(t, nodes, strings.Join(got, " "))
+	}
+	bind := func() {
+		t.Helper()
+		_, waits := n.Expand(gang)
+		require.True(t, waits)
+		var bound []*corev1.Pod
+		for i, pod := range podsOf(t, n.Pods()) {
+			pod.Spec.NodeName = fmt.Sprintf("r%d", i+1)
+			bound = append(bound, &pod)
+		}
+		n.Bind(gang, bound)
+		n.Collapse(gang)
+		want("slice.0000=r1 slice.0001=r2")
+	}
+	bind()
+
+	n.Set(asking("tenant", "older", 1000, "1"))
+	want("slice.0000=r1 slice.0001=r2")
+	published := np.DeepCopy()
+	published.Status.Conditions = []metav1.Condition{{Type: schedulerv1alpha1.ConditionPlaced}}
+	n.Set(published)
+	want("slice.0000=r1 slice.0001=r2")
+	n.Delete(types.NamespacedName{Namespace: "tenant", Name: "older"})
+
+	stored := np.DeepCopy()
+	stored.Status.Placements = []schedulerv1alpha1.ClusterPlacement{
+		builders.HeldSlices("r1", 1, "cpu", "1"), builders.HeldSlices("r2", 1, "cpu", "1"),
+	}
+	n.Set(stored)
+	want("held.r1=r1 held.r2=r2")
+
+	n.Set(np)
+	bind()
+	returned := np.DeepCopy() // the quota went, and the reservation with it, and came again, unseen
+	returned.Generation = 3
+	n.Set(returned)
+	want("slice.0000=")
+}
+
 // TestTurns: the turns of a tenant's namespaces by age, and of others, as they come and go.
 func TestTurns(t *testing.T) {
 	t.Parallel()

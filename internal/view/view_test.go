@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/slice"
@@ -213,6 +214,41 @@ func TestSlices(t *testing.T) {
 	}
 }
 
+// TestSlicesOfARequest go where the tenant wants them.
+func TestSlicesOfARequest(t *testing.T) {
+	np := namespacePlacement("300m", "100m", builders.HeldSlices("r1", 3, "cpu", "300m"))
+	np.Status.Requested = &schedulerv1alpha1.RequestedPlacements{
+		State:      schedulerv1alpha1.RequestWaiting,
+		Placements: []schedulerv1alpha1.ClusterPlacement{builders.HeldSlices("r2", 2, "cpu", "200m"), builders.HeldSlices("r3", 1, "cpu", "100m")},
+	}
+	show := func(objects []client.Object) (got []string) {
+		for _, object := range objects {
+			pod := object.(*corev1.Pod)
+			got = append(got, strings.TrimSpace(pod.Name+" "+slicepod.PinOf(pod)))
+			if slicepod.GangName(pod) != "" {
+				gang, err := slicepod.Decode(pod)
+				require.NoError(t, err)
+				require.Equal(t, int64(3), gang.Size)
+			}
+		}
+		return got
+	}
+	require.Equal(t, []string{"web.held.r1", "web.slice.0000 r2", "web.slice.0001 r2", "web.slice.0002 r3"}, show(Slices(np)))
+	require.Equal(t, []string{"web.held.r1", "web.slice.0000 r2"}, show(projectSlices(np, 0, 1)))
+
+	n := NewNamespaces()
+	n.Set(np)
+	var whole []client.Object
+	for _, pod := range n.Slices(Gang(np)) {
+		whole = append(whole, pod)
+	}
+	require.Equal(t, []string{"web.slice.0000 r2", "web.slice.0001 r2", "web.slice.0002 r3"}, show(whole), "though the view has the first alone")
+	require.Empty(t, n.Slices("tenant/web@another"))
+	require.Empty(t, n.Slices(""))
+	np.Status.Requested.State = schedulerv1alpha1.RequestRefused
+	require.Equal(t, []string{"web.held.r1"}, show(Slices(np)))
+}
+
 func TestGangNamesADecision(t *testing.T) {
 	base := namespacePlacement("200m", "100m")
 	same := base.DeepCopy()
@@ -220,9 +256,14 @@ func TestGangNamesADecision(t *testing.T) {
 	same.Status.Conditions = []metav1.Condition{{Type: "Placed"}}
 	require.Equal(t, Gang(base), Gang(same), "what a decision does not rest on")
 	for name, change := range map[string]func(*schedulerv1alpha1.NamespacePlacement){
-		"quota": func(np *schedulerv1alpha1.NamespacePlacement) { np.Spec.Quota = builders.Resources("cpu", "300m") },
-		"slice": func(np *schedulerv1alpha1.NamespacePlacement) { np.Spec.Slice = builders.Resources("cpu", "50m") },
-		"uid":   func(np *schedulerv1alpha1.NamespacePlacement) { np.UID = "other" },
+		"quota":     func(np *schedulerv1alpha1.NamespacePlacement) { np.Spec.Quota = builders.Resources("cpu", "300m") },
+		"slice":     func(np *schedulerv1alpha1.NamespacePlacement) { np.Spec.Slice = builders.Resources("cpu", "50m") },
+		"displaced": func(np *schedulerv1alpha1.NamespacePlacement) { np.Status.Displaced = &schedulerv1alpha1.Displaced{} },
+		"requested": func(np *schedulerv1alpha1.NamespacePlacement) {
+			np.Status.Requested = &schedulerv1alpha1.RequestedPlacements{Annotation: "x"}
+		},
+		"uid": func(np *schedulerv1alpha1.NamespacePlacement) { np.UID = "other" },
+		"a spec that has changed and changed back": func(np *schedulerv1alpha1.NamespacePlacement) { np.Generation += 2 },
 		"placements": func(np *schedulerv1alpha1.NamespacePlacement) {
 			np.Status.Placements = []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1"}}
 		},
@@ -244,4 +285,40 @@ func BenchmarkTenantPod(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// TestSlicesThatSpread: kube-scheduler counts Pods, so each slice that stays is one where slices are to spread. What
+// leaves does not count.
+func TestSlicesThatSpread(t *testing.T) {
+	t.Parallel()
+	leaving := builders.HeldSlices("r2", 1, "cpu", "500m")
+	leaving.Leaving = &schedulerv1alpha1.Leaving{Reserved: builders.Resources("cpu", "300m"), Reason: schedulerv1alpha1.LeavingDrained}
+	np := builders.Placement("tenant", "web").UID("uid").Slice("cpu", "200m").Quota("cpu", "700m").
+		Placements(builders.HeldSlices("r1", 2, "cpu", "300m"), leaving).Obj()
+	describe := func() (lines []string) {
+		uids := map[types.UID]bool{}
+		for _, object := range Slices(np) {
+			pod := object.(*corev1.Pod)
+			require.False(t, uids[pod.UID], "%s is there twice", pod.UID)
+			uids[pod.UID] = true
+			lines = append(lines, fmt.Sprintf("%s %s %s %t", strings.TrimPrefix(pod.Name, "web."), pod.Spec.NodeName, slicepod.AmountsOf(pod), len(pod.Labels) > 0))
+		}
+		return lines
+	}
+	require.Empty(t, cmp.Diff([]string{
+		"held.r1 r1 cpu=300m false", "held.r2 r2 cpu=500m false", "slice.0000  cpu=200m false",
+	}, describe()))
+	np.Spec.ClusterChoice = &schedulerv1alpha1.ClusterChoice{TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{TopologyKey: "zone"}}}
+	require.Empty(t, cmp.Diff([]string{
+		"held-0000.r1 r1 cpu=200m true", "held-0001.r1 r1 cpu=100m true", "held-0000.r2 r2 cpu=200m true", "held.r2 r2 cpu=300m false", "slice.0000  cpu=200m true",
+	}, describe()))
+
+	np.Spec.Slice = builders.Resources("cpu", "1m") // its slices were larger when it was placed
+	np.Status.Placements[0].Reserved = builders.Resources("cpu", "5")
+	sum := slice.Amounts{}
+	for _, object := range heldPods(np) {
+		sum = sum.Plus(slicepod.AmountsOf(object.(*corev1.Pod)))
+	}
+	require.Equal(t, slice.Amounts{"cpu": 5500}, sum)
+	require.Len(t, heldPods(np), 102, "a hundred slices, and the rest of each super cluster")
 }

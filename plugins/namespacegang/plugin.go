@@ -124,12 +124,21 @@ func Compare(a, b *corev1.Pod) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// EventsToRegister names what can free capacity: a virtual Node that is added or changed, and a Pod that is deleted.
+// EventsToRegister names what can make room for a slice that another plugin refused, for whose sake others were
+// released: a virtual Node that is added or changed, or that goes and is no topology any more over which slices must
+// spread, and a Pod that is deleted.
 func (pl *NamespaceGang) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{
-			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable | fwk.UpdateNodeTaint | fwk.UpdateNodeLabel},
+			Event: fwk.ClusterEvent{
+				Resource:   fwk.Node,
+				ActionType: fwk.Add | fwk.UpdateNodeAllocatable | fwk.UpdateNodeTaint | fwk.UpdateNodeLabel | fwk.UpdateNodeAnnotation,
+			},
 			QueueingHintFn: pl.hint,
+		},
+		{
+			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Delete},
+			QueueingHintFn: pl.hintOfSpread,
 		},
 		{
 			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete | fwk.UpdatePodScaleDown},
@@ -147,6 +156,14 @@ func (pl *NamespaceGang) hint(_ klog.Logger, pod *corev1.Pod, _, _ any) (fwk.Que
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil
+}
+
+// hintOfSpread is hint for what matters only to slices that must spread over topologies.
+func (pl *NamespaceGang) hintOfSpread(logger klog.Logger, pod *corev1.Pod, before, after any) (fwk.QueueingHint, error) {
+	if len(pod.Spec.TopologySpreadConstraints) == 0 {
+		return fwk.QueueSkip, nil
+	}
+	return pl.hint(logger, pod, before, after)
 }
 
 // Reserve records the super cluster of a slice. With the first slice of a gang the others come into the active queue.

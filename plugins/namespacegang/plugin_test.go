@@ -158,11 +158,12 @@ func TestPreFilter(t *testing.T) {
 		return fwk.NewStatus(fwk.Unschedulable, namespacegang.ErrReasonNoFreeCapacity+": "+what).WithPlugin(namespacegang.Name)
 	}
 	tests := map[string]struct {
-		total   string // "": no annotation
-		pods    []*corev1.Pod
-		nodes   []*corev1.Node
-		want    *fwk.Status
-		wantErr string
+		total    string // "": no annotation
+		selector map[string]string
+		pods     []*corev1.Pod
+		nodes    []*corev1.Node
+		want     *fwk.Status
+		wantErr  string
 	}{
 		"exactly what is free":  {total: "cpu=4000,memory=2147483648,ephemeral-storage=2147483648,nvidia.com%2Fgpu=2", nodes: two},
 		"no total":              {nodes: two},
@@ -188,6 +189,13 @@ func TestPreFilter(t *testing.T) {
 			total: "cpu=3000", nodes: []*corev1.Node{two[0], node("r2", resources{"cpu": "2"}).Unschedulable(true).Obj()},
 			want: refused("3 cpu"),
 		},
+		"a cluster that is not selected does not count": {
+			total: "cpu=3000", selector: map[string]string{"region": "eu"}, nodes: []*corev1.Node{two[0], node("r2", resources{"cpu": "2"}).Label("region", "eu").Obj()},
+			want: refused("3 cpu"),
+		},
+		"one that is selected does": {
+			total: "cpu=2000", selector: map[string]string{"region": "eu"}, nodes: []*corev1.Node{two[0], node("r2", resources{"cpu": "2"}).Label("region", "eu").Obj()},
+		},
 		"monstrous clusters have room": {
 			total: "memory=1073741824", nodes: []*corev1.Node{node("r1", resources{"memory": "5E"}).Obj(), node("r2", resources{"memory": "5E"}).Obj()},
 		},
@@ -198,6 +206,7 @@ func TestPreFilter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newScheduler(t, tc.pods, tc.nodes...)
 			pod := sliceOf("tenant/web@1", "3", "web.slice.0000")
+			pod.Spec.NodeSelector = tc.selector
 			if tc.total != "" {
 				pod.Annotations[slicepod.AnnotationGangTotal] = tc.total
 			}
@@ -238,21 +247,31 @@ func TestPreFilterChecksTheFirstSliceOnly(t *testing.T) {
 
 func TestHints(t *testing.T) {
 	tests := map[string]struct {
-		event fwk.ClusterEvent
-		want  plugintest.Hint
+		event   fwk.ClusterEvent
+		want    plugintest.Hint
+		spreads bool
 	}{
-		"a cluster came":                 {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}, plugintest.Queues},
-		"a cluster's capacity changed":   {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAllocatable}, plugintest.Queues},
-		"a cluster was uncordoned":       {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeTaint}, plugintest.Queues},
-		"a cluster's labels changed":     {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeLabel}, plugintest.Queues},
-		"a reservation went":             {fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete}, plugintest.Queues},
-		"a reservation shrank":           {fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.UpdatePodScaleDown}, plugintest.Queues},
-		"a reservation came":             {fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Add}, plugintest.Sleeps},
-		"a cluster went":                 {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Delete}, plugintest.Sleeps},
-		"a cluster's conditions changed": {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeCondition}, plugintest.Sleeps},
+		"a cluster came":                           {event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}, want: plugintest.Queues},
+		"a cluster's capacity changed":             {event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAllocatable}, want: plugintest.Queues},
+		"a cluster was uncordoned":                 {event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeTaint}, want: plugintest.Queues},
+		"a cluster's labels changed":               {event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeLabel}, want: plugintest.Queues},
+		"a reservation went":                       {event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete}, want: plugintest.Queues},
+		"a reservation shrank":                     {event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.UpdatePodScaleDown}, want: plugintest.Queues},
+		"a reservation came":                       {event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Add}, want: plugintest.Sleeps},
+		"what a cluster's nodes have free changed": {event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAnnotation}, want: plugintest.Queues},
+		"a cluster went":                           {event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Delete}, want: plugintest.Skips},
+		"a topology went":                          {event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Delete}, want: plugintest.Queues, spreads: true},
+		"a cluster's conditions changed":           {event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeCondition}, want: plugintest.Sleeps},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
+			sliceOf := func(gang, size, name string) *corev1.Pod {
+				pod := sliceOf(gang, size, name)
+				if tc.spreads {
+					pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{}}
+				}
+				return pod
+			}
 			got := newScheduler(t, nil).Hint(t, namespacegang.Name, tc.event, sliceOf("a", "2", "0"), nil, nil)
 			if got != tc.want {
 				t.Errorf("want that the slice %s, it %s", tc.want, got)

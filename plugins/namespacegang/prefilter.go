@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -17,11 +20,14 @@ import (
 // PreFilter refuses the first slice of a gang when all super clusters together have less free than the gang requests.
 // So a namespace that is far too large is refused at once instead of after most of its slices were held and released.
 // What is free is no part of the reason: tenants read it. It refuses slices of a gang that has lost one, too: the gang
-// begins anew with its first slice.
+// begins anew with its first slice. Slices that are pinned go to their super cluster alone, whatever the others have
+// free.
 func (pl *NamespaceGang) PreFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*framework.PreFilterResult, *fwk.Status) {
 	switch begun := pl.gangs.begun(pod); {
 	case pl.gangs.isLost(pod), !begun && pl.expander != nil && slicepod.GangName(pod) != "" && !slicepod.IsFirst(pod):
 		return nil, fwk.NewStatus(fwk.Unschedulable, ErrReasonReleased)
+	case slicepod.PinOf(pod) != "":
+		return &framework.PreFilterResult{NodeNames: sets.New(slicepod.PinOf(pod))}, nil
 	case begun:
 		return nil, nil
 	}
@@ -32,7 +38,7 @@ func (pl *NamespaceGang) PreFilter(_ context.Context, _ fwk.CycleState, pod *cor
 	if _, err := slicepod.Size(pod); err != nil {
 		return nil, fwk.AsStatus(err)
 	}
-	short := Short(total, nodes)
+	short := Short(pod, total, nodes)
 	if len(short) == 0 {
 		return nil, nil
 	}
@@ -44,9 +50,16 @@ func (pl *NamespaceGang) PreFilter(_ context.Context, _ fwk.CycleState, pod *cor
 	return nil, fwk.NewStatus(fwk.Unschedulable, ErrReasonNoFreeCapacity+": "+strings.Join(wanted, ", "))
 }
 
-// Short returns what of total all nodes together have too little free for: the whole amount that is wanted of each such
-// resource.
-func Short(total slice.Amounts, nodes []fwk.NodeInfo) slice.Amounts {
+// Short returns what of total all nodes together that pod selects have too little free for: the whole amount that is
+// wanted of each such resource.
+func Short(pod *corev1.Pod, total slice.Amounts, nodes []fwk.NodeInfo) slice.Amounts {
+	if pod.Spec.NodeSelector != nil || pod.Spec.Affinity != nil {
+		selected := nodeaffinity.GetRequiredNodeAffinity(pod)
+		nodes = slices.DeleteFunc(slices.Clone(nodes), func(node fwk.NodeInfo) bool {
+			matches, err := selected.Match(node.Node())
+			return err == nil && !matches
+		})
+	}
 	short := slice.Amounts{}
 	for name, wanted := range total {
 		if wanted > freeIn(nodes, name) {

@@ -24,6 +24,8 @@ type gang struct {
 	// size is how many slices must be assigned before any is committed.
 	size     int64
 	assigned map[types.UID]Assignment
+	// counts is how many of assigned are in each super cluster.
+	counts map[string]int64
 	// committed makes the first Bind of the gang write, and all others wait for it.
 	committed sync.Once
 	outcome   error
@@ -40,13 +42,10 @@ func NewState() *State {
 func (s *State) Assigned(pod *corev1.Pod) map[string]int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	counts := map[string]int64{}
 	if found := s.gangs[slicepod.GangName(pod)]; found != nil {
-		for _, assignment := range found.assigned {
-			counts[assignment.Cluster]++
-		}
+		return maps.Clone(found.counts)
 	}
-	return counts
+	return map[string]int64{}
 }
 
 // begun reports whether any slice of pod's gang is reserved.
@@ -62,10 +61,12 @@ func (s *State) assign(pod *corev1.Pod, cluster string) bool {
 	defer s.mu.Unlock()
 	found := s.gangs[slicepod.GangName(pod)]
 	if found == nil {
-		found = &gang{size: sizeOf(pod), assigned: map[types.UID]Assignment{}}
+		found = &gang{size: sizeOf(pod), assigned: map[types.UID]Assignment{}, counts: map[string]int64{}}
 		s.gangs[slicepod.GangName(pod)] = found
 	}
+	found.drop(pod.UID)
 	found.assigned[pod.UID] = Assignment{Pod: pod, Cluster: cluster}
+	found.counts[cluster]++
 	return len(found.assigned) == 1
 }
 
@@ -78,12 +79,24 @@ func (s *State) forget(pod *corev1.Pod) bool {
 	if found == nil {
 		return false
 	}
-	_, assigned := found.assigned[pod.UID]
-	delete(found.assigned, pod.UID)
+	assigned := found.drop(pod.UID)
 	if len(found.assigned) == 0 {
 		delete(s.gangs, slicepod.GangName(pod))
 	}
 	return assigned
+}
+
+// drop takes a slice off, and reports whether it was assigned. The caller holds State.mu.
+func (g *gang) drop(uid types.UID) bool {
+	assignment, assigned := g.assigned[uid]
+	if !assigned {
+		return false
+	}
+	delete(g.assigned, uid)
+	if g.counts[assignment.Cluster]--; g.counts[assignment.Cluster] == 0 {
+		delete(g.counts, assignment.Cluster)
+	}
+	return true
 }
 
 // lose marks the gang of a reserved slice as lost.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -159,6 +160,14 @@ func (pl *NodeShape) fits(needed slice.Amounts, node *corev1.Node) bool {
 		}
 	}
 	return len(shapes) == 0
+}
+
+// IsLargeEnough reports whether a node of the super cluster could hold a pod that requests so much, if nothing else ran
+// there. One that publishes no shapes is not judged.
+func IsLargeEnough(node *corev1.Node, requests slice.Amounts) bool {
+	needed := maps.Clone(requests)
+	delete(needed, corev1.ResourcePods)
+	return (&NodeShape{}).fits(needed, node)
 }
 
 // parseShapes returns nil where text cannot be read.

@@ -202,7 +202,7 @@ func TestMarks(t *testing.T) {
 		p.attacker.told(t, quota, []string{"PlacementsRestored"})
 	}, func(t *testing.T) {
 		change(t, p.attacker.cluster, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, func(object *corev1.Namespace) {
-			delete(object.Annotations, schedulerv1alpha1.AnnotationPlacements)
+			object.Annotations[schedulerv1alpha1.AnnotationPlacements] = " " + object.Annotations[schedulerv1alpha1.AnnotationPlacements]
 		})
 		require.Len(t, p.attacker.placed(t, namespace), 1)
 	})

@@ -87,7 +87,12 @@ func tenant2(t testing.TB) *cluster { t.Helper(); return connect(t, "vc-sample-2
 // kubectl returns a kubectl command for this cluster and namespace, not started. The end of the test kills it.
 func (c *cluster) kubectl(t testing.TB, namespace string, arguments ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	return c.command(t.Context(), t, namespace, arguments...)
+}
+
+func (c *cluster) command(ctx context.Context, t testing.TB, namespace string, arguments ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	t.Cleanup(cancel)
 	command := exec.CommandContext(ctx, filepath.Join(root(t), "bin", "kubectl"), append([]string{"--kubeconfig", c.kubeconfig, "-n", namespace}, arguments...)...)
 	command.WaitDelay = 5 * time.Second

@@ -13,6 +13,10 @@ const (
 	// AnnotationScheduler on a Namespace names the profile of the namespace scheduler that places it.
 	// Written by the tenant; read by vc-scheduler.
 	AnnotationScheduler = "scheduler.tenancy.x-k8s.io/scheduler"
+	// AnnotationClusterChoice on a Namespace is which super clusters the tenant wants for it: the JSON of a
+	// ClusterChoice, whose fields are those of a PodSpec. What is placed already does not move because of it.
+	// Written by the tenant; read by vc-scheduler.
+	AnnotationClusterChoice = "scheduler.tenancy.x-k8s.io/cluster-choice"
 	// AnnotationLostToleration on a Namespace is how long a super cluster may not answer before what the namespace has
 	// there is placed elsewhere, a duration such as 90s or 1h of at most 24h. Without it: --lost-toleration of
 	// vc-scheduler.

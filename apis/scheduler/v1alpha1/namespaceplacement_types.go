@@ -9,8 +9,8 @@ import (
 const (
 	// ConditionPlaced is True when the whole quota is reserved in super clusters.
 	ConditionPlaced = "Placed"
-	// ConditionAccepted is False when the slice annotation, a quota or the profile is invalid, or the tenant's
-	// TenantPolicy does not allow what they ask for; the last accepted values stay in force.
+	// ConditionAccepted is False when the slice, the choice of super clusters, a quota or the profile is invalid, or
+	// the tenant's TenantPolicy does not allow what they ask for; the last accepted values stay in force.
 	ConditionAccepted = "Accepted"
 
 	// ReasonPlaced: the namespace scheduler reserved the whole quota of the namespace.
@@ -46,6 +46,15 @@ const (
 	// ReasonInvalidLostToleration: the annotation scheduler.tenancy.x-k8s.io/lost-toleration of the namespace is no
 	// duration between 0 and 24 hours; the default holds.
 	ReasonInvalidLostToleration = "InvalidLostToleration"
+	// ReasonInvalidChoice: the annotation scheduler.tenancy.x-k8s.io/cluster-choice of the namespace is no valid choice
+	// of super clusters, or more slices than may do so are to spread over topologies.
+	ReasonInvalidChoice = "InvalidChoice"
+	// ReasonChoiceNotAllowed: the choice of super clusters names a label or tolerates a taint that the tenant's
+	// TenantPolicy does not let it.
+	ReasonChoiceNotAllowed = "ChoiceNotAllowed"
+	// ReasonQuotaGone: the namespace has no ResourceQuota with compute resources any more. What it has is kept for a
+	// moment, for a quota that is deleted and created again.
+	ReasonQuotaGone = "QuotaGone"
 	// ReasonUnknownScheduler: no profile of the namespace scheduler has the name in the namespace's annotation
 	// scheduler.tenancy.x-k8s.io/scheduler.
 	ReasonUnknownScheduler = "UnknownScheduler"
@@ -91,6 +100,46 @@ type NamespacePlacementSpec struct {
 	// elsewhere. Absent: --lost-toleration of vc-scheduler.
 	// +optional
 	LostToleration *metav1.Duration `json:"lostToleration,omitempty"`
+
+	// clusterChoice is which super clusters the tenant wants for what is still to be placed. What is placed already
+	// does not move because of it.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.nodeSelector) || size(self.nodeSelector) <= 32",message="at most 32 labels"
+	// +kubebuilder:validation:XValidation:rule="!has(self.tolerations) || size(self.tolerations) <= 16",message="at most 16 tolerations"
+	// +kubebuilder:validation:XValidation:rule="!has(self.topologySpreadConstraints) || size(self.topologySpreadConstraints) <= 4",message="at most 4 constraints"
+	ClusterChoice *ClusterChoice `json:"clusterChoice,omitempty"`
+
+	// nodeSelector is the labels that a virtual Node must have besides, as the TenantPolicy requires for all namespaces
+	// of the tenant.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// quotaGoneSince is when vc-scheduler found that the namespace has no ResourceQuota with compute resources any
+	// more. What it has is kept for a moment from then on (--quota-grace of vc-scheduler). Absent: it has one, or has
+	// nothing to keep.
+	// +optional
+	QuotaGoneSince *metav1.Time `json:"quotaGoneSince,omitempty"`
+}
+
+// ClusterChoice is which super clusters a namespace is to be placed in, by the labels and taints of their virtual
+// Nodes. Its fields are those of a PodSpec, and mean for a slice what they mean for a pod there.
+type ClusterChoice struct {
+	// nodeSelector is the labels that a virtual Node must have.
+	// +optional
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// nodeAffinity is which labels a virtual Node must have, and which are preferred. It has no matchFields.
+	// +optional
+	NodeAffinity *corev1.NodeAffinity `json:"nodeAffinity,omitempty"`
+	// tolerations of taints of virtual Nodes, each with a key and with effect NoSchedule or PreferNoSchedule.
+	// +optional
+	// +listType=atomic
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+	// topologySpreadConstraints is how the slices of the namespace spread over virtual Nodes, by their labels. They
+	// have no labelSelector: it is all slices of the namespace that count, of which there are 100 at most.
+	// +optional
+	// +listType=atomic
+	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
 }
 
 // ClusterPlacement is what a namespace holds in one super cluster.
@@ -113,7 +162,7 @@ type ClusterPlacement struct {
 }
 
 // LeavingReason is why a part of a placement leaves a super cluster.
-// +kubebuilder:validation:Enum=Drained;Lost;Requested;Shrunk
+// +kubebuilder:validation:Enum=Drained;Lost;Moved;Requested;Returned;Shrunk
 type LeavingReason string
 
 const (
@@ -121,15 +170,23 @@ const (
 	LeavingDrained LeavingReason = "Drained"
 	// LeavingLost: the super cluster does not answer any more.
 	LeavingLost LeavingReason = "Lost"
+	// LeavingMoved: vc-scheduler moves it, so that a pod that is larger than what the namespace has in any one super
+	// cluster has room. No pod is evicted for it.
+	LeavingMoved LeavingReason = "Moved"
 	// LeavingRequested: the tenant requested other placements.
 	LeavingRequested LeavingReason = "Requested"
-	// LeavingShrunk: the tenant lowered the quota.
+	// LeavingReturned: the super cluster was lost, and answers again when all has been placed elsewhere. It is Shrunk
+	// after a minute.
+	LeavingReturned LeavingReason = "Returned"
+	// LeavingShrunk: it is more than the quota. The tenant lowered that, or a drain or a loss has ended when as much
+	// was reserved elsewhere already.
 	LeavingShrunk LeavingReason = "Shrunk"
 )
 
 // Leaving is the part of a placement that is to leave its super cluster. It counts as missing from the quota, so that
-// the namespace scheduler places the same amount elsewhere first, and as reserved where it is, so that pods keep it
-// until then. vc-scheduler releases what the super cluster shows to be free, and the rest at the deadline.
+// the namespace scheduler places the same amount elsewhere first (status.displaced), and as reserved where it is, so
+// that pods keep it until then. With reasons Shrunk and Returned nothing is missing: it is more than the quota.
+// vc-scheduler releases what the super cluster shows to be free.
 type Leaving struct {
 	// reserved is how much of the placement's reserved is leaving.
 	// +required
@@ -146,9 +203,62 @@ type Leaving struct {
 	// vc-scheduler releases nothing.
 	// +optional
 	Decision string `json:"decision,omitempty"`
-	// deadline is when vc-scheduler releases it even if pods use it. Absent: it stays while pods use it.
+}
+
+// RequestState is how far a request for other placements has come.
+// +kubebuilder:validation:Enum=Waiting;Granted;Refused
+type RequestState string
+
+const (
+	// RequestWaiting is of a request that waits for the namespace scheduler.
+	RequestWaiting RequestState = "Waiting"
+	// RequestGranted is of a request that is met: what is requested is reserved, what is not leaves, and the annotation
+	// is to show that.
+	RequestGranted RequestState = "Granted"
+	// RequestRefused is of a request that is not: nothing was changed, and the annotation is to be put back.
+	RequestRefused RequestState = "Refused"
+)
+
+// RequestedPlacements are placements that the tenant requests in place of those that the namespace has, or vc-scheduler
+// for one of its pods. They are granted whole or not at all: what is missing of them is reserved first, and then leaves
+// what is too much.
+type RequestedPlacements struct {
+	// pod is the name of the pod for which vc-scheduler requests them, because the namespace has too little room for it
+	// in any one super cluster. Absent: the tenant requests them.
 	// +optional
-	Deadline *metav1.Time `json:"deadline,omitempty"`
+	// +kubebuilder:validation:MaxLength=253
+	Pod string `json:"pod,omitempty"`
+	// annotation is what the tenant wrote into the placements annotation, "" when it removed it: the namespace is to be
+	// placed as if it had nothing.
+	// +optional
+	// +kubebuilder:validation:MaxLength=65536
+	Annotation string `json:"annotation,omitempty"`
+	// placements are requested, sorted by cluster. They add up to the quota. Absent: vc-scheduler has yet to look for
+	// them, because the tenant removed the annotation.
+	// +optional
+	// +listType=map
+	// +listMapKey=cluster
+	// +kubebuilder:validation:MaxItems=1000
+	Placements []ClusterPlacement `json:"placements,omitempty"`
+	// since is when vc-scheduler took the request over.
+	// +required
+	Since metav1.Time `json:"since"`
+	// state is how far it has come.
+	// +required
+	State RequestState `json:"state"`
+	// message is why it was refused.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32768
+	Message string `json:"message,omitempty"`
+}
+
+// Displaced is how much of what leaves super clusters is still to be placed elsewhere, as far as the quota requests it.
+// It is placed before anything that the quota has grown by. Until it is placed, nothing that leaves is released, and no
+// pod is evicted for it.
+type Displaced struct {
+	// resources is that amount. Empty: all is placed elsewhere.
+	// +optional
+	Resources corev1.ResourceList `json:"resources,omitempty"`
 }
 
 // NamespacePlacementStatus is what the namespace scheduler decided, and what vc-scheduler published of it.
@@ -167,13 +277,26 @@ type NamespacePlacementStatus struct {
 	// +listMapKey=cluster
 	Placements []ClusterPlacement `json:"placements,omitempty"`
 
+	// displaced is how much of what leaves super clusters has no replacement elsewhere. Absent: nothing leaves, or only
+	// what is more than the quota (reasons Shrunk and Returned).
+	// +optional
+	Displaced *Displaced `json:"displaced,omitempty"`
+
+	// requested are other placements that are requested. Absent: none, or the annotation shows what came of them.
+	// +optional
+	Requested *RequestedPlacements `json:"requested,omitempty"`
+
+	// lastRequested is when vc-scheduler last took a request for other placements over. It bounds how often it does.
+	// +optional
+	LastRequested *metav1.Time `json:"lastRequested,omitempty"`
+
 	// clusters is placements in one line, such as r1=1,r2=1, for kubectl get.
 	// +optional
 	Clusters string `json:"clusters,omitempty"`
 
 	// published is the placements annotation of the tenant's namespace as vc-scheduler last wrote it, "" when it
 	// removed it. Absent: vc-scheduler has never written it. An annotation that equals neither published nor publishing
-	// was written by the tenant; vc-scheduler overwrites it.
+	// was written by the tenant, who requests other placements.
 	// +optional
 	Published *string `json:"published,omitempty"`
 

@@ -371,6 +371,16 @@ type SchedulingRules struct {
 	// +kubebuilder:default=0
 	Priority int32 `json:"priority"`
 
+	// movesPerHour is how many requests for other placements each of its namespaces may make in an hour, at even
+	// intervals: with 12 there are 5 minutes between two of them. The tenant makes them by changing or removing the
+	// placements annotation, and vc-scheduler for pods that are larger than the room of their namespace in any one
+	// super cluster. 0: none.
+	// +optional
+	// +kubebuilder:default=12
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=60
+	MovesPerHour int32 `json:"movesPerHour"`
+
 	// namespaceSchedulers and podSchedulers list the scheduler profiles that its namespaces and pods may name. Empty:
 	// all of them.
 	// +optional
@@ -383,6 +393,29 @@ type SchedulingRules struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=253
 	PodSchedulers []string `json:"podSchedulers,omitempty"`
+
+	// nodeSelector is the labels that a virtual Node must have for any slice of the tenant to be placed there. What is
+	// placed already stays.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// nodeSelectorKeys lists the labels of virtual Nodes that its namespaces may name in their choice of super
+	// clusters. An entry that ends in / stands for all labels that begin with it.
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={"kubernetes.io/hostname","topology.kubernetes.io/zone","topology.kubernetes.io/region"}
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=317
+	NodeSelectorKeys []string `json:"nodeSelectorKeys"`
+
+	// tolerations lists the taints of virtual Nodes that its namespaces may tolerate, by key and effect. Only
+	// NoSchedule and PreferNoSchedule can be tolerated, and no taint of Kubernetes itself: NoExecute drains a super
+	// cluster.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Tolerations []TolerationRule `json:"tolerations,omitempty"`
 }
 
 // TenantPolicy is what tenants may have and do. A VirtualCluster names one in spec.policyName. A change holds at once

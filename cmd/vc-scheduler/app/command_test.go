@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
+	"github.com/superpool/superpool/manifests/profiles"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -50,6 +52,10 @@ func TestCommandRefuses(t *testing.T) {
 		{
 			name: "profiles of namespaces that cannot place any", args: []string{meta, "--namespace-scheduler-config=" + write("pods.yaml", head)},
 			want: "--namespace-scheduler-config: ",
+		},
+		{
+			name: "a profile of namespaces that ignores choices", args: []string{meta, "--namespace-scheduler-config=" + write("unheeding.yaml", strings.ReplaceAll(string(profiles.NamespaceScheduler), "      - name: NodeAffinity\n        weight: 200000000\n", ""))},
+			want: `--namespace-scheduler-config: profile "namespace-scheduler" must enable plugin NodeAffinity at preFilter, filter, preScore, score, by which scheduling.nodeSelector`,
 		},
 		{name: "no profiles of pods", args: []string{meta, "--pod-scheduler-config=/does/not/exist"}, want: "--pod-scheduler-config: reading the scheduler configuration: "},
 	} {
@@ -110,6 +116,9 @@ spec: {hard: {requests.cpu: %q}}
 	require.Equal(t, 3, ExitCode(err))
 	require.Contains(t, out, `"why": "0/1 super clusters are available: 1 has too little free for the namespace: 6 cpu and 12Gi memory"`)
 
+	_, err = run("--from", dir, "--drain", "r3")
+	require.EqualError(t, err, "--drain: there is no super cluster r3")
+
 	write("kind: {")
 	for _, tc := range []struct {
 		args []string
@@ -117,7 +126,7 @@ spec: {hard: {requests.cpu: %q}}
 	}{
 		{args: []string{"--from", dir}, want: "pool.yaml, document 1: "},
 		{args: []string{"--from", "/does/not/exist"}, want: "/does/not/exist"},
-		{args: nil, want: "--from must name a directory"},
+		{args: nil, want: "reading --kubeconfig: "},
 		{args: []string{"--from", dir, "-o", "xml"}, want: "--output: "},
 		{args: []string{"--from", dir, "--default-slice=no"}, want: "--default-slice: "},
 		{args: []string{"--from", dir, "--namespace-scheduler-config=/does/not/exist"}, want: "--namespace-scheduler-config: "},
@@ -138,6 +147,7 @@ func TestExplainRefuses(t *testing.T) {
 		{args: []string{"web"}, want: "either --tenant or --namespace"},
 		{args: []string{"web", "--tenant=a", "-n=b"}, want: "either --tenant or --namespace"},
 		{args: []string{"web", "-n=b", "-o=xml"}, want: "--output: "},
+		{args: []string{"web", "-n=b", "--pod=3"}, want: "--pod: "},
 		{args: []string{"web", "-n=b", "--kubeconfig=/does/not/exist"}, want: "reading --kubeconfig: "},
 	} {
 		command := NewCommand()

@@ -39,6 +39,8 @@ type Options struct {
 	// LostToleration is for how long a super cluster may not answer before what namespaces have there is placed
 	// elsewhere.
 	LostToleration time.Duration
+	// QuotaGrace is how long a namespace keeps what it has once it has no ResourceQuota any more.
+	QuotaGrace time.Duration
 	// SyncerNamespace is the namespace of the syncers' service accounts, which may read kubeconfigs of tenants.
 	SyncerNamespace string
 	// LeaderElect makes replicas elect a leader; LeaderElectNamespace of the meta cluster holds their Lease.
@@ -57,6 +59,7 @@ func NewOptions() *Options {
 	return &Options{
 		DefaultSlice:           defaultSlice,
 		LostToleration:         5 * time.Minute,
+		QuotaGrace:             30 * time.Second,
 		SyncerNamespace:        "vc-manager",
 		LeaderElect:            true,
 		LeaderElectNamespace:   "vc-manager",
@@ -77,6 +80,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.addDefaultSlice(fs)
 	fs.DurationVar(&o.LostToleration, "lost-toleration", o.LostToleration,
 		"for how long a super cluster may not answer before what namespaces have there is placed elsewhere; a namespace may name another time")
+	fs.DurationVar(&o.QuotaGrace, "quota-grace", o.QuotaGrace,
+		"how long a namespace keeps what it has once it has no ResourceQuota any more, so that one that is deleted and created again loses nothing")
 	fs.StringVar(&o.SyncerNamespace, "syncer-namespace", o.SyncerNamespace,
 		"namespace of the meta cluster with the service accounts vc-syncer-ID, which are granted the kubeconfigs of the tenants that they serve")
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect a leader before working; needed when more than one replica runs")
@@ -110,14 +115,17 @@ type settings struct {
 	namespaceConfig, podConfig *config.KubeSchedulerConfiguration
 	namespaceProfiles          sets.Set[string]
 	syncerNamespace            string
-	lostToleration             time.Duration
+	lostToleration, quotaGrace time.Duration
 }
 
 // read parses the options and reads their files. It reaches no API server.
 func (o *Options) read() (*settings, error) {
-	read := settings{syncerNamespace: o.SyncerNamespace, lostToleration: o.LostToleration}
+	read := settings{syncerNamespace: o.SyncerNamespace, lostToleration: o.LostToleration, quotaGrace: o.QuotaGrace}
 	if o.LostToleration < 0 {
 		return nil, fmt.Errorf("--lost-toleration: %s is negative", o.LostToleration)
+	}
+	if o.QuotaGrace < 0 {
+		return nil, fmt.Errorf("--quota-grace: %s is negative", o.QuotaGrace)
 	}
 	var err error
 	named, err := slice.ParseSize(o.DefaultSlice)

@@ -173,11 +173,16 @@ func setup(ctx context.Context, mgr ctrl.Manager, read *settings) error {
 	if err != nil {
 		return fmt.Errorf("setting up super clusters: %w", err)
 	}
-	superClusters := &superclusters.Controller{Client: mgr.GetClient(), Recorder: recorder, Metrics: metrics}
+	superClusters := &superclusters.Controller{Client: mgr.GetClient(), Recorder: recorder, Metrics: metrics, DefaultSlice: read.defaultSlice}
 	if err := superClusters.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up super clusters: %w", err)
 	}
+	placementMetrics, err := scheduling.NewMetrics(ctrlmetrics.Registry)
+	if err != nil {
+		return fmt.Errorf("setting up placements: %w", err)
+	}
 	store := scheduling.NewStore(mgr.GetClient(), mgr.GetAPIReader())
+	store.Metrics = placementMetrics
 	releaser := &scheduling.Releaser{Store: store, Usage: superClusters}
 	if err := releaser.SetupWithManager(mgr); err != nil {
 		return err
@@ -186,15 +191,15 @@ func setup(ctx context.Context, mgr ctrl.Manager, read *settings) error {
 	if err := leaver.SetupWithManager(mgr); err != nil {
 		return err
 	}
+	rescheduler := &scheduling.Rescheduler{Store: store, Reader: mgr.GetClient(), Config: read.namespaceConfig}
+	if err := rescheduler.SetupWithManager(mgr); err != nil {
+		return err
+	}
 	superClusters.OnFreed(dispatcher.Freed)
 	superClusters.OnFreed(releaser.Freed)
-	tenantMetrics, err := scheduling.NewMetrics(ctrlmetrics.Registry)
-	if err != nil {
-		return fmt.Errorf("setting up tenants: %w", err)
-	}
 	schedulers := &scheduling.Tenants{
 		Client: mgr.GetClient(), Store: store, Usage: superClusters, Dispatcher: dispatcher, PodConfig: read.podConfig, Profiles: read.namespaceProfiles,
-		DefaultSlice: read.defaultSlice, Metrics: tenantMetrics,
+		DefaultSlice: read.defaultSlice, QuotaGrace: read.quotaGrace, Metrics: placementMetrics,
 	}
 	owner := &virtualclusters.Owner{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder}
 	if err := (&tenants.Controller{Client: mgr.GetClient(), Lifecycle: owner, Engage: schedulers.Engage}).SetupWithManager(mgr); err != nil {

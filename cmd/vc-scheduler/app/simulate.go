@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/simulation"
+	"github.com/superpool/superpool/internal/slice"
 )
 
 // ExitCode returns the exit code of the program for an error of its command.
@@ -36,11 +37,13 @@ const outputUsage = "how to print: table or json"
 
 func newSimulateCommand() *cobra.Command {
 	options, from, output := NewOptions(), "", string(simulation.Table)
+	var drained []string
 	cmd := &cobra.Command{
-		Use:   "simulate --from DIR",
+		Use:   "simulate",
 		Short: "Place namespaces in memory, and print where they go, how full super clusters are, and what does not fit and why",
-		Long: `simulate reads objects from the files of a directory and places what waits, by the namespace scheduler's own code. It reaches no API server
-and writes nothing. It reads, one by one or in lists:
+		Long: `simulate places what waits, and what is to leave super clusters that are drained, by the namespace scheduler's own code, and writes
+nothing. Without --from it reads the virtual Nodes and NamespacePlacements of the meta cluster, which the kubeconfig must allow to list.
+From the files of a directory it reads, one by one or in lists:
 
 - virtual Nodes and NamespacePlacements, as "kubectl get nodes,nsp -A -o yaml" prints them for the meta cluster. A Node needs no more than
   a name, the label scheduler.tenancy.x-k8s.io/super-cluster and status.allocatable;
@@ -48,10 +51,13 @@ and writes nothing. It reads, one by one or in lists:
   tenant. They say what NamespacePlacements request, in place of what these say.
 
 Files end in .yaml, .yml or .json. Priorities and weights of TenantPolicies are those in NamespacePlacements. What leaves a super cluster
-stays reserved there, and what is placed in one that is cordoned, drained or lost stays too.
+stays reserved there until pods have left; what is placed in one that is cordoned or lost stays.
 
 It exits with 0 if all fits, with 3 if something does not, and with 1 if it could not tell.`,
-		Example: `  # Would what waits fit if r1 were cordoned?
+		Example: `  # What would move where, and what would not fit, if r1 were drained?
+  vc-scheduler simulate --drain r1 --kubeconfig meta.kubeconfig
+
+  # Would what waits fit if r1 were cordoned?
   mkdir pool && kubectl --kubeconfig meta.kubeconfig get nodes,namespaceplacements -A -o yaml > pool/meta.yaml
   $EDITOR pool/meta.yaml # set spec.unschedulable of Node r1
   vc-scheduler simulate --from pool
@@ -66,9 +72,6 @@ It exits with 0 if all fits, with 3 if something does not, and with 1 if it coul
 			if err != nil {
 				return fmt.Errorf("--output: %w", err)
 			}
-			if from == "" {
-				return errors.New("--from must name a directory")
-			}
 			read, err := options.read()
 			if err != nil {
 				return err
@@ -77,26 +80,55 @@ It exits with 0 if all fits, with 3 if something does not, and with 1 if it coul
 			if err != nil {
 				return err
 			}
-			pool, err := simulation.Read(os.DirFS(from), read.defaultSlice)
+			pool, err := poolOf(ctx, from, options.Kubeconfig, read.defaultSlice)
 			if err != nil {
-				return fmt.Errorf("--from %s: %w", from, err)
+				return err
+			}
+			if err := pool.Drain(drained...); err != nil {
+				return fmt.Errorf("--drain: %w", err)
 			}
 			report, err := simulation.Simulate(ctx, read.namespaceConfig, pool)
 			if err != nil {
-				return fmt.Errorf("--from %s: %w", from, err)
+				return err //nolint:wrapcheck // it says what was simulated
 			}
 			return errors.Join(report.Print(cmd.OutOrStdout(), format), report.Err())
 		},
 	}
-	cmd.Flags().StringVar(&from, "from", from, "directory with the objects")
+	cmd.Flags().StringVar(&from, "from", from, "directory with the objects; empty for those of the meta cluster")
+	cmd.Flags().StringSliceVar(&drained, "drain", drained, "super clusters to drain, by the names of their virtual Nodes")
 	cmd.Flags().StringVarP(&output, "output", "o", output, outputUsage)
+	options.addKubeconfig(cmd.Flags())
 	options.addNamespaceSchedulerConfig(cmd.Flags())
 	options.addDefaultSlice(cmd.Flags())
 	return cmd
 }
 
+// poolOf reads the files of a directory, or the meta cluster where from is empty.
+func poolOf(ctx context.Context, from, kubeconfig string, defaultSlice slice.Amounts) (*simulation.Pool, error) {
+	if from != "" {
+		pool, err := simulation.Read(os.DirFS(from), defaultSlice)
+		if err != nil {
+			return nil, fmt.Errorf("--from %s: %w", from, err)
+		}
+		return pool, nil
+	}
+	meta, err := metaClient(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return livePool(ctx, meta)
+}
+
+func livePool(ctx context.Context, meta client.Reader) (*simulation.Pool, error) {
+	pool, err := simulation.Live(ctx, meta)
+	if err != nil {
+		return nil, fmt.Errorf("the meta cluster: %w", err)
+	}
+	return pool, nil
+}
+
 func newExplainCommand() *cobra.Command {
-	options, tenant, root, output := NewOptions(), "", "", string(simulation.Table)
+	options, tenant, root, output, pod := NewOptions(), "", "", string(simulation.Table), ""
 	cmd := &cobra.Command{
 		Use:   "explain NAMESPACE",
 		Short: "Say where a tenant's namespace is, what is missing of it, and why each super cluster is refused",
@@ -109,7 +141,10 @@ It exits with 0 if nothing is missing or all fits, with 3 if something does not,
   vc-scheduler explain web --tenant vc-sample-1 --kubeconfig meta.kubeconfig
 
   # The same by the tenant's root namespace
-  vc-scheduler explain web -n default-c8b1a5-vc-sample-1 --kubeconfig meta.kubeconfig -o json`,
+  vc-scheduler explain web -n default-c8b1a5-vc-sample-1 --kubeconfig meta.kubeconfig -o json
+
+  # Which slices would have to move for a pod of 3 CPUs?
+  vc-scheduler explain web --tenant vc-sample-1 --kubeconfig meta.kubeconfig --pod '{"cpu":"3"}'`,
 		Args:         cobra.ExactArgs(1),
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -119,6 +154,12 @@ It exits with 0 if nothing is missing or all fits, with 3 if something does not,
 			}
 			if (tenant == "") == (root == "") {
 				return errors.New("either --tenant or --namespace must name the tenant")
+			}
+			var requests slice.Amounts
+			if pod != "" {
+				if requests, err = slice.ParseSize(pod); err != nil {
+					return fmt.Errorf("--pod: %w", err)
+				}
 			}
 			read, err := options.read()
 			if err != nil {
@@ -137,19 +178,26 @@ It exits with 0 if nothing is missing or all fits, with 3 if something does not,
 					return fmt.Errorf("--tenant: %w", err)
 				}
 			}
-			pool, err := simulation.Live(ctx, meta)
+			pool, err := livePool(ctx, meta)
 			if err != nil {
-				return fmt.Errorf("the meta cluster: %w", err)
+				return err
 			}
-			why, err := simulation.Explain(ctx, read.namespaceConfig, pool, types.NamespacedName{Namespace: root, Name: args[0]})
+			key := types.NamespacedName{Namespace: root, Name: args[0]}
+			why, err := simulation.Explain(ctx, read.namespaceConfig, pool, key)
 			if err != nil {
 				return err //nolint:wrapcheck // it says what was explained
+			}
+			if pod != "" {
+				if why.Pod, err = simulation.ExplainPod(ctx, read.namespaceConfig, pool, key, requests); err != nil {
+					return err //nolint:wrapcheck // it says what was explained
+				}
 			}
 			return errors.Join(why.Print(cmd.OutOrStdout(), format), why.Err())
 		},
 	}
 	cmd.Flags().StringVar(&tenant, "tenant", tenant, "VirtualCluster of the tenant, as NAME or NAMESPACE/NAME")
 	cmd.Flags().StringVarP(&root, "namespace", "n", root, "root namespace of the tenant in the meta cluster, in place of --tenant")
+	cmd.Flags().StringVar(&pod, "pod", pod, `what a pod of the namespace requests, such as {"cpu":"3"}: say which slices would have to move for it`)
 	cmd.Flags().StringVarP(&output, "output", "o", output, outputUsage)
 	options.addKubeconfig(cmd.Flags())
 	options.addNamespaceSchedulerConfig(cmd.Flags())

@@ -97,6 +97,7 @@ func (w *world) populate(ctx context.Context, meta, tenant *controlplane.Control
 	w.options = app.NewOptions()
 	w.options.Kubeconfig = filepath.Join(dir, "meta.kubeconfig")
 	w.options.LeaderElect = false
+	w.options.QuotaGrace = 3 * time.Second
 	w.options.MetricsBindAddress, w.options.HealthProbeBindAddress = "0", "0"
 	account, err := controlplane.Account(ctx, meta, "base/vc-scheduler-rbac.yaml", "vc-manager", "vc-scheduler")
 	if err != nil {

@@ -1,6 +1,8 @@
 package scheduling
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -138,6 +140,8 @@ func TestBadSlicesAreSaidAndChangeNothing(t *testing.T) {
 			w.wantShown(t, working, `{"r1":1,"r2":1}`)
 
 			w.annotate(t, working, schedulerv1alpha1.AnnotationSlice, slice)
+			// Namespaces and quotas come by two watches: the quota may be read first.
+			w.wantCondition(t, working, schedulerv1alpha1.ConditionAccepted, schedulerv1alpha1.ReasonInvalidSlice)
 			w.quota(t, working, "2", "200Mi")
 			for _, namespace := range []string{fresh, working} {
 				w.wantCondition(t, namespace, schedulerv1alpha1.ConditionAccepted, schedulerv1alpha1.ReasonInvalidSlice)
@@ -188,7 +192,7 @@ func TestPlacementsWrittenByATenantArePutBack(t *testing.T) {
 	w.quota(t, "writer", "200m", "200Mi")
 	w.wantShown(t, "writer", `{"r1":1,"r2":1}`)
 	before := w.placement(t, "writer")
-	for _, nonsense := range []string{"nonsense", `{"r1":1000}`, `{"r9":-1}`, ""} {
+	for _, nonsense := range []string{"nonsense", `{"r1":1000}`, `{"r9":-1}`, `{"r1":1,"r9":1}`} {
 		w.annotate(t, "writer", schedulerv1alpha1.AnnotationPlacements, nonsense)
 		w.wantShown(t, "writer", `{"r1":1,"r2":1}`)
 	}
@@ -267,6 +271,53 @@ func TestARestartChangesNothing(t *testing.T) {
 	require.True(t, in("r1")(waits), "it stays where it was")
 }
 
+// TestPlacementsOnRequest: a tenant moves a namespace to one super cluster, and lets another one be placed anew.
+func TestPlacementsOnRequest(t *testing.T) {
+	w := shared
+	w.run(t)
+	for _, name := range []string{"asks", "anew"} {
+		w.namespace(t, name, demoSlice)
+		w.quota(t, name, "200m", "200Mi")
+		w.wantShown(t, name, `{"r1":1,"r2":1}`)
+	}
+	w.annotate(t, "asks", schedulerv1alpha1.AnnotationPlacements, `{ "r2": 2 }`)
+	w.wantShown(t, "asks", `{"r2":2}`)
+	w.wantEvent(t, "ResourceQuota", "asks/quota", "Leaving")
+	require.Eventually(t, func() bool { return w.placement(t, "asks").Status.Requested == nil }, patience, tick, "the request is answered")
+	w.annotate(t, "asks", schedulerv1alpha1.AnnotationPlacements, `{"r1":2}`)
+	w.wantShown(t, "asks", `{"r2":2}`)
+	w.wantEvent(t, "ResourceQuota", "asks/quota", "PlacementsRestored")
+
+	require.NoError(t, w.tenant.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "anew"}},
+		client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, schedulerv1alpha1.AnnotationPlacements))))
+	w.wantShown(t, "anew", `{"r1":1,"r2":1}`)
+	require.Eventually(t, func() bool {
+		np := w.placement(t, "anew")
+		return np.Status.LastRequested != nil && np.Status.Requested == nil
+	}, patience, tick, "the request is answered")
+	require.False(t, w.hasEvent(t, "ResourceQuota", "anew/quota", "PlacementsRestored"))
+}
+
+// TestEachSuperClusterThatRefuses says why in an Event of its own, which the API server and client-go's correlation of
+// Events tell apart.
+func TestEachSuperClusterThatRefuses(t *testing.T) {
+	w := shared
+	w.run(t)
+	w.namespace(t, "refused", demoSlice)
+	w.quota(t, "refused", "200m", "200Mi")
+	w.wantShown(t, "refused", `{"r1":1,"r2":1}`)
+	w.annotate(t, "refused", schedulerv1alpha1.AnnotationPlacements, `{"x1":1,"x2":1}`)
+	want := []string{"restored: super cluster x1: it is not in the pool", "restored: super cluster x2: it is not in the pool"}
+	require.Eventually(t, func() bool {
+		events := &corev1.EventList{}
+		require.NoError(t, w.tenant.List(t.Context(), events, client.InNamespace("refused")))
+		return !slices.ContainsFunc(want, func(end string) bool {
+			return !slices.ContainsFunc(events.Items, func(e corev1.Event) bool { return strings.HasSuffix(e.Message, end) })
+		})
+	}, patience, tick, "Events %q", want)
+	w.wantShown(t, "refused", `{"r1":1,"r2":1}`)
+}
+
 // TestPlacementsWrittenByATenantWhileNobodyLooks: what a tenant writes while vc-scheduler does not run is put back by
 // the next one, and a restart alone records no Event again.
 func TestPlacementsWrittenByATenantWhileNobodyLooks(t *testing.T) {
@@ -285,7 +336,7 @@ func TestPlacementsWrittenByATenantWhileNobodyLooks(t *testing.T) {
 	w.wantEvent(t, "ResourceQuota", "absent-after/quota", "Placed")
 	require.Equal(t, before, w.countEvents(t, "absent"), "a restart alone is no news")
 	stop()
-	w.annotate(t, "absent", schedulerv1alpha1.AnnotationPlacements, `{"r1":2}`)
+	w.annotate(t, "absent", schedulerv1alpha1.AnnotationPlacements, `{"r1":7}`)
 	w.run(t)
 	w.wantShown(t, "absent", `{"r1":1,"r2":1}`)
 	w.wantEvent(t, "ResourceQuota", "absent/quota", "PlacementsRestored")

@@ -1,0 +1,266 @@
+package scheduling
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/events"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	pluginhelper "k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/internal/view"
+	"github.com/superpool/superpool/plugins/nodeshape"
+)
+
+// Reasons of Events about relocations, on the pod and on what namespaceEvents are about.
+const (
+	// reasonMoving: slices of the namespace are requested in another super cluster, so that a pod has room there.
+	reasonMoving = "Moving"
+	// reasonNotMoved: a pod waits that is larger than the room of its namespace in any one super cluster, and no slices
+	// are moved for it. The message says why.
+	reasonNotMoved = "NotMoved"
+)
+
+const (
+	// relocationDelay is for how long a pod waits before slices are moved for it: others may end meanwhile.
+	relocationDelay = time.Minute
+	// maxWishes bounds how many pods of one namespace with different requests are tried at a time.
+	maxWishes = 16
+)
+
+// relocationReconciler moves unused slices of a namespace into one super cluster where a pod waits that is larger than
+// what is free of the namespace in any of them. It requests the move as a tenant would, and as often. A request names a
+// namespace: a pod that waits adds it after relocationDelay, and so all pods of a namespace cost one look at it.
+type relocationReconciler struct {
+	key        string
+	store      *Store
+	pods       corev1listers.PodLister
+	namespaces corev1listers.NamespaceLister
+	usage      Usage
+	// virtualNodes returns the virtual Nodes by name.
+	virtualNodes func() map[string]*corev1.Node
+	policy       *policy.Ref
+	limits       *tenantLimits
+	clock        clock.PassiveClock
+	events       namespaceEvents
+	recorder     events.EventRecorder
+	// attempts holds what was tried last, by namespace, for those in which a pod waits. One worker uses it. A restart
+	// forgets it: what was refused is tried once more, within the same interval.
+	attempts map[string]attempt
+}
+
+// attempt is what was tried last for a namespace.
+type attempt struct {
+	pod types.UID
+	// clusters are where slices were requested for the pod: others are tried first.
+	clusters sets.Set[string]
+	// refused is when nothing could be requested, zero if something was.
+	refused time.Time
+}
+
+// Reconcile requests a move for one pod of a namespace, if there is one that is helped by that.
+func (r *relocationReconciler) Reconcile(ctx context.Context, item request) (reconcile.Result, error) {
+	namespace, err := r.namespaces.Get(item.namespace)
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("reading the namespace: %w", err)
+	}
+	np, readErr := r.store.Get(ctx, client.ObjectKey{Namespace: r.key, Name: item.namespace})
+	if readErr != nil {
+		return reconcile.Result{}, readErr
+	}
+	now, interval := r.clock.Now(), movesInterval(r.policy)
+	if apierrors.IsNotFound(err) || np == nil || np.Spec.NamespaceUID != namespace.UID || np.DeletionTimestamp != nil || interval == 0 {
+		delete(r.attempts, item.namespace) // a pod that waits on asks again (podHandler)
+		return reconcile.Result{}, nil
+	}
+	again, _ := placement.MovesFrom(np, interval, now)
+	if again = max(again, r.attempts[item.namespace].refused.Add(interval).Sub(now)); again > 0 {
+		return reconcile.Result{RequeueAfter: again}, nil
+	}
+	waiting, used, again, err := r.look(ctx, np, now)
+	switch {
+	case err != nil:
+		return reconcile.Result{}, err
+	case len(waiting) == 0:
+		delete(r.attempts, item.namespace)
+		return reconcile.Result{RequeueAfter: again}, nil
+	case !placement.Settled(np):
+		return reconcile.Result{RequeueAfter: relocationDelay}, nil
+	}
+	if err := r.help(ctx, namespace, np, waiting, used, interval, now); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: interval}, nil
+}
+
+// help requests a move for one of the pods that wait, or says why none helps.
+func (r *relocationReconciler) help(
+	ctx context.Context, namespace *corev1.Namespace, np *schedulerv1alpha1.NamespacePlacement, waiting []*corev1.Pod, used map[string]slice.Amounts,
+	interval time.Duration, now time.Time,
+) error {
+	last := r.attempts[np.Name]
+	if !slices.ContainsFunc(waiting, func(pod *corev1.Pod) bool { return pod.UID == last.pod }) {
+		last.clusters = nil
+	}
+	pod, found, why := r.relocate(np, waiting, used, last.clusters)
+	if pod == nil {
+		return nil
+	}
+	if why == "" {
+		var err error
+		if why, err = r.request(ctx, np, &found, interval, now); err != nil {
+			return err
+		}
+	}
+	last.pod, last.refused = pod.UID, time.Time{}
+	switch {
+	case why != "":
+		last.refused = now
+	case last.clusters.Has(found.Cluster): // all were tried: once more from the beginning
+		last.clusters = sets.New(found.Cluster)
+	default:
+		last.clusters = sets.New(found.Cluster).Union(last.clusters)
+	}
+	r.attempts[np.Name] = last
+	r.tell(namespace, pod, &found, why)
+	return nil
+}
+
+// look returns the pods of a namespace that have waited for relocationDelay, in the order in which they are helped, and
+// what others use in each super cluster that was measured. again is after how long the next has waited, 0 for never.
+func (r *relocationReconciler) look(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement, now time.Time) (waiting []*corev1.Pod, used map[string]slice.Amounts, again time.Duration, err error) {
+	pods, err := r.pods.Pods(np.Name).List(labels.Everything())
+	if err != nil {
+		return nil, nil, 0, fmt.Errorf("listing pods: %w", err)
+	}
+	bound := map[string]slice.Amounts{}
+	for _, pod := range pods {
+		switch since, waits := waitsSince(pod); {
+		case pod.Spec.NodeName != "":
+			bound[pod.Spec.NodeName] = bound[pod.Spec.NodeName].Plus(view.Used(pod))
+		case !waits:
+		case now.Sub(since) < relocationDelay:
+			again = sooner(again, min(since.Add(relocationDelay).Sub(now), relocationDelay))
+		default:
+			waiting = append(waiting, pod)
+		}
+	}
+	if len(waiting) == 0 {
+		return nil, nil, again, nil
+	}
+	slices.SortFunc(waiting, func(a, b *corev1.Pod) int {
+		return cmp.Or(cmp.Compare(ptr.Deref(b.Spec.Priority, 0), ptr.Deref(a.Spec.Priority, 0)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	used = map[string]slice.Amounts{}
+	measured := r.usage.Usage(ctx, client.ObjectKeyFromObject(np), slices.Sorted(maps.Keys(r.virtualNodes())))
+	for cluster, use := range measured { // what is bound is in the super cluster in a moment
+		used[cluster] = use.Requests.Plus(bound[cluster].Minus(use.Requests))
+	}
+	return waiting, used, again, nil
+}
+
+// waitsSince returns since when a pod of the pod view is refused by the pod scheduler, and false if it is not.
+func waitsSince(pod *corev1.Pod) (time.Time, bool) {
+	_, scheduled := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
+	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || scheduled == nil || scheduled.Status != corev1.ConditionFalse || scheduled.Reason != corev1.PodReasonUnschedulable {
+		return time.Time{}, false
+	}
+	return scheduled.LastTransitionTime.Time, true
+}
+
+// relocate returns the first pod that waits for nothing but room in one piece, and what helps it, or why nothing does.
+// Pods that request the same are one. It returns no pod where none waits for that.
+func (r *relocationReconciler) relocate(
+	np *schedulerv1alpha1.NamespacePlacement, waiting []*corev1.Pod, used map[string]slice.Amounts, tried sets.Set[string],
+) (helped *corev1.Pod, found placement.Relocation, why string) {
+	seen, nodes := sets.New[string](), r.virtualNodes()
+	for _, pod := range waiting {
+		requests := view.Used(pod)
+		if key := requests.Key(); seen.Has(key) {
+			continue
+		} else if seen.Insert(key); seen.Len() > maxWishes {
+			break
+		}
+		wish := placement.Wish{Pod: pod.Name, Requests: requests, Used: used, Clusters: clustersFor(pod, requests, nodes)}
+		untried := wish
+		untried.Clusters = slices.DeleteFunc(slices.Clone(wish.Clusters), tried.Has)
+		result, refused := placement.Relocate(np, &untried)
+		if refused != "" && len(untried.Clusters) < len(wish.Clusters) {
+			result, refused = placement.Relocate(np, &wish)
+		}
+		switch {
+		case !result.IsZero():
+			return pod, result, ""
+		case refused != "" && helped == nil:
+			helped, why = pod, refused
+		}
+	}
+	return helped, placement.Relocation{}, why
+}
+
+// clustersFor returns the super clusters where a pod of the pod view may run, sorted: what they are and say about
+// themselves does not keep it away, and a node there is large enough.
+func clustersFor(pod *corev1.Pod, requests slice.Amounts, nodes map[string]*corev1.Node) (clusters []string) {
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		node := nodes[name]
+		if node.Spec.Unschedulable || !nodeshape.IsLargeEnough(node, requests) {
+			continue
+		}
+		if _, tainted := corev1helpers.FindMatchingUntoleratedTaint(view.Taints(node), pod.Spec.Tolerations, pluginhelper.DoNotScheduleTaintsFilterFunc()); !tainted {
+			clusters = append(clusters, name)
+		}
+	}
+	return clusters
+}
+
+// request records a move. It returns why it is refused at once, "" if it is not.
+func (r *relocationReconciler) request(
+	ctx context.Context, looked *schedulerv1alpha1.NamespacePlacement, found *placement.Relocation, interval time.Duration, now time.Time,
+) (refused string, err error) {
+	_, err = r.store.Change(ctx, client.ObjectKeyFromObject(looked), func(np *schedulerv1alpha1.NamespacePlacement) error {
+		if refused = "the namespace has changed meanwhile"; np.ResourceVersion == looked.ResourceVersion {
+			asked, why := placement.Move(np, found, interval, now)
+			refused = r.limits.request(np, asked, why)
+		}
+		return nil
+	})
+	return refused, err
+}
+
+// tell records the Events about a move, or about why there is none.
+func (r *relocationReconciler) tell(namespace *corev1.Namespace, pod *corev1.Pod, found *placement.Relocation, why string) {
+	event := announcement{corev1.EventTypeNormal, reasonMoving, "Moving " + found.String()}
+	if why != "" {
+		event = announcement{corev1.EventTypeWarning, reasonNotMoved, fmt.Sprintf("No slices are moved for pod %s: %s", pod.Name, why)}
+	}
+	r.events.record(namespace, event)
+	r.recorder.Eventf(pod, nil, event.kind, event.reason, "Place", "%s", tenancy.Cut(event.message, tenancy.MaxEventNote))
+}
+
+// movesInterval returns how long requests for other placements of one namespace are apart, 0 where none are allowed.
+func movesInterval(ref *policy.Ref) time.Duration {
+	if moves := ref.Get().Spec().Scheduling.MovesPerHour; moves > 0 {
+		return time.Hour / time.Duration(moves)
+	}
+	return 0
+}

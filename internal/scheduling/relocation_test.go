@@ -1,0 +1,336 @@
+package scheduling
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/kubescheduler"
+	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/view"
+	"github.com/superpool/superpool/manifests/profiles"
+	"github.com/superpool/superpool/test/builders"
+)
+
+// relocationBed is a requestBed whose namespace web has two slices in each of r1 and r2. Pods are in the pod view.
+type relocationBed struct{ *requestBed }
+
+func newRelocationBed(t *testing.T) *relocationBed {
+	t.Helper()
+	cfg, err := kubescheduler.LoadConfig("", profiles.NamespaceScheduler)
+	require.NoError(t, err)
+	b := &relocationBed{&requestBed{tenantBed: newTenantBed(t, web()), config: cfg, evicts: &noted{}}}
+	for _, id := range []string{"r1", "r2"} {
+		b.nodes = append(b.nodes, builders.VirtualNode(id, "cpu", "4", "pods", "100").Obj())
+	}
+	b.controller.reconcile[concernNamespace].(*namespaceReconciler).defaultSlice = oneSlice()
+	b.quota("web", "4")
+	b.settle()
+	_, err = b.store.Change(t.Context(), client.ObjectKey{Namespace: "tenant", Name: "web"}, func(np *schedulerv1alpha1.NamespacePlacement) error {
+		np.Status, _, _ = placement.Next(np, placement.Facts{Now: b.clock.Now(), Granted: map[string]slice.Amounts{"r1": oneSlice().Times(2), "r2": oneSlice().Times(2)}})
+		return nil
+	})
+	require.NoError(t, err)
+	b.run()
+	b.wants("r1=2 r2=2", `{"r1":2,"r2":2}`)
+	b.recorded()
+	return b
+}
+
+func oneSlice() slice.Amounts { return slice.Of(builders.Resources("cpu", "1", "pods", "10")) }
+
+// pod adds a pod of web to the pod view, bound in a super cluster, or refused since now with "".
+func (b *relocationBed) pod(name, cpu, cluster string, change ...func(*corev1.Pod)) {
+	b.Helper()
+	pod := builders.Pod("web", name, "cpu", cpu).UID(name).Obj()
+	pod.CreationTimestamp = metav1.NewTime(b.clock.Now())
+	if cluster == "" {
+		pod.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, LastTransitionTime: metav1.NewTime(b.clock.Now()),
+		}}
+	}
+	for _, f := range change {
+		f(pod)
+	}
+	projected, err := view.TenantPod(pod)
+	require.NoError(b, err)
+	projected.(*corev1.Pod).Spec.NodeName = cluster
+	require.NoError(b, b.factory.Core().V1().Pods().Informer().GetIndexer().Add(projected))
+}
+
+// look is one request for the relocationReconciler. It returns after how long there is another.
+func (b *relocationBed) look() time.Duration {
+	b.Helper()
+	r := b.controller.reconcile[concernRelocation].(*relocationReconciler)
+	r.clock = b.clock
+	r.virtualNodes = func() map[string]*corev1.Node {
+		nodes := map[string]*corev1.Node{}
+		for _, node := range b.nodes {
+			nodes[node.Name] = node
+		}
+		return nodes
+	}
+	b.tenantBed.look()
+	result, err := r.Reconcile(b.Context(), request{concern: concernRelocation, namespace: "web"})
+	if !b.down {
+		require.NoError(b, err)
+	}
+	return result.RequeueAfter
+}
+
+func (b *relocationBed) pass(d time.Duration) { b.clock.SetTime(b.clock.Now().Add(d)) }
+
+// uses says what pods use, and that the quota answers what is decided.
+func (b *relocationBed) uses(cluster string, requests slice.Amounts) {
+	np := b.stored()["web"]
+	hard := slice.Amounts{}
+	if part := placementIn(np.Status.Placements, cluster); part != nil {
+		hard = placement.StayingIn(part)
+	}
+	b.usage.set(cluster, "web", placement.Use{Requests: requests, Hard: hard, NamespaceUID: "1", Decision: placement.Decision(np, cluster)})
+	b.waiting.Insert(request{concern: concernNamespace, namespace: "web"})
+}
+
+const movesToR1 = "Normal Moving Moving 1 slice from r2 to r1 for pod big, which requests cpu=3"
+
+// TestRelocation: a pod is larger than what its namespace has in any one super cluster. After a minute one of them has
+// room, and nothing was evicted for it.
+func TestRelocation(t *testing.T) {
+	t.Parallel()
+	b := newRelocationBed(t)
+	b.pod("small", "1", "r2")
+	b.uses("r2", slice.Of(builders.Resources("cpu", "1", "pods", "1")))
+	b.pod("big", "3", "")
+	require.Equal(t, relocationDelay, b.look(), "others may end meanwhile")
+	b.pass(relocationDelay)
+	require.Equal(t, 5*time.Minute, b.look())
+	require.Equal(t, []string{movesToR1, movesToR1}, b.recorded(), "on the quota and on the pod")
+	b.wants("r1=2 r2=2", `{"r1":2,"r2":2}`)
+	b.run()
+	b.wants("r1=3 r2=2-1(Moved)", `{"r1":3,"r2":1}`)
+	b.wantPublished("web")
+	require.Nil(t, b.stored()["web"].Status.Requested)
+	b.uses("r1", slice.Amounts{})
+	b.uses("r2", slice.Of(builders.Resources("cpu", "1", "pods", "1")))
+	b.run()
+	b.wants("r1=3 r2=1", `{"r1":3,"r2":1}`)
+	b.wantPublished("web")
+	require.Empty(t, b.evicts.lines)
+
+	// The pod is bound there: nothing is left to do.
+	b.recorded()
+	b.pod("big", "3", "r1")
+	b.pass(5 * time.Minute)
+	require.Zero(t, b.look())
+	require.Empty(t, b.controller.reconcile[concernRelocation].(*relocationReconciler).attempts)
+	require.Empty(t, b.recorded())
+}
+
+// TestRelocationThatIsRefused: nothing moves, the Events say why, and it is looked at once in an interval.
+func TestRelocationThatIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		set  func(*relocationBed)
+		want string
+	}{
+		"every slice is used": {
+			set: func(b *relocationBed) {
+				b.pod("a", "600m", "r1")
+				b.pod("b", "1100m", "r2")
+				b.pod("big", "2", "")
+			},
+			want: "No slices are moved for pod big: super cluster r1 needs 1 more slices for it, and too few of those elsewhere are free of pods: none is evicted for it",
+		},
+		"larger than the quota": {
+			set:  func(b *relocationBed) { b.pod("big", "5", "") },
+			want: "No slices are moved for pod big: it requests cpu=5,pods=1, and the whole quota is cpu=4,pods=40",
+		},
+		"no node is large enough": {
+			set: func(b *relocationBed) {
+				b.pod("big", "3", "")
+				for _, node := range b.nodes {
+					metav1.SetMetaDataAnnotation(&node.ObjectMeta, schedulerv1alpha1.AnnotationNodeShapes, `[{"cpu":"2"}]`)
+				}
+			},
+			want: "No slices are moved for pod big: it may run in no super cluster",
+		},
+		"all are cordoned": {
+			set: func(b *relocationBed) {
+				b.pod("big", "3", "")
+				b.nodes[0].Spec.Unschedulable = true
+				drained(b.nodes[1])
+			},
+			want: "No slices are moved for pod big: it may run in no super cluster",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newRelocationBed(t)
+			tc.set(b)
+			b.pass(relocationDelay)
+			require.Equal(t, 5*time.Minute, b.look())
+			lines := b.recorded()
+			require.Len(t, lines, 2)
+			for _, line := range lines {
+				require.Contains(t, line, "Warning NotMoved "+tc.want)
+			}
+			b.pass(time.Minute)
+			require.Equal(t, 4*time.Minute, b.look())
+			b.run()
+			b.wants("r1=2 r2=2", `{"r1":2,"r2":2}`)
+			require.Empty(t, b.recorded())
+			require.Nil(t, b.stored()["web"].Status.LastRequested)
+		})
+	}
+}
+
+// TestRelocationTriesAnotherSuperCluster: the pool has no room for the first, so after the interval the second is
+// tried.
+func TestRelocationTriesAnotherSuperCluster(t *testing.T) {
+	t.Parallel()
+	b := newRelocationBed(t)
+	b.nodes[0].Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("2")
+	b.pod("big", "3", "")
+	b.pass(relocationDelay)
+	b.look()
+	b.run()
+	b.wants("r1=2 r2=2", `{"r1":2,"r2":2}`)
+	require.Contains(t, strings.Join(b.recorded(), "\n"), "Warning NotMoved No slices are moved for pod big: super cluster r1: has too little free cpu")
+	require.Nil(t, b.stored()["web"].Status.Requested)
+	require.Positive(t, b.look(), "not within the interval")
+	b.pass(5 * time.Minute)
+	b.look()
+	b.run()
+	b.wants("r1=1 r2=3", `{"r1":1,"r2":3}`)
+	require.Empty(t, b.evicts.lines)
+}
+
+// TestRelocationIsNotForEveryPod: what waits for something else, or may not wait, moves nothing.
+func TestRelocationIsNotForEveryPod(t *testing.T) {
+	t.Parallel()
+	for name, set := range map[string]func(*relocationBed){
+		"it has room somewhere": func(b *relocationBed) { b.pod("big", "2", "") },
+		"it is not refused":     func(b *relocationBed) { b.pod("big", "3", "", func(p *corev1.Pod) { p.Status.Conditions = nil }) },
+		"it is gated": func(b *relocationBed) {
+			b.pod("big", "3", "", func(p *corev1.Pod) { p.Status.Conditions[0].Reason = corev1.PodReasonSchedulingGated })
+		},
+		"it is deleted": func(b *relocationBed) {
+			b.pod("big", "3", "", func(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(metav1.Now()) })
+		},
+		"the policy allows no moves": func(b *relocationBed) {
+			b.pod("big", "3", "")
+			b.setPolicy(func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Scheduling.MovesPerHour = 0 })
+		},
+		"there is no namespace": func(b *relocationBed) {
+			b.pod("big", "3", "")
+			require.NoError(b, b.factory.Core().V1().Namespaces().Informer().GetIndexer().Replace(nil, ""))
+			require.NoError(b, b.api.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("namespaces"), "", "web"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newRelocationBed(t)
+			set(b)
+			b.pass(relocationDelay)
+			b.look()
+			require.Empty(t, b.recorded())
+			require.Nil(t, b.stored()["web"].Status.Requested)
+		})
+	}
+}
+
+// delayedQueue notes what is to be done later.
+type delayedQueue struct {
+	workqueue.TypedRateLimitingInterface[request]
+	items sets.Set[request]
+}
+
+func (q *delayedQueue) AddAfter(item request, _ time.Duration) { q.items.Insert(item) }
+
+// TestRelocationCostsOneLook: ten thousand pods of a namespace are one request of the queue, one move and two Events.
+func TestRelocationCostsOneLook(t *testing.T) {
+	t.Parallel()
+	b := newRelocationBed(t)
+	for i := range 10_000 {
+		b.pod(fmt.Sprintf("big-%d", i), "3", "")
+	}
+	queue := &delayedQueue{items: sets.New[request]()}
+	handler := podHandler(queue, b.controller.choices)
+	for _, pod := range b.factory.Core().V1().Pods().Informer().GetIndexer().List() {
+		handler.OnAdd(pod, true)
+	}
+	require.Equal(t, sets.New(request{concern: concernRelocation, namespace: "web"}), queue.items)
+	b.pass(relocationDelay)
+	writes := len(b.meta.writes)
+	require.Equal(t, 5*time.Minute, b.look())
+	require.Len(t, b.meta.writes, writes+1)
+	require.Len(t, b.recorded(), 2)
+	for range 10 {
+		require.Greater(t, b.look(), 4*time.Minute, "it is not looked at again")
+	}
+	require.Empty(t, b.recorded())
+}
+
+// TestRelocationsOfDifferentPods: a pod that nothing helps does not keep others waiting.
+func TestRelocationsOfDifferentPods(t *testing.T) {
+	t.Parallel()
+	b := newRelocationBed(t)
+	b.pod("first", "5", "", func(p *corev1.Pod) { p.Spec.Priority = ptr.To[int32](10) })
+	b.pod("big", "3", "")
+	b.pass(relocationDelay)
+	b.look()
+	require.Equal(t, []string{movesToR1, movesToR1}, b.recorded())
+}
+
+// TestRelocationWhileEveryWriteIsLost loses each write of a move, with the process, and starts another: the pod has
+// room in the end, and slices have moved once.
+func TestRelocationWhileEveryWriteIsLost(t *testing.T) {
+	t.Parallel()
+	life := func(b *relocationBed) {
+		b.pod("big", "3", "")
+		b.pass(relocationDelay)
+		b.look()
+		b.run()
+	}
+	whole := newRelocationBed(t)
+	first := len(whole.meta.writes)
+	life(whole)
+	whole.wants("r1=3 r2=1", `{"r1":3,"r2":1}`)
+	require.Greater(t, len(whole.meta.writes), first)
+	for n := first; n < len(whole.meta.writes); n++ {
+		for _, happens := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d-%s/happens=%v", n-first, whole.meta.writes[n], happens), func(t *testing.T) {
+				t.Parallel()
+				b := newRelocationBed(t)
+				b.loseWrite, b.happens = n, happens
+				life(b)
+				require.True(t, b.down, "the write was lost")
+				b.loseWrite, b.down = -1, false
+				b.process()
+				b.controller.reconcile[concernNamespace].(*namespaceReconciler).defaultSlice = oneSlice()
+				b.run()
+				b.pod("big", "3", "") // the informer lists it again
+				b.pass(5 * time.Minute)
+				b.look()
+				b.run()
+				b.wants("r1=3 r2=1", `{"r1":3,"r2":1}`)
+				b.wantPublished("web")
+				require.Nil(t, b.stored()["web"].Status.Requested)
+				require.Empty(t, b.evicts.lines)
+			})
+		}
+	}
+}

@@ -1,0 +1,431 @@
+package scheduling
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/kubescheduler"
+	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
+	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/placer"
+	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/manifests/profiles"
+	"github.com/superpool/superpool/test/builders"
+)
+
+// requestBed is a tenantBed with a pool: the real placer in memory places what waits.
+type requestBed struct {
+	*tenantBed
+	nodes  []*corev1.Node
+	config *config.KubeSchedulerConfiguration
+	evicts *noted
+}
+
+// newRequestBed returns a bed whose namespace web has so many slices of one core, placed in r1, in a pool of r1 to r3
+// with four cores each.
+func newRequestBed(t *testing.T, slices int) *requestBed {
+	t.Helper()
+	cfg, err := kubescheduler.LoadConfig("", profiles.NamespaceScheduler)
+	require.NoError(t, err)
+	b := &requestBed{tenantBed: newTenantBed(t, web()), config: cfg, evicts: &noted{}}
+	for _, id := range []string{"r1", "r2", "r3"} {
+		b.nodes = append(b.nodes, builders.VirtualNode(id, "cpu", "4").Obj())
+	}
+	b.quota("web", fmt.Sprint(slices))
+	b.settle()
+	for range slices {
+		b.grant("web", "r1")
+	}
+	b.run()
+	b.recorded()
+	return b
+}
+
+// process starts another process.
+func (b *requestBed) process() {
+	b.start()
+	b.controller.reconcile[concernAnnotation].(*annotationReconciler).clock = b.clock
+	b.controller.reconcile[concernNamespace].(*namespaceReconciler).evictor = b.evicts
+}
+
+// run lets reconcilers, rescheduler and namespace scheduler work until nothing changes.
+func (b *requestBed) run() {
+	b.Helper()
+	ctx := schedulertest.Context(b.T)
+	b.controller.reconcile[concernAnnotation].(*annotationReconciler).clock = b.clock
+	b.controller.reconcile[concernNamespace].(*namespaceReconciler).evictor = b.evicts
+	for range 20 {
+		b.settle()
+		if b.down {
+			return
+		}
+		np := b.stored()["web"]
+		before := np.ResourceVersion
+		key := client.ObjectKeyFromObject(np)
+		rescheduler := &Rescheduler{Store: b.store, Reader: poolReader{b.meta, b.nodes}, Config: b.config, Clock: b.clock}
+		_, err := rescheduler.Reconcile(ctx, reconcile.Request{NamespacedName: key})
+		if b.down {
+			return
+		}
+		require.NoError(b, err)
+		if np = b.stored()["web"]; len(placement.Missing(np)) > 0 {
+			b.place(np)
+		}
+		if b.down || b.stored()["web"].ResourceVersion == before {
+			return
+		}
+	}
+	require.Fail(b, "it comes to no end")
+}
+
+// place is what the namespace scheduler does: the sink writes what the placer says.
+func (b *requestBed) place(np *schedulerv1alpha1.NamespacePlacement) {
+	b.Helper()
+	outcomes, err := (&placer.Rehearsal{Config: b.config, Nodes: b.nodes, Placements: []*schedulerv1alpha1.NamespacePlacement{np}}).Run(schedulertest.Context(b.T))
+	require.NoError(b, err)
+	facts := placement.Facts{Now: b.clock.Now(), Unschedulable: outcomes[0].Why.Message}
+	if facts.Unschedulable == "" {
+		facts.Granted = map[string]slice.Amounts{}
+		for i := range outcomes[0].Placement.Status.Placements {
+			p := &outcomes[0].Placement.Status.Placements[i]
+			had := slice.Amounts{}
+			if part := placementIn(np.Status.Placements, p.Cluster); part != nil {
+				had = slice.Of(part.Reserved)
+			}
+			if more := slice.Of(p.Reserved).Minus(had); !more.IsZero() {
+				facts.Granted[p.Cluster] = more
+			}
+		}
+	}
+	_, err = b.store.Change(b.Context(), client.ObjectKeyFromObject(np), func(np *schedulerv1alpha1.NamespacePlacement) error {
+		np.Status, _, _ = placement.Next(np, facts)
+		return nil
+	})
+	if !b.down {
+		require.NoError(b, err)
+	}
+}
+
+// uses says what the namespace's pods use in a super cluster, whose quota answers what is decided.
+func (b *requestBed) uses(cluster, requests string) {
+	np := b.stored()["web"]
+	hard := slice.Amounts{}
+	if part := placementIn(np.Status.Placements, cluster); part != nil {
+		hard = placement.StayingIn(part)
+	}
+	b.usage.set(cluster, "web", placement.Use{Requests: slice.Of(cores(requests)), Hard: hard, NamespaceUID: "1", Decision: placement.Decision(np, cluster)})
+	b.waiting.Insert(request{concern: concernNamespace, namespace: "web"}) // Dispatcher.Freed
+}
+
+func (b *requestBed) wants(placements, annotation string) {
+	b.Helper()
+	var parts []string
+	np := b.stored()["web"]
+	for i := range np.Status.Placements {
+		p := &np.Status.Placements[i]
+		part := p.Cluster + "=" + p.Reserved.Cpu().String()
+		if p.Leaving != nil {
+			part += fmt.Sprintf("-%s(%s)", p.Leaving.Reserved.Cpu(), p.Leaving.Reason)
+		}
+		parts = append(parts, part)
+	}
+	require.Equal(b, placements, strings.Join(parts, " "))
+	require.Equal(b, annotation, annotationOf(&b.namespaces()[0]))
+}
+
+// poolReader reads NamespacePlacements from a meta cluster in memory, and virtual Nodes from a list.
+type poolReader struct {
+	client.Reader
+	nodes []*corev1.Node
+}
+
+func (r poolReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if nodes, isNodes := list.(*corev1.NodeList); isNodes {
+		for _, node := range r.nodes {
+			nodes.Items = append(nodes.Items, *node)
+		}
+		return nil
+	}
+	return r.Reader.List(ctx, list, options...)
+}
+
+// TestPlacementsOnRequest: a tenant writes other placements. They are granted beside what it has, its pods are evicted,
+// and then what it had is given back.
+func TestPlacementsOnRequest(t *testing.T) {
+	t.Parallel()
+	b := newRequestBed(t, 2)
+	b.uses("r1", "2")
+	b.tenantWrites("web", `{"r2": 1, "r1": 1}`)
+	b.run()
+	b.wants("r1=2-1(Requested) r2=1", `{"r1":1,"r2":1}`)
+	require.Contains(t, b.evicts.lines, "web r1 cpu=1 Requested")
+	np := b.stored()["web"]
+	require.Nil(t, np.Status.Requested, "it is answered")
+	require.NotNil(t, np.Status.LastRequested)
+	require.Equal(t, []string{
+		`Normal Leaving cpu=1 leaves super cluster r1 (Requested): it stays reserved there until the namespace is placed elsewhere and its pods there have ended`,
+	}, leavingEvents(b.recorded()))
+
+	b.uses("r1", "1") // one was evicted, and runs in r2
+	b.uses("r2", "1")
+	b.evicts.lines = nil
+	b.run()
+	b.wants("r1=1 r2=1", `{"r1":1,"r2":1}`)
+	require.Empty(t, b.evicts.lines)
+	b.wantPublished("web")
+
+	// The next one is too soon, and later it is not.
+	b.recorded()
+	b.tenantWrites("web", `{"r3":2}`)
+	b.run()
+	b.wants("r1=1 r2=1", `{"r1":1,"r2":1}`)
+	require.Contains(t, strings.Join(b.recorded(), "\n"), "was changed and restored: other placements were requested at")
+	b.clock.SetTime(b.clock.Now().Add(5 * time.Minute))
+	b.tenantWrites("web", `{"r3":2}`)
+	b.run()
+	b.wants("r1=1-1(Requested) r2=1-1(Requested) r3=2", `{"r3":2}`)
+}
+
+func leavingEvents(lines []string) (leaving []string) {
+	for _, line := range lines {
+		if strings.Contains(line, " "+reasonLeaving+" ") {
+			leaving = append(leaving, line)
+		}
+	}
+	return leaving
+}
+
+// TestPlacementsThatAreRefused: nothing moves, the annotation is put back, and an Event says of the super cluster why.
+func TestPlacementsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		annotation string
+		pool       func(*requestBed)
+		policy     func(*tenancyv1alpha1.TenantPolicySpec)
+		want       string
+	}{
+		"too little": {
+			annotation: `{"r1":1,"r2":1}`, pool: func(b *requestBed) { b.nodes[1].Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("500m") },
+			want: "super cluster r2: has too little free cpu",
+		},
+		"cordoned": {annotation: `{"r2":2}`, pool: func(b *requestBed) { b.nodes[1].Spec.Unschedulable = true }, want: "super cluster r2: cordoned"},
+		"drained":  {annotation: `{"r2":2}`, pool: func(b *requestBed) { drained(b.nodes[1]) }, want: "super cluster r2: drained"},
+		"unknown":  {annotation: `{"r1":1,"r9":1}`, want: "super cluster r9: it is not in the pool"},
+		"two that refuse": {
+			annotation: `{"r2":1,"r9":1}`, pool: func(b *requestBed) { b.nodes[1].Spec.Unschedulable = true },
+			want: "super cluster r2: cordoned\nsuper cluster r9: it is not in the pool",
+		},
+		"nonsense": {annotation: `[]`, want: "placements are not a JSON object"},
+		"not allowed": {
+			annotation: `{"r2":2}`, policy: func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Scheduling.MovesPerHour = 0 }, want: "the tenant's policy allows no requests",
+		},
+		"above what the tenant may have while it has both": {
+			annotation: `{"r1":1,"r2":1}`, policy: reservedLimit("cpu", "2500m"),
+			want: "All namespaces of the tenant would reserve cpu 3, and 2500m are allowed (limits.reserved of TenantPolicy p)",
+		},
+		"removed, and there may be none above what the tenant has": {
+			policy: reservedLimit("cpu", "2"), want: "All namespaces of the tenant would reserve cpu 4, and 2 are allowed (limits.reserved of TenantPolicy p)",
+		},
+		"too long": {annotation: `{"r2":2` + strings.Repeat(" ", 9000) + `}`, want: "placements are longer than 8192 characters"},
+		"removed, and there is no room": {
+			pool: func(b *requestBed) {
+				for _, node := range b.nodes {
+					node.Spec.Unschedulable = true
+				}
+			},
+			want: "0/3 super clusters are available: 3 cordoned",
+		},
+		"removed, and the request may not be": {
+			policy: func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Scheduling.MovesPerHour = 0 }, want: "the tenant's policy allows no requests",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newRequestBed(t, 2)
+			b.uses("r1", "2")
+			if tc.pool != nil {
+				tc.pool(b)
+			}
+			if tc.policy != nil {
+				b.setPolicy(tc.policy)
+			}
+			b.tenantWrites("web", tc.annotation)
+			b.run()
+			b.wants("r1=2", `{"r1":2}`)
+			b.wantPublished("web")
+			require.Nil(t, b.stored()["web"].Status.Requested)
+			lines, want := b.recorded(), strings.Split(tc.want, "\n")
+			require.Len(t, lines, len(want))
+			for i := range want {
+				require.Contains(t, lines[i], "Warning PlacementsRestored Annotation scheduler.tenancy.x-k8s.io/placements was changed and restored: "+want[i])
+			}
+			require.Empty(t, b.evicts.lines)
+			b.process()
+			b.run()
+			require.Empty(t, b.recorded(), "a restart says nothing")
+		})
+	}
+}
+
+// TestEventsOfARefusalAreBounded: a tenant that names very many super clusters gets no Event for each.
+func TestEventsOfARefusalAreBounded(t *testing.T) {
+	t.Parallel()
+	const slices = 100
+	b := newRequestBed(t, slices)
+	counts := map[string]int{}
+	for i := range slices {
+		counts[fmt.Sprintf("x%02d", i)] = 1
+	}
+	text, err := json.Marshal(counts)
+	require.NoError(t, err)
+	b.tenantWrites("web", string(text))
+	b.run()
+	b.wants("r1=100", `{"r1":100}`)
+	lines := b.recorded()
+	require.Len(t, lines, 9)
+	require.Contains(t, lines[7], "restored: super cluster x07: it is not in the pool")
+	require.Contains(t, lines[8], "restored: and 92 other super clusters refuse")
+}
+
+// TestTenantsTakeTurnsAtBeingPlacedAnew: one tenant has removed the placements of all its namespaces, and is served
+// once before another that does so later.
+func TestTenantsTakeTurnsAtBeingPlacedAnew(t *testing.T) {
+	t.Parallel()
+	now := clocktesting.NewFakePassiveClock(time.Now())
+	cfg, err := kubescheduler.LoadConfig("", profiles.NamespaceScheduler)
+	require.NoError(t, err)
+	var objects []client.Object
+	waits := func(tenant, name string) reconcile.Request {
+		np := builders.Placement(tenant, name).UID(types.UID(tenant+name)).Slice("cpu", "1").Quota("cpu", "1").Held("r1", 1, "cpu", "1").Obj()
+		np.Status, _, _ = placement.Next(np, placement.Facts{Now: now.Now()})
+		var refused string
+		np.Status, refused = placement.Ask(np, "", time.Minute, now.Now())
+		require.Empty(t, refused)
+		require.True(t, placement.IsToBeChosen(np))
+		objects = append(objects, np)
+		return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(np)}
+	}
+	var many []reconcile.Request
+	for i := range 10 {
+		many = append(many, waits("many", fmt.Sprintf("ns%d", i)))
+	}
+	few := waits("few", "web")
+	meta := newMetaCluster(t, objects...).client
+	nodes := []*corev1.Node{builders.VirtualNode("r1", "cpu", "100").Obj()}
+	rescheduler := &Rescheduler{Store: NewStore(meta, meta), Reader: poolReader{meta, nodes}, Config: cfg, Clock: now}
+	queue := newRescheduleQueue("", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	t.Cleanup(queue.ShutDown)
+	for _, request := range many {
+		queue.Add(request)
+	}
+	var served []reconcile.Request
+	for range 3 {
+		request, _ := queue.Get()
+		if len(served) == 0 {
+			queue.Add(few) // while one of the other tenant's is looked for
+		}
+		_, err := rescheduler.Reconcile(schedulertest.Context(t), request)
+		require.NoError(t, err)
+		queue.Done(request)
+		served = append(served, request)
+		np := &schedulerv1alpha1.NamespacePlacement{}
+		require.NoError(t, meta.Get(t.Context(), request.NamespacedName, np))
+		require.False(t, placement.IsToBeChosen(np))
+	}
+	require.Equal(t, []reconcile.Request{many[0], few, many[1]}, served)
+}
+
+// TestPlacedAnew: a tenant removes its placements, and the namespace is placed as if it had nothing.
+func TestPlacedAnew(t *testing.T) {
+	t.Parallel()
+	b := newRequestBed(t, 2)
+	b.uses("r1", "2")
+	b.tenantWrites("web", "")
+	b.run()
+	b.wants("r1=2-1(Requested) r2=1", `{"r1":1,"r2":1}`)
+	b.uses("r1", "1")
+	b.run()
+	b.wants("r1=1 r2=1", `{"r1":1,"r2":1}`)
+	b.wantPublished("web")
+
+	// It is where it would be placed: only the annotation comes back.
+	b.recorded()
+	b.clock.SetTime(b.clock.Now().Add(5 * time.Minute))
+	b.tenantWrites("web", "")
+	b.run()
+	b.wants("r1=1 r2=1", `{"r1":1,"r2":1}`)
+	require.Empty(t, b.recorded())
+	require.Nil(t, b.stored()["web"].Status.Requested)
+}
+
+// TestARequestWhileEveryWriteIsLost loses each write of a request, with the process, and starts another: nothing is
+// lost and nothing is invented.
+func TestARequestWhileEveryWriteIsLost(t *testing.T) {
+	t.Parallel()
+	for name, annotation := range map[string]string{"other placements": `{"r1":1,"r2":1}`, "in other words": `{ "r2":1,"r1":1}`, "removed": "", "refused": `{"r9":2}`} {
+		life := func(b *requestBed) {
+			b.uses("r1", "2")
+			b.tenantWrites("web", annotation)
+			b.run()
+		}
+		whole := newRequestBed(t, 2)
+		first := len(whole.meta.writes)
+		life(whole)
+		var want []string
+		np := whole.stored()["web"]
+		for i := range np.Status.Placements {
+			want = append(want, fmt.Sprint(np.Status.Placements[i].Cluster, np.Status.Placements[i].Slices))
+		}
+		require.Greater(t, len(whole.meta.writes), first)
+		for n := first; n < len(whole.meta.writes); n++ {
+			for _, happens := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%d-%s/happens=%v", name, n-first, whole.meta.writes[n], happens), func(t *testing.T) {
+					t.Parallel()
+					b := newRequestBed(t, 2)
+					b.loseWrite, b.happens = n, happens
+					life(b)
+					require.True(t, b.down, "the write was lost")
+					b.loseWrite, b.down = -1, false
+					b.process()
+					b.run()
+					b.wantPublished("web")
+					np := b.stored()["web"]
+					require.Nil(t, np.Status.Requested)
+					var got []string
+					for i := range np.Status.Placements {
+						got = append(got, fmt.Sprint(np.Status.Placements[i].Cluster, np.Status.Placements[i].Slices))
+					}
+					require.Equal(t, want, got)
+				})
+			}
+		}
+	}
+}
+
+// TestReschedulerLeavesOthersAlone: it looks at nothing that does not ask for it.
+func TestReschedulerLeavesOthersAlone(t *testing.T) {
+	t.Parallel()
+	meta := newStoredPlacements(t, onePlaced("web", "r1"))
+	r := &Rescheduler{Store: NewStore(meta, meta)}
+	for _, name := range []string{"web", "gone"} {
+		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "tenant", Name: name}})
+		require.NoError(t, err)
+	}
+	require.Empty(t, meta.writes)
+}
