@@ -280,7 +280,7 @@ drill_loss() {
   lose_and_return r2 r1 0
 }
 
-# drill_away: a super cluster is away for AWAY seconds, so that the tenant's controllers have given up all that was there.
+# drill_away: a super cluster is away for AWAY seconds: the tenant's controllers have given up all that was there.
 drill_away() {
   lose_and_return r1 r2 "$AWAY"
   lose_and_return r2 r1 0
@@ -293,7 +293,7 @@ lose_and_return() {
   stop_super "$from"
   eventually "the annotation placements" "{\"$to\":4}" placements web
   # The tenant's node lifecycle controller waits for 40 s from the last renewal of the Lease, every 20 s.
-  PATIENCE=120 eventually "whether the tenant's node is ready" Unknown node_ready "$from"
+  eventually "whether the tenant's node is ready" Unknown node_ready "$from"
   eventually "the super clusters of the pods" "$to $to" where web
   show kubectl --kubeconfig "$TENANT.kubeconfig" get pods,nodes -n web -o wide
   left=$(($3 - (SECONDS - stopped)))
@@ -305,7 +305,7 @@ lose_and_return() {
   step "$from is back: what it ran is removed"
   start_super "$from"
   # The fake kubelet waits until its Lease has expired, which takes 10 s.
-  PATIENCE=120 eventually "the pods in $from" 0 in_super "$from"
+  eventually "the pods in $from" 0 in_super "$from"
   eventually "what holds anything of the namespace" "$to" reserved web
   equal "the annotation placements" "$(placements web)" "{\"$to\":4}"
   equal "the super clusters of the pods" "$(where web)" "$to $to"
@@ -340,7 +340,7 @@ drill_cut() {
   signal_link r1 STOP
   eventually "the annotation placements" '{"r2":4}' placements web
   eventually "the annotation placements of db" '{"r2":2}' placements db
-  PATIENCE=120 eventually "whether the tenant's node is ready" Unknown node_ready r1
+  eventually "whether the tenant's node is ready" Unknown node_ready r1
   eventually "the super clusters of the pods" "r2 r2" where web
   eventually "whether the StatefulSet's pod is being deleted" yes terminates
   equal "the StatefulSet's pod" "$(of .metadata.uid)" "$first"
@@ -357,8 +357,8 @@ drill_cut() {
   step "The link is back: what r1 ran is removed, and the tenant hears nothing of it"
   tenant get pod db-0 -n db --watch -o jsonpath='{.metadata.uid} {.spec.nodeName} {.status.phase}{"\n"}' >db-0.log 2>/dev/null &
   signal_link r1 CONT
-  PATIENCE=120 eventually "the pods of the Deployment in r1" 0 in_super r1
-  PATIENCE=120 eventually "the pods in r1 that run" 0 running_in_super r1 db
+  eventually "the pods of the Deployment in r1" 0 in_super r1
+  eventually "the pods in r1 that run" 0 running_in_super r1 db
   eventually "what holds anything of the namespace" r2 reserved web
   eventually "what holds anything of namespace db" r2 reserved db
   eventually "whether the tenant's node is ready" True node_ready r1
@@ -375,7 +375,7 @@ drill_gone() {
   stop_super r2
   eventually "the annotation placements" '{"r1":4}' placements web
   eventually "the annotation placements of db" '{"r1":2}' placements db
-  PATIENCE=120 eventually "whether the tenant's node is ready" Unknown node_ready r2
+  eventually "whether the tenant's node is ready" Unknown node_ready r2
   # By itself vc-scheduler says so of Nodes that have not been ready for 5 minutes, once the Cluster is deleted.
   act kubectl --kubeconfig meta.kubeconfig taint node r2 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute
   eventually "where the StatefulSet's pod runs" "r1.node-1 Running" runs
