@@ -64,6 +64,8 @@ func TestDemo(t *testing.T) {
 		require.True(t, ok, "later cases need the pool of this one")
 	}
 
+	t.Run("its placement comes out every time", func(t *testing.T) { placements(t, dir) })
+
 	t.Run("a standby takes over from a leader that is killed", func(t *testing.T) { standby(t, dir) })
 
 	t.Run("taken down", func(t *testing.T) {
