@@ -32,6 +32,8 @@ type Tenant struct {
 	ClusterDomain string
 	// ServiceCIDRs are the addresses that belong to the tenant's Services.
 	ServiceCIDRs []netip.Prefix
+	// Nodes is which nodes of super clusters the tenant has Nodes for.
+	Nodes tenancyv1alpha1.NodesMode
 	// OpaqueMetaPrefixes lists prefixes of label and annotation keys that are not copied down.
 	OpaqueMetaPrefixes []string
 	// TransparentMetaPrefixes lists prefixes of label and annotation keys that are copied up.

@@ -47,6 +47,19 @@ const (
 	ReasonSharedAddresses = "SharedAddresses"
 )
 
+// NodesMode is which nodes of super clusters a tenant has Nodes for.
+//
+// +kubebuilder:validation:Enum=OnDemand;Placed
+type NodesMode string
+
+const (
+	// NodesOnDemand keeps a Node for each node that a pod of the tenant is on.
+	NodesOnDemand NodesMode = "OnDemand"
+	// NodesPlaced also keeps a Node for each node that pods of the tenant may go to, in all super clusters where it
+	// holds something: DaemonSets run on all of them. Each costs a request to the tenant's API server every 20 seconds.
+	NodesPlaced NodesMode = "Placed"
+)
+
 // VirtualClusterSpec names the control plane of a tenant.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.clusterVersionName) != has(self.kubeconfigSecretRef)",message="set exactly one of clusterVersionName (provision a control plane) and kubeconfigSecretRef (import one)"
@@ -85,6 +98,12 @@ type VirtualClusterSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(c, isCIDR(c))",message="use CIDR notation, for example 10.97.0.0/16"
 	// +kubebuilder:validation:XValidation:rule="self.size() < 2 || !self.all(c, isCIDR(c)) || cidr(self[0]).ip().family() != cidr(self[1]).ip().family()",message="give one range per IP family at most"
 	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
+
+	// nodes is which nodes of super clusters the tenant has Nodes for: OnDemand, those that its pods are on, or Placed,
+	// also all others that its pods may go to, at most limits.nodes of its TenantPolicy in each super cluster.
+	// +optional
+	// +kubebuilder:default=OnDemand
+	Nodes NodesMode `json:"nodes,omitempty"`
 
 	// transparentMetaPrefixes lists prefixes of label and annotation keys to be copied from the super cluster up to the
 	// tenant. The syncer does not copy them yet.
