@@ -80,7 +80,7 @@ func TestNodeOfNoPods(t *testing.T) {
 	metrics, err := engine.NewMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)
 	env := &kinds.Env{
-		ID: "r1", SuperCache: superCache, Clock: clock, Metrics: metrics,
+		ID: "r1", SuperCache: superCache, Clock: clock, Metrics: metrics, Assignments: assigned{},
 		Tenant:  func(string) *kinds.Tenant { return tenant },
 		Tenants: func() []*kinds.Tenant { return []*kinds.Tenant{tenant} },
 	}
@@ -91,7 +91,7 @@ func TestNodeOfNoPods(t *testing.T) {
 		}
 	}
 	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindNode, Name: "n1"}
-	require.Equal(t, []engine.Key{key}, nodes.Keys())
+	require.Equal(t, []engine.Key{{Tenant: clusterKey, Kind: kinds.KindNode}, key}, nodes.Keys())
 
 	// What the super cluster says of its node after the tenant's was written.
 	superNode.Labels = map[string]string{corev1.LabelTopologyZone: "z1"}
