@@ -27,6 +27,15 @@ type nodeSet struct {
 // nodeSetKey is the key of a tenant's nodeSet.
 func nodeSetKey(tenant string) engine.Key { return engine.Key{Tenant: tenant, Kind: KindNode} }
 
+// NodeSets returns the keys under which the Nodes of all tenants are looked at, after a change that concerns all.
+func (e *Env) NodeSets() []engine.Key {
+	var keys []engine.Key
+	for _, tenant := range e.Tenants() {
+		keys = append(keys, nodeSetKey(tenant.Key))
+	}
+	return keys
+}
+
 // nodeSet returns the nodeSet of a tenant as it was last computed.
 func (e *Env) nodeSet(ctx context.Context, tenant *Tenant) (*nodeSet, error) {
 	if known := tenant.nodes.Load(); known != nil {

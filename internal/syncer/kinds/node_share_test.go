@@ -70,7 +70,9 @@ func TestNodeShare(t *testing.T) {
 		{name: "one that only keeps others off", super: func(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{taint("team-a", prefer)} }},
 		{name: "all taints, for a tenant that may tolerate all", want: []corev1.Taint{taint("team-a", noExecute), taint("team-b", prefer)}, super: func(node *corev1.Node) {
 			node.Spec.Taints = []corev1.Taint{taint("team-a", noExecute), taint("team-b", prefer)}
-		}, policy: func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Pods.SecurityLevel = tenancyv1alpha1.PodSecurityPrivileged }},
+		}, policy: func(spec *tenancyv1alpha1.TenantPolicySpec) {
+			spec.Pods.SecurityLevel = tenancyv1alpha1.PodSecurityPrivileged
+		}},
 		{name: "taints of the node's own conditions", super: func(node *corev1.Node) {
 			node.Spec.Taints = []corev1.Taint{taint(corev1.TaintNodeNotReady, noExecute), taint(corev1.TaintNodeUnschedulable, noSchedule)}
 		}},

@@ -31,6 +31,7 @@ func translatePodSpec(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy
 	pinned := spec.NodeName
 	spec.NodeName = ""
 	spec.SchedulerName = corev1.DefaultSchedulerName
+	spec.Tolerations = tolerations(tenantPod, spec.Tolerations)
 	// Priority classes are the super cluster's own; a class of the same name there means something else.
 	spec.PriorityClassName, spec.Priority, spec.PreemptionPolicy = "", nil, nil
 	spec.DeprecatedServiceAccount = spec.ServiceAccountName
