@@ -17,6 +17,7 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/events"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -44,6 +45,8 @@ type podRepair struct {
 	superCluster *string
 	// event is the Event for the tenant, the zero Reason for none.
 	event tenancy.Reason
+	// end is whether to remove a pod that the tenant deletes and no syncer knows.
+	end bool
 }
 
 // repairFor compares the super cluster annotation and label of a pod of the pod view with the super cluster of its
@@ -57,10 +60,14 @@ func repairFor(pod *corev1.Pod, placed func(superCluster string) bool, refusal s
 	bound := isBound(pod)
 	_, scheduled := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
 	switch {
+	case neverRan(pod):
+		return podRepair{end: true}
+	case pod.Annotations[view.AnnotationPinnedNode] != "":
+		return repairPinned(pod, placed, refusal)
 	case bound && (scheduled == nil || scheduled.Status != corev1.ConditionTrue):
 		return podRepair{event: tenancy.Reason{
 			Reason:  tenancy.ReasonNodeNameNotSupported,
-			Message: "spec.nodeName is set by Superpool when it binds a pod: create the pod without it",
+			Message: fmt.Sprintf("spec.nodeName %q is no Node of this control plane: name one as kubectl get nodes lists it, or none", pod.Annotations[view.AnnotationBoundNode]),
 		}}
 	case bound && (annotation != actual || label != actual):
 		return podRepair{superCluster: &actual, event: tenancy.Reason{
@@ -88,6 +95,39 @@ func repairFor(pod *corev1.Pod, placed func(superCluster string) bool, refusal s
 	return podRepair{}
 }
 
+// repairPinned is repairFor for a pod that is pinned to a node. It stays so, whatever is refused.
+func repairPinned(pod *corev1.Pod, placed func(superCluster string) bool, refusal string) podRepair {
+	superCluster, node := pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster], pod.Annotations[view.AnnotationPinnedNode]
+	repair := podRepair{}
+	switch {
+	case !placed(superCluster):
+		repair.event = tenancy.Reason{
+			Reason:  tenancy.ReasonSuperClusterNotPlaced,
+			Message: fmt.Sprintf("spec.nodeName is %s, and the namespace has no placement in super cluster %s: the pod waits for one", node, superCluster),
+		}
+	case refusal != "":
+		repair.event = tenancy.Reason{
+			Reason:  reasonSuperClusterNotGranted,
+			Message: fmt.Sprintf("spec.nodeName is %s, and the pod may not go to super cluster %s yet: %s", node, superCluster, refusal),
+		}
+	}
+	switch label := pod.Labels[schedulerv1alpha1.LabelSuperCluster]; {
+	case label == superCluster && repair.event.Reason == "", label == "" && pod.Spec.NodeName == "":
+	case pod.Spec.NodeName != "" && repair.event.Reason == "": // the pod scheduler chose it
+		repair.superCluster = &superCluster
+	default:
+		repair.superCluster = new(string)
+	}
+	return repair
+}
+
+// neverRan reports whether a pod that the tenant deletes is pinned to a node and has no super cluster: its API server
+// waits for a kubelet to end it, and no syncer sees it.
+func neverRan(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil && ptr.Deref(pod.DeletionGracePeriodSeconds, 0) > 0 &&
+		pod.Annotations[view.AnnotationPinnedNode] != "" && pod.Labels[schedulerv1alpha1.LabelSuperCluster] == ""
+}
+
 // isBound reports whether a pod of the pod view is bound to a node of its super cluster.
 func isBound(pod *corev1.Pod) bool { return pod.Annotations[view.AnnotationBoundNode] != "" }
 
@@ -95,7 +135,7 @@ func isBound(pod *corev1.Pod) bool { return pod.Annotations[view.AnnotationBound
 // reads the placements.
 func mayNeedRepair(pod *corev1.Pod) bool {
 	nowhere := func(string) bool { return false }
-	return pod.DeletionTimestamp == nil && repairFor(pod, nowhere, "") != podRepair{}
+	return neverRan(pod) || pod.DeletionTimestamp == nil && repairFor(pod, nowhere, "") != podRepair{}
 }
 
 // podReconciler restores the super cluster annotation and label of pods where the tenant changed them, and removes them
@@ -151,6 +191,9 @@ func (r *podReconciler) requested(item request) ([]*corev1.Pod, error) {
 }
 
 func (r *podReconciler) repair(ctx context.Context, pod *corev1.Pod, repair podRepair) error {
+	if repair.end {
+		return r.end(ctx, pod)
+	}
 	if repair.superCluster != nil {
 		if err := r.writeSuperCluster(ctx, pod, *repair.superCluster); err != nil {
 			return client.IgnoreNotFound(err)
@@ -161,6 +204,18 @@ func (r *podReconciler) repair(ctx context.Context, pod *corev1.Pod, repair podR
 	}
 	if repair.event.Reason != "" {
 		r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, repair.event.Reason, "Schedule", "%s", tenancy.Cut(repair.event.Message, tenancy.MaxEventNote))
+	}
+	return nil
+}
+
+// end removes a pod that neverRan, unless it has changed: a super pod that the tenant has hidden by removing the label
+// goes as any that has no pod.
+func (r *podReconciler) end(ctx context.Context, pod *corev1.Pod) error {
+	err := r.api.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: ptr.To[int64](0), Preconditions: &metav1.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion},
+	})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing the pod: %w", err)
 	}
 	return nil
 }

@@ -98,9 +98,6 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	}
 	s.guard = &guard{identity: options.Identity, super: super, meta: meta.Reader, period: options.ProbePeriod, answers: answers}
 	s.env.Assignments = &assign.Pooled{SuperCluster: s.id, Meta: mgr.GetClient(), Live: meta, Informers: mgr.GetCache(), Sides: s.env.Sides()}
-	if s.env.VirtualNode, err = watchVirtualNode(ctx, mgr.GetCache(), s.id); err != nil {
-		return nil, err
-	}
 	if err := options.Metrics.SuperCluster(live.answered); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
@@ -111,6 +108,9 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 		options.Engine.Weight = s.weight
 	}
 	if s.engine, err = engine.New(options.Engine, options.Metrics, kinds.All(s.env)...); err != nil {
+		return nil, err
+	}
+	if s.env.VirtualNode, err = watchVirtualNode(ctx, mgr.GetCache(), s.id, func() { s.add(s.env.NodeSets()) }); err != nil {
 		return nil, err
 	}
 	if err := s.env.Assignments.Watch(ctx, s.namespaceChanged); err != nil {

@@ -149,6 +149,14 @@ type TenantLimits struct {
 	// +kubebuilder:default={{resource:"configmaps",count:2000,bytes:"128Mi"},{resource:"secrets",count:2000,bytes:"64Mi"},{resource:"services",count:1000,bytes:"16Mi"},{resource:"endpointslices",count:2000,bytes:"64Mi"},{resource:"serviceaccounts",count:1000,bytes:"16Mi"},{resource:"networkpolicies",count:1000,bytes:"16Mi"},{resource:"pods",count:20000,bytes:"512Mi"}}
 	Objects []ObjectLimit `json:"objects,omitempty"`
 
+	// nodes is the number of Nodes that the tenant has of each super cluster where spec.nodes of its VirtualCluster is
+	// Placed, the first by name. Those that its pods are on do not count.
+	// +optional
+	// +kubebuilder:default=100
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=5000
+	Nodes int32 `json:"nodes"`
+
 	// nodePorts is the number of node ports of its Services in each super cluster.
 	// +optional
 	// +kubebuilder:default=0

@@ -49,7 +49,7 @@ func (p *Pods) Reconcile(ctx context.Context, key engine.Key, waited time.Durati
 func (p *Pods) readFacts(ctx context.Context, pair *podPair, waited time.Duration) error {
 	facts := &pair.facts
 	*facts = Facts{SuperCluster: p.env.ID, Owner: pair.tenant.owner(pair.key.Namespace, ""), Waited: waited, MaxGrace: pair.tenant.maxGrace()}
-	if pair.superPod != nil || pair.tenantPod == nil || !awaitsSuperPod(pair.tenantPod) {
+	if pair.superPod != nil || pair.tenantPod == nil || !awaitsSuperPod(pair.tenantPod, p.env.ID) {
 		return nil
 	}
 	var err error

@@ -109,9 +109,9 @@ func TestSuperPod(t *testing.T) {
 			},
 		},
 		{
-			name: "the tenant's choice of node, scheduler and priority is its own",
+			name: "the tenant's choice of scheduler and priority is its own",
 			change: func(pod *corev1.Pod) {
-				pod.Spec.NodeName, pod.Spec.SchedulerName, pod.Spec.PriorityClassName = "n", "mine", "system-node-critical"
+				pod.Spec.SchedulerName, pod.Spec.PriorityClassName = "mine", "system-node-critical"
 				pod.Spec.Priority, pod.Spec.PreemptionPolicy = ptr.To[int32](2000001000), ptr.To(corev1.PreemptNever)
 				pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "gate"}}
 				pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{}}

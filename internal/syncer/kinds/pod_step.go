@@ -145,6 +145,7 @@ const configTime = 12 * time.Second
 //	-                          -                             forget
 //	pending                    -                             create, or wait for what it needs, or warn not placed
 //	pending with a gate        -                             none
+//	pinned to a node here      -                             as pending
 //	nodeName without Binding   -                             warn node name
 //	bound here                 -                             remove lost (proof: live read); a finished one stays
 //	bound elsewhere            -                             none
@@ -157,6 +158,7 @@ const configTime = 12 * time.Second
 //	being deleted              exists                        delete super and up
 //	pending                    on no node                    down and up: PodScheduled with the reason
 //	pending                    on a node                     down and bind
+//	pinned to a node here      on no node                    down and up: PodScheduled with the reason
 //	bound here                 on no node                    down: it was created again
 //	bound here                 on another node               remove moved: a pod cannot move
 //	bound here                 on that node                  down and up
@@ -203,6 +205,8 @@ func stepOfPair(tenantPod, superPod *corev1.Pod, facts *Facts) Step {
 		return StepDownAndUp
 	case !bound:
 		return StepDownAndBind
+	case superNode == "" && !isBound(tenantPod):
+		return StepDownAndUp
 	case superNode == "":
 		return StepDown
 	case !sameNode:
@@ -231,9 +235,9 @@ func stepWithoutSuperPod(tenantPod *corev1.Pod, facts *Facts) Step {
 		return StepNone
 	case nodeName != "" && isBound(tenantPod):
 		return StepRemoveLost
-	case nodeName != "":
+	case nodeName != "" && !boundIn(tenantPod, facts.SuperCluster):
 		return StepWarnNodeName
-	case !awaitsSuperPod(tenantPod):
+	case !awaitsSuperPod(tenantPod, facts.SuperCluster):
 		return StepNone
 	default:
 		return stepTowardsCreation(facts)
@@ -258,10 +262,11 @@ func stepTowardsCreation(facts *Facts) Step {
 	}
 }
 
-// awaitsSuperPod returns whether a super pod is to be created for a tenant pod that has none.
-func awaitsSuperPod(tenantPod *corev1.Pod) bool {
-	return tenantPod.DeletionTimestamp == nil && tenantPod.Spec.NodeName == "" && len(tenantPod.Spec.SchedulingGates) == 0 &&
-		!podutil.IsPodTerminal(tenantPod)
+// awaitsSuperPod returns whether a super pod is to be created for a tenant pod that has none. One that is pinned to a
+// node here is among them.
+func awaitsSuperPod(tenantPod *corev1.Pod, superCluster string) bool {
+	free := tenantPod.Spec.NodeName == "" || boundIn(tenantPod, superCluster) && !isBound(tenantPod)
+	return tenantPod.DeletionTimestamp == nil && free && len(tenantPod.Spec.SchedulingGates) == 0 && !podutil.IsPodTerminal(tenantPod)
 }
 
 // boundIn returns whether the nodeName of a pod is a node of this super cluster. A nodeName is immutable once set.
@@ -271,7 +276,8 @@ func boundIn(tenantPod *corev1.Pod, superCluster string) bool {
 }
 
 // isBound returns whether the nodeName of a pod was set by a Binding: the API server then adds the condition
-// PodScheduled.
+// PodScheduled. A pod with a nodeName that the tenant wrote is pinned until its super pod is on that node, and has the
+// condition from then on (TenantPodStatus).
 func isBound(tenantPod *corev1.Pod) bool {
 	_, scheduled := podutil.GetPodCondition(&tenantPod.Status, corev1.PodScheduled)
 	return scheduled != nil && scheduled.Status == corev1.ConditionTrue

@@ -111,11 +111,18 @@ func TestNextStep(t *testing.T) {
 		}},
 		{name: "pending with a gate", tenant: stepPod("uid", gated), want: kinds.StepNone},
 		{name: "failed before it was bound", tenant: stepPod("uid", failed), want: kinds.StepNone},
-		{name: "a nodeName of this super cluster without a Binding", tenant: stepPod("uid", onNode("r1.n1")), want: kinds.StepWarnNodeName},
+		{name: "pinned to a node here", tenant: stepPod("uid", onNode("r1.n1")), want: kinds.StepCreate},
+		{name: "pinned to a node here, not placed here", tenant: stepPod("uid", onNode("r1.n1")), want: kinds.StepWarnNotPlaced, facts: func(facts *kinds.Facts) {
+			facts.Namespace = kinds.NamespaceNotPlaced
+		}},
+		{name: "pinned, and its super pod has no node", tenant: stepPod("uid", onNode("r1.n1")), super: stepPod("super-uid", ours), want: kinds.StepDownAndUp},
+		{name: "pinned, and its super pod is there", tenant: stepPod("uid", onNode("r1.n1")), super: stepPod("super-uid", ours, onNode("n1")), want: kinds.StepDownAndUp},
+		{name: "pinned, and its super pod is elsewhere", tenant: stepPod("uid", onNode("r1.n1")), super: stepPod("super-uid", ours, onNode("n2")), want: kinds.StepRemoveMoved},
+		{name: "pinned and deleted before it ran", tenant: stepPod("uid", onNode("r1.n1"), terminating(30)), want: kinds.StepRemoveTenant},
 		{name: "a nodeName of another one without a Binding", tenant: stepPod("uid", onNode("r2.n1")), want: kinds.StepWarnNodeName},
 		{name: "a nodeName of nobody without a Binding", tenant: stepPod("uid", onNode("n1")), want: kinds.StepWarnNodeName},
 		{
-			name: "a nodeName that the scheduler did not choose", want: kinds.StepWarnNodeName,
+			name: "pinned, and not scheduled before", want: kinds.StepCreate,
 			tenant: stepPod("uid", onNode("r1.n1"), func(pod *corev1.Pod) {
 				pod.Status.Conditions = []corev1.PodCondition{condition(corev1.PodScheduled, corev1.ConditionFalse, "")}
 			}),
@@ -316,9 +323,12 @@ func (s *situation) here() bool {
 	return s.tenant != nil && strings.HasPrefix(s.tenant.Spec.NodeName, "r1.")
 }
 
+// pinned returns whether the tenant wrote the node's name itself: there was no Binding.
+func (s *situation) pinned() bool { return s.here() && len(s.tenant.Status.Conditions) == 0 }
+
 // awaits returns whether the tenant wants a super pod that nobody has made.
 func (s *situation) awaits() bool {
-	return s.super == nil && s.tenant != nil && !s.deletes() && s.tenant.Spec.NodeName == "" && len(s.tenant.Spec.SchedulingGates) == 0
+	return s.super == nil && s.tenant != nil && !s.deletes() && (s.tenant.Spec.NodeName == "" || s.pinned()) && len(s.tenant.Spec.SchedulingGates) == 0
 }
 
 // creates returns whether it may be made.

@@ -12,6 +12,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -118,7 +119,7 @@ func TestSuperService(t *testing.T) {
 			}
 			from := &corev1.Service{Spec: tc.tenant}
 			untouched := from.DeepCopy()
-			kinds.SuperService(from, got, ranges)
+			kinds.SuperService(from, got, ranges, utilnet.PortRange{})
 			require.Empty(t, cmp.Diff(untouched, from), "the tenant's Service lies in a cache")
 			require.Empty(t, cmp.Diff(tc.want, got.Spec))
 		})
@@ -138,14 +139,14 @@ func FuzzSuperService(f *testing.F) {
 			return
 		}
 		given := superService.DeepCopy()
-		kinds.SuperService(tenantService, superService, ranges)
+		kinds.SuperService(tenantService, superService, ranges, utilnet.PortRange{})
 		require.Empty(t, superService.Spec.Selector)
 		require.Empty(t, superService.Spec.ExternalIPs)
 		if ip := superService.Spec.ClusterIP; ip != "" && ip != corev1.ClusterIPNone && ip != given.Spec.ClusterIP {
 			require.True(t, ranges[0].Contains(netip.MustParseAddr(ip)), ip)
 		}
 		again := superService.DeepCopy()
-		kinds.SuperService(tenantService, again, ranges)
+		kinds.SuperService(tenantService, again, ranges, utilnet.PortRange{})
 		require.Empty(t, cmp.Diff(superService, again), "a second translation differs")
 	})
 }

@@ -217,11 +217,27 @@ func TestPodsOfATenantThatWritesWhatItMustNot(t *testing.T) {
 	w.wantPod(t, w.pod(t, "pods", "asks-for-more", choose("r9")), "what it may have", in("r1"))
 	w.wantEvent(t, "Pod", "asks-for-more", "SuperClusterNotPlaced")
 	withLabel := func(p *corev1.Pod) { p.Labels = p.Annotations }
-	w.wantPod(t, w.pod(t, "pods", "fills", choose("r1"), withLabel), "what it asked for", in("r1"))
+	filler := w.pod(t, "pods", "fills", choose("r1"), withLabel)
+	w.wantPod(t, filler, "what it asked for", in("r1"))
 	w.wantPod(t, w.pod(t, "pods", "asks-for-full", choose("r1"), withLabel), "where there is room", in("r2"))
 	w.wantEvent(t, "Pod", "asks-for-full", "SuperClusterNotGranted")
-	w.pod(t, "pods", "names-a-node", func(p *corev1.Pod) { p.Spec.NodeName = "r1.node-1" })
-	w.wantEvent(t, "Pod", "names-a-node", "NodeNameNotSupported")
+
+	pinned := func(node string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.NodeName = node } }
+	w.pod(t, "pods", "pinned-to-no-node", pinned("node-1"))
+	w.wantEvent(t, "Pod", "pinned-to-no-node", "NodeNameNotSupported")
+	w.pod(t, "pods", "pinned-elsewhere", pinned("r9.node-1"))
+	w.wantEvent(t, "Pod", "pinned-elsewhere", "SuperClusterNotPlaced")
+	waits, never := w.pod(t, "pods", "pinned", pinned("r1.node-1")), w.pod(t, "pods", "pinned-for-a-while", pinned("r1.node-1"))
+	for _, pod := range []*corev1.Pod{waits, never} {
+		w.wantEvent(t, "Pod", pod.Name, "SuperClusterNotGranted")
+		w.wantPod(t, pod, "no super cluster yet", in(""))
+	}
+	require.NoError(t, w.tenant.Delete(t.Context(), never))
+	require.Eventually(t, func() bool {
+		return apierrors.IsNotFound(w.tenant.Get(t.Context(), client.ObjectKeyFromObject(never), never))
+	}, patience, tick, "a pod that never ran is gone")
+	require.NoError(t, w.tenant.Delete(t.Context(), filler))
+	w.wantPod(t, waits, "the super cluster of its node, where there is room", in("r1"))
 }
 
 func TestAPodWithoutAQuotaSaysWhy(t *testing.T) {

@@ -220,7 +220,7 @@ func (w *world) testPod(t *testing.T) {
 		return pod.Spec.NodeName == "r1.n1" && pod.Status.Phase == corev1.PodRunning && pod.Status.PodIP == "10.1.2.3"
 	})
 	node := appears(t, w.tenant, "", "r1.n1", &corev1.Node{}, nil)
-	require.True(t, node.Spec.Unschedulable)
+	require.False(t, node.Spec.Unschedulable)
 	require.Equal(t, "z1", node.Labels[corev1.LabelTopologyZone])
 	appears(t, w.tenant, corev1.NamespaceNodeLease, "r1.n1", &coordinationv1.Lease{}, nil)
 
@@ -296,7 +296,7 @@ func (w *world) testForeignNode(t *testing.T) {
 func (w *world) testRefusedPods(t *testing.T) {
 	create(t, w.tenant, newPod("elsewhere", "unplaced"))
 	named := newPod("web", "named")
-	named.Spec.NodeName = "r1.n1"
+	named.Spec.NodeName = "r2.n1"
 	create(t, w.tenant, named)
 	privileged := newPod("web", "privileged")
 	privileged.Spec.HostNetwork = true

@@ -64,6 +64,8 @@ type world struct {
 	options func(*syncer.Options)
 	// services are the addresses of the tenant's Services.
 	services string
+	// nodes is which nodes the tenant has Nodes for.
+	nodes tenancyv1alpha1.NodesMode
 	// controlPlane is that of the tenant.
 	controlPlane *controlplane.ControlPlane
 }
@@ -204,7 +206,7 @@ func (w *world) startSyncer(t *testing.T, super, tenantConfig *rest.Config) *run
 func (w *world) engaged(config *rest.Config) *tenants.Tenant {
 	return &tenants.Tenant{
 		Key: w.key, VirtualCluster: types.NamespacedName{Namespace: "acme", Name: w.vcName}, UID: w.vcUID, ControlPlaneUID: w.tenantUID, ClusterDomain: "cluster.local",
-		Policy: w.policy, Config: config, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix(w.services)},
+		Policy: w.policy, Config: config, Nodes: w.nodes, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix(w.services)},
 	}
 }
 
