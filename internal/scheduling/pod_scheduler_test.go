@@ -128,7 +128,7 @@ func (c *tenantControlPlane) number(factory informers.SharedInformerFactory, cho
 // repairs runs the tenant's podReconciler, fed as tenantController.watch does.
 func (c *tenantControlPlane) repairs(ctx context.Context, factory informers.SharedInformerFactory, chosen *choices) {
 	pods := factory.Core().V1().Pods()
-	reconciler := &podReconciler{key: "tenant", store: NewStore(c.meta, c.meta), api: c.api, pods: pods.Lister(), choices: chosen, recorder: c.recorder}
+	reconciler := &podReconciler{key: "tenant", store: NewStore(c.meta, c.meta), api: c.api, pods: pods.Lister(), choices: chosen, policy: c.policy, recorder: c.recorder}
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[request]())
 	chosen.bind(func(namespace, name string) {
 		queue.Add(request{concern: concernPod, namespace: namespace, name: name})
@@ -410,4 +410,25 @@ func TestWrongChoice(t *testing.T) {
 	c.wantRefused("web", "other", "0/2 super clusters are available: 1 did not take the pod when it was chosen lately, 1 holds no room of namespace web: 1 of 1 cpu used")
 	require.NoError(t, c.api.CoreV1().Pods("web").Delete(c.ctx, "pod", metav1.DeleteOptions{}))
 	c.wantIn("web", "other", "r1")
+}
+
+// TestUnknownScheduler: a pod whose schedulerName is no profile says so, and which profiles its tenant may use.
+func TestUnknownScheduler(t *testing.T) {
+	c := newTenant(t)
+	c.cluster("r1")
+	c.place("web", "r1", "1")
+	named := func(name string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.SchedulerName = name } }
+	c.create("web", "unknown", "1", named("nobody"))
+	c.wantRefused("web", "unknown", `schedulerName "nobody" is no scheduler of the pool: create the pod anew with one of ["default-scheduler"]`)
+	c.wantEvent(reasonSchedulerNotFound, `schedulerName "nobody"`, corev1.DefaultSchedulerName)
+
+	c.create("web", "own", "1", named("own"), func(p *corev1.Pod) {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "of the tenant's own scheduler"}}
+	})
+	c.create("web", "gated", "1", named("nobody"), func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "wait"}} })
+	c.policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Scheduling.PodSchedulers = []string{"packing"} }))
+	c.create("web", "last", "1", named("nobody"))
+	c.wantRefused("web", "last", `create the pod anew with one of []`)
+	require.Equal(t, "of the tenant's own scheduler", c.get("web", "own").Status.Conditions[0].Message)
+	require.Empty(t, c.get("web", "gated").Status.Conditions)
 }
