@@ -1,6 +1,5 @@
 // Package choicebackoff keeps a tenant's pod out of super clusters that were chosen for it and did not take it, for a
-// while (failedchoice). When all where its namespace holds something have failed, the one that failed first is open
-// again.
+// while. When all where its namespace holds something have failed, the one that failed first is open again.
 package choicebackoff
 
 import (

@@ -30,8 +30,9 @@ func SuperPod(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, rules *Rules
 func translatePodSpec(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy.Owner, rules *Rules, env *PodEnvironment) {
 	spec.NodeName = ""
 	spec.SchedulerName = corev1.DefaultSchedulerName
-	// Priority classes are the super cluster's own; a class of the same name there means something else.
-	spec.PriorityClassName, spec.Priority, spec.PreemptionPolicy = "", nil, nil
+	// Priority classes are the super cluster's own; a class of the same name there means something else. Its API server
+	// sets the rest.
+	spec.PriorityClassName, spec.Priority, spec.PreemptionPolicy = rules.policy().PriorityClass(&tenantPod.Spec), nil, nil
 	spec.DeprecatedServiceAccount = spec.ServiceAccountName
 	spec.AutomountServiceAccountToken = ptr.To(false)
 	spec.EnableServiceLinks = ptr.To(false)
