@@ -237,6 +237,7 @@ func (p *Pods) takeBack(ctx context.Context, pair *podPair) error {
 // tellTakenBack writes condition PodScheduled. What the pod scheduler has written since is newer, and stays.
 func (p *Pods) tellTakenBack(ctx context.Context, pair *podPair, patched *corev1.Pod, message string) error {
 	desired := patched.DeepCopy()
+	desired.Status.NominatedNodeName = "" // what it had others evicted for was room here
 	podutil.UpdatePodCondition(&desired.Status, &corev1.PodCondition{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: ReasonSuperClusterFailed,
 		Message: tenancy.Cut(message, tenancy.MaxConditionMessage),
