@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/scheduler-plugins/pkg/trimaran/peaks"
 	"sigs.k8s.io/scheduler-plugins/pkg/trimaran/targetloadpacking"
 
+	"github.com/superpool/superpool/plugins/choicebackoff"
 	"github.com/superpool/superpool/plugins/namespacegang"
 	"github.com/superpool/superpool/plugins/namespaceplacement"
 	"github.com/superpool/superpool/plugins/nodenameorder"
@@ -77,6 +78,7 @@ func Entries(options Options) []Entry {
 	gangs := namespacegang.NewState()
 	ofNamespaces, ofPods, ofBoth := []Scheduler{Namespaces}, []Scheduler{Pods}, []Scheduler{Namespaces, Pods}
 	return append([]Entry{
+		{Name: choicebackoff.Name, Schedulers: ofPods, Factory: choicebackoff.New},
 		{Name: namespacegang.Name, Schedulers: ofNamespaces, Factory: namespacegang.New(options.Committer, gangs)},
 		{Name: namespaceplacement.Name, Schedulers: ofPods, Factory: namespaceplacement.New},
 		{Name: nodenameorder.Name, Schedulers: ofBoth, Factory: nodenameorder.New},

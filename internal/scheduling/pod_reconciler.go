@@ -23,6 +23,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/view"
 )
@@ -37,6 +38,10 @@ const (
 	// or no scheduler of the pool looks at the pod. vc-scheduler removed annotation and label, and the pod is scheduled
 	// like any other. The message is that of the refusal.
 	reasonSuperClusterNotGranted = "SuperClusterNotGranted"
+	// reasonSchedulerNotFound: spec.schedulerName of a pod is no profile of the pod scheduler, so that nobody chooses a
+	// super cluster for it. It is the reason of condition PodScheduled, too, until another scheduler writes one. The
+	// message names the profiles.
+	reasonSchedulerNotFound = "SchedulerNotFound"
 )
 
 // podRepair is the patch, and the Event, that undo what a tenant wrote onto a pod. The zero podRepair does nothing.
@@ -147,6 +152,7 @@ type podReconciler struct {
 	api      kubernetes.Interface
 	pods     corev1listers.PodLister
 	choices  *choices
+	policy   *policy.Ref
 	recorder events.EventRecorder
 }
 
@@ -167,7 +173,7 @@ func (r *podReconciler) Reconcile(ctx context.Context, item request) (reconcile.
 	}
 	var errs []error
 	for _, pod := range pods {
-		errs = append(errs, r.repair(ctx, pod, repairFor(pod, clusters.Has, r.choices.refusal(pod))))
+		errs = append(errs, r.repair(ctx, pod, repairFor(pod, clusters.Has, r.choices.refusal(pod))), r.tellProfiles(ctx, pod))
 	}
 	return reconcile.Result{}, errors.Join(errs...)
 }
@@ -217,6 +223,39 @@ func (r *podReconciler) end(ctx context.Context, pod *corev1.Pod) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("removing the pod: %w", err)
 	}
+	return nil
+}
+
+// awaitsProfiles reports whether a pod waits for a scheduler that does not exist, and nobody has told so yet. What
+// another scheduler wrote, one of the tenant's own, stays.
+func (c *choices) awaitsProfiles(pod *corev1.Pod) bool {
+	_, scheduled := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
+	return c.lacksProfile(pod) && scheduled == nil && pod.DeletionTimestamp == nil && !isBound(pod) && len(pod.Spec.SchedulingGates) == 0
+}
+
+// tellProfiles tells the tenant of a pod that awaitsProfiles which there are.
+func (r *podReconciler) tellProfiles(ctx context.Context, pod *corev1.Pod) error {
+	if !r.choices.awaitsProfiles(pod) {
+		return nil
+	}
+	profiles := sets.List(r.choices.profiles)
+	if allowed := r.policy.Get().Spec().Scheduling.PodSchedulers; len(allowed) > 0 {
+		profiles = slices.DeleteFunc(profiles, func(name string) bool { return !slices.Contains(allowed, name) })
+	}
+	message := fmt.Sprintf("schedulerName %q is no scheduler of the pool: create the pod anew with one of %q", pod.Spec.SchedulerName, profiles)
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},
+		"status": map[string]any{"conditions": []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: reasonSchedulerNotFound, Message: message, LastTransitionTime: metav1.Now(),
+		}}},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding condition %s: %w", corev1.PodScheduled, err)
+	}
+	if _, err := r.api.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("writing condition %s: %w", corev1.PodScheduled, err))
+	}
+	r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, reasonSchedulerNotFound, "Schedule", "%s", tenancy.Cut(message, tenancy.MaxEventNote))
 	return nil
 }
 

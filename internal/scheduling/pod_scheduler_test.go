@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
@@ -23,6 +24,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/policy"
@@ -126,7 +128,7 @@ func (c *tenantControlPlane) number(factory informers.SharedInformerFactory, cho
 // repairs runs the tenant's podReconciler, fed as tenantController.watch does.
 func (c *tenantControlPlane) repairs(ctx context.Context, factory informers.SharedInformerFactory, chosen *choices) {
 	pods := factory.Core().V1().Pods()
-	reconciler := &podReconciler{key: "tenant", store: NewStore(c.meta, c.meta), api: c.api, pods: pods.Lister(), choices: chosen, recorder: c.recorder}
+	reconciler := &podReconciler{key: "tenant", store: NewStore(c.meta, c.meta), api: c.api, pods: pods.Lister(), choices: chosen, policy: c.policy, recorder: c.recorder}
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[request]())
 	chosen.bind(func(namespace, name string) {
 		queue.Add(request{concern: concernPod, namespace: namespace, name: name})
@@ -366,4 +368,67 @@ func TestPodSchedulerSaysWhy(t *testing.T) {
 	c.wantRefused("web", "large", "0/9 super clusters are available: 200m cpu is requested and the namespace holds at most 100m of it in one super cluster: ")
 	c.create("none", "pod", "100m")
 	c.wantRefused("none", "pod", "0/9 super clusters are available: "+namespaceplacement.ErrReasonNoPlacement)
+}
+
+// takenBack plays the syncer of a super cluster that did not take a pod.
+func (c *tenantControlPlane) takenBack(namespace, name, superCluster string) {
+	c.t.Helper()
+	pod := c.get(namespace, name)
+	failures := failedchoice.Of(pod).Plus(superCluster, failedchoice.Unschedulable, time.Now())
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:null},"annotations":{%q:null,%q:%q}}}`, schedulerv1alpha1.LabelSuperCluster,
+		schedulerv1alpha1.AnnotationSuperCluster, schedulerv1alpha1.AnnotationFailedSuperClusters, failures.String())
+	_, err := c.api.CoreV1().Pods(namespace).Patch(c.ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	require.NoError(c.t, err)
+}
+
+// TestWrongChoice takes a pod from one super cluster after the other. It goes to another one each time, waits with the
+// reason where the other one has no room, and when all have failed it goes to the one that failed first. A restart
+// forgets nothing.
+func TestWrongChoice(t *testing.T) {
+	c := newTenant(t)
+	c.cluster("r1")
+	c.cluster("r2")
+	c.place("web", "r1", "1")
+	c.place("web", "r2", "1")
+	c.create("web", "pod", "1")
+	c.wantIn("web", "pod", "r1")
+	c.takenBack("web", "pod", "r1")
+	c.wantIn("web", "pod", "r2")
+	c.restart(func() { c.takenBack("web", "pod", "r2") })
+	c.wantIn("web", "pod", "r1")
+	require.Eventually(t, func() bool {
+		_, condition := podutil.GetPodCondition(&c.get("web", "pod").Status, corev1.PodScheduled)
+		return condition == nil || strings.Contains(condition.Message, "These did not take the pod before: r1, r2")
+	}, patience, 5*time.Millisecond)
+
+	c.create("web", "other", "1")
+	c.wantIn("web", "other", "r2")
+	c.create("web", "second", "1")
+	c.wantRefused("web", "second", "0/2 super clusters are available: 2 hold no room of namespace web: 2 of 2 cpu used")
+	c.takenBack("web", "other", "r2")
+	c.wantIn("web", "second", "r2")
+	c.wantRefused("web", "other", "0/2 super clusters are available: 1 did not take the pod when it was chosen lately, 1 holds no room of namespace web: 1 of 1 cpu used")
+	require.NoError(t, c.api.CoreV1().Pods("web").Delete(c.ctx, "pod", metav1.DeleteOptions{}))
+	c.wantIn("web", "other", "r1")
+}
+
+// TestUnknownScheduler: a pod whose schedulerName is no profile says so, and which profiles its tenant may use.
+func TestUnknownScheduler(t *testing.T) {
+	c := newTenant(t)
+	c.cluster("r1")
+	c.place("web", "r1", "1")
+	named := func(name string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.SchedulerName = name } }
+	c.create("web", "unknown", "1", named("nobody"))
+	c.wantRefused("web", "unknown", `schedulerName "nobody" is no scheduler of the pool: create the pod anew with one of ["default-scheduler"]`)
+	c.wantEvent(reasonSchedulerNotFound, `schedulerName "nobody"`, corev1.DefaultSchedulerName)
+
+	c.create("web", "own", "1", named("own"), func(p *corev1.Pod) {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "of the tenant's own scheduler"}}
+	})
+	c.create("web", "gated", "1", named("nobody"), func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "wait"}} })
+	c.policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Scheduling.PodSchedulers = []string{"packing"} }))
+	c.create("web", "last", "1", named("nobody"))
+	c.wantRefused("web", "last", `create the pod anew with one of []`)
+	require.Equal(t, "of the tenant's own scheduler", c.get("web", "own").Status.Conditions[0].Message)
+	require.Empty(t, c.get("web", "gated").Status.Conditions)
 }

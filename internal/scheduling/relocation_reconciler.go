@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/slice"
@@ -201,7 +202,7 @@ func (r *relocationReconciler) relocate(
 		} else if seen.Insert(key); seen.Len() > maxWishes {
 			break
 		}
-		wish := placement.Wish{Pod: pod.Name, Requests: requests, Used: used, Clusters: clustersFor(pod, requests, nodes)}
+		wish := placement.Wish{Pod: pod.Name, Requests: requests, Used: used, Clusters: clustersFor(pod, requests, nodes, r.clock.Now())}
 		untried := wish
 		untried.Clusters = slices.DeleteFunc(slices.Clone(wish.Clusters), tried.Has)
 		result, refused := placement.Relocate(np, &untried)
@@ -218,12 +219,13 @@ func (r *relocationReconciler) relocate(
 	return helped, placement.Relocation{}, why
 }
 
-// clustersFor returns the super clusters where a pod of the pod view may run, sorted: what they are and say about
-// themselves does not keep it away, and a node there is large enough.
-func clustersFor(pod *corev1.Pod, requests slice.Amounts, nodes map[string]*corev1.Node) (clusters []string) {
+// clustersFor returns the super clusters where a pod of the pod view may run now, sorted: what they are and say about
+// themselves does not keep it away, a node there is large enough, and they have not failed the pod lately.
+func clustersFor(pod *corev1.Pod, requests slice.Amounts, nodes map[string]*corev1.Node, now time.Time) (clusters []string) {
+	failures := failedchoice.Of(pod)
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		node := nodes[name]
-		if node.Spec.Unschedulable || !nodeshape.IsLargeEnough(node, requests) {
+		if node.Spec.Unschedulable || failures.Keeps(name, now) || !nodeshape.IsLargeEnough(node, requests) {
 			continue
 		}
 		if _, tainted := corev1helpers.FindMatchingUntoleratedTaint(view.Taints(node), pod.Spec.Tolerations, pluginhelper.DoNotScheduleTaintsFilterFunc()); !tainted {

@@ -139,7 +139,7 @@ func newTenantController(
 			clock: clock.RealClock{}, policy: tenant.Policy, limits: c.limits, restores: newRestoreLimiter(),
 		},
 		concernEvent: &eventReconciler{key: tenant.Key, store: t.Store, namespaces: namespaces, events: about},
-		concernPod:   &podReconciler{key: tenant.Key, store: t.Store, api: api, pods: pods, choices: chosen, recorder: recorder},
+		concernPod:   &podReconciler{key: tenant.Key, store: t.Store, api: api, pods: pods, choices: chosen, policy: tenant.Policy, recorder: recorder},
 		concernRelocation: &relocationReconciler{
 			key: tenant.Key, store: t.Store, pods: pods, namespaces: namespaces, usage: t.Usage, virtualNodes: t.Dispatcher.virtualNodes,
 			policy: tenant.Policy, limits: c.limits, clock: clock.RealClock{}, events: about, recorder: recorder, attempts: map[string]attempt{},
@@ -300,7 +300,7 @@ func podHandler(queue workqueue.TypedRateLimitingInterface[request], chosen *cho
 		if isBound(pod) {
 			chosen.forget(pod.UID)
 		}
-		if mayNeedRepair(pod) {
+		if mayNeedRepair(pod) || chosen.awaitsProfiles(pod) {
 			queue.Add(request{concern: concernPod, namespace: pod.Namespace, name: pod.Name})
 		}
 		if _, waits := waitsSince(pod); waits {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -55,6 +56,9 @@ func TenantPod(object any) (any, error) {
 		pod.Spec.NodeName = ""
 	} else if superCluster, exists := pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster]; exists {
 		annotations[schedulerv1alpha1.AnnotationSuperCluster] = superCluster
+	}
+	if failed := failedchoice.Of(pod); len(failed) > 0 && pod.Spec.NodeName == "" {
+		annotations[schedulerv1alpha1.AnnotationFailedSuperClusters] = pod.Annotations[schedulerv1alpha1.AnnotationFailedSuperClusters]
 	}
 	projected := corev1.PodSpec{
 		NodeName:                      SuperCluster(pod.Spec.NodeName, annotations[schedulerv1alpha1.AnnotationSuperCluster]),

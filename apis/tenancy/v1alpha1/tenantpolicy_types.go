@@ -255,6 +255,14 @@ type PodRules struct {
 	// +kubebuilder:validation:MaxLength=253
 	RuntimeClass string `json:"runtimeClass,omitempty"`
 
+	// priorityClasses gives super pods PriorityClasses of the super clusters, by class or priority of the tenant's pods:
+	// the first that matches. A pod that none matches has none. Make the classes in all super clusters, with
+	// preemptionPolicy Never: their schedulers know no tenants, and would evict pods of others.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	PriorityClasses []PriorityClassRule `json:"priorityClasses,omitempty"`
+
 	// imagePull is when nodes pull images. Set AsRequested where no registry exists.
 	// +optional
 	// +kubebuilder:default=Always
@@ -286,6 +294,30 @@ type TolerationRule struct {
 	// +optional
 	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
 	Effect corev1.TaintEffect `json:"effect,omitempty"`
+}
+
+// PriorityClassRule gives a PriorityClass of super clusters to pods of a tenant that match all of its other fields. A
+// tenant makes PriorityClasses as it likes, so it chooses among the rules.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.minPriority) || !has(self.maxPriority) || self.minPriority <= self.maxPriority",message="minPriority is larger than maxPriority"
+type PriorityClassRule struct {
+	// name is the PriorityClass that a pod names in the tenant. Empty: any, or none.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+	// minPriority is the least priority of a pod in the tenant.
+	// +optional
+	MinPriority *int32 `json:"minPriority,omitempty"`
+	// maxPriority is the largest.
+	// +optional
+	MaxPriority *int32 `json:"maxPriority,omitempty"`
+	// superClusterClass is the PriorityClass of super clusters. Those of Kubernetes' own components are not for
+	// tenants.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('system-')",message="classes system-* are not for tenants"
+	SuperClusterClass string `json:"superClusterClass"`
 }
 
 // MetadataRules is which labels and annotations of a tenant's objects go down to super clusters. Keys of Kubernetes'

@@ -32,8 +32,9 @@ func translatePodSpec(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy
 	spec.NodeName = ""
 	spec.SchedulerName = corev1.DefaultSchedulerName
 	spec.Tolerations = tolerations(tenantPod, spec.Tolerations)
-	// Priority classes are the super cluster's own; a class of the same name there means something else.
-	spec.PriorityClassName, spec.Priority, spec.PreemptionPolicy = "", nil, nil
+	// Priority classes are the super cluster's own; a class of the same name there means something else. Its API server
+	// sets the rest.
+	spec.PriorityClassName, spec.Priority, spec.PreemptionPolicy = rules.policy().PriorityClass(&tenantPod.Spec), nil, nil
 	spec.DeprecatedServiceAccount = spec.ServiceAccountName
 	spec.AutomountServiceAccountToken = ptr.To(false)
 	spec.EnableServiceLinks = ptr.To(false)

@@ -28,6 +28,11 @@ const (
 	StepWaitForConfig
 	// StepWaitForSuperCluster waits until the super cluster takes new pods, or the tenant's pod names another.
 	StepWaitForSuperCluster
+	// StepGiveUp deletes a super pod that the super cluster finds no node for, with its resourceVersion as precondition.
+	StepGiveUp
+	// StepTakeBack removes the choice of this super cluster from a tenant pod that it did not take (proof: live read of
+	// the super pod).
+	StepTakeBack
 	// StepWarnNotPlaced warns the tenant that the pod names a super cluster in which its namespace has no placement
 	// (proof: live read).
 	StepWarnNotPlaced
@@ -69,6 +74,8 @@ var stepNames = [...]string{
 	StepWaitForServiceAccount: "wait for service account",
 	StepWaitForConfig:         "wait for config",
 	StepWaitForSuperCluster:   "wait for super cluster",
+	StepGiveUp:                "give up",
+	StepTakeBack:              "take back",
 	StepWarnNotPlaced:         "warn not placed",
 	StepWarnNodeName:          "warn node name",
 	StepWarnConflict:          "warn conflict",
@@ -123,6 +130,12 @@ type Facts struct {
 
 	// The rest is read for a pod that awaitsSuperPod only.
 
+	// GivenUp is whether this super cluster has not taken the pod for too long. TakenBack is whether the cache shows
+	// the tenant pod as it was before its choice was taken back.
+	GivenUp, TakenBack bool
+
+	// What follows is read for one without super pod only.
+
 	// Namespace is whether pods of its namespace may be created.
 	Namespace NamespaceReadiness
 	// Closed is why the super cluster takes no new pods, "" if it does.
@@ -144,6 +157,7 @@ const configTime = 12 * time.Second
 //	tenant pod                 super pod                     step
 //	-                          -                             forget
 //	pending                    -                             create, or wait for what it needs, or warn not placed
+//	pending, given up          -                             take back (proof: live read); none once the patch is sent
 //	pending with a gate        -                             none
 //	pinned to a node here      -                             as pending
 //	nodeName without Binding   -                             warn node name
@@ -157,6 +171,7 @@ const configTime = 12 * time.Second
 //	being deleted              on another node, or on none   delete super, with the rest of the grace period
 //	being deleted              exists                        delete super and up
 //	pending                    on no node                    down and up: PodScheduled with the reason
+//	pending, given up          on no node                    give up
 //	pending                    on a node                     down and bind
 //	pinned to a node here      on no node                    down and up: PodScheduled with the reason
 //	bound here                 on no node                    down: it was created again
@@ -201,6 +216,8 @@ func stepOfPair(tenantPod, superPod *corev1.Pod, facts *Facts) Step {
 		return StepDeleteSuper
 	case tenantPod.DeletionTimestamp != nil:
 		return StepDeleteSuperAndUp
+	case !bound && superNode == "" && facts.GivenUp && superPod.DeletionTimestamp == nil:
+		return StepGiveUp
 	case !bound && superNode == "":
 		return StepDownAndUp
 	case !bound:
@@ -247,6 +264,10 @@ func stepWithoutSuperPod(tenantPod *corev1.Pod, facts *Facts) Step {
 // stepTowardsCreation is NextStep for a pod that awaitsSuperPod.
 func stepTowardsCreation(facts *Facts) Step {
 	switch {
+	case facts.TakenBack:
+		return StepNone
+	case facts.GivenUp:
+		return StepTakeBack
 	case facts.Namespace == NamespaceNotPlaced:
 		return StepWarnNotPlaced
 	case facts.Namespace != NamespaceReady:
