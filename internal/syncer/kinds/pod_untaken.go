@@ -158,7 +158,7 @@ func (p *Pods) readUntaken(pair *podPair) {
 	}
 	now := p.env.Clock.Now()
 	switch {
-	case pair.tenantPod == nil || !awaitsSuperPod(pair.tenantPod) || pair.tenantPod.Labels[schedulerv1alpha1.LabelSuperCluster] != p.env.ID:
+	case pair.tenantPod == nil || !awaitsSuperPod(pair.tenantPod, p.env.ID) || pair.tenantPod.Labels[schedulerv1alpha1.LabelSuperCluster] != p.env.ID:
 		p.env.untaken.forget(pair.key)
 		return
 	case pair.superPod == nil: // create and await note what is refused
@@ -262,7 +262,7 @@ func (p *Pods) confirmChoice(ctx context.Context, pair *podPair) error {
 	switch {
 	case client.IgnoreNotFound(err) != nil:
 		return fmt.Errorf("reading pod %s of the tenant: %w", client.ObjectKeyFromObject(pair.tenantPod), err)
-	case err != nil, live.UID != pair.tenantPod.UID, live.Labels[schedulerv1alpha1.LabelSuperCluster] != p.env.ID, !awaitsSuperPod(live):
+	case err != nil, live.UID != pair.tenantPod.UID, live.Labels[schedulerv1alpha1.LabelSuperCluster] != p.env.ID, !awaitsSuperPod(live, p.env.ID):
 		return engine.Waitf("the cache of the tenant's pods")
 	}
 	return nil

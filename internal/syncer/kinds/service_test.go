@@ -33,6 +33,7 @@ func TestSuperService(t *testing.T) {
 	for _, tc := range []struct {
 		name                string
 		ranges              []string
+		nodePorts           utilnet.PortRange
 		tenant, there, want corev1.ServiceSpec
 	}{
 		{
@@ -98,6 +99,17 @@ func TestSuperService(t *testing.T) {
 			},
 		},
 		{
+			name: "one of a tenant with node ports has the tenant's", nodePorts: utilnet.PortRange{Base: 30000, Size: 10},
+			tenant: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{port(80, 30001), port(81, 30002), port(82, 0)}},
+			there:  corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{port(80, 31000), port(82, 31002)}},
+			want:   corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{port(80, 30001), port(81, 30002), port(82, 0)}},
+		},
+		{
+			name: "without node ports in the tenant it has none", nodePorts: utilnet.PortRange{Base: 30000, Size: 10},
+			tenant: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, AllocateLoadBalancerNodePorts: ptr.To(false), Ports: []corev1.ServicePort{port(80, 0)}},
+			want:   corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, AllocateLoadBalancerNodePorts: ptr.To(false), Ports: []corev1.ServicePort{port(80, 0)}},
+		},
+		{
 			name:   "one that becomes internal gives node ports back",
 			tenant: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: "10.1.0.1", Ports: []corev1.ServicePort{port(80, 0)}},
 			there:  corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, ClusterIP: "10.2.0.1", Ports: []corev1.ServicePort{port(80, 31000)}},
@@ -119,7 +131,7 @@ func TestSuperService(t *testing.T) {
 			}
 			from := &corev1.Service{Spec: tc.tenant}
 			untouched := from.DeepCopy()
-			kinds.SuperService(from, got, ranges, utilnet.PortRange{})
+			kinds.SuperService(from, got, ranges, tc.nodePorts)
 			require.Empty(t, cmp.Diff(untouched, from), "the tenant's Service lies in a cache")
 			require.Empty(t, cmp.Diff(tc.want, got.Spec))
 		})

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,12 +25,12 @@ import (
 // TestTenantNodes: two tenants hold something in r1, and one of them, which has Nodes for all nodes, in r2.
 func TestTenantNodes(t *testing.T) {
 	w := newWorld(t)
-	w.nodes = tenancyv1alpha1.NodesPlaced
+	w.nodes, w.nodePorts = tenancyv1alpha1.NodesPlaced, utilnet.PortRange{Base: 30100, Size: 100}
 	started, stop, err := controlplane.Start(controlplane.Options{ServiceClusterIPRange: "10.0.129.0/24"})
 	t.Cleanup(stop)
 	require.NoError(t, err)
 	other := w.neighbour(t, "b", "10.0.129.0/24", started[0])
-	other.nodes = tenancyv1alpha1.NodesOnDemand
+	other.nodes, other.nodePorts = tenancyv1alpha1.NodesOnDemand, utilnet.PortRange{Base: 30200, Size: 100}
 	w.superNode(t, w.super, "n1", nil)
 	w.superNode(t, w.super, "n2", func(node *corev1.Node) { node.Spec.Unschedulable = true })
 	w.superNode(t, w.super, "n3", func(node *corev1.Node) {
@@ -62,6 +63,28 @@ func TestTenantNodes(t *testing.T) {
 	t.Run("a pod with a nodeName goes there", w.testPinned)
 	t.Run("a pod of a DaemonSet goes to its node", w.testDaemonPod)
 	t.Run("operators cordon a node, and a super cluster", w.testCordon)
+	t.Run("node ports are the tenant's own", func(t *testing.T) {
+		publish := func(of *world, name string, port int32) {
+			service := newService("web", name, "")
+			service.Spec.Type, service.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, port
+			create(t, of.tenant, service)
+		}
+		publish(w, "mine", 30150)
+		for _, super := range []client.Client{w.super, w.super2} {
+			appears(t, super, superName("web"), "mine", &corev1.Service{}, func(service *corev1.Service) bool { return service.Spec.Ports[0].NodePort == 30150 })
+		}
+		publish(w, "theirs", 30250)
+		w.warned(t, "web", "theirs", "NodePortOutOfRange")
+		publish(other, "theirs", 30250)
+		appears(t, w.super, other.key+"-web", "theirs", &corev1.Service{}, func(service *corev1.Service) bool { return service.Spec.Ports[0].NodePort == 30250 })
+		create(t, w.super, &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "greedy"},
+			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80, NodePort: 30151}}},
+		})
+		publish(w, "unlucky", 30151)
+		w.warned(t, "web", "unlucky", "FailedCreate")
+		appears(t, w.super2, superName("web"), "unlucky", &corev1.Service{}, nil)
+	})
 	t.Run("Nodes go with the placement", func(t *testing.T) {
 		w.place(t, "web", "r1")
 		eventually(t, func() error { return w.hasNodes(t, "r1.n1", "r1.n2") })

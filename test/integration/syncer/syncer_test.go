@@ -55,6 +55,7 @@ func (w *world) testPodSecurity(t *testing.T) {
 func TestSyncer(t *testing.T) {
 	w := newWorld(t)
 	t.Run("ranges of Services are checked", w.testServiceCIDRs)
+	t.Run("ranges of node ports are checked", w.testNodePortRange)
 	t.Run("the super cluster must hold its id", w.testID)
 	t.Run("the super cluster must enforce Pod Security", w.testPodSecurity)
 	numbers, stop := w.runSyncer(t, w.superConfig)
