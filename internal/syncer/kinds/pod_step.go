@@ -28,7 +28,7 @@ const (
 	StepWaitForConfig
 	// StepWaitForSuperCluster waits until the super cluster takes new pods, or the tenant's pod names another.
 	StepWaitForSuperCluster
-	// StepGiveUp deletes a super pod that the super cluster finds no node for, with its resourceVersion as precondition.
+	// StepGiveUp deletes a super pod that the super cluster finds no node for (precondition: its resourceVersion).
 	StepGiveUp
 	// StepTakeBack removes the choice of this super cluster from a tenant pod that it did not take (proof: live read of
 	// the super pod).
@@ -214,18 +214,26 @@ func stepOfPair(tenantPod, superPod *corev1.Pod, facts *Facts) Step {
 		return StepDeleteSuper
 	case tenantPod.DeletionTimestamp != nil:
 		return StepDeleteSuperAndUp
-	case !bound && superNode == "" && facts.GivenUp && superPod.DeletionTimestamp == nil:
-		return StepGiveUp
-	case !bound && superNode == "":
-		return StepDownAndUp
 	case !bound:
-		return StepDownAndBind
+		return stepTowardsBinding(superPod, facts)
 	case superNode == "":
 		return StepDown
 	case !sameNode:
 		return StepRemoveMoved
 	case superPod.DeletionTimestamp != nil && !podutil.IsPodTerminal(superPod):
 		return StepUpAndEvict
+	default:
+		return StepDownAndUp
+	}
+}
+
+// stepTowardsBinding is NextStep for a pair whose tenant pod is not bound.
+func stepTowardsBinding(superPod *corev1.Pod, facts *Facts) Step {
+	switch {
+	case superPod.Spec.NodeName != "":
+		return StepDownAndBind
+	case facts.GivenUp && superPod.DeletionTimestamp == nil:
+		return StepGiveUp
 	default:
 		return StepDownAndUp
 	}
