@@ -255,8 +255,8 @@ type PodRules struct {
 	// +kubebuilder:validation:MaxLength=253
 	RuntimeClass string `json:"runtimeClass,omitempty"`
 
-	// priorityClasses gives super pods PriorityClasses of the super clusters, by class or priority of the tenant's pods:
-	// the first that matches. A pod that none matches has none. Make the classes in all super clusters, with
+	// priorityClasses gives super pods PriorityClasses of the super clusters, by class or priority of the tenant's
+	// pods: the first that matches. A pod that none matches has none. Make the classes in all super clusters, with
 	// preemptionPolicy Never: their schedulers know no tenants, and would evict pods of others.
 	// +optional
 	// +listType=atomic

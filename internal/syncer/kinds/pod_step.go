@@ -28,7 +28,7 @@ const (
 	StepWaitForConfig
 	// StepWaitForSuperCluster waits until the super cluster takes new pods, or the tenant's pod names another.
 	StepWaitForSuperCluster
-	// StepGiveUp deletes a super pod that the super cluster finds no node for, with its resourceVersion as precondition.
+	// StepGiveUp deletes a super pod that the super cluster finds no node for (precondition: its resourceVersion).
 	StepGiveUp
 	// StepTakeBack removes the choice of this super cluster from a tenant pod that it did not take (proof: live read of
 	// the super pod).
@@ -216,20 +216,37 @@ func stepOfPair(tenantPod, superPod *corev1.Pod, facts *Facts) Step {
 		return StepDeleteSuper
 	case tenantPod.DeletionTimestamp != nil:
 		return StepDeleteSuperAndUp
-	case !bound && superNode == "" && facts.GivenUp && superPod.DeletionTimestamp == nil:
-		return StepGiveUp
-	case !bound && superNode == "":
-		return StepDownAndUp
 	case !bound:
-		return StepDownAndBind
-	case superNode == "" && !isBound(tenantPod):
+		return stepTowardsBinding(superPod, facts)
+	default:
+		return stepOfBound(tenantPod, superPod, sameNode)
+	}
+}
+
+// stepOfBound is NextStep for a pair whose tenant pod is bound, or pinned to a node here.
+func stepOfBound(tenantPod, superPod *corev1.Pod, sameNode bool) Step {
+	unscheduled := superPod.Spec.NodeName == ""
+	switch {
+	case unscheduled && !isBound(tenantPod):
 		return StepDownAndUp
-	case superNode == "":
+	case unscheduled:
 		return StepDown
 	case !sameNode:
 		return StepRemoveMoved
 	case superPod.DeletionTimestamp != nil && !podutil.IsPodTerminal(superPod):
 		return StepUpAndEvict
+	default:
+		return StepDownAndUp
+	}
+}
+
+// stepTowardsBinding is NextStep for a pair whose tenant pod is not bound.
+func stepTowardsBinding(superPod *corev1.Pod, facts *Facts) Step {
+	switch {
+	case superPod.Spec.NodeName != "":
+		return StepDownAndBind
+	case facts.GivenUp && superPod.DeletionTimestamp == nil:
+		return StepGiveUp
 	default:
 		return StepDownAndUp
 	}
@@ -241,18 +258,21 @@ func stepWithoutSuperPod(tenantPod *corev1.Pod, facts *Facts) Step {
 		return StepForget
 	}
 	nodeName := tenantPod.Spec.NodeName
-	switch {
-	case nodeName != "" && !boundIn(tenantPod, facts.SuperCluster) && (tenantPod.DeletionTimestamp != nil || isBound(tenantPod)):
-		return StepNone
-	case tenantPod.DeletionTimestamp != nil && ptr.Deref(tenantPod.DeletionGracePeriodSeconds, 1) == 0 && !awaitsEnd(tenantPod):
-		return StepNone // it waits for finalizers
-	case tenantPod.DeletionTimestamp != nil:
+	elsewhere := nodeName != "" && !boundIn(tenantPod, facts.SuperCluster)
+	if tenantPod.DeletionTimestamp != nil {
+		if elsewhere || ptr.Deref(tenantPod.DeletionGracePeriodSeconds, 1) == 0 && !awaitsEnd(tenantPod) {
+			return StepNone // another super cluster's, or it waits for finalizers
+		}
 		return StepRemoveTenant
+	}
+	switch {
+	case elsewhere && isBound(tenantPod):
+		return StepNone
 	case podutil.IsPodTerminal(tenantPod):
 		return StepNone
 	case nodeName != "" && isBound(tenantPod):
 		return StepRemoveLost
-	case nodeName != "" && !boundIn(tenantPod, facts.SuperCluster):
+	case elsewhere:
 		return StepWarnNodeName
 	case !awaitsSuperPod(tenantPod, facts.SuperCluster):
 		return StepNone

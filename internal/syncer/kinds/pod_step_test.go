@@ -368,11 +368,11 @@ var allowedSteps = map[kinds.Step]func(s *situation) bool{
 	kinds.StepGiveUp: func(s *situation) bool {
 		return s.syncs() && s.tenant.Spec.NodeName == "" && s.super.Spec.NodeName == "" && s.super.DeletionTimestamp == nil
 	},
-	kinds.StepWarnNotPlaced:         (*situation).awaits,
-	kinds.StepWarnNodeName:          func(s *situation) bool { return s.tenant != nil && s.super == nil && s.tenant.Spec.NodeName != "" },
-	kinds.StepWarnConflict:          func(s *situation) bool { return s.tenant != nil && s.super != nil && !s.ours },
-	kinds.StepDown:                  (*situation).syncs,
-	kinds.StepDownAndUp:             (*situation).syncs,
+	kinds.StepWarnNotPlaced: (*situation).awaits,
+	kinds.StepWarnNodeName:  func(s *situation) bool { return s.tenant != nil && s.super == nil && s.tenant.Spec.NodeName != "" },
+	kinds.StepWarnConflict:  func(s *situation) bool { return s.tenant != nil && s.super != nil && !s.ours },
+	kinds.StepDown:          (*situation).syncs,
+	kinds.StepDownAndUp:     (*situation).syncs,
 	kinds.StepDownAndBind: func(s *situation) bool {
 		return s.syncs() && s.tenant.Spec.NodeName == "" && s.super.Spec.NodeName != ""
 	},

@@ -255,9 +255,12 @@ func TestPodThatIsRefused(t *testing.T) {
 				spec.Limits.Objects = []tenancyv1alpha1.ObjectLimit{{Resource: "pods", Count: 0}}
 			}, want: failedchoice.Limit, text: "a limit of the tenant is reached there",
 		},
-		"cordoned":        {node: &corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}}, want: failedchoice.Closed, text: "it is cordoned"},
-		"no answer":       {refuse: errors.New("connection refused")},
-		"a TenantPolicy":  {policy: func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Pods.RuntimeClass = "gvisor"; spec.Pods.SecurityLevel = "restricted" }},
+		"cordoned":  {node: &corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}}, want: failedchoice.Closed, text: "it is cordoned"},
+		"no answer": {refuse: errors.New("connection refused")},
+		"a TenantPolicy": {policy: func(spec *tenancyv1alpha1.TenantPolicySpec) {
+			spec.Pods.RuntimeClass = "gvisor"
+			spec.Pods.SecurityLevel = "restricted"
+		}},
 		"none, in a wink": {},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -58,9 +58,9 @@ const (
 	// ReasonSuperClusterClosed: a pod without super pod names a super cluster whose virtual Node is cordoned, or has a
 	// taint that the pod does not tolerate. The syncer creates the super pod once the Node is open.
 	ReasonSuperClusterClosed = "SuperClusterClosed"
-	// ReasonSuperClusterFailed: the super cluster that was chosen for a pod has refused it, or found no node for it, for
-	// longer than --pod-patience. The syncer has removed super pod and choice, and the pod scheduler chooses again. It is
-	// the reason of condition PodScheduled, too.
+	// ReasonSuperClusterFailed: the super cluster that was chosen for a pod has refused it, or found no node for it,
+	// for longer than --pod-patience. The syncer has removed super pod and choice, and the pod scheduler chooses again.
+	// It is the reason of condition PodScheduled, too.
 	ReasonSuperClusterFailed = "SuperClusterFailed"
 	// ReasonSuperPodDeleted: the super pod of a bound pod is being deleted, as by a drain, or is gone; the syncer
 	// deletes the pod in the tenant.
@@ -95,8 +95,8 @@ func (e *Env) clearWarning(key engine.Key) {
 	e.warnings.clear(key)
 }
 
-// Forget drops the warnings, quota waiters, endings and untaken pods of a tenant that is no longer connected: its informers have
-// stopped, so no key would clear them.
+// Forget drops the warnings, quota waiters, endings and untaken pods of a tenant that is no longer connected: its
+// informers have stopped, so no key would clear them.
 func (e *Env) Forget(tenant string) {
 	e.QuotaWaiters.removeAll(tenant)
 	e.tally.forget(tenant)
@@ -114,8 +114,8 @@ func (e *Env) warnRefused(tenant *Tenant, key engine.Key, object client.Object, 
 	e.warnOnce(tenant, key, object, reason, fmt.Sprintf("Super cluster %s: %s", e.ID, e.inTenantsWords(tenant, key, err)))
 }
 
-// inTenantsWords returns a refusal with the tenant's name of the namespace: that of the super namespace means nothing in
-// the tenant.
+// inTenantsWords returns a refusal with the tenant's name of the namespace: that of the super namespace means nothing
+// in the tenant.
 func (e *Env) inTenantsWords(tenant *Tenant, key engine.Key, err error) string {
 	return strings.ReplaceAll(err.Error(), tenancy.SuperNamespace(tenant.Key, key.Namespace), key.Namespace)
 }

@@ -51,7 +51,9 @@ func TestPreemption(t *testing.T) {
 			require.Nil(t, pod.DeletionTimestamp, pod.Name)
 		}
 	}
-	of := func(class string) func(*corev1.Pod) { return func(pod *corev1.Pod) { pod.Spec.PriorityClassName = class } }
+	of := func(class string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.Spec.PriorityClassName = class }
+	}
 	refused := func(pod *corev1.Pod) bool {
 		_, scheduled := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
 		return scheduled != nil && scheduled.Reason == corev1.PodReasonUnschedulable
@@ -59,7 +61,9 @@ func TestPreemption(t *testing.T) {
 
 	never := w.pod(t, "preempt", "never", of("preempts-never"))
 	w.wantPod(t, never, "a refusal", refused)
-	high := w.pod(t, "preempt", "high", of("preempts"), func(pod *corev1.Pod) { pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/wait"}} })
+	high := w.pod(t, "preempt", "high", of("preempts"), func(pod *corev1.Pod) {
+		pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/wait"}}
+	})
 	second := w.pod(t, "preempt", "low", func(*corev1.Pod) {})
 	w.wantPod(t, second, "a refusal", refused) // by then the scheduler has seen the pods before
 	stays(guarded, plain)
