@@ -22,8 +22,8 @@ const AnnotationBoundNode = "scheduler.tenancy.x-k8s.io/bound-node"
 
 // TenantPod is an informer transform: a tenant's Pod as its pod scheduler sees it. Requests are renamed to the extended
 // resources of the Pod's namespace, of which each Pod takes one of the resource pods, spec.nodeName is the super
-// cluster, and what only a super cluster can judge (volumes, node selectors, affinity) is left out. The object belongs
-// to the caller and is changed.
+// cluster, what the Pod demands of nodes and of other Pods is that of constrain, and what only a super cluster can judge
+// (volumes, ports) is left out. The object belongs to the caller and is changed.
 //
 // Where a Pod runs is read from its node once it is bound to one, because a Binding cannot be undone, and from the
 // tenant-writable annotation before that, which TenantPods doubts.
@@ -49,6 +49,7 @@ func TenantPod(object any) (any, error) {
 		InitContainers:                renameContainers(pod.Spec.InitContainers, pod.Namespace),
 		Overhead:                      overhead(pod),
 	}
+	constrain(&projected, &pod.Spec)
 	renameStatuses(pod.Status.ContainerStatuses, pod.Namespace)
 	renameStatuses(pod.Status.InitContainerStatuses, pod.Namespace)
 	if pod.Spec.Resources != nil {
