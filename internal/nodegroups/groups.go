@@ -37,6 +37,16 @@ const (
 	maxNodes = 1 << 20
 )
 
+// Annotations of the Pods of a tenant's pod view. They never reach an API server.
+const (
+	// AnnotationBoundNode is the node that the Pod is bound to in the tenant control plane: the view's own spec.nodeName
+	// is a super cluster.
+	AnnotationBoundNode = "scheduler.tenancy.x-k8s.io/bound-node"
+	// AnnotationExcess says that a Pod demands more of nodes and other Pods than is read, and how much: the view has
+	// none of it.
+	AnnotationExcess = "scheduler.tenancy.x-k8s.io/excess"
+)
+
 // Node is what a pod's spec can tell of a node. Labels do not name it: its host name is asked for by NodeName.
 type Node struct {
 	Labels map[string]string

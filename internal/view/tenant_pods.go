@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/nodegroups"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -18,7 +19,7 @@ import (
 
 // AnnotationBoundNode is, on the Pods of a tenant's pod view, the node that the Pod is bound to in the tenant control
 // plane: the view's own spec.nodeName is a super cluster. It never reaches an API server.
-const AnnotationBoundNode = "scheduler.tenancy.x-k8s.io/bound-node"
+const AnnotationBoundNode = nodegroups.AnnotationBoundNode
 
 // TenantPod is an informer transform: a tenant's Pod as its pod scheduler sees it. Requests are renamed to the extended
 // resources of the Pod's namespace, of which each Pod takes one of the resource pods, spec.nodeName is the super
@@ -49,7 +50,11 @@ func TenantPod(object any) (any, error) {
 		InitContainers:                renameContainers(pod.Spec.InitContainers, pod.Namespace),
 		Overhead:                      overhead(pod),
 	}
-	constrain(&projected, &pod.Spec)
+	if excess := excessOf(&pod.Spec); excess != "" {
+		annotations[nodegroups.AnnotationExcess] = excess
+	} else {
+		constrain(&projected, &pod.Spec)
+	}
 	renameStatuses(pod.Status.ContainerStatuses, pod.Namespace)
 	renameStatuses(pod.Status.InitContainerStatuses, pod.Namespace)
 	if pod.Spec.Resources != nil {

@@ -118,10 +118,9 @@ func TestFilterWithoutPreFilter(t *testing.T) {
 
 // What was parsed of a node is kept by its name, and must not outlive the annotation, nor serve a node of another name.
 func TestFilterReadsAnAnnotationThatChanged(t *testing.T) {
-	plugin, err := nodegroups.New(t.Context(), nil, nil)
-	require.NoError(t, err)
+	plugin := plugintest.NewFramework(t, nodegroups.Name, nodegroups.New, nil)
 	state, pod := framework.NewCycleState(), st.MakePod().Req(requests{"cpu": "2"}).Obj()
-	_, status := plugin.(framework.PreFilterPlugin).PreFilter(t.Context(), state, pod, nil)
+	_, status, _ := plugin.RunPreFilterPlugins(t.Context(), state, pod)
 	require.True(t, status.IsSuccess(), status.Message())
 	other := withShapes(`[{"cpu":"1"}]`)
 	other.Name = "r2"
@@ -138,7 +137,7 @@ func TestFilterReadsAnAnnotationThatChanged(t *testing.T) {
 	} {
 		node := framework.NewNodeInfo()
 		node.SetNode(step.node)
-		require.Equal(t, step.want, plugin.(framework.FilterPlugin).Filter(t.Context(), state, pod, node).Code(), step.node.Annotations)
+		require.Equal(t, step.want, plugin.RunFilterPlugins(t.Context(), state, pod, node).Code(), step.node.Annotations)
 	}
 }
 
@@ -159,7 +158,7 @@ func TestHints(t *testing.T) {
 		"more room of a namespace":          {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAllocatable}, small, large, plugintest.Sleeps},
 		"an object of another kind: unsure": {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}, nil, &corev1.Pod{}, plugintest.Queues},
 		"labels say nothing about shapes":   {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeLabel}, small, large, plugintest.Sleeps},
-		"a pod that goes":                   {fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete}, &corev1.Pod{}, nil, plugintest.Sleeps},
+		"a pod that goes":                   {fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete}, &corev1.Pod{}, nil, plugintest.Skips},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
