@@ -185,3 +185,13 @@ func TestPodsWithTooManyTermsAreRefused(t *testing.T) {
 	})
 	c.wantRefused("web", "many", "the pod has 101 terms of pod affinity, anti-affinity and topology spread: at most 100 are read")
 }
+
+// refused returns why a pod is refused, "" while it is not.
+func (c *tenantControlPlane) refused(name string) string {
+	for _, condition := range c.get("web", name).Status.Conditions {
+		if condition.Type == corev1.PodScheduled && condition.Reason == corev1.PodReasonUnschedulable {
+			return condition.Message
+		}
+	}
+	return ""
+}
