@@ -39,8 +39,8 @@ const (
 
 // Annotations of the Pods of a tenant's pod view. They never reach an API server.
 const (
-	// AnnotationBoundNode is the node that the Pod is bound to in the tenant control plane: the view's own spec.nodeName
-	// is a super cluster.
+	// AnnotationBoundNode is the node that the Pod is bound to in the tenant control plane: the view's own
+	// spec.nodeName is a super cluster.
 	AnnotationBoundNode = "scheduler.tenancy.x-k8s.io/bound-node"
 	// AnnotationExcess says that a Pod demands more of nodes and other Pods than is read, and how much: the view has
 	// none of it.
@@ -270,7 +270,8 @@ type encodedGroup struct {
 	Shapes []corev1.ResourceList `json:"shapes,omitempty"`
 }
 
-// Encode writes groups as JSON: {"labels":{},"dropped":[],"groups":[{"nodes":3,"labels":{"zone":"a"},"shapes":[{"cpu":"4"}]}]}.
+// Encode writes groups as JSON:
+// {"labels":{},"dropped":[],"groups":[{"nodes":3,"labels":{"zone":"a"},"shapes":[{"cpu":"4"}]}]}.
 func Encode(groups Groups) string {
 	encoded := encodedGroups{Labels: groups.Labels, Dropped: groups.Dropped, Groups: make([]encodedGroup, 0, len(groups.Groups))}
 	for _, group := range groups.Groups {

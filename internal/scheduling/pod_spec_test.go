@@ -38,11 +38,19 @@ var specFields = []struct {
 	set func(*corev1.PodSpec)
 }{
 	{"nodeSelector", kept, "NodeGroups", func(s *corev1.PodSpec) { s.NodeSelector = zone("a") }},
-	{"affinity", translated, "NodeGroups, InterPodAffinity: see below", func(s *corev1.PodSpec) { s.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: terms("a", corev1.LabelTopologyZone)}} }},
+	{"affinity", translated, "NodeGroups, InterPodAffinity: see below", func(s *corev1.PodSpec) {
+		s.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: terms("a", corev1.LabelTopologyZone)}}
+	}},
 	{"tolerations", translated, "NodeGroups for nodes, TaintToleration for super clusters; the virtual Node's own taint is tolerated", func(s *corev1.PodSpec) { s.Tolerations = []corev1.Toleration{{Key: "k"}} }},
-	{"topologySpreadConstraints", translated, "NodeGroups, PodTopologySpread: see below", func(s *corev1.PodSpec) { s.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{TopologyKey: "zone", WhenUnsatisfiable: corev1.ScheduleAnyway}} }},
-	{"containers", translated, "names, restart policies and requests, as room of the namespace: NodeResourcesFit; their size: NodeGroups. Ports and images are left out", func(s *corev1.PodSpec) { s.Containers = []corev1.Container{{Name: "c", Resources: builders.Requests("cpu", "1")}} }},
-	{"initContainers", translated, "as containers", func(s *corev1.PodSpec) { s.InitContainers = []corev1.Container{{Name: "c", Resources: builders.Requests("cpu", "1")}} }},
+	{"topologySpreadConstraints", translated, "NodeGroups, PodTopologySpread: see below", func(s *corev1.PodSpec) {
+		s.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{TopologyKey: "zone", WhenUnsatisfiable: corev1.ScheduleAnyway}}
+	}},
+	{"containers", translated, "names, restart policies and requests, as room of the namespace: NodeResourcesFit; their size: NodeGroups. Ports and images are left out", func(s *corev1.PodSpec) {
+		s.Containers = []corev1.Container{{Name: "c", Resources: builders.Requests("cpu", "1")}}
+	}},
+	{"initContainers", translated, "as containers", func(s *corev1.PodSpec) {
+		s.InitContainers = []corev1.Container{{Name: "c", Resources: builders.Requests("cpu", "1")}}
+	}},
 	{"resources", translated, "as requests of the first container", func(s *corev1.PodSpec) {
 		s.Containers = []corev1.Container{{Name: "c"}}
 		s.Resources = &corev1.ResourceRequirements{Requests: builders.Resources("cpu", "1")}

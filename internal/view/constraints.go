@@ -14,8 +14,9 @@ import (
 const keyOfSuperCluster = schedulerv1alpha1.LabelVirtualNode
 
 const (
-	// maxTerms is how many affinity terms, anti-affinity terms and spread constraints a Pod may have, and maxDemands how
-	// large all that it demands of nodes and Pods may be, in bytes. Each cycle compares them with all Pods of the tenant.
+	// maxTerms is how many affinity terms, anti-affinity terms and spread constraints a Pod may have, and maxDemands
+	// how large all that it demands of nodes and Pods may be, in bytes. Each cycle compares them with all Pods of the
+	// tenant.
 	maxTerms   = 100
 	maxDemands = 64 * 1024
 )
@@ -51,11 +52,14 @@ func excessOf(spec *corev1.PodSpec) string {
 // super clusters, so
 //
 //   - node selector and node affinity stay as they are, for plugin NodeGroups: no virtual Node has the labels;
-//   - an affinity to Pods, whatever its topology key, is one to their super cluster: no two Pods share a node, or a zone
-//     that a super scheduler knows, anywhere else. A node must have the key, which the node affinity then says;
-//   - a required anti-affinity stays as it is: it holds between super clusters that are in one domain each, whose
-//     virtual Nodes have the label, and below one it is for the super scheduler;
-//   - what is preferred is preferred of super clusters.
+//   - an affinity to Pods, whatever its topology key, is one to their super cluster: no two Pods share a node, or a
+//
+// zone
+//
+//	  that a super scheduler knows, anywhere else. A node must have the key, which the node affinity then says;
+//	- a required anti-affinity stays as it is: it holds between super clusters that are in one domain each, whose
+//	  virtual Nodes have the label, and below one it is for the super scheduler;
+//	- what is preferred is preferred of super clusters.
 //
 // The spec handed in is changed.
 func constrain(projected, spec *corev1.PodSpec) {

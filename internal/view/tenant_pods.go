@@ -23,8 +23,8 @@ const AnnotationBoundNode = nodegroups.AnnotationBoundNode
 
 // TenantPod is an informer transform: a tenant's Pod as its pod scheduler sees it. Requests are renamed to the extended
 // resources of the Pod's namespace, of which each Pod takes one of the resource pods, spec.nodeName is the super
-// cluster, what the Pod demands of nodes and of other Pods is that of constrain, and what only a super cluster can judge
-// (volumes, ports) is left out. The object belongs to the caller and is changed.
+// cluster, what the Pod demands of nodes and of other Pods is that of constrain, and what only a super cluster can
+// judge (volumes, ports) is left out. The object belongs to the caller and is changed.
 //
 // Where a Pod runs is read from its node once it is bound to one, because a Binding cannot be undone, and from the
 // tenant-writable annotation before that, which TenantPods doubts.

@@ -40,7 +40,8 @@ func apartOf(pod *corev1.Pod) ([]apart, error) {
 	return terms, nil
 }
 
-// avoids reports whether the term names a pod. Of namespaces it reads the names: what it selects by label may be missed.
+// avoids reports whether the term names a pod. Of namespaces it reads the names: what it selects by label may be
+// missed.
 func (a *apart) avoids(pod *corev1.Pod) bool {
 	return a.Namespaces.Has(pod.Namespace) && a.Selector.Matches(labels.Set(pod.Labels))
 }

@@ -39,7 +39,8 @@ func (c *clusters) of(node *corev1.Node) *cluster {
 type cluster struct {
 	text   string
 	groups nodegroups.Groups
-	// nodes hold, for each group, a Node of a tenant that stands in for its nodes. None: the super cluster is not judged.
+	// nodes hold, for each group, a Node of a tenant that stands in for its nodes. None: the super cluster is not
+	// judged.
 	nodes []*corev1.Node
 
 	mu      sync.Mutex

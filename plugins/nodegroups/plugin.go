@@ -62,8 +62,8 @@ func New(ctx context.Context, _ runtime.Object, handle framework.Handle) (framew
 // Name returns the name of the plugin.
 func (pl *NodeGroups) Name() string { return Name }
 
-// EventsToRegister names what can bring a node for a pod: a super cluster that is added, or whose nodes change, one that
-// goes with its topology domains, and other pods that come, go, or are others than before.
+// EventsToRegister names what can bring a node for a pod: a super cluster that is added, or whose nodes change, one
+// that goes with its topology domains, and other pods that come, go, or are others than before.
 func (pl *NodeGroups) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{

@@ -78,8 +78,8 @@ func requiredSpread(pod *corev1.Pod) (constraints []corev1.TopologySpreadConstra
 	return constraints
 }
 
-// spreadOf returns the spread that a pod requires over super clusters, nil for none. A constraint by a label that is not
-// known everywhere is left to super schedulers.
+// spreadOf returns the spread that a pod requires over super clusters, nil for none. A constraint by a label that is
+// not known everywhere is left to super schedulers.
 func (pl *NodeGroups) spreadOf(ctx context.Context, wanted *demand, infos []fwk.NodeInfo) (*spread, error) {
 	s := &spread{nodes: map[string][]*standIn{}, on: map[types.UID]*standIn{}, state: framework.NewCycleState()}
 	var constraints []corev1.TopologySpreadConstraint
@@ -136,8 +136,8 @@ func (pl *NodeGroups) knownEverywhere(key string, infos []fwk.NodeInfo) bool {
 	return true
 }
 
-// place returns the stand-in on which a pod of a super cluster counts, nil for none: of those that its own demands leave
-// the one in the emptiest domain.
+// place returns the stand-in on which a pod of a super cluster counts, nil for none: of those that its own demands
+// leave the one in the emptiest domain.
 func (s *spread) place(c *cluster, here []*standIn, pod *corev1.Pod) *standIn {
 	if pod.Namespace != s.pod.Namespace || pod.DeletionTimestamp != nil || !s.counts(pod) {
 		return nil

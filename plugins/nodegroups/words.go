@@ -37,8 +37,8 @@ func (c *cluster) required(pod *corev1.Pod) string {
 	return tenancy.Cut(strings.Join(append(every, "that matches its node affinity"), " and "), maxWords)
 }
 
-// requirementsOf returns what a pod requires of a node's labels and name, and whether that is all of it: it is not where
-// its node affinity has several terms, or none.
+// requirementsOf returns what a pod requires of a node's labels and name, and whether that is all of it: it is not
+// where its node affinity has several terms, or none.
 func requirementsOf(pod *corev1.Pod) (requirements []corev1.NodeSelectorRequirement, isWhole bool) {
 	for _, key := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
 		requirements = append(requirements, corev1.NodeSelectorRequirement{

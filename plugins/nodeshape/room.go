@@ -55,7 +55,8 @@ func (o outcome) status() *fwk.Status {
 	return fwk.NewStatus(o.code, o.reason)
 }
 
-// roomOf returns the outcome for a slice on a virtual Node: the zero outcome if it is not known what its nodes have free.
+// roomOf returns the outcome for a slice on a virtual Node: the zero outcome if it is not known what its nodes have
+// free.
 func (pl *NodeShape) roomOf(node fwk.NodeInfo, needed *request) outcome {
 	value, exists := pl.rooms.Load(node.Node().Name)
 	if !exists {

@@ -54,10 +54,10 @@ const (
 	TaintProvider = "virtual-kubelet.io/provider"
 	// TaintProviderValue is the value of TaintProvider.
 	TaintProviderValue = "superpool"
-	// AnnotationNodeGroups holds the nodes of the super cluster by what a pod's spec can tell of them, a JSON object such
-	// as {"labels":{"os":"linux"},"groups":[{"nodes":3,"labels":{"zone":"a"},"shapes":[{"cpu":"4"}]}]}, of at most 64
-	// groups and 32 KiB: labels that all nodes have, and for each group its number of nodes, further labels, taints, and
-	// the largest allocatables. dropped names the keys of labels that were left out to stay within the bounds.
+	// AnnotationNodeGroups holds the nodes of the super cluster by what a pod's spec can tell of them, a JSON object
+	// such as {"labels":{"os":"linux"},"groups":[{"nodes":3,"labels":{"zone":"a"},"shapes":[{"cpu":"4"}]}]}, of at most
+	// 64 groups and 32 KiB: labels that all nodes have, and for each group its number of nodes, further labels, taints,
+	// and the largest allocatables. dropped names the keys of labels that were left out to stay within the bounds.
 	// Written by vc-scheduler; read by plugin NodeGroups.
 	AnnotationNodeGroups = "scheduler.tenancy.x-k8s.io/node-groups"
 	// DeprecatedAnnotationNodeShapes held the allocatable of the largest nodes. It is removed.
