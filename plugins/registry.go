@@ -23,6 +23,7 @@ import (
 	"github.com/superpool/superpool/plugins/choicebackoff"
 	"github.com/superpool/superpool/plugins/namespacegang"
 	"github.com/superpool/superpool/plugins/namespaceplacement"
+	"github.com/superpool/superpool/plugins/nodegroups"
 	"github.com/superpool/superpool/plugins/nodenameorder"
 	"github.com/superpool/superpool/plugins/nodeshape"
 	"github.com/superpool/superpool/plugins/placementstability"
@@ -82,7 +83,8 @@ func Entries(options Options) []Entry {
 		{Name: namespacegang.Name, Schedulers: ofNamespaces, Factory: namespacegang.New(options.Committer, gangs)},
 		{Name: namespaceplacement.Name, Schedulers: ofPods, Factory: namespaceplacement.New},
 		{Name: nodenameorder.Name, Schedulers: ofBoth, Factory: nodenameorder.New},
-		{Name: nodeshape.Name, Schedulers: ofBoth, Factory: nodeshape.New},
+		{Name: nodegroups.Name, Schedulers: ofPods, Factory: nodegroups.New},
+		{Name: nodeshape.Name, Schedulers: ofNamespaces, Factory: nodeshape.New},
 		{Name: placementstability.Name, Schedulers: ofNamespaces, Factory: placementstability.New},
 		{Name: slicepack.Name, Schedulers: ofNamespaces, Factory: slicepack.New(gangs)},
 		{Name: slicespread.Name, Schedulers: ofNamespaces, Factory: slicespread.New(gangs)},

@@ -32,7 +32,7 @@ import (
 	"github.com/superpool/superpool/manifests/profiles"
 	"github.com/superpool/superpool/plugins"
 	"github.com/superpool/superpool/plugins/namespaceplacement"
-	"github.com/superpool/superpool/plugins/nodeshape"
+	"github.com/superpool/superpool/plugins/nodegroups"
 	"github.com/superpool/superpool/plugins/superclusterbinder"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -273,8 +273,8 @@ func TestPodSchedulerKeepsOffClusters(t *testing.T) {
 		"tainted": func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoSchedule})
 		},
-		nodeshape.Name: func(n *corev1.Node) {
-			n.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeShapes: `[{"cpu":"1500m"},{"cpu":"500m","memory":"64Gi"}]`}
+		nodegroups.Name: func(n *corev1.Node) {
+			n.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeGroups: `{"groups":[{"nodes":1,"shapes":[{"cpu":"1500m"},{"cpu":"500m","memory":"64Gi"}]}]}`}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -343,7 +343,7 @@ func TestPodSchedulerSaysWhy(t *testing.T) {
 	c.cluster("r4", ready(corev1.ConditionUnknown))
 	c.cluster("r5", ready(corev1.ConditionFalse))
 	c.cluster("r6", func(n *corev1.Node) {
-		n.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeShapes: `[{"cpu":"50m"}]`}
+		n.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeGroups: `{"groups":[{"nodes":1,"shapes":[{"cpu":"50m"}]}]}`}
 	})
 	for _, name := range []string{"r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8"} {
 		if name > "r6" {
@@ -361,7 +361,7 @@ func TestPodSchedulerSaysWhy(t *testing.T) {
 	}
 	c.create("web", "third", "100m")
 	c.wantRefused("web", "third", "0/9 super clusters are available: 2 hold no room of namespace web: 200m of 200m cpu used, 1 cordoned, "+
-		"1 does not answer, 1 drained, 1 had no node large enough, 1 holds nothing of namespace web, 1 not ready, 1 tainted by the operator (maintenance)")
+		"1 does not answer, 1 drained, 1 has no node large enough, 1 holds nothing of namespace web, 1 not ready, 1 tainted by the operator (maintenance)")
 	c.create("web", "asking", "100m", asking("r7"))
 	c.wantEvent(reasonSuperClusterNotGranted, "r7", "0/9 super clusters are available: 8 not asked for, 1 holds no room of namespace web: 100m of 100m cpu used")
 	c.create("web", "large", "200m")

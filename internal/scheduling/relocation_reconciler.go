@@ -30,7 +30,7 @@ import (
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/view"
-	"github.com/superpool/superpool/plugins/nodeshape"
+	"github.com/superpool/superpool/plugins/nodegroups"
 )
 
 // Reasons of Events about relocations, on the pod and on what namespaceEvents are about.
@@ -225,7 +225,7 @@ func clustersFor(pod *corev1.Pod, requests slice.Amounts, nodes map[string]*core
 	failures := failedchoice.Of(pod)
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		node := nodes[name]
-		if node.Spec.Unschedulable || failures.Keeps(name, now) || !nodeshape.IsLargeEnough(node, requests) {
+		if node.Spec.Unschedulable || failures.Keeps(name, now) || !nodegroups.IsLargeEnough(node, requests) {
 			continue
 		}
 		if _, tainted := corev1helpers.FindMatchingUntoleratedTaint(view.Taints(node), pod.Spec.Tolerations, pluginhelper.DoNotScheduleTaintsFilterFunc()); !tainted {

@@ -13,6 +13,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/failedchoice"
+	"github.com/superpool/superpool/internal/nodegroups"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -20,7 +21,7 @@ import (
 
 // AnnotationBoundNode is, on the Pods of a tenant's pod view, the node that the Pod is bound to in the tenant control
 // plane: the view's own spec.nodeName is a super cluster. It never reaches an API server.
-const AnnotationBoundNode = "scheduler.tenancy.x-k8s.io/bound-node"
+const AnnotationBoundNode = nodegroups.AnnotationBoundNode
 
 // AnnotationPinnedNode is, on the Pods of a tenant's pod view, the node that the tenant has written into the spec of a
 // Pod which no syncer has bound yet. Such a Pod asks for the super cluster of that node.
@@ -38,8 +39,8 @@ func pinnedTo(pod *corev1.Pod) (string, bool) {
 
 // TenantPod is an informer transform: a tenant's Pod as its pod scheduler sees it. Requests are renamed to the extended
 // resources of the Pod's namespace, of which each Pod takes one of the resource pods, spec.nodeName is the super
-// cluster, and what only a super cluster can judge (volumes, node selectors, affinity) is left out. The object belongs
-// to the caller and is changed.
+// cluster, what the Pod demands of nodes and of other Pods is that of constrain, and what only a super cluster can
+// judge (volumes, ports) is left out. The object belongs to the caller and is changed.
 //
 // Where a Pod runs is read from its node once it is bound to one, because a Binding cannot be undone, and from the
 // tenant-writable annotation before that, which TenantPods doubts.
@@ -72,6 +73,11 @@ func TenantPod(object any) (any, error) {
 		Containers:                    renameContainers(pod.Spec.Containers, pod.Namespace),
 		InitContainers:                renameContainers(pod.Spec.InitContainers, pod.Namespace),
 		Overhead:                      overhead(pod),
+	}
+	if excess := excessOf(&pod.Spec); excess != "" {
+		annotations[nodegroups.AnnotationExcess] = excess
+	} else {
+		constrain(&projected, &pod.Spec)
 	}
 	renameStatuses(pod.Status.ContainerStatuses, pod.Namespace)
 	renameStatuses(pod.Status.InitContainerStatuses, pod.Namespace)

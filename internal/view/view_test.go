@@ -117,7 +117,7 @@ func TestTenantPodLeavesOutWhatSuperClustersJudge(t *testing.T) {
 			Annotations: map[string]string{"note": "long", schedulerv1alpha1.AnnotationSuperCluster: "r1"},
 		},
 		Spec: corev1.PodSpec{
-			NodeSelector: map[string]string{"disk": "ssd"}, Affinity: &corev1.Affinity{}, SchedulerName: "s",
+			NodeSelector: map[string]string{"disk": "ssd"}, HostNetwork: true, SchedulerName: "s",
 			Volumes:    []corev1.Volume{{Name: "v"}},
 			Containers: []corev1.Container{{Name: "a", Image: "image", Env: []corev1.EnvVar{{Name: "SECRET"}}}},
 		},
@@ -130,7 +130,7 @@ func TestTenantPodLeavesOutWhatSuperClustersJudge(t *testing.T) {
 			Annotations: map[string]string{AnnotationBoundNode: "", schedulerv1alpha1.AnnotationSuperCluster: "r1"},
 		},
 		Spec: corev1.PodSpec{
-			NodeName: "r1", SchedulerName: "s", Containers: []corev1.Container{{Name: "a"}},
+			NodeName: "r1", NodeSelector: map[string]string{"disk": "ssd"}, SchedulerName: "s", Containers: []corev1.Container{{Name: "a"}},
 			Tolerations: []corev1.Toleration{{Key: schedulerv1alpha1.TaintProvider, Operator: corev1.TolerationOpExists}},
 			Overhead:    builders.Resources("pods.slice.tenancy.x-k8s.io/web", "1"),
 		},

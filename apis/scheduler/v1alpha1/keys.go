@@ -59,10 +59,15 @@ const (
 	TaintProvider = "virtual-kubelet.io/provider"
 	// TaintProviderValue is the value of TaintProvider.
 	TaintProviderValue = "superpool"
-	// AnnotationNodeShapes holds the allocatable of the largest nodes, a JSON list of resource lists: what fits none of
-	// them fits no node of the super cluster.
-	// Written by vc-scheduler; read by plugin NodeShape.
-	AnnotationNodeShapes = "scheduler.tenancy.x-k8s.io/node-shapes"
+	// AnnotationNodeGroups holds the nodes of the super cluster by what a pod's spec can tell of them, a JSON object
+	// such as {"labels":{"os":"linux"},"groups":[{"nodes":3,"labels":{"zone":"a"},"shapes":[{"cpu":"4"}]}]}, of at most
+	// 64 groups and 32 KiB: labels that all nodes have, and for each group its number of nodes, further labels, taints,
+	// and the largest allocatables. dropped names the keys of labels that were left out to stay within the bounds.
+	// Written by vc-scheduler; read by plugin NodeGroups.
+	AnnotationNodeGroups = "scheduler.tenancy.x-k8s.io/node-groups"
+	// DeprecatedAnnotationNodeShapes held the allocatable of the largest nodes. It is removed.
+	// Written by vc-scheduler before AnnotationNodeGroups; read by nobody.
+	DeprecatedAnnotationNodeShapes = "scheduler.tenancy.x-k8s.io/node-shapes"
 	// AnnotationFreeShapes holds what the nodes can hold of tenants' slices one by one, their allocatable without what
 	// pods request that the pool did not make: a JSON list such as [{"nodes":10,"free":{"cpu":"1"}}], of at most 64
 	// shapes. Slices are packed onto these nodes, so that none is promised that fits no node.
