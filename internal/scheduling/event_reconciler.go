@@ -24,7 +24,7 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// Reasons of Events in tenant control planes, besides the reasons of condition Accepted.
+// Reasons of Events in tenant control planes, besides the reasons of conditions Accepted and RoomMade.
 const (
 	// reasonPlaced: the namespace scheduler reserved the whole quota of the namespace. The message names the super
 	// clusters.
@@ -101,7 +101,9 @@ func announcementOf(np *schedulerv1alpha1.NamespacePlacement, condition string) 
 	switch {
 	case c == nil, c.Reason == schedulerv1alpha1.ReasonPending, c.Reason == schedulerv1alpha1.ReasonAccepted:
 		return announcement{}
-	case condition == schedulerv1alpha1.ConditionAccepted:
+	case condition == schedulerv1alpha1.ConditionRoomMade && c.Status == metav1.ConditionTrue:
+		return announcement{corev1.EventTypeNormal, c.Reason, c.Message}
+	case condition == schedulerv1alpha1.ConditionAccepted, condition == schedulerv1alpha1.ConditionRoomMade:
 		return announcement{corev1.EventTypeWarning, c.Reason, c.Message}
 	case c.Status == metav1.ConditionTrue:
 		return announcement{corev1.EventTypeNormal, reasonPlaced, fmt.Sprintf("%s: %s", c.Message, placement.Encode(np.Status.Placements))}
@@ -111,7 +113,7 @@ func announcementOf(np *schedulerv1alpha1.NamespacePlacement, condition string) 
 
 // announced returns the conditions whose change is an Event, and the super clusters that are left, or were (partEvent).
 func (c placementChange) announced() (conditions []string) {
-	for _, condition := range []string{schedulerv1alpha1.ConditionAccepted, schedulerv1alpha1.ConditionPlaced} {
+	for _, condition := range []string{schedulerv1alpha1.ConditionAccepted, schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ConditionRoomMade} {
 		current := announcementOf(c.current, condition)
 		if current != (announcement{}) && current != announcementOf(c.old, condition) {
 			conditions = append(conditions, condition)

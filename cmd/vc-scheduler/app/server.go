@@ -195,6 +195,10 @@ func setup(ctx context.Context, mgr ctrl.Manager, read *settings) error {
 	if err := rescheduler.SetupWithManager(mgr); err != nil {
 		return err
 	}
+	roomMaker := &scheduling.RoomMaker{Store: store, Reader: mgr.GetClient(), Usage: superClusters, Config: read.namespaceConfig}
+	if err := roomMaker.SetupWithManager(mgr); err != nil {
+		return err
+	}
 	superClusters.OnFreed(dispatcher.Freed)
 	superClusters.OnFreed(releaser.Freed)
 	schedulers := &scheduling.Tenants{
