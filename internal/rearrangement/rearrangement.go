@@ -37,6 +37,8 @@ const (
 	maxDestinations = 8
 	// maxSlices is how many slices of a namespace move from one super cluster to another.
 	maxSlices = 16
+	// maxTargets is how many super clusters room is looked for in, those first that lack the least.
+	maxTargets = 8
 	// maxMoves is how many such moves make room for one namespace.
 	maxMoves = 8
 	// maxTrials is how often a Placer in memory tries what was found for one namespace.
@@ -74,6 +76,8 @@ type plan struct {
 	free map[string]slice.Amounts
 	// counts is where slices are to be, by namespace, of those that move.
 	counts map[types.NamespacedName]map[string]int32
+	// slices is how many slices move.
+	slices int32
 }
 
 func newPlan(pool *Pool) *plan {
@@ -92,7 +96,7 @@ func newPlan(pool *Pool) *plan {
 }
 
 func (p *plan) clone() *plan {
-	return &plan{pool: p.pool, nodes: p.nodes, free: maps.Clone(p.free), counts: maps.Clone(p.counts)}
+	return &plan{pool: p.pool, nodes: p.nodes, free: maps.Clone(p.free), counts: maps.Clone(p.counts), slices: p.slices}
 }
 
 // shift is a number of slices of a namespace that could be in another super cluster.
@@ -109,6 +113,7 @@ type shift struct {
 func (p *plan) apply(s *shift) {
 	p.counts[client.ObjectKeyFromObject(s.np)] = s.counts
 	maps.Copy(p.free, s.free)
+	p.slices += s.slices
 }
 
 // shifts calls visit with the shifts of unused slices out of a super cluster: of each candidate to each destination,
@@ -194,14 +199,14 @@ func (p *plan) candidates(from string, movable func(*schedulerv1alpha1.Namespace
 
 // destinations returns where slices of a namespace could go, the fullest first.
 func (p *plan) destinations(np *schedulerv1alpha1.NamespacePlacement, from string) (found []string) {
+	size := slice.Of(np.Spec.Slice)
 	like := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: view.SliceTolerations()}}
 	clusterchoice.Onto(like, np)
 	for _, name := range p.clustersFor(like) {
-		if name != from {
+		if name != from && times(p.free[name], size) > 0 {
 			found = append(found, name)
 		}
 	}
-	size := slice.Of(np.Spec.Slice)
 	slices.SortStableFunc(found, func(a, b string) int { return cmp.Compare(times(p.free[a], size), times(p.free[b], size)) })
 	return found[:min(len(found), maxDestinations)]
 }

@@ -61,13 +61,13 @@ func (p *Pool) try(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement
 		return "slices that would have to move do not fit elsewhere: " + refused[key], nil
 	}
 	outcomes, err := (&placer.Rehearsal{Config: p.Config, Nodes: p.Nodes, Placements: after, Tried: func(tried *schedulerv1alpha1.NamespacePlacement) bool {
-		return tried.UID == np.UID
+		return client.ObjectKeyFromObject(tried) == client.ObjectKeyFromObject(np)
 	}}).Run(ctx)
 	if err != nil {
 		return "", fmt.Errorf("placing %s after moves: %w", client.ObjectKeyFromObject(np), err)
 	}
 	for i := range outcomes {
-		if outcomes[i].Placement.UID == np.UID && !placement.Lacking(outcomes[i].Placement).IsZero() {
+		if client.ObjectKeyFromObject(outcomes[i].Placement) == client.ObjectKeyFromObject(np) && !placement.Lacking(outcomes[i].Placement).IsZero() {
 			return "it would not fit with slices of others moved: " + outcomes[i].Why.Message, nil
 		}
 	}
@@ -121,9 +121,9 @@ func (w *wish) targets(p *plan) []string {
 func (w *wish) search(p *plan, targets []string) *plan {
 	for steps := 0; w.unfit(p.free) > 0; steps++ {
 		var next *plan
-		for _, target := range targets {
-			if next = w.lower(p, target); next != nil {
-				break
+		for _, target := range targets[:min(len(targets), maxTargets)] {
+			if found := w.lower(p, target); found != nil && (next == nil || found.slices < next.slices) {
+				next = found
 			}
 		}
 		if next == nil || steps >= maxMoves {
@@ -168,8 +168,8 @@ func (w *wish) movable(np *schedulerv1alpha1.NamespacePlacement) bool {
 	case schedulerv1alpha1.MovableForNobody:
 		return false
 	case schedulerv1alpha1.MovableForPool:
-		return np.UID != w.np.UID
+		return np != w.np
 	case schedulerv1alpha1.MovableForTenant:
 	}
-	return np.UID != w.np.UID && np.Namespace == w.np.Namespace
+	return np != w.np && np.Namespace == w.np.Namespace
 }

@@ -1,6 +1,7 @@
 package scheduling
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -34,11 +35,24 @@ func newRoomBed(t *testing.T) *roomBed {
 	b.quota("big", "3")
 	b.settle()
 	b.refuse()
-	b.maker = &RoomMaker{Store: b.store, Reader: poolReader{b.meta, b.nodes}, Usage: b.usage, Config: b.config, Clock: b.clock}
+	b.maker = &RoomMaker{Store: b.store, Reader: uidReader{poolReader{b.meta, b.nodes}}, Usage: b.usage, Config: b.config, Clock: b.clock}
 	b.controller.reconcile[concernMove].(*moveReconciler).clock = b.clock
 	b.settle()
 	b.recorded()
 	return b
+}
+
+// uidReader gives each NamespacePlacement a UID, as an API server does.
+type uidReader struct{ client.Reader }
+
+func (r uidReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	err := r.Reader.List(ctx, list, options...)
+	if placements, ok := list.(*schedulerv1alpha1.NamespacePlacementList); ok {
+		for i := range placements.Items {
+			placements.Items[i].UID = types.UID(placements.Items[i].Name)
+		}
+	}
+	return err
 }
 
 // refuse is what the namespace scheduler does about big.

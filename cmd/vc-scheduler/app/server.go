@@ -78,7 +78,7 @@ places the slices over the super clusters, and picks a super cluster for each te
 		},
 	}
 	options.AddFlags(cmd.Flags())
-	cmd.AddCommand(newSimulateCommand(), newExplainCommand())
+	cmd.AddCommand(newSimulateCommand(), newExplainCommand(), newDefragmentCommand())
 	return cmd
 }
 
