@@ -150,7 +150,7 @@ func newTenantController(
 			key: tenant.Key, store: t.Store, namespaces: namespaces, usage: t.Usage, policy: tenant.Policy, limits: c.limits, clock: clock.RealClock{}, events: about,
 		},
 		concernNodes:        c.nodes,
-		concernOutOfService: &outOfServiceReconciler{api: api, dispatcher: t.Dispatcher, meta: t.Store.live, clock: clock.RealClock{}},
+		concernOutOfService: &outOfServiceReconciler{key: tenant.Key, api: api, dispatcher: t.Dispatcher, meta: t.Store.live, clock: clock.RealClock{}},
 	}
 	return c
 }
