@@ -42,6 +42,7 @@ var modelExternal = []modelAction{
 	{"resize", 2, func(w *modelWorld) { w.resizes(w.superCluster()) }},
 	{"join", 1, func(w *modelWorld) { w.joins() }},
 	{"remove", 1, func(w *modelWorld) { w.removes(w.superCluster()) }},
+	{"order a move", 6, func(w *modelWorld) { w.ordersMove(w.key()) }},
 	{"delete by hand", 1, func(w *modelWorld) { w.deletesByHand(w.key()) }},
 	{"out of service", 2, func(w *modelWorld) { w.outOfService(w.superCluster()) }},
 	{"restart", 2, func(w *modelWorld) { w.restarts() }},
@@ -55,6 +56,7 @@ var modelExternal = []modelAction{
 var modelInternal = []modelAction{
 	{"namespace", 140, func(w *modelWorld) { w.process.reconcilesNamespace(w.key()) }},
 	{"publish", 50, func(w *modelWorld) { w.process.reconcilesAnnotation(w.key()) }},
+	{"move", 30, func(w *modelWorld) { w.process.moves(w.key()) }},
 	{"leave", 60, func(w *modelWorld) { w.process.leaves(w.key()) }},
 	{"release", 30, func(w *modelWorld) { w.process.releases(w.key()) }},
 	{"schedule", 90, func(w *modelWorld) { w.process.schedules(w.random.IntN) }},
@@ -197,7 +199,7 @@ func TestModel(t *testing.T) {
 	for _, what := range []string{
 		"placed", "placed before growth", "stayed again", "granted a request", "took back", "started a pod", "evicted a pod",
 		"a budget forbade an eviction", "a pod finished", "released a namespace", "released Drained", "released Lost",
-		"released Requested", "released Shrunk", "released a part that was removed", "settled", "settled without room",
+		"released Requested", "released Moved", "took over a move", "released Shrunk", "released a part that was removed", "settled", "settled without room",
 		"could not create a quota", "could not update a quota", "updated a quota late", "a write was lost", "an answer was lost",
 		"placed by choice", "a quota came back in time", "a quota came back late", "a quota was gone for good",
 		"a write came late", "killed before a write", "killed after a write", "others acted in between", "compared a restart",

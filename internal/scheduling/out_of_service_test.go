@@ -67,6 +67,15 @@ func newOutOfService(api kubernetes.Interface, meta client.Reader) *outOfService
 	return &outOfServiceReconciler{key: "tenant", api: api, dispatcher: newDispatcher(), meta: meta, clock: testingclock.NewFakePassiveClock(evictionNow)}
 }
 
+// metaScheme is that of what is read from the meta cluster.
+func metaScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	require.NoError(t, corev1.AddToScheme(scheme))
+	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
+	return scheme
+}
+
 // doesNotServeFor makes a Node that has not been Ready for d.
 func doesNotServeFor(d time.Duration) func(*corev1.Node) {
 	return func(node *corev1.Node) {
@@ -136,7 +145,7 @@ func TestOutOfService(t *testing.T) {
 			t.Parallel()
 			before := tenantNode(tc.node...)
 			api := fake.NewClientset(before.DeepCopy())
-			meta := clientfake.NewClientBuilder()
+			meta := clientfake.NewClientBuilder().WithScheme(metaScheme(t))
 			if tc.stored {
 				meta = meta.WithObjects(builders.VirtualNode("r1").Obj())
 			}
@@ -202,10 +211,9 @@ func TestNodesOfGoneSuperClusters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			api := fake.NewClientset(tenantNode(tc.node...))
-			scheme := runtime.NewScheme()
-			require.NoError(t, corev1.AddToScheme(scheme))
-			if !tc.fails {
-				require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
+			scheme := metaScheme(t)
+			if tc.fails {
+				scheme = runtime.NewScheme()
 			}
 			r := newOutOfService(api, clientfake.NewClientBuilder().WithScheme(scheme).WithObjects(tc.meta...).Build())
 			if tc.cached {

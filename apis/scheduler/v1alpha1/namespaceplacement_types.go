@@ -300,6 +300,10 @@ type Displaced struct {
 	// resources is that amount. Empty: all is placed elsewhere.
 	// +optional
 	Resources corev1.ResourceList `json:"resources,omitempty"`
+	// choiceUnmet is whether the labels that the tenant's choice of super clusters requires are those of none but the
+	// super clusters that are left. It is placed by the operator's labels alone then.
+	// +optional
+	ChoiceUnmet bool `json:"choiceUnmet,omitempty"`
 }
 
 // NamespacePlacementStatus is what the namespace scheduler decided, and what vc-scheduler published of it.
