@@ -120,8 +120,8 @@ func (h holdings) holdPiece(piece slice.Amounts, used map[string]slice.Amounts) 
 	return piece.IsZero()
 }
 
-// MayShift reports whether np may be moved by an order whatever number of moves its tenant's policy allows in an hour, if
-// that allows any: it has not moved for an hour.
+// MayShift reports whether np may be moved by an order whatever number of moves its tenant's policy allows in an hour,
+// if that allows any: it has not moved for an hour.
 func MayShift(np *schedulerv1alpha1.NamespacePlacement, now time.Time) bool {
 	_, tooSoon := MovesFrom(np, time.Hour, now)
 	return tooSoon == "" && movedBefore(np, time.Hour, now) == ""

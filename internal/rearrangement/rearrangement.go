@@ -1,6 +1,7 @@
 // Package rearrangement finds slices of namespaces that no pod uses and that could be in other super clusters, so that
 // another namespace fits which fits in sum and not in pieces, or so that larger pieces are free. It changes nothing: a
-// Placer in memory has the last word about what is found, and whoever moves anything asks the namespace scheduler again.
+// Placer in memory has the last word about what is found, and whoever moves anything asks the namespace scheduler
+// again.
 package rearrangement
 
 import (
@@ -53,7 +54,8 @@ type Pool struct {
 	// differ.
 	Nodes      []*corev1.Node
 	Placements []*schedulerv1alpha1.NamespacePlacement
-	// Used returns what the pods of a namespace use, by super cluster. Nothing leaves a super cluster that is not in it.
+	// Used returns what the pods of a namespace use, by super cluster. Nothing leaves a super cluster that is not in
+	// it.
 	Used func(*schedulerv1alpha1.NamespacePlacement) map[string]slice.Amounts
 	// Now is the time.
 	Now time.Time

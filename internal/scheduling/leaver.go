@@ -188,8 +188,8 @@ func (r *Leaver) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 
-// choiceUnmet returns placement.Facts.ChoiceUnmet: whether the labels that np requires are those of no super cluster but
-// those that it leaves, or that are drained. nil: no virtual Node is known.
+// choiceUnmet returns placement.Facts.ChoiceUnmet: whether the labels that np requires are those of no super cluster
+// but those that it leaves, or that are drained. nil: no virtual Node is known.
 func (r *Leaver) choiceUnmet(np *schedulerv1alpha1.NamespacePlacement, leave map[string]schedulerv1alpha1.LeavingReason) *bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

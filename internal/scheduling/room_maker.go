@@ -33,14 +33,15 @@ const (
 	roomDelay = time.Minute
 	// roomPeriod is how long two searches for one namespace are apart.
 	roomPeriod = 10 * time.Minute
-	// roomRest is how many times as long as a search took no other begins: all searches together take a tenth of a core.
+	// roomRest is how many times as long as a search took no other begins: all searches together take a tenth of a
+	// core.
 	roomRest = 9
 )
 
 // RoomMaker looks for unused slices of other namespaces that can move so that one fits which waits, and orders the
-// moves (moveReconciler takes them over). What comes out is condition RoomMade of the namespace that waits, of which its
-// tenant has an Event. It runs on the leader only, one namespace at a time; tenants take turns. All fields but Clock are
-// required.
+// moves (moveReconciler takes them over). What comes out is condition RoomMade of the namespace that waits, of which
+// its tenant has an Event. It runs on the leader only, one namespace at a time; tenants take turns. All fields but
+// Clock are required.
 type RoomMaker struct {
 	// Store writes NamespacePlacements.
 	Store *Store

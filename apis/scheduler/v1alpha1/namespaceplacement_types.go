@@ -257,8 +257,8 @@ const (
 )
 
 // RequestedPlacements are placements that the tenant requests in place of those that the namespace has, or vc-scheduler
-// for one of its pods, or for another reason (cause). They are granted whole or not at all: what is missing of them is reserved first, and then leaves
-// what is too much.
+// for one of its pods, or for another reason (cause). They are granted whole or not at all: what is missing of them is
+// reserved first, and then leaves what is too much.
 type RequestedPlacements struct {
 	// pod is the name of the pod for which vc-scheduler requests them, because the namespace has too little room for it
 	// in any one super cluster. Absent: the tenant requests them.

@@ -382,8 +382,8 @@ type SchedulingRules struct {
 	MovesPerHour int32 `json:"movesPerHour"`
 
 	// movableFor is for whom slices of its namespaces that no pod uses may move to other super clusters, where another
-	// namespace fits in sum and not in pieces. Nobody; Tenant, for namespaces of the same tenant; Pool, for those of any
-	// tenant. A namespace moves so at most once an hour, and not at all where movesPerHour is 0.
+	// namespace fits in sum and not in pieces. Nobody; Tenant, for namespaces of the same tenant; Pool, for those of
+	// any tenant. A namespace moves so at most once an hour, and not at all where movesPerHour is 0.
 	// +optional
 	// +kubebuilder:default=Tenant
 	// +kubebuilder:validation:Enum=Nobody;Tenant;Pool
