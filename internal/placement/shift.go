@@ -53,6 +53,8 @@ func DecodeOrder(text string, now time.Time) (*MoveOrder, error) {
 	switch cause := order.Cause; {
 	case cause != schedulerv1alpha1.MoveForRoom && cause != schedulerv1alpha1.MoveForDefragmentation:
 		return nil, fmt.Errorf("the order has cause %q", tenancy.Cut(string(cause), 64))
+	case slices.ContainsFunc(slices.Collect(maps.Values(order.Placements)), func(count int32) bool { return count < 0 }):
+		return nil, fmt.Errorf("the order names a negative number of slices")
 	case now.Sub(order.Since.Time).Abs() > OrderTime:
 		return nil, fmt.Errorf("the order is of %s, and good for %s", order.Since.UTC().Format(time.RFC3339), OrderTime)
 	}

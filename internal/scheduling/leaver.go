@@ -57,8 +57,8 @@ type Leaver struct {
 	// Reconcile has seen them.
 	standings map[string]superclusters.Standing
 	// nodes holds the virtual Nodes as last seen. They are shared with the informer and never changed.
-	nodes map[string]*corev1.Node
-	placed    map[string]sets.Set[types.NamespacedName]
+	nodes  map[string]*corev1.Node
+	placed map[string]sets.Set[types.NamespacedName]
 	// reachable is from when a super cluster's silence counts, zero while none answers (Standing.LeaveReason). It is
 	// not kept over a restart: how long nobody looked is not known, so a toleration that runs begins anew. What has
 	// begun to leave goes on (reasons).

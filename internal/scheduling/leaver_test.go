@@ -246,7 +246,7 @@ func TestAChoiceThatNothingElseMeets(t *testing.T) {
 	b.grant("byname", "r3", "1")
 	b.after(time.Second)
 	want("byname", false)
-	b.want("byname", "r1=1-1(Drained) r3=1")
+	b.want("byname", "r3=1")
 }
 
 // TestPlacedWhereTheNodeIsGone: a namespace is placed while the virtual Node of a removed super cluster is deleted. It

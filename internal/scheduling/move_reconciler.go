@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,11 +41,8 @@ func (r *moveReconciler) Reconcile(ctx context.Context, item request) (reconcile
 		return reconcile.Result{}, err
 	}
 	namespace, err := r.namespaces.Get(item.namespace)
-	if apierrors.IsNotFound(err) {
-		return reconcile.Result{}, nil
-	}
-	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("reading the namespace: %w", err)
+	if err != nil || np.Spec.NamespaceUID != namespace.UID {
+		return reconcile.Result{}, client.IgnoreNotFound(err) //nolint:wrapcheck // a lister fails with NotFound only
 	}
 	if err := r.limits.fill(func() ([]schedulerv1alpha1.NamespacePlacement, error) { return r.store.List(ctx, r.key) }); err != nil {
 		return reconcile.Result{}, err

@@ -176,6 +176,7 @@ func TestMoveOrders(t *testing.T) {
 		},
 		"too many slices": {order: order(schedulerv1alpha1.MoveForRoom, map[string]int32{"r1": 5}), want: "Warning NotMoved No slices are moved for others: the placements add up to 5 slices, and the quota makes 4"},
 		"a smaller piece": {order: order(schedulerv1alpha1.MoveForRoom, map[string]int32{"r1": 1, "r2": 1, "r3": 1, "r4": 1}), want: "Warning NotMoved No slices are moved for others: the namespace would have cpu=2,pods=20 in one piece nowhere any more"},
+		"fewer than none": {order: order(schedulerv1alpha1.MoveForRoom, map[string]int32{"r1": 5, "r2": -1}), want: "Warning NotMoved No slices are moved for others: the order names a negative number of slices"},
 		"no cause":        {order: order("", map[string]int32{"r1": 4}), want: `Warning NotMoved No slices are moved for others: the order has cause ""`},
 		"none":            {order: func(*roomBed) string { return "x" }, want: "Warning NotMoved No slices are moved for others: the order cannot be read"},
 		"an old one": {

@@ -196,16 +196,16 @@ func TestNodesOfGoneSuperClusters(t *testing.T) {
 		fails  bool
 		want   bool
 	}{
-		"gone":                           {node: []func(*corev1.Node){long, tainted(ofGone), marked}, want: true},
-		"not for long":                   {node: []func(*corev1.Node){doesNotServeFor(goneNodePatience - 1), tainted(ofGone), marked}},
-		"not out of service yet":         {node: []func(*corev1.Node){long}},
-		"it serves":                      {node: []func(*corev1.Node){tainted(ofGone), marked}},
-		"the tenant's own":               {node: []func(*corev1.Node){long, tainted(ofGone), marked, func(node *corev1.Node) { node.Labels = nil }}},
-		"a virtual Node is stored":       {node: []func(*corev1.Node){long, tainted(ofGone), marked}, meta: []client.Object{builders.VirtualNode("r1").Obj()}},
-		"a virtual Node is known":        {node: []func(*corev1.Node){long, tainted(ofGone), marked}, cached: true},
-		"something is placed there":      {node: []func(*corev1.Node){long, tainted(ofGone), marked}, meta: []client.Object{builders.Placement("tenant", "web").Held("r1", 1, "cpu", "1").Obj()}},
-		"something is placed elsewhere":  {node: []func(*corev1.Node){long, tainted(ofGone), marked}, meta: []client.Object{builders.Placement("tenant", "web").Held("r2", 1, "cpu", "1").Obj()}, want: true},
-		"another tenant has something":   {node: []func(*corev1.Node){long, tainted(ofGone), marked}, meta: []client.Object{builders.Placement("other", "web").Held("r1", 1, "cpu", "1").Obj()}, want: true},
+		"gone":                            {node: []func(*corev1.Node){long, tainted(ofGone), marked}, want: true},
+		"not for long":                    {node: []func(*corev1.Node){doesNotServeFor(goneNodePatience - 1), tainted(ofGone), marked}},
+		"not out of service yet":          {node: []func(*corev1.Node){long}},
+		"it serves":                       {node: []func(*corev1.Node){tainted(ofGone), marked}},
+		"the tenant's own":                {node: []func(*corev1.Node){long, tainted(ofGone), marked, func(node *corev1.Node) { node.Labels = nil }}},
+		"a virtual Node is stored":        {node: []func(*corev1.Node){long, tainted(ofGone), marked}, meta: []client.Object{builders.VirtualNode("r1").Obj()}},
+		"a virtual Node is known":         {node: []func(*corev1.Node){long, tainted(ofGone), marked}, cached: true},
+		"something is placed there":       {node: []func(*corev1.Node){long, tainted(ofGone), marked}, meta: []client.Object{builders.Placement("tenant", "web").Held("r1", 1, "cpu", "1").Obj()}},
+		"something is placed elsewhere":   {node: []func(*corev1.Node){long, tainted(ofGone), marked}, meta: []client.Object{builders.Placement("tenant", "web").Held("r2", 1, "cpu", "1").Obj()}, want: true},
+		"another tenant has something":    {node: []func(*corev1.Node){long, tainted(ofGone), marked}, meta: []client.Object{builders.Placement("other", "web").Held("r1", 1, "cpu", "1").Obj()}, want: true},
 		"the meta cluster cannot be read": {node: []func(*corev1.Node){long, tainted(ofGone), marked}, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -214,7 +214,9 @@ func (r *RoomMaker) pool(ctx context.Context) (*rearrangement.Pool, error) {
 	for i := range placements.Items {
 		pool.Placements = append(pool.Placements, &placements.Items[i])
 	}
-	pool.Used = func(np *schedulerv1alpha1.NamespacePlacement) map[string]slice.Amounts { return usedBy(ctx, r.Usage, np) }
+	pool.Used = func(np *schedulerv1alpha1.NamespacePlacement) map[string]slice.Amounts {
+		return usedBy(ctx, r.Usage, np)
+	}
 	return pool, nil
 }
 
