@@ -141,21 +141,23 @@ func (w *wish) lower(p *plan, target string) *plan {
 	candidates := p.candidates(target, w.movable)
 	for range maxMoves {
 		var best *shift
-		unfit, lack := start, w.lack(p.free[target])
+		least := [...]int64{start, w.lack(p.free[target]), 0} // what fits nowhere, what is lacking, what moves
 		p.shifts(target, candidates, maxSlices, func(s *shift) bool {
 			after := p.clone()
 			after.apply(s)
-			left, lacks := w.unfit(after.free), w.lack(s.free[target])
-			if left < unfit || left == unfit && left == start && lacks < lack ||
-				best != nil && left == unfit && lacks == lack && s.slices < best.slices {
-				best, unfit, lack = s, left, lacks
+			score := [...]int64{w.unfit(after.free), 0, int64(s.slices)}
+			if score[0] == start {
+				score[1] = w.lack(s.free[target])
 			}
-			return left >= start // more slices than are needed would only be a larger move
+			if slices.Compare(score[:], least[:]) < 0 {
+				best, least = s, score
+			}
+			return score[0] >= start // more slices than are needed would only be a larger move
 		})
 		if best == nil {
 			return nil
 		}
-		if p.apply(best); unfit < start {
+		if p.apply(best); least[0] < start {
 			return p
 		}
 	}

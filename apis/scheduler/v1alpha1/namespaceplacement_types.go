@@ -140,11 +140,11 @@ type NamespacePlacementSpec struct {
 type MovableFor string
 
 const (
-	// MovableForNobody: for nobody.
+	// MovableForNobody is for nobody.
 	MovableForNobody MovableFor = "Nobody"
-	// MovableForTenant: so that another namespace of the same tenant fits.
+	// MovableForTenant is for the tenant: so that another namespace of the same tenant fits.
 	MovableForTenant MovableFor = "Tenant"
-	// MovableForPool: so that a namespace of any tenant fits.
+	// MovableForPool is for all tenants: so that a namespace of any tenant fits.
 	MovableForPool MovableFor = "Pool"
 )
 
@@ -250,9 +250,9 @@ const (
 type MoveCause string
 
 const (
-	// MoveForRoom: so that another namespace fits.
+	// MoveForRoom is so that another namespace fits.
 	MoveForRoom MoveCause = "Room"
-	// MoveForDefragmentation: so that larger pieces are free. An operator asked for it.
+	// MoveForDefragmentation is so that larger pieces are free. An operator asked for it.
 	MoveForDefragmentation MoveCause = "Defragmentation"
 )
 
