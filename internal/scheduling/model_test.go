@@ -35,7 +35,7 @@ var modelExternal = []modelAction{
 	{"tenant", 8, func(w *modelWorld) { w.tenantActs(w.key()) }},
 	{"replace a quota", 12, func(w *modelWorld) { w.replaces(w.key()) }},
 	{"choice", 4, func(w *modelWorld) { w.tenantChooses(w.key()) }},
-	{"annotation", 6, func(w *modelWorld) { w.tenantWrites(w.key()) }},
+	{"annotation", 16, func(w *modelWorld) { w.tenantWrites(w.key()) }},
 	{"cordon", 3, func(w *modelWorld) { w.cordons(w.superCluster()) }},
 	{"drain", 5, func(w *modelWorld) { w.drains(w.superCluster()) }},
 	{"lose", 7, func(w *modelWorld) { w.loses(w.superCluster()) }},
