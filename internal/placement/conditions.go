@@ -15,7 +15,7 @@ import (
 // conditions returns the conditions of np for the status next. Those of np are not changed.
 func conditions(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha1.NamespacePlacementStatus, facts *Facts) []metav1.Condition {
 	all := slices.Clone(np.Status.Conditions)
-	for _, condition := range []*metav1.Condition{accepted(facts), placed(np, next, facts)} {
+	for _, condition := range []*metav1.Condition{accepted(facts), placed(np, next, facts), roomMade(facts)} {
 		if condition == nil {
 			continue
 		}
@@ -24,7 +24,24 @@ func conditions(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha
 		condition.Message = tenancy.Cut(condition.Message, tenancy.MaxConditionMessage)
 		meta.SetStatusCondition(&all, *condition)
 	}
+	if Lacking(&schedulerv1alpha1.NamespacePlacement{Spec: np.Spec, Status: *next}).IsZero() {
+		meta.RemoveStatusCondition(&all, schedulerv1alpha1.ConditionRoomMade)
+	}
 	return all
+}
+
+// roomMade returns condition RoomMade, nil where nobody has looked.
+func roomMade(facts *Facts) *metav1.Condition {
+	if facts.Room == nil {
+		return nil
+	}
+	condition := &metav1.Condition{
+		Type: schedulerv1alpha1.ConditionRoomMade, Status: metav1.ConditionFalse, Reason: facts.Room.Reason, Message: facts.Room.Message,
+	}
+	if facts.Room.Reason == schedulerv1alpha1.ReasonMoving {
+		condition.Status = metav1.ConditionTrue
+	}
+	return condition
 }
 
 // accepted returns condition Accepted, nil if the namespace was not read: the stored one stays.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/clusterchoice"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/superclusters"
 )
@@ -32,6 +34,9 @@ const (
 	// reachPatience is for how long after vc-scheduler has reached any super cluster, at its start or after it was cut
 	// off, the others may take to be reached too.
 	reachPatience = 30 * time.Second
+	// choicePeriod is after how long it is looked again whether a super cluster matches the choice of a namespace of
+	// which something waits to be placed elsewhere.
+	choicePeriod = time.Minute
 )
 
 // Leaver lets namespaces leave super clusters that are drained or lost, and stay where they are so no more. It decides
@@ -51,7 +56,9 @@ type Leaver struct {
 	// standings holds what decides, by super cluster, and placed the NamespacePlacements with anything there, as far as
 	// Reconcile has seen them.
 	standings map[string]superclusters.Standing
-	placed    map[string]sets.Set[types.NamespacedName]
+	// nodes holds the virtual Nodes as last seen. They are shared with the informer and never changed.
+	nodes  map[string]*corev1.Node
+	placed map[string]sets.Set[types.NamespacedName]
 	// reachable is from when a super cluster's silence counts, zero while none answers (Standing.LeaveReason). It is
 	// not kept over a restart: how long nobody looked is not known, so a toleration that runs begins anew. What has
 	// begun to leave goes on (reasons).
@@ -97,6 +104,10 @@ func (r *Leaver) setNode(node *corev1.Node) []types.NamespacedName {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	standing := superclusters.StandingOf(node)
+	if r.nodes == nil {
+		r.nodes = map[string]*corev1.Node{}
+	}
+	r.nodes[node.Name] = node
 	if before, known := r.standings[node.Name]; known && before == standing {
 		return nil // a heartbeat, or another capacity
 	}
@@ -120,6 +131,7 @@ func (r *Leaver) deleteNode(name string) []types.NamespacedName {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.standings, name)
+	delete(r.nodes, name)
 	r.reaches()
 	return r.placed[name].UnsortedList()
 }
@@ -161,8 +173,12 @@ func (r *Leaver) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		var later time.Duration
 		np.Status, _, later = placement.Next(np, placement.Facts{
 			Now: r.Clock.Now(), Leave: leave, Used: r.Usage.Usage(ctx, client.ObjectKeyFromObject(np), clustersOf(np, nil)),
+			ChoiceUnmet: r.choiceUnmet(np, leave),
 		})
 		again = sooner(again, later)
+		if np.Spec.ClusterChoice != nil && !placement.Displaced(np).IsZero() {
+			again = sooner(again, choicePeriod)
+		}
 		return nil
 	})
 	if err != nil {
@@ -170,6 +186,23 @@ func (r *Leaver) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	}
 	klog.FromContext(ctx).V(4).Info("Looked at the super clusters of a namespace", "leave", leave)
 	return reconcile.Result{RequeueAfter: again}, nil
+}
+
+// choiceUnmet returns placement.Facts.ChoiceUnmet: whether the labels that np requires are those of no super cluster
+// but those that it leaves, or that are drained. nil: no virtual Node is known.
+func (r *Leaver) choiceUnmet(np *schedulerv1alpha1.NamespacePlacement, leave map[string]schedulerv1alpha1.LeavingReason) *bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.nodes) == 0 {
+		return nil
+	}
+	return ptr.To(clusterchoice.IsUnmet(np, func(yield func(*corev1.Node) bool) {
+		for name, node := range r.nodes {
+			if leave[name] == "" && !r.standings[name].Drained && !yield(node) {
+				return
+			}
+		}
+	}))
 }
 
 // setPlaced records where a NamespacePlacement has anything, nil for one that has ended.

@@ -35,7 +35,8 @@ import (
 
 // Reasons of Events about relocations, on the pod and on what namespaceEvents are about.
 const (
-	// reasonMoving: slices of the namespace are requested in another super cluster, so that a pod has room there.
+	// reasonMoving: slices of the namespace are requested in another super cluster, so that a pod has room there, or
+	// another namespace, or larger pieces are free.
 	reasonMoving = "Moving"
 	// reasonNotMoved: a pod waits that is larger than the room of its namespace in any one super cluster, and no slices
 	// are moved for it. The message says why.

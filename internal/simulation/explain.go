@@ -111,6 +111,8 @@ type Explanation struct {
 	Requested *Requested `json:"requested,omitempty"`
 	// Deleted is whether it is being deleted.
 	Deleted bool `json:"deleted,omitempty"`
+	// Room is what makes room for what is missing, nil if nothing is or it fits.
+	Room *Room `json:"room,omitempty"`
 	// Pod is about a pod of the namespace, nil if none was asked about (ExplainPod).
 	Pod *PodRoom `json:"pod,omitempty"`
 }
@@ -179,6 +181,11 @@ func Explain(ctx context.Context, cfg *config.KubeSchedulerConfiguration, pool *
 		}
 		e.Holds = append(e.Holds, holding)
 	}
+	if e.Change == Waits && !e.Deleted && np.Status.Requested == nil {
+		if e.Room, err = ExplainRoom(ctx, cfg, pool, key); err != nil {
+			return nil, err
+		}
+	}
 	return e, nil
 }
 
@@ -211,6 +218,9 @@ func (e *Explanation) Print(out io.Writer, format Format) error {
 	case e.Change == Waits:
 		p.line("%s is missing, and fits nowhere:", e.Missing)
 		e.printReasons(p)
+		if e.Room != nil {
+			e.Room.print(p)
+		}
 	case e.Missing != "":
 		p.line("%s is missing, and fits now: %s. vc-scheduler places it in its turn", e.Missing, e.moved())
 	default:
