@@ -61,26 +61,14 @@ type podRepair struct {
 func repairFor(pod *corev1.Pod, placed func(superCluster string) bool, refusal string) podRepair {
 	annotation := pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster]
 	label := pod.Labels[schedulerv1alpha1.LabelSuperCluster]
-	actual := pod.Spec.NodeName
-	bound := isBound(pod)
-	_, scheduled := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
 	switch {
 	case neverRan(pod):
 		return podRepair{end: true}
 	case pod.Annotations[view.AnnotationPinnedNode] != "":
 		return repairPinned(pod, placed, refusal)
-	case bound && (scheduled == nil || scheduled.Status != corev1.ConditionTrue):
-		return podRepair{event: tenancy.Reason{
-			Reason:  tenancy.ReasonNodeNameNotSupported,
-			Message: fmt.Sprintf("spec.nodeName %q is no Node of this control plane: name one as kubectl get nodes lists it, or none", pod.Annotations[view.AnnotationBoundNode]),
-		}}
-	case bound && (annotation != actual || label != actual):
-		return podRepair{superCluster: &actual, event: tenancy.Reason{
-			Reason: reasonSuperClusterRestored,
-			Message: fmt.Sprintf("The pod is bound in super cluster %s: annotation and label %s were restored",
-				actual, schedulerv1alpha1.AnnotationSuperCluster),
-		}}
-	case bound, annotation == "" && label == "":
+	case isBound(pod):
+		return repairBound(pod)
+	case annotation == "" && label == "":
 		return podRepair{}
 	case annotation == "" || !placed(annotation):
 		return podRepair{superCluster: new(string), event: tenancy.Reason{
@@ -96,6 +84,26 @@ func repairFor(pod *corev1.Pod, placed func(superCluster string) bool, refusal s
 		return podRepair{}
 	case label != annotation:
 		return podRepair{superCluster: &annotation}
+	}
+	return podRepair{}
+}
+
+// repairBound is repairFor for a pod that has a node.
+func repairBound(pod *corev1.Pod) podRepair {
+	actual := pod.Spec.NodeName
+	_, scheduled := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
+	switch {
+	case scheduled == nil || scheduled.Status != corev1.ConditionTrue:
+		return podRepair{event: tenancy.Reason{
+			Reason:  tenancy.ReasonNodeNameNotSupported,
+			Message: fmt.Sprintf("spec.nodeName %q is no Node of this control plane: name one as kubectl get nodes lists it, or none", pod.Annotations[view.AnnotationBoundNode]),
+		}}
+	case pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster] != actual || pod.Labels[schedulerv1alpha1.LabelSuperCluster] != actual:
+		return podRepair{superCluster: &actual, event: tenancy.Reason{
+			Reason: reasonSuperClusterRestored,
+			Message: fmt.Sprintf("The pod is bound in super cluster %s: annotation and label %s were restored",
+				actual, schedulerv1alpha1.AnnotationSuperCluster),
+		}}
 	}
 	return podRepair{}
 }

@@ -202,7 +202,7 @@ func TestSilentWhileItIsRead(t *testing.T) {
 
 	conn.publishes.Store(true)
 	require.Error(t, conn.Probe(t.Context()))
-	require.False(t, errors.As(conn.Probe(t.Context()), &failed), "Serve goes on, and publishes that")
+	require.NotErrorAs(t, conn.Probe(t.Context()), &failed, "Serve goes on, and publishes that")
 }
 
 // TestIDChangesWhileServed: a super cluster that gives itself another id is connected anew.

@@ -46,8 +46,8 @@ const (
 	// ReasonSharedAddresses: spec.serviceCIDRs of another VirtualCluster contain addresses of this one's.
 	ReasonSharedAddresses = "SharedAddresses"
 
-	// ConditionServiceNodePortsOverlap is True when spec.serviceNodePortRange of other VirtualClusters contains the same
-	// ports, and absent otherwise. A super cluster that runs both tenants gives a port once.
+	// ConditionServiceNodePortsOverlap is True when spec.serviceNodePortRange of other VirtualClusters contains the
+	// same ports, and absent otherwise. A super cluster that runs both tenants gives a port once.
 	ConditionServiceNodePortsOverlap = "ServiceNodePortsOverlap"
 	// ReasonSharedNodePorts: spec.serviceNodePortRange of another VirtualCluster contains ports of this one's.
 	ReasonSharedNodePorts = "SharedNodePorts"

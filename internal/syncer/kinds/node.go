@@ -68,18 +68,24 @@ func (n *Nodes) Reconcile(ctx context.Context, key engine.Key, _ time.Duration) 
 	if key.Name == "" {
 		return 0, n.reconcileSet(ctx, tenant)
 	}
-	tenantNode, inTenant, synced := get[*corev1.Node](tenant.Cache, KindNode, "", tenancy.NodeName(n.env.ID, key.Name))
-	superNode, inSuper, superSynced := get[*corev1.Node](n.env.SuperCache, KindNode, "", key.Name)
+	tenantNode, _, synced := get[*corev1.Node](tenant.Cache, KindNode, "", tenancy.NodeName(n.env.ID, key.Name))
+	superNode, _, superSynced := get[*corev1.Node](n.env.SuperCache, KindNode, "", key.Name)
 	switch {
 	case !synced:
 		return 0, nil // session.filled enqueues this key again once the cache is synced
 	case !superSynced:
 		return n.keepAlive(ctx, tenant, key, tenantNode)
 	}
+	return n.reconcileNode(ctx, tenant, key, superNode, tenantNode)
+}
+
+// reconcileNode is Reconcile for the Node of a tenant that stands for a node. Either is nil where there is none.
+func (n *Nodes) reconcileNode(ctx context.Context, tenant *Tenant, key engine.Key, superNode, tenantNode *corev1.Node) (time.Duration, error) {
 	set, err := n.env.nodeSet(ctx, tenant)
 	if err != nil {
 		return 0, err
 	}
+	inTenant, inSuper := tenantNode != nil, superNode != nil
 	wanted := set.names.Has(key.Name)
 	used, shown := wanted || n.used(tenant, key), n.mayShow(key) || wanted
 	switch {

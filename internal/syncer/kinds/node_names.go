@@ -202,8 +202,8 @@ func (n *NodeNames) shared(requirement *corev1.NodeSelectorRequirement) verdict 
 	return never
 }
 
-// field translates a requirement about a field: API servers know the name alone, with the operators In and NotIn and one
-// value.
+// field translates a requirement about a field: API servers know the name alone, with the operators In and NotIn and
+// one value.
 func (n *NodeNames) field(requirement *corev1.NodeSelectorRequirement) verdict {
 	if requirement.Key != metav1.ObjectNameField {
 		return depends

@@ -148,8 +148,8 @@ func TestNodeNames(t *testing.T) {
 	}
 }
 
-// FuzzNodeNames holds the translation against kube-scheduler's own matching: a translated pod matches a super node where
-// the tenant's matches the tenant's Node for it.
+// FuzzNodeNames holds the translation against kube-scheduler's own matching: a translated pod matches a super node
+// where the tenant's matches the tenant's Node for it.
 func FuzzNodeNames(f *testing.F) {
 	f.Add("a", "b", "r1.a", "r2.b", uint8(0), "r1.a", false)
 	f.Add("a", "b", "r1.a", "r1.b", uint8(1), "", true)

@@ -13,8 +13,8 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// nodeSet is what all Nodes of a tenant have in common. It is immutable, and computed once per change: a tenant may have
-// many Nodes and many namespaces.
+// nodeSet is what all Nodes of a tenant have in common. It is immutable, and computed once per change: a tenant may
+// have many Nodes and many namespaces.
 type nodeSet struct {
 	// share is what the tenant has of each node.
 	share NodeShare

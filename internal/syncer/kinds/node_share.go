@@ -14,12 +14,13 @@ import (
 	"github.com/superpool/superpool/internal/slice"
 )
 
-// NodeShare is what a tenant has of the nodes of a super cluster, and so what its Nodes show of them. The zero NodeShare
-// has nothing: its Nodes are unschedulable.
+// NodeShare is what a tenant has of the nodes of a super cluster, and so what its Nodes show of them. The zero
+// NodeShare has nothing: its Nodes are unschedulable.
 type NodeShare struct {
 	// Held are the requests that all pods of the tenant may have in the super cluster together; nil for none.
 	Held corev1.ResourceList
-	// Virtual is the Node of the super cluster in the meta cluster, nil if there is none. Operators cordon and taint it.
+	// Virtual is the Node of the super cluster in the meta cluster, nil if there is none. Operators cordon and taint
+	// it.
 	Virtual *corev1.Node
 	// Policy says which labels the tenant may select, and which taints it may tolerate; nil is the shipped one.
 	Policy *policy.Policy
@@ -112,8 +113,8 @@ func (s *NodeShare) operators(superNode *corev1.Node) []corev1.Taint {
 	})
 }
 
-// amounts returns what the tenant may use of a node's resources: at most what it holds in the super cluster. CPU, memory
-// and pods are there in any case, because programs expect them.
+// amounts returns what the tenant may use of a node's resources: at most what it holds in the super cluster. CPU,
+// memory and pods are there in any case, because programs expect them.
 func (s *NodeShare) amounts(ofNode corev1.ResourceList) corev1.ResourceList {
 	held, has, shown := slice.Of(s.Held), slice.Of(ofNode), slice.Amounts{}
 	for _, name := range [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods} {

@@ -24,7 +24,8 @@ func TestNodeShare(t *testing.T) {
 	held := builders.Resources("cpu", "2", "memory", "64Gi", "pods", "20", "example.com/gpu", "1")
 	for _, tc := range []struct {
 		name string
-		// super changes the super node, virtual the virtual Node, policy the policy, before the tenant's Node as it was.
+		// super changes the super node, virtual the virtual Node, policy the policy, before the tenant's Node as it
+		// was.
 		super, virtual, before func(node *corev1.Node)
 		policy                 func(spec *tenancyv1alpha1.TenantPolicySpec)
 		// holds is what the tenant holds, nil for held.

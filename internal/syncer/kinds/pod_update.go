@@ -29,8 +29,8 @@ var daemonTaints = [...]string{
 }
 
 // tolerations returns those of all that the super pod of tenantPod has. Those of the DaemonSet controller stay in the
-// tenant: there they put up with the tenant's Nodes, and here a pod waits for its node like any other, so that one which
-// an operator drains stays empty. What the tenant itself writes is for its policy to judge.
+// tenant: there they put up with the tenant's Nodes, and here a pod waits for its node like any other, so that one
+// which an operator drains stays empty. What the tenant itself writes is for its policy to judge.
 func tolerations(tenantPod *corev1.Pod, all []corev1.Toleration) []corev1.Toleration {
 	controller := metav1.GetControllerOfNoCopy(tenantPod)
 	if controller == nil || controller.Kind != "DaemonSet" {
