@@ -20,6 +20,11 @@ const (
 
 // placements checks that the placement of the demo comes out a hundred times of a hundred.
 func placements(t *testing.T, dir string) {
+	// The demo ends with a super cluster that has just come back.
+	for _, condition := range []string{"condition=Ready", "jsonpath={.spec.taints[*].key}=virtual-kubelet.io/provider"} {
+		output, err := kubectl(t, dir, "meta", "", "wait", "--timeout", placementsWait.String(), "--for="+condition, "node/r1", "node/r2")
+		require.NoError(t, err, output)
+	}
 	for round := range placementRounds {
 		var names, objects []string
 		for i := range placementsEach {
