@@ -49,6 +49,19 @@ const (
 	NetworkOpen NetworkMode = "Open"
 )
 
+// BorrowingRule is whether a tenant may have more than is guaranteed to it.
+//
+// +kubebuilder:validation:Enum=Allowed;Never
+type BorrowingRule string
+
+const (
+	// BorrowingAllowed lets a tenant have more than is guaranteed to it, as long as nobody needs what is guaranteed to
+	// others.
+	BorrowingAllowed BorrowingRule = "Allowed"
+	// BorrowingNever makes what is guaranteed the most that a tenant may have.
+	BorrowingNever BorrowingRule = "Never"
+)
+
 // TenantPolicySpec is what a tenant may have and do. What a field leaves out has the value of the policy that is
 // shipped as "default".
 type TenantPolicySpec struct {
@@ -366,10 +379,26 @@ type SchedulingRules struct {
 	// +kubebuilder:validation:Maximum=100
 	Weight int32 `json:"weight"`
 
-	// priority orders its namespaces among those of all tenants that wait to be placed, higher first.
+	// priority orders its namespaces among those of all tenants that wait to be placed, higher first, after those that
+	// are guaranteed. Values beyond ±500,000,000 order as these do.
 	// +optional
 	// +kubebuilder:default=0
 	Priority int32 `json:"priority"`
+
+	// guaranteed is what its namespaces are to get together whatever others have. While there is no room for it,
+	// namespaces of other tenants that have more than is guaranteed to them give way. A resource that is not named is
+	// not guaranteed, so name all that the quotas of its namespaces have: cpu, memory, ephemeral-storage, pods.
+	// limits.reserved stays the upper bound. What lies between the two is borrowed, and may have to be given back.
+	// Empty: all that the tenant has is borrowed.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="size(self) <= 64",message="at most 64 resources"
+	Guaranteed corev1.ResourceList `json:"guaranteed,omitempty"`
+
+	// borrowing is whether its namespaces may have more than is guaranteed, where the pool has room. Never: guaranteed
+	// is an upper bound of the resources that it names, as limits.reserved is.
+	// +optional
+	// +kubebuilder:default=Allowed
+	Borrowing BorrowingRule `json:"borrowing,omitempty"`
 
 	// movesPerHour is how many requests for other placements each of its namespaces may make in an hour, at even
 	// intervals: with 12 there are 5 minutes between two of them. The tenant makes them by changing or removing the
