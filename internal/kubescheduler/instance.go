@@ -23,7 +23,8 @@ import (
 	"github.com/superpool/superpool/plugins"
 )
 
-// Instance is what one kube-scheduler is built of. All fields but Gang, Failed, Refused and EqualPods are required.
+// Instance is what one kube-scheduler is built of. All fields but Gang, Failed, Refused, EqualPods and KeepNominations
+// are required.
 type Instance struct {
 	// Client is what kube-scheduler and its plugins read and write with.
 	Client kubernetes.Interface
@@ -51,6 +52,8 @@ type Instance struct {
 	// EqualPods is whether many Pods of one spec follow each other, so that what Filter said of a Node is kept from one
 	// to the next, where it cannot be another. Filter is run, and counted in kube-scheduler's metrics, less often then.
 	EqualPods bool
+	// KeepNominations is whether a Pod that is not scheduled keeps the nominated Node that the view has given it.
+	KeepNominations bool
 }
 
 // refusedBy is what kube-scheduler takes for the plugin that refused a Pod which Refused lets wait.
@@ -99,6 +102,9 @@ func (i Instance) Build(ctx context.Context) (*scheduler.Scheduler, error) {
 		if !why.IsZero() {
 			status = worded(status, why.Message)
 			profile = inWords{Framework: profile, ctx: ctx, client: i.Client, message: why.Message}
+		}
+		if i.KeepNominations {
+			nominating = nil
 		}
 		handle(ctx, profile, pod, status, nominating, start)
 	}

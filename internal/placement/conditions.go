@@ -15,7 +15,7 @@ import (
 // conditions returns the conditions of np for the status next. Those of np are not changed.
 func conditions(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha1.NamespacePlacementStatus, facts *Facts) []metav1.Condition {
 	all := slices.Clone(np.Status.Conditions)
-	for _, condition := range []*metav1.Condition{accepted(facts), placed(np, next, facts)} {
+	for _, condition := range []*metav1.Condition{accepted(facts), placed(np, next, facts), guaranteed(facts)} {
 		if condition == nil {
 			continue
 		}
@@ -24,7 +24,28 @@ func conditions(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha
 		condition.Message = tenancy.Cut(condition.Message, tenancy.MaxConditionMessage)
 		meta.SetStatusCondition(&all, *condition)
 	}
+	if facts.Share != nil && guaranteed(facts) == nil {
+		meta.RemoveStatusCondition(&all, schedulerv1alpha1.ConditionGuaranteed)
+	}
 	return all
+}
+
+// guaranteed returns condition Guaranteed, nil if the namespace's share was not computed, or nothing is guaranteed.
+func guaranteed(facts *Facts) *metav1.Condition {
+	share := facts.Share
+	switch {
+	case share == nil || !share.Guaranteed && share.Borrowed.IsZero():
+		return nil
+	case share.Guaranteed:
+		return &metav1.Condition{
+			Type: schedulerv1alpha1.ConditionGuaranteed, Status: metav1.ConditionTrue, Reason: schedulerv1alpha1.ReasonWithinGuarantee,
+			Message: "All that the namespace asks for is within what is guaranteed to the tenant",
+		}
+	}
+	return &metav1.Condition{
+		Type: schedulerv1alpha1.ConditionGuaranteed, Status: metav1.ConditionFalse, Reason: schedulerv1alpha1.ReasonBorrowing,
+		Message: fmt.Sprintf("%s is beyond what is guaranteed to the tenant, and the namespace may have to give way to those to whom it is", share.Borrowed),
+	}
 }
 
 // accepted returns condition Accepted, nil if the namespace was not read: the stored one stays.

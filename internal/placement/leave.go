@@ -21,15 +21,17 @@ const ReturnTime = time.Minute
 // leave lets all leave that is reserved in a super cluster which is to be left, and what left for that stay again where
 // the reason has ended. What was lost, and has been placed elsewhere, goes on to leave. It returns what stays no more,
 // and what does again. unreplaced is what left before and is not placed elsewhere.
-func (h holdings) leave(now time.Time, unreplaced slice.Amounts, leave map[string]schedulerv1alpha1.LeavingReason) (left, returned slice.Amounts) {
-	for cluster, reason := range leave {
+func (h holdings) leave(facts *Facts, unreplaced slice.Amounts) (left, returned slice.Amounts) {
+	now := facts.Now
+	for cluster, reason := range facts.Leave {
 		if p, holds := h[cluster]; holds && reason != "" && !p.reserved.IsZero() {
 			left = left.Plus(p.staying())
 			p.leaveWhole(now, reason)
+			p.giveWay(facts.Preemption)
 		}
 	}
 	elsewhere := unreplaced.Plus(left).IsZero()
-	for cluster, reason := range leave {
+	for cluster, reason := range facts.Leave {
 		p, holds := h[cluster]
 		switch {
 		case !holds || reason != "" || !p.leavesCluster():
@@ -88,9 +90,10 @@ func (p *holding) leaveWhole(now time.Time, reason schedulerv1alpha1.LeavingReas
 	p.leaving, p.terms = p.reserved, &schedulerv1alpha1.Leaving{Reason: reason, Since: since}
 }
 
-// leavesCluster reports whether what is leaving does so because of its super cluster.
+// leavesCluster reports whether what is leaving does so because of its super cluster, or of another namespace there.
 func (p *holding) leavesCluster() bool {
-	return !p.leaving.IsZero() && (p.terms.Reason == schedulerv1alpha1.LeavingDrained || p.terms.Reason == schedulerv1alpha1.LeavingLost)
+	return p.isPreempted() ||
+		!p.leaving.IsZero() && (p.terms.Reason == schedulerv1alpha1.LeavingDrained || p.terms.Reason == schedulerv1alpha1.LeavingLost)
 }
 
 // releasable returns of used the super clusters from which a part that leaves may be released. While anything is
@@ -103,7 +106,7 @@ func (h holdings) releasable(displaced slice.Amounts, used map[string]Use) map[s
 	}
 	released := maps.Clone(used)
 	for cluster, p := range h {
-		if p.moves() && !used[cluster].Gone {
+		if p.moves() && !p.isPreempted() && !used[cluster].Gone {
 			delete(released, cluster)
 		}
 	}
@@ -159,6 +162,7 @@ func leavingClusters(placements []schedulerv1alpha1.ClusterPlacement) string {
 		{schedulerv1alpha1.LeavingLost, "lost"},
 		{schedulerv1alpha1.LeavingRequested, "left on request"},
 		{schedulerv1alpha1.LeavingMoved, "left for a larger pod"},
+		{schedulerv1alpha1.LeavingPreempted, "left because what was borrowed there is given back"},
 	} {
 		var clusters []string
 		for i := range placements {

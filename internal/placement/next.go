@@ -24,6 +24,14 @@ type Facts struct {
 	// Leave says of super clusters why they are to be left now, "" for not at all. Of one that is not in it nothing is
 	// known, and nothing changes.
 	Leave map[string]schedulerv1alpha1.LeavingReason
+	// Preemption is for whom namespaces leave that are to leave as Preempted and do not yet, nil where none are.
+	Preemption *Preemption
+	// Share is what the namespace has of its tenant's guarantee. nil: it was not computed, and condition Guaranteed
+	// stays. The zero Share with nothing borrowed: nothing is guaranteed.
+	Share *Share
+	// Nominated is where others give way for what is missing, by super cluster; empty for nowhere any more. nil: that
+	// stays.
+	Nominated map[string]slice.Amounts
 	// Granted is what the namespace scheduler reserves per super cluster on top of what is reserved.
 	Granted map[string]slice.Amounts
 	// Unschedulable is the namespace scheduler's message about what it cannot place, "" when it has not refused.
@@ -44,6 +52,8 @@ type Eviction struct {
 	Excess slice.Amounts
 	// Reason is why it leaves.
 	Reason schedulerv1alpha1.LeavingReason
+	// Overdue is whether budgets do not count any more.
+	Overdue bool
 }
 
 // NeedsUsed reports whether Next needs Facts.Used for np: more stays than the quota requests, or a part is leaving.
@@ -60,8 +70,8 @@ func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 // order:
 //
 //  1. What was granted is added, and pays for what is displaced first.
-//  2. Where a super cluster is drained or lost all leaves it and is displaced, and where it is so no more, what left it
-//     stays again. What was lost and is placed elsewhere goes on to leave: for ReturnTime whatever pods use there, then
+//  2. Where a super cluster is drained or lost, or the namespace gives way to another, all leaves and is displaced, and
+//     where it is so no more, what left stays again. What was lost and is placed elsewhere goes on to leave: for ReturnTime whatever pods use there, then
 //     as in 5.
 //  3. What leaves because it is more than the quota stays again, as far as the quota requests it again, and takes the
 //     place of what has just been displaced. While the quota is lower, less counts as displaced (Displaced), and it
@@ -70,14 +80,14 @@ func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 //     the namespace scheduler refuses it, where anything leaves, and where it does not add up to the quota any more.
 //  5. Of what is leaving, the part is released that the super cluster shows to be free: pods do not use it, and the
 //     quota there answers the decision (Use.Answers) and does not let them. Unless the quota was lowered, it is held
-//     until nothing is displaced any more.
+//     until nothing is displaced any more, but for what is preempted: nobody owes it room elsewhere.
 //  6. What is reserved to stay above the quota leaves: first what pods do not use, and of that first where no pod uses
 //     anything, and of those first the alphabetically last super cluster, so that a namespace which shrinks leaves
 //     whole super clusters. It is not moved between super clusters unless Facts.Used says what pods use.
 //  7. Where less stays than before, what leaves bears the name of this decision.
 //  8. Numbers of slices, conditions, and what is to be published follow from that.
 //
-// evict is what pods use of a part that leaves, once its replacement is placed, sorted by super cluster. Of a super
+// evict is what pods use of a part that leaves, once its replacement is placed or it is preempted, sorted by super cluster. Of a super
 // cluster that is lost it is all that leaves, for nobody measures what pods use there. Pods are not evicted because the
 // quota was lowered, nor for a larger pod (Relocate). again is when Next will have another result although nothing else
 // changes, 0 for never. Next has no effect on np, and equal arguments give equal results.
@@ -85,7 +95,7 @@ func Next(np *schedulerv1alpha1.NamespacePlacement, facts Facts) (next scheduler
 	quota := slice.Of(np.Spec.Quota)
 	held := byCluster(np.Status.Placements)
 	unreplaced := recorded(np).Minus(held.grant(facts.Granted))
-	left, returned := held.leave(facts.Now, unreplaced, facts.Leave)
+	left, returned := held.leave(&facts, unreplaced)
 	held.settle(facts.Now)
 	unreplaced = unreplaced.Plus(left.Minus(held.keep(quota))).Minus(returned)
 	displaced := least(unreplaced, quota.Minus(held.staying()))
@@ -99,12 +109,12 @@ func Next(np *schedulerv1alpha1.NamespacePlacement, facts Facts) (next scheduler
 	next.Placements = held.list(slice.Of(np.Spec.Slice))
 	next.Requested = requested
 	next.Displaced = held.listDisplaced(least(unreplaced, larger(quota.Minus(held.staying()), held.moving())))
-	if displaced.IsZero() {
-		evict = held.evictions(facts.Used)
-	}
+	evict = held.evictions(&facts, displaced.IsZero())
 	next.Slices, next.PlacedSlices = Slices(&np.Spec, next.Placements)
 	next.Clusters = Summary(next.Placements)
 	next.Conditions = conditions(np, &next, &facts)
+	next.LastPreempted = held.lastPreempted(np, &facts)
+	next.Nominated = nominated(np, &next, &facts)
 	publish(&next, facts.Annotation)
 	return next, evict, held.again(facts.Now, facts.Used)
 }
@@ -189,13 +199,14 @@ func (h holdings) decide(np *schedulerv1alpha1.NamespacePlacement, now time.Time
 }
 
 // evictions returns what pods use of what is leaving. In a super cluster that is lost nobody measures it: all of it.
-func (h holdings) evictions(used map[string]Use) (evict []Eviction) {
+// elsewhere is whether all of it is placed elsewhere: what is preempted does not wait for that.
+func (h holdings) evictions(facts *Facts, elsewhere bool) (evict []Eviction) {
 	for _, cluster := range slices.Sorted(maps.Keys(h)) {
 		p := h[cluster]
-		if !p.moves() || p.terms.Reason == schedulerv1alpha1.LeavingMoved {
+		if !p.moves() || p.terms.Reason == schedulerv1alpha1.LeavingMoved || !elsewhere && !p.isPreempted() {
 			continue
 		}
-		use, measured := used[cluster]
+		use, measured := facts.Used[cluster]
 		excess := use.Requests.Minus(p.reserved.Minus(p.leaving))
 		if p.terms.Reason == schedulerv1alpha1.LeavingLost {
 			if excess = p.leaving; measured {
@@ -203,7 +214,9 @@ func (h holdings) evictions(used map[string]Use) (evict []Eviction) {
 			}
 		}
 		if !excess.IsZero() {
-			evict = append(evict, Eviction{Cluster: cluster, Excess: excess, Reason: p.terms.Reason})
+			evict = append(evict, Eviction{
+				Cluster: cluster, Excess: excess, Reason: p.terms.Reason, Overdue: p.isPreempted() && p.dueIn(facts.Now) == 0,
+			})
 		}
 	}
 	return evict
@@ -288,15 +301,17 @@ func (h holdings) staying() slice.Amounts {
 
 func (p *holding) staying() slice.Amounts { return p.reserved.Minus(p.leaving) }
 
-// again returns the time until a return has settled, or until the absence of a quota answers, 0 for never.
+// again returns the time until a return has settled, or a preemption is overdue, or until the absence of a quota answers, 0 for never.
 func (h holdings) again(now time.Time, used map[string]Use) (soonest time.Duration) {
 	for cluster, p := range h {
 		var again time.Duration
 		if use, measured := used[cluster]; measured {
 			_, again = p.answers(now, &use)
 		}
-		if left := p.returnsFor(now); left > 0 && (again == 0 || left < again) {
-			again = left
+		for _, left := range []time.Duration{p.returnsFor(now), p.dueIn(now)} {
+			if left > 0 && (again == 0 || left < again) {
+				again = left
+			}
 		}
 		if again > 0 && (soonest == 0 || again < soonest) {
 			soonest = again

@@ -102,7 +102,7 @@ func (p *Placer) build(ctx context.Context) (*scheduler.Scheduler, informers.Sha
 		Recorders:  kubescheduler.NoEvents,
 		Gang:       func(pod *corev1.Pod) []*corev1.Pod { return p.Namespaces.Slices(slicepod.GangName(pod)) },
 		Failed:     p.failed,
-		EqualPods:  !p.filterEach,
+		EqualPods:  !p.filterEach, KeepNominations: true,
 	}.Build(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("building the namespace scheduler: %w", err)

@@ -175,6 +175,9 @@ func (pl *NamespaceGang) Reserve(ctx context.Context, _ fwk.CycleState, pod *cor
 	case !first || sizeOf(pod) <= 1:
 	case pl.expander != nil:
 		pl.expander.Expand(ctx, slicepod.GangName(pod))
+		if pod.Status.NominatedNodeName != "" { // the view had all of them, so adding them has queued none
+			pl.activateOthers(ctx, pod)
+		}
 	default:
 		pl.activateOthers(ctx, pod)
 	}
