@@ -44,6 +44,19 @@ func Shares(all []*schedulerv1alpha1.NamespacePlacement) []*Share {
 	return shares
 }
 
+// HasShare reports whether condition Guaranteed of np says what share does, nil for that of a tenant to whom nothing is
+// guaranteed.
+func HasShare(np *schedulerv1alpha1.NamespacePlacement, share *Share) bool {
+	if share == nil {
+		share = &Share{}
+	}
+	is, wanted := meta.FindStatusCondition(np.Status.Conditions, schedulerv1alpha1.ConditionGuaranteed), guaranteed(share)
+	if is == nil || wanted == nil {
+		return is == nil && wanted == nil
+	}
+	return is.Status == wanted.Status && is.Message == wanted.Message
+}
+
 // Compare orders the NamespacePlacements of a tenant: the highest priority first, then the oldest, then by name.
 func Compare(a, b *schedulerv1alpha1.NamespacePlacement) int {
 	return cmp.Or(

@@ -3,6 +3,7 @@ package scheduling
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,6 +33,8 @@ const (
 	// reachPatience is for how long after vc-scheduler has reached any super cluster, at its start or after it was cut
 	// off, the others may take to be reached too.
 	reachPatience = 30 * time.Second
+	// preemptedPeriod is how often it is looked at whether what gives way is still waited for.
+	preemptedPeriod = 5 * time.Second
 )
 
 // Leaver lets namespaces leave super clusters that are drained or lost, and stay where they are so no more. It decides
@@ -201,6 +204,9 @@ func (r *Leaver) setPlaced(key types.NamespacedName, np *schedulerv1alpha1.Names
 // by another toleration or after a restart. A super cluster without a virtual Node is left when it has left the pool.
 func (r *Leaver) reasons(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement) (leave map[string]schedulerv1alpha1.LeavingReason, again time.Duration) {
 	leave, again, unknown := r.standingReasons(np)
+	if r.preempted(ctx, np, leave) {
+		again = sooner(again, preemptedPeriod)
+	}
 	if len(unknown) == 0 {
 		return leave, again
 	}
@@ -210,6 +216,26 @@ func (r *Leaver) reasons(ctx context.Context, np *schedulerv1alpha1.NamespacePla
 		}
 	}
 	return leave, again
+}
+
+// preempted adds to leave where np gives way to a namespace that waits for the room. It returns whether there is any.
+func (r *Leaver) preempted(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement, leave map[string]schedulerv1alpha1.LeavingReason) (any bool) {
+	for i := range np.Status.Placements {
+		p := &np.Status.Placements[i]
+		if p.Leaving == nil || p.Leaving.Reason != schedulerv1alpha1.LeavingPreempted || leave[p.Cluster] != "" {
+			continue
+		}
+		any = true
+		namespace, name, _ := strings.Cut(p.Leaving.For, "/")
+		by, err := r.Store.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name})
+		switch {
+		case err != nil:
+			delete(leave, p.Cluster) // nothing is known, and nothing changes
+		case by != nil && placement.IsNominated(by, p.Cluster):
+			leave[p.Cluster] = schedulerv1alpha1.LeavingPreempted
+		}
+	}
+	return any
 }
 
 // standingReasons is reasons as far as virtual Nodes tell. unknown are the super clusters that have none.

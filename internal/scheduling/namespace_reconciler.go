@@ -361,6 +361,7 @@ func (r *namespaceReconciler) setScheduling(spec *schedulerv1alpha1.NamespacePla
 	if spec.Weight == 1 {
 		spec.Weight = 0
 	}
+	spec.Guaranteed = slice.Of(rules.Guaranteed).List()
 }
 
 // isInvalid reports whether a Reason of condition Accepted makes it False.

@@ -18,6 +18,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/placer"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -111,6 +112,12 @@ type Explanation struct {
 	Requested *Requested `json:"requested,omitempty"`
 	// Deleted is whether it is being deleted.
 	Deleted bool `json:"deleted,omitempty"`
+	// Guaranteed is whether it is within what is guaranteed to its tenant.
+	Guaranteed bool `json:"guaranteed,omitempty"`
+	// Borrowed is what of Missing others borrow, and Borrowers who of them would give way for it, nothing where it is not
+	// guaranteed, or fits nowhere even so.
+	Borrowed  string     `json:"borrowed,omitempty"`
+	Borrowers []Borrower `json:"borrowers,omitempty"`
 	// Pod is about a pod of the namespace, nil if none was asked about (ExplainPod).
 	Pod *PodRoom `json:"pod,omitempty"`
 }
@@ -124,6 +131,14 @@ type Holding struct {
 	// Leaving is what is to leave, and Reason why.
 	Leaving string                          `json:"leaving,omitempty"`
 	Reason  schedulerv1alpha1.LeavingReason `json:"reason,omitempty"`
+}
+
+// Borrower is who would give way in a super cluster.
+type Borrower struct {
+	Tenant       string `json:"tenant"`
+	Name         string `json:"name"`
+	SuperCluster string `json:"superCluster"`
+	Reserved     string `json:"reserved"`
 }
 
 // Requested are other placements that a tenant requests.
@@ -171,6 +186,11 @@ func Explain(ctx context.Context, cfg *config.KubeSchedulerConfiguration, pool *
 	if e.Missing == "" { // what is missing now, even if it would be placed
 		e.Missing = placement.Lacking(np).String()
 	}
+	if e.Guaranteed = placement.IsGuaranteed(np); e.Guaranteed && e.Change == Waits {
+		if err := e.findBorrowers(ctx, cfg, pool, np); err != nil {
+			return nil, err
+		}
+	}
 	for i := range np.Status.Placements {
 		p := &np.Status.Placements[i]
 		holding := Holding{SuperCluster: p.Cluster, Slices: p.Slices, Reserved: slice.Of(p.Reserved).String()}
@@ -180,6 +200,44 @@ func Explain(ctx context.Context, cfg *config.KubeSchedulerConfiguration, pool *
 		e.Holds = append(e.Holds, holding)
 	}
 	return e, nil
+}
+
+// findBorrowers looks for who would give way.
+func (e *Explanation) findBorrowers(ctx context.Context, cfg *config.KubeSchedulerConfiguration, pool *Pool, np *schedulerv1alpha1.NamespacePlacement) error {
+	search := &placer.Preemption{Config: cfg, Nodes: pool.Nodes, Now: time.Now()}
+	for _, other := range pool.Placements {
+		other = other.DeepCopy()
+		other.UID = types.UID(client.ObjectKeyFromObject(other).String())
+		search.Placements = append(search.Placements, other)
+	}
+	victims, err := search.Find(ctx, client.ObjectKeyFromObject(np))
+	if err != nil {
+		return fmt.Errorf("looking for who borrows: %w", err)
+	}
+	missing, rest := slice.Total(placement.Missing(np)), slice.Total(placement.Missing(np))
+	for i := range victims.Parts {
+		part := &victims.Parts[i]
+		rest = rest.Minus(part.Amounts)
+		e.Borrowers = append(e.Borrowers, Borrower{
+			Tenant: part.Namespace.Namespace, Name: part.Namespace.Name, SuperCluster: part.Cluster, Reserved: part.Amounts.String(),
+		})
+	}
+	e.Borrowed = missing.Minus(rest).String()
+	return nil
+}
+
+// printBorrowers writes who would give way.
+func (e *Explanation) printBorrowers(p *page) {
+	switch {
+	case !e.Guaranteed:
+	case len(e.Borrowers) == 0:
+		p.line("It is guaranteed to the tenant, and would not fit if all gave way who borrow and may be asked to")
+	default:
+		p.line("It is guaranteed to the tenant, and %s of it are borrowed by others, who give way:", e.Borrowed)
+		for _, b := range e.Borrowers {
+			p.line("    %s of tenant %s in super cluster %s: %s", b.Name, b.Tenant, b.SuperCluster, b.Reserved)
+		}
+	}
 }
 
 // Err returns a DoesNotFit if the namespace waits.
@@ -211,6 +269,7 @@ func (e *Explanation) Print(out io.Writer, format Format) error {
 	case e.Change == Waits:
 		p.line("%s is missing, and fits nowhere:", e.Missing)
 		e.printReasons(p)
+		e.printBorrowers(p)
 	case e.Missing != "":
 		p.line("%s is missing, and fits now: %s. vc-scheduler places it in its turn", e.Missing, e.moved())
 	default:

@@ -39,6 +39,8 @@ type Options struct {
 	// LostToleration is for how long a super cluster may not answer before what namespaces have there is placed
 	// elsewhere.
 	LostToleration time.Duration
+	// PreemptionGrace is how long disruption budgets count for pods of namespaces that borrow and give way.
+	PreemptionGrace time.Duration
 	// QuotaGrace is how long a namespace keeps what it has once it has no ResourceQuota any more.
 	QuotaGrace time.Duration
 	// SyncerNamespace is the namespace of the syncers' service accounts, which may read kubeconfigs of tenants.
@@ -59,6 +61,7 @@ func NewOptions() *Options {
 	return &Options{
 		DefaultSlice:           defaultSlice,
 		LostToleration:         5 * time.Minute,
+		PreemptionGrace:        10 * time.Minute,
 		QuotaGrace:             30 * time.Second,
 		SyncerNamespace:        "vc-manager",
 		LeaderElect:            true,
@@ -78,6 +81,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.PodSchedulerConfig, "pod-scheduler-config", o.PodSchedulerConfig,
 		"file with the KubeSchedulerConfiguration of the pod schedulers; default: the built-in one")
 	o.addDefaultSlice(fs)
+	fs.DurationVar(&o.PreemptionGrace, "preemption-grace-period", o.PreemptionGrace,
+		"How long disruption budgets count for pods of namespaces that borrow room which is guaranteed to another tenant. After that they are deleted.")
 	fs.DurationVar(&o.LostToleration, "lost-toleration", o.LostToleration,
 		"for how long a super cluster may not answer before what namespaces have there is placed elsewhere; a namespace may name another time")
 	fs.DurationVar(&o.QuotaGrace, "quota-grace", o.QuotaGrace,
@@ -111,16 +116,19 @@ func (o *Options) addDefaultSlice(fs *pflag.FlagSet) {
 
 // settings are what options and their files hold, parsed.
 type settings struct {
-	defaultSlice               slice.Amounts
-	namespaceConfig, podConfig *config.KubeSchedulerConfiguration
-	namespaceProfiles          sets.Set[string]
-	syncerNamespace            string
-	lostToleration, quotaGrace time.Duration
+	defaultSlice                                slice.Amounts
+	namespaceConfig, podConfig                  *config.KubeSchedulerConfiguration
+	namespaceProfiles                           sets.Set[string]
+	syncerNamespace                             string
+	lostToleration, quotaGrace, preemptionGrace time.Duration
 }
 
 // read parses the options and reads their files. It reaches no API server.
 func (o *Options) read() (*settings, error) {
-	read := settings{syncerNamespace: o.SyncerNamespace, lostToleration: o.LostToleration, quotaGrace: o.QuotaGrace}
+	read := settings{syncerNamespace: o.SyncerNamespace, lostToleration: o.LostToleration, quotaGrace: o.QuotaGrace, preemptionGrace: o.PreemptionGrace}
+	if o.PreemptionGrace < 0 {
+		return nil, fmt.Errorf("--preemption-grace-period: %s is negative", o.PreemptionGrace)
+	}
 	if o.LostToleration < 0 {
 		return nil, fmt.Errorf("--lost-toleration: %s is negative", o.LostToleration)
 	}

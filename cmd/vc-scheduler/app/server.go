@@ -195,6 +195,15 @@ func setup(ctx context.Context, mgr ctrl.Manager, read *settings) error {
 	if err := rescheduler.SetupWithManager(mgr); err != nil {
 		return err
 	}
+	if err := (&scheduling.Guarantor{Store: store}).SetupWithManager(mgr); err != nil {
+		return err
+	}
+	preemptor := &scheduling.Preemptor{
+		Store: store, Reader: mgr.GetClient(), Usage: superClusters, Config: read.namespaceConfig, Grace: read.preemptionGrace,
+	}
+	if err := preemptor.SetupWithManager(mgr); err != nil {
+		return err
+	}
 	superClusters.OnFreed(dispatcher.Freed)
 	superClusters.OnFreed(releaser.Freed)
 	schedulers := &scheduling.Tenants{

@@ -1,0 +1,130 @@
+package scheduling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/placement"
+)
+
+const (
+	guarantorName = "guarantor"
+	// concurrentGuarantees is for how many tenants conditions are written at a time.
+	concurrentGuarantees = 4
+)
+
+// Guarantor writes condition Guaranteed of NamespacePlacements: which of a tenant's namespaces are within what is
+// guaranteed to it (placement.Shares). It looks at all namespaces of a tenant when one of them asks for something else,
+// and at none of a tenant to whom nothing is guaranteed. It runs on the leader only. Store is required.
+type Guarantor struct {
+	// Store reads and writes NamespacePlacements.
+	Store *Store
+	// Clock tells the time. Nil: the real one.
+	Clock clock.PassiveClock
+}
+
+// SetupWithManager adds the guarantor to mgr.
+func (r *Guarantor) SetupWithManager(mgr ctrl.Manager) error {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	enqueue := func(queue queue, before, after *schedulerv1alpha1.NamespacePlacement) {
+		if tenant := guaranteeOf(before, after); tenant != "" {
+			queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: tenant}})
+		}
+	}
+	type np = *schedulerv1alpha1.NamespacePlacement
+	changes := handler.TypedFuncs[np, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[np], queue queue) { enqueue(queue, nil, e.Object) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[np], queue queue) {
+			enqueue(queue, e.ObjectOld, e.ObjectNew)
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[np], queue queue) { enqueue(queue, e.Object, nil) },
+	}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named(guarantorName).
+		WatchesRawSource(source.Kind(mgr.GetCache(), &schedulerv1alpha1.NamespacePlacement{}, changes)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentGuarantees}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("building the guarantor: %w", err)
+	}
+	return nil
+}
+
+// guaranteeOf returns the tenant whose shares may have changed with a NamespacePlacement, "" for none. nil stands for
+// one that does not exist.
+func guaranteeOf(before, after *schedulerv1alpha1.NamespacePlacement) string {
+	concerned := func(np *schedulerv1alpha1.NamespacePlacement) bool {
+		return np != nil && (len(np.Spec.Guaranteed) > 0 || meta.FindStatusCondition(np.Status.Conditions, schedulerv1alpha1.ConditionGuaranteed) != nil)
+	}
+	switch {
+	case !concerned(before) && !concerned(after):
+		return ""
+	case before == nil:
+		return after.Namespace
+	case after == nil:
+		return before.Namespace
+	}
+	if before.UID == after.UID && before.Spec.Priority == after.Spec.Priority &&
+		equality.Semantic.DeepEqual(before.Spec.Guaranteed, after.Spec.Guaranteed) &&
+		placement.Demand(before).Key() == placement.Demand(after).Key() &&
+		placement.IsGuaranteed(before) == placement.IsGuaranteed(after) {
+		return ""
+	}
+	return after.Namespace
+}
+
+// Reconcile writes the conditions of one tenant, whose root namespace is the name.
+func (r *Guarantor) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	all, err := r.Store.List(ctx, request.Name)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	placements := make([]*schedulerv1alpha1.NamespacePlacement, len(all))
+	for i := range all {
+		placements[i] = &all[i]
+	}
+	var errs []error
+	for i, share := range placement.Shares(placements) {
+		if np := placements[i]; !placement.HasShare(np, share) {
+			errs = append(errs, r.tell(ctx, np, share))
+		}
+	}
+	return reconcile.Result{}, errors.Join(errs...)
+}
+
+// tell writes the condition of one NamespacePlacement, share nil for none.
+func (r *Guarantor) tell(ctx context.Context, of *schedulerv1alpha1.NamespacePlacement, share *placement.Share) error {
+	if share == nil {
+		share = &placement.Share{}
+	}
+	_, err := r.Store.Change(ctx, client.ObjectKeyFromObject(of), func(np *schedulerv1alpha1.NamespacePlacement) error {
+		if np.UID == of.UID && np.ResourceVersion != "" {
+			np.Status, _, _ = placement.Next(np, placement.Facts{Now: r.now(), Share: share})
+		}
+		return nil
+	})
+	return err
+}
+
+func (r *Guarantor) now() time.Time {
+	if r.Clock == nil {
+		return time.Now()
+	}
+	return r.Clock.Now()
+}
