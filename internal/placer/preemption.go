@@ -101,12 +101,8 @@ func (p *Preemption) pool(key types.NamespacedName) (pool []*schedulerv1alpha1.N
 			by := waits[forOf(&part)]
 			return by != nil && placement.IsNominated(by, part.Cluster) && !isStuck(&part, p.Now)
 		})
-		nominated := np.Status.Nominated
-		np.Status.Nominated = nil
 		if client.ObjectKeyFromObject(np) == key {
-			preemptor = np
-		} else if nominated != nil {
-			reserve(np, nominated)
+			preemptor, np.Status.Nominated = np, nil
 		}
 		pool = append(pool, np)
 	}
@@ -124,15 +120,6 @@ func forOf(part *schedulerv1alpha1.ClusterPlacement) string {
 // isStuck reports whether a part that gives way is not counted on: it should be free for long.
 func isStuck(part *schedulerv1alpha1.ClusterPlacement, now time.Time) bool {
 	return part.Leaving.Deadline != nil && now.Sub(part.Leaving.Deadline.Time) > stuckTime
-}
-
-// reserve adds what np is nominated for to what it has.
-func reserve(np *schedulerv1alpha1.NamespacePlacement, nominated *schedulerv1alpha1.Nominated) {
-	granted := map[string]slice.Amounts{}
-	for i := range nominated.Placements {
-		granted[nominated.Placements[i].Cluster] = slice.Of(nominated.Placements[i].Reserved)
-	}
-	np.Status, _, _ = placement.Next(np, placement.Facts{Granted: granted})
 }
 
 // WaitsFor reports whether anything gives way for the NamespacePlacement key that can be counted on.

@@ -168,8 +168,8 @@ func grantedText(granted map[string]slice.Amounts) string {
 	return strings.Join(slices.Sorted(slices.Values(texts)), " ")
 }
 
-// set puts a NamespacePlacement into the pool.
-func (p *pool) set(np *schedulerv1alpha1.NamespacePlacement) {
+// hold puts a NamespacePlacement into the pool.
+func (p *pool) hold(np *schedulerv1alpha1.NamespacePlacement) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.placements[np.Namespace] = np
@@ -182,19 +182,19 @@ func TestWhatIsNominatedIsKept(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)
 	p.cluster("r1", "600m", "8Gi")
-	p.set(borrower("first", 2, held100("r1", 2)))
-	p.set(borrower("second", 1, held100("r1", 2)))
+	p.hold(borrower("first", 2, held100("r1", 2)))
+	p.hold(borrower("second", 1, held100("r1", 2)))
 	a := owner("a", "500m")
 	a.Spec.Quota, a.Spec.Slice = builders.Resources("cpu", "500m"), builders.Resources("cpu", "100m")
-	p.set(a.DeepCopy())
+	p.hold(a.DeepCopy())
 	p.wantRefused("a", "too little free")
 	a.Status, _, _ = placement.Next(a, placement.Facts{Now: preemptedAt, Nominated: map[string]slice.Amounts{"r1": slice.Of(builders.Resources("cpu", "500m"))}})
 	require.NotNil(t, a.Status.Nominated)
-	p.set(a)
-	p.set(wanting("thief", "200m"))
+	p.hold(a)
+	p.hold(wanting("thief", "200m"))
 	p.wantRefused("thief", "too little free")
 	p.remove("first")
-	p.set(wanting("other", "200m"))
+	p.hold(wanting("other", "200m"))
 	p.wantRefused("other", "too little free")
 	p.remove("second")
 	p.wantPlaced("a", `{"r1":5}`)

@@ -160,9 +160,16 @@ func (r *Rehearsal) order() []int {
 	return order
 }
 
-// held returns np with nothing that waits to be placed.
+// held returns np with nothing that waits to be placed. What it is nominated for is kept for it.
 func held(np *schedulerv1alpha1.NamespacePlacement) *schedulerv1alpha1.NamespacePlacement {
 	np = np.DeepCopy()
+	if nominated := np.Status.Nominated; nominated != nil {
+		granted := map[string]slice.Amounts{}
+		for i := range nominated.Placements {
+			granted[nominated.Placements[i].Cluster] = slice.Of(nominated.Placements[i].Reserved)
+		}
+		np.Status, _, _ = placement.Next(np, placement.Facts{Granted: granted})
+	}
 	np.Spec.Quota = nil
 	return np
 }
