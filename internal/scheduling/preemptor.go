@@ -61,6 +61,8 @@ type Preemptor struct {
 	// searched is when was last searched for a tenant that waits, and until when it is not again. A process that starts
 	// anew searches once more.
 	searched map[string]search
+	// find is instead of placer.Preemption.Find where it is not nil.
+	find func(pool *placer.Preemption, key types.NamespacedName) (placer.Victims, error)
 }
 
 type search struct {
@@ -169,7 +171,11 @@ func (r *Preemptor) preempt(ctx context.Context, waiting []*schedulerv1alpha1.Na
 
 // preemptFor searches for one namespace.
 func (r *Preemptor) preemptFor(ctx context.Context, pool *placer.Preemption, np *schedulerv1alpha1.NamespacePlacement) (preemptionResult, error) {
-	victims, err := pool.Find(ctx, client.ObjectKeyFromObject(np))
+	find := pool.Find
+	if r.find != nil {
+		find = func(ctx context.Context, key types.NamespacedName) (placer.Victims, error) { return r.find(pool, key) }
+	}
+	victims, err := find(ctx, client.ObjectKeyFromObject(np))
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("looking for what gives way to %s: %w", client.ObjectKeyFromObject(np), err)
