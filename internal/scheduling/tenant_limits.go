@@ -300,7 +300,7 @@ func (l *tenantLimits) short(namespace string, wants demand) string {
 		}
 		if would.Cmp(big.NewInt(allowed[name])) > 0 {
 			d := slice.DimensionOf(name)
-			return sentence(fmt.Sprintf("All namespaces of the tenant would reserve %s", name), "reserved",
+			return sentence(fmt.Sprintf("All namespaces of the tenant would reserve %s", name), l.boundOf(name),
 				d.Quantity(saturated(would)), d.Quantity(allowed[name]))
 		}
 	}
@@ -338,13 +338,18 @@ func (l *tenantLimits) reserved(current *policy.Policy) slice.Amounts {
 	if l.of == current {
 		return l.allowed
 	}
-	l.of, l.allowed, l.guaranteed = current, slice.Of(current.Spec().Limits.Reserved), nil
-	if rules := &current.Spec().Scheduling; rules.Borrowing == tenancyv1alpha1.BorrowingNever {
-		l.guaranteed = map[corev1.ResourceName]bool{}
-		for name, amount := range slice.Of(rules.Guaranteed) {
-			if most, isLimited := l.allowed[name]; !isLimited || amount < most {
-				l.allowed[name], l.guaranteed[name] = amount, true
-			}
+	spec := current.Spec()
+	l.of, l.allowed, l.guaranteed = current, slice.Of(spec.Limits.Reserved), map[corev1.ResourceName]bool{}
+	for name := range spec.Limits.Reserved {
+		l.allowed[name] += 0 // a limit of zero is one
+	}
+	if spec.Scheduling.Borrowing != tenancyv1alpha1.BorrowingNever {
+		return l.allowed
+	}
+	guaranteed := slice.Of(spec.Scheduling.Guaranteed)
+	for name := range spec.Scheduling.Guaranteed {
+		if most, isLimited := l.allowed[name]; !isLimited || guaranteed[name] < most {
+			l.allowed[name], l.guaranteed[name] = guaranteed[name], true
 		}
 	}
 	return l.allowed

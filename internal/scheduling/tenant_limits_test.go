@@ -94,6 +94,36 @@ func TestALimitOfReservedRoom(t *testing.T) {
 	b.wantAccepted("b", metav1.ConditionTrue, schedulerv1alpha1.ReasonAccepted, "")
 }
 
+// TestALimitOfWhatIsGuaranteed: a tenant that may borrow nothing has at most what is guaranteed to it, and what
+// limits.reserved says where that is less.
+func TestALimitOfWhatIsGuaranteed(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reserved, guaranteed string
+		borrowing            tenancyv1alpha1.BorrowingRule
+		want                 string
+	}{
+		"nothing is borrowed":     {guaranteed: "3", borrowing: tenancyv1alpha1.BorrowingNever, want: "cpu 4, and 3 are allowed (scheduling.guaranteed of TenantPolicy p)"},
+		"the limit is less":       {reserved: "2", guaranteed: "3", borrowing: tenancyv1alpha1.BorrowingNever, want: "cpu 4, and 2 are allowed (limits.reserved of TenantPolicy p)"},
+		"nothing is guaranteed":   {guaranteed: "0", borrowing: tenancyv1alpha1.BorrowingNever, want: "cpu 4, and 0 are allowed (scheduling.guaranteed of TenantPolicy p)"},
+		"what is more is allowed": {guaranteed: "3", borrowing: tenancyv1alpha1.BorrowingAllowed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ref := &policy.Ref{}
+			ref.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+				spec.Scheduling.Guaranteed, spec.Scheduling.Borrowing = cores(tc.guaranteed), tc.borrowing
+				if tc.reserved != "" {
+					spec.Limits.Reserved = cores(tc.reserved)
+				}
+			}))
+			reason, _ := newTenantLimits(ref).admit("a", demandOfSpec(&builders.Placement("tenant", "a").Quota("cpu", "4").Obj().Spec), demand{})
+			require.Contains(t, reason.Message, tc.want)
+			require.Equal(t, tc.want == "", reason.Message == "")
+		})
+	}
+}
+
 // TestReservedRoomCountsUntilItIsFree: a namespace that shrinks holds room which its super cluster still uses.
 func TestReservedRoomCountsUntilItIsFree(t *testing.T) {
 	t.Parallel()

@@ -198,6 +198,9 @@ func setup(ctx context.Context, mgr ctrl.Manager, read *settings) error {
 	if err := (&scheduling.Guarantor{Store: store}).SetupWithManager(mgr); err != nil {
 		return err
 	}
+	if err := (&scheduling.GuaranteeAudit{Reader: mgr.GetClient(), Recorder: recorder}).SetupWithManager(mgr); err != nil {
+		return err
+	}
 	preemptor := &scheduling.Preemptor{
 		Store: store, Reader: mgr.GetClient(), Usage: superClusters, Config: read.namespaceConfig, Grace: read.preemptionGrace,
 	}
