@@ -71,8 +71,8 @@ func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 //
 //  1. What was granted is added, and pays for what is displaced first.
 //  2. Where a super cluster is drained or lost, or the namespace gives way to another, all leaves and is displaced, and
-//     where it is so no more, what left stays again. What was lost and is placed elsewhere goes on to leave: for ReturnTime whatever pods use there, then
-//     as in 5.
+//     where it is so no more, what left stays again. What was lost and is placed elsewhere goes on to leave: for
+//     ReturnTime whatever pods use there, then as in 5.
 //  3. What leaves because it is more than the quota stays again, as far as the quota requests it again, and takes the
 //     place of what has just been displaced. While the quota is lower, less counts as displaced (Displaced), and it
 //     counts again when the quota is as it was, as far as it still leaves.
@@ -87,10 +87,10 @@ func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 //  7. Where less stays than before, what leaves bears the name of this decision.
 //  8. Numbers of slices, conditions, and what is to be published follow from that.
 //
-// evict is what pods use of a part that leaves, once its replacement is placed or it is preempted, sorted by super cluster. Of a super
-// cluster that is lost it is all that leaves, for nobody measures what pods use there. Pods are not evicted because the
-// quota was lowered, nor for a larger pod (Relocate). again is when Next will have another result although nothing else
-// changes, 0 for never. Next has no effect on np, and equal arguments give equal results.
+// evict is what pods use of a part that leaves, once its replacement is placed or it is preempted, sorted by super
+// cluster. Of a super cluster that is lost it is all that leaves, for nobody measures what pods use there. Pods are
+// not evicted because the quota was lowered, nor for a larger pod (Relocate). again is when Next will have another
+// result although nothing else changes, 0 for never. Next has no effect on np, and equal arguments give equal results.
 func Next(np *schedulerv1alpha1.NamespacePlacement, facts Facts) (next schedulerv1alpha1.NamespacePlacementStatus, evict []Eviction, again time.Duration) {
 	quota := slice.Of(np.Spec.Quota)
 	held := byCluster(np.Status.Placements)
@@ -301,7 +301,8 @@ func (h holdings) staying() slice.Amounts {
 
 func (p *holding) staying() slice.Amounts { return p.reserved.Minus(p.leaving) }
 
-// again returns the time until a return has settled, or a preemption is overdue, or until the absence of a quota answers, 0 for never.
+// again returns the time until a return has settled, or a preemption is overdue, or until the absence of a quota
+// answers, 0 for never.
 func (h holdings) again(now time.Time, used map[string]Use) (soonest time.Duration) {
 	for cluster, p := range h {
 		var again time.Duration

@@ -42,13 +42,13 @@ const (
 	reasonLeaving = "Leaving"
 	// reasonLeft: nothing of the namespace is reserved any more in a super cluster that it was to leave.
 	reasonLeft = "Left"
-	// reasonPreempted: what the namespace has in a super cluster is beyond what is guaranteed to the tenant, and is given
-	// back to those to whom it is. Its pods there are evicted within their disruption budgets until the time that the
-	// message names, and deleted then. It is placed elsewhere where there is room. Ask for less, or for a larger
-	// guarantee.
+	// reasonPreempted: what the namespace has in a super cluster is beyond what is guaranteed to the tenant, and is
+	// given back to those to whom it is. Its pods there are evicted within their disruption budgets until the time
+	// that the message names, and deleted then. It is placed elsewhere where there is room. Ask for less, or for a
+	// larger guarantee.
 	reasonPreempted = "Preempted"
-	// reasonNominated: there is no room for what is guaranteed to the tenant, and others give back what they borrow. The
-	// namespace is placed in the super clusters that the message names as soon as their pods there have ended.
+	// reasonNominated: there is no room for what is guaranteed to the tenant, and others give back what they borrow.
+	// The namespace is placed in the super clusters that the message names as soon as their pods there have ended.
 	reasonNominated = "Nominated"
 	// reasonStays: what was to leave a super cluster stays there, as far as the quota requests it.
 	reasonStays = "Stays"
@@ -114,8 +114,8 @@ func untilDeadline(leaving *schedulerv1alpha1.Leaving) string {
 	return fmt.Sprintf(" until %s, and deleted then", leaving.Deadline.UTC().Format(time.RFC3339))
 }
 
-// announcementOfNomination returns the Event about what np waits for, the zero announcement for nothing. It names nobody
-// else: other tenants are none of its tenant's business.
+// announcementOfNomination returns the Event about what np waits for, the zero announcement for nothing. It names
+// nobody else: other tenants are none of its tenant's business.
 func announcementOfNomination(np *schedulerv1alpha1.NamespacePlacement) announcement {
 	if np.Status.Nominated == nil {
 		return announcement{}

@@ -408,8 +408,8 @@ func (w *modelWorld) checkPlaced(key types.NamespacedName, id string, grown slic
 	}
 }
 
-// kept is what is kept in a super cluster from a namespace that borrows, beyond what is reserved there: others have been
-// nominated for it, and what gives way to them is reserved still.
+// kept is what is kept in a super cluster from a namespace that borrows, beyond what is reserved there: others have
+// been nominated for it, and what gives way to them is reserved still.
 func (w *modelWorld) kept(key types.NamespacedName, id string) slice.Amounts {
 	if w.wasLately(key, func(event modelPlacementEvent) bool {
 		return event.placement != nil && placement.IsGuaranteed(event.placement)

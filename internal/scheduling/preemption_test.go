@@ -217,8 +217,8 @@ func TestPreemptionAfterACrash(t *testing.T) {
 	require.NotNil(t, b.leaving())
 }
 
-// TestPreemptionIsBounded: a tenant that nobody can give way to is looked after less and less often, and who gave way to
-// it does not do so again for an hour.
+// TestPreemptionIsBounded: a tenant that nobody can give way to is looked after less and less often, and who gave way
+// to it does not do so again for an hour.
 func TestPreemptionIsBounded(t *testing.T) {
 	t.Parallel()
 	b := newGuaranteeBed(t)

@@ -42,8 +42,8 @@ const (
 // namespace where others leave it the room.
 //
 // The nomination is written first. A process that ends in between leaves a namespace that is nominated for room which
-// too few leave; after a minute it is looked for anew. It runs on the leader only, one tenant at a time, for each search
-// costs as much as a start of the namespace scheduler. All fields but Clock are required.
+// too few leave; after a minute it is looked for anew. It runs on the leader only, one tenant at a time, for each
+// search costs as much as a start of the namespace scheduler. All fields but Clock are required.
 type Preemptor struct {
 	// Store writes NamespacePlacements.
 	Store *Store

@@ -114,8 +114,8 @@ type Explanation struct {
 	Deleted bool `json:"deleted,omitempty"`
 	// Guaranteed is whether it is within what is guaranteed to its tenant.
 	Guaranteed bool `json:"guaranteed,omitempty"`
-	// Borrowed is what of Missing others borrow, and Borrowers who of them would give way for it, nothing where it is not
-	// guaranteed, or fits nowhere even so.
+	// Borrowed is what of Missing others borrow, and Borrowers who of them would give way for it, nothing where it is
+	// not guaranteed, or fits nowhere even so.
 	Borrowed  string     `json:"borrowed,omitempty"`
 	Borrowers []Borrower `json:"borrowers,omitempty"`
 	// Pod is about a pod of the namespace, nil if none was asked about (ExplainPod).

@@ -218,8 +218,8 @@ type Leaving struct {
 	// deadline is, with reason Preempted, from when on pods are deleted that disruption budgets have kept until then.
 	// +optional
 	Deadline *metav1.Time `json:"deadline,omitempty"`
-	// for is, with reason Preempted, the NamespacePlacement that waits for the room, as namespace/name. When that is not
-	// nominated for this super cluster any more, what leaves stays again.
+	// for is, with reason Preempted, the NamespacePlacement that waits for the room, as namespace/name. When that is
+	// not nominated for this super cluster any more, what leaves stays again.
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
 	For string `json:"for,omitempty"`
@@ -337,8 +337,8 @@ type NamespacePlacementStatus struct {
 	// +optional
 	Nominated *Nominated `json:"nominated,omitempty"`
 
-	// lastPreempted is when something of the namespace last began to leave with reason Preempted, and for whom. A tenant
-	// takes nothing of a namespace twice in an hour.
+	// lastPreempted is when something of the namespace last began to leave with reason Preempted, and for whom. A
+	// tenant takes nothing of a namespace twice in an hour.
 	// +optional
 	LastPreempted *Preemption `json:"lastPreempted,omitempty"`
 
