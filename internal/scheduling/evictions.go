@@ -43,7 +43,7 @@ func chooseEvictions(pods []*corev1.Pod, eviction *placement.Eviction, now time.
 	var chosen choice
 	var candidates []candidate
 	for _, pod := range pods {
-		if pod.Spec.NodeName != eviction.Cluster || !isBound(pod) || podutil.IsPodTerminal(pod) {
+		if !isHeldIn(pod, eviction.Cluster) || podutil.IsPodTerminal(pod) {
 			continue
 		}
 		if eviction.Reason == schedulerv1alpha1.LeavingLost && toleratesLoss(pod) {
@@ -121,4 +121,13 @@ func causeOf(reason schedulerv1alpha1.LeavingReason) string {
 	case schedulerv1alpha1.LeavingMoved, schedulerv1alpha1.LeavingReturned, schedulerv1alpha1.LeavingShrunk: // no pod is evicted for these
 	}
 	return "the placements of the namespace have changed"
+}
+
+// isHeldIn returns whether a pod of the pod view is bound in a super cluster, or pinned to a node there: a tenant can
+// write the condition that tells the two apart, and a pinned one can go nowhere else.
+func isHeldIn(pod *corev1.Pod, superCluster string) bool {
+	if pod.Annotations[view.AnnotationPinnedNode] != "" {
+		return pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster] == superCluster
+	}
+	return pod.Spec.NodeName == superCluster && isBound(pod)
 }

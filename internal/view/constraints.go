@@ -27,6 +27,9 @@ func excessOf(spec *corev1.PodSpec) string {
 	for i := range spec.TopologySpreadConstraints {
 		size += spec.TopologySpreadConstraints[i].Size()
 	}
+	for i := range spec.Tolerations {
+		size += spec.Tolerations[i].Size()
+	}
 	for key, value := range spec.NodeSelector {
 		size += len(key) + len(value)
 	}
@@ -43,7 +46,7 @@ func excessOf(spec *corev1.PodSpec) string {
 	case terms > maxTerms:
 		return fmt.Sprintf("the pod has %d terms of pod affinity, anti-affinity and topology spread: at most %d are read", terms, maxTerms)
 	case size > maxDemands:
-		return fmt.Sprintf("the pod's affinity, node selector and topology spread take %d bytes: at most %d are read", size, maxDemands)
+		return fmt.Sprintf("the pod's affinity, node selector, tolerations and topology spread take %d bytes: at most %d are read", size, maxDemands)
 	}
 	return ""
 }
@@ -52,14 +55,11 @@ func excessOf(spec *corev1.PodSpec) string {
 // super clusters, so
 //
 //   - node selector and node affinity stay as they are, for plugin NodeGroups: no virtual Node has the labels;
-//   - an affinity to Pods, whatever its topology key, is one to their super cluster: no two Pods share a node, or a
-//
-// zone
-//
-//	  that a super scheduler knows, anywhere else. A node must have the key, which the node affinity then says;
-//	- a required anti-affinity stays as it is: it holds between super clusters that are in one domain each, whose
-//	  virtual Nodes have the label, and below one it is for the super scheduler;
-//	- what is preferred is preferred of super clusters.
+//   - an affinity to Pods, whatever its topology key, is one to their super cluster: no two Pods share a node, or a zone
+//     that a super scheduler knows, anywhere else. A node must have the key, which the node affinity then says;
+//   - a required anti-affinity stays as it is: it holds between super clusters that are in one domain each, whose
+//     virtual Nodes have the label, and below one it is for the super scheduler;
+//   - what is preferred is preferred of super clusters.
 //
 // The spec handed in is changed.
 func constrain(projected, spec *corev1.PodSpec) {

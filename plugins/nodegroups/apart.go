@@ -13,6 +13,10 @@ import (
 	"github.com/superpool/superpool/internal/nodegroups"
 )
 
+// maxApart is how many anti-affinity terms of a pod are counted, its own and those of each pod that they avoid. One that
+// is left out is never a wrong no: the super scheduler judges it.
+const maxApart = 8
+
 // apart is a required anti-affinity of a pod.
 type apart struct {
 	term *corev1.PodAffinityTerm
@@ -29,6 +33,7 @@ func requiredApart(pod *corev1.Pod) []corev1.PodAffinityTerm {
 
 func apartOf(pod *corev1.Pod) ([]apart, error) {
 	required := requiredApart(pod)
+	required = required[:min(len(required), maxApart)]
 	parsed, err := framework.GetAffinityTerms(pod, required)
 	if err != nil {
 		return nil, fmt.Errorf("reading anti-affinity: %w", err)
@@ -57,24 +62,27 @@ func (a *apart) isFull(c *cluster, groups uint64, pods []fwk.PodInfo) bool {
 	nodes, each := sets.New[string](), 0
 	for _, info := range pods {
 		pod := info.GetPod()
-		if !a.avoids(pod) || !c.isWithin(pod, groups) {
+		node := pod.Annotations[nodegroups.AnnotationBoundNode]
+		onNode := a.TopologyKey == corev1.LabelHostname && node != ""
+		if !a.avoids(pod) || !onNode && !a.isCarriedBy(pod) || !c.isWithin(pod, groups) {
 			continue
 		}
-		node := pod.Annotations[nodegroups.AnnotationBoundNode]
-		switch {
-		case a.TopologyKey == corev1.LabelHostname && node != "":
+		if onNode {
 			nodes.Insert(node)
-		case a.isCarriedBy(pod):
+		} else {
 			each++
 		}
+		if int64(nodes.Len()+each) >= domains {
+			return true
+		}
 	}
-	return int64(nodes.Len()+each) >= domains
+	return false
 }
 
 // isCarriedBy reports whether a pod has the term itself.
 func (a *apart) isCarriedBy(pod *corev1.Pod) bool {
 	terms := requiredApart(pod)
-	for i := range terms {
+	for i := range terms[:min(len(terms), maxApart)] {
 		if equality.Semantic.DeepEqual(&terms[i], a.term) {
 			return true
 		}

@@ -41,7 +41,11 @@ func (e *Env) nodeSet(ctx context.Context, tenant *Tenant) (*nodeSet, error) {
 	if known := tenant.nodes.Load(); known != nil {
 		return known, nil
 	}
-	return e.newNodeSet(ctx, tenant)
+	set, err := e.newNodeSet(ctx, tenant)
+	if err == nil && !tenant.nodes.CompareAndSwap(nil, set) {
+		set = tenant.nodes.Load() // a newer one
+	}
+	return set, err
 }
 
 // newNodeSet computes the nodeSet of a tenant.
@@ -66,7 +70,6 @@ func (e *Env) newNodeSet(ctx context.Context, tenant *Tenant) (*nodeSet, error) 
 		set.names.Insert(names[:most]...)
 		set.beyond = len(names) - most
 	}
-	tenant.nodes.Store(set)
 	return set, nil
 }
 
@@ -79,6 +82,7 @@ func (n *Nodes) reconcileSet(ctx context.Context, tenant *Tenant) error {
 	if err != nil {
 		return err
 	}
+	tenant.nodes.Store(set)
 	var keys []engine.Key
 	for _, object := range tenant.Cache.List(KindNode) {
 		if key, ours := NodeKey(tenant.Key, object); ours {

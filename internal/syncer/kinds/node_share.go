@@ -151,11 +151,14 @@ type takeoverRecord struct {
 	Taints []string `json:"taints,omitempty"`
 }
 
+// maxTakenOver bounds what is read of annotationTakenOver, in bytes: a node has few labels and taints to show.
+const maxTakenOver = 16 << 10
+
 // takenOver reads the takeover of a tenant's Node. Labels have no values, nor have taints. A tenant can write the text:
 // one that cannot be read says nothing, and labels and taints of its Node are all that any text concerns.
 func takenOver(tenantNode *corev1.Node) takeover {
 	var record takeoverRecord
-	if text := tenantNode.Annotations[annotationTakenOver]; text == "" || json.Unmarshal([]byte(text), &record) != nil {
+	if text := tenantNode.Annotations[annotationTakenOver]; text == "" || len(text) > maxTakenOver || json.Unmarshal([]byte(text), &record) != nil {
 		return takeover{}
 	}
 	read := takeover{Labels: make(map[string]string, len(record.Labels))}

@@ -254,7 +254,8 @@ func (p *Pods) tellTakenBack(ctx context.Context, pair *podPair, patched *corev1
 // another process since, and this one's first list of the pods may be older. A pod that is too young for that is not
 // read.
 func (p *Pods) confirmChoice(ctx context.Context, pair *podPair) error {
-	if p.env.PodPatience == 0 || p.env.Clock.Now().Sub(pair.tenantPod.CreationTimestamp.Time) < MinPodPatience {
+	age := p.env.Clock.Now().Sub(pair.tenantPod.CreationTimestamp.Time) // negative by the clock of the tenant's API server
+	if p.env.PodPatience == 0 || age >= 0 && age < MinPodPatience {
 		return nil
 	}
 	live := &corev1.Pod{}
