@@ -21,10 +21,12 @@ const (
 // placements checks that the placement of the demo comes out a hundred times of a hundred.
 func placements(t *testing.T, dir string) {
 	// The demo ends with a super cluster that has just come back.
-	for _, condition := range []string{"condition=Ready", "jsonpath={.spec.taints[*].key}=virtual-kubelet.io/provider"} {
-		output, err := kubectl(t, dir, "meta", "", "wait", "--timeout", placementsWait.String(), "--for="+condition, "node/r1", "node/r2")
-		require.NoError(t, err, output)
-	}
+	require.Eventually(t, func() bool {
+		taints, err := kubectl(t, dir, "meta", "", "get", "nodes", "-o", "jsonpath={.items[*].spec.taints[*].key}")
+		return err == nil && taints == "virtual-kubelet.io/provider virtual-kubelet.io/provider"
+	}, placementsWait, 200*time.Millisecond, "r1 and r2 take namespaces")
+	output, err := kubectl(t, dir, "meta", "", "wait", "--timeout", placementsWait.String(), "--for=condition=Ready", "node/r1", "node/r2")
+	require.NoError(t, err, output)
 	for round := range placementRounds {
 		var names, objects []string
 		for i := range placementsEach {
