@@ -187,9 +187,16 @@ func TestTolerations(t *testing.T) {
 		})
 	})
 	attack(t, "node-labels", beside, func(t *testing.T) {
-		p.attacker.refused(t, newPod(t, namespace, "node-selector", `nodeSelector: {team: operator}`), "team")
-		p.attacker.refused(t, newPod(t, namespace, "node-affinity", `
-affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: team, operator: Exists}]}]}}}`), "team")
+		for _, pod := range []*corev1.Pod{
+			newPod(t, namespace, "node-selector", `nodeSelector: {team: operator}`),
+			newPod(t, namespace, "node-affinity", `
+affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: team, operator: Exists}]}]}}}`),
+		} {
+			p.attacker.create(t, pod)
+			// The pod scheduler where no node with the label is open to the pod, else the syncer.
+			p.attacker.told(t, pod, []string{"FailedScheduling", policyForbids})
+			require.Nil(t, p.attacker.superPod(t.Context(), t, pod), "a super cluster has pod %s", pod.Name)
+		}
 	}, ordinary("linux", `nodeSelector: {kubernetes.io/os: linux}`))
 	attack(t, "runtime-class", beside, func(t *testing.T) {
 		p.attacker.create(t, &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "bare"}, Handler: "bare"})
