@@ -55,8 +55,8 @@ func excessOf(spec *corev1.PodSpec) string {
 // super clusters, so
 //
 //   - node selector and node affinity stay as they are, for plugin NodeGroups: no virtual Node has the labels;
-//   - an affinity to Pods, whatever its topology key, is one to their super cluster: no two Pods share a node, or a zone
-//     that a super scheduler knows, anywhere else. A node must have the key, which the node affinity then says;
+//   - an affinity to Pods, whatever its topology key, is one to their super cluster: no two Pods share a node,
+//     or a zone that a super scheduler knows, anywhere else. A node must have the key, as the node affinity then says;
 //   - a required anti-affinity stays as it is: it holds between super clusters that are in one domain each, whose
 //     virtual Nodes have the label, and below one it is for the super scheduler;
 //   - what is preferred is preferred of super clusters.

@@ -13,8 +13,8 @@ import (
 	"github.com/superpool/superpool/internal/nodegroups"
 )
 
-// maxApart is how many anti-affinity terms of a pod are counted, its own and those of each pod that they avoid. One that
-// is left out is never a wrong no: the super scheduler judges it.
+// maxApart is how many anti-affinity terms of a pod are counted, its own and those of each pod that they avoid. One
+// that is left out is never a wrong no: the super scheduler judges it.
 const maxApart = 8
 
 // apart is a required anti-affinity of a pod.

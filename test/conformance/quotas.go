@@ -38,8 +38,8 @@ const (
 	quotaPause    = 500 * time.Millisecond
 )
 
-// What the quota names besides requests.cpu: the pods of tests request little, and some make ten at a time. A quota that
-// names no pods has as many as come with its slices, five with 500m.
+// What the quota names besides requests.cpu: the pods of tests request little, and some make ten at a time. A quota
+// that names no pods has as many as come with its slices, five with 500m.
 const (
 	memory = "512Mi"
 	pods   = "20"

@@ -52,7 +52,8 @@ func (p *Pods) proveOrphan(ctx context.Context, pair *podPair) (proof.Proof, err
 	live := &corev1.Pod{}
 	owner, _ := tenancy.GetOwner(pair.superPod)
 	proven, lacks, err := pair.tenant.controlPlane().Lacks(ctx, client.ObjectKey{Namespace: pair.key.Namespace, Name: pair.key.Name}, live, func() bool {
-		// A pod that is bound here stays: vc-scheduler writes the label again. It takes that of one that is only pinned.
+		// A pod that is bound here stays: vc-scheduler writes the label again. It takes that of one that is only
+		// pinned.
 		return live.UID == owner.UID && (live.Labels[schedulerv1alpha1.LabelSuperCluster] == p.env.ID || boundIn(live, p.env.ID) && isBound(live))
 	})
 	switch {
