@@ -208,6 +208,10 @@ affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeS
 	})
 	attack(t, "priority-class", beside, func(t *testing.T) {
 		p.attacker.create(t, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 999999999})
+		eventually(t, "admission knows the PriorityClass", func(ctx context.Context) (bool, any) {
+			err := p.attacker.Create(ctx, newPod(t, namespace, "high-try", `priorityClassName: high`), client.DryRunAll)
+			return err == nil, err
+		})
 		superPod, _ := p.attacker.runs(t, newPod(t, namespace, "high", `priorityClassName: high`))
 		require.Empty(t, superPod.Spec.PriorityClassName)
 		require.Zero(t, ptr.Deref(superPod.Spec.Priority, 0))
