@@ -129,7 +129,7 @@ test-integration: $(addprefix bin/,$(CLUSTER_TOOLS)) ## Run the integration test
 
 .PHONY: test-e2e
 test-e2e: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Run the demo as a test, again with its programs killed at every step, and take it down.
-	$(GO) test -tags e2e -count 1 -timeout 20m ./test/e2e/...
+	$(GO) test -tags e2e -count 1 -timeout 30m ./test/e2e/...
 
 .PHONY: test-attacks
 test-attacks: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Attack a pool with real API servers as a hostile tenant does (docs/security.md), and take it down.

@@ -3,8 +3,9 @@
 # checks it, and takes the pool down. After a failure it copies the logs to _output/drills-logs.
 #
 #   DRILLS_DIR  folder of all state, default _output/drills; it is removed as a whole
-#   DRILLS      drills to run, in this order, default all: drain undrain kills glitch loss cut gone. Each begins where
-#               the one before it ends
+#   DRILLS      drills to run, in this order, default all: drain undrain kills glitch loss away cut gone. Each begins
+#               where the one before it ends
+#   AWAY        seconds for which drill away stops a super cluster, default 600
 #   KEEP        1 leaves the pool running; the next run removes it, and so does DEMO_DIR=_output/drills
 #               hack/demo-down.sh
 set -euo pipefail
@@ -18,6 +19,7 @@ done
 NAME=drills
 # How long a super cluster may be away before its namespaces are placed elsewhere; an operator sets minutes.
 LOST_TOLERATION=20s
+AWAY=${AWAY:-600}
 
 program_flags() {
   [[ $1 != vc-scheduler ]] || printf '%s\n' "--lost-toleration=$LOST_TOLERATION"
@@ -275,21 +277,40 @@ drill_loss() {
   step "The quota grows: pods that cannot end count in it for minutes, and their successors need room beside them"
   act kubectl --kubeconfig "$TENANT.kubeconfig" -n web patch quota web --type=merge -p '{"spec":{"hard":{"cpu":"400m","memory":"400Mi"}}}'
   eventually "the annotation placements" '{"r2":4}' placements web
-  step "r2 is lost: its slices are placed in r1, its nodes become NotReady, and Deployments run again there"
-  stop_super r2
-  eventually "the annotation placements" '{"r1":4}' placements web
+  lose_and_return r2 r1 0
+}
+
+# drill_away: a super cluster is away for AWAY seconds: the tenant's controllers have given up all that was there.
+drill_away() {
+  lose_and_return r1 r2 "$AWAY"
+  lose_and_return r2 r1 0
+}
+
+# lose_and_return FROM TO SECONDS: all that FROM has runs in TO; FROM comes back, at the earliest after so many seconds.
+lose_and_return() {
+  local from=$1 to=$2 stopped=$SECONDS left
+  step "$from is lost: its slices are placed in $to, its nodes become NotReady, and Deployments run again there"
+  stop_super "$from"
+  eventually "the annotation placements" "{\"$to\":4}" placements web
   # The tenant's node lifecycle controller waits for 40 s from the last renewal of the Lease, every 20 s.
-  PATIENCE=120 eventually "whether the tenant's node is ready" Unknown node_ready r2
-  eventually "the super clusters of the pods" "r1 r1" where web
+  eventually "whether the tenant's node is ready" Unknown node_ready "$from"
+  eventually "the super clusters of the pods" "$to $to" where web
   show kubectl --kubeconfig "$TENANT.kubeconfig" get pods,nodes -n web -o wide
-  step "r2 is back: what it ran is removed"
-  start_super r2
+  left=$(($3 - (SECONDS - stopped)))
+  if ((left > 0)); then
+    echo "  waiting for $left s more"
+    sleep "$left"
+    equal "the super clusters of the pods" "$(where web)" "$to $to"
+  fi
+  step "$from is back: what it ran is removed"
+  start_super "$from"
   # The fake kubelet waits until its Lease has expired, which takes 10 s.
-  PATIENCE=120 eventually "the pods in r2" 0 in_super r2
-  eventually "what holds anything of the namespace" r1 reserved web
-  equal "the annotation placements" "$(placements web)" '{"r1":4}'
-  equal "the super clusters of the pods" "$(where web)" "r1 r1"
+  eventually "the pods in $from" 0 in_super "$from"
+  eventually "what holds anything of the namespace" "$to" reserved web
+  equal "the annotation placements" "$(placements web)" "{\"$to\":4}"
+  equal "the super clusters of the pods" "$(where web)" "$to $to"
   equal "the tenant's pods" "$(pods | wc -w | xargs)" 2
+  eventually "whether the tenant's node is ready" True node_ready "$from"
 }
 
 # of FIELD: that of the StatefulSet's pod. runs: whether it runs, and where.
@@ -319,7 +340,7 @@ drill_cut() {
   signal_link r1 STOP
   eventually "the annotation placements" '{"r2":4}' placements web
   eventually "the annotation placements of db" '{"r2":2}' placements db
-  PATIENCE=120 eventually "whether the tenant's node is ready" Unknown node_ready r1
+  eventually "whether the tenant's node is ready" Unknown node_ready r1
   eventually "the super clusters of the pods" "r2 r2" where web
   eventually "whether the StatefulSet's pod is being deleted" yes terminates
   equal "the StatefulSet's pod" "$(of .metadata.uid)" "$first"
@@ -336,8 +357,8 @@ drill_cut() {
   step "The link is back: what r1 ran is removed, and the tenant hears nothing of it"
   tenant get pod db-0 -n db --watch -o jsonpath='{.metadata.uid} {.spec.nodeName} {.status.phase}{"\n"}' >db-0.log 2>/dev/null &
   signal_link r1 CONT
-  PATIENCE=120 eventually "the pods of the Deployment in r1" 0 in_super r1
-  PATIENCE=120 eventually "the pods in r1 that run" 0 running_in_super r1 db
+  eventually "the pods of the Deployment in r1" 0 in_super r1
+  eventually "the pods in r1 that run" 0 running_in_super r1 db
   eventually "what holds anything of the namespace" r2 reserved web
   eventually "what holds anything of namespace db" r2 reserved db
   eventually "whether the tenant's node is ready" True node_ready r1
@@ -354,7 +375,7 @@ drill_gone() {
   stop_super r2
   eventually "the annotation placements" '{"r1":4}' placements web
   eventually "the annotation placements of db" '{"r1":2}' placements db
-  PATIENCE=120 eventually "whether the tenant's node is ready" Unknown node_ready r2
+  eventually "whether the tenant's node is ready" Unknown node_ready r2
   # By itself vc-scheduler says so of Nodes that have not been ready for 5 minutes, once the Cluster is deleted.
   act kubectl --kubeconfig meta.kubeconfig taint node r2 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute
   eventually "where the StatefulSet's pod runs" "r1.node-1 Running" runs
@@ -386,7 +407,7 @@ eventually "the annotation placements" '{"r1":1,"r2":1}' placements web
 eventually "the super clusters of the pods" "r1 r2" where web
 KEY=$(cluster_key "$TENANT")
 watch_service
-for drill in ${DRILLS:-drain undrain kills glitch loss cut gone}; do
+for drill in ${DRILLS:-drain undrain kills glitch loss away cut gone}; do
   BEGAN=$SECONDS
   "drill_$drill"
   seen

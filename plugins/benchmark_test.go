@@ -24,8 +24,8 @@ import (
 	"github.com/superpool/superpool/plugins/internal/plugintest"
 	"github.com/superpool/superpool/plugins/namespacegang"
 	"github.com/superpool/superpool/plugins/namespaceplacement"
+	"github.com/superpool/superpool/plugins/nodegroups"
 	"github.com/superpool/superpool/plugins/nodenameorder"
-	"github.com/superpool/superpool/plugins/nodeshape"
 	"github.com/superpool/superpool/plugins/placementstability"
 	"github.com/superpool/superpool/plugins/slicespread"
 )
@@ -55,7 +55,7 @@ func newBench(b *testing.B, clusters, slices int) *bench {
 	for i := range nodes {
 		name := fmt.Sprintf("r%03d", i)
 		nodes[i] = st.MakeNode().Name(name).
-			Annotation(schedulerv1alpha1.AnnotationNodeShapes, `[{"cpu":"4","memory":"16Gi"},{"cpu":"8","memory":"32Gi"},{"cpu":"16","memory":"64Gi"}]`).
+			Annotation(schedulerv1alpha1.AnnotationNodeGroups, `{"groups":[{"nodes":9,"shapes":[{"cpu":"4","memory":"16Gi"},{"cpu":"8","memory":"32Gi"},{"cpu":"16","memory":"64Gi"}]}]}`).
 			Capacity(map[corev1.ResourceName]string{
 				"cpu": "1000", "memory": "4Ti", "pods": "2147483647",
 				"cpu" + slicepod.ResourceSuffix + "/tenant":    "1000",
@@ -126,7 +126,7 @@ func run(b *testing.B, name string, operation func(b *testing.B, s *bench)) {
 }
 
 func BenchmarkPreFilter(b *testing.B) {
-	for _, name := range []string{namespacegang.Name, namespaceplacement.Name, nodeshape.Name, noderesources.Name} {
+	for _, name := range []string{namespacegang.Name, namespaceplacement.Name, nodegroups.Name, noderesources.Name} {
 		run(b, name, func(b *testing.B, s *bench) {
 			plugin := s.plugin(name).(framework.PreFilterPlugin)
 			for b.Loop() {
@@ -139,7 +139,7 @@ func BenchmarkPreFilter(b *testing.B) {
 }
 
 func BenchmarkFilter(b *testing.B) {
-	for _, name := range []string{nodeshape.Name, noderesources.Name} {
+	for _, name := range []string{nodegroups.Name, noderesources.Name} {
 		run(b, name, func(b *testing.B, s *bench) {
 			plugin := s.plugin(name)
 			state := framework.NewCycleState()

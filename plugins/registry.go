@@ -20,8 +20,10 @@ import (
 	"sigs.k8s.io/scheduler-plugins/pkg/trimaran/peaks"
 	"sigs.k8s.io/scheduler-plugins/pkg/trimaran/targetloadpacking"
 
+	"github.com/superpool/superpool/plugins/choicebackoff"
 	"github.com/superpool/superpool/plugins/namespacegang"
 	"github.com/superpool/superpool/plugins/namespaceplacement"
+	"github.com/superpool/superpool/plugins/nodegroups"
 	"github.com/superpool/superpool/plugins/nodenameorder"
 	"github.com/superpool/superpool/plugins/nodeshape"
 	"github.com/superpool/superpool/plugins/placementstability"
@@ -77,10 +79,12 @@ func Entries(options Options) []Entry {
 	gangs := namespacegang.NewState()
 	ofNamespaces, ofPods, ofBoth := []Scheduler{Namespaces}, []Scheduler{Pods}, []Scheduler{Namespaces, Pods}
 	return append([]Entry{
+		{Name: choicebackoff.Name, Schedulers: ofPods, Factory: choicebackoff.New},
 		{Name: namespacegang.Name, Schedulers: ofNamespaces, Factory: namespacegang.New(options.Committer, gangs)},
 		{Name: namespaceplacement.Name, Schedulers: ofPods, Factory: namespaceplacement.New},
 		{Name: nodenameorder.Name, Schedulers: ofBoth, Factory: nodenameorder.New},
-		{Name: nodeshape.Name, Schedulers: ofBoth, Factory: nodeshape.New},
+		{Name: nodegroups.Name, Schedulers: ofPods, Factory: nodegroups.New},
+		{Name: nodeshape.Name, Schedulers: ofNamespaces, Factory: nodeshape.New},
 		{Name: placementstability.Name, Schedulers: ofNamespaces, Factory: placementstability.New},
 		{Name: slicepack.Name, Schedulers: ofNamespaces, Factory: slicepack.New(gangs)},
 		{Name: slicespread.Name, Schedulers: ofNamespaces, Factory: slicespread.New(gangs)},

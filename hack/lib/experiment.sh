@@ -33,7 +33,7 @@ tenant_pod_count() { tenant get pods -n default -o name | wc -l | xargs; }
 
 # wait_placements: waits until vc-scheduler has written the annotation with one slice in each super cluster.
 wait_placements() {
-  show kubectl --kubeconfig "$TENANT.kubeconfig" wait ns/default --timeout=60s "--for=jsonpath=$(annotation $PLACEMENTS)={\"r1\":1,\"r2\":1}"
+  show kubectl --kubeconfig "$TENANT.kubeconfig" wait ns/default --timeout=120s "--for=jsonpath=$(annotation $PLACEMENTS)={\"r1\":1,\"r2\":1}"
 }
 
 place_namespace() {
@@ -50,7 +50,7 @@ first_pod() {
   step "A Deployment with one replica of exactly one slice: it runs in r1, and only there"
   show cat "$DEPLOYMENT"
   act kubectl --kubeconfig "$TENANT.kubeconfig" apply -f "$DEPLOYMENT"
-  show kubectl --kubeconfig "$TENANT.kubeconfig" rollout status deployment/test-1 --timeout=60s
+  show kubectl --kubeconfig "$TENANT.kubeconfig" rollout status deployment/test-1 --timeout=120s
   show kubectl --kubeconfig "$TENANT.kubeconfig" get pods -l app=test-1 -o yaml
   equal "the super cluster of the pod" "$(chosen)" r1
   show kubectl --kubeconfig r1.kubeconfig get pod -A
@@ -61,7 +61,7 @@ first_pod() {
 second_pod() {
   step "Scaled to two: the second pod runs in r2"
   act kubectl --kubeconfig "$TENANT.kubeconfig" scale deployment/test-1 --replicas=2
-  show kubectl --kubeconfig "$TENANT.kubeconfig" rollout status deployment/test-1 --timeout=60s
+  show kubectl --kubeconfig "$TENANT.kubeconfig" rollout status deployment/test-1 --timeout=120s
   show kubectl --kubeconfig r2.kubeconfig get pod -A
   show kubectl --kubeconfig r1.kubeconfig get pod -A
   equal "the super clusters of the pods" "$(chosen | tr ' ' '\n' | sort | xargs)" "r1 r2"
@@ -72,7 +72,7 @@ second_pod() {
 third_pod() {
   step "Scaled to three: the quota refuses the third"
   act kubectl --kubeconfig "$TENANT.kubeconfig" scale deployment/test-1 --replicas=3
-  show kubectl --kubeconfig "$TENANT.kubeconfig" wait --for=condition=ReplicaFailure --timeout=60s deployment/test-1
+  show kubectl --kubeconfig "$TENANT.kubeconfig" wait --for=condition=ReplicaFailure --timeout=120s deployment/test-1
   local message
   show kubectl --kubeconfig "$TENANT.kubeconfig" get deployment test-1 -o 'jsonpath={.status.conditions[?(@.type=="ReplicaFailure")].message}{"\n"}'
   message=$(tenant get deployment test-1 -o 'jsonpath={.status.conditions[?(@.type=="ReplicaFailure")].message}')
@@ -110,7 +110,7 @@ tampering() {
   wait_placements
   pod=$(super r1 get pods -n "$NAMESPACE" -o jsonpath='{.items[0].metadata.name}')
   act kubectl --kubeconfig "$TENANT.kubeconfig" annotate --overwrite pod "$pod" "$SUPERCLUSTER=r2"
-  show kubectl --kubeconfig "$TENANT.kubeconfig" wait "pod/$pod" --timeout=60s "--for=jsonpath=$(annotation $SUPERCLUSTER)=r1"
+  show kubectl --kubeconfig "$TENANT.kubeconfig" wait "pod/$pod" --timeout=120s "--for=jsonpath=$(annotation $SUPERCLUSTER)=r1"
   equal "the authority" "$(meta get nsp default -n "$KEY" -o jsonpath='{range .status.placements[*]}{.cluster}={.slices} {end}' | xargs)" "r1=1 r2=1"
   for id in "${SUPERS[@]}"; do
     equal "what runs in $id" "$(super_pods "$id")" "$NAMESPACE/Running"
@@ -123,7 +123,7 @@ clean_up() {
   act kubectl --kubeconfig "$TENANT.kubeconfig" delete deployment test-1
   local id
   for id in "${SUPERS[@]}"; do
-    show kubectl --kubeconfig "$id.kubeconfig" wait --for=delete --timeout=60s pods --all -n "$NAMESPACE"
+    show kubectl --kubeconfig "$id.kubeconfig" wait --for=delete --timeout=120s pods --all -n "$NAMESPACE"
     show kubectl --kubeconfig "$id.kubeconfig" get pod -A
     equal "what runs in $id" "$(super_pods "$id")" ""
   done
@@ -157,14 +157,14 @@ loss() {
   act kubectl --kubeconfig "$TENANT.kubeconfig" annotate ns default scheduler.tenancy.x-k8s.io/lost-toleration=5s
   wait_ready syncer-r2 # one that DEMO_CHAOS has killed starts only while r2 answers
   stop_super r2
-  # A vc-scheduler that has just been started gives the others 30 s, and one that it has not read yet a minute.
-  PATIENCE=120 eventually "the annotation placements" '{"r1":2}' placements default
+  # A vc-scheduler that has just been started gives the others 30 s.
+  eventually "the annotation placements" '{"r1":2}' placements default
   eventually "the super cluster of the pod" r1 where default
   show kubectl --kubeconfig "$TENANT.kubeconfig" get pods,nodes -o wide
   step "r2 is back: what it ran is removed"
   start_super r2
   # The fake kubelet waits until its Lease has expired, which takes 10 s.
-  PATIENCE=120 eventually "what runs in r2" "" super_pods r2
+  eventually "what runs in r2" "" super_pods r2
   eventually "the number of the tenant's pods" 1 tenant_pod_count
 }
 

@@ -178,10 +178,10 @@ ready() {
 
 # wait_ready NAME: waits until it is ready; fails when it ends, or after a minute.
 wait_ready() {
-  local deadline=$((SECONDS + 60))
+  local deadline=$((SECONDS + 120))
   until ready "$1"; do
     alive "$(cat "$OUT/pids/$1")" || { echo "$1 ended, see $OUT/logs/$1.log" >&2; return 1; }
-    ((SECONDS < deadline)) || { echo "$1 is not ready after 60 s, see $OUT/logs/$1.log" >&2; return 1; }
+    ((SECONDS < deadline)) || { echo "$1 is not ready after 120 s, see $OUT/logs/$1.log" >&2; return 1; }
     sleep 0.1
   done
 }

@@ -57,11 +57,11 @@ set_up_programs() {
 # account.
 wait_pool() {
   local name
-  show kubectl --kubeconfig meta.kubeconfig wait --for=condition=Ready --timeout=60s "${TENANTS[@]/#/virtualcluster/}"
-  show kubectl --kubeconfig meta.kubeconfig wait --for=create --timeout=60s "${SUPERS[@]/#/node/}"
-  show kubectl --kubeconfig meta.kubeconfig wait --for=condition=Ready --timeout=60s "${SUPERS[@]/#/node/}"
+  show kubectl --kubeconfig meta.kubeconfig wait --for=condition=Ready --timeout=120s "${TENANTS[@]/#/virtualcluster/}"
+  show kubectl --kubeconfig meta.kubeconfig wait --for=create --timeout=120s "${SUPERS[@]/#/node/}"
+  show kubectl --kubeconfig meta.kubeconfig wait --for=condition=Ready --timeout=120s "${SUPERS[@]/#/node/}"
   for name in "${TENANTS[@]}"; do
-    show kubectl --kubeconfig "$name.kubeconfig" wait --for=create --timeout=60s serviceaccount/default -n default
+    show kubectl --kubeconfig "$name.kubeconfig" wait --for=create --timeout=120s serviceaccount/default -n default
   done
 }
 

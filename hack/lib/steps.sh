@@ -59,10 +59,10 @@ equal() {
   ok "$1 is ${2:-nothing}"
 }
 
-# eventually DESCRIPTION WANTED COMMAND...: runs COMMAND until it prints WANTED, up to PATIENCE seconds, default 60: for
-# values that kubectl wait has no condition for.
+# eventually DESCRIPTION WANTED COMMAND...: runs COMMAND until it prints WANTED, up to PATIENCE seconds, default 120. It
+# is for values that kubectl wait has no condition for.
 eventually() {
-  local description=$1 wanted=$2 got="" patience=${PATIENCE:-60}
+  local description=$1 wanted=$2 got="" patience=${PATIENCE:-120}
   local deadline=$((SECONDS + patience))
   shift 2
   until got=$("$@") && [[ $got == "$wanted" ]]; do

@@ -129,7 +129,7 @@ Their reasons:
 func TestProgramOf(t *testing.T) {
 	t.Parallel()
 	for folder, want := range map[string]string{
-		"internal/syncer/kinds": "syncer", "internal/vnagent": "vn-agent", "internal/placer": "vc-scheduler", "plugins/nodeshape": "vc-scheduler", "internal/tenancy": "vc-scheduler and syncer", "apis/tenancy": "",
+		"internal/syncer/kinds": "syncer", "internal/vnagent": "vn-agent", "internal/placer": "vc-scheduler", "plugins/nodeshape": "vc-scheduler", "plugins/nodegroups": "vc-scheduler", "internal/tenancy": "vc-scheduler and syncer", "apis/tenancy": "",
 	} {
 		require.Equal(t, want, programOf(folder), folder)
 	}

@@ -1,11 +1,13 @@
 package clusterchoice
 
 import (
+	"iter"
 	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 )
@@ -33,6 +35,9 @@ func Onto(pod *corev1.Pod, np *schedulerv1alpha1.NamespacePlacement) {
 	if choice == nil {
 		return
 	}
+	if np.Status.Displaced != nil && np.Status.Displaced.ChoiceUnmet {
+		choice = withoutLabels(choice)
+	}
 	if affinity := affinityOf(choice); affinity != nil {
 		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: affinity}
 	}
@@ -45,6 +50,33 @@ func Onto(pod *corev1.Pod, np *schedulerv1alpha1.NamespacePlacement) {
 		constraint.LabelSelector = &metav1.LabelSelector{MatchLabels: pod.Labels}
 		pod.Spec.TopologySpreadConstraints = append(pod.Spec.TopologySpreadConstraints, constraint)
 	}
+}
+
+// withoutLabels returns a choice that requires no labels.
+func withoutLabels(choice *schedulerv1alpha1.ClusterChoice) *schedulerv1alpha1.ClusterChoice {
+	choice = choice.DeepCopy()
+	choice.NodeSelector = nil
+	if choice.NodeAffinity != nil {
+		choice.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
+	}
+	return choice
+}
+
+// IsUnmet reports whether none of the nodes has the labels that the tenant and the operator require for np. It is false
+// where the tenant requires none.
+func IsUnmet(np *schedulerv1alpha1.NamespacePlacement, nodes iter.Seq[*corev1.Node]) bool {
+	choice := np.Spec.ClusterChoice
+	if choice == nil || len(choice.NodeSelector) == 0 && (choice.NodeAffinity == nil || choice.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil) {
+		return false
+	}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeSelector: np.Spec.NodeSelector, Affinity: &corev1.Affinity{NodeAffinity: affinityOf(choice)}}}
+	required := nodeaffinity.GetRequiredNodeAffinity(pod)
+	for node := range nodes {
+		if matches, err := required.Match(node); err == nil && matches {
+			return false
+		}
+	}
+	return true
 }
 
 // affinityOf returns the node affinity of a choice with its node selector in every required term, nil for none.

@@ -161,7 +161,7 @@ func leavingClusters(placements []schedulerv1alpha1.ClusterPlacement) string {
 		{schedulerv1alpha1.LeavingDrained, "drained"},
 		{schedulerv1alpha1.LeavingLost, "lost"},
 		{schedulerv1alpha1.LeavingRequested, "left on request"},
-		{schedulerv1alpha1.LeavingMoved, "left for a larger pod"},
+		{schedulerv1alpha1.LeavingMoved, "left for larger pieces"},
 		{schedulerv1alpha1.LeavingPreempted, "left because what was borrowed there is given back"},
 	} {
 		var clusters []string

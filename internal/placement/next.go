@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/slice"
@@ -24,6 +25,9 @@ type Facts struct {
 	// Leave says of super clusters why they are to be left now, "" for not at all. Of one that is not in it nothing is
 	// known, and nothing changes.
 	Leave map[string]schedulerv1alpha1.LeavingReason
+	// ChoiceUnmet is whether no super cluster but those that are left has the labels that the tenant requires. nil: it
+	// is not known, and what is recorded stays.
+	ChoiceUnmet *bool
 	// Preemption is for whom namespaces leave that are to leave as Preempted and do not yet, nil where none are.
 	Preemption *Preemption
 	// Share is what the namespace has of its tenant's guarantee. nil: it was not computed, and condition Guaranteed
@@ -39,6 +43,10 @@ type Facts struct {
 	// Accepted is why the namespace's quota, slice or profile is not accepted, the zero Reason if they are, or a reason
 	// with which they are (IsAccepted). nil: they were not read, and condition Accepted stays.
 	Accepted *tenancy.Reason
+	// Room is what was found when slices of other namespaces were looked for that can move so that what is missing
+	// fits: ReasonMoving or ReasonNotMoved. nil: nobody has looked, and condition RoomMade stays as long as anything is
+	// missing.
+	Room *tenancy.Reason
 	// Annotation is the placements annotation that stands on the tenant's namespace, "" for none: just written by
 	// vc-scheduler, or read live. nil: it was not read.
 	Annotation *string
@@ -109,6 +117,9 @@ func Next(np *schedulerv1alpha1.NamespacePlacement, facts Facts) (next scheduler
 	next.Placements = held.list(slice.Of(np.Spec.Slice))
 	next.Requested = requested
 	next.Displaced = held.listDisplaced(least(unreplaced, larger(quota.Minus(held.staying()), held.moving())))
+	if next.Displaced != nil && len(next.Displaced.Resources) > 0 {
+		next.Displaced.ChoiceUnmet = ptr.Deref(facts.ChoiceUnmet, np.Status.Displaced != nil && np.Status.Displaced.ChoiceUnmet)
+	}
 	evict = held.evictions(&facts, displaced.IsZero())
 	next.Slices, next.PlacedSlices = Slices(&np.Spec, next.Placements)
 	next.Clusters = Summary(next.Placements)

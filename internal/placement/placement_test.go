@@ -60,6 +60,8 @@ func TestSpec(t *testing.T) {
 		{name: "no quota any more", namespace: namespaceWith(""), previous: previous, wantSlice: "cpu=2,memory=4Gi,pods=20"},
 		{name: "not JSON, new", namespace: namespaceWith("x"), quotas: quotas(list("2", "4Gi")), wantReason: schedulerv1alpha1.ReasonInvalidSlice},
 		{name: "not JSON, the last good stays", namespace: namespaceWith("x"), quotas: quotas(list("9", "9Gi")), previous: previous, wantSlice: "cpu=1,memory=1Gi", wantQuota: "cpu=4,memory=4Gi", wantReason: schedulerv1alpha1.ReasonInvalidSlice},
+		{name: "not JSON, and the quota falls", namespace: namespaceWith("x"), quotas: quotas(list("2", "9Gi")), previous: previous, wantSlice: "cpu=1,memory=1Gi", wantQuota: "cpu=2,memory=4Gi", wantReason: schedulerv1alpha1.ReasonInvalidSlice},
+		{name: "too many slices, and the quota falls", namespace: namespaceWith(`{"cpu":"1m"}`), quotas: quotas(builders.Resources("cpu", "3")), previous: previous, wantSlice: "cpu=1,memory=1Gi", wantQuota: "cpu=3,memory=3Gi", wantReason: schedulerv1alpha1.ReasonInvalidSlice},
 		{name: "the last good of another namespace of the name", namespace: namespaceWith("x"), quotas: quotas(list("9", "9Gi")), previous: other, wantReason: schedulerv1alpha1.ReasonInvalidSlice},
 		{name: "zero", namespace: namespaceWith(`{"cpu":"0"}`), wantReason: schedulerv1alpha1.ReasonInvalidSlice},
 		{name: "negative", namespace: namespaceWith(`{"cpu":"-1"}`), wantReason: schedulerv1alpha1.ReasonInvalidSlice},

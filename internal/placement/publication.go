@@ -49,7 +49,7 @@ const (
 // ends when any is recorded after it was answered.
 func Publication(status *schedulerv1alpha1.NamespacePlacementStatus, annotation string) Step {
 	due, published := Encode(status.Placements), ptr.Deref(status.Published, "")
-	if isOwn(status.Requested) {
+	if IsOwn(status.Requested) {
 		return publicationOfOwn(status, annotation, due)
 	}
 	switch {
@@ -135,7 +135,7 @@ func endsWith(request *schedulerv1alpha1.RequestedPlacements, annotation, due st
 	switch {
 	case request == nil:
 		return false
-	case isOwn(request):
+	case IsOwn(request):
 		return !waiting(request)
 	}
 	return annotation != request.Annotation || annotation == due

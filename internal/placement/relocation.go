@@ -219,12 +219,15 @@ func MovesFrom(np *schedulerv1alpha1.NamespacePlacement, interval time.Duration,
 		return 0, "nothing of the namespace is to be placed: it has no ResourceQuota with compute resources"
 	case interval <= 0:
 		return 0, "the tenant's policy allows no requests for other placements (scheduling.movesPerHour)"
-	case last != nil && now.Before(last.Add(interval)):
+	case last != nil && !last.After(now) && now.Before(last.Add(interval)): // later than now: of a clock that was ahead
 		return last.Add(interval).Sub(now), fmt.Sprintf("other placements were requested at %s, and may be again at %s (scheduling.movesPerHour)",
 			last.UTC().Format(time.RFC3339), last.Add(interval).UTC().Format(time.RFC3339))
 	}
 	return 0, ""
 }
+
+// unsettled is why slices of a namespace do not move that is not Settled.
+const unsettled = "the namespace waits to be placed, or is on the move"
 
 // Settled reports whether np has all that it asks for, and nothing of it moves or is to.
 func Settled(np *schedulerv1alpha1.NamespacePlacement) bool {
@@ -239,7 +242,7 @@ func Move(np *schedulerv1alpha1.NamespacePlacement, r *Relocation, interval time
 		return np.Status, refused
 	}
 	if !Settled(np) {
-		return np.Status, "the namespace waits to be placed, or is on the move"
+		return np.Status, unsettled
 	}
 	placements, err := target(np, r.counts)
 	if err != nil {
@@ -254,7 +257,7 @@ func Move(np *schedulerv1alpha1.NamespacePlacement, r *Relocation, interval time
 	return next, ""
 }
 
-// isOwn reports whether vc-scheduler made a request by itself: no annotation stands for it.
-func isOwn(request *schedulerv1alpha1.RequestedPlacements) bool {
-	return request != nil && request.Pod != ""
+// IsOwn reports whether vc-scheduler made a request by itself: no annotation stands for it.
+func IsOwn(request *schedulerv1alpha1.RequestedPlacements) bool {
+	return request != nil && (request.Pod != "" || request.Cause != "")
 }

@@ -177,12 +177,14 @@ func TestMove(t *testing.T) {
 	}
 
 	np := two()
+	np.Status.LastRequested = ptr.To(metav1.NewTime(noon.Add(time.Hour))) // of a clock that was ahead
 	standing := placement.Encode(np.Status.Placements)
 	np.Status.Published = &standing
 	record := func(annotation string) {
 		np.Status, _, _ = placement.Next(np, placement.Facts{Now: noon, Annotation: &annotation})
 	}
 	np.Status, _ = placement.Move(np, &found, time.Minute, noon)
+	require.Equal(t, noon, np.Status.LastRequested.UTC())
 	require.Equal(t, placement.StepNone, placement.Publication(&np.Status, standing), "it waits")
 	record(standing)
 	require.NotNil(t, np.Status.Requested, "it stands for no annotation")

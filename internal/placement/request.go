@@ -232,7 +232,7 @@ func (h holdings) meet(np *schedulerv1alpha1.NamespacePlacement, facts *Facts) *
 		}
 	}
 	reason := schedulerv1alpha1.LeavingRequested
-	if isOwn(request) {
+	if IsOwn(request) {
 		reason = schedulerv1alpha1.LeavingMoved
 	}
 	for cluster, p := range h {

@@ -23,16 +23,23 @@ const MaxSlices = 1000
 // namespaces that name none.
 //
 // Where the slice annotation or a quota is invalid, Spec returns the reason and a spec that keeps the last valid
-// values, so that a typo changes nothing. Without last valid values the quota is left empty: the namespace waits until
-// they are corrected.
+// values, so that a typo changes nothing; a quota that can be read still falls. Without last valid values the quota is
+// left empty: the namespace waits until they are corrected.
 func Spec(namespace *corev1.Namespace, quotas []corev1.ResourceQuota, previous *schedulerv1alpha1.NamespacePlacementSpec, defaults slice.Amounts) (schedulerv1alpha1.NamespacePlacementSpec, *tenancy.Reason) {
 	spec := schedulerv1alpha1.NamespacePlacementSpec{
 		NamespaceUID:  namespace.UID,
 		SchedulerName: namespace.Annotations[schedulerv1alpha1.AnnotationScheduler],
 	}
+	quota, errs := slice.Quota(quotas)
 	invalid := func(reason tenancy.Reason) (schedulerv1alpha1.NamespacePlacementSpec, *tenancy.Reason) {
-		if previous != nil && previous.NamespaceUID == namespace.UID {
-			spec.Slice, spec.Quota, spec.Priority = previous.Slice, previous.Quota, previous.Priority
+		if previous == nil || previous.NamespaceUID != namespace.UID {
+			return spec, &reason
+		}
+		spec.Slice, spec.Quota, spec.Priority = previous.Slice, previous.Quota, previous.Priority
+		if len(errs) == 0 {
+			whole, _ := slice.Complete(quota, slice.Of(previous.Slice), defaults)
+			spec.Quota = whole.List()
+			spec = WithoutGrowth(spec, previous)
 		}
 		return spec, &reason
 	}
@@ -40,7 +47,6 @@ func Spec(namespace *corev1.Namespace, quotas []corev1.ResourceQuota, previous *
 	if err != nil {
 		return invalid(tenancy.Reason{Reason: schedulerv1alpha1.ReasonInvalidSlice, Message: fmt.Sprintf("Annotation %s: %v", schedulerv1alpha1.AnnotationSlice, err)})
 	}
-	quota, errs := slice.Quota(quotas)
 	if len(errs) > 0 {
 		return invalid(tenancy.Reason{Reason: schedulerv1alpha1.ReasonInvalidQuota, Message: fmt.Sprintf("ResourceQuota: %v", errs.ToAggregate())})
 	}
@@ -53,6 +59,17 @@ func Spec(namespace *corev1.Namespace, quotas []corev1.ResourceQuota, previous *
 	spec.Slice = size.List()
 	spec.Quota = whole.List()
 	return spec, nil
+}
+
+// WithoutGrowth returns spec with the slice of previous, and with no more quota than previous has: what was refused
+// keeps a quota from growing, and not from falling. previous nil: no slice and no quota.
+func WithoutGrowth(spec schedulerv1alpha1.NamespacePlacementSpec, previous *schedulerv1alpha1.NamespacePlacementSpec) schedulerv1alpha1.NamespacePlacementSpec {
+	if previous == nil {
+		spec.Slice, spec.Quota = nil, nil
+		return spec
+	}
+	spec.Slice, spec.Quota = previous.Slice, least(slice.Of(spec.Quota), slice.Of(previous.Quota)).List()
+	return spec
 }
 
 // maxLostToleration is the longest toleration that a tenant may name.

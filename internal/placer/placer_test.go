@@ -327,9 +327,6 @@ func TestPlacerKeepsOffClusters(t *testing.T) {
 		"lost": func(n *corev1.Node) {
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
 		},
-		"small nodes": func(n *corev1.Node) {
-			n.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeShapes: `[{"cpu":"50m","memory":"4Gi"}]`}
-		},
 		"nodes with little free": withFreeNodes([]freenodes.Class{{Nodes: 80, Free: slice.Amounts{"cpu": 50, "memory": 4 << 30}}}),
 		"unknown to meta":        func(n *corev1.Node) { n.Status.Allocatable = nil },
 	} {
@@ -570,17 +567,15 @@ func TestPlacerSaysWhy(t *testing.T) {
 	p.cluster("r3", "4", "8Gi", tainted("maintenance", corev1.TaintEffectNoExecute))
 	p.cluster("r4", "4", "8Gi", ready(corev1.ConditionUnknown))
 	p.cluster("r5", "4", "8Gi", ready(corev1.ConditionFalse))
-	p.cluster("r6", "4", "8Gi", func(n *corev1.Node) {
-		n.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeShapes: `[{"cpu":"50m","memory":"4Gi"}]`}
-	})
+	p.cluster("r6", "4", "8Gi", withFreeNodes([]freenodes.Class{{Nodes: 80, Free: slice.Amounts{"cpu": 50, "memory": 4 << 30}}}))
 	p.cluster("r7", "50m", "8Gi")
 	p.cluster("r8", "50m", "50Mi")
 	p.cluster("r9", "4", "8Gi", func(n *corev1.Node) { n.Status.Allocatable = nil })
 	p.ask("a", "100m", "100Mi")
 	p.wantRefused("a", "super clusters")
 	require.Equal(t, "0/9 super clusters are available: 2 have too little free cpu and memory, 1 cordoned, 1 does not answer, 1 drained, "+
-		"1 had no node large enough, 1 has too little free cpu, 1 not ready, 1 tainted by the operator (maintenance)", p.refusal("a").Message)
-	require.Equal(t, "r1: cordoned; r2: tainted by the operator (maintenance); r3: drained; r4: does not answer; r5: not ready; r6: had no node large enough; "+
+		"1 had no node with 100m cpu free, 1 has too little free cpu, 1 not ready, 1 tainted by the operator (maintenance)", p.refusal("a").Message)
+	require.Equal(t, "r1: cordoned; r2: tainted by the operator (maintenance); r3: drained; r4: does not answer; r5: not ready; r6: had no node with 100m cpu free (50m at most); "+
 		"r7: has too little free: 100m cpu wanted, 50m of 50m free; r8: has too little free: 100m cpu wanted, 50m of 50m free, 100Mi memory wanted, 50Mi of 50Mi free; "+
 		"r9: has too little free: 100m cpu wanted, 0 of 0 free, 100Mi memory wanted, 0 of 0 free", p.refusal("a").Details())
 }

@@ -62,6 +62,12 @@ func wanted(requirement *corev1.NodeSelectorRequirement) string {
 	return strings.TrimSpace(string(requirement.Operator) + " " + strings.Join(requirement.Values, ", "))
 }
 
+// MayName returns whether pods may name a label of super nodes.
+func (p *Policy) MayName(label string) bool {
+	_, allowed := p.pods.nodeKeys[label]
+	return allowed
+}
+
 // checkNodeKey refuses a label that the policy does not list. value says what the pod wants of it.
 func (p *Policy) checkNodeKey(key, value, where string, found *refusals) {
 	if _, allowed := p.pods.nodeKeys[key]; !allowed {

@@ -19,6 +19,8 @@ type podRules struct {
 	tolerations    map[string][]corev1.TaintEffect
 	nodeKeys       map[string]struct{}
 	runtimeClasses map[string]struct{}
+	// superClasses are the PriorityClasses that pods may have.
+	superClasses []string
 }
 
 func newPodRules(rules *tenancyv1alpha1.PodRules) (podRules, error) {
@@ -29,6 +31,9 @@ func newPodRules(rules *tenancyv1alpha1.PodRules) (podRules, error) {
 	compiled := podRules{
 		security: level, volumes: make([]bool, len(volumeKinds)),
 		storageClasses: setOf(rules.StorageClasses), nodeKeys: setOf(rules.NodeSelectorKeys), runtimeClasses: setOf(rules.RuntimeClasses),
+	}
+	for i := range rules.PriorityClasses {
+		compiled.superClasses = append(compiled.superClasses, rules.PriorityClasses[i].SuperClusterClass)
 	}
 	for index, kind := range volumeKinds {
 		compiled.volumes[index] = slices.Contains(rules.Volumes, kind)
@@ -67,6 +72,7 @@ func (p *Policy) checkPod(pod *corev1.Pod, facts Facts, found *refusals) {
 	}
 	if pod.UID == "" {
 		checkTranslated(&pod.Spec, found)
+		p.checkPriority(&pod.Spec, found)
 	}
 }
 
@@ -142,6 +148,16 @@ func (p *Policy) checkGrace(spec *corev1.PodSpec, found *refusals) {
 	checkAll(spec.Containers, "spec.containers")
 }
 
+// checkPriority checks the PriorityClass of a new pod. Its priority follows from that in the super cluster.
+func (p *Policy) checkPriority(spec *corev1.PodSpec, found *refusals) {
+	switch class := spec.PriorityClassName; {
+	case spec.Priority != nil || spec.PreemptionPolicy != nil:
+		found.add("spec.priority", "priorities of the super cluster are not for tenants")
+	case class != "" && !slices.Contains(p.pods.superClasses, class):
+		found.add("spec.priorityClassName", "PriorityClass %q is not allowed: pods.priorityClasses allows %s", class, names(p.pods.superClasses))
+	}
+}
+
 // checkTranslated checks what translation removes from every new pod: names that mean something else in the super
 // cluster, and credentials for it.
 func checkTranslated(spec *corev1.PodSpec, found *refusals) {
@@ -150,9 +166,6 @@ func checkTranslated(spec *corev1.PodSpec, found *refusals) {
 	}
 	if spec.SchedulerName != "" && spec.SchedulerName != corev1.DefaultSchedulerName {
 		found.add("spec.schedulerName", "scheduler %q is not allowed: super clusters schedule with %s", spec.SchedulerName, corev1.DefaultSchedulerName)
-	}
-	if spec.PriorityClassName != "" || spec.Priority != nil {
-		found.add("spec.priorityClassName", "priorities of the super cluster are not for tenants")
 	}
 	if ptr.Deref(spec.AutomountServiceAccountToken, true) {
 		found.add("spec.automountServiceAccountToken", "a token for the super cluster is not for tenants")

@@ -381,11 +381,23 @@ func TestCheckPod(t *testing.T) {
 			want: []policy.Refusal{
 				{Field: "spec.nodeName", Message: "the super cluster's scheduler chooses the node"},
 				{Field: "spec.schedulerName", Message: `scheduler "other" is not allowed: super clusters schedule with default-scheduler`},
-				{Field: "spec.priorityClassName", Message: "priorities of the super cluster are not for tenants"},
 				{Field: "spec.automountServiceAccountToken", Message: "a token for the super cluster is not for tenants"},
 				{Field: "spec.volumes[0].projected.sources[1]", Message: "tokens, certificates and trust bundles of the super cluster are not for tenants"},
+				{Field: "spec.priorityClassName", Message: `PriorityClass "system-node-critical" is not allowed: pods.priorityClasses allows none`},
 			},
 		},
+		{
+			name: "a priority", pod: func(spec *corev1.PodSpec) { spec.PriorityClassName, spec.Priority = "pool-high", ptr.To[int32](7) },
+			policy: priorities, want: []policy.Refusal{{Field: "spec.priority", Message: "priorities of the super cluster are not for tenants"}},
+		},
+		{
+			name: "another PriorityClass", pod: func(spec *corev1.PodSpec) { spec.PriorityClassName = "others" },
+			policy: priorities,
+			want: []policy.Refusal{{
+				Field: "spec.priorityClassName", Message: `PriorityClass "others" is not allowed: pods.priorityClasses allows pool-named, pool-high, pool-low`,
+			}},
+		},
+		{name: "a PriorityClass that is listed", pod: func(spec *corev1.PodSpec) { spec.PriorityClassName = "pool-low" }, policy: priorities},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -624,5 +636,38 @@ func TestCheckMetadata(t *testing.T) {
 		require.Empty(t, cmp.Diff(want, policy.Check(policy.Default(), object, policy.Facts{})), "%T", object)
 		object.SetUID("exists")
 		require.Empty(t, policy.Check(policy.Default(), object, policy.Facts{}), "%T", object)
+	}
+}
+
+// priorities maps a class, the priorities from 1000 on, and those from 1 to 999.
+func priorities(spec *tenancyv1alpha1.TenantPolicySpec) {
+	spec.Pods.PriorityClasses = []tenancyv1alpha1.PriorityClassRule{
+		{Name: "named", MaxPriority: ptr.To[int32](10), SuperClusterClass: "pool-named"},
+		{MinPriority: ptr.To[int32](1000), SuperClusterClass: "pool-high"},
+		{MinPriority: ptr.To[int32](1), MaxPriority: ptr.To[int32](999), SuperClusterClass: "pool-low"},
+	}
+}
+
+func TestPriorityClass(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name     string
+		priority *int32
+		want     string
+	}{
+		{want: ""},
+		{priority: ptr.To[int32](0), want: ""},
+		{priority: ptr.To[int32](-5), want: ""},
+		{priority: ptr.To[int32](1), want: "pool-low"},
+		{priority: ptr.To[int32](999), want: "pool-low"},
+		{priority: ptr.To[int32](1000), want: "pool-high"},
+		{name: "named", priority: ptr.To[int32](10), want: "pool-named"},
+		{name: "named", priority: ptr.To[int32](11), want: "pool-low"},
+		{name: "named", want: "pool-named"},
+		{name: "pool-high", want: ""},
+	} {
+		spec := &corev1.PodSpec{PriorityClassName: tc.name, Priority: tc.priority}
+		require.Equal(t, tc.want, policyWith(t, priorities).PriorityClass(spec), "%+v", tc)
+		require.Empty(t, policy.Default().PriorityClass(spec))
 	}
 }

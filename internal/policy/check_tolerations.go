@@ -25,6 +25,12 @@ func (p *Policy) checkTolerations(tolerations []corev1.Toleration, found *refusa
 	}
 }
 
+// MayTolerate returns whether pods may tolerate a taint of super nodes.
+func (p *Policy) MayTolerate(key string, effect corev1.TaintEffect) bool {
+	effects := p.pods.tolerations[key]
+	return p.pods.security == api.LevelPrivileged || slices.Contains(effects, "") || slices.Contains(effects, effect)
+}
+
 // toleratedTaints returns what the policy allows.
 func (p *Policy) toleratedTaints() names {
 	taints := make(names, 0, len(p.spec.Pods.Tolerations))

@@ -84,6 +84,19 @@ func put(list *corev1.ResourceList, name corev1.ResourceName, amount resource.Qu
 	(*list)[name] = amount
 }
 
+// PriorityClass returns the PriorityClass of the super pod of a tenant's pod with this spec, "" for none.
+func (p *Policy) PriorityClass(spec *corev1.PodSpec) string {
+	priority := ptr.Deref(spec.Priority, 0)
+	for i := range p.spec.Pods.PriorityClasses {
+		rule := &p.spec.Pods.PriorityClasses[i]
+		if (rule.Name == "" || rule.Name == spec.PriorityClassName) &&
+			priority >= ptr.Deref(rule.MinPriority, priority) && priority <= ptr.Deref(rule.MaxPriority, priority) {
+			return rule.SuperClusterClass
+		}
+	}
+	return ""
+}
+
 // Force sets in spec, which must be the caller's own copy, what the policy says of every pod: when images are pulled,
 // the node selector, the RuntimeClass of pods that name none, and the longest grace period. It is idempotent.
 func (p *Policy) Force(spec *corev1.PodSpec) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	fwk "k8s.io/kube-scheduler/framework"
 	pluginhelper "k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/interpodaffinity"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodeunschedulable"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/podtopologyspread"
@@ -23,6 +24,7 @@ import (
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/plugins/namespacegang"
 	"github.com/superpool/superpool/plugins/namespaceplacement"
+	"github.com/superpool/superpool/plugins/nodegroups"
 )
 
 // reason is why a super cluster is refused, in words.
@@ -121,6 +123,11 @@ func (f *findings) judged(cluster, plugin, text string) reason {
 			}
 		}
 		return same("tainted")
+	case plugin == nodegroups.Name && strings.HasPrefix(text, nodegroups.ErrReasonNoNode):
+		node := "no node " + strings.TrimPrefix(text, nodegroups.ErrReasonNoNode)
+		return reason{one: "has " + node, many: "have " + node}
+	case plugin == names.InterPodAffinity:
+		return besidePods(text)
 	case plugin == names.NodeAffinity && slicepod.GangName(f.pod) != "":
 		if info := f.info(cluster); info != nil {
 			return f.notSelected(info.Node())
@@ -131,6 +138,19 @@ func (f *findings) judged(cluster, plugin, text string) reason {
 			return reason{one: "lacks a label of the namespace's topology spread", many: "lack a label of the namespace's topology spread"}
 		}
 		return reason{one: "does not fit the namespace's topology spread", many: "do not fit the namespace's topology spread"}
+	}
+	return plain(text)
+}
+
+// besidePods returns a reason of kube-scheduler's plugin InterPodAffinity.
+func besidePods(text string) reason {
+	switch text {
+	case interpodaffinity.ErrReasonAffinityRulesNotMatch:
+		return reason{one: "runs no pod that the pod's affinity asks for", many: "run no pod that the pod's affinity asks for"}
+	case interpodaffinity.ErrReasonAntiAffinityRulesNotMatch:
+		return reason{one: "runs a pod that the pod's anti-affinity avoids", many: "run a pod that the pod's anti-affinity avoids"}
+	case interpodaffinity.ErrReasonExistingAntiAffinityRulesNotMatch:
+		return reason{one: "runs a pod whose anti-affinity avoids the pod", many: "run a pod whose anti-affinity avoids the pod"}
 	}
 	return plain(text)
 }

@@ -280,10 +280,10 @@ func TestMessage(t *testing.T) {
 		"sentences of plugins": {
 			pod: pod("1"),
 			status: unfit(4, "", unresolvable, clusters{
-				"r1": rejected("NodeShape", "super cluster(s) had no node large enough"), "r2": rejected("Other", "is too far away", "has "+"cpu.slice.tenancy.x-k8s.io/web"),
-				"r3": rejected("NodeShape", "super cluster(s) had no node large enough"), "r4": rejected("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"),
+				"r1": rejected("NodeGroups", "super cluster(s) had no node large enough"), "r2": rejected("Other", "is too far away", "has "+"cpu.slice.tenancy.x-k8s.io/web"),
+				"r3": rejected("NodeGroups", "super cluster(s) had no node large enough"), "r4": rejected("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"),
 			}),
-			want: "0/4 super clusters are available: 2 had no node large enough, 1 didn't match Pod's node affinity/selector, 1 has cpu of the namespace, 1 is too far away",
+			want: "0/4 super clusters are available: 2 have no node large enough, 1 didn't match Pod's node affinity/selector, 1 has cpu of the namespace, 1 is too far away",
 		},
 		"what the freest node has is not told": {
 			pod: pod("1"),

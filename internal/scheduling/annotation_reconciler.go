@@ -119,7 +119,7 @@ func (r *annotationReconciler) answer(ctx context.Context, namespace *corev1.Nam
 	}
 	var refused string
 	switch {
-	case np != nil && step == placement.StepRestore && status.Requested.Pod != "":
+	case np != nil && step == placement.StepRestore && placement.IsOwn(status.Requested):
 		return r.tellRefused(ctx, live, status.Requested)
 	case np == nil:
 		refused = "nothing of the namespace is to be placed"
@@ -148,8 +148,12 @@ func (r *annotationReconciler) tellRefused(ctx context.Context, live *corev1.Nam
 	if err := r.record(ctx, live, annotationOf(live)); err != nil {
 		return err
 	}
+	whom := "pod " + request.Pod
+	if request.Cause != "" {
+		whom = "others"
+	}
 	r.events.record(live, announcement{
-		corev1.EventTypeWarning, reasonNotMoved, fmt.Sprintf("No slices are moved for pod %s: %s", request.Pod, request.Message),
+		corev1.EventTypeWarning, reasonNotMoved, fmt.Sprintf("No slices are moved for %s: %s", whom, request.Message),
 	})
 	return nil
 }

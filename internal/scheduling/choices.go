@@ -95,7 +95,7 @@ func (c *choices) refusal(pod *corev1.Pod) string {
 	if c == nil {
 		return ""
 	}
-	if c.profiles.Len() > 0 && !c.profiles.Has(pod.Spec.SchedulerName) {
+	if c.lacksProfile(pod) {
 		return fmt.Sprintf("no scheduler of the pool looks at pods with schedulerName %q", pod.Spec.SchedulerName)
 	}
 	c.mu.Lock()
@@ -104,6 +104,11 @@ func (c *choices) refusal(pod *corev1.Pod) string {
 		return refused.why
 	}
 	return ""
+}
+
+// lacksProfile reports whether a pod names a profile that does not exist.
+func (c *choices) lacksProfile(pod *corev1.Pod) bool {
+	return c != nil && c.profiles.Len() > 0 && !c.profiles.Has(pod.Spec.SchedulerName)
 }
 
 // settle drops the refusal of a pod that was told: what it asks for from now on is judged again.

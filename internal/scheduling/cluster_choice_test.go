@@ -42,6 +42,8 @@ func TestClusterChoice(t *testing.T) {
 		{choice: eu, quota: "1", wantReason: schedulerv1alpha1.ReasonAccepted, wantQuota: "1", wantSelector: map[string]string{"topology.kubernetes.io/region": "eu"}},
 		{choice: "typo", quota: "2", wantReason: schedulerv1alpha1.ReasonInvalidChoice, wantQuota: "1", wantSelector: map[string]string{"topology.kubernetes.io/region": "eu"}},
 		{choice: us, quota: "1", wantReason: schedulerv1alpha1.ReasonAccepted, wantQuota: "1", wantSelector: map[string]string{"topology.kubernetes.io/region": "us"}},
+		{choice: tier, quota: "500m", wantReason: schedulerv1alpha1.ReasonChoiceNotAllowed, wantQuota: "500m", wantSelector: map[string]string{"topology.kubernetes.io/region": "us"}},
+		{choice: us, quota: "1", wantReason: schedulerv1alpha1.ReasonAccepted, wantQuota: "1", wantSelector: map[string]string{"topology.kubernetes.io/region": "us"}},
 		{
 			choice: tier, quota: "1", wantReason: schedulerv1alpha1.ReasonAccepted, wantQuota: "1", wantSelector: map[string]string{"tier": "gold"},
 			policy: func(rules *tenancyv1alpha1.SchedulingRules) { rules.NodeSelectorKeys = []string{"tier"} },

@@ -197,5 +197,5 @@ func sameForPods(a, b *corev1.Node) bool {
 	return a.UID == b.UID && a.Spec.Unschedulable == b.Spec.Unschedulable && outOfServiceOf(a) == outOfServiceOf(b) &&
 		equality.Semantic.DeepEqual(view.Taints(a), view.Taints(b)) &&
 		equality.Semantic.DeepEqual(a.Labels, b.Labels) &&
-		a.Annotations[schedulerv1alpha1.AnnotationNodeShapes] == b.Annotations[schedulerv1alpha1.AnnotationNodeShapes]
+		a.Annotations[schedulerv1alpha1.AnnotationNodeGroups] == b.Annotations[schedulerv1alpha1.AnnotationNodeGroups]
 }

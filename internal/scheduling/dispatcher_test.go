@@ -34,7 +34,7 @@ func TestSameForPods(t *testing.T) {
 		{name: "cordoned", change: func(n *corev1.Node) { n.Spec.Unschedulable = true }},
 		{name: "tainted", change: func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}} }},
 		{name: "labelled", change: func(n *corev1.Node) { n.Labels = map[string]string{"a": "b"} }},
-		{name: "other shapes", change: func(n *corev1.Node) { n.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeShapes: "[]"} }},
+		{name: "other groups", change: func(n *corev1.Node) { n.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeGroups: "{}"} }},
 		{name: "another Node of this name", change: func(n *corev1.Node) { n.UID = "other" }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

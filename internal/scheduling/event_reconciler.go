@@ -25,7 +25,7 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// Reasons of Events in tenant control planes, besides the reasons of condition Accepted.
+// Reasons of Events in tenant control planes, besides the reasons of conditions Accepted and RoomMade.
 const (
 	// reasonPlaced: the namespace scheduler reserved the whole quota of the namespace. The message names the super
 	// clusters.
@@ -50,9 +50,15 @@ const (
 	// reasonNominated: there is no room for what is guaranteed to the tenant, and others give back what they borrow.
 	// The namespace is placed in the super clusters that the message names as soon as their pods there have ended.
 	reasonNominated = "Nominated"
+	// reasonChoiceUnmet: what leaves super clusters is placed by the operator's labels alone, because no other super
+	// cluster has those that the namespace's choice requires.
+	reasonChoiceUnmet = "ChoiceUnmet"
 	// reasonStays: what was to leave a super cluster stays there, as far as the quota requests it.
 	reasonStays = "Stays"
 )
+
+// choiceEvent is the name of a request for an Event about a choice that is not met.
+const choiceEvent = "choice"
 
 // partEvent begins the name of a request for an Event about what a namespace has in the super cluster that follows.
 const partEvent = "part/"
@@ -139,6 +145,9 @@ func announcementOf(np *schedulerv1alpha1.NamespacePlacement, condition string) 
 	if cluster, isPart := strings.CutPrefix(condition, partEvent); isPart {
 		return announcementOfPart(np, cluster)
 	}
+	if condition == choiceEvent {
+		return announcementOfChoice(np)
+	}
 	if condition == nominatedEvent {
 		return announcementOfNomination(np)
 	}
@@ -146,9 +155,10 @@ func announcementOf(np *schedulerv1alpha1.NamespacePlacement, condition string) 
 	switch {
 	case c == nil, c.Reason == schedulerv1alpha1.ReasonPending, c.Reason == schedulerv1alpha1.ReasonAccepted:
 		return announcement{}
-	case condition == schedulerv1alpha1.ConditionGuaranteed:
+	case condition == schedulerv1alpha1.ConditionGuaranteed,
+		condition == schedulerv1alpha1.ConditionRoomMade && c.Status == metav1.ConditionTrue:
 		return announcement{corev1.EventTypeNormal, c.Reason, c.Message}
-	case condition == schedulerv1alpha1.ConditionAccepted:
+	case condition == schedulerv1alpha1.ConditionAccepted, condition == schedulerv1alpha1.ConditionRoomMade:
 		return announcement{corev1.EventTypeWarning, c.Reason, c.Message}
 	case c.Status == metav1.ConditionTrue:
 		return announcement{corev1.EventTypeNormal, reasonPlaced, fmt.Sprintf("%s: %s", c.Message, placement.Encode(np.Status.Placements))}
@@ -156,15 +166,28 @@ func announcementOf(np *schedulerv1alpha1.NamespacePlacement, condition string) 
 	return announcement{corev1.EventTypeWarning, reasonNotPlaced, c.Message}
 }
 
+// announcementOfChoice returns the Event about a choice of super clusters that nothing else meets.
+func announcementOfChoice(np *schedulerv1alpha1.NamespacePlacement) announcement {
+	if np == nil || np.Status.Displaced == nil || !np.Status.Displaced.ChoiceUnmet {
+		return announcement{}
+	}
+	return announcement{corev1.EventTypeWarning, reasonChoiceUnmet, fmt.Sprintf(
+		"No other super cluster has the labels that annotation %s requires: what leaves is placed without them", schedulerv1alpha1.AnnotationClusterChoice)}
+}
+
 // announced returns the conditions whose change is an Event, and the super clusters that are left, or were (partEvent).
 func (c placementChange) announced() (conditions []string) {
 	for _, condition := range []string{
-		schedulerv1alpha1.ConditionAccepted, schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ConditionGuaranteed, nominatedEvent,
+		schedulerv1alpha1.ConditionAccepted, schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ConditionRoomMade,
+		schedulerv1alpha1.ConditionGuaranteed, nominatedEvent,
 	} {
 		current := announcementOf(c.current, condition)
 		if current != (announcement{}) && current != announcementOf(c.old, condition) {
 			conditions = append(conditions, condition)
 		}
+	}
+	if now := announcementOfChoice(c.current); now != (announcement{}) && now != announcementOfChoice(c.old) {
+		conditions = append(conditions, choiceEvent)
 	}
 	var was, is []schedulerv1alpha1.ClusterPlacement
 	if c.old != nil {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/clusterchoice"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/superclusters"
 )
@@ -35,6 +37,9 @@ const (
 	reachPatience = 30 * time.Second
 	// preemptedPeriod is how often it is looked at whether what gives way is still waited for.
 	preemptedPeriod = 5 * time.Second
+	// choicePeriod is after how long it is looked again whether a super cluster matches the choice of a namespace of
+	// which something waits to be placed elsewhere.
+	choicePeriod = time.Minute
 )
 
 // Leaver lets namespaces leave super clusters that are drained or lost, and stay where they are so no more. It decides
@@ -54,7 +59,9 @@ type Leaver struct {
 	// standings holds what decides, by super cluster, and placed the NamespacePlacements with anything there, as far as
 	// Reconcile has seen them.
 	standings map[string]superclusters.Standing
-	placed    map[string]sets.Set[types.NamespacedName]
+	// nodes holds the virtual Nodes as last seen. They are shared with the informer and never changed.
+	nodes  map[string]*corev1.Node
+	placed map[string]sets.Set[types.NamespacedName]
 	// reachable is from when a super cluster's silence counts, zero while none answers (Standing.LeaveReason). It is
 	// not kept over a restart: how long nobody looked is not known, so a toleration that runs begins anew. What has
 	// begun to leave goes on (reasons).
@@ -100,6 +107,10 @@ func (r *Leaver) setNode(node *corev1.Node) []types.NamespacedName {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	standing := superclusters.StandingOf(node)
+	if r.nodes == nil {
+		r.nodes = map[string]*corev1.Node{}
+	}
+	r.nodes[node.Name] = node
 	if before, known := r.standings[node.Name]; known && before == standing {
 		return nil // a heartbeat, or another capacity
 	}
@@ -123,6 +134,7 @@ func (r *Leaver) deleteNode(name string) []types.NamespacedName {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.standings, name)
+	delete(r.nodes, name)
 	r.reaches()
 	return r.placed[name].UnsortedList()
 }
@@ -164,8 +176,12 @@ func (r *Leaver) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		var later time.Duration
 		np.Status, _, later = placement.Next(np, placement.Facts{
 			Now: r.Clock.Now(), Leave: leave, Used: r.Usage.Usage(ctx, client.ObjectKeyFromObject(np), clustersOf(np, nil)),
+			ChoiceUnmet: r.choiceUnmet(np, leave),
 		})
 		again = sooner(again, later)
+		if np.Spec.ClusterChoice != nil && !placement.Displaced(np).IsZero() {
+			again = sooner(again, choicePeriod)
+		}
 		return nil
 	})
 	if err != nil {
@@ -173,6 +189,23 @@ func (r *Leaver) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	}
 	klog.FromContext(ctx).V(4).Info("Looked at the super clusters of a namespace", "leave", leave)
 	return reconcile.Result{RequeueAfter: again}, nil
+}
+
+// choiceUnmet returns placement.Facts.ChoiceUnmet: whether the labels that np requires are those of no super cluster
+// but those that it leaves, or that are drained. nil: no virtual Node is known.
+func (r *Leaver) choiceUnmet(np *schedulerv1alpha1.NamespacePlacement, leave map[string]schedulerv1alpha1.LeavingReason) *bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.nodes) == 0 {
+		return nil
+	}
+	return ptr.To(clusterchoice.IsUnmet(np, func(yield func(*corev1.Node) bool) {
+		for name, node := range r.nodes {
+			if leave[name] == "" && !r.standings[name].Drained && !yield(node) {
+				return
+			}
+		}
+	}))
 }
 
 // setPlaced records where a NamespacePlacement has anything, nil for one that has ended.

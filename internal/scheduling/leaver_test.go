@@ -3,6 +3,7 @@ package scheduling
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -22,6 +24,7 @@ import (
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/superclusters"
+	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -181,6 +184,69 @@ func TestADrainThatIsTakenBack(t *testing.T) {
 	b.after(0)
 	b.want("a", "r1=1 r2=1-1(Shrunk)")
 	b.want("c", "r1=1 r2=1")
+}
+
+// TestAChoiceThatNothingElseMeets: a namespace that has chosen a super cluster by its name does not hold up its drain.
+// One that has chosen by a label which another super cluster has waits for room there.
+func TestAChoiceThatNothingElseMeets(t *testing.T) {
+	t.Parallel()
+	choosing := func(name string, labels map[string]string) *schedulerv1alpha1.NamespacePlacement {
+		np := onePlaced(name, "r1")
+		np.Spec.ClusterChoice = &schedulerv1alpha1.ClusterChoice{NodeSelector: labels}
+		return np
+	}
+	b := newLeaverBed(t, choosing("byname", map[string]string{corev1.LabelHostname: "r1"}), choosing("bylabel", map[string]string{"region": "eu"}), onePlaced("any", "r1"))
+	labelled := func(labels map[string]string) func(*corev1.Node) {
+		return func(node *corev1.Node) { maps.Copy(node.Labels, labels) }
+	}
+	eu1 := labelled(map[string]string{corev1.LabelHostname: "r1", "region": "eu"})
+	b.node("r1", eu1)
+	b.node("r2", labelled(map[string]string{corev1.LabelHostname: "r2", "region": "eu"}))
+	b.node("r3", labelled(map[string]string{corev1.LabelHostname: "r3"}))
+	unmet := func(name string) (bool, []string) {
+		np := &schedulerv1alpha1.NamespacePlacement{}
+		require.NoError(t, b.stored.Get(t.Context(), types.NamespacedName{Namespace: "tenant", Name: name}, np))
+		var fits []string
+		for _, object := range view.Slices(np) {
+			pod := object.(*corev1.Pod)
+			for _, id := range []string{"r1", "r2", "r3"} {
+				if matches, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(b.nodes[id]); pod.Spec.NodeName == "" && err == nil && matches {
+					fits = append(fits, id)
+				}
+			}
+		}
+		return np.Status.Displaced != nil && np.Status.Displaced.ChoiceUnmet, fits
+	}
+	want := func(name string, wantUnmet bool, wantFits ...string) {
+		t.Helper()
+		is, fits := unmet(name)
+		require.Equal(t, wantUnmet, is, name)
+		require.Equal(t, wantFits, fits, name)
+	}
+	b.after(time.Minute)
+	want("byname", false)
+	b.node("r1", eu1, drained)
+	b.after(time.Second)
+	want("byname", true, "r1", "r2", "r3")
+	want("bylabel", false, "r1", "r2")
+	want("any", false, "r1", "r2", "r3")
+
+	old, now := onePlaced("byname", "r1"), &schedulerv1alpha1.NamespacePlacement{}
+	require.NoError(t, b.stored.Get(t.Context(), types.NamespacedName{Namespace: "tenant", Name: "byname"}, now))
+	require.Contains(t, placementChange{old: old, current: now}.announced(), choiceEvent)
+	require.Equal(t, reasonChoiceUnmet, announcementOf(now, choiceEvent).reason)
+	require.NotContains(t, placementChange{old: now, current: now}.announced(), choiceEvent)
+
+	// The other one is drained, too.
+	b.node("r2", labelled(map[string]string{corev1.LabelHostname: "r2", "region": "eu"}), drained)
+	b.after(choicePeriod + time.Second)
+	want("bylabel", true, "r1", "r2", "r3")
+
+	// What is placed elsewhere stays there, and what the quota grows by is for the choice alone again.
+	b.grant("byname", "r3", "1")
+	b.after(time.Second)
+	want("byname", false)
+	b.want("byname", "r3=1")
 }
 
 // TestPlacedWhereTheNodeIsGone: a namespace is placed while the virtual Node of a removed super cluster is deleted. It

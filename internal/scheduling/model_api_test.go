@@ -84,7 +84,7 @@ func (s *modelStore) update(np *schedulerv1alpha1.NamespacePlacement, status boo
 	if status {
 		stored.Status = *np.Status.DeepCopy()
 	} else {
-		stored.Spec, stored.Finalizers = *np.Spec.DeepCopy(), slices.Clone(np.Finalizers)
+		stored.Spec, stored.Finalizers, stored.Annotations = *np.Spec.DeepCopy(), slices.Clone(np.Finalizers), maps.Clone(np.Annotations)
 	}
 	switch {
 	case stored.DeletionTimestamp != nil && len(stored.Finalizers) == 0:

@@ -79,6 +79,7 @@ type modelConnection struct {
 	informers  map[string]cache.Indexer
 	namespace  *namespaceReconciler
 	annotation *annotationReconciler
+	move       *moveReconciler
 }
 
 // newModelProcess starts a process. A shadow writes into another store, and its writes happen.
@@ -168,6 +169,7 @@ func (p *modelProcess) connect(tenant *modelTenant) *modelConnection {
 	c.annotation = &annotationReconciler{
 		key: tenant.key, store: p.store, api: api, namespaces: namespaces, events: told, clock: p.world.clock, restores: newRestoreLimiter(),
 	}
+	c.move = &moveReconciler{key: tenant.key, store: p.store, namespaces: namespaces, usage: p, events: told, clock: p.world.clock}
 	return c
 }
 
@@ -404,6 +406,13 @@ func (p *modelProcess) reconcilesNamespace(key types.NamespacedName) {
 func (p *modelProcess) reconcilesAnnotation(key types.NamespacedName) {
 	p.works(key.Namespace, func() error {
 		_, err := p.tenants[key.Namespace].annotation.Reconcile(p.ctx, request{concern: concernAnnotation, namespace: key.Name})
+		return err
+	})
+}
+
+func (p *modelProcess) moves(key types.NamespacedName) {
+	p.works(key.Namespace, func() error {
+		_, err := p.tenants[key.Namespace].move.Reconcile(p.ctx, request{concern: concernMove, namespace: key.Name})
 		return err
 	})
 }

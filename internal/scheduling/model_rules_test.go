@@ -68,7 +68,10 @@ func describe(np *schedulerv1alpha1.NamespacePlacement) string {
 	}
 	parts := []string{fmt.Sprintf("v%s quota %s", np.ResourceVersion, slice.Of(np.Spec.Quota))}
 	if request := np.Status.Requested; request != nil {
-		parts = append(parts, fmt.Sprintf("%s %s", request.State, request.Annotation))
+		parts = append(parts, fmt.Sprintf("%s %s%s", request.State, request.Annotation, request.Cause))
+	}
+	if np.Annotations[schedulerv1alpha1.AnnotationMove] != "" {
+		parts = append(parts, "ordered to move")
 	}
 	if np.DeletionTimestamp != nil {
 		parts = append(parts, "deleted")
@@ -146,6 +149,9 @@ func (w *modelWorld) mayLeave(np *schedulerv1alpha1.NamespacePlacement, id strin
 	case schedulerv1alpha1.LeavingRequested:
 		request := np.Status.Requested
 		return request != nil && request.State == schedulerv1alpha1.RequestGranted && w.namespace(client.ObjectKeyFromObject(np)).asked[request.Annotation]
+	case schedulerv1alpha1.LeavingMoved:
+		request := np.Status.Requested
+		return request != nil && request.State == schedulerv1alpha1.RequestGranted && request.Cause != "" && w.namespace(client.ObjectKeyFromObject(np)).ordered
 	case schedulerv1alpha1.LeavingPreempted:
 		placed, _ := placedOf(np)
 		by := placed[id].by
@@ -246,7 +252,7 @@ func (w *modelWorld) checkFalls(key types.NamespacedName, after *schedulerv1alph
 			w.broken("%s leaves %s as %s, and that is not so", key, id, b.reason)
 		}
 		if leavesNow {
-			if !b.stays().IsZero() && began && b.reason != schedulerv1alpha1.LeavingRequested {
+			if !b.stays().IsZero() && began && !b.leavesFor(modelRequests...) {
 				w.broken("%s leaves %s as %s, and %s stays", key, id, b.reason, b.stays())
 			}
 			continue
@@ -270,7 +276,7 @@ func (w *modelWorld) owes(before slice.Amounts, was, is map[string]modelPlaced) 
 		a, b := was[id], is[id]
 		granted = granted.Plus(b.reserved.Minus(a.reserved))
 		switch moved, moves := a.leavesFor(modelMoves...), b.leavesFor(modelMoves...); {
-		case b.leavesFor(schedulerv1alpha1.LeavingRequested): // it has its replacement already
+		case b.leavesFor(modelRequests...): // it has its replacement already
 		case moves:
 			left = left.Plus(a.stays().Minus(b.stays()))
 		case moved:
@@ -297,8 +303,12 @@ func moving(is map[string]modelPlaced) slice.Amounts {
 
 // modelMoves are the reasons for which a namespace is placed elsewhere.
 var modelMoves = []schedulerv1alpha1.LeavingReason{
-	schedulerv1alpha1.LeavingDrained, schedulerv1alpha1.LeavingLost, schedulerv1alpha1.LeavingRequested, schedulerv1alpha1.LeavingPreempted,
+	schedulerv1alpha1.LeavingDrained, schedulerv1alpha1.LeavingLost, schedulerv1alpha1.LeavingRequested, schedulerv1alpha1.LeavingMoved,
+	schedulerv1alpha1.LeavingPreempted,
 }
+
+// modelRequests are those for which it is placed elsewhere first, and then leaves.
+var modelRequests = []schedulerv1alpha1.LeavingReason{schedulerv1alpha1.LeavingRequested, schedulerv1alpha1.LeavingMoved}
 
 func least(a, b slice.Amounts) slice.Amounts { return a.Minus(a.Minus(b)) }
 
@@ -367,7 +377,7 @@ func (w *modelWorld) checkGrowth(key types.NamespacedName, before, after *schedu
 // of a choice is in checkFalls.
 func (w *modelWorld) checkChosen(key types.NamespacedName, id string) {
 	if !w.wasLately(key, func(event modelPlacementEvent) bool {
-		return event.placement != nil && (chosenIn(event.placement) == "" || chosenIn(event.placement) == id)
+		return event.placement != nil && (chosenIn(event.placement) == "" || chosenIn(event.placement) == id || event.placement.Status.Displaced != nil && event.placement.Status.Displaced.ChoiceUnmet)
 	}) {
 		w.broken("%s was placed in %s, and has chosen %s", key, id, chosenIn(w.meta.objects[key]))
 	}
@@ -467,6 +477,9 @@ func (w *modelWorld) checkRequest(key types.NamespacedName, before, after *sched
 		return
 	}
 	w.did["granted a request"]++
+	if request.Cause != "" {
+		w.did["took over a move"]++
+	}
 	wanted := map[string]slice.Amounts{}
 	for i := range request.Placements {
 		wanted[request.Placements[i].Cluster] = slice.Of(request.Placements[i].Reserved)
@@ -521,7 +534,7 @@ func (w *modelWorld) checkEviction(pod *modelPod, deletes bool) {
 		if deletes && !here.leavesFor(schedulerv1alpha1.LeavingLost) {
 			return false
 		}
-		return here.leavesFor(modelMoves...) && event.owed.IsZero()
+		return here.leavesFor(modelMoves...) && here.reason != schedulerv1alpha1.LeavingMoved && event.owed.IsZero()
 	}
 	if !w.wasLately(pod.key, leaves) {
 		w.broken("pod %s is evicted from %s, and its namespace does not leave it, or is not whole elsewhere: %s", name, pod.cluster, describe(w.meta.objects[pod.key]))
@@ -712,6 +725,7 @@ func (w *modelWorld) settleRound() {
 			w.process.leaves(key)
 			w.process.reconcilesNamespace(key)
 			w.process.reconcilesAnnotation(key)
+			w.process.moves(key)
 			w.process.releases(key)
 			w.process.hears()
 		}
@@ -816,6 +830,9 @@ func (w *modelWorld) checkSettled(key types.NamespacedName) {
 		w.broken("%s asks for %s, and its NamespacePlacement for %s", key, wanted, quota)
 	}
 	w.checkSettledPlacements(key, np)
+	if np.Annotations[schedulerv1alpha1.AnnotationMove] != "" {
+		w.broken("%s is ordered to move after 20 minutes: %s", key, describe(np))
+	}
 	if annotation := annotationOf(ns.object); annotation != placement.Encode(np.Status.Placements) || np.Status.Requested != nil {
 		w.broken("%s is told %s after 20 minutes, and has %s", key, annotation, describe(np))
 	}
@@ -830,7 +847,7 @@ func (w *modelWorld) checkSettledPlacements(key types.NamespacedName, np *schedu
 			w.broken("%s has something in %s after 20 minutes, which is gone: %s", key, id, describe(np))
 		}
 		needed := w.supers[id].requests(key).Minus(p.stays())
-		if !p.leaving.IsZero() && (needed.IsZero() || p.reason != schedulerv1alpha1.LeavingShrunk) {
+		if !p.leaving.IsZero() && (needed.IsZero() || !p.leavesFor(schedulerv1alpha1.LeavingShrunk, schedulerv1alpha1.LeavingMoved)) {
 			w.broken("%s still leaves %s after 20 minutes, where %s is used: %s", key, id, w.supers[id].requests(key), describe(np))
 		}
 	}

@@ -127,6 +127,8 @@ type modelNamespace struct {
 	replicas, available int
 	// asked holds what the tenant has written into the placements annotation.
 	asked map[string]bool
+	// ordered is whether anyone has ordered a move.
+	ordered bool
 	// jobs is whether pods end.
 	jobs bool
 }
@@ -352,6 +354,7 @@ func (w *modelWorld) setNode(super *modelSuper, change func(*modelNodeState)) {
 	state.from = w.clock.Now()
 	super.states = append(super.states, state)
 	node := builders.VirtualNode(super.id).Obj()
+	node.Labels[corev1.LabelHostname] = super.id
 	node.Status.Allocatable = state.room.List()
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue}
 	switch {
@@ -418,6 +421,30 @@ func (w *modelWorld) guarantees(tenant string) {
 	current, err := policy.New("guarantees", &spec)
 	require.NoError(w, err)
 	w.policies[tenant].Set(current)
+}
+
+// ordersMove orders a move of unused slices, as an operator does, or vc-scheduler for another namespace.
+func (w *modelWorld) ordersMove(key types.NamespacedName) {
+	np := w.meta.objects[key]
+	if np == nil || np.DeletionTimestamp != nil || np.Status.Slices == 0 {
+		return
+	}
+	order := placement.MoveOrder{Cause: schedulerv1alpha1.MoveForRoom, Placements: map[string]int32{}, Since: w.meta.now()}
+	if w.random.IntN(2) == 0 {
+		order.Cause = schedulerv1alpha1.MoveForDefragmentation
+	}
+	ids := sortedNames(w.supers)
+	to := ids[w.random.IntN(len(ids))]
+	for range np.Status.Slices { // mostly together, for nothing may come to be in smaller pieces
+		if w.random.IntN(6) == 0 {
+			to = ids[w.random.IntN(len(ids))]
+		}
+		order.Placements[to]++
+	}
+	ordered := np.DeepCopy()
+	metav1.SetMetaDataAnnotation(&ordered.ObjectMeta, schedulerv1alpha1.AnnotationMove, order.Encode())
+	w.namespace(key).ordered = true
+	require.NoError(w, w.meta.update(ordered, false))
 }
 
 // deletesByHand deletes a NamespacePlacement.

@@ -213,7 +213,7 @@ func (r *namespaceReconciler) change(
 	gone, since, keep := r.quotaGone(np, quotas)
 	switch {
 	case keep > 0:
-		spec = withoutGrowth(spec, previous)
+		spec = unchanged(spec, previous)
 		spec.QuotaGoneSince, reason = since, reasonQuotaGone(since.Add(r.quotaGrace))
 	case gone: // also where something else is invalid, with which the last quota stays in force
 		spec.Quota = nil
@@ -306,7 +306,7 @@ func (r *namespaceReconciler) limited(
 	limit, mayExist := r.limits.admit(namespace, demandOfSpec(&spec), demandOfAdopted(granted))
 	switch {
 	case limit.Reason == schedulerv1alpha1.ReasonTenantLimit:
-		return withoutGrowth(spec, previous), limit, mayExist
+		return placement.WithoutGrowth(spec, previous), limit, mayExist
 	case !isInvalid(reason) && limit.Reason != "":
 		return spec, limit, mayExist
 	}
@@ -324,15 +324,15 @@ func (r *namespaceReconciler) spec(namespace *corev1.Namespace, quotas []corev1.
 	}
 	spec, invalid := placement.Spec(namespace, quotas, previous, r.defaultSlice)
 	if tooMany {
-		spec = withoutGrowth(spec, previous)
+		spec = unchanged(spec, previous)
 		invalid = &tenancy.Reason{Reason: schedulerv1alpha1.ReasonTenantLimit, Message: fmt.Sprintf(
 			"The quotas and the slice of the namespace name more than the %d resources that are allowed (limits.resourceNames of TenantPolicy %s): what the namespace has stays as it is",
 			most, current.Name())}
 	}
 	r.setScheduling(&spec)
 	chosen, refused := clusterchoice.Of(namespace, previous, current)
-	if spec.ClusterChoice = chosen; refused != nil {
-		spec = withoutGrowth(spec, previous)
+	if spec.ClusterChoice = chosen; refused != nil && !tooMany {
+		spec = placement.WithoutGrowth(spec, previous)
 	}
 	if invalid == nil {
 		invalid = refused
@@ -362,6 +362,13 @@ func (r *namespaceReconciler) setScheduling(spec *schedulerv1alpha1.NamespacePla
 		spec.Weight = 0
 	}
 	spec.Guaranteed = slice.Of(rules.Guaranteed).List()
+	spec.MovableFor = schedulerv1alpha1.MovableFor(rules.MovableFor)
+	switch {
+	case rules.MovesPerHour == 0:
+		spec.MovableFor = schedulerv1alpha1.MovableForNobody
+	case spec.MovableFor == schedulerv1alpha1.MovableForTenant:
+		spec.MovableFor = ""
+	}
 }
 
 // isInvalid reports whether a Reason of condition Accepted makes it False.
@@ -369,8 +376,8 @@ func isInvalid(reason tenancy.Reason) bool {
 	return reason.Reason != "" && !placement.IsAccepted(reason.Reason)
 }
 
-// withoutGrowth returns spec with slice and quota of previous, nil for none.
-func withoutGrowth(spec schedulerv1alpha1.NamespacePlacementSpec, previous *schedulerv1alpha1.NamespacePlacementSpec) schedulerv1alpha1.NamespacePlacementSpec {
+// unchanged returns spec with slice and quota of previous, nil for none.
+func unchanged(spec schedulerv1alpha1.NamespacePlacementSpec, previous *schedulerv1alpha1.NamespacePlacementSpec) schedulerv1alpha1.NamespacePlacementSpec {
 	spec.Slice, spec.Quota = nil, nil
 	if previous != nil {
 		spec.Slice, spec.Quota = previous.Slice, previous.Quota

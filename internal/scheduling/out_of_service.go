@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	nodehelpers "k8s.io/component-helpers/node/util"
 	"k8s.io/klog/v2"
@@ -38,6 +39,8 @@ const (
 	goneCheckPeriod = 20 * time.Second
 	// gonePatience is for how long a Node may not be Ready whose virtual Node was deleted too.
 	gonePatience = 5 * time.Minute
+	// goneNodePatience is after how long such a Node is deleted, if it has been out of service since.
+	goneNodePatience = 10 * time.Minute
 )
 
 // outOfService is what a virtual Node says about the tenants' Nodes of its super cluster. The zero outOfService says
@@ -87,11 +90,14 @@ func (o outOfService) taintOf(node *corev1.Node) *corev1.Taint {
 //
 // Where there is no virtual Node, its Cluster was deleted long ago, or the Node will be made in a moment. A tenant's
 // Node counts as out of service then if it has not been Ready for gonePatience, and a live read of the meta cluster
-// finds no such virtual Node. Nothing changes before.
+// finds no such virtual Node. Nothing changes before. Its syncer cannot look after it any more: after goneNodePatience
+// it is deleted, as the node lifecycle controller of a cloud deletes Nodes without a machine, if the tenant has nothing
+// placed there. Its pods have been freed by then, and a syncer that comes back all the same makes its Nodes anew.
 //
 // A tenant may make any number of Nodes that look like the syncer's. One reconcile reads one page, and the next one
 // waits in the queue like any other request.
 type outOfServiceReconciler struct {
+	key        string
 	api        kubernetes.Interface
 	dispatcher *Dispatcher
 	// meta reads what is stored in the meta cluster now.
@@ -132,9 +138,9 @@ func (r *outOfServiceReconciler) Reconcile(ctx context.Context, _ request) (reco
 		return reconcile.Result{}, fmt.Errorf("listing nodes: %w", err)
 	}
 	var errs []error
-	unknown := sync.OnceValues(func() (func(string) bool, error) { return r.lacks(ctx) })
+	live := sync.OnceValues(func() (*storedPool, error) { return r.stored(ctx) })
 	for i := range page.Items {
-		errs = append(errs, r.reconcileNode(ctx, &page.Items[i], unknown))
+		errs = append(errs, r.reconcileNode(ctx, &page.Items[i], live))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return reconcile.Result{}, err // this page again
@@ -148,48 +154,104 @@ func (r *outOfServiceReconciler) Reconcile(ctx context.Context, _ request) (reco
 	return reconcile.Result{}, nil
 }
 
-// lacks returns a function that tells of which super clusters the meta cluster has no virtual Node.
-func (r *outOfServiceReconciler) lacks(ctx context.Context) (func(superCluster string) bool, error) {
-	stored := &corev1.NodeList{}
-	if err := r.meta.List(ctx, stored, client.HasLabels{schedulerv1alpha1.LabelVirtualNode}); err != nil {
+// storedPool is what the meta cluster has now: super clusters with a virtual Node, and those where the tenant has
+// anything.
+type storedPool struct{ nodes, placed sets.Set[string] }
+
+// stored reads what the meta cluster has.
+func (r *outOfServiceReconciler) stored(ctx context.Context) (*storedPool, error) {
+	nodes, placements := &corev1.NodeList{}, &schedulerv1alpha1.NamespacePlacementList{}
+	if err := r.meta.List(ctx, nodes, client.HasLabels{schedulerv1alpha1.LabelVirtualNode}); err != nil {
 		return nil, fmt.Errorf("reading virtual Nodes: %w", err)
 	}
-	return func(superCluster string) bool {
-		return !slices.ContainsFunc(stored.Items, func(node corev1.Node) bool { return node.Name == superCluster })
-	}, nil
+	if err := r.meta.List(ctx, placements, client.InNamespace(r.key)); err != nil {
+		return nil, fmt.Errorf("reading NamespacePlacements: %w", err)
+	}
+	pool := &storedPool{nodes: sets.New[string](), placed: sets.New[string]()}
+	for i := range nodes.Items {
+		pool.nodes.Insert(nodes.Items[i].Name)
+	}
+	for i := range placements.Items {
+		for j := range placements.Items[i].Status.Placements {
+			pool.placed.Insert(placements.Items[i].Status.Placements[j].Cluster)
+		}
+	}
+	return pool, nil
 }
 
-// sayOf returns what is known about a Node of the tenant, false for nothing. lacks is that of one page.
-func (r *outOfServiceReconciler) sayOf(node *corev1.Node, superCluster string, lacks func() (func(string) bool, error)) (outOfService, bool, error) {
+// sayOf returns what is known about a Node of the tenant, false for nothing. live is that of one page.
+func (r *outOfServiceReconciler) sayOf(node *corev1.Node, superCluster string, live func() (*storedPool, error)) (outOfService, bool, error) {
 	if says, known := r.says[superCluster]; known {
 		r.waits = r.waits || says.gone
 		return says, true, nil
 	}
-	_, ready := nodehelpers.GetNodeCondition(&node.Status, corev1.NodeReady)
-	switch {
-	case node.Annotations[schedulerv1alpha1.AnnotationOutOfService] != "":
-		r.tainted = true
-		return outOfService{}, false, nil
-	case ready == nil || ready.Status == corev1.ConditionTrue || r.clock.Since(ready.LastTransitionTime.Time) < gonePatience:
+	r.tainted = r.tainted || isMarked(node)
+	if notReadyFor(node, r.clock.Now()) < gonePatience {
 		r.waits = true
 		return outOfService{}, false, nil
 	}
-	isLacking, err := lacks()
+	pool, err := live()
 	if err != nil {
 		return outOfService{}, false, err
 	}
-	return outOfService{gone: true}, isLacking(superCluster), nil
+	gone := !pool.nodes.Has(superCluster)
+	r.waits = r.waits || gone
+	return outOfService{gone: true}, gone, nil
+}
+
+// isMarked reports whether a Node of the tenant bears our mark.
+func isMarked(node *corev1.Node) bool {
+	return node.Annotations[schedulerv1alpha1.AnnotationOutOfService] != ""
+}
+
+// notReadyFor returns for how long a Node has not been Ready, -1 if it is or nothing is known.
+func notReadyFor(node *corev1.Node, now time.Time) time.Duration {
+	_, ready := nodehelpers.GetNodeCondition(&node.Status, corev1.NodeReady)
+	if ready == nil || ready.Status == corev1.ConditionTrue {
+		return -1
+	}
+	return now.Sub(ready.LastTransitionTime.Time)
+}
+
+// isLeft reports whether a Node is to be deleted of whose super cluster the meta cluster has no virtual Node.
+func (r *outOfServiceReconciler) isLeft(node *corev1.Node, superCluster string, live func() (*storedPool, error)) (bool, error) {
+	if _, known := r.says[superCluster]; known || !isMarked(node) || !slices.ContainsFunc(node.Spec.Taints, isOutOfService) ||
+		notReadyFor(node, r.clock.Now()) < goneNodePatience {
+		return false, nil
+	}
+	pool, err := live()
+	if err != nil {
+		return false, err
+	}
+	return !pool.nodes.Has(superCluster) && !pool.placed.Has(superCluster), nil
+}
+
+// deleteNode deletes a Node of the tenant, if it is still as it was read.
+func (r *outOfServiceReconciler) deleteNode(ctx context.Context, node *corev1.Node, superCluster string) error {
+	unchanged := &metav1.Preconditions{UID: &node.UID, ResourceVersion: &node.ResourceVersion}
+	err := r.api.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{Preconditions: unchanged})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting node %s: %w", node.Name, err)
+	}
+	klog.FromContext(ctx).Info("Deleted a node of the tenant whose super cluster is gone", "node", klog.KObj(node), "superCluster", superCluster)
+	return nil
 }
 
 // reconcileNode writes the taint of one Node of the tenant.
-func (r *outOfServiceReconciler) reconcileNode(ctx context.Context, node *corev1.Node, lacks func() (func(string) bool, error)) error {
+func (r *outOfServiceReconciler) reconcileNode(ctx context.Context, node *corev1.Node, live func() (*storedPool, error)) error {
 	cluster, ours := superClusterOfNode(node)
 	if !ours {
 		return nil
 	}
-	says, known, err := r.sayOf(node, cluster, lacks)
+	says, known, err := r.sayOf(node, cluster, live)
 	if err != nil || !known {
 		return err
+	}
+	if left, err := r.isLeft(node, cluster, live); err != nil || left {
+		if err != nil {
+			return err
+		}
+		return r.deleteNode(ctx, node, cluster)
 	}
 	taints, tainted, changed := taintsOf(node, says.taintOf(node))
 	r.tainted = r.tainted || tainted

@@ -64,7 +64,16 @@ var (
 )
 
 func newOutOfService(api kubernetes.Interface, meta client.Reader) *outOfServiceReconciler {
-	return &outOfServiceReconciler{api: api, dispatcher: newDispatcher(), meta: meta, clock: testingclock.NewFakePassiveClock(evictionNow)}
+	return &outOfServiceReconciler{key: "tenant", api: api, dispatcher: newDispatcher(), meta: meta, clock: testingclock.NewFakePassiveClock(evictionNow)}
+}
+
+// metaScheme is that of what is read from the meta cluster.
+func metaScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	require.NoError(t, corev1.AddToScheme(scheme))
+	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
+	return scheme
 }
 
 // doesNotServeFor makes a Node that has not been Ready for d.
@@ -104,10 +113,10 @@ func TestOutOfService(t *testing.T) {
 		{name: "over, and it does not serve", virtual: []change{doesNotServe}, node: []change{doesNotServe, tainted(noExecute), marked}, want: []change{doesNotServe}},
 		{name: "over, the tenant's own taint stays", virtual: []change{serves}, node: []change{tainted(noExecute)}},
 		{name: "over, and the taint is gone", virtual: []change{serves}, node: []change{marked}, want: []change{}},
-		{name: "not known", node: []change{tainted(noExecute), marked}},
+		{name: "not known", node: []change{tainted(noExecute), marked}, wantAgain: goneCheckPeriod},
 		{name: "not known, and it serves", wantAgain: goneCheckPeriod},
 		{name: "not known, it does not serve for a moment", node: []change{doesNotServeFor(gonePatience - 1)}, wantAgain: goneCheckPeriod},
-		{name: "not known, it does not serve for long", node: []change{doesNotServeFor(gonePatience)}, want: []change{doesNotServeFor(gonePatience), tainted(ofGone), marked}},
+		{name: "not known, it does not serve for long", node: []change{doesNotServeFor(gonePatience)}, want: []change{doesNotServeFor(gonePatience), tainted(ofGone), marked}, wantAgain: goneCheckPeriod},
 		{name: "not known by the cache alone, it does not serve for long", stored: true, node: []change{doesNotServeFor(time.Hour)}},
 		{name: "lost", virtual: []change{doesNotServe}, node: []change{doesNotServe}},
 		{
@@ -136,7 +145,7 @@ func TestOutOfService(t *testing.T) {
 			t.Parallel()
 			before := tenantNode(tc.node...)
 			api := fake.NewClientset(before.DeepCopy())
-			meta := clientfake.NewClientBuilder()
+			meta := clientfake.NewClientBuilder().WithScheme(metaScheme(t))
 			if tc.stored {
 				meta = meta.WithObjects(builders.VirtualNode("r1").Obj())
 			}
@@ -171,6 +180,49 @@ func TestOutOfService(t *testing.T) {
 			for _, action := range api.Actions() {
 				require.NotEqual(t, "patch", action.GetVerb(), "a second time")
 			}
+		})
+	}
+}
+
+// TestNodesOfGoneSuperClusters: the Nodes of a super cluster that is gone without an answer are deleted once they have
+// been out of service for long, and the tenant has nothing there.
+func TestNodesOfGoneSuperClusters(t *testing.T) {
+	t.Parallel()
+	long := doesNotServeFor(goneNodePatience)
+	for name, tc := range map[string]struct {
+		node   []func(*corev1.Node)
+		meta   []client.Object
+		cached bool
+		fails  bool
+		want   bool
+	}{
+		"gone":                            {node: []func(*corev1.Node){long, tainted(ofGone), marked}, want: true},
+		"not for long":                    {node: []func(*corev1.Node){doesNotServeFor(goneNodePatience - 1), tainted(ofGone), marked}},
+		"not out of service yet":          {node: []func(*corev1.Node){long}},
+		"it serves":                       {node: []func(*corev1.Node){tainted(ofGone), marked}},
+		"the tenant's own":                {node: []func(*corev1.Node){long, tainted(ofGone), marked, func(node *corev1.Node) { node.Labels = nil }}},
+		"a virtual Node is stored":        {node: []func(*corev1.Node){long, tainted(ofGone), marked}, meta: []client.Object{builders.VirtualNode("r1").Obj()}},
+		"a virtual Node is known":         {node: []func(*corev1.Node){long, tainted(ofGone), marked}, cached: true},
+		"something is placed there":       {node: []func(*corev1.Node){long, tainted(ofGone), marked}, meta: []client.Object{builders.Placement("tenant", "web").Held("r1", 1, "cpu", "1").Obj()}},
+		"something is placed elsewhere":   {node: []func(*corev1.Node){long, tainted(ofGone), marked}, meta: []client.Object{builders.Placement("tenant", "web").Held("r2", 1, "cpu", "1").Obj()}, want: true},
+		"another tenant has something":    {node: []func(*corev1.Node){long, tainted(ofGone), marked}, meta: []client.Object{builders.Placement("other", "web").Held("r1", 1, "cpu", "1").Obj()}, want: true},
+		"the meta cluster cannot be read": {node: []func(*corev1.Node){long, tainted(ofGone), marked}, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := fake.NewClientset(tenantNode(tc.node...))
+			scheme := metaScheme(t)
+			if tc.fails {
+				scheme = runtime.NewScheme()
+			}
+			r := newOutOfService(api, clientfake.NewClientBuilder().WithScheme(scheme).WithObjects(tc.meta...).Build())
+			if tc.cached {
+				r.dispatcher.nodes["r1"] = builders.VirtualNode("r1").Obj()
+			}
+			_, err := r.Reconcile(t.Context(), request{concern: concernOutOfService})
+			require.Equal(t, tc.fails, err != nil)
+			_, err = api.CoreV1().Nodes().Get(t.Context(), "r1.n1", metav1.GetOptions{})
+			require.Equal(t, tc.want, apierrors.IsNotFound(err))
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -90,8 +91,8 @@ func (s *Store) GetLive(ctx context.Context, key client.ObjectKey) (*schedulerv1
 	return read(ctx, s.live, key)
 }
 
-// Change applies change to a NamespacePlacement and writes what it changed: spec and finalizers first, which creates
-// the object if there is none, then status. It returns the object as stored, nil if there is none.
+// Change applies change to a NamespacePlacement and writes what it changed: spec, finalizers and annotations first,
+// which creates the object if there is none, then status. It returns the object as stored, nil if there is none.
 //
 // change receives a copy that it may change. An object without a resource version does not exist, and stays so unless
 // change fills in its spec. change is called again after the spec was written, for the generation follows from it, and
@@ -187,7 +188,8 @@ func (s *Store) attempt(ctx context.Context, key client.ObjectKey, current *sche
 	if current == nil && equality.Semantic.DeepEqual(wanted.Spec, schedulerv1alpha1.NamespacePlacementSpec{}) {
 		return nil, nil, nil
 	}
-	if current == nil || !equality.Semantic.DeepEqual(current.Spec, wanted.Spec) || !slices.Equal(current.Finalizers, wanted.Finalizers) {
+	if current == nil || !equality.Semantic.DeepEqual(current.Spec, wanted.Spec) || !slices.Equal(current.Finalizers, wanted.Finalizers) ||
+		!maps.Equal(current.Annotations, wanted.Annotations) {
 		if current, err = s.writeSpec(ctx, key, current, wanted); err != nil {
 			return nil, &lostWrite{}, err
 		}
@@ -231,7 +233,7 @@ func (s *Store) writeSpec(ctx context.Context, key client.ObjectKey, current, wa
 		return stored, nil
 	}
 	stored := current.DeepCopy()
-	stored.Spec, stored.Finalizers = wanted.Spec, wanted.Finalizers
+	stored.Spec, stored.Finalizers, stored.Annotations = wanted.Spec, wanted.Finalizers, wanted.Annotations
 	if err := s.client.Update(ctx, stored); err != nil {
 		return nil, fmt.Errorf("updating NamespacePlacement %s: %w", key, err)
 	}

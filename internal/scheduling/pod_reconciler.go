@@ -17,11 +17,13 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/events"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/view"
 )
@@ -36,6 +38,10 @@ const (
 	// or no scheduler of the pool looks at the pod. vc-scheduler removed annotation and label, and the pod is scheduled
 	// like any other. The message is that of the refusal.
 	reasonSuperClusterNotGranted = "SuperClusterNotGranted"
+	// reasonSchedulerNotFound: spec.schedulerName of a pod is no profile of the pod scheduler, so that nobody chooses a
+	// super cluster for it. It is the reason of condition PodScheduled, too, until another scheduler writes one. The
+	// message names the profiles.
+	reasonSchedulerNotFound = "SchedulerNotFound"
 )
 
 // podRepair is the patch, and the Event, that undo what a tenant wrote onto a pod. The zero podRepair does nothing.
@@ -44,6 +50,8 @@ type podRepair struct {
 	superCluster *string
 	// event is the Event for the tenant, the zero Reason for none.
 	event tenancy.Reason
+	// end is whether to remove a pod that the tenant deletes and no syncer knows.
+	end bool
 }
 
 // repairFor compares the super cluster annotation and label of a pod of the pod view with the super cluster of its
@@ -53,22 +61,14 @@ type podRepair struct {
 func repairFor(pod *corev1.Pod, placed func(superCluster string) bool, refusal string) podRepair {
 	annotation := pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster]
 	label := pod.Labels[schedulerv1alpha1.LabelSuperCluster]
-	actual := pod.Spec.NodeName
-	bound := isBound(pod)
-	_, scheduled := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
 	switch {
-	case bound && (scheduled == nil || scheduled.Status != corev1.ConditionTrue):
-		return podRepair{event: tenancy.Reason{
-			Reason:  tenancy.ReasonNodeNameNotSupported,
-			Message: "spec.nodeName is set by Superpool when it binds a pod: create the pod without it",
-		}}
-	case bound && (annotation != actual || label != actual):
-		return podRepair{superCluster: &actual, event: tenancy.Reason{
-			Reason: reasonSuperClusterRestored,
-			Message: fmt.Sprintf("The pod is bound in super cluster %s: annotation and label %s were restored",
-				actual, schedulerv1alpha1.AnnotationSuperCluster),
-		}}
-	case bound, annotation == "" && label == "":
+	case neverRan(pod):
+		return podRepair{end: true}
+	case pod.Annotations[view.AnnotationPinnedNode] != "":
+		return repairPinned(pod, placed, refusal)
+	case isBound(pod):
+		return repairBound(pod)
+	case annotation == "" && label == "":
 		return podRepair{}
 	case annotation == "" || !placed(annotation):
 		return podRepair{superCluster: new(string), event: tenancy.Reason{
@@ -88,6 +88,59 @@ func repairFor(pod *corev1.Pod, placed func(superCluster string) bool, refusal s
 	return podRepair{}
 }
 
+// repairBound is repairFor for a pod that has a node.
+func repairBound(pod *corev1.Pod) podRepair {
+	actual := pod.Spec.NodeName
+	_, scheduled := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
+	switch {
+	case scheduled == nil || scheduled.Status != corev1.ConditionTrue:
+		return podRepair{event: tenancy.Reason{
+			Reason:  tenancy.ReasonNodeNameNotSupported,
+			Message: fmt.Sprintf("spec.nodeName %q is no Node of this control plane: name one as kubectl get nodes lists it, or none", pod.Annotations[view.AnnotationBoundNode]),
+		}}
+	case pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster] != actual || pod.Labels[schedulerv1alpha1.LabelSuperCluster] != actual:
+		return podRepair{superCluster: &actual, event: tenancy.Reason{
+			Reason: reasonSuperClusterRestored,
+			Message: fmt.Sprintf("The pod is bound in super cluster %s: annotation and label %s were restored",
+				actual, schedulerv1alpha1.AnnotationSuperCluster),
+		}}
+	}
+	return podRepair{}
+}
+
+// repairPinned is repairFor for a pod that is pinned to a node. It stays so, whatever is refused.
+func repairPinned(pod *corev1.Pod, placed func(superCluster string) bool, refusal string) podRepair {
+	superCluster, node := pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster], pod.Annotations[view.AnnotationPinnedNode]
+	repair := podRepair{}
+	switch {
+	case !placed(superCluster):
+		repair.event = tenancy.Reason{
+			Reason:  tenancy.ReasonSuperClusterNotPlaced,
+			Message: fmt.Sprintf("spec.nodeName is %s, and the namespace has no placement in super cluster %s: the pod waits for one", node, superCluster),
+		}
+	case refusal != "":
+		repair.event = tenancy.Reason{
+			Reason:  reasonSuperClusterNotGranted,
+			Message: fmt.Sprintf("spec.nodeName is %s, and the pod may not go to super cluster %s yet: %s", node, superCluster, refusal),
+		}
+	}
+	switch label := pod.Labels[schedulerv1alpha1.LabelSuperCluster]; {
+	case label == superCluster && repair.event.Reason == "", label == "" && pod.Spec.NodeName == "":
+	case pod.Spec.NodeName != "" && repair.event.Reason == "": // the pod scheduler chose it
+		repair.superCluster = &superCluster
+	default:
+		repair.superCluster = new(string)
+	}
+	return repair
+}
+
+// neverRan reports whether a pod that the tenant deletes is pinned to a node and has no super cluster: its API server
+// waits for a kubelet to end it, and no syncer sees it.
+func neverRan(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil && ptr.Deref(pod.DeletionGracePeriodSeconds, 0) > 0 &&
+		pod.Annotations[view.AnnotationPinnedNode] != "" && pod.Labels[schedulerv1alpha1.LabelSuperCluster] == ""
+}
+
 // isBound reports whether a pod of the pod view is bound to a node of its super cluster.
 func isBound(pod *corev1.Pod) bool { return pod.Annotations[view.AnnotationBoundNode] != "" }
 
@@ -95,7 +148,7 @@ func isBound(pod *corev1.Pod) bool { return pod.Annotations[view.AnnotationBound
 // reads the placements.
 func mayNeedRepair(pod *corev1.Pod) bool {
 	nowhere := func(string) bool { return false }
-	return pod.DeletionTimestamp == nil && repairFor(pod, nowhere, "") != podRepair{}
+	return neverRan(pod) || pod.DeletionTimestamp == nil && repairFor(pod, nowhere, "") != podRepair{}
 }
 
 // podReconciler restores the super cluster annotation and label of pods where the tenant changed them, and removes them
@@ -107,6 +160,7 @@ type podReconciler struct {
 	api      kubernetes.Interface
 	pods     corev1listers.PodLister
 	choices  *choices
+	policy   *policy.Ref
 	recorder events.EventRecorder
 }
 
@@ -127,7 +181,7 @@ func (r *podReconciler) Reconcile(ctx context.Context, item request) (reconcile.
 	}
 	var errs []error
 	for _, pod := range pods {
-		errs = append(errs, r.repair(ctx, pod, repairFor(pod, clusters.Has, r.choices.refusal(pod))))
+		errs = append(errs, r.repair(ctx, pod, repairFor(pod, clusters.Has, r.choices.refusal(pod))), r.tellProfiles(ctx, pod))
 	}
 	return reconcile.Result{}, errors.Join(errs...)
 }
@@ -151,6 +205,9 @@ func (r *podReconciler) requested(item request) ([]*corev1.Pod, error) {
 }
 
 func (r *podReconciler) repair(ctx context.Context, pod *corev1.Pod, repair podRepair) error {
+	if repair.end {
+		return r.end(ctx, pod)
+	}
 	if repair.superCluster != nil {
 		if err := r.writeSuperCluster(ctx, pod, *repair.superCluster); err != nil {
 			return client.IgnoreNotFound(err)
@@ -162,6 +219,51 @@ func (r *podReconciler) repair(ctx context.Context, pod *corev1.Pod, repair podR
 	if repair.event.Reason != "" {
 		r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, repair.event.Reason, "Schedule", "%s", tenancy.Cut(repair.event.Message, tenancy.MaxEventNote))
 	}
+	return nil
+}
+
+// end removes a pod that neverRan, unless it has changed: a super pod that the tenant has hidden by removing the label
+// goes as any that has no pod.
+func (r *podReconciler) end(ctx context.Context, pod *corev1.Pod) error {
+	err := r.api.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: ptr.To[int64](0), Preconditions: &metav1.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion},
+	})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing the pod: %w", err)
+	}
+	return nil
+}
+
+// awaitsProfiles reports whether a pod waits for a scheduler that does not exist, and nobody has told so yet. What
+// another scheduler wrote, one of the tenant's own, stays.
+func (c *choices) awaitsProfiles(pod *corev1.Pod) bool {
+	_, scheduled := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
+	return c.lacksProfile(pod) && scheduled == nil && pod.DeletionTimestamp == nil && !isBound(pod) && len(pod.Spec.SchedulingGates) == 0
+}
+
+// tellProfiles tells the tenant of a pod that awaitsProfiles which there are.
+func (r *podReconciler) tellProfiles(ctx context.Context, pod *corev1.Pod) error {
+	if !r.choices.awaitsProfiles(pod) {
+		return nil
+	}
+	profiles := sets.List(r.choices.profiles)
+	if allowed := r.policy.Get().Spec().Scheduling.PodSchedulers; len(allowed) > 0 {
+		profiles = slices.DeleteFunc(profiles, func(name string) bool { return !slices.Contains(allowed, name) })
+	}
+	message := fmt.Sprintf("schedulerName %q is no scheduler of the pool: create the pod anew with one of %q", pod.Spec.SchedulerName, profiles)
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},
+		"status": map[string]any{"conditions": []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: reasonSchedulerNotFound, Message: message, LastTransitionTime: metav1.Now(),
+		}}},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding condition %s: %w", corev1.PodScheduled, err)
+	}
+	if _, err := r.api.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("writing condition %s: %w", corev1.PodScheduled, err))
+	}
+	r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, reasonSchedulerNotFound, "Schedule", "%s", tenancy.Cut(message, tenancy.MaxEventNote))
 	return nil
 }
 

@@ -39,7 +39,11 @@ func TestRepairFor(t *testing.T) {
 		"label changed before the Binding": {annotation: "r1", label: "r2", wantSuperCluster: ptr.To("r1")},
 		"moved after the Binding":          {annotation: "r2", label: "r2", nodeName: "r1.node-1", status: scheduled, wantSuperCluster: ptr.To("r1"), wantReason: reasonSuperClusterRestored},
 		"label lost after the Binding":     {annotation: "r1", nodeName: "r1.node-1", status: scheduled, wantSuperCluster: ptr.To("r1"), wantReason: reasonSuperClusterRestored},
-		"created with a node name":         {nodeName: "r1.node-1", wantReason: tenancy.ReasonNodeNameNotSupported},
+		"pinned":                           {nodeName: "r1.node-1", label: "r1"},
+		"pinned and chosen":                {nodeName: "r1.node-1", wantSuperCluster: ptr.To("r1")},
+		"pinned, and another label":        {nodeName: "r1.node-1", annotation: "r2", label: "r2", wantSuperCluster: ptr.To("r1")},
+		"pinned to what it does not hold":  {nodeName: "r9.node-1", wantSuperCluster: ptr.To(""), wantReason: tenancy.ReasonSuperClusterNotPlaced},
+		"pinned to what it is refused":     {nodeName: "r1.node-1", label: "r1", refusal: "no room", wantSuperCluster: ptr.To(""), wantReason: reasonSuperClusterNotGranted},
 		"created with a foreign node name": {annotation: "r1", label: "r1", nodeName: "node-1", wantReason: tenancy.ReasonNodeNameNotSupported},
 	}
 	for name, tc := range tests {

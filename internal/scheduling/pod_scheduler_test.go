@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
@@ -23,6 +24,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/policy"
@@ -30,7 +32,7 @@ import (
 	"github.com/superpool/superpool/manifests/profiles"
 	"github.com/superpool/superpool/plugins"
 	"github.com/superpool/superpool/plugins/namespaceplacement"
-	"github.com/superpool/superpool/plugins/nodeshape"
+	"github.com/superpool/superpool/plugins/nodegroups"
 	"github.com/superpool/superpool/plugins/superclusterbinder"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -126,7 +128,7 @@ func (c *tenantControlPlane) number(factory informers.SharedInformerFactory, cho
 // repairs runs the tenant's podReconciler, fed as tenantController.watch does.
 func (c *tenantControlPlane) repairs(ctx context.Context, factory informers.SharedInformerFactory, chosen *choices) {
 	pods := factory.Core().V1().Pods()
-	reconciler := &podReconciler{key: "tenant", store: NewStore(c.meta, c.meta), api: c.api, pods: pods.Lister(), choices: chosen, recorder: c.recorder}
+	reconciler := &podReconciler{key: "tenant", store: NewStore(c.meta, c.meta), api: c.api, pods: pods.Lister(), choices: chosen, policy: c.policy, recorder: c.recorder}
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[request]())
 	chosen.bind(func(namespace, name string) {
 		queue.Add(request{concern: concernPod, namespace: namespace, name: name})
@@ -271,8 +273,8 @@ func TestPodSchedulerKeepsOffClusters(t *testing.T) {
 		"tainted": func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoSchedule})
 		},
-		nodeshape.Name: func(n *corev1.Node) {
-			n.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeShapes: `[{"cpu":"1500m"},{"cpu":"500m","memory":"64Gi"}]`}
+		nodegroups.Name: func(n *corev1.Node) {
+			n.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeGroups: `{"groups":[{"nodes":1,"shapes":[{"cpu":"1500m"},{"cpu":"500m","memory":"64Gi"}]}]}`}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -341,7 +343,7 @@ func TestPodSchedulerSaysWhy(t *testing.T) {
 	c.cluster("r4", ready(corev1.ConditionUnknown))
 	c.cluster("r5", ready(corev1.ConditionFalse))
 	c.cluster("r6", func(n *corev1.Node) {
-		n.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeShapes: `[{"cpu":"50m"}]`}
+		n.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeGroups: `{"groups":[{"nodes":1,"shapes":[{"cpu":"50m"}]}]}`}
 	})
 	for _, name := range []string{"r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8"} {
 		if name > "r6" {
@@ -359,11 +361,74 @@ func TestPodSchedulerSaysWhy(t *testing.T) {
 	}
 	c.create("web", "third", "100m")
 	c.wantRefused("web", "third", "0/9 super clusters are available: 2 hold no room of namespace web: 200m of 200m cpu used, 1 cordoned, "+
-		"1 does not answer, 1 drained, 1 had no node large enough, 1 holds nothing of namespace web, 1 not ready, 1 tainted by the operator (maintenance)")
+		"1 does not answer, 1 drained, 1 has no node large enough, 1 holds nothing of namespace web, 1 not ready, 1 tainted by the operator (maintenance)")
 	c.create("web", "asking", "100m", asking("r7"))
 	c.wantEvent(reasonSuperClusterNotGranted, "r7", "0/9 super clusters are available: 8 not asked for, 1 holds no room of namespace web: 100m of 100m cpu used")
 	c.create("web", "large", "200m")
 	c.wantRefused("web", "large", "0/9 super clusters are available: 200m cpu is requested and the namespace holds at most 100m of it in one super cluster: ")
 	c.create("none", "pod", "100m")
 	c.wantRefused("none", "pod", "0/9 super clusters are available: "+namespaceplacement.ErrReasonNoPlacement)
+}
+
+// takenBack plays the syncer of a super cluster that did not take a pod.
+func (c *tenantControlPlane) takenBack(namespace, name, superCluster string) {
+	c.t.Helper()
+	pod := c.get(namespace, name)
+	failures := failedchoice.Of(pod).Plus(superCluster, failedchoice.Unschedulable, time.Now())
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:null},"annotations":{%q:null,%q:%q}}}`, schedulerv1alpha1.LabelSuperCluster,
+		schedulerv1alpha1.AnnotationSuperCluster, schedulerv1alpha1.AnnotationFailedSuperClusters, failures.String())
+	_, err := c.api.CoreV1().Pods(namespace).Patch(c.ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	require.NoError(c.t, err)
+}
+
+// TestWrongChoice takes a pod from one super cluster after the other. It goes to another one each time, waits with the
+// reason where the other one has no room, and when all have failed it goes to the one that failed first. A restart
+// forgets nothing.
+func TestWrongChoice(t *testing.T) {
+	c := newTenant(t)
+	c.cluster("r1")
+	c.cluster("r2")
+	c.place("web", "r1", "1")
+	c.place("web", "r2", "1")
+	c.create("web", "pod", "1")
+	c.wantIn("web", "pod", "r1")
+	c.takenBack("web", "pod", "r1")
+	c.wantIn("web", "pod", "r2")
+	c.restart(func() { c.takenBack("web", "pod", "r2") })
+	c.wantIn("web", "pod", "r1")
+	require.Eventually(t, func() bool {
+		_, condition := podutil.GetPodCondition(&c.get("web", "pod").Status, corev1.PodScheduled)
+		return condition == nil || strings.Contains(condition.Message, "These did not take the pod before: r1, r2")
+	}, patience, 5*time.Millisecond)
+
+	c.create("web", "other", "1")
+	c.wantIn("web", "other", "r2")
+	c.create("web", "second", "1")
+	c.wantRefused("web", "second", "0/2 super clusters are available: 2 hold no room of namespace web: 2 of 2 cpu used")
+	c.takenBack("web", "other", "r2")
+	c.wantIn("web", "second", "r2")
+	c.wantRefused("web", "other", "0/2 super clusters are available: 1 did not take the pod when it was chosen lately, 1 holds no room of namespace web: 1 of 1 cpu used")
+	require.NoError(t, c.api.CoreV1().Pods("web").Delete(c.ctx, "pod", metav1.DeleteOptions{}))
+	c.wantIn("web", "other", "r1")
+}
+
+// TestUnknownScheduler: a pod whose schedulerName is no profile says so, and which profiles its tenant may use.
+func TestUnknownScheduler(t *testing.T) {
+	c := newTenant(t)
+	c.cluster("r1")
+	c.place("web", "r1", "1")
+	named := func(name string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.SchedulerName = name } }
+	c.create("web", "unknown", "1", named("nobody"))
+	c.wantRefused("web", "unknown", `schedulerName "nobody" is no scheduler of the pool: create the pod anew with one of ["default-scheduler"]`)
+	c.wantEvent(reasonSchedulerNotFound, `schedulerName "nobody"`, corev1.DefaultSchedulerName)
+
+	c.create("web", "own", "1", named("own"), func(p *corev1.Pod) {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "of the tenant's own scheduler"}}
+	})
+	c.create("web", "gated", "1", named("nobody"), func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "wait"}} })
+	c.policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Scheduling.PodSchedulers = []string{"packing"} }))
+	c.create("web", "last", "1", named("nobody"))
+	c.wantRefused("web", "last", `create the pod anew with one of []`)
+	require.Equal(t, "of the tenant's own scheduler", c.get("web", "own").Status.Conditions[0].Message)
+	require.Empty(t, c.get("web", "gated").Status.Conditions)
 }

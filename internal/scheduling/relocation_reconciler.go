@@ -24,17 +24,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/view"
-	"github.com/superpool/superpool/plugins/nodeshape"
+	"github.com/superpool/superpool/plugins/nodegroups"
 )
 
 // Reasons of Events about relocations, on the pod and on what namespaceEvents are about.
 const (
-	// reasonMoving: slices of the namespace are requested in another super cluster, so that a pod has room there.
+	// reasonMoving: slices of the namespace are requested in another super cluster, so that a pod has room there, or
+	// another namespace, or larger pieces are free.
 	reasonMoving = "Moving"
 	// reasonNotMoved: a pod waits that is larger than the room of its namespace in any one super cluster, and no slices
 	// are moved for it. The message says why.
@@ -201,7 +203,7 @@ func (r *relocationReconciler) relocate(
 		} else if seen.Insert(key); seen.Len() > maxWishes {
 			break
 		}
-		wish := placement.Wish{Pod: pod.Name, Requests: requests, Used: used, Clusters: clustersFor(pod, requests, nodes)}
+		wish := placement.Wish{Pod: pod.Name, Requests: requests, Used: used, Clusters: clustersFor(pod, requests, nodes, r.clock.Now())}
 		untried := wish
 		untried.Clusters = slices.DeleteFunc(slices.Clone(wish.Clusters), tried.Has)
 		result, refused := placement.Relocate(np, &untried)
@@ -218,12 +220,13 @@ func (r *relocationReconciler) relocate(
 	return helped, placement.Relocation{}, why
 }
 
-// clustersFor returns the super clusters where a pod of the pod view may run, sorted: what they are and say about
-// themselves does not keep it away, and a node there is large enough.
-func clustersFor(pod *corev1.Pod, requests slice.Amounts, nodes map[string]*corev1.Node) (clusters []string) {
+// clustersFor returns the super clusters where a pod of the pod view may run now, sorted: what they are and say about
+// themselves does not keep it away, a node there is large enough, and they have not failed the pod lately.
+func clustersFor(pod *corev1.Pod, requests slice.Amounts, nodes map[string]*corev1.Node, now time.Time) (clusters []string) {
+	failures := failedchoice.Of(pod)
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		node := nodes[name]
-		if node.Spec.Unschedulable || !nodeshape.IsLargeEnough(node, requests) {
+		if node.Spec.Unschedulable || failures.Keeps(name, now) || !nodegroups.IsLargeEnough(node, requests) {
 			continue
 		}
 		if _, tainted := corev1helpers.FindMatchingUntoleratedTaint(view.Taints(node), pod.Spec.Tolerations, pluginhelper.DoNotScheduleTaintsFilterFunc()); !tainted {

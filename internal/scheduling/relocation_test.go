@@ -162,7 +162,7 @@ func TestRelocationThatIsRefused(t *testing.T) {
 			set: func(b *relocationBed) {
 				b.pod("big", "3", "")
 				for _, node := range b.nodes {
-					metav1.SetMetaDataAnnotation(&node.ObjectMeta, schedulerv1alpha1.AnnotationNodeShapes, `[{"cpu":"2"}]`)
+					metav1.SetMetaDataAnnotation(&node.ObjectMeta, schedulerv1alpha1.AnnotationNodeGroups, `{"groups":[{"nodes":1,"shapes":[{"cpu":"2"}]}]}`)
 				}
 			},
 			want: "No slices are moved for pod big: it may run in no super cluster",

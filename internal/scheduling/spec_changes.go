@@ -8,6 +8,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/clusterchoice"
+	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -51,7 +52,7 @@ func (r *namespaceReconciler) spreadable(
 	if tooMany == nil {
 		return spec, reason
 	}
-	spec = withoutGrowth(spec, previous)
+	spec = placement.WithoutGrowth(spec, previous)
 	spec.ClusterChoice = clusterchoice.Last(previous, r.policy.Get())
 	if !isInvalid(reason) {
 		reason = *tooMany

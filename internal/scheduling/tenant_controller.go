@@ -56,6 +56,8 @@ const (
 	concernPod concern = "pod"
 	// concernRelocation: slices of a namespace that are to move for a pod.
 	concernRelocation concern = "relocation"
+	// concernMove: an order to move slices of a namespace that no pod uses.
+	concernMove concern = "move"
 	// concernNodes: the nodes of the pod view.
 	concernNodes concern = "nodes"
 	// concernOutOfService: the taint out-of-service of the Nodes in the tenant.
@@ -139,13 +141,16 @@ func newTenantController(
 			clock: clock.RealClock{}, policy: tenant.Policy, limits: c.limits, restores: newRestoreLimiter(),
 		},
 		concernEvent: &eventReconciler{key: tenant.Key, store: t.Store, namespaces: namespaces, events: about},
-		concernPod:   &podReconciler{key: tenant.Key, store: t.Store, api: api, pods: pods, choices: chosen, recorder: recorder},
+		concernPod:   &podReconciler{key: tenant.Key, store: t.Store, api: api, pods: pods, choices: chosen, policy: tenant.Policy, recorder: recorder},
 		concernRelocation: &relocationReconciler{
 			key: tenant.Key, store: t.Store, pods: pods, namespaces: namespaces, usage: t.Usage, virtualNodes: t.Dispatcher.virtualNodes,
 			policy: tenant.Policy, limits: c.limits, clock: clock.RealClock{}, events: about, recorder: recorder, attempts: map[string]attempt{},
 		},
+		concernMove: &moveReconciler{
+			key: tenant.Key, store: t.Store, namespaces: namespaces, usage: t.Usage, policy: tenant.Policy, limits: c.limits, clock: clock.RealClock{}, events: about,
+		},
 		concernNodes:        c.nodes,
-		concernOutOfService: &outOfServiceReconciler{api: api, dispatcher: t.Dispatcher, meta: t.Store.live, clock: clock.RealClock{}},
+		concernOutOfService: &outOfServiceReconciler{key: tenant.Key, api: api, dispatcher: t.Dispatcher, meta: t.Store.live, clock: clock.RealClock{}},
 	}
 	return c
 }
@@ -225,6 +230,9 @@ func (c *tenantController) watch(ctx context.Context, queue workqueue.TypedRateL
 	}
 	for i := range placements.Items { // namespaces that were deleted while no controller ran
 		queue.Add(request{concern: concernNamespace, namespace: placements.Items[i].Name})
+		if placements.Items[i].Annotations[schedulerv1alpha1.AnnotationMove] != "" {
+			queue.Add(request{concern: concernMove, namespace: placements.Items[i].Name})
+		}
 	}
 	handle := func(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) {
 		// Adding a handler fails only on a stopped informer.
@@ -271,6 +279,9 @@ func requestsFor(change placementChange) []request {
 		{concern: concernNamespace, namespace: np.Name},
 		{concern: concernAnnotation, namespace: np.Name},
 	}
+	if np.Annotations[schedulerv1alpha1.AnnotationMove] != "" {
+		items = append(items, request{concern: concernMove, namespace: np.Name})
+	}
 	for _, condition := range change.announced() {
 		items = append(items, request{concern: concernEvent, namespace: np.Name, name: condition})
 	}
@@ -300,7 +311,7 @@ func podHandler(queue workqueue.TypedRateLimitingInterface[request], chosen *cho
 		if isBound(pod) {
 			chosen.forget(pod.UID)
 		}
-		if mayNeedRepair(pod) {
+		if mayNeedRepair(pod) || chosen.awaitsProfiles(pod) {
 			queue.Add(request{concern: concernPod, namespace: pod.Namespace, name: pod.Name})
 		}
 		if _, waits := waitsSince(pod); waits {

@@ -67,7 +67,7 @@ func (q *tenantQueue) Update(logger klog.Logger, old, pod *corev1.Pod) {
 	switch {
 	case len(old.Spec.SchedulingGates) > 0:
 		q.add(pod)
-	case old.UID != pod.UID, asks(old) != asks(pod): // the deletion was missed, or all that was found out is void
+	case old.UID != pod.UID, asks(old) != asks(pod), failedClusters(old) != failedClusters(pod): // the deletion was missed, or all that was found out is void
 		q.remove(old)
 		q.add(pod)
 	case kept != nil:
@@ -159,6 +159,11 @@ func (q *tenantQueue) tell(pod *corev1.Pod) {
 
 // asks returns the super cluster that a pod of the queue asks for, "" for none.
 func asks(pod *corev1.Pod) string { return pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster] }
+
+// failedClusters returns the super clusters that did not take a pod of the queue, as they are written onto it.
+func failedClusters(pod *corev1.Pod) string {
+	return pod.Annotations[schedulerv1alpha1.AnnotationFailedSuperClusters]
+}
 
 // outsidePod is a pod that is kept out of the queue.
 type outsidePod struct {

@@ -118,6 +118,8 @@ type Explanation struct {
 	// not guaranteed, or fits nowhere even so.
 	Borrowed  string     `json:"borrowed,omitempty"`
 	Borrowers []Borrower `json:"borrowers,omitempty"`
+	// Room is what makes room for what is missing, nil if nothing is or it fits.
+	Room *Room `json:"room,omitempty"`
 	// Pod is about a pod of the namespace, nil if none was asked about (ExplainPod).
 	Pod *PodRoom `json:"pod,omitempty"`
 }
@@ -199,6 +201,11 @@ func Explain(ctx context.Context, cfg *config.KubeSchedulerConfiguration, pool *
 		}
 		e.Holds = append(e.Holds, holding)
 	}
+	if e.Change == Waits && !e.Deleted && np.Status.Requested == nil {
+		if e.Room, err = ExplainRoom(ctx, cfg, pool, key); err != nil {
+			return nil, err
+		}
+	}
 	return e, nil
 }
 
@@ -270,6 +277,9 @@ func (e *Explanation) Print(out io.Writer, format Format) error {
 		p.line("%s is missing, and fits nowhere:", e.Missing)
 		e.printReasons(p)
 		e.printBorrowers(p)
+		if e.Room != nil {
+			e.Room.print(p)
+		}
 	case e.Missing != "":
 		p.line("%s is missing, and fits now: %s. vc-scheduler places it in its turn", e.Missing, e.moved())
 	default:

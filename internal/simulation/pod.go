@@ -17,7 +17,7 @@ import (
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/view"
-	"github.com/superpool/superpool/plugins/nodeshape"
+	"github.com/superpool/superpool/plugins/nodegroups"
 )
 
 // PodRoom is what makes room in one super cluster for a pod of a namespace. It is as if the namespace had no pods: the
@@ -83,7 +83,7 @@ func wishFor(nodes []*corev1.Node, requests slice.Amounts) *placement.Wish {
 	for _, node := range nodes {
 		wish.Used[node.Name] = nil
 		_, tainted := corev1helpers.FindMatchingUntoleratedTaint(view.Taints(node), view.SliceTolerations(), pluginhelper.DoNotScheduleTaintsFilterFunc())
-		if !node.Spec.Unschedulable && !tainted && nodeshape.IsLargeEnough(node, requests) {
+		if !node.Spec.Unschedulable && !tainted && nodegroups.IsLargeEnough(node, requests) {
 			wish.Clusters = append(wish.Clusters, node.Name)
 		}
 	}

@@ -155,6 +155,19 @@ func Simulate(ctx context.Context, cfg *config.KubeSchedulerConfiguration, pool 
 func rehearse(
 	ctx context.Context, cfg *config.KubeSchedulerConfiguration, pool *Pool, tried func(*schedulerv1alpha1.NamespacePlacement) bool,
 ) ([]placer.Outcome, error) {
+	placements, err := prepared(cfg, pool)
+	if err != nil {
+		return nil, err
+	}
+	outcomes, err := (&placer.Rehearsal{Config: cfg, Nodes: pool.Nodes, Placements: placements, Tried: tried}).Run(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("simulating: %w", err)
+	}
+	return outcomes, nil
+}
+
+// prepared returns the NamespacePlacements of a pool as a Rehearsal needs them.
+func prepared(cfg *config.KubeSchedulerConfiguration, pool *Pool) ([]*schedulerv1alpha1.NamespacePlacement, error) {
 	profiles, err := placer.Profiles(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("reading profiles: %w", err)
@@ -172,11 +185,7 @@ func rehearse(
 		leave(np, pool.Nodes)
 		placements[i] = np
 	}
-	outcomes, err := (&placer.Rehearsal{Config: cfg, Nodes: pool.Nodes, Placements: placements, Tried: tried}).Run(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("simulating: %w", err)
-	}
-	return outcomes, nil
+	return placements, nil
 }
 
 // leave lets np leave the super clusters that are drained, as the namespace scheduler does before it places what leaves

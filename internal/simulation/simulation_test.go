@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -25,6 +26,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
+	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/simulation"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/manifests/profiles"
@@ -291,6 +293,66 @@ func TestExplain(t *testing.T) {
 	}
 	_, err = simulation.Explain(schedulertest.Context(t), profilesOf(t), pool, types.NamespacedName{Namespace: "tenant-a", Name: "none"})
 	require.ErrorContains(t, err, "there is no NamespacePlacement tenant-a/none: ")
+}
+
+// spreadPool has namespace tenant/web with a slice of 1 CPU in each of r1 to r3, and tenant/busy with 4 CPUs of r2.
+func spreadPool() []client.Object {
+	objects := []client.Object{
+		builders.Placement("tenant", "web").Slice("cpu", "1").Quota("cpu", "3").Held("r1", 1, "cpu", "1").Held("r2", 1, "cpu", "1").Held("r3", 1, "cpu", "1").Obj(),
+		builders.Placement("tenant", "busy").Slice("cpu", "4").Quota("cpu", "4").Held("r2", 1, "cpu", "4").Obj(),
+	}
+	for _, id := range []string{"r1", "r2", "r3"} {
+		objects = append(objects, builders.VirtualNode(id, "cpu", "8").Obj())
+	}
+	return objects
+}
+
+// TestDefragment prints what moves, and orders it: once, for what was read has changed then.
+func TestDefragment(t *testing.T) {
+	t.Parallel()
+	meta := metaCluster(t, spreadPool()...)
+	pool, err := simulation.Live(t.Context(), meta)
+	require.NoError(t, err)
+	found, err := simulation.Defragment(schedulertest.Context(t), profilesOf(t), pool, 10)
+	require.NoError(t, err)
+	for _, format := range []simulation.Format{simulation.Table, simulation.JSON} {
+		wantGolden(t, "defragment."+string(format), func(out *bytes.Buffer) error { return found.Print(out, format) })
+	}
+	ordered := func(name string) string {
+		np := &schedulerv1alpha1.NamespacePlacement{}
+		require.NoError(t, meta.Get(t.Context(), types.NamespacedName{Namespace: "tenant", Name: name}, np))
+		return np.Annotations[schedulerv1alpha1.AnnotationMove]
+	}
+	require.Empty(t, ordered("web"), "a dry run")
+	require.NoError(t, found.Order(t.Context(), meta))
+	order, err := placement.DecodeOrder(ordered("web"), time.Now())
+	require.NoError(t, err)
+	require.Equal(t, map[string]int32{"r1": 0, "r2": 3, "r3": 0}, order.Placements)
+	require.Empty(t, ordered("busy"))
+	require.ErrorContains(t, found.Order(t.Context(), meta), "ordering the move of namespace tenant/web, after 0 others: ")
+
+	none := metaCluster(t, builders.VirtualNode("r1", "cpu", "8").Obj())
+	pool, err = simulation.Live(t.Context(), none)
+	require.NoError(t, err)
+	found, err = simulation.Defragment(schedulertest.Context(t), profilesOf(t), pool, 10)
+	require.NoError(t, err)
+	require.NoError(t, found.Order(t.Context(), none))
+	var out bytes.Buffer
+	require.NoError(t, found.Print(&out, simulation.Table))
+	require.Contains(t, out.String(), "No slices that move make larger pieces free\n")
+}
+
+// TestExplainRoom: a namespace fits in sum and not in pieces.
+func TestExplainRoom(t *testing.T) {
+	t.Parallel()
+	pool, err := simulation.Live(t.Context(), metaCluster(t, append(spreadPool(), builders.Placement("tenant", "large").Slice("cpu", "8").Quota("cpu", "8").Obj())...))
+	require.NoError(t, err)
+	why, err := simulation.Explain(schedulertest.Context(t), profilesOf(t), pool, types.NamespacedName{Namespace: "tenant", Name: "large"})
+	require.NoError(t, err)
+	var out bytes.Buffer
+	require.NoError(t, why.Print(&out, simulation.Table))
+	require.Contains(t, out.String(), "It would fit if slices of others moved that no pods use.")
+	require.Contains(t, out.String(), "    tenant/web: 1 slice from r1 to ")
 }
 
 func TestRootOf(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,6 +45,7 @@ type connection struct {
 	probed     chan tenancy.Reason // holds the outcome of the last Probe: why the Node is not Ready, the zero Reason when it is
 	uid        types.UID           // of the super cluster, read by Connect
 	versions   *engage.Versions    // of the super cluster since Connect
+	publishes  atomic.Bool         // whether Serve has read the super cluster, and publishes what it finds
 
 	mu       sync.Mutex
 	id       string // owned by the Cluster, "" for none
@@ -138,7 +140,7 @@ func (c *connection) connect(ctx context.Context) error {
 }
 
 // Probe implements engage.Work: it asks twice before a super cluster counts as unreachable. Another id, another UID and
-// a resource version that went back end Serve.
+// a resource version that went back end Serve, and so does any failure before Serve has read the super cluster.
 func (c *connection) Probe(ctx context.Context) error {
 	asked := time.Now()
 	err := c.identify(ctx)
@@ -168,6 +170,10 @@ func (c *connection) Probe(ctx context.Context) error {
 	default:
 	}
 	c.probed <- outcome
+	if err != nil && !c.publishes.Load() {
+		// The controller publishes how a connection ended. Lists of a server that died are given up much later.
+		return &engage.Failure{Final: true, Reason: tenancy.Reason{Reason: clusterReason(outcome.Reason), Message: outcome.Message}}
+	}
 	return err
 }
 
@@ -224,6 +230,8 @@ func (c *connection) Serve(ctx context.Context, ready func()) error {
 // answered renews the Lease too. It returns when the Node's name is taken.
 func (c *connection) publish(ctx context.Context, ledger *Ledger, id string) error {
 	defer c.controller.Metrics.forget(id)
+	c.publishes.Store(true)
+	defer c.publishes.Store(false)
 	var failed tenancy.Reason
 	var last *corev1.Node // as it was written last, nil to read it
 	renew := true
@@ -282,6 +290,14 @@ func failure(reason, message string) error {
 
 func nodeConflict(id string) error {
 	return failure(ReasonNodeConflict, fmt.Sprintf("super cluster %s: %v", id, errNodeConflict))
+}
+
+// clusterReason translates the reason of a virtual Node's condition into that of an Event.
+func clusterReason(reason string) string {
+	if reason == ReasonSuperClusterUnreachable {
+		return ReasonUnreachable
+	}
+	return reason
 }
 
 // nodeReason translates the reason of an Event into that of a virtual Node's condition.

@@ -181,6 +181,30 @@ func TestOutcomesOfConnect(t *testing.T) {
 	}
 }
 
+// TestSilentWhileItIsRead: a super cluster that falls silent while it is read for the first time counts as unreachable
+// as soon as a probe has failed, not when the lists are given up.
+func TestSilentWhileItIsRead(t *testing.T) {
+	t.Parallel()
+	controller := &Controller{Client: metafake.NewClientBuilder().Build()}
+	controller.setDefaults()
+	inSuper := fake.NewClientset(superClusterInfo("r1"), kubeSystem("uid-r1"))
+	conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, Headroom{})
+	conn.client = inSuper
+	require.NoError(t, conn.Connect(t.Context()))
+	require.NoError(t, conn.Probe(t.Context()))
+	inSuper.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("connection refused")
+	})
+	var failed *engage.Failure
+	require.ErrorAs(t, conn.Probe(t.Context()), &failed)
+	require.True(t, failed.Final, "Serve ends")
+	require.Equal(t, ReasonUnreachable, failed.Reason.Reason)
+
+	conn.publishes.Store(true)
+	require.Error(t, conn.Probe(t.Context()))
+	require.NotErrorAs(t, conn.Probe(t.Context()), &failed, "Serve goes on, and publishes that")
+}
+
 // TestIDChangesWhileServed: a super cluster that gives itself another id is connected anew.
 func TestIDChangesWhileServed(t *testing.T) {
 	t.Parallel()

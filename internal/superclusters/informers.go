@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"time"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -161,9 +162,10 @@ func trimNode(object any) (any, error) {
 		Spec:       corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: node.Spec.Taints},
 		Status:     corev1.NodeStatus{Allocatable: node.Status.Allocatable},
 	}
-	for _, key := range []string{corev1.LabelTopologyRegion, corev1.LabelTopologyZone} {
-		if value, exists := node.Labels[key]; exists {
-			trimmed.Labels[key] = value
+	for key, value := range node.Labels {
+		if key != corev1.LabelHostname {
+			// All nodes have much the same, and each came with texts of its own.
+			trimmed.Labels[unique.Make(key).Value()] = unique.Make(value).Value()
 		}
 	}
 	for i := range node.Status.Conditions {

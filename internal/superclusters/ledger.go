@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/superpool/superpool/internal/freenodes"
+	"github.com/superpool/superpool/internal/nodegroups"
 	"github.com/superpool/superpool/internal/slice"
 )
 
@@ -39,9 +40,10 @@ type Ledger struct {
 	pods       map[types.UID]*podRecord
 	used       map[string]slice.Amounts // by node name; also of nodes not seen yet
 	total      slice.Amounts
-	shapes     map[string]shapeEntry // by the text of the amounts
-	free       []freenodes.Class     // of the counted nodes, never changed
-	freeStale  bool                  // whether free is to be made anew
+	groups     string            // the text of nodegroups.Encode
+	stale      bool              // whether groups is to be made anew
+	free       []freenodes.Class // of the counted nodes, never changed
+	freeStale  bool              // whether free is to be made anew
 	namespaces map[types.NamespacedName]*namespaceEntry
 	// beyond and committed are the sums over namespaces.
 	beyond, committed slice.Amounts
@@ -51,13 +53,13 @@ type nodeEntry struct {
 	counted     bool
 	allocatable slice.Amounts
 	offered     slice.Amounts
-	region      string
-	zone        string
+	labels      map[string]string // without the host name, not changed
+	taints      []corev1.Taint    // see nodegroups.TaintsOf
 }
 
-type shapeEntry struct {
-	amounts slice.Amounts
-	nodes   int
+// inGroup returns what decides to which group a node belongs.
+func (e *nodeEntry) inGroup() nodegroups.Node {
+	return nodegroups.Node{Labels: e.labels, Taints: e.taints, Allocatable: e.allocatable}
 }
 
 // Capacity is the sum over a whole cluster at one moment.
@@ -68,8 +70,8 @@ type Capacity struct {
 	Beyond slice.Amounts
 	// Committed is what is reserved for tenants, or what they may use where that is more.
 	Committed slice.Amounts
-	// Shapes are the allocatables that no other node of the cluster exceeds, see Shapes.
-	Shapes []slice.Amounts
+	// Groups are all nodes by their labels, taints and allocatables: the text of nodegroups.Encode, bounded by it.
+	Groups string
 	// Free is what the counted nodes offer one by one, before headroom. It must not be changed.
 	Free []freenodes.Class
 	// Nodes is the number of counted nodes, AllNodes that of all.
@@ -86,7 +88,7 @@ func NewLedger() *Ledger {
 		pods:       map[types.UID]*podRecord{},
 		used:       map[string]slice.Amounts{},
 		total:      slice.Amounts{},
-		shapes:     map[string]shapeEntry{},
+		stale:      true,
 		freeStale:  true,
 		namespaces: map[types.NamespacedName]*namespaceEntry{},
 		beyond:     slice.Amounts{},
@@ -99,14 +101,15 @@ func (l *Ledger) SetNode(node *corev1.Node) bool {
 	entry := nodeEntry{
 		counted:     Counted(node),
 		allocatable: slice.Of(node.Status.Allocatable),
-		region:      node.Labels[corev1.LabelTopologyRegion],
-		zone:        node.Labels[corev1.LabelTopologyZone],
+		labels:      maps.Clone(node.Labels),
+		taints:      nodegroups.TaintsOf(node),
 	}
+	delete(entry.labels, corev1.LabelHostname)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	old, exists := l.nodes[node.Name]
-	if exists && old.counted == entry.counted && old.region == entry.region && old.zone == entry.zone &&
-		maps.Equal(old.allocatable, entry.allocatable) {
+	if exists && old.counted == entry.counted && maps.Equal(old.labels, entry.labels) &&
+		slices.Equal(old.taints, entry.taints) && maps.Equal(old.allocatable, entry.allocatable) {
 		return false
 	}
 	l.dropLocked(old)
@@ -199,23 +202,32 @@ func (l *Ledger) Capacity() Capacity {
 			continue
 		}
 		if capacity.Nodes == 0 {
-			capacity.Region, capacity.Zone = node.region, node.zone
+			capacity.Region, capacity.Zone = node.labels[corev1.LabelTopologyRegion], node.labels[corev1.LabelTopologyZone]
 		}
-		if capacity.Region != node.region {
+		if capacity.Region != node.labels[corev1.LabelTopologyRegion] {
 			capacity.Region = ""
 		}
-		if capacity.Zone != node.zone {
+		if capacity.Zone != node.labels[corev1.LabelTopologyZone] {
 			capacity.Zone = ""
 		}
 		capacity.Nodes++
 	}
-	amounts := make([]slice.Amounts, 0, len(l.shapes))
-	for _, key := range slices.Sorted(maps.Keys(l.shapes)) {
-		amounts = append(amounts, l.shapes[key].amounts)
-	}
-	capacity.Shapes = Shapes(amounts)
+	capacity.Groups = l.groupsLocked()
 	capacity.Free = l.freeLocked()
 	return capacity
+}
+
+// groupsLocked returns all nodes by group. Like what is free, they are made here and not at each event; events of pods
+// change nothing of them.
+func (l *Ledger) groupsLocked() string {
+	if l.stale {
+		nodes := make([]nodegroups.Node, 0, len(l.nodes))
+		for _, node := range l.nodes {
+			nodes = append(nodes, node.inGroup())
+		}
+		l.groups, l.stale = nodegroups.Encode(nodegroups.Of(nodes)), false
+	}
+	return l.groups
 }
 
 // freeLocked returns what the counted nodes offer one by one. It is made here and not at each event: a virtual Node is
@@ -264,35 +276,19 @@ func (l *Ledger) useLocked(pod *podRecord, sign int64) bool {
 }
 
 func (l *Ledger) addLocked(node nodeEntry) {
-	l.freeStale = true
+	l.freeStale, l.stale = true, true
 	for resource, amount := range node.offered {
 		l.total[resource] += amount
 	}
-	if !node.counted {
-		return
-	}
-	key := node.allocatable.String()
-	shape := l.shapes[key]
-	l.shapes[key] = shapeEntry{amounts: node.allocatable, nodes: shape.nodes + 1}
 }
 
 func (l *Ledger) dropLocked(node nodeEntry) {
-	l.freeStale = true
+	l.freeStale, l.stale = true, true
 	for resource, amount := range node.offered {
 		if l.total[resource] -= amount; l.total[resource] == 0 {
 			delete(l.total, resource)
 		}
 	}
-	if !node.counted {
-		return
-	}
-	key := node.allocatable.String()
-	shape := l.shapes[key]
-	if shape.nodes--; shape.nodes <= 0 {
-		delete(l.shapes, key)
-		return
-	}
-	l.shapes[key] = shape
 }
 
 // Contribution returns what one node offers: allocatable minus used, never less than zero, and nothing when it is not

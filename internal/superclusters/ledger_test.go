@@ -83,7 +83,7 @@ func TestLedger(t *testing.T) {
 	require.Equal(t, "cpu=2,memory=16Gi,pods=110", offered())
 	require.True(t, ledger.DeleteNode("n2"))
 	require.Empty(t, offered())
-	require.Empty(t, ledger.Capacity().Shapes)
+	require.JSONEq(t, `{"groups":[]}`, ledger.Capacity().Groups)
 }
 
 // TestLedgerFree: what is free is known node by node. Pods of tenants are inside what is reserved for them, and change
@@ -170,30 +170,6 @@ func TestLedgerIsASum(t *testing.T) {
 		require.Empty(t, cmp.Diff(freenodes.Classes(offered, freenodes.MaxClasses), ledger.Capacity().Free))
 		require.Empty(t, cmp.Diff(want, ledger.Capacity().Offered))
 	}
-}
-
-func TestShapes(t *testing.T) {
-	t.Parallel()
-	of := func(cpu, memory int64) slice.Amounts { return slice.Amounts{"cpu": cpu, "memory": memory} }
-	require.Empty(t, superclusters.Shapes(nil))
-	require.Empty(t, cmp.Diff([]slice.Amounts{of(4, 1), of(2, 8)},
-		superclusters.Shapes([]slice.Amounts{of(2, 8), of(1, 1), of(4, 1), of(2, 8), of(2, 7), {}})))
-
-	var many []slice.Amounts
-	for i := range int64(40) {
-		many = append(many, of(1+i, 40-i))
-	}
-	shapes := superclusters.Shapes(many)
-	require.Len(t, shapes, superclusters.MaxShapes)
-	for _, node := range many {
-		fits := false
-		for _, shape := range shapes {
-			fits = fits || node.Fits(shape)
-		}
-		require.True(t, fits, "what fits node %s must fit a shape", node)
-	}
-	require.JSONEq(t, `[{"cpu":"2","memory":"8Gi","pods":"110"}]`, superclusters.EncodeShapes([]slice.Amounts{slice.Of(builders.Resources("cpu", "2", "memory", "8Gi", "pods", "110"))}))
-	require.Equal(t, "[]", superclusters.EncodeShapes(nil))
 }
 
 func TestHeadroom(t *testing.T) {

@@ -124,7 +124,8 @@ func applyMeta(node *corev1.Node, d *desiredNode) {
 		node.Annotations[schedulerv1alpha1.AnnotationSuperClusterUID] = string(d.uid)
 	}
 	if d.capacity.AllNodes > 0 {
-		node.Annotations[schedulerv1alpha1.AnnotationNodeShapes] = EncodeShapes(d.capacity.Shapes)
+		node.Annotations[schedulerv1alpha1.AnnotationNodeGroups] = d.capacity.Groups
+		delete(node.Annotations, schedulerv1alpha1.DeprecatedAnnotationNodeShapes)
 		node.Annotations[schedulerv1alpha1.AnnotationFreeShapes] = freenodes.Encode(d.capacity.Free)
 		applyTopology(node, map[string]string{
 			corev1.LabelTopologyRegion: d.capacity.Region,

@@ -35,6 +35,9 @@ type Options struct {
 	// PodSecurityLevel is the least Pod Security Standard that is enforced in super namespaces, whatever policies say;
 	// "" sets no label.
 	PodSecurityLevel string
+	// PodPatience is how long the super cluster may take to find a node for a pod before the pod goes to another one; 0
+	// means for ever.
+	PodPatience time.Duration
 	// VNAgent is the kubelet endpoint that the tenants' Nodes name.
 	VNAgent kinds.VNAgent
 	// NodeLinger is how long a tenant keeps a Node that none of its pods is bound to; 0 means 60 seconds.
@@ -86,7 +89,7 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	s.env = &kinds.Env{
 		ID: s.id, SuperUID: options.Identity.UID, Super: super, SuperCache: s.super, SuperHost: options.Super.Host, Answered: live.answered,
 		Tenant: s.tenant, Tenants: s.tenants, Enqueue: s.add,
-		PodSecurityLevel: options.PodSecurityLevel, VNAgent: options.VNAgent, NodeLinger: options.NodeLinger, LeaseRenewal: options.LeaseRenewal, Clock: options.Engine.Clock, Metrics: options.Metrics,
+		PodSecurityLevel: options.PodSecurityLevel, PodPatience: options.PodPatience, VNAgent: options.VNAgent, NodeLinger: options.NodeLinger, LeaseRenewal: options.LeaseRenewal, Clock: options.Engine.Clock, Metrics: options.Metrics,
 	}
 	if kinds.NamesHost(options.Super.Host) {
 		klog.FromContext(ctx).Info("The kubeconfig of the super cluster names its API server by a name: list the addresses that it resolves to in network.poolCIDRs of "+
@@ -98,9 +101,6 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	}
 	s.guard = &guard{identity: options.Identity, super: super, meta: meta.Reader, period: options.ProbePeriod, answers: answers}
 	s.env.Assignments = &assign.Pooled{SuperCluster: s.id, Meta: mgr.GetClient(), Live: meta, Informers: mgr.GetCache(), Sides: s.env.Sides()}
-	if s.env.VirtualNode, err = watchVirtualNode(ctx, mgr.GetCache(), s.id); err != nil {
-		return nil, err
-	}
 	if err := options.Metrics.SuperCluster(live.answered); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
@@ -111,6 +111,9 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 		options.Engine.Weight = s.weight
 	}
 	if s.engine, err = engine.New(options.Engine, options.Metrics, kinds.All(s.env)...); err != nil {
+		return nil, err
+	}
+	if s.env.VirtualNode, err = watchVirtualNode(ctx, mgr.GetCache(), s.id, func() { s.add(s.env.NodeSets()) }); err != nil {
 		return nil, err
 	}
 	if err := s.env.Assignments.Watch(ctx, s.namespaceChanged); err != nil {

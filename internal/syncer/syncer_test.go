@@ -49,7 +49,7 @@ func listen(t *testing.T, kind string) (s *Syncer, woken func(lastOf string) []e
 	made, err := engine.New(engine.Options{Workers: 1}, metrics, heard)
 	require.NoError(t, err)
 	s = &Syncer{id: "r1", specs: kinds.Specs(), engine: made, sessions: map[string]*session{}, super: &informers{}}
-	s.env = &kinds.Env{SuperCache: s.super, Tenant: s.tenant}
+	s.env = &kinds.Env{SuperCache: s.super, Tenant: s.tenant, Tenants: s.tenants}
 	return s, func(lastOf string) []engine.Key {
 		last := engine.Key{Tenant: lastOf, Kind: kind, Name: "last"}
 		made.Add(last)

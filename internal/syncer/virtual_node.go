@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
@@ -13,16 +14,21 @@ import (
 )
 
 // watchVirtualNode returns a function that returns the Node of a super cluster in the meta cluster as an informer shows
-// it, nil while there is none. The informer belongs to informers, which should be restricted to that Node.
-func watchVirtualNode(ctx context.Context, informers cache.Informers, id string) (func() *corev1.Node, error) {
+// it, nil while there is none. It calls changed each time that the spec is another, which is what people write. The
+// informer belongs to informers, which should be restricted to that Node.
+func watchVirtualNode(ctx context.Context, informers cache.Informers, id string, changed func()) (func() *corev1.Node, error) {
 	informer, err := informers.GetInformer(ctx, &corev1.Node{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("making an informer of virtual Node %s: %w", id, err)
 	}
 	var current atomic.Pointer[corev1.Node]
 	store := func(item any) {
-		if node, ok := item.(*corev1.Node); ok && node.Name == id {
-			current.Store(node)
+		node, ok := item.(*corev1.Node)
+		if !ok || node.Name != id {
+			return
+		}
+		if before := current.Swap(node); before == nil || !equality.Semantic.DeepEqual(&before.Spec, &node.Spec) {
+			changed()
 		}
 	}
 	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{

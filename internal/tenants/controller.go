@@ -249,6 +249,10 @@ func (c *Controller) resolve(ctx context.Context, vc *tenancyv1alpha1.VirtualClu
 	if err != nil {
 		return nil, "", tenancy.Reason{}, err
 	}
+	nodePorts, err := virtualclusters.ServiceNodePorts(vc)
+	if err != nil {
+		return nil, "", tenancy.Reason{}, err
+	}
 	held := c.policies.ref(client.ObjectKeyFromObject(vc))
 	bounds := tenantclient.New(held)
 	tenant := &Tenant{
@@ -257,6 +261,8 @@ func (c *Controller) resolve(ctx context.Context, vc *tenancyv1alpha1.VirtualClu
 		UID:                     vc.UID,
 		ClusterDomain:           vc.Spec.ClusterDomain,
 		ServiceCIDRs:            ranges,
+		NodePorts:               nodePorts,
+		Nodes:                   vc.Spec.Nodes,
 		OpaqueMetaPrefixes:      slices.Clone(vc.Spec.OpaqueMetaPrefixes),
 		TransparentMetaPrefixes: slices.Clone(vc.Spec.TransparentMetaPrefixes),
 		Policy:                  held,
@@ -266,7 +272,7 @@ func (c *Controller) resolve(ctx context.Context, vc *tenancyv1alpha1.VirtualClu
 	if tenant.ClusterDomain == "" {
 		tenant.ClusterDomain = defaultDomain
 	}
-	fields, err := json.Marshal([]any{tenant.Key, tenant.ClusterDomain, tenant.ServiceCIDRs, tenant.OpaqueMetaPrefixes, tenant.TransparentMetaPrefixes})
+	fields, err := json.Marshal([]any{tenant.Key, tenant.ClusterDomain, tenant.ServiceCIDRs, tenant.NodePorts, tenant.Nodes, tenant.OpaqueMetaPrefixes, tenant.TransparentMetaPrefixes})
 	if err != nil {
 		return nil, "", tenancy.Reason{}, fmt.Errorf("encoding the identity of an instance: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -32,6 +33,10 @@ type Tenant struct {
 	ClusterDomain string
 	// ServiceCIDRs are the addresses that belong to the tenant's Services.
 	ServiceCIDRs []netip.Prefix
+	// NodePorts are those that belong to the tenant's Services; with Size 0 super clusters allocate others.
+	NodePorts utilnet.PortRange
+	// Nodes is which nodes of super clusters the tenant has Nodes for.
+	Nodes tenancyv1alpha1.NodesMode
 	// OpaqueMetaPrefixes lists prefixes of label and annotation keys that are not copied down.
 	OpaqueMetaPrefixes []string
 	// TransparentMetaPrefixes lists prefixes of label and annotation keys that are copied up.

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slicepod"
 )
@@ -67,12 +68,25 @@ func TenantNodes(nodes map[string]*corev1.Node, placements []schedulerv1alpha1.N
 			ObjectMeta: metav1.ObjectMeta{
 				Name:        node.Name,
 				UID:         node.UID,
-				Labels:      node.Labels,
-				Annotations: map[string]string{schedulerv1alpha1.AnnotationNodeShapes: node.Annotations[schedulerv1alpha1.AnnotationNodeShapes]},
+				Labels:      domainLabels(node),
+				Annotations: map[string]string{schedulerv1alpha1.AnnotationNodeGroups: node.Annotations[schedulerv1alpha1.AnnotationNodeGroups]},
 			},
 			Spec:   corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: Taints(node)},
 			Status: corev1.NodeStatus{Capacity: reserved[name], Allocatable: reserved[name]},
 		})
 	}
 	return projected
+}
+
+// domainLabels returns the labels of a virtual Node in the pod view: they say in which topology domains the super
+// cluster is as a whole. A host name is that of a node below; the super cluster is named as tenants' Nodes name it.
+func domainLabels(node *corev1.Node) map[string]string {
+	labels := maps.Clone(node.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	delete(labels, corev1.LabelHostname)
+	labels[keyOfSuperCluster] = node.Name
+	labels[tenancyv1alpha1.LabelSuperClusterID] = node.Name
+	return labels
 }

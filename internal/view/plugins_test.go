@@ -41,7 +41,7 @@ var profiles = map[plugins.Scheduler][]string{
 		"NodeResourcesFit", "NodeNameOrder",
 	},
 	plugins.Pods: {
-		"SchedulingGates", "PrioritySort", "NamespacePlacement", "NodeUnschedulable", "TaintToleration", "NodeShape", "NodeResourcesFit",
+		"SchedulingGates", "PrioritySort", "NamespacePlacement", "NodeUnschedulable", "TaintToleration", "NodeGroups", "InterPodAffinity", "NodeResourcesFit",
 		"DefaultPreemption", "NodeNameOrder", "SuperClusterBinder",
 	},
 }

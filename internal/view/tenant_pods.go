@@ -8,9 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/ptr"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/failedchoice"
+	"github.com/superpool/superpool/internal/nodegroups"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -18,12 +21,26 @@ import (
 
 // AnnotationBoundNode is, on the Pods of a tenant's pod view, the node that the Pod is bound to in the tenant control
 // plane: the view's own spec.nodeName is a super cluster. It never reaches an API server.
-const AnnotationBoundNode = "scheduler.tenancy.x-k8s.io/bound-node"
+const AnnotationBoundNode = nodegroups.AnnotationBoundNode
+
+// AnnotationPinnedNode is, on the Pods of a tenant's pod view, the node that the tenant has written into the spec of a
+// Pod which no syncer has bound yet. Such a Pod asks for the super cluster of that node.
+const AnnotationPinnedNode = "scheduler.tenancy.x-k8s.io/pinned-node"
+
+// pinnedTo returns the super cluster of the node that a tenant has written into the spec of a Pod. It returns false for
+// a Pod that is bound, of which the syncer, or the API server after a Binding, says so in condition PodScheduled, and
+// for a node name that no syncer made.
+func pinnedTo(pod *corev1.Pod) (string, bool) {
+	if _, scheduled := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionTrue {
+		return "", false
+	}
+	return tenancy.NodeSuperCluster(pod.Spec.NodeName)
+}
 
 // TenantPod is an informer transform: a tenant's Pod as its pod scheduler sees it. Requests are renamed to the extended
 // resources of the Pod's namespace, of which each Pod takes one of the resource pods, spec.nodeName is the super
-// cluster, and what only a super cluster can judge (volumes, node selectors, affinity) is left out. The object belongs
-// to the caller and is changed.
+// cluster, what the Pod demands of nodes and of other Pods is that of constrain, and what only a super cluster can
+// judge (volumes, ports) is left out. The object belongs to the caller and is changed.
 //
 // Where a Pod runs is read from its node once it is bound to one, because a Binding cannot be undone, and from the
 // tenant-writable annotation before that, which TenantPods doubts.
@@ -33,8 +50,16 @@ func TenantPod(object any) (any, error) {
 		return object, nil
 	}
 	annotations := map[string]string{AnnotationBoundNode: pod.Spec.NodeName}
-	if superCluster, exists := pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster]; exists {
+	if superCluster, pinned := pinnedTo(pod); pinned {
+		annotations = map[string]string{
+			AnnotationBoundNode: "", AnnotationPinnedNode: pod.Spec.NodeName, schedulerv1alpha1.AnnotationSuperCluster: superCluster,
+		}
+		pod.Spec.NodeName = ""
+	} else if superCluster, exists := pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster]; exists {
 		annotations[schedulerv1alpha1.AnnotationSuperCluster] = superCluster
+	}
+	if failed := failedchoice.Of(pod); len(failed) > 0 && pod.Spec.NodeName == "" {
+		annotations[schedulerv1alpha1.AnnotationFailedSuperClusters] = pod.Annotations[schedulerv1alpha1.AnnotationFailedSuperClusters]
 	}
 	projected := corev1.PodSpec{
 		NodeName:                      SuperCluster(pod.Spec.NodeName, annotations[schedulerv1alpha1.AnnotationSuperCluster]),
@@ -48,6 +73,11 @@ func TenantPod(object any) (any, error) {
 		Containers:                    renameContainers(pod.Spec.Containers, pod.Namespace),
 		InitContainers:                renameContainers(pod.Spec.InitContainers, pod.Namespace),
 		Overhead:                      overhead(pod),
+	}
+	if excess := excessOf(&pod.Spec); excess != "" {
+		annotations[nodegroups.AnnotationExcess] = excess
+	} else {
+		constrain(&projected, &pod.Spec)
 	}
 	renameStatuses(pod.Status.ContainerStatuses, pod.Namespace)
 	renameStatuses(pod.Status.InitContainerStatuses, pod.Namespace)

@@ -117,7 +117,7 @@ func TestTenantPodLeavesOutWhatSuperClustersJudge(t *testing.T) {
 			Annotations: map[string]string{"note": "long", schedulerv1alpha1.AnnotationSuperCluster: "r1"},
 		},
 		Spec: corev1.PodSpec{
-			NodeSelector: map[string]string{"disk": "ssd"}, Affinity: &corev1.Affinity{}, SchedulerName: "s",
+			NodeSelector: map[string]string{"disk": "ssd"}, HostNetwork: true, SchedulerName: "s",
 			Volumes:    []corev1.Volume{{Name: "v"}},
 			Containers: []corev1.Container{{Name: "a", Image: "image", Env: []corev1.EnvVar{{Name: "SECRET"}}}},
 		},
@@ -130,7 +130,7 @@ func TestTenantPodLeavesOutWhatSuperClustersJudge(t *testing.T) {
 			Annotations: map[string]string{AnnotationBoundNode: "", schedulerv1alpha1.AnnotationSuperCluster: "r1"},
 		},
 		Spec: corev1.PodSpec{
-			NodeName: "r1", SchedulerName: "s", Containers: []corev1.Container{{Name: "a"}},
+			NodeName: "r1", NodeSelector: map[string]string{"disk": "ssd"}, SchedulerName: "s", Containers: []corev1.Container{{Name: "a"}},
 			Tolerations: []corev1.Toleration{{Key: schedulerv1alpha1.TaintProvider, Operator: corev1.TolerationOpExists}},
 			Overhead:    builders.Resources("pods.slice.tenancy.x-k8s.io/web", "1"),
 		},
@@ -145,26 +145,37 @@ func TestTenantPods(t *testing.T) {
 	never := corev1.PreemptNever
 	for name, tc := range map[string]struct {
 		annotation, nodeName string
-		want                 string
-		wantPreemption       *corev1.PreemptionPolicy
+		// pinned is whether the tenant wrote nodeName itself.
+		pinned         bool
+		want, wantAsks string
+		wantPreemption *corev1.PreemptionPolicy
 	}{
 		"none":                     {},
 		"chosen":                   {annotation: "r1", want: "r1"},
 		"not chosen":               {annotation: "r2", wantPreemption: &never},
 		"bound":                    {annotation: "r1", nodeName: "r1.node-1", want: "r1"},
 		"bound, and changed later": {annotation: "r2", nodeName: "r1.node-1", want: "r1"},
+		"pinned, and chosen":       {annotation: "r2", nodeName: "r1.node-1", pinned: true, want: "r1", wantAsks: "r1"},
+		"pinned, and not chosen":   {nodeName: "r2.node-1", pinned: true, wantAsks: "r2", wantPreemption: &never},
+		"pinned to no Node":        {nodeName: "node-1", pinned: true, want: "node-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1"}, Spec: corev1.PodSpec{NodeName: tc.nodeName}}
 			if tc.annotation != "" {
 				pod.Annotations = map[string]string{schedulerv1alpha1.AnnotationSuperCluster: tc.annotation}
 			}
+			if tc.nodeName != "" && !tc.pinned {
+				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
+			}
+			if tc.wantAsks == "" {
+				tc.wantAsks = tc.annotation
+			}
 			projected, err := TenantPods(func(uid types.UID, superCluster string) bool { return uid == "1" && superCluster == "r1" })(pod)
 			require.NoError(t, err)
 			got := projected.(*corev1.Pod)
 			require.Equal(t, tc.want, got.Spec.NodeName)
 			require.Equal(t, tc.wantPreemption, got.Spec.PreemptionPolicy)
-			require.Equal(t, tc.annotation, got.Annotations[schedulerv1alpha1.AnnotationSuperCluster])
+			require.Equal(t, tc.wantAsks, got.Annotations[schedulerv1alpha1.AnnotationSuperCluster])
 		})
 	}
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // Report writes the conditions of a VirtualCluster when they changed: Ready from the state of its connection,
-// PolicyFound from why another TenantPolicy holds than the one that it names, ServiceCIDRsOverlap from all
+// PolicyFound from why another TenantPolicy holds than the one that it names, those about overlaps from all
 // VirtualClusters. A change for the worse is an Event too. The duration is after how long
 // to report again, 0 for when the state changes: what another VirtualCluster causes is checked every
 // conflictRetryAfter.
@@ -30,7 +30,7 @@ func (o *Owner) Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, 
 	if err != nil {
 		return again, err
 	}
-	if overlap != "" {
+	if overlap != (overlaps{}) {
 		again = conflictRetryAfter
 	}
 	before := vc.DeepCopy()
@@ -46,8 +46,8 @@ func (o *Owner) Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, 
 }
 
 // setConditions sets the conditions that follow from the state of the connection, from what is wrong with the policy,
-// the zero Reason for nothing, and from the message about overlapping ranges, "" for none.
-func setConditions(vc *tenancyv1alpha1.VirtualCluster, state, policy tenancy.Reason, overlap string) {
+// the zero Reason for nothing, and from what the ranges share with those of others.
+func setConditions(vc *tenancyv1alpha1.VirtualCluster, state, policy tenancy.Reason, overlap overlaps) {
 	ready := metav1.Condition{
 		Type: tenancyv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: state.Reason, Message: tenancy.Cut(state.Message, tenancy.MaxConditionMessage), ObservedGeneration: vc.Generation,
 	}
@@ -62,13 +62,18 @@ func setConditions(vc *tenancyv1alpha1.VirtualCluster, state, policy tenancy.Rea
 			Type: tenancyv1alpha1.ConditionPolicyFound, Status: metav1.ConditionFalse, Reason: policy.Reason, Message: policy.Message, ObservedGeneration: vc.Generation,
 		})
 	}
-	if overlap == "" {
-		meta.RemoveStatusCondition(&vc.Status.Conditions, tenancyv1alpha1.ConditionServiceCIDRsOverlap)
+	setOverlap(vc, tenancyv1alpha1.ConditionServiceCIDRsOverlap, tenancyv1alpha1.ReasonSharedAddresses, overlap.cidrs)
+	setOverlap(vc, tenancyv1alpha1.ConditionServiceNodePortsOverlap, tenancyv1alpha1.ReasonSharedNodePorts, overlap.nodePorts)
+}
+
+// setOverlap sets a condition about what is shared with others, or removes it if that is nothing.
+func setOverlap(vc *tenancyv1alpha1.VirtualCluster, kind, reason, shared string) {
+	if shared == "" {
+		meta.RemoveStatusCondition(&vc.Status.Conditions, kind)
 		return
 	}
 	meta.SetStatusCondition(&vc.Status.Conditions, metav1.Condition{
-		Type: tenancyv1alpha1.ConditionServiceCIDRsOverlap, Status: metav1.ConditionTrue, Reason: tenancyv1alpha1.ReasonSharedAddresses,
-		Message: tenancy.Cut(overlap, tenancy.MaxConditionMessage), ObservedGeneration: vc.Generation,
+		Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: tenancy.Cut(shared, tenancy.MaxConditionMessage), ObservedGeneration: vc.Generation,
 	})
 }
 
@@ -77,8 +82,10 @@ func (o *Owner) recordChanges(ctx context.Context, before, after *tenancyv1alpha
 	find := func(kind string) (old, current *metav1.Condition) {
 		return meta.FindStatusCondition(before.Status.Conditions, kind), meta.FindStatusCondition(after.Status.Conditions, kind)
 	}
-	if old, overlap := find(tenancyv1alpha1.ConditionServiceCIDRsOverlap); overlap != nil && (old == nil || old.Message != overlap.Message) {
-		o.record(after, corev1.EventTypeWarning, overlap)
+	for _, kind := range [...]string{tenancyv1alpha1.ConditionServiceCIDRsOverlap, tenancyv1alpha1.ConditionServiceNodePortsOverlap} {
+		if old, overlap := find(kind); overlap != nil && (old == nil || old.Message != overlap.Message) {
+			o.record(after, corev1.EventTypeWarning, overlap)
+		}
 	}
 	if old, policy := find(tenancyv1alpha1.ConditionPolicyFound); policy != nil && (old == nil || old.Message != policy.Message) {
 		o.Recorder.Event(after, corev1.EventTypeWarning, policy.Reason, policy.Message)

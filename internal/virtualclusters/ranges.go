@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -29,18 +30,65 @@ func ServiceCIDRs(vc *tenancyv1alpha1.VirtualCluster) ([]netip.Prefix, error) {
 	return ranges, nil
 }
 
-// overlap returns a message that names the other VirtualClusters with which a VirtualCluster shares addresses of
-// Services, "" for none. It reads all of them from the cache, for each report of one.
-func (o *Owner) overlap(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (string, error) {
-	own, err := ServiceCIDRs(vc)
-	if err != nil || len(own) == 0 {
-		return "", nil //nolint:nilerr // what is no range shares nothing; whoever connects to the tenant returns the error
+// ServiceNodePorts returns spec.serviceNodePortRange, parsed; without one, and for an error, its Size is 0. The CRD's
+// validation refuses what is no range, so an error means that it was evaded.
+func ServiceNodePorts(vc *tenancyv1alpha1.VirtualCluster) (utilnet.PortRange, error) {
+	if vc.Spec.ServiceNodePortRange == "" {
+		return utilnet.PortRange{}, nil
+	}
+	parsed, err := utilnet.ParsePortRange(vc.Spec.ServiceNodePortRange)
+	if err != nil {
+		return utilnet.PortRange{}, fmt.Errorf("reading serviceNodePortRange: %w", err)
+	}
+	return *parsed, nil
+}
+
+// overlaps name what a VirtualCluster shares with others, "" for nothing.
+type overlaps struct{ cidrs, nodePorts string }
+
+// overlap returns messages that name the other VirtualClusters with which a VirtualCluster shares addresses or node
+// ports of Services. It reads all of them from the cache, for each report of one.
+func (o *Owner) overlap(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (overlaps, error) {
+	// What is no range shares nothing; whoever connects to the tenant returns the error.
+	ranges, _ := ServiceCIDRs(vc)
+	ports, _ := ServiceNodePorts(vc)
+	if len(ranges) == 0 && ports.Size == 0 {
+		return overlaps{}, nil
 	}
 	var list tenancyv1alpha1.VirtualClusterList
 	if err := o.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return "", fmt.Errorf("listing VirtualClusters: %w", err)
+		return overlaps{}, fmt.Errorf("listing VirtualClusters: %w", err)
 	}
-	return overlapMessage(vc, own, list.Items), nil
+	return overlaps{cidrs: overlapMessage(vc, ranges, list.Items), nodePorts: sharedPorts(vc, ports, list.Items)}, nil
+}
+
+// sharedPorts compares the node ports of a VirtualCluster with those of all.
+func sharedPorts(vc *tenancyv1alpha1.VirtualCluster, own utilnet.PortRange, all []tenancyv1alpha1.VirtualCluster) string {
+	var shared []string
+	for i := range all {
+		other := &all[i]
+		theirs, err := ServiceNodePorts(other)
+		if err != nil || other.UID == vc.UID || own.Size == 0 || theirs.Size == 0 {
+			continue
+		}
+		if own.Contains(theirs.Base) || theirs.Contains(own.Base) {
+			shared = append(shared, fmt.Sprintf("%s of %s/%s", other.Spec.ServiceNodePortRange, other.Namespace, other.Name))
+		}
+	}
+	if len(shared) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("serviceNodePortRange %s shares ports with %s: a super cluster gives a port once, to the Service that asks first. Give each tenant "+
+		"a range of its own, as --service-node-port-range of its API server and here", vc.Spec.ServiceNodePortRange, firstOf(shared))
+}
+
+// firstOf returns the first of some names, sorted, and whether there are others.
+func firstOf(names []string) string {
+	slices.Sort(names)
+	if len(names) > overlapsNamed {
+		names = append(names[:overlapsNamed], "others")
+	}
+	return strings.Join(names, ", ")
 }
 
 // overlapMessage compares the ranges of a VirtualCluster, parsed as own, with those of all.
@@ -61,10 +109,6 @@ func overlapMessage(vc *tenancyv1alpha1.VirtualCluster, own []netip.Prefix, all 
 	if len(shared) == 0 {
 		return ""
 	}
-	slices.Sort(shared)
-	if len(shared) > overlapsNamed {
-		shared = append(shared[:overlapsNamed], "others")
-	}
 	return fmt.Sprintf("serviceCIDRs %s share addresses with %s: a super cluster gives an address once, to the Service that asks first. Give each tenant "+
-		"a range of its own, as --service-cluster-ip-range of its API server and here", strings.Join(vc.Spec.ServiceCIDRs, ", "), strings.Join(shared, ", "))
+		"a range of its own, as --service-cluster-ip-range of its API server and here", strings.Join(vc.Spec.ServiceCIDRs, ", "), firstOf(shared))
 }

@@ -191,12 +191,41 @@ func TestServiceCIDRsOfAll(t *testing.T) {
 		objects = append(objects, vc)
 	}
 	owner, _ := newOwner(t, objects...)
-	message, err := owner.overlap(t.Context(), builders.VirtualCluster("t000"))
+	shared, err := owner.overlap(t.Context(), builders.VirtualCluster("t000"))
 	require.NoError(t, err)
-	require.Empty(t, message, "this one names no range")
+	require.Equal(t, overlaps{}, shared, "this one names no range")
 	vc := builders.VirtualCluster("t000")
 	vc.Spec.ServiceCIDRs = []string{"10.96.0.0/12"}
-	message, err = owner.overlap(t.Context(), vc)
+	shared, err = owner.overlap(t.Context(), vc)
 	require.NoError(t, err)
-	require.Contains(t, message, "with 10.96.0.0/12 of default/t001, 10.96.0.0/12 of default/t002, 10.96.0.0/12 of default/t003, others: ")
+	require.Contains(t, shared.cidrs, "with 10.96.0.0/12 of default/t001, 10.96.0.0/12 of default/t002, 10.96.0.0/12 of default/t003, others: ")
+}
+
+// TestSharedNodePorts compares a range of node ports with those of others.
+func TestSharedNodePorts(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		own, other string
+		want       string
+	}{
+		{own: "30000-30099"},
+		{other: "30000-30099"},
+		{own: "30000-30099", other: "30100-30199"},
+		{own: "30000-30099", other: "29900-29999"},
+		{own: "30000-30099", other: "30099-30099", want: "30099-30099 of default/other"},
+		{own: "30000-30099", other: "29000-31000", want: "29000-31000 of default/other"},
+		{own: "30000-30099", other: "30000-30000", want: "30000-30000 of default/other"},
+		{own: "30000-30099", other: "nonsense"},
+	} {
+		vc, other := builders.VirtualCluster("vc"), builders.VirtualCluster("other")
+		vc.Spec.ServiceNodePortRange, other.Spec.ServiceNodePortRange = tc.own, tc.other
+		owner, _ := newOwner(t, vc, other)
+		shared, err := owner.overlap(t.Context(), vc)
+		require.NoError(t, err)
+		require.Equal(t, tc.want != "", shared.nodePorts != "", "%+v: %s", tc, shared.nodePorts)
+		require.Contains(t, shared.nodePorts, tc.want)
+		require.Empty(t, shared.cidrs)
+		setConditions(vc, tenancy.Reason{}, tenancy.Reason{}, shared)
+		require.Equal(t, tc.want != "", meta.IsStatusConditionTrue(vc.Status.Conditions, tenancyv1alpha1.ConditionServiceNodePortsOverlap))
+	}
 }

@@ -1,12 +1,10 @@
-// Package nodeshape keeps a slice or a pod from a super cluster whose nodes are all too small for it: a sum of free
+// Package nodeshape keeps a slice from a super cluster whose nodes are all too small for it, or taken: a sum of free
 // capacity is no place to run.
 package nodeshape
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,8 +22,6 @@ import (
 const (
 	// Name of the plugin.
 	Name = "NodeShape"
-	// ErrReasonNoNodeLargeEnough is the reason of a super cluster without a node that could hold the pod or slice.
-	ErrReasonNoNodeLargeEnough = "super cluster(s) had no node large enough"
 	// ErrReasonNoNodeFree begins the reason of a super cluster without a node that is as free as the slice is large.
 	// What is wanted follows, and how much the freest node has.
 	ErrReasonNoNodeFree = "super cluster(s) had no node with"
@@ -38,8 +34,8 @@ const (
 
 // NodeShape is the plugin.
 type NodeShape struct {
-	// shapes and free hold the parsed annotations of each node, and rooms what slices leave of it, by node name.
-	shapes, free, rooms sync.Map
+	// free holds the parsed annotation of each node, and rooms what slices leave of it, by node name.
+	free, rooms sync.Map
 }
 
 var (
@@ -56,7 +52,7 @@ func New(context.Context, runtime.Object, framework.Handle) (framework.Plugin, e
 // Name returns the name of the plugin.
 func (pl *NodeShape) Name() string { return Name }
 
-// request is what the pod or slice needs on one node, computed at PreFilter and used at Filter.
+// request is what the slice needs on one node, computed at PreFilter and used at Filter.
 type request struct {
 	amounts slice.Amounts
 	// key is that of amounts.
@@ -86,17 +82,10 @@ func (pl *NodeShape) isSchedulableAfterNodeChange(_ klog.Logger, pod *corev1.Pod
 	if !ok {
 		return fwk.Queue, nil
 	}
-	if old, changed := before.(*corev1.Node); changed && sameShapes(old, node) {
+	if old, changed := before.(*corev1.Node); changed && textOf(old) == textOf(node) {
 		return fwk.QueueSkip, nil
 	}
-	needed := requestOf(pod)
-	if free := pl.freeOf(node); free != nil {
-		if free.Holds(needed) {
-			return fwk.Queue, nil
-		}
-		return fwk.QueueSkip, nil
-	}
-	if pl.fits(needed, node) {
+	if free := pl.freeOf(node); free == nil || free.Holds(requestOf(pod)) {
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil
@@ -111,16 +100,12 @@ func (pl *NodeShape) isSchedulableAfterPodChange(_ klog.Logger, pod *corev1.Pod,
 	return fwk.Queue, nil
 }
 
-func sameShapes(a, b *corev1.Node) bool {
-	for _, key := range []string{schedulerv1alpha1.AnnotationNodeShapes, schedulerv1alpha1.AnnotationFreeShapes} {
-		if a.Annotations[key] != b.Annotations[key] {
-			return false
-		}
-	}
-	return true
+// textOf returns what the nodes of a super cluster have free as its virtual Node has it.
+func textOf(node *corev1.Node) string {
+	return node.Annotations[schedulerv1alpha1.AnnotationFreeShapes]
 }
 
-// PreFilter computes what the pod or slice needs.
+// PreFilter computes what the slice needs.
 func (pl *NodeShape) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*framework.PreFilterResult, *fwk.Status) {
 	needed := requestOf(pod)
 	if needed.IsZero() {
@@ -133,60 +118,35 @@ func (pl *NodeShape) PreFilter(_ context.Context, state fwk.CycleState, pod *cor
 // PreFilterExtensions returns nil: what other slices take is read from the node at Filter.
 func (pl *NodeShape) PreFilterExtensions() framework.PreFilterExtensions { return nil }
 
-// Filter refuses a super cluster none of whose nodes has room for a slice, or is large enough for a pod. One that
-// publishes no shapes is not judged.
+// Filter refuses a super cluster none of whose nodes has room for a slice. One that does not say what its nodes have
+// free is not judged.
 func (pl *NodeShape) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	needed, err := state.Read(preFilterStateKey)
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("reading state: %w", err))
 	}
-	if node.Node().Annotations[schedulerv1alpha1.AnnotationFreeShapes] != "" {
-		if found, judged := pl.roomOf(node, needed.(*request)); judged {
-			return found.status()
-		}
-	}
-	if !pl.fits(needed.(*request).amounts, node.Node()) {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonNoNodeLargeEnough)
-	}
-	return nil
-}
-
-// fits reports whether a shape of the node is large enough.
-func (pl *NodeShape) fits(needed slice.Amounts, node *corev1.Node) bool {
-	shapes := parsedOf(&pl.shapes, node, schedulerv1alpha1.AnnotationNodeShapes, parseShapes)
-	for _, shape := range shapes {
-		if needed.Fits(shape) {
-			return true
-		}
-	}
-	return len(shapes) == 0
-}
-
-// IsLargeEnough reports whether a node of the super cluster could hold a pod that requests so much, if nothing else ran
-// there. One that publishes no shapes is not judged.
-func IsLargeEnough(node *corev1.Node, requests slice.Amounts) bool {
-	needed := maps.Clone(requests)
-	delete(needed, corev1.ResourcePods)
-	return (&NodeShape{}).fits(needed, node)
-}
-
-// parseShapes returns nil where text cannot be read.
-func parseShapes(text string) []slice.Amounts {
-	var lists []corev1.ResourceList
-	if text == "" || json.Unmarshal([]byte(text), &lists) != nil {
+	if textOf(node.Node()) == "" {
 		return nil
 	}
-	shapes := make([]slice.Amounts, 0, len(lists))
-	for _, list := range lists {
-		shapes = append(shapes, slice.Of(list))
-	}
-	return shapes
+	return pl.roomOf(node, needed.(*request)).status()
 }
 
-// freeOf returns what the nodes of a super cluster have free, nil where the annotation is missing or cannot be read.
-// The pod view has none: a pod may wait for others to end.
+// parsed is the value of an annotation.
+type parsed struct {
+	text  string
+	nodes *freenodes.Nodes
+}
+
+// freeOf returns what the nodes of a super cluster have free, nil where the annotation is missing or cannot be read. It
+// is parsed once per text.
 func (pl *NodeShape) freeOf(node *corev1.Node) *freenodes.Nodes {
-	return parsedOf(&pl.free, node, schedulerv1alpha1.AnnotationFreeShapes, parseFree)
+	text := textOf(node)
+	if cached, ok := pl.free.Load(node.Name); ok && cached.(*parsed).text == text {
+		return cached.(*parsed).nodes
+	}
+	entry := &parsed{text: text, nodes: parseFree(text)}
+	pl.free.Store(node.Name, entry)
+	return entry.nodes
 }
 
 func parseFree(text string) *freenodes.Nodes {
@@ -200,24 +160,7 @@ func parseFree(text string) *freenodes.Nodes {
 	return freenodes.NewNodes(classes)
 }
 
-// parsed is the value of an annotation.
-type parsed[T any] struct {
-	text  string
-	value T
-}
-
-// parsedOf returns the parsed annotation of a node, which cache holds by node name until the text is another.
-func parsedOf[T any](cache *sync.Map, node *corev1.Node, key string, parse func(string) T) T {
-	text := node.Annotations[key]
-	if cached, ok := cache.Load(node.Name); ok && cached.(*parsed[T]).text == text {
-		return cached.(*parsed[T]).value
-	}
-	entry := &parsed[T]{text: text, value: parse(text)}
-	cache.Store(node.Name, entry)
-	return entry.value
-}
-
-// requestOf returns what a pod or slice takes, in the resources that it requested before the projection. The pods of a
+// requestOf returns what a slice takes, in the resources that it requested before the projection. The pods of a
 // slice may run on different nodes, and each of them takes one: they make no node too small.
 func requestOf(pod *corev1.Pod) slice.Amounts {
 	needed := slice.Amounts{}

@@ -55,9 +55,9 @@ func (o outcome) status() *fwk.Status {
 	return fwk.NewStatus(o.code, o.reason)
 }
 
-// roomOf returns the outcome for a slice on a virtual Node. It returns false if it is not known what its nodes have
+// roomOf returns the outcome for a slice on a virtual Node: the zero outcome if it is not known what its nodes have
 // free.
-func (pl *NodeShape) roomOf(node fwk.NodeInfo, needed *request) (found outcome, judged bool) {
+func (pl *NodeShape) roomOf(node fwk.NodeInfo, needed *request) outcome {
 	value, exists := pl.rooms.Load(node.Node().Name)
 	if !exists {
 		value, _ = pl.rooms.LoadOrStore(node.Node().Name, &room{held: map[string]*heldSlices{}, answers: map[string]outcome{}})
@@ -74,9 +74,9 @@ func (pl *NodeShape) roomOf(node fwk.NodeInfo, needed *request) (found outcome, 
 		r.generation = node.GetGeneration()
 	}
 	if r.nodes == nil {
-		return outcome{}, false
+		return outcome{}
 	}
-	return r.answer(needed), true
+	return r.answer(needed)
 }
 
 // count makes placed count pods. It returns whether other pods were counted before. It writes what differs only: most

@@ -19,11 +19,11 @@ import (
 	"github.com/superpool/superpool/plugins/nodeshape"
 )
 
+type requests = map[corev1.ResourceName]string
+
 // withFree is a super cluster of large nodes with that much free.
 func withFree(free string) *corev1.Node {
-	node := withShapes(`[{"cpu":"64","memory":"256Gi"}]`)
-	node.Annotations[schedulerv1alpha1.AnnotationFreeShapes] = free
-	return node
+	return st.MakeNode().Name("r1").Annotation(schedulerv1alpha1.AnnotationFreeShapes, free).Obj()
 }
 
 // sliceOf is a slice that waits.
@@ -104,12 +104,10 @@ func TestFilterByWhatIsFree(t *testing.T) {
 			free: `[{"nodes":1,"free":{"cpu":"1"}}]`, pods: []*corev1.Pod{bound("a", requests{"cpu": "600m", slicepod.ResourcePods: "5"})}, next: requests{"cpu": "500m"},
 			want: left + " 500m cpu free", code: fwk.Unschedulable,
 		},
-		"what cannot be read counts as nothing":              {free: `[{"nodes":1,"free":{"cpu":"1"}}]`, pods: []*corev1.Pod{holding("a", "many")}, next: requests{"cpu": "1"}},
-		"no annotation: judged by what is allocatable":       {next: requests{"cpu": "64"}},
-		"a broken annotation: judged by what is allocatable": {free: `[{"nodes":0}]`, next: requests{"cpu": "64"}},
-		"a broken annotation, and too large": {
-			free: `[`, next: requests{"cpu": "65"}, want: nodeshape.ErrReasonNoNodeLargeEnough, code: fwk.UnschedulableAndUnresolvable,
-		},
+		"what cannot be read counts as nothing": {free: `[{"nodes":1,"free":{"cpu":"1"}}]`, pods: []*corev1.Pod{holding("a", "many")}, next: requests{"cpu": "1"}},
+		"no annotation: not judged":             {next: requests{"cpu": "64"}},
+		"an annotation of none: not judged":     {free: `[{"nodes":0}]`, next: requests{"cpu": "64"}},
+		"a broken annotation: not judged":       {free: `[`, next: requests{"cpu": "65"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -6,6 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +22,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/failedchoice"
 )
 
 const (
@@ -129,6 +133,15 @@ func (pl *SuperClusterBinder) write(ctx context.Context, pod *corev1.Pod, superC
 	return err //nolint:wrapcheck // Bind wraps it
 }
 
+// chosenMessage is what the tenant reads until the pod is bound.
+func chosenMessage(pod *corev1.Pod, superCluster string) string {
+	failed := slices.Sorted(maps.Keys(failedchoice.Of(pod)))
+	if len(failed) == 0 {
+		return fmt.Sprintf("super cluster %s was chosen; waiting for one of its nodes", superCluster)
+	}
+	return fmt.Sprintf("super cluster %s was chosen; waiting for one of its nodes. These did not take the pod before: %s", superCluster, strings.Join(failed, ", "))
+}
+
 // asksFor reports whether the tenant wrote a super cluster onto a pod of the pod view itself. The patch of Bind changes
 // nothing then, and informers would not see that the super cluster is granted: the condition must change.
 func asksFor(pod *corev1.Pod, superCluster string) bool {
@@ -152,7 +165,7 @@ func (pl *SuperClusterBinder) replaceRefusal(ctx context.Context, pod *corev1.Po
 		"type":    corev1.PodScheduled,
 		"status":  corev1.ConditionFalse,
 		"reason":  ReasonSuperClusterChosen,
-		"message": fmt.Sprintf("super cluster %s was chosen; waiting for one of its nodes", superCluster),
+		"message": chosenMessage(known, superCluster),
 	}
 	if asksFor(known, superCluster) {
 		condition["lastProbeTime"] = metav1.Now() // the rest may be there already

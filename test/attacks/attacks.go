@@ -30,7 +30,7 @@ func All() []Attack {
 		{"taken-namespace", "names", "a namespace whose name in super clusters is one that the operator has there", "owners are compared: Event `NamespaceConflict`, and nothing is written there", nil},
 		{"reserved-names", "names", "a ConfigMap with the name that the syncer gives to the tenant's `kube-root-ca.crt`", "the name is the pool's: pods get the CA of the tenant's control plane", nil},
 		{"quota-name", "names", "a ResourceQuota named `superpool`, as the one in the super namespace, with other limits", "tenants' quotas are read, and never go down", nil},
-		{"node-name", "names", "a pod with `spec.nodeName`, and a forged condition `PodScheduled`", "no super pod; Event `NodeNameNotSupported`", nil},
+		{"node-name", "names", "a pod with `spec.nodeName` of a node of the super cluster, and a forged condition `PodScheduled`", "no super pod; Event `NodeNameNotSupported`", nil},
 
 		{"pod-marks", "marks", "a pod with the ownership marks of another tenant", "the syncer writes the marks, last", nil},
 		{"config-marks", "marks", "a ConfigMap with the marks of another tenant, and a list of copied keys that names marks", "as above; the tenant's keys of that domain stay at home", nil},

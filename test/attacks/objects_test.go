@@ -122,7 +122,7 @@ func TestNames(t *testing.T) {
 		})
 	})
 	attack(t, "node-name", beside, func(t *testing.T) {
-		pod := choose(newPod(t, namespace, "bound", `nodeName: `+super.name+`.node-1`), super.name)
+		pod := choose(newPod(t, namespace, "bound", `nodeName: node-1`), super.name)
 		p.attacker.create(t, pod)
 		p.attacker.told(t, pod, []string{tenancy.ReasonNodeNameNotSupported})
 		require.Nil(t, p.attacker.superPod(t.Context(), t, pod))

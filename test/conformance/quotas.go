@@ -38,8 +38,12 @@ const (
 	quotaPause    = 500 * time.Millisecond
 )
 
-// memory is requests.memory of the quota. The pods of tests request little.
-const memory = "512Mi"
+// What the quota names besides requests.cpu: the pods of tests request little, and some make ten at a time. A quota that
+// names no pods has as many as come with its slices, five with 500m.
+const (
+	memory = "512Mi"
+	pods   = "20"
+)
 
 // setQuotas starts keepQuotas, which the returned function stops, if enabled; else it deletes the policy of
 // quotasFirst.
@@ -170,6 +174,7 @@ func putQuota(ctx context.Context, tenant kubernetes.Interface, namespace string
 		ObjectMeta: metav1.ObjectMeta{Name: quotaName},
 		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
 			corev1.ResourceRequestsCPU: cpu, corev1.ResourceRequestsMemory: resource.MustParse(memory),
+			corev1.ResourcePods: resource.MustParse(pods),
 		}},
 	}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {

@@ -19,6 +19,9 @@ import (
 // programs add to it.
 const demoTimeout = 6 * time.Minute
 
+// demoTail is how much a failed demo has printed last, in bytes: the step that failed, and why.
+const demoTail = 6 << 10
+
 // TestDemo runs the demo, runs it again over the pool of the first run with every program of ours killed after every
 // action, and removes the pool. The script checks each result, so exit code 0 of both runs means equal results.
 func TestDemo(t *testing.T) {
@@ -51,7 +54,7 @@ func TestDemo(t *testing.T) {
 			defer cancel()
 			started := time.Now()
 			output, err := run(ctx, t, "hack/demo.sh", "DEMO_DIR="+dir, "DEMO_CHAOS="+tc.chaos, "DEMO_CHAOS_DELAY="+tc.delay)
-			require.NoError(t, err, "the demo failed:\n%s", output)
+			require.NoError(t, err, "the demo failed; its end:\n%s", output[max(0, len(output)-demoTail):])
 			require.Contains(t, output, "every check passed")
 			if tc.chaos != "" {
 				require.Contains(t, output, "kill -9 "+strings.Fields(tc.chaos)[0], "no program was killed")
@@ -60,6 +63,8 @@ func TestDemo(t *testing.T) {
 		})
 		require.True(t, ok, "later cases need the pool of this one")
 	}
+
+	t.Run("its placement comes out every time", func(t *testing.T) { placements(t, dir) })
 
 	t.Run("a standby takes over from a leader that is killed", func(t *testing.T) { standby(t, dir) })
 

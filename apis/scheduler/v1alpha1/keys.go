@@ -29,6 +29,11 @@ const (
 	// LabelSuperCluster is AnnotationSuperCluster as a label.
 	// Written by vc-scheduler; read by the syncer of that super cluster, which watches these pods alone.
 	LabelSuperCluster = AnnotationSuperCluster
+	// AnnotationFailedSuperClusters on a Pod holds which super clusters were chosen for it and did not take it, when
+	// last and how often: JSON such as {"r1":{"at":"2026-01-01T00:00:00Z","count":1,"reason":"Quota"}}. The pod is kept
+	// out of them for a while; who removes it lets the pod be tried there at once.
+	// Written by the syncers; read by the syncers, plugin ChoiceBackoff.
+	AnnotationFailedSuperClusters = "scheduler.tenancy.x-k8s.io/failed-super-clusters"
 	// AnnotationOutOfService is "true" on a Node whose taint node.kubernetes.io/out-of-service vc-scheduler has
 	// written. A taint of that key without it is the tenant's.
 	// Written by vc-scheduler; read by vc-scheduler.
@@ -49,15 +54,25 @@ const (
 	// LabelVirtualNode holds the super cluster id, on the virtual Node that stands for it.
 	// Written by vc-scheduler; read by vc-scheduler.
 	LabelVirtualNode = "scheduler.tenancy.x-k8s.io/super-cluster"
+	// AnnotationMove on a NamespacePlacement orders a move of slices of the namespace that no pod uses: a JSON object
+	// such as {"cause":"Defragmentation","placements":{"r1":1,"r2":3},"since":"2026-01-01T12:00:00Z"}, good for ten
+	// minutes. It is held against the tenant's policy like a request of the tenant, and removed when it is taken over
+	// or refused. Written by vc-scheduler, vc-scheduler defragment; read by vc-scheduler.
+	AnnotationMove = "scheduler.tenancy.x-k8s.io/move"
 	// TaintProvider keeps ordinary pods off virtual Nodes.
 	// Written by vc-scheduler; read by kube-schedulers.
 	TaintProvider = "virtual-kubelet.io/provider"
 	// TaintProviderValue is the value of TaintProvider.
 	TaintProviderValue = "superpool"
-	// AnnotationNodeShapes holds the allocatable of the largest nodes, a JSON list of resource lists: what fits none of
-	// them fits no node of the super cluster.
-	// Written by vc-scheduler; read by plugin NodeShape.
-	AnnotationNodeShapes = "scheduler.tenancy.x-k8s.io/node-shapes"
+	// AnnotationNodeGroups holds the nodes of the super cluster by what a pod's spec can tell of them, a JSON object
+	// such as {"labels":{"os":"linux"},"groups":[{"nodes":3,"labels":{"zone":"a"},"shapes":[{"cpu":"4"}]}]}, of at most
+	// 64 groups and 32 KiB: labels that all nodes have, and for each group its number of nodes, further labels, taints,
+	// and the largest allocatables. dropped names the keys of labels that were left out to stay within the bounds.
+	// Written by vc-scheduler; read by plugin NodeGroups.
+	AnnotationNodeGroups = "scheduler.tenancy.x-k8s.io/node-groups"
+	// DeprecatedAnnotationNodeShapes held the allocatable of the largest nodes. It is removed.
+	// Written by vc-scheduler before AnnotationNodeGroups; read by nobody.
+	DeprecatedAnnotationNodeShapes = "scheduler.tenancy.x-k8s.io/node-shapes"
 	// AnnotationFreeShapes holds what the nodes can hold of tenants' slices one by one, their allocatable without what
 	// pods request that the pool did not make: a JSON list such as [{"nodes":10,"free":{"cpu":"1"}}], of at most 64
 	// shapes. Slices are packed onto these nodes, so that none is promised that fits no node.

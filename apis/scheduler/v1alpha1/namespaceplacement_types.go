@@ -16,12 +16,19 @@ const (
 	// guarantees. False: a part of it is borrowed, and may have to be given back to a tenant to whom it is guaranteed.
 	// Absent: nothing is guaranteed to the tenant, so all of it is borrowed.
 	ConditionGuaranteed = "Guaranteed"
+	// ConditionRoomMade is True when vc-scheduler moves unused slices of other namespaces so that what is missing of
+	// this one fits, and False when it looked for such moves and none helps. Absent: nothing is missing, or nobody has
+	// looked yet.
+	ConditionRoomMade = "RoomMade"
 
 	// ReasonWithinGuarantee: the namespace and those of the tenant that come before it are within the guarantee.
 	ReasonWithinGuarantee = "WithinGuarantee"
 	// ReasonBorrowing: the namespace has more than the tenant's other namespaces leave of the guarantee.
 	ReasonBorrowing = "Borrowing"
-
+	// ReasonMoving: slices of other namespaces that no pod uses move to other super clusters.
+	ReasonMoving = "Moving"
+	// ReasonNotMoved: no slices of other namespaces move. The message says why.
+	ReasonNotMoved = "NotMoved"
 	// ReasonPlaced: the namespace scheduler reserved the whole quota of the namespace.
 	ReasonPlaced = "Placed"
 	// ReasonPending: the namespace scheduler has not decided about the namespace yet.
@@ -129,12 +136,30 @@ type NamespacePlacementSpec struct {
 	// +kubebuilder:validation:MaxProperties=32
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
+	// movableFor is for whom slices of the namespace that no pod uses may move, as the TenantPolicy says. Absent: for
+	// other namespaces of the tenant.
+	// +optional
+	MovableFor MovableFor `json:"movableFor,omitempty"`
+
 	// quotaGoneSince is when vc-scheduler found that the namespace has no ResourceQuota with compute resources any
 	// more. What it has is kept for a moment from then on (--quota-grace of vc-scheduler). Absent: it has one, or has
 	// nothing to keep.
 	// +optional
 	QuotaGoneSince *metav1.Time `json:"quotaGoneSince,omitempty"`
 }
+
+// MovableFor is for whom unused slices of a namespace may move to other super clusters.
+// +kubebuilder:validation:Enum=Nobody;Tenant;Pool
+type MovableFor string
+
+const (
+	// MovableForNobody is for nobody.
+	MovableForNobody MovableFor = "Nobody"
+	// MovableForTenant is for the tenant: so that another namespace of the same tenant fits.
+	MovableForTenant MovableFor = "Tenant"
+	// MovableForPool is for all tenants: so that a namespace of any tenant fits.
+	MovableForPool MovableFor = "Pool"
+)
 
 // ClusterChoice is which super clusters a namespace is to be placed in, by the labels and taints of their virtual
 // Nodes. Its fields are those of a PodSpec, and mean for a slice what they mean for a pod there.
@@ -185,7 +210,7 @@ const (
 	// LeavingLost: the super cluster does not answer any more.
 	LeavingLost LeavingReason = "Lost"
 	// LeavingMoved: vc-scheduler moves it, so that a pod that is larger than what the namespace has in any one super
-	// cluster has room. No pod is evicted for it.
+	// cluster has room, or another namespace, or because an operator defragments the pool. No pod is evicted for it.
 	LeavingMoved LeavingReason = "Moved"
 	// LeavingPreempted: the namespace borrows what it has there, and a tenant to whom it is guaranteed waits for it.
 	// It is released when its pods there have ended, placed elsewhere or not.
@@ -245,15 +270,30 @@ const (
 	RequestRefused RequestState = "Refused"
 )
 
+// MoveCause is why vc-scheduler moves unused slices of a namespace.
+// +kubebuilder:validation:Enum=Room;Defragmentation
+type MoveCause string
+
+const (
+	// MoveForRoom is so that another namespace fits.
+	MoveForRoom MoveCause = "Room"
+	// MoveForDefragmentation is so that larger pieces are free. An operator asked for it.
+	MoveForDefragmentation MoveCause = "Defragmentation"
+)
+
 // RequestedPlacements are placements that the tenant requests in place of those that the namespace has, or vc-scheduler
-// for one of its pods. They are granted whole or not at all: what is missing of them is reserved first, and then leaves
-// what is too much.
+// for one of its pods, or for another reason (cause). They are granted whole or not at all: what is missing of them is
+// reserved first, and then leaves what is too much.
 type RequestedPlacements struct {
 	// pod is the name of the pod for which vc-scheduler requests them, because the namespace has too little room for it
 	// in any one super cluster. Absent: the tenant requests them.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Pod string `json:"pod,omitempty"`
+	// cause is why vc-scheduler requests them, other than for a pod. Absent: it is for a pod, or the tenant requests
+	// them.
+	// +optional
+	Cause MoveCause `json:"cause,omitempty"`
 	// annotation is what the tenant wrote into the placements annotation, "" when it removed it: the namespace is to be
 	// placed as if it had nothing.
 	// +optional
@@ -285,6 +325,10 @@ type Displaced struct {
 	// resources is that amount. Empty: all is placed elsewhere.
 	// +optional
 	Resources corev1.ResourceList `json:"resources,omitempty"`
+	// choiceUnmet is whether the labels that the tenant's choice of super clusters requires are those of none but the
+	// super clusters that are left. It is placed by the operator's labels alone then.
+	// +optional
+	ChoiceUnmet bool `json:"choiceUnmet,omitempty"`
 }
 
 // Nominated is where a namespace is to be placed once others have given way.
@@ -350,6 +394,11 @@ type NamespacePlacementStatus struct {
 	// +optional
 	LastRequested *metav1.Time `json:"lastRequested,omitempty"`
 
+	// lastMoved is when vc-scheduler last took over a move of unused slices that neither the tenant nor a pod of the
+	// namespace asked for. It bounds how often it does, beside lastRequested.
+	// +optional
+	LastMoved *metav1.Time `json:"lastMoved,omitempty"`
+
 	// clusters is placements in one line, such as r1=1,r2=1, for kubectl get.
 	// +optional
 	Clusters string `json:"clusters,omitempty"`
@@ -365,7 +414,7 @@ type NamespacePlacementStatus struct {
 	// +optional
 	Publishing *string `json:"publishing,omitempty"`
 
-	// conditions of the placement: Placed, Accepted, Guaranteed.
+	// conditions of the placement: Placed, Accepted, RoomMade, Guaranteed.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -293,6 +293,10 @@ func (in *NamespacePlacementStatus) DeepCopyInto(out *NamespacePlacementStatus) 
 		in, out := &in.LastRequested, &out.LastRequested
 		*out = (*in).DeepCopy()
 	}
+	if in.LastMoved != nil {
+		in, out := &in.LastMoved, &out.LastMoved
+		*out = (*in).DeepCopy()
+	}
 	if in.Published != nil {
 		in, out := &in.Published, &out.Published
 		*out = new(string)

@@ -35,6 +35,10 @@ const (
 	// LabelSuperClusterID names, on such a Node, the super cluster that it belongs to.
 	// Written by the syncer; read by the syncer.
 	LabelSuperClusterID = "tenancy.x-k8s.io/superclusterid"
+	// TaintClosed is the taint, with effect NoSchedule, of such a Node that the TenantPolicy keeps pods off: the node
+	// in the super cluster has a taint that they may not tolerate, or lacks a label of pods.nodeSelector. Written by
+	// the syncer; read by the tenant's controllers.
+	TaintClosed = "tenancy.x-k8s.io/closed"
 )
 
 const (

@@ -162,6 +162,14 @@ type TenantLimits struct {
 	// +kubebuilder:default={{resource:"configmaps",count:2000,bytes:"128Mi"},{resource:"secrets",count:2000,bytes:"64Mi"},{resource:"services",count:1000,bytes:"16Mi"},{resource:"endpointslices",count:2000,bytes:"64Mi"},{resource:"serviceaccounts",count:1000,bytes:"16Mi"},{resource:"networkpolicies",count:1000,bytes:"16Mi"},{resource:"pods",count:20000,bytes:"512Mi"}}
 	Objects []ObjectLimit `json:"objects,omitempty"`
 
+	// nodes is the number of Nodes that the tenant has of each super cluster where spec.nodes of its VirtualCluster is
+	// Placed, the first by name. Those that its pods are on do not count.
+	// +optional
+	// +kubebuilder:default=100
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=5000
+	Nodes int32 `json:"nodes"`
+
 	// nodePorts is the number of node ports of its Services in each super cluster.
 	// +optional
 	// +kubebuilder:default=0
@@ -260,6 +268,14 @@ type PodRules struct {
 	// +kubebuilder:validation:MaxLength=253
 	RuntimeClass string `json:"runtimeClass,omitempty"`
 
+	// priorityClasses gives super pods PriorityClasses of the super clusters, by class or priority of the tenant's
+	// pods: the first that matches. A pod that none matches has none. Make the classes in all super clusters, with
+	// preemptionPolicy Never: their schedulers know no tenants, and would evict pods of others.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	PriorityClasses []PriorityClassRule `json:"priorityClasses,omitempty"`
+
 	// imagePull is when nodes pull images. Set AsRequested where no registry exists.
 	// +optional
 	// +kubebuilder:default=Always
@@ -291,6 +307,30 @@ type TolerationRule struct {
 	// +optional
 	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
 	Effect corev1.TaintEffect `json:"effect,omitempty"`
+}
+
+// PriorityClassRule gives a PriorityClass of super clusters to pods of a tenant that match all of its other fields. A
+// tenant makes PriorityClasses as it likes, so it chooses among the rules.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.minPriority) || !has(self.maxPriority) || self.minPriority <= self.maxPriority",message="minPriority is larger than maxPriority"
+type PriorityClassRule struct {
+	// name is the PriorityClass that a pod names in the tenant. Empty: any, or none.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+	// minPriority is the least priority of a pod in the tenant.
+	// +optional
+	MinPriority *int32 `json:"minPriority,omitempty"`
+	// maxPriority is the largest.
+	// +optional
+	MaxPriority *int32 `json:"maxPriority,omitempty"`
+	// superClusterClass is the PriorityClass of super clusters. Those of Kubernetes' own components are not for
+	// tenants.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('system-')",message="classes system-* are not for tenants"
+	SuperClusterClass string `json:"superClusterClass"`
 }
 
 // MetadataRules is which labels and annotations of a tenant's objects go down to super clusters. Keys of Kubernetes'
@@ -409,6 +449,14 @@ type SchedulingRules struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=60
 	MovesPerHour int32 `json:"movesPerHour"`
+
+	// movableFor is for whom slices of its namespaces that no pod uses may move to other super clusters, where another
+	// namespace fits in sum and not in pieces. Nobody; Tenant, for namespaces of the same tenant; Pool, for those of
+	// any tenant. A namespace moves so at most once an hour, and not at all where movesPerHour is 0.
+	// +optional
+	// +kubebuilder:default=Tenant
+	// +kubebuilder:validation:Enum=Nobody;Tenant;Pool
+	MovableFor string `json:"movableFor,omitempty"`
 
 	// namespaceSchedulers and podSchedulers list the scheduler profiles that its namespaces and pods may name. Empty:
 	// all of them.

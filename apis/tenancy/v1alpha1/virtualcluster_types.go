@@ -45,6 +45,25 @@ const (
 	ConditionServiceCIDRsOverlap = "ServiceCIDRsOverlap"
 	// ReasonSharedAddresses: spec.serviceCIDRs of another VirtualCluster contain addresses of this one's.
 	ReasonSharedAddresses = "SharedAddresses"
+
+	// ConditionServiceNodePortsOverlap is True when spec.serviceNodePortRange of other VirtualClusters contains the
+	// same ports, and absent otherwise. A super cluster that runs both tenants gives a port once.
+	ConditionServiceNodePortsOverlap = "ServiceNodePortsOverlap"
+	// ReasonSharedNodePorts: spec.serviceNodePortRange of another VirtualCluster contains ports of this one's.
+	ReasonSharedNodePorts = "SharedNodePorts"
+)
+
+// NodesMode is which nodes of super clusters a tenant has Nodes for.
+//
+// +kubebuilder:validation:Enum=OnDemand;Placed
+type NodesMode string
+
+const (
+	// NodesOnDemand keeps a Node for each node that a pod of the tenant is on.
+	NodesOnDemand NodesMode = "OnDemand"
+	// NodesPlaced also keeps a Node for each node that pods of the tenant may go to, in all super clusters where it
+	// holds something: DaemonSets run on all of them. Each costs a request to the tenant's API server every 20 seconds.
+	NodesPlaced NodesMode = "Placed"
 )
 
 // VirtualClusterSpec names the control plane of a tenant.
@@ -85,6 +104,22 @@ type VirtualClusterSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(c, isCIDR(c))",message="use CIDR notation, for example 10.97.0.0/16"
 	// +kubebuilder:validation:XValidation:rule="self.size() < 2 || !self.all(c, isCIDR(c)) || cidr(self[0]).ip().family() != cidr(self[1]).ip().family()",message="give one range per IP family at most"
 	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
+
+	// serviceNodePortRange are the node ports of the tenant's Services, as <first>-<last>. Set it to the
+	// --service-node-port-range of the tenant's API server. It must be disjoint from other tenants' ranges and inside
+	// every super cluster's. A node port in it is then the same on the nodes of every super cluster where the namespace
+	// is placed, and any other is refused. Without a range each super cluster allocates node ports of its own. How many
+	// there may be is limits.nodePorts of the TenantPolicy.
+	// +optional
+	// +kubebuilder:validation:MaxLength=11
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,5}-[0-9]{1,5}$') && int(self.split('-')[0]) >= 1 && int(self.split('-')[0]) <= int(self.split('-')[1]) && int(self.split('-')[1]) <= 65535",message="give the first and the last port, for example 30100-30199"
+	ServiceNodePortRange string `json:"serviceNodePortRange,omitempty"`
+
+	// nodes is which nodes of super clusters the tenant has Nodes for: OnDemand, those that its pods are on, or Placed,
+	// also all others that its pods may go to, at most limits.nodes of its TenantPolicy in each super cluster.
+	// +optional
+	// +kubebuilder:default=OnDemand
+	Nodes NodesMode `json:"nodes,omitempty"`
 
 	// transparentMetaPrefixes lists prefixes of label and annotation keys to be copied from the super cluster up to the
 	// tenant. The syncer does not copy them yet.
@@ -129,7 +164,8 @@ type VirtualClusterStatus struct {
 	// +optional
 	ControlPlaneUID types.UID `json:"controlPlaneUID,omitempty"`
 
-	// conditions of the control plane: Ready, and ServiceCIDRsOverlap when another tenant's range overlaps this one's.
+	// conditions of the control plane: Ready, and ServiceCIDRsOverlap and ServiceNodePortsOverlap when another tenant's
+	// range overlaps this one's.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -68,6 +68,24 @@ func TestCommandRefuses(t *testing.T) {
 	}
 }
 
+func TestDefragmentRefuses(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{args: []string{"--max-moves=0"}, want: "--max-moves: 0 is not between 1 and 1000"},
+		{args: []string{"--max-moves=1001"}, want: "--max-moves: 1001 is not between 1 and 1000"},
+		{args: []string{"-o", "xml"}, want: `--output: "xml" is no format`},
+		{args: []string{"--kubeconfig=/does/not/exist"}, want: "reading --kubeconfig: "},
+		{args: []string{"web"}, want: "unknown command"},
+	} {
+		command := NewCommand()
+		command.SetArgs(append([]string{"defragment", "--dry-run"}, tc.args...))
+		require.ErrorContains(t, command.ExecuteContext(t.Context()), tc.want)
+	}
+}
+
 func TestCommandHelps(t *testing.T) {
 	t.Parallel()
 	command, out := NewCommand(), &bytes.Buffer{}

@@ -78,7 +78,7 @@ places the slices over the super clusters, and picks a super cluster for each te
 		},
 	}
 	options.AddFlags(cmd.Flags())
-	cmd.AddCommand(newSimulateCommand(), newExplainCommand())
+	cmd.AddCommand(newSimulateCommand(), newExplainCommand(), newDefragmentCommand())
 	return cmd
 }
 
@@ -193,6 +193,10 @@ func setup(ctx context.Context, mgr ctrl.Manager, read *settings) error {
 	}
 	rescheduler := &scheduling.Rescheduler{Store: store, Reader: mgr.GetClient(), Config: read.namespaceConfig}
 	if err := rescheduler.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	roomMaker := &scheduling.RoomMaker{Store: store, Reader: mgr.GetClient(), Usage: superClusters, Config: read.namespaceConfig}
+	if err := roomMaker.SetupWithManager(mgr); err != nil {
 		return err
 	}
 	if err := (&scheduling.Guarantor{Store: store}).SetupWithManager(mgr); err != nil {

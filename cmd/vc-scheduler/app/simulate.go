@@ -32,6 +32,9 @@ func ExitCode(err error) int {
 	return 1
 }
 
+// maxMoves bounds how many slices one defragment moves.
+const maxMoves = 1000
+
 // outputUsage is the usage of --output.
 const outputUsage = "how to print: table or json"
 
@@ -204,8 +207,70 @@ It exits with 0 if nothing is missing or all fits, with 3 if something does not,
 	return cmd
 }
 
+func newDefragmentCommand() *cobra.Command {
+	options, output, dryRun, most := NewOptions(), string(simulation.Table), false, int32(10)
+	cmd := &cobra.Command{
+		Use:   "defragment",
+		Short: "Move slices of namespaces that no pods use into fuller super clusters, so that larger pieces are free elsewhere",
+		Long: `defragment reads the virtual Nodes and NamespacePlacements of the meta cluster, looks for slices that could be in super clusters which are
+fuller, tries them in memory, and prints what moves and what is free then. With --dry-run that is all. Without it, it orders the moves, by
+the annotation scheduler.tenancy.x-k8s.io/move of each NamespacePlacement. The kubeconfig must allow to list nodes and
+namespaceplacements, and to patch namespaceplacements.
+
+The meta cluster does not say what pods use, so moves are found as if there were none. vc-scheduler looks again when it takes an order over:
+it moves no slice that pods use, evicts nobody, moves no namespace more often than its TenantPolicy allows (scheduling.movesPerHour), and
+none whose TenantPolicy says scheduling.movableFor: Nobody. It says what comes of an order in an Event on the namespace's ResourceQuota.`,
+		Example: `  # What would move, and what would it gain?
+  vc-scheduler defragment --kubeconfig meta.kubeconfig --dry-run
+
+  # Move at most 20 slices
+  vc-scheduler defragment --kubeconfig meta.kubeconfig --max-moves 20`,
+		Args:         cobra.NoArgs,
+		SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			format, err := simulation.ParseFormat(output)
+			if err != nil {
+				return fmt.Errorf("--output: %w", err)
+			}
+			if most < 1 || most > maxMoves {
+				return fmt.Errorf("--max-moves: %d is not between 1 and %d", most, maxMoves)
+			}
+			read, err := options.read()
+			if err != nil {
+				return err
+			}
+			ctx, err := quiet(cmd.Context(), options)
+			if err != nil {
+				return err
+			}
+			meta, err := metaClient(options.Kubeconfig)
+			if err != nil {
+				return err
+			}
+			pool, err := livePool(ctx, meta)
+			if err != nil {
+				return err
+			}
+			found, err := simulation.Defragment(ctx, read.namespaceConfig, pool, most)
+			if err != nil {
+				return err //nolint:wrapcheck // it says what was looked for
+			}
+			if err := found.Print(cmd.OutOrStdout(), format); err != nil || dryRun {
+				return err //nolint:wrapcheck // it says what failed
+			}
+			return found.Order(ctx, meta) //nolint:wrapcheck // it names the namespace
+		},
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", dryRun, "only print what would move")
+	cmd.Flags().Int32Var(&most, "max-moves", most, fmt.Sprintf("how many slices move at most, up to %d", maxMoves))
+	cmd.Flags().StringVarP(&output, "output", "o", output, outputUsage)
+	options.addKubeconfig(cmd.Flags())
+	options.addNamespaceSchedulerConfig(cmd.Flags())
+	return cmd
+}
+
 // metaClient returns a client of the meta cluster that reads from its API server.
-func metaClient(kubeconfig string) (client.Reader, error) {
+func metaClient(kubeconfig string) (client.Client, error) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("reading --kubeconfig: %w", err)

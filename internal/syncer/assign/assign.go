@@ -58,6 +58,9 @@ type Assignments interface {
 	// Namespaces returns the names of the tenant's namespaces that are Placed or Leaving here, or whose super namespace
 	// has yet to be cleared or deleted, sorted. It leaves out those that are ServicesOnly: they follow from the others.
 	Namespaces(ctx context.Context, tenant string) ([]string, error)
+	// Held returns, from caches, what is Reserved for all namespaces of the tenant that are Placed here together, nil
+	// for none.
+	Held(ctx context.Context, tenant string) (corev1.ResourceList, error)
 	// PodSelector is the label selector of the tenants' pods that belong here, "" for all.
 	PodSelector() string
 	// Watch calls changed with each namespace of a tenant whose Assignment may have changed for another reason than an

@@ -17,6 +17,7 @@ import (
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/proof"
+	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -216,6 +217,24 @@ func (p *Pooled) Namespaces(ctx context.Context, tenant string) ([]string, error
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
+}
+
+// Held implements Assignments.
+func (p *Pooled) Held(ctx context.Context, tenant string) (corev1.ResourceList, error) {
+	var placements schedulerv1alpha1.NamespacePlacementList
+	if err := p.Meta.List(ctx, &placements, client.InNamespace(tenant), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing NamespacePlacements of tenant %s: %w", tenant, err)
+	}
+	held := slice.Amounts{}
+	for i := range placements.Items {
+		if at := p.indexOf(&placements.Items[i]); at >= 0 {
+			held = held.Plus(placement.StayingIn(&placements.Items[i].Status.Placements[at]))
+		}
+	}
+	if held.IsZero() {
+		return nil, nil
+	}
+	return held.List(), nil
 }
 
 // PodSelector implements Assignments: vc-scheduler patches the label of the chosen super cluster onto each pod.

@@ -34,7 +34,8 @@ type Kind interface {
 	Name() string
 	// Reconcile reads both sides of key and makes at most one step towards the desired state. waited is how long key
 	// has been failing or waiting: the time since the first failed try after the last success, 0 at a first try. A
-	// returned duration above zero requeues key after it (RequeueAfter), an error requeues it with exponential backoff.
+	// returned duration above zero requeues key after it (RequeueAfter), an error requeues it with exponential backoff,
+	// too.
 	// Reconcile is never called twice at a time for one key.
 	Reconcile(ctx context.Context, key Key, waited time.Duration) (time.Duration, error)
 	// Keys returns the key of every object that the caches of either side hold, for patrol.

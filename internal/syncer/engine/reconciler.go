@@ -54,6 +54,9 @@ type reconciler struct {
 // Event.
 func (r *reconciler) Reconcile(ctx context.Context, key Key) (reconcile.Result, error) {
 	after, err := r.observed(ctx, key)
+	if err != nil && after > 0 {
+		r.queue.AddAfter(key, after) // the backoff may be longer
+	}
 	var wait *WaitError
 	switch {
 	case err == nil:

@@ -51,6 +51,9 @@ type Env struct {
 	NodeLinger time.Duration
 	// LeaseRenewal is how often the Lease of a tenant's Node is renewed; 0 means 20 seconds.
 	LeaseRenewal time.Duration
+	// PodPatience is how long this super cluster may take to find a node for a pod before the choice is taken back: at
+	// least MinPodPatience; 0 means for ever.
+	PodPatience time.Duration
 	// Clock measures time.
 	Clock clock.PassiveClock
 	// Metrics counts writes.
@@ -68,6 +71,7 @@ type Env struct {
 	network  network
 	tally    tally
 	endings  endings
+	untaken  untaken
 }
 
 // answered returns when the super cluster last answered, no later than now, as precisely as Leases say it.

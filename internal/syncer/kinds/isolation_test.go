@@ -435,6 +435,7 @@ func TestIsolationWakes(t *testing.T) {
 				{Tenant: clusterKey, Kind: kinds.KindToken, Namespace: "web", Name: "p/"},
 				{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"},
 				isolationKey,
+				{Tenant: clusterKey, Kind: kinds.KindNode},
 			},
 		},
 		{name: "the floor changes", Change: kinds.Change{Kind: kinds.KindIsolation, Side: kinds.SuperSide, Old: floor, Current: floor}, want: []engine.Key{isolationKey}},

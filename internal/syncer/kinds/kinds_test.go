@@ -233,7 +233,7 @@ func TestTenantNode(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{
 			corev1.LabelOSStable: "linux", corev1.LabelTopologyZone: "z1", corev1.LabelHostname: "n1", "secret": "1",
 		}},
-		Spec:   corev1.NodeSpec{ProviderID: "cloud://1", Taints: []corev1.Taint{{Key: "super"}}},
+		Spec:   corev1.NodeSpec{ProviderID: "cloud://1"},
 		Status: *status.DeepCopy(),
 	}
 	status.DaemonEndpoints.KubeletEndpoint.Port = 10550
@@ -245,7 +245,7 @@ func TestTenantNode(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelTopologyRegion: "gone", "tenants": "own"}},
 		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "tenant"}}},
 	}
-	kinds.TenantNode(superNode, got, "r1", kinds.VNAgent{Port: 10550})
+	kinds.TenantNode(superNode, got, "r1", kinds.VNAgent{Port: 10550}, kinds.NodeShare{Held: builders.Resources("cpu", "10")})
 	want := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "r1.n1",
@@ -255,7 +255,7 @@ func TestTenantNode(t *testing.T) {
 			},
 			Annotations: map[string]string{"tenancy.x-k8s.io/supernode": "n1"},
 		},
-		Spec:   corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: "tenant"}}},
+		Spec:   corev1.NodeSpec{Taints: []corev1.Taint{{Key: "tenant"}}},
 		Status: status,
 	}
 	require.Empty(t, cmp.Diff(want, got))
@@ -263,14 +263,14 @@ func TestTenantNode(t *testing.T) {
 	require.True(t, ours)
 	require.Equal(t, engine.Key{Tenant: "t", Kind: "node", Name: "n1"}, key)
 
-	kinds.TenantNode(superNode, got, "r1", kinds.VNAgent{Address: "10.9.9.9"})
+	kinds.TenantNode(superNode, got, "r1", kinds.VNAgent{Address: "10.9.9.9"}, kinds.NodeShare{})
 	require.Equal(t, []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.9.9.9"}}, got.Status.Addresses)
 	require.Zero(t, got.Status.DaemonEndpoints.KubeletEndpoint.Port)
-	kinds.TenantNode(superNode, got, "r1", kinds.VNAgent{Address: "agent.example.com"})
+	kinds.TenantNode(superNode, got, "r1", kinds.VNAgent{Address: "agent.example.com"}, kinds.NodeShare{})
 	require.Equal(t, []corev1.NodeAddress{{Type: corev1.NodeInternalDNS, Address: "agent.example.com"}}, got.Status.Addresses)
 
 	superNode.Name = strings.Repeat("n", 59) + "." + strings.Repeat("m", 100)
-	kinds.TenantNode(superNode, got, "r1", kinds.VNAgent{Port: 10550})
+	kinds.TenantNode(superNode, got, "r1", kinds.VNAgent{Port: 10550}, kinds.NodeShare{})
 	require.Equal(t, "r1."+strings.Repeat("n", 59), got.Labels[corev1.LabelHostname], "a label value has 63 characters at most and ends with a letter or digit")
 }
 

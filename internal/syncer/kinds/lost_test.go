@@ -41,7 +41,7 @@ func TestNodeOfSilentSuperCluster(t *testing.T) {
 	superNode := builders.Node("n1").Obj()
 	superNode.Status.Conditions = ready(corev1.ConditionTrue)
 	tenantNode := &corev1.Node{}
-	kinds.TenantNode(superNode, tenantNode, "r1", kinds.VNAgent{})
+	kinds.TenantNode(superNode, tenantNode, "r1", kinds.VNAgent{}, kinds.NodeShare{})
 
 	p := newPool(t, interceptor.Funcs{})
 	p.tenant.Client = answering(fake.NewClientBuilder().WithObjects(tenantNode).WithStatusSubresource(tenantNode).Build(), tenantUID)
@@ -119,7 +119,7 @@ func TestNodeOfDeadKubelet(t *testing.T) {
 	for _, status := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionUnknown} {
 		superNode, tenantNode := builders.Node("n1").Obj(), &corev1.Node{}
 		superNode.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-		kinds.TenantNode(superNode, tenantNode, "r1", kinds.VNAgent{})
+		kinds.TenantNode(superNode, tenantNode, "r1", kinds.VNAgent{}, kinds.NodeShare{})
 		superNode.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, Reason: "NodeStatusUnknown"}}
 		p := newPool(t, interceptor.Funcs{})
 		p.tenant.Client = answering(fake.NewClientBuilder().WithObjects(tenantNode).WithStatusSubresource(tenantNode).Build(), tenantUID)

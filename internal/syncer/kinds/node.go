@@ -18,8 +18,9 @@ import (
 // nodeLinger is the default of Env.NodeLinger.
 const nodeLinger = 60 * time.Second
 
-// Nodes keeps, in each tenant, a Node for every node of the super cluster that pods of the tenant are bound to. A key's
-// name is the name of the node in the super cluster.
+// Nodes keeps, in each tenant, a Node for every node of the super cluster that pods of the tenant are bound to, and
+// where the VirtualCluster says so for those that they may go to. A key's name is the name of the node in the super
+// cluster; a key without a name stands for the set of them (nodeSet).
 type Nodes struct {
 	env *Env
 
@@ -41,6 +42,7 @@ func (n *Nodes) Name() string { return KindNode }
 func (n *Nodes) Keys() []engine.Key {
 	var keys []engine.Key
 	for _, tenant := range n.env.Tenants() {
+		keys = append(keys, nodeSetKey(tenant.Key))
 		for _, object := range tenant.Cache.List(KindNode) {
 			if key, ok := NodeKey(tenant.Key, object); ok {
 				keys = append(keys, key)
@@ -63,15 +65,29 @@ func (n *Nodes) Reconcile(ctx context.Context, key engine.Key, _ time.Duration) 
 		n.forget(key)
 		return 0, nil
 	}
-	tenantNode, inTenant, synced := get[*corev1.Node](tenant.Cache, KindNode, "", tenancy.NodeName(n.env.ID, key.Name))
-	superNode, inSuper, superSynced := get[*corev1.Node](n.env.SuperCache, KindNode, "", key.Name)
+	if key.Name == "" {
+		return 0, n.reconcileSet(ctx, tenant)
+	}
+	tenantNode, _, synced := get[*corev1.Node](tenant.Cache, KindNode, "", tenancy.NodeName(n.env.ID, key.Name))
+	superNode, _, superSynced := get[*corev1.Node](n.env.SuperCache, KindNode, "", key.Name)
 	switch {
 	case !synced:
 		return 0, nil // session.filled enqueues this key again once the cache is synced
 	case !superSynced:
 		return n.keepAlive(ctx, tenant, key, tenantNode)
 	}
-	used, shown := n.used(tenant, key), n.mayShow(key)
+	return n.reconcileNode(ctx, tenant, key, superNode, tenantNode)
+}
+
+// reconcileNode is Reconcile for the Node of a tenant that stands for a node. Either is nil where there is none.
+func (n *Nodes) reconcileNode(ctx context.Context, tenant *Tenant, key engine.Key, superNode, tenantNode *corev1.Node) (time.Duration, error) {
+	set, err := n.env.nodeSet(ctx, tenant)
+	if err != nil {
+		return 0, err
+	}
+	inTenant, inSuper := tenantNode != nil, superNode != nil
+	wanted := set.names.Has(key.Name)
+	used, shown := wanted || n.used(tenant, key), n.mayShow(key) || wanted
 	switch {
 	case !used && (!inTenant || !isOurNode(tenantNode, n.env.ID)):
 		n.forget(key)
@@ -90,7 +106,7 @@ func (n *Nodes) Reconcile(ctx context.Context, key engine.Key, _ time.Duration) 
 	case !inSuper:
 		return after, nil // its Lease expires, and the tenant's node lifecycle controller sets Ready=Unknown
 	}
-	if err := n.update(ctx, tenant, superNode, tenantNode); err != nil {
+	if err := n.update(ctx, tenant, superNode, tenantNode, set.share); err != nil {
 		return 0, err
 	}
 	return after, n.renew(ctx, tenant, key, tenantNode)
@@ -174,12 +190,12 @@ func (n *Nodes) forget(key engine.Key) {
 }
 
 // update writes a Node of the tenant, or its status, if it differs from what TenantNode computes.
-func (n *Nodes) update(ctx context.Context, tenant *Tenant, superNode, tenantNode *corev1.Node) error {
+func (n *Nodes) update(ctx context.Context, tenant *Tenant, superNode, tenantNode *corev1.Node, share NodeShare) error {
 	if !isOurNode(tenantNode, n.env.ID) {
 		return &foreignNodeError{name: tenantNode.Name}
 	}
 	desired := tenantNode.DeepCopy()
-	TenantNode(superNode, desired, n.env.ID, n.env.VNAgent)
+	TenantNode(superNode, desired, n.env.ID, n.env.VNAgent, share)
 	status := desired.Status
 	desired.Status = *tenantNode.Status.DeepCopy()
 	if !equality.Semantic.DeepEqual(tenantNode, desired) {

@@ -26,9 +26,13 @@ func ensureNode(ctx context.Context, env *Env, tenant *Tenant, superName string)
 	case exists && isOurNode(tenantNode, env.ID):
 		return nil
 	}
+	set, err := env.nodeSet(ctx, tenant)
+	if err != nil {
+		return err
+	}
 	created := &corev1.Node{}
-	TenantNode(superNode, created, env.ID, env.VNAgent)
-	err := tenant.Client.Create(ctx, created)
+	TenantNode(superNode, created, env.ID, env.VNAgent, set.share)
+	err = tenant.Client.Create(ctx, created)
 	if !apierrors.IsAlreadyExists(err) {
 		return env.done(ctx, KindNode, "create", err)
 	}

@@ -1,8 +1,11 @@
 package kinds
 
 import (
+	"maps"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -21,6 +24,13 @@ func nodeSpec() Spec {
 		}},
 		Wakes: map[string]func(*Env, Change) []engine.Key{
 			KindNode: nodeWakes,
+			// A tenant that has just connected has a namespace here, and no Node perhaps.
+			KindNamespace: func(_ *Env, change Change) []engine.Key {
+				if change.Side != TenantSide {
+					return nil
+				}
+				return []engine.Key{nodeSetKey(change.Tenant)}
+			},
 			KindPod: func(_ *Env, change Change) []engine.Key {
 				superPod, ok := createdOrDeletedSuperPod(&change)
 				if !ok || superPod.Spec.NodeName == "" {
@@ -35,7 +45,8 @@ func nodeSpec() Spec {
 }
 
 // nodeWakes enqueues a tenant's Node, and for a node of the super cluster the Nodes of the tenants that have a pod on
-// it. Patrol enqueues the Nodes of tenants that had one.
+// it, or a Node for it. Where it may become a Node of a tenant, or no longer be one, it enqueues the set of them.
+// Patrol enqueues the Nodes of tenants that had one.
 func nodeWakes(env *Env, change Change) []engine.Key {
 	var keys []engine.Key
 	if change.Side == TenantSide {
@@ -48,7 +59,28 @@ func nodeWakes(env *Env, change Change) []engine.Key {
 	for _, pod := range env.SuperCache.Index(KindPod, IndexNode, OnNode("", name)) {
 		keys = append(keys, nodeOf(pod, name)...)
 	}
+	changes := change.createdOrDeleted() || !maps.Equal(change.Old.GetLabels(), change.Current.GetLabels()) || !equality.Semantic.DeepEqual(taintsOf(change.Old), taintsOf(change.Current))
+	for _, tenant := range env.Tenants() {
+		if tenant.Nodes != tenancyv1alpha1.NodesPlaced {
+			continue
+		}
+		if changes {
+			keys = append(keys, nodeSetKey(tenant.Key))
+		}
+		if _, exists, _ := get[*corev1.Node](tenant.Cache, KindNode, "", tenancy.NodeName(env.ID, name)); exists {
+			keys = append(keys, engine.Key{Tenant: tenant.Key, Kind: KindNode, Name: name})
+		}
+	}
 	return keys
+}
+
+// taintsOf returns the taints of a node.
+func taintsOf(object client.Object) []corev1.Taint {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return nil
+	}
+	return node.Spec.Taints
 }
 
 // nodeOf returns the key of the Node that the tenant of a super pod has for the node of that name.

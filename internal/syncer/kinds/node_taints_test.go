@@ -44,7 +44,7 @@ func TestTaintsOfOthersStay(t *testing.T) {
 			p := newPool(t, interceptor.Funcs{})
 			superNode := builders.Node("n1").Obj()
 			node := &corev1.Node{}
-			kinds.TenantNode(superNode, node, "r1", kinds.VNAgent{})
+			kinds.TenantNode(superNode, node, "r1", kinds.VNAgent{}, kinds.NodeShare{})
 			tc.stored(node)
 			p.tenant.Client = nodeName(fake.NewClientBuilder()).WithObjects(node).WithStatusSubresource(&corev1.Node{}).Build()
 			cached := &corev1.Node{}

@@ -70,7 +70,7 @@ func TestNodeOfNoPods(t *testing.T) {
 	t.Parallel()
 	superNode := builders.Node("n1").Obj()
 	tenantNode := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "node-uid"}}
-	kinds.TenantNode(superNode, tenantNode, "r1", kinds.VNAgent{})
+	kinds.TenantNode(superNode, tenantNode, "r1", kinds.VNAgent{}, kinds.NodeShare{})
 	tenantClient := answering(nodeName(fake.NewClientBuilder()).WithObjects(tenantNode).WithStatusSubresource(&corev1.Node{}).Build(), tenantUID)
 	require.NoError(t, tenantClient.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), tenantNode))
 
@@ -80,7 +80,7 @@ func TestNodeOfNoPods(t *testing.T) {
 	metrics, err := engine.NewMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)
 	env := &kinds.Env{
-		ID: "r1", SuperCache: superCache, Clock: clock, Metrics: metrics,
+		ID: "r1", SuperCache: superCache, Clock: clock, Metrics: metrics, Assignments: assigned{},
 		Tenant:  func(string) *kinds.Tenant { return tenant },
 		Tenants: func() []*kinds.Tenant { return []*kinds.Tenant{tenant} },
 	}
@@ -91,7 +91,7 @@ func TestNodeOfNoPods(t *testing.T) {
 		}
 	}
 	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindNode, Name: "n1"}
-	require.Equal(t, []engine.Key{key}, nodes.Keys())
+	require.Equal(t, []engine.Key{{Tenant: clusterKey, Kind: kinds.KindNode}, key}, nodes.Keys())
 
 	// What the super cluster says of its node after the tenant's was written.
 	superNode.Labels = map[string]string{corev1.LabelTopologyZone: "z1"}
@@ -156,7 +156,7 @@ func TestNodeOfTenant(t *testing.T) {
 			t.Parallel()
 			p := newPool(t, interceptor.Funcs{})
 			tenantNode := &corev1.Node{}
-			kinds.TenantNode(builders.Node("n1").Obj(), tenantNode, "r1", kinds.VNAgent{})
+			kinds.TenantNode(builders.Node("n1").Obj(), tenantNode, "r1", kinds.VNAgent{}, kinds.NodeShare{})
 			live := fake.NewClientBuilder().WithStatusSubresource(&corev1.Node{})
 			if tc.made {
 				live = live.WithObjects(tenantNode)
@@ -198,7 +198,7 @@ func TestNodeThatIsNeeded(t *testing.T) {
 			t.Parallel()
 			p := newPool(t, interceptor.Funcs{})
 			tenantNode := &corev1.Node{}
-			kinds.TenantNode(builders.Node("n1").Obj(), tenantNode, "r1", kinds.VNAgent{})
+			kinds.TenantNode(builders.Node("n1").Obj(), tenantNode, "r1", kinds.VNAgent{}, kinds.NodeShare{})
 			p.tenant.Client = answering(nodeName(fake.NewClientBuilder()).WithObjects(append(tc.pods, tenantNode)...).Build(), tc.uid)
 			p.tenantCache[kinds.KindNode] = []client.Object{tenantNode}
 			clock := testingclock.NewFakePassiveClock(time.Unix(1000, 0))

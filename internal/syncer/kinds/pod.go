@@ -42,14 +42,16 @@ func (p *Pods) Reconcile(ctx context.Context, key engine.Key, waited time.Durati
 	if err := p.readFacts(ctx, pair, waited); err != nil {
 		return 0, err
 	}
-	return 0, p.perform(ctx, NextStep(pair.tenantPod, pair.superPod, &pair.facts), pair)
+	err := p.perform(ctx, NextStep(pair.tenantPod, pair.superPod, &pair.facts), pair)
+	return p.env.untaken.after(key, p.patience(pair), p.env.Clock.Now()), err
 }
 
 // readFacts reads pair.facts from caches, as far as NextStep needs them.
 func (p *Pods) readFacts(ctx context.Context, pair *podPair, waited time.Duration) error {
 	facts := &pair.facts
 	*facts = Facts{SuperCluster: p.env.ID, Owner: pair.tenant.owner(pair.key.Namespace, ""), Waited: waited, MaxGrace: pair.tenant.maxGrace()}
-	if pair.superPod != nil || pair.tenantPod == nil || !awaitsSuperPod(pair.tenantPod) {
+	p.readUntaken(pair)
+	if pair.superPod != nil || pair.tenantPod == nil || !awaitsSuperPod(pair.tenantPod, p.env.ID) {
 		return nil
 	}
 	var err error
@@ -83,6 +85,10 @@ func (p *Pods) perform(ctx context.Context, step Step, pair *podPair) error {
 		return p.warn(ctx, step, pair)
 	case StepDown, StepDownAndUp, StepDownAndBind:
 		return p.sync(ctx, step, pair)
+	case StepGiveUp:
+		return p.giveUp(ctx, pair)
+	case StepTakeBack:
+		return p.takeBack(ctx, pair)
 	case StepUpAndEvict:
 		return p.upAndEvict(ctx, pair)
 	case StepDeleteSuper, StepDeleteSuperAndUp, StepDeleteElsewhere, StepDeleteOrphan:

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/syncer/engine"
 )
 
@@ -22,6 +23,7 @@ func (p *Pods) await(step Step, pair *podPair) error {
 	case StepWaitForConfig:
 		return engine.Waitf("%s in the super cluster", pair.facts.MissingConfig)
 	case StepWaitForSuperCluster:
+		p.notTaken(pair, failedchoice.Closed, pair.facts.Closed)
 		if pair.facts.Waited >= quietTime {
 			p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonSuperClusterClosed, fmt.Sprintf("Super cluster %s takes no new pods: %s", p.env.ID, pair.facts.Closed))
 		}
@@ -43,13 +45,26 @@ func (p *Pods) create(ctx context.Context, pair *podPair) error {
 	superPod := &corev1.Pod{}
 	SuperPod(pair.tenantPod, superPod, pair.owner(), pair.tenant.rules(), &env)
 	facts, err := p.policyFacts(ctx, pair)
-	if err != nil || !p.env.admit(pair.tenant, pair.key, pair.tenantPod, superPod, nil, facts) {
+	if err != nil {
 		return err
+	}
+	if err := p.confirmChoice(ctx, pair); err != nil {
+		return err
+	}
+	if !p.env.admit(pair.tenant, pair.key, pair.tenantPod, superPod, nil, facts) {
+		if p.env.warned(pair.key, pair.tenantPod, ReasonTenantLimit) {
+			p.notTaken(pair, failedchoice.Limit, "a limit of the tenant is reached there")
+		}
+		return nil
 	}
 	err = p.env.Super.Create(ctx, superPod)
 	p.env.unadmit(pair.key, nil, err)
+	if reason, message, refused := p.refusalOf(pair, err); refused {
+		p.notTaken(pair, reason, message)
+	}
 	switch {
 	case err == nil:
+		p.env.untaken.forget(pair.key)
 		p.env.clearWarning(pair.key)
 		if usesClusterDNS(&pair.tenantPod.Spec) && len(env.Nameservers) == 0 {
 			p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonMissingClusterDNS, fmt.Sprintf(

@@ -23,6 +23,8 @@ const (
 type PodEnvironment struct {
 	// SuperCluster is the id in the names of the tenant's nodes.
 	SuperCluster string
+	// Nodes holds the nodes of the super cluster; nil for none.
+	Nodes Cache
 	// Services are those with variables: the API server's, and unless enableServiceLinks is false those of the pod's
 	// namespace. Their cluster IPs are those in this super cluster.
 	Services []*corev1.Service
@@ -37,7 +39,7 @@ type PodEnvironment struct {
 // podEnvironment returns the environment of a pod. It returns a WaitError while the super cluster has yet to allocate
 // the cluster IP of a Service, for at most quietTime: waited is how long the pod has been waiting.
 func (e *Env) podEnvironment(tenant *Tenant, tenantPod *corev1.Pod, waited time.Duration) (PodEnvironment, error) {
-	env := PodEnvironment{SuperCluster: e.ID, Domain: tenant.ClusterDomain, Defines: tenant.defines(tenantPod.Namespace)}
+	env := PodEnvironment{SuperCluster: e.ID, Nodes: e.SuperCache, Domain: tenant.ClusterDomain, Defines: tenant.defines(tenantPod.Namespace)}
 	apiServer, err := e.serviceInSuper(tenant, metav1.NamespaceDefault, apiServerService, waited)
 	if err != nil {
 		return env, err

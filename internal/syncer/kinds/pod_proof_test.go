@@ -212,6 +212,10 @@ func (a assigned) Of(context.Context, string, string) (assign.Assignment, error)
 	return a.cached, nil
 }
 
+func (a assigned) Held(context.Context, string) (corev1.ResourceList, error) {
+	return a.cached.Reserved, nil
+}
+
 func (a assigned) ConfirmPlaced(context.Context, string, string) (assign.Assignment, error) {
 	return a.live, a.liveErr
 }

@@ -28,10 +28,13 @@ func SuperPod(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, rules *Rules
 
 // translatePodSpec turns a copy of the tenant's spec into one for the super cluster.
 func translatePodSpec(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy.Owner, rules *Rules, env *PodEnvironment) {
+	pinned := spec.NodeName
 	spec.NodeName = ""
 	spec.SchedulerName = corev1.DefaultSchedulerName
-	// Priority classes are the super cluster's own; a class of the same name there means something else.
-	spec.PriorityClassName, spec.Priority, spec.PreemptionPolicy = "", nil, nil
+	spec.Tolerations = tolerations(tenantPod, spec.Tolerations)
+	// Priority classes are the super cluster's own; a class of the same name there means something else. Its API server
+	// sets the rest.
+	spec.PriorityClassName, spec.Priority, spec.PreemptionPolicy = rules.policy().PriorityClass(&tenantPod.Spec), nil, nil
 	spec.DeprecatedServiceAccount = spec.ServiceAccountName
 	spec.AutomountServiceAccountToken = ptr.To(false)
 	spec.EnableServiceLinks = ptr.To(false)
@@ -53,6 +56,7 @@ func translatePodSpec(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy
 	}
 	requestExplicitly(spec)
 	translateDNS(spec, owner.Namespace, env)
+	NewNodeNames(env.SuperCluster, env.Nodes).Translate(spec, pinned)
 	translateAffinity(spec.Affinity, owner.ClusterKey)
 	translateSpread(spec.TopologySpreadConstraints)
 	rules.policy().Force(spec)

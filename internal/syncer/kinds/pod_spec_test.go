@@ -109,9 +109,9 @@ func TestSuperPod(t *testing.T) {
 			},
 		},
 		{
-			name: "the tenant's choice of node, scheduler and priority is its own",
+			name: "the tenant's choice of scheduler and priority is its own",
 			change: func(pod *corev1.Pod) {
-				pod.Spec.NodeName, pod.Spec.SchedulerName, pod.Spec.PriorityClassName = "n", "mine", "system-node-critical"
+				pod.Spec.SchedulerName, pod.Spec.PriorityClassName = "mine", "system-node-critical"
 				pod.Spec.Priority, pod.Spec.PreemptionPolicy = ptr.To[int32](2000001000), ptr.To(corev1.PreemptNever)
 				pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "gate"}}
 				pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{}}
@@ -361,6 +361,23 @@ func TestSuperPodUpdate(t *testing.T) {
 }
 
 // FuzzSuperPod lets a tenant write anything.
+// TestSuperPodPriorityClass: the policy maps the tenant's class and priority, and nothing else goes down.
+func TestSuperPodPriorityClass(t *testing.T) {
+	t.Parallel()
+	rules := policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+		spec.Pods.PriorityClasses = []tenancyv1alpha1.PriorityClassRule{{Name: "high", MinPriority: ptr.To[int32](1), SuperClusterClass: "pool-high"}}
+	})
+	for want, class := range map[string]string{"pool-high": "high", "": "system-node-critical"} {
+		superPod := &corev1.Pod{}
+		kinds.SuperPod(tenantPod(func(pod *corev1.Pod) {
+			pod.Spec.PriorityClassName, pod.Spec.Priority, pod.Spec.PreemptionPolicy = class, ptr.To[int32](2000001000), ptr.To(corev1.PreemptLowerPriority)
+		}), superPod, ownerOf("pod-uid"), &kinds.Rules{Policy: rules}, &kinds.PodEnvironment{})
+		require.Equal(t, want, superPod.Spec.PriorityClassName)
+		require.Nil(t, superPod.Spec.Priority)
+		require.Nil(t, superPod.Spec.PreemptionPolicy)
+	}
+}
+
 func FuzzSuperPod(f *testing.F) {
 	f.Add([]byte{}, `{}`)
 	f.Add([]byte{}, `{"spec":{"nodeName":"n","volumes":[{"projected":{"sources":[{"serviceAccountToken":{"path":"t"}},{}]}},{"projected":null}]}}`)

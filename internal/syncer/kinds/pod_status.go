@@ -19,12 +19,13 @@ var kubeletConditions = [...]corev1.PodConditionType{
 // TenantPodStatus returns the desired status of a tenant's pod for that of its super pod, or false if the tenant's
 // stays.
 //
-// Before the tenant pod is bound only PodScheduled=False with the super cluster's reason goes up. Afterwards the whole
-// status does, but for what is written in the tenant: PodScheduled, qosClass, the conditions of readiness gates, and
-// all others that kubelets do not write, unless the super pod has them too. A readiness gate that is not True forces
-// Ready=False.
+// Before the pod is on a node only PodScheduled=False with the super cluster's reason goes up. Afterwards the whole
+// status does, but for what is written in the tenant: PodScheduled unless the tenant pinned the pod, qosClass, the
+// conditions of readiness gates, and all others that kubelets do not write, unless the super pod has them too. A
+// readiness gate that is not True forces Ready=False.
 func TenantPodStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*corev1.PodStatus, bool) {
-	if tenantPod.Spec.NodeName == "" {
+	scheduled := isBound(tenantPod)
+	if tenantPod.Spec.NodeName == "" || !scheduled && superPod.Spec.NodeName == "" {
 		return unscheduledStatus(tenantPod, superPod, superCluster)
 	}
 	status := superPod.Status.DeepCopy()
@@ -37,7 +38,7 @@ func TenantPodStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*cor
 	status.ObservedGeneration = tenantPod.Status.ObservedGeneration
 	status.QOSClass = tenantPod.Status.QOSClass
 	status.Conditions = slices.DeleteFunc(status.Conditions, func(condition corev1.PodCondition) bool {
-		return condition.Type == corev1.PodScheduled || hasGate(tenantPod, condition.Type)
+		return condition.Type == corev1.PodScheduled && scheduled || hasGate(tenantPod, condition.Type)
 	})
 	for i := range status.Conditions {
 		status.Conditions[i].ObservedGeneration = 0

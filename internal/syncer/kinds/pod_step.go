@@ -28,6 +28,11 @@ const (
 	StepWaitForConfig
 	// StepWaitForSuperCluster waits until the super cluster takes new pods, or the tenant's pod names another.
 	StepWaitForSuperCluster
+	// StepGiveUp deletes a super pod that the super cluster finds no node for (precondition: its resourceVersion).
+	StepGiveUp
+	// StepTakeBack removes the choice of this super cluster from a tenant pod that it did not take (proof: live read of
+	// the super pod).
+	StepTakeBack
 	// StepWarnNotPlaced warns the tenant that the pod names a super cluster in which its namespace has no placement
 	// (proof: live read).
 	StepWarnNotPlaced
@@ -69,6 +74,8 @@ var stepNames = [...]string{
 	StepWaitForServiceAccount: "wait for service account",
 	StepWaitForConfig:         "wait for config",
 	StepWaitForSuperCluster:   "wait for super cluster",
+	StepGiveUp:                "give up",
+	StepTakeBack:              "take back",
 	StepWarnNotPlaced:         "warn not placed",
 	StepWarnNodeName:          "warn node name",
 	StepWarnConflict:          "warn conflict",
@@ -123,6 +130,12 @@ type Facts struct {
 
 	// The rest is read for a pod that awaitsSuperPod only.
 
+	// GivenUp is whether this super cluster has not taken the pod for too long. TakenBack is whether the cache shows
+	// the tenant pod as it was before its choice was taken back.
+	GivenUp, TakenBack bool
+
+	// What follows is read for one without super pod only.
+
 	// Namespace is whether pods of its namespace may be created.
 	Namespace NamespaceReadiness
 	// Closed is why the super cluster takes no new pods, "" if it does.
@@ -144,7 +157,9 @@ const configTime = 12 * time.Second
 //	tenant pod                 super pod                     step
 //	-                          -                             forget
 //	pending                    -                             create, or wait for what it needs, or warn not placed
+//	pending, given up          -                             take back (proof: live read); none once the patch is sent
 //	pending with a gate        -                             none
+//	pinned to a node here      -                             as pending
 //	nodeName without Binding   -                             warn node name
 //	bound here                 -                             remove lost (proof: live read); a finished one stays
 //	bound elsewhere            -                             none
@@ -156,7 +171,9 @@ const configTime = 12 * time.Second
 //	being deleted              on another node, or on none   delete super, with the rest of the grace period
 //	being deleted              exists                        delete super and up
 //	pending                    on no node                    down and up: PodScheduled with the reason
+//	pending, given up          on no node                    give up
 //	pending                    on a node                     down and bind
+//	pinned to a node here      on no node                    down and up: PodScheduled with the reason
 //	bound here                 on no node                    down: it was created again
 //	bound here                 on another node               remove moved: a pod cannot move
 //	bound here                 on that node                  down and up
@@ -199,16 +216,37 @@ func stepOfPair(tenantPod, superPod *corev1.Pod, facts *Facts) Step {
 		return StepDeleteSuper
 	case tenantPod.DeletionTimestamp != nil:
 		return StepDeleteSuperAndUp
-	case !bound && superNode == "":
-		return StepDownAndUp
 	case !bound:
-		return StepDownAndBind
-	case superNode == "":
+		return stepTowardsBinding(superPod, facts)
+	default:
+		return stepOfBound(tenantPod, superPod, sameNode)
+	}
+}
+
+// stepOfBound is NextStep for a pair whose tenant pod is bound, or pinned to a node here.
+func stepOfBound(tenantPod, superPod *corev1.Pod, sameNode bool) Step {
+	unscheduled := superPod.Spec.NodeName == ""
+	switch {
+	case unscheduled && !isBound(tenantPod):
+		return StepDownAndUp
+	case unscheduled:
 		return StepDown
 	case !sameNode:
 		return StepRemoveMoved
 	case superPod.DeletionTimestamp != nil && !podutil.IsPodTerminal(superPod):
 		return StepUpAndEvict
+	default:
+		return StepDownAndUp
+	}
+}
+
+// stepTowardsBinding is NextStep for a pair whose tenant pod is not bound.
+func stepTowardsBinding(superPod *corev1.Pod, facts *Facts) Step {
+	switch {
+	case superPod.Spec.NodeName != "":
+		return StepDownAndBind
+	case facts.GivenUp && superPod.DeletionTimestamp == nil:
+		return StepGiveUp
 	default:
 		return StepDownAndUp
 	}
@@ -220,20 +258,23 @@ func stepWithoutSuperPod(tenantPod *corev1.Pod, facts *Facts) Step {
 		return StepForget
 	}
 	nodeName := tenantPod.Spec.NodeName
-	switch {
-	case nodeName != "" && !boundIn(tenantPod, facts.SuperCluster) && (tenantPod.DeletionTimestamp != nil || isBound(tenantPod)):
-		return StepNone
-	case tenantPod.DeletionTimestamp != nil && ptr.Deref(tenantPod.DeletionGracePeriodSeconds, 1) == 0 && !awaitsEnd(tenantPod):
-		return StepNone // it waits for finalizers
-	case tenantPod.DeletionTimestamp != nil:
+	elsewhere := nodeName != "" && !boundIn(tenantPod, facts.SuperCluster)
+	if tenantPod.DeletionTimestamp != nil {
+		if elsewhere || ptr.Deref(tenantPod.DeletionGracePeriodSeconds, 1) == 0 && !awaitsEnd(tenantPod) {
+			return StepNone // another super cluster's, or it waits for finalizers
+		}
 		return StepRemoveTenant
+	}
+	switch {
+	case elsewhere && isBound(tenantPod):
+		return StepNone
 	case podutil.IsPodTerminal(tenantPod):
 		return StepNone
 	case nodeName != "" && isBound(tenantPod):
 		return StepRemoveLost
-	case nodeName != "":
+	case elsewhere:
 		return StepWarnNodeName
-	case !awaitsSuperPod(tenantPod):
+	case !awaitsSuperPod(tenantPod, facts.SuperCluster):
 		return StepNone
 	default:
 		return stepTowardsCreation(facts)
@@ -243,6 +284,10 @@ func stepWithoutSuperPod(tenantPod *corev1.Pod, facts *Facts) Step {
 // stepTowardsCreation is NextStep for a pod that awaitsSuperPod.
 func stepTowardsCreation(facts *Facts) Step {
 	switch {
+	case facts.TakenBack:
+		return StepNone
+	case facts.GivenUp:
+		return StepTakeBack
 	case facts.Namespace == NamespaceNotPlaced:
 		return StepWarnNotPlaced
 	case facts.Namespace != NamespaceReady:
@@ -258,10 +303,11 @@ func stepTowardsCreation(facts *Facts) Step {
 	}
 }
 
-// awaitsSuperPod returns whether a super pod is to be created for a tenant pod that has none.
-func awaitsSuperPod(tenantPod *corev1.Pod) bool {
-	return tenantPod.DeletionTimestamp == nil && tenantPod.Spec.NodeName == "" && len(tenantPod.Spec.SchedulingGates) == 0 &&
-		!podutil.IsPodTerminal(tenantPod)
+// awaitsSuperPod returns whether a super pod is to be created for a tenant pod that has none. One that is pinned to a
+// node here is among them.
+func awaitsSuperPod(tenantPod *corev1.Pod, superCluster string) bool {
+	free := tenantPod.Spec.NodeName == "" || boundIn(tenantPod, superCluster) && !isBound(tenantPod)
+	return tenantPod.DeletionTimestamp == nil && free && len(tenantPod.Spec.SchedulingGates) == 0 && !podutil.IsPodTerminal(tenantPod)
 }
 
 // boundIn returns whether the nodeName of a pod is a node of this super cluster. A nodeName is immutable once set.
@@ -271,7 +317,8 @@ func boundIn(tenantPod *corev1.Pod, superCluster string) bool {
 }
 
 // isBound returns whether the nodeName of a pod was set by a Binding: the API server then adds the condition
-// PodScheduled.
+// PodScheduled. A pod with a nodeName that the tenant wrote is pinned until its super pod is on that node, and has the
+// condition from then on (TenantPodStatus).
 func isBound(tenantPod *corev1.Pod) bool {
 	_, scheduled := podutil.GetPodCondition(&tenantPod.Status, corev1.PodScheduled)
 	return scheduled != nil && scheduled.Status == corev1.ConditionTrue

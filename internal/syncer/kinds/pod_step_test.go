@@ -76,6 +76,8 @@ func foreignOwners(uid types.UID) map[string]tenancy.Owner {
 	return owners
 }
 
+func givenUp(facts *kinds.Facts) { facts.GivenUp = true }
+
 // TestNextStep goes through the table of states.
 func TestNextStep(t *testing.T) {
 	t.Parallel()
@@ -109,13 +111,35 @@ func TestNextStep(t *testing.T) {
 		{name: "pending, without a ConfigMap for long", tenant: stepPod("uid"), want: kinds.StepCreate, facts: func(facts *kinds.Facts) {
 			facts.MissingConfig, facts.Waited = "configmap settings", 12*time.Second
 		}},
+		{name: "pending, given up", tenant: stepPod("uid"), want: kinds.StepTakeBack, facts: givenUp},
+		{name: "pending, given up, not ready", tenant: stepPod("uid"), want: kinds.StepTakeBack, facts: func(facts *kinds.Facts) {
+			facts.GivenUp, facts.Namespace = true, kinds.NamespaceNotReady
+		}},
+		{name: "pending, the choice was taken back", tenant: stepPod("uid"), want: kinds.StepNone, facts: func(facts *kinds.Facts) { facts.TakenBack = true }},
+		{name: "no node yet, given up", tenant: stepPod("uid"), super: stepPod("s", ours), want: kinds.StepGiveUp, facts: givenUp},
+		{
+			name: "no node yet, given up, held by a finalizer", want: kinds.StepDownAndUp, facts: givenUp,
+			tenant: stepPod("uid"), super: stepPod("s", ours, terminating(0)),
+		},
+		{name: "given up, a node was chosen", tenant: stepPod("uid"), super: stepPod("s", ours, onNode("n1")), want: kinds.StepDownAndBind, facts: givenUp},
+		{name: "given up, bound", tenant: stepPod("uid", bound("r1.n1")), super: stepPod("s", ours), want: kinds.StepDown, facts: givenUp},
+		{name: "given up, lost", tenant: stepPod("uid", bound("r1.n1"), running), want: kinds.StepRemoveLost, facts: givenUp},
+		{name: "given up, finished", tenant: stepPod("uid", failed), want: kinds.StepNone, facts: givenUp},
+		{name: "given up, deleted", tenant: stepPod("uid", terminating(30)), super: stepPod("s", ours), want: kinds.StepDeleteSuperAndUp, facts: givenUp},
 		{name: "pending with a gate", tenant: stepPod("uid", gated), want: kinds.StepNone},
 		{name: "failed before it was bound", tenant: stepPod("uid", failed), want: kinds.StepNone},
-		{name: "a nodeName of this super cluster without a Binding", tenant: stepPod("uid", onNode("r1.n1")), want: kinds.StepWarnNodeName},
+		{name: "pinned to a node here", tenant: stepPod("uid", onNode("r1.n1")), want: kinds.StepCreate},
+		{name: "pinned to a node here, not placed here", tenant: stepPod("uid", onNode("r1.n1")), want: kinds.StepWarnNotPlaced, facts: func(facts *kinds.Facts) {
+			facts.Namespace = kinds.NamespaceNotPlaced
+		}},
+		{name: "pinned, and its super pod has no node", tenant: stepPod("uid", onNode("r1.n1")), super: stepPod("super-uid", ours), want: kinds.StepDownAndUp},
+		{name: "pinned, and its super pod is there", tenant: stepPod("uid", onNode("r1.n1")), super: stepPod("super-uid", ours, onNode("n1")), want: kinds.StepDownAndUp},
+		{name: "pinned, and its super pod is elsewhere", tenant: stepPod("uid", onNode("r1.n1")), super: stepPod("super-uid", ours, onNode("n2")), want: kinds.StepRemoveMoved},
+		{name: "pinned and deleted before it ran", tenant: stepPod("uid", onNode("r1.n1"), terminating(30)), want: kinds.StepRemoveTenant},
 		{name: "a nodeName of another one without a Binding", tenant: stepPod("uid", onNode("r2.n1")), want: kinds.StepWarnNodeName},
 		{name: "a nodeName of nobody without a Binding", tenant: stepPod("uid", onNode("n1")), want: kinds.StepWarnNodeName},
 		{
-			name: "a nodeName that the scheduler did not choose", want: kinds.StepWarnNodeName,
+			name: "pinned, and not scheduled before", want: kinds.StepCreate,
 			tenant: stepPod("uid", onNode("r1.n1"), func(pod *corev1.Pod) {
 				pod.Status.Conditions = []corev1.PodCondition{condition(corev1.PodScheduled, corev1.ConditionFalse, "")}
 			}),
@@ -280,6 +304,9 @@ func everyFacts() []*kinds.Facts {
 					facts := stepFacts()
 					facts.Namespace, facts.ServiceAccount, facts.MissingConfig, facts.Waited = namespace, account, missing, waited
 					all = append(all, &facts)
+					given := facts
+					given.GivenUp = true
+					all = append(all, &given)
 				}
 			}
 		}
@@ -316,9 +343,12 @@ func (s *situation) here() bool {
 	return s.tenant != nil && strings.HasPrefix(s.tenant.Spec.NodeName, "r1.")
 }
 
+// pinned returns whether the tenant wrote the node's name itself: there was no Binding.
+func (s *situation) pinned() bool { return s.here() && len(s.tenant.Status.Conditions) == 0 }
+
 // awaits returns whether the tenant wants a super pod that nobody has made.
 func (s *situation) awaits() bool {
-	return s.super == nil && s.tenant != nil && !s.deletes() && s.tenant.Spec.NodeName == "" && len(s.tenant.Spec.SchedulingGates) == 0
+	return s.super == nil && s.tenant != nil && !s.deletes() && (s.tenant.Spec.NodeName == "" || s.pinned()) && len(s.tenant.Spec.SchedulingGates) == 0
 }
 
 // creates returns whether it may be made.
@@ -334,11 +364,15 @@ var allowedSteps = map[kinds.Step]func(s *situation) bool{
 	kinds.StepCreate:                (*situation).creates,
 	kinds.StepWaitForServiceAccount: (*situation).creates,
 	kinds.StepWaitForConfig:         (*situation).creates,
-	kinds.StepWarnNotPlaced:         (*situation).awaits,
-	kinds.StepWarnNodeName:          func(s *situation) bool { return s.tenant != nil && s.super == nil && s.tenant.Spec.NodeName != "" },
-	kinds.StepWarnConflict:          func(s *situation) bool { return s.tenant != nil && s.super != nil && !s.ours },
-	kinds.StepDown:                  (*situation).syncs,
-	kinds.StepDownAndUp:             (*situation).syncs,
+	kinds.StepTakeBack:              (*situation).awaits,
+	kinds.StepGiveUp: func(s *situation) bool {
+		return s.syncs() && s.tenant.Spec.NodeName == "" && s.super.Spec.NodeName == "" && s.super.DeletionTimestamp == nil
+	},
+	kinds.StepWarnNotPlaced: (*situation).awaits,
+	kinds.StepWarnNodeName:  func(s *situation) bool { return s.tenant != nil && s.super == nil && s.tenant.Spec.NodeName != "" },
+	kinds.StepWarnConflict:  func(s *situation) bool { return s.tenant != nil && s.super != nil && !s.ours },
+	kinds.StepDown:          (*situation).syncs,
+	kinds.StepDownAndUp:     (*situation).syncs,
 	kinds.StepDownAndBind: func(s *situation) bool {
 		return s.syncs() && s.tenant.Spec.NodeName == "" && s.super.Spec.NodeName != ""
 	},

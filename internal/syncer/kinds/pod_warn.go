@@ -15,7 +15,8 @@ func (p *Pods) warn(ctx context.Context, step Step, pair *podPair) error {
 	reason, message := ReasonConflict, fmt.Sprintf("Super cluster %s has a pod of that name with another owner", p.env.ID)
 	switch step {
 	case StepWarnNodeName:
-		reason, message = tenancy.ReasonNodeNameNotSupported, "spec.nodeName was set without a Binding: remove it, only the scheduler may choose the node"
+		reason, message = tenancy.ReasonNodeNameNotSupported, fmt.Sprintf(
+			"spec.nodeName was set without a Binding, and is no node of super cluster %s: name a Node as this control plane lists them, or none", p.env.ID)
 	case StepWarnNotPlaced:
 		// The informer of pods may be ahead of those that the cached Assignment follows from.
 		if readiness, err := p.namespaceReadiness(ctx, pair, p.env.Assignments.ConfirmPlaced); err != nil || readiness != NamespaceNotPlaced {

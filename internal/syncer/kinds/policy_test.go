@@ -2,12 +2,14 @@ package kinds_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -255,6 +257,36 @@ func TestForbiddenService(t *testing.T) {
 	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.NodePorts = 1 }))
 	require.NoError(t, reconcile())
 	require.Zero(t, live.Spec.Ports[0].NodePort, "the super cluster chooses it")
+}
+
+// TestNodePortRange lets a tenant with node ports of its own use one, and then that of another tenant.
+func TestNodePortRange(t *testing.T) {
+	t.Parallel()
+	p := governed(t, interceptor.Funcs{})
+	p.tenant.NodePorts = utilnet.PortRange{Base: 30000, Size: 100}
+	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.NodePorts = 1 }))
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "web", UID: "uid"},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, ClusterIP: "10.97.0.5", Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+	p.tenantCache[kinds.KindService] = []client.Object{service}
+	for _, tc := range []struct{ port, want int32 }{{port: 30100}, {port: 30099, want: 30099}, {port: 29999, want: 30099}, {port: 30000, want: 30000}} {
+		service.Spec.Ports[0].NodePort = tc.port
+		_, err := p.kind(kinds.KindService).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindService, Namespace: "web", Name: "web"}, 0)
+		require.NoError(t, err)
+		live := &corev1.Service{}
+		err = p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "web"}, live)
+		require.Equal(t, tc.want == 0, apierrors.IsNotFound(err), "%v", err)
+		if tc.want != 0 {
+			require.Equal(t, tc.want, live.Spec.Ports[0].NodePort)
+			p.superCache[kinds.KindService] = []client.Object{live}
+		}
+		told := p.told()
+		require.Equal(t, tc.want != tc.port, len(told) == 1, "%v", told)
+		for _, event := range told {
+			require.Equal(t, fmt.Sprintf("Warning NodePortOutOfRange Super cluster r1: node port %d is not in spec.serviceNodePortRange of the VirtualCluster, 30000-30099: choose one in it, or none", tc.port), event)
+		}
+	}
 }
 
 // TestShippedPolicyAllowsPlainPods: a pod of a Deployment, as the tenant's API server stores it, passes as translated.

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/utils/ptr"
 )
 
@@ -29,7 +30,7 @@ func services() Copy[*corev1.Service] {
 			if exists && ServicesOnly(superNamespace) {
 				tenantService = unpublished(tenantService)
 			}
-			SuperService(tenantService, superService, tenant.ServiceCIDRs)
+			SuperService(tenantService, superService, tenant.ServiceCIDRs, tenant.NodePorts)
 			return noticeOfService(tenant, tenantService), nil
 		},
 	}
@@ -81,22 +82,25 @@ func ClusterIPs(tenantService *corev1.Service, ranges []netip.Prefix) []string {
 }
 
 // SuperService sets superService to the desired super Service of tenantService: with the tenant's cluster IPs if they
-// are within ranges, and without a selector, because the tenant's EndpointSlices list the pods in all super clusters.
-// The super cluster allocates other cluster IPs and node ports: a new Service has none, an existing one keeps its own.
-// External IPs are removed: they would divert the traffic of others.
-func SuperService(tenantService, superService *corev1.Service, ranges []netip.Prefix) {
+// are within ranges, with its node ports if it has a range of them, nodePorts, and without a selector, because the
+// tenant's EndpointSlices list the pods in all super clusters. The super cluster allocates other cluster IPs, and node
+// ports without a range: a new Service has none, an existing one keeps its own. External IPs are removed: they would
+// divert the traffic of others.
+func SuperService(tenantService, superService *corev1.Service, ranges []netip.Prefix, nodePorts utilnet.PortRange) {
 	allocated := superService.Spec
 	spec := tenantService.Spec.DeepCopy()
 	spec.Selector = nil
 	spec.ExternalIPs = nil
 	spec.HealthCheckNodePort = 0
-	nodePorts := spec.Type == corev1.ServiceTypeNodePort || spec.Type == corev1.ServiceTypeLoadBalancer
-	if !nodePorts {
+	published := spec.Type == corev1.ServiceTypeNodePort || spec.Type == corev1.ServiceTypeLoadBalancer
+	if !published {
 		spec.ExternalTrafficPolicy = "" // that of external IPs; an API server refuses it without them
 	}
 	for i := range spec.Ports {
-		spec.Ports[i].NodePort = 0
-		if nodePorts {
+		switch {
+		case !published:
+			spec.Ports[i].NodePort = 0
+		case nodePorts.Size == 0:
 			spec.Ports[i].NodePort = nodePortOf(allocated.Ports, &spec.Ports[i])
 		}
 	}
@@ -164,13 +168,17 @@ func noticeOfService(tenant *Tenant, tenantService *corev1.Service) Notice {
 		"%s is not in spec.serviceCIDRs of the VirtualCluster: pods reach this Service at another cluster IP, and not by its DNS name", tenantService.Spec.ClusterIP)}
 }
 
-// explainService returns what to do if the super cluster refuses a Service for its cluster IP, "" for other errors.
+// explainService returns what to do if the super cluster refuses a Service for its cluster IP or a node port, "" for
+// other errors.
 func explainService(tenantService *corev1.Service, err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
 		return ""
 	}
 	for _, cause := range status.Status().Details.Causes {
+		if strings.HasPrefix(cause.Field, "spec.ports[") && strings.HasSuffix(cause.Field, "].nodePort") {
+			return "a node port is not available: the super cluster's --service-node-port-range must contain those of the tenant, and no other Service may have them: " + cause.Message
+		}
 		if strings.HasPrefix(cause.Field, "spec.clusterIP") {
 			return fmt.Sprintf("cluster IP %s is not available: the super cluster's --service-cluster-ip-range must contain it, and no other Service may have it",
 				tenantService.Spec.ClusterIP)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -62,10 +63,30 @@ func loadBalancers(spec *corev1.ServiceSpec) int64 {
 	return 0
 }
 
+// outOfRange returns a node port of a Service that is not in a range, 0 if there is none, or no range.
+func outOfRange(object client.Object, nodePorts utilnet.PortRange) int32 {
+	service, ok := object.(*corev1.Service)
+	if !ok || nodePorts.Size == 0 {
+		return 0
+	}
+	for i := range service.Spec.Ports {
+		if port := service.Spec.Ports[i].NodePort; port != 0 && !nodePorts.Contains(int(port)) {
+			return port
+		}
+	}
+	return 0
+}
+
 // fitsOutside is Env.fits for what a Service takes of what is shared, true for other objects.
 func (e *Env) fitsOutside(tenant *Tenant, key engine.Key, tenantObject, superObject, existing client.Object) bool {
 	if key.Kind != KindService {
 		return true
+	}
+	if port := outOfRange(superObject, tenant.NodePorts); port != 0 {
+		e.warnOnce(tenant, key, tenantObject, ReasonNodePortOutOfRange, fmt.Sprintf(
+			"Super cluster %s: node port %d is not in spec.serviceNodePortRange of the VirtualCluster, %d-%d: choose one in it, or none",
+			e.ID, port, tenant.NodePorts.Base, tenant.NodePorts.Base+tenant.NodePorts.Size-1))
+		return false
 	}
 	rules := tenant.Policy.Get()
 	for i := range outside {

@@ -12,6 +12,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -32,6 +33,7 @@ func TestSuperService(t *testing.T) {
 	for _, tc := range []struct {
 		name                string
 		ranges              []string
+		nodePorts           utilnet.PortRange
 		tenant, there, want corev1.ServiceSpec
 	}{
 		{
@@ -97,6 +99,17 @@ func TestSuperService(t *testing.T) {
 			},
 		},
 		{
+			name: "one of a tenant with node ports has the tenant's", nodePorts: utilnet.PortRange{Base: 30000, Size: 10},
+			tenant: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{port(80, 30001), port(81, 30002), port(82, 0)}},
+			there:  corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{port(80, 31000), port(82, 31002)}},
+			want:   corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{port(80, 30001), port(81, 30002), port(82, 0)}},
+		},
+		{
+			name: "without node ports in the tenant it has none", nodePorts: utilnet.PortRange{Base: 30000, Size: 10},
+			tenant: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, AllocateLoadBalancerNodePorts: ptr.To(false), Ports: []corev1.ServicePort{port(80, 0)}},
+			want:   corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, AllocateLoadBalancerNodePorts: ptr.To(false), Ports: []corev1.ServicePort{port(80, 0)}},
+		},
+		{
 			name:   "one that becomes internal gives node ports back",
 			tenant: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: "10.1.0.1", Ports: []corev1.ServicePort{port(80, 0)}},
 			there:  corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, ClusterIP: "10.2.0.1", Ports: []corev1.ServicePort{port(80, 31000)}},
@@ -118,7 +131,7 @@ func TestSuperService(t *testing.T) {
 			}
 			from := &corev1.Service{Spec: tc.tenant}
 			untouched := from.DeepCopy()
-			kinds.SuperService(from, got, ranges)
+			kinds.SuperService(from, got, ranges, tc.nodePorts)
 			require.Empty(t, cmp.Diff(untouched, from), "the tenant's Service lies in a cache")
 			require.Empty(t, cmp.Diff(tc.want, got.Spec))
 		})
@@ -138,14 +151,14 @@ func FuzzSuperService(f *testing.F) {
 			return
 		}
 		given := superService.DeepCopy()
-		kinds.SuperService(tenantService, superService, ranges)
+		kinds.SuperService(tenantService, superService, ranges, utilnet.PortRange{})
 		require.Empty(t, superService.Spec.Selector)
 		require.Empty(t, superService.Spec.ExternalIPs)
 		if ip := superService.Spec.ClusterIP; ip != "" && ip != corev1.ClusterIPNone && ip != given.Spec.ClusterIP {
 			require.True(t, ranges[0].Contains(netip.MustParseAddr(ip)), ip)
 		}
 		again := superService.DeepCopy()
-		kinds.SuperService(tenantService, again, ranges)
+		kinds.SuperService(tenantService, again, ranges, utilnet.PortRange{})
 		require.Empty(t, cmp.Diff(superService, again), "a second translation differs")
 	})
 }

@@ -73,6 +73,7 @@ func TestChanged(t *testing.T) {
 	unmarked := &corev1.Secret{ObjectMeta: named(clusterKey+"-web", "x")}
 	// What is in namespace web: one Service and one pod.
 	everything := []string{"namespace web", "pod web/there", "service web/s", "token web/there/there-uid"}
+	withNodes := slices.Sorted(slices.Values(append([]string{"node "}, everything...))) // which say what the tenant holds
 	for _, tc := range []struct {
 		name string
 		kinds.Change
@@ -86,11 +87,11 @@ func TestChanged(t *testing.T) {
 		{name: "a tenant's Service is new", Change: kinds.Change{Kind: "service", Current: tenantService}, want: []string{"namespace web", "service web/s"}},
 		{name: "a tenant's Service changed", Change: kinds.Change{Kind: "service", Old: tenantService, Current: tenantService}, want: []string{"service web/s"}},
 		{
-			name: "a tenant's namespace is new", want: everything,
+			name: "a tenant's namespace is new", want: withNodes,
 			Change: kinds.Change{Kind: "namespace", Current: &corev1.Namespace{ObjectMeta: named("", "web")}},
 		},
 		{
-			name: "a tenant's namespace changed", want: []string{"namespace web"},
+			name: "a tenant's namespace changed", want: []string{"namespace web", "node "},
 			Change: kinds.Change{Kind: "namespace", Old: &corev1.Namespace{}, Current: &corev1.Namespace{ObjectMeta: named("", "web")}},
 		},
 		{name: "a tenant's own Node", Change: kinds.Change{Kind: "node", Current: &corev1.Node{ObjectMeta: named("", "n1")}}},
@@ -121,7 +122,7 @@ func TestChanged(t *testing.T) {
 			name: "a super namespace changed", want: append([]string{"isolation web/superpool-isolation"}, everything...),
 			Change: kinds.Change{Kind: "namespace", Side: kinds.SuperSide, Old: super(&corev1.Namespace{}), Current: super(&corev1.Namespace{})},
 		},
-		{name: "a quota is new", Change: kinds.Change{Kind: "resourcequota", Side: kinds.SuperSide, Current: quota("1")}, want: append([]string{"isolation web/superpool-isolation"}, everything...)},
+		{name: "a quota is new", Change: kinds.Change{Kind: "resourcequota", Side: kinds.SuperSide, Current: quota("1")}, want: append([]string{"isolation web/superpool-isolation"}, withNodes...)},
 		{name: "more of a quota is used", Change: kinds.Change{Kind: "resourcequota", Side: kinds.SuperSide, Old: quota("1"), Current: quota("2")}},
 		{
 			name: "less of a quota is used", want: []string{"pod web/waits"},

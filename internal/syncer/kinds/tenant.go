@@ -1,6 +1,8 @@
 package kinds
 
 import (
+	"sync/atomic"
+
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,6 +18,9 @@ type Tenant struct {
 	Cache Cache
 	// Recorder records Events in it.
 	Recorder record.EventRecorder
+
+	// nodes is its nodeSet, nil before the first.
+	nodes atomic.Pointer[nodeSet]
 }
 
 // maxGrace returns the longest grace period of the tenant's pods, in seconds.

@@ -39,6 +39,9 @@ const (
 	// ReasonClusterIPDiffers: the cluster IP of a Service is not in spec.serviceCIDRs of the VirtualCluster, so the
 	// super cluster allocated another one.
 	ReasonClusterIPDiffers = "ClusterIPDiffers"
+	// ReasonNodePortOutOfRange: a node port of a Service is not in spec.serviceNodePortRange of the VirtualCluster. The
+	// syncer does not create the super Service, or leaves it as it is.
+	ReasonNodePortOutOfRange = "NodePortOutOfRange"
 	// ReasonMissingClusterDNS: a pod has DNS policy ClusterFirst and the tenant has no Service kube-system/kube-dns
 	// with a cluster IP; the syncer created the super pod with the DNS of its node.
 	ReasonMissingClusterDNS = "MissingClusterDNS"
@@ -55,6 +58,10 @@ const (
 	// ReasonSuperClusterClosed: a pod without super pod names a super cluster whose virtual Node is cordoned, or has a
 	// taint that the pod does not tolerate. The syncer creates the super pod once the Node is open.
 	ReasonSuperClusterClosed = "SuperClusterClosed"
+	// ReasonSuperClusterFailed: the super cluster that was chosen for a pod has refused it, or found no node for it,
+	// for longer than --pod-patience. The syncer has removed super pod and choice, and the pod scheduler chooses again.
+	// It is the reason of condition PodScheduled, too.
+	ReasonSuperClusterFailed = "SuperClusterFailed"
 	// ReasonSuperPodDeleted: the super pod of a bound pod is being deleted, as by a drain, or is gone; the syncer
 	// deletes the pod in the tenant.
 	ReasonSuperPodDeleted = "SuperPodDeleted"
@@ -88,12 +95,13 @@ func (e *Env) clearWarning(key engine.Key) {
 	e.warnings.clear(key)
 }
 
-// Forget drops the warnings, quota waiters and endings of a tenant that is no longer connected: its informers have
-// stopped, so no key would clear them.
+// Forget drops the warnings, quota waiters, endings and untaken pods of a tenant that is no longer connected: its
+// informers have stopped, so no key would clear them.
 func (e *Env) Forget(tenant string) {
 	e.QuotaWaiters.removeAll(tenant)
 	e.tally.forget(tenant)
 	e.endings.forgetAll(tenant)
+	e.untaken.forgetAll(tenant)
 	e.warnings.forget(tenant)
 }
 
@@ -103,9 +111,13 @@ func (e *Env) warnRefused(tenant *Tenant, key engine.Key, object client.Object, 
 	if !engine.IsRefusal(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return
 	}
-	// With the tenant's name of the namespace: that of the super namespace means nothing in the tenant.
-	text := strings.ReplaceAll(err.Error(), tenancy.SuperNamespace(tenant.Key, key.Namespace), key.Namespace)
-	e.warnOnce(tenant, key, object, reason, fmt.Sprintf("Super cluster %s: %s", e.ID, text))
+	e.warnOnce(tenant, key, object, reason, fmt.Sprintf("Super cluster %s: %s", e.ID, e.inTenantsWords(tenant, key, err)))
+}
+
+// inTenantsWords returns a refusal with the tenant's name of the namespace: that of the super namespace means nothing
+// in the tenant.
+func (e *Env) inTenantsWords(tenant *Tenant, key engine.Key, err error) string {
+	return strings.ReplaceAll(err.Error(), tenancy.SuperNamespace(tenant.Key, key.Namespace), key.Namespace)
 }
 
 // warnings holds the last warning about each key, so that only another one becomes an Event. The zero value holds none.

@@ -19,6 +19,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/nodegroups"
 	"github.com/superpool/superpool/internal/superclusters"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
@@ -142,7 +143,10 @@ func TestSuperClusters(t *testing.T) {
 		require.Equal(t, "east", node.Labels[corev1.LabelTopologyRegion])
 		require.NotContains(t, node.Labels, corev1.LabelTopologyZone, "the nodes are in different zones")
 		require.Equal(t, "default/first", node.Annotations[superclusters.AnnotationClusterRef])
-		require.JSONEq(t, `[{"cpu":"4","memory":"8Gi","pods":"110"},{"cpu":"2","memory":"16Gi","pods":"110"}]`, node.Annotations[schedulerv1alpha1.AnnotationNodeShapes])
+		groups, err := nodegroups.Decode(node.Annotations[schedulerv1alpha1.AnnotationNodeGroups])
+		require.NoError(t, err)
+		require.Len(t, groups.Groups, 2, "the nodes are in different zones")
+		require.Equal(t, "east", groups.Labels[corev1.LabelTopologyRegion])
 		require.JSONEq(t, `[{"nodes":1,"free":{"cpu":"4","memory":"8Gi"}},{"nodes":1,"free":{"cpu":"2","memory":"16Gi"}}]`,
 			node.Annotations[schedulerv1alpha1.AnnotationFreeShapes])
 		require.Contains(t, node.Spec.Taints, corev1.Taint{Key: "virtual-kubelet.io/provider", Value: "superpool", Effect: corev1.TaintEffectNoSchedule})

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/plugins/namespaceplacement"
 	"github.com/superpool/superpool/plugins/superclusterbinder"
 )
@@ -217,11 +218,27 @@ func TestPodsOfATenantThatWritesWhatItMustNot(t *testing.T) {
 	w.wantPod(t, w.pod(t, "pods", "asks-for-more", choose("r9")), "what it may have", in("r1"))
 	w.wantEvent(t, "Pod", "asks-for-more", "SuperClusterNotPlaced")
 	withLabel := func(p *corev1.Pod) { p.Labels = p.Annotations }
-	w.wantPod(t, w.pod(t, "pods", "fills", choose("r1"), withLabel), "what it asked for", in("r1"))
+	filler := w.pod(t, "pods", "fills", choose("r1"), withLabel)
+	w.wantPod(t, filler, "what it asked for", in("r1"))
 	w.wantPod(t, w.pod(t, "pods", "asks-for-full", choose("r1"), withLabel), "where there is room", in("r2"))
 	w.wantEvent(t, "Pod", "asks-for-full", "SuperClusterNotGranted")
-	w.pod(t, "pods", "names-a-node", func(p *corev1.Pod) { p.Spec.NodeName = "r1.node-1" })
-	w.wantEvent(t, "Pod", "names-a-node", "NodeNameNotSupported")
+
+	pinned := func(node string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.NodeName = node } }
+	w.pod(t, "pods", "pinned-to-no-node", pinned("node-1"))
+	w.wantEvent(t, "Pod", "pinned-to-no-node", "NodeNameNotSupported")
+	w.pod(t, "pods", "pinned-elsewhere", pinned("r9.node-1"))
+	w.wantEvent(t, "Pod", "pinned-elsewhere", "SuperClusterNotPlaced")
+	waits, never := w.pod(t, "pods", "pinned", pinned("r1.node-1")), w.pod(t, "pods", "pinned-for-a-while", pinned("r1.node-1"))
+	for _, pod := range []*corev1.Pod{waits, never} {
+		w.wantEvent(t, "Pod", pod.Name, "SuperClusterNotGranted")
+		w.wantPod(t, pod, "no super cluster yet", in(""))
+	}
+	require.NoError(t, w.tenant.Delete(t.Context(), never))
+	require.Eventually(t, func() bool {
+		return apierrors.IsNotFound(w.tenant.Get(t.Context(), client.ObjectKeyFromObject(never), never))
+	}, patience, tick, "a pod that never ran is gone")
+	require.NoError(t, w.tenant.Delete(t.Context(), filler))
+	w.wantPod(t, waits, "the super cluster of its node, where there is room", in("r1"))
 }
 
 func TestAPodWithoutAQuotaSaysWhy(t *testing.T) {
@@ -296,6 +313,36 @@ func TestPlacementsOnRequest(t *testing.T) {
 		return np.Status.LastRequested != nil && np.Status.Requested == nil
 	}, patience, tick, "the request is answered")
 	require.False(t, w.hasEvent(t, "ResourceQuota", "anew/quota", "PlacementsRestored"))
+}
+
+// TestAMoveThatIsOrdered is what vc-scheduler defragment and the room maker write, taken over and held against the
+// tenant's policy: the second one comes too soon.
+func TestAMoveThatIsOrdered(t *testing.T) {
+	w := shared
+	w.run(t)
+	w.namespace(t, "ordered", demoSlice)
+	w.quota(t, "ordered", "200m", "200Mi")
+	w.wantShown(t, "ordered", `{"r1":1,"r2":1}`)
+	order := func(placements map[string]int32) {
+		order := placement.MoveOrder{Cause: schedulerv1alpha1.MoveForDefragmentation, Placements: placements, Since: metav1.Now()}
+		np := w.placement(t, "ordered")
+		base := client.MergeFrom(np.DeepCopy())
+		metav1.SetMetaDataAnnotation(&np.ObjectMeta, schedulerv1alpha1.AnnotationMove, order.Encode())
+		require.NoError(t, w.meta.Patch(t.Context(), np, base))
+	}
+	order(map[string]int32{"r2": 2})
+	w.wantShown(t, "ordered", `{"r2":2}`)
+	w.wantEvent(t, "ResourceQuota", "ordered/quota", "Moving")
+	require.Eventually(t, func() bool {
+		np := w.placement(t, "ordered")
+		return np.Status.Requested == nil && np.Annotations[schedulerv1alpha1.AnnotationMove] == ""
+	}, patience, tick, "the order is done")
+	require.NotNil(t, w.placement(t, "ordered").Status.LastMoved)
+	require.Nil(t, w.placement(t, "ordered").Status.LastRequested)
+
+	order(map[string]int32{"r1": 2})
+	w.wantEvent(t, "ResourceQuota", "ordered/quota", "NotMoved")
+	w.wantShown(t, "ordered", `{"r2":2}`)
 }
 
 // TestEachSuperClusterThatRefuses says why in an Event of its own, which the API server and client-go's correlation of

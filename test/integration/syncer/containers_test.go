@@ -43,6 +43,21 @@ func (w *world) testServiceCIDRs(t *testing.T) {
 	}
 }
 
+func (w *world) testNodePortRange(t *testing.T) {
+	for text, good := range map[string]bool{
+		"": true, "30000-30099": true, "1-65535": true, "30000-30000": true,
+		"30000": false, "30099-30000": false, "0-100": false, "30000-65536": false, "30000+100": false, "a-b": false, "30000-": false,
+	} {
+		t.Run(text, func(t *testing.T) {
+			err := w.meta.Create(t.Context(), &tenancyv1alpha1.VirtualCluster{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "vc-"},
+				Spec:       tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v", ServiceNodePortRange: text},
+			}, client.DryRunAll)
+			require.Equal(t, !good, apierrors.IsInvalid(err), "%v", err)
+		})
+	}
+}
+
 func newService(namespace, name, address string) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},

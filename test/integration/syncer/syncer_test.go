@@ -55,6 +55,7 @@ func (w *world) testPodSecurity(t *testing.T) {
 func TestSyncer(t *testing.T) {
 	w := newWorld(t)
 	t.Run("ranges of Services are checked", w.testServiceCIDRs)
+	t.Run("ranges of node ports are checked", w.testNodePortRange)
 	t.Run("the super cluster must hold its id", w.testID)
 	t.Run("the super cluster must enforce Pod Security", w.testPodSecurity)
 	numbers, stop := w.runSyncer(t, w.superConfig)
@@ -220,7 +221,7 @@ func (w *world) testPod(t *testing.T) {
 		return pod.Spec.NodeName == "r1.n1" && pod.Status.Phase == corev1.PodRunning && pod.Status.PodIP == "10.1.2.3"
 	})
 	node := appears(t, w.tenant, "", "r1.n1", &corev1.Node{}, nil)
-	require.True(t, node.Spec.Unschedulable)
+	require.False(t, node.Spec.Unschedulable)
 	require.Equal(t, "z1", node.Labels[corev1.LabelTopologyZone])
 	appears(t, w.tenant, corev1.NamespaceNodeLease, "r1.n1", &coordinationv1.Lease{}, nil)
 
@@ -296,7 +297,7 @@ func (w *world) testForeignNode(t *testing.T) {
 func (w *world) testRefusedPods(t *testing.T) {
 	create(t, w.tenant, newPod("elsewhere", "unplaced"))
 	named := newPod("web", "named")
-	named.Spec.NodeName = "r1.n1"
+	named.Spec.NodeName = "r2.n1"
 	create(t, w.tenant, named)
 	privileged := newPod("web", "privileged")
 	privileged.Spec.HostNetwork = true

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -64,6 +65,10 @@ type world struct {
 	options func(*syncer.Options)
 	// services are the addresses of the tenant's Services.
 	services string
+	// nodePorts are those of the tenant's Services.
+	nodePorts utilnet.PortRange
+	// nodes is which nodes the tenant has Nodes for.
+	nodes tenancyv1alpha1.NodesMode
 	// controlPlane is that of the tenant.
 	controlPlane *controlplane.ControlPlane
 }
@@ -204,7 +209,7 @@ func (w *world) startSyncer(t *testing.T, super, tenantConfig *rest.Config) *run
 func (w *world) engaged(config *rest.Config) *tenants.Tenant {
 	return &tenants.Tenant{
 		Key: w.key, VirtualCluster: types.NamespacedName{Namespace: "acme", Name: w.vcName}, UID: w.vcUID, ControlPlaneUID: w.tenantUID, ClusterDomain: "cluster.local",
-		Policy: w.policy, Config: config, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix(w.services)},
+		Policy: w.policy, Config: config, Nodes: w.nodes, NodePorts: w.nodePorts, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix(w.services)},
 	}
 }
 

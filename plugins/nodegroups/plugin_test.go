@@ -1,4 +1,4 @@
-package nodeshape_test
+package nodegroups_test
 
 import (
 	"testing"
@@ -14,11 +14,16 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/plugins/internal/plugintest"
-	"github.com/superpool/superpool/plugins/nodeshape"
+	"github.com/superpool/superpool/plugins/nodegroups"
 )
 
+func withGroups(text string) *corev1.Node {
+	return st.MakeNode().Name("r1").Annotation(schedulerv1alpha1.AnnotationNodeGroups, text).Obj()
+}
+
+// withShapes is a super cluster whose nodes differ in size alone.
 func withShapes(shapes string) *corev1.Node {
-	return st.MakeNode().Name("r1").Annotation(schedulerv1alpha1.AnnotationNodeShapes, shapes).Obj()
+	return withGroups(`{"groups":[{"nodes":1,"shapes":` + shapes + `}]}`)
 }
 
 type requests = map[corev1.ResourceName]string
@@ -66,9 +71,10 @@ func TestFilter(t *testing.T) {
 		"both kinds add up":       {pod: request(requests{"cpu": "3", "cpu" + projected: "1001"}), node: withShapes(shapes), refuse: true},
 
 		"no annotation: not judged":        {pod: request(requests{"cpu": "1000"}), node: st.MakeNode().Name("r1").Obj()},
-		"an empty annotation: not judged":  {pod: request(requests{"cpu": "1000"}), node: withShapes("")},
-		"an empty list: not judged":        {pod: request(requests{"cpu": "1000"}), node: withShapes("[]")},
-		"null: not judged":                 {pod: request(requests{"cpu": "1000"}), node: withShapes("null")},
+		"an empty annotation: not judged":  {pod: request(requests{"cpu": "1000"}), node: withGroups("")},
+		"nodes of no size":                 {pod: request(requests{"cpu": "1"}), node: withShapes("[]"), refuse: true},
+		"no nodes: not judged":             {pod: request(requests{"cpu": "1000"}), node: withGroups(`{"groups":[]}`)},
+		"null: not judged":                 {pod: request(requests{"cpu": "1000"}), node: withGroups("null")},
 		"no JSON: not judged":              {pod: request(requests{"cpu": "1000"}), node: withShapes(`[{"cpu":`)},
 		"half of it broken: not judged":    {pod: request(requests{"cpu": "1000"}), node: withShapes(`[{"cpu":"4"},{"cpu":"four"}]`)},
 		"a negative quantity is zero":      {pod: request(requests{"cpu": "1m"}), node: withShapes(`[{"cpu":"-4"}]`), refuse: true},
@@ -77,10 +83,10 @@ func TestFilter(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := plugintest.NewFramework(t, nodeshape.Name, nodeshape.New, []*corev1.Node{tc.node})
+			f := plugintest.NewFramework(t, nodegroups.Name, nodegroups.New, []*corev1.Node{tc.node})
 			want := map[string]string{"r1": ""}
 			if tc.refuse {
-				want["r1"] = nodeshape.ErrReasonNoNodeLargeEnough
+				want["r1"] = nodegroups.ErrReasonNoNode + "large enough"
 			}
 			got, status := f.Filter(t.Context(), tc.pod)
 			require.True(t, status.IsSuccess(), status.Message())
@@ -93,18 +99,18 @@ func TestFilter(t *testing.T) {
 
 // Preemption frees nothing that would make a node larger.
 func TestFilterIsUnresolvable(t *testing.T) {
-	f := plugintest.NewFramework(t, nodeshape.Name, nodeshape.New, []*corev1.Node{withShapes(`[{"cpu":"1"}]`)})
+	f := plugintest.NewFramework(t, nodegroups.Name, nodegroups.New, []*corev1.Node{withShapes(`[{"cpu":"1"}]`)})
 	state, pod := framework.NewCycleState(), st.MakePod().Req(requests{"cpu": "2"}).Obj()
 	_, status, _ := f.RunPreFilterPlugins(t.Context(), state, pod)
 	require.True(t, status.IsSuccess(), status.Message())
-	want := fwk.NewStatus(fwk.UnschedulableAndUnresolvable, nodeshape.ErrReasonNoNodeLargeEnough).WithPlugin(nodeshape.Name)
+	want := fwk.NewStatus(fwk.UnschedulableAndUnresolvable, nodegroups.ErrReasonNoNode+"large enough").WithPlugin(nodegroups.Name)
 	if diff := cmp.Diff(want, f.RunFilterPlugins(t.Context(), state, pod, f.Nodes[0])); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
 }
 
 func TestFilterWithoutPreFilter(t *testing.T) {
-	f := plugintest.NewFramework(t, nodeshape.Name, nodeshape.New, []*corev1.Node{withShapes(`[{"cpu":"1"}]`)})
+	f := plugintest.NewFramework(t, nodegroups.Name, nodegroups.New, []*corev1.Node{withShapes(`[{"cpu":"1"}]`)})
 	status := f.RunFilterPlugins(t.Context(), framework.NewCycleState(), st.MakePod().Obj(), f.Nodes[0])
 	require.Equal(t, fwk.Error, status.Code())
 	require.ErrorIs(t, status.AsError(), fwk.ErrNotFound)
@@ -112,10 +118,9 @@ func TestFilterWithoutPreFilter(t *testing.T) {
 
 // What was parsed of a node is kept by its name, and must not outlive the annotation, nor serve a node of another name.
 func TestFilterReadsAnAnnotationThatChanged(t *testing.T) {
-	plugin, err := nodeshape.New(t.Context(), nil, nil)
-	require.NoError(t, err)
+	plugin := plugintest.NewFramework(t, nodegroups.Name, nodegroups.New, nil)
 	state, pod := framework.NewCycleState(), st.MakePod().Req(requests{"cpu": "2"}).Obj()
-	_, status := plugin.(framework.PreFilterPlugin).PreFilter(t.Context(), state, pod, nil)
+	_, status, _ := plugin.RunPreFilterPlugins(t.Context(), state, pod)
 	require.True(t, status.IsSuccess(), status.Message())
 	other := withShapes(`[{"cpu":"1"}]`)
 	other.Name = "r2"
@@ -132,7 +137,7 @@ func TestFilterReadsAnAnnotationThatChanged(t *testing.T) {
 	} {
 		node := framework.NewNodeInfo()
 		node.SetNode(step.node)
-		require.Equal(t, step.want, plugin.(framework.FilterPlugin).Filter(t.Context(), state, pod, node).Code(), step.node.Annotations)
+		require.Equal(t, step.want, plugin.RunFilterPlugins(t.Context(), state, pod, node).Code(), step.node.Annotations)
 	}
 }
 
@@ -149,15 +154,16 @@ func TestHints(t *testing.T) {
 		"a larger node":                     {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAnnotation}, small, large, plugintest.Queues},
 		"a smaller node":                    {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAnnotation}, large, small, plugintest.Skips},
 		"an annotation that broke":          {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAnnotation}, small, withShapes("["), plugintest.Queues},
-		"more of the same nodes":            {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAllocatable}, small, small, plugintest.Skips},
+		"the same nodes":                    {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAnnotation}, small, small, plugintest.Skips},
+		"more room of a namespace":          {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAllocatable}, small, large, plugintest.Sleeps},
 		"an object of another kind: unsure": {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}, nil, &corev1.Pod{}, plugintest.Queues},
 		"labels say nothing about shapes":   {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeLabel}, small, large, plugintest.Sleeps},
 		"a pod that goes":                   {fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete}, &corev1.Pod{}, nil, plugintest.Skips},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := plugintest.NewFramework(t, nodeshape.Name, nodeshape.New, nil)
-			got := f.Hint(t, nodeshape.Name, tc.event, st.MakePod().Req(requests{"cpu": "2"}).Obj(), tc.before, tc.after)
+			f := plugintest.NewFramework(t, nodegroups.Name, nodegroups.New, nil)
+			got := f.Hint(t, nodegroups.Name, tc.event, st.MakePod().Req(requests{"cpu": "2"}).Obj(), tc.before, tc.after)
 			if got != tc.want {
 				t.Errorf("want that the pod %s, it %s", tc.want, got)
 			}

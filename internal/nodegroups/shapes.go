@@ -1,17 +1,13 @@
-package superclusters
+package nodegroups
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/superpool/superpool/internal/slice"
 )
-
-// MaxShapes is the largest number of shapes that a virtual Node publishes.
-const MaxShapes = 16
 
 // Shapes returns the amounts that fit into no other of allocatables, largest first: what fits none of them fits none of
 // allocatables. When there are more than MaxShapes, the smallest are replaced by one that is as large as the largest of
@@ -50,17 +46,4 @@ func covered(candidate slice.Amounts, index int, ordered []slice.Amounts) bool {
 		}
 	}
 	return false
-}
-
-// EncodeShapes writes shapes in the form of the annotation: a JSON list of resource lists.
-func EncodeShapes(shapes []slice.Amounts) string {
-	lists := make([]corev1.ResourceList, 0, len(shapes))
-	for _, shape := range shapes {
-		lists = append(lists, shape.List())
-	}
-	text, err := json.Marshal(lists)
-	if err != nil {
-		panic(err) // quantities can always be encoded
-	}
-	return string(text)
 }

@@ -1,0 +1,282 @@
+package kinds
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/failedchoice"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+const (
+	// MinPodPatience is the least Env.PodPatience that is not 0. A choice that is younger was not taken back, so what
+	// an informer says of a pod that is younger needs no live read.
+	MinPodPatience = 10 * time.Second
+
+	// takenBackPerSecond and takenBackBurst bound the choices that are taken back of one tenant.
+	takenBackPerSecond, takenBackBurst = 1, 20
+)
+
+// untaken holds the pods that name this super cluster and that it does not take: those that it refuses, and those whose
+// super pods its scheduler finds no node for. A restart forgets them, and they have as long again. The zero value holds
+// none. All methods may be called concurrently.
+type untaken struct {
+	mu    sync.Mutex
+	pods  map[engine.Key]untakenPod
+	rates map[string]*rate.Limiter
+}
+
+// untakenPod is one of them.
+//
+//	waits ── Patience is over ──► givenUp ── no super pod, choice taken back ──► takenBack
+type untakenPod struct {
+	pod   types.UID
+	since time.Time
+	// reason is one of failedchoice, and message what the tenant reads.
+	reason, message string
+	givenUp         bool
+	// takenBack is the resourceVersion of the tenant pod whose choice was taken back, "" before that.
+	takenBack string
+}
+
+// note notes that a pod is not taken, and why.
+func (u *untaken) note(key engine.Key, pod types.UID, reason, message string, now time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	known, exists := u.pods[key]
+	if !exists || known.pod != pod || known.takenBack != "" {
+		known = untakenPod{pod: pod, since: now}
+	}
+	if !known.givenUp {
+		known.reason, known.message = reason, message
+	}
+	u.set(key, known)
+}
+
+// set stores a pod. The caller holds mu.
+func (u *untaken) set(key engine.Key, pod untakenPod) {
+	if u.pods == nil {
+		u.pods = map[engine.Key]untakenPod{}
+	}
+	u.pods[key] = pod
+}
+
+// giveUp returns whether a pod is given up now, or was before: it has not been taken for patience, and the tenant's
+// rate allows it.
+func (u *untaken) giveUp(key engine.Key, pod types.UID, patience time.Duration, now time.Time) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	known, exists := u.pods[key]
+	if !exists || known.pod != pod || known.takenBack != "" || known.givenUp || now.Sub(known.since) < patience {
+		return exists && known.pod == pod && known.takenBack == "" && known.givenUp
+	}
+	limit, exists := u.rates[key.Tenant]
+	if !exists {
+		limit = rate.NewLimiter(takenBackPerSecond, takenBackBurst)
+		if u.rates == nil {
+			u.rates = map[string]*rate.Limiter{}
+		}
+		u.rates[key.Tenant] = limit
+	}
+	known.givenUp = limit.AllowN(now, 1)
+	u.set(key, known)
+	return known.givenUp
+}
+
+// after returns after how long a pod that waits is to be looked at again, 0 for one that does not wait: it is taken, or
+// an event or a failed write enqueues its key.
+func (u *untaken) after(key engine.Key, patience time.Duration, now time.Time) time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	known, exists := u.pods[key]
+	if !exists || known.givenUp {
+		return 0
+	}
+	if left := known.since.Add(patience).Sub(now); left > 0 {
+		return left
+	}
+	return MinPodPatience // the tenant's rate held it back
+}
+
+// tookBack notes that the choice of a pod with that resourceVersion was taken back.
+func (u *untaken) tookBack(key engine.Key, resourceVersion string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	known := u.pods[key]
+	known.takenBack = resourceVersion
+	u.set(key, known)
+}
+
+// of returns what is known of a pod, the zero untakenPod for nothing.
+func (u *untaken) of(key engine.Key) untakenPod {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.pods[key]
+}
+
+// forget forgets a pod, which is taken or gone.
+func (u *untaken) forget(key engine.Key) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.pods, key)
+}
+
+// forgetAll forgets the pods of a tenant. Its rate stays: a tenant that connects again has no other.
+func (u *untaken) forgetAll(tenant string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	maps.DeleteFunc(u.pods, func(key engine.Key, _ untakenPod) bool { return key.Tenant == tenant })
+}
+
+// patience returns how long this super cluster may take to take the tenant pod of the pair, which may be nil.
+func (p *Pods) patience(pair *podPair) time.Duration {
+	if pair.tenantPod == nil {
+		return p.env.PodPatience
+	}
+	return failedchoice.Of(pair.tenantPod).Patience(p.env.PodPatience, p.env.Clock.Now())
+}
+
+// readUntaken reads the facts about a pod that this super cluster may not take.
+func (p *Pods) readUntaken(pair *podPair) {
+	if p.env.PodPatience == 0 {
+		return
+	}
+	now := p.env.Clock.Now()
+	switch {
+	case pair.tenantPod == nil || !awaitsSuperPod(pair.tenantPod, p.env.ID) || pair.tenantPod.Labels[schedulerv1alpha1.LabelSuperCluster] != p.env.ID:
+		p.env.untaken.forget(pair.key)
+		return
+	case pair.superPod == nil: // create and await note what is refused
+	case isUnscheduled(pair.superPod):
+		_, scheduled := podutil.GetPodCondition(&pair.superPod.Status, corev1.PodScheduled)
+		message := rewriterFor(pair.tenantPod, pair.superPod.Namespace, pair.superPod.UID).Rewrite(scheduled.Message)
+		p.env.untaken.note(pair.key, pair.tenantPod.UID, failedchoice.Unschedulable, message, now)
+	case pair.superPod.DeletionTimestamp == nil:
+		p.env.untaken.forget(pair.key)
+		return
+	}
+	known := p.env.untaken.of(pair.key)
+	pair.facts.TakenBack = known.pod == pair.tenantPod.UID && known.takenBack != "" && known.takenBack == pair.tenantPod.ResourceVersion
+	pair.facts.GivenUp = p.env.untaken.giveUp(pair.key, pair.tenantPod.UID, p.patience(pair), now)
+}
+
+// isUnscheduled returns whether the super cluster's scheduler finds no node for a super pod, and evicts nothing for it.
+func isUnscheduled(superPod *corev1.Pod) bool {
+	_, scheduled := podutil.GetPodCondition(&superPod.Status, corev1.PodScheduled)
+	return superPod.Spec.NodeName == "" && superPod.DeletionTimestamp == nil && superPod.Status.NominatedNodeName == "" &&
+		scheduled != nil && scheduled.Status == corev1.ConditionFalse && scheduled.Reason == corev1.PodReasonUnschedulable
+}
+
+// notTaken notes that the super cluster refuses the super pod of the pair.
+func (p *Pods) notTaken(pair *podPair, reason, message string) {
+	if p.env.PodPatience > 0 {
+		p.env.untaken.note(pair.key, pair.tenantPod.UID, reason, message, p.env.Clock.Now())
+	}
+}
+
+// giveUp deletes a super pod that has no node. The precondition on its resourceVersion refuses that if it got one: API
+// servers bind no pod that is being deleted, so it will never run.
+func (p *Pods) giveUp(ctx context.Context, pair *podPair) error {
+	options := &client.DeleteOptions{
+		Preconditions:      &metav1.Preconditions{UID: &pair.superPod.UID, ResourceVersion: &pair.superPod.ResourceVersion},
+		GracePeriodSeconds: ptr.To[int64](0),
+	}
+	return p.env.done(ctx, KindPod, "give up", client.IgnoreNotFound(p.env.Super.Delete(ctx, pair.superPod, options)))
+}
+
+// takeBack removes the super cluster from a tenant pod that was given up, once a live read has shown that it has no
+// super pod here, and tells the tenant.
+func (p *Pods) takeBack(ctx context.Context, pair *podPair) error {
+	if _, err := p.proveNoSuperPod(ctx, pair); err != nil {
+		return err
+	}
+	known, now := p.env.untaken.of(pair.key), p.env.Clock.Now()
+	failures := failedchoice.Of(pair.tenantPod)
+	message := fmt.Sprintf("Super cluster %s has not taken the pod for %s, the pod scheduler chooses another one if there is any: %s",
+		p.env.ID, p.patience(pair), known.message)
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": pair.tenantPod.UID, "resourceVersion": pair.tenantPod.ResourceVersion,
+		"labels": map[string]any{schedulerv1alpha1.LabelSuperCluster: nil},
+		"annotations": map[string]any{
+			schedulerv1alpha1.AnnotationSuperCluster:        nil,
+			schedulerv1alpha1.AnnotationFailedSuperClusters: failures.Plus(p.env.ID, known.reason, now).String(),
+		},
+	}})
+	if err != nil {
+		return fmt.Errorf("encoding the patch of pod %s: %w", client.ObjectKeyFromObject(pair.tenantPod), err)
+	}
+	patched := pair.tenantPod.DeepCopy()
+	err = pair.tenant.Client.Patch(ctx, patched, client.RawPatch(types.MergePatchType, patch))
+	if err := p.env.done(ctx, KindPod, "take back", client.IgnoreNotFound(err)); err != nil {
+		return err
+	}
+	if err != nil {
+		return nil //nolint:nilerr // the tenant pod is gone, which its informer says too
+	}
+	p.env.untaken.tookBack(pair.key, pair.tenantPod.ResourceVersion)
+	p.env.clearWarning(pair.key)
+	pair.tenant.Recorder.Event(pair.tenantPod, corev1.EventTypeWarning, ReasonSuperClusterFailed, tenancy.Cut(message, tenancy.MaxEventNote))
+	return p.tellTakenBack(ctx, pair, patched, message)
+}
+
+// tellTakenBack writes condition PodScheduled. What the pod scheduler has written since is newer, and stays.
+func (p *Pods) tellTakenBack(ctx context.Context, pair *podPair, patched *corev1.Pod, message string) error {
+	desired := patched.DeepCopy()
+	desired.Status.NominatedNodeName = "" // what it had others evicted for was room here
+	podutil.UpdatePodCondition(&desired.Status, &corev1.PodCondition{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: ReasonSuperClusterFailed,
+		Message: tenancy.Cut(message, tenancy.MaxConditionMessage),
+	})
+	patch := client.MergeFromWithOptions(patched, client.MergeFromWithOptimisticLock{})
+	err := pair.tenant.Client.Status().Patch(ctx, desired, patch)
+	if apierrors.IsConflict(err) {
+		err = nil
+	}
+	return p.env.done(ctx, KindPod, "status", client.IgnoreNotFound(err))
+}
+
+// confirmChoice reads a tenant pod live before a super pod is created for it: its choice may have been taken back by
+// another process since, and this one's first list of the pods may be older. A pod that is too young for that is not
+// read.
+func (p *Pods) confirmChoice(ctx context.Context, pair *podPair) error {
+	if p.env.PodPatience == 0 || p.env.Clock.Now().Sub(pair.tenantPod.CreationTimestamp.Time) < MinPodPatience {
+		return nil
+	}
+	live := &corev1.Pod{}
+	err := pair.tenant.Client.Get(ctx, client.ObjectKeyFromObject(pair.tenantPod), live)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return fmt.Errorf("reading pod %s of the tenant: %w", client.ObjectKeyFromObject(pair.tenantPod), err)
+	case err != nil, live.UID != pair.tenantPod.UID, live.Labels[schedulerv1alpha1.LabelSuperCluster] != p.env.ID, !awaitsSuperPod(live, p.env.ID):
+		return engine.Waitf("the cache of the tenant's pods")
+	}
+	return nil
+}
+
+// refusalOf returns which refusal of a create err is, and what the tenant reads about it. It returns false for an error
+// that is none.
+func (p *Pods) refusalOf(pair *podPair, err error) (reason, message string, ok bool) {
+	if !engine.IsRefusal(err) {
+		return "", "", false
+	}
+	reason = failedchoice.Refused
+	if isQuotaRefusal(err) {
+		reason = failedchoice.Quota
+	}
+	return reason, p.env.inTenantsWords(pair.tenant, pair.key, err), true
+}

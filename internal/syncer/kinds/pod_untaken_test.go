@@ -1,0 +1,329 @@
+package kinds_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/failedchoice"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+)
+
+// chosen is a pool with patience of a minute and a pod that names it. The caches show what the API servers hold when
+// refresh is called.
+type chosen struct {
+	*pool
+	t     *testing.T
+	clock *testingclock.FakePassiveClock
+	key   engine.Key
+	pods  engine.Kind
+	// refuse is what the super cluster answers to a create of a pod.
+	refuse error
+}
+
+func newChosen(t *testing.T) *chosen {
+	t.Helper()
+	c := &chosen{t: t, clock: testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))}
+	c.pool = governed(t, interceptor.Funcs{
+		Create: func(ctx context.Context, to client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if _, ok := object.(*corev1.Pod); ok && c.refuse != nil {
+				return c.refuse
+			}
+			object.SetUID("super-" + object.GetUID())
+			return to.Create(ctx, object, options...)
+		},
+		Delete: deleteChecked,
+	})
+	c.env.Clock, c.env.PodPatience = c.clock, time.Minute
+	pod := tenantPod(func(pod *corev1.Pod) {
+		pod.CreationTimestamp = metav1.NewTime(c.clock.Now())
+		pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
+		pod.Annotations = map[string]string{schedulerv1alpha1.AnnotationSuperCluster: "r1"}
+	})
+	c.tenant.Client = answering(fake.NewClientBuilder().WithObjects(pod).WithStatusSubresource(pod).Build(), tenantUID)
+	c.key = engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: pod.Namespace, Name: pod.Name}
+	c.pods = c.kind(kinds.KindPod)
+	c.refresh()
+	return c
+}
+
+// deleteChecked checks preconditions as an API server does.
+func deleteChecked(ctx context.Context, to client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+	all := &client.DeleteOptions{}
+	all.ApplyOptions(options)
+	live := &corev1.Pod{}
+	if err := to.Get(ctx, client.ObjectKeyFromObject(object), live); err != nil {
+		return err
+	}
+	conditions := all.Preconditions
+	if conditions == nil || ptr.Deref(conditions.UID, live.UID) != live.UID || ptr.Deref(conditions.ResourceVersion, live.ResourceVersion) != live.ResourceVersion {
+		return apierrors.NewConflict(corev1.Resource("pods"), live.Name, errors.New("precondition"))
+	}
+	return to.Delete(ctx, object)
+}
+
+// refresh lets the caches show what the API servers hold. That of the tenant has pods with the label only.
+func (c *chosen) refresh() {
+	c.t.Helper()
+	c.tenantCache[kinds.KindPod], c.superCache[kinds.KindPod] = nil, nil
+	if pod := c.tenantPod(); pod.Labels[schedulerv1alpha1.LabelSuperCluster] == "r1" {
+		c.tenantCache[kinds.KindPod] = []client.Object{pod}
+	}
+	if pod := c.superPod(); pod != nil {
+		c.superCache[kinds.KindPod] = []client.Object{pod}
+	}
+}
+
+func (c *chosen) tenantPod() *corev1.Pod {
+	c.t.Helper()
+	pod := &corev1.Pod{}
+	require.NoError(c.t, c.tenant.Client.Get(c.t.Context(), client.ObjectKey{Namespace: c.key.Namespace, Name: c.key.Name}, pod))
+	return pod
+}
+
+// superPod returns nil if there is none.
+func (c *chosen) superPod() *corev1.Pod {
+	c.t.Helper()
+	pod := &corev1.Pod{}
+	err := c.superClient.Get(c.t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: c.key.Name}, pod)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	require.NoError(c.t, err)
+	return pod
+}
+
+// reconcile reconciles the pod with caches as they are.
+func (c *chosen) reconcile() (time.Duration, error) {
+	return c.pods.Reconcile(c.t.Context(), c.key, 20*time.Second)
+}
+
+// wait lets time pass, with fresh caches, and reconciles.
+func (c *chosen) wait(passes time.Duration) (time.Duration, error) {
+	c.clock.SetTime(c.clock.Now().Add(passes))
+	c.refresh()
+	return c.reconcile()
+}
+
+// change writes to the super pod.
+func (c *chosen) change(change func(pod *corev1.Pod)) {
+	c.t.Helper()
+	pod := c.superPod()
+	change(pod)
+	status := pod.Status
+	require.NoError(c.t, c.superClient.Update(c.t.Context(), pod))
+	pod.Status = status
+	require.NoError(c.t, c.superClient.Status().Update(c.t.Context(), pod))
+}
+
+func unschedulable(pod *corev1.Pod) {
+	pod.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available: 1 Insufficient cpu.",
+	}}
+}
+
+// wantTakenBack checks what a take-back leaves.
+func (c *chosen) wantTakenBack(reason, text string) {
+	c.t.Helper()
+	pod := c.tenantPod()
+	require.NotContains(c.t, pod.Labels, schedulerv1alpha1.LabelSuperCluster)
+	require.NotContains(c.t, pod.Annotations, schedulerv1alpha1.AnnotationSuperCluster)
+	failure := failedchoice.Of(pod)["r1"]
+	require.Equal(c.t, reason, failure.Reason)
+	require.True(c.t, failure.At.Time.Equal(c.clock.Now()))
+	require.Equal(c.t, int32(1), failure.Count)
+	require.Contains(c.t, c.told(), "Warning SuperClusterFailed Super cluster r1 has not taken the pod for 1m0s, the pod scheduler chooses another one if there is any: "+text)
+	require.Equal(c.t, kinds.ReasonSuperClusterFailed, pod.Status.Conditions[0].Reason)
+	require.Contains(c.t, pod.Status.Conditions[0].Message, text)
+	require.Nil(c.t, c.superPod())
+}
+
+// TestPodWithoutNode: a super pod that gets no node for a minute is deleted, and then the choice is taken back. However
+// long the cache of the tenant's pods is behind that, no other super pod is created.
+func TestPodWithoutNode(t *testing.T) {
+	t.Parallel()
+	c := newChosen(t)
+	_, err := c.reconcile()
+	require.NoError(t, err)
+	c.change(unschedulable)
+	after, err := c.wait(time.Second)
+	require.NoError(t, err)
+	require.Equal(t, time.Minute, after)
+	after, err = c.wait(59 * time.Second)
+	require.NoError(t, err)
+	require.Equal(t, time.Second, after)
+	require.NotNil(t, c.superPod())
+
+	_, err = c.wait(time.Second)
+	require.NoError(t, err)
+	require.Nil(t, c.superPod())
+	require.Contains(t, c.tenantPod().Labels, schedulerv1alpha1.LabelSuperCluster, "not before the super pod is gone")
+	behind := c.tenantCache[kinds.KindPod]
+	_, err = c.wait(0)
+	require.NoError(t, err)
+	c.wantTakenBack(failedchoice.Unschedulable, "0/1 nodes are available: 1 Insufficient cpu.")
+
+	c.tenantCache[kinds.KindPod] = []client.Object{behind[0]} // as it was patched
+	for range 3 {
+		_, err = c.reconcile()
+		require.NoError(t, err)
+		require.Nil(t, c.superPod())
+	}
+}
+
+// TestPodThatIsTaken: what shows that a pod is taken, or will be, ends the wait.
+func TestPodThatIsTaken(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(pod *corev1.Pod){
+		"bound":                         func(pod *corev1.Pod) { pod.Spec.NodeName = "n1" },
+		"others are evicted for it":     func(pod *corev1.Pod) { pod.Status.NominatedNodeName = "n1" },
+		"held by a gate":                func(pod *corev1.Pod) { pod.Status.Conditions[0].Reason = corev1.PodReasonSchedulingGated },
+		"nobody has looked at it again": func(pod *corev1.Pod) { pod.Status.Conditions = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newChosen(t)
+			_, err := c.reconcile()
+			require.NoError(t, err)
+			c.change(unschedulable)
+			_, err = c.wait(time.Second)
+			require.NoError(t, err)
+			c.change(change)
+			_, _ = c.wait(2 * time.Minute) // the fakes know no Bindings
+			require.NotNil(t, c.superPod())
+			require.Contains(t, c.tenantPod().Labels, schedulerv1alpha1.LabelSuperCluster)
+			require.NotContains(t, strings.Join(c.told(), " "), kinds.ReasonSuperClusterFailed)
+		})
+	}
+}
+
+// TestBindIsFaster lets a super pod be bound when it is given up, before the cache shows it.
+func TestBindIsFaster(t *testing.T) {
+	t.Parallel()
+	c := newChosen(t)
+	_, err := c.reconcile()
+	require.NoError(t, err)
+	c.change(unschedulable)
+	_, err = c.wait(time.Second)
+	require.NoError(t, err)
+	c.clock.SetTime(c.clock.Now().Add(2 * time.Minute))
+	c.change(func(pod *corev1.Pod) { pod.Spec.NodeName = "n1" })
+	_, err = c.reconcile()
+	wait := &engine.WaitError{}
+	require.ErrorAs(t, err, &wait)
+	require.NotNil(t, c.superPod())
+	c.change(func(pod *corev1.Pod) { pod.Spec.NodeName = "" }) // which nobody can: the wait began anew
+	c.superCache[kinds.KindPod] = []client.Object{func() *corev1.Pod { pod := c.superPod(); pod.Spec.NodeName = "n1"; return pod }()}
+	_, _ = c.reconcile()
+	after, err := c.wait(0)
+	require.NoError(t, err)
+	require.Equal(t, time.Minute, after)
+}
+
+// TestPodThatIsRefused: each refusal that another super cluster may not have moves the pod, and no other.
+func TestPodThatIsRefused(t *testing.T) {
+	t.Parallel()
+	forbidden := func(text string) error {
+		return apierrors.NewForbidden(corev1.Resource("pods"), "web-1", errors.New(text))
+	}
+	for name, tc := range map[string]struct {
+		refuse error
+		policy func(spec *tenancyv1alpha1.TenantPolicySpec)
+		node   *corev1.Node
+		// want is the reason, "" if the pod stays.
+		want, text string
+	}{
+		"quota":     {refuse: forbidden("exceeded quota: superpool, requested: pods=1"), want: failedchoice.Quota, text: `pods "web-1" is forbidden: exceeded quota: superpool, requested: pods=1`},
+		"admission": {refuse: forbidden("the webhook of super says no"), want: failedchoice.Refused, text: `pods "web-1" is forbidden: the webhook of super says no`},
+		"a limit": {
+			policy: func(spec *tenancyv1alpha1.TenantPolicySpec) {
+				spec.Limits.Objects = []tenancyv1alpha1.ObjectLimit{{Resource: "pods", Count: 0}}
+			}, want: failedchoice.Limit, text: "a limit of the tenant is reached there",
+		},
+		"cordoned":  {node: &corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}}, want: failedchoice.Closed, text: "it is cordoned"},
+		"no answer": {refuse: errors.New("connection refused")},
+		"a TenantPolicy": {policy: func(spec *tenancyv1alpha1.TenantPolicySpec) {
+			spec.Pods.RuntimeClass = "gvisor"
+			spec.Pods.SecurityLevel = "restricted"
+		}},
+		"none, in a wink": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newChosen(t)
+			c.refuse = tc.refuse
+			if tc.policy != nil {
+				c.tenant.Policy.Set(policyWith(t, tc.policy))
+			}
+			c.env.VirtualNode = func() *corev1.Node { return tc.node }
+			after, _ := c.reconcile()
+			if tc.want == "" {
+				require.Zero(t, after)
+				_, _ = c.wait(2 * time.Minute)
+				_, _ = c.wait(0)
+				require.Contains(t, c.tenantPod().Labels, schedulerv1alpha1.LabelSuperCluster)
+				return
+			}
+			require.Equal(t, time.Minute, after)
+			_, err := c.wait(time.Minute)
+			require.NoError(t, err)
+			c.wantTakenBack(tc.want, tc.text)
+		})
+	}
+}
+
+// TestAnotherProcess: a process whose list of the tenant's pods is older than the take-back of the one before creates
+// no super pod, nor does one that reads a pod that is bound by now.
+func TestAnotherProcess(t *testing.T) {
+	t.Parallel()
+	c := newChosen(t)
+	c.refuse = apierrors.NewForbidden(corev1.Resource("pods"), "web-1", errors.New("no"))
+	_, err := c.reconcile()
+	require.Error(t, err)
+	_, err = c.wait(time.Minute)
+	require.NoError(t, err)
+	c.refuse = nil
+	stale := c.tenantPod()
+	stale.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
+	stale.ResourceVersion = "1"
+
+	next := newChosen(t)
+	next.tenant.Client, next.clock = c.tenant.Client, c.clock
+	next.env.Clock = c.clock
+	next.tenantCache[kinds.KindPod] = []client.Object{stale}
+	_, err = next.reconcile()
+	require.ErrorContains(t, err, "the cache of the tenant's pods")
+	require.Nil(t, next.superPod())
+}
+
+// TestPatienceGrows: a pod that has failed before waits longer, and a tenant's pods are taken back one by one.
+func TestPatienceGrows(t *testing.T) {
+	t.Parallel()
+	c := newChosen(t)
+	pod := c.tenantPod()
+	pod.Annotations[schedulerv1alpha1.AnnotationFailedSuperClusters] = failedchoice.Failures(nil).Plus("r2", failedchoice.Quota, c.clock.Now()).String()
+	require.NoError(t, c.tenant.Client.Update(t.Context(), pod))
+	c.refresh()
+	c.refuse = apierrors.NewForbidden(corev1.Resource("pods"), "web-1", errors.New("no"))
+	after, err := c.reconcile()
+	require.Error(t, err)
+	require.Equal(t, 2*time.Minute, after)
+	_, err = c.wait(2 * time.Minute)
+	require.NoError(t, err)
+	require.Len(t, failedchoice.Of(c.tenantPod()), 2)
+}

@@ -1,0 +1,110 @@
+package nodegroups
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/superpool/superpool/internal/nodegroups"
+)
+
+// apart is a required anti-affinity of a pod.
+type apart struct {
+	term *corev1.PodAffinityTerm
+	fwk.AffinityTerm
+}
+
+// requiredApart returns the required anti-affinity of a pod.
+func requiredApart(pod *corev1.Pod) []corev1.PodAffinityTerm {
+	if affinity := pod.Spec.Affinity; affinity != nil && affinity.PodAntiAffinity != nil {
+		return affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	return nil
+}
+
+func apartOf(pod *corev1.Pod) ([]apart, error) {
+	required := requiredApart(pod)
+	parsed, err := framework.GetAffinityTerms(pod, required)
+	if err != nil {
+		return nil, fmt.Errorf("reading anti-affinity: %w", err)
+	}
+	terms := make([]apart, len(parsed))
+	for i := range parsed {
+		terms[i] = apart{term: &required[i], AffinityTerm: parsed[i]}
+	}
+	return terms, nil
+}
+
+// avoids reports whether the term names a pod. Of namespaces it reads the names: what it selects by label may be
+// missed.
+func (a *apart) avoids(pod *corev1.Pod) bool {
+	return a.Namespaces.Has(pod.Namespace) && a.Selector.Matches(labels.Set(pod.Labels))
+}
+
+// isFull reports whether pods that the term avoids are in all domains of groups: as many domains are surely taken as
+// there are. Which domain a pod is in, the super cluster does not say, but for its node. Pods that avoid each other are
+// in as many domains as they are.
+func (a *apart) isFull(c *cluster, groups uint64, pods []fwk.PodInfo) bool {
+	domains, counted := c.domains(a.TopologyKey, groups)
+	if !counted {
+		return false
+	}
+	nodes, each := sets.New[string](), 0
+	for _, info := range pods {
+		pod := info.GetPod()
+		if !a.avoids(pod) || !c.isWithin(pod, groups) {
+			continue
+		}
+		node := pod.Annotations[nodegroups.AnnotationBoundNode]
+		switch {
+		case a.TopologyKey == corev1.LabelHostname && node != "":
+			nodes.Insert(node)
+		case a.isCarriedBy(pod):
+			each++
+		}
+	}
+	return int64(nodes.Len()+each) >= domains
+}
+
+// isCarriedBy reports whether a pod has the term itself.
+func (a *apart) isCarriedBy(pod *corev1.Pod) bool {
+	terms := requiredApart(pod)
+	for i := range terms {
+		if equality.Semantic.DeepEqual(&terms[i], a.term) {
+			return true
+		}
+	}
+	return false
+}
+
+// domains returns how many domains of a topology key groups have. It returns false if that is not known, or nodes lack
+// the key: an anti-affinity does not hold there.
+func (c *cluster) domains(key string, groups uint64) (domains int64, counted bool) {
+	if key != corev1.LabelHostname && !c.knows(key) {
+		return 0, false
+	}
+	values := sets.New[string]()
+	counted = true
+	c.where(groups, func(i int) bool {
+		value, has := c.nodes[i].Labels[key]
+		counted = counted && has
+		values.Insert(value)
+		domains += c.groups.Groups[i].Nodes
+		return true
+	})
+	if key != corev1.LabelHostname {
+		domains = int64(values.Len())
+	}
+	return domains, counted && domains > 0
+}
+
+// isWithin reports whether a pod can only be on nodes of groups.
+func (c *cluster) isWithin(pod *corev1.Pod, groups uint64) bool {
+	own := c.answer(demandOf(pod))
+	return own.reason == "" && own.groups&^groups == 0
+}

@@ -1,0 +1,115 @@
+package syncer_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/failedchoice"
+	"github.com/superpool/superpool/internal/syncer"
+)
+
+// TestWrongChoice plays the schedulers of both sides. r1 finds no node for a pod, then r2 refuses it, then r1 runs it.
+func TestWrongChoice(t *testing.T) {
+	w := newWorld(t)
+	w.options = func(options *syncer.Options) { options.PodPatience = time.Second }
+	w.runSyncer(t, w.superConfig)
+	w.runSyncer(t, w.super2Config)
+	w.place(t, "web", "r1", "r2")
+	w.follow(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+		spec.Pods.PriorityClasses = []tenancyv1alpha1.PriorityClassRule{{MinPriority: ptr.To[int32](1), SuperClusterClass: "pool"}}
+	})
+	class := func(to client.Client, name string) {
+		create(t, to, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: 7, PreemptionPolicy: ptr.To(corev1.PreemptNever)})
+	}
+	class(w.tenant, "high")
+	class(w.super, "pool") // and not in r2, which refuses the pod for that
+
+	pod := newPod("web", "p")
+	pod.Spec.PriorityClassName = "high"
+	create(t, w.tenant, pod)
+	superPod := w.finds(t, "web", "p", nil)
+	require.Equal(t, "pool", superPod.Spec.PriorityClassName)
+	require.Equal(t, int32(7), *superPod.Spec.Priority)
+	w.warned(t, "web", "p", "SuperClusterFailed")
+	vanishes(t, w.super, superName("web"), "p", &corev1.Pod{})
+	pod = w.takenBack(t, "web", "p", "r1", "0/1 nodes are available")
+	require.Equal(t, failedchoice.Unschedulable, failedchoice.Of(pod)["r1"].Reason)
+
+	w.choose(t, pod, "r2")
+	pod = w.takenBack(t, "web", "p", "r2", "no PriorityClass with name pool was found")
+	require.Equal(t, failedchoice.Refused, failedchoice.Of(pod)["r2"].Reason)
+
+	w.choose(t, pod, "r1")
+	appears(t, w.super, superName("web"), "p", superPod, nil)
+	create(t, w.super, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
+	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}
+	require.NoError(t, w.super.SubResource("binding").Create(t.Context(), superPod, binding))
+	appears(t, w.tenant, "web", "p", pod, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == "r1.n1" })
+}
+
+// finds plays a scheduler of r1 that finds no node for a pod, and returns its super pod.
+func (w *world) finds(t *testing.T, namespace, name string, change func(*corev1.Pod)) *corev1.Pod {
+	t.Helper()
+	superPod := appears(t, w.super, superName(namespace), name, &corev1.Pod{}, nil)
+	superPod.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available",
+	}}
+	if change != nil {
+		change(superPod)
+	}
+	require.NoError(t, w.super.Status().Update(t.Context(), superPod))
+	return superPod
+}
+
+// takenBack waits until a pod says that a super cluster has failed, and why, and names none.
+func (w *world) takenBack(t *testing.T, namespace, name, superCluster, why string) *corev1.Pod {
+	t.Helper()
+	return appears(t, w.tenant, namespace, name, &corev1.Pod{}, func(pod *corev1.Pod) bool {
+		_, failed := failedchoice.Of(pod)[superCluster]
+		return failed && pod.Labels[schedulerv1alpha1.LabelSuperCluster] == "" && slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+			return condition.Type == corev1.PodScheduled && condition.Reason == "SuperClusterFailed" && strings.Contains(condition.Message, why)
+		})
+	})
+}
+
+// choose plays the pod scheduler.
+func (w *world) choose(t *testing.T, pod *corev1.Pod, superCluster string) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%[1]q:%[2]q},"annotations":{%[1]q:%[2]q}}}`, schedulerv1alpha1.LabelSuperCluster, superCluster)
+	require.NoError(t, w.tenant.Patch(t.Context(), pod, client.RawPatch("application/merge-patch+json", []byte(patch))))
+}
+
+// TestWhatGivingUpRestsOn: API servers delete no pod that was bound since it was read, and bind none that is being
+// deleted.
+func TestWhatGivingUpRestsOn(t *testing.T) {
+	w := newWorld(t)
+	create(t, w.super, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web"}})
+	create(t, w.super, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "default"}})
+	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}
+	give := func(pod *corev1.Pod) error {
+		return w.super.Delete(t.Context(), pod, client.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion}, client.GracePeriodSeconds(0))
+	}
+	bound := newPod("web", "bound")
+	create(t, w.super, bound)
+	require.NoError(t, w.super.SubResource("binding").Create(t.Context(), bound.DeepCopy(), binding.DeepCopy()))
+	require.True(t, apierrors.IsConflict(give(bound)))
+
+	held := newPod("web", "held")
+	held.Finalizers = []string{"example.com/held"}
+	create(t, w.super, held)
+	require.NoError(t, give(held))
+	require.ErrorContains(t, w.super.SubResource("binding").Create(t.Context(), held, binding.DeepCopy()), "is being deleted")
+}
