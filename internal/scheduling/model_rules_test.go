@@ -771,12 +771,13 @@ func (w *modelWorld) checkGuarantees(tenant string) {
 	for _, key := range keys {
 		np := w.meta.objects[key]
 		placed, stays := placedOf(np)
-		asks := larger(slice.Of(np.Spec.Quota), stays)
+		holds := stays
 		for _, p := range placed {
 			if p.leavesFor(schedulerv1alpha1.LeavingShrunk) {
-				asks = larger(asks, stays.Plus(p.leaving))
+				holds = holds.Plus(p.leaving)
 			}
 		}
+		asks := larger(slice.Of(np.Spec.Quota), holds)
 		within := isGuaranteed && asks.Fits(left)
 		if within {
 			left = left.Minus(asks)

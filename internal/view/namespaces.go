@@ -75,11 +75,12 @@ func (n *Namespaces) Set(np *schedulerv1alpha1.NamespacePlacement) {
 		return
 	}
 	next := &waitingNamespace{placement: np, gang: Gang(np)}
+	if old != nil && old.gang == next.gang { // whatever its place among those that wait
+		next.expanded, next.bound = old.expanded, old.bound
+	}
 	if old != nil && compareWaiting(old, next) == 0 && old.placement.Spec.Weight == np.Spec.Weight {
-		if old.gang != next.gang {
-			old.gang, old.expanded, old.bound = next.gang, false, nil
-		}
-		old.placement = np
+		next.turn = old.turn
+		*old = *next
 		n.project(old)
 		return
 	}
