@@ -28,7 +28,7 @@ COMMANDS := $(notdir $(wildcard cmd/*))
 
 CLUSTER_TOOLS := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl
 # What real nodes need besides: programs of the node, and what runs in containers.
-NODE_TOOLS    := kubelet kube-proxy pause agnhost nonewprivs coredns metrics-server image
+NODE_TOOLS    := kubelet kube-proxy pause agnhost nonewprivs sample-apiserver coredns metrics-server local-path-provisioner image
 REALNODES_TOOLS := $(filter-out kwok%,$(CLUSTER_TOOLS)) $(NODE_TOOLS)
 # Our own programs that are part of the bed, not of what is installed.
 BED_PROGRAMS  := bin/controlplane bin/nftpolicy
@@ -58,13 +58,22 @@ demo: demo-plan $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Start four control p
 demo-down: ## Remove everything that the demo started.
 	@hack/demo-down.sh
 
+.PHONY: demo-single
+demo-single: demo-plan $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Start a cluster without a pool and a tenant, and run a Deployment of it step by step.
+	@hack/demo-single.sh
+
+.PHONY: demo-single-down
+demo-single-down: ## Remove everything that demo-single started.
+	@DEMO_DIR=_output/demo-single hack/demo-down.sh
+
 .PHONY: realnodes
 realnodes: realnodes-images ## Start the pool with real nodes: kubelets, containers, two tenants. Needs root.
 	@hack/realnodes/up.sh
 
 .PHONY: realnodes-images
 realnodes-images: realnodes-check realnodes-plan $(addprefix bin/,$(REALNODES_TOOLS)) build $(BED_PROGRAMS)
-	@COREDNS_VERSION=$(COREDNS_VERSION) METRICS_SERVER_VERSION=$(METRICS_SERVER_VERSION) hack/realnodes/images.sh
+	@COREDNS_VERSION=$(COREDNS_VERSION) METRICS_SERVER_VERSION=$(METRICS_SERVER_VERSION) \
+	  LOCAL_PATH_PROVISIONER_VERSION=$(LOCAL_PATH_PROVISIONER_VERSION) hack/realnodes/images.sh
 
 .PHONY: realnodes-check
 realnodes-check: ## Say what this machine lacks for real nodes.
@@ -163,6 +172,21 @@ conformance: conformance-plan bin/e2e.test bin/kubectl ## Run Kubernetes' confor
 bench: ## Run the benchmarks BENCH_COUNT times, in a form that benchstat reads.
 	$(GO) test -run '^$$' -bench . -benchmem -count $(BENCH_COUNT) $(BENCH_PACKAGES)
 
+# How many tenants, and pods of each; RATE is in pods a second, 0 for none. Other flags: go run ./test/perf/cmd/perf -h.
+PERF_TENANTS ?= 10
+PERF_PODS    ?= 100
+PERF_RATE    ?= 20
+.PHONY: perf
+perf: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Measure a pool on fake nodes beside the same pods without one, and print a table: PERF_TENANTS=10 PERF_PODS=100 PERF_RATE=20.
+	$(GO) run ./test/perf/cmd/perf -tenants $(PERF_TENANTS) -pods $(PERF_PODS) -rate $(PERF_RATE) $(PERF_FLAGS)
+
+# For how long, and the first seed of all that is drawn at random: another one each time. A failure prints its seed.
+SOAK      ?= 1h
+SOAK_SEED ?= $(shell date +%s)
+.PHONY: soak
+soak: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Let tenants, operators and failures act at random on a pool of real API servers, and compare all sides in the end: SOAK=1h SOAK_SEED=1.
+	$(GO) run ./test/soak/cmd/soak -length $(SOAK) -seed $(SOAK_SEED) -keep-logs _output/soak-logs $(SOAK_FLAGS)
+
 ##@ Develop
 
 .PHONY: generate
@@ -231,6 +255,9 @@ bin/coredns: hack/tools/versions.mk | bin
 bin/metrics-server: hack/tools/versions.mk | bin
 	@$(call install-tool,,sigs.k8s.io/metrics-server/cmd/metrics-server@$(METRICS_SERVER_VERSION))
 
+bin/local-path-provisioner: hack/tools/versions.mk | bin
+	@$(call install-tool,-X main.VERSION=$(LOCAL_PATH_PROVISIONER_VERSION),github.com/rancher/local-path-provisioner@$(LOCAL_PATH_PROVISIONER_VERSION))
+
 bin/controller-gen: hack/tools/versions.mk | bin
 	@$(call install-tool,,sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_TOOLS_VERSION))
 
@@ -244,6 +271,10 @@ bin/golangci-lint: hack/tools/versions.mk | bin
 bin/e2e.test: hack/tools/conformance/go.mod | bin
 	@cd hack/tools/conformance && ../../gobuild.sh "conformance tests" $(GO) build -v -tags tools .
 	@cd hack/tools/conformance && $(GO) test -c -ldflags '$(KUBE_LDFLAGS)' -o "$(BIN)/e2e.test" k8s.io/kubernetes/test/e2e
+	@touch $@
+
+bin/sample-apiserver: hack/tools/conformance/go.mod | bin
+	@cd hack/tools/conformance && ../../gobuild.sh "sample-apiserver" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/$(@F)" k8s.io/sample-apiserver
 	@touch $@
 
 bin/logcheck: hack/tools/logcheck/go.mod | bin

@@ -15,24 +15,6 @@ done
 NAME=demo
 CONTROL_PLANE_LOGS="$KWOK_WORKDIR/clusters/*/logs/*.log"
 
-fake_nodes() {
-  local node
-  for node in 1 2; do
-    cat <<YAML
-apiVersion: v1
-kind: Node
-metadata:
-  name: node-$node
-  annotations: {kwok.x-k8s.io/node: fake}
-  labels: {kubernetes.io/hostname: node-$node, kubernetes.io/os: linux, type: kwok}
-status:
-  capacity: {cpu: "4", memory: 8Gi, pods: "110"}
-  allocatable: {cpu: "4", memory: 8Gi, pods: "110"}
----
-YAML
-  done
-}
-
 set_up_control_planes() {
   step "Start four control planes: meta, r1, r2 and the tenant's, $TENANT"
   local name

@@ -3,8 +3,8 @@
 # checks it, and takes the pool down. After a failure it copies the logs to _output/drills-logs.
 #
 #   DRILLS_DIR  folder of all state, default _output/drills; it is removed as a whole
-#   DRILLS      drills to run, in this order, default all: drain undrain kills glitch loss away cut gone. Each begins
-#               where the one before it ends
+#   DRILLS      drills to run, in this order, default all: drain undrain kills glitch loss node away cut gone. Each
+#               begins where the one before it ends
 #   AWAY        seconds for which drill away stops a super cluster, default 600
 #   KEEP        1 leaves the pool running; the next run removes it, and so does DEMO_DIR=_output/drills
 #               hack/demo-down.sh
@@ -25,14 +25,15 @@ program_flags() {
   [[ $1 != vc-scheduler ]] || printf '%s\n' "--lost-toleration=$LOST_TOLERATION"
 }
 
-fake_nodes() {
-  cat <<'YAML'
+# fake_node NAME
+fake_node() {
+  cat <<YAML
 apiVersion: v1
 kind: Node
 metadata:
-  name: node-1
+  name: $1
   annotations: {kwok.x-k8s.io/node: fake}
-  labels: {kubernetes.io/hostname: node-1, kubernetes.io/os: linux, type: kwok}
+  labels: {kubernetes.io/hostname: $1, kubernetes.io/os: linux, type: kwok}
 status:
   capacity: {cpu: "4", memory: 8Gi, pods: "110"}
   allocatable: {cpu: "4", memory: 8Gi, pods: "110"}
@@ -49,7 +50,7 @@ set_up_pool() {
   cd "$OUT"
   set_up_meta
   for id in "${SUPERS[@]}"; do
-    fake_nodes | super "$id" apply -f -
+    fake_node node-1 | super "$id" apply -f -
   done
   link r1
   join_super r1 r1-link.kubeconfig
@@ -280,6 +281,50 @@ drill_loss() {
   lose_and_return r2 r1 0
 }
 
+# stop_node ID NAME, start_node ID NAME: somebody else holds the node's Lease, so its fake kubelet does nothing any
+# more, and the Lease is not renewed; nobody holds it any more.
+stop_node() {
+  printf '$ (node %s of %s stops)\n' "$2" "$1"
+  super "$1" patch lease "$2" -n kube-node-lease --type=merge -p '{"spec":{"holderIdentity":"stopped","leaseDurationSeconds":86400}}' >/dev/null
+}
+start_node() {
+  printf '$ (node %s of %s starts)\n' "$2" "$1"
+  super "$1" delete lease "$2" -n kube-node-lease >/dev/null
+}
+# nodes: the tenant Nodes of the Deployment's pods that are not being deleted. leaving: how many are.
+nodes() { tenant get pods -n web -l app=web -o go-template='{{range .items}}{{if not .metadata.deletionTimestamp}}{{.spec.nodeName}} {{end}}{{end}}' | tr ' ' '\n' | sort | xargs; }
+leaving() { tenant get pods -n web -l app=web -o go-template='{{range .items}}{{if .metadata.deletionTimestamp}}x {{end}}{{end}}' | wc -w | xargs; }
+
+# drill_node: a node of r1 stops, and its super cluster answers.
+drill_node() {
+  step "A node of r1 stops: its pods run again on another node of r1, and no slice moves"
+  fake_node node-2 | super r1 apply -f -
+  eventually "whether node-2 is ready" True super r1 get node node-2 -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}'
+  equal "the tenant's nodes of the pods" "$(nodes)" "r1.node-1 r1.node-1"
+  stop_node r1 node-1
+  eventually "whether the tenant's node is ready" Unknown node_ready r1
+  equal "the taints of the virtual Node" "$(taints r1)" virtual-kubelet.io/provider
+  eventually "the tenant's nodes of the pods" "r1.node-2 r1.node-2" nodes
+  equal "the annotation placements" "$(placements web)" '{"r1":4}'
+  equal "the pods that wait for their node" "$(leaving)" 2
+  show kubectl --kubeconfig "$TENANT.kubeconfig" get pods,nodes -n web -o wide
+
+  step "The node is back: what it ran is removed"
+  start_node r1 node-1
+  eventually "whether the tenant's node is ready" True node_ready r1
+  eventually "the pods that wait for their node" 0 leaving
+  eventually "the pods in r1" 2 in_super r1
+  equal "the tenant's nodes of the pods" "$(nodes)" "r1.node-2 r1.node-2"
+  equal "the annotation placements" "$(placements web)" '{"r1":4}'
+
+  step "The other node is emptied and removed"
+  act kubectl --kubeconfig r1.kubeconfig cordon node-2
+  act kubectl --kubeconfig "$TENANT.kubeconfig" delete pods -n web -l app=web
+  eventually "the tenant's nodes of the pods" "r1.node-1 r1.node-1" nodes
+  eventually "the pods in r1" 2 in_super r1
+  act kubectl --kubeconfig r1.kubeconfig delete node node-2
+}
+
 # drill_away: a super cluster is away for AWAY seconds: the tenant's controllers have given up all that was there.
 drill_away() {
   lose_and_return r1 r2 "$AWAY"
@@ -407,7 +452,7 @@ eventually "the annotation placements" '{"r1":1,"r2":1}' placements web
 eventually "the super clusters of the pods" "r1 r2" where web
 KEY=$(cluster_key "$TENANT")
 watch_service
-for drill in ${DRILLS:-drain undrain kills glitch loss away cut gone}; do
+for drill in ${DRILLS:-drain undrain kills glitch loss node away cut gone}; do
   BEGAN=$SECONDS
   "drill_$drill"
   seen

@@ -211,7 +211,7 @@ metadata:
   namespace: vc-manager
   labels: {app.kubernetes.io/name: vc-syncer, app.kubernetes.io/part-of: superpool, app.kubernetes.io/instance: "$id"}
 spec:
-  replicas: 2 # one is the leader
+  replicas: 2 # one is the leader, which does all with --shards=1
   selector:
     matchLabels: {app.kubernetes.io/name: vc-syncer, app.kubernetes.io/instance: "$id"}
   template:
@@ -232,6 +232,7 @@ spec:
         - --feature-gates=SuperClusterPooling=true
         - --leader-elect=true
         - --leader-elect-namespace=vc-manager
+        - --shards=1 # a multiple of the replicas lets them share the tenants: docs/operating.md
         - --metrics-bind-address=:8443
         - --health-probe-bind-address=:8081
         - -v=2
@@ -247,6 +248,7 @@ spec:
         # makes Go collect garbage harder first. Raise both with the number of tenants.
         env:
         - {name: GOMEMLIMIT, value: 3686MiB}
+        - {name: GOGC, value: "200"} # below that limit: half the collections for twice the garbage
         resources:
           requests: {cpu: 100m, memory: 256Mi}
           limits: {memory: 4Gi}

@@ -3,11 +3,18 @@
 package plugins
 
 import (
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	library "sigs.k8s.io/scheduler-plugins/apis/config"
 	_ "sigs.k8s.io/scheduler-plugins/apis/config/scheme" // the args of scheduler-plugins decode in profiles
+	libraryvalidation "sigs.k8s.io/scheduler-plugins/apis/config/validation"
 	"sigs.k8s.io/scheduler-plugins/pkg/capacityscheduling"
-	"sigs.k8s.io/scheduler-plugins/pkg/coscheduling"
 	"sigs.k8s.io/scheduler-plugins/pkg/networkaware/networkoverhead"
 	"sigs.k8s.io/scheduler-plugins/pkg/networkaware/topologicalsort"
 	"sigs.k8s.io/scheduler-plugins/pkg/noderesources"
@@ -20,9 +27,13 @@ import (
 	"sigs.k8s.io/scheduler-plugins/pkg/trimaran/peaks"
 	"sigs.k8s.io/scheduler-plugins/pkg/trimaran/targetloadpacking"
 
+	_ "github.com/superpool/superpool/apis/config/scheme" // so do those of our own
+	"github.com/superpool/superpool/apis/config/validation"
 	"github.com/superpool/superpool/plugins/choicebackoff"
+	"github.com/superpool/superpool/plugins/coscheduling"
 	"github.com/superpool/superpool/plugins/namespacegang"
 	"github.com/superpool/superpool/plugins/namespaceplacement"
+	"github.com/superpool/superpool/plugins/namespaceroom"
 	"github.com/superpool/superpool/plugins/nodegroups"
 	"github.com/superpool/superpool/plugins/nodenameorder"
 	"github.com/superpool/superpool/plugins/nodeshape"
@@ -30,6 +41,7 @@ import (
 	"github.com/superpool/superpool/plugins/slicepack"
 	"github.com/superpool/superpool/plugins/slicespread"
 	"github.com/superpool/superpool/plugins/superclusterbinder"
+	"github.com/superpool/superpool/plugins/volumehome"
 )
 
 // Options are what plugins need from the program that runs them.
@@ -37,8 +49,17 @@ type Options struct {
 	// Committer writes decisions about namespaces. Nil in a scheduler of pods, whose profiles cannot enable
 	// NamespaceGang.
 	Committer namespacegang.Committer
+	// Gangs is what NamespaceGang knows of decisions in the making, for a program that waits for it. Nil: one of its
+	// own.
+	Gangs *namespacegang.State
 	// Chose is called before a super cluster is written onto a pod, and with "" when that failed. Nil: nobody is told.
 	Chose func(pod types.UID, superCluster string)
+	// ShowsTaint returns whether a pod's tenant may be told of a taint of nodes. Nil: of all.
+	ShowsTaint func(taint *corev1.Taint) bool
+	// PodGangs are what plugin Coscheduling needs.
+	PodGangs coscheduling.Options
+	// OutOfTree are plugins that somebody else builds into the program, for profiles of pods.
+	OutOfTree runtime.Registry
 }
 
 // Scheduler is a kind of scheduler.
@@ -62,6 +83,8 @@ type Entry struct {
 	Schedulers []Scheduler
 	// InPlaceOf names the plugin of kube-scheduler that a profile disables for it, "" for none.
 	InPlaceOf string
+	// Validate returns what is wrong with args of a profile, which it must not change. Nil: it takes none.
+	Validate func(path *field.Path, args apiruntime.Object) field.ErrorList
 	// Doc says what docs/reference/plugins.md has about a plugin of scheduler-plugins, or adds about one of ours, whose
 	// package comment is there already.
 	Doc string
@@ -76,27 +99,40 @@ type Entry struct {
 // with one scheduler per tenant in one process that engages and disengages tenants all day: no package variables, no
 // goroutine that outlives its context, no request inside a scheduling cycle, nothing that the view leaves out.
 func Entries(options Options) []Entry {
-	gangs := namespacegang.NewState()
+	gangs, podGangs := options.Gangs, options.PodGangs.State
+	if gangs == nil {
+		gangs = namespacegang.NewState()
+	}
+	if podGangs == nil {
+		podGangs = coscheduling.NewState()
+	}
 	ofNamespaces, ofPods, ofBoth := []Scheduler{Namespaces}, []Scheduler{Pods}, []Scheduler{Namespaces, Pods}
 	return append([]Entry{
 		{Name: choicebackoff.Name, Schedulers: ofPods, Factory: choicebackoff.New},
-		{Name: namespacegang.Name, Schedulers: ofNamespaces, Factory: namespacegang.New(options.Committer, gangs)},
+		{
+			Name: coscheduling.Name, Schedulers: ofPods, Factory: coscheduling.New(options.PodGangs, podGangs),
+			Validate: validating(coscheduling.ValidateArgs),
+			Doc:      "Takes the place and the args of scheduler-plugins' plugin of that name, and comes before SuperClusterBinder.",
+		},
+		{Name: namespacegang.Name, Schedulers: ofNamespaces, Factory: namespacegang.New(options.Committer, gangs), Validate: validating(validation.ValidateNamespaceGangArgs)},
 		{Name: namespaceplacement.Name, Schedulers: ofPods, Factory: namespaceplacement.New},
+		{Name: namespaceroom.Name, Schedulers: ofPods, Factory: namespaceroom.New, Validate: validating(validation.ValidateNamespaceRoomArgs)},
 		{Name: nodenameorder.Name, Schedulers: ofBoth, Factory: nodenameorder.New},
-		{Name: nodegroups.Name, Schedulers: ofPods, Factory: nodegroups.New},
+		{Name: nodegroups.Name, Schedulers: ofPods, Factory: nodegroups.New(options.ShowsTaint)},
 		{Name: nodeshape.Name, Schedulers: ofNamespaces, Factory: nodeshape.New},
 		{Name: placementstability.Name, Schedulers: ofNamespaces, Factory: placementstability.New},
 		{Name: slicepack.Name, Schedulers: ofNamespaces, Factory: slicepack.New(gangs)},
 		{Name: slicespread.Name, Schedulers: ofNamespaces, Factory: slicespread.New(gangs)},
-		{Name: superclusterbinder.Name, Schedulers: ofPods, Factory: superclusterbinder.New(options.Chose)},
+		{Name: superclusterbinder.Name, Schedulers: ofPods, Factory: superclusterbinder.New(options.Chose, podGangs.Holds), Validate: validating(validation.ValidateSuperClusterBinderArgs)},
+		{Name: volumehome.Name, Schedulers: ofPods, Factory: volumehome.New},
 
 		{
-			Name: noderesources.AllocatableName, Schedulers: ofNamespaces, Factory: noderesources.NewAllocatable,
+			Name: noderesources.AllocatableName, Schedulers: ofNamespaces, Factory: noderesources.NewAllocatable, Validate: validating(validateAllocatable),
 			Doc: "Scores by allocatable cpu and memory. In the pod view these are resources of namespaces: it scores nothing there.",
 		},
 		{Name: podstate.Name, Schedulers: ofPods, Factory: podstate.New, Doc: "Scores by pods that are terminating or nominated."},
 		{
-			Name: preemptiontoleration.Name, Schedulers: ofPods, Factory: preemptiontoleration.New, InPlaceOf: "DefaultPreemption",
+			Name: preemptiontoleration.Name, Schedulers: ofPods, Factory: preemptiontoleration.New, InPlaceOf: "DefaultPreemption", Validate: validating(func(_ *field.Path, args *library.PreemptionTolerationArgs) field.ErrorList { return nil }),
 			Doc: "Spares pods whose PriorityClass tolerates preemption. Slices are not preempted.",
 		},
 		{
@@ -115,9 +151,6 @@ func notRegistered() []Entry {
 			"holds up every other pod"
 	)
 	return []Entry{
-		{Name: coscheduling.Name, WhyNot: "it asks the tenant's API server for PodGroups while it holds the lock of the scheduling queue, with a " +
-			"context that nothing ends, for any pod with a label that the tenant writes; it compares minResources with cpu and memory of " +
-			"Nodes, which the pod view replaces by resources of namespaces"},
 		{Name: capacityscheduling.Name, WhyNot: "it lists ElasticQuotas in New, so a tenant without the CRD gets no scheduler at all, and it counts cpu " +
 			"and memory, which the pod view replaces by resources of namespaces"},
 		{Name: networkoverhead.Name, WhyNot: apps},
@@ -128,13 +161,37 @@ func notRegistered() []Entry {
 		{Name: peaks.Name, WhyNot: loads + "; it reads a file that an environment variable names"},
 		{Name: targetloadpacking.Name, WhyNot: loads + "; its New writes package variables, a race of all tenants' schedulers"},
 		// By name alone: nothing else of the package is linked.
+		{Name: "CrossNodePreemption", WhyNot: "scheduler-plugins calls it a sample and builds it into no scheduler; it tries all sets of victims of all Nodes in one cycle"},
 		{Name: "NodeResourceTopologyMatch", WhyNot: "it judges the NUMA zones of single nodes, and a Node of either view is a whole super cluster"},
 	}
 }
 
+// validating returns a check of args that must be of one type.
+func validating[T apiruntime.Object](validate func(path *field.Path, args T) field.ErrorList) func(*field.Path, apiruntime.Object) field.ErrorList {
+	return func(path *field.Path, object apiruntime.Object) field.ErrorList {
+		args, ok := object.(T)
+		if !ok {
+			var want T
+			return field.ErrorList{field.Invalid(path, fmt.Sprintf("%T", object), fmt.Sprintf("must be a %T", want))}
+		}
+		return validate(path, args)
+	}
+}
+
+// validateAllocatable checks args of NodeResourcesAllocatable as it does itself.
+func validateAllocatable(path *field.Path, args *library.NodeResourcesAllocatableArgs) field.ErrorList {
+	if err := libraryvalidation.ValidateNodeResourcesAllocatableArgs(args, path); err != nil {
+		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
+	}
+	return nil
+}
+
 // Registry returns the plugins for one scheduler.
 func Registry(options Options) runtime.Registry {
-	registry := runtime.Registry{}
+	registry := maps.Clone(options.OutOfTree)
+	if registry == nil {
+		registry = runtime.Registry{}
+	}
 	for _, entry := range Entries(options) {
 		if entry.Factory != nil {
 			registry[entry.Name] = entry.Factory

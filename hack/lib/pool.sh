@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Starts and stops a pool: control planes by kwokctl, and our programs as processes. Sourced by hack/demo.sh and
-# hack/demo-down.sh, and by hack/realnodes/lib.sh, which starts its control planes by bin/controlplane. They set -euo
-# pipefail. All state is in $OUT: kubeconfigs, logs, pids, the clusters' data.
+# Starts and stops a pool: control planes by kwokctl, and our programs as processes. Sourced by hack/demo.sh,
+# hack/demo-single.sh and hack/demo-down.sh, and by hack/realnodes/lib.sh, which starts its control planes by
+# bin/controlplane. They set -euo pipefail. All state is in $OUT: kubeconfigs, logs, pids, the clusters' data.
 
 # Paths without symbolic links, to compare with /proc/PID/exe.
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
@@ -90,15 +90,15 @@ kwokctl() {
   "$BIN/kwokctl" "$1" cluster --name "superpool-$2" >>"$OUT/logs/kwokctl-$2.log" 2>&1
 }
 
-# service_account_kubeconfig NAME: writes NAME.kubeconfig for the meta cluster with a token of that service account, so
-# that the program has the permissions that it would have in a pod.
+# service_account_kubeconfig NAME [CLUSTER NAMESPACE]: writes NAME.kubeconfig for a cluster with a token of that service
+# account, so that the program has the permissions that it would have in a pod; default meta vc-manager.
 service_account_kubeconfig() {
-  local file=$OUT/$1.kubeconfig user
-  cp "$OUT/meta.kubeconfig" "$file"
+  local file=$OUT/$1.kubeconfig cluster=${2:-meta} namespace=${3:-vc-manager} user
+  cp "$OUT/$cluster.kubeconfig" "$file"
   user=$(kubectl config view --kubeconfig "$file" -o 'jsonpath={.users[0].name}')
   kubectl config delete-user "$user" --kubeconfig "$file" >/dev/null
   kubectl config set-credentials "$1" --kubeconfig "$file" \
-    --token "$(kubectl create token "$1" -n vc-manager --duration 168h --kubeconfig "$OUT/meta.kubeconfig")" >/dev/null
+    --token "$(kubectl create token "$1" -n "$namespace" --duration 168h --kubeconfig "$OUT/$cluster.kubeconfig")" >/dev/null
   kubectl config set-context --current --user "$1" --kubeconfig "$file" >/dev/null
 }
 
@@ -109,7 +109,7 @@ program_flags() { :; }
 program_port() {
   case $1 in
     vc-scheduler) port 40 ;;
-    syncer-r1) port 42 ;;
+    syncer | syncer-r1) port 42 ;;
     syncer-r2) port 44 ;;
   esac
 }
@@ -136,6 +136,7 @@ start_program() {
   mapfile -t flags < <(program_flags "$name")
   case $name in
     vc-scheduler) command=("$BIN/vc-scheduler" --kubeconfig "$OUT/vc-scheduler.kubeconfig") ;;
+    syncer) command=("$BIN/syncer" --super-cluster-kubeconfig "$OUT/syncer.kubeconfig") ;;
     syncer-*)
       command=("$BIN/syncer" --meta-kubeconfig "$OUT/vc-$name.kubeconfig" --super-cluster-kubeconfig "$OUT/cluster_${name#syncer-}/syncer.kubeconfig"
         --feature-gates=SuperClusterPooling=true)

@@ -8,6 +8,25 @@ meta() { kubectl --kubeconfig meta.kubeconfig "$@"; }
 tenant() { kubectl --kubeconfig "$TENANT.kubeconfig" "$@"; }
 super() { kubectl --kubeconfig "$1.kubeconfig" "${@:2}"; }
 
+# fake_nodes: prints two Nodes that kwok plays.
+fake_nodes() {
+  local node
+  for node in 1 2; do
+    cat <<YAML
+apiVersion: v1
+kind: Node
+metadata:
+  name: node-$node
+  annotations: {kwok.x-k8s.io/node: fake}
+  labels: {kubernetes.io/hostname: node-$node, kubernetes.io/os: linux, type: kwok}
+status:
+  capacity: {cpu: "4", memory: 8Gi, pods: "110"}
+  allocatable: {cpu: "4", memory: 8Gi, pods: "110"}
+---
+YAML
+  done
+}
+
 set_up_meta() {
   step "Set up the meta cluster: the Cluster API's definition of Cluster, then manifests/"
   local cluster_api

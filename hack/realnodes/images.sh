@@ -4,7 +4,8 @@
 # Kubernetes' own list. Writes the rows of hack/lib/packages.sh whose programs the images lack to bin/images/missing,
 # which the conformance runner reads.
 #
-#   COREDNS_VERSION, METRICS_SERVER_VERSION  set by the Makefile from hack/tools/versions.mk
+#   COREDNS_VERSION, METRICS_SERVER_VERSION, LOCAL_PATH_PROVISIONER_VERSION  set by the Makefile from
+#                                                                            hack/tools/versions.mk
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
@@ -22,7 +23,7 @@ kubernetes=$(module_dir "$ROOT/hack/tools" k8s.io/kubernetes)
 expected() {
   local name tags tag all=()
   for name in "${@:2}"; do
-    tags=$(sed -nE "s/.*Config\{list\.(PromoterE2e|Gc)Registry, \"$name\", \"([^\"]+)\"\}.*/\2/p" "$kubernetes/test/utils/image/manifest.go" | sort -r)
+    tags=$(sed -nE "s/.*Config\{list\.(PromoterE2e|Gc|GcEtcd)Registry, \"$name\", \"([^\"]+)\"\}.*/\2/p" "$kubernetes/test/utils/image/manifest.go" | sort -r)
     [[ -n $tags ]] || { echo "images: no version of $name in $kubernetes/test/utils/image/manifest.go" >&2; exit 1; }
     for tag in $tags; do all+=("$1/$name:$tag"); done
   done
@@ -94,8 +95,13 @@ if ((${#shell[@]} > 0)); then
     "$sources/httpd/index.html=/usr/local/apache2/htdocs/index.html"
   pack nonroot "$(expected $E2E nonroot)" -user 1234 -- "${shell[@]}"
 fi
+# The API server that the tests of the aggregator run in a tenant, with its etcd.
+pack sample-apiserver "$(expected $E2E sample-apiserver)" -entrypoint /sample-apiserver -- "$BIN/sample-apiserver=/sample-apiserver"
+pack etcd "$(expected registry.k8s.io etcd)" -entrypoint /usr/local/bin/etcd -- "$BIN/etcd=/usr/local/bin/etcd"
 pack coredns "registry.k8s.io/coredns/coredns:$COREDNS_VERSION" -entrypoint /coredns -- "$BIN/coredns=/coredns"
 pack metrics-server "registry.k8s.io/metrics-server/metrics-server:$METRICS_SERVER_VERSION" -entrypoint /metrics-server -user 65534:65534 -- \
   "$BIN/metrics-server=/metrics-server"
+pack local-path-provisioner "docker.io/rancher/local-path-provisioner:$LOCAL_PATH_PROVISIONER_VERSION" -entrypoint /local-path-provisioner -- \
+  "$BIN/local-path-provisioner=/local-path-provisioner"
 # vn-agent is the only program of ours that runs on nodes.
 pack vn-agent ghcr.io/superpool/vn-agent:dev -entrypoint /vn-agent -- "$BIN/vn-agent=/vn-agent"

@@ -28,6 +28,8 @@ refuse() {
 
 TENANTS=(vc-sample-1 vc-sample-2)
 CLUSTERS=(meta "${SUPERS[@]}" "${TENANTS[@]}")
-for part in network clusters cgroups nodes agents machine; do
+# The nodes of super clusters: ID is node-1 of super cluster ID, ID-2 its node-2.
+NODES=(r1 r1-2 r2)
+for part in network clusters cgroups nodes agents storage machine; do
   source "$HERE/lib/$part.sh"
 done

@@ -4,7 +4,7 @@
 #   hack/realnodes/node.sh r1 ctr -n k8s.io containers ls
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-(($# > 0)) || { echo "usage: hack/realnodes/node.sh r1|r2 [COMMAND...]" >&2; exit 1; }
+(($# > 0)) || { echo "usage: hack/realnodes/node.sh $(IFS='|'; echo "${NODES[*]}") [COMMAND...]" >&2; exit 1; }
 id=$1
 shift
 (($# > 0)) || set -- bash

@@ -12,7 +12,7 @@ finish() {
   if ((code != 0)) && [[ -d $OUT/logs ]]; then
     mkdir -p "$KEPT"
     cp "$OUT"/logs/*.log "$KEPT/"
-    for id in "${SUPERS[@]}"; do
+    for id in "${NODES[@]}"; do
       [[ ! -d $OUT/nodes/$id/var/log/pods ]] || cp -r "$OUT/nodes/$id/var/log/pods" "$KEPT/pods-$id"
     done
     echo "test-realnodes: FAILED; the logs of the bed are in $KEPT" >&2

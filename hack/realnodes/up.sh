@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Starts the bed: meta cluster, super clusters r1 and r2 with one real node each, tenants vc-sample-1 and vc-sample-2.
-# It removes a previous bed first. hack/realnodes/down.sh removes everything. Needs root; exits with 3 where the machine
-# lacks something.
+# Starts the bed: meta cluster, super clusters r1 with two real nodes and r2 with one, tenants vc-sample-1 and
+# vc-sample-2. It removes a previous bed first. hack/realnodes/down.sh removes everything. Needs root; exits with 3
+# where the machine lacks something.
 #
 #   REALNODES_DIR  folder of all state, default _output/realnodes; it is removed as a whole, so at first it must be
 #                  empty or not exist
@@ -58,10 +58,9 @@ join_node() {
   start_kubelet "$1"
   start_kube_proxy "$1"
   start_policy_enforcer "$1"
-  deploy_vn_agent "$1" "$VN_AGENT_MODE"
 }
 
-# virtual_cluster TENANT: prints its VirtualCluster, with its Service range.
+# virtual_cluster TENANT: prints its VirtualCluster, with its ranges of Services and Nodes for all nodes.
 virtual_cluster() {
   cat <<YAML
 apiVersion: tenancy.x-k8s.io/v1alpha1
@@ -69,15 +68,16 @@ kind: VirtualCluster
 metadata: {name: $1, namespace: default}
 spec:
   kubeconfigSecretRef: {name: $1-kubeconfig}
-  policyName: bed
   serviceCIDRs: [$(service_cidr "$1")]
+  serviceNodePortRange: $(node_port_range "$1")
+  nodes: Placed
 YAML
 }
 
 set_up_nodes_and_control_planes() {
   step "Start ${#CLUSTERS[@]} control planes, and the nodes' containerd with their images"
   local job jobs=()
-  in_parallel "containerd and $(find "$IMAGES" -name '*.tar' | wc -l) images" prepare_node "${SUPERS[@]}" &
+  in_parallel "containerd and $(find "$IMAGES" -name '*.tar' | wc -l) images" prepare_node "${NODES[@]}" &
   jobs+=($!)
   in_parallel "control plane" start_cluster "${CLUSTERS[@]}" &
   jobs+=($!)
@@ -86,7 +86,12 @@ set_up_nodes_and_control_planes() {
   done
   cd "$OUT"
   step "Start kubelet, kube-proxy and the enforcer of NetworkPolicies on each node"
-  in_parallel "kubelet, kube-proxy and nftpolicy" join_node "${SUPERS[@]}"
+  in_parallel "kubelet, kube-proxy and nftpolicy" join_node "${NODES[@]}"
+  local id
+  for id in "${SUPERS[@]}"; do
+    deploy_vn_agent "$id" "$VN_AGENT_MODE"
+    start_storage "$id"
+  done
 }
 
 set_up_supers() {
@@ -97,23 +102,8 @@ set_up_supers() {
   done
 }
 
-# tenant_policy: prints the TenantPolicy of the bed's tenants: the shipped one, but nodes use the images that they have,
-# because there is no registry.
-tenant_policy() {
-  cat <<YAML
-apiVersion: tenancy.x-k8s.io/v1alpha1
-kind: TenantPolicy
-metadata: {name: bed}
-spec:
-  pods: {imagePull: AsRequested}
-YAML
-}
-
 set_up_tenants() {
   local name
-  step "What tenants may have and do"
-  tenant_policy >tenant-policy.yaml
-  act kubectl --kubeconfig meta.kubeconfig apply -f tenant-policy.yaml
   for name in "${TENANTS[@]}"; do
     step "Import tenant $name"
     virtual_cluster "$name" >"$name-virtualcluster.yaml"
@@ -133,12 +123,14 @@ name_tenants() {
 
 wait_nodes() {
   step "The nodes are ready"
-  local id
+  local id nodes
   for id in "${SUPERS[@]}"; do
-    show kubectl --kubeconfig "$id.kubeconfig" wait --for=create --timeout=60s "node/$NODE"
-    show kubectl --kubeconfig "$id.kubeconfig" wait --for=condition=Ready --timeout=60s "node/$NODE"
+    mapfile -t nodes < <(for node in $(nodes_of "$id"); do echo "node/$(node_name "$node")"; done)
+    show kubectl --kubeconfig "$id.kubeconfig" wait --for=create --timeout=60s "${nodes[@]}"
+    show kubectl --kubeconfig "$id.kubeconfig" wait --for=condition=Ready --timeout=60s "${nodes[@]}"
     show kubectl --kubeconfig "$id.kubeconfig" get nodes -o wide
     wait_vn_agent "$id"
+    wait_storage "$id"
   done
 }
 
@@ -146,6 +138,8 @@ set_up_dns() {
   step "CoreDNS in each tenant, which the pool places like any pod"
   local name
   for name in "${TENANTS[@]}"; do
+    # A slice in each super cluster, so that the tenant always has all Nodes.
+    act kubectl --kubeconfig "$name.kubeconfig" annotate ns kube-system 'scheduler.tenancy.x-k8s.io/slice={"cpu":"100m","memory":"100Mi"}'
     fill tenant/coredns.yaml CLUSTER_IP="$(service_ip "$name" 10)" IMAGE="$(image_name coredns)" >"$name-coredns.yaml"
     show kubectl --kubeconfig "$name.kubeconfig" apply -f "$name-coredns.yaml"
   done
@@ -176,11 +170,16 @@ set_up_metrics() {
   done
 }
 
-# set_up_policy: the shipped TenantPolicy, but for what the bed lacks and what Kubernetes' conformance tests use.
+# set_up_policy: the shipped TenantPolicy, but for what the bed lacks and what Kubernetes' conformance tests use, and
+# another one for a tenant that the nodes are not protected from.
 set_up_policy() {
-  step "Change the TenantPolicy: no registry has the images of the nodes, and tests use node ports"
+  step "Change the TenantPolicy: no registry has the images of the nodes, tests use node ports, and there are volumes"
   act kubectl --kubeconfig meta.kubeconfig patch tenantpolicy default --type=merge \
-    --patch '{"spec":{"pods":{"imagePull":"AsRequested"},"limits":{"nodePorts":100}}}'
+    --patch '{"spec":{
+      "pods":{"imagePull":"AsRequested","storageClasses":["local-path"],
+        "volumes":["configMap","secret","downwardAPI","projected","emptyDir","image","persistentVolumeClaim","ephemeral"]},
+      "limits":{"nodePorts":100,"persistentVolumeClaims":100,"storage":"100Gi"}}}'
+  act kubectl --kubeconfig meta.kubeconfig apply -f "$HERE/trusted.yaml"
 }
 
 [[ $VN_AGENT_MODE =~ ^(node|apiserver)$ ]] || { echo "realnodes: VN_AGENT_MODE=$VN_AGENT_MODE is neither node nor apiserver" >&2; exit 1; }

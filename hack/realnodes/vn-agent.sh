@@ -16,8 +16,10 @@ mode=${1:-$before}
 # The next run completes a change that is interrupted.
 [[ $mode == "$before" ]] || touch "$OUT/vn-agent-changes"
 echo "$mode" >"$OUT/vn-agent-mode"
-for id in "${SUPERS[@]}"; do
+for id in "${NODES[@]}"; do
   in_node "$id" ctr -n k8s.io images import "$IMAGES/vn-agent.tar" >/dev/null
+done
+for id in "${SUPERS[@]}"; do
   deploy_vn_agent "$id" "$mode"
 done
 for id in "${SUPERS[@]}"; do

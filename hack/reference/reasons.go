@@ -12,6 +12,7 @@ const bothPrograms = "vc-scheduler and syncer"
 // programs says which program writes what a package below a folder records.
 var programs = []struct{ folder, program string }{
 	{"internal/syncer", "syncer"},
+	{"cmd/syncer", "syncer"},
 	{"internal/vnagent", "vn-agent"},
 	{"internal/tenancy", bothPrograms},
 	{"apis", ""},

@@ -10,13 +10,19 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
+	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/superpool/superpool/plugins"
 )
 
-// LoadConfig reads a KubeSchedulerConfiguration from file, or from fallback when file is "". Unknown fields, plugin
-// args of an unknown kind, plugins that are not registered and invalid values are errors.
+// LoadConfig reads a KubeSchedulerConfiguration from file, or from fallback when file is "". Unknown fields, args for a
+// plugin that takes none, plugins that are not registered and invalid values are errors.
 func LoadConfig(file string, fallback []byte) (*config.KubeSchedulerConfiguration, error) {
+	return LoadConfigWith(file, fallback, nil)
+}
+
+// LoadConfigWith is LoadConfig for a program that has plugins out of tree.
+func LoadConfigWith(file string, fallback []byte, outOfTree runtime.Registry) (*config.KubeSchedulerConfiguration, error) {
 	data, name := fallback, "the built-in configuration"
 	if file != "" {
 		var err error
@@ -38,7 +44,7 @@ func LoadConfig(file string, fallback []byte) (*config.KubeSchedulerConfiguratio
 	if err := validation.ValidateKubeSchedulerConfiguration(cfg); err != nil {
 		return nil, fmt.Errorf("validating %s: %w", name, err)
 	}
-	if err := plugins.Check(cfg); err != nil {
+	if err := plugins.Check(cfg, outOfTree); err != nil {
 		return nil, fmt.Errorf("validating %s: %w", name, err)
 	}
 	return cfg, nil

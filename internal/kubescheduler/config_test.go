@@ -21,7 +21,7 @@ func TestLoadConfig(t *testing.T) {
 		"the args of a plugin of the field": {text: head + "profiles:\n- schedulerName: a\n  pluginConfig:\n  - name: Coscheduling\n    args:\n      permitWaitingTimeSeconds: 5\n"},
 		"an unknown field":                  {text: head + "parallelisme: 3\n", wantErr: "unknown field"},
 		"an unknown field of args":          {text: head + "profiles:\n- schedulerName: a\n  pluginConfig:\n  - name: Coscheduling\n    args:\n      permit: 5\n", wantErr: "unknown field"},
-		"a plugin that is not registered":   {text: head + "profiles:\n- schedulerName: a\n  plugins:\n    multiPoint:\n      enabled:\n      - name: Coscheduling\n", wantErr: "not registered"},
+		"a plugin that is not registered":   {text: head + "profiles:\n- schedulerName: a\n  plugins:\n    multiPoint:\n      enabled:\n      - name: CapacityScheduling\n", wantErr: "not registered"},
 		"a value out of range":              {text: head + "parallelism: -1\n", wantErr: "parallelism"},
 		"two profiles of one name":          {text: head + "profiles:\n- schedulerName: a\n- schedulerName: a\n", wantErr: "Duplicate"},
 		"another kind":                      {text: "apiVersion: v1\nkind: Pod\n", wantErr: "no kind"},

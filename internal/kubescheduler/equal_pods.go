@@ -45,8 +45,8 @@ type filtered struct {
 	status     *fwk.Status
 }
 
-// equalPodsOf returns equalPods for those of profiles that can tell: all Filters are specFilters, and nothing nominates
-// a Pod for a Node, where others would count it.
+// equalPodsOf returns equalPods for those of profiles that can tell: all Filters are specFilters, and no plugin
+// nominates a Pod for a Node, where others would count it. Where a view has nominated one, the Node is filtered anew.
 func equalPodsOf(profiles profile.Map) map[string]*equalPods {
 	found := map[string]*equalPods{}
 	if utilfeature.DefaultFeatureGate.Enabled(features.NominatedNodeNameForExpectation) {
@@ -87,6 +87,9 @@ func (p *equalPods) next(pod *corev1.Pod) {
 // RunFilterPluginsWithNominatedPods implements framework.Framework.
 func (p *equalPods) RunFilterPluginsWithNominatedPods(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	name, generation := node.Node().Name, node.GetGeneration()
+	if len(p.NominatedPodsForNode(name)) > 0 {
+		return p.Framework.RunFilterPluginsWithNominatedPods(ctx, state, pod, node) //nolint:wrapcheck // it is a status
+	}
 	p.mu.Lock()
 	known, exists := p.outcomes[name]
 	p.mu.Unlock()

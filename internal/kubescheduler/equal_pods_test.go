@@ -23,6 +23,15 @@ type asked struct {
 	nodes   []string
 	status  *fwk.Status
 	plugins config.Plugins
+	// nominated is the Node for which a Pod is nominated.
+	nominated string
+}
+
+func (a *asked) NominatedPodsForNode(node string) []fwk.PodInfo {
+	if node != a.nominated {
+		return nil
+	}
+	return []fwk.PodInfo{&framework.PodInfo{}}
 }
 
 func (a *asked) RunFilterPluginsWithNominatedPods(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
@@ -47,24 +56,26 @@ func TestEqualPods(t *testing.T) {
 		node fwk.NodeInfo
 	}
 	for name, tc := range map[string]struct {
-		looks  []look
-		status *fwk.Status
-		want   []string
+		looks     []look
+		status    *fwk.Status
+		nominated string
+		want      []string
 	}{
-		"equal Pods":               {looks: []look{{small, r1}, {small, r2}, {equal, r1}, {equal, r2}}, want: []string{"r1", "r2"}},
-		"equal Pods, refused":      {looks: []look{{small, r1}, {equal, r1}}, status: fwk.NewStatus(fwk.Unschedulable, "no"), want: []string{"r1"}},
-		"an error is not kept":     {looks: []look{{small, r1}, {small, r1}}, status: fwk.NewStatus(fwk.Error, "broken"), want: []string{"r1", "r1"}},
-		"another Pod":              {looks: []look{{small, r1}, {large, r1}, {small, r1}}, want: []string{"r1", "r1", "r1"}},
-		"the Node has changed":     {looks: []look{{small, r1}, {small, r2}, {small, changed}, {small, r2}}, want: []string{"r1", "r2", "r1"}},
-		"a snapshot of the Node":   {looks: []look{{small, r1}, {small, r1.Snapshot()}}, want: []string{"r1"}},
-		"a Pod was placed on it":   {looks: []look{{small, r1}, {small, with(r1, small)}, {small, r1}}, want: []string{"r1", "r1", "r1"}},
-		"a Node of the name anew":  {looks: []look{{small, r1}, {small, anew("r1")}}, want: []string{"r1", "r1"}},
-		"another Pod in between":   {looks: []look{{small, r1}, {large, r2}, {small, r1}}, want: []string{"r1", "r2", "r1"}},
-		"nothing is asked for yet": {},
+		"equal Pods":                {looks: []look{{small, r1}, {small, r2}, {equal, r1}, {equal, r2}}, want: []string{"r1", "r2"}},
+		"equal Pods, refused":       {looks: []look{{small, r1}, {equal, r1}}, status: fwk.NewStatus(fwk.Unschedulable, "no"), want: []string{"r1"}},
+		"an error is not kept":      {looks: []look{{small, r1}, {small, r1}}, status: fwk.NewStatus(fwk.Error, "broken"), want: []string{"r1", "r1"}},
+		"another Pod":               {looks: []look{{small, r1}, {large, r1}, {small, r1}}, want: []string{"r1", "r1", "r1"}},
+		"the Node has changed":      {looks: []look{{small, r1}, {small, r2}, {small, changed}, {small, r2}}, want: []string{"r1", "r2", "r1"}},
+		"a snapshot of the Node":    {looks: []look{{small, r1}, {small, r1.Snapshot()}}, want: []string{"r1"}},
+		"a Pod was placed on it":    {looks: []look{{small, r1}, {small, with(r1, small)}, {small, r1}}, want: []string{"r1", "r1", "r1"}},
+		"a Node of the name anew":   {looks: []look{{small, r1}, {small, anew("r1")}}, want: []string{"r1", "r1"}},
+		"another Pod in between":    {looks: []look{{small, r1}, {large, r2}, {small, r1}}, want: []string{"r1", "r2", "r1"}},
+		"a Pod is nominated for it": {looks: []look{{small, r1}, {small, r2}, {equal, r1}, {equal, r2}}, nominated: "r1", want: []string{"r1", "r2", "r1"}},
+		"nothing is asked for yet":  {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inner := &asked{status: tc.status}
+			inner := &asked{status: tc.status, nominated: tc.nominated}
 			p := &equalPods{Framework: inner, outcomes: map[string]filtered{}}
 			for _, look := range tc.looks {
 				p.next(look.pod)

@@ -11,9 +11,9 @@ import (
 // gang releases takes this way. Without it, such a pod waits for the end of its backoff, a second or more. Restore the
 // default when the Kubernetes release in go.mod has the fix, kubernetes/kubernetes#139450.
 //
-// DynamicResourceAllocation is off: projected pods have no resource claims. With it, a scheduler waits until it has
-// listed them in resource.k8s.io/v1, which an API server before Kubernetes 1.34 does not serve, and keeps three watches
-// per tenant.
+// DynamicResourceAllocation is off: pods with resource claims are refused (policy.Devices). With it, a scheduler waits
+// until it has listed them in resource.k8s.io/v1, which an API server before Kubernetes 1.34 does not serve, and keeps
+// three watches per tenant.
 func init() {
 	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.SchedulerPopFromBackoffQ, false))
 	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.DynamicResourceAllocation, false))

@@ -2,6 +2,7 @@ package kubescheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,7 +24,8 @@ import (
 	"github.com/superpool/superpool/plugins"
 )
 
-// Instance is what one kube-scheduler is built of. All fields but Gang, Failed, Refused and EqualPods are required.
+// Instance is what one kube-scheduler is built of. All fields but Gang, Failed, Refused, RefusedReason, EqualPods and
+// KeepNominations are required.
 type Instance struct {
 	// Client is what kube-scheduler and its plugins read and write with.
 	Client kubernetes.Interface
@@ -48,9 +50,13 @@ type Instance struct {
 	// Refused is asked about each Pod that is about to be scheduled, by one goroutine, and returns why it must wait, ""
 	// if it need not. Whoever makes it return "" activates the Pods. Nil: none waits.
 	Refused func(pod *corev1.Pod) string
+	// RefusedReason is the reason of the Events about Pods that Refused lets wait, "" for kube-scheduler's own.
+	RefusedReason string
 	// EqualPods is whether many Pods of one spec follow each other, so that what Filter said of a Node is kept from one
 	// to the next, where it cannot be another. Filter is run, and counted in kube-scheduler's metrics, less often then.
 	EqualPods bool
+	// KeepNominations is whether a Pod that is not scheduled keeps the nominated Node that the view has given it.
+	KeepNominations bool
 }
 
 // refusedBy is what kube-scheduler takes for the plugin that refused a Pod which Refused lets wait.
@@ -93,12 +99,23 @@ func (i Instance) Build(ctx context.Context) (*scheduler.Scheduler, error) {
 		if i.Gang != nil && slicepod.PinOf(pod.Pod) != "" && !why.IsZero() && isOfCycle(status) {
 			why = allPinned(ctx, profile, pod.Pod, i.Gang(pod.Pod), why)
 		}
+		refused, isRefused := refusedWith(status)
+		if isRefused {
+			why.Message = refused // nobody looked for Pods to evict
+		}
 		if i.Failed != nil {
 			status = i.Failed(ctx, pod.Pod, status, why)
 		}
 		if !why.IsZero() {
 			status = worded(status, why.Message)
-			profile = inWords{Framework: profile, ctx: ctx, client: i.Client, message: why.Message}
+			told := inWords{Framework: profile, ctx: ctx, client: i.Client, message: why.Message}
+			if isRefused {
+				told.reason = i.RefusedReason
+			}
+			profile = told
+		}
+		if i.KeepNominations {
+			nominating = nil
 		}
 		handle(ctx, profile, pod, status, nominating, start)
 	}
@@ -110,6 +127,15 @@ func unfit(pod *corev1.Pod, reason string) error {
 	return &framework.FitError{Pod: pod, Diagnosis: framework.Diagnosis{
 		NodeToStatus: framework.NewDefaultNodeToStatus(), PreFilterMsg: reason, UnschedulablePlugins: sets.New(refusedBy),
 	}}
+}
+
+// refusedWith returns the reason of the error of unfit, and whether status has one.
+func refusedWith(status *fwk.Status) (reason string, isRefused bool) {
+	var fit *framework.FitError
+	if !errors.As(status.AsError(), &fit) || !fit.Diagnosis.UnschedulablePlugins.Has(refusedBy) {
+		return "", false
+	}
+	return fit.Diagnosis.PreFilterMsg, true
 }
 
 // NoEvents is a profile.RecorderFactory that drops all Events, for Pods that exist in a view only.

@@ -103,3 +103,42 @@ func TestFailed(t *testing.T) {
 		})
 	}
 }
+
+// TestRefused: a Pod that must wait is not scheduled, and its Event has the reason of those that must.
+func TestRefused(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	ctx, cancel := context.WithCancel(ctx)
+	api := fake.NewClientset(builders.Node("r1", "cpu", "1", "pods", "10").Obj(),
+		builders.Pod("web", "small", "cpu", "1").SchedulerName(corev1.DefaultSchedulerName).Obj())
+	cfg, err := LoadConfig("", []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"))
+	require.NoError(t, err)
+	recorder := events.NewFakeRecorder(100)
+	instance := Instance{
+		Client: api, Informers: informers.NewSharedInformerFactory(api, 0), Config: cfg,
+		Recorders: func(string) events.EventRecorder { return recorder },
+		Refused:   func(*corev1.Pod) string { return "not on Mondays" }, RefusedReason: "Closed",
+	}
+	sched, err := instance.Build(ctx)
+	require.NoError(t, err)
+	instance.Informers.Start(ctx.Done())
+	instance.Informers.WaitForCacheSync(ctx.Done())
+	require.NoError(t, sched.WaitForHandlersSync(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		sched.Run(ctx)
+	}()
+	defer func() {
+		cancel()
+		<-ended
+		instance.Informers.Shutdown()
+	}()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		pod, err := api.CoreV1().Pods("web").Get(t.Context(), "small", metav1.GetOptions{})
+		require.NoError(c, err)
+		require.Len(c, pod.Status.Conditions, 1)
+		require.Equal(c, "not on Mondays", pod.Status.Conditions[0].Message)
+		require.Empty(c, pod.Spec.NodeName)
+	}, 20*time.Second, 10*time.Millisecond)
+	require.Equal(t, "Warning Closed not on Mondays", <-recorder.Events)
+}

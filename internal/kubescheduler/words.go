@@ -39,11 +39,13 @@ type inWords struct {
 	ctx     context.Context //nolint:containedctx // it is that of one call, whose interfaces hand none on
 	client  kubernetes.Interface
 	message string
+	// reason is the reason of the Event, "" for kube-scheduler's own.
+	reason string
 }
 
 // EventRecorder returns a recorder of Events with the message.
 func (w inWords) EventRecorder() events.EventRecorder {
-	return wordedRecorder{w.Framework.EventRecorder(), tenancy.Cut(w.message, validation.NoteLengthLimit)}
+	return wordedRecorder{w.Framework.EventRecorder(), tenancy.Cut(w.message, validation.NoteLengthLimit), w.reason}
 }
 
 // APICacher returns what writes the condition with the message.
@@ -53,12 +55,12 @@ func (w inWords) APICacher() framework.APICacher {
 
 type wordedRecorder struct {
 	events.EventRecorder
-	message string
+	message, reason string
 }
 
 // Eventf implements events.EventRecorder.
 func (r wordedRecorder) Eventf(regarding, related runtime.Object, kind, reason, action, _ string, _ ...any) {
-	r.EventRecorder.Eventf(regarding, related, kind, reason, action, "%s", r.message)
+	r.EventRecorder.Eventf(regarding, related, kind, cmp.Or(r.reason, reason), action, "%s", r.message)
 }
 
 type wordedCalls struct {

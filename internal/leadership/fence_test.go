@@ -3,10 +3,12 @@ package leadership
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -90,7 +92,7 @@ func TestFence(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
 			defer server.Close()
 			inner := &slowLock{clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0))}
-			fence := &Fence{RenewDeadline: deadline, Clock: inner.clock}
+			fence := &Fence{RenewDeadline: deadline, LeaseDuration: deadline + time.Minute, Clock: inner.clock}
 			api := &http.Client{Transport: fence.Wrap(http.DefaultTransport)}
 			send := func(method string) error {
 				request, err := http.NewRequestWithContext(t.Context(), method, server.URL, http.NoBody)
@@ -120,5 +122,83 @@ func TestFence(t *testing.T) {
 		})
 	}
 }
+
+// hangs answers nothing until the request's context ends.
+type hangs struct{}
+
+func (hangs) RoundTrip(request *http.Request) (*http.Response, error) {
+	<-request.Context().Done()
+	return nil, request.Context().Err()
+}
+
+// TestWritesOnTheirWayEnd: a write that has no answer when another may be elected is given up.
+func TestWritesOnTheirWayEnd(t *testing.T) {
+	t.Parallel()
+	const deadline, lease = 10 * time.Second, 15 * time.Second
+	for name, tc := range map[string]struct {
+		method         string
+		lease          time.Duration
+		elected        bool
+		patience, want time.Duration
+		err            error
+	}{
+		"a write":                      {method: http.MethodPatch, lease: lease, elected: true, patience: time.Hour, want: lease - time.Second, err: errLate},
+		"a read":                       {method: http.MethodGet, lease: lease, elected: true, patience: time.Hour, want: time.Hour, err: context.DeadlineExceeded},
+		"nobody elected it":            {method: http.MethodPatch, lease: lease, patience: time.Hour, want: time.Hour, err: context.DeadlineExceeded},
+		"its caller gives up earlier":  {method: http.MethodPatch, lease: lease, elected: true, patience: time.Second, want: time.Second, err: context.DeadlineExceeded},
+		"no time for those on the way": {method: http.MethodPatch, elected: true, patience: time.Hour, want: deadline - time.Second, err: errLate},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				fence := &Fence{RenewDeadline: deadline, LeaseDuration: tc.lease}
+				if tc.elected {
+					fence.renewed(time.Now())
+				}
+				<-time.After(time.Second)
+				started := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), tc.patience)
+				defer cancel()
+				request, err := http.NewRequestWithContext(ctx, tc.method, "https://tenant", http.NoBody)
+				require.NoError(t, err)
+				_, err = fence.Wrap(hangs{}).RoundTrip(request) //nolint:bodyclose // there is no answer
+				require.ErrorIs(t, err, tc.err)
+				require.Equal(t, tc.want, time.Since(started))
+			})
+		})
+	}
+}
+
+// TestAnswersAreRead: an answer is read to its end, and its context is released then.
+func TestAnswersAreRead(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("begins"))
+		w.(http.Flusher).Flush()
+		_, _ = w.Write([]byte(" and ends"))
+	}))
+	defer server.Close()
+	fence := &Fence{RenewDeadline: time.Minute, LeaseDuration: time.Hour}
+	fence.renewed(time.Now())
+	var sent *http.Request
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, server.URL, http.NoBody)
+	require.NoError(t, err)
+	answer, err := fence.Wrap(sends(func(request *http.Request) (*http.Response, error) {
+		sent = request
+		return http.DefaultTransport.RoundTrip(request)
+	})).RoundTrip(request)
+	require.NoError(t, err)
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	require.Equal(t, "begins and ends", string(text))
+	require.NoError(t, sent.Context().Err())
+	require.NoError(t, answer.Body.Close())
+	require.ErrorIs(t, sent.Context().Err(), context.Canceled)
+}
+
+type sends func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f sends) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 func (l *slowLock) pass(d time.Duration) { l.clock.SetTime(l.clock.Now().Add(d)) }

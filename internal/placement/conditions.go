@@ -3,6 +3,7 @@ package placement
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,7 +16,7 @@ import (
 // conditions returns the conditions of np for the status next. Those of np are not changed.
 func conditions(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha1.NamespacePlacementStatus, facts *Facts) []metav1.Condition {
 	all := slices.Clone(np.Status.Conditions)
-	for _, condition := range []*metav1.Condition{accepted(facts), placed(np, next, facts), roomMade(facts)} {
+	for _, condition := range []*metav1.Condition{accepted(facts), placed(np, next, facts), roomMade(facts), guaranteed(facts.Share)} {
 		if condition == nil {
 			continue
 		}
@@ -27,7 +28,38 @@ func conditions(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha
 	if Lacking(&schedulerv1alpha1.NamespacePlacement{Spec: np.Spec, Status: *next}).IsZero() {
 		meta.RemoveStatusCondition(&all, schedulerv1alpha1.ConditionRoomMade)
 	}
+	if facts.Share != nil && guaranteed(facts.Share) == nil {
+		meta.RemoveStatusCondition(&all, schedulerv1alpha1.ConditionGuaranteed)
+	}
 	return all
+}
+
+// guaranteed returns condition Guaranteed, nil if the namespace's share was not computed, or nothing is guaranteed. It
+// names no amounts: what one namespace asks for would change what is said of all others of the tenant.
+func guaranteed(share *Share) *metav1.Condition {
+	switch {
+	case share == nil || !share.Guaranteed && share.Borrowed.IsZero():
+		return nil
+	case share.Guaranteed:
+		return &metav1.Condition{
+			Type: schedulerv1alpha1.ConditionGuaranteed, Status: metav1.ConditionTrue, Reason: schedulerv1alpha1.ReasonWithinGuarantee,
+			Message: "All that the namespace asks for is within what is guaranteed to the tenant",
+		}
+	}
+	return &metav1.Condition{
+		Type: schedulerv1alpha1.ConditionGuaranteed, Status: metav1.ConditionFalse, Reason: schedulerv1alpha1.ReasonBorrowing,
+		Message: fmt.Sprintf("The namespace asks for more %s than is guaranteed to the tenant and not used by its other namespaces: "+
+			"it may have to give way to those to whom that is guaranteed", names(share.Borrowed)),
+	}
+}
+
+// names returns the names of resources for people.
+func names(amounts slice.Amounts) string {
+	all := make([]string, 0, len(amounts))
+	for _, name := range amounts.Names() {
+		all = append(all, string(name))
+	}
+	return strings.Join(all, ", ")
 }
 
 // roomMade returns condition RoomMade, nil where nobody has looked.

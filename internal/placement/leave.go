@@ -21,15 +21,20 @@ const ReturnTime = time.Minute
 // leave lets all leave that is reserved in a super cluster which is to be left, and what left for that stay again where
 // the reason has ended. What was lost, and has been placed elsewhere, goes on to leave. It returns what stays no more,
 // and what does again. unreplaced is what left before and is not placed elsewhere.
-func (h holdings) leave(now time.Time, unreplaced slice.Amounts, leave map[string]schedulerv1alpha1.LeavingReason) (left, returned slice.Amounts) {
-	for cluster, reason := range leave {
+func (h holdings) leave(facts *Facts, unreplaced slice.Amounts) (left, returned slice.Amounts) {
+	now := facts.Now
+	for cluster, reason := range facts.Leave {
 		if p, holds := h[cluster]; holds && reason != "" && !p.reserved.IsZero() {
+			if reason == schedulerv1alpha1.LeavingPreempted && p.isPreempted() {
+				continue // what has been placed there since, in room that nobody waits for, stays
+			}
 			left = left.Plus(p.staying())
 			p.leaveWhole(now, reason)
+			p.giveWay(facts.Preemption)
 		}
 	}
 	elsewhere := unreplaced.Plus(left).IsZero()
-	for cluster, reason := range leave {
+	for cluster, reason := range facts.Leave {
 		p, holds := h[cluster]
 		switch {
 		case !holds || reason != "" || !p.leavesCluster():
@@ -45,10 +50,15 @@ func (h holdings) leave(now time.Time, unreplaced slice.Amounts, leave map[strin
 }
 
 // settle lets what leaves a super cluster that has returned be what the quota has too much of, once that has answered
-// for ReturnTime.
-func (h holdings) settle(now time.Time) {
-	for _, p := range h {
-		if p.isReturning() && p.returnsFor(now) == 0 {
+// for ReturnTime. Where the namespace has volumes it stays, and what is too much is chosen anew.
+func (h holdings) settle(now time.Time, used map[string]Use) {
+	for cluster, p := range h {
+		if !p.isReturning() || p.returnsFor(now) > 0 {
+			continue
+		}
+		if use := used[cluster]; p.volumesStay(&use) {
+			p.leaving, p.terms = nil, nil
+		} else {
 			p.terms = p.terms.DeepCopy()
 			p.terms.Reason = schedulerv1alpha1.LeavingShrunk
 		}
@@ -88,26 +98,39 @@ func (p *holding) leaveWhole(now time.Time, reason schedulerv1alpha1.LeavingReas
 	p.leaving, p.terms = p.reserved, &schedulerv1alpha1.Leaving{Reason: reason, Since: since}
 }
 
-// leavesCluster reports whether what is leaving does so because of its super cluster.
+// leavesCluster reports whether what is leaving does so because of its super cluster, or of another namespace there.
 func (p *holding) leavesCluster() bool {
-	return !p.leaving.IsZero() && (p.terms.Reason == schedulerv1alpha1.LeavingDrained || p.terms.Reason == schedulerv1alpha1.LeavingLost)
+	return p.isPreempted() ||
+		!p.leaving.IsZero() && (p.terms.Reason == schedulerv1alpha1.LeavingDrained || p.terms.Reason == schedulerv1alpha1.LeavingLost)
 }
 
 // releasable returns of used the super clusters from which a part that leaves may be released. While anything is
 // displaced the part is held, so that a namespace has either room elsewhere or what it had, also when the cause ends
 // half way. What leaves because it is more than the quota is not displaced, and in a super cluster that is gone there
-// is nothing to hold.
+// is nothing to hold. The part is held, too, where the namespace has volumes.
 func (h holdings) releasable(displaced slice.Amounts, used map[string]Use) map[string]Use {
-	if displaced.IsZero() {
-		return used
-	}
 	released := maps.Clone(used)
 	for cluster, p := range h {
-		if p.moves() && !used[cluster].Gone {
+		waits := p.moves() && !p.isPreempted() && !displaced.IsZero()
+		if use := used[cluster]; !use.Gone && (waits || p.volumesStay(&use)) {
 			delete(released, cluster)
 		}
 	}
 	return released
+}
+
+// volumesStay reports whether a part that leaves because of what became of its super cluster is held for the volumes
+// that the namespace has there: their pods can run nowhere else, and come back when it is drained or lost no more. A
+// super cluster that is left takes nothing new, so the room is nobody else's meanwhile.
+func (p *holding) volumesStay(use *Use) bool {
+	if use.Claims == 0 || p.leaving.IsZero() {
+		return false
+	}
+	switch p.terms.Reason {
+	case schedulerv1alpha1.LeavingDrained, schedulerv1alpha1.LeavingLost, schedulerv1alpha1.LeavingReturned:
+		return true
+	}
+	return false
 }
 
 // moves reports whether a part leaves and is to be placed elsewhere: not because the quota was lowered.
@@ -159,6 +182,7 @@ func leavingClusters(placements []schedulerv1alpha1.ClusterPlacement) string {
 		{schedulerv1alpha1.LeavingLost, "lost"},
 		{schedulerv1alpha1.LeavingRequested, "left on request"},
 		{schedulerv1alpha1.LeavingMoved, "left for larger pieces"},
+		{schedulerv1alpha1.LeavingPreempted, "left because what was borrowed there is given back"},
 	} {
 		var clusters []string
 		for i := range placements {

@@ -28,6 +28,14 @@ type Facts struct {
 	// ChoiceUnmet is whether no super cluster but those that are left has the labels that the tenant requires. nil: it
 	// is not known, and what is recorded stays.
 	ChoiceUnmet *bool
+	// Preemption is for whom namespaces leave that are to leave as Preempted and do not yet, nil where none are.
+	Preemption *Preemption
+	// Share is what the namespace has of its tenant's guarantee. nil: it was not computed, and condition Guaranteed
+	// stays. The zero Share with nothing borrowed: nothing is guaranteed.
+	Share *Share
+	// Nominated is where others give way for what is missing, by super cluster; empty for nowhere any more. nil: that
+	// stays.
+	Nominated map[string]slice.Amounts
 	// Granted is what the namespace scheduler reserves per super cluster on top of what is reserved.
 	Granted map[string]slice.Amounts
 	// Unschedulable is the namespace scheduler's message about what it cannot place, "" when it has not refused.
@@ -52,6 +60,8 @@ type Eviction struct {
 	Excess slice.Amounts
 	// Reason is why it leaves.
 	Reason schedulerv1alpha1.LeavingReason
+	// Overdue is whether budgets do not count any more.
+	Overdue bool
 }
 
 // NeedsUsed reports whether Next needs Facts.Used for np: more stays than the quota requests, or a part is leaving.
@@ -68,9 +78,9 @@ func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 // order:
 //
 //  1. What was granted is added, and pays for what is displaced first.
-//  2. Where a super cluster is drained or lost all leaves it and is displaced, and where it is so no more, what left it
-//     stays again. What was lost and is placed elsewhere goes on to leave: for ReturnTime whatever pods use there, then
-//     as in 5.
+//  2. Where a super cluster is drained or lost, or the namespace gives way to another, all leaves and is displaced, and
+//     where it is so no more, what left stays again. What was lost and is placed elsewhere goes on to leave: for
+//     ReturnTime whatever pods use there, then as in 5.
 //  3. What leaves because it is more than the quota stays again, as far as the quota requests it again, and takes the
 //     place of what has just been displaced. While the quota is lower, less counts as displaced (Displaced), and it
 //     counts again when the quota is as it was, as far as it still leaves.
@@ -78,23 +88,25 @@ func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 //     the namespace scheduler refuses it, where anything leaves, and where it does not add up to the quota any more.
 //  5. Of what is leaving, the part is released that the super cluster shows to be free: pods do not use it, and the
 //     quota there answers the decision (Use.Answers) and does not let them. Unless the quota was lowered, it is held
-//     until nothing is displaced any more.
-//  6. What is reserved to stay above the quota leaves: first what pods do not use, and of that first where no pod uses
-//     anything, and of those first the alphabetically last super cluster, so that a namespace which shrinks leaves
-//     whole super clusters. It is not moved between super clusters unless Facts.Used says what pods use.
+//     until nothing is displaced any more, but for what is preempted: nobody owes it room elsewhere. What leaves a
+//     super cluster that is drained, or was lost, is held as long as the namespace has volumes there (volumesStay).
+//  6. What is reserved to stay above the quota leaves: first what pods do not use, and of that last where volumes wait
+//     for their pods (Use.Waits), first where no pod uses anything, and of those first the alphabetically last super
+//     cluster, so that a namespace which shrinks leaves whole super clusters. It is not moved between super clusters
+//     unless Facts.Used says what pods use.
 //  7. Where less stays than before, what leaves bears the name of this decision.
-//  8. Numbers of slices, conditions, and what is to be published follow from that.
+//  8. Numbers of slices, home (Home), conditions, and what is to be published follow from that.
 //
-// evict is what pods use of a part that leaves, once its replacement is placed, sorted by super cluster. Of a super
-// cluster that is lost it is all that leaves, for nobody measures what pods use there. Pods are not evicted because the
-// quota was lowered, nor for a larger pod (Relocate). again is when Next will have another result although nothing else
-// changes, 0 for never. Next has no effect on np, and equal arguments give equal results.
+// evict is what pods use of a part that leaves, once its replacement is placed or it is preempted, sorted by super
+// cluster. Of a super cluster that is lost it is all that leaves, for nobody measures what pods use there. Pods are
+// not evicted because the quota was lowered, nor for a larger pod (Relocate). again is when Next will have another
+// result although nothing else changes, 0 for never. Next has no effect on np, and equal arguments give equal results.
 func Next(np *schedulerv1alpha1.NamespacePlacement, facts Facts) (next schedulerv1alpha1.NamespacePlacementStatus, evict []Eviction, again time.Duration) {
 	quota := slice.Of(np.Spec.Quota)
 	held := byCluster(np.Status.Placements)
 	unreplaced := recorded(np).Minus(held.grant(facts.Granted))
-	left, returned := held.leave(facts.Now, unreplaced, facts.Leave)
-	held.settle(facts.Now)
+	left, returned := held.leave(&facts, unreplaced)
+	held.settle(facts.Now, facts.Used)
 	unreplaced = unreplaced.Plus(left.Minus(held.keep(quota))).Minus(returned)
 	displaced := least(unreplaced, quota.Minus(held.staying()))
 	requested := held.meet(np, &facts)
@@ -110,12 +122,13 @@ func Next(np *schedulerv1alpha1.NamespacePlacement, facts Facts) (next scheduler
 	if next.Displaced != nil && len(next.Displaced.Resources) > 0 {
 		next.Displaced.ChoiceUnmet = ptr.Deref(facts.ChoiceUnmet, np.Status.Displaced != nil && np.Status.Displaced.ChoiceUnmet)
 	}
-	if displaced.IsZero() {
-		evict = held.evictions(facts.Used)
-	}
+	evict = held.evictions(&facts, displaced.IsZero())
 	next.Slices, next.PlacedSlices = Slices(&np.Spec, next.Placements)
 	next.Clusters = Summary(next.Placements)
+	next.Home = Home(np.Status.Home, &np.Spec, next.Placements)
 	next.Conditions = conditions(np, &next, &facts)
+	next.Preemptions = preemptions(np, &facts)
+	next.Nominated = nominated(np, &next, &facts)
 	publish(&next, facts.Annotation)
 	return next, evict, held.again(facts.Now, facts.Used)
 }
@@ -200,13 +213,14 @@ func (h holdings) decide(np *schedulerv1alpha1.NamespacePlacement, now time.Time
 }
 
 // evictions returns what pods use of what is leaving. In a super cluster that is lost nobody measures it: all of it.
-func (h holdings) evictions(used map[string]Use) (evict []Eviction) {
+// elsewhere is whether all of it is placed elsewhere: what is preempted does not wait for that.
+func (h holdings) evictions(facts *Facts, elsewhere bool) (evict []Eviction) {
 	for _, cluster := range slices.Sorted(maps.Keys(h)) {
 		p := h[cluster]
-		if !p.moves() || p.terms.Reason == schedulerv1alpha1.LeavingMoved {
+		if !p.moves() || p.terms.Reason == schedulerv1alpha1.LeavingMoved || !elsewhere && !p.isPreempted() {
 			continue
 		}
-		use, measured := used[cluster]
+		use, measured := facts.Used[cluster]
 		excess := use.Requests.Minus(p.reserved.Minus(p.leaving))
 		if p.terms.Reason == schedulerv1alpha1.LeavingLost {
 			if excess = p.leaving; measured {
@@ -214,7 +228,9 @@ func (h holdings) evictions(used map[string]Use) (evict []Eviction) {
 			}
 		}
 		if !excess.IsZero() {
-			evict = append(evict, Eviction{Cluster: cluster, Excess: excess, Reason: p.terms.Reason})
+			evict = append(evict, Eviction{
+				Cluster: cluster, Excess: excess, Reason: p.terms.Reason, Overdue: p.isPreempted() && p.dueIn(facts.Now) == 0,
+			})
 		}
 	}
 	return evict
@@ -276,11 +292,14 @@ func (h holdings) shrink(now time.Time, quota slice.Amounts, used map[string]Use
 	}
 }
 
-// rank orders super clusters by what pods use there: nothing, something, unknown.
+// rank orders super clusters by what pods use there: nothing, something, volumes that wait for their
+// pods, unknown.
 func rank(used map[string]Use, cluster string) int {
 	use, measured := used[cluster]
 	switch {
 	case !measured:
+		return 3
+	case use.Waits():
 		return 2
 	case !use.Requests.IsZero():
 		return 1
@@ -299,15 +318,18 @@ func (h holdings) staying() slice.Amounts {
 
 func (p *holding) staying() slice.Amounts { return p.reserved.Minus(p.leaving) }
 
-// again returns the time until a return has settled, or until the absence of a quota answers, 0 for never.
+// again returns the time until a return has settled, or a preemption is overdue, or until the absence of a quota
+// answers, 0 for never.
 func (h holdings) again(now time.Time, used map[string]Use) (soonest time.Duration) {
 	for cluster, p := range h {
 		var again time.Duration
 		if use, measured := used[cluster]; measured {
 			_, again = p.answers(now, &use)
 		}
-		if left := p.returnsFor(now); left > 0 && (again == 0 || left < again) {
-			again = left
+		for _, left := range []time.Duration{p.returnsFor(now), p.dueIn(now)} {
+			if left > 0 && (again == 0 || left < again) {
+				again = left
+			}
 		}
 		if again > 0 && (soonest == 0 || again < soonest) {
 			soonest = again

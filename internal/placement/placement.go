@@ -70,6 +70,18 @@ func Clusters(placements []schedulerv1alpha1.ClusterPlacement) sets.Set[string] 
 	return clusters
 }
 
+// Answering returns the super clusters that everything leaves and that answer: those of placements that are leaving,
+// but were not lost.
+func Answering(placements []schedulerv1alpha1.ClusterPlacement) sets.Set[string] {
+	clusters := sets.New[string]()
+	for i := range placements {
+		if IsLeaving(&placements[i]) && placements[i].Leaving.Reason != schedulerv1alpha1.LeavingLost {
+			clusters.Insert(placements[i].Cluster)
+		}
+	}
+	return clusters
+}
+
 // IsDecided reports whether the status of placement was written before. Until then the namespace may hold something
 // already: its NamespacePlacement was deleted, or is missing in a backup from which the meta cluster was restored.
 func IsDecided(placement *schedulerv1alpha1.NamespacePlacement) bool {

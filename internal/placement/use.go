@@ -3,6 +3,7 @@ package placement
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/superpool/superpool/internal/slice"
@@ -21,6 +22,8 @@ type Use struct {
 	Decision string
 	// QuotaGone is when the quota was seen to be gone, zero if none was seen before.
 	QuotaGone time.Time
+	// Claims is how many PersistentVolumeClaims of the namespace are there, bound or not. Their volumes do not move.
+	Claims int64
 	// Gone is whether the super cluster has left the pool: nothing can be used there.
 	Gone bool
 }
@@ -51,8 +54,13 @@ func (u *Use) Answers(decision string, since, now time.Time) (answers bool, agai
 // larger of what they request and what their quota lets them request.
 func (u *Use) MayUse() slice.Amounts { return larger(u.Requests, u.Hard) }
 
-// IsNothing reports whether the super cluster has neither pods of the namespace nor a quota for them.
-func (u *Use) IsNothing() bool { return u.Hard == nil && u.Requests.IsZero() }
+// IsNothing reports whether the super cluster has neither pods of the namespace nor a quota that lets any in. One that
+// lets none in may not Answer yet.
+func (u *Use) IsNothing() bool { return u.Hard.IsZero() && u.Requests.IsZero() }
+
+// Waits reports whether pods that volumes are for may be about to come back to the super cluster: the namespace has
+// more claims there than pods.
+func (u *Use) Waits() bool { return u.Claims > u.Requests[corev1.ResourcePods] }
 
 // larger returns the larger amount of each resource.
 func larger(a, b slice.Amounts) slice.Amounts { return a.Plus(b.Minus(a)) }

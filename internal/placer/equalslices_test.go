@@ -97,6 +97,7 @@ func (p *pool) decide(ctx context.Context, step int, random *rand.Rand) (placed 
 		require.True(p.t, profile.RunReservePluginsReserve(ctx, state, pod, result.SuggestedHost).IsSuccess())
 		reserved = append(reserved, func() { profile.RunReservePluginsUnreserve(ctx, state, pod, result.SuggestedHost) })
 		pod = pod.DeepCopy()
+		pod.UID += "-placed" // the slice itself is released
 		pod.Spec.NodeName = result.SuggestedHost
 		require.NoError(p.t, p.sched.Cache.AssumePod(klog.FromContext(ctx), pod))
 		placed = append(placed, pod)

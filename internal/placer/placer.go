@@ -23,6 +23,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/refusal"
@@ -93,19 +94,30 @@ func (p *Placer) build(ctx context.Context) (*scheduler.Scheduler, informers.Sha
 		return nil, nil, fmt.Errorf("building a client for plugins: %w", err)
 	}
 	factory := p.informers(api)
+	gangs := namespacegang.NewState()
 	sched, err := kubescheduler.Instance{
 		Client:     sliceClient{api},
 		KubeConfig: kubeConfig,
 		Informers:  factory,
 		Config:     p.Config,
-		Plugins:    plugins.Options{Committer: committer{p}},
+		Plugins:    plugins.Options{Committer: committer{p}, Gangs: gangs},
 		Recorders:  kubescheduler.NoEvents,
 		Gang:       func(pod *corev1.Pod) []*corev1.Pod { return p.Namespaces.Slices(slicepod.GangName(pod)) },
 		Failed:     p.failed,
-		EqualPods:  !p.filterEach,
+		EqualPods:  !p.filterEach, KeepNominations: true,
 	}.Build(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("building the namespace scheduler: %w", err)
+	}
+	schedule := sched.SchedulePod
+	sched.SchedulePod = func(ctx context.Context, profile framework.Framework, state fwk.CycleState, pod *corev1.Pod) (scheduler.ScheduleResult, error) {
+		if slicepod.IsFirst(pod) {
+			gangs.Settle(ctx, func(released *corev1.Pod) bool {
+				counted, err := sched.Cache.IsAssumedPod(released)
+				return err == nil && counted
+			})
+		}
+		return schedule(ctx, profile, state, pod)
 	}
 	p.waken = func() {
 		pods, err := factory.Core().V1().Pods().Lister().List(labels.Everything())

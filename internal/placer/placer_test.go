@@ -303,6 +303,30 @@ func TestPlacerReleasesWhatItHeld(t *testing.T) {
 	p.wantPlaced("large", `{"r4":4}`)
 }
 
+// TestPlacerCountsNoSliceThatIsReleased: a namespace that is tried right after another one has released most of the
+// pool is not refused for what is being given back, as a request would be for good.
+func TestPlacerCountsNoSliceThatIsReleased(t *testing.T) {
+	p := newPool(t, func(p *pool) {
+		for _, tenant := range []string{"large", "next"} {
+			np := builders.Placement(tenant, "web").UID(types.UID(tenant)).Slice("cpu", "1", "memory", "1Mi").Quota("cpu", "41", "memory", "41Mi").Obj()
+			if tenant == "next" {
+				np.Spec.Quota = builders.Resources("cpu", "40", "memory", "40Mi")
+			}
+			p.placements[tenant] = np
+			p.project(tenant)
+		}
+		// 41 cpu are free, in pieces that hold 40 slices.
+		for _, name := range []string{"r1", "r2"} {
+			p.placer.Nodes.Set(name, view.NamespaceNode(virtualNode(name, "20500m", "8Gi")))
+		}
+	})
+	p.wantPlaced("next", `{"r1":20,"r2":20}`)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	require.Positive(t, p.refused["large"])
+	require.Empty(t, p.refusals["next"].Message)
+}
+
 func TestPlacerGrowsWhereItIs(t *testing.T) {
 	p := newPool(t)
 	p.cluster("r1", "1", "8Gi")

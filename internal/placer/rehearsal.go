@@ -63,38 +63,15 @@ type Outcome struct {
 
 // Run returns the outcome of each of Placements, in their order.
 func (r *Rehearsal) Run(ctx context.Context) ([]Outcome, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	s := &stage{reserved: map[types.NamespacedName]int{}, decided: make(chan decision, 1)}
-	s.placer = &Placer{Namespaces: view.NewNamespaces(), Nodes: view.NewNodeSource(), Config: r.Config, Sink: s}
-	s.placer.erred = func(gang string, err error) { s.decide(gang, decision{err: err}) }
-	for _, node := range r.Nodes {
-		s.placer.Nodes.Set(node.Name, view.NamespaceNode(node))
-	}
-	outcomes := make([]Outcome, len(r.Placements))
-	for i, np := range r.Placements {
-		outcomes[i].Placement = np
-		s.project(held(np))
-	}
-	sched, factory, err := s.placer.build(ctx)
+	s, end, err := r.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s.cache = sched.Cache
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		run(ctx, sched, factory)
-	}()
-	defer func() {
-		drain(ctx, sched, factory)
-		cancel()
-		<-ended
-		left, _ := sched.SchedulingQueue.PendingPods()
-		for _, pod := range left { // whose deletion was not heard any more
-			sched.SchedulingQueue.Delete(pod)
-		}
-	}()
+	defer end()
+	outcomes := make([]Outcome, len(r.Placements))
+	for i, np := range r.Placements {
+		outcomes[i].Placement = np
+	}
 	for _, i := range r.order() {
 		// What is displaced comes first, or a request, and what the quota has grown by then.
 		for tries := true; tries && len(placement.Missing(outcomes[i].Placement)) > 0; {
@@ -106,6 +83,40 @@ func (r *Rehearsal) Run(ctx context.Context) ([]Outcome, error) {
 		}
 	}
 	return outcomes, nil
+}
+
+// begin runs a Placer of the pool in which nothing waits, until end is called.
+func (r *Rehearsal) begin(ctx context.Context) (s *stage, end func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	s = &stage{reserved: map[types.NamespacedName]int{}, decided: make(chan decision, 1)}
+	s.placer = &Placer{Namespaces: view.NewNamespaces(), Nodes: view.NewNodeSource(), Config: r.Config, Sink: s}
+	s.placer.erred = func(gang string, err error) { s.decide(gang, decision{err: err}) }
+	for _, node := range r.Nodes {
+		s.placer.Nodes.Set(node.Name, view.NamespaceNode(node))
+	}
+	for _, np := range r.Placements {
+		s.project(held(np))
+	}
+	sched, factory, err := s.placer.build(ctx)
+	if err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	s.cache = sched.Cache
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		run(ctx, sched, factory)
+	}()
+	return s, func() {
+		drain(ctx, sched, factory)
+		cancel()
+		<-ended
+		left, _ := sched.SchedulingQueue.PendingPods()
+		for _, pod := range left { // whose deletion was not heard any more
+			sched.SchedulingQueue.Delete(pod)
+		}
+	}, nil
 }
 
 // drain waits until nothing waits in the scheduler's queue and nothing is tried: the metrics of all kube-schedulers of
@@ -149,9 +160,16 @@ func (r *Rehearsal) order() []int {
 	return order
 }
 
-// held returns np with nothing that waits to be placed.
+// held returns np with nothing that waits to be placed. What it is nominated for is kept for it.
 func held(np *schedulerv1alpha1.NamespacePlacement) *schedulerv1alpha1.NamespacePlacement {
 	np = np.DeepCopy()
+	if nominated := np.Status.Nominated; nominated != nil {
+		granted := map[string]slice.Amounts{}
+		for i := range nominated.Placements {
+			granted[nominated.Placements[i].Cluster] = slice.Of(nominated.Placements[i].Reserved)
+		}
+		np.Status, _, _ = placement.Next(np, placement.Facts{Granted: granted})
+	}
 	np.Spec.Quota = nil
 	return np
 }

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/slice"
@@ -50,10 +52,14 @@ func Check(policy *Policy, object client.Object, facts Facts) []Refusal {
 		policy.checkPod(typed, facts, found)
 	case *corev1.Service:
 		policy.checkService(typed, found)
+	case *networkingv1.Ingress:
+		policy.checkIngress(typed, found)
 	case *discoveryv1.EndpointSlice:
 		checkEndpoints(typed, facts.Forbidden, found)
 	case *corev1.PersistentVolumeClaim:
 		policy.checkClaims([]claim{{"spec", &typed.ObjectMeta, &typed.Spec, typed.UID != ""}}, found)
+	case *unstructured.Unstructured:
+		policy.checkSnapshot(typed, found)
 	}
 	return found.all()
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/superpool/superpool/internal/claimhome"
 	"github.com/superpool/superpool/internal/slice"
 )
 
@@ -54,11 +55,13 @@ func (p *Policy) checkClaim(claim *claim, found *refusals) {
 	if claim.spec.Selector != nil {
 		found.add(claim.where+".selector", "a claim may not select volumes, as by %q", metav1.FormatLabelSelector(claim.spec.Selector))
 	}
-	if source := claim.spec.DataSource; source != nil {
-		found.add(claim.where+".dataSource", "a claim may not have a data source, as %s %q", source.Kind, source.Name)
+	snapshot := claimhome.SnapshotOf(claim.spec)
+	const only = "a claim may have no data source but a VolumeSnapshot of its namespace, as %s %q"
+	if source := claim.spec.DataSource; source != nil && (snapshot == "" || source.Name != snapshot) {
+		found.add(claim.where+".dataSource", only, source.Kind, source.Name)
 	}
-	if source := claim.spec.DataSourceRef; source != nil {
-		found.add(claim.where+".dataSourceRef", "a claim may not have a data source, as %s %q", source.Kind, path.Join(ptr.Deref(source.Namespace, ""), source.Name))
+	if source := claim.spec.DataSourceRef; source != nil && (snapshot == "" || source.Name != snapshot) {
+		found.add(claim.where+".dataSourceRef", only, source.Kind, path.Join(ptr.Deref(source.Namespace, ""), source.Name))
 	}
 	if class := ptr.Deref(claim.spec.VolumeAttributesClassName, ""); class != "" {
 		found.add(claim.where+".volumeAttributesClassName", "a claim may not name a VolumeAttributesClass, as %q", class)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/randfill"
@@ -36,7 +37,7 @@ func TestCheckAnything(t *testing.T) {
 		policyWith(t, claiming("")),
 	} {
 		for range 100 {
-			for _, object := range []client.Object{&corev1.Pod{}, &corev1.Service{}, &discoveryv1.EndpointSlice{}, &corev1.PersistentVolumeClaim{}} {
+			for _, object := range []client.Object{&corev1.Pod{}, &corev1.Service{}, &discoveryv1.EndpointSlice{}, &corev1.PersistentVolumeClaim{}, &networkingv1.Ingress{}} {
 				filler.Fill(object)
 				before, ok := object.DeepCopyObject().(client.Object)
 				require.True(t, ok)

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -32,15 +33,19 @@ func (p *Policy) checkMetadata(object client.Object, found *refusals) {
 	case *corev1.Secret:
 		resource = "secrets"
 	case *corev1.Service:
-		resource = "services"
+		resource = resourceServices
 	case *corev1.ServiceAccount:
 		resource = "serviceaccounts"
 	case *networkingv1.NetworkPolicy:
 		resource = "networkpolicies"
 	case *discoveryv1.EndpointSlice:
 		resource = "endpointslices"
+	case *networkingv1.Ingress:
+		resource = resourceIngresses
+	case *policyv1.PodDisruptionBudget:
+		resource = "poddisruptionbudgets"
 	default:
-		return // claims have a check of their own
+		return // claims and snapshots have checks of their own
 	}
 	p.checkKeys(resource, "metadata", object.GetLabels(), object.GetAnnotations(), found)
 }

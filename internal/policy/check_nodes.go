@@ -9,6 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// nodeCheck checks the labels of super nodes that a pod names.
+type nodeCheck struct {
+	policy *Policy
+	// keys are the labels that it may name.
+	keys  map[string]struct{}
+	found *refusals
+}
+
 // checkNodes checks the labels of super nodes that a pod names, and that it runs where the policy wants it to.
 func (p *Policy) checkNodes(spec *corev1.PodSpec, found *refusals) {
 	forced := p.spec.Pods.NodeSelector
@@ -17,43 +25,79 @@ func (p *Policy) checkNodes(spec *corev1.PodSpec, found *refusals) {
 			found.add("spec.nodeSelector["+key+"]", "is %q: pods.nodeSelector wants %q", value, forced[key])
 		}
 	}
+	(&nodeCheck{p, p.pods.nodeKeys, found}).spec(spec)
+}
+
+func (c *nodeCheck) spec(spec *corev1.PodSpec) {
 	for _, key := range slices.Sorted(maps.Keys(spec.NodeSelector)) {
-		if _, isForced := forced[key]; !isForced {
-			p.checkNodeKey(key, "is "+spec.NodeSelector[key], "spec.nodeSelector["+key+"]", found)
+		if _, isForced := c.policy.spec.Pods.NodeSelector[key]; !isForced {
+			c.key(key, "is "+spec.NodeSelector[key], "spec.nodeSelector["+key+"]")
 		}
 	}
+	c.topology(spec)
 	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil {
 		return
 	}
-	const path = "spec.affinity.nodeAffinity."
 	affinity := spec.Affinity.NodeAffinity
 	if required := affinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
 		for i := range required.NodeSelectorTerms {
-			p.checkNodeTerm(&required.NodeSelectorTerms[i], at(path+"requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms", i), found)
+			c.term(&required.NodeSelectorTerms[i], at(inNodeAffinity+"requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms", i))
 		}
 	}
 	for i := range affinity.PreferredDuringSchedulingIgnoredDuringExecution {
 		preferred := &affinity.PreferredDuringSchedulingIgnoredDuringExecution[i]
-		p.checkNodeTerm(&preferred.Preference, at(path+"preferredDuringSchedulingIgnoredDuringExecution", i)+".preference", found)
+		c.term(&preferred.Preference, at(inNodeAffinity+"preferredDuringSchedulingIgnoredDuringExecution", i)+".preference")
 	}
 }
 
-func (p *Policy) checkNodeTerm(term *corev1.NodeSelectorTerm, path string, found *refusals) {
+// inNodeAffinity begins the paths of fields in a node affinity.
+const inNodeAffinity = "spec.affinity.nodeAffinity."
+
+// topology checks the topology keys that a node must have. Every node has a host name, which says nothing here, and
+// what is preferred is never refused.
+func (c *nodeCheck) topology(spec *corev1.PodSpec) {
+	check := func(key, where string) {
+		if key != corev1.LabelHostname {
+			c.key(key, string(corev1.NodeSelectorOpExists), where+".topologyKey")
+		}
+	}
+	for i := range spec.TopologySpreadConstraints {
+		if constraint := &spec.TopologySpreadConstraints[i]; constraint.WhenUnsatisfiable == corev1.DoNotSchedule {
+			check(constraint.TopologyKey, at("spec.topologySpreadConstraints", i))
+		}
+	}
+	if spec.Affinity == nil {
+		return
+	}
+	const required = ".requiredDuringSchedulingIgnoredDuringExecution"
+	if peers := spec.Affinity.PodAffinity; peers != nil {
+		for i := range peers.RequiredDuringSchedulingIgnoredDuringExecution {
+			check(peers.RequiredDuringSchedulingIgnoredDuringExecution[i].TopologyKey, at("spec.affinity.podAffinity"+required, i))
+		}
+	}
+	if peers := spec.Affinity.PodAntiAffinity; peers != nil {
+		for i := range peers.RequiredDuringSchedulingIgnoredDuringExecution {
+			check(peers.RequiredDuringSchedulingIgnoredDuringExecution[i].TopologyKey, at("spec.affinity.podAntiAffinity"+required, i))
+		}
+	}
+}
+
+func (c *nodeCheck) term(term *corev1.NodeSelectorTerm, path string) {
 	for i := range term.MatchExpressions {
 		requirement := &term.MatchExpressions[i]
-		forced, isForced := p.spec.Pods.NodeSelector[requirement.Key]
+		forced, isForced := c.policy.spec.Pods.NodeSelector[requirement.Key]
 		if isForced && requirement.Operator == corev1.NodeSelectorOpIn && slices.Equal(requirement.Values, []string{forced}) {
 			continue
 		}
-		p.checkNodeKey(requirement.Key, wanted(requirement), fmt.Sprintf("%s.matchExpressions[%d]", path, i), found)
+		c.key(requirement.Key, wanted(requirement), fmt.Sprintf("%s.matchExpressions[%d]", path, i))
 	}
 	// Fields of a node are its name, which its host name stands for.
-	if _, allowed := p.pods.nodeKeys[corev1.LabelHostname]; allowed {
+	if _, allowed := c.keys[corev1.LabelHostname]; allowed {
 		return
 	}
 	for i := range term.MatchFields {
 		field := &term.MatchFields[i]
-		found.add(at(path+".matchFields", i), "naming a node (%s) is not allowed: pods.nodeSelectorKeys lacks %s", strings.TrimSpace(field.Key+" "+wanted(field)), corev1.LabelHostname)
+		c.found.add(at(path+".matchFields", i), "naming a node (%s) is not allowed: pods.nodeSelectorKeys lacks %s", strings.TrimSpace(field.Key+" "+wanted(field)), corev1.LabelHostname)
 	}
 }
 
@@ -62,15 +106,15 @@ func wanted(requirement *corev1.NodeSelectorRequirement) string {
 	return strings.TrimSpace(string(requirement.Operator) + " " + strings.Join(requirement.Values, ", "))
 }
 
+// key refuses a label that pods may not name. value says what the pod wants of it.
+func (c *nodeCheck) key(key, value, where string) {
+	if _, allowed := c.keys[key]; !allowed {
+		c.found.add(where, "node label %s (%s) is not allowed: pods.nodeSelectorKeys allows %s", key, value, names(c.policy.spec.Pods.NodeSelectorKeys))
+	}
+}
+
 // MayName returns whether pods may name a label of super nodes.
 func (p *Policy) MayName(label string) bool {
 	_, allowed := p.pods.nodeKeys[label]
 	return allowed
-}
-
-// checkNodeKey refuses a label that the policy does not list. value says what the pod wants of it.
-func (p *Policy) checkNodeKey(key, value, where string, found *refusals) {
-	if _, allowed := p.pods.nodeKeys[key]; !allowed {
-		found.add(where, "node label %s (%s) is not allowed: pods.nodeSelectorKeys allows %s", key, value, names(p.spec.Pods.NodeSelectorKeys))
-	}
 }

@@ -17,13 +17,15 @@ type podRules struct {
 	volumes        []bool // by index in volumeKinds
 	storageClasses map[string]struct{}
 	tolerations    map[string][]corev1.TaintEffect
-	nodeKeys       map[string]struct{}
-	runtimeClasses map[string]struct{}
+	// nodeKeys are the labels of super nodes that super pods may name, and tenantKeys those that tenants may.
+	nodeKeys, tenantKeys map[string]struct{}
+	runtimeClasses       map[string]struct{}
 	// superClasses are the PriorityClasses that pods may have.
 	superClasses []string
 }
 
-func newPodRules(rules *tenancyv1alpha1.PodRules) (podRules, error) {
+func newPodRules(spec *tenancyv1alpha1.TenantPolicySpec) (podRules, error) {
+	rules := &spec.Pods
 	level, err := securityLevel(rules.SecurityLevel)
 	if err != nil {
 		return podRules{}, err
@@ -32,9 +34,11 @@ func newPodRules(rules *tenancyv1alpha1.PodRules) (podRules, error) {
 		security: level, volumes: make([]bool, len(volumeKinds)),
 		storageClasses: setOf(rules.StorageClasses), nodeKeys: setOf(rules.NodeSelectorKeys), runtimeClasses: setOf(rules.RuntimeClasses),
 	}
+	compiled.tenantKeys = setOf(slices.Concat(rules.NodeSelectorKeys, ownLabels))
 	for i := range rules.PriorityClasses {
 		compiled.superClasses = append(compiled.superClasses, rules.PriorityClasses[i].SuperClusterClass)
 	}
+	compiled.superClasses = append(compiled.superClasses, spec.Offers.PriorityClasses...)
 	for index, kind := range volumeKinds {
 		compiled.volumes[index] = slices.Contains(rules.Volumes, kind)
 	}
@@ -67,13 +71,25 @@ func (p *Policy) checkPod(pod *corev1.Pod, facts Facts, found *refusals) {
 	p.checkRuntimeClass(&pod.Spec, found)
 	p.checkImagePull(&pod.Spec, found)
 	p.checkGrace(&pod.Spec, found)
-	for i := range pod.Spec.ResourceClaims {
-		found.add(at("spec.resourceClaims", i), "the devices of super clusters cannot be claimed, as by %q", pod.Spec.ResourceClaims[i].Name)
-	}
+	checkDevices(&pod.Spec, found)
 	if pod.UID == "" {
 		checkTranslated(&pod.Spec, found)
 		p.checkPriority(&pod.Spec, found)
 	}
+}
+
+// checkDevices refuses claims of devices, which no policy allows: ResourceClaims are not synced.
+func checkDevices(spec *corev1.PodSpec, found *refusals) {
+	for i := range spec.ResourceClaims {
+		found.add(at("spec.resourceClaims", i), "the devices of super clusters cannot be claimed, as by %q", spec.ResourceClaims[i].Name)
+	}
+}
+
+// Devices returns that a pod's claims of devices cannot be met, nil if it has none. spec is a tenant's.
+func Devices(spec *corev1.PodSpec) []Refusal {
+	found := &refusals{}
+	checkDevices(spec, found)
+	return found.all()
 }
 
 func (p *Policy) checkRuntimeClass(spec *corev1.PodSpec, found *refusals) {
@@ -154,7 +170,7 @@ func (p *Policy) checkPriority(spec *corev1.PodSpec, found *refusals) {
 	case spec.Priority != nil || spec.PreemptionPolicy != nil:
 		found.add("spec.priority", "priorities of the super cluster are not for tenants")
 	case class != "" && !slices.Contains(p.pods.superClasses, class):
-		found.add("spec.priorityClassName", "PriorityClass %q is not allowed: pods.priorityClasses allows %s", class, names(p.pods.superClasses))
+		found.add("spec.priorityClassName", "PriorityClass %q is not allowed: pods.priorityClasses and offers.priorityClasses allow %s", class, names(p.pods.superClasses))
 	}
 }
 

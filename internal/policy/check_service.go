@@ -11,6 +11,7 @@ import (
 // checkService checks how a Service is reached from outside of the super cluster. What all Services of a tenant have
 // together the syncer counts.
 func (p *Policy) checkService(service *corev1.Service, found *refusals) {
+	p.checkTraffic(resourceServices, service.Annotations, found)
 	spec, limits := &service.Spec, &p.spec.Limits
 	for i, address := range spec.ExternalIPs {
 		found.add(at("spec.externalIPs", i), "external IP %s is not allowed: it takes the traffic of others", address)
@@ -18,8 +19,9 @@ func (p *Policy) checkService(service *corev1.Service, found *refusals) {
 	if spec.LoadBalancerIP != "" {
 		found.add("spec.loadBalancerIP", "address %s is not allowed: the super cluster chooses the addresses of load balancers", spec.LoadBalancerIP)
 	}
-	if class := ptr.Deref(spec.LoadBalancerClass, ""); class != "" {
-		found.add("spec.loadBalancerClass", "load balancer class %s is not allowed: the super cluster chooses the class", class)
+	if class := ptr.Deref(spec.LoadBalancerClass, ""); !p.allowsLoadBalancerClass(class) {
+		found.add("spec.loadBalancerClass", "load balancer class %s is not allowed: traffic.loadBalancerClasses allows %s",
+			class, names(p.spec.Traffic.LoadBalancerClasses))
 	}
 	nodePorts := 0
 	switch spec.Type {
@@ -44,9 +46,18 @@ func (p *Policy) checkService(service *corev1.Service, found *refusals) {
 	}
 }
 
-// checkEndpoints refuses addresses of the pool. No proxy resolves the names of slices of type FQDN.
+// checkEndpoints refuses addresses of the pool, and all names: no proxy resolves those of slices of type FQDN, but
+// ingress controllers do.
 func checkEndpoints(endpoints *discoveryv1.EndpointSlice, forbidden func(netip.Addr) bool, found *refusals) {
-	if forbidden == nil || endpoints.AddressType == discoveryv1.AddressTypeFQDN {
+	if endpoints.AddressType == discoveryv1.AddressTypeFQDN {
+		for i := range endpoints.Endpoints {
+			for _, name := range endpoints.Endpoints[i].Addresses {
+				found.add(at("endpoints", i), "name %s is not allowed: it may lead anywhere", name)
+			}
+		}
+		return
+	}
+	if forbidden == nil {
 		return
 	}
 	for i := range endpoints.Endpoints {

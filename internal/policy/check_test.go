@@ -195,7 +195,7 @@ func TestCheckPod(t *testing.T) {
 			want: []policy.Refusal{
 				{Field: template + "spec.volumeName", Message: `a claim may not name a volume, as "pv-1"`},
 				{Field: template + "spec.selector", Message: `a claim may not select volumes, as by "<none>"`},
-				{Field: template + "spec.dataSource", Message: `a claim may not have a data source, as PersistentVolumeClaim "other"`},
+				{Field: template + "spec.dataSource", Message: `a claim may have no data source but a VolumeSnapshot of its namespace, as PersistentVolumeClaim "other"`},
 				{Field: template + "spec.volumeAttributesClassName", Message: `a claim may not name a VolumeAttributesClass, as "gold"`},
 				{
 					Field:   template + "metadata.labels[backup.example.com/group]",
@@ -272,6 +272,31 @@ func TestCheckPod(t *testing.T) {
 					Field:   "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchExpressions[0]",
 					Message: "node label disk (In ssd) is not allowed: " + onlyNodeKeys,
 				},
+			},
+		},
+		{
+			name: "topology keys that a node must have",
+			pod: func(spec *corev1.PodSpec) {
+				spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{
+					{TopologyKey: "rack", WhenUnsatisfiable: corev1.DoNotSchedule},
+					{TopologyKey: "row", WhenUnsatisfiable: corev1.ScheduleAnyway},
+					{TopologyKey: "kubernetes.io/hostname", WhenUnsatisfiable: corev1.DoNotSchedule},
+					{TopologyKey: "topology.kubernetes.io/zone", WhenUnsatisfiable: corev1.DoNotSchedule},
+				}
+				spec.Affinity = &corev1.Affinity{
+					PodAffinity: &corev1.PodAffinity{
+						RequiredDuringSchedulingIgnoredDuringExecution:  []corev1.PodAffinityTerm{{TopologyKey: "pool"}},
+						PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{PodAffinityTerm: corev1.PodAffinityTerm{TopologyKey: "row"}}},
+					},
+					PodAntiAffinity: &corev1.PodAntiAffinity{
+						RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: "kubernetes.io/hostname"}, {TopologyKey: "disk"}},
+					},
+				}
+			},
+			want: []policy.Refusal{
+				{Field: "spec.topologySpreadConstraints[0].topologyKey", Message: "node label rack (Exists) is not allowed: " + onlyNodeKeys},
+				{Field: "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey", Message: "node label pool (Exists) is not allowed: " + onlyNodeKeys},
+				{Field: "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[1].topologyKey", Message: "node label disk (Exists) is not allowed: " + onlyNodeKeys},
 			},
 		},
 		{name: "an affinity to a zone", pod: required(expression("topology.kubernetes.io/zone", "a", "b"))},
@@ -383,7 +408,7 @@ func TestCheckPod(t *testing.T) {
 				{Field: "spec.schedulerName", Message: `scheduler "other" is not allowed: super clusters schedule with default-scheduler`},
 				{Field: "spec.automountServiceAccountToken", Message: "a token for the super cluster is not for tenants"},
 				{Field: "spec.volumes[0].projected.sources[1]", Message: "tokens, certificates and trust bundles of the super cluster are not for tenants"},
-				{Field: "spec.priorityClassName", Message: `PriorityClass "system-node-critical" is not allowed: pods.priorityClasses allows none`},
+				{Field: "spec.priorityClassName", Message: `PriorityClass "system-node-critical" is not allowed: pods.priorityClasses and offers.priorityClasses allow none`},
 			},
 		},
 		{
@@ -394,7 +419,7 @@ func TestCheckPod(t *testing.T) {
 			name: "another PriorityClass", pod: func(spec *corev1.PodSpec) { spec.PriorityClassName = "others" },
 			policy: priorities,
 			want: []policy.Refusal{{
-				Field: "spec.priorityClassName", Message: `PriorityClass "others" is not allowed: pods.priorityClasses allows pool-named, pool-high, pool-low`,
+				Field: "spec.priorityClassName", Message: `PriorityClass "others" is not allowed: pods.priorityClasses and offers.priorityClasses allow pool-named, pool-high, pool-low`,
 			}},
 		},
 		{name: "a PriorityClass that is listed", pod: func(spec *corev1.PodSpec) { spec.PriorityClassName = "pool-low" }, policy: priorities},
@@ -569,7 +594,7 @@ func TestCheckService(t *testing.T) {
 			want: []policy.Refusal{
 				{Field: "spec.externalIPs[0]", Message: "external IP 192.0.2.1 is not allowed: it takes the traffic of others"},
 				{Field: "spec.loadBalancerIP", Message: "address 192.0.2.2 is not allowed: the super cluster chooses the addresses of load balancers"},
-				{Field: "spec.loadBalancerClass", Message: "load balancer class example.com/lb is not allowed: the super cluster chooses the class"},
+				{Field: "spec.loadBalancerClass", Message: "load balancer class example.com/lb is not allowed: traffic.loadBalancerClasses allows none"},
 			},
 		},
 	} {
@@ -600,7 +625,15 @@ func TestCheckEndpoints(t *testing.T) {
 	}, policy.Check(policy.Default(), endpoints, facts)))
 	require.Empty(t, policy.Check(policy.Default(), endpoints, policy.Facts{}))
 	endpoints.AddressType = discoveryv1.AddressTypeFQDN
-	require.Empty(t, policy.Check(policy.Default(), endpoints, facts), "no proxy resolves names")
+	endpoints.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"a.internal", "b.internal"}}}
+	want := []policy.Refusal{
+		{Field: "endpoints[0]", Message: "name a.internal is not allowed: it may lead anywhere"},
+		{Field: "endpoints[0]", Message: "name b.internal is not allowed: it may lead anywhere"},
+	}
+	require.Empty(t, cmp.Diff(want, policy.Check(policy.Default(), endpoints, facts)))
+	require.Empty(t, cmp.Diff(want, policy.Check(policy.Default(), endpoints, policy.Facts{})), "whatever is forbidden besides")
+	endpoints.Endpoints = nil
+	require.Empty(t, policy.Check(policy.Default(), endpoints, facts))
 }
 
 func TestCheckClaim(t *testing.T) {
@@ -670,4 +703,26 @@ func TestPriorityClass(t *testing.T) {
 		require.Equal(t, tc.want, policyWith(t, priorities).PriorityClass(spec), "%+v", tc)
 		require.Empty(t, policy.Default().PriorityClass(spec))
 	}
+}
+
+// TestClaims: what a policy says of the claims of a pod of the pod view.
+func TestClaims(t *testing.T) {
+	t.Parallel()
+	named := corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}
+	spec := &corev1.PodSpec{Volumes: []corev1.Volume{named, named}}
+	refusals := policy.Claims(policy.Default(), spec)
+	require.Len(t, refusals, 1)
+	require.Equal(t, "persistentVolumeClaim", refusals[0].Field)
+	require.Empty(t, policy.Claims(policy.Default(), &corev1.PodSpec{}))
+
+	changed := policy.Default().Spec().DeepCopy()
+	changed.Pods.Volumes = append(changed.Pods.Volumes, "ephemeral")
+	ephemeralOnly, err := policy.New("few", changed)
+	require.NoError(t, err)
+	require.Len(t, policy.Claims(ephemeralOnly, spec), 1, "a claim of the tenant's is no ephemeral volume")
+	changed = changed.DeepCopy()
+	changed.Pods.Volumes = append(changed.Pods.Volumes, "persistentVolumeClaim")
+	both, err := policy.New("more", changed)
+	require.NoError(t, err)
+	require.Empty(t, policy.Claims(both, spec))
 }

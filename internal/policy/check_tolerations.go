@@ -10,18 +10,21 @@ import (
 // checkTolerations checks which taints of super nodes a pod tolerates. For how long is free.
 func (p *Policy) checkTolerations(tolerations []corev1.Toleration, found *refusals) {
 	for i := range tolerations {
-		toleration := &tolerations[i]
-		if toleration.Key == "" {
-			if p.pods.security != api.LevelPrivileged {
-				found.add(at("spec.tolerations", i), "a toleration without key tolerates every taint (effect %q): pods.securityLevel is %s, and only privileged allows it", toleration.Effect, p.pods.security)
-			}
-			continue
+		p.checkToleration(&tolerations[i], at("spec.tolerations", i), found)
+	}
+}
+
+func (p *Policy) checkToleration(toleration *corev1.Toleration, where string, found *refusals) {
+	if toleration.Key == "" {
+		if p.pods.security != api.LevelPrivileged {
+			found.add(where, "a toleration without key tolerates every taint (effect %q): pods.securityLevel is %s, and only privileged allows it", toleration.Effect, p.pods.security)
 		}
-		// A rule without effect allows all effects, and a toleration without effect tolerates all of them.
-		effects := p.pods.tolerations[toleration.Key]
-		if !slices.Contains(effects, "") && (toleration.Effect == "" || !slices.Contains(effects, toleration.Effect)) {
-			found.add(at("spec.tolerations", i), "tolerating taint %s is not allowed: pods.tolerations allows %s", taint(toleration.Key, toleration.Effect), p.toleratedTaints())
-		}
+		return
+	}
+	// A rule without effect allows all effects, and a toleration without effect tolerates all of them.
+	effects := p.pods.tolerations[toleration.Key]
+	if !slices.Contains(effects, "") && (toleration.Effect == "" || !slices.Contains(effects, toleration.Effect)) {
+		found.add(where, "tolerating taint %s is not allowed: pods.tolerations allows %s", taint(toleration.Key, toleration.Effect), p.toleratedTaints())
 	}
 }
 

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +15,8 @@ var volumeKinds = kindsOf(reflect.TypeFor[corev1.VolumeSource]())
 
 // emptyDirKind is the index in volumeKinds of the kind of a volume that names none, ephemeralKind that of generic
 // ephemeral volumes.
-var emptyDirKind, ephemeralKind = indexOfKind("emptyDir"), indexOfKind("ephemeral")
+// claimKind is that of claims.
+var emptyDirKind, ephemeralKind, claimKind = indexOfKind("emptyDir"), indexOfKind("ephemeral"), indexOfKind("persistentVolumeClaim")
 
 func kindsOf(source reflect.Type) []string {
 	kinds := make([]string, source.NumField())
@@ -59,9 +61,43 @@ func (p *Policy) checkVolumes(spec *corev1.PodSpec, found *refusals) {
 	}
 }
 
+// Claims returns how the claims of a tenant's pod break policy, each of them once, nil if they do not. It is asked
+// before translation, after which generic ephemeral volumes are claims like others. The Field of a Refusal begins below
+// the volume.
+func Claims(policy *Policy, tenantSpec *corev1.PodSpec) []Refusal {
+	found, claims := &refusals{}, &corev1.PodSpec{}
+	for i := range tenantSpec.Volumes {
+		volume := &tenantSpec.Volumes[i]
+		if volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil {
+			claims.Volumes = append(claims.Volumes, *volume)
+		}
+		if volume.PersistentVolumeClaim != nil && policy.pods.volumes[ephemeralKind] { // checkVolumeKind allows it
+			policy.refuseVolumeKind(i, claimKind, found)
+		}
+	}
+	policy.checkVolumes(claims, found)
+	var once []Refusal
+	for _, refusal := range found.all() {
+		if _, below, found := strings.Cut(refusal.Field, "]."); found {
+			refusal.Field = below
+		}
+		if !slices.Contains(once, refusal) {
+			once = append(once, refusal)
+		}
+	}
+	return once
+}
+
 func (p *Policy) checkVolumeKind(volume, index int, found *refusals) {
-	if !p.pods.volumes[index] {
-		kind := volumeKinds[index]
+	// In super clusters a generic ephemeral volume is the claim that the tenant's controller has made for it.
+	if !p.pods.volumes[index] && (index != claimKind || !p.pods.volumes[ephemeralKind]) {
+		p.refuseVolumeKind(volume, index, found)
+	}
+}
+
+// refuseVolumeKind refuses a volume of a kind that the policy does not list.
+func (p *Policy) refuseVolumeKind(volume, index int, found *refusals) {
+	if kind := volumeKinds[index]; !p.pods.volumes[index] {
 		found.add(at("spec.volumes", volume)+"."+kind, "volumes of kind %s are not allowed: pods.volumes allows %s", kind, names(p.spec.Pods.Volumes))
 	}
 }

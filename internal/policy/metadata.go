@@ -44,7 +44,8 @@ func (p *Policy) AllowsLabel(resource, key string) bool {
 // AllowsAnnotation is AllowsLabel for annotations.
 func (p *Policy) AllowsAnnotation(resource, key string) bool {
 	domain := domainOf(key)
-	return p.metadata.annotations.contains(domain) || p.metadata.byResource[resource].annotations.contains(domain)
+	return p.metadata.annotations.contains(domain) || p.metadata.byResource[resource].annotations.contains(domain) ||
+		p.AllowsTrafficAnnotation(resource, key)
 }
 
 // domainOf returns what is before the slash of a label or annotation key, "" where there is none.

@@ -28,7 +28,9 @@ type Policy struct {
 	forcedKeys              []string           // of spec.Pods.NodeSelector, sorted
 	defaults                []containerDefault // sorted by name
 	metadata                metadata
+	traffic                 traffic
 	objects                 map[string]objectLimit
+	offers                  map[string]map[string]struct{} // names by resource
 	poolCIDRs, allowedCIDRs []netip.Prefix
 }
 
@@ -38,21 +40,26 @@ type objectLimit struct{ count, bytes int64 }
 func New(name string, spec *tenancyv1alpha1.TenantPolicySpec) (*Policy, error) {
 	policy := &Policy{name: name, spec: *spec.DeepCopy()}
 	policy.metadata = newMetadata(&policy.spec.Metadata)
+	policy.traffic = newTraffic(&policy.spec.Traffic)
 	policy.objects = make(map[string]objectLimit, len(spec.Limits.Objects))
 	for i := range policy.spec.Limits.Objects {
 		limit := &policy.spec.Limits.Objects[i]
 		policy.objects[limit.Resource] = objectLimit{count: limit.Count, bytes: limit.Bytes.Value()}
 	}
+	policy.offers = offers(&policy.spec)
 	policy.defaults = containerDefaults(&policy.spec.Pods)
 	policy.forcedKeys = slices.Sorted(maps.Keys(policy.spec.Pods.NodeSelector))
 	var err error
-	if policy.pods, err = newPodRules(&policy.spec.Pods); err != nil {
+	if policy.pods, err = newPodRules(&policy.spec); err != nil {
 		return nil, fmt.Errorf("compiling TenantPolicy %s: %w", name, err)
 	}
-	if policy.poolCIDRs, err = parseCIDRs("poolCIDRs", spec.Network.PoolCIDRs); err != nil {
+	if policy.poolCIDRs, err = parseCIDRs("spec.network.poolCIDRs", spec.Network.PoolCIDRs); err != nil {
 		return nil, fmt.Errorf("compiling TenantPolicy %s: %w", name, err)
 	}
-	if policy.allowedCIDRs, err = parseCIDRs("allowedCIDRs", spec.Network.AllowedCIDRs); err != nil {
+	if policy.allowedCIDRs, err = parseCIDRs("spec.network.allowedCIDRs", spec.Network.AllowedCIDRs); err != nil {
+		return nil, fmt.Errorf("compiling TenantPolicy %s: %w", name, err)
+	}
+	if _, err = parseCIDRs("spec.traffic.callerCIDRs", spec.Traffic.CallerCIDRs); err != nil {
 		return nil, fmt.Errorf("compiling TenantPolicy %s: %w", name, err)
 	}
 	return policy, nil
@@ -87,7 +94,7 @@ func parseCIDRs(field string, texts []string) ([]netip.Prefix, error) {
 	for _, text := range texts {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
-			return nil, fmt.Errorf("reading spec.network.%s: %w", field, err)
+			return nil, fmt.Errorf("reading %s: %w", field, err)
 		}
 		prefixes = append(prefixes, prefix.Masked())
 	}

@@ -89,6 +89,7 @@ func TestCIDRs(t *testing.T) {
 	for _, spec := range []tenancyv1alpha1.TenantPolicySpec{
 		{Network: tenancyv1alpha1.NetworkRules{PoolCIDRs: []string{"10.0.0.0"}}},
 		{Network: tenancyv1alpha1.NetworkRules{AllowedCIDRs: []string{"x"}}},
+		{Traffic: tenancyv1alpha1.TrafficRules{CallerCIDRs: []string{"x"}}},
 	} {
 		_, err := policy.New("p", &spec)
 		require.ErrorContains(t, err, "TenantPolicy p")

@@ -20,6 +20,10 @@ import (
 // proves nothing.
 var ErrOther = errors.New("another control plane answered")
 
+// ErrUnserved is the error for the answer of a control plane that does not serve the type of an object: another version
+// of the type may be served, or the same again in a moment, and the object be there.
+var ErrUnserved = errors.New("the type is not served")
+
 // Proof is why a deletion may be done. Only this package makes one that holds; the zero Proof does not.
 type Proof struct{ reason string }
 
@@ -53,9 +57,12 @@ type ControlPlane struct {
 
 // Lacks returns whether the control plane has no object of that name for which is returns true, and if so a Proof of
 // that. It reads the object into object; is is called when there is one, nil stands for a function that returns true.
+// Where the type of the object is not served, the error is ErrUnserved.
 func (c *ControlPlane) Lacks(ctx context.Context, name types.NamespacedName, object client.Object, is func() bool) (Proof, bool, error) {
 	err := c.Reader.Get(ctx, name, object)
 	switch {
+	case apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+		return Proof{}, false, fmt.Errorf("reading %T %s of %s: %w: %w", object, name, c.Name, ErrUnserved, err)
 	case err != nil && !apierrors.IsNotFound(err):
 		return Proof{}, false, fmt.Errorf("reading %T %s of %s: %w", object, name, c.Name, err)
 	case err == nil && (is == nil || is()):

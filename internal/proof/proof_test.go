@@ -10,7 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -77,6 +79,30 @@ func TestLacks(t *testing.T) {
 			require.Equal(t, []bool{tc.wantEmpty, tc.wantEmpty, tc.wantErr}, []bool{proven.Holds(), lacks, err != nil}, "%v", err)
 		})
 	}
+}
+
+// TestLacksUnserved: an API server that does not serve a type says nothing about its objects.
+func TestLacksUnserved(t *testing.T) {
+	t.Parallel()
+	unserved := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{Resource: "widgets"}, "w", "404 page not found", 0, true)
+	reader := fake.NewClientBuilder().WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "a"}}).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, to client.WithWatch, name client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			if name.Name == "w" {
+				return unserved
+			}
+			return to.Get(ctx, name, object, options...)
+		},
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return unserved
+		},
+	}).Build()
+	controlPlane := &proof.ControlPlane{Name: "the tenant", Reader: reader, UID: "a"}
+	proven, lacks, err := controlPlane.Lacks(t.Context(), types.NamespacedName{Name: "w"}, &corev1.Pod{}, nil)
+	require.ErrorIs(t, err, proof.ErrUnserved)
+	require.Equal(t, []bool{false, false}, []bool{proven.Holds(), lacks})
+	proven, lacks, err = controlPlane.LacksAll(t.Context(), &corev1.PodList{})
+	require.Error(t, err)
+	require.Equal(t, []bool{false, false}, []bool{proven.Holds(), lacks})
 }
 
 func TestProof(t *testing.T) {

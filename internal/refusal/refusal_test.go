@@ -112,8 +112,8 @@ const (
 	fitName, taintName = "NodeResourcesFit", "TaintToleration"
 	untolerated        = "node(s) had untolerated taint(s)"
 	unschedulable      = "node(s) were unschedulable"
-	shortOfCPU         = "Insufficient cpu.slice.tenancy.x-k8s.io/web"
-	shortOfMemory      = "Insufficient memory.slice.tenancy.x-k8s.io/web"
+	shortOfCPU         = "Insufficient cpu.slice.tenancy.kubernetes.io/web"
+	shortOfMemory      = "Insufficient memory.slice.tenancy.kubernetes.io/web"
 )
 
 var unresolvable = fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
@@ -235,7 +235,7 @@ func TestMessage(t *testing.T) {
 			want: "0/2 super clusters are available: 2 hold no room of namespace web: cpu",
 		},
 		"no figures at all": {
-			pod: pod("1"), status: unfit(1, "", unresolvable, clusters{"r1": rejected(fitName, "Insufficient nvidia.comz2fgpu.slice.tenancy.x-k8s.io/web")}),
+			pod: pod("1"), status: unfit(1, "", unresolvable, clusters{"r1": rejected(fitName, "Insufficient nvidia.comz2fgpu.slice.tenancy.kubernetes.io/web")}),
 			want: "0/1 super clusters are available: 1 holds no room of namespace web: nvidia.com/gpu",
 		},
 		"taints": {
@@ -280,7 +280,7 @@ func TestMessage(t *testing.T) {
 		"sentences of plugins": {
 			pod: pod("1"),
 			status: unfit(4, "", unresolvable, clusters{
-				"r1": rejected("NodeGroups", "super cluster(s) had no node large enough"), "r2": rejected("Other", "is too far away", "has "+"cpu.slice.tenancy.x-k8s.io/web"),
+				"r1": rejected("NodeGroups", "super cluster(s) had no node large enough"), "r2": rejected("Other", "is too far away", "has "+"cpu.slice.tenancy.kubernetes.io/web"),
 				"r3": rejected("NodeGroups", "super cluster(s) had no node large enough"), "r4": rejected("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"),
 			}),
 			want: "0/4 super clusters are available: 2 have no node large enough, 1 didn't match Pod's node affinity/selector, 1 has cpu of the namespace, 1 is too far away",

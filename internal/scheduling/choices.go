@@ -11,6 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/superpool/superpool/internal/refusal"
+	"github.com/superpool/superpool/plugins/coscheduling"
 )
 
 // choices tells the super clusters that the pod scheduler of one tenant chose from those that the tenant wrote onto its
@@ -47,6 +48,9 @@ func newChoices(profiles ...string) *choices {
 // chose notes which super cluster the binder writes onto a pod, "" for none. It is called before the write, so that the
 // informer knows it when it sees the pod.
 func (c *choices) chose(pod types.UID, superCluster string) {
+	if c == nil {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.chosen, pod)
@@ -66,10 +70,12 @@ func (c *choices) isChosen(pod types.UID, superCluster string) bool {
 	return c.chosen[pod] == superCluster
 }
 
-// failed notes a refusal, and returns the status that tells the tenant about it. It is the Failed of a
-// kubescheduler.Instance.
+// failed notes a refusal, unless the pod is a member of a gang that was not judged, and returns the status that tells
+// the tenant about it. It is the Failed of a kubescheduler.Instance.
 func (c *choices) failed(_ context.Context, pod *corev1.Pod, status *fwk.Status, why refusal.Refusal) *fwk.Status {
-	c.refuse(pod, why)
+	if !coscheduling.IsPostponed(status) {
+		c.refuse(pod, why)
+	}
 	return explain(pod, status)
 }
 

@@ -27,6 +27,8 @@ type Dispatcher struct {
 	// missed holds, by root namespace and name, the changes while the tenant had no controller: its control plane does
 	// not answer.
 	missed map[string]map[string]placementChange
+	// forgetful is whether no changes are kept: a pod scheduler that starts judges all pods anew.
+	forgetful bool
 	// nodes holds the virtual Nodes as last seen. They are shared with the informer and never changed.
 	nodes map[string]*corev1.Node
 }
@@ -54,24 +56,36 @@ type subscriber struct {
 // NewDispatcher returns a Dispatcher fed by the manager's cache, which must serve virtual Nodes only.
 func NewDispatcher(ctx context.Context, informers ctrlcache.Cache) (*Dispatcher, error) {
 	d := newDispatcher()
+	return d, d.watch(ctx, informers)
+}
+
+// watch feeds d from informers.
+func (d *Dispatcher) watch(ctx context.Context, informers ctrlcache.Cache) error {
 	placements, err := informers.GetInformer(ctx, &schedulerv1alpha1.NamespacePlacement{})
 	if err != nil {
-		return nil, fmt.Errorf("watching NamespacePlacements: %w", err)
+		return fmt.Errorf("watching NamespacePlacements: %w", err)
 	}
 	if _, err := placements.AddEventHandler(engage.Handler(ctx, "informer of NamespacePlacements", nil, placementHandler(d.placement))); err != nil {
-		return nil, fmt.Errorf("watching NamespacePlacements: %w", err)
+		return fmt.Errorf("watching NamespacePlacements: %w", err)
 	}
 	nodes, err := informers.GetInformer(ctx, &corev1.Node{})
 	if err != nil {
-		return nil, fmt.Errorf("watching virtual Nodes: %w", err)
+		return fmt.Errorf("watching virtual Nodes: %w", err)
 	}
 	_, err = nodes.AddEventHandler(engage.Handler(ctx, "informer of virtual Nodes", nil, engage.ObjectHandler(
 		func(node *corev1.Node) { d.node(node, false) },
 		func(node *corev1.Node) { d.node(node, true) })))
 	if err != nil {
-		return nil, fmt.Errorf("watching virtual Nodes: %w", err)
+		return fmt.Errorf("watching virtual Nodes: %w", err)
 	}
-	return d, nil
+	return nil
+}
+
+// NewPodDispatcher returns a Dispatcher for pod schedulers alone (PartPods).
+func NewPodDispatcher(ctx context.Context, informers ctrlcache.Cache) (*Dispatcher, error) {
+	d := newDispatcher()
+	d.forgetful = true
+	return d, d.watch(ctx, informers)
 }
 
 func newDispatcher() *Dispatcher {
@@ -154,6 +168,9 @@ func (d *Dispatcher) miss(clusterKey, name string, change placementChange) {
 	defer d.mu.Unlock()
 	if s, subscribed := d.subscribers[clusterKey]; subscribed {
 		s.placementChanged(change)
+		return
+	}
+	if d.forgetful {
 		return
 	}
 	if change.current == nil {

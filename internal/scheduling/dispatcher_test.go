@@ -132,3 +132,15 @@ func TestDispatcherRoutesByRootNamespace(t *testing.T) {
 	handler.OnDelete(np("b", "web", "2"))
 	require.Empty(t, d.missed, "nothing is kept about what is gone")
 }
+
+func TestADispatcherForPodsKeepsNothing(t *testing.T) {
+	t.Parallel()
+	d := newDispatcher()
+	d.forgetful = true
+	placementHandler(d.placement).OnAdd(builders.Placement("a", "web").Obj(), false)
+	require.Empty(t, d.missed)
+	seen := 0
+	d.subscribe("a", subscriber{placementChanged: func(placementChange) { seen++ }})
+	placementHandler(d.placement).OnAdd(builders.Placement("a", "db").Obj(), false)
+	require.Equal(t, 1, seen)
+}

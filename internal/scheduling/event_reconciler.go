@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,6 +42,14 @@ const (
 	reasonLeaving = "Leaving"
 	// reasonLeft: nothing of the namespace is reserved any more in a super cluster that it was to leave.
 	reasonLeft = "Left"
+	// reasonPreempted: what the namespace has in a super cluster is beyond what is guaranteed to the tenant, and is
+	// given back to those to whom it is. Its pods there are evicted within their disruption budgets until the time
+	// that the message names, and deleted then. It is placed elsewhere where there is room. Ask for less, or for a
+	// larger guarantee.
+	reasonPreempted = "Preempted"
+	// reasonNominated: there is no room for what is guaranteed to the tenant, and others give back what they borrow.
+	// The namespace is placed in the super clusters that the message names as soon as their pods there have ended.
+	reasonNominated = "Nominated"
 	// reasonChoiceUnmet: what leaves super clusters is placed by the operator's labels alone, because no other super
 	// cluster has those that the namespace's choice requires.
 	reasonChoiceUnmet = "ChoiceUnmet"
@@ -53,6 +62,9 @@ const choiceEvent = "choice"
 
 // partEvent begins the name of a request for an Event about what a namespace has in the super cluster that follows.
 const partEvent = "part/"
+
+// nominatedEvent names a request for an Event about where the namespace is nominated for.
+const nominatedEvent = "nominated"
 
 // relatedCluster is the kind of the related object of Events about one super cluster, of which a tenant has no object.
 const relatedCluster = "SuperCluster"
@@ -89,9 +101,39 @@ func announcementOfPart(np *schedulerv1alpha1.NamespacePlacement, cluster string
 			"%s leaves super cluster %s, which answers again: the namespace is placed elsewhere, and it stays reserved there until its pods there have ended",
 			slice.Of(part.Leaving.Reserved), cluster)}
 	}
+	if why == schedulerv1alpha1.LeavingPreempted {
+		return announcement{corev1.EventTypeWarning, reasonPreempted, fmt.Sprintf(
+			"%s leaves super cluster %s: it is beyond what is guaranteed to the tenant, and is given back. Pods there are evicted within "+
+				"their disruption budgets%s. It is placed elsewhere where there is room; lower the quota, or ask your operator for a larger guarantee",
+			slice.Of(part.Leaving.Reserved), cluster, untilDeadline(part.Leaving))}
+	}
 	return announcement{corev1.EventTypeNormal, reasonLeaving, fmt.Sprintf(
 		"%s leaves super cluster %s (%s): it stays reserved there until the namespace is placed elsewhere and its pods there have ended",
 		slice.Of(part.Leaving.Reserved), cluster, why)}
+}
+
+// untilDeadline says until when budgets count for what leaves.
+func untilDeadline(leaving *schedulerv1alpha1.Leaving) string {
+	if leaving.Deadline == nil {
+		return ""
+	}
+	return fmt.Sprintf(" until %s, and deleted then", leaving.Deadline.UTC().Format(time.RFC3339))
+}
+
+// announcementOfNomination returns the Event about what np waits for, the zero announcement for nothing. It names
+// nobody else: other tenants are none of its tenant's business.
+func announcementOfNomination(np *schedulerv1alpha1.NamespacePlacement) announcement {
+	if np.Status.Nominated == nil {
+		return announcement{}
+	}
+	placements := np.Status.Nominated.Placements
+	clusters := make([]string, len(placements))
+	for i := range placements {
+		clusters[i] = placements[i].Cluster
+	}
+	return announcement{corev1.EventTypeNormal, reasonNominated, fmt.Sprintf(
+		"%s is guaranteed to the tenant, and is given back by those who borrow it in %s: it is placed there when their pods have ended",
+		placement.Reserved(placements), strings.Join(clusters, ", "))}
 }
 
 // announcementOf returns the Event that a request names: about a condition of np, or about what np has in a super
@@ -106,11 +148,15 @@ func announcementOf(np *schedulerv1alpha1.NamespacePlacement, condition string) 
 	if condition == choiceEvent {
 		return announcementOfChoice(np)
 	}
+	if condition == nominatedEvent {
+		return announcementOfNomination(np)
+	}
 	c := meta.FindStatusCondition(np.Status.Conditions, condition)
 	switch {
 	case c == nil, c.Reason == schedulerv1alpha1.ReasonPending, c.Reason == schedulerv1alpha1.ReasonAccepted:
 		return announcement{}
-	case condition == schedulerv1alpha1.ConditionRoomMade && c.Status == metav1.ConditionTrue:
+	case condition == schedulerv1alpha1.ConditionGuaranteed,
+		condition == schedulerv1alpha1.ConditionRoomMade && c.Status == metav1.ConditionTrue:
 		return announcement{corev1.EventTypeNormal, c.Reason, c.Message}
 	case condition == schedulerv1alpha1.ConditionAccepted, condition == schedulerv1alpha1.ConditionRoomMade:
 		return announcement{corev1.EventTypeWarning, c.Reason, c.Message}
@@ -131,7 +177,10 @@ func announcementOfChoice(np *schedulerv1alpha1.NamespacePlacement) announcement
 
 // announced returns the conditions whose change is an Event, and the super clusters that are left, or were (partEvent).
 func (c placementChange) announced() (conditions []string) {
-	for _, condition := range []string{schedulerv1alpha1.ConditionAccepted, schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ConditionRoomMade} {
+	for _, condition := range []string{
+		schedulerv1alpha1.ConditionAccepted, schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ConditionRoomMade,
+		schedulerv1alpha1.ConditionGuaranteed, nominatedEvent,
+	} {
 		current := announcementOf(c.current, condition)
 		if current != (announcement{}) && current != announcementOf(c.old, condition) {
 			conditions = append(conditions, condition)

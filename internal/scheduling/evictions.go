@@ -118,6 +118,8 @@ func causeOf(reason schedulerv1alpha1.LeavingReason) string {
 		return "it does not answer"
 	case schedulerv1alpha1.LeavingRequested:
 		return "other placements were requested for the namespace"
+	case schedulerv1alpha1.LeavingPreempted:
+		return "what the namespace borrows there is given back"
 	case schedulerv1alpha1.LeavingMoved, schedulerv1alpha1.LeavingReturned, schedulerv1alpha1.LeavingShrunk: // no pod is evicted for these
 	}
 	return "the placements of the namespace have changed"

@@ -49,6 +49,9 @@ func agedBy(d time.Duration) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(evictionNow.Add(-d)) }
 }
 
+// unbound takes the condition off a pod that a Binding left.
+func unbound(pod *corev1.Pod) { pod.Status.Conditions = nil }
+
 func ended(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
 
 // endingIn makes a pod terminate whose grace period ends after left.
@@ -161,6 +164,17 @@ func TestChooseEvictions(t *testing.T) {
 				}),
 			},
 			want: []string{"lies", "named"},
+		},
+		{
+			name: "pods whose tenant says that they are not bound are of the super cluster of their node", excess: []string{"cpu", "9", "pods", "9"}, wantUncovered: true,
+			pods: []*corev1.Pod{
+				withPod(runningPod("reset", "cpu", "1"), unbound), withPod(runningPod("elsewhere", "cpu", "1"), unbound, onNode("r2.n1")),
+				withPod(runningPod("lies", "cpu", "1"), unbound, func(pod *corev1.Pod) {
+					pod.Annotations = map[string]string{schedulerv1alpha1.AnnotationSuperCluster: "r2"}
+				}),
+				withPod(runningPod("leaves", "cpu", "1"), unbound, endingIn(30*time.Second)),
+			},
+			want: []string{"lies", "reset"}, wantAgain: 90 * time.Second,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

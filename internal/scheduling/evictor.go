@@ -66,8 +66,9 @@ const (
 // that the tenant's budgets hold. From a super cluster that is lost it deletes those that are not Ready, as a control
 // plane does with pods of a node that does not answer: a budget would count them as disrupted already, and forbid it
 // for ever. The tenant's own controllers do not always: they evict nothing where all of its Nodes are lost. Pods that
-// are Ready are evicted there too: it may be vc-scheduler alone that does not reach the super cluster. It is for the
-// one worker of the tenant's controller, not for concurrent use.
+// are Ready are evicted there too: it may be vc-scheduler alone that does not reach the super cluster. It deletes, too,
+// what others have waited for until the deadline of a preemption. It is for the one worker of the tenant's controller,
+// not for concurrent use.
 //
 // What it does is decided anew in each call, from what stands: a process that starts anew has only to wait less before
 // it tries again.
@@ -272,7 +273,7 @@ func (r *evictionRound) run(ctx context.Context, pods []*corev1.Pod, eviction *p
 func (r *evictionRound) evictPod(ctx context.Context, pod *corev1.Pod, eviction *placement.Eviction) {
 	requesting, stop := context.WithTimeout(ctx, evictionTimeout)
 	defer stop()
-	err := r.request(requesting, pod, eviction.Reason)
+	err := r.request(requesting, pod, eviction)
 	result := resultOf(err)
 	r.metrics.evicted(eviction.Reason, result)
 	if result == resultEvicted {
@@ -302,8 +303,8 @@ func (r *evictionRound) evictPod(ctx context.Context, pod *corev1.Pod, eviction 
 }
 
 // request requests the end of one pod.
-func (r *evictionRound) request(ctx context.Context, pod *corev1.Pod, reason schedulerv1alpha1.LeavingReason) error {
-	if reason == schedulerv1alpha1.LeavingLost && !podutil.IsPodReady(pod) {
+func (r *evictionRound) request(ctx context.Context, pod *corev1.Pod, eviction *placement.Eviction) error {
+	if eviction.Overdue || eviction.Reason == schedulerv1alpha1.LeavingLost && !podutil.IsPodReady(pod) {
 		return r.remove(ctx, pod)
 	}
 	return r.post(ctx, &policyv1.Eviction{

@@ -3,6 +3,7 @@ package scheduling
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,6 +35,8 @@ const (
 	// reachPatience is for how long after vc-scheduler has reached any super cluster, at its start or after it was cut
 	// off, the others may take to be reached too.
 	reachPatience = 30 * time.Second
+	// preemptedPeriod is how often it is looked at whether what gives way is still waited for.
+	preemptedPeriod = 5 * time.Second
 	// choicePeriod is after how long it is looked again whether a super cluster matches the choice of a namespace of
 	// which something waits to be placed elsewhere.
 	choicePeriod = time.Minute
@@ -189,7 +192,7 @@ func (r *Leaver) Reconcile(ctx context.Context, request reconcile.Request) (reco
 }
 
 // choiceUnmet returns placement.Facts.ChoiceUnmet: whether the labels that np requires are those of no super cluster
-// but those that it leaves, or that are drained. nil: no virtual Node is known.
+// but those that it leaves, or that are drained. One where it gives way is open to it. nil: no virtual Node is known.
 func (r *Leaver) choiceUnmet(np *schedulerv1alpha1.NamespacePlacement, leave map[string]schedulerv1alpha1.LeavingReason) *bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -198,7 +201,8 @@ func (r *Leaver) choiceUnmet(np *schedulerv1alpha1.NamespacePlacement, leave map
 	}
 	return ptr.To(clusterchoice.IsUnmet(np, func(yield func(*corev1.Node) bool) {
 		for name, node := range r.nodes {
-			if leave[name] == "" && !r.standings[name].Drained && !yield(node) {
+			isLeft := leave[name] != "" && leave[name] != schedulerv1alpha1.LeavingPreempted
+			if !isLeft && !r.standings[name].Drained && !yield(node) {
 				return
 			}
 		}
@@ -234,6 +238,9 @@ func (r *Leaver) setPlaced(key types.NamespacedName, np *schedulerv1alpha1.Names
 // by another toleration or after a restart. A super cluster without a virtual Node is left when it has left the pool.
 func (r *Leaver) reasons(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement) (leave map[string]schedulerv1alpha1.LeavingReason, again time.Duration) {
 	leave, again, unknown := r.standingReasons(np)
+	if r.preempted(ctx, np, leave) {
+		again = sooner(again, preemptedPeriod)
+	}
 	if len(unknown) == 0 {
 		return leave, again
 	}
@@ -243,6 +250,26 @@ func (r *Leaver) reasons(ctx context.Context, np *schedulerv1alpha1.NamespacePla
 		}
 	}
 	return leave, again
+}
+
+// preempted adds to leave where np gives way to a namespace that waits for the room. It returns whether there is any.
+func (r *Leaver) preempted(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement, leave map[string]schedulerv1alpha1.LeavingReason) (any bool) {
+	for i := range np.Status.Placements {
+		p := &np.Status.Placements[i]
+		if p.Leaving == nil || p.Leaving.Reason != schedulerv1alpha1.LeavingPreempted || leave[p.Cluster] != "" {
+			continue
+		}
+		any = true
+		namespace, name, _ := strings.Cut(p.Leaving.For, "/")
+		by, err := r.Store.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name})
+		switch {
+		case err != nil:
+			delete(leave, p.Cluster) // nothing is known, and nothing changes
+		case by != nil && placement.IsNominated(by, p.Cluster):
+			leave[p.Cluster] = schedulerv1alpha1.LeavingPreempted
+		}
+	}
+	return any
 }
 
 // standingReasons is reasons as far as virtual Nodes tell. unknown are the super clusters that have none.

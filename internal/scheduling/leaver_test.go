@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -247,6 +248,75 @@ func TestAChoiceThatNothingElseMeets(t *testing.T) {
 	b.after(time.Second)
 	want("byname", false)
 	b.want("byname", "r3=1")
+}
+
+// TestAChoiceOfWhatGivesWay: a namespace that gives way in the super cluster that it has chosen waits for room there.
+// It is not placed elsewhere for it: the super cluster is open.
+func TestAChoiceOfWhatGivesWay(t *testing.T) {
+	t.Parallel()
+	np := onePlaced("chosen", "r1")
+	np.Spec.ClusterChoice = &schedulerv1alpha1.ClusterChoice{NodeSelector: map[string]string{corev1.LabelHostname: "r1"}}
+	by := builders.Placement("owner", "a").UID("a").Slice("cpu", "1").Quota("cpu", "1").Obj()
+	by.Spec.Guaranteed = cores("1")
+	by.Status, _, _ = placement.Next(by, placement.Facts{Share: &placement.Share{Guaranteed: true}, Nominated: map[string]slice.Amounts{"r1": slice.Of(cores("1"))}})
+	b := newLeaverBed(t, np, by)
+	for _, id := range []string{"r1", "r2"} {
+		b.node(id, func(node *corev1.Node) { node.Labels[corev1.LabelHostname] = id })
+	}
+	key := client.ObjectKeyFromObject(np)
+	_, err := b.Store.Change(t.Context(), key, func(np *schedulerv1alpha1.NamespacePlacement) error {
+		np.Status, _, _ = placement.Next(np, placement.Facts{
+			Now: b.time.Now(), Leave: map[string]schedulerv1alpha1.LeavingReason{"r1": schedulerv1alpha1.LeavingPreempted},
+			Preemption: &placement.Preemption{For: "owner/a", Deadline: b.time.Now().Add(time.Hour)},
+		})
+		return nil
+	})
+	require.NoError(t, err)
+	b.after(time.Second)
+	require.NoError(t, b.stored.Get(t.Context(), key, np))
+	require.Equal(t, schedulerv1alpha1.LeavingPreempted, np.Status.Placements[0].Leaving.Reason)
+	require.NotNil(t, np.Status.Displaced)
+	require.False(t, np.Status.Displaced.ChoiceUnmet)
+	for _, object := range view.Slices(np) {
+		if pod := object.(*corev1.Pod); pod.Spec.NodeName == "" {
+			matches, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(b.nodes["r2"])
+			require.NoError(t, err)
+			require.False(t, matches, "it is placed where it has chosen to be, or nowhere")
+		}
+	}
+}
+
+// TestOverduePodsOfANamespaceThatEnds: a namespace that terminates for ever does not keep what it is to give way with.
+// Until the deadline its pods are its own control plane's to delete: an API server evicts none there.
+func TestOverduePodsOfANamespaceThatEnds(t *testing.T) {
+	t.Parallel()
+	b := newTenantBed(t, web())
+	b.quota("web", "1")
+	b.settle()
+	b.grant("web", "r1")
+	b.settle()
+	evicts := &noted{again: time.Minute}
+	b.controller.reconcile[concernNamespace].(*namespaceReconciler).evictor = evicts
+	b.usage.set("r1", "web", placement.Use{Requests: slice.Of(cores("1")), Hard: slice.Of(cores("1"))})
+	np := b.stored()["web"]
+	np.Status, _, _ = placement.Next(np, placement.Facts{
+		Now: b.clock.Now(), Leave: map[string]schedulerv1alpha1.LeavingReason{"r1": schedulerv1alpha1.LeavingPreempted},
+		Preemption: &placement.Preemption{For: "owner/a", Deadline: b.clock.Now().Add(10 * time.Minute)},
+	})
+	require.NoError(t, b.meta.Status().Update(t.Context(), np))
+	ends := web()
+	ends.DeletionTimestamp, ends.Finalizers = ptr.To(metav1.NewTime(b.clock.Now())), []string{"example.com/never"}
+	require.NoError(t, b.factory.Core().V1().Namespaces().Informer().GetIndexer().Update(ends))
+	b.clock.SetTime(np.Status.Placements[0].Leaving.Deadline.Add(-time.Minute))
+	item := request{concern: concernNamespace, namespace: "web"}
+	result, err := b.controller.reconcile.Reconcile(t.Context(), item)
+	require.NoError(t, err)
+	require.Equal(t, time.Minute, result.RequeueAfter)
+	require.Empty(t, evicts.lines)
+	b.clock.SetTime(b.clock.Now().Add(time.Minute))
+	_, err = b.controller.reconcile.Reconcile(t.Context(), item)
+	require.NoError(t, err)
+	require.Equal(t, []string{"web r1 cpu=1 Preempted"}, evicts.lines)
 }
 
 // TestPlacedWhereTheNodeIsGone: a namespace is placed while the virtual Node of a removed super cluster is deleted. It

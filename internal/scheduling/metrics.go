@@ -29,6 +29,7 @@ type Metrics struct {
 	decisions *prometheus.CounterVec
 	waits     prometheus.Histogram
 	moves     *prometheus.CounterVec
+	preempts  *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics. Where they are registered already it returns those.
@@ -56,9 +57,13 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 			Namespace: "vc_scheduler", Name: "moves_total",
 			Help: "[ALPHA] What namespaces have in one super cluster and is to leave it, by the reason of that and by step: begun, done (it has left) or undone (it stays again).",
 		}, []string{"reason", "step"}),
+		preempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "vc_scheduler", Name: "preemptions_total",
+			Help: "[ALPHA] Searches for what others borrow and a namespace needs that is guaranteed to its tenant, by result: nominated (others give way), free (it fits without), none (it fits nowhere, whoever gives way that may), changed (it asks for something else meanwhile) or error.",
+		}, []string{"result"}),
 	}
 	err := errors.Join(register(registerer, &m.evictions), register(registerer, &m.blocked), register(registerer, &m.decisions),
-		register(registerer, &m.waits), register(registerer, &m.moves))
+		register(registerer, &m.waits), register(registerer, &m.moves), register(registerer, &m.preempts))
 	if err != nil {
 		return nil, fmt.Errorf("registering the metrics of placements: %w", err)
 	}
@@ -112,5 +117,23 @@ func (m *Metrics) moved(before, after []schedulerv1alpha1.ClusterPlacement) {
 	}
 	for _, move := range movesOf(before, after) {
 		m.moves.WithLabelValues(string(move.reason), move.step).Inc()
+	}
+}
+
+// preemptionResult is what became of one search for what others borrow.
+type preemptionResult string
+
+const (
+	preemptionNominated preemptionResult = "nominated"
+	preemptionFree      preemptionResult = "free"
+	preemptionNone      preemptionResult = "none"
+	preemptionChanged   preemptionResult = "changed"
+	preemptionError     preemptionResult = "error"
+)
+
+// preempted counts one search for what others borrow.
+func (m *Metrics) preempted(result preemptionResult) {
+	if m != nil {
+		m.preempts.WithLabelValues(string(result)).Inc()
 	}
 }

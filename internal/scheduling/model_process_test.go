@@ -20,10 +20,12 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/placer"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/internal/superclusters"
@@ -37,6 +39,9 @@ const modelLostToleration = 90 * time.Second
 
 // modelQuotaGrace is Tenants.QuotaGrace.
 const modelQuotaGrace = 30 * time.Second
+
+// modelPreemptionGrace is Preemptor.Grace.
+const modelPreemptionGrace = 20 * time.Second
 
 // modelProcess is vc-scheduler from its start as the leader until it is killed: its real reconcilers, over caches that
 // are behind, and a simple placer in the place of kube-scheduler. What it knows ends with it.
@@ -63,6 +68,8 @@ type modelProcess struct {
 	namespaces *view.Namespaces
 	leaver     *Leaver
 	releaser   *Releaser
+	guarantor  *Guarantor
+	preemptor  *Preemptor
 }
 
 // modelConnection is what vc-scheduler has of one tenant: its reconcilers, and informers that have seen so many of the
@@ -93,6 +100,8 @@ func newModelProcess(w *modelWorld, store *modelStore) *modelProcess {
 	p.sink = newStatusSink(p.store, w.clock)
 	p.leaver = &Leaver{Store: p.store, Usage: p, LostToleration: modelLostToleration, Clock: w.clock}
 	p.releaser = &Releaser{Store: p.store, Usage: p, Clock: w.clock}
+	p.guarantor = &Guarantor{Store: p.store, Clock: w.clock}
+	p.preemptor = &Preemptor{Store: p.store, Reader: modelPool{p, written}, Usage: p, Grace: modelPreemptionGrace, Clock: w.clock, find: p.victims}
 	for _, key := range sortedNames(w.tenants) {
 		p.tenants[key] = p.connect(w.tenants[key])
 	}
@@ -150,7 +159,7 @@ func (p *modelProcess) connect(tenant *modelTenant) *modelConnection {
 	api := &modelTenantAPI{tenant: tenant, write: p.write}
 	c.namespace = &namespaceReconciler{
 		key: tenant.key, store: p.store, api: api, namespaces: namespaces, quotas: quotas, usage: p, clock: p.world.clock, recognized: api.recognized,
-		defaultSlice: modelSlice, quotaGrace: modelQuotaGrace, events: told, changes: newChangeLimiter(),
+		defaultSlice: modelSlice, quotaGrace: modelQuotaGrace, events: told, changes: newChangeLimiter(), policy: p.world.policies[tenant.key],
 		evictor: &evictor{
 			post:   func(_ context.Context, eviction *policyv1.Eviction) error { return p.evicts(tenant, eviction) },
 			remove: func(_ context.Context, pod *corev1.Pod) error { return p.removes(tenant, pod) },
@@ -373,7 +382,11 @@ func (p *modelProcess) removes(tenant *modelTenant, object *corev1.Pod) error {
 			return apierrors.NewNotFound(corev1.Resource("pods"), object.Name)
 		}
 		p.world.checkEviction(pod, true)
-		p.world.did["deleted a lost pod"]++
+		if placed, _ := placedOf(p.world.meta.objects[pod.key]); placed[pod.cluster].leavesFor(schedulerv1alpha1.LeavingPreempted) {
+			p.world.did["deleted an overdue pod"]++
+		} else {
+			p.world.did["deleted a lost pod"]++
+		}
 		tenant.terminate(pod)
 		return nil
 	})
@@ -459,12 +472,15 @@ func (p *modelProcess) schedules(pick func(n int) int) {
 		if p.cached < p.caughtUp {
 			return nil
 		}
-		room, gangs := p.room(), map[string][]*corev1.Pod{}
+		room, gangs, nominated := p.room(), map[string][]*corev1.Pod{}, map[string][]*corev1.Pod{}
 		for _, pod := range p.slices() {
 			if pod.Spec.NodeName != "" {
 				room[pod.Spec.NodeName] = room[pod.Spec.NodeName].Minus(slicepod.AmountsOf(pod))
 			} else if gang := slicepod.GangName(pod); gang != "" {
 				gangs[gang] = append(gangs[gang], pod)
+				if pod.Status.NominatedNodeName != "" {
+					nominated[gang] = append(nominated[gang], pod)
+				}
 			}
 		}
 		if len(gangs) == 0 {
@@ -472,6 +488,8 @@ func (p *modelProcess) schedules(pick func(n int) int) {
 		}
 		names := sortedNames(gangs)
 		gang := names[pick(len(names))]
+		delete(nominated, gang)
+		keepNominated(room, nominated, *gangs[gang][0].Spec.Priority)
 		p.namespaces.Expand(gang)
 		var assignments []namespacegang.Assignment
 		for _, pod := range p.slices() {
@@ -479,18 +497,17 @@ func (p *modelProcess) schedules(pick func(n int) int) {
 				continue
 			}
 			size := slicepod.AmountsOf(pod)
-			fits := slices.DeleteFunc(p.fits(room, size, slicepod.PinOf(pod)), func(id string) bool {
-				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: id, Labels: map[string]string{corev1.LabelHostname: id}}}
-				matches, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)
-				require.NoError(p.world, err)
-				return !matches
-			})
+			fits := p.matching(pod, p.fits(room, size, slicepod.PinOf(pod)))
 			if len(fits) == 0 {
 				p.namespaces.Collapse(gang)
 				_, err := p.sink.change(p.ctx, gang, placement.Facts{Unschedulable: "no room"})
 				return err
 			}
 			id := fits[pick(len(fits))]
+			if slices.Contains(fits, pod.Status.NominatedNodeName) {
+				id = pod.Status.NominatedNodeName
+				p.world.did["placed where it was nominated"]++
+			}
 			room[id] = room[id].Minus(size)
 			assignments = append(assignments, namespacegang.Assignment{Pod: pod, Cluster: id})
 		}
@@ -509,6 +526,27 @@ func (p *modelProcess) schedules(pick func(n int) int) {
 		}
 		p.namespaces.Bind(gang, bound)
 		return nil
+	})
+}
+
+// keepNominated takes off room what is nominated with a priority, or a higher one.
+func keepNominated(room map[string]slice.Amounts, nominated map[string][]*corev1.Pod, priority int32) {
+	for _, pods := range nominated {
+		for _, pod := range pods {
+			if id := pod.Status.NominatedNodeName; *pod.Spec.Priority >= priority {
+				room[id] = room[id].Minus(slicepod.AmountsOf(pod))
+			}
+		}
+	}
+}
+
+// matching returns those of super clusters that the labels of a slice allow.
+func (p *modelProcess) matching(pod *corev1.Pod, ids []string) []string {
+	return slices.DeleteFunc(ids, func(id string) bool {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: id, Labels: map[string]string{corev1.LabelHostname: id}}}
+		matches, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)
+		require.NoError(p.world, err)
+		return !matches
 	})
 }
 
@@ -543,6 +581,112 @@ func (p *modelProcess) chooses(key types.NamespacedName, pick func(n int) int) {
 		})
 		return err
 	})
+}
+
+// modelPool is what a process has cached of the pool.
+type modelPool struct {
+	process *modelProcess
+	client.Reader
+}
+
+// List implements client.Reader.
+func (r modelPool) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	nodes, isNodes := list.(*corev1.NodeList)
+	if !isNodes {
+		return r.Reader.List(ctx, list, options...)
+	}
+	for _, id := range sortedNames(r.process.nodes) {
+		nodes.Items = append(nodes.Items, *r.process.nodes[id])
+	}
+	return nil
+}
+
+func (p *modelProcess) shares(tenant string) {
+	p.works("guarantor "+tenant, func() error {
+		_, err := p.guarantor.Reconcile(p.ctx, reconcile.Request{NamespacedName: types.NamespacedName{Name: tenant}})
+		return err
+	})
+}
+
+func (p *modelProcess) preempts(tenant string) {
+	p.works("preemptor", func() error {
+		_, err := p.preemptor.Reconcile(p.ctx, reconcile.Request{NamespacedName: types.NamespacedName{Name: tenant}})
+		return err
+	})
+}
+
+// victims is a simple search in the place of placer.Preemption.Find: the first that help, and none that are needless.
+func (p *modelProcess) victims(pool *placer.Preemption, key types.NamespacedName) (placer.Victims, error) {
+	room, parts, preemptor := p.candidates(pool, key)
+	place := func(parts []placer.Part) map[string]slice.Amounts {
+		free, granted := maps.Clone(room), map[string]slice.Amounts{}
+		for i := range parts {
+			free[parts[i].Cluster] = free[parts[i].Cluster].Plus(parts[i].Amounts)
+		}
+		for _, run := range placement.Missing(preemptor) {
+			for range run.Count {
+				fits := p.fits(free, run.Size, chosenIn(preemptor))
+				if len(fits) == 0 {
+					return nil
+				}
+				free[fits[0]], granted[fits[0]] = free[fits[0]].Minus(run.Size), granted[fits[0]].Plus(run.Size)
+			}
+		}
+		return granted
+	}
+	found := placer.Victims{Parts: parts}
+	if found.Granted = place(parts); found.Granted == nil {
+		return placer.Victims{}, nil
+	}
+	for i := len(parts) - 1; i >= 0; i-- {
+		rest := slices.Delete(slices.Clone(found.Parts), i, i+1)
+		if granted := place(rest); granted != nil {
+			found = placer.Victims{Parts: rest, Granted: granted}
+		}
+	}
+	return found, nil
+}
+
+// candidates returns what may give way for a namespace, and the room beside all that has not given way.
+func (p *modelProcess) candidates(pool *placer.Preemption, key types.NamespacedName) (
+	room map[string]slice.Amounts, parts []placer.Part, preemptor *schedulerv1alpha1.NamespacePlacement,
+) {
+	room, nominated := p.room(), map[string]*schedulerv1alpha1.NamespacePlacement{}
+	for _, np := range pool.Placements {
+		nominated[client.ObjectKeyFromObject(np).String()] = np
+	}
+	for _, np := range pool.Placements {
+		if client.ObjectKeyFromObject(np) == key {
+			preemptor = np
+		} else if np.Status.Nominated != nil {
+			for _, part := range np.Status.Nominated.Placements {
+				room[part.Cluster] = room[part.Cluster].Minus(slice.Of(part.Reserved))
+			}
+		}
+	}
+	ofOthers := placement.MayTakeOfOthers(preemptor, slices.DeleteFunc(slices.Clone(pool.Placements), func(np *schedulerv1alpha1.NamespacePlacement) bool {
+		return np.Namespace != key.Namespace
+	}), pool.Now)
+	for _, np := range pool.Placements {
+		for i := range np.Status.Placements {
+			part := &np.Status.Placements[i]
+			amounts := slice.Of(part.Reserved)
+			if isWaitedFor(part, nominated) {
+				room[part.Cluster] = room[part.Cluster].Minus(placement.StayingIn(part))
+				continue
+			}
+			room[part.Cluster] = room[part.Cluster].Minus(amounts)
+			if p.nodes[part.Cluster] != nil && (ofOthers || np.Namespace == key.Namespace) && placement.CanGiveWay(np, part, key.Namespace, pool.Now.Add(-placer.PreemptedPeriod)) {
+				parts = append(parts, placer.Part{Namespace: client.ObjectKeyFromObject(np), Cluster: part.Cluster, Amounts: amounts})
+			}
+		}
+	}
+	return room, parts, preemptor
+}
+
+// isWaitedFor returns whether what gives way does so for a namespace that is nominated for it.
+func isWaitedFor(part *schedulerv1alpha1.ClusterPlacement, nominated map[string]*schedulerv1alpha1.NamespacePlacement) bool {
+	return part.Leaving != nil && nominated[part.Leaving.For] != nil && placement.IsNominated(nominated[part.Leaving.For], part.Cluster)
 }
 
 // slices returns the slices of the namespace scheduler's view.

@@ -1,6 +1,7 @@
 package scheduling
 
 import (
+	stdcmp "cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -28,6 +29,9 @@ const modelWindow = longestLag + time.Second
 type modelPlaced struct {
 	reserved, leaving slice.Amounts
 	reason            schedulerv1alpha1.LeavingReason
+	// by is for whom it leaves, and deadline until when budgets count, where it is preempted.
+	by       types.NamespacedName
+	deadline time.Time
 }
 
 func (p modelPlaced) stays() slice.Amounts { return p.reserved.Minus(p.leaving) }
@@ -46,6 +50,10 @@ func placedOf(np *schedulerv1alpha1.NamespacePlacement) (placed map[string]model
 		here := modelPlaced{reserved: slice.Of(p.Reserved)}
 		if p.Leaving != nil {
 			here.leaving, here.reason = slice.Of(p.Leaving.Reserved), p.Leaving.Reason
+			here.by.Namespace, here.by.Name, _ = strings.Cut(p.Leaving.For, "/")
+			if p.Leaving.Deadline != nil {
+				here.deadline = p.Leaving.Deadline.Time
+			}
 		}
 		placed[p.Cluster] = here
 		stays = stays.Plus(here.stays())
@@ -72,12 +80,18 @@ func describe(np *schedulerv1alpha1.NamespacePlacement) string {
 		parts = append(parts, fmt.Sprintf("displaced %s", slice.Of(displaced.Resources)))
 	}
 	parts = append(parts, fmt.Sprintf("published %q publishing %q", ptr.Deref(np.Status.Published, "none"), ptr.Deref(np.Status.Publishing, "none")))
+	if placement.IsGuaranteed(np) {
+		parts = append(parts, "guaranteed")
+	}
+	if np.Status.Nominated != nil {
+		parts = append(parts, "nominated "+placement.Reserved(np.Status.Nominated.Placements).String())
+	}
 	placed, _ := placedOf(np)
 	for _, id := range sortedNames(placed) {
 		p := placed[id]
 		parts = append(parts, fmt.Sprintf("%s=%s", id, p.reserved))
 		if !p.leaving.IsZero() {
-			parts = append(parts, fmt.Sprintf("(%s: %s)", p.reason, p.leaving))
+			parts = append(parts, fmt.Sprintf("(%s: %s %s)", p.reason, p.leaving, p.by.Name))
 		}
 	}
 	return strings.Join(parts, " ")
@@ -138,8 +152,94 @@ func (w *modelWorld) mayLeave(np *schedulerv1alpha1.NamespacePlacement, id strin
 	case schedulerv1alpha1.LeavingMoved:
 		request := np.Status.Requested
 		return request != nil && request.State == schedulerv1alpha1.RequestGranted && request.Cause != "" && w.namespace(client.ObjectKeyFromObject(np)).ordered
+	case schedulerv1alpha1.LeavingPreempted:
+		return w.mayGiveWay(np, id)
 	}
 	return false
+}
+
+// mayGiveWay returns whether a namespace that borrows leaves a super cluster for one that is guaranteed.
+func (w *modelWorld) mayGiveWay(np *schedulerv1alpha1.NamespacePlacement, id string) bool {
+	placed, _ := placedOf(np)
+	by := placed[id].by
+	return (by.Namespace == np.Namespace || w.mayTakeOfOthers(by, w.nominatedFor(by))) && w.wasLately(by, func(event modelPlacementEvent) bool { return isNominated(event, id) }) &&
+		w.wasLately(client.ObjectKeyFromObject(np), func(event modelPlacementEvent) bool {
+			return event.placement != nil && !placement.IsGuaranteed(event.placement)
+		})
+}
+
+// nominatedFor returns what a namespace is nominated for.
+func (w *modelWorld) nominatedFor(key types.NamespacedName) slice.Amounts {
+	if np := w.meta.objects[key]; np != nil && np.Status.Nominated != nil {
+		return placement.Reserved(np.Status.Nominated.Placements)
+	}
+	return nil
+}
+
+// mayTakeOfOthers returns whether the tenant of a namespace had lately no more than is guaranteed to it, with what that
+// namespace wants.
+func (w *modelWorld) mayTakeOfOthers(by types.NamespacedName, wants slice.Amounts) bool {
+	// the least and the most that was so at any time, for everyone decides from what it has seen
+	lately := func(key types.NamespacedName, of func(np *schedulerv1alpha1.NamespacePlacement) slice.Amounts) (all []slice.Amounts) {
+		w.wasLately(key, func(event modelPlacementEvent) bool {
+			if event.placement != nil {
+				all = append(all, of(event.placement))
+			} else {
+				all = append(all, nil)
+			}
+			return false
+		})
+		return all
+	}
+	sum := slice.Amounts{}.Plus(wants)
+	for _, key := range w.keys {
+		if key.Namespace != by.Namespace {
+			continue
+		}
+		has := lately(key, func(np *schedulerv1alpha1.NamespacePlacement) slice.Amounts {
+			placed, stays := placedOf(np)
+			for _, p := range placed {
+				if p.leavesFor(append(modelRequests, schedulerv1alpha1.LeavingShrunk)...) {
+					stays = stays.Plus(p.leaving)
+				}
+			}
+			return stays
+		})
+		for i := 1; i < len(has); i++ {
+			has[0] = least(has[0], has[i])
+		}
+		if len(has) > 0 {
+			sum = sum.Plus(has[0])
+		}
+	}
+	guaranteed := slice.Amounts{}
+	for _, amounts := range lately(by, func(np *schedulerv1alpha1.NamespacePlacement) slice.Amounts { return slice.Of(np.Spec.Guaranteed) }) {
+		guaranteed = larger(guaranteed, amounts)
+	}
+	return sum.Fits(guaranteed)
+}
+
+// isNominated returns whether a NamespacePlacement is nominated for a super cluster, and guaranteed.
+func isNominated(event modelPlacementEvent, id string) bool {
+	return event.placement != nil && placement.IsGuaranteed(event.placement) && placement.IsNominated(event.placement, id)
+}
+
+// checkNominated: nobody is nominated but what is guaranteed, for exactly what is missing, and not twice in a minute by
+// one process.
+func (w *modelWorld) checkNominated(key types.NamespacedName, before, after *schedulerv1alpha1.NamespacePlacement, stays slice.Amounts) {
+	is, was := after.Status.Nominated, before.Status.Nominated
+	if is == nil || was != nil && was.Since.Equal(&is.Since) {
+		return
+	}
+	w.did["nominated"]++
+	wanted, lacks := placement.Reserved(is.Placements), slice.Of(after.Spec.Quota).Minus(stays)
+	if !placement.IsGuaranteed(after) || !wanted.Fits(lacks) {
+		w.broken("%s is nominated for %s, and lacks %s: %s", key, wanted, lacks, describe(after))
+	}
+	if last := w.clock.Since(w.nominated[key.Namespace]); w.nominatedBy[key.Namespace] == w.process && last < preemptionPeriod-time.Second {
+		w.broken("%s is nominated %s after another namespace of its tenant", key, last)
+	}
+	w.nominated[key.Namespace], w.nominatedBy[key.Namespace] = w.clock.Now(), w.process
 }
 
 // checkWrite holds a write to a NamespacePlacement against the rules.
@@ -176,6 +276,24 @@ func (w *modelWorld) checkWrite(key types.NamespacedName, before, after *schedul
 	w.checkRequest(key, before, after, is)
 	w.checkReleases(key, was, is, owed)
 	w.checkFalls(key, after, was, is, stayed, stays)
+	w.checkNominated(key, before, after, stays)
+	w.checkHome(key, before, after, is, stays)
+}
+
+// checkHome: a namespace keeps its home while anything of it stays there, and has one where something stays.
+func (w *modelWorld) checkHome(key types.NamespacedName, before, after *schedulerv1alpha1.NamespacePlacement, is map[string]modelPlaced, stays slice.Amounts) {
+	was, home := before.Status.Home, after.Status.Home
+	here, isHeld := is[home]
+	switch {
+	case home != "" && !isHeld:
+		w.broken("%s has its home in %s, where it has nothing: %s", key, home, describe(after))
+	case here.stays().IsZero() && !stays.IsZero():
+		w.broken("%s has its home in %q, where nothing stays: %s", key, home, describe(after))
+	case was != home && !is[was].stays().IsZero():
+		w.broken("the home of %s moves from %s, where %s stays, to %q", key, was, is[was].stays(), home)
+	case was != home && was != "" && home != "":
+		w.did["moved a home"]++
+	}
 }
 
 // checkQuota: a quota that is gone is let go when the grace is over, and not before: what returns in time finds all
@@ -259,6 +377,7 @@ func moving(is map[string]modelPlaced) slice.Amounts {
 // modelMoves are the reasons for which a namespace is placed elsewhere.
 var modelMoves = []schedulerv1alpha1.LeavingReason{
 	schedulerv1alpha1.LeavingDrained, schedulerv1alpha1.LeavingLost, schedulerv1alpha1.LeavingRequested, schedulerv1alpha1.LeavingMoved,
+	schedulerv1alpha1.LeavingPreempted,
 }
 
 // modelRequests are those for which it is placed elsewhere first, and then leaves.
@@ -361,6 +480,7 @@ func (w *modelWorld) checkPlaced(key types.NamespacedName, id string, grown slic
 			sum = sum.Plus(reservedOf(np, id))
 		}
 	}
+	sum = sum.Plus(w.kept(key, id))
 	for name := range sum {
 		if grown[name] == 0 {
 			delete(sum, name)
@@ -371,11 +491,37 @@ func (w *modelWorld) checkPlaced(key types.NamespacedName, id string, grown slic
 	}
 }
 
+// kept is what is kept in a super cluster from a namespace that borrows, beyond what is reserved there: others have
+// been nominated for it, and what gives way to them is reserved still.
+func (w *modelWorld) kept(key types.NamespacedName, id string) slice.Amounts {
+	if w.wasLately(key, func(event modelPlacementEvent) bool {
+		return event.placement != nil && placement.IsGuaranteed(event.placement)
+	}) {
+		return nil
+	}
+	kept, gives := slice.Amounts{}, slice.Amounts{}
+	for other, np := range w.meta.objects {
+		placed, _ := placedOf(np)
+		if here := placed[id]; here.leavesFor(schedulerv1alpha1.LeavingPreempted) {
+			gives = gives.Plus(here.leaving)
+		}
+		if other == key || w.wasLately(other, func(event modelPlacementEvent) bool { return !isNominated(event, id) }) {
+			continue
+		}
+		for i := range np.Status.Nominated.Placements {
+			if p := &np.Status.Nominated.Placements[i]; p.Cluster == id {
+				kept = kept.Plus(slice.Of(p.Reserved))
+			}
+		}
+	}
+	return kept.Minus(gives)
+}
+
 // checkReturns: what has begun to leave a super cluster stays again only when the reason has ended.
 func (w *modelWorld) checkReturns(key types.NamespacedName, was, is map[string]modelPlaced) {
 	for _, id := range sortedNames(was) {
 		a, b := was[id], is[id]
-		if !a.leavesFor(schedulerv1alpha1.LeavingDrained, schedulerv1alpha1.LeavingLost) || b.stays().Fits(a.stays()) {
+		if !a.leavesFor(schedulerv1alpha1.LeavingDrained, schedulerv1alpha1.LeavingLost, schedulerv1alpha1.LeavingPreempted) || b.stays().Fits(a.stays()) {
 			continue
 		}
 		if grown := b.reserved.Minus(a.reserved); b.stays().Minus(a.stays()).Fits(grown) {
@@ -384,6 +530,10 @@ func (w *modelWorld) checkReturns(key types.NamespacedName, was, is map[string]m
 		ended := w.lately(id, func(state modelNodeState) bool { return !state.drained && !state.removed && state.silentSince.IsZero() })
 		if a.reason == schedulerv1alpha1.LeavingDrained {
 			ended = w.lately(id, func(state modelNodeState) bool { return !state.drained && !state.removed })
+		}
+		if a.reason == schedulerv1alpha1.LeavingPreempted {
+			ended = w.wasLately(a.by, func(event modelPlacementEvent) bool { return !isNominated(event, id) })
+			w.did["stayed again, nobody waits"]++
 		}
 		if !ended {
 			w.broken("%s stays in %s again, and that is still %s", key, id, a.reason)
@@ -433,7 +583,7 @@ func (w *modelWorld) checkReleases(key types.NamespacedName, was, is map[string]
 			continue
 		case !released.Fits(a.leaving):
 			w.broken("%s gave back %s of %s, where %s was leaving", key, released, id, a.leaving)
-		case a.reason != schedulerv1alpha1.LeavingShrunk && !owed.IsZero():
+		case a.reason != schedulerv1alpha1.LeavingShrunk && a.reason != schedulerv1alpha1.LeavingPreempted && !owed.IsZero():
 			w.broken("%s gave back %s of %s before it had as much elsewhere, which lacks %s", key, released, id, owed)
 		}
 		w.did["released "+string(a.reason)]++
@@ -443,13 +593,17 @@ func (w *modelWorld) checkReleases(key types.NamespacedName, was, is map[string]
 // checkEviction: only pods that have not ended are evicted, from where their namespace leaves, once it is whole
 // elsewhere. They are deleted without being asked about only where the super cluster is lost and they are not Ready.
 func (w *modelWorld) checkEviction(pod *modelPod, deletes bool) {
-	name := pod.object.Name
+	name, overdue := pod.object.Name, false
 	if pod.isTerminal() && !pod.finished.After(w.clock.Now().Add(-modelWindow)) {
 		w.broken("pod %s has ended, and is evicted", name)
 	}
 	leaves := func(event modelPlacementEvent) bool {
 		placed, _ := placedOf(event.placement)
 		here := placed[pod.cluster]
+		if here.leavesFor(schedulerv1alpha1.LeavingPreempted) { // it need not be whole elsewhere
+			overdue = overdue || !w.clock.Now().Before(here.deadline)
+			return !deletes || overdue
+		}
 		if deletes && !here.leavesFor(schedulerv1alpha1.LeavingLost) {
 			return false
 		}
@@ -458,9 +612,14 @@ func (w *modelWorld) checkEviction(pod *modelPod, deletes bool) {
 	if !w.wasLately(pod.key, leaves) {
 		w.broken("pod %s is evicted from %s, and its namespace does not leave it, or is not whole elsewhere: %s", name, pod.cluster, describe(w.meta.objects[pod.key]))
 	}
-	if !deletes {
-		return
+	if deletes && !overdue {
+		w.checkDeletion(pod)
 	}
+}
+
+// checkDeletion: nobody asks the budget of a pod that is lost and not Ready.
+func (w *modelWorld) checkDeletion(pod *modelPod) {
+	name := pod.object.Name
 	from := w.clock.Now() // or since when the Leaver, which says that it is lost no more, has not looked
 	if looked := w.namespace(pod.key).looked; looked.Before(from) {
 		from = looked
@@ -619,6 +778,9 @@ func (w *modelWorld) settles() {
 	for _, key := range w.keys {
 		w.checkSettled(key)
 	}
+	for _, tenant := range sortedNames(w.tenants) {
+		w.checkGuarantees(tenant)
+	}
 }
 
 func (w *modelWorld) settleRound() {
@@ -661,7 +823,69 @@ func (w *modelWorld) settleRound() {
 		w.process.chooses(key, w.random.IntN)
 		w.process.hears()
 	}
+	for _, tenant := range sortedNames(w.tenants) {
+		w.process.shares(tenant)
+		w.process.hears()
+		w.process.preempts(tenant)
+		w.process.hears()
+	}
 	w.checkRoom()
+}
+
+// checkGuarantees: which namespaces of a tenant are within its guarantee, and that they have what they ask for, unless
+// nothing that others borrow would help.
+func (w *modelWorld) checkGuarantees(tenant string) {
+	left := slice.Of(w.policies[tenant].Get().Spec().Scheduling.Guaranteed)
+	isGuaranteed := !left.IsZero()
+	var keys []types.NamespacedName
+	for _, key := range w.keys {
+		if key.Namespace == tenant && w.meta.objects[key] != nil {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b types.NamespacedName) int {
+		return stdcmp.Or(w.meta.objects[a].CreationTimestamp.Compare(w.meta.objects[b].CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+	for _, key := range keys {
+		np := w.meta.objects[key]
+		placed, stays := placedOf(np)
+		holds := stays
+		for _, p := range placed {
+			if p.leavesFor(schedulerv1alpha1.LeavingShrunk) {
+				holds = holds.Plus(p.leaving)
+			}
+		}
+		asks := larger(slice.Of(np.Spec.Quota), holds)
+		within := isGuaranteed && asks.Fits(left)
+		if within {
+			left = left.Minus(asks)
+			w.did["settled, guaranteed"]++
+		}
+		if placement.IsGuaranteed(np) != within {
+			w.broken("%s asks for %s, and of the guarantee %s is left: %s", key, asks, left, describe(np))
+		}
+		if lacking := slice.Of(np.Spec.Quota).Minus(stays); within && !lacking.IsZero() && slice.Count(lacking, slice.Of(np.Spec.Slice)) == 1 {
+			w.checkNothingHelps(key, lacking)
+		}
+	}
+}
+
+// checkNothingHelps: a slice that is guaranteed fits nowhere, though all gave way who may: those of its own tenant that
+// borrow, and others where its tenant has no more than its guarantee with it.
+func (w *modelWorld) checkNothingHelps(key types.NamespacedName, lacking slice.Amounts) {
+	ofOthers := w.mayTakeOfOthers(key, lacking)
+	for _, id := range sortedNames(w.supers) {
+		free := w.supers[id].states[len(w.supers[id].states)-1].room
+		for other, np := range w.meta.objects {
+			gave := slices.ContainsFunc(np.Status.Preemptions, func(p schedulerv1alpha1.Preemption) bool { return p.By == key.Namespace })
+			if other.Namespace != key.Namespace && !ofOthers || placement.IsGuaranteed(np) || gave {
+				free = free.Minus(reservedOf(np, id))
+			}
+		}
+		if lacking.Fits(free) && !w.supers[id].removed {
+			w.broken("%s lacks %s that is guaranteed after 20 minutes, and others borrow it in %s: %s", key, lacking, id, describe(w.meta.objects[key]))
+		}
+	}
 }
 
 // checkSettled holds a namespace against what it asks for.

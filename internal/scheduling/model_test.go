@@ -36,6 +36,7 @@ var modelExternal = []modelAction{
 	{"replace a quota", 12, func(w *modelWorld) { w.replaces(w.key()) }},
 	{"choice", 4, func(w *modelWorld) { w.tenantChooses(w.key()) }},
 	{"annotation", 16, func(w *modelWorld) { w.tenantWrites(w.key()) }},
+	{"guarantee", 2, func(w *modelWorld) { w.guarantees(w.key().Namespace) }},
 	{"cordon", 3, func(w *modelWorld) { w.cordons(w.superCluster()) }},
 	{"drain", 5, func(w *modelWorld) { w.drains(w.superCluster()) }},
 	{"lose", 7, func(w *modelWorld) { w.loses(w.superCluster()) }},
@@ -61,6 +62,8 @@ var modelInternal = []modelAction{
 	{"release", 30, func(w *modelWorld) { w.process.releases(w.key()) }},
 	{"schedule", 90, func(w *modelWorld) { w.process.schedules(w.random.IntN) }},
 	{"choose", 20, func(w *modelWorld) { w.process.chooses(w.key(), w.random.IntN) }},
+	{"shares", 40, func(w *modelWorld) { w.process.shares(w.key().Namespace) }},
+	{"preempt", 30, func(w *modelWorld) { w.process.preempts(w.key().Namespace) }},
 	{"measure", 60, func(w *modelWorld) { w.process.measures(w.superCluster()) }},
 	{"sync", 180, func(w *modelWorld) {
 		key := w.key()
@@ -199,7 +202,9 @@ func TestModel(t *testing.T) {
 	for _, what := range []string{
 		"placed", "placed before growth", "stayed again", "granted a request", "took back", "started a pod", "evicted a pod",
 		"a budget forbade an eviction", "a pod finished", "released a namespace", "released Drained", "released Lost",
-		"released Requested", "released Moved", "took over a move", "released Shrunk", "released a part that was removed", "settled", "settled without room",
+		"released Preempted", "nominated", "placed where it was nominated", "stayed again, nobody waits", "settled, guaranteed",
+		"deleted an overdue pod", "deleted a lost pod",
+		"released Requested", "released Moved", "took over a move", "released Shrunk", "released a part that was removed", "settled", "settled without room", "moved a home",
 		"could not create a quota", "could not update a quota", "updated a quota late", "a write was lost", "an answer was lost",
 		"placed by choice", "a quota came back in time", "a quota came back late", "a quota was gone for good",
 		"a write came late", "killed before a write", "killed after a write", "others acted in between", "compared a restart",

@@ -21,6 +21,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/superclusters"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -68,6 +69,10 @@ type modelWorld struct {
 	tookBack map[types.NamespacedName]time.Time
 	// owed is what has left super clusters and is to be placed elsewhere, as the rules count it.
 	owed map[types.NamespacedName]slice.Amounts
+	// policies are the tenants' policies, and nominated is when something of a tenant was last nominated, and by whom.
+	policies    map[string]*policy.Ref
+	nominated   map[string]time.Time
+	nominatedBy map[string]*modelProcess
 	// late holds writes that come into force with the next one. calm is when nothing fails, nothing is late, and nobody
 	// acts from outside, and nested while others act in the midst of an action.
 	late         []func() error
@@ -196,6 +201,7 @@ func newModelWorld(t *testing.T, seed uint64) *modelWorld {
 		T: t, random: rand.New(rand.NewPCG(seed, 17)), clock: testingclock.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)),
 		supers: map[string]*modelSuper{}, joined: map[string]*modelSuper{}, tenants: map[string]*modelTenant{}, did: map[string]int{},
 		history: map[types.NamespacedName][]modelPlacementEvent{}, deletedByHand: map[types.NamespacedName]bool{}, tookBack: map[types.NamespacedName]time.Time{}, owed: map[types.NamespacedName]slice.Amounts{},
+		policies: map[string]*policy.Ref{}, nominated: map[string]time.Time{}, nominatedBy: map[string]*modelProcess{},
 	}
 	var err error
 	w.headroom, err = superclusters.ParseHeadroom(`{"cpu":"10%"}`)
@@ -210,7 +216,8 @@ func newModelWorld(t *testing.T, seed uint64) *modelWorld {
 		tenant := w.tenants[key.Namespace]
 		if tenant == nil {
 			tenant = &modelTenant{world: w, key: key.Namespace, namespaces: map[string]*modelNamespace{}, pods: map[types.UID]*modelPod{}}
-			w.tenants[key.Namespace] = tenant
+			w.tenants[key.Namespace], w.policies[key.Namespace] = tenant, &policy.Ref{}
+			w.guarantees(key.Namespace)
 		}
 		tenant.namespaces[key.Name] = &modelNamespace{asked: map[string]bool{}, replicas: 1 + w.random.IntN(4)}
 	}
@@ -403,6 +410,17 @@ func (w *modelWorld) removes(super *modelSuper) {
 		}
 	}
 	super.removed = super.removed || left > 1
+}
+
+// guarantees guarantees something else to a tenant, or nothing.
+func (w *modelWorld) guarantees(tenant string) {
+	spec := *policy.Default().Spec().DeepCopy()
+	if size := []int{0, 3, 6}[w.random.IntN(3)]; size > 0 {
+		spec.Scheduling.Guaranteed = builders.Resources("cpu", fmt.Sprint(size), "memory", fmt.Sprintf("%dGi", size))
+	}
+	current, err := policy.New("guarantees", &spec)
+	require.NoError(w, err)
+	w.policies[tenant].Set(current)
 }
 
 // ordersMove orders a move of unused slices, as an operator does, or vc-scheduler for another namespace.

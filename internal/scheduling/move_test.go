@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -76,6 +77,42 @@ func (b *roomBed) make() time.Duration {
 
 func (b *roomBed) roomMade() *metav1.Condition {
 	return meta.FindStatusCondition(b.stored()["xl"].Status.Conditions, schedulerv1alpha1.ConditionRoomMade)
+}
+
+// failingReader fails as long as err is set, after costs have passed.
+type failingReader struct {
+	client.Reader
+	clock *testingclock.FakePassiveClock
+	costs time.Duration
+	err   error
+}
+
+func (r *failingReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if r.err != nil {
+		r.clock.SetTime(r.clock.Now().Add(r.costs))
+		return r.err
+	}
+	return r.Reader.List(ctx, list, options...)
+}
+
+// TestRoomMakerBacksOff: searches that fail take no more of the processor than those that do not, and each namespace
+// waits longer with each that fails.
+func TestRoomMakerBacksOff(t *testing.T) {
+	t.Parallel()
+	b := newRoomBed(t)
+	b.uses("r1", slice.Amounts{})
+	reader := &failingReader{Reader: b.maker.Reader, clock: b.clock, costs: time.Second, err: errDown}
+	b.maker.Reader = reader
+	b.pass(roomDelay)
+	for _, want := range []time.Duration{15, 30, 60, 120, 240, 480, 600, 600} {
+		require.Equal(t, want*time.Second, b.make())
+		require.Equal(t, b.clock.Now().Add(roomRest*time.Second), b.maker.rested, "no other namespace is looked at before")
+		b.pass(want * time.Second)
+	}
+	require.Nil(t, b.roomMade())
+	reader.err = nil
+	require.Equal(t, roomPeriod, b.make())
+	require.Equal(t, "Moving 1 slice from r1 to r2 of namespace web, so that it fits", b.roomMade().Message)
 }
 
 // TestRoomIsMade: a namespace fits in sum and not in pieces. After a minute a slice of another one moves that no pod

@@ -95,7 +95,7 @@ func (r *namespaceReconciler) Reconcile(ctx context.Context, item request) (reco
 		r.limits.wrote(item.namespace, nil) // what it was admitted to is not wanted any more
 		return reconcile.Result{}, nil
 	case namespace.DeletionTimestamp != nil: // while a namespace terminates, its pods still run
-		return reconcile.Result{}, nil
+		return r.terminating(ctx, np)
 	}
 	var kept map[string]slice.Amounts
 	if np != nil && np.DeletionTimestamp != nil {
@@ -123,6 +123,18 @@ func (r *namespaceReconciler) Reconcile(ctx context.Context, item request) (reco
 	}
 	r.limits.wrote(item.namespace, stored)
 	return r.evict(ctx, item.namespace, evict, again)
+}
+
+// terminating deletes the pods of a namespace that terminates, np nil for one that has nothing, where others have
+// waited for their room until the deadline. It evicts none: the tenant's control plane deletes them anyway, and its API
+// server refuses evictions there.
+func (r *namespaceReconciler) terminating(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement) (reconcile.Result, error) {
+	if np == nil {
+		return reconcile.Result{}, nil
+	}
+	_, evict, again := placement.Next(np, placement.Facts{Now: r.clock.Now(), Used: r.used(ctx, np, nil)})
+	evict = slices.DeleteFunc(evict, func(e placement.Eviction) bool { return !e.Overdue })
+	return r.evict(ctx, np.Name, evict, again)
 }
 
 // evict evicts pods of a namespace as its NamespacePlacement calls for. again is after how long that is to be looked at
@@ -360,6 +372,10 @@ func (r *namespaceReconciler) setScheduling(spec *schedulerv1alpha1.NamespacePla
 	spec.Priority, spec.Weight, spec.NodeSelector = rules.Priority, rules.Weight, maps.Clone(rules.NodeSelector)
 	if spec.Weight == 1 {
 		spec.Weight = 0
+	}
+	spec.Guaranteed, spec.PreemptionsPerHour = slice.Of(rules.Guaranteed).List(), nil
+	if len(spec.Guaranteed) > 0 && rules.PreemptionsPerHour != placement.DefaultPreemptionsPerHour {
+		spec.PreemptionsPerHour = ptr.To(rules.PreemptionsPerHour)
 	}
 	spec.MovableFor = schedulerv1alpha1.MovableFor(rules.MovableFor)
 	switch {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -120,6 +121,9 @@ func TestPodAffinityIsToASuperCluster(t *testing.T) {
 	}
 	t.Run("no node has the key", func(t *testing.T) {
 		c := zones(t)
+		c.policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+			spec.Pods.NodeSelectorKeys = append(spec.Pods.NodeSelectorKeys, "rack")
+		}))
 		c.create("web", "self", "100m", beside("web", "rack"), labelled("web"))
 		c.wantRefused("web", "self", "0/3 super clusters are available: 3 have no node with label rack")
 	})
@@ -166,6 +170,10 @@ func TestSpreadWaitsForAZone(t *testing.T) {
 	spread := spreading("web", corev1.LabelTopologyZone, 1)
 	require.Equal(t, map[string]int{"r1": 1, "r2": 1}, c.createAll("web", 2, spread))
 	c.cluster("r1", nodesWith(zone("a")), func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	require.Eventually(t, func() bool {
+		node := c.sched.Cache.Dump().Nodes["r1"]
+		return node != nil && node.Node().Spec.Unschedulable
+	}, patience, time.Millisecond, "kube-scheduler knows the cordon")
 	c.create("web", "third", "100m", spread, labelled("web"))
 	c.wantIn("web", "third", "r2")
 	c.create("web", "fourth", "100m", spread, labelled("web"))
@@ -194,4 +202,58 @@ func (c *tenantControlPlane) refused(name string) string {
 		}
 	}
 	return ""
+}
+
+// TestDevices: a pod that claims devices says why it waits, and is bound to no super cluster.
+func TestDevices(t *testing.T) {
+	c := newTenant(t)
+	c.cluster("r1")
+	c.place("web", "r1", "8")
+	c.create("web", "claims", "100m", func(pod *corev1.Pod) {
+		pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: ptr.To("a")}, {Name: "nic", ResourceClaimName: ptr.To("b")}}
+	})
+	c.wantRefused("web", "claims", `TenantPolicy default forbids: spec.resourceClaims[0]: the devices of super clusters cannot be claimed, as by "gpu"`)
+}
+
+// TestHiddenLabels: what a tenant is told of labels and taints that its policy hides is the same whether nodes have
+// them or not.
+func TestHiddenLabels(t *testing.T) {
+	c := newTenant(t)
+	publish := func(node nodegroups.Node) func(*corev1.Node) {
+		node.Allocatable = slice.Amounts{corev1.ResourceCPU: 4000}
+		return func(virtual *corev1.Node) {
+			virtual.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeGroups: nodegroups.Encode(nodegroups.Of([]nodegroups.Node{node}))}
+		}
+	}
+	c.cluster("r1", publish(nodegroups.Node{Labels: map[string]string{"team": "a", corev1.LabelTopologyZone: "a"}}))
+	c.cluster("r2", publish(nodegroups.Node{
+		Labels: zone("b"), Taints: []corev1.Taint{{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}, {Key: "gpu", Effect: corev1.TaintEffectNoSchedule}},
+	}))
+	c.place("web", "r1", "8")
+	c.place("web", "r2", "8")
+	const forbids, allowed = "TenantPolicy default forbids: ", " is not allowed: pods.nodeSelectorKeys allows kubernetes.io/os, "
+	for _, key := range []string{"team", "none"} {
+		c.create("web", "selects-"+key, "100m", selecting(key, "a"))
+		c.wantRefused("web", "selects-"+key, forbids+"spec.nodeSelector["+key+"]: node label "+key+" (is a)"+allowed)
+		c.create("web", "prefers-"+key, "100m", preferring(key, "a"))
+		c.wantRefused("web", "prefers-"+key, forbids+"node label "+key+" (In a)"+allowed)
+		c.create("web", "beside-"+key, "100m", beside("web", key), labelled("web"))
+		c.wantRefused("web", "beside-"+key, forbids+"node label "+key+" (Exists)"+allowed)
+		c.create("web", "spreads-"+key, "100m", spreading("web", key, 1), labelled("web"))
+		c.wantRefused("web", "spreads-"+key, forbids+"spec.topologySpreadConstraints[0].topologyKey: node label "+key+" (Exists)"+allowed)
+	}
+	for _, key := range []string{"dedicated", "none"} {
+		c.create("web", "tolerates-"+key, "100m", tolerating(key, selecting(corev1.LabelTopologyZone, "b")))
+		c.wantRefused("web", "tolerates-"+key, forbids+"spec.tolerations[0]: tolerating taint "+key)
+	}
+	const closed = "0/2 super clusters are available: 1 has no node for it whose taints it tolerates"
+	c.create("web", "open", "100m", selecting(corev1.LabelTopologyZone, "b"))
+	c.wantRefused("web", "open", closed+", 1 has no node with")
+
+	c.policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+		spec.Pods.NodeSelectorKeys = append(spec.Pods.NodeSelectorKeys, "team")
+		spec.Pods.Tolerations = append(spec.Pods.Tolerations, tenancyv1alpha1.TolerationRule{Key: "dedicated"})
+	}))
+	c.wantIn("web", "selects-team", "r1")
+	c.wantRefused("web", "open", closed+" (dedicated), 1 has no node with")
 }

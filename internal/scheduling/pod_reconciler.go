@@ -56,9 +56,12 @@ type podRepair struct {
 
 // repairFor compares the super cluster annotation and label of a pod of the pod view with the super cluster of its
 // node, or, before it has a node, with the placements. placed reports whether new pods of the namespace may use a super
-// cluster. refusal is why the pod may not go to the super cluster that it names, "" if nothing is known against it
-// (choices).
-func repairFor(pod *corev1.Pod, placed func(superCluster string) bool, refusal string) podRepair {
+// cluster, and leaving whether all of it leaves one that answers. refusal is why the pod may not go to the super
+// cluster that it names, "" if nothing is known against it (choices).
+//
+// A choice of a super cluster that the namespace leaves is its syncer's to take back, or the placement's to outlive:
+// the pod may run there already, and would run twice if it were chosen for another one.
+func repairFor(pod *corev1.Pod, placed, leaving func(superCluster string) bool, refusal string) podRepair {
 	annotation := pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster]
 	label := pod.Labels[schedulerv1alpha1.LabelSuperCluster]
 	switch {
@@ -69,6 +72,8 @@ func repairFor(pod *corev1.Pod, placed func(superCluster string) bool, refusal s
 	case isBound(pod):
 		return repairBound(pod)
 	case annotation == "" && label == "":
+		return podRepair{}
+	case label == annotation && leaving(annotation):
 		return podRepair{}
 	case annotation == "" || !placed(annotation):
 		return podRepair{superCluster: new(string), event: tenancy.Reason{
@@ -148,7 +153,7 @@ func isBound(pod *corev1.Pod) bool { return pod.Annotations[view.AnnotationBound
 // reads the placements.
 func mayNeedRepair(pod *corev1.Pod) bool {
 	nowhere := func(string) bool { return false }
-	return neverRan(pod) || pod.DeletionTimestamp == nil && repairFor(pod, nowhere, "") != podRepair{}
+	return neverRan(pod) || pod.DeletionTimestamp == nil && repairFor(pod, nowhere, nowhere, "") != podRepair{}
 }
 
 // podReconciler restores the super cluster annotation and label of pods where the tenant changed them, and removes them
@@ -162,6 +167,29 @@ type podReconciler struct {
 	choices  *choices
 	policy   *policy.Ref
 	recorder events.EventRecorder
+	// virtualNodes returns the virtual Nodes of all super clusters.
+	virtualNodes func() map[string]*corev1.Node
+}
+
+// lost returns the super clusters that everything leaves because they are lost, and that may be back: they have not
+// left the pool, and the operator does not say that they are out of service. A pod of a StatefulSet keeps its choice of
+// one: it may run there, though it has no node yet, and a StatefulSet has at most one pod of a name.
+func (r *podReconciler) lost(placements []schedulerv1alpha1.ClusterPlacement) sets.Set[string] {
+	nodes, lost := r.virtualNodes(), sets.New[string]()
+	for i := range placements {
+		node := nodes[placements[i].Cluster]
+		if placement.IsLeaving(&placements[i]) && placements[i].Leaving.Reason == schedulerv1alpha1.LeavingLost &&
+			node != nil && outOfServiceOf(node) == (outOfService{}) {
+			lost.Insert(placements[i].Cluster)
+		}
+	}
+	return lost
+}
+
+// ofStatefulSet reports whether a StatefulSet controls a pod.
+func ofStatefulSet(pod *corev1.Pod) bool {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	return controller != nil && controller.Kind == "StatefulSet"
 }
 
 // Reconcile repairs the pods of a request by the placements in the cache. When these change, requestsFor enqueues the
@@ -175,15 +203,21 @@ func (r *podReconciler) Reconcile(ctx context.Context, item request) (reconcile.
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	var clusters sets.Set[string]
+	var clusters, leaving, lost sets.Set[string]
 	if np != nil {
-		clusters = placement.Clusters(np.Status.Placements)
+		clusters, leaving, lost = placement.Clusters(np.Status.Placements), placement.Answering(np.Status.Placements), r.lost(np.Status.Placements)
 	}
+	var result reconcile.Result
 	var errs []error
 	for _, pod := range pods {
-		errs = append(errs, r.repair(ctx, pod, repairFor(pod, clusters.Has, r.choices.refusal(pod))), r.tellProfiles(ctx, pod))
+		stays := leaving.Has
+		if lost.Has(asks(pod)) && ofStatefulSet(pod) {
+			stays = lost.Has
+			result.RequeueAfter = goneCheckPeriod // a taint of a virtual Node enqueues no pods
+		}
+		errs = append(errs, r.repair(ctx, pod, repairFor(pod, clusters.Has, stays, r.choices.refusal(pod))), r.tellProfiles(ctx, pod))
 	}
-	return reconcile.Result{}, errors.Join(errs...)
+	return result, errors.Join(errs...)
 }
 
 func (r *podReconciler) requested(item request) ([]*corev1.Pod, error) {
@@ -209,6 +243,11 @@ func (r *podReconciler) repair(ctx context.Context, pod *corev1.Pod, repair podR
 		return r.end(ctx, pod)
 	}
 	if repair.superCluster != nil {
+		if *repair.superCluster == "" {
+			// Before the write, as the binder does: a pinned pod still names its super cluster, and asks for it from
+			// now on.
+			r.choices.chose(pod.UID, "")
+		}
 		if err := r.writeSuperCluster(ctx, pod, *repair.superCluster); err != nil {
 			return client.IgnoreNotFound(err)
 		}

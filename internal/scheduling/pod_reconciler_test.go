@@ -20,6 +20,7 @@ import (
 )
 
 func TestRepairFor(t *testing.T) {
+	is := func(id string) func(string) bool { return func(superCluster string) bool { return superCluster == id } }
 	const key = schedulerv1alpha1.AnnotationSuperCluster
 	scheduled := corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}}
 	tests := map[string]struct {
@@ -29,22 +30,25 @@ func TestRepairFor(t *testing.T) {
 		wantSuperCluster            *string
 		wantReason                  string
 	}{
-		"new":                              {},
-		"chosen":                           {annotation: "r1", label: "r1"},
-		"bound":                            {annotation: "r1", label: "r1", nodeName: "r1.node-1", status: scheduled},
-		"chose for itself what it holds":   {annotation: "r1", wantSuperCluster: ptr.To("r1")},
-		"chose what it does not hold":      {annotation: "r9", label: "r9", wantSuperCluster: ptr.To(""), wantReason: tenancy.ReasonSuperClusterNotPlaced},
-		"label alone":                      {label: "r1", wantSuperCluster: ptr.To(""), wantReason: tenancy.ReasonSuperClusterNotPlaced},
-		"chose what it is refused":         {annotation: "r1", label: "r1", refusal: "no room", wantSuperCluster: ptr.To(""), wantReason: reasonSuperClusterNotGranted},
-		"label changed before the Binding": {annotation: "r1", label: "r2", wantSuperCluster: ptr.To("r1")},
-		"moved after the Binding":          {annotation: "r2", label: "r2", nodeName: "r1.node-1", status: scheduled, wantSuperCluster: ptr.To("r1"), wantReason: reasonSuperClusterRestored},
-		"label lost after the Binding":     {annotation: "r1", nodeName: "r1.node-1", status: scheduled, wantSuperCluster: ptr.To("r1"), wantReason: reasonSuperClusterRestored},
-		"pinned":                           {nodeName: "r1.node-1", label: "r1"},
-		"pinned and chosen":                {nodeName: "r1.node-1", wantSuperCluster: ptr.To("r1")},
-		"pinned, and another label":        {nodeName: "r1.node-1", annotation: "r2", label: "r2", wantSuperCluster: ptr.To("r1")},
-		"pinned to what it does not hold":  {nodeName: "r9.node-1", wantSuperCluster: ptr.To(""), wantReason: tenancy.ReasonSuperClusterNotPlaced},
-		"pinned to what it is refused":     {nodeName: "r1.node-1", label: "r1", refusal: "no room", wantSuperCluster: ptr.To(""), wantReason: reasonSuperClusterNotGranted},
-		"created with a foreign node name": {annotation: "r1", label: "r1", nodeName: "node-1", wantReason: tenancy.ReasonNodeNameNotSupported},
+		"new":                               {},
+		"chosen":                            {annotation: "r1", label: "r1"},
+		"bound":                             {annotation: "r1", label: "r1", nodeName: "r1.node-1", status: scheduled},
+		"chose for itself what it holds":    {annotation: "r1", wantSuperCluster: ptr.To("r1")},
+		"chose what it does not hold":       {annotation: "r9", label: "r9", wantSuperCluster: ptr.To(""), wantReason: tenancy.ReasonSuperClusterNotPlaced},
+		"chosen, and the namespace leaves":  {annotation: "r3", label: "r3"},
+		"refused, and the namespace leaves": {annotation: "r3", label: "r3", refusal: "no room"},
+		"chose for itself what it leaves":   {annotation: "r3", wantSuperCluster: ptr.To(""), wantReason: tenancy.ReasonSuperClusterNotPlaced},
+		"label alone":                       {label: "r1", wantSuperCluster: ptr.To(""), wantReason: tenancy.ReasonSuperClusterNotPlaced},
+		"chose what it is refused":          {annotation: "r1", label: "r1", refusal: "no room", wantSuperCluster: ptr.To(""), wantReason: reasonSuperClusterNotGranted},
+		"label changed before the Binding":  {annotation: "r1", label: "r2", wantSuperCluster: ptr.To("r1")},
+		"moved after the Binding":           {annotation: "r2", label: "r2", nodeName: "r1.node-1", status: scheduled, wantSuperCluster: ptr.To("r1"), wantReason: reasonSuperClusterRestored},
+		"label lost after the Binding":      {annotation: "r1", nodeName: "r1.node-1", status: scheduled, wantSuperCluster: ptr.To("r1"), wantReason: reasonSuperClusterRestored},
+		"pinned":                            {nodeName: "r1.node-1", label: "r1"},
+		"pinned and chosen":                 {nodeName: "r1.node-1", wantSuperCluster: ptr.To("r1")},
+		"pinned, and another label":         {nodeName: "r1.node-1", annotation: "r2", label: "r2", wantSuperCluster: ptr.To("r1")},
+		"pinned to what it does not hold":   {nodeName: "r9.node-1", wantSuperCluster: ptr.To(""), wantReason: tenancy.ReasonSuperClusterNotPlaced},
+		"pinned to what it is refused":      {nodeName: "r1.node-1", label: "r1", refusal: "no room", wantSuperCluster: ptr.To(""), wantReason: reasonSuperClusterNotGranted},
+		"created with a foreign node name":  {annotation: "r1", label: "r1", nodeName: "node-1", wantReason: tenancy.ReasonNodeNameNotSupported},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +63,7 @@ func TestRepairFor(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := repairFor(projected.(*corev1.Pod), func(superCluster string) bool { return superCluster == "r1" }, tc.refusal)
+			got := repairFor(projected.(*corev1.Pod), is("r1"), is("r3"), tc.refusal)
 			if diff := cmp.Diff(tc.wantSuperCluster, got.superCluster); diff != "" {
 				t.Errorf("super cluster (-want +got):\n%s", diff)
 			}
@@ -70,20 +74,71 @@ func TestRepairFor(t *testing.T) {
 	}
 }
 
+// TestAPinnedPodIsChosenAgain takes the choice of a pinned pod back, whose namespace has lost its placement, as one
+// that was deleted and created again does: the pod scheduler sees a pod without a choice, or it would wait for ever.
+func TestAPinnedPodIsChosenAgain(t *testing.T) {
+	t.Parallel()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "pod", UID: "1", Labels: map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}},
+		Spec:       corev1.PodSpec{NodeName: "r1.node-1"},
+	}
+	api := fake.NewClientset(pod)
+	projected, err := view.TenantPod(pod.DeepCopy())
+	require.NoError(t, err)
+	pods := informers.NewSharedInformerFactory(api, 0).Core().V1().Pods()
+	require.NoError(t, pods.Informer().GetIndexer().Add(projected))
+	meta := newStoredPlacements(t, &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web"}})
+	chosen := newChoices()
+	chosen.chose(pod.UID, "r1")
+	reconciler := &podReconciler{key: "tenant", store: NewStore(meta, meta), api: api, pods: pods.Lister(), choices: chosen, recorder: events.NewFakeRecorder(1), virtualNodes: newDispatcher().virtualNodes}
+	_, err = reconciler.Reconcile(t.Context(), request{concern: concernPod, namespace: "web", name: "pod"})
+	require.NoError(t, err)
+	left, err := api.CoreV1().Pods("web").Get(t.Context(), "pod", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.NotContains(t, left.Labels, schedulerv1alpha1.LabelSuperCluster)
+	require.False(t, chosen.isChosen(pod.UID, "r1"))
+}
+
 // TestPodsLeaveWithTheirPlacement reconciles a pod that has chosen r1 and waits for a node there.
 func TestPodsLeaveWithTheirPlacement(t *testing.T) {
 	t.Parallel()
 	leaving := func(amount string) *schedulerv1alpha1.Leaving {
 		return &schedulerv1alpha1.Leaving{Reserved: cores(amount), Reason: schedulerv1alpha1.LeavingDrained}
 	}
+	lost := &schedulerv1alpha1.Leaving{Reserved: cores("1"), Reason: schedulerv1alpha1.LeavingLost}
+	allLost := &schedulerv1alpha1.ClusterPlacement{Reserved: cores("1"), Leaving: lost}
+	silent := func(taints ...corev1.Taint) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1"}, Spec: corev1.NodeSpec{Taints: taints}}
+	}
+	nodesOf := func(nodes ...*corev1.Node) func() map[string]*corev1.Node {
+		all := map[string]*corev1.Node{}
+		for _, node := range nodes {
+			all[node.Name] = node
+		}
+		return func() map[string]*corev1.Node { return all }
+	}
 	for name, tc := range map[string]struct {
 		part  *schedulerv1alpha1.ClusterPlacement
 		bound bool
-		want  bool // the choice is removed
+		owner string         // the kind of its controller
+		nodes []*corev1.Node // the virtual Nodes
+		want  bool           // the choice is removed
+		again bool           // it is looked at again
 	}{
-		"placed":                      {part: &schedulerv1alpha1.ClusterPlacement{Reserved: cores("1")}},
-		"a part is leaving":           {part: &schedulerv1alpha1.ClusterPlacement{Reserved: cores("2"), Leaving: leaving("1")}},
-		"all is leaving":              {part: &schedulerv1alpha1.ClusterPlacement{Reserved: cores("1"), Leaving: leaving("1")}, want: true},
+		"placed":                         {part: &schedulerv1alpha1.ClusterPlacement{Reserved: cores("1")}},
+		"a part is leaving":              {part: &schedulerv1alpha1.ClusterPlacement{Reserved: cores("2"), Leaving: leaving("1")}},
+		"all is leaving":                 {part: &schedulerv1alpha1.ClusterPlacement{Reserved: cores("1"), Leaving: leaving("1")}},
+		"all is leaving, for it is lost": {part: &schedulerv1alpha1.ClusterPlacement{Reserved: cores("1"), Leaving: lost}, want: true},
+		"of a StatefulSet, and lost":     {part: allLost, owner: "StatefulSet", nodes: []*corev1.Node{silent()}, again: true},
+		"of a ReplicaSet, and lost":      {part: allLost, owner: "ReplicaSet", nodes: []*corev1.Node{silent()}, want: true},
+		"of a StatefulSet, and gone":     {part: allLost, owner: "StatefulSet", want: true},
+		"of a StatefulSet, and out of service": {
+			part: allLost, owner: "StatefulSet", nodes: []*corev1.Node{silent(corev1.Taint{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute})}, want: true,
+		},
+		"of a StatefulSet, and back": {
+			part:  &schedulerv1alpha1.ClusterPlacement{Reserved: cores("1"), Leaving: &schedulerv1alpha1.Leaving{Reserved: cores("1"), Reason: schedulerv1alpha1.LeavingReturned}},
+			owner: "StatefulSet", nodes: []*corev1.Node{silent()},
+		},
 		"all is leaving, and it runs": {part: &schedulerv1alpha1.ClusterPlacement{Reserved: cores("1"), Leaving: leaving("1")}, bound: true},
 		"not placed":                  {want: true},
 	} {
@@ -91,14 +146,18 @@ func TestPodsLeaveWithTheirPlacement(t *testing.T) {
 			t.Parallel()
 			np := &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web"}}
 			if tc.part != nil {
-				tc.part.Cluster = "r1"
-				np.Status.Placements = []schedulerv1alpha1.ClusterPlacement{*tc.part}
+				part := *tc.part
+				part.Cluster = "r1"
+				np.Status.Placements = []schedulerv1alpha1.ClusterPlacement{part}
 			}
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "web", Name: "pod",
 				Annotations: map[string]string{schedulerv1alpha1.AnnotationSuperCluster: "r1"},
 				Labels:      map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"},
 			}}
+			if tc.owner != "" {
+				pod.OwnerReferences = []metav1.OwnerReference{{Kind: tc.owner, Name: "db", UID: "1", Controller: ptr.To(true)}}
+			}
 			if tc.bound {
 				pod.Spec.NodeName = "r1.node-1"
 				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
@@ -110,9 +169,10 @@ func TestPodsLeaveWithTheirPlacement(t *testing.T) {
 			require.NoError(t, pods.Informer().GetIndexer().Add(projected))
 			meta := newStoredPlacements(t, np)
 			recorder := events.NewFakeRecorder(1)
-			reconciler := &podReconciler{key: "tenant", store: NewStore(meta, meta), api: api, pods: pods.Lister(), recorder: recorder}
-			_, err = reconciler.Reconcile(t.Context(), request{concern: concernPod, namespace: "web"})
+			reconciler := &podReconciler{key: "tenant", store: NewStore(meta, meta), api: api, pods: pods.Lister(), recorder: recorder, virtualNodes: nodesOf(tc.nodes...)}
+			result, err := reconciler.Reconcile(t.Context(), request{concern: concernPod, namespace: "web"})
 			require.NoError(t, err)
+			require.Equal(t, tc.again, result.RequeueAfter > 0)
 
 			var patches []map[string]any
 			for _, action := range api.Actions() {

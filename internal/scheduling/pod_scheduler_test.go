@@ -3,6 +3,7 @@ package scheduling
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -10,17 +11,24 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	cachetesting "k8s.io/client-go/tools/cache/testing"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	podgroupv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -31,6 +39,8 @@ import (
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/manifests/profiles"
 	"github.com/superpool/superpool/plugins"
+	"github.com/superpool/superpool/plugins/coscheduling"
+	"github.com/superpool/superpool/plugins/example"
 	"github.com/superpool/superpool/plugins/namespaceplacement"
 	"github.com/superpool/superpool/plugins/nodegroups"
 	"github.com/superpool/superpool/plugins/superclusterbinder"
@@ -50,11 +60,18 @@ type tenantControlPlane struct {
 	stop  func()
 	// policy is the tenant's.
 	policy *policy.Ref
+	// groups are the tenant's PodGroups, nil: its control plane serves none.
+	groups *cachetesting.FakeControllerSource
+	// config holds the profiles, nil: the built-in ones, and outOfTree further plugins for them.
+	config    *config.KubeSchedulerConfiguration
+	outOfTree frameworkruntime.Registry
 	// recorder has the Events of vc-scheduler itself, and none of kube-scheduler's.
 	recorder *events.FakeRecorder
 	// virtual Nodes and placements that the nodes of the view are projected from
-	virtual    map[string]*corev1.Node
-	meta       *storedPlacements
+	virtual map[string]*corev1.Node
+	meta    *storedPlacements
+	// store is that of the reconciler of pods, nil for one over meta.
+	store      *Store
 	version    atomic.Int64
 	placements []schedulerv1alpha1.NamespacePlacement
 }
@@ -70,7 +87,17 @@ func clientsetOf(t testing.TB) *fake.Clientset {
 
 func newTenant(t testing.TB) *tenantControlPlane {
 	t.Helper()
-	c := &tenantControlPlane{t: t, ctx: schedulertest.Context(t), api: clientsetOf(t), virtual: map[string]*corev1.Node{}, policy: &policy.Ref{}, recorder: events.NewFakeRecorder(1000), meta: newStoredPlacements(t)}
+	return newTenantWith(t, func(*tenantControlPlane) {})
+}
+
+// newTenantWith is newTenant with a change before the scheduler starts.
+func newTenantWith(t testing.TB, change func(*tenantControlPlane)) *tenantControlPlane {
+	t.Helper()
+	c := &tenantControlPlane{t: t, ctx: schedulertest.Context(t), virtual: map[string]*corev1.Node{}, policy: &policy.Ref{}, recorder: events.NewFakeRecorder(1000), meta: newStoredPlacements(t)}
+	change(c)
+	if c.api == nil {
+		c.api = clientsetOf(t)
+	}
 	c.start()
 	t.Cleanup(func() { c.stop() })
 	return c
@@ -82,18 +109,30 @@ func (c *tenantControlPlane) start() {
 	c.nodes = view.NewNodeSource()
 	config, err := kubescheduler.LoadConfig("", profiles.PodScheduler)
 	require.NoError(c.t, err)
-	chosen := newChoices(corev1.DefaultSchedulerName)
+	if c.config != nil {
+		config = c.config
+	}
+	chosen := newChoices(profileNames(config)...)
+	groups, gangs := newPodGroups(c.podGroups()), coscheduling.NewState()
 	factory := tenantInformers(ctx, c.api, c.nodes, chosen, nil, func(error) {})
 	c.number(factory, chosen)
 	c.repairs(ctx, factory, chosen)
 	c.sched, err = kubescheduler.Instance{
 		Client: c.api, KubeConfig: &rest.Config{}, Informers: factory, Config: config,
-		Recorders: kubescheduler.NoEvents, Failed: chosen.failed, Plugins: plugins.Options{Chose: chosen.chose},
-		Refused: func(pod *corev1.Pod) string { return schedulerRefused(c.policy, pod) },
+		Recorders: kubescheduler.NoEvents, Failed: chosen.failed, Plugins: plugins.Options{
+			Chose: chosen.chose, ShowsTaint: func(taint *corev1.Taint) bool { return c.policy.Get().Shows(taint) },
+			OutOfTree: c.outOfTree, PodGangs: coscheduling.Options{Groups: groups, MaxMembers: gangLimit(c.policy), State: gangs},
+		},
+		Refused: func(pod *corev1.Pod) string { return refusedByPolicy(c.policy.Get(), pod) },
 	}.Build(ctx)
 	require.NoError(c.t, err)
-	queue := newTenantQueue(c.sched.SchedulingQueue, c.policy, c.recorder, klog.FromContext(ctx))
-	c.sched.SchedulingQueue = queue
+	recorder := events.EventRecorder(c.recorder)
+	if _, benchmark := c.t.(*testing.B); benchmark { // nobody reads, and it holds so many only
+		recorder = kubescheduler.NoEvents("")
+	}
+	queue := newTenantQueue(c.sched.SchedulingQueue, c.policy, recorder, klog.FromContext(ctx), gangs)
+	queue.replaceThatOf(c.sched)
+	stopped := groups.start(ctx, nil, func(error) {})
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	c.project()
@@ -109,8 +148,19 @@ func (c *tenantControlPlane) start() {
 	c.stop = func() {
 		cancel()
 		<-done
+		<-stopped
 		factory.Shutdown()
 	}
+}
+
+// podGroups returns the source of the tenant's PodGroups.
+func (c *tenantControlPlane) podGroups() cache.ListerWatcher {
+	if c.groups != nil {
+		return c.groups
+	}
+	return &cache.ListWatch{ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+		return nil, apierrors.NewNotFound(podgroupv1alpha1.Resource("podgroups"), "")
+	}}
 }
 
 // number gives each state of a pod a resource version of its own, which the clientset does not: kube-scheduler ignores
@@ -128,7 +178,11 @@ func (c *tenantControlPlane) number(factory informers.SharedInformerFactory, cho
 // repairs runs the tenant's podReconciler, fed as tenantController.watch does.
 func (c *tenantControlPlane) repairs(ctx context.Context, factory informers.SharedInformerFactory, chosen *choices) {
 	pods := factory.Core().V1().Pods()
-	reconciler := &podReconciler{key: "tenant", store: NewStore(c.meta, c.meta), api: c.api, pods: pods.Lister(), choices: chosen, policy: c.policy, recorder: c.recorder}
+	store := c.store
+	if store == nil {
+		store = NewStore(c.meta, c.meta)
+	}
+	reconciler := &podReconciler{key: "tenant", store: store, api: c.api, pods: pods.Lister(), choices: chosen, policy: c.policy, recorder: c.recorder, virtualNodes: newDispatcher().virtualNodes}
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[request]())
 	chosen.bind(func(namespace, name string) {
 		queue.Add(request{concern: concernPod, namespace: namespace, name: name})
@@ -419,7 +473,7 @@ func TestUnknownScheduler(t *testing.T) {
 	c.place("web", "r1", "1")
 	named := func(name string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.SchedulerName = name } }
 	c.create("web", "unknown", "1", named("nobody"))
-	c.wantRefused("web", "unknown", `schedulerName "nobody" is no scheduler of the pool: create the pod anew with one of ["default-scheduler"]`)
+	c.wantRefused("web", "unknown", `schedulerName "nobody" is no scheduler of the pool: create the pod anew with one of ["default-scheduler" "gang" "pack"]`)
 	c.wantEvent(reasonSchedulerNotFound, `schedulerName "nobody"`, corev1.DefaultSchedulerName)
 
 	c.create("web", "own", "1", named("own"), func(p *corev1.Pod) {
@@ -431,4 +485,23 @@ func TestUnknownScheduler(t *testing.T) {
 	c.wantRefused("web", "last", `create the pod anew with one of []`)
 	require.Equal(t, "of the tenant's own scheduler", c.get("web", "own").Status.Conditions[0].Message)
 	require.Empty(t, c.get("web", "gated").Status.Conditions)
+}
+
+// TestPluginOutOfTree runs a pod through the profiles of examples/vc-scheduler-with-plugin and its plugin.
+func TestPluginOutOfTree(t *testing.T) {
+	file := filepath.Join("..", "..", "examples", "vc-scheduler-with-plugin", "profiles.yaml")
+	_, err := kubescheduler.LoadConfig(file, nil)
+	require.ErrorContains(t, err, `enables plugin "Example", which does not exist`)
+	outOfTree := frameworkruntime.Registry{example.Name: example.New}
+	config, err := kubescheduler.LoadConfigWith(file, nil, outOfTree)
+	require.NoError(t, err)
+	require.NoError(t, plugins.CheckPods(config))
+	c := newTenantWith(t, func(c *tenantControlPlane) { c.config, c.outOfTree = config, outOfTree })
+	c.cluster("r1")
+	c.cluster("r2", func(node *corev1.Node) { node.Labels["tier.example.com/gold"] = "" })
+	c.place("web", "r1", "300m")
+	c.create("web", "first", "100m")
+	c.wantRefused("web", "first", "lacked the label of plugin Example")
+	c.place("web", "r2", "300m")
+	c.wantIn("web", "first", "r2")
 }

@@ -63,8 +63,10 @@ var specFields = []struct {
 	{"preemptionPolicy", kept, "DefaultPreemption", func(s *corev1.PodSpec) { s.PreemptionPolicy = ptr.To(corev1.PreemptNever) }},
 	{"schedulingGates", kept, "SchedulingGates", func(s *corev1.PodSpec) { s.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}} }},
 	{"terminationGracePeriodSeconds", kept, "DefaultPreemption", func(s *corev1.PodSpec) { s.TerminationGracePeriodSeconds = ptr.To(int64(7)) }},
-	{"volumes", leftOut, "the super cluster. Claims that wait for a first consumer are not told where their pod goes", func(s *corev1.PodSpec) { s.Volumes = []corev1.Volume{{Name: "v"}} }},
-	{"resourceClaims", leftOut, "nobody: claims are not synced", func(s *corev1.PodSpec) { s.ResourceClaims = []corev1.PodResourceClaim{{Name: "c"}} }},
+	{"volumes", kept, "VolumeHome, VolumeBinding: claims alone, until the pod is bound. Others are for the super cluster", func(s *corev1.PodSpec) {
+		s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}
+	}},
+	{"resourceClaims", kept, "refused, with condition PodScheduled and Event PolicyForbids: claims of devices are not synced", func(s *corev1.PodSpec) { s.ResourceClaims = []corev1.PodResourceClaim{{Name: "c"}} }},
 	{"hostNetwork", leftOut, "the super scheduler, with the ports; the TenantPolicy allows it or not", func(s *corev1.PodSpec) { s.HostNetwork = true }},
 	{"os", leftOut, "the super scheduler's kubelet; select nodes by kubernetes.io/os", func(s *corev1.PodSpec) { s.OS = &corev1.PodOS{Name: corev1.Linux} }},
 	{"runtimeClassName", leftOut, "the super cluster; its overhead and node selector are in the fields above", func(s *corev1.PodSpec) { s.RuntimeClassName = ptr.To("gvisor") }},
@@ -204,6 +206,10 @@ func demandBed(t *testing.T) *tenantControlPlane {
 			node.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeGroups: nodegroups.Encode(nodegroups.Of(nodes))}
 		}
 	}
+	c.policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+		spec.Pods.NodeSelectorKeys = append(spec.Pods.NodeSelectorKeys, "zone", "gen", "disk", "gpu")
+		spec.Pods.Tolerations = append(spec.Pods.Tolerations, tenancyv1alpha1.TolerationRule{Key: "dedicated"})
+	}))
 	c.cluster("r1", publish(nodegroups.Node{Labels: map[string]string{"zone": "a", "gen": "1", "disk": "ssd"}}))
 	c.cluster("r2", publish(nodegroups.Node{Labels: map[string]string{"zone": "b", "gen": "2"}}, nodegroups.Node{Labels: map[string]string{"zone": "c", "gen": "3"}}))
 	c.cluster("r3", publish(nodegroups.Node{

@@ -110,7 +110,10 @@ func (r *Releaser) wait(ctx context.Context, np *schedulerv1alpha1.NamespacePlac
 		if !measured || !use.IsNothing() {
 			return releasePeriod // Freed comes first, as a rule
 		}
-		_, settles := use.Answers(placement.Decision(np, np.Status.Placements[i].Cluster), np.DeletionTimestamp.Time, now)
+		answers, settles := use.Answers(placement.Decision(np, np.Status.Placements[i].Cluster), np.DeletionTimestamp.Time, now)
+		if !answers && settles == 0 {
+			return releasePeriod // a quota that has yet to answer
+		}
 		again = max(again, settles)
 	}
 	return again

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -33,6 +34,9 @@ const (
 	roomDelay = time.Minute
 	// roomPeriod is how long two searches for one namespace are apart.
 	roomPeriod = 10 * time.Minute
+	// roomRetry is how long after a search that failed the next one for the namespace begins. It doubles with each that
+	// fails, up to roomPeriod.
+	roomRetry = 15 * time.Second
 	// roomRest is how many times as long as a search took no other begins: all searches together take a tenth of a
 	// core.
 	roomRest = 9
@@ -55,10 +59,29 @@ type RoomMaker struct {
 	// Clock tells the time. Nil: the real one.
 	Clock clock.PassiveClock
 
-	// searched is when room was looked for last, by namespace, of those that wait. A restart forgets it.
-	searched map[types.NamespacedName]time.Time
+	// searched is the last search, by namespace, of those that wait. A restart forgets it.
+	searched map[types.NamespacedName]roomSearch
 	// rested is when the next search may begin.
 	rested time.Time
+}
+
+// roomSearch is a search for one namespace.
+type roomSearch struct {
+	began time.Time
+	// failed is how many have failed in a row, 0 if the last one has not.
+	failed int
+}
+
+// next returns when the next search may begin.
+func (s roomSearch) next() time.Time {
+	wait := roomPeriod
+	if s.failed > 0 {
+		wait = roomRetry
+		for i := 1; i < s.failed && wait < roomPeriod; i++ {
+			wait *= 2
+		}
+	}
+	return s.began.Add(min(wait, roomPeriod))
 }
 
 // SetupWithManager adds the room maker to mgr, whose cache must serve virtual Nodes only.
@@ -101,8 +124,9 @@ func (r *RoomMaker) Reconcile(ctx context.Context, request reconcile.Request) (r
 	}
 	now := r.now()
 	begin := waitingSince(np).Add(roomDelay)
-	if last, known := r.searched[request.NamespacedName]; known && last.Add(roomPeriod).After(begin) {
-		begin = last.Add(roomPeriod)
+	last, known := r.searched[request.NamespacedName]
+	if known && last.next().After(begin) {
+		begin = last.next()
 	}
 	if r.rested.After(begin) {
 		begin = r.rested
@@ -110,24 +134,35 @@ func (r *RoomMaker) Reconcile(ctx context.Context, request reconcile.Request) (r
 	if wait := begin.Sub(now); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	if r.searched == nil {
-		r.searched = map[types.NamespacedName]time.Time{}
-	}
-	r.searched[request.NamespacedName] = now
-	found, err := r.search(ctx, request.NamespacedName)
-	if after := r.now(); err == nil {
+	err = r.makeRoom(ctx, request.NamespacedName)
+	if after := r.now(); ctx.Err() == nil { // one that failed has cost as much
 		r.rested = after.Add(roomRest * after.Sub(now))
 	}
+	searched := roomSearch{began: now}
 	if err != nil {
-		return reconcile.Result{}, err
+		searched.failed = last.failed + 1
+		klog.FromContext(ctx).Error(err, "Making room failed, trying again", "after", searched.next().Sub(now))
 	}
-	_, err = r.Store.Change(ctx, request.NamespacedName, func(np *schedulerv1alpha1.NamespacePlacement) error {
+	if r.searched == nil {
+		r.searched = map[types.NamespacedName]roomSearch{}
+	}
+	r.searched[request.NamespacedName] = searched
+	return reconcile.Result{RequeueAfter: searched.next().Sub(now)}, nil
+}
+
+// makeRoom looks for room for one namespace, and tells its tenant.
+func (r *RoomMaker) makeRoom(ctx context.Context, key types.NamespacedName) error {
+	found, err := r.search(ctx, key)
+	if err != nil {
+		return err
+	}
+	_, err = r.Store.Change(ctx, key, func(np *schedulerv1alpha1.NamespacePlacement) error {
 		if np.ResourceVersion != "" && !waitingSince(np).IsZero() {
 			np.Status, _, _ = placement.Next(np, placement.Facts{Now: r.now(), Room: found})
 		}
 		return nil
 	})
-	return reconcile.Result{RequeueAfter: roomPeriod}, err
+	return err
 }
 
 // search looks for room for one namespace, and orders the moves. It returns what there is to say, nil for nothing.

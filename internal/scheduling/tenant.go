@@ -1,9 +1,11 @@
 package scheduling
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
@@ -24,6 +27,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,9 +35,11 @@ import (
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/plugins"
+	"github.com/superpool/superpool/plugins/coscheduling"
 	"github.com/superpool/superpool/plugins/namespaceplacement"
 )
 
@@ -48,8 +54,29 @@ const (
 	eventsPerSecond, eventBurst = 50, 1000
 )
 
-// Tenants runs, for each tenant, a pod scheduler and the controller of its NamespacePlacements.
+// Part is what a Tenants does for each tenant.
+type Part int
+
+const (
+	// PartAll is all of it.
+	PartAll Part = iota
+	// PartPlacements is the controller of the tenant's NamespacePlacements: it needs the Usage of the pool's leader.
+	PartPlacements
+	// PartPods is the tenant's pod scheduler, and the repair of what pods say about their super clusters. It needs
+	// nothing but the two API servers.
+	PartPods
+)
+
+// Tenants runs, for each tenant, a pod scheduler and the controller of its NamespacePlacements, or one of them.
 type Tenants struct {
+	// Part is what it does. Of the other fields, PartPods needs Client, Store, Dispatcher, PodConfig and OutOfTree.
+	Part Part
+	// Lead is called before anything of a tenant is read, by the UID of its VirtualCluster. The connection ends with
+	// led, which ends with ctx. wrap makes a transport that writes nothing once another process may do the same for the
+	// tenant, and leave is called when all has ended. An error ends the connection. Nil: this process is the only one.
+	Lead func(ctx context.Context, tenant types.UID) (
+		led context.Context, wrap func(http.RoundTripper) http.RoundTripper, leave func(), err error,
+	)
 	// Client reads the meta cluster from a cache.
 	Client client.Reader
 	// Store reads and writes NamespacePlacements.
@@ -68,29 +95,46 @@ type Tenants struct {
 	QuotaGrace time.Duration
 	// Metrics counts evictions; nil counts none.
 	Metrics *Metrics
+	// OutOfTree are further plugins of the pod schedulers.
+	OutOfTree frameworkruntime.Registry
+
+	// patience is how long lists that fail are retried, 0: listPatience.
+	patience time.Duration
 }
 
 // Engage works on one tenant until ctx ends. It is a tenants.Engage. A panic of an event handler or of the projection
 // of pods ends it with a Failure, so that the next connection reads everything again. A panic in kube-scheduler's own
 // goroutines, its plugins' included, still ends the process.
 func (t *Tenants) Engage(ctx context.Context, tenant *tenants.Tenant, ready func()) error {
+	cfg := rest.CopyConfig(tenant.Config)
+	cfg.QPS, cfg.Burst = tenantQPS, tenantBurst
+	if t.Lead != nil {
+		led, wrap, leave, err := t.Lead(ctx, tenant.UID)
+		if err != nil {
+			return err
+		}
+		defer leave()
+		ctx = led
+		cfg.Wrap(wrap)
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	err := t.engage(ctx, tenant, ready, cancel)
+	err := t.engage(ctx, tenant, cfg, ready, cancel)
 	var panicked *engage.Failure
-	if errors.As(context.Cause(ctx), &panicked) {
+	switch cause := context.Cause(ctx); {
+	case errors.As(cause, &panicked):
 		return panicked
+	case cause != nil && !errors.Is(cause, context.Canceled):
+		return cause // that of led
 	}
 	return err
 }
 
-// engage is Engage until ctx ends. fail ends ctx.
-func (t *Tenants) engage(ctx context.Context, tenant *tenants.Tenant, ready func(), fail func(error)) error {
+// engage is Engage, by a client of cfg, until ctx ends. fail ends ctx.
+func (t *Tenants) engage(ctx context.Context, tenant *tenants.Tenant, cfg *rest.Config, ready func(), fail func(error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-
-	cfg := rest.CopyConfig(tenant.Config)
-	cfg.QPS, cfg.Burst = tenantQPS, tenantBurst
+	optional := rest.CopyConfig(cfg) // what the control plane need not serve is no failure
 	failures := &readFailures{}
 	cfg.Wrap(failures.wrap)
 	api, err := kubernetes.NewForConfig(rest.AddUserAgent(cfg, controllerName))
@@ -104,70 +148,159 @@ func (t *Tenants) engage(ctx context.Context, tenant *tenants.Tenant, ready func
 	defer broadcaster.Shutdown()
 
 	nodes := view.NewNodeSource()
-	chosen := newChoices(profileNames(t.PodConfig)...)
+	chosen := t.choices()
 	factory := tenantInformers(ctx, api, nodes, chosen, tenant.Bounds, fail)
 	eventRate := rate.NewLimiter(eventsPerSecond, eventBurst)
 	recorder := boundedRecorder{broadcaster.NewRecorder(scheme.Scheme, controllerName), eventRate}
 	controller := newTenantController(t, tenant, api, factory, nodes, chosen, recorder, fail)
-	sched, err := t.podScheduler(ctx, tenant.Policy, chosen, cfg, api, factory, func(name string) events.EventRecorder {
-		return podRecorder{boundedRecorder{broadcaster.NewRecorder(scheme.Scheme, name), eventRate}}
-	})
-	if err != nil {
-		return err
-	}
-	waiting := newTenantQueue(sched.SchedulingQueue, tenant.Policy, recorder, klog.FromContext(ctx))
-	sched.SchedulingQueue = waiting
-	// kube-scheduler tries pods as soon as its informers have synced: the nodes must be in the view by then.
-	if err := controller.nodes.project(ctx); err != nil {
-		return err
+	pods := &tenantPods{}
+	if t.Part != PartPlacements {
+		pods, err = t.tenantPods(ctx, tenant, chosen, cfg, optional, api, factory, recorder, func(name string) events.EventRecorder {
+			return podRecorder{boundedRecorder{broadcaster.NewRecorder(scheme.Scheme, name), eventRate}}
+		})
+		if err != nil {
+			return err
+		}
+		if pods.groups != nil {
+			stopped := pods.groups.start(ctx, tenant.Bounds, fail)
+			defer func() { <-stopped }()
+			defer cancel()
+		}
+		// kube-scheduler tries pods as soon as its informers have synced: the nodes must be in the view by then.
+		if err := controller.nodes.project(ctx); err != nil {
+			return err
+		}
 	}
 	factory.Start(ctx.Done())
 	defer factory.Shutdown()
 	defer cancel() // before Shutdown, which waits for the informers
-	if err := waitForCaches(ctx, factory, failures, listPatience); err != nil {
+	if err := waitForCaches(ctx, factory, failures, cmp.Or(t.patience, listPatience)); err != nil {
 		return err
 	}
-	if err := sched.WaitForHandlersSync(ctx); err != nil {
+	if !pods.begin(ctx, fail) {
 		return nil // ctx ended
 	}
-	waiting.open()
-	_, policyChanged := tenant.Policy.Watch()
-	go func() {
-		defer engage.Recover(ctx, "pod scheduler of the tenant", fail)
-		retryWaiting(ctx, tenant.Policy, policyChanged, factory.Core().V1().Pods().Lister(), waiting)
-	}()
 	ready()
 	klog.FromContext(ctx).Info("Tenant engaged")
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		sched.Run(ctx)
-	}()
+	ended := pods.run(ctx)
 	err = controller.run(ctx)
 	cancel()
-	<-done
+	<-ended
 	return err
 }
 
+// choices returns the choices of a tenant's pod scheduler, nil where it runs in another process.
+func (t *Tenants) choices() *choices {
+	if t.Part == PartPlacements {
+		return nil
+	}
+	return newChoices(profileNames(t.PodConfig)...)
+}
+
+// tenantPods is the pod scheduler of one tenant. The zero tenantPods is of one that runs in another process, and does
+// nothing.
+type tenantPods struct {
+	scheduler *scheduler.Scheduler
+	// groups are the tenant's PodGroups, nil if no profile asks for them.
+	groups  *podGroups
+	waiting *tenantQueue
+	policy  *policy.Ref
+	pods    corev1listers.PodLister
+}
+
+// tenantPods builds a tenant's pod scheduler. optional is for what its control plane need not serve. factory is started
+// afterwards.
+func (t *Tenants) tenantPods(
+	ctx context.Context, tenant *tenants.Tenant, chosen *choices, cfg, optional *rest.Config, api kubernetes.Interface,
+	factory informers.SharedInformerFactory, recorder events.EventRecorder, recorders profile.RecorderFactory,
+) (*tenantPods, error) {
+	options := plugins.Options{
+		Chose: chosen.chose, ShowsTaint: func(taint *corev1.Taint) bool { return tenant.Policy.Get().Shows(taint) },
+		OutOfTree: t.OutOfTree, PodGangs: coscheduling.Options{MaxMembers: gangLimit(tenant.Policy), State: coscheduling.NewState()},
+	}
+	groups, err := t.podGroups(optional)
+	if err != nil {
+		return nil, err
+	}
+	if groups != nil {
+		options.PodGangs.Groups = groups
+	}
+	sched, err := t.podScheduler(ctx, tenant.Policy, chosen, options, cfg, api, factory, recorders)
+	if err != nil {
+		return nil, err
+	}
+	waiting := newTenantQueue(sched.SchedulingQueue, tenant.Policy, recorder, klog.FromContext(ctx), options.PodGangs.State)
+	waiting.replaceThatOf(sched)
+	return &tenantPods{scheduler: sched, groups: groups, waiting: waiting, policy: tenant.Policy, pods: factory.Core().V1().Pods().Lister()}, nil
+}
+
+// begin lets pods into the queue once the informers, which have synced, have passed them on. It returns false when ctx
+// ended.
+func (p *tenantPods) begin(ctx context.Context, fail func(error)) bool {
+	if p.scheduler == nil {
+		return true
+	}
+	if err := p.scheduler.WaitForHandlersSync(ctx); err != nil {
+		return false
+	}
+	p.waiting.open()
+	_, policyChanged := p.policy.Watch()
+	go func() {
+		defer engage.Recover(ctx, "pod scheduler of the tenant", fail)
+		retryWaiting(ctx, p.policy, policyChanged, p.pods, p.waiting)
+	}()
+	return true
+}
+
+// run schedules until ctx ends, and closes what it returns then.
+func (p *tenantPods) run(ctx context.Context) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if p.scheduler != nil {
+			p.scheduler.Run(ctx)
+		}
+	}()
+	return done
+}
+
+// podGroups returns the PodGroups of a tenant, nil if no profile asks for them.
+func (t *Tenants) podGroups(cfg *rest.Config) (*podGroups, error) {
+	if !plugins.Enables(t.PodConfig, coscheduling.Name) {
+		return nil, nil
+	}
+	source, err := podGroupsOf(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return newPodGroups(source), nil
+}
+
 func (t *Tenants) podScheduler(
-	ctx context.Context, ref *policy.Ref, chosen *choices, cfg *rest.Config, api kubernetes.Interface,
+	ctx context.Context, ref *policy.Ref, chosen *choices, options plugins.Options, cfg *rest.Config, api kubernetes.Interface,
 	factory informers.SharedInformerFactory, recorders profile.RecorderFactory,
 ) (*scheduler.Scheduler, error) {
 	return kubescheduler.Instance{
-		Client:     api,
-		KubeConfig: cfg,
-		Informers:  factory,
-		Config:     t.PodConfig,
-		Plugins:    plugins.Options{Chose: chosen.chose},
-		Recorders:  recorders,
-		Failed:     chosen.failed,
-		Refused:    func(pod *corev1.Pod) string { return schedulerRefused(ref, pod) },
+		Client:        api,
+		KubeConfig:    cfg,
+		Informers:     factory,
+		Config:        t.PodConfig,
+		Plugins:       options,
+		Recorders:     recorders,
+		Failed:        chosen.failed,
+		Refused:       func(pod *corev1.Pod) string { return refusedByPolicy(ref.Get(), pod) },
+		RefusedReason: tenancy.ReasonPolicyForbids,
 	}.Build(ctx)
 }
 
-// schedulerRefused returns why a pod must not be placed by the profile that it names, "" if it may.
-func schedulerRefused(ref *policy.Ref, pod *corev1.Pod) string {
-	current := ref.Get()
+// refusedByPolicy returns why a policy forbids that a pod of the pod view is placed, "" if it does not: what the pod
+// demands of nodes, its claims of volumes and devices, and the profile that it names. A pod that names labels or taints
+// that the policy does not show is not looked at, because all that is said about it says which nodes have them.
+func refusedByPolicy(current *policy.Policy, pod *corev1.Pod) string {
+	refusals := slices.Concat(policy.Demands(current, &pod.Spec), policy.Claims(current, &pod.Spec), policy.Devices(&pod.Spec))
+	if len(refusals) > 0 {
+		return policy.Words(current, refusals)
+	}
 	allowed := current.Spec().Scheduling.PodSchedulers
 	if len(allowed) == 0 || slices.Contains(allowed, pod.Spec.SchedulerName) {
 		return ""

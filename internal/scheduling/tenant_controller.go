@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -54,6 +57,10 @@ const (
 	// concernPod: the super cluster annotation and label of a pod (name), or of all pods of a namespace that wait for a
 	// node.
 	concernPod concern = "pod"
+	// concernClaim: the home of a claim (name), or of all that have none.
+	concernClaim concern = "claim"
+	// concernClaimRelease: the finalizers of super clusters on a claim (name) that the tenant deletes, or on all.
+	concernClaimRelease concern = "claimRelease"
 	// concernRelocation: slices of a namespace that are to move for a pod.
 	concernRelocation concern = "relocation"
 	// concernMove: an order to move slices of a namespace that no pod uses.
@@ -111,24 +118,49 @@ type tenantController struct {
 	fail func(error)
 }
 
-// newTenantController requests the informers that the controller needs: factory is started afterwards.
+// newTenantController requests the informers that the controller needs: factory is started afterwards. chosen is nil
+// where the tenant's pod scheduler runs in another process.
 func newTenantController(
 	t *Tenants, tenant *tenants.Tenant, api kubernetes.Interface, factory informers.SharedInformerFactory, nodes *view.Source,
 	chosen *choices, recorder events.EventRecorder, fail func(error),
 ) *tenantController {
-	namespaces := factory.Core().V1().Namespaces().Lister()
-	quotas := factory.Core().V1().ResourceQuotas().Lister()
-	pods := factory.Core().V1().Pods().Lister()
-	about := namespaceEvents{quotas: quotas, recorder: recorder}
 	c := &tenantController{
 		key: tenant.Key, informers: factory, dispatcher: t.Dispatcher, placements: t.Client, fail: fail,
-		policy: tenant.Policy, limits: newTenantLimits(tenant.Policy), choices: chosen,
+		policy: tenant.Policy, limits: newTenantLimits(tenant.Policy), choices: chosen, reconcile: reconcilers{},
 		nodes: &nodeReconciler{key: tenant.Key, placements: t.Client, dispatcher: t.Dispatcher, nodes: nodes},
 	}
+	if t.Part != PartPlacements {
+		c.reconcile[concernNodes] = c.nodes
+		c.reconcile[concernPod] = &podReconciler{
+			key: tenant.Key, store: t.Store, api: api, pods: factory.Core().V1().Pods().Lister(), choices: chosen, policy: tenant.Policy, recorder: recorder,
+			virtualNodes: t.Dispatcher.virtualNodes,
+		}
+	}
+	if chosen != nil { // then the informers project claims, too
+		c.reconcile[concernClaim] = &claimReconciler{
+			key: tenant.Key, api: api, placements: t.Client, dispatcher: t.Dispatcher, recorder: recorder,
+			claims: factory.Core().V1().PersistentVolumeClaims().Lister(), classes: factory.Storage().V1().StorageClasses().Lister(),
+		}
+		c.reconcile[concernClaimRelease] = &claimReleaser{
+			api: api, claims: factory.Core().V1().PersistentVolumeClaims().Lister(), dispatcher: t.Dispatcher, meta: t.Store.live, clock: clock.RealClock{},
+		}
+	}
+	if t.Part != PartPods {
+		c.addPlacements(t, tenant, api, recorder)
+	}
+	return c
+}
+
+// addPlacements adds what keeps the tenant's NamespacePlacements.
+func (c *tenantController) addPlacements(t *Tenants, tenant *tenants.Tenant, api kubernetes.Interface, recorder events.EventRecorder) {
+	namespaces := c.informers.Core().V1().Namespaces().Lister()
+	quotas := c.informers.Core().V1().ResourceQuotas().Lister()
+	pods := c.informers.Core().V1().Pods().Lister()
+	about := namespaceEvents{quotas: quotas, recorder: recorder}
 	c.evictor = &evictor{
 		post: postEvictions(api), remove: deletions(api), pods: pods, namespaces: namespaces, events: about, clock: clock.RealClock{}, metrics: t.Metrics,
 	}
-	c.reconcile = reconcilers{
+	maps.Copy(c.reconcile, reconcilers{
 		concernNamespace: &namespaceReconciler{
 			key: tenant.Key, store: t.Store, api: api, namespaces: namespaces, quotas: quotas, usage: t.Usage,
 			clock: clock.RealClock{}, profiles: t.Profiles, defaultSlice: t.DefaultSlice, quotaGrace: t.QuotaGrace,
@@ -141,7 +173,6 @@ func newTenantController(
 			clock: clock.RealClock{}, policy: tenant.Policy, limits: c.limits, restores: newRestoreLimiter(),
 		},
 		concernEvent: &eventReconciler{key: tenant.Key, store: t.Store, namespaces: namespaces, events: about},
-		concernPod:   &podReconciler{key: tenant.Key, store: t.Store, api: api, pods: pods, choices: chosen, policy: tenant.Policy, recorder: recorder},
 		concernRelocation: &relocationReconciler{
 			key: tenant.Key, store: t.Store, pods: pods, namespaces: namespaces, usage: t.Usage, virtualNodes: t.Dispatcher.virtualNodes,
 			policy: tenant.Policy, limits: c.limits, clock: clock.RealClock{}, events: about, recorder: recorder, attempts: map[string]attempt{},
@@ -149,10 +180,8 @@ func newTenantController(
 		concernMove: &moveReconciler{
 			key: tenant.Key, store: t.Store, namespaces: namespaces, usage: t.Usage, policy: tenant.Policy, limits: c.limits, clock: clock.RealClock{}, events: about,
 		},
-		concernNodes:        c.nodes,
 		concernOutOfService: &outOfServiceReconciler{key: tenant.Key, api: api, dispatcher: t.Dispatcher, meta: t.Store.live, clock: clock.RealClock{}},
-	}
-	return c
+	})
 }
 
 // controlPlaneOf returns the UID of a tenant's control plane as its VirtualCluster records it.
@@ -169,7 +198,9 @@ func controlPlaneOf(ctx context.Context, reader client.Reader, tenant *tenants.T
 
 // run works until ctx ends. The informers are synced.
 func (c *tenantController) run(ctx context.Context) error {
-	defer c.evictor.stop()
+	if c.evictor != nil {
+		defer c.evictor.stop()
+	}
 	return runController(ctx, c.reconcile, c.watch)
 }
 
@@ -203,52 +234,126 @@ func runController(ctx context.Context, reconciler reconcile.TypedReconciler[req
 
 // watch enqueues what exists, and then every change, until ctx ends.
 func (c *tenantController) watch(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
+	queue = concerned{queue, c.reconcile}
 	context.AfterFunc(ctx, c.dispatcher.subscribe(c.key, subscriber{
 		placementChanged: func(change placementChange) {
 			for _, item := range requestsFor(change) {
 				queue.Add(item)
 			}
+			queue.Add(request{concern: concernClaim})
 		},
 		freed: func(namespace string) { queue.Add(request{concern: concernNamespace, namespace: namespace}) },
 		nodesChanged: func() {
 			queue.Add(request{concern: concernNodes})
 			queue.Add(request{concern: concernOutOfService})
+			queue.Add(request{concern: concernClaim})
+			queue.Add(request{concern: concernClaimRelease})
 		},
 	}))
-	namespace := func(name string) { queue.Add(request{concern: concernNamespace, namespace: name}) }
-	c.limits.bind(namespace)
-	c.choices.bind(func(namespace, name string) {
-		queue.Add(request{concern: concernPod, namespace: namespace, name: name})
-	})
-	_, policyChanged := c.policy.Watch()
-	go c.followPolicy(ctx, policyChanged, namespace)
 	queue.Add(request{concern: concernNodes})
 	queue.Add(request{concern: concernOutOfService})
+	if c.choices != nil {
+		c.choices.bind(func(namespace, name string) {
+			queue.Add(request{concern: concernPod, namespace: namespace, name: name})
+		})
+	}
+	if _, keeps := c.reconcile[concernNamespace]; keeps {
+		if err := c.watchNamespaces(ctx, queue); err != nil {
+			return err
+		}
+	}
+	c.handle(ctx, c.informers.Core().V1().Pods().Informer(), podHandler(queue, c.choices))
+	if _, gives := c.reconcile[concernClaim]; gives {
+		c.watchClaims(ctx, queue)
+	}
+	return nil
+}
+
+// watchClaims is watch for the homes of claims.
+func (c *tenantController) watchClaims(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) {
+	claimChanged := func(claim *corev1.PersistentVolumeClaim) {
+		if homeless(claim) {
+			queue.Add(request{concern: concernClaim, namespace: claim.Namespace, name: claim.Name})
+		}
+		if len(witnessesOf(claim)) > 0 {
+			queue.Add(request{concern: concernClaimRelease, namespace: claim.Namespace, name: claim.Name})
+		}
+	}
+	claimGone := func(claim *corev1.PersistentVolumeClaim) {
+		queue.Add(request{concern: concernClaim, namespace: claim.Namespace, name: claim.Name})
+	}
+	c.handle(ctx, c.informers.Core().V1().PersistentVolumeClaims().Informer(), engage.ObjectHandler(claimChanged, claimGone))
+	classChanged := func(*storagev1.StorageClass) { queue.Add(request{concern: concernClaim}) }
+	c.handle(ctx, c.informers.Storage().V1().StorageClasses().Informer(), engage.ObjectHandler(classChanged, classChanged))
+}
+
+// handle adds a handler to an informer of the tenant.
+func (c *tenantController) handle(ctx context.Context, informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) {
+	// Adding a handler fails only on a stopped informer.
+	_, _ = informer.AddEventHandler(engage.Handler(ctx, "informer of the tenant", c.fail, handler))
+}
+
+// watchNamespaces is watch for what NamespacePlacements are made of.
+func (c *tenantController) watchNamespaces(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
+	namespace := func(name string) { queue.Add(request{concern: concernNamespace, namespace: name}) }
+	c.limits.bind(namespace)
+	_, policyChanged := c.policy.Watch()
+	go c.followPolicy(ctx, policyChanged, namespace)
 	placements := &schedulerv1alpha1.NamespacePlacementList{}
 	if err := c.placements.List(ctx, placements, client.InNamespace(c.key)); err != nil {
 		return fmt.Errorf("listing NamespacePlacements: %w", err)
 	}
 	for i := range placements.Items { // namespaces that were deleted while no controller ran
-		queue.Add(request{concern: concernNamespace, namespace: placements.Items[i].Name})
+		namespace(placements.Items[i].Name)
 		if placements.Items[i].Annotations[schedulerv1alpha1.AnnotationMove] != "" {
 			queue.Add(request{concern: concernMove, namespace: placements.Items[i].Name})
 		}
 	}
-	handle := func(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) {
-		// Adding a handler fails only on a stopped informer.
-		_, _ = informer.AddEventHandler(engage.Handler(ctx, "informer of the tenant", c.fail, handler))
+	namespaceChanged := func(changed *corev1.Namespace) {
+		namespace(changed.Name)
+		queue.Add(request{concern: concernAnnotation, namespace: changed.Name})
 	}
-	namespaceChanged := func(namespace *corev1.Namespace) {
-		queue.Add(request{concern: concernNamespace, namespace: namespace.Name})
-		queue.Add(request{concern: concernAnnotation, namespace: namespace.Name})
-	}
-	handle(c.informers.Core().V1().Namespaces().Informer(), engage.ObjectHandler(namespaceChanged, namespaceChanged))
-	quotaChanged := func(quota *corev1.ResourceQuota) {
-		queue.Add(request{concern: concernNamespace, namespace: quota.Namespace})
-	}
-	handle(c.informers.Core().V1().ResourceQuotas().Informer(), engage.ObjectHandler(quotaChanged, quotaChanged))
-	handle(c.informers.Core().V1().Pods().Informer(), podHandler(queue, c.choices))
+	c.handle(ctx, c.informers.Core().V1().Namespaces().Informer(), engage.ObjectHandler(namespaceChanged, namespaceChanged))
+	quotaChanged := func(quota *corev1.ResourceQuota) { namespace(quota.Namespace) }
+	quotas := engage.ObjectHandler(quotaChanged, quotaChanged)
+	c.handle(ctx, c.informers.Core().V1().ResourceQuotas().Informer(), cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: quotas.OnAdd, DeleteFunc: quotas.OnDelete,
+		UpdateFunc: func(before, after any) {
+			if !sameButForUse(before, after) {
+				quotas.OnUpdate(before, after)
+			}
+		},
+	})
 	return nil
+}
+
+// sameButForUse returns whether nothing but the status of a quota has changed: what is used of it, which each pod
+// changes and no NamespacePlacement is made of.
+func sameButForUse(before, after any) bool {
+	old, wasQuota := before.(*corev1.ResourceQuota)
+	current, isQuota := after.(*corev1.ResourceQuota)
+	return wasQuota && isQuota && old.UID == current.UID && old.DeletionTimestamp.Equal(current.DeletionTimestamp) &&
+		equality.Semantic.DeepEqual(&old.Spec, &current.Spec)
+}
+
+// concerned is a queue that takes what there is a reconciler for: the others run in another process.
+type concerned struct {
+	workqueue.TypedRateLimitingInterface[request]
+	reconcile reconcilers
+}
+
+// Add implements workqueue.TypedInterface.
+func (q concerned) Add(item request) {
+	if _, here := q.reconcile[item.concern]; here {
+		q.TypedRateLimitingInterface.Add(item)
+	}
+}
+
+// AddAfter implements workqueue.TypedDelayingInterface.
+func (q concerned) AddAfter(item request, delay time.Duration) {
+	if _, here := q.reconcile[item.concern]; here {
+		q.TypedRateLimitingInterface.AddAfter(item, delay)
+	}
 }
 
 // followPolicy calls changed for each namespace of the tenant that asks for anything, whenever another policy is in

@@ -1,6 +1,7 @@
 package scheduling
 
 import (
+	"context"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -15,7 +16,9 @@ import (
 	"k8s.io/client-go/informers/policy"
 	"k8s.io/client-go/informers/resource"
 	"k8s.io/client-go/informers/storage"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"github.com/superpool/superpool/internal/tenantclient"
 )
@@ -25,22 +28,26 @@ import (
 type boundedFactory struct {
 	informers.SharedInformerFactory
 	bounds *tenantclient.Bounds
+	// running is what informers run in from Start on: the channel that client-go hands them is no context that others
+	// derive from for nothing, and costs 20 goroutines a tenant.
+	running *running
 
 	mu        sync.Mutex
 	informers map[reflect.Type]*countedInformer
 }
 
+// running is a context from when it is known.
+type running struct{ ctx context.Context } //nolint:containedctx // it is that of goroutines that the factory starts
+
 // InformerFor implements informers.SharedInformerFactory.
 func (f *boundedFactory) InformerFor(object runtime.Object, newFunc internalinterfaces.NewInformerFunc) cache.SharedIndexInformer {
-	informer := f.SharedInformerFactory.InformerFor(object, newFunc)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	counted, exists := f.informers[reflect.TypeOf(object)]
-	if !exists {
-		counted = &countedInformer{SharedIndexInformer: informer, account: f.bounds.Account()}
-		f.informers[reflect.TypeOf(object)] = counted
-	}
-	return counted
+	informer := f.SharedInformerFactory.InformerFor(object, func(api kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		f.informers[reflect.TypeOf(object)] = &countedInformer{SharedIndexInformer: newFunc(api, resync), running: f.running, account: f.bounds.Account()}
+		return f.informers[reflect.TypeOf(object)]
+	})
+	return informer
 }
 
 // Start implements informers.SharedInformerFactory. Informers that have no event handler get one that counts.
@@ -48,6 +55,14 @@ func (f *boundedFactory) Start(stop <-chan struct{}) {
 	f.mu.Lock()
 	for _, counted := range f.informers {
 		counted.count()
+	}
+	if f.running.ctx == nil {
+		ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // informers end with stop
+		f.running.ctx = ctx
+		go func() {
+			<-stop
+			cancel()
+		}()
 	}
 	f.mu.Unlock()
 	f.SharedInformerFactory.Start(stop)
@@ -66,45 +81,130 @@ func (f *boundedFactory) Shutdown() {
 	}
 }
 
-// countedInformer counts its objects in the first event handler that it is given. The handler is never removed.
+// countedInformer counts its objects, and calls all event handlers that it is given before it runs from one listener:
+// each listener costs two goroutines and a buffer of 16 KiB.
 type countedInformer struct {
 	cache.SharedIndexInformer
+	running *running
+	// account is nil for objects that count nothing.
 	account *tenantclient.Account
-	counts  atomic.Bool
+
+	mu    sync.Mutex
+	begun bool
+	// first is the registration of the one listener, nil before there is one.
+	first    cache.ResourceEventHandlerRegistration
+	handlers handlers
 }
 
-// handler returns the handler to add in place of one.
-func (c *countedInformer) handler(next cache.ResourceEventHandler) cache.ResourceEventHandler {
-	if c.counts.Swap(true) {
-		return next
+// handlers are called one after the other. Nobody adds one while the informer runs.
+type handlers struct{ all []*removable }
+
+// removable is an event handler and its registration.
+type removable struct {
+	cache.ResourceEventHandlerRegistration
+	handler cache.ResourceEventHandler
+	removed atomic.Bool
+}
+
+func (h *handlers) each(call func(cache.ResourceEventHandler)) {
+	for _, one := range h.all {
+		if !one.removed.Load() {
+			call(one.handler)
+		}
 	}
-	return c.account.Handler(next)
+}
+
+// OnAdd implements cache.ResourceEventHandler.
+func (h *handlers) OnAdd(object any, isInInitialList bool) {
+	h.each(func(handler cache.ResourceEventHandler) { handler.OnAdd(object, isInInitialList) })
+}
+
+// OnUpdate implements cache.ResourceEventHandler.
+func (h *handlers) OnUpdate(old, current any) {
+	h.each(func(handler cache.ResourceEventHandler) { handler.OnUpdate(old, current) })
+}
+
+// OnDelete implements cache.ResourceEventHandler.
+func (h *handlers) OnDelete(object any) {
+	h.each(func(handler cache.ResourceEventHandler) { handler.OnDelete(object) })
+}
+
+// listen registers the one listener. The caller holds mu.
+func (c *countedInformer) listen() error {
+	if c.first != nil {
+		return nil
+	}
+	var listener cache.ResourceEventHandler = &c.handlers
+	if c.account != nil {
+		listener = c.account.Handler(listener)
+	}
+	var err error
+	c.first, err = c.SharedIndexInformer.AddEventHandler(listener)
+	return err //nolint:wrapcheck // it is the informer's
 }
 
 func (c *countedInformer) count() {
-	if !c.counts.Load() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.account != nil && !c.begun {
 		// Adding a handler fails only on a stopped informer.
-		_, _ = c.AddEventHandler(nil)
+		_ = c.listen()
 	}
+}
+
+// Run implements cache.SharedInformer.
+func (c *countedInformer) Run(<-chan struct{}) {
+	c.mu.Lock()
+	c.begun = true
+	c.mu.Unlock()
+	c.RunWithContext(c.running.ctx)
 }
 
 // AddEventHandler implements cache.SharedInformer.
 func (c *countedInformer) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	return c.SharedIndexInformer.AddEventHandler(c.handler(handler)) //nolint:wrapcheck // it is the informer's
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.begun {
+		return c.SharedIndexInformer.AddEventHandler(handler) //nolint:wrapcheck // it is the informer's
+	}
+	if err := c.listen(); err != nil {
+		return nil, err
+	}
+	added := &removable{ResourceEventHandlerRegistration: c.first, handler: handler}
+	c.handlers.all = append(c.handlers.all, added)
+	return added, nil
 }
 
 // AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
 func (c *countedInformer) AddEventHandlerWithResyncPeriod(
 	handler cache.ResourceEventHandler, period time.Duration,
 ) (cache.ResourceEventHandlerRegistration, error) {
-	return c.SharedIndexInformer.AddEventHandlerWithResyncPeriod(c.handler(handler), period) //nolint:wrapcheck // it is the informer's
+	return c.AddEventHandlerWithOptions(handler, cache.HandlerOptions{ResyncPeriod: &period})
 }
 
-// AddEventHandlerWithOptions implements cache.SharedInformer.
+// AddEventHandlerWithOptions implements cache.SharedInformer. A handler that is to be called without a change has a
+// listener of its own.
 func (c *countedInformer) AddEventHandlerWithOptions(
 	handler cache.ResourceEventHandler, options cache.HandlerOptions,
 ) (cache.ResourceEventHandlerRegistration, error) {
-	return c.SharedIndexInformer.AddEventHandlerWithOptions(c.handler(handler), options) //nolint:wrapcheck // it is the informer's
+	if ptr.Deref(options.ResyncPeriod, 0) == 0 {
+		return c.AddEventHandler(handler)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.listen(); err != nil { // it counts
+		return nil, err
+	}
+	return c.SharedIndexInformer.AddEventHandlerWithOptions(handler, options) //nolint:wrapcheck // it is the informer's
+}
+
+// RemoveEventHandler implements cache.SharedInformer.
+func (c *countedInformer) RemoveEventHandler(registration cache.ResourceEventHandlerRegistration) error {
+	if ours, shares := registration.(*removable); shares {
+		ours.removed.Store(true)
+		return nil
+	}
+	return c.SharedIndexInformer.RemoveEventHandler(registration) //nolint:wrapcheck // it is the informer's
 }
 
 // Apps implements informers.SharedInformerFactory.

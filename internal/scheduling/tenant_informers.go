@@ -36,14 +36,15 @@ const (
 	maxRefusal = 4096
 )
 
-// tenantInformers returns the informers of a tenant: its pods through the pod view's projection, and nodes from the
-// view alone. All but the nodes count towards bounds. A panic of the projection is passed to fail.
+// tenantInformers returns the informers of a tenant: its pods and volumes through the pod view's projection, and nodes
+// from the view alone. With nil choices, another process makes them. All but the nodes count towards bounds. A panic of
+// the projection is passed to fail.
 func tenantInformers(
 	ctx context.Context, api kubernetes.Interface, nodes *view.Source, chosen *choices, bounds *tenantclient.Bounds,
 	fail func(error),
 ) informers.SharedInformerFactory {
 	shared := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithTransform(ctrlcache.TransformStripManagedFields()))
-	factory := &boundedFactory{SharedInformerFactory: shared, bounds: bounds, informers: map[reflect.Type]*countedInformer{}}
+	factory := &boundedFactory{SharedInformerFactory: shared, bounds: bounds, running: &running{}, informers: map[reflect.Type]*countedInformer{}}
 	pods := factory.InformerFor(&corev1.Pod{}, func(api kubernetes.Interface, _ time.Duration) cache.SharedIndexInformer {
 		indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
 		return coreinformers.NewFilteredPodInformer(api, metav1.NamespaceAll, 0, indexers, func(options *metav1.ListOptions) {
@@ -52,18 +53,21 @@ func tenantInformers(
 		})
 	})
 	// InformerFor sets the factory's own transform, so ours comes after it. It fails only on a started informer.
-	_ = pods.SetTransform(engage.Transform(ctx, "projection of pods", fail, view.TenantPods(chosen.isChosen)))
-	nodeType := reflect.TypeFor[*corev1.Node]()
-	ofView := shared.InformerFor(&corev1.Node{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
-		return cache.NewSharedIndexInformer(nodes, &corev1.Node{}, 0, cache.Indexers{})
-	})
-	factory.informers[nodeType] = &countedInformer{SharedIndexInformer: ofView}
-	factory.informers[nodeType].counts.Store(true) // they are the view's own, and count nothing
+	project := view.LabeledPods()
+	if chosen != nil {
+		project = view.TenantPods(chosen.isChosen)
+		projectVolumes(ctx, shared, factory, fail)
+	}
+	_ = pods.SetTransform(engage.Transform(ctx, "projection of pods", fail, project))
+	nodesOfView := func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+		return &countedInformer{SharedIndexInformer: cache.NewSharedIndexInformer(nodes, &corev1.Node{}, 0, cache.Indexers{}), running: factory.running}
+	}
+	shared.InformerFor(&corev1.Node{}, nodesOfView) // they are the view's own, and count nothing
 	return factory
 }
 
 // readFailures keeps why the last read of a tenant control plane failed. It sits in the client's transport, below all
-// informers, so that none can be forgotten. It is safe for concurrent use.
+// informers, so that none can be forgotten but those of kinds that need not be served. It is safe for concurrent use.
 type readFailures struct{ last atomic.Pointer[error] }
 
 func (f *readFailures) wrap(transport http.RoundTripper) http.RoundTripper {
@@ -128,7 +132,7 @@ func waitForCaches(ctx context.Context, factory informers.SharedInformerFactory,
 		if !slices.Contains(slices.Collect(maps.Values(synced)), false) {
 			return nil
 		}
-		if reason := failures.take(); reason != nil {
+		if reason := failures.take(); reason != nil && ctx.Err() == nil {
 			return fmt.Errorf("reading objects: %w", reason)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/slice"
@@ -40,9 +41,10 @@ type tenantLimits struct {
 	above   map[string]bool
 	serial  int64
 	enqueue func(namespace string)
-	// allowed is limits.reserved of the policy of.
-	allowed slice.Amounts
-	of      *policy.Policy
+	// allowed is limits.reserved of the policy of, and guaranteed names what is bounded by the guarantee instead.
+	allowed    slice.Amounts
+	guaranteed map[corev1.ResourceName]bool
+	of         *policy.Policy
 }
 
 // tenantShare is what one namespace counts with.
@@ -278,17 +280,17 @@ func (l *tenantLimits) short(namespace string, wants demand) string {
 	current := l.policy.Get()
 	limits, has := &current.Spec().Limits, l.known[namespace].demand()
 	sentence := func(what, field string, would, limit any) string {
-		return fmt.Sprintf("%s %v, and %v are allowed (limits.%s of TenantPolicy %s): what the namespace has stays as it is",
+		return fmt.Sprintf("%s %v, and %v are allowed (%s of TenantPolicy %s): what the namespace has stays as it is",
 			what, would, limit, field, current.Name())
 	}
 	if would := l.placements - has.placements + wants.placements; wants.placements > has.placements && would > int64(limits.Namespaces) {
-		return sentence("The number of the tenant's namespaces with a placement would be", "namespaces", would, limits.Namespaces)
+		return sentence("The number of the tenant's namespaces with a placement would be", "limits.namespaces", would, limits.Namespaces)
 	}
 	if would := l.slices - has.slices + wants.slices; wants.slices > has.slices && would > int64(limits.Slices) {
-		return sentence("The slices of all namespaces of the tenant would be", "slices", would, limits.Slices)
+		return sentence("The slices of all namespaces of the tenant would be", "limits.slices", would, limits.Slices)
 	}
 	allowed := l.reserved(current)
-	for _, name := range slices.Sorted(maps.Keys(limits.Reserved)) {
+	for _, name := range slices.Sorted(maps.Keys(allowed)) {
 		if wants.amounts[name] <= has.amounts[name] {
 			continue
 		}
@@ -298,7 +300,7 @@ func (l *tenantLimits) short(namespace string, wants demand) string {
 		}
 		if would.Cmp(big.NewInt(allowed[name])) > 0 {
 			d := slice.DimensionOf(name)
-			return sentence(fmt.Sprintf("All namespaces of the tenant would reserve %s", name), "reserved",
+			return sentence(fmt.Sprintf("All namespaces of the tenant would reserve %s", name), l.boundOf(name),
 				d.Quantity(saturated(would)), d.Quantity(allowed[name]))
 		}
 	}
@@ -311,31 +313,54 @@ func (l *tenantLimits) exceeded(namespace string) string {
 	current := l.policy.Get()
 	limits, has := &current.Spec().Limits, l.known[namespace].demand()
 	sentence := func(what, field string, is, limit any) string {
-		return fmt.Sprintf("%s %v, and %v are allowed (limits.%s of TenantPolicy %s): nothing that is there is taken away, and nothing can grow",
+		return fmt.Sprintf("%s %v, and %v are allowed (%s of TenantPolicy %s): nothing that is there is taken away, and nothing can grow",
 			what, is, limit, field, current.Name())
 	}
 	if l.placements > int64(limits.Namespaces) {
-		return sentence("The number of the tenant's namespaces with a placement is", "namespaces", l.placements, limits.Namespaces)
+		return sentence("The number of the tenant's namespaces with a placement is", "limits.namespaces", l.placements, limits.Namespaces)
 	}
 	if has.slices > 0 && l.slices > int64(limits.Slices) {
-		return sentence("The slices of all namespaces of the tenant are", "slices", l.slices, limits.Slices)
+		return sentence("The slices of all namespaces of the tenant are", "limits.slices", l.slices, limits.Slices)
 	}
 	allowed := l.reserved(current)
-	for _, name := range slices.Sorted(maps.Keys(limits.Reserved)) {
+	for _, name := range slices.Sorted(maps.Keys(allowed)) {
 		if sum := l.total[name]; has.amounts[name] > 0 && sum.Cmp(big.NewInt(allowed[name])) > 0 {
 			d := slice.DimensionOf(name)
-			return sentence(fmt.Sprintf("All namespaces of the tenant reserve %s", name), "reserved", d.Quantity(saturated(sum)), d.Quantity(allowed[name]))
+			return sentence(fmt.Sprintf("All namespaces of the tenant reserve %s", name), l.boundOf(name), d.Quantity(saturated(sum)), d.Quantity(allowed[name]))
 		}
 	}
 	return ""
 }
 
-// reserved returns limits.reserved of a policy. The caller holds mu.
+// reserved returns limits.reserved of a policy, and what is guaranteed where nothing may be borrowed. The caller holds
+// mu.
 func (l *tenantLimits) reserved(current *policy.Policy) slice.Amounts {
-	if l.of != current {
-		l.of, l.allowed = current, slice.Of(current.Spec().Limits.Reserved)
+	if l.of == current {
+		return l.allowed
+	}
+	spec := current.Spec()
+	l.of, l.allowed, l.guaranteed = current, slice.Of(spec.Limits.Reserved), map[corev1.ResourceName]bool{}
+	for name := range spec.Limits.Reserved {
+		l.allowed[name] += 0 // a limit of zero is one
+	}
+	if spec.Scheduling.Borrowing != tenancyv1alpha1.BorrowingNever {
+		return l.allowed
+	}
+	guaranteed := slice.Of(spec.Scheduling.Guaranteed)
+	for name := range spec.Scheduling.Guaranteed {
+		if most, isLimited := l.allowed[name]; !isLimited || guaranteed[name] < most {
+			l.allowed[name], l.guaranteed[name] = guaranteed[name], true
+		}
 	}
 	return l.allowed
+}
+
+// boundOf returns the field of the policy that bounds a resource. The caller holds mu.
+func (l *tenantLimits) boundOf(name corev1.ResourceName) string {
+	if l.guaranteed[name] {
+		return "scheduling.guaranteed"
+	}
+	return "limits.reserved"
 }
 
 // set replaces the share of a namespace. It returns whether anything of it is less than before. The caller holds mu.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -92,6 +93,36 @@ func TestALimitOfReservedRoom(t *testing.T) {
 	b.wantQuota("b", "2")
 	b.wantAccepted("a", metav1.ConditionTrue, schedulerv1alpha1.ReasonAccepted, "")
 	b.wantAccepted("b", metav1.ConditionTrue, schedulerv1alpha1.ReasonAccepted, "")
+}
+
+// TestALimitOfWhatIsGuaranteed: a tenant that may borrow nothing has at most what is guaranteed to it, and what
+// limits.reserved says where that is less.
+func TestALimitOfWhatIsGuaranteed(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reserved, guaranteed string
+		borrowing            tenancyv1alpha1.BorrowingRule
+		want                 string
+	}{
+		"nothing is borrowed":     {guaranteed: "3", borrowing: tenancyv1alpha1.BorrowingNever, want: "cpu 4, and 3 are allowed (scheduling.guaranteed of TenantPolicy p)"},
+		"the limit is less":       {reserved: "2", guaranteed: "3", borrowing: tenancyv1alpha1.BorrowingNever, want: "cpu 4, and 2 are allowed (limits.reserved of TenantPolicy p)"},
+		"nothing is guaranteed":   {guaranteed: "0", borrowing: tenancyv1alpha1.BorrowingNever, want: "cpu 4, and 0 are allowed (scheduling.guaranteed of TenantPolicy p)"},
+		"what is more is allowed": {guaranteed: "3", borrowing: tenancyv1alpha1.BorrowingAllowed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ref := &policy.Ref{}
+			ref.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+				spec.Scheduling.Guaranteed, spec.Scheduling.Borrowing = cores(tc.guaranteed), tc.borrowing
+				if tc.reserved != "" {
+					spec.Limits.Reserved = cores(tc.reserved)
+				}
+			}))
+			reason, _ := newTenantLimits(ref).admit("a", demandOfSpec(&builders.Placement("tenant", "a").Quota("cpu", "4").Obj().Spec), demand{})
+			require.Contains(t, reason.Message, tc.want)
+			require.Equal(t, tc.want == "", reason.Message == "")
+		})
+	}
 }
 
 // TestReservedRoomCountsUntilItIsFree: a namespace that shrinks holds room which its super cluster still uses.
@@ -337,11 +368,18 @@ func TestPriorityOfThePolicy(t *testing.T) {
 	b.quota("a", "1")
 	b.settle()
 	require.Equal(t, int32(7), b.stored()["a"].Spec.Priority)
+	require.Empty(t, b.stored()["a"].Spec.Guaranteed)
+	require.Nil(t, b.stored()["a"].Spec.PreemptionsPerHour)
 	require.Zero(t, b.stored()["a"].Spec.Weight, "1 is left out")
-	b.setPolicy(func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Scheduling.Priority, spec.Scheduling.Weight = -3, 5 })
+	b.setPolicy(func(spec *tenancyv1alpha1.TenantPolicySpec) {
+		spec.Scheduling.Priority, spec.Scheduling.Weight = -3, 5
+		spec.Scheduling.Guaranteed, spec.Scheduling.PreemptionsPerHour = cores("3"), 6
+	})
 	b.settle()
 	require.Equal(t, int32(-3), b.stored()["a"].Spec.Priority)
 	require.Equal(t, int32(5), b.stored()["a"].Spec.Weight)
+	require.Equal(t, "3", b.stored()["a"].Spec.Guaranteed.Cpu().String())
+	require.Equal(t, ptr.To[int32](6), b.stored()["a"].Spec.PreemptionsPerHour)
 }
 
 // BenchmarkTenantLimits judges a namespace beside ten thousand of its tenant, half of which wait for room.

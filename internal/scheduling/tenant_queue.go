@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,12 +13,14 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/plugins/coscheduling"
 )
 
 // tenantQueue is the scheduling queue of one tenant with limits.pendingPods of its policy: kube-scheduler looks at all
@@ -35,20 +38,34 @@ type tenantQueue struct {
 	policy   *policy.Ref
 	recorder events.EventRecorder
 	logger   klog.Logger
+	// gangs tells which one is being placed, and is told of the pods that are kept out.
+	gangs *coscheduling.State
 
 	mu     sync.Mutex
 	opened bool
 	// admitted holds the pods that count: they were let in, and have no super cluster as far as informers know.
 	admitted sets.Set[types.UID]
-	outside  outsidePods
+	// guests are those of admitted that were let in beyond the limit, for a gang that is being placed.
+	guests  map[types.UID]*corev1.Pod
+	outside outsidePods
 }
 
 var _ queue.SchedulingQueue = &tenantQueue{}
 
-func newTenantQueue(inner queue.SchedulingQueue, ref *policy.Ref, recorder events.EventRecorder, logger klog.Logger) *tenantQueue {
+func newTenantQueue(
+	inner queue.SchedulingQueue, ref *policy.Ref, recorder events.EventRecorder, logger klog.Logger, gangs *coscheduling.State,
+) *tenantQueue {
 	return &tenantQueue{
-		SchedulingQueue: inner, policy: ref, recorder: recorder, logger: logger,
-		admitted: sets.New[types.UID](), outside: outsidePods{byUID: map[types.UID]*outsidePod{}},
+		SchedulingQueue: inner, policy: ref, recorder: recorder, logger: logger, gangs: gangs,
+		admitted: sets.New[types.UID](), guests: map[types.UID]*corev1.Pod{}, outside: outsidePods{byUID: map[types.UID]*outsidePod{}},
+	}
+}
+
+// replaceThatOf puts the queue in the place of the one of a scheduler, for which it was made, before that runs.
+func (q *tenantQueue) replaceThatOf(sched *scheduler.Scheduler) {
+	sched.SchedulingQueue, sched.NextPod = q, q.Pop
+	for _, profile := range sched.Profiles {
+		profile.SetPodActivator(q)
 	}
 }
 
@@ -84,6 +101,24 @@ func (q *tenantQueue) Delete(pod *corev1.Pod) {
 	q.remove(pod)
 }
 
+// Pop implements queue.SchedulingQueue. An Update that has found the pod in the queue may still read what
+// kube-scheduler changes once the pod is popped: it holds mu until it has ended. A pod that was kept out after it left
+// kube-scheduler's queue is a guest until it returns.
+func (q *tenantQueue) Pop(logger klog.Logger) (*framework.QueuedPodInfo, error) {
+	popped, err := q.SchedulingQueue.Pop(logger)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err != nil || popped == nil { // it is closed
+		return popped, err
+	}
+	if kept := q.outside.byUID[popped.Pod.UID]; kept != nil {
+		heap.Remove(&q.outside, kept.index)
+		q.admitted.Insert(popped.Pod.UID)
+		q.guests[popped.Pod.UID] = kept.pod
+	}
+	return popped, nil
+}
+
 // AddNominatedPod implements queue.SchedulingQueue. kube-scheduler calls it with a pod that it has put back into the
 // queue before, whose Update may change it meanwhile: here both hold mu.
 func (q *tenantQueue) AddNominatedPod(logger klog.Logger, pod fwk.PodInfo, nominated *framework.NominatingInfo) {
@@ -91,6 +126,74 @@ func (q *tenantQueue) AddNominatedPod(logger klog.Logger, pod fwk.PodInfo, nomin
 	defer q.mu.Unlock()
 	q.SchedulingQueue.AddNominatedPod(logger, pod, nominated)
 }
+
+// Activate implements queue.SchedulingQueue. Pods that are kept out are let in, the oldest first, if they are members
+// of the gang that is being placed, which waits for them, as long as fewer than twice as many as may wait are in the
+// queue. When that gang is given up they are kept out again (shed).
+func (q *tenantQueue) Activate(logger klog.Logger, pods map[string]*corev1.Pod) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.shed()
+	var members []*outsidePod
+	for _, pod := range pods {
+		if kept := q.outside.byUID[pod.UID]; kept != nil && q.opened && q.gangs.Places(kept.pod) {
+			members = append(members, kept)
+		}
+	}
+	slices.SortFunc(members, func(a, b *outsidePod) int { return byAge(a.pod, b.pod) })
+	limit := q.limit()
+	for _, kept := range members[:min(len(members), max(0, 2*limit-q.admitted.Len()))] {
+		heap.Remove(&q.outside, kept.index)
+		if q.admitted.Len() >= limit {
+			q.guests[kept.pod.UID] = kept.pod
+		}
+		q.admitted.Insert(kept.pod.UID)
+		q.SchedulingQueue.Add(q.logger, kept.pod)
+	}
+	q.SchedulingQueue.Activate(logger, pods)
+}
+
+// AddUnschedulableIfNotPresent implements queue.SchedulingQueue. It is called for each pod that was tried in vain.
+func (q *tenantQueue) AddUnschedulableIfNotPresent(logger klog.Logger, pod *framework.QueuedPodInfo, cycle int64) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	err := q.SchedulingQueue.AddUnschedulableIfNotPresent(logger, pod, cycle)
+	q.shed()
+	return err //nolint:wrapcheck // it is the queue's
+}
+
+// shed keeps guests out again whose gang is not being placed any more, the youngest first, as long as more pods are in
+// the queue than the limit allows. One that is being tried is left until it returns. The caller holds mu.
+func (q *tenantQueue) shed() {
+	if len(q.guests) == 0 {
+		return
+	}
+	over := q.admitted.Len() - q.limit()
+	if over <= 0 {
+		clear(q.guests)
+		return
+	}
+	var leaving []*corev1.Pod
+	for uid, guest := range q.guests {
+		if q.gangs.Places(guest) {
+			continue
+		}
+		if queued, exists := q.GetPod(guest.Name, guest.Namespace); exists && queued.Pod.UID == uid {
+			leaving = append(leaving, queued.Pod)
+		}
+	}
+	slices.SortFunc(leaving, func(a, b *corev1.Pod) int { return byAge(b, a) })
+	for _, pod := range leaving[:min(over, len(leaving))] {
+		q.SchedulingQueue.Delete(pod)
+		q.admitted.Delete(pod.UID)
+		delete(q.guests, pod.UID)
+		heap.Push(&q.outside, &outsidePod{pod: pod})
+		q.gangs.KeptOut(pod)
+	}
+}
+
+// limit returns limits.pendingPods.
+func (q *tenantQueue) limit() int { return int(q.policy.Get().Spec().Limits.PendingPods) }
 
 // open lets pods in from now on. It is called once the informers have passed on all pods.
 func (q *tenantQueue) open() {
@@ -121,7 +224,11 @@ func (q *tenantQueue) add(pod *corev1.Pod) {
 	}
 	heap.Push(&q.outside, &outsidePod{pod: pod})
 	q.fill()
-	if q.opened && q.outside.byUID[pod.UID] != nil {
+	if q.outside.byUID[pod.UID] == nil {
+		return
+	}
+	q.gangs.KeptOut(pod)
+	if q.opened {
 		q.tell(pod)
 	}
 }
@@ -135,13 +242,15 @@ func (q *tenantQueue) remove(pod *corev1.Pod) {
 	q.SchedulingQueue.Delete(pod)
 	if q.admitted.Has(pod.UID) {
 		q.admitted.Delete(pod.UID)
+		delete(q.guests, pod.UID)
+		q.shed()
 		q.fill()
 	}
 }
 
 // fill lets the oldest pods in, as many as there is room for. The caller holds mu.
 func (q *tenantQueue) fill() {
-	limit := int(q.policy.Get().Spec().Limits.PendingPods)
+	limit := q.limit()
 	for q.opened && q.outside.Len() > 0 && q.admitted.Len() < limit {
 		oldest := heap.Pop(&q.outside).(*outsidePod) //nolint:forcetypeassert // outsidePods holds nothing else
 		q.admitted.Insert(oldest.pod.UID)
@@ -182,8 +291,12 @@ func (o *outsidePods) Len() int { return len(o.heap) }
 
 // Less implements heap.Interface.
 func (o *outsidePods) Less(i, j int) bool {
-	a, b := o.heap[i].pod, o.heap[j].pod
-	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name)) < 0
+	return byAge(o.heap[i].pod, o.heap[j].pod) < 0
+}
+
+// byAge compares pods as a slices.SortFunc does: the oldest is first, and names decide among those of one second.
+func byAge(a, b *corev1.Pod) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 // Swap implements heap.Interface.

@@ -2,6 +2,8 @@ package scheduling
 
 import (
 	"slices"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -9,8 +11,23 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/queuesort"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/plugins/coscheduling"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // setPendingPods puts a policy with limits.pendingPods in force.
@@ -44,6 +61,17 @@ func (c *tenantControlPlane) told() (lines []string) {
 // born sets the age of a pod.
 func born(second int) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.CreationTimestamp = metav1.Unix(1e9+int64(second), 0) }
+}
+
+// wantSaid waits until all members of namespace web of these names were refused, so that each was tried.
+func (c *tenantControlPlane) wantSaid(names ...string) {
+	c.t.Helper()
+	for _, name := range names {
+		require.Eventually(c.t, func() bool {
+			_, condition := podutil.GetPodCondition(&c.get("web", name).Status, corev1.PodScheduled)
+			return condition != nil && condition.Status == corev1.ConditionFalse
+		}, patience, 5*time.Millisecond, "%s is refused", name)
+	}
 }
 
 // TestPendingPods: pods beyond limits.pendingPods are not in kube-scheduler's queue, say why, and get in, the oldest
@@ -85,6 +113,92 @@ func TestPendingPods(t *testing.T) {
 	c.wantQueued("a")
 }
 
+// TestUpdateOfAPodThatIsPopped: what kube-scheduler changes of a pod that it has popped, no Update reads any more. The
+// race detector sees it.
+func TestUpdateOfAPodThatIsPopped(t *testing.T) {
+	metrics.Register()
+	inner := queue.NewPriorityQueue((&queuesort.PrioritySort{}).Less, informers.NewSharedInformerFactory(fake.NewClientset(), 0),
+		queue.WithMetricsRecorder(*metrics.NewMetricsAsyncRecorder(1000, time.Second, t.Context().Done())))
+	logger := ktesting.NewLogger(t, ktesting.NewConfig())
+	q := newTenantQueue(inner, &policy.Ref{}, events.NewFakeRecorder(0), logger, nil)
+	sched := &scheduler.Scheduler{NextPod: inner.Pop}
+	q.replaceThatOf(sched)
+	q.open()
+	for i := range 200 {
+		old := builders.Pod("web", "p"+strconv.Itoa(i)).UID(strconv.Itoa(i)).Obj()
+		updated := old.DeepCopy()
+		updated.Labels = map[string]string{"new": "label"}
+		q.Add(logger, old)
+		var updating sync.WaitGroup
+		updating.Go(func() { q.Update(logger, old, updated) })
+		popped, err := sched.NextPod(logger)
+		require.NoError(t, err)
+		require.Equal(t, old.UID, popped.Pod.UID)
+		popped.PodInfo, err = framework.NewPodInfo(updated) // as handleSchedulingFailure does
+		require.NoError(t, err)
+		updating.Wait()
+		q.Done(old.UID)
+		q.Delete(updated)
+	}
+}
+
+// hastyQueue pops the first pod that is about to be deleted, as the scheduling loop may, which Pop returns afterwards.
+type hastyQueue struct {
+	queue.SchedulingQueue
+	logger klog.Logger
+	once   sync.Once
+	popped *framework.QueuedPodInfo
+}
+
+func (h *hastyQueue) Delete(pod *corev1.Pod) {
+	h.once.Do(func() { h.popped, _ = h.SchedulingQueue.Pop(h.logger) })
+	h.SchedulingQueue.Delete(pod)
+}
+
+func (h *hastyQueue) Pop(logger klog.Logger) (*framework.QueuedPodInfo, error) {
+	if popped := h.popped; popped != nil {
+		h.popped = nil
+		return popped, nil
+	}
+	return h.SchedulingQueue.Pop(logger) //nolint:wrapcheck // it is the queue's
+}
+
+// TestGuestThatIsPoppedAsItIsKeptOut: a guest that is kept out while the scheduling loop takes it is being tried, and
+// not outside; it is kept out once it returns.
+func TestGuestThatIsPoppedAsItIsKeptOut(t *testing.T) {
+	metrics.Register()
+	inner := queue.NewPriorityQueue((&queuesort.PrioritySort{}).Less, informers.NewSharedInformerFactory(fake.NewClientset(), 0),
+		queue.WithMetricsRecorder(*metrics.NewMetricsAsyncRecorder(1000, time.Second, t.Context().Done())))
+	logger := ktesting.NewLogger(t, ktesting.NewConfig())
+	limited, gangs := &policy.Ref{}, coscheduling.NewState()
+	limit := func(pods int32) {
+		limited.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.PendingPods = pods }))
+	}
+	limit(2)
+	q := newTenantQueue(&hastyQueue{SchedulingQueue: inner, logger: logger}, limited, events.NewFakeRecorder(9), logger, gangs)
+	q.open()
+	member, guest := builders.Pod("web", "a").UID("a").Obj(), builders.Pod("web", "b").UID("b").Obj()
+	q.Add(logger, member)
+	popped, err := q.Pop(logger)
+	require.NoError(t, err)
+	require.Equal(t, member.UID, popped.Pod.UID)
+	q.Add(logger, guest)
+	limit(1)
+	q.mu.Lock()
+	q.guests[guest.UID] = guest
+	q.shed()
+	q.mu.Unlock()
+
+	popped, err = q.Pop(logger)
+	require.NoError(t, err)
+	require.Equal(t, guest.UID, popped.Pod.UID)
+	require.Zero(t, q.outside.Len(), "it is being tried")
+	require.True(t, q.admitted.Has(guest.UID))
+	require.NoError(t, q.AddUnschedulableIfNotPresent(logger, popped, 0))
+	require.Equal(t, 1, q.outside.Len(), "it is over the limit")
+	require.False(t, q.admitted.Has(guest.UID))
+}
+
 // TestPendingPodsWithGates: a pod with scheduling gates takes no place of others.
 func TestPendingPodsWithGates(t *testing.T) {
 	c := newTenant(t)
@@ -99,4 +213,41 @@ func TestPendingPodsWithGates(t *testing.T) {
 	_, err := c.api.CoreV1().Pods("web").Update(c.ctx, pod, metav1.UpdateOptions{})
 	require.NoError(t, err)
 	c.wantIn("web", "gated", "r1")
+}
+
+// TestPendingPodsOfGangs: a group lets no pod in beyond limits.pendingPods, as long as it is not being placed.
+func TestPendingPodsOfGangs(t *testing.T) {
+	c := newGangs(t)
+	c.setPendingPods(1)
+	c.place("web", "r1", "300m")
+	const groups = 10
+	for i := range groups {
+		name := string(rune('a' + i))
+		c.group(name, 2)
+		c.members(name, 1, 2, "1m")
+	}
+	require.Eventually(t, func() bool { return len(c.recorder.Events) >= 2*groups-2 }, patience, 5*time.Millisecond)
+	queued, _ := c.sched.SchedulingQueue.PendingPods()
+	require.LessOrEqual(t, len(queued), 2)
+}
+
+// TestPendingPodsOfAGangGivenUp: members that were let in beyond limits.pendingPods while their gang was being placed
+// are kept out again when it is given up, and let in again when it fits.
+func TestPendingPodsOfAGangGivenUp(t *testing.T) {
+	c := newGangs(t)
+	c.setPendingPods(3)
+	c.place("web", "r1", "150m")
+	c.create("web", "large-1", "10", born(0))
+	c.create("web", "large-2", "10", born(1))
+	c.group("mpi", 3, anywhere)
+	c.members("mpi", 1, 3, "100m")
+	c.wantQueued("large-1", "large-2", "mpi-1")
+	c.place("web", "r2", "150m") // the sum is large enough, and no place for the third
+	c.wantSaid("mpi-1", "mpi-2", "mpi-3")
+	c.wantQueued("large-1", "large-2", "mpi-1")
+	c.place("web", "r2", "200m")
+	for _, name := range []string{"mpi-1", "mpi-2", "mpi-3"} {
+		require.Eventually(t, func() bool { return c.get("web", name).Labels[schedulerv1alpha1.LabelSuperCluster] != "" }, patience, 5*time.Millisecond)
+	}
+	c.wantQueued("large-1", "large-2")
 }

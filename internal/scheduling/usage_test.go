@@ -129,7 +129,34 @@ func (b *tenantBed) release() time.Duration {
 	return result.RequeueAfter
 }
 
-// TestADeletedNamespaceHoldsItsRoom until the super clusters have neither pods nor quotas of it.
+// TestANamespaceOfItsNameHoldsNoRoom: another namespace took the name of a deleted one, and its Services the super
+// namespace. That has a quota, which lets nothing in.
+func TestANamespaceOfItsNameHoldsNoRoom(t *testing.T) {
+	t.Parallel()
+	b := placedInTwo(t)
+	placed := b.stored()["web"]
+	placed.UID = "1" // as an API server gives one
+	require.NoError(t, b.meta.Update(t.Context(), placed))
+	b.gone()
+	b.settle()
+	deleted := b.stored()["web"]
+	require.NotNil(t, deleted.DeletionTimestamp)
+	b.usage.set("r1", "web", placement.Use{Gone: true})
+	for name, use := range map[string]placement.Use{
+		"it lets pods in":                {Hard: slice.Of(cores("1")), Decision: placement.Decision(deleted, "r2")},
+		"it answers an earlier decision": {Hard: slice.Of(cores("0")), Decision: "0"},
+		"a pod terminates":               {Hard: slice.Of(cores("0")), Requests: slice.Of(cores("1")), Decision: placement.Decision(deleted, "r2")},
+	} {
+		b.usage.set("r2", "web", use)
+		require.Equal(t, releasePeriod, b.release(), name)
+		require.Equal(t, "r1=1 r2=1 ", b.reserved(), name)
+	}
+	b.usage.set("r2", "web", placement.Use{Hard: slice.Of(cores("0")), Decision: placement.Decision(deleted, "r2")})
+	require.Zero(t, b.release())
+	require.Nil(t, b.stored()["web"])
+}
+
+// TestADeletedNamespaceHoldsItsRoom until the super clusters have neither pods of it nor quotas that let any in.
 func TestADeletedNamespaceHoldsItsRoom(t *testing.T) {
 	t.Parallel()
 	b := placedInTwo(t)

@@ -18,6 +18,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/placer"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -105,12 +106,24 @@ type Explanation struct {
 	Quota string `json:"quota,omitempty"`
 	// Holds is what it has in each super cluster.
 	Holds []Holding `json:"holds,omitempty"`
+	// Home is the super cluster of its load balancers and Ingresses, "" for none.
+	Home string `json:"home,omitempty"`
 	// Conditions are those of its NamespacePlacement.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Requested are other placements that its tenant requests, nil for none.
 	Requested *Requested `json:"requested,omitempty"`
 	// Deleted is whether it is being deleted.
 	Deleted bool `json:"deleted,omitempty"`
+	// Guaranteed is whether it is within what is guaranteed to its tenant.
+	Guaranteed bool `json:"guaranteed,omitempty"`
+	// Borrowed is what of Missing others borrow, and Borrowers who of them give way for it, or would (Yields), nothing
+	// where it is not guaranteed, or fits nowhere even so.
+	Borrowed  string     `json:"borrowed,omitempty"`
+	Borrowers []Borrower `json:"borrowers,omitempty"`
+	// Yields is whether Borrowers give way, "" where that would not help.
+	Yields Yields `json:"yields,omitempty"`
+	// WhyEvenSo is why it would fit nowhere if all gave way who may be asked to, "" where Why is.
+	WhyEvenSo string `json:"whyEvenSo,omitempty"`
 	// Room is what makes room for what is missing, nil if nothing is or it fits.
 	Room *Room `json:"room,omitempty"`
 	// Pod is about a pod of the namespace, nil if none was asked about (ExplainPod).
@@ -126,6 +139,28 @@ type Holding struct {
 	// Leaving is what is to leave, and Reason why.
 	Leaving string                          `json:"leaving,omitempty"`
 	Reason  schedulerv1alpha1.LeavingReason `json:"reason,omitempty"`
+}
+
+// Yields is whether others give way.
+type Yields string
+
+const (
+	// YieldsAlready is that they do: nobody else is asked, and what they have is free when their pods have ended.
+	YieldsAlready Yields = "Already"
+	// YieldsInTurn is that vc-scheduler makes them, no more often than the policy of the tenant lets it.
+	YieldsInTurn Yields = "InTurn"
+	// YieldsNever is that the policy of the tenant makes nobody give way: preemptionsPerHour is 0.
+	YieldsNever Yields = "Never"
+)
+
+// Borrower is who gives way in a super cluster, or would.
+type Borrower struct {
+	Tenant       string `json:"tenant"`
+	Name         string `json:"name"`
+	SuperCluster string `json:"superCluster"`
+	Reserved     string `json:"reserved"`
+	// Until is until when disruption budgets of one count that gives way already, nil for one that does not.
+	Until *time.Time `json:"until,omitempty"`
 }
 
 // Requested are other placements that a tenant requests.
@@ -173,6 +208,11 @@ func Explain(ctx context.Context, cfg *config.KubeSchedulerConfiguration, pool *
 	if e.Missing == "" { // what is missing now, even if it would be placed
 		e.Missing = placement.Lacking(np).String()
 	}
+	if e.Guaranteed = placement.IsGuaranteed(np); e.Guaranteed && e.Change == Waits {
+		if err := e.findBorrowers(ctx, cfg, pool, np); err != nil {
+			return nil, err
+		}
+	}
 	for i := range np.Status.Placements {
 		p := &np.Status.Placements[i]
 		holding := Holding{SuperCluster: p.Cluster, Slices: p.Slices, Reserved: slice.Of(p.Reserved).String()}
@@ -181,12 +221,97 @@ func Explain(ctx context.Context, cfg *config.KubeSchedulerConfiguration, pool *
 		}
 		e.Holds = append(e.Holds, holding)
 	}
+	e.Home = np.Status.Home
 	if e.Change == Waits && !e.Deleted && np.Status.Requested == nil {
 		if e.Room, err = ExplainRoom(ctx, cfg, pool, key); err != nil {
 			return nil, err
 		}
 	}
 	return e, nil
+}
+
+// findBorrowers looks for who would give way.
+func (e *Explanation) findBorrowers(ctx context.Context, cfg *config.KubeSchedulerConfiguration, pool *Pool, np *schedulerv1alpha1.NamespacePlacement) error {
+	search := &placer.Preemption{Config: cfg, Nodes: pool.Nodes, Now: time.Now()}
+	for _, other := range pool.Placements {
+		other = other.DeepCopy()
+		other.UID = types.UID(client.ObjectKeyFromObject(other).String())
+		search.Placements = append(search.Placements, other)
+	}
+	victims, err := search.Find(ctx, client.ObjectKeyFromObject(np))
+	if err != nil {
+		return fmt.Errorf("looking for who borrows: %w", err)
+	}
+	switch {
+	case len(victims.Parts) > 0:
+		e.borrowedBy(np, victims.Parts)
+	case victims.Granted != nil:
+		e.Yields, e.Borrowers = YieldsAlready, yielding(pool, client.ObjectKeyFromObject(np))
+	case victims.Why.Message != e.Why:
+		e.WhyEvenSo = victims.Why.Message
+	}
+	return nil
+}
+
+// borrowedBy says that parts are borrowed of what is missing of np.
+func (e *Explanation) borrowedBy(np *schedulerv1alpha1.NamespacePlacement, parts []placer.Part) {
+	e.Yields = YieldsInTurn
+	if _, may := placement.PreemptionInterval(np); !may {
+		e.Yields = YieldsNever
+	}
+	missing := slice.Total(placement.Missing(np))
+	rest := missing
+	for i := range parts {
+		part := &parts[i]
+		rest = rest.Minus(part.Amounts)
+		e.Borrowers = append(e.Borrowers, Borrower{
+			Tenant: part.Namespace.Namespace, Name: part.Namespace.Name, SuperCluster: part.Cluster, Reserved: part.Amounts.String(),
+		})
+	}
+	e.Borrowed = missing.Minus(rest).String()
+}
+
+// yielding returns who gives way already for the NamespacePlacement key.
+func yielding(pool *Pool, key types.NamespacedName) (borrowers []Borrower) {
+	for _, np := range pool.Placements {
+		for i := range np.Status.Placements {
+			part := &np.Status.Placements[i]
+			leaving := part.Leaving
+			if leaving == nil || leaving.Reason != schedulerv1alpha1.LeavingPreempted || leaving.For != key.String() {
+				continue
+			}
+			borrower := Borrower{Tenant: np.Namespace, Name: np.Name, SuperCluster: part.Cluster, Reserved: slice.Of(leaving.Reserved).String()}
+			if leaving.Deadline != nil {
+				borrower.Until = &leaving.Deadline.Time
+			}
+			borrowers = append(borrowers, borrower)
+		}
+	}
+	return borrowers
+}
+
+// printBorrowers writes who gives way, or would.
+func (e *Explanation) printBorrowers(p *page) {
+	if !e.Guaranteed {
+		return
+	}
+	switch e.Yields {
+	case YieldsAlready:
+		p.line("It is guaranteed to the tenant, and others give way already:")
+	case YieldsInTurn:
+		p.line("It is guaranteed to the tenant, and %s of it are borrowed by others, who give way:", e.Borrowed)
+	case YieldsNever:
+		p.line("It is guaranteed to the tenant, and %s of it are borrowed by others, who keep it, for the tenant's policy has preemptionsPerHour 0:", e.Borrowed)
+	default:
+		p.line("It is guaranteed to the tenant, and would not fit if all gave way who borrow and may be asked to%s", prefixed(": ", e.WhyEvenSo))
+	}
+	for _, b := range e.Borrowers {
+		until := ""
+		if b.Until != nil {
+			until = ", whose budgets count until " + b.Until.UTC().Format(time.RFC3339)
+		}
+		p.line("    %s of tenant %s in super cluster %s: %s%s", b.Name, b.Tenant, b.SuperCluster, b.Reserved, until)
+	}
 }
 
 // Err returns a DoesNotFit if the namespace waits.
@@ -211,6 +336,10 @@ func (e *Explanation) Print(out io.Writer, format Format) error {
 	for _, h := range e.Holds {
 		p.row(h.SuperCluster, fmt.Sprint(h.Slices), h.Reserved, h.Leaving+prefixed(" ", string(h.Reason)))
 	}
+	if e.Home != "" {
+		p.line("")
+		p.line("Its load balancers and Ingresses are in %s", e.Home)
+	}
 	p.line("")
 	switch {
 	case e.Deleted:
@@ -218,6 +347,7 @@ func (e *Explanation) Print(out io.Writer, format Format) error {
 	case e.Change == Waits:
 		p.line("%s is missing, and fits nowhere:", e.Missing)
 		e.printReasons(p)
+		e.printBorrowers(p)
 		if e.Room != nil {
 			e.Room.print(p)
 		}

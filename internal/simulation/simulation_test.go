@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -488,6 +489,100 @@ func TestExplainRequests(t *testing.T) {
 				}
 			}
 			require.Equal(t, tc.want, got)
+		})
+	}
+}
+
+// TestExplainBorrowers: what is missing is guaranteed, and others borrow it.
+func TestExplainBorrowers(t *testing.T) {
+	t.Parallel()
+	deadline := time.Now().Add(time.Hour).Truncate(time.Second)
+	guaranteed := func(np *schedulerv1alpha1.NamespacePlacement) {
+		np.Status, _, _ = placement.Next(np, placement.Facts{Share: &placement.Share{Guaranteed: true}})
+	}
+	givesWay := func(borrower, owner *schedulerv1alpha1.NamespacePlacement) {
+		granted := map[string]slice.Amounts{"r1": slice.Of(owner.Spec.Quota)}
+		owner.Status, _, _ = placement.Next(owner, placement.Facts{Now: time.Now(), Nominated: granted})
+		borrower.Status, _, _ = placement.Next(borrower, placement.Facts{
+			Now: time.Now(), Leave: map[string]schedulerv1alpha1.LeavingReason{"r1": schedulerv1alpha1.LeavingPreempted},
+			Preemption: &placement.Preemption{For: "owner/a", Deadline: deadline},
+		})
+	}
+	held := simulation.Borrower{Tenant: "borrower", Name: "b", SuperCluster: "r1", Reserved: "cpu=4"}
+	const all = "    b of tenant borrower in super cluster r1: cpu=4"
+	for name, tc := range map[string]struct {
+		change     func(borrower, owner *schedulerv1alpha1.NamespacePlacement)
+		guaranteed bool
+		borrowers  []simulation.Borrower
+		until      time.Time
+		want       string // "" for nothing about guarantees
+	}{
+		"not guaranteed": {change: func(_, _ *schedulerv1alpha1.NamespacePlacement) {}},
+		"others borrow it": {
+			change: func(_, owner *schedulerv1alpha1.NamespacePlacement) { guaranteed(owner) }, guaranteed: true, borrowers: []simulation.Borrower{held},
+			want: "It is guaranteed to the tenant, and cpu=2 of it are borrowed by others, who give way:\n" + all + "\n",
+		},
+		"others give way already": {
+			change: func(borrower, owner *schedulerv1alpha1.NamespacePlacement) {
+				guaranteed(owner)
+				givesWay(borrower, owner)
+			},
+			guaranteed: true, borrowers: []simulation.Borrower{held}, until: deadline,
+			want: "It is guaranteed to the tenant, and others give way already:\n" + all + ", whose budgets count until " + deadline.UTC().Format(time.RFC3339) + "\n",
+		},
+		"nobody gives way in the tenant's policy": {
+			change: func(_, owner *schedulerv1alpha1.NamespacePlacement) {
+				guaranteed(owner)
+				owner.Spec.PreemptionsPerHour = ptr.To[int32](0)
+			},
+			guaranteed: true, borrowers: []simulation.Borrower{held},
+			want: "It is guaranteed to the tenant, and cpu=2 of it are borrowed by others, who keep it, for the tenant's policy has preemptionsPerHour 0:\n" + all + "\n",
+		},
+		"others gave way already when the policy changed": {
+			change: func(borrower, owner *schedulerv1alpha1.NamespacePlacement) {
+				guaranteed(owner)
+				givesWay(borrower, owner)
+				owner.Spec.PreemptionsPerHour = ptr.To[int32](0)
+			},
+			guaranteed: true, borrowers: []simulation.Borrower{held}, until: deadline, want: "and others give way already:\n" + all,
+		},
+		"nobody borrows": {
+			change: func(borrower, owner *schedulerv1alpha1.NamespacePlacement) {
+				guaranteed(borrower)
+				guaranteed(owner)
+			},
+			guaranteed: true, want: "It is guaranteed to the tenant, and would not fit if all gave way who borrow and may be asked to\n",
+		},
+		"it is too large": {
+			change: func(_, owner *schedulerv1alpha1.NamespacePlacement) {
+				owner.Spec.Slice, owner.Spec.Quota = builders.Resources("cpu", "1", "memory", "9Gi"), builders.Resources("cpu", "1", "memory", "9Gi")
+				owner.Spec.Guaranteed = owner.Spec.Quota
+				guaranteed(owner)
+			},
+			guaranteed: true, want: "would not fit if all gave way who borrow and may be asked to: 0/1 super clusters are available: 1 has too little free for the namespace: 9Gi memory\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			borrower := builders.Placement("borrower", "b").Slice("cpu", "1").Quota("cpu", "4").Held("r1", 4, "cpu", "4").Obj()
+			owner := builders.Placement("owner", "a").Slice("cpu", "1").Quota("cpu", "2").Obj()
+			owner.Spec.Guaranteed = builders.Resources("cpu", "2")
+			tc.change(borrower, owner)
+			pool, err := simulation.Live(t.Context(), metaCluster(t, builders.VirtualNode("r1", "cpu", "4", "memory", "8Gi").Obj(), borrower, owner))
+			require.NoError(t, err)
+			why, err := simulation.Explain(schedulertest.Context(t), profilesOf(t), pool, types.NamespacedName{Namespace: "owner", Name: "a"})
+			require.NoError(t, err)
+			require.Equal(t, tc.guaranteed, why.Guaranteed)
+			require.Equal(t, simulation.Waits, why.Change)
+			var out bytes.Buffer
+			require.NoError(t, why.Print(&out, simulation.Table))
+			require.Contains(t, out.String(), tc.want)
+			require.Equal(t, tc.guaranteed, strings.Contains(out.String(), "guaranteed"), out.String())
+			for i := range why.Borrowers {
+				require.True(t, tc.until.Equal(ptr.Deref(why.Borrowers[i].Until, time.Time{})), why.Borrowers[i].Until)
+				why.Borrowers[i].Until = nil
+			}
+			require.Equal(t, tc.borrowers, why.Borrowers)
 		})
 	}
 }

@@ -78,6 +78,9 @@ func Count(quota, size Amounts) int64 {
 	return d.count()
 }
 
+// Lead returns the resource of quota that leads where Cut divides it, "" if none of them has a size.
+func Lead(quota, size Amounts) corev1.ResourceName { return divide(quota, size).lead }
+
 // Total returns what runs hold together.
 func Total(runs []Run) Amounts {
 	sum := Amounts{}

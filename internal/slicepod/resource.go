@@ -9,11 +9,14 @@ import (
 	"github.com/superpool/superpool/internal/slice"
 )
 
-// ResourceSuffix ends the prefix of the extended resources that stand, in a tenant's pod view, for what a namespace
-// holds in a super cluster: cpu of namespace web is "cpu.slice.tenancy.x-k8s.io/web".
-const ResourceSuffix = ".slice.tenancy.x-k8s.io"
+// ResourceSuffix ends the prefix of the resources that stand, in a tenant's pod view, for what a namespace holds in a
+// super cluster: cpu of namespace web is "cpu.slice.tenancy.kubernetes.io/web". They exist in memory only. Those of
+// Kubernetes' own domain are counted as extended resources are, but are known by a look at the name: whether a resource
+// is an extended one kube-scheduler asks two regular expressions, for each resource, pod and node, and one whose name
+// is too long it does not count.
+const ResourceSuffix = ".slice.tenancy.kubernetes.io"
 
-// ResourcePods is, in the namespace view, the extended resource that stands for the pods which a slice may hold:
+// ResourcePods is, in the namespace view, the resource that stands for the pods which a slice may hold:
 // kube-scheduler takes the resource pods for the number of Pods on a Node, and a slice is one of those.
 const ResourcePods corev1.ResourceName = "pods" + ResourceSuffix + "/pool"
 
@@ -21,9 +24,9 @@ const ResourcePods corev1.ResourceName = "pods" + ResourceSuffix + "/pool"
 // part of a resource name's prefix must begin and end with a letter or digit.
 const escape = 'z'
 
-// Resource returns the extended resource that stands for a resource of a namespace: cpu of web is
-// "cpu.slice.tenancy.x-k8s.io/web", nvidia.com/gpu is "nvidia.comz2fgpu.slice.tenancy.x-k8s.io/web". Quantities of it
-// are the whole numbers of slice.Amounts.
+// Resource returns the resource of the view that stands for a resource of a namespace: cpu of web is
+// "cpu.slice.tenancy.kubernetes.io/web", nvidia.com/gpu is "nvidia.comz2fgpu.slice.tenancy.kubernetes.io/web".
+// Quantities of it are the whole numbers of slice.Amounts.
 func Resource(name corev1.ResourceName, namespace string) corev1.ResourceName {
 	var prefix strings.Builder
 	prefix.Grow(len(name) + len(ResourceSuffix) + 1 + len(namespace))
@@ -102,7 +105,7 @@ func AmountsOf(pod *corev1.Pod) slice.Amounts {
 }
 
 // Readable replaces the slice resources in a sentence of kube-scheduler by words: "Insufficient
-// memory.slice.tenancy.x-k8s.io/web" becomes "Insufficient memory of the namespace".
+// memory.slice.tenancy.kubernetes.io/web" becomes "Insufficient memory of the namespace".
 func Readable(sentence string) string {
 	if !strings.Contains(sentence, ResourceSuffix) {
 		return sentence

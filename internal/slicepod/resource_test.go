@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	v1helper "k8s.io/kubernetes/pkg/apis/core/v1/helper"
+	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
@@ -13,11 +14,11 @@ import (
 
 func TestResource(t *testing.T) {
 	tests := map[corev1.ResourceName]corev1.ResourceName{
-		"cpu":            "cpu.slice.tenancy.x-k8s.io/web",
-		"memory":         "memory.slice.tenancy.x-k8s.io/web",
-		"nvidia.com/gpu": "nvidia.comz2fgpu.slice.tenancy.x-k8s.io/web",
-		"hugepages-2Mi":  "hugepages-2z4di.slice.tenancy.x-k8s.io/web",
-		"example.org/z_": "example.orgz2fz7az5f.slice.tenancy.x-k8s.io/web",
+		"cpu":            "cpu.slice.tenancy.kubernetes.io/web",
+		"memory":         "memory.slice.tenancy.kubernetes.io/web",
+		"nvidia.com/gpu": "nvidia.comz2fgpu.slice.tenancy.kubernetes.io/web",
+		"hugepages-2Mi":  "hugepages-2z4di.slice.tenancy.kubernetes.io/web",
+		"example.org/z_": "example.orgz2fz7az5f.slice.tenancy.kubernetes.io/web",
 	}
 	for name, want := range tests {
 		if got := slicepod.Resource(name, "web"); got != want {
@@ -36,16 +37,19 @@ func FuzzResource(f *testing.F) {
 		if !ok || string(back) != name {
 			t.Fatalf("%q became %q and then %q, %t", name, renamed, back, ok)
 		}
-		if name != "" && len(name) < 60 && !v1helper.IsExtendedResourceName(renamed) {
-			t.Fatalf("%q became %q, which the scheduler takes for no extended resource", name, renamed)
+		if !schedutil.IsScalarResourceName(renamed) {
+			t.Fatalf("%q became %q, which kube-scheduler does not count", name, renamed)
+		}
+		if !v1helper.IsNativeResource(renamed) {
+			t.Fatalf("%q became %q, of which kube-scheduler asks regular expressions", name, renamed)
 		}
 	})
 }
 
 func FuzzResourceOf(f *testing.F) {
-	f.Add("cpu.slice.tenancy.x-k8s.io/web")
-	f.Add("z.slice.tenancy.x-k8s.io/web")
-	f.Add("zzz.slice.tenancy.x-k8s.io/")
+	f.Add("cpu.slice.tenancy.kubernetes.io/web")
+	f.Add("z.slice.tenancy.kubernetes.io/web")
+	f.Add("zzz.slice.tenancy.kubernetes.io/")
 	f.Fuzz(func(_ *testing.T, name string) {
 		slicepod.ResourceOf(corev1.ResourceName(name)) // must not panic on what a tenant can write
 	})
@@ -58,14 +62,14 @@ func TestNamespaceOf(t *testing.T) {
 		resource corev1.ResourceName
 		want     bool
 	}{
-		{name: "a slice resource", resource: "cpu.slice.tenancy.x-k8s.io/web", want: true},
+		{name: "a slice resource", resource: "cpu.slice.tenancy.kubernetes.io/web", want: true},
 		{name: "an escaped one", resource: slicepod.Resource("nvidia.com/gpu", "web"), want: true},
 		{name: "of a namespace that ends alike", resource: slicepod.Resource("cpu", "my-web")},
 		{name: "of a namespace that begins alike", resource: slicepod.Resource("cpu", "web-2")},
 		{name: "a plain resource", resource: "cpu"},
 		{name: "a plain resource of the namespace's name", resource: "web"},
 		{name: "an extended resource", resource: "nvidia.com/web"},
-		{name: "an extended resource that ends alike", resource: "slice.tenancy.x-k8s.io/web"},
+		{name: "an extended resource that ends alike", resource: "slice.tenancy.kubernetes.io/web"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -80,7 +84,7 @@ func TestPodsOfSlices(t *testing.T) {
 	held := slice.Amounts{"cpu": 1500, "pods": 20, "nvidia.com/gpu": 1}
 	requests := slicepod.Requests(held)
 	require.NotContains(t, requests, corev1.ResourcePods, "kube-scheduler would take them for Pods")
-	require.True(t, v1helper.IsExtendedResourceName(slicepod.ResourcePods))
+	require.True(t, schedutil.IsScalarResourceName(slicepod.ResourcePods))
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}}}
 	require.Equal(t, held, slicepod.AmountsOf(pod))
 	require.Equal(t, slice.Amounts{}, slicepod.AmountsOf(&corev1.Pod{}))
@@ -92,11 +96,11 @@ func TestReadable(t *testing.T) {
 	for sentence, want := range map[string]string{
 		"":                 "",
 		"Insufficient cpu": "Insufficient cpu",
-		"Insufficient memory.slice.tenancy.x-k8s.io/web":              "Insufficient memory of the namespace",
-		"Insufficient nvidia.comz2fgpu.slice.tenancy.x-k8s.io/web":    "Insufficient nvidia.com/gpu of the namespace",
-		"Insufficient pods.slice.tenancy.x-k8s.io/web":                "Insufficient pods of the namespace",
-		"Insufficient " + string(slicepod.ResourcePods):               "Insufficient pods",
-		"no .slice.tenancy.x-k8s.io and no z.slice.tenancy.x-k8s.io/": "no .slice.tenancy.x-k8s.io and no z.slice.tenancy.x-k8s.io/",
+		"Insufficient memory.slice.tenancy.kubernetes.io/web":                   "Insufficient memory of the namespace",
+		"Insufficient nvidia.comz2fgpu.slice.tenancy.kubernetes.io/web":         "Insufficient nvidia.com/gpu of the namespace",
+		"Insufficient pods.slice.tenancy.kubernetes.io/web":                     "Insufficient pods of the namespace",
+		"Insufficient " + string(slicepod.ResourcePods):                         "Insufficient pods",
+		"no .slice.tenancy.kubernetes.io and no z.slice.tenancy.kubernetes.io/": "no .slice.tenancy.kubernetes.io and no z.slice.tenancy.kubernetes.io/",
 	} {
 		require.Equal(t, want, slicepod.Readable(sentence))
 	}

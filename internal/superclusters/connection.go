@@ -216,14 +216,22 @@ func (c *connection) Serve(ctx context.Context, ready func()) error {
 	}
 	ledger := NewLedger()
 	defer c.controller.measures.serve(id, ledger, c.touch)()
-	return runInformers(ctx, c.informing, ledger, c.touch, func(ctx context.Context) error {
+	return c.ended(runInformers(ctx, c.informing, ledger, c.touch, func(ctx context.Context) error {
 		if !c.controller.measures.waitSynced(ctx) {
 			return ctx.Err()
 		}
 		ready()
 		c.controller.measures.setAnswers(id, true)
 		return c.publish(ctx, ledger, id)
-	})
+	}))
+}
+
+// ended returns the error with which Serve ends. A super cluster that refuses what is read answers: it is not lost.
+func (c *connection) ended(err error) error {
+	if isRefusal(err) {
+		return &engage.Failure{Reason: c.refusal(err)}
+	}
+	return err
 }
 
 // publish writes the virtual Node whenever capacity or headroom has changed, and after each probe; a probe that was

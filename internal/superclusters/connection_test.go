@@ -3,6 +3,7 @@ package superclusters
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,8 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
@@ -265,6 +268,19 @@ func TestAnotherSuperClusterWhileServed(t *testing.T) {
 			require.Equal(t, tc.want, failed.Reason.Reason)
 		})
 	}
+}
+
+// TestMayNotRead: a super cluster that answers, and lets vc-scheduler read no claims, is not one that is lost.
+func TestMayNotRead(t *testing.T) {
+	t.Parallel()
+	conn := (&Controller{}).connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, Headroom{})
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumeclaims"}, "", errors.New("no role"))
+	var failed *engage.Failure
+	require.ErrorAs(t, conn.ended(fmt.Errorf("reading nodes, pods, quotas and claims: %w", forbidden)), &failed)
+	require.Equal(t, ReasonSuperClusterRefuses, failed.Reason.Reason)
+	require.Contains(t, failed.Message, "persistentvolumeclaims is forbidden")
+	require.ErrorIs(t, conn.ended(context.Canceled), context.Canceled)
+	require.Equal(t, nodeConflict("r1"), conn.ended(nodeConflict("r1")))
 }
 
 // TestNameless: a super cluster that loses the ConfigMap with its id is not Ready, and its Node says why.

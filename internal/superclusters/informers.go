@@ -28,8 +28,8 @@ const (
 )
 
 // runInformers feeds ledger from informers on a super cluster's nodes, its pods that have not ended, those that have no
-// node included, and the quotas that syncers wrote, until ctx ends. It calls work once the
-// caches are filled. All that it started has ended when it returns. dirty is called after every change.
+// node included, and the quotas and claims that syncers wrote, until ctx ends. It calls work once the caches are
+// filled. All that it started has ended when it returns. dirty is called after every change.
 func runInformers(ctx context.Context, client kubernetes.Interface, ledger *Ledger, dirty func(), work func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
@@ -48,16 +48,20 @@ func runInformers(ctx context.Context, client kubernetes.Interface, ledger *Ledg
 		options.LabelSelector = tenancyv1alpha1.LabelCluster
 		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, quotaName).String()
 	})
+	claims := coreinformers.NewFilteredPersistentVolumeClaimInformer(client, metav1.NamespaceAll, 0, cache.Indexers{}, func(options *metav1.ListOptions) {
+		options.LabelSelector = tenancyv1alpha1.LabelCluster
+	})
 	if err := errors.Join(
 		nodes.SetTransform(engage.Transform(ctx, "trimming nodes", cancel, trimNode)),
 		pods.SetTransform(engage.Transform(ctx, "trimming pods", cancel, trimPod)),
 		quotas.SetTransform(engage.Transform(ctx, "trimming quotas", cancel, trimQuota)),
+		claims.SetTransform(engage.Transform(ctx, "trimming claims", cancel, trimClaim)),
 		nodes.SetWatchErrorHandlerWithContext(failures.record), pods.SetWatchErrorHandlerWithContext(failures.record),
-		quotas.SetWatchErrorHandlerWithContext(failures.record),
+		quotas.SetWatchErrorHandlerWithContext(failures.record), claims.SetWatchErrorHandlerWithContext(failures.record),
 	); err != nil {
 		return fmt.Errorf("preparing informers: %w", err)
 	}
-	synced, err := handle(nodes, pods, quotas, ledger, func(change func() bool) {
+	synced, err := handle(nodes, pods, quotas, claims, ledger, func(change func() bool) {
 		defer engage.Recover(ctx, "informer", cancel)
 		if change() {
 			dirty()
@@ -69,6 +73,7 @@ func runInformers(ctx context.Context, client kubernetes.Interface, ledger *Ledg
 	running.Go(func() { nodes.RunWithContext(ctx) })
 	running.Go(func() { pods.RunWithContext(ctx) })
 	running.Go(func() { quotas.RunWithContext(ctx) })
+	running.Go(func() { claims.RunWithContext(ctx) })
 
 	waiting, stop := context.WithTimeout(ctx, syncTimeout)
 	defer stop()
@@ -77,9 +82,9 @@ func runInformers(ctx context.Context, client kubernetes.Interface, ledger *Ledg
 			return err
 		}
 		if err := failures.get(); err != nil {
-			return fmt.Errorf("reading nodes, pods and quotas: %w", err)
+			return fmt.Errorf("reading nodes, pods, quotas and claims: %w", err)
 		}
-		return fmt.Errorf("reading nodes, pods and quotas: not finished in %s", syncTimeout)
+		return fmt.Errorf("reading nodes, pods, quotas and claims: not finished in %s", syncTimeout)
 	}
 	err = work(ctx)
 	if panicked := panicOf(ctx); panicked != nil {
@@ -98,7 +103,7 @@ func panicOf(ctx context.Context) error {
 }
 
 // handle connects the informers with the ledger. Each change of the ledger is a call of apply, which makes it.
-func handle(nodes, pods, quotas cache.SharedIndexInformer, ledger *Ledger, apply func(func() bool)) ([]cache.InformerSynced, error) {
+func handle(nodes, pods, quotas, claims cache.SharedIndexInformer, ledger *Ledger, apply func(func() bool)) ([]cache.InformerSynced, error) {
 	ofNodes, err := nodes.AddEventHandler(engage.ObjectHandler(
 		func(node *corev1.Node) { apply(func() bool { return ledger.SetNode(node) }) },
 		func(node *corev1.Node) { apply(func() bool { return ledger.DeleteNode(node.Name) }) }))
@@ -141,7 +146,25 @@ func handle(nodes, pods, quotas cache.SharedIndexInformer, ledger *Ledger, apply
 	if err != nil {
 		return nil, fmt.Errorf("watching quotas: %w", err)
 	}
-	return []cache.InformerSynced{ofNodes.HasSynced, ofPods.HasSynced, ofQuotas.HasSynced}, nil
+	ofClaims, err := claims.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) { apply(func() bool { return ledger.SetClaim(object.(metav1.Object)) }) },
+		UpdateFunc: func(before, object any) {
+			was, claim := before.(metav1.Object), object.(metav1.Object)
+			if was.GetUID() != claim.GetUID() { // deleted and made again between two lists
+				apply(func() bool { return ledger.DeleteClaim(was.GetUID()) })
+			}
+			apply(func() bool { return ledger.SetClaim(claim) })
+		},
+		DeleteFunc: func(object any) {
+			if claim, ok := engage.Object[metav1.Object](object); ok {
+				apply(func() bool { return ledger.DeleteClaim(claim.GetUID()) })
+			}
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching claims: %w", err)
+	}
+	return []cache.InformerSynced{ofNodes.HasSynced, ofPods.HasSynced, ofQuotas.HasSynced, ofClaims.HasSynced}, nil
 }
 
 // sameOwner returns whether two states of a quota are for the same namespace of a tenant.
@@ -191,6 +214,21 @@ func trimQuota(object any) (any, error) {
 		trimmed.Annotations = map[string]string{schedulerv1alpha1.AnnotationDecision: decision}
 	}
 	if owner, ours := tenancy.GetOwner(quota); ours {
+		tenancy.SetOwner(trimmed, owner)
+	}
+	return trimmed, nil
+}
+
+// trimClaim keeps of a PersistentVolumeClaim its owner.
+func trimClaim(object any) (any, error) {
+	claim, ok := object.(*corev1.PersistentVolumeClaim)
+	if !ok {
+		return object, nil
+	}
+	trimmed := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: same(claim.Namespace), Name: claim.Name, UID: claim.UID, ResourceVersion: claim.ResourceVersion},
+	}
+	if owner, ours := tenancy.GetOwner(claim); ours {
 		tenancy.SetOwner(trimmed, owner)
 	}
 	return trimmed, nil

@@ -52,8 +52,14 @@ func TestTrimmedObjectsCountTheSame(t *testing.T) {
 	whole.SetQuota(quota)
 	require.Equal(t, whole.Use(webKey), ledger.Use(webKey))
 	require.Equal(t, placement.Use{Requests: slice.Amounts{}, Hard: amounts(builders.Resources("cpu", "3")), NamespaceUID: "u1", Decision: "d1"}, ledger.Use(webKey))
+	claim := claimFor(webKey, "c")
+	trimmed, err = trimClaim(claim)
+	require.NoError(t, err)
+	ledger = NewLedger()
+	ledger.SetClaim(trimmed.(*corev1.PersistentVolumeClaim))
+	require.EqualValues(t, 1, ledger.Use(webKey).Claims)
 	tombstone := cache.DeletedFinalStateUnknown{Key: "web/p"}
-	for _, trim := range []cache.TransformFunc{trimPod, trimNode, trimQuota} {
+	for _, trim := range []cache.TransformFunc{trimPod, trimNode, trimQuota, trimClaim} {
 		got, err := trim(tombstone)
 		require.NoError(t, err)
 		require.Equal(t, tombstone, got)

@@ -137,6 +137,16 @@ func TestProgressOfADrain(t *testing.T) {
 	growing.Status.Displaced = &schedulerv1alpha1.Displaced{}
 	m.reserve(growing, growing) // what waits for room is what the quota has grown by
 	look(false, "False Draining: Namespaces that are still placed here: 2; waiting for room elsewhere: 0, for pods to end: 2")
+
+	ledger := NewLedger()
+	defer m.serve("r1", ledger, func() {})()
+	for i, name := range []string{"waits-for-room", "waits-for-pods"} {
+		ledger.SetClaim(claimFor(types.NamespacedName{Namespace: "vc", Name: name}, types.UID(name)))
+		look(true, []string{
+			"False Draining: Namespaces that are still placed here: 2; waiting for room elsewhere: 0, for pods to end: 1; kept for their volumes, which do not move: 1",
+			"False VolumesStay: Namespaces that are still placed here: 2; waiting for room elsewhere: 0, for pods to end: 0; kept for their volumes, which do not move: 2",
+		}[i])
+	}
 	for _, name := range []string{"waits-for-room", "waits-for-pods"} {
 		m.reserve(builders.Placement("vc", name).Held("r1", 1, "cpu", "1").Obj(), nil)
 	}

@@ -27,9 +27,9 @@ import (
 //
 // All methods are safe for concurrent use.
 type Ledger struct {
-	// Freed is called when pods or the quota of a namespace use less than before, or its quota is another or answers
-	// another decision, with the key of its NamespacePlacement and without any lock. nil: nobody is told. Set it before
-	// the first event.
+	// Freed is called when pods or the quota of a namespace use less than before, or it has fewer claims, or its quota
+	// is another or answers another decision, with the key of its NamespacePlacement and without any lock. nil: nobody
+	// is told. Set it before the first event.
 	Freed func(namespace types.NamespacedName)
 
 	// Clock tells the time. NewLedger sets the real one.
@@ -38,7 +38,8 @@ type Ledger struct {
 	mu         sync.Mutex
 	nodes      map[string]nodeEntry
 	pods       map[types.UID]*podRecord
-	used       map[string]slice.Amounts // by node name; also of nodes not seen yet
+	claims     map[types.UID]types.NamespacedName // the NamespacePlacements of PersistentVolumeClaims
+	used       map[string]slice.Amounts           // by node name; also of nodes not seen yet
 	total      slice.Amounts
 	groups     string            // the text of nodegroups.Encode
 	stale      bool              // whether groups is to be made anew
@@ -86,6 +87,7 @@ func NewLedger() *Ledger {
 		Clock:      clock.RealClock{},
 		nodes:      map[string]nodeEntry{},
 		pods:       map[types.UID]*podRecord{},
+		claims:     map[types.UID]types.NamespacedName{},
 		used:       map[string]slice.Amounts{},
 		total:      slice.Amounts{},
 		stale:      true,

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -17,6 +18,8 @@ import (
 type namespaceEntry struct {
 	// requests is the sum over its pods.
 	requests slice.Amounts
+	// claims is the number of its PersistentVolumeClaims.
+	claims int64
 	// quota is the UID of the ResourceQuota that hard is of, "" for none, and namespaceUID that of the tenant's
 	// namespace for which it was written.
 	quota, namespaceUID types.UID
@@ -29,13 +32,18 @@ type namespaceEntry struct {
 }
 
 func (n *namespaceEntry) use() placement.Use {
-	return placement.Use{Requests: n.requests, Hard: n.hard, NamespaceUID: n.namespaceUID, Decision: n.decision, QuotaGone: n.gone}
+	return placement.Use{
+		Requests: n.requests, Hard: n.hard, NamespaceUID: n.namespaceUID, Decision: n.decision, QuotaGone: n.gone, Claims: n.claims,
+	}
 }
 
 // isEmpty returns whether the entry says nothing. What a quota has answered counts while something is reserved.
 func (n *namespaceEntry) isEmpty() bool {
-	return len(n.requests) == 0 && n.quota == "" && len(n.reserved) == 0
+	return len(n.requests) == 0 && n.claims == 0 && n.quota == "" && len(n.reserved) == 0
 }
+
+// hasOnlyVolumes returns whether of the namespace nothing but claims is there.
+func (n *namespaceEntry) hasOnlyVolumes() bool { return n.claims > 0 && len(n.requests) == 0 }
 
 // Use returns what a tenant namespace uses, by the key of its NamespacePlacement. It belongs to the caller.
 func (l *Ledger) Use(namespace types.NamespacedName) placement.Use {
@@ -97,6 +105,54 @@ func (l *Ledger) DeleteQuota(quota *corev1.ResourceQuota) bool {
 	return changed
 }
 
+// SetClaim records a PersistentVolumeClaim of a super namespace, new or changed. It returns whether the virtual Node
+// may have to say something else. One that the pool did not make is ignored.
+func (l *Ledger) SetClaim(claim metav1.Object) bool {
+	owner, ours := tenancy.GetOwner(claim)
+	if !ours {
+		return l.DeleteClaim(claim.GetUID())
+	}
+	return l.moveClaim(claim.GetUID(), placementKey(&owner))
+}
+
+// DeleteClaim forgets a PersistentVolumeClaim.
+func (l *Ledger) DeleteClaim(uid types.UID) bool { return l.moveClaim(uid, types.NamespacedName{}) }
+
+// moveClaim counts a claim for a namespace, the zero name for none, and for no other.
+func (l *Ledger) moveClaim(uid types.UID, to types.NamespacedName) (changed bool) {
+	l.mu.Lock()
+	from := l.claims[uid]
+	if from == to {
+		l.mu.Unlock()
+		return false
+	}
+	var freed []types.NamespacedName
+	for _, term := range []struct {
+		namespace types.NamespacedName
+		sign      int64
+	}{{from, -1}, {to, 1}} {
+		if term.namespace == (types.NamespacedName{}) {
+			continue
+		}
+		moved, fell := l.changeLocked(term.namespace, func(n *namespaceEntry) { n.claims += term.sign })
+		changed, freed = changed || moved, append(freed, fell...)
+	}
+	if l.claims[uid] = to; to == (types.NamespacedName{}) {
+		delete(l.claims, uid)
+	}
+	l.mu.Unlock()
+	l.tell(freed)
+	return changed
+}
+
+// HasOnlyVolumes returns whether of a tenant namespace nothing but claims is there.
+func (l *Ledger) HasOnlyVolumes(namespace types.NamespacedName) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	entry, exists := l.namespaces[namespace]
+	return exists && entry.hasOnlyVolumes()
+}
+
 // namespacesHere returns the keys of the NamespacePlacements of all namespaces that the ledger knows.
 func (l *Ledger) namespacesHere() []types.NamespacedName {
 	l.mu.Lock()
@@ -109,7 +165,8 @@ func (l *Ledger) namespacesHere() []types.NamespacedName {
 }
 
 // changeLocked applies change to the entry of a namespace and to the sums over all of them. It returns whether a sum
-// has changed, and the namespace if it uses less now, or its quota is another or answers another decision.
+// has changed, or whether nothing but claims is there, and the namespace if it uses less now or has fewer claims, or
+// its quota is another or answers another decision.
 func (l *Ledger) changeLocked(key types.NamespacedName, change func(*namespaceEntry)) (changed bool, freed []types.NamespacedName) {
 	entry, exists := l.namespaces[key]
 	if !exists {
@@ -130,7 +187,8 @@ func (l *Ledger) changeLocked(key types.NamespacedName, change func(*namespaceEn
 		addTo(l.committed, was.committed, -1)
 		addTo(l.committed, is.committed, 1)
 	}
-	if before.quota != entry.quota || before.decision != entry.decision || !before.requests.Fits(entry.requests) || !before.hard.Fits(entry.hard) {
+	changed = changed || before.hasOnlyVolumes() != entry.hasOnlyVolumes()
+	if before.quota != entry.quota || before.claims > entry.claims || before.decision != entry.decision || !before.requests.Fits(entry.requests) || !before.hard.Fits(entry.hard) {
 		freed = []types.NamespacedName{key}
 	}
 	return changed, freed

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
@@ -42,10 +43,42 @@ func quotaFor(key types.NamespacedName, uid types.UID, hard ...string) *corev1.R
 	return quota
 }
 
+func claimFor(key types.NamespacedName, uid types.UID) *corev1.PersistentVolumeClaim {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: tenancy.SuperNamespace(key.Namespace, key.Name), Name: string(uid), UID: uid}}
+	tenancy.SetOwner(claim, ownerOf(key, "tenant-"+uid))
+	return claim
+}
+
 // answers lets quota answer a decision.
 func answers(decision string, quota *corev1.ResourceQuota) *corev1.ResourceQuota {
 	quota.Annotations[schedulerv1alpha1.AnnotationDecision] = decision
 	return quota
+}
+
+// TestLedgerCountsClaims: who has volumes, who is told that there are fewer, and when a virtual Node has to say so.
+func TestLedgerCountsClaims(t *testing.T) {
+	t.Parallel()
+	ledger, freed := NewLedger(), 0
+	ledger.Freed = func(namespace types.NamespacedName) { require.Equal(t, webKey, namespace); freed++ }
+	want := func(changes, changed bool, claims int64, onlyVolumes bool, told int) {
+		t.Helper()
+		require.Equal(t, changes, changed)
+		require.Equal(t, claims, ledger.Use(webKey).Claims)
+		require.Equal(t, onlyVolumes, ledger.HasOnlyVolumes(webKey))
+		require.Equal(t, told, freed)
+	}
+	foreign := claimFor(webKey, "foreign")
+	foreign.Labels, foreign.Annotations = nil, nil
+	want(false, ledger.SetClaim(foreign), 0, false, 0)
+	want(true, ledger.SetClaim(claimFor(webKey, "a")), 1, true, 0)
+	want(false, ledger.SetClaim(claimFor(webKey, "a")), 1, true, 0)
+	ledger.SetPod(ours(webKey, "p", "n1", "cpu", "1"))
+	want(false, ledger.SetClaim(claimFor(webKey, "b")), 2, false, 0)
+	require.True(t, ledger.DeletePod("p"), "nothing but claims is there")
+	freed = 0
+	want(false, ledger.DeleteClaim("a"), 1, true, 1)
+	want(false, ledger.DeleteClaim("a"), 1, true, 1)
+	want(true, ledger.DeleteClaim("b"), 0, false, 2)
 }
 
 // TestLedgerCountsTenants follows one namespace: what it may use, what it uses beyond its reservation, and who is told.

@@ -193,6 +193,8 @@ func (m *measures) slicesIn(id string) int64 {
 type drain struct {
 	// room and pods are how many namespaces are placed there and wait for room elsewhere, or for their pods to end.
 	room, pods int
+	// volumes is how many have nothing there but volumes, which do not move.
+	volumes int
 }
 
 // drainOf returns how far a super cluster is left. It returns false while NamespacePlacements are not known.
@@ -208,9 +210,13 @@ func (m *measures) drainOf(id string) (drain, bool) {
 	defer m.mu.Unlock()
 	var left drain
 	for namespace := range m.reserved[id] {
-		if m.lacking[namespace] {
+		served := m.serving[id]
+		switch {
+		case m.lacking[namespace]:
 			left.room++
-		} else {
+		case served != nil && served.ledger.HasOnlyVolumes(namespace):
+			left.volumes++
+		default:
 			left.pods++
 		}
 	}

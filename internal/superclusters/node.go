@@ -76,6 +76,9 @@ const (
 	// ReasonDraining: namespaces are placed in a super cluster that is drained. The message says how many, and what
 	// they wait for.
 	ReasonDraining = "Draining"
+	// ReasonVolumesStay: all that namespaces still have in a super cluster that is drained are volumes, which do not
+	// move. Their room is kept until the tenants delete the claims, or the super cluster is drained no more.
+	ReasonVolumesStay = "VolumesStay"
 	// ReasonDrained: no namespace is placed in a super cluster that is drained.
 	ReasonDrained = "Drained"
 	// ReasonPodsOnVirtualNode: pods of the meta cluster are bound to the Cluster's virtual Node, where no kubelet runs
@@ -220,8 +223,14 @@ func applyDrained(node *corev1.Node, drainOf func(id string) (drain, bool), now 
 	}
 	if left != (drain{}) {
 		condition.Status, condition.Reason = corev1.ConditionFalse, ReasonDraining
+		if left.room+left.pods == 0 {
+			condition.Reason = ReasonVolumesStay
+		}
 		condition.Message = fmt.Sprintf("Namespaces that are still placed here: %d; waiting for room elsewhere: %d, for pods to end: %d",
-			left.room+left.pods, left.room, left.pods)
+			left.room+left.pods+left.volumes, left.room, left.pods)
+		if left.volumes > 0 {
+			condition.Message += fmt.Sprintf("; kept for their volumes, which do not move: %d", left.volumes)
+		}
 	}
 	return setCondition(node, condition, now)
 }

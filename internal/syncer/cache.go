@@ -1,11 +1,14 @@
 package syncer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,6 +35,10 @@ type informers struct {
 	live *liveness
 	// watched is what is watched, by kind.
 	watched map[string]watched
+	// unserved is how often an API server is asked again that does not serve an optional type; 0 means a minute.
+	unserved time.Duration
+	// whole is whether informers of all namespaces keep what is in any of them.
+	whole bool
 	// changed is called after an object of the cache was added, updated or deleted; old is nil for an added one,
 	// current for a deleted one.
 	changed func(kind string, old, current client.Object)
@@ -94,6 +101,9 @@ func (i *informers) watch(ctx context.Context, sources []source) error {
 			if !wanted.Has(from) && !i.awaitsOther(from, wanted) {
 				running.stop()
 				delete(i.running, from)
+				if i.live != nil {
+					i.live.forget(from)
+				}
 			}
 		}
 	}
@@ -127,9 +137,9 @@ func (i *informers) awaitsOther(from source, wanted sets.Set[source]) bool {
 func (i *informers) start(ctx context.Context, from source) error {
 	ctx, stop := context.WithCancel(ctx)
 	kind := i.watched[from.kind]
-	listWatch, all := i.listWatch(from), (*wide)(nil)
-	if kind.perNamespace && from.namespace == "" {
-		all = i.newWide(from.kind)
+	listWatch, all := i.listWatch(from, &kind), (*wide)(nil)
+	if kind.perNamespace && from.namespace == "" && !i.whole {
+		all = i.newWide(from.kind, &kind)
 		listWatch = all.listWatch()
 	}
 	shared := toolscache.NewSharedIndexInformer(listWatch, kind.object, 0, kind.indexers)
@@ -166,10 +176,10 @@ func (i *informers) start(ctx context.Context, from source) error {
 	return nil
 }
 
-func (i *informers) newWide(kind string) *wide {
+func (i *informers) newWide(kind string, of *watched) *wide {
 	all := &wide{
 		from: func(namespace string) *toolscache.ListWatch {
-			return i.listWatch(source{kind: kind, namespace: namespace})
+			return i.listWatch(source{kind: kind, namespace: namespace}, of)
 		},
 		filled:  func(namespace string) { i.filled(source{kind: kind, namespace: namespace}) },
 		goes:    i.group.Go,
@@ -182,25 +192,48 @@ func (i *informers) newWide(kind string) *wide {
 // wait blocks until all informers have returned, which they do when their context ends.
 func (i *informers) wait() { i.group.Wait() }
 
-// synced returns whether all informers are synced, false if none runs.
+// learn adds what the Specs watch of kinds that are new. That of a kind never changes.
+func (i *informers) learn(env *kinds.Env, specs []kinds.Spec, side kinds.Side) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for at := range specs {
+		if _, known := i.watched[specs[at].Name]; known {
+			continue
+		}
+		added, err := watchedOf(env, specs[at:at+1], side)
+		if err != nil {
+			return err
+		}
+		maps.Copy(i.watched, added)
+	}
+	return nil
+}
+
+// isAside returns whether nothing waits until the informers of a kind are synced.
+func (i *informers) isAside(kind string) bool {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return i.watched[kind].aside
+}
+
+// synced returns whether all informers are synced, but for those that nothing else waits for; false if none runs.
 func (i *informers) synced() bool {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
-	for _, running := range i.running {
-		if !running.HasSynced() {
+	for from, running := range i.running {
+		if !i.watched[from.kind].aside && !running.HasSynced() {
 			return false
 		}
 	}
 	return len(i.running) > 0
 }
 
-func (i *informers) listWatch(from source) *toolscache.ListWatch {
-	kind := i.watched[from.kind]
+func (i *informers) listWatch(from source, kind *watched) *toolscache.ListWatch {
 	options := func(raw metav1.ListOptions) *client.ListOptions {
 		raw.LabelSelector, raw.FieldSelector = kind.labels, kind.fields
 		return &client.ListOptions{Namespace: from.namespace, Limit: raw.Limit, Continue: raw.Continue, Raw: &raw}
 	}
-	return &toolscache.ListWatch{
+	source := &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
 			if i.bounds != nil {
 				tenantclient.Paged(&raw)
@@ -209,13 +242,23 @@ func (i *informers) listWatch(from source) *toolscache.ListWatch {
 			return list, i.client.List(ctx, list, options(raw))
 		},
 		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
-			opened, err := i.client.Watch(ctx, kind.list(), options(raw))
-			if err != nil || i.live == nil {
-				return opened, err
-			}
-			return i.live.follow(from, opened), nil
+			return i.client.Watch(ctx, kind.list(), options(raw)) //nolint:wrapcheck // the informer asks what kind of error it is
 		},
 	}
+	if kind.optional {
+		source = optional(source, kind.list, cmp.Or(i.unserved, unservedRetry))
+	}
+	if i.live != nil {
+		opens := source.WatchFuncWithContext
+		source.WatchFuncWithContext = func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
+			opened, err := opens(ctx, raw)
+			if err != nil {
+				return nil, err
+			}
+			return i.live.follow(from, opened), nil
+		}
+	}
+	return source
 }
 
 // handler returns the event handler of a kind's informers; all is nil for those of one namespace. An object that goes

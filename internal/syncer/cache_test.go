@@ -83,7 +83,7 @@ func TestSpecs(t *testing.T) {
 	var got strings.Builder
 	for _, spec := range specs {
 		var where []string
-		for _, from := range sources(specs, []string{"web"}, false, false) {
+		for _, from := range sources(specs, []string{"web"}, true, false, false) {
 			if from.kind == spec.Name {
 				where = append(where, cmp.Or(from.namespace, "all namespaces"))
 			}
@@ -114,6 +114,7 @@ func TestSources(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
 		namespaces []string
+		whole      bool
 		left, wide bool
 		want       []source
 	}{
@@ -125,10 +126,13 @@ func TestSources(t *testing.T) {
 		{name: "it is watched as a whole", namespaces: []string{"db", "web"}, wide: true, want: []source{
 			{kind: "up"}, {kind: "everywhere"}, {kind: "placed"},
 		}},
+		{name: "all of it belongs here, whether it has namespaces or not", whole: true, wide: true, want: []source{
+			{kind: "up"}, {kind: "everywhere"}, {kind: "placed"},
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			require.ElementsMatch(t, tc.want, sources(specs, tc.namespaces, tc.left, tc.wide))
+			require.ElementsMatch(t, tc.want, sources(specs, tc.namespaces, tc.whole || len(tc.namespaces) > 0, tc.left, tc.wide))
 		})
 	}
 }
@@ -157,7 +161,7 @@ func TestWatch(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithCancel(t.Context())
 			i := &informers{
-				client: fake.NewClientBuilder().Build(), watched: watched, running: map[source]*informer{},
+				client: fake.NewClientBuilder().WithScheme(ownScheme()).Build(), watched: watched, running: map[source]*informer{},
 				changed: func(string, client.Object, client.Object) {}, filled: func(source) {},
 			}
 			t.Cleanup(i.wait)
@@ -187,14 +191,15 @@ func BenchmarkNamespaceChanged(b *testing.B) {
 			for i := range size {
 				names = append(names, fmt.Sprintf("namespace-%d", i))
 			}
-			s := &Syncer{specs: kinds.Specs(), sessions: map[string]*session{}, env: &kinds.Env{Assignments: &assign.Pooled{}}}
+			s := &Syncer{sessions: map[string]*session{}, env: &kinds.Env{Assignments: &assign.Pooled{}}}
 			s.env.Tenant = s.tenant
-			watched, err := watchedOf(s.env, s.specs, kinds.TenantSide)
+			specs := kinds.Specs()
+			watched, err := watchedOf(s.env, specs, kinds.TenantSide)
 			require.NoError(b, err)
 			made := &session{syncer: s, cache: &informers{running: map[source]*informer{}}}
 			made.tenant = &kinds.Tenant{Tenant: &tenants.Tenant{Key: "a"}, Cache: made.cache}
 			s.setSession("a", made)
-			for _, from := range sources(s.specs, names, false, false) {
+			for _, from := range sources(specs, names, true, false, false) {
 				made.cache.running[from] = &informer{
 					SharedIndexInformer: toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, watched[from.kind].object, 0, watched[from.kind].indexers),
 					stop:                func() {},
@@ -202,7 +207,7 @@ func BenchmarkNamespaceChanged(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := made.cache.watch(b.Context(), sources(s.specs, names, false, false)); err != nil {
+				if err := made.cache.watch(b.Context(), sources(specs, names, true, false, false)); err != nil {
 					b.Fatal(err)
 				}
 				s.env.NamespaceChanged("a", names[size/2])
@@ -222,7 +227,7 @@ func TestHandlerPanics(t *testing.T) {
 	}
 	seen := make(chan string, len(objects))
 	cache := &informers{
-		client: fake.NewClientBuilder().WithObjects(objects...).Build(), watched: watched, filled: func(source) { panic("hostile") },
+		client: fake.NewClientBuilder().WithScheme(ownScheme()).WithObjects(objects...).Build(), watched: watched, filled: func(source) { panic("hostile") },
 		changed: func(_ string, _, current client.Object) {
 			if current.GetName() == "a-hostile" {
 				panic("hostile")

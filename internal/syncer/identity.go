@@ -12,11 +12,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/kinds"
@@ -40,9 +42,16 @@ type Identity struct {
 
 // Lock returns the name of the Lease by which the syncers of this super cluster elect their leader. Those of another
 // one with the same id have another.
-func (i Identity) Lock() string {
+func (i Identity) Lock() string { return i.ID + "-syncer-" + i.hash() }
+
+// LeaseLabels are the labels of the Leases of shards of this super cluster.
+func (i Identity) LeaseLabels() map[string]string {
+	return map[string]string{tenancyv1alpha1.LabelSyncer: i.hash()}
+}
+
+func (i Identity) hash() string {
 	hash := sha256.Sum256([]byte(i.UID))
-	return i.ID + "-syncer-" + hex.EncodeToString(hash[:4])
+	return hex.EncodeToString(hash[:4])
 }
 
 // Identify reads the identity of the super cluster that config names. An error contains what to apply there.
@@ -117,11 +126,28 @@ func (i Identity) Refuse(ctx context.Context, meta client.Writer, refused error)
 	}
 }
 
+// pause is how often a syncer looks whether it may begin.
+const pause = time.Second
+
+// The ConfigMap in a super cluster that says who decides what tenants run there.
+const (
+	authorityNamespace = "superpool-system"
+	authorityName      = "authority"
+	// authorityID and authorityMeta are its keys: the id of the super cluster, and the UID of namespace kube-system of
+	// the cluster that holds the VirtualClusters.
+	authorityID   = "id"
+	authorityMeta = "meta"
+)
+
 // guard holds a syncer to the super cluster with which it began.
 type guard struct {
 	identity    Identity
 	super, meta client.Reader
-	period      time.Duration
+	// metaUID is the UID of the meta cluster.
+	metaUID types.UID
+	// pooled is whether the meta cluster records the super cluster.
+	pooled bool
+	period time.Duration
 	// answers holds back the informers of the super cluster; nil for none.
 	answers *engage.Answers
 }
@@ -143,6 +169,8 @@ func (g *guard) same(ctx context.Context) error {
 		logger.V(2).Info("The super cluster does not say its id", "err", err)
 	case id != g.identity.ID:
 		return fmt.Errorf("the super cluster's id was %s and is %s now", g.identity.ID, id)
+	case !g.pooled:
+		return nil
 	}
 	if _, err := g.identity.Recorded(ctx, g.meta); err != nil {
 		if errors.Is(err, ErrRefused) {
@@ -153,9 +181,12 @@ func (g *guard) same(ctx context.Context) error {
 	return nil
 }
 
-// wait returns once the meta cluster records the super cluster, or ctx has ended. An error is ErrRefused.
+// wait returns once the meta cluster records the super cluster, or ctx has ended, and at once without a pool. An error
+// is ErrRefused.
 func (g *guard) wait(ctx context.Context) error {
-	const pause = time.Second
+	if !g.pooled {
+		return nil
+	}
 	for said := false; ; {
 		recorded, err := g.identity.Recorded(ctx, g.meta)
 		switch {
@@ -171,4 +202,34 @@ func (g *guard) wait(ctx context.Context) error {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// claim records in the super cluster its id, and the UID of the meta cluster, and returns an error if others are
+// recorded: to another meta cluster all that tenants run here looks as if its VirtualClusters were deleted, and to a
+// syncer with another id as if it were bound elsewhere. It asks until the super cluster answers, or ctx has ended.
+func (g *guard) claim(ctx context.Context, super client.Client) error {
+	record := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: authorityNamespace, Name: authorityName},
+		Data:       map[string]string{authorityID: g.identity.ID, authorityMeta: string(g.metaUID)},
+	}
+	var last error
+	err := wait.PollUntilContextCancel(ctx, pause, true, func(ctx context.Context) (bool, error) {
+		last = super.Create(ctx, record.DeepCopy())
+		if apierrors.IsAlreadyExists(last) {
+			last = super.Get(ctx, client.ObjectKeyFromObject(record), record)
+		}
+		if last != nil {
+			klog.FromContext(ctx).Error(last, "Recording in the super cluster who decides what runs there; hack/setup-supercluster.sh makes the namespace and the rights",
+				"configMap", client.ObjectKeyFromObject(record))
+		}
+		return last == nil, nil
+	})
+	if err != nil {
+		return nil //nolint:nilerr // ctx has ended
+	}
+	if id, meta := record.Data[authorityID], types.UID(record.Data[authorityMeta]); id != g.identity.ID || meta != g.metaUID {
+		return fmt.Errorf("the super cluster records id %s, and VirtualClusters in the cluster with UID %s of namespace kube-system, where this syncer has %s and %s. "+
+			"If all that tenants run there may be deleted: kubectl delete configmap -n %s %s", id, meta, g.identity.ID, g.metaUID, authorityNamespace, authorityName)
+	}
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -73,7 +74,7 @@ func TestIdentity(t *testing.T) {
 			require.Equal(t, tc.wantRefused, errors.Is(err, ErrRefused))
 			require.Equal(t, tc.metaErr != nil || tc.wantRefused, err != nil, "%v", err)
 
-			g := &guard{identity: r1, super: reader(tc.superErr, infoWith(tc.id)), meta: meta}
+			g := &guard{identity: r1, pooled: true, super: reader(tc.superErr, infoWith(tc.id)), meta: meta}
 			err = g.same(t.Context())
 			require.Equal(t, tc.wantEnd, err != nil, "%v", err)
 			require.Equal(t, tc.wantRefused, errors.Is(err, ErrRefused))
@@ -92,4 +93,17 @@ func TestLock(t *testing.T) {
 	require.Regexp(t, `^r1-syncer-[0-9a-f]{8}$`, r1.Lock())
 	require.Equal(t, r1.Lock(), Identity{ID: "r1", UID: "uid-1"}.Lock())
 	require.NotEqual(t, r1.Lock(), Identity{ID: "r1", UID: "uid-2"}.Lock())
+}
+
+// TestClaim: a super cluster belongs to the meta cluster that a syncer first served it for, under the same id.
+func TestClaim(t *testing.T) {
+	t.Parallel()
+	super := fake.NewClientBuilder().WithScheme(ownScheme()).Build()
+	claim := func(id string, meta types.UID) error {
+		return (&guard{identity: Identity{ID: id, UID: "uid-1"}, metaUID: meta}).claim(t.Context(), super)
+	}
+	require.NoError(t, claim("r1", "meta-1"))
+	require.NoError(t, claim("r1", "meta-1"), "another replica, or a restart")
+	require.ErrorContains(t, claim("r1", "uid-1"), "records id r1, and VirtualClusters in the cluster with UID meta-1 of namespace kube-system, where this syncer has r1 and uid-1")
+	require.ErrorContains(t, claim("single", "meta-1"), "kubectl delete configmap -n superpool-system authority")
 }

@@ -64,6 +64,13 @@ func (l *liveness) answered() time.Time {
 	return l.last
 }
 
+// silent returns when the super cluster last answered, and whether that is longer ago than silence.
+func (l *liveness) silent() (last time.Time, silent bool) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.last, l.clock.Since(l.last) > l.silence
+}
+
 // current returns whether the cache of a source shows what the super cluster says.
 func (l *liveness) current(from source) bool {
 	l.mu.RLock()
@@ -78,6 +85,14 @@ func (l *liveness) follow(from source, opened watch.Interface) watch.Interface {
 	f := &followed{Interface: opened, opened: l.clock.Now(), ended: func(f *followed) { l.ended(from, f) }}
 	l.watches[from] = f
 	return f
+}
+
+// forget is called when the informer of a source is stopped.
+func (l *liveness) forget(from source) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.watches, from)
+	delete(l.behind, from)
 }
 
 func (l *liveness) ended(from source, f *followed) {

@@ -147,3 +147,17 @@ func TestSilentCache(t *testing.T) {
 type synced struct{ toolscache.SharedIndexInformer }
 
 func (synced) HasSynced() bool { return true }
+
+// TestAnswers: the readiness check fails while the super cluster is silent, and says since when.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	clock := testingclock.NewFakePassiveClock(time.Unix(1e9, 0))
+	live := newLiveness(clock, 30*time.Second, func(context.Context) {})
+	check := (&Syncer{id: "r1", super: &informers{live: live}}).Answers()
+	clock.SetTime(clock.Now().Add(30 * time.Second))
+	require.NoError(t, check(nil))
+	clock.SetTime(clock.Now().Add(time.Second))
+	require.EqualError(t, check(nil), "super cluster r1 has not answered since 2001-09-09T01:46:40Z")
+	live.answer(t.Context(), clock.Now())
+	require.NoError(t, check(nil))
+}

@@ -69,42 +69,49 @@ func (s *Syncer) Engage(ctx context.Context, tenant *tenants.Tenant, ready func(
 }
 
 func (s *Syncer) newSession(tenant *tenants.Tenant) (*session, error) {
-	tenantClient, err := newClient(tenant.Config, s.specs)
+	tenantClient, err := newClientFor(tenant.Config, s.types)
 	if err != nil {
 		return nil, err
 	}
-	watched, err := watchedOf(s.env, s.specs, kinds.TenantSide)
+	watched, err := watchedOf(s.env, s.env.Specs(), kinds.TenantSide)
 	if err != nil {
 		return nil, err
 	}
 	session := &session{syncer: s, changed: make(chan struct{}, 1)}
 	session.cache = &informers{
-		client: tenantClient, bounds: tenant.Bounds, watched: watched, changed: session.tenantChanged, filled: session.filled,
+		client: tenantClient, bounds: tenant.Bounds, watched: watched, unserved: s.unserved, whole: s.env.Assignments.Whole(), changed: session.tenantChanged,
+		filled: session.filled,
 	}
-	session.tenant = &kinds.Tenant{Tenant: tenant, Client: tenantClient, Cache: session.cache}
+	session.tenant = &kinds.Tenant{Tenant: tenant, Client: tenantClient, Cache: session.cache, Since: s.env.Clock.Now()}
 	return session, nil
 }
 
 // run starts and stops informers as the tenant's placements change, until ctx ends. It calls ready once they are
 // synced.
 func (s *session) run(ctx context.Context, ready func()) error {
-	left, wide := false, false
+	left, wide, whole := false, false, s.syncer.env.Assignments.Whole()
+	unwanted := map[string]bool{}
 	for {
 		namespaces, err := s.syncer.env.Assignments.Namespaces(ctx, s.tenant.Key)
 		if err != nil {
 			return fmt.Errorf("reading which namespaces to watch: %w", err)
 		}
-		left = len(namespaces) == 0 && (left || s.cache.synced() && s.cleanedUp())
+		served := whole || len(namespaces) > 0
+		left = !served && (left || s.cache.synced() && s.cleanedUp(unwanted))
 		s.left.Store(left)
-		wide = watchWide(s.syncer.specs, len(namespaces), int(s.tenant.Policy.Get().Spec().Limits.Watches), wide)
-		s.cache.place(namespaces)
-		if err := s.cache.watch(ctx, sources(s.syncer.specs, namespaces, left, wide)); err != nil {
+		specs := s.wanted(unwanted)
+		if err := s.cache.learn(s.syncer.env, specs, kinds.TenantSide); err != nil {
 			return err
 		}
-		if len(namespaces) == 0 || s.cache.synced() {
+		wide = whole || watchWide(specs, len(namespaces), int(s.tenant.Policy.Get().Spec().Limits.Watches), wide)
+		s.cache.place(namespaces)
+		if err := s.cache.watch(ctx, sources(specs, namespaces, served, left, wide)); err != nil {
+			return err
+		}
+		if !served || s.cache.synced() {
 			ready()
 		}
-		if len(namespaces) == 0 {
+		if !served {
 			// Super namespaces that exist for Services alone are no longer needed: their reconciles delete them.
 			s.syncer.add(s.syncer.env.SuperNamespaces(s.tenant.Key))
 		}
@@ -128,22 +135,62 @@ func (s *session) watchPolicy(ctx context.Context) {
 		}
 		// Before the keys, so that none is reconciled with a policy whose successor is missed.
 		_, changed = s.tenant.Policy.Watch()
+		s.wake()
 		s.syncer.add(s.syncer.env.OfTenant(s.tenant))
 	}
 }
 
-// cleanedUp returns whether the tenant's caches hold none of the objects that the syncer writes there.
-func (s *session) cleanedUp() bool {
-	for i := range s.syncer.specs {
-		if spec := &s.syncer.specs[i]; spec.Scope == kinds.ScopeUp && spec.Tenant != nil && len(s.cache.List(spec.Name)) > 0 {
+// wanted returns the kinds that the tenant has to do with. A kind of which its policy wants none (Spec.Wanted) is
+// watched until a synced cache shows that it has left nothing behind; unwanted holds those that have not, from one call
+// to the next.
+func (s *session) wanted(unwanted map[string]bool) []kinds.Spec {
+	specs := s.syncer.env.Specs()
+	wanted := make([]kinds.Spec, 0, len(specs))
+	for i := range specs {
+		spec := &specs[i]
+		if spec.Wanted == nil || spec.Wanted(s.syncer.env, s.tenant) {
+			delete(unwanted, spec.Name)
+			wanted = append(wanted, *spec)
+			continue
+		}
+		if spec.Scope != kinds.ScopeUp {
+			continue // it has written nothing in the tenant that could be left behind
+		}
+		if !unwanted[spec.Name] {
+			_, synced := s.cache.Get(spec.Name, "", "")
+			unwanted[spec.Name] = synced && spec.LeftBehind(s.syncer.env, s.tenant)
+		}
+		if !unwanted[spec.Name] {
+			wanted = append(wanted, *spec)
+		}
+	}
+	return wanted
+}
+
+// cleanedUp returns whether the tenant's caches hold none of the objects that the syncer writes there. Those of
+// unwanted held none when their informers ended (wanted).
+func (s *session) cleanedUp(unwanted map[string]bool) bool {
+	specs := s.syncer.env.Specs()
+	for i := range specs {
+		spec := &specs[i]
+		if spec.Scope != kinds.ScopeUp || spec.Tenant == nil || unwanted[spec.Name] {
+			continue
+		}
+		if _, synced := s.cache.Get(spec.Name, "", ""); spec.Aside && !synced || !spec.LeftBehind(s.syncer.env, s.tenant) {
 			return false
 		}
 	}
 	return true
 }
 
-// watchWide returns whether to watch a tenant as a whole: beyond the limit of watches, until less than half of it would
-// do.
+// narrow is the number of namespaces beyond which a tenant is watched as a whole, whatever its limit of watches: each
+// costs four watches of its API server and about 190 kB here (BenchmarkWatches), and one that is read in a wide watch a
+// request and less than 1 kB. Below that a wide watch may cost more than it saves: it reads what the tenant has in all
+// other namespaces, too.
+const narrow = 50
+
+// watchWide returns whether to watch a tenant as a whole: beyond its limit of watches, or beyond narrow namespaces,
+// until less than half of both would do.
 func watchWide(specs []kinds.Spec, namespaces, limit int, wide bool) bool {
 	watches := 0
 	for i := range specs {
@@ -156,14 +203,15 @@ func watchWide(specs []kinds.Spec, namespaces, limit int, wide bool) bool {
 		}
 	}
 	if wide {
-		return watches > limit/2
+		return watches > limit/2 || namespaces > narrow/2
 	}
-	return watches > limit
+	return watches > limit || namespaces > narrow
 }
 
-// sources returns what to watch in a tenant with placements in namespaces; wide is whether in all namespaces. Of one
-// without, it is the kinds that the syncer writes there (ScopeUp), and nothing once they are left behind: left is true.
-func sources(specs []kinds.Spec, namespaces []string, left, wide bool) []source {
+// sources returns what to watch in a tenant that is served, with placements in namespaces; wide is whether in all
+// namespaces. Of one that is not, it is the kinds that the syncer writes there (ScopeUp), and nothing once they are
+// left behind: left is true.
+func sources(specs []kinds.Spec, namespaces []string, served, left, wide bool) []source {
 	if left {
 		return nil
 	}
@@ -171,7 +219,7 @@ func sources(specs []kinds.Spec, namespaces []string, left, wide bool) []source 
 	for i := range specs {
 		spec := &specs[i]
 		switch {
-		case spec.Tenant == nil, len(namespaces) == 0 && spec.Scope != kinds.ScopeUp:
+		case spec.Tenant == nil, !served && spec.Scope != kinds.ScopeUp:
 		case spec.PerNamespace() && !wide:
 			for _, namespace := range namespaces {
 				all = append(all, source{kind: spec.Name, namespace: namespace})

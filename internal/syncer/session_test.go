@@ -12,9 +12,18 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -26,25 +35,32 @@ import (
 	"github.com/superpool/superpool/internal/tenants"
 )
 
-// TestSessionOfATenantThatHoldsNothing lets placements elsewhere change: the Nodes of the tenant are asked for once.
+// TestSessionOfATenantThatHoldsNothing lets placements elsewhere change: the Nodes and volumes of the tenant are asked
+// for once.
 func TestSessionOfATenantThatHoldsNothing(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
 	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
 	var lists atomic.Int32
-	nodes := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+	nodes := interceptor.NewClient(fake.NewClientBuilder().WithScheme(ownScheme()).Build(), interceptor.Funcs{
 		List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-			if _, ok := list.(*corev1.NodeList); !ok {
+			switch list.(type) {
+			case *corev1.NodeList:
+				if lists.Add(1) > 1 {
+					<-ctx.Done()
+				}
+			case *corev1.PersistentVolumeList, *unstructured.UnstructuredList: // the fake client would change the scheme
+				return nil
+			case *storagev1.StorageClassList, *nodev1.RuntimeClassList, *schedulingv1.PriorityClassList, *networkingv1.IngressClassList,
+				*resourcev1.DeviceClassList: // what super clusters have offered
+			default:
 				return fmt.Errorf("%T is listed", list)
-			}
-			if lists.Add(1) > 1 {
-				<-ctx.Done()
 			}
 			return inner.List(ctx, list, options...)
 		},
 	})
-	s := &Syncer{id: "r1", specs: kinds.Specs(), super: &informers{}}
-	s.env = &kinds.Env{ID: "r1", SuperCache: s.super, Tenant: s.tenant}
+	s := &Syncer{id: "r1", super: &informers{}}
+	s.env = &kinds.Env{ID: "r1", SuperCache: s.super, Tenant: s.tenant, Clock: clock.RealClock{}}
 	s.env.Assignments = &assign.Pooled{SuperCluster: "r1", Meta: fake.NewClientBuilder().WithScheme(scheme).Build(), Sides: s.env.Sides()}
 	made, err := s.newSession(&tenants.Tenant{Key: "a", Config: &rest.Config{}})
 	require.NoError(t, err)
@@ -82,9 +98,9 @@ func TestEngageForgets(t *testing.T) {
 	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
 	s, _ := listen(t, kinds.KindPod)
 	s.env.Assignments = &assign.Pooled{SuperCluster: "r1", Meta: fake.NewClientBuilder().WithScheme(scheme).Build(), Sides: s.env.Sides()}
-	s.super.client, s.super.filled = fake.NewClientBuilder().Build(), func(source) {}
+	s.super.client, s.super.filled = fake.NewClientBuilder().WithScheme(ownScheme()).Build(), func(source) {}
 	var err error
-	s.super.watched, err = watchedOf(s.env, s.specs, kinds.SuperSide)
+	s.super.watched, err = watchedOf(s.env, kinds.Specs(), kinds.SuperSide)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(s.super.wait)
@@ -109,4 +125,11 @@ func TestEngageForgets(t *testing.T) {
 	require.False(t, waits)
 	_, waits = s.env.QuotaWaiters.Next("b", "web")
 	require.True(t, waits)
+}
+
+// ownScheme returns a scheme for one fake client, which adds kinds to it that it does not know.
+func ownScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	return scheme
 }

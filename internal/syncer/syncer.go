@@ -21,6 +21,7 @@ import (
 
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/proof"
+	"github.com/superpool/superpool/internal/shards"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
@@ -32,6 +33,9 @@ type Options struct {
 	Identity Identity
 	// Super is the client configuration of the super cluster.
 	Super *rest.Config
+	// Single is whether the super cluster is no part of a pool: it holds the VirtualClusters itself, everything of all
+	// tenants belongs into it, and there is no vc-scheduler.
+	Single bool
 	// PodSecurityLevel is the least Pod Security Standard that is enforced in super namespaces, whatever policies say;
 	// "" sets no label.
 	PodSecurityLevel string
@@ -50,6 +54,12 @@ type Options struct {
 	// Silence is how long the super cluster may not answer before what the caches hold of it is no news; 0 means 30
 	// seconds.
 	Silence time.Duration
+	// Unserved is how often a control plane is asked again that does not serve a type, and how often the super cluster
+	// is asked whether it serves the kinds of SyncPolicies; 0 means a minute.
+	Unserved time.Duration
+	// Shards are the tenants that this process works on, whose writes no other process makes; nil means all. With more
+	// than one, all replicas work.
+	Shards *shards.Shards
 	// Metrics counts reconciles and writes.
 	Metrics *engine.Metrics
 	// Engine configures queues, workers and patrol.
@@ -61,10 +71,17 @@ type Options struct {
 type Syncer struct {
 	id     string
 	guard  *guard
-	specs  []kinds.Spec
 	env    *kinds.Env
 	engine *engine.Engine
 	super  *informers
+	// types are those of the clients of both sides.
+	types *typeMapper
+	// unserved is Options.Unserved.
+	unserved time.Duration
+	// warm is what decides whether the syncer could lead at once.
+	warm warmth
+	// respecified buffers one signal that other kinds are to be watched in the super cluster.
+	respecified chan struct{}
 
 	mu       sync.RWMutex
 	sessions map[string]*session
@@ -73,22 +90,23 @@ type Syncer struct {
 // New returns a Syncer that runs within mgr, a manager of the meta cluster: its informers on every replica, its
 // reconcilers on the leader.
 func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, error) {
-	specs := kinds.Specs()
-	super, err := newClient(options.Super, specs)
+	super, types, err := newLearningClient(options.Super)
 	if err != nil {
 		return nil, err
 	}
 	if options.Engine.Clock == nil {
 		options.Engine.Clock = clock.RealClock{}
 	}
-	s := &Syncer{id: options.Identity.ID, specs: specs, sessions: map[string]*session{}}
+	s := &Syncer{
+		id: options.Identity.ID, types: types, unserved: cmp.Or(options.Unserved, unservedRetry), respecified: make(chan struct{}, 1), sessions: map[string]*session{},
+	}
 	// The caller has just asked for its identity.
 	live := newLiveness(options.Engine.Clock, cmp.Or(options.Silence, silence), func(ctx context.Context) { s.engine.Patrol(ctx) })
 	answers := &engage.Answers{}
-	s.super = &informers{client: super, live: live, changed: s.superChanged, filled: func(source) {}}
+	s.super = &informers{client: super, live: live, unserved: s.unserved, changed: s.superChanged, filled: s.superFilled}
 	s.env = &kinds.Env{
 		ID: s.id, SuperUID: options.Identity.UID, Super: super, SuperCache: s.super, SuperHost: options.Super.Host, Answered: live.answered,
-		Tenant: s.tenant, Tenants: s.tenants, Enqueue: s.add,
+		Tenant: s.tenant, Tenants: s.tenants, Enqueue: s.add, MetaRecorder: mgr.GetEventRecorderFor("superpool-syncer"),
 		PodSecurityLevel: options.PodSecurityLevel, PodPatience: options.PodPatience, VNAgent: options.VNAgent, NodeLinger: options.NodeLinger, LeaseRenewal: options.LeaseRenewal, Clock: options.Engine.Clock, Metrics: options.Metrics,
 	}
 	if kinds.NamesHost(options.Super.Host) {
@@ -99,8 +117,10 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	if meta.UID, _, err = proof.Identify(ctx, proof.By(meta.Reader)); err != nil {
 		return nil, fmt.Errorf("asking which meta cluster it is: %w", err)
 	}
-	s.guard = &guard{identity: options.Identity, super: super, meta: meta.Reader, period: options.ProbePeriod, answers: answers}
-	s.env.Assignments = &assign.Pooled{SuperCluster: s.id, Meta: mgr.GetClient(), Live: meta, Informers: mgr.GetCache(), Sides: s.env.Sides()}
+	s.guard = &guard{identity: options.Identity, super: super, meta: meta.Reader, metaUID: meta.UID, pooled: !options.Single, period: options.ProbePeriod, answers: answers}
+	if s.env.Assignments, err = s.assignments(mgr, meta, &options); err != nil {
+		return nil, err
+	}
 	if err := options.Metrics.SuperCluster(live.answered); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
@@ -110,36 +130,59 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	if options.Engine.Weight == nil {
 		options.Engine.Weight = s.weight
 	}
+	if err := s.share(ctx, mgr, &options); err != nil {
+		return nil, err
+	}
 	if s.engine, err = engine.New(options.Engine, options.Metrics, kinds.All(s.env)...); err != nil {
 		return nil, err
 	}
-	if s.env.VirtualNode, err = watchVirtualNode(ctx, mgr.GetCache(), s.id, func() { s.add(s.env.NodeSets()) }); err != nil {
+	if err := s.watchMeta(ctx, mgr, options.Single); err != nil {
 		return nil, err
 	}
-	if err := s.env.Assignments.Watch(ctx, s.namespaceChanged); err != nil {
-		return nil, fmt.Errorf("watching which namespaces belong here: %w", err)
+	followed, err := s.newSyncPolicies(mgr, meta, options.Super, s.unserved)
+	if err != nil {
+		return nil, err
 	}
 	ofMeta := &proof.Guard{Name: meta.Name, Namespaces: proof.By(meta.Reader), UID: meta.UID, Period: options.ProbePeriod}
-	for _, guard := range []*proof.Guard{ofMeta, s.guard.ofSuper(live.answer)} {
-		if err := mgr.Add(guard); err != nil {
-			return nil, fmt.Errorf("adding the guard of %s: %w", guard.Name, err)
+	for _, runnable := range []manager.Runnable{ofMeta, s.guard.ofSuper(live.answer), followed, superCaches{s}, work{s, options.Shards}} {
+		if err := mgr.Add(runnable); err != nil {
+			return nil, fmt.Errorf("adding %T: %w", runnable, err)
 		}
-	}
-	if err := mgr.Add(superCaches{s}); err != nil {
-		return nil, fmt.Errorf("adding the caches of the super cluster: %w", err)
-	}
-	if err := mgr.Add(manager.RunnableFunc(s.work)); err != nil {
-		return nil, fmt.Errorf("adding the engine: %w", err)
 	}
 	return s, nil
 }
 
+// assignments returns what tells which namespaces belong into the super cluster.
+func (s *Syncer) assignments(mgr manager.Manager, meta *proof.ControlPlane, options *Options) (assign.Assignments, error) {
+	switch {
+	case !options.Single:
+		return &assign.Pooled{SuperCluster: s.id, Meta: mgr.GetClient(), Live: meta, Informers: mgr.GetCache(), Sides: s.env.Sides()}, nil
+	case meta.UID != options.Identity.UID:
+		return nil, fmt.Errorf("without a pool the super cluster holds the VirtualClusters itself, and these are two clusters, with UID %s and %s of namespace kube-system",
+			meta.UID, options.Identity.UID)
+	}
+	return &assign.Single{Live: meta, Sides: s.env.Sides()}, nil
+}
+
+// watchMeta watches what the meta cluster says of the super cluster, and of namespaces.
+func (s *Syncer) watchMeta(ctx context.Context, mgr manager.Manager, single bool) (err error) {
+	if !single {
+		if s.env.VirtualNode, err = watchVirtualNode(ctx, mgr.GetCache(), s.id, func() { s.add(s.env.NodeSets()) }); err != nil {
+			return err
+		}
+	}
+	if err := s.env.Assignments.Watch(ctx, s.namespaceChanged); err != nil {
+		return fmt.Errorf("watching which namespaces belong here: %w", err)
+	}
+	return nil
+}
+
 // prepareSuper gives the informers of the super cluster a client, and what they watch.
 func (s *Syncer) prepareSuper(config *rest.Config) (err error) {
-	if s.super.client, err = newClient(config, s.specs); err != nil {
+	if s.super.client, err = newClientFor(config, s.types); err != nil {
 		return err
 	}
-	s.super.watched, err = watchedOf(s.env, s.specs, kinds.SuperSide)
+	s.super.watched, err = watchedOf(s.env, s.env.Specs(), kinds.SuperSide)
 	return err
 }
 
@@ -151,6 +194,22 @@ func (s *Syncer) Ready() healthz.Checker {
 		}
 		return nil
 	}
+}
+
+// Answers is a readiness check that fails once the super cluster has not answered for Options.Silence: the process is
+// well then, and can do nothing.
+func (s *Syncer) Answers() healthz.Checker {
+	return func(*http.Request) error {
+		if last, silent := s.super.live.silent(); silent {
+			return fmt.Errorf("super cluster %s has not answered since %s", s.id, last.UTC().Format(time.RFC3339))
+		}
+		return nil
+	}
+}
+
+// Drained returns whether the super cluster holds no super namespace of a tenant any more.
+func (s *Syncer) Drained(key string) bool {
+	return s.super.synced() && len(s.env.SuperNamespaces(key)) == 0
 }
 
 // servesPeriod is how often a tenant is looked at that has no placement here.
@@ -181,27 +240,76 @@ func (superCaches) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable.
 func (s superCaches) Start(ctx context.Context) error {
-	sources := make([]source, 0, len(s.super.watched))
-	for kind := range s.super.watched {
-		sources = append(sources, source{kind: kind})
+	defer s.super.wait()
+	for {
+		specs := s.env.Specs()
+		if err := s.super.learn(s.env, specs, kinds.SuperSide); err != nil {
+			return err
+		}
+		var sources []source
+		for i := range specs {
+			if specs[i].Super != nil {
+				sources = append(sources, source{kind: specs[i].Name})
+			}
+		}
+		if err := s.super.watch(ctx, sources); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.respecified:
+		}
 	}
-	if err := s.super.watch(ctx, sources); err != nil {
-		return err
-	}
-	<-ctx.Done()
-	s.super.wait()
-	return nil
 }
 
-// work runs the engine once the meta cluster records this super cluster, and its caches are synced.
-func (s *Syncer) work(ctx context.Context) error {
-	if err := s.guard.wait(ctx); err != nil || ctx.Err() != nil {
+// setCustom lets the syncer sync the kinds of SyncPolicies, and no others besides its own.
+func (s *Syncer) setCustom(customs []kinds.Custom) {
+	s.env.SetCustom(customs)
+	select {
+	case s.respecified <- struct{}{}:
+	default:
+	}
+	for _, tenant := range s.tenants() {
+		s.rewatch(tenant.Key)
+	}
+	s.add(s.env.CustomKeys())
+}
+
+// superFilled is called once an informer of the super cluster is synced. The engine waits for most of them; the kinds
+// of SyncPolicies come while it runs.
+func (s *Syncer) superFilled(from source) {
+	if !s.super.isAside(from.kind) {
+		return
+	}
+	for _, tenant := range s.tenants() {
+		s.add(s.env.Filled(tenant, from.kind, from.namespace))
+	}
+}
+
+// work runs the engine: on the leader, or everywhere, where each replica has a share of the tenants.
+type work struct {
+	*Syncer
+	shards *shards.Shards
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (w work) NeedLeaderElection() bool { return w.shards == nil || w.shards.NeedLeaderElection() }
+
+// Start implements manager.Runnable. It begins once the meta cluster records this super cluster, this one the meta
+// cluster, and its caches are synced.
+func (w work) Start(ctx context.Context) error {
+	if err := w.guard.wait(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), s.super.synced) {
+	if err := w.guard.claim(ctx, w.env.Super); err != nil {
+		return err
+	}
+	if !toolscache.WaitForCacheSync(ctx.Done(), w.super.synced) {
 		return nil
 	}
-	return s.engine.Run(ctx)
+	w.warm.begin()
+	return w.engine.Run(ctx)
 }
 
 // superChanged is called by the event handlers of the super cluster's informers.
@@ -209,9 +317,18 @@ func (s *Syncer) superChanged(kind string, old, current client.Object) {
 	s.changed(kinds.Change{Kind: kind, Side: kinds.SuperSide, Old: old, Current: current})
 }
 
-// changed enqueues the keys that a change concerns, and lets the session of its tenant start and stop informers.
+// changed enqueues the keys that a change concerns, and lets the session of its tenant start and stop informers. What
+// the super cluster says of an object that is there goes to its tenant before new objects go down, and so does what is
+// left of it once the tenant's pod is bound.
 func (s *Syncer) changed(change kinds.Change) {
-	s.add(s.env.Changed(change))
+	finishes, found := s.env.Finishes(change)
+	for _, key := range s.env.Changed(change) {
+		if found && key == finishes {
+			s.engine.AddFinishing(key)
+		} else {
+			s.engine.Add(key)
+		}
+	}
 	if tenant, found := s.env.Rewatches(change); found {
 		s.rewatch(tenant)
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
@@ -48,8 +49,8 @@ func listen(t *testing.T, kind string) (s *Syncer, woken func(lastOf string) []e
 	// One worker takes tenants in turn.
 	made, err := engine.New(engine.Options{Workers: 1}, metrics, heard)
 	require.NoError(t, err)
-	s = &Syncer{id: "r1", specs: kinds.Specs(), engine: made, sessions: map[string]*session{}, super: &informers{}}
-	s.env = &kinds.Env{SuperCache: s.super, Tenant: s.tenant, Tenants: s.tenants}
+	s = &Syncer{id: "r1", types: &typeMapper{}, engine: made, sessions: map[string]*session{}, super: &informers{}}
+	s.env = &kinds.Env{SuperCache: s.super, Tenant: s.tenant, Tenants: s.tenants, Clock: clock.RealClock{}}
 	return s, func(lastOf string) []engine.Key {
 		last := engine.Key{Tenant: lastOf, Kind: kind, Name: "last"}
 		made.Add(last)
@@ -94,6 +95,31 @@ func TestSuperNodeChanged(t *testing.T) {
 		got[key.Tenant+" "+key.Name]++
 	}
 	require.Empty(t, cmp.Diff(map[string]int{"a n1": 1, "c n1": 1}, got))
+}
+
+// TestWhatFinishesAPod tells the tenant of a pod that runs before the pods that came before it go down.
+func TestWhatFinishesAPod(t *testing.T) {
+	t.Parallel()
+	s, woken := listen(t, kinds.KindPod)
+	waits := builders.Owned(builders.Pod("a-web", "runs").Obj(), owner("a", "web"))
+	runs := builders.Owned(builders.Pod("a-web", "runs").Node("n1").Obj(), owner("a", "web"))
+	for _, change := range []kinds.Change{
+		{Side: kinds.TenantSide, Tenant: "a", Current: builders.Pod("web", "new").Obj()},
+		{Side: kinds.TenantSide, Tenant: "a", Old: builders.Pod("web", "changed").Obj(), Current: builders.Pod("web", "changed").Obj()},
+		{Side: kinds.TenantSide, Tenant: "a", Old: builders.Pod("web", "bound").Node("r1.n1").Obj(), Current: builders.Pod("web", "bound").Node("r1.n1").Obj()},
+		{Side: kinds.TenantSide, Tenant: "a", Old: builders.Pod("web", "binds").Obj(), Current: builders.Pod("web", "binds").Node("r1.n1").Obj()},
+		{Side: kinds.SuperSide, Current: builders.Owned(builders.Pod("a-web", "created").Obj(), owner("a", "web"))},
+		{Side: kinds.SuperSide, Old: waits, Current: runs},
+		{Side: kinds.SuperSide, Old: builders.Owned(builders.Pod("a-web", "ended").Obj(), owner("a", "web"))},
+	} {
+		change.Kind = kinds.KindPod
+		s.changed(change)
+	}
+	var got []string
+	for _, key := range woken("a") {
+		got = append(got, key.Name)
+	}
+	require.Empty(t, cmp.Diff([]string{"binds", "runs", "ended", "new", "changed", "bound", "created"}, got))
 }
 
 // TestRoomInAQuota lets pods of a namespace in, some of which wait for room: what every pod changes of the quota must

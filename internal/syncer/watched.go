@@ -3,6 +3,7 @@ package syncer
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,6 +21,10 @@ type watched struct {
 	// labels and fields are selectors; "" watches all.
 	labels, fields string
 	indexers       toolscache.Indexers
+	// optional is whether there is none of it where the API server does not serve the type, or forbids to list it.
+	optional bool
+	// aside is whether nothing else waits until it is synced.
+	aside bool
 	// perNamespace is whether the objects of some namespaces are kept only.
 	perNamespace bool
 }
@@ -40,7 +45,7 @@ func watchedOf(env *kinds.Env, specs []kinds.Spec, side kinds.Side) (map[string]
 		if err != nil {
 			return nil, fmt.Errorf("finding the list of kind %s: %w", spec.Name, err)
 		}
-		entry := watched{object: watch.Object, list: list, fields: watch.Fields, indexers: indexers(spec)}
+		entry := watched{object: watch.Object, list: list, fields: watch.Fields, optional: watch.Optional, aside: spec.Aside, indexers: indexers(spec)}
 		entry.perNamespace = side == kinds.TenantSide && spec.PerNamespace()
 		if watch.Labels != nil {
 			entry.labels = watch.Labels(env)
@@ -50,8 +55,17 @@ func watchedOf(env *kinds.Env, specs []kinds.Spec, side kinds.Side) (map[string]
 	return byKind, nil
 }
 
-// listOf returns a constructor of the list type of an object, from client-go's scheme.
+// listOf returns a constructor of the list type of an object, from client-go's scheme unless it is unstructured.
 func listOf(item client.Object) (func() client.ObjectList, error) {
+	if untyped, ok := item.(*unstructured.Unstructured); ok {
+		gvk := untyped.GroupVersionKind()
+		gvk.Kind += "List"
+		return func() client.ObjectList {
+			list := &unstructured.UnstructuredList{}
+			list.SetGroupVersionKind(gvk)
+			return list
+		}, nil
+	}
 	gvk, err := apiutil.GVKForObject(item, scheme.Scheme)
 	if err != nil {
 		return nil, fmt.Errorf("finding the type of %T: %w", item, err)

@@ -38,7 +38,7 @@ func newWideBed(t *testing.T, objects ...client.Object) *wideBed {
 	t.Helper()
 	watched, err := watchedOf(&kinds.Env{ID: "r1", Assignments: &assign.Pooled{SuperCluster: "r1"}}, kinds.Specs(), kinds.TenantSide)
 	require.NoError(t, err)
-	bed := &wideBed{t: t, client: fake.NewClientBuilder().WithObjects(objects...).Build()}
+	bed := &wideBed{t: t, client: fake.NewClientBuilder().WithScheme(ownScheme()).WithObjects(objects...).Build()}
 	counted := interceptor.NewClient(bed.client, interceptor.Funcs{
 		Watch: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
 			bed.watches.Add(1)
@@ -153,16 +153,29 @@ func TestWideTakesTurns(t *testing.T) {
 	require.Empty(t, bed.deleted)
 }
 
-// TestWatchWide: beyond the limit a tenant is watched as a whole, and again per namespace below half of it.
+// TestWatchWide: beyond the limit, or 50 namespaces, a tenant is watched as a whole, and again per namespace below half
+// of both.
 func TestWatchWide(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		namespaces int
-		wide, want bool
+		namespaces, limit int
+		wide, want        bool
 	}{
-		{namespaces: 10}, {namespaces: 40}, {namespaces: 100, want: true}, {namespaces: 40, wide: true, want: true}, {namespaces: 10, wide: true},
+		{namespaces: 10, limit: 200},
+		{namespaces: 40, limit: 200},
+		{namespaces: 100, limit: 200, want: true},
+		{namespaces: 40, limit: 200, wide: true, want: true},
+		{namespaces: 10, limit: 200, wide: true},
+		{namespaces: 50, limit: 10000},
+		{namespaces: 51, limit: 10000, want: true},
+		{namespaces: 50, limit: 10000, wide: true, want: true},
+		{namespaces: 26, limit: 10000, wide: true, want: true},
+		{namespaces: 25, limit: 10000, wide: true},
+		{namespaces: 1, limit: 32},
+		{namespaces: 5, limit: 32, want: true},
+		{namespaces: 5, limit: 200, wide: true},
 	} {
-		require.Equal(t, tc.want, watchWide(kinds.Specs(), tc.namespaces, 200, tc.wide), "%+v", tc)
+		require.Equal(t, tc.want, watchWide(kinds.Specs(), tc.namespaces, tc.limit, tc.wide), "%+v", tc)
 	}
 }
 
@@ -175,7 +188,7 @@ func BenchmarkWatches(b *testing.B) {
 	}
 	watched, err := watchedOf(&kinds.Env{ID: "r1", Assignments: &assign.Pooled{SuperCluster: "r1"}}, kinds.Specs(), kinds.TenantSide)
 	require.NoError(b, err)
-	idle := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+	idle := interceptor.NewClient(fake.NewClientBuilder().WithScheme(ownScheme()).Build(), interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return nil },
 		Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
 			return watch.NewFake(), nil
@@ -194,7 +207,7 @@ func BenchmarkWatches(b *testing.B) {
 				ctx, cancel := context.WithCancel(b.Context())
 				i := &informers{client: idle, watched: watched, changed: func(string, client.Object, client.Object) {}, filled: func(source) {}}
 				i.place(names)
-				require.NoError(b, i.watch(ctx, sources(kinds.Specs(), names, false, wide)))
+				require.NoError(b, i.watch(ctx, sources(kinds.Specs(), names, true, false, wide)))
 				require.Eventually(b, i.synced, time.Minute, 10*time.Millisecond)
 				b.ReportMetric(float64(runtime.NumGoroutine()-goroutines)/namespaces, "goroutines/namespace")
 				b.ReportMetric((heap()-before)/namespaces, "B/namespace")

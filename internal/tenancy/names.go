@@ -42,6 +42,11 @@ func NodeName(superCluster, node string) string {
 	return shorten(superCluster+"."+node, validation.DNS1123SubdomainMaxLength)
 }
 
+// VolumeName returns the name, in tenant control planes, of a volume of a super cluster: <super cluster>.<volume>.
+func VolumeName(superCluster, volume string) string {
+	return shorten(superCluster+"."+volume, validation.DNS1123SubdomainMaxLength)
+}
+
 // TokenSecret returns the name, in super clusters, of the Secret with the tokens of a tenant's pod:
 // <pod>-tokens-<hash>. A pod that is deleted and created again under the same name has another.
 func TokenSecret(pod string, uid types.UID) string {

@@ -28,7 +28,7 @@ type Reason struct {
 	Message string
 }
 
-// Reasons of Events on pods in tenant control planes that vc-scheduler and syncers both record. One pod can get both
+// Reasons of Events on objects in tenant control planes that vc-scheduler and syncers both record. One pod can get both
 // Events, in either order: each program records what its own informer shows, with a message of its own.
 const (
 	// ReasonSuperClusterNotPlaced means that a pod names a super cluster in which its namespace has no placement that
@@ -40,4 +40,9 @@ const (
 	// Nothing runs the pod until the tenant creates it without. vc-scheduler records it for every such pod, a syncer
 	// for those whose label names its super cluster.
 	ReasonNodeNameNotSupported = "NodeNameNotSupported"
+	// ReasonPolicyForbids means that the TenantPolicy forbids a field. The syncer does not create the super object, or
+	// leaves it as it is; of an isolated tenant's NetworkPolicy with too many rules or peers it writes one without
+	// rules. The pod scheduler chooses no super cluster for a pod that names labels or taints of nodes which the policy
+	// does not list, or a profile.
+	ReasonPolicyForbids = "PolicyForbids"
 )

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// content counts what a JSON text holds.
+// content counts what a text holds, of JSON or protobuf.
 type content struct {
 	// bytes of the text, and what its numbers cost besides (number).
 	bytes int64
-	// values counts objects and nulls: each may become a structure in memory that is much larger than its text, as 3
-	// bytes "{}," in a list of containers do.
+	// values counts what may become a structure in memory that is much larger than its text, as 3 bytes "{}," in a list
+	// of containers do: objects and nulls of JSON, messages and items of lists and maps of protobuf.
 	values int64
 	// items counts those in a list right below the outermost object, as the items of a list of Kubernetes.
 	items int64

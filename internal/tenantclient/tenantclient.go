@@ -31,7 +31,7 @@ const (
 type Bounds struct {
 	policy *policy.Ref
 	events *rate.Limiter
-	// inFlight is the size of the answers that are being read, but for watches.
+	// inFlight is the size of the answers and events that are being read.
 	inFlight atomic.Int64
 
 	mu sync.Mutex

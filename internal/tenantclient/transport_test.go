@@ -1,8 +1,10 @@
 package tenantclient_test
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -14,12 +16,17 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/util/framer"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
 
@@ -52,6 +59,24 @@ func endless(w http.ResponseWriter, start, text string) {
 	}
 }
 
+func endlessProtobuf(w http.ResponseWriter, start, text string) {
+	w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
+	for _, _ = io.WriteString(w, start); ; {
+		if _, err := io.WriteString(w, text); err != nil {
+			return
+		}
+	}
+}
+
+func writeProtobuf(w http.ResponseWriter, text string) {
+	w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
+	_, _ = io.WriteString(w, text)
+}
+
+func varint(value int) string {
+	return string(binary.AppendUvarint(nil, uint64(value))) //nolint:gosec // lengths
+}
+
 func list(ctx context.Context, api kubernetes.Interface) error {
 	_, err := api.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	return err
@@ -66,6 +91,8 @@ func listPages(ctx context.Context, api kubernetes.Interface) error {
 	return err
 }
 
+var errEvent = errors.New("an event came")
+
 // follow watches until the watch ends, and returns its last error.
 func follow(ctx context.Context, api kubernetes.Interface) error {
 	events, err := api.CoreV1().Pods("").Watch(ctx, metav1.ListOptions{})
@@ -76,6 +103,21 @@ func follow(ctx context.Context, api kubernetes.Interface) error {
 	for event := range events.ResultChan() {
 		if event.Type == watch.Error {
 			return apierrors.FromObject(event.Object)
+		}
+	}
+	return nil
+}
+
+// followInVain is follow of what brings no event.
+func followInVain(ctx context.Context, api kubernetes.Interface) error {
+	events, err := api.CoreV1().Pods("").Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	defer events.Stop()
+	for event := range events.ResultChan() {
+		if event.Type != watch.Error {
+			return errEvent
 		}
 	}
 	return nil
@@ -167,14 +209,14 @@ func TestHostileAnswers(t *testing.T) {
 			wantErr: "The answer to GET /api/v1/pods is more than 64Ki",
 		},
 		{
-			name: "an endless event", call: follow,
+			name: "an endless event", call: followInVain,
 			answer: func(w http.ResponseWriter, _ *http.Request) {
 				endless(w, `{"type":"ADDED","object":{"metadata":{"name":"`, "aaaaaaaaaaaaaaaa")
 			},
 			wantFailure: "An event of GET /api/v1/pods is more than 64Ki (limits.answerBytes",
 		},
 		{
-			name: "an event of white space", call: follow,
+			name: "an event of white space", call: followInVain,
 			answer:      func(w http.ResponseWriter, _ *http.Request) { endless(w, "", "                \n") },
 			wantFailure: "An event of GET /api/v1/pods is more than 64Ki",
 		},
@@ -197,12 +239,86 @@ func TestHostileAnswers(t *testing.T) {
 			wantErr: "302 Found leads elsewhere",
 		},
 		{
-			name: "protobuf, in which structures cannot be counted", call: list,
+			name: "YAML", call: list,
+			answer: func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/yaml")
+				_, _ = io.WriteString(w, "a: [&a [], *a]")
+			},
+			wantErr: `content type "application/yaml", and neither application/json nor application/vnd.kubernetes.protobuf`,
+		},
+		{
+			name: "an error in YAML", call: list,
+			answer: func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/yaml")
+				w.WriteHeader(http.StatusForbidden)
+				_, _ = io.WriteString(w, "message: that of the tenant")
+			},
+			wantErr: "message: that of the tenant (get pods)", // nobody has decoded it
+		},
+		{
+			name: "an endless list in protobuf", call: list,
+			answer:  func(w http.ResponseWriter, _ *http.Request) { endlessProtobuf(w, "", "k8s\x00") },
+			wantErr: "The answer to GET /api/v1/pods is more than 64Ki (limits.answerBytes of TenantPolicy small)",
+		},
+		{
+			name: "empty messages, which are large in memory", call: list,
+			answer: func(w http.ResponseWriter, _ *http.Request) {
+				pods := strings.Repeat("\x12\x00", 8000) // items: empty pods
+				writeProtobuf(w, "k8s\x00\x0a\x0d\x0a\x02v1\x12\x07PodList\x12"+varint(len(pods))+pods)
+			},
+			wantErr: "The number of values in the answer to GET /api/v1/pods is more than 1024",
+		},
+		{
+			name: "pages of many small messages", call: listPages,
+			answer: func(w http.ResponseWriter, _ *http.Request) {
+				list := "\x0a\x06\x1a\x04more" + strings.Repeat("\x12\x00", 400) // metadata.continue, and empty pods
+				writeProtobuf(w, "k8s\x00\x0a\x0d\x0a\x02v1\x12\x07PodList\x12"+varint(len(list))+list)
+			},
+			wantErr: "The number of objects in the list GET /api/v1/pods is more than 1000 (limits.cachedObjects",
+		},
+		{
+			name: "labels that end behind their entries", call: list,
+			answer: func(w http.ResponseWriter, _ *http.Request) {
+				labels := strings.Repeat("\x5a\x06\x0a\x01a\x12\xe8\x07", 200) // "a" with 1000 bytes of what follows
+				meta := labels + "\x62" + varint(10003) + "\x0a" + varint(10000) + strings.Repeat("x", 10000)
+				pod := "\x0a" + varint(len(meta)) + meta
+				pods := "\x12" + varint(len(pod)) + pod
+				writeProtobuf(w, "k8s\x00\x0a\x0d\x0a\x02v1\x12\x07PodList\x12"+varint(len(pods))+pods)
+			},
+			wantErr: "GET /api/v1/pods: the protobuf is refused: an entry of a map is more than key and value",
+		},
+		{
+			name: "a kind that no client knows", call: list,
+			answer: func(w http.ResponseWriter, _ *http.Request) {
+				writeProtobuf(w, "k8s\x00\x0a\x09\x0a\x02v1\x12\x03Pad\x12\x00")
+			},
+			wantErr: `the protobuf is refused: kind "Pad" of "v1" is not known`,
+		},
+		{
+			name: "an endless error in protobuf", call: list,
 			answer: func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
-				_, _ = io.WriteString(w, "k8s\x00")
+				w.WriteHeader(http.StatusForbidden)
+				endlessProtobuf(w, "k8s\x00", "refused ")
 			},
-			wantErr: `content type "application/vnd.kubernetes.protobuf", and not application/json`,
+			wantErr: "The answer to GET /api/v1/pods is more than 64Ki",
+		},
+		{
+			name: "an event that says it is long", call: followInVain,
+			answer:      func(w http.ResponseWriter, _ *http.Request) { writeProtobuf(w, "\xff\xff\xff\xff") },
+			wantFailure: "An event of GET /api/v1/pods is more than 64Ki",
+		},
+		{
+			name: "an event of empty messages", call: followInVain,
+			answer: func(w http.ResponseWriter, _ *http.Request) {
+				spec := strings.Repeat("\x12\x00", 4000) // empty containers
+				pod := "\x12" + varint(len(spec)) + spec
+				unknown := "k8s\x00\x0a\x09\x0a\x02v1\x12\x03Pod\x12" + varint(len(pod)) + pod
+				raw := "\x0a" + varint(len(unknown)) + unknown
+				event := "\x0a\x05ADDED\x12" + varint(len(raw)) + raw
+				writeProtobuf(w, string(binary.BigEndian.AppendUint32(nil, uint32(len(event))))+event) //nolint:gosec // it is short
+			},
+			wantFailure: "The number of values in an event of GET /api/v1/pods is more than 1024",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -217,6 +333,7 @@ func TestHostileAnswers(t *testing.T) {
 				called = tc.call(ctx, api)
 				return nil
 			})
+			require.NotErrorIs(t, called, errEvent)
 			if tc.wantErr != "" {
 				require.ErrorContains(t, called, tc.wantErr)
 			}
@@ -232,6 +349,68 @@ func TestHostileAnswers(t *testing.T) {
 			require.Contains(t, failure.Message, tc.wantFailure)
 		})
 	}
+}
+
+// TestStalledEvents: events that never end count towards what the program keeps of a tenant, all watches together.
+func TestStalledEvents(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ name, contentType, start string }{
+		{name: "JSON", contentType: "application/json", start: `{"type":"ADDED","object":{"metadata":{"name":"`},
+		{name: "protobuf", contentType: "application/vnd.kubernetes.protobuf;stream=watch", start: "\x00\x00\xff\x00"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+				w.Header().Set("Content-Type", tc.contentType)
+				_, _ = io.WriteString(w, tc.start+strings.Repeat("a", 60_000))
+				_ = http.NewResponseController(w).Flush()
+				<-request.Context().Done()
+			}))
+			t.Cleanup(server.Close)
+			bounds := bounded(t)
+			api, err := kubernetes.NewForConfig(bounds.Config(&rest.Config{Host: server.URL, QPS: -1}))
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			ended := bounds.Serve(ctx, func(ctx context.Context) error {
+				var watches errgroup.Group
+				for range 10 {
+					watches.Go(func() error { return followInVain(ctx, api) })
+				}
+				return watches.Wait()
+			})
+			var failure *engage.Failure
+			require.ErrorAs(t, ended, &failure)
+			require.Equal(t, "What is kept, with all answers that are being read, is more than 320Ki (limits.cachedBytes of TenantPolicy small)", failure.Message)
+		})
+	}
+}
+
+// TestReceivingWaits: bytes of events wait for their rate as they come, though their events never end.
+func TestReceivingWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const length = 15 << 20
+		config := tenantclient.New(&policy.Ref{}).Config(&rest.Config{Host: "https://tenant"})
+		broken := roundTrip(func(*http.Request) (*http.Response, error) {
+			header := binary.BigEndian.AppendUint32(nil, length+1)
+			return &http.Response{
+				StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/vnd.kubernetes.protobuf;stream=watch"}},
+				Body: io.NopCloser(io.MultiReader(bytes.NewReader(header), bytes.NewReader(make([]byte, length)))),
+			}, nil
+		})
+		start := time.Now()
+		for range 6 {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://tenant/pods?watch=true", http.NoBody)
+			require.NoError(t, err)
+			response, err := config.WrapTransport(broken).RoundTrip(request)
+			require.NoError(t, err)
+			_, err = io.ReadAll(response.Body)
+			require.NoError(t, response.Body.Close())
+			require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		}
+		require.Greater(t, time.Since(start), time.Second) // 90 MiB, of which 64 may come at once, at 16 a second
+	})
 }
 
 // TestHonestAnswers: what fits is read, and many events are no large one.
@@ -258,6 +437,60 @@ func TestHonestAnswers(t *testing.T) {
 			require.NoError(t, listPages(ctx, api))
 			require.NoError(t, follow(ctx, api))
 		}
+		return nil
+	}))
+}
+
+// TestHonestAnswersInProtobuf is TestHonestAnswers with a client and a server that speak protobuf.
+func TestHonestAnswersInProtobuf(t *testing.T) {
+	t.Parallel()
+	pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{"a": strings.Repeat("\n2", 300)}}}
+	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
+	serializer := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
+	var object, events bytes.Buffer
+	require.NoError(t, serializer.Encode(pod, &object))
+	event, err := (&metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Raw: object.Bytes()}}).Marshal()
+	require.NoError(t, err)
+	frames := framer.NewLengthDelimitedFrameWriter(&events)
+	for range 100 {
+		_, err := frames.Write(event)
+		require.NoError(t, err)
+	}
+	pages := map[string]string{}
+	for before, next := range map[string]string{"": "1", "1": "2", "2": ""} {
+		list := &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{Continue: next}}
+		for range 20 {
+			list.Items = append(list.Items, *pod)
+		}
+		var page bytes.Buffer
+		require.NoError(t, serializer.Encode(list, &page))
+		pages[before] = page.String()
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		switch {
+		case !strings.Contains(request.Header.Get("Accept"), "application/vnd.kubernetes.protobuf"):
+			http.Error(w, "what should be in protobuf?", http.StatusNotAcceptable)
+		case request.URL.Query().Get("watch") != "":
+			w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf;stream=watch")
+			_, _ = w.Write(events.Bytes())
+		default:
+			writeProtobuf(w, pages[request.URL.Query().Get("continue")])
+		}
+	}))
+	t.Cleanup(server.Close)
+	bounds := bounded(t)
+	api, err := kubernetes.NewForConfig(bounds.Config(&rest.Config{Host: server.URL, QPS: -1}))
+	require.NoError(t, err)
+	require.NoError(t, bounds.Serve(t.Context(), func(ctx context.Context) error {
+		for range 10 {
+			require.NoError(t, listPages(ctx, api))
+			require.NoError(t, follow(ctx, api))
+		}
+		page, err := api.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+		require.NoError(t, err)
+		require.Len(t, page.Items, 20)
+		require.Equal(t, pod.Annotations, page.Items[19].Annotations)
+		require.Empty(t, page.Items[19].ManagedFields)
 		return nil
 	}))
 }

@@ -14,11 +14,13 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -33,7 +35,9 @@ import (
 )
 
 const (
-	controllerName    = "tenants"
+	controllerName = "tenants"
+	// shardsName is that of a Controller with Shards.
+	shardsName        = "tenant-shards"
 	concurrentTenants = 8
 	defaultDomain     = "cluster.local"
 	// grantRetryAfter is after how long a kubeconfig is read again that the process may not read yet.
@@ -63,6 +67,15 @@ type Controller struct {
 	// when to read them again. Nil: it works on all, and watches Secrets.
 	Serves func(ctx context.Context, key string) (serves bool, again time.Duration, err error)
 
+	// Shards are the tenants that this process works on, whether or not it leads the program: the controller then runs
+	// on every replica. Another Controller of the same manager, without Shards, makes the indexes of the cache. Nil:
+	// all.
+	Shards Shards
+
+	// Standby is whether the controller runs on every replica although one of them leads: Engage then reads, and what
+	// it writes waits until the process leads. Its Lifecycle writes nothing. Not with Shards, which do so anyway.
+	Standby bool
+
 	// HealthPeriod is how often a control plane is asked whether it answers, and whether it is still the same; 0 means
 	// 30 seconds.
 	HealthPeriod time.Duration
@@ -70,6 +83,14 @@ type Controller struct {
 	probe      func(context.Context, *rest.Config) (types.UID, string, error)
 	policies   policies
 	supervisor engage.Supervisor[*connection]
+}
+
+// Shards are a share of the tenants that changes. They are safe for concurrent use.
+type Shards interface {
+	// Holds reports whether a tenant belongs to them now, by the UID of its VirtualCluster.
+	Holds(tenant types.UID) bool
+	// OnChange sets what is called when Holds may give another answer. It must not block.
+	OnChange(changed func())
 }
 
 func (c *Controller) setDefaults() {
@@ -91,14 +112,19 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		c.Reader = mgr.GetAPIReader()
 	}
 	c.setDefaults()
-	if err := mgr.Add(&c.supervisor); err != nil {
-		return fmt.Errorf("adding the tenants' instances to the manager: %w", err)
+	options := controller.Options{MaxConcurrentReconciles: concurrentTenants}
+	name := controllerName
+	var instances manager.Runnable = &c.supervisor
+	if c.Shards != nil || c.Standby {
+		instances, options.NeedLeaderElection = everywhere{instances}, ptr.To(false)
 	}
-	ctx := context.Background() //nolint:forbidigo // the index is there before the cache starts, and nothing waits
-	for name, index := range map[string]client.IndexerFunc{secretIndex: indexSecret, rootIndex: indexRoot, policyIndex: indexPolicy} {
-		if err := mgr.GetFieldIndexer().IndexField(ctx, &tenancyv1alpha1.VirtualCluster{}, name, index); err != nil {
-			return fmt.Errorf("indexing VirtualClusters by %s: %w", name, err)
-		}
+	if c.Shards != nil {
+		name = shardsName
+	} else if err := index(mgr); err != nil {
+		return err
+	}
+	if err := mgr.Add(instances); err != nil {
+		return fmt.Errorf("adding the tenants' instances to the manager: %w", err)
 	}
 	watches := ctrl.NewControllerManagedBy(mgr)
 	if c.Serves == nil {
@@ -107,14 +133,14 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		watches.Watches(&schedulerv1alpha1.NamespacePlacement{}, handler.EnqueueRequestsFromMapFunc(c.ofPlacement))
 	}
 	err := watches.
-		Named(controllerName).
+		Named(name).
 		For(&tenancyv1alpha1.VirtualCluster{}).
 		Watches(&tenancyv1alpha1.TenantPolicy{}, handler.EnqueueRequestsFromMapFunc(c.ofPolicy), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ofRootNamespace)).
 		WatchesRawSource(source.Func(c.bindQueue)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentTenants}).
+		WithOptions(options).
 		WithLogConstructor(func(request *reconcile.Request) logr.Logger {
-			logger := klog.LoggerWithValues(mgr.GetLogger(), "controller", controllerName)
+			logger := klog.LoggerWithValues(mgr.GetLogger(), "controller", name)
 			if request != nil {
 				logger = klog.LoggerWithValues(logger, "tenant", klog.KRef(request.Namespace, request.Name))
 			}
@@ -127,10 +153,43 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// bindQueue makes Supervisor.OnChange enqueue the VirtualCluster of a connection that has changed.
-func (c *Controller) bindQueue(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+// index gives the cache of mgr the indexes of VirtualClusters.
+func index(mgr ctrl.Manager) error {
+	ctx := context.Background() //nolint:forbidigo // the index is there before the cache starts, and nothing waits
+	for name, index := range map[string]client.IndexerFunc{secretIndex: indexSecret, rootIndex: indexRoot, policyIndex: indexPolicy} {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, &tenancyv1alpha1.VirtualCluster{}, name, index); err != nil {
+			return fmt.Errorf("indexing VirtualClusters by %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// everywhere is a runnable of every replica.
+type everywhere struct{ manager.Runnable }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (everywhere) NeedLeaderElection() bool { return false }
+
+// bindQueue makes Supervisor.OnChange enqueue the VirtualCluster of a connection that has changed, and a change of
+// Shards all.
+func (c *Controller) bindQueue(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	c.supervisor.OnChange(func(name types.NamespacedName) {
 		queue.Add(reconcile.Request{NamespacedName: name})
+	})
+	if c.Shards == nil {
+		return nil
+	}
+	c.Shards.OnChange(func() {
+		var list tenancyv1alpha1.VirtualClusterList
+		if err := c.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+			if ctx.Err() == nil {
+				klog.FromContext(ctx).Error(err, "Finding the tenants of shards")
+			}
+			return
+		}
+		for i := range list.Items {
+			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
 	})
 	return nil
 }
@@ -180,17 +239,13 @@ func (c *Controller) reconcile(ctx context.Context, vc *tenancyv1alpha1.VirtualC
 		}
 		return c.Lifecycle.Release(ctx, vc)
 	}
-	var again time.Duration
-	if c.Serves != nil && vc.Status.ClusterNamespace != "" {
-		serves, after, err := c.Serves(ctx, vc.Status.ClusterNamespace)
-		if err != nil {
-			return 0, fmt.Errorf("finding out whether the tenant is served here: %w", err)
-		}
-		if !serves {
-			c.supervisor.Stop(name)
-			return after, nil
-		}
-		again = after
+	serves, again, err := c.serves(ctx, vc)
+	if err != nil {
+		return 0, fmt.Errorf("finding out whether the tenant is served here: %w", err)
+	}
+	if !serves {
+		c.supervisor.Stop(name)
+		return again, nil
 	}
 	// First, so that no connection starts with another policy, and a tenant that is not connected is told of it.
 	inForce, trouble, err := c.policies.of(ctx, c.Client, policyOf(vc))
@@ -223,6 +278,17 @@ func (c *Controller) reconcile(ctx context.Context, vc *tenancyv1alpha1.VirtualC
 		return 0, nil // the older one is still stopping: Supervisor.OnChange enqueues the VirtualCluster when it has ended
 	}
 	return c.report(ctx, vc, state.Reason, trouble, again)
+}
+
+// serves returns whether this process works on a tenant, and after how long to ask again, 0 for when something changes.
+func (c *Controller) serves(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (serves bool, again time.Duration, err error) {
+	if c.Shards != nil && !c.Shards.Holds(vc.UID) {
+		return false, 0, nil
+	}
+	if c.Serves == nil || vc.Status.ClusterNamespace == "" {
+		return true, 0, nil
+	}
+	return c.Serves(ctx, vc.Status.ClusterNamespace)
 }
 
 // report reports the state of a connection. again is after how long to reconcile for another reason, 0 for none.

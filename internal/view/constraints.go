@@ -42,6 +42,9 @@ func excessOf(spec *corev1.PodSpec) string {
 			terms += len(peers.RequiredDuringSchedulingIgnoredDuringExecution) + len(peers.PreferredDuringSchedulingIgnoredDuringExecution)
 		}
 	}
+	if excess := excessOfClaims(spec); excess != "" {
+		return excess
+	}
 	switch {
 	case terms > maxTerms:
 		return fmt.Sprintf("the pod has %d terms of pod affinity, anti-affinity and topology spread: at most %d are read", terms, maxTerms)

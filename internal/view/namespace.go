@@ -60,6 +60,7 @@ func projectSlices(np *schedulerv1alpha1.NamespacePlacement, turn int, most int6
 	}
 	slicepod.Encode(gang, pending...)
 	pin(pending, placement.Pinned(np))
+	nominate(pending, np.Status.Nominated)
 	return pods
 }
 
@@ -115,6 +116,24 @@ func pin(pending []*corev1.Pod, runs []placement.PinnedRun) {
 	}
 }
 
+// nominate nominates pending slices for the super clusters where others give way for them.
+func nominate(pending []*corev1.Pod, nominated *schedulerv1alpha1.Nominated) {
+	if nominated == nil {
+		return
+	}
+	at := 0
+	for i := range nominated.Placements {
+		p := &nominated.Placements[i]
+		for rest := slice.Of(p.Reserved); at < len(pending); at++ {
+			size := slicepod.AmountsOf(pending[at])
+			if !size.Fits(rest) {
+				break
+			}
+			pending[at].Status.NominatedNodeName, rest = p.Cluster, rest.Minus(size)
+		}
+	}
+}
+
 // Gang names a decision about a NamespacePlacement, by a hash of its UID, generation and spec, its placements, and what
 // is displaced and requested. Equal inputs give equal names, others do not: nor does a spec that has changed and
 // changed back, which an informer may yet have to show.
@@ -140,7 +159,7 @@ func slicePod(np *schedulerv1alpha1.NamespacePlacement, suffix string, spec *cor
 }
 
 func podSpec(np *schedulerv1alpha1.NamespacePlacement, amounts slice.Amounts) corev1.PodSpec {
-	priority := np.Spec.Priority
+	priority := placement.Priority(np)
 	return corev1.PodSpec{
 		SchedulerName: cmp.Or(np.Spec.SchedulerName, DefaultNamespaceScheduler),
 		Priority:      &priority,

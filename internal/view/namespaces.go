@@ -16,7 +16,9 @@ import (
 )
 
 // Namespaces projects NamespacePlacements into a Source of Pods. Of a gang that waits, the Source has the first slice
-// alone until Expand, so a tenant's namespace that cannot be placed costs one Pod, however many slices it has.
+// alone until Expand, so a tenant's namespace that cannot be placed costs one Pod, however many slices it has. One for
+// which others give way has all of them, each nominated for the super cluster where it is to go: others with its
+// priority, or a lower one, leave that much free there.
 //
 // A waiting namespace has a turn: tenants that wait with the same priority take turns, and those with few waiting
 // namespaces do not wait for all of one with many. A tenant's first turn has as many namespaces as its weight, the
@@ -43,12 +45,11 @@ type waitingNamespace struct {
 	bound map[string]string
 }
 
-// compareWaiting orders the waiting namespaces of a tenant.
+// compareWaiting orders the waiting namespaces of a tenant: those that are guaranteed first.
 func compareWaiting(a, b *waitingNamespace) int {
 	return cmp.Or(
-		cmp.Compare(b.placement.Spec.Priority, a.placement.Spec.Priority),
-		a.placement.CreationTimestamp.Compare(b.placement.CreationTimestamp.Time),
-		cmp.Compare(a.placement.Name, b.placement.Name),
+		cmp.Compare(placement.Priority(b.placement), placement.Priority(a.placement)),
+		placement.Compare(a.placement, b.placement),
 	)
 }
 
@@ -74,11 +75,12 @@ func (n *Namespaces) Set(np *schedulerv1alpha1.NamespacePlacement) {
 		return
 	}
 	next := &waitingNamespace{placement: np, gang: Gang(np)}
+	if old != nil && old.gang == next.gang { // whatever its place among those that wait
+		next.expanded, next.bound = old.expanded, old.bound
+	}
 	if old != nil && compareWaiting(old, next) == 0 && old.placement.Spec.Weight == np.Spec.Weight {
-		if old.gang != next.gang {
-			old.gang, old.expanded, old.bound = next.gang, false, nil
-		}
-		old.placement = np
+		next.turn = old.turn
+		*old = *next
 		n.project(old)
 		return
 	}
@@ -196,7 +198,7 @@ func weightOf(w *waitingNamespace) int { return max(1, int(w.placement.Spec.Weig
 // project projects a waiting namespace, and returns its last slice. The caller holds mu.
 func (n *Namespaces) project(w *waitingNamespace) client.Object {
 	most := int64(1)
-	if w.expanded || w.bound != nil {
+	if w.expanded || w.bound != nil || w.placement.Status.Nominated != nil {
 		most = placement.MaxSlices
 	}
 	objects := projectSlices(w.placement, w.turn, most)

@@ -127,6 +127,12 @@ func TestPlacedSlicesStayBound(t *testing.T) {
 	n.Set(published)
 	want("slice.0000=r1 slice.0001=r2")
 	n.Delete(types.NamespacedName{Namespace: "tenant", Name: "older"})
+	guaranteed := np.DeepCopy() // it has another place among those that wait
+	guaranteed.Status.Conditions = []metav1.Condition{{Type: schedulerv1alpha1.ConditionGuaranteed, Status: metav1.ConditionTrue}}
+	n.Set(guaranteed)
+	want("slice.0000=r1 slice.0001=r2")
+	n.Set(np)
+	want("slice.0000=r1 slice.0001=r2")
 
 	stored := np.DeepCopy()
 	stored.Status.Placements = []schedulerv1alpha1.ClusterPlacement{

@@ -23,7 +23,7 @@ func TestTenantNodesOfferWhatStays(t *testing.T) {
 		}
 		return p
 	}
-	const cpu, memory, cpuOfDB = "cpu.slice.tenancy.x-k8s.io/web", "memory.slice.tenancy.x-k8s.io/web", "cpu.slice.tenancy.x-k8s.io/db"
+	const cpu, memory, cpuOfDB = "cpu.slice.tenancy.kubernetes.io/web", "memory.slice.tenancy.kubernetes.io/web", "cpu.slice.tenancy.kubernetes.io/db"
 	both := builders.Resources("cpu", "2", "memory", "1Gi")
 	for name, tc := range map[string]struct {
 		web, db []schedulerv1alpha1.ClusterPlacement

@@ -119,7 +119,7 @@ func profileWith(t *testing.T, kind plugins.Scheduler, names ...string) *config.
 	require.NoError(t, err)
 	cfg := object.(*config.KubeSchedulerConfiguration)
 	cfg.APIVersion = gvk.GroupVersion().String()
-	require.NoError(t, plugins.Check(cfg))
+	require.NoError(t, plugins.Check(cfg, nil))
 	return cfg
 }
 

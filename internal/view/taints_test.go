@@ -73,7 +73,7 @@ func TestProjectionsOfANodeThatIsLost(t *testing.T) {
 	nodes := TenantNodes(map[string]*corev1.Node{"r1": node}, []schedulerv1alpha1.NamespacePlacement{*held})
 	require.Len(t, nodes, 1, "what is placed there stays")
 	require.Empty(t, cmp.Diff(want, nodes[0].Spec.Taints))
-	require.Equal(t, int64(1000), nodes[0].Status.Allocatable.Name("cpu.slice.tenancy.x-k8s.io/web", "").Value())
+	require.Equal(t, int64(1000), nodes[0].Status.Allocatable.Name("cpu.slice.tenancy.kubernetes.io/web", "").Value())
 
 	require.Empty(t, cmp.Diff(before, node), "the Node is not changed")
 	require.Empty(t, spare[:2][1].Key)

@@ -40,7 +40,7 @@ func pinnedTo(pod *corev1.Pod) (string, bool) {
 // TenantPod is an informer transform: a tenant's Pod as its pod scheduler sees it. Requests are renamed to the extended
 // resources of the Pod's namespace, of which each Pod takes one of the resource pods, spec.nodeName is the super
 // cluster, what the Pod demands of nodes and of other Pods is that of constrain, and what only a super cluster can
-// judge (volumes, ports) is left out. The object belongs to the caller and is changed.
+// judge (ports, volumes other than claims) is left out. The object belongs to the caller and is changed.
 //
 // Where a Pod runs is read from its node once it is bound to one, because a Binding cannot be undone, and from the
 // tenant-writable annotation before that, which TenantPods doubts.
@@ -74,6 +74,10 @@ func TenantPod(object any) (any, error) {
 		InitContainers:                renameContainers(pod.Spec.InitContainers, pod.Namespace),
 		Overhead:                      overhead(pod),
 	}
+	if annotations[AnnotationBoundNode] == "" {
+		projected.Volumes = claimsOf(&pod.Spec)
+		projected.ResourceClaims = pod.Spec.ResourceClaims[:min(1, len(pod.Spec.ResourceClaims))] // one is enough to refuse it
+	}
 	if excess := excessOf(&pod.Spec); excess != "" {
 		annotations[nodegroups.AnnotationExcess] = excess
 	} else {
@@ -95,13 +99,26 @@ func TenantPod(object any) (any, error) {
 // asks for that super cluster (plugin NamespacePlacement leaves it no other), and evicts no other Pod for it. A tenant
 // can write all of a Pod, so chosen must know it from elsewhere.
 func TenantPods(chosen func(pod types.UID, superCluster string) bool) cache.TransformFunc {
+	return chosenPods(func(pod *corev1.Pod, superCluster string) bool { return chosen(pod.UID, superCluster) })
+}
+
+// LabeledPods returns TenantPods for who does not know what the pod scheduler chose, and has nobody harmed but the
+// tenant that says so wrongly: chosen is what label and annotation name. The binder writes both, and a Pod that asks
+// for a super cluster has the annotation alone.
+func LabeledPods() cache.TransformFunc {
+	return chosenPods(func(pod *corev1.Pod, superCluster string) bool {
+		return pod.Labels[schedulerv1alpha1.LabelSuperCluster] == superCluster
+	})
+}
+
+func chosenPods(chosen func(pod *corev1.Pod, superCluster string) bool) cache.TransformFunc {
 	return func(object any) (any, error) {
 		projected, err := TenantPod(object)
 		pod, ok := projected.(*corev1.Pod)
 		if err != nil || !ok {
 			return projected, err
 		}
-		if asks := pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster]; asks != "" && pod.Annotations[AnnotationBoundNode] == "" && !chosen(pod.UID, asks) {
+		if asks := pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster]; asks != "" && pod.Annotations[AnnotationBoundNode] == "" && !chosen(pod, asks) {
 			pod.Spec.NodeName = ""
 			pod.Spec.PreemptionPolicy = ptr.To(corev1.PreemptNever)
 		}

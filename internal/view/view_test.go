@@ -132,7 +132,7 @@ func TestTenantPodLeavesOutWhatSuperClustersJudge(t *testing.T) {
 		Spec: corev1.PodSpec{
 			NodeName: "r1", NodeSelector: map[string]string{"disk": "ssd"}, SchedulerName: "s", Containers: []corev1.Container{{Name: "a"}},
 			Tolerations: []corev1.Toleration{{Key: schedulerv1alpha1.TaintProvider, Operator: corev1.TolerationOpExists}},
-			Overhead:    builders.Resources("pods.slice.tenancy.x-k8s.io/web", "1"),
+			Overhead:    builders.Resources("pods.slice.tenancy.kubernetes.io/web", "1"),
 		},
 	}
 	if diff := cmp.Diff(want, projected); diff != "" {
@@ -176,6 +176,26 @@ func TestTenantPods(t *testing.T) {
 			require.Equal(t, tc.want, got.Spec.NodeName)
 			require.Equal(t, tc.wantPreemption, got.Spec.PreemptionPolicy)
 			require.Equal(t, tc.wantAsks, got.Annotations[schedulerv1alpha1.AnnotationSuperCluster])
+		})
+	}
+}
+
+// TestLabeledPods: where nobody knows what was chosen, it is what label and annotation name.
+func TestLabeledPods(t *testing.T) {
+	for name, tc := range map[string]struct{ annotation, label, want string }{
+		"none":             {},
+		"chosen":           {annotation: "r1", label: "r1", want: "r1"},
+		"asked for":        {annotation: "r1"},
+		"another is asked": {annotation: "r2", label: "r1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Annotations: map[string]string{schedulerv1alpha1.AnnotationSuperCluster: tc.annotation},
+				Labels:      map[string]string{schedulerv1alpha1.LabelSuperCluster: tc.label},
+			}}
+			projected, err := LabeledPods()(pod)
+			require.NoError(t, err)
+			require.Equal(t, tc.want, projected.(*corev1.Pod).Spec.NodeName)
 		})
 	}
 }

@@ -43,6 +43,9 @@ type Owner struct {
 	Reader client.Reader
 	// Recorder records Events on VirtualClusters.
 	Recorder record.EventRecorder
+	// Drained returns whether nothing is left of a tenant, by its cluster key, where its pods ran. Nil: that is when
+	// its NamespacePlacements are gone.
+	Drained func(key string) bool
 }
 
 // Prepare adds the finalizer, creates the root namespace and writes the cluster key, each only where it is missing. It
@@ -118,6 +121,9 @@ func (o *Owner) Release(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster)
 		remaining, err := o.deletePlacements(ctx, root.Name)
 		if err != nil || remaining {
 			return drainRetryAfter, err
+		}
+		if o.Drained != nil && !o.Drained(root.Name) {
+			return drainRetryAfter, nil
 		}
 		if root.DeletionTimestamp.IsZero() {
 			uid := client.Preconditions{UID: ptr.To(root.UID)}

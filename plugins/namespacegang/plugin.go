@@ -20,6 +20,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/superpool/superpool/apis/config"
+	"github.com/superpool/superpool/apis/config/validation"
 	"github.com/superpool/superpool/internal/slicepod"
 )
 
@@ -32,10 +34,6 @@ const (
 	ErrReasonReleased = "another slice of the namespace fits no super cluster"
 	// ErrReasonNoFreeCapacity begins the reason of a slice whose namespace needs more than the whole pool has free.
 	ErrReasonNoFreeCapacity = "the pool has too little free capacity for the namespace"
-
-	// permitTimeout bounds how long a slice is held for the others of its gang. Reserve activates them, so
-	// it is reached only when the scheduler cannot try them at all.
-	permitTimeout = 30 * time.Second
 )
 
 // Assignment is one slice of a decision.
@@ -70,6 +68,8 @@ type NamespaceGang struct {
 	expander  Expander // nil: the view has all slices of every gang
 	gangs     *State
 	pods      corev1listers.PodLister
+	// wait is how long a slice is held for the others of its gang.
+	wait time.Duration
 
 	// expansion is held from the first Reserve of a gang until it is expanded, and from the last Unreserve until it is
 	// collapsed.
@@ -88,13 +88,20 @@ var (
 
 // New returns a factory of the plugin. gangs is shared with the plugins that look at decisions in the making.
 func New(committer Committer, gangs *State) func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
-	return func(_ context.Context, _ runtime.Object, handle framework.Handle) (framework.Plugin, error) {
+	return func(_ context.Context, object runtime.Object, handle framework.Handle) (framework.Plugin, error) {
+		args, ok := object.(*config.NamespaceGangArgs)
+		if !ok {
+			return nil, fmt.Errorf("args are of type %T, want *NamespaceGangArgs", object)
+		}
+		if err := validation.ValidateNamespaceGangArgs(nil, args).ToAggregate(); err != nil {
+			return nil, err //nolint:wrapcheck // it names the field
+		}
 		if committer == nil {
 			return nil, fmt.Errorf("%s serves the namespace scheduler only: nothing can write its decisions here", Name)
 		}
 		pods := handle.SharedInformerFactory().Core().V1().Pods().Lister()
 		expander, _ := committer.(Expander)
-		return &NamespaceGang{handle: handle, committer: committer, expander: expander, gangs: gangs, pods: pods}, nil
+		return &NamespaceGang{handle: handle, committer: committer, expander: expander, gangs: gangs, pods: pods, wait: time.Duration(args.PermitWaitingTimeSeconds) * time.Second}, nil
 	}
 }
 
@@ -175,6 +182,9 @@ func (pl *NamespaceGang) Reserve(ctx context.Context, _ fwk.CycleState, pod *cor
 	case !first || sizeOf(pod) <= 1:
 	case pl.expander != nil:
 		pl.expander.Expand(ctx, slicepod.GangName(pod))
+		if pod.Status.NominatedNodeName != "" { // the view had all of them, so adding them has queued none
+			pl.activateOthers(ctx, pod)
+		}
 	default:
 		pl.activateOthers(ctx, pod)
 	}
@@ -219,7 +229,7 @@ func (pl *NamespaceGang) Permit(ctx context.Context, _ fwk.CycleState, pod *core
 		return fwk.NewStatus(fwk.Unschedulable, ErrReasonReleased), 0
 	}
 	if !pl.gangs.complete(pod) {
-		return fwk.NewStatus(fwk.Wait), permitTimeout
+		return fwk.NewStatus(fwk.Wait), pl.wait
 	}
 	gang := slicepod.GangName(pod)
 	pl.handle.IterateOverWaitingPods(func(waiting framework.WaitingPod) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,6 +21,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/superpool/superpool/apis/config"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/plugins/internal/plugintest"
 	"github.com/superpool/superpool/plugins/namespacegang"
@@ -111,7 +113,7 @@ func sliceOf(gang, size, name string) *corev1.Pod {
 }
 
 func TestNewWithoutACommitter(t *testing.T) {
-	_, err := namespacegang.New(nil, namespacegang.NewState())(t.Context(), nil, nil)
+	_, err := namespacegang.New(nil, namespacegang.NewState())(t.Context(), &config.NamespaceGangArgs{PermitWaitingTimeSeconds: 30}, nil)
 	require.ErrorContains(t, err, "namespace scheduler only")
 }
 
@@ -424,6 +426,93 @@ func TestTheGangIsReleased(t *testing.T) {
 			s.book.want(t, "b: b0=r1 b1=r1")
 		})
 	}
+}
+
+// TestSettle: what is tried next waits for slices of gangs that are not placed, as long as they count, and for no
+// others.
+func TestSettle(t *testing.T) {
+	for name, tc := range map[string]struct {
+		end  func(s *scheduler, a []*corev1.Pod)
+		want map[string]bool
+	}{
+		"a gang that waits": {end: func(*scheduler, []*corev1.Pod) {}},
+		"a slice fits nowhere": {
+			end: func(s *scheduler, a []*corev1.Pod) {
+				_, status := s.RunPostFilterPlugins(s.t.Context(), framework.NewCycleState(), a[2], framework.NewDefaultNodeToStatus())
+				require.Equal(s.t, fwk.Unschedulable, status.Code())
+			},
+			want: map[string]bool{"a0": true, "a1": true},
+		},
+		"a slice is taken back": {
+			end:  func(s *scheduler, a []*corev1.Pod) { s.unreserve(a[0], "r1") },
+			want: map[string]bool{"a0": true, "a1": true},
+		},
+		"the decision cannot be written": {
+			end: func(s *scheduler, a []*corev1.Pod) {
+				s.book.fail = []error{errors.New("lost")}
+				require.Equal(s.t, fwk.Success, s.assume(a[2], "r1"))
+				require.Equal(s.t, fwk.Error, s.bind(a[1], "r1").Code())
+			},
+			want: map[string]bool{"a0": true, "a1": true, "a2": true},
+		},
+		"the decision is written": {
+			end: func(s *scheduler, a []*corev1.Pod) {
+				require.Equal(s.t, fwk.Success, s.assume(a[2], "r1"))
+				for _, pod := range a {
+					require.True(s.t, s.bind(pod, "r1").IsSuccess())
+				}
+			},
+		},
+		"a slice of it is tried again": {
+			end: func(s *scheduler, a []*corev1.Pod) {
+				s.unreserve(a[0], "r1")
+				s.unreserve(a[1], "r1")
+				require.Equal(s.t, fwk.Wait, s.assume(a[0], "r1"))
+			},
+			want: map[string]bool{"a1": true},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScheduler(t, nil)
+			a := []*corev1.Pod{sliceOf("a", "3", "a0"), sliceOf("a", "3", "a1"), sliceOf("a", "3", "a2")}
+			for _, pod := range a[:2] {
+				require.Equal(t, fwk.Wait, s.assume(pod, "r1"))
+			}
+			tc.end(s, a)
+			var asked map[string]bool
+			left := 3
+			s.gangs.Settle(t.Context(), func(pod *corev1.Pod) bool {
+				if asked == nil {
+					asked = map[string]bool{}
+				}
+				asked[pod.Name] = true
+				left--
+				return left > 0
+			})
+			require.Equal(t, tc.want, asked)
+			require.True(t, left <= 0 || tc.want == nil, "it waits until none counts")
+			s.gangs.Settle(t.Context(), func(pod *corev1.Pod) bool {
+				t.Errorf("%s was forgotten", pod.Name)
+				return false
+			})
+		})
+	}
+}
+
+// TestSettleGivesUp: a slice that counts for ever holds nobody up for longer than a second, and once.
+func TestSettleGivesUp(t *testing.T) {
+	s := newScheduler(t, nil)
+	pod := sliceOf("a", "2", "a0")
+	require.Equal(t, fwk.Wait, s.assume(pod, "r1"))
+	s.unreserve(pod, "r1")
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		forever := func(*corev1.Pod) bool { return true }
+		s.gangs.Settle(t.Context(), forever)
+		require.Equal(t, time.Second, time.Since(begin))
+		s.gangs.Settle(t.Context(), forever)
+		require.Equal(t, time.Second, time.Since(begin))
+	})
 }
 
 // A slice that was not reserved must not tear down its gang.

@@ -2,22 +2,33 @@ package namespacegang
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
 
 	"github.com/superpool/superpool/internal/slicepod"
 )
+
+// settlePatience is how long Settle waits for the next slice. It takes as long as the goroutine of one that is released
+// needs, which asks no API server.
+const settlePatience = time.Second
 
 // State holds the decisions in the making, by gang. A gang is there while any of its slices is reserved. Reserve and
 // Unreserve write it; scores read it. It is safe for concurrent use.
 type State struct {
 	mu    sync.Mutex
 	gangs map[string]*gang
+	// released are slices of gangs that are not placed. kube-scheduler counts each on its super cluster until the
+	// goroutine that was to bind it has taken it off, after Unreserve. Settle forgets those.
+	released map[types.UID]*corev1.Pod
 }
 
 type gang struct {
@@ -35,7 +46,42 @@ type gang struct {
 
 // NewState returns an empty State, for one scheduler.
 func NewState() *State {
-	return &State{gangs: map[string]*gang{}}
+	return &State{gangs: map[string]*gang{}, released: map[types.UID]*corev1.Pod{}}
+}
+
+// Settle waits until no slice that was released counts any more, as isCounted says, so that what is tried next is not
+// refused for room that is being given back. It gives up when ctx ends, or none came off for a second, and forgets
+// them. It is to be called before the snapshot for a gang's first slice is made.
+func (s *State) Settle(ctx context.Context, isCounted func(*corev1.Pod) bool) {
+	for left := s.counted(isCounted); left > 0; {
+		before := left
+		err := wait.PollUntilContextTimeout(ctx, 50*time.Microsecond, settlePatience, false, func(context.Context) (bool, error) {
+			left = s.counted(isCounted)
+			return left < before, nil
+		})
+		if err != nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			clear(s.released)
+			klog.FromContext(ctx).V(2).Info("Slices that were released count still", "slices", left)
+			return
+		}
+	}
+}
+
+// counted forgets the released slices that do not count any more, and returns how many do.
+func (s *State) counted(isCounted func(*corev1.Pod) bool) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.released, func(_ types.UID, pod *corev1.Pod) bool { return !isCounted(pod) })
+	return len(s.released)
+}
+
+// release notes that the slices of a gang are not placed. The caller holds mu.
+func (s *State) release(found *gang) {
+	for uid, assignment := range found.assigned {
+		s.released[uid] = assignment.Pod
+	}
 }
 
 // Assigned returns how many slices of pod's gang are reserved in each super cluster. The map is the caller's.
@@ -65,6 +111,7 @@ func (s *State) assign(pod *corev1.Pod, cluster string) bool {
 		s.gangs[slicepod.GangName(pod)] = found
 	}
 	found.drop(pod.UID)
+	delete(s.released, pod.UID)
 	found.assigned[pod.UID] = Assignment{Pod: pod, Cluster: cluster}
 	found.counts[cluster]++
 	return len(found.assigned) == 1
@@ -106,6 +153,7 @@ func (s *State) lose(pod *corev1.Pod) {
 	if found := s.gangs[slicepod.GangName(pod)]; found != nil {
 		if _, assigned := found.assigned[pod.UID]; assigned {
 			found.lost = true
+			s.release(found)
 		}
 	}
 }
@@ -116,6 +164,7 @@ func (s *State) loseOthers(pod *corev1.Pod) {
 	defer s.mu.Unlock()
 	if found := s.gangs[slicepod.GangName(pod)]; found != nil {
 		found.lost = true
+		s.release(found)
 	}
 }
 
@@ -147,9 +196,14 @@ func (s *State) commit(pod *corev1.Pod, write func([]Assignment) error) error {
 		assignments := s.assignments(found)
 		if missing := found.size - int64(len(assignments)); missing > 0 {
 			found.outcome = fmt.Errorf("%d slices of the gang were released", missing)
-			return
+		} else {
+			found.outcome = write(assignments)
 		}
-		found.outcome = write(assignments)
+		if found.outcome != nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.release(found)
+		}
 	})
 	if found.outcome == nil {
 		s.forget(pod)

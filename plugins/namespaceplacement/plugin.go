@@ -46,12 +46,26 @@ func New(context.Context, runtime.Object, framework.Handle) (framework.Plugin, e
 func (pl *NamespacePlacement) Name() string { return Name }
 
 // EventsToRegister names what can give a namespace capacity: a Node that is added to the view or whose allocatable
-// changes.
+// changes, and a pod that requests less.
 func (pl *NamespacePlacement) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
-	return []fwk.ClusterEventWithHint{{
-		Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable},
-		QueueingHintFn: pl.isSchedulableAfterNodeChange,
-	}}, nil
+	return []fwk.ClusterEventWithHint{
+		{
+			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable},
+			QueueingHintFn: pl.isSchedulableAfterNodeChange,
+		},
+		{
+			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.UpdatePodScaleDown},
+			QueueingHintFn: pl.isSchedulableAfterPodChange,
+		},
+	}, nil
+}
+
+// isSchedulableAfterPodChange queues a pod that requests less than before.
+func (pl *NamespacePlacement) isSchedulableAfterPodChange(_ klog.Logger, pod *corev1.Pod, _, after any) (fwk.QueueingHint, error) {
+	if changed, ok := after.(*corev1.Pod); ok && changed.UID != pod.UID {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
 }
 
 // isSchedulableAfterNodeChange queues a pod when what a Node has of its namespace is another amount than before.

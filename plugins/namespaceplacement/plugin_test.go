@@ -53,7 +53,7 @@ func TestPreFilter(t *testing.T) {
 		"a namespace that ends alike":   {nodes: []*corev1.Node{holding("r1", "cpu"+suffix+"/my-web")}, wantStatus: refused},
 		"a namespace that begins alike": {nodes: []*corev1.Node{holding("r1", "cpu"+suffix+"/web-2")}, wantStatus: refused},
 		"an extended resource of the same name": {
-			nodes: []*corev1.Node{holding("r1", "example.com/web", "slice.tenancy.x-k8s.io/web")}, wantStatus: refused,
+			nodes: []*corev1.Node{holding("r1", "example.com/web", "slice.tenancy.kubernetes.io/web")}, wantStatus: refused,
 		},
 		"all nodes that hold it": {
 			nodes: []*corev1.Node{holding("r1", "cpu"+suffix+"/web", "memory"+suffix+"/web"), holding("r2", "cpu"+suffix+"/other"), holding("r3", "cpu"+suffix+"/web", "cpu"+suffix+"/other")},

@@ -45,6 +45,29 @@ func apartOf(pod *corev1.Pod) ([]apart, error) {
 	return terms, nil
 }
 
+// questionOf returns what is equal for pods of a namespace that avoid the same, and may be on the same nodes. It is ""
+// for those that avoid nobody.
+func questionOf(wanted *demand, terms []apart, namespace string) string {
+	if len(terms) == 0 {
+		return ""
+	}
+	text := namespace + "\n" + wanted.key
+	for i := range terms {
+		text += "\n" + terms[i].term.String()
+	}
+	return text
+}
+
+// firstFull returns the topology key of the first of terms that isFull, "" for none.
+func firstFull(terms []apart, c *cluster, groups uint64, pods []fwk.PodInfo) string {
+	for i := range terms {
+		if terms[i].isFull(c, groups, pods) {
+			return terms[i].TopologyKey
+		}
+	}
+	return ""
+}
+
 // avoids reports whether the term names a pod. Of namespaces it reads the names: what it selects by label may be
 // missed.
 func (a *apart) avoids(pod *corev1.Pod) bool {
@@ -56,7 +79,7 @@ func (a *apart) avoids(pod *corev1.Pod) bool {
 // in as many domains as they are.
 func (a *apart) isFull(c *cluster, groups uint64, pods []fwk.PodInfo) bool {
 	domains, counted := c.domains(a.TopologyKey, groups)
-	if !counted {
+	if !counted || int64(len(pods)) < domains {
 		return false
 	}
 	nodes, each := sets.New[string](), 0

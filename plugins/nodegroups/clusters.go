@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	// maxAnswers is how many demands a cluster remembers its answer to, and maxKey the longest of their keys, in bytes.
+	// maxAnswers is how many demands a cluster remembers its answer to, and maxKey the length from which on their keys
+	// are hashed, in bytes.
 	maxAnswers = 128
-	maxKey     = 4096
+	maxKey     = 512
 )
 
 // clusters are the groups of super clusters, by virtual Node. The zero value is ready for use, by many goroutines.
@@ -53,6 +54,8 @@ type answer struct {
 	groups uint64
 	// reason is why there are none, "" if there are some, or it is not known.
 	reason string
+	// taints are those that keep the pod off, one of each group, if that is the reason.
+	taints []*corev1.Taint
 	// score is the most that a node of one of them has of the pod's preferences.
 	score int64
 }
@@ -108,9 +111,7 @@ func (c *cluster) answer(wanted *demand) *answer {
 	if len(c.answers) >= maxAnswers {
 		clear(c.answers)
 	}
-	if len(wanted.key) <= maxKey {
-		c.answers[wanted.key] = found
-	}
+	c.answers[wanted.key] = found
 	return found
 }
 
@@ -121,7 +122,7 @@ func (c *cluster) look(wanted *demand) *answer {
 	}
 	tolerated := c.tolerated(matching, wanted.pod.Spec.Tolerations)
 	if tolerated == 0 {
-		return &answer{reason: ErrReasonNoNode + c.untolerated(matching, wanted.pod.Spec.Tolerations)}
+		return &answer{reason: ErrReasonNoNode + "for it whose taints it tolerates", taints: c.untolerated(matching, wanted.pod.Spec.Tolerations)}
 	}
 	large := c.large(tolerated, wanted.amounts)
 	if large == 0 {

@@ -1,6 +1,7 @@
 package nodegroups
 
 import (
+	"crypto/sha256"
 	"maps"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ import (
 type demand struct {
 	pod     *corev1.Pod
 	amounts slice.Amounts
-	// key is equal for pods that demand the same.
+	// key is equal for pods that demand the same, and at most maxKey bytes.
 	key string
 }
 
@@ -45,6 +46,10 @@ func demandOf(pod *corev1.Pod) *demand {
 		write(affinity.NodeAffinity)
 	}
 	d.key = text.String()
+	if len(d.key) > maxKey {
+		sum := sha256.Sum256([]byte(d.key))
+		d.key = string(sum[:])
+	}
 	return d
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	pluginhelper "k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/podtopologyspread"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/nodegroups"
@@ -39,6 +40,11 @@ const (
 type NodeGroups struct {
 	clusters clusters
 	spreader *podtopologyspread.PodTopologySpread
+	shows    func(taint *corev1.Taint) bool
+
+	// spreads are the pods that count for a spread, and full is which anti-affinity a super cluster cannot keep.
+	spreads lasting[[]fwk.PodInfo]
+	full    lasting[string]
 }
 
 var (
@@ -50,13 +56,15 @@ var (
 	_ framework.EnqueueExtensions   = &NodeGroups{}
 )
 
-// New returns the plugin.
-func New(ctx context.Context, _ runtime.Object, handle framework.Handle) (framework.Plugin, error) {
-	spreader, err := newSpreader(ctx, handle)
-	if err != nil {
-		return nil, err
+// New returns the plugin's factory. shows returns whether the tenant may be told of a taint of nodes; nil: of all.
+func New(shows func(taint *corev1.Taint) bool) frameworkruntime.PluginFactory {
+	return func(ctx context.Context, _ runtime.Object, handle framework.Handle) (framework.Plugin, error) {
+		spreader, err := newSpreader(ctx, handle)
+		if err != nil {
+			return nil, err
+		}
+		return &NodeGroups{spreader: spreader, shows: shows}, nil
 	}
-	return &NodeGroups{spreader: spreader}, nil
 }
 
 // Name returns the name of the plugin.
@@ -78,6 +86,10 @@ func (pl *NodeGroups) EventsToRegister(context.Context) ([]fwk.ClusterEventWithH
 			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Add | fwk.UpdatePodLabel | fwk.Delete},
 			QueueingHintFn: pl.isSchedulableAfterPodChange,
 		},
+		{
+			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.UpdatePodToleration | fwk.UpdatePodScaleDown},
+			QueueingHintFn: pl.isSchedulableAfterOwnChange,
+		},
 	}, nil
 }
 
@@ -86,6 +98,14 @@ func (pl *NodeGroups) isSchedulableAfterNodeDeletion(_ klog.Logger, pod *corev1.
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil
+}
+
+// isSchedulableAfterOwnChange tries a pod again that tolerates more, or requests less.
+func (pl *NodeGroups) isSchedulableAfterOwnChange(_ klog.Logger, pod *corev1.Pod, _, after any) (fwk.QueueingHint, error) {
+	if changed, ok := after.(*corev1.Pod); ok && changed.UID != pod.UID {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
 }
 
 // isSchedulableAfterPodChange tries a pod again whose spread or anti-affinity may count the other one.
@@ -126,6 +146,8 @@ func textOf(node *corev1.Node) string {
 type cycle struct {
 	demand *demand
 	apart  []apart
+	// question is equal for pods of whose anti-affinity the same is found out, "" for one without.
+	question string
 	// spread is nil where the pod requires none.
 	spread *spread
 }
@@ -147,6 +169,7 @@ func (pl *NodeGroups) PreFilter(ctx context.Context, state fwk.CycleState, pod *
 	if known.apart, err = apartOf(pod); err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
+	known.question = questionOf(known.demand, known.apart, pod.Namespace)
 	if known.spread, err = pl.spreadOf(ctx, known.demand, nodes); err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
@@ -208,15 +231,14 @@ func (pl *NodeGroups) Filter(ctx context.Context, state fwk.CycleState, _ *corev
 	c := pl.clusters.of(node.Node())
 	found := c.answer(known.demand)
 	if found.reason != "" {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, found.reason)
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, found.reason+keysOf(found.taints, pl.shows))
 	}
 	if known.spread != nil && !known.spread.allows(ctx, pl.spreader, c, node.Node().Name, found.groups) {
 		return fwk.NewStatus(fwk.Unschedulable, ErrReasonSpread)
 	}
-	for i := range known.apart {
-		if term := &known.apart[i]; term.isFull(c, found.groups, node.GetPods()) {
-			return fwk.NewStatus(fwk.Unschedulable, ErrReasonApart+term.TopologyKey)
-		}
+	key := pl.full.ask(known.question, node, func() string { return firstFull(known.apart, c, found.groups, node.GetPods()) })
+	if key != "" {
+		return fwk.NewStatus(fwk.Unschedulable, ErrReasonApart+key)
 	}
 	return nil
 }

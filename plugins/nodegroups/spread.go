@@ -83,7 +83,8 @@ func requiredSpread(pod *corev1.Pod) (constraints []corev1.TopologySpreadConstra
 func (pl *NodeGroups) spreadOf(ctx context.Context, wanted *demand, infos []fwk.NodeInfo) (*spread, error) {
 	s := &spread{nodes: map[string][]*standIn{}, on: map[types.UID]*standIn{}, state: framework.NewCycleState()}
 	var constraints []corev1.TopologySpreadConstraint
-	honors := true
+	// Without demands on nodes a pod may be anywhere, whatever its constraints honor.
+	honors := len(wanted.pod.Spec.NodeSelector) > 0 || requiredBy(wanted.pod) != nil
 	for _, constraint := range requiredSpread(wanted.pod) {
 		if !pl.knownEverywhere(constraint.TopologyKey, infos) {
 			continue
@@ -103,6 +104,7 @@ func (pl *NodeGroups) spreadOf(ctx context.Context, wanted *demand, infos []fwk.
 		Tolerations: wanted.pod.Spec.Tolerations, TopologySpreadConstraints: constraints,
 	}}
 	var nodes []fwk.NodeInfo
+	question := s.question()
 	for _, info := range infos {
 		c, counts := pl.clusters.of(info.Node()), all
 		if honors {
@@ -115,7 +117,7 @@ func (pl *NodeGroups) spreadOf(ctx context.Context, wanted *demand, infos []fwk.
 			return true
 		})
 		s.nodes[info.Node().Name] = here
-		for _, pod := range info.GetPods() {
+		for _, pod := range pl.spreads.ask(question, info, func() []fwk.PodInfo { return s.counted(info.GetPods()) }) {
 			if on := s.place(c, here, pod.GetPod()); on != nil {
 				on.pods = append(on.pods, pod)
 			}
@@ -139,7 +141,7 @@ func (pl *NodeGroups) knownEverywhere(key string, infos []fwk.NodeInfo) bool {
 // place returns the stand-in on which a pod of a super cluster counts, nil for none: of those that its own demands
 // leave the one in the emptiest domain.
 func (s *spread) place(c *cluster, here []*standIn, pod *corev1.Pod) *standIn {
-	if pod.Namespace != s.pod.Namespace || pod.DeletionTimestamp != nil || !s.counts(pod) {
+	if !s.counts(pod) {
 		return nil
 	}
 	if len(here) == 1 {
@@ -174,8 +176,30 @@ func (s *spread) place(c *cluster, here []*standIn, pod *corev1.Pod) *standIn {
 	return best
 }
 
-// counts reports whether a pod of the same namespace counts for a constraint.
+// question says which pods count. Selectors have one text for all pods and for none: their constraints have two.
+func (s *spread) question() string {
+	text := s.pod.Namespace
+	for i := range s.pod.Spec.TopologySpreadConstraints {
+		text += "\n" + s.pod.Spec.TopologySpreadConstraints[i].LabelSelector.String()
+	}
+	return text
+}
+
+// counted returns those of pods that count.
+func (s *spread) counted(pods []fwk.PodInfo) (counted []fwk.PodInfo) {
+	for _, pod := range pods {
+		if s.counts(pod.GetPod()) {
+			counted = append(counted, pod)
+		}
+	}
+	return counted
+}
+
+// counts reports whether a pod counts for a constraint.
 func (s *spread) counts(pod *corev1.Pod) bool {
+	if pod.Namespace != s.pod.Namespace || pod.DeletionTimestamp != nil {
+		return false
+	}
 	for _, selector := range s.selectors {
 		if selector.Matches(labels.Set(pod.Labels)) {
 			return true

@@ -7,19 +7,27 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	pluginhelper "k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
 
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// maxWords bounds what is said of a pod's requirements, in bytes.
-const maxWords = 256
+const (
+	// maxWords bounds what is said of a pod's requirements, in bytes.
+	maxWords = 256
+	// maxRequirements is how many of them are compared with the nodes one by one, to say which no node has.
+	maxRequirements = 32
+)
 
 // required says what a node must have that none has: of the node selector and a node affinity of one term what no node
 // has at all, or else all of it.
 func (c *cluster) required(pod *corev1.Pod) string {
 	requirements, isWhole := requirementsOf(pod)
+	if len(requirements) > maxRequirements {
+		requirements, isWhole = requirements[:maxRequirements], false
+	}
 	var none, every []string
 	for _, requirement := range requirements {
 		words := wordsOf(requirement)
@@ -101,15 +109,28 @@ func wordsOf(requirement corev1.NodeSelectorRequirement) string {
 	return fmt.Sprintf("with %s %s (%s)", key, requirement.Operator, values)
 }
 
-// untolerated says which taints keep a pod off groups, one of each group.
-func (c *cluster) untolerated(groups uint64, tolerations []corev1.Toleration) string {
-	keys := map[string]bool{}
+// untolerated returns which taints keep a pod off groups, one of each group.
+func (c *cluster) untolerated(groups uint64, tolerations []corev1.Toleration) (taints []*corev1.Taint) {
 	c.where(groups, func(i int) bool {
 		taint, isAway := corev1helpers.FindMatchingUntoleratedTaint(c.nodes[i].Spec.Taints, tolerations, pluginhelper.DoNotScheduleTaintsFilterFunc())
 		if isAway {
-			keys[taint.Key] = true
+			taints = append(taints, &taint)
 		}
 		return isAway
 	})
-	return tenancy.Cut("for it whose taints it tolerates ("+strings.Join(slices.Sorted(maps.Keys(keys)), ", ")+")", maxWords)
+	return taints
+}
+
+// keysOf returns " (a, b)", the keys of those taints that shows lets a tenant know, "" if there are none.
+func keysOf(taints []*corev1.Taint, shows func(*corev1.Taint) bool) string {
+	keys := sets.New[string]()
+	for _, taint := range taints {
+		if shows == nil || shows(taint) {
+			keys.Insert(taint.Key)
+		}
+	}
+	if len(keys) == 0 {
+		return ""
+	}
+	return " (" + tenancy.Cut(strings.Join(sets.List(keys), ", "), maxWords) + ")"
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"github.com/superpool/superpool/apis/config"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/plugins/internal/plugintest"
 	"github.com/superpool/superpool/plugins/namespacegang"
@@ -53,7 +54,7 @@ func TestScore(t *testing.T) {
 			t.Parallel()
 			gangs := namespacegang.NewState()
 			f := plugintest.NewFramework(t, slicepack.Name, slicepack.New(gangs), nodes)
-			gang, err := namespacegang.New(noCommitter{}, gangs)(t.Context(), nil, f)
+			gang, err := namespacegang.New(noCommitter{}, gangs)(t.Context(), &config.NamespaceGangArgs{PermitWaitingTimeSeconds: 30}, f)
 			require.NoError(t, err)
 			for i, cluster := range tc.assigned {
 				status := gang.(framework.ReservePlugin).Reserve(t.Context(), nil, sliceOf(tc.size, "", fmt.Sprint(i)), cluster)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"github.com/superpool/superpool/apis/config"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/plugins/internal/plugintest"
 	"github.com/superpool/superpool/plugins/namespacegang"
@@ -34,7 +35,7 @@ func (noCommitter) Commit(context.Context, string, []namespacegang.Assignment) e
 
 // reserve does what kube-scheduler does with a slice that found a cluster.
 func reserve(t *testing.T, gangs *namespacegang.State) framework.ReservePlugin {
-	plugin, err := namespacegang.New(noCommitter{}, gangs)(t.Context(), nil, plugintest.NewFramework(t, slicespread.Name, slicespread.New(gangs), nil))
+	plugin, err := namespacegang.New(noCommitter{}, gangs)(t.Context(), &config.NamespaceGangArgs{PermitWaitingTimeSeconds: 30}, plugintest.NewFramework(t, slicespread.Name, slicespread.New(gangs), nil))
 	require.NoError(t, err)
 	return plugin.(framework.ReservePlugin)
 }

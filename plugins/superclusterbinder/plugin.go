@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +22,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"github.com/superpool/superpool/apis/config"
+	"github.com/superpool/superpool/apis/config/validation"
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/failedchoice"
 )
@@ -28,20 +31,22 @@ import (
 const (
 	// Name of the plugin.
 	Name = "SuperClusterBinder"
-	// maxInFlight is how many pods of a tenant are bound at a time. Each is a goroutine with its cycle state until the
-	// tenant's API server has answered.
-	maxInFlight = 100
 	// ReasonSuperClusterChosen: the pod scheduler chose a super cluster for a pod that it had refused before, and the
 	// pod waits for a node there. It is the reason of condition PodScheduled=False, until the syncer makes the Binding.
 	ReasonSuperClusterChosen = "SuperClusterChosen"
+
+	// bindTimeout bounds the time that a bind holds its place.
+	bindTimeout = time.Minute
 )
 
 // SuperClusterBinder is the plugin.
 type SuperClusterBinder struct {
 	handle framework.Handle
 	chose  func(pod types.UID, superCluster string)
+	exempt func(pod *corev1.Pod) bool
 
-	// slots holds an item for each bind in flight, and inFlight the pods that they are for.
+	// slots holds an item for each bind in flight, a goroutine with its cycle state until the tenant's API server has
+	// answered, and inFlight the pods that they are for.
 	slots    chan struct{}
 	mu       sync.Mutex
 	inFlight map[types.UID]bool
@@ -54,13 +59,24 @@ var (
 )
 
 // New returns a factory of the plugin. chose is called before a super cluster is written onto a pod, and with "" when
-// that failed; nil: nobody is told.
-func New(chose func(pod types.UID, superCluster string)) frameworkruntime.PluginFactory {
+// that failed; nil: nobody is told. Pods for which exempt returns true when they are reserved do not count as binds in
+// flight until Bind, because they wait for others that are to be reserved; nil: there are none.
+func New(chose func(pod types.UID, superCluster string), exempt func(pod *corev1.Pod) bool) frameworkruntime.PluginFactory {
 	if chose == nil {
 		chose = func(types.UID, string) {}
 	}
-	return func(_ context.Context, _ runtime.Object, handle framework.Handle) (framework.Plugin, error) {
-		return &SuperClusterBinder{handle: handle, chose: chose, slots: make(chan struct{}, maxInFlight), inFlight: map[types.UID]bool{}}, nil
+	if exempt == nil {
+		exempt = func(*corev1.Pod) bool { return false }
+	}
+	return func(_ context.Context, object runtime.Object, handle framework.Handle) (framework.Plugin, error) {
+		args, ok := object.(*config.SuperClusterBinderArgs)
+		if !ok {
+			return nil, fmt.Errorf("args are of type %T, want *SuperClusterBinderArgs", object)
+		}
+		if err := validation.ValidateSuperClusterBinderArgs(nil, args).ToAggregate(); err != nil {
+			return nil, err //nolint:wrapcheck // it names the field
+		}
+		return &SuperClusterBinder{handle: handle, chose: chose, exempt: exempt, slots: make(chan struct{}, args.MaxInFlight), inFlight: map[types.UID]bool{}}, nil
 	}
 }
 
@@ -70,18 +86,33 @@ func (pl *SuperClusterBinder) Name() string { return Name }
 // Reserve waits until few enough binds are in flight. It holds up the pods of this tenant only: each has a scheduler of
 // its own.
 func (pl *SuperClusterBinder) Reserve(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) *fwk.Status {
+	if pl.exempt(pod) {
+		return nil
+	}
+	return fwk.AsStatus(pl.take(ctx, pod.UID))
+}
+
+// take waits for a place for a pod, if it has none.
+func (pl *SuperClusterBinder) take(ctx context.Context, pod types.UID) error {
 	select {
 	case pl.slots <- struct{}{}:
 	case <-ctx.Done():
-		return fwk.AsStatus(ctx.Err())
+		return ctx.Err() //nolint:wrapcheck // callers say what for
 	}
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
-	if pl.inFlight[pod.UID] {
+	if pl.inFlight[pod] {
 		<-pl.slots // it has one
 	}
-	pl.inFlight[pod.UID] = true
+	pl.inFlight[pod] = true
 	return nil
+}
+
+// has reports whether a pod has a place.
+func (pl *SuperClusterBinder) has(pod types.UID) bool {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	return pl.inFlight[pod]
 }
 
 // Unreserve gives the place of Reserve back, if the pod has one.
@@ -100,7 +131,7 @@ func (pl *SuperClusterBinder) PostBind(ctx context.Context, state fwk.CycleState
 }
 
 // Bind patches the pod, if it still has the UID that was scheduled. The syncer of the super cluster makes the Binding
-// to a node later.
+// to a node later. A pod that took no place in Reserve takes one before: it waits for nobody any more.
 func (pl *SuperClusterBinder) Bind(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, superCluster string) *fwk.Status {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid":         pod.UID,
@@ -110,6 +141,13 @@ func (pl *SuperClusterBinder) Bind(ctx context.Context, _ fwk.CycleState, pod *c
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("encoding the choice of %s: %w", superCluster, err))
 	}
+	if !pl.has(pod.UID) {
+		if err := pl.take(ctx, pod.UID); err != nil {
+			return fwk.AsStatus(fmt.Errorf("waiting for other binds: %w", err))
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, bindTimeout)
+	defer cancel()
 	pl.chose(pod.UID, superCluster)
 	if err := pl.write(ctx, pod, superCluster, patch); err != nil {
 		pl.chose(pod.UID, "")

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -16,13 +18,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"github.com/superpool/superpool/apis/config"
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/plugins/internal/plugintest"
 	"github.com/superpool/superpool/plugins/superclusterbinder"
@@ -124,7 +129,7 @@ func TestBind(t *testing.T) {
 				return conflict(t, tc.stored, tc.live, action.(clienttesting.PatchAction))
 			})
 			factory := informers.NewSharedInformerFactory(api, 0)
-			f := plugintest.NewFramework(t, superclusterbinder.Name, superclusterbinder.New(func(pod types.UID, superCluster string) { told = append(told, string(pod)+" "+superCluster) }), nil,
+			f := plugintest.NewFramework(t, superclusterbinder.Name, superclusterbinder.New(func(pod types.UID, superCluster string) { told = append(told, string(pod)+" "+superCluster) }, nil), nil,
 				frameworkruntime.WithClientSet(api), frameworkruntime.WithInformerFactory(factory))
 			factory.Core().V1().Pods().Informer()
 			factory.Start(t.Context().Done())
@@ -187,7 +192,7 @@ func conflict(t *testing.T, stored *corev1.Pod, live string, action clienttestin
 func TestBindsInFlight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		made, err := superclusterbinder.New(nil)(t.Context(), nil, nil)
+		made, err := superclusterbinder.New(nil, nil)(t.Context(), &config.SuperClusterBinderArgs{MaxInFlight: 100}, nil)
 		require.NoError(t, err)
 		pl := made.(*superclusterbinder.SuperClusterBinder)
 		pod := func(i int) *corev1.Pod { return st.MakePod().UID(fmt.Sprint(i)).Obj() }
@@ -220,4 +225,58 @@ func TestBindsInFlight(t *testing.T) {
 		cancel()
 		require.False(t, pl.Reserve(ended, nil, pod(200), "r1").IsSuccess())
 	})
+}
+
+// TestBindTakesAPlace: pods that took no place in Reserve take one for the write, and give it back.
+func TestBindTakesAPlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		api := &slowPods{}
+		handle := bindHandle{api: api, factory: informers.NewSharedInformerFactory(fake.NewClientset(), 0)}
+		made, err := superclusterbinder.New(nil, func(*corev1.Pod) bool { return true })(t.Context(), &config.SuperClusterBinderArgs{MaxInFlight: 2}, handle)
+		require.NoError(t, err)
+		pl := made.(*superclusterbinder.SuperClusterBinder)
+		bound := make(chan *fwk.Status)
+		for i := range 10 {
+			pod := web().Name(fmt.Sprint(i)).UID(fmt.Sprint(i)).Obj()
+			require.NoError(t, pl.Reserve(t.Context(), nil, pod, "r1").AsError())
+			go func() {
+				status := pl.Bind(t.Context(), nil, pod, "r1")
+				pl.PostBind(t.Context(), nil, pod, "r1")
+				bound <- status
+			}()
+		}
+		for range 10 {
+			require.NoError(t, (<-bound).AsError())
+		}
+		require.Equal(t, int64(2), api.most.Load())
+	})
+}
+
+// bindHandle is what Bind uses of a framework.Handle.
+type bindHandle struct {
+	framework.Handle
+	api     kubernetes.Interface
+	factory informers.SharedInformerFactory
+}
+
+func (h bindHandle) ClientSet() kubernetes.Interface                        { return h.api }
+func (h bindHandle) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
+
+// slowPods is a client that patches a pod in a second. A fake clientset holds a lock meanwhile.
+type slowPods struct {
+	kubernetes.Interface
+	typedcorev1.CoreV1Interface
+	typedcorev1.PodInterface
+	patches, most atomic.Int64
+}
+
+func (p *slowPods) CoreV1() typedcorev1.CoreV1Interface  { return p }
+func (p *slowPods) Pods(string) typedcorev1.PodInterface { return p }
+
+func (p *slowPods) Patch(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (*corev1.Pod, error) {
+	p.most.Store(max(p.most.Load(), p.patches.Add(1)))
+	defer p.patches.Add(-1)
+	<-time.After(time.Second)
+	return &corev1.Pod{}, nil
 }

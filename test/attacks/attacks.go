@@ -61,7 +61,7 @@ func All() []Attack {
 		{"wildcard", "tolerations", "a toleration without a key, which tolerates every taint", "Event `PolicyForbids`, no super pod", []int{15}},
 		{"operator-taint", "tolerations", "a toleration of the taint of dedicated nodes", "Event `PolicyForbids`, no super pod", []int{15}},
 		{"later-toleration", "tolerations", "the same toleration, added to a pod that runs", "every update is checked too: Event `PolicyForbids`, the super pod stays as it is", []int{15}},
-		{"node-labels", "tolerations", "a node selector and a node affinity for a label of the operator's", "no super pod; Event `FailedScheduling` or `PolicyForbids`", []int{15}},
+		{"node-labels", "tolerations", "a node selector, a node affinity and a topology key for a label of the operator's, and for one that no node has", "Event `PolicyForbids` names the key, whether nodes have it or not", []int{15}},
 		{"cordoned", "tolerations", "a pod that names a super cluster which is cordoned", "no super pod, Event `SuperClusterClosed`; the choice is removed, Event `SuperClusterNotGranted`", []int{15}},
 		{"runtime-class", "tolerations", "a RuntimeClass that the policy does not list", "Event `PolicyForbids` names the class", []int{24}},
 		{"priority-class", "tolerations", "a PriorityClass of its own, with the name of a high one of the super cluster", "super pods have no priority class of the tenant's", nil},

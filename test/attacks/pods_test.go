@@ -11,9 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 )
 
 // TestPaths: pods that want something of their node.
@@ -88,8 +92,17 @@ func TestVolumes(t *testing.T) {
 	}
 	within := func(name string) func(t *testing.T) {
 		return func(t *testing.T) {
+			class := &storagev1.StorageClass{
+				ObjectMeta: metav1.ObjectMeta{Name: "standard", Annotations: map[string]string{
+					tenancyv1alpha1.AnnotationPrefixOfferedBy + "r1": "x", tenancyv1alpha1.AnnotationPrefixOfferedBy + "r2": "x",
+				}},
+				Provisioner: "example.com/disk", VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+			}
+			if err := p.attacker.Create(t.Context(), class); !apierrors.IsAlreadyExists(err) {
+				require.NoError(t, err)
+			}
 			superPod := p.attacker.down(t, createdPod(t, p.attacker, newPod(t, namespace, name, claim(`storageClassName: standard`))))
-			require.NotNil(t, superPod.Spec.Volumes[0].Ephemeral)
+			require.Equal(t, name+"-v", superPod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName)
 		}
 	}
 	attack(t, "volume-name", beside, func(t *testing.T) {
@@ -187,22 +200,19 @@ func TestTolerations(t *testing.T) {
 		})
 	})
 	attack(t, "node-labels", beside, func(t *testing.T) {
-		for _, pod := range []*corev1.Pod{
-			newPod(t, namespace, "node-selector", `nodeSelector: {team: operator}`),
-			newPod(t, namespace, "node-affinity", `
-affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: team, operator: Exists}]}]}}}`),
-		} {
-			p.attacker.create(t, pod)
-			// The pod scheduler where no node with the label is open to the pod, else the syncer.
-			p.attacker.told(t, pod, []string{"FailedScheduling", policyForbids})
-			require.Nil(t, p.attacker.superPod(t.Context(), t, pod), "a super cluster has pod %s", pod.Name)
-		}
+		p.attacker.refused(t, newPod(t, namespace, "node-selector", `nodeSelector: {team: operator}`), "team")
+		p.attacker.refused(t, newPod(t, namespace, "node-affinity", `
+affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: team, operator: Exists}]}]}}}`), "team")
+		// It is told the same about a label that no node has.
+		p.attacker.refused(t, newPod(t, namespace, "node-guess", `nodeSelector: {no-such: label}`), "no-such")
+		p.attacker.refused(t, newPod(t, namespace, "node-topology", `
+topologySpreadConstraints: [{maxSkew: 1, topologyKey: team, whenUnsatisfiable: DoNotSchedule, labelSelector: {}}]`), "team")
 	}, ordinary("linux", `nodeSelector: {kubernetes.io/os: linux}`))
 	attack(t, "runtime-class", beside, func(t *testing.T) {
 		p.attacker.create(t, &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "bare"}, Handler: "bare"})
 		p.attacker.refused(t, newPod(t, namespace, "bare", `runtimeClassName: bare`), "runtimeClass", "bare")
 	}, func(t *testing.T) {
-		p.attacker.create(t, &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "sandboxed"}, Handler: "any"})
+		appears(t, p.attacker.cluster, "", "sandboxed", &nodev1.RuntimeClass{}, nil) // the super clusters offer it
 		superPod, _ := p.attacker.runs(t, newPod(t, namespace, "sandboxed", `runtimeClassName: sandboxed`))
 		require.Equal(t, "sandboxed", *superPod.Spec.RuntimeClassName)
 	})

@@ -156,8 +156,14 @@ func (p *pool) other(super *cluster) *cluster {
 // eventually waits until done returns true, up to patience; state is what the failure prints.
 func eventually(t *testing.T, what string, done func(ctx context.Context) (ok bool, state any)) {
 	t.Helper()
+	within(t, patience, what, done)
+}
+
+// within is eventually for a condition that may take longer.
+func within(t *testing.T, limit time.Duration, what string, done func(ctx context.Context) (ok bool, state any)) {
+	t.Helper()
 	var last any
-	err := wait.PollUntilContextTimeout(t.Context(), interval, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), interval, limit, true, func(ctx context.Context) (bool, error) {
 		ok, state := done(ctx)
 		if !ok {
 			last = state

@@ -170,6 +170,14 @@ func TestQuota(t *testing.T) {
 	// The last one: its namespaces count until they are gone.
 	attack(t, "namespaces", alone, func(t *testing.T) {
 		const limit = 30
+		// One that ends after the limit was reached would make room for what was refused. Some need their time: a pod
+		// without a kubelet has its grace period, and the tenant's namespace controller looks again half a minute
+		// later.
+		within(t, 3*patience, "the namespaces of the attacks before are gone", func(ctx context.Context) (bool, any) {
+			var placements schedulerv1alpha1.NamespacePlacementList
+			err := p.meta.List(ctx, &placements, client.InNamespace(p.attacker.key))
+			return err == nil && len(placements.Items) == 0, len(placements.Items)
+		})
 		refused := ""
 		for i := 0; i <= limit && refused == ""; i++ {
 			namespace := p.attacker.reserve(t, fmt.Sprint("many-", i), "", hard("requests.cpu", "10m"))

@@ -60,6 +60,12 @@ func (b *PlacementBuilder) Placements(placements ...schedulerv1alpha1.ClusterPla
 	return b
 }
 
+// Home sets the home.
+func (b *PlacementBuilder) Home(id string) *PlacementBuilder {
+	b.object.Status.Home = id
+	return b
+}
+
 // Obj returns the NamespacePlacement.
 func (b *PlacementBuilder) Obj() *schedulerv1alpha1.NamespacePlacement { return b.object.DeepCopy() }
 

@@ -24,6 +24,15 @@ const (
 	serialTest = "[sig-api-machinery] Namespaces [Serial] should go [Conformance]"
 )
 
+func TestParseTests(t *testing.T) {
+	got := parseTests("The following spec names can be used with 'ginkgo run --focus/skip':\n" +
+		"    k8s.io/kubernetes/test/e2e/apps/job.go:1: [sig-apps] Job  should end \n" +
+		"    k8s.io/kubernetes/test/e2e/apps/job.go:2: " + slowTest + "\n" +
+		"    k8s.io/kubernetes/test/e2e/apps/job.go:3: [sig-apps] Job should end\n")
+	require.Empty(t, cmp.Diff([]string{"[sig-apps] Job should end"}, got))
+	require.Regexp(t, focusOf(got[0]), "Kubernetes e2e suite [sig-apps] Job  should end ")
+}
+
 func TestChoose(t *testing.T) {
 	all, err := parseSuite([]byte("- testname: a\n  codename: '[sig-node] Pods should be updated [NodeConformance]\n    [Conformance]'\n- codename: '" + slowTest + "'\n- codename: '" + serialTest + "'\n"))
 	require.NoError(t, err)

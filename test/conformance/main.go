@@ -69,12 +69,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	folder := flags.String("out", "_output/conformance", "folder of results, logs and the report")
 	focus := flags.String("focus", "", "run only tests whose name matches this regular expression")
 	skip := flags.String("skip", "", "do not run tests whose name matches this regular expression")
+	beyond := flags.Bool("beyond", false, "choose among the tests of the binary that are not conformance tests")
 	workers := flags.Int("workers", 1, "tests that run in parallel; those marked [Serial] run alone, at the end")
 	timeout := flags.Duration("timeout", 15*time.Minute, "time limit of one test")
 	again := flags.Bool("again-failed", false, "run tests again that failed before")
+	asked := &room{}
+	asked.addFlags(flags)
 	quota := flags.Bool("quota", true, "create a ResourceQuota in every namespace of a test, as a tenant does to have a namespace placed")
 	missing := flags.String("images-missing", "bin/images/missing", "file with the programs that the images of the bed lack; make realnodes-images writes it")
-	cpu := flags.String("cpu", "500m", "requests.cpu of that quota; the pool reserves all of it until the namespace is deleted")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -95,21 +97,18 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return err
 		}
 	}
-	all, err := suite(ctx, runner.binary)
+	all, err := suite(ctx, runner.binary, *beyond)
 	if err != nil {
 		return err
 	}
-	chosen, left, err := choose(all, *focus, *skip)
+	chosen, err := results.choose(all, *focus, *skip)
 	if err != nil {
-		return err
-	}
-	if err := results.skip(left); err != nil {
 		return err
 	}
 	if err := results.readLacks(*missing, chosen, out); err != nil {
 		return err
 	}
-	stopQuotas, err := setQuotas(ctx, config.Host, tenant, *quota, *cpu, out)
+	stopQuotas, err := setQuotas(ctx, config.Host, tenant, *quota, asked, out)
 	if err != nil {
 		return err
 	}
@@ -127,6 +126,15 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return errFailures
 	}
 	return nil
+}
+
+// choose returns which of all tests are to be run, and records that the others are not.
+func (s *store) choose(all []string, focus, skip string) ([]string, error) {
+	chosen, left, err := choose(all, focus, skip)
+	if err != nil {
+		return nil, err
+	}
+	return chosen, s.skip(left)
 }
 
 // connect returns a client of the tenant of kubeconfig, and its configuration. It sends no request.

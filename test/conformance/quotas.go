@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"time"
@@ -18,14 +19,16 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 )
 
 const (
 	// labelFramework is the label of namespaces that the tests' framework creates.
 	labelFramework = "e2e-framework"
-	// quotaName is the name of the ResourceQuota, by which vc-scheduler places the namespace, and of the LimitRange.
+	// quotaName is the name of the ResourceQuota, by which vc-scheduler places the namespace.
 	quotaName = "conformance"
-	// labelReady is the label that putQuota adds to a namespace with quota and LimitRange.
+	// labelReady is the label that putQuota adds to a namespace with a quota.
 	labelReady = "conformance-quota"
 	// policyName is the name of the ValidatingAdmissionPolicy of quotasFirst, and of its binding.
 	policyName = "conformance-quotas-first"
@@ -38,30 +41,61 @@ const (
 	quotaPause    = 500 * time.Millisecond
 )
 
-// What the quota names besides requests.cpu: the pods of tests request little, and some make ten at a time. A quota
-// that names no pods has as many as come with its slices, five with 500m.
-const (
-	memory = "512Mi"
-	pods   = "20"
-)
+// memory is what the pods of a namespace may request together: those of tests request little.
+const memory = "1Gi"
+
+// room is what each namespace of a test has in the pool. Its quota names ephemeral storage and pods alone: CPU and
+// memory come with the slices. A quota that names them refuses pods without requests, and those that a LimitRange gives
+// them are not what tests expect.
+type room struct {
+	cpu, storage, pods resource.Quantity
+	// slices is into how many equal slices it is cut. The pool spreads them over as many super clusters.
+	slices int64
+}
+
+// slice returns the namespace's annotation with the size of its slices, rounded up.
+func (r *room) slice() string {
+	piece := func(of int64) int64 { return (of + r.slices - 1) / r.slices }
+	all := resource.MustParse(memory)
+	return fmt.Sprintf(`{"cpu":%q,"memory":%q,"ephemeral-storage":%q}`, resource.NewMilliQuantity(piece(r.cpu.MilliValue()), resource.DecimalSI),
+		resource.NewQuantity(piece(all.Value()), resource.BinarySI), resource.NewQuantity(piece(r.storage.Value()), resource.BinarySI))
+}
+
+// addFlags adds its flags, with their defaults.
+func (r *room) addFlags(flags *flag.FlagSet) {
+	for _, each := range []struct {
+		to                    *resource.Quantity
+		name, amount, meaning string
+	}{
+		{&r.cpu, "cpu", "500m", "CPU that comes with the quota of a namespace; the pool reserves all of it until the namespace is deleted"},
+		{&r.storage, "storage", "40Gi", "requests.ephemeral-storage of that quota"},
+		{&r.pods, "pods", "20", "pods of that quota; a test of the garbage collector makes 100"},
+	} {
+		*each.to = resource.MustParse(each.amount)
+		flags.Func(each.name, fmt.Sprintf("%s (default %s)", each.meaning, each.amount), func(text string) (err error) {
+			*each.to, err = resource.ParseQuantity(text)
+			return err //nolint:wrapcheck // the flag's name is said with it
+		})
+	}
+	flags.Int64Var(&r.slices, "slices", 2, "equal slices of that quota: as many super clusters have room for a test's pods")
+}
 
 // setQuotas starts keepQuotas, which the returned function stops, if enabled; else it deletes the policy of
 // quotasFirst.
-func setQuotas(ctx context.Context, host string, tenant kubernetes.Interface, enabled bool, cpu string, out io.Writer) (stop func(), err error) {
+func setQuotas(ctx context.Context, host string, tenant kubernetes.Interface, enabled bool, each *room, out io.Writer) (stop func(), err error) {
 	if !enabled {
 		return func() {}, dropQuotasFirst(ctx, tenant)
 	}
-	hard, err := resource.ParseQuantity(cpu)
-	if err != nil {
-		return nil, fmt.Errorf("--cpu: %w", err)
+	if each.slices < 1 {
+		return nil, fmt.Errorf("--slices: %d is less than 1", each.slices)
 	}
-	return keepQuotas(ctx, host, tenant, hard, out)
+	return keepQuotas(ctx, host, tenant, each, out)
 }
 
-// keepQuotas creates a quota with this much CPU, and default requests, in every namespace that is created until the
+// keepQuotas creates a quota in every namespace that is created until the
 // returned function is called, and in existing ones with labelFramework. Tests create namespaces without that label
 // too, but only those with it are held back by quotasFirst.
-func keepQuotas(ctx context.Context, host string, tenant kubernetes.Interface, cpu resource.Quantity, out io.Writer) (stop func(), err error) {
+func keepQuotas(ctx context.Context, host string, tenant kubernetes.Interface, each *room, out io.Writer) (stop func(), err error) {
 	if err := quotasFirst(ctx, tenant); err != nil {
 		return nil, err
 	}
@@ -74,7 +108,7 @@ func keepQuotas(ctx context.Context, host string, tenant kubernetes.Interface, c
 			return
 		}
 		if _, framework := namespace.Labels[labelFramework]; framework || !isInInitialList {
-			if err := putQuotaPatiently(ctx, tenant, namespace.Name, cpu); err != nil && ctx.Err() == nil && !isGone(err) {
+			if err := putQuotaPatiently(ctx, tenant, namespace.Name, each); err != nil && ctx.Err() == nil && !isGone(err) {
 				_, _ = fmt.Fprintf(out, "quota of namespace %s: %v\n", namespace.Name, err)
 			}
 		}
@@ -98,7 +132,7 @@ func keepQuotas(ctx context.Context, host string, tenant kubernetes.Interface, c
 
 // quotasFirst applies a ValidatingAdmissionPolicy that denies the creation of the default ServiceAccount in namespaces
 // with labelFramework until they have labelReady. Tests wait for that ServiceAccount before they begin; a pod that is
-// created before the LimitRange would have no requests and stay pending for ever. The service account controller
+// created before would be refused for a while. The service account controller
 // retries with backoff. A policy that a run leaves behind affects no other namespaces.
 func quotasFirst(ctx context.Context, tenant kubernetes.Interface) error {
 	options := metav1.ApplyOptions{FieldManager: "conformance", Force: true}
@@ -144,10 +178,10 @@ func isGone(err error) bool {
 
 // putQuotaPatiently retries putQuota for up to quotaPatience, because the API server may be restarting and nothing else
 // creates the quota. It returns the last error; it does not retry errors that stay.
-func putQuotaPatiently(ctx context.Context, tenant kubernetes.Interface, namespace string, cpu resource.Quantity) error {
+func putQuotaPatiently(ctx context.Context, tenant kubernetes.Interface, namespace string, each *room) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, quotaPause, quotaPatience, true, func(ctx context.Context) (bool, error) {
-		last = putQuota(ctx, tenant, namespace, cpu)
+		last = putQuota(ctx, tenant, namespace, each)
 		if isGone(last) || apierrors.IsInvalid(last) || apierrors.IsForbidden(last) {
 			return false, last
 		}
@@ -159,22 +193,17 @@ func putQuotaPatiently(ctx context.Context, tenant kubernetes.Interface, namespa
 	return nil
 }
 
-// putQuota creates the LimitRange, the ResourceQuota and labelReady, in this order: a quota rejects pods without
-// requests.
-func putQuota(ctx context.Context, tenant kubernetes.Interface, namespace string, cpu resource.Quantity) error {
-	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("8Mi")}
-	_, err := tenant.CoreV1().LimitRanges(namespace).Create(ctx, &corev1.LimitRange{
-		ObjectMeta: metav1.ObjectMeta{Name: quotaName},
-		Spec:       corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, DefaultRequest: requests}}},
-	}, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating the LimitRange: %w", err)
+// putQuota creates the size of slices, the ResourceQuota and labelReady, in this order: a quota is placed in slices of
+// the size that there is.
+func putQuota(ctx context.Context, tenant kubernetes.Interface, namespace string, each *room) error {
+	sized := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, schedulerv1alpha1.AnnotationSlice, each.slice())
+	if _, err := tenant.CoreV1().Namespaces().Patch(ctx, namespace, types.MergePatchType, sized, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("annotating the namespace: %w", err)
 	}
-	_, err = tenant.CoreV1().ResourceQuotas(namespace).Create(ctx, &corev1.ResourceQuota{
+	_, err := tenant.CoreV1().ResourceQuotas(namespace).Create(ctx, &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: quotaName},
 		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
-			corev1.ResourceRequestsCPU: cpu, corev1.ResourceRequestsMemory: resource.MustParse(memory),
-			corev1.ResourcePods: resource.MustParse(pods),
+			corev1.ResourceRequestsEphemeralStorage: each.storage, corev1.ResourcePods: each.pods,
 		}},
 	}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/test/controlplane"
 )
 
@@ -54,25 +55,28 @@ func TestQuotaComesFirst(t *testing.T) {
 	require.NoError(t, account(t.Context(), "of-a-test", "another"))
 	require.NoError(t, account(t.Context(), "of-somebody", "default"))
 
-	require.Error(t, putQuota(t.Context(), tenant, "of-a-test", resource.MustParse("-1")))
+	require.Error(t, putQuota(t.Context(), tenant, "of-a-test", &room{storage: resource.MustParse("-1"), slices: 2}))
 	namespace, err := tenant.CoreV1().Namespaces().Get(t.Context(), "of-a-test", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.NotContains(t, namespace.Labels, labelReady, "it has no quota")
 
-	require.NoError(t, putQuota(t.Context(), tenant, "of-a-test", resource.MustParse("300m")))
+	require.NoError(t, putQuota(t.Context(), tenant, "of-a-test", &room{cpu: resource.MustParse("300m"), storage: resource.MustParse("5Gi"), slices: 2}))
 	eventually("the service account is let in", func(err error) bool { return err == nil })
 	quota, err := tenant.CoreV1().ResourceQuotas("of-a-test").Get(t.Context(), quotaName, metav1.GetOptions{})
 	require.NoError(t, err)
-	require.Equal(t, "300m", quota.Spec.Hard.Name(corev1.ResourceRequestsCPU, resource.DecimalSI).String())
-	_, err = tenant.CoreV1().LimitRanges("of-a-test").Get(t.Context(), quotaName, metav1.GetOptions{})
+	hard := quota.Spec.Hard[corev1.ResourceRequestsEphemeralStorage]
+	require.Equal(t, "5Gi", hard.String())
+	require.NotContains(t, quota.Spec.Hard, corev1.ResourceRequestsCPU, "pods without requests would be refused")
+	namespace, err = tenant.CoreV1().Namespaces().Get(t.Context(), "of-a-test", metav1.GetOptions{})
 	require.NoError(t, err)
+	require.JSONEq(t, `{"cpu":"150m","memory":"512Mi","ephemeral-storage":"2560Mi"}`, namespace.Annotations[schedulerv1alpha1.AnnotationSlice])
 
 	// A run that makes no quotas, after one that did.
 	_, err = tenant.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "without-quotas", Labels: map[string]string{labelFramework: "pods"}}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	require.True(t, apierrors.IsForbidden(account(t.Context(), "without-quotas", "default")))
 	for range 2 {
-		stop, err := setQuotas(t.Context(), "", tenant, false, "", io.Discard)
+		stop, err := setQuotas(t.Context(), "", tenant, false, nil, io.Discard)
 		require.NoError(t, err)
 		stop()
 	}
@@ -94,17 +98,17 @@ func TestAQuotaWaitsForTheAPIServer(t *testing.T) {
 		"overloaded":     {failure: apierrors.NewInternalError(io.ErrUnexpectedEOF), failures: 3, wantMade: true},
 		"never":          {failure: syscall.ECONNREFUSED, failures: 1000},
 		"no namespace":   {failure: apierrors.NewNotFound(corev1.Resource("namespaces"), "test"), failures: 1},
-		"not acceptable": {failure: apierrors.NewForbidden(corev1.Resource("limitranges"), quotaName, io.EOF), failures: 1},
+		"not acceptable": {failure: apierrors.NewForbidden(corev1.Resource("resourcequotas"), quotaName, io.EOF), failures: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tenant := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "test"}})
 				failed := 0
-				tenant.PrependReactor("create", "limitranges", func(clienttesting.Action) (bool, runtime.Object, error) {
+				tenant.PrependReactor("create", "resourcequotas", func(clienttesting.Action) (bool, runtime.Object, error) {
 					failed++
 					return failed <= tc.failures, nil, tc.failure
 				})
-				err := putQuotaPatiently(t.Context(), tenant, "test", resource.MustParse("300m"))
+				err := putQuotaPatiently(t.Context(), tenant, "test", &room{cpu: resource.MustParse("300m"), slices: 1})
 				if !tc.wantMade {
 					require.ErrorIs(t, err, tc.failure)
 					return

@@ -102,8 +102,6 @@ func (r *runner) one(ctx context.Context, test string) (result, error) {
 	command := exec.CommandContext(ctx, r.binary,
 		"--ginkgo.focus="+focusOf(test), "--ginkgo.no-color", "--ginkgo.timeout="+r.timeout.String(), "--ginkgo.junit-report="+junit,
 		"--kubeconfig="+r.kubeconfig, "--kubectl-path="+r.kubectl, "--provider=skeleton",
-		// The syncer cordons the Nodes of a tenant, so waiting for schedulable ones would fail.
-		"--num-nodes=1", "--allowed-not-ready-nodes=-1",
 	)
 	command.Dir = reports
 	command.Stdout, command.Stderr = log, log
@@ -139,7 +137,7 @@ func (r *runner) one(ctx context.Context, test string) (result, error) {
 // focusOf returns a regular expression that matches one test. ginkgo matches it with a text that begins with the
 // suite's name and keeps the white space that parseSuite folds.
 func focusOf(test string) string {
-	return `^Kubernetes e2e suite ` + strings.ReplaceAll(regexp.QuoteMeta(test), " ", `\s+`) + "$"
+	return `^Kubernetes e2e suite ` + strings.ReplaceAll(regexp.QuoteMeta(test), " ", `\s+`) + `\s*$`
 }
 
 // junitReport holds the fields of ginkgo's JUnit report that readJUnit reads.

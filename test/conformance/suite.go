@@ -7,16 +7,41 @@ import (
 	"regexp"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/yaml"
 )
 
-// suite returns the names of all conformance tests that the tests' binary lists, in its order.
-func suite(ctx context.Context, binary string) ([]string, error) {
+// suite returns the names of all conformance tests that the tests' binary lists, in its order; if beyond, of all
+// others.
+func suite(ctx context.Context, binary string, beyond bool) ([]string, error) {
+	if beyond {
+		content, err := exec.CommandContext(ctx, binary, "--list-tests").Output()
+		if err != nil {
+			return nil, fmt.Errorf("listing the tests: %w", err)
+		}
+		return parseTests(string(content)), nil
+	}
 	content, err := exec.CommandContext(ctx, binary, "--list-conformance-tests").Output()
 	if err != nil {
 		return nil, fmt.Errorf("listing the conformance tests: %w", err)
 	}
 	return parseSuite(content)
+}
+
+// parseTests returns what a list of all tests has beside conformance tests. A line of it is "file:line: name"; the
+// first one is a heading. It folds white space in names. A name that two tests have is there once: a focus runs both.
+func parseTests(content string) []string {
+	seen := sets.New[string]()
+	var names []string
+	for line := range strings.Lines(content) {
+		_, name, isTest := strings.Cut(line, ": [")
+		name = "[" + strings.Join(strings.Fields(name), " ")
+		if isTest && !strings.Contains(name, "[Conformance]") && !seen.Has(name) {
+			seen.Insert(name)
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // parseSuite parses that list. It folds white space in names.

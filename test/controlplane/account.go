@@ -57,7 +57,7 @@ func Account(ctx context.Context, controlPlane *ControlPlane, file, namespace, n
 		} else if err != nil {
 			return nil, fmt.Errorf("parsing %s: %w", file, err)
 		}
-		if err := admin.Create(ctx, object); err != nil {
+		if err := admin.Create(ctx, object); client.IgnoreAlreadyExists(err) != nil { // another account of the same rights
 			return nil, fmt.Errorf("making %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 		if kind := object.GetKind(); kind == "ClusterRole" || kind == "Role" {
@@ -77,7 +77,7 @@ func Account(ctx context.Context, controlPlane *ControlPlane, file, namespace, n
 // binding returns the binding of a role to a service account, which a script makes where the file has none.
 func binding(role client.Object, namespace, name string) client.Object {
 	kind := role.GetObjectKind().GroupVersionKind().Kind
-	meta := metav1.ObjectMeta{Namespace: role.GetNamespace(), Name: role.GetName()}
+	meta := metav1.ObjectMeta{Namespace: role.GetNamespace(), Name: role.GetName() + ":" + name}
 	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role.GetName()}
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}}
 	if kind == "ClusterRole" {

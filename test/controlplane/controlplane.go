@@ -1,6 +1,6 @@
-// Package controlplane starts the real API servers of integration tests: etcd and kube-apiserver from bin/, without
-// controllers. Package launch, below it, starts the processes, for tests and for the bed of real nodes
-// (cmd/controlplane).
+// Package controlplane starts the real API servers of integration tests: etcd and kube-apiserver from bin/, with
+// controllers only where they are asked for. Package launch, below it, starts the processes, for tests and for the bed
+// of real nodes (cmd/controlplane).
 package controlplane
 
 import (
@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"k8s.io/client-go/rest"
@@ -24,9 +26,13 @@ import (
 type Options struct {
 	// CRDs are files and folders of CRDs to install; see SuperpoolCRDs.
 	CRDs []string
-	// DisableAdmission names admission plugins that need a controller which a test does not run. ServiceAccount is
-	// always one of them.
+	// DisableAdmission names admission plugins that need a controller which a test does not run. Without Controllers
+	// ServiceAccount is always one of them.
 	DisableAdmission []string
+	// Controllers runs kube-controller-manager and kube-scheduler too.
+	Controllers bool
+	// Unlimited lifts the bounds of the API server on requests in flight, and those of the controllers on their own.
+	Unlimited bool
 	// ServiceClusterIPRange holds the addresses of Services, in CIDR notation; "" is 10.0.0.0/24.
 	ServiceClusterIPRange string
 }
@@ -40,10 +46,14 @@ type ControlPlane struct {
 	url       string
 	authority *pki.Authority
 	files     *launch.ControlPlane
+	programs  []launch.Program
 	// apiServer is one of processes.
 	apiServer *launch.Process
 	processes []*launch.Process
 }
+
+// Processes returns the programs that run, each named PROGRAM-N, where N counts the options of Start.
+func (c *ControlPlane) Processes() []*launch.Process { return slices.Clone(c.processes) }
 
 // StopAPIServer kills its API server. etcd runs on.
 func (c *ControlPlane) StopAPIServer() { c.apiServer.Kill() }
@@ -55,25 +65,36 @@ func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 	return err
 }
 
-// add takes over processes that were started, of which the API server is the last.
-func (c *ControlPlane) add(started []*launch.Process) {
+// StartControllers starts kube-controller-manager, after Start without Options.Controllers.
+func (c *ControlPlane) StartControllers(ctx context.Context) error {
+	started, err := c.files.Start(ctx, launch.ControllerManager)
 	c.processes = append(c.processes, started...)
-	if len(started) > 0 {
-		c.apiServer = started[len(started)-1]
-	}
+	return err
 }
 
-// programs are those of a control plane.
-var programs = []launch.Program{launch.Etcd, launch.APIServer}
+// add takes over processes that were started.
+func (c *ControlPlane) add(started []*launch.Process) {
+	c.processes = append(c.processes, started...)
+	for _, process := range started {
+		if strings.HasPrefix(process.Name, string(launch.APIServer)+"-") {
+			c.apiServer = process
+		}
+	}
+}
 
 // Start starts one control plane for each of options, all at once. stop is never nil, and to be called even after an
 // error.
 func Start(options ...Options) (started []*ControlPlane, stop func(), err error) {
+	return StartIn("", options...)
+}
+
+// StartIn is Start with all state in a new folder of parent; "" is the folder of temporary files.
+func StartIn(parent string, options ...Options) (started []*ControlPlane, stop func(), err error) {
 	root, err := Root()
 	if err != nil {
 		return nil, func() {}, err
 	}
-	folder, err := os.MkdirTemp("", "superpool-controlplanes")
+	folder, err := os.MkdirTemp(parent, "superpool-controlplanes")
 	if err != nil {
 		return nil, func() {}, fmt.Errorf("making a folder for control planes: %w", err)
 	}
@@ -110,13 +131,19 @@ func (c *ControlPlane) start(bin, folder, name string, option Options) (release 
 	}
 	files := &launch.ControlPlane{
 		Name: name, Folder: folder, Bin: bin, Address: "127.0.0.1", Ports: ports, SharePorts: true,
-		ServiceCIDR: option.ServiceClusterIPRange, DisableAdmission: append([]string{"ServiceAccount"}, option.DisableAdmission...),
+		ServiceCIDR: option.ServiceClusterIPRange, DisableAdmission: slices.Clone(option.DisableAdmission), Unlimited: option.Unlimited,
+	}
+	c.programs = []launch.Program{launch.Etcd, launch.APIServer}
+	if option.Controllers {
+		c.programs = append(c.programs, launch.ControllerManager, launch.Scheduler)
+	} else {
+		files.DisableAdmission = append(files.DisableAdmission, "ServiceAccount")
 	}
 	if files.ServiceCIDR == "" {
 		files.ServiceCIDR = "10.0.0.0/24"
 	}
 	c.files = files
-	processes, err := files.Start(context.Background(), programs...) //nolint:forbidigo // a TestMain has no context
+	processes, err := files.Start(context.Background(), c.programs...) //nolint:forbidigo // a TestMain has no context
 	c.add(processes)
 	if err != nil {
 		return release, err
@@ -159,7 +186,7 @@ func (c *ControlPlane) whileStopped(ctx context.Context, change func() error) er
 	if err := change(); err != nil {
 		return fmt.Errorf("copying the data of a control plane: %w", err)
 	}
-	started, err := c.files.Start(ctx, programs...)
+	started, err := c.files.Start(ctx, c.programs...)
 	c.processes = nil
 	c.add(started)
 	return err

@@ -66,6 +66,8 @@ func TestDemo(t *testing.T) {
 
 	t.Run("its placement comes out every time", func(t *testing.T) { placements(t, dir) })
 
+	t.Run("a DaemonSet runs on every node", func(t *testing.T) { daemons(t, dir) })
+
 	t.Run("a standby takes over from a leader that is killed", func(t *testing.T) { standby(t, dir) })
 
 	t.Run("taken down", func(t *testing.T) {
@@ -77,6 +79,26 @@ func TestDemo(t *testing.T) {
 		output, err = run(t.Context(), t, "hack/demo-down.sh", "DEMO_DIR="+dir)
 		require.NoError(t, err, "taking down nothing must succeed:\n%s", output)
 	})
+}
+
+// TestDemoSingle runs the demo of a cluster without a pool, with the syncer killed after every action.
+func TestDemoSingle(t *testing.T) {
+	dir := filepath.Join(root(t), "_output", "e2e-single")
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("end of syncer.log:\n%s", tail(t, filepath.Join(dir, "logs", "syncer.log"), 8<<10))
+		}
+		output, err := run(context.WithoutCancel(t.Context()), t, "hack/demo-down.sh", "DEMO_DIR="+dir)
+		if err != nil {
+			t.Errorf("demo-down: %v\n%s", err, output)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), demoTimeout)
+	defer cancel()
+	output, err := run(ctx, t, "hack/demo-single.sh", "DEMO_DIR="+dir, "DEMO_CHAOS=syncer", "DEMO_CHAOS_DELAY=0.2")
+	require.NoError(t, err, "the demo failed; its end:\n%s", output[max(0, len(output)-demoTail):])
+	require.Contains(t, output, "every check passed")
+	require.Contains(t, output, "kill -9 syncer", "the syncer was not killed")
 }
 
 // TestDemoNamesTheFailedStep checks that a failed run prints the step and the path of the logs.

@@ -53,6 +53,15 @@ func bed(t testing.TB) string {
 	return filepath.Join(root(t), "_output", "realnodes")
 }
 
+// hostOfNode returns what the bed's scripts call a node that a tenant calls name: r1 for r1.node-1, r1-2 for r1.node-2.
+func hostOfNode(name string) string {
+	id, number, _ := strings.Cut(name, ".node-")
+	if number == "1" {
+		return id
+	}
+	return id + "-" + number
+}
+
 // image returns the name of a program's image, for pods.
 func image(t testing.TB, program string) string {
 	t.Helper()

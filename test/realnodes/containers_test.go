@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/kubernetes/pkg/fieldpath"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 )
 
 // accountDir is the mount path of a container's service account token.
@@ -153,15 +155,15 @@ func TestServices(t *testing.T) {
 	namespace, other := tenant.namespace(t, "services", 2), tenant.namespace(t, "services-other", 1)
 	service := tenant.service(t, namespace, "web")
 	var pods []*corev1.Pod
-	nodes := sets.New[string]()
+	clusters := sets.New[string]()
 	for _, name := range []string{"web-1", "web-2"} {
 		pod := newWebPod(t, name)
 		pod.Labels["app"] = "web"
 		pod = tenant.create(t, namespace, pod)
 		pods = append(pods, pod)
-		nodes.Insert(pod.Spec.NodeName)
+		clusters.Insert(pod.Labels[schedulerv1alpha1.LabelSuperCluster])
 	}
-	require.Equal(t, []string{"r1.node-1", "r2.node-1"}, sets.List(nodes), "two slices are spread over both super clusters")
+	require.Equal(t, []string{"r1", "r2"}, sets.List(clusters), "two slices are spread over both super clusters")
 	asking := tenant.create(t, other, newWebPod(t, "asking"))
 
 	for _, tc := range []struct {

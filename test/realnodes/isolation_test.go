@@ -31,17 +31,16 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 )
 
-// vnAgents returns the addresses of vn-agents by super cluster, from the status of a tenant's Nodes.
+// vnAgents returns the addresses of vn-agents by the names of a tenant's Nodes, from the status of a tenant's Nodes.
 func vnAgents(t testing.TB) map[string]string {
 	t.Helper()
 	nodes, err := tenant1(t).client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	agents := map[string]string{}
 	for _, node := range nodes.Items {
-		id, _, _ := strings.Cut(node.Name, ".")
 		for _, address := range node.Status.Addresses {
 			if address.Type == corev1.NodeInternalIP {
-				agents[id] = net.JoinHostPort(address.Address, strconv.Itoa(int(node.Status.DaemonEndpoints.KubeletEndpoint.Port)))
+				agents[node.Name] = net.JoinHostPort(address.Address, strconv.Itoa(int(node.Status.DaemonEndpoints.KubeletEndpoint.Port)))
 			}
 		}
 	}
@@ -60,28 +59,25 @@ type twins struct {
 	superNamespace, othersSuperNamespace string
 }
 
-// newTwins creates two pods in each tenant. Each namespace has a slice in each super cluster, so two pods of one name
-// run on one node however the pods are scheduled.
+// newTwins creates a pod in each tenant, on one node.
 func newTwins(t *testing.T, namespace string) *twins {
 	t.Helper()
 	mine, others := tenant1(t), tenant2(t)
 	for _, tenant := range []*cluster{mine, others} {
-		tenant.namespace(t, namespace, 2)
+		tenant.namespace(t, namespace, 2) // a slice in each super cluster
 	}
 	script := func(tenant *cluster) string {
 		return fmt.Sprintf("echo this is %[1]s; echo %[1]s >/tmp/whose; exec sleep 3600", tenant.name)
 	}
-	result := &twins{namespace: namespace}
-	for _, name := range []string{"p-1", "p-2"} {
-		m := mine.create(t, namespace, newPod(t, name, script(mine)))
-		o := others.create(t, namespace, newPod(t, name, script(others)))
-		if result.mine == nil && m.Spec.NodeName == o.Spec.NodeName {
-			result.mine, result.others = m, o
-		}
+	const id, node = "r1", "r1.node-1"
+	on := func(tenant *cluster) *corev1.Pod {
+		pod := newPod(t, "p-1", script(tenant))
+		pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+		return tenant.create(t, namespace, pod)
 	}
-	require.NotNil(t, result.mine, "the first slices of two equal namespaces lie in different super clusters")
-	id, _, _ := strings.Cut(result.mine.Spec.NodeName, ".")
-	result.agent = vnAgents(t)[id]
+	result := &twins{namespace: namespace, mine: on(mine), others: on(others)}
+	require.Equal(t, []string{node, node}, []string{result.mine.Spec.NodeName, result.others.Spec.NodeName})
+	result.agent = vnAgents(t)[node]
 	result.superNamespace, result.othersSuperNamespace = certificateName(t, mine.name)+"-"+namespace, certificateName(t, others.name)+"-"+namespace
 	for _, super := range []string{result.superNamespace, result.othersSuperNamespace} {
 		connect(t, id).run(t, super, "get", "pod", result.mine.Name)
@@ -150,17 +146,16 @@ func TestVNAgentGivesNothingOfOthers(t *testing.T) {
 	others := tenant2(t)
 	only := others.create(t, others.namespace(t, "only-others", 1), newPod(t, "only", "echo secret of vc-sample-2; exec sleep 3600"))
 	own, theirs := readPair(t, filepath.Join(bed(t), "pki", "vc-sample-1", "kubelet-client")), readPair(t, filepath.Join(bed(t), "pki", "vc-sample-2", "kubelet-client"))
-	onlyID, _, _ := strings.Cut(only.Spec.NodeName, ".")
 	name := pods.mine.Name
 
 	t.Run("twin: the other gets it", func(t *testing.T) {
-		require.Equal(t, answer{200, "secret of vc-sample-2\n"}, ask(t, vnAgents(t)[onlyID], theirs, http.MethodGet, "/containerLogs/only-others/only/main"))
+		require.Equal(t, answer{200, "secret of vc-sample-2\n"}, ask(t, vnAgents(t)[only.Spec.NodeName], theirs, http.MethodGet, "/containerLogs/only-others/only/main"))
 	})
 	t.Run("names of others", func(t *testing.T) {
 		absent := ask(t, pods.agent, own, http.MethodGet, "/containerLogs/nobody/nobody/main")
 		require.Equal(t, http.StatusNotFound, absent.code)
 		for _, names := range []string{"only-others/only", pods.othersSuperNamespace + "/" + name, pods.superNamespace + "/" + name, "kube-system/coredns", certificateName(t, "vc-sample-2") + "-only-others/only"} {
-			for _, agent := range []string{pods.agent, vnAgents(t)[onlyID]} {
+			for _, agent := range []string{pods.agent, vnAgents(t)[only.Spec.NodeName]} {
 				require.Equal(t, absent, ask(t, agent, own, http.MethodGet, "/containerLogs/"+names+"/main"), names)
 				for _, path := range []string{"/exec/" + names + "/main?command=id&output=1", "/attach/" + names + "/main?output=1", "/portForward/" + names, "/run/" + names + "/main?cmd=id"} {
 					require.Equal(t, absent, ask(t, agent, own, http.MethodPost, path, upgrade), path)

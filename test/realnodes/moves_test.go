@@ -5,6 +5,7 @@ package realnodes_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
@@ -19,6 +21,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -29,6 +32,7 @@ import (
 func TestDrain(t *testing.T) {
 	const namespace = "drained"
 	meta, tenant := connect(t, "meta"), tenant1(t)
+	afterwardsWhole(t)
 	tenant.namespace(t, namespace, 2)
 	eventually(t, "a slice is in each super cluster", placed(tenant, namespace, map[string]int{"r1": 1, "r2": 1}))
 	tenant.deploy(t, namespace, 2)
@@ -60,6 +64,7 @@ func TestDrain(t *testing.T) {
 func TestLost(t *testing.T) {
 	const namespace = "lost"
 	meta, tenant := connect(t, "meta"), tenant1(t)
+	afterwardsWhole(t)
 	uncordon := meta.cordon(t, "r2")
 	tenant.namespace(t, namespace, 4) // two that cannot end count in the quota for minutes
 	tenant.run(t, "", "annotate", "namespace", namespace, schedulerv1alpha1.AnnotationLostToleration+"=10s")
@@ -84,6 +89,53 @@ func TestLost(t *testing.T) {
 	eventually(t, "the tenant's node is back", nodeReady(tenant, "r1.node-1", corev1.ConditionTrue))
 	require.Equal(t, replaced, uids(t, tenant, namespace))
 	calls.report(t)
+}
+
+// afterwardsWhole waits, when everything else of the test is undone, until every super cluster of the bed is ready for
+// what the next test places: a tenant may see the nodes of one that is back before the scheduler trusts it again. And
+// where its API server was away, it calls its nodes lost once more, until their kubelets have renewed their Leases.
+func afterwardsWhole(t *testing.T) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	meta := connect(t, "meta")
+	t.Cleanup(func() {
+		var state string
+		begin := time.Now()
+		whole := func(ctx context.Context) (bool, error) {
+			nodes, err := meta.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return false, err
+			}
+			state = ""
+			for i := range nodes.Items {
+				node := &nodes.Items[i]
+				ready := slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool {
+					return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
+				})
+				taints := slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == schedulerv1alpha1.TaintProvider })
+				if !ready || node.Spec.Unschedulable || len(taints) > 0 {
+					state += fmt.Sprintf("%s: ready %t, cordoned %t, taints %v\n", node.Name, ready, node.Spec.Unschedulable, taints)
+				}
+			}
+			for _, id := range []string{"r1", "r2"} {
+				super := connect(t, id)
+				leases, err := super.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{})
+				if err != nil {
+					return false, err
+				}
+				for i := range leases.Items {
+					lease := &leases.Items[i]
+					if ready, err := nodeReady(super, lease.Name, corev1.ConditionTrue)(ctx); err != nil || !ready || lease.Spec.RenewTime.Time.Before(begin) {
+						state += fmt.Sprintf("node %s of %s: ready %t, renewed %s, %v\n", lease.Name, id, ready, lease.Spec.RenewTime, err)
+					}
+				}
+			}
+			return state == "", nil
+		}
+		if err := wait.PollUntilContextTimeout(ctx, interval, patience, true, whole); err != nil {
+			t.Errorf("the pool is not whole again: %v\n%s", err, state)
+		}
+	})
 }
 
 // drain gives a virtual Node a taint that drains its super cluster, and takes it away at the end of the test.

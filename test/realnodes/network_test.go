@@ -37,26 +37,23 @@ const (
 func TestNetwork(t *testing.T) {
 	const namespace = "network"
 	mine, others := tenant1(t), tenant2(t)
-	server := func(name string) *corev1.Pod { return newPod(t, name, "exec /agnhost netexec --http-port=8080") }
+	server := func(name, node string) *corev1.Pod {
+		pod := newPod(t, name, "exec /agnhost netexec --http-port=8080")
+		pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+		return pod
+	}
 	for _, tenant := range []*cluster{mine, others} {
 		tenant.namespace(t, namespace, 4)
+		eventually(t, "two slices are in each super cluster", placed(tenant, namespace, map[string]int{"r1": 2, "r2": 2}))
 	}
-	// Four slices are two in each super cluster, and a scheduler may choose any for each pod.
-	own, foreign := map[string][]*corev1.Pod{}, map[string][]*corev1.Pod{}
-	for _, name := range []string{"p-1", "p-2", "p-3", "p-4"} {
-		pod := mine.create(t, namespace, server(name))
-		own[pod.Spec.NodeName] = append(own[pod.Spec.NodeName], pod)
-		pod = others.create(t, namespace, server(name))
-		foreign[pod.Spec.NodeName] = append(foreign[pod.Spec.NodeName], pod)
-	}
-	node := own["r1.node-1"][0].Spec.NodeName
-	require.Len(t, own[node], 2, "slices hold one pod each")
-	require.Len(t, own["r2.node-1"], 2)
-	require.NotEmpty(t, foreign[node])
-	client, neighbour, far, stranger := own[node][0], own[node][1], own["r2.node-1"][0], foreign[node][0]
+	// Each slice holds one pod.
+	const node, farNode = "r1.node-1", "r2.node-1"
+	client, neighbour, far := mine.create(t, namespace, server("p-1", node)), mine.create(t, namespace, server("p-2", node)), mine.create(t, namespace, server("p-3", farNode))
+	stranger, friend := others.create(t, namespace, server("p-1", node)), others.create(t, namespace, server("p-2", farNode))
+	require.Equal(t, node, client.Spec.NodeName)
 	web := func(pod *corev1.Pod) string { return net.JoinHostPort(pod.Status.PodIP, "8080") }
 	super := connect(t, "r1")
-	nodeIP := addressOfNode(t, super)
+	nodeIP := addressOfNode(t, super, "node-1")
 	internet, cloud := listen(t, outside), listen(t, metadata)
 
 	reach := func(t *testing.T, tenant *cluster, from *corev1.Pod, to string) error {
@@ -97,7 +94,7 @@ func TestNetwork(t *testing.T) {
 		t.Run("reaches "+name, func(t *testing.T) { reaches(t, mine, client, to, true) })
 	}
 	t.Run("twin: the other tenant's pod answers its own", func(t *testing.T) {
-		reaches(t, others, foreign[node][len(foreign[node])-1], web(stranger), true)
+		reaches(t, others, friend, web(stranger), true)
 	})
 	for name, to := range refused {
 		t.Run("does not reach "+name, func(t *testing.T) { reaches(t, mine, client, to, false) })
@@ -153,13 +150,12 @@ func listen(t *testing.T, address string) string {
 	return listener.Addr().String()
 }
 
-// addressOfNode returns the address of the node of a super cluster.
-func addressOfNode(t *testing.T, super *cluster) string {
+// addressOfNode returns the address of a node.
+func addressOfNode(t *testing.T, of *cluster, name string) string {
 	t.Helper()
-	nodes, err := super.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	node, err := of.client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 	require.NoError(t, err)
-	require.Len(t, nodes.Items, 1)
-	for _, address := range nodes.Items[0].Status.Addresses {
+	for _, address := range node.Status.Addresses {
 		if address.Type == corev1.NodeInternalIP {
 			return address.Address
 		}
@@ -176,22 +172,31 @@ func hostOf(t *testing.T, of *cluster) string {
 	return server.Host
 }
 
-// setNetworkMode changes the TenantPolicy of the bed's tenants, for the test at most.
+// setNetworkMode changes the TenantPolicy of both tenants, for the test at most.
 func setNetworkMode(t *testing.T, mode tenancyv1alpha1.NetworkMode) {
+	t.Helper()
+	patch := func(mode tenancyv1alpha1.NetworkMode) string {
+		return fmt.Sprintf(`{"spec":{"network":{"mode":%q}}}`, mode)
+	}
+	patchPolicy(t, patch(mode), patch(tenancyv1alpha1.NetworkIsolated))
+}
+
+// patchPolicy changes the TenantPolicy of both tenants, and changes it back at the end of the test.
+func patchPolicy(t *testing.T, change, back string) {
 	t.Helper()
 	client, err := dynamic.NewForConfig(connect(t, "meta").config)
 	require.NoError(t, err)
 	policies := client.Resource(tenancyv1alpha1.GroupVersion.WithResource("tenantpolicies"))
-	patch := func(ctx context.Context, mode tenancyv1alpha1.NetworkMode) error {
-		_, err := policies.Patch(ctx, "bed", types.MergePatchType, fmt.Appendf(nil, `{"spec":{"network":{"mode":%q}}}`, mode), metav1.PatchOptions{})
+	patch := func(ctx context.Context, change string) error {
+		_, err := policies.Patch(ctx, tenancyv1alpha1.DefaultPolicyName, types.MergePatchType, []byte(change), metav1.PatchOptions{})
 		return err //nolint:wrapcheck // only compared
 	}
-	require.NoError(t, patch(t.Context(), mode))
+	require.NoError(t, patch(t.Context(), change))
 	ctx := context.WithoutCancel(t.Context())
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		if err := patch(ctx, tenancyv1alpha1.NetworkIsolated); err != nil && !apierrors.IsNotFound(err) {
+		if err := patch(ctx, back); err != nil && !apierrors.IsNotFound(err) {
 			t.Errorf("restoring the TenantPolicy: %v", err)
 		}
 	})

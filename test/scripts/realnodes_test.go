@@ -17,7 +17,7 @@ func TestTemplatesAreFilled(t *testing.T) {
 	const script = `start_in_node() { :; }; in_node() { :; }; user_kubeconfig() { :; }; image_name() { echo "image of $1"; }
 		cni_bin() { echo /cni; }; kubectl() { :; }
 		mkdir -p "$PKI"; touch "$PKI"/{serving-ca.crt,vn-agent-client-ca.crt,r1-vn-agent.crt,r1-vn-agent.key}
-		start_containerd r1; start_kubelet r1; start_kube_proxy r1; deploy_vn_agent r1 node
+		for id in r1 r1-2; do start_containerd $id; start_kubelet $id; start_kube_proxy $id; done; deploy_vn_agent r1 node
 		for name in coredns metrics-server; do fill "tenant/$name.yaml" CLUSTER_IP=10.97.0.10 IMAGE=image CA_BUNDLE=Y2E= >"$OUT/$name.yaml"; done`
 	folder := filepath.Join(t.TempDir(), `a & | \1 folder`)
 	output, err := bash(t, bed+script, "REALNODES_DIR="+folder)
@@ -34,7 +34,11 @@ func TestTemplatesAreFilled(t *testing.T) {
 		require.Empty(t, left.FindString(string(content)), file)
 		return err
 	}))
-	require.Equal(t, 7, files, "containerd and its network, kubelet, kube-proxy, vn-agent, CoreDNS, metrics-server")
+	require.Equal(t, 11, files, "containerd and its network, kubelet and kube-proxy of two nodes, vn-agent, CoreDNS, metrics-server")
+	second, err := os.ReadFile(filepath.Join(folder, "nodes", "r1-2", "kubelet.yaml"))
+	require.NoError(t, err)
+	require.Contains(t, string(second), "clientCAFile: "+folder+"/pki/r1/ca.crt}\n")
+	require.Contains(t, string(second), "\naddress: 10.213.0.21\n")
 	kubelet, err := os.ReadFile(filepath.Join(folder, "nodes", "r1", "kubelet.yaml"))
 	require.NoError(t, err)
 	require.Contains(t, string(kubelet), "\nresolvConf: "+folder+"/nodes/r1/resolv.conf\n")
@@ -58,7 +62,7 @@ func TestTheFirewallsRuleGoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			output, err := bash(t, `source hack/realnodes/lib.sh; SUPERS=(); INTERFACES=$OUT; `+tc.script+`
+			output, err := bash(t, `source hack/realnodes/lib.sh; NODES=(); INTERFACES=$OUT; `+tc.script+`
 				iptables() {
 					case $1 in
 						-C) ((rules > 0)) ;;

@@ -24,7 +24,8 @@ const (
 	AnnotationLostToleration = "scheduler.tenancy.x-k8s.io/lost-toleration"
 	// AnnotationSuperCluster on a Pod names the super cluster chosen for it. The Pod has it as a label too, so that a
 	// syncer can watch its own pods only.
-	// Written by vc-scheduler (the tenant may ask); read by vc-scheduler.
+	// On a PersistentVolumeClaim it names the home of its volume: a request until the claim is bound.
+	// Written by vc-scheduler (the tenant may ask); read by vc-scheduler, on claims by the syncers.
 	AnnotationSuperCluster = "scheduler.tenancy.x-k8s.io/superCluster"
 	// LabelSuperCluster is AnnotationSuperCluster as a label.
 	// Written by vc-scheduler; read by the syncer of that super cluster, which watches these pods alone.
@@ -38,6 +39,11 @@ const (
 	// written. A taint of that key without it is the tenant's.
 	// Written by vc-scheduler; read by vc-scheduler.
 	AnnotationOutOfService = "scheduler.tenancy.x-k8s.io/out-of-service"
+
+	// AnnotationGangSuperClusters on a PodGroup (scheduling.x-k8s.io) is where its members may be: GangOneSuperCluster,
+	// which is what it is without, or GangAnySuperCluster.
+	// Written by the tenant; read by plugin Coscheduling.
+	AnnotationGangSuperClusters = "scheduler.tenancy.x-k8s.io/gang-super-clusters"
 
 	// AnnotationDecision on the ResourceQuota of a super namespace names the last decision of vc-scheduler to lower
 	// what the namespace may use in the super cluster that the quota answers: placements[].leaving.decision of the
@@ -94,6 +100,14 @@ const (
 	// from resource to a quantity or a percentage, for example {"cpu":"10%","memory":"16Gi"}.
 	// Written by the operator; read by vc-scheduler.
 	AnnotationHeadroom = "scheduler.tenancy.x-k8s.io/headroom"
+)
+
+// Values of AnnotationGangSuperClusters.
+const (
+	// GangOneSuperCluster: all members of the group are in one super cluster.
+	GangOneSuperCluster = "One"
+	// GangAnySuperCluster: each member is where it fits.
+	GangAnySuperCluster = "Any"
 )
 
 const (

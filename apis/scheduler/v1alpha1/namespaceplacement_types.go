@@ -12,11 +12,19 @@ const (
 	// ConditionAccepted is False when the slice, the choice of super clusters, a quota or the profile is invalid, or
 	// the tenant's TenantPolicy does not allow what they ask for; the last accepted values stay in force.
 	ConditionAccepted = "Accepted"
+	// ConditionGuaranteed is True when all that the namespace asks for is within what the tenant's TenantPolicy
+	// guarantees. False: a part of it is borrowed, and may have to be given back to a tenant to whom it is guaranteed.
+	// Absent: nothing is guaranteed to the tenant, so all of it is borrowed.
+	ConditionGuaranteed = "Guaranteed"
 	// ConditionRoomMade is True when vc-scheduler moves unused slices of other namespaces so that what is missing of
 	// this one fits, and False when it looked for such moves and none helps. Absent: nothing is missing, or nobody has
 	// looked yet.
 	ConditionRoomMade = "RoomMade"
 
+	// ReasonWithinGuarantee: the namespace and those of the tenant that come before it are within the guarantee.
+	ReasonWithinGuarantee = "WithinGuarantee"
+	// ReasonBorrowing: the namespace has more than the tenant's other namespaces leave of the guarantee.
+	ReasonBorrowing = "Borrowing"
 	// ReasonMoving: slices of other namespaces that no pod uses move to other super clusters.
 	ReasonMoving = "Moving"
 	// ReasonNotMoved: no slices of other namespaces move. The message says why.
@@ -104,6 +112,18 @@ type NamespacePlacementSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	Weight int32 `json:"weight,omitempty"`
 
+	// guaranteed is what is guaranteed to all namespaces of the tenant together. It is that of the TenantPolicy.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="size(self) <= 64",message="at most 64 resources"
+	Guaranteed corev1.ResourceList `json:"guaranteed,omitempty"`
+
+	// preemptionsPerHour is how often in an hour others give way for what is guaranteed to the tenant. It is that of
+	// the TenantPolicy. Absent: 60.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=60
+	PreemptionsPerHour *int32 `json:"preemptionsPerHour,omitempty"`
+
 	// lostToleration is how long a super cluster may not answer before what the namespace has there is placed
 	// elsewhere. Absent: --lost-toleration of vc-scheduler.
 	// +optional
@@ -188,7 +208,7 @@ type ClusterPlacement struct {
 }
 
 // LeavingReason is why a part of a placement leaves a super cluster.
-// +kubebuilder:validation:Enum=Drained;Lost;Moved;Requested;Returned;Shrunk
+// +kubebuilder:validation:Enum=Drained;Lost;Moved;Preempted;Requested;Returned;Shrunk
 type LeavingReason string
 
 const (
@@ -199,6 +219,9 @@ const (
 	// LeavingMoved: vc-scheduler moves it, so that a pod that is larger than what the namespace has in any one super
 	// cluster has room, or another namespace, or because an operator defragments the pool. No pod is evicted for it.
 	LeavingMoved LeavingReason = "Moved"
+	// LeavingPreempted: the namespace borrows what it has there, and a tenant to whom it is guaranteed waits for it.
+	// It is released when its pods there have ended, placed elsewhere or not.
+	LeavingPreempted LeavingReason = "Preempted"
 	// LeavingRequested: the tenant requested other placements.
 	LeavingRequested LeavingReason = "Requested"
 	// LeavingReturned: the super cluster was lost, and answers again when all has been placed elsewhere. It is Shrunk
@@ -212,7 +235,8 @@ const (
 // Leaving is the part of a placement that is to leave its super cluster. It counts as missing from the quota, so that
 // the namespace scheduler places the same amount elsewhere first (status.displaced), and as reserved where it is, so
 // that pods keep it until then. With reasons Shrunk and Returned nothing is missing: it is more than the quota.
-// vc-scheduler releases what the super cluster shows to be free.
+// vc-scheduler releases what the super cluster shows to be free, with reason Preempted even before it is placed
+// elsewhere.
 type Leaving struct {
 	// reserved is how much of the placement's reserved is leaving.
 	// +required
@@ -223,6 +247,14 @@ type Leaving struct {
 	// since is when vc-scheduler marked it as leaving.
 	// +required
 	Since metav1.Time `json:"since"`
+	// deadline is, with reason Preempted, from when on pods are deleted that disruption budgets have kept until then.
+	// +optional
+	Deadline *metav1.Time `json:"deadline,omitempty"`
+	// for is, with reason Preempted, the NamespacePlacement that waits for the room, as namespace/name. When that is
+	// not nominated for this super cluster any more, what leaves stays again.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	For string `json:"for,omitempty"`
 	// decision names the decision of vc-scheduler that so much is to stay and not more: it is the resourceVersion of
 	// the NamespacePlacement upon which it was made, so no two have the same. The syncer copies it onto the
 	// ResourceQuota of the super namespace, as the annotation scheduler.tenancy.x-k8s.io/decision; before it is there,
@@ -306,6 +338,30 @@ type Displaced struct {
 	ChoiceUnmet bool `json:"choiceUnmet,omitempty"`
 }
 
+// Nominated is where a namespace is to be placed once others have given way.
+type Nominated struct {
+	// placements are what is to be placed, sorted by cluster. They add up to what is missing.
+	// +optional
+	// +listType=map
+	// +listMapKey=cluster
+	// +kubebuilder:validation:MaxItems=1000
+	Placements []ClusterPlacement `json:"placements,omitempty"`
+	// since is when vc-scheduler decided that.
+	// +required
+	Since metav1.Time `json:"since"`
+}
+
+// Preemption is for whom a namespace has given way.
+type Preemption struct {
+	// by is the root namespace of the tenant, which may be the namespace's own.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	By string `json:"by"`
+	// time is when it began.
+	// +required
+	Time metav1.Time `json:"time"`
+}
+
 // NamespacePlacementStatus is what the namespace scheduler decided, and what vc-scheduler published of it.
 type NamespacePlacementStatus struct {
 	// slices is the number of slices into which the quota is cut.
@@ -327,6 +383,19 @@ type NamespacePlacementStatus struct {
 	// +optional
 	Displaced *Displaced `json:"displaced,omitempty"`
 
+	// nominated is where the namespace is to be placed once others have given way, whose room it is guaranteed. Nobody
+	// else with the same priority is placed there. Absent: it does not wait for others.
+	// +optional
+	Nominated *Nominated `json:"nominated,omitempty"`
+
+	// preemptions are for which tenants something of the namespace last began to leave with reason Preempted, and when,
+	// the latest of each tenant, oldest first. A tenant takes nothing of a namespace twice in an hour.
+	// +optional
+	// +listType=map
+	// +listMapKey=by
+	// +kubebuilder:validation:MaxItems=16
+	Preemptions []Preemption `json:"preemptions,omitempty"`
+
 	// requested are other placements that are requested. Absent: none, or the annotation shows what came of them.
 	// +optional
 	Requested *RequestedPlacements `json:"requested,omitempty"`
@@ -344,6 +413,12 @@ type NamespacePlacementStatus struct {
 	// +optional
 	Clusters string `json:"clusters,omitempty"`
 
+	// home is the super cluster that holds the load balancers and Ingresses of the namespace: one of placements. It is
+	// kept while anything of the namespace stays there. When all leaves it, as in a drain or when it is lost, home is
+	// where most of the leading resource stays, as soon as anything does elsewhere. Empty: nothing is placed.
+	// +optional
+	Home string `json:"home,omitempty"`
+
 	// published is the placements annotation of the tenant's namespace as vc-scheduler last wrote it, "" when it
 	// removed it. Absent: vc-scheduler has never written it. An annotation that equals neither published nor publishing
 	// was written by the tenant, who requests other placements.
@@ -355,7 +430,7 @@ type NamespacePlacementStatus struct {
 	// +optional
 	Publishing *string `json:"publishing,omitempty"`
 
-	// conditions of the placement: Placed, Accepted, RoomMade.
+	// conditions of the placement: Placed, Accepted, RoomMade, Guaranteed.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -372,6 +447,7 @@ type NamespacePlacementStatus struct {
 // +kubebuilder:printcolumn:name="Slices",type=integer,JSONPath=`.status.slices`
 // +kubebuilder:printcolumn:name="Placed Slices",type=integer,JSONPath=`.status.placedSlices`
 // +kubebuilder:printcolumn:name="Clusters",type=string,JSONPath=`.status.clusters`
+// +kubebuilder:printcolumn:name="Home",type=string,JSONPath=`.status.home`,priority=1
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Placed")].reason`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Placed")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

@@ -21,5 +21,7 @@ var (
 )
 
 func init() {
-	SchemeBuilder.Register(&VirtualCluster{}, &VirtualClusterList{}, &ClusterVersion{}, &ClusterVersionList{}, &TenantPolicy{}, &TenantPolicyList{})
+	SchemeBuilder.Register(
+		&VirtualCluster{}, &VirtualClusterList{}, &ClusterVersion{}, &ClusterVersionList{}, &TenantPolicy{}, &TenantPolicyList{}, &SyncPolicy{}, &SyncPolicyList{},
+	)
 }

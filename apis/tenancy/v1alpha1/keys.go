@@ -32,13 +32,56 @@ const (
 	// LabelTenantNode is "true" on the Node objects that a syncer keeps in a tenant control plane.
 	// Written by the syncer; read by the syncer.
 	LabelTenantNode = "tenancy.x-k8s.io/virtualnode"
-	// LabelSuperClusterID names, on such a Node, the super cluster that it belongs to.
+	// LabelTenantVolume is "true" on the PersistentVolumes that a syncer keeps in a tenant control plane.
 	// Written by the syncer; read by the syncer.
+	LabelTenantVolume = "tenancy.x-k8s.io/virtualvolume"
+	// LabelSuperClusterID names, on such a Node or PersistentVolume, the super cluster that it belongs to.
+	// Written by the syncer; read by the syncer, plugin VolumeBinding.
 	LabelSuperClusterID = "tenancy.x-k8s.io/superclusterid"
 	// TaintClosed is the taint, with effect NoSchedule, of such a Node that the TenantPolicy keeps pods off: the node
 	// in the super cluster has a taint that they may not tolerate, or lacks a label of pods.nodeSelector. Written by
 	// the syncer; read by the tenant's controllers.
 	TaintClosed = "tenancy.x-k8s.io/closed"
+	// LabelOffered is "true" on the cluster-scoped objects that syncers write in a tenant control plane for those that
+	// super clusters offer: StorageClasses and others.
+	// Written by the syncer; read by the syncer, vc-scheduler.
+	LabelOffered = "tenancy.x-k8s.io/offered"
+	// LabelAggregateToSyncer is "true" on a ClusterRole of a super cluster whose rights its syncer gets besides its
+	// own: those to the kinds of SyncPolicies.
+	// Written by operators; read by kube-controller-manager.
+	LabelAggregateToSyncer = "tenancy.x-k8s.io/aggregate-to-syncer"
+	// LabelSyncer is on the Leases in the meta cluster by which the replicas of a syncer share its tenants (--shards):
+	// the hash in the name of their leader's Lease, of the UID of the super cluster.
+	// Written by the syncer; read by the syncer.
+	LabelSyncer = "tenancy.x-k8s.io/syncer"
+	// AnnotationPrefixOfferedBy, with the id of a super cluster, is the key of an annotation of such an object that
+	// says that the super cluster offers it. Its value is package offer's: a hash of what is offered. Each syncer
+	// writes that of its own super cluster. A tenant can write them too, and then gets nothing that it may not name.
+	// Written by the syncer; read by the syncer, vc-scheduler.
+	AnnotationPrefixOfferedBy = "offered-by.tenancy.x-k8s.io/"
+	// FinalizerPrefixClaim begins the finalizer, which ends with the id of a super cluster, of a tenant's
+	// PersistentVolumeClaim that may have a volume there. It holds a claim that the tenant deletes until the syncer has
+	// seen that, and has deleted what the super cluster has for it: a claim that is merely missing, as after a restore
+	// of the tenant's control plane, deletes no data. vc-scheduler removes that of a super cluster that has left the
+	// pool. Written by the syncer; read by the syncer, vc-scheduler.
+	FinalizerPrefixClaim = "claim.tenancy.x-k8s.io/"
+	// LabelKept is "true" on a PersistentVolumeClaim of a super cluster whose tenant's claim is missing without a
+	// witness of its deletion. Who deletes it releases the data. Written by the syncer; read by the
+	// syncer, people.
+	LabelKept = "tenancy.x-k8s.io/kept"
+	// AnnotationDisruptedIn on a PodDisruptionBudget of a tenant names the super cluster that may evict its pods when
+	// nodes are drained: only one may at a time. Where that one is lost, whoever removes the annotation lets another
+	// one begin.
+	// Written by the syncers; read by the syncers.
+	AnnotationDisruptedIn = "tenancy.x-k8s.io/disrupted-in"
+)
+
+// Marks that tenants write in their control planes.
+const (
+	// LabelIgnoreSync is "true" on an object that is not to be in super clusters: a Pod, Service, EndpointSlice,
+	// ConfigMap, Secret or ServiceAccount. A pod that is in a super cluster already stays there.
+	// Written by tenants; read by the syncer.
+	LabelIgnoreSync = "tenancy.x-k8s.io/ignore-sync"
 )
 
 const (

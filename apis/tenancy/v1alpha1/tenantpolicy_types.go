@@ -49,6 +49,19 @@ const (
 	NetworkOpen NetworkMode = "Open"
 )
 
+// BorrowingRule is whether a tenant may have more than is guaranteed to it.
+//
+// +kubebuilder:validation:Enum=Allowed;Never
+type BorrowingRule string
+
+const (
+	// BorrowingAllowed lets a tenant have more than is guaranteed to it, as long as nobody needs what is guaranteed to
+	// others.
+	BorrowingAllowed BorrowingRule = "Allowed"
+	// BorrowingNever makes what is guaranteed the most that a tenant may have.
+	BorrowingNever BorrowingRule = "Never"
+)
+
 // TenantPolicySpec is what a tenant may have and do. What a field leaves out has the value of the policy that is
 // shipped as "default".
 type TenantPolicySpec struct {
@@ -71,6 +84,17 @@ type TenantPolicySpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	Network NetworkRules `json:"network"`
+
+	// traffic is how traffic from outside of the pool may reach its pods.
+	// +optional
+	// +kubebuilder:default={}
+	Traffic TrafficRules `json:"traffic"`
+
+	// offers is which cluster-scoped objects of super clusters the tenant has, besides the StorageClasses of
+	// pods.storageClasses, the RuntimeClasses of pods.runtimeClasses, and the IngressClasses of traffic.
+	// +optional
+	// +kubebuilder:default={}
+	Offers OfferRules `json:"offers"`
 
 	// scheduling is its share where tenants compete.
 	// +optional
@@ -115,7 +139,7 @@ type TenantLimits struct {
 	PendingPods int32 `json:"pendingPods"`
 
 	// watches is the number of informers that one syncer may keep on the tenant's control plane. A tenant with more
-	// placed namespaces than that allows is watched as a whole.
+	// placed namespaces than that allows, or more than 50, is watched as a whole.
 	// +optional
 	// +kubebuilder:default=200
 	// +kubebuilder:validation:Minimum=32
@@ -146,7 +170,7 @@ type TenantLimits struct {
 	// +listType=map
 	// +listMapKey=resource
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:default={{resource:"configmaps",count:2000,bytes:"128Mi"},{resource:"secrets",count:2000,bytes:"64Mi"},{resource:"services",count:1000,bytes:"16Mi"},{resource:"endpointslices",count:2000,bytes:"64Mi"},{resource:"serviceaccounts",count:1000,bytes:"16Mi"},{resource:"networkpolicies",count:1000,bytes:"16Mi"},{resource:"pods",count:20000,bytes:"512Mi"}}
+	// +kubebuilder:default={{resource:"configmaps",count:2000,bytes:"128Mi"},{resource:"secrets",count:2000,bytes:"64Mi"},{resource:"services",count:1000,bytes:"16Mi"},{resource:"endpointslices",count:2000,bytes:"64Mi"},{resource:"serviceaccounts",count:1000,bytes:"16Mi"},{resource:"networkpolicies",count:1000,bytes:"16Mi"},{resource:"ingresses",count:200,bytes:"8Mi"},{resource:"poddisruptionbudgets",count:500,bytes:"8Mi"},{resource:"volumesnapshots",count:200,bytes:"4Mi"},{resource:"pods",count:20000,bytes:"512Mi"}}
 	Objects []ObjectLimit `json:"objects,omitempty"`
 
 	// nodes is the number of Nodes that the tenant has of each super cluster where spec.nodes of its VirtualCluster is
@@ -164,7 +188,8 @@ type TenantLimits struct {
 	// +kubebuilder:validation:Maximum=65535
 	NodePorts int32 `json:"nodePorts"`
 
-	// loadBalancers is the number of its Services of type LoadBalancer in each super cluster.
+	// loadBalancers is the number of its Services of type LoadBalancer in each super cluster. Each has a load balancer
+	// in one, the home of its namespace.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
@@ -214,8 +239,8 @@ type PodRules struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	Volumes []string `json:"volumes"`
 
-	// storageClasses lists the StorageClasses of super clusters that claims may name. Claims may name no volume, no
-	// selector and no data source.
+	// storageClasses lists the StorageClasses of super clusters that claims may name, and that the tenant has. Claims
+	// may name no volume, no selector and no data source.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -230,7 +255,8 @@ type PodRules struct {
 	// +kubebuilder:default={{key:"node.kubernetes.io/not-ready",effect:"NoExecute"},{key:"node.kubernetes.io/unreachable",effect:"NoExecute"}}
 	Tolerations []TolerationRule `json:"tolerations"`
 
-	// nodeSelectorKeys lists the labels of super nodes that node selectors and node affinities of pods may name.
+	// nodeSelectorKeys lists the labels of super nodes that node selectors and node affinities of pods may name, and
+	// topology keys that a node must have. Which nodes have another label, tenants are not told.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={"kubernetes.io/os","kubernetes.io/arch","kubernetes.io/hostname","topology.kubernetes.io/zone","topology.kubernetes.io/region"}
@@ -243,7 +269,7 @@ type PodRules struct {
 	// +kubebuilder:validation:MaxProperties=32
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
-	// runtimeClasses lists the RuntimeClasses of super clusters that pods may name.
+	// runtimeClasses lists the RuntimeClasses of super clusters that pods may name, and that the tenant has.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -369,6 +395,35 @@ type ResourceMetadata struct {
 	Annotations []string `json:"annotations,omitempty"`
 }
 
+// OfferRules lists, by name, objects of super clusters that the tenant has in its own control plane as long as a super
+// cluster where it holds something offers them. What is not listed a tenant does not see: names, values and labels tell
+// of the pool, and which objects are meant for tenants only the operator knows.
+type OfferRules struct {
+	// priorityClasses lists PriorityClasses. A super pod of the tenant has the one that its pod names, unless an entry
+	// of pods.priorityClasses matches. Make them in all super clusters, with preemptionPolicy Never: their schedulers
+	// know no tenants, and would evict pods of others.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.all(n, !n.startsWith('system-'))",message="classes system-* are not for tenants"
+	PriorityClasses []string `json:"priorityClasses,omitempty"`
+	// deviceClasses lists DeviceClasses, where resource.k8s.io/v1 is served.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	DeviceClasses []string `json:"deviceClasses,omitempty"`
+	// volumeSnapshotClasses lists VolumeSnapshotClasses, where super cluster and tenant have the CRD. VolumeSnapshots
+	// may name these; "" stands for the super cluster's default class, of those that name none. Empty: there are no
+	// snapshots.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	VolumeSnapshotClasses []string `json:"volumeSnapshotClasses,omitempty"`
+}
+
 // NetworkRules is whom the pods of a tenant may reach.
 type NetworkRules struct {
 	// mode is Isolated or Open.
@@ -397,6 +452,78 @@ type NetworkRules struct {
 	AllowedCIDRs []string `json:"allowedCIDRs,omitempty"`
 }
 
+// TrafficRules is how traffic from outside of the pool may reach the pods of a tenant. How many node ports and load
+// balancers there may be is in limits. Load balancers and Ingresses of a namespace are in one super cluster, its home;
+// pods in all super clusters are behind them.
+type TrafficRules struct {
+	// loadBalancerClasses lists the values of spec.loadBalancerClass that Services may have. One without a class is for
+	// the default of the super cluster. List a class, too, that an admission webhook there gives to those without.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=317
+	LoadBalancerClasses []string `json:"loadBalancerClasses,omitempty"`
+
+	// ingressClasses lists the IngressClasses of super clusters that Ingresses may name, and that the tenant has in its
+	// control plane. Empty: there are no Ingresses, unless ingressClass names one.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	IngressClasses []string `json:"ingressClasses,omitempty"`
+
+	// ingressClass is given to Ingresses that name none. Empty: they are refused.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	IngressClass string `json:"ingressClass,omitempty"`
+
+	// ingressHosts lists the hosts that Ingresses may name: "www.example.com" is that host, "*.example.com" all hosts
+	// below example.com, and "*" all hosts, and rules and default backends without one. Tenants share the ingress
+	// controllers, where a host is whose Ingress was first: give tenants that do not trust each other policies with
+	// hosts of their own. A controller that is shared serves certificates by the names in them, whatever hosts an
+	// Ingress names. Whatever is listed, paths have no control characters, no white space and none of `"';{}\, which
+	// controllers would read as the end of a path.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	IngressHosts []string `json:"ingressHosts,omitempty"`
+
+	// annotations lists keys of annotations that go down from Ingresses and Services besides those of metadata, also
+	// such of Kubernetes' own domains. An entry that ends in * stands for all keys that begin with it, but for those
+	// whose name contains "snippet", "alias", "config-", "secret", "server-" or "loadBalancerIP", or the word ip, ips,
+	// ipv4 or ipv6, which are to be listed by their whole names: controllers run what is in them, or they name hosts,
+	// addresses, or objects of other namespaces. Values have no control characters, such as ends of lines, but those of
+	// snippets. An Ingress, or a load balancer, with annotations for controllers that are not listed is refused: it
+	// might ask for what keeps callers away. One that exists keeps those that it has.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=2
+	// +kubebuilder:validation:items:MaxLength=317
+	Annotations []string `json:"annotations,omitempty"`
+
+	// controllerNamespaces lists the namespaces of super clusters whose pods may connect to isolated pods that let in
+	// everybody: those of ingress controllers.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	ControllerNamespaces []string `json:"controllerNamespaces,omitempty"`
+
+	// callerCIDRs are addresses in network.poolCIDRs that may connect to isolated pods which let them in, and that
+	// isolated pods may not reach: nodes of other super clusters, whose load balancers give traffic on in their name.
+	// Each begins in poolCIDRs.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="self.all(c, isCIDR(c))",message="use CIDR notation, for example 10.96.0.0/12"
+	CallerCIDRs []string `json:"callerCIDRs,omitempty"`
+}
+
 // SchedulingRules is a tenant's share where tenants compete.
 type SchedulingRules struct {
 	// weight is the tenant's share of the workers of the pool's programs, relative to the weights of others.
@@ -406,10 +533,35 @@ type SchedulingRules struct {
 	// +kubebuilder:validation:Maximum=100
 	Weight int32 `json:"weight"`
 
-	// priority orders its namespaces among those of all tenants that wait to be placed, higher first.
+	// priority orders its namespaces among those of all tenants that wait to be placed, higher first, after those that
+	// are guaranteed. Values beyond ±500,000,000 order as these do.
 	// +optional
 	// +kubebuilder:default=0
 	Priority int32 `json:"priority"`
+
+	// guaranteed is what its namespaces are to get together whatever others have. While there is no room for it,
+	// namespaces of other tenants that have more than is guaranteed to them give way. A resource that is not named is
+	// not guaranteed, so name all that the quotas of its namespaces have: cpu, memory, ephemeral-storage, pods.
+	// limits.reserved stays the upper bound. What lies between the two is borrowed, and may have to be given back.
+	// Empty: all that the tenant has is borrowed.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="size(self) <= 64",message="at most 64 resources"
+	Guaranteed corev1.ResourceList `json:"guaranteed,omitempty"`
+
+	// borrowing is whether its namespaces may have more than is guaranteed, where the pool has room. Never: guaranteed
+	// is an upper bound of the resources that it names, as limits.reserved is.
+	// +optional
+	// +kubebuilder:default=Allowed
+	Borrowing BorrowingRule `json:"borrowing,omitempty"`
+
+	// preemptionsPerHour is how often in an hour others may be made to give way for what is guaranteed to the tenant,
+	// at even intervals: with 60 there is a minute between two times. Each is for one namespace. 0: never; what is
+	// guaranteed is then only placed before all that is borrowed.
+	// +optional
+	// +kubebuilder:default=60
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=60
+	PreemptionsPerHour int32 `json:"preemptionsPerHour"`
 
 	// movesPerHour is how many requests for other placements each of its namespaces may make in an hour, at even
 	// intervals: with 12 there are 5 minutes between two of them. The tenant makes them by changing or removing the

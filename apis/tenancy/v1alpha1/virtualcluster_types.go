@@ -121,8 +121,9 @@ type VirtualClusterSpec struct {
 	// +kubebuilder:default=OnDemand
 	Nodes NodesMode `json:"nodes,omitempty"`
 
-	// transparentMetaPrefixes lists prefixes of label and annotation keys to be copied from the super cluster up to the
-	// tenant. The syncer does not copy them yet.
+	// transparentMetaPrefixes lists prefixes of label and annotation keys that come up from the super clusters to the
+	// tenant's pods, at most 32 labels and 32 annotations of 16 KiB each for each pod. What the tenant itself wrote and
+	// went down does not come up, nor do keys of Superpool, of kubernetes.io itself and of kubectl.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64

@@ -2,21 +2,28 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
@@ -31,7 +38,10 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/features"
+	"github.com/superpool/superpool/internal/kubeconfig"
+	"github.com/superpool/superpool/internal/leadership"
 	"github.com/superpool/superpool/internal/metricsauth"
+	"github.com/superpool/superpool/internal/shards"
 	"github.com/superpool/superpool/internal/syncer"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
@@ -45,9 +55,15 @@ type Options struct {
 	// process runs in.
 	MetaKubeconfig         string
 	SuperClusterKubeconfig string
-	// LeaderElect makes replicas elect a leader; LeaderElectNamespace of the meta cluster holds their Lease.
+	// LeaderElect makes replicas elect a leader; LeaderElectNamespace of the meta cluster holds their Lease, "" means
+	// vc-manager, and superpool-system without a pool.
 	LeaderElect          bool
 	LeaderElectNamespace string
+	// LeaseDuration is how long after its last renewal the leader is taken for lost, RenewDeadline how long it tries to
+	// renew before it ends, and RetryPeriod how often all look.
+	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+	// Shards is into how many shards tenants are split, which the replicas share; 1: the leader syncs all.
+	Shards int
 	// MetricsBindAddress, HealthProbeBindAddress and PprofBindAddress are host:port; "0" turns one off.
 	MetricsBindAddress     string
 	HealthProbeBindAddress string
@@ -80,7 +96,10 @@ func NewOptions() (*Options, error) {
 	}
 	return &Options{
 		LeaderElect:            true,
-		LeaderElectNamespace:   "vc-manager",
+		LeaseDuration:          4 * time.Second,
+		RenewDeadline:          3 * time.Second,
+		RetryPeriod:            500 * time.Millisecond,
+		Shards:                 1,
 		MetricsBindAddress:     ":8443",
 		MetricsSecure:          true,
 		HealthProbeBindAddress: ":8081",
@@ -96,17 +115,22 @@ func NewOptions() (*Options, error) {
 
 // AddFlags adds a flag for every option.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.MetaKubeconfig, "meta-kubeconfig", o.MetaKubeconfig, "kubeconfig file of the meta cluster; default: the service account of the pod that syncer runs in")
+	flags.StringVar(&o.MetaKubeconfig, "meta-kubeconfig", o.MetaKubeconfig, "kubeconfig file of the meta cluster; default: the service account of the pod that syncer runs in. Without the feature SuperClusterPooling it is the super cluster")
 	flags.StringVar(&o.SuperClusterKubeconfig, "super-cluster-kubeconfig", o.SuperClusterKubeconfig, "kubeconfig file of the super cluster; default: the service account of the pod that syncer runs in")
 	flags.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect a leader before working; needed when more than one replica runs")
-	flags.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace, "namespace of the meta cluster that holds the Lease")
+	flags.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace, "namespace of the meta cluster that holds the Lease; default vc-manager, without the feature SuperClusterPooling superpool-system")
+	flags.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", o.LeaseDuration, "how long after its last renewal of the Lease the leader is taken for lost, by replicas that wait to take its place")
+	flags.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", o.RenewDeadline, "how long the leader tries to renew the Lease before it ends; shorter than --leader-elect-lease-duration. The meta cluster may be away for as long")
+	flags.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", o.RetryPeriod, "how often the leader renews the Lease, and the others look at it")
+	flags.IntVar(&o.Shards, "shards", o.Shards,
+		"split the tenants into so many shards, 1 to 256, and sync each on the replica that holds its Lease; all replicas share them. 1: the leader syncs all tenants. A multiple of the replicas loads them evenly. Needs the feature SuperClusterPooling")
 	flags.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure, "serve /metrics by HTTPS, to those whom the meta cluster knows and allows to get it (ClusterRole superpool:metrics-reader). Without it everyone who reaches the address reads them")
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address of /metrics; "0" turns it off`)
 	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address of /healthz and /readyz; "0" turns them off`)
 	flags.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress, `address of profiles under /debug/pprof/, open to everyone who reaches it, as 127.0.0.1:6060; "0" turns them off`)
 	flags.IntVar(&o.ConcurrentSyncs, "concurrent-syncs", o.ConcurrentSyncs, "number of workers of each kind; one tenant has at most half of them. Raise it for many tenants whose control planes are far away")
 	flags.StringVar(&o.PodSecurityLevel, "pod-security-level", o.PodSecurityLevel, `Least Pod Security level that namespaces of tenants enforce in the super cluster, whatever their TenantPolicy says: privileged, baseline or restricted. The syncer ends if the super cluster does not enforce Pod Security, unless it is "", which leaves the level to the super cluster`)
-	flags.DurationVar(&o.PodPatience, "pod-patience", o.PodPatience, "how long the super cluster may refuse a pod, or find no node for it, before the pod goes to another super cluster: at least 10s, and twice as long after each failure; 0 for ever")
+	flags.DurationVar(&o.PodPatience, "pod-patience", o.PodPatience, "how long the super cluster may refuse a pod, or find no node for it, before the pod goes to another super cluster: at least 10s, and twice as long after each failure; 0 for ever, as without the feature SuperClusterPooling")
 	flags.Int32Var(&o.VNAgentPort, "vn-agent-port", o.VNAgentPort, "port of vn-agent, which serves logs and exec to tenants; 0 if there is none")
 	flags.StringVar(&o.VNAgentAddress, "vn-agent-address", o.VNAgentAddress, "address of one vn-agent for all nodes; without it each node has its own")
 	o.Gate.AddFlag(flags)
@@ -116,12 +140,13 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 // Validate returns one error for each value that cannot be used, joined; nil where all can.
 func (o *Options) Validate() error {
 	var errs []error
-	if !o.Gate.Enabled(features.SuperClusterPooling) {
-		errs = append(errs, errors.New("syncing a single super cluster without a pool is not built yet: set --feature-gates=SuperClusterPooling=true"))
-	}
-	if o.MetaKubeconfig == "" && o.SuperClusterKubeconfig == "" {
+	switch pooled := o.Gate.Enabled(features.SuperClusterPooling); {
+	case pooled && o.MetaKubeconfig == "" && o.SuperClusterKubeconfig == "":
 		errs = append(errs, errors.New("set --meta-kubeconfig, --super-cluster-kubeconfig or both: they are two clusters"))
+	case !pooled && o.MetaKubeconfig != "":
+		errs = append(errs, errors.New("--meta-kubeconfig is that of a pool: set --feature-gates=SuperClusterPooling=true, or leave it out, where the super cluster itself holds the VirtualClusters"))
 	}
+	errs = append(errs, o.validateElection(), o.validateShards())
 	if o.ConcurrentSyncs < 2 {
 		errs = append(errs, fmt.Errorf("--concurrent-syncs %d: use 2 or more, of which one tenant has half", o.ConcurrentSyncs))
 	}
@@ -142,6 +167,26 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
+// validateElection returns an error for times by which two replicas would lead at once.
+func (o *Options) validateElection() error {
+	if !o.LeaderElect || o.LeaseDuration > o.RenewDeadline && o.RetryPeriod > 0 && o.RenewDeadline > time.Duration(leaderelection.JitterFactor*float64(o.RetryPeriod)) {
+		return nil
+	}
+	return fmt.Errorf("--leader-elect-lease-duration %s, --leader-elect-renew-deadline %s, --leader-elect-retry-period %s: use a deadline that is shorter than the duration, and more than %g times the period",
+		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod, leaderelection.JitterFactor)
+}
+
+// validateShards returns an error for a number of shards that cannot be used.
+func (o *Options) validateShards() error {
+	if err := shards.Validate(o.Shards, o.LeaderElect); err != nil {
+		return fmt.Errorf("--shards: %w", err)
+	}
+	if o.Shards > 1 && !o.Gate.Enabled(features.SuperClusterPooling) {
+		return fmt.Errorf("--shards %d: without the feature SuperClusterPooling the leader does all, use 1", o.Shards)
+	}
+	return nil
+}
+
 // NewCommand returns the command syncer. The context that it is executed with ends it. An error is that of NewOptions.
 func NewCommand() (*cobra.Command, error) {
 	options, err := NewOptions()
@@ -154,9 +199,16 @@ func NewCommand() (*cobra.Command, error) {
 		Long: `syncer connects one super cluster of the pool to the tenants that hold placements in it. It writes what their pods need into
 namespaces of the super cluster, and the status of the pods, their Nodes and bindings into the tenants.
 
-The super cluster holds its id: ConfigMap kube-system/supercluster-info, data key id.`,
-		Example: `  syncer --meta-kubeconfig meta.kubeconfig --super-cluster-kubeconfig r1.kubeconfig \
-    --feature-gates=SuperClusterPooling=true --metrics-bind-address=:8443 --health-probe-bind-address=:8081`,
+The super cluster holds its id: ConfigMap kube-system/supercluster-info, data key id.
+
+Without the feature SuperClusterPooling there is no pool: one cluster holds the VirtualClusters and runs all pods of all tenants. It needs
+no vc-scheduler, and tenants set no ResourceQuota.`,
+		Example: `  # One super cluster of a pool
+  syncer --meta-kubeconfig meta.kubeconfig --super-cluster-kubeconfig r1.kubeconfig \
+    --feature-gates=SuperClusterPooling=true --metrics-bind-address=:8443 --health-probe-bind-address=:8081
+
+  # A cluster without a pool
+  syncer --super-cluster-kubeconfig cluster.kubeconfig`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -180,20 +232,21 @@ func Run(ctx context.Context, options *Options) error {
 	logger := klog.Background()
 	ctx = klog.NewContext(ctx, logger)
 	ctrl.SetLogger(logger)
-	meta, err := restConfig("--meta-kubeconfig", options.MetaKubeconfig)
+	meta, super, err := options.clusters()
 	if err != nil {
 		return err
 	}
+	pooled := options.Gate.Enabled(features.SuperClusterPooling)
 	meta.QPS = -1 // each tenant's start takes several requests; the server's priority and fairness bounds them
-	super, err := restConfig("--super-cluster-kubeconfig", options.SuperClusterKubeconfig)
-	if err != nil {
-		return err
-	}
 	identity, err := syncer.Identify(ctx, super)
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(ctx, options, meta, identity)
+	split, err := newShards(options, meta, identity)
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(ctx, options, meta, identity, split)
 	if err != nil {
 		return err
 	}
@@ -202,65 +255,157 @@ func Run(ctx context.Context, options *Options) error {
 			return err
 		}
 	}
-	// Before anything is watched, or a Lease taken.
-	if _, err := identity.Recorded(ctx, mgr.GetAPIReader()); err != nil {
-		identity.Refuse(ctx, mgr.GetClient(), err)
-		return err
+	if pooled {
+		// Before anything is watched, or a Lease taken.
+		if _, err := identity.Recorded(ctx, mgr.GetAPIReader()); err != nil {
+			identity.Refuse(ctx, mgr.GetClient(), err)
+			return err
+		}
+	} else {
+		options.PodPatience = 0 // there is no other super cluster
 	}
 	engineMetrics, err := engine.NewMetrics(metrics.Registry)
 	if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	superClusterSyncer, err := syncer.New(ctx, mgr, syncer.Options{
-		Identity: identity, Super: super, PodSecurityLevel: options.PodSecurityLevel, PodPatience: options.PodPatience, Metrics: engineMetrics,
-		VNAgent: kinds.VNAgent{Port: options.VNAgentPort, Address: options.VNAgentAddress},
-		Engine:  engine.Options{Workers: options.ConcurrentSyncs},
+		Identity: identity, Super: super, Single: !pooled, PodSecurityLevel: options.PodSecurityLevel, PodPatience: options.PodPatience, Metrics: engineMetrics,
+		VNAgent: kinds.VNAgent{Port: options.VNAgentPort, Address: options.VNAgentAddress}, Shards: split,
+		Engine: engine.Options{Workers: options.ConcurrentSyncs},
 	})
 	if err != nil {
 		return err
 	}
-	lifecycle := virtualclusters.Reader{Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorderFor("syncer-" + identity.ID)}
-	controller := &tenants.Controller{Client: mgr.GetClient(), Lifecycle: lifecycle, Engage: superClusterSyncer.Engage, Serves: superClusterSyncer.Serves}
+	recorder := mgr.GetEventRecorderFor("syncer-" + identity.ID)
+	controller := &tenants.Controller{Client: mgr.GetClient(), Engage: superClusterSyncer.Engage}
+	if pooled {
+		controller.Lifecycle, controller.Serves = virtualclusters.Reader{Reader: mgr.GetAPIReader(), Recorder: recorder}, superClusterSyncer.Serves
+		controller.Standby = true // without a pool the leader alone writes VirtualClusters
+	} else {
+		controller.Lifecycle = &virtualclusters.Owner{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder, Drained: superClusterSyncer.Drained}
+	}
 	if err := controller.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up tenants: %w", err)
 	}
-	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", superClusterSyncer.Ready())); err != nil {
+	if err := errors.Join(
+		mgr.AddHealthzCheck("ping", healthz.Ping),
+		mgr.AddReadyzCheck("caches", superClusterSyncer.Ready()), mgr.AddReadyzCheck("super-cluster", superClusterSyncer.Answers()),
+	); err != nil {
 		return fmt.Errorf("adding probes: %w", err)
 	}
-	logger.Info("Starting", "superCluster", identity.ID, "uid", identity.UID)
+	logger.Info("Starting", "superCluster", identity.ID, "uid", identity.UID, "pooled", pooled)
 	err = mgr.Start(ctx)
 	identity.Refuse(ctx, mgr.GetClient(), err)
 	return err
 }
 
+// leaseNamespace returns the namespace of the Lease.
+func (o *Options) leaseNamespace() string {
+	if o.Gate.Enabled(features.SuperClusterPooling) {
+		return cmp.Or(o.LeaderElectNamespace, "vc-manager")
+	}
+	return cmp.Or(o.LeaderElectNamespace, "superpool-system")
+}
+
+// clusters returns the client configurations of the meta cluster and of the super cluster: without a pool they are one.
+func (o *Options) clusters() (meta, super *rest.Config, err error) {
+	if o.Gate.Enabled(features.SuperClusterPooling) {
+		if meta, err = restConfig("--meta-kubeconfig", o.MetaKubeconfig); err != nil {
+			return nil, nil, err
+		}
+	}
+	if super, err = restConfig("--super-cluster-kubeconfig", o.SuperClusterKubeconfig); err != nil {
+		return nil, nil, err
+	}
+	if meta == nil {
+		meta = rest.CopyConfig(super)
+	}
+	return meta, super, nil
+}
+
+// newShards returns the shards of tenants that the replicas share, nil without an election.
+func newShards(options *Options, meta *rest.Config, identity syncer.Identity) (*shards.Shards, error) {
+	if !options.LeaderElect {
+		return nil, nil //nolint:nilnil // there are none
+	}
+	patient := rest.CopyConfig(meta)
+	patient.Timeout = options.RenewDeadline / 2
+	api, err := coordinationclient.NewForConfig(patient)
+	if err != nil {
+		return nil, fmt.Errorf("making a client of Leases: %w", err)
+	}
+	led, err := shards.NewMetrics(metrics.Registry, prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "vc_syncer", Name: "shards_led",
+		Help: "[ALPHA] Shards of tenants that this process syncs: with --shards=1 it is 1 on the leader and 0 on the others. Over all replicas of a super cluster's syncer it is the number of shards, but for moments in which one moves.",
+	}))
+	if err != nil {
+		return nil, fmt.Errorf("setting up shards: %w", err)
+	}
+	namespace := options.leaseNamespace()
+	split, err := shards.New(shards.Options{
+		Leases: api.Leases(namespace), Namespace: namespace, Program: identity.Lock(), Labels: identity.LeaseLabels(), Count: options.Shards,
+		LeaseDuration: options.LeaseDuration, RenewDeadline: options.RenewDeadline, RetryPeriod: options.RetryPeriod, Metrics: led,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("setting up shards: %w", err)
+	}
+	return split, nil
+}
+
 // newManager returns a manager of the meta cluster. Its Lease carries the super cluster's identity, so that there is
 // one leader per super cluster.
-func newManager(ctx context.Context, options *Options, meta *rest.Config, identity syncer.Identity) (ctrl.Manager, error) {
+func newManager(ctx context.Context, options *Options, meta *rest.Config, identity syncer.Identity, split *shards.Shards) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenancyv1alpha1.AddToScheme, schedulerv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("building the scheme: %w", err)
 		}
 	}
+	var lock resourcelock.Interface // nil: the manager's own
+	if split != nil && split.Count > 1 {
+		var err error
+		fence := &leadership.Fence{RenewDeadline: options.RenewDeadline, LeaseDuration: options.LeaseDuration, Identity: split.Identity()}
+		if lock, err = fence.NewLock(meta, options.leaseNamespace(), identity.Lock()); err != nil {
+			return nil, fmt.Errorf("electing a leader: %w", err)
+		}
+	}
 	mgr, err := ctrl.NewManager(meta, ctrl.Options{
-		Scheme: scheme,
-		Cache: cache.Options{
-			DefaultTransform: cache.TransformStripManagedFields(),
-			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Field: fields.OneTermEqualSelector("metadata.name", identity.ID)}},
-		},
-		LeaderElection:                options.LeaderElect,
-		LeaderElectionID:              identity.Lock(),
-		LeaderElectionNamespace:       options.LeaderElectNamespace,
-		LeaderElectionReleaseOnCancel: true,
-		Metrics:                       metricsOptions(options),
-		HealthProbeBindAddress:        options.HealthProbeBindAddress,
-		PprofBindAddress:              options.PprofBindAddress,
-		BaseContext:                   func() context.Context { return ctx },
+		Scheme:                              scheme,
+		LeaderElectionResourceLockInterface: lock,
+		Cache:                               cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: options.cached(identity)},
+		LeaderElection:                      options.LeaderElect,
+		LeaderElectionID:                    identity.Lock(),
+		LeaderElectionNamespace:             options.leaseNamespace(),
+		LeaderElectionReleaseOnCancel:       true,
+		LeaseDuration:                       &options.LeaseDuration,
+		RenewDeadline:                       &options.RenewDeadline,
+		RetryPeriod:                         &options.RetryPeriod,
+		Metrics:                             metricsOptions(options),
+		HealthProbeBindAddress:              options.HealthProbeBindAddress,
+		PprofBindAddress:                    options.PprofBindAddress,
+		BaseContext:                         func() context.Context { return ctx },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the meta cluster: %w", err)
 	}
 	return mgr, nil
+}
+
+// cached returns which objects of a kind the manager's cache holds: of Nodes the virtual one, and without a pool, where
+// the copies of tenants' objects are in the same cluster, none of these.
+func (o *Options) cached(identity syncer.Identity) map[client.Object]cache.ByObject {
+	cached := map[client.Object]cache.ByObject{&corev1.Node{}: {Field: fields.OneTermEqualSelector("metadata.name", identity.ID)}}
+	if o.Gate.Enabled(features.SuperClusterPooling) {
+		return cached
+	}
+	notOfTenants, err := labels.Parse("!" + tenancyv1alpha1.LabelCluster)
+	utilruntime.Must(err)
+	for _, kind := range []string{"Secret", "Namespace"} {
+		object := &metav1.PartialObjectMetadata{}
+		object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+		cached[object] = cache.ByObject{Label: notOfTenants}
+	}
+	return cached
 }
 
 // metricsOptions returns the options of the manager's metrics server.
@@ -282,9 +427,9 @@ func restConfig(flagName, file string) (*rest.Config, error) {
 		}
 		return config, nil
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", file)
+	config, err := kubeconfig.FromFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", flagName, err)
+		return nil, fmt.Errorf("%s: %w", flagName, err)
 	}
 	return config, nil
 }

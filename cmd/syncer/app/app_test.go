@@ -23,8 +23,13 @@ func TestCommandRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		{name: "no pool", args: []string{"--meta-kubeconfig=f"}, want: "set --feature-gates=SuperClusterPooling=true"},
+		{name: "a meta cluster without a pool", args: []string{"--meta-kubeconfig=f"}, want: "set --feature-gates=SuperClusterPooling=true"},
 		{name: "no clusters", args: []string{gate}, want: "set --meta-kubeconfig, --super-cluster-kubeconfig or both"},
+		{name: "a leader that outlives its Lease", args: []string{gate, "--meta-kubeconfig=f", "--leader-elect-renew-deadline=4s"}, want: "--leader-elect-lease-duration 4s, --leader-elect-renew-deadline 4s"},
+		{name: "a deadline of one look", args: []string{gate, "--meta-kubeconfig=f", "--leader-elect-retry-period=3s"}, want: "more than 1.2 times the period"},
+		{name: "no shards", args: []string{gate, "--meta-kubeconfig=f", "--shards=0"}, want: "--shards: 0 is not from 1 to 256"},
+		{name: "shards without an election", args: []string{gate, "--meta-kubeconfig=f", "--shards=2", "--leader-elect=false"}, want: "--shards: more than one needs --leader-elect"},
+		{name: "shards without a pool", args: []string{"--super-cluster-kubeconfig=f", "--shards=2"}, want: "--shards 2: without the feature SuperClusterPooling the leader does all, use 1"},
 		{name: "one worker", args: []string{gate, "--meta-kubeconfig=f", "--concurrent-syncs=1"}, want: "--concurrent-syncs 1: use 2 or more"},
 		{name: "an unknown level", args: []string{gate, "--meta-kubeconfig=f", "--pod-security-level=high"}, want: `--pod-security-level "high"`},
 		{name: "a port that is none", args: []string{gate, "--meta-kubeconfig=f", "--vn-agent-port=70000"}, want: "--vn-agent-port 70000: use 1 to 65535"},
@@ -32,7 +37,7 @@ func TestCommandRefuses(t *testing.T) {
 		{name: "an unknown gate", args: []string{"--feature-gates=No=true"}, want: "unrecognized feature gate: No"},
 		{name: "an unknown format of logs", args: []string{gate, "--meta-kubeconfig=f", "--logging-format=xml"}, want: "Unsupported log format"},
 		{name: "arguments", args: []string{"r1"}, want: "unknown command"},
-		{name: "a kubeconfig that is missing", args: []string{gate, "--meta-kubeconfig=/does/not/exist"}, want: "reading --meta-kubeconfig: stat /does/not/exist"},
+		{name: "a kubeconfig that is missing", args: []string{gate, "--meta-kubeconfig=/does/not/exist"}, want: "--meta-kubeconfig: reading the kubeconfig: open /does/not/exist"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -12,11 +12,15 @@ import (
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	intree "k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/placer"
+	"github.com/superpool/superpool/internal/shards"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/manifests/profiles"
+	"github.com/superpool/superpool/plugins"
 )
 
 func init() {
@@ -39,6 +43,8 @@ type Options struct {
 	// LostToleration is for how long a super cluster may not answer before what namespaces have there is placed
 	// elsewhere.
 	LostToleration time.Duration
+	// PreemptionGrace is how long disruption budgets count for pods of namespaces that borrow and give way.
+	PreemptionGrace time.Duration
 	// QuotaGrace is how long a namespace keeps what it has once it has no ResourceQuota any more.
 	QuotaGrace time.Duration
 	// SyncerNamespace is the namespace of the syncers' service accounts, which may read kubeconfigs of tenants.
@@ -46,12 +52,50 @@ type Options struct {
 	// LeaderElect makes replicas elect a leader; LeaderElectNamespace of the meta cluster holds their Lease.
 	LeaderElect          bool
 	LeaderElectNamespace string
+	// Shards is into how many shards tenants are split, whose pods are scheduled by any replica; 1: by the leader.
+	Shards int
 	// MetricsBindAddress, HealthProbeBindAddress and PprofBindAddress are host:port; "0" turns one off.
 	MetricsBindAddress, HealthProbeBindAddress, PprofBindAddress string
 	// MetricsSecure serves metrics by HTTPS to authorized readers only.
 	MetricsSecure bool
 	// Logs holds the values of klog's flags.
 	Logs *logs.Options
+	// Plugins add plugins that profiles of pods can enable.
+	Plugins []Option
+}
+
+// Option adds to a registry of plugins, as kube-scheduler's own app.Option does.
+type Option func(registry frameworkruntime.Registry) error
+
+// WithPlugin makes a plugin known by its name, so that profiles of pods (--pod-scheduler-config) can enable it. Plugins
+// of kube-scheduler, of scheduler-plugins and of the pool keep their names. The factory is called for each profile of
+// each tenant; docs/developing/add-a-plugin.md says what that asks of it.
+func WithPlugin(name string, factory frameworkruntime.PluginFactory) Option {
+	return func(registry frameworkruntime.Registry) error {
+		if err := registry.Register(name, factory); err != nil {
+			return fmt.Errorf("adding plugin %s: %w", name, err)
+		}
+		return nil
+	}
+}
+
+// registry returns what Plugins add.
+func (o *Options) registry() (frameworkruntime.Registry, error) {
+	taken, added := plugins.Registry(plugins.Options{}), frameworkruntime.Registry{}
+	if err := taken.Merge(intree.NewInTreeRegistry()); err != nil {
+		return nil, fmt.Errorf("listing plugins: %w", err)
+	}
+	for _, add := range o.Plugins {
+		if err := add(added); err != nil {
+			return nil, err
+		}
+	}
+	for name := range added {
+		if _, exists := taken[name]; exists {
+			return nil, fmt.Errorf("adding plugin %s: there is one of that name", name)
+		}
+	}
+	return added, nil
 }
 
 // NewOptions returns the defaults.
@@ -59,10 +103,12 @@ func NewOptions() *Options {
 	return &Options{
 		DefaultSlice:           defaultSlice,
 		LostToleration:         5 * time.Minute,
+		PreemptionGrace:        10 * time.Minute,
 		QuotaGrace:             30 * time.Second,
 		SyncerNamespace:        "vc-manager",
 		LeaderElect:            true,
 		LeaderElectNamespace:   "vc-manager",
+		Shards:                 1,
 		MetricsBindAddress:     ":8443",
 		MetricsSecure:          true,
 		HealthProbeBindAddress: ":8081",
@@ -78,6 +124,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.PodSchedulerConfig, "pod-scheduler-config", o.PodSchedulerConfig,
 		"file with the KubeSchedulerConfiguration of the pod schedulers; default: the built-in one")
 	o.addDefaultSlice(fs)
+	fs.DurationVar(&o.PreemptionGrace, "preemption-grace-period", o.PreemptionGrace,
+		"How long disruption budgets count for pods of namespaces that borrow room which is guaranteed to another tenant. After that they are deleted.")
 	fs.DurationVar(&o.LostToleration, "lost-toleration", o.LostToleration,
 		"for how long a super cluster may not answer before what namespaces have there is placed elsewhere; a namespace may name another time")
 	fs.DurationVar(&o.QuotaGrace, "quota-grace", o.QuotaGrace,
@@ -85,7 +133,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.SyncerNamespace, "syncer-namespace", o.SyncerNamespace,
 		"namespace of the meta cluster with the service accounts vc-syncer-ID, which are granted the kubeconfigs of the tenants that they serve")
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect a leader before working; needed when more than one replica runs")
-	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace, "namespace of the meta cluster that holds the Lease")
+	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace, "namespace of the meta cluster that holds the Leases")
+	fs.IntVar(&o.Shards, "shards", o.Shards,
+		"split the tenants into so many shards, 1 to 256, and schedule the pods of each on the replica that holds its Lease; all replicas share them. 1: the leader schedules all pods. A multiple of the replicas loads them evenly")
 	fs.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure, "serve /metrics by HTTPS, to those whom the meta cluster knows and allows to get it (ClusterRole superpool:metrics-reader). Without it everyone who reaches the address reads them")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address of /metrics; "0" turns it off`)
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address of /healthz and /readyz; "0" turns them off`)
@@ -111,18 +161,25 @@ func (o *Options) addDefaultSlice(fs *pflag.FlagSet) {
 
 // settings are what options and their files hold, parsed.
 type settings struct {
-	defaultSlice               slice.Amounts
-	namespaceConfig, podConfig *config.KubeSchedulerConfiguration
-	namespaceProfiles          sets.Set[string]
-	syncerNamespace            string
-	lostToleration, quotaGrace time.Duration
+	defaultSlice                                slice.Amounts
+	namespaceConfig, podConfig                  *config.KubeSchedulerConfiguration
+	namespaceProfiles                           sets.Set[string]
+	outOfTree                                   frameworkruntime.Registry
+	syncerNamespace                             string
+	lostToleration, quotaGrace, preemptionGrace time.Duration
 }
 
 // read parses the options and reads their files. It reaches no API server.
 func (o *Options) read() (*settings, error) {
-	read := settings{syncerNamespace: o.SyncerNamespace, lostToleration: o.LostToleration, quotaGrace: o.QuotaGrace}
+	read := settings{syncerNamespace: o.SyncerNamespace, lostToleration: o.LostToleration, quotaGrace: o.QuotaGrace, preemptionGrace: o.PreemptionGrace}
+	if o.PreemptionGrace < 0 {
+		return nil, fmt.Errorf("--preemption-grace-period: %s is negative", o.PreemptionGrace)
+	}
 	if o.LostToleration < 0 {
 		return nil, fmt.Errorf("--lost-toleration: %s is negative", o.LostToleration)
+	}
+	if err := shards.Validate(o.Shards, o.LeaderElect); err != nil {
+		return nil, fmt.Errorf("--shards: %w", err)
 	}
 	if o.QuotaGrace < 0 {
 		return nil, fmt.Errorf("--quota-grace: %s is negative", o.QuotaGrace)
@@ -143,7 +200,13 @@ func (o *Options) read() (*settings, error) {
 	if read.namespaceProfiles, err = placer.Profiles(read.namespaceConfig); err != nil {
 		return nil, fmt.Errorf("--namespace-scheduler-config: %w", err)
 	}
-	if read.podConfig, err = kubescheduler.LoadConfig(o.PodSchedulerConfig, profiles.PodScheduler); err != nil {
+	if read.outOfTree, err = o.registry(); err != nil {
+		return nil, err
+	}
+	if read.podConfig, err = kubescheduler.LoadConfigWith(o.PodSchedulerConfig, profiles.PodScheduler, read.outOfTree); err != nil {
+		return nil, fmt.Errorf("--pod-scheduler-config: %w", err)
+	}
+	if err := plugins.CheckPods(read.podConfig); err != nil {
 		return nil, fmt.Errorf("--pod-scheduler-config: %w", err)
 	}
 	return &read, nil

@@ -15,8 +15,6 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
@@ -31,7 +29,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/grants"
-	"github.com/superpool/superpool/internal/leadership"
+	"github.com/superpool/superpool/internal/kubeconfig"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/scheduling"
 	"github.com/superpool/superpool/internal/superclusters"
@@ -51,9 +49,10 @@ const (
 	leaseDuration, renewDeadline, retryPeriod = 15 * time.Second, 10 * time.Second, 2 * time.Second
 )
 
-// NewCommand returns the command vc-scheduler. The context that it is executed with ends it.
-func NewCommand() *cobra.Command {
+// NewCommand returns the command vc-scheduler, with further plugins. The context that it is executed with ends it.
+func NewCommand(plugins ...Option) *cobra.Command {
 	options := NewOptions()
+	options.Plugins = plugins
 	cmd := &cobra.Command{
 		Use:   component,
 		Short: "Place tenant namespaces and their pods over a pool of super clusters",
@@ -85,20 +84,24 @@ places the slices over the super clusters, and picks a super cluster for each te
 // Run schedules until ctx ends or another replica is elected; the first returns nil, the second an error, as does a
 // flag that cannot be used.
 func Run(ctx context.Context, options *Options) error {
-	cfg, err := clientcmd.BuildConfigFromFlags("", options.Kubeconfig)
+	cfg, err := metaConfig(options.Kubeconfig)
 	if err != nil {
-		return fmt.Errorf("reading --kubeconfig: %w", err)
+		return err
 	}
 	cfg.QPS, cfg.Burst = metaQPS, metaBurst
 	read, err := options.read() // a wrong file is reported before anything connects
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(cfg, options)
+	elected, err := newElections(cfg, options)
 	if err != nil {
 		return err
 	}
-	if err := setup(ctx, mgr, read); err != nil {
+	mgr, err := newManager(cfg, options, elected)
+	if err != nil {
+		return err
+	}
+	if err := setup(ctx, mgr, read, elected); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -107,8 +110,22 @@ func Run(ctx context.Context, options *Options) error {
 	return nil
 }
 
+// metaConfig returns how to reach the meta cluster by a kubeconfig file, or by the service account of the pod if file
+// is "".
+func metaConfig(file string) (*rest.Config, error) {
+	get := rest.InClusterConfig
+	if file != "" {
+		get = func() (*rest.Config, error) { return kubeconfig.FromFile(file) }
+	}
+	config, err := get()
+	if err != nil {
+		return nil, fmt.Errorf("reading --kubeconfig: %w", err)
+	}
+	return config, nil
+}
+
 // newManager returns a manager of the meta cluster, whose cache holds virtual Nodes alone of all Nodes.
-func newManager(cfg *rest.Config, options *Options) (ctrl.Manager, error) {
+func newManager(cfg *rest.Config, options *Options, elected *elections) (ctrl.Manager, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -117,14 +134,9 @@ func newManager(cfg *rest.Config, options *Options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("selecting virtual Nodes: %w", err)
 	}
-	fence := &leadership.Fence{RenewDeadline: renewDeadline}
 	fenced := rest.AddUserAgent(rest.CopyConfig(cfg), component)
-	var lock resourcelock.Interface
 	if options.LeaderElect {
-		if lock, err = fence.NewLock(cfg, options.LeaderElectNamespace, leaseName); err != nil {
-			return nil, err
-		}
-		fenced.Wrap(fence.Wrap)
+		fenced.Wrap(elected.fence.Wrap)
 	}
 	mgr, err := ctrl.NewManager(fenced, ctrl.Options{
 		Scheme: scheme,
@@ -132,7 +144,7 @@ func newManager(cfg *rest.Config, options *Options) (ctrl.Manager, error) {
 			&corev1.Node{}: {Label: labels.NewSelector().Add(*virtualNodes)},
 		}},
 		LeaderElection:                      options.LeaderElect,
-		LeaderElectionResourceLockInterface: lock,
+		LeaderElectionResourceLockInterface: elected.lock,
 		LeaderElectionReleaseOnCancel:       true,
 		LeaseDuration:                       ptr.To(leaseDuration),
 		RenewDeadline:                       ptr.To(renewDeadline),
@@ -160,7 +172,7 @@ func newScheme() (*runtime.Scheme, error) {
 }
 
 // setup adds the controllers of super clusters and tenants, the namespace scheduler and the probes to mgr.
-func setup(ctx context.Context, mgr ctrl.Manager, read *settings) error {
+func setup(ctx context.Context, mgr ctrl.Manager, read *settings, elected *elections) error {
 	dispatcher, err := scheduling.NewDispatcher(ctx, mgr.GetCache())
 	if err != nil {
 		return err
@@ -184,30 +196,31 @@ func setup(ctx context.Context, mgr ctrl.Manager, read *settings) error {
 	store := scheduling.NewStore(mgr.GetClient(), mgr.GetAPIReader())
 	store.Metrics = placementMetrics
 	releaser := &scheduling.Releaser{Store: store, Usage: superClusters}
-	if err := releaser.SetupWithManager(mgr); err != nil {
-		return err
-	}
-	leaver := &scheduling.Leaver{Store: store, Usage: superClusters, LostToleration: read.lostToleration}
-	if err := leaver.SetupWithManager(mgr); err != nil {
-		return err
-	}
-	rescheduler := &scheduling.Rescheduler{Store: store, Reader: mgr.GetClient(), Config: read.namespaceConfig}
-	if err := rescheduler.SetupWithManager(mgr); err != nil {
-		return err
-	}
-	roomMaker := &scheduling.RoomMaker{Store: store, Reader: mgr.GetClient(), Usage: superClusters, Config: read.namespaceConfig}
-	if err := roomMaker.SetupWithManager(mgr); err != nil {
-		return err
+	for _, controller := range []interface{ SetupWithManager(mgr ctrl.Manager) error }{
+		releaser,
+		&scheduling.Leaver{Store: store, Usage: superClusters, LostToleration: read.lostToleration},
+		&scheduling.Rescheduler{Store: store, Reader: mgr.GetClient(), Config: read.namespaceConfig},
+		&scheduling.RoomMaker{Store: store, Reader: mgr.GetClient(), Usage: superClusters, Config: read.namespaceConfig},
+		&scheduling.Guarantor{Store: store},
+		&scheduling.GuaranteeAudit{Reader: mgr.GetClient(), Recorder: recorder},
+		&scheduling.Preemptor{Store: store, Reader: mgr.GetClient(), Usage: superClusters, Config: read.namespaceConfig, Grace: read.preemptionGrace},
+	} {
+		if err := controller.SetupWithManager(mgr); err != nil {
+			return err
+		}
 	}
 	superClusters.OnFreed(dispatcher.Freed)
 	superClusters.OnFreed(releaser.Freed)
 	schedulers := &scheduling.Tenants{
-		Client: mgr.GetClient(), Store: store, Usage: superClusters, Dispatcher: dispatcher, PodConfig: read.podConfig, Profiles: read.namespaceProfiles,
-		DefaultSlice: read.defaultSlice, QuotaGrace: read.quotaGrace, Metrics: placementMetrics,
+		Part: elected.part(), Lead: elected.lead(), Client: mgr.GetClient(), Store: store, Usage: superClusters, Dispatcher: dispatcher, PodConfig: read.podConfig, Profiles: read.namespaceProfiles,
+		DefaultSlice: read.defaultSlice, QuotaGrace: read.quotaGrace, Metrics: placementMetrics, OutOfTree: read.outOfTree,
 	}
 	owner := &virtualclusters.Owner{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder}
 	if err := (&tenants.Controller{Client: mgr.GetClient(), Lifecycle: owner, Engage: schedulers.Engage}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up tenants: %w", err)
+	}
+	if err := elected.setup(ctx, mgr, schedulers); err != nil {
+		return fmt.Errorf("setting up shards: %w", err)
 	}
 	grants := &grants.Controller{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), SyncerNamespace: read.syncerNamespace}
 	if err := grants.SetupWithManager(mgr); err != nil {

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -270,10 +269,10 @@ none whose TenantPolicy says scheduling.movableFor: Nobody. It says what comes o
 }
 
 // metaClient returns a client of the meta cluster that reads from its API server.
-func metaClient(kubeconfig string) (client.Client, error) {
-	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+func metaClient(file string) (client.Client, error) {
+	cfg, err := metaConfig(file)
 	if err != nil {
-		return nil, fmt.Errorf("reading --kubeconfig: %w", err)
+		return nil, err
 	}
 	scheme, err := newScheme()
 	if err != nil {

@@ -13,6 +13,15 @@ service_cidr() {
     *) echo 10.96.0.0/12 ;;
   esac
 }
+# node_port_range CLUSTER: its range of node ports. Those of the tenants are disjoint and inside those of the super
+# clusters, and without vn-agent's (vn_agent_port).
+node_port_range() {
+  case $1 in
+    vc-sample-1) echo 31000-31499 ;;
+    vc-sample-2) echo 31500-31999 ;;
+    *) echo 30000-32767 ;;
+  esac
+}
 # service_ip CLUSTER N: an address of its Service range, whose last byte is N.
 service_ip() { local cidr; cidr=$(service_cidr "$1"); echo "${cidr%.*}.$2"; }
 
@@ -35,13 +44,17 @@ controlplane() { "$BIN/controlplane" "$@" 9>&-; }
 # make_shared_pki: makes one authority for the client certificates of tenants' API servers, and one for the serving
 # certificates of vn-agents and kubelets, with the latter.
 make_shared_pki() {
-  local id
+  local id super addresses
   controlplane authority "$PKI/vn-agent-client-ca" --name vn-agent-client-ca
   controlplane authority "$PKI/serving-ca" --name serving-ca
-  for id in "${SUPERS[@]}"; do
-    controlplane certificate "$PKI/$id-kubelet" --authority "$PKI/serving-ca" --user "system:node:$NODE" \
-      --group system:nodes --ip "$(node_ip "$id")"
-    controlplane certificate "$PKI/$id-vn-agent" --authority "$PKI/serving-ca" --user vn-agent --ip "$(node_ip "$id")"
+  for super in "${SUPERS[@]}"; do
+    addresses=()
+    for id in $(nodes_of "$super"); do
+      addresses+=(--ip "$(node_ip "$id")")
+      controlplane certificate "$PKI/$id-kubelet" --authority "$PKI/serving-ca" --user "system:node:$(node_name "$id")" \
+        --group system:nodes --ip "$(node_ip "$id")"
+    done
+    controlplane certificate "$PKI/$super-vn-agent" --authority "$PKI/serving-ca" --user vn-agent "${addresses[@]}"
   done
 }
 
@@ -51,7 +64,8 @@ start_control_plane() {
   local flags=()
   ! is_tenant "$1" || flags=(--kubelet-client-ca "$PKI/vn-agent-client-ca")
   controlplane start "${@:2}" --name "$1" --folder "$OUT" --bin "$BIN" --address "$HOST_IP" \
-    --first-port "$(cluster_port "$1")" --service-cidr "$(service_cidr "$1")" --kubelet-ca "$PKI/serving-ca" \
+    --first-port "$(cluster_port "$1")" --service-cidr "$(service_cidr "$1")" \
+    --service-node-port-range "$(node_port_range "$1")" --kubelet-ca "$PKI/serving-ca" \
     ${flags[@]+"${flags[@]}"}
 }
 

@@ -11,7 +11,7 @@ SYSCTLS=(fs/inotify/max_user_instances vm/overcommit_memory vm/panic_on_oom kern
 # network namespaces, those of bin/, and background jobs of a start that was killed, by descriptor 9 (set_up_machine).
 bed_processes() {
   local id root
-  for id in "${SUPERS[@]}"; do
+  for id in "${NODES[@]}"; do
     ip netns pids "$(netns "$id")" 2>/dev/null || true
     while read -r root; do
       [[ ! -d $root$(cgroup "$id") ]] ||
@@ -33,7 +33,7 @@ leftovers() {
   bed_mounts | sed 's/^/mount /'
   bed_cgroups | sed 's/^/cgroup /'
   bed_rules | sed 's/^/iptables rule /'
-  for id in "${SUPERS[@]}"; do
+  for id in "${NODES[@]}"; do
     for path in "/run/netns/$(netns "$id")" "$INTERFACES/$(netns "$id")"; do [[ ! -e $path ]] || echo "$path"; done
   done
   for path in "$INTERFACES/$BRIDGE" "$OUT"; do [[ ! -e $path ]] || echo "$path"; done

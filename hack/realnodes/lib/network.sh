@@ -8,8 +8,11 @@ POD_CIDR=10.214.0.0/16
 # The rule of the host's firewall that accepts packets between ports of the bridge.
 FORWARD=(FORWARD -i "$BRIDGE" -o "$BRIDGE" -m comment --comment superpool -j ACCEPT)
 
-node_ip() { echo "10.213.0.1${1#r}"; }
-pod_cidr() { echo "10.214.${1#r}.0/24"; }
+# node_number NODE: 1 for r1, 2 for r1-2. node_octet NODE: its last byte, 11 for r1, 21 for r1-2, 12 for r2.
+node_number() { if [[ $1 == *-* ]]; then echo "${1#*-}"; else echo 1; fi; }
+node_octet() { local super=${1%%-*}; echo "$(node_number "$1")${super#r}"; }
+node_ip() { echo "10.213.0.$(node_octet "$1")"; }
+pod_cidr() { echo "10.214.$(node_octet "$1").0/24"; }
 netns() { echo "superpool-$1"; }
 
 # other_bed: prints the folder of a bed on this machine whose $OUT is another: its bridge, links and cgroups have the
@@ -29,7 +32,7 @@ start_network() {
   ((${#OUT} > 255)) || ip link set "$BRIDGE" alias "$OUT"
   ip addr add "$HOST_IP/24" dev "$BRIDGE"
   ip link set "$BRIDGE" up
-  for id in "${SUPERS[@]}"; do
+  for id in "${NODES[@]}"; do
     ns=$(netns "$id")
     ip netns add "$ns"
     ip link add "$ns" type veth peer name eth0 netns "$ns"
@@ -39,7 +42,7 @@ start_network() {
     ip -n "$ns" link set eth0 up
     ip -n "$ns" route add default via "$HOST_IP"
     ip route add "$(pod_cidr "$id")" via "$(node_ip "$id")" dev "$BRIDGE"
-    for other in "${SUPERS[@]}"; do
+    for other in "${NODES[@]}"; do
       [[ $other == "$id" ]] || ip -n "$ns" route add "$(pod_cidr "$other")" via "$(node_ip "$other")"
     done
   done
@@ -56,7 +59,7 @@ bed_rules() { ! iptables -C "${FORWARD[@]}" 2>/dev/null || echo "${FORWARD[*]}";
 # stop_network: removes all that start_network made, also where it failed halfway.
 stop_network() {
   local id
-  for id in "${SUPERS[@]}"; do
+  for id in "${NODES[@]}"; do
     [[ ! -e /run/netns/$(netns "$id") ]] || ip netns del "$(netns "$id")"
     [[ ! -e $INTERFACES/$(netns "$id") ]] || ip link del "$(netns "$id")" 2>/dev/null || true
   done

@@ -1,9 +1,15 @@
 # shellcheck shell=bash
-# Nodes: their namespaces, and containerd, kubelet, kube-proxy and the enforcer of NetworkPolicies in them. Sourced by
-# ../lib.sh.
+# Nodes: their namespaces, and containerd, kubelet, kube-proxy and the enforcer of NetworkPolicies in them. ID is one of
+# NODES. Sourced by ../lib.sh.
 
 IMAGES=$BIN/images
-NODE=node-1
+
+super_of() { echo "${1%%-*}"; }
+# node_name ID: prints the name of its Node in its super cluster. nodes_of SUPER: prints the IDs of its nodes.
+node_name() { echo "node-$(node_number "$1")"; }
+nodes_of() { printf '%s\n' "${NODES[@]}" | grep -E "^$1(-|\$)"; }
+# node_zone ID: r1 has a node in each of two zones, and r2 one in zone b.
+node_zone() { if [[ $1 == r1 ]]; then echo a; else echo b; fi; }
 
 # cni_bin: prints the folder of the CNI plugins: Debian's, or that of most others; nothing without them.
 cni_bin() {
@@ -103,18 +109,19 @@ import_images() {
 
 start_kubelet() {
   local id=$1 dir=$OUT/nodes/$1
-  user_kubeconfig "$id" "$dir/kubelet.kubeconfig" "system:node:$NODE" system:nodes
+  user_kubeconfig "$(super_of "$id")" "$dir/kubelet.kubeconfig" "system:node:$(node_name "$id")" system:nodes
   : >"$dir/resolv.conf"
-  fill node/kubelet.yaml NODE_IP="$(node_ip "$id")" PKI="$PKI" ID="$id" CGROUP="$(cgroup "$id")" DIR="$dir" \
+  fill node/kubelet.yaml NODE_IP="$(node_ip "$id")" PKI="$PKI" ID="$id" SUPER="$(super_of "$id")" CGROUP="$(cgroup "$id")" DIR="$dir" \
     >"$dir/kubelet.yaml"
   start_in_node "$id" kubelet "$BIN/kubelet" --config "$dir/kubelet.yaml" --kubeconfig "$dir/kubelet.kubeconfig" \
-    --hostname-override "$NODE" --node-ip "$(node_ip "$id")" -v=2
+    --hostname-override "$(node_name "$id")" --node-ip "$(node_ip "$id")" -v=2 \
+    --node-labels "topology.kubernetes.io/region=bed,topology.kubernetes.io/zone=$(node_zone "$id")"
 }
 
 start_kube_proxy() {
   local id=$1 dir=$OUT/nodes/$1
-  user_kubeconfig "$id" "$dir/kube-proxy.kubeconfig" system:kube-proxy
-  fill node/kube-proxy.yaml NODE="$NODE" DIR="$dir" POD_CIDR="$POD_CIDR" >"$dir/kube-proxy.yaml"
+  user_kubeconfig "$(super_of "$id")" "$dir/kube-proxy.kubeconfig" system:kube-proxy
+  fill node/kube-proxy.yaml NODE="$(node_name "$id")" DIR="$dir" POD_CIDR="$POD_CIDR" >"$dir/kube-proxy.yaml"
   start_in_node "$id" kube-proxy "$BIN/kube-proxy" --config "$dir/kube-proxy.yaml" -v=2
 }
 
@@ -122,6 +129,6 @@ start_kube_proxy() {
 # bed ignore.
 start_policy_enforcer() {
   local id=$1 kubeconfig=$OUT/nodes/$1/nftpolicy.kubeconfig
-  user_kubeconfig "$id" "$kubeconfig" nftpolicy system:masters
-  start_in_node "$id" nftpolicy "$BIN/nftpolicy" --kubeconfig "$kubeconfig" --node "$NODE"
+  user_kubeconfig "$(super_of "$id")" "$kubeconfig" nftpolicy system:masters
+  start_in_node "$id" nftpolicy "$BIN/nftpolicy" --kubeconfig "$kubeconfig" --node "$(node_name "$id")"
 }

@@ -37,6 +37,42 @@ func (l *Laps) Report(b *testing.B) {
 	}
 }
 
+// ReportFirst reports the first operation, for benchmarks that leave it out of what they measure: first-ms and
+// first-cpu-ms.
+func (l *Laps) ReportFirst(b *testing.B) {
+	b.Helper()
+	b.ReportMetric(quantile(l.wall[:1], 1), "first-ms")
+	b.ReportMetric(quantile(l.cpuTime[:1], 1), "first-cpu-ms")
+}
+
+// Len returns how many operations there were.
+func (l *Laps) Len() int { return len(l.wall) }
+
+// Ratio returns the throughput of l as a part of that of other, by the clock and by CPU time: the medians over their
+// operations in pairs, 0 for none.
+func (l *Laps) Ratio(other *Laps) (wall, cpuTime float64) {
+	return ratio(l.wall, other.wall), ratio(l.cpuTime, other.cpuTime)
+}
+
+func ratio(laps, others []time.Duration) float64 {
+	var ratios []float64
+	for i := range min(len(laps), len(others)) {
+		ratios = append(ratios, others[i].Seconds()/laps[i].Seconds())
+	}
+	if len(ratios) == 0 {
+		return 0
+	}
+	slices.Sort(ratios)
+	return ratios[len(ratios)/2]
+}
+
+// ReportEach reports the medians of l for each of count things that an operation did, in microseconds.
+func (l *Laps) ReportEach(b *testing.B, name string, count int) {
+	b.Helper()
+	b.ReportMetric(quantile(l.wall, 0.5)*1e3/float64(count), name+"-µs")
+	b.ReportMetric(quantile(l.cpuTime, 0.5)*1e3/float64(count), name+"-cpu-µs")
+}
+
 // quantile returns the smallest of laps that so large a part of them does not exceed, in milliseconds, 0 for none.
 func quantile(laps []time.Duration, part float64) float64 {
 	if len(laps) == 0 {

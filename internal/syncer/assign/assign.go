@@ -1,6 +1,6 @@
 // Package assign computes which namespaces of a tenant are placed in one super cluster, and with what they have
 // reserved there. No other package of the syncer reads placements. Pooled is the implementation for a pool of super
-// clusters.
+// clusters, Single that for a cluster without a pool.
 package assign
 
 import (
@@ -25,9 +25,12 @@ const (
 	ServicesOnly State = "ServicesOnly"
 	// Placed means that its pods, and the objects that they need, are synced.
 	Placed State = "Placed"
-	// Leaving means that it is no longer placed here while pods of it still are: their objects stay, no new ones are
-	// created.
+	// Leaving means that it is no longer placed here while pods of it still are, or claims and snapshots, which hold
+	// data: their objects stay, no new ones are created.
 	Leaving State = "Leaving"
+	// Kept means that the tenant lacks the namespace, as one does that was restored from an older backup, and that
+	// claims or snapshots of it are here: all else of it goes. Claims stay whose deletion nobody has witnessed.
+	Kept State = "Kept"
 )
 
 // Assignment is what of one tenant namespace belongs into this super cluster.
@@ -45,23 +48,49 @@ type Assignment struct {
 	Decision string
 }
 
+// Home is where a tenant namespace has what can be in one super cluster only: its load balancers and Ingresses.
+type Home int
+
+const (
+	// HomeUnknown means that nothing says where: no NamespacePlacement does, or it is being deleted, or its status was
+	// not written, or not yet by a version that names homes. What is there stays as it is.
+	HomeUnknown Home = iota
+	// HomeHere is this super cluster.
+	HomeHere
+	// HomeElsewhere is another super cluster.
+	HomeElsewhere
+	// HomeNowhere means that the namespace is placed in no super cluster.
+	HomeNowhere
+)
+
 // Assignments answers what of a tenant belongs into this super cluster. All methods may be called concurrently.
 type Assignments interface {
 	// Of answers from caches.
 	Of(ctx context.Context, tenant, namespace string) (Assignment, error)
 	// Confirm answers from live reads of the API servers. It is required before anything is deleted because of an
-	// Assignment, of which the Proof holds only for None and ServicesOnly.
+	// Assignment, of which the Proof holds only for None and ServicesOnly, and for Kept: that proves that the tenant
+	// lacks the namespace, so all but its data may go.
 	Confirm(ctx context.Context, tenant, namespace string) (Assignment, proof.Proof, error)
-	// ConfirmPlaced answers with one live read whether a namespace is Placed. It returns any other State as Unknown: a
-	// warning about a pod needs no more, and a deletion needs Confirm.
+	// ConfirmPlaced answers with one live read of the meta cluster whether a namespace is Placed, and from caches where
+	// nobody but the tenant decides that. It returns any other State as Unknown: a warning about a pod needs no more,
+	// and a deletion needs Confirm.
 	ConfirmPlaced(ctx context.Context, tenant, namespace string) (Assignment, error)
+	// Home answers from caches where a namespace has its load balancers and Ingresses.
+	Home(ctx context.Context, tenant, namespace string) (Home, error)
+	// ConfirmHome is Home by a live read. It is required before what is there for a home is taken away, and before the
+	// tenant is told an address: of two super clusters that take themselves for the home only one may do so. The Proof
+	// holds for HomeElsewhere and HomeNowhere.
+	ConfirmHome(ctx context.Context, tenant, namespace string) (Home, proof.Proof, error)
 	// Namespaces returns the names of the tenant's namespaces that are Placed or Leaving here, or whose super namespace
 	// has yet to be cleared or deleted, sorted. It leaves out those that are ServicesOnly: they follow from the others.
 	Namespaces(ctx context.Context, tenant string) ([]string, error)
 	// Held returns, from caches, what is Reserved for all namespaces of the tenant that are Placed here together, nil
 	// for none.
 	Held(ctx context.Context, tenant string) (corev1.ResourceList, error)
-	// PodSelector is the label selector of the tenants' pods that belong here, "" for all.
+	// Whole returns whether all that any tenant has belongs here, so that each tenant is watched as a whole. It never
+	// changes.
+	Whole() bool
+	// PodSelector is the label selector of the tenants' pods that belong here, "" for all. It never changes.
 	PodSelector() string
 	// Watch calls changed with each namespace of a tenant whose Assignment may have changed for another reason than an
 	// object of the tenant or of the super cluster, which the caller watches. It returns at once; the calls end with
@@ -102,25 +131,33 @@ type Facts struct {
 	Content Content
 	// Gone is whether the tenant's namespace, for which the super namespace was made, is gone.
 	Gone Answer
+	// Ended is whether its VirtualCluster is deleted, which the operator has done: nothing of the tenant stays.
+	Ended bool
 	// Pods is whether the tenant has pods in it that match PodSelector.
 	Pods Answer
+	// Data is whether its super namespace holds claims or snapshots, or may hold them, or a claim of the tenant waits
+	// for this super cluster to say that it holds none. Each goes with the tenant's.
+	Data bool
 	// Services is whether the tenant has Services in it.
 	Services Answer
 	// Holds is whether another namespace of the tenant is placed here, whose pods may connect to these Services.
 	Holds bool
 }
 
+// used returns whether its super namespace holds, or may hold, what must not be deleted with it.
+func (f *Facts) used() bool { return f.Content == Everything && (f.Pods != No || f.Data) }
+
 // State returns the state of a tenant namespace in a pool. The first line that matches holds:
 //
 //	placed here                                     Placed
 //	content absent, Services                        ServicesOnly
 //	content absent                                  None
-//	content everything, not decided, gone           None
+//	content everything, not decided, gone           Kept      (data, and the VirtualCluster is there), None
 //	content everything, not decided, else           Unknown
-//	content everything, Services, pods or unclear   Leaving
+//	content everything, Services, pods or unclear   Leaving   (or data)
 //	Services                                        ServicesOnly
 //	Services unclear, others placed here            Unknown
-//	content everything, pods or unclear             Leaving
+//	content everything, pods or unclear             Leaving   (or data)
 //	else                                            None
 //
 // A NamespacePlacement that is missing says nothing: it may have been deleted by hand, or be missing in a backup from
@@ -128,7 +165,7 @@ type Facts struct {
 // super clusters what the namespace holds there. And one that is being deleted, held by a finalizer until they show
 // that nothing is left, is made again if its namespace exists. So none of them is enough to delete what may run.
 func (f *Facts) State() State {
-	used := f.Content == Everything && f.Pods != No
+	used := f.used()
 	switch {
 	case f.Here:
 		return Placed
@@ -137,10 +174,7 @@ func (f *Facts) State() State {
 	case f.Content == Absent:
 		return None
 	case f.Content == Everything && !f.Decided:
-		if f.Gone == Yes {
-			return None
-		}
-		return Unknown
+		return f.undecided()
 	case f.Services == Yes && used:
 		return Leaving
 	case f.Services == Yes:
@@ -149,6 +183,17 @@ func (f *Facts) State() State {
 		return Unknown
 	case used:
 		return Leaving
+	}
+	return None
+}
+
+// undecided is State where nothing says where the namespace belongs.
+func (f *Facts) undecided() State {
+	switch {
+	case f.Gone != Yes:
+		return Unknown
+	case f.Data && !f.Ended:
+		return Kept
 	}
 	return None
 }

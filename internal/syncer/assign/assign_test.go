@@ -41,6 +41,18 @@ func TestState(t *testing.T) {
 			facts: assign.Facts{Decided: true, Content: assign.Everything, Services: assign.Yes, Pods: assign.No},
 		},
 		{
+			name: "leaves, its pods have gone, its claims have not", want: assign.Leaving,
+			facts: assign.Facts{Decided: true, Content: assign.Everything, Services: assign.Yes, Pods: assign.No, Data: true},
+		},
+		{
+			name: "it is gone, and its claims are not", want: assign.Kept,
+			facts: assign.Facts{Content: assign.Everything, Pods: assign.No, Data: true, Gone: assign.Yes},
+		},
+		{
+			name: "its VirtualCluster is deleted, and its claims are not", want: assign.None,
+			facts: assign.Facts{Content: assign.Everything, Pods: assign.No, Data: true, Gone: assign.Yes, Ended: true},
+		},
+		{
 			name: "leaves without Services, its pods have not", want: assign.Leaving,
 			facts: assign.Facts{Decided: true, Content: assign.Everything, Services: assign.No, Pods: assign.Yes, Holds: true},
 		},

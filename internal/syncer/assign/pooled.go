@@ -31,7 +31,7 @@ type SuperNamespace struct {
 	Terminating bool
 }
 
-// Sides reads both sides of one super cluster's tenants. All methods but Live read caches.
+// Sides reads both sides of one super cluster's tenants. All methods but Live and LacksData read caches.
 type Sides interface {
 	// Content returns what the super namespace of a tenant namespace holds, and its owner; none if it is Absent.
 	Content(tenant, namespace string) (Content, tenancy.Owner)
@@ -43,6 +43,12 @@ type Sides interface {
 	Pods(tenant, namespace string) Answer
 	// Services returns whether a tenant has Services in a namespace.
 	Services(tenant, namespace string) Answer
+	// Data returns whether the super namespace of a tenant namespace holds claims or snapshots of the tenant, or may,
+	// or whether claims of the tenant wait for this super cluster (Facts.Data).
+	Data(tenant, namespace string) bool
+	// LacksData returns by a live read of the super cluster whether it holds none, whoever waits, and the Proof of
+	// that.
+	LacksData(ctx context.Context, tenant, namespace string) (proof.Proof, bool, error)
 	// Live returns the tenant's control plane, nil while it is not connected.
 	Live(tenant string) *proof.ControlPlane
 }
@@ -78,7 +84,8 @@ func (p *Pooled) Watch(ctx context.Context, changed func(tenant, namespace strin
 	return nil
 }
 
-// Of implements Assignments. What no cache shows counts as gone: Confirm asks before anything is deleted.
+// Of implements Assignments. What no cache shows counts as gone, and the VirtualCluster of a tenant that is not
+// connected as deleted: Confirm asks before anything is deleted.
 func (p *Pooled) Of(ctx context.Context, tenant, namespace string) (Assignment, error) {
 	facts, owner, placed, err := p.facts(ctx, p.Meta, tenant, namespace)
 	if err == nil && !facts.Here && facts.Content != Absent {
@@ -86,6 +93,7 @@ func (p *Pooled) Of(ctx context.Context, tenant, namespace string) (Assignment, 
 		if owner.UID == p.Sides.NamespaceUID(tenant, namespace) {
 			facts.Gone = No
 		}
+		facts.Ended = p.Sides.Live(tenant) == nil
 		if facts.Services == Unclear {
 			facts.Holds, err = p.mayHold(ctx, tenant, namespace)
 		}
@@ -106,7 +114,10 @@ func (p *Pooled) Confirm(ctx context.Context, tenant, namespace string) (Assignm
 	switch {
 	case facts.Here, facts.Content == Absent:
 	case facts.Content == Everything && !facts.Decided:
-		facts.Gone, proven, err = p.gone(ctx, tenant, owner)
+		facts.Gone, proven, err = gone(ctx, p.Live, p.Sides.Live(tenant), owner)
+		if err == nil && facts.Gone == Yes {
+			proven, err = facts.askData(ctx, p.Live, p.Sides, owner, proven)
+		}
 	default:
 		proven, err = p.unused(ctx, &facts, tenant, owner)
 	}
@@ -114,32 +125,56 @@ func (p *Pooled) Confirm(ctx context.Context, tenant, namespace string) (Assignm
 		return Assignment{}, proof.Proof{}, err
 	}
 	confirmed := p.assignment(&facts, placed, tenant, namespace)
-	if confirmed.State != None && confirmed.State != ServicesOnly {
+	if confirmed.State != None && confirmed.State != ServicesOnly && confirmed.State != Kept {
 		proven = proof.Proof{}
 	}
 	return confirmed, proven, nil
 }
 
-// gone asks the tenant whether the namespace of owner is gone, and the meta cluster whether its VirtualCluster is, or
-// is being deleted.
-func (p *Pooled) gone(ctx context.Context, tenant string, owner tenancy.Owner) (Answer, proof.Proof, error) {
+// gone asks a tenant, unless it is nil because it is not connected, whether the namespace of owner is gone, and meta
+// whether its VirtualCluster is, or is being deleted.
+func gone(ctx context.Context, meta, tenant *proof.ControlPlane, owner tenancy.Owner) (Answer, proof.Proof, error) {
 	answer := Unclear
-	if live := p.Sides.Live(tenant); live != nil {
+	if tenant != nil {
 		namespace := &corev1.Namespace{}
-		proven, lacks, err := live.Lacks(ctx, types.NamespacedName{Name: owner.Namespace}, namespace, func() bool { return namespace.UID == owner.UID })
+		proven, lacks, err := tenant.Lacks(ctx, types.NamespacedName{Name: owner.Namespace}, namespace, func() bool { return namespace.UID == owner.UID })
 		if err != nil || lacks {
 			return Yes, proven, err //nolint:wrapcheck // it names what was read
 		}
 		answer = No
 	}
-	vc := &tenancyv1alpha1.VirtualCluster{}
-	proven, lacks, err := p.Live.Lacks(ctx, owner.VirtualCluster, vc, func() bool {
-		return vc.UID == owner.VirtualClusterUID && vc.DeletionTimestamp == nil
-	})
-	if err != nil || lacks {
-		return Yes, proven, err //nolint:wrapcheck // it names what was read
+	proven, deleted, err := ended(ctx, meta, owner)
+	if err != nil || deleted {
+		return Yes, proven, err
 	}
 	return answer, proof.Proof{}, nil
+}
+
+// ended asks meta whether the VirtualCluster of owner is gone, or is being deleted.
+func ended(ctx context.Context, meta *proof.ControlPlane, owner tenancy.Owner) (proof.Proof, bool, error) {
+	vc := &tenancyv1alpha1.VirtualCluster{}
+	//nolint:wrapcheck // it names what was read
+	return meta.Lacks(ctx, owner.VirtualCluster, vc, func() bool {
+		return vc.UID == owner.VirtualClusterUID && vc.DeletionTimestamp == nil
+	})
+}
+
+// askData sets Data and Ended of a namespace that is gone, by live reads where the answer would let its claims be
+// deleted. It returns proven, and what it has found besides. That a tenant lacks a namespace is no witness of the
+// deletion of its claims: a backup from before they were made lacks it, too.
+func (f *Facts) askData(ctx context.Context, meta *proof.ControlPlane, sides Sides, owner tenancy.Owner, proven proof.Proof) (proof.Proof, error) {
+	if !f.Data {
+		none, lacks, err := sides.LacksData(ctx, owner.ClusterKey, owner.Namespace)
+		if err != nil || lacks {
+			return proven.And(none), err //nolint:wrapcheck // it names what was read
+		}
+		f.Data = true
+	}
+	deleted, isDeleted, err := ended(ctx, meta, owner)
+	if f.Ended = isDeleted; isDeleted {
+		return deleted, err
+	}
+	return proven, err
 }
 
 // unused asks whether the tenant has pods here, where caches show none, and whether it has Services, where somebody is
@@ -161,6 +196,13 @@ func (p *Pooled) unused(ctx context.Context, facts *Facts, tenant string, owner 
 			return proof.Proof{}, err
 		}
 		proven = proven.And(none)
+	}
+	if facts.Content == Everything && facts.Pods == No && !facts.Data {
+		none, lacks, err := p.Sides.LacksData(ctx, tenant, owner.Namespace)
+		if err != nil {
+			return proof.Proof{}, err //nolint:wrapcheck // it names what was read
+		}
+		facts.Data, proven = !lacks, proven.And(none)
 	}
 	if facts.Services == Yes {
 		return proven, nil
@@ -204,6 +246,44 @@ func (p *Pooled) ConfirmPlaced(ctx context.Context, tenant, namespace string) (A
 	return placed, nil
 }
 
+// Home implements Assignments.
+func (p *Pooled) Home(ctx context.Context, tenant, namespace string) (Home, error) {
+	return p.home(ctx, p.Meta, tenant, namespace)
+}
+
+// ConfirmHome implements Assignments.
+func (p *Pooled) ConfirmHome(ctx context.Context, tenant, namespace string) (Home, proof.Proof, error) {
+	home, err := p.home(ctx, p.Live.Reader, tenant, namespace)
+	if err != nil || home != HomeElsewhere && home != HomeNowhere {
+		return home, proof.Proof{}, err
+	}
+	proven, err := p.Live.Answered(ctx, "namespace "+namespace+" has its home elsewhere")
+	if err != nil {
+		return HomeUnknown, proof.Proof{}, err //nolint:wrapcheck // it names what was read
+	}
+	return home, proven, nil
+}
+
+func (p *Pooled) home(ctx context.Context, reader client.Reader, tenant, namespace string) (Home, error) {
+	var object schedulerv1alpha1.NamespacePlacement
+	err := reader.Get(ctx, types.NamespacedName{Namespace: tenant, Name: namespace}, &object)
+	switch {
+	case apierrors.IsNotFound(err):
+		return HomeUnknown, nil
+	case err != nil:
+		return HomeUnknown, fmt.Errorf("reading NamespacePlacement %s/%s: %w", tenant, namespace, err)
+	case object.DeletionTimestamp != nil || !placement.IsDecided(&object):
+		return HomeUnknown, nil
+	case object.Status.Home == p.SuperCluster:
+		return HomeHere, nil
+	case object.Status.Home != "":
+		return HomeElsewhere, nil
+	case len(object.Status.Placements) > 0:
+		return HomeUnknown, nil
+	}
+	return HomeNowhere, nil
+}
+
 // Namespaces implements Assignments.
 func (p *Pooled) Namespaces(ctx context.Context, tenant string) ([]string, error) {
 	names, err := p.placed(ctx, p.Meta, tenant)
@@ -237,6 +317,9 @@ func (p *Pooled) Held(ctx context.Context, tenant string) (corev1.ResourceList, 
 	return held.List(), nil
 }
 
+// Whole implements Assignments.
+func (*Pooled) Whole() bool { return false }
+
 // PodSelector implements Assignments: vc-scheduler patches the label of the chosen super cluster onto each pod.
 func (p *Pooled) PodSelector() string {
 	return schedulerv1alpha1.LabelSuperCluster + "=" + p.SuperCluster
@@ -261,6 +344,7 @@ func (p *Pooled) facts(ctx context.Context, reader client.Reader, tenant, namesp
 	}
 	facts.Content, owner = p.Sides.Content(tenant, namespace)
 	facts.Pods = p.Sides.Pods(tenant, namespace)
+	facts.Data = p.Sides.Data(tenant, namespace)
 	facts.Services = p.Sides.Services(tenant, namespace)
 	return facts, owner, placed, nil
 }

@@ -41,6 +41,8 @@ type sides struct {
 	pods, services assign.Answer
 	// unseen is whether no cache has the namespace.
 	unseen bool
+	// claims is whether the super namespace has claims, newClaims whether it has some that no cache shows.
+	claims, newClaims bool
 	// live is the tenant, nil while it is not connected.
 	live client.Reader
 }
@@ -60,6 +62,16 @@ func (s *sides) NamespaceUID(string, string) types.UID {
 }
 func (s *sides) Pods(string, string) assign.Answer     { return s.pods }
 func (s *sides) Services(string, string) assign.Answer { return s.services }
+
+func (s *sides) Data(string, string) bool { return s.claims }
+
+func (s *sides) LacksData(context.Context, string, string) (proof.Proof, bool, error) {
+	if s.claims || s.newClaims {
+		return proof.Proof{}, false, nil
+	}
+	return proof.NotNeeded("the super cluster lacks claims"), true, nil
+}
+
 func (s *sides) Live(string) *proof.ControlPlane {
 	if s.live == nil {
 		return nil
@@ -219,6 +231,16 @@ func TestPooled(t *testing.T) {
 			want: is(assign.None), wantLive: is(assign.None), wantReads: []string{"web", "kube-system", "NamespacePlacementList"}, wantAsked: []string{"PodList", "kube-system"},
 		},
 		{
+			name: "its pods are gone, its claims are not", sides: sides{content: assign.Everything, pods: assign.No, services: assign.No, claims: true}, tenant: []client.Object{},
+			cached: []client.Object{placement("web", "r2")}, live: []client.Object{placement("web", "r2")},
+			want: is(assign.Leaving), wantLive: is(assign.Leaving), wantReads: []string{"web", "kube-system", "NamespacePlacementList"}, wantAsked: []string{"PodList", "kube-system"},
+		},
+		{
+			name: "a claim is still here that the cache does not show", sides: sides{content: assign.Everything, pods: assign.No, services: assign.No, newClaims: true}, tenant: []client.Object{},
+			cached: []client.Object{placement("web", "r2")}, live: []client.Object{placement("web", "r2")},
+			want: is(assign.None), wantLive: is(assign.Leaving), wantReads: []string{"web", "kube-system", "NamespacePlacementList"}, wantAsked: []string{"PodList", "kube-system"},
+		},
+		{
 			name: "another control plane says that its pods are gone", sides: sides{content: assign.Everything, pods: assign.No, services: assign.No},
 			tenant: []client.Object{system("another")}, wantErr: proof.ErrOther, cached: []client.Object{placement("web", "r2")}, live: []client.Object{placement("web", "r2")},
 			want: is(assign.None), wantReads: []string{"web", "kube-system"}, wantAsked: []string{"PodList", "kube-system"},
@@ -247,6 +269,26 @@ func TestPooled(t *testing.T) {
 			name: "it is gone", sides: sides{content: assign.Everything, pods: assign.Yes, services: assign.Yes, unseen: true}, tenant: []client.Object{},
 			cached: []client.Object{deleted(placement("web", "r1"))}, live: []client.Object{deleted(placement("web", "r1")), virtualCluster("vc-uid")}, wantProof: true,
 			want: ends(assign.None, ""), wantLive: ends(assign.None, ""), wantReads: []string{"web"}, wantAsked: []string{"web", "kube-system"},
+		},
+		{
+			name: "it is gone, and its claims are not", sides: sides{content: assign.Everything, unseen: true, claims: true}, tenant: []client.Object{}, wantProof: true,
+			live: []client.Object{virtualCluster("vc-uid")},
+			want: assign.Assignment{State: assign.Kept}, wantLive: assign.Assignment{State: assign.Kept}, wantReads: []string{"web", "vc"}, wantAsked: []string{"web", "kube-system"},
+		},
+		{
+			name: "it is gone, and a claim is not that no cache shows", sides: sides{content: assign.Everything, unseen: true, newClaims: true}, tenant: []client.Object{}, wantProof: true,
+			live: []client.Object{virtualCluster("vc-uid")},
+			want: assign.Assignment{State: assign.None}, wantLive: assign.Assignment{State: assign.Kept}, wantReads: []string{"web", "vc"}, wantAsked: []string{"web", "kube-system"},
+		},
+		{
+			name: "it and its VirtualCluster are gone, and its claims are not", sides: sides{content: assign.Everything, unseen: true, claims: true}, tenant: []client.Object{}, wantProof: true,
+			live: []client.Object{deleted(virtualCluster("vc-uid"))},
+			want: assign.Assignment{State: assign.Kept}, wantLive: assign.Assignment{State: assign.None}, wantReads: []string{"web", "vc", "kube-system"}, wantAsked: []string{"web", "kube-system"},
+		},
+		{
+			name: "its VirtualCluster is being deleted, and has claims", sides: sides{content: assign.Everything, unseen: true, claims: true}, wantProof: true,
+			live: []client.Object{deleted(placement("web", "r1")), deleted(virtualCluster("vc-uid"))},
+			want: assign.Assignment{State: assign.None}, wantLive: ends(assign.None, ""), wantReads: []string{"web", "vc", "kube-system", "vc", "kube-system"},
 		},
 		{
 			name: "another one has its name", sides: sides{content: assign.Everything, unseen: true}, tenant: []client.Object{namespace("another-uid")},
@@ -398,6 +440,54 @@ func TestPooledErrors(t *testing.T) {
 			got, err := p.ConfirmPlaced(t.Context(), tenant, "web")
 			require.ErrorIs(t, err, tc.get)
 			require.Equal(t, assign.Unknown, got.State)
+		})
+	}
+}
+
+// TestHome asks where a namespace has its load balancers, from the cache and live.
+func TestHome(t *testing.T) {
+	t.Parallel()
+	decided := placement("web")
+	decided.Status.Conditions = []metav1.Condition{{Type: schedulerv1alpha1.ConditionPlaced}}
+	at := func(home string) *schedulerv1alpha1.NamespacePlacement {
+		np := placement("web", "r1", "r2")
+		np.Status.Home = home
+		return np
+	}
+	for _, tc := range []struct {
+		name   string
+		object client.Object
+		want   assign.Home
+		proven bool
+	}{
+		{name: "here", object: at("r1"), want: assign.HomeHere},
+		{name: "elsewhere", object: at("r2"), want: assign.HomeElsewhere, proven: true},
+		{name: "nowhere", object: decided, want: assign.HomeNowhere, proven: true},
+		{name: "a version that knows no homes wrote it", object: at(""), want: assign.HomeUnknown},
+		{name: "nothing was decided yet", object: placement("web"), want: assign.HomeUnknown},
+		{name: "it is being deleted", object: deleted(at("r2")), want: assign.HomeUnknown},
+		{name: "there is none", object: placement("others", "r1"), want: assign.HomeUnknown},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			var cached, live, again []string
+			with := controlPlane(t, &cached, tc.object)
+			without := controlPlane(t, &live, system("meta-uid"))
+			home, err := (&assign.Pooled{SuperCluster: "r1", Meta: with, Live: meta(without)}).Home(t.Context(), tenant, "web")
+			require.NoError(t, err)
+			require.Equal(t, tc.want, home)
+			require.Empty(t, live)
+
+			pooled := &assign.Pooled{SuperCluster: "r1", Meta: without, Live: meta(controlPlane(t, &again, tc.object, system("meta-uid")))}
+			home, proven, err := pooled.ConfirmHome(t.Context(), tenant, "web")
+			require.NoError(t, err)
+			require.Equal(t, tc.want, home)
+			require.Equal(t, tc.proven, proven.Holds())
+
+			pooled.Live = meta(controlPlane(t, &again, tc.object, system("restored")))
+			_, proven, err = pooled.ConfirmHome(t.Context(), tenant, "web")
+			require.False(t, proven.Holds())
+			require.Equal(t, tc.proven, errors.Is(err, proof.ErrOther), "%v", err)
 		})
 	}
 }

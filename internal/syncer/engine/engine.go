@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -53,6 +54,19 @@ type Options struct {
 	Patrol time.Duration
 	// Weight of a tenant, see QueueOptions.
 	Weight func(tenant string) int
+	// Share is which tenants this process reconciles; nil means all. Keys of others are dropped: whoever reconciles
+	// those knows them too. Take begins with all keys of tenants that are new.
+	Share Share
+}
+
+// Share is which tenants a process reconciles while other processes reconcile the others. A key without a tenant is
+// everybody's.
+type Share interface {
+	// Holds returns whether a tenant belongs to it now.
+	Holds(tenant string) bool
+	// Enter begins a reconcile of a tenant's key, and leave ends it. An error means that the tenant does not belong to
+	// it. held ends once another process may reconcile keys of the tenant.
+	Enter(ctx context.Context, tenant string) (held context.Context, leave func(), err error)
 }
 
 // Engine reconciles keys until it is stopped, each kind with a controller of controller-runtime over a fair Queue.
@@ -87,11 +101,29 @@ func New(options Options, metrics *Metrics, kinds ...Kind) (*Engine, error) {
 	return e, nil
 }
 
-// Add adds key to the queue of its kind; a key of an unknown kind is ignored. It sends no request, and may be called
-// before Run and by several goroutines.
+// Add adds key to the queue of its kind; a key of an unknown kind, or of a tenant that is not in Options.Share, is
+// ignored. It sends no request, and may be called before Run and by several goroutines.
 func (e *Engine) Add(key Key) {
-	if queue, exists := e.queues[key.Kind]; exists {
+	if queue, exists := e.queues[kindOf(key)]; exists && e.holds(key.Tenant) {
 		queue.Add(key)
+	}
+}
+
+// holds returns whether keys of a tenant are reconciled by this process.
+func (e *Engine) holds(tenant string) bool {
+	return e.options.Share == nil || tenant == "" || e.options.Share.Holds(tenant)
+}
+
+// kindOf returns the name of the Kind that reconciles key.
+func kindOf(key Key) string {
+	name, _, _ := strings.Cut(key.Kind, ":")
+	return name
+}
+
+// AddFinishing adds key like Add, to go before what Add adds of its tenant: an object that is nearly done.
+func (e *Engine) AddFinishing(key Key) {
+	if queue, exists := e.queues[kindOf(key)]; exists && e.holds(key.Tenant) {
+		queue.AddFinishing(key)
 	}
 }
 
@@ -109,7 +141,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	errs := make([]error, len(controllers))
 	for i, kind := range e.kinds {
 		group.Go(func() { errs[i] = controllers[i].Start(ctx) })
-		group.Go(func() { e.patrol(ctx, kind, e.queues[kind.Name()]) })
+		group.Go(func() { e.patrol(ctx, kind) })
 	}
 	group.Wait()
 	return errors.Join(errs...)
@@ -121,7 +153,7 @@ func (e *Engine) controller(logger logr.Logger, kind Kind) (controller.TypedCont
 	queue := e.queues[kind.Name()]
 	logger = klog.LoggerWithValues(logger, "kind", kind.Name())
 	return controller.NewTypedUnmanaged(kind.Name(), controller.TypedOptions[Key]{
-		Reconciler:              &reconciler{kind: kind, queue: queue, metrics: e.metrics},
+		Reconciler:              &reconciler{kind: kind, queue: queue, metrics: e.metrics, share: e.options.Share},
 		MaxConcurrentReconciles: e.options.Workers,
 		ReconciliationTimeout:   reconcileTimeout,
 		RecoverPanic:            ptr.To(true),
@@ -139,11 +171,11 @@ func (e *Engine) controller(logger logr.Logger, kind Kind) (controller.TypedCont
 }
 
 // patrol adds all keys of a kind to its queue at once and then once per Options.Patrol, until ctx ends.
-func (e *Engine) patrol(ctx context.Context, kind Kind, queue *Queue) {
+func (e *Engine) patrol(ctx context.Context, kind Kind) {
 	ticker := e.options.Clock.NewTicker(e.options.Patrol)
 	defer ticker.Stop()
 	for {
-		addAll(ctx, kind, queue)
+		e.addAll(ctx, kind, e.holds)
 		select {
 		case <-ctx.Done():
 			return
@@ -155,14 +187,27 @@ func (e *Engine) patrol(ctx context.Context, kind Kind, queue *Queue) {
 // Patrol adds the keys of all objects to their queues, as once per Options.Patrol. It sends no request.
 func (e *Engine) Patrol(ctx context.Context) {
 	for _, kind := range e.kinds {
-		addAll(ctx, kind, e.queues[kind.Name()])
+		e.addAll(ctx, kind, e.holds)
 	}
 }
 
-// addAll adds all keys of a kind to its queue.
-func addAll(ctx context.Context, kind Kind, queue *Queue) {
+// Take adds the keys of all objects of tenants that have just come to Options.Share.
+func (e *Engine) Take(ctx context.Context, come func(tenant string) bool) {
+	for _, kind := range e.kinds {
+		e.addAll(ctx, kind, func(tenant string) bool { return tenant != "" && come(tenant) && e.holds(tenant) })
+	}
+}
+
+// addAll adds the keys of a kind to its queue, of those tenants.
+func (e *Engine) addAll(ctx context.Context, kind Kind, of func(tenant string) bool) {
+	held := map[string]bool{}
 	for _, key := range keysOf(ctx, kind) {
-		queue.Add(key)
+		if _, asked := held[key.Tenant]; !asked {
+			held[key.Tenant] = of(key.Tenant)
+		}
+		if held[key.Tenant] {
+			e.queues[kind.Name()].Add(key)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,11 +28,16 @@ import (
 type kind struct {
 	known     []engine.Key
 	reconcile func(key engine.Key, waited time.Duration) (time.Duration, error)
+	// whole is reconcile with the context, where that matters.
+	whole func(ctx context.Context, key engine.Key) (time.Duration, error)
 }
 
 func (k kind) Name() string       { return "kind" }
 func (k kind) Keys() []engine.Key { return k.known }
-func (k kind) Reconcile(_ context.Context, key engine.Key, waited time.Duration) (time.Duration, error) {
+func (k kind) Reconcile(ctx context.Context, key engine.Key, waited time.Duration) (time.Duration, error) {
+	if k.whole != nil {
+		return k.whole(ctx, key)
+	}
 	return k.reconcile(key, waited)
 }
 
@@ -67,6 +73,20 @@ func TestEngineTriesAgain(t *testing.T) {
 			require.Equal(t, tc.wantWaited, <-waits > 0)
 		})
 	}
+}
+
+// TestKindsOfOneName: what is behind a colon in a key is for the Kind of the name before it.
+func TestKindsOfOneName(t *testing.T) {
+	t.Parallel()
+	seen := make(chan string)
+	run(t, kind{reconcile: func(key engine.Key, _ time.Duration) (time.Duration, error) {
+		select {
+		case seen <- key.Kind:
+		case <-t.Context().Done():
+		}
+		return 0, nil
+	}}, engine.Key{Tenant: "a", Kind: "kinds:none"}, engine.Key{Tenant: "a", Kind: "kind:Widget.v1.example.com", Name: "1"})
+	require.Equal(t, "kind:Widget.v1.example.com", <-seen)
 }
 
 // TestEngineCounts looks at what one reconcile counts as, and whether it is logged as an error.
@@ -250,6 +270,106 @@ func TestPatrolRecovers(t *testing.T) {
 		require.NoError(t, made.Run(ctx))
 		require.Equal(t, []engine.Key{key}, reconciled)
 		require.Equal(t, time.Minute, time.Since(start))
+	})
+}
+
+// half is the Share of one of two processes.
+type half struct {
+	mu      sync.Mutex
+	tenants map[string]context.CancelFunc
+	inside  int
+}
+
+func (h *half) Holds(tenant string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.tenants[tenant] != nil
+}
+
+func (h *half) Enter(ctx context.Context, tenant string) (context.Context, func(), error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.tenants[tenant] == nil {
+		return nil, nil, errors.New("not here")
+	}
+	ctx, h.tenants[tenant] = context.WithCancel(ctx)
+	h.inside++
+	return ctx, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.inside--
+	}, nil
+}
+
+// set gives a tenant to the Share, or takes it.
+func (h *half) set(tenant string, holds bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if end := h.tenants[tenant]; end != nil {
+		end()
+	}
+	h.tenants[tenant] = nil
+	if holds {
+		h.tenants[tenant] = func() {}
+	}
+}
+
+// TestEngineOfAShare: what happens to tenants of other processes does not fill the queues, a tenant that is taken
+// begins with all that is there, and a reconcile of one that is lost is told so.
+func TestEngineOfAShare(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		metrics, err := engine.NewMetrics(prometheus.NewRegistry())
+		require.NoError(t, err)
+		var mu sync.Mutex
+		var reconciled []string
+		told := func() []string {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			defer func() { reconciled = nil }()
+			return slices.Sorted(slices.Values(reconciled))
+		}
+		key := func(tenant, name string) engine.Key { return engine.Key{Tenant: tenant, Kind: "kind", Name: name} }
+		share := &half{tenants: map[string]context.CancelFunc{}}
+		made, err := engine.New(engine.Options{Share: share, Patrol: time.Hour}, metrics, kind{
+			known: []engine.Key{key("a", "there"), key("b", "there"), key("", "everybody's")},
+			whole: func(ctx context.Context, key engine.Key) (time.Duration, error) {
+				if key.Name == "hangs" {
+					<-ctx.Done()
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				reconciled = append(reconciled, key.Tenant+"/"+key.Name)
+				return 0, nil
+			},
+		})
+		require.NoError(t, err)
+		made.Add(key("a", "gone")) // nobody leads yet
+		made.AddFinishing(key("a", "gone"))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- made.Run(ctx) }()
+		require.Equal(t, []string{"/everybody's"}, told())
+
+		share.set("a", true)
+		made.Take(ctx, func(tenant string) bool { return tenant == "a" })
+		require.Equal(t, []string{"a/there"}, told())
+		made.Add(key("a", "new"))
+		made.Add(key("b", "new"))
+		require.Equal(t, []string{"a/new"}, told())
+		made.Patrol(ctx)
+		require.Equal(t, []string{"/everybody's", "a/there"}, told())
+
+		made.Add(key("a", "hangs"))
+		require.Empty(t, told())
+		share.set("a", false)
+		require.Equal(t, []string{"a/hangs"}, told())
+		require.Zero(t, share.inside)
+		made.Patrol(ctx)
+		require.Equal(t, []string{"/everybody's"}, told())
+		cancel()
+		require.NoError(t, <-done)
 	})
 }
 

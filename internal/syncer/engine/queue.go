@@ -21,7 +21,8 @@ const (
 type Key struct {
 	// Tenant is the cluster key.
 	Tenant string
-	// Kind of the object, the name of one of the engine's Kinds.
+	// Kind of the object, the name of one of the engine's Kinds. One that reconciles several kinds may have a colon and
+	// more behind its name here.
 	Kind string
 	// Namespace is the name of the namespace in the tenant, "" for a cluster-scoped object.
 	Namespace string
@@ -29,9 +30,9 @@ type Key struct {
 	Name string
 }
 
-// Queue is a work queue that is fair between tenants by the time of workers that they use. Every tenant has a
-// first-in-first-out queue of its own, and a virtual time: the seconds between Get and Done of its keys, divided by its
-// weight. The tenant with the smallest virtual time is served next:
+// Queue is a work queue that is fair between tenants by the time of workers that they use. Every tenant has two lanes
+// of its own, each first in, first out (see lanes), and a virtual time: the seconds between Get and Done of its keys,
+// divided by its weight. The tenant with the smallest virtual time is served next:
 //
 //	Get: the tenant that used least ──► Done: used += seconds ÷ weight        A: a1 a2 a3 ...   B: b1   C: c1 c2
 //
@@ -69,7 +70,7 @@ type Queue struct {
 	now   float64
 	order uint64
 	// dirty holds the keys that were added since they were last returned by Get, processing those between Get and Done.
-	dirty      map[Key]struct{}
+	dirty      map[Key]place
 	processing map[Key]processed
 	// failing holds the time of the first AddRateLimited since the last Forget, by key.
 	failing map[Key]time.Time
@@ -79,10 +80,11 @@ type Queue struct {
 	closed  bool
 }
 
-// processed is a key in processing: since when, and what Get charged for it.
+// processed is a key in processing: since when, what Get charged for it, and the lane that it came from.
 type processed struct {
 	since   time.Time
 	charged float64
+	lane    lane
 }
 
 var _ workqueue.TypedRateLimitingInterface[Key] = &Queue{}
@@ -90,6 +92,7 @@ var _ workqueue.TypedRateLimitingInterface[Key] = &Queue{}
 type delayedKey struct {
 	timer clock.Timer
 	due   time.Time
+	lane  lane
 }
 
 // QueueOptions configure a Queue.
@@ -118,7 +121,7 @@ func NewQueue(options QueueOptions) *Queue {
 		// Per key only: with a token bucket for all keys, failures of one tenant would delay the keys of others.
 		limiter:    workqueue.NewTypedItemExponentialFailureRateLimiter[Key](baseDelay, maxDelay),
 		shares:     map[string]*share{},
-		dirty:      map[Key]struct{}{},
+		dirty:      map[Key]place{},
 		processing: map[Key]processed{},
 		failing:    map[Key]time.Time{},
 		delayed:    map[Key]delayedKey{},
@@ -127,32 +130,52 @@ func NewQueue(options QueueOptions) *Queue {
 	return q
 }
 
-// Add puts key at the end of its tenant's queue, unless it is there already.
+// Add puts key at the end of its tenant's second lane, unless it waits already.
 func (q *Queue) Add(key Key) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.add(key)
+	q.add(key, begins)
 }
 
-// AddAfter adds key after delay. An earlier AddAfter of key whose time comes first stays in force.
-func (q *Queue) AddAfter(key Key, delay time.Duration) {
-	if delay <= 0 {
-		q.Add(key)
-		return
-	}
+// AddFinishing puts key at the end of its tenant's first lane, unless it waits there already.
+func (q *Queue) AddFinishing(key Key) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.add(key, finishes)
+}
+
+// AddAfter adds key after delay, to the lane that it came from if it is in processing. An earlier AddAfter of key whose
+// time comes first stays in force.
+func (q *Queue) AddAfter(key Key, delay time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	lane := q.laneOf(key)
+	if delay <= 0 {
+		q.add(key, lane)
+		return
+	}
 	if q.closed {
 		return
 	}
 	due := q.clock.Now().Add(delay)
 	if earlier, exists := q.delayed[key]; exists {
+		lane = min(lane, earlier.lane)
 		if !due.Before(earlier.due) {
+			earlier.lane = lane
+			q.delayed[key] = earlier
 			return
 		}
 		earlier.timer.Stop()
 	}
-	q.delayed[key] = delayedKey{due: due, timer: q.clock.AfterFunc(delay, func() { q.fire(key, due) })}
+	q.delayed[key] = delayedKey{due: due, lane: lane, timer: q.clock.AfterFunc(delay, func() { q.fire(key, due) })}
+}
+
+// laneOf returns the lane that a key in processing came from, begins for any other.
+func (q *Queue) laneOf(key Key) lane {
+	if work, exists := q.processing[key]; exists {
+		return work.lane
+	}
+	return begins
 }
 
 // AddRateLimited adds key after a delay that doubles with every AddRateLimited since the last Forget. Nothing is ever
@@ -203,13 +226,12 @@ func (q *Queue) Get() (key Key, shutdown bool) {
 	if q.closed {
 		return Key{}, true
 	}
-	key = next.waiting[0]
-	next.waiting = next.waiting[1:]
+	key, from := next.waiting.take()
 	q.depth--
 	delete(q.dirty, key)
 	q.now = max(q.now, next.used)
 	charged := cost(time.Duration(next.average*float64(time.Second)), q.weight(next.tenant))
-	q.processing[key] = processed{since: q.clock.Now(), charged: charged}
+	q.processing[key] = processed{since: q.clock.Now(), charged: charged, lane: from}
 	next.used += charged
 	q.order++
 	next.since = q.order
@@ -225,7 +247,7 @@ func (q *Queue) Get() (key Key, shutdown bool) {
 }
 
 // Done ends the processing of key, and charges its tenant for the time since Get. If key was added since Get, it is at
-// the end of its tenant's queue again.
+// the end of its lane again.
 func (q *Queue) Done(key Key) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -246,8 +268,8 @@ func (q *Queue) Done(key Key) {
 		q.slowInFlight--
 	}
 	q.reclassify(of, func() { of.took(taken, now) })
-	if _, again := q.dirty[key]; again {
-		q.push(key)
+	if again, exists := q.dirty[key]; exists {
+		q.push(key, again.lane)
 	}
 	q.turn(of)
 	if q.depth == 0 && len(q.processing) == 0 {
@@ -312,31 +334,40 @@ func (q *Queue) fire(key Key, due time.Time) {
 	defer q.mu.Unlock()
 	if entry, exists := q.delayed[key]; exists && entry.due.Equal(due) {
 		delete(q.delayed, key)
-		q.add(key)
+		q.add(key, entry.lane)
 	}
 }
 
-func (q *Queue) add(key Key) {
-	if _, exists := q.dirty[key]; exists || q.closed {
+func (q *Queue) add(key Key, to lane) {
+	if q.closed {
 		return
 	}
-	q.dirty[key] = struct{}{}
-	if _, exists := q.processing[key]; !exists {
-		q.push(key)
+	at, exists := q.dirty[key]
+	_, inProcessing := q.processing[key]
+	switch {
+	case exists && at.lane <= to:
+	case inProcessing:
+		q.dirty[key] = place{lane: to} // Done pushes it
+	case exists:
+		of := q.share(key.Tenant)
+		of.waiting.remove(at)
+		q.dirty[key] = of.waiting.push(key, to)
+	default:
+		q.push(key, to)
 	}
 }
 
-// push puts key, which is dirty and not processed, at the end of its tenant's queue.
-func (q *Queue) push(key Key) {
+// push puts key, which neither waits nor is processed, at the end of a lane of its tenant.
+func (q *Queue) push(key Key, to lane) {
 	of := q.share(key.Tenant)
-	if len(of.waiting) == 0 && of.inFlight == 0 {
+	if of.waiting.len() == 0 && of.inFlight == 0 {
 		of.used = max(of.used, q.now)
 	}
-	if len(of.waiting) == 0 {
+	if of.waiting.len() == 0 {
 		q.order++
 		of.since = q.order
 	}
-	of.waiting = append(of.waiting, key)
+	q.dirty[key] = of.waiting.push(key, to)
 	q.depth++
 	q.turn(of)
 	q.cond.Signal()
@@ -358,7 +389,7 @@ func (q *Queue) turn(of *share) {
 	if of.slow {
 		in = &q.slow
 	}
-	may := len(of.waiting) > 0 && (q.maxInFlight == 0 || of.inFlight < q.maxInFlight)
+	may := of.waiting.len() > 0 && (q.maxInFlight == 0 || of.inFlight < q.maxInFlight)
 	switch {
 	case may && of.position < 0:
 		heap.Push(in, of)
@@ -404,7 +435,7 @@ func (q *Queue) reclassify(of *share, change func()) {
 
 // remember sees to it that forget looks at a tenant which is slow or idle, once.
 func (q *Queue) remember(of *share, now time.Time) {
-	if of.remembered || !of.slow && (of.inFlight > 0 || len(of.waiting) > 0) {
+	if of.remembered || !of.slow && (of.inFlight > 0 || of.waiting.len() > 0) {
 		return
 	}
 	of.remembered = true
@@ -427,7 +458,7 @@ func (q *Queue) forget() {
 		if of.slow && !now.Before(of.slowUntil) {
 			q.reclassify(of, func() { of.slow, of.average = false, 0 })
 		}
-		if !of.slow && of.inFlight == 0 && len(of.waiting) == 0 {
+		if !of.slow && of.inFlight == 0 && of.waiting.len() == 0 {
 			delete(q.shares, of.tenant)
 			continue
 		}

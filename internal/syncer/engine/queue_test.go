@@ -18,8 +18,13 @@ import (
 // key is "a1": the first key of tenant a.
 func key(text string) engine.Key { return engine.Key{Tenant: text[:1], Name: text[1:]} }
 
+// add adds keys; one that ends in ! finishes an object.
 func add(queue *engine.Queue, keys string) {
 	for text := range strings.FieldsSeq(keys) {
+		if finishes, found := strings.CutSuffix(text, "!"); found {
+			queue.AddFinishing(key(finishes))
+			continue
+		}
 		queue.Add(key(text))
 	}
 }
@@ -55,6 +60,11 @@ func TestQueueOrder(t *testing.T) {
 		{name: "a greedy tenant does not hold up others", added: "a1 a2 a3 a4 a5 b1 c1 c2", want: "a1 b1 c1 a2 c2 a3 a4 a5"},
 		{name: "a key that waits is not added again", added: "a1 b1 a1 b1 a1 a2", want: "a1 b1 a2"},
 		{name: "a heavier tenant takes more per turn", weights: map[string]int{"b": 2}, added: "a1 a2 a3 b1 b2 b3", want: "a1 b1 b2 a2 b3 a3"},
+		{name: "what finishes an object goes before what begins one", added: "a1 a2 a3! a4 a5!", want: "a3 a5 a1 a2 a4"},
+		{name: "what waits to begin and then to finish is served once", added: "a1 a2 a3 a2!", want: "a2 a1 a3"},
+		{name: "what waits to finish is not put off", added: "a1 a2! a2 a3", want: "a2 a1 a3"},
+		{name: "what finishes goes only before keys of its own tenant", added: "a1 b1 a2! a3!", want: "a2 b1 a3 a1"},
+		{name: "what begins is not held up for ever", added: "a0 a1! a2! a3! a4! a5! a6! a7! a8! a9!", want: "a1 a2 a3 a4 a5 a6 a7 a8 a0 a9"},
 		{name: "a weight below one counts as one", weights: map[string]int{"a": -3}, added: "a1 a2 b1", want: "a1 b1 a2"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -82,6 +92,36 @@ func TestQueueHandsOutAKeyOnce(t *testing.T) {
 	queue.Done(key("a1"))
 	queue.Done(key("a2"))
 	require.Equal(t, 0, queue.Len())
+}
+
+func TestQueueKeepsTheLaneOfAKey(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		// again is called while a2 is in processing, which was the only key to finish.
+		again func(queue *engine.Queue)
+		want  string
+	}{
+		{name: "that is added while it is in processing", again: func(queue *engine.Queue) { add(queue, "a2!") }, want: "a2 a1 a3"},
+		{name: "that only begins now", again: func(queue *engine.Queue) { add(queue, "a2") }, want: "a1 a3 a2"},
+		{name: "that was added twice while it was in processing", again: func(queue *engine.Queue) { add(queue, "a2 a2!") }, want: "a2 a1 a3"},
+		{name: "that failed", again: func(queue *engine.Queue) { queue.AddRateLimited(key("a2")) }, want: "a2 a1 a3"},
+		{name: "that comes again at a time of its own", again: func(queue *engine.Queue) { queue.AddAfter(key("a2"), time.Second) }, want: "a2 a1 a3"},
+		{name: "that comes again at once", again: func(queue *engine.Queue) { queue.AddAfter(key("a2"), 0) }, want: "a2 a1 a3"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			clock := testingclock.NewFakeClock(time.Unix(0, 0))
+			queue := engine.NewQueue(engine.QueueOptions{Clock: clock})
+			add(queue, "a1 a2! a3")
+			require.Equal(t, "a2", get(t, queue))
+			tc.again(queue)
+			queue.Done(key("a2"))
+			clock.Step(time.Minute)
+			require.Eventually(t, func() bool { return queue.Len() == 3 }, time.Minute, time.Millisecond)
+			require.Empty(t, cmp.Diff(tc.want, drain(t, queue)))
+		})
+	}
 }
 
 func TestQueueBoundsWorkersOfATenant(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/superpool/superpool/internal/leadership"
 )
 
 // errPanicked is the error that metrics count when Kind.Reconcile panics.
@@ -46,6 +48,8 @@ type reconciler struct {
 	kind    Kind
 	queue   *Queue
 	metrics *Metrics
+	// share is Options.Share.
+	share Share
 }
 
 // Reconcile implements reconcile.TypedReconciler. controller-runtime logs a returned error at level error, so only
@@ -53,15 +57,24 @@ type reconciler struct {
 // refusal is caused by what a tenant wrote, repeats until the tenant changes it, and is reported to the tenant by an
 // Event.
 func (r *reconciler) Reconcile(ctx context.Context, key Key) (reconcile.Result, error) {
+	if r.share != nil && key.Tenant != "" {
+		held, leave, err := r.share.Enter(ctx, key.Tenant)
+		if err != nil {
+			return reconcile.Result{}, nil // another process reconciles it, and begins with all keys
+		}
+		defer leave()
+		ctx = held
+	}
 	after, err := r.observed(ctx, key)
 	if err != nil && after > 0 {
 		r.queue.AddAfter(key, after) // the backoff may be longer
 	}
 	var wait *WaitError
+	var lapsed *leadership.LapsedError
 	switch {
 	case err == nil:
 		return reconcile.Result{RequeueAfter: after}, nil
-	case errors.As(err, &wait), errors.Is(ctx.Err(), context.Canceled):
+	case errors.As(err, &wait), errors.As(err, &lapsed), errors.Is(ctx.Err(), context.Canceled):
 		klog.FromContext(ctx).V(4).Info("Reconcile waits", "reason", err.Error())
 	case IsRefusal(err):
 		klog.FromContext(ctx).V(2).Info("API server refused the object", "reason", err.Error())
@@ -77,7 +90,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key Key) (reconcile.Result, 
 func (r *reconciler) observed(ctx context.Context, key Key) (after time.Duration, err error) {
 	err = errPanicked
 	defer func() {
-		r.metrics.reconcile(key.Kind, err)
+		r.metrics.reconcile(r.kind.Name(), err)
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			r.queue.Hangs(key.Tenant)
 		}

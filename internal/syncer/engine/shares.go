@@ -25,8 +25,8 @@ const (
 // share is what a Queue knows of one tenant.
 type share struct {
 	tenant string
-	// waiting holds its keys in order.
-	waiting  []Key
+	// waiting holds its keys.
+	waiting  lanes
 	inFlight int
 	// used is the tenant's virtual time: the seconds of workers that it used, by its weight.
 	used float64

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,13 +12,15 @@ import (
 
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/tenancy"
 )
 
 // admit returns whether a super object may be written for a tenant object: the tenant's policy forbids none of its
 // fields, and the tenant's objects in this super cluster stay within their limits. existing is the super object that
 // the write replaces, nil for one that is created. If it returns false it has recorded an Event on the tenant object,
-// and the caller writes nothing: a change of the object or of the policy enqueues the key, and if a limit is exceeded
-// the deletion of another object does. After an error of the write the caller calls unadmit.
+// and the caller writes nothing: a change of the object or of the policy enqueues the key, and if a limit of a
+// TenantPolicy is exceeded the deletion of another object does; patrol does if it is one of a SyncPolicy. After an
+// error of the write the caller calls unadmit.
 //
 // Every write of a tenant's object to the super cluster passes here, after translation. What it counts includes writes
 // that are under way, so all workers together exceed no limit.
@@ -46,6 +47,9 @@ func (e *Env) isShown(kind string, superObject client.Object) bool {
 
 // fits is the half of admit that counts, for super objects that policies say nothing else about.
 func (e *Env) fits(tenant *Tenant, key engine.Key, tenantObject, superObject, existing client.Object) bool {
+	if isCustom(key.Kind) {
+		return e.customs.fits(e, tenant, key, tenantObject, superObject, existing)
+	}
 	objects, bytes, limited := tenant.Policy.Get().ObjectLimit(resourceOf(key.Kind))
 	return !limited || e.within(tenant, key, tenantObject, superObject, existing, limit{amount{objects, bytes}, "limits.objects"})
 }
@@ -92,6 +96,12 @@ func (e *Env) unadmit(key engine.Key, existing client.Object, err error) {
 
 // cancel takes back what was counted of a write.
 func (e *Env) cancel(key engine.Key, existing client.Object) {
+	if isCustom(key.Kind) {
+		if existing == nil {
+			e.customs.creating.cancel(key)
+		}
+		return
+	}
 	e.tally.cancel(key, existing == nil)
 	for i := range outside {
 		if key.Kind == KindService {
@@ -118,12 +128,7 @@ func (e *Env) permits(tenant *Tenant, key engine.Key, tenantObject, superObject,
 	if len(refusals) == 0 {
 		return true
 	}
-	texts := make([]string, 0, len(refusals))
-	for _, refusal := range refusals {
-		texts = append(texts, strings.TrimPrefix(refusal.Field+": "+refusal.Message, ": "))
-	}
-	e.warnOnce(tenant, key, tenantObject, ReasonPolicyForbids, fmt.Sprintf(
-		"Super cluster %s: TenantPolicy %s forbids: %s", e.ID, rules.Name(), strings.Join(texts, "; ")))
+	e.warnOnce(tenant, key, tenantObject, tenancy.ReasonPolicyForbids, fmt.Sprintf("Super cluster %s: %s", e.ID, policy.Words(rules, refusals)))
 	return false
 }
 
@@ -131,7 +136,7 @@ func (e *Env) permits(tenant *Tenant, key engine.Key, tenantObject, superObject,
 // The object stays.
 func (e *Env) report(tenant *Tenant, key engine.Key, tenantObject, superObject client.Object, facts policy.Facts) {
 	permitted := e.permits(tenant, key, tenantObject, superObject, nil, facts)
-	if permitted && (e.warned(key, tenantObject, ReasonPolicyForbids) || e.warned(key, tenantObject, ReasonTenantLimit)) {
+	if permitted && (e.warned(key, tenantObject, tenancy.ReasonPolicyForbids) || e.warned(key, tenantObject, ReasonTenantLimit)) {
 		e.clearWarning(key)
 	}
 }

@@ -92,7 +92,7 @@ func limitedTo(t *testing.T, count int64, bytes string) *policy.Policy {
 }
 
 // policyWith is the shipped policy with a change, nil for none.
-func policyWith(t *testing.T, change func(*tenancyv1alpha1.TenantPolicySpec)) *policy.Policy {
+func policyWith(t testing.TB, change func(*tenancyv1alpha1.TenantPolicySpec)) *policy.Policy {
 	t.Helper()
 	spec := policy.Default().Spec().DeepCopy()
 	if change != nil {

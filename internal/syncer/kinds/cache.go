@@ -27,11 +27,3 @@ func get[T client.Object](cache Cache, kind, namespace, name string) (object T, 
 	object, exists = found.(T)
 	return object, exists, synced
 }
-
-// orEmpty returns object if it exists, else an empty one.
-func orEmpty[T any](object *T, exists bool) *T {
-	if exists {
-		return object
-	}
-	return new(T)
-}

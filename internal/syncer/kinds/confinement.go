@@ -1,11 +1,13 @@
 package kinds
 
 import (
+	"math"
 	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -18,13 +20,20 @@ type Confinement struct {
 	Ranges *Ranges
 	// Servers may be reached although they are at addresses of the pool.
 	Servers []Server
+	// Callers are pods of the pool that connect to those which let in everybody: ingress controllers.
+	Callers []networkingv1.NetworkPolicyPeer
 }
 
-// Server is what pods may reach at one TCP port.
+// Server is what pods may reach at one TCP port, or at a range of ports.
 type Server struct {
 	Range netip.Prefix
-	Port  int32
-	// Calls is whether it connects to pods, as API servers do to webhooks.
+	// Port is 0 where pods reach none.
+	Port int32
+	// EndPort is the last port of a range that begins with Port, of any protocol: the tenant's node ports. 0: there is
+	// Port alone, of TCP.
+	EndPort int32
+	// Calls is whether it connects to pods, as API servers do to webhooks, and nodes with what comes to node ports and
+	// load balancers.
 	Calls bool
 	// Behind are the pods that answer, at PodPort, where the address is that of a Service: kube-proxy leads connections
 	// to a pod before policies are looked at. nil: none do.
@@ -39,24 +48,28 @@ func (c *Confinement) confine(spec *networkingv1.NetworkPolicySpec, clusterKey s
 	spec.Ingress = nil
 	for _, rule := range ingress {
 		callers := c.reached(rule.From, func(server *Server) bool { return server.Calls })
+		pods := c.Callers
+		if !isEverybody(rule.From) {
+			pods = nil
+		}
 		var gone []string
 		rule.From, gone = c.peers(rule.From, clusterKey, callers)
 		lost = append(lost, gone...)
-		if rule.From = append(rule.From, blocksOf(callers)...); len(rule.From) > 0 {
+		if rule.From = slices.Concat(rule.From, blocksOf(callers), pods); len(rule.From) > 0 {
 			spec.Ingress = append(spec.Ingress, rule)
 		}
 	}
 	egress := spec.Egress
 	spec.Egress = nil
 	for _, rule := range egress {
-		servers := c.reached(rule.To, func(server *Server) bool { return covers(rule.Ports, server.Port) })
+		servers := c.reached(rule.To, func(server *Server) bool { return len(server.allowed(rule.Ports)) > 0 })
 		var gone []string
 		rule.To, gone = c.peers(rule.To, clusterKey, servers)
 		if len(rule.To) > 0 {
 			spec.Egress = append(spec.Egress, rule)
 		}
 		lost = append(lost, gone...)
-		spec.Egress = append(spec.Egress, rulesOf(servers)...)
+		spec.Egress = append(spec.Egress, rulesOf(servers, rule.Ports)...)
 	}
 	return lost
 }
@@ -98,37 +111,71 @@ func (c *Confinement) reached(peers []networkingv1.NetworkPolicyPeer, wanted fun
 	return servers
 }
 
+// isEverybody returns whether peers stand for everybody: there are none, or one is all addresses.
+func isEverybody(peers []networkingv1.NetworkPolicyPeer) bool {
+	return len(peers) == 0 || slices.ContainsFunc(peers, func(peer networkingv1.NetworkPolicyPeer) bool {
+		if peer.IPBlock == nil || len(peer.IPBlock.Except) > 0 {
+			return false
+		}
+		prefix, ok := parsePrefix(peer.IPBlock.CIDR)
+		return ok && prefix.Bits() == 0
+	})
+}
+
 // contains returns whether a block has all addresses of a range.
 func contains(block *networkingv1.IPBlock, of netip.Prefix) bool {
 	prefix, ok := parsePrefix(block.CIDR)
 	return ok && covered([]netip.Prefix{prefix}, of) && !slices.ContainsFunc(parsePrefixes(block.Except), of.Overlaps)
 }
 
-// covers returns whether ports, none of which stand for all, have a TCP port.
-func covers(ports []networkingv1.NetworkPolicyPort, port int32) bool {
-	return len(ports) == 0 || slices.ContainsFunc(ports, func(of networkingv1.NetworkPolicyPort) bool {
-		switch {
-		case ptr.Deref(of.Protocol, corev1.ProtocolTCP) != corev1.ProtocolTCP:
-			return false
-		case of.Port == nil:
-			return true
-		case of.Port.Type != intstr.Int:
-			return false // names are those of a pod's ports
+// allowed returns the server's ports that are among ports, none of which stand for all.
+func (s *Server) allowed(ports []networkingv1.NetworkPolicyPort) []networkingv1.NetworkPolicyPort {
+	if s.Port == 0 {
+		return nil
+	}
+	var allowed []networkingv1.NetworkPolicyPort
+	protocols := []corev1.Protocol{corev1.ProtocolTCP}
+	if s.EndPort > 0 {
+		protocols = append(protocols, corev1.ProtocolUDP, corev1.ProtocolSCTP)
+	}
+	for _, protocol := range protocols {
+		add := func(first, last int32) {
+			first, last = max(first, s.Port), min(last, max(s.Port, s.EndPort))
+			port := networkingv1.NetworkPolicyPort{Protocol: ptr.To(protocol), Port: ptr.To(intstr.FromInt32(first))}
+			if last > first {
+				port.EndPort = ptr.To(last)
+			}
+			if first <= last && !slices.ContainsFunc(allowed, func(other networkingv1.NetworkPolicyPort) bool { return equality.Semantic.DeepEqual(other, port) }) {
+				allowed = append(allowed, port)
+			}
 		}
-		return of.Port.IntVal <= port && port <= ptr.Deref(of.EndPort, of.Port.IntVal)
-	})
+		if len(ports) == 0 {
+			add(0, math.MaxUint16)
+		}
+		for i := range ports {
+			switch of := &ports[i]; {
+			case ptr.Deref(of.Protocol, corev1.ProtocolTCP) != protocol:
+			case of.Port == nil:
+				add(0, math.MaxUint16)
+			case of.Port.Type == intstr.Int: // names are those of a pod's ports
+				add(of.Port.IntVal, ptr.Deref(of.EndPort, of.Port.IntVal))
+			}
+		}
+	}
+	return allowed
 }
 
-// rulesOf returns rules that allow servers at their ports.
-func rulesOf(servers []Server) []networkingv1.NetworkPolicyEgressRule {
+// rulesOf returns rules that allow servers at those of their ports that are among ports.
+func rulesOf(servers []Server, ports []networkingv1.NetworkPolicyPort) []networkingv1.NetworkPolicyEgressRule {
+	same := func(a, b *Server) bool { return a.Port == b.Port && a.EndPort == b.EndPort }
 	var rules []networkingv1.NetworkPolicyEgressRule
 	for i, server := range servers {
-		if slices.ContainsFunc(servers[:i], func(earlier Server) bool { return earlier.Port == server.Port }) {
+		if slices.ContainsFunc(servers[:i], func(earlier Server) bool { return same(&earlier, &server) }) {
 			continue
 		}
 		rules = append(rules, networkingv1.NetworkPolicyEgressRule{
-			Ports: []networkingv1.NetworkPolicyPort{{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(server.Port))}},
-			To:    blocksOf(slices.DeleteFunc(slices.Clone(servers), func(other Server) bool { return other.Port != server.Port })),
+			Ports: server.allowed(ports),
+			To:    blocksOf(slices.DeleteFunc(slices.Clone(servers), func(other Server) bool { return !same(&other, &server) })),
 		})
 	}
 	for _, server := range servers {

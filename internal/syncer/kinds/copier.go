@@ -31,8 +31,10 @@ type Copy[T client.Object] struct {
 	SuperLabels string
 	// Foreign returns whether a super object of the type belongs to another kind; nil if there is no such kind.
 	Foreign func(superObject client.Object) bool
-	// Skip returns whether an object is not copied; nil copies all.
-	Skip func(tenantObject T) bool
+	// Skip returns whether an object is not copied; nil copies all. Objects that ignoresSync are skipped too, unless
+	// Always.
+	Skip   func(tenantObject T) bool
+	Always bool
 	// Adopt returns whether a super object without owner, which a controller of the super cluster created in a super
 	// namespace, is adopted; nil adopts none.
 	Adopt func(superObject T) bool
@@ -46,6 +48,11 @@ type Copy[T client.Object] struct {
 	// set before. It returns the Notice to record once the object is in sync. An error means that a cache lacks what it
 	// needs.
 	Translate func(env *Env, tenant *Tenant, tenantObject, superObject T) (Notice, error)
+	// Gone returns whether the tenant has no object of that name for which is returns true, with a Proof that its super
+	// object may be deleted; live is an empty object to read into. nil: the tenant's control plane lacks it.
+	Gone func(ctx context.Context, tenant *Tenant, name types.NamespacedName, live T, is func() bool) (proof.Proof, bool, error)
+	// Home is what is special of objects that are in one super cluster only; nil: the kind has none.
+	Home *AtHome[T]
 	// Wakes and Indexes are those of the Spec.
 	Wakes   map[string]func(*Env, Change) []engine.Key
 	Indexes map[string]func(client.Object) []string
@@ -75,14 +82,20 @@ func (c *Copy[T]) setDefaults() {
 	if c.Foreign == nil {
 		c.Foreign = func(client.Object) bool { return false }
 	}
-	if c.Skip == nil {
-		c.Skip = func(T) bool { return false }
+	skip, always := c.Skip, c.Always
+	c.Skip = func(tenantObject T) bool {
+		return !always && ignoresSync(tenantObject) || skip != nil && skip(tenantObject)
 	}
 	if c.Adopt == nil {
 		c.Adopt = func(T) bool { return false }
 	}
 	if c.Recreate == nil {
 		c.Recreate = func(*Tenant, T, T) bool { return false }
+	}
+	if c.Gone == nil {
+		c.Gone = func(ctx context.Context, tenant *Tenant, name types.NamespacedName, live T, is func() bool) (proof.Proof, bool, error) {
+			return tenant.controlPlane().Lacks(ctx, name, live, is) //nolint:wrapcheck // it names what was read
+		}
 	}
 	if c.Explain == nil {
 		c.Explain = func(T, error) string { return "" }
@@ -124,8 +137,20 @@ func (c *copier[T]) write(tenant *Tenant, tenantObject, superObject T) (Notice, 
 	namespace := tenantObject.GetNamespace()
 	superObject.SetNamespace(tenancy.SuperNamespace(tenant.Key, namespace))
 	superObject.SetName(c.SuperName(tenantObject.GetName()))
+	before := superObject.GetAnnotations()
 	copyMeta(tenantObject, superObject, resourceOf(c.Copy.Name), tenant.owner(namespace, tenantObject.GetUID()), tenant.rules())
+	keepCopied(superObject, before, c.unlisted(tenant, tenantObject))
 	return c.Translate(c.env, tenant, tenantObject, superObject)
+}
+
+// desired returns what write makes of a copy of superObject.
+func (c *copier[T]) desired(tenant *Tenant, tenantObject, superObject T) (T, Notice, error) {
+	desired, ok := superObject.DeepCopyObject().(T)
+	if !ok {
+		return desired, Notice{}, fmt.Errorf("copy of %T has another type", superObject)
+	}
+	notice, err := c.write(tenant, tenantObject, desired)
+	return desired, notice, err
 }
 
 // Reconcile implements engine.Kind.
@@ -147,27 +172,38 @@ func (c *copier[T]) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 	case !wanted:
 		return 0, c.orphan(ctx, tenant, key, superObject)
 	}
+	if c.Home != nil && c.Home.Only(tenantObject) {
+		return 0, c.atHome(ctx, tenant, key, tenantObject, superObject, inSuper)
+	}
+	return 0, c.down(ctx, tenant, key, tenantObject, superObject, inSuper)
+}
+
+// down creates or updates a super object if its namespace is ready.
+func (c *copier[T]) down(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject, superObject T, inSuper bool) error {
 	ready := c.env.namespacePlaced
 	if c.Scope == ScopeTenant {
 		ready = c.env.namespaceReady
 	}
 	if ready, err := ready(ctx, tenant, key.Namespace); err != nil || !ready {
-		return 0, err // a change of the super namespace or its quota enqueues its objects (namespaceSpec, quotaWakes)
+		return err // a change of the super namespace or its quota enqueues its objects (namespaceSpec, quotaWakes)
 	}
 	if !inSuper {
 		live, err := c.create(ctx, tenant, key, tenantObject)
 		if err != nil || live.GetUID() == "" {
-			return 0, err
+			return err
 		}
 		superObject = live
 	}
-	return 0, c.update(ctx, tenant, key, tenantObject, superObject)
+	return c.update(ctx, tenant, key, tenantObject, superObject)
 }
 
 // create creates a super object. If one of that name exists that the cache does not have, it returns that one, else an
 // empty object.
 func (c *copier[T]) create(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject T) (T, error) {
 	created, live := c.New(), c.New()
+	if !c.mayPublish(tenant, key, tenantObject, false) {
+		return live, nil
+	}
 	if _, err := c.write(tenant, tenantObject, created); err != nil {
 		return live, err
 	}
@@ -185,7 +221,7 @@ func (c *copier[T]) create(ctx context.Context, tenant *Tenant, key engine.Key, 
 			c.env.cancel(key, nil) // the cache never shows it
 			return live, nil
 		case !apierrors.IsNotFound(getErr):
-			return live, fmt.Errorf("reading super %s %s/%s: %w", c.Copy.Name, created.GetNamespace(), created.GetName(), getErr)
+			return live, fmt.Errorf("reading super %s %s/%s: %w", titleOf(c.Copy.Name), created.GetNamespace(), created.GetName(), getErr)
 		}
 	}
 	c.env.unadmit(key, nil, err)
@@ -201,18 +237,17 @@ func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, 
 		return nil
 	case !adopted && (!ours || !tenant.owns(owner, key.Namespace)):
 		c.env.warnOnce(tenant, key, tenantObject, ReasonConflict, fmt.Sprintf(
-			"Super cluster %s has a %s of that name with another owner", c.env.ID, c.Copy.Name))
+			"Super cluster %s has a %s of that name with another owner", c.env.ID, titleOf(c.Copy.Name)))
 		return nil
 	case !adopted && owner.UID != tenantObject.GetUID():
 		return c.orphan(ctx, tenant, key, superObject)
 	case !adopted && c.Recreate(tenant, tenantObject, superObject):
 		return c.env.remove(ctx, c.env.Super, c.Copy.Name, "delete", superObject, nil, proof.NotNeeded("it is created again"))
 	}
-	desired, ok := superObject.DeepCopyObject().(T)
-	if !ok {
-		return fmt.Errorf("copy of %T has another type", superObject)
+	if !c.mayPublish(tenant, key, tenantObject, c.isPublished(superObject)) {
+		return nil
 	}
-	notice, err := c.write(tenant, tenantObject, desired)
+	desired, notice, err := c.desired(tenant, tenantObject, superObject)
 	if err != nil {
 		return err
 	}
@@ -264,14 +299,14 @@ func (c *copier[T]) orphan(ctx context.Context, tenant *Tenant, key engine.Key, 
 		return nil
 	}
 	live := c.New()
-	proven, lacks, err := tenant.controlPlane().Lacks(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, live, func() bool {
+	proven, lacks, err := c.Gone(ctx, tenant, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, live, func() bool {
 		return live.GetUID() == owner.UID && !c.Skip(live)
 	})
 	switch {
 	case err != nil:
 		return unproven(err)
 	case !lacks:
-		return engine.Waitf("the cache of the tenant's %ss", c.Copy.Name)
+		return engine.Waitf("the cache of the tenant's %ss", titleOf(c.Copy.Name))
 	}
 	c.env.clearWarning(key)
 	return c.env.remove(ctx, c.env.Super, c.Copy.Name, "delete", superObject, nil, proven)

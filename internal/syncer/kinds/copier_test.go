@@ -65,6 +65,7 @@ func newPool(t testing.TB, super interceptor.Funcs) *pool {
 		ID: "r1", SuperUID: superUID, Super: p.superClient, SuperCache: p.superCache, Metrics: metrics, Clock: testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0)),
 		Tenant: func(string) *kinds.Tenant { return p.tenant }, Tenants: func() []*kinds.Tenant { return []*kinds.Tenant{p.tenant} },
 	}
+	p.env.SetCustom(nil)
 	p.assigns(fake.NewClientBuilder().WithScheme(placementScheme(t)).Build(), nil)
 	return p
 }

@@ -23,8 +23,8 @@ const managedBySyncer = "syncer.tenancy.x-k8s.io"
 // KindEndpointSlice is the kind of EndpointSlices.
 const KindEndpointSlice = "endpointslice"
 
-// ReasonEndpointsForbidden: an EndpointSlice names addresses of the pool that no pod of the tenant has; the syncer
-// writes it without these endpoints to the super cluster.
+// ReasonEndpointsForbidden: an EndpointSlice names addresses of the pool that no pod of the tenant has, or has names
+// instead of addresses; the syncer writes it without these endpoints to the super cluster.
 const ReasonEndpointsForbidden = "EndpointsForbidden"
 
 // endpointSlices are copied for the namespaces of which Services are.
@@ -46,23 +46,35 @@ func endpointSlices() Copy[*discoveryv1.EndpointSlice] {
 // out, not the whole slice: a Service keeps those of its pods when one of them has just gone.
 func translateEndpointSlice(env *Env, tenant *Tenant, tenantSlice, superSlice *discoveryv1.EndpointSlice) (Notice, error) {
 	SuperEndpointSlice(tenantSlice, superSlice, env.ID)
+	if superSlice.AddressType == discoveryv1.AddressTypeFQDN {
+		return withoutNames(superSlice), nil
+	}
 	forbidden := forbiddenEndpoints(superSlice, env.forbiddenAddress(tenant), tenant)
 	if len(forbidden) == 0 {
 		return Notice{}, nil
 	}
-	if more := len(forbidden) - maxLost; more > 0 {
-		forbidden = append(forbidden[:maxLost:maxLost], fmt.Sprintf("%d more", more))
+	return Notice{ReasonEndpointsForbidden, fmt.Sprintf(
+		"addresses %s are the pool's, and no pod of the tenant has them here: their endpoints are left out", someOf(forbidden))}, nil
+}
+
+// withoutNames removes all endpoints of a super EndpointSlice whose addresses are names. Ingress controllers resolve
+// them, so that they are what a Service of type ExternalName is.
+func withoutNames(superSlice *discoveryv1.EndpointSlice) Notice {
+	var found []string
+	for i := range superSlice.Endpoints {
+		found = append(found, superSlice.Endpoints[i].Addresses...)
+	}
+	superSlice.Endpoints = nil
+	if len(found) == 0 {
+		return Notice{}
 	}
 	return Notice{ReasonEndpointsForbidden, fmt.Sprintf(
-		"addresses %s are the pool's, and no pod of the tenant has them here: their endpoints are left out", strings.Join(forbidden, ", "))}, nil
+		"names %s may lead anywhere: the endpoints of an EndpointSlice of addressType FQDN are left out", someOf(found))}
 }
 
 // forbiddenEndpoints removes the endpoints of a super EndpointSlice with an address that is forbidden. It returns these
 // addresses but for endpoints that are not ready: pods that have ended are, until the tenant's controllers remove them.
 func forbiddenEndpoints(superSlice *discoveryv1.EndpointSlice, isForbidden func(netip.Addr) bool, tenant *Tenant) []string {
-	if superSlice.AddressType == discoveryv1.AddressTypeFQDN {
-		return nil // no proxy resolves names
-	}
 	var forbidden []string
 	otherPort := false
 	server, exists := tenant.apiServer()

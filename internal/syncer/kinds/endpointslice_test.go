@@ -31,6 +31,22 @@ func TestForbiddenEndpoints(t *testing.T) {
 	}
 	open, err := policy.New("open", &tenancyv1alpha1.TenantPolicySpec{Network: tenancyv1alpha1.NetworkRules{Mode: tenancyv1alpha1.NetworkOpen}})
 	require.NoError(t, err)
+	publishing, err := policy.New("publishing", &tenancyv1alpha1.TenantPolicySpec{
+		Network: tenancyv1alpha1.NetworkRules{Mode: tenancyv1alpha1.NetworkOpen, PoolCIDRs: []string{"10.99.0.0/16"}}, Limits: tenancyv1alpha1.TenantLimits{NodePorts: 1},
+	})
+	require.NoError(t, err)
+	serving, err := policy.New("serving", &tenancyv1alpha1.TenantPolicySpec{
+		Network: tenancyv1alpha1.NetworkRules{Mode: tenancyv1alpha1.NetworkOpen}, Traffic: tenancyv1alpha1.TrafficRules{IngressClasses: []string{"public"}},
+	})
+	require.NoError(t, err)
+	classed, err := policy.New("classed", &tenancyv1alpha1.TenantPolicySpec{
+		Network: tenancyv1alpha1.NetworkRules{Mode: tenancyv1alpha1.NetworkOpen}, Traffic: tenancyv1alpha1.TrafficRules{IngressClass: "public"},
+	})
+	require.NoError(t, err)
+	balancing, err := policy.New("balancing", &tenancyv1alpha1.TenantPolicySpec{
+		Network: tenancyv1alpha1.NetworkRules{Mode: tenancyv1alpha1.NetworkOpen}, Limits: tenancyv1alpha1.TenantLimits{LoadBalancers: 1},
+	})
+	require.NoError(t, err)
 	allowing, err := policy.New("allowing", &tenancyv1alpha1.TenantPolicySpec{Network: tenancyv1alpha1.NetworkRules{
 		PoolCIDRs: []string{"10.99.0.0/16"}, AllowedCIDRs: []string{"10.99.1.0/24"},
 	}})
@@ -64,6 +80,15 @@ func TestForbiddenEndpoints(t *testing.T) {
 		{name: "the operator's range", address: "10.99.2.1", policy: allowing, refused: true},
 		{name: "allowed in the operator's range", address: "10.99.1.1", policy: allowing},
 		{name: "a pod of another, open", address: "10.214.1.4", policy: open},
+		{name: "a pod of another, open with node ports", address: "10.214.1.4", policy: publishing, refused: true},
+		{name: "a node, open with node ports", address: "10.213.0.11", policy: publishing, refused: true},
+		{name: "its own pod, open with node ports", address: "10.214.1.2", policy: publishing},
+		{name: "a pod in another super cluster, open with node ports", address: "10.99.2.1", policy: publishing},
+		{name: "outside of the pool, open with node ports", address: "192.0.2.1", policy: publishing},
+		{name: "a pod of another, open with Ingresses", address: "10.214.1.4", policy: serving, refused: true},
+		{name: "a pod of another, open with the class of Ingresses", address: "10.214.1.4", policy: classed, refused: true},
+		{name: "a pod of another, open with load balancers", address: "10.214.1.4", policy: balancing, refused: true},
+		{name: "its own pod, open with Ingresses", address: "10.214.1.2", policy: serving},
 		{name: "loopback, open", address: "127.0.0.1", policy: open, refused: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -114,6 +139,34 @@ func TestForbiddenEndpoints(t *testing.T) {
 			require.Equal(t, "Warning EndpointsForbidden Super cluster r1: addresses "+tc.address+" are the pool's, and no pod of the tenant has them here: their endpoints are left out", <-p.events.Events)
 			require.Empty(t, p.events.Events)
 		})
+	}
+}
+
+// TestEndpointsByName: no name goes down, in whatever mode, ready or not: ingress controllers resolve them, as those of
+// Services of type ExternalName, which do not go down either.
+func TestEndpointsByName(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []tenancyv1alpha1.NetworkMode{tenancyv1alpha1.NetworkIsolated, tenancyv1alpha1.NetworkOpen} {
+		p := newPool(t, interceptor.Funcs{})
+		rules, err := policy.New("small", &tenancyv1alpha1.TenantPolicySpec{Network: tenancyv1alpha1.NetworkRules{Mode: mode}})
+		require.NoError(t, err)
+		p.tenant.Policy = &policy.Ref{}
+		p.tenant.Policy.Set(rules)
+		p.tenantCache[kinds.KindEndpointSlice] = []client.Object{&discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "slice-uid"}, AddressType: discoveryv1.AddressTypeFQDN,
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"metadata.internal"}}, {Addresses: []string{"b.internal"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false)}}},
+		}}
+		_, err = p.kind(kinds.KindEndpointSlice).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindEndpointSlice, Namespace: "web", Name: "front"}, 0)
+		require.NoError(t, err)
+		live := &discoveryv1.EndpointSlice{}
+		require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}, live))
+		require.Empty(t, live.Endpoints)
+		p.superCache[kinds.KindEndpointSlice] = []client.Object{live}
+		_, err = p.kind(kinds.KindEndpointSlice).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindEndpointSlice, Namespace: "web", Name: "front"}, 0)
+		require.NoError(t, err)
+		require.NotEmpty(t, p.events.Events)
+		require.Equal(t, "Warning EndpointsForbidden Super cluster r1: names metadata.internal, b.internal may lead anywhere: the endpoints of an EndpointSlice of addressType FQDN are left out",
+			<-p.events.Events)
 	}
 }
 

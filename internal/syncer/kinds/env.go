@@ -5,10 +5,13 @@ package kinds
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -42,6 +45,8 @@ type Env struct {
 	// VirtualNode returns the Node of this super cluster in the meta cluster, nil if there is none; a nil function
 	// stands for no Node.
 	VirtualNode func() *corev1.Node
+	// MetaRecorder records Events in the meta cluster; nil records none.
+	MetaRecorder record.EventRecorder
 	// PodSecurityLevel is the least Pod Security Standard that is enforced in super namespaces, whatever policies say;
 	// "" sets no label.
 	PodSecurityLevel string
@@ -65,13 +70,30 @@ type Env struct {
 	extended extendedResources
 
 	once  sync.Once
-	table *table
+	table atomic.Pointer[table]
+	// customs are the kinds of SyncPolicies.
+	customs customs
+
+	// forgets are called with a tenant that Forget forgets.
+	forgets []func(tenant string)
 
 	warnings warnings
 	network  network
 	tally    tally
-	endings  endings
+	// endings are when this process first saw that a tenant deletes a pod, until the super pod is being deleted, or the
+	// key of the pod takes another step.
+	endings moments
+	// bindings are when this process created a Binding, until the tenant's cache shows it, or the key of the pod takes
+	// another step. The super pod changes meanwhile, as its containers start, and each change enqueues the key.
+	bindings moments
 	untaken  untaken
+	differs  differs
+}
+
+// belongs returns whether a tenant's pod belongs into this super cluster (assign.Assignments.PodSelector).
+func (e *Env) belongs(tenantPod *corev1.Pod) bool {
+	selector, err := labels.Parse(e.Assignments.PodSelector())
+	return err == nil && selector.Matches(labels.Set(tenantPod.Labels))
 }
 
 // answered returns when the super cluster last answered, no later than now, as precisely as Leases say it.

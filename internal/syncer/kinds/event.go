@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -17,24 +18,47 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// KindEvent is the kind of Events about super pods. They are synced up only.
+// KindEvent is the kind of Events about super objects. They are synced up only.
 const KindEvent = "event"
 
-func eventSpec() Spec {
-	return Spec{
-		Name: KindEvent, Scope: ScopeUp, Super: &Watch{Object: &corev1.Event{}, Fields: "involvedObject.kind=Pod"},
-		Wakes: map[string]func(*Env, Change) []engine.Key{KindEvent: func(env *Env, change Change) []engine.Key {
-			if change.Current == nil {
-				return nil
-			}
-			key, ours := EventKey(env.SuperCache, change.Current)
-			if !ours {
-				return nil
-			}
-			return []engine.Key{key}
-		}},
-		New: func(env *Env) engine.Kind { return &Events{env: env} },
+// eventSource is a kind of synced objects whose Events come up.
+type eventSource struct {
+	// name is that of the Spec by which they are watched, kind that of the objects, and involved what Events call it.
+	name, kind, involved string
+}
+
+// eventSources returns the kinds of synced objects that components of a super cluster write Events about. Each has an
+// informer of its own: API servers select Events by one kind, and a super cluster has many others.
+func eventSources() []eventSource {
+	return []eventSource{
+		{KindEvent, KindPod, "Pod"},
+		{"event-of-service", KindService, "Service"},
 	}
+}
+
+// eventSpecs returns a Spec for each source. The first one's reconciler is that of all.
+func eventSpecs() []Spec {
+	var specs []Spec
+	for _, source := range eventSources() {
+		spec := Spec{
+			Name: source.name, Scope: ScopeUp, Super: &Watch{Object: &corev1.Event{}, Fields: "involvedObject.kind=" + source.involved},
+			Wakes: map[string]func(*Env, Change) []engine.Key{source.name: func(env *Env, change Change) []engine.Key {
+				if change.Current == nil {
+					return nil
+				}
+				key, ours := EventKey(env.SuperCache, change.Current)
+				if !ours {
+					return nil
+				}
+				return []engine.Key{key}
+			}},
+		}
+		if source.name == KindEvent {
+			spec.New = func(env *Env) engine.Kind { return &Events{env: env} }
+		}
+		specs = append(specs, spec)
+	}
+	return specs
 }
 
 // eventAge is how old an Event may be to be written to the tenant: a syncer that starts does not write old ones again.
@@ -43,9 +67,9 @@ const eventAge = 5 * time.Minute
 // reasonScheduled is the reason of a scheduler's Event whose message ends with the name of a node.
 const reasonScheduled = "Scheduled"
 
-// Events writes the super cluster's Events about super pods to the tenants, with one write for each change of a super
-// Event: kubelets and schedulers bound their rate, and the engine the workers for one tenant. A key's name is that of
-// the super Event.
+// Events writes the super cluster's Events about super objects to the tenants, with one write for each change of a
+// super Event: kubelets and schedulers bound their rate, and the engine the workers for one tenant. A key's name is
+// that of the super Event.
 type Events struct{ env *Env }
 
 var _ engine.Kind = &Events{}
@@ -66,15 +90,17 @@ func EventKey(superCache Cache, superEvent client.Object) (engine.Key, bool) {
 	return engine.Key{Tenant: owner.ClusterKey, Kind: KindEvent, Namespace: owner.Namespace, Name: superEvent.GetName()}, ours
 }
 
-// TenantEvent returns the tenant's Event for superEvent, which is about the super pod of tenantPod.
-func TenantEvent(superEvent *corev1.Event, tenantPod *corev1.Pod, superCluster string) *corev1.Event {
+// TenantEvent returns the tenant's Event for superEvent, which is about the super object of tenantObject.
+func TenantEvent(superEvent *corev1.Event, tenantObject client.Object, superCluster string) *corev1.Event {
 	event := superEvent.DeepCopy()
-	event.ObjectMeta = metav1.ObjectMeta{Namespace: tenantPod.Namespace, Name: superEvent.Name + "." + superCluster}
+	about := &superEvent.InvolvedObject
+	owner := tenancy.Owner{Namespace: tenantObject.GetNamespace(), UID: tenantObject.GetUID()}
+	event.ObjectMeta = metav1.ObjectMeta{Namespace: owner.Namespace, Name: superEvent.Name + "." + superCluster}
 	event.InvolvedObject = corev1.ObjectReference{
-		APIVersion: "v1", Kind: "Pod", Namespace: tenantPod.Namespace, Name: tenantPod.Name, UID: tenantPod.UID, FieldPath: superEvent.InvolvedObject.FieldPath,
+		APIVersion: cmp.Or(about.APIVersion, "v1"), Kind: about.Kind, Namespace: owner.Namespace, Name: tenantObject.GetName(), UID: owner.UID, FieldPath: about.FieldPath,
 	}
 	event.Related = nil
-	event.Message = rewriterFor(tenantPod, superEvent.Namespace, superEvent.InvolvedObject.UID).Rewrite(event.Message)
+	event.Message = tenancy.NewRewriter(superEvent.Namespace, about.UID, owner).Rewrite(event.Message)
 	if before, node, found := strings.Cut(event.Message, " to "); found && event.Reason == reasonScheduled {
 		event.Message = before + " to " + tenancy.NodeName(superCluster, node)
 	}
@@ -90,28 +116,44 @@ func TenantEvent(superEvent *corev1.Event, tenantPod *corev1.Pod, superCluster s
 // Reconcile implements engine.Kind.
 func (e *Events) Reconcile(ctx context.Context, key engine.Key, waited time.Duration) (time.Duration, error) {
 	tenant := e.env.Tenant(key.Tenant)
-	superNamespace := tenancy.SuperNamespace(key.Tenant, key.Namespace)
-	superEvent, exists, _ := get[*corev1.Event](e.env.SuperCache, KindEvent, superNamespace, key.Name)
-	if tenant == nil || !exists || e.env.Clock.Since(lastSeen(superEvent)) > eventAge {
+	superEvent, source := e.find(key)
+	if tenant == nil || superEvent == nil || e.env.Clock.Since(lastSeen(superEvent)) > eventAge {
 		return 0, nil
 	}
-	superPod, exists, _ := get[*corev1.Pod](e.env.SuperCache, KindPod, superNamespace, superEvent.InvolvedObject.Name)
-	if !exists && waited < quietTime {
-		return 0, engine.Waitf("the pod that an Event is about")
-	}
-	owner, ours := tenancy.GetOwner(orEmpty(superPod, exists))
-	if !ours || !tenant.owns(owner, key.Namespace) || superEvent.InvolvedObject.UID != superPod.UID {
+	superObject, _ := e.env.SuperCache.Get(source.kind, superEvent.Namespace, superEvent.InvolvedObject.Name)
+	switch {
+	case superObject == nil && waited < quietTime:
+		return 0, engine.Waitf("the object that an Event is about")
+	case superObject == nil || superEvent.InvolvedObject.UID != superObject.GetUID():
 		return 0, nil
 	}
-	tenantPod, exists, _ := get[*corev1.Pod](tenant.Cache, KindPod, key.Namespace, superPod.Name)
-	if strings.Contains(superEvent.Message, tenancy.TokenSecret(superPod.Name, owner.UID)) {
+	owner, _ := tenancy.GetOwner(superObject)
+	about, ours := e.env.SuperKey(source.kind, superObject)
+	if !ours || !tenant.owns(owner, key.Namespace) {
+		return 0, nil
+	}
+	if strings.Contains(superEvent.Message, tenancy.TokenSecret(about.Name, owner.UID)) {
 		return 0, nil // the kubelet tried to mount the Secret before kind token created it; ReasonFailedToken reports failures of that
 	}
-	event := TenantEvent(superEvent, orEmpty(tenantPod, exists), e.env.ID)
-	if !exists || tenantPod.UID != owner.UID || len(validation.IsDNS1123Subdomain(event.Name)) > 0 {
+	tenantObject, _ := tenant.Cache.Get(source.kind, key.Namespace, about.Name)
+	if tenantObject == nil || tenantObject.GetUID() != owner.UID {
+		return 0, nil
+	}
+	event := TenantEvent(superEvent, tenantObject, e.env.ID)
+	if len(validation.IsDNS1123Subdomain(event.Name)) > 0 {
 		return 0, nil
 	}
 	return 0, e.write(ctx, tenant, event)
+}
+
+// find returns the super Event of a key, and what it is about, nil if there is none.
+func (e *Events) find(key engine.Key) (*corev1.Event, eventSource) {
+	for _, source := range eventSources() {
+		if event, exists, _ := get[*corev1.Event](e.env.SuperCache, source.name, tenancy.SuperNamespace(key.Tenant, key.Namespace), key.Name); exists {
+			return event, source
+		}
+	}
+	return nil, eventSource{}
 }
 
 // write creates an Event in the tenant, or updates the one that an earlier write created.

@@ -43,6 +43,43 @@ func TestTenantEvent(t *testing.T) {
 	require.Equal(t, "Back-off restarting failed container main in pod web-1_web(pod-uid)", kinds.TenantEvent(from, tenantPod(nil), "r1").Message)
 }
 
+// TestEventOfService: what a load balancer's controller says of a Service comes up, in the tenant's words.
+func TestEventOfService(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	clock := testingclock.NewFakePassiveClock(time.Unix(10_000, 0))
+	p.env.Clock = clock
+	service := serviceAt("web", "front", "10.97.0.7", corev1.ServicePort{Port: 80})
+	service.UID = "service-uid"
+	superService := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "front", UID: "super-uid"}}
+	tenancy.SetOwner(superService, ownerOf("service-uid"))
+	event := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: superService.Namespace, Name: "front.1"},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: superService.Namespace, Name: "front", UID: "super-uid"},
+		Reason:         "SyncLoadBalancerFailed", Message: "no address for " + superService.Namespace + "/front", LastTimestamp: metav1.Unix(10_000, 0),
+	}
+	p.tenantCache[kinds.KindService], p.superCache[kinds.KindService], p.superCache["event-of-service"] = []client.Object{service}, []client.Object{superService}, []client.Object{event}
+	key, ours := kinds.EventKey(p.superCache, event)
+	require.True(t, ours)
+	reconcile := func() []corev1.Event {
+		_, err := p.kind(kinds.KindEvent).Reconcile(t.Context(), key, time.Minute)
+		require.NoError(t, err)
+		var events corev1.EventList
+		require.NoError(t, p.tenant.Client.List(t.Context(), &events))
+		return events.Items
+	}
+	superService.UID = "another"
+	require.Empty(t, reconcile(), "it is about an earlier one")
+	superService.UID = "super-uid"
+	tenancy.SetOwner(superService, ownerOf("another-uid"))
+	require.Empty(t, reconcile(), "the tenant's is gone")
+	tenancy.SetOwner(superService, ownerOf("service-uid"))
+	found := reconcile()
+	require.Len(t, found, 1)
+	require.Equal(t, corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: "web", Name: "front", UID: "service-uid"}, found[0].InvolvedObject)
+	require.Equal(t, []string{"front.1.r1", "no address for web/front"}, []string{found[0].Name, found[0].Message})
+}
+
 // TestEventsOnce tells news, and nothing that is old.
 func TestEventsOnce(t *testing.T) {
 	t.Parallel()

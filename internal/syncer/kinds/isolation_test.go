@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -436,6 +437,7 @@ func TestIsolationWakes(t *testing.T) {
 				{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"},
 				isolationKey,
 				{Tenant: clusterKey, Kind: kinds.KindNode},
+				{Tenant: clusterKey, Kind: kinds.KindOffer},
 			},
 		},
 		{name: "the floor changes", Change: kinds.Change{Kind: kinds.KindIsolation, Side: kinds.SuperSide, Old: floor, Current: floor}, want: []engine.Key{isolationKey}},
@@ -600,6 +602,61 @@ func BenchmarkIsolationPolicies(b *testing.B) {
 					b.Fatal(closed)
 				}
 			}
+		})
+	}
+}
+
+// TestIsolationOfTraffic: who calls pods in the name of those outside, where the policy allows load balancers, node
+// ports and Ingresses.
+func TestIsolationOfTraffic(t *testing.T) {
+	t.Parallel()
+	node := peerAt("10.213.0.11/32")
+	others := peerAt("10.99.1.0/24")
+	controllers := selectorPeer(matching(need("kubernetes.io/metadata.name", opIn, "ingress", "other")), nil)
+	for _, tc := range []struct {
+		name   string
+		ports  utilnet.PortRange
+		change func(*tenancyv1alpha1.TenantPolicySpec)
+		want   peers
+	}{
+		{name: "nothing"},
+		{name: "load balancers", change: func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.LoadBalancers = 1 }, want: peers{node}},
+		{name: "node ports of a range", ports: utilnet.PortRange{Base: 30000, Size: 100}, change: func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.NodePorts = 1 }, want: peers{node}},
+		{name: "node ports of any", change: func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.NodePorts = 1 }},
+		{
+			name: "nodes of other super clusters", want: peers{others},
+			change: func(spec *tenancyv1alpha1.TenantPolicySpec) {
+				spec.Network.PoolCIDRs, spec.Traffic.CallerCIDRs = []string{"10.99.0.0/16"}, []string{"10.99.1.0/24"}
+			},
+		},
+		{
+			name: "ingress controllers", want: peers{controllers},
+			change: func(spec *tenancyv1alpha1.TenantPolicySpec) {
+				spec.Traffic.ControllerNamespaces = []string{"ingress", "other"}
+			},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			p.placed(t)
+			p.tenant.NodePorts, p.tenant.Policy = tc.ports, &policy.Ref{}
+			p.tenant.Policy.Set(policyWith(t, tc.change))
+			p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+			var got peers
+			for _, each := range p.isolation(t) {
+				for _, rule := range each.Spec.Ingress {
+					for _, peer := range rule.From {
+						if cmp.Equal(peer, node) || cmp.Equal(peer, others) || cmp.Equal(peer, controllers) {
+							got = append(got, peer)
+						}
+					}
+				}
+				for _, rule := range each.Spec.Egress {
+					require.False(t, slices.ContainsFunc(rule.To, func(peer networkingv1.NetworkPolicyPeer) bool { return cmp.Equal(peer, others) }), "they are called")
+				}
+			}
+			require.Empty(t, cmp.Diff(tc.want, got))
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
@@ -9,13 +10,35 @@ import (
 
 // SuperKey returns the key of a super object from the cache of a kind. It returns false if no tenant owns the object.
 func (e *Env) SuperKey(kind string, object client.Object) (engine.Key, bool) {
-	return e.kinds().byName[kind].superKey(object)
+	return e.kinds().spec(kind).superKey(object)
+}
+
+// Finishes returns the key of the object that a change of the super cluster is about, false if it has none or begins
+// there: what is said of it is still to be told to its tenant. So is the status of a tenant's pod that was just bound,
+// which happens once to a pod: no tenant gets others out of the way by it.
+func (e *Env) Finishes(change Change) (engine.Key, bool) {
+	switch {
+	case change.Old == nil:
+		return engine.Key{}, false
+	case change.Side == SuperSide:
+		return e.SuperKey(change.Kind, change.object())
+	case wasBound(&change):
+		return engine.Key{Tenant: change.Tenant, Kind: KindPod, Namespace: change.Current.GetNamespace(), Name: change.Current.GetName()}, true
+	}
+	return engine.Key{}, false
+}
+
+// wasBound returns whether a change is that a pod has a node.
+func wasBound(change *Change) bool {
+	before, wasPod := change.Old.(*corev1.Pod)
+	after, isPod := change.Current.(*corev1.Pod)
+	return wasPod && isPod && before.Spec.NodeName == "" && after.Spec.NodeName != ""
 }
 
 // keys returns the keys of all objects of a kind in the caches of either side.
 func (e *Env) keys(kind string) []engine.Key {
 	var keys []engine.Key
-	spec := e.kinds().byName[kind]
+	spec := e.kinds().spec(kind)
 	for _, object := range e.SuperCache.List(kind) {
 		if key, ours := spec.superKey(object); ours {
 			keys = append(keys, key)
@@ -46,7 +69,13 @@ func (e *Env) count(change *Change) []engine.Key {
 	if change.Side != SuperSide {
 		return nil
 	}
-	spec := e.kinds().byName[change.Kind]
+	spec := e.kinds().spec(change.Kind)
+	if isCustom(change.Kind) { // it counts what the cache has
+		if key, ours := spec.superKey(change.object()); ours {
+			e.customs.creating.cancel(key)
+		}
+		return nil
+	}
 	var before, after engine.Key
 	var wasOurs, ours bool
 	if change.Old != nil {
@@ -92,7 +121,7 @@ func (e *Env) observe(key engine.Key, old, current client.Object) []engine.Key {
 
 // OfTenant returns the keys of all objects of a tenant, as the caches of both sides have them.
 func (e *Env) OfTenant(tenant *Tenant) []engine.Key {
-	keys := []engine.Key{nodeSetKey(tenant.Key)}
+	keys := append([]engine.Key{nodeSetKey(tenant.Key)}, e.offerKeys(tenant)...)
 	for i := range e.kinds().specs {
 		kind := &e.kinds().specs[i]
 		if kind.Super != nil {
@@ -118,10 +147,10 @@ func (e *Env) OfTenant(tenant *Tenant) []engine.Key {
 
 // Rewatches returns the tenant whose session may need other informers after a change, false if no session does.
 func (e *Env) Rewatches(change Change) (tenant string, found bool) {
-	spec := e.kinds().byName[change.Kind]
+	spec := e.kinds().spec(change.Kind)
 	if change.Side == TenantSide {
 		// It may have been the last object that the syncer had written in a tenant without placements.
-		return change.Tenant, spec.Scope == ScopeUp && change.Current == nil
+		return change.Tenant, spec.Scope == ScopeUp && (change.Current == nil || !spec.remains(e, change.Current))
 	}
 	if !spec.Rewatch {
 		return "", false
@@ -145,6 +174,9 @@ func (e *Env) Filled(tenant *Tenant, kind, namespace string) []engine.Key {
 			}
 		}
 	}
+	if e.offeredKind(kind) != nil {
+		keys = append(keys, e.offerKeys(tenant)...)
+	}
 	objects := tenant.Cache.List
 	if namespace != "" {
 		objects = func(kind string) []client.Object { return tenant.Cache.InNamespace(kind, namespace) }
@@ -158,7 +190,7 @@ func (e *Env) Filled(tenant *Tenant, kind, namespace string) []engine.Key {
 // NamespaceChanged returns the keys of a tenant namespace whose placement, super namespace or quota has changed, of its
 // isolation, which waits for the quota, of the objects in it, and of the tenant's Nodes, which say what it holds.
 func (e *Env) NamespaceChanged(tenant, namespace string) []engine.Key {
-	return append(e.inNamespace(tenant, namespace), engine.Key{Tenant: tenant, Kind: KindNamespace, Name: namespace}, isolationKey(tenant, namespace), nodeSetKey(tenant))
+	return append(e.inNamespace(tenant, namespace), engine.Key{Tenant: tenant, Kind: KindNamespace, Name: namespace}, isolationKey(tenant, namespace), nodeSetKey(tenant), offerSetKey(tenant))
 }
 
 // inNamespace returns the keys of the objects in a namespace of a tenant.

@@ -9,22 +9,27 @@ import (
 // Specs returns the declarations of all kinds. Informers, sessions, the routing of events and clean-up iterate over
 // this list and name no kind: a new kind is a file, its test, and a line here.
 func Specs() []Spec {
-	return []Spec{
+	return append([]Spec{
 		namespaceSpec(),
 		quotaSpec(),
 		podSpec(),
 		tokenSpec(),
-		eventSpec(),
 		nodeSpec(),
+		claimSpec(),
+		volumeSpec(),
+		snapshotSpec(),
 		Copied(serviceAccounts()),
 		Copied(secrets()),
 		Copied(configMaps()),
 		Copied(services()),
 		Copied(endpointSlices()),
+		ingresses(),
+		budgetSpec(),
 		Copied(networkPolicies()),
 		isolationSpec(),
 		apiServerSpec(),
-	}
+		customSpec(),
+	}, append(eventSpecs(), offerSpecs()...)...)
 }
 
 // table holds the Specs by name and by what their changes enqueue.
@@ -60,11 +65,24 @@ func newTable(specs []Spec) *table {
 	return t
 }
 
+// spec returns the Spec of a kind. Of one that is no longer synced, of which events are still under way, it is one that
+// watches nothing.
+func (t *table) spec(kind string) *Spec {
+	if spec, found := t.byName[kind]; found {
+		return spec
+	}
+	return &Spec{Name: kind}
+}
+
 // kinds returns the table of all kinds, which its first call builds.
 func (e *Env) kinds() *table {
-	e.once.Do(func() { e.table = newTable(Specs()) })
-	return e.table
+	e.once.Do(func() { e.table.CompareAndSwap(nil, newTable(Specs())) })
+	return e.table.Load()
 }
+
+// Specs returns the declarations of all kinds that are synced now, which must not be changed: those of the function
+// Specs, and those of SyncPolicies (SetCustom).
+func (e *Env) Specs() []Spec { return e.kinds().specs }
 
 // All returns the reconcilers of all kinds.
 func All(env *Env) []engine.Kind {

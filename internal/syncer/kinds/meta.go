@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -26,16 +27,25 @@ var opaqueDomains = [...]string{"kubernetes.io", "k8s.io", "x-k8s.io", "schedule
 // and affinities match them.
 var workloadDomains = [...]string{"app.kubernetes.io", "apps.kubernetes.io", "batch.kubernetes.io", "statefulset.kubernetes.io"}
 
+// ignoresSync returns whether a tenant wants an object not to be in super clusters.
+func ignoresSync(tenantObject metav1.Object) bool {
+	return tenantObject.GetLabels()[tenancyv1alpha1.LabelIgnoreSync] == "true"
+}
+
 // Rules say which labels and annotations of a tenant's objects go down. nil stands for the shipped policy alone.
 type Rules struct {
 	// Policy of the tenant; nil stands for the shipped one.
 	Policy *policy.Policy
 	// Opaque are spec.opaqueMetaPrefixes of the tenant: no key that begins with one goes down.
 	Opaque []string
+	// Transparent are spec.transparentMetaPrefixes of the tenant: keys that begin with one come up (MetaUp).
+	Transparent []string
 }
 
 // rules returns the Rules in force for a tenant.
-func (t *Tenant) rules() *Rules { return &Rules{Policy: t.Policy.Get(), Opaque: t.OpaqueMetaPrefixes} }
+func (t *Tenant) rules() *Rules {
+	return &Rules{Policy: t.Policy.Get(), Opaque: t.OpaqueMetaPrefixes, Transparent: t.TransparentMetaPrefixes}
+}
 
 func (r *Rules) policy() *policy.Policy {
 	if r == nil || r.Policy == nil {
@@ -50,6 +60,9 @@ func (r *Rules) label(resource, key string) bool {
 }
 
 func (r *Rules) annotation(resource, key string) bool {
+	if r.policy().AllowsTrafficAnnotation(resource, key) {
+		return r == nil || !hasPrefix(key, r.Opaque) // the operator means it, whatever its domain
+	}
 	return !r.isOpaque(key) && r.policy().AllowsAnnotation(resource, key)
 }
 
@@ -70,6 +83,11 @@ func isOpaque(key string, prefixes []string) bool {
 			}
 		}
 	}
+	return hasPrefix(key, prefixes)
+}
+
+// hasPrefix returns whether a key begins with one of prefixes; "" is none.
+func hasPrefix(key string, prefixes []string) bool {
 	return slices.ContainsFunc(prefixes, func(prefix string) bool {
 		return prefix != "" && strings.HasPrefix(key, prefix)
 	})
@@ -77,20 +95,38 @@ func isOpaque(key string, prefixes []string) bool {
 
 // copyMeta copies the labels and annotations of a tenant object of resource that rules allow onto its super object,
 // removes those that were copied earlier and no longer are, and sets the owner. Other labels and annotations of the
-// super object stay.
+// super object stay, and those that have come up from it do not go down.
 func copyMeta(tenantObject, superObject metav1.Object, resource string, owner tenancy.Owner, rules *Rules) {
 	annotations := superObject.GetAnnotations()
 	labels, copiedLabels := merge(superObject.GetLabels(), tenantObject.GetLabels(), annotations[annotationCopiedLabels], func(key string) bool {
-		return rules.label(resource, key)
+		return rules.label(resource, key) && !rules.cameUp(tenantObject, annotationLabelsUp, key)
 	})
 	annotations, copiedAnnotations := merge(annotations, tenantObject.GetAnnotations(), annotations[annotationCopiedAnnotations], func(key string) bool {
-		return rules.annotation(resource, key)
+		return rules.annotation(resource, key) && !rules.cameUp(tenantObject, annotationAnnotationsUp, key)
 	})
 	setOrDelete(annotations, annotationCopiedLabels, copiedLabels)
 	setOrDelete(annotations, annotationCopiedAnnotations, copiedAnnotations)
 	superObject.SetLabels(labels)
 	superObject.SetAnnotations(annotations)
 	tenancy.SetOwner(superObject, owner)
+}
+
+// keepCopied puts those annotations back that a super object had before copyMeta, among keys and copied earlier.
+func keepCopied(superObject metav1.Object, before map[string]string, keys []string) {
+	if len(keys) == 0 {
+		return
+	}
+	annotations := superObject.GetAnnotations()
+	copied := strings.FieldsFunc(annotations[annotationCopiedAnnotations], func(r rune) bool { return r == ',' })
+	for key := range strings.SplitSeq(before[annotationCopiedAnnotations], ",") {
+		if value, exists := before[key]; exists && slices.Contains(keys, key) {
+			annotations[key] = value
+			copied = append(copied, key)
+		}
+	}
+	slices.Sort(copied)
+	setOrDelete(annotations, annotationCopiedAnnotations, strings.Join(slices.Compact(copied), ","))
+	superObject.SetAnnotations(annotations)
 }
 
 // translateLabels sets all labels of a tenant's Pod or Namespace on its super object under the keys of

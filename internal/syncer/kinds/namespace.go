@@ -66,6 +66,8 @@ func (n *Namespaces) Reconcile(ctx context.Context, key engine.Key, _ time.Durat
 		return 0, n.serve(ctx, key, assignment, superNamespace)
 	case assign.Leaving, assign.Unknown:
 		return 0, nil // the deletion of the last pod, the sync of a cache (Env.Filled) and patrol enqueue the key
+	case assign.Kept:
+		return 0, n.keep(ctx, key, superNamespace)
 	case assign.None:
 		if exists {
 			return 0, n.withdraw(ctx, key, superNamespace)
@@ -92,9 +94,34 @@ func (n *Namespaces) serve(ctx context.Context, key engine.Key, assignment assig
 	return n.ensure(ctx, key, assignment, superNamespace)
 }
 
+// keep lets the super namespace of a namespace that its tenant lacks hold claims alone, and answers vc-scheduler that
+// nothing else may be there: what it had reserved is free. Pods go by their own kind.
+func (n *Namespaces) keep(ctx context.Context, key engine.Key, superNamespace *corev1.Namespace) error {
+	tenant := n.env.Tenant(key.Tenant)
+	if tenant == nil || superNamespace == nil {
+		return nil
+	}
+	owner, owned := tenancy.GetOwner(superNamespace)
+	if !owned || !tenant.owns(owner, key.Name) {
+		return nil
+	}
+	if done, err := n.clear(ctx, key, superNamespace.Name); err != nil || !done {
+		return err
+	}
+	confirmed, _, err := n.confirm(ctx, key)
+	if err != nil || confirmed.State != assign.Kept {
+		return err
+	}
+	confirmed.Reserved = nil
+	return n.ensureQuota(ctx, tenant, owner, confirmed)
+}
+
 // clear deletes all objects but Services and EndpointSlices in the super namespace of a namespace that is no longer
 // placed here, after Confirm. It returns whether none are left.
 func (n *Namespaces) clear(ctx context.Context, key engine.Key, name string) (bool, error) {
+	if n.env.customs.current.Load() == nil {
+		return false, engine.Waitf("the SyncPolicies: their copies are to go, too")
+	}
 	_, proven, err := n.confirm(ctx, key)
 	if err != nil || !proven.Holds() {
 		return false, err
@@ -184,7 +211,7 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, assignment assi
 		n.warnTerminating(tenant, key, tenantNamespace, superNamespace)
 		return nil
 	case actual.UID != owner.UID:
-		return n.replace(ctx, tenant, superNamespace, actual)
+		return n.replace(ctx, tenant, tenantNamespace, superNamespace, actual)
 	}
 	n.env.clearWarning(key)
 	desired := superNamespace.DeepCopy()
@@ -196,18 +223,34 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, assignment assi
 }
 
 // fits returns whether the tenant may have another super namespace here. vc-scheduler bounds those that are placed, not
-// those that were placed and those for Services: so the former find room when the latter have filled theirs.
+// those that were placed and those for Services: so the former find room when the latter have filled theirs. Without a
+// pool nobody else bounds any.
 func (n *Namespaces) fits(tenant *Tenant, key engine.Key, tenantNamespace, created *corev1.Namespace, state assign.State) bool {
 	rules := tenant.Policy.Get()
 	objects, bytes, limited := rules.ObjectLimit(resourceOf(KindNamespace))
-	if state == assign.Placed {
+	switch {
+	case n.env.Assignments.Whole():
+		objects = int64(rules.Spec().Limits.Namespaces)
+	case state == assign.Placed:
 		objects += int64(rules.Spec().Limits.Namespaces)
 	}
 	return !limited || n.env.within(tenant, key, tenantNamespace, created, nil, limit{amount{objects, bytes}, "limits.namespaces"})
 }
 
-// replace deletes the super namespace of a namespace that was deleted and created again, after a live read of that.
-func (n *Namespaces) replace(ctx context.Context, tenant *Tenant, superNamespace *corev1.Namespace, actual tenancy.Owner) error {
+// replace deletes the super namespace of a namespace that was deleted and created again, after live reads of that, and
+// of what it holds: while the tenant deletes a namespace, its claims wait until they are gone here.
+func (n *Namespaces) replace(ctx context.Context, tenant *Tenant, tenantNamespace, superNamespace *corev1.Namespace, actual tenancy.Owner) error {
+	key := engine.Key{Tenant: tenant.Key, Kind: KindNamespace, Name: actual.Namespace}
+	none, lacksData, err := n.env.Sides().LacksData(ctx, tenant.Key, actual.Namespace)
+	switch {
+	case err != nil:
+		return unproven(err)
+	case !lacksData:
+		n.env.warnOnce(tenant, key, tenantNamespace, ReasonClaimsKept, fmt.Sprintf(
+			"Super cluster %s keeps PersistentVolumeClaims or VolumeSnapshots of an earlier namespace of this name, whose deletion it has not seen: nothing of this namespace is synced there until the operator deletes them",
+			n.env.ID))
+		return nil // the deletion of the last one enqueues the key
+	}
 	live := &corev1.Namespace{}
 	proven, lacks, err := tenant.controlPlane().Lacks(ctx, types.NamespacedName{Name: actual.Namespace}, live, func() bool { return live.UID == actual.UID })
 	switch {
@@ -216,7 +259,7 @@ func (n *Namespaces) replace(ctx context.Context, tenant *Tenant, superNamespace
 	case !lacks:
 		return engine.Waitf("the cache of the tenant's namespaces")
 	}
-	return n.env.remove(ctx, n.env.Super, KindNamespace, "delete", superNamespace, nil, proven)
+	return n.env.remove(ctx, n.env.Super, KindNamespace, "delete", superNamespace, nil, proven.And(none))
 }
 
 // terminatingTime is how long a super namespace may be terminating before the tenant gets an Event. That of an empty
@@ -319,6 +362,8 @@ func (n *Namespaces) withdraw(ctx context.Context, key engine.Key, superNamespac
 		return engine.Waitf("the cache of the tenant's Services")
 	case confirmed.State != assign.None:
 		return nil
+	case !proven.Holds(): // nothing was asked, for it is being deleted
+		return engine.Waitf("the cache of super namespaces")
 	}
 	n.env.clearWarning(key)
 	if err := n.lastAnswer(ctx, superNamespace.Name, confirmed.Decision); err != nil {

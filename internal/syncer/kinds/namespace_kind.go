@@ -28,8 +28,10 @@ func namespaceSpec() Spec {
 			}
 			return keys
 		},
-		KindPod:     wakesNamespace(func(change *Change) bool { return change.Current == nil }),
-		KindService: wakesNamespace((*Change).createdOrDeleted),
+		KindPod:      wakesNamespace(func(change *Change) bool { return change.Current == nil }),
+		KindClaim:    lastDataWakesNamespace,
+		KindSnapshot: lastDataWakesNamespace,
+		KindService:  wakesNamespace((*Change).createdOrDeleted),
 	}
 	return spec
 }
@@ -49,6 +51,23 @@ func wakesNamespace(matters func(*Change) bool) func(*Env, Change) []engine.Key 
 		}
 		return []engine.Key{{Tenant: change.Tenant, Kind: KindNamespace, Name: change.object().GetNamespace()}}
 	}
+}
+
+// lastDataWakesNamespace enqueues the namespace of a super claim or snapshot that is gone, or of a tenant claim that no
+// longer waits for this super cluster: it may have been the last that held a super namespace which is not placed here
+// any more.
+func lastDataWakesNamespace(env *Env, change Change) []engine.Key {
+	if change.Side == TenantSide && change.Old != nil && env.witnesses(change.Old) && (change.Current == nil || !env.witnesses(change.Current)) {
+		return []engine.Key{{Tenant: change.Tenant, Kind: KindNamespace, Name: change.Old.GetNamespace()}}
+	}
+	if change.Side != SuperSide || change.Current != nil {
+		return nil
+	}
+	owner, owned := tenancy.GetOwner(change.Old)
+	if !owned {
+		return nil
+	}
+	return []engine.Key{{Tenant: owner.ClusterKey, Kind: KindNamespace, Name: owner.Namespace}}
 }
 
 // annotationServicesOnly is "true" on the super namespace of a tenant namespace that is not placed here and has

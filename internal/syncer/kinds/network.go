@@ -13,6 +13,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -28,9 +29,9 @@ func apiServerSpec() Spec {
 }
 
 const (
-	// maxAgents bounds the ranges with vn-agents that isolated pods may reach. Pods of a super cluster with more nodes
-	// reach none.
-	maxAgents = 64
+	// maxServers bounds the ranges of nodes whose vn-agents and node ports isolated pods may reach. Pods of a super
+	// cluster with more nodes reach none.
+	maxServers = 64
 	// maxPolicies bounds how many policies' Ranges are held.
 	maxPolicies = 256
 	// podBlock4 and podBlock6 are the prefix lengths of the blocks around pods' addresses: what a node has by default
@@ -61,6 +62,8 @@ type seen struct {
 	closed []netip.Prefix
 	// agents are addresses with a vn-agent.
 	agents []netip.Prefix
+	// nodes are the addresses of nodes, none where they make more than maxServers ranges.
+	nodes []netip.Prefix
 }
 
 // look reads the network from the caches anew, at most once per rangesPeriod. It returns whether it has changed, and
@@ -75,7 +78,8 @@ func (n *network) look(e *Env) (changed bool, after time.Duration) {
 	n.next = now.Add(rangesPeriod)
 	before := n.seen
 	current := n.see(e)
-	if before != nil && slices.Equal(before.closed, current.closed) && slices.Equal(before.agents, current.agents) {
+	if before != nil && slices.Equal(before.closed, current.closed) && slices.Equal(before.agents, current.agents) &&
+		slices.Equal(before.nodes, current.nodes) {
 		return false, 0
 	}
 	n.seen, n.ranges = current, nil
@@ -109,8 +113,8 @@ func (n *network) learnLocked(pod *corev1.Pod) bool {
 	return isNew
 }
 
-// of returns what a policy closes, with what is seen, and the addresses of vn-agents.
-func (n *network) of(e *Env, p *policy.Policy) (*Ranges, []netip.Prefix) {
+// of returns what a policy closes, with what is seen, and what is seen.
+func (n *network) of(e *Env, p *policy.Policy) (*Ranges, *seen) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.seen == nil {
@@ -125,7 +129,7 @@ func (n *network) of(e *Env, p *policy.Policy) (*Ranges, []netip.Prefix) {
 		}
 		n.ranges[p] = ranges
 	}
-	return ranges, n.seen.agents
+	return ranges, n.seen
 }
 
 // see reads the network from the caches of the super cluster. n is locked.
@@ -155,14 +159,15 @@ func (n *network) see(e *Env) *seen {
 		closed = append(closed, host)
 	}
 	found := &seen{closed: Aggregate(closed, maxClosed)}
+	if nodes = disjoint(nodes); len(nodes) <= maxServers {
+		found.nodes = nodes
+	}
 	switch single, ok := parseAddress(e.VNAgent.Address); {
 	case e.VNAgent.Port == 0:
 	case ok:
 		found.agents = []netip.Prefix{single}
 	case e.VNAgent.Address == "":
-		if nodes = disjoint(nodes); len(nodes) <= maxAgents {
-			found.agents = nodes
-		}
+		found.agents = found.nodes
 	}
 	return found
 }
@@ -239,19 +244,45 @@ func (e *Env) confinement(tenant *Tenant) *Confinement {
 	if inForce.Spec().Network.Mode == tenancyv1alpha1.NetworkOpen {
 		return nil
 	}
-	ranges, agents := e.network.of(e, inForce)
+	ranges, seen := e.network.of(e, inForce)
 	confinement := &Confinement{Ranges: ranges}
 	if server, exists := tenant.apiServer(); exists {
 		confinement.Servers = append(confinement.Servers, server)
 	}
-	for _, agent := range agents {
+	for _, agent := range seen.agents {
 		server := Server{Range: agent, Port: e.VNAgent.Port}
 		if e.VNAgent.Address != "" {
 			server.Behind, server.PodPort = vnAgentPods(), vnAgentPodPort
 		}
 		confinement.Servers = append(confinement.Servers, server)
 	}
+	confinement.Servers = append(confinement.Servers, seen.publishing(tenant.NodePorts, &inForce.Spec().Limits)...)
+	for _, callers := range parsePrefixes(inForce.Spec().Traffic.CallerCIDRs) {
+		confinement.Servers = append(confinement.Servers, Server{Range: callers, Calls: true})
+	}
+	if namespaces := inForce.Spec().Traffic.ControllerNamespaces; len(namespaces) > 0 {
+		confinement.Callers = []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: namespaces}},
+		}}}
+	}
 	return confinement
+}
+
+// publishing returns the nodes as servers where a tenant's Services may have node ports or load balancers: nodes give
+// what comes to these to a pod, in their own name. Only the tenant's own Services have the ports of its range.
+func (s *seen) publishing(ports utilnet.PortRange, limits *tenancyv1alpha1.TenantLimits) []Server {
+	server := Server{Calls: true}
+	if ports.Size > 0 && limits.NodePorts > 0 {
+		server.Port, server.EndPort = int32(ports.Base), int32(ports.Base+ports.Size-1) //nolint:gosec // ports
+	} else if limits.LoadBalancers == 0 {
+		return nil
+	}
+	servers := make([]Server, 0, len(s.nodes))
+	for _, node := range s.nodes {
+		server.Range = node
+		servers = append(servers, server)
+	}
+	return servers
 }
 
 // vnAgentPodPort is the port of vn-agent's pods where one Service leads to them (manifests/vn-agent/apiserver).
@@ -277,17 +308,36 @@ func (t *Tenant) apiServer() (Server, bool) {
 // forbiddenAddress returns whether a tenant's EndpointSlices may not name an address: it is special, or the pool's, and
 // neither the tenant's API server nor one of its pods in this super cluster has it.
 func (e *Env) forbiddenAddress(tenant *Tenant) func(netip.Addr) bool {
-	confinement := e.confinement(tenant)
+	closed := e.closedTo(tenant)
 	server, _ := tenant.apiServer()
 	return func(address netip.Addr) bool {
 		address = address.Unmap().WithZone("")
 		switch {
 		case isSpecial(address):
 			return true
-		case confinement == nil, !confinement.Ranges.Contain(address), server.Range.IsValid() && server.Range.Contains(address):
+		case !closed(address), server.Range.IsValid() && server.Range.Contains(address):
 			return false
 		}
 		return len(e.SuperCache.Index(KindPod, IndexAddress, AtAddress(tenant.Key, address.String()))) == 0
+	}
+}
+
+// closedTo returns whether the endpoints of a tenant may be at an address only if it is its own. To one whose
+// network is open nothing is closed, unless there is a way in to its Services: nodes hand on what comes to a node port
+// or a load balancer in their own name, and ingress controllers what comes to an Ingress, so it would reach isolated
+// pods that let these in. Those are in this super cluster.
+func (e *Env) closedTo(tenant *Tenant) func(netip.Addr) bool {
+	inForce := tenant.Policy.Get()
+	isOpen, limits := inForce.Spec().Network.Mode == tenancyv1alpha1.NetworkOpen, &inForce.Spec().Limits
+	if isOpen && limits.NodePorts == 0 && limits.LoadBalancers == 0 && !inForce.AllowsIngresses() {
+		return func(netip.Addr) bool { return false }
+	}
+	ranges, seen := e.network.of(e, inForce)
+	if !isOpen {
+		return ranges.Contain
+	}
+	return func(address netip.Addr) bool {
+		return slices.ContainsFunc(seen.closed, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
 	}
 }
 

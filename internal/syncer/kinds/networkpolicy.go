@@ -6,6 +6,8 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/tenancy"
 )
 
 // KindNetworkPolicy is the kind of NetworkPolicies.
@@ -17,6 +19,7 @@ const ReasonNetworkPolicyNarrowed = "NetworkPolicyNarrowed"
 
 func networkPolicies() Copy[*networkingv1.NetworkPolicy] {
 	return Copy[*networkingv1.NetworkPolicy]{
+		Always:      true, // a pod that a policy closes is not to be open somewhere
 		Name:        KindNetworkPolicy,
 		New:         func() *networkingv1.NetworkPolicy { return &networkingv1.NetworkPolicy{} },
 		SuperLabels: "!" + LabelIsolation,
@@ -29,16 +32,21 @@ func translateNetworkPolicy(env *Env, tenant *Tenant, tenantPolicy, superPolicy 
 	confinement := env.confinement(tenant)
 	if bound := exceededByRules(&tenantPolicy.Spec); bound != "" && confinement != nil {
 		SuperNetworkPolicy(withoutRules(tenantPolicy), superPolicy, tenant.Key, confinement)
-		return Notice{ReasonPolicyForbids, bound + ": nothing is allowed to the pods that the policy selects"}, nil
+		return Notice{tenancy.ReasonPolicyForbids, bound + ": nothing is allowed to the pods that the policy selects"}, nil
 	}
 	lost := SuperNetworkPolicy(tenantPolicy, superPolicy, tenant.Key, confinement)
 	if len(lost) == 0 {
 		return Notice{}, nil
 	}
+	return Notice{ReasonNetworkPolicyNarrowed, fmt.Sprintf("ipBlocks %s are addresses of the pool, which pods may not reach: they are left out", someOf(lost))}, nil
+}
+
+// someOf returns a list for an Event, the first maxLost of it.
+func someOf(lost []string) string {
 	if more := len(lost) - maxLost; more > 0 {
 		lost = append(lost[:maxLost:maxLost], fmt.Sprintf("%d more", more))
 	}
-	return Notice{ReasonNetworkPolicyNarrowed, fmt.Sprintf("ipBlocks %s are addresses of the pool, which pods may not reach: they are left out", strings.Join(lost, ", "))}, nil
+	return strings.Join(lost, ", ")
 }
 
 const (

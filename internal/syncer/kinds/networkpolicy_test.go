@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -82,6 +83,99 @@ func TestSuperNetworkPolicyOfAService(t *testing.T) {
 		}
 		require.Equal(t, egressRules{{Ports: tcp(30550), To: peers{peerAt(address)}}, {Ports: tcp(10550), To: peers{agents}}}, allowing(nil)[1:])
 		require.Equal(t, egressRules{{To: peers{peerAt("198.51.100.0/24")}}}, allowing(peers{peerAt("198.51.100.0/24")}))
+	}
+}
+
+// TestSuperNetworkPolicyOfNodePorts: the tenant's node ports may be reached, as far as its policies allow them, and
+// nodes lead to pods what comes to theirs.
+func TestSuperNetworkPolicyOfNodePorts(t *testing.T) {
+	t.Parallel()
+	nodes := peers{peerAt("10.213.0.11/32"), peerAt("10.213.0.21/32")}
+	confined := confinement()
+	confined.Servers = nil
+	for _, node := range nodes {
+		confined.Servers = append(confined.Servers, kinds.Server{Range: netip.MustParsePrefix(node.IPBlock.CIDR), Port: 31000, EndPort: 31099, Calls: true})
+	}
+	of := func(protocol corev1.Protocol, first, last int32) networkingv1.NetworkPolicyPort {
+		port := networkingv1.NetworkPolicyPort{Protocol: &protocol, Port: ptr.To(intstr.FromInt32(first))}
+		if last > first {
+			port.EndPort = &last
+		}
+		return port
+	}
+	for _, tc := range []struct {
+		name        string
+		ports, want ports
+		to          peers
+	}{
+		{name: "everything", want: ports{of("TCP", 31000, 31099), of("UDP", 31000, 31099), of("SCTP", 31000, 31099)}},
+		{name: "one of them", ports: ports{tcp(31050)}, want: ports{tcp(31050)}},
+		{name: "a port that overlaps", ports: ports{of("UDP", 30000, 31009)}, want: ports{of("UDP", 31000, 31009)}},
+		{name: "all of a protocol", ports: ports{{Protocol: ptr.To(corev1.ProtocolSCTP)}}, want: ports{of("SCTP", 31000, 31099)}},
+		{name: "others", ports: ports{tcp(10250), of("TCP", 31100, 32767), {Port: ptr.To(intstr.FromString("http"))}}},
+		{name: "another address", to: peers{peerAt("10.213.0.1/32")}},
+		{name: "the nodes' addresses", to: peers{peerAt("10.213.0.0/24")}, ports: ports{tcp(31001)}, want: ports{tcp(31001)}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			got := &networkingv1.NetworkPolicy{}
+			kinds.SuperNetworkPolicy(&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Egress: egressRules{{Ports: tc.ports, To: tc.to}}}}, got, clusterKey, confined)
+			var want egressRules
+			if tc.want != nil {
+				want = egressRules{{Ports: tc.want, To: nodes}}
+			}
+			if tc.to == nil {
+				require.NotEmpty(t, got.Spec.Egress)
+				got.Spec.Egress = got.Spec.Egress[1:] // what is outside of the pool
+			}
+			require.Empty(t, cmp.Diff(want, got.Spec.Egress, cmpopts.EquateEmpty()))
+		})
+	}
+	t.Run("ingress", func(t *testing.T) {
+		t.Parallel()
+		own := peers{selectorPeer(nil, &metav1.LabelSelector{})}
+		got := &networkingv1.NetworkPolicy{}
+		kinds.SuperNetworkPolicy(&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Ingress: ingressRules{{}, {From: own}}}}, got, clusterKey, confined)
+		require.Subset(t, got.Spec.Ingress[0].From, nodes)
+		require.Len(t, got.Spec.Ingress[1].From, 1, "who lets in its own pods alone lets in no node")
+	})
+}
+
+// TestSuperNetworkPolicyOfTraffic: nodes lead to pods what comes to load balancers, and ingress controllers what comes
+// to Ingresses. Pods reach neither.
+func TestSuperNetworkPolicyOfTraffic(t *testing.T) {
+	t.Parallel()
+	controllers := selectorPeer(matching(metav1.LabelSelectorRequirement{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpIn, Values: []string{"ingress"}}), nil)
+	node := peerAt("10.213.0.11/32")
+	confined := confinement()
+	confined.Servers = []kinds.Server{{Range: netip.MustParsePrefix("10.213.0.11/32"), Calls: true}}
+	confined.Callers = peers{controllers}
+	for _, tc := range []struct {
+		name string
+		from peers
+		want peers
+	}{
+		{name: "everybody", want: peers{node, controllers}},
+		{name: "all addresses", from: peers{peerAt("0.0.0.0/0")}, want: peers{node, controllers}},
+		{name: "all addresses but some", from: peers{peerAt("0.0.0.0/0", "10.1.0.0/16")}, want: peers{node}},
+		{name: "the nodes", from: peers{peerAt("10.213.0.0/24")}, want: peers{node}},
+		{name: "own pods", from: peers{selectorPeer(nil, &metav1.LabelSelector{})}},
+		{name: "others outside", from: peers{peerAt("192.0.2.0/24")}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			got := &networkingv1.NetworkPolicy{}
+			rule := networkingv1.NetworkPolicyIngressRule{From: tc.from}
+			kinds.SuperNetworkPolicy(&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Ingress: ingressRules{rule}, Egress: egressRules{{}}}}, got, clusterKey, confined)
+			require.Len(t, got.Spec.Egress, 1, "it may be called by them, and not call them")
+			var found peers
+			for _, peer := range got.Spec.Ingress[0].From {
+				if cmp.Equal(peer, node) || cmp.Equal(peer, controllers) {
+					found = append(found, peer)
+				}
+			}
+			require.Empty(t, cmp.Diff(tc.want, found))
+		})
 	}
 }
 

@@ -3,6 +3,7 @@ package kinds
 import (
 	"cmp"
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -187,6 +188,16 @@ func (n *Nodes) forget(key engine.Key) {
 	delete(n.idleSince, key)
 	delete(n.shown, key)
 	delete(n.leases, key)
+}
+
+// forgetAll forgets the Nodes of a tenant.
+func (n *Nodes) forgetAll(tenant string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ofTenant := func(key engine.Key) bool { return key.Tenant == tenant }
+	maps.DeleteFunc(n.idleSince, func(key engine.Key, _ time.Time) bool { return ofTenant(key) })
+	maps.DeleteFunc(n.shown, func(key engine.Key, _ bool) bool { return ofTenant(key) })
+	maps.DeleteFunc(n.leases, func(key engine.Key, _ *coordinationv1.Lease) bool { return ofTenant(key) })
 }
 
 // update writes a Node of the tenant, or its status, if it differs from what TenantNode computes.

@@ -40,7 +40,11 @@ func nodeSpec() Spec {
 			},
 		},
 		Uses: []client.Object{&coordinationv1.Lease{}},
-		New:  func(env *Env) engine.Kind { return &Nodes{env: env} },
+		New: func(env *Env) engine.Kind {
+			nodes := &Nodes{env: env}
+			env.forgets = append(env.forgets, nodes.forgetAll)
+			return nodes
+		},
 	}
 }
 

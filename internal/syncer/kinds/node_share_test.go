@@ -1,6 +1,7 @@
 package kinds_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -94,6 +95,10 @@ func TestNodeShare(t *testing.T) {
 		{name: "a tenant that has spoilt the record", want: []corev1.Taint{taint("gpu", noSchedule)}, before: func(node *corev1.Node) {
 			node.Spec.Taints = []corev1.Taint{taint("gpu", noSchedule)}
 			node.Annotations["tenancy.x-k8s.io/from-super-node"] = `{"taints":7`
+		}},
+		{name: "a tenant that has made the record too long to be read", want: []corev1.Taint{taint("gpu", noSchedule)}, before: func(node *corev1.Node) {
+			node.Spec.Taints = []corev1.Taint{taint("gpu", noSchedule)}
+			node.Annotations["tenancy.x-k8s.io/from-super-node"] = `{"taints":["gpu:NoSchedule"` + strings.Repeat(`,"x:NoSchedule"`, 2_000) + `]}`
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -51,6 +51,9 @@ func (p *Pods) readFacts(ctx context.Context, pair *podPair, waited time.Duratio
 	facts := &pair.facts
 	*facts = Facts{SuperCluster: p.env.ID, Owner: pair.tenant.owner(pair.key.Namespace, ""), Waited: waited, MaxGrace: pair.tenant.maxGrace()}
 	p.readUntaken(pair)
+	if err := p.readLeaves(ctx, pair); err != nil {
+		return err
+	}
 	if pair.superPod != nil || pair.tenantPod == nil || !awaitsSuperPod(pair.tenantPod, p.env.ID) {
 		return nil
 	}
@@ -62,6 +65,7 @@ func (p *Pods) readFacts(ctx context.Context, pair *podPair, waited time.Duratio
 	if p.env.VirtualNode != nil {
 		facts.Closed = closedTo(p.env.VirtualNode(), pair.tenantPod)
 	}
+	facts.MissingClaim = p.env.missingClaim(pair.tenant, pair.tenantPod)
 	facts.MissingConfig = p.env.missing(pair.tenant, pair.tenantPod)
 	return nil
 }
@@ -71,6 +75,9 @@ func (p *Pods) perform(ctx context.Context, step Step, pair *podPair) error {
 	if step != StepDeleteSuper && step != StepDeleteSuperAndUp {
 		p.env.endings.forget(pair.key)
 	}
+	if step != StepDownAndBind {
+		p.env.bindings.forget(pair.key)
+	}
 	switch step {
 	case StepNone:
 		return nil
@@ -79,8 +86,8 @@ func (p *Pods) perform(ctx context.Context, step Step, pair *podPair) error {
 		return nil
 	case StepCreate:
 		return p.create(ctx, pair)
-	case StepWaitForServiceAccount, StepWaitForConfig, StepWaitForSuperCluster:
-		return p.await(step, pair)
+	case StepWaitForServiceAccount, StepWaitForClaim, StepWaitForConfig, StepWaitForSuperCluster:
+		return p.await(ctx, step, pair)
 	case StepWarnNotPlaced, StepWarnNodeName, StepWarnConflict:
 		return p.warn(ctx, step, pair)
 	case StepDown, StepDownAndUp, StepDownAndBind:

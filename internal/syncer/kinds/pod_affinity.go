@@ -6,29 +6,47 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// translateAffinity translates the terms of pod affinity and anti-affinity to pods of the tenant.
+// isShared returns whether all Nodes of a tenant that are in one super cluster have the label of that key, and the same
+// value of it: its nodes lack the label. What pods demand by such a topology key was answered when their super cluster
+// was chosen, and they can be nowhere else now.
+func isShared(topologyKey string) bool {
+	return topologyKey == tenancyv1alpha1.LabelSuperClusterID || topologyKey == tenancyv1alpha1.LabelTenantNode
+}
+
+// translateAffinity translates the terms of pod affinity and anti-affinity to pods of the tenant. affinity is the
+// caller's own copy.
 func translateAffinity(affinity *corev1.Affinity, clusterKey string) {
 	if affinity == nil {
 		return
 	}
 	if peers := affinity.PodAffinity; peers != nil {
-		translateTerms(peers.RequiredDuringSchedulingIgnoredDuringExecution, peers.PreferredDuringSchedulingIgnoredDuringExecution, clusterKey)
+		peers.RequiredDuringSchedulingIgnoredDuringExecution = translateRequired(peers.RequiredDuringSchedulingIgnoredDuringExecution, clusterKey)
+		peers.PreferredDuringSchedulingIgnoredDuringExecution = translatePreferred(peers.PreferredDuringSchedulingIgnoredDuringExecution, clusterKey)
 	}
 	if peers := affinity.PodAntiAffinity; peers != nil {
-		translateTerms(peers.RequiredDuringSchedulingIgnoredDuringExecution, peers.PreferredDuringSchedulingIgnoredDuringExecution, clusterKey)
+		peers.RequiredDuringSchedulingIgnoredDuringExecution = translateRequired(peers.RequiredDuringSchedulingIgnoredDuringExecution, clusterKey)
+		peers.PreferredDuringSchedulingIgnoredDuringExecution = translatePreferred(peers.PreferredDuringSchedulingIgnoredDuringExecution, clusterKey)
 	}
 }
 
-func translateTerms(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm, clusterKey string) {
-	for i := range required {
-		translateTerm(&required[i], clusterKey)
+func translateRequired(terms []corev1.PodAffinityTerm, clusterKey string) []corev1.PodAffinityTerm {
+	terms = slices.DeleteFunc(terms, func(term corev1.PodAffinityTerm) bool { return isShared(term.TopologyKey) })
+	for i := range terms {
+		translateTerm(&terms[i], clusterKey)
 	}
-	for i := range preferred {
-		translateTerm(&preferred[i].PodAffinityTerm, clusterKey)
+	return terms
+}
+
+func translatePreferred(terms []corev1.WeightedPodAffinityTerm, clusterKey string) []corev1.WeightedPodAffinityTerm {
+	terms = slices.DeleteFunc(terms, func(term corev1.WeightedPodAffinityTerm) bool { return isShared(term.PodAffinityTerm.TopologyKey) })
+	for i := range terms {
+		translateTerm(&terms[i].PodAffinityTerm, clusterKey)
 	}
+	return terms
 }
 
 func translateTerm(term *corev1.PodAffinityTerm, clusterKey string) {
@@ -42,12 +60,15 @@ func translateTerm(term *corev1.PodAffinityTerm, clusterKey string) {
 	term.MatchLabelKeys, term.MismatchLabelKeys = nil, nil
 }
 
-// translateSpread removes the matchLabelKeys that the tenant's API server has merged into a selector: the super
-// cluster's would merge them again, and refuse the pod. API servers before Kubernetes 1.34 merge none, so a key that is
-// not in the selector stays, translated as the selector is.
-func translateSpread(constraints []corev1.TopologySpreadConstraint) {
+// translateSpread returns constraints, the caller's own copy, without those over super clusters. It removes minDomains,
+// which counts the domains of all super clusters, and the matchLabelKeys that the tenant's API server has merged into a
+// selector: the super cluster's would merge them again, and refuse the pod. API servers before Kubernetes 1.34 merge
+// none, so a key that is not in the selector stays, translated as the selector is.
+func translateSpread(constraints []corev1.TopologySpreadConstraint) []corev1.TopologySpreadConstraint {
+	constraints = slices.DeleteFunc(constraints, func(constraint corev1.TopologySpreadConstraint) bool { return isShared(constraint.TopologyKey) })
 	for i := range constraints {
 		constraint := &constraints[i]
+		constraint.MinDomains = nil
 		if constraint.LabelSelector == nil {
 			continue
 		}
@@ -63,4 +84,5 @@ func translateSpread(constraints []corev1.TopologySpreadConstraint) {
 		constraint.MatchLabelKeys = left
 		tenancy.TranslateSelector(constraint.LabelSelector)
 	}
+	return constraints
 }

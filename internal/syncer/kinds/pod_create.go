@@ -10,7 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/superpool/superpool/internal/failedchoice"
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/tenancy"
 )
 
 // recountTime is how long the quota rejects a pod before its usage is counted again (recounts).
@@ -18,8 +20,10 @@ const recountTime = 6 * time.Second
 
 // await returns a WaitError for what the pod waits for before it is created. The backoff enqueues the key again, not an
 // event of the awaited object.
-func (p *Pods) await(step Step, pair *podPair) error {
+func (p *Pods) await(ctx context.Context, step Step, pair *podPair) error {
 	switch step { //nolint:exhaustive // The rest waits for the service account.
+	case StepWaitForClaim:
+		return p.awaitClaim(ctx, pair)
 	case StepWaitForConfig:
 		return engine.Waitf("%s in the super cluster", pair.facts.MissingConfig)
 	case StepWaitForSuperCluster:
@@ -36,16 +40,51 @@ func (p *Pods) await(step Step, pair *podPair) error {
 	return engine.Waitf("service account %s in the super cluster", account)
 }
 
-// create creates the super pod.
-func (p *Pods) create(ctx context.Context, pair *podPair) error {
+// awaitClaim is await for the claims of the pod. A pod that the policy forbids anyway waits for none.
+func (p *Pods) awaitClaim(ctx context.Context, pair *podPair) error {
+	if _, _, _, permitted, err := p.desired(ctx, pair); err != nil || !permitted {
+		return err
+	}
+	missing := pair.facts.MissingClaim
+	if isElsewhere(missing) {
+		p.notTaken(pair, failedchoice.Refused, "it lacks "+missing)
+	}
+	if pair.facts.Waited >= quietTime {
+		p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonFailedCreate, fmt.Sprintf("Super cluster %s lacks %s", p.env.ID, missing))
+	}
+	return engine.Waitf("%s in the super cluster", missing)
+}
+
+// desired returns the super pod to create, and what it follows from. It returns false if the tenant's policy forbids
+// what the pod's generic ephemeral volumes ask for, which the super pod no longer shows.
+func (p *Pods) desired(ctx context.Context, pair *podPair) (*corev1.Pod, PodEnvironment, policy.Facts, bool, error) {
 	env, err := p.env.podEnvironment(pair.tenant, pair.tenantPod, pair.facts.Waited)
 	if err != nil {
-		return err
+		return nil, env, policy.Facts{}, false, err
 	}
 	superPod := &corev1.Pod{}
 	SuperPod(pair.tenantPod, superPod, pair.owner(), pair.tenant.rules(), &env)
 	facts, err := p.policyFacts(ctx, pair)
 	if err != nil {
+		return nil, env, facts, false, err
+	}
+	asks := hasEphemeral(superPod) || pair.facts.MissingClaim != ""
+	if asks && !p.env.permits(pair.tenant, pair.key, pair.tenantPod, superPod, nil, facts) {
+		return nil, env, facts, false, nil
+	}
+	rules := pair.tenant.Policy.Get()
+	if refusals := policy.Claims(rules, &pair.tenantPod.Spec); len(refusals) > 0 {
+		p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, tenancy.ReasonPolicyForbids, fmt.Sprintf("Super cluster %s: %s", p.env.ID, policy.Words(rules, refusals)))
+		return nil, env, facts, false, nil
+	}
+	ReferToClaims(superPod)
+	return superPod, env, facts, true, nil
+}
+
+// create creates the super pod.
+func (p *Pods) create(ctx context.Context, pair *podPair) error {
+	superPod, env, facts, permitted, err := p.desired(ctx, pair)
+	if err != nil || !permitted {
 		return err
 	}
 	if err := p.confirmChoice(ctx, pair); err != nil {

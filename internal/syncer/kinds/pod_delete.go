@@ -3,18 +3,14 @@ package kinds
 import (
 	"context"
 	"fmt"
-	"maps"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -32,7 +28,7 @@ func (p *Pods) deleteDown(ctx context.Context, step Step, pair *podPair) error {
 	case StepDeleteElsewhere:
 		return p.deleteSuper(ctx, pair, nil, proof.NotNeeded("its pod, by UID, is bound in another super cluster"))
 	}
-	elapsed := p.env.endings.since(pair.key, pair.tenantPod.UID, p.env.Clock.Now())
+	elapsed := p.env.endings.first(pair.key, pair.tenantPod.UID, p.env.Clock.Now())
 	grace := remainingGrace(pair.tenantPod, pair.superPod, elapsed)
 	err := p.deleteSuper(ctx, pair, grace, proof.NotNeeded("its pod, by UID, is being deleted"))
 	if err != nil {
@@ -54,12 +50,12 @@ func (p *Pods) proveOrphan(ctx context.Context, pair *podPair) (proof.Proof, err
 	proven, lacks, err := pair.tenant.controlPlane().Lacks(ctx, client.ObjectKey{Namespace: pair.key.Namespace, Name: pair.key.Name}, live, func() bool {
 		// A pod that is bound here stays: vc-scheduler writes the label again. It takes that of one that is only
 		// pinned.
-		return live.UID == owner.UID && (live.Labels[schedulerv1alpha1.LabelSuperCluster] == p.env.ID || boundIn(live, p.env.ID) && isBound(live))
+		return live.UID == owner.UID && (p.env.belongs(live) || boundIn(live, p.env.ID) && isBound(live))
 	})
 	switch {
 	case err != nil:
 		return proof.Proof{}, unproven(err)
-	case !lacks && live.Labels[schedulerv1alpha1.LabelSuperCluster] == p.env.ID:
+	case !lacks && p.env.belongs(live):
 		return proof.Proof{}, engine.Waitf("the cache of the tenant's pods")
 	}
 	return proven, nil
@@ -102,46 +98,6 @@ func remainingGrace(tenantPod, superPod *corev1.Pod, elapsed time.Duration) *int
 		grace -= int64(elapsed.Round(time.Second) / time.Second)
 	}
 	return ptr.To(max(1, grace))
-}
-
-// endings holds when this process first saw that a tenant deletes a pod, until the super pod is being deleted, or the
-// key of the pod takes another step. The zero value holds none. All methods may be called concurrently.
-type endings struct {
-	mu   sync.Mutex
-	seen map[engine.Key]ending
-}
-
-type ending struct {
-	pod types.UID
-	at  time.Time
-}
-
-// since returns how long ago the first call for a pod was. A pod that is created again under the name is another one.
-func (e *endings) since(key engine.Key, pod types.UID, now time.Time) time.Duration {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	first, seen := e.seen[key]
-	if !seen || first.pod != pod {
-		if e.seen == nil {
-			e.seen = map[engine.Key]ending{}
-		}
-		first = ending{pod, now}
-		e.seen[key] = first
-	}
-	return now.Sub(first.at)
-}
-
-func (e *endings) forget(key engine.Key) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.seen, key)
-}
-
-// forgetAll forgets the pods of a tenant.
-func (e *endings) forgetAll(tenant string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	maps.DeleteFunc(e.seen, func(key engine.Key, _ ending) bool { return key.Tenant == tenant })
 }
 
 // removeUp deletes the tenant pod with grace period 0: its super pod is gone, or on another node than the tenant pod.

@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"bytes"
 	"context"
 	"errors"
 
@@ -32,18 +33,26 @@ func changesOf(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, rules *Rule
 	// Without the status, which an update ignores: a patrol calls this for every pod, and a status is large.
 	desired := &corev1.Pod{ObjectMeta: *superPod.ObjectMeta.DeepCopy(), Spec: *superPod.Spec.DeepCopy()}
 	SuperPod(tenantPod, desired, owner, rules, nil)
-	if !equality.Semantic.DeepEqual(&superPod.ObjectMeta, &desired.ObjectMeta) || !equality.Semantic.DeepEqual(&superPod.Spec, &desired.Spec) {
+	if !same(&superPod.ObjectMeta, &desired.ObjectMeta) || !same(&superPod.Spec, &desired.Spec) {
 		return podChanges{update: desired}
 	}
 	changes := podChanges{ephemeral: len(missingEphemeral(tenantPod, superPod)) > 0}
 	// A tenant that has never changed the spec has not resized the pod: admission in the super cluster has.
 	if tenantPod.Generation > 1 {
 		ResizePod(tenantPod, desired)
-		if !equality.Semantic.DeepEqual(&superPod.Spec, &desired.Spec) {
+		if !same(&superPod.Spec, &desired.Spec) {
 			changes.resize = desired
 		}
 	}
 	return changes
+}
+
+// same returns whether two parts of objects mean the same. Mostly they are equal to the byte, which their protobuf
+// tells in a fraction of the time: it is deterministic, and holds every field.
+func same[T interface{ Marshal() ([]byte, error) }](a, b T) bool {
+	textA, errA := a.Marshal()
+	textB, errB := b.Marshal()
+	return errA == nil && errB == nil && bytes.Equal(textA, textB) || equality.Semantic.DeepEqual(a, b)
 }
 
 // sync writes the tenant's changes to the super pod, and its node or status to the tenant pod. It writes the status
@@ -65,7 +74,11 @@ func (p *Pods) sync(ctx context.Context, step Step, pair *podPair) error {
 	case StepDownAndBind:
 		errUp = p.bind(ctx, pair)
 	case StepDownAndUp:
-		_, errUp = p.up(ctx, pair, observed)
+		// Both patches are computed from one version of the tenant pod. The first one enqueues the key again.
+		var written bool
+		if written, errUp = p.metaUp(ctx, pair); !written && errUp == nil {
+			_, errUp = p.up(ctx, pair, observed)
+		}
 	}
 	return errors.Join(errDown, errUp)
 }

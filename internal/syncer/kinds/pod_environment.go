@@ -34,12 +34,18 @@ type PodEnvironment struct {
 	Domain      string
 	// Defines returns the names of the variables that an envFrom source defines; nil defines none.
 	Defines func(source *corev1.EnvFromSource) []string
+	// PriorityClass is that of the super cluster which the pod names and which is offered to the tenant, "" for none.
+	PriorityClass string
 }
 
 // podEnvironment returns the environment of a pod. It returns a WaitError while the super cluster has yet to allocate
 // the cluster IP of a Service, for at most quietTime: waited is how long the pod has been waiting.
 func (e *Env) podEnvironment(tenant *Tenant, tenantPod *corev1.Pod, waited time.Duration) (PodEnvironment, error) {
 	env := PodEnvironment{SuperCluster: e.ID, Nodes: e.SuperCache, Domain: tenant.ClusterDomain, Defines: tenant.defines(tenantPod.Namespace)}
+	var err error
+	if env.PriorityClass, err = e.OfferedPriorityClass(tenant, tenantPod.Spec.PriorityClassName); err != nil {
+		return env, err
+	}
 	apiServer, err := e.serviceInSuper(tenant, metav1.NamespaceDefault, apiServerService, waited)
 	if err != nil {
 		return env, err

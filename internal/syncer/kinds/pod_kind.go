@@ -38,6 +38,7 @@ func podSpec() Spec {
 			}
 			return keys
 		},
+		KindClaim: claimWakesPods,
 		KindQuota: func(env *Env, change Change) []engine.Key {
 			before, wasQuota := change.Old.(*corev1.ResourceQuota)
 			after, isQuota := change.Current.(*corev1.ResourceQuota)

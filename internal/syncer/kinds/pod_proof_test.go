@@ -111,6 +111,10 @@ func TestDeletionsAreProven(t *testing.T) {
 			name: "a pod that runs here and has lost its label", super: proofSuperPod("uid"),
 			inTenant: side{live: proofPod("uid", bound("r1.n1"))},
 		},
+		{
+			name: "a pod that is only pinned here and has lost its label", super: proofSuperPod("uid"), wantSuper: []string{"super-uid super-uid"},
+			inTenant: side{live: proofPod("uid", onNode("r1.n1"))},
+		},
 		{name: "an orphan of which another control plane says so", super: proofSuperPod("uid"), inTenant: side{other: true}, wantWait: true},
 		{
 			name: "an orphan whose name has another pod in another control plane", super: proofSuperPod("uid"), wantWait: true,

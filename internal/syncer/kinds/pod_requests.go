@@ -1,6 +1,9 @@
 package kinds
 
 import (
+	"maps"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
@@ -30,4 +33,36 @@ func requestExplicitly(spec *corev1.PodSpec) {
 			}
 		}
 	}
+}
+
+// hideZeros removes from a status the requests of zero that requestExplicitly has written: kubectl expects requests in
+// it only where the spec has some, and `kubectl describe node` ends in a panic.
+func hideZeros(status *corev1.PodStatus, tenantPod *corev1.Pod) {
+	hide := func(statuses []corev1.ContainerStatus, containers []corev1.Container) {
+		for i := range statuses {
+			at := slices.IndexFunc(containers, func(container corev1.Container) bool { return container.Name == statuses[i].Name })
+			if at < 0 {
+				continue
+			}
+			statuses[i].AllocatedResources = withoutZeros(statuses[i].AllocatedResources, containers[at].Resources.Requests)
+			if resources := statuses[i].Resources; resources != nil {
+				resources.Requests = withoutZeros(resources.Requests, containers[at].Resources.Requests)
+			}
+		}
+	}
+	hide(status.InitContainerStatuses, tenantPod.Spec.InitContainers)
+	hide(status.ContainerStatuses, tenantPod.Spec.Containers)
+}
+
+// withoutZeros removes the zeros that are not among requested from list, which it changes. It returns nil if nothing is
+// left.
+func withoutZeros(list, requested corev1.ResourceList) corev1.ResourceList {
+	maps.DeleteFunc(list, func(name corev1.ResourceName, amount resource.Quantity) bool {
+		_, named := requested[name]
+		return !named && amount.IsZero()
+	})
+	if len(list) == 0 {
+		return nil
+	}
+	return list
 }

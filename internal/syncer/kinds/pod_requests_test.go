@@ -58,3 +58,44 @@ func TestRequestExplicitly(t *testing.T) {
 		})
 	}
 }
+
+// TestHideZeros: what a kubelet reports of the zeros that the super pod requests stays below, and what it reports of
+// the tenant's requests goes up.
+func TestHideZeros(t *testing.T) {
+	t.Parallel()
+	reported := func(name string, requests ...string) corev1.ContainerStatus {
+		return corev1.ContainerStatus{
+			Name: name, AllocatedResources: builders.Resources(requests...),
+			Resources: &corev1.ResourceRequirements{Requests: builders.Resources(requests...), Limits: builders.Resources("cpu", "2")},
+		}
+	}
+	tenantPod := &corev1.Pod{Spec: corev1.PodSpec{
+		NodeName:       "r1.node-1",
+		InitContainers: []corev1.Container{{Name: "init"}},
+		Containers: []corev1.Container{
+			{Name: "nothing"}, {Name: "cpu", Resources: builders.Requests("cpu", "1")}, {Name: "zero", Resources: builders.Requests("memory", "0")},
+		},
+	}}
+	superPod := tenantPod.DeepCopy()
+	superPod.Status = corev1.PodStatus{
+		InitContainerStatuses: []corev1.ContainerStatus{reported("init", "cpu", "0", "memory", "0")},
+		ContainerStatuses: []corev1.ContainerStatus{
+			reported("nothing", "cpu", "0", "memory", "0"), reported("cpu", "cpu", "1", "memory", "0"), reported("zero", "cpu", "0", "memory", "0"),
+			{Name: "without"},
+		},
+	}
+	untouched := superPod.DeepCopy()
+
+	status, ok := TenantPodStatus(tenantPod, superPod, "r1")
+	require.True(t, ok)
+	require.Empty(t, cmp.Diff(untouched, superPod), "it lies in a cache")
+	nothing := reported("nothing")
+	nothing.AllocatedResources, nothing.Resources.Requests = nil, nil
+	first := nothing
+	first.Name = "init"
+	want := corev1.PodStatus{
+		InitContainerStatuses: []corev1.ContainerStatus{first},
+		ContainerStatuses:     []corev1.ContainerStatus{nothing, reported("cpu", "cpu", "1"), reported("zero", "memory", "0"), {Name: "without"}},
+	}
+	require.Empty(t, cmp.Diff(want, *status))
+}

@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,9 +33,9 @@ func translatePodSpec(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy
 	spec.NodeName = ""
 	spec.SchedulerName = corev1.DefaultSchedulerName
 	spec.Tolerations = tolerations(tenantPod, spec.Tolerations)
-	// Priority classes are the super cluster's own; a class of the same name there means something else. Its API server
-	// sets the rest.
-	spec.PriorityClassName, spec.Priority, spec.PreemptionPolicy = rules.policy().PriorityClass(&tenantPod.Spec), nil, nil
+	// Priority classes are the super cluster's own; a class of the same name there means something else unless it is
+	// offered to the tenant. Its API server sets the rest.
+	spec.PriorityClassName, spec.Priority, spec.PreemptionPolicy = cmp.Or(rules.policy().PriorityClass(&tenantPod.Spec), env.PriorityClass), nil, nil
 	spec.DeprecatedServiceAccount = spec.ServiceAccountName
 	spec.AutomountServiceAccountToken = ptr.To(false)
 	spec.EnableServiceLinks = ptr.To(false)
@@ -58,7 +59,7 @@ func translatePodSpec(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy
 	translateDNS(spec, owner.Namespace, env)
 	NewNodeNames(env.SuperCluster, env.Nodes).Translate(spec, pinned)
 	translateAffinity(spec.Affinity, owner.ClusterKey)
-	translateSpread(spec.TopologySpreadConstraints)
+	spec.TopologySpreadConstraints = translateSpread(spec.TopologySpreadConstraints)
 	rules.policy().Force(spec)
 }
 

@@ -288,6 +288,44 @@ func TestSuperPod(t *testing.T) {
 				}
 			},
 		},
+		{
+			name: "what spreads over super clusters, or keeps pods together or apart there, was answered by the choice",
+			change: func(pod *corev1.Pod) {
+				pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{
+					{MaxSkew: 1, TopologyKey: tenancyv1alpha1.LabelSuperClusterID, WhenUnsatisfiable: corev1.DoNotSchedule},
+					{MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule, MinDomains: ptr.To[int32](3), LabelSelector: &metav1.LabelSelector{}},
+					{MaxSkew: 2, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule, MinDomains: ptr.To[int32](2)},
+				}
+				over, within := corev1.PodAffinityTerm{TopologyKey: tenancyv1alpha1.LabelSuperClusterID}, corev1.PodAffinityTerm{TopologyKey: corev1.LabelHostname}
+				pod.Spec.Affinity = &corev1.Affinity{
+					PodAffinity: &corev1.PodAffinity{
+						RequiredDuringSchedulingIgnoredDuringExecution:  []corev1.PodAffinityTerm{over, within, {TopologyKey: tenancyv1alpha1.LabelTenantNode}},
+						PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{Weight: 1, PodAffinityTerm: over}, {Weight: 2, PodAffinityTerm: within}},
+					},
+					PodAntiAffinity: &corev1.PodAntiAffinity{
+						RequiredDuringSchedulingIgnoredDuringExecution:  []corev1.PodAffinityTerm{within, over},
+						PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{Weight: 3, PodAffinityTerm: within}, {Weight: 4, PodAffinityTerm: over}},
+					},
+				}
+			},
+			want: func(pod *corev1.Pod) {
+				pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{
+					{MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{}},
+					{MaxSkew: 2, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule},
+				}
+				within := corev1.PodAffinityTerm{TopologyKey: corev1.LabelHostname}
+				pod.Spec.Affinity = &corev1.Affinity{
+					PodAffinity: &corev1.PodAffinity{
+						RequiredDuringSchedulingIgnoredDuringExecution:  []corev1.PodAffinityTerm{within},
+						PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{Weight: 2, PodAffinityTerm: within}},
+					},
+					PodAntiAffinity: &corev1.PodAntiAffinity{
+						RequiredDuringSchedulingIgnoredDuringExecution:  []corev1.PodAffinityTerm{within},
+						PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{Weight: 3, PodAffinityTerm: within}},
+					},
+				}
+			},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -33,6 +33,7 @@ func TenantPodStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*cor
 	for _, message := range tenancy.Messages(status) {
 		*message = rewriter.Rewrite(*message)
 	}
+	hideZeros(status, tenantPod)
 	status.NominatedNodeName = ""
 	status.ResourceClaimStatuses = nil
 	status.ObservedGeneration = tenantPod.Status.ObservedGeneration

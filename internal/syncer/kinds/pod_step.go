@@ -23,15 +23,18 @@ const (
 	// StepWaitForServiceAccount waits for the pod's ServiceAccount in the super namespace: admission rejects a pod
 	// without it.
 	StepWaitForServiceAccount
+	// StepWaitForClaim waits until the claims of the pod are in the super namespace.
+	StepWaitForClaim
 	// StepWaitForConfig waits until ConfigMaps and Secrets that the pod refers to, and NetworkPolicies of its
 	// namespace, are in the super namespace.
 	StepWaitForConfig
 	// StepWaitForSuperCluster waits until the super cluster takes new pods, or the tenant's pod names another.
 	StepWaitForSuperCluster
-	// StepGiveUp deletes a super pod that the super cluster finds no node for (precondition: its resourceVersion).
+	// StepGiveUp deletes a super pod that has no node, and that the super cluster finds none for or its namespace
+	// leaves (precondition: its resourceVersion).
 	StepGiveUp
-	// StepTakeBack removes the choice of this super cluster from a tenant pod that it did not take (proof: live read of
-	// the super pod).
+	// StepTakeBack removes the choice of this super cluster from a tenant pod that it did not take, or that its
+	// namespace leaves (proof: live read of the super pod).
 	StepTakeBack
 	// StepWarnNotPlaced warns the tenant that the pod names a super cluster in which its namespace has no placement
 	// (proof: live read).
@@ -72,6 +75,7 @@ var stepNames = [...]string{
 	StepForget:                "forget",
 	StepCreate:                "create",
 	StepWaitForServiceAccount: "wait for service account",
+	StepWaitForClaim:          "wait for claim",
 	StepWaitForConfig:         "wait for config",
 	StepWaitForSuperCluster:   "wait for super cluster",
 	StepGiveUp:                "give up",
@@ -130,6 +134,9 @@ type Facts struct {
 
 	// The rest is read for a pod that awaitsSuperPod only.
 
+	// Leaves is whether all that its namespace has here leaves. Nobody but this super cluster knows whether a pod that
+	// is not bound yet runs here already, so nobody else takes such a choice back while the super cluster answers.
+	Leaves bool
 	// GivenUp is whether this super cluster has not taken the pod for too long. TakenBack is whether the cache shows
 	// the tenant pod as it was before its choice was taken back.
 	GivenUp, TakenBack bool
@@ -140,6 +147,8 @@ type Facts struct {
 	Namespace NamespaceReadiness
 	// Closed is why the super cluster takes no new pods, "" if it does.
 	Closed string
+	// MissingClaim says which claim of the pod is not in the super namespace, and why; "" for none.
+	MissingClaim string
 	// ServiceAccount is whether the super namespace has the pod's ServiceAccount.
 	ServiceAccount bool
 	// MissingConfig names a ConfigMap or Secret that the pod refers to and that is not in the super namespace yet, or
@@ -157,8 +166,9 @@ const configTime = 12 * time.Second
 //	tenant pod                 super pod                     step
 //	-                          -                             forget
 //	pending                    -                             create, or wait for what it needs, or warn not placed
-//	pending, given up          -                             take back (proof: live read); none once the patch is sent
+//	pending, given up, leaves  -                             take back (proof: live read); none once the patch is sent
 //	pending with a gate        -                             none
+//	pending, ignores sync      -                             none
 //	pinned to a node here      -                             as pending
 //	nodeName without Binding   -                             warn node name
 //	bound here                 -                             remove lost (proof: live read); a finished one stays
@@ -171,7 +181,7 @@ const configTime = 12 * time.Second
 //	being deleted              on another node, or on none   delete super, with the rest of the grace period
 //	being deleted              exists                        delete super and up
 //	pending                    on no node                    down and up: PodScheduled with the reason
-//	pending, given up          on no node                    give up
+//	pending, given up, leaves  on no node                    give up
 //	pending                    on a node                     down and bind
 //	pinned to a node here      on no node                    down and up: PodScheduled with the reason
 //	bound here                 on no node                    down: it was created again
@@ -245,7 +255,7 @@ func stepTowardsBinding(superPod *corev1.Pod, facts *Facts) Step {
 	switch {
 	case superPod.Spec.NodeName != "":
 		return StepDownAndBind
-	case facts.GivenUp && superPod.DeletionTimestamp == nil:
+	case (facts.GivenUp || facts.Leaves) && superPod.DeletionTimestamp == nil:
 		return StepGiveUp
 	default:
 		return StepDownAndUp
@@ -286,7 +296,7 @@ func stepTowardsCreation(facts *Facts) Step {
 	switch {
 	case facts.TakenBack:
 		return StepNone
-	case facts.GivenUp:
+	case facts.GivenUp, facts.Leaves:
 		return StepTakeBack
 	case facts.Namespace == NamespaceNotPlaced:
 		return StepWarnNotPlaced
@@ -294,6 +304,8 @@ func stepTowardsCreation(facts *Facts) Step {
 		return StepNone
 	case facts.Closed != "":
 		return StepWaitForSuperCluster
+	case facts.MissingClaim != "":
+		return StepWaitForClaim
 	case !facts.ServiceAccount:
 		return StepWaitForServiceAccount
 	case facts.MissingConfig != "" && facts.Waited < configTime:
@@ -304,10 +316,10 @@ func stepTowardsCreation(facts *Facts) Step {
 }
 
 // awaitsSuperPod returns whether a super pod is to be created for a tenant pod that has none. One that is pinned to a
-// node here is among them.
+// node here is among them, and one that the tenant wants in no super cluster is not.
 func awaitsSuperPod(tenantPod *corev1.Pod, superCluster string) bool {
 	free := tenantPod.Spec.NodeName == "" || boundIn(tenantPod, superCluster) && !isBound(tenantPod)
-	return tenantPod.DeletionTimestamp == nil && free && len(tenantPod.Spec.SchedulingGates) == 0 && !podutil.IsPodTerminal(tenantPod)
+	return tenantPod.DeletionTimestamp == nil && free && !ignoresSync(tenantPod) && len(tenantPod.Spec.SchedulingGates) == 0 && !podutil.IsPodTerminal(tenantPod)
 }
 
 // boundIn returns whether the nodeName of a pod is a node of this super cluster. A nodeName is immutable once set.

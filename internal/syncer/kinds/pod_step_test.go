@@ -78,6 +78,8 @@ func foreignOwners(uid types.UID) map[string]tenancy.Owner {
 
 func givenUp(facts *kinds.Facts) { facts.GivenUp = true }
 
+func leaves(facts *kinds.Facts) { facts.Leaves = true }
+
 // TestNextStep goes through the table of states.
 func TestNextStep(t *testing.T) {
 	t.Parallel()
@@ -105,6 +107,9 @@ func TestNextStep(t *testing.T) {
 			name: "pending, without a service account, ever", tenant: stepPod("uid"), want: kinds.StepWaitForServiceAccount,
 			facts: func(facts *kinds.Facts) { facts.ServiceAccount, facts.Waited = false, time.Hour },
 		},
+		{name: "pending, without a claim, ever", tenant: stepPod("uid"), want: kinds.StepWaitForClaim, facts: func(facts *kinds.Facts) {
+			facts.MissingClaim, facts.Waited = "claim data, which does not exist", time.Hour
+		}},
 		{name: "pending, without a ConfigMap", tenant: stepPod("uid"), want: kinds.StepWaitForConfig, facts: func(facts *kinds.Facts) {
 			facts.MissingConfig, facts.Waited = "configmap settings", 11*time.Second
 		}},
@@ -112,6 +117,9 @@ func TestNextStep(t *testing.T) {
 			facts.MissingConfig, facts.Waited = "configmap settings", 12*time.Second
 		}},
 		{name: "pending, given up", tenant: stepPod("uid"), want: kinds.StepTakeBack, facts: givenUp},
+		{name: "pending, its namespace leaves", tenant: stepPod("uid"), want: kinds.StepTakeBack, facts: leaves},
+		{name: "no node yet, its namespace leaves", tenant: stepPod("uid"), super: stepPod("s", ours), want: kinds.StepGiveUp, facts: leaves},
+		{name: "runs, its namespace leaves", tenant: stepPod("uid"), super: stepPod("s", ours, onNode("n1")), want: kinds.StepDownAndBind, facts: leaves},
 		{name: "pending, given up, not ready", tenant: stepPod("uid"), want: kinds.StepTakeBack, facts: func(facts *kinds.Facts) {
 			facts.GivenUp, facts.Namespace = true, kinds.NamespaceNotReady
 		}},
@@ -304,9 +312,15 @@ func everyFacts() []*kinds.Facts {
 					facts := stepFacts()
 					facts.Namespace, facts.ServiceAccount, facts.MissingConfig, facts.Waited = namespace, account, missing, waited
 					all = append(all, &facts)
+					claims := facts
+					claims.MissingClaim = "claim data"
+					all = append(all, &claims)
 					given := facts
 					given.GivenUp = true
 					all = append(all, &given)
+					left := facts
+					left.Leaves = true
+					all = append(all, &left)
 				}
 			}
 		}
@@ -363,6 +377,7 @@ var allowedSteps = map[kinds.Step]func(s *situation) bool{
 	kinds.StepForget:                func(s *situation) bool { return s.tenant == nil && s.super == nil },
 	kinds.StepCreate:                (*situation).creates,
 	kinds.StepWaitForServiceAccount: (*situation).creates,
+	kinds.StepWaitForClaim:          (*situation).creates,
 	kinds.StepWaitForConfig:         (*situation).creates,
 	kinds.StepTakeBack:              (*situation).awaits,
 	kinds.StepGiveUp: func(s *situation) bool {

@@ -20,8 +20,10 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/failedchoice"
+	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/tenancy"
 )
 
 // chosen is a pool with patience of a minute and a pod that names it. The caches show what the API servers hold when
@@ -186,6 +188,67 @@ func TestPodWithoutNode(t *testing.T) {
 	}
 }
 
+// TestPodOfALeavingNamespace: once all that a namespace has here leaves, what has no node loses its choice, with no
+// failure noted, and what has one is bound: nobody else can know that it runs.
+func TestPodOfALeavingNamespace(t *testing.T) {
+	t.Parallel()
+	leaves := assign.Assignment{State: assign.Placed, UID: "ns-uid"}
+	for name, tc := range map[string]struct {
+		created, runs bool
+		patience      time.Duration
+	}{
+		"not created":            {patience: time.Minute},
+		"not created, patient":   {},
+		"has no node":            {created: true, patience: time.Minute},
+		"has no node, patient":   {created: true},
+		"runs, and is not bound": {created: true, runs: true, patience: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newChosen(t)
+			c.env.PodPatience = tc.patience
+			if tc.created {
+				_, err := c.reconcile()
+				require.NoError(t, err)
+			}
+			if tc.runs {
+				c.change(func(pod *corev1.Pod) { pod.Spec.NodeName = "node-1" })
+			}
+			c.env.Assignments = assigned{cached: leaves, live: leaves}
+			for range 3 {
+				_, err := c.wait(0)
+				require.Equal(t, tc.runs, err != nil, "the super cluster has no such node: %v", err)
+			}
+			pod := c.tenantPod()
+			require.Equal(t, tc.runs, pod.Labels[schedulerv1alpha1.LabelSuperCluster] == "r1")
+			require.Equal(t, tc.runs, c.superPod() != nil)
+			require.Empty(t, failedchoice.Of(pod))
+			if !tc.runs {
+				require.Contains(t, c.told(), "Warning SuperClusterNotPlaced Namespace web leaves super cluster r1: the pod scheduler chooses another one if there is any")
+			}
+		})
+	}
+}
+
+// TestLongReasons: of what is said about pods that are not taken no more is kept than an Event has.
+func TestLongReasons(t *testing.T) {
+	t.Parallel()
+	c := newChosen(t)
+	_, err := c.reconcile()
+	require.NoError(t, err)
+	c.change(func(pod *corev1.Pod) {
+		unschedulable(pod)
+		pod.Status.Conditions[0].Message = "0/1 nodes: " + strings.Repeat("x", 200000)
+	})
+	for _, after := range []time.Duration{time.Second, time.Minute, 0} {
+		_, err = c.wait(after)
+		require.NoError(t, err)
+	}
+	message := c.tenantPod().Status.Conditions[0].Message
+	require.Contains(t, message, "0/1 nodes: x")
+	require.Less(t, len(message), 2*tenancy.MaxEventNote)
+}
+
 // TestPodThatIsTaken: what shows that a pod is taken, or will be, ends the wait.
 func TestPodThatIsTaken(t *testing.T) {
 	t.Parallel()
@@ -309,6 +372,130 @@ func TestAnotherProcess(t *testing.T) {
 	_, err = next.reconcile()
 	require.ErrorContains(t, err, "the cache of the tenant's pods")
 	require.Nil(t, next.superPod())
+}
+
+// TestChoiceIsReadLive: a pod that another process may have known is read before it gets a super pod, however many wait
+// before it; one that was created since this process watches the tenant is not, however long it has waited.
+func TestChoiceIsReadLive(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		// watched is how long before the pod was created this process began to watch the tenant, and waited how old the
+		// pod is.
+		watched, waited time.Duration
+		want            int
+	}{
+		"young, and older than the watch":    {watched: -time.Second, waited: 9 * time.Second},
+		"old, and older than the watch":      {watched: -time.Second, waited: 10 * time.Second, want: 1},
+		"old, and hardly younger":            {watched: 9 * time.Second, waited: time.Minute, want: 1},
+		"old, and younger than the watch":    {watched: 10 * time.Second, waited: time.Minute},
+		"from the future, and younger, too":  {watched: time.Minute, waited: -time.Second, want: 1},
+		"nobody knows since when it watches": {waited: time.Minute, want: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newChosen(t)
+			if tc.watched != 0 {
+				c.tenant.Since = c.clock.Now().Add(-tc.watched)
+			}
+			c.clock.SetTime(c.clock.Now().Add(tc.waited))
+			reads := 0
+			c.tenant.Client = interceptor.NewClient(c.tenant.Client.(client.WithWatch), interceptor.Funcs{
+				Get: func(ctx context.Context, to client.WithWatch, name client.ObjectKey, object client.Object, options ...client.GetOption) error {
+					if _, ok := object.(*corev1.Pod); ok {
+						reads++
+					}
+					return to.Get(ctx, name, object, options...)
+				},
+			})
+			_, err := c.reconcile()
+			require.NoError(t, err)
+			require.Equal(t, tc.want, reads)
+			require.NotNil(t, c.superPod())
+		})
+	}
+}
+
+// TestBindingIsCreatedOnce: a super pod that changes before the tenant's cache shows the Binding does not lead to
+// another one, until that takes too long; a pod of the same name that is created since is bound.
+func TestBindingIsCreatedOnce(t *testing.T) {
+	t.Parallel()
+	c := newChosen(t)
+	_, err := c.reconcile()
+	require.NoError(t, err)
+	c.refresh()
+	bound := 0
+	c.tenant.Client = interceptor.NewClient(c.tenant.Client.(client.WithWatch), interceptor.Funcs{
+		SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+			bound++
+			return nil
+		},
+	})
+	c.superCache[kinds.KindNode] = []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}}
+	want := func(passes time.Duration, want int) {
+		t.Helper()
+		c.clock.SetTime(c.clock.Now().Add(passes))
+		_, err := c.reconcile()
+		require.NoError(t, err)
+		require.Equal(t, want, bound)
+	}
+	c.change(func(pod *corev1.Pod) { pod.Spec.NodeName = "n1" })
+	c.refresh()
+	want(0, 1)
+	want(4*time.Second, 1)
+	want(time.Second, 2)
+	c.env.Forget(clusterKey)
+	want(0, 3)
+	other := c.tenantPod()
+	other.UID = "another"
+	super := c.superPod()
+	tenancy.SetOwner(super, ownerOf(other.UID))
+	c.tenantCache[kinds.KindPod], c.superCache[kinds.KindPod] = []client.Object{other}, []client.Object{super}
+	want(0, 4)
+}
+
+// TestClockOfTheTenantIsAhead: the age of a pod by the clock of the tenant's API server proves nothing, so a pod that
+// seems to come from the future is read before it gets a super pod.
+func TestClockOfTheTenantIsAhead(t *testing.T) {
+	t.Parallel()
+	c := newChosen(t)
+	pod := c.tenantPod()
+	pod.CreationTimestamp = metav1.NewTime(c.clock.Now().Add(time.Hour))
+	c.tenantCache[kinds.KindPod] = []client.Object{pod.DeepCopy()}
+	delete(pod.Labels, schedulerv1alpha1.LabelSuperCluster) // taken back since
+	require.NoError(t, c.tenant.Client.Update(t.Context(), pod))
+	_, err := c.reconcile()
+	require.ErrorContains(t, err, "the cache of the tenant's pods")
+	require.Nil(t, c.superPod())
+}
+
+// TestChosenAgainAfterALostAnswer: the answer to a take-back is lost, and the pod names this super cluster again before
+// the process sees it without. It is another choice, which the super cluster may take.
+func TestChosenAgainAfterALostAnswer(t *testing.T) {
+	t.Parallel()
+	c := newChosen(t)
+	c.refuse = apierrors.NewForbidden(corev1.Resource("pods"), "web-1", errors.New("no"))
+	_, err := c.reconcile()
+	require.Error(t, err)
+	answers := c.tenant.Client
+	c.tenant.Client = interceptor.NewClient(answers.(client.WithWatch), interceptor.Funcs{
+		Patch: func(ctx context.Context, to client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			require.NoError(t, to.Patch(ctx, object, patch, options...))
+			return errors.New("connection lost")
+		},
+	})
+	_, err = c.wait(time.Minute)
+	require.ErrorContains(t, err, "connection lost")
+	require.NotContains(t, c.tenantPod().Labels, schedulerv1alpha1.LabelSuperCluster)
+
+	c.tenant.Client, c.refuse = answers, nil
+	again := c.tenantPod()
+	again.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
+	again.Annotations[schedulerv1alpha1.AnnotationSuperCluster] = "r1"
+	require.NoError(t, answers.Update(t.Context(), again))
+	_, err = c.wait(time.Second)
+	require.NoError(t, err)
+	require.NotNil(t, c.superPod())
+	require.Contains(t, c.tenantPod().Labels, schedulerv1alpha1.LabelSuperCluster)
 }
 
 // TestPatienceGrows: a pod that has failed before waits longer, and a tenant's pods are taken back one by one.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -14,9 +14,16 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
+// bindingTime is how long the tenant's cache may take to show a Binding before a reconcile creates it once more. The
+// event of the pod that is bound enqueues its key; if that is lost, patrol does.
+const bindingTime = 5 * time.Second
+
 // bind creates the Binding of the tenant pod to the node of its super pod, and before it the tenant's Node for that
 // node.
 func (p *Pods) bind(ctx context.Context, pair *podPair) error {
+	if age, known := p.env.bindings.age(pair.key, pair.tenantPod.UID, p.env.Clock.Now()); known && age < bindingTime {
+		return nil
+	}
 	superNode := pair.superPod.Spec.NodeName
 	if err := ensureNode(ctx, p.env, pair.tenant, superNode); err != nil {
 		if foreign := (&foreignNodeError{}); errors.As(err, &foreign) {
@@ -30,6 +37,9 @@ func (p *Pods) bind(ctx context.Context, pair *podPair) error {
 	}
 	p.env.clearWarning(pair.key)
 	err := pair.tenant.Client.SubResource("binding").Create(ctx, pair.tenantPod.DeepCopy(), binding)
+	if err == nil {
+		p.env.bindings.note(pair.key, pair.tenantPod.UID, p.env.Clock.Now())
+	}
 	return p.env.done(ctx, KindPod, "bind", client.IgnoreNotFound(err))
 }
 
@@ -41,7 +51,7 @@ func (p *Pods) up(ctx context.Context, pair *podPair, observed int64) (bool, err
 		return false, nil
 	}
 	status.ObservedGeneration = observed
-	if equality.Semantic.DeepEqual(&pair.tenantPod.Status, status) {
+	if same(&pair.tenantPod.Status, status) {
 		return false, nil
 	}
 	return true, p.writeStatus(ctx, pair, "status", status)
@@ -60,10 +70,13 @@ func (p *Pods) upAndEvict(ctx context.Context, pair *podPair) error {
 }
 
 // writeStatus patches the status of the tenant pod. The optimistic lock rejects the patch if lists in it were computed
-// from an outdated pod.
+// from an outdated pod. The patch is computed from the status alone: the rest of a pod, which is the same, would be
+// encoded twice for it.
 func (p *Pods) writeStatus(ctx context.Context, pair *podPair, operation string, status *corev1.PodStatus) error {
-	desired := pair.tenantPod.DeepCopy()
-	desired.Status = *status
-	patch := client.MergeFromWithOptions(pair.tenantPod, client.MergeFromWithOptimisticLock{})
-	return p.env.done(ctx, KindPod, operation, client.IgnoreNotFound(pair.tenant.Client.Status().Patch(ctx, desired, patch)))
+	with := func(status *corev1.PodStatus) *corev1.Pod {
+		of := pair.tenantPod
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: of.Name, ResourceVersion: of.ResourceVersion}, Status: *status}
+	}
+	patch := client.MergeFromWithOptions(with(&pair.tenantPod.Status), client.MergeFromWithOptimisticLock{})
+	return p.env.done(ctx, KindPod, operation, client.IgnoreNotFound(pair.tenant.Client.Status().Patch(ctx, with(status), patch)))
 }

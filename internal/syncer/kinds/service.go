@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/utils/ptr"
+
+	"github.com/superpool/superpool/internal/policy"
 )
 
 // KindService is the kind of Services.
@@ -19,9 +21,13 @@ const KindService = "service"
 // endpoints are in other super clusters.
 func services() Copy[*corev1.Service] {
 	return Copy[*corev1.Service]{
-		Name:     KindService,
-		New:      func() *corev1.Service { return &corev1.Service{} },
-		Scope:    ScopeTenant,
+		Name:  KindService,
+		New:   func() *corev1.Service { return &corev1.Service{} },
+		Scope: ScopeTenant,
+		// The tenant's DNS answers for these. An ingress controller here would connect to any name.
+		Skip: func(tenantService *corev1.Service) bool {
+			return tenantService.Spec.Type == corev1.ServiceTypeExternalName
+		},
 		Recreate: recreateService,
 		Explain:  explainService,
 		Translate: func(env *Env, tenant *Tenant, tenantService, superService *corev1.Service) (Notice, error) {
@@ -33,11 +39,31 @@ func services() Copy[*corev1.Service] {
 			SuperService(tenantService, superService, tenant.ServiceCIDRs, tenant.NodePorts)
 			return noticeOfService(tenant, tenantService), nil
 		},
+		Home: &AtHome[*corev1.Service]{
+			Only:    isLoadBalancer,
+			IsMeant: isOfLoadBalancers,
+			Elsewhere: func(rules *Rules, tenantService *corev1.Service) *corev1.Service {
+				service := unpublished(tenantService)
+				service.Annotations = withoutTraffic(tenantService, rules.policy())
+				return service
+			},
+			Allowed: (*policy.Policy).AllowsLoadBalancer,
+			Tell:    TenantService,
+		},
 	}
 }
 
-// unpublished returns a Service of type ClusterIP in the place of one with node ports or a load balancer: those exist
-// in super clusters where the namespace is placed only.
+func isLoadBalancer(service *corev1.Service) bool {
+	return service.Spec.Type == corev1.ServiceTypeLoadBalancer
+}
+
+// TenantService sets the addresses of the load balancer of tenantService to those of superService.
+func TenantService(superService, tenantService *corev1.Service) {
+	tenantService.Status.LoadBalancer = *superService.Status.LoadBalancer.DeepCopy()
+}
+
+// unpublished returns a Service of type ClusterIP in the place of one with node ports or a load balancer: node ports
+// exist in super clusters where the namespace is placed only, and a load balancer in its home.
 func unpublished(service *corev1.Service) *corev1.Service {
 	if service.Spec.Type != corev1.ServiceTypeNodePort && service.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		return service
@@ -104,6 +130,9 @@ func SuperService(tenantService, superService *corev1.Service, ranges []netip.Pr
 			spec.Ports[i].NodePort = nodePortOf(allocated.Ports, &spec.Ports[i])
 		}
 	}
+	if isLoadBalancer(superService) && isLoadBalancer(tenantService) && spec.LoadBalancerClass == nil {
+		spec.LoadBalancerClass = allocated.LoadBalancerClass // a webhook there has given it one, which is immutable
+	}
 	setAddresses(spec, &allocated, ClusterIPs(tenantService, ranges))
 	if spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal && spec.Type == corev1.ServiceTypeLoadBalancer {
 		spec.HealthCheckNodePort = allocated.HealthCheckNodePort
@@ -159,9 +188,13 @@ func recreateService(tenant *Tenant, tenantService, superService *corev1.Service
 		(allocated == corev1.ClusterIPNone) != (tenantService.Spec.ClusterIP == corev1.ClusterIPNone) && allocated != "" && tenantService.Spec.Type != corev1.ServiceTypeExternalName
 }
 
-// noticeOfService returns the Event of a Service that has another cluster IP in the super cluster.
+// noticeOfService returns the Event of a Service that has another cluster IP in the super cluster, or lacks annotations
+// for its load balancer there.
 func noticeOfService(tenant *Tenant, tenantService *corev1.Service) Notice {
 	if !hasClusterIP(tenantService) || len(ClusterIPs(tenantService, tenant.ServiceCIDRs)) > 0 {
+		if isLoadBalancer(tenantService) {
+			return noticeOfAnnotations(tenantService, KindService, tenant.rules(), isOfLoadBalancers)
+		}
 		return Notice{}
 	}
 	return Notice{ReasonClusterIPDiffers, fmt.Sprintf(

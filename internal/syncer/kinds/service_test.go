@@ -110,6 +110,18 @@ func TestSuperService(t *testing.T) {
 			want:   corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, AllocateLoadBalancerNodePorts: ptr.To(false), Ports: []corev1.ServicePort{port(80, 0)}},
 		},
 		{
+			name:   "a load balancer that got a class in the super cluster",
+			tenant: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{port(80, 0)}},
+			there:  corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: ptr.To("service.k8s.aws/nlb"), Ports: []corev1.ServicePort{port(80, 0)}},
+			want:   corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: ptr.To("service.k8s.aws/nlb"), Ports: []corev1.ServicePort{port(80, 0)}},
+		},
+		{
+			name:   "a load balancer no more",
+			tenant: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{port(80, 0)}},
+			there:  corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: ptr.To("service.k8s.aws/nlb"), Ports: []corev1.ServicePort{port(80, 0)}},
+			want:   corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{port(80, 0)}},
+		},
+		{
 			name:   "one that becomes internal gives node ports back",
 			tenant: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: "10.1.0.1", Ports: []corev1.ServicePort{port(80, 0)}},
 			there:  corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, ClusterIP: "10.2.0.1", Ports: []corev1.ServicePort{port(80, 31000)}},
@@ -226,7 +238,7 @@ func TestSharedLimits(t *testing.T) {
 		}
 		p.superCache[kinds.KindNamespace] = append(p.superCache[kinds.KindNamespace], builders.Owned(builders.Namespace(clusterKey+"-"+namespace), owner))
 		p.superCache[kinds.KindQuota] = append(p.superCache[kinds.KindQuota], builders.Owned(builders.Quota(clusterKey+"-"+namespace, "superpool"), owner))
-		builder.WithObjects(builders.Placement(clusterKey, namespace).NamespaceUID(uid).Held("r1", 1).Obj())
+		builder.WithObjects(builders.Placement(clusterKey, namespace).NamespaceUID(uid).Held("r1", 1).Home("r1").Obj())
 	}
 	add("a", corev1.ServiceTypeLoadBalancer)
 	add("b", corev1.ServiceTypeNodePort)

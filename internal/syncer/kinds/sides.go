@@ -1,10 +1,14 @@
 package kinds
 
 import (
+	"context"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -14,7 +18,7 @@ import (
 type sides struct{ env *Env }
 
 // Sides returns the caches of both sides in the form that Assignments read.
-func (e *Env) Sides() assign.Sides { return sides{e} }
+func (e *Env) Sides() assign.SingleSides { return sides{e} }
 
 // Content implements assign.Sides.
 func (s sides) Content(tenant, namespace string) (assign.Content, tenancy.Owner) {
@@ -63,6 +67,35 @@ func (s sides) Services(tenant, namespace string) assign.Answer {
 	return s.any(tenant, KindService, namespace)
 }
 
+// Data implements assign.Sides.
+func (s sides) Data(tenant, namespace string) bool {
+	name := tenancy.SuperNamespace(tenant, namespace)
+	for _, kind := range [...]string{KindClaim, KindSnapshot} {
+		if _, synced := s.env.SuperCache.Get(kind, name, ""); !synced || len(s.env.SuperCache.InNamespace(kind, name)) > 0 {
+			return true
+		}
+	}
+	connected := s.env.Tenant(tenant)
+	if connected == nil {
+		return false
+	}
+	if _, synced := connected.Cache.Get(KindClaim, namespace, ""); !synced {
+		return true // one of its claims may wait
+	}
+	return slices.ContainsFunc(connected.Cache.InNamespace(KindClaim, namespace), s.env.witnesses)
+}
+
+// LacksData implements assign.Sides.
+func (s sides) LacksData(ctx context.Context, tenant, namespace string) (proof.Proof, bool, error) {
+	name := tenancy.SuperNamespace(tenant, namespace)
+	proven, lacks, err := s.env.superCluster().LacksAll(ctx, &corev1.PersistentVolumeClaimList{}, client.InNamespace(name), client.HasLabels{tenancyv1alpha1.LabelCluster})
+	if err != nil || !lacks {
+		return proof.Proof{}, false, err //nolint:wrapcheck // it names what was read
+	}
+	none, lacks, err := s.env.superLacksSnapshots(ctx, name)
+	return proven.And(none), lacks, err
+}
+
 // any returns whether the cache of a tenant holds objects of a kind in a namespace.
 func (s sides) any(tenant, kind, namespace string) assign.Answer {
 	connected := s.env.Tenant(tenant)
@@ -84,6 +117,35 @@ func (s sides) Live(tenant string) *proof.ControlPlane {
 		return connected.controlPlane()
 	}
 	return nil
+}
+
+// Namespaces implements assign.SingleSides.
+func (s sides) Namespaces(tenant string) []string {
+	connected := s.env.Tenant(tenant)
+	if connected == nil {
+		return nil
+	}
+	objects := connected.Cache.List(KindNamespace)
+	names := make([]string, 0, len(objects))
+	for _, object := range objects {
+		names = append(names, object.GetName())
+	}
+	return names
+}
+
+// Limit implements assign.SingleSides.
+func (s sides) Limit(tenant string) (corev1.ResourceList, bool) {
+	if connected := s.env.Tenant(tenant); connected != nil {
+		return connected.Policy.Get().Spec().Limits.Reserved, true
+	}
+	return nil, false
+}
+
+// Resources implements assign.SingleSides. Extended resources come once the cache of nodes is synced: then they wake
+// all namespaces.
+func (s sides) Resources() []corev1.ResourceName {
+	extended, _ := s.env.extended.all(s.env.SuperCache)
+	return slices.Concat(bounded[:], extended)
 }
 
 func contentOf(superNamespace client.Object) assign.Content {

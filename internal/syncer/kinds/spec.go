@@ -1,6 +1,8 @@
 package kinds
 
 import (
+	"slices"
+
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -18,6 +20,11 @@ type Spec struct {
 	Scope Scope
 	// From is the name of the kind whose tenant objects this kind derives its super objects from; "" for its own.
 	From string
+	// Wanted returns whether a tenant has to do with the kind, which its informer runs for, besides for objects that
+	// Remain; nil wants it for all tenants.
+	Wanted func(*Env, *Tenant) bool
+	// Remains returns whether a tenant's object of ScopeUp has yet to be left behind; nil means all of them.
+	Remains func(*Env, client.Object) bool
 	// ClusterScoped is whether its objects have no namespace.
 	ClusterScoped bool
 	// TenantKey returns the key of a tenant's object, false if the syncer does not own it; nil means the key of its
@@ -29,6 +36,8 @@ type Spec struct {
 	// Wakes holds, by the name of a kind, a function that returns the keys of this kind which a change of that kind
 	// enqueues. Without an entry for the kind itself, or for From, a change enqueues the key of the changed object.
 	Wakes map[string]func(*Env, Change) []engine.Key
+	// Aside is whether nothing but its own reconciler waits for its caches, which may never be synced.
+	Aside bool
 	// Rewatch is whether a change of it in the super cluster may change which informers its tenant's session needs.
 	Rewatch bool
 	// Cleared is whether kind namespace deletes its objects in a super namespace that no longer holds pods. A kind that
@@ -50,6 +59,8 @@ type Watch struct {
 	Labels func(*Env) string
 	// Fields is a field selector; "" watches all.
 	Fields string
+	// Optional is whether there is none of it where the API server does not serve the type, or forbids to list it.
+	Optional bool
 }
 
 // Scope is which namespaces of a tenant a kind is synced of.
@@ -112,6 +123,16 @@ func (c *Change) object() client.Object {
 
 // createdOrDeleted returns whether the event is an addition or a deletion.
 func (c *Change) createdOrDeleted() bool { return c.Old == nil || c.Current == nil }
+
+// remains is Remains, or its default.
+func (s *Spec) remains(env *Env, tenantObject client.Object) bool {
+	return s.Remains == nil || s.Remains(env, tenantObject)
+}
+
+// LeftBehind returns whether a tenant holds none of the objects of this kind of ScopeUp that the syncer writes.
+func (s *Spec) LeftBehind(env *Env, tenant *Tenant) bool {
+	return !slices.ContainsFunc(tenant.Cache.List(s.Name), func(object client.Object) bool { return s.remains(env, object) })
+}
 
 // tenantKey returns the key of a tenant's object of this kind, or of From.
 func (s *Spec) tenantKey(tenant string, object client.Object) (engine.Key, bool) {

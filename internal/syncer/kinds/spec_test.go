@@ -31,7 +31,7 @@ func TestSpecs(t *testing.T) {
 	for _, spec := range kinds.Specs() {
 		t.Run(spec.Name, func(t *testing.T) {
 			t.Parallel()
-			require.True(t, spec.Tenant != nil || spec.Super != nil, "nothing of it is watched")
+			require.True(t, spec.Tenant != nil || spec.Super != nil || spec.New != nil, "nothing of it is watched or reconciled")
 			if spec.From != "" {
 				require.Contains(t, names, spec.From)
 			}
@@ -49,6 +49,11 @@ func TestSpecs(t *testing.T) {
 	}
 }
 
+// projecting returns a volume with one source.
+func projecting(source corev1.VolumeProjection) []corev1.Volume {
+	return []corev1.Volume{{VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{source}}}}}
+}
+
 // TestChanged: what a change of each kind enqueues.
 func TestChanged(t *testing.T) {
 	t.Parallel()
@@ -60,9 +65,13 @@ func TestChanged(t *testing.T) {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name + "-uid")}
 	}
 	superPod := func(node string) client.Object {
-		return super(&corev1.Pod{ObjectMeta: named(clusterKey+"-web", "p"), Spec: corev1.PodSpec{NodeName: node}})
+		return super(&corev1.Pod{ObjectMeta: named(clusterKey+"-web", "p"), Spec: corev1.PodSpec{
+			NodeName: node, Volumes: projecting(corev1.VolumeProjection{Secret: &corev1.SecretProjection{}}),
+		}})
 	}
-	tenantPod := &corev1.Pod{ObjectMeta: named("web", "p")}
+	tenantPod := &corev1.Pod{ObjectMeta: named("web", "p"), Spec: corev1.PodSpec{
+		Volumes: projecting(corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}}),
+	}}
 	tenantService := &corev1.Service{ObjectMeta: named("web", "s")}
 	quota := func(cpu string) client.Object {
 		return super(&corev1.ResourceQuota{
@@ -74,6 +83,7 @@ func TestChanged(t *testing.T) {
 	// What is in namespace web: one Service and one pod.
 	everything := []string{"namespace web", "pod web/there", "service web/s", "token web/there/there-uid"}
 	withNodes := slices.Sorted(slices.Values(append([]string{"node "}, everything...))) // which say what the tenant holds
+	withOffers := slices.Sorted(slices.Values(append([]string{"offer "}, withNodes...)))
 	for _, tc := range []struct {
 		name string
 		kinds.Change
@@ -83,6 +93,16 @@ func TestChanged(t *testing.T) {
 		{
 			name: "a tenant's pod is gone", Change: kinds.Change{Kind: "pod", Old: tenantPod},
 			want: []string{"namespace web", "pod web/p", "token web/p/p-uid"},
+		},
+		{
+			name: "a tenant's pod without tokens", want: []string{"pod web/p"},
+			Change: kinds.Change{Kind: "pod", Current: &corev1.Pod{
+				ObjectMeta: named("web", "p"), Spec: corev1.PodSpec{Volumes: projecting(corev1.VolumeProjection{Secret: &corev1.SecretProjection{}})},
+			}},
+		},
+		{
+			name: "a super pod without tokens", want: []string{"pod web/p", "pod web/waits"},
+			Change: kinds.Change{Kind: "pod", Side: kinds.SuperSide, Current: super(&corev1.Pod{ObjectMeta: named(clusterKey+"-web", "p")})},
 		},
 		{name: "a tenant's Service is new", Change: kinds.Change{Kind: "service", Current: tenantService}, want: []string{"namespace web", "service web/s"}},
 		{name: "a tenant's Service changed", Change: kinds.Change{Kind: "service", Old: tenantService, Current: tenantService}, want: []string{"service web/s"}},
@@ -122,7 +142,7 @@ func TestChanged(t *testing.T) {
 			name: "a super namespace changed", want: append([]string{"isolation web/superpool-isolation"}, everything...),
 			Change: kinds.Change{Kind: "namespace", Side: kinds.SuperSide, Old: super(&corev1.Namespace{}), Current: super(&corev1.Namespace{})},
 		},
-		{name: "a quota is new", Change: kinds.Change{Kind: "resourcequota", Side: kinds.SuperSide, Current: quota("1")}, want: append([]string{"isolation web/superpool-isolation"}, withNodes...)},
+		{name: "a quota is new", Change: kinds.Change{Kind: "resourcequota", Side: kinds.SuperSide, Current: quota("1")}, want: append([]string{"isolation web/superpool-isolation"}, withOffers...)},
 		{name: "more of a quota is used", Change: kinds.Change{Kind: "resourcequota", Side: kinds.SuperSide, Old: quota("1"), Current: quota("2")}},
 		{
 			name: "less of a quota is used", want: []string{"pod web/waits"},

@@ -5,9 +5,11 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncpolicy"
 )
 
 // pendingTime is how long a write counts that the cache of the super cluster does not show. An informer that lists anew
@@ -56,8 +58,11 @@ func amountOf(object client.Object) *amount {
 
 // sizeOf returns the size of an object in the API server's storage, roughly.
 func sizeOf(object client.Object) int64 {
-	if sized, ok := object.(interface{ Size() int }); ok {
-		return int64(sized.Size())
+	switch typed := object.(type) {
+	case interface{ Size() int }:
+		return int64(typed.Size())
+	case *unstructured.Unstructured:
+		return syncpolicy.Size(typed.Object)
 	}
 	return 0
 }

@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -172,7 +171,7 @@ func (t *Tokens) warnConflict(pair *tokenPair) {
 func (t *Tokens) deleteSecret(ctx context.Context, pair *tokenPair) error {
 	live := &corev1.Pod{}
 	proven, lacks, err := pair.tenant.controlPlane().Lacks(ctx, pair.pod, live, func() bool {
-		return live.UID == pair.owner.UID && live.Labels[schedulerv1alpha1.LabelSuperCluster] == t.env.ID
+		return live.UID == pair.owner.UID && t.env.belongs(live)
 	})
 	switch {
 	case err != nil:

@@ -1,6 +1,8 @@
 package kinds
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,8 +33,12 @@ func tokenSpec() Spec {
 }
 
 // podWakesToken enqueues the tokens of a tenant's pod that changed, and of a super pod that was created or deleted.
+// Volumes are immutable: a pod without tokens never has any.
 func podWakesToken(_ *Env, change Change) []engine.Key {
 	if change.Side == TenantSide {
+		if tenantPod, isPod := change.object().(*corev1.Pod); isPod && len(tokenProjections(&tenantPod.Spec)) == 0 {
+			return nil
+		}
 		key, _ := tokenTenantKey(change.Tenant, change.object())
 		return []engine.Key{key}
 	}
@@ -41,7 +47,7 @@ func podWakesToken(_ *Env, change Change) []engine.Key {
 		return nil
 	}
 	owner, owned := tenancy.GetOwner(superPod)
-	if !owned {
+	if !owned || !slices.ContainsFunc(superPod.Spec.Volumes, func(volume corev1.Volume) bool { return volume.Projected != nil }) {
 		return nil
 	}
 	return []engine.Key{{Tenant: owner.ClusterKey, Kind: KindToken, Namespace: owner.Namespace, Name: tokenName(superPod.Name, owner.UID)}}

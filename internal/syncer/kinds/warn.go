@@ -48,10 +48,6 @@ const (
 	// ReasonFailedToken: the tenant's API server refused the syncer's TokenRequest for a pod, its tokens are too long
 	// or too many, or the super cluster refused the Secret with the tokens.
 	ReasonFailedToken = "FailedToken"
-	// ReasonPolicyForbids: the TenantPolicy forbids a field of the super object. The syncer does not create it, or
-	// leaves it as it is. Of an isolated tenant's NetworkPolicy with too many rules or peers it writes one without
-	// rules.
-	ReasonPolicyForbids = "PolicyForbids"
 	// ReasonTenantLimit: the tenant's objects of this kind in the super cluster, or their size, reach a limit of the
 	// TenantPolicy. The syncer does not create the super object, or leaves it as it is, until there is room.
 	ReasonTenantLimit = "TenantLimit"
@@ -62,6 +58,18 @@ const (
 	// for longer than --pod-patience. The syncer has removed super pod and choice, and the pod scheduler chooses again.
 	// It is the reason of condition PodScheduled, too.
 	ReasonSuperClusterFailed = "SuperClusterFailed"
+	// ReasonVolumeLost: the super claim of a bound claim is gone; the syncer deletes the claim's volume in the tenant,
+	// and the claim becomes Lost. Or the super cluster has lost the volume of the super claim.
+	ReasonVolumeLost = "VolumeLost"
+	// ReasonClaimKept: a super claim with a volume has no claim in its tenant, and nobody has seen the tenant delete
+	// that. It stays until the operator deletes it in the super cluster. The Event is on the virtual Node.
+	ReasonClaimKept = "ClaimKept"
+	// ReasonClaimsKept: the super namespace that a tenant namespace needs holds claims of an earlier namespace of its
+	// name, whose deletion nobody has seen; the syncer syncs nothing of the tenant namespace until they are gone.
+	ReasonClaimsKept = "ClaimsKept"
+	// ReasonVolumeUnused: a claim is bound to another volume than the one that the super cluster has made for it. The
+	// super claim and its volume stay, and count, until the claim is deleted.
+	ReasonVolumeUnused = "VolumeUnused"
 	// ReasonSuperPodDeleted: the super pod of a bound pod is being deleted, as by a drain, or is gone; the syncer
 	// deletes the pod in the tenant.
 	ReasonSuperPodDeleted = "SuperPodDeleted"
@@ -95,14 +103,22 @@ func (e *Env) clearWarning(key engine.Key) {
 	e.warnings.clear(key)
 }
 
-// Forget drops the warnings, quota waiters, endings and untaken pods of a tenant that is no longer connected: its
-// informers have stopped, so no key would clear them.
+// Forget drops the warnings, quota waiters, endings, Bindings, untaken pods, rests of budgets and different offers of a
+// tenant that is no longer connected: its informers have stopped, so no key would clear them. So it does of one on
+// which another process has worked since they were noted.
 func (e *Env) Forget(tenant string) {
 	e.QuotaWaiters.removeAll(tenant)
 	e.tally.forget(tenant)
+	e.customs.creating.forget(tenant)
+	e.customs.attempts.forget(tenant)
 	e.endings.forgetAll(tenant)
+	e.bindings.forgetAll(tenant)
 	e.untaken.forgetAll(tenant)
+	e.differs.forget(tenant)
 	e.warnings.forget(tenant)
+	for _, forget := range e.forgets {
+		forget(tenant)
+	}
 }
 
 // warnRefused warns the tenant if err is a refusal of the super cluster's API server (engine.IsRefusal). It ignores

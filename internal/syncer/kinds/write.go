@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,11 +18,11 @@ import (
 // done counts and logs a write, and wraps its error. A conflict means that the cache lagged: it becomes a WaitError.
 func (e *Env) done(ctx context.Context, kind, operation string, err error) error {
 	if apierrors.IsConflict(err) {
-		err = engine.Waitf("the cache, %s of %s: %v", operation, kind, err)
+		err = engine.Waitf("the cache, %s of %s: %v", operation, titleOf(kind), err)
 	}
-	e.Metrics.Operation(kind, operation, err)
+	e.Metrics.Operation(familyOf(kind), operation, err)
 	if err != nil {
-		return fmt.Errorf("%s of %s: %w", operation, kind, err)
+		return fmt.Errorf("%s of %s: %w", operation, titleOf(kind), err)
 	}
 	klog.FromContext(ctx).V(3).Info("Wrote", "object", kind, "operation", operation)
 	return nil
@@ -37,6 +38,21 @@ func (t *Tenant) controlPlane() *proof.ControlPlane {
 	return &proof.ControlPlane{Name: "the tenant", Reader: t.Client, UID: t.ControlPlaneUID}
 }
 
+// lacksOrUnserved is ControlPlane.Lacks for a type that may not be served, of a CustomResourceDefinition of that name:
+// a control plane without it has no such objects, and one that has it may have them in another version.
+func lacksOrUnserved(ctx context.Context, of *proof.ControlPlane, definition string, name types.NamespacedName, live client.Object, is func() bool) (proof.Proof, bool, error) {
+	proven, lacks, err := of.Lacks(ctx, name, live, is)
+	if errors.Is(err, proof.ErrUnserved) {
+		return lacksDefinition(ctx, of, definition)
+	}
+	return proven, lacks, err //nolint:wrapcheck // it names what was read
+}
+
+func lacksDefinition(ctx context.Context, of *proof.ControlPlane, name string) (proof.Proof, bool, error) {
+	definition := unstructuredOf("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+	return of.Lacks(ctx, types.NamespacedName{Name: name}, definition, nil) //nolint:wrapcheck // it names what was read
+}
+
 // errUnproven is the error for a deletion without a Proof, which is a bug.
 var errUnproven = errors.New("nothing proves that it may be deleted")
 
@@ -44,18 +60,31 @@ var errUnproven = errors.New("nothing proves that it may be deleted")
 // the object.
 func (e *Env) remove(ctx context.Context, to client.Client, kind, operation string, object client.Object, grace *int64, proven proof.Proof) error {
 	if !proven.Holds() {
-		return fmt.Errorf("%s of %s %s: %w", operation, kind, client.ObjectKeyFromObject(object), errUnproven)
+		return fmt.Errorf("%s of %s %s: %w", operation, titleOf(kind), client.ObjectKeyFromObject(object), errUnproven)
 	}
 	uid := object.GetUID()
 	options := &client.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: grace}
 	return e.done(ctx, kind, operation, client.IgnoreNotFound(to.Delete(ctx, object, options)))
 }
 
+// removeVersion is remove for the very version of the object that was read: nobody has written it since.
+func (e *Env) removeVersion(ctx context.Context, to client.Client, kind string, object client.Object, proven proof.Proof) error {
+	if !proven.Holds() {
+		return fmt.Errorf("delete of %s %s: %w", titleOf(kind), client.ObjectKeyFromObject(object), errUnproven)
+	}
+	uid, version := object.GetUID(), object.GetResourceVersion()
+	options := &client.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
+	return e.done(ctx, kind, "delete", client.IgnoreNotFound(to.Delete(ctx, object, options)))
+}
+
 // unproven returns the error of a proof that could not be had. That another control plane answers is a reason to wait:
-// the tenant's connection reports it, and the guard of the super cluster.
+// the tenant's connection reports it, and the guard of the super cluster. So is a type that is not served.
 func unproven(err error) error {
-	if errors.Is(err, proof.ErrOther) {
+	switch {
+	case errors.Is(err, proof.ErrOther):
 		return engine.Waitf("the control plane that is known: %v", err)
+	case errors.Is(err, proof.ErrUnserved):
+		return engine.Waitf("a type to be served: %v", err)
 	}
 	return err
 }

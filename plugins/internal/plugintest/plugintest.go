@@ -11,14 +11,18 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/klog/v2"
+	configv1 "k8s.io/kube-scheduler/config/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultbinder"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/queuesort"
 	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
+
+	_ "github.com/superpool/superpool/apis/config/scheme" // the args of our plugins
 )
 
 // Framework is a framework runtime over a snapshot.
@@ -53,6 +57,9 @@ func NewStandaloneFramework(tb testing.TB, name string, factory runtime.PluginFa
 func newFramework(tb testing.TB, registry runtime.Registry, profile *config.KubeSchedulerProfile, pods []*corev1.Pod, nodes []*corev1.Node, options []runtime.Option) *Framework {
 	tb.Helper()
 	metrics.Register() // the runtime measures itself
+	for _, plugin := range profile.Plugins.MultiPoint.Enabled {
+		profile.PluginConfig = append(profile.PluginConfig, defaultArgs(tb, plugin.Name)...)
+	}
 	snapshot := cache.NewSnapshot(pods, nodes)
 	// The caller's options come last, and replace these.
 	options = append([]runtime.Option{
@@ -70,6 +77,20 @@ func newFramework(tb testing.TB, registry runtime.Registry, profile *config.Kube
 	infos = slices.Clone(infos)
 	slices.SortFunc(infos, func(a, b fwk.NodeInfo) int { return cmp.Compare(a.Node().Name, b.Node().Name) })
 	return &Framework{Framework: runs, Nodes: infos}
+}
+
+// defaultArgs returns the args that a profile gives a plugin of which its file says nothing, none if it takes none.
+func defaultArgs(tb testing.TB, name string) []config.PluginConfig {
+	tb.Helper()
+	kind := configv1.SchemeGroupVersion.WithKind(name + "Args")
+	if !scheme.Scheme.Recognizes(kind) {
+		return nil
+	}
+	args, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte("{}"), &kind, nil)
+	if err != nil {
+		tb.Fatalf("making the default args of %s: %v", name, err)
+	}
+	return []config.PluginConfig{{Name: name, Args: args}}
 }
 
 // Activated stands in for the queue: it holds the names of the pods that were to be tried again.

@@ -10,6 +10,9 @@ import (
 // issuer is that of all control planes: tokens are distinguished by the keys that sign them.
 const issuer = "https://kubernetes.default.svc.cluster.local"
 
+// unlimited are flags of programs whose own limit of requests a second is to be out of reach.
+var unlimited = []string{"--kube-api-qps=10000", "--kube-api-burst=10000"}
+
 // command returns the command line of a program.
 func (c *ControlPlane) command(program Program) ([]string, error) {
 	var arguments []string
@@ -64,8 +67,14 @@ func (c *ControlPlane) apiServer() []string {
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-", "--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-username-headers=X-Remote-User",
 	}
+	if c.ServiceNodePortRange != "" {
+		arguments = append(arguments, "--service-node-port-range="+c.ServiceNodePortRange)
+	}
 	if len(c.DisableAdmission) > 0 {
 		arguments = append(arguments, "--disable-admission-plugins="+strings.Join(c.DisableAdmission, ","))
+	}
+	if c.Unlimited {
+		arguments = append(arguments, "--enable-priority-and-fairness=false", "--max-requests-inflight=0", "--max-mutating-requests-inflight=0")
 	}
 	if c.SharePorts {
 		arguments = append(arguments, "--permit-port-sharing")
@@ -85,6 +94,9 @@ func (c *ControlPlane) controllerManager() []string {
 		"--horizontal-pod-autoscaler-sync-period=5s", "--horizontal-pod-autoscaler-cpu-initialization-period=5s",
 		"--horizontal-pod-autoscaler-initial-readiness-delay=5s",
 	}
+	if c.Unlimited {
+		arguments = append(arguments, unlimited...)
+	}
 	if c.SharePorts {
 		arguments = append(arguments, "--permit-port-sharing")
 	}
@@ -94,6 +106,9 @@ func (c *ControlPlane) controllerManager() []string {
 func (c *ControlPlane) scheduler() []string {
 	arguments := []string{
 		"--kubeconfig=" + c.KubeconfigFile(), "--leader-elect=false", "--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(c.Ports.Scheduler),
+	}
+	if c.Unlimited {
+		arguments = append(arguments, unlimited...)
 	}
 	if c.SharePorts {
 		arguments = append(arguments, "--permit-port-sharing")

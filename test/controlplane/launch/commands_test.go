@@ -54,8 +54,16 @@ func TestCommands(t *testing.T) {
 			"--tls-cert-file": "/bed/pki/r1/apiserver.crt", "--tls-private-key-file": "/bed/pki/r1/apiserver.key",
 			"--kubelet-client-certificate": "/bed/pki/r1/kubelet-client.crt", "--kubelet-client-key": "/bed/pki/r1/kubelet-client.key",
 			"--enable-admission-plugins": "NodeRestriction", "--requestheader-allowed-names": "front-proxy-client",
-		}, without: []string{"--disable-admission-plugins", "--permit-port-sharing"}},
-		"kubelets of its own CA": {program: APIServer, want: map[string]string{"--kubelet-certificate-authority": "/bed/pki/r1/ca.crt"}},
+		}, without: []string{"--disable-admission-plugins", "--permit-port-sharing", "--service-node-port-range"}},
+		"an API server that bounds nothing": {
+			program: APIServer, change: func(c *ControlPlane) { c.Unlimited = true },
+			want: map[string]string{"--enable-priority-and-fairness": "false", "--max-requests-inflight": "0", "--max-mutating-requests-inflight": "0"},
+		},
+		"controllers that bound nothing": {
+			program: ControllerManager, change: func(c *ControlPlane) { c.Unlimited = true }, want: map[string]string{"--kube-api-qps": "10000", "--kube-api-burst": "10000"},
+		},
+		"a scheduler with bounds": {program: Scheduler, without: []string{"--kube-api-qps", "--kube-api-burst"}},
+		"kubelets of its own CA":  {program: APIServer, want: map[string]string{"--kubelet-certificate-authority": "/bed/pki/r1/ca.crt"}},
 		"kubelets of another's CA": {
 			program: APIServer, change: func(c *ControlPlane) { c.KubeletCA = "/bed/pki/serving-ca" },
 			want: map[string]string{"--kubelet-certificate-authority": "/bed/pki/serving-ca.crt"},
@@ -63,6 +71,10 @@ func TestCommands(t *testing.T) {
 		"an API server without some admission": {
 			program: APIServer, change: func(c *ControlPlane) { c.DisableAdmission = []string{"ServiceAccount", "ResourceQuota"} },
 			want: map[string]string{"--disable-admission-plugins": "ServiceAccount,ResourceQuota"},
+		},
+		"an API server with node ports of its own": {
+			program: APIServer, change: func(c *ControlPlane) { c.ServiceNodePortRange = "31000-31499" },
+			want: map[string]string{"--service-node-port-range": "31000-31499"},
 		},
 		"an API server on a reserved port": {
 			program: APIServer, change: func(c *ControlPlane) { c.SharePorts = true }, want: map[string]string{"--permit-port-sharing": ""},

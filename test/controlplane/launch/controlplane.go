@@ -54,8 +54,12 @@ type ControlPlane struct {
 	SharePorts bool
 	// ServiceCIDR holds the addresses of its Services. The first of them is the API server's.
 	ServiceCIDR string
+	// ServiceNodePortRange holds the node ports of its Services, as <first>-<last>; "" is the API server's default.
+	ServiceNodePortRange string
 	// DisableAdmission names admission plugins that it does without.
 	DisableAdmission []string
+	// Unlimited lifts the bounds of its API server on requests in flight, and those of its controllers on their own.
+	Unlimited bool
 	// KubeletCA is the file (without .crt) of the authority of kubelets' serving certificates; "" is its own CA.
 	KubeletCA string
 	// KubeletClientCA is the file (without .crt and .key) of the authority that signs what its API server shows to
@@ -84,6 +88,10 @@ func (c *ControlPlane) URL() string {
 	return "https://" + net.JoinHostPort(c.Address, strconv.Itoa(c.Ports.APIServer))
 }
 
+// FrontProxyFile returns the file (without .crt and .key) of the certificate by which its API server knows a proxy that
+// says who asks.
+func (c *ControlPlane) FrontProxyFile() string { return c.pki("front-proxy-client") }
+
 // pki returns one of its files of certificates, without .crt and .key.
 func (c *ControlPlane) pki(name string) string { return filepath.Join(c.Folder, "pki", c.Name, name) }
 
@@ -101,7 +109,7 @@ func (c *ControlPlane) Start(ctx context.Context, programs ...Program) ([]*Proce
 		if err != nil {
 			return started, err
 		}
-		process, err := start(c.Folder, string(program)+"-"+c.Name, command)
+		process, err := Run(c.Folder, string(program)+"-"+c.Name, command)
 		if err != nil {
 			return started, err
 		}

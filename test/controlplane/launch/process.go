@@ -19,9 +19,9 @@ type Process struct {
 	ended   chan struct{}
 }
 
-// start starts a program in a process group of its own, which a terminal's Ctrl-C does not reach. It appends to the log
-// of its name and writes its process id.
-func start(folder, name string, command []string) (*Process, error) {
+// Run starts a program in a process group of its own, which a terminal's Ctrl-C does not reach. It appends to the log
+// of its name in folder and writes its process id. The command is the path of the program and its arguments.
+func Run(folder, name string, command []string) (*Process, error) {
 	p := &Process{Name: name, Log: filepath.Join(folder, "logs", name+".log"), ended: make(chan struct{})}
 	pidFile := filepath.Join(folder, "pids", name)
 	for _, file := range []string{p.Log, pidFile} {
@@ -50,6 +50,9 @@ func start(folder, name string, command []string) (*Process, error) {
 	}()
 	return p, os.WriteFile(pidFile, []byte(strconv.Itoa(p.command.Process.Pid)+"\n"), 0o644)
 }
+
+// PID returns the process id.
+func (p *Process) PID() int { return p.command.Process.Pid }
 
 // Ended reports whether the process has ended.
 func (p *Process) Ended() bool {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 )
@@ -121,6 +122,50 @@ func TestADrainMovesANamespaceOnceItIsFree(t *testing.T) {
 	w.wantEvent(t, "ResourceQuota", "drain/quota", "Left")
 	w.wantCondition(t, "drain", schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ReasonPlaced)
 	w.delete(t, here, quota)
+}
+
+// TestADrainKeepsRoomWhereVolumesAre: of two namespaces with volumes in a super cluster that is drained, the tenant of
+// one deletes its claim, and the other one is back where its volume is when the drain ends.
+func TestADrainKeepsRoomWhereVolumesAre(t *testing.T) {
+	w := shared
+	w.run(t)
+	here, there := w.placedIn(t, "volume-stays", "100m", "100Mi")
+	claims := map[string]*corev1.PersistentVolumeClaim{}
+	require.NoError(t, w.tenant.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "volume-goes", Annotations: map[string]string{
+		schedulerv1alpha1.AnnotationPlacements: `{"` + here + `":1}`, schedulerv1alpha1.AnnotationSlice: `{"cpu":"100m","memory":"100Mi"}`,
+	}}}))
+	w.quota(t, "volume-goes", "100m", "100Mi")
+	w.wantShown(t, "volume-goes", `{"`+here+`":1}`)
+	for _, name := range []string{"volume-stays", "volume-goes"} {
+		w.superQuota(t, here, name, "100m", "100Mi")
+		claims[name] = w.superClaim(t, here, name)
+	}
+	undrain := w.drain(t, here)
+	for name := range claims {
+		w.wantShown(t, name, `{"`+there+`":1}`)
+		w.superQuota(t, here, name, "0", "0") // the syncer's answer
+	}
+	w.wantDrained(t, here, "False/VolumesStay")
+	for name := range claims {
+		require.Equal(t, "100m", w.reservedIn(t, name, here))
+	}
+	w.delete(t, here, claims["volume-goes"])
+	letGo(t, w.supers[here], claims["volume-goes"])
+	w.wantReserved(t, "volume-goes", here, "0")
+	w.wantDrained(t, here, "False/VolumesStay")
+
+	undrain()
+	w.wantShown(t, "volume-stays", `{"`+here+`":1}`)
+	w.wantReserved(t, "volume-stays", there, "0")
+	w.wantDrained(t, here, "")
+	w.delete(t, here, claims["volume-stays"])
+	letGo(t, w.supers[here], claims["volume-stays"])
+}
+
+// letGo plays the controller that takes the finalizer off a claim which is being deleted.
+func letGo(t *testing.T, super client.Client, claim *corev1.PersistentVolumeClaim) {
+	t.Helper()
+	require.NoError(t, super.Patch(t.Context(), claim, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 }
 
 func TestADrainThatIsTakenBackLosesNothing(t *testing.T) {

@@ -39,9 +39,11 @@ const (
 // world is the set of API servers that all tests of this package share. Tests use namespaces of their own.
 type world struct {
 	meta, tenant client.Client
-	supers       map[string]client.Client // by super cluster id
-	options      *app.Options
-	key          string
+	// metaWatch and tenantWatch are meta and tenant, and watch.
+	metaWatch, tenantWatch client.WithWatch
+	supers                 map[string]client.Client // by super cluster id
+	options                *app.Options
+	key                    string
 }
 
 // shared is set once by TestMain, before any test runs.
@@ -49,6 +51,13 @@ var shared *world
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(klog.Background())
+	if isProgram, err := runProgram(context.Background()); isProgram {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	w, stop, err := newWorld(context.Background())
 	code := 1
 	if err != nil {
@@ -73,8 +82,13 @@ func newWorld(ctx context.Context) (*world, func(), error) {
 		return nil, func() {}, err
 	}
 	cluster := filepath.Join(clusterAPI, "config", "crd", "bases", "cluster.x-k8s.io_clusters.yaml")
+	schedulerPlugins, err := modcache.Dir(ctx, "sigs.k8s.io/scheduler-plugins")
+	if err != nil {
+		return nil, func() {}, err
+	}
 	other := controlplane.Options{DisableAdmission: without}
-	started, stop, err := controlplane.Start(controlplane.Options{CRDs: []string{crds, cluster}, DisableAdmission: without}, other, other, other)
+	started, stop, err := controlplane.Start(controlplane.Options{CRDs: []string{crds, cluster}, DisableAdmission: without},
+		controlplane.Options{CRDs: []string{podGroupCRD(schedulerPlugins)}, DisableAdmission: without}, other, other)
 	if err != nil {
 		return nil, stop, err
 	}
@@ -84,12 +98,14 @@ func newWorld(ctx context.Context) (*world, func(), error) {
 
 func (w *world) populate(ctx context.Context, meta, tenant *controlplane.ControlPlane, supers map[string]*controlplane.ControlPlane) error {
 	var err error
-	if w.meta, err = client.New(meta.Config, client.Options{Scheme: controlplane.Scheme()}); err != nil {
+	if w.metaWatch, err = client.NewWithWatch(meta.Config, client.Options{Scheme: controlplane.Scheme()}); err != nil {
 		return err
 	}
-	if w.tenant, err = client.New(tenant.Config, client.Options{Scheme: controlplane.Scheme()}); err != nil {
+	w.meta = w.metaWatch
+	if w.tenantWatch, err = client.NewWithWatch(tenant.Config, client.Options{Scheme: controlplane.Scheme()}); err != nil {
 		return err
 	}
+	w.tenant = w.tenantWatch
 	dir, err := os.MkdirTemp("", "superpool")
 	if err != nil {
 		return err

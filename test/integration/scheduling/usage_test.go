@@ -46,6 +46,23 @@ func (w *world) superPod(t *testing.T, cluster, namespace string) *corev1.Pod {
 	return pod
 }
 
+// superClaim makes a claim of a namespace in a super cluster, as a syncer does.
+func (w *world) superClaim(t *testing.T, cluster, namespace string) *corev1.PersistentVolumeClaim {
+	t.Helper()
+	owner := w.superNamespace(t, cluster, namespace)
+	owner.UID = "uid-of-the-tenant's-claim"
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: tenancy.SuperNamespace(w.key, namespace), Name: "data"},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: builders.Resources("storage", "1Gi")},
+		},
+	}
+	tenancy.SetOwner(claim, owner)
+	require.NoError(t, w.supers[cluster].Create(t.Context(), claim))
+	return claim
+}
+
 // superQuota writes the quota of a super namespace, as a syncer does: it answers what vc-scheduler has decided.
 func (w *world) superQuota(t *testing.T, cluster, namespace, cpu, memory string) *corev1.ResourceQuota {
 	t.Helper()

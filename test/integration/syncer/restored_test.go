@@ -96,6 +96,7 @@ func (w *world) following(t *testing.T, seen *sessions) func(ctrl.Manager, *sync
 			Client: mgr.GetClient(), Reader: w.meta, Lifecycle: seen, HealthPeriod: time.Second,
 			Engage: func(ctx context.Context, tenant *tenants.Tenant, _ func()) error {
 				seen.start()
+				tenant.Policy = w.policy
 				defer func() { seen.end(context.Cause(ctx)) }()
 				return made.Engage(ctx, tenant, ready)
 			},

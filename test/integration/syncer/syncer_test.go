@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,7 +50,8 @@ func (w *world) testPodSecurity(t *testing.T) {
 	require.NoError(t, w.super.Get(t.Context(), client.ObjectKey{Name: "superpool-system"}, system))
 	system.Labels["pod-security.kubernetes.io/enforce"] = "restricted"
 	require.NoError(t, w.super.Update(t.Context(), system))
-	require.NoError(t, syncer.ProvePodSecurity(t.Context(), w.superConfig))
+	// Admission reads the label from a cache.
+	eventually(t, func() error { return syncer.ProvePodSecurity(t.Context(), w.superConfig) })
 }
 
 func TestSyncer(t *testing.T) {
@@ -427,7 +429,7 @@ func (w *world) versions(t *testing.T) map[string]string {
 	for side, c := range map[string]client.Client{"tenant": w.tenant, "super": w.super} {
 		for _, list := range []client.ObjectList{
 			&corev1.PodList{}, &corev1.NamespaceList{}, &corev1.NodeList{}, &corev1.ConfigMapList{}, &corev1.SecretList{},
-			&corev1.ServiceList{}, &discoveryv1.EndpointSliceList{}, &corev1.ServiceAccountList{}, &corev1.ResourceQuotaList{},
+			&corev1.ServiceList{}, &networkingv1.IngressList{}, &discoveryv1.EndpointSliceList{}, &corev1.ServiceAccountList{}, &corev1.ResourceQuotaList{},
 		} {
 			require.NoError(t, c.List(t.Context(), list))
 			require.NoError(t, eachItem(list, func(object client.Object) {

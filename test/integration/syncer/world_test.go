@@ -23,8 +23,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -69,6 +71,8 @@ type world struct {
 	nodePorts utilnet.PortRange
 	// nodes is which nodes the tenant has Nodes for.
 	nodes tenancyv1alpha1.NodesMode
+	// transparent are the prefixes of labels and annotations that come up to the tenant.
+	transparent []string
 	// controlPlane is that of the tenant.
 	controlPlane *controlplane.ControlPlane
 }
@@ -209,7 +213,7 @@ func (w *world) startSyncer(t *testing.T, super, tenantConfig *rest.Config) *run
 func (w *world) engaged(config *rest.Config) *tenants.Tenant {
 	return &tenants.Tenant{
 		Key: w.key, VirtualCluster: types.NamespacedName{Namespace: "acme", Name: w.vcName}, UID: w.vcUID, ControlPlaneUID: w.tenantUID, ClusterDomain: "cluster.local",
-		Policy: w.policy, Config: config, Nodes: w.nodes, NodePorts: w.nodePorts, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix(w.services)},
+		Policy: w.policy, Config: config, Nodes: w.nodes, NodePorts: w.nodePorts, TransparentMetaPrefixes: w.transparent, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix(w.services)},
 	}
 }
 
@@ -224,6 +228,7 @@ func (w *world) startSyncerWith(t *testing.T, super *rest.Config, serves func(mg
 	mgr, err := ctrl.NewManager(w.accountConfig, ctrl.Options{
 		Scheme: w.meta.Scheme(), Logger: logger, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 		BaseContext: func() context.Context { return ctx },
+		Controller:  ctrlconfig.Controller{SkipNameValidation: ptr.To(true)}, // several tests have one of the name
 	})
 	require.NoError(t, err)
 	r := &running{ready: make(chan struct{}), ended: make(chan struct{}), numbers: prometheus.NewRegistry()}
@@ -264,7 +269,8 @@ func hard(pairs ...string) corev1.ResourceList {
 	return list
 }
 
-// place makes a tenant namespace and the authority's word that it is placed in clusters, one core each.
+// place makes a tenant namespace and the authority's word that it is placed in clusters, one core each. Its home stays
+// while it is one of them, and is else the first.
 func (w *world) place(t *testing.T, name string, clusters ...string) *schedulerv1alpha1.NamespacePlacement {
 	return w.placeWith(t, name, []string{"cpu", "1", "memory", "1Gi", "pods", "20"}, clusters...)
 }
@@ -284,6 +290,12 @@ func (w *world) placeWith(t *testing.T, name string, reserved []string, clusters
 	object.Status.Placements = nil
 	for _, cluster := range clusters {
 		object.Status.Placements = append(object.Status.Placements, builders.HeldSlices(cluster, 1, reserved...))
+	}
+	if !slices.Contains(clusters, object.Status.Home) {
+		object.Status.Home = ""
+		if len(clusters) > 0 {
+			object.Status.Home = clusters[0]
+		}
 	}
 	meta.SetStatusCondition(&object.Status.Conditions, metav1.Condition{
 		Type: schedulerv1alpha1.ConditionPlaced, Status: metav1.ConditionTrue, Reason: schedulerv1alpha1.ReasonPlaced,

@@ -57,6 +57,7 @@ func startCommand() *cobra.Command {
 	flags.StringVar(&controlPlane.Address, "address", "127.0.0.1", "where its API server listens")
 	flags.IntVar(&firstPort, "first-port", 0, "the API server's port; the next four are those of etcd, etcd's peers, controller manager and scheduler")
 	flags.StringVar(&controlPlane.ServiceCIDR, "service-cidr", "10.96.0.0/12", "the addresses of its Services")
+	flags.StringVar(&controlPlane.ServiceNodePortRange, "service-node-port-range", "", "the node ports of its Services, if not the API server's default")
 	flags.StringSliceVar(&controlPlane.DisableAdmission, "disable-admission-plugins", nil, "admission plugins that it does without")
 	flags.StringVar(&controlPlane.KubeletCA, "kubelet-ca", "", "the authority (FILE without .crt) of kubelets' serving certificates, if not its own")
 	flags.StringVar(&controlPlane.KubeletClientCA, "kubelet-client-ca", "",

@@ -1,0 +1,59 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/scheduling"
+	"github.com/superpool/superpool/internal/shards"
+	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/manifests/profiles"
+)
+
+// TestPodsOfShardsUseAddedPlugins: the pod scheduler of a tenant of a shard builds the plugins of its profiles, those
+// out of tree among them.
+func TestPodsOfShardsUseAddedPlugins(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "pods.yaml")
+	const last = "      - name: SuperClusterBinder\n"
+	added := strings.Replace(string(profiles.PodScheduler), last, "      - name: Added\n"+last, 1)
+	require.NoError(t, os.WriteFile(file, []byte(added), 0o600))
+	options := NewOptions()
+	options.PodSchedulerConfig = file
+	options.Plugins = []Option{WithPlugin("Added", func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
+		return nil, errors.New("it is built")
+	})}
+	read, err := options.read()
+	require.NoError(t, err)
+
+	elected := &elections{shards: &shards.Shards{Options: shards.Options{Count: 2}}}
+	pods := elected.pods(&scheduling.Tenants{Part: scheduling.PartPlacements, Store: &scheduling.Store{}, PodConfig: read.podConfig, OutOfTree: read.outOfTree}, &scheduling.Dispatcher{})
+	require.Equal(t, scheduling.PartPods, pods.Part)
+	pods.Lead = func(ctx context.Context, _ types.UID) (context.Context, func(http.RoundTripper) http.RoundTripper, func(), error) {
+		return ctx, func(inner http.RoundTripper) http.RoundTripper { return inner }, func() {}, nil
+	}
+	tenant := &tenants.Tenant{Key: "tenant", UID: "uid", Policy: &policy.Ref{}, Config: &rest.Config{Host: "https://127.0.0.1:1"}}
+	require.ErrorContains(t, pods.Engage(schedulertest.Context(t), tenant, func() {}), `plugin "Added": it is built`)
+}
+
+// TestElectionsFence: the Fence of the leader gives writes up before another leader may be elected.
+func TestElectionsFence(t *testing.T) {
+	t.Parallel()
+	elected, err := newElections(&rest.Config{Host: "https://127.0.0.1:1"}, NewOptions())
+	require.NoError(t, err)
+	require.Equal(t, []time.Duration{leaseDuration, renewDeadline}, []time.Duration{elected.fence.LeaseDuration, elected.fence.RenewDeadline})
+}

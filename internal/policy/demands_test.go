@@ -1,0 +1,82 @@
+package policy_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/policy"
+)
+
+func TestDemands(t *testing.T) {
+	t.Parallel()
+	const required = "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey"
+	peers := func(key string) *corev1.PodAffinity {
+		return &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: key}}}
+	}
+	nodes := func(terms ...corev1.NodeSelectorTerm) *corev1.NodeAffinity {
+		return &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms}}
+	}
+	exists := func(key string) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpExists}}}
+	}
+	for name, tc := range map[string]struct {
+		policy func(spec *tenancyv1alpha1.TenantPolicySpec)
+		spec   corev1.PodSpec
+		want   []policy.Refusal
+	}{
+		"nothing": {},
+		"what the policy lists, and labels of tenant Nodes": {spec: corev1.PodSpec{
+			NodeSelector:              map[string]string{"topology.kubernetes.io/zone": "a", "tenancy.x-k8s.io/superclusterid": "r1", "tenancy.x-k8s.io/virtualnode": "true"},
+			Affinity:                  &corev1.Affinity{PodAffinity: peers("scheduler.tenancy.x-k8s.io/super-cluster"), NodeAffinity: nodes(exists("tenancy.x-k8s.io/superclusterid"))},
+			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{TopologyKey: "tenancy.x-k8s.io/superclusterid", WhenUnsatisfiable: corev1.DoNotSchedule}},
+		}},
+		"labels": {spec: corev1.PodSpec{
+			NodeSelector: map[string]string{"team": "operator"}, Affinity: &corev1.Affinity{PodAffinity: peers("rack"), NodeAffinity: nodes(exists("rack"), exists("row"))},
+		}, want: []policy.Refusal{
+			{Field: "spec.nodeSelector[team]", Message: "node label team (is operator) is not allowed: " + onlyNodeKeys},
+			{Field: required, Message: "node label rack (Exists) is not allowed: " + onlyNodeKeys},
+			{Message: "node label row (Exists) is not allowed: " + onlyNodeKeys},
+		}},
+		"the policy's own node selector overwrites the pod's": {
+			policy: func(spec *tenancyv1alpha1.TenantPolicySpec) {
+				spec.Pods.NodeSelector = map[string]string{"pool": "small"}
+			},
+			spec: corev1.PodSpec{NodeSelector: map[string]string{"pool": "large"}},
+		},
+		"tolerations": {spec: corev1.PodSpec{Tolerations: []corev1.Toleration{
+			{Key: "node.kubernetes.io/unschedulable", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+			{Key: "dedicated", Operator: corev1.TolerationOpExists},
+			{Operator: corev1.TolerationOpExists},
+			{Key: "virtual-kubelet.io/provider", Operator: corev1.TolerationOpExists},
+		}}, want: []policy.Refusal{
+			{Field: "spec.tolerations[1]", Message: "tolerating taint dedicated is not allowed: " + onlyTaints},
+			{Field: "spec.tolerations[2]", Message: "a toleration without key tolerates every taint (effect \"\"): pods.securityLevel is baseline, and only privileged allows it"},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Empty(t, cmp.Diff(tc.want, policy.Demands(policyWith(t, tc.policy), &tc.spec)))
+		})
+	}
+	words := policy.Words(policy.Default(), []policy.Refusal{{Field: "spec.a", Message: "is bad"}, {Message: "2 more fields are forbidden"}})
+	require.Equal(t, "TenantPolicy default forbids: spec.a: is bad; 2 more fields are forbidden", words)
+}
+
+func TestShows(t *testing.T) {
+	t.Parallel()
+	current := policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+		spec.Pods.Tolerations = append(spec.Pods.Tolerations, tenancyv1alpha1.TolerationRule{Key: "gpu", Effect: corev1.TaintEffectNoSchedule})
+	})
+	for taint, want := range map[corev1.Taint]bool{
+		{Key: "node.kubernetes.io/unschedulable", Effect: corev1.TaintEffectNoSchedule}: true,
+		{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}:                              true,
+		{Key: "gpu", Effect: corev1.TaintEffectNoExecute}:                               false,
+		{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}:                        false,
+	} {
+		require.Equal(t, want, current.Shows(&taint), taint)
+	}
+}

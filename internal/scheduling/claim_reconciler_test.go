@@ -1,0 +1,157 @@
+package scheduling
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/utils/ptr"
+	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/claimhome"
+	"github.com/superpool/superpool/internal/slicepod"
+	"github.com/superpool/superpool/test/builders"
+)
+
+func homelessClaim(name string, change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, UID: types.UID(name), ResourceVersion: "7", Annotations: map[string]string{}},
+		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To("fast")},
+	}
+	for _, do := range change {
+		do(claim)
+	}
+	return claim
+}
+
+func withHome(home string) func(*corev1.PersistentVolumeClaim) {
+	return func(claim *corev1.PersistentVolumeClaim) {
+		claim.Annotations[schedulerv1alpha1.AnnotationSuperCluster] = home
+	}
+}
+
+func storageClassOf(mode storagev1.VolumeBindingMode, offering ...string) *storagev1.StorageClass {
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast", Annotations: map[string]string{}}, VolumeBindingMode: &mode}
+	for _, id := range offering {
+		class.Annotations["offered-by.tenancy.x-k8s.io/"+id] = "x"
+	}
+	return class
+}
+
+func TestHomeFor(t *testing.T) {
+	t.Parallel()
+	const now, later = storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer
+	room := func(name, pods string, change ...func(*corev1.Node)) *corev1.Node {
+		node := st.MakeNode().Name(name).Capacity(map[corev1.ResourceName]string{slicepod.Resource(corev1.ResourcePods, "web"): pods}).Obj()
+		for _, do := range change {
+			do(node)
+		}
+		return node
+	}
+	tainted := func(key string) func(*corev1.Node) {
+		return func(node *corev1.Node) {
+			node.Spec.Taints = []corev1.Taint{{Key: key, Effect: corev1.TaintEffectNoSchedule}}
+		}
+	}
+	cordoned := func(node *corev1.Node) { node.Spec.Unschedulable = true }
+	for name, tc := range map[string]struct {
+		class      *storagev1.StorageClass
+		nodes      []*corev1.Node
+		beside     map[string]int
+		want       string
+		wantReason string
+	}{
+		"the one with most room":            {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "2")}, want: "r2"},
+		"the first of equals":               {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "1")}, want: "r1"},
+		"the one with fewer claims":         {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "9")}, beside: map[string]int{"r1": 1, "r2": 2}, want: "r1"},
+		"one without claims":                {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "9"), room("r2", "1")}, beside: map[string]int{"r1": 1}, want: "r2"},
+		"the one that offers the class":     {class: storageClassOf(now, "r1"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "2")}, want: "r1"},
+		"not a drained one":                 {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "2", tainted("drain"))}, want: "r1"},
+		"not a cordoned one":                {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "2", cordoned)}, want: "r1"},
+		"one with the taint of all":         {class: storageClassOf(now, "r1"), nodes: []*corev1.Node{room("r1", "1", tainted(schedulerv1alpha1.TaintProvider))}, want: "r1"},
+		"none holds the namespace":          {class: storageClassOf(now, "r1", "r3"), nodes: []*corev1.Node{room("r1", "0"), room("r2", "2")}, wantReason: reasonNoHome},
+		"nobody offers it":                  {class: storageClassOf(now), nodes: []*corev1.Node{room("r1", "1")}, wantReason: reasonClassNotOffered},
+		"nobody offers it to later pods":    {class: storageClassOf(later), nodes: []*corev1.Node{room("r1", "1")}, wantReason: reasonClassNotOffered},
+		"it waits for its first consumer":   {class: storageClassOf(later, "r1"), nodes: []*corev1.Node{room("r1", "1")}},
+		"a pool without the tenant's nodes": {class: storageClassOf(now, "r1"), wantReason: reasonNoHome},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			home, why := homeFor(homelessClaim("c"), tc.class, tc.nodes, tc.beside)
+			require.Equal(t, tc.want, home)
+			require.Equal(t, tc.wantReason, why.Reason)
+			require.Equal(t, tc.wantReason == "", why.Message == "")
+		})
+	}
+}
+
+// TestClaimsWithoutAHome: claims that nobody can provision are told once, and again when that changes; others are left.
+func TestClaimsWithoutAHome(t *testing.T) {
+	t.Parallel()
+	api := fake.NewClientset(
+		homelessClaim("new"), homelessClaim("homed", withHome("r1")), homelessClaim("bound", func(claim *corev1.PersistentVolumeClaim) { claim.Spec.VolumeName = "own" }),
+		homelessClaim("classless", func(claim *corev1.PersistentVolumeClaim) { claim.Spec.StorageClassName = ptr.To("other") }),
+		storageClassOf(storagev1.VolumeBindingImmediate, "r1"),
+	)
+	factory := informers.NewSharedInformerFactory(api, 0)
+	recorder := events.NewFakeRecorder(10)
+	r := &claimReconciler{
+		key: "acme", api: api, recorder: recorder, placements: clientfake.NewClientBuilder().WithScheme(metaScheme(t)).Build(), dispatcher: newDispatcher(),
+		claims: factory.Core().V1().PersistentVolumeClaims().Lister(), classes: factory.Storage().V1().StorageClasses().Lister(),
+	}
+	factory.Start(t.Context().Done())
+	factory.WaitForCacheSync(t.Context().Done())
+	for range 3 {
+		for _, item := range []request{{concern: concernClaim}, {concern: concernClaim, namespace: "web", name: "new"}, {concern: concernClaim, namespace: "web", name: "gone"}} {
+			_, err := r.Reconcile(t.Context(), item)
+			require.NoError(t, err)
+		}
+	}
+	require.Len(t, recorder.Events, 1)
+	require.Contains(t, <-recorder.Events, reasonNoHome)
+	require.Len(t, r.told, 1)
+	require.NoError(t, factory.Core().V1().PersistentVolumeClaims().Informer().GetStore().Delete(homelessClaim("new")))
+	_, err := r.Reconcile(t.Context(), request{concern: concernClaim, namespace: "web", name: "new"})
+	require.NoError(t, err)
+	require.Empty(t, r.told, "what claims were told that are gone")
+	for _, action := range api.Actions() {
+		_, isPatch := action.(clienttesting.PatchAction)
+		require.False(t, isPatch)
+	}
+}
+
+// TestClaimsGivenTogether: claims that get their homes at once are spread as those that get them one by one.
+func TestClaimsGivenTogether(t *testing.T) {
+	t.Parallel()
+	api := fake.NewClientset(homelessClaim("a"), homelessClaim("b"), homelessClaim("c"), homelessClaim("d"), storageClassOf(storagev1.VolumeBindingImmediate, "r1", "r2"))
+	factory := informers.NewSharedInformerFactory(api, 0)
+	placement := builders.Placement("acme", "web").Held("r1", 1, "pods", "9").Held("r2", 1, "pods", "9").Obj()
+	r := &claimReconciler{
+		key: "acme", api: api, recorder: events.NewFakeRecorder(10), dispatcher: newDispatcher(),
+		placements: clientfake.NewClientBuilder().WithScheme(metaScheme(t)).WithObjects(placement).Build(),
+		claims:     factory.Core().V1().PersistentVolumeClaims().Lister(), classes: factory.Storage().V1().StorageClasses().Lister(),
+	}
+	for _, id := range []string{"r1", "r2"} {
+		r.dispatcher.nodes[id] = st.MakeNode().Name(id).Obj()
+	}
+	factory.Start(t.Context().Done())
+	factory.WaitForCacheSync(t.Context().Done())
+	_, err := r.Reconcile(t.Context(), request{concern: concernClaim})
+	require.NoError(t, err)
+	given := map[string]int{}
+	claims, err := api.CoreV1().PersistentVolumeClaims("web").List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	for i := range claims.Items {
+		given[claimhome.Of(&claims.Items[i])]++
+	}
+	require.Equal(t, map[string]int{"r1": 2, "r2": 2}, given)
+}

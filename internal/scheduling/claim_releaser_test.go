@@ -1,0 +1,78 @@
+package scheduling
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	testingclock "k8s.io/utils/clock/testing"
+	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+// TestClaimReleaser: a claim that the tenant deletes waits for super clusters of the pool, and for others no longer
+// than gonePatience.
+func TestClaimReleaser(t *testing.T) {
+	t.Parallel()
+	const r1, r2, others = "claim.tenancy.x-k8s.io/r1", "claim.tenancy.x-k8s.io/r2", "kubernetes.io/pvc-protection"
+	for _, tc := range []struct {
+		name string
+		// deleted is since when the tenant deletes the claim, 0 for not.
+		deleted    time.Duration
+		finalizers []string
+		// cached and stored are the virtual Nodes.
+		cached, stored []string
+		want           []string
+		wantAgain      time.Duration
+	}{
+		{name: "not deleted", finalizers: []string{r1}, want: []string{r1}},
+		{name: "of a super cluster of the pool", deleted: time.Hour, finalizers: []string{r1}, cached: []string{"r1"}, stored: []string{"r1"}, want: []string{r1}},
+		{name: "of one that the cache does not show", deleted: time.Hour, finalizers: []string{r1}, stored: []string{"r1"}, want: []string{r1}},
+		{name: "of one that has left, just now", deleted: time.Minute, finalizers: []string{r1}, want: []string{r1}, wantAgain: gonePatience - time.Minute},
+		{name: "of one that has left", deleted: time.Hour, finalizers: []string{others, r1}, want: []string{others}},
+		{
+			name: "of one that has left, and one of the pool", deleted: time.Hour, finalizers: []string{r1, r2}, cached: []string{"r2"}, stored: []string{"r2"},
+			want: []string{r2},
+		},
+		{name: "of nobody's", deleted: time.Hour, finalizers: []string{others}, want: []string{others}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			api := fake.NewClientset(homelessClaim("data", func(claim *corev1.PersistentVolumeClaim) {
+				claim.Finalizers = tc.finalizers
+				if tc.deleted > 0 {
+					since := metav1.NewTime(evictionNow.Add(-tc.deleted))
+					claim.DeletionTimestamp = &since
+				}
+			}))
+			factory := informers.NewSharedInformerFactory(api, 0)
+			meta := clientfake.NewClientBuilder().WithScheme(metaScheme(t))
+			for _, id := range tc.stored {
+				meta.WithObjects(st.MakeNode().Name(id).Obj())
+			}
+			r := &claimReleaser{
+				api: api, claims: factory.Core().V1().PersistentVolumeClaims().Lister(), dispatcher: newDispatcher(), meta: meta.Build(),
+				clock: testingclock.NewFakePassiveClock(evictionNow),
+			}
+			for _, id := range tc.cached {
+				r.dispatcher.nodes[id] = st.MakeNode().Name(id).Obj()
+			}
+			factory.Start(t.Context().Done())
+			factory.WaitForCacheSync(t.Context().Done())
+			for _, item := range []request{{concern: concernClaimRelease}, {concern: concernClaimRelease, namespace: "web", name: "data"}, {concern: concernClaimRelease, namespace: "web", name: "gone"}} {
+				result, err := r.Reconcile(t.Context(), item)
+				require.NoError(t, err)
+				if item.name != "gone" {
+					require.Equal(t, tc.wantAgain, result.RequeueAfter)
+				}
+			}
+			claim, err := api.CoreV1().PersistentVolumeClaims("web").Get(t.Context(), "data", metav1.GetOptions{})
+			require.NoError(t, err)
+			require.Equal(t, tc.want, claim.Finalizers)
+		})
+	}
+}

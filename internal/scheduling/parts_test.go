@@ -1,0 +1,170 @@
+package scheduling
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/superpool/superpool/internal/kubescheduler"
+	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/internal/view"
+	"github.com/superpool/superpool/manifests/profiles"
+	"github.com/superpool/superpool/test/builders"
+)
+
+// TestParts: each concern is one part's, together they are all, and a part's queue takes no other.
+func TestParts(t *testing.T) {
+	t.Parallel()
+	concerns := map[Part][]concern{}
+	for _, part := range []Part{PartAll, PartPlacements, PartPods} {
+		api := fake.NewClientset()
+		stored := newStoredPlacements(t, builders.Placement("tenant", "web").Obj())
+		chosen := newChoices()
+		if part == PartPlacements {
+			chosen = nil
+		}
+		factory := tenantInformers(t.Context(), api, view.NewNodeSource(), chosen, nil, func(err error) { t.Error(err) })
+		tenantsOf := &Tenants{Part: part, Client: stored, Store: NewStore(stored, stored), Usage: &measured{}, Dispatcher: newDispatcher()}
+		c := newTenantController(tenantsOf, &tenants.Tenant{Key: "tenant", Policy: &policy.Ref{}}, api, factory, view.NewNodeSource(), chosen, events.NewFakeRecorder(10), func(error) {})
+		concerns[part] = slices.Sorted(maps.Keys(c.reconcile))
+
+		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[request]())
+		require.NoError(t, c.watch(t.Context(), queue))
+		c.dispatcher.placement(placementChange{current: builders.Placement("tenant", "db").Obj()})
+		require.NotZero(t, queue.Len())
+		for range queue.Len() {
+			item, _ := queue.Get()
+			require.Contains(t, concerns[part], item.concern)
+		}
+		queue.ShutDown()
+	}
+	require.Empty(t, cmp.Diff([]concern{concernClaim, concernClaimRelease, concernNodes, concernPod}, concerns[PartPods]))
+	require.Empty(t, cmp.Diff(concerns[PartAll], slices.Sorted(slices.Values(append(slices.Clone(concerns[PartPlacements]), concerns[PartPods]...)))))
+}
+
+// TestLead: nothing of a tenant is read that another process leads, and all that is sent passes the transport of the
+// one who leads it, until it has left. The work ends when it is led no more.
+func TestLead(t *testing.T) {
+	t.Parallel()
+	var requests, passed, left atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer server.Close()
+	podConfig, err := kubescheduler.LoadConfig("", profiles.PodScheduler)
+	require.NoError(t, err)
+	stored := newStoredPlacements(t)
+	notLed := errors.New("another leads it")
+	leads, lost := false, context.CancelCauseFunc(nil)
+	tenantsOf := &Tenants{
+		Part: PartPods, Client: stored, Store: NewStore(stored, stored), Dispatcher: newDispatcher(), PodConfig: podConfig,
+		Lead: func(ctx context.Context, tenant types.UID) (context.Context, func(http.RoundTripper) http.RoundTripper, func(), error) {
+			require.Equal(t, types.UID("uid"), tenant)
+			if !leads {
+				return nil, nil, nil, notLed
+			}
+			ctx, lost = context.WithCancelCause(ctx)
+			wrap := func(next http.RoundTripper) http.RoundTripper {
+				return roundTripper(func(r *http.Request) (*http.Response, error) {
+					passed.Add(1)
+					return next.RoundTrip(r)
+				})
+			}
+			return ctx, wrap, func() { left.Add(1) }, nil
+		},
+	}
+	tenant := &tenants.Tenant{Key: "tenant", UID: "uid", Policy: &policy.Ref{}, Config: &rest.Config{Host: server.URL}}
+	ready := func() { t.Error("it has read nothing") }
+	require.ErrorIs(t, tenantsOf.Engage(schedulertest.Context(t), tenant, ready), notLed)
+	require.Zero(t, requests.Load())
+	require.Zero(t, left.Load())
+
+	leads = true
+	ctx, cancel := context.WithCancel(schedulertest.Context(t))
+	ended := make(chan error, 1)
+	go func() { ended <- tenantsOf.Engage(ctx, tenant, ready) }()
+	schedulertest.Soon(t, func() bool { return requests.Load() > 0 })
+	require.Zero(t, left.Load())
+	cancel()
+	require.NoError(t, <-ended)
+	require.Equal(t, int32(1), left.Load())
+	require.GreaterOrEqual(t, passed.Load(), requests.Load())
+
+	before := requests.Load()
+	go func() { ended <- tenantsOf.Engage(schedulertest.Context(t), tenant, ready) }()
+	schedulertest.Soon(t, func() bool { return requests.Load() > before })
+	lost(notLed)
+	require.ErrorIs(t, <-ended, notLed)
+	require.Equal(t, int32(2), left.Load())
+}
+
+// TestEngageWithoutTheCRD: a control plane that serves no PodGroups, and takes long for its other lists, is not given
+// up.
+func TestEngageWithoutTheCRD(t *testing.T) {
+	t.Parallel()
+	const patience = 100 * time.Millisecond
+	var asked atomic.Int32
+	slow := time.After(5 * patience)
+	listed := make(chan struct{})
+	go func() {
+		<-slow
+		close(listed)
+	}()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case path.Base(r.URL.Path) == "podgroups":
+			asked.Add(1)
+			w.WriteHeader(http.StatusNotFound)
+			return
+		case r.URL.Query().Get("watch") != "":
+			<-r.Context().Done()
+			return
+		}
+		select {
+		case <-listed:
+			_, _ = w.Write([]byte(`{"metadata":{"resourceVersion":"1"}}`))
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(server.Close)
+	podConfig, err := kubescheduler.LoadConfig("", profiles.PodScheduler)
+	require.NoError(t, err)
+	stored := newStoredPlacements(t)
+	tenantsOf := &Tenants{Part: PartPods, Client: stored, Store: NewStore(stored, stored), Dispatcher: newDispatcher(), PodConfig: podConfig, patience: patience}
+	ctx, cancel := context.WithCancel(schedulertest.Context(t))
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	tenant := &tenants.Tenant{Key: "tenant", UID: "uid", Policy: &policy.Ref{}, Config: &rest.Config{Host: server.URL}}
+	go func() { ended <- tenantsOf.Engage(ctx, tenant, func() { close(ready) }) }()
+	select {
+	case <-ready:
+	case err := <-ended:
+		require.NoError(t, err, "the tenant is given up")
+	}
+	require.NotZero(t, asked.Load())
+	cancel()
+	require.NoError(t, <-ended)
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -1,0 +1,80 @@
+package scheduling
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	storageinformers "k8s.io/client-go/informers/storage/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/tenantclient"
+	"github.com/superpool/superpool/internal/view"
+)
+
+// projectVolumes lets the informers of a tenant's claims, volumes and StorageClasses pass them through the pod view's
+// projection, and those of what its CSI drivers say be empty: they run in super clusters. shared is what factory is
+// made of. A panic of a projection is passed to fail.
+func projectVolumes(ctx context.Context, shared, factory informers.SharedInformerFactory, fail func(error)) {
+	projected := func(object runtime.Object, make func(kubernetes.Interface) cache.SharedIndexInformer, transform cache.TransformFunc) {
+		informer := factory.InformerFor(object, func(api kubernetes.Interface, _ time.Duration) cache.SharedIndexInformer { return make(api) })
+		// InformerFor sets the factory's own transform, so ours comes after it. It fails only on a started informer.
+		_ = informer.SetTransform(engage.Transform(ctx, "projection of volumes", fail, transform))
+	}
+	projected(&corev1.PersistentVolumeClaim{}, func(api kubernetes.Interface) cache.SharedIndexInformer {
+		indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+		return coreinformers.NewFilteredPersistentVolumeClaimInformer(api, metav1.NamespaceAll, 0, indexers, tenantclient.Paged)
+	}, view.TenantClaim)
+	projected(&corev1.PersistentVolume{}, func(api kubernetes.Interface) cache.SharedIndexInformer {
+		return coreinformers.NewFilteredPersistentVolumeInformer(api, 0, cache.Indexers{}, tenantclient.Paged)
+	}, view.TenantVolume)
+	projected(&storagev1.StorageClass{}, func(api kubernetes.Interface) cache.SharedIndexInformer {
+		return storageinformers.NewFilteredStorageClassInformer(api, 0, cache.Indexers{}, tenantclient.Paged)
+	}, view.TenantStorageClass)
+	for _, object := range []runtime.Object{&storagev1.CSINode{}, &storagev1.CSIDriver{}, &storagev1.CSIStorageCapacity{}} {
+		shared.InformerFor(object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+			indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+			return &emptyInformer{cache.NewSharedIndexInformer(&cache.ListWatch{}, object, 0, indexers)}
+		})
+	}
+}
+
+// emptyInformer has no objects, and sends no requests.
+type emptyInformer struct{ cache.SharedIndexInformer }
+
+// Run implements cache.SharedInformer.
+func (*emptyInformer) Run(<-chan struct{}) {}
+
+// RunWithContext implements cache.SharedInformer.
+func (*emptyInformer) RunWithContext(context.Context) {}
+
+// HasSynced implements cache.SharedInformer.
+func (*emptyInformer) HasSynced() bool { return true }
+
+// AddEventHandler implements cache.SharedInformer.
+func (*emptyInformer) AddEventHandler(cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	return synced{}, nil
+}
+
+// AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
+func (*emptyInformer) AddEventHandlerWithResyncPeriod(cache.ResourceEventHandler, time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return synced{}, nil
+}
+
+// AddEventHandlerWithOptions implements cache.SharedInformer.
+func (*emptyInformer) AddEventHandlerWithOptions(cache.ResourceEventHandler, cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+	return synced{}, nil
+}
+
+// synced is the registration of a handler that is never called.
+type synced struct{}
+
+// HasSynced implements cache.ResourceEventHandlerRegistration.
+func (synced) HasSynced() bool { return true }

@@ -1,0 +1,154 @@
+package kinds_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/test/builders"
+)
+
+// tenantBudget is a tenant's budget as its own controller sees it.
+func tenantBudget(healthy, desired, allowed int32) *policyv1.PodDisruptionBudget {
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Generation: 3},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, MaxUnavailable: ptr.To(intstr.FromString("50%")),
+			UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
+		},
+		Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 3, CurrentHealthy: healthy, DesiredHealthy: desired, DisruptionsAllowed: allowed},
+	}
+}
+
+// TestSuperBudget: how many of a budget's pods must stay in this super cluster.
+func TestSuperBudget(t *testing.T) {
+	t.Parallel()
+	const closed, moves, rests = kinds.BudgetClosed, kinds.BudgetMoves, kinds.BudgetRests
+	outdated := tenantBudget(5, 3, 2)
+	outdated.Generation = 4
+	for name, tc := range map[string]struct {
+		tenant *policyv1.PodDisruptionBudget
+		state  kinds.BudgetState
+		// least is the super budget's minAvailable before, and healthy what its controller counts. lags is whether that
+		// has yet to see the spec.
+		least, healthy int32
+		lags           bool
+		want           int32
+	}{
+		"another's turn":                   {tenant: tenantBudget(5, 3, 2), state: closed, least: 1, healthy: 3, want: math.MaxInt32},
+		"at rest: what the tenant allows":  {tenant: tenantBudget(5, 3, 2), state: rests, least: math.MaxInt32, healthy: 3, want: 1},
+		"more is allowed than is here":     {tenant: tenantBudget(9, 3, 6), state: rests, least: math.MaxInt32, healthy: 3},
+		"nothing is allowed":               {tenant: tenantBudget(3, 3, 0), state: rests, least: math.MaxInt32, healthy: 3, want: 3},
+		"one was evicted a moment ago":     {tenant: tenantBudget(5, 3, 2), state: moves, least: 1, healthy: 2, want: 1},
+		"the tenant has seen that":         {tenant: tenantBudget(4, 3, 1), state: rests, least: 1, healthy: 2, want: 1},
+		"another one came here":            {tenant: tenantBudget(5, 3, 2), state: moves, least: 1, healthy: 4, want: 2},
+		"one failed elsewhere":             {tenant: tenantBudget(4, 3, 1), state: moves, least: 1, healthy: 3, want: 2},
+		"too few are healthy":              {tenant: tenantBudget(2, 3, 0), state: rests, least: 1, healthy: 2, want: math.MaxInt32},
+		"the tenant's status is old":       {tenant: outdated, state: rests, least: 1, healthy: 3, want: math.MaxInt32},
+		"the super cluster's status lags":  {tenant: tenantBudget(5, 3, 2), state: rests, least: 3, healthy: 3, lags: true, want: 3},
+		"it lags, and fewer are allowed":   {tenant: tenantBudget(4, 3, 1), state: rests, least: 1, healthy: 3, lags: true, want: 2},
+		"closed stays so until it is rest": {tenant: tenantBudget(5, 3, 2), state: moves, least: math.MaxInt32, healthy: 3, want: math.MaxInt32},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			super := &policyv1.PodDisruptionBudget{
+				ObjectMeta: metav1.ObjectMeta{Generation: 2},
+				Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: ptr.To(intstr.FromInt32(tc.least))},
+				Status:     policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 2, CurrentHealthy: tc.healthy},
+			}
+			if tc.lags {
+				super.Status.ObservedGeneration = 1
+			}
+			before := tc.tenant.DeepCopy()
+			kinds.SuperBudget(tc.tenant, super, "key", tc.state)
+			require.Empty(t, cmp.Diff(before, tc.tenant), "the argument is the cache's")
+			require.Empty(t, cmp.Diff(policyv1.PodDisruptionBudgetSpec{
+				Selector:     &metav1.LabelSelector{MatchLabels: map[string]string{"label.tenancy.x-k8s.io/app": "web", tenancyv1alpha1.LabelCluster: "key"}},
+				MinAvailable: ptr.To(intstr.FromInt32(tc.want)), UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
+			}, super.Spec))
+		})
+	}
+}
+
+// TestSuperBudgetOfNothing: a budget without a selector is for no pod, on either side.
+func TestSuperBudgetOfNothing(t *testing.T) {
+	t.Parallel()
+	tenant, super := tenantBudget(1, 1, 0), &policyv1.PodDisruptionBudget{}
+	tenant.Spec.Selector = nil
+	kinds.SuperBudget(tenant, super, "key", kinds.BudgetClosed)
+	require.Nil(t, super.Spec.Selector)
+}
+
+// TestTurnsOfABudget: a super cluster with a pod on a cordoned node keeps the turn for ten minutes, lets others take it
+// for half a minute, and takes it again, by the clock of its syncer alone.
+func TestTurnsOfABudget(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	p.placed(t)
+	clock := testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))
+	p.env.Clock = clock
+	budget := tenantBudget(3, 2, 1)
+	budget.Namespace, budget.Name, budget.UID = "web", "web", "budget-uid"
+	p.tenant.Client = answering(fake.NewClientBuilder().WithObjects(budget).Build(), tenantUID)
+	pod := builders.Owned(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "web-1", Labels: map[string]string{"label.tenancy.x-k8s.io/app": "web"}}, Spec: corev1.PodSpec{NodeName: "n1"},
+	}, ownerOf("pod-uid"))
+	p.superCache[kinds.KindPod] = []client.Object{pod}
+	p.superCache[kinds.KindNode] = []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: corev1.NodeSpec{Unschedulable: true}}}
+	budgets := p.kind(kinds.KindBudget)
+
+	// look reconciles until nothing changes any more, as informers would have it, and returns after how long it is
+	// asked again and who has the turn.
+	look := func() (again time.Duration, holder string) {
+		t.Helper()
+		for range 4 {
+			current := &policyv1.PodDisruptionBudget{}
+			require.NoError(t, p.tenant.Client.Get(t.Context(), types.NamespacedName{Namespace: "web", Name: "web"}, current))
+			p.tenantCache[kinds.KindBudget] = []client.Object{current}
+			p.superCache[kinds.KindBudget] = nil
+			there := &policyv1.PodDisruptionBudget{}
+			if err := p.superClient.Get(t.Context(), types.NamespacedName{Namespace: clusterKey + "-web", Name: "web"}, there); err == nil {
+				p.superCache[kinds.KindBudget] = []client.Object{there}
+			}
+			var err error
+			again, err = budgets.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindBudget, Namespace: "web", Name: "web"}, 0)
+			require.NoError(t, err)
+			holder = current.Annotations[tenancyv1alpha1.AnnotationDisruptedIn]
+		}
+		return again, holder
+	}
+	for range 2 {
+		_, holder := look()
+		require.Equal(t, "r1", holder)
+		clock.SetTime(clock.Now().Add(10*time.Minute - time.Second))
+		again, holder := look()
+		require.Equal(t, "r1", holder, "the turn lasts")
+		require.Positive(t, again)
+		clock.SetTime(clock.Now().Add(time.Second))
+		again, holder = look()
+		require.Empty(t, holder, "it is over")
+		require.Equal(t, 30*time.Second, again)
+		clock.SetTime(clock.Now().Add(30*time.Second - time.Nanosecond))
+		_, holder = look()
+		require.Empty(t, holder, "others may take it")
+		clock.SetTime(clock.Now().Add(time.Nanosecond))
+	}
+	_, holder := look()
+	require.Equal(t, "r1", holder)
+}

@@ -1,0 +1,409 @@
+package kinds
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	volumehelper "k8s.io/component-helpers/storage/volume"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/claimhome"
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// Claims syncs PersistentVolumeClaims: those whose home is this super cluster go down, and a volume for each that is
+// bound goes up, to which the tenant's own volume controller binds the claim. A reconcile reads both sides from caches,
+// NextClaimStep chooses one step, and perform executes it.
+type Claims struct{ env *Env }
+
+var _ engine.Kind = &Claims{}
+
+// Name implements engine.Kind.
+func (c *Claims) Name() string { return KindClaim }
+
+// Keys implements engine.Kind. Among them are those of volumes whose claim neither side has.
+func (c *Claims) Keys() []engine.Key {
+	keys := c.env.keys(KindClaim)
+	for _, tenant := range c.env.Tenants() {
+		for _, object := range tenant.Cache.List(KindVolume) {
+			if key, ours := volumeKey(tenant.Key, object); ours {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
+// claimPair is a claim as the caches of both sides have it, nil where there is none.
+type claimPair struct {
+	tenant                  *Tenant
+	key                     engine.Key
+	tenantClaim, superClaim *corev1.PersistentVolumeClaim
+	facts                   ClaimFacts
+}
+
+// superName returns the name of the super claim.
+func (p *claimPair) superName() types.NamespacedName {
+	return types.NamespacedName{Namespace: tenancy.SuperNamespace(p.key.Tenant, p.key.Namespace), Name: p.key.Name}
+}
+
+// keptKey is that of the last word to the operator; that of the claim is of the last word to the tenant.
+func (p *claimPair) keptKey() engine.Key {
+	key := p.key
+	key.Kind = KindVolume
+	return key
+}
+
+// Reconcile implements engine.Kind.
+func (c *Claims) Reconcile(ctx context.Context, key engine.Key, _ time.Duration) (time.Duration, error) {
+	tenant := c.env.Tenant(key.Tenant)
+	if tenant == nil {
+		return 0, nil
+	}
+	pair := &claimPair{tenant: tenant, key: key}
+	pair.facts = ClaimFacts{SuperCluster: c.env.ID, Owner: tenant.owner(key.Namespace, ""), Whole: c.env.Assignments.Whole()}
+	name := pair.superName()
+	var superSynced, volumesSynced, synced bool
+	pair.tenantClaim, _, pair.facts.Known = get[*corev1.PersistentVolumeClaim](tenant.Cache, KindClaim, key.Namespace, key.Name)
+	pair.superClaim, _, superSynced = get[*corev1.PersistentVolumeClaim](c.env.SuperCache, KindClaim, name.Namespace, name.Name)
+	pair.facts.Volumes, volumesSynced = c.env.volumesOf(tenant, key)
+	if !superSynced || !volumesSynced {
+		return 0, nil // session.filled and engine.Patrol enqueue this key again once the caches are synced
+	}
+	if pair.tenantClaim != nil && pair.superClaim == nil {
+		assignment, err := c.env.Assignments.Of(ctx, key.Tenant, key.Namespace)
+		if err != nil {
+			return 0, fmt.Errorf("reading the assignment of namespace %s: %w", key.Namespace, err)
+		}
+		placed, err := c.env.namespacePlaced(ctx, tenant, key.Namespace)
+		if err != nil {
+			return 0, err
+		}
+		pair.facts.Ready = placed && assignment.Reserved != nil // nil: all of it leaves
+		snapshot := claimhome.Snapshot(pair.tenantClaim)
+		pair.facts.Restores = snapshot != ""
+		if pair.tenantClaim.DeletionTimestamp == nil && pair.tenantClaim.Spec.VolumeName == "" {
+			if pair.facts.Missing, synced = c.env.missingSnapshot(tenant, key.Namespace, snapshot); !synced {
+				return 0, nil
+			}
+		}
+	}
+	step, volume := NextClaimStep(pair.tenantClaim, pair.superClaim, &pair.facts)
+	return 0, c.perform(ctx, step, pair, volume)
+}
+
+// perform executes a step. It is the only place from where this kind writes.
+func (c *Claims) perform(ctx context.Context, step ClaimStep, pair *claimPair, volume *corev1.PersistentVolume) error {
+	switch step {
+	case ClaimStepNone:
+		return nil
+	case ClaimStepForget:
+		c.env.clearWarning(pair.key)
+		c.env.warnings.clear(pair.keptKey())
+		return nil
+	case ClaimStepCreate:
+		return c.create(ctx, pair)
+	case ClaimStepChoose:
+		return c.env.done(ctx, KindClaim, "choose", c.env.chooseHere(ctx, pair.tenant, pair.tenantClaim))
+	case ClaimStepWarnSource:
+		c.env.warnOnce(pair.tenant, pair.key, pair.tenantClaim, ReasonFailedCreate, fmt.Sprintf("Super cluster %s: the claim waits for %s", c.env.ID, pair.facts.Missing))
+		return nil
+	case ClaimStepSync:
+		return c.sync(ctx, pair)
+	case ClaimStepWarnConflict:
+		c.warnConflict(pair)
+		return nil
+	case ClaimStepWarnUnused:
+		if err := c.adopt(ctx, pair); err != nil {
+			return err
+		}
+		c.env.warnOnce(pair.tenant, pair.key, pair.tenantClaim, ReasonVolumeUnused, fmt.Sprintf(
+			"Super cluster %s has a volume for the claim, which is bound to volume %s: it stays there until the claim is deleted", c.env.ID, pair.tenantClaim.Spec.VolumeName))
+		return nil
+	case ClaimStepDelete:
+		return c.delete(ctx, pair)
+	case ClaimStepKeep:
+		if pair.superClaim.Labels[tenancyv1alpha1.LabelKept] == "true" {
+			c.tellKept(pair)
+			return nil
+		}
+		return c.delete(ctx, pair)
+	case ClaimStepRelease:
+		return c.release(ctx, pair)
+	case ClaimStepRemoveVolume:
+		return c.removeVolume(ctx, pair, volume)
+	}
+	return fmt.Errorf("step %v of claims is not implemented", step)
+}
+
+// write sets superClaim to the desired super claim.
+func (c *Claims) write(pair *claimPair, superClaim *corev1.PersistentVolumeClaim) {
+	name := pair.superName()
+	superClaim.Namespace, superClaim.Name = name.Namespace, name.Name
+	copyMeta(pair.tenantClaim, superClaim, resourceOf(KindClaim), pair.tenant.owner(pair.key.Namespace, pair.tenantClaim.UID), pair.tenant.rules())
+	delete(superClaim.Labels, tenancyv1alpha1.LabelKept)
+	SuperClaim(pair.tenantClaim, superClaim)
+}
+
+// create makes the super claim, once the tenant's has our finalizer: whatever is written to a volume of it goes with a
+// deletion that was seen.
+func (c *Claims) create(ctx context.Context, pair *claimPair) error {
+	created := &corev1.PersistentVolumeClaim{}
+	c.write(pair, created)
+	if !c.env.admit(pair.tenant, pair.key, pair.tenantClaim, created, nil, policy.Facts{}) {
+		return nil
+	}
+	if err := c.adopt(ctx, pair); err != nil {
+		c.env.cancel(pair.key, nil)
+		return err
+	}
+	err := c.env.Super.Create(ctx, created)
+	c.env.unadmit(pair.key, nil, err)
+	if apierrors.IsAlreadyExists(err) {
+		return c.nameTaken(ctx, pair)
+	}
+	if err == nil {
+		c.env.clearWarning(pair.key)
+	}
+	c.env.warnRefused(pair.tenant, pair.key, pair.tenantClaim, ReasonFailedCreate, err)
+	return c.env.done(ctx, KindClaim, "create", err)
+}
+
+// adopt adds our finalizer to the tenant claim, unless that is being deleted.
+func (c *Claims) adopt(ctx context.Context, pair *claimPair) error {
+	if pair.tenantClaim.DeletionTimestamp != nil || c.env.witnesses(pair.tenantClaim) {
+		return nil
+	}
+	desired := pair.tenantClaim.DeepCopy()
+	desired.Finalizers = append(desired.Finalizers, c.env.witness())
+	err := c.writeFinalizers(ctx, pair, desired)
+	if apierrors.IsNotFound(err) {
+		return engine.Waitf("the cache of the tenant's claims")
+	}
+	return err
+}
+
+// release takes our finalizer off the tenant claim, after a live read that the super cluster has nothing for it.
+func (c *Claims) release(ctx context.Context, pair *claimPair) error {
+	live := &corev1.PersistentVolumeClaim{}
+	_, lacks, err := c.env.superCluster().Lacks(ctx, pair.superName(), live, func() bool {
+		return carriesOwner(live, pair.tenant.owner(pair.key.Namespace, pair.tenantClaim.UID))
+	})
+	switch {
+	case err != nil:
+		return unproven(err)
+	case !lacks:
+		return engine.Waitf("the cache of super claims")
+	}
+	desired := pair.tenantClaim.DeepCopy()
+	desired.Finalizers = slices.DeleteFunc(desired.Finalizers, func(name string) bool { return name == c.env.witness() })
+	return client.IgnoreNotFound(c.writeFinalizers(ctx, pair, desired))
+}
+
+// writeFinalizers writes those of desired to the tenant claim, if nobody has written that since.
+func (c *Claims) writeFinalizers(ctx context.Context, pair *claimPair, desired *corev1.PersistentVolumeClaim) error {
+	patch := client.MergeFromWithOptions(pair.tenantClaim, client.MergeFromWithOptimisticLock{})
+	return c.env.done(ctx, KindClaim, "finalizer", pair.tenant.Client.Patch(ctx, desired, patch))
+}
+
+// nameTaken reads the super claim that the cache did not show, and warns the tenant if it is not this one's.
+func (c *Claims) nameTaken(ctx context.Context, pair *claimPair) error {
+	live := &corev1.PersistentVolumeClaim{}
+	if err := c.env.Super.Get(ctx, pair.superName(), live); err != nil {
+		return fmt.Errorf("reading super claim %s: %w", pair.superName(), err)
+	}
+	if owner, owned := tenancy.GetOwner(live); !owned || !pair.tenant.owns(owner, pair.key.Namespace) {
+		c.env.cancel(pair.key, nil) // the cache never shows it
+		c.warnConflict(pair)
+		return nil
+	}
+	return engine.Waitf("the cache of super claims")
+}
+
+func (c *Claims) warnConflict(pair *claimPair) {
+	c.env.warnOnce(pair.tenant, pair.key, pair.tenantClaim, ReasonConflict, fmt.Sprintf("Super cluster %s has a claim of that name with another owner", c.env.ID))
+}
+
+// sync brings both sides of a claim that is here into line.
+func (c *Claims) sync(ctx context.Context, pair *claimPair) error {
+	if err := c.adopt(ctx, pair); err != nil {
+		return err
+	}
+	if err := c.down(ctx, pair); err != nil {
+		return err
+	}
+	if pair.superClaim.Status.Phase == corev1.ClaimLost && pair.tenantClaim.Status.Phase == corev1.ClaimBound {
+		c.env.warnOnce(pair.tenant, pair.key, pair.tenantClaim, ReasonVolumeLost, fmt.Sprintf(
+			"Super cluster %s has lost the volume of the claim, and what that held: delete the claim", c.env.ID))
+	}
+	if pair.superClaim.Status.Phase != corev1.ClaimBound || pair.superClaim.Spec.VolumeName == "" {
+		return nil
+	}
+	if ready, err := c.ensureVolume(ctx, pair); err != nil || !ready {
+		return err
+	}
+	return c.up(ctx, pair)
+}
+
+// down writes the tenant's changes to the super claim.
+func (c *Claims) down(ctx context.Context, pair *claimPair) error {
+	desired := pair.superClaim.DeepCopy()
+	c.write(pair, desired)
+	if equality.Semantic.DeepEqual(pair.superClaim, desired) {
+		desired.Spec.VolumeName = "" // the super cluster's choice, not the tenant's
+		c.env.report(pair.tenant, pair.key, pair.tenantClaim, desired, policy.Facts{})
+		return nil
+	}
+	if !c.env.admit(pair.tenant, pair.key, pair.tenantClaim, desired, pair.superClaim, policy.Facts{}) {
+		return nil
+	}
+	err := c.env.Super.Update(ctx, desired)
+	c.env.unadmit(pair.key, pair.superClaim, err)
+	c.env.warnRefused(pair.tenant, pair.key, pair.tenantClaim, ReasonFailedUpdate, err)
+	return c.env.done(ctx, KindClaim, "update", err)
+}
+
+// ensureVolume makes the tenant's volume for a bound super claim, or writes its size and claim. It returns whether it
+// is as desired.
+func (c *Claims) ensureVolume(ctx context.Context, pair *claimPair) (bool, error) {
+	for _, volume := range pair.facts.Volumes {
+		if volume.Name != tenantVolumeName(c.env.ID, pair.superClaim) {
+			continue // NextClaimStep has it removed once it may be
+		}
+		desired := volume.DeepCopy()
+		TenantVolume(desired, c.env.ID, pair.tenantClaim, pair.superClaim, "")
+		if volume.DeletionTimestamp != nil || equality.Semantic.DeepEqual(volume, desired) {
+			return true, nil
+		}
+		return true, c.env.done(ctx, KindVolume, "update", pair.tenant.Client.Update(ctx, desired))
+	}
+	superVolume := &corev1.PersistentVolume{}
+	if err := c.env.Super.Get(ctx, types.NamespacedName{Name: pair.superClaim.Spec.VolumeName}, superVolume); err != nil {
+		return false, fmt.Errorf("reading super volume %s: %w", pair.superClaim.Spec.VolumeName, err)
+	}
+	if !claimedBy(superVolume, pair.superClaim.UID) {
+		return false, engine.Waitf("volume %s, which is another claim's", superVolume.Name)
+	}
+	created := &corev1.PersistentVolume{}
+	TenantVolume(created, c.env.ID, pair.tenantClaim, pair.superClaim, superVolume.Spec.PersistentVolumeReclaimPolicy)
+	err := pair.tenant.Client.Create(ctx, created)
+	if apierrors.IsAlreadyExists(err) {
+		return false, c.volumeNameTaken(ctx, pair, created.Name)
+	}
+	return false, c.env.done(ctx, KindVolume, "create", err)
+}
+
+// volumeNameTaken reads the tenant's volume that the cache did not show, and warns the tenant of one that it has made
+// itself.
+func (c *Claims) volumeNameTaken(ctx context.Context, pair *claimPair, name string) error {
+	live := &corev1.PersistentVolume{}
+	if err := pair.tenant.Client.Get(ctx, types.NamespacedName{Name: name}, live); err != nil {
+		return fmt.Errorf("reading volume %s of the tenant: %w", name, err)
+	}
+	desired := live.DeepCopy()
+	TenantVolume(desired, c.env.ID, pair.tenantClaim, pair.superClaim, "")
+	switch {
+	case live.Annotations[volumehelper.AnnDynamicallyProvisioned] == provisionedBy && claimedBy(live, pair.tenantClaim.UID):
+		if !equality.Semantic.DeepEqual(live, desired) { // the tenant has taken our labels off
+			return c.env.done(ctx, KindVolume, "update", pair.tenant.Client.Update(ctx, desired))
+		}
+	default:
+		c.env.warnOnce(pair.tenant, pair.key, pair.tenantClaim, ReasonConflict, fmt.Sprintf(
+			"PersistentVolume %s was not made for this claim by the syncer of super cluster %s: delete it", name, c.env.ID))
+	}
+	return engine.Waitf("volume %s of the tenant", name)
+}
+
+// up writes to a tenant claim that is bound what the super cluster says of its size.
+func (c *Claims) up(ctx context.Context, pair *claimPair) error {
+	if pair.tenantClaim.Status.Phase != corev1.ClaimBound || pair.tenantClaim.Spec.VolumeName == "" {
+		return nil // the tenant's volume controller binds it, which enqueues the key
+	}
+	desired := pair.tenantClaim.DeepCopy()
+	TenantClaimStatus(pair.superClaim, desired)
+	if equality.Semantic.DeepEqual(pair.tenantClaim.Status, desired.Status) {
+		return nil
+	}
+	return c.env.done(ctx, KindClaim, "status", client.IgnoreNotFound(pair.tenant.Client.Status().Update(ctx, desired)))
+}
+
+// delete deletes a super claim that has no place here, or keeps it, after live reads of it and of the tenant claim. Its
+// volume goes as the super cluster's class says. Nobody may have written the super claim since: one that got a volume
+// stays.
+func (c *Claims) delete(ctx context.Context, pair *claimPair) error {
+	superClaim := &corev1.PersistentVolumeClaim{}
+	err := c.env.Super.Get(ctx, pair.superName(), superClaim)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil // the cache shows that later, which enqueues the key
+	case err != nil:
+		return fmt.Errorf("reading super claim %s: %w", pair.superName(), err)
+	}
+	owner, owned := tenancy.GetOwner(superClaim)
+	if !owned || !pair.tenant.owns(owner, pair.key.Namespace) || superClaim.DeletionTimestamp != nil {
+		return engine.Waitf("the cache of super claims")
+	}
+	live := &corev1.PersistentVolumeClaim{}
+	step := stepWithSuperClaim(nil, superClaim, owner.UID, c.env.ID)
+	proven, lacks, err := pair.tenant.controlPlane().Lacks(ctx, types.NamespacedName{Namespace: pair.key.Namespace, Name: pair.key.Name}, live, func() bool {
+		step = stepWithSuperClaim(live, superClaim, owner.UID, c.env.ID)
+		return step != ClaimStepDelete && step != ClaimStepKeep
+	})
+	switch {
+	case err != nil:
+		return unproven(err)
+	case !lacks:
+		return engine.Waitf("the caches of claims")
+	case step == ClaimStepKeep:
+		metav1.SetMetaDataLabel(&superClaim.ObjectMeta, tenancyv1alpha1.LabelKept, "true")
+		return c.env.done(ctx, KindClaim, "keep", c.env.Super.Update(ctx, superClaim))
+	}
+	c.env.clearWarning(pair.key)
+	return c.env.removeVersion(ctx, c.env.Super, KindClaim, superClaim, proven)
+}
+
+// tellKept tells the operator, on the virtual Node, of a super claim that is kept, and the tenant, if it has another
+// claim of that name.
+func (c *Claims) tellKept(pair *claimPair) {
+	if pair.tenantClaim != nil {
+		c.env.warnOnce(pair.tenant, pair.key, pair.tenantClaim, ReasonConflict, fmt.Sprintf(
+			"Super cluster %s keeps the volume of an earlier claim of this name, whose deletion it has not seen: ask the operator to delete that", c.env.ID))
+	}
+	if c.env.MetaRecorder == nil || c.env.VirtualNode == nil {
+		return
+	}
+	if node := c.env.VirtualNode(); node != nil && c.env.warnings.isNew(pair.keptKey(), string(pair.superClaim.UID)) {
+		c.env.MetaRecorder.Event(node, corev1.EventTypeWarning, ReasonClaimKept, tenancy.Cut(fmt.Sprintf(
+			"PersistentVolumeClaim %s is kept: tenant %s lacks its claim %s/%s, and nobody has seen that being deleted. Restore that, or delete the PersistentVolumeClaim in super cluster %s to release its data",
+			pair.superName(), pair.key.Tenant, pair.key.Namespace, pair.key.Name, c.env.ID), tenancy.MaxEventNote))
+	}
+}
+
+// removeVolume deletes a volume of the tenant whose super claim is gone, after a live read of that. A claim that is
+// still bound to the volume becomes Lost, as anywhere.
+func (c *Claims) removeVolume(ctx context.Context, pair *claimPair, volume *corev1.PersistentVolume) error {
+	live := &corev1.PersistentVolumeClaim{}
+	proven, lacks, err := c.env.superCluster().Lacks(ctx, pair.superName(), live, func() bool {
+		return carriesOwner(live, pair.tenant.ownerOfVolume(volume)) && tenantVolumeName(c.env.ID, live) == volume.Name
+	})
+	switch {
+	case err != nil:
+		return unproven(err)
+	case !lacks:
+		return engine.Waitf("the cache of super claims")
+	}
+	if pair.tenantClaim != nil && claimedBy(volume, pair.tenantClaim.UID) && pair.tenantClaim.DeletionTimestamp == nil {
+		c.env.warnOnce(pair.tenant, pair.key, pair.tenantClaim, ReasonVolumeLost, fmt.Sprintf("The claim no longer exists in super cluster %s, and what its volume held is gone", c.env.ID))
+	}
+	return c.env.remove(ctx, pair.tenant.Client, KindVolume, "delete", volume, nil, proven)
+}

@@ -1,0 +1,104 @@
+package kinds
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+const (
+	// KindClaim is the kind of PersistentVolumeClaims. Each is in one super cluster, its home.
+	KindClaim = "persistentvolumeclaim"
+	// KindVolume is the kind of PersistentVolumes that a syncer keeps in tenants, one for each bound super claim. Kind
+	// claim writes them.
+	KindVolume = "persistentvolume"
+)
+
+// IndexClaim finds the PersistentVolumes of a tenant by OfClaim.
+const IndexClaim = "claim"
+
+// OfClaim is the value of IndexClaim for the volumes of a claim.
+func OfClaim(namespace, name string) string { return namespace + "/" + name }
+
+func claimSpec() Spec {
+	spec := Spec{
+		Name: KindClaim, Scope: ScopeTenant, Tenant: watchAll(&corev1.PersistentVolumeClaim{}), Super: watchOwned(&corev1.PersistentVolumeClaim{}),
+		New: func(env *Env) engine.Kind { return &Claims{env: env} },
+	}
+	spec.Wakes = map[string]func(*Env, Change) []engine.Key{
+		KindVolume: func(_ *Env, change Change) []engine.Key {
+			if key, ours := volumeKey(change.Tenant, change.object()); ours {
+				return []engine.Key{key}
+			}
+			return nil
+		},
+		KindSnapshot: snapshotWakesClaims,
+	}
+	return spec
+}
+
+func volumeSpec() Spec {
+	return Spec{
+		Name: KindVolume, Scope: ScopeUp, ClusterScoped: true, TenantKey: volumeKey,
+		Tenant: &Watch{Object: &corev1.PersistentVolume{}, Labels: func(env *Env) string {
+			return tenancyv1alpha1.LabelTenantVolume + "=true," + tenancyv1alpha1.LabelSuperClusterID + "=" + env.ID
+		}},
+		Indexes: map[string]func(client.Object) []string{IndexClaim: claimsOfVolume},
+		Wakes:   map[string]func(*Env, Change) []engine.Key{KindVolume: func(*Env, Change) []engine.Key { return nil }},
+	}
+}
+
+// volumeKey returns the key of the claim that a tenant's volume is for. It returns false for a volume without claim.
+func volumeKey(tenant string, object client.Object) (engine.Key, bool) {
+	volume, ok := object.(*corev1.PersistentVolume)
+	if !ok || volume.Spec.ClaimRef == nil {
+		return engine.Key{}, false
+	}
+	return engine.Key{Tenant: tenant, Kind: KindClaim, Namespace: volume.Spec.ClaimRef.Namespace, Name: volume.Spec.ClaimRef.Name}, true
+}
+
+// claimsOfVolume returns the values of IndexClaim of a volume.
+func claimsOfVolume(object client.Object) []string {
+	volume, ok := object.(*corev1.PersistentVolume)
+	if !ok || volume.Spec.ClaimRef == nil {
+		return nil
+	}
+	return []string{OfClaim(volume.Spec.ClaimRef.Namespace, volume.Spec.ClaimRef.Name)}
+}
+
+// witness is the finalizer by which this super cluster sees that the tenant deletes a claim.
+func (e *Env) witness() string { return tenancyv1alpha1.FinalizerPrefixClaim + e.ID }
+
+// witnesses returns whether a claim of a tenant has the finalizer of this super cluster.
+func (e *Env) witnesses(tenantClaim client.Object) bool {
+	return slices.Contains(tenantClaim.GetFinalizers(), e.witness())
+}
+
+// volumesOf returns the volumes that this syncer keeps in a tenant for a claim. synced is false if there may be more.
+func (e *Env) volumesOf(tenant *Tenant, key engine.Key) (volumes []*corev1.PersistentVolume, synced bool) {
+	_, synced = tenant.Cache.Get(KindVolume, "", "")
+	for _, object := range tenant.Cache.Index(KindVolume, IndexClaim, OfClaim(key.Namespace, key.Name)) {
+		volume, ok := object.(*corev1.PersistentVolume)
+		if of, hasClaim := volumeKey(key.Tenant, object); ok && hasClaim && of == key && isOurVolume(volume, e.ID) {
+			volumes = append(volumes, volume)
+		}
+	}
+	return volumes, synced
+}
+
+// isOurVolume returns whether the syncer of a super cluster made a tenant's volume.
+func isOurVolume(volume *corev1.PersistentVolume, superCluster string) bool {
+	return volume.Labels[tenancyv1alpha1.LabelTenantVolume] == "true" && volume.Labels[tenancyv1alpha1.LabelSuperClusterID] == superCluster &&
+		strings.HasPrefix(volume.Name, superCluster+".")
+}
+
+// ownerOfVolume returns the owner of the super claim that a tenant's volume stands for.
+func (t *Tenant) ownerOfVolume(volume *corev1.PersistentVolume) tenancy.Owner {
+	return t.owner(volume.Spec.ClaimRef.Namespace, volume.Spec.ClaimRef.UID)
+}

@@ -1,0 +1,704 @@
+package kinds_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/randfill"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/syncer/assign"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders"
+)
+
+type claimChange = func(claim *corev1.PersistentVolumeClaim)
+
+// tenantClaim returns the claim web/data of the tenant, superClaim that of the super cluster for the tenant's claim
+// with a UID.
+func tenantClaim(uid types.UID, changes ...claimChange) *corev1.PersistentVolumeClaim {
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "data", UID: uid},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: ptr.To("fast"),
+			Resources: corev1.VolumeResourceRequirements{Requests: builders.Resources("storage", "1Gi")},
+		},
+	}
+	for _, change := range changes {
+		if change != nil {
+			change(claim)
+		}
+	}
+	return claim
+}
+
+func superClaim(uid types.UID, changes ...claimChange) *corev1.PersistentVolumeClaim {
+	claim := tenantClaim("super-uid", changes...)
+	claim.Namespace = clusterKey + "-web"
+	tenancy.SetOwner(claim, ownerOf(uid))
+	return claim
+}
+
+// home writes the super cluster that was chosen for a claim.
+func home(superCluster string) claimChange {
+	return func(claim *corev1.PersistentVolumeClaim) {
+		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, schedulerv1alpha1.AnnotationSuperCluster, superCluster)
+	}
+}
+
+// boundTo binds a claim to a volume of 2Gi.
+func boundTo(volume string) claimChange {
+	return func(claim *corev1.PersistentVolumeClaim) {
+		claim.Spec.VolumeName = volume
+		claim.Status = corev1.PersistentVolumeClaimStatus{
+			Phase: corev1.ClaimBound, AccessModes: claim.Spec.AccessModes, Capacity: builders.Resources("storage", "2Gi"),
+		}
+	}
+}
+
+func deletedClaim(claim *corev1.PersistentVolumeClaim) {
+	claim.DeletionTimestamp, claim.Finalizers = ptr.To(metav1.Now()), []string{"kubernetes.io/pvc-protection"}
+}
+
+// witnessed gives a claim the finalizer of super cluster r1, and unused lets the tenant delete such a one, which nobody
+// else holds.
+func witnessed(claim *corev1.PersistentVolumeClaim) {
+	claim.Finalizers = append(claim.Finalizers, "claim.tenancy.x-k8s.io/r1")
+}
+
+func unused(claim *corev1.PersistentVolumeClaim) {
+	claim.DeletionTimestamp, claim.Finalizers = ptr.To(metav1.Now()), []string{"claim.tenancy.x-k8s.io/r1"}
+}
+
+// volumeFor returns the tenant's volume r1.<name> for the claim web/data with a UID.
+func volumeFor(uid types.UID, name string) *corev1.PersistentVolume {
+	volume := &corev1.PersistentVolume{}
+	kinds.TenantVolume(volume, "r1", tenantClaim(uid), superClaim(uid, boundTo(name)), corev1.PersistentVolumeReclaimDelete)
+	volume.UID = types.UID(name + "-uid")
+	return volume
+}
+
+// TestNextClaimStep goes through the table of states.
+func TestNextClaimStep(t *testing.T) {
+	t.Parallel()
+	unknown := func(facts *kinds.ClaimFacts) { facts.Known = false }
+	unready := func(facts *kinds.ClaimFacts) { facts.Ready = false }
+	whole := func(facts *kinds.ClaimFacts) { facts.Whole = true }
+	restores := func(missing string) func(*kinds.ClaimFacts) {
+		return func(facts *kinds.ClaimFacts) { facts.Restores, facts.Missing = true, missing }
+	}
+	volumes := func(volumes ...*corev1.PersistentVolume) func(facts *kinds.ClaimFacts) {
+		return func(facts *kinds.ClaimFacts) { facts.Volumes = volumes }
+	}
+	foreign := superClaim("uid")
+	tenancy.SetOwner(foreign, foreignOwners("uid")["another namespace"])
+	terminating := volumeFor("uid", "pv")
+	terminating.DeletionTimestamp = ptr.To(metav1.Now())
+	for _, tc := range []struct {
+		name          string
+		tenant, super *corev1.PersistentVolumeClaim
+		facts         func(facts *kinds.ClaimFacts)
+		want          kinds.ClaimStep
+		wantVolume    string
+	}{
+		{name: "nobody has it", want: kinds.ClaimStepForget},
+		{name: "without a home", tenant: tenantClaim("uid"), want: kinds.ClaimStepNone},
+		{name: "without a home, and without a pool", tenant: tenantClaim("uid"), facts: whole, want: kinds.ClaimStepCreate},
+		{name: "without a home, and without a pool, and it names a volume", tenant: tenantClaim("uid", boundTo("own")), facts: whole, want: kinds.ClaimStepNone},
+		{name: "its home is elsewhere, without a pool", tenant: tenantClaim("uid", home("r2")), facts: whole, want: kinds.ClaimStepNone},
+		{name: "its home is no super cluster", tenant: tenantClaim("uid", home("R 2")), super: superClaim("uid"), want: kinds.ClaimStepSync},
+		{name: "its home is here", tenant: tenantClaim("uid", home("r1")), want: kinds.ClaimStepCreate},
+		{name: "its home is here, where the namespace is not ready", tenant: tenantClaim("uid", home("r1")), facts: unready, want: kinds.ClaimStepNone},
+		{name: "its home is elsewhere", tenant: tenantClaim("uid", home("r2")), want: kinds.ClaimStepNone},
+		{name: "its home is here, and it is being deleted", tenant: tenantClaim("uid", home("r1"), deletedClaim), want: kinds.ClaimStepNone},
+		{name: "its home is here, and it names a volume", tenant: tenantClaim("uid", home("r1"), boundTo("own")), want: kinds.ClaimStepNone},
+		{name: "its snapshot is here", tenant: tenantClaim("uid"), facts: restores(""), want: kinds.ClaimStepChoose},
+		{name: "its snapshot is here, and so is its home", tenant: tenantClaim("uid", home("r1")), facts: restores(""), want: kinds.ClaimStepCreate},
+		{name: "its snapshot is elsewhere", tenant: tenantClaim("uid"), facts: restores("VolumeSnapshot s"), want: kinds.ClaimStepNone},
+		{name: "its snapshot is here, and its home elsewhere", tenant: tenantClaim("uid", home("r2")), facts: restores(""), want: kinds.ClaimStepNone},
+		{name: "its snapshot is elsewhere, and its home here", tenant: tenantClaim("uid", home("r1")), facts: restores("VolumeSnapshot s"), want: kinds.ClaimStepWarnSource},
+		{
+			name: "its snapshot is nowhere, without a pool", tenant: tenantClaim("uid"), want: kinds.ClaimStepWarnSource,
+			facts: func(facts *kinds.ClaimFacts) {
+				facts.Restores, facts.Missing, facts.Whole = true, "VolumeSnapshot s", true
+			},
+		},
+		{name: "its snapshot is elsewhere, and it exists", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid"), facts: restores("VolumeSnapshot s"), want: kinds.ClaimStepSync},
+		{name: "bound here, and the super claim is lost", tenant: tenantClaim("uid", home("r1"), boundTo("r1.pv")), want: kinds.ClaimStepNone},
+		{
+			name: "bound here, and the super claim is lost, not the volume", tenant: tenantClaim("uid", home("r1"), boundTo("r1.pv")),
+			facts: volumes(volumeFor("uid", "pv")), want: kinds.ClaimStepRemoveVolume, wantVolume: "r1.pv",
+		},
+
+		{name: "made here", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid"), want: kinds.ClaimStepSync},
+		{name: "made here, and the tenant took the home off", tenant: tenantClaim("uid"), super: superClaim("uid"), want: kinds.ClaimStepSync},
+		{name: "made here, and the tenant wants another home", tenant: tenantClaim("uid", home("r2")), super: superClaim("uid"), want: kinds.ClaimStepDelete},
+		{name: "bound in the super cluster", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepSync},
+		{name: "bound", tenant: tenantClaim("uid", home("r1"), boundTo("r1.pv")), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepSync},
+		{name: "bound, and the tenant wants another home", tenant: tenantClaim("uid", home("r2"), boundTo("r1.pv")), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepSync},
+		{name: "bound elsewhere", tenant: tenantClaim("uid", home("r1"), boundTo("r2.pv")), super: superClaim("uid"), want: kinds.ClaimStepDelete},
+		{name: "bound elsewhere and here", tenant: tenantClaim("uid", home("r2"), boundTo("r2.pv")), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepWarnUnused},
+		{name: "bound to a volume of the tenant's and here", tenant: tenantClaim("uid", boundTo("own")), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepWarnUnused},
+		{name: "bound elsewhere and here, and gone", super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepKeep},
+		{name: "bound elsewhere and here, and deleted", tenant: tenantClaim("uid", boundTo("r2.pv"), unused), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepDelete},
+		{name: "bound here, and the tenant wants another home", tenant: tenantClaim("uid", home("r2")), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepSync},
+		{
+			name: "phase Bound here, and the tenant wants another home", tenant: tenantClaim("uid", home("r2")), want: kinds.ClaimStepSync,
+			super: superClaim("uid", boundTo("pv"), func(claim *corev1.PersistentVolumeClaim) { claim.Spec.VolumeName = "" }),
+		},
+		{name: "bound to a volume of this super cluster, which has none yet", tenant: tenantClaim("uid", boundTo("r1.pv")), super: superClaim("uid"), want: kinds.ClaimStepSync},
+		{name: "made again, and the earlier one is bound", tenant: tenantClaim("new", home("r1")), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepKeep},
+		{name: "bound to a volume of the tenant's", tenant: tenantClaim("uid", home("r1"), boundTo("own")), super: superClaim("uid"), want: kinds.ClaimStepDelete},
+		{name: "being deleted", tenant: tenantClaim("uid", boundTo("r1.pv"), deletedClaim), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepSync},
+		{name: "the super claim is being deleted", tenant: tenantClaim("uid", boundTo("r1.pv")), super: superClaim("uid", boundTo("pv"), deletedClaim), want: kinds.ClaimStepNone},
+		{name: "deleted, and a pod uses it", tenant: tenantClaim("uid", boundTo("r1.pv"), deletedClaim, witnessed), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepSync},
+		{name: "deleted", tenant: tenantClaim("uid", boundTo("r1.pv"), unused), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepDelete},
+		{name: "deleted before it had a volume", tenant: tenantClaim("uid", home("r1"), unused), super: superClaim("uid"), want: kinds.ClaimStepDelete},
+		{name: "deleted, and the super claim is being deleted", tenant: tenantClaim("uid", unused), super: superClaim("uid", deletedClaim), want: kinds.ClaimStepNone},
+		{name: "deleted, and nothing is here", tenant: tenantClaim("uid", home("r1"), unused), want: kinds.ClaimStepRelease},
+		{name: "deleted, a pod uses it, and nothing is here", tenant: tenantClaim("uid", deletedClaim, witnessed), want: kinds.ClaimStepRelease},
+		{name: "deleted before the namespace was ready", tenant: tenantClaim("uid", home("r1"), unused), facts: unready, want: kinds.ClaimStepRelease},
+		{name: "it has our finalizer, and is to be created", tenant: tenantClaim("uid", home("r1"), witnessed), want: kinds.ClaimStepCreate},
+		{name: "it has our finalizer, and is to be created later", tenant: tenantClaim("uid", home("r1"), witnessed), facts: unready, want: kinds.ClaimStepNone},
+		{name: "it has our finalizer, and went elsewhere before it had a volume", tenant: tenantClaim("uid", home("r2"), witnessed), want: kinds.ClaimStepRelease},
+		{name: "it has our finalizer, and the super claim was lost", tenant: tenantClaim("uid", boundTo("r1.pv"), witnessed), want: kinds.ClaimStepRelease},
+		{name: "gone", super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepKeep},
+		{name: "gone before it had a volume", super: superClaim("uid"), want: kinds.ClaimStepDelete},
+		{name: "gone, and the super claim is being deleted", super: superClaim("uid", deletedClaim), want: kinds.ClaimStepNone},
+		{name: "gone, or not in the cache", super: superClaim("uid", boundTo("pv")), facts: unknown, want: kinds.ClaimStepNone},
+		{name: "made again", tenant: tenantClaim("new", home("r1")), super: superClaim("uid"), want: kinds.ClaimStepDelete},
+		{name: "the name is another tenant's", tenant: tenantClaim("uid", home("r1")), super: foreign, want: kinds.ClaimStepWarnConflict},
+		{name: "another tenant's alone", super: foreign, want: kinds.ClaimStepNone},
+
+		{name: "its volume is there", tenant: tenantClaim("uid", boundTo("r1.pv")), super: superClaim("uid", boundTo("pv")), facts: volumes(volumeFor("uid", "pv")), want: kinds.ClaimStepSync},
+		{
+			name: "a volume of the claim before is there, too", tenant: tenantClaim("uid"), super: superClaim("uid", boundTo("pv")),
+			facts: volumes(volumeFor("uid", "pv"), volumeFor("old", "old")), want: kinds.ClaimStepRemoveVolume, wantVolume: "r1.old",
+		},
+		{name: "both are gone, its volume is not", facts: volumes(volumeFor("uid", "pv")), want: kinds.ClaimStepRemoveVolume, wantVolume: "r1.pv"},
+		{
+			name: "its volume is not gone, and nobody knows the claim", want: kinds.ClaimStepRemoveVolume, wantVolume: "r1.pv",
+			facts: func(facts *kinds.ClaimFacts) {
+				facts.Volumes, facts.Known = []*corev1.PersistentVolume{volumeFor("uid", "pv")}, false
+			},
+		},
+		{name: "its volume is being deleted", facts: volumes(terminating), want: kinds.ClaimStepForget},
+		{
+			name: "the volume of another tenant's claim", super: foreign, facts: volumes(volumeFor("uid", "pv")),
+			want: kinds.ClaimStepRemoveVolume, wantVolume: "r1.pv",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			facts := &kinds.ClaimFacts{SuperCluster: "r1", Owner: ownerOf(""), Known: true, Ready: true}
+			if tc.facts != nil {
+				tc.facts(facts)
+			}
+			step, volume := kinds.NextClaimStep(tc.tenant, tc.super, facts)
+			require.Equal(t, tc.want.String(), step.String())
+			require.Equal(t, tc.wantVolume, ptr.Deref(volume, corev1.PersistentVolume{}).Name)
+		})
+	}
+	require.Equal(t, "unknown", kinds.ClaimStep(-1).String())
+}
+
+// TestSuperClaim: what of a tenant's claim goes down.
+func TestSuperClaim(t *testing.T) {
+	t.Parallel()
+	created := &corev1.PersistentVolumeClaim{}
+	kinds.SuperClaim(tenantClaim("uid", boundTo("own")), created)
+	require.Empty(t, cmp.Diff(tenantClaim("uid").Spec, created.Spec), "the tenant names no volume")
+	require.Empty(t, created.Status)
+
+	existing := superClaim("uid", boundTo("pv"))
+	want := existing.DeepCopy()
+	want.Spec.Resources.Requests = builders.Resources("storage", "5Gi")
+	kinds.SuperClaim(tenantClaim("uid", func(claim *corev1.PersistentVolumeClaim) {
+		claim.Spec.Resources.Requests = builders.Resources("storage", "5Gi", "cpu", "1")
+		claim.Spec.StorageClassName, claim.Spec.VolumeName = ptr.To("other"), "own"
+	}), existing)
+	require.Empty(t, cmp.Diff(want, existing), "the size alone is changed")
+}
+
+// TestTenantVolume: what the tenant sees of a volume.
+func TestTenantVolume(t *testing.T) {
+	t.Parallel()
+	bound := superClaim("uid", boundTo("pvc-1"))
+	volume := &corev1.PersistentVolume{}
+	kinds.TenantVolume(volume, "r1", tenantClaim("uid"), bound, corev1.PersistentVolumeReclaimRetain)
+	require.Empty(t, cmp.Diff(&corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        "r1.pvc-1",
+			Labels:      map[string]string{"tenancy.x-k8s.io/virtualvolume": "true", "tenancy.x-k8s.io/superclusterid": "r1"},
+			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": "tenancy.x-k8s.io/syncer"},
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: builders.Resources("storage", "2Gi"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			StorageClassName: "fast", PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			ClaimRef:               &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: "web", Name: "data", UID: "uid"},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/tenancy.x-k8s.io/super-clusters/r1/pvc-1"}},
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "tenancy.x-k8s.io/superclusterid", Operator: corev1.NodeSelectorOpIn, Values: []string{"r1"}}},
+			}}}},
+		},
+	}, volume))
+
+	// The tenant's controller has bound it, the volume has grown, and the tenant has taken our mark off.
+	volume.UID, volume.Labels, volume.Spec.ClaimRef.ResourceVersion = "volume-uid", map[string]string{"own": "1"}, "7"
+	want := volume.DeepCopy()
+	want.Labels = map[string]string{"own": "1", "tenancy.x-k8s.io/virtualvolume": "true", "tenancy.x-k8s.io/superclusterid": "r1"}
+	want.Spec.Capacity = builders.Resources("storage", "4Gi")
+	bound.Status.Capacity = builders.Resources("storage", "4Gi", "cpu", "1")
+	before := volume.Labels
+	kinds.TenantVolume(volume, "r1", tenantClaim("uid"), bound, "")
+	require.Empty(t, cmp.Diff(want, volume))
+	require.Equal(t, map[string]string{"own": "1"}, before, "maps of caches are not changed")
+}
+
+// TestTenantClaimStatus: sizes and the conditions of a growing volume go up, the tenant's own conditions stay.
+func TestTenantClaimStatus(t *testing.T) {
+	t.Parallel()
+	is := func(kind corev1.PersistentVolumeClaimConditionType, message string) corev1.PersistentVolumeClaimCondition {
+		return corev1.PersistentVolumeClaimCondition{Type: kind, Status: corev1.ConditionTrue, Message: message}
+	}
+	super := superClaim("uid", boundTo("pv"))
+	super.Status.Conditions = []corev1.PersistentVolumeClaimCondition{is("Unknown", ""), is(corev1.PersistentVolumeClaimResizing, strings.Repeat("x", 40000))}
+	super.Status.AllocatedResources = builders.Resources("storage", "8Gi")
+	super.Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{"storage": "ControllerResizeInProgress", "other": "x"}
+	tenant := tenantClaim("uid", boundTo("r1.pv"))
+	tenant.Status.Capacity = builders.Resources("storage", "1Gi")
+	tenant.Status.Conditions = []corev1.PersistentVolumeClaimCondition{is("Own", ""), is(corev1.PersistentVolumeClaimFileSystemResizePending, "")}
+	kinds.TenantClaimStatus(super, tenant)
+	require.Empty(t, cmp.Diff(builders.Resources("storage", "2Gi"), tenant.Status.Capacity))
+	require.Empty(t, cmp.Diff(builders.Resources("storage", "8Gi"), tenant.Status.AllocatedResources))
+	require.Equal(t, map[corev1.ResourceName]corev1.ClaimResourceStatus{"storage": "ControllerResizeInProgress"}, tenant.Status.AllocatedResourceStatuses)
+	require.Len(t, tenant.Status.Conditions, 2)
+	require.EqualValues(t, "Own", tenant.Status.Conditions[0].Type)
+	require.Equal(t, corev1.PersistentVolumeClaimResizing, tenant.Status.Conditions[1].Type)
+	require.LessOrEqual(t, len(tenant.Status.Conditions[1].Message), tenancy.MaxConditionMessage)
+}
+
+// FuzzSuperClaim lets a tenant write anything into a claim. What goes down names no volume, and what the shipped policy
+// allows with one class names no other object either.
+func FuzzSuperClaim(f *testing.F) {
+	f.Add([]byte{}, `{"spec":{"volumeName":"v","dataSource":{"kind":"PersistentVolumeClaim","name":"x"},"selector":{}}}`)
+	f.Add([]byte{}, `{"metadata":{"annotations":{"volume.beta.kubernetes.io/storage-class":"x"}},"spec":{"resources":{"requests":{"storage":"1Gi"}}}}`)
+	f.Fuzz(func(t *testing.T, data []byte, text string) {
+		claim := &corev1.PersistentVolumeClaim{}
+		if len(data) > 0 {
+			randfill.NewFromGoFuzz(data).NilChance(0.3).NumElements(0, 3).MaxDepth(8).Fill(&claim.Spec)
+		}
+		if err := json.Unmarshal([]byte(text), claim); err != nil {
+			return
+		}
+		checkSuperClaim(t, claim)
+	})
+}
+
+// TestSuperClaimOfAnySpec is FuzzSuperClaim with specs that are random and the same every time.
+func TestSuperClaimOfAnySpec(t *testing.T) {
+	t.Parallel()
+	for seed := range int64(200) {
+		claim := &corev1.PersistentVolumeClaim{}
+		randfill.NewWithSeed(seed).NilChance(0.3).NumElements(0, 3).MaxDepth(8).Fill(&claim.Spec)
+		checkSuperClaim(t, claim)
+	}
+}
+
+func checkSuperClaim(t *testing.T, claim *corev1.PersistentVolumeClaim) {
+	untouched := claim.DeepCopy()
+	created := &corev1.PersistentVolumeClaim{}
+	kinds.SuperClaim(claim, created)
+	existing := superClaim("uid", boundTo("pv"))
+	kinds.SuperClaim(claim, existing)
+	bound := superClaim("uid", boundTo("pv"))
+	bound.Status = claim.Status
+	kinds.TenantVolume(&corev1.PersistentVolume{}, "r1", claim, bound, "")
+	status := claim.DeepCopy()
+	kinds.TenantClaimStatus(bound, status)
+	require.Empty(t, cmp.Diff(untouched, claim), "the tenant's claim was changed")
+	require.Empty(t, created.Spec.VolumeName)
+	require.Equal(t, "pv", existing.Spec.VolumeName)
+	require.Equal(t, "fast", *existing.Spec.StorageClassName)
+	allows := policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+		spec.Limits.PersistentVolumeClaims, spec.Pods.StorageClasses = 1, []string{"fast"}
+	})
+	if refusals := policy.Check(allows, created, policy.Facts{}); len(refusals) == 0 {
+		require.Nil(t, created.Spec.DataSource)
+		require.Nil(t, created.Spec.DataSourceRef)
+		require.Nil(t, created.Spec.Selector)
+		require.Equal(t, "fast", *created.Spec.StorageClassName)
+	}
+}
+
+// TestReferToClaims: a generic ephemeral volume is the claim of its pod.
+func TestReferToClaims(t *testing.T) {
+	t.Parallel()
+	pod := tenantPod(func(pod *corev1.Pod) {
+		pod.Name = "web-1"
+		pod.Spec.Volumes = []corev1.Volume{
+			{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
+			{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data", ReadOnly: true}}},
+		}
+	})
+	require.True(t, kinds.ReferToClaims(pod))
+	require.Empty(t, cmp.Diff([]corev1.Volume{
+		{Name: "scratch", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "web-1-scratch"}}},
+		{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data", ReadOnly: true}}},
+	}, pod.Spec.Volumes))
+	require.False(t, kinds.ReferToClaims(pod))
+}
+
+// TestClaimDeletionsAreProven lets caches show one thing and API servers another: no data is deleted but what both
+// agree on.
+func TestClaimDeletionsAreProven(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("connection refused")
+	claimed := func(claim *corev1.PersistentVolumeClaim) []client.Object { return []client.Object{claim} }
+	foreignClaim := superClaim("uid")
+	tenancy.SetOwner(foreignClaim, foreignOwners("uid")["another namespace"])
+	for _, tc := range []struct {
+		name string
+		// tenant, super and volume are what the caches show.
+		tenant, super *corev1.PersistentVolumeClaim
+		volume        *corev1.PersistentVolume
+		// inTenant and inSuper are what the API servers have. inSuper nil stands for what the cache shows.
+		inTenant, inSuper []client.Object
+		// otherTenant and otherSuper are whether another control plane answers.
+		otherTenant, otherSuper bool
+		readErr                 error
+		want                    []string
+		wantWait, wantKept      bool
+		wantEvent               string
+	}{
+		{name: "an orphan", super: superClaim("uid"), want: []string{"super data"}},
+		{name: "an orphan whose name has another claim", super: superClaim("uid"), inTenant: claimed(tenantClaim("new")), want: []string{"super data"}},
+		{name: "a claim that the cache does not show", super: superClaim("uid"), inTenant: claimed(tenantClaim("uid")), wantWait: true},
+		{name: "an orphan of which another control plane says so", super: superClaim("uid"), otherTenant: true, wantWait: true},
+		{name: "an orphan of a tenant that does not answer", super: superClaim("uid"), readErr: broken},
+		{
+			name: "a claim that is bound elsewhere", tenant: tenantClaim("uid", boundTo("r2.pv")), super: superClaim("uid"),
+			inTenant: claimed(tenantClaim("uid", boundTo("r2.pv"))), want: []string{"super data"},
+		},
+		{
+			name: "a claim that is bound elsewhere and here", tenant: tenantClaim("uid", boundTo("r2.pv"), witnessed), super: superClaim("uid", boundTo("pv")),
+			inTenant: claimed(tenantClaim("uid", boundTo("r2.pv"), witnessed)), wantEvent: kinds.ReasonVolumeUnused,
+		},
+		{
+			name: "a claim that is to go elsewhere, and that the cache does not show to be bound here", tenant: tenantClaim("uid", home("r2")), super: superClaim("uid"),
+			inTenant: claimed(tenantClaim("uid", home("r2"))), inSuper: claimed(superClaim("uid", boundTo("pv"))), wantWait: true,
+		},
+		{
+			name: "an orphan that the cache does not show to be bound", super: superClaim("uid"), inSuper: claimed(superClaim("uid", boundTo("pv"))),
+			wantKept: true,
+		},
+		{name: "an orphan with a volume", super: superClaim("uid", boundTo("pv")), wantKept: true},
+		{name: "an orphan with a volume, whose name has another claim", super: superClaim("uid", boundTo("pv")), inTenant: claimed(tenantClaim("new")), wantKept: true},
+		{name: "an orphan with a volume of which another control plane says so", super: superClaim("uid", boundTo("pv")), otherTenant: true, wantWait: true},
+		{
+			name: "a claim with a volume that the tenant deletes", tenant: tenantClaim("uid", unused), super: superClaim("uid", boundTo("pv")),
+			inTenant: claimed(tenantClaim("uid", unused)), want: []string{"super data"},
+		},
+		{
+			name: "a claim with a volume that the tenant deletes and a pod uses, as the cache does not show", tenant: tenantClaim("uid", unused), super: superClaim("uid", boundTo("pv")),
+			inTenant: claimed(tenantClaim("uid", deletedClaim, witnessed)), wantWait: true,
+		},
+		{
+			name: "a claim with a volume that was restored while the tenant deleted it", tenant: tenantClaim("uid", unused), super: superClaim("uid", boundTo("pv")),
+			inTenant: claimed(tenantClaim("uid", witnessed)), wantWait: true,
+		},
+		{name: "an orphan that is gone", super: superClaim("uid"), inSuper: []client.Object{}},
+		{name: "an orphan that was made again", super: superClaim("uid"), inSuper: claimed(superClaim("new")), inTenant: claimed(tenantClaim("new")), wantWait: true},
+		{name: "an orphan whose name is now another owner's", super: superClaim("uid"), inSuper: claimed(foreignClaim), wantWait: true},
+		{
+			name: "a claim that was to go elsewhere, and is bound here", tenant: tenantClaim("uid", home("r2")), super: superClaim("uid"),
+			inTenant: claimed(tenantClaim("uid", home("r2"), boundTo("r1.pv"))), wantWait: true,
+		},
+		{name: "a volume whose claims are gone", volume: volumeFor("uid", "pv"), want: []string{"tenant r1.pv"}},
+		{name: "a volume whose super claim the cache does not show", volume: volumeFor("uid", "pv"), inSuper: claimed(superClaim("uid", boundTo("pv"))), wantWait: true},
+		{name: "a volume whose super claim was made again", volume: volumeFor("uid", "pv"), inSuper: claimed(superClaim("new", boundTo("pv"))), want: []string{"tenant r1.pv"}},
+		{name: "a volume of which another super cluster says so", volume: volumeFor("uid", "pv"), otherSuper: true, wantWait: true},
+		{
+			name: "a volume of a claim that another tenant would be needed for", tenant: tenantClaim("uid", boundTo("r1.pv")), volume: volumeFor("uid", "pv"),
+			inTenant: claimed(tenantClaim("uid", boundTo("r1.pv"))), want: []string{"tenant r1.pv"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			var deleted []string
+			control := func(name string, uid types.UID, readErr error, objects ...client.Object) client.Client {
+				return answering(fake.NewClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+					Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+						if readErr != nil {
+							return readErr
+						}
+						return inner.Get(ctx, key, object, options...)
+					},
+					Delete: func(_ context.Context, _ client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+						applied := (&client.DeleteOptions{}).ApplyOptions(options)
+						require.Equal(t, object.GetUID(), *applied.Preconditions.UID)
+						if name == "super" {
+							require.Equal(t, "999", *applied.Preconditions.ResourceVersion, "that of the live read")
+						}
+						deleted = append(deleted, name+" "+object.GetName())
+						return nil
+					},
+				}).Build(), uid)
+			}
+			inTenant, inSuper := tenantUID, superUID
+			if tc.otherTenant {
+				inTenant = "other"
+			}
+			if tc.otherSuper {
+				inSuper = "other"
+			}
+			if tc.inSuper == nil && tc.super != nil {
+				tc.inSuper = claimed(tc.super.DeepCopy())
+			}
+			p.tenant.Client = control("tenant", inTenant, tc.readErr, tc.inTenant...)
+			p.env.Super = control("super", inSuper, nil, tc.inSuper...)
+			if tc.tenant != nil {
+				p.tenantCache[kinds.KindClaim] = []client.Object{tc.tenant}
+			}
+			if tc.super != nil {
+				p.superCache[kinds.KindClaim] = []client.Object{tc.super}
+			}
+			if tc.volume != nil {
+				p.tenantCache[kinds.KindVolume] = []client.Object{tc.volume}
+			}
+			key := engine.Key{Tenant: clusterKey, Kind: kinds.KindClaim, Namespace: "web", Name: "data"}
+			require.Contains(t, p.kind(kinds.KindClaim).Keys(), key)
+			_, err := p.kind(kinds.KindClaim).Reconcile(t.Context(), key, 0)
+			wait := &engine.WaitError{}
+			require.Equal(t, tc.wantWait, errors.As(err, &wait), "%v", err)
+			if !tc.wantWait {
+				require.ErrorIs(t, err, tc.readErr)
+			}
+			require.Equal(t, tc.want, deleted)
+			kept := &corev1.PersistentVolumeClaim{}
+			require.NoError(t, client.IgnoreNotFound(p.env.Super.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "data"}, kept)))
+			require.Equal(t, tc.wantKept, kept.Labels["tenancy.x-k8s.io/kept"] == "true")
+			if tc.wantEvent != "" {
+				require.Contains(t, <-p.events.Events, tc.wantEvent)
+			}
+		})
+	}
+}
+
+// claims lets the tenant have a claim, as its cache shows.
+func (p *pool) claims(t *testing.T, claim *corev1.PersistentVolumeClaim) {
+	t.Helper()
+	p.tenant.Client = answering(fake.NewClientBuilder().WithObjects(claim).Build(), tenantUID)
+	p.claimShown(t)
+}
+
+// claimShown lets the tenant's cache show its claim web/data, and returns that.
+func (p *pool) claimShown(t *testing.T) *corev1.PersistentVolumeClaim {
+	t.Helper()
+	claim := &corev1.PersistentVolumeClaim{}
+	err := p.tenant.Client.Get(t.Context(), client.ObjectKey{Namespace: "web", Name: "data"}, claim)
+	require.NoError(t, client.IgnoreNotFound(err))
+	p.tenantCache[kinds.KindClaim] = nil
+	if err == nil {
+		p.tenantCache[kinds.KindClaim] = []client.Object{claim}
+	}
+	return claim
+}
+
+// TestAWitnessOfClaims: a claim has our finalizer before the super cluster has anything for it, and until it has
+// nothing any more.
+func TestAWitnessOfClaims(t *testing.T) {
+	t.Parallel()
+	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindClaim, Namespace: "web", Name: "data"}
+	super := client.ObjectKey{Namespace: clusterKey + "-web", Name: "data"}
+	pooled := func(claim *corev1.PersistentVolumeClaim) *pool {
+		p := governed(t, interceptor.Funcs{})
+		p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+			spec.Limits.PersistentVolumeClaims, spec.Pods.StorageClasses = 1, []string{"fast"}
+			spec.Limits.Storage = resource.MustParse("1Gi")
+		}))
+		p.claims(t, claim)
+		return p
+	}
+	reconcile := func(p *pool) error {
+		_, err := p.kind(kinds.KindClaim).Reconcile(t.Context(), key, 0)
+		return err
+	}
+
+	// The tenant has written the claim since, or deleted it: nothing is made.
+	p := pooled(tenantClaim("uid", home("r1")))
+	later := p.claimShown(t).DeepCopy()
+	later.Labels = map[string]string{"a": "b"}
+	require.NoError(t, p.tenant.Client.Update(t.Context(), later))
+	wait := &engine.WaitError{}
+	require.ErrorAs(t, reconcile(p), &wait)
+	require.NoError(t, p.tenant.Client.Delete(t.Context(), later))
+	require.ErrorAs(t, reconcile(p), &wait)
+	require.True(t, apierrors.IsNotFound(p.superClient.Get(t.Context(), super, &corev1.PersistentVolumeClaim{})))
+
+	p = pooled(tenantClaim("uid", home("r1")))
+	require.NoError(t, reconcile(p))
+	made := &corev1.PersistentVolumeClaim{}
+	require.NoError(t, p.superClient.Get(t.Context(), super, made))
+	require.Equal(t, []string{"claim.tenancy.x-k8s.io/r1"}, p.claimShown(t).Finalizers)
+
+	// The tenant deletes it: it stays until the super claim is gone.
+	require.NoError(t, p.tenant.Client.Delete(t.Context(), p.claimShown(t)))
+	p.claimShown(t)
+	require.ErrorAs(t, reconcile(p), &wait, "the cache does not show the super claim")
+	p.superCache[kinds.KindClaim] = []client.Object{made}
+	require.True(t, p.env.Sides().Data(clusterKey, "web"))
+	require.NoError(t, reconcile(p))
+	require.True(t, apierrors.IsNotFound(p.superClient.Get(t.Context(), super, &corev1.PersistentVolumeClaim{})))
+	require.NotEmpty(t, p.claimShown(t).UID)
+	p.superCache[kinds.KindClaim] = nil
+	require.True(t, p.env.Sides().Data(clusterKey, "web"), "a claim waits for this super cluster, whose session must not end")
+	released := kinds.Change{Kind: kinds.KindClaim, Side: kinds.TenantSide, Tenant: clusterKey, Old: p.claimShown(t)}
+	require.NoError(t, reconcile(p))
+	require.Empty(t, p.claimShown(t).UID)
+	require.False(t, p.env.Sides().Data(clusterKey, "web"))
+	require.Contains(t, p.env.Changed(released), engine.Key{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"})
+
+	// One from before there were finalizers gets ours, unless it is being deleted.
+	p = pooled(tenantClaim("uid", boundTo("r1.pv")))
+	p.superCache[kinds.KindClaim] = []client.Object{superClaim("uid")}
+	require.NoError(t, client.IgnoreNotFound(reconcile(p)))
+	require.Equal(t, []string{"claim.tenancy.x-k8s.io/r1"}, p.claimShown(t).Finalizers)
+}
+
+// TestLostVolumes: a super claim that lost its volume is told of once.
+func TestLostVolumes(t *testing.T) {
+	t.Parallel()
+	p := governed(t, interceptor.Funcs{})
+	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+		spec.Limits.PersistentVolumeClaims, spec.Pods.StorageClasses = 1, []string{"fast"}
+		spec.Limits.Storage = resource.MustParse("1Gi")
+	}))
+	p.claims(t, tenantClaim("uid", boundTo("r1.pv"), witnessed))
+	p.superCache[kinds.KindClaim] = []client.Object{superClaim("uid", boundTo("pv"), func(claim *corev1.PersistentVolumeClaim) { claim.Status.Phase = corev1.ClaimLost })}
+	require.NoError(t, p.superClient.Create(t.Context(), p.superCache[kinds.KindClaim][0].DeepCopyObject().(client.Object)))
+	for range 3 {
+		_, err := p.kind(kinds.KindClaim).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindClaim, Namespace: "web", Name: "data"}, 0)
+		require.NoError(t, err)
+	}
+	told := p.told()
+	require.Len(t, told, 1, "that the super cluster chose a volume is no refusal")
+	require.Contains(t, told[0], kinds.ReasonVolumeLost)
+}
+
+// TestKeptClaims: the operator is told of each, and the tenant where it has another claim of that name.
+func TestKeptClaims(t *testing.T) {
+	t.Parallel()
+	p := governed(t, interceptor.Funcs{})
+	meta := record.NewFakeRecorder(10)
+	p.env.MetaRecorder, p.env.VirtualNode = meta, func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1"}} }
+	p.claims(t, tenantClaim("new", home("r1")))
+	p.superCache[kinds.KindClaim] = []client.Object{superClaim("uid", boundTo("pv"), func(claim *corev1.PersistentVolumeClaim) {
+		claim.Labels = map[string]string{"tenancy.x-k8s.io/kept": "true"}
+	})}
+	for range 2 {
+		_, err := p.kind(kinds.KindClaim).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindClaim, Namespace: "web", Name: "data"}, 0)
+		require.NoError(t, err)
+	}
+	require.Len(t, meta.Events, 1)
+	require.Contains(t, <-meta.Events, "Warning ClaimKept PersistentVolumeClaim "+clusterKey+"-web/data is kept")
+	told := p.told()
+	require.Len(t, told, 1)
+	require.Contains(t, told[0], kinds.ReasonConflict)
+}
+
+// alone lets a super cluster be the only one.
+type alone struct{ assign.Assignments }
+
+func (alone) Whole() bool { return true }
+
+// TestClaimsWithoutAPool: without a pool nobody chooses a home, and claims go down all the same.
+func TestClaimsWithoutAPool(t *testing.T) {
+	t.Parallel()
+	for _, whole := range []bool{false, true} {
+		p := governed(t, interceptor.Funcs{})
+		p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+			spec.Limits.PersistentVolumeClaims, spec.Pods.StorageClasses = 1, []string{"fast"}
+			spec.Limits.Storage = resource.MustParse("1Gi")
+		}))
+		if whole {
+			p.env.Assignments = alone{p.env.Assignments}
+		}
+		p.claims(t, tenantClaim("uid"))
+		_, err := p.kind(kinds.KindClaim).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindClaim, Namespace: "web", Name: "data"}, 0)
+		require.NoError(t, err)
+		err = p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "data"}, &corev1.PersistentVolumeClaim{})
+		require.Equal(t, whole, err == nil, "%v", err)
+	}
+}
+
+// TestPodsWaitForClaims: no super pod is created before the claims of its tenant pod are there, by their owners.
+func TestPodsWaitForClaims(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name     string
+		tenant   *corev1.PersistentVolumeClaim
+		super    *corev1.PersistentVolumeClaim
+		wantWait string
+	}{
+		{name: "no claim", wantWait: "claim data, which does not exist"},
+		{name: "not there yet", tenant: tenantClaim("uid", home("r1")), wantWait: "claim data, which is not there yet"},
+		{name: "not there yet, without a home", tenant: tenantClaim("uid"), wantWait: "claim data, which is not there yet"},
+		{name: "elsewhere", tenant: tenantClaim("uid", home("r2")), wantWait: "claim data, which is in super cluster r2"},
+		{name: "bound elsewhere", tenant: tenantClaim("uid", home("r1"), boundTo("r2.pv")), wantWait: "claim data, which is in super cluster r2"},
+		{name: "that of an earlier claim", tenant: tenantClaim("uid", home("r1")), super: superClaim("old"), wantWait: "claim data, which is not there yet"},
+		{name: "there", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid")},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := governed(t, interceptor.Funcs{})
+			p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+				spec.Pods.Volumes = append(spec.Pods.Volumes, "persistentVolumeClaim")
+			}))
+			pod := tenantPod(func(pod *corev1.Pod) {
+				pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
+				pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+				}}}
+			})
+			p.tenantCache[kinds.KindPod] = []client.Object{pod}
+			key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}
+			if tc.tenant != nil {
+				p.tenantCache[kinds.KindClaim] = []client.Object{tc.tenant}
+			}
+			if tc.super != nil {
+				p.superCache[kinds.KindClaim] = []client.Object{tc.super}
+				require.Contains(t, p.env.Changed(kinds.Change{Kind: kinds.KindClaim, Side: kinds.SuperSide, Current: tc.super}), key, "the claim wakes the pod")
+			}
+			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 0)
+			created := p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: pod.Name}, &corev1.Pod{})
+			if tc.wantWait != "" {
+				require.ErrorContains(t, err, tc.wantWait)
+				require.True(t, apierrors.IsNotFound(created))
+				return
+			}
+			require.NoError(t, err)
+			require.NoError(t, created)
+		})
+	}
+}

@@ -1,0 +1,326 @@
+package kinds
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/offer"
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/proof"
+	"github.com/superpool/superpool/internal/syncer/assign"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncpolicy"
+)
+
+// KindCustom reconciles the objects of all kinds that SyncPolicies let down. Each of these is a kind of its own in keys
+// and caches, whose name begins with KindCustom and a colon: so no queue is made and no metric registered while the
+// engine runs.
+const KindCustom = "custom"
+
+// annotationApplied holds, on a super object of kind custom, a hash of what of the tenant's object was written to it.
+// While it is that of the tenant's object, fields that the super object has besides are the super cluster's, as
+// defaults.
+const annotationApplied = "tenancy.x-k8s.io/applied"
+
+// ReasonFieldsDiffer: a SyncPolicy lets a field of an object down, and the super cluster does not keep it: its API
+// server drops or changes it, or a controller there does. The syncer tries again ever more rarely, at least once in an
+// hour.
+const ReasonFieldsDiffer = "FieldsDiffer"
+
+// ReasonUnwatchable: an object has a field items at its root. In watches it looks like a list, so nobody would see how
+// it changes.
+const ReasonUnwatchable = "Unwatchable"
+
+// Custom is an accepted SyncPolicy whose kind the super cluster serves.
+type Custom struct {
+	Rules *syncpolicy.Rules
+	// Resource is the plural name of the kind.
+	Resource string
+	// Removes returns a Proof, by a live read of the SyncPolicy, that it removes all its copies, or, with direction Up,
+	// that it does not list the object of that name; "" asks for the former only.
+	Removes func(ctx context.Context, name string) (proof.Proof, error)
+}
+
+// Name is that of the kind in keys and caches.
+func (c *Custom) Name() string {
+	family := KindCustom
+	if c.Rules.Spec.Direction == tenancyv1alpha1.SyncUp {
+		family = KindOffer
+	}
+	return fmt.Sprintf("%s:%s.%s.%s", family, c.Rules.Kind.Kind, c.Rules.Kind.Version, c.Rules.Kind.Group)
+}
+
+// familyOf returns the kind that reconciles the objects of a kind: for those of SyncPolicies, what is before the colon.
+func familyOf(kind string) string {
+	family, _, _ := strings.Cut(kind, ":")
+	return family
+}
+
+// titleOf returns what messages call the objects of a kind: Widget for those of custom:Widget.v1.example.com.
+func titleOf(kind string) string {
+	_, of, custom := strings.Cut(kind, ":")
+	if !custom {
+		return kind
+	}
+	title, _, _ := strings.Cut(of, ".")
+	return title
+}
+
+// isCustom returns whether a kind is one of a SyncPolicy that lets it down.
+func isCustom(kind string) bool { return strings.HasPrefix(kind, KindCustom+":") }
+
+func customSpec() Spec {
+	return Spec{Name: KindCustom, New: func(env *Env) engine.Kind { return &Customs{env: env} }}
+}
+
+// customs are the kinds of SyncPolicies. The zero value has none. All methods may be called concurrently.
+type customs struct {
+	current  atomic.Pointer[customTable]
+	creating creating
+	attempts attempts
+}
+
+// customTable holds the kinds of SyncPolicies by name: those that go down, and those that come up.
+type customTable struct {
+	down map[string]*custom
+	up   map[string]*offered
+}
+
+func (c *customs) table() *customTable {
+	if table := c.current.Load(); table != nil {
+		return table
+	}
+	return &customTable{}
+}
+
+// SetCustom makes the SyncPolicies that are given those that are followed. Each names another kind.
+func (e *Env) SetCustom(all []Custom) {
+	specs := Specs()
+	made := &customTable{down: map[string]*custom{}, up: map[string]*offered{}}
+	for i := range all {
+		row := &all[i]
+		if row.Rules.Spec.Direction == tenancyv1alpha1.SyncUp {
+			shown := row.offered()
+			made.up[row.Name()] = shown
+			specs = append(specs, shown.spec())
+			continue
+		}
+		down := &custom{Custom: row, env: e}
+		spec := Copied(down.copy())
+		spec.Aside, spec.New = true, nil
+		spec.Tenant.Optional, spec.Super.Optional = true, true
+		spec.Tenant.Labels = func(*Env) string { return "" } // one watch of a tenant, and not one of each namespace
+		spec.Wanted = func(_ *Env, tenant *Tenant) bool { return row.Rules.For(tenant.Policy.Get().Name()) }
+		specs = append(specs, spec)
+		copied := down.copy()
+		copied.setDefaults()
+		down.copier = &copier[*unstructured.Unstructured]{env: e, Copy: copied}
+		made.down[row.Name()] = down
+	}
+	e.customs.current.Store(made)
+	e.table.Store(newTable(specs))
+}
+
+// CustomKeys returns the keys of all objects of SyncPolicies, down and up.
+func (e *Env) CustomKeys() []engine.Key {
+	return append((&Customs{env: e}).Keys(), (&Offers{env: e}).Keys()...)
+}
+
+// Customs reconciles the objects that SyncPolicies let down.
+type Customs struct{ env *Env }
+
+var _ engine.Kind = &Customs{}
+
+// Name implements engine.Kind.
+func (c *Customs) Name() string { return KindCustom }
+
+// Keys implements engine.Kind.
+func (c *Customs) Keys() []engine.Key {
+	var keys []engine.Key
+	for _, name := range slices.Sorted(maps.Keys(c.env.customs.table().down)) {
+		keys = append(keys, c.env.keys(name)...)
+	}
+	return keys
+}
+
+// Reconcile implements engine.Kind. It leaves everything as it is where no SyncPolicy is for the tenant and the kind:
+// that one is gone is no reason to delete what it has made.
+func (c *Customs) Reconcile(ctx context.Context, key engine.Key, waited time.Duration) (time.Duration, error) {
+	row, tenant := c.env.customs.table().down[key.Kind], c.env.Tenant(key.Tenant)
+	if row == nil || tenant == nil {
+		return 0, nil
+	}
+	if left, err := row.leave(ctx, tenant, key); err != nil || left || !row.Rules.For(tenant.Policy.Get().Name()) {
+		return 0, err
+	}
+	if _, err := row.copier.Reconcile(ctx, key, waited); err != nil {
+		return 0, err
+	}
+	return 0, row.tell(ctx, tenant, key)
+}
+
+// leave deletes a copy whose namespace is no longer placed here, after Confirm: kind namespace deletes those alone that
+// it sees while the namespace leaves, and the SyncPolicy, or a cache, may come later. It returns whether it did.
+func (c *custom) leave(ctx context.Context, tenant *Tenant, key engine.Key) (bool, error) {
+	superObject, exists, _ := get[*unstructured.Unstructured](c.env.SuperCache, key.Kind, c.superNamespace(key), key.Name)
+	if !exists || superObject.GetDeletionTimestamp() != nil {
+		return false, nil
+	}
+	if owner, ours := c.copier.owner(key, superObject); !ours || !tenant.owns(owner, key.Namespace) {
+		return false, nil
+	}
+	cached, err := c.env.Assignments.Of(ctx, key.Tenant, key.Namespace)
+	if err != nil {
+		return false, fmt.Errorf("reading the assignment of namespace %s: %w", key.Namespace, err)
+	}
+	if cached.State != assign.ServicesOnly && cached.State != assign.None && cached.State != assign.Kept {
+		return false, nil
+	}
+	_, proven, err := c.env.Assignments.Confirm(ctx, key.Tenant, key.Namespace)
+	if err != nil {
+		return false, fmt.Errorf("confirming the assignment of namespace %s: %w", key.Namespace, unproven(err))
+	}
+	if !proven.Holds() {
+		return false, nil // a cache lags, or the super namespace is gone
+	}
+	return true, c.env.remove(ctx, c.env.Super, key.Kind, "delete", superObject, nil, proven)
+}
+
+// custom is a kind that a SyncPolicy lets down.
+type custom struct {
+	*Custom
+	env    *Env
+	copier *copier[*unstructured.Unstructured]
+}
+
+func (c *custom) removes() bool { return c.Rules.Spec.Copies == tenancyv1alpha1.CopiesRemove }
+
+func (c *Custom) empty() *unstructured.Unstructured {
+	return unstructuredOf(c.Rules.Kind.Group, c.Rules.Kind.Version, c.Rules.Kind.Kind)
+}
+
+// copy declares the kind.
+func (c *custom) copy() Copy[*unstructured.Unstructured] {
+	declared := Copy[*unstructured.Unstructured]{
+		Name: c.Name(), New: c.empty, Scope: ScopePlaced, Translate: c.translate, Gone: c.gone,
+		Skip: func(*unstructured.Unstructured) bool { return c.removes() },
+	}
+	if c.Rules.Spec.Scope == tenancyv1alpha1.SyncHome {
+		declared.Home = &AtHome[*unstructured.Unstructured]{
+			Only:    func(*unstructured.Unstructured) bool { return true },
+			IsMeant: func(string, string) bool { return false },
+			Allowed: func(*policy.Policy, *unstructured.Unstructured) bool { return false },
+			Tell:    func(*unstructured.Unstructured, *unstructured.Unstructured) {}, // custom.tell does
+		}
+	}
+	return declared
+}
+
+// translate sets the content of superObject. It leaves what the super object has where that holds all of the tenant's,
+// and where it has not kept it before.
+func (c *custom) translate(env *Env, tenant *Tenant, tenantObject, superObject *unstructured.Unstructured) (Notice, error) {
+	part := c.Rules.Part(tenantObject.Object)
+	hash, err := offer.HashOf(part)
+	if err != nil {
+		return Notice{}, err //nolint:wrapcheck // it says what it did
+	}
+	annotations := superObject.GetAnnotations()
+	if superObject.GetUID() != "" && annotations[annotationApplied] == hash {
+		of := attempt{key: engine.Key{Tenant: tenant.Key, Kind: c.Name(), Namespace: tenantObject.GetNamespace(), Name: tenantObject.GetName()}}
+		where := syncpolicy.Differs(part, superObject.Object)
+		if where == "" {
+			env.customs.attempts.succeeded(of, env.Clock.Now())
+			return Notice{}, nil
+		}
+		if !env.customs.attempts.may(of, hash, env.Clock.Now()) {
+			return Notice{ReasonFieldsDiffer, fmt.Sprintf("field %s does not stay as it is here: the API server or a controller there drops or changes it. "+
+				"SyncPolicy %s may leave it out (fields.stay)", where, c.Rules.Name)}, nil
+		}
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[annotationApplied] = hash
+	superObject.SetAnnotations(annotations)
+	superObject.Object = c.Rules.Down(part, superObject.Object)
+	return Notice{}, nil
+}
+
+// gone implements Copy.Gone.
+func (c *custom) gone(ctx context.Context, tenant *Tenant, name types.NamespacedName, live *unstructured.Unstructured, is func() bool) (proof.Proof, bool, error) {
+	if c.removes() {
+		proven, err := c.Removes(ctx, "")
+		return proven, err == nil, err
+	}
+	return lacksOrUnserved(ctx, tenant.controlPlane(), c.Resource+"."+c.Rules.Kind.Group, name, live, is)
+}
+
+// tell writes the fields that come up to the tenant's object, if that is for this super cluster to do: it is the home
+// of the namespace.
+func (c *custom) tell(ctx context.Context, tenant *Tenant, key engine.Key) error {
+	tenantObject, inTenant, _ := get[*unstructured.Unstructured](tenant.Cache, key.Kind, key.Namespace, key.Name)
+	superObject, inSuper, synced := get[*unstructured.Unstructured](c.env.SuperCache, key.Kind, c.superNamespace(key), key.Name)
+	if !inTenant {
+		c.env.customs.attempts.drop(key)
+	}
+	if !inTenant || !inSuper || c.removes() || !synced || superObject.GetDeletionTimestamp() != nil ||
+		!carriesOwner(superObject, tenant.owner(key.Namespace, tenantObject.GetUID())) {
+		return nil
+	}
+	for _, status := range []bool{true, false} {
+		desired := &unstructured.Unstructured{Object: c.Rules.Up(superObject.Object, tenantObject.Object, status)}
+		of := attempt{key: key, up: true, status: status}
+		if equality.Semantic.DeepEqual(tenantObject.Object, desired.Object) {
+			c.env.customs.attempts.succeeded(of, c.env.Clock.Now())
+			continue
+		}
+		home, err := c.env.Assignments.Home(ctx, key.Tenant, key.Namespace)
+		if err != nil {
+			return fmt.Errorf("reading the home of namespace %s: %w", key.Namespace, err)
+		}
+		if home != assign.HomeHere {
+			return nil
+		}
+		hash, err := offer.HashOf(c.Rules.Up(superObject.Object, map[string]any{}, status))
+		if err != nil {
+			return err //nolint:wrapcheck // it says what it did
+		}
+		if !c.env.customs.attempts.may(of, hash, c.env.Clock.Now()) {
+			continue
+		}
+		return c.write(ctx, tenant, key, tenantObject, desired, status)
+	}
+	return nil
+}
+
+// write writes the tenant's object: by its subresource status where the tenant has one and status differs.
+func (c *custom) write(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject, desired *unstructured.Unstructured, status bool) error {
+	live, _, err := c.env.Assignments.ConfirmHome(ctx, key.Tenant, key.Namespace)
+	switch {
+	case err != nil:
+		return fmt.Errorf("confirming the home of namespace %s: %w", key.Namespace, unproven(err))
+	case live != assign.HomeHere:
+		return engine.Waitf("the cache of NamespacePlacements")
+	}
+	// With the resource version of the cache, what another home or the tenant has written meanwhile stands.
+	patch := client.MergeFromWithOptions(tenantObject, client.MergeFromWithOptimisticLock{})
+	if status {
+		err = tenant.Client.Status().Patch(ctx, desired.DeepCopy(), patch)
+		if !apierrors.IsNotFound(err) {
+			return c.env.done(ctx, KindCustom, "status", err)
+		}
+	}
+	return c.env.done(ctx, KindCustom, "status", client.IgnoreNotFound(tenant.Client.Patch(ctx, desired, patch)))
+}

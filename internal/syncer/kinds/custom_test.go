@@ -1,0 +1,477 @@
+package kinds_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/proof"
+	"github.com/superpool/superpool/internal/syncer/assign"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncpolicy"
+	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders"
+)
+
+const widgets = "custom:Widget.v1.example.com"
+
+var superNamespace = tenancy.SuperNamespace(clusterKey, "web")
+
+// widget returns a Widget; content is pairs of a top-level member and its value.
+func widget(namespace, name string, uid types.UID, content ...any) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget"}}
+	object.SetNamespace(namespace)
+	object.SetName(name)
+	object.SetUID(uid)
+	for i := 0; i < len(content); i += 2 {
+		object.Object[content[i].(string)] = content[i+1]
+	}
+	return object
+}
+
+type object = map[string]any
+
+// custom is a pool with a SyncPolicy of Widgets. Its caches are what its clients have.
+type custom struct {
+	*pool
+	clock *testingclock.FakePassiveClock
+	rules *syncpolicy.Rules
+	// writes are the writes to the super cluster, and told those to the tenant.
+	writes, told []string
+	// unserved is whether the tenant serves no Widgets, and defined whether it has their definition all the same.
+	unserved, defined bool
+	// removes is the error of a live read of the policy.
+	removes error
+	// stored changes what the super cluster's API server stores.
+	stored func(*unstructured.Unstructured)
+}
+
+func newCustom(t *testing.T, change func(*tenancyv1alpha1.SyncPolicySpec)) *custom {
+	t.Helper()
+	c := &custom{pool: newPool(t, interceptor.Funcs{}), clock: testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0)), stored: func(*unstructured.Unstructured) {}}
+	c.env.Clock = c.clock
+	scheme := func() *runtime.Scheme {
+		made := runtime.NewScheme()
+		require.NoError(t, clientgoscheme.AddToScheme(made))
+		return made
+	}
+	status := widget("", "", "")
+	c.superClient = answering(interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme()).Build(), interceptor.Funcs{
+		Create: func(ctx context.Context, to client.WithWatch, made client.Object, options ...client.CreateOption) error {
+			c.writes = append(c.writes, "create "+made.GetName())
+			made.SetUID("super-" + types.UID(made.GetName()))
+			c.stored(made.(*unstructured.Unstructured))
+			return to.Create(ctx, made, options...)
+		},
+		Update: func(ctx context.Context, to client.WithWatch, made client.Object, options ...client.UpdateOption) error {
+			c.writes = append(c.writes, "update "+made.GetName())
+			c.stored(made.(*unstructured.Unstructured))
+			return to.Update(ctx, made, options...)
+		},
+		Delete: func(ctx context.Context, to client.WithWatch, made client.Object, options ...client.DeleteOption) error {
+			applied := &client.DeleteOptions{}
+			for _, option := range options {
+				option.ApplyToDelete(applied)
+			}
+			c.writes = append(c.writes, fmt.Sprintf("delete %s %s", made.GetName(), *applied.Preconditions.UID))
+			return to.Delete(ctx, made)
+		},
+	}), superUID)
+	c.env.Super = c.superClient
+	c.tenant.Client = answering(interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme()).WithStatusSubresource(status).Build(), interceptor.Funcs{
+		Get: func(ctx context.Context, to client.WithWatch, name client.ObjectKey, read client.Object, options ...client.GetOption) error {
+			kind := read.GetObjectKind().GroupVersionKind().Kind
+			switch {
+			case kind == "Widget" && c.unserved:
+				return apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{Group: "example.com", Resource: "widgets"}, name.Name, "404 page not found", 0, true)
+			case kind == "CustomResourceDefinition" && c.defined:
+				return nil
+			case kind == "CustomResourceDefinition":
+				return apierrors.NewNotFound(schema.GroupResource{Resource: "customresourcedefinitions"}, name.Name)
+			}
+			return to.Get(ctx, name, read, options...)
+		},
+		Patch: func(ctx context.Context, to client.WithWatch, made client.Object, patch client.Patch, options ...client.PatchOption) error {
+			c.told = append(c.told, "object")
+			return to.Patch(ctx, made, patch, options...)
+		},
+		SubResourcePatch: func(ctx context.Context, to client.Client, name string, made client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			c.told = append(c.told, name)
+			return to.SubResource(name).Patch(ctx, made, patch, options...)
+		},
+	}), tenantUID)
+	c.home(t, "r1")
+	c.follows(t, change)
+	return c
+}
+
+// home places namespace web in r1 and r2, with that home.
+func (c *custom) home(t *testing.T, home string) {
+	t.Helper()
+	placed := builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r1", 1, "cpu", "10", "pods", "10").Held("r2", 1, "cpu", "10", "pods", "10").Home(home).Obj()
+	meta := fake.NewClientBuilder().WithScheme(placementScheme(t)).WithObjects(placed).Build()
+	c.assigns(meta, meta)
+}
+
+// follows puts a SyncPolicy in force.
+func (c *custom) follows(t *testing.T, change func(*tenancyv1alpha1.SyncPolicySpec)) {
+	t.Helper()
+	policy := &tenancyv1alpha1.SyncPolicy{ObjectMeta: metav1.ObjectMeta{Name: "widgets"}, Spec: tenancyv1alpha1.SyncPolicySpec{
+		Group: "example.com", Version: "v1", Kind: "Widget", Direction: tenancyv1alpha1.SyncDown, Fields: tenancyv1alpha1.SyncFields{Up: []string{"status"}},
+		Limits: tenancyv1alpha1.SyncLimits{Objects: 3, Bytes: resource.MustParse("2Ki")},
+	}}
+	if change != nil {
+		change(&policy.Spec)
+	}
+	var refusal *syncpolicy.Refusal
+	c.rules, refusal = syncpolicy.Compile(policy, nil)
+	require.Nil(t, refusal)
+	c.env.SetCustom([]kinds.Custom{{Rules: c.rules, Resource: "widgets", Removes: func(context.Context, string) (proof.Proof, error) {
+		return proof.NotNeeded("the policy says so"), c.removes
+	}}})
+}
+
+// has lets a tenant have an object, or the super cluster.
+func has(t *testing.T, to client.Client, made *unstructured.Unstructured) {
+	t.Helper()
+	require.NoError(t, client.IgnoreAlreadyExists(to.Create(t.Context(), made.DeepCopy())))
+}
+
+// reconcile fills the caches from the clients and reconciles a Widget of namespace web. It returns what was written to
+// the super cluster.
+func (c *custom) reconcile(t *testing.T, name string) ([]string, error) {
+	t.Helper()
+	fill := func(to cache, from client.Client, options ...client.ListOption) {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(c.rules.Kind.GroupVersion().WithKind("WidgetList"))
+		require.NoError(t, from.List(t.Context(), list, options...))
+		to[widgets] = nil
+		for i := range list.Items {
+			to[widgets] = append(to[widgets], &list.Items[i])
+		}
+	}
+	fill(c.superCache, c.superClient, client.HasLabels{tenancyv1alpha1.LabelCluster})
+	fill(c.tenantCache, c.tenant.Client)
+	before := []cache{copyOf(c.superCache), copyOf(c.tenantCache)}
+	c.writes, c.told = nil, nil
+	_, err := c.kind(kinds.KindCustom).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: widgets, Namespace: "web", Name: name}, 0)
+	require.Empty(t, cmp.Diff(before, []cache{copyOf(c.superCache), copyOf(c.tenantCache)}), "cached objects are never changed")
+	return c.writes, err
+}
+
+func copyOf(of cache) cache {
+	copied := cache{}
+	for _, cached := range of[widgets] {
+		copied[widgets] = append(copied[widgets], cached.DeepCopyObject().(client.Object))
+	}
+	return copied
+}
+
+// wants reconciles and demands what is written.
+func (c *custom) wants(t *testing.T, name string, want ...string) {
+	t.Helper()
+	got, err := c.reconcile(t, name)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
+
+// super returns the super object of a Widget.
+func (c *custom) super(t *testing.T, name string) *unstructured.Unstructured {
+	t.Helper()
+	found := widget("", "", "")
+	require.NoError(t, c.superClient.Get(t.Context(), types.NamespacedName{Namespace: superNamespace, Name: name}, found))
+	return found
+}
+
+// changed changes Widget w of a control plane.
+func changed(t *testing.T, to client.Client, namespace string, change func(*unstructured.Unstructured)) {
+	t.Helper()
+	found := widget("", "", "")
+	require.NoError(t, to.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "w"}, found))
+	change(found)
+	require.NoError(t, to.Update(t.Context(), found))
+}
+
+// recorded returns the Events that were recorded.
+func (c *custom) recorded() (all []string) {
+	for len(c.events.Events) > 0 {
+		all = append(all, <-c.events.Events)
+	}
+	return all
+}
+
+// TestCustomDown follows a Widget: made, in sync, changed, drifted, deleted.
+func TestCustomDown(t *testing.T) {
+	t.Parallel()
+	c := newCustom(t, func(spec *tenancyv1alpha1.SyncPolicySpec) { spec.Fields.Stay = []string{"spec.node"} })
+	c.stored = func(made *unstructured.Unstructured) { // a default of the schema
+		if spec, ok := made.Object["spec"].(object); ok {
+			spec["size"] = int64(1)
+		}
+	}
+	mine := widget("web", "w", "w-uid", "spec", object{"color": "red", "node": "t"}, "data", []any{"a"})
+	mine.SetFinalizers([]string{"example.com/mine"})
+	mine.SetOwnerReferences([]metav1.OwnerReference{{Kind: "ConfigMap", Name: "c", UID: "u"}})
+	mine.SetAnnotations(map[string]string{"note": "1"})
+	has(t, c.tenant.Client, mine)
+	c.wants(t, "w", "create w")
+	made := c.super(t, "w")
+	require.Equal(t, object{"color": "red", "size": int64(1)}, made.Object["spec"])
+	require.Empty(t, made.GetFinalizers())
+	require.Empty(t, made.GetOwnerReferences())
+	owner, owned := tenancy.GetOwner(made)
+	require.True(t, owned)
+	require.Equal(t, ownerOf("w-uid"), owner)
+	c.wants(t, "w")
+
+	changed(t, c.superClient, superNamespace, func(found *unstructured.Unstructured) { found.Object["spec"].(object)["node"] = "n1" })
+	c.wants(t, "w")
+	changed(t, c.tenant.Client, "web", func(found *unstructured.Unstructured) {
+		found.Object["spec"].(object)["color"] = "green"
+		delete(found.Object, "data")
+	})
+	c.wants(t, "w", "update w")
+	require.Equal(t, object{"color": "green", "size": int64(1), "node": "n1"}, c.super(t, "w").Object["spec"])
+	require.NotContains(t, c.super(t, "w").Object, "data")
+	c.wants(t, "w")
+
+	changed(t, c.superClient, superNamespace, func(found *unstructured.Unstructured) { found.Object["spec"].(object)["color"] = "drifted" })
+	c.wants(t, "w", "update w")
+	require.NoError(t, c.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(mine), mine))
+	mine.SetFinalizers(nil)
+	require.NoError(t, c.tenant.Client.Update(t.Context(), mine))
+	require.NoError(t, c.tenant.Client.Delete(t.Context(), mine))
+	c.wants(t, "w", "delete w super-w")
+	c.wants(t, "w")
+	require.Empty(t, c.recorded())
+}
+
+// TestCustomDoesNotStay: what the super cluster does not keep is written ever more rarely, and the tenant is told.
+func TestCustomDoesNotStay(t *testing.T) {
+	t.Parallel()
+	c := newCustom(t, nil)
+	c.stored = func(made *unstructured.Unstructured) { unstructured.RemoveNestedField(made.Object, "spec", "color") } // its schema has none
+	has(t, c.tenant.Client, widget("web", "w", "w-uid", "spec", object{"color": "red", "size": int64(1)}))
+	c.wants(t, "w", "create w")
+	writes := 0
+	for range 24 * 60 { // a day of patrols
+		c.clock.SetTime(c.clock.Now().Add(time.Minute))
+		got, err := c.reconcile(t, "w")
+		require.NoError(t, err)
+		writes += len(got)
+	}
+	require.InDelta(t, 35, writes, 4)
+	recorded := c.recorded()
+	require.NotEmpty(t, recorded)
+	require.Contains(t, recorded[0], "Warning FieldsDiffer Super cluster r1: field spec.color does not stay as it is here")
+
+	changed(t, c.tenant.Client, "web", func(found *unstructured.Unstructured) { found.Object["spec"].(object)["size"] = int64(2) })
+	c.wants(t, "w", "update w")
+	require.Equal(t, object{"size": int64(2)}, c.super(t, "w").Object["spec"])
+}
+
+// TestCustomOrphans: a super object whose tenant object is not in the cache.
+func TestCustomOrphans(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name  string
+		super func(*unstructured.Unstructured)
+		setUp func(*custom)
+		want  []string
+		waits bool
+	}{
+		{name: "the tenant has deleted it", want: []string{"delete w super-w"}},
+		{name: "the tenant has deleted the definition", setUp: func(c *custom) { c.unserved = true }, want: []string{"delete w super-w"}},
+		{name: "the tenant serves another version", setUp: func(c *custom) { c.unserved, c.defined = true, true }, waits: true},
+		{name: "another control plane answers", setUp: func(c *custom) { c.tenant.ControlPlaneUID = "another" }, waits: true},
+		{name: "the tenant does not answer", setUp: func(c *custom) {
+			c.tenant.Client = interceptor.NewClient(c.tenant.Client.(client.WithWatch), interceptor.Funcs{
+				Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+					return errors.New("connection refused")
+				},
+			})
+		}, waits: true},
+		{name: "it is somebody else's", super: func(made *unstructured.Unstructured) {
+			tenancy.SetOwner(made, tenancy.Owner{ClusterKey: "other", Namespace: "web", UID: "u"})
+		}},
+		{name: "it is no longer synced", setUp: func(c *custom) { c.env.SetCustom(nil) }},
+		{name: "the policy is for other tenants", setUp: func(c *custom) { c.rules.Spec.TenantPolicies = []string{"gold"} }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			c := newCustom(t, nil)
+			made := widget(superNamespace, "w", "super-w", "spec", object{"color": "red"})
+			tenancy.SetOwner(made, ownerOf("w-uid"))
+			if tc.super != nil {
+				tc.super(made)
+			}
+			has(t, c.superClient, made)
+			if tc.setUp != nil {
+				tc.setUp(c)
+			}
+			got, err := c.reconcile(t, "w")
+			require.Equal(t, tc.waits, err != nil, "%v", err)
+			require.Equal(t, tc.want, got)
+		})
+	}
+}
+
+// TestCustomLeaves: a copy that kind namespace did not see goes when its namespace is no longer placed here.
+func TestCustomLeaves(t *testing.T) {
+	t.Parallel()
+	c := newCustom(t, nil)
+	has(t, c.tenant.Client, widget("web", "w", "w-uid", "spec", object{"color": "red"}))
+	c.wants(t, "w", "create w")
+	placed := builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r2", 1, "cpu", "10", "pods", "10").Home("r2")
+	here := fake.NewClientBuilder().WithScheme(placementScheme(t)).WithObjects(placed.Obj()).Build()
+	c.tenantCache[kinds.KindService] = []client.Object{serviceAt("web", "front", "10.97.0.7")}
+	before := c.env.Assignments
+	c.assigns(here, before.(*assign.Pooled).Live.Reader.(client.WithWatch))
+	c.wants(t, "w")
+	c.assigns(here, here)
+	c.wants(t, "w", "delete w super-w")
+}
+
+// TestCustomWithItems: what watches would take for a list does not go down.
+func TestCustomWithItems(t *testing.T) {
+	t.Parallel()
+	c := newCustom(t, nil)
+	has(t, c.tenant.Client, widget("web", "w", "w-uid", "spec", object{"color": "red"}, "items", "none"))
+	c.wants(t, "w")
+	recorded := c.recorded()
+	require.Len(t, recorded, 1)
+	require.Contains(t, recorded[0], "Warning Unwatchable Super cluster r1: an object with a field items")
+}
+
+// TestCustomConflict: messages name the kind as people do.
+func TestCustomConflict(t *testing.T) {
+	t.Parallel()
+	c := newCustom(t, nil)
+	has(t, c.tenant.Client, widget("web", "w", "w-uid", "spec", object{"color": "red"}))
+	theirs := widget(superNamespace, "w", "theirs")
+	tenancy.SetOwner(theirs, tenancy.Owner{ClusterKey: "other", Namespace: "web", UID: "u"})
+	has(t, c.superClient, theirs)
+	c.wants(t, "w")
+	require.Equal(t, []string{"Warning Conflict Super cluster r1 has a Widget of that name with another owner"}, c.recorded())
+}
+
+// TestCustomRemoves: copies are deleted when the policy says so, by a live read, and are not made again.
+func TestCustomRemoves(t *testing.T) {
+	t.Parallel()
+	c := newCustom(t, nil)
+	has(t, c.tenant.Client, widget("web", "w", "w-uid", "spec", object{"color": "red"}))
+	c.wants(t, "w", "create w")
+	c.follows(t, func(spec *tenancyv1alpha1.SyncPolicySpec) { spec.Copies = tenancyv1alpha1.CopiesRemove })
+	c.removes = errors.New("it does not remove its copies any more")
+	got, err := c.reconcile(t, "w")
+	require.ErrorIs(t, err, c.removes)
+	require.Empty(t, got)
+	c.removes = nil
+	c.wants(t, "w", "delete w super-w")
+	c.wants(t, "w")
+	c.follows(t, nil)
+	c.wants(t, "w", "create w")
+}
+
+// TestCustomUp: what the super cluster says of an object, and who tells the tenant.
+func TestCustomUp(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		home string
+		up   []string
+		want []string
+		// wantStatus and wantSpec are what the tenant has then.
+		wantStatus any
+		wantSpec   object
+	}{
+		{name: "from the home", home: "r1", up: []string{"status"}, want: []string{"status"}, wantStatus: object{"phase": "Running"}, wantSpec: object{"color": "red"}},
+		{name: "not from elsewhere", home: "r2", up: []string{"status"}, wantSpec: object{"color": "red"}},
+		{name: "nothing", home: "r1", wantSpec: object{"color": "red"}},
+		{name: "a field of spec", home: "r1", up: []string{"spec.address"}, want: []string{"object"}, wantSpec: object{"color": "red", "address": "10.0.0.1"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			c := newCustom(t, func(spec *tenancyv1alpha1.SyncPolicySpec) { spec.Fields.Up = tc.up })
+			c.home(t, tc.home)
+			has(t, c.tenant.Client, widget("web", "w", "w-uid", "spec", object{"color": "red"}))
+			c.wants(t, "w", "create w")
+			changed(t, c.superClient, superNamespace, func(found *unstructured.Unstructured) {
+				found.Object["status"] = object{"phase": "Running"}
+				found.Object["spec"].(object)["address"] = "10.0.0.1"
+			})
+			c.wants(t, "w")
+			require.Equal(t, tc.want, c.told)
+			found := widget("", "", "")
+			require.NoError(t, c.tenant.Client.Get(t.Context(), types.NamespacedName{Namespace: "web", Name: "w"}, found))
+			require.Empty(t, cmp.Diff([]any{tc.wantStatus, tc.wantSpec}, []any{found.Object["status"], found.Object["spec"]}))
+			c.wants(t, "w")
+			require.Empty(t, c.told)
+		})
+	}
+}
+
+// TestCustomLimits: no more objects of a namespace go down than the policy lets, and none that is too large.
+func TestCustomLimits(t *testing.T) {
+	t.Parallel()
+	c := newCustom(t, nil)
+	for i := range 4 {
+		has(t, c.tenant.Client, widget("web", fmt.Sprintf("w%d", i), types.UID(fmt.Sprint(i)), "spec", object{}))
+	}
+	has(t, c.tenant.Client, widget("web", "large", "large", "spec", object{"text": strings.Repeat("x", 3000)}))
+	c.wants(t, "large")
+	for i := range 3 {
+		c.wants(t, fmt.Sprintf("w%d", i), fmt.Sprintf("create w%d", i))
+	}
+	c.wants(t, "w3")
+	recorded := c.recorded()
+	require.Len(t, recorded, 2)
+	require.Contains(t, recorded[0], "and at most 2048 are allowed (limits.bytes of SyncPolicy widgets)")
+	require.Contains(t, recorded[1], "the namespace may have 3 objects of kind Widget there, and has as many (limits.objects of SyncPolicy widgets)")
+	require.NoError(t, c.tenant.Client.Delete(t.Context(), widget("web", "w0", "")))
+	c.wants(t, "w0", "delete w0 super-w0")
+	c.wants(t, "w3", "create w3")
+}
+
+// TestCustomKeys: keys of such kinds go to one queue, and a kind that is gone makes none.
+func TestCustomKeys(t *testing.T) {
+	t.Parallel()
+	c := newCustom(t, nil)
+	has(t, c.tenant.Client, widget("web", "w", "w-uid", "spec", object{}))
+	c.wants(t, "w", "create w")
+	c.wants(t, "w")
+	key := engine.Key{Tenant: clusterKey, Kind: widgets, Namespace: "web", Name: "w"}
+	require.Contains(t, c.env.CustomKeys(), key)
+	change := kinds.Change{Kind: widgets, Side: kinds.SuperSide, Current: c.super(t, "w")}
+	require.Equal(t, []engine.Key{key}, c.env.Changed(change))
+	require.True(t, slices.ContainsFunc(c.env.Specs(), func(spec kinds.Spec) bool { return spec.Name == widgets && spec.Aside && spec.Cleared }))
+	c.env.SetCustom(nil)
+	require.Empty(t, c.env.Changed(change))
+	require.NotContains(t, c.env.CustomKeys(), key)
+	_, found := c.env.Rewatches(change)
+	require.False(t, found)
+	_, ours := c.env.SuperKey(widgets, c.super(t, "w"))
+	require.True(t, ours, "the key of an event that is still under way; nothing reconciles it")
+}

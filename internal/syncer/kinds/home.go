@@ -1,0 +1,138 @@
+package kinds
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/syncer/assign"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// AtHome declares objects that are in one super cluster only, the home of their namespace, which tells the tenant their
+// status.
+type AtHome[T client.Object] struct {
+	// Only returns whether an object is one of those. It is asked of objects of either side.
+	Only func(object T) bool
+	// IsMeant returns whether an annotation may be meant for those who publish an object. One that does not go down may
+	// be what keeps callers away, so no object is made without it, and an existing one keeps the one that it has.
+	IsMeant func(domain, key string) bool
+	// Elsewhere returns what super clusters that are not the home have in its place; nil: nothing.
+	Elsewhere func(rules *Rules, tenantObject T) T
+	// Allowed returns whether a super cluster may have a tenant's object at all. The status of one that it may not have
+	// is not written: it may be that of a controller of the tenant's own.
+	Allowed func(rules *policy.Policy, tenantObject T) bool
+	// Tell sets the status of tenantObject to that of superObject, an empty one if there is none.
+	Tell func(superObject, tenantObject T)
+}
+
+// atHome is down for an object that is in one super cluster only:
+//
+//	home      existing super object   in this super cluster           status of the tenant's
+//	here      any                     the object                      that of the super object
+//	elsewhere any                     what is elsewhere, or nothing   is left alone
+//	nowhere   any                     what is elsewhere, or nothing   empty
+//	unknown   such an object          the object                      is left alone
+//	unknown   none, or another        what is elsewhere, or nothing   is left alone
+//
+// Before something is taken away, and before anything is written to the tenant, a live read confirms the home.
+func (c *copier[T]) atHome(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject, superObject T, inSuper bool) error {
+	home, err := c.env.Assignments.Home(ctx, key.Tenant, key.Namespace)
+	if err != nil {
+		return fmt.Errorf("reading the home of namespace %s: %w", key.Namespace, err)
+	}
+	isThere := inSuper && c.Home.Only(superObject)
+	switch {
+	case home == assign.HomeHere, home == assign.HomeUnknown && isThere:
+		err = c.down(ctx, tenant, key, tenantObject, superObject, inSuper)
+	case isThere:
+		err = c.away(ctx, tenant, key, tenantObject, superObject)
+	case c.Home.Elsewhere != nil:
+		err = c.down(ctx, tenant, key, c.Home.Elsewhere(tenant.rules(), tenantObject), superObject, inSuper)
+	default:
+		c.env.clearWarning(key)
+	}
+	if told := c.tell(ctx, tenant, key, tenantObject, superObject, home, isThere); err == nil {
+		err = told
+	}
+	return err
+}
+
+// unlisted returns the annotations of a tenant's object that are meant for those who publish it, and do not go down.
+func (c *copier[T]) unlisted(tenant *Tenant, tenantObject T) []string {
+	if c.Home == nil || !c.Home.Only(tenantObject) {
+		return nil
+	}
+	return unlisted(tenantObject, c.Copy.Name, tenant.rules(), c.Home.IsMeant)
+}
+
+// isPublished returns whether a super object is one that only the home has.
+func (c *copier[T]) isPublished(superObject T) bool { return c.Home != nil && c.Home.Only(superObject) }
+
+// mayPublish returns whether an object may become one that only the home has, or is published already, and otherwise
+// records an Event.
+func (c *copier[T]) mayPublish(tenant *Tenant, key engine.Key, tenantObject T, published bool) bool {
+	left := c.unlisted(tenant, tenantObject)
+	if published || len(left) == 0 {
+		return true
+	}
+	c.env.warnOnce(tenant, key, tenantObject, tenancy.ReasonPolicyForbids, fmt.Sprintf("Super cluster %s: %s", c.env.ID, policy.Words(tenant.Policy.Get(), []policy.Refusal{{
+		Field: "metadata.annotations", Message: someOf(left) + " not allowed: traffic.annotations does not list what is asked of controllers, and nothing is published without it",
+	}})))
+	return false
+}
+
+// away takes from this super cluster what only the home has, which is another.
+func (c *copier[T]) away(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject, superObject T) error {
+	_, proven, err := c.env.Assignments.ConfirmHome(ctx, key.Tenant, key.Namespace)
+	switch {
+	case err != nil:
+		return fmt.Errorf("confirming the home of namespace %s: %w", key.Namespace, unproven(err))
+	case !proven.Holds():
+		return engine.Waitf("the cache of NamespacePlacements")
+	case c.Home.Elsewhere != nil:
+		return c.down(ctx, tenant, key, c.Home.Elsewhere(tenant.rules(), tenantObject), superObject, true)
+	}
+	owner, ours := c.owner(key, superObject)
+	if !ours || !tenant.owns(owner, key.Namespace) || superObject.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	c.env.clearWarning(key)
+	return c.env.remove(ctx, c.env.Super, c.Copy.Name, "delete", superObject, nil, proven)
+}
+
+// tell writes the status that the tenant is to see, if that is for this super cluster to do.
+func (c *copier[T]) tell(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject, superObject T, home assign.Home, isThere bool) error {
+	if home != assign.HomeHere && home != assign.HomeNowhere {
+		return nil
+	}
+	from := c.New()
+	if home == assign.HomeHere && isThere && carriesOwner(superObject, tenant.owner(key.Namespace, tenantObject.GetUID())) && superObject.GetDeletionTimestamp() == nil {
+		from = superObject
+	} else if !c.Home.Allowed(tenant.Policy.Get(), tenantObject) {
+		return nil
+	}
+	desired, ok := tenantObject.DeepCopyObject().(T)
+	if !ok {
+		return fmt.Errorf("copy of %T has another type", tenantObject)
+	}
+	c.Home.Tell(from, desired)
+	if equality.Semantic.DeepEqual(tenantObject, desired) {
+		return nil
+	}
+	live, _, err := c.env.Assignments.ConfirmHome(ctx, key.Tenant, key.Namespace)
+	switch {
+	case err != nil:
+		return fmt.Errorf("confirming the home of namespace %s: %w", key.Namespace, unproven(err))
+	case live != home:
+		return engine.Waitf("the cache of NamespacePlacements")
+	}
+	// With the resource version of the cache, what another home has written meanwhile stands. The patch has the status
+	// alone: caches do not hold all of an object.
+	patch := client.MergeFromWithOptions(tenantObject, client.MergeFromWithOptimisticLock{})
+	return c.env.done(ctx, c.Copy.Name, "status", client.IgnoreNotFound(tenant.Client.Status().Patch(ctx, desired, patch)))
+}

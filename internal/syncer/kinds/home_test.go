@@ -1,0 +1,308 @@
+package kinds_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/test/builders"
+)
+
+// TestAtHome looks at a load balancer and an Ingress from r1, wherever their home is, by the cache and by a live read.
+func TestAtHome(t *testing.T) {
+	t.Parallel()
+	// nowhere has decided that nothing is placed, nobody has no NamespacePlacement, and undecided one without a home.
+	const nowhere, nobody, undecided = "nowhere", "nobody", "undecided"
+	placed := func(home string) *schedulerv1alpha1.NamespacePlacement {
+		held := builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r1", 1, "cpu", "1").Held("r2", 1, "cpu", "1")
+		switch home {
+		case nobody:
+			return nil
+		case undecided:
+			return held.Obj()
+		case nowhere:
+			np := builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Obj()
+			np.Status.Conditions = append(np.Status.Conditions, metav1.Condition{Type: schedulerv1alpha1.ConditionPlaced})
+			return np
+		}
+		return held.Home(home).Obj()
+	}
+	const (
+		none     = ""           // there is no such super object
+		balancer = "balancer"   // it is what the home has, with an address
+		other    = "cluster-ip" // it is what others have
+	)
+	for _, tc := range []struct {
+		name         string
+		cached, live string
+		// has is the super object before, and want afterwards.
+		has, want string
+		// wantTold is whether the tenant knows the address of r1 afterwards, wantEmpty whether it knows none, else it
+		// knows the one from before still.
+		wantTold, wantEmpty, waits bool
+	}{
+		{name: "it is made here", cached: "r1", live: "r1", has: none, want: balancer, wantEmpty: true},
+		{name: "it is here", cached: "r1", live: "r1", has: balancer, want: balancer, wantTold: true},
+		{name: "it becomes one", cached: "r1", live: "r1", has: other, want: balancer, wantEmpty: true},
+		{name: "the cache lags: it has gone", cached: "r1", live: "r2", has: balancer, want: balancer, waits: true},
+		{name: "it is made elsewhere", cached: "r2", live: "r2", has: none, want: other},
+		{name: "it goes elsewhere", cached: "r2", live: "r2", has: balancer, want: other},
+		{name: "the cache lags: it has come", cached: "r2", live: "r1", has: balancer, want: balancer, waits: true},
+		{name: "the live read says nothing", cached: "r2", live: nobody, has: balancer, want: balancer, waits: true},
+		{name: "nothing is placed", cached: nowhere, live: nowhere, has: balancer, want: other, wantEmpty: true},
+		{name: "nothing is placed, says the cache", cached: nowhere, live: "r2", has: other, want: other, waits: true},
+		{name: "nothing says where, and it is here", cached: nobody, live: nobody, has: balancer, want: balancer},
+		{name: "nothing says where, and it is not here", cached: undecided, live: undecided, has: none, want: other},
+	} {
+		for _, kind := range []string{kinds.KindService, kinds.KindIngress} {
+			t.Run(tc.name+", "+kind, func(t *testing.T) {
+				t.Parallel()
+				p := newPool(t, interceptor.Funcs{})
+				p.tenant.Policy = &policy.Ref{}
+				p.tenant.Policy.Set(serving(t, "public"))
+				p.assigns(readerOf(t, placed(tc.cached)), readerOf(t, placed(tc.live)))
+				a := newAtHome(t, p, kind)
+				a.exists(t, tc.has == balancer, tc.has == other)
+				key := engine.Key{Tenant: clusterKey, Kind: kind, Namespace: "web", Name: "front"}
+				_, err := p.kind(kind).Reconcile(t.Context(), key, 0)
+				want, waits := tc.want, tc.waits
+				if kind == kinds.KindIngress && want == other {
+					want = none
+				}
+				var wait *engine.WaitError
+				if waits {
+					require.ErrorAs(t, err, &wait)
+				} else {
+					require.NoError(t, err)
+				}
+				require.Equal(t, want, a.there(t))
+				switch {
+				case tc.wantTold:
+					require.Equal(t, "198.51.100.1", a.told(t))
+				case tc.wantEmpty:
+					require.Empty(t, a.told(t))
+				default:
+					require.Equal(t, "203.0.113.9", a.told(t), "nobody but the home tells the tenant")
+				}
+			})
+		}
+	}
+}
+
+func readerOf(t *testing.T, np *schedulerv1alpha1.NamespacePlacement) client.WithWatch {
+	t.Helper()
+	builder := fake.NewClientBuilder().WithScheme(placementScheme(t))
+	if np != nil {
+		builder.WithObjects(np)
+	}
+	return builder.Build()
+}
+
+// atHome is one object on both sides.
+type atHome struct {
+	p      *pool
+	tenant client.Client
+	kind   string
+}
+
+// newAtHome makes a tenant's object that knows an address.
+func newAtHome(t *testing.T, p *pool, kind string) *atHome {
+	t.Helper()
+	var object client.Object
+	if kind == kinds.KindService {
+		service := serviceAt("web", "front", "", corev1.ServicePort{Port: 80})
+		service.UID, service.Spec.Type = "service-uid", corev1.ServiceTypeLoadBalancer
+		service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}}
+		object = service
+	} else {
+		ingress := ingressTo("front", "www.example.com")
+		ingress.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "203.0.113.9"}}
+		object = ingress
+	}
+	built := fake.NewClientBuilder().WithObjects(object).WithStatusSubresource(object).Build()
+	p.tenant.Client = answering(built, tenantUID)
+	stored, _ := object.DeepCopyObject().(client.Object)
+	require.NoError(t, built.Get(t.Context(), client.ObjectKeyFromObject(object), stored))
+	p.tenantCache[kind] = []client.Object{stored}
+	return &atHome{p: p, tenant: p.tenant.Client, kind: kind}
+}
+
+// exists lets the super object be there as the home has it, with an address, or as others have it.
+func (a *atHome) exists(t *testing.T, asHome, asOther bool) {
+	t.Helper()
+	if !asHome && (!asOther || a.kind == kinds.KindIngress) {
+		return
+	}
+	owner := ownerOf(a.p.tenantCache[a.kind][0].GetUID())
+	var object client.Object
+	if a.kind == kinds.KindService {
+		service := serviceAt(clusterKey+"-web", "front", "", corev1.ServicePort{Port: 80})
+		if asHome {
+			service.Spec.Type = corev1.ServiceTypeLoadBalancer
+			service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "198.51.100.1"}}
+		}
+		object = builders.Owned(service, owner)
+	} else {
+		ingress := ingressTo("front", "www.example.com")
+		ingress.Namespace = clusterKey + "-web"
+		ingress.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "198.51.100.1"}}
+		object = builders.Owned(ingress, owner)
+	}
+	object.SetUID("super-uid")
+	object.SetResourceVersion("")
+	require.NoError(t, a.p.superClient.Create(t.Context(), object))
+	a.p.superCache[a.kind] = []client.Object{object}
+}
+
+// there returns what the super cluster has: none, balancer or other.
+func (a *atHome) there(t *testing.T) string {
+	t.Helper()
+	name := types.NamespacedName{Namespace: clusterKey + "-web", Name: "front"}
+	if a.kind == kinds.KindIngress {
+		if isGone(t.Context(), a.p.superClient, name, &networkingv1.Ingress{}) {
+			return ""
+		}
+		return "balancer"
+	}
+	service := &corev1.Service{}
+	switch {
+	case isGone(t.Context(), a.p.superClient, name, service):
+		return ""
+	case service.Spec.Type == corev1.ServiceTypeLoadBalancer:
+		return "balancer"
+	}
+	return "cluster-ip"
+}
+
+func isGone(ctx context.Context, from client.Client, name types.NamespacedName, object client.Object) bool {
+	return from.Get(ctx, name, object) != nil
+}
+
+// told returns the address that the tenant knows.
+func (a *atHome) told(t *testing.T) string {
+	t.Helper()
+	name := types.NamespacedName{Namespace: "web", Name: "front"}
+	if a.kind == kinds.KindIngress {
+		ingress := &networkingv1.Ingress{}
+		require.NoError(t, a.tenant.Get(t.Context(), name, ingress))
+		for _, at := range ingress.Status.LoadBalancer.Ingress {
+			return at.IP
+		}
+		return ""
+	}
+	service := &corev1.Service{}
+	require.NoError(t, a.tenant.Get(t.Context(), name, service))
+	for _, at := range service.Status.LoadBalancer.Ingress {
+		return at.IP
+	}
+	return ""
+}
+
+// TestUnlistedAnnotations: what a tenant asks of controllers may be what keeps callers away, so nothing is published
+// without it. What is published already keeps what it has.
+func TestUnlistedAnnotations(t *testing.T) {
+	t.Parallel()
+	keys := map[string]string{kinds.KindIngress: "nginx.ingress.kubernetes.io/auth-url", kinds.KindService: "service.beta.kubernetes.io/internal"}
+	const none, balancer, other = "", "balancer", "cluster-ip"
+	for _, tc := range []struct {
+		name string
+		// has is the super object before, had the value of its annotation.
+		has, had string
+		// asks is what the tenant's object has, "" for no annotation.
+		asks   string
+		listed bool
+		// want is the super object afterwards, and wantValue that of the annotation.
+		want, wantValue, wantEvent string
+	}{
+		{name: "none is asked for", want: balancer},
+		{name: "a new one", asks: "a", wantEvent: "PolicyForbids"},
+		{name: "a new one that is listed", asks: "a", listed: true, want: balancer, wantValue: "a"},
+		{name: "an existing one had it", has: balancer, had: "a", asks: "a", want: balancer, wantValue: "a", wantEvent: "AnnotationsLeftOut"},
+		{name: "an existing one had another", has: balancer, had: "a", asks: "b", want: balancer, wantValue: "a", wantEvent: "AnnotationsLeftOut"},
+		{name: "an existing one had none", has: balancer, asks: "a", want: balancer, wantEvent: "AnnotationsLeftOut"},
+		{name: "the tenant takes it off", has: balancer, had: "a", want: balancer},
+		{name: "it is listed again", has: balancer, had: "a", asks: "b", listed: true, want: balancer, wantValue: "b"},
+		{name: "a Service becomes one", has: other, asks: "a", want: other, wantEvent: "PolicyForbids"},
+		{name: "a Service becomes one, and it is listed", has: other, asks: "a", listed: true, want: balancer, wantValue: "a"},
+	} {
+		for kind, annotation := range keys {
+			if kind == kinds.KindIngress && tc.has == other {
+				continue
+			}
+			t.Run(tc.name+", "+kind, func(t *testing.T) {
+				t.Parallel()
+				p := newPool(t, interceptor.Funcs{})
+				p.tenant.Policy = &policy.Ref{}
+				p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+					spec.Limits.LoadBalancers, spec.Limits.NodePorts = 4, 100
+					spec.Traffic.IngressClass, spec.Traffic.IngressHosts = "public", []string{"*.example.com"}
+					if tc.listed {
+						spec.Traffic.Annotations = []string{annotation}
+					}
+				}))
+				meta := readerOf(t, builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r1", 1, "cpu", "1").Home("r1").Obj())
+				p.assigns(meta, meta)
+				a := newAtHome(t, p, kind)
+				if tc.asks != "" {
+					p.tenantCache[kind][0].SetAnnotations(map[string]string{annotation: tc.asks, "kubectl.kubernetes.io/last-applied-configuration": "{}", "plain": "x"})
+				}
+				a.exists(t, tc.has == balancer, tc.has == other)
+				name := types.NamespacedName{Namespace: clusterKey + "-web", Name: "front"}
+				read := func() client.Object {
+					object := map[string]client.Object{kinds.KindIngress: &networkingv1.Ingress{}, kinds.KindService: &corev1.Service{}}[kind]
+					if isGone(t.Context(), p.superClient, name, object) {
+						return nil
+					}
+					return object
+				}
+				if tc.had != "" {
+					had := read()
+					annotations := had.GetAnnotations()
+					annotations[annotation], annotations["tenancy.x-k8s.io/copied-annotations"] = tc.had, annotation
+					had.SetAnnotations(annotations)
+					require.NoError(t, p.superClient.Update(t.Context(), had))
+					p.superCache[kind] = []client.Object{had}
+				}
+				for range 3 {
+					_, err := p.kind(kind).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind, Namespace: "web", Name: "front"}, 0)
+					require.NoError(t, err)
+					tenantObject, _ := p.tenantCache[kind][0].DeepCopyObject().(client.Object)
+					require.NoError(t, a.tenant.Get(t.Context(), client.ObjectKeyFromObject(tenantObject), tenantObject))
+					tenantObject.SetAnnotations(p.tenantCache[kind][0].GetAnnotations())
+					p.tenantCache[kind] = []client.Object{tenantObject}
+					if now := read(); now != nil {
+						if now.GetUID() == "" {
+							now.SetUID("super-uid")
+						}
+						p.superCache[kind] = []client.Object{now}
+					}
+				}
+				require.Equal(t, tc.want, a.there(t))
+				if tc.want != none {
+					require.Equal(t, tc.wantValue, read().GetAnnotations()[annotation])
+				}
+				if tc.wantEvent == "" {
+					require.Empty(t, p.events.Events)
+					return
+				}
+				require.Len(t, p.events.Events, 1)
+				event := <-p.events.Events
+				require.Contains(t, event, tc.wantEvent)
+				require.Contains(t, event, annotation)
+			})
+		}
+	}
+}

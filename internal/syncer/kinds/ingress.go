@@ -1,0 +1,116 @@
+package kinds
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/superpool/superpool/internal/policy"
+)
+
+// KindIngress is the kind of Ingresses.
+const KindIngress = "ingress"
+
+// annotationIngressClass names the class of an Ingress in the way of before spec.ingressClassName.
+const annotationIngressClass = "kubernetes.io/ingress.class"
+
+// ingresses are copied to the home of their namespace. Their Services and Secrets are there by the same names.
+func ingresses() Spec {
+	spec := Copied(Copy[*networkingv1.Ingress]{
+		Name: KindIngress,
+		New:  func() *networkingv1.Ingress { return &networkingv1.Ingress{} },
+		Translate: func(_ *Env, tenant *Tenant, tenantIngress, superIngress *networkingv1.Ingress) (Notice, error) {
+			SuperIngress(tenantIngress, superIngress, tenant.Policy.Get())
+			return noticeOfAnnotations(tenantIngress, KindIngress, tenant.rules(), isOfControllers), nil
+		},
+		Home: &AtHome[*networkingv1.Ingress]{
+			Only:    func(*networkingv1.Ingress) bool { return true },
+			IsMeant: isOfControllers,
+			Allowed: func(rules *policy.Policy, tenantIngress *networkingv1.Ingress) bool {
+				return rules.AllowsIngressClass(ptr.Deref(classOf(tenantIngress, rules), ""))
+			},
+			Tell: TenantIngress,
+		},
+	})
+	spec.Tenant.Labels = func(*Env) string { return "" } // there are few, so that one watch is less than one per namespace
+	return spec
+}
+
+// SuperIngress sets superIngress to the desired one for tenantIngress, with the class that a policy gives to those that
+// name none.
+func SuperIngress(tenantIngress, superIngress *networkingv1.Ingress, rules *policy.Policy) {
+	superIngress.Spec = *tenantIngress.Spec.DeepCopy()
+	superIngress.Spec.IngressClassName = classOf(tenantIngress, rules)
+}
+
+// TenantIngress sets the status of tenantIngress to that of superIngress.
+func TenantIngress(superIngress, tenantIngress *networkingv1.Ingress) {
+	tenantIngress.Status = *superIngress.Status.DeepCopy()
+}
+
+// classOf returns the class of a tenant's Ingress in super clusters, nil for none.
+func classOf(tenantIngress *networkingv1.Ingress, rules *policy.Policy) *string {
+	if class := tenantIngress.Spec.IngressClassName; class != nil {
+		return ptr.To(*class)
+	}
+	for _, class := range [...]string{tenantIngress.Annotations[annotationIngressClass], rules.Spec().Traffic.IngressClass} {
+		if class != "" {
+			return &class
+		}
+	}
+	return nil
+}
+
+// ReasonAnnotationsLeftOut: annotations for an ingress controller or a load balancer are not among those that the
+// TenantPolicy lets go down; the object in the super cluster, which exists, keeps those that it has. A new one is
+// refused.
+const ReasonAnnotationsLeftOut = "AnnotationsLeftOut"
+
+// noticeOfAnnotations returns the Event of an existing object whose annotations do not all go down of those that are
+// meant for the super cluster.
+func noticeOfAnnotations(object metav1.Object, kind string, rules *Rules, isMeant func(domain, key string) bool) Notice {
+	left := unlisted(object, kind, rules, isMeant)
+	if len(left) == 0 {
+		return Notice{}
+	}
+	return Notice{ReasonAnnotationsLeftOut, "traffic.annotations of TenantPolicy " + rules.policy().Name() + " does not list " + someOf(left) +
+		": what is there stays as it is, and a new object is refused"}
+}
+
+// unlisted returns the annotations of an object that are meant for the super cluster and do not go down, sorted.
+func unlisted(object metav1.Object, kind string, rules *Rules, isMeant func(domain, key string) bool) []string {
+	var left []string
+	for key := range object.GetAnnotations() {
+		domain, _, found := strings.Cut(key, "/")
+		if found && isMeant(domain, key) && !rules.annotation(resourceOf(kind), key) {
+			left = append(left, key)
+		}
+	}
+	slices.Sort(left)
+	return left
+}
+
+// isOfControllers returns whether an annotation of an Ingress may be meant for ingress controllers.
+func isOfControllers(domain, key string) bool {
+	return key != annotationIngressClass && domain != "kubectl.kubernetes.io" && domain != "meta.helm.sh" && domain != "cert-manager.io"
+}
+
+// isOfLoadBalancers returns whether an annotation of a Service may be meant for the load balancers of a cloud.
+func isOfLoadBalancers(domain, _ string) bool {
+	return domain == "service.kubernetes.io" || strings.HasSuffix(domain, ".service.kubernetes.io") || domain == "service.beta.kubernetes.io"
+}
+
+// withoutTraffic returns the annotations that do not go down by traffic.annotations alone.
+func withoutTraffic(service *corev1.Service, rules *policy.Policy) map[string]string {
+	kept := make(map[string]string, len(service.Annotations))
+	for key, value := range service.Annotations {
+		if !rules.AllowsTrafficAnnotation("services", key) {
+			kept[key] = value
+		}
+	}
+	return kept
+}

@@ -1,0 +1,122 @@
+package kinds
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/syncer/engine"
+)
+
+// Annotations of tenant objects that list, comma-separated, the keys which have come up from the super object. A listed
+// key that the super object no longer has is removed; keys that are not listed are the tenant's, which can write the
+// lists: they concern labels and annotations of that object alone.
+const (
+	annotationLabelsUp      = "tenancy.x-k8s.io/labels-from-super"
+	annotationAnnotationsUp = "tenancy.x-k8s.io/annotations-from-super"
+)
+
+// ReasonMetadataRefused: the tenant's API server refused labels or annotations that come up from the super object by
+// spec.transparentMetaPrefixes of the VirtualCluster.
+const ReasonMetadataRefused = "MetadataRefused"
+
+const (
+	// maxUpKeys bounds the labels, and the annotations, that come up to one object, and maxUpBytes their keys and
+	// values together. Those beyond, by key, stay.
+	maxUpKeys, maxUpBytes = 32, 16 << 10
+	// maxUpList bounds what is read of a list, in bytes: maxUpKeys keys of 317 bytes.
+	maxUpList = 16 << 10
+)
+
+// neverUp are the domains whose keys, and those of their subdomains, never come up, whatever the VirtualCluster says:
+// programs of the tenant act on them.
+var neverUp = [...]string{"tenancy.x-k8s.io", "scheduler.virtualcluster.io", "kubectl.kubernetes.io"}
+
+// staysDown returns whether a key never comes up. Of kubernetes.io itself, subdomains come up: nodes and networks
+// describe pods by them.
+func staysDown(key string) bool {
+	domain, _, _ := strings.Cut(key, "/")
+	return domain == "kubernetes.io" || slices.ContainsFunc(neverUp[:], func(never string) bool {
+		return domain == never || strings.HasSuffix(domain, "."+never)
+	})
+}
+
+// cameUp returns whether a label or annotation of a tenant's object has come up, by the list of that name.
+func (r *Rules) cameUp(tenantObject metav1.Object, list, key string) bool {
+	if r == nil || !hasPrefix(key, r.Transparent) || staysDown(key) {
+		return false
+	}
+	return slices.Contains(keysIn(tenantObject.GetAnnotations()[list]), key)
+}
+
+// keysIn returns the keys in a list.
+func keysIn(text string) []string {
+	if text == "" || len(text) > maxUpList {
+		return nil
+	}
+	return strings.Split(text, ",")
+}
+
+// MetaUp sets on tenantObject the labels and annotations of superObject whose keys begin with one of prefixes, and
+// removes those that had come up and are gone. What went down from the tenant does not come up. The maps of
+// tenantObject are replaced, not changed.
+func MetaUp(superObject, tenantObject metav1.Object, prefixes []string) {
+	down := superObject.GetAnnotations()
+	annotations := tenantObject.GetAnnotations()
+	labels, labelsUp := mergeUp(tenantObject.GetLabels(), superObject.GetLabels(), annotations[annotationLabelsUp], down[annotationCopiedLabels], prefixes)
+	annotations, annotationsUp := mergeUp(annotations, superObject.GetAnnotations(), annotations[annotationAnnotationsUp], down[annotationCopiedAnnotations], prefixes)
+	setOrDelete(annotations, annotationLabelsUp, labelsUp)
+	setOrDelete(annotations, annotationAnnotationsUp, annotationsUp)
+	if len(labels) > 0 || tenantObject.GetLabels() != nil {
+		tenantObject.SetLabels(labels)
+	}
+	if len(annotations) > 0 || tenantObject.GetAnnotations() != nil {
+		tenantObject.SetAnnotations(annotations)
+	}
+}
+
+// mergeUp returns current, without the keys that were up before and with those of found that come up now, and the list
+// of these. down is the list of keys that went down.
+func mergeUp(current, found map[string]string, before, down string, prefixes []string) (merged map[string]string, up string) {
+	before = strings.Join(slices.DeleteFunc(keysIn(before), staysDown), ",")
+	wentDown := strings.Split(down, ",")
+	keys, bytes := 0, 0
+	return merge(current, found, before, func(key string) bool {
+		if !hasPrefix(key, prefixes) || staysDown(key) || slices.Contains(wentDown, key) {
+			return false
+		}
+		size := len(key) + len(found[key])
+		if keys == maxUpKeys || bytes+size > maxUpBytes {
+			return false
+		}
+		keys++
+		bytes += size
+		return true
+	})
+}
+
+// metaUp writes the labels and annotations that come up to the tenant pod. It returns false if they are in sync, or if
+// the tenant's API server refuses them.
+func (p *Pods) metaUp(ctx context.Context, pair *podPair) (bool, error) {
+	annotations := pair.tenantPod.Annotations
+	if len(pair.tenant.TransparentMetaPrefixes) == 0 && annotations[annotationLabelsUp] == "" && annotations[annotationAnnotationsUp] == "" {
+		return false, nil
+	}
+	desired := *pair.tenantPod // MetaUp replaces its maps
+	MetaUp(pair.superPod, &desired, pair.tenant.TransparentMetaPrefixes)
+	if maps.Equal(desired.Labels, pair.tenantPod.Labels) && maps.Equal(desired.Annotations, pair.tenantPod.Annotations) {
+		return false, nil
+	}
+	patch := client.MergeFromWithOptions(pair.tenantPod, client.MergeFromWithOptimisticLock{})
+	err := p.env.done(ctx, KindPod, "metadata", client.IgnoreNotFound(pair.tenant.Client.Patch(ctx, desired.DeepCopy(), patch)))
+	if engine.IsRefusal(err) {
+		p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonMetadataRefused, fmt.Sprintf("Labels and annotations of super cluster %s: %v", p.env.ID, err))
+		return false, nil
+	}
+	return true, err
+}

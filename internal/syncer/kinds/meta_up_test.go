@@ -1,0 +1,239 @@
+package kinds_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders"
+)
+
+const labelsUp, annotationsUp = "tenancy.x-k8s.io/labels-from-super", "tenancy.x-k8s.io/annotations-from-super"
+
+func TestMetaUp(t *testing.T) {
+	t.Parallel()
+	many, all := map[string]string{}, []string{}
+	for i := range 40 {
+		key := fmt.Sprintf("net.io/%02d", i)
+		many[key] = "1"
+		if i < 32 {
+			all = append(all, key)
+		}
+	}
+	fits := maps.Clone(many)
+	for i := 32; i < 40; i++ {
+		delete(fits, fmt.Sprintf("net.io/%02d", i))
+	}
+	for _, tc := range []struct {
+		name          string
+		tenant, super map[string]string // annotations
+		prefixes      []string
+		want          map[string]string
+	}{
+		{name: "nothing comes up", super: map[string]string{"net.io/ip": "1"}},
+		{name: "an empty prefix is none", prefixes: []string{""}, super: map[string]string{"net.io/ip": "1"}},
+		{
+			name: "it comes up, beside the tenant's own", prefixes: []string{"net.io/"}, super: map[string]string{"net.io/ip": "1", "other.io/a": "1"}, tenant: map[string]string{"mine": "1"},
+			want: map[string]string{"net.io/ip": "1", "mine": "1", annotationsUp: "net.io/ip"},
+		},
+		{
+			name: "it changed", prefixes: []string{"net.io/"}, super: map[string]string{"net.io/ip": "2"}, tenant: map[string]string{"net.io/ip": "1", annotationsUp: "net.io/ip"},
+			want: map[string]string{"net.io/ip": "2", annotationsUp: "net.io/ip"},
+		},
+		{
+			name: "it is gone", prefixes: []string{"net.io/"}, tenant: map[string]string{"net.io/ip": "1", "mine": "1", annotationsUp: "net.io/ip"}, want: map[string]string{"mine": "1"},
+		},
+		{
+			name: "the prefix is gone", super: map[string]string{"net.io/ip": "1"}, tenant: map[string]string{"net.io/ip": "1", annotationsUp: "net.io/ip"}, want: map[string]string{},
+		},
+		{
+			name: "what went down does not come up", prefixes: []string{"net.io/"}, super: map[string]string{"net.io/ip": "1", "tenancy.x-k8s.io/copied-annotations": "a,net.io/ip"},
+			tenant: map[string]string{"net.io/ip": "0"}, want: map[string]string{"net.io/ip": "0"},
+		},
+		{
+			name: "keys of ours stay, and are not removed", prefixes: []string{"tenancy", "scheduler.", "kube", "offered"},
+			super: map[string]string{
+				"tenancy.x-k8s.io/uid": "9", "scheduler.tenancy.x-k8s.io/superCluster": "r2", "kubernetes.io/config.mirror": "1", "kubectl.kubernetes.io/last-applied-configuration": "{}",
+				"scheduler.virtualcluster.io/x": "1",
+			},
+			tenant: map[string]string{"scheduler.tenancy.x-k8s.io/superCluster": "r1", annotationsUp: "scheduler.tenancy.x-k8s.io/superCluster"},
+			want:   map[string]string{"scheduler.tenancy.x-k8s.io/superCluster": "r1"},
+		},
+		{name: "the first 32", prefixes: []string{"net.io/"}, super: many, want: with(fits, annotationsUp, strings.Join(all, ","))},
+		{
+			name: "16 KiB", prefixes: []string{"net.io/"}, super: map[string]string{"net.io/a": strings.Repeat("a", 16<<10), "net.io/b": "1"}, want: map[string]string{"net.io/b": "1", annotationsUp: "net.io/b"},
+		},
+		{
+			name: "a list that is too long says nothing", prefixes: []string{"net.io/"}, tenant: map[string]string{"net.io/a": "1", annotationsUp: "net.io/a" + strings.Repeat(",", 16<<10)},
+			want: map[string]string{"net.io/a": "1"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			super, tenant := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: tc.super}}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: tc.tenant}}
+			superBefore, before := super.DeepCopy(), tenant.DeepCopy()
+			got := *tenant
+			kinds.MetaUp(super, &got, tc.prefixes)
+			require.Empty(t, cmp.Diff(tc.want, got.Annotations))
+			require.Empty(t, cmp.Diff(superBefore, super))
+			require.Empty(t, cmp.Diff(before, tenant))
+			again := got
+			kinds.MetaUp(super, &again, tc.prefixes)
+			require.Empty(t, cmp.Diff(got, again))
+		})
+	}
+}
+
+// with returns a copy of values with one more.
+func with(values map[string]string, key, value string) map[string]string {
+	values = maps.Clone(values)
+	values[key] = value
+	return values
+}
+
+// FuzzMetaUp lets labels come up and go down again and again: after one turn nothing changes, and no key of ours in the
+// tenant is written or removed.
+func FuzzMetaUp(f *testing.F) {
+	f.Add("net.io/ip", "1", "mine", "2", "net.io/ip", "net.io/")
+	f.Add("scheduler.tenancy.x-k8s.io/superCluster", "r2", "net.io/a", "0", "net.io/a,,x", "s")
+	f.Fuzz(func(t *testing.T, superKey, superValue, tenantKey, tenantValue, list, prefix string) {
+		const ours = "scheduler.tenancy.x-k8s.io/superCluster"
+		tenantPod := builders.Pod("web", "p").Obj()
+		tenantPod.Labels = map[string]string{tenantKey: tenantValue, ours: "r1"}
+		tenantPod.Annotations = map[string]string{labelsUp: list}
+		rules := &kinds.Rules{Transparent: []string{prefix}}
+		superPod := &corev1.Pod{}
+		kinds.SuperPod(tenantPod, superPod, ownerOf("uid"), rules, &kinds.PodEnvironment{})
+		superPod.UID = "super"
+		if _, ofTenant := superPod.Labels[superKey]; !ofTenant {
+			superPod.Labels[superKey] = superValue
+		}
+		turn := func() (*corev1.Pod, *corev1.Pod) {
+			kinds.MetaUp(superPod, tenantPod, rules.Transparent)
+			kinds.SuperPod(tenantPod, superPod, ownerOf("uid"), rules, nil)
+			return tenantPod.DeepCopy(), superPod.DeepCopy()
+		}
+		// What a tenant has written in the list may take two turns.
+		turn()
+		turn()
+		up, down := turn()
+		againUp, againDown := turn()
+		require.Empty(t, cmp.Diff(up, againUp))
+		require.Empty(t, cmp.Diff(down, againDown))
+		require.Equal(t, "r1", tenantPod.Labels[ours])
+	})
+}
+
+// TestMetaOfPodComesUp: before the status, which follows, also if the tenant's API server refuses it.
+func TestMetaOfPodComesUp(t *testing.T) {
+	t.Parallel()
+	for _, refuses := range []bool{false, true} {
+		t.Run(fmt.Sprint(refuses), func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			p.placed(t)
+			p.tenant.TransparentMetaPrefixes = []string{"net.io/"}
+			tenantPod := podNamed("web", "pod-uid", podWith("r1.n1", corev1.PodStatus{
+				Phase: corev1.PodPending, Conditions: []corev1.PodCondition{condition(corev1.PodScheduled, corev1.ConditionTrue, "")},
+			}))
+			superPod := &corev1.Pod{}
+			kinds.SuperPod(tenantPod, superPod, ownerOf("pod-uid"), p.rules(), &kinds.PodEnvironment{})
+			superPod.UID, superPod.Spec.NodeName, superPod.Status.Phase = "super", "n1", corev1.PodRunning
+			superPod.Annotations["net.io/status"], superPod.Labels["net.io/zone"] = "up", "z1"
+			p.tenant.Client = answering(fake.NewClientBuilder().WithStatusSubresource(&corev1.Pod{}).WithObjects(tenantPod).WithInterceptorFuncs(interceptor.Funcs{
+				Patch: func(ctx context.Context, to client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+					if refuses {
+						return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", fmt.Errorf("no"))
+					}
+					return to.Patch(ctx, object, patch, options...)
+				},
+			}).Build(), tenantUID)
+			require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantPod), tenantPod))
+			require.NoError(t, p.superClient.Create(t.Context(), superPod))
+			p.superCache[kinds.KindPod] = []client.Object{superPod}
+			reconcile := func() *corev1.Pod {
+				p.tenantCache[kinds.KindPod] = []client.Object{tenantPod}
+				before := tenantPod.DeepCopy()
+				_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"}, 0)
+				require.NoError(t, err)
+				require.Empty(t, cmp.Diff(before, tenantPod))
+				live := &corev1.Pod{}
+				require.NoError(t, p.tenant.Client.Get(t.Context(), types.NamespacedName{Namespace: "web", Name: "p"}, live))
+				return live
+			}
+			live := reconcile()
+			if refuses {
+				require.Equal(t, corev1.PodRunning, live.Status.Phase)
+				require.Contains(t, <-p.events.Events, "MetadataRefused")
+				return
+			}
+			require.Equal(t, []string{"up", "z1"}, []string{live.Annotations["net.io/status"], live.Labels["net.io/zone"]})
+			require.Equal(t, corev1.PodPending, live.Status.Phase)
+			tenantPod = live
+			live = reconcile()
+			require.Equal(t, corev1.PodRunning, live.Status.Phase)
+			down := &corev1.Pod{}
+			require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKeyFromObject(superPod), down))
+			require.NotContains(t, down.Annotations["tenancy.x-k8s.io/copied-labels"], "net.io")
+			require.Equal(t, "z1", down.Labels[tenancy.LabelKey("net.io/zone")], "the tenant's selectors select by it")
+		})
+	}
+}
+
+func (p *pool) rules() *kinds.Rules {
+	return &kinds.Rules{Policy: p.tenant.Policy.Get(), Transparent: p.tenant.TransparentMetaPrefixes}
+}
+
+// TestIgnoreSync: an object that a tenant marks is not in super clusters, and leaves them once it is marked. A pod that
+// is there stays.
+func TestIgnoreSync(t *testing.T) {
+	t.Parallel()
+	marked := map[string]string{tenancyv1alpha1.LabelIgnoreSync: "true"}
+	pod := builders.Pod("web", "p").Obj()
+	pod.Labels = marked
+	facts := &kinds.Facts{SuperCluster: "r1", Owner: ownerOf(""), Namespace: kinds.NamespaceReady, ServiceAccount: true}
+	require.Equal(t, kinds.StepNone, kinds.NextStep(pod, nil, facts))
+	pod.Labels = map[string]string{tenancyv1alpha1.LabelIgnoreSync: "false"}
+	require.Equal(t, kinds.StepCreate, kinds.NextStep(pod, nil, facts))
+
+	p := newPool(t, interceptor.Funcs{})
+	p.placed(t)
+	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "settings", UID: "config-uid"}}
+	p.tenantCache[kinds.KindConfigMap] = []client.Object{configMap}
+	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindConfigMap, Namespace: "web", Name: "settings"}
+	name := types.NamespacedName{Namespace: tenancy.SuperNamespace(clusterKey, "web"), Name: "settings"}
+	reconcile := func() error {
+		p.tenant.Client = answering(fake.NewClientBuilder().WithObjects(configMap.DeepCopy()).Build(), tenantUID)
+		_, err := p.kind(kinds.KindConfigMap).Reconcile(t.Context(), key, 0)
+		require.NoError(t, err)
+		live := &corev1.ConfigMap{}
+		if err := p.superClient.Get(t.Context(), name, live); err != nil {
+			return err
+		}
+		p.superCache[kinds.KindConfigMap] = []client.Object{live}
+		return nil
+	}
+	configMap.Labels = marked
+	require.True(t, apierrors.IsNotFound(reconcile()))
+	configMap.Labels = nil
+	require.NoError(t, reconcile())
+	configMap.Labels = marked
+	require.True(t, apierrors.IsNotFound(reconcile()), "it leaves")
+}

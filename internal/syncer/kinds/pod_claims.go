@@ -1,0 +1,92 @@
+package kinds
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/storage/ephemeral"
+
+	"github.com/superpool/superpool/internal/claimhome"
+	"github.com/superpool/superpool/internal/syncer/engine"
+)
+
+// ReferToClaims lets the generic ephemeral volumes of a new super pod name the claim that the tenant's controller makes
+// for them: the super cluster's would make another one, which nobody in the tenant knows. It returns whether there are
+// any. The policy is asked before, which knows them by their templates, and after it.
+func ReferToClaims(superPod *corev1.Pod) bool {
+	found := false
+	for i := range superPod.Spec.Volumes {
+		volume := &superPod.Spec.Volumes[i]
+		if volume.Ephemeral == nil {
+			continue
+		}
+		name := claimhome.ClaimName(superPod, volume)
+		volume.Ephemeral, found = nil, true
+		volume.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}
+	}
+	return found
+}
+
+// hasEphemeral returns whether a pod has generic ephemeral volumes.
+func hasEphemeral(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool { return volume.Ephemeral != nil })
+}
+
+// missingClaim says which claim of a tenant's pod is not in the super cluster, and why, "" if all are. A super pod is
+// created only once they are: the super scheduler would refuse it, and one of another owner must not be mounted.
+func (e *Env) missingClaim(tenant *Tenant, tenantPod *corev1.Pod) string {
+	for i := range tenantPod.Spec.Volumes {
+		volume := &tenantPod.Spec.Volumes[i]
+		name := claimhome.ClaimName(tenantPod, volume)
+		if name == "" {
+			continue
+		}
+		tenantClaim, exists, _ := get[*corev1.PersistentVolumeClaim](tenant.Cache, KindClaim, tenantPod.Namespace, name)
+		switch {
+		case !exists:
+			return fmt.Sprintf("claim %s, which does not exist", name)
+		case volume.Ephemeral != nil && ephemeral.VolumeIsForPod(tenantPod, tenantClaim) != nil:
+			return fmt.Sprintf("claim %s, which was not made for this pod", name)
+		case e.isDown(tenant, KindClaim, tenantClaim, name):
+			continue
+		}
+		if home := claimhome.Of(tenantClaim); home != "" && home != e.ID {
+			return fmt.Sprintf("claim %s, which is in super cluster %s", name, home)
+		}
+		return fmt.Sprintf("claim %s, which is not there yet", name)
+	}
+	return ""
+}
+
+// claimWakesPods enqueues the tenant's pods that may wait for a super claim which was created.
+func claimWakesPods(env *Env, change Change) []engine.Key {
+	owner, ours := ownerOfNew(&change)
+	if !ours {
+		return nil
+	}
+	tenant := env.Tenant(owner.ClusterKey)
+	if tenant == nil {
+		return nil
+	}
+	var keys []engine.Key
+	for _, object := range tenant.Cache.InNamespace(KindPod, owner.Namespace) {
+		pod, ok := object.(*corev1.Pod)
+		if !ok || !awaitsSuperPod(pod, env.ID) || !usesClaim(pod, change.Current.GetName()) {
+			continue
+		}
+		keys = append(keys, engine.Key{Tenant: owner.ClusterKey, Kind: KindPod, Namespace: pod.Namespace, Name: pod.Name})
+	}
+	return keys
+}
+
+func usesClaim(pod *corev1.Pod, name string) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool { return claimhome.ClaimName(pod, &volume) == name })
+}
+
+// isElsewhere returns whether what missingClaim says is that a claim is in another super cluster: waiting does not
+// bring it here.
+func isElsewhere(missing string) bool {
+	return strings.Contains(missing, ", which is in super cluster ")
+}

@@ -1,0 +1,374 @@
+package kinds
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/claimhome"
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/proof"
+	"github.com/superpool/superpool/internal/syncer/assign"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// KindSnapshot is the kind of VolumeSnapshots. Each is in one super cluster, its home: that of its claim when it was
+// taken, which an annotation on the tenant's snapshot names.
+const KindSnapshot = "volumesnapshot"
+
+// snapshotDefinition is the name of the CustomResourceDefinition of VolumeSnapshots.
+const snapshotDefinition = "volumesnapshots." + claimhome.SnapshotGroup
+
+// ReasonSnapshotLost: a snapshot that was taken is not in its super cluster any more. Nobody takes it again: it would
+// hold other data.
+const ReasonSnapshotLost = "SnapshotLost"
+
+func newSnapshot() *unstructured.Unstructured {
+	return unstructuredOf(claimhome.SnapshotGroup, "v1", "VolumeSnapshot")
+}
+
+// snapshots are copied to their home, once their claim is there. Their contents stay in the super cluster: these name
+// its disks.
+func snapshots() Copy[*unstructured.Unstructured] {
+	return Copy[*unstructured.Unstructured]{
+		Name: KindSnapshot, New: newSnapshot, Scope: ScopeTenant, Translate: plain(SuperSnapshot),
+		Gone: func(ctx context.Context, tenant *Tenant, name types.NamespacedName, live *unstructured.Unstructured, is func() bool) (proof.Proof, bool, error) {
+			return lacksOrUnserved(ctx, tenant.controlPlane(), snapshotDefinition, name, live, is)
+		},
+	}
+}
+
+func snapshotSpec() Spec {
+	spec := Copied(snapshots())
+	spec.Aside, spec.Tenant.Optional, spec.Super.Optional = true, true, true
+	spec.Wanted = (*Env).wantsSnapshots
+	spec.Wakes = map[string]func(*Env, Change) []engine.Key{KindClaim: claimWakesSnapshots}
+	spec.New = func(env *Env) engine.Kind {
+		copied := snapshots()
+		copied.setDefaults()
+		return &Snapshots{env: env, copier: &copier[*unstructured.Unstructured]{env: env, Copy: copied}}
+	}
+	return spec
+}
+
+// wantsSnapshots returns whether the snapshots of a tenant are watched: its policy allows any, or some are here.
+func (e *Env) wantsSnapshots(tenant *Tenant) bool {
+	return len(tenant.Policy.Get().Spec().Offers.VolumeSnapshotClasses) > 0 || len(e.SuperCache.Index(KindSnapshot, IndexTenant, tenant.Key)) > 0
+}
+
+// claimWakesSnapshots enqueues the tenant's snapshots of a super claim that was created.
+func claimWakesSnapshots(env *Env, change Change) []engine.Key {
+	owner, ours := ownerOfNew(&change)
+	tenant := env.Tenant(owner.ClusterKey)
+	if !ours || tenant == nil {
+		return nil
+	}
+	var keys []engine.Key
+	for _, object := range tenant.Cache.InNamespace(KindSnapshot, owner.Namespace) {
+		if snapshot, ok := object.(*unstructured.Unstructured); ok && text(snapshot, "spec", "source", "persistentVolumeClaimName") == change.Current.GetName() {
+			keys = append(keys, engine.Key{Tenant: owner.ClusterKey, Kind: KindSnapshot, Namespace: owner.Namespace, Name: snapshot.GetName()})
+		}
+	}
+	return keys
+}
+
+// snapshotWakesClaims enqueues the tenant's claims that are to be restored from a snapshot, once that is there, on
+// either side.
+func snapshotWakesClaims(env *Env, change Change) []engine.Key {
+	at, snapshot := change.Tenant, change.object()
+	namespace := snapshot.GetNamespace()
+	if change.Side == SuperSide {
+		owner, _ := tenancy.GetOwner(snapshot)
+		at, namespace = owner.ClusterKey, owner.Namespace
+	}
+	tenant := env.Tenant(at)
+	if tenant == nil || change.Current == nil || change.Old != nil && change.Old != change.Current {
+		return nil
+	}
+	var keys []engine.Key
+	for _, object := range tenant.Cache.InNamespace(KindClaim, namespace) {
+		if claim, ok := object.(*corev1.PersistentVolumeClaim); ok && claim.Spec.VolumeName == "" && claimhome.Snapshot(claim) == snapshot.GetName() {
+			keys = append(keys, engine.Key{Tenant: at, Kind: KindClaim, Namespace: namespace, Name: claim.Name})
+		}
+	}
+	return keys
+}
+
+// missingSnapshot says that a snapshot of a tenant is not in this super cluster, "" if it is. synced is false if a
+// cache may yet show it.
+func (e *Env) missingSnapshot(tenant *Tenant, namespace, name string) (missing string, synced bool) {
+	switch {
+	case name == "":
+		return "", true
+	case !e.wantsSnapshots(tenant):
+		return fmt.Sprintf("VolumeSnapshot %s: offers.volumeSnapshotClasses of its TenantPolicy allows none", name), true
+	}
+	tenantSnapshot, exists, synced := get[*unstructured.Unstructured](tenant.Cache, KindSnapshot, namespace, name)
+	_, superSynced := e.SuperCache.Get(KindSnapshot, tenancy.SuperNamespace(tenant.Key, namespace), name)
+	switch {
+	case !exists:
+		return fmt.Sprintf("VolumeSnapshot %s, which does not exist", name), synced && superSynced
+	case !e.isDown(tenant, KindSnapshot, tenantSnapshot, name):
+		return fmt.Sprintf("VolumeSnapshot %s, which is not there", name), synced && superSynced
+	}
+	return "", synced && superSynced
+}
+
+// text returns the text at a path, "" if there is none.
+func text(object *unstructured.Unstructured, path ...string) string {
+	found, _, _ := unstructured.NestedFieldNoCopy(object.Object, path...)
+	value, _ := found.(string)
+	return value
+}
+
+// SuperSnapshot sets the spec of a new superSnapshot to that of tenantSnapshot: that of an existing one cannot change,
+// and its class may be the super cluster's default. A content that it names is the policy's to refuse.
+func SuperSnapshot(tenantSnapshot, superSnapshot *unstructured.Unstructured) {
+	if superSnapshot.GetUID() != "" {
+		return
+	}
+	source, spec := map[string]any{}, map[string]any{}
+	for _, field := range [...]string{"persistentVolumeClaimName", "volumeSnapshotContentName"} {
+		if name := text(tenantSnapshot, "spec", "source", field); name != "" {
+			source[field] = name
+		}
+	}
+	if class := text(tenantSnapshot, "spec", "volumeSnapshotClassName"); class != "" {
+		spec["volumeSnapshotClassName"] = class
+	}
+	spec["source"] = source
+	superSnapshot.Object["spec"] = spec
+}
+
+// TenantSnapshotStatus sets the status of tenantSnapshot to what it is told of superSnapshot: no content, which the
+// tenant does not have, and no more of an error than its words, in which words replaces names of the super cluster.
+func TenantSnapshotStatus(superSnapshot, tenantSnapshot *unstructured.Unstructured, words func(string) string) {
+	status := map[string]any{}
+	from, _, _ := unstructured.NestedMap(superSnapshot.Object, "status")
+	if ready, ok := from["readyToUse"].(bool); ok {
+		status["readyToUse"] = ready
+	}
+	for _, field := range [...]string{"creationTime", "restoreSize"} {
+		switch value := from[field].(type) {
+		case string, int64:
+			status[field] = value
+		}
+	}
+	if failure, ok := from["error"].(map[string]any); ok {
+		told := map[string]any{}
+		if message, ok := failure["message"].(string); ok {
+			told["message"] = tenancy.Cut(words(message), tenancy.MaxEventNote)
+		}
+		if at, ok := failure["time"].(string); ok {
+			told["time"] = at
+		}
+		status["error"] = told
+	}
+	if len(status) > 0 {
+		tenantSnapshot.Object["status"] = status
+	}
+}
+
+// wasTaken returns whether the status of a tenant's snapshot says that it exists, or has existed.
+func wasTaken(tenantSnapshot *unstructured.Unstructured) bool {
+	ready, _, _ := unstructured.NestedBool(tenantSnapshot.Object, "status", "readyToUse")
+	return ready || text(tenantSnapshot, "status", "creationTime") != ""
+}
+
+// Snapshots syncs VolumeSnapshots: down to the home of their claim, and their status up.
+type Snapshots struct {
+	env    *Env
+	copier *copier[*unstructured.Unstructured]
+}
+
+var _ engine.Kind = &Snapshots{}
+
+// Name implements engine.Kind.
+func (s *Snapshots) Name() string { return KindSnapshot }
+
+// Keys implements engine.Kind.
+func (s *Snapshots) Keys() []engine.Key { return s.env.keys(KindSnapshot) }
+
+// Reconcile implements engine.Kind.
+//
+//	tenant's snapshot                     super snapshot      what is done
+//	none, or another UID                  exists              delete it (proof: live read), by copier
+//	exists                                another owner's     warn, by copier
+//	exists                                exists              labels and annotations down, status up
+//	its home is another super cluster     -                   nothing
+//	was taken, home here                  -                   Event and status that it is lost (live read)
+//	was not taken, its claim is here      -                   its home is written, then it is created
+//	was not taken, without such a claim   -                   Event
+func (s *Snapshots) Reconcile(ctx context.Context, key engine.Key, waited time.Duration) (time.Duration, error) {
+	tenant := s.env.Tenant(key.Tenant)
+	if tenant == nil {
+		return 0, nil
+	}
+	superName := types.NamespacedName{Namespace: tenancy.SuperNamespace(key.Tenant, key.Namespace), Name: key.Name}
+	tenantSnapshot, inTenant, synced := get[*unstructured.Unstructured](tenant.Cache, KindSnapshot, key.Namespace, key.Name)
+	superSnapshot, inSuper, superSynced := get[*unstructured.Unstructured](s.env.SuperCache, KindSnapshot, superName.Namespace, superName.Name)
+	if !synced || !superSynced {
+		return 0, nil // session.filled and engine.Patrol enqueue this key again once the caches are synced
+	}
+	if inTenant && !inSuper && !ignoresSync(tenantSnapshot) {
+		if begins, err := s.begins(ctx, tenant, key, tenantSnapshot, superName); err != nil || !begins {
+			return 0, err
+		}
+	}
+	if _, err := s.copier.Reconcile(ctx, key, waited); err != nil {
+		return 0, err
+	}
+	if !inTenant || !inSuper || superSnapshot.GetDeletionTimestamp() != nil || !carriesOwner(superSnapshot, tenant.owner(key.Namespace, tenantSnapshot.GetUID())) {
+		return 0, nil
+	}
+	desired := tenantSnapshot.DeepCopy()
+	TenantSnapshotStatus(superSnapshot, desired, func(message string) string {
+		return strings.ReplaceAll(message, superName.Namespace, key.Namespace)
+	})
+	return 0, s.up(ctx, tenant, tenantSnapshot, desired)
+}
+
+// up writes the status of the tenant's snapshot where it differs.
+func (s *Snapshots) up(ctx context.Context, tenant *Tenant, tenantSnapshot, desired *unstructured.Unstructured) error {
+	if equality.Semantic.DeepEqual(tenantSnapshot.Object["status"], desired.Object["status"]) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(tenantSnapshot, client.MergeFromWithOptimisticLock{})
+	return s.env.done(ctx, KindSnapshot, "status", client.IgnoreNotFound(tenant.Client.Status().Patch(ctx, desired, patch)))
+}
+
+// begins returns whether the snapshot, which has no super snapshot here, is to be taken in this super cluster: its
+// claim is here, and the tenant's snapshot names this home. That is written before anything is created, so that a claim
+// of the same name elsewhere begins no second one.
+func (s *Snapshots) begins(ctx context.Context, tenant *Tenant, key engine.Key, tenantSnapshot *unstructured.Unstructured, superName types.NamespacedName) (bool, error) {
+	home := tenantSnapshot.GetAnnotations()[schedulerv1alpha1.AnnotationSuperCluster]
+	switch {
+	case tenantSnapshot.GetDeletionTimestamp() != nil, home != "" && home != s.env.ID:
+		return false, nil
+	case home != "" && wasTaken(tenantSnapshot):
+		return false, s.lost(ctx, tenant, key, tenantSnapshot, superName)
+	}
+	placed, err := s.env.namespacePlaced(ctx, tenant, key.Namespace)
+	if err != nil || !placed {
+		return false, err
+	}
+	if _, synced := tenant.Cache.Get(KindClaim, key.Namespace, ""); !synced {
+		return false, nil
+	}
+	missing, here := s.missingClaim(tenant, tenantSnapshot, home)
+	switch {
+	case missing != "":
+		return false, s.tellMissing(ctx, tenant, key, tenantSnapshot, home, missing)
+	case !here:
+		return false, nil // the super claim's creation enqueues the key
+	case home == "":
+		return false, s.env.done(ctx, KindSnapshot, "choose", s.env.chooseHere(ctx, tenant, tenantSnapshot))
+	}
+	return true, nil
+}
+
+// missingClaim says why a snapshot with that home can begin in no super cluster, "" if it can in one; here is whether
+// its claim is in this one.
+func (s *Snapshots) missingClaim(tenant *Tenant, tenantSnapshot *unstructured.Unstructured, home string) (missing string, here bool) {
+	name := text(tenantSnapshot, "spec", "source", "persistentVolumeClaimName")
+	tenantClaim, exists, _ := get[*corev1.PersistentVolumeClaim](tenant.Cache, KindClaim, tenantSnapshot.GetNamespace(), name)
+	switch {
+	case wasTaken(tenantSnapshot):
+		return "it was taken before, and names no super cluster where it is", false
+	case name == "":
+		return "it names no claim", false
+	case !exists:
+		return fmt.Sprintf("claim %s does not exist", name), false
+	}
+	switch at := claimhome.Of(tenantClaim); {
+	case at == "" && !s.env.Assignments.Whole():
+		return fmt.Sprintf("claim %s is in no super cluster yet", name), false
+	case at != "" && at != s.env.ID && home == s.env.ID:
+		return fmt.Sprintf("claim %s is in super cluster %s", name, at), false
+	case at != "" && at != s.env.ID:
+		return "", false
+	}
+	return "", s.env.isDown(tenant, KindClaim, tenantClaim, name)
+}
+
+// tellMissing tells the tenant why a snapshot waits. Of one that has no home, the home of its namespace does, which is
+// one.
+func (s *Snapshots) tellMissing(ctx context.Context, tenant *Tenant, key engine.Key, tenantSnapshot *unstructured.Unstructured, home, missing string) error {
+	if home == "" {
+		at, err := s.env.Assignments.Home(ctx, key.Tenant, key.Namespace)
+		if err != nil {
+			return fmt.Errorf("reading the home of namespace %s: %w", key.Namespace, err)
+		}
+		if at != assign.HomeHere {
+			return nil
+		}
+	}
+	wanted := newSnapshot()
+	SuperSnapshot(tenantSnapshot, wanted)
+	if s.env.permits(tenant, key, tenantSnapshot, wanted, nil, policy.Facts{}) { // what it forbids, as a content, cannot come
+		s.env.warnOnce(tenant, key, tenantSnapshot, ReasonFailedCreate, fmt.Sprintf("Super cluster %s: the snapshot waits: %s", s.env.ID, missing))
+	}
+	return nil
+}
+
+// chooseHere makes this super cluster the home of a tenant's object, if that is still as the cache has it.
+func (e *Env) chooseHere(ctx context.Context, tenant *Tenant, tenantObject client.Object) error {
+	desired, ok := tenantObject.DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("copy of %T is no object", tenantObject)
+	}
+	annotations := desired.GetAnnotations()
+	set(&annotations, schedulerv1alpha1.AnnotationSuperCluster, e.ID)
+	desired.SetAnnotations(annotations)
+	err := tenant.Client.Patch(ctx, desired, client.MergeFromWithOptions(tenantObject, client.MergeFromWithOptimisticLock{}))
+	return client.IgnoreNotFound(err)
+}
+
+// lost says in the tenant that a snapshot is gone, after a live read of the super cluster.
+func (s *Snapshots) lost(ctx context.Context, tenant *Tenant, key engine.Key, tenantSnapshot *unstructured.Unstructured, superName types.NamespacedName) error {
+	live := newSnapshot()
+	_, lacks, err := s.env.superCluster().Lacks(ctx, superName, live, func() bool {
+		return carriesOwner(live, tenant.owner(key.Namespace, tenantSnapshot.GetUID()))
+	})
+	switch {
+	case err != nil:
+		return unproven(err)
+	case !lacks:
+		return engine.Waitf("the cache of super snapshots")
+	}
+	message := fmt.Sprintf("The snapshot no longer exists in super cluster %s, and what it held is gone", s.env.ID)
+	s.env.warnOnce(tenant, key, tenantSnapshot, ReasonSnapshotLost, message)
+	desired := tenantSnapshot.DeepCopy()
+	status, _ := desired.Object["status"].(map[string]any)
+	if status == nil {
+		return nil
+	}
+	if text(desired, "status", "error", "message") != message {
+		status["error"] = map[string]any{"message": message, "time": s.env.Clock.Now().UTC().Format(time.RFC3339)}
+	}
+	status["readyToUse"] = false
+	return s.up(ctx, tenant, tenantSnapshot, desired)
+}
+
+// superLacksSnapshots returns by a live read whether a super namespace has no snapshots of a tenant, and the Proof of
+// that.
+func (e *Env) superLacksSnapshots(ctx context.Context, namespace string) (proof.Proof, bool, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(newSnapshot().GroupVersionKind())
+	proven, lacks, err := e.superCluster().LacksAll(ctx, list, client.InNamespace(namespace), client.HasLabels{tenancyv1alpha1.LabelCluster})
+	if !apierrors.IsNotFound(err) {
+		return proven, lacks, err //nolint:wrapcheck // it names what was read
+	}
+	return lacksDefinition(ctx, e.superCluster(), snapshotDefinition)
+}

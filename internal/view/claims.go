@@ -1,0 +1,101 @@
+package view
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	volumehelper "k8s.io/component-helpers/storage/volume"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/claimhome"
+)
+
+// provisioner is that of every StorageClass of a view: super clusters provision, by whatever means.
+const provisioner = "tenancy.x-k8s.io/super-cluster"
+
+// maxClaims is how many claims a Pod may have: each cycle compares them with all super clusters.
+const maxClaims = 100
+
+// claimsOf returns those of a Pod's volumes that are claims. Others are for the super cluster.
+func claimsOf(spec *corev1.PodSpec) (claims []corev1.Volume) {
+	for i := range spec.Volumes {
+		if spec.Volumes[i].PersistentVolumeClaim != nil || spec.Volumes[i].Ephemeral != nil {
+			claims = append(claims, spec.Volumes[i])
+		}
+	}
+	return claims
+}
+
+// excessOfClaims says that a spec has more claims than are read, "" if it does not.
+func excessOfClaims(spec *corev1.PodSpec) string {
+	if count := len(claimsOf(spec)); count > maxClaims {
+		return fmt.Sprintf("the pod has %d claims: at most %d are read", count, maxClaims)
+	}
+	return ""
+}
+
+// TenantClaim is an informer transform: a tenant's PersistentVolumeClaim as its pod scheduler sees it. Nodes are super
+// clusters, so the node that was selected for it is its home, if that was chosen. The object belongs to the caller and
+// is changed.
+func TenantClaim(object any) (any, error) {
+	claim, ok := object.(*corev1.PersistentVolumeClaim)
+	if !ok {
+		return object, nil
+	}
+	annotations := map[string]string{}
+	for _, key := range [...]string{volumehelper.AnnBindCompleted, corev1.BetaStorageClassAnnotation} {
+		if value, exists := claim.Annotations[key]; exists {
+			annotations[key] = value
+		}
+	}
+	if home := claimhome.Of(claim); home != "" {
+		annotations[schedulerv1alpha1.AnnotationSuperCluster], annotations[volumehelper.AnnSelectedNode] = home, home
+	}
+	claim.Annotations, claim.Labels, claim.ManagedFields = annotations, nil, nil
+	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: claim.Status.Phase}
+	return claim, nil
+}
+
+// noClass is the class of every volume of a view. No StorageClass can have that name, so VolumeBinding compares no
+// claim that waits for a volume with those that the tenant has: it may have very many.
+const noClass = "tenancy.x-k8s.io/no-class"
+
+// TenantVolume is TenantClaim for a PersistentVolume. Bound claims find theirs by name, and of what it is only its node
+// affinity matters, which the labels of virtual Nodes match.
+func TenantVolume(object any) (any, error) {
+	volume, ok := object.(*corev1.PersistentVolume)
+	if !ok {
+		return object, nil
+	}
+	volume.Annotations, volume.Labels, volume.ManagedFields = nil, nil, nil
+	volume.Spec.StorageClassName = noClass
+	return volume, nil
+}
+
+// TenantStorageClass is TenantClaim for a StorageClass: it is allowed in the super clusters that offer it. The
+// topologies below super clusters are for those. The object belongs to the caller and is changed.
+func TenantStorageClass(object any) (any, error) {
+	class, ok := object.(*storagev1.StorageClass)
+	if !ok {
+		return object, nil
+	}
+	offering := claimhome.OfferedBy(class)
+	annotations := make(map[string]string, len(offering))
+	for _, id := range offering {
+		annotations[tenancyv1alpha1.AnnotationPrefixOfferedBy+id] = ""
+	}
+	return &storagev1.StorageClass{
+		ObjectMeta:        metav1.ObjectMeta{Name: class.Name, UID: class.UID, ResourceVersion: class.ResourceVersion, Annotations: annotations},
+		Provisioner:       provisioner,
+		VolumeBindingMode: class.VolumeBindingMode,
+		AllowedTopologies: []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{
+			Key: tenancyv1alpha1.LabelSuperClusterID, Values: append(offering, nowhere),
+		}}}},
+	}, nil
+}
+
+// nowhere is the id of no super cluster. A requirement without values would be an invalid one.
+const nowhere = ""

@@ -1,0 +1,299 @@
+package coscheduling
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	podgroupv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+)
+
+// permits is a framework.Handle in which members wait in Permit.
+type permits struct {
+	framework.Handle
+	waiting   []*corev1.Pod
+	rejected  map[types.UID]int
+	activated []string
+}
+
+func (p *permits) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
+	for _, pod := range pods {
+		p.activated = append(p.activated, pod.Name)
+	}
+}
+
+func (p *permits) IterateOverWaitingPods(f func(framework.WaitingPod)) {
+	for _, pod := range p.waiting {
+		f(&permit{pod: pod, handle: p})
+	}
+}
+
+type permit struct {
+	framework.WaitingPod
+	pod    *corev1.Pod
+	handle *permits
+}
+
+func (p *permit) GetPod() *corev1.Pod { return p.pod }
+
+func (p *permit) Reject(string, string) { p.handle.rejected[p.pod.UID]++ }
+
+// oneGroup is the group mpi, of 3 members.
+type oneGroup struct{}
+
+func (oneGroup) Get(group types.NamespacedName) (*podgroupv1alpha1.PodGroup, error) {
+	if group != mpi {
+		return nil, errors.New("there is none")
+	}
+	return &podgroupv1alpha1.PodGroup{Spec: podgroupv1alpha1.PodGroupSpec{MinMember: 3}}, nil
+}
+
+func (oneGroup) OnChange(func(types.NamespacedName)) {}
+
+// placing returns a plugin that knows so many members of group mpi, of which the first two are reserved.
+func placing(t *testing.T, count int) (*Coscheduling, *permits, []*corev1.Pod) {
+	t.Helper()
+	handle := &permits{rejected: map[types.UID]int{}}
+	pl := &Coscheduling{
+		options: Options{Groups: oneGroup{}}, handle: handle, gangs: NewState(),
+		pods: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{groupIndex: indexByGroup}),
+	}
+	var pods []*corev1.Pod
+	for i := range count {
+		pods = append(pods, member("mpi", fmt.Sprintf("mpi-%d", i+1)))
+		pods[i].Spec.SchedulerName = "gang"
+		require.NoError(t, pl.pods.Add(pods[i]))
+	}
+	for _, pod := range pods[:min(2, count)] {
+		pl.gangs.reserve(mpi, pod.UID, "r1")
+		handle.waiting = append(handle.waiting, pod)
+	}
+	return pl, handle, pods
+}
+
+// TestRefusedBeforeCoscheduling: a member that another plugin refuses before PreFilter is one that does not fit.
+func TestRefusedBeforeCoscheduling(t *testing.T) {
+	t.Run("the gang is given up", func(t *testing.T) {
+		pl, handle, pods := placing(t, 3)
+		pl.PostFilter(t.Context(), framework.NewCycleState(), pods[2], nil)
+		require.Equal(t, map[types.UID]int{"mpi-1": 1, "mpi-2": 1}, handle.rejected)
+		_, tried := pl.gangs.where(mpi)
+		require.True(t, tried.Has("r1"), "it is not tried there again before something changes")
+	})
+	t.Run("the others are enough", func(t *testing.T) {
+		pl, handle, pods := placing(t, 4)
+		pl.PostFilter(t.Context(), framework.NewCycleState(), pods[3], nil)
+		require.Empty(t, handle.rejected)
+		pl.PostFilter(t.Context(), framework.NewCycleState(), pods[2], nil)
+		require.Equal(t, map[types.UID]int{"mpi-1": 1, "mpi-2": 1}, handle.rejected)
+	})
+	t.Run("a reserved member is not refused", func(t *testing.T) {
+		pl, handle, pods := placing(t, 3)
+		pl.PostFilter(t.Context(), framework.NewCycleState(), pods[0], nil)
+		require.Empty(t, handle.rejected)
+	})
+	t.Run("a pod of another gang changes nothing", func(t *testing.T) {
+		pl, handle, _ := placing(t, 3)
+		pl.PostFilter(t.Context(), framework.NewCycleState(), member("other", "other"), nil)
+		require.Empty(t, handle.rejected)
+	})
+	t.Run("those that came to wait after they were released are released again", func(t *testing.T) {
+		pl, handle, pods := placing(t, 3)
+		pl.gangs.lose(mpi, true, true)
+		_, status := pl.PreFilter(t.Context(), framework.NewCycleState(), pods[2], nil)
+		require.Equal(t, fwk.Unschedulable, status.Code())
+		require.Equal(t, map[types.UID]int{"mpi-1": 1, "mpi-2": 1}, handle.rejected)
+	})
+}
+
+// TestHint: an event tries one member of a gang that waits, as long as that one can be tried.
+func TestHint(t *testing.T) {
+	pl, _, pods := placing(t, 3)
+	pl.gangs = NewState() // none is being placed
+	hints := func() (queued []string) {
+		for _, pod := range pods {
+			hint, err := pl.hint(klog.Background(), pod, nil, &corev1.Node{})
+			require.NoError(t, err)
+			if hint == fwk.Queue {
+				queued = append(queued, pod.Name)
+			}
+		}
+		return queued
+	}
+	require.Equal(t, []string{"mpi-1", "mpi-2", "mpi-3"}, hints(), "none was tried yet")
+	pl.gangs.leads(mpi, pl.membersOf(mpi, "gang").waiting[0])
+	require.Equal(t, []string{"mpi-1"}, hints())
+	pl.gangs.KeptOut(pods[0])
+	require.Equal(t, []string{"mpi-1", "mpi-2", "mpi-3"}, hints(), "the first is kept out of the queue")
+	pl.lead(mpi, pods[1])
+	pl.lead(mpi, pods[2])
+	require.Equal(t, []string{"mpi-2"}, hints(), "who was tried first, as long as it waits")
+	pl.gangs.KeptOut(pods[1])
+	pl.gangs.leads(mpi, pods[0])
+	placed := pods[0].DeepCopy()
+	placed.Spec.NodeName = "r1.node-1"
+	require.NoError(t, pl.pods.Update(placed))
+	require.Equal(t, []string{"mpi-1", "mpi-2", "mpi-3"}, hints(), "the first does not wait any more")
+	pl.gangs.leads(mpi, pods[1])
+	require.Equal(t, []string{"mpi-2"}, hints())
+	pl.gangs.gone(mpi, pods[1].UID)
+	require.Empty(t, pl.gangs.leaders)
+}
+
+// TestMemberThatFitsNowhere: a gang that can do without a member begins with another one, and the member that fits
+// nowhere is not the one that events try: a gang that could be placed without it would wait for it.
+func TestMemberThatFitsNowhere(t *testing.T) {
+	for name, tc := range map[string]struct {
+		// members there are, of which the gang needs three, and tried is the index of the one that fits nowhere.
+		members, tried int
+		wantActivated  []string
+		wantLeader     string
+	}{
+		"all are needed":               {members: 3, tried: 0, wantLeader: "mpi-1"},
+		"one may stay behind":          {members: 4, tried: 0, wantActivated: []string{"mpi-2"}},
+		"the last that may":            {members: 5, tried: 1, wantActivated: []string{"mpi-3"}},
+		"others before it may do":      {members: 5, tried: 4},
+		"as many failed as it has too": {members: 5, tried: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pl, handle, pods := placing(t, tc.members)
+			pl.gangs = NewState() // none is being placed
+			state, node := framework.NewCycleState(), framework.NewNodeInfo()
+			node.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1"}})
+			_, status := pl.PreFilter(t.Context(), state, pods[tc.tried], []fwk.NodeInfo{node})
+			require.True(t, status.IsSuccess(), status.Message())
+			require.Equal(t, pods[tc.tried].UID, pl.gangs.leader(mpi, "gang").uid)
+			_, status = pl.PostFilter(t.Context(), state, pods[tc.tried], nil)
+			require.Equal(t, fwk.Unschedulable, status.Code())
+			require.Equal(t, tc.wantActivated, handle.activated)
+			require.Equal(t, tc.wantLeader, pl.gangs.leader(mpi, "gang").pod)
+		})
+	}
+}
+
+// counting is an Indexer that counts how often the members of a group are listed.
+type counting struct {
+	cache.Indexer
+	lists int
+}
+
+func (c *counting) ByIndex(name, value string) ([]any, error) {
+	c.lists++
+	return c.Indexer.ByIndex(name, value) //nolint:wrapcheck // it is a test's
+}
+
+// TestDeletedMembers: the deletion of a member has its gang listed only while that is being placed. A gang that is
+// deleted pod by pod would cost the square of its size otherwise.
+func TestDeletedMembers(t *testing.T) {
+	pl, handle, pods := placing(t, 4)
+	lists := &counting{Indexer: pl.pods}
+	pl.pods = lists
+	end := func(pod *corev1.Pod) {
+		require.NoError(t, pl.pods.Delete(pod))
+		pl.shrunk(pod)
+	}
+	end(pods[3])
+	require.Equal(t, 1, lists.lists, "it is being placed")
+	require.Empty(t, handle.rejected, "three are enough")
+	end(pods[2])
+	require.Equal(t, map[types.UID]int{"mpi-1": 1, "mpi-2": 1}, handle.rejected)
+
+	lists.lists, pl.gangs = 0, NewState() // it is not placed any more
+	pl.gangs.leads(mpi, pods[0])
+	end(pods[0])
+	end(pods[1])
+	require.Zero(t, lists.lists)
+	require.Empty(t, pl.gangs.leaders, "what is known of a member goes with it")
+}
+
+// endsIn is an Indexer in which a pod is deleted right after the members of a group were listed.
+type endsIn struct {
+	cache.Indexer
+	pl  *Coscheduling
+	pod *corev1.Pod
+}
+
+func (e endsIn) ByIndex(name, value string) ([]any, error) {
+	objects, err := e.Indexer.ByIndex(name, value)
+	if _, exists, _ := e.Get(e.pod); exists {
+		if err := e.Delete(e.pod); err != nil {
+			return nil, fmt.Errorf("deleting: %w", err)
+		}
+		e.pl.shrunk(e.pod)
+	}
+	return objects, err //nolint:wrapcheck // it is a test's
+}
+
+// TestOfAMemberThatEnds: what is known of a gang goes with its members, also with one that is deleted while it
+// is tried.
+func TestOfAMemberThatEnds(t *testing.T) {
+	pl, _, pods := placing(t, 1)
+	pl.gangs = NewState()
+	pl.pods = endsIn{pl.pods, pl, pods[0]}
+	_, status := pl.PreFilter(t.Context(), framework.NewCycleState(), pods[0], nil)
+	require.False(t, status.IsSuccess())
+	require.Empty(t, pl.gangs.leaders)
+}
+
+// TestTooManyMembers: pods that name one group have a bound, which what they cost grows with.
+func TestTooManyMembers(t *testing.T) {
+	pl := &Coscheduling{}
+	require.Empty(t, pl.tooFew(members{placed: maxMembers}, 3))
+	require.Equal(t, "2001 pods name it, and 2000 may", pl.tooFew(members{placed: maxMembers, gated: 1}, 3))
+}
+
+// TestPatience: a tenant only shortens the time that members wait in Permit.
+func TestPatience(t *testing.T) {
+	pl := &Coscheduling{wait: 10 * time.Second}
+	for seconds, want := range map[int32]time.Duration{3: 3 * time.Second, 10: 10 * time.Second, 600: 10 * time.Second, 0: time.Second, -5: time.Second} {
+		require.Equal(t, want, pl.patience(&seconds), seconds)
+	}
+	require.Equal(t, 10*time.Second, pl.patience(nil))
+}
+
+// BenchmarkPreFilterOfAMember is one member of a gang that fits nowhere, as each of its members is tried once.
+func BenchmarkPreFilterOfAMember(b *testing.B) {
+	for _, count := range []int{10, 2000} {
+		b.Run(fmt.Sprintf("members=%d", count), func(b *testing.B) {
+			group := &podgroupv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: mpi.Namespace, Name: mpi.Name}}
+			group.Spec.MinMember = int32(count) //nolint:gosec // it is small
+			pl := &Coscheduling{
+				options: Options{Groups: always{group}}, gangs: NewState(),
+				pods: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{groupIndex: indexByGroup}),
+			}
+			pods := make([]*corev1.Pod, count)
+			for i := range pods {
+				pods[i] = member("mpi", fmt.Sprintf("mpi-%d", i))
+				pods[i].Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{
+					Requests: corev1.ResourceList{"cpu.slice.tenancy.x-k8s.io/web": *resource.NewQuantity(int64(100+i), resource.DecimalSI)},
+				}}}
+				if err := pl.pods.Add(pods[i]); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				if _, status := pl.PreFilter(b.Context(), framework.NewCycleState(), pods[i%count], nil); status.IsSuccess() {
+					b.Fatal("it fits")
+				}
+			}
+		})
+	}
+}
+
+// always is the one PodGroup there is.
+type always struct{ group *podgroupv1alpha1.PodGroup }
+
+func (a always) Get(types.NamespacedName) (*podgroupv1alpha1.PodGroup, error) { return a.group, nil }
+
+func (always) OnChange(func(types.NamespacedName)) {}

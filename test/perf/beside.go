@@ -1,0 +1,122 @@
+package perf
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/superpool/superpool/test/controlplane/launch"
+)
+
+const (
+	// regularPods is the number of pods of each regular tenant beside a greedy one, and regularRate how many it creates
+	// in a second.
+	regularPods = 6
+	regularRate = 1.0
+)
+
+// fairness is the time to Ready of regular tenants' pods, in seconds in the mean: alone, and beside a tenant that
+// creates many at once.
+type fairness struct{ alone, beside float64 }
+
+// fairness lets the first target be greedy, and the others regular.
+func (b *bed) fairness(ctx context.Context, s *scenario) (*fairness, error) {
+	regular, greedy := *s, *s
+	greedy.targets, regular.targets = s.targets[:1], s.targets[1:]
+	load := burst{pods: regularPods, rate: regularRate * float64(len(regular.targets))}
+	alone, err := b.run(ctx, &regular, load)
+	if err != nil {
+		return nil, err
+	}
+	group := failing{}
+	group.run(func() error {
+		_, err := b.run(ctx, &greedy, burst{pods: b.options.Greedy})
+		return err
+	})
+	if err := pause(ctx, time.Second); err != nil {
+		return nil, err
+	}
+	beside, err := b.run(ctx, &regular, load)
+	if err := group.wait(); err != nil {
+		return nil, err
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &fairness{alone: mean(alone.ready), beside: mean(beside.ready)}, nil
+}
+
+func mean(values []float64) float64 {
+	total := 0.0
+	for _, value := range values {
+		total += value
+	}
+	return total / float64(len(values))
+}
+
+// restarts kills the syncer while pods run, and starts it again. It returns for each time after how many seconds a pod
+// was Ready that was created when the syncer started.
+func (b *bed) restarts(ctx context.Context, s *scenario) ([]float64, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	running := newLoad("restart", true)
+	names := running.plan(s.targets, b.options.Pods)
+	if err := b.watchAll(ctx, s, running); err != nil {
+		return nil, err
+	}
+	if err := running.burst(ctx, s.targets, names); err != nil {
+		return nil, err
+	}
+	if err := b.await(ctx, running.allReady, func() string { return fmt.Sprintf("%d pods are Ready", running.target.ready) }, running); err != nil {
+		return nil, err
+	}
+	one := *s
+	one.targets = s.targets[:1]
+	var seconds []float64
+	for i := range b.options.Restarts {
+		added := newLoad(fmt.Sprintf("restart-%d", i), true)
+		names := added.plan(one.targets, 1)
+		if err := b.watchAll(ctx, &one, added); err != nil {
+			return nil, err
+		}
+		begin := time.Now()
+		if err := b.restart("syncer"); err != nil {
+			return nil, err
+		}
+		if err := added.burst(ctx, one.targets, names); err != nil {
+			return nil, err
+		}
+		if err := b.await(ctx, added.allReady, func() string { return "the pod is not Ready" }, added); err != nil {
+			return nil, err
+		}
+		seconds = append(seconds, time.Since(begin).Seconds())
+		b.say("The syncer started again with %d pods: a new one is Ready after %.2f s", len(running.pods), seconds[i])
+		if err := added.remove(ctx, one.targets); err != nil {
+			return nil, err
+		}
+		if err := pause(ctx, settling); err != nil {
+			return nil, err
+		}
+	}
+	if err := running.remove(ctx, s.targets); err != nil {
+		return nil, err
+	}
+	return seconds, b.await(ctx, running.allGone, func() string { return fmt.Sprintf("%d pods are gone", running.target.gone) }, running)
+}
+
+// restart kills a program of ours and starts it again.
+func (b *bed) restart(name string) error {
+	for _, p := range b.ours {
+		if p.group != name {
+			continue
+		}
+		p.process.Kill()
+		process, err := launch.Run(b.folder, name, p.command)
+		if err != nil {
+			return err
+		}
+		p.process = process
+		b.stops = append(b.stops, process.Kill)
+	}
+	return nil
+}
