@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -279,7 +278,7 @@ func TestLongestGrace(t *testing.T) {
 			}})
 			superPod := proofSuperPod("uid", tc.change)
 			p.superCache[kinds.KindPod] = []client.Object{superPod}
-			tenantSide := fake.NewClientBuilder()
+			tenantSide := newClientBuilder()
 			if tc.tenant != nil {
 				p.tenantCache[kinds.KindPod] = []client.Object{tc.tenant}
 				tenantSide = tenantSide.WithInterceptorFuncs(interceptor.Funcs{})

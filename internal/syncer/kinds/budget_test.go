@@ -15,7 +15,6 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -105,7 +104,7 @@ func TestTurnsOfABudget(t *testing.T) {
 	p.env.Clock = clock
 	budget := tenantBudget(3, 2, 1)
 	budget.Namespace, budget.Name, budget.UID = "web", "web", "budget-uid"
-	p.tenant.Client = answering(fake.NewClientBuilder().WithObjects(budget).Build(), tenantUID)
+	p.tenant.Client = answering(newClientBuilder().WithObjects(budget).Build(), tenantUID)
 	pod := builders.Owned(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "web-1", Labels: map[string]string{"label.tenancy.x-k8s.io/app": "web"}}, Spec: corev1.PodSpec{NodeName: "n1"},
 	}, ownerOf("pod-uid"))

@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/randfill"
 
@@ -447,7 +446,7 @@ func TestClaimDeletionsAreProven(t *testing.T) {
 			p := newPool(t, interceptor.Funcs{})
 			var deleted []string
 			control := func(name string, uid types.UID, readErr error, objects ...client.Object) client.Client {
-				return answering(fake.NewClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+				return answering(newClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 					Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 						if readErr != nil {
 							return readErr
@@ -508,7 +507,7 @@ func TestClaimDeletionsAreProven(t *testing.T) {
 // claims lets the tenant have a claim, as its cache shows.
 func (p *pool) claims(t *testing.T, claim *corev1.PersistentVolumeClaim) {
 	t.Helper()
-	p.tenant.Client = answering(fake.NewClientBuilder().WithObjects(claim).Build(), tenantUID)
+	p.tenant.Client = answering(newClientBuilder().WithObjects(claim).Build(), tenantUID)
 	p.claimShown(t)
 }
 

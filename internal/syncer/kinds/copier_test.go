@@ -14,7 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,13 +53,13 @@ func newPool(t testing.TB, super interceptor.Funcs) *pool {
 	}
 	p.tenantCache = cache{kinds.KindNamespace: {&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "ns-uid"}}}}
 	p.superCache = cache{kinds.KindNamespace: {p.namespace}, kinds.KindQuota: {p.quota}, kinds.KindIsolation: {isolationFloor()}}
-	p.superClient = answering(fake.NewClientBuilder().WithInterceptorFuncs(super).Build(), superUID)
+	p.superClient = answering(newClientBuilder().WithInterceptorFuncs(super).Build(), superUID)
 	p.tenant = &kinds.Tenant{
 		Tenant: &tenants.Tenant{
 			Key: clusterKey, VirtualCluster: types.NamespacedName{Namespace: "acme", Name: "vc"}, UID: "vc-uid", ControlPlaneUID: tenantUID,
 			ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.97.0.0/16")},
 		},
-		Cache: p.tenantCache, Recorder: p.events, Client: answering(fake.NewClientBuilder().Build(), tenantUID),
+		Cache: p.tenantCache, Recorder: p.events, Client: answering(newClientBuilder().Build(), tenantUID),
 	}
 	metrics, err := engine.NewMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)
@@ -84,6 +86,14 @@ func answering(to client.WithWatch, uid types.UID) client.WithWatch {
 			return to.Get(ctx, name, object, options...)
 		},
 	})
+}
+
+// newClientBuilder returns a builder of a fake client with a scheme of its own: the client registers in it what it first
+// sees unstructured, while those of other tests read theirs.
+func newClientBuilder() *fake.ClientBuilder {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	return fake.NewClientBuilder().WithScheme(scheme)
 }
 
 func placementScheme(t testing.TB) *runtime.Scheme {

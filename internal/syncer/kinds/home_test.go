@@ -132,7 +132,7 @@ func newAtHome(t *testing.T, p *pool, kind string) *atHome {
 		ingress.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "203.0.113.9"}}
 		object = ingress
 	}
-	built := fake.NewClientBuilder().WithObjects(object).WithStatusSubresource(object).Build()
+	built := newClientBuilder().WithObjects(object).WithStatusSubresource(object).Build()
 	p.tenant.Client = answering(built, tenantUID)
 	stored, _ := object.DeepCopyObject().(client.Object)
 	require.NoError(t, built.Get(t.Context(), client.ObjectKeyFromObject(object), stored))

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
@@ -44,7 +43,7 @@ func TestNodeOfSilentSuperCluster(t *testing.T) {
 	kinds.TenantNode(superNode, tenantNode, "r1", kinds.VNAgent{}, kinds.NodeShare{})
 
 	p := newPool(t, interceptor.Funcs{})
-	p.tenant.Client = answering(fake.NewClientBuilder().WithObjects(tenantNode).WithStatusSubresource(tenantNode).Build(), tenantUID)
+	p.tenant.Client = answering(newClientBuilder().WithObjects(tenantNode).WithStatusSubresource(tenantNode).Build(), tenantUID)
 	p.superCache[kinds.KindNode], p.superCache[kinds.KindPod] = []client.Object{superNode}, []client.Object{proofSuperPod("uid", onNode("n1"))}
 	super := &silent{cache: p.superCache, current: true}
 	clock := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
@@ -122,7 +121,7 @@ func TestNodeOfDeadKubelet(t *testing.T) {
 		kinds.TenantNode(superNode, tenantNode, "r1", kinds.VNAgent{}, kinds.NodeShare{})
 		superNode.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, Reason: "NodeStatusUnknown"}}
 		p := newPool(t, interceptor.Funcs{})
-		p.tenant.Client = answering(fake.NewClientBuilder().WithObjects(tenantNode).WithStatusSubresource(tenantNode).Build(), tenantUID)
+		p.tenant.Client = answering(newClientBuilder().WithObjects(tenantNode).WithStatusSubresource(tenantNode).Build(), tenantUID)
 		require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), tenantNode))
 		p.tenantCache[kinds.KindNode], p.superCache[kinds.KindNode] = []client.Object{tenantNode}, []client.Object{superNode}
 		p.superCache[kinds.KindPod] = []client.Object{proofSuperPod("uid", onNode("n1"))}

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -157,7 +156,7 @@ func TestMetaOfPodComesUp(t *testing.T) {
 			kinds.SuperPod(tenantPod, superPod, ownerOf("pod-uid"), p.rules(), &kinds.PodEnvironment{})
 			superPod.UID, superPod.Spec.NodeName, superPod.Status.Phase = "super", "n1", corev1.PodRunning
 			superPod.Annotations["net.io/status"], superPod.Labels["net.io/zone"] = "up", "z1"
-			p.tenant.Client = answering(fake.NewClientBuilder().WithStatusSubresource(&corev1.Pod{}).WithObjects(tenantPod).WithInterceptorFuncs(interceptor.Funcs{
+			p.tenant.Client = answering(newClientBuilder().WithStatusSubresource(&corev1.Pod{}).WithObjects(tenantPod).WithInterceptorFuncs(interceptor.Funcs{
 				Patch: func(ctx context.Context, to client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 					if refuses {
 						return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", fmt.Errorf("no"))
@@ -220,7 +219,7 @@ func TestIgnoreSync(t *testing.T) {
 	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindConfigMap, Namespace: "web", Name: "settings"}
 	name := types.NamespacedName{Namespace: tenancy.SuperNamespace(clusterKey, "web"), Name: "settings"}
 	reconcile := func() error {
-		p.tenant.Client = answering(fake.NewClientBuilder().WithObjects(configMap.DeepCopy()).Build(), tenantUID)
+		p.tenant.Client = answering(newClientBuilder().WithObjects(configMap.DeepCopy()).Build(), tenantUID)
 		_, err := p.kind(kinds.KindConfigMap).Reconcile(t.Context(), key, 0)
 		require.NoError(t, err)
 		live := &corev1.ConfigMap{}

@@ -169,7 +169,7 @@ func TestNamespaceWithoutPlacement(t *testing.T) {
 			if tc.other {
 				answers = "another"
 			}
-			p.tenant.Client = answering(fake.NewClientBuilder().WithObjects(named(tc.live)...).Build(), answers)
+			p.tenant.Client = answering(newClientBuilder().WithObjects(named(tc.live)...).Build(), answers)
 			if tc.disconnected {
 				p.env.Tenant = func(string) *kinds.Tenant { return nil }
 			}
@@ -358,7 +358,7 @@ func TestOrphansAreProven(t *testing.T) {
 	for _, other := range []bool{false, true} {
 		p := newPool(t, interceptor.Funcs{})
 		if other {
-			p.tenant.Client = answering(fake.NewClientBuilder().Build(), "another")
+			p.tenant.Client = answering(newClientBuilder().Build(), "another")
 		}
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "password"}}
 		tenancy.SetOwner(secret, ownerOf("secret-uid"))

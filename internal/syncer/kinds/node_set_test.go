@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/superpool/superpool/internal/syncer/assign"
@@ -40,7 +39,7 @@ func TestNodeSetIsNotReplacedByAnOlderOne(t *testing.T) {
 	p := newPool(t, interceptor.Funcs{})
 	superNode, tenantNode := builders.Node("n1", "cpu", "8", "pods", "110").Obj(), &corev1.Node{}
 	kinds.TenantNode(superNode, tenantNode, "r1", kinds.VNAgent{}, kinds.NodeShare{})
-	p.tenant.Client = answering(fake.NewClientBuilder().WithObjects(tenantNode).WithStatusSubresource(tenantNode).Build(), tenantUID)
+	p.tenant.Client = answering(newClientBuilder().WithObjects(tenantNode).WithStatusSubresource(tenantNode).Build(), tenantUID)
 	p.superCache[kinds.KindNode], p.superCache[kinds.KindPod] = []client.Object{superNode}, []client.Object{&corev1.Pod{}}
 	p.env.Enqueue = func([]engine.Key) {}
 	nodes, key := p.kind(kinds.KindNode), engine.Key{Tenant: clusterKey, Kind: kinds.KindNode, Name: "n1"}

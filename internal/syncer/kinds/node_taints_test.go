@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -46,7 +45,7 @@ func TestTaintsOfOthersStay(t *testing.T) {
 			node := &corev1.Node{}
 			kinds.TenantNode(superNode, node, "r1", kinds.VNAgent{}, kinds.NodeShare{})
 			tc.stored(node)
-			p.tenant.Client = nodeName(fake.NewClientBuilder()).WithObjects(node).WithStatusSubresource(&corev1.Node{}).Build()
+			p.tenant.Client = nodeName(newClientBuilder()).WithObjects(node).WithStatusSubresource(&corev1.Node{}).Build()
 			cached := &corev1.Node{}
 			require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(node), cached))
 			if tc.cached != nil {

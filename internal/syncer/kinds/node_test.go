@@ -71,7 +71,7 @@ func TestNodeOfNoPods(t *testing.T) {
 	superNode := builders.Node("n1").Obj()
 	tenantNode := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "node-uid"}}
 	kinds.TenantNode(superNode, tenantNode, "r1", kinds.VNAgent{}, kinds.NodeShare{})
-	tenantClient := answering(nodeName(fake.NewClientBuilder()).WithObjects(tenantNode).WithStatusSubresource(&corev1.Node{}).Build(), tenantUID)
+	tenantClient := answering(nodeName(newClientBuilder()).WithObjects(tenantNode).WithStatusSubresource(&corev1.Node{}).Build(), tenantUID)
 	require.NoError(t, tenantClient.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), tenantNode))
 
 	tenant := &kinds.Tenant{Tenant: &tenants.Tenant{Key: clusterKey, ControlPlaneUID: tenantUID}, Client: tenantClient, Cache: cache{kinds.KindNode: {tenantNode}}}
@@ -157,7 +157,7 @@ func TestNodeOfTenant(t *testing.T) {
 			p := newPool(t, interceptor.Funcs{})
 			tenantNode := &corev1.Node{}
 			kinds.TenantNode(builders.Node("n1").Obj(), tenantNode, "r1", kinds.VNAgent{}, kinds.NodeShare{})
-			live := fake.NewClientBuilder().WithStatusSubresource(&corev1.Node{})
+			live := newClientBuilder().WithStatusSubresource(&corev1.Node{})
 			if tc.made {
 				live = live.WithObjects(tenantNode)
 				p.tenantCache[kinds.KindNode] = []client.Object{tenantNode}
@@ -199,7 +199,7 @@ func TestNodeThatIsNeeded(t *testing.T) {
 			p := newPool(t, interceptor.Funcs{})
 			tenantNode := &corev1.Node{}
 			kinds.TenantNode(builders.Node("n1").Obj(), tenantNode, "r1", kinds.VNAgent{}, kinds.NodeShare{})
-			p.tenant.Client = answering(nodeName(fake.NewClientBuilder()).WithObjects(append(tc.pods, tenantNode)...).Build(), tc.uid)
+			p.tenant.Client = answering(nodeName(newClientBuilder()).WithObjects(append(tc.pods, tenantNode)...).Build(), tc.uid)
 			p.tenantCache[kinds.KindNode] = []client.Object{tenantNode}
 			clock := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
 			p.env.Clock = clock

@@ -88,7 +88,7 @@ func offering(t *testing.T, tenant, super interceptor.Funcs, live ...client.Obje
 	require.NoError(t, err)
 	p.tenant.Policy = &policy.Ref{}
 	p.tenant.Policy.Set(listing)
-	p.tenant.Client = answering(interceptor.NewClient(fake.NewClientBuilder().WithObjects(live...).Build(), tenant), tenantUID)
+	p.tenant.Client = answering(interceptor.NewClient(newClientBuilder().WithObjects(live...).Build(), tenant), tenantUID)
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}, Provisioner: "csi.example.com"}
 	p.superCache[kinds.KindStorageClass] = []client.Object{class}
 	return p, class

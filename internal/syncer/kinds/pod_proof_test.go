@@ -40,7 +40,7 @@ func (s *side) client(uid types.UID) client.WithWatch {
 	if s.other {
 		uid = "another"
 	}
-	builder := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+	builder := newClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			if s.readErr != nil {
 				return s.readErr
@@ -287,7 +287,7 @@ func TestNotPlacedCosts(t *testing.T) {
 		},
 	}).Build()
 	p.assigns(fake.NewClientBuilder().WithScheme(scheme).Build(), live)
-	p.tenant.Client = fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+	p.tenant.Client = newClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 			return errors.New("connection refused")
 		},

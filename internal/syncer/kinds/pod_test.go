@@ -16,7 +16,6 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -41,7 +40,7 @@ func (p *pool) running(t *testing.T, change func(pod *corev1.Pod)) (pod, superPo
 	kinds.SuperPod(pod, superPod, ownerOf(pod.UID), nil, &kinds.PodEnvironment{})
 	superPod.UID, superPod.Spec.NodeName = "super-uid", "n1"
 	superPod.Status = corev1.PodStatus{Phase: corev1.PodRunning}
-	p.tenant.Client = fake.NewClientBuilder().WithObjects(pod).WithStatusSubresource(pod).Build()
+	p.tenant.Client = newClientBuilder().WithObjects(pod).WithStatusSubresource(pod).Build()
 	require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 	p.tenantCache[kinds.KindPod], p.superCache[kinds.KindPod] = []client.Object{pod}, []client.Object{superPod}
 	return pod, superPod, engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: pod.Namespace, Name: pod.Name}
@@ -162,7 +161,7 @@ func TestPodThatTheSuperClusterDeletes(t *testing.T) {
 				tc.change(superPod)
 			}
 			var got *int64
-			p.tenant.Client = fake.NewClientBuilder().WithObjects(pod).WithStatusSubresource(pod).WithInterceptorFuncs(interceptor.Funcs{
+			p.tenant.Client = newClientBuilder().WithObjects(pod).WithStatusSubresource(pod).WithInterceptorFuncs(interceptor.Funcs{
 				Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
 					all := &client.DeleteOptions{}
 					all.ApplyOptions(options)

@@ -14,7 +14,6 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -57,7 +56,7 @@ func newChosen(t *testing.T) *chosen {
 		pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
 		pod.Annotations = map[string]string{schedulerv1alpha1.AnnotationSuperCluster: "r1"}
 	})
-	c.tenant.Client = answering(fake.NewClientBuilder().WithObjects(pod).WithStatusSubresource(pod).Build(), tenantUID)
+	c.tenant.Client = answering(newClientBuilder().WithObjects(pod).WithStatusSubresource(pod).Build(), tenantUID)
 	c.key = engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: pod.Namespace, Name: pod.Name}
 	c.pods = c.kind(kinds.KindPod)
 	c.refresh()

@@ -72,7 +72,7 @@ func TestChargeWithoutAPod(t *testing.T) {
 			quota := &corev1.ResourceQuota{ObjectMeta: meta(superNamespace, "superpool")}
 			quota.Status.Used = builders.Resources("requests.cpu", tc.used)
 			refusal := apierrors.NewForbidden(corev1.Resource("pods"), "new", errors.New("exceeded quota: superpool"))
-			p.env.Super = fake.NewClientBuilder().WithObjects(append(tc.there, quota)...).WithStatusSubresource(quota).WithInterceptorFuncs(interceptor.Funcs{
+			p.env.Super = newClientBuilder().WithObjects(append(tc.there, quota)...).WithStatusSubresource(quota).WithInterceptorFuncs(interceptor.Funcs{
 				Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return refusal },
 			}).Build()
 			p.superCache[kinds.KindServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: meta(superNamespace, "default")}}
@@ -107,7 +107,7 @@ func TestManyPodsWithoutRoom(t *testing.T) {
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "superpool"}}
 	p := newPool(t, interceptor.Funcs{})
 	p.placed(t)
-	p.env.Super = fake.NewClientBuilder().WithObjects(quota).WithInterceptorFuncs(interceptor.Funcs{
+	p.env.Super = newClientBuilder().WithObjects(quota).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
 			return apierrors.NewForbidden(corev1.Resource("pods"), "new", errors.New("exceeded quota: superpool"))
 		},
@@ -139,7 +139,7 @@ func TestCountThatFails(t *testing.T) {
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "superpool"}}
 	p := newPool(t, interceptor.Funcs{})
 	p.placed(t)
-	p.env.Super = fake.NewClientBuilder().WithObjects(quota).WithInterceptorFuncs(interceptor.Funcs{
+	p.env.Super = newClientBuilder().WithObjects(quota).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
 			return apierrors.NewForbidden(corev1.Resource("pods"), "new", errors.New("exceeded quota: superpool"))
 		},
