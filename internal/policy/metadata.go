@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 )
 
@@ -38,7 +40,13 @@ func (p *Policy) AllowsLabel(resource, key string) bool {
 		return false
 	}
 	domain := domainOf(key)
-	return p.metadata.labels.contains(domain) || p.metadata.byResource[resource].labels.contains(domain)
+	return IsProxyLabel(resource, key) || p.metadata.labels.contains(domain) || p.metadata.byResource[resource].labels.contains(domain)
+}
+
+// IsProxyLabel reports whether a label says that kube-proxy leaves an object of resource alone. Those of Services go
+// down under every policy: a tenant gives up traffic of its own with them.
+func IsProxyLabel(resource, key string) bool {
+	return resource == "services" && (key == "service.kubernetes.io/service-proxy-name" || key == corev1.IsHeadlessService)
 }
 
 // AllowsAnnotation is AllowsLabel for annotations.

@@ -56,6 +56,9 @@ func (r *Rules) policy() *policy.Policy {
 
 // label returns whether a label of an object of resource goes down as it is, and annotation whether an annotation does.
 func (r *Rules) label(resource, key string) bool {
+	if policy.IsProxyLabel(resource, key) {
+		return r == nil || !hasPrefix(key, r.Opaque)
+	}
 	return !r.isOpaque(key) && r.policy().AllowsLabel(resource, key)
 }
 

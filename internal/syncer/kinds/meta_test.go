@@ -21,3 +21,22 @@ func TestIsOpaque(t *testing.T) {
 		}
 	}
 }
+
+func TestProxyLabels(t *testing.T) {
+	const key = "service.kubernetes.io/service-proxy-name"
+	for _, tc := range []struct {
+		name     string
+		rules    *Rules
+		resource string
+		want     bool
+	}{
+		{name: "of a Service", rules: &Rules{}, resource: "services", want: true},
+		{name: "of a Service, without rules", resource: "services", want: true},
+		{name: "of a Service, and opaque to the tenant", rules: &Rules{Opaque: []string{"service.kubernetes.io/"}}, resource: "services"},
+		{name: "of another object", rules: &Rules{}, resource: "endpointslices"},
+	} {
+		if got := tc.rules.label(tc.resource, key); got != tc.want {
+			t.Errorf("%s: want %t, got %t", tc.name, tc.want, got)
+		}
+	}
+}
