@@ -23,6 +23,7 @@ const (
 type Metrics struct {
 	reconciles *prometheus.CounterVec
 	operations *prometheus.CounterVec
+	drift      *prometheus.CounterVec
 	registerer prometheus.Registerer
 }
 
@@ -38,14 +39,21 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 			Namespace: "vc_syncer", Name: "operations_total",
 			Help: "[ALPHA] Writes to super cluster and tenants by kind, operation and result.",
 		}, []string{"kind", "operation", "result"}),
+		drift: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "vc_syncer", Name: "drift_total",
+			Help: "[ALPHA] Copies in the super cluster that others than the syncer changed or deleted, and that are put right, by kind.",
+		}, []string{"kind"}),
 	}
-	return m, errors.Join(registerer.Register(m.reconciles), registerer.Register(m.operations))
+	return m, errors.Join(registerer.Register(m.reconciles), registerer.Register(m.operations), registerer.Register(m.drift))
 }
 
 // Operation counts one write.
 func (m *Metrics) Operation(kind, operation string, err error) {
 	m.operations.WithLabelValues(kind, operation, resultOf(err)).Inc()
 }
+
+// Drifted counts one copy that others changed or deleted.
+func (m *Metrics) Drifted(kind string) { m.drift.WithLabelValues(kind).Inc() }
 
 func (m *Metrics) reconcile(kind string, err error) {
 	m.reconciles.WithLabelValues(kind, resultOf(err)).Inc()

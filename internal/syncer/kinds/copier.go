@@ -116,6 +116,7 @@ func (c *Copy[T]) superKey(superObject client.Object) (engine.Key, bool) {
 type copier[T client.Object] struct {
 	env *Env
 	Copy[T]
+	drift drift
 }
 
 // plain returns a Translate for a translation that is the same for all tenants.
@@ -168,6 +169,7 @@ func (c *copier[T]) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 	switch {
 	case !wanted && !inSuper:
 		c.env.clearWarning(key)
+		c.drift.forget(key)
 		return 0, nil
 	case !wanted:
 		return 0, c.orphan(ctx, tenant, key, superObject)
@@ -185,6 +187,7 @@ func (c *copier[T]) down(ctx context.Context, tenant *Tenant, key engine.Key, te
 		ready = c.env.namespaceReady
 	}
 	if ready, err := ready(ctx, tenant, key.Namespace); err != nil || !ready {
+		c.drift.forget(key)
 		return err // a change of the super namespace or its quota enqueues its objects (namespaceSpec, quotaWakes)
 	}
 	if !inSuper {
@@ -210,6 +213,7 @@ func (c *copier[T]) create(ctx context.Context, tenant *Tenant, key engine.Key, 
 	if !c.env.admit(tenant, key, tenantObject, created, nil, policy.Facts{}) {
 		return live, nil
 	}
+	c.putRight(key, versions{tenant: tenantObject.GetResourceVersion()})
 	err := c.env.Super.Create(ctx, created)
 	// The API server allocates a cluster IP before it checks the name, so our own object may have the requested one.
 	if apierrors.IsAlreadyExists(err) || c.Explain(tenantObject, err) != "" {
@@ -242,6 +246,7 @@ func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, 
 	case !adopted && owner.UID != tenantObject.GetUID():
 		return c.orphan(ctx, tenant, key, superObject)
 	case !adopted && c.Recreate(tenant, tenantObject, superObject):
+		c.drift.forget(key)
 		return c.env.remove(ctx, c.env.Super, c.Copy.Name, "delete", superObject, nil, proof.NotNeeded("it is created again"))
 	}
 	if !c.mayPublish(tenant, key, tenantObject, c.isPublished(superObject)) {
@@ -252,6 +257,7 @@ func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, 
 		return err
 	}
 	if equality.Semantic.DeepEqual(superObject, desired) {
+		c.drift.right(key, tenantObject, superObject)
 		if c.env.permits(tenant, key, tenantObject, superObject, nil, policy.Facts{}) {
 			c.inSync(tenant, key, tenantObject, notice)
 		}
@@ -260,9 +266,17 @@ func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, 
 	if !c.env.admit(tenant, key, tenantObject, desired, superObject, policy.Facts{}) {
 		return nil
 	}
+	c.putRight(key, versions{tenantObject.GetResourceVersion(), superObject.GetResourceVersion()})
 	err = c.env.Super.Update(ctx, desired)
 	c.env.unadmit(key, superObject, err)
 	return c.refused(tenant, key, tenantObject, ReasonFailedUpdate, c.env.done(ctx, c.Copy.Name, "update", err))
+}
+
+// putRight counts the drift of a copy that is about to be written.
+func (c *copier[T]) putRight(key engine.Key, now versions) {
+	if c.drift.drifted(key, now) {
+		c.env.Metrics.Drifted(familyOf(c.Copy.Name))
+	}
 }
 
 // owner returns the owner of a super object. It returns false for an object without owner, and for one of another key

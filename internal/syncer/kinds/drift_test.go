@@ -1,0 +1,107 @@
+package kinds_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+)
+
+// TestDrift lets the tenant and others change a ConfigMap: what others did to the copy is counted, once, and put right.
+func TestDrift(t *testing.T) {
+	t.Parallel()
+	const none, one = "", `
+		# HELP vc_syncer_drift_total [ALPHA] Copies in the super cluster that others than the syncer changed or deleted, and that are put right, by kind.
+		# TYPE vc_syncer_drift_total counter
+		vc_syncer_drift_total{kind="configmap"} 1
+	`
+	for _, tc := range []struct {
+		name string
+		// change acts on what was in sync.
+		change func(t *testing.T, b *driftBed)
+		want   string
+	}{
+		{name: "nobody does anything", change: func(*testing.T, *driftBed) {}, want: none},
+		{name: "the tenant changes it", want: none, change: func(_ *testing.T, b *driftBed) {
+			changed := b.tenantCache[kinds.KindConfigMap][0].DeepCopyObject().(*corev1.ConfigMap)
+			changed.Data["color"], changed.ResourceVersion = "red", "2"
+			b.tenantCache[kinds.KindConfigMap] = []client.Object{changed}
+		}},
+		{name: "somebody changes the copy", want: one, change: func(t *testing.T, b *driftBed) {
+			copied := b.copied(t)
+			copied.Data["color"] = "red"
+			require.NoError(t, b.superClient.Update(t.Context(), copied))
+		}},
+		{name: "somebody deletes the copy", want: one, change: func(t *testing.T, b *driftBed) {
+			require.NoError(t, b.superClient.Delete(t.Context(), b.copied(t)))
+		}},
+		{name: "somebody adds what is not ours", want: none, change: func(t *testing.T, b *driftBed) {
+			copied := b.copied(t)
+			copied.Labels["pool.example.com/team"] = "a"
+			require.NoError(t, b.superClient.Update(t.Context(), copied))
+		}},
+		{name: "the namespace leaves and is back", want: none, change: func(t *testing.T, b *driftBed) {
+			require.NoError(t, b.superClient.Delete(t.Context(), b.copied(t)))
+			namespaces := b.superCache[kinds.KindNamespace]
+			b.superCache[kinds.KindNamespace] = nil
+			b.reconcile(t)
+			b.superCache[kinds.KindNamespace] = namespaces
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			registry := prometheus.NewRegistry()
+			metrics, err := engine.NewMetrics(registry)
+			require.NoError(t, err)
+			b := &driftBed{pool: newPool(t, interceptor.Funcs{})}
+			b.placed(t)
+			b.env.Metrics, b.configMaps = metrics, b.kind(kinds.KindConfigMap)
+			b.tenantCache[kinds.KindConfigMap] = []client.Object{&corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "settings", UID: "map-uid", ResourceVersion: "1"}, Data: map[string]string{"color": "blue"},
+			}}
+			for range 2 { // it is created, and then seen to be right
+				b.reconcile(t)
+			}
+			tc.change(t, b)
+			for range 3 {
+				b.reconcile(t)
+			}
+			require.Equal(t, b.tenantCache[kinds.KindConfigMap][0].(*corev1.ConfigMap).Data, b.copied(t).Data)
+			require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(tc.want), "vc_syncer_drift_total"))
+		})
+	}
+}
+
+// driftBed is a pool whose cache of super ConfigMaps shows what is there at each reconcile.
+type driftBed struct {
+	*pool
+	configMaps engine.Kind
+}
+
+func (b *driftBed) reconcile(t *testing.T) {
+	t.Helper()
+	list := &corev1.ConfigMapList{}
+	require.NoError(t, b.superClient.List(t.Context(), list))
+	b.superCache[kinds.KindConfigMap] = nil
+	for i := range list.Items {
+		b.superCache[kinds.KindConfigMap] = append(b.superCache[kinds.KindConfigMap], &list.Items[i])
+	}
+	_, err := b.configMaps.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindConfigMap, Namespace: "web", Name: "settings"}, 0)
+	require.NoError(t, err)
+}
+
+func (b *driftBed) copied(t *testing.T) *corev1.ConfigMap {
+	t.Helper()
+	copied := &corev1.ConfigMap{}
+	require.NoError(t, b.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "settings"}, copied))
+	return copied
+}
