@@ -24,8 +24,8 @@ import (
 	"github.com/superpool/superpool/plugins"
 )
 
-// Instance is what one kube-scheduler is built of. All fields but Gang, Failed, Refused, RefusedReason, EqualPods and
-// KeepNominations are required.
+// Instance is what one kube-scheduler is built of. All fields but Gang, Failed, Refused, Judged, RefusedReason,
+// EqualPods and KeepNominations are required.
 type Instance struct {
 	// Client is what kube-scheduler and its plugins read and write with.
 	Client kubernetes.Interface
@@ -50,6 +50,9 @@ type Instance struct {
 	// Refused is asked about each Pod that is about to be scheduled, by one goroutine, and returns why it must wait, ""
 	// if it need not. Whoever makes it return "" activates the Pods. Nil: none waits.
 	Refused func(pod *corev1.Pod) string
+	// Judged returns a Pod that is about to be scheduled as plugins are to judge it: the Pod itself, or a copy with
+	// other demands. It is called by many goroutines. Nil: the Pod itself.
+	Judged func(pod *corev1.Pod) *corev1.Pod
 	// RefusedReason is the reason of the Events about Pods that Refused lets wait, "" for kube-scheduler's own.
 	RefusedReason string
 	// EqualPods is whether many Pods of one spec follow each other, so that what Filter said of a Node is kept from one
@@ -87,7 +90,7 @@ func (i Instance) Build(ctx context.Context) (*scheduler.Scheduler, error) {
 			if reason := i.Refused(pod); reason != "" {
 				return scheduler.ScheduleResult{}, unfit(pod, reason)
 			}
-			return schedule(ctx, profile, state, pod)
+			return schedule(ctx, profile, state, i.judged(pod))
 		}
 	}
 	handle := sched.FailureHandler
@@ -95,7 +98,7 @@ func (i Instance) Build(ctx context.Context) (*scheduler.Scheduler, error) {
 		ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *framework.NominatingInfo, start time.Time,
 	) {
-		why := refusal.Of(pod.Pod, status, profile.SnapshotSharedLister().NodeInfos())
+		why := refusal.Of(i.judged(pod.Pod), status, profile.SnapshotSharedLister().NodeInfos())
 		if i.Gang != nil && slicepod.PinOf(pod.Pod) != "" && !why.IsZero() && isOfCycle(status) {
 			why = allPinned(ctx, profile, pod.Pod, i.Gang(pod.Pod), why)
 		}
@@ -120,6 +123,14 @@ func (i Instance) Build(ctx context.Context) (*scheduler.Scheduler, error) {
 		handle(ctx, profile, pod, status, nominating, start)
 	}
 	return sched, nil
+}
+
+// judged is Judged, or its default.
+func (i Instance) judged(pod *corev1.Pod) *corev1.Pod {
+	if i.Judged == nil {
+		return pod
+	}
+	return i.Judged(pod)
 }
 
 // unfit returns the error of a Pod that fits no node, whatever is evicted there.

@@ -18,17 +18,11 @@ var ownLabels = []string{tenancyv1alpha1.LabelTenantNode, tenancyv1alpha1.LabelS
 const conditionTaints = "node.kubernetes.io/"
 
 // Demands returns how what a pod demands of nodes breaks policy, in the words of Check and each of them once, nil if it
-// does not: the labels that it names, and the taints that it tolerates. spec is a tenant's, or what the tenant's pod
-// view makes of it. Whoever answers a demand tells which labels and taints there are, so it is asked before that.
+// does not: the labels that it names. spec is a tenant's, or what the tenant's pod view makes of it. Whoever answers a
+// demand tells which labels there are, so it is asked before that.
 func Demands(policy *Policy, spec *corev1.PodSpec) []Refusal {
 	found := &refusals{}
 	(&nodeCheck{policy, policy.pods.tenantKeys, found}).spec(spec)
-	for i := range spec.Tolerations {
-		toleration := &spec.Tolerations[i]
-		if toleration.Key != schedulerv1alpha1.TaintProvider && !strings.HasPrefix(toleration.Key, conditionTaints) {
-			policy.checkToleration(toleration, at("spec.tolerations", i), found)
-		}
-	}
 	var once []Refusal
 	for _, refusal := range found.all() {
 		if strings.HasPrefix(refusal.Field, inNodeAffinity) {

@@ -47,15 +47,7 @@ func TestDemands(t *testing.T) {
 			},
 			spec: corev1.PodSpec{NodeSelector: map[string]string{"pool": "large"}},
 		},
-		"tolerations": {spec: corev1.PodSpec{Tolerations: []corev1.Toleration{
-			{Key: "node.kubernetes.io/unschedulable", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
-			{Key: "dedicated", Operator: corev1.TolerationOpExists},
-			{Operator: corev1.TolerationOpExists},
-			{Key: "virtual-kubelet.io/provider", Operator: corev1.TolerationOpExists},
-		}}, want: []policy.Refusal{
-			{Field: "spec.tolerations[1]", Message: "tolerating taint dedicated is not allowed: " + onlyTaints},
-			{Field: "spec.tolerations[2]", Message: "a toleration without key tolerates every taint (effect \"\"): pods.securityLevel is baseline, and only privileged allows it"},
-		}},
+		"tolerations are left out instead": {spec: corev1.PodSpec{Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

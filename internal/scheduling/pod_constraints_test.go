@@ -244,11 +244,13 @@ func TestHiddenLabels(t *testing.T) {
 	}
 	for _, key := range []string{"dedicated", "none"} {
 		c.create("web", "tolerates-"+key, "100m", tolerating(key, selecting(corev1.LabelTopologyZone, "b")))
-		c.wantRefused("web", "tolerates-"+key, forbids+"spec.tolerations[0]: tolerating taint "+key)
 	}
 	const closed = "0/2 super clusters are available: 1 has no node for it whose taints it tolerates"
 	c.create("web", "open", "100m", selecting(corev1.LabelTopologyZone, "b"))
 	c.wantRefused("web", "open", closed+", 1 has no node with")
+	for _, key := range []string{"dedicated", "none"} {
+		c.wantRefused("web", "tolerates-"+key, closed+", 1 has no node with")
+	}
 
 	c.policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 		spec.Pods.NodeSelectorKeys = append(spec.Pods.NodeSelectorKeys, "team")
@@ -256,4 +258,45 @@ func TestHiddenLabels(t *testing.T) {
 	}))
 	c.wantIn("web", "selects-team", "r1")
 	c.wantRefused("web", "open", closed+" (dedicated), 1 has no node with")
+}
+
+// TestTolerationsThatThePolicyLeavesOut: no super cluster is chosen for a taint that the super pod will not tolerate.
+func TestTolerationsThatThePolicyLeavesOut(t *testing.T) {
+	c := newTenant(t)
+	taint := func(key string) func(*corev1.Node) {
+		return func(node *corev1.Node) {
+			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
+		}
+	}
+	groups := func(taints ...corev1.Taint) func(*corev1.Node) {
+		return func(node *corev1.Node) {
+			node.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeGroups: nodegroups.Encode(nodegroups.Of([]nodegroups.Node{{
+				Taints: taints, Allocatable: slice.Amounts{corev1.ResourceCPU: 4000},
+			}}))}
+		}
+	}
+	c.cluster("r1", taint("dedicated"))
+	c.cluster("r2", func(node *corev1.Node) { node.Spec.Unschedulable = true })
+	c.cluster("r3", groups(corev1.Taint{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}))
+	for _, name := range []string{"r1", "r2", "r3"} {
+		c.place("web", name, "8")
+	}
+	everything := func(pod *corev1.Pod) {
+		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
+	c.create("web", "dedicated", "100m", tolerating("dedicated", func(*corev1.Pod) {}))
+	c.create("web", "everything", "100m", everything)
+	const closed = "0/3 super clusters are available: 1 cordoned, 1 has no node for it whose taints it tolerates, 1 "
+	c.wantRefused("web", "dedicated", closed)
+	c.wantRefused("web", "everything", closed)
+
+	c.policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+		spec.Pods.Tolerations = append(spec.Pods.Tolerations, tenancyv1alpha1.TolerationRule{Key: "dedicated"})
+	}))
+	require.Eventually(t, func() bool {
+		return c.get("web", "dedicated").Annotations[schedulerv1alpha1.AnnotationSuperCluster] != ""
+	}, patience, 5*time.Millisecond, "a change of the policy tries it again")
+	require.Contains(t, []string{"r1", "r3"}, c.get("web", "dedicated").Annotations[schedulerv1alpha1.AnnotationSuperCluster])
+	c.cluster("r2")
+	c.wantIn("web", "everything", "r2")
 }

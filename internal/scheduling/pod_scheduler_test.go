@@ -124,6 +124,7 @@ func (c *tenantControlPlane) start() {
 			OutOfTree: c.outOfTree, PodGangs: coscheduling.Options{Groups: groups, MaxMembers: gangLimit(c.policy), State: gangs},
 		},
 		Refused: func(pod *corev1.Pod) string { return refusedByPolicy(c.policy.Get(), pod) },
+		Judged:  func(pod *corev1.Pod) *corev1.Pod { return judged(c.policy.Get(), pod) },
 	}.Build(ctx)
 	require.NoError(c.t, err)
 	recorder := events.EventRecorder(c.recorder)

@@ -41,7 +41,7 @@ var specFields = []struct {
 	{"affinity", translated, "NodeGroups, InterPodAffinity: see below", func(s *corev1.PodSpec) {
 		s.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: terms("a", corev1.LabelTopologyZone)}}
 	}},
-	{"tolerations", translated, "NodeGroups for nodes, TaintToleration for super clusters; the virtual Node's own taint is tolerated", func(s *corev1.PodSpec) { s.Tolerations = []corev1.Toleration{{Key: "k"}} }},
+	{"tolerations", translated, "NodeGroups for nodes, TaintToleration for super clusters; the virtual Node's own taint is tolerated, and what the policy does not list is left out", func(s *corev1.PodSpec) { s.Tolerations = []corev1.Toleration{{Key: "k"}} }},
 	{"topologySpreadConstraints", translated, "NodeGroups, PodTopologySpread: see below", func(s *corev1.PodSpec) {
 		s.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{TopologyKey: "zone", WhenUnsatisfiable: corev1.ScheduleAnyway}}
 	}},

@@ -289,13 +289,14 @@ func (t *Tenants) podScheduler(
 		Recorders:     recorders,
 		Failed:        chosen.failed,
 		Refused:       func(pod *corev1.Pod) string { return refusedByPolicy(ref.Get(), pod) },
+		Judged:        func(pod *corev1.Pod) *corev1.Pod { return judged(ref.Get(), pod) },
 		RefusedReason: tenancy.ReasonPolicyForbids,
 	}.Build(ctx)
 }
 
 // refusedByPolicy returns why a policy forbids that a pod of the pod view is placed, "" if it does not: what the pod
-// demands of nodes, its claims of volumes and devices, and the profile that it names. A pod that names labels or taints
-// that the policy does not show is not looked at, because all that is said about it says which nodes have them.
+// demands of nodes, its claims of volumes and devices, and the profile that it names. A pod that names labels that the
+// policy does not show is not looked at, because all that is said about it says which nodes have them.
 func refusedByPolicy(current *policy.Policy, pod *corev1.Pod) string {
 	refusals := slices.Concat(policy.Demands(current, &pod.Spec), policy.Claims(current, &pod.Spec), policy.Devices(&pod.Spec))
 	if len(refusals) > 0 {
@@ -307,6 +308,18 @@ func refusedByPolicy(current *policy.Policy, pod *corev1.Pod) string {
 	}
 	return fmt.Sprintf("schedulerName %q is not allowed: use one of %q (scheduling.podSchedulers of TenantPolicy %s)",
 		pod.Spec.SchedulerName, allowed, current.Name())
+}
+
+// judged returns a pod of the pod view as a policy lets it be judged: without the tolerations that its super pod will
+// not have. The pod handed in is not changed.
+func judged(current *policy.Policy, pod *corev1.Pod) *corev1.Pod {
+	tolerations := policy.TolerationsInView(current, pod)
+	if len(tolerations) == len(pod.Spec.Tolerations) {
+		return pod
+	}
+	without := *pod
+	without.Spec.Tolerations = tolerations
+	return &without
 }
 
 // retryWaiting lets more pods into queue, and tries again those that wait in it, whenever another policy is in force,

@@ -42,7 +42,7 @@ const (
 	ReasonNodeNameNotSupported = "NodeNameNotSupported"
 	// ReasonPolicyForbids means that the TenantPolicy forbids a field. The syncer does not create the super object, or
 	// leaves it as it is; of an isolated tenant's NetworkPolicy with too many rules or peers it writes one without
-	// rules. The pod scheduler chooses no super cluster for a pod that names labels or taints of nodes which the policy
-	// does not list, or a profile.
+	// rules. The pod scheduler chooses no super cluster for a pod that names labels of nodes which the policy does not
+	// list, or a profile.
 	ReasonPolicyForbids = "PolicyForbids"
 )

@@ -63,7 +63,7 @@ func (p *Pods) readFacts(ctx context.Context, pair *podPair, waited time.Duratio
 	}
 	_, facts.ServiceAccount, _ = get[*corev1.ServiceAccount](p.env.SuperCache, KindServiceAccount, pair.superName().Namespace, pair.tenantPod.Spec.ServiceAccountName)
 	if p.env.VirtualNode != nil {
-		facts.Closed = closedTo(p.env.VirtualNode(), pair.tenantPod)
+		facts.Closed = closedTo(p.env.VirtualNode(), tolerations(pair.tenantPod, pair.tenant.rules()))
 	}
 	facts.MissingClaim = p.env.missingClaim(pair.tenant, pair.tenantPod)
 	facts.MissingConfig = p.env.missing(pair.tenant, pair.tenantPod)
@@ -83,6 +83,7 @@ func (p *Pods) perform(ctx context.Context, step Step, pair *podPair) error {
 		return nil
 	case StepForget:
 		p.env.clearWarning(pair.key)
+		p.env.warnings.clear(tolerationsKey(pair.key))
 		return nil
 	case StepCreate:
 		return p.create(ctx, pair)

@@ -51,17 +51,17 @@ func (p *Pods) report(ctx context.Context, pair *podPair) error {
 	return nil
 }
 
-// closedTo returns why no super pod may be created for a tenant pod while the virtual Node of the super cluster is as
-// it is, "" if it may. A tenant writes the label with the super cluster itself, so that no scheduler may have looked at
-// the Node. node is nil where the meta cluster has none.
-func closedTo(node *corev1.Node, tenantPod *corev1.Pod) string {
+// closedTo returns why no super pod with these tolerations may be created while the virtual Node of the super cluster
+// is as it is, "" if one may. A tenant writes the label with the super cluster itself, so that no scheduler may have
+// looked at the Node. node is nil where the meta cluster has none.
+func closedTo(node *corev1.Node, tolerations []corev1.Toleration) string {
 	if node == nil {
 		return ""
 	}
 	if node.Spec.Unschedulable {
 		return "it is cordoned"
 	}
-	taint, untolerated := schedulinghelper.FindMatchingUntoleratedTaint(node.Spec.Taints, tenantPod.Spec.Tolerations, func(taint *corev1.Taint) bool {
+	taint, untolerated := schedulinghelper.FindMatchingUntoleratedTaint(node.Spec.Taints, tolerations, func(taint *corev1.Taint) bool {
 		return taint.Key != schedulerv1alpha1.TaintProvider && (taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute)
 	})
 	if untolerated {

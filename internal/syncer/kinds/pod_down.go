@@ -65,6 +65,9 @@ func (p *Pods) sync(ctx context.Context, step Step, pair *podPair) error {
 		changes := changesOf(pair.tenantPod, pair.superPod, pair.owner(), pair.tenant.rules())
 		if changes.none() {
 			observed = observedGeneration(pair.tenantPod, pair.superPod)
+			if pair.tenantPod.Generation > max(1, pair.tenantPod.Status.ObservedGeneration) {
+				p.tellTolerations(pair) // the tenant may have added some
+			}
 			errDown = p.report(ctx, pair)
 		} else {
 			errDown = p.down(ctx, pair, &changes)

@@ -18,7 +18,7 @@ func SuperPod(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, rules *Rules
 	translateLabels(tenantPod, superPod)
 	carryFields(tenantPod, superPod)
 	if superPod.UID != "" {
-		updatePodSpec(tenantPod, superPod)
+		updatePodSpec(tenantPod, superPod, rules)
 		return
 	}
 	superPod.Namespace = tenancy.SuperNamespace(owner.ClusterKey, owner.Namespace)
@@ -32,7 +32,7 @@ func translatePodSpec(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy
 	pinned := spec.NodeName
 	spec.NodeName = ""
 	spec.SchedulerName = corev1.DefaultSchedulerName
-	spec.Tolerations = tolerations(tenantPod, spec.Tolerations)
+	spec.Tolerations = tolerations(tenantPod, rules)
 	// Priority classes are the super cluster's own; a class of the same name there means something else unless it is
 	// offered to the tenant. Its API server sets the rest.
 	spec.PriorityClassName, spec.Priority, spec.PreemptionPolicy = cmp.Or(rules.policy().PriorityClass(&tenantPod.Spec), env.PriorityClass), nil, nil

@@ -346,6 +346,9 @@ func TestSuperPod(t *testing.T) {
 func TestSuperPodUpdate(t *testing.T) {
 	t.Parallel()
 	superPod := &corev1.Pod{}
+	rules := &kinds.Rules{Policy: policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+		spec.Pods.Tolerations = []tenancyv1alpha1.TolerationRule{{Key: "a"}, {Key: "b"}, {Key: "lost"}, {Key: "two"}}
+	})}
 	file := func(path string) []corev1.Volume {
 		items := []corev1.DownwardAPIVolumeFile{fieldFile(path)}
 		return []corev1.Volume{{Name: "labels", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: items}}}}
@@ -354,7 +357,7 @@ func TestSuperPodUpdate(t *testing.T) {
 		pod.Labels = map[string]string{"stays": "1", "goes": "1"}
 		pod.Spec.Tolerations = []corev1.Toleration{{Key: "a"}, {Key: "lost", TolerationSeconds: ptr.To[int64](300)}, {Key: "two", TolerationSeconds: ptr.To[int64](1)}}
 		pod.Spec.Volumes = file("metadata.labels")
-	}), superPod, ownerOf("pod-uid"), nil, &kinds.PodEnvironment{})
+	}), superPod, ownerOf("pod-uid"), rules, &kinds.PodEnvironment{})
 	superPod.UID = "super-uid"
 	superPod.Spec.NodeName = "n1"
 	superPod.Annotations["cni.example.com/ip"] = "10.0.0.1"
@@ -374,7 +377,7 @@ func TestSuperPodUpdate(t *testing.T) {
 		pod.Spec.Volumes = file("metadata.labels")
 		pod.Spec.NodeName = "r1.n1"
 		pod.Spec.Hostname = "immutable"
-	}), superPod, ownerOf("pod-uid"), nil, &kinds.PodEnvironment{})
+	}), superPod, ownerOf("pod-uid"), rules, &kinds.PodEnvironment{})
 	want := translated(func(pod *corev1.Pod) {
 		pod.UID = "super-uid"
 		pod.Labels["stays"], pod.Labels["comes"] = "2", "2"

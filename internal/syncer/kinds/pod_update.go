@@ -6,39 +6,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/slice"
 )
 
 // updatePodSpec sets the mutable fields of an existing super pod's spec.
-func updatePodSpec(tenantPod, superPod *corev1.Pod) {
+func updatePodSpec(tenantPod, superPod *corev1.Pod, rules *Rules) {
 	updateImages(tenantPod.Spec.Containers, superPod.Spec.Containers)
 	updateImages(tenantPod.Spec.InitContainers, superPod.Spec.InitContainers)
 	if deadline := tenantPod.Spec.ActiveDeadlineSeconds; deadline != nil {
 		superPod.Spec.ActiveDeadlineSeconds = ptr.To(*deadline)
 	}
-	superPod.Spec.Tolerations = updateTolerations(tolerations(tenantPod, tenantPod.Spec.Tolerations), superPod.Spec.Tolerations)
+	superPod.Spec.Tolerations = updateTolerations(tolerations(tenantPod, rules), superPod.Spec.Tolerations)
 }
 
-// daemonTaints are the taints that the DaemonSet controller lets each of its pods tolerate: those by which nodes keep
-// others off for a while.
-var daemonTaints = [...]string{
-	corev1.TaintNodeDiskPressure, corev1.TaintNodeMemoryPressure, corev1.TaintNodePIDPressure, corev1.TaintNodeUnschedulable, corev1.TaintNodeNetworkUnavailable,
-}
-
-// tolerations returns those of all that the super pod of tenantPod has. Those of the DaemonSet controller stay in the
-// tenant: there they put up with the tenant's Nodes, and here a pod waits for its node like any other, so that one
-// which an operator drains stays empty. What the tenant itself writes is for its policy to judge.
-func tolerations(tenantPod *corev1.Pod, all []corev1.Toleration) []corev1.Toleration {
-	controller := metav1.GetControllerOfNoCopy(tenantPod)
-	if controller == nil || controller.Kind != "DaemonSet" {
-		return all
-	}
-	return slices.DeleteFunc(slices.Clone(all), func(toleration corev1.Toleration) bool {
-		return toleration.Effect == corev1.TaintEffectNoSchedule && slices.Contains(daemonTaints[:], toleration.Key)
-	})
+// tolerations returns those that the super pod of tenantPod has.
+func tolerations(tenantPod *corev1.Pod, rules *Rules) []corev1.Toleration {
+	below, _ := policy.Tolerations(rules.policy(), tenantPod)
+	return below
 }
 
 // updateTolerations returns to with the tolerations of from: it appends what is missing, and replaces a toleration that

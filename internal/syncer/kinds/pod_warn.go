@@ -6,7 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/assign"
+	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -26,6 +28,21 @@ func (p *Pods) warn(ctx context.Context, step Step, pair *podPair) error {
 	}
 	p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, reason, message)
 	return nil
+}
+
+// tolerationsKey is the key of what is told of a pod's tolerations, beside the last warning about the pod.
+func tolerationsKey(key engine.Key) engine.Key {
+	key.Kind = "tolerations of pod"
+	return key
+}
+
+// tellTolerations records an Event, once, if tolerations of the tenant pod are left out of the super pod.
+func (p *Pods) tellTolerations(pair *podPair) {
+	rules := pair.tenant.Policy.Get()
+	if _, left := policy.Tolerations(rules, pair.tenantPod); len(left) > 0 {
+		p.env.warnOnce(pair.tenant, tolerationsKey(pair.key), pair.tenantPod, ReasonTolerationsLeftOut, fmt.Sprintf(
+			"Super cluster %s: the pod is there without some tolerations: %s", p.env.ID, policy.Words(rules, left)))
+	}
 }
 
 // namespaceReadiness returns whether pods of the pair's namespace may be created. assignment is Of or ConfirmPlaced

@@ -77,15 +77,6 @@ func TestForbiddenPod(t *testing.T) {
 			want: "spec.volumes[0].ephemeral: volumes of kind ephemeral are not allowed: pods.volumes allows configMap, secret, downwardAPI, projected, emptyDir, image",
 		},
 		{
-			name: "a taint", pod: func(pod *corev1.Pod) {
-				pod.Spec.Tolerations = []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}
-			},
-			want: "spec.tolerations[0]: tolerating taint gpu is not allowed: pods.tolerations allows node.kubernetes.io/not-ready:NoExecute, node.kubernetes.io/unreachable:NoExecute",
-			allow: func(spec *tenancyv1alpha1.TenantPolicySpec) {
-				spec.Pods.Tolerations = []tenancyv1alpha1.TolerationRule{{Key: "gpu"}}
-			},
-		},
-		{
 			name: "nodes of others", pod: func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{"pool": "others"} },
 			want:  "spec.nodeSelector[pool]: node label pool (is others) is not allowed: pods.nodeSelectorKeys allows kubernetes.io/os, kubernetes.io/arch, kubernetes.io/hostname, ",
 			allow: func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Pods.NodeSelectorKeys = []string{"pool"} },
@@ -194,20 +185,58 @@ func TestPolicyOfAPodThatRuns(t *testing.T) {
 	require.Len(t, updated, 1, "a node may have it, pulled by another tenant")
 	pod.Spec.Containers[0].Image, superPod.Spec.Containers[0].ImagePullPolicy = "image:2", corev1.PullAlways
 
-	pod.Spec.Tolerations = []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}
+	pod.Spec.Tolerations, pod.Generation = []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}, 2
 	events = reconcile()
-	require.Len(t, events, 1)
-	require.Contains(t, events[0], "forbids: spec.tolerations[0]: tolerating taint gpu is not allowed: ")
-	require.NotContains(t, events[0], "kata", "that runs already")
-	require.Len(t, updated, 1, "one that does goes not")
-	pod.Spec.Tolerations = nil
+	require.Len(t, events, 2)
+	require.Contains(t, events[1], "kata", "it was told of a container last")
+	require.Contains(t, events[0], "TolerationsLeftOut Super cluster r1: the pod is there without some tolerations: TenantPolicy small forbids: spec.tolerations[0]: tolerating taint gpu is not allowed: ")
+	require.Len(t, updated, 1, "it goes not down")
+	require.Empty(t, reconcile(), "each is told once")
+	pod.Spec.Tolerations, pod.Generation = nil, 1
 
-	require.Len(t, reconcile(), 1)
 	p.tenant.Policy.Set(kata)
 	require.Empty(t, reconcile())
 	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Pods.RuntimeClass = "gvisor" }))
 	require.Contains(t, reconcile()[0], "allows gvisor", "it is told anew")
 	require.Len(t, updated, 1)
+}
+
+// TestTolerationsLeftOut: a pod runs without the tolerations that its policy does not allow, and has them once it does.
+func TestTolerationsLeftOut(t *testing.T) {
+	t.Parallel()
+	p := governed(t, interceptor.Funcs{})
+	notReady := corev1.Toleration{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](30)}
+	gpu := corev1.Toleration{Key: "gpu", Operator: corev1.TolerationOpExists}
+	pod := tenantPod(func(pod *corev1.Pod) {
+		pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
+		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}, notReady, gpu}
+	})
+	p.tenantCache[kinds.KindPod] = []client.Object{pod}
+	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}
+	superPod := &corev1.Pod{}
+	reconcile := func() []corev1.Toleration {
+		t.Helper()
+		_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 2e9)
+		require.NoError(t, err)
+		superPod = &corev1.Pod{}
+		require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: pod.Name}, superPod))
+		superPod.UID = "super-uid"
+		p.superCache[kinds.KindPod] = []client.Object{superPod}
+		return superPod.Spec.Tolerations
+	}
+	require.Equal(t, []corev1.Toleration{notReady}, reconcile())
+	require.Contains(t, p.told(), `Warning TolerationsLeftOut Super cluster r1: the pod is there without some tolerations: TenantPolicy default forbids: `+
+		`spec.tolerations[0]: a toleration without key tolerates every taint (effect ""): pods.securityLevel is baseline, and only privileged allows it; `+
+		`spec.tolerations[2]: tolerating taint gpu is not allowed: pods.tolerations allows node.kubernetes.io/not-ready:NoExecute, node.kubernetes.io/unreachable:NoExecute`)
+	reconcile()
+	require.Empty(t, p.told(), "it is told once")
+
+	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+		spec.Pods.Tolerations = append(spec.Pods.Tolerations, tenancyv1alpha1.TolerationRule{Key: "gpu"})
+	}))
+	require.Contains(t, p.env.OfTenant(p.tenant), key, "a change of the policy tries it again")
+	require.Equal(t, []corev1.Toleration{notReady, gpu}, reconcile())
+	require.Empty(t, p.told())
 }
 
 // TestForbiddenDebugContainer lets a tenant debug a pod that runs with a privileged container.

@@ -2,12 +2,12 @@ package syncer_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -139,12 +139,12 @@ func (w *world) testPolicyOfPods(t *testing.T) {
 		pod.Spec.Tolerations = []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}
 		return pod
 	}
-	told := func(name string) error {
+	told := func(name, reason string) error {
 		var events corev1.EventList
 		require.NoError(t, w.tenant.List(t.Context(), &events, client.InNamespace(namespace)))
 		for i := range events.Items {
 			event := &events.Items[i]
-			if event.Reason == "PolicyForbids" && event.InvolvedObject.Name == name &&
+			if event.Reason == reason && event.InvolvedObject.Name == name &&
 				strings.Contains(event.Message, "spec.tolerations[0]: tolerating taint gpu is not allowed: pods.tolerations allows node.kubernetes.io/not-ready:NoExecute, ") {
 				return nil
 			}
@@ -153,20 +153,23 @@ func (w *world) testPolicyOfPods(t *testing.T) {
 	}
 	waits := tolerating("waits")
 	create(t, w.tenant, waits)
-	eventually(t, func() error { return told("waits") })
-	err := w.super.Get(t.Context(), client.ObjectKey{Namespace: superName(namespace), Name: "waits"}, &corev1.Pod{})
-	require.True(t, apierrors.IsNotFound(err), "%v", err)
+	tolerates := func(pod *corev1.Pod) bool {
+		return slices.ContainsFunc(pod.Spec.Tolerations, func(toleration corev1.Toleration) bool { return toleration.Key == "gpu" })
+	}
+	superPod := appears(t, w.super, superName(namespace), "waits", &corev1.Pod{}, nil)
+	require.False(t, tolerates(superPod))
+	eventually(t, func() error { return told("waits", "TolerationsLeftOut") })
 
 	w.follow(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 		spec.Pods.Tolerations = append(spec.Pods.Tolerations, tenancyv1alpha1.TolerationRule{Key: "gpu"})
 	})
-	superPod := appears(t, w.super, superName(namespace), "waits", &corev1.Pod{}, nil)
+	appears(t, w.super, superName(namespace), "waits", superPod, tolerates)
 	runs := tolerating("runs")
 	create(t, w.tenant, runs)
 	appears(t, w.super, superName(namespace), "runs", &corev1.Pod{}, nil)
 
 	w.follow(t, func(*tenancyv1alpha1.TenantPolicySpec) {})
-	eventually(t, func() error { return told("runs") })
+	eventually(t, func() error { return told("runs", "PolicyForbids") })
 	appears(t, w.super, superName(namespace), "waits", &corev1.Pod{}, func(pod *corev1.Pod) bool {
 		return pod.UID == superPod.UID && pod.DeletionTimestamp == nil
 	})
