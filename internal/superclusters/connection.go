@@ -215,7 +215,7 @@ func (c *connection) Serve(ctx context.Context, ready func()) error {
 	default:
 	}
 	ledger := NewLedger()
-	defer c.controller.measures.serve(id, ledger, c.touch)()
+	defer c.controller.measures.serve(id, &measure{ledger: ledger, touch: c.touch, client: c.client, uid: c.uid})()
 	return c.ended(runInformers(ctx, c.informing, ledger, c.touch, func(ctx context.Context) error {
 		if !c.controller.measures.waitSynced(ctx) {
 			return ctx.Err()

@@ -139,7 +139,7 @@ func TestProgressOfADrain(t *testing.T) {
 	look(false, "False Draining: Namespaces that are still placed here: 2; waiting for room elsewhere: 0, for pods to end: 2")
 
 	ledger := NewLedger()
-	defer m.serve("r1", ledger, func() {})()
+	defer m.serve("r1", &measure{ledger: ledger, touch: func() {}})()
 	for i, name := range []string{"waits-for-room", "waits-for-pods"} {
 		ledger.SetClaim(claimFor(types.NamespacedName{Namespace: "vc", Name: name}, types.UID(name)))
 		look(true, []string{

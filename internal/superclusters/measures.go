@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
@@ -46,14 +47,17 @@ type measure struct {
 	ledger *Ledger
 	// touch has the virtual Node compared with the ledger.
 	touch func()
+	// client reads the super cluster live, and uid is the UID that it had when client was made.
+	client kubernetes.Interface
+	uid    types.UID
 	// answers is whether everything was listed and the last probe was answered.
 	answers bool
 }
 
-// serve makes a ledger that of a super cluster, until the function that it returns is called.
-func (m *measures) serve(id string, ledger *Ledger, touch func()) (stop func()) {
+// serve makes served the measure of a super cluster, until the function that it returns is called.
+func (m *measures) serve(id string, served *measure) (stop func()) {
+	ledger := served.ledger
 	ledger.Freed = m.freed
-	served := &measure{ledger: ledger, touch: touch}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.serving == nil {
@@ -117,6 +121,16 @@ func (m *measures) ledger(id string) *Ledger {
 		return served.ledger
 	}
 	return nil
+}
+
+// client returns the client of a super cluster that answers, and its UID, nil for any other.
+func (m *measures) client(id string) (kubernetes.Interface, types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if served, exists := m.serving[id]; exists && served.answers {
+		return served.client, served.uid
+	}
+	return nil, ""
 }
 
 // all returns the ledgers of the super clusters that answer.

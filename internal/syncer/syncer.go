@@ -5,12 +5,15 @@ package syncer
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -19,12 +22,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/shards"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/tenancy"
 )
 
 // Options configure a Syncer.
@@ -121,7 +126,8 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	if s.env.Assignments, err = s.assignments(mgr, meta, &options); err != nil {
 		return nil, err
 	}
-	if err := options.Metrics.SuperCluster(live.answered); err != nil {
+	s.env.Missing = missingIn(mgr.GetClient(), meta)
+	if err := errors.Join(options.Metrics.SuperCluster(live.answered), options.Metrics.MissingVirtualClusters(s.env.MissingVirtualClusters)); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
 	if err := s.prepareSuper(answers.Held(options.Super)); err != nil {
@@ -162,6 +168,23 @@ func (s *Syncer) assignments(mgr manager.Manager, meta *proof.ControlPlane, opti
 			meta.UID, options.Identity.UID)
 	}
 	return &assign.Single{Live: meta, Sides: s.env.Sides()}, nil
+}
+
+// missingIn returns what implements kinds.Env.Missing: it asks a cache of the meta cluster, and then the meta cluster.
+func missingIn(cached client.Reader, meta *proof.ControlPlane) func(context.Context, types.NamespacedName, types.UID) (bool, error) {
+	return func(ctx context.Context, name types.NamespacedName, uid types.UID) (bool, error) {
+		vc := &tenancyv1alpha1.VirtualCluster{}
+		is := func() bool { return vc.UID == uid }
+		err := cached.Get(ctx, name, vc)
+		switch {
+		case err == nil && is():
+			return false, nil
+		case client.IgnoreNotFound(err) != nil:
+			return false, fmt.Errorf("reading VirtualCluster %s: %w", name, err)
+		}
+		_, lacks, err := meta.Lacks(ctx, name, vc, is)
+		return lacks, err //nolint:wrapcheck // it names what was read
+	}
 }
 
 // watchMeta watches what the meta cluster says of the super cluster, and of namespaces.
@@ -207,9 +230,19 @@ func (s *Syncer) Answers() healthz.Checker {
 	}
 }
 
-// Drained returns whether the super cluster holds no super namespace of a tenant any more.
-func (s *Syncer) Drained(key string) bool {
-	return s.super.synced() && len(s.env.SuperNamespaces(key)) == 0
+// Left implements virtualclusters.Owner.Left where there is no pool: the super cluster's id, if a live read shows super
+// namespaces of a VirtualCluster there.
+func (s *Syncer) Left(ctx context.Context, key string, uid types.UID) ([]string, error) {
+	var list corev1.NamespaceList
+	if err := s.env.Super.List(ctx, &list, client.MatchingLabels{tenancyv1alpha1.LabelCluster: key}); err != nil {
+		return nil, fmt.Errorf("listing the super namespaces of tenant %s: %w", key, err)
+	}
+	for i := range list.Items {
+		if owner, ours := tenancy.GetOwner(&list.Items[i]); ours && owner.VirtualClusterUID == uid {
+			return []string{s.id}, nil
+		}
+	}
+	return nil, nil
 }
 
 // servesPeriod is how often a tenant is looked at that has no placement here.

@@ -48,13 +48,7 @@ func (o *Owner) Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, 
 // setConditions sets the conditions that follow from the state of the connection, from what is wrong with the policy,
 // the zero Reason for nothing, and from what the ranges share with those of others.
 func setConditions(vc *tenancyv1alpha1.VirtualCluster, state, policy tenancy.Reason, overlap overlaps) {
-	ready := metav1.Condition{
-		Type: tenancyv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: state.Reason, Message: tenancy.Cut(state.Message, tenancy.MaxConditionMessage), ObservedGeneration: vc.Generation,
-	}
-	if state.Reason == tenancyv1alpha1.ReasonConnected {
-		ready.Status = metav1.ConditionTrue
-	}
-	meta.SetStatusCondition(&vc.Status.Conditions, ready)
+	setReady(vc, state)
 	if policy == (tenancy.Reason{}) {
 		meta.RemoveStatusCondition(&vc.Status.Conditions, tenancyv1alpha1.ConditionPolicyFound)
 	} else {
@@ -64,6 +58,17 @@ func setConditions(vc *tenancyv1alpha1.VirtualCluster, state, policy tenancy.Rea
 	}
 	setOverlap(vc, tenancyv1alpha1.ConditionServiceCIDRsOverlap, tenancyv1alpha1.ReasonSharedAddresses, overlap.cidrs)
 	setOverlap(vc, tenancyv1alpha1.ConditionServiceNodePortsOverlap, tenancyv1alpha1.ReasonSharedNodePorts, overlap.nodePorts)
+}
+
+// setReady sets condition Ready, from the state of the connection.
+func setReady(vc *tenancyv1alpha1.VirtualCluster, state tenancy.Reason) {
+	ready := metav1.Condition{
+		Type: tenancyv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: state.Reason, Message: tenancy.Cut(state.Message, tenancy.MaxConditionMessage), ObservedGeneration: vc.Generation,
+	}
+	if state.Reason == tenancyv1alpha1.ReasonConnected {
+		ready.Status = metav1.ConditionTrue
+	}
+	meta.SetStatusCondition(&vc.Status.Conditions, ready)
 }
 
 // setOverlap sets a condition about what is shared with others, or removes it if that is nothing.

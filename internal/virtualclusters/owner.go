@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
@@ -22,8 +24,9 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// Finalizer holds a deleted VirtualCluster until its NamespacePlacements and its root namespace are deleted. Owner sets
-// and removes it.
+// Finalizer holds a deleted VirtualCluster until its NamespacePlacements and its root namespace are deleted, and until
+// no super cluster of the pool holds anything of it. So a syncer that sees the deletion removes all that the tenant has
+// there, and one that finds no VirtualCluster knows that it was not deleted. Owner sets and removes it.
 const Finalizer = "scheduler.tenancy.x-k8s.io/placements"
 
 const (
@@ -43,9 +46,9 @@ type Owner struct {
 	Reader client.Reader
 	// Recorder records Events on VirtualClusters.
 	Recorder record.EventRecorder
-	// Drained returns whether nothing is left of a tenant, by its cluster key, where its pods ran. Nil: that is when
-	// its NamespacePlacements are gone.
-	Drained func(key string) bool
+	// Left returns, by live reads, the super clusters that hold anything of a VirtualCluster, by its cluster key and
+	// UID, or do not say that they hold nothing. Nil: none does once its NamespacePlacements are gone.
+	Left func(ctx context.Context, key string, uid types.UID) ([]string, error)
 }
 
 // Prepare adds the finalizer, creates the root namespace and writes the cluster key, each only where it is missing. It
@@ -106,8 +109,9 @@ func (o *Owner) Recognize(ctx context.Context, vc *tenancyv1alpha1.VirtualCluste
 }
 
 // Release deletes what a deleted VirtualCluster leaves in the meta cluster, and removes its finalizer when nothing is
-// left: first the NamespacePlacements, so that syncers clean up by their delete events, then the root namespace. The
-// caller's connection must have ended. The duration is after how long to call it again, 0 for never.
+// left: first the NamespacePlacements, so that syncers clean up by their delete events, then what super clusters hold,
+// then the root namespace. Condition Ready says which super clusters it waits for. The caller's connection must have
+// ended. The duration is after how long to call it again, 0 for never.
 func (o *Owner) Release(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(vc, Finalizer) {
 		return 0, nil
@@ -117,19 +121,20 @@ func (o *Owner) Release(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster)
 	if client.IgnoreNotFound(err) != nil {
 		return 0, fmt.Errorf("getting the root namespace: %w", err)
 	}
-	if err == nil && ownsRoot(vc, root) {
+	hasRoot := err == nil && ownsRoot(vc, root)
+	if hasRoot {
 		remaining, err := o.deletePlacements(ctx, root.Name)
 		if err != nil || remaining {
 			return drainRetryAfter, err
 		}
-		if o.Drained != nil && !o.Drained(root.Name) {
-			return drainRetryAfter, nil
-		}
-		if root.DeletionTimestamp.IsZero() {
-			uid := client.Preconditions{UID: ptr.To(root.UID)}
-			if err := o.Client.Delete(ctx, root, uid); client.IgnoreNotFound(err) != nil {
-				return 0, fmt.Errorf("deleting the root namespace %s: %w", root.Name, err)
-			}
+	}
+	if waits, err := o.waits(ctx, vc); err != nil || waits {
+		return drainRetryAfter, err
+	}
+	if hasRoot && root.DeletionTimestamp.IsZero() {
+		uid := client.Preconditions{UID: ptr.To(root.UID)}
+		if err := o.Client.Delete(ctx, root, uid); client.IgnoreNotFound(err) != nil {
+			return 0, fmt.Errorf("deleting the root namespace %s: %w", root.Name, err)
 		}
 	}
 	before := vc.DeepCopy()
@@ -138,6 +143,29 @@ func (o *Owner) Release(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster)
 		return 0, fmt.Errorf("removing the finalizer: %w", err)
 	}
 	return 0, nil
+}
+
+// waits returns whether a deleted VirtualCluster waits for super clusters, and says so in its condition Ready.
+func (o *Owner) waits(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (bool, error) {
+	if o.Left == nil {
+		return false, nil
+	}
+	left, err := o.Left(ctx, tenancy.ClusterKey(vc), vc.UID)
+	if err != nil || len(left) == 0 {
+		return false, err
+	}
+	before := vc.DeepCopy()
+	setReady(vc, tenancy.Reason{
+		Reason: tenancyv1alpha1.ReasonDeleting, Message: "Waiting until these super clusters say that they hold nothing of the tenant: " + strings.Join(left, ", "),
+	})
+	if equality.Semantic.DeepEqual(before.Status, vc.Status) {
+		return true, nil
+	}
+	if err := o.Client.Status().Patch(ctx, vc, locked(before)); err != nil {
+		return true, fmt.Errorf("writing the conditions: %w", err)
+	}
+	klog.FromContext(ctx).Info("A deleted tenant waits for super clusters", "superClusters", left)
+	return true, nil
 }
 
 // deletePlacements deletes the NamespacePlacements of a root namespace and returns whether any is still there.

@@ -185,14 +185,18 @@ func TestRelease(t *testing.T) {
 		return root
 	}
 	for _, tc := range []struct {
-		name        string
-		unheld      bool // without the finalizer
-		objects     []client.Object
-		request     string // that fails
-		wantAgain   time.Duration
-		wantErr     string
-		wantRoot    bool // it is still there
-		wantHeld    bool // the finalizer is still there
+		name      string
+		unheld    bool // without the finalizer
+		objects   []client.Object
+		request   string // that fails
+		wantAgain time.Duration
+		wantErr   string
+		wantRoot  bool // it is still there
+		// left are the super clusters that hold something.
+		left        []string
+		leftErr     error
+		wantWaits   string // the message of condition Ready
+		wantHeld    bool   // the finalizer is still there
 		wantPlaced  int
 		wantForeign int
 	}{
@@ -243,6 +247,22 @@ func TestRelease(t *testing.T) {
 			name: "deleting the root namespace fails", request: "delete *v1.Namespace", wantErr: "deleting the root namespace key: ", wantRoot: true, wantHeld: true,
 			objects: []client.Object{own(func(*corev1.Namespace) {})},
 		},
+		{
+			name: "super clusters hold something of it", objects: []client.Object{own(func(*corev1.Namespace) {})}, left: []string{"r1", "r3"},
+			wantAgain: drainRetryAfter, wantRoot: true, wantHeld: true, wantWaits: "Waiting until these super clusters say that they hold nothing of the tenant: r1, r3",
+		},
+		{
+			name: "super clusters hold something of it, and the root namespace is gone", left: []string{"r1"}, wantAgain: drainRetryAfter, wantHeld: true,
+			wantWaits: "Waiting until these super clusters say that they hold nothing of the tenant: r1",
+		},
+		{
+			name: "nobody says what super clusters hold", objects: []client.Object{own(func(*corev1.Namespace) {})}, leftErr: errBroken, wantErr: "connection reset",
+			wantAgain: drainRetryAfter, wantRoot: true, wantHeld: true,
+		},
+		{
+			name: "saying what it waits for fails", request: "status *v1alpha1.VirtualCluster", left: []string{"r1"}, wantErr: "writing the conditions: ",
+			wantAgain: drainRetryAfter, wantHeld: true,
+		},
 		{name: "removing the finalizer fails", request: "patch *v1alpha1.VirtualCluster", wantErr: "removing the finalizer: ", wantHeld: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -253,6 +273,10 @@ func TestRelease(t *testing.T) {
 			}
 			broken := &fault{request: tc.request}
 			owner := broken.owner(t, append(tc.objects, released)...)
+			owner.Left = func(_ context.Context, key string, uid types.UID) ([]string, error) {
+				require.Equal(t, []string{"key", string(released.UID)}, []string{key, string(uid)})
+				return tc.left, tc.leftErr
+			}
 			again, err := owner.Release(t.Context(), owner.stored(t, "a"))
 			if tc.wantErr != "" {
 				require.ErrorIs(t, err, errBroken)
@@ -266,6 +290,12 @@ func TestRelease(t *testing.T) {
 			err = owner.Client.Get(t.Context(), client.ObjectKey{Name: "key"}, &corev1.Namespace{})
 			require.Equal(t, tc.wantRoot, err == nil, "%v", err)
 			require.Equal(t, tc.wantHeld, len(owner.stored(t, "a").Finalizers) > 0)
+			ready, message := meta.FindStatusCondition(owner.stored(t, "a").Status.Conditions, tenancyv1alpha1.ConditionReady), ""
+			if ready != nil {
+				require.Equal(t, []string{"False", tenancyv1alpha1.ReasonDeleting}, []string{string(ready.Status), ready.Reason})
+				message = ready.Message
+			}
+			require.Equal(t, tc.wantWaits, message)
 			var placements schedulerv1alpha1.NamespacePlacementList
 			require.NoError(t, owner.Client.List(t.Context(), &placements, client.InNamespace("key")))
 			require.Len(t, placements.Items, tc.wantPlaced)

@@ -25,6 +25,9 @@ const (
 	ReasonControlPlaneChanged = "ControlPlaneChanged"
 	// ReasonKeyConflict: the namespace with the name of the cluster key belongs to another object, or is being deleted.
 	ReasonKeyConflict = "KeyConflict"
+	// ReasonDeleting: the VirtualCluster is being deleted, and waits for the super clusters that the message names: they
+	// hold something of the tenant, or do not answer.
+	ReasonDeleting = "Deleting"
 
 	// ReasonTooMuchData: the tenant's API server answered with more than limits.answerBytes of its TenantPolicy, or has
 	// more objects than limits.cachedObjects and limits.cachedBytes let a program keep.

@@ -282,7 +282,7 @@ func Run(ctx context.Context, options *Options) error {
 		controller.Lifecycle, controller.Serves = virtualclusters.Reader{Reader: mgr.GetAPIReader(), Recorder: recorder}, superClusterSyncer.Serves
 		controller.Standby = true // without a pool the leader alone writes VirtualClusters
 	} else {
-		controller.Lifecycle = &virtualclusters.Owner{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder, Drained: superClusterSyncer.Drained}
+		controller.Lifecycle = &virtualclusters.Owner{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder, Left: superClusterSyncer.Left}
 	}
 	if err := controller.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up tenants: %w", err)

@@ -215,7 +215,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, read *settings, elected *elect
 		Part: elected.part(), Lead: elected.lead(), Client: mgr.GetClient(), Store: store, Usage: superClusters, Dispatcher: dispatcher, PodConfig: read.podConfig, Profiles: read.namespaceProfiles,
 		DefaultSlice: read.defaultSlice, QuotaGrace: read.quotaGrace, Metrics: placementMetrics, OutOfTree: read.outOfTree,
 	}
-	owner := &virtualclusters.Owner{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder}
+	owner := &virtualclusters.Owner{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder, Left: superClusters.Left}
 	if err := (&tenants.Controller{Client: mgr.GetClient(), Lifecycle: owner, Engage: schedulers.Engage}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up tenants: %w", err)
 	}

@@ -131,7 +131,8 @@ type Facts struct {
 	Content Content
 	// Gone is whether the tenant's namespace, for which the super namespace was made, is gone.
 	Gone Answer
-	// Ended is whether its VirtualCluster is deleted, which the operator has done: nothing of the tenant stays.
+	// Ended is whether its VirtualCluster is being deleted, by the operator: nothing of the tenant stays. One that is
+	// missing is not Ended.
 	Ended bool
 	// Pods is whether the tenant has pods in it that match PodSelector.
 	Pods Answer
@@ -152,7 +153,7 @@ func (f *Facts) used() bool { return f.Content == Everything && (f.Pods != No ||
 //	placed here                                     Placed
 //	content absent, Services                        ServicesOnly
 //	content absent                                  None
-//	content everything, not decided, gone           Kept      (data, and the VirtualCluster is there), None
+//	content everything, not decided, gone           Kept      (data, and not Ended), None
 //	content everything, not decided, else           Unknown
 //	content everything, Services, pods or unclear   Leaving   (or data)
 //	Services                                        ServicesOnly

@@ -85,7 +85,7 @@ func (p *Pooled) Watch(ctx context.Context, changed func(tenant, namespace strin
 }
 
 // Of implements Assignments. What no cache shows counts as gone, and the VirtualCluster of a tenant that is not
-// connected as deleted: Confirm asks before anything is deleted.
+// connected as being deleted: Confirm asks before anything is deleted.
 func (p *Pooled) Of(ctx context.Context, tenant, namespace string) (Assignment, error) {
 	facts, owner, placed, err := p.facts(ctx, p.Meta, tenant, namespace)
 	if err == nil && !facts.Here && facts.Content != Absent {
@@ -132,7 +132,7 @@ func (p *Pooled) Confirm(ctx context.Context, tenant, namespace string) (Assignm
 }
 
 // gone asks a tenant, unless it is nil because it is not connected, whether the namespace of owner is gone, and meta
-// whether its VirtualCluster is, or is being deleted.
+// whether its VirtualCluster is being deleted.
 func gone(ctx context.Context, meta, tenant *proof.ControlPlane, owner tenancy.Owner) (Answer, proof.Proof, error) {
 	answer := Unclear
 	if tenant != nil {
@@ -150,13 +150,20 @@ func gone(ctx context.Context, meta, tenant *proof.ControlPlane, owner tenancy.O
 	return answer, proof.Proof{}, nil
 }
 
-// ended asks meta whether the VirtualCluster of owner is gone, or is being deleted.
+// ended asks meta whether the VirtualCluster of owner is being deleted. One that is missing says nothing: the meta
+// cluster may have been restored from a backup from before it was made. One that is deleted is there until no super
+// cluster of the pool holds anything of it (virtualclusters.Finalizer).
 func ended(ctx context.Context, meta *proof.ControlPlane, owner tenancy.Owner) (proof.Proof, bool, error) {
 	vc := &tenancyv1alpha1.VirtualCluster{}
-	//nolint:wrapcheck // it names what was read
-	return meta.Lacks(ctx, owner.VirtualCluster, vc, func() bool {
-		return vc.UID == owner.VirtualClusterUID && vc.DeletionTimestamp == nil
-	})
+	err := meta.Reader.Get(ctx, owner.VirtualCluster, vc)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return proof.Proof{}, false, fmt.Errorf("reading VirtualCluster %s: %w", owner.VirtualCluster, err)
+	case err != nil, vc.UID != owner.VirtualClusterUID, vc.DeletionTimestamp == nil:
+		return proof.Proof{}, false, nil
+	}
+	proven, err := meta.Answered(ctx, fmt.Sprintf("VirtualCluster %s is being deleted", owner.VirtualCluster))
+	return proven, err == nil, err //nolint:wrapcheck // it names what was read
 }
 
 // askData sets Data and Ended of a namespace that is gone, by live reads where the answer would let its claims be

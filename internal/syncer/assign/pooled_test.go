@@ -309,11 +309,30 @@ func TestPooled(t *testing.T) {
 			want: assign.Assignment{State: assign.None}, wantLive: ends(assign.None, ""), wantReads: []string{"web", "vc", "kube-system"},
 		},
 		{
-			name: "its VirtualCluster was made again", sides: sides{content: assign.Everything, unseen: true}, wantProof: true, live: []client.Object{virtualCluster("another-uid")},
-			want: assign.Assignment{State: assign.None}, wantLive: assign.Assignment{State: assign.None}, wantReads: []string{"web", "vc", "kube-system"},
+			name: "its VirtualCluster is missing", sides: sides{content: assign.Everything, unseen: true},
+			want: assign.Assignment{State: assign.None}, wantLive: assign.Assignment{State: assign.Unknown}, wantReads: []string{"web", "vc"},
 		},
 		{
-			name: "another meta cluster has no VirtualCluster", sides: sides{content: assign.Everything, unseen: true}, wantErr: proof.ErrOther, live: []client.Object{system("another")},
+			name: "its VirtualCluster is missing, and has claims", sides: sides{content: assign.Everything, unseen: true, claims: true},
+			want: assign.Assignment{State: assign.None}, wantLive: assign.Assignment{State: assign.Unknown}, wantReads: []string{"web", "vc"},
+		},
+		{
+			name: "its VirtualCluster is missing, and the tenant, still connected, lacks it", sides: sides{content: assign.Everything, unseen: true, claims: true}, tenant: []client.Object{},
+			want: assign.Assignment{State: assign.Kept}, wantLive: assign.Assignment{State: assign.Kept}, wantProof: true,
+			wantReads: []string{"web", "vc"}, wantAsked: []string{"web", "kube-system"},
+		},
+		{
+			name: "another VirtualCluster has the name of its own", sides: sides{content: assign.Everything, unseen: true}, live: []client.Object{virtualCluster("another-uid")},
+			want: assign.Assignment{State: assign.None}, wantLive: assign.Assignment{State: assign.Unknown}, wantReads: []string{"web", "vc"},
+		},
+		{
+			name: "another VirtualCluster with the name of its own is being deleted", sides: sides{content: assign.Everything, unseen: true},
+			live: []client.Object{deleted(virtualCluster("another-uid"))},
+			want: assign.Assignment{State: assign.None}, wantLive: assign.Assignment{State: assign.Unknown}, wantReads: []string{"web", "vc"},
+		},
+		{
+			name: "another meta cluster says that its VirtualCluster is being deleted", sides: sides{content: assign.Everything, unseen: true}, wantErr: proof.ErrOther,
+			live: []client.Object{system("another"), deleted(virtualCluster("vc-uid"))},
 			want: assign.Assignment{State: assign.None}, wantReads: []string{"web", "vc", "kube-system"},
 		},
 	} {

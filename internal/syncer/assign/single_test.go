@@ -62,8 +62,13 @@ func TestSingle(t *testing.T) {
 			want: kept, confirmed: kept, proven: true,
 		},
 		{
-			name: "of a VirtualCluster that is gone, with claims", sides: sides{content: assign.Everything, unseen: true, claims: true},
+			name: "of a VirtualCluster that is missing, with claims", sides: sides{content: assign.Everything, unseen: true, claims: true},
 			meta: []client.Object{system("meta-uid")},
+			want: none,
+		},
+		{
+			name: "of a VirtualCluster that is being deleted, with claims", sides: sides{content: assign.Everything, unseen: true, claims: true},
+			meta: []client.Object{system("meta-uid"), deleted(virtualCluster("vc-uid"))},
 			want: none, confirmed: none, proven: true,
 		},
 		{
@@ -82,9 +87,9 @@ func TestSingle(t *testing.T) {
 			want: none,
 		},
 		{
-			name: "of a VirtualCluster that is gone", sides: sides{content: assign.Everything, unseen: true},
+			name: "of a VirtualCluster that is missing", sides: sides{content: assign.Everything, unseen: true},
 			meta: []client.Object{system("meta-uid")},
-			want: none, confirmed: none, proven: true,
+			want: none,
 		},
 		{
 			name: "of a VirtualCluster that is being deleted", sides: sides{content: assign.Everything, unseen: true},

@@ -75,6 +75,14 @@ func (m *Metrics) SuperCluster(answered func() time.Time) error {
 	}, func() float64 { return float64(answered().UnixMilli()) / 1000 }))
 }
 
+// MissingVirtualClusters registers the gauge of VirtualClusters that are missing.
+func (m *Metrics) MissingVirtualClusters(count func() int) error {
+	return m.registerer.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "vc_syncer", Name: "missing_virtual_clusters",
+		Help: "[ALPHA] VirtualClusters that the meta cluster lacks, that nobody has seen being deleted, and of which the super cluster has namespaces. 0 but on the replica that writes them.",
+	}, func() float64 { return float64(count()) }))
+}
+
 func resultOf(err error) string {
 	var wait *WaitError
 	switch {

@@ -59,6 +59,9 @@ func (n *Namespaces) Reconcile(ctx context.Context, key engine.Key, _ time.Durat
 	if !synced {
 		return 0, engine.Waitf("the cache of super namespaces")
 	}
+	if missing, err := n.env.keepsMissing(ctx, key, superNamespace); err != nil || missing {
+		return 0, err // patrol enqueues the key, and a session of the tenant
+	}
 	switch assignment.State {
 	case assign.Placed:
 		return 0, n.ensure(ctx, key, assignment, superNamespace)

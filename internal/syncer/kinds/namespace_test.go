@@ -125,11 +125,13 @@ func TestNamespaceThatLeaves(t *testing.T) {
 }
 
 // TestNamespaceWithoutPlacement lets the NamespacePlacement of a namespace that was placed here be missing, as after
-// the meta cluster was restored, or be deleted: the super namespace goes only when the namespace, or the
-// VirtualCluster, is gone.
+// the meta cluster was restored, or be deleted: the super namespace goes only when the namespace is gone, or the
+// VirtualCluster is being deleted.
 func TestNamespaceWithoutPlacement(t *testing.T) {
 	t.Parallel()
 	vc := &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "vc", UID: "vc-uid"}}
+	ended := vc.DeepCopy()
+	ended.DeletionTimestamp, ended.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"scheduler.tenancy.x-k8s.io/placements"}
 	deleted := builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r1", 1).Obj()
 	deleted.DeletionTimestamp, deleted.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{schedulerv1alpha1.FinalizerUsage}
 	for _, tc := range []struct {
@@ -150,7 +152,8 @@ func TestNamespaceWithoutPlacement(t *testing.T) {
 		{name: "another one has its name", meta: []client.Object{vc}, inCache: "another", live: "another"},
 		{name: "another control plane does not have it", meta: []client.Object{vc}, other: true, wantStays: true, wantWait: true},
 		{name: "the tenant cannot be asked", meta: []client.Object{vc}, disconnected: true, wantStays: true, wantWait: true},
-		{name: "the VirtualCluster is gone", disconnected: true},
+		{name: "the VirtualCluster is missing", disconnected: true, wantStays: true, wantWait: true},
+		{name: "the VirtualCluster is being deleted", meta: []client.Object{ended}, disconnected: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -64,6 +64,10 @@ const (
 	// ReasonClaimKept: a super claim with a volume has no claim in its tenant, and nobody has seen the tenant delete
 	// that. It stays until the operator deletes it in the super cluster. The Event is on the virtual Node.
 	ReasonClaimKept = "ClaimKept"
+	// ReasonVirtualClusterMissing: the super cluster holds namespaces of a VirtualCluster that the meta cluster does not
+	// have, and that nobody has seen being deleted. They stay, and what is in them runs, until the operator deletes
+	// them. The Event is on the virtual Node, and without a pool on the super namespace.
+	ReasonVirtualClusterMissing = "VirtualClusterMissing"
 	// ReasonClaimsKept: the super namespace that a tenant namespace needs holds claims of an earlier namespace of its
 	// name, whose deletion nobody has seen; the syncer syncs nothing of the tenant namespace until they are gone.
 	ReasonClaimsKept = "ClaimsKept"
@@ -171,6 +175,18 @@ func (w *warnings) clear(key engine.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.last, key)
+}
+
+// tenants returns the tenants about which as such there is a warning, by a key of that kind without a name.
+func (w *warnings) tenants(kind string) (tenants []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for key := range w.last {
+		if key == (engine.Key{Tenant: key.Tenant, Kind: kind}) {
+			tenants = append(tenants, key.Tenant)
+		}
+	}
+	return tenants
 }
 
 // forget drops the warnings of a tenant.

@@ -1,0 +1,75 @@
+package superclusters
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/proof"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// Left returns the super clusters of the pool, in order, that hold super namespaces of a VirtualCluster, by its cluster
+// key and UID, and those that do not say that they hold none. It reads them live. That a super cluster is in the pool
+// is what its virtual Node says: one whose Cluster was deleted is not, and what it holds the operator has with it.
+func (c *Controller) Left(ctx context.Context, key string, uid types.UID) ([]string, error) {
+	var nodes corev1.NodeList
+	if err := c.Reader.List(ctx, &nodes, client.HasLabels{schedulerv1alpha1.LabelVirtualNode}); err != nil {
+		return nil, fmt.Errorf("listing virtual Nodes: %w", err)
+	}
+	var left []string
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		if ready := findCondition(node, corev1.NodeReady); ready != nil && ready.Reason == ReasonClusterRemoved {
+			continue
+		}
+		holds, err := c.holds(ctx, node.Name, key, uid)
+		if err != nil {
+			klog.FromContext(ctx).V(2).Info("A super cluster does not say what it holds of a tenant", "superCluster", node.Name, "err", err)
+		}
+		if holds || err != nil {
+			left = append(left, node.Name)
+		}
+	}
+	slices.Sort(left)
+	return left, nil
+}
+
+// holds returns whether a super cluster holds super namespaces of a VirtualCluster, those that are being deleted among
+// them.
+func (c *Controller) holds(ctx context.Context, superCluster, key string, uid types.UID) (bool, error) {
+	super, superUID := c.measures.client(superCluster)
+	if super == nil {
+		return false, fmt.Errorf("super cluster %s does not answer", superCluster)
+	}
+	return holds(ctx, super, superUID, key, uid)
+}
+
+func holds(ctx context.Context, super kubernetes.Interface, superUID types.UID, key string, uid types.UID) (bool, error) {
+	asking, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	list, err := super.CoreV1().Namespaces().List(asking, metav1.ListOptions{LabelSelector: tenancyv1alpha1.LabelCluster + "=" + key})
+	if err != nil {
+		return false, fmt.Errorf("listing the super namespaces of tenant %s: %w", key, err)
+	}
+	if slices.ContainsFunc(list.Items, func(namespace corev1.Namespace) bool {
+		owner, ours := tenancy.GetOwner(&namespace)
+		return ours && owner.VirtualClusterUID == uid
+	}) {
+		return true, nil
+	}
+	found, _, err := readUID(ctx, super)
+	if err == nil {
+		_, err = proof.Compare("the super cluster", superUID, found, "it holds nothing of tenant "+key)
+	}
+	return false, err //nolint:wrapcheck // it names what was read
+}
