@@ -108,25 +108,78 @@ func (r *Rules) notDown() paths { return slices.Concat(r.stay, r.up, paths{statu
 
 // Part returns what of a tenant's object goes down, besides metadata.
 func (r *Rules) Part(tenantObject map[string]any) map[string]any {
-	part := maps.Clone(tenantObject)
+	return without(tenantObject, r.notDown())
+}
+
+// Raised returns what of an object in a super namespace comes up, besides metadata: all but what stays, and of status
+// what comes up.
+func (r *Rules) Raised(superObject map[string]any) map[string]any {
+	raised := without(superObject, slices.Concat(r.stay, paths{statusPath}))
+	for _, each := range r.up {
+		if value, exists := each.get(superObject); exists && each[0] == statusPath[0] {
+			each.set(raised, value)
+		}
+	}
+	for _, each := range r.stay {
+		each.remove(raised)
+	}
+	return raised
+}
+
+// RaisesStatus returns whether anything of status is Raised.
+func (r *Rules) RaisesStatus() bool {
+	return r.Raises() && slices.ContainsFunc(r.up, func(each path) bool { return each[0] == statusPath[0] })
+}
+
+// without returns a copy of an object without its identity and what is at some paths.
+func without(object map[string]any, some paths) map[string]any {
+	part := maps.Clone(object)
 	for _, name := range identity {
 		delete(part, name)
 	}
 	part = runtime.DeepCopyJSON(part)
-	for _, each := range r.notDown() {
+	for _, each := range some {
 		each.remove(part)
 	}
 	return part
 }
 
-// Down returns superObject with part in place of what it has, besides metadata and the fields that do not go down.
-func (r *Rules) Down(part, superObject map[string]any) map[string]any {
-	desired := runtime.DeepCopyJSON(part)
+// Texts returns a value with what change makes of each text in it, names of members too. Of several that become one
+// name the last stands.
+func Texts(value any, change func(string) string) any {
+	switch typed := value.(type) {
+	case map[string]any:
+		changed := make(map[string]any, len(typed))
+		for _, name := range slices.Sorted(maps.Keys(typed)) {
+			changed[change(name)] = Texts(typed[name], change)
+		}
+		return changed
+	case []any:
+		changed := make([]any, 0, len(typed))
+		for _, element := range typed {
+			changed = append(changed, Texts(element, change))
+		}
+		return changed
+	case string:
+		return change(typed)
+	}
+	return value
+}
+
+// Identified returns part with the identity of an object.
+func Identified(part, object map[string]any) map[string]any {
+	identified := runtime.DeepCopyJSON(part)
 	for _, name := range identity {
-		if value, exists := superObject[name]; exists {
-			desired[name] = runtime.DeepCopyJSONValue(value)
+		if value, exists := object[name]; exists {
+			identified[name] = runtime.DeepCopyJSONValue(value)
 		}
 	}
+	return identified
+}
+
+// Down returns superObject with part in place of what it has, besides metadata and the fields that do not go down.
+func (r *Rules) Down(part, superObject map[string]any) map[string]any {
+	desired := Identified(part, superObject)
 	for _, each := range r.notDown() {
 		if value, exists := each.get(superObject); exists {
 			each.set(desired, value)

@@ -68,6 +68,8 @@ func Compile(policy *tenancyv1alpha1.SyncPolicy, builtIn map[schema.GroupKind]bo
 		return nil, &Refusal{tenancyv1alpha1.ReasonSyncForbidden, fmt.Sprintf("no kind of group %q is synced by a policy: its objects give rights, run code, or are how a control plane works. Delete this SyncPolicy", kind.Group)}
 	case spec.Direction != tenancyv1alpha1.SyncDown && spec.Direction != tenancyv1alpha1.SyncUp:
 		return nil, &Refusal{tenancyv1alpha1.ReasonSyncInvalid, fmt.Sprintf("spec.direction %q: use Down or Up", spec.Direction)}
+	case !fitsDirection(spec.Direction, spec.Scope):
+		return nil, &Refusal{tenancyv1alpha1.ReasonSyncInvalid, fmt.Sprintf("spec.scope %q is not for direction %s: use Placed or Home with Down, Placed or Namespaces with Up", spec.Scope, spec.Direction)}
 	case spec.Version == "" || spec.Kind == "" || strings.ContainsAny(spec.Version+spec.Kind+spec.Group, "/:"):
 		return nil, &Refusal{tenancyv1alpha1.ReasonSyncInvalid, fmt.Sprintf("spec names no kind: %q", rules.Kind)}
 	}
@@ -108,6 +110,41 @@ func CompileAll(policies []*tenancyv1alpha1.SyncPolicy, builtIn map[schema.Group
 	}
 	slices.SortFunc(accepted, func(a, b *Rules) int { return cmp.Compare(a.Name, b.Name) })
 	return accepted, refused
+}
+
+// fitsDirection returns whether objects can go in a direction with a scope, "" for Placed.
+func fitsDirection(direction tenancyv1alpha1.SyncDirection, scope tenancyv1alpha1.SyncScope) bool {
+	switch scope {
+	case tenancyv1alpha1.SyncHome:
+		return direction == tenancyv1alpha1.SyncDown
+	case tenancyv1alpha1.SyncNamespaces:
+		return direction == tenancyv1alpha1.SyncUp
+	case tenancyv1alpha1.SyncPlaced:
+	}
+	return true
+}
+
+// Namespaced returns whether the policy is for a kind with namespaces.
+func (r *Rules) Namespaced() bool {
+	return r.Spec.Direction == tenancyv1alpha1.SyncDown || r.Raises()
+}
+
+// Raises returns whether objects of super namespaces come up to the namespaces of tenants.
+func (r *Rules) Raises() bool { return Raises(&r.Spec) }
+
+// Raises is Rules.Raises for the spec of a SyncPolicy.
+func Raises(spec *tenancyv1alpha1.SyncPolicySpec) bool {
+	return spec.Direction == tenancyv1alpha1.SyncUp && spec.Scope == tenancyv1alpha1.SyncNamespaces
+}
+
+// Lists returns whether objects of super clusters with that name, without namespace, come up by a SyncPolicy.
+func Lists(spec *tenancyv1alpha1.SyncPolicySpec, name string) bool {
+	return slices.Contains(spec.Names, name) || Raises(spec) && len(spec.Names) == 0
+}
+
+// TellsEvents returns whether Events about copies come up.
+func (r *Rules) TellsEvents() bool {
+	return r.Spec.Direction == tenancyv1alpha1.SyncDown && r.Spec.Events != tenancyv1alpha1.EventsStay
 }
 
 // For returns whether the policy is for tenants of a TenantPolicy.

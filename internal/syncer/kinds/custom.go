@@ -124,6 +124,11 @@ func (e *Env) SetCustom(all []Custom) {
 		spec.Tenant.Labels = func(*Env) string { return "" } // one watch of a tenant, and not one of each namespace
 		spec.Wanted = func(_ *Env, tenant *Tenant) bool { return row.Rules.For(tenant.Policy.Get().Name()) }
 		specs = append(specs, spec)
+		if source, told := down.events(); told {
+			events := source.spec()
+			events.Aside = true
+			specs = append(specs, events)
+		}
 		copied := down.copy()
 		copied.setDefaults()
 		down.copier = &copier[*unstructured.Unstructured]{env: e, Copy: copied}
@@ -203,6 +208,12 @@ type custom struct {
 	*Custom
 	env    *Env
 	copier *copier[*unstructured.Unstructured]
+}
+
+// events returns by what the Events about copies are watched, false if they stay.
+func (c *Custom) events() (eventSource, bool) {
+	name := fmt.Sprintf("%s:%s.%s.%s", KindEvent, c.Rules.Kind.Kind, c.Rules.Kind.Version, c.Rules.Kind.Group)
+	return eventSource{name: name, kind: c.Name(), involved: c.Rules.Kind.Kind}, c.Rules.TellsEvents()
 }
 
 func (c *custom) removes() bool { return c.Rules.Spec.Copies == tenancyv1alpha1.CopiesRemove }

@@ -23,8 +23,11 @@ func (c *Custom) offered() *offered {
 // defaults.
 func (c *Custom) show(superObject, tenantObject *unstructured.Unstructured) {
 	part := c.Rules.Part(superObject.Object)
+	if c.Rules.Raises() {
+		part = c.Rules.Raised(superObject.Object)
+	}
 	shown := c.empty()
-	shown.Object = c.Rules.Down(part, shown.Object)
+	shown.Object = syncpolicy.Identified(part, shown.Object)
 	if metadata, exists := tenantObject.Object["metadata"]; exists {
 		hash, err := offer.HashOf(shown)
 		noted := slices.ContainsFunc(offer.By(tenantObject), func(superCluster string) bool {
@@ -35,22 +38,32 @@ func (c *Custom) show(superObject, tenantObject *unstructured.Unstructured) {
 			return
 		}
 		shown.Object["metadata"] = metadata
-		if status, exists := tenantObject.Object["status"]; exists {
+		if status, exists := tenantObject.Object["status"]; exists && !c.Rules.RaisesStatus() {
 			shown.Object["status"] = status
 		}
 	}
 	tenantObject.Object = shown.Object
 }
 
-// names returns the names of the objects that may be offered to a tenant.
+// names returns the names of the objects that may be offered to a tenant, but for rows that raise.
 func (row *offered) names(tenant *Tenant) []string {
 	switch {
 	case row.custom == nil:
 		return tenant.Policy.Get().Offers(row.resource)
-	case row.custom.Rules.Spec.Copies == tenancyv1alpha1.CopiesRemove, !row.custom.Rules.For(tenant.Policy.Get().Name()):
+	case !row.custom.mayOffer(tenant):
 		return nil
 	}
 	return slices.Clone(row.custom.Rules.Spec.Names)
+}
+
+// mayOffer returns whether a SyncPolicy lets up anything to a tenant.
+func (c *Custom) mayOffer(tenant *Tenant) bool {
+	return c.Rules.Spec.Copies != tenancyv1alpha1.CopiesRemove && c.Rules.For(tenant.Policy.Get().Name())
+}
+
+// wanted returns whether anything may be offered to a tenant.
+func (row *offered) wanted(tenant *Tenant) bool {
+	return row.raises() && row.custom.mayOffer(tenant) || len(row.names(tenant)) > 0
 }
 
 // may returns whether the object of a name may be offered to a tenant.
@@ -58,7 +71,8 @@ func (row *offered) may(tenant *Tenant, name string) bool {
 	if row.custom == nil {
 		return tenant.Policy.Get().MayOffer(row.resource, name)
 	}
-	return slices.Contains(row.names(tenant), name)
+	_, name = row.split(name)
+	return row.custom.mayOffer(tenant) && syncpolicy.Lists(&row.custom.Rules.Spec, name)
 }
 
 // offeredRows returns all kinds that super clusters offer.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,8 +29,9 @@ type eventSource struct {
 	name, kind, involved string
 }
 
-// eventSources returns the kinds of synced objects that components of a super cluster write Events about. Each has an
-// informer of its own: API servers select Events by one kind, and a super cluster has many others.
+// eventSources returns the kinds of synced objects that components of a super cluster write Events about, but for those
+// of SyncPolicies. Each has an informer of its own: API servers select Events by one kind, and a super cluster has many
+// others.
 func eventSources() []eventSource {
 	return []eventSource{
 		{KindEvent, KindPod, "Pod"},
@@ -40,25 +43,41 @@ func eventSources() []eventSource {
 func eventSpecs() []Spec {
 	var specs []Spec
 	for _, source := range eventSources() {
-		spec := Spec{
-			Name: source.name, Scope: ScopeUp, Super: &Watch{Object: &corev1.Event{}, Fields: "involvedObject.kind=" + source.involved},
-			Wakes: map[string]func(*Env, Change) []engine.Key{source.name: func(env *Env, change Change) []engine.Key {
-				if change.Current == nil {
-					return nil
-				}
-				key, ours := EventKey(env.SuperCache, change.Current)
-				if !ours {
-					return nil
-				}
-				return []engine.Key{key}
-			}},
-		}
+		spec := source.spec()
 		if source.name == KindEvent {
 			spec.New = func(env *Env) engine.Kind { return &Events{env: env} }
 		}
 		specs = append(specs, spec)
 	}
 	return specs
+}
+
+// spec returns the Spec by which the Events of a source are watched.
+func (s eventSource) spec() Spec {
+	return Spec{
+		Name: s.name, Scope: ScopeUp, Super: &Watch{Object: &corev1.Event{}, Fields: "involvedObject.kind=" + s.involved},
+		Wakes: map[string]func(*Env, Change) []engine.Key{s.name: func(env *Env, change Change) []engine.Key {
+			if change.Current == nil {
+				return nil
+			}
+			key, ours := EventKey(env.SuperCache, change.Current)
+			if !ours {
+				return nil
+			}
+			return []engine.Key{key}
+		}},
+	}
+}
+
+// eventSources returns all kinds whose Events come up.
+func (e *Env) eventSources() []eventSource {
+	sources, down := eventSources(), e.customs.table().down
+	for _, name := range slices.Sorted(maps.Keys(down)) {
+		if source, told := down[name].events(); told {
+			sources = append(sources, source)
+		}
+	}
+	return sources
 }
 
 // eventAge is how old an Event may be to be written to the tenant: a syncer that starts does not write old ones again.
@@ -148,7 +167,7 @@ func (e *Events) Reconcile(ctx context.Context, key engine.Key, waited time.Dura
 
 // find returns the super Event of a key, and what it is about, nil if there is none.
 func (e *Events) find(key engine.Key) (*corev1.Event, eventSource) {
-	for _, source := range eventSources() {
+	for _, source := range e.env.eventSources() {
 		if event, exists, _ := get[*corev1.Event](e.env.SuperCache, source.name, tenancy.SuperNamespace(key.Tenant, key.Namespace), key.Name); exists {
 			return event, source
 		}

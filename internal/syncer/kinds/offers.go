@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -23,8 +22,9 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// KindOffer is the kind that keeps, in tenants, the cluster-scoped objects that this super cluster offers. A key's
-// namespace is the kind of the object; a key without a name stands for all of a tenant.
+// KindOffer is the kind that keeps, in tenants, the objects that this super cluster offers. A key's namespace is the
+// kind of the object, and its name that of the object, after namespace and slash for an object that has a namespace; a
+// key without a name stands for all of a tenant.
 const KindOffer = "offer"
 
 const (
@@ -64,15 +64,15 @@ func offerSpecs() []Spec {
 // spec returns the Spec of a kind that super clusters offer.
 func (row *offered) spec() Spec {
 	return Spec{
-		Name: row.name, Scope: ScopeUp, ClusterScoped: true, Aside: row.custom != nil,
+		Name: row.name, Scope: ScopeUp, ClusterScoped: !row.raises(), Aside: row.custom != nil,
 		Super:  &Watch{Object: row.object, Optional: true},
 		Tenant: &Watch{Object: row.object, Optional: true, Labels: func(*Env) string { return tenancyv1alpha1.LabelOffered + "=true" }},
 		TenantKey: func(tenant string, tenantObject client.Object) (engine.Key, bool) {
-			return offerKey(tenant, row.name, tenantObject.GetName()), true
+			return offerKey(tenant, row.name, row.nameOf(tenantObject.GetNamespace(), tenantObject.GetName())), true
 		},
 		SuperKey: func(client.Object) (engine.Key, bool) { return engine.Key{}, false },
-		Wakes:    map[string]func(*Env, Change) []engine.Key{row.name: row.wakes},
-		Wanted:   func(_ *Env, tenant *Tenant) bool { return len(row.names(tenant)) > 0 },
+		Wakes:    row.allWakes(),
+		Wanted:   func(_ *Env, tenant *Tenant) bool { return row.wanted(tenant) },
 		Remains: func(env *Env, tenantObject client.Object) bool {
 			_, noted := offer.NoteOf(tenantObject, env.ID)
 			return noted
@@ -117,8 +117,11 @@ func (e *Env) offerKeys(tenant *Tenant) []engine.Key {
 	keys := []engine.Key{offerSetKey(tenant.Key)}
 	for _, row := range e.offeredRows() {
 		names := row.names(tenant)
+		if row.raises() {
+			names = e.raisable(tenant, row)
+		}
 		for _, object := range tenant.Cache.List(row.name) {
-			names = append(names, object.GetName())
+			names = append(names, row.nameOf(object.GetNamespace(), object.GetName()))
 		}
 		slices.Sort(names)
 		for _, name := range slices.Compact(names) {
@@ -159,12 +162,16 @@ func (o *Offers) Reconcile(ctx context.Context, key engine.Key, _ time.Duration)
 	if pair.row == nil {
 		return 0, nil
 	}
-	tenantObject, synced := tenant.Cache.Get(pair.row.name, "", key.Name)
-	superObject, superSynced := o.env.SuperCache.Get(pair.row.name, "", key.Name)
+	at := pair.tenantName()
+	tenantObject, synced := tenant.Cache.Get(pair.row.name, at.Namespace, at.Name)
+	superObject, superSynced := o.env.SuperCache.Get(pair.row.name, pair.superName().Namespace, at.Name)
 	if !synced || !superSynced {
 		return 0, nil // session.filled and engine.Patrol enqueue this key again once the caches are synced
 	}
 	pair.superObject = superObject
+	if pair.row.raises() && !o.raise(pair) {
+		return 0, nil
+	}
 	if err := o.note(ctx, pair); err != nil || pair.stays() {
 		return 0, err
 	}
@@ -182,6 +189,8 @@ type offerPair struct {
 	// why, "" if there is no superObject.
 	note   *offer.Note
 	hidden string
+	// elsewhere is whether the super namespace of the object is not that of the tenant's namespace.
+	elsewhere bool
 }
 
 // notListed is offerPair.hidden of what the policy does not list.
@@ -229,6 +238,8 @@ func (o *Offers) note(ctx context.Context, pair *offerPair) error {
 		pair.hidden = "the tenant holds nothing in super cluster " + o.env.ID
 	case !pair.row.may(pair.tenant, pair.key.Name):
 		pair.hidden = notListed
+	case pair.elsewhere:
+		pair.hidden = notTheirs
 	}
 	if pair.hidden != "" || pair.superObject == nil || pair.superObject.GetDeletionTimestamp() != nil {
 		return nil
@@ -268,6 +279,7 @@ func (o *Offers) step(ctx context.Context, pair *offerPair, tenantObject client.
 			o.env.ID, pair.row.title))
 		return nil
 	case offer.Leave:
+		o.env.customs.attempts.drop(pair.key)
 		o.env.clearWarning(pair.key)
 	}
 	return nil
@@ -276,12 +288,19 @@ func (o *Offers) step(ctx context.Context, pair *offerPair, tenantObject client.
 // create creates the tenant's object. If one of that name exists that the cache does not have, it makes the step that
 // follows from that one: another syncer has just made it, or the tenant.
 func (o *Offers) create(ctx context.Context, pair *offerPair) error {
-	created := pair.desired(nil, o.env.ID)
-	created.SetName(pair.key.Name)
+	if pair.row.raises() && !o.reserve(pair) {
+		return nil
+	}
+	created, at := pair.desired(nil, o.env.ID), pair.tenantName()
+	created.SetNamespace(at.Namespace)
+	created.SetName(at.Name)
 	err := pair.tenant.Client.Create(ctx, created)
+	if pair.row.raises() {
+		o.raised(pair, err)
+	}
 	switch {
-	case apierrors.IsNotFound(err):
-		return nil // the tenant's control plane does not serve the type
+	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil // the tenant's control plane does not serve the type, or lacks the namespace
 	case !apierrors.IsAlreadyExists(err):
 		return o.env.done(ctx, pair.row.name, "create", err)
 	}
@@ -295,7 +314,7 @@ func (o *Offers) create(ctx context.Context, pair *offerPair) error {
 // live reads the tenant's object, nil if there is none.
 func (o *Offers) live(ctx context.Context, pair *offerPair) (client.Object, error) {
 	live := pair.row.empty()
-	err := pair.tenant.Client.Get(ctx, types.NamespacedName{Name: pair.key.Name}, live)
+	err := pair.tenant.Client.Get(ctx, pair.tenantName(), live)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -335,8 +354,13 @@ func (row *offered) setDefault(object, before client.Object) {
 func (o *Offers) write(ctx context.Context, pair *offerPair, tenantObject client.Object) error {
 	desired := pair.desired(tenantObject, o.env.ID)
 	if equality.Semantic.DeepEqual(tenantObject, desired) {
+		o.env.customs.attempts.succeeded(attempt{key: pair.key, up: true}, o.env.Clock.Now())
+		o.env.customs.attempts.succeeded(attempt{key: pair.key, up: true, status: true}, o.env.Clock.Now())
 		o.env.clearWarning(pair.key)
 		return nil
+	}
+	if pair.row.raises() {
+		return o.writeRaised(ctx, pair, tenantObject, desired)
 	}
 	err := pair.tenant.Client.Update(ctx, desired)
 	if !apierrors.IsInvalid(err) {
@@ -392,14 +416,17 @@ func (o *Offers) withdraw(ctx context.Context, pair *offerPair) error {
 // unoffered proves that this super cluster offers nothing to the tenant.
 func (o *Offers) unoffered(ctx context.Context, pair *offerPair) (proof.Proof, error) {
 	if custom := pair.row.custom; custom != nil && pair.hidden == notListed {
-		return custom.Removes(ctx, pair.key.Name)
+		return custom.Removes(ctx, pair.tenantName().Name)
+	}
+	if pair.hidden == notTheirs {
+		return o.notTheirs(ctx, pair)
 	}
 	if pair.hidden != "" {
 		return proof.NotNeeded(pair.hidden), nil
 	}
 	live := pair.row.empty()
-	proven, lacks, err := o.env.superCluster().Lacks(ctx, types.NamespacedName{Name: pair.key.Name}, live, func() bool {
-		return live.GetDeletionTimestamp() == nil
+	proven, lacks, err := o.env.superCluster().Lacks(ctx, pair.superName(), live, func() bool {
+		return live.GetDeletionTimestamp() == nil && !(pair.row.raises() && isCopy(live))
 	})
 	switch {
 	case err != nil:

@@ -89,7 +89,7 @@ func grantOf(t *testing.T, c client.Client, group, plural string) {
 func syncPolicy(name, kind string, changes ...func(*tenancyv1alpha1.SyncPolicySpec)) *tenancyv1alpha1.SyncPolicy {
 	policy := &tenancyv1alpha1.SyncPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: tenancyv1alpha1.SyncPolicySpec{
 		Group: "example.com", Version: "v1", Kind: kind, Direction: tenancyv1alpha1.SyncDown, Scope: tenancyv1alpha1.SyncPlaced, Names: []string{},
-		Copies: tenancyv1alpha1.CopiesKeep, Fields: tenancyv1alpha1.SyncFields{Up: []string{"status"}},
+		Copies: tenancyv1alpha1.CopiesKeep, Events: tenancyv1alpha1.EventsUp, Fields: tenancyv1alpha1.SyncFields{Up: []string{"status"}},
 		Limits: tenancyv1alpha1.SyncLimits{Objects: 10, Bytes: resource.MustParse("4Ki")},
 	}}
 	for _, change := range changes {
@@ -186,6 +186,8 @@ func TestSyncPolicy(t *testing.T) {
 	t.Run("limits", w.testSyncLimits)
 	t.Run("a tenant that loses its definition", func(t *testing.T) { w.testSyncUndefined(t, other) })
 	t.Run("a kind at home", w.testSyncHome)
+	t.Run("what is made in super namespaces comes up", func(t *testing.T) { w.testSyncRaises(t, other) })
+	t.Run("Events of copies come up", func(t *testing.T) { w.testSyncEvents(t, other) })
 	t.Run("what is offered comes up", func(t *testing.T) { w.testSyncUp(t, other) })
 	t.Run("who leaves the pool answers no more", w.testSyncAnswersLeave)
 	t.Run("a policy that is gone takes nothing with it", w.testSyncPolicyGone)
@@ -204,7 +206,9 @@ func (w *world) testWrongSyncPolicies(t *testing.T) {
 		"a scope of a kind that comes up": func(spec *tenancyv1alpha1.SyncPolicySpec) {
 			spec.Direction, spec.Names, spec.Scope = tenancyv1alpha1.SyncUp, []string{"a"}, tenancyv1alpha1.SyncHome
 		},
-		"a version that is no API version": func(spec *tenancyv1alpha1.SyncPolicySpec) { spec.Version = "V1/x" },
+		"what is made in super namespaces, down": func(spec *tenancyv1alpha1.SyncPolicySpec) { spec.Scope = tenancyv1alpha1.SyncNamespaces },
+		"Events that go sideways":                func(spec *tenancyv1alpha1.SyncPolicySpec) { spec.Events = "Sideways" },
+		"a version that is no API version":       func(spec *tenancyv1alpha1.SyncPolicySpec) { spec.Version = "V1/x" },
 	} {
 		err := w.meta.Create(t.Context(), syncPolicy("refused", "Gadget", wrong))
 		require.True(t, apierrors.IsInvalid(err), "%s: %v", name, err)
@@ -443,6 +447,155 @@ func (w *world) testSyncHome(t *testing.T) {
 	appears(t, w.tenant, "web", "d", widget("Door", "", "", nil), hasPhase("r2"))
 	w.place(t, "web", "r1", "r2")
 	appears(t, w.super, superName("web"), "w", widget("Widget", "", "", nil), nil)
+}
+
+// testSyncRaises lets reports come up that a controller of the super clusters makes in super namespaces.
+func (w *world) testSyncRaises(t *testing.T, other *world) {
+	for _, super := range []client.Client{w.super, w.super2} {
+		serve(t, super, "Report", "Namespaced", true)
+		grant(t, super, "reports")
+	}
+	serve(t, w.tenant, "Report", "Namespaced", true)
+	serve(t, other.tenant, "Report", "Namespaced", false)
+	up := func(spec *tenancyv1alpha1.SyncPolicySpec) {
+		spec.Direction, spec.Names = tenancyv1alpha1.SyncUp, []string{"first"}
+	}
+	create(t, w.meta, syncPolicy("reports", "Report", up))
+	w.says(t, "reports", "True", "False", "WrongScope", "make a SyncPolicy with scope Namespaces")
+	raising := func(spec *tenancyv1alpha1.SyncPolicySpec) {
+		up(spec)
+		spec.Scope, spec.Names, spec.Fields.Stay = tenancyv1alpha1.SyncNamespaces, []string{}, []string{"spec.node"}
+	}
+	changed := syncPolicy("reports", "Report", raising)
+	require.NoError(t, w.meta.Get(t.Context(), client.ObjectKeyFromObject(changed), changed))
+	raising(&changed.Spec)
+	require.True(t, apierrors.IsInvalid(w.meta.Update(t.Context(), changed)), "it is one scope as long as it lives")
+	require.NoError(t, w.meta.Delete(t.Context(), changed))
+	create(t, w.meta, syncPolicy("reports", "Report", raising))
+	w.says(t, "reports", "True", "True", "Ready")
+
+	report := func(namespace, name string, spec map[string]any) *unstructured.Unstructured {
+		return widget("Report", namespace, name, spec)
+	}
+	otherName := tenancy.SuperNamespace(other.key, "web")
+	first := report(superName("web"), "first", map[string]any{"color": "pod " + superName("web") + "/p", "node": "secret"})
+	first.SetLabels(map[string]string{"of": "operators"})
+	create(t, w.super, first)
+	create(t, w.super, report(otherName, "theirs", map[string]any{"color": "blue"}))
+	create(t, w.super, report("default", "operators", map[string]any{"color": "none's"}))
+	mine := appears(t, w.tenant, "web", "first", report("", "", nil), hasSpec("color", "pod web/p"))
+	require.True(t, hasSpec("node", nil)(mine))
+	require.Empty(t, mine.GetLabels()["of"])
+	appears(t, other.tenant, "web", "theirs", report("", "", nil), hasSpec("color", "blue"))
+	setPhase(t, w.super, first, "Done")
+	appears(t, w.tenant, "web", "first", mine, hasPhase("Done"))
+	theirs := report(otherName, "theirs", nil)
+	setPhase(t, w.super, theirs, "Done")
+	appears(t, other.tenant, "web", "theirs", report("", "", nil), hasPhase("Done"))
+	change(t, w.tenant, mine, setSpec("color", "forged"))
+	appears(t, w.tenant, "web", "first", mine, hasSpec("color", "pod web/p"))
+	require.NoError(t, w.tenant.Delete(t.Context(), mine))
+	appears(t, w.tenant, "web", "first", mine, hasPhase("Done"))
+
+	// What names another tenant's namespace does not come up, nor what is too large; the operator and the tenant know why.
+	create(t, w.super, report(superName("web"), "foreign", map[string]any{"color": "pod " + otherName + "/p"}))
+	eventually(t, func() error {
+		var events corev1.EventList
+		require.NoError(t, w.meta.List(t.Context(), &events))
+		for i := range events.Items {
+			if event := &events.Items[i]; event.Reason == "NotRaised" && event.InvolvedObject.Name == "r1" && strings.Contains(event.Message, "it names namespace "+otherName) {
+				return nil
+			}
+		}
+		return fmt.Errorf("the operator is not told")
+	})
+	create(t, w.super, report(superName("web"), "large", map[string]any{"color": strings.Repeat("x", 5000)}))
+	w.warned(t, "", "web", "TenantLimit")
+
+	// Of two super clusters the first stands; the tenant's own object does.
+	create(t, w.super2, report(superName("web"), "first", map[string]any{"color": "from r2"}))
+	own := report("web", "own", map[string]any{"color": "mine"})
+	create(t, w.tenant, own)
+	create(t, w.super2, report(superName("web"), "own", map[string]any{"color": "from r2"}))
+	w.warned(t, "web", "own", "NotOffered")
+	require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKeyFromObject(own), own))
+	require.True(t, hasSpec("color", "mine")(own))
+	require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKeyFromObject(mine), mine))
+	require.True(t, hasSpec("color", "pod web/p")(mine))
+	require.NoError(t, w.super.Delete(t.Context(), first))
+	appears(t, w.tenant, "web", "first", mine, hasSpec("color", "from r2"))
+	require.NoError(t, w.super2.Delete(t.Context(), first))
+	vanishes(t, w.tenant, "web", "first", mine)
+
+	// No more come up than the policy lets, and what finds no room comes when there is some.
+	change(t, w.meta, syncPolicy("reports", ""), func(object client.Object) { object.(*tenancyv1alpha1.SyncPolicy).Spec.Limits.Objects = 2 })
+	w.says(t, "reports", "True", "True", "Ready")
+	for i := range 3 {
+		create(t, w.super, report(superName("web"), fmt.Sprintf("many-%d", i), map[string]any{"size": int64(i)}))
+	}
+	count := func() (found []string) {
+		list := &unstructured.UnstructuredList{}
+		list.SetAPIVersion("example.com/v1")
+		list.SetKind("ReportList")
+		require.NoError(t, w.tenant.List(t.Context(), list, client.InNamespace("web"), client.HasLabels{tenancyv1alpha1.LabelOffered}))
+		for i := range list.Items {
+			found = append(found, list.Items[i].GetName())
+		}
+		return found
+	}
+	eventually(t, func() error {
+		var events corev1.EventList
+		require.NoError(t, w.tenant.List(t.Context(), &events))
+		for i := range events.Items {
+			if strings.Contains(events.Items[i].Message, "limits.objects of SyncPolicy reports") && len(count()) == 2 {
+				return nil
+			}
+		}
+		return fmt.Errorf("the tenant has %v", count())
+	})
+	change(t, w.meta, syncPolicy("reports", ""), func(object client.Object) { object.(*tenancyv1alpha1.SyncPolicy).Spec.Limits.Objects = 100 })
+	for i := range 3 {
+		appears(t, w.tenant, "web", fmt.Sprintf("many-%d", i), mine, nil)
+	}
+	require.Len(t, count(), 3)
+	change(t, w.meta, syncPolicy("reports", ""), func(object client.Object) {
+		object.(*tenancyv1alpha1.SyncPolicy).Spec.Copies = tenancyv1alpha1.CopiesRemove
+	})
+	for i := range 3 {
+		vanishes(t, w.tenant, "web", fmt.Sprintf("many-%d", i), mine)
+	}
+	vanishes(t, other.tenant, "web", "theirs", report("", "", nil))
+	require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKeyFromObject(own), own))
+	require.NoError(t, w.super.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs))
+}
+
+// testSyncEvents plays a controller of a super cluster that writes Events about copies of widgets.
+func (w *world) testSyncEvents(t *testing.T, other *world) {
+	create(t, w.tenant, widget("Widget", "web", "told", map[string]any{"color": "red"}))
+	copied := appears(t, w.super, superName("web"), "told", widget("Widget", "", "", nil), nil)
+	tell := func(about *unstructured.Unstructured, name, reason string) {
+		create(t, w.super, &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Namespace: about.GetNamespace(), Name: name},
+			InvolvedObject: corev1.ObjectReference{APIVersion: "example.com/v1", Kind: "Widget", Namespace: about.GetNamespace(), Name: about.GetName(), UID: about.GetUID()},
+			Reason:         reason, Message: "no issuer for " + about.GetNamespace() + "/" + about.GetName(), LastTimestamp: metav1.Now(), Type: "Warning",
+		})
+	}
+	operators := widget("Widget", superName("web"), "operators", map[string]any{"color": "none's"})
+	create(t, w.super, operators)
+	tell(operators, "operators.1", "OfOperators")
+	tell(copied, "told.1", "NoIssuer")
+	event := appears(t, w.tenant, "web", "told.1.r1", &corev1.Event{}, nil)
+	require.Equal(t, "no issuer for web/told", event.Message)
+	require.Equal(t, "told", event.InvolvedObject.Name)
+	require.NotEqual(t, copied.GetUID(), event.InvolvedObject.UID)
+	for _, tenant := range []client.Client{w.tenant, other.tenant} {
+		var events corev1.EventList
+		require.NoError(t, tenant.List(t.Context(), &events))
+		for i := range events.Items {
+			require.NotEqual(t, "OfOperators", events.Items[i].Reason, "it is about no copy")
+		}
+	}
+	require.NoError(t, w.super.Delete(t.Context(), operators))
 }
 
 // testSyncUp lets planets come up that super clusters offer.
