@@ -50,9 +50,10 @@ type Instance struct {
 	// Refused is asked about each Pod that is about to be scheduled, by one goroutine, and returns why it must wait, ""
 	// if it need not. Whoever makes it return "" activates the Pods. Nil: none waits.
 	Refused func(pod *corev1.Pod) string
-	// Judged returns a Pod that is about to be scheduled as plugins are to judge it: the Pod itself, or a copy with
-	// other demands. It is called by many goroutines. Nil: the Pod itself.
-	Judged func(pod *corev1.Pod) *corev1.Pod
+	// Judged returns a Pod that is about to be scheduled as Refused and plugins are to judge it, the Pod itself or a
+	// copy with other demands, and why no node will do, "" if some may. Whoever makes it return "" activates the Pods.
+	// It is called by many goroutines. Nil: the Pod itself.
+	Judged func(pod *corev1.Pod) (*corev1.Pod, string)
 	// RefusedReason is the reason of the Events about Pods that Refused lets wait, "" for kube-scheduler's own.
 	RefusedReason string
 	// EqualPods is whether many Pods of one spec follow each other, so that what Filter said of a Node is kept from one
@@ -62,8 +63,8 @@ type Instance struct {
 	KeepNominations bool
 }
 
-// refusedBy is what kube-scheduler takes for the plugin that refused a Pod which Refused lets wait.
-const refusedBy = "TenantPolicy"
+// What kube-scheduler takes for the plugin that refused a Pod which Refused lets wait, or which no node will do for.
+const refusedBy, noNodeBy = "TenantPolicy", "TenantNodes"
 
 // Build builds the scheduler. The caller starts the informers afterwards: building plugins requests the informers that
 // they use.
@@ -85,25 +86,19 @@ func (i Instance) Build(ctx context.Context) (*scheduler.Scheduler, error) {
 	if i.EqualPods {
 		filterOnce(sched)
 	}
-	if schedule := sched.SchedulePod; i.Refused != nil {
-		sched.SchedulePod = func(ctx context.Context, profile framework.Framework, state fwk.CycleState, pod *corev1.Pod) (scheduler.ScheduleResult, error) {
-			if reason := i.Refused(pod); reason != "" {
-				return scheduler.ScheduleResult{}, unfit(pod, reason)
-			}
-			return schedule(ctx, profile, state, i.judged(pod))
-		}
-	}
+	i.judge(sched)
 	handle := sched.FailureHandler
 	sched.FailureHandler = func(
 		ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *framework.NominatingInfo, start time.Time,
 	) {
-		why := refusal.Of(i.judged(pod.Pod), status, profile.SnapshotSharedLister().NodeInfos())
+		judged, _ := i.judged(pod.Pod)
+		why := refusal.Of(judged, status, profile.SnapshotSharedLister().NodeInfos())
 		if i.Gang != nil && slicepod.PinOf(pod.Pod) != "" && !why.IsZero() && isOfCycle(status) {
 			why = allPinned(ctx, profile, pod.Pod, i.Gang(pod.Pod), why)
 		}
-		refused, isRefused := refusedWith(status)
-		if isRefused {
+		refused, by := refusedWith(status)
+		if by != "" {
 			why.Message = refused // nobody looked for Pods to evict
 		}
 		if i.Failed != nil {
@@ -112,7 +107,7 @@ func (i Instance) Build(ctx context.Context) (*scheduler.Scheduler, error) {
 		if !why.IsZero() {
 			status = worded(status, why.Message)
 			told := inWords{Framework: profile, ctx: ctx, client: i.Client, message: why.Message}
-			if isRefused {
+			if by == refusedBy {
 				told.reason = i.RefusedReason
 			}
 			profile = told
@@ -125,28 +120,50 @@ func (i Instance) Build(ctx context.Context) (*scheduler.Scheduler, error) {
 	return sched, nil
 }
 
+// judge lets a scheduler ask Refused and Judged about each Pod first.
+func (i Instance) judge(sched *scheduler.Scheduler) {
+	schedule := sched.SchedulePod
+	sched.SchedulePod = func(ctx context.Context, profile framework.Framework, state fwk.CycleState, pod *corev1.Pod) (scheduler.ScheduleResult, error) {
+		judged, none := i.judged(pod)
+		if i.Refused != nil {
+			if reason := i.Refused(judged); reason != "" {
+				return scheduler.ScheduleResult{}, unfit(pod, refusedBy, reason)
+			}
+		}
+		if none != "" {
+			return scheduler.ScheduleResult{}, unfit(pod, noNodeBy, none)
+		}
+		return schedule(ctx, profile, state, judged)
+	}
+}
+
 // judged is Judged, or its default.
-func (i Instance) judged(pod *corev1.Pod) *corev1.Pod {
+func (i Instance) judged(pod *corev1.Pod) (*corev1.Pod, string) {
 	if i.Judged == nil {
-		return pod
+		return pod, ""
 	}
 	return i.Judged(pod)
 }
 
 // unfit returns the error of a Pod that fits no node, whatever is evicted there.
-func unfit(pod *corev1.Pod, reason string) error {
+func unfit(pod *corev1.Pod, by, reason string) error {
 	return &framework.FitError{Pod: pod, Diagnosis: framework.Diagnosis{
-		NodeToStatus: framework.NewDefaultNodeToStatus(), PreFilterMsg: reason, UnschedulablePlugins: sets.New(refusedBy),
+		NodeToStatus: framework.NewDefaultNodeToStatus(), PreFilterMsg: reason, UnschedulablePlugins: sets.New(by),
 	}}
 }
 
-// refusedWith returns the reason of the error of unfit, and whether status has one.
-func refusedWith(status *fwk.Status) (reason string, isRefused bool) {
+// refusedWith returns the reason of the error of unfit and who refused the Pod, "" if status has none.
+func refusedWith(status *fwk.Status) (reason, by string) {
 	var fit *framework.FitError
-	if !errors.As(status.AsError(), &fit) || !fit.Diagnosis.UnschedulablePlugins.Has(refusedBy) {
-		return "", false
+	if !errors.As(status.AsError(), &fit) {
+		return "", ""
 	}
-	return fit.Diagnosis.PreFilterMsg, true
+	for _, by := range [...]string{refusedBy, noNodeBy} {
+		if fit.Diagnosis.UnschedulablePlugins.Has(by) {
+			return fit.Diagnosis.PreFilterMsg, by
+		}
+	}
+	return "", ""
 }
 
 // NoEvents is a profile.RecorderFactory that drops all Events, for Pods that exist in a view only.

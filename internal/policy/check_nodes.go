@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/superpool/superpool/internal/nodelabels"
 )
 
 // nodeCheck checks the labels of super nodes that a pod names.
@@ -117,4 +119,13 @@ func (c *nodeCheck) key(key, value, where string) {
 func (p *Policy) MayName(label string) bool {
 	_, allowed := p.pods.nodeKeys[label]
 	return allowed
+}
+
+// IsTenants returns whether a label of a tenant's Nodes is the tenant's own, so that its pods may name it: the policy
+// shows no such label of super nodes, nor is it one of Kubernetes' or ours. What pods want of it is asked of the
+// tenant's Nodes alone, and says nothing about others. A tenant whose pods may name no Node has none.
+func (p *Policy) IsTenants(label string) bool {
+	_, named := p.pods.tenantKeys[label]
+	_, forced := p.spec.Pods.NodeSelector[label]
+	return !named && !forced && !nodelabels.IsReserved(label) && p.MayName(corev1.LabelHostname)
 }

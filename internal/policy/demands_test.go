@@ -58,6 +58,22 @@ func TestDemands(t *testing.T) {
 	require.Equal(t, "TenantPolicy default forbids: spec.a: is bad; 2 more fields are forbidden", words)
 }
 
+func TestIsTenants(t *testing.T) {
+	t.Parallel()
+	listed := policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+		spec.Pods.NodeSelectorKeys = append(spec.Pods.NodeSelectorKeys, "disk")
+		spec.Pods.NodeSelector = map[string]string{"pool": "a"}
+	})
+	noNames := policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Pods.NodeSelectorKeys = nil })
+	for key, want := range map[string]bool{
+		"rack": true, "kubernetes.io/e2e": true, "disk": false, "pool": false, "kubernetes.io/hostname": false,
+		"topology.kubernetes.io/zone": false, "tenancy.x-k8s.io/superclusterid": false,
+	} {
+		require.Equal(t, want, listed.IsTenants(key), key)
+		require.False(t, noNames.IsTenants(key), key)
+	}
+}
+
 func TestShows(t *testing.T) {
 	t.Parallel()
 	current := policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/ptr"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -299,4 +300,52 @@ func TestTolerationsThatThePolicyLeavesOut(t *testing.T) {
 	require.Contains(t, []string{"r1", "r3"}, c.get("web", "dedicated").Annotations[schedulerv1alpha1.AnnotationSuperCluster])
 	c.cluster("r2")
 	c.wantIn("web", "everything", "r2")
+}
+
+// TestLabelsOfTheTenantsNodes: what a pod wants of labels that its tenant gives to its own Nodes is asked of those.
+func TestLabelsOfTheTenantsNodes(t *testing.T) {
+	c := newTenantWith(t, func(c *tenantControlPlane) { c.tenantNodes = true })
+	for _, name := range []string{"r1", "r2"} {
+		c.cluster(name, nodesWith(zone("a"), map[string]string{"team": "operator"}))
+		c.place("web", name, "8")
+	}
+	node := func(name string, labels map[string]string) *corev1.Node {
+		labels[tenancyv1alpha1.LabelTenantNode] = "true"
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	}
+	nodes := c.api.CoreV1().Nodes()
+	for _, name := range []string{"r1.a", "r2.a"} {
+		_, err := nodes.Create(c.ctx, node(name, map[string]string{}), metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	// It is one of super nodes, too, which the policy does not show.
+	for _, key := range []string{"disk", "team"} {
+		c.create("web", "on-"+key, "100m", selecting(key, "operator"))
+		c.wantRefused("web", "on-"+key, "no Node of this control plane has label "+key+"=operator")
+		_, condition := podutil.GetPodCondition(&c.get("web", "on-"+key).Status, corev1.PodScheduled)
+		require.Equal(t, corev1.PodReasonUnschedulable, condition.Reason)
+	}
+	_, err := nodes.Update(c.ctx, node("r2.a", map[string]string{"disk": "operator"}), metav1.UpdateOptions{})
+	require.NoError(t, err)
+	c.wantIn("web", "on-disk", "r2")
+	c.create("web", "elsewhere", "100m", requiring("disk", corev1.NodeSelectorOpDoesNotExist), selectingAlso(tenancyv1alpha1.LabelSuperClusterID, "r1"))
+	c.wantIn("web", "elsewhere", "r1")
+	c.create("web", "both", "100m", selecting("disk", "operator"), selectingAlso(corev1.LabelHostname, "r1.a"))
+	c.wantRefused("web", "both", "0/2 super clusters are available: ")
+	c.create("web", "preferring", "100m", preferring("disk", "operator"))
+	c.wantIn("web", "preferring", "r2")
+	c.create("web", "large", "5", selecting("disk", "operator"))
+	c.wantRefused("web", "large", "no node large enough")
+	c.cluster("r2", func(*corev1.Node) {})
+	c.wantIn("web", "large", "r2")
+}
+
+// selectingAlso adds to the node selector of a pod.
+func selectingAlso(key, value string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		if pod.Spec.NodeSelector == nil {
+			pod.Spec.NodeSelector = map[string]string{}
+		}
+		pod.Spec.NodeSelector[key] = value
+	}
 }

@@ -65,6 +65,8 @@ type tenantControlPlane struct {
 	// config holds the profiles, nil: the built-in ones, and outOfTree further plugins for them.
 	config    *config.KubeSchedulerConfiguration
 	outOfTree frameworkruntime.Registry
+	// tenantNodes is whether the tenant's Nodes are read, for the labels that it gives them.
+	tenantNodes bool
 	// recorder has the Events of vc-scheduler itself, and none of kube-scheduler's.
 	recorder *events.FakeRecorder
 	// virtual Nodes and placements that the nodes of the view are projected from
@@ -114,6 +116,10 @@ func (c *tenantControlPlane) start() {
 	}
 	chosen := newChoices(profileNames(config)...)
 	groups, gangs := newPodGroups(c.podGroups()), coscheduling.NewState()
+	judges := &judge{policy: c.policy}
+	if c.tenantNodes {
+		judges.nodes = newTenantNodes(c.api)
+	}
 	factory := tenantInformers(ctx, c.api, c.nodes, chosen, nil, func(error) {})
 	c.number(factory, chosen)
 	c.repairs(ctx, factory, chosen)
@@ -121,10 +127,11 @@ func (c *tenantControlPlane) start() {
 		Client: c.api, KubeConfig: &rest.Config{}, Informers: factory, Config: config,
 		Recorders: kubescheduler.NoEvents, Failed: chosen.failed, Plugins: plugins.Options{
 			Chose: chosen.chose, ShowsTaint: func(taint *corev1.Taint) bool { return c.policy.Get().Shows(taint) },
+			Judged:    judges.hinted,
 			OutOfTree: c.outOfTree, PodGangs: coscheduling.Options{Groups: groups, MaxMembers: gangLimit(c.policy), State: gangs},
 		},
 		Refused: func(pod *corev1.Pod) string { return refusedByPolicy(c.policy.Get(), pod) },
-		Judged:  func(pod *corev1.Pod) *corev1.Pod { return judged(c.policy.Get(), pod) },
+		Judged:  judges.judged,
 	}.Build(ctx)
 	require.NoError(c.t, err)
 	recorder := events.EventRecorder(c.recorder)
@@ -141,6 +148,17 @@ func (c *tenantControlPlane) start() {
 	queue.open()
 	_, policyChanged := c.policy.Watch()
 	go retryWaiting(ctx, c.policy, policyChanged, factory.Core().V1().Pods().Lister(), queue)
+	if judges.nodes != nil {
+		nodesStopped := judges.nodes.start(ctx, nil, func(error) {})
+		defer func() {
+			stop := c.stop
+			c.stop = func() {
+				stop()
+				<-nodesStopped
+			}
+		}()
+		go judges.retry(ctx, factory.Core().V1().Pods().Lister(), queue)
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

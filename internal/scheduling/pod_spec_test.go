@@ -37,7 +37,7 @@ var specFields = []struct {
 	// set sets the field. Nil where the view is told to leave out what cannot matter to scheduling.
 	set func(*corev1.PodSpec)
 }{
-	{"nodeSelector", kept, "NodeGroups", func(s *corev1.PodSpec) { s.NodeSelector = zone("a") }},
+	{"nodeSelector", kept, "NodeGroups. What it wants of labels that the tenant gives to its own Nodes becomes names of Nodes first, as in affinity", func(s *corev1.PodSpec) { s.NodeSelector = zone("a") }},
 	{"affinity", translated, "NodeGroups, InterPodAffinity: see below", func(s *corev1.PodSpec) {
 		s.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: terms("a", corev1.LabelTopologyZone)}}
 	}},
@@ -191,13 +191,21 @@ var demandRows = []struct {
 	{"a taint that is not tolerated", requiring("gpu", corev1.NodeSelectorOpExists), ""},
 	{"a taint that is tolerated", tolerating("dedicated", requiring("gpu", corev1.NodeSelectorOpExists)), "r3"},
 	{"preferred: gen=2", preferring("gen", "2"), "r2"},
+	{"nodeSelector rack=1, which the tenant has written onto its Node r2.node-7", selecting("rack", "1"), "r2"},
+	{"rack=2, which the tenant has written onto none", selecting("rack", "2"), ""},
 	{"larger than any node", func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources = builders.Requests("cpu", "5") }, ""},
 }
 
 // demandBed is a tenant with the super clusters that demandRows are about.
 func demandBed(t *testing.T) *tenantControlPlane {
 	t.Helper()
-	c := newTenant(t)
+	c := newTenantWith(t, func(c *tenantControlPlane) {
+		c.tenantNodes, c.api = true, clientsetOf(t)
+		_, err := c.api.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name: "r2.node-7", Labels: map[string]string{tenancyv1alpha1.LabelTenantNode: "true", "rack": "1"},
+		}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+	})
 	publish := func(nodes ...nodegroups.Node) func(*corev1.Node) {
 		for i := range nodes {
 			nodes[i].Allocatable = slice.Amounts{corev1.ResourceCPU: 4000}
@@ -236,10 +244,10 @@ func demandOutcomes(t *testing.T) [][2]string {
 			if outcome == "" {
 				outcome = c.refused(name)
 			}
-			return outcome != ""
+			return outcome != "" && outcome != nodesUnread
 		}, patience, patience/4000)
 		why, refused := strings.CutPrefix(outcome, "0/3 super clusters are available: ")
-		if refused {
+		if refused || strings.HasPrefix(why, "no Node") {
 			require.Empty(t, row.want, row.demand)
 			outcome = "none: " + why
 		} else {

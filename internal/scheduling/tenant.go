@@ -166,6 +166,11 @@ func (t *Tenants) engage(ctx context.Context, tenant *tenants.Tenant, cfg *rest.
 			defer func() { <-stopped }()
 			defer cancel()
 		}
+		if pods.judge.nodes != nil {
+			stopped := pods.judge.nodes.start(ctx, tenant.Bounds, fail)
+			defer func() { <-stopped }()
+			defer cancel()
+		}
 		// kube-scheduler tries pods as soon as its informers have synced: the nodes must be in the view by then.
 		if err := controller.nodes.project(ctx); err != nil {
 			return err
@@ -202,7 +207,9 @@ func (t *Tenants) choices() *choices {
 type tenantPods struct {
 	scheduler *scheduler.Scheduler
 	// groups are the tenant's PodGroups, nil if no profile asks for them.
-	groups  *podGroups
+	groups *podGroups
+	// judge has the tenant's Nodes, if any are read.
+	judge   *judge
 	waiting *tenantQueue
 	policy  *policy.Ref
 	pods    corev1listers.PodLister
@@ -225,13 +232,21 @@ func (t *Tenants) tenantPods(
 	if groups != nil {
 		options.PodGangs.Groups = groups
 	}
-	sched, err := t.podScheduler(ctx, tenant.Policy, chosen, options, cfg, api, factory, recorders)
+	nodes, err := nodesOfTenant(tenant, optional)
+	if err != nil {
+		return nil, err
+	}
+	judges := &judge{policy: tenant.Policy, nodes: nodes}
+	options.Judged = judges.hinted
+	sched, err := t.podScheduler(ctx, tenant.Policy, judges, chosen, options, cfg, api, factory, recorders)
 	if err != nil {
 		return nil, err
 	}
 	waiting := newTenantQueue(sched.SchedulingQueue, tenant.Policy, recorder, klog.FromContext(ctx), options.PodGangs.State)
 	waiting.replaceThatOf(sched)
-	return &tenantPods{scheduler: sched, groups: groups, waiting: waiting, policy: tenant.Policy, pods: factory.Core().V1().Pods().Lister()}, nil
+	return &tenantPods{
+		scheduler: sched, groups: groups, judge: judges, waiting: waiting, policy: tenant.Policy, pods: factory.Core().V1().Pods().Lister(),
+	}, nil
 }
 
 // begin lets pods into the queue once the informers, which have synced, have passed them on. It returns false when ctx
@@ -249,6 +264,12 @@ func (p *tenantPods) begin(ctx context.Context, fail func(error)) bool {
 		defer engage.Recover(ctx, "pod scheduler of the tenant", fail)
 		retryWaiting(ctx, p.policy, policyChanged, p.pods, p.waiting)
 	}()
+	if p.judge.nodes != nil {
+		go func() {
+			defer engage.Recover(ctx, "pods that name labels of Nodes", fail)
+			p.judge.retry(ctx, p.pods, p.waiting)
+		}()
+	}
 	return true
 }
 
@@ -277,8 +298,8 @@ func (t *Tenants) podGroups(cfg *rest.Config) (*podGroups, error) {
 }
 
 func (t *Tenants) podScheduler(
-	ctx context.Context, ref *policy.Ref, chosen *choices, options plugins.Options, cfg *rest.Config, api kubernetes.Interface,
-	factory informers.SharedInformerFactory, recorders profile.RecorderFactory,
+	ctx context.Context, ref *policy.Ref, judges *judge, chosen *choices, options plugins.Options, cfg *rest.Config,
+	api kubernetes.Interface, factory informers.SharedInformerFactory, recorders profile.RecorderFactory,
 ) (*scheduler.Scheduler, error) {
 	return kubescheduler.Instance{
 		Client:        api,
@@ -289,7 +310,7 @@ func (t *Tenants) podScheduler(
 		Recorders:     recorders,
 		Failed:        chosen.failed,
 		Refused:       func(pod *corev1.Pod) string { return refusedByPolicy(ref.Get(), pod) },
-		Judged:        func(pod *corev1.Pod) *corev1.Pod { return judged(ref.Get(), pod) },
+		Judged:        judges.judged,
 		RefusedReason: tenancy.ReasonPolicyForbids,
 	}.Build(ctx)
 }
@@ -310,18 +331,6 @@ func refusedByPolicy(current *policy.Policy, pod *corev1.Pod) string {
 		pod.Spec.SchedulerName, allowed, current.Name())
 }
 
-// judged returns a pod of the pod view as a policy lets it be judged: without the tolerations that its super pod will
-// not have. The pod handed in is not changed.
-func judged(current *policy.Policy, pod *corev1.Pod) *corev1.Pod {
-	tolerations := policy.TolerationsInView(current, pod)
-	if len(tolerations) == len(pod.Spec.Tolerations) {
-		return pod
-	}
-	without := *pod
-	without.Spec.Tolerations = tolerations
-	return &without
-}
-
 // retryWaiting lets more pods into queue, and tries again those that wait in it, whenever another policy is in force,
 // until ctx ends.
 func retryWaiting(ctx context.Context, ref *policy.Ref, changed <-chan struct{}, pods corev1listers.PodLister, queue *tenantQueue) {
@@ -333,16 +342,21 @@ func retryWaiting(ctx context.Context, ref *policy.Ref, changed <-chan struct{},
 		}
 		_, changed = ref.Watch()
 		queue.policyChanged()
-		all, err := pods.List(labels.Everything())
-		utilruntime.Must(err) // a lister fails on an invalid selector only
-		waiting := map[string]*corev1.Pod{}
-		for _, pod := range all {
-			if pod.Spec.NodeName == "" {
-				waiting[pod.Namespace+"/"+pod.Name] = pod
-			}
-		}
-		queue.Activate(klog.FromContext(ctx), waiting)
+		activate(ctx, pods, queue, func(*corev1.Pod) bool { return true })
 	}
+}
+
+// activate tries again the pods that wait in queue and of which is is true.
+func activate(ctx context.Context, pods corev1listers.PodLister, queue *tenantQueue, is func(*corev1.Pod) bool) {
+	all, err := pods.List(labels.Everything())
+	utilruntime.Must(err) // a lister fails on an invalid selector only
+	waiting := map[string]*corev1.Pod{}
+	for _, pod := range all {
+		if pod.Spec.NodeName == "" && is(pod) {
+			waiting[pod.Namespace+"/"+pod.Name] = pod
+		}
+	}
+	queue.Activate(klog.FromContext(ctx), waiting)
 }
 
 // boundedRecorder drops Events beyond a rate: each one is a goroutine until the tenant's API server has answered, or is

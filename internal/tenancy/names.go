@@ -42,6 +42,18 @@ func NodeName(superCluster, node string) string {
 	return shorten(superCluster+"."+node, validation.DNS1123SubdomainMaxLength)
 }
 
+// HostName returns the label kubernetes.io/hostname of a Node of a tenant, by its name: cut at 63 characters.
+func HostName(nodeName string) string {
+	if len(nodeName) <= validation.LabelValueMaxLength {
+		return nodeName
+	}
+	end := validation.LabelValueMaxLength
+	for end > 0 && (nodeName[end-1] == '.' || nodeName[end-1] == '-') {
+		end--
+	}
+	return nodeName[:end]
+}
+
 // VolumeName returns the name, in tenant control planes, of a volume of a super cluster: <super cluster>.<volume>.
 func VolumeName(superCluster, volume string) string {
 	return shorten(superCluster+"."+volume, validation.DNS1123SubdomainMaxLength)

@@ -41,6 +41,7 @@ type NodeGroups struct {
 	clusters clusters
 	spreader *podtopologyspread.PodTopologySpread
 	shows    func(taint *corev1.Taint) bool
+	judged   func(pod *corev1.Pod) *corev1.Pod
 
 	// spreads are the pods that count for a spread, and full is which anti-affinity a super cluster cannot keep.
 	spreads lasting[[]fwk.PodInfo]
@@ -57,13 +58,17 @@ var (
 )
 
 // New returns the plugin's factory. shows returns whether the tenant may be told of a taint of nodes; nil: of all.
-func New(shows func(taint *corev1.Taint) bool) frameworkruntime.PluginFactory {
+// judged returns a waiting pod as it will be judged, which queueing hints need to know; nil: as it is.
+func New(shows func(taint *corev1.Taint) bool, judged func(pod *corev1.Pod) *corev1.Pod) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, _ runtime.Object, handle framework.Handle) (framework.Plugin, error) {
 		spreader, err := newSpreader(ctx, handle)
 		if err != nil {
 			return nil, err
 		}
-		return &NodeGroups{spreader: spreader, shows: shows}, nil
+		if judged == nil {
+			judged = func(pod *corev1.Pod) *corev1.Pod { return pod }
+		}
+		return &NodeGroups{spreader: spreader, shows: shows, judged: judged}, nil
 	}
 }
 
@@ -131,7 +136,7 @@ func (pl *NodeGroups) isSchedulableAfterNodeChange(_ klog.Logger, pod *corev1.Po
 	if old, changed := before.(*corev1.Node); changed && textOf(old) == textOf(node) {
 		return fwk.QueueSkip, nil
 	}
-	if pl.clusters.of(node).answer(demandOf(pod)).reason == "" {
+	if pl.clusters.of(node).answer(demandOf(pl.judged(pod))).reason == "" {
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil

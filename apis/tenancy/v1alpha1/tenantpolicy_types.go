@@ -248,7 +248,7 @@ type PodRules struct {
 	StorageClasses []string `json:"storageClasses,omitempty"`
 
 	// tolerations lists the taints of super nodes that pods may tolerate, by key and effect. A toleration without a key
-	// tolerates every taint, and is allowed with privileged pods only.
+	// tolerates every taint, and is allowed with privileged pods only. Pods run without their other tolerations.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -256,7 +256,9 @@ type PodRules struct {
 	Tolerations []TolerationRule `json:"tolerations"`
 
 	// nodeSelectorKeys lists the labels of super nodes that node selectors and node affinities of pods may name, and
-	// topology keys that a node must have. Which nodes have another label, tenants are not told.
+	// topology keys that a node must have. Which nodes have another label, tenants are not told. With
+	// kubernetes.io/hostname pods of a tenant with nodes Placed may also name labels that the tenant gives to its own
+	// Nodes.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={"kubernetes.io/os","kubernetes.io/arch","kubernetes.io/hostname","topology.kubernetes.io/zone","topology.kubernetes.io/region"}

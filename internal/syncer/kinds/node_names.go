@@ -283,7 +283,7 @@ func (n *NodeNames) readCut() {
 			continue
 		}
 		name := tenancy.NodeName(n.superCluster, node.Name)
-		n.byHost[cutLabel(name)] = append(n.byHost[cutLabel(name)], node)
+		n.byHost[tenancy.HostName(name)] = append(n.byHost[tenancy.HostName(name)], node)
 		if length > validation.DNS1123SubdomainMaxLength {
 			n.byName[name] = append(n.byName[name], node)
 		}

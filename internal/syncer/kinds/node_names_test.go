@@ -13,8 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -201,4 +203,67 @@ func FuzzNodeNames(f *testing.F) {
 			require.Equal(t, before, after, "%s: %v and %v", superNode.Name, pod.Spec.Affinity, superPod.Spec.Affinity)
 		}
 	})
+}
+
+// TestLabelsOfTheTenantsNodes: a pod that wants a label which its tenant has given to a Node goes to that node.
+func TestLabelsOfTheTenantsNodes(t *testing.T) {
+	t.Parallel()
+	tenantNode := func(superCluster, name string, labels map[string]string) client.Object {
+		labels[tenancyv1alpha1.LabelTenantNode], labels[tenancyv1alpha1.LabelSuperClusterID] = "true", superCluster
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: superCluster + "." + name, Labels: labels}}
+	}
+	for _, tc := range []struct {
+		name     string
+		mode     tenancyv1alpha1.NodesMode
+		selector map[string]string
+		want     *corev1.PodSpec
+		told     string
+	}{
+		{
+			name: "one of its Nodes", mode: tenancyv1alpha1.NodesPlaced, selector: map[string]string{"disk": "ssd", zoneKey: "z"},
+			want: &corev1.PodSpec{NodeSelector: map[string]string{zoneKey: "z", "pool": "small"}, Affinity: requiring(where(requirement(hostKey, in, "host-b")))},
+		},
+		{
+			name: "no Node has it any more", mode: tenancyv1alpha1.NodesPlaced, selector: map[string]string{"disk": "tape"},
+			want: &corev1.PodSpec{NodeSelector: map[string]string{"pool": "small"}, Affinity: requiring(corev1.NodeSelectorTerm{})},
+		},
+		{
+			name: "the policy's own selector stays, whatever its Nodes say", mode: tenancyv1alpha1.NodesPlaced, selector: map[string]string{"pool": "large", "disk": "ssd"},
+			want: &corev1.PodSpec{NodeSelector: map[string]string{"pool": "small"}, Affinity: requiring(where(requirement(hostKey, in, "host-b")))},
+		},
+		{name: "Nodes that are there for its pods alone", selector: map[string]string{"disk": "ssd"}, told: "spec.nodeSelector[disk]: node label disk (is ssd) is not allowed"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := governed(t, interceptor.Funcs{})
+			p.tenant.Nodes = tc.mode
+			p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+				spec.Pods.NodeSelector = map[string]string{"pool": "small"}
+			}))
+			p.superCache[kinds.KindNode] = []client.Object{host("a", "a"), host("b", "host-b")}
+			p.tenantCache[kinds.KindNode] = []client.Object{
+				tenantNode("r1", "a", map[string]string{"disk": "hdd", "pool": "large"}), tenantNode("r1", "b", map[string]string{"disk": "ssd", hostKey: "r1.a"}),
+				tenantNode("r2", "b", map[string]string{"disk": "tape"}),
+			}
+			pod := tenantPod(func(pod *corev1.Pod) { pod.Spec.NodeSelector = tc.selector })
+			p.tenantCache[kinds.KindPod] = []client.Object{pod}
+			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}, 20e9)
+			require.NoError(t, err)
+			superPod := &corev1.Pod{}
+			err = p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: pod.Name}, superPod)
+			if tc.want == nil {
+				require.Error(t, err)
+				require.Contains(t, strings.Join(p.told(), "\n"), tc.told)
+				return
+			}
+			require.NoError(t, err)
+			require.Empty(t, cmp.Diff(tc.want.NodeSelector, superPod.Spec.NodeSelector))
+			require.Empty(t, cmp.Diff(tc.want.Affinity, superPod.Spec.Affinity))
+		})
+	}
+}
+
+// requiring returns the affinity to nodes that match one of terms.
+func requiring(terms ...corev1.NodeSelectorTerm) *corev1.Affinity {
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms}}}
 }

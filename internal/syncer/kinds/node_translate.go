@@ -37,7 +37,7 @@ func TenantNode(superNode, tenantNode *corev1.Node, superCluster string, agent V
 	for key, value := range now.Labels {
 		tenantNode.Labels[key] = value
 	}
-	tenantNode.Labels[corev1.LabelHostname] = cutLabel(tenantNode.Name)
+	tenantNode.Labels[corev1.LabelHostname] = tenancy.HostName(tenantNode.Name)
 	tenantNode.Labels[tenancyv1alpha1.LabelTenantNode] = "true"
 	tenantNode.Labels[tenancyv1alpha1.LabelSuperClusterID] = superCluster
 	if tenantNode.Annotations == nil {
@@ -58,17 +58,4 @@ func TenantNode(superNode, tenantNode *corev1.Node, superCluster string, agent V
 	tenantNode.Status.Addresses = agent.addresses(superNode)
 	tenantNode.Status.DaemonEndpoints.KubeletEndpoint.Port = agent.Port
 	tenantNode.Status.NodeInfo = status.NodeInfo
-}
-
-// cutLabel returns name as a label value, cut at 63 characters.
-func cutLabel(name string) string {
-	const limit = 63
-	if len(name) <= limit {
-		return name
-	}
-	end := limit
-	for end > 0 && (name[end-1] == '.' || name[end-1] == '-') {
-		end--
-	}
-	return name[:end]
 }

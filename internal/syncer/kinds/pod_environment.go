@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/nodelabels"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -25,6 +27,10 @@ type PodEnvironment struct {
 	SuperCluster string
 	// Nodes holds the nodes of the super cluster; nil for none.
 	Nodes Cache
+	// OwnLabels is whether requirements on labels that the tenant has given to its own Nodes become names of
+	// TenantNodes (nodelabels.Translate), which are those of this super cluster.
+	OwnLabels   bool
+	TenantNodes []nodelabels.Node
 	// Services are those with variables: the API server's, and unless enableServiceLinks is false those of the pod's
 	// namespace. Their cluster IPs are those in this super cluster.
 	Services []*corev1.Service
@@ -44,6 +50,9 @@ func (e *Env) podEnvironment(tenant *Tenant, tenantPod *corev1.Pod, waited time.
 	env := PodEnvironment{SuperCluster: e.ID, Nodes: e.SuperCache, Domain: tenant.ClusterDomain, Defines: tenant.defines(tenantPod.Namespace)}
 	var err error
 	if env.PriorityClass, err = e.OfferedPriorityClass(tenant, tenantPod.Spec.PriorityClassName); err != nil {
+		return env, err
+	}
+	if err := e.readTenantNodes(tenant, tenantPod, &env); err != nil {
 		return env, err
 	}
 	apiServer, err := e.serviceInSuper(tenant, metav1.NamespaceDefault, apiServerService, waited)
@@ -75,6 +84,24 @@ func (e *Env) podEnvironment(tenant *Tenant, tenantPod *corev1.Pod, waited time.
 		}
 	}
 	return env, nil
+}
+
+// readTenantNodes sets the tenant's Nodes in env if the pod names labels of its own. It returns a WaitError until they
+// are known.
+func (e *Env) readTenantNodes(tenant *Tenant, tenantPod *corev1.Pod, env *PodEnvironment) error {
+	if tenant.Nodes != tenancyv1alpha1.NodesPlaced || !nodelabels.Uses(&tenantPod.Spec, tenant.Policy.Get().IsTenants) {
+		return nil
+	}
+	if _, synced := tenant.Cache.Get(KindNode, "", e.ID); !synced {
+		return engine.Waitf("the cache of the tenant's Nodes")
+	}
+	env.OwnLabels = true
+	for _, object := range tenant.Cache.List(KindNode) {
+		if node, ok := object.(*corev1.Node); ok && isOurNode(node, e.ID) {
+			env.TenantNodes = append(env.TenantNodes, nodelabels.Of(node.Name, node.Labels))
+		}
+	}
+	return nil
 }
 
 // serviceInSuper returns a Service of the environment as inSuper does, nil if there is none. It returns a WaitError as

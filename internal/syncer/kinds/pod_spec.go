@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/superpool/superpool/internal/nodelabels"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -57,6 +58,11 @@ func translatePodSpec(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy
 	}
 	requestExplicitly(spec)
 	translateDNS(spec, owner.Namespace, env)
+	if env.OwnLabels {
+		// What no Node has matches no node: the pod was chosen for this super cluster before the label moved, and goes
+		// back once it was not taken.
+		nodelabels.Translate(spec, rules.policy().IsTenants, env.TenantNodes)
+	}
 	NewNodeNames(env.SuperCluster, env.Nodes).Translate(spec, pinned)
 	translateAffinity(spec.Affinity, owner.ClusterKey)
 	spec.TopologySpreadConstraints = translateSpread(spec.TopologySpreadConstraints)

@@ -1,6 +1,7 @@
 package syncer_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -62,6 +64,7 @@ func TestTenantNodes(t *testing.T) {
 	t.Run("what a tenant writes on its Nodes is its own", w.testHostileNode)
 	t.Run("a pod with a nodeName goes there", w.testPinned)
 	t.Run("a pod of a DaemonSet goes to its node", w.testDaemonPod)
+	t.Run("a pod goes to a Node that its tenant has labelled", w.testLabelled)
 	t.Run("operators cordon a node, and a super cluster", w.testCordon)
 	t.Run("node ports are the tenant's own", func(t *testing.T) {
 		publish := func(of *world, name string, port int32) {
@@ -214,6 +217,39 @@ func (w *world) testDaemonPod(t *testing.T) {
 	appears(t, w.tenant, "web", "daemon", pod, func(pod *corev1.Pod) bool {
 		return pod.Spec.NodeName == "r1.n1" && pod.Status.Phase == corev1.PodRunning
 	})
+}
+
+func (w *world) testLabelled(t *testing.T) {
+	eventually(t, func() error {
+		node := &corev1.Node{}
+		require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKey{Name: "r1.n1"}, node))
+		node.Labels["kubernetes.io/e2e"] = "42"
+		return w.tenant.Update(t.Context(), node)
+	})
+	pod := newPod("web", "labelled")
+	pod.Spec.NodeSelector = map[string]string{"kubernetes.io/e2e": "42"}
+	superPod := &corev1.Pod{}
+	// What the tenant's pod scheduler does: it chooses once it has seen the label. The syncer may see it later.
+	eventually(t, func() error {
+		created := pod.DeepCopy()
+		create(t, w.tenant, created)
+		appears(t, w.super, superName("web"), "labelled", superPod, nil)
+		if terms := superPod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms; len(terms[0].MatchExpressions) == 1 {
+			require.Equal(t, corev1.NodeSelectorRequirement{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"host-n1"}}, terms[0].MatchExpressions[0])
+			return nil
+		}
+		require.NoError(t, w.tenant.Delete(t.Context(), created, client.GracePeriodSeconds(0)))
+		eventually(t, func() error {
+			if err := w.super.Get(t.Context(), client.ObjectKeyFromObject(superPod), superPod); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("the super pod of the earlier try is there: %w", err)
+			}
+			return nil
+		})
+		return errors.New("the syncer has not seen the label yet")
+	})
+	require.Empty(t, superPod.Spec.NodeSelector)
+	w.run(t, "labelled", "n1")
+	appears(t, w.tenant, "web", "labelled", pod, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == "r1.n1" })
 }
 
 func (w *world) testCordon(t *testing.T) {
