@@ -88,8 +88,8 @@ func answering(to client.WithWatch, uid types.UID) client.WithWatch {
 	})
 }
 
-// newClientBuilder returns a builder of a fake client with a scheme of its own: the client registers in it what it first
-// sees unstructured, while those of other tests read theirs.
+// newClientBuilder returns a builder of a fake client with a scheme of its own: the client registers in it what it
+// first sees unstructured, while those of other tests read theirs.
 func newClientBuilder() *fake.ClientBuilder {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
