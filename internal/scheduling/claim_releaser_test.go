@@ -43,7 +43,7 @@ func TestClaimReleaser(t *testing.T) {
 			name: "deleted long before, of one that has left just now, and one that left before", deleted: time.Hour, left: time.Minute, finalizers: []string{r1, r2},
 			want: []string{r1}, wantAgain: gonePatience - time.Minute,
 		},
-		{name: "deleted long before, of one that has left, too", deleted: time.Hour, left: 30 * time.Minute, finalizers: []string{r1}, want: nil},
+		{name: "deleted long before, of one that has left, too", deleted: time.Hour, left: 30 * time.Minute, finalizers: []string{others, r1}, want: []string{others}},
 		{name: "of one that has left", deleted: time.Hour, finalizers: []string{others, r1}, want: []string{others}},
 		{
 			name: "of one that has left, and one of the pool", deleted: time.Hour, finalizers: []string{r1, r2}, cached: []string{"r2"}, stored: []string{"r2"},
