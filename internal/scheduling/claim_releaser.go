@@ -26,7 +26,8 @@ import (
 // claimReleaser takes the finalizers of super clusters that have left the pool off claims that the tenant deletes: no
 // syncer does it any more, and the tenant's namespaces could not end. What such a super cluster has for a claim, the
 // operator has with it. That it has left is what outOfServiceReconciler goes by: it has no virtual Node, by the cache
-// and by a live read, gonePatience after the tenant deleted the claim. A request names one claim, or with name "" all.
+// and by a live read, gonePatience after the tenant deleted the claim and after the Node went. A request names one
+// claim, or with name "" all.
 type claimReleaser struct {
 	api        kubernetes.Interface
 	claims     corev1listers.PersistentVolumeClaimLister
@@ -68,15 +69,23 @@ func (r *claimReleaser) Reconcile(ctx context.Context, item request) (reconcile.
 	due := map[*corev1.PersistentVolumeClaim][]string{}
 	nodes := r.dispatcher.virtualNodes()
 	for _, claim := range claims {
-		left := slices.DeleteFunc(witnessesOf(claim), func(superCluster string) bool { return nodes[superCluster] != nil })
-		if len(left) == 0 {
-			continue
+		left := slices.DeleteFunc(witnessesOf(claim), func(superCluster string) bool {
+			if nodes[superCluster] != nil {
+				return true
+			}
+			since := r.dispatcher.leftSince(superCluster)
+			if since.Before(claim.DeletionTimestamp.Time) {
+				since = claim.DeletionTimestamp.Time
+			}
+			waits := gonePatience - r.clock.Since(since)
+			if waits > 0 {
+				again = sooner(again, waits)
+			}
+			return waits > 0
+		})
+		if len(left) > 0 {
+			due[claim] = left
 		}
-		if waits := gonePatience - r.clock.Since(claim.DeletionTimestamp.Time); waits > 0 {
-			again = sooner(again, waits)
-			continue
-		}
-		due[claim] = left
 	}
 	if len(due) == 0 {
 		return reconcile.Result{RequeueAfter: again}, nil

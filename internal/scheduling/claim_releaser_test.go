@@ -26,13 +26,24 @@ func TestClaimReleaser(t *testing.T) {
 		finalizers []string
 		// cached and stored are the virtual Nodes.
 		cached, stored []string
-		want           []string
-		wantAgain      time.Duration
+		// left is since when the virtual Node r1 is gone, 0 for longer than anybody has looked.
+		left      time.Duration
+		want      []string
+		wantAgain time.Duration
 	}{
 		{name: "not deleted", finalizers: []string{r1}, want: []string{r1}},
 		{name: "of a super cluster of the pool", deleted: time.Hour, finalizers: []string{r1}, cached: []string{"r1"}, stored: []string{"r1"}, want: []string{r1}},
 		{name: "of one that the cache does not show", deleted: time.Hour, finalizers: []string{r1}, stored: []string{"r1"}, want: []string{r1}},
 		{name: "of one that has left, just now", deleted: time.Minute, finalizers: []string{r1}, want: []string{r1}, wantAgain: gonePatience - time.Minute},
+		{
+			name: "deleted long before, of one that has left just now", deleted: time.Hour, left: time.Minute, finalizers: []string{r1},
+			want: []string{r1}, wantAgain: gonePatience - time.Minute,
+		},
+		{
+			name: "deleted long before, of one that has left just now, and one that left before", deleted: time.Hour, left: time.Minute, finalizers: []string{r1, r2},
+			want: []string{r1}, wantAgain: gonePatience - time.Minute,
+		},
+		{name: "deleted long before, of one that has left, too", deleted: time.Hour, left: 30 * time.Minute, finalizers: []string{others, r1}, want: []string{others}},
 		{name: "of one that has left", deleted: time.Hour, finalizers: []string{others, r1}, want: []string{others}},
 		{
 			name: "of one that has left, and one of the pool", deleted: time.Hour, finalizers: []string{r1, r2}, cached: []string{"r2"}, stored: []string{"r2"},
@@ -57,6 +68,10 @@ func TestClaimReleaser(t *testing.T) {
 			r := &claimReleaser{
 				api: api, claims: factory.Core().V1().PersistentVolumeClaims().Lister(), dispatcher: newDispatcher(), meta: meta.Build(),
 				clock: testingclock.NewFakePassiveClock(evictionNow),
+			}
+			r.dispatcher.began = evictionNow.Add(-24 * time.Hour)
+			if tc.left > 0 {
+				r.dispatcher.left["r1"] = evictionNow.Add(-tc.left)
 			}
 			for _, id := range tc.cached {
 				r.dispatcher.nodes[id] = st.MakeNode().Name(id).Obj()

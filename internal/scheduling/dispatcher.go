@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -31,6 +32,9 @@ type Dispatcher struct {
 	forgetful bool
 	// nodes holds the virtual Nodes as last seen. They are shared with the informer and never changed.
 	nodes map[string]*corev1.Node
+	// left is when virtual Nodes were seen to go that are not back, and began when the Dispatcher began to look.
+	left  map[string]time.Time
+	began time.Time
 }
 
 // placementChange is one or more changes of a NamespacePlacement. old is nil if it was created, current if it was
@@ -89,7 +93,10 @@ func NewPodDispatcher(ctx context.Context, informers ctrlcache.Cache) (*Dispatch
 }
 
 func newDispatcher() *Dispatcher {
-	return &Dispatcher{subscribers: map[string]*subscriber{}, missed: map[string]map[string]placementChange{}, nodes: map[string]*corev1.Node{}}
+	return &Dispatcher{
+		subscribers: map[string]*subscriber{}, missed: map[string]map[string]placementChange{}, nodes: map[string]*corev1.Node{},
+		left: map[string]time.Time{}, began: time.Now(),
+	}
 }
 
 // placementHandler calls f for each change. The objects of the initial list are no changes.
@@ -133,6 +140,17 @@ func (d *Dispatcher) virtualNodes() map[string]*corev1.Node {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return maps.Clone(d.nodes)
+}
+
+// leftSince returns since when a super cluster without virtual Node has had none, as far as this process can tell: no
+// earlier than since it began to look.
+func (d *Dispatcher) leftSince(superCluster string) time.Time {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if left, seen := d.left[superCluster]; seen {
+		return left
+	}
+	return d.began
 }
 
 // Freed tells a tenant's controller that a super cluster shows less use of a namespace, by the key of its
@@ -194,8 +212,10 @@ func (d *Dispatcher) node(node *corev1.Node, deleted bool) {
 	previous := d.nodes[node.Name]
 	if deleted {
 		delete(d.nodes, node.Name)
+		d.left[node.Name] = time.Now()
 	} else {
 		d.nodes[node.Name] = node
+		delete(d.left, node.Name)
 	}
 	d.mu.Unlock()
 	if !deleted && previous != nil && sameForPods(previous, node) {

@@ -76,6 +76,16 @@ func (w *watched) replicas(count int, now time.Time) (replicas []string) {
 	return replicas
 }
 
+// living returns how many replicas live, whatever number of shards they have.
+func (w *watched) living(now time.Time) (living int) {
+	for name, lease := range w.leases {
+		if _, isReplica := w.replicaCount(name); isReplica && w.lives(lease, now) {
+			living++
+		}
+	}
+	return living
+}
+
 // leads returns who leads which of that many shards.
 func (w *watched) leads(count int, now time.Time) map[int]string {
 	leads := map[int]string{}

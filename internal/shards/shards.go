@@ -96,6 +96,8 @@ type Shards struct {
 	watched watched
 	// joined is whether this process takes part: it was ready, or alone.
 	joined bool
+	// taking are the calls of what take returned.
+	taking sync.WaitGroup
 	// notBefore is when this process campaigns again after it gave a shard back.
 	notBefore time.Time
 }
@@ -155,7 +157,7 @@ func (s *Shards) OnChange(changed func()) {
 }
 
 // OnTake sets what is called before this process leads a shard, when nobody works on its tenants; what that returns is
-// called, on a goroutine of its own, once it leads the shard. Call it before Start.
+// called, on a goroutine of its own, once it leads the shard, and has ended when Start returns. Call it before Start.
 func (s *Shards) OnTake(take func(shard int) (taken func())) { s.take = take }
 
 // ErrNotLed is the error of Lead and Enter for a tenant whose shard another process leads, or nobody yet.
@@ -256,6 +258,10 @@ func (s *Shards) Start(ctx context.Context) error {
 	s.leave(ending) // first, so that others plan without this one
 	s.follow(ending, nil, &campaigns)
 	campaigns.Wait()
+	s.mu.Lock() // elected, whose context has ended, adds no more calls
+	taking := &s.taking
+	s.mu.Unlock()
+	taking.Wait()
 	return nil
 }
 
@@ -273,8 +279,8 @@ func (s *Shards) look(ctx context.Context, campaigns *sync.WaitGroup) error {
 		return err
 	}
 	if !s.joined {
-		if others := s.others(); others > 0 {
-			klog.FromContext(ctx).V(4).Info("Taking no shard yet: this process is not ready, and others are", "others", others)
+		if others := s.others(); others > 0 || other != "" {
+			klog.FromContext(ctx).V(4).Info("Taking no shard yet: this process is not ready, and others are", "others", others, "lease", other)
 			return nil
 		}
 		s.joined = true // nobody else is: better it leads and is not ready
@@ -339,11 +345,11 @@ func (s *Shards) list(ctx context.Context) ([]coordinationv1.Lease, error) {
 	return append(list.Items, *leader), nil
 }
 
-// others returns how many replicas live besides this one.
+// others returns how many replicas live besides this one, those with another number of shards among them.
 func (s *Shards) others() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.watched.replicas(s.Count, time.Now()))
+	return s.watched.living(time.Now())
 }
 
 // forget deletes the Leases of replicas that were lost long ago.
@@ -500,7 +506,7 @@ func (s *Shards) elected(ctx context.Context, shard int, begun *term) {
 	case ctx.Err() == nil && !begun.ending && s.terms[shard] == begun:
 		klog.FromContext(ctx).V(2).Info("Leading the shard")
 		s.lead(begun, true)
-		go taken() // it may ask Holds
+		s.taking.Go(taken) // it may ask Holds
 	}
 }
 
@@ -528,7 +534,7 @@ func (s *Shards) leadAlone(ctx context.Context) error {
 		return other == "", nil
 	})
 	if err != nil {
-		return nil // ctx ended
+		return nil //nolint:nilerr // ctx ended
 	}
 	only := newTerm(ctx, s.Fence, func() {})
 	taken := func() {}
@@ -540,10 +546,11 @@ func (s *Shards) leadAlone(ctx context.Context) error {
 	s.lead(only, true)
 	s.mu.Unlock()
 	close(s.alone)
-	go taken()
+	s.taking.Go(taken)
 	<-ctx.Done()
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.end(only)
+	s.mu.Unlock()
+	s.taking.Wait()
 	return nil
 }

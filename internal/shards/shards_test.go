@@ -482,6 +482,59 @@ func TestWhoIsNotReadyTakesNothing(t *testing.T) {
 	})
 }
 
+// TestWhoIsNotReadyTakesNothingOfAnotherNumber: a rolling update to another number of shards waits for the new ones to
+// be ready, too, as far as somebody of the old ones lives.
+func TestWhoIsNotReadyTakesNothingOfAnotherNumber(t *testing.T) {
+	t.Parallel()
+	for name, older := range map[string]func(b *bed){
+		"other shards": func(b *bed) {
+			first := b.start(2)
+			b.pass(3*time.Second, first)
+		},
+		"a leader without shards": func(b *bed) { b.leader("host_1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBed(t)
+				older(b)
+				newer := b.startWith(4, func(s *Shards) { s.Ready = func() bool { return false } })
+				<-time.After(2 * retry)
+				synctest.Wait()
+				list, err := newer.client.List(t.Context(), metav1.ListOptions{})
+				require.NoError(t, err)
+				for i := range list.Items {
+					require.NotContains(t, list.Items[i].Name, "-replica-4-", "it does not say that it takes part")
+				}
+			})
+		})
+	}
+}
+
+// TestTakeIsJoined: what is called once a shard is led has ended when Start returns.
+func TestTakeIsJoined(t *testing.T) {
+	t.Parallel()
+	for _, count := range []int{1, 4} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBed(t)
+			var begun, ended atomic.Int32
+			r := b.startWith(count, func(s *Shards) {
+				s.OnTake(func(int) func() {
+					return func() {
+						begun.Add(1)
+						<-time.After(time.Hour)
+						ended.Add(1)
+					}
+				})
+			})
+			b.pass(3*time.Second, r)
+			require.EqualValues(t, count, begun.Load())
+			r.stop()
+			require.EqualValues(t, count, ended.Load())
+		})
+	}
+}
+
 // TestTake: what is called before a shard is led is called while nobody leads it.
 func TestTake(t *testing.T) {
 	t.Parallel()

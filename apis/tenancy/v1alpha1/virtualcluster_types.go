@@ -25,8 +25,8 @@ const (
 	ReasonControlPlaneChanged = "ControlPlaneChanged"
 	// ReasonKeyConflict: the namespace with the name of the cluster key belongs to another object, or is being deleted.
 	ReasonKeyConflict = "KeyConflict"
-	// ReasonDeleting: the VirtualCluster is being deleted, and waits for the super clusters that the message names: they
-	// hold something of the tenant, or do not answer.
+	// ReasonDeleting: the VirtualCluster is being deleted, and waits for the super clusters that the message names:
+	// they hold something of the tenant, or do not answer.
 	ReasonDeleting = "Deleting"
 
 	// ReasonTooMuchData: the tenant's API server answered with more than limits.answerBytes of its TenantPolicy, or has

@@ -157,9 +157,11 @@ func ended(ctx context.Context, meta *proof.ControlPlane, owner tenancy.Owner) (
 	vc := &tenancyv1alpha1.VirtualCluster{}
 	err := meta.Reader.Get(ctx, owner.VirtualCluster, vc)
 	switch {
-	case client.IgnoreNotFound(err) != nil:
+	case apierrors.IsNotFound(err):
+		return proof.Proof{}, false, nil
+	case err != nil:
 		return proof.Proof{}, false, fmt.Errorf("reading VirtualCluster %s: %w", owner.VirtualCluster, err)
-	case err != nil, vc.UID != owner.VirtualClusterUID, vc.DeletionTimestamp == nil:
+	case vc.UID != owner.VirtualClusterUID, vc.DeletionTimestamp == nil:
 		return proof.Proof{}, false, nil
 	}
 	proven, err := meta.Answered(ctx, fmt.Sprintf("VirtualCluster %s is being deleted", owner.VirtualCluster))

@@ -43,8 +43,8 @@ type Env struct {
 	Enqueue func(keys []engine.Key)
 	// SuperHost is the server of the super cluster's client configuration. Pods of isolated tenants may not reach it.
 	SuperHost string
-	// Missing returns whether the meta cluster has no VirtualCluster of that name and UID. A nil function stands for one
-	// that returns false.
+	// Missing returns whether the meta cluster has no VirtualCluster of that name and UID. A nil function stands for
+	// one that returns false.
 	Missing func(ctx context.Context, name types.NamespacedName, uid types.UID) (bool, error)
 	// VirtualNode returns the Node of this super cluster in the meta cluster, nil if there is none; a nil function
 	// stands for no Node.

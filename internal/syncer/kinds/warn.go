@@ -64,9 +64,9 @@ const (
 	// ReasonClaimKept: a super claim with a volume has no claim in its tenant, and nobody has seen the tenant delete
 	// that. It stays until the operator deletes it in the super cluster. The Event is on the virtual Node.
 	ReasonClaimKept = "ClaimKept"
-	// ReasonVirtualClusterMissing: the super cluster holds namespaces of a VirtualCluster that the meta cluster does not
-	// have, and that nobody has seen being deleted. They stay, and what is in them runs, until the operator deletes
-	// them. The Event is on the virtual Node, and without a pool on the super namespace.
+	// ReasonVirtualClusterMissing: the super cluster holds namespaces of a VirtualCluster that the meta cluster lacks,
+	// and that nobody has seen being deleted. They stay, and what is in them runs, until the operator deletes them. The
+	// Event is on the virtual Node, and without a pool on the super namespace.
 	ReasonVirtualClusterMissing = "VirtualClusterMissing"
 	// ReasonClaimsKept: the super namespace that a tenant namespace needs holds claims of an earlier namespace of its
 	// name, whose deletion nobody has seen; the syncer syncs nothing of the tenant namespace until they are gone.

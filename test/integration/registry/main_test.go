@@ -144,12 +144,13 @@ func (w *world) run(ctx context.Context, running *sync.WaitGroup) error {
 		return err
 	}
 	recorder := mgr.GetEventRecorderFor("vc-scheduler")
-	owner := &virtualclusters.Owner{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder}
+	ofSuperClusters := &superclusters.Controller{Client: mgr.GetClient(), Recorder: recorder}
+	owner := &virtualclusters.Owner{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder, Left: ofSuperClusters.Left}
 	ofTenants := &tenants.Controller{Client: mgr.GetClient(), Lifecycle: owner, Engage: w.engaged.engage}
 	if err := ofTenants.SetupWithManager(mgr); err != nil {
 		return err
 	}
-	if err := (&superclusters.Controller{Client: mgr.GetClient(), Recorder: recorder}).SetupWithManager(mgr); err != nil {
+	if err := ofSuperClusters.SetupWithManager(mgr); err != nil {
 		return err
 	}
 	running.Go(func() {

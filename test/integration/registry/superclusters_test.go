@@ -9,6 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -175,6 +176,7 @@ func TestSuperClusters(t *testing.T) {
 		awaitOffer(t, "r1", "True/SuperClusterReady 5500m 23Gi 219")
 	})
 	t.Run("what tenants use", testUse)
+	t.Run("a deleted tenant waits for it", testDeletedTenantWaits)
 	t.Run("headroom", testHeadroom)
 	t.Run("what operators set on the node stays", func(t *testing.T) {
 		patch := `{"metadata":{"labels":{"mine":"yes"}},"spec":{"unschedulable":true,"taints":[{"key":"mine","effect":"NoSchedule"}]}}`
@@ -243,6 +245,38 @@ func testUse(t *testing.T) {
 	require.NoError(t, shared.inSuper.CoreV1().Pods(namespace).Delete(t.Context(), "ours", *metav1.NewDeleteOptions(0)))
 	require.NoError(t, shared.client.Delete(t.Context(), placement))
 	awaitOffer(t, "r1", "True/SuperClusterReady 5500m 23Gi 219")
+}
+
+// testDeletedTenantWaits: a VirtualCluster is there until no super cluster holds anything of it.
+func testDeletedTenantWaits(t *testing.T) {
+	createSecret(t, "held", "value", shared.tenant.KubeConfig)
+	createTenant(t, "held")
+	vc := awaitReady(t, "held", tenancyv1alpha1.ReasonConnected)
+	held := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "held-web"}}
+	tenancy.SetOwner(held, tenancy.Owner{
+		ClusterKey: vc.Status.ClusterNamespace, VirtualCluster: client.ObjectKeyFromObject(vc), VirtualClusterUID: vc.UID, Namespace: "web", UID: "u",
+	})
+	_, err := shared.inSuper.CoreV1().Namespaces().Create(t.Context(), held, metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.NoError(t, shared.client.Delete(t.Context(), vc))
+	deleting := awaitReady(t, "held", tenancyv1alpha1.ReasonDeleting)
+	require.Contains(t, meta.FindStatusCondition(deleting.Status.Conditions, tenancyv1alpha1.ConditionReady).Message, "hold nothing of the tenant: r1")
+	var root corev1.Namespace
+	require.NoError(t, shared.client.Get(t.Context(), client.ObjectKey{Name: vc.Status.ClusterNamespace}, &root))
+	require.Nil(t, root.DeletionTimestamp)
+
+	require.NoError(t, shared.inSuper.CoreV1().Namespaces().Delete(t.Context(), held.Name, metav1.DeleteOptions{}))
+	held, err = shared.inSuper.CoreV1().Namespaces().Get(t.Context(), held.Name, metav1.GetOptions{})
+	require.NoError(t, err)
+	held.Spec.Finalizers = nil // plays the namespace controller
+	_, err = shared.inSuper.CoreV1().Namespaces().Finalize(t.Context(), held, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	eventually(t, func() string {
+		if err := shared.client.Get(t.Context(), client.ObjectKeyFromObject(vc), vc); !apierrors.IsNotFound(err) {
+			return fmt.Sprintf("the VirtualCluster is still there: %v", err)
+		}
+		return ""
+	})
 }
 
 func testHeadroom(t *testing.T) {

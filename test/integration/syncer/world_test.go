@@ -73,8 +73,8 @@ type world struct {
 	nodes tenancyv1alpha1.NodesMode
 	// transparent are the prefixes of labels and annotations that come up to the tenant.
 	transparent []string
-	// controlPlane is that of the tenant.
-	controlPlane *controlplane.ControlPlane
+	// controlPlane is that of the tenant, and metaPlane that of meta.
+	controlPlane, metaPlane *controlplane.ControlPlane
 }
 
 const (
@@ -105,7 +105,7 @@ func newWorldWithout(t *testing.T, without ...string) *world {
 	require.NoError(t, err)
 	w := &world{
 		metaConfig: started[0].Config, accountConfig: account.Config, tenantConfig: started[1].Config, superConfig: started[2].Config, super2Config: started[3].Config,
-		controlPlane: started[1], r1: started[2], key: tenantKey, vcName: "vc", services: tenantServices, policy: &policy.Ref{},
+		controlPlane: started[1], metaPlane: started[0], r1: started[2], key: tenantKey, vcName: "vc", services: tenantServices, policy: &policy.Ref{},
 	}
 	w.follow(t, func(*tenancyv1alpha1.TenantPolicySpec) {})
 	for to, config := range map[*client.Client]*rest.Config{
