@@ -219,8 +219,8 @@ func (o *Offers) notRaised(pair *offerPair, superObject client.Object, why strin
 }
 
 // reserveKey is the key under which what is being created of a kind counts for a tenant.
-func (p *offerPair) reserveKey() engine.Key {
-	return engine.Key{Tenant: p.key.Tenant, Kind: p.row.name, Name: p.key.Name}
+func (row *offered) reserveKey(tenant, name string) engine.Key {
+	return engine.Key{Tenant: tenant, Kind: row.name, Name: name}
 }
 
 // limitKey is the key of the warning that a namespace lacks objects.
@@ -243,7 +243,7 @@ func (o *Offers) reserve(pair *offerPair) bool {
 		object, _ := pair.tenant.Cache.Get(pair.row.name, at, base)
 		return object != nil
 	}
-	if !o.env.customs.creating.reserve(pair.reserveKey(), shown, isShown, int(rules.Spec.Limits.Objects), o.env.Clock.Now()) {
+	if !o.env.customs.creating.reserve(pair.row.reserveKey(pair.key.Tenant, pair.key.Name), shown, isShown, int(rules.Spec.Limits.Objects), o.env.Clock.Now()) {
 		o.env.warnOnce(pair.tenant, pair.limitKey(), namespace, ReasonTenantLimit, fmt.Sprintf(
 			"Super cluster %s has objects of kind %s for this namespace that do not come up: %d may, in all namespaces together, and as many are here (limits.objects of SyncPolicy %s)",
 			o.env.ID, rules.Kind.Kind, rules.Spec.Limits.Objects, rules.Name))
@@ -258,7 +258,7 @@ func (o *Offers) raised(pair *offerPair, err error) {
 		o.env.warnings.clear(pair.limitKey())
 		return
 	}
-	o.env.customs.creating.cancel(pair.reserveKey())
+	o.env.customs.creating.cancel(pair.row.reserveKey(pair.key.Tenant, pair.key.Name))
 	o.refusedHere(pair, err)
 }
 

@@ -328,6 +328,30 @@ func renamed(object *unstructured.Unstructured, name string) *unstructured.Unstr
 	return object
 }
 
+// TestRaisedRoomComesBack: what came up and is gone takes no room, however soon.
+func TestRaisedRoomComesBack(t *testing.T) {
+	t.Parallel()
+	r := newRaising(t, nil)
+	for i := range 4 {
+		name := fmt.Sprintf("w%d", i)
+		made := widget(superNamespace, name, types.UID("super-"+name))
+		has(t, r.superClient, made)
+		r.wants(t, name, "create "+name)
+		r.env.Changed(kinds.Change{Kind: raisedWidgets, Side: kinds.TenantSide, Tenant: clusterKey, Current: r.has(t, name)})
+		require.NoError(t, r.superClient.Delete(t.Context(), made))
+		r.wants(t, name, "delete "+name)
+	}
+	for i := range 3 {
+		name := fmt.Sprintf("w%d", i)
+		has(t, r.superClient, widget(superNamespace, name, types.UID("super-"+name)))
+	}
+	r.wants(t, "w0", "create w0")
+	r.wants(t, "w1", "create w1")
+	r.wants(t, "w2")
+	tenant, _ := r.told()
+	require.Len(t, tenant, 1)
+}
+
 // TestRaisedRemovesByLiveRead: that the policy says so in a cache deletes nothing.
 func TestRaisedRemovesByLiveRead(t *testing.T) {
 	t.Parallel()

@@ -54,7 +54,7 @@ func (e *Env) keys(kind string) []engine.Key {
 	return keys
 }
 
-// Changed counts a change and returns the keys that it enqueues. Each change of the super cluster must be passed once.
+// Changed counts a change and returns the keys that it enqueues. Each change must be passed once.
 func (e *Env) Changed(change Change) []engine.Key {
 	keys := e.count(&change)
 	for _, wake := range e.kinds().wakes[change.Kind] {
@@ -63,10 +63,14 @@ func (e *Env) Changed(change Change) []engine.Key {
 	return keys
 }
 
-// count counts a change of the super cluster in the tally of its tenant. It returns the key of an object that may have
-// room now.
+// count counts a change of the super cluster in the tally of its tenant, and ends the creation of what came up to a
+// tenant. It returns the key of an object that may have room now.
 func (e *Env) count(change *Change) []engine.Key {
 	if change.Side != SuperSide {
+		if row := e.customs.table().up[change.Kind]; row != nil && row.raises() {
+			object := change.object()
+			e.customs.creating.cancel(row.reserveKey(change.Tenant, row.nameOf(object.GetNamespace(), object.GetName())))
+		}
 		return nil
 	}
 	spec := e.kinds().spec(change.Kind)

@@ -551,7 +551,7 @@ func (w *world) testSyncRaises(t *testing.T, other *world) {
 				return nil
 			}
 		}
-		return fmt.Errorf("the tenant has %v", count())
+		return fmt.Errorf("the tenant has %v, and no Event says why: %v", count(), messages(events.Items))
 	})
 	change(t, w.meta, syncPolicy("reports", ""), func(object client.Object) { object.(*tenancyv1alpha1.SyncPolicy).Spec.Limits.Objects = 100 })
 	for i := range 3 {
@@ -684,4 +684,13 @@ func (w *world) testSyncPolicyGone(t *testing.T) {
 	}
 	require.NoError(t, w.super2.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs))
 	require.NoError(t, w.tenant.Get(t.Context(), types.NamespacedName{Namespace: "web", Name: "late"}, widget("Widget", "", "", nil)))
+}
+
+func messages(events []corev1.Event) (all []string) {
+	for i := range events {
+		if strings.Contains(events[i].Message, "SyncPolicy reports") {
+			all = append(all, events[i].Message)
+		}
+	}
+	return all
 }
