@@ -22,12 +22,13 @@ import (
 // A SyncPolicy with scope Namespaces raises objects: what is in the super namespaces of a tenant, and is no copy, comes
 // up to the namespaces that these are for, by the rules of Offers.
 
-// ReasonNotRaised: an object of a super namespace, which a SyncPolicy lets up, does not come up. On a tenant's namespace:
-// the tenant's API server refuses it. On the virtual Node: it names super namespaces of other tenants, or looks like a
-// list.
+// ReasonNotRaised: an object of a super namespace, which a SyncPolicy lets up, does not come up. On a tenant's
+// namespace: the tenant's API server refuses it. On the virtual Node: it names super namespaces of other tenants, or
+// looks like a list.
 const ReasonNotRaised = "NotRaised"
 
-// notTheirs is offerPair.hidden of what is in a super namespace that is not, or no longer, that of the tenant's namespace.
+// notTheirs is offerPair.hidden of what is in a super namespace that is not, or no longer, that of the tenant's
+// namespace.
 const notTheirs = "the super namespace is not that of the tenant's namespace"
 
 // word matches what may be the name of a namespace in a text.
@@ -150,8 +151,8 @@ func (e *Env) raisable(tenant *Tenant, row *offered) []string {
 	return names
 }
 
-// raise puts in place of the super object of a pair what of it may come up: nothing of a copy, and the tenant's names of
-// its namespaces. It returns false where the tenant's object stays as it is, and tells why.
+// raise puts in place of the super object of a pair what of it may come up: nothing of a copy, and the tenant's names
+// of its namespaces. It returns false where the tenant's object stays as it is, and tells why.
 func (o *Offers) raise(pair *offerPair) bool {
 	namespace, exists, _ := get[*corev1.Namespace](pair.tenant.Cache, KindNamespace, "", pair.tenantName().Namespace)
 	superNamespace, _ := o.env.SuperCache.Get(KindNamespace, "", pair.superName().Namespace)

@@ -426,7 +426,7 @@ func (o *Offers) unoffered(ctx context.Context, pair *offerPair) (proof.Proof, e
 	}
 	live := pair.row.empty()
 	proven, lacks, err := o.env.superCluster().Lacks(ctx, pair.superName(), live, func() bool {
-		return live.GetDeletionTimestamp() == nil && !(pair.row.raises() && isCopy(live))
+		return live.GetDeletionTimestamp() == nil && (!pair.row.raises() || !isCopy(live))
 	})
 	switch {
 	case err != nil:

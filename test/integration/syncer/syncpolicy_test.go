@@ -497,7 +497,8 @@ func (w *world) testSyncRaises(t *testing.T, other *world) {
 	require.NoError(t, w.tenant.Delete(t.Context(), mine))
 	appears(t, w.tenant, "web", "first", mine, hasPhase("Done"))
 
-	// What names another tenant's namespace does not come up, nor what is too large; the operator and the tenant know why.
+	// What names another tenant's namespace does not come up, nor what is too large; the operator and the tenant know
+	// why.
 	create(t, w.super, report(superName("web"), "foreign", map[string]any{"color": "pod " + otherName + "/p"}))
 	eventually(t, func() error {
 		var events corev1.EventList
