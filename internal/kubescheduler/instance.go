@@ -125,13 +125,13 @@ func (i Instance) judge(sched *scheduler.Scheduler) {
 	schedule := sched.SchedulePod
 	sched.SchedulePod = func(ctx context.Context, profile framework.Framework, state fwk.CycleState, pod *corev1.Pod) (scheduler.ScheduleResult, error) {
 		judged, none := i.judged(pod)
+		if none != "" {
+			return scheduler.ScheduleResult{}, unfit(pod, noNodeBy, none)
+		}
 		if i.Refused != nil {
 			if reason := i.Refused(judged); reason != "" {
 				return scheduler.ScheduleResult{}, unfit(pod, refusedBy, reason)
 			}
-		}
-		if none != "" {
-			return scheduler.ScheduleResult{}, unfit(pod, noNodeBy, none)
 		}
 		return schedule(ctx, profile, state, judged)
 	}

@@ -22,6 +22,11 @@ import (
 const (
 	// MaxHosts is how many host names a requirement may become.
 	MaxHosts = 500
+	// MaxAsked is how many requirements on a tenant's own labels, and values in them, a spec may have, over all terms.
+	// A node selector counts once more for each term, for each term is answered with it.
+	MaxAsked = 64
+	// MaxNodes is how many Nodes a tenant may have for its labels to be looked at.
+	MaxNodes = 10_000
 	// MaxLabels is how many labels of one Node are looked at: the first in alphabetical order.
 	MaxLabels = 64
 
@@ -101,8 +106,17 @@ func Uses(spec *corev1.PodSpec, own func(key string) bool) bool {
 //
 // All such requirements of a term, and those of the node selector, are answered together, so that one Node meets them
 // all. If no Node can, spec requires one empty term, which matches no node, and why is returned; else "".
+//
+// So it is where more is asked than MaxAsked, or of more Nodes than MaxNodes.
 func Translate(spec *corev1.PodSpec, own func(key string) bool, nodes []Node) string {
 	selected := takeSelector(spec, own)
+	if why := exceeds(spec, selected, own, len(nodes)); why != "" {
+		spec.Affinity = cmp.Or(spec.Affinity, &corev1.Affinity{})
+		spec.Affinity.NodeAffinity = &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}},
+		}
+		return why
+	}
 	if len(selected) > 0 {
 		spec.Affinity = cmp.Or(spec.Affinity, &corev1.Affinity{})
 		spec.Affinity.NodeAffinity = cmp.Or(spec.Affinity.NodeAffinity, &corev1.NodeAffinity{})
@@ -129,6 +143,65 @@ func Translate(spec *corev1.PodSpec, own func(key string) bool, nodes []Node) st
 	}
 	required.NodeSelectorTerms = terms
 	return why
+}
+
+// exceeds returns why a spec is not translated, without selected, which were taken out of its node selector; "" if it
+// is.
+func exceeds(spec *corev1.PodSpec, selected []corev1.NodeSelectorRequirement, own func(key string) bool, nodes int) string {
+	asked := weigh(selected, own)
+	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
+		affinity := spec.Affinity.NodeAffinity
+		if required := affinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
+			asked *= max(1, len(required.NodeSelectorTerms))
+			for i := range required.NodeSelectorTerms {
+				asked += weigh(required.NodeSelectorTerms[i].MatchExpressions, own)
+			}
+		}
+		for i := range affinity.PreferredDuringSchedulingIgnoredDuringExecution {
+			asked += weigh(affinity.PreferredDuringSchedulingIgnoredDuringExecution[i].Preference.MatchExpressions, own)
+		}
+	}
+	switch {
+	case asked > MaxAsked:
+		return fmt.Sprintf("the pod names %d labels of Nodes and their values, with the node selector in each term: at most %d may be named", asked, MaxAsked)
+	case asked > 0 && nodes > MaxNodes:
+		return fmt.Sprintf("this control plane has %d Nodes: pods may name labels of Nodes where there are at most %d", nodes, MaxNodes)
+	}
+	return ""
+}
+
+// weigh returns how much requirements ask of labels of which own is true.
+func weigh(requirements []corev1.NodeSelectorRequirement, own func(key string) bool) (asked int) {
+	for i := range requirements {
+		if own(requirements[i].Key) {
+			asked += 1 + len(requirements[i].Values)
+		}
+	}
+	return asked
+}
+
+// Without removes from spec, which must be the caller's own copy, what it requires and prefers of labels of which own
+// is true. More Nodes may match it then, and none that matched does not.
+func Without(spec *corev1.PodSpec, own func(key string) bool) {
+	takeSelector(spec, own)
+	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil {
+		return
+	}
+	affinity := spec.Affinity.NodeAffinity
+	isOwn := func(requirement corev1.NodeSelectorRequirement) bool { return own(requirement.Key) }
+	affinity.PreferredDuringSchedulingIgnoredDuringExecution = nil
+	required := affinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if required == nil {
+		return
+	}
+	for i := range required.NodeSelectorTerms {
+		term := &required.NodeSelectorTerms[i]
+		wasEmpty := isEmpty(term)
+		if term.MatchExpressions = slices.DeleteFunc(term.MatchExpressions, isOwn); !wasEmpty && isEmpty(term) {
+			affinity.RequiredDuringSchedulingIgnoredDuringExecution = nil // one of the terms is enough
+			return
+		}
+	}
 }
 
 // preferring returns translated preferences without those that no Node meets, or every node.

@@ -142,6 +142,81 @@ func TestBounds(t *testing.T) {
 	require.Len(t, nodelabels.Of("r1.a", labels).Labels, nodelabels.MaxLabels)
 }
 
+// TestAsked: what a pod may ask is bounded, for every term is answered over all Nodes, and becomes names.
+func TestAsked(t *testing.T) {
+	t.Parallel()
+	repeated := func(count int, expressions ...corev1.NodeSelectorRequirement) *corev1.Affinity {
+		all := make([]corev1.NodeSelectorTerm, count)
+		for i := range all {
+			all[i] = term(expressions...)
+		}
+		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: all}}}
+	}
+	own, other := expression("disk", corev1.NodeSelectorOpExists), expression("zone", corev1.NodeSelectorOpExists)
+	for _, tc := range []struct {
+		name  string
+		spec  corev1.PodSpec
+		nodes []nodelabels.Node
+		want  string
+	}{
+		{name: "as many terms as may be", spec: corev1.PodSpec{Affinity: repeated(nodelabels.MaxAsked, own)}, nodes: nodes()},
+		{
+			name: "one more", spec: corev1.PodSpec{Affinity: repeated(nodelabels.MaxAsked+1, own)}, nodes: nodes(),
+			want: "the pod names 65 labels of Nodes and their values, with the node selector in each term: at most 64 may be named",
+		},
+		{name: "many terms of others'", spec: corev1.PodSpec{Affinity: repeated(1000, other)}, nodes: nodes()},
+		{
+			name: "the node selector in each of them", spec: corev1.PodSpec{NodeSelector: map[string]string{"disk": "ssd"}, Affinity: repeated(1000, other)}, nodes: nodes(),
+			want: "the pod names 2000 labels of Nodes and their values, with the node selector in each term: at most 64 may be named",
+		},
+		{
+			name: "many Nodes", spec: corev1.PodSpec{Affinity: repeated(1, own)}, nodes: make([]nodelabels.Node, nodelabels.MaxNodes+1),
+			want: "this control plane has 10001 Nodes: pods may name labels of Nodes where there are at most 10000",
+		},
+		{name: "many Nodes, and nothing asked", spec: corev1.PodSpec{Affinity: repeated(1, other)}, nodes: make([]nodelabels.Node, nodelabels.MaxNodes+1)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, tc.want, nodelabels.Translate(&tc.spec, isOwn, tc.nodes))
+			require.False(t, nodelabels.Uses(&tc.spec, isOwn), "none is left")
+			if tc.want != "" {
+				require.Equal(t, []corev1.NodeSelectorTerm{{}}, tc.spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms)
+			}
+		})
+	}
+}
+
+// TestWithout: what is left never matches fewer Nodes.
+func TestWithout(t *testing.T) {
+	t.Parallel()
+	own, other := expression("disk", corev1.NodeSelectorOpExists), expression("zone", corev1.NodeSelectorOpExists)
+	for _, tc := range []struct {
+		name        string
+		terms, want []corev1.NodeSelectorTerm
+	}{
+		{name: "no terms"},
+		{name: "of others", terms: []corev1.NodeSelectorTerm{term(other)}, want: []corev1.NodeSelectorTerm{term(other)}},
+		{name: "of both", terms: []corev1.NodeSelectorTerm{term(own, other)}, want: []corev1.NodeSelectorTerm{term(other)}},
+		{name: "one of its own alone", terms: []corev1.NodeSelectorTerm{term(other), term(own)}},
+		{name: "one that matches nothing", terms: []corev1.NodeSelectorTerm{{}, term(own, other)}, want: []corev1.NodeSelectorTerm{{}, term(other)}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			spec := corev1.PodSpec{NodeSelector: map[string]string{"disk": "ssd", "zone": "a"}, Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}}
+			if tc.terms != nil {
+				spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: tc.terms}
+			}
+			nodelabels.Without(&spec, isOwn)
+			require.Equal(t, map[string]string{"zone": "a"}, spec.NodeSelector)
+			var got []corev1.NodeSelectorTerm
+			if required := spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
+				got = required.NodeSelectorTerms
+			}
+			require.Empty(t, cmp.Diff(tc.want, got))
+		})
+	}
+}
+
 func TestReserved(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[string]bool{

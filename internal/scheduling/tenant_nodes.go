@@ -63,10 +63,16 @@ func (j *judge) judged(pod *corev1.Pod) (*corev1.Pod, string) {
 	return judged, nodelabels.Translate(&judged.Spec, current.IsTenants, nodes)
 }
 
-// hinted is judged for queueing hints.
+// hinted is judged for queueing hints, which are asked about every waiting pod: it leaves out what is wanted of labels
+// that the tenant has given its Nodes, instead of answering it.
 func (j *judge) hinted(pod *corev1.Pod) *corev1.Pod {
-	judged, _ := j.judged(pod)
-	return judged
+	hinted := copyOf(pod)
+	hinted.Spec.Tolerations = policy.TolerationsInView(j.policy.Get(), pod)
+	if j.names(pod) {
+		hinted.Spec.NodeSelector, hinted.Spec.Affinity = maps.Clone(pod.Spec.NodeSelector), pod.Spec.Affinity.DeepCopy()
+		nodelabels.Without(&hinted.Spec, j.policy.Get().IsTenants)
+	}
+	return hinted
 }
 
 // names reports whether a pod names labels that are its tenant's own.

@@ -58,9 +58,9 @@ func All() []Attack {
 		{"claim", "volumes", "a pod with a PersistentVolumeClaim", "Event `PolicyForbids`: the policy does not list the kind", []int{13}},
 		{"network-volumes", "volumes", "NFS, iSCSI and inline CSI volumes, which the node would mount", "Event `PolicyForbids` names each kind", []int{13}},
 
-		{"wildcard", "tolerations", "a toleration without a key, which tolerates every taint", "Event `PolicyForbids`, no super pod", []int{15}},
-		{"operator-taint", "tolerations", "a toleration of the taint of dedicated nodes", "Event `PolicyForbids`, no super pod", []int{15}},
-		{"later-toleration", "tolerations", "the same toleration, added to a pod that runs", "every update is checked too: Event `PolicyForbids`, the super pod stays as it is", []int{15}},
+		{"wildcard", "tolerations", "a toleration without a key, which tolerates every taint", "Event `TolerationsLeftOut`: the super pod is there without it", []int{15}},
+		{"operator-taint", "tolerations", "a toleration of the taint of dedicated nodes", "Event `TolerationsLeftOut`: the super pod is there without it, elsewhere", []int{15}},
+		{"later-toleration", "tolerations", "the same toleration, added to a pod that runs", "every update is checked too: Event `TolerationsLeftOut`, the super pod stays as it is", []int{15}},
 		{"node-labels", "tolerations", "a node selector, a node affinity and a topology key for a label of the operator's, and for one that no node has", "Event `PolicyForbids` names the key, whether nodes have it or not", []int{15}},
 		{"cordoned", "tolerations", "a pod that names a super cluster which is cordoned", "no super pod, Event `SuperClusterClosed`; the choice is removed, Event `SuperClusterNotGranted`", []int{15}},
 		{"runtime-class", "tolerations", "a RuntimeClass that the policy does not list", "Event `PolicyForbids` names the class", []int{24}},

@@ -70,7 +70,11 @@ func Copied[T client.Object](c Copy[T]) Spec {
 	}
 	return Spec{
 		Name: c.Name, Scope: c.Scope, Tenant: watchAll(c.New()), Super: super, SuperKey: c.superKey, Wakes: c.Wakes, Indexes: c.Indexes, Cleared: c.Scope == ScopePlaced,
-		New: func(env *Env) engine.Kind { return &copier[T]{env: env, Copy: c} },
+		New: func(env *Env) engine.Kind {
+			made := &copier[T]{env: env, Copy: c}
+			env.forgets = append(env.forgets, made.drift.forgetAll)
+			return made
+		},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/proof"
@@ -182,19 +183,9 @@ func (o *Offers) raise(pair *offerPair) bool {
 	}
 	foreign := ""
 	translated, ok := syncpolicy.Texts(part, func(text string) string {
-		return word.ReplaceAllStringFunc(text, func(name string) string {
-			named, exists, _ := get[*corev1.Namespace](o.env.SuperCache, KindNamespace, "", name)
-			if !exists {
-				return name
-			}
-			owner, owned := tenancy.GetOwner(named)
-			if !owned || !pair.tenant.owns(owner, owner.Namespace) {
-				foreign = name
-				return name
-			}
-			return owner.Namespace
-		})
+		return word.ReplaceAllStringFunc(text, func(name string) string { return o.tenantsWord(pair.tenant, name, &foreign) })
 	}).(map[string]any)
+	word.ReplaceAllStringFunc(pair.tenantName().Name, func(name string) string { return o.tenantsWord(pair.tenant, name, &foreign) })
 	if foreign != "" {
 		o.notRaised(pair, superObject, fmt.Sprintf("it names namespace %s, which is not the tenant's. Let fields.stay of SyncPolicy %s leave that out", foreign, rules.Name))
 		return false
@@ -203,6 +194,55 @@ func (o *Offers) raise(pair *offerPair) bool {
 		pair.superObject = &unstructured.Unstructured{Object: syncpolicy.Identified(translated, superObject.Object)}
 	}
 	return true
+}
+
+// tenantsWord returns a word of a super object as a tenant may read it: with the tenant's namespaces in place of its
+// super namespaces, which may be parts of a name, as in <super namespace>-tls. Where it names another namespace, or has
+// a super namespace of another tenant as a part, foreign is set to that.
+func (o *Offers) tenantsWord(tenant *Tenant, name string, foreign *string) string {
+	if whole, exists, _ := get[*corev1.Namespace](o.env.SuperCache, KindNamespace, "", name); exists {
+		if owner, owned := tenancy.GetOwner(whole); owned && tenant.owns(owner, owner.Namespace) {
+			return owner.Namespace
+		}
+		*foreign = name
+		return name
+	}
+	var read strings.Builder
+	for len(name) > 0 {
+		part, owner := o.superNamespaceIn(name)
+		switch {
+		case part == "":
+			part, _, _ = strings.Cut(name, "-")
+			read.WriteString(part)
+		case tenant.owns(owner, owner.Namespace):
+			read.WriteString(owner.Namespace)
+		default:
+			*foreign = part
+			read.WriteString(part)
+		}
+		name = name[len(part):]
+		if strings.HasPrefix(name, "-") {
+			read.WriteByte('-')
+			name = name[1:]
+		}
+	}
+	return read.String()
+}
+
+// superNamespaceIn returns the longest super namespace of a tenant with which a name begins, up to its end or a hyphen,
+// and whose it is; "" if there is none.
+func (o *Offers) superNamespaceIn(name string) (string, tenancy.Owner) {
+	for end := min(len(name), validation.DNS1123LabelMaxLength); end > 0; end-- {
+		if end < len(name) && name[end] != '-' {
+			continue
+		}
+		if named, exists, _ := get[*corev1.Namespace](o.env.SuperCache, KindNamespace, "", name[:end]); exists {
+			if owner, owned := tenancy.GetOwner(named); owned {
+				return name[:end], owner
+			}
+		}
+	}
+	return "", tenancy.Owner{}
 }
 
 // notRaised tells the operator, on the virtual Node, that an object of a super namespace does not come up.

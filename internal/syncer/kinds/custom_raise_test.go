@@ -172,7 +172,7 @@ func TestRaised(t *testing.T) {
 	t.Parallel()
 	r := newRaising(t, func(spec *tenancyv1alpha1.SyncPolicySpec) { spec.Fields.Stay = []string{"spec.node"} })
 	made := widget(superNamespace, "w", "super-w", "spec", object{
-		"node": "n1", "of": superNamespace + "/p", "by": []any{"svc." + superNamespace + ".svc"}, superNamespace: "1",
+		"node": "n1", "of": superNamespace + "/p", "by": []any{"svc." + superNamespace + ".svc", "tls-" + superNamespace + "-0"}, superNamespace: "1",
 	}, "status", object{"phase": "Done"})
 	made.SetLabels(map[string]string{"of": "r1"})
 	made.SetOwnerReferences([]metav1.OwnerReference{{Kind: "Job", Name: "j", UID: "u"}})
@@ -181,7 +181,7 @@ func TestRaised(t *testing.T) {
 	r.wants(t, "w", "status w")
 	r.wants(t, "w")
 	mine := r.has(t, "w")
-	require.Empty(t, cmp.Diff(object{"of": "web/p", "by": []any{"svc.web.svc"}, "web": "1"}, mine.Object["spec"]))
+	require.Empty(t, cmp.Diff(object{"of": "web/p", "by": []any{"svc.web.svc", "tls-web-0"}, "web": "1"}, mine.Object["spec"]))
 	require.Equal(t, object{"phase": "Done"}, mine.Object["status"])
 	require.Empty(t, mine.GetOwnerReferences())
 	require.Equal(t, map[string]string{tenancyv1alpha1.LabelOffered: "true"}, mine.GetLabels())
@@ -250,6 +250,12 @@ func TestNotRaised(t *testing.T) {
 		},
 		{
 			name: "it names another tenant's namespace", super: report("spec", object{"of": "pod other-web/p"}), setUp: func(r *raising) {
+				r.superCache[kinds.KindNamespace] = append(r.superCache[kinds.KindNamespace], other)
+			},
+			wantOperator: "Warning NotRaised Widget " + superNamespace + "/w of super cluster r1 does not come up to " + clusterKey + ": it names namespace other-web",
+		},
+		{
+			name: "it names what is called after another tenant's namespace", super: report("spec", object{"of": "secret other-web-tls"}), setUp: func(r *raising) {
 				r.superCache[kinds.KindNamespace] = append(r.superCache[kinds.KindNamespace], other)
 			},
 			wantOperator: "Warning NotRaised Widget " + superNamespace + "/w of super cluster r1 does not come up to " + clusterKey + ": it names namespace other-web",

@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"maps"
 	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,6 +35,13 @@ func (d *drift) forget(key engine.Key) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.last, key)
+}
+
+// forgetAll drops what is known of a tenant.
+func (d *drift) forgetAll(tenant string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.last, func(key engine.Key, _ versions) bool { return key.Tenant == tenant })
 }
 
 // drifted returns whether others changed, or deleted, the copy of a key: now are the versions of what is to be put

@@ -50,6 +50,7 @@ func (c *copier[T]) atHome(ctx context.Context, tenant *Tenant, key engine.Key, 
 	case home == assign.HomeHere, home == assign.HomeUnknown && isThere:
 		err = c.down(ctx, tenant, key, tenantObject, superObject, inSuper)
 	case isThere:
+		c.drift.forget(key)
 		err = c.away(ctx, tenant, key, tenantObject, superObject)
 	case c.Home.Elsewhere != nil:
 		err = c.down(ctx, tenant, key, c.Home.Elsewhere(tenant.rules(), tenantObject), superObject, inSuper)

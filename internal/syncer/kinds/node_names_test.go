@@ -1,6 +1,7 @@
 package kinds_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -218,14 +219,15 @@ func TestLabelsOfTheTenantsNodes(t *testing.T) {
 		selector map[string]string
 		want     *corev1.PodSpec
 		told     string
+		waits    bool
 	}{
 		{
 			name: "one of its Nodes", mode: tenancyv1alpha1.NodesPlaced, selector: map[string]string{"disk": "ssd", zoneKey: "z"},
 			want: &corev1.PodSpec{NodeSelector: map[string]string{zoneKey: "z", "pool": "small"}, Affinity: requiring(where(requirement(hostKey, in, "host-b")))},
 		},
 		{
-			name: "no Node has it any more", mode: tenancyv1alpha1.NodesPlaced, selector: map[string]string{"disk": "tape"},
-			want: &corev1.PodSpec{NodeSelector: map[string]string{"pool": "small"}, Affinity: requiring(corev1.NodeSelectorTerm{})},
+			name: "no Node here has it, yet", mode: tenancyv1alpha1.NodesPlaced, selector: map[string]string{"disk": "tape"}, waits: true,
+			told: "Warning FailedCreate Super cluster r1: no Node of this control plane has label disk=tape",
 		},
 		{
 			name: "the policy's own selector stays, whatever its Nodes say", mode: tenancyv1alpha1.NodesPlaced, selector: map[string]string{"pool": "large", "disk": "ssd"},
@@ -248,7 +250,9 @@ func TestLabelsOfTheTenantsNodes(t *testing.T) {
 			pod := tenantPod(func(pod *corev1.Pod) { pod.Spec.NodeSelector = tc.selector })
 			p.tenantCache[kinds.KindPod] = []client.Object{pod}
 			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}, 20e9)
-			require.NoError(t, err)
+			wait := &engine.WaitError{}
+			require.Equal(t, tc.waits, errors.As(err, &wait), "%v", err)
+			require.Equal(t, tc.waits, err != nil, "%v", err)
 			superPod := &corev1.Pod{}
 			err = p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: pod.Name}, superPod)
 			if tc.want == nil {

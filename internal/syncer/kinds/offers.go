@@ -442,8 +442,11 @@ func (o *Offers) reportDiffers(pair *offerPair, standing string) {
 	if o.env.MetaRecorder == nil || o.env.VirtualNode == nil {
 		return
 	}
-	node := o.env.VirtualNode()
-	if node == nil || !o.env.differs.isNew(strings.Join([]string{pair.row.name, pair.key.Name, standing}, "/"), pair.note.Hash, pair.tenant.Key) {
+	node, of, hash := o.env.VirtualNode(), []string{pair.row.name, pair.key.Name, standing}, pair.note.Hash
+	if pair.row.raises() {
+		of, hash = append(of, pair.tenant.Key), "" // controllers write such objects all the time: once is enough
+	}
+	if node == nil || !o.env.differs.isNew(strings.Join(of, "/"), hash, pair.tenant.Key) {
 		return
 	}
 	o.env.MetaRecorder.Event(node, corev1.EventTypeWarning, ReasonOffersDiffer, tenancy.Cut(fmt.Sprintf(
@@ -495,7 +498,7 @@ func (d *differs) isNew(of, hash, tenant string) bool {
 	defer d.mu.Unlock()
 	before, told := d.told[of]
 	switch {
-	case before.hash == hash:
+	case told && before.hash == hash:
 		return false
 	case told:
 		d.told[of] = difference{hash, before.tenant}

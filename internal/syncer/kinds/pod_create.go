@@ -62,6 +62,11 @@ func (p *Pods) desired(ctx context.Context, pair *podPair) (*corev1.Pod, PodEnvi
 	if err != nil {
 		return nil, env, policy.Facts{}, false, err
 	}
+	if env.NoNode != "" {
+		p.notTaken(pair, failedchoice.Unschedulable, env.NoNode)
+		p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonFailedCreate, fmt.Sprintf("Super cluster %s: %s", p.env.ID, env.NoNode))
+		return nil, env, policy.Facts{}, false, engine.Waitf("a Node of the tenant: %s", env.NoNode)
+	}
 	superPod := &corev1.Pod{}
 	SuperPod(pair.tenantPod, superPod, pair.owner(), pair.tenant.rules(), &env)
 	facts, err := p.policyFacts(ctx, pair)

@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +32,9 @@ type PodEnvironment struct {
 	// TenantNodes (nodelabels.Translate), which are those of this super cluster.
 	OwnLabels   bool
 	TenantNodes []nodelabels.Node
+	// NoNode is why none of TenantNodes answers to such requirements, "" if one does: no super pod is created, for what
+	// it requires of nodes cannot be changed when a Node gets the label.
+	NoNode string
 	// Services are those with variables: the API server's, and unless enableServiceLinks is false those of the pod's
 	// namespace. Their cluster IPs are those in this super cluster.
 	Services []*corev1.Service
@@ -101,6 +105,8 @@ func (e *Env) readTenantNodes(tenant *Tenant, tenantPod *corev1.Pod, env *PodEnv
 			env.TenantNodes = append(env.TenantNodes, nodelabels.Of(node.Name, node.Labels))
 		}
 	}
+	asks := corev1.PodSpec{NodeSelector: maps.Clone(tenantPod.Spec.NodeSelector), Affinity: tenantPod.Spec.Affinity.DeepCopy()}
+	env.NoNode = nodelabels.Translate(&asks, tenant.Policy.Get().IsTenants, env.TenantNodes)
 	return nil
 }
 

@@ -59,8 +59,7 @@ func translatePodSpec(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy
 	requestExplicitly(spec)
 	translateDNS(spec, owner.Namespace, env)
 	if env.OwnLabels {
-		// What no Node has matches no node: the pod was chosen for this super cluster before the label moved, and goes
-		// back once it was not taken.
+		// What no Node has matches no node; podEnvironment says so first, and nothing is created.
 		nodelabels.Translate(spec, rules.policy().IsTenants, env.TenantNodes)
 	}
 	NewNodeNames(env.SuperCluster, env.Nodes).Translate(spec, pinned)
