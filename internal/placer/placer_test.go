@@ -250,6 +250,14 @@ func (p *pool) wantRefused(tenant, want string) {
 	require.Empty(p.t, p.placed(tenant), "nothing of a refused namespace may be placed")
 }
 
+// wantQueued waits until the first slice of a refused namespace is in a queue again: it is refused before that, and
+// what is in flight is not woken, but waits for its backoff.
+func (p *pool) wantQueued(tenant string) {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool { return p.placer.queued(types.NamespacedName{Namespace: tenant, Name: "web.slice.0000"}) }, patience, 5*time.Millisecond,
+		"the first slice of %s is in no queue", tenant)
+}
+
 func TestPlacerSpreadsEveryTime(t *testing.T) {
 	p := newPool(t)
 	p.cluster("r1", "4", "8Gi")

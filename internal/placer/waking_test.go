@@ -34,6 +34,8 @@ func TestWhatWaitsUsesASuperClusterAtOnce(t *testing.T) {
 			p.ask("another", "200m", "200Mi") // refused after a slice was held and released
 			p.wantRefused("one", "super clusters")
 			p.wantRefused("another", "super clusters")
+			p.wantQueued("one")
+			p.wantQueued("another")
 			p.cluster("r2", "4", "8Gi")
 			p.wantPlaced("one", `{"r2":3}`)
 			p.wantPlaced("another", `{"r1":1,"r2":1}`)
