@@ -73,7 +73,7 @@ func TestLead(t *testing.T) {
 	require.NoError(t, err)
 	stored := newStoredPlacements(t)
 	notLed := errors.New("another leads it")
-	leads, lost := false, context.CancelCauseFunc(nil)
+	leads, leading := false, make(chan context.CancelCauseFunc, 2)
 	tenantsOf := &Tenants{
 		Part: PartPods, Client: stored, Store: NewStore(stored, stored), Dispatcher: newDispatcher(), PodConfig: podConfig,
 		Lead: func(ctx context.Context, tenant types.UID) (context.Context, func(http.RoundTripper) http.RoundTripper, func(), error) {
@@ -81,7 +81,8 @@ func TestLead(t *testing.T) {
 			if !leads {
 				return nil, nil, nil, notLed
 			}
-			ctx, lost = context.WithCancelCause(ctx)
+			ctx, lost := context.WithCancelCause(ctx)
+			leading <- lost
 			wrap := func(next http.RoundTripper) http.RoundTripper {
 				return roundTripper(func(r *http.Request) (*http.Response, error) {
 					passed.Add(1)
@@ -108,10 +109,11 @@ func TestLead(t *testing.T) {
 	require.Equal(t, int32(1), left.Load())
 	require.GreaterOrEqual(t, passed.Load(), requests.Load())
 
+	<-leading
 	before := requests.Load()
 	go func() { ended <- tenantsOf.Engage(schedulertest.Context(t), tenant, ready) }()
 	schedulertest.Soon(t, func() bool { return requests.Load() > before })
-	lost(notLed)
+	(<-leading)(notLed)
 	require.ErrorIs(t, <-ended, notLed)
 	require.Equal(t, int32(2), left.Load())
 }
