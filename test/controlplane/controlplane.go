@@ -33,6 +33,9 @@ type Options struct {
 	Controllers bool
 	// Unlimited lifts the bounds of the API server on requests in flight, and those of the controllers on their own.
 	Unlimited bool
+	// EtcdOf is a control plane that runs, in whose etcd the objects are, too, below a prefix of their own. nil: it has
+	// an etcd of its own.
+	EtcdOf *ControlPlane
 	// ServiceClusterIPRange holds the addresses of Services, in CIDR notation; "" is 10.0.0.0/24.
 	ServiceClusterIPRange string
 }
@@ -134,6 +137,10 @@ func (c *ControlPlane) start(bin, folder, name string, option Options) (release 
 		ServiceCIDR: option.ServiceClusterIPRange, DisableAdmission: slices.Clone(option.DisableAdmission), Unlimited: option.Unlimited,
 	}
 	c.programs = []launch.Program{launch.Etcd, launch.APIServer}
+	if option.EtcdOf != nil {
+		c.programs = c.programs[1:]
+		files.Ports.Etcd, files.EtcdPrefix = option.EtcdOf.files.Ports.Etcd, "/beside-"+name
+	}
 	if option.Controllers {
 		c.programs = append(c.programs, launch.ControllerManager, launch.Scheduler)
 	} else {

@@ -77,11 +77,21 @@ func (b *bed) start(ctx context.Context) error {
 		return err
 	}
 	b.say("Starting %d control planes", len(options))
-	started, stop, err := controlplane.StartIn(b.folder, options...)
+	// The etcd of the first tenant is that of all.
+	started, stop, err := controlplane.StartIn(b.folder, options[:3]...)
 	b.stops = append(b.stops, stop)
 	if err != nil {
 		return err
 	}
+	for i := range options[3:] {
+		options[3+i].EtcdOf = started[2]
+	}
+	beside, stop, err := controlplane.StartIn(b.folder, options[3:]...)
+	b.stops = append(b.stops, stop)
+	if err != nil {
+		return err
+	}
+	started = append(started, beside...)
 	for i, c := range started {
 		b.programs.addControlPlane([]string{"meta", "super", "tenant"}[min(i, 2)], c)
 	}
@@ -108,7 +118,8 @@ func (b *bed) start(ctx context.Context) error {
 }
 
 // controlPlanes returns how to start the control planes: meta, the super cluster, and those of the tenants. Tenants
-// have no controllers: those would cost the same without a pool.
+// have no controllers, and share an etcd: those would cost the same without a pool, and most of what ten etcds use here
+// is for their own sake.
 func (b *bed) controlPlanes(ctx context.Context) ([]controlplane.Options, error) {
 	crds, err := controlplane.SuperpoolCRDs()
 	if err != nil {

@@ -78,30 +78,37 @@ func rows(rate float64, resting map[string]float64) []row {
 			return perPod(r, used)
 		})})
 	}
+	all = append(all, parts("of it", func(r *result) map[string]float64 { return r.cpu })...)
+	all = append(all, row{name: "CPU per pod of the deletion, all programs", format: "%.1f ms", of: always(func(r *result) float64 { return perPod(r, sum(r.cpuDeletion)) })})
+	return append(all, parts("of the deletion", func(r *result) map[string]float64 { return r.cpuDeletion })...)
+}
+
+// parts returns rows that say which programs used the CPU time that of returns, each with whole in front.
+func parts(whole string, of func(*result) map[string]float64) (all []row) {
 	for _, part := range []struct {
 		name   string
 		groups []string
 	}{
-		{"of it, syncer + vc-scheduler", []string{"syncer", "vc-scheduler"}},
-		{"of it, syncer", []string{"syncer"}},
-		{"of it, vc-scheduler", []string{"vc-scheduler"}},
-		{"of it, tenants' API servers", []string{"tenant kube-apiserver"}},
-		{"of it, tenants' etcds", []string{"tenant etcd"}},
-		{"of it, the super API server", []string{"super kube-apiserver"}},
-		{"of it, the super cluster's controllers", []string{"super kube-controller-manager"}},
-		{"of it, etcd, kube-scheduler and kwok there", []string{"super etcd", "super kube-scheduler", "super kwok"}},
-		{"of it, the meta cluster", []string{"meta kube-apiserver", "meta etcd"}},
+		{"syncer + vc-scheduler", []string{"syncer", "vc-scheduler"}},
+		{"syncer", []string{"syncer"}},
+		{"vc-scheduler", []string{"vc-scheduler"}},
+		{"tenants' API servers", []string{"tenant kube-apiserver"}},
+		{"tenants' etcds", []string{"tenant etcd"}},
+		{"the super API server", []string{"super kube-apiserver"}},
+		{"the super cluster's controllers", []string{"super kube-controller-manager"}},
+		{"etcd, kube-scheduler and kwok there", []string{"super etcd", "super kube-scheduler", "super kwok"}},
+		{"the meta cluster", []string{"meta kube-apiserver", "meta etcd"}},
 	} {
-		all = append(all, row{name: part.name, format: "%.1f ms", of: func(r *result) (float64, bool) {
+		all = append(all, row{name: whole + ", " + part.name, format: "%.1f ms", of: func(r *result) (float64, bool) {
 			used, exists := 0.0, false
 			for _, group := range part.groups {
-				seconds, known := r.cpu[group]
+				seconds, known := of(r)[group]
 				used, exists = used+seconds, exists || known
 			}
 			return perPod(r, used), exists
 		}})
 	}
-	return append(all, row{name: "CPU per pod of the deletion, all programs", format: "%.1f ms", of: always(func(r *result) float64 { return perPod(r, sum(r.cpuDeletion)) })})
+	return all
 }
 
 // perPod returns milliseconds of a pod.

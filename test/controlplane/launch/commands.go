@@ -67,6 +67,9 @@ func (c *ControlPlane) apiServer() []string {
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-", "--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-username-headers=X-Remote-User",
 	}
+	if c.EtcdPrefix != "" {
+		arguments = append(arguments, "--etcd-prefix="+c.EtcdPrefix)
+	}
 	if c.ServiceNodePortRange != "" {
 		arguments = append(arguments, "--service-node-port-range="+c.ServiceNodePortRange)
 	}

@@ -54,7 +54,7 @@ func TestCommands(t *testing.T) {
 			"--tls-cert-file": "/bed/pki/r1/apiserver.crt", "--tls-private-key-file": "/bed/pki/r1/apiserver.key",
 			"--kubelet-client-certificate": "/bed/pki/r1/kubelet-client.crt", "--kubelet-client-key": "/bed/pki/r1/kubelet-client.key",
 			"--enable-admission-plugins": "NodeRestriction", "--requestheader-allowed-names": "front-proxy-client",
-		}, without: []string{"--disable-admission-plugins", "--permit-port-sharing", "--service-node-port-range"}},
+		}, without: []string{"--disable-admission-plugins", "--permit-port-sharing", "--service-node-port-range", "--etcd-prefix"}},
 		"an API server that bounds nothing": {
 			program: APIServer, change: func(c *ControlPlane) { c.Unlimited = true },
 			want: map[string]string{"--enable-priority-and-fairness": "false", "--max-requests-inflight": "0", "--max-mutating-requests-inflight": "0"},
@@ -75,6 +75,9 @@ func TestCommands(t *testing.T) {
 		"an API server with node ports of its own": {
 			program: APIServer, change: func(c *ControlPlane) { c.ServiceNodePortRange = "31000-31499" },
 			want: map[string]string{"--service-node-port-range": "31000-31499"},
+		},
+		"an API server in the etcd of another": {
+			program: APIServer, change: func(c *ControlPlane) { c.EtcdPrefix = "/t01" }, want: map[string]string{"--etcd-prefix": "/t01"},
 		},
 		"an API server on a reserved port": {
 			program: APIServer, change: func(c *ControlPlane) { c.SharePorts = true }, want: map[string]string{"--permit-port-sharing": ""},

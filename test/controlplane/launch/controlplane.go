@@ -56,6 +56,9 @@ type ControlPlane struct {
 	ServiceCIDR string
 	// ServiceNodePortRange holds the node ports of its Services, as <first>-<last>; "" is the API server's default.
 	ServiceNodePortRange string
+	// EtcdPrefix is below which its objects are in the etcd of another control plane, whose Ports.Etcd it has. "": it
+	// has an etcd of its own.
+	EtcdPrefix string
 	// DisableAdmission names admission plugins that it does without.
 	DisableAdmission []string
 	// Unlimited lifts the bounds of its API server on requests in flight, and those of its controllers on their own.
