@@ -16,19 +16,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/test/builders"
 	"github.com/superpool/superpool/test/controlplane"
 	"github.com/superpool/superpool/test/controlplane/launch"
-	"github.com/superpool/superpool/test/modcache"
 )
 
 // superID is the id of the super cluster.
@@ -106,7 +103,7 @@ func (b *bed) start(ctx context.Context) error {
 	}
 	for i := range b.tenants {
 		name := tenantName(i)
-		if err := create(ctx, b.meta, builders.KubeconfigSecret(name, started[2+i].KubeConfig), builders.VirtualCluster(name)); err != nil {
+		if err := controlplane.Create(ctx, b.meta, builders.KubeconfigSecret(name, started[2+i].KubeConfig), builders.VirtualCluster(name)); err != nil {
 			return err
 		}
 	}
@@ -121,18 +118,13 @@ func (b *bed) start(ctx context.Context) error {
 // have no controllers, and share an etcd: those would cost the same without a pool, and most of what ten etcds use here
 // is for their own sake.
 func (b *bed) controlPlanes(ctx context.Context) ([]controlplane.Options, error) {
-	crds, err := controlplane.SuperpoolCRDs()
+	crds, err := controlplane.MetaCRDs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	clusterAPI, err := modcache.Dir(ctx, "sigs.k8s.io/cluster-api")
-	if err != nil {
-		return nil, err
-	}
-	cluster := filepath.Join(clusterAPI, "config", "crd", "bases", "cluster.x-k8s.io_clusters.yaml")
 	without := []string{"TaintNodesByCondition"}
 	options := []controlplane.Options{
-		{CRDs: []string{crds, cluster}, DisableAdmission: without, Unlimited: true},
+		{CRDs: crds, DisableAdmission: without, Unlimited: true},
 		{Controllers: true, Unlimited: true, ServiceClusterIPRange: "10.0.0.0/16"},
 	}
 	for range b.options.Tenants {
@@ -179,14 +171,13 @@ func (b *bed) makeSuper(ctx context.Context, super *controlplane.ControlPlane) e
 	}
 	// The syncer asks there whether Pod Security is enforced.
 	own := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "superpool-system", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
-	if err := create(ctx, admin, own, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: schedulerv1alpha1.SuperClusterInfoNamespace, Name: schedulerv1alpha1.SuperClusterInfoName},
-		Data:       map[string]string{schedulerv1alpha1.SuperClusterInfoKey: superID},
-	}); err != nil {
+	if err := controlplane.Create(ctx, admin, own, builders.SuperClusterInfo(superID)); err != nil {
 		return err
 	}
 	for i := range b.options.Nodes {
-		if err := makeNode(ctx, admin, fmt.Sprintf("n%03d", i)); err != nil {
+		name := fmt.Sprintf("n%03d", i)
+		node := builders.Node(name, "cpu", "1000", "memory", "1Ti", "pods", "2000").Label(corev1.LabelHostname, name).Label(corev1.LabelOSStable, "linux").Obj()
+		if err := controlplane.CreateNode(ctx, admin, node); err != nil {
 			return err
 		}
 	}
@@ -201,37 +192,7 @@ func (b *bed) makeSuper(ctx context.Context, super *controlplane.ControlPlane) e
 	if err != nil {
 		return err
 	}
-	secret := builders.KubeconfigSecret(superID+"-kubeconfig", account.KubeConfig)
-	cluster := &unstructured.Unstructured{Object: map[string]any{
-		"spec": map[string]any{"clusterNetwork": map[string]any{"serviceDomain": "cluster.local"}},
-	}}
-	cluster.SetAPIVersion("cluster.x-k8s.io/v1beta2")
-	cluster.SetKind("Cluster")
-	cluster.SetNamespace(metav1.NamespaceDefault)
-	cluster.SetName(superID)
-	return create(ctx, b.meta, secret, cluster)
-}
-
-func makeNode(ctx context.Context, admin client.Client, name string) error {
-	node := builders.Node(name, "cpu", "1000", "memory", "1Ti", "pods", "2000").Label(corev1.LabelHostname, name).Label(corev1.LabelOSStable, "linux").Obj()
-	node.UID = ""
-	status := node.Status
-	if err := admin.Create(ctx, node); err != nil {
-		return err
-	}
-	// A patch: controllers write to it already.
-	before := node.DeepCopy()
-	node.Status = status
-	return admin.Status().Patch(ctx, node, client.MergeFrom(before))
-}
-
-func create(ctx context.Context, admin client.Client, objects ...client.Object) error {
-	for _, object := range objects {
-		if err := admin.Create(ctx, object); err != nil {
-			return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)
-		}
-	}
-	return nil
+	return controlplane.Create(ctx, b.meta, builders.KubeconfigSecret(superID+"-kubeconfig", account.KubeConfig), builders.Cluster(superID))
 }
 
 // launch starts a program of bin/ that is no part of a control plane.

@@ -16,19 +16,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/test/builders"
 	"github.com/superpool/superpool/test/controlplane"
 	"github.com/superpool/superpool/test/controlplane/launch"
-	"github.com/superpool/superpool/test/modcache"
 )
 
 // metaName is the name of the meta cluster's control plane. Those of super clusters have their ids.
@@ -123,7 +120,7 @@ func (b *bed) start(ctx context.Context, random *rand.Rand) error {
 		}
 		b.stops = append(b.stops, c.proxy.close)
 	}
-	if err := create(ctx, b.meta.client, tenantPolicy()); err != nil {
+	if err := controlplane.Create(ctx, b.meta.client, tenantPolicy()); err != nil {
 		return err
 	}
 	for _, super := range b.supers {
@@ -153,19 +150,12 @@ func (b *bed) start(ctx context.Context, random *rand.Rand) error {
 }
 
 func (b *bed) startControlPlanes(ctx context.Context) error {
-	crds, err := controlplane.SuperpoolCRDs()
-	if err != nil {
-		return err
-	}
-	clusterAPI, err := modcache.Dir(ctx, "sigs.k8s.io/cluster-api")
+	crds, err := controlplane.MetaCRDs(ctx)
 	if err != nil {
 		return err
 	}
 	without := []string{"TaintNodesByCondition"}
-	options := []controlplane.Options{{
-		CRDs:             []string{crds, filepath.Join(clusterAPI, "config", "crd", "bases", "cluster.x-k8s.io_clusters.yaml")},
-		DisableAdmission: without,
-	}}
+	options := []controlplane.Options{{CRDs: crds, DisableAdmission: without}}
 	names := []string{metaName}
 	for _, id := range b.ids {
 		names = append(names, id)
@@ -217,24 +207,14 @@ func connect(name string, plane *controlplane.ControlPlane) (*cluster, error) {
 func (b *bed) makeSuper(ctx context.Context, super *cluster) error {
 	// The syncer asks there whether Pod Security is enforced.
 	own := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "superpool-system", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
-	if err := create(ctx, super.client, own, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: schedulerv1alpha1.SuperClusterInfoNamespace, Name: schedulerv1alpha1.SuperClusterInfoName},
-		Data:       map[string]string{schedulerv1alpha1.SuperClusterInfoKey: super.name},
-	}); err != nil {
+	if err := controlplane.Create(ctx, super.client, own, builders.SuperClusterInfo(super.name)); err != nil {
 		return err
 	}
 	for i := range nodesOfSuper {
 		name := fmt.Sprintf("n%d", i)
 		node := builders.Node(name, "cpu", "100", "memory", "400Gi", "pods", "500").Label(corev1.LabelHostname, name).Label(corev1.LabelOSStable, "linux").Obj()
-		node.UID = ""
-		status := node.Status
-		if err := super.client.Create(ctx, node); err != nil {
-			return fmt.Errorf("creating a node: %w", err)
-		}
-		before := node.DeepCopy()
-		node.Status = status
-		if err := super.client.Status().Patch(ctx, node, client.MergeFrom(before)); err != nil {
-			return fmt.Errorf("writing the status of a node: %w", err)
+		if err := controlplane.CreateNode(ctx, super.client, node); err != nil {
+			return err
 		}
 	}
 	if err := offer(ctx, super.client, b.options.Tenants); err != nil {
@@ -263,26 +243,10 @@ func (b *bed) makeSuper(ctx context.Context, super *cluster) error {
 	if err != nil {
 		return err
 	}
-	registered := &unstructured.Unstructured{Object: map[string]any{
-		"spec": map[string]any{"clusterNetwork": map[string]any{"serviceDomain": "cluster.local"}},
-	}}
-	registered.SetAPIVersion("cluster.x-k8s.io/v1beta2")
-	registered.SetKind("Cluster")
-	registered.SetNamespace(metav1.NamespaceDefault)
-	registered.SetName(super.name)
-	return create(ctx, b.meta.client, builders.KubeconfigSecret(super.name+"-kubeconfig", through), registered)
+	return controlplane.Create(ctx, b.meta.client, builders.KubeconfigSecret(super.name+"-kubeconfig", through), builders.Cluster(super.name))
 }
 
 const nodesOfSuper = 3
-
-func create(ctx context.Context, admin client.Client, objects ...client.Object) error {
-	for _, object := range objects {
-		if err := admin.Create(ctx, object); err != nil {
-			return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)
-		}
-	}
-	return nil
-}
 
 // importTenant makes the VirtualCluster of a tenant, whose kubeconfig leads through its proxy.
 func (b *bed) importTenant(ctx context.Context, tenant *cluster) error {
@@ -292,7 +256,7 @@ func (b *bed) importTenant(ctx context.Context, tenant *cluster) error {
 	}
 	vc := builders.VirtualCluster(tenant.name)
 	vc.Spec.PolicyName = policyName
-	return create(ctx, b.meta.client, builders.KubeconfigSecret(tenant.name, through), vc)
+	return controlplane.Create(ctx, b.meta.client, builders.KubeconfigSecret(tenant.name, through), vc)
 }
 
 // run starts a program of bin under a name of its own, which is also what its requests say of who asks.

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/test/controlplane"
 )
 
 const (
@@ -32,7 +34,7 @@ type cloud struct {
 // startCloud lets the cloud of a super cluster work until stop.
 func (b *bed) startCloud(ctx context.Context, super *cluster, number int) error {
 	c := &cloud{super: super.client, address: fmt.Sprintf("198.51.100.%d", number)}
-	if err := create(ctx, super.client, &storagev1.StorageClass{
+	if err := controlplane.Create(ctx, super.client, &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: disks}, Provisioner: "example.com/soak", VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
 	}); err != nil {
 		return err

@@ -22,6 +22,7 @@ import (
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/controlplane"
 )
 
 // Names of what the super clusters offer, and of the policy that lets tenants have it.
@@ -83,7 +84,7 @@ func offer(ctx context.Context, super client.Client, tenants int) error {
 			},
 		})
 	}
-	return create(ctx, super, objects...)
+	return controlplane.Create(ctx, super, objects...)
 }
 
 // exhibit makes one object of each kind in a tenant.
@@ -101,7 +102,7 @@ func exhibit(ctx context.Context, tenant client.Client) error {
 		},
 	}}
 	pod.Labels = labels
-	return create(ctx, tenant,
+	return controlplane.Create(ctx, tenant,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: exhibits, Annotations: map[string]string{schedulerv1alpha1.AnnotationSlice: `{"cpu":"500m","memory":"512Mi"}`}}},
 		&corev1.ResourceQuota{ObjectMeta: *meta.DeepCopy(), Spec: corev1.ResourceQuotaSpec{Hard: hard(2)}},
 		&corev1.ConfigMap{ObjectMeta: *meta.DeepCopy(), Data: map[string]string{"k": "v"}},

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -26,7 +25,6 @@ import (
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/virtualclusters"
 	"github.com/superpool/superpool/test/controlplane"
-	"github.com/superpool/superpool/test/modcache"
 )
 
 const (
@@ -101,16 +99,11 @@ func TestMain(m *testing.M) {
 }
 
 func newWorld(ctx context.Context) (*world, func(), error) {
-	crds, err := controlplane.SuperpoolCRDs()
+	crds, err := controlplane.MetaCRDs(ctx)
 	if err != nil {
 		return nil, func() {}, err
 	}
-	clusterAPI, err := modcache.Dir(ctx, "sigs.k8s.io/cluster-api")
-	if err != nil {
-		return nil, func() {}, err
-	}
-	cluster := filepath.Join(clusterAPI, "config", "crd", "bases", "cluster.x-k8s.io_clusters.yaml")
-	started, stopServers, err := controlplane.Start(controlplane.Options{CRDs: []string{crds, cluster}}, controlplane.Options{}, controlplane.Options{})
+	started, stopServers, err := controlplane.Start(controlplane.Options{CRDs: crds}, controlplane.Options{}, controlplane.Options{})
 	if err != nil {
 		return nil, stopServers, err
 	}

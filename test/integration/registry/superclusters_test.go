@@ -32,21 +32,15 @@ func clusterKind() schema.GroupKind {
 
 func createCluster(t *testing.T, name string) *unstructured.Unstructured {
 	t.Helper()
-	cluster := &unstructured.Unstructured{Object: map[string]any{
-		"spec": map[string]any{"clusterNetwork": map[string]any{"serviceDomain": "cluster.local"}},
-	}}
-	cluster.SetAPIVersion("cluster.x-k8s.io/v1beta2")
-	cluster.SetKind("Cluster")
-	cluster.SetNamespace(namespace)
-	cluster.SetName(name)
+	cluster := builders.Cluster(name)
 	require.NoError(t, shared.client.Create(t.Context(), cluster))
 	return cluster
 }
 
 func nameSuperCluster(t *testing.T, in kubernetes.Interface, id string) {
 	t.Helper()
-	info := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: schedulerv1alpha1.SuperClusterInfoName}, Data: map[string]string{schedulerv1alpha1.SuperClusterInfoKey: id}}
-	_, err := in.CoreV1().ConfigMaps(schedulerv1alpha1.SuperClusterInfoNamespace).Create(t.Context(), info, metav1.CreateOptions{})
+	info := builders.SuperClusterInfo(id)
+	_, err := in.CoreV1().ConfigMaps(info.Namespace).Create(t.Context(), info, metav1.CreateOptions{})
 	require.NoError(t, err)
 }
 

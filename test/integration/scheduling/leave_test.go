@@ -11,12 +11,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/test/builders"
 )
 
 const maintenance = "example.com/maintenance"
@@ -214,10 +214,8 @@ func TestAClusterThatIsDeletedIsLeft(t *testing.T) {
 	w := shared
 	w.run(t)
 	here, there := w.placedIn(t, "removed", "100m", "100Mi")
-	cluster := &unstructured.Unstructured{}
-	cluster.SetAPIVersion("cluster.x-k8s.io/v1beta2")
-	cluster.SetKind("Cluster")
-	require.NoError(t, w.meta.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: here}, cluster))
+	cluster := builders.Cluster(here)
+	require.NoError(t, w.meta.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster))
 	again := cluster.DeepCopy()
 	require.NoError(t, w.meta.Delete(t.Context(), cluster))
 	w.wantShown(t, "removed", `{"`+there+`":1}`)

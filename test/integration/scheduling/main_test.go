@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -71,23 +70,18 @@ func TestMain(m *testing.M) {
 }
 
 func newWorld(ctx context.Context) (*world, func(), error) {
-	crds, err := controlplane.SuperpoolCRDs()
+	crds, err := controlplane.MetaCRDs(ctx)
 	if err != nil {
 		return nil, func() {}, err
 	}
 	// No kube-controller-manager fills the status of quotas here, makes service accounts, or takes taints off Nodes.
 	without := []string{"ResourceQuota", "ServiceAccount", "TaintNodesByCondition"}
-	clusterAPI, err := modcache.Dir(ctx, "sigs.k8s.io/cluster-api")
-	if err != nil {
-		return nil, func() {}, err
-	}
-	cluster := filepath.Join(clusterAPI, "config", "crd", "bases", "cluster.x-k8s.io_clusters.yaml")
 	schedulerPlugins, err := modcache.Dir(ctx, "sigs.k8s.io/scheduler-plugins")
 	if err != nil {
 		return nil, func() {}, err
 	}
 	other := controlplane.Options{DisableAdmission: without}
-	started, stop, err := controlplane.Start(controlplane.Options{CRDs: []string{crds, cluster}, DisableAdmission: without},
+	started, stop, err := controlplane.Start(controlplane.Options{CRDs: crds, DisableAdmission: without},
 		controlplane.Options{CRDs: []string{podGroupCRD(schedulerPlugins)}, DisableAdmission: without}, other, other)
 	if err != nil {
 		return nil, stop, err
@@ -140,36 +134,13 @@ func (w *world) superCluster(ctx context.Context, id string, super *controlplane
 		return err
 	}
 	w.supers[id] = c
-	info := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: schedulerv1alpha1.SuperClusterInfoNamespace, Name: schedulerv1alpha1.SuperClusterInfoName},
-		Data:       map[string]string{schedulerv1alpha1.SuperClusterInfoKey: id},
-	}
-	if err := c.Create(ctx, info); err != nil {
+	if err := controlplane.Create(ctx, c, builders.SuperClusterInfo(id)); err != nil {
 		return err
 	}
-	node := builders.Node("n1", "cpu", "100", "memory", "100Gi", "pods", "1000").Obj()
-	status := node.Status
-	node.UID = ""
-	if err := c.Create(ctx, node); err != nil {
+	if err := controlplane.CreateNode(ctx, c, builders.Node("n1", "cpu", "100", "memory", "100Gi", "pods", "1000").Obj()); err != nil {
 		return err
 	}
-	node.Status = status
-	if err := c.Status().Update(ctx, node); err != nil {
-		return err
-	}
-	secret := builders.KubeconfigSecret(id, super.KubeConfig)
-	secret.Name, secret.Data = id+"-kubeconfig", map[string][]byte{tenancyv1alpha1.DefaultKubeconfigKey: super.KubeConfig}
-	if err := w.meta.Create(ctx, secret); err != nil {
-		return err
-	}
-	cluster := &unstructured.Unstructured{Object: map[string]any{
-		"spec": map[string]any{"clusterNetwork": map[string]any{"serviceDomain": "cluster.local"}},
-	}}
-	cluster.SetAPIVersion("cluster.x-k8s.io/v1beta2")
-	cluster.SetKind("Cluster")
-	cluster.SetNamespace("default")
-	cluster.SetName(id)
-	return w.meta.Create(ctx, cluster)
+	return controlplane.Create(ctx, w.meta, builders.KubeconfigSecret(id+"-kubeconfig", super.KubeConfig), builders.Cluster(id))
 }
 
 // run runs vc-scheduler until the returned function is called, or the test ends.

@@ -14,12 +14,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/manifests/profiles"
+	"github.com/superpool/superpool/test/builders"
 	"github.com/superpool/superpool/test/controlplane"
 )
 
@@ -49,12 +49,7 @@ func (w *world) another(t *testing.T, id string) (leave func()) {
 	require.NoError(t, larger.superCluster(t.Context(), id, started[0]))
 	return func() {
 		ctx := context.WithoutCancel(t.Context())
-		cluster := &unstructured.Unstructured{}
-		cluster.SetAPIVersion("cluster.x-k8s.io/v1beta2")
-		cluster.SetKind("Cluster")
-		cluster.SetNamespace("default")
-		cluster.SetName(id)
-		require.NoError(t, w.meta.Delete(ctx, cluster))
+		require.NoError(t, w.meta.Delete(ctx, builders.Cluster(id)))
 		require.Eventually(t, func() bool {
 			return apierrors.IsNotFound(w.meta.Get(ctx, client.ObjectKey{Name: id}, &corev1.Node{}))
 		}, patience, tick, "virtual Node %s is gone", id)
