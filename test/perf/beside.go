@@ -17,7 +17,12 @@ const (
 
 // fairness is the time to Ready of regular tenants' pods, in seconds in the mean: alone, and beside a tenant that
 // creates many at once.
-type fairness struct{ alone, beside float64 }
+type fairness struct {
+	alone, beside float64
+	// down, below and up are the parts of beside, in the pool: until a pod is in the super cluster, Ready there, and
+	// Ready in the tenant.
+	down, below, up float64
+}
 
 // fairness lets the first target be greedy, and the others regular.
 func (b *bed) fairness(ctx context.Context, s *scenario) (*fairness, error) {
@@ -43,7 +48,11 @@ func (b *bed) fairness(ctx context.Context, s *scenario) (*fairness, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &fairness{alone: mean(alone.ready), beside: mean(beside.ready)}, nil
+	shown := &fairness{alone: mean(alone.ready), beside: mean(beside.ready)}
+	if s.pooled {
+		shown.down, shown.below, shown.up = mean(beside.down), mean(beside.below), mean(beside.up)
+	}
+	return shown, nil
 }
 
 func mean(values []float64) float64 {

@@ -39,7 +39,8 @@ type stamps struct {
 	target, super moments
 }
 
-type moments struct{ ready, gone time.Time }
+// moments are when a pod was first seen at a place, when it was Ready there, and when it was gone.
+type moments struct{ seen, ready, gone time.Time }
 
 // counts say of how many pods one side has said that they are Ready, or gone.
 type counts struct{ ready, gone int }
@@ -124,6 +125,9 @@ func (l *load) note(kind watch.EventType, pod *corev1.Pod, side *counts, of func
 		side.gone++
 		l.checkGone()
 		return
+	}
+	if p.seen.IsZero() {
+		p.seen = now
 	}
 	if !p.ready.IsZero() || !isReady(pod) {
 		return

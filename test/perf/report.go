@@ -184,6 +184,9 @@ func (r *Report) atRest() string {
 		shown := r.fairness[name]
 		fmt.Fprintf(&text, "\n- %s: pods of regular tenants are Ready after %.0f ms in the mean, beside one that creates %d at once after %.0f ms, %.2f ×", name,
 			1000*shown.alone, r.Options.Greedy, 1000*shown.beside, shown.beside/shown.alone)
+		if shown.down > 0 {
+			fmt.Fprintf(&text, "; of these until it is in the super cluster %.0f ms, Ready there %.0f ms, Ready in the tenant %.0f ms", 1000*shown.down, 1000*shown.below, 1000*shown.up)
+		}
 	}
 	if len(r.restarts) > 0 {
 		fmt.Fprintf(&text, "\n- syncer killed and started again with %d pods: a new pod is Ready after %.2f s", r.Options.Tenants*r.Options.Pods, quantile(r.restarts, 0.5))

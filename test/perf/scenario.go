@@ -51,8 +51,9 @@ type result struct {
 	// total is from the first request to the last pod that is Ready, deletion from the first request to the last pod
 	// that is gone everywhere. Both in seconds.
 	total, deletion float64
-	// ready is from the request to Ready, for each pod; up is from Ready in the super cluster to Ready in the tenant.
-	ready, up []float64
+	// ready is from the request to Ready, for each pod. Of it, down is until the pod is in the super cluster, below is
+	// until it is Ready there, and up is until it is Ready in the tenant.
+	ready, down, below, up []float64
 	// cpu is the CPU time of each group of programs until all pods were Ready, cpuDeletion that of the deletion.
 	cpu, cpuDeletion map[string]float64
 	// requests are what API servers answered until all pods were Ready, and in the deletion, where rest was asked for.
@@ -284,6 +285,8 @@ func (l *load) measure(r *result, begin time.Time) {
 		r.total = max(r.total, p.target.ready.Sub(begin).Seconds())
 		r.ready = append(r.ready, p.target.ready.Sub(p.sent).Seconds())
 		if !p.super.ready.IsZero() {
+			r.down = append(r.down, p.super.seen.Sub(p.sent).Seconds())
+			r.below = append(r.below, p.super.ready.Sub(p.super.seen).Seconds())
 			r.up = append(r.up, p.target.ready.Sub(p.super.ready).Seconds())
 		}
 	}
