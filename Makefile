@@ -118,6 +118,10 @@ clean: demo-down ## Remove bin/ and _output/, and stop the demo and the real nod
 
 ##@ Test
 
+# Informers of client-go hold what is cached against a copy each second, in the tests and in the programs that they
+# start, and end the process if it was changed.
+test test-integration test-e2e test-attacks: export KUBE_CACHE_MUTATION_DETECTOR := true
+
 .PHONY: test
 test: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Run all tests: unit, framework, integration on real API servers, and the demo.
 	@$(GOBUILD) "test packages" $(GO) build -v ./...
