@@ -11,6 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/superpool/superpool/internal/refusal"
+	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/plugins/coscheduling"
 )
 
@@ -19,15 +20,22 @@ import (
 // is on a pod, so nothing there is a proof. Any other pod that names one and is bound to no node waits, and the
 // scheduler's filters decide whether it may go where it asks to; what they refuse (refuse), podReconciler takes off.
 //
-// Nothing is kept over a restart or a connection: pods that were not bound to a node by then are judged again, for the
-// super cluster that they name, and what they request is free there unless something changed. A nil choices takes all
-// that pods name as chosen. It is safe for concurrent use.
+// Nothing is kept over a restart or a connection. So of pods that were there before, and not bound to a node, what label
+// and annotation name counts as chosen: the binder of the process before may have written it, even after this one began,
+// and a syncer may run the pod already. Such a choice is the syncer's to take back, like any. If the tenant wrote it, it
+// has passed no filter, and is bounded by what the namespace holds there, as the syncer enforces.
+//
+// A nil choices takes all that pods name as chosen. It is safe for concurrent use.
 type choices struct {
 	// profiles are the names of the profiles that schedule pods, empty for any.
 	profiles sets.Set[string]
 
-	mu      sync.Mutex
-	chosen  map[types.UID]string
+	mu     sync.Mutex
+	chosen map[types.UID]string
+	// before holds the pods that the process before may have chosen a super cluster for: those that the first list of
+	// pods had and that wait for a node. complete is whether that list has ended.
+	before   sets.Set[types.UID]
+	complete bool
 	refused map[types.UID]refusedChoice
 	// enqueue asks for a repair of a pod. It is nil before bind.
 	enqueue func(namespace, name string)
@@ -42,7 +50,9 @@ type refusedChoice struct {
 
 // newChoices returns choices for the profiles of these names, none for any.
 func newChoices(profiles ...string) *choices {
-	return &choices{profiles: sets.New(profiles...), chosen: map[types.UID]string{}, refused: map[types.UID]refusedChoice{}}
+	return &choices{
+		profiles: sets.New(profiles...), chosen: map[types.UID]string{}, before: sets.New[types.UID](), refused: map[types.UID]refusedChoice{},
+	}
 }
 
 // chose notes which super cluster the binder writes onto a pod, "" for none. It is called before the write, so that the
@@ -54,20 +64,38 @@ func (c *choices) chose(pod types.UID, superCluster string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.chosen, pod)
+	delete(c.before, pod)
 	if superCluster != "" {
 		c.chosen[pod] = superCluster
 		delete(c.refused, pod)
 	}
 }
 
-// isChosen reports whether the pod scheduler chose a super cluster for a pod.
-func (c *choices) isChosen(pod types.UID, superCluster string) bool {
+// listed notes that the informer has all pods that were there when it began. It is called before any is scheduled.
+func (c *choices) listed() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.complete = true
+}
+
+// isChosen reports whether the pod scheduler chose a super cluster, "" for none, for a pod that is bound to no node.
+func (c *choices) isChosen(pod *corev1.Pod, superCluster string) bool {
 	if c == nil {
 		return true
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.chosen[pod] == superCluster
+	if !c.complete {
+		c.before.Insert(pod.UID)
+	}
+	if c.before.Has(pod.UID) && view.IsLabeled(pod, superCluster) {
+		delete(c.before, pod.UID)
+		c.chosen[pod.UID] = superCluster
+	}
+	return superCluster != "" && c.chosen[pod.UID] == superCluster
 }
 
 // failed notes a refusal, unless the pod is a member of a gang that was not judged, and returns the status that tells
@@ -132,6 +160,7 @@ func (c *choices) forget(pod types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.chosen, pod)
+	delete(c.before, pod)
 	delete(c.refused, pod)
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -169,8 +168,8 @@ func TestChoicesOfAWaitingPod(t *testing.T) {
 	c.wantGranted("web", "other", "r1")
 }
 
-// TestRestartKeepsSuperClusters: pods that wait for a node of their super cluster are judged again by a new process,
-// stay where they are if they fit, and leave a super cluster that takes no new pods any more. Pods that are bound stay.
+// TestRestartKeepsSuperClusters: pods that wait for a node of their super cluster, and may run there, stay there with a
+// new process, also where the super cluster takes no new pods any more. So do pods that are bound.
 func TestRestartKeepsSuperClusters(t *testing.T) {
 	for name, cordoned := range map[string]bool{"as before": false, "cordoned meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
@@ -193,21 +192,55 @@ func TestRestartKeepsSuperClusters(t *testing.T) {
 				c.virtual["r1"].Spec.Unschedulable = cordoned
 				c.setPendingPods(1)
 			})
-			want := "r1"
-			if cordoned {
-				want = "r2"
-			}
-			c.wantGranted("web", "waits", want)
-			c.wantGranted("web", "bound", "r1")
 			c.wantGranted("web", "late", "r2")
-			if cordoned {
-				c.wantEvent(reasonSuperClusterNotGranted)
-				return
+			c.wantGranted("web", "waits", "r1")
+			c.wantGranted("web", "bound", "r1")
+			require.Empty(t, c.told())
+		})
+	}
+}
+
+// TestChoicesOfTheProcessBefore: what label and annotation of a pod that was there before name is chosen, as long as
+// this process has not chosen for it.
+func TestChoicesOfTheProcessBefore(t *testing.T) {
+	t.Parallel()
+	labeled := func(superCluster, label string) *corev1.Pod {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1"}}
+		if superCluster != "" {
+			pod.Annotations = map[string]string{schedulerv1alpha1.AnnotationSuperCluster: superCluster}
+			pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: label}
+		}
+		return pod
+	}
+	for _, tc := range []struct {
+		name string
+		// first is the pod as it was listed first, nil if it came later; does is what happens then.
+		first *corev1.Pod
+		does  func(*choices)
+		now   *corev1.Pod
+		want  bool
+	}{
+		{name: "it came later", now: labeled("r1", "r1")},
+		{name: "the list has it", first: labeled("r1", "r1"), now: labeled("r1", "r1"), want: true},
+		{name: "it only asks", first: labeled("r1", ""), now: labeled("r1", "")},
+		{name: "it asks for another one", first: labeled("r1", "r2"), now: labeled("r1", "r2")},
+		{name: "what was written is late", first: labeled("", ""), now: labeled("r1", "r1"), want: true},
+		{name: "the tenant changes it", first: labeled("r1", "r1"), now: labeled("r2", "r2")},
+		{name: "this process chose another one", first: labeled("", ""), does: func(c *choices) { c.chose("1", "r2") }, now: labeled("r1", "r1")},
+		{name: "this process has taken it back", first: labeled("r1", "r1"), does: func(c *choices) { c.chose("1", "") }, now: labeled("r1", "r1")},
+		{name: "it was bound", first: labeled("r1", "r1"), does: func(c *choices) { c.forget("1") }, now: labeled("r1", "r1")},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			c := newChoices()
+			if tc.first != nil {
+				c.isChosen(tc.first, tc.first.Annotations[schedulerv1alpha1.AnnotationSuperCluster])
 			}
-			pod := c.get("web", "waits")
-			_, condition := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
-			require.NotNil(t, condition)
-			require.Equal(t, superclusterbinder.ReasonSuperClusterChosen, condition.Reason)
+			c.listed()
+			if tc.does != nil {
+				tc.does(c)
+			}
+			require.Equal(t, tc.want, c.isChosen(tc.now, tc.now.Annotations[schedulerv1alpha1.AnnotationSuperCluster]))
 		})
 	}
 }

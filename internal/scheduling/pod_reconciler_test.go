@@ -89,6 +89,7 @@ func TestAPinnedPodIsChosenAgain(t *testing.T) {
 	require.NoError(t, pods.Informer().GetIndexer().Add(projected))
 	meta := newStoredPlacements(t, &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web"}})
 	chosen := newChoices()
+	chosen.listed()
 	chosen.chose(pod.UID, "r1")
 	reconciler := &podReconciler{key: "tenant", store: NewStore(meta, meta), api: api, pods: pods.Lister(), choices: chosen, recorder: events.NewFakeRecorder(1), virtualNodes: newDispatcher().virtualNodes}
 	_, err = reconciler.Reconcile(t.Context(), request{concern: concernPod, namespace: "web", name: "pod"})
@@ -96,7 +97,7 @@ func TestAPinnedPodIsChosenAgain(t *testing.T) {
 	left, err := api.CoreV1().Pods("web").Get(t.Context(), "pod", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.NotContains(t, left.Labels, schedulerv1alpha1.LabelSuperCluster)
-	require.False(t, chosen.isChosen(pod.UID, "r1"))
+	require.False(t, chosen.isChosen(pod, "r1"))
 }
 
 // TestPodsLeaveWithTheirPlacement reconciles a pod that has chosen r1 and waits for a node there.

@@ -143,6 +143,7 @@ func (c *tenantControlPlane) start() {
 	stopped := groups.start(ctx, nil, func(error) {})
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
+	chosen.listed()
 	c.project()
 	require.NoError(c.t, c.sched.WaitForHandlersSync(ctx))
 	queue.open()

@@ -182,6 +182,7 @@ func (t *Tenants) engage(ctx context.Context, tenant *tenants.Tenant, cfg *rest.
 	if err := waitForCaches(ctx, factory, failures, cmp.Or(t.patience, listPatience)); err != nil {
 		return err
 	}
+	chosen.listed()
 	if !pods.begin(ctx, fail) {
 		return nil // ctx ended
 	}

@@ -53,12 +53,12 @@ func tenantInformers(
 		})
 	})
 	// InformerFor sets the factory's own transform, so ours comes after it. It fails only on a started informer.
-	project := view.LabeledPods()
+	isChosen := view.IsLabeled
 	if chosen != nil {
-		project = view.TenantPods(chosen.isChosen)
+		isChosen = chosen.isChosen
 		projectVolumes(ctx, shared, factory, fail)
 	}
-	_ = pods.SetTransform(engage.Transform(ctx, "projection of pods", fail, project))
+	_ = pods.SetTransform(engage.Transform(ctx, "projection of pods", fail, view.TenantPods(isChosen)))
 	nodesOfView := func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
 		return &countedInformer{SharedIndexInformer: cache.NewSharedIndexInformer(nodes, &corev1.Node{}, 0, cache.Indexers{}), running: factory.running}
 	}

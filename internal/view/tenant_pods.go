@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/ptr"
@@ -97,33 +96,28 @@ func TenantPod(object any) (any, error) {
 // TenantPods returns the informer transform TenantPod for a tenant whose Pods are in the super cluster that their
 // annotation names only if the pod scheduler chose it. Any other Pod that names one, and is bound to no node, waits: it
 // asks for that super cluster (plugin NamespacePlacement leaves it no other), and evicts no other Pod for it. A tenant
-// can write all of a Pod, so chosen must know it from elsewhere.
-func TenantPods(chosen func(pod types.UID, superCluster string) bool) cache.TransformFunc {
-	return chosenPods(func(pod *corev1.Pod, superCluster string) bool { return chosen(pod.UID, superCluster) })
-}
-
-// LabeledPods returns TenantPods for who does not know what the pod scheduler chose, and has nobody harmed but the
-// tenant that says so wrongly: chosen is what label and annotation name. The binder writes both, and a Pod that asks
-// for a super cluster has the annotation alone.
-func LabeledPods() cache.TransformFunc {
-	return chosenPods(func(pod *corev1.Pod, superCluster string) bool {
-		return pod.Labels[schedulerv1alpha1.LabelSuperCluster] == superCluster
-	})
-}
-
-func chosenPods(chosen func(pod *corev1.Pod, superCluster string) bool) cache.TransformFunc {
+// can write all of a Pod, so chosen must know it from elsewhere. chosen is called for each Pod that is bound to no
+// node, with "" for one that names no super cluster, and must not change the Pod.
+func TenantPods(chosen func(pod *corev1.Pod, superCluster string) bool) cache.TransformFunc {
 	return func(object any) (any, error) {
 		projected, err := TenantPod(object)
 		pod, ok := projected.(*corev1.Pod)
-		if err != nil || !ok {
+		if err != nil || !ok || pod.Annotations[AnnotationBoundNode] != "" {
 			return projected, err
 		}
-		if asks := pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster]; asks != "" && pod.Annotations[AnnotationBoundNode] == "" && !chosen(pod, asks) {
+		if asks := pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster]; !chosen(pod, asks) && asks != "" {
 			pod.Spec.NodeName = ""
 			pod.Spec.PreemptionPolicy = ptr.To(corev1.PreemptNever)
 		}
 		return pod, nil
 	}
+}
+
+// IsLabeled reports whether label and annotation of a Pod name a super cluster. The binder writes both, and a Pod that
+// asks for one has the annotation alone. For those who do not know what the pod scheduler chose it is what was chosen,
+// which harms nobody but the tenant that says so wrongly.
+func IsLabeled(pod *corev1.Pod, superCluster string) bool {
+	return superCluster != "" && pod.Labels[schedulerv1alpha1.LabelSuperCluster] == superCluster
 }
 
 // SuperCluster returns where a tenant's Pod runs, "" if nowhere yet: the super cluster of the node that it is bound to,

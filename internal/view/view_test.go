@@ -170,7 +170,7 @@ func TestTenantPods(t *testing.T) {
 			if tc.wantAsks == "" {
 				tc.wantAsks = tc.annotation
 			}
-			projected, err := TenantPods(func(uid types.UID, superCluster string) bool { return uid == "1" && superCluster == "r1" })(pod)
+			projected, err := TenantPods(func(pod *corev1.Pod, superCluster string) bool { return pod.UID == "1" && superCluster == "r1" })(pod)
 			require.NoError(t, err)
 			got := projected.(*corev1.Pod)
 			require.Equal(t, tc.want, got.Spec.NodeName)
@@ -180,8 +180,8 @@ func TestTenantPods(t *testing.T) {
 	}
 }
 
-// TestLabeledPods: where nobody knows what was chosen, it is what label and annotation name.
-func TestLabeledPods(t *testing.T) {
+// TestIsLabeled: where nobody knows what was chosen, it is what label and annotation name.
+func TestIsLabeled(t *testing.T) {
 	for name, tc := range map[string]struct{ annotation, label, want string }{
 		"none":             {},
 		"chosen":           {annotation: "r1", label: "r1", want: "r1"},
@@ -193,7 +193,7 @@ func TestLabeledPods(t *testing.T) {
 				Annotations: map[string]string{schedulerv1alpha1.AnnotationSuperCluster: tc.annotation},
 				Labels:      map[string]string{schedulerv1alpha1.LabelSuperCluster: tc.label},
 			}}
-			projected, err := LabeledPods()(pod)
+			projected, err := TenantPods(IsLabeled)(pod)
 			require.NoError(t, err)
 			require.Equal(t, tc.want, projected.(*corev1.Pod).Spec.NodeName)
 		})
