@@ -98,7 +98,7 @@ var requiredOfPods = []rule{
 	{names.NodeUnschedulable, "by which cordons hold", []string{"filter"}},
 	{names.TaintToleration, "by which taints hold", []string{"filter"}},
 	{names.NodeResourcesFit, "which counts what the namespace holds", []string{"preFilter", "filter"}},
-	{volumehome.Name, "which brings pods to their volumes", []string{"preFilter", "filter", "preBind"}},
+	{volumehome.Name, "which brings pods to their volumes", []string{"preFilter", "filter", "reserve", "preBind"}},
 	{names.VolumeBinding, "which keeps pods to their volumes while these are being bound", []string{"preFilter", "filter", "reserve"}},
 	{superclusterbinder.Name, "which writes the super cluster", []string{"reserve", "bind"}},
 }

@@ -74,7 +74,7 @@ func TestCheckPods(t *testing.T) {
 		"ports":                  {with: "NodePorts", wantErr: "must not enable plugin NodePorts at preFilter, filter: ports of the host"},
 		"images":                 {with: "ImageLocality", wantErr: "must not enable plugin ImageLocality at score: images"},
 		"no claims":              {without: "VolumeBinding", wantErr: "must enable plugin VolumeBinding at preFilter, filter, reserve"},
-		"no homes":               {without: "VolumeHome", wantErr: "must enable plugin VolumeHome at preFilter, filter, preBind, which brings pods to their volumes"},
+		"no homes":               {without: "VolumeHome", wantErr: "must enable plugin VolumeHome at preFilter, filter, reserve, preBind, which brings pods to their volumes"},
 		"binding of claims":      {binds: true, wantErr: "must not enable plugin VolumeBinding at preBind: it waits until a claim is bound"},
 		"volumes":                {with: "VolumeRestrictions", wantErr: "must not enable plugin VolumeRestrictions"},
 		"zones of volumes":       {with: "VolumeZone", wantErr: "must not enable plugin VolumeZone"},

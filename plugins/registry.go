@@ -126,7 +126,7 @@ func Entries(options Options) []Entry {
 		{Name: slicepack.Name, Schedulers: ofNamespaces, Factory: slicepack.New(gangs)},
 		{Name: slicespread.Name, Schedulers: ofNamespaces, Factory: slicespread.New(gangs)},
 		{Name: superclusterbinder.Name, Schedulers: ofPods, Factory: superclusterbinder.New(options.Chose, podGangs.Holds), Validate: validating(validation.ValidateSuperClusterBinderArgs)},
-		{Name: volumehome.Name, Schedulers: ofPods, Factory: volumehome.New},
+		{Name: volumehome.Name, Schedulers: ofPods, Factory: volumehome.New(volumehome.NewState())},
 
 		{
 			Name: noderesources.AllocatableName, Schedulers: ofNamespaces, Factory: noderesources.NewAllocatable, Validate: validating(validateAllocatable),

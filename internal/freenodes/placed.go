@@ -1,7 +1,6 @@
 package freenodes
 
 import (
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,15 +16,12 @@ type Run struct {
 	count int64
 }
 
-// RunsOf returns runs without what is counted nowhere here: pods, and slices of nothing else.
+// RunsOf returns runs without what is counted nowhere here: pods, storage, and slices of nothing else.
 func RunsOf(runs []slice.Run) []Run {
 	counted := make([]Run, 0, len(runs))
 	for _, run := range runs {
-		size := run.Size
-		if _, exists := size[corev1.ResourcePods]; exists {
-			size = maps.Clone(size)
-			delete(size, corev1.ResourcePods)
-		}
+		size := run.Size.OfPods()
+		delete(size, corev1.ResourcePods)
 		if key := size.Key(); key != "" {
 			counted = append(counted, Run{size: size, key: key, count: run.Count})
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -20,8 +21,8 @@ type Share struct {
 
 // Shares returns what each of a tenant's NamespacePlacements has of its guarantee, in their order: those of the highest
 // priority first, then the oldest, each if it fits whole beside those before it. A resource that is not guaranteed is
-// borrowed. It depends on what the namespaces ask for, not on where they are placed, so that a placement never changes
-// it. nil stands for a NamespacePlacement to whose tenant nothing is guaranteed.
+// borrowed; storage does not count then, for it gives way to nobody. It depends on what the namespaces ask for, not on
+// where they are placed, so that a placement never changes it. nil stands for a NamespacePlacement to whose tenant nothing is guaranteed.
 func Shares(all []*schedulerv1alpha1.NamespacePlacement) []*Share {
 	order := make([]int, len(all))
 	for i := range order {
@@ -35,13 +36,21 @@ func Shares(all []*schedulerv1alpha1.NamespacePlacement) []*Share {
 			continue
 		}
 		left := slice.Of(np.Spec.Guaranteed).Minus(taken)
-		demand := Demand(np)
+		demand := countedIn(np, Demand(np))
 		shares[i] = &Share{Borrowed: demand.Minus(left)}
 		if shares[i].Borrowed.IsZero() {
 			shares[i].Guaranteed, taken = true, taken.Plus(demand)
 		}
 	}
 	return shares
+}
+
+// countedIn returns what of amounts counts in the guarantee of np's tenant: without storage, where none is guaranteed.
+func countedIn(np *schedulerv1alpha1.NamespacePlacement, amounts slice.Amounts) slice.Amounts {
+	if _, isNamed := np.Spec.Guaranteed[corev1.ResourceStorage]; isNamed {
+		return amounts
+	}
+	return amounts.OfPods()
 }
 
 // HasShare reports whether condition Guaranteed of np says what share does, nil for that of a tenant to whom nothing is

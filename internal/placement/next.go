@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -53,6 +54,7 @@ type Facts struct {
 }
 
 // Eviction is what the pods of a namespace use of a part that leaves a super cluster: that much is to be evicted there.
+// It has no storage: a volume outlives the pods that use it.
 type Eviction struct {
 	// Cluster is the super cluster.
 	Cluster string
@@ -77,7 +79,7 @@ func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 // Next returns the status that np is to have: it is the only function that changes placements and conditions. In this
 // order:
 //
-//  1. What was granted is added, and pays for what is displaced first.
+//  1. What was granted is added, and pays for what is displaced first. Storage goes where the quota names none any more.
 //  2. Where a super cluster is drained or lost, or the namespace gives way to another, all leaves and is displaced, and
 //     where it is so no more, what left stays again. What was lost and is placed elsewhere goes on to leave: for
 //     ReturnTime whatever pods use there, then as in 5.
@@ -105,6 +107,7 @@ func Next(np *schedulerv1alpha1.NamespacePlacement, facts Facts) (next scheduler
 	quota := slice.Of(np.Spec.Quota)
 	held := byCluster(np.Status.Placements)
 	unreplaced := recorded(np).Minus(held.grant(facts.Granted))
+	held.only(quota)
 	left, returned := held.leave(&facts, unreplaced)
 	held.settle(facts.Now, facts.Used)
 	unreplaced = unreplaced.Plus(left.Minus(held.keep(quota))).Minus(returned)
@@ -154,6 +157,20 @@ func byCluster(placements []schedulerv1alpha1.ClusterPlacement) holdings {
 		}
 	}
 	return held
+}
+
+// only drops storage where the quota names none. Its claims use it on, and that is taken off what the super cluster can
+// hold as what they use beyond what is reserved; so it is given to nobody.
+func (h holdings) only(quota slice.Amounts) {
+	if quota[corev1.ResourceStorage] > 0 {
+		return
+	}
+	for _, p := range h {
+		p.reserved, p.leaving = p.reserved.OfPods(), p.leaving.OfPods()
+		if p.leaving.IsZero() {
+			p.leaving, p.terms = nil, nil
+		}
+	}
 }
 
 // grant adds what was granted, and returns all of it.
@@ -221,9 +238,9 @@ func (h holdings) evictions(facts *Facts, elsewhere bool) (evict []Eviction) {
 			continue
 		}
 		use, measured := facts.Used[cluster]
-		excess := use.Requests.Minus(p.reserved.Minus(p.leaving))
+		excess := use.Requests.OfPods().Minus(p.reserved.Minus(p.leaving))
 		if p.terms.Reason == schedulerv1alpha1.LeavingLost {
-			if excess = p.leaving; measured {
+			if excess = p.leaving.OfPods(); measured {
 				continue // it answers again: Facts.Leave is about to say so
 			}
 		}

@@ -5,6 +5,7 @@
 package placement
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -37,6 +38,12 @@ func StayingIn(placement *schedulerv1alpha1.ClusterPlacement) slice.Amounts {
 		return reserved
 	}
 	return reserved.Minus(slice.Of(placement.Leaving.Reserved))
+}
+
+// NamesStorage reports whether the quota of np names storage. Where it does not, claims take none of what is placed, and
+// the tenant's policy alone bounds them.
+func NamesStorage(np *schedulerv1alpha1.NamespacePlacement) bool {
+	return slice.Of(np.Spec.Quota)[corev1.ResourceStorage] > 0
 }
 
 // Decision names what vc-scheduler has decided about a super cluster to lower what the namespace may use there: that a
@@ -103,7 +110,21 @@ func Missing(placement *schedulerv1alpha1.NamespacePlacement) []slice.Run {
 	if displaced := Displaced(placement); !displaced.IsZero() {
 		rest = displaced
 	}
-	return slice.Cut(rest, slice.Of(placement.Spec.Slice))
+	return slice.Cut(rest, pieces(&placement.Spec, rest))
+}
+
+// pieces returns the size of the slices that rest is cut into: that of the spec. Storage that is missing alone, as where
+// a quota that is placed comes to name it, is cut into pieces as large as the slices of the whole quota hold of it:
+// nothing else would divide it.
+func pieces(spec *schedulerv1alpha1.NamespacePlacementSpec, rest slice.Amounts) slice.Amounts {
+	size := slice.Of(spec.Slice)
+	if rest[corev1.ResourceStorage] == 0 || slice.Lead(rest, size) != "" {
+		return size
+	}
+	if runs := slice.Cut(slice.Of(spec.Quota), size); len(runs) > 0 {
+		size[corev1.ResourceStorage] = runs[0].Size[corev1.ResourceStorage]
+	}
+	return size
 }
 
 // Lacking returns all that is still to be placed: the quota minus what is reserved to stay. What leaves because the

@@ -98,7 +98,7 @@ func MayTakeOfOthers(np *schedulerv1alpha1.NamespacePlacement, tenant []*schedul
 			all = all.Plus(Reserved(other.Status.Nominated.Placements))
 		}
 	}
-	return all.Fits(slice.Of(np.Spec.Guaranteed))
+	return countedIn(np, all).Fits(slice.Of(np.Spec.Guaranteed))
 }
 
 // held returns what of np gives way to its own tenant, or should have ended by now. kept does not count it.

@@ -21,8 +21,8 @@ type Wish struct {
 	Pod string
 	// Requests is what it requests, one of pods included.
 	Requests slice.Amounts
-	// Used is what the namespace's pods use, by super cluster. Of one that is not in it nothing is known: no slice goes
-	// there, and none leaves it.
+	// Used is what the namespace's pods and claims use, by super cluster. Of one that is not in it nothing is known: no
+	// slice goes there, and none leaves it.
 	Used map[string]slice.Amounts
 	// Clusters are the super clusters where the pod may run, the preferred ones first.
 	Clusters []string
@@ -89,7 +89,7 @@ func Relocate(np *schedulerv1alpha1.NamespacePlacement, wish *Wish) (best Reloca
 		if _, measured := wish.Used[cluster]; !measured {
 			continue
 		}
-		lacks := wish.Used[cluster].Plus(wish.Requests).Minus(staying[cluster])
+		lacks := wish.Used[cluster].Plus(wish.Requests).Minus(staying[cluster]).OfPods()
 		needed, possible := slicesFor(lacks, slice.Of(np.Spec.Slice))
 		if !possible {
 			continue
@@ -132,6 +132,17 @@ func slicesFor(amounts, size slice.Amounts) (needed int64, possible bool) {
 	return needed, needed <= 1<<30
 }
 
+// wholeSlice returns what a whole slice of np holds at most.
+func wholeSlice(np *schedulerv1alpha1.NamespacePlacement) slice.Amounts {
+	size := slice.Of(np.Spec.Slice)
+	if runs := slice.Cut(slice.Of(np.Spec.Quota), size); len(runs) > 0 { // the first one is the largest
+		for name, amount := range runs[0].Size {
+			size[name] = max(size[name], amount)
+		}
+	}
+	return size
+}
+
 // relocateTo moves so many slices to a super cluster, or one more where one of them is smaller than the others. It
 // returns the zero Relocation if that leaves too little room, there or for the pods elsewhere.
 func relocateTo(np *schedulerv1alpha1.NamespacePlacement, wish *Wish, cluster string, needed int64) Relocation {
@@ -168,7 +179,7 @@ func unused(np *schedulerv1alpha1.NamespacePlacement, used map[string]slice.Amou
 			continue
 		}
 		// What pods use takes whole slices. A smaller slice is given first (assign), so holds has the last word.
-		taken, possible := slicesFor(use, slice.Of(np.Spec.Slice))
+		taken, possible := slicesFor(use, wholeSlice(np))
 		if free := int64(p.Slices) - taken; possible && free > 0 {
 			shares = append(shares, share{p.Cluster, free})
 		}

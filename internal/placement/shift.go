@@ -62,7 +62,7 @@ func DecodeOrder(text string, now time.Time) (*MoveOrder, error) {
 }
 
 // Shift returns what np is to hold where so many slices are to be in each super cluster, so that it is no worse off: it
-// keeps all that its pods use (used, by super cluster), and whatever fits beside them into what it has in one super
+// keeps all that its pods and claims use (used, by super cluster), and whatever fits beside them into what it has in one super
 // cluster now does so afterwards. What it has in a super cluster that is not in used stays. It returns why that is not
 // so in place of the placements.
 func Shift(np *schedulerv1alpha1.NamespacePlacement, counts map[string]int32, used map[string]slice.Amounts) (wanted []schedulerv1alpha1.ClusterPlacement, why string) {
@@ -89,7 +89,7 @@ func Shift(np *schedulerv1alpha1.NamespacePlacement, counts map[string]int32, us
 		case !measured && !StayingIn(p).Fits(has):
 			return nil, fmt.Sprintf("super cluster %s does not say what pods use there", p.Cluster)
 		case !use.Fits(has):
-			return nil, fmt.Sprintf("pods use %s in super cluster %s", use, p.Cluster)
+			return nil, fmt.Sprintf("pods and volumes use %s in super cluster %s", use, p.Cluster)
 		}
 		if piece := StayingIn(p).Minus(use); !after.holdPiece(piece, used) {
 			return nil, fmt.Sprintf("the namespace would have %s in one piece nowhere any more", piece)

@@ -29,7 +29,7 @@ func TestShift(t *testing.T) {
 		"to a new one":               {counts: counts{"r1": 2, "r3": 2}, used: usedIn("r1", "0", "r2", "0"), want: "r1=2 r3=2"},
 		"a part, and a larger piece": {counts: counts{"r1": 3, "r2": 1}, used: usedIn("r1", "0", "r2", "0"), want: "r1=3 r2=1"},
 		"pods use a part":            {counts: counts{"r1": 3, "r2": 1}, used: usedIn("r1", "0", "r2", "1"), want: "r1=3 r2=1"},
-		"pods use what moves":        {counts: counts{"r1": 4}, used: usedIn("r1", "0", "r2", "1"), why: "pods use cpu=1 in super cluster r2"},
+		"pods use what moves":        {counts: counts{"r1": 4}, used: usedIn("r1", "0", "r2", "1"), why: "pods and volumes use cpu=1 in super cluster r2"},
 		"smaller pieces":             {counts: counts{"r1": 1, "r2": 1, "r3": 1, "r4": 1}, used: usedIn("r1", "0", "r2", "0"), why: "the namespace would have cpu=2 in one piece nowhere any more"},
 		"pieces that pods left":      {counts: counts{"r1": 2, "r2": 1, "r3": 1}, used: usedIn("r1", "1", "r2", "1"), want: "r1=2 r2=1 r3=1"},
 		"one that is not measured":   {counts: counts{"r1": 4}, used: usedIn("r1", "0"), why: "super cluster r2 does not say what pods use there"},

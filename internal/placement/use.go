@@ -6,14 +6,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/slice"
 )
 
 // Use is what one super cluster says about one tenant namespace. The zero value says that nothing of it is there.
 type Use struct {
-	// Requests is what the namespace's pods request there, each one of pods. Pods that have ended are not counted.
+	// Requests is what the namespace's pods request there, each one of pods, and its claims. Pods that have ended are not
+	// counted. Storage is in it whether or not the namespace's quota names any.
 	Requests slice.Amounts
-	// Hard is what the quota of the super namespace lets pods request, or has charged them for. nil: there is no quota.
+	// Hard is what the quota of the super namespace lets pods request, or has charged them for, and claims if any storage
+	// is reserved for them. nil: there is no quota.
 	Hard slice.Amounts
 	// NamespaceUID is the UID of the tenant's namespace for which that quota was written, "" without a quota.
 	NamespaceUID types.UID
@@ -50,13 +53,23 @@ func (u *Use) Answers(decision string, since, now time.Time) (answers bool, agai
 	return again == 0, again
 }
 
-// MayUse returns what the namespace's pods use, or may use at any moment without anyone's doing: per resource the
-// larger of what they request and what their quota lets them request.
+// MayUse returns what the namespace's pods and claims use, or may use at any moment without anyone's doing: per resource
+// the larger of what they request and what their quota lets them request.
 func (u *Use) MayUse() slice.Amounts { return larger(u.Requests, u.Hard) }
 
 // IsNothing reports whether the super cluster has neither pods of the namespace nor a quota that lets any in. One that
-// lets none in may not Answer yet.
-func (u *Use) IsNothing() bool { return u.Hard.IsZero() && u.Requests.IsZero() }
+// lets none in may not Answer yet. Claims may be there: what they use is off what the super cluster can hold (Ledger),
+// whatever is reserved.
+func (u *Use) IsNothing() bool { return u.Hard.OfPods().IsZero() && u.Requests.OfPods().IsZero() }
+
+// UsedOf returns what of Requests a namespace uses of what is reserved for it: without storage, where its quota names
+// none.
+func (u *Use) UsedOf(np *schedulerv1alpha1.NamespacePlacement) slice.Amounts {
+	if NamesStorage(np) {
+		return u.Requests
+	}
+	return u.Requests.OfPods()
+}
 
 // Waits reports whether pods that volumes are for may be about to come back to the super cluster: the namespace has
 // more claims there than pods.

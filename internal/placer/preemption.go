@@ -44,7 +44,7 @@ var (
 type Part struct {
 	Namespace types.NamespacedName
 	Cluster   string
-	// Amounts are what it has there.
+	// Amounts are what it has there, without storage: that gives way to nobody, for volumes stay.
 	Amounts slice.Amounts
 }
 
@@ -123,7 +123,8 @@ func (p *Preemption) pool(key types.NamespacedName) (pool []*schedulerv1alpha1.N
 		for i := range np.Status.Placements {
 			part := &np.Status.Placements[i]
 			if by := waits[forOf(part)]; by != nil && placement.IsNominated(by, part.Cluster) && !isStuck(part, p.Now) {
-				part.Reserved, part.Leaving = placement.StayingIn(part).List(), nil
+				stays := placement.StayingIn(part)
+				part.Reserved, part.Leaving = stays.Plus(slice.Of(part.Reserved).OfClaims().Minus(stays)).List(), nil
 			}
 		}
 		np.Status.Placements = slices.DeleteFunc(np.Status.Placements, func(part schedulerv1alpha1.ClusterPlacement) bool { return len(part.Reserved) == 0 })
@@ -152,7 +153,8 @@ func isStuck(part *schedulerv1alpha1.ClusterPlacement, now time.Time) bool {
 func (p *Preemption) WaitsFor(key types.NamespacedName) bool {
 	for _, np := range p.Placements {
 		for i := range np.Status.Placements {
-			if part := &np.Status.Placements[i]; forOf(part) == key.String() && !isStuck(part, p.Now) {
+			part := &np.Status.Placements[i]
+			if forOf(part) == key.String() && !isStuck(part, p.Now) && !slice.Of(part.Leaving.Reserved).OfPods().IsZero() {
 				return true
 			}
 		}
@@ -181,7 +183,7 @@ func (p *Preemption) candidates(np *schedulerv1alpha1.NamespacePlacement) (parts
 		}
 		for i := range other.Status.Placements {
 			part := &other.Status.Placements[i]
-			amounts := slice.Of(part.Reserved)
+			amounts := slice.Of(part.Reserved).OfPods()
 			helps := !missing.Fits(missing.Minus(amounts))
 			if open[part.Cluster] && helps && placement.CanGiveWay(other, part, np.Namespace, p.Now.Add(-PreemptedPeriod)) {
 				parts = append(parts, Part{Namespace: client.ObjectKeyFromObject(other), Cluster: part.Cluster, Amounts: amounts})
@@ -312,9 +314,13 @@ func (t *trial) set(ctx context.Context, parts []Part, gone bool) error {
 	}
 	for key := range changed {
 		np := held(t.pool[key])
-		np.Status.Placements = slices.DeleteFunc(np.Status.Placements, func(part schedulerv1alpha1.ClusterPlacement) bool {
-			return t.gone[partKey{key, part.Cluster}]
-		})
+		np.Status.Placements = slices.Clone(np.Status.Placements)
+		for i := range np.Status.Placements {
+			if part := &np.Status.Placements[i]; t.gone[partKey{key, part.Cluster}] {
+				part.Reserved, part.Leaving = slice.Of(part.Reserved).OfClaims().List(), nil
+			}
+		}
+		np.Status.Placements = slices.DeleteFunc(np.Status.Placements, func(part schedulerv1alpha1.ClusterPlacement) bool { return len(part.Reserved) == 0 })
 		if err := t.settle(ctx, t.project(np)); err != nil {
 			return err
 		}

@@ -69,7 +69,11 @@ func takesSlices(node *corev1.Node) bool {
 		return false
 	}
 	for name, amount := range node.Status.Allocatable {
-		if name != corev1.ResourcePods && name != slicepod.ResourcePods && !amount.IsZero() {
+		switch name {
+		case corev1.ResourcePods, slicepod.ResourcePods, corev1.ResourceStorage, slicepod.ResourceStorage:
+			continue
+		}
+		if !amount.IsZero() {
 			return true
 		}
 	}

@@ -26,7 +26,7 @@ func (p *Pool) Defragment(ctx context.Context, most int32) (*Defragmentation, er
 	start := newPlan(p)
 	total := slice.Amounts{}
 	for _, node := range p.Nodes {
-		total = total.Plus(slice.Of(node.Status.Allocatable))
+		total = total.Plus(slice.Of(node.Status.Allocatable).OfPods())
 	}
 	share := func(free slice.Amounts) (sum float64) {
 		for name, amount := range free {

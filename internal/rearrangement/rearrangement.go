@@ -74,7 +74,8 @@ type plan struct {
 	pool *Pool
 	// nodes are as the namespace scheduler sees them, by name.
 	nodes map[string]*corev1.Node
-	// free is what is not reserved, by super cluster.
+	// free is what is not reserved, by super cluster, but for storage: whether slices fit by that is for the Placer to
+	// say that tries the moves.
 	free map[string]slice.Amounts
 	// counts is where slices are to be, by namespace, of those that move.
 	counts map[types.NamespacedName]map[string]int32
@@ -86,7 +87,7 @@ func newPlan(pool *Pool) *plan {
 	p := &plan{pool: pool, nodes: map[string]*corev1.Node{}, free: map[string]slice.Amounts{}, counts: map[types.NamespacedName]map[string]int32{}}
 	for _, node := range pool.Nodes {
 		p.nodes[node.Name] = view.NamespaceNode(node)
-		p.free[node.Name] = slice.Of(node.Status.Allocatable)
+		p.free[node.Name] = slice.Of(node.Status.Allocatable).OfPods()
 	}
 	for _, np := range pool.Placements {
 		for i := range np.Status.Placements {
@@ -157,13 +158,14 @@ func (p *plan) shift(np *schedulerv1alpha1.NamespacePlacement, used map[string]s
 		has := slice.Amounts{}
 		for i := range wanted {
 			if wanted[i].Cluster == cluster {
-				has = slice.Of(wanted[i].Reserved)
+				has = slice.Of(wanted[i].Reserved).OfPods()
 			}
 		}
-		if !has.Minus(was[cluster]).Fits(p.free[cluster]) {
+		had := was[cluster].OfPods()
+		if !has.Minus(had).Fits(p.free[cluster]) {
 			return nil, false
 		}
-		s.free[cluster] = p.free[cluster].Plus(was[cluster].Minus(has)).Minus(has.Minus(was[cluster]))
+		s.free[cluster] = p.free[cluster].Plus(had.Minus(has)).Minus(has.Minus(had))
 	}
 	return s, true
 }
@@ -201,7 +203,7 @@ func (p *plan) candidates(from string, movable func(*schedulerv1alpha1.Namespace
 
 // destinations returns where slices of a namespace could go, the fullest first.
 func (p *plan) destinations(np *schedulerv1alpha1.NamespacePlacement, from string) (found []string) {
-	size := slice.Of(np.Spec.Slice)
+	size := slice.Of(np.Spec.Slice).OfPods()
 	like := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: view.SliceTolerations()}}
 	clusterchoice.Onto(like, np)
 	for _, name := range p.clustersFor(like) {

@@ -29,6 +29,11 @@ func (p *Pool) RoomFor(ctx context.Context, key types.NamespacedName) (moves []M
 		return nil, "", nil
 	}
 	wish := &wish{np: np, runs: placement.Missing(np)}
+	for i := range wish.runs {
+		if wish.runs[i].Size = wish.runs[i].Size.OfPods(); wish.runs[i].Size.IsZero() {
+			return nil, "storage is missing, for which no slices move", nil
+		}
+	}
 	start := newPlan(p)
 	wish.clusters = start.clustersFor(pod)
 	if wish.unfit(start.free) == 0 {

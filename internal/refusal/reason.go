@@ -248,6 +248,9 @@ func (f *findings) tooLittle(cluster string, counted []string) reason {
 			row.name = real
 			short.own = short.own || !isSlice
 		}
+		if name == slicepod.ResourceStorage {
+			row.wanted = wanted[corev1.ResourceStorage]
+		}
 		if info != nil {
 			row.fill(namespacegang.AmountOf(info.GetRequested(), name), namespacegang.AmountOf(info.GetAllocatable(), name))
 		}

@@ -26,6 +26,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/claimhome"
+	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/view"
@@ -38,7 +39,23 @@ const (
 	// reasonNoHome: a claim is to be provisioned at once, and no super cluster that offers its StorageClass takes it:
 	// the claim's namespace holds nothing there, or it takes nothing new.
 	reasonNoHome = "NoSuperCluster"
+	// reasonNoStorage: a claim is to be provisioned at once, and the storage that the claim's namespace holds in one
+	// super cluster has no room for it, where it could be. The message says whether it would have without other claims.
+	reasonNoStorage = "TooLittleStorage"
 )
+
+// claimsBeside is what the claims of one namespace are that have a home, by super cluster.
+type claimsBeside struct {
+	// count is how many there are, and bytes what they take together.
+	count map[string]int
+	bytes map[string]int64
+}
+
+// add counts a claim in its home.
+func (b *claimsBeside) add(claim *corev1.PersistentVolumeClaim, home string) {
+	b.count[home]++
+	b.bytes[home] += slice.Size(claim)
+}
 
 // homeless reports whether a claim of the pod view has no home, and may get one.
 func homeless(claim *corev1.PersistentVolumeClaim) bool {
@@ -47,11 +64,12 @@ func homeless(claim *corev1.PersistentVolumeClaim) bool {
 
 // homeFor chooses the home of a claim that is to be provisioned at once, and returns "" and why if there is none. One
 // that waits for its first consumer gets it from that one's pod scheduler, and is told here only that nobody offers its
-// class. nodes are those of the pod view, and beside is how many claims of the namespace each super cluster has.
+// class. nodes are those of the pod view, and beside is what other claims of the namespace are there.
 //
-// Chosen is, of the super clusters that offer the class, hold room for pods of the namespace and take new ones, the one
-// with the fewest of its claims, then the one with most room, then the first by name.
-func homeFor(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, nodes []*corev1.Node, beside map[string]int) (string, tenancy.Reason) {
+// Chosen is, of the super clusters that offer the class, hold room for pods of the namespace and storage for the claim,
+// if its quota names storage, and take new pods, the one with the fewest of its claims, then the one with most room for
+// pods, then the first by name.
+func homeFor(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, nodes []*corev1.Node, beside *claimsBeside) (string, tenancy.Reason) {
 	offering := claimhome.OfferedBy(class)
 	if len(offering) == 0 {
 		return "", tenancy.Reason{Reason: reasonClassNotOffered, Message: fmt.Sprintf("No super cluster offers StorageClass %s", class.Name)}
@@ -63,21 +81,41 @@ func homeFor(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass,
 		return "", tenancy.Reason{}
 	}
 	home, most := "", int64(0)
-	for _, node := range nodes { // sorted by name
+	full, storage := false, int64(0) // whether a home lacks nothing but storage, and the most that one holds of it
+	for _, node := range nodes {     // sorted by name
 		room := node.Status.Allocatable[slicepod.Resource(corev1.ResourcePods, claim.Namespace)]
 		if room.Sign() <= 0 || !takesClaims(node) || !slices.Contains(offering, node.Name) {
 			continue
 		}
-		fewer, as := beside[node.Name] < beside[home], beside[node.Name] == beside[home]
+		if held, isNamed := node.Status.Allocatable[slicepod.Resource(corev1.ResourceStorage, claim.Namespace)]; isNamed && slice.Size(claim) > held.Value()-beside.bytes[node.Name] {
+			full, storage = true, max(storage, held.Value())
+			continue
+		}
+		fewer, as := beside.count[node.Name] < beside.count[home], beside.count[node.Name] == beside.count[home]
 		if home == "" || fewer || as && room.Value() > most {
 			home, most = node.Name, room.Value()
 		}
 	}
-	if home == "" {
+	switch {
+	case home == "" && full:
+		return "", noStorage(claim, storage)
+	case home == "":
 		return "", tenancy.Reason{Reason: reasonNoHome, Message: fmt.Sprintf(
 			"No super cluster that offers StorageClass %s takes the claim: namespace %s holds nothing there, or it takes nothing new", class.Name, claim.Namespace)}
 	}
 	return home, tenancy.Reason{}
+}
+
+// noStorage returns why no super cluster takes a claim for its size. most is what the namespace holds in one of them.
+func noStorage(claim *corev1.PersistentVolumeClaim, most int64) tenancy.Reason {
+	d, size := slice.DimensionOf(corev1.ResourceStorage), slice.Size(claim)
+	why := ", and its claims leave too little of that"
+	if size > most {
+		why = fmt.Sprintf("; larger slices, or storage in annotation %s of the namespace, make larger pieces", schedulerv1alpha1.AnnotationSlice)
+	}
+	return tenancy.Reason{Reason: reasonNoStorage, Message: fmt.Sprintf(
+		"No super cluster takes the claim, which requests %s: namespace %s holds at most %s of storage in one of those where it could be%s",
+		d.Quantity(size), claim.Namespace, d.Quantity(most), why)}
 }
 
 // takesClaims reports whether a super cluster takes new claims: those that take new pods without tolerations.
@@ -87,7 +125,7 @@ func takesClaims(node *corev1.Node) bool {
 }
 
 // claimReconciler gives claims a home that are to be provisioned before a pod uses them, and tells others that nobody
-// can provision them. A request names one claim, or with name "" all that have no home.
+// can provision them. A request names one claim, or with name "" all that have no home, of a namespace or of all.
 type claimReconciler struct {
 	key        string
 	api        kubernetes.Interface
@@ -118,7 +156,7 @@ func (r *claimReconciler) Reconcile(ctx context.Context, item request) (reconcil
 	}
 	nodes := view.TenantNodes(r.dispatcher.virtualNodes(), placements.Items)
 	var errs []error
-	beside := map[string]map[string]int{} // by namespace
+	beside := map[string]*claimsBeside{} // by namespace
 	for _, claim := range claims {
 		if beside[claim.Namespace] == nil {
 			if beside[claim.Namespace], err = r.beside(claim.Namespace); err != nil {
@@ -140,9 +178,16 @@ func (r *claimReconciler) requested(item request) (found []*corev1.PersistentVol
 		}
 		return []*corev1.PersistentVolumeClaim{claim}, err //nolint:wrapcheck // a lister fails on NotFound only
 	}
-	all, err := r.claims.List(labels.Everything())
+	list := r.claims.List
+	if item.namespace != "" {
+		list = r.claims.PersistentVolumeClaims(item.namespace).List
+	}
+	all, err := list(labels.Everything())
 	if err != nil {
 		return nil, fmt.Errorf("listing claims: %w", err)
+	}
+	if item.namespace != "" {
+		return slices.DeleteFunc(all, func(claim *corev1.PersistentVolumeClaim) bool { return !homeless(claim) }), nil
 	}
 	told := map[types.NamespacedName]claimTold{}
 	for _, claim := range all {
@@ -162,7 +207,7 @@ func nameOf(claim *corev1.PersistentVolumeClaim) types.NamespacedName {
 }
 
 // give gives one claim a home, and counts it in beside, or tells its tenant why there is none.
-func (r *claimReconciler) give(ctx context.Context, claim *corev1.PersistentVolumeClaim, nodes []*corev1.Node, beside map[string]int) error {
+func (r *claimReconciler) give(ctx context.Context, claim *corev1.PersistentVolumeClaim, nodes []*corev1.Node, beside *claimsBeside) error {
 	class, err := r.classes.Get(volumehelper.GetPersistentVolumeClaimClass(claim))
 	if err != nil {
 		return nil //nolint:nilerr // the tenant's own volume controller says so, and its creation enqueues all claims
@@ -185,23 +230,23 @@ func (r *claimReconciler) give(ctx context.Context, claim *corev1.PersistentVolu
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("writing the home of claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
-	beside[home]++
+	beside.add(claim, home)
 	return nil
 }
 
-// beside returns how many claims of a namespace each super cluster has.
-func (r *claimReconciler) beside(namespace string) (map[string]int, error) {
+// beside returns what claims of a namespace have a home.
+func (r *claimReconciler) beside(namespace string) (*claimsBeside, error) {
 	all, err := r.claims.PersistentVolumeClaims(namespace).List(labels.Everything())
 	if err != nil {
 		return nil, fmt.Errorf("listing claims: %w", err)
 	}
-	counts := map[string]int{}
+	found := &claimsBeside{count: map[string]int{}, bytes: map[string]int64{}}
 	for _, claim := range all {
 		if home := claimhome.Of(claim); home != "" {
-			counts[home]++
+			found.add(claim, home)
 		}
 	}
-	return counts, nil
+	return found, nil
 }
 
 func (r *claimReconciler) tell(claim *corev1.PersistentVolumeClaim, why tenancy.Reason) {

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
@@ -62,14 +63,36 @@ func TestHomeFor(t *testing.T) {
 			node.Spec.Taints = []corev1.Taint{{Key: key, Effect: corev1.TaintEffectNoSchedule}}
 		}
 	}
+	storing := func(size string) func(*corev1.Node) {
+		return func(node *corev1.Node) {
+			node.Status.Allocatable[slicepod.Resource(corev1.ResourceStorage, "web")] = resource.MustParse(size)
+		}
+	}
 	cordoned := func(node *corev1.Node) { node.Spec.Unschedulable = true }
 	for name, tc := range map[string]struct {
 		class      *storagev1.StorageClass
 		nodes      []*corev1.Node
 		beside     map[string]int
+		used       map[string]int64
 		want       string
 		wantReason string
+		wantWhy    string
 	}{
+		"the one with storage left": {
+			class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "9", storing("5Gi")), room("r2", "1", storing("5Gi"))}, used: map[string]int64{"r1": 3 << 30},
+			want: "r2",
+		},
+		"storage that nobody names": {class: storageClassOf(now, "r1"), nodes: []*corev1.Node{room("r1", "9")}, used: map[string]int64{"r1": 3 << 30}, want: "r1"},
+		"no storage left": {
+			class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "9", storing("5Gi")), room("r2", "9", storing("0"))}, used: map[string]int64{"r1": 3 << 30},
+			wantReason: reasonNoStorage,
+			wantWhy:    "No super cluster takes the claim, which requests 3Gi: namespace web holds at most 5Gi of storage in one of those where it could be, and its claims leave too little of that",
+		},
+		"larger than any piece": {
+			class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "9", storing("1Gi")), room("r2", "9", storing("2Gi"))},
+			wantReason: reasonNoStorage,
+			wantWhy:    "No super cluster takes the claim, which requests 3Gi: namespace web holds at most 2Gi of storage in one of those where it could be; larger slices, or storage in annotation scheduler.tenancy.x-k8s.io/slice of the namespace, make larger pieces",
+		},
 		"the one with most room":            {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "2")}, want: "r2"},
 		"the first of equals":               {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "1")}, want: "r1"},
 		"the one with fewer claims":         {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "9")}, beside: map[string]int{"r1": 1, "r2": 2}, want: "r1"},
@@ -86,10 +109,16 @@ func TestHomeFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			home, why := homeFor(homelessClaim("c"), tc.class, tc.nodes, tc.beside)
+			claim := homelessClaim("c", func(claim *corev1.PersistentVolumeClaim) {
+				claim.Spec.Resources.Requests = builders.Resources("storage", "3Gi")
+			})
+			home, why := homeFor(claim, tc.class, tc.nodes, &claimsBeside{count: tc.beside, bytes: tc.used})
 			require.Equal(t, tc.want, home)
 			require.Equal(t, tc.wantReason, why.Reason)
 			require.Equal(t, tc.wantReason == "", why.Message == "")
+			if tc.wantWhy != "" {
+				require.Equal(t, tc.wantWhy, why.Message)
+			}
 		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/view"
 )
 
 const (
@@ -66,7 +67,7 @@ func (r *GuaranteeAudit) Reconcile(ctx context.Context, request reconcile.Reques
 		sum = sum.Plus(guaranteed[cmp.Or(tenants.Items[i].Spec.PolicyName, tenancyv1alpha1.DefaultPolicyName)])
 	}
 	for i := range nodes.Items {
-		has = has.Plus(slice.Of(nodes.Items[i].Status.Allocatable))
+		has = has.Plus(view.Allocatable(&nodes.Items[i]))
 	}
 	if beyond := sum.Minus(has); !beyond.IsZero() {
 		r.Recorder.Eventf(audited, corev1.EventTypeWarning, reasonGuaranteesExceedPool,

@@ -89,11 +89,11 @@ func (r *moveReconciler) follow(ctx context.Context, key client.ObjectKey, text 
 	return event, err
 }
 
-// usedBy returns what the pods of a namespace use where it has anything, by super cluster.
+// usedBy returns what the pods and claims of a namespace use where it has anything, by super cluster.
 func usedBy(ctx context.Context, usage Usage, np *schedulerv1alpha1.NamespacePlacement) map[string]slice.Amounts {
 	used := map[string]slice.Amounts{}
 	for cluster, use := range usage.Usage(ctx, client.ObjectKeyFromObject(np), clustersOf(np, nil)) {
-		used[cluster] = use.Requests
+		used[cluster] = use.UsedOf(np)
 	}
 	return used
 }

@@ -176,7 +176,8 @@ func (r *relocationReconciler) look(ctx context.Context, np *schedulerv1alpha1.N
 	used = map[string]slice.Amounts{}
 	measured := r.usage.Usage(ctx, client.ObjectKeyFromObject(np), slices.Sorted(maps.Keys(r.virtualNodes())))
 	for cluster, use := range measured { // what is bound is in the super cluster in a moment
-		used[cluster] = use.Requests.Plus(bound[cluster].Minus(use.Requests))
+		requests := use.UsedOf(np)
+		used[cluster] = requests.Plus(bound[cluster].Minus(requests))
 	}
 	return waiting, used, again, nil
 }

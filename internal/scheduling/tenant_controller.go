@@ -29,6 +29,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/claimhome"
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/policy"
@@ -57,7 +58,7 @@ const (
 	// concernPod: the super cluster annotation and label of a pod (name), or of all pods of a namespace that wait for a
 	// node.
 	concernPod concern = "pod"
-	// concernClaim: the home of a claim (name), or of all that have none.
+	// concernClaim: the home of a claim (name), or of all that have none, in one namespace or in all.
 	concernClaim concern = "claim"
 	// concernClaimRelease: the finalizers of super clusters on a claim (name) that the tenant deletes, or on all.
 	concernClaimRelease concern = "claimRelease"
@@ -281,6 +282,9 @@ func (c *tenantController) watchClaims(ctx context.Context, queue workqueue.Type
 	}
 	claimGone := func(claim *corev1.PersistentVolumeClaim) {
 		queue.Add(request{concern: concernClaim, namespace: claim.Namespace, name: claim.Name})
+		if claimhome.Of(claim) != "" { // there is room for others
+			queue.Add(request{concern: concernClaim, namespace: claim.Namespace})
+		}
 	}
 	c.handle(ctx, c.informers.Core().V1().PersistentVolumeClaims().Informer(), engage.ObjectHandler(claimChanged, claimGone))
 	classChanged := func(*storagev1.StorageClass) { queue.Add(request{concern: concernClaim}) }

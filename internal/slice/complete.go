@@ -11,16 +11,16 @@ import (
 //
 // The size of what is not named follows from defaults, in proportion to what is: the largest ratio of the named
 // resources, rounded up. What the slices have and quota does not name comes with the slices, so that a quota of cpu
-// alone is enough to run pods, and nothing that a pod can request is unlimited. Extended resources and huge pages are
-// there only if quota names them.
+// alone is enough to run pods, and nothing that a pod can request is unlimited. Extended resources, huge pages and
+// storage are there only if quota names them.
 //
-// A quota of pods alone asks for nothing: it bounds objects. Pods never make slices smaller unless the tenant names how
-// many pods a slice has: where quota names more pods than the slices would have, each slice has more.
+// A quota of pods and storage alone asks for nothing: it bounds objects. Pods never make slices smaller unless the
+// tenant names how many pods a slice has: where quota names more pods than the slices would have, each slice has more.
 func Complete(quota, named, defaults Amounts) (whole, size Amounts) {
 	size = fill(named, defaults)
 	compute := maps.Clone(quota)
 	delete(compute, corev1.ResourcePods)
-	if compute.IsZero() {
+	if compute.OfPods().IsZero() {
 		return Amounts{}, size
 	}
 	d := divide(compute, size)
@@ -33,7 +33,7 @@ func Complete(quota, named, defaults Amounts) (whole, size Amounts) {
 	}
 	whole = quota.Minus(nil)
 	for name, piece := range size {
-		if _, isNamed := quota[name]; isNamed || rowOf(name).family {
+		if _, isNamed := quota[name]; isNamed || rowOf(name).family || rowOf(name).OfClaims {
 			continue
 		}
 		comes := mulDiv(piece, amount, d.size)

@@ -41,11 +41,11 @@ func TestComplete(t *testing.T) {
 		{name: "a device only where the quota names it", hard: []string{"cpu", "2"}, named: "cpu=2,nvidia.com/gpu=1", wantWhole: "cpu=2,memory=4Gi,pods=20", wantSize: "cpu=2,memory=4Gi,nvidia.com/gpu=1,pods=20"},
 		{name: "devices alone", hard: []string{"requests.nvidia.com/gpu", "2"}, wantWhole: "cpu=4,memory=8Gi,nvidia.com/gpu=2,pods=40", wantSize: "cpu=2,memory=4Gi,pods=20"},
 		{
-			name: "storage that the slice names comes with it", hard: []string{"cpu", "4"}, named: "cpu=2,ephemeral-storage=10Gi",
+			name: "ephemeral storage that the slice names comes with it", hard: []string{"cpu", "4"}, named: "cpu=2,ephemeral-storage=10Gi",
 			wantWhole: "cpu=4,ephemeral-storage=20Gi,memory=8Gi,pods=40", wantSize: "cpu=2,ephemeral-storage=10Gi,memory=4Gi,pods=20",
 		},
 		{
-			name: "storage that only the quota names", hard: []string{"requests.ephemeral-storage", "10Gi"},
+			name: "ephemeral storage that only the quota names", hard: []string{"requests.ephemeral-storage", "10Gi"},
 			wantWhole: "cpu=2,ephemeral-storage=10Gi,memory=4Gi,pods=20", wantSize: "cpu=2,memory=4Gi,pods=20",
 		},
 		{name: "no memory", hard: []string{"cpu", "4", "memory", "0"}, wantWhole: "cpu=4,pods=40", wantSize: "cpu=2,memory=4Gi,pods=20"},
@@ -56,6 +56,20 @@ func TestComplete(t *testing.T) {
 		{name: "more pods than the size that is named", hard: []string{"cpu", "4", "pods", "100"}, named: "cpu=2,pods=10", wantWhole: "cpu=4,memory=8Gi,pods=100", wantSize: "cpu=2,memory=4Gi,pods=10"},
 		{name: "no pods", hard: []string{"cpu", "4", "pods", "0"}, wantWhole: "cpu=4,memory=8Gi", wantSize: "cpu=2,memory=4Gi,pods=20"},
 		{name: "pods alone ask for nothing", hard: []string{"pods", "100"}, wantSize: "cpu=2,memory=4Gi,pods=20"},
+		{
+			name: "storage is spread", hard: []string{"cpu", "4", "requests.storage", "10Gi"},
+			wantWhole: "cpu=4,memory=8Gi,pods=40,storage=10Gi", wantSize: "cpu=2,memory=4Gi,pods=20",
+		},
+		{
+			name: "storage in pieces that the tenant names", hard: []string{"cpu", "4", "requests.storage", "80Gi"}, named: "storage=20Gi",
+			wantWhole: "cpu=4,memory=16Gi,pods=80,storage=80Gi", wantSize: "cpu=2,memory=4Gi,pods=20,storage=20Gi",
+		},
+		{
+			name: "storage only where the quota names it", hard: []string{"cpu", "4"}, named: "cpu=2,storage=20Gi",
+			wantWhole: "cpu=4,memory=8Gi,pods=40", wantSize: "cpu=2,memory=4Gi,pods=20,storage=20Gi",
+		},
+		{name: "storage and pods alone ask for nothing", hard: []string{"pods", "100", "requests.storage", "10Gi"}, named: "storage=1Gi", wantSize: "cpu=2,memory=4Gi,pods=20,storage=1Gi"},
+		{name: "no storage", hard: []string{"cpu", "4", "requests.storage", "0"}, wantWhole: "cpu=4,memory=8Gi,pods=40", wantSize: "cpu=2,memory=4Gi,pods=20"},
 		{name: "no quota", wantSize: "cpu=2,memory=4Gi,pods=20"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -89,7 +103,7 @@ func TestCompleteProperties(t *testing.T) {
 			require.Equal(t, amount, size[name])
 		}
 		compute := quota.Minus(slice.Amounts{corev1.ResourcePods: slice.MaxAmount})
-		if compute.IsZero() {
+		if compute.OfPods().IsZero() {
 			require.Empty(t, whole, "by %s", quota)
 			continue
 		}

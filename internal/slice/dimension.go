@@ -23,6 +23,9 @@ type Dimension struct {
 	Format resource.Format
 	// OfPod returns what a pod takes of it. Nil: what the pod's containers request, by kube-scheduler's rules.
 	OfPod func(pod *corev1.Pod) int64
+	// OfClaims is true where PersistentVolumeClaims take it, and no pod does: deleting pods frees none of it, and no
+	// node has any. It is there only where a quota names it.
+	OfClaims bool
 }
 
 // row declares a Dimension, or all those whose names begin alike.
@@ -45,6 +48,7 @@ var rows = [...]row{
 		Name: corev1.ResourcePods, QuotaKey: corev1.ResourcePods, Format: resource.DecimalSI,
 		OfPod: func(*corev1.Pod) int64 { return 1 },
 	}},
+	{Dimension: Dimension{Name: corev1.ResourceStorage, QuotaKey: corev1.ResourceRequestsStorage, Format: resource.BinarySI, OfClaims: true}},
 	{family: true, bare: true, Dimension: Dimension{Name: corev1.ResourceHugePagesPrefix, Format: resource.BinarySI}},
 	{family: true, Dimension: Dimension{Format: resource.DecimalSI}},
 }
@@ -77,8 +81,8 @@ func DimensionOf(name corev1.ResourceName) Dimension {
 const countPods corev1.ResourceName = "count/pods"
 
 // DimensionOfQuotaKey returns the resource that a key of ResourceQuota's hard limits bounds: cpu for cpu and
-// requests.cpu, nvidia.com/gpu for requests.nvidia.com/gpu, pods for pods and count/pods. It returns false for a key
-// that bounds something else.
+// requests.cpu, nvidia.com/gpu for requests.nvidia.com/gpu, storage for requests.storage, pods for pods and count/pods.
+// It returns false for a key that bounds something else, as those of single StorageClasses do.
 func DimensionOfQuotaKey(key corev1.ResourceName) (Dimension, bool) {
 	if key == countPods {
 		key = corev1.ResourcePods
@@ -125,6 +129,31 @@ func (d *Dimension) isBytes() bool {
 // amount returns a quantity in the unit of the resource, rounded up.
 func (d *Dimension) amount(quantity resource.Quantity) int64 {
 	return quantity.ScaledValue(d.Scale)
+}
+
+// OfPods returns what of a pods can take: all but what claims do.
+func (a Amounts) OfPods() Amounts {
+	of := make(Amounts, len(a))
+	for name, amount := range a {
+		if !rowOf(name).OfClaims {
+			of[name] = amount
+		}
+	}
+	return of
+}
+
+// OfClaims returns what of a claims take.
+func (a Amounts) OfClaims() Amounts { return a.Minus(a.OfPods()) }
+
+// Size returns how much storage a claim takes: the largest of what it requests, what is allocated for it while it is
+// expanded, and what its volume has. It is at most MaxAmount.
+func Size(claim *corev1.PersistentVolumeClaim) (bytes int64) {
+	for _, list := range []corev1.ResourceList{claim.Spec.Resources.Requests, claim.Status.AllocatedResources, claim.Status.Capacity} {
+		if size, exists := list[corev1.ResourceStorage]; exists {
+			bytes = max(bytes, Of(corev1.ResourceList{corev1.ResourceStorage: size})[corev1.ResourceStorage])
+		}
+	}
+	return bytes
 }
 
 // Reading selects what Taken counts of a pod. The zero value counts the requests of its spec.

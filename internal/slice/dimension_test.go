@@ -25,6 +25,7 @@ func TestDimensionOf(t *testing.T) {
 		{name: "huge pages in bytes", resource: "hugepages-2Mi", wantKey: "requests.hugepages-2Mi", amount: 4 * mi, wantQuantity: "4Mi"},
 		{name: "devices one by one", resource: "nvidia.com/gpu", wantKey: "requests.nvidia.com/gpu", amount: 1024, wantQuantity: "1024"},
 		{name: "pods one by one", resource: "pods", wantKey: "pods", amount: 110, wantQuantity: "110"},
+		{name: "storage in bytes", resource: "storage", wantKey: "requests.storage", amount: 10 << 30, wantQuantity: "10Gi"},
 		{name: "what no node has", resource: "example.com/x", wantKey: "requests.example.com/x", amount: 1, wantQuantity: "1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -58,7 +59,9 @@ func TestDimensionOfQuotaKey(t *testing.T) {
 		{name: "pods, by the other key", key: "count/pods", want: "pods"},
 		{name: "requests for pods", key: "requests.pods"},
 		{name: "limits", key: "limits.cpu"},
-		{name: "volumes", key: "requests.storage"},
+		{name: "volumes", key: "requests.storage", want: "storage"},
+		{name: "volumes without requests is no key of quotas", key: "storage"},
+		{name: "volumes of one class", key: "gold.storageclass.storage.k8s.io/requests.storage"},
 		{name: "objects", key: "count/secrets"},
 		{name: "requests twice", key: "requests.requests.cpu"},
 		{name: "requests for nothing", key: "requests."},
@@ -141,6 +144,44 @@ func TestTakenLeavesThePodAlone(t *testing.T) {
 	before := pod.DeepCopy()
 	slice.Taken(pod, slice.Reading{Pods: true})["cpu"]++
 	require.Empty(t, cmp.Diff(before, pod))
+}
+
+func TestSize(t *testing.T) {
+	t.Parallel()
+	list := func(size string) corev1.ResourceList {
+		if size == "" {
+			return nil
+		}
+		return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
+	}
+	for _, tc := range []struct {
+		name, requests, allocated, capacity string
+		want                                int64
+	}{
+		{name: "nothing"},
+		{name: "what it requests", requests: "1Gi", want: 1 << 30},
+		{name: "a volume that is larger", requests: "1Gi", capacity: "2Gi", want: 2 << 30},
+		{name: "one that grows", requests: "2Gi", allocated: "2Gi", capacity: "1Gi", want: 2 << 30},
+		{name: "one whose growth was taken back", requests: "1Gi", allocated: "3Gi", capacity: "1Gi", want: 3 << 30},
+		{name: "monstrous", requests: "1e30", want: slice.MaxAmount},
+		{name: "negative", requests: "-1"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			claim := &corev1.PersistentVolumeClaim{
+				Spec:   corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: list(tc.requests)}},
+				Status: corev1.PersistentVolumeClaimStatus{AllocatedResources: list(tc.allocated), Capacity: list(tc.capacity)},
+			}
+			require.Equal(t, tc.want, slice.Size(claim))
+		})
+	}
+}
+
+func TestOfPods(t *testing.T) {
+	t.Parallel()
+	all := amounts(t, "cpu=1,ephemeral-storage=1Gi,pods=2,storage=3Gi")
+	require.Equal(t, "cpu=1,ephemeral-storage=1Gi,pods=2", all.OfPods().String())
+	require.Equal(t, "cpu=1,ephemeral-storage=1Gi,pods=2,storage=3Gi", all.String(), "arguments stay as they are")
 }
 
 func BenchmarkTaken(b *testing.B) {

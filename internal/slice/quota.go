@@ -16,8 +16,8 @@ const maxAnnotationLength = 4096
 
 // Quota returns what the quotas of one namespace allow together: per resource the smallest hard limit over the quotas
 // without scopes. It counts the resources that a super cluster can hold (see DimensionOfQuotaKey); others, such as
-// limits.cpu or requests.storage, are left to the tenant control plane. A limit of zero is a limit: such a resource is
-// there, with zero.
+// limits.cpu or the storage of one StorageClass, are left to the tenant control plane. A limit of zero is a limit: such
+// a resource is there, with zero. More storage than any pool has is none: it is how tenants write that there is no limit.
 func Quota(quotas []corev1.ResourceQuota) (Amounts, field.ErrorList) {
 	smallest := corev1.ResourceList{}
 	for i := range quotas {
@@ -26,7 +26,7 @@ func Quota(quotas []corev1.ResourceQuota) (Amounts, field.ErrorList) {
 		}
 		for key, hard := range quotas[i].Spec.Hard {
 			d, ok := DimensionOfQuotaKey(key)
-			if !ok {
+			if !ok || d.OfClaims && ExceedsMax(d.Name, hard) {
 				continue
 			}
 			if known, exists := smallest[d.Name]; !exists || below(d.Name, hard, known) {

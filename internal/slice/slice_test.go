@@ -53,6 +53,8 @@ func TestCut(t *testing.T) {
 		{name: "extended resource counts one by one", quota: "cpu=3,nvidia.com/gpu=3", size: "cpu=2", want: []string{"3×cpu=1,nvidia.com/gpu=1"}},
 		{name: "a resource without any size is spread", quota: "cpu=2,ephemeral-storage=10Gi", size: "cpu=1", want: []string{"2×cpu=1,ephemeral-storage=5Gi"}},
 		{name: "no size at all", quota: "memory=1Gi,ephemeral-storage=10Gi", want: []string{"1×ephemeral-storage=10Gi,memory=1Gi"}},
+		{name: "storage is spread like any other", quota: "cpu=4,storage=10Gi", size: "cpu=1", want: []string{"4×cpu=1,storage=2560Mi"}},
+		{name: "storage that the size names leads", quota: "cpu=2,storage=40Gi", size: "cpu=1,storage=10Gi", want: []string{"4×cpu=500m,storage=10Gi"}},
 		{name: "huge pages are whole", quota: "cpu=3,hugepages-1Gi=4Gi", size: "cpu=1", want: []string{"1×cpu=1,hugepages-1Gi=2Gi", "2×cpu=1,hugepages-1Gi=1Gi"}},
 		{name: "larger than the quota", quota: "cpu=100m,memory=100Mi", size: "cpu=4,memory=8Gi", want: []string{"1×cpu=100m,memory=100Mi"}},
 		{name: "a pod for the last crumb", quota: "cpu=2010m,pods=21", size: "cpu=2,pods=20", want: []string{"1×cpu=2,pods=20", "1×cpu=10m,pods=1"}},
@@ -120,6 +122,7 @@ func requireCut(t testing.TB, quota, size slice.Amounts) {
 
 var resources = []corev1.ResourceName{
 	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourcePods, "hugepages-2Mi", "nvidia.com/gpu", "example.com/x",
+	corev1.ResourceStorage,
 }
 
 // pick returns random amounts of some resources, some of them zero if zeros.
@@ -253,7 +256,9 @@ func TestQuota(t *testing.T) {
 		{name: "zero forbids", quotas: []corev1.ResourceQuota{quota(nil, "cpu", "2"), quota(nil, "cpu", "0")}, want: "cpu=0"},
 		{name: "extended", quotas: []corev1.ResourceQuota{quota(nil, "requests.nvidia.com/gpu", "4")}, want: "nvidia.com/gpu=4"},
 		{name: "pods", quotas: []corev1.ResourceQuota{quota(nil, "pods", "4"), quota(nil, "count/pods", "3")}, want: "pods=3"},
-		{name: "others are left out", quotas: []corev1.ResourceQuota{quota(nil, "limits.cpu", "3", "requests.storage", "1Gi", "count/secrets", "2")}},
+		{name: "others are left out", quotas: []corev1.ResourceQuota{quota(nil, "limits.cpu", "3", "count/secrets", "2", "gold.storageclass.storage.k8s.io/requests.storage", "1Gi")}},
+		{name: "storage", quotas: []corev1.ResourceQuota{quota(nil, "requests.storage", "2Gi"), quota(nil, "requests.storage", "1Gi")}, want: "storage=1Gi"},
+		{name: "storage without a limit", quotas: []corev1.ResourceQuota{quota(nil, "cpu", "1", "requests.storage", "1e30")}, want: "cpu=1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

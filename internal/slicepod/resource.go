@@ -2,9 +2,11 @@ package slicepod
 
 import (
 	"encoding/hex"
+	"math"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/superpool/superpool/internal/slice"
 )
@@ -19,6 +21,25 @@ const ResourceSuffix = ".slice.tenancy.kubernetes.io"
 // ResourcePods is, in the namespace view, the resource that stands for the pods which a slice may hold:
 // kube-scheduler takes the resource pods for the number of Pods on a Node, and a slice is one of those.
 const ResourcePods corev1.ResourceName = "pods" + ResourceSuffix + "/pool"
+
+// ResourceStorage is, in the namespace view, the resource that stands for the storage which slices hold, in kibibytes,
+// so that what any number of namespaces name adds up within 64 bits. Slices request storage itself besides, in bytes: no
+// node has any, and kube-scheduler does not count it.
+const ResourceStorage corev1.ResourceName = "storage" + ResourceSuffix + "/pool"
+
+// kibibyte is the unit of ResourceStorage.
+const kibibyte = 1 << 10
+
+// StorageRoom returns how much ResourceStorage so many bytes are room for: whole kibibytes.
+func StorageRoom(bytes int64) int64 { return bytes / kibibyte }
+
+// StorageBytes returns how many bytes an amount of ResourceStorage stands for, at most math.MaxInt64.
+func StorageBytes(amount int64) int64 {
+	if amount > math.MaxInt64/kibibyte {
+		return math.MaxInt64
+	}
+	return amount * kibibyte
+}
 
 // escape begins an escaped byte in the name of a slice resource: z and two hexadecimal digits. A letter, because every
 // part of a resource name's prefix must begin and end with a letter or digit.
@@ -91,6 +112,9 @@ func Requests(amounts slice.Amounts) corev1.ResourceList {
 		delete(list, corev1.ResourcePods)
 		list[ResourcePods] = pods
 	}
+	if bytes := amounts[corev1.ResourceStorage]; bytes > 0 {
+		list[ResourceStorage] = *resource.NewQuantity((bytes-1)/kibibyte+1, resource.DecimalSI)
+	}
 	return list
 }
 
@@ -101,6 +125,7 @@ func AmountsOf(pod *corev1.Pod) slice.Amounts {
 		delete(amounts, ResourcePods)
 		amounts[corev1.ResourcePods] = pods
 	}
+	delete(amounts, ResourceStorage)
 	return amounts
 }
 
@@ -114,7 +139,7 @@ func Readable(sentence string) string {
 	for i, word := range words {
 		switch name, ok := ResourceOf(corev1.ResourceName(word)); {
 		case !ok:
-		case corev1.ResourceName(word) == ResourcePods:
+		case corev1.ResourceName(word) == ResourcePods, corev1.ResourceName(word) == ResourceStorage:
 			words[i] = string(name)
 		default:
 			words[i] = string(name) + " of the namespace"

@@ -41,7 +41,7 @@ type connection struct {
 	client     kubernetes.Interface // made by Connect
 	informing  kubernetes.Interface // made by Connect: the client of informers, which are held back while it does not answer
 	answers    engage.Answers
-	dirty      chan struct{}       // holds one when capacity or headroom has changed since the last publish
+	dirty      chan struct{}       // holds one when capacity, or what the operator says, has changed since the last publish
 	probed     chan tenancy.Reason // holds the outcome of the last Probe: why the Node is not Ready, the zero Reason when it is
 	uid        types.UID           // of the super cluster, read by Connect
 	versions   *engage.Versions    // of the super cluster since Connect
@@ -49,12 +49,12 @@ type connection struct {
 
 	mu       sync.Mutex
 	id       string // owned by the Cluster, "" for none
-	headroom Headroom
+	declared declared
 }
 
-func (c *Controller) connect(cluster types.NamespacedName, config *rest.Config, headroom Headroom) *connection {
+func (c *Controller) connect(cluster types.NamespacedName, config *rest.Config, said declared) *connection {
 	return &connection{
-		controller: c, cluster: cluster, config: config, headroom: headroom, dirty: make(chan struct{}, 1), probed: make(chan tenancy.Reason, 1),
+		controller: c, cluster: cluster, config: config, declared: said, dirty: make(chan struct{}, 1), probed: make(chan tenancy.Reason, 1),
 	}
 }
 
@@ -71,9 +71,9 @@ func (c *connection) setID(id string) {
 	c.id = id
 }
 
-func (c *connection) setHeadroom(headroom Headroom) {
+func (c *connection) setDeclared(said declared) {
 	c.mu.Lock()
-	c.headroom = headroom
+	c.declared = said
 	c.mu.Unlock()
 	c.touch()
 }
@@ -234,7 +234,7 @@ func (c *connection) ended(err error) error {
 	return err
 }
 
-// publish writes the virtual Node whenever capacity or headroom has changed, and after each probe; a probe that was
+// publish writes the virtual Node whenever capacity, or what the operator says of it, has changed, and after each probe; a probe that was
 // answered renews the Lease too. It returns when the Node's name is taken.
 func (c *connection) publish(ctx context.Context, ledger *Ledger, id string) error {
 	defer c.controller.Metrics.forget(id)
@@ -282,9 +282,9 @@ func (c *connection) publish(ctx context.Context, ledger *Ledger, id string) err
 // desiredNode returns what the virtual Node has to be. failed is why it is not Ready, the zero Reason when it is.
 func (c *connection) desiredNode(ledger *Ledger, id string, failed tenancy.Reason) *desiredNode {
 	c.mu.Lock()
-	headroom := c.headroom
+	said := c.declared
 	c.mu.Unlock()
-	d := &desiredNode{id: id, uid: c.uid, cluster: c.cluster, capacity: ledger.Capacity(), headroom: headroom, ready: metav1.ConditionTrue}
+	d := &desiredNode{id: id, uid: c.uid, cluster: c.cluster, capacity: said.of(ledger.Capacity()), declared: said, ready: metav1.ConditionTrue}
 	d.reason, d.message = readyMessage(&d.capacity)
 	if failed != (tenancy.Reason{}) {
 		d.ready, d.reason, d.message = metav1.ConditionUnknown, failed.Reason, failed.Message

@@ -82,7 +82,7 @@ func TestDeadServer(t *testing.T) {
 		current := func() tenancy.Reason {
 			name := types.NamespacedName{Namespace: "default", Name: "first"}
 			state, running := supervisor.Ensure(name, "1", func() *served {
-				conn := controller.connect(name, &rest.Config{Host: "https://r1"}, Headroom{})
+				conn := controller.connect(name, &rest.Config{Host: "https://r1"}, declared{})
 				conn.client = inSuper
 				return &served{conn}
 			})
@@ -167,7 +167,7 @@ func TestOutcomesOfConnect(t *testing.T) {
 			inSuper.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return tc.refused, nil, errors.New("connection refused")
 			})
-			conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, Headroom{})
+			conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, declared{})
 			conn.client = inSuper
 			err := conn.Connect(t.Context())
 			got := ""
@@ -191,7 +191,7 @@ func TestSilentWhileItIsRead(t *testing.T) {
 	controller := &Controller{Client: metafake.NewClientBuilder().Build()}
 	controller.setDefaults()
 	inSuper := fake.NewClientset(superClusterInfo("r1"), kubeSystem("uid-r1"))
-	conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, Headroom{})
+	conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, declared{})
 	conn.client = inSuper
 	require.NoError(t, conn.Connect(t.Context()))
 	require.NoError(t, conn.Probe(t.Context()))
@@ -215,7 +215,7 @@ func TestIDChangesWhileServed(t *testing.T) {
 	controller.setDefaults()
 	info := superClusterInfo("r1")
 	inSuper := fake.NewClientset(info, kubeSystem("uid-r1"))
-	conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, Headroom{})
+	conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, declared{})
 	conn.client = inSuper
 	require.NoError(t, conn.Connect(t.Context()))
 	require.NoError(t, conn.Probe(t.Context()))
@@ -253,7 +253,7 @@ func TestAnotherSuperClusterWhileServed(t *testing.T) {
 			answer := &corev1.NamespaceList{ListMeta: metav1.ListMeta{ResourceVersion: "10"}, Items: []corev1.Namespace{*kubeSystem("uid-r1")}}
 			inSuper := fake.NewClientset(superClusterInfo("r1"))
 			inSuper.PrependReactor("list", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, answer, nil })
-			conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, Headroom{})
+			conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, declared{})
 			conn.client = inSuper
 			require.NoError(t, conn.Connect(t.Context()))
 			answer = &corev1.NamespaceList{ListMeta: metav1.ListMeta{ResourceVersion: tc.version}, Items: []corev1.Namespace{*kubeSystem(types.UID(tc.uid))}}
@@ -273,7 +273,7 @@ func TestAnotherSuperClusterWhileServed(t *testing.T) {
 // TestMayNotRead: a super cluster that answers, and lets vc-scheduler read no claims, is not one that is lost.
 func TestMayNotRead(t *testing.T) {
 	t.Parallel()
-	conn := (&Controller{}).connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, Headroom{})
+	conn := (&Controller{}).connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, declared{})
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumeclaims"}, "", errors.New("no role"))
 	var failed *engage.Failure
 	require.ErrorAs(t, conn.ended(fmt.Errorf("reading nodes, pods, quotas and claims: %w", forbidden)), &failed)
@@ -290,7 +290,7 @@ func TestNameless(t *testing.T) {
 	controller := &Controller{Client: inMeta}
 	controller.setDefaults()
 	inSuper := fake.NewClientset(superClusterInfo("r1"), kubeSystem("uid-r1"))
-	conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, Headroom{})
+	conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, declared{})
 	conn.client = inSuper
 	require.NoError(t, conn.Connect(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())

@@ -65,7 +65,7 @@ type Controller struct {
 	measures   measures
 
 	mu         sync.Mutex
-	headroom   map[types.NamespacedName]Headroom  // the last valid ones
+	declared   map[types.NamespacedName]declared  // by Cluster, the last valid ones
 	podsListed map[types.NamespacedName]time.Time // when the pods of the virtual Node were listed last
 }
 
@@ -76,7 +76,7 @@ func (c *Controller) setDefaults() {
 	c.supervisor.Kind, c.supervisor.HealthPeriod, c.supervisor.LongestDelay = "cluster", probePeriod, longestDelay
 	c.writer = writer{client: c.Client, reader: c.Reader, overcommitted: c.recordOvercommitted, drainOf: c.measures.drainOf}
 	c.warnings.recorder = c.Recorder
-	c.headroom, c.podsListed = map[types.NamespacedName]Headroom{}, map[types.NamespacedName]time.Time{}
+	c.declared, c.podsListed = map[types.NamespacedName]declared{}, map[types.NamespacedName]time.Time{}
 }
 
 // SetupWithManager adds the controller to mgr. When mgr stops, all connections are cancelled and awaited. The meta
@@ -153,7 +153,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 
 func (c *Controller) reconcile(ctx context.Context, cluster *metav1.PartialObjectMetadata) (reconcile.Result, error) {
 	name := client.ObjectKeyFromObject(cluster)
-	headroom := c.readHeadroom(cluster)
+	said := c.readDeclared(cluster)
 	config, data, reason, err := c.readSecret(ctx, name)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -166,13 +166,13 @@ func (c *Controller) reconcile(ctx context.Context, cluster *metav1.PartialObjec
 		return c.report(ctx, cluster, "", reason)
 	}
 	identity := kubeconfig.Fingerprint([]byte(cluster.UID), data)
-	state, running := c.supervisor.Ensure(name, identity, func() *connection { return c.connect(name, config, headroom) })
+	state, running := c.supervisor.Ensure(name, identity, func() *connection { return c.connect(name, config, said) })
 	if !running {
 		return reconcile.Result{}, nil // the older one is still stopping: Supervisor.OnChange enqueues the Cluster when it has ended
 	}
 	id := ""
 	if conn, exists := c.supervisor.Get(name); exists {
-		conn.setHeadroom(headroom)
+		conn.setDeclared(said)
 		id = conn.ownedID()
 	}
 	return c.report(ctx, cluster, id, failureOf(state))
@@ -243,23 +243,33 @@ func (c *Controller) retire(ctx context.Context, cluster types.NamespacedName, k
 	return result, nil
 }
 
-// readHeadroom returns the headroom of a Cluster, the last valid one when the annotation is invalid.
-func (c *Controller) readHeadroom(cluster *metav1.PartialObjectMetadata) Headroom {
+// readDeclared returns what the operator says in the annotations of a Cluster, of an invalid one what was said last.
+func (c *Controller) readDeclared(cluster *metav1.PartialObjectMetadata) declared {
 	name := client.ObjectKeyFromObject(cluster)
+	c.mu.Lock()
+	said := c.declared[name]
+	c.mu.Unlock()
 	headroom, err := ParseHeadroom(cluster.Annotations[schedulerv1alpha1.AnnotationHeadroom])
-	if err != nil {
-		c.warnings.set(cluster, "headroom", tenancy.Reason{
-			Reason: ReasonInvalidHeadroom, Message: fmt.Sprintf("Annotation %s: %v", schedulerv1alpha1.AnnotationHeadroom, err),
-		})
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.headroom[name]
+	if c.warnInvalid(cluster, "headroom", schedulerv1alpha1.AnnotationHeadroom, ReasonInvalidHeadroom, err); err == nil {
+		said.headroom = headroom
 	}
-	c.warnings.set(cluster, "headroom", tenancy.Reason{})
+	storage, err := ParseStorage(cluster.Annotations[schedulerv1alpha1.AnnotationStorage])
+	if c.warnInvalid(cluster, "storage", schedulerv1alpha1.AnnotationStorage, ReasonInvalidStorage, err); err == nil {
+		said.storage = storage
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.headroom[name] = headroom
-	return headroom
+	c.declared[name] = said
+	return said
+}
+
+// warnInvalid records what is wrong with an annotation of a Cluster, nil for nothing.
+func (c *Controller) warnInvalid(cluster *metav1.PartialObjectMetadata, topic, annotation, reason string, err error) {
+	why := tenancy.Reason{}
+	if err != nil {
+		why = tenancy.Reason{Reason: reason, Message: fmt.Sprintf("Annotation %s: %v", annotation, err)}
+	}
+	c.warnings.set(cluster, topic, why)
 }
 
 func (c *Controller) forget(cluster types.NamespacedName) {
@@ -267,7 +277,7 @@ func (c *Controller) forget(cluster types.NamespacedName) {
 	c.warnings.forget(cluster)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.headroom, cluster)
+	delete(c.declared, cluster)
 	delete(c.podsListed, cluster)
 }
 

@@ -228,6 +228,24 @@ func TestReportRetiresOtherIDs(t *testing.T) {
 	require.Equal(t, []string{"r2", "r3"}, left)
 }
 
+// TestReadStorage: an operator's slip keeps the storage that was valid last, and the headroom as it is now.
+func TestReadStorage(t *testing.T) {
+	t.Parallel()
+	controller, recorder := newController(t, interceptor.Funcs{})
+	read := func(storage, headroom string) string {
+		cluster := clusterNamed("first")
+		cluster.Annotations = map[string]string{schedulerv1alpha1.AnnotationStorage: storage, schedulerv1alpha1.AnnotationHeadroom: headroom}
+		said := controller.readDeclared(cluster)
+		return said.headroom.Apply(said.of(Capacity{}).Offered).String()
+	}
+	require.Empty(t, read("much", ""), "none was valid yet")
+	require.Contains(t, <-recorder.Events, "Warning InvalidStorage Annotation "+schedulerv1alpha1.AnnotationStorage)
+	require.Equal(t, "storage=10Gi", read("10Gi", ""))
+	require.Equal(t, "storage=9Gi", read("much", `{"storage":"1Gi"}`))
+	require.Contains(t, <-recorder.Events, "Warning InvalidStorage", "the trouble is new again")
+	require.Empty(t, read("", ""))
+}
+
 // TestReadHeadroom: an operator's slip keeps the headroom that was valid last.
 func TestReadHeadroom(t *testing.T) {
 	t.Parallel()
@@ -236,7 +254,8 @@ func TestReadHeadroom(t *testing.T) {
 	read := func(annotation string) string {
 		cluster := clusterNamed("first")
 		cluster.Annotations = map[string]string{schedulerv1alpha1.AnnotationHeadroom: annotation}
-		return controller.readHeadroom(cluster).Apply(amounts(offered)).String()
+		said := controller.readDeclared(cluster)
+		return said.headroom.Apply(amounts(offered)).String()
 	}
 	require.Equal(t, "cpu=10", read("many"), "none was valid yet")
 	require.Contains(t, <-recorder.Events, "Warning InvalidHeadroom Annotation "+schedulerv1alpha1.AnnotationHeadroom)

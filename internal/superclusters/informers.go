@@ -18,6 +18,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -147,17 +148,19 @@ func handle(nodes, pods, quotas, claims cache.SharedIndexInformer, ledger *Ledge
 		return nil, fmt.Errorf("watching quotas: %w", err)
 	}
 	ofClaims, err := claims.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) { apply(func() bool { return ledger.SetClaim(object.(metav1.Object)) }) },
+		AddFunc: func(object any) {
+			apply(func() bool { return ledger.SetClaim(object.(*corev1.PersistentVolumeClaim)) })
+		},
 		UpdateFunc: func(before, object any) {
-			was, claim := before.(metav1.Object), object.(metav1.Object)
-			if was.GetUID() != claim.GetUID() { // deleted and made again between two lists
-				apply(func() bool { return ledger.DeleteClaim(was.GetUID()) })
+			was, claim := before.(*corev1.PersistentVolumeClaim), object.(*corev1.PersistentVolumeClaim)
+			if was.UID != claim.UID { // deleted and made again between two lists
+				apply(func() bool { return ledger.DeleteClaim(was.UID) })
 			}
 			apply(func() bool { return ledger.SetClaim(claim) })
 		},
 		DeleteFunc: func(object any) {
-			if claim, ok := engage.Object[metav1.Object](object); ok {
-				apply(func() bool { return ledger.DeleteClaim(claim.GetUID()) })
+			if claim, ok := engage.Object[*corev1.PersistentVolumeClaim](object); ok {
+				apply(func() bool { return ledger.DeleteClaim(claim.UID) })
 			}
 		},
 	})
@@ -210,8 +213,10 @@ func trimQuota(object any) (any, error) {
 		Spec:       corev1.ResourceQuotaSpec{Hard: quota.Spec.Hard},
 		Status:     corev1.ResourceQuotaStatus{Hard: quota.Status.Hard, Used: quota.Status.Used},
 	}
-	if decision := decisionOf(quota); decision != "" {
-		trimmed.Annotations = map[string]string{schedulerv1alpha1.AnnotationDecision: decision}
+	for _, key := range [...]string{schedulerv1alpha1.AnnotationDecision, schedulerv1alpha1.AnnotationHoldsStorage} {
+		if value := quota.Annotations[key]; value != "" {
+			metav1.SetMetaDataAnnotation(&trimmed.ObjectMeta, key, value)
+		}
 	}
 	if owner, ours := tenancy.GetOwner(quota); ours {
 		tenancy.SetOwner(trimmed, owner)
@@ -219,7 +224,7 @@ func trimQuota(object any) (any, error) {
 	return trimmed, nil
 }
 
-// trimClaim keeps of a PersistentVolumeClaim its owner.
+// trimClaim keeps of a PersistentVolumeClaim its owner and its size.
 func trimClaim(object any) (any, error) {
 	claim, ok := object.(*corev1.PersistentVolumeClaim)
 	if !ok {
@@ -228,6 +233,7 @@ func trimClaim(object any) (any, error) {
 	trimmed := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: same(claim.Namespace), Name: claim.Name, UID: claim.UID, ResourceVersion: claim.ResourceVersion},
 	}
+	trimmed.Spec.Resources.Requests = slice.Amounts{corev1.ResourceStorage: slice.Size(claim)}.List()
 	if owner, ours := tenancy.GetOwner(claim); ours {
 		tenancy.SetOwner(trimmed, owner)
 	}

@@ -43,7 +43,7 @@ func TestTrimmedObjectsCountTheSame(t *testing.T) {
 			require.NotEqual(t, whole.String(), ledger.Capacity().Offered.String())
 		})
 	}
-	quota := answers("d1", quotaFor(webKey, "u1", "requests.cpu", "1"))
+	quota := holdsStorage(answers("d1", quotaFor(webKey, "u1", "requests.cpu", "1", "requests.storage", "5Gi")))
 	quota.Status = corev1.ResourceQuotaStatus{Hard: builders.Resources("requests.cpu", "2"), Used: builders.Resources("requests.cpu", "3")}
 	trimmed, err := trimQuota(quota)
 	require.NoError(t, err)
@@ -51,13 +51,15 @@ func TestTrimmedObjectsCountTheSame(t *testing.T) {
 	ledger.SetQuota(trimmed.(*corev1.ResourceQuota))
 	whole.SetQuota(quota)
 	require.Equal(t, whole.Use(webKey), ledger.Use(webKey))
-	require.Equal(t, placement.Use{Requests: slice.Amounts{}, Hard: amounts(builders.Resources("cpu", "3")), NamespaceUID: "u1", Decision: "d1"}, ledger.Use(webKey))
-	claim := claimFor(webKey, "c")
+	require.Equal(t, placement.Use{Requests: slice.Amounts{}, Hard: amounts(builders.Resources("cpu", "3", "storage", "5Gi")), NamespaceUID: "u1", Decision: "d1"}, ledger.Use(webKey))
+	claim := claimFor(webKey, "c", "1Gi")
+	claim.Status.Capacity = builders.Resources("storage", "2Gi")
 	trimmed, err = trimClaim(claim)
 	require.NoError(t, err)
 	ledger = NewLedger()
 	ledger.SetClaim(trimmed.(*corev1.PersistentVolumeClaim))
 	require.EqualValues(t, 1, ledger.Use(webKey).Claims)
+	require.Equal(t, "storage=2Gi", ledger.Use(webKey).Requests.String())
 	tombstone := cache.DeletedFinalStateUnknown{Key: "web/p"}
 	for _, trim := range []cache.TransformFunc{trimPod, trimNode, trimQuota, trimClaim} {
 		got, err := trim(tombstone)

@@ -21,7 +21,7 @@ import (
 //	committed = Σ over tenant namespaces of max(may use, reserved)
 //
 // A node is counted when it is Ready, schedulable and free of NoSchedule and NoExecute taints. A foreign pod is one
-// that the pool did not make. What a namespace may use is the larger of what its pods request, bound to a node or not,
+// that the pool did not make. What a namespace may use is the larger of what its pods and claims request, bound or not,
 // and what its quota lets them request. An event changes the terms of one node or one namespace only, so its cost does
 // not grow with the cluster.
 //
@@ -38,8 +38,8 @@ type Ledger struct {
 	mu         sync.Mutex
 	nodes      map[string]nodeEntry
 	pods       map[types.UID]*podRecord
-	claims     map[types.UID]types.NamespacedName // the NamespacePlacements of PersistentVolumeClaims
-	used       map[string]slice.Amounts           // by node name; also of nodes not seen yet
+	claims     map[types.UID]claimRecord
+	used       map[string]slice.Amounts // by node name; also of nodes not seen yet
 	total      slice.Amounts
 	groups     string            // the text of nodegroups.Encode
 	stale      bool              // whether groups is to be made anew
@@ -87,7 +87,7 @@ func NewLedger() *Ledger {
 		Clock:      clock.RealClock{},
 		nodes:      map[string]nodeEntry{},
 		pods:       map[types.UID]*podRecord{},
-		claims:     map[types.UID]types.NamespacedName{},
+		claims:     map[types.UID]claimRecord{},
 		used:       map[string]slice.Amounts{},
 		total:      slice.Amounts{},
 		stale:      true,

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -16,7 +15,7 @@ import (
 
 // namespaceEntry is what the ledger knows of one tenant namespace.
 type namespaceEntry struct {
-	// requests is the sum over its pods.
+	// requests is the sum over its pods, and of storage that over its PersistentVolumeClaims.
 	requests slice.Amounts
 	// claims is the number of its PersistentVolumeClaims.
 	claims int64
@@ -43,7 +42,7 @@ func (n *namespaceEntry) isEmpty() bool {
 }
 
 // hasOnlyVolumes returns whether of the namespace nothing but claims is there.
-func (n *namespaceEntry) hasOnlyVolumes() bool { return n.claims > 0 && len(n.requests) == 0 }
+func (n *namespaceEntry) hasOnlyVolumes() bool { return n.claims > 0 && n.requests.OfPods().IsZero() }
 
 // Use returns what a tenant namespace uses, by the key of its NamespacePlacement. It belongs to the caller.
 func (l *Ledger) Use(namespace types.NamespacedName) placement.Use {
@@ -96,7 +95,7 @@ func (l *Ledger) DeleteQuota(quota *corev1.ResourceQuota) bool {
 			n.quota, n.namespaceUID, n.hard, n.decision = "", "", nil, decisionOf(quota)
 			n.gone = l.Clock.Now()
 			if !amountsOf(quota.Status.Used).Fits(n.requests) {
-				n.decision = "" // the watch of pods has yet to show one
+				n.decision = "" // the watch of pods or claims has yet to show one
 			}
 		}
 	})
@@ -105,39 +104,62 @@ func (l *Ledger) DeleteQuota(quota *corev1.ResourceQuota) bool {
 	return changed
 }
 
+// claimRecord is what the ledger counts of a PersistentVolumeClaim. The zero value is none.
+type claimRecord struct {
+	// namespace is the key of the NamespacePlacement of the tenant's namespace whose claim it is.
+	namespace types.NamespacedName
+	// storage is what it takes, at most maxOfClaim.
+	storage int64
+}
+
+// maxOfClaim is the most storage that one claim counts, 2^50: a thousand tebibytes, and little enough that 8,000 such
+// claims add up without overflow.
+const maxOfClaim = int64(1) << 50
+
+// addTo counts the claim in the entry of its namespace, sign times.
+func (r claimRecord) addTo(n *namespaceEntry, sign int64) {
+	n.claims += sign
+	if r.storage != 0 {
+		addTo(n.requests, slice.Amounts{corev1.ResourceStorage: r.storage}, sign)
+	}
+}
+
 // SetClaim records a PersistentVolumeClaim of a super namespace, new or changed. It returns whether the virtual Node
 // may have to say something else. One that the pool did not make is ignored.
-func (l *Ledger) SetClaim(claim metav1.Object) bool {
+func (l *Ledger) SetClaim(claim *corev1.PersistentVolumeClaim) bool {
 	owner, ours := tenancy.GetOwner(claim)
 	if !ours {
-		return l.DeleteClaim(claim.GetUID())
+		return l.DeleteClaim(claim.UID)
 	}
-	return l.moveClaim(claim.GetUID(), placementKey(&owner))
+	return l.moveClaim(claim.UID, claimRecord{namespace: placementKey(&owner), storage: min(slice.Size(claim), maxOfClaim)})
 }
 
 // DeleteClaim forgets a PersistentVolumeClaim.
-func (l *Ledger) DeleteClaim(uid types.UID) bool { return l.moveClaim(uid, types.NamespacedName{}) }
+func (l *Ledger) DeleteClaim(uid types.UID) bool { return l.moveClaim(uid, claimRecord{}) }
 
-// moveClaim counts a claim for a namespace, the zero name for none, and for no other.
-func (l *Ledger) moveClaim(uid types.UID, to types.NamespacedName) (changed bool) {
+// moveClaim counts a claim as it is now, the zero record for none, in place of what it counted before.
+func (l *Ledger) moveClaim(uid types.UID, to claimRecord) (changed bool) {
 	l.mu.Lock()
 	from := l.claims[uid]
 	if from == to {
 		l.mu.Unlock()
 		return false
 	}
+	none := types.NamespacedName{}
 	var freed []types.NamespacedName
-	for _, term := range []struct {
-		namespace types.NamespacedName
-		sign      int64
-	}{{from, -1}, {to, 1}} {
-		if term.namespace == (types.NamespacedName{}) {
-			continue
+	count := func(namespace types.NamespacedName, change func(*namespaceEntry)) {
+		if namespace != none {
+			moved, fell := l.changeLocked(namespace, change)
+			changed, freed = changed || moved, append(freed, fell...)
 		}
-		moved, fell := l.changeLocked(term.namespace, func(n *namespaceEntry) { n.claims += term.sign })
-		changed, freed = changed || moved, append(freed, fell...)
 	}
-	if l.claims[uid] = to; to == (types.NamespacedName{}) {
+	if from.namespace == to.namespace {
+		count(to.namespace, func(n *namespaceEntry) { from.addTo(n, -1); to.addTo(n, 1) })
+	} else {
+		count(from.namespace, func(n *namespaceEntry) { from.addTo(n, -1) })
+		count(to.namespace, func(n *namespaceEntry) { to.addTo(n, 1) })
+	}
+	if l.claims[uid] = to; to.namespace == none {
 		delete(l.claims, uid)
 	}
 	l.mu.Unlock()
@@ -226,7 +248,8 @@ func decisionOf(quota *corev1.ResourceQuota) string {
 	return quota.Annotations[schedulerv1alpha1.AnnotationDecision]
 }
 
-// hardOf returns what a quota lets pods request, or has charged them for, never nil. A quota that was lowered lets them
+// hardOf returns what a quota lets pods request, or has charged them for, never nil. Of storage it is what the namespace
+// holds, where the syncer says so: else the policy of its tenant bounds it, and none is reserved. A quota that was lowered lets them
 // request what it did before until the super cluster's controller manager has written its status, by which admission
 // goes. A pod is charged before it is stored, and the watch of pods may be behind that of quotas.
 func hardOf(quota *corev1.ResourceQuota) slice.Amounts {
@@ -235,6 +258,9 @@ func hardOf(quota *corev1.ResourceQuota) slice.Amounts {
 		for name, amount := range amountsOf(list) {
 			hard[name] = max(hard[name], amount)
 		}
+	}
+	if quota.Annotations[schedulerv1alpha1.AnnotationHoldsStorage] != "true" {
+		delete(hard, corev1.ResourceStorage)
 	}
 	return hard
 }

@@ -43,8 +43,12 @@ func quotaFor(key types.NamespacedName, uid types.UID, hard ...string) *corev1.R
 	return quota
 }
 
-func claimFor(key types.NamespacedName, uid types.UID) *corev1.PersistentVolumeClaim {
+// claimFor is a claim that a syncer made, of a size if any.
+func claimFor(key types.NamespacedName, uid types.UID, size ...string) *corev1.PersistentVolumeClaim {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: tenancy.SuperNamespace(key.Namespace, key.Name), Name: string(uid), UID: uid}}
+	for _, bytes := range size {
+		claim.Spec.Resources.Requests = builders.Resources("storage", bytes)
+	}
 	tenancy.SetOwner(claim, ownerOf(key, "tenant-"+uid))
 	return claim
 }
@@ -53,6 +57,50 @@ func claimFor(key types.NamespacedName, uid types.UID) *corev1.PersistentVolumeC
 func answers(decision string, quota *corev1.ResourceQuota) *corev1.ResourceQuota {
 	quota.Annotations[schedulerv1alpha1.AnnotationDecision] = decision
 	return quota
+}
+
+// holdsStorage says that the storage in quota is reserved.
+func holdsStorage(quota *corev1.ResourceQuota) *corev1.ResourceQuota {
+	metav1.SetMetaDataAnnotation(&quota.ObjectMeta, schedulerv1alpha1.AnnotationHoldsStorage, "true")
+	return quota
+}
+
+// TestLedgerCountsStorage follows the claims of a namespace with storage in its quota, and of one without.
+func TestLedgerCountsStorage(t *testing.T) {
+	t.Parallel()
+	ledger, freed := NewLedger(), 0
+	ledger.Freed = func(types.NamespacedName) { freed++ }
+	dbKey := types.NamespacedName{Namespace: webKey.Namespace, Name: "db"}
+	want := func(mayUse, beyond, committed string, told int) {
+		t.Helper()
+		use, capacity := ledger.Use(webKey), ledger.Capacity()
+		require.Equal(t, []string{mayUse, beyond, committed}, []string{use.MayUse().String(), capacity.Beyond.String(), capacity.Committed.String()})
+		require.Equal(t, told, freed)
+	}
+	ledger.SetReserved(webKey, slice.Amounts{"storage": 5 << 30})
+	want("", "", "storage=5Gi", 0)
+	ledger.SetQuota(quotaFor(webKey, "u1", "requests.storage", "100Gi"))
+	want("", "", "storage=5Gi", 1) // the policy's limit is nobody's reservation
+	ledger.SetQuota(holdsStorage(quotaFor(webKey, "u1", "requests.storage", "5Gi")))
+	want("storage=5Gi", "", "storage=5Gi", 1)
+	ledger.SetClaim(claimFor(webKey, "a", "3Gi"))
+	want("storage=5Gi", "", "storage=5Gi", 1)
+	require.True(t, ledger.SetClaim(claimFor(webKey, "a", "6Gi")), "it has grown beyond what is reserved")
+	want("storage=6Gi", "storage=1Gi", "storage=6Gi", 1)
+	require.True(t, ledger.HasOnlyVolumes(webKey))
+	require.True(t, ledger.SetClaim(claimFor(webKey, "a", "2Gi")))
+	want("storage=5Gi", "", "storage=5Gi", 2)
+	require.True(t, ledger.SetClaim(claimFor(dbKey, "b", "1Gi")), "what nobody has reserved is off the capacity")
+	want("storage=5Gi", "storage=1Gi", "storage=6Gi", 2)
+	use := ledger.Use(dbKey)
+	require.True(t, use.IsNothing(), "volumes hold no NamespacePlacement")
+	ledger.SetQuota(quotaFor(webKey, "u1"))
+	want("storage=2Gi", "storage=1Gi", "storage=6Gi", 3)
+	ledger.DeleteClaim("a")
+	ledger.DeleteClaim("b")
+	want("", "", "storage=5Gi", 5)
+	ledger.SetReserved(webKey, nil)
+	want("", "", "", 5)
 }
 
 // TestLedgerCountsClaims: who has volumes, who is told that there are fewer, and when a virtual Node has to say so.

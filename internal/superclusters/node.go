@@ -86,6 +86,8 @@ const (
 	ReasonPodsOnVirtualNode = "PodsOnVirtualNode"
 	// ReasonInvalidHeadroom: the headroom annotation of a Cluster is invalid; the last valid one stays in force.
 	ReasonInvalidHeadroom = "InvalidHeadroom"
+	// ReasonInvalidStorage: the storage annotation of a Cluster is invalid; the last valid one stays in force.
+	ReasonInvalidStorage = "InvalidStorage"
 )
 
 // desiredNode is the desired state of a virtual Node.
@@ -94,8 +96,8 @@ type desiredNode struct {
 	// uid identifies the super cluster, see readUID.
 	uid      types.UID
 	cluster  types.NamespacedName
-	capacity Capacity
-	headroom Headroom
+	capacity Capacity // with what is declared
+	declared declared
 	ready    metav1.ConditionStatus
 	reason   string
 	message  string
@@ -186,7 +188,11 @@ func applyTopology(node *corev1.Node, wanted map[string]string) {
 func applyStatus(node *corev1.Node, d *desiredNode, now time.Time) bool {
 	changed := false
 	if d.capacity.AllNodes > 0 || d.ready == metav1.ConditionTrue {
-		list := d.headroom.Apply(d.capacity.Offered).Minus(d.capacity.Beyond).List()
+		room := d.declared.headroom.Apply(d.capacity.Offered).Minus(d.capacity.Beyond)
+		if d.declared.storage != nil {
+			room[corev1.ResourceStorage] += 0 // none is left: without the row it would take any amount
+		}
+		list := room.List()
 		if !apiequality.Semantic.DeepEqual(node.Status.Allocatable, list) || !apiequality.Semantic.DeepEqual(node.Status.Capacity, list) {
 			node.Status.Allocatable, node.Status.Capacity = list, list.DeepCopy()
 			changed = true
@@ -240,7 +246,7 @@ const maxOvercommitted = 8
 
 // overcommitted returns the condition Overcommitted, without times.
 func overcommitted(d *desiredNode) corev1.NodeCondition {
-	excess, room := overcommit(&d.capacity, d.headroom)
+	excess, room := overcommit(&d.capacity, d.declared.headroom)
 	condition := corev1.NodeCondition{
 		Type: schedulerv1alpha1.NodeOvercommitted, Status: corev1.ConditionFalse, Reason: ReasonWithinCapacity,
 		Message: "What tenants have reserved and may use is within what the super cluster can hold",

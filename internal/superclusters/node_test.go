@@ -144,7 +144,7 @@ func TestOvercommitted(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			d := desired("", "")
-			d.headroom = headroom
+			d.declared.headroom = headroom
 			d.capacity.Beyond, d.capacity.Committed = slice.Amounts{"cpu": tc.beyond}, slice.Amounts{"cpu": tc.committed}
 			node := newNode(d)
 			require.True(t, applyStatus(node, d, now))
@@ -156,6 +156,60 @@ func TestOvercommitted(t *testing.T) {
 				require.Regexp(t, `^Tenants have reserved, or may use, cpu=(3001m|9), and the super cluster can hold cpu=3$`, condition.Message)
 			}
 		})
+	}
+}
+
+// TestDeclaredStorage: a super cluster of which nothing is said takes any amount of storage, and one that is full none.
+func TestDeclaredStorage(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, tc := range []struct {
+		name, text, headroom string
+		beyond, committed    int64
+		// want is the storage that is offered, "" for any, and wantCondition whether too much is committed.
+		want, wantCondition string
+	}{
+		{name: "nothing is said", beyond: 5, committed: 1 << 50, wantCondition: "False/WithinCapacity"},
+		{name: "all is free", text: "10Gi", want: "10Gi", wantCondition: "False/WithinCapacity"},
+		{name: "headroom", text: "10Gi", headroom: `{"storage":"10%"}`, want: "9Gi", wantCondition: "False/WithinCapacity"},
+		{name: "beyond what is reserved", text: "10Gi", beyond: 4 << 30, committed: 10 << 30, want: "6Gi", wantCondition: "False/WithinCapacity"},
+		{name: "all is used", text: "10Gi", beyond: 10 << 30, committed: 10 << 30, want: "0", wantCondition: "False/WithinCapacity"},
+		{name: "too much", text: "10Gi", beyond: 11 << 30, committed: 11 << 30, want: "0", wantCondition: "True/Overcommitted"},
+		{name: "none", text: "0", want: "0", wantCondition: "False/WithinCapacity"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			var said declared
+			var err error
+			said.storage, err = ParseStorage(tc.text)
+			require.NoError(t, err)
+			said.headroom, err = ParseHeadroom(tc.headroom)
+			require.NoError(t, err)
+			d := desired("", "")
+			d.capacity.Beyond, d.capacity.Committed = slice.Amounts{"storage": tc.beyond}, slice.Amounts{"storage": tc.committed}
+			d.declared, d.capacity = said, said.of(d.capacity)
+			node := newNode(d)
+			require.True(t, applyStatus(node, d, now))
+			require.False(t, applyStatus(node, d, now.Add(time.Minute)))
+			offered, isNamed := node.Status.Allocatable[corev1.ResourceStorage]
+			require.Equal(t, tc.want != "", isNamed)
+			if isNamed {
+				require.Equal(t, tc.want, offered.String())
+			}
+			condition := findCondition(node, schedulerv1alpha1.NodeOvercommitted)
+			require.Equal(t, tc.wantCondition, string(condition.Status)+"/"+condition.Reason)
+		})
+	}
+}
+
+func TestParseStorage(t *testing.T) {
+	t.Parallel()
+	for text, wantErr := range map[string]string{
+		"much": `storage is "much": want a quantity such as 10Ti`, "-1Gi": "must not be negative", "9Pi": "is larger than any pool",
+		"10000000000000000000000000000000000": "storage is longer than 32 characters",
+	} {
+		_, err := ParseStorage(text)
+		require.ErrorContains(t, err, wantErr)
 	}
 }
 

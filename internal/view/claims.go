@@ -55,8 +55,19 @@ func TenantClaim(object any) (any, error) {
 		annotations[schedulerv1alpha1.AnnotationSuperCluster], annotations[volumehelper.AnnSelectedNode] = home, home
 	}
 	claim.Annotations, claim.Labels, claim.ManagedFields = annotations, nil, nil
-	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: claim.Status.Phase}
+	claim.Status = corev1.PersistentVolumeClaimStatus{
+		Phase: claim.Status.Phase, Capacity: storageOf(claim.Status.Capacity), AllocatedResources: storageOf(claim.Status.AllocatedResources),
+	}
 	return claim, nil
+}
+
+// storageOf returns the storage of a list, alone.
+func storageOf(list corev1.ResourceList) corev1.ResourceList {
+	size, exists := list[corev1.ResourceStorage]
+	if !exists {
+		return nil
+	}
+	return corev1.ResourceList{corev1.ResourceStorage: size}
 }
 
 // noClass is the class of every volume of a view. No StorageClass can have that name, so VolumeBinding compares no

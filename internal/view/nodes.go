@@ -12,12 +12,14 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 )
 
 // NamespaceNode projects a virtual Node onto the Node that the namespace scheduler sees, with the taint that follows
 // from its Ready condition (Taints). A slice holds any number of pods: they are a resource of the Node that slices
-// request (slicepod.Requests), and the number of slices is no limit. The Node handed in is not changed.
+// request (slicepod.Requests), and the number of slices is no limit. So is storage, of which a Node that does not say
+// how much it can hold takes any amount. The Node handed in is not changed.
 func NamespaceNode(node *corev1.Node) *corev1.Node {
 	projected := *node
 	projected.ManagedFields = nil
@@ -30,7 +32,23 @@ func NamespaceNode(node *corev1.Node) *corev1.Node {
 		projected.Status.Allocatable[slicepod.ResourcePods] = projected.Status.Allocatable[corev1.ResourcePods]
 	}
 	projected.Status.Allocatable[corev1.ResourcePods] = anyNumberOfPods()
+	if _, isProjected := projected.Status.Allocatable[slicepod.ResourceStorage]; !isProjected {
+		room := int64(math.MaxInt64) // of kibibytes: so many no number of namespaces names
+		if _, isNamed := node.Status.Allocatable[corev1.ResourceStorage]; isNamed {
+			room = slicepod.StorageRoom(slice.Of(node.Status.Allocatable)[corev1.ResourceStorage])
+		}
+		projected.Status.Allocatable[slicepod.ResourceStorage] = *resource.NewQuantity(room, resource.DecimalSI)
+	}
 	return &projected
+}
+
+// Allocatable returns what a virtual Node can hold of slices: any amount of storage, where it names none.
+func Allocatable(node *corev1.Node) slice.Amounts {
+	amounts := slice.Of(node.Status.Allocatable)
+	if _, isNamed := node.Status.Allocatable[corev1.ResourceStorage]; !isNamed {
+		amounts[corev1.ResourceStorage] = math.MaxInt64
+	}
+	return amounts
 }
 
 // anyNumberOfPods is the allocatable of a Node where the number of pods is no limit: kube-scheduler counts pods on
@@ -40,8 +58,8 @@ func anyNumberOfPods() resource.Quantity {
 }
 
 // TenantNodes projects virtual Nodes onto those that one tenant's new pods can use: the super clusters where it has
-// placements that are not leaving. Their allocatable is, per placed namespace, what is reserved there and stays, and
-// their taints are those of Taints. Pods that use what is leaving keep it: kube-scheduler adds no pod to a Node whose
+// placements that are not leaving. Their allocatable is, per placed namespace, what is reserved there and stays, with
+// storage, zero included, where the namespace's quota names it, and their taints are those of Taints. Pods that use what is leaving keep it: kube-scheduler adds no pod to a Node whose
 // pods request more than its allocatable, or that has left the view, and evicts none. The Nodes handed in are not
 // changed.
 func TenantNodes(nodes map[string]*corev1.Node, placements []schedulerv1alpha1.NamespacePlacement) []*corev1.Node {
@@ -55,7 +73,11 @@ func TenantNodes(nodes map[string]*corev1.Node, placements []schedulerv1alpha1.N
 			if reserved[part.Cluster] == nil {
 				reserved[part.Cluster] = corev1.ResourceList{corev1.ResourcePods: anyNumberOfPods()}
 			}
-			maps.Copy(reserved[part.Cluster], sliceResources(placement.StayingIn(part), placements[i].Name))
+			stays := placement.StayingIn(part)
+			if placement.NamesStorage(&placements[i]) {
+				stays[corev1.ResourceStorage] += 0 // none here is not the same as none that is counted
+			}
+			maps.Copy(reserved[part.Cluster], sliceResources(stays, placements[i].Name))
 		}
 	}
 	var projected []*corev1.Node

@@ -96,6 +96,8 @@ func AmountOf(counted fwk.Resource, name corev1.ResourceName) int64 {
 		return counted.GetEphemeralStorage()
 	case corev1.ResourcePods:
 		return counted.GetScalarResources()[slicepod.ResourcePods]
+	case corev1.ResourceStorage, slicepod.ResourceStorage:
+		return slicepod.StorageBytes(counted.GetScalarResources()[slicepod.ResourceStorage])
 	default:
 		return counted.GetScalarResources()[name]
 	}

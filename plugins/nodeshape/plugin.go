@@ -161,7 +161,7 @@ func parseFree(text string) *freenodes.Nodes {
 }
 
 // requestOf returns what a slice takes, in the resources that it requested before the projection. The pods of a
-// slice may run on different nodes, and each of them takes one: they make no node too small.
+// slice may run on different nodes, and each of them takes one: they make no node too small, and nor does storage.
 func requestOf(pod *corev1.Pod) slice.Amounts {
 	needed := slice.Amounts{}
 	for resource, amount := range slice.Taken(pod, slice.Reading{}) {
@@ -171,5 +171,5 @@ func requestOf(pod *corev1.Pod) slice.Amounts {
 		needed[resource] += amount
 	}
 	delete(needed, corev1.ResourcePods)
-	return needed
+	return needed.OfPods()
 }

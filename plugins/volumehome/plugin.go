@@ -1,11 +1,12 @@
 // Package volumehome brings a tenant's pod to the data of its claims, and gives a claim that has no home yet the super
-// cluster of the first pod that uses it. It is beside kube-scheduler's VolumeBinding, which filters and reserves over a
+// cluster of the first pod that uses it, if the namespace has storage left there. It is beside kube-scheduler's VolumeBinding, which filters and reserves over a
 // view where nodes are super clusters, and in place of its PreBind.
 package volumehome
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,9 +23,11 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/claimhome"
+	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 )
 
@@ -52,11 +55,15 @@ const (
 	maxNamed = 8
 )
 
+// errNoState: Filter was called without PreFilter.
+var errNoState = errors.New("there is no state of PreFilter")
+
 // VolumeHome is the plugin.
 type VolumeHome struct {
 	handle  framework.Handle
 	claims  corev1listers.PersistentVolumeClaimLister
 	classes storagev1listers.StorageClassLister
+	chosen  *State
 }
 
 var (
@@ -66,40 +73,69 @@ var (
 	_ framework.EnqueueExtensions = &VolumeHome{}
 )
 
-// New returns the plugin.
-func New(_ context.Context, _ runtime.Object, handle framework.Handle) (framework.Plugin, error) {
-	factory := handle.SharedInformerFactory()
-	return &VolumeHome{
-		handle: handle, claims: factory.Core().V1().PersistentVolumeClaims().Lister(), classes: factory.Storage().V1().StorageClasses().Lister(),
-	}, nil
+// New returns a factory of plugins that share a state: those of one scheduler.
+func New(chosen *State) frameworkruntime.PluginFactory {
+	return func(_ context.Context, _ runtime.Object, handle framework.Handle) (framework.Plugin, error) {
+		factory := handle.SharedInformerFactory()
+		return &VolumeHome{
+			handle: handle, claims: factory.Core().V1().PersistentVolumeClaims().Lister(), classes: factory.Storage().V1().StorageClasses().Lister(),
+			chosen: chosen,
+		}, nil
+	}
 }
 
 // Name returns the name of the plugin.
 func (pl *VolumeHome) Name() string { return Name }
 
-// EventsToRegister names what can bring a pod to its claims: the claims themselves, what super clusters offer, and
-// super clusters that open or where the namespace holds something again.
+// EventsToRegister names what can bring a pod to its claims: the claims themselves, others of the namespace that go or
+// shrink, or were not given a home after all, what super clusters offer, and super clusters that open or where the
+// namespace holds something again, or more.
 func (pl *VolumeHome) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{
 			Event:          fwk.ClusterEvent{Resource: fwk.PersistentVolumeClaim, ActionType: fwk.Add | fwk.Update | fwk.Delete},
 			QueueingHintFn: isSchedulableAfterClaimChange,
 		},
+		{
+			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete},
+			QueueingHintFn: isSchedulableAfterPodDelete,
+		},
 		{Event: fwk.ClusterEvent{Resource: fwk.StorageClass, ActionType: fwk.Add | fwk.Update}},
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeTaint | fwk.UpdateNodeAllocatable}},
 	}, nil
 }
 
-// isSchedulableAfterClaimChange queues a pod that uses the claim.
+// isSchedulableAfterClaimChange queues a pod that uses the claim, or any of its namespace when the claim takes less
+// storage in its home than before.
 func isSchedulableAfterClaimChange(_ klog.Logger, pod *corev1.Pod, before, after any) (fwk.QueueingHint, error) {
-	claim, ok := after.(*corev1.PersistentVolumeClaim)
-	if !ok {
-		claim, ok = before.(*corev1.PersistentVolumeClaim)
+	was, existed := before.(*corev1.PersistentVolumeClaim)
+	claim, exists := after.(*corev1.PersistentVolumeClaim)
+	if !exists {
+		claim = was
 	}
-	if !ok || claim.Namespace == pod.Namespace && slices.Contains(namesOf(pod), claim.Name) {
+	switch {
+	case !exists && !existed:
+		return fwk.Queue, nil
+	case claim.Namespace != pod.Namespace:
+		return fwk.QueueSkip, nil
+	case slices.Contains(namesOf(pod), claim.Name):
+		return fwk.Queue, nil
+	case !existed || claimhome.Of(was) == "":
+		return fwk.QueueSkip, nil
+	}
+	if !exists || claimhome.Of(claim) != claimhome.Of(was) || slice.Size(claim) < slice.Size(was) {
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil
+}
+
+// isSchedulableAfterPodDelete queues a pod when another of its namespace that has claims is gone, or was not bound:
+// what was reserved for these may be free.
+func isSchedulableAfterPodDelete(_ klog.Logger, pod *corev1.Pod, before, _ any) (fwk.QueueingHint, error) {
+	if gone, ok := before.(*corev1.Pod); ok && (gone.Namespace != pod.Namespace || len(namesOf(gone)) == 0) {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
 }
 
 // namesOf returns the names of a pod's claims.
@@ -118,6 +154,8 @@ type cycle struct {
 	home, homed string
 	// offers holds who offers the StorageClasses of those that have none, by class.
 	offers map[string][]string
+	// need is the storage that those need, nil for none that is judged.
+	need *need
 }
 
 // Clone implements fwk.StateData.
@@ -134,6 +172,7 @@ func (pl *VolumeHome) PreFilter(_ context.Context, state fwk.CycleState, pod *co
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	found := &cycle{offers: map[string][]string{}}
+	var homeless []*corev1.PersistentVolumeClaim
 	for _, name := range names {
 		claim, err := pl.claims.PersistentVolumeClaims(pod.Namespace).Get(name)
 		if err != nil {
@@ -149,6 +188,7 @@ func (pl *VolumeHome) PreFilter(_ context.Context, state fwk.CycleState, pod *co
 			if status := pl.offered(claim, found); status != nil {
 				return nil, status
 			}
+			homeless = append(homeless, claim)
 			continue
 		}
 		if found.home == "" {
@@ -157,7 +197,11 @@ func (pl *VolumeHome) PreFilter(_ context.Context, state fwk.CycleState, pod *co
 			return nil, unresolvable("%s", ErrReasonTwoHomes+listed(pl.homes(pod, names)))
 		}
 	}
-	if status := found.stays(pod, nodes); status != nil {
+	status := found.stays(pod, nodes)
+	if status == nil {
+		found.need, status = pl.needOf(pod, homeless, nodes)
+	}
+	if status != nil {
 		return nil, status
 	}
 	state.Write(stateKey, found)
@@ -216,15 +260,12 @@ func (c *cycle) stays(pod *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	return nil
 }
 
-// Filter refuses super clusters that are not the home of the pod's claims, or do not offer what they ask for.
+// Filter refuses super clusters that are not the home of the pod's claims, do not offer what they ask for, or have too
+// little of the namespace's storage left for them. Evicting pods helps in none of these: volumes stay.
 func (pl *VolumeHome) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
-	data, err := state.Read(stateKey)
-	if err != nil {
-		return fwk.AsStatus(fmt.Errorf("reading state: %w", err))
-	}
-	found, ok := data.(*cycle)
-	if !ok {
-		return fwk.AsStatus(fmt.Errorf("state is a %T", data))
+	found := cycleOf(state)
+	if found == nil {
+		return fwk.AsStatus(errNoState)
 	}
 	name := node.Node().Name
 	if found.home != "" && found.home != name {
@@ -234,6 +275,9 @@ func (pl *VolumeHome) Filter(_ context.Context, state fwk.CycleState, _ *corev1.
 		if !slices.Contains(found.offers[class], name) {
 			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonNotOffered+class)
 		}
+	}
+	if found.need != nil && found.need.bytes > found.need.left[name] {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonNoStorage)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -33,7 +34,7 @@ func node(name string, change ...func(*corev1.Node)) *corev1.Node {
 
 func claim(name, class, home, volume string) *corev1.PersistentVolumeClaim {
 	made := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, UID: "uid", ResourceVersion: "7"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"},
 		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To(class), VolumeName: volume},
 	}
 	if home != "" {
@@ -71,7 +72,7 @@ func newFramework(t *testing.T) (*plugintest.Framework, *fake.Clientset) {
 	drained := func(node *corev1.Node) {
 		node.Spec.Taints = []corev1.Taint{{Key: "drain", Effect: corev1.TaintEffectNoSchedule}}
 	}
-	f := plugintest.NewFramework(t, volumehome.Name, volumehome.New, []*corev1.Node{node("r1"), node("r2"), node("r3", drained), node("r4", func(node *corev1.Node) { node.Status.Allocatable = nil })},
+	f := plugintest.NewFramework(t, volumehome.Name, volumehome.New(volumehome.NewState()), []*corev1.Node{node("r1"), node("r2"), node("r3", drained), node("r4", func(node *corev1.Node) { node.Status.Allocatable = nil })},
 		runtime.WithInformerFactory(factory), runtime.WithClientSet(api))
 	factory.Start(t.Context().Done())
 	factory.WaitForCacheSync(t.Context().Done())
@@ -160,7 +161,7 @@ func TestPreBind(t *testing.T) {
 	require.Empty(t, patches())
 	require.True(t, f.RunPreBindPlugins(t.Context(), state, podOf("chosen1", "new"), "r1").IsSuccess())
 	require.Equal(t, []string{
-		`new {"metadata":{"annotations":{"scheduler.tenancy.x-k8s.io/superCluster":"r1"},"resourceVersion":"7","uid":"uid"}}`,
+		`new {"metadata":{"annotations":{"scheduler.tenancy.x-k8s.io/superCluster":"r1"},"resourceVersion":"7","uid":"uid-new"}}`,
 	}, patches())
 	status := f.RunPreBindPlugins(t.Context(), state, podOf("bound2"), "r1")
 	require.Contains(t, status.Message(), "claim bound2 is in r2")

@@ -49,6 +49,11 @@ const (
 	// what the namespace may use in the super cluster that the quota answers: placements[].leaving.decision of the
 	// NamespacePlacement, or its UID when it is being deleted. Written by the syncer; read by vc-scheduler.
 	AnnotationDecision = "scheduler.tenancy.x-k8s.io/decision"
+	// AnnotationHoldsStorage on the ResourceQuota of a super namespace is "true" where its requests.storage is what the
+	// namespace has reserved in the super cluster, at most limits.storage of the tenant's policy: the tenant's quota
+	// names storage. Without it that is the policy's limit alone, of which nothing is reserved.
+	// Written by the syncer; read by vc-scheduler.
+	AnnotationHoldsStorage = "scheduler.tenancy.x-k8s.io/holds-storage"
 
 	// DeprecatedAnnotationSlice is read where AnnotationSlice is absent.
 	// Written by the tenant; read by vc-scheduler.
@@ -100,6 +105,10 @@ const (
 	// from resource to a quantity or a percentage, for example {"cpu":"10%","memory":"16Gi"}.
 	// Written by the operator; read by vc-scheduler.
 	AnnotationHeadroom = "scheduler.tenancy.x-k8s.io/headroom"
+	// AnnotationStorage on a Cluster is how much storage the super cluster can hold for claims of tenants, a quantity
+	// such as 10Ti. What namespaces whose quotas name requests.storage have reserved there is within it, headroom kept.
+	// Without it the super cluster takes any amount. Written by the operator; read by vc-scheduler.
+	AnnotationStorage = "scheduler.tenancy.x-k8s.io/storage"
 )
 
 // Values of AnnotationGangSuperClusters.

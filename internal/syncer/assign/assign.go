@@ -7,6 +7,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/superpool/superpool/internal/proof"
@@ -43,6 +44,9 @@ type Assignment struct {
 	// pods. It is what stays of the reservation: vc-scheduler lowers one by marking a part of it as leaving, and gives
 	// that part to others once the quota here does not allow it and no pod uses it.
 	Reserved corev1.ResourceList
+	// Storage is what the claims of the namespace may request here in total, by the same rule, and zero where nothing
+	// stays. Nil: its quota names no storage, and the policy of the tenant alone bounds it.
+	Storage *resource.Quantity
 	// Decision is the decision of vc-scheduler that a quota answers which is written for this Assignment, "" for none
 	// (placement.Decision).
 	Decision string
@@ -84,8 +88,8 @@ type Assignments interface {
 	// Namespaces returns the names of the tenant's namespaces that are Placed or Leaving here, or whose super namespace
 	// has yet to be cleared or deleted, sorted. It leaves out those that are ServicesOnly: they follow from the others.
 	Namespaces(ctx context.Context, tenant string) ([]string, error)
-	// Held returns, from caches, what is Reserved for all namespaces of the tenant that are Placed here together, nil
-	// for none.
+	// Held returns, from caches, what is Reserved for the pods of all namespaces of the tenant that are Placed here
+	// together, nil for none.
 	Held(ctx context.Context, tenant string) (corev1.ResourceList, error)
 	// Whole returns whether all that any tenant has belongs here, so that each tenant is watched as a whole. It never
 	// changes.

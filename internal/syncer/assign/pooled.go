@@ -317,7 +317,7 @@ func (p *Pooled) Held(ctx context.Context, tenant string) (corev1.ResourceList, 
 	held := slice.Amounts{}
 	for i := range placements.Items {
 		if at := p.indexOf(&placements.Items[i]); at >= 0 {
-			held = held.Plus(placement.StayingIn(&placements.Items[i].Status.Placements[at]))
+			held = held.Plus(placement.StayingIn(&placements.Items[i].Status.Placements[at]).OfPods())
 		}
 	}
 	if held.IsZero() {
@@ -373,8 +373,13 @@ func (p *Pooled) placement(ctx context.Context, reader client.Reader, tenant, na
 	if at < 0 {
 		return Assignment{Decision: decision}, false, object.DeletionTimestamp == nil && placement.IsDecided(&object), nil
 	}
-	stays := placement.StayingIn(&object.Status.Placements[at]).List()
-	return Assignment{State: Placed, UID: object.Spec.NamespaceUID, Reserved: stays, Decision: decision}, true, true, nil
+	stays := placement.StayingIn(&object.Status.Placements[at])
+	placed = Assignment{State: Placed, UID: object.Spec.NamespaceUID, Reserved: stays.OfPods().List(), Decision: decision}
+	if placement.NamesStorage(&object) {
+		d := slice.DimensionOf(corev1.ResourceStorage)
+		placed.Storage = d.Quantity(stays[corev1.ResourceStorage])
+	}
+	return placed, true, true, nil
 }
 
 // holds returns whether a tenant has a placement here, by a live read, or whether the super namespace of another

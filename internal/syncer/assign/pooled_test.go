@@ -12,9 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -139,6 +141,14 @@ func TestPooled(t *testing.T) {
 	leaving := placement("web", "r1")
 	leaving.Status.Placements[0].Leaving = &schedulerv1alpha1.Leaving{Reason: schedulerv1alpha1.LeavingShrunk, Reserved: builders.Resources("cpu", "2")}
 	leaving.Status.Placements[0].Leaving.Decision = "42"
+	storing := func(size string) *schedulerv1alpha1.NamespacePlacement {
+		np := placement("web", "r1")
+		np.Spec.Quota = builders.Resources("cpu", "2", "storage", "10Gi")
+		if size != "" {
+			np.Status.Placements[0].Reserved[corev1.ResourceStorage] = resource.MustParse(size)
+		}
+		return np
+	}
 	ends := func(state assign.State, uid types.UID) assign.Assignment {
 		return assign.Assignment{State: state, UID: uid, Decision: string(builders.UID("web"))}
 	}
@@ -168,6 +178,11 @@ func TestPooled(t *testing.T) {
 			cached: []client.Object{shrinking}, live: []client.Object{leaving},
 			want:     assign.Assignment{State: assign.Placed, UID: "placed-uid", Reserved: builders.Resources("cpu", "1500m")},
 			wantLive: assign.Assignment{State: assign.Placed, UID: "placed-uid", Decision: "42"},
+		},
+		{
+			name: "its quota names storage", wantReads: []string{"web"}, cached: []client.Object{storing("5Gi")}, live: []client.Object{storing("")},
+			want:     assign.Assignment{State: assign.Placed, UID: "placed-uid", Reserved: builders.Resources("cpu", "2"), Storage: ptr.To(resource.MustParse("5Gi"))},
+			wantLive: assign.Assignment{State: assign.Placed, UID: "placed-uid", Reserved: builders.Resources("cpu", "2"), Storage: &resource.Quantity{Format: resource.BinarySI}},
 		},
 		{name: "the cache is behind", want: is(assign.None), wantLive: here, wantReads: []string{"web"}, live: []client.Object{placement("web", "r1")}},
 		{name: "it is placed elsewhere", want: is(assign.None), wantLive: is(assign.None), wantReads: []string{"web"}, live: []client.Object{placement("web", "r2")}},

@@ -186,6 +186,7 @@ func TestSuperQuota(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		held     []string
+		storage  *resource.Quantity
 		extended []corev1.ResourceName
 		limits   tenancyv1alpha1.TenantLimits
 		// want is the quota's hard limits besides nothing.
@@ -206,12 +207,28 @@ func TestSuperQuota(t *testing.T) {
 			limits: tenancyv1alpha1.TenantLimits{NodePorts: 1, LoadBalancers: 2, PersistentVolumeClaims: 3, Storage: resource.MustParse("4Gi")},
 			want:   []string{"services.nodeports", "1", "services.loadbalancers", "2", "persistentvolumeclaims", "3", "requests.storage", "4Gi"},
 		},
+		{
+			name: "storage that is held", held: []string{"cpu", "1"}, storage: ptr.To(resource.MustParse("3Gi")),
+			limits: tenancyv1alpha1.TenantLimits{Storage: resource.MustParse("4Gi")}, want: []string{"requests.cpu", "1", "requests.storage", "3Gi"},
+		},
+		{
+			name: "more storage than the policy lets it have", storage: ptr.To(resource.MustParse("5Gi")),
+			limits: tenancyv1alpha1.TenantLimits{Storage: resource.MustParse("4Gi")}, want: []string{"requests.storage", "4Gi"},
+		},
+		{
+			name: "no storage is held here", storage: &resource.Quantity{},
+			limits: tenancyv1alpha1.TenantLimits{Storage: resource.MustParse("4Gi")}, want: []string{"requests.storage", "0"},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			quota := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{"BestEffort"}}}
 			extended := slices.Clone(tc.extended)
-			kinds.SuperQuota(quota, ownerOf("ns-uid"), builders.Resources(tc.held...), tc.extended, &tc.limits)
+			if tc.storage == nil {
+				quota.Annotations = map[string]string{"scheduler.tenancy.x-k8s.io/holds-storage": "true"} // of before
+			}
+			kinds.SuperQuota(quota, ownerOf("ns-uid"), kinds.Held{Pods: builders.Resources(tc.held...), Storage: tc.storage}, tc.extended, &tc.limits)
+			require.Equal(t, tc.storage != nil, quota.Annotations["scheduler.tenancy.x-k8s.io/holds-storage"] == "true")
 			require.Equal(t, extended, tc.extended)
 			require.Equal(t, clusterKey+"-web/superpool", quota.Namespace+"/"+quota.Name)
 			want := builders.Resources(nothing...)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -293,7 +294,7 @@ func (n *Namespaces) write(tenant *Tenant, tenantNamespace, superNamespace *core
 // ensureQuota creates or updates the quota of a super namespace.
 //
 // A write may hang and come into force at any time, as long as nothing else was written over what it is based on. So a
-// quota is created with no room for pods, and all room comes with updates: these are decided by a read of the
+// quota is created with no room for pods and reserved storage, and all room comes with updates: these are decided by a read of the
 // NamespacePlacement that is younger than the quota which they write over. vc-scheduler gives room away once a quota
 // answers its decision (placement.Use.Answers).
 func (n *Namespaces) ensureQuota(ctx context.Context, tenant *Tenant, owner tenancy.Owner, assignment assign.Assignment) error {
@@ -302,13 +303,17 @@ func (n *Namespaces) ensureQuota(ctx context.Context, tenant *Tenant, owner tena
 		return engine.Waitf("the cache of the super cluster's nodes")
 	}
 	limits := &tenant.Policy.Get().Spec().Limits
-	quota, err := n.someQuota(ctx, func(quota *corev1.ResourceQuota) { SuperQuota(quota, owner, nil, extended, limits) })
+	none := Held{}
+	if assignment.Storage != nil {
+		none.Storage = &resource.Quantity{}
+	}
+	quota, err := n.someQuota(ctx, func(quota *corev1.ResourceQuota) { SuperQuota(quota, owner, none, extended, limits) })
 	if err != nil {
 		return err
 	}
 	desired := func() *corev1.ResourceQuota {
 		desired := quota.DeepCopy()
-		SuperQuota(desired, owner, assignment.Reserved, extended, limits)
+		SuperQuota(desired, owner, Held{Pods: assignment.Reserved, Storage: assignment.Storage}, extended, limits)
 		answer(desired, assignment.Decision)
 		return desired
 	}

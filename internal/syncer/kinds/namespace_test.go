@@ -253,7 +253,7 @@ func TestQuotaAnswers(t *testing.T) {
 			p.superCache[kinds.KindNamespace], p.superCache[kinds.KindQuota] = []client.Object{superNamespace}, nil
 			if tc.quota != nil {
 				quota := &corev1.ResourceQuota{}
-				kinds.SuperQuota(quota, ownerOf("ns-uid"), builders.Resources("cpu", "2"), nil, &p.tenant.Policy.Get().Spec().Limits)
+				kinds.SuperQuota(quota, ownerOf("ns-uid"), kinds.Held{Pods: builders.Resources("cpu", "2")}, nil, &p.tenant.Policy.Get().Spec().Limits)
 				if *tc.quota != "" {
 					quota.Annotations[schedulerv1alpha1.AnnotationDecision] = *tc.quota
 				}

@@ -66,10 +66,18 @@ func usesLess(old, current *corev1.ResourceQuota) bool {
 	return false
 }
 
-// SuperQuota sets quota to the desired ResourceQuota of a super namespace: what the pods may have together is held, and
-// zero of what is not held. extended are the extended resources and huge pages that nodes of the super cluster have.
-// limits bounds what else the tenant can make grow in the namespace.
-func SuperQuota(quota *corev1.ResourceQuota, owner tenancy.Owner, held corev1.ResourceList, extended []corev1.ResourceName, limits *tenancyv1alpha1.TenantLimits) {
+// Held is what a namespace holds in the super cluster.
+type Held struct {
+	// Pods is what its pods may have together.
+	Pods corev1.ResourceList
+	// Storage is what its claims may have together, nil where the tenant's policy alone says.
+	Storage *resource.Quantity
+}
+
+// SuperQuota sets quota to the desired ResourceQuota of a super namespace: what is held, and zero for pods of what is
+// not held. extended are the extended resources and huge pages that nodes of the super cluster have. limits bounds what
+// else the tenant can make grow in the namespace, and storage that is held, too.
+func SuperQuota(quota *corev1.ResourceQuota, owner tenancy.Owner, held Held, extended []corev1.ResourceName, limits *tenancyv1alpha1.TenantLimits) {
 	quota.Namespace = tenancy.SuperNamespace(owner.ClusterKey, owner.Namespace)
 	quota.Name = quotaName
 	tenancy.SetOwner(quota, owner)
@@ -83,8 +91,15 @@ func SuperQuota(quota *corev1.ResourceQuota, owner tenancy.Owner, held corev1.Re
 	for _, name := range slices.Concat(bounded[:], extended) {
 		hard[slice.DimensionOf(name).QuotaKey] = number(0)
 	}
-	for name, quantity := range held {
+	for name, quantity := range held.Pods {
 		hard[slice.DimensionOf(name).QuotaKey] = quantity
+	}
+	delete(quota.Annotations, schedulerv1alpha1.AnnotationHoldsStorage)
+	if held.Storage != nil {
+		metav1.SetMetaDataAnnotation(&quota.ObjectMeta, schedulerv1alpha1.AnnotationHoldsStorage, "true")
+		if held.Storage.Cmp(limits.Storage) < 0 {
+			hard[corev1.ResourceRequestsStorage] = *held.Storage
+		}
 	}
 	quota.Spec = corev1.ResourceQuotaSpec{Hard: hard}
 }

@@ -370,3 +370,48 @@ func TestClaimsOfARestoredTenant(t *testing.T) {
 	release(t, w.super, superName("later"), superNamespace.UID)
 	appears(t, w.super, "", superName("later"), &corev1.Namespace{}, func(namespace *corev1.Namespace) bool { return namespace.UID != superNamespace.UID })
 }
+
+// TestStorageThatIsReserved: the quota of the super cluster has what the namespace holds there of storage, at most what
+// the policy allows, and a claim that grows beyond it is told so.
+func TestStorageThatIsReserved(t *testing.T) {
+	w := newWorldWithout(t)
+	w.allowClaims(t)
+	storageClass(t, w.tenant)
+	storageClass(t, w.super)
+	w.runSyncer(t, w.superConfig)
+	np := w.placeWith(t, "web", []string{"cpu", "1", "memory", "1Gi", "pods", "20", "storage", "5Gi"}, "r1")
+	holds := func(want string, reserved bool) {
+		t.Helper()
+		appears(t, w.super, superName("web"), "superpool", &corev1.ResourceQuota{}, func(quota *corev1.ResourceQuota) bool {
+			is := quota.Spec.Hard[corev1.ResourceRequestsStorage]
+			return is.String() == want && reserved == (quota.Annotations[schedulerv1alpha1.AnnotationHoldsStorage] == "true")
+		})
+	}
+	holds("20Gi", false) // its quota does not name storage
+	name := func(storage string) {
+		t.Helper()
+		eventually(t, func() error {
+			if err := w.meta.Get(t.Context(), client.ObjectKeyFromObject(np), np); err != nil {
+				return err
+			}
+			np.Spec.Quota = builders.Resources("cpu", "1", "memory", "1Gi", "pods", "20")
+			if storage != "" {
+				np.Spec.Quota["storage"] = builders.Resources("storage", storage)["storage"]
+			}
+			return w.meta.Update(t.Context(), np)
+		})
+	}
+	name("10Gi")
+	holds("5Gi", true)
+	w.playQuotaController(t, superName("web"))
+	claim := newClaim("web", "data", "r1")
+	create(t, w.tenant, claim)
+	appears(t, w.super, superName("web"), "data", &corev1.PersistentVolumeClaim{}, nil)
+	large := newClaim("web", "large", "r1")
+	large.Spec.Resources.Requests = builders.Resources("storage", "5Gi")
+	create(t, w.tenant, large)
+	w.warned(t, "web", "large", "FailedCreate")
+	lacks(t, w.super, superName("web"), "large", &corev1.PersistentVolumeClaim{})
+	name("")
+	holds("20Gi", false)
+}
