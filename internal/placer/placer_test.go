@@ -121,7 +121,7 @@ func (p *pool) Commit(_ context.Context, gang string, assignments []namespacegan
 	}
 	granted := map[string]slice.Amounts{}
 	for _, a := range assignments {
-		granted[a.Cluster] = granted[a.Cluster].Plus(slice.Of(a.Pod.Spec.Containers[0].Resources.Requests))
+		granted[a.Cluster] = granted[a.Cluster].Plus(slicepod.AmountsOf(a.Pod))
 	}
 	np.Status, _, _ = placement.Next(np, placement.Facts{Granted: granted})
 	if p.keepSlices {

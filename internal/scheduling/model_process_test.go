@@ -460,7 +460,7 @@ func (p *modelProcess) measures(super *modelSuper) {
 		capacity := ledger.Capacity()
 		w.setNode(super, func(state *modelNodeState) {
 			state.silentSince = time.Time{}
-			state.room = w.headroom.Apply(capacity.Offered).Minus(capacity.Beyond)
+			state.room = w.headroom.Apply(capacity.Offered.Plus(modelStorage)).Minus(capacity.Beyond)
 		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
@@ -39,7 +40,9 @@ const (
 )
 
 var (
-	modelSlice    = slice.Of(builders.Resources("cpu", "1", "memory", "1Gi"))
+	modelSlice = slice.Of(builders.Resources("cpu", "1", "memory", "1Gi"))
+	// modelStorage is what the operator says that each super cluster has.
+	modelStorage  = slice.Of(builders.Resources("storage", "8Gi"))
 	metav1ListAll = metav1.ListOptions{}
 )
 
@@ -519,7 +522,12 @@ func (w *modelWorld) tenantActs(key types.NamespacedName) {
 		case 2:
 			memory = "0"
 		}
-		tenant.setQuota(ns, builders.Quota(key.Name, "quota", "cpu", cpu, "memory", memory))
+		hard := []string{"cpu", cpu, "memory", memory}
+		if w.random.IntN(3) == 0 {
+			hard = append(hard, "requests.storage", fmt.Sprintf("%dGi", w.random.IntN(8)))
+			w.did["named storage"]++
+		}
+		tenant.setQuota(ns, builders.Quota(key.Name, "quota", hard...))
 		w.did["changed a quota"]++
 	}
 }
@@ -782,7 +790,12 @@ func (w *modelWorld) bounds(super *modelSuper, key types.NamespacedName, owner t
 		return
 	}
 	if stays, here := staysIn(live, super.id); here {
-		w.updatesQuota(super, key, quota, quotaOf(key, owner, stays, placement.Decision(live, super.id)))
+		desired := quotaOf(key, owner, stays, placement.Decision(live, super.id))
+		if placement.NamesStorage(live) {
+			desired.Annotations[schedulerv1alpha1.AnnotationHoldsStorage] = "true"
+			desired.Spec.Hard["requests.storage"] = *resource.NewQuantity(stays["storage"], resource.BinarySI)
+		}
+		w.updatesQuota(super, key, quota, desired)
 	}
 }
 
@@ -846,6 +859,7 @@ func (w *modelWorld) updatesQuota(super *modelSuper, key types.NamespacedName, b
 		}
 		stored = stored.DeepCopy()
 		stored.Spec, stored.Labels = desired.Spec, desired.Labels
+		delete(stored.Annotations, schedulerv1alpha1.AnnotationHoldsStorage)
 		maps.Copy(stored.Annotations, desired.Annotations)
 		w.storeQuota(super, key, stored)
 	})

@@ -1,6 +1,7 @@
 package slicepod_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -91,6 +92,25 @@ func TestPodsOfSlices(t *testing.T) {
 	require.Empty(t, slicepod.Requests(nil))
 }
 
+// TestStorageOfSlices: kube-scheduler counts whole kibibytes, never too few, and what slices hold is exact.
+func TestStorageOfSlices(t *testing.T) {
+	t.Parallel()
+	require.True(t, schedutil.IsScalarResourceName(slicepod.ResourceStorage))
+	require.False(t, schedutil.IsScalarResourceName(corev1.ResourceStorage), "kube-scheduler would count it twice")
+	for bytes, want := range map[int64]int64{1: 1, 1024: 1, 1025: 2, 10 << 30: 10 << 20, slice.MaxAmount: slice.MaxAmount >> 10} {
+		held := slice.Amounts{"cpu": 1500, "storage": bytes}
+		requests := slicepod.Requests(held)
+		counted := requests[slicepod.ResourceStorage]
+		require.Equal(t, want, counted.Value())
+		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}}}
+		require.Equal(t, held, slicepod.AmountsOf(pod))
+		require.GreaterOrEqual(t, slicepod.StorageBytes(want), bytes)
+		require.LessOrEqual(t, slicepod.StorageBytes(slicepod.StorageRoom(bytes)), bytes)
+	}
+	require.EqualValues(t, math.MaxInt64, slicepod.StorageBytes(math.MaxInt64))
+	require.NotContains(t, slicepod.Requests(slice.Amounts{"cpu": 1}), slicepod.ResourceStorage)
+}
+
 func TestReadable(t *testing.T) {
 	t.Parallel()
 	for sentence, want := range map[string]string{
@@ -100,6 +120,7 @@ func TestReadable(t *testing.T) {
 		"Insufficient nvidia.comz2fgpu.slice.tenancy.kubernetes.io/web":         "Insufficient nvidia.com/gpu of the namespace",
 		"Insufficient pods.slice.tenancy.kubernetes.io/web":                     "Insufficient pods of the namespace",
 		"Insufficient " + string(slicepod.ResourcePods):                         "Insufficient pods",
+		"Insufficient " + string(slicepod.ResourceStorage):                      "Insufficient storage",
 		"no .slice.tenancy.kubernetes.io and no z.slice.tenancy.kubernetes.io/": "no .slice.tenancy.kubernetes.io and no z.slice.tenancy.kubernetes.io/",
 	} {
 		require.Equal(t, want, slicepod.Readable(sentence))

@@ -1,6 +1,8 @@
 package view
 
 import (
+	"fmt"
+	"math"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,8 +12,51 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/test/builders"
 )
+
+// TestStorageOfNamespaceNodes: a Node that does not say how much it can hold takes any amount, and a full one none.
+func TestStorageOfNamespaceNodes(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		allocatable []string
+		want        int64 // kibibytes
+		wantBytes   int64
+	}{
+		"nothing is said": {allocatable: []string{"cpu", "1"}, want: math.MaxInt64, wantBytes: math.MaxInt64},
+		"some":            {allocatable: []string{"storage", "10Gi"}, want: 10 << 20, wantBytes: 10 << 30},
+		"whole kibibytes": {allocatable: []string{"storage", "2047"}, want: 1, wantBytes: 2047},
+		"none":            {allocatable: []string{"storage", "0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			node := &corev1.Node{Status: corev1.NodeStatus{Allocatable: builders.Resources(tc.allocatable...)}}
+			projected := NamespaceNode(NamespaceNode(node))
+			room := projected.Status.Allocatable[slicepod.ResourceStorage]
+			require.Equal(t, tc.want, room.Value())
+			require.Equal(t, tc.wantBytes, Allocatable(node)[corev1.ResourceStorage])
+			require.NotContains(t, node.Status.Allocatable, slicepod.ResourceStorage, "arguments are not changed")
+		})
+	}
+}
+
+// TestStorageOfTenantNodes: where the quota of a namespace names storage, none of it in a super cluster is zero.
+func TestStorageOfTenantNodes(t *testing.T) {
+	t.Parallel()
+	np := builders.Placement("tenant", "web").Held("r1", 1, "cpu", "1", "storage", "5Gi").Held("r2", 1, "cpu", "1").Obj()
+	nodes := map[string]*corev1.Node{"r1": {ObjectMeta: metav1.ObjectMeta{Name: "r1"}}, "r2": {ObjectMeta: metav1.ObjectMeta{Name: "r2"}}}
+	in := func(quota ...string) (storage []string) {
+		np.Spec.Quota = builders.Resources(quota...)
+		for _, node := range TenantNodes(nodes, []schedulerv1alpha1.NamespacePlacement{*np}) {
+			held, isNamed := node.Status.Allocatable[slicepod.Resource(corev1.ResourceStorage, "web")]
+			storage = append(storage, fmt.Sprint(isNamed, held.Value()>>30))
+		}
+		return storage
+	}
+	require.Equal(t, []string{"true 5", "true 0"}, in("cpu", "2", "storage", "10Gi"))
+	require.Equal(t, []string{"false 0"}, in("cpu", "2")[1:])
+}
 
 // TestTenantNodesOfferWhatStays reads what the projected Nodes offer to two namespaces, web and db.
 func TestTenantNodesOfferWhatStays(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -64,15 +65,11 @@ func (w *world) holdsStorage(t *testing.T, cluster, namespace, storage string) {
 	require.NoError(t, w.supers[cluster].Update(t.Context(), quota))
 }
 
-// sized is claim of class storage with a size.
-func (w *world) sized(t *testing.T, namespace, name, class, size string) *corev1.PersistentVolumeClaim {
+// remove deletes a claim, and plays the controllers that take finalizers off it.
+func (w *world) remove(t *testing.T, from client.Client, claim *corev1.PersistentVolumeClaim) {
 	t.Helper()
-	claim := w.claim(t, namespace, name, class)
-	require.NoError(t, w.tenant.Delete(t.Context(), claim))
-	claim.ResourceVersion, claim.UID = "", ""
-	claim.Spec.Resources.Requests = builders.Resources("storage", size)
-	require.NoError(t, w.tenant.Create(t.Context(), claim))
-	return claim
+	require.NoError(t, from.Delete(t.Context(), claim))
+	require.NoError(t, from.Patch(t.Context(), claim, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 }
 
 // TestStorage follows a quota of 10Gi over two super clusters: claims go where the namespace has room for them, and
@@ -98,34 +95,31 @@ func TestStorage(t *testing.T) {
 	}
 
 	// Claims are placed by room.
-	first, second := w.sized(t, namespace, "first", class, "3Gi"), w.sized(t, namespace, "second", class, "3Gi")
+	first, second := w.claim(t, namespace, "first", class, sized("3Gi")), w.claim(t, namespace, "second", class, sized("3Gi"))
 	w.pod(t, namespace, "first", using("first"))
 	here := w.wantHome(t, first)
 	w.pod(t, namespace, "second", using("second"))
 	there := w.wantHome(t, second)
 	require.NotEqual(t, here, there)
-	third := w.sized(t, namespace, "third", class, "3Gi")
+	third := w.claim(t, namespace, "third", class, sized("3Gi"))
 	waits := w.pod(t, namespace, "third", using("third"))
 	w.wantPod(t, waits, "that there is too little storage", says("2 with too little storage of the namespace left for the pod's claims"))
-	w.sized(t, namespace, "large", class, "6Gi")
+	w.claim(t, namespace, "large", class, sized("6Gi"))
 	w.wantPod(t, w.pod(t, namespace, "large", using("large")), "that its claim is too large",
 		says("claim large requests 6Gi, and the namespace holds at most 5Gi of storage in one super cluster: larger slices, or storage in annotation scheduler.tenancy.x-k8s.io/slice"))
-	w.sized(t, namespace, "at-once", "roomy-at-once", "3Gi")
+	w.claim(t, namespace, "at-once", "roomy-at-once", sized("3Gi"))
 	w.wantEvent(t, "PersistentVolumeClaim", namespace+"/at-once", "TooLittleStorage")
 
 	// A claim that goes makes room.
-	second.Finalizers = nil
-	require.NoError(t, w.tenant.Update(t.Context(), second))
-	require.NoError(t, w.tenant.Delete(t.Context(), second))
-	require.NoError(t, w.tenant.Delete(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "at-once"}}))
+	atOnce := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "at-once"}}
+	for _, claim := range []*corev1.PersistentVolumeClaim{atOnce, second} {
+		w.remove(t, w.tenant, claim)
+	}
 	require.Equal(t, there, w.wantHome(t, third))
 	w.wantPod(t, waits, "where the room is", in(there))
 
 	// The quota is lowered: what claims use stays, wherever the syncers are.
 	super := w.superClaim(t, here, namespace)
-	require.Eventually(t, func() bool {
-		return w.supers[here].Get(t.Context(), client.ObjectKeyFromObject(super), super) == nil
-	}, patience, tick)
 	super.Status.Capacity = builders.Resources("storage", "3Gi")
 	require.NoError(t, w.supers[here].Status().Update(t.Context(), super))
 	w.holdsStorage(t, here, namespace, "5Gi")
@@ -137,10 +131,7 @@ func TestStorage(t *testing.T) {
 	w.holdsStorage(t, there, namespace, "0")
 	w.wantStorage(t, namespace, there, "0", "0")
 	w.wantStorage(t, namespace, here, "3Gi", "2Gi")
-	require.NoError(t, w.supers[here].Get(t.Context(), client.ObjectKeyFromObject(super), super))
-	super.Finalizers = nil
-	require.NoError(t, w.supers[here].Update(t.Context(), super))
-	require.NoError(t, client.IgnoreNotFound(w.supers[here].Delete(t.Context(), super)))
+	w.remove(t, w.supers[here], super)
 	w.wantStorage(t, namespace, here, "1Gi", "0")
 	w.unquota(t, namespace, here, there)
 }

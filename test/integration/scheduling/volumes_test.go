@@ -33,7 +33,8 @@ func (w *world) storageClass(t *testing.T, name string, mode storagev1.VolumeBin
 	t.Cleanup(func() { require.NoError(t, w.tenant.Delete(context.WithoutCancel(t.Context()), class)) })
 }
 
-func (w *world) claim(t *testing.T, namespace, name, class string) *corev1.PersistentVolumeClaim {
+// claim makes a claim of 1Gi.
+func (w *world) claim(t *testing.T, namespace, name, class string, change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
 	t.Helper()
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -42,8 +43,18 @@ func (w *world) claim(t *testing.T, namespace, name, class string) *corev1.Persi
 			Resources: corev1.VolumeResourceRequirements{Requests: builders.Resources("storage", "1Gi")},
 		},
 	}
+	for _, f := range change {
+		f(claim)
+	}
 	require.NoError(t, w.tenant.Create(t.Context(), claim))
 	return claim
+}
+
+// sized lets a claim request so much.
+func sized(storage string) func(*corev1.PersistentVolumeClaim) {
+	return func(claim *corev1.PersistentVolumeClaim) {
+		claim.Spec.Resources.Requests = builders.Resources("storage", storage)
+	}
 }
 
 // using lets a pod use claims.
