@@ -22,7 +22,8 @@ type Share struct {
 // Shares returns what each of a tenant's NamespacePlacements has of its guarantee, in their order: those of the highest
 // priority first, then the oldest, each if it fits whole beside those before it. A resource that is not guaranteed is
 // borrowed; storage does not count then, for it gives way to nobody. It depends on what the namespaces ask for, not on
-// where they are placed, so that a placement never changes it. nil stands for a NamespacePlacement to whose tenant nothing is guaranteed.
+// where they are placed, so that a placement never changes it. nil stands for a NamespacePlacement to whose tenant
+// nothing is guaranteed.
 func Shares(all []*schedulerv1alpha1.NamespacePlacement) []*Share {
 	order := make([]int, len(all))
 	for i := range order {

@@ -79,7 +79,8 @@ func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 // Next returns the status that np is to have: it is the only function that changes placements and conditions. In this
 // order:
 //
-//  1. What was granted is added, and pays for what is displaced first. Storage goes where the quota names none any more.
+//  1. What was granted is added, and pays for what is displaced first. Where the quota names no storage, what is
+//     reserved of it is dropped.
 //  2. Where a super cluster is drained or lost, or the namespace gives way to another, all leaves and is displaced, and
 //     where it is so no more, what left stays again. What was lost and is placed elsewhere goes on to leave: for
 //     ReturnTime whatever pods use there, then as in 5.

@@ -40,8 +40,8 @@ func StayingIn(placement *schedulerv1alpha1.ClusterPlacement) slice.Amounts {
 	return reserved.Minus(slice.Of(placement.Leaving.Reserved))
 }
 
-// NamesStorage reports whether the quota of np names storage. Where it does not, claims take none of what is placed, and
-// the tenant's policy alone bounds them.
+// NamesStorage reports whether the quota of np names storage. Where it does not, claims take none of what is placed,
+// and the tenant's policy alone bounds them.
 func NamesStorage(np *schedulerv1alpha1.NamespacePlacement) bool {
 	return slice.Of(np.Spec.Quota)[corev1.ResourceStorage] > 0
 }
@@ -113,9 +113,9 @@ func Missing(placement *schedulerv1alpha1.NamespacePlacement) []slice.Run {
 	return slice.Cut(rest, pieces(&placement.Spec, rest))
 }
 
-// pieces returns the size of the slices that rest is cut into: that of the spec. Storage that is missing alone, as where
-// a quota that is placed comes to name it, is cut into pieces as large as the slices of the whole quota hold of it:
-// nothing else would divide it.
+// pieces returns the size of the slices that rest is cut into: that of the spec. Storage that is missing alone, as
+// where a quota that is placed comes to name it, is cut into pieces as large as the slices of the whole quota hold of
+// it: nothing else would divide it.
 func pieces(spec *schedulerv1alpha1.NamespacePlacementSpec, rest slice.Amounts) slice.Amounts {
 	size := slice.Of(spec.Slice)
 	if rest[corev1.ResourceStorage] == 0 || slice.Lead(rest, size) != "" {

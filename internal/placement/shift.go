@@ -62,9 +62,9 @@ func DecodeOrder(text string, now time.Time) (*MoveOrder, error) {
 }
 
 // Shift returns what np is to hold where so many slices are to be in each super cluster, so that it is no worse off: it
-// keeps all that its pods and claims use (used, by super cluster), and whatever fits beside them into what it has in one super
-// cluster now does so afterwards. What it has in a super cluster that is not in used stays. It returns why that is not
-// so in place of the placements.
+// keeps all that its pods and claims use (used, by super cluster), and whatever fits beside them into what it has in
+// one super cluster now does so afterwards. What it has in a super cluster that is not in used stays. It returns why
+// that is not so in place of the placements.
 func Shift(np *schedulerv1alpha1.NamespacePlacement, counts map[string]int32, used map[string]slice.Amounts) (wanted []schedulerv1alpha1.ClusterPlacement, why string) {
 	if spread := np.Spec.ClusterChoice; spread != nil && (len(spread.TopologySpreadConstraints) > 0 ||
 		spread.NodeAffinity != nil && len(spread.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0) {

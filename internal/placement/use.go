@@ -12,11 +12,11 @@ import (
 
 // Use is what one super cluster says about one tenant namespace. The zero value says that nothing of it is there.
 type Use struct {
-	// Requests is what the namespace's pods request there, each one of pods, and its claims. Pods that have ended are not
-	// counted. Storage is in it whether or not the namespace's quota names any.
+	// Requests is what the namespace's pods request there, each one of pods, and its claims. Pods that have ended are
+	// not counted. Storage is in it whether or not the namespace's quota names any.
 	Requests slice.Amounts
-	// Hard is what the quota of the super namespace lets pods request, or has charged them for, and claims if any storage
-	// is reserved for them. nil: there is no quota.
+	// Hard is what the quota of the super namespace lets pods request, or has charged them for, and claims if any
+	// storage is reserved for them. nil: there is no quota.
 	Hard slice.Amounts
 	// NamespaceUID is the UID of the tenant's namespace for which that quota was written, "" without a quota.
 	NamespaceUID types.UID
@@ -53,8 +53,8 @@ func (u *Use) Answers(decision string, since, now time.Time) (answers bool, agai
 	return again == 0, again
 }
 
-// MayUse returns what the namespace's pods and claims use, or may use at any moment without anyone's doing: per resource
-// the larger of what they request and what their quota lets them request.
+// MayUse returns what the namespace's pods and claims use, or may use at any moment without anyone's doing: per
+// resource the larger of what they request and what their quota lets them request.
 func (u *Use) MayUse() slice.Amounts { return larger(u.Requests, u.Hard) }
 
 // IsNothing reports whether the super cluster has neither pods of the namespace nor a quota that lets any in. One that

@@ -672,12 +672,13 @@ func (p *modelProcess) candidates(pool *placer.Preemption, key types.NamespacedN
 			part := &np.Status.Placements[i]
 			amounts := slice.Of(part.Reserved)
 			if isWaitedFor(part, nominated) {
-				room[part.Cluster] = room[part.Cluster].Minus(placement.StayingIn(part))
+				stays := placement.StayingIn(part)
+				room[part.Cluster] = room[part.Cluster].Minus(stays.Plus(amounts.OfClaims().Minus(stays)))
 				continue
 			}
 			room[part.Cluster] = room[part.Cluster].Minus(amounts)
 			if p.nodes[part.Cluster] != nil && (ofOthers || np.Namespace == key.Namespace) && placement.CanGiveWay(np, part, key.Namespace, pool.Now.Add(-placer.PreemptedPeriod)) {
-				parts = append(parts, placer.Part{Namespace: client.ObjectKeyFromObject(np), Cluster: part.Cluster, Amounts: amounts})
+				parts = append(parts, placer.Part{Namespace: client.ObjectKeyFromObject(np), Cluster: part.Cluster, Amounts: amounts.OfPods()})
 			}
 		}
 	}

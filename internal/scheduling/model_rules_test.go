@@ -191,7 +191,7 @@ func (w *modelWorld) mayTakeOfOthers(by types.NamespacedName, wants slice.Amount
 		})
 		return all
 	}
-	sum := slice.Amounts{}.Plus(wants)
+	sum := slice.Amounts{}.Plus(wants.OfPods())
 	for _, key := range w.keys {
 		if key.Namespace != by.Namespace {
 			continue
@@ -203,7 +203,7 @@ func (w *modelWorld) mayTakeOfOthers(by types.NamespacedName, wants slice.Amount
 					stays = stays.Plus(p.leaving)
 				}
 			}
-			return stays
+			return stays.OfPods()
 		})
 		for i := 1; i < len(has); i++ {
 			has[0] = least(has[0], has[i])
@@ -575,6 +575,9 @@ func (w *modelWorld) checkReleases(key types.NamespacedName, was, is map[string]
 	for _, id := range sortedNames(was) {
 		a, b := was[id], is[id]
 		released := a.reserved.Minus(b.reserved)
+		if np := w.meta.objects[key]; np != nil && !placement.NamesStorage(np) {
+			released = released.OfPods() // of storage that no quota names any more none is reserved
+		}
 		switch {
 		case released.IsZero():
 			continue
@@ -855,7 +858,7 @@ func (w *modelWorld) checkGuarantees(tenant string) {
 				holds = holds.Plus(p.leaving)
 			}
 		}
-		asks := larger(slice.Of(np.Spec.Quota), holds)
+		asks := larger(slice.Of(np.Spec.Quota), holds).OfPods() // no storage is guaranteed
 		within := isGuaranteed && asks.Fits(left)
 		if within {
 			left = left.Minus(asks)
@@ -880,6 +883,8 @@ func (w *modelWorld) checkNothingHelps(key types.NamespacedName, lacking slice.A
 			gave := slices.ContainsFunc(np.Status.Preemptions, func(p schedulerv1alpha1.Preemption) bool { return p.By == key.Namespace })
 			if other.Namespace != key.Namespace && !ofOthers || placement.IsGuaranteed(np) || gave {
 				free = free.Minus(reservedOf(np, id))
+			} else {
+				free = free.Minus(reservedOf(np, id).OfClaims())
 			}
 		}
 		if lacking.Fits(free) && !w.supers[id].removed {
@@ -899,7 +904,10 @@ func (w *modelWorld) checkSettled(key types.NamespacedName) {
 	}
 	wanted := slice.Amounts{}
 	if ns.quota != nil {
-		wanted = slice.Of(ns.quota.Spec.Hard)
+		quota, _ := slice.Quota([]corev1.ResourceQuota{*ns.quota})
+		if wanted = quota.Minus(nil); wanted.OfPods().IsZero() {
+			wanted = slice.Amounts{}
+		}
 	}
 	if np == nil {
 		if !wanted.IsZero() && !isTypo(ns) {

@@ -17,7 +17,8 @@ const maxAnnotationLength = 4096
 // Quota returns what the quotas of one namespace allow together: per resource the smallest hard limit over the quotas
 // without scopes. It counts the resources that a super cluster can hold (see DimensionOfQuotaKey); others, such as
 // limits.cpu or the storage of one StorageClass, are left to the tenant control plane. A limit of zero is a limit: such
-// a resource is there, with zero. More storage than any pool has is none: it is how tenants write that there is no limit.
+// a resource is there, with zero. More storage than any pool has is none: it is how tenants write that there is no
+// limit.
 func Quota(quotas []corev1.ResourceQuota) (Amounts, field.ErrorList) {
 	smallest := corev1.ResourceList{}
 	for i := range quotas {

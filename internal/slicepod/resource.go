@@ -23,8 +23,8 @@ const ResourceSuffix = ".slice.tenancy.kubernetes.io"
 const ResourcePods corev1.ResourceName = "pods" + ResourceSuffix + "/pool"
 
 // ResourceStorage is, in the namespace view, the resource that stands for the storage which slices hold, in kibibytes,
-// so that what any number of namespaces name adds up within 64 bits. Slices request storage itself besides, in bytes: no
-// node has any, and kube-scheduler does not count it.
+// so that what any number of namespaces name adds up within 64 bits. Slices request storage itself besides, in bytes:
+// no node has any, and kube-scheduler does not count it.
 const ResourceStorage corev1.ResourceName = "storage" + ResourceSuffix + "/pool"
 
 // kibibyte is the unit of ResourceStorage.

@@ -234,8 +234,8 @@ func (c *connection) ended(err error) error {
 	return err
 }
 
-// publish writes the virtual Node whenever capacity, or what the operator says of it, has changed, and after each probe; a probe that was
-// answered renews the Lease too. It returns when the Node's name is taken.
+// publish writes the virtual Node whenever capacity, or what the operator says of it, has changed, and after each
+// probe; a probe that was answered renews the Lease too. It returns when the Node's name is taken.
 func (c *connection) publish(ctx context.Context, ledger *Ledger, id string) error {
 	defer c.controller.Metrics.forget(id)
 	c.publishes.Store(true)

@@ -248,10 +248,11 @@ func decisionOf(quota *corev1.ResourceQuota) string {
 	return quota.Annotations[schedulerv1alpha1.AnnotationDecision]
 }
 
-// hardOf returns what a quota lets pods request, or has charged them for, never nil. Of storage it is what the namespace
-// holds, where the syncer says so: else the policy of its tenant bounds it, and none is reserved. A quota that was lowered lets them
-// request what it did before until the super cluster's controller manager has written its status, by which admission
-// goes. A pod is charged before it is stored, and the watch of pods may be behind that of quotas.
+// hardOf returns what a quota lets pods request, or has charged them for, never nil. Of storage it is what the
+// namespace holds, where the syncer says so: else the policy of its tenant bounds it, and none is reserved. A quota
+// that was lowered lets them request what it did before until the super cluster's controller manager has written its
+// status, by which admission goes. A pod is charged before it is stored, and the watch of pods may be behind that of
+// quotas.
 func hardOf(quota *corev1.ResourceQuota) slice.Amounts {
 	hard := slice.Amounts{}
 	for _, list := range []corev1.ResourceList{quota.Spec.Hard, quota.Status.Hard, quota.Status.Used} {

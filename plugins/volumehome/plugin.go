@@ -1,6 +1,6 @@
 // Package volumehome brings a tenant's pod to the data of its claims, and gives a claim that has no home yet the super
-// cluster of the first pod that uses it, if the namespace has storage left there. It is beside kube-scheduler's VolumeBinding, which filters and reserves over a
-// view where nodes are super clusters, and in place of its PreBind.
+// cluster of the first pod that uses it, if the namespace has storage left there. It is beside kube-scheduler's
+// VolumeBinding, which filters and reserves over a view where nodes are super clusters, and in place of its PreBind.
 package volumehome
 
 import (

@@ -544,8 +544,8 @@ type SchedulingRules struct {
 	// guaranteed is what its namespaces are to get together whatever others have. While there is no room for it,
 	// namespaces of other tenants that have more than is guaranteed to them give way. A resource that is not named is
 	// not guaranteed, so name all that the quotas of its namespaces have: cpu, memory, ephemeral-storage, pods. Storage
-	// counts only where it is named, and nobody gives way for it: volumes stay. limits.reserved stays the upper bound. What lies between the two is borrowed, and may have to be given back.
-	// Empty: all that the tenant has is borrowed.
+	// counts only where it is named, and nobody gives way for it: volumes stay. limits.reserved stays the upper bound.
+	// What lies between the two is borrowed, and may have to be given back. Empty: all that the tenant has is borrowed.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="size(self) <= 64",message="at most 64 resources"
 	Guaranteed corev1.ResourceList `json:"guaranteed,omitempty"`

@@ -294,9 +294,9 @@ func (n *Namespaces) write(tenant *Tenant, tenantNamespace, superNamespace *core
 // ensureQuota creates or updates the quota of a super namespace.
 //
 // A write may hang and come into force at any time, as long as nothing else was written over what it is based on. So a
-// quota is created with no room for pods and reserved storage, and all room comes with updates: these are decided by a read of the
-// NamespacePlacement that is younger than the quota which they write over. vc-scheduler gives room away once a quota
-// answers its decision (placement.Use.Answers).
+// quota is created with no room for pods and reserved storage, and all room comes with updates: these are decided by a
+// read of the NamespacePlacement that is younger than the quota which they write over. vc-scheduler gives room away
+// once a quota answers its decision (placement.Use.Answers).
 func (n *Namespaces) ensureQuota(ctx context.Context, tenant *Tenant, owner tenancy.Owner, assignment assign.Assignment) error {
 	extended, synced := n.env.extended.all(n.env.SuperCache)
 	if !synced {
