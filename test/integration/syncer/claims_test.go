@@ -375,6 +375,7 @@ func TestClaimsOfARestoredTenant(t *testing.T) {
 // the policy allows, and a claim that grows beyond it is told so.
 func TestStorageThatIsReserved(t *testing.T) {
 	w := newWorldWithout(t)
+	require.NoError(t, w.controlPlane.StartControllers(t.Context()))
 	w.allowClaims(t)
 	storageClass(t, w.tenant)
 	storageClass(t, w.super)
@@ -406,12 +407,21 @@ func TestStorageThatIsReserved(t *testing.T) {
 	w.playQuotaController(t, superName("web"))
 	claim := newClaim("web", "data", "r1")
 	create(t, w.tenant, claim)
-	appears(t, w.super, superName("web"), "data", &corev1.PersistentVolumeClaim{}, nil)
+	provision(t, w.super, appears(t, w.super, superName("web"), "data", &corev1.PersistentVolumeClaim{}, nil), "pvc-1")
 	large := newClaim("web", "large", "r1")
 	large.Spec.Resources.Requests = builders.Resources("storage", "5Gi")
 	create(t, w.tenant, large)
 	w.warned(t, "web", "large", "FailedCreate")
 	lacks(t, w.super, superName("web"), "large", &corev1.PersistentVolumeClaim{})
+	appears(t, w.tenant, "web", "data", claim, isBound)
+	eventually(t, func() error {
+		if err := w.tenant.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
+			return err
+		}
+		claim.Spec.Resources.Requests = builders.Resources("storage", "6Gi")
+		return w.tenant.Update(t.Context(), claim)
+	})
+	w.warned(t, "web", "data", "FailedUpdate")
 	name("")
 	holds("20Gi", false)
 }
