@@ -87,8 +87,8 @@ func homeFor(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass,
 		if room.Sign() <= 0 || !takesClaims(node) || !slices.Contains(offering, node.Name) {
 			continue
 		}
-		if held, isNamed := node.Status.Allocatable[slicepod.Resource(corev1.ResourceStorage, claim.Namespace)]; isNamed && slice.Size(claim) > held.Value()-beside.bytes[node.Name] {
-			full, storage = true, max(storage, held.Value())
+		if held, short := lacksStorage(claim, node, beside); short {
+			full, storage = true, max(storage, held)
 			continue
 		}
 		fewer, as := beside.count[node.Name] < beside.count[home], beside.count[node.Name] == beside.count[home]
@@ -104,6 +104,14 @@ func homeFor(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass,
 			"No super cluster that offers StorageClass %s takes the claim: namespace %s holds nothing there, or it takes nothing new", class.Name, claim.Namespace)}
 	}
 	return home, tenancy.Reason{}
+}
+
+// lacksStorage reports whether a super cluster has no room for a claim in what its namespace holds there of storage,
+// and how much that is. Where the namespace's quota names none it has any room.
+func lacksStorage(claim *corev1.PersistentVolumeClaim, node *corev1.Node, beside *claimsBeside) (held int64, short bool) {
+	quantity, isNamed := node.Status.Allocatable[slicepod.Resource(corev1.ResourceStorage, claim.Namespace)]
+	held = quantity.Value()
+	return held, isNamed && slice.Size(claim) > held-beside.bytes[node.Name]
 }
 
 // noStorage returns why no super cluster takes a claim for its size. most is what the namespace holds in one of them.

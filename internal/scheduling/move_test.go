@@ -193,7 +193,7 @@ func TestMoveOrders(t *testing.T) {
 		"an order": {order: good, moves: true, want: "Normal Moving Moving 2 slices from r2 to r1, so that larger pieces are free"},
 		"pods use it": {
 			before: func(b *roomBed) { b.uses("r2", oneSlice()) }, order: good,
-			want: "Warning NotMoved No slices are moved for others: pods use cpu=1,pods=10 in super cluster r2",
+			want: "Warning NotMoved No slices are moved for others: pods and volumes use cpu=1,pods=10 in super cluster r2",
 		},
 		"a silent super cluster": {
 			before: func(b *roomBed) { b.usage.silent = sets.New("r2") }, order: good,
