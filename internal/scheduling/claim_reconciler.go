@@ -81,14 +81,14 @@ func homeFor(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass,
 		return "", tenancy.Reason{}
 	}
 	home, most := "", int64(0)
-	full, storage := false, int64(0) // whether a home lacks nothing but storage, and the most that one holds of it
-	for _, node := range nodes {     // sorted by name
+	storage := int64(-1)         // the most that the namespace holds where nothing but storage is lacking, -1 for nowhere
+	for _, node := range nodes { // sorted by name
 		room := node.Status.Allocatable[slicepod.Resource(corev1.ResourcePods, claim.Namespace)]
 		if room.Sign() <= 0 || !takesClaims(node) || !slices.Contains(offering, node.Name) {
 			continue
 		}
 		if held, short := lacksStorage(claim, node, beside); short {
-			full, storage = true, max(storage, held)
+			storage = max(storage, held)
 			continue
 		}
 		fewer, as := beside.count[node.Name] < beside.count[home], beside.count[node.Name] == beside.count[home]
@@ -97,13 +97,13 @@ func homeFor(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass,
 		}
 	}
 	switch {
-	case home == "" && full:
+	case home != "":
+		return home, tenancy.Reason{}
+	case storage >= 0:
 		return "", noStorage(claim, storage)
-	case home == "":
-		return "", tenancy.Reason{Reason: reasonNoHome, Message: fmt.Sprintf(
-			"No super cluster that offers StorageClass %s takes the claim: namespace %s holds nothing there, or it takes nothing new", class.Name, claim.Namespace)}
 	}
-	return home, tenancy.Reason{}
+	return "", tenancy.Reason{Reason: reasonNoHome, Message: fmt.Sprintf(
+		"No super cluster that offers StorageClass %s takes the claim: namespace %s holds nothing there, or it takes nothing new", class.Name, claim.Namespace)}
 }
 
 // lacksStorage reports whether a super cluster has no room for a claim in what its namespace holds there of storage,
