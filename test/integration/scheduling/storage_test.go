@@ -115,7 +115,8 @@ func TestStorage(t *testing.T) {
 	for _, claim := range []*corev1.PersistentVolumeClaim{atOnce, second} {
 		w.remove(t, w.tenant, claim)
 	}
-	require.Equal(t, there, w.wantHome(t, third))
+	found := w.wantHome(t, third)
+	require.Equal(t, there, found)
 	w.wantPod(t, waits, "where the room is", in(there))
 
 	// The quota is lowered: what claims use stays, wherever the syncers are.
