@@ -29,7 +29,7 @@ func (c *Controller) Left(ctx context.Context, key string, uid types.UID) ([]str
 	var left []string
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
-		if ready := findCondition(node, corev1.NodeReady); ready != nil && ready.Reason == ReasonClusterRemoved {
+		if ready := findCondition(node, corev1.NodeReady); ready != nil && ready.Reason == schedulerv1alpha1.ReasonClusterRemoved {
 			continue
 		}
 		holds, err := c.holds(ctx, node.Name, key, uid)

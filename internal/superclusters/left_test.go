@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -32,7 +33,7 @@ func superNamespaceOf(uid types.UID) *corev1.Namespace {
 func TestLeft(t *testing.T) {
 	t.Parallel()
 	removed := nodeOf("r1", firstCluster)
-	removed.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: ReasonClusterRemoved}}
+	removed.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: schedulerv1alpha1.ReasonClusterRemoved}}
 	terminating := superNamespaceOf("uid")
 	terminating.DeletionTimestamp = &metav1.Time{}
 	unowned := superNamespaceOf("uid")

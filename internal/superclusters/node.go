@@ -45,9 +45,6 @@ const (
 	// credentials or rights are gone, or etcd does not answer. The virtual Node's Ready condition is Unknown, and what
 	// runs there stays.
 	ReasonSuperClusterRefuses = "SuperClusterRefuses"
-	// ReasonClusterRemoved: the Cluster of a virtual Node was deleted, or has another id, while namespaces are placed
-	// there. vc-scheduler deletes the Node when none is.
-	ReasonClusterRemoved = "ClusterRemoved"
 	// ReasonSecretNotFound: the kubeconfig Secret of a Cluster, or its data key, is missing.
 	ReasonSecretNotFound = "SecretNotFound"
 	// ReasonInvalidKubeconfig: vc-scheduler refuses the kubeconfig in the Secret of a Cluster.

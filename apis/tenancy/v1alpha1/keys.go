@@ -70,8 +70,7 @@ const (
 	// syncer, people.
 	LabelKept = "tenancy.x-k8s.io/kept"
 	// AnnotationDisruptedIn on a PodDisruptionBudget of a tenant names the super cluster that may evict its pods when
-	// nodes are drained: only one may at a time. Where that one is lost, whoever removes the annotation lets another
-	// one begin.
+	// nodes are drained: only one may at a time. Another one takes its turn over where it is out of service or gone.
 	// Written by the syncers; read by the syncers.
 	AnnotationDisruptedIn = "tenancy.x-k8s.io/disrupted-in"
 )
