@@ -517,7 +517,7 @@ type TrafficRules struct {
 
 	// callerCIDRs are addresses in network.poolCIDRs that may connect to isolated pods which let them in, and that
 	// isolated pods may not reach: nodes of other super clusters, whose load balancers give traffic on in their name.
-	// Each begins in poolCIDRs.
+	// All addresses of each are in poolCIDRs.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
