@@ -237,7 +237,6 @@ func (t *Tenants) tenantPods(
 		return nil, err
 	}
 	judges := &judge{policy: tenant.Policy, nodes: nodes}
-	options.Judged = judges.hinted
 	sched, err := t.podScheduler(ctx, tenant.Policy, judges, chosen, options, cfg, api, factory, recorders)
 	if err != nil {
 		return nil, err
@@ -311,6 +310,7 @@ func (t *Tenants) podScheduler(
 		Failed:        chosen.failed,
 		Refused:       func(pod *corev1.Pod) string { return refusedByPolicy(ref.Get(), pod) },
 		Judged:        judges.judged,
+		Hinted:        judges.hinted,
 		RefusedReason: tenancy.ReasonPolicyForbids,
 	}.Build(ctx)
 }
