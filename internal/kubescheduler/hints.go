@@ -32,7 +32,7 @@ func (h *judgedHints) options(registry frameworkruntime.Registry) []scheduler.Op
 	}
 	noting := frameworkruntime.Registry{}
 	for name, factory := range registry {
-		noting[name] = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (framework.Plugin, error) {
+		noting[name] = func(ctx context.Context, args runtime.Object, handle framework.Handle) (framework.Plugin, error) {
 			if building, ok := handle.(framework.Framework); ok {
 				h.building = building
 			}

@@ -62,7 +62,7 @@ func TestASliceInFlightIsWoken(t *testing.T) {
 	p.cluster("r2", "4", "8Gi")
 	require.Eventually(t, func() bool { return p.placer.woken.Load() != before }, patience, time.Millisecond, "what waits is woken")
 	close(comes)
-	p.wantPlaced("one", `{"r2":3}`)
+	p.wantPlaced("one", `{"r1":1,"r2":2}`)
 }
 
 func TestTakesSlices(t *testing.T) {

@@ -23,11 +23,16 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 )
 
-// claimReleaser takes the finalizers of super clusters that have left the pool off claims that the tenant deletes: no
-// syncer does it any more, and the tenant's namespaces could not end. What such a super cluster has for a claim, the
-// operator has with it. That it has left is what outOfServiceReconciler goes by: it has no virtual Node, by the cache
-// and by a live read, gonePatience after the tenant deleted the claim and after the Node went. A request names one
-// claim, or with name "" all.
+// claimReleaser takes the finalizers of super clusters off claims that the tenant has deleted for gonePatience, where no
+// syncer does it, or the tenant's namespaces could not end. There are two kinds of these super clusters:
+//
+//   - Those that have left the pool. What such a one has for a claim, the operator has with it. That it has left is what
+//     outOfServiceReconciler goes by: it has no virtual Node, by the cache and by a live read, gonePatience after the
+//     Node went.
+//   - Those of the pool that hold nothing of the tenant, by a live read of their namespaces: their syncers have no
+//     session then. So it is where the tenant was restored from a backup that is older than the end of its claims.
+//
+// A request names one claim, or with name "" all.
 type claimReleaser struct {
 	api        kubernetes.Interface
 	claims     corev1listers.PersistentVolumeClaimLister
@@ -35,6 +40,38 @@ type claimReleaser struct {
 	// meta reads what is stored in the meta cluster now.
 	meta  client.Reader
 	clock clock.PassiveClock
+	// holds reads live whether a super cluster of the pool holds super namespaces of the tenant. An error says that it
+	// may; nil: each may.
+	holds func(ctx context.Context, superCluster string) (bool, error)
+	// asked is what super clusters of the pool said last. How many claims name them is the tenant's to write.
+	asked map[string]heldAnswer
+}
+
+// heldAnswer is whether a super cluster may have held anything of the tenant at a time.
+type heldAnswer struct {
+	holds bool
+	at    time.Time
+}
+
+// heldPeriod is for how long an answer of a super cluster counts. It is shorter than gonePatience, so that what counts
+// is of after the deletion of the claim.
+const heldPeriod = time.Minute
+
+// mayHold returns whether a super cluster of the pool may hold anything of the tenant.
+func (r *claimReleaser) mayHold(ctx context.Context, superCluster string) bool {
+	now := r.clock.Now()
+	if last, known := r.asked[superCluster]; known && now.Sub(last.at) < heldPeriod {
+		return last.holds
+	}
+	holds, err := r.holds(ctx, superCluster)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("A super cluster does not say what it holds of the tenant", "superCluster", superCluster, "err", err)
+	}
+	if r.asked == nil {
+		r.asked = map[string]heldAnswer{}
+	}
+	r.asked[superCluster] = heldAnswer{holds || err != nil, now}
+	return holds || err != nil
 }
 
 // witnessesOf returns the super clusters that hold a claim which its tenant deletes.
@@ -68,54 +105,74 @@ func (r *claimReleaser) Reconcile(ctx context.Context, item request) (reconcile.
 	var again time.Duration
 	due := map[*corev1.PersistentVolumeClaim][]string{}
 	nodes := r.dispatcher.virtualNodes()
+	left := false
 	for _, claim := range claims {
-		left := slices.DeleteFunc(witnessesOf(claim), func(superCluster string) bool {
-			if nodes[superCluster] != nil {
-				return true
-			}
-			since := r.dispatcher.leftSince(superCluster)
-			if since.Before(claim.DeletionTimestamp.Time) {
-				since = claim.DeletionTimestamp.Time
-			}
-			waits := gonePatience - r.clock.Since(since)
-			if waits > 0 {
+		for _, superCluster := range witnessesOf(claim) {
+			member := nodes[superCluster] != nil
+			if waits := r.waits(ctx, claim, superCluster, member); waits > 0 {
 				again = sooner(again, waits)
+				continue
 			}
-			return waits > 0
-		})
-		if len(left) > 0 {
-			due[claim] = left
+			due[claim] = append(due[claim], superCluster)
+			left = left || !member
 		}
 	}
-	if len(due) == 0 {
-		return reconcile.Result{RequeueAfter: again}, nil
-	}
-	// One list for all: which names the finalizers have is the tenant's to write.
-	var live corev1.NodeList
-	if err := r.meta.List(ctx, &live); err != nil {
-		return reconcile.Result{}, fmt.Errorf("listing virtual Nodes: %w", err)
-	}
-	there := map[string]bool{}
-	for i := range live.Items {
-		there[live.Items[i].Name] = true
+	there, err := r.stored(ctx, left)
+	if err != nil {
+		return reconcile.Result{}, err
 	}
 	var errs []error
-	for claim, left := range due {
-		gone := slices.DeleteFunc(left, func(superCluster string) bool { return there[superCluster] })
-		if len(gone) > 0 { // else the cache of virtual Nodes is behind, and wakes the claim if one goes after all
-			errs = append(errs, r.release(ctx, claim, gone))
+	for claim, superClusters := range due {
+		free := slices.DeleteFunc(superClusters, func(superCluster string) bool { return nodes[superCluster] == nil && there[superCluster] })
+		if len(free) > 0 { // else the cache of virtual Nodes is behind, and wakes the claim if one goes after all
+			errs = append(errs, r.release(ctx, claim, free))
 		}
 	}
 	return reconcile.Result{RequeueAfter: again}, errors.Join(errs...)
 }
 
-// release takes the finalizers of super clusters that are gone off a claim.
-func (r *claimReleaser) release(ctx context.Context, claim *corev1.PersistentVolumeClaim, gone []string) error {
+// waits returns how long a claim is to wait for a super cluster, a member of the pool or not, before it is looked at
+// again, 0 if nothing holds it there.
+func (r *claimReleaser) waits(ctx context.Context, claim *corev1.PersistentVolumeClaim, superCluster string, member bool) time.Duration {
+	since := claim.DeletionTimestamp.Time
+	if !member {
+		if left := r.dispatcher.leftSince(superCluster); since.Before(left) {
+			since = left
+		}
+	}
+	if waits := gonePatience - r.clock.Since(since); waits > 0 {
+		return waits
+	}
+	if member && (r.holds == nil || r.mayHold(ctx, superCluster)) {
+		return gonePatience
+	}
+	return 0
+}
+
+// stored returns the names of the Nodes that the meta cluster has now, nil unless they are needed.
+func (r *claimReleaser) stored(ctx context.Context, needed bool) (map[string]bool, error) {
+	if !needed {
+		return nil, nil
+	}
+	// One list for all: which names the finalizers have is the tenant's to write.
+	var live corev1.NodeList
+	if err := r.meta.List(ctx, &live); err != nil {
+		return nil, fmt.Errorf("listing virtual Nodes: %w", err)
+	}
+	there := map[string]bool{}
+	for i := range live.Items {
+		there[live.Items[i].Name] = true
+	}
+	return there, nil
+}
+
+// release takes the finalizers of super clusters off a claim that have nothing for it.
+func (r *claimReleaser) release(ctx context.Context, claim *corev1.PersistentVolumeClaim, free []string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": claim.UID, "resourceVersion": claim.ResourceVersion,
 		"finalizers": slices.DeleteFunc(slices.Clone(claim.Finalizers), func(finalizer string) bool {
 			superCluster, ours := strings.CutPrefix(finalizer, tenancyv1alpha1.FinalizerPrefixClaim)
-			return ours && slices.Contains(gone, superCluster)
+			return ours && slices.Contains(free, superCluster)
 		}),
 	}})
 	if err != nil {
@@ -125,6 +182,6 @@ func (r *claimReleaser) release(ctx context.Context, claim *corev1.PersistentVol
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the finalizers of claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
-	klog.FromContext(ctx).Info("Released a claim of the tenant whose super cluster is gone", "claim", klog.KObj(claim), "superClusters", gone)
+	klog.FromContext(ctx).Info("Released a claim of the tenant for which its super cluster has nothing", "claim", klog.KObj(claim), "superClusters", free)
 	return nil
 }

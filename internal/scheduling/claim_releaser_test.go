@@ -1,6 +1,9 @@
 package scheduling
 
 import (
+	"context"
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,8 +17,8 @@ import (
 	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// TestClaimReleaser: a claim that the tenant deletes waits for super clusters of the pool, and for others no longer
-// than gonePatience.
+// TestClaimReleaser: a claim that the tenant deletes waits for super clusters of the pool that may hold anything of the
+// tenant, and for others no longer than gonePatience.
 func TestClaimReleaser(t *testing.T) {
 	t.Parallel()
 	const r1, r2, others = "claim.tenancy.x-k8s.io/r1", "claim.tenancy.x-k8s.io/r2", "kubernetes.io/pvc-protection"
@@ -26,13 +29,24 @@ func TestClaimReleaser(t *testing.T) {
 		finalizers []string
 		// cached and stored are the virtual Nodes.
 		cached, stored []string
+		// empty are super clusters that hold nothing of the tenant, and silent those that do not say what they hold.
+		empty, silent []string
 		// left is since when the virtual Node r1 is gone, 0 for longer than anybody has looked.
 		left      time.Duration
 		want      []string
 		wantAgain time.Duration
 	}{
 		{name: "not deleted", finalizers: []string{r1}, want: []string{r1}},
-		{name: "of a super cluster of the pool", deleted: time.Hour, finalizers: []string{r1}, cached: []string{"r1"}, stored: []string{"r1"}, want: []string{r1}},
+		{name: "of a super cluster of the pool", deleted: time.Hour, finalizers: []string{r1}, cached: []string{"r1"}, stored: []string{"r1"}, want: []string{r1}, wantAgain: gonePatience},
+		{
+			name: "of a super cluster of the pool that does not answer", deleted: time.Hour, finalizers: []string{r1}, cached: []string{"r1"}, stored: []string{"r1"}, silent: []string{"r1"},
+			want: []string{r1}, wantAgain: gonePatience,
+		},
+		{name: "of a super cluster of the pool that holds nothing", deleted: time.Hour, finalizers: []string{others, r1}, cached: []string{"r1"}, stored: []string{"r1"}, empty: []string{"r1"}, want: []string{others}},
+		{
+			name: "of one that holds nothing, just now", deleted: time.Minute, finalizers: []string{r1}, cached: []string{"r1"}, stored: []string{"r1"}, empty: []string{"r1"},
+			want: []string{r1}, wantAgain: gonePatience - time.Minute,
+		},
 		{name: "of one that the cache does not show", deleted: time.Hour, finalizers: []string{r1}, stored: []string{"r1"}, want: []string{r1}},
 		{name: "of one that has left, just now", deleted: time.Minute, finalizers: []string{r1}, want: []string{r1}, wantAgain: gonePatience - time.Minute},
 		{
@@ -47,7 +61,7 @@ func TestClaimReleaser(t *testing.T) {
 		{name: "of one that has left", deleted: time.Hour, finalizers: []string{others, r1}, want: []string{others}},
 		{
 			name: "of one that has left, and one of the pool", deleted: time.Hour, finalizers: []string{r1, r2}, cached: []string{"r2"}, stored: []string{"r2"},
-			want: []string{r2},
+			want: []string{r2}, wantAgain: gonePatience,
 		},
 		{name: "of nobody's", deleted: time.Hour, finalizers: []string{others}, want: []string{others}},
 	} {
@@ -69,6 +83,13 @@ func TestClaimReleaser(t *testing.T) {
 				api: api, claims: factory.Core().V1().PersistentVolumeClaims().Lister(), dispatcher: newDispatcher(), meta: meta.Build(),
 				clock: testingclock.NewFakePassiveClock(evictionNow),
 			}
+			asked := map[string]int{}
+			r.holds = func(_ context.Context, superCluster string) (bool, error) {
+				if asked[superCluster]++; slices.Contains(tc.silent, superCluster) {
+					return false, errors.New("silence")
+				}
+				return !slices.Contains(tc.empty, superCluster), nil
+			}
 			r.dispatcher.began = evictionNow.Add(-24 * time.Hour)
 			if tc.left > 0 {
 				r.dispatcher.left["r1"] = evictionNow.Add(-tc.left)
@@ -88,6 +109,9 @@ func TestClaimReleaser(t *testing.T) {
 			claim, err := api.CoreV1().PersistentVolumeClaims("web").Get(t.Context(), "data", metav1.GetOptions{})
 			require.NoError(t, err)
 			require.Equal(t, tc.want, claim.Finalizers)
+			for superCluster, times := range asked {
+				require.Equal(t, 1, times, "%s is asked once for all claims", superCluster)
+			}
 		})
 	}
 }

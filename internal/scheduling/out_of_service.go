@@ -25,7 +25,6 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
-	"github.com/superpool/superpool/internal/superclusters"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 

@@ -69,7 +69,8 @@ const (
 
 // Tenants runs, for each tenant, a pod scheduler and the controller of its NamespacePlacements, or one of them.
 type Tenants struct {
-	// Part is what it does. Of the other fields, PartPods needs Client, Store, Dispatcher, PodConfig and OutOfTree.
+	// Part is what it does. Of the other fields, PartPods needs Client, Store, Holds, Dispatcher, PodConfig and
+	// OutOfTree.
 	Part Part
 	// Lead is called before anything of a tenant is read, by the UID of its VirtualCluster. The connection ends with
 	// led, which ends with ctx. wrap makes a transport that writes nothing once another process may do the same for the
@@ -83,6 +84,9 @@ type Tenants struct {
 	Store *Store
 	// Usage tells what super clusters run.
 	Usage Usage
+	// Holds reads live whether a super cluster of the pool holds super namespaces of the VirtualCluster with that
+	// cluster key and UID. Nil: nobody can say.
+	Holds func(ctx context.Context, superCluster, key string, uid types.UID) (bool, error)
 	// Dispatcher routes the events of the meta cluster.
 	Dispatcher *Dispatcher
 	// PodConfig holds the profiles of the pod schedulers.
@@ -100,6 +104,14 @@ type Tenants struct {
 
 	// patience is how long lists that fail are retried, 0: listPatience.
 	patience time.Duration
+}
+
+// holdsOf is Holds of a tenant, nil if nobody can say.
+func (t *Tenants) holdsOf(tenant *tenants.Tenant) func(context.Context, string) (bool, error) {
+	if t.Holds == nil {
+		return nil
+	}
+	return func(ctx context.Context, superCluster string) (bool, error) { return t.Holds(ctx, superCluster, tenant.Key, tenant.UID) }
 }
 
 // Engage works on one tenant until ctx ends. It is a tenants.Engage. A panic of an event handler or of the projection

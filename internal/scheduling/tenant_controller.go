@@ -143,6 +143,7 @@ func newTenantController(
 		}
 		c.reconcile[concernClaimRelease] = &claimReleaser{
 			api: api, claims: factory.Core().V1().PersistentVolumeClaims().Lister(), dispatcher: t.Dispatcher, meta: t.Store.live, clock: clock.RealClock{},
+			holds: t.holdsOf(tenant),
 		}
 	}
 	if t.Part != PartPods {

@@ -63,7 +63,7 @@ const (
 	// PersistentVolumeClaim that may have a volume there. It holds a claim that the tenant deletes until the syncer has
 	// seen that, and has deleted what the super cluster has for it: a claim that is merely missing, as after a restore
 	// of the tenant's control plane, deletes no data. vc-scheduler removes that of a super cluster that has left the
-	// pool. Written by the syncer; read by the syncer, vc-scheduler.
+	// pool, or has nothing of the tenant. Written by the syncer; read by the syncer, vc-scheduler.
 	FinalizerPrefixClaim = "claim.tenancy.x-k8s.io/"
 	// LabelKept is "true" on a PersistentVolumeClaim of a super cluster whose tenant's claim is missing without a
 	// witness of its deletion. Who deletes it releases the data. Written by the syncer; read by the
