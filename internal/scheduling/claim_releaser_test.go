@@ -1,6 +1,7 @@
 package scheduling
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -10,6 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
@@ -17,7 +22,7 @@ import (
 	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// TestClaimReleaser: a claim that the tenant deletes waits for super clusters of the pool that may hold anything of the
+// TestClaimReleaser: a claim, or snapshot, that the tenant deletes waits for super clusters of the pool that may hold anything of the
 // tenant, and for others no longer than gonePatience.
 func TestClaimReleaser(t *testing.T) {
 	t.Parallel()
@@ -74,6 +79,17 @@ func TestClaimReleaser(t *testing.T) {
 					claim.DeletionTimestamp = &since
 				}
 			}))
+			snapshot := &unstructured.Unstructured{}
+			snapshot.SetGroupVersionKind(schema.GroupVersionKind{Group: "snapshot.storage.k8s.io", Version: "v1", Kind: "VolumeSnapshot"})
+			snapshot.SetNamespace("web")
+			snapshot.SetName("data")
+			snapshot.SetFinalizers(tc.finalizers)
+			if tc.deleted > 0 {
+				since := metav1.NewTime(evictionNow.Add(-tc.deleted))
+				snapshot.SetDeletionTimestamp(&since)
+			}
+			resource := schema.GroupVersionResource{Group: "snapshot.storage.k8s.io", Version: "v1", Resource: "volumesnapshots"}
+			snapshots := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource: "VolumeSnapshotList"}, snapshot).Resource(resource)
 			factory := informers.NewSharedInformerFactory(api, 0)
 			meta := clientfake.NewClientBuilder().WithScheme(metaScheme(t))
 			for _, id := range tc.stored {
@@ -81,7 +97,7 @@ func TestClaimReleaser(t *testing.T) {
 			}
 			r := &claimReleaser{
 				api: api, claims: factory.Core().V1().PersistentVolumeClaims().Lister(), dispatcher: newDispatcher(), meta: meta.Build(),
-				clock: testingclock.NewFakePassiveClock(evictionNow),
+				clock: testingclock.NewFakePassiveClock(evictionNow), snapshots: snapshots,
 			}
 			asked := map[string]int{}
 			r.holds = func(_ context.Context, superCluster string) (bool, error) {
@@ -102,13 +118,19 @@ func TestClaimReleaser(t *testing.T) {
 			for _, item := range []request{{concern: concernClaimRelease}, {concern: concernClaimRelease, namespace: "web", name: "data"}, {concern: concernClaimRelease, namespace: "web", name: "gone"}} {
 				result, err := r.Reconcile(t.Context(), item)
 				require.NoError(t, err)
-				if item.name != "gone" {
+				switch item.name {
+				case "":
+					require.Equal(t, sooner(snapshotsPeriod, cmp.Or(tc.wantAgain, snapshotsPeriod)), result.RequeueAfter)
+				case "data":
 					require.Equal(t, tc.wantAgain, result.RequeueAfter)
 				}
 			}
 			claim, err := api.CoreV1().PersistentVolumeClaims("web").Get(t.Context(), "data", metav1.GetOptions{})
 			require.NoError(t, err)
 			require.Equal(t, tc.want, claim.Finalizers)
+			snapshot, err = snapshots.Namespace("web").Get(t.Context(), "data", metav1.GetOptions{})
+			require.NoError(t, err)
+			require.Equal(t, tc.want, snapshot.GetFinalizers())
 			for superCluster, times := range asked {
 				require.Equal(t, 1, times, "%s is asked once for all claims", superCluster)
 			}

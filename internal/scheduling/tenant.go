@@ -165,6 +165,9 @@ func (t *Tenants) engage(ctx context.Context, tenant *tenants.Tenant, cfg *rest.
 	eventRate := rate.NewLimiter(eventsPerSecond, eventBurst)
 	recorder := boundedRecorder{broadcaster.NewRecorder(scheme.Scheme, controllerName), eventRate}
 	controller := newTenantController(t, tenant, api, factory, nodes, chosen, recorder, fail)
+	if err := controller.releaseSnapshots(optional); err != nil {
+		return err
+	}
 	pods := &tenantPods{}
 	if t.Part != PartPlacements {
 		pods, err = t.tenantPods(ctx, tenant, chosen, cfg, optional, api, factory, recorder, func(name string) events.EventRecorder {

@@ -104,19 +104,14 @@ func TestLeftWithoutNodes(t *testing.T) {
 // namespaces besides.
 func servingNamespaces(t *testing.T, uid types.UID, namespaces ...corev1.Namespace) string {
 	t.Helper()
-	answer := func(object any) http.HandlerFunc {
-		return func(writer http.ResponseWriter, _ *http.Request) {
-			writer.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(writer).Encode(object)
+	serving := httptest.NewServer(http.HandlerFunc(func(writer http.ResponseWriter, asked *http.Request) {
+		list := &corev1.NamespaceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: namespaces}
+		if asked.URL.Query().Has("fieldSelector") { // by the name kube-system
+			list.Items = []corev1.Namespace{*kubeSystem(uid)}
 		}
-	}
-	server := http.NewServeMux()
-	list := metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}
-	server.Handle("GET /api/v1/namespaces", answer(&corev1.NamespaceList{TypeMeta: list, ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: namespaces}))
-	system := kubeSystem(uid)
-	system.TypeMeta, system.ResourceVersion = metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, "1"
-	server.Handle("GET /api/v1/namespaces/kube-system", answer(system))
-	serving := httptest.NewServer(server)
+		writer.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(writer).Encode(list)
+	}))
 	t.Cleanup(serving.Close)
 	return serving.URL
 }

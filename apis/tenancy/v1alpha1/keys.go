@@ -60,12 +60,12 @@ const (
 	// Written by the syncer; read by the syncer, vc-scheduler.
 	AnnotationPrefixOfferedBy = "offered-by.tenancy.x-k8s.io/"
 	// FinalizerPrefixClaim begins the finalizer, which ends with the id of a super cluster, of a tenant's
-	// PersistentVolumeClaim that may have a volume there. It holds a claim that the tenant deletes until the syncer has
-	// seen that, and has deleted what the super cluster has for it: a claim that is merely missing, as after a restore
+	// PersistentVolumeClaim or VolumeSnapshot that may have data there. It holds what the tenant deletes until the syncer has
+	// seen that, and has deleted what the super cluster has for it: one that is merely missing, as after a restore
 	// of the tenant's control plane, deletes no data. vc-scheduler removes that of a super cluster that has left the
 	// pool, or has nothing of the tenant. Written by the syncer; read by the syncer, vc-scheduler.
 	FinalizerPrefixClaim = "claim.tenancy.x-k8s.io/"
-	// LabelKept is "true" on a PersistentVolumeClaim of a super cluster whose tenant's claim is missing without a
+	// LabelKept is "true" on a PersistentVolumeClaim or VolumeSnapshot of a super cluster whose tenant's is missing without a
 	// witness of its deletion. Who deletes it releases the data. Written by the syncer; read by the
 	// syncer, people.
 	LabelKept = "tenancy.x-k8s.io/kept"
