@@ -41,8 +41,8 @@ import (
 // Snapshots are read now and then, and not watched: most tenants have none. A request names one claim, or with name ""
 // all claims and snapshots.
 type claimReleaser struct {
-	api        kubernetes.Interface
-	claims     corev1listers.PersistentVolumeClaimLister
+	api    kubernetes.Interface
+	claims corev1listers.PersistentVolumeClaimLister
 	// snapshots are the tenant's VolumeSnapshots. Nil: none are read.
 	snapshots  dynamic.NamespaceableResourceInterface
 	dispatcher *Dispatcher
@@ -116,11 +116,9 @@ func (r *claimReleaser) Reconcile(ctx context.Context, item request) (reconcile.
 	if r.snapshots == nil {
 		return r.releaseAll(ctx, objects, 0)
 	}
-	snapshots, err := r.deletedSnapshots(ctx)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	return r.releaseAll(ctx, append(objects, snapshots...), snapshotsPeriod)
+	snapshots, unread := r.deletedSnapshots(ctx)
+	result, err := r.releaseAll(ctx, append(objects, snapshots...), snapshotsPeriod)
+	return result, errors.Join(err, unread)
 }
 
 const (
@@ -144,11 +142,11 @@ func (r *claimReleaser) deletedSnapshots(ctx context.Context) (deleted []metav1.
 	options := metav1.ListOptions{Limit: snapshotsPerPage}
 	for range snapshotsPages {
 		page, err := r.snapshots.List(ctx, options)
-		if apierrors.IsNotFound(err) {
-			return nil, nil // they are not served
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+			return nil, nil // they are not served, or not to vc-scheduler
 		}
 		if err != nil {
-			return nil, fmt.Errorf("listing VolumeSnapshots: %w", err)
+			return deleted, fmt.Errorf("listing VolumeSnapshots: %w", err)
 		}
 		for i := range page.Items {
 			if len(witnessesOf(&page.Items[i])) > 0 {
