@@ -142,9 +142,9 @@ func (p *Placer) build(ctx context.Context) (*scheduler.Scheduler, informers.Sha
 	return sched, factory, nil
 }
 
-// wakeReturning lets waken reach the first slice of a gang that is in no queue, because it is being tried, waits for the
-// others of its gang, or is being released: kube-scheduler notes for such a Pod that it was activated, and lets it wait
-// for its backoff all the same.
+// wakeReturning lets waken reach the first slice of a gang that is in no queue, because it is being tried, waits for
+// the others of its gang, or is being released: kube-scheduler notes for such a Pod that it was activated, and lets it
+// wait for its backoff all the same.
 func (p *Placer) wakeReturning(sched *scheduler.Scheduler) {
 	handle := sched.FailureHandler
 	sched.FailureHandler = func(

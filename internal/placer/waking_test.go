@@ -43,8 +43,8 @@ func TestWhatWaitsUsesASuperClusterAtOnce(t *testing.T) {
 	}
 }
 
-// TestASliceInFlightIsWoken: the slice of a gang that is in no queue while a super cluster comes, because its refusal is
-// being told, is tried again at once all the same.
+// TestASliceInFlightIsWoken: the slice of a gang that is in no queue while a super cluster comes, because its refusal
+// is being told, is tried again at once all the same.
 func TestASliceInFlightIsWoken(t *testing.T) {
 	told, comes := make(chan struct{}), make(chan struct{})
 	tell := sync.OnceFunc(func() { close(told) })

@@ -43,8 +43,9 @@ import (
 type claimReleaser struct {
 	api    kubernetes.Interface
 	claims corev1listers.PersistentVolumeClaimLister
-	// snapshots are the tenant's VolumeSnapshots. Nil: none are read.
+	// snapshots are the tenant's VolumeSnapshots, which were read last at read. Nil: none are.
 	snapshots  dynamic.NamespaceableResourceInterface
+	read       time.Time
 	dispatcher *Dispatcher
 	// meta reads what is stored in the meta cluster now.
 	meta  client.Reader
@@ -116,6 +117,10 @@ func (r *claimReleaser) Reconcile(ctx context.Context, item request) (reconcile.
 	if r.snapshots == nil {
 		return r.releaseAll(ctx, objects, 0)
 	}
+	if left := snapshotsPeriod - r.clock.Since(r.read); left > 0 { // each change of a virtual Node asks for all
+		return r.releaseAll(ctx, objects, left)
+	}
+	r.read = r.clock.Now()
 	snapshots, unread := r.deletedSnapshots(ctx)
 	result, err := r.releaseAll(ctx, append(objects, snapshots...), snapshotsPeriod)
 	return result, errors.Join(err, unread)

@@ -111,7 +111,9 @@ func (t *Tenants) holdsOf(tenant *tenants.Tenant) func(context.Context, string) 
 	if t.Holds == nil {
 		return nil
 	}
-	return func(ctx context.Context, superCluster string) (bool, error) { return t.Holds(ctx, superCluster, tenant.Key, tenant.UID) }
+	return func(ctx context.Context, superCluster string) (bool, error) {
+		return t.Holds(ctx, superCluster, tenant.Key, tenant.UID)
+	}
 }
 
 // Engage works on one tenant until ctx ends. It is a tenants.Engage. A panic of an event handler or of the projection

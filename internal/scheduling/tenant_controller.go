@@ -154,7 +154,8 @@ func newTenantController(
 	return c
 }
 
-// releaseSnapshots lets the finalizers of super clusters on VolumeSnapshots be taken off, too, where those of claims are.
+// releaseSnapshots lets the finalizers of super clusters on VolumeSnapshots be taken off, too, where those of claims
+// are.
 func (c *tenantController) releaseSnapshots(cfg *rest.Config) (err error) {
 	if releaser, releases := c.reconcile[concernClaimRelease].(*claimReleaser); releases {
 		releaser.snapshots, err = snapshotsOf(cfg)

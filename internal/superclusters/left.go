@@ -55,8 +55,8 @@ func (c *Controller) holds(ctx context.Context, superCluster, key string, uid ty
 	return holds(ctx, super, superUID, key, uid)
 }
 
-// Holds reads live whether a super cluster of the pool holds super namespaces of a VirtualCluster, by its cluster key and
-// UID. A process that has no connections, as it leads tenants alone, makes one for this question.
+// Holds reads live whether a super cluster of the pool holds super namespaces of a VirtualCluster, by its cluster key
+// and UID. A process that has no connections, as it leads tenants alone, makes one for this question.
 func (c *Controller) Holds(ctx context.Context, superCluster, key string, uid types.UID) (bool, error) {
 	if super, superUID := c.measures.client(superCluster); super != nil {
 		return holds(ctx, super, superUID, key, uid)

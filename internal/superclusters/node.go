@@ -74,7 +74,8 @@ const (
 	// they wait for.
 	ReasonDraining = "Draining"
 	// ReasonVolumesStay: all that namespaces still have in a super cluster that is drained are volumes, which do not
-	// move. Their room is kept until the tenants delete the claims and snapshots, or the super cluster is drained no more.
+	// move. Their room is kept until the tenants delete the claims and snapshots, or the super cluster is drained no
+	// more.
 	ReasonVolumesStay = "VolumesStay"
 	// ReasonDrained: no namespace is placed in a super cluster that is drained.
 	ReasonDrained = "Drained"

@@ -189,7 +189,8 @@ type TenantLimits struct {
 	NodePorts int32 `json:"nodePorts"`
 
 	// loadBalancers is the number of its Services of type LoadBalancer in each super cluster. Each has a load balancer
-	// in one, the home of its namespace.
+	// in one, the home of its namespace: a tenant whose namespaces have homes in three super clusters may have three
+	// times as many. Let it have homes in one, by scheduling.nodeSelector, where that matters.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0

@@ -17,9 +17,9 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// ReasonDisruptionTurnHeld: a drain of a super cluster's node waits for the turn of a PodDisruptionBudget, which another
-// super cluster has that does not answer: nobody knows what is evicted there. The Event is on the budget, and on the
-// virtual Node of the super cluster that waits.
+// ReasonDisruptionTurnHeld: a drain of a super cluster's node waits for the turn of a PodDisruptionBudget, which
+// another super cluster has that does not answer: nobody knows what is evicted there. The Event is on the budget, and
+// on the virtual Node of the super cluster that waits.
 const ReasonDisruptionTurnHeld = "DisruptionTurnHeld"
 
 const (

@@ -69,8 +69,8 @@ func usesLess(old, current *corev1.ResourceQuota) bool {
 }
 
 // SuperQuota sets quota to the desired ResourceQuota of a super namespace: what the pods may have together is held, and
-// zero of what is not held. Snapshots are counted, and not bounded. extended are the extended resources and huge pages that nodes of the super cluster have.
-// limits bounds what else the tenant can make grow in the namespace.
+// zero of what is not held. Snapshots are counted, and not bounded. extended are the extended resources and huge pages
+// that nodes of the super cluster have. limits bounds what else the tenant can make grow in the namespace.
 func SuperQuota(quota *corev1.ResourceQuota, owner tenancy.Owner, held corev1.ResourceList, extended []corev1.ResourceName, limits *tenancyv1alpha1.TenantLimits) {
 	quota.Namespace = tenancy.SuperNamespace(owner.ClusterKey, owner.Namespace)
 	quota.Name = quotaName

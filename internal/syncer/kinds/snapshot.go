@@ -34,8 +34,8 @@ const snapshotDefinition = "volumesnapshots." + claimhome.SnapshotGroup
 // hold other data.
 const ReasonSnapshotLost = "SnapshotLost"
 
-// ReasonSnapshotKept: a super snapshot that was taken has no snapshot in its tenant, and nobody has seen the tenant delete
-// that. It stays until the operator deletes it in the super cluster. The Event is on the virtual Node.
+// ReasonSnapshotKept: a super snapshot that was taken has no snapshot in its tenant, and nobody has seen the tenant
+// delete that. It stays until the operator deletes it in the super cluster. The Event is on the virtual Node.
 const ReasonSnapshotKept = "SnapshotKept"
 
 func newSnapshot() *unstructured.Unstructured {
@@ -236,27 +236,8 @@ func (s *Snapshots) Reconcile(ctx context.Context, key engine.Key, waited time.D
 	if !synced || !superSynced {
 		return 0, nil // session.filled and engine.Patrol enqueue this key again once the caches are synced
 	}
-	if !inTenant {
-		tenantSnapshot = nil
-	}
-	switch {
-	case inSuper:
-		if stays, err := s.stays(ctx, tenant, key, tenantSnapshot, superSnapshot); err != nil || !stays {
-			return 0, err
-		}
-	case !inTenant:
-		s.env.warnings.clear(keptKey(key))
-	case s.env.witnesses(tenantSnapshot) && !s.isAwaited(tenantSnapshot):
-		return 0, s.env.release(ctx, tenant, KindSnapshot, snapshotDefinition, tenantSnapshot, newSnapshot())
-	case !ignoresSync(tenantSnapshot):
-		if begins, err := s.begins(ctx, tenant, key, tenantSnapshot, superName); err != nil || !begins {
-			return 0, err
-		}
-	}
-	if inTenant && !ignoresSync(tenantSnapshot) {
-		if err := s.env.adopt(ctx, tenant, KindSnapshot, tenantSnapshot); err != nil {
-			return 0, err
-		}
+	if copied, err := s.isCopied(ctx, tenant, key, tenantSnapshot, superSnapshot); err != nil || !copied {
+		return 0, err
 	}
 	if _, err := s.copier.Reconcile(ctx, key, waited); err != nil {
 		return 0, err
@@ -269,6 +250,29 @@ func (s *Snapshots) Reconcile(ctx context.Context, key engine.Key, waited time.D
 		return strings.ReplaceAll(message, superName.Namespace, key.Namespace)
 	})
 	return 0, s.up(ctx, tenant, tenantSnapshot, desired)
+}
+
+// isCopied returns whether what is to be done about a snapshot, nil on a side that has none, is the copier's. It does
+// what is not, and what is to be done before.
+func (s *Snapshots) isCopied(ctx context.Context, tenant *Tenant, key engine.Key, tenantSnapshot, superSnapshot *unstructured.Unstructured) (bool, error) {
+	switch {
+	case superSnapshot != nil:
+		if stays, err := s.stays(ctx, tenant, key, tenantSnapshot, superSnapshot); err != nil || !stays {
+			return false, err
+		}
+	case tenantSnapshot == nil:
+		s.env.warnings.clear(keptKey(key))
+	case s.env.witnesses(tenantSnapshot) && !s.isAwaited(tenantSnapshot):
+		return false, s.env.release(ctx, tenant, KindSnapshot, snapshotDefinition, tenantSnapshot, newSnapshot())
+	case !ignoresSync(tenantSnapshot):
+		if begins, err := s.begins(ctx, tenant, key, tenantSnapshot); err != nil || !begins {
+			return false, err
+		}
+	}
+	if tenantSnapshot == nil || ignoresSync(tenantSnapshot) {
+		return true, nil
+	}
+	return true, s.env.adopt(ctx, tenant, KindSnapshot, tenantSnapshot)
 }
 
 // isAwaited returns whether a tenant's snapshot is to have a super snapshot here, as far as it says where.
@@ -323,13 +327,13 @@ func (s *Snapshots) up(ctx context.Context, tenant *Tenant, tenantSnapshot, desi
 // begins returns whether the snapshot, which has no super snapshot here, is to be taken in this super cluster: its
 // claim is here, and the tenant's snapshot names this home. That is written before anything is created, so that a claim
 // of the same name elsewhere begins no second one.
-func (s *Snapshots) begins(ctx context.Context, tenant *Tenant, key engine.Key, tenantSnapshot *unstructured.Unstructured, superName types.NamespacedName) (bool, error) {
+func (s *Snapshots) begins(ctx context.Context, tenant *Tenant, key engine.Key, tenantSnapshot *unstructured.Unstructured) (bool, error) {
 	home := tenantSnapshot.GetAnnotations()[schedulerv1alpha1.AnnotationSuperCluster]
 	switch {
 	case tenantSnapshot.GetDeletionTimestamp() != nil, home != "" && home != s.env.ID:
 		return false, nil
 	case home != "" && wasTaken(tenantSnapshot):
-		return false, s.lost(ctx, tenant, key, tenantSnapshot, superName)
+		return false, s.lost(ctx, tenant, key, tenantSnapshot)
 	}
 	placed, err := s.env.namespacePlaced(ctx, tenant, key.Namespace)
 	if err != nil || !placed {
@@ -408,8 +412,8 @@ func (e *Env) chooseHere(ctx context.Context, tenant *Tenant, tenantObject clien
 }
 
 // lost says in the tenant that a snapshot is gone, after a live read of the super cluster.
-func (s *Snapshots) lost(ctx context.Context, tenant *Tenant, key engine.Key, tenantSnapshot *unstructured.Unstructured, superName types.NamespacedName) error {
-	live := newSnapshot()
+func (s *Snapshots) lost(ctx context.Context, tenant *Tenant, key engine.Key, tenantSnapshot *unstructured.Unstructured) error {
+	live, superName := newSnapshot(), types.NamespacedName{Namespace: tenancy.SuperNamespace(key.Tenant, key.Namespace), Name: key.Name}
 	_, lacks, err := s.env.superCluster().Lacks(ctx, superName, live, func() bool {
 		return carriesOwner(live, tenant.owner(key.Namespace, tenantSnapshot.GetUID()))
 	})

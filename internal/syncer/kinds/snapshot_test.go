@@ -99,7 +99,8 @@ func TestAWitnessOfSnapshots(t *testing.T) {
 	now := metav1.Now()
 	for _, tc := range []struct {
 		name string
-		// uid is that of the tenant's snapshot, "" for none, and finalizers are its, deleted whether it is being deleted.
+		// uid is that of the tenant's snapshot, "" for none, and finalizers are its, deleted whether it is being
+		// deleted.
 		uid        types.UID
 		finalizers []string
 		deleted    bool

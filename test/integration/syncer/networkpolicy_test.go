@@ -177,7 +177,9 @@ func (w *world) testCallers(t *testing.T, ingress, egress string) {
 		spec.Network.AllowedCIDRs, spec.Traffic.CallerCIDRs = []string{reached}, []string{callers}
 	})
 	has := func(peers []networkingv1.NetworkPolicyPeer, cidr string) bool {
-		return slices.ContainsFunc(peers, func(peer networkingv1.NetworkPolicyPeer) bool { return peer.IPBlock != nil && peer.IPBlock.CIDR == cidr })
+		return slices.ContainsFunc(peers, func(peer networkingv1.NetworkPolicyPeer) bool {
+			return peer.IPBlock != nil && peer.IPBlock.CIDR == cidr
+		})
 	}
 	excepted := func(peers []networkingv1.NetworkPolicyPeer) bool {
 		return slices.ContainsFunc(peers, func(peer networkingv1.NetworkPolicyPeer) bool {
