@@ -56,8 +56,6 @@ type Options struct {
 	Chose func(pod types.UID, superCluster string)
 	// ShowsTaint returns whether a pod's tenant may be told of a taint of nodes. Nil: of all.
 	ShowsTaint func(taint *corev1.Taint) bool
-	// Judged returns a waiting pod as it will be judged when it is scheduled, itself or a copy. Nil: itself.
-	Judged func(pod *corev1.Pod) *corev1.Pod
 	// PodGangs are what plugin Coscheduling needs.
 	PodGangs coscheduling.Options
 	// OutOfTree are plugins that somebody else builds into the program, for profiles of pods.
@@ -120,7 +118,7 @@ func Entries(options Options) []Entry {
 		{Name: namespaceplacement.Name, Schedulers: ofPods, Factory: namespaceplacement.New},
 		{Name: namespaceroom.Name, Schedulers: ofPods, Factory: namespaceroom.New, Validate: validating(validation.ValidateNamespaceRoomArgs)},
 		{Name: nodenameorder.Name, Schedulers: ofBoth, Factory: nodenameorder.New},
-		{Name: nodegroups.Name, Schedulers: ofPods, Factory: nodegroups.New(options.ShowsTaint, options.Judged)},
+		{Name: nodegroups.Name, Schedulers: ofPods, Factory: nodegroups.New(options.ShowsTaint)},
 		{Name: nodeshape.Name, Schedulers: ofNamespaces, Factory: nodeshape.New},
 		{Name: placementstability.Name, Schedulers: ofNamespaces, Factory: placementstability.New},
 		{Name: slicepack.Name, Schedulers: ofNamespaces, Factory: slicepack.New(gangs)},

@@ -24,8 +24,8 @@ import (
 	"github.com/superpool/superpool/plugins"
 )
 
-// Instance is what one kube-scheduler is built of. All fields but Gang, Failed, Refused, Judged, RefusedReason,
-// EqualPods and KeepNominations are required.
+// Instance is what one kube-scheduler is built of. All fields but Gang, Failed, Refused, Judged, Hinted,
+// RefusedReason, EqualPods and KeepNominations are required.
 type Instance struct {
 	// Client is what kube-scheduler and its plugins read and write with.
 	Client kubernetes.Interface
@@ -54,6 +54,9 @@ type Instance struct {
 	// copy with other demands, and why no node will do, "" if some may. Whoever makes it return "" activates the Pods.
 	// It is called by many goroutines. Nil: the Pod itself.
 	Judged func(pod *corev1.Pod) (*corev1.Pod, string)
+	// Hinted returns a waiting Pod as queueing hints of plugins are to judge it, the Pod itself or a copy: Judged for
+	// many Pods at each event. It is called by many goroutines. Nil: the Pod itself.
+	Hinted func(pod *corev1.Pod) *corev1.Pod
 	// RefusedReason is the reason of the Events about Pods that Refused lets wait, "" for kube-scheduler's own.
 	RefusedReason string
 	// EqualPods is whether many Pods of one spec follow each other, so that what Filter said of a Node is kept from one
@@ -69,7 +72,8 @@ const refusedBy, noNodeBy = "TenantPolicy", "TenantNodes"
 // Build builds the scheduler. The caller starts the informers afterwards: building plugins requests the informers that
 // they use.
 func (i Instance) Build(ctx context.Context) (*scheduler.Scheduler, error) {
-	sched, err := scheduler.New(ctx, i.Client, i.Informers, nil, i.Recorders,
+	hints := &judgedHints{judged: i.Hinted}
+	options := append(hints.options(plugins.Registry(i.Plugins)),
 		scheduler.WithKubeConfig(i.KubeConfig),
 		scheduler.WithComponentConfigVersion(i.Config.APIVersion),
 		scheduler.WithProfiles(i.Config.Profiles...),
@@ -78,8 +82,8 @@ func (i Instance) Build(ctx context.Context) (*scheduler.Scheduler, error) {
 		scheduler.WithPodInitialBackoffSeconds(i.Config.PodInitialBackoffSeconds),
 		scheduler.WithPodMaxBackoffSeconds(i.Config.PodMaxBackoffSeconds),
 		scheduler.WithExtenders(i.Config.Extenders...),
-		scheduler.WithFrameworkOutOfTreeRegistry(plugins.Registry(i.Plugins)),
 	)
+	sched, err := scheduler.New(ctx, i.Client, i.Informers, nil, i.Recorders, options...)
 	if err != nil {
 		return nil, fmt.Errorf("building a scheduler: %w", err)
 	}

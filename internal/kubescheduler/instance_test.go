@@ -3,6 +3,7 @@ package kubescheduler
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -11,9 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -141,4 +144,56 @@ func TestRefused(t *testing.T) {
 		require.Empty(c, pod.Spec.NodeName)
 	}, 20*time.Second, 10*time.Millisecond)
 	require.Equal(t, "Warning Closed not on Mondays", <-recorder.Events)
+}
+
+// TestHinted: a Pod is tried again when a taint ends for which it was refused, though it has a toleration of it that it
+// is judged without.
+func TestHinted(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	ctx, cancel := context.WithCancel(ctx)
+	tainted := builders.Node("r1", "cpu", "1", "pods", "10").Obj()
+	tainted.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+	pod := builders.Pod("web", "small", "cpu", "1").SchedulerName(corev1.DefaultSchedulerName).Obj()
+	pod.Spec.Tolerations = []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}
+	api := fake.NewClientset(tainted, pod)
+	cfg, err := LoadConfig("", []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"+
+		"profiles: [{schedulerName: default-scheduler, plugins: {multiPoint: {enabled: [{name: NodeNameOrder}]}}}]\n"))
+	require.NoError(t, err)
+	without := func(pod *corev1.Pod) *corev1.Pod {
+		judged := pod.DeepCopy()
+		judged.Spec.Tolerations = nil
+		return judged
+	}
+	instance := Instance{
+		Client: api, Informers: informers.NewSharedInformerFactory(api, 0), Config: cfg, Recorders: NoEvents,
+		Judged: func(pod *corev1.Pod) (*corev1.Pod, string) { return without(pod), "" }, Hinted: without,
+	}
+	sched, err := instance.Build(ctx)
+	require.NoError(t, err)
+	instance.Informers.Start(ctx.Done())
+	instance.Informers.WaitForCacheSync(ctx.Done())
+	require.NoError(t, sched.WaitForHandlersSync(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		sched.Run(ctx)
+	}()
+	defer func() {
+		cancel()
+		<-ended
+		instance.Informers.Shutdown()
+	}()
+	waits := func() bool {
+		info, exists := sched.SchedulingQueue.GetPod("small", "web")
+		return exists && info.Attempts == 1 && info.UnschedulablePlugins.Equal(sets.New("TaintToleration"))
+	}
+	require.Eventually(t, waits, 20*time.Second, time.Millisecond, "TaintToleration alone refuses it")
+	open := tainted.DeepCopy()
+	open.ResourceVersion, open.Spec.Taints = "2", nil
+	_, err = api.CoreV1().Nodes().Update(ctx, open, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	isBound := func() bool {
+		return slices.ContainsFunc(api.Actions(), func(action clienttesting.Action) bool { return action.GetSubresource() == "binding" })
+	}
+	require.Eventually(t, isBound, 20*time.Second, time.Millisecond, "it is tried again")
 }

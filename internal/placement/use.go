@@ -10,6 +10,9 @@ import (
 	"github.com/superpool/superpool/internal/slice"
 )
 
+// SnapshotsInQuota is how the quota of a super namespace counts VolumeSnapshots.
+const SnapshotsInQuota corev1.ResourceName = "count/volumesnapshots.snapshot.storage.k8s.io"
+
 // Use is what one super cluster says about one tenant namespace. The zero value says that nothing of it is there.
 type Use struct {
 	// Requests is what the namespace's pods request there, each one of pods, and its claims. Pods that have ended are
@@ -27,6 +30,8 @@ type Use struct {
 	QuotaGone time.Time
 	// Claims is how many PersistentVolumeClaims of the namespace are there, bound or not. Their volumes do not move.
 	Claims int64
+	// Snapshots is how many VolumeSnapshots of the namespace its quota there has counted. They do not move either.
+	Snapshots int64
 	// Gone is whether the super cluster has left the pool: nothing can be used there.
 	Gone bool
 }

@@ -66,6 +66,8 @@ func TestVolumesStayElsewhere(t *testing.T) {
 	type measured = map[string]placement.Use
 	volumes := holds(1, 0, "0", "0")
 	volumes.Decision = "then"
+	snapshots, nothing := holds(0, 0, "0", "0"), holds(0, 0, "0", "0")
+	snapshots.Snapshots, snapshots.Decision, nothing.Decision = 1, "then", "then"
 	asked := leaves("r1", "1", "1")
 	asked.Leaving.Reason = schedulerv1alpha1.LeavingRequested
 	for name, tc := range map[string]struct {
@@ -73,6 +75,8 @@ func TestVolumesStayElsewhere(t *testing.T) {
 		used measured
 		want string
 	}{
+		"what is drained, and has snapshots": {np: asks("1", leaves("r1", "1", "1"), in("r2", "1")), used: measured{"r1": snapshots}, want: "r1=1-1 r2=1"},
+		"what is drained, and has none":      {np: asks("1", leaves("r1", "1", "1"), in("r2", "1")), used: measured{"r1": nothing}, want: "r2=1"},
 		"what was lost, and is back":         {np: asks("1", returned("r1", "1", "1", 10*time.Second), in("r2", "1")), used: measured{"r1": volumes}, want: "r1=1-1 r2=1"},
 		"a minute later, it stays":           {np: asks("1", returned("r1", "1", "1", time.Minute), in("r2", "1")), used: measured{"r1": volumes, "r2": uses("0", "1")}, want: "r1=1 r2=1-1"},
 		"what the tenant does not want":      {np: asks("1", asked, in("r2", "1")), used: measured{"r1": volumes}, want: "r2=1"},

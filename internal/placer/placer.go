@@ -7,6 +7,7 @@ package placer
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,8 +66,9 @@ type Placer struct {
 	erred func(gang string, err error)
 	// queued reports whether the scheduler's queue holds a Pod.
 	queued func(types.NamespacedName) bool
-	// waken tries all gangs that wait, however often they were refused.
+	// waken tries all gangs that wait, however often they were refused, and woken is when it last began to.
 	waken func()
+	woken atomic.Pointer[time.Time]
 }
 
 // expandPatience is how long Expand waits for the scheduler's queue. It takes milliseconds.
@@ -120,6 +122,8 @@ func (p *Placer) build(ctx context.Context) (*scheduler.Scheduler, informers.Sha
 		return schedule(ctx, profile, state, pod)
 	}
 	p.waken = func() {
+		now := time.Now()
+		p.woken.Store(&now)
 		pods, err := factory.Core().V1().Pods().Lister().List(labels.Everything())
 		utilruntime.Must(err) // a lister fails on an invalid selector only
 		waiting := map[string]*corev1.Pod{}
@@ -130,11 +134,28 @@ func (p *Placer) build(ctx context.Context) (*scheduler.Scheduler, informers.Sha
 		}
 		sched.SchedulingQueue.Activate(klog.FromContext(ctx), waiting)
 	}
+	p.wakeReturning(sched)
 	p.queued = func(pod types.NamespacedName) bool {
 		_, exists := sched.SchedulingQueue.GetPod(pod.Name, pod.Namespace)
 		return exists
 	}
 	return sched, factory, nil
+}
+
+// wakeReturning lets waken reach the first slice of a gang that is in no queue, because it is being tried, waits for
+// the others of its gang, or is being released: kube-scheduler notes for such a Pod that it was activated, and lets it
+// wait for its backoff all the same.
+func (p *Placer) wakeReturning(sched *scheduler.Scheduler) {
+	handle := sched.FailureHandler
+	sched.FailureHandler = func(
+		ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
+		nominating *framework.NominatingInfo, start time.Time,
+	) {
+		handle(ctx, profile, pod, status, nominating, start)
+		if woken := p.woken.Load(); woken != nil && !woken.Before(start) && slicepod.IsFirst(pod.Pod) {
+			sched.SchedulingQueue.Activate(klog.FromContext(ctx), map[string]*corev1.Pod{pod.Pod.Namespace + "/" + pod.Pod.Name: pod.Pod})
+		}
+	}
 }
 
 // informers returns informers of Pods and Nodes that read the sources, and of everything else that read api.

@@ -58,6 +58,8 @@ type pool struct {
 	failCommit error
 	// eventFirst projects what is committed before Commit returns, as an informer may that is faster than the response.
 	eventFirst bool
+	// refusing is called before a refusal is noted, while the slice is in no queue. Nil: nothing is.
+	refusing func(tenant string)
 	// keepSlices projects nothing that is committed, so that no reservation counts for a moment beside its slices.
 	keepSlices bool
 }
@@ -175,9 +177,12 @@ func (p *pool) project(tenant string) {
 
 // Refuse implements Sink.
 func (p *pool) Refuse(_ context.Context, gang string, why refusal.Refusal) error {
+	tenant := slicepod.PlacementOf(gang).Namespace
+	if p.refusing != nil {
+		p.refusing(tenant)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	tenant := slicepod.PlacementOf(gang).Namespace
 	p.refusals[tenant] = why
 	p.refused[tenant]++
 	return nil
@@ -248,14 +253,6 @@ func (p *pool) wantRefused(tenant, want string) {
 	require.Eventually(p.t, func() bool { return strings.Contains(p.refusal(tenant).Message, want) }, patience, 5*time.Millisecond,
 		"refusal of %s: want %s, refusals %v", tenant, want, p.refusals)
 	require.Empty(p.t, p.placed(tenant), "nothing of a refused namespace may be placed")
-}
-
-// wantQueued waits until the first slice of a refused namespace is in a queue again: it is refused before that, and
-// what is in flight is not woken, but waits for its backoff.
-func (p *pool) wantQueued(tenant string) {
-	p.t.Helper()
-	require.Eventually(p.t, func() bool { return p.placer.queued(types.NamespacedName{Namespace: tenant, Name: "web.slice.0000"}) }, patience, 5*time.Millisecond,
-		"the first slice of %s is in no queue", tenant)
 }
 
 func TestPlacerSpreadsEveryTime(t *testing.T) {

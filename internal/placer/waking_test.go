@@ -1,7 +1,9 @@
 package placer
 
 import (
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -34,13 +36,33 @@ func TestWhatWaitsUsesASuperClusterAtOnce(t *testing.T) {
 			p.ask("another", "200m", "200Mi") // refused after a slice was held and released
 			p.wantRefused("one", "super clusters")
 			p.wantRefused("another", "super clusters")
-			p.wantQueued("one")
-			p.wantQueued("another")
 			p.cluster("r2", "4", "8Gi")
 			p.wantPlaced("one", `{"r2":3}`)
 			p.wantPlaced("another", `{"r1":1,"r2":1}`)
 		})
 	}
+}
+
+// TestASliceInFlightIsWoken: the slice of a gang that is in no queue while a super cluster comes, because its refusal
+// is being told, is tried again at once all the same.
+func TestASliceInFlightIsWoken(t *testing.T) {
+	told, comes := make(chan struct{}), make(chan struct{})
+	tell := sync.OnceFunc(func() { close(told) })
+	p := newPool(t, func(p *pool) {
+		p.placer.Config.PodInitialBackoffSeconds, p.placer.Config.PodMaxBackoffSeconds = 600, 600
+		p.refusing = func(string) {
+			tell()
+			<-comes
+		}
+	})
+	p.cluster("r1", "150m", "8Gi")
+	p.ask("one", "300m", "300Mi")
+	<-told
+	before := p.placer.woken.Load()
+	p.cluster("r2", "4", "8Gi")
+	require.Eventually(t, func() bool { return p.placer.woken.Load() != before }, patience, time.Millisecond, "what waits is woken")
+	close(comes)
+	p.wantPlaced("one", `{"r1":1,"r2":2}`)
 }
 
 func TestTakesSlices(t *testing.T) {

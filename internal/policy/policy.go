@@ -59,10 +59,48 @@ func New(name string, spec *tenancyv1alpha1.TenantPolicySpec) (*Policy, error) {
 	if policy.allowedCIDRs, err = parseCIDRs("spec.network.allowedCIDRs", spec.Network.AllowedCIDRs); err != nil {
 		return nil, fmt.Errorf("compiling TenantPolicy %s: %w", name, err)
 	}
-	if _, err = parseCIDRs("spec.traffic.callerCIDRs", spec.Traffic.CallerCIDRs); err != nil {
+	if err = checkCallers(spec.Traffic.CallerCIDRs, policy.poolCIDRs); err != nil {
 		return nil, fmt.Errorf("compiling TenantPolicy %s: %w", name, err)
 	}
 	return policy, nil
+}
+
+// checkCallers returns an error for callers that have addresses outside of the pool: those may call without being
+// listed, so that whoever lists them has taken them for another range.
+func checkCallers(texts []string, pool []netip.Prefix) error {
+	callers, err := parseCIDRs("spec.traffic.callerCIDRs", texts)
+	if err != nil {
+		return err
+	}
+	for _, caller := range callers {
+		if !within(caller, pool) {
+			return fmt.Errorf("reading spec.traffic.callerCIDRs: %s is not within spec.network.poolCIDRs, which must hold all addresses of it", caller)
+		}
+	}
+	return nil
+}
+
+// within returns whether ranges together hold all addresses of prefix.
+func within(prefix netip.Prefix, ranges []netip.Prefix) bool {
+	var overlapping []netip.Prefix
+	for _, each := range ranges {
+		if !each.Overlaps(prefix) {
+			continue
+		}
+		if each.Bits() <= prefix.Bits() {
+			return true
+		}
+		overlapping = append(overlapping, each)
+	}
+	if len(overlapping) == 0 {
+		return false
+	}
+	// All of them are smaller, so the prefix has two halves.
+	bits := prefix.Bits()
+	upper := prefix.Addr().AsSlice()
+	upper[bits/8] |= 1 << (7 - bits%8)
+	second, _ := netip.AddrFromSlice(upper)
+	return within(netip.PrefixFrom(prefix.Addr(), bits+1), overlapping) && within(netip.PrefixFrom(second, bits+1), overlapping)
 }
 
 func containerDefaults(rules *tenancyv1alpha1.PodRules) []containerDefault {

@@ -100,6 +100,43 @@ func TestCIDRs(t *testing.T) {
 	}
 }
 
+// TestCallerCIDRs: callers are addresses of the pool, all of them.
+func TestCallerCIDRs(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name    string
+		pool    []string
+		callers []string
+		// want is what the error names, "" for none.
+		want string
+	}{
+		{name: "none", pool: []string{"10.0.0.0/8"}},
+		{name: "the range itself, and a part of another", pool: []string{"10.0.0.0/8", "fd00::/8"}, callers: []string{"10.0.0.0/8", "fd00:1::/64"}},
+		{name: "with host bits", pool: []string{"10.1.2.3/8"}, callers: []string{"10.9.9.9/16"}},
+		{name: "over ranges that overlap", pool: []string{"10.0.0.0/9", "10.64.0.0/10", "10.128.0.0/9"}, callers: []string{"10.0.0.0/8"}},
+		{name: "over ranges of many sizes", pool: []string{"fd00::8000:0/98", "fd00::/98", "fd00::4000:0/98", "fd00::c000:0/98"}, callers: []string{"fd00::/96"}},
+		{name: "no pool", callers: []string{"10.0.0.0/8"}, want: "10.0.0.0/8"},
+		{name: "elsewhere", pool: []string{"10.0.0.0/8"}, callers: []string{"10.1.0.0/16", "11.0.0.0/8"}, want: "11.0.0.0/8"},
+		{name: "of the other family", pool: []string{"0.0.0.0/0"}, callers: []string{"::/0"}, want: "::/0"},
+		{name: "begins in the pool", pool: []string{"10.0.0.0/9"}, callers: []string{"10.0.0.0/8"}, want: "10.0.0.0/8"},
+		{name: "ends in the pool", pool: []string{"10.128.0.0/9"}, callers: []string{"10.0.0.0/8"}, want: "10.0.0.0/8"},
+		{name: "one address is missing", pool: []string{"10.0.0.0/31", "10.0.0.2/32"}, callers: []string{"10.0.0.0/30"}, want: "10.0.0.0/30"},
+		{name: "one address", pool: []string{"fd00::/8"}, callers: []string{"fe00::1/128"}, want: "fe00::1/128"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			spec := policy.Default().Spec().DeepCopy()
+			spec.Network.PoolCIDRs, spec.Traffic.CallerCIDRs = tc.pool, tc.callers
+			_, err := policy.New("p", spec)
+			if tc.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, "TenantPolicy p: reading spec.traffic.callerCIDRs: "+tc.want+" is not within spec.network.poolCIDRs")
+		})
+	}
+}
+
 // TestNewKeepsNothing changes what a policy was compiled from.
 func TestNewKeepsNothing(t *testing.T) {
 	t.Parallel()

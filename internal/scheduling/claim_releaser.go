@@ -10,39 +10,86 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/claimhome"
 )
 
-// claimReleaser takes the finalizers of super clusters that have left the pool off claims that the tenant deletes: no
-// syncer does it any more, and the tenant's namespaces could not end. What such a super cluster has for a claim, the
-// operator has with it. That it has left is what outOfServiceReconciler goes by: it has no virtual Node, by the cache
-// and by a live read, gonePatience after the tenant deleted the claim and after the Node went. A request names one
-// claim, or with name "" all.
+// claimReleaser takes the finalizers of super clusters off claims and VolumeSnapshots that the tenant has deleted for
+// gonePatience, where no syncer does it, or the tenant's namespaces could not end. There are two kinds of these super
+// clusters:
+//
+//   - Those that have left the pool. What such a one has for them, the operator has with it. That it has left is what
+//     outOfServiceReconciler goes by: it has no virtual Node, by the cache and by a live read, gonePatience after the
+//     Node went.
+//   - Those of the pool that hold nothing of the tenant, by a live read of their namespaces: their syncers have no
+//     session then. So it is where the tenant was restored from a backup that is older than the end of its claims.
+//
+// Snapshots are read now and then, and not watched: most tenants have none. A request names one claim, or with name ""
+// all claims and snapshots.
 type claimReleaser struct {
-	api        kubernetes.Interface
-	claims     corev1listers.PersistentVolumeClaimLister
+	api    kubernetes.Interface
+	claims corev1listers.PersistentVolumeClaimLister
+	// snapshots are the tenant's VolumeSnapshots, which were read last at read. Nil: none are.
+	snapshots  dynamic.NamespaceableResourceInterface
+	read       time.Time
 	dispatcher *Dispatcher
 	// meta reads what is stored in the meta cluster now.
 	meta  client.Reader
 	clock clock.PassiveClock
+	// holds reads live whether a super cluster of the pool holds super namespaces of the tenant. An error says that it
+	// may; nil: each may.
+	holds func(ctx context.Context, superCluster string) (bool, error)
+	// asked is what super clusters of the pool said last. How many claims name them is the tenant's to write.
+	asked map[string]heldAnswer
 }
 
-// witnessesOf returns the super clusters that hold a claim which its tenant deletes.
-func witnessesOf(claim *corev1.PersistentVolumeClaim) (superClusters []string) {
-	if claim.DeletionTimestamp == nil {
+// heldAnswer is whether a super cluster may have held anything of the tenant at a time.
+type heldAnswer struct {
+	holds bool
+	at    time.Time
+}
+
+// heldPeriod is for how long an answer of a super cluster counts. It is shorter than gonePatience, so that what counts
+// is of after the deletion of the claim.
+const heldPeriod = time.Minute
+
+// mayHold returns whether a super cluster of the pool may hold anything of the tenant.
+func (r *claimReleaser) mayHold(ctx context.Context, superCluster string) bool {
+	now := r.clock.Now()
+	if last, known := r.asked[superCluster]; known && now.Sub(last.at) < heldPeriod {
+		return last.holds
+	}
+	holds, err := r.holds(ctx, superCluster)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("A super cluster does not say what it holds of the tenant", "superCluster", superCluster, "err", err)
+	}
+	if r.asked == nil {
+		r.asked = map[string]heldAnswer{}
+	}
+	r.asked[superCluster] = heldAnswer{holds || err != nil, now}
+	return holds || err != nil
+}
+
+// witnessesOf returns the super clusters that hold a claim or snapshot which its tenant deletes.
+func witnessesOf(object metav1.Object) (superClusters []string) {
+	if object.GetDeletionTimestamp() == nil {
 		return nil
 	}
-	for _, finalizer := range claim.Finalizers {
+	for _, finalizer := range object.GetFinalizers() {
 		if superCluster, ours := strings.CutPrefix(finalizer, tenancyv1alpha1.FinalizerPrefixClaim); ours {
 			superClusters = append(superClusters, superCluster)
 		}
@@ -50,81 +97,161 @@ func witnessesOf(claim *corev1.PersistentVolumeClaim) (superClusters []string) {
 	return superClusters
 }
 
-// Reconcile releases the claims of a request.
+// Reconcile releases the objects of a request.
 func (r *claimReleaser) Reconcile(ctx context.Context, item request) (reconcile.Result, error) {
-	var claims []*corev1.PersistentVolumeClaim
-	var err error
-	if item.name == "" {
-		claims, err = r.claims.List(labels.Everything())
-	} else {
-		var claim *corev1.PersistentVolumeClaim
-		if claim, err = r.claims.PersistentVolumeClaims(item.namespace).Get(item.name); err == nil {
-			claims = append(claims, claim)
+	if item.name != "" {
+		claim, err := r.claims.PersistentVolumeClaims(item.namespace).Get(item.name)
+		if err != nil {
+			return reconcile.Result{}, client.IgnoreNotFound(err)
 		}
+		return r.releaseAll(ctx, []metav1.Object{claim}, 0)
 	}
+	claims, err := r.claims.List(labels.Everything())
 	if err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		return reconcile.Result{}, fmt.Errorf("listing claims: %w", err)
 	}
-	var again time.Duration
-	due := map[*corev1.PersistentVolumeClaim][]string{}
-	nodes := r.dispatcher.virtualNodes()
+	var objects []metav1.Object
 	for _, claim := range claims {
-		left := slices.DeleteFunc(witnessesOf(claim), func(superCluster string) bool {
-			if nodes[superCluster] != nil {
-				return true
+		objects = append(objects, claim)
+	}
+	if r.snapshots == nil {
+		return r.releaseAll(ctx, objects, 0)
+	}
+	if left := snapshotsPeriod - r.clock.Since(r.read); left > 0 { // each change of a virtual Node asks for all
+		return r.releaseAll(ctx, objects, left)
+	}
+	r.read = r.clock.Now()
+	snapshots, unread := r.deletedSnapshots(ctx)
+	result, err := r.releaseAll(ctx, append(objects, snapshots...), snapshotsPeriod)
+	return result, errors.Join(err, unread)
+}
+
+const (
+	// snapshotsPeriod is how often the snapshots of a tenant are read, snapshotsPerPage how many in one request, and
+	// snapshotsPages how many requests at most. A tenant with more waits for the next time.
+	snapshotsPeriod                  = 10 * time.Minute
+	snapshotsPerPage, snapshotsPages = 500, 20
+)
+
+// snapshotsOf returns the VolumeSnapshots of a tenant, whose control plane need not serve them.
+func snapshotsOf(cfg *rest.Config) (dynamic.NamespaceableResourceInterface, error) {
+	api, err := dynamic.NewForConfig(rest.AddUserAgent(rest.CopyConfig(cfg), controllerName))
+	if err != nil {
+		return nil, fmt.Errorf("building a client of VolumeSnapshots: %w", err)
+	}
+	return api.Resource(schema.GroupVersionResource{Group: claimhome.SnapshotGroup, Version: "v1", Resource: "volumesnapshots"}), nil
+}
+
+// deletedSnapshots reads the snapshots that the tenant deletes and that super clusters hold.
+func (r *claimReleaser) deletedSnapshots(ctx context.Context) (deleted []metav1.Object, err error) {
+	options := metav1.ListOptions{Limit: snapshotsPerPage}
+	for range snapshotsPages {
+		page, err := r.snapshots.List(ctx, options)
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+			return nil, nil // they are not served, or not to vc-scheduler
+		}
+		if err != nil {
+			return deleted, fmt.Errorf("listing VolumeSnapshots: %w", err)
+		}
+		for i := range page.Items {
+			if len(witnessesOf(&page.Items[i])) > 0 {
+				deleted = append(deleted, &page.Items[i])
 			}
-			since := r.dispatcher.leftSince(superCluster)
-			if since.Before(claim.DeletionTimestamp.Time) {
-				since = claim.DeletionTimestamp.Time
-			}
-			waits := gonePatience - r.clock.Since(since)
-			if waits > 0 {
-				again = sooner(again, waits)
-			}
-			return waits > 0
-		})
-		if len(left) > 0 {
-			due[claim] = left
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			break
 		}
 	}
-	if len(due) == 0 {
-		return reconcile.Result{RequeueAfter: again}, nil
+	return deleted, nil
+}
+
+// releaseAll releases those of objects that nothing holds any more. It asks to be called again after the time that the
+// first of the others waits, and after again, if that is not 0.
+func (r *claimReleaser) releaseAll(ctx context.Context, objects []metav1.Object, again time.Duration) (reconcile.Result, error) {
+	due := map[metav1.Object][]string{}
+	nodes := r.dispatcher.virtualNodes()
+	left := false
+	for _, object := range objects {
+		for _, superCluster := range witnessesOf(object) {
+			member := nodes[superCluster] != nil
+			if waits := r.waits(ctx, object, superCluster, member); waits > 0 {
+				again = sooner(again, waits)
+				continue
+			}
+			due[object] = append(due[object], superCluster)
+			left = left || !member
+		}
 	}
-	// One list for all: which names the finalizers have is the tenant's to write.
-	var live corev1.NodeList
-	if err := r.meta.List(ctx, &live); err != nil {
-		return reconcile.Result{}, fmt.Errorf("listing virtual Nodes: %w", err)
-	}
-	there := map[string]bool{}
-	for i := range live.Items {
-		there[live.Items[i].Name] = true
+	there, err := r.stored(ctx, left)
+	if err != nil {
+		return reconcile.Result{}, err
 	}
 	var errs []error
-	for claim, left := range due {
-		gone := slices.DeleteFunc(left, func(superCluster string) bool { return there[superCluster] })
-		if len(gone) > 0 { // else the cache of virtual Nodes is behind, and wakes the claim if one goes after all
-			errs = append(errs, r.release(ctx, claim, gone))
+	for object, superClusters := range due {
+		free := slices.DeleteFunc(superClusters, func(superCluster string) bool { return nodes[superCluster] == nil && there[superCluster] })
+		if len(free) > 0 { // else the cache of virtual Nodes is behind, and wakes the claim if one goes after all
+			errs = append(errs, r.release(ctx, object, free))
 		}
 	}
 	return reconcile.Result{RequeueAfter: again}, errors.Join(errs...)
 }
 
-// release takes the finalizers of super clusters that are gone off a claim.
-func (r *claimReleaser) release(ctx context.Context, claim *corev1.PersistentVolumeClaim, gone []string) error {
+// waits returns how long an object is to wait for a super cluster, a member of the pool or not, before it is looked at
+// again, 0 if nothing holds it there.
+func (r *claimReleaser) waits(ctx context.Context, object metav1.Object, superCluster string, member bool) time.Duration {
+	since := object.GetDeletionTimestamp().Time
+	if !member {
+		if left := r.dispatcher.leftSince(superCluster); since.Before(left) {
+			since = left
+		}
+	}
+	if waits := gonePatience - r.clock.Since(since); waits > 0 {
+		return waits
+	}
+	if member && (r.holds == nil || r.mayHold(ctx, superCluster)) {
+		return gonePatience
+	}
+	return 0
+}
+
+// stored returns the names of the Nodes that the meta cluster has now, nil unless they are needed.
+func (r *claimReleaser) stored(ctx context.Context, needed bool) (map[string]bool, error) {
+	if !needed {
+		return nil, nil
+	}
+	// One list for all: which names the finalizers have is the tenant's to write.
+	var live corev1.NodeList
+	if err := r.meta.List(ctx, &live); err != nil {
+		return nil, fmt.Errorf("listing virtual Nodes: %w", err)
+	}
+	there := map[string]bool{}
+	for i := range live.Items {
+		there[live.Items[i].Name] = true
+	}
+	return there, nil
+}
+
+// release takes the finalizers of super clusters off an object that have nothing for it.
+func (r *claimReleaser) release(ctx context.Context, object metav1.Object, free []string) error {
+	namespace, name := object.GetNamespace(), object.GetName()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": claim.UID, "resourceVersion": claim.ResourceVersion,
-		"finalizers": slices.DeleteFunc(slices.Clone(claim.Finalizers), func(finalizer string) bool {
+		"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion(),
+		"finalizers": slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(finalizer string) bool {
 			superCluster, ours := strings.CutPrefix(finalizer, tenancyv1alpha1.FinalizerPrefixClaim)
-			return ours && slices.Contains(gone, superCluster)
+			return ours && slices.Contains(free, superCluster)
 		}),
 	}})
 	if err != nil {
-		return fmt.Errorf("encoding the finalizers of claim %s/%s: %w", claim.Namespace, claim.Name, err)
+		return fmt.Errorf("encoding the finalizers of %s/%s: %w", namespace, name, err)
 	}
-	_, err = r.api.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if _, isClaim := object.(*corev1.PersistentVolumeClaim); isClaim {
+		_, err = r.api.CoreV1().PersistentVolumeClaims(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	} else {
+		_, err = r.snapshots.Namespace(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("writing the finalizers of claim %s/%s: %w", claim.Namespace, claim.Name, err)
+		return fmt.Errorf("writing the finalizers of %s/%s: %w", namespace, name, err)
 	}
-	klog.FromContext(ctx).Info("Released a claim of the tenant whose super cluster is gone", "claim", klog.KObj(claim), "superClusters", gone)
+	klog.FromContext(ctx).Info("Released an object of the tenant for which its super clusters have nothing", "object", klog.KRef(namespace, name), "superClusters", free)
 	return nil
 }

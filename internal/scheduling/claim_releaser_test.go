@@ -1,12 +1,20 @@
 package scheduling
 
 import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
@@ -14,8 +22,8 @@ import (
 	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// TestClaimReleaser: a claim that the tenant deletes waits for super clusters of the pool, and for others no longer
-// than gonePatience.
+// TestClaimReleaser: a claim, or snapshot, that the tenant deletes waits for super clusters of the pool that may hold
+// anything of the tenant, and for others no longer than gonePatience.
 func TestClaimReleaser(t *testing.T) {
 	t.Parallel()
 	const r1, r2, others = "claim.tenancy.x-k8s.io/r1", "claim.tenancy.x-k8s.io/r2", "kubernetes.io/pvc-protection"
@@ -26,13 +34,24 @@ func TestClaimReleaser(t *testing.T) {
 		finalizers []string
 		// cached and stored are the virtual Nodes.
 		cached, stored []string
+		// empty are super clusters that hold nothing of the tenant, and silent those that do not say what they hold.
+		empty, silent []string
 		// left is since when the virtual Node r1 is gone, 0 for longer than anybody has looked.
 		left      time.Duration
 		want      []string
 		wantAgain time.Duration
 	}{
 		{name: "not deleted", finalizers: []string{r1}, want: []string{r1}},
-		{name: "of a super cluster of the pool", deleted: time.Hour, finalizers: []string{r1}, cached: []string{"r1"}, stored: []string{"r1"}, want: []string{r1}},
+		{name: "of a super cluster of the pool", deleted: time.Hour, finalizers: []string{r1}, cached: []string{"r1"}, stored: []string{"r1"}, want: []string{r1}, wantAgain: gonePatience},
+		{
+			name: "of a super cluster of the pool that does not answer", deleted: time.Hour, finalizers: []string{r1}, cached: []string{"r1"}, stored: []string{"r1"}, silent: []string{"r1"},
+			want: []string{r1}, wantAgain: gonePatience,
+		},
+		{name: "of a super cluster of the pool that holds nothing", deleted: time.Hour, finalizers: []string{others, r1}, cached: []string{"r1"}, stored: []string{"r1"}, empty: []string{"r1"}, want: []string{others}},
+		{
+			name: "of one that holds nothing, just now", deleted: time.Minute, finalizers: []string{r1}, cached: []string{"r1"}, stored: []string{"r1"}, empty: []string{"r1"},
+			want: []string{r1}, wantAgain: gonePatience - time.Minute,
+		},
 		{name: "of one that the cache does not show", deleted: time.Hour, finalizers: []string{r1}, stored: []string{"r1"}, want: []string{r1}},
 		{name: "of one that has left, just now", deleted: time.Minute, finalizers: []string{r1}, want: []string{r1}, wantAgain: gonePatience - time.Minute},
 		{
@@ -47,7 +66,7 @@ func TestClaimReleaser(t *testing.T) {
 		{name: "of one that has left", deleted: time.Hour, finalizers: []string{others, r1}, want: []string{others}},
 		{
 			name: "of one that has left, and one of the pool", deleted: time.Hour, finalizers: []string{r1, r2}, cached: []string{"r2"}, stored: []string{"r2"},
-			want: []string{r2},
+			want: []string{r2}, wantAgain: gonePatience,
 		},
 		{name: "of nobody's", deleted: time.Hour, finalizers: []string{others}, want: []string{others}},
 	} {
@@ -60,6 +79,17 @@ func TestClaimReleaser(t *testing.T) {
 					claim.DeletionTimestamp = &since
 				}
 			}))
+			snapshot := &unstructured.Unstructured{}
+			snapshot.SetGroupVersionKind(schema.GroupVersionKind{Group: "snapshot.storage.k8s.io", Version: "v1", Kind: "VolumeSnapshot"})
+			snapshot.SetNamespace("web")
+			snapshot.SetName("data")
+			snapshot.SetFinalizers(tc.finalizers)
+			if tc.deleted > 0 {
+				since := metav1.NewTime(evictionNow.Add(-tc.deleted))
+				snapshot.SetDeletionTimestamp(&since)
+			}
+			resource := schema.GroupVersionResource{Group: "snapshot.storage.k8s.io", Version: "v1", Resource: "volumesnapshots"}
+			snapshots := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource: "VolumeSnapshotList"}, snapshot).Resource(resource)
 			factory := informers.NewSharedInformerFactory(api, 0)
 			meta := clientfake.NewClientBuilder().WithScheme(metaScheme(t))
 			for _, id := range tc.stored {
@@ -67,7 +97,14 @@ func TestClaimReleaser(t *testing.T) {
 			}
 			r := &claimReleaser{
 				api: api, claims: factory.Core().V1().PersistentVolumeClaims().Lister(), dispatcher: newDispatcher(), meta: meta.Build(),
-				clock: testingclock.NewFakePassiveClock(evictionNow),
+				clock: testingclock.NewFakePassiveClock(evictionNow), snapshots: snapshots,
+			}
+			asked := map[string]int{}
+			r.holds = func(_ context.Context, superCluster string) (bool, error) {
+				if asked[superCluster]++; slices.Contains(tc.silent, superCluster) {
+					return false, errors.New("silence")
+				}
+				return !slices.Contains(tc.empty, superCluster), nil
 			}
 			r.dispatcher.began = evictionNow.Add(-24 * time.Hour)
 			if tc.left > 0 {
@@ -81,13 +118,22 @@ func TestClaimReleaser(t *testing.T) {
 			for _, item := range []request{{concern: concernClaimRelease}, {concern: concernClaimRelease, namespace: "web", name: "data"}, {concern: concernClaimRelease, namespace: "web", name: "gone"}} {
 				result, err := r.Reconcile(t.Context(), item)
 				require.NoError(t, err)
-				if item.name != "gone" {
+				switch item.name {
+				case "":
+					require.Equal(t, sooner(snapshotsPeriod, cmp.Or(tc.wantAgain, snapshotsPeriod)), result.RequeueAfter)
+				case "data":
 					require.Equal(t, tc.wantAgain, result.RequeueAfter)
 				}
 			}
 			claim, err := api.CoreV1().PersistentVolumeClaims("web").Get(t.Context(), "data", metav1.GetOptions{})
 			require.NoError(t, err)
 			require.Equal(t, tc.want, claim.Finalizers)
+			snapshot, err = snapshots.Namespace("web").Get(t.Context(), "data", metav1.GetOptions{})
+			require.NoError(t, err)
+			require.Equal(t, tc.want, snapshot.GetFinalizers())
+			for superCluster, times := range asked {
+				require.Equal(t, 1, times, "%s is asked once for all claims", superCluster)
+			}
 		})
 	}
 }

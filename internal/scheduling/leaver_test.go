@@ -440,7 +440,7 @@ func TestAClusterThatIsGoneIsGivenBack(t *testing.T) {
 	b.usage.set("r1", "a", placement.Use{Gone: true})
 	b.node("r2")
 	b.node("r1", func(n *corev1.Node) {
-		n.Status.Conditions[0].Status, n.Status.Conditions[0].Reason = corev1.ConditionUnknown, superclusters.ReasonClusterRemoved
+		n.Status.Conditions[0].Status, n.Status.Conditions[0].Reason = corev1.ConditionUnknown, schedulerv1alpha1.ReasonClusterRemoved
 	})
 	b.after(0)
 	b.want("a", "r2=1")

@@ -362,7 +362,7 @@ func (w *modelWorld) setNode(super *modelSuper, change func(*modelNodeState)) {
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue}
 	switch {
 	case state.removed:
-		ready.Status, ready.Reason = corev1.ConditionUnknown, superclusters.ReasonClusterRemoved
+		ready.Status, ready.Reason = corev1.ConditionUnknown, schedulerv1alpha1.ReasonClusterRemoved
 	case !state.silentSince.IsZero():
 		ready.Status, ready.Reason, ready.LastTransitionTime = corev1.ConditionUnknown, superclusters.ReasonSuperClusterUnreachable, metav1.NewTime(state.silentSince)
 	}

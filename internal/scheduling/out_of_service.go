@@ -25,7 +25,6 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
-	"github.com/superpool/superpool/internal/superclusters"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -57,7 +56,7 @@ type outOfService struct {
 // outOfServiceOf returns what a virtual Node says.
 func outOfServiceOf(virtualNode *corev1.Node) outOfService {
 	_, ready := nodehelpers.GetNodeCondition(&virtualNode.Status, corev1.NodeReady)
-	says := outOfService{gone: ready != nil && ready.Reason == superclusters.ReasonClusterRemoved}
+	says := outOfService{gone: ready != nil && ready.Reason == schedulerv1alpha1.ReasonClusterRemoved}
 	for i := range virtualNode.Spec.Taints {
 		if taint := &virtualNode.Spec.Taints[i]; taint.Key == corev1.TaintNodeOutOfService {
 			says.declared, says.value = true, taint.Value
@@ -73,7 +72,7 @@ func (o outOfService) taintOf(node *corev1.Node) *corev1.Taint {
 	case o.declared:
 		return taint
 	case o.gone && !nodeutil.IsNodeReady(node):
-		taint.Value = superclusters.ReasonClusterRemoved
+		taint.Value = schedulerv1alpha1.ReasonClusterRemoved
 		return taint
 	}
 	return nil

@@ -59,7 +59,7 @@ var (
 	ofGone       = corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "ClusterRemoved", Effect: corev1.TaintEffectNoExecute}
 	unreachable  = corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}
 	serves       = nodeReady(corev1.ConditionTrue, superclusters.ReasonSuperClusterReady)
-	removed      = nodeReady(corev1.ConditionUnknown, superclusters.ReasonClusterRemoved)
+	removed      = nodeReady(corev1.ConditionUnknown, schedulerv1alpha1.ReasonClusterRemoved)
 	doesNotServe = nodeReady(corev1.ConditionUnknown, "NodeStatusUnknown")
 )
 

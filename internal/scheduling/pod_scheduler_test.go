@@ -127,11 +127,11 @@ func (c *tenantControlPlane) start() {
 		Client: c.api, KubeConfig: &rest.Config{}, Informers: factory, Config: config,
 		Recorders: kubescheduler.NoEvents, Failed: chosen.failed, Plugins: plugins.Options{
 			Chose: chosen.chose, ShowsTaint: func(taint *corev1.Taint) bool { return c.policy.Get().Shows(taint) },
-			Judged:    judges.hinted,
 			OutOfTree: c.outOfTree, PodGangs: coscheduling.Options{Groups: groups, MaxMembers: gangLimit(c.policy), State: gangs},
 		},
 		Refused: func(pod *corev1.Pod) string { return refusedByPolicy(c.policy.Get(), pod) },
 		Judged:  judges.judged,
+		Hinted:  judges.hinted,
 	}.Build(ctx)
 	require.NoError(c.t, err)
 	recorder := events.EventRecorder(c.recorder)

@@ -69,7 +69,8 @@ const (
 
 // Tenants runs, for each tenant, a pod scheduler and the controller of its NamespacePlacements, or one of them.
 type Tenants struct {
-	// Part is what it does. Of the other fields, PartPods needs Client, Store, Dispatcher, PodConfig and OutOfTree.
+	// Part is what it does. Of the other fields, PartPods needs Client, Store, Holds, Dispatcher, PodConfig and
+	// OutOfTree.
 	Part Part
 	// Lead is called before anything of a tenant is read, by the UID of its VirtualCluster. The connection ends with
 	// led, which ends with ctx. wrap makes a transport that writes nothing once another process may do the same for the
@@ -83,6 +84,9 @@ type Tenants struct {
 	Store *Store
 	// Usage tells what super clusters run.
 	Usage Usage
+	// Holds reads live whether a super cluster of the pool holds super namespaces of the VirtualCluster with that
+	// cluster key and UID. Nil: nobody can say.
+	Holds func(ctx context.Context, superCluster, key string, uid types.UID) (bool, error)
 	// Dispatcher routes the events of the meta cluster.
 	Dispatcher *Dispatcher
 	// PodConfig holds the profiles of the pod schedulers.
@@ -100,6 +104,16 @@ type Tenants struct {
 
 	// patience is how long lists that fail are retried, 0: listPatience.
 	patience time.Duration
+}
+
+// holdsOf is Holds of a tenant, nil if nobody can say.
+func (t *Tenants) holdsOf(tenant *tenants.Tenant) func(context.Context, string) (bool, error) {
+	if t.Holds == nil {
+		return nil
+	}
+	return func(ctx context.Context, superCluster string) (bool, error) {
+		return t.Holds(ctx, superCluster, tenant.Key, tenant.UID)
+	}
 }
 
 // Engage works on one tenant until ctx ends. It is a tenants.Engage. A panic of an event handler or of the projection
@@ -153,6 +167,9 @@ func (t *Tenants) engage(ctx context.Context, tenant *tenants.Tenant, cfg *rest.
 	eventRate := rate.NewLimiter(eventsPerSecond, eventBurst)
 	recorder := boundedRecorder{broadcaster.NewRecorder(scheme.Scheme, controllerName), eventRate}
 	controller := newTenantController(t, tenant, api, factory, nodes, chosen, recorder, fail)
+	if err := controller.releaseSnapshots(optional); err != nil {
+		return err
+	}
 	pods := &tenantPods{}
 	if t.Part != PartPlacements {
 		pods, err = t.tenantPods(ctx, tenant, chosen, cfg, optional, api, factory, recorder, func(name string) events.EventRecorder {
@@ -238,7 +255,6 @@ func (t *Tenants) tenantPods(
 		return nil, err
 	}
 	judges := &judge{policy: tenant.Policy, nodes: nodes}
-	options.Judged = judges.hinted
 	sched, err := t.podScheduler(ctx, tenant.Policy, judges, chosen, options, cfg, api, factory, recorders)
 	if err != nil {
 		return nil, err
@@ -312,6 +328,7 @@ func (t *Tenants) podScheduler(
 		Failed:        chosen.failed,
 		Refused:       func(pod *corev1.Pod) string { return refusedByPolicy(ref.Get(), pod) },
 		Judged:        judges.judged,
+		Hinted:        judges.hinted,
 		RefusedReason: tenancy.ReasonPolicyForbids,
 	}.Build(ctx)
 }

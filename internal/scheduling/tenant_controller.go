@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -60,7 +61,8 @@ const (
 	concernPod concern = "pod"
 	// concernClaim: the home of a claim (name), or of all that have none, in one namespace or in all.
 	concernClaim concern = "claim"
-	// concernClaimRelease: the finalizers of super clusters on a claim (name) that the tenant deletes, or on all.
+	// concernClaimRelease: the finalizers of super clusters on a claim (name) that the tenant deletes, or on all claims
+	// and VolumeSnapshots.
 	concernClaimRelease concern = "claimRelease"
 	// concernRelocation: slices of a namespace that are to move for a pod.
 	concernRelocation concern = "relocation"
@@ -144,12 +146,22 @@ func newTenantController(
 		}
 		c.reconcile[concernClaimRelease] = &claimReleaser{
 			api: api, claims: factory.Core().V1().PersistentVolumeClaims().Lister(), dispatcher: t.Dispatcher, meta: t.Store.live, clock: clock.RealClock{},
+			holds: t.holdsOf(tenant),
 		}
 	}
 	if t.Part != PartPods {
 		c.addPlacements(t, tenant, api, recorder)
 	}
 	return c
+}
+
+// releaseSnapshots lets the finalizers of super clusters on VolumeSnapshots be taken off, too, where those of claims
+// are.
+func (c *tenantController) releaseSnapshots(cfg *rest.Config) (err error) {
+	if releaser, releases := c.reconcile[concernClaimRelease].(*claimReleaser); releases {
+		releaser.snapshots, err = snapshotsOf(cfg)
+	}
+	return err
 }
 
 // addPlacements adds what keeps the tenant's NamespacePlacements.
@@ -287,6 +299,7 @@ func (c *tenantController) watchClaims(ctx context.Context, queue workqueue.Type
 		}
 	}
 	c.handle(ctx, c.informers.Core().V1().PersistentVolumeClaims().Informer(), engage.ObjectHandler(claimChanged, claimGone))
+	queue.Add(request{concern: concernClaimRelease})
 	classChanged := func(*storagev1.StorageClass) { queue.Add(request{concern: concernClaim}) }
 	c.handle(ctx, c.informers.Storage().V1().StorageClasses().Informer(), engage.ObjectHandler(classChanged, classChanged))
 }

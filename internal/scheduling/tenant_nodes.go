@@ -43,12 +43,7 @@ type judge struct {
 // judged is kubescheduler.Instance.Judged: a pod of the pod view without the tolerations that its super pod will not
 // have, and with names of Nodes for the labels that the tenant has given them. The pod handed in is not changed.
 func (j *judge) judged(pod *corev1.Pod) (*corev1.Pod, string) {
-	current := j.policy.Get()
-	judged := pod
-	if tolerations := policy.TolerationsInView(current, pod); len(tolerations) < len(pod.Spec.Tolerations) {
-		judged = copyOf(pod)
-		judged.Spec.Tolerations = tolerations
-	}
+	judged := j.tolerating(pod)
 	if !j.names(pod) {
 		return judged, ""
 	}
@@ -60,15 +55,28 @@ func (j *judge) judged(pod *corev1.Pod) (*corev1.Pod, string) {
 		judged = copyOf(pod)
 	}
 	judged.Spec.NodeSelector, judged.Spec.Affinity = maps.Clone(pod.Spec.NodeSelector), pod.Spec.Affinity.DeepCopy()
-	return judged, nodelabels.Translate(&judged.Spec, current.IsTenants, nodes)
+	return judged, nodelabels.Translate(&judged.Spec, j.policy.Get().IsTenants, nodes)
 }
 
-// hinted is judged for queueing hints, which are asked about every waiting pod: it leaves out what is wanted of labels
-// that the tenant has given its Nodes, instead of answering it.
+// tolerating returns a pod, itself or a copy, with those of its tolerations that its super pod will have.
+func (j *judge) tolerating(pod *corev1.Pod) *corev1.Pod {
+	tolerations := policy.TolerationsInView(j.policy.Get(), pod)
+	if len(tolerations) == len(pod.Spec.Tolerations) {
+		return pod
+	}
+	judged := copyOf(pod)
+	judged.Spec.Tolerations = tolerations
+	return judged
+}
+
+// hinted is kubescheduler.Instance.Hinted. It leaves out what is wanted of labels that the tenant has given its Nodes,
+// instead of answering it.
 func (j *judge) hinted(pod *corev1.Pod) *corev1.Pod {
-	hinted := copyOf(pod)
-	hinted.Spec.Tolerations = policy.TolerationsInView(j.policy.Get(), pod)
+	hinted := j.tolerating(pod)
 	if j.names(pod) {
+		if hinted == pod {
+			hinted = copyOf(pod)
+		}
 		hinted.Spec.NodeSelector, hinted.Spec.Affinity = maps.Clone(pod.Spec.NodeSelector), pod.Spec.Affinity.DeepCopy()
 		nodelabels.Without(&hinted.Spec, j.policy.Get().IsTenants)
 	}

@@ -171,7 +171,7 @@ func TestReconcileADeletedCluster(t *testing.T) {
 		{name: "a placement elsewhere", objects: []client.Object{builders.Placement("vc", "web").Held("r2", 1).Obj()}},
 		{
 			name: "a namespace is placed there", objects: []client.Object{lease, builders.Placement("vc", "web").Held("r2", 1).Held("r1", 1).Obj()},
-			wantAgain: true, wantNode: "Unknown/" + ReasonClusterRemoved, wantLease: true,
+			wantAgain: true, wantNode: "Unknown/" + schedulerv1alpha1.ReasonClusterRemoved, wantLease: true,
 		},
 		{name: "another wrote the Node", funcs: deleting(&corev1.Node{}, conflict), objects: []client.Object{lease}, wantAgain: true, wantNode: "True/", wantLease: true},
 		{

@@ -30,7 +30,7 @@ func StandingOf(node *corev1.Node) Standing {
 	case ready == nil:
 	case ready.Status == corev1.ConditionTrue:
 		standing.Answers = true
-	case ready.Reason == ReasonClusterRemoved:
+	case ready.Reason == schedulerv1alpha1.ReasonClusterRemoved:
 		standing.Drained = true
 	case ready.Reason == ReasonSuperClusterUnreachable:
 		standing.SilentSince = ready.LastTransitionTime.UTC()

@@ -53,7 +53,7 @@ func TestLeaveReason(t *testing.T) {
 		"out of service":                                  {changes: []func(*corev1.Node){taint(corev1.TaintNodeOutOfService, "NoExecute")}},
 		"the taint of a cloud":                            {changes: []func(*corev1.Node){taint("node.cloudprovider.kubernetes.io/shutdown", "NoExecute")}},
 		"a taint that slices tolerate":                    {changes: []func(*corev1.Node){taint(schedulerv1alpha1.TaintProvider, "NoExecute")}},
-		"its Cluster was deleted":                         {changes: []func(*corev1.Node){ready(corev1.ConditionUnknown, ReasonClusterRemoved, 0)}, want: "Drained"},
+		"its Cluster was deleted":                         {changes: []func(*corev1.Node){ready(corev1.ConditionUnknown, schedulerv1alpha1.ReasonClusterRemoved, 0)}, want: "Drained"},
 		"silent for longer":                               {changes: []func(*corev1.Node){silent(6 * time.Minute)}, reachable: time.Hour, toleration: 5 * time.Minute, want: "Lost"},
 		"silent for exactly as long":                      {changes: []func(*corev1.Node){silent(5 * time.Minute)}, reachable: time.Hour, toleration: 5 * time.Minute, want: "Lost"},
 		"silent for less":                                 {changes: []func(*corev1.Node){silent(2 * time.Minute)}, reachable: time.Hour, toleration: 5 * time.Minute, wantAgain: 3 * time.Minute},
@@ -161,7 +161,7 @@ func TestProgressOfADrain(t *testing.T) {
 func TestTheIDThatAClusterHadIsGone(t *testing.T) {
 	t.Parallel()
 	before := nodeOf("r1", firstCluster)
-	before.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: ReasonClusterRemoved}}
+	before.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: schedulerv1alpha1.ReasonClusterRemoved}}
 	controller, _ := newController(t, interceptor.Funcs{}, before, nodeOf("r2", firstCluster), clusterNamed("first"))
 	web := types.NamespacedName{Namespace: "vc", Name: "web"}
 	used := controller.Usage(t.Context(), web, []string{"r1", "r2"})

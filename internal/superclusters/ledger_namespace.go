@@ -17,8 +17,9 @@ import (
 type namespaceEntry struct {
 	// requests is the sum over its pods, and of storage that over its PersistentVolumeClaims.
 	requests slice.Amounts
-	// claims is the number of its PersistentVolumeClaims.
-	claims int64
+	// claims is the number of its PersistentVolumeClaims, and snapshots that of VolumeSnapshots which its quota has
+	// counted.
+	claims, snapshots int64
 	// quota is the UID of the ResourceQuota that hard is of, "" for none, and namespaceUID that of the tenant's
 	// namespace for which it was written.
 	quota, namespaceUID types.UID
@@ -32,7 +33,7 @@ type namespaceEntry struct {
 
 func (n *namespaceEntry) use() placement.Use {
 	return placement.Use{
-		Requests: n.requests, Hard: n.hard, NamespaceUID: n.namespaceUID, Decision: n.decision, QuotaGone: n.gone, Claims: n.claims,
+		Requests: n.requests, Hard: n.hard, NamespaceUID: n.namespaceUID, Decision: n.decision, QuotaGone: n.gone, Claims: n.claims, Snapshots: n.snapshots,
 	}
 }
 
@@ -41,8 +42,10 @@ func (n *namespaceEntry) isEmpty() bool {
 	return len(n.requests) == 0 && n.claims == 0 && n.quota == "" && len(n.reserved) == 0
 }
 
-// hasOnlyVolumes returns whether of the namespace nothing but claims is there.
-func (n *namespaceEntry) hasOnlyVolumes() bool { return n.claims > 0 && n.requests.OfPods().IsZero() }
+// hasOnlyVolumes returns whether of the namespace nothing but claims and snapshots is there.
+func (n *namespaceEntry) hasOnlyVolumes() bool {
+	return n.claims+n.snapshots > 0 && n.requests.OfPods().IsZero()
+}
 
 // Use returns what a tenant namespace uses, by the key of its NamespacePlacement. It belongs to the caller.
 func (l *Ledger) Use(namespace types.NamespacedName) placement.Use {
@@ -76,6 +79,8 @@ func (l *Ledger) SetQuota(quota *corev1.ResourceQuota) bool {
 	l.mu.Lock()
 	changed, freed := l.changeLocked(placementKey(&owner), func(n *namespaceEntry) {
 		n.quota, n.namespaceUID, n.hard, n.decision = quota.UID, owner.UID, hardOf(quota), decisionOf(quota)
+		counted := quota.Status.Used[placement.SnapshotsInQuota]
+		n.snapshots = max(0, counted.Value())
 		n.gone = time.Time{}
 	})
 	l.mu.Unlock()
@@ -92,7 +97,7 @@ func (l *Ledger) DeleteQuota(quota *corev1.ResourceQuota) bool {
 	l.mu.Lock()
 	changed, freed := l.changeLocked(placementKey(&owner), func(n *namespaceEntry) {
 		if n.quota == quota.UID {
-			n.quota, n.namespaceUID, n.hard, n.decision = "", "", nil, decisionOf(quota)
+			n.quota, n.namespaceUID, n.hard, n.decision, n.snapshots = "", "", nil, decisionOf(quota), 0
 			n.gone = l.Clock.Now()
 			if !amountsOf(quota.Status.Used).Fits(n.requests) {
 				n.decision = "" // the watch of pods or claims has yet to show one
@@ -167,7 +172,7 @@ func (l *Ledger) moveClaim(uid types.UID, to claimRecord) (changed bool) {
 	return changed
 }
 
-// HasOnlyVolumes returns whether of a tenant namespace nothing but claims is there.
+// HasOnlyVolumes returns whether of a tenant namespace nothing but claims and snapshots is there.
 func (l *Ledger) HasOnlyVolumes(namespace types.NamespacedName) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -187,8 +192,8 @@ func (l *Ledger) namespacesHere() []types.NamespacedName {
 }
 
 // changeLocked applies change to the entry of a namespace and to the sums over all of them. It returns whether a sum
-// has changed, or whether nothing but claims is there, and the namespace if it uses less now or has fewer claims, or
-// its quota is another or answers another decision.
+// has changed, or whether nothing but claims and snapshots is there, and the namespace if it uses less now or has fewer
+// of those, or its quota is another or answers another decision.
 func (l *Ledger) changeLocked(key types.NamespacedName, change func(*namespaceEntry)) (changed bool, freed []types.NamespacedName) {
 	entry, exists := l.namespaces[key]
 	if !exists {
@@ -210,7 +215,7 @@ func (l *Ledger) changeLocked(key types.NamespacedName, change func(*namespaceEn
 		addTo(l.committed, is.committed, 1)
 	}
 	changed = changed || before.hasOnlyVolumes() != entry.hasOnlyVolumes()
-	if before.quota != entry.quota || before.claims > entry.claims || before.decision != entry.decision || !before.requests.Fits(entry.requests) || !before.hard.Fits(entry.hard) {
+	if before.quota != entry.quota || before.claims > entry.claims || before.snapshots > entry.snapshots || before.decision != entry.decision || !before.requests.Fits(entry.requests) || !before.hard.Fits(entry.hard) {
 		freed = []types.NamespacedName{key}
 	}
 	return changed, freed

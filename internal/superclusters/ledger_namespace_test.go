@@ -129,6 +129,33 @@ func TestLedgerCountsClaims(t *testing.T) {
 	want(true, ledger.DeleteClaim("b"), 0, false, 2)
 }
 
+// TestLedgerCountsSnapshots: the quota of a super namespace has counted its snapshots.
+func TestLedgerCountsSnapshots(t *testing.T) {
+	t.Parallel()
+	ledger, freed := NewLedger(), 0
+	ledger.Freed = func(types.NamespacedName) { freed++ }
+	counting := func(snapshots string) *corev1.ResourceQuota {
+		quota := quotaFor(webKey, "u1", "requests.cpu", "0", "count/volumesnapshots.snapshot.storage.k8s.io", "2147483647")
+		if snapshots != "" {
+			quota.Status.Used = builders.Resources("count/volumesnapshots.snapshot.storage.k8s.io", snapshots)
+		}
+		return quota
+	}
+	want := func(changes, changed bool, snapshots int64) {
+		t.Helper()
+		require.Equal(t, changes, changed)
+		require.Equal(t, snapshots, ledger.Use(webKey).Snapshots)
+		require.Equal(t, snapshots > 0, ledger.HasOnlyVolumes(webKey))
+		require.True(t, ledger.Use(webKey).Hard.IsZero(), "they are no room")
+	}
+	want(false, ledger.SetQuota(counting("")), 0)
+	want(true, ledger.SetQuota(counting("2")), 2)
+	freed = 0
+	want(false, ledger.SetQuota(counting("1")), 1)
+	require.Equal(t, 1, freed, "there is one less")
+	want(true, ledger.DeleteQuota(counting("1")), 0)
+}
+
 // TestLedgerCountsTenants follows one namespace: what it may use, what it uses beyond its reservation, and who is told.
 func TestLedgerCountsTenants(t *testing.T) {
 	t.Parallel()

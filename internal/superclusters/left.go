@@ -14,6 +14,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -29,7 +30,7 @@ func (c *Controller) Left(ctx context.Context, key string, uid types.UID) ([]str
 	var left []string
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
-		if ready := findCondition(node, corev1.NodeReady); ready != nil && ready.Reason == ReasonClusterRemoved {
+		if ready := findCondition(node, corev1.NodeReady); ready != nil && ready.Reason == schedulerv1alpha1.ReasonClusterRemoved {
 			continue
 		}
 		holds, err := c.holds(ctx, node.Name, key, uid)
@@ -50,6 +51,34 @@ func (c *Controller) holds(ctx context.Context, superCluster, key string, uid ty
 	super, superUID := c.measures.client(superCluster)
 	if super == nil {
 		return false, fmt.Errorf("super cluster %s does not answer", superCluster)
+	}
+	return holds(ctx, super, superUID, key, uid)
+}
+
+// Holds reads live whether a super cluster of the pool holds super namespaces of a VirtualCluster, by its cluster key
+// and UID. A process that has no connections, as it leads tenants alone, makes one for this question.
+func (c *Controller) Holds(ctx context.Context, superCluster, key string, uid types.UID) (bool, error) {
+	if super, superUID := c.measures.client(superCluster); super != nil {
+		return holds(ctx, super, superUID, key, uid)
+	}
+	node := &corev1.Node{}
+	if err := c.Reader.Get(ctx, types.NamespacedName{Name: superCluster}, node); err != nil {
+		return false, fmt.Errorf("reading virtual Node %s: %w", superCluster, err)
+	}
+	superUID := types.UID(node.Annotations[schedulerv1alpha1.AnnotationSuperClusterUID])
+	if !isVirtual(node) || superUID == "" {
+		return false, fmt.Errorf("virtual Node %s names no super cluster", superCluster)
+	}
+	config, _, reason, err := c.readSecret(ctx, parseName(node.Annotations[AnnotationClusterRef]))
+	switch {
+	case err != nil:
+		return false, err
+	case config == nil:
+		return false, &engage.Failure{Reason: reason}
+	}
+	super, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return false, fmt.Errorf("making a client of super cluster %s: %w", superCluster, err)
 	}
 	return holds(ctx, super, superUID, key, uid)
 }

@@ -2,7 +2,10 @@ package superclusters
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,7 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // superNamespaceOf is a super namespace of the VirtualCluster with that UID and cluster key "vc".
@@ -32,7 +38,7 @@ func superNamespaceOf(uid types.UID) *corev1.Namespace {
 func TestLeft(t *testing.T) {
 	t.Parallel()
 	removed := nodeOf("r1", firstCluster)
-	removed.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: ReasonClusterRemoved}}
+	removed.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: schedulerv1alpha1.ReasonClusterRemoved}}
 	terminating := superNamespaceOf("uid")
 	terminating.DeletionTimestamp = &metav1.Time{}
 	unowned := superNamespaceOf("uid")
@@ -92,4 +98,64 @@ func TestLeftWithoutNodes(t *testing.T) {
 	controller, _ := newController(t, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return broken }})
 	_, err := controller.Left(t.Context(), "vc", "uid")
 	require.ErrorIs(t, err, broken)
+}
+
+// servingNamespaces returns the URL of an API server whose namespace kube-system has that UID, and that lists these
+// namespaces besides.
+func servingNamespaces(t *testing.T, uid types.UID, namespaces ...corev1.Namespace) string {
+	t.Helper()
+	serving := httptest.NewServer(http.HandlerFunc(func(writer http.ResponseWriter, asked *http.Request) {
+		list := &corev1.NamespaceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: namespaces}
+		if asked.URL.Query().Has("fieldSelector") { // by the name kube-system
+			list.Items = []corev1.Namespace{*kubeSystem(uid)}
+		}
+		writer.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(writer).Encode(list)
+	}))
+	t.Cleanup(serving.Close)
+	return serving.URL
+}
+
+// TestHolds: a process without connections asks a super cluster by the kubeconfig that its virtual Node leads to, and
+// believes the one that it knows.
+func TestHolds(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		// uid is that of the super cluster that answers, and known the one of the virtual Node.
+		uid, known types.UID
+		holds      []corev1.Namespace
+		// secret is whether there is a kubeconfig.
+		secret bool
+		want   bool
+		// wantErr is in the error, "" for none.
+		wantErr string
+	}{
+		{name: "nothing", uid: "uid-r1", known: "uid-r1", secret: true},
+		{name: "a super namespace", uid: "uid-r1", known: "uid-r1", secret: true, holds: []corev1.Namespace{*superNamespaceOf("uid")}, want: true},
+		{name: "another super cluster answers", uid: "uid-r2", known: "uid-r1", secret: true, wantErr: "uid-r1"},
+		{name: "no super cluster is known", uid: "uid-r1", secret: true, wantErr: "names no super cluster"},
+		{name: "no kubeconfig", uid: "uid-r1", known: "uid-r1", wantErr: "the kubeconfig is neither in"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			node := nodeOf("r1", firstCluster)
+			node.Annotations[schedulerv1alpha1.AnnotationSuperClusterUID] = string(tc.known)
+			objects := []client.Object{node}
+			if tc.secret {
+				kubeconfig := builders.Kubeconfig(servingNamespaces(t, tc.uid, tc.holds...), "token")
+				objects = append(objects, &corev1.Secret{
+					ObjectMeta: metav1.ObjectMeta{Namespace: firstCluster.Namespace, Name: firstCluster.Name + kubeconfigSuffix}, Data: map[string][]byte{tenancyv1alpha1.DefaultKubeconfigKey: kubeconfig},
+				})
+			}
+			controller, _ := newController(t, interceptor.Funcs{}, objects...)
+			holds, err := controller.Holds(t.Context(), "r1", "vc", "uid")
+			require.Equal(t, tc.want, holds)
+			if tc.wantErr != "" {
+				require.ErrorContains(t, err, tc.wantErr)
+				return
+			}
+			require.NoError(t, err)
+		})
+	}
 }

@@ -380,7 +380,7 @@ func (c *Controller) isGone(ctx context.Context, id string) bool {
 	}
 	ids := map[types.NamespacedName][]string{}
 	for i := range nodes {
-		if ready := findCondition(&nodes[i], corev1.NodeReady); ready != nil && ready.Reason == ReasonClusterRemoved {
+		if ready := findCondition(&nodes[i], corev1.NodeReady); ready != nil && ready.Reason == schedulerv1alpha1.ReasonClusterRemoved {
 			continue // its Cluster had that id
 		}
 		cluster := parseName(nodes[i].Annotations[AnnotationClusterRef])

@@ -45,9 +45,6 @@ const (
 	// credentials or rights are gone, or etcd does not answer. The virtual Node's Ready condition is Unknown, and what
 	// runs there stays.
 	ReasonSuperClusterRefuses = "SuperClusterRefuses"
-	// ReasonClusterRemoved: the Cluster of a virtual Node was deleted, or has another id, while namespaces are placed
-	// there. vc-scheduler deletes the Node when none is.
-	ReasonClusterRemoved = "ClusterRemoved"
 	// ReasonSecretNotFound: the kubeconfig Secret of a Cluster, or its data key, is missing.
 	ReasonSecretNotFound = "SecretNotFound"
 	// ReasonInvalidKubeconfig: vc-scheduler refuses the kubeconfig in the Secret of a Cluster.
@@ -77,7 +74,8 @@ const (
 	// they wait for.
 	ReasonDraining = "Draining"
 	// ReasonVolumesStay: all that namespaces still have in a super cluster that is drained are volumes, which do not
-	// move. Their room is kept until the tenants delete the claims, or the super cluster is drained no more.
+	// move. Their room is kept until the tenants delete the claims and snapshots, or the super cluster is drained no
+	// more.
 	ReasonVolumesStay = "VolumesStay"
 	// ReasonDrained: no namespace is placed in a super cluster that is drained.
 	ReasonDrained = "Drained"

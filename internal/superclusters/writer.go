@@ -173,7 +173,7 @@ func (w *writer) retire(ctx context.Context, node *corev1.Node) (bool, error) {
 	}
 	if placed > 0 {
 		message := fmt.Sprintf("The Cluster was deleted or has another id, and %d namespaces are placed here", placed)
-		return false, w.unknown(ctx, node, ReasonClusterRemoved, message)
+		return false, w.unknown(ctx, node, schedulerv1alpha1.ReasonClusterRemoved, message)
 	}
 	precondition := client.Preconditions{UID: ptr.To(node.UID), ResourceVersion: ptr.To(node.ResourceVersion)}
 	if err := w.client.Delete(ctx, node, precondition); client.IgnoreNotFound(err) != nil {

@@ -142,7 +142,7 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	if s.engine, err = engine.New(options.Engine, options.Metrics, kinds.All(s.env)...); err != nil {
 		return nil, err
 	}
-	if err := s.watchMeta(ctx, mgr, options.Single); err != nil {
+	if err := s.watchMeta(ctx, mgr, meta, options.Single); err != nil {
 		return nil, err
 	}
 	followed, err := s.newSyncPolicies(mgr, meta, options.Super, s.unserved)
@@ -188,8 +188,9 @@ func missingIn(cached client.Reader, meta *proof.ControlPlane) func(context.Cont
 }
 
 // watchMeta watches what the meta cluster says of the super cluster, and of namespaces.
-func (s *Syncer) watchMeta(ctx context.Context, mgr manager.Manager, single bool) (err error) {
+func (s *Syncer) watchMeta(ctx context.Context, mgr manager.Manager, meta *proof.ControlPlane, single bool) (err error) {
 	if !single {
+		s.env.Member = memberIn(meta)
 		if s.env.VirtualNode, err = watchVirtualNode(ctx, mgr.GetCache(), s.id, func() { s.add(s.env.NodeSets()) }); err != nil {
 			return err
 		}

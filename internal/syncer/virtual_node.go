@@ -7,10 +7,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/proof"
 )
 
 // watchVirtualNode returns a function that returns the Node of a super cluster in the meta cluster as an informer shows
@@ -43,4 +46,18 @@ func watchVirtualNode(ctx context.Context, informers cache.Informers, id string,
 		return nil, fmt.Errorf("watching virtual Node %s: %w", id, err)
 	}
 	return current.Load, nil
+}
+
+// memberIn returns what implements kinds.Env.Member: it asks the meta cluster.
+func memberIn(meta *proof.ControlPlane) func(context.Context, string) (*corev1.Node, error) {
+	return func(ctx context.Context, superCluster string) (*corev1.Node, error) {
+		node := &corev1.Node{}
+		_, lacks, err := meta.Lacks(ctx, types.NamespacedName{Name: superCluster}, node, func() bool {
+			return node.Labels[schedulerv1alpha1.LabelVirtualNode] == superCluster
+		})
+		if err != nil || lacks {
+			return nil, err //nolint:wrapcheck // it names what was read
+		}
+		return node, nil
+	}
 }

@@ -59,7 +59,7 @@ func TestApart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := plugintest.NewFramework(t, nodegroups.Name, nodegroups.New(nil, nil), nil)
+			f := plugintest.NewFramework(t, nodegroups.Name, nodegroups.New(nil), nil)
 			node := framework.NewNodeInfo()
 			node.SetNode(withGroups(`{"groups":[{"nodes":2,"shapes":[{"cpu":"4"}]}]}`))
 			for i, on := range tc.nodes {

@@ -21,7 +21,7 @@ import (
 // TestWhatLastsIsNotOld: a plugin that has judged many pods before, while others came, went and changed, says of each
 // what one says that begins with it.
 func TestWhatLastsIsNotOld(t *testing.T) {
-	handle := plugintest.NewFramework(t, nodegroups.Name, nodegroups.New(nil, nil), nil)
+	handle := plugintest.NewFramework(t, nodegroups.Name, nodegroups.New(nil), nil)
 	for seed := range uint64(10) {
 		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // it is to be the same every time
 		var objects []*corev1.Node
@@ -34,7 +34,7 @@ func TestWhatLastsIsNotOld(t *testing.T) {
 			nodes[name].SetNode(node)
 		}
 		begin := func() *nodegroups.NodeGroups {
-			plugin, err := nodegroups.New(nil, nil)(t.Context(), nil, handle)
+			plugin, err := nodegroups.New(nil)(t.Context(), nil, handle)
 			require.NoError(t, err)
 			return plugin.(*nodegroups.NodeGroups)
 		}

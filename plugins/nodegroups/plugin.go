@@ -41,7 +41,6 @@ type NodeGroups struct {
 	clusters clusters
 	spreader *podtopologyspread.PodTopologySpread
 	shows    func(taint *corev1.Taint) bool
-	judged   func(pod *corev1.Pod) *corev1.Pod
 
 	// spreads are the pods that count for a spread, and full is which anti-affinity a super cluster cannot keep.
 	spreads lasting[[]fwk.PodInfo]
@@ -58,17 +57,13 @@ var (
 )
 
 // New returns the plugin's factory. shows returns whether the tenant may be told of a taint of nodes; nil: of all.
-// judged returns a waiting pod as it will be judged, which queueing hints need to know; nil: as it is.
-func New(shows func(taint *corev1.Taint) bool, judged func(pod *corev1.Pod) *corev1.Pod) frameworkruntime.PluginFactory {
+func New(shows func(taint *corev1.Taint) bool) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, _ runtime.Object, handle framework.Handle) (framework.Plugin, error) {
 		spreader, err := newSpreader(ctx, handle)
 		if err != nil {
 			return nil, err
 		}
-		if judged == nil {
-			judged = func(pod *corev1.Pod) *corev1.Pod { return pod }
-		}
-		return &NodeGroups{spreader: spreader, shows: shows, judged: judged}, nil
+		return &NodeGroups{spreader: spreader, shows: shows}, nil
 	}
 }
 
@@ -136,7 +131,7 @@ func (pl *NodeGroups) isSchedulableAfterNodeChange(_ klog.Logger, pod *corev1.Po
 	if old, changed := before.(*corev1.Node); changed && textOf(old) == textOf(node) {
 		return fwk.QueueSkip, nil
 	}
-	if pl.clusters.of(node).answer(demandOf(pl.judged(pod))).reason == "" {
+	if pl.clusters.of(node).answer(demandOf(pod)).reason == "" {
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil

@@ -83,7 +83,7 @@ func TestFilter(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := plugintest.NewFramework(t, nodegroups.Name, nodegroups.New(nil, nil), []*corev1.Node{tc.node})
+			f := plugintest.NewFramework(t, nodegroups.Name, nodegroups.New(nil), []*corev1.Node{tc.node})
 			want := map[string]string{"r1": ""}
 			if tc.refuse {
 				want["r1"] = nodegroups.ErrReasonNoNode + "large enough"
@@ -99,7 +99,7 @@ func TestFilter(t *testing.T) {
 
 // Preemption frees nothing that would make a node larger.
 func TestFilterIsUnresolvable(t *testing.T) {
-	f := plugintest.NewFramework(t, nodegroups.Name, nodegroups.New(nil, nil), []*corev1.Node{withShapes(`[{"cpu":"1"}]`)})
+	f := plugintest.NewFramework(t, nodegroups.Name, nodegroups.New(nil), []*corev1.Node{withShapes(`[{"cpu":"1"}]`)})
 	state, pod := framework.NewCycleState(), st.MakePod().Req(requests{"cpu": "2"}).Obj()
 	_, status, _ := f.RunPreFilterPlugins(t.Context(), state, pod)
 	require.True(t, status.IsSuccess(), status.Message())
@@ -110,7 +110,7 @@ func TestFilterIsUnresolvable(t *testing.T) {
 }
 
 func TestFilterWithoutPreFilter(t *testing.T) {
-	f := plugintest.NewFramework(t, nodegroups.Name, nodegroups.New(nil, nil), []*corev1.Node{withShapes(`[{"cpu":"1"}]`)})
+	f := plugintest.NewFramework(t, nodegroups.Name, nodegroups.New(nil), []*corev1.Node{withShapes(`[{"cpu":"1"}]`)})
 	status := f.RunFilterPlugins(t.Context(), framework.NewCycleState(), st.MakePod().Obj(), f.Nodes[0])
 	require.Equal(t, fwk.Error, status.Code())
 	require.ErrorIs(t, status.AsError(), fwk.ErrNotFound)
@@ -118,7 +118,7 @@ func TestFilterWithoutPreFilter(t *testing.T) {
 
 // What was parsed of a node is kept by its name, and must not outlive the annotation, nor serve a node of another name.
 func TestFilterReadsAnAnnotationThatChanged(t *testing.T) {
-	plugin := plugintest.NewFramework(t, nodegroups.Name, nodegroups.New(nil, nil), nil)
+	plugin := plugintest.NewFramework(t, nodegroups.Name, nodegroups.New(nil), nil)
 	state, pod := framework.NewCycleState(), st.MakePod().Req(requests{"cpu": "2"}).Obj()
 	_, status, _ := plugin.RunPreFilterPlugins(t.Context(), state, pod)
 	require.True(t, status.IsSuccess(), status.Message())
@@ -162,7 +162,7 @@ func TestHints(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := plugintest.NewFramework(t, nodegroups.Name, nodegroups.New(nil, nil), nil)
+			f := plugintest.NewFramework(t, nodegroups.Name, nodegroups.New(nil), nil)
 			got := f.Hint(t, nodegroups.Name, tc.event, st.MakePod().Req(requests{"cpu": "2"}).Obj(), tc.before, tc.after)
 			if got != tc.want {
 				t.Errorf("want that the pod %s, it %s", tc.want, got)

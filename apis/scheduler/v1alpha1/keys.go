@@ -60,10 +60,14 @@ const (
 	DeprecatedAnnotationSlice = "scheduler.virtualcluster.io/slice"
 )
 
+// ReasonClusterRemoved is the reason of condition Ready of a virtual Node whose Cluster was deleted, or has another id,
+// while namespaces are placed there. vc-scheduler deletes the Node when none is.
+const ReasonClusterRemoved = "ClusterRemoved"
+
 // Keys on the virtual Nodes of the meta cluster.
 const (
 	// LabelVirtualNode holds the super cluster id, on the virtual Node that stands for it.
-	// Written by vc-scheduler; read by vc-scheduler.
+	// Written by vc-scheduler; read by vc-scheduler, the syncers.
 	LabelVirtualNode = "scheduler.tenancy.x-k8s.io/super-cluster"
 	// AnnotationMove on a NamespacePlacement orders a move of slices of the namespace that no pod uses: a JSON object
 	// such as {"cause":"Defragmentation","placements":{"r1":1,"r2":3},"since":"2026-01-01T12:00:00Z"}, good for ten

@@ -60,18 +60,17 @@ const (
 	// Written by the syncer; read by the syncer, vc-scheduler.
 	AnnotationPrefixOfferedBy = "offered-by.tenancy.x-k8s.io/"
 	// FinalizerPrefixClaim begins the finalizer, which ends with the id of a super cluster, of a tenant's
-	// PersistentVolumeClaim that may have a volume there. It holds a claim that the tenant deletes until the syncer has
-	// seen that, and has deleted what the super cluster has for it: a claim that is merely missing, as after a restore
-	// of the tenant's control plane, deletes no data. vc-scheduler removes that of a super cluster that has left the
-	// pool. Written by the syncer; read by the syncer, vc-scheduler.
+	// PersistentVolumeClaim or VolumeSnapshot that may have data there. It holds what the tenant deletes until the
+	// syncer has seen that, and has deleted what the super cluster has for it: one that is merely missing, as after a
+	// restore of the tenant's control plane, deletes no data. vc-scheduler removes that of a super cluster that has
+	// left the pool, or has nothing of the tenant. Written by the syncer; read by the syncer, vc-scheduler.
 	FinalizerPrefixClaim = "claim.tenancy.x-k8s.io/"
-	// LabelKept is "true" on a PersistentVolumeClaim of a super cluster whose tenant's claim is missing without a
-	// witness of its deletion. Who deletes it releases the data. Written by the syncer; read by the
-	// syncer, people.
+	// LabelKept is "true" on a PersistentVolumeClaim or VolumeSnapshot of a super cluster whose tenant's is missing
+	// without a witness of its deletion. Who deletes it releases the data. Written by the syncer; read by the syncer,
+	// people.
 	LabelKept = "tenancy.x-k8s.io/kept"
 	// AnnotationDisruptedIn on a PodDisruptionBudget of a tenant names the super cluster that may evict its pods when
-	// nodes are drained: only one may at a time. Where that one is lost, whoever removes the annotation lets another
-	// one begin.
+	// nodes are drained: only one may at a time. Another one takes its turn over where it is out of service or gone.
 	// Written by the syncers; read by the syncers.
 	AnnotationDisruptedIn = "tenancy.x-k8s.io/disrupted-in"
 )

@@ -189,7 +189,8 @@ type TenantLimits struct {
 	NodePorts int32 `json:"nodePorts"`
 
 	// loadBalancers is the number of its Services of type LoadBalancer in each super cluster. Each has a load balancer
-	// in one, the home of its namespace.
+	// in one, the home of its namespace: a tenant whose namespaces have homes in three super clusters may have three
+	// times as many. Let it have homes in one, by scheduling.nodeSelector, where that matters.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
@@ -517,7 +518,7 @@ type TrafficRules struct {
 
 	// callerCIDRs are addresses in network.poolCIDRs that may connect to isolated pods which let them in, and that
 	// isolated pods may not reach: nodes of other super clusters, whose load balancers give traffic on in their name.
-	// Each begins in poolCIDRs.
+	// All addresses of each are in poolCIDRs.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64

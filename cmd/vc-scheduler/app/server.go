@@ -212,7 +212,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, read *settings, elected *elect
 	superClusters.OnFreed(dispatcher.Freed)
 	superClusters.OnFreed(releaser.Freed)
 	schedulers := &scheduling.Tenants{
-		Part: elected.part(), Lead: elected.lead(), Client: mgr.GetClient(), Store: store, Usage: superClusters, Dispatcher: dispatcher, PodConfig: read.podConfig, Profiles: read.namespaceProfiles,
+		Part: elected.part(), Lead: elected.lead(), Client: mgr.GetClient(), Store: store, Usage: superClusters, Holds: superClusters.Holds, Dispatcher: dispatcher, PodConfig: read.podConfig, Profiles: read.namespaceProfiles,
 		DefaultSlice: read.defaultSlice, QuotaGrace: read.quotaGrace, Metrics: placementMetrics, OutOfTree: read.outOfTree,
 	}
 	owner := &virtualclusters.Owner{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder, Left: superClusters.Left}

@@ -91,6 +91,9 @@ type Assignments interface {
 	// Held returns, from caches, what is Reserved for the pods of all namespaces of the tenant that are Placed here
 	// together, nil for none.
 	Held(ctx context.Context, tenant string) (corev1.ResourceList, error)
+	// Speaks answers from caches whether this super cluster is the one, of those that hold anything of a tenant, which
+	// tells it what concerns none of them: the first by name.
+	Speaks(ctx context.Context, tenant string) (bool, error)
 	// Whole returns whether all that any tenant has belongs here, so that each tenant is watched as a whole. It never
 	// changes.
 	Whole() bool

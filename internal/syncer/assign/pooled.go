@@ -326,6 +326,25 @@ func (p *Pooled) Held(ctx context.Context, tenant string) (corev1.ResourceList, 
 	return held.List(), nil
 }
 
+// Speaks implements Assignments.
+func (p *Pooled) Speaks(ctx context.Context, tenant string) (bool, error) {
+	var placements schedulerv1alpha1.NamespacePlacementList
+	if err := p.Meta.List(ctx, &placements, client.InNamespace(tenant), client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("listing NamespacePlacements of tenant %s: %w", tenant, err)
+	}
+	holds := false
+	for i := range placements.Items {
+		for j := range placements.Items[i].Status.Placements {
+			cluster := placements.Items[i].Status.Placements[j].Cluster
+			if cluster < p.SuperCluster {
+				return false, nil
+			}
+			holds = holds || cluster == p.SuperCluster
+		}
+	}
+	return holds, nil
+}
+
 // Whole implements Assignments.
 func (*Pooled) Whole() bool { return false }
 

@@ -120,6 +120,9 @@ func (s *Single) Held(_ context.Context, tenant string) (corev1.ResourceList, er
 	return slice.Of(s.allowed(tenant)).Times(int64(len(s.Sides.Namespaces(tenant)))).List(), nil
 }
 
+// Speaks implements Assignments.
+func (*Single) Speaks(context.Context, string) (bool, error) { return true, nil }
+
 // placed returns the Assignment of a namespace, the zero Assignment if the tenant is not connected any more.
 func (s *Single) placed(tenant string, uid types.UID) Assignment {
 	allowed := s.allowed(tenant)

@@ -45,6 +45,7 @@ const (
 //
 //	a pod on a closed node:   closed   ──►  the turn is taken, if nobody has it  ──►  budgetRest  ──►  open
 //	none, or time is over:    open     ──►  closed   ──►  the turn is given back
+//	who has it is gone:       closed   ──►  the turn is taken over (await)
 type Budgets struct {
 	copier[*policyv1.PodDisruptionBudget]
 	rests budgetRests
@@ -142,6 +143,7 @@ func (b *Budgets) Reconcile(ctx context.Context, key engine.Key, waited time.Dur
 	tenantBudget, exists, _ := get[*policyv1.PodDisruptionBudget](tenant.Cache, KindBudget, key.Namespace, key.Name)
 	if !exists || tenantBudget.DeletionTimestamp != nil {
 		b.rests.forget(key)
+		b.env.warnings.clear(turnKey(key))
 		return again, nil
 	}
 	superBudget, _, synced := get[*policyv1.PodDisruptionBudget](b.env.SuperCache, KindBudget, tenancy.SuperNamespace(key.Tenant, key.Namespace), key.Name)
@@ -159,17 +161,34 @@ func (b *Budgets) Reconcile(ctx context.Context, key engine.Key, waited time.Dur
 // changes, 0 for never.
 func (b *Budgets) takeTurns(ctx context.Context, tenant *Tenant, tenantBudget, superBudget *policyv1.PodDisruptionBudget) (time.Duration, error) {
 	wants, again := b.wants(tenant, tenantBudget)
-	holder := tenantBudget.Annotations[tenancyv1alpha1.AnnotationDisruptedIn]
+	whole, holder := b.env.Assignments.Whole(), tenantBudget.Annotations[tenancyv1alpha1.AnnotationDisruptedIn]
+	if whole {
+		holder = b.env.ID // always
+	}
+	if !wants || holder == "" || holder == b.env.ID {
+		b.env.warnings.clear(turnKey(b.key(tenant, tenantBudget)))
+	}
 	switch {
-	case wants && (holder == b.env.ID || b.env.Assignments.Whole()):
+	case wants && holder == b.env.ID:
 		if left := b.rests.left(b.key(tenant, tenantBudget), b.env.Clock.Now()); left > 0 {
 			again = left
 		}
-	case b.env.Assignments.Whole():
-	case wants && holder == "" && superBudget != nil:
-		return again, b.writeTurn(ctx, tenant, tenantBudget, b.env.ID)
-	case !wants && holder == b.env.ID && isClosed(superBudget):
+	case wants && superBudget != nil:
+		return b.take(ctx, tenant, tenantBudget, holder, again)
+	case !wants && !whole && holder == b.env.ID && isClosed(superBudget):
 		return again, b.writeTurn(ctx, tenant, tenantBudget, "")
+	}
+	return again, nil
+}
+
+// take takes the turn of a budget if nobody has it, or nobody who can use it. It returns after how long to look again,
+// which is again at the latest.
+func (b *Budgets) take(ctx context.Context, tenant *Tenant, tenantBudget *policyv1.PodDisruptionBudget, holder string, again time.Duration) (time.Duration, error) {
+	switch {
+	case holder == "":
+		return again, b.writeTurn(ctx, tenant, tenantBudget, b.env.ID)
+	case b.env.Member != nil:
+		return min(again, turnLook), b.await(ctx, tenant, tenantBudget, holder)
 	}
 	return again, nil
 }

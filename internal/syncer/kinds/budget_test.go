@@ -94,60 +94,73 @@ func TestSuperBudgetOfNothing(t *testing.T) {
 	require.Nil(t, super.Spec.Selector)
 }
 
-// TestTurnsOfABudget: a super cluster with a pod on a cordoned node keeps the turn for ten minutes, lets others take it
-// for half a minute, and takes it again, by the clock of its syncer alone.
-func TestTurnsOfABudget(t *testing.T) {
-	t.Parallel()
+// budgetBed is a pool with a budget whose one pod here is on a node that is cordoned.
+type budgetBed struct {
+	*pool
+	clock   *testingclock.FakePassiveClock
+	budgets engine.Kind
+}
+
+// drained makes a budgetBed whose budget has these annotations. The tenant has further objects.
+func drained(t *testing.T, annotations map[string]string, more ...client.Object) *budgetBed {
+	t.Helper()
 	p := newPool(t, interceptor.Funcs{})
 	p.placed(t)
 	clock := testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))
 	p.env.Clock = clock
 	budget := tenantBudget(3, 2, 1)
-	budget.Namespace, budget.Name, budget.UID = "web", "web", "budget-uid"
-	p.tenant.Client = answering(newClientBuilder().WithObjects(budget).Build(), tenantUID)
+	budget.Namespace, budget.Name, budget.UID, budget.Annotations = "web", "web", "budget-uid", annotations
+	p.tenant.Client = answering(newClientBuilder().WithObjects(append(more, budget)...).Build(), tenantUID)
 	pod := builders.Owned(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "web-1", Labels: map[string]string{"label.tenancy.x-k8s.io/app": "web"}}, Spec: corev1.PodSpec{NodeName: "n1"},
 	}, ownerOf("pod-uid"))
 	p.superCache[kinds.KindPod] = []client.Object{pod}
 	p.superCache[kinds.KindNode] = []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: corev1.NodeSpec{Unschedulable: true}}}
-	budgets := p.kind(kinds.KindBudget)
+	return &budgetBed{pool: p, clock: clock, budgets: p.kind(kinds.KindBudget)}
+}
 
-	// look reconciles until nothing changes any more, as informers would have it, and returns after how long it is
-	// asked again and who has the turn.
-	look := func() (again time.Duration, holder string) {
-		t.Helper()
-		for range 4 {
-			current := &policyv1.PodDisruptionBudget{}
-			require.NoError(t, p.tenant.Client.Get(t.Context(), types.NamespacedName{Namespace: "web", Name: "web"}, current))
-			p.tenantCache[kinds.KindBudget] = []client.Object{current}
-			p.superCache[kinds.KindBudget] = nil
-			there := &policyv1.PodDisruptionBudget{}
-			if err := p.superClient.Get(t.Context(), types.NamespacedName{Namespace: clusterKey + "-web", Name: "web"}, there); err == nil {
-				p.superCache[kinds.KindBudget] = []client.Object{there}
-			}
-			var err error
-			again, err = budgets.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindBudget, Namespace: "web", Name: "web"}, 0)
-			require.NoError(t, err)
-			holder = current.Annotations[tenancyv1alpha1.AnnotationDisruptedIn]
+// look reconciles until nothing changes any more, as informers would have it, and returns after how long the budget is
+// looked at again and who has the turn.
+func (b *budgetBed) look(t *testing.T) (again time.Duration, holder string) {
+	t.Helper()
+	for range 4 {
+		current := &policyv1.PodDisruptionBudget{}
+		require.NoError(t, b.tenant.Client.Get(t.Context(), types.NamespacedName{Namespace: "web", Name: "web"}, current))
+		b.tenantCache[kinds.KindBudget] = []client.Object{current}
+		b.superCache[kinds.KindBudget] = nil
+		there := &policyv1.PodDisruptionBudget{}
+		if err := b.superClient.Get(t.Context(), types.NamespacedName{Namespace: clusterKey + "-web", Name: "web"}, there); err == nil {
+			b.superCache[kinds.KindBudget] = []client.Object{there}
 		}
-		return again, holder
+		var err error
+		again, err = b.budgets.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindBudget, Namespace: "web", Name: "web"}, 0)
+		require.NoError(t, err)
+		holder = current.Annotations[tenancyv1alpha1.AnnotationDisruptedIn]
 	}
+	return again, holder
+}
+
+// TestTurnsOfABudget: a super cluster with a pod on a cordoned node keeps the turn for ten minutes, lets others take it
+// for half a minute, and takes it again, by the clock of its syncer alone.
+func TestTurnsOfABudget(t *testing.T) {
+	t.Parallel()
+	b := drained(t, nil)
 	for range 2 {
-		_, holder := look()
+		_, holder := b.look(t)
 		require.Equal(t, "r1", holder)
-		clock.SetTime(clock.Now().Add(10*time.Minute - time.Second))
-		again, holder := look()
+		b.clock.SetTime(b.clock.Now().Add(10*time.Minute - time.Second))
+		again, holder := b.look(t)
 		require.Equal(t, "r1", holder, "the turn lasts")
 		require.Positive(t, again)
-		clock.SetTime(clock.Now().Add(time.Second))
-		again, holder = look()
+		b.clock.SetTime(b.clock.Now().Add(time.Second))
+		again, holder = b.look(t)
 		require.Empty(t, holder, "it is over")
 		require.Equal(t, 30*time.Second, again)
-		clock.SetTime(clock.Now().Add(30*time.Second - time.Nanosecond))
-		_, holder = look()
+		b.clock.SetTime(b.clock.Now().Add(30*time.Second - time.Nanosecond))
+		_, holder = b.look(t)
 		require.Empty(t, holder, "others may take it")
-		clock.SetTime(clock.Now().Add(time.Nanosecond))
+		b.clock.SetTime(b.clock.Now().Add(time.Nanosecond))
 	}
-	_, holder := look()
+	_, holder := b.look(t)
 	require.Equal(t, "r1", holder)
 }

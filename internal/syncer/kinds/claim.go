@@ -3,13 +3,11 @@ package kinds
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	volumehelper "k8s.io/component-helpers/storage/volume"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -57,13 +55,6 @@ func (p *claimPair) superName() types.NamespacedName {
 	return types.NamespacedName{Namespace: tenancy.SuperNamespace(p.key.Tenant, p.key.Namespace), Name: p.key.Name}
 }
 
-// keptKey is that of the last word to the operator; that of the claim is of the last word to the tenant.
-func (p *claimPair) keptKey() engine.Key {
-	key := p.key
-	key.Kind = KindVolume
-	return key
-}
-
 // Reconcile implements engine.Kind.
 func (c *Claims) Reconcile(ctx context.Context, key engine.Key, _ time.Duration) (time.Duration, error) {
 	tenant := c.env.Tenant(key.Tenant)
@@ -109,7 +100,7 @@ func (c *Claims) perform(ctx context.Context, step ClaimStep, pair *claimPair, v
 		return nil
 	case ClaimStepForget:
 		c.env.clearWarning(pair.key)
-		c.env.warnings.clear(pair.keptKey())
+		c.env.warnings.clear(keptKey(pair.key))
 		return nil
 	case ClaimStepCreate:
 		return c.create(ctx, pair)
@@ -124,7 +115,7 @@ func (c *Claims) perform(ctx context.Context, step ClaimStep, pair *claimPair, v
 		c.warnConflict(pair)
 		return nil
 	case ClaimStepWarnUnused:
-		if err := c.adopt(ctx, pair); err != nil {
+		if err := c.env.adopt(ctx, pair.tenant, KindClaim, pair.tenantClaim); err != nil {
 			return err
 		}
 		c.env.warnOnce(pair.tenant, pair.key, pair.tenantClaim, ReasonVolumeUnused, fmt.Sprintf(
@@ -133,13 +124,13 @@ func (c *Claims) perform(ctx context.Context, step ClaimStep, pair *claimPair, v
 	case ClaimStepDelete:
 		return c.delete(ctx, pair)
 	case ClaimStepKeep:
-		if pair.superClaim.Labels[tenancyv1alpha1.LabelKept] == "true" {
+		if isKept(pair.superClaim) {
 			c.tellKept(pair)
 			return nil
 		}
 		return c.delete(ctx, pair)
 	case ClaimStepRelease:
-		return c.release(ctx, pair)
+		return c.env.release(ctx, pair.tenant, KindClaim, "", pair.tenantClaim, &corev1.PersistentVolumeClaim{})
 	case ClaimStepRemoveVolume:
 		return c.removeVolume(ctx, pair, volume)
 	}
@@ -163,7 +154,7 @@ func (c *Claims) create(ctx context.Context, pair *claimPair) error {
 	if !c.env.admit(pair.tenant, pair.key, pair.tenantClaim, created, nil, policy.Facts{}) {
 		return nil
 	}
-	if err := c.adopt(ctx, pair); err != nil {
+	if err := c.env.adopt(ctx, pair.tenant, KindClaim, pair.tenantClaim); err != nil {
 		c.env.cancel(pair.key, nil)
 		return err
 	}
@@ -177,43 +168,6 @@ func (c *Claims) create(ctx context.Context, pair *claimPair) error {
 	}
 	c.env.warnRefused(pair.tenant, pair.key, pair.tenantClaim, ReasonFailedCreate, err)
 	return c.env.done(ctx, KindClaim, "create", err)
-}
-
-// adopt adds our finalizer to the tenant claim, unless that is being deleted.
-func (c *Claims) adopt(ctx context.Context, pair *claimPair) error {
-	if pair.tenantClaim.DeletionTimestamp != nil || c.env.witnesses(pair.tenantClaim) {
-		return nil
-	}
-	desired := pair.tenantClaim.DeepCopy()
-	desired.Finalizers = append(desired.Finalizers, c.env.witness())
-	err := c.writeFinalizers(ctx, pair, desired)
-	if apierrors.IsNotFound(err) {
-		return engine.Waitf("the cache of the tenant's claims")
-	}
-	return err
-}
-
-// release takes our finalizer off the tenant claim, after a live read that the super cluster has nothing for it.
-func (c *Claims) release(ctx context.Context, pair *claimPair) error {
-	live := &corev1.PersistentVolumeClaim{}
-	_, lacks, err := c.env.superCluster().Lacks(ctx, pair.superName(), live, func() bool {
-		return carriesOwner(live, pair.tenant.owner(pair.key.Namespace, pair.tenantClaim.UID))
-	})
-	switch {
-	case err != nil:
-		return unproven(err)
-	case !lacks:
-		return engine.Waitf("the cache of super claims")
-	}
-	desired := pair.tenantClaim.DeepCopy()
-	desired.Finalizers = slices.DeleteFunc(desired.Finalizers, func(name string) bool { return name == c.env.witness() })
-	return client.IgnoreNotFound(c.writeFinalizers(ctx, pair, desired))
-}
-
-// writeFinalizers writes those of desired to the tenant claim, if nobody has written that since.
-func (c *Claims) writeFinalizers(ctx context.Context, pair *claimPair, desired *corev1.PersistentVolumeClaim) error {
-	patch := client.MergeFromWithOptions(pair.tenantClaim, client.MergeFromWithOptimisticLock{})
-	return c.env.done(ctx, KindClaim, "finalizer", pair.tenant.Client.Patch(ctx, desired, patch))
 }
 
 // nameTaken reads the super claim that the cache did not show, and warns the tenant if it is not this one's.
@@ -236,7 +190,7 @@ func (c *Claims) warnConflict(pair *claimPair) {
 
 // sync brings both sides of a claim that is here into line.
 func (c *Claims) sync(ctx context.Context, pair *claimPair) error {
-	if err := c.adopt(ctx, pair); err != nil {
+	if err := c.env.adopt(ctx, pair.tenant, KindClaim, pair.tenantClaim); err != nil {
 		return err
 	}
 	if err := c.down(ctx, pair); err != nil {
@@ -337,56 +291,31 @@ func (c *Claims) up(ctx context.Context, pair *claimPair) error {
 	return c.env.done(ctx, KindClaim, "status", client.IgnoreNotFound(pair.tenant.Client.Status().Update(ctx, desired)))
 }
 
-// delete deletes a super claim that has no place here, or keeps it, after live reads of it and of the tenant claim. Its
-// volume goes as the super cluster's class says. Nobody may have written the super claim since: one that got a volume
-// stays.
+// delete deletes a super claim that has no place here, or keeps it. Its volume goes as the super cluster's class says.
 func (c *Claims) delete(ctx context.Context, pair *claimPair) error {
-	superClaim := &corev1.PersistentVolumeClaim{}
-	err := c.env.Super.Get(ctx, pair.superName(), superClaim)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil // the cache shows that later, which enqueues the key
-	case err != nil:
-		return fmt.Errorf("reading super claim %s: %w", pair.superName(), err)
-	}
-	owner, owned := tenancy.GetOwner(superClaim)
-	if !owned || !pair.tenant.owns(owner, pair.key.Namespace) || superClaim.DeletionTimestamp != nil {
-		return engine.Waitf("the cache of super claims")
-	}
-	live := &corev1.PersistentVolumeClaim{}
-	step := stepWithSuperClaim(nil, superClaim, owner.UID, c.env.ID)
-	proven, lacks, err := pair.tenant.controlPlane().Lacks(ctx, types.NamespacedName{Namespace: pair.key.Namespace, Name: pair.key.Name}, live, func() bool {
-		step = stepWithSuperClaim(live, superClaim, owner.UID, c.env.ID)
-		return step != ClaimStepDelete && step != ClaimStepKeep
+	superClaim, live := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaim{}
+	return c.env.end(ctx, pair.tenant, pair.key, "", superClaim, live, func(found bool, owner tenancy.Owner) fate {
+		tenantClaim := live
+		if !found {
+			tenantClaim = nil
+		}
+		switch stepWithSuperClaim(tenantClaim, superClaim, owner.UID, c.env.ID) {
+		case ClaimStepDelete:
+			return fateGoes
+		case ClaimStepKeep:
+			return fateKept
+		}
+		return fateStays
 	})
-	switch {
-	case err != nil:
-		return unproven(err)
-	case !lacks:
-		return engine.Waitf("the caches of claims")
-	case step == ClaimStepKeep:
-		metav1.SetMetaDataLabel(&superClaim.ObjectMeta, tenancyv1alpha1.LabelKept, "true")
-		return c.env.done(ctx, KindClaim, "keep", c.env.Super.Update(ctx, superClaim))
-	}
-	c.env.clearWarning(pair.key)
-	return c.env.removeVersion(ctx, c.env.Super, KindClaim, superClaim, proven)
 }
 
-// tellKept tells the operator, on the virtual Node, of a super claim that is kept, and the tenant, if it has another
-// claim of that name.
+// tellKept tells the operator of a super claim that is kept, and the tenant, if it has another claim of that name.
 func (c *Claims) tellKept(pair *claimPair) {
 	if pair.tenantClaim != nil {
 		c.env.warnOnce(pair.tenant, pair.key, pair.tenantClaim, ReasonConflict, fmt.Sprintf(
 			"Super cluster %s keeps the volume of an earlier claim of this name, whose deletion it has not seen: ask the operator to delete that", c.env.ID))
 	}
-	if c.env.MetaRecorder == nil || c.env.VirtualNode == nil {
-		return
-	}
-	if node := c.env.VirtualNode(); node != nil && c.env.warnings.isNew(pair.keptKey(), string(pair.superClaim.UID)) {
-		c.env.MetaRecorder.Event(node, corev1.EventTypeWarning, ReasonClaimKept, tenancy.Cut(fmt.Sprintf(
-			"PersistentVolumeClaim %s is kept: tenant %s lacks its claim %s/%s, and nobody has seen that being deleted. Restore that, or delete the PersistentVolumeClaim in super cluster %s to release its data",
-			pair.superName(), pair.key.Tenant, pair.key.Namespace, pair.key.Name, c.env.ID), tenancy.MaxEventNote))
-	}
+	c.env.tellKept(pair.key, pair.superClaim, ReasonClaimKept, "PersistentVolumeClaim")
 }
 
 // removeVolume deletes a volume of the tenant whose super claim is gone, after a live read of that. A claim that is

@@ -1,7 +1,6 @@
 package kinds
 
 import (
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -70,14 +69,6 @@ func claimsOfVolume(object client.Object) []string {
 		return nil
 	}
 	return []string{OfClaim(volume.Spec.ClaimRef.Namespace, volume.Spec.ClaimRef.Name)}
-}
-
-// witness is the finalizer by which this super cluster sees that the tenant deletes a claim.
-func (e *Env) witness() string { return tenancyv1alpha1.FinalizerPrefixClaim + e.ID }
-
-// witnesses returns whether a claim of a tenant has the finalizer of this super cluster.
-func (e *Env) witnesses(tenantClaim client.Object) bool {
-	return slices.Contains(tenantClaim.GetFinalizers(), e.witness())
 }
 
 // volumesOf returns the volumes that this syncer keeps in a tenant for a claim. synced is false if there may be more.

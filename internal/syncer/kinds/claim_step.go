@@ -2,7 +2,6 @@ package kinds
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -141,13 +140,6 @@ func NextClaimStep(tenantClaim, superClaim *corev1.PersistentVolumeClaim, facts 
 	return stepWithSuperClaim(tenantClaim, superClaim, uid, facts.SuperCluster), nil
 }
 
-// isUsed returns whether a claim that is being deleted is held by others than syncers, as by pods that use it.
-func isUsed(tenantClaim *corev1.PersistentVolumeClaim) bool {
-	return slices.ContainsFunc(tenantClaim.Finalizers, func(name string) bool {
-		return !strings.HasPrefix(name, tenancyv1alpha1.FinalizerPrefixClaim)
-	})
-}
-
 func ownerOfClaim(superClaim *corev1.PersistentVolumeClaim) (tenancy.Owner, bool) {
 	if superClaim == nil {
 		return tenancy.Owner{}, false
@@ -183,13 +175,12 @@ func isAwaited(tenantClaim *corev1.PersistentVolumeClaim, facts *ClaimFacts) boo
 // stepWithSuperClaim is NextClaimStep for a super claim that was made for the tenant claim with that UID.
 func stepWithSuperClaim(tenantClaim, superClaim *corev1.PersistentVolumeClaim, uid types.UID, superCluster string) ClaimStep {
 	hasVolume := superClaim.Spec.VolumeName != "" || superClaim.Status.Phase == corev1.ClaimBound
-	switch {
-	case (tenantClaim == nil || tenantClaim.UID != uid) && hasVolume:
+	switch fateOf(tenantClaim, tenantClaim != nil && tenantClaim.UID == uid, hasVolume) {
+	case fateKept:
 		return ClaimStepKeep
-	case tenantClaim == nil || tenantClaim.UID != uid:
+	case fateGoes:
 		return ClaimStepDelete
-	case tenantClaim.DeletionTimestamp != nil && !isUsed(tenantClaim):
-		return ClaimStepDelete
+	case fateStays:
 	}
 	bound := tenantClaim.Spec.VolumeName
 	if hasVolume {

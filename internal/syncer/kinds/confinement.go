@@ -104,7 +104,7 @@ func (c *Confinement) reached(peers []networkingv1.NetworkPolicyPeer, wanted fun
 		allowed := len(peers) == 0 || slices.ContainsFunc(peers, func(peer networkingv1.NetworkPolicyPeer) bool {
 			return peer.IPBlock != nil && contains(peer.IPBlock, server.Range)
 		})
-		if allowed && wanted(&server) && (server.Behind != nil || c.Ranges.Contain(server.Range.Addr())) {
+		if allowed && wanted(&server) && (server.Behind != nil || c.Ranges.Touch(server.Range)) {
 			servers = append(servers, server)
 		}
 	}

@@ -173,6 +173,7 @@ func (c *copier[T]) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 	switch {
 	case !wanted && !inSuper:
 		c.env.clearWarning(key)
+		c.env.warnings.clear(homeKey(key))
 		c.drift.forget(key)
 		return 0, nil
 	case !wanted:

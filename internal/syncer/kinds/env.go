@@ -49,6 +49,9 @@ type Env struct {
 	// VirtualNode returns the Node of this super cluster in the meta cluster, nil if there is none; a nil function
 	// stands for no Node.
 	VirtualNode func() *corev1.Node
+	// Member reads the virtual Node of any super cluster of the pool from the meta cluster, nil if that lacks it. A nil
+	// function stands for nothing known of others.
+	Member func(ctx context.Context, superCluster string) (*corev1.Node, error)
 	// MetaRecorder records Events in the meta cluster; nil records none.
 	MetaRecorder record.EventRecorder
 	// PodSecurityLevel is the least Pod Security Standard that is enforced in super namespaces, whatever policies say;

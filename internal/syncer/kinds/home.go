@@ -3,6 +3,7 @@ package kinds
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -12,6 +13,14 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
+
+// ReasonNamespaceNotPlaced: a Service of type LoadBalancer, or an Ingress, is published nowhere, because its namespace
+// is placed in no super cluster. It needs a ResourceQuota, whose Events and conditions say what that waits for.
+const ReasonNamespaceNotPlaced = "NamespaceNotPlaced"
+
+// homePatience is how old an object is before its tenant is told that nothing says where its namespace is: vc-scheduler
+// places a new one meanwhile.
+const homePatience = 30 * time.Second
 
 // AtHome declares objects that are in one super cluster only, the home of their namespace, which tells the tenant their
 // status.
@@ -60,7 +69,35 @@ func (c *copier[T]) atHome(ctx context.Context, tenant *Tenant, key engine.Key, 
 	if told := c.tell(ctx, tenant, key, tenantObject, superObject, home, isThere); err == nil {
 		err = told
 	}
+	if told := c.tellNowhere(ctx, tenant, key, tenantObject, home, isThere); err == nil {
+		err = told
+	}
 	return err
+}
+
+// tellNowhere tells the tenant that an object waits for its namespace to be placed. Of the super clusters that see it,
+// one does. Where the tenant holds nothing at all none sees it: its ResourceQuotas alone say why.
+func (c *copier[T]) tellNowhere(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject T, home assign.Home, isThere bool) error {
+	waits := home == assign.HomeUnknown && !isThere && c.env.Clock.Since(tenantObject.GetCreationTimestamp().Time) >= homePatience
+	if home != assign.HomeNowhere && !waits || !c.Home.Allowed(tenant.Policy.Get(), tenantObject) {
+		c.env.warnings.clear(homeKey(key))
+		return nil
+	}
+	speaks, err := c.env.Assignments.Speaks(ctx, key.Tenant)
+	if err != nil {
+		return fmt.Errorf("reading what tenant %s holds: %w", key.Tenant, err)
+	}
+	if speaks {
+		c.env.warnOnce(tenant, homeKey(key), tenantObject, ReasonNamespaceNotPlaced, fmt.Sprintf(
+			"Nothing is published: namespace %s is placed in no super cluster. It needs a ResourceQuota, whose Events say what it waits for", key.Namespace))
+	}
+	return nil
+}
+
+// homeKey is that of the last word about where an object is published; the key itself is of its copy.
+func homeKey(key engine.Key) engine.Key {
+	key.Kind += "/home"
+	return key
 }
 
 // unlisted returns the annotations of a tenant's object that are meant for those who publish it, and do not go down.

@@ -2,7 +2,9 @@ package kinds_test
 
 import (
 	"context"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -97,6 +99,64 @@ func TestAtHome(t *testing.T) {
 				default:
 					require.Equal(t, "203.0.113.9", a.told(t), "nobody but the home tells the tenant")
 				}
+			})
+		}
+	}
+}
+
+// TestNowhereIsTold: of the super clusters that see an object of a namespace that is placed nowhere, the first tells
+// its tenant so, once.
+func TestNowhereIsTold(t *testing.T) {
+	t.Parallel()
+	decided := builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Obj()
+	decided.Status.Conditions = append(decided.Status.Conditions, metav1.Condition{Type: schedulerv1alpha1.ConditionPlaced})
+	other := func(clusters ...string) *schedulerv1alpha1.NamespacePlacement {
+		held := builders.Placement(clusterKey, "other")
+		for _, cluster := range clusters {
+			held = held.Held(cluster, 1, "cpu", "1")
+		}
+		return held.Obj()
+	}
+	young, old := time.Unix(1_000_000-29, 0), time.Unix(1_000_000-30, 0)
+	for _, tc := range []struct {
+		name       string
+		placements []client.Object
+		created    time.Time
+		forbidden  bool
+		want       bool
+	}{
+		{name: "the first says so", placements: []client.Object{decided, other("r1", "r2")}, created: young, want: true},
+		{name: "another one does", placements: []client.Object{decided, other("r0", "r1")}, created: young},
+		{name: "nothing of the tenant is here any more", placements: []client.Object{decided, other("r2")}, created: young},
+		{name: "it has no quota", placements: []client.Object{other("r1")}, created: old, want: true},
+		{name: "it may get one in a moment", placements: []client.Object{other("r1")}, created: young},
+		{name: "it may be published nowhere", placements: []client.Object{decided, other("r1")}, created: old, forbidden: true},
+	} {
+		for _, kind := range []string{kinds.KindService, kinds.KindIngress} {
+			t.Run(tc.name+", "+kind, func(t *testing.T) {
+				t.Parallel()
+				p := newPool(t, interceptor.Funcs{})
+				p.tenant.Policy = &policy.Ref{}
+				if !tc.forbidden {
+					p.tenant.Policy.Set(serving(t, "public"))
+				}
+				meta := fake.NewClientBuilder().WithScheme(placementScheme(t)).WithObjects(tc.placements...).Build()
+				p.assigns(meta, meta)
+				a := newAtHome(t, p, kind)
+				told := 0
+				for range 2 {
+					require.NoError(t, a.tenant.Get(t.Context(), client.ObjectKey{Namespace: "web", Name: "front"}, p.tenantCache[kind][0]))
+					p.tenantCache[kind][0].SetCreationTimestamp(metav1.NewTime(tc.created))
+					_, err := p.kind(kind).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind, Namespace: "web", Name: "front"}, 0)
+					require.NoError(t, err)
+					for _, event := range p.told() {
+						if strings.HasPrefix(event, "Warning NamespaceNotPlaced ") {
+							told++
+						}
+					}
+				}
+				require.Equal(t, tc.want, told == 1)
+				require.Less(t, told, 2, "once")
 			})
 		}
 	}

@@ -611,7 +611,7 @@ func BenchmarkIsolationPolicies(b *testing.B) {
 func TestIsolationOfTraffic(t *testing.T) {
 	t.Parallel()
 	node := peerAt("10.213.0.11/32")
-	others := peerAt("10.99.1.0/24")
+	others, others6 := peerAt("10.99.1.0/24"), peerAt("fd99:0:1::/48")
 	controllers := selectorPeer(matching(need("kubernetes.io/metadata.name", opIn, "ingress", "other")), nil)
 	for _, tc := range []struct {
 		name   string
@@ -627,6 +627,26 @@ func TestIsolationOfTraffic(t *testing.T) {
 			name: "nodes of other super clusters", want: peers{others},
 			change: func(spec *tenancyv1alpha1.TenantPolicySpec) {
 				spec.Network.PoolCIDRs, spec.Traffic.CallerCIDRs = []string{"10.99.0.0/16"}, []string{"10.99.1.0/24"}
+			},
+		},
+		{
+			name: "nodes of other super clusters in two ranges of the pool, some of which are reached", want: peers{others},
+			change: func(spec *tenancyv1alpha1.TenantPolicySpec) {
+				spec.Network.PoolCIDRs, spec.Traffic.CallerCIDRs = []string{"10.99.1.0/25", "10.99.1.128/25"}, []string{"10.99.1.0/24"}
+				spec.Network.AllowedCIDRs = []string{"10.99.1.0/28"}
+			},
+		},
+		{
+			name: "nodes of other super clusters, which are all reached: they are not of the pool",
+			change: func(spec *tenancyv1alpha1.TenantPolicySpec) {
+				spec.Network.PoolCIDRs, spec.Traffic.CallerCIDRs = []string{"10.99.0.0/16"}, []string{"10.99.1.0/24"}
+				spec.Network.AllowedCIDRs = []string{"10.99.0.0/23"}
+			},
+		},
+		{
+			name: "nodes of other super clusters with IPv6", want: peers{others6},
+			change: func(spec *tenancyv1alpha1.TenantPolicySpec) {
+				spec.Network.PoolCIDRs, spec.Traffic.CallerCIDRs = []string{"fd99::/32"}, []string{"fd99:0:1::/48"}
 			},
 		},
 		{
@@ -647,13 +667,15 @@ func TestIsolationOfTraffic(t *testing.T) {
 			for _, each := range p.isolation(t) {
 				for _, rule := range each.Spec.Ingress {
 					for _, peer := range rule.From {
-						if cmp.Equal(peer, node) || cmp.Equal(peer, others) || cmp.Equal(peer, controllers) {
+						if cmp.Equal(peer, node) || cmp.Equal(peer, others) || cmp.Equal(peer, others6) || cmp.Equal(peer, controllers) {
 							got = append(got, peer)
 						}
 					}
 				}
 				for _, rule := range each.Spec.Egress {
-					require.False(t, slices.ContainsFunc(rule.To, func(peer networkingv1.NetworkPolicyPeer) bool { return cmp.Equal(peer, others) }), "they are called")
+					require.False(t, slices.ContainsFunc(rule.To, func(peer networkingv1.NetworkPolicyPeer) bool {
+						return cmp.Equal(peer, others) || cmp.Equal(peer, others6)
+					}), "they are called")
 				}
 			}
 			require.Empty(t, cmp.Diff(tc.want, got))

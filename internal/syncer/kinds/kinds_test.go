@@ -182,6 +182,7 @@ func TestSuperQuota(t *testing.T) {
 	nothing := []string{
 		"requests.cpu", "0", "requests.memory", "0", "requests.ephemeral-storage", "0", "pods", "0",
 		"services.nodeports", "0", "services.loadbalancers", "0", "persistentvolumeclaims", "0", "requests.storage", "0",
+		"count/volumesnapshots.snapshot.storage.k8s.io", "2147483647",
 	}
 	for _, tc := range []struct {
 		name     string

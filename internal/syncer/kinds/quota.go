@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -75,8 +77,9 @@ type Held struct {
 }
 
 // SuperQuota sets quota to the desired ResourceQuota of a super namespace: what is held, and zero for pods of what is
-// not held. extended are the extended resources and huge pages that nodes of the super cluster have. limits bounds what
-// else the tenant can make grow in the namespace, and storage that is held, too.
+// not held. Snapshots are counted, and not bounded. extended are the extended resources and huge pages that nodes of
+// the super cluster have. limits bounds what else the tenant can make grow in the namespace, and storage that is held,
+// too.
 func SuperQuota(quota *corev1.ResourceQuota, owner tenancy.Owner, held Held, extended []corev1.ResourceName, limits *tenancyv1alpha1.TenantLimits) {
 	quota.Namespace = tenancy.SuperNamespace(owner.ClusterKey, owner.Namespace)
 	quota.Name = quotaName
@@ -87,6 +90,7 @@ func SuperQuota(quota *corev1.ResourceQuota, owner tenancy.Owner, held Held, ext
 		corev1.ResourceServicesLoadBalancers:  number(limits.LoadBalancers),
 		corev1.ResourcePersistentVolumeClaims: number(limits.PersistentVolumeClaims),
 		corev1.ResourceRequestsStorage:        limits.Storage,
+		placement.SnapshotsInQuota:            number(math.MaxInt32),
 	}
 	for _, name := range slices.Concat(bounded[:], extended) {
 		hard[slice.DimensionOf(name).QuotaKey] = number(0)

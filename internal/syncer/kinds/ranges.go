@@ -43,6 +43,11 @@ func (r *Ranges) Contain(address netip.Addr) bool {
 	return covered(r.closed, single) && !covered(r.open, single)
 }
 
+// Touch returns whether a range has addresses that pods may not reach.
+func (r *Ranges) Touch(prefix netip.Prefix) bool {
+	return r != nil && slices.ContainsFunc(r.closed, prefix.Overlaps) && !covered(r.open, prefix)
+}
+
 // Outside returns blocks of all addresses that pods may reach.
 func (r *Ranges) Outside() []networkingv1.IPBlock {
 	var blocks []networkingv1.IPBlock

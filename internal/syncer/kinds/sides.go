@@ -82,7 +82,8 @@ func (s sides) Data(tenant, namespace string) bool {
 	if _, synced := connected.Cache.Get(KindClaim, namespace, ""); !synced {
 		return true // one of its claims may wait
 	}
-	return slices.ContainsFunc(connected.Cache.InNamespace(KindClaim, namespace), s.env.witnesses)
+	// What it has of snapshots is looked at as far as it is known: its control plane need not serve them.
+	return slices.ContainsFunc(slices.Concat(connected.Cache.InNamespace(KindClaim, namespace), connected.Cache.InNamespace(KindSnapshot, namespace)), s.env.witnesses)
 }
 
 // LacksData implements assign.Sides.

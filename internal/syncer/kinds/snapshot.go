@@ -34,6 +34,10 @@ const snapshotDefinition = "volumesnapshots." + claimhome.SnapshotGroup
 // hold other data.
 const ReasonSnapshotLost = "SnapshotLost"
 
+// ReasonSnapshotKept: a super snapshot that was taken has no snapshot in its tenant, and nobody has seen the tenant
+// delete that. It stays until the operator deletes it in the super cluster. The Event is on the virtual Node.
+const ReasonSnapshotKept = "SnapshotKept"
+
 func newSnapshot() *unstructured.Unstructured {
 	return unstructuredOf(claimhome.SnapshotGroup, "v1", "VolumeSnapshot")
 }
@@ -42,7 +46,13 @@ func newSnapshot() *unstructured.Unstructured {
 // its disks.
 func snapshots() Copy[*unstructured.Unstructured] {
 	return Copy[*unstructured.Unstructured]{
-		Name: KindSnapshot, New: newSnapshot, Scope: ScopeTenant, Translate: plain(SuperSnapshot),
+		Name: KindSnapshot, New: newSnapshot, Scope: ScopeTenant,
+		Translate: plain(func(tenantSnapshot, superSnapshot *unstructured.Unstructured) {
+			labels := superSnapshot.GetLabels()
+			delete(labels, tenancyv1alpha1.LabelKept)
+			superSnapshot.SetLabels(labels)
+			SuperSnapshot(tenantSnapshot, superSnapshot)
+		}),
 		Gone: func(ctx context.Context, tenant *Tenant, name types.NamespacedName, live *unstructured.Unstructured, is func() bool) (proof.Proof, bool, error) {
 			return lacksOrUnserved(ctx, tenant.controlPlane(), snapshotDefinition, name, live, is)
 		},
@@ -203,12 +213,17 @@ func (s *Snapshots) Keys() []engine.Key { return s.env.keys(KindSnapshot) }
 // Reconcile implements engine.Kind.
 //
 //	tenant's snapshot                     super snapshot      what is done
-//	none, or another UID                  exists              delete it (proof: live read), by copier
+//	none, or another UID                  was taken           keep it: label, Event (live read)
+//	none, or another UID                  was not taken       delete it (proof: live read)
+//	being deleted, held by syncers alone  exists              delete it (proof: live read)
+//	being deleted, held by others         exists              nothing
+//	is to be in no super cluster          exists              delete it (proof: live read), by copier
 //	exists                                another owner's     warn, by copier
-//	exists                                exists              labels and annotations down, status up
+//	exists                                exists              our finalizer, labels and annotations down, status up
+//	has our finalizer, and none is awaited  -                 our finalizer goes (proof: live read)
 //	its home is another super cluster     -                   nothing
 //	was taken, home here                  -                   Event and status that it is lost (live read)
-//	was not taken, its claim is here      -                   its home is written, then it is created
+//	was not taken, its claim is here      -                   its home is written, our finalizer, then it is created
 //	was not taken, without such a claim   -                   Event
 func (s *Snapshots) Reconcile(ctx context.Context, key engine.Key, waited time.Duration) (time.Duration, error) {
 	tenant := s.env.Tenant(key.Tenant)
@@ -221,10 +236,8 @@ func (s *Snapshots) Reconcile(ctx context.Context, key engine.Key, waited time.D
 	if !synced || !superSynced {
 		return 0, nil // session.filled and engine.Patrol enqueue this key again once the caches are synced
 	}
-	if inTenant && !inSuper && !ignoresSync(tenantSnapshot) {
-		if begins, err := s.begins(ctx, tenant, key, tenantSnapshot, superName); err != nil || !begins {
-			return 0, err
-		}
+	if copied, err := s.isCopied(ctx, tenant, key, tenantSnapshot, superSnapshot); err != nil || !copied {
+		return 0, err
 	}
 	if _, err := s.copier.Reconcile(ctx, key, waited); err != nil {
 		return 0, err
@@ -239,6 +252,69 @@ func (s *Snapshots) Reconcile(ctx context.Context, key engine.Key, waited time.D
 	return 0, s.up(ctx, tenant, tenantSnapshot, desired)
 }
 
+// isCopied returns whether what is to be done about a snapshot, nil on a side that has none, is the copier's. It does
+// what is not, and what is to be done before.
+func (s *Snapshots) isCopied(ctx context.Context, tenant *Tenant, key engine.Key, tenantSnapshot, superSnapshot *unstructured.Unstructured) (bool, error) {
+	switch {
+	case superSnapshot != nil:
+		if stays, err := s.stays(ctx, tenant, key, tenantSnapshot, superSnapshot); err != nil || !stays {
+			return false, err
+		}
+	case tenantSnapshot == nil:
+		s.env.warnings.clear(keptKey(key))
+	case s.env.witnesses(tenantSnapshot) && !s.isAwaited(tenantSnapshot):
+		return false, s.env.release(ctx, tenant, KindSnapshot, snapshotDefinition, tenantSnapshot, newSnapshot())
+	case !ignoresSync(tenantSnapshot):
+		if begins, err := s.begins(ctx, tenant, key, tenantSnapshot); err != nil || !begins {
+			return false, err
+		}
+	}
+	if tenantSnapshot == nil || ignoresSync(tenantSnapshot) {
+		return true, nil
+	}
+	return true, s.env.adopt(ctx, tenant, KindSnapshot, tenantSnapshot)
+}
+
+// isAwaited returns whether a tenant's snapshot is to have a super snapshot here, as far as it says where.
+func (s *Snapshots) isAwaited(tenantSnapshot *unstructured.Unstructured) bool {
+	home := tenantSnapshot.GetAnnotations()[schedulerv1alpha1.AnnotationSuperCluster]
+	return tenantSnapshot.GetDeletionTimestamp() == nil && !ignoresSync(tenantSnapshot) && (home == "" || home == s.env.ID)
+}
+
+// stays returns whether a super snapshot is the copier's. One whose tenant's snapshot is missing, nil, replaced or
+// being deleted is not: it is deleted, or kept.
+func (s *Snapshots) stays(ctx context.Context, tenant *Tenant, key engine.Key, tenantSnapshot, superSnapshot *unstructured.Unstructured) (bool, error) {
+	owner, owned := tenancy.GetOwner(superSnapshot)
+	if !owned || !tenant.owns(owner, key.Namespace) {
+		return true, nil
+	}
+	if superSnapshot.GetDeletionTimestamp() != nil {
+		return false, nil // its end enqueues the key
+	}
+	found := tenantSnapshot != nil && tenantSnapshot.GetUID() == owner.UID
+	becomes := fateOf(tenantSnapshot, found, holdsSnapshot(superSnapshot))
+	switch {
+	case becomes == fateStays:
+		return found && tenantSnapshot.GetDeletionTimestamp() == nil, nil
+	case becomes == fateKept && isKept(superSnapshot):
+		if tenantSnapshot != nil {
+			s.env.warnOnce(tenant, key, tenantSnapshot, ReasonConflict, fmt.Sprintf(
+				"Super cluster %s keeps an earlier snapshot of this name, whose deletion it has not seen: ask the operator to delete that", s.env.ID))
+		}
+		s.env.tellKept(key, superSnapshot, ReasonSnapshotKept, "VolumeSnapshot")
+		return false, nil
+	}
+	current, live := newSnapshot(), newSnapshot()
+	return false, s.env.end(ctx, tenant, key, snapshotDefinition, current, live, func(found bool, owner tenancy.Owner) fate {
+		return fateOf(live, found && live.GetUID() == owner.UID, holdsSnapshot(current))
+	})
+}
+
+// holdsSnapshot returns whether a super snapshot has, or had, data.
+func holdsSnapshot(superSnapshot *unstructured.Unstructured) bool {
+	return text(superSnapshot, "status", "boundVolumeSnapshotContentName") != "" || wasTaken(superSnapshot)
+}
+
 // up writes the status of the tenant's snapshot where it differs.
 func (s *Snapshots) up(ctx context.Context, tenant *Tenant, tenantSnapshot, desired *unstructured.Unstructured) error {
 	if equality.Semantic.DeepEqual(tenantSnapshot.Object["status"], desired.Object["status"]) {
@@ -251,13 +327,13 @@ func (s *Snapshots) up(ctx context.Context, tenant *Tenant, tenantSnapshot, desi
 // begins returns whether the snapshot, which has no super snapshot here, is to be taken in this super cluster: its
 // claim is here, and the tenant's snapshot names this home. That is written before anything is created, so that a claim
 // of the same name elsewhere begins no second one.
-func (s *Snapshots) begins(ctx context.Context, tenant *Tenant, key engine.Key, tenantSnapshot *unstructured.Unstructured, superName types.NamespacedName) (bool, error) {
+func (s *Snapshots) begins(ctx context.Context, tenant *Tenant, key engine.Key, tenantSnapshot *unstructured.Unstructured) (bool, error) {
 	home := tenantSnapshot.GetAnnotations()[schedulerv1alpha1.AnnotationSuperCluster]
 	switch {
 	case tenantSnapshot.GetDeletionTimestamp() != nil, home != "" && home != s.env.ID:
 		return false, nil
 	case home != "" && wasTaken(tenantSnapshot):
-		return false, s.lost(ctx, tenant, key, tenantSnapshot, superName)
+		return false, s.lost(ctx, tenant, key, tenantSnapshot)
 	}
 	placed, err := s.env.namespacePlaced(ctx, tenant, key.Namespace)
 	if err != nil || !placed {
@@ -336,8 +412,8 @@ func (e *Env) chooseHere(ctx context.Context, tenant *Tenant, tenantObject clien
 }
 
 // lost says in the tenant that a snapshot is gone, after a live read of the super cluster.
-func (s *Snapshots) lost(ctx context.Context, tenant *Tenant, key engine.Key, tenantSnapshot *unstructured.Unstructured, superName types.NamespacedName) error {
-	live := newSnapshot()
+func (s *Snapshots) lost(ctx context.Context, tenant *Tenant, key engine.Key, tenantSnapshot *unstructured.Unstructured) error {
+	live, superName := newSnapshot(), types.NamespacedName{Namespace: tenancy.SuperNamespace(key.Tenant, key.Namespace), Name: key.Name}
 	_, lacks, err := s.env.superCluster().Lacks(ctx, superName, live, func() bool {
 		return carriesOwner(live, tenant.owner(key.Namespace, tenantSnapshot.GetUID()))
 	})

@@ -6,10 +6,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders"
 )
 
 func snapshot(spec, status map[string]any) *unstructured.Unstructured {
@@ -81,4 +89,102 @@ func TestTenantSnapshotStatus(t *testing.T) {
 			require.Empty(t, cmp.Diff(tc.want, tenant.Object["status"]))
 		})
 	}
+}
+
+// TestAWitnessOfSnapshots: a super snapshot that was taken goes with a deletion that was seen, and is kept without one.
+func TestAWitnessOfSnapshots(t *testing.T) {
+	t.Parallel()
+	const witness, others = "claim.tenancy.x-k8s.io/r1", "snapshot.storage.kubernetes.io/others"
+	taken := map[string]any{"boundVolumeSnapshotContentName": "snapcontent-1"}
+	now := metav1.Now()
+	for _, tc := range []struct {
+		name string
+		// uid is that of the tenant's snapshot, "" for none, and finalizers are its, deleted whether it is being
+		// deleted.
+		uid        types.UID
+		finalizers []string
+		deleted    bool
+		change     func(tenant *unstructured.Unstructured)
+		// super is the status of the super snapshot of UID uid, and none whether there is none.
+		super map[string]any
+		none  bool
+		// want is "stays", "goes" or "kept", and wantFinalizers are those of the tenant's then.
+		want           string
+		wantFinalizers []string
+	}{
+		{name: "it gets a witness", uid: "uid", super: taken, want: "stays", wantFinalizers: []string{witness}},
+		{name: "it is deleted", uid: "uid", finalizers: []string{witness}, deleted: true, super: taken, want: "goes", wantFinalizers: []string{witness}},
+		{name: "it is deleted, and used", uid: "uid", finalizers: []string{witness, others}, deleted: true, super: taken, want: "stays", wantFinalizers: []string{witness, others}},
+		{name: "it is missing", super: taken, want: "kept"},
+		{name: "it is missing, and told its tenant that it was ready", super: map[string]any{"readyToUse": true}, want: "kept"},
+		{name: "it is missing, and was not taken", super: map[string]any{"readyToUse": false}, want: "goes"},
+		{name: "it was replaced", uid: "other", super: taken, want: "kept"},
+		{name: "it was replaced before it was taken", uid: "other", want: "goes"},
+		{name: "nothing is there any more", uid: "uid", finalizers: []string{others, witness}, deleted: true, none: true, wantFinalizers: []string{others}},
+		{
+			name: "its home is elsewhere", uid: "uid", finalizers: []string{others, witness}, none: true, wantFinalizers: []string{others},
+			change: func(tenant *unstructured.Unstructured) {
+				tenant.SetAnnotations(map[string]string{"scheduler.tenancy.x-k8s.io/superCluster": "r2"})
+			},
+		},
+		{
+			name: "it is to be nowhere: the tenant says so itself", uid: "uid", finalizers: []string{witness}, super: taken, want: "goes", wantFinalizers: []string{witness},
+			change: func(tenant *unstructured.Unstructured) {
+				tenant.SetLabels(map[string]string{"tenancy.x-k8s.io/ignore-sync": "true"})
+			},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := governed(t, interceptor.Funcs{})
+			p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Offers.VolumeSnapshotClasses = []string{"quick"} }))
+			spec := map[string]any{"volumeSnapshotClassName": "quick", "source": map[string]any{"persistentVolumeClaimName": "data"}}
+			if tc.uid != "" {
+				tenantSnapshot := snapshot(spec, nil)
+				tenantSnapshot.SetNamespace("web")
+				tenantSnapshot.SetName("s")
+				tenantSnapshot.SetUID(tc.uid)
+				tenantSnapshot.SetFinalizers(tc.finalizers)
+				if tc.deleted {
+					tenantSnapshot.SetDeletionTimestamp(&now)
+				}
+				if tc.change != nil {
+					tc.change(tenantSnapshot)
+				}
+				p.tenant.Client = answering(newClientBuilder().WithObjects(tenantSnapshot).Build(), tenantUID)
+				p.tenantCache[kinds.KindSnapshot] = []client.Object{p.snapshotIn(t, p.tenant.Client, "web")}
+			}
+			super := snapshot(spec, tc.super)
+			super.SetNamespace(clusterKey + "-web")
+			super.SetName("s")
+			builders.Owned(super, ownerOf("uid"))
+			if !tc.none {
+				require.NoError(t, p.superClient.Create(t.Context(), super))
+				p.superCache[kinds.KindSnapshot] = []client.Object{p.snapshotIn(t, p.superClient, clusterKey+"-web")}
+			}
+			_, err := p.kind(kinds.KindSnapshot).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindSnapshot, Namespace: "web", Name: "s"}, 0)
+			require.NoError(t, err)
+			if left := p.snapshotIn(t, p.tenant.Client, "web"); left != nil || len(tc.wantFinalizers) > 0 {
+				require.NotNil(t, left)
+				require.Equal(t, tc.wantFinalizers, left.GetFinalizers())
+			}
+			left := p.snapshotIn(t, p.superClient, clusterKey+"-web")
+			require.Equal(t, tc.want == "stays" || tc.want == "kept", left != nil)
+			if left != nil {
+				require.Equal(t, tc.want == "kept", left.GetLabels()["tenancy.x-k8s.io/kept"] == "true")
+			}
+		})
+	}
+}
+
+// snapshotIn returns snapshot s in a namespace of a control plane, nil if there is none.
+func (p *pool) snapshotIn(t *testing.T, reader client.Reader, namespace string) *unstructured.Unstructured {
+	t.Helper()
+	found := snapshot(nil, nil)
+	err := reader.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "s"}, found)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	require.NoError(t, err)
+	return found
 }

@@ -57,7 +57,15 @@ func TestBudgets(t *testing.T) {
 	}
 	refused("web-0") // nothing is drained
 
+	// The other super cluster has the turn, and is out of service.
 	node := &corev1.Node{}
+	require.NoError(t, w.tenant.Patch(t.Context(), budget, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"tenancy.x-k8s.io/disrupted-in":"r2"}}}`))))
+	require.NoError(t, w.meta.Get(t.Context(), types.NamespacedName{Name: "r2"}, node))
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute})
+	require.NoError(t, w.meta.Update(t.Context(), node))
+	refused("web-0")
+
+	node = &corev1.Node{}
 	require.NoError(t, w.super.Get(t.Context(), types.NamespacedName{Name: "n1"}, node))
 	require.NoError(t, w.super.Patch(t.Context(), node, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`))))
 	appears(t, w.tenant, "web", "web", budget, func(budget *policyv1.PodDisruptionBudget) bool {

@@ -2,6 +2,7 @@ package syncer_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -60,6 +61,8 @@ func (w *world) testNetworkPolicies(t *testing.T) {
 		}
 		return false
 	})
+
+	w.testCallers(t, ingress, egress)
 
 	policy := &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "guarded", Name: "front"},
@@ -163,4 +166,36 @@ func (w *world) testForbiddenEndpoints(t *testing.T) {
 	w.warned(t, "guarded", "forbidden", "EndpointsForbidden")
 	require.NoError(t, w.tenant.Delete(t.Context(), slice))
 	vanishes(t, w.super, superName("guarded"), "forbidden", slice)
+}
+
+// testCallers lets nodes of other super clusters, of whose addresses pods may reach some, call the pods of namespace
+// guarded.
+func (w *world) testCallers(t *testing.T, ingress, egress string) {
+	const callers, reached = "10.99.0.0/23", "10.99.0.0/28"
+	w.follow(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+		spec.Network.PoolCIDRs = append(spec.Network.PoolCIDRs, "10.99.0.0/24", "10.99.1.0/24")
+		spec.Network.AllowedCIDRs, spec.Traffic.CallerCIDRs = []string{reached}, []string{callers}
+	})
+	has := func(peers []networkingv1.NetworkPolicyPeer, cidr string) bool {
+		return slices.ContainsFunc(peers, func(peer networkingv1.NetworkPolicyPeer) bool {
+			return peer.IPBlock != nil && peer.IPBlock.CIDR == cidr
+		})
+	}
+	excepted := func(peers []networkingv1.NetworkPolicyPeer) bool {
+		return slices.ContainsFunc(peers, func(peer networkingv1.NetworkPolicyPeer) bool {
+			return peer.IPBlock != nil && peer.IPBlock.CIDR == "0.0.0.0/0" && slices.Contains(peer.IPBlock.Except, callers)
+		})
+	}
+	appears(t, w.super, superName("guarded"), ingress, &networkingv1.NetworkPolicy{}, func(policy *networkingv1.NetworkPolicy) bool {
+		from := policy.Spec.Ingress[0].From
+		return has(from, callers) && excepted(from)
+	})
+	appears(t, w.super, superName("guarded"), egress, &networkingv1.NetworkPolicy{}, func(policy *networkingv1.NetworkPolicy) bool {
+		to := policy.Spec.Egress[0].To
+		return has(to, reached) && excepted(to) && !has(to, callers)
+	})
+	w.follow(t, func(*tenancyv1alpha1.TenantPolicySpec) {})
+	appears(t, w.super, superName("guarded"), ingress, &networkingv1.NetworkPolicy{}, func(policy *networkingv1.NetworkPolicy) bool {
+		return !has(policy.Spec.Ingress[0].From, callers)
+	})
 }

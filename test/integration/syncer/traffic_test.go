@@ -364,6 +364,8 @@ func (tr *traffic) testHomeless(t *testing.T) {
 	appears(t, w.tenant, "web", "public", &networkingv1.Ingress{}, named(""))
 	appears(t, w.super, superName("web"), "front", &corev1.Service{}, ofType(corev1.ServiceTypeClusterIP))
 	vanishes(t, w.super, superName("web"), "public", &networkingv1.Ingress{})
+	w.warned(t, "web", "front", "NamespaceNotPlaced")
+	w.warned(t, "web", "public", "NamespaceNotPlaced")
 	w.place(t, "web", "r1", "r2")
 	w.give(t, "r1", "web", "front", "198.51.100.12")
 	w.giveIngress(t, "r1", "web", "public", "third.example.net")

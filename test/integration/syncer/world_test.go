@@ -264,7 +264,8 @@ func (w *world) startSyncerWith(t *testing.T, super *rest.Config, serves func(mg
 func hard(pairs ...string) corev1.ResourceList {
 	list := builders.Resources(
 		"requests.cpu", "0", "requests.memory", "0", "requests.ephemeral-storage", "0", "pods", "0",
-		"services.nodeports", "10", "services.loadbalancers", "10", "persistentvolumeclaims", "0", "requests.storage", "0")
+		"services.nodeports", "10", "services.loadbalancers", "10", "persistentvolumeclaims", "0", "requests.storage", "0",
+		"count/volumesnapshots.snapshot.storage.k8s.io", "2147483647")
 	maps.Copy(list, builders.Resources(pairs...))
 	return list
 }

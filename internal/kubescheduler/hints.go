@@ -1,0 +1,76 @@
+package kubescheduler
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+)
+
+// judgedHints lets the queueing hints of all plugins judge a waiting Pod as the plugins did that refused it, and not as
+// the queue has it. kube-scheduler has no option for that: it asks the plugins of a profile for their hints when it has
+// built all profiles. So the factory of any of our plugins notes the profile that is being built, and when that is
+// complete the hints take their places in the list that kube-scheduler asks. A profile without plugins of ours keeps
+// its hints.
+type judgedHints struct {
+	judged func(pod *corev1.Pod) *corev1.Pod
+	// building is the profile that is being built, nil if no plugin of ours is in it.
+	building framework.Framework
+}
+
+// options returns the options by which a scheduler is built with such hints and plugins, those that have their hints
+// judged and others.
+func (h *judgedHints) options(registry frameworkruntime.Registry) []scheduler.Option {
+	if h.judged == nil {
+		return []scheduler.Option{scheduler.WithFrameworkOutOfTreeRegistry(registry)}
+	}
+	noting := frameworkruntime.Registry{}
+	for name, factory := range registry {
+		noting[name] = func(ctx context.Context, args runtime.Object, handle framework.Handle) (framework.Plugin, error) {
+			if building, ok := handle.(framework.Framework); ok {
+				h.building = building
+			}
+			return factory(ctx, args, handle)
+		}
+	}
+	return []scheduler.Option{scheduler.WithFrameworkOutOfTreeRegistry(noting), scheduler.WithBuildFrameworkCapturer(h.built)}
+}
+
+// built puts the hints of the profile that was built in their places.
+func (h *judgedHints) built(config.KubeSchedulerProfile) {
+	if h.building == nil {
+		return
+	}
+	extensions := h.building.EnqueueExtensions()
+	for i := range extensions {
+		extensions[i] = judgedExtensions{extensions[i], h.judged}
+	}
+	h.building = nil
+}
+
+// judgedExtensions are those of one plugin.
+type judgedExtensions struct {
+	framework.EnqueueExtensions
+	judged func(pod *corev1.Pod) *corev1.Pod
+}
+
+// EventsToRegister implements framework.EnqueueExtensions.
+func (e judgedExtensions) EventsToRegister(ctx context.Context) ([]fwk.ClusterEventWithHint, error) {
+	events, err := e.EnqueueExtensions.EventsToRegister(ctx)
+	hinted := make([]fwk.ClusterEventWithHint, 0, len(events))
+	for _, event := range events {
+		if hint := event.QueueingHintFn; hint != nil {
+			event.QueueingHintFn = func(logger klog.Logger, pod *corev1.Pod, before, after any) (fwk.QueueingHint, error) {
+				return hint(logger, e.judged(pod), before, after)
+			}
+		}
+		hinted = append(hinted, event)
+	}
+	return hinted, err //nolint:wrapcheck // it is the plugin's
+}

@@ -1,0 +1,173 @@
+package kinds
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/proof"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// Claims and snapshots hold data. That a tenant lacks one does not say that it has deleted it: its control plane may
+// have been restored from an older backup. So a finalizer of ours on the tenant's object is the witness of its
+// deletion, and what nobody has seen being deleted is kept.
+
+// fate is what becomes of a super object that may hold data.
+type fate int
+
+const (
+	// fateStays: the tenant's object is there, or is used while it is being deleted.
+	fateStays fate = iota
+	// fateGoes: the tenant deletes its object, or lacks it and there is no data.
+	fateGoes
+	// fateKept: the tenant lacks its object, and nobody has seen that being deleted.
+	fateKept
+)
+
+// fateOf returns the fate of a super object. tenantObject is the one that it was made for, and only read if found, and
+// holdsData whether the super object holds any.
+func fateOf(tenantObject client.Object, found, holdsData bool) fate {
+	switch {
+	case !found && holdsData:
+		return fateKept
+	case !found, tenantObject.GetDeletionTimestamp() != nil && !isUsed(tenantObject):
+		return fateGoes
+	}
+	return fateStays
+}
+
+// isUsed returns whether an object of a tenant that is being deleted is held by others than syncers, as by pods that
+// use it.
+func isUsed(tenantObject client.Object) bool {
+	return slices.ContainsFunc(tenantObject.GetFinalizers(), func(name string) bool {
+		return !strings.HasPrefix(name, tenancyv1alpha1.FinalizerPrefixClaim)
+	})
+}
+
+// witness is the finalizer by which this super cluster sees that the tenant deletes an object.
+func (e *Env) witness() string { return tenancyv1alpha1.FinalizerPrefixClaim + e.ID }
+
+// witnesses returns whether an object of a tenant has the finalizer of this super cluster.
+func (e *Env) witnesses(tenantObject client.Object) bool {
+	return slices.Contains(tenantObject.GetFinalizers(), e.witness())
+}
+
+// adopt adds our finalizer to a tenant's object, unless that is being deleted.
+func (e *Env) adopt(ctx context.Context, tenant *Tenant, kind string, tenantObject client.Object) error {
+	if tenantObject.GetDeletionTimestamp() != nil || e.witnesses(tenantObject) {
+		return nil
+	}
+	err := e.writeFinalizers(ctx, tenant, kind, tenantObject, append(slices.Clone(tenantObject.GetFinalizers()), e.witness()))
+	if apierrors.IsNotFound(err) {
+		return engine.Waitf("the cache of the tenant's %ss", titleOf(kind))
+	}
+	return err
+}
+
+// release takes our finalizer off a tenant's object, after a live read that the super cluster has nothing for it. That
+// is read into live. definition names the CustomResourceDefinition of the type, "" for one of Kubernetes.
+func (e *Env) release(ctx context.Context, tenant *Tenant, kind, definition string, tenantObject, live client.Object) error {
+	namespace := tenantObject.GetNamespace()
+	name := types.NamespacedName{Namespace: tenancy.SuperNamespace(tenant.Key, namespace), Name: tenantObject.GetName()}
+	_, lacks, err := lacksOf(ctx, e.superCluster(), definition, name, live, func() bool {
+		return carriesOwner(live, tenant.owner(namespace, tenantObject.GetUID()))
+	})
+	switch {
+	case err != nil:
+		return unproven(err)
+	case !lacks:
+		return engine.Waitf("the cache of super %ss", titleOf(kind))
+	}
+	left := slices.DeleteFunc(slices.Clone(tenantObject.GetFinalizers()), func(name string) bool { return name == e.witness() })
+	return client.IgnoreNotFound(e.writeFinalizers(ctx, tenant, kind, tenantObject, left))
+}
+
+// writeFinalizers writes the finalizers of a tenant's object, if nobody has written that since.
+func (e *Env) writeFinalizers(ctx context.Context, tenant *Tenant, kind string, tenantObject client.Object, finalizers []string) error {
+	desired, ok := tenantObject.DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("copy of %T is no object", tenantObject)
+	}
+	desired.SetFinalizers(finalizers)
+	patch := client.MergeFromWithOptions(tenantObject, client.MergeFromWithOptimisticLock{})
+	return e.done(ctx, kind, "finalizer", tenant.Client.Patch(ctx, desired, patch))
+}
+
+// lacksOf is ControlPlane.Lacks, or lacksOrUnserved for a type with a CustomResourceDefinition of that name.
+func lacksOf(ctx context.Context, of *proof.ControlPlane, definition string, name types.NamespacedName, live client.Object, is func() bool) (proof.Proof, bool, error) {
+	if definition == "" {
+		return of.Lacks(ctx, name, live, is) //nolint:wrapcheck // it names what was read
+	}
+	return lacksOrUnserved(ctx, of, definition, name, live, is)
+}
+
+// end deletes a super object whose fate is to go, or marks it as kept, after live reads of it and of the tenant's
+// object, into superObject and live. Nobody may have written the super object since: one that got data stays.
+// fateIn returns the fate by what was read; found is whether the tenant has an object of the name and owner is that of
+// the super object.
+func (e *Env) end(ctx context.Context, tenant *Tenant, key engine.Key, definition string, superObject, live client.Object, fateIn func(found bool, owner tenancy.Owner) fate) error {
+	name := types.NamespacedName{Namespace: tenancy.SuperNamespace(key.Tenant, key.Namespace), Name: key.Name}
+	err := e.Super.Get(ctx, name, superObject)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil // the cache shows that later, which enqueues the key
+	case err != nil:
+		return fmt.Errorf("reading super %s %s: %w", titleOf(key.Kind), name, err)
+	}
+	owner, owned := tenancy.GetOwner(superObject)
+	if !owned || !tenant.owns(owner, key.Namespace) || superObject.GetDeletionTimestamp() != nil {
+		return engine.Waitf("the cache of super %ss", titleOf(key.Kind))
+	}
+	becomes := fateIn(false, owner)
+	proven, ends, err := lacksOf(ctx, tenant.controlPlane(), definition, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, live, func() bool {
+		becomes = fateIn(true, owner)
+		return becomes == fateStays
+	})
+	switch {
+	case err != nil:
+		return unproven(err)
+	case !ends:
+		return engine.Waitf("the caches of %ss", titleOf(key.Kind))
+	case becomes == fateKept:
+		labels := superObject.GetLabels()
+		set(&labels, tenancyv1alpha1.LabelKept, "true")
+		superObject.SetLabels(labels)
+		return e.done(ctx, key.Kind, "keep", e.Super.Update(ctx, superObject))
+	}
+	e.clearWarning(key)
+	return e.removeVersion(ctx, e.Super, key.Kind, superObject, proven)
+}
+
+// keptKey is that of the last word to the operator about a super object that is kept; the key itself is of the last
+// word to the tenant.
+func keptKey(key engine.Key) engine.Key {
+	key.Kind += "/kept"
+	return key
+}
+
+// isKept returns whether a super object is marked as kept.
+func isKept(superObject client.Object) bool {
+	return superObject.GetLabels()[tenancyv1alpha1.LabelKept] == "true"
+}
+
+// tellKept tells the operator, on the virtual Node, of a super object that is kept.
+func (e *Env) tellKept(key engine.Key, superObject metav1.Object, reason, what string) {
+	if e.MetaRecorder == nil || e.VirtualNode == nil {
+		return
+	}
+	if node := e.VirtualNode(); node != nil && e.warnings.isNew(keptKey(key), string(superObject.GetUID())) {
+		e.MetaRecorder.Event(node, corev1.EventTypeWarning, reason, tenancy.Cut(fmt.Sprintf(
+			"%s %s/%s is kept: tenant %s lacks its object %s/%s, and nobody has seen that being deleted. Restore that, or delete the %s in super cluster %s to release its data",
+			what, superObject.GetNamespace(), superObject.GetName(), key.Tenant, key.Namespace, key.Name, what, e.ID), tenancy.MaxEventNote))
+	}
+}
