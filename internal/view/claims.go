@@ -11,6 +11,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/claimhome"
+	"github.com/superpool/superpool/internal/failedchoice"
 )
 
 // provisioner is that of every StorageClass of a view: super clusters provision, by whatever means.
@@ -38,8 +39,8 @@ func excessOfClaims(spec *corev1.PodSpec) string {
 }
 
 // TenantClaim is an informer transform: a tenant's PersistentVolumeClaim as its pod scheduler sees it. Nodes are super
-// clusters, so the node that was selected for it is its home, if that was chosen. The object belongs to the caller and
-// is changed.
+// clusters, so the node that was selected for it is its home, if that was chosen. One that has none says which super
+// clusters did not take it. The object belongs to the caller and is changed.
 func TenantClaim(object any) (any, error) {
 	claim, ok := object.(*corev1.PersistentVolumeClaim)
 	if !ok {
@@ -53,6 +54,8 @@ func TenantClaim(object any) (any, error) {
 	}
 	if home := claimhome.Of(claim); home != "" {
 		annotations[schedulerv1alpha1.AnnotationSuperCluster], annotations[volumehelper.AnnSelectedNode] = home, home
+	} else if len(failedchoice.Of(claim)) > 0 {
+		annotations[schedulerv1alpha1.AnnotationFailedSuperClusters] = claim.Annotations[schedulerv1alpha1.AnnotationFailedSuperClusters]
 	}
 	claim.Annotations, claim.Labels, claim.ManagedFields = annotations, nil, nil
 	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: claim.Status.Phase}

@@ -30,10 +30,11 @@ const (
 	// LabelSuperCluster is AnnotationSuperCluster as a label.
 	// Written by vc-scheduler; read by the syncer of that super cluster, which watches these pods alone.
 	LabelSuperCluster = AnnotationSuperCluster
-	// AnnotationFailedSuperClusters on a Pod holds which super clusters were chosen for it and did not take it, when
-	// last and how often: JSON such as {"r1":{"at":"2026-01-01T00:00:00Z","count":1,"reason":"Quota"}}. The pod is kept
-	// out of them for a while; who removes it lets the pod be tried there at once.
-	// Written by the syncers; read by the syncers, plugin ChoiceBackoff.
+	// AnnotationFailedSuperClusters on a Pod or a PersistentVolumeClaim holds which super clusters were chosen for it
+	// and did not take it, when last and how often: JSON such as
+	// {"r1":{"at":"2026-01-01T00:00:00Z","count":1,"reason":"Quota"}}. It is kept out of them for a while; who removes
+	// the annotation lets it be tried there at once.
+	// Written by the syncers; read by the syncers, vc-scheduler, plugins ChoiceBackoff and VolumeHome.
 	AnnotationFailedSuperClusters = "scheduler.tenancy.x-k8s.io/failed-super-clusters"
 	// AnnotationOutOfService is "true" on a Node whose taint node.kubernetes.io/out-of-service vc-scheduler has
 	// written. A taint of that key without it is the tenant's.

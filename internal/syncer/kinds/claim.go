@@ -16,7 +16,9 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/claimhome"
+	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -80,6 +82,9 @@ func (c *Claims) Reconcile(ctx context.Context, key engine.Key, _ time.Duration)
 	if !superSynced || !volumesSynced {
 		return 0, nil // session.filled and engine.Patrol enqueue this key again once the caches are synced
 	}
+	if err := c.readUntaken(ctx, pair); err != nil {
+		return 0, err
+	}
 	if pair.tenantClaim != nil && pair.superClaim == nil {
 		assignment, err := c.env.Assignments.Of(ctx, key.Tenant, key.Namespace)
 		if err != nil {
@@ -90,6 +95,7 @@ func (c *Claims) Reconcile(ctx context.Context, key engine.Key, _ time.Duration)
 			return 0, err
 		}
 		pair.facts.Ready = placed && assignment.Reserved != nil // nil: all of it leaves
+		pair.facts.Leaves = c.chosen(pair.tenantClaim) && assignment.State == assign.Placed && assignment.Reserved == nil
 		snapshot := claimhome.Snapshot(pair.tenantClaim)
 		pair.facts.Restores = snapshot != ""
 		if pair.tenantClaim.DeletionTimestamp == nil && pair.tenantClaim.Spec.VolumeName == "" {
@@ -99,7 +105,8 @@ func (c *Claims) Reconcile(ctx context.Context, key engine.Key, _ time.Duration)
 		}
 	}
 	step, volume := NextClaimStep(pair.tenantClaim, pair.superClaim, &pair.facts)
-	return 0, c.perform(ctx, step, pair, volume)
+	err := c.perform(ctx, step, pair, volume)
+	return c.env.untaken.after(key, c.patience(pair), c.env.Clock.Now()), err
 }
 
 // perform executes a step. It is the only place from where this kind writes.
@@ -115,21 +122,14 @@ func (c *Claims) perform(ctx context.Context, step ClaimStep, pair *claimPair, v
 		return c.create(ctx, pair)
 	case ClaimStepChoose:
 		return c.env.done(ctx, KindClaim, "choose", c.env.chooseHere(ctx, pair.tenant, pair.tenantClaim))
-	case ClaimStepWarnSource:
-		c.env.warnOnce(pair.tenant, pair.key, pair.tenantClaim, ReasonFailedCreate, fmt.Sprintf("Super cluster %s: the claim waits for %s", c.env.ID, pair.facts.Missing))
-		return nil
+	case ClaimStepWarnSource, ClaimStepWarnClass, ClaimStepWarnConflict, ClaimStepWarnUnused:
+		return c.warn(ctx, step, pair)
+	case ClaimStepGiveUp:
+		return c.giveUp(ctx, pair)
+	case ClaimStepTakeBack:
+		return c.takeBack(ctx, pair)
 	case ClaimStepSync:
 		return c.sync(ctx, pair)
-	case ClaimStepWarnConflict:
-		c.warnConflict(pair)
-		return nil
-	case ClaimStepWarnUnused:
-		if err := c.adopt(ctx, pair); err != nil {
-			return err
-		}
-		c.env.warnOnce(pair.tenant, pair.key, pair.tenantClaim, ReasonVolumeUnused, fmt.Sprintf(
-			"Super cluster %s has a volume for the claim, which is bound to volume %s: it stays there until the claim is deleted", c.env.ID, pair.tenantClaim.Spec.VolumeName))
-		return nil
 	case ClaimStepDelete:
 		return c.delete(ctx, pair)
 	case ClaimStepKeep:
@@ -146,6 +146,27 @@ func (c *Claims) perform(ctx context.Context, step ClaimStep, pair *claimPair, v
 	return fmt.Errorf("step %v of claims is not implemented", step)
 }
 
+// warn tells the tenant what a step says of its claim.
+func (c *Claims) warn(ctx context.Context, step ClaimStep, pair *claimPair) error {
+	switch step { //nolint:exhaustive // The rest is that of a volume which is not used.
+	case ClaimStepWarnSource:
+		c.env.warnOnce(pair.tenant, pair.key, pair.tenantClaim, ReasonFailedCreate, fmt.Sprintf("Super cluster %s: the claim waits for %s", c.env.ID, pair.facts.Missing))
+		return nil
+	case ClaimStepWarnClass:
+		c.env.warnOnce(pair.tenant, pair.key, pair.tenantClaim, ReasonFailedCreate, fmt.Sprintf("Super cluster %s has no StorageClass %s", c.env.ID, pair.facts.NoClass))
+		return nil
+	case ClaimStepWarnConflict:
+		c.warnConflict(pair)
+		return nil
+	}
+	if err := c.adopt(ctx, pair); err != nil {
+		return err
+	}
+	c.env.warnOnce(pair.tenant, pair.key, pair.tenantClaim, ReasonVolumeUnused, fmt.Sprintf(
+		"Super cluster %s has a volume for the claim, which is bound to volume %s: it stays there until the claim is deleted", c.env.ID, pair.tenantClaim.Spec.VolumeName))
+	return nil
+}
+
 // write sets superClaim to the desired super claim.
 func (c *Claims) write(pair *claimPair, superClaim *corev1.PersistentVolumeClaim) {
 	name := pair.superName()
@@ -158,9 +179,15 @@ func (c *Claims) write(pair *claimPair, superClaim *corev1.PersistentVolumeClaim
 // create makes the super claim, once the tenant's has our finalizer: whatever is written to a volume of it goes with a
 // deletion that was seen.
 func (c *Claims) create(ctx context.Context, pair *claimPair) error {
+	if err := c.confirmHome(ctx, pair); err != nil {
+		return err
+	}
 	created := &corev1.PersistentVolumeClaim{}
 	c.write(pair, created)
 	if !c.env.admit(pair.tenant, pair.key, pair.tenantClaim, created, nil, policy.Facts{}) {
+		if c.env.warned(pair.key, pair.tenantClaim, ReasonTenantLimit) {
+			c.notTaken(pair, failedchoice.Limit, "a limit of the tenant is reached there")
+		}
 		return nil
 	}
 	if err := c.adopt(ctx, pair); err != nil {
@@ -173,7 +200,11 @@ func (c *Claims) create(ctx context.Context, pair *claimPair) error {
 		return c.nameTaken(ctx, pair)
 	}
 	if err == nil {
+		c.env.untaken.forget(pair.key)
 		c.env.clearWarning(pair.key)
+	}
+	if reason, message, refused := c.env.refusalOf(pair.tenant, pair.key, err); refused {
+		c.notTaken(pair, reason, message)
 	}
 	c.env.warnRefused(pair.tenant, pair.key, pair.tenantClaim, ReasonFailedCreate, err)
 	return c.env.done(ctx, KindClaim, "create", err)
@@ -195,15 +226,8 @@ func (c *Claims) adopt(ctx context.Context, pair *claimPair) error {
 
 // release takes our finalizer off the tenant claim, after a live read that the super cluster has nothing for it.
 func (c *Claims) release(ctx context.Context, pair *claimPair) error {
-	live := &corev1.PersistentVolumeClaim{}
-	_, lacks, err := c.env.superCluster().Lacks(ctx, pair.superName(), live, func() bool {
-		return carriesOwner(live, pair.tenant.owner(pair.key.Namespace, pair.tenantClaim.UID))
-	})
-	switch {
-	case err != nil:
-		return unproven(err)
-	case !lacks:
-		return engine.Waitf("the cache of super claims")
+	if err := c.proveNotHere(ctx, pair); err != nil {
+		return err
 	}
 	desired := pair.tenantClaim.DeepCopy()
 	desired.Finalizers = slices.DeleteFunc(desired.Finalizers, func(name string) bool { return name == c.env.witness() })
