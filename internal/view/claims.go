@@ -14,9 +14,6 @@ import (
 	"github.com/superpool/superpool/internal/failedchoice"
 )
 
-// provisioner is that of every StorageClass of a view: super clusters provision, by whatever means.
-const provisioner = "tenancy.x-k8s.io/super-cluster"
-
 // maxClaims is how many claims a Pod may have: each cycle compares them with all super clusters.
 const maxClaims = 100
 
@@ -92,7 +89,7 @@ func TenantStorageClass(object any) (any, error) {
 	}
 	return &storagev1.StorageClass{
 		ObjectMeta:        metav1.ObjectMeta{Name: class.Name, UID: class.UID, ResourceVersion: class.ResourceVersion, Annotations: annotations},
-		Provisioner:       provisioner,
+		Provisioner:       driverPrefix + class.Name,
 		VolumeBindingMode: class.VolumeBindingMode,
 		AllowedTopologies: []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{
 			Key: tenancyv1alpha1.LabelSuperClusterID, Values: append(offering, nowhere),
