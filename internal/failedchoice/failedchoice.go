@@ -1,5 +1,5 @@
-// Package failedchoice reads and writes what a tenant's pod says about super clusters that were chosen for it and did
-// not take it. A tenant can write it too: it decides about nothing but where and when that pod is tried.
+// Package failedchoice reads and writes what a tenant's pod or claim says about super clusters that were chosen for it
+// and did not take it. A tenant can write it too: it decides about nothing but where and when that object is tried.
 //
 // Everything here is pure: no clients, no clock, no logging.
 package failedchoice
@@ -21,26 +21,28 @@ const (
 	MaxLength = 8192
 	// maxSuperClusters bounds the super clusters that are kept, the last that failed.
 	maxSuperClusters = 32
-	// shortest is how long a pod is kept out of a super cluster that failed once, and longest how long at most. What
-	// is older than longest is forgotten.
+	// shortest is how long an object is kept out of a super cluster that failed once, and longest how long at most.
+	// What is older than longest is forgotten.
 	shortest, longest = 5 * time.Minute, time.Hour
 )
 
-// Reasons why a super cluster did not take a pod.
+// Reasons why a super cluster did not take a pod or a claim.
 const (
 	// Unschedulable: its scheduler found no node.
 	Unschedulable = "Unschedulable"
-	// Quota: a ResourceQuota there did not admit the super pod.
+	// Quota: a ResourceQuota there did not admit the super object.
 	Quota = "Quota"
-	// Refused: its API server refused the super pod.
+	// Refused: its API server refused the super object.
 	Refused = "Refused"
+	// NoClass: it does not have the StorageClass of the claim.
+	NoClass = "NoClass"
 	// Limit: what the tenant has there reaches a limit of its TenantPolicy.
 	Limit = "Limit"
 	// Closed: its virtual Node was cordoned or tainted after the choice.
 	Closed = "Closed"
 )
 
-// Failure is that a super cluster did not take a pod.
+// Failure is that a super cluster did not take an object.
 type Failure struct {
 	// At is when it last did not.
 	At metav1.Time `json:"at"`
@@ -50,12 +52,12 @@ type Failure struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Failures are those of one pod by super cluster. They are not changed once they are read. Nil has none.
+// Failures are those of one pod or claim by super cluster. They are not changed once they are read. Nil has none.
 type Failures map[string]Failure
 
-// Of returns what a pod, of a tenant or of the pod view, says. What cannot be read counts as none.
-func Of(pod metav1.Object) Failures {
-	text := pod.GetAnnotations()[schedulerv1alpha1.AnnotationFailedSuperClusters]
+// Of returns what an object, of a tenant or of the pod view, says. What cannot be read counts as none.
+func Of(object metav1.Object) Failures {
+	text := object.GetAnnotations()[schedulerv1alpha1.AnnotationFailedSuperClusters]
 	if text == "" || len(text) > MaxLength {
 		return nil
 	}
@@ -102,11 +104,45 @@ func (f Failures) String() string {
 	return string(text)
 }
 
-// Keeps reports whether a pod is kept out of a super cluster now. A time that is yet to come counts as now.
+// Keeps reports whether the object is kept out of a super cluster now. A time that is yet to come counts as now.
 func (f Failures) Keeps(superCluster string, now time.Time) bool {
 	failure := f[superCluster].live(now)
-	return failure.Count > 0 && now.Sub(failure.At.Time) < doubled(shortest, failure.Count-1)
+	return failure.Count > 0 && now.Before(failure.until())
 }
+
+// Closed returns which of the super clusters the object is kept out of now, in their order. When it is kept out of all,
+// the one that failed first is open again.
+func (f Failures) Closed(superClusters []string, now time.Time) []string {
+	var kept []string
+	for _, name := range superClusters {
+		if f.Keeps(name, now) {
+			kept = append(kept, name)
+		}
+	}
+	if len(kept) > 0 && len(kept) == len(superClusters) {
+		oldest := f.Oldest(kept)
+		return slices.DeleteFunc(kept, func(name string) bool { return name == oldest })
+	}
+	return kept
+}
+
+// And returns the failures of two objects that go to one super cluster: of each super cluster those that keep it closed
+// for longer.
+func (f Failures) And(other Failures) Failures {
+	if len(f) == 0 {
+		return other
+	}
+	both := maps.Clone(f)
+	for name, failure := range other {
+		if known, exists := both[name]; !exists || known.until().Before(failure.until()) {
+			both[name] = failure
+		}
+	}
+	return both
+}
+
+// until returns when a failure ceases to keep an object out.
+func (f Failure) until() time.Time { return f.At.Add(doubled(shortest, f.Count-1)) }
 
 // Oldest returns which of the super clusters failed first, and of those at one time the first by name, "" for none of
 // none.

@@ -78,6 +78,35 @@ func TestKeeps(t *testing.T) {
 	}
 }
 
+func TestClosed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		failures failedchoice.Failures
+		want     []string
+	}{
+		"none failed":          {},
+		"one failed":           {failedchoice.Failures{"r2": failed(0, 1)}, []string{"r2"}},
+		"one failed elsewhere": {failedchoice.Failures{"r9": failed(0, 1)}, nil},
+		"two failed":           {failedchoice.Failures{"r3": failed(0, 1), "r1": failed(time.Minute, 1)}, []string{"r1", "r3"}},
+		"all failed":           {failedchoice.Failures{"r1": failed(0, 1), "r2": failed(time.Minute, 1), "r3": failed(0, 1)}, []string{"r1", "r3"}},
+		"one failed long ago":  {failedchoice.Failures{"r1": failed(0, 1), "r2": failed(5*time.Minute, 1), "r3": failed(0, 1)}, []string{"r1", "r3"}},
+	} {
+		require.Equal(t, tc.want, tc.failures.Closed([]string{"r1", "r2", "r3"}, now), name)
+	}
+	require.Empty(t, failedchoice.Failures{"r1": failed(0, 1)}.Closed([]string{"r1"}, now))
+	require.Empty(t, failedchoice.Failures{"r1": failed(0, 1)}.Closed(nil, now))
+}
+
+func TestAnd(t *testing.T) {
+	long, short := failed(0, 2), failed(0, 1)
+	first, second := failedchoice.Failures{"r1": long, "r2": short}, failedchoice.Failures{"r1": short, "r2": long, "r3": short}
+	want := failedchoice.Failures{"r1": long, "r2": long, "r3": short}
+	require.Equal(t, want, first.And(second))
+	require.Equal(t, want, second.And(first))
+	require.Equal(t, failedchoice.Failures{"r1": long, "r2": short}, first, "what was read stays")
+	require.Equal(t, first, failedchoice.Failures(nil).And(first))
+	require.Equal(t, first, first.And(nil))
+}
+
 func TestOldest(t *testing.T) {
 	failures := failedchoice.Failures{"r1": failed(1, 1), "r2": failed(2, 1), "r3": failed(2, 1)}
 	require.Equal(t, "r2", failures.Oldest([]string{"r3", "r1", "r2"}))

@@ -293,6 +293,12 @@ func TestMessage(t *testing.T) {
 			}),
 			want: "0/2 super clusters are available: 2 had no node with 2 cpu free or 8Gi memory free",
 		},
+		"free storage": {
+			pod: pod("1"), status: unfit(2, "", unresolvable, clusters{
+				"r1": rejected("VolumeBinding", "node(s) did not have enough free storage"), "r2": rejected("VolumeBinding", "node(s) did not have enough free storage"),
+			}),
+			want: "0/2 super clusters are available: 2 have not enough free storage",
+		},
 		"a PreFilter": {
 			pod: pod("1"), status: unfit(2, "too large", rejected("P", "too large"), nil), want: "0/2 super clusters are available: too large",
 		},

@@ -36,7 +36,7 @@ type choices struct {
 	// pods had and that wait for a node. complete is whether that list has ended.
 	before   sets.Set[types.UID]
 	complete bool
-	refused map[types.UID]refusedChoice
+	refused  map[types.UID]refusedChoice
 	// enqueue asks for a repair of a pod. It is nil before bind.
 	enqueue func(namespace, name string)
 }

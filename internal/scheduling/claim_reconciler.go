@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -20,12 +21,15 @@ import (
 	schedulinghelper "k8s.io/component-helpers/scheduling/corev1"
 	volumehelper "k8s.io/component-helpers/storage/volume"
 	pluginhelper "k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/claimhome"
+	"github.com/superpool/superpool/internal/failedchoice"
+	"github.com/superpool/superpool/internal/freestorage"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -37,12 +41,16 @@ const (
 	// reasonClassNotOffered: no super cluster offers the StorageClass of a claim, so nobody provisions it.
 	reasonClassNotOffered = "StorageClassNotOffered"
 	// reasonNoHome: a claim is to be provisioned at once, and no super cluster that offers its StorageClass takes it:
-	// the claim's namespace holds nothing there, or it takes nothing new.
+	// the claim's namespace holds nothing there, it takes nothing new, or it has not enough free storage.
 	reasonNoHome = "NoSuperCluster"
 	// reasonNoStorage: a claim is to be provisioned at once, and the storage that the claim's namespace holds in one
 	// super cluster has no room for it, where it could be. The message says whether it would have without other claims.
 	reasonNoStorage = "TooLittleStorage"
 )
+
+// claimsInterval is how long claims without a home wait before they are looked at for a change of what is free of
+// storage: each super cluster may say it every few seconds, and all claims of the tenant are read.
+const claimsInterval = 5 * time.Second
 
 // claimsBeside is what the claims of one namespace are that have a home, by super cluster.
 type claimsBeside struct {
@@ -64,12 +72,13 @@ func homeless(claim *corev1.PersistentVolumeClaim) bool {
 
 // homeFor chooses the home of a claim that is to be provisioned at once, and returns "" and why if there is none. One
 // that waits for its first consumer gets it from that one's pod scheduler, and is told here only that nobody offers its
-// class. nodes are those of the pod view, and beside is what other claims of the namespace are there.
+// class. beside is what other claims of the namespace are in super clusters.
 //
 // Chosen is, of the super clusters that offer the class, hold room for pods of the namespace and storage for the claim,
-// if its quota names storage, and take new pods, the one with the fewest of its claims, then the one with most room for
-// pods, then the first by name.
-func homeFor(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, nodes []*corev1.Node, beside *claimsBeside) (string, tenancy.Reason) {
+// if its quota names storage, take new pods, have as much free storage as far as they say, and have not failed to make
+// the claim lately (failedchoice), the one with the fewest of its claims, then the one with most room for pods, then the
+// first by name.
+func homeFor(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, among candidates, beside *claimsBeside) (string, tenancy.Reason) {
 	offering := claimhome.OfferedBy(class)
 	if len(offering) == 0 {
 		return "", tenancy.Reason{Reason: reasonClassNotOffered, Message: fmt.Sprintf("No super cluster offers StorageClass %s", class.Name)}
@@ -80,30 +89,23 @@ func homeFor(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass,
 	if ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) != storagev1.VolumeBindingImmediate {
 		return "", tenancy.Reason{}
 	}
-	home, most := "", int64(0)
-	storage := int64(-1)         // the most that the namespace holds where nothing but storage is lacking, -1 for nowhere
-	for _, node := range nodes { // sorted by name
-		room := node.Status.Allocatable[slicepod.Resource(corev1.ResourcePods, claim.Namespace)]
-		if room.Sign() <= 0 || !takesClaims(node) || !slices.Contains(offering, node.Name) {
-			continue
-		}
-		if held, short := lacksStorage(claim, node, beside); short {
-			storage = max(storage, held)
-			continue
-		}
-		fewer, as := beside.count[node.Name] < beside.count[home], beside.count[node.Name] == beside.count[home]
-		if home == "" || fewer || as && room.Value() > most {
-			home, most = node.Name, room.Value()
+	open, rooms, storage := among.open(claim, class.Name, offering, beside)
+	closed := failedchoice.Of(claim).Closed(open, among.now)
+	home := ""
+	for _, name := range open {
+		fewer, as := beside.count[name] < beside.count[home], beside.count[name] == beside.count[home]
+		if !slices.Contains(closed, name) && (home == "" || fewer || as && rooms[name] > rooms[home]) {
+			home = name
 		}
 	}
 	switch {
 	case home != "":
 		return home, tenancy.Reason{}
 	case storage >= 0:
-		return "", noStorage(claim, storage)
+		return "", tooLittleStorage(claim, storage)
 	}
 	return "", tenancy.Reason{Reason: reasonNoHome, Message: fmt.Sprintf(
-		"No super cluster that offers StorageClass %s takes the claim: namespace %s holds nothing there, or it takes nothing new", class.Name, claim.Namespace)}
+		"No super cluster that offers StorageClass %s takes the claim: namespace %s holds nothing there, or it takes nothing new, or it has not enough free storage", class.Name, claim.Namespace)}
 }
 
 // lacksStorage reports whether a super cluster has no room for a claim in what its namespace holds there of storage,
@@ -114,8 +116,8 @@ func lacksStorage(claim *corev1.PersistentVolumeClaim, node *corev1.Node, beside
 	return held, isNamed && slice.Size(claim) > held-beside.bytes[node.Name]
 }
 
-// noStorage returns why no super cluster takes a claim for its size. most is what the namespace holds in one of them.
-func noStorage(claim *corev1.PersistentVolumeClaim, most int64) tenancy.Reason {
+// tooLittleStorage returns why no super cluster takes a claim for its size. most is what the namespace holds in one of them.
+func tooLittleStorage(claim *corev1.PersistentVolumeClaim, most int64) tenancy.Reason {
 	d, size := slice.DimensionOf(corev1.ResourceStorage), slice.Size(claim)
 	why := ", and its claims leave too little of that"
 	if size > most {
@@ -124,6 +126,41 @@ func noStorage(claim *corev1.PersistentVolumeClaim, most int64) tenancy.Reason {
 	return tenancy.Reason{Reason: reasonNoStorage, Message: fmt.Sprintf(
 		"No super cluster takes the claim, which requests %s: namespace %s holds at most %s of storage in one of those where it could be%s",
 		d.Quantity(size), claim.Namespace, d.Quantity(most), why)}
+}
+
+// candidates are the super clusters among which homes are chosen.
+type candidates struct {
+	// nodes are those of the pod view, sorted by name.
+	nodes []*corev1.Node
+	// free is what they say of their storage, of StorageClasses for which shows returns true.
+	free  map[string]freestorage.Sizes
+	shows func(class string) bool
+	now   time.Time
+}
+
+// open returns which of those that offer the class of a claim can make it, sorted, and how many pods of its namespace
+// each has room for. storage is the most that the namespace holds of it in one where nothing else is lacking, -1 if
+// there is none.
+func (c *candidates) open(claim *corev1.PersistentVolumeClaim, class string, offering []string, beside *claimsBeside) (open []string, rooms map[string]int64, storage int64) {
+	rooms, storage = map[string]int64{}, -1
+	size := claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	for _, node := range c.nodes {
+		room := node.Status.Allocatable[slicepod.Resource(corev1.ResourcePods, claim.Namespace)]
+		if room.Sign() <= 0 || !takesClaims(node) || !slices.Contains(offering, node.Name) || !c.holds(node.Name, class, size.Value()) {
+			continue
+		}
+		if held, short := lacksStorage(claim, node, beside); short {
+			storage = max(storage, held)
+			continue
+		}
+		open, rooms[node.Name] = append(open, node.Name), room.Value()
+	}
+	return open, rooms, storage
+}
+
+// holds reports whether a super cluster has room for a volume, as far as it says.
+func (c *candidates) holds(superCluster, class string, size int64) bool {
+	return !c.shows(class) || c.free[superCluster].Holds(class, size)
 }
 
 // takesClaims reports whether a super cluster takes new claims: those that take new pods without tolerations.
@@ -142,6 +179,9 @@ type claimReconciler struct {
 	placements client.Reader
 	dispatcher *Dispatcher
 	recorder   events.EventRecorder
+	clock      clock.PassiveClock
+	// shows returns whether the tenant's policy shows a StorageClass of super clusters.
+	shows func(class string) bool
 	// told is what the claims that have no home were told last. The controller has one worker.
 	told map[types.NamespacedName]claimTold
 }
@@ -162,7 +202,8 @@ func (r *claimReconciler) Reconcile(ctx context.Context, item request) (reconcil
 	if err := r.placements.List(ctx, placements, client.InNamespace(r.key)); err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing NamespacePlacements: %w", err)
 	}
-	nodes := view.TenantNodes(r.dispatcher.virtualNodes(), placements.Items)
+	virtual := r.dispatcher.virtualNodes()
+	among := candidates{nodes: view.TenantNodes(virtual, placements.Items), free: storageOf(virtual), shows: r.shows, now: r.clock.Now()}
 	var errs []error
 	beside := map[string]*claimsBeside{} // by namespace
 	for _, claim := range claims {
@@ -171,7 +212,7 @@ func (r *claimReconciler) Reconcile(ctx context.Context, item request) (reconcil
 				return reconcile.Result{}, err
 			}
 		}
-		errs = append(errs, r.give(ctx, claim, nodes, beside[claim.Namespace]))
+		errs = append(errs, r.give(ctx, claim, among, beside[claim.Namespace]))
 	}
 	return reconcile.Result{}, errors.Join(errs...)
 }
@@ -215,12 +256,12 @@ func nameOf(claim *corev1.PersistentVolumeClaim) types.NamespacedName {
 }
 
 // give gives one claim a home, and counts it in beside, or tells its tenant why there is none.
-func (r *claimReconciler) give(ctx context.Context, claim *corev1.PersistentVolumeClaim, nodes []*corev1.Node, beside *claimsBeside) error {
+func (r *claimReconciler) give(ctx context.Context, claim *corev1.PersistentVolumeClaim, among candidates, beside *claimsBeside) error {
 	class, err := r.classes.Get(volumehelper.GetPersistentVolumeClaimClass(claim))
 	if err != nil {
 		return nil //nolint:nilerr // the tenant's own volume controller says so, and its creation enqueues all claims
 	}
-	home, why := homeFor(claim, class, nodes, beside)
+	home, why := homeFor(claim, class, among, beside)
 	if why != (tenancy.Reason{}) {
 		r.tell(claim, why)
 	}

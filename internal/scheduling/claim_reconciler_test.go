@@ -1,7 +1,9 @@
 package scheduling
 
 import (
+	"cmp"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -14,11 +16,14 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/claimhome"
+	"github.com/superpool/superpool/internal/failedchoice"
+	"github.com/superpool/superpool/internal/freestorage"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -68,51 +73,67 @@ func TestHomeFor(t *testing.T) {
 			node.Status.Allocatable[slicepod.Resource(corev1.ResourceStorage, "web")] = resource.MustParse(size)
 		}
 	}
+	at := time.Unix(1_000_000, 0)
+	failed := func(superCluster string, ago time.Duration) failedchoice.Failures {
+		return failedchoice.Failures(nil).Plus(superCluster, failedchoice.Quota, at.Add(-ago))
+	}
+	free := map[string]freestorage.Sizes{"r1": {"fast": 100 << 30}, "r2": {"fast": 10 << 30}}
 	cordoned := func(node *corev1.Node) { node.Spec.Unschedulable = true }
 	for name, tc := range map[string]struct {
 		class      *storagev1.StorageClass
 		nodes      []*corev1.Node
 		beside     map[string]int
 		used       map[string]int64
+		failed     failedchoice.Failures
+		size       string
 		want       string
 		wantReason string
 		wantWhy    string
 	}{
 		"the one with storage left": {
-			class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "9", storing("5Gi")), room("r2", "1", storing("5Gi"))}, used: map[string]int64{"r1": 3 << 30},
+			class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "9", storing("5Gi")), room("r2", "1", storing("5Gi"))}, size: "3Gi", used: map[string]int64{"r1": 3 << 30},
 			want: "r2",
 		},
-		"storage that nobody names": {class: storageClassOf(now, "r1"), nodes: []*corev1.Node{room("r1", "9")}, used: map[string]int64{"r1": 3 << 30}, want: "r1"},
+		"storage that nobody names": {class: storageClassOf(now, "r1"), nodes: []*corev1.Node{room("r1", "9")}, size: "3Gi", used: map[string]int64{"r1": 3 << 30}, want: "r1"},
 		"no storage left": {
-			class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "9", storing("5Gi")), room("r2", "9", storing("0"))}, used: map[string]int64{"r1": 3 << 30},
+			class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "9", storing("5Gi")), room("r2", "9", storing("0"))}, size: "3Gi", used: map[string]int64{"r1": 3 << 30},
 			wantReason: reasonNoStorage,
 			wantWhy:    "No super cluster takes the claim, which requests 3Gi: namespace web holds at most 5Gi of storage in one of those where it could be, and its claims leave too little of that",
 		},
 		"larger than any piece": {
-			class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "9", storing("1Gi")), room("r2", "9", storing("2Gi"))},
+			class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "9", storing("1Gi")), room("r2", "9", storing("2Gi"))}, size: "3Gi",
 			wantReason: reasonNoStorage,
 			wantWhy:    "No super cluster takes the claim, which requests 3Gi: namespace web holds at most 2Gi of storage in one of those where it could be; larger slices, or storage in annotation scheduler.tenancy.x-k8s.io/slice of the namespace, make larger pieces",
 		},
-		"the one with most room":            {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "2")}, want: "r2"},
-		"the first of equals":               {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "1")}, want: "r1"},
-		"the one with fewer claims":         {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "9")}, beside: map[string]int{"r1": 1, "r2": 2}, want: "r1"},
-		"one without claims":                {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "9"), room("r2", "1")}, beside: map[string]int{"r1": 1}, want: "r2"},
-		"the one that offers the class":     {class: storageClassOf(now, "r1"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "2")}, want: "r1"},
-		"not a drained one":                 {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "2", tainted("drain"))}, want: "r1"},
-		"not a cordoned one":                {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "2", cordoned)}, want: "r1"},
-		"one with the taint of all":         {class: storageClassOf(now, "r1"), nodes: []*corev1.Node{room("r1", "1", tainted(schedulerv1alpha1.TaintProvider))}, want: "r1"},
-		"none holds the namespace":          {class: storageClassOf(now, "r1", "r3"), nodes: []*corev1.Node{room("r1", "0"), room("r2", "2")}, wantReason: reasonNoHome},
-		"nobody offers it":                  {class: storageClassOf(now), nodes: []*corev1.Node{room("r1", "1")}, wantReason: reasonClassNotOffered},
-		"nobody offers it to later pods":    {class: storageClassOf(later), nodes: []*corev1.Node{room("r1", "1")}, wantReason: reasonClassNotOffered},
-		"it waits for its first consumer":   {class: storageClassOf(later, "r1"), nodes: []*corev1.Node{room("r1", "1")}},
-		"a pool without the tenant's nodes": {class: storageClassOf(now, "r1"), wantReason: reasonNoHome},
+		"the one with most room":             {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "2")}, want: "r2"},
+		"the first of equals":                {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "1")}, want: "r1"},
+		"the one with fewer claims":          {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "9")}, beside: map[string]int{"r1": 1, "r2": 2}, want: "r1"},
+		"one without claims":                 {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "9"), room("r2", "1")}, beside: map[string]int{"r1": 1}, want: "r2"},
+		"the one that offers the class":      {class: storageClassOf(now, "r1"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "2")}, want: "r1"},
+		"not a drained one":                  {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "2", tainted("drain"))}, want: "r1"},
+		"not a cordoned one":                 {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "2", cordoned)}, want: "r1"},
+		"one with the taint of all":          {class: storageClassOf(now, "r1"), nodes: []*corev1.Node{room("r1", "1", tainted(schedulerv1alpha1.TaintProvider))}, want: "r1"},
+		"none holds the namespace":           {class: storageClassOf(now, "r1", "r3"), nodes: []*corev1.Node{room("r1", "0"), room("r2", "2")}, wantReason: reasonNoHome},
+		"nobody offers it":                   {class: storageClassOf(now), nodes: []*corev1.Node{room("r1", "1")}, wantReason: reasonClassNotOffered},
+		"nobody offers it to later pods":     {class: storageClassOf(later), nodes: []*corev1.Node{room("r1", "1")}, wantReason: reasonClassNotOffered},
+		"it waits for its first consumer":    {class: storageClassOf(later, "r1"), nodes: []*corev1.Node{room("r1", "1")}},
+		"not one that failed":                {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "9")}, failed: failed("r2", 0), want: "r1"},
+		"one that failed a while ago":        {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "9")}, failed: failed("r2", time.Hour), want: "r2"},
+		"one that failed, where no other is": {class: storageClassOf(now, "r1", "r3"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "9")}, failed: failed("r1", 0), want: "r1"},
+		"the one that failed first":          {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "9")}, failed: failed("r2", 0).And(failed("r1", time.Minute)), want: "r1"},
+		"one that has as much free":          {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "9")}, size: "20Gi", want: "r1"},
+		"one that says nothing of that":      {class: storageClassOf(now, "r2", "r3"), nodes: []*corev1.Node{room("r2", "9"), room("r3", "1")}, size: "200Gi", want: "r3"},
+		"none has as much free":              {class: storageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "9")}, size: "200Gi", wantReason: reasonNoHome},
+		"a pool without the tenant's nodes":  {class: storageClassOf(now, "r1"), wantReason: reasonNoHome},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			claim := homelessClaim("c", func(claim *corev1.PersistentVolumeClaim) {
-				claim.Spec.Resources.Requests = builders.Resources("storage", "3Gi")
+				claim.Spec.Resources.Requests = builders.Resources("storage", cmp.Or(tc.size, "1Gi"))
+				claim.Annotations[schedulerv1alpha1.AnnotationFailedSuperClusters] = tc.failed.String()
 			})
-			home, why := homeFor(claim, tc.class, tc.nodes, &claimsBeside{count: tc.beside, bytes: tc.used})
+			among := candidates{nodes: tc.nodes, free: free, shows: func(class string) bool { return class == "fast" }, now: at}
+			home, why := homeFor(claim, tc.class, among, &claimsBeside{count: tc.beside, bytes: tc.used})
 			require.Equal(t, tc.want, home)
 			require.Equal(t, tc.wantReason, why.Reason)
 			require.Equal(t, tc.wantReason == "", why.Message == "")
@@ -134,7 +155,7 @@ func TestClaimsWithoutAHome(t *testing.T) {
 	factory := informers.NewSharedInformerFactory(api, 0)
 	recorder := events.NewFakeRecorder(10)
 	r := &claimReconciler{
-		key: "acme", api: api, recorder: recorder, placements: clientfake.NewClientBuilder().WithScheme(metaScheme(t)).Build(), dispatcher: newDispatcher(),
+		key: "acme", api: api, recorder: recorder, placements: clientfake.NewClientBuilder().WithScheme(metaScheme(t)).Build(), dispatcher: newDispatcher(), clock: clock.RealClock{}, shows: func(string) bool { return true },
 		claims: factory.Core().V1().PersistentVolumeClaims().Lister(), classes: factory.Storage().V1().StorageClasses().Lister(),
 	}
 	factory.Start(t.Context().Done())
@@ -165,7 +186,7 @@ func TestClaimsGivenTogether(t *testing.T) {
 	factory := informers.NewSharedInformerFactory(api, 0)
 	placement := builders.Placement("acme", "web").Held("r1", 1, "pods", "9").Held("r2", 1, "pods", "9").Obj()
 	r := &claimReconciler{
-		key: "acme", api: api, recorder: events.NewFakeRecorder(10), dispatcher: newDispatcher(),
+		key: "acme", api: api, recorder: events.NewFakeRecorder(10), dispatcher: newDispatcher(), clock: clock.RealClock{}, shows: func(string) bool { return true },
 		placements: clientfake.NewClientBuilder().WithScheme(metaScheme(t)).WithObjects(placement).Build(),
 		claims:     factory.Core().V1().PersistentVolumeClaims().Lister(), classes: factory.Storage().V1().StorageClasses().Lister(),
 	}

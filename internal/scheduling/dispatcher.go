@@ -32,6 +32,8 @@ type Dispatcher struct {
 	forgetful bool
 	// nodes holds the virtual Nodes as last seen. They are shared with the informer and never changed.
 	nodes map[string]*corev1.Node
+	// storage is what the virtual Nodes say of storage.
+	storage *freeStorage
 	// left is when virtual Nodes were seen to go that are not back, and began when the Dispatcher began to look.
 	left  map[string]time.Time
 	began time.Time
@@ -55,6 +57,8 @@ type subscriber struct {
 	// nodesChanged is called after a change of a virtual Node that changes pod views, or the tenants' Nodes
 	// (sameForPods).
 	nodesChanged func()
+	// storageChanged is called after a virtual Node has said something else of its storage. nil: nobody asks.
+	storageChanged func()
 }
 
 // NewDispatcher returns a Dispatcher fed by the manager's cache, which must serve virtual Nodes only.
@@ -95,7 +99,7 @@ func NewPodDispatcher(ctx context.Context, informers ctrlcache.Cache) (*Dispatch
 func newDispatcher() *Dispatcher {
 	return &Dispatcher{
 		subscribers: map[string]*subscriber{}, missed: map[string]map[string]placementChange{}, nodes: map[string]*corev1.Node{},
-		left: map[string]time.Time{}, began: time.Now(),
+		storage: newFreeStorage(), left: map[string]time.Time{}, began: time.Now(),
 	}
 }
 
@@ -218,13 +222,21 @@ func (d *Dispatcher) node(node *corev1.Node, deleted bool) {
 		delete(d.left, node.Name)
 	}
 	d.mu.Unlock()
-	if !deleted && previous != nil && sameForPods(previous, node) {
-		return // a heartbeat, or another capacity
+	moved := deleted || previous == nil
+	storage := moved || previous.Annotations[schedulerv1alpha1.AnnotationFreeStorage] != node.Annotations[schedulerv1alpha1.AnnotationFreeStorage]
+	if storage {
+		d.storage.set(d.virtualNodes())
 	}
+	pods := moved || !sameForPods(previous, node) // not a heartbeat, or another capacity
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	for _, s := range d.subscribers {
-		s.nodesChanged()
+		if pods {
+			s.nodesChanged()
+		}
+		if storage && s.storageChanged != nil {
+			s.storageChanged()
+		}
 	}
 }
 

@@ -40,7 +40,7 @@ func TestParts(t *testing.T) {
 		if part == PartPlacements {
 			chosen = nil
 		}
-		factory := tenantInformers(t.Context(), api, view.NewNodeSource(), chosen, nil, func(err error) { t.Error(err) })
+		factory := tenantInformers(t.Context(), api, view.NewNodeSource(), noStorage(), chosen, nil, func(err error) { t.Error(err) })
 		tenantsOf := &Tenants{Part: part, Client: stored, Store: NewStore(stored, stored), Usage: &measured{}, Dispatcher: newDispatcher()}
 		c := newTenantController(tenantsOf, &tenants.Tenant{Key: "tenant", Policy: &policy.Ref{}}, api, factory, view.NewNodeSource(), chosen, events.NewFakeRecorder(10), func(error) {})
 		concerns[part] = slices.Sorted(maps.Keys(c.reconcile))

@@ -60,6 +60,8 @@ type tenantControlPlane struct {
 	stop  func()
 	// policy is the tenant's.
 	policy *policy.Ref
+	// storage is what super clusters say of theirs.
+	storage shownStorage
 	// groups are the tenant's PodGroups, nil: its control plane serves none.
 	groups *cachetesting.FakeControllerSource
 	// config holds the profiles, nil: the built-in ones, and outOfTree further plugins for them.
@@ -96,6 +98,7 @@ func newTenant(t testing.TB) *tenantControlPlane {
 func newTenantWith(t testing.TB, change func(*tenantControlPlane)) *tenantControlPlane {
 	t.Helper()
 	c := &tenantControlPlane{t: t, ctx: schedulertest.Context(t), virtual: map[string]*corev1.Node{}, policy: &policy.Ref{}, recorder: events.NewFakeRecorder(1000), meta: newStoredPlacements(t)}
+	c.storage = shownStorage{all: newFreeStorage(), shows: showsClass(c.policy)}
 	change(c)
 	if c.api == nil {
 		c.api = clientsetOf(t)
@@ -120,7 +123,7 @@ func (c *tenantControlPlane) start() {
 	if c.tenantNodes {
 		judges.nodes = newTenantNodes(c.api)
 	}
-	factory := tenantInformers(ctx, c.api, c.nodes, chosen, nil, func(error) {})
+	factory := tenantInformers(ctx, c.api, c.nodes, c.storage, chosen, nil, func(error) {})
 	c.number(factory, chosen)
 	c.repairs(ctx, factory, chosen)
 	c.sched, err = kubescheduler.Instance{

@@ -163,7 +163,8 @@ func (t *Tenants) engage(ctx context.Context, tenant *tenants.Tenant, cfg *rest.
 
 	nodes := view.NewNodeSource()
 	chosen := t.choices()
-	factory := tenantInformers(ctx, api, nodes, chosen, tenant.Bounds, fail)
+	storage := shownStorage{all: t.Dispatcher.storage, shows: showsClass(tenant.Policy)}
+	factory := tenantInformers(ctx, api, nodes, storage, chosen, tenant.Bounds, fail)
 	eventRate := rate.NewLimiter(eventsPerSecond, eventBurst)
 	recorder := boundedRecorder{broadcaster.NewRecorder(scheme.Scheme, controllerName), eventRate}
 	controller := newTenantController(t, tenant, api, factory, nodes, chosen, recorder, fail)
@@ -210,6 +211,11 @@ func (t *Tenants) engage(ctx context.Context, tenant *tenants.Tenant, cfg *rest.
 	cancel()
 	<-ended
 	return err
+}
+
+// showsClass returns whether a policy shows its tenant a StorageClass of super clusters.
+func showsClass(ref *policy.Ref) func(class string) bool {
+	return func(class string) bool { return slices.Contains(ref.Get().Spec().Pods.StorageClasses, class) }
 }
 
 // choices returns the choices of a tenant's pod scheduler, nil where it runs in another process.

@@ -141,7 +141,7 @@ func newTenantController(
 	}
 	if chosen != nil { // then the informers project claims, too
 		c.reconcile[concernClaim] = &claimReconciler{
-			key: tenant.Key, api: api, placements: t.Client, dispatcher: t.Dispatcher, recorder: recorder,
+			key: tenant.Key, api: api, placements: t.Client, dispatcher: t.Dispatcher, recorder: recorder, clock: clock.RealClock{}, shows: showsClass(tenant.Policy),
 			claims: factory.Core().V1().PersistentVolumeClaims().Lister(), classes: factory.Storage().V1().StorageClasses().Lister(),
 		}
 		c.reconcile[concernClaimRelease] = &claimReleaser{
@@ -262,6 +262,7 @@ func (c *tenantController) watch(ctx context.Context, queue workqueue.TypedRateL
 			queue.Add(request{concern: concernClaim})
 			queue.Add(request{concern: concernClaimRelease})
 		},
+		storageChanged: func() { queue.AddAfter(request{concern: concernClaim}, claimsInterval) },
 	}))
 	queue.Add(request{concern: concernNodes})
 	queue.Add(request{concern: concernOutOfService})

@@ -20,7 +20,7 @@ func TestBudgetIsGivenBack(t *testing.T) {
 	api := fake.NewClientset(builders.Pod("web", "a").Obj(), builders.Pod("web", "b").Obj(), builders.Namespace("web"))
 	for range 2 {
 		stop := make(chan struct{})
-		factory := tenantInformers(t.Context(), api, view.NewNodeSource(), newChoices(), bounds, func(err error) { t.Error(err) })
+		factory := tenantInformers(t.Context(), api, view.NewNodeSource(), noStorage(), newChoices(), bounds, func(err error) { t.Error(err) })
 		factory.Core().V1().Namespaces().Informer()
 		factory.Start(stop)
 		factory.WaitForCacheSync(stop)

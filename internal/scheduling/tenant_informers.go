@@ -37,10 +37,10 @@ const (
 )
 
 // tenantInformers returns the informers of a tenant: its pods and volumes through the pod view's projection, and nodes
-// from the view alone. With nil choices, another process makes them. All but the nodes count towards bounds. A panic of
-// the projection is passed to fail.
+// and storage from the view alone. With nil choices, another process makes them. All but what is the view's own counts
+// towards bounds. A panic of the projection is passed to fail.
 func tenantInformers(
-	ctx context.Context, api kubernetes.Interface, nodes *view.Source, chosen *choices, bounds *tenantclient.Bounds,
+	ctx context.Context, api kubernetes.Interface, nodes *view.Source, storage shownStorage, chosen *choices, bounds *tenantclient.Bounds,
 	fail func(error),
 ) informers.SharedInformerFactory {
 	shared := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithTransform(ctrlcache.TransformStripManagedFields()))
@@ -56,7 +56,7 @@ func tenantInformers(
 	isChosen := view.IsLabeled
 	if chosen != nil {
 		isChosen = chosen.isChosen
-		projectVolumes(ctx, shared, factory, fail)
+		projectVolumes(ctx, shared, factory, storage, fail)
 	}
 	_ = pods.SetTransform(engage.Transform(ctx, "projection of pods", fail, view.TenantPods(isChosen)))
 	nodesOfView := func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {

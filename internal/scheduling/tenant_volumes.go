@@ -20,9 +20,9 @@ import (
 )
 
 // projectVolumes lets the informers of a tenant's claims, volumes and StorageClasses pass them through the pod view's
-// projection, and those of what its CSI drivers say be empty: they run in super clusters. shared is what factory is
-// made of. A panic of a projection is passed to fail.
-func projectVolumes(ctx context.Context, shared, factory informers.SharedInformerFactory, fail func(error)) {
+// projection. CSI drivers run in super clusters, so what the tenant's own say is not read: storage is what super
+// clusters say. shared is what factory is made of. A panic of a projection is passed to fail.
+func projectVolumes(ctx context.Context, shared, factory informers.SharedInformerFactory, storage shownStorage, fail func(error)) {
 	projected := func(object runtime.Object, make func(kubernetes.Interface) cache.SharedIndexInformer, transform cache.TransformFunc) {
 		informer := factory.InformerFor(object, func(api kubernetes.Interface, _ time.Duration) cache.SharedIndexInformer { return make(api) })
 		// InformerFor sets the factory's own transform, so ours comes after it. It fails only on a started informer.
@@ -38,11 +38,19 @@ func projectVolumes(ctx context.Context, shared, factory informers.SharedInforme
 	projected(&storagev1.StorageClass{}, func(api kubernetes.Interface) cache.SharedIndexInformer {
 		return storageinformers.NewFilteredStorageClassInformer(api, 0, cache.Indexers{}, tenantclient.Paged)
 	}, view.TenantStorageClass)
-	for _, object := range []runtime.Object{&storagev1.CSINode{}, &storagev1.CSIDriver{}, &storagev1.CSIStorageCapacity{}} {
-		shared.InformerFor(object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
-			indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
-			return &emptyInformer{cache.NewSharedIndexInformer(&cache.ListWatch{}, object, 0, indexers)}
-		})
+	empty := func(object runtime.Object) emptyInformer {
+		indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+		return emptyInformer{cache.NewSharedIndexInformer(&cache.ListWatch{}, object, 0, indexers)}
+	}
+	none, driver, capacity := empty(&storagev1.CSINode{}), empty(&storagev1.CSIDriver{}), empty(&storagev1.CSIStorageCapacity{})
+	for object, informer := range map[runtime.Object]cache.SharedIndexInformer{
+		&storagev1.CSINode{}:   &none,
+		&storagev1.CSIDriver{}: &storageInformer{emptyInformer: driver, indexer: shownDrivers{storage.all.drivers, storage.shows}},
+		&storagev1.CSIStorageCapacity{}: &storageInformer{emptyInformer: capacity, indexer: storage.all.capacities, subscribe: func(handler cache.ResourceEventHandler) {
+			storage.all.subscribe(ctx, engage.Handler(ctx, "storage of super clusters", fail, handler))
+		}},
+	} {
+		shared.InformerFor(object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return informer })
 	}
 }
 

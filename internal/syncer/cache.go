@@ -246,7 +246,7 @@ func (i *informers) listWatch(from source, kind *watched) *toolscache.ListWatch 
 		},
 	}
 	if kind.optional {
-		source = optional(source, kind.list, cmp.Or(i.unserved, unservedRetry))
+		source = engage.Optional(source, kind.list, cmp.Or(i.unserved, engage.UnservedRetry))
 	}
 	if i.live != nil {
 		opens := source.WatchFuncWithContext

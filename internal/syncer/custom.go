@@ -190,7 +190,7 @@ func (p *syncPolicies) listWatch() *toolscache.ListWatch {
 	options := func(raw metav1.ListOptions) *client.ListOptions {
 		return &client.ListOptions{Limit: raw.Limit, Continue: raw.Continue, Raw: &raw}
 	}
-	return optional(&toolscache.ListWatch{
+	return engage.Optional(&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
 			list := empty()
 			return list, p.meta.List(ctx, list, options(raw))

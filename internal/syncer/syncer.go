@@ -103,7 +103,7 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 		options.Engine.Clock = clock.RealClock{}
 	}
 	s := &Syncer{
-		id: options.Identity.ID, types: types, unserved: cmp.Or(options.Unserved, unservedRetry), respecified: make(chan struct{}, 1), sessions: map[string]*session{},
+		id: options.Identity.ID, types: types, unserved: cmp.Or(options.Unserved, engage.UnservedRetry), respecified: make(chan struct{}, 1), sessions: map[string]*session{},
 	}
 	// The caller has just asked for its identity.
 	live := newLiveness(options.Engine.Clock, cmp.Or(options.Silence, silence), func(ctx context.Context) { s.engine.Patrol(ctx) })

@@ -11,10 +11,8 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/claimhome"
+	"github.com/superpool/superpool/internal/failedchoice"
 )
-
-// provisioner is that of every StorageClass of a view: super clusters provision, by whatever means.
-const provisioner = "tenancy.x-k8s.io/super-cluster"
 
 // maxClaims is how many claims a Pod may have: each cycle compares them with all super clusters.
 const maxClaims = 100
@@ -38,8 +36,8 @@ func excessOfClaims(spec *corev1.PodSpec) string {
 }
 
 // TenantClaim is an informer transform: a tenant's PersistentVolumeClaim as its pod scheduler sees it. Nodes are super
-// clusters, so the node that was selected for it is its home, if that was chosen. The object belongs to the caller and
-// is changed.
+// clusters, so the node that was selected for it is its home, if that was chosen. One that has none says which super
+// clusters did not take it. The object belongs to the caller and is changed.
 func TenantClaim(object any) (any, error) {
 	claim, ok := object.(*corev1.PersistentVolumeClaim)
 	if !ok {
@@ -53,6 +51,8 @@ func TenantClaim(object any) (any, error) {
 	}
 	if home := claimhome.Of(claim); home != "" {
 		annotations[schedulerv1alpha1.AnnotationSuperCluster], annotations[volumehelper.AnnSelectedNode] = home, home
+	} else if len(failedchoice.Of(claim)) > 0 {
+		annotations[schedulerv1alpha1.AnnotationFailedSuperClusters] = claim.Annotations[schedulerv1alpha1.AnnotationFailedSuperClusters]
 	}
 	claim.Annotations, claim.Labels, claim.ManagedFields = annotations, nil, nil
 	claim.Status = corev1.PersistentVolumeClaimStatus{
@@ -100,7 +100,7 @@ func TenantStorageClass(object any) (any, error) {
 	}
 	return &storagev1.StorageClass{
 		ObjectMeta:        metav1.ObjectMeta{Name: class.Name, UID: class.UID, ResourceVersion: class.ResourceVersion, Annotations: annotations},
-		Provisioner:       provisioner,
+		Provisioner:       driverPrefix + class.Name,
 		VolumeBindingMode: class.VolumeBindingMode,
 		AllowedTopologies: []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{
 			Key: tenancyv1alpha1.LabelSuperClusterID, Values: append(offering, nowhere),

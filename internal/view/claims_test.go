@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -15,6 +16,7 @@ import (
 	corev1helper "k8s.io/kubernetes/pkg/apis/core/v1/helper"
 	"k8s.io/utils/ptr"
 
+	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/view"
 )
 
@@ -44,6 +46,20 @@ func TestTenantClaim(t *testing.T) {
 	}}})
 	require.NoError(t, err)
 	require.Empty(t, forged.(*corev1.PersistentVolumeClaim).Annotations, "what is no id is not kept")
+
+	failed := failedchoice.Failures(nil).Plus("r1", failedchoice.Quota, time.Unix(1_000_000, 0)).String()
+	for _, tc := range []struct {
+		annotations map[string]string
+		want        string
+	}{
+		{map[string]string{"scheduler.tenancy.x-k8s.io/failed-super-clusters": failed}, failed},
+		{map[string]string{"scheduler.tenancy.x-k8s.io/failed-super-clusters": failed, "scheduler.tenancy.x-k8s.io/superCluster": "r2"}, ""},
+		{map[string]string{"scheduler.tenancy.x-k8s.io/failed-super-clusters": strings.Repeat("r", 200000)}, ""},
+	} {
+		object, err := view.TenantClaim(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations}})
+		require.NoError(t, err)
+		require.Equal(t, tc.want, object.(*corev1.PersistentVolumeClaim).Annotations["scheduler.tenancy.x-k8s.io/failed-super-clusters"])
+	}
 }
 
 // TestTenantVolume: no claim that waits for a volume is compared with those of the tenant, and the affinity stays.

@@ -87,25 +87,17 @@ func (pl *ChoiceBackoff) PreFilter(_ context.Context, state fwk.CycleState, pod 
 	if len(failures) == 0 || pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster] != "" {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	now, isOpen := pl.now(), false
-	var kept []string
+	var holding []string
 	for _, node := range nodes {
-		switch name := node.Node().Name; {
-		case !holds(node.Node(), pod.Namespace):
-		case failures.Keeps(name, now):
-			kept = append(kept, name)
-		default:
-			isOpen = true
+		if holds(node.Node(), pod.Namespace) {
+			holding = append(holding, node.Node().Name)
 		}
 	}
+	kept := failures.Closed(holding, pl.now())
 	if len(kept) == 0 {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	out := closed{sets.New(kept...)}
-	if !isOpen {
-		out.Delete(failures.Oldest(kept))
-	}
-	state.Write(stateKey, out)
+	state.Write(stateKey, closed{sets.New(kept...)})
 	return nil, nil
 }
 

@@ -27,6 +27,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/claimhome"
+	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 )
@@ -45,6 +46,8 @@ const (
 	// ErrReasonNotOffered begins the reason of a super cluster that does not offer a StorageClass, whose name follows.
 	ErrReasonNotOffered = "super cluster(s) not offering StorageClass "
 
+	// ErrReasonFailed is the reason of a super cluster that did not make a claim of the pod.
+	ErrReasonFailed = "did not make the pod's claims when it was chosen lately"
 	// ErrReasonNoSnapshot ends the reason of a pod whose claim has no home yet because it is to be that of a snapshot.
 	ErrReasonNoSnapshot = "which is in no super cluster yet"
 
@@ -64,6 +67,7 @@ type VolumeHome struct {
 	claims  corev1listers.PersistentVolumeClaimLister
 	classes storagev1listers.StorageClassLister
 	chosen  *State
+	now     func() time.Time
 }
 
 var (
@@ -79,7 +83,7 @@ func New(chosen *State) frameworkruntime.PluginFactory {
 		factory := handle.SharedInformerFactory()
 		return &VolumeHome{
 			handle: handle, claims: factory.Core().V1().PersistentVolumeClaims().Lister(), classes: factory.Storage().V1().StorageClasses().Lister(),
-			chosen: chosen,
+			chosen: chosen, now: time.Now,
 		}, nil
 	}
 }
@@ -152,8 +156,12 @@ func namesOf(pod *corev1.Pod) (names []string) {
 type cycle struct {
 	// home is the one of those that have one, "" for none, and homed names a claim that is there.
 	home, homed string
-	// offers holds who offers the StorageClasses of those that have none, by class.
-	offers map[string][]string
+	// offers holds who offers the StorageClasses of those that have none, by class, and failures who did not make them
+	// lately.
+	offers   map[string][]string
+	failures failedchoice.Failures
+	// closed are the super clusters that the pod is kept out of because of failures.
+	closed []string
 	// need is the storage that those need, nil for none that is judged.
 	need *need
 }
@@ -204,6 +212,7 @@ func (pl *VolumeHome) PreFilter(_ context.Context, state fwk.CycleState, pod *co
 	if status != nil {
 		return nil, status
 	}
+	found.close(pod, nodes, pl.now())
 	state.Write(stateKey, found)
 	return nil, nil
 }
@@ -239,7 +248,40 @@ func (pl *VolumeHome) offered(claim *corev1.PersistentVolumeClaim, found *cycle)
 	if found.offers[name] = claimhome.OfferedBy(class); len(found.offers[name]) == 0 {
 		return unresolvable("no super cluster offers StorageClass %s of claim %s", name, claim.Name)
 	}
+	found.failures = found.failures.And(failedchoice.Of(claim))
 	return nil
+}
+
+// close notes the super clusters that did not make the pod's claims lately, of those where the namespace holds
+// something and storage is left for them, and the classes are offered. When all failed, the one that failed first is open. A pod whose home is there
+// already can go nowhere else.
+func (c *cycle) close(pod *corev1.Pod, nodes []fwk.NodeInfo, now time.Time) {
+	if len(c.failures) == 0 || c.home != "" {
+		return
+	}
+	var open []string
+	for _, node := range nodes {
+		room := node.Node().Status.Allocatable[slicepod.Resource(corev1.ResourcePods, pod.Namespace)]
+		if !room.IsZero() && c.unoffered(node.Node().Name) == "" && c.hasStorage(node.Node().Name) {
+			open = append(open, node.Node().Name)
+		}
+	}
+	c.closed = c.failures.Closed(open, now)
+}
+
+// hasStorage reports whether the namespace has storage left in a super cluster for the pod's claims.
+func (c *cycle) hasStorage(superCluster string) bool {
+	return c.need == nil || c.need.bytes <= c.need.left[superCluster]
+}
+
+// unoffered returns a StorageClass of the pod's claims that a super cluster does not offer, "" for none.
+func (c *cycle) unoffered(superCluster string) string {
+	for _, class := range slices.Sorted(maps.Keys(c.offers)) {
+		if !slices.Contains(c.offers[class], superCluster) {
+			return class
+		}
+	}
+	return ""
 }
 
 // stays refuses a pod whose claims are in a super cluster that takes no new pods.
@@ -260,8 +302,9 @@ func (c *cycle) stays(pod *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	return nil
 }
 
-// Filter refuses super clusters that are not the home of the pod's claims, do not offer what they ask for, or have too
-// little of the namespace's storage left for them. Evicting pods helps in none of these: volumes stay.
+// Filter refuses super clusters that are not the home of the pod's claims, do not offer what they ask for, did not make
+// them lately, or have too little of the namespace's storage left for them. Evicting pods helps in none of these:
+// volumes stay.
 func (pl *VolumeHome) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	found := cycleOf(state)
 	if found == nil {
@@ -271,12 +314,13 @@ func (pl *VolumeHome) Filter(_ context.Context, state fwk.CycleState, _ *corev1.
 	if found.home != "" && found.home != name {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, fmt.Sprintf("%sclaim %s is in %s", ErrReasonElsewhere, found.homed, found.home))
 	}
-	for _, class := range slices.Sorted(maps.Keys(found.offers)) {
-		if !slices.Contains(found.offers[class], name) {
-			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonNotOffered+class)
-		}
+	if class := found.unoffered(name); class != "" {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonNotOffered+class)
 	}
-	if found.need != nil && found.need.bytes > found.need.left[name] {
+	if slices.Contains(found.closed, name) {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonFailed)
+	}
+	if !found.hasStorage(name) {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonNoStorage)
 	}
 	return nil

@@ -2,6 +2,7 @@ package volumehome_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/plugins/internal/plugintest"
 	"github.com/superpool/superpool/plugins/volumehome"
@@ -50,6 +52,17 @@ func restored(name, home string) *corev1.PersistentVolumeClaim {
 	return made
 }
 
+// failed returns a claim without a home that super clusters did not make, the first of them first.
+func failed(name, class string, superClusters ...string) *corev1.PersistentVolumeClaim {
+	made := claim(name, class, "", "")
+	var failures failedchoice.Failures
+	for i, id := range superClusters {
+		failures = failures.Plus(id, failedchoice.Quota, time.Now().Add(time.Duration(i-len(superClusters))*time.Second))
+	}
+	made.Annotations = map[string]string{schedulerv1alpha1.AnnotationFailedSuperClusters: failures.String()}
+	return made
+}
+
 func class(name string, offering ...string) *storagev1.StorageClass {
 	made := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{}}}
 	for _, id := range offering {
@@ -66,6 +79,7 @@ func newFramework(t *testing.T) (*plugintest.Framework, *fake.Clientset) {
 		claim("own", "fast", "r1", "own"), claim("drained", "fast", "r3", ""), claim("gone", "fast", "r9", ""), claim("classless", "", "", ""),
 		claim("unknown", "unknown", "", ""), claim("unoffered", "unoffered", "", ""), claim("p-v", "fast", "r2", ""), claim("elsewhere", "fast", "r4", ""),
 		restored("restored", ""), restored("homed", "r2"),
+		failed("failed1", "fast", "r1"), failed("failed2", "fast", "r2"), failed("failed-few", "few", "r2"), failed("failed-all", "fast", "r1", "r2", "r3"),
 		class("fast", "r1", "r2", "r3"), class("few", "r2"), class("unoffered"),
 	)
 	factory := informers.NewSharedInformerFactory(api, 0)
@@ -95,6 +109,7 @@ func TestFilter(t *testing.T) {
 	ephemeral.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
 	tolerating := podOf("drained")
 	tolerating.Spec.Tolerations = []corev1.Toleration{{Key: "drain", Operator: corev1.TolerationOpExists}}
+	const out = volumehome.ErrReasonFailed
 	notFew := volumehome.ErrReasonNotOffered + "few"
 	at := func(home string) string { return volumehome.ErrReasonElsewhere + home }
 	for name, tc := range map[string]struct {
@@ -110,6 +125,11 @@ func TestFilter(t *testing.T) {
 		"a bound claim":                    {pod: podOf("bound2"), want: map[string]string{"r1": at("claim bound2 is in r2"), "r3": at("claim bound2 is in r2"), "r4": at("claim bound2 is in r2")}},
 		"an ephemeral volume":              {pod: ephemeral, want: map[string]string{"r1": at("claim p-v is in r2"), "r3": at("claim p-v is in r2"), "r4": at("claim p-v is in r2")}},
 		"two homes":                        {pod: podOf("new", "chosen1", "bound2"), wantAll: "the pod's claims are in several super clusters: claim chosen1 is in r1, claim bound2 is in r2"},
+		"a claim that one did not make":    {pod: podOf("failed1"), want: map[string]string{"r1": out, "r4": volumehome.ErrReasonNotOffered + "fast"}},
+		"claims that two did not make":     {pod: podOf("failed1", "failed2"), want: map[string]string{"r1": out, "r2": out, "r4": volumehome.ErrReasonNotOffered + "fast"}},
+		"one that all did not make":        {pod: podOf("failed-all"), want: map[string]string{"r2": out, "r3": out, "r4": volumehome.ErrReasonNotOffered + "fast"}},
+		"one that no other offers":         {pod: podOf("failed-few"), want: map[string]string{"r1": notFew, "r3": notFew, "r4": notFew}},
+		"one beside another's home":        {pod: podOf("failed1", "chosen1"), want: map[string]string{"r2": at("claim chosen1 is in r1"), "r3": at("claim chosen1 is in r1"), "r4": at("claim chosen1 is in r1")}},
 		"no such claim":                    {pod: podOf("nobody"), wantAll: "claim nobody does not exist"},
 		"a volume of the tenant's":         {pod: podOf("own"), wantAll: "claim own is bound to volume own, which is in no super cluster"},
 		"without a class":                  {pod: podOf("classless"), wantAll: "claim classless has no StorageClass"},

@@ -30,10 +30,11 @@ const (
 	// LabelSuperCluster is AnnotationSuperCluster as a label.
 	// Written by vc-scheduler; read by the syncer of that super cluster, which watches these pods alone.
 	LabelSuperCluster = AnnotationSuperCluster
-	// AnnotationFailedSuperClusters on a Pod holds which super clusters were chosen for it and did not take it, when
-	// last and how often: JSON such as {"r1":{"at":"2026-01-01T00:00:00Z","count":1,"reason":"Quota"}}. The pod is kept
-	// out of them for a while; who removes it lets the pod be tried there at once.
-	// Written by the syncers; read by the syncers, plugin ChoiceBackoff.
+	// AnnotationFailedSuperClusters on a Pod or a PersistentVolumeClaim holds which super clusters were chosen for it
+	// and did not take it, when last and how often: JSON such as
+	// {"r1":{"at":"2026-01-01T00:00:00Z","count":1,"reason":"Quota"}}. It is kept out of them for a while; who removes
+	// the annotation lets it be tried there at once.
+	// Written by the syncers; read by the syncers, vc-scheduler, plugins ChoiceBackoff and VolumeHome.
 	AnnotationFailedSuperClusters = "scheduler.tenancy.x-k8s.io/failed-super-clusters"
 	// AnnotationOutOfService is "true" on a Node whose taint node.kubernetes.io/out-of-service vc-scheduler has
 	// written. A taint of that key without it is the tenant's.
@@ -93,6 +94,10 @@ const (
 	// shapes. Slices are packed onto these nodes, so that none is promised that fits no node.
 	// Written by vc-scheduler; read by plugin NodeShape.
 	AnnotationFreeShapes = "scheduler.tenancy.x-k8s.io/free-shapes"
+	// AnnotationFreeStorage holds how large a volume can be of each StorageClass whose CSI driver publishes what is
+	// free (CSIStorageCapacity), rounded down: a JSON object such as {"fast":"100Gi"}, of at most 64 classes.
+	// Written by vc-scheduler; read by vc-scheduler.
+	AnnotationFreeStorage = "scheduler.tenancy.x-k8s.io/free-storage"
 	// AnnotationSuperClusterUID holds the UID of the super cluster's namespace kube-system. Another cluster with the
 	// same id is refused; an operator who means it removes the annotation. Written by vc-scheduler; read by
 	// vc-scheduler, the syncer of that super cluster.

@@ -75,8 +75,8 @@ type Options struct {
 	// PodSecurityLevel is the least Pod Security level that super namespaces enforce, whatever TenantPolicies say; ""
 	// leaves it to the super cluster's default.
 	PodSecurityLevel string
-	// PodPatience is how long the super cluster may take to find a node for a pod before the pod goes to another super
-	// cluster; 0 means for ever.
+	// PodPatience is how long the super cluster may take to find a node for a pod, or to make a claim, before it goes
+	// to another super cluster; 0 means for ever.
 	PodPatience time.Duration
 	// VNAgentPort and VNAgentAddress become the kubelet endpoint of tenants' Nodes. Port 0 means that there is none;
 	// address "" means each node's own.
@@ -130,7 +130,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress, `address of profiles under /debug/pprof/, open to everyone who reaches it, as 127.0.0.1:6060; "0" turns them off`)
 	flags.IntVar(&o.ConcurrentSyncs, "concurrent-syncs", o.ConcurrentSyncs, "number of workers of each kind; one tenant has at most half of them. Raise it for many tenants whose control planes are far away")
 	flags.StringVar(&o.PodSecurityLevel, "pod-security-level", o.PodSecurityLevel, `Least Pod Security level that namespaces of tenants enforce in the super cluster, whatever their TenantPolicy says: privileged, baseline or restricted. The syncer ends if the super cluster does not enforce Pod Security, unless it is "", which leaves the level to the super cluster`)
-	flags.DurationVar(&o.PodPatience, "pod-patience", o.PodPatience, "how long the super cluster may refuse a pod, or find no node for it, before the pod goes to another super cluster: at least 10s, and twice as long after each failure; 0 for ever, as without the feature SuperClusterPooling")
+	flags.DurationVar(&o.PodPatience, "pod-patience", o.PodPatience, "how long the super cluster may refuse a pod or a claim, or find no node for a pod, before it goes to another super cluster: at least 10s, and twice as long after each failure; 0 for ever, as without the feature SuperClusterPooling")
 	flags.Int32Var(&o.VNAgentPort, "vn-agent-port", o.VNAgentPort, "port of vn-agent, which serves logs and exec to tenants; 0 if there is none")
 	flags.StringVar(&o.VNAgentAddress, "vn-agent-address", o.VNAgentAddress, "address of one vn-agent for all nodes; without it each node has its own")
 	o.Gate.AddFlag(flags)

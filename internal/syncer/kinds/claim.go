@@ -14,7 +14,9 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/claimhome"
+	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -71,6 +73,9 @@ func (c *Claims) Reconcile(ctx context.Context, key engine.Key, _ time.Duration)
 	if !superSynced || !volumesSynced {
 		return 0, nil // session.filled and engine.Patrol enqueue this key again once the caches are synced
 	}
+	if err := c.readUntaken(ctx, pair); err != nil {
+		return 0, err
+	}
 	if pair.tenantClaim != nil && pair.superClaim == nil {
 		assignment, err := c.env.Assignments.Of(ctx, key.Tenant, key.Namespace)
 		if err != nil {
@@ -81,6 +86,7 @@ func (c *Claims) Reconcile(ctx context.Context, key engine.Key, _ time.Duration)
 			return 0, err
 		}
 		pair.facts.Ready = placed && assignment.Reserved != nil // nil: all of it leaves
+		pair.facts.Leaves = c.chosen(pair.tenantClaim) && assignment.State == assign.Placed && assignment.Reserved == nil
 		snapshot := claimhome.Snapshot(pair.tenantClaim)
 		pair.facts.Restores = snapshot != ""
 		if pair.tenantClaim.DeletionTimestamp == nil && pair.tenantClaim.Spec.VolumeName == "" {
@@ -90,7 +96,8 @@ func (c *Claims) Reconcile(ctx context.Context, key engine.Key, _ time.Duration)
 		}
 	}
 	step, volume := NextClaimStep(pair.tenantClaim, pair.superClaim, &pair.facts)
-	return 0, c.perform(ctx, step, pair, volume)
+	err := c.perform(ctx, step, pair, volume)
+	return c.env.untaken.after(key, c.patience(pair), c.env.Clock.Now()), err
 }
 
 // perform executes a step. It is the only place from where this kind writes.
@@ -106,21 +113,14 @@ func (c *Claims) perform(ctx context.Context, step ClaimStep, pair *claimPair, v
 		return c.create(ctx, pair)
 	case ClaimStepChoose:
 		return c.env.done(ctx, KindClaim, "choose", c.env.chooseHere(ctx, pair.tenant, pair.tenantClaim))
-	case ClaimStepWarnSource:
-		c.env.warnOnce(pair.tenant, pair.key, pair.tenantClaim, ReasonFailedCreate, fmt.Sprintf("Super cluster %s: the claim waits for %s", c.env.ID, pair.facts.Missing))
-		return nil
+	case ClaimStepWarnSource, ClaimStepWarnClass, ClaimStepWarnConflict, ClaimStepWarnUnused:
+		return c.warn(ctx, step, pair)
+	case ClaimStepGiveUp:
+		return c.giveUp(ctx, pair)
+	case ClaimStepTakeBack:
+		return c.takeBack(ctx, pair)
 	case ClaimStepSync:
 		return c.sync(ctx, pair)
-	case ClaimStepWarnConflict:
-		c.warnConflict(pair)
-		return nil
-	case ClaimStepWarnUnused:
-		if err := c.env.adopt(ctx, pair.tenant, KindClaim, pair.tenantClaim); err != nil {
-			return err
-		}
-		c.env.warnOnce(pair.tenant, pair.key, pair.tenantClaim, ReasonVolumeUnused, fmt.Sprintf(
-			"Super cluster %s has a volume for the claim, which is bound to volume %s: it stays there until the claim is deleted", c.env.ID, pair.tenantClaim.Spec.VolumeName))
-		return nil
 	case ClaimStepDelete:
 		return c.delete(ctx, pair)
 	case ClaimStepKeep:
@@ -137,6 +137,27 @@ func (c *Claims) perform(ctx context.Context, step ClaimStep, pair *claimPair, v
 	return fmt.Errorf("step %v of claims is not implemented", step)
 }
 
+// warn tells the tenant what a step says of its claim.
+func (c *Claims) warn(ctx context.Context, step ClaimStep, pair *claimPair) error {
+	switch step { //nolint:exhaustive // The rest is that of a volume which is not used.
+	case ClaimStepWarnSource:
+		c.env.warnOnce(pair.tenant, pair.key, pair.tenantClaim, ReasonFailedCreate, fmt.Sprintf("Super cluster %s: the claim waits for %s", c.env.ID, pair.facts.Missing))
+		return nil
+	case ClaimStepWarnClass:
+		c.env.warnOnce(pair.tenant, pair.key, pair.tenantClaim, ReasonFailedCreate, fmt.Sprintf("Super cluster %s has no StorageClass %s", c.env.ID, pair.facts.NoClass))
+		return nil
+	case ClaimStepWarnConflict:
+		c.warnConflict(pair)
+		return nil
+	}
+	if err := c.env.adopt(ctx, pair.tenant, KindClaim, pair.tenantClaim); err != nil {
+		return err
+	}
+	c.env.warnOnce(pair.tenant, pair.key, pair.tenantClaim, ReasonVolumeUnused, fmt.Sprintf(
+		"Super cluster %s has a volume for the claim, which is bound to volume %s: it stays there until the claim is deleted", c.env.ID, pair.tenantClaim.Spec.VolumeName))
+	return nil
+}
+
 // write sets superClaim to the desired super claim.
 func (c *Claims) write(pair *claimPair, superClaim *corev1.PersistentVolumeClaim) {
 	name := pair.superName()
@@ -149,9 +170,15 @@ func (c *Claims) write(pair *claimPair, superClaim *corev1.PersistentVolumeClaim
 // create makes the super claim, once the tenant's has our finalizer: whatever is written to a volume of it goes with a
 // deletion that was seen.
 func (c *Claims) create(ctx context.Context, pair *claimPair) error {
+	if err := c.confirmHome(ctx, pair); err != nil {
+		return err
+	}
 	created := &corev1.PersistentVolumeClaim{}
 	c.write(pair, created)
 	if !c.env.admit(pair.tenant, pair.key, pair.tenantClaim, created, nil, policy.Facts{}) {
+		if c.env.warned(pair.key, pair.tenantClaim, ReasonTenantLimit) {
+			c.notTaken(pair, failedchoice.Limit, "a limit of the tenant is reached there")
+		}
 		return nil
 	}
 	if err := c.env.adopt(ctx, pair.tenant, KindClaim, pair.tenantClaim); err != nil {
@@ -164,7 +191,11 @@ func (c *Claims) create(ctx context.Context, pair *claimPair) error {
 		return c.nameTaken(ctx, pair)
 	}
 	if err == nil {
+		c.env.untaken.forget(pair.key)
 		c.env.clearWarning(pair.key)
+	}
+	if reason, message, refused := c.env.refusalOf(pair.tenant, pair.key, err); refused {
+		c.notTaken(pair, reason, message)
 	}
 	c.env.warnRefused(pair.tenant, pair.key, pair.tenantClaim, ReasonFailedCreate, err)
 	return c.env.done(ctx, KindClaim, "create", err)

@@ -25,6 +25,14 @@ const (
 	ClaimStepChoose
 	// ClaimStepWarnSource warns the tenant that the snapshot which a claim is to be restored from is not here.
 	ClaimStepWarnSource
+	// ClaimStepWarnClass warns the tenant that the super cluster has no longer the StorageClass of a claim.
+	ClaimStepWarnClass
+	// ClaimStepGiveUp deletes a super claim without volume whose StorageClass has been gone for too long (proof: live
+	// read of that; precondition: its resourceVersion).
+	ClaimStepGiveUp
+	// ClaimStepTakeBack removes the home of a tenant claim that the super cluster has not made for too long, or whose
+	// namespace leaves (proof: live read of the super claim).
+	ClaimStepTakeBack
 	// ClaimStepSync writes the tenant's changes to the super claim, makes the tenant's volume once that is bound, and
 	// writes its size to the tenant claim.
 	ClaimStepSync
@@ -51,6 +59,9 @@ var claimStepNames = [...]string{
 	ClaimStepCreate:       "create",
 	ClaimStepChoose:       "choose",
 	ClaimStepWarnSource:   "warn source",
+	ClaimStepWarnClass:    "warn class",
+	ClaimStepGiveUp:       "give up",
+	ClaimStepTakeBack:     "take back",
 	ClaimStepSync:         "sync",
 	ClaimStepWarnConflict: "warn conflict",
 	ClaimStepWarnUnused:   "warn unused",
@@ -87,6 +98,16 @@ type ClaimFacts struct {
 	Missing string
 	// Ready is whether super claims may be created in the namespace.
 	Ready bool
+
+	// The rest is false or empty for a claim for which nobody chose this super cluster.
+
+	// Leaves is whether all that its namespace has here leaves.
+	Leaves bool
+	// NoClass is the StorageClass of the claim if the super cluster has none of that name, "" if it has.
+	NoClass string
+	// GivenUp is whether this super cluster has not made the claim for too long. TakenBack is whether the cache shows
+	// the tenant claim as it was before its home was taken back.
+	GivenUp, TakenBack bool
 }
 
 // NextClaimStep returns what is to be done about a claim, and if it is about a volume of the tenant, that volume.
@@ -99,7 +120,10 @@ type ClaimFacts struct {
 //	or being deleted           -                             -                      it has our finalizer
 //	restored, without home     -                             -                      choose, if its snapshot is here
 //	restored, home here        -                             -                      warn source, if it is not
-//	unbound, home here         -                             -                      create, if ready
+//	unbound, home here         -                             -                      create, if ready, or warn class
+//	and given up, or leaves    -                             -                      take back (proof: live read); none
+//	                                                                                once the patch is sent
+//	and given up               unbound, class gone           any                    give up (proof: live read)
 //	else                       -                             -                      none
 //	any                        another owner's               -                      warn conflict
 //	being deleted, not used    exists                        any                    delete (proof: live reads)
@@ -137,7 +161,16 @@ func NextClaimStep(tenantClaim, superClaim *corev1.PersistentVolumeClaim, facts 
 	case !ours, superClaim.DeletionTimestamp != nil:
 		return ClaimStepNone, nil
 	}
-	return stepWithSuperClaim(tenantClaim, superClaim, uid, facts.SuperCluster), nil
+	step := stepWithSuperClaim(tenantClaim, superClaim, uid, facts.SuperCluster)
+	if step == ClaimStepSync && facts.GivenUp && !hasVolume(superClaim) {
+		step = ClaimStepGiveUp
+	}
+	return step, nil
+}
+
+// hasVolume returns whether a super claim may hold data.
+func hasVolume(superClaim *corev1.PersistentVolumeClaim) bool {
+	return superClaim.Spec.VolumeName != "" || superClaim.Status.Phase == corev1.ClaimBound
 }
 
 func ownerOfClaim(superClaim *corev1.PersistentVolumeClaim) (tenancy.Owner, bool) {
@@ -158,10 +191,25 @@ func stepWithoutSuperClaim(tenantClaim *corev1.PersistentVolumeClaim, facts *Cla
 		return ClaimStepNone
 	case claimhome.Of(tenantClaim) == "" && facts.Restores && facts.Missing == "":
 		return ClaimStepChoose // wherever the namespace is placed: the pod scheduler says what follows from it
-	case !isAwaited(tenantClaim, facts), !facts.Ready:
+	case !isAwaited(tenantClaim, facts):
+		return ClaimStepNone
+	}
+	return stepTowardsClaim(facts)
+}
+
+// stepTowardsClaim is NextClaimStep for a claim that is awaited.
+func stepTowardsClaim(facts *ClaimFacts) ClaimStep {
+	switch {
+	case facts.TakenBack:
+		return ClaimStepNone
+	case facts.GivenUp, facts.Leaves:
+		return ClaimStepTakeBack
+	case !facts.Ready:
 		return ClaimStepNone
 	case facts.Missing != "":
 		return ClaimStepWarnSource
+	case facts.NoClass != "":
+		return ClaimStepWarnClass
 	}
 	return ClaimStepCreate
 }
@@ -174,7 +222,7 @@ func isAwaited(tenantClaim *corev1.PersistentVolumeClaim, facts *ClaimFacts) boo
 
 // stepWithSuperClaim is NextClaimStep for a super claim that was made for the tenant claim with that UID.
 func stepWithSuperClaim(tenantClaim, superClaim *corev1.PersistentVolumeClaim, uid types.UID, superCluster string) ClaimStep {
-	hasVolume := superClaim.Spec.VolumeName != "" || superClaim.Status.Phase == corev1.ClaimBound
+	hasVolume := hasVolume(superClaim)
 	switch fateOf(tenantClaim, tenantClaim != nil && tenantClaim.UID == uid, hasVolume) {
 	case fateKept:
 		return ClaimStepKeep

@@ -105,6 +105,10 @@ func TestNextClaimStep(t *testing.T) {
 	restores := func(missing string) func(*kinds.ClaimFacts) {
 		return func(facts *kinds.ClaimFacts) { facts.Restores, facts.Missing = true, missing }
 	}
+	givenUp := func(facts *kinds.ClaimFacts) { facts.GivenUp = true }
+	classless := func(givenUp bool) func(*kinds.ClaimFacts) {
+		return func(facts *kinds.ClaimFacts) { facts.NoClass, facts.GivenUp = "fast", givenUp }
+	}
 	volumes := func(volumes ...*corev1.PersistentVolume) func(facts *kinds.ClaimFacts) {
 		return func(facts *kinds.ClaimFacts) { facts.Volumes = volumes }
 	}
@@ -141,6 +145,16 @@ func TestNextClaimStep(t *testing.T) {
 				facts.Restores, facts.Missing, facts.Whole = true, "VolumeSnapshot s", true
 			},
 		},
+		{name: "given up", tenant: tenantClaim("uid", home("r1"), witnessed), facts: givenUp, want: kinds.ClaimStepTakeBack},
+		{name: "given up, and its class is gone", tenant: tenantClaim("uid", home("r1")), facts: classless(true), want: kinds.ClaimStepTakeBack},
+		{name: "given up, and taken back", tenant: tenantClaim("uid", home("r1")), want: kinds.ClaimStepNone, facts: func(facts *kinds.ClaimFacts) { facts.GivenUp, facts.TakenBack = true, true }},
+		{name: "given up, and its namespace is not ready", tenant: tenantClaim("uid", home("r1")), want: kinds.ClaimStepTakeBack, facts: func(facts *kinds.ClaimFacts) { facts.GivenUp, facts.Ready = true, false }},
+		{name: "given up, and deleted", tenant: tenantClaim("uid", home("r1"), unused), facts: givenUp, want: kinds.ClaimStepRelease},
+		{name: "its namespace leaves", tenant: tenantClaim("uid", home("r1")), want: kinds.ClaimStepTakeBack, facts: func(facts *kinds.ClaimFacts) { facts.Leaves, facts.Ready = true, false }},
+		{name: "its class is gone", tenant: tenantClaim("uid", home("r1")), facts: classless(false), want: kinds.ClaimStepWarnClass},
+		{name: "its class is gone, and it exists", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid"), facts: classless(false), want: kinds.ClaimStepSync},
+		{name: "its class is gone, it exists, and is given up", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid"), facts: classless(true), want: kinds.ClaimStepGiveUp},
+		{name: "its class is gone, and it is bound", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid", boundTo("pv")), facts: classless(true), want: kinds.ClaimStepSync},
 		{name: "its snapshot is elsewhere, and it exists", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid"), facts: restores("VolumeSnapshot s"), want: kinds.ClaimStepSync},
 		{name: "bound here, and the super claim is lost", tenant: tenantClaim("uid", home("r1"), boundTo("r1.pv")), want: kinds.ClaimStepNone},
 		{
@@ -662,7 +676,7 @@ func TestPodsWaitForClaims(t *testing.T) {
 	}{
 		{name: "no claim", wantWait: "claim data, which does not exist"},
 		{name: "not there yet", tenant: tenantClaim("uid", home("r1")), wantWait: "claim data, which is not there yet"},
-		{name: "not there yet, without a home", tenant: tenantClaim("uid"), wantWait: "claim data, which is not there yet"},
+		{name: "without a home", tenant: tenantClaim("uid"), wantWait: "claim data, for which no super cluster is chosen"},
 		{name: "elsewhere", tenant: tenantClaim("uid", home("r2")), wantWait: "claim data, which is in super cluster r2"},
 		{name: "bound elsewhere", tenant: tenantClaim("uid", home("r1"), boundTo("r2.pv")), wantWait: "claim data, which is in super cluster r2"},
 		{name: "that of an earlier claim", tenant: tenantClaim("uid", home("r1")), super: superClaim("old"), wantWait: "claim data, which is not there yet"},

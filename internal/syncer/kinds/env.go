@@ -63,8 +63,8 @@ type Env struct {
 	NodeLinger time.Duration
 	// LeaseRenewal is how often the Lease of a tenant's Node is renewed; 0 means 20 seconds.
 	LeaseRenewal time.Duration
-	// PodPatience is how long this super cluster may take to find a node for a pod before the choice is taken back: at
-	// least MinPodPatience; 0 means for ever.
+	// PodPatience is how long this super cluster may take to find a node for a pod, or to make a claim, before the
+	// choice is taken back: at least MinPodPatience; 0 means for ever.
 	PodPatience time.Duration
 	// Clock measures time.
 	Clock clock.PassiveClock

@@ -65,7 +65,7 @@ func (p *Pods) readFacts(ctx context.Context, pair *podPair, waited time.Duratio
 	if p.env.VirtualNode != nil {
 		facts.Closed = closedTo(p.env.VirtualNode(), tolerations(pair.tenantPod, pair.tenant.rules()))
 	}
-	facts.MissingClaim = p.env.missingClaim(pair.tenant, pair.tenantPod)
+	facts.MissingClaim, pair.claimFailed = p.env.missingClaim(pair.tenant, pair.tenantPod)
 	facts.MissingConfig = p.env.missing(pair.tenant, pair.tenantPod)
 	return nil
 }

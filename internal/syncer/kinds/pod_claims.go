@@ -3,12 +3,12 @@ package kinds
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/storage/ephemeral"
 
 	"github.com/superpool/superpool/internal/claimhome"
+	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/syncer/engine"
 )
 
@@ -34,9 +34,11 @@ func hasEphemeral(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool { return volume.Ephemeral != nil })
 }
 
-// missingClaim says which claim of a tenant's pod is not in the super cluster, and why, "" if all are. A super pod is
-// created only once they are: the super scheduler would refuse it, and one of another owner must not be mounted.
-func (e *Env) missingClaim(tenant *Tenant, tenantPod *corev1.Pod) string {
+// missingClaim says which claim of a tenant's pod is not in the super cluster, and why, "" if all are. failed is the
+// reason of failedchoice if waiting does not bring it here: it is elsewhere, has no super cluster, or this one does not
+// make it. A super pod is created only once all are here: the super scheduler would refuse it, and one of another owner
+// must not be mounted.
+func (e *Env) missingClaim(tenant *Tenant, tenantPod *corev1.Pod) (missing, failed string) {
 	for i := range tenantPod.Spec.Volumes {
 		volume := &tenantPod.Spec.Volumes[i]
 		name := claimhome.ClaimName(tenantPod, volume)
@@ -46,18 +48,30 @@ func (e *Env) missingClaim(tenant *Tenant, tenantPod *corev1.Pod) string {
 		tenantClaim, exists, _ := get[*corev1.PersistentVolumeClaim](tenant.Cache, KindClaim, tenantPod.Namespace, name)
 		switch {
 		case !exists:
-			return fmt.Sprintf("claim %s, which does not exist", name)
+			return fmt.Sprintf("claim %s, which does not exist", name), ""
 		case volume.Ephemeral != nil && ephemeral.VolumeIsForPod(tenantPod, tenantClaim) != nil:
-			return fmt.Sprintf("claim %s, which was not made for this pod", name)
+			return fmt.Sprintf("claim %s, which was not made for this pod", name), ""
 		case e.isDown(tenant, KindClaim, tenantClaim, name):
 			continue
 		}
-		if home := claimhome.Of(tenantClaim); home != "" && home != e.ID {
-			return fmt.Sprintf("claim %s, which is in super cluster %s", name, home)
-		}
-		return fmt.Sprintf("claim %s, which is not there yet", name)
+		return e.awaitedClaim(tenant, tenantClaim)
 	}
-	return ""
+	return "", ""
+}
+
+// awaitedClaim is missingClaim for a claim that is not here.
+func (e *Env) awaitedClaim(tenant *Tenant, tenantClaim *corev1.PersistentVolumeClaim) (missing, failed string) {
+	key := engine.Key{Tenant: tenant.Key, Kind: KindClaim, Namespace: tenantClaim.Namespace, Name: tenantClaim.Name}
+	home, known := claimhome.Of(tenantClaim), e.untaken.of(key)
+	switch {
+	case home != "" && home != e.ID:
+		return fmt.Sprintf("claim %s, which is in super cluster %s", key.Name, home), failedchoice.Refused
+	case home == "" && tenantClaim.Spec.VolumeName == "" && !e.Assignments.Whole():
+		return fmt.Sprintf("claim %s, for which no super cluster is chosen", key.Name), failedchoice.Refused
+	case home != "" && known.choice.uid == tenantClaim.UID && known.reason != "":
+		return fmt.Sprintf("claim %s, which it does not make: %s", key.Name, known.message), known.reason
+	}
+	return fmt.Sprintf("claim %s, which is not there yet", key.Name), ""
 }
 
 // claimWakesPods enqueues the tenant's pods that may wait for a super claim which was created.
@@ -83,10 +97,4 @@ func claimWakesPods(env *Env, change Change) []engine.Key {
 
 func usesClaim(pod *corev1.Pod, name string) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool { return claimhome.ClaimName(pod, &volume) == name })
-}
-
-// isElsewhere returns whether what missingClaim says is that a claim is in another super cluster: waiting does not
-// bring it here.
-func isElsewhere(missing string) bool {
-	return strings.Contains(missing, ", which is in super cluster ")
 }

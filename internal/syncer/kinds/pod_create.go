@@ -46,8 +46,8 @@ func (p *Pods) awaitClaim(ctx context.Context, pair *podPair) error {
 		return err
 	}
 	missing := pair.facts.MissingClaim
-	if isElsewhere(missing) {
-		p.notTaken(pair, failedchoice.Refused, "it lacks "+missing)
+	if pair.claimFailed != "" {
+		p.notTaken(pair, pair.claimFailed, "it lacks "+missing)
 	}
 	if pair.facts.Waited >= quietTime {
 		p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonFailedCreate, fmt.Sprintf("Super cluster %s lacks %s", p.env.ID, missing))
@@ -103,7 +103,7 @@ func (p *Pods) create(ctx context.Context, pair *podPair) error {
 	}
 	err = p.env.Super.Create(ctx, superPod)
 	p.env.unadmit(pair.key, nil, err)
-	if reason, message, refused := p.refusalOf(pair, err); refused {
+	if reason, message, refused := p.env.refusalOf(pair.tenant, pair.key, err); refused {
 		p.notTaken(pair, reason, message)
 	}
 	switch {

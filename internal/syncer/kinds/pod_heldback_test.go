@@ -19,7 +19,7 @@ func TestHeldBack(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	u := &untaken{}
 	refused := func(name string) (engine.Key, choice) {
-		key, of := engine.Key{Tenant: "t", Kind: KindPod, Namespace: "web", Name: name}, choice{pod: types.UID(name)}
+		key, of := engine.Key{Tenant: "t", Kind: KindPod, Namespace: "web", Name: name}, choice{uid: types.UID(name)}
 		u.note(key, of, failedchoice.Refused, "no", now)
 		return key, of
 	}

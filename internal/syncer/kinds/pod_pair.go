@@ -14,6 +14,9 @@ type podPair struct {
 	key                 engine.Key
 	tenantPod, superPod *corev1.Pod
 	facts               Facts
+	// claimFailed is the reason of failedchoice why the claim that facts.MissingClaim names will not be here, "" for
+	// one that waiting may bring.
+	claimFailed string
 }
 
 // superName returns the name of the super pod.

@@ -2,181 +2,32 @@ package kinds
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"hash/fnv"
-	"maps"
-	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/failedchoice"
-	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
-
-const (
-	// MinPodPatience is the least Env.PodPatience that is not 0. A choice that is younger was not taken back, so what
-	// an informer says of a pod that is younger needs no live read.
-	MinPodPatience = 10 * time.Second
-
-	// takenBackPerSecond and takenBackBurst bound the choices that are taken back of one tenant.
-	takenBackPerSecond, takenBackBurst = 1, 20
-
-	// maxHeldBack is the longest time after which a pod is looked at again whose choice that rate holds back. Each look
-	// may be a request that the super cluster refuses.
-	maxHeldBack = 5 * time.Minute
-)
-
-// choice is one choice of this super cluster for a pod. A take-back changes the pod's failures: if the pod then names
-// this super cluster, it was chosen again.
-type choice struct {
-	pod types.UID
-	// failures is a hash of the annotation.
-	failures uint64
-}
-
-func choiceOf(tenantPod *corev1.Pod) choice {
-	sum := fnv.New64a()
-	_, _ = sum.Write([]byte(tenantPod.Annotations[schedulerv1alpha1.AnnotationFailedSuperClusters]))
-	return choice{pod: tenantPod.UID, failures: sum.Sum64()}
-}
-
-// untaken holds the pods that name this super cluster and that it does not take: those that it refuses, and those whose
-// super pods its scheduler finds no node for. A restart forgets them, and they have as long again. The zero value holds
-// none. All methods may be called concurrently.
-type untaken struct {
-	mu    sync.Mutex
-	pods  map[engine.Key]untakenPod
-	rates map[string]*rate.Limiter
-}
-
-// untakenPod is one of them.
-//
-//	waits ── Patience is over ──► givenUp ── no super pod, choice taken back ──► takenBack
-type untakenPod struct {
-	choice choice
-	since  time.Time
-	// reason is one of failedchoice, and message what the tenant reads.
-	reason, message string
-	givenUp         bool
-	// heldBack is how often the tenant's rate has held its choice back.
-	heldBack int
-	// takenBack is the resourceVersion of the tenant pod whose choice was taken back, "" before that.
-	takenBack string
-}
-
-// note notes that a pod is not taken, and why. It keeps as much of message as an Event may have.
-func (u *untaken) note(key engine.Key, of choice, reason, message string, now time.Time) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	known, exists := u.pods[key]
-	if !exists || known.choice != of || known.takenBack != "" {
-		known = untakenPod{choice: of, since: now}
-	}
-	if !known.givenUp {
-		known.reason, known.message = reason, tenancy.Cut(message, tenancy.MaxEventNote)
-	}
-	u.set(key, known)
-}
-
-// set stores a pod. The caller holds mu.
-func (u *untaken) set(key engine.Key, pod untakenPod) {
-	if u.pods == nil {
-		u.pods = map[engine.Key]untakenPod{}
-	}
-	u.pods[key] = pod
-}
-
-// giveUp returns whether a pod is given up now, or was before: it has not been taken for patience, and the tenant's
-// rate allows it.
-func (u *untaken) giveUp(key engine.Key, of choice, patience time.Duration, now time.Time) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	known, exists := u.pods[key]
-	if !exists || known.choice != of || known.takenBack != "" || known.givenUp || now.Sub(known.since) < patience {
-		return exists && known.choice == of && known.takenBack == "" && known.givenUp
-	}
-	limit, exists := u.rates[key.Tenant]
-	if !exists {
-		limit = rate.NewLimiter(takenBackPerSecond, takenBackBurst)
-		if u.rates == nil {
-			u.rates = map[string]*rate.Limiter{}
-		}
-		u.rates[key.Tenant] = limit
-	}
-	if known.givenUp = limit.AllowN(now, 1); !known.givenUp {
-		known.heldBack++
-	}
-	u.set(key, known)
-	return known.givenUp
-}
-
-// after returns after how long a pod that waits is to be looked at again, 0 for one that does not wait: it is taken, or
-// an event or a failed write enqueues its key.
-func (u *untaken) after(key engine.Key, patience time.Duration, now time.Time) time.Duration {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	known, exists := u.pods[key]
-	if !exists || known.givenUp {
-		return 0
-	}
-	if left := known.since.Add(patience).Sub(now); left > 0 {
-		return left
-	}
-	wait := MinPodPatience // the tenant's rate held it back
-	for i := 1; i < known.heldBack && wait < maxHeldBack; i++ {
-		wait *= 2
-	}
-	return min(wait, maxHeldBack)
-}
-
-// tookBack notes that a choice of a pod with that resourceVersion was taken back.
-func (u *untaken) tookBack(key engine.Key, of choice, resourceVersion string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	known := u.pods[key]
-	known.choice, known.takenBack = of, resourceVersion
-	u.set(key, known)
-}
-
-// of returns what is known of a pod, the zero untakenPod for nothing.
-func (u *untaken) of(key engine.Key) untakenPod {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.pods[key]
-}
-
-// forget forgets a pod, which is taken or gone.
-func (u *untaken) forget(key engine.Key) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.pods, key)
-}
-
-// forgetAll forgets the pods of a tenant. Its rate stays: a tenant that connects again has no other.
-func (u *untaken) forgetAll(tenant string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	maps.DeleteFunc(u.pods, func(key engine.Key, _ untakenPod) bool { return key.Tenant == tenant })
-}
 
 // patience returns how long this super cluster may take to take the tenant pod of the pair, which may be nil.
 func (p *Pods) patience(pair *podPair) time.Duration {
 	if pair.tenantPod == nil {
 		return p.env.PodPatience
 	}
-	return failedchoice.Of(pair.tenantPod).Patience(p.env.PodPatience, p.env.Clock.Now())
+	patience := failedchoice.Of(pair.tenantPod).Patience(p.env.PodPatience, p.env.Clock.Now())
+	if p.env.claimIsTakenBack(pair.tenant, pair.tenantPod) {
+		return min(patience, MinPodPatience) // its claim goes elsewhere
+	}
+	return patience
 }
 
 // readUntaken reads the facts about a pod that this super cluster may not take.
@@ -197,9 +48,7 @@ func (p *Pods) readUntaken(pair *podPair) {
 		p.env.untaken.forget(pair.key)
 		return
 	}
-	known := p.env.untaken.of(pair.key)
-	pair.facts.TakenBack = known.choice.pod == pair.tenantPod.UID && known.takenBack != "" && known.takenBack == pair.tenantPod.ResourceVersion
-	pair.facts.GivenUp = p.env.untaken.giveUp(pair.key, choiceOf(pair.tenantPod), p.patience(pair), now)
+	pair.facts.GivenUp, pair.facts.TakenBack = p.env.readUntaken(pair.key, pair.tenantPod, p.patience(pair))
 }
 
 // chosen returns whether a tenant pod, which may be nil, names this super cluster and awaits its super pod.
@@ -213,31 +62,7 @@ func (p *Pods) readLeaves(ctx context.Context, pair *podPair) (err error) {
 	if !p.chosen(pair.tenantPod) || pair.tenantPod.Spec.NodeName != "" || pair.superPod != nil && pair.superPod.Spec.NodeName != "" {
 		return nil
 	}
-	pair.facts.Leaves, err = p.leaves(ctx, pair, p.env.Assignments.Of)
-	return err
-}
-
-// leaves returns whether all that the pair's namespace has here leaves. assignment is Of or ConfirmPlaced of
-// Assignments.
-func (p *Pods) leaves(
-	ctx context.Context, pair *podPair, assignment func(ctx context.Context, tenant, namespace string) (assign.Assignment, error),
-) (bool, error) {
-	assigned, err := assignment(ctx, pair.key.Tenant, pair.key.Namespace)
-	if err != nil {
-		return false, fmt.Errorf("reading the assignment of namespace %s: %w", pair.key.Namespace, err)
-	}
-	return assigned.State == assign.Placed && assigned.Reserved == nil, nil
-}
-
-// confirmLeaves returns an error if a live read does not show that the pair's namespace leaves, as the cache has it.
-func (p *Pods) confirmLeaves(ctx context.Context, pair *podPair) error {
-	if !pair.facts.Leaves {
-		return nil
-	}
-	leaves, err := p.leaves(ctx, pair, p.env.Assignments.ConfirmPlaced)
-	if err == nil && !leaves {
-		err = engine.Waitf("the cache of NamespacePlacements")
-	}
+	pair.facts.Leaves, err = p.env.leaves(ctx, pair.key, p.env.Assignments.Of)
 	return err
 }
 
@@ -248,11 +73,17 @@ func isUnscheduled(superPod *corev1.Pod) bool {
 		scheduled != nil && scheduled.Status == corev1.ConditionFalse && scheduled.Reason == corev1.PodReasonUnschedulable
 }
 
-// notTaken notes that the super cluster refuses the super pod of the pair.
+// notTaken notes that the super cluster does not take the super pod of the pair.
 func (p *Pods) notTaken(pair *podPair, reason, message string) {
-	if p.env.PodPatience > 0 {
-		p.env.untaken.note(pair.key, choiceOf(pair.tenantPod), reason, message, p.env.Clock.Now())
+	p.env.notTaken(pair.key, pair.tenantPod, reason, message)
+}
+
+// confirmLeaves returns an error if the cache has it that the pair's namespace leaves, and a live read does not.
+func (p *Pods) confirmLeaves(ctx context.Context, pair *podPair) error {
+	if !pair.facts.Leaves {
+		return nil
 	}
+	return p.env.confirmLeaves(ctx, pair.key)
 }
 
 // giveUp deletes a super pod that has no node. The precondition on its resourceVersion refuses that if it got one: API
@@ -277,33 +108,13 @@ func (p *Pods) takeBack(ctx context.Context, pair *podPair) error {
 	if _, err := p.proveNoSuperPod(ctx, pair); err != nil {
 		return err
 	}
-	annotations := map[string]any{schedulerv1alpha1.AnnotationSuperCluster: nil}
-	reason, message := tenancy.ReasonSuperClusterNotPlaced, fmt.Sprintf(
-		"Namespace %s leaves super cluster %s: the pod scheduler chooses another one if there is any", pair.key.Namespace, p.env.ID)
-	if !pair.facts.Leaves { // it failed
-		known := p.env.untaken.of(pair.key)
-		annotations[schedulerv1alpha1.AnnotationFailedSuperClusters] = failedchoice.Of(pair.tenantPod).Plus(p.env.ID, known.reason, p.env.Clock.Now()).String()
-		reason, message = ReasonSuperClusterFailed, fmt.Sprintf(
-			"Super cluster %s has not taken the pod for %s, the pod scheduler chooses another one if there is any: %s", p.env.ID, p.patience(pair), known.message)
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": pair.tenantPod.UID, "resourceVersion": pair.tenantPod.ResourceVersion,
-		"labels": map[string]any{schedulerv1alpha1.LabelSuperCluster: nil}, "annotations": annotations,
-	}})
-	if err != nil {
-		return fmt.Errorf("encoding the patch of pod %s: %w", client.ObjectKeyFromObject(pair.tenantPod), err)
-	}
 	patched := pair.tenantPod.DeepCopy()
-	err = pair.tenant.Client.Patch(ctx, patched, client.RawPatch(types.MergePatchType, patch))
-	if err := p.env.done(ctx, KindPod, "take back", client.IgnoreNotFound(err)); err != nil {
+	reason, message, err := p.env.takeBack(ctx, pair.tenant, pair.key, pair.tenantPod, patched, takeBack{
+		kind: KindPod, noun: "pod", label: true, leaves: pair.facts.Leaves, patience: p.patience(pair),
+	})
+	if err != nil || reason == "" {
 		return err
 	}
-	if err != nil {
-		return nil //nolint:nilerr // the tenant pod is gone, which its informer says too
-	}
-	p.env.untaken.tookBack(pair.key, choiceOf(pair.tenantPod), pair.tenantPod.ResourceVersion)
-	p.env.clearWarning(pair.key)
-	pair.tenant.Recorder.Event(pair.tenantPod, corev1.EventTypeWarning, reason, tenancy.Cut(message, tenancy.MaxEventNote))
 	return p.tellTakenBack(ctx, pair, patched, reason, message)
 }
 
@@ -343,17 +154,4 @@ func (p *Pods) confirmChoice(ctx context.Context, pair *podPair) error {
 		return engine.Waitf("the cache of the tenant's pods")
 	}
 	return nil
-}
-
-// refusalOf returns which refusal of a create err is, and what the tenant reads about it. It returns false for an error
-// that is none.
-func (p *Pods) refusalOf(pair *podPair, err error) (reason, message string, ok bool) {
-	if !engine.IsRefusal(err) {
-		return "", "", false
-	}
-	reason = failedchoice.Refused
-	if isQuotaRefusal(err) {
-		reason = failedchoice.Quota
-	}
-	return reason, p.env.inTenantsWords(pair.tenant, pair.key, err), true
 }

@@ -55,8 +55,9 @@ const (
 	// taint that the pod does not tolerate. The syncer creates the super pod once the Node is open.
 	ReasonSuperClusterClosed = "SuperClusterClosed"
 	// ReasonSuperClusterFailed: the super cluster that was chosen for a pod has refused it, or found no node for it,
-	// for longer than --pod-patience. The syncer has removed super pod and choice, and the pod scheduler chooses again.
-	// It is the reason of condition PodScheduled, too.
+	// for longer than --pod-patience; or the one that was chosen for a claim has refused it, or has not its
+	// StorageClass. The syncer has removed super object and choice, and the pod scheduler chooses again. It is the
+	// reason of a pod's condition PodScheduled, too.
 	ReasonSuperClusterFailed = "SuperClusterFailed"
 	// ReasonVolumeLost: the super claim of a bound claim is gone; the syncer deletes the claim's volume in the tenant,
 	// and the claim becomes Lost. Or the super cluster has lost the volume of the super claim.
@@ -110,9 +111,9 @@ func (e *Env) clearWarning(key engine.Key) {
 	e.warnings.clear(key)
 }
 
-// Forget drops the warnings, quota waiters, endings, Bindings, untaken pods, rests of budgets and different offers of a
-// tenant that is no longer connected: its informers have stopped, so no key would clear them. So it does of one on
-// which another process has worked since they were noted.
+// Forget drops the warnings, quota waiters, endings, Bindings, untaken pods and claims, rests of budgets and different
+// offers of a tenant that is no longer connected: its informers have stopped, so no key would clear them. So it does of
+// one on which another process has worked since they were noted.
 func (e *Env) Forget(tenant string) {
 	e.QuotaWaiters.removeAll(tenant)
 	e.tally.forget(tenant)

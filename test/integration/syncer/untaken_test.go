@@ -1,6 +1,7 @@
 package syncer_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -112,4 +114,86 @@ func TestWhatGivingUpRestsOn(t *testing.T) {
 	create(t, w.super, held)
 	require.NoError(t, give(held))
 	require.ErrorContains(t, w.super.SubResource("binding").Create(t.Context(), held, binding.DeepCopy()), "is being deleted")
+}
+
+// refuseClaims plays an operator whose super cluster admits no PersistentVolumeClaim, and waits until it does not.
+func refuseClaims(t *testing.T, super client.Client) {
+	t.Helper()
+	create(t, super, &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "no-claims"},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"persistentvolumeclaims"}},
+				},
+			}}},
+			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "no disks here"}},
+		},
+	})
+	create(t, super, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "no-claims"},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: "no-claims", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	})
+	eventually(t, func() error {
+		probe := newClaim("default", "probe", "")
+		err := super.Create(t.Context(), probe, client.DryRunAll)
+		if err == nil {
+			return errors.New("claims are admitted")
+		}
+		return nil
+	})
+}
+
+// TestWrongHome plays the schedulers of both sides: r1 refuses the claim of two pods, which then go to r2 with it. What
+// is there stays, whatever r2 refuses from then on.
+func TestWrongHome(t *testing.T) {
+	w := newWorld(t)
+	w.options = func(options *syncer.Options) { options.PodPatience = time.Second }
+	w.allowClaims(t)
+	for _, to := range []client.Client{w.tenant, w.super, w.super2} {
+		storageClass(t, to)
+	}
+	refuseClaims(t, w.super)
+	w.runSyncer(t, w.superConfig)
+	w.runSyncer(t, w.super2Config)
+	w.place(t, "web", "r1", "r2")
+
+	using := func(name string) *corev1.Pod {
+		pod := newPod("web", name)
+		pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+		create(t, w.tenant, pod)
+		return pod
+	}
+	create(t, w.tenant, newClaim("web", "data", "r1"))
+	using("p")
+	using("other")
+	claim := appears(t, w.tenant, "web", "data", &corev1.PersistentVolumeClaim{}, func(claim *corev1.PersistentVolumeClaim) bool {
+		return failedchoice.Of(claim)["r1"].Reason == failedchoice.Refused && claim.Annotations[schedulerv1alpha1.AnnotationSuperCluster] == "" &&
+			!slices.Contains(claim.Finalizers, "claim.tenancy.x-k8s.io/r1")
+	})
+	w.warned(t, "web", "data", "SuperClusterFailed")
+	pods := []*corev1.Pod{w.takenBack(t, "web", "p", "r1", "it lacks claim data"), w.takenBack(t, "web", "other", "r1", "it lacks claim data")}
+	require.True(t, apierrors.IsNotFound(w.super.Get(t.Context(), client.ObjectKey{Namespace: superName("web"), Name: "data"}, claim.DeepCopy())))
+
+	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, schedulerv1alpha1.AnnotationSuperCluster, "r2")
+	require.NoError(t, w.tenant.Update(t.Context(), claim))
+	for _, pod := range pods {
+		w.choose(t, pod, "r2")
+	}
+	superClaim := appears(t, w.super2, superName("web"), "data", &corev1.PersistentVolumeClaim{}, nil)
+	for _, pod := range pods {
+		appears(t, w.super2, superName("web"), pod.Name, &corev1.Pod{}, nil)
+	}
+	refuseClaims(t, w.super2)
+	create(t, w.tenant, newClaim("web", "late", "r2"))
+	appears(t, w.tenant, "web", "late", &corev1.PersistentVolumeClaim{}, func(claim *corev1.PersistentVolumeClaim) bool {
+		return failedchoice.Of(claim)["r2"].Reason == failedchoice.Refused
+	})
+	provision(t, w.super2, superClaim, "pvc-1")
+	appears(t, w.tenant, "", "r2.pvc-1", &corev1.PersistentVolume{}, nil)
+	require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKeyFromObject(claim), claim))
+	require.Equal(t, "r2", claim.Annotations[schedulerv1alpha1.AnnotationSuperCluster])
 }

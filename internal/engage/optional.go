@@ -1,4 +1,4 @@
-package syncer
+package engage
 
 import (
 	"context"
@@ -14,12 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// unservedRetry is how often an API server is asked again that does not serve a type, or forbids to list it.
-const unservedRetry = time.Minute
+// UnservedRetry is how often an API server is asked again that does not serve a type, or forbids to list it.
+const UnservedRetry = time.Minute
 
-// optional returns a source that is empty as long as the API server does not serve the type of source, or forbids to
+// Optional returns a source that is empty as long as the API server does not serve the type of source, or forbids to
 // list it. empty returns an empty list of the type.
-func optional(source *toolscache.ListWatch, empty func() client.ObjectList, retry time.Duration) *toolscache.ListWatch {
+func Optional(source *toolscache.ListWatch, empty func() client.ObjectList, retry time.Duration) *toolscache.ListWatch {
 	absent := &atomic.Bool{}
 	return &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {

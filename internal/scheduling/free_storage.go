@@ -1,0 +1,194 @@
+package scheduling
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/tools/cache"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/freestorage"
+	"github.com/superpool/superpool/internal/view"
+)
+
+// freeStorage holds what super clusters say of their storage, as CSIDrivers and CSIStorageCapacities of the pod views:
+// one set of objects for all tenants, whose informers are storageInformers. It is safe for concurrent use.
+type freeStorage struct {
+	drivers, capacities cache.Indexer
+
+	// mu is held while objects change and handlers are told, which must not block and not call freeStorage.
+	mu sync.Mutex
+	// handlers are told of capacities. VolumeBinding reads nothing from events of drivers.
+	handlers map[*storageHandler]struct{}
+}
+
+type storageHandler struct{ cache.ResourceEventHandler }
+
+func newFreeStorage() *freeStorage {
+	return &freeStorage{
+		drivers:    cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
+		capacities: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
+		handlers:   map[*storageHandler]struct{}{},
+	}
+}
+
+// storageOf returns what virtual Nodes, by name, say of the storage of their super clusters.
+func storageOf(nodes map[string]*corev1.Node) map[string]freestorage.Sizes {
+	free := make(map[string]freestorage.Sizes, len(nodes))
+	for name, node := range nodes {
+		free[name] = freestorage.Decode(node.Annotations[schedulerv1alpha1.AnnotationFreeStorage])
+	}
+	return free
+}
+
+// set makes the objects those of virtual Nodes. A capacity that goes is first one without bound: VolumeBinding's hints
+// queue pods when a bound grows, and for nothing else.
+func (s *freeStorage) set(nodes map[string]*corev1.Node) {
+	drivers, capacities := view.Storage(storageOf(nodes))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := map[string]*storagev1.CSIStorageCapacity{}
+	for _, object := range s.capacities.List() {
+		if capacity, ok := object.(*storagev1.CSIStorageCapacity); ok {
+			left[capacity.Namespace+"/"+capacity.Name] = capacity
+		}
+	}
+	for _, capacity := range capacities {
+		key := capacity.Namespace + "/" + capacity.Name
+		s.put(left[key], capacity)
+		delete(left, key)
+	}
+	unbounded := make([]*storagev1.CSIStorageCapacity, 0, len(left))
+	for _, key := range slices.Sorted(maps.Keys(left)) {
+		capacity := left[key]
+		unbounded = append(unbounded, view.WithoutBound(capacity))
+		s.put(capacity, unbounded[len(unbounded)-1])
+	}
+	objects := make([]any, len(drivers))
+	for i, driver := range drivers {
+		objects[i] = driver
+	}
+	_ = s.drivers.Replace(objects, "") // it fails on objects without a name
+	for _, capacity := range unbounded {
+		_ = s.capacities.Delete(capacity)
+		s.each(func(handler cache.ResourceEventHandler) { handler.OnDelete(capacity) })
+	}
+}
+
+// put stores a capacity in place of old, nil if there was none. The caller holds mu.
+func (s *freeStorage) put(old, capacity *storagev1.CSIStorageCapacity) {
+	if old != nil && equality.Semantic.DeepEqual(old, capacity) {
+		return
+	}
+	_ = s.capacities.Update(capacity)
+	if old == nil {
+		s.each(func(handler cache.ResourceEventHandler) { handler.OnAdd(capacity, false) })
+		return
+	}
+	s.each(func(handler cache.ResourceEventHandler) { handler.OnUpdate(old, capacity) })
+}
+
+func (s *freeStorage) each(call func(cache.ResourceEventHandler)) {
+	for handler := range s.handlers {
+		call(handler.ResourceEventHandler)
+	}
+}
+
+// subscribe tells handler of all capacities, and of changes until ctx ends.
+func (s *freeStorage) subscribe(ctx context.Context, handler cache.ResourceEventHandler) {
+	added := &storageHandler{handler}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.handlers[added] = struct{}{}
+	for _, capacity := range s.capacities.List() {
+		handler.OnAdd(capacity, true)
+	}
+	context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.handlers, added)
+	})
+}
+
+// shownStorage is what one tenant's pod scheduler reads of the storage of super clusters: that of StorageClasses which
+// its policy shows. Of others a forged one would else tell it, by what is refused, how much is free.
+type shownStorage struct {
+	all   *freeStorage
+	shows func(class string) bool
+}
+
+// shownDrivers are the CSIDrivers of classes that are shown. Without one, VolumeBinding asks for no capacity.
+type shownDrivers struct {
+	cache.Indexer
+	shows func(class string) bool
+}
+
+// GetByKey implements cache.Store.
+func (d shownDrivers) GetByKey(key string) (object any, exists bool, err error) {
+	if class, ok := view.ClassOfDriver(key); !ok || !d.shows(class) {
+		return nil, false, nil
+	}
+	return d.Indexer.GetByKey(key) //nolint:wrapcheck // it is the store's
+}
+
+// storageInformer is an informer of objects of freeStorage. It sends no requests.
+type storageInformer struct {
+	emptyInformer
+	indexer cache.Indexer
+	// subscribe tells a handler of all objects, and of changes. Nil: there are no events.
+	subscribe func(cache.ResourceEventHandler)
+
+	mu sync.Mutex
+	// handlers wait until the informer runs: kube-scheduler is not complete before.
+	handlers []cache.ResourceEventHandler
+	begun    bool
+}
+
+// GetStore implements cache.SharedInformer.
+func (i *storageInformer) GetStore() cache.Store { return i.indexer }
+
+// GetIndexer implements cache.SharedIndexInformer.
+func (i *storageInformer) GetIndexer() cache.Indexer { return i.indexer }
+
+// Run implements cache.SharedInformer. It returns at once.
+func (i *storageInformer) Run(<-chan struct{}) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, handler := range i.handlers {
+		i.subscribe(handler)
+	}
+	i.begun, i.handlers = true, nil
+}
+
+// RunWithContext implements cache.SharedInformer.
+func (i *storageInformer) RunWithContext(ctx context.Context) { i.Run(ctx.Done()) }
+
+// AddEventHandler implements cache.SharedInformer.
+func (i *storageInformer) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	switch {
+	case i.subscribe == nil:
+	case i.begun:
+		i.subscribe(handler)
+	default:
+		i.handlers = append(i.handlers, handler)
+	}
+	return synced{}, nil
+}
+
+// AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
+func (i *storageInformer) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandler(handler)
+}
+
+// AddEventHandlerWithOptions implements cache.SharedInformer.
+func (i *storageInformer) AddEventHandlerWithOptions(handler cache.ResourceEventHandler, _ cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandler(handler)
+}

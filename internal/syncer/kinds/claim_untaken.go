@@ -1,0 +1,165 @@
+package kinds
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	volumehelper "k8s.io/component-helpers/storage/volume"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/claimhome"
+	"github.com/superpool/superpool/internal/failedchoice"
+	"github.com/superpool/superpool/internal/proof"
+	"github.com/superpool/superpool/internal/syncer/engine"
+)
+
+// chosen returns whether a tenant claim, which may be nil, awaits its volume here because this super cluster was chosen
+// for it. Nobody chose the home of one that is to be restored from a snapshot, which is nowhere else.
+func (c *Claims) chosen(tenantClaim *corev1.PersistentVolumeClaim) bool {
+	return tenantClaim != nil && tenantClaim.DeletionTimestamp == nil && tenantClaim.Spec.VolumeName == "" &&
+		claimhome.Of(tenantClaim) == c.env.ID && claimhome.Snapshot(tenantClaim) == "" && !c.env.Assignments.Whole()
+}
+
+// patience returns how long this super cluster may take to make the super claim of the pair.
+func (c *Claims) patience(pair *claimPair) time.Duration {
+	if pair.tenantClaim == nil {
+		return c.env.PodPatience
+	}
+	return failedchoice.Of(pair.tenantClaim).Patience(c.env.PodPatience, c.env.Clock.Now())
+}
+
+// readUntaken reads the facts about a claim that this super cluster may not be able to make.
+func (c *Claims) readUntaken(ctx context.Context, pair *claimPair) error {
+	exists := pair.superClaim != nil
+	switch {
+	case !pair.facts.Known: // it may be there as before
+		return nil
+	case !c.chosen(pair.tenantClaim), exists && (hasVolume(pair.superClaim) || pair.superClaim.DeletionTimestamp != nil):
+		c.env.untaken.forget(pair.key)
+		return nil
+	case c.env.PodPatience == 0:
+		return nil
+	}
+	_, lacks, err := c.lacksClass(ctx, pair.tenantClaim)
+	switch {
+	case err != nil:
+		return err
+	case lacks:
+		pair.facts.NoClass = volumehelper.GetPersistentVolumeClaimClass(pair.tenantClaim)
+		c.env.notTaken(pair.key, pair.tenantClaim, failedchoice.NoClass, fmt.Sprintf("it has no StorageClass %s", pair.facts.NoClass))
+	case exists:
+		c.env.untaken.forget(pair.key)
+		return nil
+	}
+	pair.facts.GivenUp, pair.facts.TakenBack = c.env.readUntaken(pair.key, pair.tenantClaim, c.patience(pair))
+	return nil
+}
+
+// notTaken notes that the super cluster does not make the super claim of the pair, if it was chosen for it.
+func (c *Claims) notTaken(pair *claimPair, reason, message string) {
+	if c.chosen(pair.tenantClaim) {
+		c.env.notTaken(pair.key, pair.tenantClaim, reason, message)
+	}
+}
+
+// lacksClass returns whether the super cluster lacks the StorageClass of a claim, by a live read if the cache does. A
+// syncer that may not read them knows of none that is lacking.
+func (c *Claims) lacksClass(ctx context.Context, tenantClaim *corev1.PersistentVolumeClaim) (proof.Proof, bool, error) {
+	class := volumehelper.GetPersistentVolumeClaimClass(tenantClaim)
+	if cached, synced := c.env.SuperCache.Get(KindStorageClass, "", class); class == "" || cached != nil || !synced {
+		return proof.Proof{}, false, nil
+	}
+	proven, lacks, err := c.env.superCluster().Lacks(ctx, types.NamespacedName{Name: class}, &storagev1.StorageClass{}, nil)
+	if apierrors.IsForbidden(err) {
+		return proof.Proof{}, false, nil
+	}
+	if err != nil {
+		return proof.Proof{}, false, unproven(err)
+	}
+	return proven, lacks, nil
+}
+
+// confirmHome reads a tenant claim live before a super claim is made for it, if its finalizer of ours is there already:
+// this process's list of claims may be older than a choice that another process has taken back. Else that finalizer is
+// written first, which fails for an older version.
+func (c *Claims) confirmHome(ctx context.Context, pair *claimPair) error {
+	if !c.env.witnesses(pair.tenantClaim) {
+		return nil
+	}
+	live := &corev1.PersistentVolumeClaim{}
+	err := pair.tenant.Client.Get(ctx, client.ObjectKeyFromObject(pair.tenantClaim), live)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return fmt.Errorf("reading claim %s of the tenant: %w", client.ObjectKeyFromObject(pair.tenantClaim), err)
+	case err != nil, live.UID != pair.tenantClaim.UID, !isAwaited(live, &pair.facts):
+		return engine.Waitf("the cache of the tenant's claims")
+	}
+	return nil
+}
+
+// giveUp deletes a super claim that has no volume, and whose StorageClass is gone. Nobody may have written it since it
+// was seen: one that got a volume stays.
+func (c *Claims) giveUp(ctx context.Context, pair *claimPair) error {
+	proven, lacks, err := c.lacksClass(ctx, pair.tenantClaim)
+	switch {
+	case err != nil:
+		return err
+	case !lacks:
+		return engine.Waitf("the cache of StorageClasses")
+	}
+	return c.env.removeVersion(ctx, c.env.Super, KindClaim, pair.superClaim, proven)
+}
+
+// takeBack removes the home from a tenant claim that was given up, or whose namespace leaves, once a live read has
+// shown that it has no super claim here, and tells the tenant. The patch is of the version that was read, which has no
+// volume.
+func (c *Claims) takeBack(ctx context.Context, pair *claimPair) error {
+	if pair.facts.Leaves {
+		if err := c.env.confirmLeaves(ctx, pair.key); err != nil {
+			return err
+		}
+	}
+	if err := c.proveNotHere(ctx, pair); err != nil {
+		return err
+	}
+	_, _, err := c.env.takeBack(ctx, pair.tenant, pair.key, pair.tenantClaim, pair.tenantClaim.DeepCopy(), takeBack{
+		kind: KindClaim, noun: "claim", leaves: pair.facts.Leaves, patience: c.patience(pair),
+	})
+	return err
+}
+
+// proveNotHere returns an error unless a live read shows that the super cluster has nothing for the tenant claim.
+func (c *Claims) proveNotHere(ctx context.Context, pair *claimPair) error {
+	live := &corev1.PersistentVolumeClaim{}
+	_, lacks, err := c.env.superCluster().Lacks(ctx, pair.superName(), live, func() bool {
+		return carriesOwner(live, pair.tenant.owner(pair.key.Namespace, pair.tenantClaim.UID))
+	})
+	switch {
+	case err != nil:
+		return unproven(err)
+	case !lacks:
+		return engine.Waitf("the cache of super claims")
+	}
+	return nil
+}
+
+// claimIsTakenBack returns whether the home of a claim of a tenant's pod, this super cluster, was taken back lately and
+// nobody has chosen another one: the pod cannot run here either.
+func (e *Env) claimIsTakenBack(tenant *Tenant, tenantPod *corev1.Pod) bool {
+	for i := range tenantPod.Spec.Volumes {
+		name := claimhome.ClaimName(tenantPod, &tenantPod.Spec.Volumes[i])
+		if name == "" {
+			continue
+		}
+		claim, exists, _ := get[*corev1.PersistentVolumeClaim](tenant.Cache, KindClaim, tenantPod.Namespace, name)
+		if exists && claim.Spec.VolumeName == "" && claimhome.Of(claim) == "" && failedchoice.Of(claim).Keeps(e.ID, e.Clock.Now()) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,353 @@
+package kinds_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/failedchoice"
+	"github.com/superpool/superpool/internal/syncer/assign"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+)
+
+// chosenClaim is a pool with patience of a minute and a claim whose home is it, and that has the claim's StorageClass.
+// The caches show what the API servers hold when refresh is called.
+type chosenClaim struct {
+	*pool
+	t     *testing.T
+	clock *testingclock.FakePassiveClock
+	// refuse is what the super cluster answers to a create of a claim.
+	refuse error
+}
+
+var (
+	claimKey  = engine.Key{Tenant: clusterKey, Kind: kinds.KindClaim, Namespace: "web", Name: "data"}
+	superData = client.ObjectKey{Namespace: clusterKey + "-web", Name: "data"}
+	errQuota  = apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), "data", errors.New("exceeded quota: operators, requested: requests.storage=1Gi"))
+)
+
+func newChosenClaim(t *testing.T, change ...claimChange) *chosenClaim {
+	t.Helper()
+	c := &chosenClaim{t: t, clock: testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))}
+	c.pool = governed(t, interceptor.Funcs{
+		Create: func(ctx context.Context, to client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if _, ok := object.(*corev1.PersistentVolumeClaim); ok && c.refuse != nil {
+				return c.refuse
+			}
+			object.SetUID("super-uid")
+			return to.Create(ctx, object, options...)
+		},
+	})
+	c.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+		spec.Limits.PersistentVolumeClaims, spec.Pods.StorageClasses = 1, []string{"fast"}
+		spec.Limits.Storage = resource.MustParse("1Gi")
+		spec.Limits.Objects = append(spec.Limits.Objects, tenancyv1alpha1.ObjectLimit{
+			Resource: "persistentvolumeclaims", Count: 1, Bytes: resource.MustParse("1Mi"),
+		})
+		spec.Pods.Volumes = append(spec.Pods.Volumes, "persistentVolumeClaim")
+	}))
+	c.env.Clock, c.env.PodPatience = c.clock, time.Minute
+	require.NoError(t, c.superClient.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}}))
+	claim := tenantClaim("uid", append([]claimChange{home("r1")}, change...)...)
+	c.tenant.Client = answering(newClientBuilder().WithObjects(claim).Build(), tenantUID)
+	c.refresh()
+	return c
+}
+
+// refresh lets the caches show what the API servers hold.
+func (c *chosenClaim) refresh() {
+	c.t.Helper()
+	c.claimShown(c.t)
+	c.superCache[kinds.KindClaim], c.superCache[kinds.KindStorageClass] = nil, nil
+	if claim := c.superClaim(); claim != nil {
+		c.superCache[kinds.KindClaim] = []client.Object{claim}
+	}
+	class := &storagev1.StorageClass{}
+	if c.superClient.Get(c.t.Context(), client.ObjectKey{Name: "fast"}, class) == nil {
+		c.superCache[kinds.KindStorageClass] = []client.Object{class}
+	}
+}
+
+// superClaim returns nil if there is none.
+func (c *chosenClaim) superClaim() *corev1.PersistentVolumeClaim {
+	c.t.Helper()
+	claim := &corev1.PersistentVolumeClaim{}
+	err := c.superClient.Get(c.t.Context(), superData, claim)
+	require.NoError(c.t, client.IgnoreNotFound(err))
+	if err != nil {
+		return nil
+	}
+	return claim
+}
+
+// wait lets time pass, with fresh caches, and reconciles. A refusal and a wait are no failures.
+func (c *chosenClaim) wait(passes time.Duration) time.Duration {
+	c.t.Helper()
+	c.clock.SetTime(c.clock.Now().Add(passes))
+	c.refresh()
+	after, err := c.kind(kinds.KindClaim).Reconcile(c.t.Context(), claimKey, time.Minute)
+	wait := &engine.WaitError{}
+	require.True(c.t, err == nil || engine.IsRefusal(err) || errors.As(err, &wait), "%v", err)
+	return after
+}
+
+// withoutClass takes the StorageClass from the super cluster.
+func (c *chosenClaim) withoutClass() {
+	c.t.Helper()
+	require.NoError(c.t, c.superClient.Delete(c.t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}}))
+}
+
+// wantTakenBack checks what a take-back leaves, and that the finalizer goes after it.
+func (c *chosenClaim) wantTakenBack(reason, text string) {
+	c.t.Helper()
+	claim := c.claimShown(c.t)
+	require.NotContains(c.t, claim.Annotations, schedulerv1alpha1.AnnotationSuperCluster)
+	failure := failedchoice.Of(claim)["r1"]
+	require.Equal(c.t, reason, failure.Reason)
+	require.True(c.t, failure.At.Time.Equal(c.clock.Now()))
+	require.Contains(c.t, c.told(), "Warning SuperClusterFailed Super cluster r1 has not taken the claim for 1m0s, the pod scheduler chooses another one if there is any: "+text)
+	require.Nil(c.t, c.superClaim())
+	c.wait(0)
+	require.Empty(c.t, c.claimShown(c.t).Finalizers)
+}
+
+// TestClaimThatIsRefused: a claim that the super cluster has not made for a minute has no home then, whoever refuses
+// it, and one that the tenant's policy forbids keeps it: it is forbidden everywhere.
+func TestClaimThatIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change       claimChange
+		spoil        func(c *chosenClaim)
+		reason, text string
+	}{
+		"quota": {
+			spoil: func(c *chosenClaim) { c.refuse = errQuota }, reason: failedchoice.Quota,
+			text: `persistentvolumeclaims "data" is forbidden: exceeded quota: operators, requested: requests.storage=1Gi`,
+		},
+		"admission": {
+			spoil: func(c *chosenClaim) {
+				c.refuse = apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), "data", errors.New("no claims here"))
+			},
+			reason: failedchoice.Refused, text: `persistentvolumeclaims "data" is forbidden: no claims here`,
+		},
+		"a limit": {
+			spoil: func(c *chosenClaim) {
+				other := superClaim("other")
+				other.Name = "other"
+				c.env.Changed(kinds.Change{Kind: kinds.KindClaim, Side: kinds.SuperSide, Current: other})
+			},
+			reason: failedchoice.Limit, text: "a limit of the tenant is reached there",
+		},
+		"no class":             {spoil: (*chosenClaim).withoutClass, reason: failedchoice.NoClass, text: "it has no StorageClass fast"},
+		"what it cannot reach": {spoil: func(c *chosenClaim) { c.refuse = errors.New("no answer") }},
+		"policy": {
+			change: func(claim *corev1.PersistentVolumeClaim) { claim.Spec.StorageClassName = ptr.To("other") },
+			spoil: func(c *chosenClaim) {
+				require.NoError(t, c.superClient.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "other"}}))
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newChosenClaim(t, tc.change)
+			tc.spoil(c)
+			if tc.reason == "" {
+				for range 3 {
+					c.clock.SetTime(c.clock.Now().Add(time.Minute))
+					c.refresh()
+					after, _ := c.kind(kinds.KindClaim).Reconcile(t.Context(), claimKey, time.Minute)
+					require.Zero(t, after)
+				}
+				require.Contains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
+				return
+			}
+			require.Equal(t, time.Minute, c.wait(0))
+			require.Equal(t, time.Second, c.wait(59*time.Second))
+			require.Contains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
+			c.wait(time.Second)
+			c.wantTakenBack(tc.reason, tc.text)
+		})
+	}
+}
+
+// TestClaimThatIsMadeAfterAll: what is there is not taken back, whatever was refused before, and it has all its time
+// again if it is lost before it has a volume.
+func TestClaimThatIsMadeAfterAll(t *testing.T) {
+	t.Parallel()
+	c := newChosenClaim(t)
+	c.refuse = errQuota
+	c.wait(0)
+	c.wait(30 * time.Second)
+	c.refuse = nil
+	require.Zero(t, c.wait(29*time.Second))
+	require.NotNil(t, c.superClaim())
+	for range 3 {
+		require.Zero(t, c.wait(time.Minute))
+	}
+	require.NotNil(t, c.superClaim())
+	require.NoError(t, c.superClient.Delete(t.Context(), c.superClaim()))
+	c.refuse = errQuota
+	require.Equal(t, time.Minute, c.wait(0))
+
+	// The last look, which the cache does not show, finds it.
+	behind := c.superCache[kinds.KindClaim]
+	c.refuse = nil
+	require.NoError(t, c.superClient.Create(t.Context(), superClaim("uid", func(claim *corev1.PersistentVolumeClaim) { claim.ResourceVersion = "" })))
+	c.clock.SetTime(c.clock.Now().Add(time.Minute))
+	c.superCache[kinds.KindClaim] = behind
+	_, err := c.kind(kinds.KindClaim).Reconcile(t.Context(), claimKey, time.Minute)
+	wait := &engine.WaitError{}
+	require.ErrorAs(t, err, &wait)
+	require.Contains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
+}
+
+// TestClaimWithoutItsClass: a super claim that waits for a StorageClass which is gone is deleted, and then the home is
+// taken back. One that has a volume stays, and so does one of a class that is there.
+func TestClaimWithoutItsClass(t *testing.T) {
+	t.Parallel()
+	c := newChosenClaim(t)
+	c.wait(0)
+	require.NotNil(t, c.superClaim())
+	c.withoutClass()
+	require.Equal(t, time.Minute, c.wait(0))
+	c.wait(time.Minute)
+	require.Nil(t, c.superClaim())
+	require.Contains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster, "not before the super claim is gone")
+	c.wait(0)
+	c.wantTakenBack(failedchoice.NoClass, "it has no StorageClass fast")
+
+	// Bound, or in a cache that is behind.
+	for name, change := range map[string]func(c *chosenClaim){
+		"bound": func(c *chosenClaim) {
+			claim := c.superClaim()
+			claim.Spec.VolumeName = "pv"
+			require.NoError(t, c.superClient.Update(t.Context(), claim))
+		},
+		"the class is there": func(c *chosenClaim) {
+			require.NoError(t, c.superClient.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}}))
+		},
+	} {
+		c := newChosenClaim(t)
+		c.wait(0)
+		c.withoutClass()
+		c.wait(0)
+		behind := cache{kinds.KindClaim: c.superCache[kinds.KindClaim]}
+		change(c)
+		c.clock.SetTime(c.clock.Now().Add(time.Minute))
+		c.superCache[kinds.KindClaim], c.superCache[kinds.KindStorageClass] = behind[kinds.KindClaim], nil
+		_, _ = c.kind(kinds.KindClaim).Reconcile(t.Context(), claimKey, time.Minute)
+		require.NotNil(t, c.superClaim(), name)
+	}
+}
+
+// TestClaimOfALeavingNamespace: once all that a namespace has here leaves, a claim that is not here has no home.
+func TestClaimOfALeavingNamespace(t *testing.T) {
+	t.Parallel()
+	leaves := assign.Assignment{State: assign.Placed, UID: "ns-uid"}
+	stays := assign.Assignment{State: assign.Placed, UID: "ns-uid", Reserved: corev1.ResourceList{}}
+	c := newChosenClaim(t)
+	c.env.PodPatience = 0
+	c.env.Assignments = assigned{Assignments: c.env.Assignments, cached: leaves, live: stays}
+	c.wait(0)
+	require.Contains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster, "the cache is behind")
+	c.env.Assignments = assigned{Assignments: c.env.Assignments, cached: leaves, live: leaves}
+	c.wait(0)
+	require.NotContains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
+	require.Empty(t, failedchoice.Of(c.claimShown(t)))
+	require.Contains(t, c.told(), "Warning SuperClusterNotPlaced Namespace web leaves super cluster r1: the pod scheduler chooses another one if there is any")
+}
+
+// TestHomeIsReadLive: however far behind the cache of the tenant's claims is, nothing is made for one whose home was
+// taken back, by this process or the one before it.
+func TestHomeIsReadLive(t *testing.T) {
+	t.Parallel()
+	c := newChosenClaim(t)
+	c.refuse = errQuota
+	c.wait(0)
+	c.wait(time.Minute)
+	c.refuse = nil
+	require.NotContains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
+	behind := tenantClaim("uid", home("r1"), witnessed)
+	for _, process := range []string{"this one", "the next"} {
+		c.tenantCache[kinds.KindClaim] = []client.Object{behind}
+		_, err := c.kind(kinds.KindClaim).Reconcile(t.Context(), claimKey, time.Minute)
+		wait := &engine.WaitError{}
+		require.ErrorAs(t, err, &wait, process)
+		require.Nil(t, c.superClaim(), process)
+		c.env.Forget(clusterKey)
+	}
+}
+
+// TestClaimOfASnapshot: where its snapshot is, a claim stays.
+func TestClaimOfASnapshot(t *testing.T) {
+	t.Parallel()
+	c := newChosenClaim(t, func(claim *corev1.PersistentVolumeClaim) {
+		claim.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: "s"}
+	})
+	c.withoutClass()
+	for range 3 {
+		require.Zero(t, c.wait(time.Minute))
+	}
+	require.Contains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
+}
+
+// TestPodOfAClaimThatIsNotMade: a pod whose claim the super cluster does not make is not taken there either. It is
+// taken back for the reason of its claim, and once that has no home, without waiting for as long again.
+func TestPodOfAClaimThatIsNotMade(t *testing.T) {
+	t.Parallel()
+	c := newChosenClaim(t)
+	c.refuse = errQuota
+	pod := tenantPod(func(pod *corev1.Pod) {
+		pod.CreationTimestamp = metav1.NewTime(c.clock.Now().Add(-time.Hour))
+		pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
+		// It failed before: its own patience is two minutes.
+		pod.Annotations = map[string]string{
+			schedulerv1alpha1.AnnotationSuperCluster:        "r1",
+			schedulerv1alpha1.AnnotationFailedSuperClusters: failedchoice.Failures(nil).Plus("r2", failedchoice.Quota, c.clock.Now()).String(),
+		}
+		pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+		}}}
+	})
+	claim := c.claimShown(t)
+	claim.ResourceVersion = ""
+	c.tenant.Client = answering(newClientBuilder().WithObjects(pod, claim).WithStatusSubresource(pod).Build(), tenantUID)
+	podKey := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}
+	pods := c.kind(kinds.KindPod)
+	reconcile := func() (*corev1.Pod, error) {
+		shown := &corev1.Pod{}
+		require.NoError(t, c.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), shown))
+		c.tenantCache[kinds.KindPod] = []client.Object{shown}
+		_, err := pods.Reconcile(t.Context(), podKey, time.Minute)
+		live := &corev1.Pod{}
+		require.NoError(t, c.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), live))
+		return live, err
+	}
+	c.wait(0)
+	live, err := reconcile()
+	require.ErrorContains(t, err, "claim data, which it does not make: ")
+	require.Equal(t, "r1", live.Labels[schedulerv1alpha1.LabelSuperCluster])
+	c.wait(time.Minute)
+	c.refresh()
+	require.NotContains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
+	live, err = reconcile()
+	require.NoError(t, err)
+	require.NotContains(t, live.Labels, schedulerv1alpha1.LabelSuperCluster)
+	require.Equal(t, failedchoice.Quota, failedchoice.Of(live)["r1"].Reason)
+	require.True(t, failedchoice.Of(live).Keeps("r1", c.clock.Now()))
+}

@@ -1,0 +1,258 @@
+package kinds
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/failedchoice"
+	"github.com/superpool/superpool/internal/syncer/assign"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+const (
+	// MinPodPatience is the least Env.PodPatience that is not 0. A choice that is younger was not taken back, so what
+	// an informer says of a pod that is younger needs no live read.
+	MinPodPatience = 10 * time.Second
+
+	// takenBackPerSecond and takenBackBurst bound the choices that are taken back of one tenant.
+	takenBackPerSecond, takenBackBurst = 1, 20
+
+	// maxHeldBack is the longest time after which an object is looked at again whose choice that rate holds back. Each
+	// look may be a request that the super cluster refuses.
+	maxHeldBack = 5 * time.Minute
+)
+
+// choice is one choice of this super cluster for a pod or a claim. A take-back changes the object's failures: if it
+// then names this super cluster, it was chosen again.
+type choice struct {
+	uid types.UID
+	// failures is a hash of the annotation.
+	failures uint64
+}
+
+func choiceOf(tenantObject client.Object) choice {
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(tenantObject.GetAnnotations()[schedulerv1alpha1.AnnotationFailedSuperClusters]))
+	return choice{uid: tenantObject.GetUID(), failures: sum.Sum64()}
+}
+
+// untaken holds the pods and claims that name this super cluster and that it does not take: those that it refuses, and
+// those whose super pods its scheduler finds no node for. A restart forgets them, and they have as long again. The zero
+// value holds none. All methods may be called concurrently.
+type untaken struct {
+	mu      sync.Mutex
+	objects map[engine.Key]untakenObject
+	rates   map[string]*rate.Limiter
+}
+
+// untakenObject is one of them.
+//
+//	waits ── Patience is over ──► givenUp ── no super object, choice taken back ──► takenBack
+type untakenObject struct {
+	choice choice
+	since  time.Time
+	// reason is one of failedchoice, and message what the tenant reads.
+	reason, message string
+	givenUp         bool
+	// heldBack is how often the tenant's rate has held its choice back.
+	heldBack int
+	// takenBack is the resourceVersion of the tenant object whose choice was taken back, "" before that.
+	takenBack string
+}
+
+// note notes that an object is not taken, and why. It keeps as much of message as an Event may have.
+func (u *untaken) note(key engine.Key, of choice, reason, message string, now time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	known, exists := u.objects[key]
+	if !exists || known.choice != of || known.takenBack != "" {
+		known = untakenObject{choice: of, since: now}
+	}
+	if !known.givenUp {
+		known.reason, known.message = reason, tenancy.Cut(message, tenancy.MaxEventNote)
+	}
+	u.set(key, known)
+}
+
+// set stores an object. The caller holds mu.
+func (u *untaken) set(key engine.Key, object untakenObject) {
+	if u.objects == nil {
+		u.objects = map[engine.Key]untakenObject{}
+	}
+	u.objects[key] = object
+}
+
+// giveUp returns whether an object is given up now, or was before: it has not been taken for patience, and the tenant's
+// rate allows it.
+func (u *untaken) giveUp(key engine.Key, of choice, patience time.Duration, now time.Time) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	known, exists := u.objects[key]
+	if !exists || known.choice != of || known.takenBack != "" || known.givenUp || now.Sub(known.since) < patience {
+		return exists && known.choice == of && known.takenBack == "" && known.givenUp
+	}
+	limit, exists := u.rates[key.Tenant]
+	if !exists {
+		limit = rate.NewLimiter(takenBackPerSecond, takenBackBurst)
+		if u.rates == nil {
+			u.rates = map[string]*rate.Limiter{}
+		}
+		u.rates[key.Tenant] = limit
+	}
+	if known.givenUp = limit.AllowN(now, 1); !known.givenUp {
+		known.heldBack++
+	}
+	u.set(key, known)
+	return known.givenUp
+}
+
+// after returns after how long an object that waits is to be looked at again, 0 for one that does not wait: it is
+// taken, or an event or a failed write enqueues its key.
+func (u *untaken) after(key engine.Key, patience time.Duration, now time.Time) time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	known, exists := u.objects[key]
+	if !exists || known.givenUp {
+		return 0
+	}
+	if left := known.since.Add(patience).Sub(now); left > 0 {
+		return left
+	}
+	wait := MinPodPatience // the tenant's rate held it back
+	for i := 1; i < known.heldBack && wait < maxHeldBack; i++ {
+		wait *= 2
+	}
+	return min(wait, maxHeldBack)
+}
+
+// tookBack notes that a choice of an object with that resourceVersion was taken back.
+func (u *untaken) tookBack(key engine.Key, of choice, resourceVersion string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	known := u.objects[key]
+	known.choice, known.takenBack = of, resourceVersion
+	u.set(key, known)
+}
+
+// of returns what is known of an object, the zero untakenObject for nothing.
+func (u *untaken) of(key engine.Key) untakenObject {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.objects[key]
+}
+
+// forget forgets an object, which is taken or gone.
+func (u *untaken) forget(key engine.Key) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.objects, key)
+}
+
+// forgetAll forgets the objects of a tenant. Its rate stays: a tenant that connects again has no other.
+func (u *untaken) forgetAll(tenant string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	maps.DeleteFunc(u.objects, func(key engine.Key, _ untakenObject) bool { return key.Tenant == tenant })
+}
+
+// notTaken notes that this super cluster does not take a tenant object.
+func (e *Env) notTaken(key engine.Key, tenantObject client.Object, reason, message string) {
+	if e.PodPatience > 0 {
+		e.untaken.note(key, choiceOf(tenantObject), reason, message, e.Clock.Now())
+	}
+}
+
+// readUntaken returns whether this super cluster has not taken a tenant object for too long, and whether the cache
+// shows it as it was before its choice was taken back.
+func (e *Env) readUntaken(key engine.Key, tenantObject client.Object, patience time.Duration) (givenUp, takenBack bool) {
+	known, of := e.untaken.of(key), choiceOf(tenantObject)
+	takenBack = known.choice.uid == of.uid && known.takenBack != "" && known.takenBack == tenantObject.GetResourceVersion()
+	return e.untaken.giveUp(key, of, patience, e.Clock.Now()), takenBack
+}
+
+// leaves returns whether all that a namespace has here leaves. assignment is Of or ConfirmPlaced of Assignments.
+func (e *Env) leaves(
+	ctx context.Context, key engine.Key, assignment func(ctx context.Context, tenant, namespace string) (assign.Assignment, error),
+) (bool, error) {
+	assigned, err := assignment(ctx, key.Tenant, key.Namespace)
+	if err != nil {
+		return false, fmt.Errorf("reading the assignment of namespace %s: %w", key.Namespace, err)
+	}
+	return assigned.State == assign.Placed && assigned.Reserved == nil, nil
+}
+
+// confirmLeaves returns an error if a live read does not show that a namespace leaves, as the cache has it.
+func (e *Env) confirmLeaves(ctx context.Context, key engine.Key) error {
+	leaves, err := e.leaves(ctx, key, e.Assignments.ConfirmPlaced)
+	if err == nil && !leaves {
+		err = engine.Waitf("the cache of NamespacePlacements")
+	}
+	return err
+}
+
+// refusalOf returns which refusal of a create err is, and what the tenant reads about it. It returns false for an error
+// that is none.
+func (e *Env) refusalOf(tenant *Tenant, key engine.Key, err error) (reason, message string, ok bool) {
+	if !engine.IsRefusal(err) {
+		return "", "", false
+	}
+	reason = failedchoice.Refused
+	if isQuotaRefusal(err) {
+		reason = failedchoice.Quota
+	}
+	return reason, e.inTenantsWords(tenant, key, err), true
+}
+
+// takeBack is a choice that is taken back.
+type takeBack struct {
+	// kind is that of the object, and noun what messages call it.
+	kind, noun string
+	// label is whether the choice is on a label, too.
+	label bool
+	// leaves is whether the namespace leaves. If not, the super cluster failed for patience.
+	leaves   bool
+	patience time.Duration
+}
+
+// takeBack removes this super cluster from a tenant object that was given up, or whose namespace leaves, and tells the
+// tenant. The caller has a proof that the object is not here. patched becomes the object as it is then. It returns what
+// it told, "" if the object is gone.
+func (e *Env) takeBack(ctx context.Context, tenant *Tenant, key engine.Key, object, patched client.Object, of takeBack) (reason, message string, err error) {
+	annotations := map[string]any{schedulerv1alpha1.AnnotationSuperCluster: nil}
+	reason, message = tenancy.ReasonSuperClusterNotPlaced, fmt.Sprintf(
+		"Namespace %s leaves super cluster %s: the pod scheduler chooses another one if there is any", key.Namespace, e.ID)
+	if !of.leaves { // it failed
+		known := e.untaken.of(key)
+		annotations[schedulerv1alpha1.AnnotationFailedSuperClusters] = failedchoice.Of(object).Plus(e.ID, known.reason, e.Clock.Now()).String()
+		reason, message = ReasonSuperClusterFailed, fmt.Sprintf(
+			"Super cluster %s has not taken the %s for %s, the pod scheduler chooses another one if there is any: %s", e.ID, of.noun, of.patience, known.message)
+	}
+	metadata := map[string]any{"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion(), "annotations": annotations}
+	if of.label {
+		metadata["labels"] = map[string]any{schedulerv1alpha1.LabelSuperCluster: nil}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return "", "", fmt.Errorf("encoding the patch of %s %s: %w", of.noun, client.ObjectKeyFromObject(object), err)
+	}
+	err = tenant.Client.Patch(ctx, patched, client.RawPatch(types.MergePatchType, patch))
+	if done := e.done(ctx, of.kind, "take back", client.IgnoreNotFound(err)); done != nil || err != nil {
+		return "", "", done // without an error the object is gone, which its informer says too
+	}
+	e.untaken.tookBack(key, choiceOf(object), object.GetResourceVersion())
+	e.clearWarning(key)
+	tenant.Recorder.Event(object, corev1.EventTypeWarning, reason, tenancy.Cut(message, tenancy.MaxEventNote))
+	return reason, message, nil
+}
