@@ -241,8 +241,8 @@ func (c *copier[T]) create(ctx context.Context, tenant *Tenant, key engine.Key, 
 	return c.New(), c.refused(tenant, key, tenantObject, ReasonFailedCreate, c.env.done(ctx, c.Copy.Name, "create", err))
 }
 
-// admitNew sets created to the super object of a tenant's object, or of the lesser one in its place, and returns whether
-// the tenant's policy lets it in.
+// admitNew sets created to the super object of a tenant's object, or of the lesser one in its place, and returns
+// whether the tenant's policy lets it in.
 func (c *copier[T]) admitNew(tenant *Tenant, key engine.Key, tenantObject, of, created T) (bool, error) {
 	if !c.mayPublish(tenant, key, of, false) {
 		return false, nil

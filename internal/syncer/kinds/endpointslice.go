@@ -154,8 +154,8 @@ func SuperEndpointSlice(tenantSlice, superSlice *discoveryv1.EndpointSlice, supe
 	}
 }
 
-// hintHere gives the nodes that hints name the names that they have in this super cluster. The hint at a node of another
-// one stays as it is, and is no node's here: where one endpoint has no hint, kube-proxy heeds none.
+// hintHere gives the nodes that hints name the names that they have in this super cluster. The hint at a node of
+// another one stays as it is, and is no node's here: where one endpoint has no hint, kube-proxy heeds none.
 func hintHere(hints *discoveryv1.EndpointHints, superCluster string) {
 	if hints == nil {
 		return

@@ -123,9 +123,9 @@ func ClusterIPs(tenantService *corev1.Service, ranges []netip.Prefix) []string {
 
 // SuperService sets superService to the desired super Service of tenantService: with the tenant's cluster IPs if they
 // are within ranges, with its node ports if it has a range of them, nodePorts, and without a selector, because the
-// tenant's EndpointSlices list the pods in all super clusters. The super cluster allocates other cluster IPs, node ports
-// without a range, and health check node ports outside of it: a new Service has none, an existing one keeps its own.
-// External IPs are removed: they would divert the traffic of others.
+// tenant's EndpointSlices list the pods in all super clusters. The super cluster allocates other cluster IPs, node
+// ports without a range, and health check node ports outside of it: a new Service has none, an existing one keeps its
+// own. External IPs are removed: they would divert the traffic of others.
 func SuperService(tenantService, superService *corev1.Service, ranges []netip.Prefix, nodePorts utilnet.PortRange) {
 	allocated := superService.Spec
 	spec := tenantService.Spec.DeepCopy()
