@@ -28,7 +28,7 @@ COMMANDS := $(notdir $(wildcard cmd/*))
 
 CLUSTER_TOOLS := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl
 # What real nodes need besides: programs of the node, and what runs in containers.
-NODE_TOOLS    := kubelet kube-proxy pause agnhost nonewprivs sample-apiserver coredns metrics-server local-path-provisioner image
+NODE_TOOLS    := kubelet kube-proxy pause agnhost nonewprivs regression-issue-74839 sample-apiserver coredns metrics-server local-path-provisioner image
 REALNODES_TOOLS := $(filter-out kwok%,$(CLUSTER_TOOLS)) $(NODE_TOOLS)
 # Our own programs that are part of the bed, not of what is installed.
 BED_PROGRAMS  := bin/controlplane bin/nftpolicy
@@ -238,6 +238,11 @@ bin/agnhost: hack/tools/go.mod | bin
 bin/nonewprivs: hack/tools/go.mod | bin
 	@cd hack/tools && ../gobuild.sh "nonewprivs" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/nonewprivs" k8s.io/kubernetes/test/images/nonewprivs
 	@chmod 6755 $@
+
+# Answers connections with packets that are outside of their windows.
+bin/regression-issue-74839: hack/tools/go.mod | bin
+	@cd hack/tools && ../gobuild.sh "$(@F)" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/$(@F)" k8s.io/kubernetes/test/images/$(@F)
+	@touch $@
 
 bin/pause bin/image: bin/%: hack/realnodes/go.mod hack/realnodes/pause/main.go hack/realnodes/image/main.go | bin
 	@cd hack/realnodes && ../gobuild.sh "$*" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/$*" ./$*

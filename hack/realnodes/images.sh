@@ -23,7 +23,7 @@ kubernetes=$(module_dir "$ROOT/hack/tools" k8s.io/kubernetes)
 expected() {
   local name tags tag all=()
   for name in "${@:2}"; do
-    tags=$(sed -nE "s/.*Config\{list\.(PromoterE2e|Gc|GcEtcd)Registry, \"$name\", \"([^\"]+)\"\}.*/\2/p" "$kubernetes/test/utils/image/manifest.go" | sort -r)
+    tags=$(sed -nE "s/.*Config\{list\.(PromoterE2e|Gc|GcEtcd|BuildImage)Registry, \"$name\", \"([^\"]+)\"\}.*/\2/p" "$kubernetes/test/utils/image/manifest.go" | sort -r)
     [[ -n $tags ]] || { echo "images: no version of $name in $kubernetes/test/utils/image/manifest.go" >&2; exit 1; }
     for tag in $tags; do all+=("$1/$name:$tag"); done
   done
@@ -66,7 +66,7 @@ while read -r program _ need _; do
   [[ $need == images && $program != busybox ]] && file=$(command -v "$program") || continue
   tools+=("$file=/usr/local/bin/${program%.openbsd}")
   while read -r file; do tools+=("$file=$file"); done < <(ldd "$file" 2>/dev/null | grep -oE '/[^ ]+' || true)
-done < <(packages; echo "ip iproute2 images")
+done < <(packages; printf '%s iproute2 images\n' ip ss)
 missing_programs images >"$OUT/missing"
 if [[ -s $OUT/missing ]]; then
   echo "images: without the programs of $(cut -d ' ' -f 2 "$OUT/missing" | xargs); hack/realnodes/check.sh prints which tests that affects"
@@ -84,12 +84,15 @@ E2E=registry.k8s.io/e2e-test-images
 sources=$kubernetes/test/images
 pack pause "$(expected registry.k8s.io pause)" -entrypoint /pause -user 65535:65535 -- "$BIN/pause=/pause"
 agnhost=("$BIN/agnhost=/agnhost" "agnhost=>/agnhost-2" "$sources/agnhost/porter/localhost.crt=/localhost.crt" "$sources/agnhost/porter/localhost.key=/localhost.key")
-pack agnhost "$(expected $E2E agnhost jessie-dnsutils)" -entrypoint /agnhost -cmd pause -- "${agnhost[@]}" ${full[@]+"${full[@]}"}
+pack agnhost "$(expected $E2E agnhost jessie-dnsutils)" -entrypoint /agnhost -cmd pause -- "${agnhost[@]}" "$BIN/coredns=/coredns" ${full[@]+"${full[@]}"}
 pack nautilus "$(expected $E2E nautilus)" -entrypoint /agnhost -cmd test-webserver -- "${agnhost[@]}" \
   "$sources/nautilus/html/data.json=/data.json" "$sources/nautilus/html/nautilus.jpg=/nautilus.jpg"
 pack nonewprivs "$(expected $E2E nonewprivs)" -cmd nnp -- "$BIN/nonewprivs=/usr/local/bin/nnp"
+pack regression-issue-74839 "$(expected $E2E regression-issue-74839)" -entrypoint /regression-issue-74839 -- \
+  "$BIN/regression-issue-74839=/regression-issue-74839"
 if ((${#shell[@]} > 0)); then
-  pack busybox "$(expected $E2E busybox)" -cmd sh -- "${full[@]}"
+  # In distroless-iptables tests read the connections of a node, which takes a shell.
+  pack busybox "$(expected $E2E busybox),$(expected registry.k8s.io/build-image distroless-iptables)" -cmd sh -- "${full[@]}"
   # BusyBox's web server in place of httpd and nginx: the tests fetch a page and remove it.
   pack webserver "$(expected $E2E httpd nginx)" -directory /usr/local/apache2/htdocs -cmd webserver -- "${shell[@]}" "$HERE/webserver.sh=/bin/webserver" \
     "$sources/httpd/index.html=/usr/local/apache2/htdocs/index.html"

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
@@ -43,8 +42,9 @@ func TestNetwork(t *testing.T) {
 			object := service(name, corev1.ServiceSpec{Type: tc.kind})
 			p.attacker.create(t, object)
 			p.attacker.told(t, object, []string{policyForbids, tenantLimit, "FailedCreate"}, tc.text)
-			err := super.Get(t.Context(), client.ObjectKey{Namespace: superNamespace, Name: name}, &corev1.Service{})
-			require.True(t, apierrors.IsNotFound(err), "%s: %v", name, err)
+			inner := appears(t, super, superNamespace, name, &corev1.Service{}, nil)
+			require.Equal(t, corev1.ServiceTypeClusterIP, inner.Spec.Type, name)
+			require.Zero(t, inner.Spec.Ports[0].NodePort, name)
 		}
 		diverts := service("external-ips", corev1.ServiceSpec{ExternalIPs: []string{"198.51.100.1"}})
 		p.attacker.create(t, diverts)

@@ -58,6 +58,16 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+func TestIsSerial(t *testing.T) {
+	for test, want := range map[string]bool{
+		plainTest: false, slowTest: false, serialTest: true,
+		"[sig-network] Service CIDRs should create Services and serve on different Service CIDRs":             true,
+		"[sig-network] ServiceCIDR and IPAddress API should support ServiceCIDR API operations [Conformance]": false,
+	} {
+		require.Equal(t, want, isSerial(test), test)
+	}
+}
+
 // fakeSuite is a program that reports as the conformance tests do. What it does depends on the focus it gets.
 const fakeSuite = `#!/bin/bash
 for arg in "$@"; do

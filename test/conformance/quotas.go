@@ -44,6 +44,10 @@ const (
 // memory is what the pods of a namespace may request together: those of tests request little.
 const memory = "1Gi"
 
+// spread keeps two slices of a namespace out of one super cluster while others have fewer: they wait for room there.
+// Tests pin pods to any node, and would wait in vain for one where their namespace has nothing.
+const spread = `{"topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"kubernetes.io/hostname","whenUnsatisfiable":"DoNotSchedule"}]}`
+
 // room is what each namespace of a test has in the pool. Its quota names ephemeral storage and pods alone: CPU and
 // memory come with the slices. A quota that names them refuses pods without requests, and those that a LimitRange gives
 // them are not what tests expect.
@@ -193,10 +197,11 @@ func putQuotaPatiently(ctx context.Context, tenant kubernetes.Interface, namespa
 	return nil
 }
 
-// putQuota creates the size of slices, the ResourceQuota and labelReady, in this order: a quota is placed in slices of
-// the size that there is.
+// putQuota creates the size of slices, spread, the ResourceQuota and labelReady, in this order: a quota is placed in
+// slices of the size that there is.
 func putQuota(ctx context.Context, tenant kubernetes.Interface, namespace string, each *room) error {
-	sized := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, schedulerv1alpha1.AnnotationSlice, each.slice())
+	sized := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q,%q:%q}}}`,
+		schedulerv1alpha1.AnnotationSlice, each.slice(), schedulerv1alpha1.AnnotationClusterChoice, spread)
 	if _, err := tenant.CoreV1().Namespaces().Patch(ctx, namespace, types.MergePatchType, sized, metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("annotating the namespace: %w", err)
 	}

@@ -20,6 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/clusterchoice"
 	"github.com/superpool/superpool/test/controlplane"
 )
 
@@ -70,6 +71,9 @@ func TestQuotaComesFirst(t *testing.T) {
 	namespace, err = tenant.CoreV1().Namespaces().Get(t.Context(), "of-a-test", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.JSONEq(t, `{"cpu":"150m","memory":"512Mi","ephemeral-storage":"2560Mi"}`, namespace.Annotations[schedulerv1alpha1.AnnotationSlice])
+	choice, err := clusterchoice.Parse(namespace.Annotations[schedulerv1alpha1.AnnotationClusterChoice])
+	require.NoError(t, err)
+	require.Len(t, choice.TopologySpreadConstraints, 1)
 
 	// A run that makes no quotas, after one that did.
 	_, err = tenant.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "without-quotas", Labels: map[string]string{labelFramework: "pods"}}}, metav1.CreateOptions{})

@@ -85,5 +85,11 @@ func choose(tests []string, focus, skip string) (chosen, skipped []string, err e
 	return chosen, skipped, nil
 }
 
+// secondCIDR is a test that is not marked [Serial]. While it runs, the tenant's API server gives new Services of all
+// tests addresses of its ServiceCIDR, which are not in spec.serviceCIDRs of the VirtualCluster.
+const secondCIDR = "Service CIDRs should create Services and serve on different Service CIDRs"
+
 // isSerial reports whether a test must not run in parallel with others.
-func isSerial(name string) bool { return strings.Contains(name, "[Serial]") }
+func isSerial(name string) bool {
+	return strings.Contains(name, "[Serial]") || strings.HasSuffix(name, secondCIDR)
+}

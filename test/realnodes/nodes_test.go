@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -217,44 +218,90 @@ func TestNodePort(t *testing.T) {
 	namespace := tenant.namespace(t, "node-port", 4)
 	want := sets.New[string]()
 	for i, node := range []string{"r1.node-2", "r2.node-1"} {
-		pod := newWebPod(t, fmt.Sprint("web-", i))
-		pod.Labels["app"] = "web"
-		pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
-		want.Insert(tenant.create(t, namespace, pod).Name)
+		want.Insert(tenant.create(t, namespace, webPodOn(t, fmt.Sprint("web-", i), node)).Name)
 	}
-	service, err := tenant.client.CoreV1().Services(namespace).Create(t.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeNodePort, Selector: map[string]string{"app": "web"},
-			Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}},
-		},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	port := int(service.Spec.Ports[0].NodePort)
-	require.True(t, port >= 31000 && port <= 31499, "%d is not in the tenant's range", port)
-
-	nodes, err := tenant.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err)
-	require.Len(t, nodes.Items, len(bedNodes))
-	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	for _, node := range nodes.Items {
-		t.Run(node.Name, func(t *testing.T) {
-			address := net.JoinHostPort(node.Status.Addresses[0].Address, strconv.Itoa(port))
+	for node, address := range tenant.publish(t, namespace, &corev1.Service{}) {
+		t.Run(node, func(t *testing.T) {
 			answered := sets.New[string]()
 			eventually(t, "both pods answer at "+address, func(ctx context.Context) (bool, error) {
-				request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/hostname", nil)
-				require.NoError(t, err)
-				response, err := client.Do(request)
-				if err != nil {
-					return false, nil // the node does not know the port yet
-				}
-				defer func() { _ = response.Body.Close() }()
-				name, err := io.ReadAll(response.Body)
-				answered.Insert(string(name))
-				return err == nil && answered.Equal(want), nil
+				answered.Insert(hostnameAt(ctx, address)...)
+				return answered.Equal(want), nil
 			})
 		})
 	}
+}
+
+// TestSameZone calls a Service whose traffic stays in a zone, at each node. r1 has nodes in zones a and b, r2 one in b:
+// the tenant's controller chooses among the zones of both, and nodes of both heed that.
+func TestSameZone(t *testing.T) {
+	t.Parallel()
+	tenant := tenant1(t)
+	namespace := tenant.namespace(t, "same-zone", 6)
+	want := map[string]sets.Set[string]{"a": sets.New[string](), "b": sets.New[string]()}
+	for node, zone := range zones {
+		want[zone].Insert(tenant.create(t, namespace, webPodOn(t, strings.ReplaceAll(node, ".", "-"), node)).Name)
+	}
+	near := &corev1.Service{Spec: corev1.ServiceSpec{TrafficDistribution: ptr.To(corev1.ServiceTrafficDistributionPreferClose)}}
+	for node, address := range tenant.publish(t, namespace, near) {
+		t.Run(node, func(t *testing.T) {
+			eventually(t, "the pods of the zone answer at "+address, func(ctx context.Context) (bool, error) {
+				answered := sets.New[string]()
+				for range 20 {
+					answered.Insert(hostnameAt(ctx, address)...)
+				}
+				return answered.Equal(want[zones[node]]), nil
+			})
+		})
+	}
+}
+
+// webPodOn returns a pod of the Service of publish on a node.
+func webPodOn(t *testing.T, name, node string) *corev1.Pod {
+	t.Helper()
+	pod := newWebPod(t, name)
+	pod.Labels["app"] = "web"
+	pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+	return pod
+}
+
+// publish makes a Service with a node port of the tenant's, and returns its address at each node.
+func (c *cluster) publish(t *testing.T, namespace string, service *corev1.Service) map[string]string {
+	t.Helper()
+	service.Name = "web"
+	service.Spec.Type, service.Spec.Selector = corev1.ServiceTypeNodePort, map[string]string{"app": "web"}
+	service.Spec.Ports = []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}}
+	service, err := c.client.CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{})
+	require.NoError(t, err)
+	port := int(service.Spec.Ports[0].NodePort)
+	require.True(t, port >= 30000 && port <= 30499, "%d is not in the tenant's range", port)
+	nodes, err := c.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	require.Len(t, nodes.Items, len(bedNodes))
+	addresses := map[string]string{}
+	for _, node := range nodes.Items {
+		addresses[node.Name] = net.JoinHostPort(node.Status.Addresses[0].Address, strconv.Itoa(port))
+	}
+	return addresses
+}
+
+// hostnameAt returns the name of the pod that answers a connection of its own at an address, nothing if none does: the
+// node may not know the port yet.
+func hostnameAt(ctx context.Context, address string) []string {
+	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/hostname", nil)
+	if err != nil {
+		return nil
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = response.Body.Close() }()
+	name, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil
+	}
+	return []string{string(name)}
 }
 
 // waits waits until the scheduler has refused a pod for a reason, and for another second in which it stays so.

@@ -48,6 +48,9 @@ type Copy[T client.Object] struct {
 	// set before. It returns the Notice to record once the object is in sync. An error means that a cache lacks what it
 	// needs.
 	Translate func(env *Env, tenant *Tenant, tenantObject, superObject T) (Notice, error)
+	// Lesser returns what a super cluster has in the place of an object that the tenant's policy does not let in, false
+	// for nothing. An object that was let in before is left as it is. nil: nothing of any.
+	Lesser func(rules *Rules, object T) (T, bool)
 	// Gone returns whether the tenant has no object of that name for which is returns true, with a Proof that its super
 	// object may be deleted; live is an empty object to read into. nil: the tenant's control plane lacks it.
 	Gone func(ctx context.Context, tenant *Tenant, name types.NamespacedName, live T, is func() bool) (proof.Proof, bool, error)
@@ -100,6 +103,9 @@ func (c *Copy[T]) setDefaults() {
 		c.Gone = func(ctx context.Context, tenant *Tenant, name types.NamespacedName, live T, is func() bool) (proof.Proof, bool, error) {
 			return tenant.controlPlane().Lacks(ctx, name, live, is) //nolint:wrapcheck // it names what was read
 		}
+	}
+	if c.Lesser == nil {
+		c.Lesser = func(_ *Rules, object T) (T, bool) { return object, false }
 	}
 	if c.Explain == nil {
 		c.Explain = func(T, error) string { return "" }
@@ -209,17 +215,16 @@ func (c *copier[T]) down(ctx context.Context, tenant *Tenant, key engine.Key, te
 // empty object.
 func (c *copier[T]) create(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject T) (T, error) {
 	created, live := c.New(), c.New()
-	if !c.mayPublish(tenant, key, tenantObject, false) {
-		return live, nil
+	admitted, err := c.admitNew(tenant, key, tenantObject, tenantObject, created)
+	if lesser, exists := c.Lesser(tenant.rules(), tenantObject); err == nil && !admitted && exists {
+		created = c.New()
+		admitted, err = c.admitNew(tenant, key, tenantObject, lesser, created)
 	}
-	if _, err := c.write(tenant, tenantObject, created); err != nil {
+	if err != nil || !admitted {
 		return live, err
 	}
-	if !c.env.admit(tenant, key, tenantObject, created, nil, policy.Facts{}) {
-		return live, nil
-	}
 	c.putRight(key, versions{tenant: tenantObject.GetResourceVersion()})
-	err := c.env.Super.Create(ctx, created)
+	err = c.env.Super.Create(ctx, created)
 	// The API server allocates a cluster IP before it checks the name, so our own object may have the requested one.
 	if apierrors.IsAlreadyExists(err) || c.Explain(tenantObject, err) != "" {
 		getErr := c.env.Super.Get(ctx, client.ObjectKeyFromObject(created), live)
@@ -235,6 +240,18 @@ func (c *copier[T]) create(ctx context.Context, tenant *Tenant, key engine.Key, 
 	}
 	c.env.unadmit(key, nil, err)
 	return c.New(), c.refused(tenant, key, tenantObject, ReasonFailedCreate, c.env.done(ctx, c.Copy.Name, "create", err))
+}
+
+// admitNew sets created to the super object of a tenant's object, or of the lesser one in its place, and returns
+// whether the tenant's policy lets it in.
+func (c *copier[T]) admitNew(tenant *Tenant, key engine.Key, tenantObject, of, created T) (bool, error) {
+	if !c.mayPublish(tenant, key, of, false) {
+		return false, nil
+	}
+	if _, err := c.write(tenant, of, created); err != nil {
+		return false, err
+	}
+	return c.env.admit(tenant, key, tenantObject, created, nil, policy.Facts{}), nil
 }
 
 // update updates, adopts or deletes a super object, or warns the tenant of another owner's.
@@ -255,7 +272,7 @@ func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, 
 		return c.env.remove(ctx, c.env.Super, c.Copy.Name, "delete", superObject, nil, proof.NotNeeded("it is created again"))
 	}
 	if !c.mayPublish(tenant, key, tenantObject, c.isPublished(superObject)) {
-		return nil
+		return c.updateLesser(ctx, tenant, key, tenantObject, superObject)
 	}
 	desired, notice, err := c.desired(tenant, tenantObject, superObject)
 	if err != nil {
@@ -269,12 +286,36 @@ func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, 
 		return nil
 	}
 	if !c.env.admit(tenant, key, tenantObject, desired, superObject, policy.Facts{}) {
-		return nil
+		return c.updateLesser(ctx, tenant, key, tenantObject, superObject)
 	}
+	return c.replace(ctx, tenant, key, tenantObject, superObject, desired)
+}
+
+// replace writes a desired super object that was admitted.
+func (c *copier[T]) replace(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject, superObject, desired T) error {
 	c.putRight(key, versions{tenantObject.GetResourceVersion(), superObject.GetResourceVersion()})
-	err = c.env.Super.Update(ctx, desired)
+	err := c.env.Super.Update(ctx, desired)
 	c.env.unadmit(key, superObject, err)
 	return c.refused(tenant, key, tenantObject, ReasonFailedUpdate, c.env.done(ctx, c.Copy.Name, "update", err))
+}
+
+// updateLesser updates what is in the place of an object that was not let in. The warning about that stays.
+func (c *copier[T]) updateLesser(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject, superObject T) error {
+	lesser, exists := c.Lesser(tenant.rules(), tenantObject)
+	if _, letIn := c.Lesser(tenant.rules(), superObject); !exists || letIn {
+		return nil
+	}
+	desired, _, err := c.desired(tenant, lesser, superObject)
+	switch {
+	case err != nil:
+		return err
+	case equality.Semantic.DeepEqual(superObject, desired):
+		c.drift.right(key, tenantObject, superObject)
+		return nil
+	case !c.env.admit(tenant, key, tenantObject, desired, superObject, policy.Facts{}):
+		return nil
+	}
+	return c.replace(ctx, tenant, key, tenantObject, superObject, desired)
 }
 
 // putRight counts the drift of a copy that is about to be written.

@@ -122,7 +122,8 @@ func wakesEndpointSlices(env *Env, change Change) []engine.Key {
 }
 
 // SuperEndpointSlice sets superSlice to the desired one for tenantSlice. nodeName is the node's own name in this super
-// cluster, and removed for nodes of others. References to objects of the tenant are removed.
+// cluster, and removed for nodes of others. References to objects of the tenant are removed. Hints stay: zones have the
+// same names in the tenant.
 func SuperEndpointSlice(tenantSlice, superSlice *discoveryv1.EndpointSlice, superCluster string) {
 	labels := maps.Clone(superSlice.Labels)
 	if labels == nil {
@@ -140,7 +141,8 @@ func SuperEndpointSlice(tenantSlice, superSlice *discoveryv1.EndpointSlice, supe
 	superSlice.AddressType, superSlice.Ports, superSlice.Endpoints = content.AddressType, content.Ports, content.Endpoints
 	for i := range superSlice.Endpoints {
 		endpoint := &superSlice.Endpoints[i]
-		endpoint.TargetRef, endpoint.Hints, endpoint.DeprecatedTopology = nil, nil, nil
+		endpoint.TargetRef, endpoint.DeprecatedTopology = nil, nil
+		hintHere(endpoint.Hints, superCluster)
 		if endpoint.NodeName == nil {
 			continue
 		}
@@ -148,6 +150,19 @@ func SuperEndpointSlice(tenantSlice, superSlice *discoveryv1.EndpointSlice, supe
 		endpoint.NodeName = &name
 		if !here {
 			endpoint.NodeName = nil
+		}
+	}
+}
+
+// hintHere gives the nodes that hints name the names that they have in this super cluster. The hint at a node of
+// another one stays as it is, and is no node's here: where one endpoint has no hint, kube-proxy heeds none.
+func hintHere(hints *discoveryv1.EndpointHints, superCluster string) {
+	if hints == nil {
+		return
+	}
+	for i := range hints.ForNodes {
+		if name, here := nodeHere(superCluster, hints.ForNodes[i].Name); here {
+			hints.ForNodes[i].Name = name
 		}
 	}
 }

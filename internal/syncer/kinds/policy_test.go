@@ -281,11 +281,26 @@ func TestForbiddenService(t *testing.T) {
 		require.NoError(t, err)
 		return p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "web"}, live)
 	}
-	require.True(t, apierrors.IsNotFound(reconcile()))
+	require.NoError(t, reconcile())
+	require.Equal(t, corev1.ServiceTypeClusterIP, live.Spec.Type, "pods reach it without one")
 	require.Equal(t, []string{"Warning PolicyForbids Super cluster r1: TenantPolicy default forbids: spec.type: type NodePort of 1 ports is not allowed: limits.nodePorts is 0"}, p.told())
+	p.superCache[kinds.KindService] = []client.Object{live.DeepCopy()}
+	service.Spec.Ports[0].Port = 81
+	require.NoError(t, reconcile())
+	require.Equal(t, corev1.ServiceTypeClusterIP, live.Spec.Type)
+	require.Equal(t, int32(81), live.Spec.Ports[0].Port)
+	require.Empty(t, p.told(), "it was said")
+	p.superCache[kinds.KindService] = []client.Object{live.DeepCopy()}
 	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.NodePorts = 1 }))
 	require.NoError(t, reconcile())
+	require.Equal(t, corev1.ServiceTypeNodePort, live.Spec.Type)
 	require.Zero(t, live.Spec.Ports[0].NodePort, "the super cluster chooses it")
+	p.superCache[kinds.KindService] = []client.Object{live.DeepCopy()}
+	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.NodePorts = 0 }))
+	service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{Name: "more", Port: 82})
+	require.NoError(t, reconcile())
+	require.Equal(t, corev1.ServiceTypeNodePort, live.Spec.Type, "what was let in stays as it is")
+	require.Len(t, live.Spec.Ports, 1)
 }
 
 // TestNodePortRange lets a tenant with node ports of its own use one, and then that of another tenant.
@@ -304,12 +319,9 @@ func TestNodePortRange(t *testing.T) {
 		_, err := p.kind(kinds.KindService).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindService, Namespace: "web", Name: "web"}, 0)
 		require.NoError(t, err)
 		live := &corev1.Service{}
-		err = p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "web"}, live)
-		require.Equal(t, tc.want == 0, apierrors.IsNotFound(err), "%v", err)
-		if tc.want != 0 {
-			require.Equal(t, tc.want, live.Spec.Ports[0].NodePort)
-			p.superCache[kinds.KindService] = []client.Object{live}
-		}
+		require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "web"}, live))
+		require.Equal(t, tc.want, live.Spec.Ports[0].NodePort)
+		p.superCache[kinds.KindService] = []client.Object{live}
 		told := p.told()
 		require.Equal(t, tc.want != tc.port, len(told) == 1, "%v", told)
 		for _, event := range told {

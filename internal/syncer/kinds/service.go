@@ -29,7 +29,10 @@ func services() Copy[*corev1.Service] {
 			return tenantService.Spec.Type == corev1.ServiceTypeExternalName
 		},
 		Recreate: recreateService,
-		Explain:  explainService,
+		Lesser: func(rules *Rules, service *corev1.Service) (*corev1.Service, bool) {
+			return inner(rules, service), isPublished(service)
+		},
+		Explain: explainService,
 		Translate: func(env *Env, tenant *Tenant, tenantService, superService *corev1.Service) (Notice, error) {
 			// A change of the super namespace enqueues its Services (namespaceSpec).
 			superNamespace, exists, _ := get[*corev1.Namespace](env.SuperCache, KindNamespace, "", superService.Namespace)
@@ -40,15 +43,11 @@ func services() Copy[*corev1.Service] {
 			return noticeOfService(tenant, tenantService), nil
 		},
 		Home: &AtHome[*corev1.Service]{
-			Only:    isLoadBalancer,
-			IsMeant: isOfLoadBalancers,
-			Elsewhere: func(rules *Rules, tenantService *corev1.Service) *corev1.Service {
-				service := unpublished(tenantService)
-				service.Annotations = withoutTraffic(tenantService, rules.policy())
-				return service
-			},
-			Allowed: (*policy.Policy).AllowsLoadBalancer,
-			Tell:    TenantService,
+			Only:      isLoadBalancer,
+			IsMeant:   isOfLoadBalancers,
+			Elsewhere: inner,
+			Allowed:   (*policy.Policy).AllowsLoadBalancer,
+			Tell:      TenantService,
 		},
 	}
 }
@@ -62,10 +61,25 @@ func TenantService(superService, tenantService *corev1.Service) {
 	tenantService.Status.LoadBalancer = *superService.Status.LoadBalancer.DeepCopy()
 }
 
+// isPublished returns whether a Service has node ports or a load balancer.
+func isPublished(service *corev1.Service) bool {
+	return service.Spec.Type == corev1.ServiceTypeNodePort || isLoadBalancer(service)
+}
+
+// inner returns what pods reach of a Service with node ports or a load balancer: one of type ClusterIP, without the
+// annotations for those who publish it.
+func inner(rules *Rules, tenantService *corev1.Service) *corev1.Service {
+	service := unpublished(tenantService)
+	if service != tenantService {
+		service.Annotations = withoutTraffic(tenantService, rules.policy())
+	}
+	return service
+}
+
 // unpublished returns a Service of type ClusterIP in the place of one with node ports or a load balancer: node ports
 // exist in super clusters where the namespace is placed only, and a load balancer in its home.
 func unpublished(service *corev1.Service) *corev1.Service {
-	if service.Spec.Type != corev1.ServiceTypeNodePort && service.Spec.Type != corev1.ServiceTypeLoadBalancer {
+	if !isPublished(service) {
 		return service
 	}
 	service = service.DeepCopy()
@@ -109,16 +123,16 @@ func ClusterIPs(tenantService *corev1.Service, ranges []netip.Prefix) []string {
 
 // SuperService sets superService to the desired super Service of tenantService: with the tenant's cluster IPs if they
 // are within ranges, with its node ports if it has a range of them, nodePorts, and without a selector, because the
-// tenant's EndpointSlices list the pods in all super clusters. The super cluster allocates other cluster IPs, and node
-// ports without a range: a new Service has none, an existing one keeps its own. External IPs are removed: they would
-// divert the traffic of others.
+// tenant's EndpointSlices list the pods in all super clusters. The super cluster allocates other cluster IPs, node
+// ports without a range, and health check node ports outside of it: a new Service has none, an existing one keeps its
+// own. External IPs are removed: they would divert the traffic of others.
 func SuperService(tenantService, superService *corev1.Service, ranges []netip.Prefix, nodePorts utilnet.PortRange) {
 	allocated := superService.Spec
 	spec := tenantService.Spec.DeepCopy()
 	spec.Selector = nil
 	spec.ExternalIPs = nil
 	spec.HealthCheckNodePort = 0
-	published := spec.Type == corev1.ServiceTypeNodePort || spec.Type == corev1.ServiceTypeLoadBalancer
+	published := isPublished(tenantService)
 	if !published {
 		spec.ExternalTrafficPolicy = "" // that of external IPs; an API server refuses it without them
 	}
@@ -135,7 +149,10 @@ func SuperService(tenantService, superService *corev1.Service, ranges []netip.Pr
 	}
 	setAddresses(spec, &allocated, ClusterIPs(tenantService, ranges))
 	if spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal && spec.Type == corev1.ServiceTypeLoadBalancer {
-		spec.HealthCheckNodePort = allocated.HealthCheckNodePort
+		spec.HealthCheckNodePort = allocated.HealthCheckNodePort // immutable
+		if port := tenantService.Spec.HealthCheckNodePort; spec.HealthCheckNodePort == 0 && nodePorts.Contains(int(port)) {
+			spec.HealthCheckNodePort = port
+		}
 	}
 	superService.Spec = *spec
 }

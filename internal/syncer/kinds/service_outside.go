@@ -91,6 +91,9 @@ func (e *Env) fitsOutside(tenant *Tenant, key engine.Key, tenantObject, superObj
 	rules := tenant.Policy.Get()
 	for i := range outside {
 		wanted, had := ptr.Deref(outside[i].amount(superObject), amount{}), ptr.Deref(outside[i].amount(existing), amount{})
+		if wanted.objects == 0 && had.objects == 0 {
+			continue // what is in the place of one that waits does not end that
+		}
 		change, most := amount{objects: wanted.objects - had.objects}, amount{objects: int64(outside[i].limit(&rules.Spec().Limits))}
 		if sum, ok := e.tally.reserve(outside[i].key(key), existing == nil, change, most, e.Clock.Now()); !ok {
 			e.warnOnce(tenant, key, tenantObject, ReasonTenantLimit, fmt.Sprintf(

@@ -30,6 +30,11 @@ func TestSuperService(t *testing.T) {
 	port := func(number, nodePort int32) corev1.ServicePort {
 		return corev1.ServicePort{Port: number, Protocol: corev1.ProtocolTCP, NodePort: nodePort}
 	}
+	local := func(healthCheck int32) corev1.ServiceSpec {
+		return corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal, HealthCheckNodePort: healthCheck,
+		}
+	}
 	for _, tc := range []struct {
 		name                string
 		ranges              []string
@@ -105,6 +110,18 @@ func TestSuperService(t *testing.T) {
 			want:   corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{port(80, 30001), port(81, 30002), port(82, 0)}},
 		},
 		{
+			name: "its health check node port is the tenant's", nodePorts: utilnet.PortRange{Base: 30000, Size: 10},
+			tenant: local(30002), want: local(30002),
+		},
+		{
+			name: "one that it has already stays", nodePorts: utilnet.PortRange{Base: 30000, Size: 10},
+			tenant: local(30002), there: local(31002), want: local(31002),
+		},
+		{
+			name: "one outside of the range is not asked for", nodePorts: utilnet.PortRange{Base: 30000, Size: 10},
+			tenant: local(30010), want: local(0),
+		},
+		{
 			name: "without node ports in the tenant it has none", nodePorts: utilnet.PortRange{Base: 30000, Size: 10},
 			tenant: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, AllocateLoadBalancerNodePorts: ptr.To(false), Ports: []corev1.ServicePort{port(80, 0)}},
 			want:   corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, AllocateLoadBalancerNodePorts: ptr.To(false), Ports: []corev1.ServicePort{port(80, 0)}},
@@ -178,6 +195,9 @@ func FuzzSuperService(f *testing.F) {
 func TestSuperEndpointSlice(t *testing.T) {
 	t.Parallel()
 	conditions := discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(true), Terminating: ptr.To(true)}
+	hints := func(node string) *discoveryv1.EndpointHints {
+		return &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "z"}}, ForNodes: []discoveryv1.ForNode{{Name: node}}}
+	}
 	from := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
 			discoveryv1.LabelServiceName: "web", discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io", corev1.IsHeadlessService: "",
@@ -187,10 +207,10 @@ func TestSuperEndpointSlice(t *testing.T) {
 		Endpoints: []discoveryv1.Endpoint{
 			{
 				Addresses: []string{"10.1.0.1"}, Conditions: conditions, Hostname: ptr.To("web-0"), NodeName: ptr.To("r1.node.with.dots"), Zone: ptr.To("z"),
-				TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: "other"}, Hints: &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "z"}}},
+				TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: "other"}, Hints: hints("r1.node.with.dots"),
 				DeprecatedTopology: map[string]string{"a": "b"},
 			},
-			{Addresses: []string{"10.1.0.2"}, NodeName: ptr.To("r2.node")},
+			{Addresses: []string{"10.1.0.2"}, NodeName: ptr.To("r2.node"), Hints: hints("r2.node")},
 			{Addresses: []string{"10.1.0.3"}, NodeName: ptr.To("node")},
 			{Addresses: []string{"10.1.0.4"}},
 		},
@@ -206,8 +226,11 @@ func TestSuperEndpointSlice(t *testing.T) {
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Port: ptr.To[int32](80)}},
 		Endpoints: []discoveryv1.Endpoint{
-			{Addresses: []string{"10.1.0.1"}, Conditions: conditions, Hostname: ptr.To("web-0"), NodeName: ptr.To("node.with.dots"), Zone: ptr.To("z")},
-			{Addresses: []string{"10.1.0.2"}},
+			{
+				Addresses: []string{"10.1.0.1"}, Conditions: conditions, Hostname: ptr.To("web-0"), NodeName: ptr.To("node.with.dots"), Zone: ptr.To("z"),
+				Hints: hints("node.with.dots"),
+			},
+			{Addresses: []string{"10.1.0.2"}, Hints: hints("r2.node")},
 			{Addresses: []string{"10.1.0.3"}},
 			{Addresses: []string{"10.1.0.4"}},
 		},
@@ -252,31 +275,35 @@ func TestSharedLimits(t *testing.T) {
 		_, err := kind.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindService, Namespace: namespace, Name: "front"}, 0)
 		require.NoError(t, err)
 	}
-	there := func() (namespaces []string, objects []corev1.Service) {
+	there := func() (published []string, objects []corev1.Service) {
 		t.Helper()
 		list := &corev1.ServiceList{}
 		require.NoError(t, p.superClient.List(t.Context(), list))
 		for i := range list.Items {
-			namespaces = append(namespaces, strings.TrimPrefix(list.Items[i].Namespace, clusterKey+"-"))
+			if service := &list.Items[i]; service.Spec.Type != corev1.ServiceTypeClusterIP {
+				published = append(published, strings.TrimPrefix(service.Namespace, clusterKey+"-"))
+			}
 		}
-		return namespaces, list.Items
+		require.Len(t, list.Items, 5, "pods reach all of them")
+		return published, list.Items
 	}
 	for _, namespace := range []string{"a", "b", "c", "d", "e"} {
 		reconcile(namespace)
 	}
 	namespaces, objects := there()
-	require.Equal(t, []string{"a", "b", "e"}, namespaces)
+	require.Equal(t, []string{"a", "b"}, namespaces)
 	require.Contains(t, <-p.events.Events, "TenantLimit Super cluster r1: 4 node ports exist, this Service adds 2, and at most 4 are allowed (limits.nodePorts of TenantPolicy small)")
 	require.Contains(t, <-p.events.Events, "TenantLimit Super cluster r1: ")
 
 	for i := range objects {
+		p.superCache[kinds.KindService] = append(p.superCache[kinds.KindService], &objects[i])
 		p.env.Changed(kinds.Change{Kind: kinds.KindService, Side: kinds.SuperSide, Current: &objects[i]})
 	}
 	for _, namespace := range []string{"c", "d"} {
 		reconcile(namespace)
 	}
 	namespaces, _ = there()
-	require.Equal(t, []string{"a", "b", "e"}, namespaces, "the cache shows them now")
+	require.Equal(t, []string{"a", "b"}, namespaces, "the cache shows them now")
 
 	woken := p.env.Changed(kinds.Change{Kind: kinds.KindService, Side: kinds.SuperSide, Old: &objects[0]})
 	require.Greater(t, len(woken), 1)
@@ -285,5 +312,5 @@ func TestSharedLimits(t *testing.T) {
 	}
 	reconcile("d")
 	namespaces, _ = there()
-	require.Equal(t, []string{"a", "b", "d", "e"}, namespaces)
+	require.Equal(t, []string{"a", "b", "d"}, namespaces)
 }

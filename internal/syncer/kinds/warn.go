@@ -40,7 +40,7 @@ const (
 	// super cluster allocated another one.
 	ReasonClusterIPDiffers = "ClusterIPDiffers"
 	// ReasonNodePortOutOfRange: a node port of a Service is not in spec.serviceNodePortRange of the VirtualCluster. The
-	// syncer does not create the super Service, or leaves it as it is.
+	// syncer creates the super Service without node ports, or leaves it as it is.
 	ReasonNodePortOutOfRange = "NodePortOutOfRange"
 	// ReasonMissingClusterDNS: a pod has DNS policy ClusterFirst and the tenant has no Service kube-system/kube-dns
 	// with a cluster IP; the syncer created the super pod with the DNS of its node.

@@ -291,7 +291,10 @@ func (tr *traffic) testRefused(t *testing.T) {
 	w.followTraffic(t, 1)
 	create(t, w.tenant, newLoadBalancer("web", "second"))
 	w.warned(t, "web", "second", "TenantLimit")
-	for _, object := range []client.Object{classed, newIngress("web", "others-host", ""), everybody, unknown, newLoadBalancer("web", "second"), named} {
+	for _, name := range []string{"classed", "second"} {
+		appears(t, w.super, superName("web"), name, &corev1.Service{}, ofType(corev1.ServiceTypeClusterIP))
+	}
+	for _, object := range []client.Object{newIngress("web", "others-host", ""), everybody, unknown, named} {
 		missing, _ := object.DeepCopyObject().(client.Object)
 		err := w.super.Get(t.Context(), types.NamespacedName{Namespace: superName("web"), Name: object.GetName()}, missing)
 		require.True(t, client.IgnoreNotFound(err) == nil && err != nil, "%s: %v", object.GetName(), err)
