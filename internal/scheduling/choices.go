@@ -20,10 +20,10 @@ import (
 // is on a pod, so nothing there is a proof. Any other pod that names one and is bound to no node waits, and the
 // scheduler's filters decide whether it may go where it asks to; what they refuse (refuse), podReconciler takes off.
 //
-// Nothing is kept over a restart or a connection. So of pods that were there before, and not bound to a node, what label
-// and annotation name counts as chosen: the binder of the process before may have written it, even after this one began,
-// and a syncer may run the pod already. Such a choice is the syncer's to take back, like any. If the tenant wrote it, it
-// has passed no filter, and is bounded by what the namespace holds there, as the syncer enforces.
+// Nothing is kept over a restart or a connection. So of pods that were there before, and not bound to a node, what
+// label and annotation name counts as chosen: the binder of the process before may have written it, even after this one
+// began, and a syncer may run the pod already. Such a choice is the syncer's to take back, like any. If the tenant
+// wrote it, it has passed no filter, and is bounded by what the namespace holds there, as the syncer enforces.
 //
 // A nil choices takes all that pods name as chosen. It is safe for concurrent use.
 type choices struct {

@@ -76,8 +76,8 @@ func homeless(claim *corev1.PersistentVolumeClaim) bool {
 //
 // Chosen is, of the super clusters that offer the class, hold room for pods of the namespace and storage for the claim,
 // if its quota names storage, take new pods, have as much free storage as far as they say, and have not failed to make
-// the claim lately (failedchoice), the one with the fewest of its claims, then the one with most room for pods, then the
-// first by name.
+// the claim lately (failedchoice), the one with the fewest of its claims, then the one with most room for pods, then
+// the first by name.
 func homeFor(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, among candidates, beside *claimsBeside) (string, tenancy.Reason) {
 	offering := claimhome.OfferedBy(class)
 	if len(offering) == 0 {
@@ -116,7 +116,8 @@ func lacksStorage(claim *corev1.PersistentVolumeClaim, node *corev1.Node, beside
 	return held, isNamed && slice.Size(claim) > held-beside.bytes[node.Name]
 }
 
-// tooLittleStorage returns why no super cluster takes a claim for its size. most is what the namespace holds in one of them.
+// tooLittleStorage returns why no super cluster takes a claim for its size. most is what the namespace holds in one of
+// them.
 func tooLittleStorage(claim *corev1.PersistentVolumeClaim, most int64) tenancy.Reason {
 	d, size := slice.DimensionOf(corev1.ResourceStorage), slice.Size(claim)
 	why := ", and its claims leave too little of that"

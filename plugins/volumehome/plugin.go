@@ -253,8 +253,8 @@ func (pl *VolumeHome) offered(claim *corev1.PersistentVolumeClaim, found *cycle)
 }
 
 // close notes the super clusters that did not make the pod's claims lately, of those where the namespace holds
-// something and storage is left for them, and the classes are offered. When all failed, the one that failed first is open. A pod whose home is there
-// already can go nowhere else.
+// something and storage is left for them, and the classes are offered. When all failed, the one that failed first is
+// open. A pod whose home is there already can go nowhere else.
 func (c *cycle) close(pod *corev1.Pod, nodes []fwk.NodeInfo, now time.Time) {
 	if len(c.failures) == 0 || c.home != "" {
 		return

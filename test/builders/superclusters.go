@@ -8,8 +8,8 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 )
 
-// Cluster returns the Cluster of namespace default that registers a super cluster in a meta cluster. Its kubeconfig lies
-// in a Secret of that name, or of that name and "-kubeconfig".
+// Cluster returns the Cluster of namespace default that registers a super cluster in a meta cluster. Its kubeconfig
+// lies in a Secret of that name, or of that name and "-kubeconfig".
 func Cluster(name string) *unstructured.Unstructured {
 	cluster := &unstructured.Unstructured{Object: map[string]any{
 		"spec": map[string]any{"clusterNetwork": map[string]any{"serviceDomain": "cluster.local"}},

@@ -34,7 +34,8 @@ func Create(ctx context.Context, admin client.Client, objects ...client.Object) 
 	return nil
 }
 
-// CreateNode creates a Node with its status, as a kubelet would. The status is a patch: controllers write to it already.
+// CreateNode creates a Node with its status, as a kubelet would. The status is a patch: controllers write to it
+// already.
 func CreateNode(ctx context.Context, admin client.Client, node *corev1.Node) error {
 	node = node.DeepCopy()
 	node.UID = ""
