@@ -33,7 +33,7 @@ func (h holdings) leave(facts *Facts, unreplaced slice.Amounts) (left, returned 
 			p.giveWay(facts.Preemption)
 		}
 	}
-	elsewhere := unreplaced.Plus(left).IsZero()
+	elsewhere := unreplaced.Plus(left).OfPods().IsZero()
 	for cluster, reason := range facts.Leave {
 		p, holds := h[cluster]
 		switch {
@@ -121,8 +121,7 @@ func (h holdings) releasable(displaced slice.Amounts, used map[string]Use) map[s
 
 // volumesStay reports whether a part that leaves because of what became of its super cluster is held for the volumes
 // and snapshots that the namespace has there: their pods can run nowhere else, and come back when it is drained or lost
-// no more. A
-// super cluster that is left takes nothing new, so the room is nobody else's meanwhile.
+// no more. A super cluster that is left takes nothing new, so the room is nobody else's meanwhile.
 func (p *holding) volumesStay(use *Use) bool {
 	if use.Claims == 0 && use.Snapshots == 0 || p.leaving.IsZero() {
 		return false

@@ -114,7 +114,7 @@ func Next(np *schedulerv1alpha1.NamespacePlacement, facts Facts) (next scheduler
 	unreplaced = unreplaced.Plus(left.Minus(held.keep(quota))).Minus(returned)
 	displaced := least(unreplaced, quota.Minus(held.staying()))
 	requested := held.meet(np, &facts)
-	held.releaseLeaving(facts.Now, held.releasable(displaced, facts.Used))
+	held.releaseLeaving(facts.Now, held.releasable(displaced.OfPods(), facts.Used))
 	if facts.Used != nil {
 		held.shrink(facts.Now, quota, facts.Used)
 	}
@@ -126,7 +126,7 @@ func Next(np *schedulerv1alpha1.NamespacePlacement, facts Facts) (next scheduler
 	if next.Displaced != nil && len(next.Displaced.Resources) > 0 {
 		next.Displaced.ChoiceUnmet = ptr.Deref(facts.ChoiceUnmet, np.Status.Displaced != nil && np.Status.Displaced.ChoiceUnmet)
 	}
-	evict = held.evictions(&facts, displaced.IsZero())
+	evict = held.evictions(&facts, displaced.OfPods().IsZero())
 	next.Slices, next.PlacedSlices = Slices(&np.Spec, next.Placements)
 	next.Clusters = Summary(next.Placements)
 	next.Home = Home(np.Status.Home, &np.Spec, next.Placements)

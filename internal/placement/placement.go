@@ -97,7 +97,8 @@ func IsDecided(placement *schedulerv1alpha1.NamespacePlacement) bool {
 
 // Missing returns the slices that are to be placed next: those of a request for other placements (Pinned), or else what
 // is displaced, cut, and once that is placed what the quota has grown by. So a namespace that asks for more than the
-// pool has can leave a super cluster nevertheless.
+// pool has can leave a super cluster nevertheless. Of what is displaced storage comes last: volumes do not move, and
+// what they use of it need not be anywhere else before pods can be.
 func Missing(placement *schedulerv1alpha1.NamespacePlacement) []slice.Run {
 	if pinned := Pinned(placement); len(pinned) > 0 {
 		runs := make([]slice.Run, len(pinned))
@@ -106,8 +107,11 @@ func Missing(placement *schedulerv1alpha1.NamespacePlacement) []slice.Run {
 		}
 		return runs
 	}
-	rest := Lacking(placement)
-	if displaced := Displaced(placement); !displaced.IsZero() {
+	rest, displaced := Lacking(placement), Displaced(placement)
+	switch pods := displaced.OfPods(); {
+	case !pods.IsZero():
+		rest = pods
+	case !displaced.IsZero():
 		rest = displaced
 	}
 	return slice.Cut(rest, pieces(&placement.Spec, rest))

@@ -32,6 +32,16 @@ func inWith(p schedulerv1alpha1.ClusterPlacement, storage, leaving string) sched
 	return p
 }
 
+// displacing lets so much be displaced of what leaves, "" for no cores.
+func displacing(quantity, storage string, np *schedulerv1alpha1.NamespacePlacement) *schedulerv1alpha1.NamespacePlacement {
+	np = displaced(quantity, np)
+	if np.Status.Displaced.Resources == nil {
+		np.Status.Displaced.Resources = corev1.ResourceList{}
+	}
+	np.Status.Displaced.Resources[corev1.ResourceStorage] = builders.Resources("storage", storage+"Gi")["storage"]
+	return np
+}
+
 // stores is uses with so much storage in claims, of so much that is held.
 func stores(claims int64, requests, hard, storage, held string) placement.Use {
 	use := uses(requests, hard)
@@ -101,6 +111,11 @@ func TestStorageThatClaimsUse(t *testing.T) {
 			facts: placement.Facts{Used: measured{"r1": stores(1, "1", "2", "4", "0"), "r2": stores(1, "1", "2", "4", "0")}},
 			want:  "r1: cpu=2; r2: cpu=2",
 		},
+		"pods leave a drained super cluster before its storage is anywhere else": {
+			np:    displacing("", "5", storing("2", "5", inWith(leaves("r1", "2", "2"), "5", "5"), in("r2", "2"))),
+			facts: placement.Facts{Used: measured{"r1": stores(1, "1", "0", "4", "0"), "r2": stores(0, "0", "2", "0", "0")}},
+			want:  "r1: cpu=2,storage=5Gi - cpu=2,storage=5Gi; r2: cpu=2", wantEvict: "r1 cpu=1",
+		},
 		"a drain holds what is there for its volumes": {
 			np:    storing("2", "5", inWith(leaves("r1", "2", "2"), "5", "5"), inWith(in("r2", "2"), "5", "")),
 			facts: placement.Facts{Used: measured{"r1": stores(1, "0", "0", "4", "0"), "r2": stores(0, "0", "2", "0", "5")}},
@@ -132,6 +147,12 @@ func TestStorageThatIsMissingAlone(t *testing.T) {
 		"it grows":                 {np: storing("4", "12", inWith(in("r1", "2"), "5", ""), inWith(in("r2", "2"), "5", "")), want: []string{"1×storage=2Gi"}},
 		"with cores":               {np: storing("4", "10", inWith(in("r1", "2"), "5", "")), want: []string{"2×cpu=1,storage=2560Mi"}},
 		"all of it":                {np: storing("4", "10"), want: []string{"4×cpu=1,storage=2560Mi"}},
+		"what is displaced, its storage last": {
+			np: displacing("2", "5", storing("2", "5", inWith(leaves("r1", "2", "2"), "5", "5"))), want: []string{"2×cpu=1"},
+		},
+		"the storage of what is displaced": {
+			np: displacing("", "5", storing("2", "5", inWith(leaves("r1", "2", "2"), "5", "5"), in("r2", "2"))), want: []string{"2×storage=2560Mi"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

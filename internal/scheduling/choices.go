@@ -81,7 +81,9 @@ func (c *choices) listed() {
 	c.complete = true
 }
 
-// isChosen reports whether the pod scheduler chose a super cluster, "" for none, for a pod that is bound to no node.
+// isChosen reports whether the pod scheduler chose a super cluster, "" for none, for a pod that is bound to no node. As
+// the informer's transform it sees all that is said of a pod first: it notes the pods of the first list, and what label
+// and annotation name of these as chosen.
 func (c *choices) isChosen(pod *corev1.Pod, superCluster string) bool {
 	if c == nil {
 		return true

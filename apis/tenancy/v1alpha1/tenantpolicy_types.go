@@ -198,7 +198,8 @@ type TenantLimits struct {
 	LoadBalancers int32 `json:"loadBalancers"`
 
 	// persistentVolumeClaims is the number of claims, and storage what they request together, in each namespace of each
-	// super cluster.
+	// super cluster. Where a quota of the namespace names requests.storage, its claims have what is reserved there, and
+	// no more than this.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
