@@ -70,6 +70,14 @@ func homeless(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.DeletionTimestamp == nil && claim.Spec.VolumeName == "" && claimhome.Of(claim) == ""
 }
 
+// homeRequest returns the request for the home of a homeless claim. Where it had one, there is room for others now.
+func homeRequest(claim *corev1.PersistentVolumeClaim) request {
+	if len(failedchoice.Of(claim)) > 0 {
+		return request{concern: concernClaim, namespace: claim.Namespace}
+	}
+	return request{concern: concernClaim, namespace: claim.Namespace, name: claim.Name}
+}
+
 // homeFor chooses the home of a claim that is to be provisioned at once, and returns "" and why if there is none. One
 // that waits for its first consumer gets it from that one's pod scheduler, and is told here only that nobody offers its
 // class. beside is what other claims of the namespace are in super clusters.

@@ -53,6 +53,15 @@ func storageClassOf(mode storagev1.VolumeBindingMode, offering ...string) *stora
 	return class
 }
 
+// TestHomeRequest: a claim that has lost its home is looked at with all that wait for room in its namespace.
+func TestHomeRequest(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, request{concern: concernClaim, namespace: "web", name: "c"}, homeRequest(homelessClaim("c")))
+	require.Equal(t, request{concern: concernClaim, namespace: "web"}, homeRequest(homelessClaim("c", func(claim *corev1.PersistentVolumeClaim) {
+		claim.Annotations[schedulerv1alpha1.AnnotationFailedSuperClusters] = failedchoice.Failures(nil).Plus("r1", failedchoice.Quota, time.Unix(1_000_000, 0)).String()
+	})))
+}
+
 func TestHomeFor(t *testing.T) {
 	t.Parallel()
 	const now, later = storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer

@@ -287,7 +287,7 @@ func (c *tenantController) watch(ctx context.Context, queue workqueue.TypedRateL
 func (c *tenantController) watchClaims(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) {
 	claimChanged := func(claim *corev1.PersistentVolumeClaim) {
 		if homeless(claim) {
-			queue.Add(request{concern: concernClaim, namespace: claim.Namespace, name: claim.Name})
+			queue.Add(homeRequest(claim))
 		}
 		if len(witnessesOf(claim)) > 0 {
 			queue.Add(request{concern: concernClaimRelease, namespace: claim.Namespace, name: claim.Name})

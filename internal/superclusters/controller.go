@@ -243,19 +243,24 @@ func (c *Controller) retire(ctx context.Context, cluster types.NamespacedName, k
 	return result, nil
 }
 
-// readDeclared returns what the operator says in the annotations of a Cluster, of an invalid one what was said last.
+// readDeclared returns what the operator says in the annotations of a Cluster, of an invalid one what was said last. Of
+// storage of which this process has heard nothing else there is none: it would be given away as if there were no end.
 func (c *Controller) readDeclared(cluster *metav1.PartialObjectMetadata) declared {
 	name := client.ObjectKeyFromObject(cluster)
 	c.mu.Lock()
-	said := c.declared[name]
+	said, known := c.declared[name]
 	c.mu.Unlock()
 	headroom, err := ParseHeadroom(cluster.Annotations[schedulerv1alpha1.AnnotationHeadroom])
 	if c.warnInvalid(cluster, "headroom", schedulerv1alpha1.AnnotationHeadroom, ReasonInvalidHeadroom, err); err == nil {
 		said.headroom = headroom
 	}
 	storage, err := ParseStorage(cluster.Annotations[schedulerv1alpha1.AnnotationStorage])
-	if c.warnInvalid(cluster, "storage", schedulerv1alpha1.AnnotationStorage, ReasonInvalidStorage, err); err == nil {
+	c.warnInvalid(cluster, "storage", schedulerv1alpha1.AnnotationStorage, ReasonInvalidStorage, err)
+	switch {
+	case err == nil:
 		said.storage = storage
+	case !known:
+		said.storage = new(int64)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

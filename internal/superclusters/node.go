@@ -85,7 +85,8 @@ const (
 	ReasonPodsOnVirtualNode = "PodsOnVirtualNode"
 	// ReasonInvalidHeadroom: the headroom annotation of a Cluster is invalid; the last valid one stays in force.
 	ReasonInvalidHeadroom = "InvalidHeadroom"
-	// ReasonInvalidStorage: the storage annotation of a Cluster is invalid; the last valid one stays in force.
+	// ReasonInvalidStorage: the storage annotation of a Cluster is invalid; the last valid one stays in force, and 0
+	// where vc-scheduler has read none since it started.
 	ReasonInvalidStorage = "InvalidStorage"
 )
 
