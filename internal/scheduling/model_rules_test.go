@@ -437,6 +437,9 @@ func (w *modelWorld) checkGrowth(key types.NamespacedName, before, after *schedu
 	}
 	_, stays := placedOf(after)
 	quota := slice.Of(after.Spec.Quota)
+	if !owedBefore.OfPods().IsZero() { // its storage comes after that
+		owedBefore, owed = owedBefore.OfPods(), owed.OfPods()
+	}
 	switch {
 	case quota.Fits(stays):
 	case owedBefore.IsZero() || !owed.IsZero():
