@@ -56,7 +56,7 @@ func (c *Claims) readUntaken(ctx context.Context, pair *claimPair) error {
 		c.env.untaken.forget(pair.key)
 		return nil
 	}
-	pair.facts.GivenUp, pair.facts.TakenBack = c.env.readUntaken(pair.key, pair.tenantClaim, c.patience(pair))
+	pair.facts.GivenUp, pair.facts.TakenBack = c.env.judgeUntaken(pair.key, pair.tenantClaim, c.patience(pair))
 	return nil
 }
 
@@ -127,7 +127,7 @@ func (c *Claims) takeBack(ctx context.Context, pair *claimPair) error {
 	if err := c.proveNotHere(ctx, pair); err != nil {
 		return err
 	}
-	_, _, err := c.env.takeBack(ctx, pair.tenant, pair.key, pair.tenantClaim, pair.tenantClaim.DeepCopy(), takeBack{
+	_, _, err := c.env.takeBack(ctx, pair.tenant, pair.key, pair.tenantClaim, pair.tenantClaim.DeepCopy(), withdrawal{
 		kind: KindClaim, noun: "claim", leaves: pair.facts.Leaves, patience: c.patience(pair),
 	})
 	return err
