@@ -125,9 +125,7 @@ func pieces(spec *schedulerv1alpha1.NamespacePlacementSpec, rest slice.Amounts) 
 	if rest[corev1.ResourceStorage] == 0 || slice.Lead(rest, size) != "" {
 		return size
 	}
-	if runs := slice.Cut(slice.Of(spec.Quota), size); len(runs) > 0 {
-		size[corev1.ResourceStorage] = runs[0].Size[corev1.ResourceStorage]
-	}
+	size[corev1.ResourceStorage] = wholeSlice(spec)[corev1.ResourceStorage]
 	return size
 }
 

@@ -132,10 +132,10 @@ func slicesFor(amounts, size slice.Amounts) (needed int64, possible bool) {
 	return needed, needed <= 1<<30
 }
 
-// wholeSlice returns what a whole slice of np holds at most.
-func wholeSlice(np *schedulerv1alpha1.NamespacePlacement) slice.Amounts {
-	size := slice.Of(np.Spec.Slice)
-	if runs := slice.Cut(slice.Of(np.Spec.Quota), size); len(runs) > 0 { // the first one is the largest
+// wholeSlice returns what a whole slice of the quota holds at most.
+func wholeSlice(spec *schedulerv1alpha1.NamespacePlacementSpec) slice.Amounts {
+	size := slice.Of(spec.Slice)
+	if runs := slice.Cut(slice.Of(spec.Quota), size); len(runs) > 0 { // the first one is the largest
 		for name, amount := range runs[0].Size {
 			size[name] = max(size[name], amount)
 		}
@@ -179,7 +179,7 @@ func unused(np *schedulerv1alpha1.NamespacePlacement, used map[string]slice.Amou
 			continue
 		}
 		// What pods use takes whole slices. A smaller slice is given first (assign), so holds has the last word.
-		taken, possible := slicesFor(use, wholeSlice(np))
+		taken, possible := slicesFor(use, wholeSlice(&np.Spec))
 		if free := int64(p.Slices) - taken; possible && free > 0 {
 			shares = append(shares, share{p.Cluster, free})
 		}

@@ -7,11 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/claimhome"
 	"github.com/superpool/superpool/internal/slice"
 )
 
 // SnapshotsInQuota is how the quota of a super namespace counts VolumeSnapshots.
-const SnapshotsInQuota corev1.ResourceName = "count/volumesnapshots.snapshot.storage.k8s.io"
+const SnapshotsInQuota corev1.ResourceName = "count/volumesnapshots." + claimhome.SnapshotGroup
 
 // Use is what one super cluster says about one tenant namespace. The zero value says that nothing of it is there.
 type Use struct {

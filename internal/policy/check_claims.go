@@ -36,15 +36,14 @@ func (p *Policy) checkClaims(claims []claim, found *refusals) {
 		sum = min(sum+max(storage(claims[i].spec.Resources.Requests[corev1.ResourceStorage]), 0), slice.MaxAmount)
 	}
 	if most := storage(limits.Storage); sum > most {
-		d := slice.DimensionOf(corev1.ResourceEphemeralStorage)
+		d := slice.DimensionOf(corev1.ResourceStorage)
 		found.add(claims[0].where+".resources.requests[storage]", "requests %s storage in total, and limits.storage is %s", d.Quantity(sum), d.Quantity(most))
 	}
 }
 
 // storage returns the bytes of a quantity. Tenants write quantities with any exponent; it writes none out.
 func storage(quantity resource.Quantity) int64 {
-	const name = corev1.ResourceEphemeralStorage // which is counted in the same unit
-	return slice.Of(corev1.ResourceList{name: quantity})[name]
+	return slice.Of(corev1.ResourceList{corev1.ResourceStorage: quantity})[corev1.ResourceStorage]
 }
 
 func (p *Policy) checkClaim(claim *claim, found *refusals) {

@@ -133,6 +133,6 @@ func (b *Budgets) tellHeld(key engine.Key, tenant *Tenant, tenantBudget *policyv
 
 // turnKey is that of the last word to the tenant about the turn of a budget; the budget's own is of its copy.
 func turnKey(key engine.Key) engine.Key {
-	key.Kind = KindNode
+	key.Kind += "/turn"
 	return key
 }

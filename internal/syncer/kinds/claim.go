@@ -112,7 +112,7 @@ func (c *Claims) perform(ctx context.Context, step ClaimStep, pair *claimPair, v
 	case ClaimStepCreate:
 		return c.create(ctx, pair)
 	case ClaimStepChoose:
-		return c.env.done(ctx, KindClaim, "choose", c.env.chooseHere(ctx, pair.tenant, pair.tenantClaim))
+		return c.env.chooseHere(ctx, pair.tenant, KindClaim, pair.tenantClaim)
 	case ClaimStepWarnSource, ClaimStepWarnClass, ClaimStepWarnConflict, ClaimStepWarnUnused:
 		return c.warn(ctx, step, pair)
 	case ClaimStepGiveUp:

@@ -116,8 +116,8 @@ type ClaimFacts struct {
 //	tenant claim               super claim                   volume of the tenant   step
 //	any                        none of its UID and volume    exists                 remove volume (proof: live read)
 //	-                          -                             -                      forget
-//	bound, home elsewhere      -                             -                      release (proof: live read), where
-//	or being deleted           -                             -                      it has our finalizer
+//	bound, home elsewhere      none of its UID               -                      release (proof: live read), where
+//	or being deleted                                                                it has our finalizer
 //	restored, without home     -                             -                      choose, if its snapshot is here
 //	restored, home here        -                             -                      warn source, if it is not
 //	unbound, home here         -                             -                      create, if ready, or warn class
@@ -145,15 +145,16 @@ func NextClaimStep(tenantClaim, superClaim *corev1.PersistentVolumeClaim, facts 
 	owner.UID = ""
 	ours := owned && owner == facts.Owner
 	for _, volume := range facts.Volumes {
-		if !ours || !claimedBy(volume, uid) || volume.Name != tenantVolumeName(facts.SuperCluster, superClaim) {
-			if volume.DeletionTimestamp == nil {
-				return ClaimStepRemoveVolume, volume
-			}
+		if volume.DeletionTimestamp == nil && !(ours && isVolumeOf(volume, superClaim, uid, facts.SuperCluster)) {
+			return ClaimStepRemoveVolume, volume
 		}
 	}
+	isHere := ours && tenantClaim != nil && tenantClaim.UID == uid
 	switch {
 	case !facts.Known:
 		return ClaimStepNone, nil
+	case !isHere && isReleased(tenantClaim, facts):
+		return ClaimStepRelease, nil
 	case superClaim == nil:
 		return stepWithoutSuperClaim(tenantClaim, facts), nil
 	case !ours && tenantClaim != nil:
@@ -166,6 +167,12 @@ func NextClaimStep(tenantClaim, superClaim *corev1.PersistentVolumeClaim, facts 
 		step = ClaimStepGiveUp
 	}
 	return step, nil
+}
+
+// isVolumeOf returns whether a volume of the tenant is that of a super claim, which was made for the tenant claim with
+// that UID.
+func isVolumeOf(volume *corev1.PersistentVolume, superClaim *corev1.PersistentVolumeClaim, uid types.UID, superCluster string) bool {
+	return claimedBy(volume, uid) && volume.Name == tenantVolumeName(superCluster, superClaim)
 }
 
 // hasVolume returns whether a super claim may hold data.
@@ -185,8 +192,6 @@ func stepWithoutSuperClaim(tenantClaim *corev1.PersistentVolumeClaim, facts *Cla
 	switch {
 	case tenantClaim == nil:
 		return ClaimStepForget
-	case !isAwaited(tenantClaim, facts) && slices.Contains(tenantClaim.Finalizers, tenancyv1alpha1.FinalizerPrefixClaim+facts.SuperCluster):
-		return ClaimStepRelease
 	case tenantClaim.DeletionTimestamp != nil, tenantClaim.Spec.VolumeName != "":
 		return ClaimStepNone
 	case claimhome.Of(tenantClaim) == "" && facts.Restores && facts.Missing == "":
@@ -218,6 +223,12 @@ func stepTowardsClaim(facts *ClaimFacts) ClaimStep {
 func isAwaited(tenantClaim *corev1.PersistentVolumeClaim, facts *ClaimFacts) bool {
 	home := claimhome.Of(tenantClaim)
 	return tenantClaim.DeletionTimestamp == nil && tenantClaim.Spec.VolumeName == "" && (home == facts.SuperCluster || home == "" && facts.Whole)
+}
+
+// isReleased returns whether a claim, which may be nil, has our finalizer for nothing, as long as the super cluster has
+// nothing for it.
+func isReleased(tenantClaim *corev1.PersistentVolumeClaim, facts *ClaimFacts) bool {
+	return tenantClaim != nil && !isAwaited(tenantClaim, facts) && slices.Contains(tenantClaim.Finalizers, tenancyv1alpha1.FinalizerPrefixClaim+facts.SuperCluster)
 }
 
 // stepWithSuperClaim is NextClaimStep for a super claim that was made for the tenant claim with that UID.

@@ -200,6 +200,10 @@ func TestNextClaimStep(t *testing.T) {
 		{name: "gone, or not in the cache", super: superClaim("uid", boundTo("pv")), facts: unknown, want: kinds.ClaimStepNone},
 		{name: "made again", tenant: tenantClaim("new", home("r1")), super: superClaim("uid"), want: kinds.ClaimStepDelete},
 		{name: "the name is another tenant's", tenant: tenantClaim("uid", home("r1")), super: foreign, want: kinds.ClaimStepWarnConflict},
+		{name: "the name is another tenant's, and it has our finalizer", tenant: tenantClaim("uid", home("r1"), witnessed), super: foreign, want: kinds.ClaimStepWarnConflict},
+		{name: "the name is another tenant's, and it is deleted", tenant: tenantClaim("uid", home("r1"), unused), super: foreign, want: kinds.ClaimStepRelease},
+		{name: "the name is another tenant's, and it went elsewhere", tenant: tenantClaim("uid", home("r2"), witnessed), super: foreign, want: kinds.ClaimStepRelease},
+		{name: "made again and deleted, and the earlier one is bound", tenant: tenantClaim("new", home("r1"), unused), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepRelease},
 		{name: "another tenant's alone", super: foreign, want: kinds.ClaimStepNone},
 
 		{name: "its volume is there", tenant: tenantClaim("uid", boundTo("r1.pv")), super: superClaim("uid", boundTo("pv")), facts: volumes(volumeFor("uid", "pv")), want: kinds.ClaimStepSync},
@@ -591,6 +595,16 @@ func TestAWitnessOfClaims(t *testing.T) {
 	require.Empty(t, p.claimShown(t).UID)
 	require.False(t, p.env.Sides().Data(clusterKey, "web"))
 	require.Contains(t, p.env.Changed(released), engine.Key{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"})
+
+	// The super claim has another owner: it does not hold the tenant's, and stays.
+	p = pooled(tenantClaim("uid", home("r1"), unused))
+	tenancy.SetOwner(made, foreignOwners("uid")["another namespace"])
+	made.ResourceVersion = ""
+	require.NoError(t, p.superClient.Create(t.Context(), made))
+	p.superCache[kinds.KindClaim] = []client.Object{made}
+	require.NoError(t, reconcile(p))
+	require.Empty(t, p.claimShown(t).UID)
+	require.NoError(t, p.superClient.Get(t.Context(), super, made))
 
 	// One from before there were finalizers gets ours, unless it is being deleted.
 	p = pooled(tenantClaim("uid", boundTo("r1.pv")))

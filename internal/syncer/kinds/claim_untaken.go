@@ -56,7 +56,7 @@ func (c *Claims) readUntaken(ctx context.Context, pair *claimPair) error {
 		c.env.untaken.forget(pair.key)
 		return nil
 	}
-	pair.facts.GivenUp, pair.facts.TakenBack = c.env.readUntaken(pair.key, pair.tenantClaim, c.patience(pair))
+	pair.facts.GivenUp, pair.facts.TakenBack = c.env.judgeUntaken(pair.key, pair.tenantClaim, c.patience(pair))
 	return nil
 }
 
@@ -124,28 +124,13 @@ func (c *Claims) takeBack(ctx context.Context, pair *claimPair) error {
 			return err
 		}
 	}
-	if err := c.proveNotHere(ctx, pair); err != nil {
+	if err := c.env.proveNotHere(ctx, pair.tenant, KindClaim, "", pair.tenantClaim, &corev1.PersistentVolumeClaim{}); err != nil {
 		return err
 	}
-	_, _, err := c.env.takeBack(ctx, pair.tenant, pair.key, pair.tenantClaim, pair.tenantClaim.DeepCopy(), takeBack{
+	_, _, err := c.env.takeBack(ctx, pair.tenant, pair.key, pair.tenantClaim, pair.tenantClaim.DeepCopy(), withdrawal{
 		kind: KindClaim, noun: "claim", leaves: pair.facts.Leaves, patience: c.patience(pair),
 	})
 	return err
-}
-
-// proveNotHere returns an error unless a live read shows that the super cluster has nothing for the tenant claim.
-func (c *Claims) proveNotHere(ctx context.Context, pair *claimPair) error {
-	live := &corev1.PersistentVolumeClaim{}
-	_, lacks, err := c.env.superCluster().Lacks(ctx, pair.superName(), live, func() bool {
-		return carriesOwner(live, pair.tenant.owner(pair.key.Namespace, pair.tenantClaim.UID))
-	})
-	switch {
-	case err != nil:
-		return unproven(err)
-	case !lacks:
-		return engine.Waitf("the cache of super claims")
-	}
-	return nil
 }
 
 // claimIsTakenBack returns whether the home of a claim of a tenant's pod, this super cluster, was taken back lately and

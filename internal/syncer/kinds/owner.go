@@ -28,6 +28,11 @@ func carriesOwner(superObject client.Object, owner tenancy.Owner) bool {
 	return owned && found == owner
 }
 
+// isFor returns whether a super object was made for exactly this object of the tenant.
+func (t *Tenant) isFor(superObject, tenantObject client.Object) bool {
+	return carriesOwner(superObject, t.owner(tenantObject.GetNamespace(), tenantObject.GetUID()))
+}
+
 // hasOwnerLabel returns whether object has our ownership label. The informers of the super cluster select by it.
 func hasOwnerLabel(object client.Object) bool {
 	return object.GetLabels()[tenancyv1alpha1.LabelCluster] != ""

@@ -48,7 +48,7 @@ func (p *Pods) readUntaken(pair *podPair) {
 		p.env.untaken.forget(pair.key)
 		return
 	}
-	pair.facts.GivenUp, pair.facts.TakenBack = p.env.readUntaken(pair.key, pair.tenantPod, p.patience(pair))
+	pair.facts.GivenUp, pair.facts.TakenBack = p.env.judgeUntaken(pair.key, pair.tenantPod, p.patience(pair))
 }
 
 // chosen returns whether a tenant pod, which may be nil, names this super cluster and awaits its super pod.
@@ -109,7 +109,7 @@ func (p *Pods) takeBack(ctx context.Context, pair *podPair) error {
 		return err
 	}
 	patched := pair.tenantPod.DeepCopy()
-	reason, message, err := p.env.takeBack(ctx, pair.tenant, pair.key, pair.tenantPod, patched, takeBack{
+	reason, message, err := p.env.takeBack(ctx, pair.tenant, pair.key, pair.tenantPod, patched, withdrawal{
 		kind: KindPod, noun: "pod", label: true, leaves: pair.facts.Leaves, patience: p.patience(pair),
 	})
 	if err != nil || reason == "" {

@@ -218,9 +218,9 @@ func (s *Snapshots) Keys() []engine.Key { return s.env.keys(KindSnapshot) }
 //	being deleted, held by syncers alone  exists              delete it (proof: live read)
 //	being deleted, held by others         exists              nothing
 //	is to be in no super cluster          exists              delete it (proof: live read), by copier
+//	has our finalizer, and none is awaited  none of its UID   our finalizer goes (proof: live read)
 //	exists                                another owner's     warn, by copier
 //	exists                                exists              our finalizer, labels and annotations down, status up
-//	has our finalizer, and none is awaited  -                 our finalizer goes (proof: live read)
 //	its home is another super cluster     -                   nothing
 //	was taken, home here                  -                   Event and status that it is lost (live read)
 //	was not taken, its claim is here      -                   its home is written, our finalizer, then it is created
@@ -242,7 +242,7 @@ func (s *Snapshots) Reconcile(ctx context.Context, key engine.Key, waited time.D
 	if _, err := s.copier.Reconcile(ctx, key, waited); err != nil {
 		return 0, err
 	}
-	if !inTenant || !inSuper || superSnapshot.GetDeletionTimestamp() != nil || !carriesOwner(superSnapshot, tenant.owner(key.Namespace, tenantSnapshot.GetUID())) {
+	if !inTenant || !inSuper || superSnapshot.GetDeletionTimestamp() != nil || !tenant.isFor(superSnapshot, tenantSnapshot) {
 		return 0, nil
 	}
 	desired := tenantSnapshot.DeepCopy()
@@ -255,30 +255,33 @@ func (s *Snapshots) Reconcile(ctx context.Context, key engine.Key, waited time.D
 // isCopied returns whether what is to be done about a snapshot, nil on a side that has none, is the copier's. It does
 // what is not, and what is to be done before.
 func (s *Snapshots) isCopied(ctx context.Context, tenant *Tenant, key engine.Key, tenantSnapshot, superSnapshot *unstructured.Unstructured) (bool, error) {
+	isHere := tenantSnapshot != nil && superSnapshot != nil && tenant.isFor(superSnapshot, tenantSnapshot)
 	switch {
+	case tenantSnapshot != nil && !isHere && s.isReleased(tenantSnapshot):
+		return false, s.env.release(ctx, tenant, KindSnapshot, snapshotDefinition, tenantSnapshot, newSnapshot())
 	case superSnapshot != nil:
 		if stays, err := s.stays(ctx, tenant, key, tenantSnapshot, superSnapshot); err != nil || !stays {
 			return false, err
 		}
 	case tenantSnapshot == nil:
 		s.env.warnings.clear(keptKey(key))
-	case s.env.witnesses(tenantSnapshot) && !s.isAwaited(tenantSnapshot):
-		return false, s.env.release(ctx, tenant, KindSnapshot, snapshotDefinition, tenantSnapshot, newSnapshot())
 	case !ignoresSync(tenantSnapshot):
 		if begins, err := s.begins(ctx, tenant, key, tenantSnapshot); err != nil || !begins {
 			return false, err
 		}
 	}
-	if tenantSnapshot == nil || ignoresSync(tenantSnapshot) {
+	if tenantSnapshot == nil || ignoresSync(tenantSnapshot) || superSnapshot != nil && !isHere {
 		return true, nil
 	}
 	return true, s.env.adopt(ctx, tenant, KindSnapshot, tenantSnapshot)
 }
 
-// isAwaited returns whether a tenant's snapshot is to have a super snapshot here, as far as it says where.
-func (s *Snapshots) isAwaited(tenantSnapshot *unstructured.Unstructured) bool {
+// isReleased returns whether a tenant's snapshot has our finalizer for nothing, as long as the super cluster has nothing
+// for it: as far as it says where, it is to have no super snapshot here.
+func (s *Snapshots) isReleased(tenantSnapshot *unstructured.Unstructured) bool {
 	home := tenantSnapshot.GetAnnotations()[schedulerv1alpha1.AnnotationSuperCluster]
-	return tenantSnapshot.GetDeletionTimestamp() == nil && !ignoresSync(tenantSnapshot) && (home == "" || home == s.env.ID)
+	awaited := tenantSnapshot.GetDeletionTimestamp() == nil && !ignoresSync(tenantSnapshot) && (home == "" || home == s.env.ID)
+	return !awaited && s.env.witnesses(tenantSnapshot)
 }
 
 // stays returns whether a super snapshot is the copier's. One whose tenant's snapshot is missing, nil, replaced or
@@ -349,7 +352,7 @@ func (s *Snapshots) begins(ctx context.Context, tenant *Tenant, key engine.Key, 
 	case !here:
 		return false, nil // the super claim's creation enqueues the key
 	case home == "":
-		return false, s.env.done(ctx, KindSnapshot, "choose", s.env.chooseHere(ctx, tenant, tenantSnapshot))
+		return false, s.env.chooseHere(ctx, tenant, KindSnapshot, tenantSnapshot)
 	}
 	return true, nil
 }
@@ -399,29 +402,18 @@ func (s *Snapshots) tellMissing(ctx context.Context, tenant *Tenant, key engine.
 }
 
 // chooseHere makes this super cluster the home of a tenant's object, if that is still as the cache has it.
-func (e *Env) chooseHere(ctx context.Context, tenant *Tenant, tenantObject client.Object) error {
-	desired, ok := tenantObject.DeepCopyObject().(client.Object)
-	if !ok {
-		return fmt.Errorf("copy of %T is no object", tenantObject)
-	}
-	annotations := desired.GetAnnotations()
-	set(&annotations, schedulerv1alpha1.AnnotationSuperCluster, e.ID)
-	desired.SetAnnotations(annotations)
-	err := tenant.Client.Patch(ctx, desired, client.MergeFromWithOptions(tenantObject, client.MergeFromWithOptimisticLock{}))
-	return client.IgnoreNotFound(err)
+func (e *Env) chooseHere(ctx context.Context, tenant *Tenant, kind string, tenantObject client.Object) error {
+	return client.IgnoreNotFound(e.patch(ctx, tenant, kind, "choose", tenantObject, func(desired client.Object) {
+		annotations := desired.GetAnnotations()
+		set(&annotations, schedulerv1alpha1.AnnotationSuperCluster, e.ID)
+		desired.SetAnnotations(annotations)
+	}))
 }
 
 // lost says in the tenant that a snapshot is gone, after a live read of the super cluster.
 func (s *Snapshots) lost(ctx context.Context, tenant *Tenant, key engine.Key, tenantSnapshot *unstructured.Unstructured) error {
-	live, superName := newSnapshot(), types.NamespacedName{Namespace: tenancy.SuperNamespace(key.Tenant, key.Namespace), Name: key.Name}
-	_, lacks, err := s.env.superCluster().Lacks(ctx, superName, live, func() bool {
-		return carriesOwner(live, tenant.owner(key.Namespace, tenantSnapshot.GetUID()))
-	})
-	switch {
-	case err != nil:
-		return unproven(err)
-	case !lacks:
-		return engine.Waitf("the cache of super snapshots")
+	if err := s.env.proveNotHere(ctx, tenant, KindSnapshot, snapshotDefinition, tenantSnapshot, newSnapshot()); err != nil {
+		return err
 	}
 	message := fmt.Sprintf("The snapshot no longer exists in super cluster %s, and what it held is gone", s.env.ID)
 	s.env.warnOnce(tenant, key, tenantSnapshot, ReasonSnapshotLost, message)

@@ -105,9 +105,10 @@ func TestAWitnessOfSnapshots(t *testing.T) {
 		finalizers []string
 		deleted    bool
 		change     func(tenant *unstructured.Unstructured)
-		// super is the status of the super snapshot of UID uid, and none whether there is none.
-		super map[string]any
-		none  bool
+		// super is the status of the super snapshot of UID uid, foreign whether it has another owner, and none whether
+		// there is none.
+		super         map[string]any
+		foreign, none bool
 		// want is "stays", "goes" or "kept", and wantFinalizers are those of the tenant's then.
 		want           string
 		wantFinalizers []string
@@ -120,6 +121,9 @@ func TestAWitnessOfSnapshots(t *testing.T) {
 		{name: "it is missing, and was not taken", super: map[string]any{"readyToUse": false}, want: "goes"},
 		{name: "it was replaced", uid: "other", super: taken, want: "kept"},
 		{name: "it was replaced before it was taken", uid: "other", want: "goes"},
+		{name: "it was replaced by one that is deleted", uid: "other", finalizers: []string{others, witness}, deleted: true, super: taken, want: "stays", wantFinalizers: []string{others}},
+		{name: "the name is another's", uid: "uid", super: taken, foreign: true, want: "stays"},
+		{name: "it is deleted, and the name is another's", uid: "uid", finalizers: []string{others, witness}, deleted: true, super: taken, foreign: true, want: "stays", wantFinalizers: []string{others}},
 		{name: "nothing is there any more", uid: "uid", finalizers: []string{others, witness}, deleted: true, none: true, wantFinalizers: []string{others}},
 		{
 			name: "its home is elsewhere", uid: "uid", finalizers: []string{others, witness}, none: true, wantFinalizers: []string{others},
@@ -158,6 +162,9 @@ func TestAWitnessOfSnapshots(t *testing.T) {
 			super.SetNamespace(clusterKey + "-web")
 			super.SetName("s")
 			builders.Owned(super, ownerOf("uid"))
+			if tc.foreign {
+				tenancy.SetOwner(super, foreignOwners("uid")["another namespace"])
+			}
 			if !tc.none {
 				require.NoError(t, p.superClient.Create(t.Context(), super))
 				p.superCache[kinds.KindSnapshot] = []client.Object{p.snapshotIn(t, p.superClient, clusterKey+"-web")}

@@ -174,9 +174,10 @@ func (e *Env) notTaken(key engine.Key, tenantObject client.Object, reason, messa
 	}
 }
 
-// readUntaken returns whether this super cluster has not taken a tenant object for too long, and whether the cache
-// shows it as it was before its choice was taken back.
-func (e *Env) readUntaken(key engine.Key, tenantObject client.Object, patience time.Duration) (givenUp, takenBack bool) {
+// judgeUntaken gives a tenant object up that this super cluster has not taken for too long, as far as the tenant's rate
+// allows, and returns whether it is given up. takenBack is whether the cache shows it as it was before its choice was
+// taken back.
+func (e *Env) judgeUntaken(key engine.Key, tenantObject client.Object, patience time.Duration) (givenUp, takenBack bool) {
 	known, of := e.untaken.of(key), choiceOf(tenantObject)
 	takenBack = known.choice.uid == of.uid && known.takenBack != "" && known.takenBack == tenantObject.GetResourceVersion()
 	return e.untaken.giveUp(key, of, patience, e.Clock.Now()), takenBack
@@ -215,8 +216,8 @@ func (e *Env) refusalOf(tenant *Tenant, key engine.Key, err error) (reason, mess
 	return reason, e.inTenantsWords(tenant, key, err), true
 }
 
-// takeBack is a choice that is taken back.
-type takeBack struct {
+// withdrawal is a choice that is taken back.
+type withdrawal struct {
 	// kind is that of the object, and noun what messages call it.
 	kind, noun string
 	// label is whether the choice is on a label, too.
@@ -229,7 +230,7 @@ type takeBack struct {
 // takeBack removes this super cluster from a tenant object that was given up, or whose namespace leaves, and tells the
 // tenant. The caller has a proof that the object is not here. patched becomes the object as it is then. It returns what
 // it told, "" if the object is gone.
-func (e *Env) takeBack(ctx context.Context, tenant *Tenant, key engine.Key, object, patched client.Object, of takeBack) (reason, message string, err error) {
+func (e *Env) takeBack(ctx context.Context, tenant *Tenant, key engine.Key, object, patched client.Object, of withdrawal) (reason, message string, err error) {
 	annotations := map[string]any{schedulerv1alpha1.AnnotationSuperCluster: nil}
 	reason, message = tenancy.ReasonSuperClusterNotPlaced, fmt.Sprintf(
 		"Namespace %s leaves super cluster %s: the pod scheduler chooses another one if there is any", key.Namespace, e.ID)

@@ -67,40 +67,39 @@ func (e *Env) adopt(ctx context.Context, tenant *Tenant, kind string, tenantObje
 	if tenantObject.GetDeletionTimestamp() != nil || e.witnesses(tenantObject) {
 		return nil
 	}
-	err := e.writeFinalizers(ctx, tenant, kind, tenantObject, append(slices.Clone(tenantObject.GetFinalizers()), e.witness()))
+	err := e.patch(ctx, tenant, kind, "finalizer", tenantObject, func(desired client.Object) {
+		desired.SetFinalizers(append(desired.GetFinalizers(), e.witness()))
+	})
 	if apierrors.IsNotFound(err) {
 		return engine.Waitf("the cache of the tenant's %ss", titleOf(kind))
 	}
 	return err
 }
 
-// release takes our finalizer off a tenant's object, after a live read that the super cluster has nothing for it. That
-// is read into live. definition names the CustomResourceDefinition of the type, "" for one of Kubernetes.
+// release takes our finalizer off a tenant's object, after a live read that the super cluster has nothing for it, as of
+// proveNotHere.
 func (e *Env) release(ctx context.Context, tenant *Tenant, kind, definition string, tenantObject, live client.Object) error {
-	namespace := tenantObject.GetNamespace()
-	name := types.NamespacedName{Namespace: tenancy.SuperNamespace(tenant.Key, namespace), Name: tenantObject.GetName()}
-	_, lacks, err := lacksOf(ctx, e.superCluster(), definition, name, live, func() bool {
-		return carriesOwner(live, tenant.owner(namespace, tenantObject.GetUID()))
-	})
+	if err := e.proveNotHere(ctx, tenant, kind, definition, tenantObject, live); err != nil {
+		return err
+	}
+	return client.IgnoreNotFound(e.patch(ctx, tenant, kind, "finalizer", tenantObject, func(desired client.Object) {
+		desired.SetFinalizers(slices.DeleteFunc(desired.GetFinalizers(), func(name string) bool { return name == e.witness() }))
+	}))
+}
+
+// proveNotHere returns an error unless a live read, into live, shows that the super cluster has nothing for a tenant's
+// object: what has another owner is not for it. definition names the CustomResourceDefinition of the type, "" for one
+// of Kubernetes.
+func (e *Env) proveNotHere(ctx context.Context, tenant *Tenant, kind, definition string, tenantObject, live client.Object) error {
+	name := types.NamespacedName{Namespace: tenancy.SuperNamespace(tenant.Key, tenantObject.GetNamespace()), Name: tenantObject.GetName()}
+	_, lacks, err := lacksOf(ctx, e.superCluster(), definition, name, live, func() bool { return tenant.isFor(live, tenantObject) })
 	switch {
 	case err != nil:
 		return unproven(err)
 	case !lacks:
 		return engine.Waitf("the cache of super %ss", titleOf(kind))
 	}
-	left := slices.DeleteFunc(slices.Clone(tenantObject.GetFinalizers()), func(name string) bool { return name == e.witness() })
-	return client.IgnoreNotFound(e.writeFinalizers(ctx, tenant, kind, tenantObject, left))
-}
-
-// writeFinalizers writes the finalizers of a tenant's object, if nobody has written that since.
-func (e *Env) writeFinalizers(ctx context.Context, tenant *Tenant, kind string, tenantObject client.Object, finalizers []string) error {
-	desired, ok := tenantObject.DeepCopyObject().(client.Object)
-	if !ok {
-		return fmt.Errorf("copy of %T is no object", tenantObject)
-	}
-	desired.SetFinalizers(finalizers)
-	patch := client.MergeFromWithOptions(tenantObject, client.MergeFromWithOptimisticLock{})
-	return e.done(ctx, kind, "finalizer", tenant.Client.Patch(ctx, desired, patch))
+	return nil
 }
 
 // lacksOf is ControlPlane.Lacks, or lacksOrUnserved for a type with a CustomResourceDefinition of that name.

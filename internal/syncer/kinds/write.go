@@ -28,6 +28,17 @@ func (e *Env) done(ctx context.Context, kind, operation string, err error) error
 	return nil
 }
 
+// patch writes what change does to a tenant's object, if nobody has written that since.
+func (e *Env) patch(ctx context.Context, tenant *Tenant, kind, operation string, tenantObject client.Object, change func(desired client.Object)) error {
+	desired, ok := tenantObject.DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("copy of %T is no object", tenantObject)
+	}
+	change(desired)
+	patch := client.MergeFromWithOptions(tenantObject, client.MergeFromWithOptimisticLock{})
+	return e.done(ctx, kind, operation, tenant.Client.Patch(ctx, desired, patch))
+}
+
 // superCluster is the super cluster, for proofs.
 func (e *Env) superCluster() *proof.ControlPlane {
 	return &proof.ControlPlane{Name: "super cluster " + e.ID, Reader: e.Super, UID: e.SuperUID}
