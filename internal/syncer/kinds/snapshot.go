@@ -62,7 +62,7 @@ func snapshots() Copy[*unstructured.Unstructured] {
 func snapshotSpec() Spec {
 	spec := Copied(snapshots())
 	spec.Aside, spec.Tenant.Optional, spec.Super.Optional = true, true, true
-	spec.Wanted = (*Env).wantsSnapshots
+	spec.Wanted, spec.Remains = (*Env).wantsSnapshots, (*Env).witnesses
 	spec.Wakes = map[string]func(*Env, Change) []engine.Key{KindClaim: claimWakesSnapshots}
 	spec.New = func(env *Env) engine.Kind {
 		copied := snapshots()
@@ -72,7 +72,7 @@ func snapshotSpec() Spec {
 	return spec
 }
 
-// wantsSnapshots returns whether the snapshots of a tenant are watched: its policy allows any, or some are here.
+// wantsSnapshots returns whether a tenant has to do with snapshots: its policy allows any, or some are here.
 func (e *Env) wantsSnapshots(tenant *Tenant) bool {
 	return len(tenant.Policy.Get().Spec().Offers.VolumeSnapshotClasses) > 0 || len(e.SuperCache.Index(KindSnapshot, IndexTenant, tenant.Key)) > 0
 }
@@ -262,7 +262,7 @@ func (s *Snapshots) isCopied(ctx context.Context, tenant *Tenant, key engine.Key
 		}
 	case tenantSnapshot == nil:
 		s.env.warnings.clear(keptKey(key))
-	case s.env.witnesses(tenantSnapshot) && !s.isAwaited(tenantSnapshot):
+	case s.env.witnesses(tenantSnapshot) && !s.isAwaited(tenant, tenantSnapshot):
 		return false, s.env.release(ctx, tenant, KindSnapshot, snapshotDefinition, tenantSnapshot, newSnapshot())
 	case !ignoresSync(tenantSnapshot):
 		if begins, err := s.begins(ctx, tenant, key, tenantSnapshot); err != nil || !begins {
@@ -275,10 +275,11 @@ func (s *Snapshots) isCopied(ctx context.Context, tenant *Tenant, key engine.Key
 	return true, s.env.adopt(ctx, tenant, KindSnapshot, tenantSnapshot)
 }
 
-// isAwaited returns whether a tenant's snapshot is to have a super snapshot here, as far as it says where.
-func (s *Snapshots) isAwaited(tenantSnapshot *unstructured.Unstructured) bool {
+// isAwaited returns whether a tenant's snapshot is to have a super snapshot here. Its home is written before our
+// finalizer (begins).
+func (s *Snapshots) isAwaited(tenant *Tenant, tenantSnapshot *unstructured.Unstructured) bool {
 	home := tenantSnapshot.GetAnnotations()[schedulerv1alpha1.AnnotationSuperCluster]
-	return tenantSnapshot.GetDeletionTimestamp() == nil && !ignoresSync(tenantSnapshot) && (home == "" || home == s.env.ID)
+	return tenantSnapshot.GetDeletionTimestamp() == nil && !ignoresSync(tenantSnapshot) && home == s.env.ID && s.env.wantsSnapshots(tenant)
 }
 
 // stays returns whether a super snapshot is the copier's. One whose tenant's snapshot is missing, nil, replaced or
@@ -334,6 +335,8 @@ func (s *Snapshots) begins(ctx context.Context, tenant *Tenant, key engine.Key, 
 		return false, nil
 	case home != "" && wasTaken(tenantSnapshot):
 		return false, s.lost(ctx, tenant, key, tenantSnapshot)
+	case !s.env.wantsSnapshots(tenant):
+		return false, nil // it is watched until its finalizer of ours is gone
 	}
 	placed, err := s.env.namespacePlaced(ctx, tenant, key.Namespace)
 	if err != nil || !placed {
