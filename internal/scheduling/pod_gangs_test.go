@@ -3,9 +3,9 @@ package scheduling
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
