@@ -19,8 +19,10 @@ import (
 	"github.com/superpool/superpool/internal/refusal"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
+	"github.com/superpool/superpool/plugins/choicebackoff"
 	"github.com/superpool/superpool/plugins/namespacegang"
 	"github.com/superpool/superpool/plugins/namespaceplacement"
+	"github.com/superpool/superpool/plugins/volumehome"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -298,6 +300,14 @@ func TestMessage(t *testing.T) {
 				"r1": rejected("VolumeBinding", "node(s) did not have enough free storage"), "r2": rejected("VolumeBinding", "node(s) did not have enough free storage"),
 			}),
 			want: "0/2 super clusters are available: 2 have not enough free storage",
+		},
+		"claims": {
+			pod: pod("1"), status: unfit(4, "", unresolvable, clusters{
+				"r1": rejected(volumehome.Name, volumehome.ErrReasonNoStorage), "r2": rejected(volumehome.Name, volumehome.ErrReasonNoStorage),
+				"r3": rejected(volumehome.Name, volumehome.ErrReasonFailed), "r4": rejected(choicebackoff.Name, choicebackoff.ErrReasonFailed),
+			}),
+			want: "0/4 super clusters are available: 2 had too little storage of the namespace left for the pod's claims, " +
+				"1 did not make the pod's claims when it was chosen lately, 1 did not take the pod when it was chosen lately",
 		},
 		"a PreFilter": {
 			pod: pod("1"), status: unfit(2, "too large", rejected("P", "too large"), nil), want: "0/2 super clusters are available: too large",

@@ -54,7 +54,7 @@ const claimsInterval = 5 * time.Second
 
 // claimsBeside is what the claims of one namespace are that have a home, by super cluster.
 type claimsBeside struct {
-	// count is how many there are, and bytes what they take together.
+	// count is how many there are, and bytes what they take together, at most slice.MaxAmount.
 	count map[string]int
 	bytes map[string]int64
 }
@@ -62,7 +62,7 @@ type claimsBeside struct {
 // add counts a claim in its home.
 func (b *claimsBeside) add(claim *corev1.PersistentVolumeClaim, home string) {
 	b.count[home]++
-	b.bytes[home] += slice.Size(claim)
+	b.bytes[home] = min(b.bytes[home]+slice.Size(claim), slice.MaxAmount)
 }
 
 // homeless reports whether a claim of the pod view has no home, and may get one.
@@ -119,8 +119,7 @@ func homeFor(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass,
 // lacksStorage reports whether a super cluster has no room for a claim in what its namespace holds there of storage,
 // and how much that is. Where the namespace's quota names none it has any room.
 func lacksStorage(claim *corev1.PersistentVolumeClaim, node *corev1.Node, beside *claimsBeside) (held int64, short bool) {
-	quantity, isNamed := node.Status.Allocatable[slicepod.Resource(corev1.ResourceStorage, claim.Namespace)]
-	held = quantity.Value()
+	held, isNamed := slicepod.Storage(node, claim.Namespace)
 	return held, isNamed && slice.Size(claim) > held-beside.bytes[node.Name]
 }
 
@@ -130,7 +129,7 @@ func tooLittleStorage(claim *corev1.PersistentVolumeClaim, most int64) tenancy.R
 	d, size := slice.DimensionOf(corev1.ResourceStorage), slice.Size(claim)
 	why := ", and its claims leave too little of that"
 	if size > most {
-		why = fmt.Sprintf("; larger slices, or storage in annotation %s of the namespace, make larger pieces", schedulerv1alpha1.AnnotationSlice)
+		why = "; " + slicepod.LargerStorage
 	}
 	return tenancy.Reason{Reason: reasonNoStorage, Message: fmt.Sprintf(
 		"No super cluster takes the claim, which requests %s: namespace %s holds at most %s of storage in one of those where it could be%s",
@@ -154,15 +153,15 @@ func (c *candidates) open(claim *corev1.PersistentVolumeClaim, class string, off
 	rooms, storage = map[string]int64{}, -1
 	size := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	for _, node := range c.nodes {
-		room := node.Status.Allocatable[slicepod.Resource(corev1.ResourcePods, claim.Namespace)]
-		if room.Sign() <= 0 || !takesClaims(node) || !slices.Contains(offering, node.Name) || !c.holds(node.Name, class, size.Value()) {
+		room := slicepod.Pods(node, claim.Namespace)
+		if room <= 0 || !takesClaims(node) || !slices.Contains(offering, node.Name) || !c.holds(node.Name, class, size.Value()) {
 			continue
 		}
 		if held, short := lacksStorage(claim, node, beside); short {
 			storage = max(storage, held)
 			continue
 		}
-		open, rooms[node.Name] = append(open, node.Name), room.Value()
+		open, rooms[node.Name] = append(open, node.Name), room
 	}
 	return open, rooms, storage
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/superpool/superpool/internal/claimhome"
 	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/freestorage"
+	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -151,6 +152,19 @@ func TestHomeFor(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestClaimsBesideAreBounded: a tenant writes what its claims request, and as many claims as it likes.
+func TestClaimsBesideAreBounded(t *testing.T) {
+	t.Parallel()
+	beside := &claimsBeside{count: map[string]int{}, bytes: map[string]int64{}}
+	monstrous := homelessClaim("monstrous")
+	monstrous.Spec.Resources.Requests = builders.Resources("storage", "1e40")
+	for range 1025 {
+		beside.add(monstrous, "r1")
+	}
+	require.Equal(t, 1025, beside.count["r1"])
+	require.Equal(t, slice.MaxAmount, beside.bytes["r1"])
 }
 
 // TestClaimsWithoutAHome: claims that nobody can provision are told once, and again when that changes; others are left.

@@ -22,7 +22,7 @@ const (
 	// Name of the plugin.
 	Name = "ChoiceBackoff"
 	// ErrReasonFailed is the reason of a super cluster that did not take the pod.
-	ErrReasonFailed = "did not take the pod when it was chosen lately"
+	ErrReasonFailed = "super cluster(s) did not take the pod when it was chosen lately"
 
 	stateKey = fwk.StateKey("PreFilter" + Name)
 )
@@ -60,19 +60,10 @@ func (pl *ChoiceBackoff) EventsToRegister(context.Context) ([]fwk.ClusterEventWi
 func (pl *ChoiceBackoff) isSchedulableAfterNodeChange(_ klog.Logger, pod *corev1.Pod, old, changed any) (fwk.QueueingHint, error) {
 	before, _ := old.(*corev1.Node)
 	after, _ := changed.(*corev1.Node)
-	if holds(before, pod.Namespace) != holds(after, pod.Namespace) {
+	if (slicepod.Pods(before, pod.Namespace) > 0) != (slicepod.Pods(after, pod.Namespace) > 0) {
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil
-}
-
-// holds reports whether a namespace holds room for pods in the super cluster of a Node, which may be nil.
-func holds(node *corev1.Node, namespace string) bool {
-	if node == nil {
-		return false
-	}
-	room := node.Status.Allocatable[slicepod.Resource(corev1.ResourcePods, namespace)]
-	return !room.IsZero()
 }
 
 // closed are the super clusters that a pod is kept out of: computed at PreFilter, read at Filter.
@@ -89,7 +80,7 @@ func (pl *ChoiceBackoff) PreFilter(_ context.Context, state fwk.CycleState, pod 
 	}
 	var holding []string
 	for _, node := range nodes {
-		if holds(node.Node(), pod.Namespace) {
+		if slicepod.Pods(node.Node(), pod.Namespace) > 0 {
 			holding = append(holding, node.Node().Name)
 		}
 	}

@@ -6,7 +6,6 @@ package volumehome
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -45,9 +44,8 @@ const (
 	ErrReasonElsewhere = "super cluster(s) not the home of the pod's claims: "
 	// ErrReasonNotOffered begins the reason of a super cluster that does not offer a StorageClass, whose name follows.
 	ErrReasonNotOffered = "super cluster(s) not offering StorageClass "
-
 	// ErrReasonFailed is the reason of a super cluster that did not make a claim of the pod.
-	ErrReasonFailed = "did not make the pod's claims when it was chosen lately"
+	ErrReasonFailed = "super cluster(s) did not make the pod's claims when it was chosen lately"
 	// ErrReasonNoSnapshot ends the reason of a pod whose claim has no home yet because it is to be that of a snapshot.
 	ErrReasonNoSnapshot = "which is in no super cluster yet"
 
@@ -57,9 +55,6 @@ const (
 	// maxNamed bounds the claims that a reason names.
 	maxNamed = 8
 )
-
-// errNoState: Filter was called without PreFilter.
-var errNoState = errors.New("there is no state of PreFilter")
 
 // VolumeHome is the plugin.
 type VolumeHome struct {
@@ -261,8 +256,7 @@ func (c *cycle) close(pod *corev1.Pod, nodes []fwk.NodeInfo, now time.Time) {
 	}
 	var open []string
 	for _, node := range nodes {
-		room := node.Node().Status.Allocatable[slicepod.Resource(corev1.ResourcePods, pod.Namespace)]
-		if !room.IsZero() && c.unoffered(node.Node().Name) == "" && c.hasStorage(node.Node().Name) {
+		if slicepod.Pods(node.Node(), pod.Namespace) > 0 && c.unoffered(node.Node().Name) == "" && c.hasStorage(node.Node().Name) {
 			open = append(open, node.Node().Name)
 		}
 	}
@@ -296,7 +290,7 @@ func (c *cycle) stays(pod *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	if why := closed(pod, nodes[at].Node()); why != "" {
 		return unresolvable("claim %s is in super cluster %s, which %s: %s", c.homed, c.home, why, ErrReasonVolumesStay)
 	}
-	if room := nodes[at].Node().Status.Allocatable[slicepod.Resource(corev1.ResourcePods, pod.Namespace)]; room.IsZero() {
+	if slicepod.Pods(nodes[at].Node(), pod.Namespace) <= 0 {
 		return unresolvable("claim %s is in super cluster %s, where the namespace holds nothing: %s", c.homed, c.home, ErrReasonVolumesStay)
 	}
 	return nil
@@ -306,9 +300,9 @@ func (c *cycle) stays(pod *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 // them lately, or have too little of the namespace's storage left for them. Evicting pods helps in none of these:
 // volumes stay.
 func (pl *VolumeHome) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
-	found := cycleOf(state)
-	if found == nil {
-		return fwk.AsStatus(errNoState)
+	found, err := cycleOf(state)
+	if err != nil {
+		return fwk.AsStatus(err)
 	}
 	name := node.Node().Name
 	if found.home != "" && found.home != name {
@@ -347,6 +341,7 @@ func (pl *VolumeHome) PreBind(ctx context.Context, _ fwk.CycleState, pod *corev1
 		if err != nil {
 			return fwk.AsStatus(fmt.Errorf("reading claim %s: %w", name, err))
 		}
+		pl.chosen.writing(claim)
 		switch home := claimhome.Of(claim); home {
 		case superCluster:
 			continue

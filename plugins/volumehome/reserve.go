@@ -2,6 +2,7 @@ package volumehome
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,7 +14,12 @@ var _ framework.ReservePlugin = &VolumeHome{}
 
 // Reserve notes which storage the pod's claims are about to take, before PreBind writes their home.
 func (pl *VolumeHome) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, superCluster string) *fwk.Status {
-	if found := cycleOf(state); found != nil && found.need != nil {
+	found, err := cycleOf(state)
+	switch {
+	case errors.Is(err, fwk.ErrNotFound): // PreFilter has skipped the pod
+	case err != nil:
+		return fwk.AsStatus(err)
+	case found.need != nil:
 		pl.chosen.add(pod.UID, superCluster, found.need.claims, pl.claims)
 	}
 	return nil
@@ -21,20 +27,20 @@ func (pl *VolumeHome) Reserve(_ context.Context, state fwk.CycleState, pod *core
 
 // Unreserve takes that back.
 func (pl *VolumeHome) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ string) {
-	if found := cycleOf(state); found != nil && found.need != nil {
+	if found, err := cycleOf(state); err == nil && found.need != nil {
 		pl.chosen.remove(pod.UID, found.need.claims)
 	}
 }
 
-// cycleOf returns what PreFilter has found, nil where it has skipped the pod.
-func cycleOf(state fwk.CycleState) *cycle {
+// cycleOf returns what PreFilter has found, fwk.ErrNotFound where it has skipped the pod.
+func cycleOf(state fwk.CycleState) (*cycle, error) {
 	data, err := state.Read(stateKey)
 	if err != nil {
-		return nil
+		return nil, fmt.Errorf("reading the state of PreFilter: %w", err)
 	}
 	found, ok := data.(*cycle)
 	if !ok {
-		panic(fmt.Sprintf("state is a %T", data))
+		return nil, fmt.Errorf("the state of PreFilter is a %T", data)
 	}
-	return found
+	return found, nil
 }

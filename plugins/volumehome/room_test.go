@@ -1,6 +1,7 @@
 package volumehome_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"github.com/superpool/superpool/internal/claimhome"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/plugins/internal/plugintest"
 	"github.com/superpool/superpool/plugins/volumehome"
@@ -55,6 +57,10 @@ func TestRoomForClaims(t *testing.T) {
 	grown.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("4Gi")}
 	other := sized("other", "9Gi", "r1")
 	other.Namespace = "db"
+	besideMany := []*corev1.PersistentVolumeClaim{sized("new", "2Gi", "")}
+	for i := range 1025 {
+		besideMany = append(besideMany, sized(fmt.Sprintf("monstrous-%d", i), "1e40", "r1"))
+	}
 	const full = volumehome.ErrReasonNoStorage
 	for name, tc := range map[string]struct {
 		nodes  []*corev1.Node
@@ -74,6 +80,10 @@ func TestRoomForClaims(t *testing.T) {
 			nodes:  []*corev1.Node{holding("r1", "5Gi"), holding("r2", "5Gi")},
 			claims: []*corev1.PersistentVolumeClaim{sized("new", "2Gi", ""), grown, sized("small", "3Gi", "r2"), other}, pod: podOf("new"),
 			want: map[string]string{"r1": full},
+		},
+		"room beside more than 64 bits count": {
+			nodes:  []*corev1.Node{holding("r1", "5Gi"), holding("r2", "5Gi")},
+			claims: besideMany, pod: podOf("new"), want: map[string]string{"r1": full},
 		},
 		"two claims": {
 			nodes:  []*corev1.Node{holding("r1", "5Gi"), holding("r2", "3Gi")},
@@ -127,6 +137,46 @@ func TestRoomForClaims(t *testing.T) {
 	}
 }
 
+// reserve runs a pod's cycle up to Reserve in r1.
+func reserve(t *testing.T, f *plugintest.Framework, pod *corev1.Pod) *framework.CycleState {
+	t.Helper()
+	state := framework.NewCycleState()
+	_, status, _ := f.RunPreFilterPlugins(t.Context(), state, pod)
+	require.True(t, status.IsSuccess(), status.Message())
+	require.True(t, f.RunReservePluginsReserve(t.Context(), state, pod, "r1").IsSuccess())
+	return state
+}
+
+// fits reports whether r1 takes a pod.
+func fits(t *testing.T, f *plugintest.Framework, pod *corev1.Pod) bool {
+	t.Helper()
+	got, status := f.Filter(t.Context(), pod)
+	require.True(t, status.IsSuccess(), status.Message())
+	return got["r1"] == ""
+}
+
+// waitForClaim waits until the informer shows a claim as it should be.
+func waitForClaim(t *testing.T, f *plugintest.Framework, name string, isSo func(*corev1.PersistentVolumeClaim) bool) {
+	t.Helper()
+	claims := f.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Lister().PersistentVolumeClaims("web")
+	require.Eventually(t, func() bool {
+		known, err := claims.Get(name)
+		return err == nil && isSo(known)
+	}, 10*time.Second, 10*time.Millisecond)
+}
+
+// show writes a claim, with the resourceVersion that the fake API server would not give it, and waits until the
+// informer shows it.
+func show(t *testing.T, f *plugintest.Framework, api *fake.Clientset, claim *corev1.PersistentVolumeClaim, version string) {
+	t.Helper()
+	claim.ResourceVersion = version
+	_, err := api.CoreV1().PersistentVolumeClaims("web").Update(t.Context(), claim, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	waitForClaim(t, f, claim.Name, func(known *corev1.PersistentVolumeClaim) bool { return known.ResourceVersion == version })
+}
+
+func hasHome(claim *corev1.PersistentVolumeClaim) bool { return claimhome.Of(claim) != "" }
+
 // TestTheLastRoomIsGivenOnce: what a pod was reserved counts before the informer shows it, and no more when the pod is
 // not bound after all.
 func TestTheLastRoomIsGivenOnce(t *testing.T) {
@@ -134,40 +184,74 @@ func TestTheLastRoomIsGivenOnce(t *testing.T) {
 	first, second, third := podOf("a"), podOf("b"), podOf("a")
 	first.UID, second.UID, third.UID = "first", "second", "third"
 	f, api := rooms(t, []*corev1.Node{holding("r1", "5Gi")}, sized("a", "3Gi", ""), sized("b", "3Gi", ""))
-	reserve := func(pod *corev1.Pod) *framework.CycleState {
-		t.Helper()
-		state := framework.NewCycleState()
-		_, status, _ := f.RunPreFilterPlugins(t.Context(), state, pod)
-		require.True(t, status.IsSuccess(), status.Message())
-		require.True(t, f.RunReservePluginsReserve(t.Context(), state, pod, "r1").IsSuccess())
-		return state
-	}
-	fits := func(pod *corev1.Pod) bool {
-		t.Helper()
-		got, status := f.Filter(t.Context(), pod)
-		require.True(t, status.IsSuccess(), status.Message())
-		return got["r1"] == ""
-	}
-	require.True(t, fits(second))
-	state := reserve(first)
-	require.False(t, fits(second), "the first pod is about to take the room")
-	require.True(t, fits(third), "its claim has it already")
-	thirds := reserve(third)
+	require.True(t, fits(t, f, second))
+	state := reserve(t, f, first)
+	require.False(t, fits(t, f, second), "the first pod is about to take the room")
+	require.True(t, fits(t, f, third), "its claim has it already")
+	thirds := reserve(t, f, third)
+	f.RunReservePluginsUnreserve(t.Context(), state, first, "r1")
+	f.RunReservePluginsUnreserve(t.Context(), state, first, "r1")
+	require.False(t, fits(t, f, second), "the third pod brings the claim still")
 	f.RunReservePluginsUnreserve(t.Context(), thirds, third, "r1")
-	require.False(t, fits(second), "the first pod has it still")
-	f.RunReservePluginsUnreserve(t.Context(), state, first, "r1")
-	f.RunReservePluginsUnreserve(t.Context(), state, first, "r1")
-	require.True(t, fits(second))
+	require.True(t, fits(t, f, second))
 
-	state = reserve(first)
+	state = reserve(t, f, first)
 	require.True(t, f.RunPreBindPlugins(t.Context(), state, first, "r1").IsSuccess())
-	require.Eventually(t, func() bool {
-		known, err := f.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Lister().PersistentVolumeClaims("web").Get("a")
-		return err == nil && len(known.Annotations) > 0
-	}, 10*time.Second, 10*time.Millisecond)
-	require.False(t, fits(second), "the claim has its home")
+	waitForClaim(t, f, "a", hasHome)
+	require.False(t, fits(t, f, second), "the claim has its home")
 	require.NoError(t, api.CoreV1().PersistentVolumeClaims("web").Delete(t.Context(), "a", metav1.DeleteOptions{}))
-	require.Eventually(t, func() bool { return fits(second) }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return fits(t, f, second) }, 10*time.Second, 10*time.Millisecond)
+}
+
+// TestAHomeThatIsTakenBackFreesItsRoom: a claim whose home the syncer took back is judged as any other, whether or not
+// another pod was reserved in between.
+func TestAHomeThatIsTakenBackFreesItsRoom(t *testing.T) {
+	t.Parallel()
+	first, second := podOf("a"), podOf("b")
+	first.UID, second.UID = "first", "second"
+	f, api := rooms(t, []*corev1.Node{holding("r1", "5Gi")}, sized("a", "3Gi", ""), sized("b", "3Gi", ""))
+	require.True(t, f.RunPreBindPlugins(t.Context(), reserve(t, f, first), first, "r1").IsSuccess())
+	waitForClaim(t, f, "a", hasHome)
+	show(t, f, api, sized("a", "3Gi", ""), "9")
+	require.True(t, fits(t, f, second), "the first pod's claim takes no room there")
+
+	show(t, f, api, sized("b", "3Gi", "r1"), "10")
+	require.False(t, fits(t, f, first), "another claim has taken the room meanwhile")
+}
+
+// TestRoomIsKeptWhileAClaimChanges: a pod may wait long between Reserve and PreBind, and PreBind writes the claim as it
+// is then.
+func TestRoomIsKeptWhileAClaimChanges(t *testing.T) {
+	t.Parallel()
+	first, second := podOf("a"), podOf("b")
+	first.UID, second.UID = "first", "second"
+	f, api := rooms(t, []*corev1.Node{holding("r1", "5Gi")}, sized("a", "3Gi", ""), sized("b", "3Gi", ""))
+	state := reserve(t, f, first)
+	show(t, f, api, sized("a", "3Gi", ""), "8")
+	require.False(t, fits(t, f, second), "the first pod waits for PreBind")
+	require.True(t, f.RunPreBindPlugins(t.Context(), state, first, "r1").IsSuccess())
+	waitForClaim(t, f, "a", hasHome)
+	require.False(t, fits(t, f, second))
+	show(t, f, api, sized("a", "3Gi", ""), "9")
+	require.True(t, fits(t, f, second), "the home was taken back")
+}
+
+// foreign is no state of the plugin.
+type foreign struct{}
+
+func (foreign) Clone() fwk.StateData { return foreign{} }
+
+// TestStateOfAnother: a cycle whose state is not the plugin's fails, and the scheduler goes on.
+func TestStateOfAnother(t *testing.T) {
+	t.Parallel()
+	f, _ := rooms(t, []*corev1.Node{holding("r1", "5Gi")}, sized("a", "3Gi", ""))
+	state := framework.NewCycleState()
+	require.True(t, f.RunReservePluginsReserve(t.Context(), state, podOf("a"), "r1").IsSuccess(), "PreFilter skipped the pod")
+	require.ErrorIs(t, f.RunFilterPlugins(t.Context(), state, podOf("a"), f.Nodes[0]).AsError(), fwk.ErrNotFound)
+	state.Write("PreFilter"+volumehome.Name, foreign{})
+	require.ErrorContains(t, f.RunFilterPlugins(t.Context(), state, podOf("a"), f.Nodes[0]).AsError(), "foreign")
+	require.ErrorContains(t, f.RunReservePluginsReserve(t.Context(), state, podOf("a"), "r1").AsError(), "foreign")
+	f.RunReservePluginsUnreserve(t.Context(), state, podOf("a"), "r1")
 }
 
 func TestHintsOfRoom(t *testing.T) {

@@ -103,7 +103,7 @@ func TestStorage(t *testing.T) {
 	require.NotEqual(t, here, there)
 	third := w.claim(t, namespace, "third", class, sized("3Gi"))
 	waits := w.pod(t, namespace, "third", using("third"))
-	w.wantPod(t, waits, "that there is too little storage", says("2 with too little storage of the namespace left for the pod's claims"))
+	w.wantPod(t, waits, "that there is too little storage", says("2 had too little storage of the namespace left for the pod's claims"))
 	w.claim(t, namespace, "large", class, sized("6Gi"))
 	w.wantPod(t, w.pod(t, namespace, "large", using("large")), "that its claim is too large",
 		says("claim large requests 6Gi, and the namespace holds at most 5Gi of storage in one super cluster: larger slices, or storage in annotation scheduler.tenancy.x-k8s.io/slice"))
