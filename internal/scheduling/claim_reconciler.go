@@ -211,7 +211,7 @@ func (r *claimReconciler) Reconcile(ctx context.Context, item request) (reconcil
 		return reconcile.Result{}, fmt.Errorf("listing NamespacePlacements: %w", err)
 	}
 	virtual := r.dispatcher.virtualNodes()
-	among := candidates{nodes: view.TenantNodes(virtual, placements.Items), free: storageOf(virtual), shows: r.shows, now: r.clock.Now()}
+	among := candidates{nodes: view.TenantNodes(virtual, placements.Items), free: r.dispatcher.storage.sizes(), shows: r.shows, now: r.clock.Now()}
 	var errs []error
 	beside := map[string]*claimsBeside{} // by namespace
 	for _, claim := range claims {

@@ -1,6 +1,7 @@
 package scheduling
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,7 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	nodeutil "k8s.io/kubernetes/pkg/util/node"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -110,6 +112,9 @@ func (r *claimReleaser) Reconcile(ctx context.Context, item request) (reconcile.
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing claims: %w", err)
 	}
+	slices.SortFunc(claims, func(a, b *corev1.PersistentVolumeClaim) int { // a lister has no order
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	var objects []metav1.Object
 	for _, claim := range claims {
 		objects = append(objects, claim)
@@ -117,8 +122,8 @@ func (r *claimReleaser) Reconcile(ctx context.Context, item request) (reconcile.
 	if r.snapshots == nil {
 		return r.releaseAll(ctx, objects, 0)
 	}
-	if left := snapshotsPeriod - r.clock.Since(r.read); left > 0 { // each change of a virtual Node asks for all
-		return r.releaseAll(ctx, objects, left)
+	if again := snapshotsPeriod - r.clock.Since(r.read); again > 0 { // each change of a virtual Node asks for all
+		return r.releaseAll(ctx, objects, again)
 	}
 	r.read = r.clock.Now()
 	snapshots, unread := r.deletedSnapshots(ctx)
@@ -128,7 +133,8 @@ func (r *claimReleaser) Reconcile(ctx context.Context, item request) (reconcile.
 
 const (
 	// snapshotsPeriod is how often the snapshots of a tenant are read, snapshotsPerPage how many in one request, and
-	// snapshotsPages how many requests at most. A tenant with more waits for the next time.
+	// snapshotsPages how many requests at most. Of a tenant with more, those after these, by namespace and name,
+	// wait until there are fewer.
 	snapshotsPeriod                  = 10 * time.Minute
 	snapshotsPerPage, snapshotsPages = 500, 20
 )
@@ -170,25 +176,25 @@ func (r *claimReleaser) deletedSnapshots(ctx context.Context) (deleted []metav1.
 func (r *claimReleaser) releaseAll(ctx context.Context, objects []metav1.Object, again time.Duration) (reconcile.Result, error) {
 	due := map[metav1.Object][]string{}
 	nodes := r.dispatcher.virtualNodes()
-	left := false
+	someLeft := false
 	for _, object := range objects {
 		for _, superCluster := range witnessesOf(object) {
-			member := nodes[superCluster] != nil
-			if waits := r.waits(ctx, object, superCluster, member); waits > 0 {
+			node := nodes[superCluster]
+			if waits := r.waits(ctx, object, superCluster, node); waits > 0 {
 				again = sooner(again, waits)
 				continue
 			}
 			due[object] = append(due[object], superCluster)
-			left = left || !member
+			someLeft = someLeft || node == nil
 		}
 	}
-	there, err := r.stored(ctx, left)
+	there, err := r.stored(ctx, someLeft)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	var errs []error
-	for object, superClusters := range due {
-		free := slices.DeleteFunc(superClusters, func(superCluster string) bool { return nodes[superCluster] == nil && there[superCluster] })
+	for _, object := range objects {
+		free := slices.DeleteFunc(due[object], func(superCluster string) bool { return nodes[superCluster] == nil && there[superCluster] })
 		if len(free) > 0 { // else the cache of virtual Nodes is behind, and wakes the claim if one goes after all
 			errs = append(errs, r.release(ctx, object, free))
 		}
@@ -196,11 +202,12 @@ func (r *claimReleaser) releaseAll(ctx context.Context, objects []metav1.Object,
 	return reconcile.Result{RequeueAfter: again}, errors.Join(errs...)
 }
 
-// waits returns how long an object is to wait for a super cluster, a member of the pool or not, before it is looked at
-// again, 0 if nothing holds it there.
-func (r *claimReleaser) waits(ctx context.Context, object metav1.Object, superCluster string, member bool) time.Duration {
+// waits returns how long an object is to wait for a super cluster, by its virtual Node, nil if it has left the pool,
+// before it is looked at again, 0 if nothing holds it there. One that is not Ready is not asked, and may hold it: the
+// tenant has one worker, and which super clusters its objects name is the tenant's to write.
+func (r *claimReleaser) waits(ctx context.Context, object metav1.Object, superCluster string, node *corev1.Node) time.Duration {
 	since := object.GetDeletionTimestamp().Time
-	if !member {
+	if node == nil {
 		if left := r.dispatcher.leftSince(superCluster); since.Before(left) {
 			since = left
 		}
@@ -208,7 +215,7 @@ func (r *claimReleaser) waits(ctx context.Context, object metav1.Object, superCl
 	if waits := gonePatience - r.clock.Since(since); waits > 0 {
 		return waits
 	}
-	if member && (r.holds == nil || r.mayHold(ctx, superCluster)) {
+	if node != nil && (r.holds == nil || !nodeutil.IsNodeReady(node) || r.mayHold(ctx, superCluster)) {
 		return gonePatience
 	}
 	return 0

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	testingclock "k8s.io/utils/clock/testing"
 	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -36,6 +38,8 @@ func TestClaimReleaser(t *testing.T) {
 		cached, stored []string
 		// empty are super clusters that hold nothing of the tenant, and silent those that do not say what they hold.
 		empty, silent []string
+		// lost are super clusters whose virtual Nodes are not Ready. Nobody asks them.
+		lost []string
 		// left is since when the virtual Node r1 is gone, 0 for longer than anybody has looked.
 		left      time.Duration
 		want      []string
@@ -45,6 +49,10 @@ func TestClaimReleaser(t *testing.T) {
 		{name: "of a super cluster of the pool", deleted: time.Hour, finalizers: []string{r1}, cached: []string{"r1"}, stored: []string{"r1"}, want: []string{r1}, wantAgain: gonePatience},
 		{
 			name: "of a super cluster of the pool that does not answer", deleted: time.Hour, finalizers: []string{r1}, cached: []string{"r1"}, stored: []string{"r1"}, silent: []string{"r1"},
+			want: []string{r1}, wantAgain: gonePatience,
+		},
+		{
+			name: "of a super cluster of the pool that is lost", deleted: time.Hour, finalizers: []string{r1}, cached: []string{"r1"}, stored: []string{"r1"}, empty: []string{"r1"}, lost: []string{"r1"},
 			want: []string{r1}, wantAgain: gonePatience,
 		},
 		{name: "of a super cluster of the pool that holds nothing", deleted: time.Hour, finalizers: []string{others, r1}, cached: []string{"r1"}, stored: []string{"r1"}, empty: []string{"r1"}, want: []string{others}},
@@ -111,7 +119,11 @@ func TestClaimReleaser(t *testing.T) {
 				r.dispatcher.left["r1"] = evictionNow.Add(-tc.left)
 			}
 			for _, id := range tc.cached {
-				r.dispatcher.nodes[id] = st.MakeNode().Name(id).Obj()
+				ready := corev1.ConditionTrue
+				if slices.Contains(tc.lost, id) {
+					ready = corev1.ConditionUnknown
+				}
+				r.dispatcher.nodes[id] = st.MakeNode().Name(id).Condition(corev1.NodeReady, ready, "", "").Obj()
 			}
 			factory.Start(t.Context().Done())
 			factory.WaitForCacheSync(t.Context().Done())
@@ -133,7 +145,37 @@ func TestClaimReleaser(t *testing.T) {
 			require.Equal(t, tc.want, snapshot.GetFinalizers())
 			for superCluster, times := range asked {
 				require.Equal(t, 1, times, "%s is asked once for all claims", superCluster)
+				require.NotContains(t, tc.lost, superCluster)
 			}
 		})
 	}
+}
+
+// TestClaimReleaserHasAnOrder: claims are released in the order of their names.
+func TestClaimReleaserHasAnOrder(t *testing.T) {
+	t.Parallel()
+	api := fake.NewClientset()
+	factory := informers.NewSharedInformerFactory(api, 0)
+	claims := factory.Core().V1().PersistentVolumeClaims()
+	names := strings.Split("abcdefghijkl", "")
+	since := metav1.NewTime(evictionNow.Add(-time.Hour))
+	for _, name := range names {
+		require.NoError(t, claims.Informer().GetStore().Add(homelessClaim(name, func(claim *corev1.PersistentVolumeClaim) {
+			claim.DeletionTimestamp, claim.Finalizers = &since, []string{"claim.tenancy.x-k8s.io/r1"}
+		})))
+	}
+	r := &claimReleaser{
+		api: api, claims: claims.Lister(), dispatcher: newDispatcher(), clock: testingclock.NewFakePassiveClock(evictionNow),
+		meta: clientfake.NewClientBuilder().WithScheme(metaScheme(t)).Build(),
+	}
+	r.dispatcher.began = evictionNow.Add(-24 * time.Hour)
+	_, err := r.Reconcile(t.Context(), request{concern: concernClaimRelease})
+	require.NoError(t, err)
+	var released []string
+	for _, action := range api.Actions() {
+		if patch, isPatch := action.(clienttesting.PatchAction); isPatch {
+			released = append(released, patch.GetName())
+		}
+	}
+	require.Equal(t, names, released)
 }

@@ -223,9 +223,13 @@ func (d *Dispatcher) node(node *corev1.Node, deleted bool) {
 	}
 	d.mu.Unlock()
 	moved := deleted || previous == nil
-	storage := moved || previous.Annotations[schedulerv1alpha1.AnnotationFreeStorage] != node.Annotations[schedulerv1alpha1.AnnotationFreeStorage]
-	if storage {
-		d.storage.set(d.virtualNodes())
+	says := node.Annotations[schedulerv1alpha1.AnnotationFreeStorage]
+	storage := moved || previous.Annotations[schedulerv1alpha1.AnnotationFreeStorage] != says
+	switch {
+	case deleted:
+		d.storage.remove(node.Name)
+	case storage:
+		d.storage.set(node.Name, says)
 	}
 	pods := moved || !sameForPods(previous, node) // not a heartbeat, or another capacity
 	d.mu.RLock()

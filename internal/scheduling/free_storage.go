@@ -5,14 +5,13 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/cache"
 
-	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/freestorage"
 	"github.com/superpool/superpool/internal/view"
 )
@@ -21,9 +20,13 @@ import (
 // one set of objects for all tenants, whose informers are storageInformers. It is safe for concurrent use.
 type freeStorage struct {
 	drivers, capacities cache.Indexer
+	// free is what each virtual Node says. The map is replaced, and never changed.
+	free atomic.Pointer[map[string]freestorage.Sizes]
 
 	// mu is held while objects change and handlers are told, which must not block and not call freeStorage.
 	mu sync.Mutex
+	// classes is how many virtual Nodes say something of each StorageClass.
+	classes map[string]int
 	// handlers are told of capacities. VolumeBinding reads nothing from events of drivers.
 	handlers map[*storageHandler]struct{}
 }
@@ -31,30 +34,63 @@ type freeStorage struct {
 type storageHandler struct{ cache.ResourceEventHandler }
 
 func newFreeStorage() *freeStorage {
-	return &freeStorage{
+	s := &freeStorage{
 		drivers:    cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
 		capacities: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
-		handlers:   map[*storageHandler]struct{}{},
+		handlers:   map[*storageHandler]struct{}{}, classes: map[string]int{},
 	}
+	s.free.Store(&map[string]freestorage.Sizes{})
+	return s
 }
 
-// storageOf returns what virtual Nodes, by name, say of the storage of their super clusters.
-func storageOf(nodes map[string]*corev1.Node) map[string]freestorage.Sizes {
-	free := make(map[string]freestorage.Sizes, len(nodes))
-	for name, node := range nodes {
-		free[name] = freestorage.Decode(node.Annotations[schedulerv1alpha1.AnnotationFreeStorage])
-	}
-	return free
+// sizes returns what virtual Nodes, by name, say of the storage of their super clusters. The map is not the caller's.
+func (s *freeStorage) sizes() map[string]freestorage.Sizes { return *s.free.Load() }
+
+// set makes the objects of a super cluster those of what its virtual Node says: the text of its annotation.
+func (s *freeStorage) set(superCluster, text string) {
+	s.change(superCluster, map[string]freestorage.Sizes{superCluster: freestorage.Decode(text)})
 }
 
-// set makes the objects those of virtual Nodes. A capacity that goes is first one without bound: VolumeBinding's hints
-// queue pods when a bound grows, and for nothing else.
-func (s *freeStorage) set(nodes map[string]*corev1.Node) {
-	drivers, capacities := view.Storage(storageOf(nodes))
+// remove removes the objects of a super cluster whose virtual Node is gone.
+func (s *freeStorage) remove(superCluster string) { s.change(superCluster, nil) }
+
+// change makes the objects of a super cluster those of now, and leaves those of others: each may say something every
+// few seconds. Only where a class becomes known, or is known no longer, all are made anew.
+func (s *freeStorage) change(superCluster string, now map[string]freestorage.Sizes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	before := s.sizes()[superCluster]
+	free := maps.Clone(s.sizes())
+	delete(free, superCluster)
+	maps.Copy(free, now)
+	s.free.Store(&free)
+	known, forgotten := s.count(now[superCluster], 1), s.count(before, -1)
+	old, _ := s.capacities.ByIndex(cache.NamespaceIndex, superCluster) // it fails without such an index
+	if known || forgotten {
+		old, now = s.capacities.List(), free
+	}
+	drivers, capacities := view.Storage(now, slices.Sorted(maps.Keys(s.classes)))
+	s.replace(old, drivers, capacities)
+}
+
+// count counts one virtual Node more or less for its classes, and returns whether other classes are known then. The
+// caller holds mu.
+func (s *freeStorage) count(sizes freestorage.Sizes, by int) (changed bool) {
+	for class := range sizes {
+		before := s.classes[class]
+		if s.classes[class] = before + by; before+by == 0 {
+			delete(s.classes, class)
+		}
+		changed = changed || before == 0 || before+by == 0
+	}
+	return changed
+}
+
+// replace makes capacities those of old, and drivers those of all. A capacity that goes is first one without bound:
+// VolumeBinding's hints queue pods when a bound grows, and for nothing else. The caller holds mu.
+func (s *freeStorage) replace(old []any, drivers []*storagev1.CSIDriver, capacities []*storagev1.CSIStorageCapacity) {
 	left := map[string]*storagev1.CSIStorageCapacity{}
-	for _, object := range s.capacities.List() {
+	for _, object := range old {
 		if capacity, ok := object.(*storagev1.CSIStorageCapacity); ok {
 			left[capacity.Namespace+"/"+capacity.Name] = capacity
 		}
@@ -121,6 +157,15 @@ func (s *freeStorage) subscribe(ctx context.Context, handler cache.ResourceEvent
 type shownStorage struct {
 	all   *freeStorage
 	shows func(class string) bool
+}
+
+// handler passes on to handler what happens to capacities of classes that are shown: VolumeBinding's hints queue pods
+// of any class when a bound grows.
+func (s shownStorage) handler(handler cache.ResourceEventHandler) cache.ResourceEventHandler {
+	return cache.FilteringResourceEventHandler{Handler: handler, FilterFunc: func(object any) bool {
+		capacity, ok := object.(*storagev1.CSIStorageCapacity)
+		return ok && s.shows(capacity.StorageClassName)
+	}}
 }
 
 // shownDrivers are the CSIDrivers of classes that are shown. Without one, VolumeBinding asks for no capacity.

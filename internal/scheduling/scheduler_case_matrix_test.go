@@ -12,7 +12,13 @@ import (
 
 // Why a case of kube-scheduler's does not run over the view.
 const (
-	noVolumes     = "volumes are not in the view: the super cluster judges them"
+	ofVolumes     = "VolumeRestrictions, VolumeZone and NodeVolumeLimits do not run over the view: the super cluster judges what volumes are"
+	ofTopology    = "labels of nodes are not in the view: there volumes are in a super cluster, and StorageClasses are offered by one"
+	ofBinding     = "it binds a claim to a volume that is there: in the view claims get a home, whose super cluster makes and binds the volume"
+	ofCSINodes    = "CSINodes are not in the view: the super cluster knows the drivers of its nodes"
+	ofCSIDrivers  = "a CSIDriver of the view never changes"
+	ofCapacities  = "a CSIStorageCapacity comes into the view with the first bound of its class, or with its super cluster: no pod waits for it alone"
+	ofHints       = "it is about a hint of VolumeBinding's, which runs here unchanged"
 	noPorts       = "ports of the host are not in the view: the super scheduler judges them"
 	noClaims      = "resource claims are not synced"
 	ofAPIServer   = "the tenant's API server judges it before a scheduler sees the pod"
@@ -35,8 +41,8 @@ var leftOutCases = map[string]string{
 	"filters/TestUnschedulablePodBecomesSchedulable/node gets added":                            shownByPrefix + "TestPodSchedulerSaysWhyThereIsNoPlace",
 	"filters/TestUnschedulablePodBecomesSchedulable/other pod gets deleted":                     shownByPrefix + "TestPodSchedulerFillsWhatTheNamespaceHolds",
 	"filters/TestUnschedulablePodBecomesSchedulable/pod with pod-affinity gets added":           shownByPrefix + "TestPodAffinityIsToASuperCluster",
-	"filters/TestUnschedulablePodBecomesSchedulable/scheduled pod uses read-write-once-pod pvc": noVolumes,
-	"filters/TestUnschedulablePodBecomesSchedulable/pod with pvc":                               noVolumes,
+	"filters/TestUnschedulablePodBecomesSchedulable/scheduled pod uses read-write-once-pod pvc": ofVolumes,
+	"filters/TestUnschedulablePodBecomesSchedulable/pod with pvc":                               ofTopology,
 	"scoring/TestNodeResourcesScoring/":                                                         "it scores cpu and memory of Nodes: in the view these are resources of namespaces",
 	"scoring/TestTaintTolerationScoring/pod with":                                               "PreferNoSchedule of nodes is not in the view: the super scheduler prefers nodes without it",
 	"scoring/TestImageLocalityScoring":                                                          "images on nodes are not in the view",
@@ -52,24 +58,36 @@ var leftOutCases = map[string]string{
 	"preemption/misc/TestPreemptionStarvation/":                                                 ofNominations,
 	"preemption/misc/TestPreemptionRaces/":                                                      ofNominations,
 	"preemption/misc/TestPDBInPreemption/A non-PDB violating pod":                               shownByPrefix + "TestPreemption",
-	"preemption/misc/TestReadWriteOncePodPreemption/":                                           noVolumes,
+	"preemption/misc/TestReadWriteOncePodPreemption/":                                           ofVolumes,
 	"queueing/TestSchedulingGates/one pod carrying scheduling gates":                            shownByPrefix + "TestPreemption",
 	"queueing/TestSchedulingGates/regular pods":                                                 shownByPrefix + "TestPodSchedulerFillsWhatTheNamespaceHolds",
 	"queueing/TestCoreResourceEnqueue/Pod rejected by the PreFilter of NodeAffinity":            noPreFilter,
 	"queueing/TestCoreResourceEnqueue/Pods with PodTopologySpread should be requeued when a Node with a topology label is deleted (QHint: disabled)": ofGates,
-	"queueing/TestCustomResourceEnqueue":                                    ofFramework,
-	"queueing/TestRequeueBy":                                                ofFramework,
-	"queueing/TestPopFromBackoffQWhenActiveQEmpty":                          ofFramework,
-	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the Volume": noVolumes,
-	"queueing/TestCoreResourceEnqueue/Pod rejected by the Volume":           noVolumes,
-	"queueing/TestCoreResourceEnqueue/Pod rejected the CSI":                 noVolumes,
-	"queueing/TestCoreResourceEnqueue/Pod rejected with PVC":                noVolumes,
-	"queueing/TestCoreResourceEnqueue/Pod with PVC":                         noVolumes,
-	"queueing/TestCoreResourceEnqueue/Pod with Inline Migratable volume":    noVolumes,
-	"queueing/TestCoreResourceEnqueue/Pod rejected with hostport":           noPorts,
-	"queueing/TestCoreResourceEnqueue/Pod rejected by the NodeResourcesFit plugin isn't requeued when a Node has the extended resource":        noClaims,
-	"queueing/TestCoreResourceEnqueue/Pod rejected by the NodeResourcesFit plugin isn't requeued when a Node does not have the extended":       noClaims,
-	"queueing/TestCoreResourceEnqueue/Pod rejected by the NodeResourcesFit plugin is requeued when a Node does not have the extended resource": noClaims,
+	"queueing/TestCustomResourceEnqueue":                                        ofFramework,
+	"queueing/TestRequeueBy":                                                    ofFramework,
+	"queueing/TestPopFromBackoffQWhenActiveQEmpty":                              ofFramework,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeZone": ofVolumes,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is requeued when the Node":                             ofTopology,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is requeued when the PV ":                              ofTopology,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is requeued when the PVC":                              ofBinding,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is requeued when the StorageClass is created":          ofBinding,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is requeued when the StorageClass's AllowedTopologies": ofTopology,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is not requeued when the StorageClass":                 ofTopology,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is requeued when the CSINode":                          ofCSINodes,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is requeued when the CSIDriver":                        shownByPrefix + "TestPodsOfFreeStorage",
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is not requeued when the CSIDriver":                    ofCSIDrivers,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is requeued when the CSIStorageCapacity is created":    ofCapacities,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is requeued when the CSIStorageCapacity is increased":  shownByPrefix + "TestPodsOfFreeStorage",
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is not requeued when the CSIStorageCapacity":           ofHints,
+	"queueing/TestCoreResourceEnqueue/Pod rejected by the Volume":                                                                               ofVolumes,
+	"queueing/TestCoreResourceEnqueue/Pod rejected the CSI":                                                                                     ofVolumes,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with PVC":                                                                                    ofVolumes,
+	"queueing/TestCoreResourceEnqueue/Pod with PVC":                                                                                             ofVolumes,
+	"queueing/TestCoreResourceEnqueue/Pod with Inline Migratable volume":                                                                        ofVolumes,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with hostport":                                                                               noPorts,
+	"queueing/TestCoreResourceEnqueue/Pod rejected by the NodeResourcesFit plugin isn't requeued when a Node has the extended resource":         noClaims,
+	"queueing/TestCoreResourceEnqueue/Pod rejected by the NodeResourcesFit plugin isn't requeued when a Node does not have the extended":        noClaims,
+	"queueing/TestCoreResourceEnqueue/Pod rejected by the NodeResourcesFit plugin is requeued when a Node does not have the extended resource":  noClaims,
 }
 
 // TestSchedulerCaseMatrix: each case of kube-scheduler's runs over the view, or says why not, and

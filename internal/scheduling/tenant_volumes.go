@@ -47,7 +47,7 @@ func projectVolumes(ctx context.Context, shared, factory informers.SharedInforme
 		&storagev1.CSINode{}:   &none,
 		&storagev1.CSIDriver{}: &storageInformer{emptyInformer: driver, indexer: shownDrivers{storage.all.drivers, storage.shows}},
 		&storagev1.CSIStorageCapacity{}: &storageInformer{emptyInformer: capacity, indexer: storage.all.capacities, subscribe: func(handler cache.ResourceEventHandler) {
-			storage.all.subscribe(ctx, engage.Handler(ctx, "storage of super clusters", fail, handler))
+			storage.all.subscribe(ctx, engage.Handler(ctx, "storage of super clusters", fail, storage.handler(handler)))
 		}},
 	} {
 		shared.InformerFor(object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return informer })

@@ -56,7 +56,8 @@ func (c *Controller) holds(ctx context.Context, superCluster, key string, uid ty
 }
 
 // Holds reads live whether a super cluster of the pool holds super namespaces of a VirtualCluster, by its cluster key
-// and UID. A process that has no connections, as it leads tenants alone, makes one for this question.
+// and UID. A process that has no connection to it that answers, as one that leads tenants alone has none, makes one for
+// this question, and waits probeTimeout at most: callers ask only super clusters whose virtual Node is Ready.
 func (c *Controller) Holds(ctx context.Context, superCluster, key string, uid types.UID) (bool, error) {
 	if super, superUID := c.measures.client(superCluster); super != nil {
 		return holds(ctx, super, superUID, key, uid)

@@ -26,16 +26,11 @@ func ClassOfDriver(name string) (class string, ok bool) {
 }
 
 // Storage projects how large volumes can be in super clusters, by id, onto what VolumeBinding reads: a CSIDriver for
-// each StorageClass of which any super cluster says that, and for each of these classes a CSIStorageCapacity of every
-// super cluster. One that does not say it holds any volume. Whether a super cluster offers a class is not asked here.
-func Storage(free map[string]freestorage.Sizes) (drivers []*storagev1.CSIDriver, capacities []*storagev1.CSIStorageCapacity) {
-	known := map[string]bool{}
-	for _, sizes := range free {
-		for class := range sizes {
-			known[class] = true
-		}
-	}
-	for _, class := range slices.Sorted(maps.Keys(known)) {
+// each of classes, the StorageClasses of which any super cluster says that, and for each of these a CSIStorageCapacity
+// of every super cluster of free. One that does not say it holds any volume. Whether a super cluster offers a class is
+// not asked here.
+func Storage(free map[string]freestorage.Sizes, classes []string) (drivers []*storagev1.CSIDriver, capacities []*storagev1.CSIStorageCapacity) {
+	for _, class := range classes {
 		drivers = append(drivers, &storagev1.CSIDriver{
 			ObjectMeta: metav1.ObjectMeta{Name: driverPrefix + class}, Spec: storagev1.CSIDriverSpec{StorageCapacity: ptr.To(true)},
 		})

@@ -16,7 +16,7 @@ import (
 // TestStorage: of classes that are known anywhere each super cluster has a capacity, which its Node alone matches.
 func TestStorage(t *testing.T) {
 	t.Parallel()
-	drivers, capacities := view.Storage(map[string]freestorage.Sizes{"r1": {"fast": 10, "full": 0}, "r2": {"fast": 20}, "r3": nil})
+	drivers, capacities := view.Storage(map[string]freestorage.Sizes{"r1": {"fast": 10, "full": 0}, "r2": {"fast": 20}, "r3": nil}, []string{"fast", "full"})
 	sizes := map[string]int64{}
 	for _, capacity := range capacities {
 		sizes[capacity.Namespace+"/"+capacity.StorageClassName] = capacity.Capacity.Value()
@@ -42,7 +42,7 @@ func TestStorage(t *testing.T) {
 	_, ok := view.ClassOfDriver("disk")
 	require.False(t, ok)
 
-	drivers, capacities = view.Storage(map[string]freestorage.Sizes{"r1": nil})
+	drivers, capacities = view.Storage(map[string]freestorage.Sizes{"r1": nil}, nil)
 	require.Empty(t, drivers)
 	require.Empty(t, capacities)
 }
