@@ -160,8 +160,12 @@ func (r *claimReleaser) deletedSnapshots(ctx context.Context) (deleted []metav1.
 			return deleted, fmt.Errorf("listing VolumeSnapshots: %w", err)
 		}
 		for i := range page.Items {
-			if len(witnessesOf(&page.Items[i])) > 0 {
-				deleted = append(deleted, &page.Items[i])
+			if found := &page.Items[i]; len(witnessesOf(found)) > 0 {
+				// Without the rest, which the tenant's type may let be large, and without the page that it is on.
+				deleted = append(deleted, &metav1.ObjectMeta{
+					Namespace: strings.Clone(found.GetNamespace()), Name: strings.Clone(found.GetName()), UID: found.GetUID(), ResourceVersion: found.GetResourceVersion(),
+					Finalizers: found.GetFinalizers(), DeletionTimestamp: found.GetDeletionTimestamp(),
+				})
 			}
 		}
 		if options.Continue = page.GetContinue(); options.Continue == "" {
