@@ -153,7 +153,7 @@ func (s *session) wanted(unwanted map[string]bool) []kinds.Spec {
 			wanted = append(wanted, *spec)
 			continue
 		}
-		if spec.Scope != kinds.ScopeUp {
+		if !spec.MayRemain() {
 			continue // it has written nothing in the tenant that could be left behind
 		}
 		if !unwanted[spec.Name] {

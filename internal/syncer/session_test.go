@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -87,6 +89,61 @@ func TestSessionOfATenantThatHoldsNothing(t *testing.T) {
 	require.NoError(t, group.Wait())
 	made.cache.wait()
 	require.EqualValues(t, 1, lists.Load())
+}
+
+// servedTenant are Assignments of a tenant with one namespace here.
+type servedTenant struct{ *assign.Pooled }
+
+func (servedTenant) Namespaces(context.Context, string) ([]string, error) {
+	return []string{"web"}, nil
+}
+
+// TestSessionOfATenantThatWantsNoSnapshots: they are watched while one has our finalizer, whatever the policy says, and
+// no longer than that.
+func TestSessionOfATenantThatWantsNoSnapshots(t *testing.T) {
+	t.Parallel()
+	snapshot := &unstructured.Unstructured{}
+	snapshot.SetGroupVersionKind(schema.GroupVersionKind{Group: "snapshot.storage.k8s.io", Version: "v1", Kind: "VolumeSnapshot"})
+	snapshot.SetNamespace("web")
+	snapshot.SetName("s")
+	snapshot.SetFinalizers([]string{"claim.tenancy.x-k8s.io/r1"})
+	tenantClient := fake.NewClientBuilder().WithScheme(ownScheme()).WithObjects(snapshot).Build()
+	s, _ := listen(t, kinds.KindPod)
+	s.env.ID, s.env.Assignments = "r1", servedTenant{&assign.Pooled{SuperCluster: "r1", Sides: s.env.Sides()}}
+	made, err := s.newSession(&tenants.Tenant{Key: "a", Config: &rest.Config{}})
+	require.NoError(t, err)
+	require.Empty(t, made.tenant.Policy.Get().Spec().Offers.VolumeSnapshotClasses)
+	made.cache.client = tenantClient
+	s.setSession("a", made)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var group errgroup.Group
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, group.Wait())
+		made.cache.wait()
+	})
+	synced := make(chan struct{})
+	group.Go(func() error { return made.run(ctx, sync.OnceFunc(func() { close(synced) })) })
+	<-synced
+	known := func() bool {
+		_, known := made.cache.Get(kinds.KindSnapshot, "", "")
+		return known
+	}
+	require.Eventually(t, known, 10*time.Second, time.Millisecond, "what was not wanted at its first list is watched for what has our finalizer")
+	for range 10 {
+		made.changed <- struct{}{}
+	}
+	require.True(t, known())
+	require.Len(t, made.cache.List(kinds.KindSnapshot), 1)
+
+	require.NoError(t, tenantClient.Get(ctx, client.ObjectKeyFromObject(snapshot), snapshot))
+	snapshot.SetFinalizers(nil)
+	require.NoError(t, tenantClient.Update(ctx, snapshot))
+	require.Eventually(t, func() bool { return !known() }, 10*time.Second, time.Millisecond, "nothing of ours is left")
+	made.changed <- struct{}{}
+	made.changed <- struct{}{}
+	require.False(t, known())
 }
 
 // TestEngageForgets lets a tenant leave: nothing is remembered of it.

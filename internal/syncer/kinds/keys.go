@@ -153,8 +153,9 @@ func (e *Env) OfTenant(tenant *Tenant) []engine.Key {
 func (e *Env) Rewatches(change Change) (tenant string, found bool) {
 	spec := e.kinds().spec(change.Kind)
 	if change.Side == TenantSide {
-		// It may have been the last object that the syncer had written in a tenant without placements.
-		return change.Tenant, spec.Scope == ScopeUp && (change.Current == nil || !spec.remains(e, change.Current))
+		// It may have been the last that the syncer had written in a tenant without placements, or that wants no more.
+		remained := change.Old != nil && spec.remains(e, change.Old)
+		return change.Tenant, remained && (change.Current == nil || !spec.remains(e, change.Current))
 	}
 	if !spec.Rewatch {
 		return "", false

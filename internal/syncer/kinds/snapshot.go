@@ -62,7 +62,7 @@ func snapshots() Copy[*unstructured.Unstructured] {
 func snapshotSpec() Spec {
 	spec := Copied(snapshots())
 	spec.Aside, spec.Tenant.Optional, spec.Super.Optional = true, true, true
-	spec.Wanted = (*Env).wantsSnapshots
+	spec.Wanted, spec.Remains = (*Env).wantsSnapshots, (*Env).witnesses
 	spec.Wakes = map[string]func(*Env, Change) []engine.Key{KindClaim: claimWakesSnapshots}
 	spec.New = func(env *Env) engine.Kind {
 		copied := snapshots()
@@ -72,7 +72,7 @@ func snapshotSpec() Spec {
 	return spec
 }
 
-// wantsSnapshots returns whether the snapshots of a tenant are watched: its policy allows any, or some are here.
+// wantsSnapshots returns whether a tenant has to do with snapshots: its policy allows any, or some are here.
 func (e *Env) wantsSnapshots(tenant *Tenant) bool {
 	return len(tenant.Policy.Get().Spec().Offers.VolumeSnapshotClasses) > 0 || len(e.SuperCache.Index(KindSnapshot, IndexTenant, tenant.Key)) > 0
 }
@@ -257,7 +257,7 @@ func (s *Snapshots) Reconcile(ctx context.Context, key engine.Key, waited time.D
 func (s *Snapshots) isCopied(ctx context.Context, tenant *Tenant, key engine.Key, tenantSnapshot, superSnapshot *unstructured.Unstructured) (bool, error) {
 	isHere := tenantSnapshot != nil && superSnapshot != nil && tenant.isFor(superSnapshot, tenantSnapshot)
 	switch {
-	case tenantSnapshot != nil && !isHere && s.isReleased(tenantSnapshot):
+	case tenantSnapshot != nil && !isHere && s.isReleased(tenant, tenantSnapshot):
 		return false, s.env.release(ctx, tenant, KindSnapshot, snapshotDefinition, tenantSnapshot, newSnapshot())
 	case superSnapshot != nil:
 		if stays, err := s.stays(ctx, tenant, key, tenantSnapshot, superSnapshot); err != nil || !stays {
@@ -277,10 +277,10 @@ func (s *Snapshots) isCopied(ctx context.Context, tenant *Tenant, key engine.Key
 }
 
 // isReleased returns whether a tenant's snapshot has our finalizer for nothing, as long as the super cluster has nothing
-// for it: as far as it says where, it is to have no super snapshot here.
-func (s *Snapshots) isReleased(tenantSnapshot *unstructured.Unstructured) bool {
+// for it: it is to have no super snapshot here. Its home is written before our finalizer (begins).
+func (s *Snapshots) isReleased(tenant *Tenant, tenantSnapshot *unstructured.Unstructured) bool {
 	home := tenantSnapshot.GetAnnotations()[schedulerv1alpha1.AnnotationSuperCluster]
-	awaited := tenantSnapshot.GetDeletionTimestamp() == nil && !ignoresSync(tenantSnapshot) && (home == "" || home == s.env.ID)
+	awaited := tenantSnapshot.GetDeletionTimestamp() == nil && !ignoresSync(tenantSnapshot) && home == s.env.ID && s.env.wantsSnapshots(tenant)
 	return !awaited && s.env.witnesses(tenantSnapshot)
 }
 
@@ -337,6 +337,8 @@ func (s *Snapshots) begins(ctx context.Context, tenant *Tenant, key engine.Key, 
 		return false, nil
 	case home != "" && wasTaken(tenantSnapshot):
 		return false, s.lost(ctx, tenant, key, tenantSnapshot)
+	case !s.env.wantsSnapshots(tenant):
+		return false, nil // it is watched until its finalizer of ours is gone
 	}
 	placed, err := s.env.namespacePlaced(ctx, tenant, key.Namespace)
 	if err != nil || !placed {

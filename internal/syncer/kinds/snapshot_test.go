@@ -1,6 +1,7 @@
 package kinds_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,6 +106,8 @@ func TestAWitnessOfSnapshots(t *testing.T) {
 		finalizers []string
 		deleted    bool
 		change     func(tenant *unstructured.Unstructured)
+		// refused is whether the tenant's policy allows no snapshots.
+		refused bool
 		// super is the status of the super snapshot of UID uid, foreign whether it has another owner, and none whether
 		// there is none.
 		super         map[string]any
@@ -126,6 +129,25 @@ func TestAWitnessOfSnapshots(t *testing.T) {
 		{name: "it is deleted, and the name is another's", uid: "uid", finalizers: []string{others, witness}, deleted: true, super: taken, foreign: true, want: "stays", wantFinalizers: []string{others}},
 		{name: "nothing is there any more", uid: "uid", finalizers: []string{others, witness}, deleted: true, none: true, wantFinalizers: []string{others}},
 		{
+			name: "it waits here", uid: "uid", finalizers: []string{witness}, none: true, wantFinalizers: []string{witness},
+			change: func(tenant *unstructured.Unstructured) {
+				tenant.SetAnnotations(map[string]string{"scheduler.tenancy.x-k8s.io/superCluster": "r1"})
+			},
+		},
+		{
+			name: "it waits here, and the policy allows none any more", uid: "uid", finalizers: []string{witness}, none: true, refused: true,
+			change: func(tenant *unstructured.Unstructured) {
+				tenant.SetAnnotations(map[string]string{"scheduler.tenancy.x-k8s.io/superCluster": "r1"})
+			},
+		},
+		{
+			name: "it gets none where the policy allows none", uid: "uid", none: true, refused: true,
+			change: func(tenant *unstructured.Unstructured) {
+				tenant.SetAnnotations(map[string]string{"scheduler.tenancy.x-k8s.io/superCluster": "r1"})
+			},
+		},
+		{name: "it has no home: the tenant wrote the finalizer itself", uid: "uid", finalizers: []string{witness}, none: true},
+		{
 			name: "its home is elsewhere", uid: "uid", finalizers: []string{others, witness}, none: true, wantFinalizers: []string{others},
 			change: func(tenant *unstructured.Unstructured) {
 				tenant.SetAnnotations(map[string]string{"scheduler.tenancy.x-k8s.io/superCluster": "r2"})
@@ -141,7 +163,9 @@ func TestAWitnessOfSnapshots(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			p := governed(t, interceptor.Funcs{})
-			p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Offers.VolumeSnapshotClasses = []string{"quick"} }))
+			if !tc.refused {
+				p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Offers.VolumeSnapshotClasses = []string{"quick"} }))
+			}
 			spec := map[string]any{"volumeSnapshotClassName": "quick", "source": map[string]any{"persistentVolumeClaimName": "data"}}
 			if tc.uid != "" {
 				tenantSnapshot := snapshot(spec, nil)
@@ -173,7 +197,11 @@ func TestAWitnessOfSnapshots(t *testing.T) {
 			require.NoError(t, err)
 			if left := p.snapshotIn(t, p.tenant.Client, "web"); left != nil || len(tc.wantFinalizers) > 0 {
 				require.NotNil(t, left)
-				require.Equal(t, tc.wantFinalizers, left.GetFinalizers())
+				require.ElementsMatch(t, tc.wantFinalizers, left.GetFinalizers())
+				p.tenantCache[kinds.KindSnapshot] = []client.Object{left}
+			}
+			if tc.none {
+				require.Equal(t, slices.Contains(tc.wantFinalizers, witness), p.env.Sides().Data(clusterKey, "web"))
 			}
 			left := p.snapshotIn(t, p.superClient, clusterKey+"-web")
 			require.Equal(t, tc.want == "stays" || tc.want == "kept", left != nil)

@@ -23,7 +23,8 @@ type Spec struct {
 	// Wanted returns whether a tenant has to do with the kind, which its informer runs for, besides for objects that
 	// Remain; nil wants it for all tenants.
 	Wanted func(*Env, *Tenant) bool
-	// Remains returns whether a tenant's object of ScopeUp has yet to be left behind; nil means all of them.
+	// Remains returns whether the syncer has yet to leave a tenant's object behind, or its finalizer of that; nil means
+	// all of ScopeUp, and none of another Scope.
 	Remains func(*Env, client.Object) bool
 	// ClusterScoped is whether its objects have no namespace.
 	ClusterScoped bool
@@ -124,12 +125,19 @@ func (c *Change) object() client.Object {
 // createdOrDeleted returns whether the event is an addition or a deletion.
 func (c *Change) createdOrDeleted() bool { return c.Old == nil || c.Current == nil }
 
+// MayRemain returns whether the syncer writes objects of this kind in tenants, or finalizers, that it has to leave
+// behind before the informer ends.
+func (s *Spec) MayRemain() bool { return s.Scope == ScopeUp || s.Remains != nil }
+
 // remains is Remains, or its default.
 func (s *Spec) remains(env *Env, tenantObject client.Object) bool {
-	return s.Remains == nil || s.Remains(env, tenantObject)
+	if s.Remains == nil {
+		return s.Scope == ScopeUp
+	}
+	return s.Remains(env, tenantObject)
 }
 
-// LeftBehind returns whether a tenant holds none of the objects of this kind of ScopeUp that the syncer writes.
+// LeftBehind returns whether a tenant's cache shows nothing that the syncer writes of this kind (MayRemain).
 func (s *Spec) LeftBehind(env *Env, tenant *Tenant) bool {
 	return !slices.ContainsFunc(tenant.Cache.List(s.Name), func(object client.Object) bool { return s.remains(env, object) })
 }
