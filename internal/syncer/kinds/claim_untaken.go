@@ -14,6 +14,7 @@ import (
 
 	"github.com/superpool/superpool/internal/claimhome"
 	"github.com/superpool/superpool/internal/failedchoice"
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/engine"
 )
@@ -39,13 +40,13 @@ func (c *Claims) readUntaken(ctx context.Context, pair *claimPair) error {
 	switch {
 	case !pair.facts.Known: // it may be there as before
 		return nil
-	case !c.chosen(pair.tenantClaim), exists && (hasVolume(pair.superClaim) || pair.superClaim.DeletionTimestamp != nil):
+	case !c.chosen(pair.tenantClaim), exists && hasVolume(pair.superClaim):
 		c.env.untaken.forget(pair.key)
 		return nil
-	case c.env.PodPatience == 0:
+	case c.env.PodPatience == 0, exists && pair.superClaim.DeletionTimestamp != nil: // one that was given up stays so
 		return nil
 	}
-	_, lacks, err := c.lacksClass(ctx, pair.tenantClaim)
+	_, lacks, err := c.lacksClass(ctx, pair)
 	switch {
 	case err != nil:
 		return err
@@ -67,11 +68,15 @@ func (c *Claims) notTaken(pair *claimPair, reason, message string) {
 	}
 }
 
-// lacksClass returns whether the super cluster lacks the StorageClass of a claim, by a live read if the cache does. A
-// syncer that may not read them knows of none that is lacking.
-func (c *Claims) lacksClass(ctx context.Context, tenantClaim *corev1.PersistentVolumeClaim) (proof.Proof, bool, error) {
-	class := volumehelper.GetPersistentVolumeClaimClass(tenantClaim)
-	if cached, synced := c.env.SuperCache.Get(KindStorageClass, "", class); class == "" || cached != nil || !synced {
+// lacksClass returns whether the super cluster lacks the StorageClass of a claim, by a live read if the cache does. It
+// asks for none that the tenant's policy does not list: no super cluster makes that claim. A syncer that may not read
+// them knows of none that is lacking.
+func (c *Claims) lacksClass(ctx context.Context, pair *claimPair) (proof.Proof, bool, error) {
+	class := volumehelper.GetPersistentVolumeClaimClass(pair.tenantClaim)
+	if !pair.tenant.Policy.Get().MayOffer(policy.StorageClasses, class) {
+		return proof.Proof{}, false, nil
+	}
+	if cached, synced := c.env.SuperCache.Get(KindStorageClass, "", class); cached != nil || !synced {
 		return proof.Proof{}, false, nil
 	}
 	proven, lacks, err := c.env.superCluster().Lacks(ctx, types.NamespacedName{Name: class}, &storagev1.StorageClass{}, nil)
@@ -105,7 +110,7 @@ func (c *Claims) confirmHome(ctx context.Context, pair *claimPair) error {
 // giveUp deletes a super claim that has no volume, and whose StorageClass is gone. Nobody may have written it since it
 // was seen: one that got a volume stays.
 func (c *Claims) giveUp(ctx context.Context, pair *claimPair) error {
-	proven, lacks, err := c.lacksClass(ctx, pair.tenantClaim)
+	proven, lacks, err := c.lacksClass(ctx, pair)
 	switch {
 	case err != nil:
 		return err

@@ -255,6 +255,51 @@ func TestClaimWithoutItsClass(t *testing.T) {
 	}
 }
 
+// TestClaimThatGoesSlowly: one whose super claim others hold while it is being deleted was given up, and has no time
+// again once that is gone.
+func TestClaimThatGoesSlowly(t *testing.T) {
+	t.Parallel()
+	c := newChosenClaim(t)
+	c.wait(0)
+	held := c.superClaim()
+	held.Finalizers = []string{"kubernetes.io/pvc-protection"}
+	require.NoError(t, c.superClient.Update(t.Context(), held))
+	c.withoutClass()
+	c.wait(0)
+	c.wait(time.Minute)
+	require.NotNil(t, c.superClaim().DeletionTimestamp)
+	require.Zero(t, c.wait(0), "its end enqueues the key")
+	held = c.superClaim()
+	held.Finalizers = nil
+	require.NoError(t, c.superClient.Update(t.Context(), held))
+	require.Nil(t, c.superClaim())
+	c.wait(0)
+	c.wantTakenBack(failedchoice.NoClass, "it has no StorageClass fast")
+}
+
+// TestClassThatNobodyLists: what a tenant writes into its claim costs the super cluster no read.
+func TestClassThatNobodyLists(t *testing.T) {
+	t.Parallel()
+	for class, want := range map[string]int{"other": 0, "fast": 1} {
+		c := newChosenClaim(t, func(claim *corev1.PersistentVolumeClaim) { claim.Spec.StorageClassName = &class })
+		c.withoutClass()
+		reads := 0
+		super, ok := c.env.Super.(client.WithWatch)
+		require.True(t, ok)
+		c.env.Super = interceptor.NewClient(super, interceptor.Funcs{
+			Get: func(ctx context.Context, to client.WithWatch, name client.ObjectKey, object client.Object, options ...client.GetOption) error {
+				if _, ok := object.(*storagev1.StorageClass); ok {
+					reads++
+				}
+				return to.Get(ctx, name, object, options...)
+			},
+		})
+		c.wait(0)
+		require.Equal(t, want, reads, class)
+		require.Nil(t, c.superClaim(), class)
+	}
+}
+
 // TestClaimOfALeavingNamespace: once all that a namespace has here leaves, a claim that is not here has no home.
 func TestClaimOfALeavingNamespace(t *testing.T) {
 	t.Parallel()
@@ -306,16 +351,13 @@ func TestClaimOfASnapshot(t *testing.T) {
 	require.Contains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
 }
 
-// TestPodOfAClaimThatIsNotMade: a pod whose claim the super cluster does not make is not taken there either. It is
-// taken back for the reason of its claim, and once that has no home, without waiting for as long again.
-func TestPodOfAClaimThatIsNotMade(t *testing.T) {
-	t.Parallel()
-	c := newChosenClaim(t)
-	c.refuse = errQuota
+// podOf lets the tenant have a pod of its claim, too, which failed before in another super cluster: its patience is two
+// minutes. It returns what reconciles that, and returns the pod.
+func (c *chosenClaim) podOf() func() (*corev1.Pod, error) {
+	c.t.Helper()
 	pod := tenantPod(func(pod *corev1.Pod) {
 		pod.CreationTimestamp = metav1.NewTime(c.clock.Now().Add(-time.Hour))
 		pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
-		// It failed before: its own patience is two minutes.
 		pod.Annotations = map[string]string{
 			schedulerv1alpha1.AnnotationSuperCluster:        "r1",
 			schedulerv1alpha1.AnnotationFailedSuperClusters: failedchoice.Failures(nil).Plus("r2", failedchoice.Quota, c.clock.Now()).String(),
@@ -324,20 +366,30 @@ func TestPodOfAClaimThatIsNotMade(t *testing.T) {
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
 		}}}
 	})
-	claim := c.claimShown(t)
+	claim := c.claimShown(c.t)
 	claim.ResourceVersion = ""
 	c.tenant.Client = answering(newClientBuilder().WithObjects(pod, claim).WithStatusSubresource(pod).Build(), tenantUID)
 	podKey := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}
 	pods := c.kind(kinds.KindPod)
-	reconcile := func() (*corev1.Pod, error) {
+	return func() (*corev1.Pod, error) {
+		c.t.Helper()
 		shown := &corev1.Pod{}
-		require.NoError(t, c.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), shown))
+		require.NoError(c.t, c.tenant.Client.Get(c.t.Context(), client.ObjectKeyFromObject(pod), shown))
 		c.tenantCache[kinds.KindPod] = []client.Object{shown}
-		_, err := pods.Reconcile(t.Context(), podKey, time.Minute)
+		_, err := pods.Reconcile(c.t.Context(), podKey, time.Minute)
 		live := &corev1.Pod{}
-		require.NoError(t, c.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), live))
+		require.NoError(c.t, c.tenant.Client.Get(c.t.Context(), client.ObjectKeyFromObject(pod), live))
 		return live, err
 	}
+}
+
+// TestPodOfAClaimThatIsNotMade: a pod whose claim the super cluster does not make is not taken there either. It is
+// taken back for the reason of its claim, and once that has no home, without waiting for as long again.
+func TestPodOfAClaimThatIsNotMade(t *testing.T) {
+	t.Parallel()
+	c := newChosenClaim(t)
+	c.refuse = errQuota
+	reconcile := c.podOf()
 	c.wait(0)
 	live, err := reconcile()
 	require.ErrorContains(t, err, "claim data, which it does not make: ")
@@ -350,4 +402,24 @@ func TestPodOfAClaimThatIsNotMade(t *testing.T) {
 	require.NotContains(t, live.Labels, schedulerv1alpha1.LabelSuperCluster)
 	require.Equal(t, failedchoice.Quota, failedchoice.Of(live)["r1"].Reason)
 	require.True(t, failedchoice.Of(live).Keeps("r1", c.clock.Now()))
+}
+
+// TestPodOfAClaimThatIsOnItsWay: a pod that was seen before the home of its claim does not lose its choice for that,
+// once the claim has one.
+func TestPodOfAClaimThatIsOnItsWay(t *testing.T) {
+	t.Parallel()
+	c := newChosenClaim(t, home(""))
+	reconcile := c.podOf()
+	_, err := reconcile()
+	require.ErrorContains(t, err, "claim data, for which no super cluster is chosen")
+	claim := c.claimShown(t)
+	home("r1")(claim)
+	require.NoError(t, c.tenant.Client.Update(t.Context(), claim))
+	c.refresh()
+	for range 3 {
+		live, err := reconcile()
+		require.ErrorContains(t, err, "claim data, which is not there yet")
+		require.Equal(t, "r1", live.Labels[schedulerv1alpha1.LabelSuperCluster])
+		c.clock.SetTime(c.clock.Now().Add(2 * time.Minute))
+	}
 }

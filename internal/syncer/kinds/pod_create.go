@@ -48,6 +48,8 @@ func (p *Pods) awaitClaim(ctx context.Context, pair *podPair) error {
 	missing := pair.facts.MissingClaim
 	if pair.claimFailed != "" {
 		p.notTaken(pair, pair.claimFailed, "it lacks "+missing)
+	} else {
+		p.env.untaken.forget(pair.key) // it is on its way, whatever the pod waited for before
 	}
 	if pair.facts.Waited >= quietTime {
 		p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonFailedCreate, fmt.Sprintf("Super cluster %s lacks %s", p.env.ID, missing))
