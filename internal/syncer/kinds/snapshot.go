@@ -276,8 +276,8 @@ func (s *Snapshots) isCopied(ctx context.Context, tenant *Tenant, key engine.Key
 	return true, s.env.adopt(ctx, tenant, KindSnapshot, tenantSnapshot)
 }
 
-// isReleased returns whether a tenant's snapshot has our finalizer for nothing, as long as the super cluster has nothing
-// for it: it is to have no super snapshot here. Its home is written before our finalizer (begins).
+// isReleased returns whether a tenant's snapshot has our finalizer for nothing, as long as the super cluster has
+// nothing for it: it is to have no super snapshot here. Its home is written before our finalizer (begins).
 func (s *Snapshots) isReleased(tenant *Tenant, tenantSnapshot *unstructured.Unstructured) bool {
 	home := tenantSnapshot.GetAnnotations()[schedulerv1alpha1.AnnotationSuperCluster]
 	awaited := tenantSnapshot.GetDeletionTimestamp() == nil && !ignoresSync(tenantSnapshot) && home == s.env.ID && s.env.wantsSnapshots(tenant)
