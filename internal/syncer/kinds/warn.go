@@ -31,8 +31,8 @@ const (
 	// is.
 	ReasonConflict = "Conflict"
 	// ReasonFailedCreate: the API server of the super cluster refused the super object that the syncer creates for a
-	// tenant object, or what that needs is not there: the service account or a claim of a pod, or a Node that it may run
-	// on; the StorageClass of a claim, or the snapshot that it is restored from; the claim of a snapshot.
+	// tenant object, or what that needs is not there: the service account or a claim of a pod, or a Node that it may
+	// run on; the StorageClass of a claim, or the snapshot that it is restored from; the claim of a snapshot.
 	ReasonFailedCreate = "FailedCreate"
 	// ReasonFailedUpdate: the API server of the super cluster refused the syncer's update of a super object with a
 	// change of the tenant object.
