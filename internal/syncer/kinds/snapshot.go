@@ -231,8 +231,8 @@ func (s *Snapshots) Reconcile(ctx context.Context, key engine.Key, waited time.D
 		return 0, nil
 	}
 	superName := types.NamespacedName{Namespace: tenancy.SuperNamespace(key.Tenant, key.Namespace), Name: key.Name}
-	tenantSnapshot, inTenant, synced := get[*unstructured.Unstructured](tenant.Cache, KindSnapshot, key.Namespace, key.Name)
-	superSnapshot, inSuper, superSynced := get[*unstructured.Unstructured](s.env.SuperCache, KindSnapshot, superName.Namespace, superName.Name)
+	tenantSnapshot, _, synced := get[*unstructured.Unstructured](tenant.Cache, KindSnapshot, key.Namespace, key.Name)
+	superSnapshot, _, superSynced := get[*unstructured.Unstructured](s.env.SuperCache, KindSnapshot, superName.Namespace, superName.Name)
 	if !synced || !superSynced {
 		return 0, nil // session.filled and engine.Patrol enqueue this key again once the caches are synced
 	}
@@ -242,7 +242,7 @@ func (s *Snapshots) Reconcile(ctx context.Context, key engine.Key, waited time.D
 	if _, err := s.copier.Reconcile(ctx, key, waited); err != nil {
 		return 0, err
 	}
-	if !inTenant || !inSuper || superSnapshot.GetDeletionTimestamp() != nil || !tenant.isFor(superSnapshot, tenantSnapshot) {
+	if !isSnapshotFor(tenant, superSnapshot, tenantSnapshot) || superSnapshot.GetDeletionTimestamp() != nil {
 		return 0, nil
 	}
 	desired := tenantSnapshot.DeepCopy()
@@ -255,9 +255,9 @@ func (s *Snapshots) Reconcile(ctx context.Context, key engine.Key, waited time.D
 // isCopied returns whether what is to be done about a snapshot, nil on a side that has none, is the copier's. It does
 // what is not, and what is to be done before.
 func (s *Snapshots) isCopied(ctx context.Context, tenant *Tenant, key engine.Key, tenantSnapshot, superSnapshot *unstructured.Unstructured) (bool, error) {
-	isHere := tenantSnapshot != nil && superSnapshot != nil && tenant.isFor(superSnapshot, tenantSnapshot)
+	isHere := isSnapshotFor(tenant, superSnapshot, tenantSnapshot)
 	switch {
-	case tenantSnapshot != nil && !isHere && s.isReleased(tenant, tenantSnapshot):
+	case !isHere && s.isReleased(tenant, tenantSnapshot):
 		return false, s.env.release(ctx, tenant, KindSnapshot, snapshotDefinition, tenantSnapshot, newSnapshot())
 	case superSnapshot != nil:
 		if stays, err := s.stays(ctx, tenant, key, tenantSnapshot, superSnapshot); err != nil || !stays {
@@ -276,9 +276,17 @@ func (s *Snapshots) isCopied(ctx context.Context, tenant *Tenant, key engine.Key
 	return true, s.env.adopt(ctx, tenant, KindSnapshot, tenantSnapshot)
 }
 
-// isReleased returns whether a tenant's snapshot has our finalizer for nothing, as long as the super cluster has
-// nothing for it: it is to have no super snapshot here. Its home is written before our finalizer (begins).
+// isSnapshotFor is Tenant.isFor for snapshots, each of which may be nil.
+func isSnapshotFor(tenant *Tenant, superSnapshot, tenantSnapshot *unstructured.Unstructured) bool {
+	return superSnapshot != nil && tenantSnapshot != nil && tenant.isFor(superSnapshot, tenantSnapshot)
+}
+
+// isReleased returns whether a tenant's snapshot, which may be nil, has our finalizer for nothing, as long as the super
+// cluster has nothing for it: it is to have no super snapshot here. Its home is written before our finalizer (begins).
 func (s *Snapshots) isReleased(tenant *Tenant, tenantSnapshot *unstructured.Unstructured) bool {
+	if tenantSnapshot == nil {
+		return false
+	}
 	home := tenantSnapshot.GetAnnotations()[schedulerv1alpha1.AnnotationSuperCluster]
 	awaited := tenantSnapshot.GetDeletionTimestamp() == nil && !ignoresSync(tenantSnapshot) && home == s.env.ID && s.env.wantsSnapshots(tenant)
 	return !awaited && s.env.witnesses(tenantSnapshot)
