@@ -144,10 +144,8 @@ func NextClaimStep(tenantClaim, superClaim *corev1.PersistentVolumeClaim, facts 
 	uid := owner.UID
 	owner.UID = ""
 	ours := owned && owner == facts.Owner
-	for _, volume := range facts.Volumes {
-		if volume.DeletionTimestamp == nil && !(ours && isVolumeOf(volume, superClaim, uid, facts.SuperCluster)) {
-			return ClaimStepRemoveVolume, volume
-		}
+	if stray := strayVolume(superClaim, ours, uid, facts); stray != nil {
+		return ClaimStepRemoveVolume, stray
 	}
 	isHere := ours && tenantClaim != nil && tenantClaim.UID == uid
 	switch {
@@ -169,10 +167,16 @@ func NextClaimStep(tenantClaim, superClaim *corev1.PersistentVolumeClaim, facts 
 	return step, nil
 }
 
-// isVolumeOf returns whether a volume of the tenant is that of a super claim, which was made for the tenant claim with
-// that UID.
-func isVolumeOf(volume *corev1.PersistentVolume, superClaim *corev1.PersistentVolumeClaim, uid types.UID, superCluster string) bool {
-	return claimedBy(volume, uid) && volume.Name == tenantVolumeName(superCluster, superClaim)
+// strayVolume returns a volume of the tenant that is not that of the super claim, nil if there is none. ours is whether
+// the super claim was made for a claim of the tenant, which had that UID.
+func strayVolume(superClaim *corev1.PersistentVolumeClaim, ours bool, uid types.UID, facts *ClaimFacts) *corev1.PersistentVolume {
+	for _, volume := range facts.Volumes {
+		isOf := ours && claimedBy(volume, uid) && volume.Name == tenantVolumeName(facts.SuperCluster, superClaim)
+		if !isOf && volume.DeletionTimestamp == nil {
+			return volume
+		}
+	}
+	return nil
 }
 
 // hasVolume returns whether a super claim may hold data.
