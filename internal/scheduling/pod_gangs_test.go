@@ -538,6 +538,10 @@ func TestGangThatIsNotJudged(t *testing.T) {
 	c := newGangs(t)
 	waitingGang(c)
 	c.group("b", 1)
+	require.Eventually(t, func() bool {
+		_, err := c.groupsSeen.Get(types.NamespacedName{Namespace: "web", Name: "b"})
+		return err == nil
+	}, patience, time.Millisecond, "PodGroup b is seen")
 	c.create("web", "b-1", "100m", asking("r1"), memberOf("b"))
 	require.Eventually(t, func() bool {
 		_, condition := podutil.GetPodCondition(&c.get("web", "b-1").Status, corev1.PodScheduled)

@@ -64,6 +64,8 @@ type tenantControlPlane struct {
 	storage shownStorage
 	// groups are the tenant's PodGroups, nil: its control plane serves none.
 	groups *cachetesting.FakeControllerSource
+	// groupsSeen is what the process knows of them.
+	groupsSeen *podGroups
 	// config holds the profiles, nil: the built-in ones, and outOfTree further plugins for them.
 	config    *config.KubeSchedulerConfiguration
 	outOfTree frameworkruntime.Registry
@@ -119,6 +121,7 @@ func (c *tenantControlPlane) start() {
 	}
 	chosen := newChoices(profileNames(config)...)
 	groups, gangs := newPodGroups(c.podGroups()), coscheduling.NewState()
+	c.groupsSeen = groups
 	judges := &judge{policy: c.policy}
 	if c.tenantNodes {
 		judges.nodes = newTenantNodes(c.api)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/policy"
@@ -40,8 +41,12 @@ func TestPodsOfShardsUseAddedPlugins(t *testing.T) {
 	read, err := options.read()
 	require.NoError(t, err)
 
+	scheme, err := newScheme()
+	require.NoError(t, err)
+	dispatcher, err := scheduling.NewPodDispatcher(t.Context(), &informertest.FakeInformers{Scheme: scheme})
+	require.NoError(t, err)
 	elected := &elections{shards: &shards.Shards{Options: shards.Options{Count: 2}}}
-	pods := elected.pods(&scheduling.Tenants{Part: scheduling.PartPlacements, Store: &scheduling.Store{}, PodConfig: read.podConfig, OutOfTree: read.outOfTree}, &scheduling.Dispatcher{})
+	pods := elected.pods(&scheduling.Tenants{Part: scheduling.PartPlacements, Store: &scheduling.Store{}, PodConfig: read.podConfig, OutOfTree: read.outOfTree}, dispatcher)
 	require.Equal(t, scheduling.PartPods, pods.Part)
 	pods.Lead = func(ctx context.Context, _ types.UID) (context.Context, func(http.RoundTripper) http.RoundTripper, func(), error) {
 		return ctx, func(inner http.RoundTripper) http.RoundTripper { return inner }, func() {}, nil
