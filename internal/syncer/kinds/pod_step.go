@@ -270,8 +270,10 @@ func stepWithoutSuperPod(tenantPod *corev1.Pod, facts *Facts) Step {
 	nodeName := tenantPod.Spec.NodeName
 	elsewhere := nodeName != "" && !boundIn(tenantPod, facts.SuperCluster)
 	if tenantPod.DeletionTimestamp != nil {
-		if elsewhere || ptr.Deref(tenantPod.DeletionGracePeriodSeconds, 1) == 0 && !awaitsEnd(tenantPod) {
-			return StepNone // another super cluster's, or it waits for finalizers
+		if elsewhere || ptr.Deref(tenantPod.DeletionGracePeriodSeconds, 1) == 0 && len(tenantPod.Finalizers) > 0 && !awaitsEnd(tenantPod) {
+			// Another super cluster's, or it waits for finalizers. Without any, an API server has written the grace
+			// period of a deletion and was interrupted before it deleted the pod.
+			return StepNone
 		}
 		return StepRemoveTenant
 	}

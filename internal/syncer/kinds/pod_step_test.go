@@ -172,6 +172,10 @@ func TestNextStep(t *testing.T) {
 			name: "deleted before it was bound, waits for finalizers", want: kinds.StepNone,
 			tenant: stepPod("uid", withFinalizer, terminating(0)),
 		},
+		{
+			name: "deleted, and the API server was interrupted before it was gone", want: kinds.StepRemoveTenant,
+			tenant: stepPod("uid", bound("r1.n1"), running, terminating(0)),
+		},
 		{name: "deleted elsewhere", tenant: stepPod("uid", bound("r2.n1"), running, terminating(30)), want: kinds.StepNone},
 
 		{name: "a pod without an owner has its name", tenant: stepPod("uid"), super: stepPod("s"), want: kinds.StepWarnConflict},
