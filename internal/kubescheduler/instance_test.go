@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/kubernetes/pkg/scheduler"
 
 	"github.com/superpool/superpool/internal/refusal"
 	"github.com/superpool/superpool/plugins"
@@ -41,6 +42,27 @@ func TestBuildRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "building a scheduler: ")
 }
 
+// run runs the scheduler of an instance until stop is called.
+func run(ctx context.Context, t *testing.T, instance *Instance) (sched *scheduler.Scheduler, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	sched, err := instance.Build(ctx)
+	require.NoError(t, err)
+	instance.Informers.Start(ctx.Done())
+	instance.Informers.WaitForCacheSync(ctx.Done())
+	require.NoError(t, sched.WaitForHandlersSync(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		sched.Run(ctx)
+	}()
+	return sched, func() {
+		cancel()
+		<-ended
+		instance.Informers.Shutdown()
+	}
+}
+
 // TestFailed runs a scheduler whose only node is too small: Failed is called with the pod and the reason, the status
 // that it returns decides what kube-scheduler does, and condition and Event say the reason.
 func TestFailed(t *testing.T) {
@@ -53,7 +75,6 @@ func TestFailed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, ctx := ktesting.NewTestContext(t)
-			ctx, cancel := context.WithCancel(ctx)
 			api := fake.NewClientset(builders.Node("r1", "cpu", "1", "pods", "10").Obj(),
 				builders.Pod("web", "large", "cpu", "2").SchedulerName(corev1.DefaultSchedulerName).Obj())
 			cfg, err := LoadConfig("", []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"))
@@ -74,21 +95,8 @@ func TestFailed(t *testing.T) {
 					return status
 				},
 			}
-			sched, err := instance.Build(ctx)
-			require.NoError(t, err)
-			instance.Informers.Start(ctx.Done())
-			instance.Informers.WaitForCacheSync(ctx.Done())
-			require.NoError(t, sched.WaitForHandlersSync(ctx))
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				sched.Run(ctx)
-			}()
-			defer func() {
-				cancel()
-				<-ended
-				instance.Informers.Shutdown()
-			}()
+			_, stop := run(ctx, t, &instance)
+			defer stop()
 
 			const want = "0/1 super clusters are available: 1 has too little free cpu"
 			require.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -110,7 +118,6 @@ func TestFailed(t *testing.T) {
 // TestRefused: a Pod that must wait is not scheduled, and its Event has the reason of those that must.
 func TestRefused(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
-	ctx, cancel := context.WithCancel(ctx)
 	api := fake.NewClientset(builders.Node("r1", "cpu", "1", "pods", "10").Obj(),
 		builders.Pod("web", "small", "cpu", "1").SchedulerName(corev1.DefaultSchedulerName).Obj())
 	cfg, err := LoadConfig("", []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"))
@@ -121,21 +128,8 @@ func TestRefused(t *testing.T) {
 		Recorders: func(string) events.EventRecorder { return recorder },
 		Refused:   func(*corev1.Pod) string { return "not on Mondays" }, RefusedReason: "Closed",
 	}
-	sched, err := instance.Build(ctx)
-	require.NoError(t, err)
-	instance.Informers.Start(ctx.Done())
-	instance.Informers.WaitForCacheSync(ctx.Done())
-	require.NoError(t, sched.WaitForHandlersSync(ctx))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		sched.Run(ctx)
-	}()
-	defer func() {
-		cancel()
-		<-ended
-		instance.Informers.Shutdown()
-	}()
+	_, stop := run(ctx, t, &instance)
+	defer stop()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		pod, err := api.CoreV1().Pods("web").Get(t.Context(), "small", metav1.GetOptions{})
 		require.NoError(c, err)
@@ -150,7 +144,6 @@ func TestRefused(t *testing.T) {
 // is judged without.
 func TestHinted(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
-	ctx, cancel := context.WithCancel(ctx)
 	tainted := builders.Node("r1", "cpu", "1", "pods", "10").Obj()
 	tainted.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
 	pod := builders.Pod("web", "small", "cpu", "1").SchedulerName(corev1.DefaultSchedulerName).Obj()
@@ -168,21 +161,8 @@ func TestHinted(t *testing.T) {
 		Client: api, Informers: informers.NewSharedInformerFactory(api, 0), Config: cfg, Recorders: NoEvents,
 		Judged: func(pod *corev1.Pod) (*corev1.Pod, string) { return without(pod), "" }, Hinted: without,
 	}
-	sched, err := instance.Build(ctx)
-	require.NoError(t, err)
-	instance.Informers.Start(ctx.Done())
-	instance.Informers.WaitForCacheSync(ctx.Done())
-	require.NoError(t, sched.WaitForHandlersSync(ctx))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		sched.Run(ctx)
-	}()
-	defer func() {
-		cancel()
-		<-ended
-		instance.Informers.Shutdown()
-	}()
+	sched, stop := run(ctx, t, &instance)
+	defer stop()
 	waits := func() bool {
 		info, exists := sched.SchedulingQueue.GetPod("small", "web")
 		return exists && info.Attempts == 1 && info.UnschedulablePlugins.Equal(sets.New("TaintToleration"))
