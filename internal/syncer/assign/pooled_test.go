@@ -114,9 +114,14 @@ func deleted[T client.Object](object T) T {
 	return object
 }
 
-// controlPlane returns a control plane that records what is read of it.
-func controlPlane(t *testing.T, reads *[]string, objects ...client.Object) client.Reader {
+// controlPlane returns a control plane that records what is read of it. It holds copies: the client writes versions
+// into what it is given, and cases that run beside each other have objects in common.
+func controlPlane(t *testing.T, reads *[]string, given ...client.Object) client.Reader {
 	t.Helper()
+	objects := make([]client.Object, len(given))
+	for i, object := range given {
+		objects[i] = object.DeepCopyObject().(client.Object)
+	}
 	scheme := runtime.NewScheme()
 	require.NoError(t, errors.Join(schedulerv1alpha1.AddToScheme(scheme), tenancyv1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)))
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
