@@ -573,7 +573,7 @@ func (w *modelWorld) checkRequest(key types.NamespacedName, before, after *sched
 }
 
 // checkReleases: what is released was leaving, and what leaves a super cluster is held until the namespace is whole
-// elsewhere. Whether pods may use it is looked at in each step (checkRoom).
+// elsewhere but for its storage. Whether pods may use it is looked at in each step (checkRoom).
 func (w *modelWorld) checkReleases(key types.NamespacedName, was, is map[string]modelPlaced, owed slice.Amounts) {
 	for _, id := range sortedNames(was) {
 		a, b := was[id], is[id]
@@ -589,15 +589,15 @@ func (w *modelWorld) checkReleases(key types.NamespacedName, was, is map[string]
 			continue
 		case !released.Fits(a.leaving):
 			w.broken("%s gave back %s of %s, where %s was leaving", key, released, id, a.leaving)
-		case a.reason != schedulerv1alpha1.LeavingShrunk && a.reason != schedulerv1alpha1.LeavingPreempted && !owed.IsZero():
-			w.broken("%s gave back %s of %s before it had as much elsewhere, which lacks %s", key, released, id, owed)
+		case a.reason != schedulerv1alpha1.LeavingShrunk && a.reason != schedulerv1alpha1.LeavingPreempted && !owed.OfPods().IsZero():
+			w.broken("%s gave back %s of %s before it had as much elsewhere, which lacks %s", key, released, id, owed.OfPods())
 		}
 		w.did["released "+string(a.reason)]++
 	}
 }
 
 // checkEviction: only pods that have not ended are evicted, from where their namespace leaves, once it is whole
-// elsewhere. They are deleted without being asked about only where the super cluster is lost and they are not Ready.
+// elsewhere but for its storage. They are deleted without being asked about only where the super cluster is lost and they are not Ready.
 func (w *modelWorld) checkEviction(pod *modelPod, deletes bool) {
 	name, overdue := pod.object.Name, false
 	if pod.isTerminal() && !pod.finished.After(w.clock.Now().Add(-modelWindow)) {
@@ -613,7 +613,7 @@ func (w *modelWorld) checkEviction(pod *modelPod, deletes bool) {
 		if deletes && !here.leavesFor(schedulerv1alpha1.LeavingLost) {
 			return false
 		}
-		return here.leavesFor(modelMoves...) && here.reason != schedulerv1alpha1.LeavingMoved && event.owed.IsZero()
+		return here.leavesFor(modelMoves...) && here.reason != schedulerv1alpha1.LeavingMoved && event.owed.OfPods().IsZero()
 	}
 	if !w.wasLately(pod.key, leaves) {
 		w.broken("pod %s is evicted from %s, and its namespace does not leave it, or is not whole elsewhere: %s", name, pod.cluster, describe(w.meta.objects[pod.key]))
