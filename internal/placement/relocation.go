@@ -15,7 +15,8 @@ import (
 	"github.com/superpool/superpool/internal/slice"
 )
 
-// Wish is a pod that waits because it is larger than the room that its namespace has in any one super cluster.
+// Wish is a pod that waits because it is larger than the room that its namespace has in any one super cluster, or in the
+// one of its volumes.
 type Wish struct {
 	// Pod is its name.
 	Pod string
@@ -26,6 +27,8 @@ type Wish struct {
 	Used map[string]slice.Amounts
 	// Clusters are the super clusters where the pod may run, the preferred ones first.
 	Clusters []string
+	// Home is where its volumes are: it can run nowhere else. "": it has none.
+	Home string
 }
 
 // Relocation is slices of a namespace that are to move, so that one super cluster has room for a pod. The zero
@@ -76,7 +79,7 @@ func Relocate(np *schedulerv1alpha1.NamespacePlacement, wish *Wish) (best Reloca
 	for i := range np.Status.Placements {
 		p := &np.Status.Placements[i]
 		staying[p.Cluster] = StayingIn(p)
-		if wish.Requests.Fits(staying[p.Cluster].Minus(wish.Used[p.Cluster])) {
+		if (wish.Home == "" || wish.Home == p.Cluster) && wish.Requests.Fits(staying[p.Cluster].Minus(wish.Used[p.Cluster])) {
 			return Relocation{}, ""
 		}
 	}
@@ -84,9 +87,12 @@ func Relocate(np *schedulerv1alpha1.NamespacePlacement, wish *Wish) (best Reloca
 		return Relocation{}, why
 	}
 	why = "it may run in no super cluster that vc-scheduler can measure"
+	if wish.Home != "" {
+		why = fmt.Sprintf("its volumes are in super cluster %s, which takes no pods now, or which vc-scheduler cannot measure", wish.Home)
+	}
 	fewest := int64(0)
 	for _, cluster := range wish.Clusters {
-		if _, measured := wish.Used[cluster]; !measured {
+		if _, measured := wish.Used[cluster]; !measured || wish.Home != "" && wish.Home != cluster {
 			continue
 		}
 		lacks := wish.Used[cluster].Plus(wish.Requests).Minus(staying[cluster]).OfPods()

@@ -35,6 +35,12 @@ func big(requests string, used map[string]slice.Amounts, clusters ...string) *pl
 	return &placement.Wish{Pod: "big", Requests: cpus(requests), Used: used, Clusters: clusters}
 }
 
+// at says where the volumes of a pod are.
+func at(home string, wish *placement.Wish) *placement.Wish {
+	wish.Home = home
+	return wish
+}
+
 func TestRelocate(t *testing.T) {
 	t.Parallel()
 	nothing := usedIn("r1", "0", "r2", "0", "r3", "0")
@@ -84,7 +90,14 @@ func TestRelocate(t *testing.T) {
 		},
 		"it has room":                     {np: two(), wish: big("2", nothing, "r1", "r2")},
 		"it has room where it may not go": {np: two(), wish: big("2", usedIn("r1", "2", "r2", "0"), "r1")},
-		"larger than the quota":           {np: two(), wish: big("5", nothing, "r1", "r2"), wantWhy: "it requests cpu=5, and the whole quota is cpu=4"},
+		"it has room, and its volumes are elsewhere": {
+			np: two(), wish: at("r3", big("1", nothing, "r1", "r2", "r3")), want: "1 slice from r1 to r3 for pod big, which requests cpu=1", wantGranted: "r1=2-1 r2=2 r3=1",
+		},
+		"it has room where its volumes are": {np: two(), wish: at("r2", big("1", nothing, "r1", "r2"))},
+		"its volumes are where it may not go": {
+			np: two(), wish: at("r3", big("1", nothing, "r1", "r2")), wantWhy: "its volumes are in super cluster r3, which takes no pods now, or which vc-scheduler cannot measure",
+		},
+		"larger than the quota": {np: two(), wish: big("5", nothing, "r1", "r2"), wantWhy: "it requests cpu=5, and the whole quota is cpu=4"},
 		"no room in sum": {
 			np: two(), wish: big("3", usedIn("r1", "1", "r2", "1"), "r1", "r2"), wantWhy: "it requests cpu=3, and pods use cpu=2 of the quota of cpu=4",
 		},

@@ -21,7 +21,6 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-	nodeutil "k8s.io/kubernetes/pkg/util/node"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -52,38 +51,7 @@ type claimReleaser struct {
 	// meta reads what is stored in the meta cluster now.
 	meta  client.Reader
 	clock clock.PassiveClock
-	// holds reads live whether a super cluster of the pool holds super namespaces of the tenant. An error says that it
-	// may; nil: each may.
-	holds func(ctx context.Context, superCluster string) (bool, error)
-	// asked is what super clusters of the pool said last. How many claims name them is the tenant's to write.
-	asked map[string]heldAnswer
-}
-
-// heldAnswer is whether a super cluster may have held anything of the tenant at a time.
-type heldAnswer struct {
-	holds bool
-	at    time.Time
-}
-
-// heldPeriod is for how long an answer of a super cluster counts. It is shorter than gonePatience, so that what counts
-// is of after the deletion of the claim.
-const heldPeriod = time.Minute
-
-// mayHold returns whether a super cluster of the pool may hold anything of the tenant.
-func (r *claimReleaser) mayHold(ctx context.Context, superCluster string) bool {
-	now := r.clock.Now()
-	if last, known := r.asked[superCluster]; known && now.Sub(last.at) < heldPeriod {
-		return last.holds
-	}
-	holds, err := r.holds(ctx, superCluster)
-	if err != nil {
-		klog.FromContext(ctx).V(2).Info("A super cluster does not say what it holds of the tenant", "superCluster", superCluster, "err", err)
-	}
-	if r.asked == nil {
-		r.asked = map[string]heldAnswer{}
-	}
-	r.asked[superCluster] = heldAnswer{holds || err != nil, now}
-	return holds || err != nil
+	held  *heldNamespaces
 }
 
 // witnessesOf returns the super clusters that hold a claim or snapshot which its tenant deletes.
@@ -192,9 +160,12 @@ func (r *claimReleaser) releaseAll(ctx context.Context, objects []metav1.Object,
 			someLeft = someLeft || node == nil
 		}
 	}
-	there, err := r.stored(ctx, someLeft)
-	if err != nil {
-		return reconcile.Result{}, err
+	var there map[string]bool
+	if someLeft {
+		var err error
+		if there, err = storedNodes(ctx, r.meta); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
 	var errs []error
 	for _, object := range objects {
@@ -207,8 +178,7 @@ func (r *claimReleaser) releaseAll(ctx context.Context, objects []metav1.Object,
 }
 
 // waits returns how long an object is to wait for a super cluster, by its virtual Node, nil if it has left the pool,
-// before it is looked at again, 0 if nothing holds it there. One that is not Ready is not asked, and may hold it: the
-// tenant has one worker, and which super clusters its objects name is the tenant's to write.
+// before it is looked at again, 0 if nothing holds it there.
 func (r *claimReleaser) waits(ctx context.Context, object metav1.Object, superCluster string, node *corev1.Node) time.Duration {
 	since := object.GetDeletionTimestamp().Time
 	if node == nil {
@@ -219,20 +189,18 @@ func (r *claimReleaser) waits(ctx context.Context, object metav1.Object, superCl
 	if waits := gonePatience - r.clock.Since(since); waits > 0 {
 		return waits
 	}
-	if node != nil && (r.holds == nil || !nodeutil.IsNodeReady(node) || r.mayHold(ctx, superCluster)) {
-		return gonePatience
+	if node != nil {
+		if held, known := r.held.in(ctx, node); !known || held.Len() > 0 {
+			return gonePatience
+		}
 	}
 	return 0
 }
 
-// stored returns the names of the Nodes that the meta cluster has now, nil unless they are needed.
-func (r *claimReleaser) stored(ctx context.Context, needed bool) (map[string]bool, error) {
-	if !needed {
-		return nil, nil
-	}
-	// One list for all: which names the finalizers have is the tenant's to write.
+// storedNodes returns the names of the Nodes that the meta cluster has now. It is one list for all that tenants name.
+func storedNodes(ctx context.Context, meta client.Reader) (map[string]bool, error) {
 	var live corev1.NodeList
-	if err := r.meta.List(ctx, &live); err != nil {
+	if err := meta.List(ctx, &live); err != nil {
 		return nil, fmt.Errorf("listing virtual Nodes: %w", err)
 	}
 	there := map[string]bool{}

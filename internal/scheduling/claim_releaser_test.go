@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -108,12 +109,15 @@ func TestClaimReleaser(t *testing.T) {
 				clock: testingclock.NewFakePassiveClock(evictionNow), snapshots: snapshots,
 			}
 			asked := map[string]int{}
-			r.holds = func(_ context.Context, superCluster string) (bool, error) {
-				if asked[superCluster]++; slices.Contains(tc.silent, superCluster) {
-					return false, errors.New("silence")
+			r.held = &heldNamespaces{clock: r.clock, read: func(_ context.Context, superCluster string) (sets.Set[string], error) {
+				switch asked[superCluster]++; {
+				case slices.Contains(tc.silent, superCluster):
+					return nil, errors.New("silence")
+				case slices.Contains(tc.empty, superCluster):
+					return sets.New[string](), nil
 				}
-				return !slices.Contains(tc.empty, superCluster), nil
-			}
+				return sets.New("other"), nil
+			}}
 			r.dispatcher.began = evictionNow.Add(-24 * time.Hour)
 			if tc.left > 0 {
 				r.dispatcher.left["r1"] = evictionNow.Add(-tc.left)

@@ -282,8 +282,9 @@ func (p *modelProcess) Held(_ context.Context, namespace types.NamespacedName, u
 		case ledger == nil || super.silent:
 			complete = false
 		default:
-			if use := ledger.Use(namespace); use.NamespaceUID == uid && !use.Hard.IsZero() {
-				held[id] = use.Hard
+			use := ledger.Use(namespace)
+			if mayUse := use.MayUse(); use.NamespaceUID == uid && !mayUse.IsZero() {
+				held[id] = mayUse
 			}
 		}
 	}
@@ -422,7 +423,11 @@ func (p *modelProcess) leaves(key types.NamespacedName) {
 	p.works("leaver "+key.String(), func() error {
 		_, err := p.leaver.Reconcile(p.ctx, reconcile.Request{NamespacedName: key})
 		if err == nil {
-			p.world.namespace(key).looked = p.world.clock.Now()
+			ns, now := p.world.namespace(key), p.world.clock.Now()
+			if now.Sub(ns.looked) > modelWindow {
+				ns.lookedBefore = ns.looked
+			}
+			ns.looked = now
 		}
 		return err
 	})

@@ -303,6 +303,12 @@ func (w *modelWorld) checkQuota(key types.NamespacedName, before, after *schedul
 		return
 	}
 	ns := w.namespace(key)
+	if ns.quota != nil {
+		// it was lowered to that, and what the one before had none of may not be let grow: its choice is refused
+		if has, _ := slice.Quota([]corev1.ResourceQuota{*ns.quota}); least(has, slice.Of(before.Spec.Quota)).IsZero() {
+			return
+		}
+	}
 	// since when it is gone is noted in whole seconds
 	if gone := w.clock.Since(ns.quotaSeen); gone < modelQuotaGrace-time.Second {
 		w.broken("%s lost its quota, of which one was seen %s ago", key, gone)
@@ -354,6 +360,9 @@ func (w *modelWorld) owes(before slice.Amounts, was, is map[string]modelPlaced) 
 			left = left.Plus(a.stays().Minus(b.stays()))
 		case moved:
 			returned = returned.Plus(least(a.leaving, b.reserved)) // whether it stays, or leaves as too much now
+			if w.isGone(id) {
+				left = left.Plus(a.stays().Minus(b.reserved))
+			}
 		case w.isGone(id): // and what leaves there does so because the quota was lowered
 			left = left.Plus(a.stays().Minus(b.reserved))
 		default:
@@ -626,9 +635,13 @@ func (w *modelWorld) checkEviction(pod *modelPod, deletes bool) {
 // checkDeletion: nobody asks the budget of a pod that is lost and not Ready.
 func (w *modelWorld) checkDeletion(pod *modelPod) {
 	name := pod.object.Name
-	from := w.clock.Now() // or since when the Leaver, which says that it is lost no more, has not looked
-	if looked := w.namespace(pod.key).looked; looked.Before(from) {
-		from = looked
+	// since when the Leaver, which says that it is lost no more, has not looked
+	ns, from := w.namespace(pod.key), w.clock.Now()
+	switch {
+	case from.Sub(ns.looked) > modelWindow:
+		from = ns.looked
+	case !ns.lookedBefore.IsZero():
+		from = ns.lookedBefore
 	}
 	if !w.since(pod.cluster, from.Add(-modelWindow), func(state modelNodeState) bool { return !state.silentSince.IsZero() }) {
 		w.broken("pod %s is deleted, and %s is not lost", name, pod.cluster)

@@ -43,7 +43,7 @@ var modelExternal = []modelAction{
 	{"resize", 2, func(w *modelWorld) { w.resizes(w.superCluster()) }},
 	{"join", 1, func(w *modelWorld) { w.joins() }},
 	{"remove", 1, func(w *modelWorld) { w.removes(w.superCluster()) }},
-	{"order a move", 6, func(w *modelWorld) { w.ordersMove(w.key()) }},
+	{"order a move", 14, func(w *modelWorld) { w.ordersMove(w.key()) }},
 	{"delete by hand", 1, func(w *modelWorld) { w.deletesByHand(w.key()) }},
 	{"out of service", 2, func(w *modelWorld) { w.outOfService(w.superCluster()) }},
 	{"restart", 2, func(w *modelWorld) { w.restarts() }},

@@ -55,7 +55,7 @@ func TestParts(t *testing.T) {
 		}
 		queue.ShutDown()
 	}
-	require.Empty(t, cmp.Diff([]concern{concernClaim, concernClaimRelease, concernNodes, concernPod}, concerns[PartPods]))
+	require.Empty(t, cmp.Diff([]concern{concernClaim, concernClaimHome, concernClaimRelease, concernNodes, concernPod}, concerns[PartPods]))
 	require.Empty(t, cmp.Diff(concerns[PartAll], slices.Sorted(slices.Values(append(slices.Clone(concerns[PartPlacements]), concerns[PartPods]...)))))
 }
 

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/claimhome"
 	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/policy"
@@ -51,12 +52,14 @@ const (
 )
 
 // relocationReconciler moves unused slices of a namespace into one super cluster where a pod waits that is larger than
-// what is free of the namespace in any of them. It requests the move as a tenant would, and as often. A request names a
+// what is free of the namespace in any of them, or in the one where its volumes are. It requests the move as a tenant would, and as often. A request names a
 // namespace: a pod that waits adds it after relocationDelay, and so all pods of a namespace cost one look at it.
 type relocationReconciler struct {
-	key        string
-	store      *Store
-	pods       corev1listers.PodLister
+	key   string
+	store *Store
+	pods  corev1listers.PodLister
+	// claims are the tenant's claims, nil where another process schedules its pods: then no pod is known to have volumes.
+	claims     corev1listers.PersistentVolumeClaimLister
 	namespaces corev1listers.NamespaceLister
 	usage      Usage
 	// virtualNodes returns the virtual Nodes by name.
@@ -198,13 +201,13 @@ func (r *relocationReconciler) relocate(
 ) (helped *corev1.Pod, found placement.Relocation, why string) {
 	seen, nodes := sets.New[string](), r.virtualNodes()
 	for _, pod := range waiting {
-		requests := view.Used(pod)
-		if key := requests.Key(); seen.Has(key) {
+		requests, home := view.Used(pod), r.homeOf(pod)
+		if key := requests.Key() + home; seen.Has(key) {
 			continue
 		} else if seen.Insert(key); seen.Len() > maxWishes {
 			break
 		}
-		wish := placement.Wish{Pod: pod.Name, Requests: requests, Used: used, Clusters: clustersFor(pod, requests, nodes, r.clock.Now())}
+		wish := placement.Wish{Pod: pod.Name, Requests: requests, Used: used, Clusters: clustersFor(pod, requests, nodes, r.clock.Now()), Home: home}
 		untried := wish
 		untried.Clusters = slices.DeleteFunc(slices.Clone(wish.Clusters), tried.Has)
 		result, refused := placement.Relocate(np, &untried)
@@ -219,6 +222,24 @@ func (r *relocationReconciler) relocate(
 		}
 	}
 	return helped, placement.Relocation{}, why
+}
+
+// homeOf returns the super cluster where the volumes of a pod are, "" for none. Of several it is one: then the pod waits
+// there with the reason of that.
+func (r *relocationReconciler) homeOf(pod *corev1.Pod) string {
+	if r.claims == nil {
+		return ""
+	}
+	for i := range pod.Spec.Volumes {
+		name := claimhome.ClaimName(pod, &pod.Spec.Volumes[i])
+		if name == "" {
+			continue
+		}
+		if claim, err := r.claims.PersistentVolumeClaims(pod.Namespace).Get(name); err == nil && claimhome.Of(claim) != "" {
+			return claimhome.Of(claim)
+		}
+	}
+	return ""
 }
 
 // clustersFor returns the super clusters where a pod of the pod view may run now, sorted: what they are and say about

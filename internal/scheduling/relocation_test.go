@@ -104,6 +104,37 @@ func (b *relocationBed) uses(cluster string, requests slice.Amounts) {
 	b.waiting.Insert(request{concern: concernNamespace, namespace: "web"})
 }
 
+// TestRelocationToVolumes: a pod waits whose volumes are where its namespace holds too little. Slices follow it there,
+// although there is room for it elsewhere.
+func TestRelocationToVolumes(t *testing.T) {
+	t.Parallel()
+	b := newRelocationBed(t)
+	claims := b.factory.Core().V1().PersistentVolumeClaims()
+	b.controller.reconcile[concernRelocation].(*relocationReconciler).claims = claims.Lister()
+	require.NoError(t, claims.Informer().GetIndexer().Add(homelessClaim("data", func(claim *corev1.PersistentVolumeClaim) { claim.Spec.VolumeName = "r3.v" })))
+	require.NoError(t, claims.Informer().GetIndexer().Add(homelessClaim("homeless")))
+	b.pod("db", "1", "", func(pod *corev1.Pod) {
+		for _, name := range []string{"homeless", "data"} {
+			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+			}})
+		}
+	})
+	b.pod("any", "1", "")
+	b.pass(relocationDelay)
+	b.look()
+	const nowhere = "Warning NotMoved No slices are moved for pod db: its volumes are in super cluster r3, which takes no pods now, or which vc-scheduler cannot measure"
+	require.Equal(t, []string{nowhere, nowhere}, b.recorded())
+	b.nodes = append(b.nodes, builders.VirtualNode("r3", "cpu", "4", "pods", "100").Obj())
+	b.usage.set("r3", "web", placement.Use{})
+	b.pass(5 * time.Minute)
+	b.look()
+	const moves = "Normal Moving Moving 1 slice from r1 to r3 for pod db, which requests cpu=1"
+	require.Equal(t, []string{moves, moves}, b.recorded())
+	b.run()
+	b.wants("r1=1 r2=2 r3=1", `{"r1":1,"r2":2,"r3":1}`)
+}
+
 const movesToR1 = "Normal Moving Moving 1 slice from r2 to r1 for pod big, which requests cpu=3"
 
 // TestRelocation: a pod is larger than what its namespace has in any one super cluster. After a minute one of them has

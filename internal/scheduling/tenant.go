@@ -29,6 +29,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/engage"
@@ -84,9 +85,9 @@ type Tenants struct {
 	Store *Store
 	// Usage tells what super clusters run.
 	Usage Usage
-	// Holds reads live whether a super cluster of the pool holds super namespaces of the VirtualCluster with that
-	// cluster key and UID. Nil: nobody can say.
-	Holds func(ctx context.Context, superCluster, key string, uid types.UID) (bool, error)
+	// Holds reads live of which namespaces of the VirtualCluster with that cluster key and UID a super cluster of the
+	// pool holds super namespaces. Nil: nobody can say.
+	Holds func(ctx context.Context, superCluster, key string, uid types.UID) (sets.Set[string], error)
 	// Dispatcher routes the events of the meta cluster.
 	Dispatcher *Dispatcher
 	// PodConfig holds the profiles of the pod schedulers.
@@ -106,14 +107,15 @@ type Tenants struct {
 	patience time.Duration
 }
 
-// holdsOf is Holds of a tenant, nil if nobody can say.
-func (t *Tenants) holdsOf(tenant *tenants.Tenant) func(context.Context, string) (bool, error) {
-	if t.Holds == nil {
-		return nil
+// heldOf returns the memory of what super clusters hold of a tenant.
+func (t *Tenants) heldOf(tenant *tenants.Tenant) *heldNamespaces {
+	held := &heldNamespaces{clock: clock.RealClock{}}
+	if t.Holds != nil {
+		held.read = func(ctx context.Context, superCluster string) (sets.Set[string], error) {
+			return t.Holds(ctx, superCluster, tenant.Key, tenant.UID)
+		}
 	}
-	return func(ctx context.Context, superCluster string) (bool, error) {
-		return t.Holds(ctx, superCluster, tenant.Key, tenant.UID)
-	}
+	return held
 }
 
 // Engage works on one tenant until ctx ends. It is a tenants.Engage. A panic of an event handler or of the projection

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
@@ -64,6 +65,9 @@ const (
 	// concernClaimRelease: the finalizers of super clusters on a claim (name) that the tenant deletes, or on all claims
 	// and VolumeSnapshots.
 	concernClaimRelease concern = "claimRelease"
+	// concernClaimHome: the home of a claim (name) without volume where its namespace holds nothing, or of all such, in
+	// one namespace or in all.
+	concernClaimHome concern = "claimHome"
 	// concernRelocation: slices of a namespace that are to move for a pod.
 	concernRelocation concern = "relocation"
 	// concernMove: an order to move slices of a namespace that no pod uses.
@@ -144,9 +148,13 @@ func newTenantController(
 			key: tenant.Key, api: api, placements: t.Client, dispatcher: t.Dispatcher, recorder: recorder, clock: clock.RealClock{}, shows: showsClass(tenant.Policy),
 			claims: factory.Core().V1().PersistentVolumeClaims().Lister(), classes: factory.Storage().V1().StorageClasses().Lister(),
 		}
+		held := t.heldOf(tenant)
 		c.reconcile[concernClaimRelease] = &claimReleaser{
-			api: api, claims: factory.Core().V1().PersistentVolumeClaims().Lister(), dispatcher: t.Dispatcher, meta: t.Store.live, clock: clock.RealClock{},
-			holds: t.holdsOf(tenant),
+			api: api, claims: factory.Core().V1().PersistentVolumeClaims().Lister(), dispatcher: t.Dispatcher, meta: t.Store.live, clock: clock.RealClock{}, held: held,
+		}
+		c.reconcile[concernClaimHome] = &homeReleaser{
+			key: tenant.Key, api: api, claims: factory.Core().V1().PersistentVolumeClaims().Lister(), store: t.Store, dispatcher: t.Dispatcher, recorder: recorder,
+			clock: clock.RealClock{}, held: held,
 		}
 	}
 	if t.Part != PartPods {
@@ -169,6 +177,10 @@ func (c *tenantController) addPlacements(t *Tenants, tenant *tenants.Tenant, api
 	namespaces := c.informers.Core().V1().Namespaces().Lister()
 	quotas := c.informers.Core().V1().ResourceQuotas().Lister()
 	pods := c.informers.Core().V1().Pods().Lister()
+	var claims corev1listers.PersistentVolumeClaimLister
+	if c.choices != nil { // then the informers project claims, too
+		claims = c.informers.Core().V1().PersistentVolumeClaims().Lister()
+	}
 	about := namespaceEvents{quotas: quotas, recorder: recorder}
 	c.evictor = &evictor{
 		post: postEvictions(api), remove: deletions(api), pods: pods, namespaces: namespaces, events: about, clock: clock.RealClock{}, metrics: t.Metrics,
@@ -187,7 +199,7 @@ func (c *tenantController) addPlacements(t *Tenants, tenant *tenants.Tenant, api
 		},
 		concernEvent: &eventReconciler{key: tenant.Key, store: t.Store, namespaces: namespaces, events: about},
 		concernRelocation: &relocationReconciler{
-			key: tenant.Key, store: t.Store, pods: pods, namespaces: namespaces, usage: t.Usage, virtualNodes: t.Dispatcher.virtualNodes,
+			key: tenant.Key, store: t.Store, pods: pods, claims: claims, namespaces: namespaces, usage: t.Usage, virtualNodes: t.Dispatcher.virtualNodes,
 			policy: tenant.Policy, limits: c.limits, clock: clock.RealClock{}, events: about, recorder: recorder, attempts: map[string]attempt{},
 		},
 		concernMove: &moveReconciler{
@@ -261,6 +273,7 @@ func (c *tenantController) watch(ctx context.Context, queue workqueue.TypedRateL
 			queue.Add(request{concern: concernOutOfService})
 			queue.Add(request{concern: concernClaim})
 			queue.Add(request{concern: concernClaimRelease})
+			queue.Add(request{concern: concernClaimHome})
 		},
 		storageChanged: func() { queue.AddAfter(request{concern: concernClaim}, claimsInterval) },
 	}))
@@ -288,6 +301,9 @@ func (c *tenantController) watchClaims(ctx context.Context, queue workqueue.Type
 	claimChanged := func(claim *corev1.PersistentVolumeClaim) {
 		if homeless(claim) {
 			queue.Add(homeRequest(claim))
+		}
+		if mayBeStranded(claim) {
+			queue.Add(request{concern: concernClaimHome, namespace: claim.Namespace, name: claim.Name})
 		}
 		if len(witnessesOf(claim)) > 0 {
 			queue.Add(request{concern: concernClaimRelease, namespace: claim.Namespace, name: claim.Name})
@@ -401,6 +417,7 @@ func requestsFor(change placementChange) []request {
 		{concern: concernNodes},
 		{concern: concernNamespace, namespace: np.Name},
 		{concern: concernAnnotation, namespace: np.Name},
+		{concern: concernClaimHome, namespace: np.Name},
 	}
 	if np.Annotations[schedulerv1alpha1.AnnotationMove] != "" {
 		items = append(items, request{concern: concernMove, namespace: np.Name})

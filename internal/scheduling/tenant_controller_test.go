@@ -164,7 +164,7 @@ func TestRequestsFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			always := []request{{concern: concernNodes}, {concern: concernNamespace, namespace: "web"}, {concern: concernAnnotation, namespace: "web"}}
+			always := []request{{concern: concernNodes}, {concern: concernNamespace, namespace: "web"}, {concern: concernAnnotation, namespace: "web"}, {concern: concernClaimHome, namespace: "web"}}
 			require.Equal(t, append(always, tc.want...), requestsFor(placementChange{old: tc.old, current: tc.current}))
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -167,4 +168,18 @@ func TestTheIDThatAClusterHadIsGone(t *testing.T) {
 	used := controller.Usage(t.Context(), web, []string{"r1", "r2"})
 	require.True(t, used["r1"].Gone)
 	require.NotContains(t, used, "r2", "it may come back")
+}
+
+// TestHeld: what a namespace uses counts as held, whatever its quota says by now.
+func TestHeld(t *testing.T) {
+	t.Parallel()
+	controller, _ := newController(t, interceptor.Funcs{})
+	ledger := NewLedger()
+	defer controller.measures.serve("r1", &measure{ledger: ledger, touch: func() {}})()
+	ledger.SetQuota(quotaFor(webKey, "uid", "requests.cpu", "0"))
+	ledger.SetPod(ours(webKey, "p", "n1", "cpu", "2"))
+	held, _ := controller.Held(t.Context(), webKey, "uid")
+	require.Equal(t, map[string]slice.Amounts{"r1": {"cpu": 2000, "pods": 1}}, held)
+	held, _ = controller.Held(t.Context(), webKey, "another")
+	require.Empty(t, held)
 }

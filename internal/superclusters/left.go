@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,7 +38,7 @@ func (c *Controller) Left(ctx context.Context, key string, uid types.UID) ([]str
 		if err != nil {
 			klog.FromContext(ctx).V(2).Info("A super cluster does not say what it holds of a tenant", "superCluster", node.Name, "err", err)
 		}
-		if holds || err != nil {
+		if holds.Len() > 0 || err != nil {
 			left = append(left, node.Name)
 		}
 	}
@@ -45,61 +46,64 @@ func (c *Controller) Left(ctx context.Context, key string, uid types.UID) ([]str
 	return left, nil
 }
 
-// holds returns whether a super cluster holds super namespaces of a VirtualCluster, those that are being deleted among
-// them.
-func (c *Controller) holds(ctx context.Context, superCluster, key string, uid types.UID) (bool, error) {
+// holds returns the namespaces of a VirtualCluster of which a super cluster holds super namespaces, those that are being
+// deleted among them.
+func (c *Controller) holds(ctx context.Context, superCluster, key string, uid types.UID) (sets.Set[string], error) {
 	super, superUID := c.measures.client(superCluster)
 	if super == nil {
-		return false, fmt.Errorf("super cluster %s does not answer", superCluster)
+		return nil, fmt.Errorf("super cluster %s does not answer", superCluster)
 	}
 	return holds(ctx, super, superUID, key, uid)
 }
 
-// Holds reads live whether a super cluster of the pool holds super namespaces of a VirtualCluster, by its cluster key
-// and UID. A process that has no connection to it that answers, as one that leads tenants alone has none, makes one for
+// Holds reads live of which namespaces of a VirtualCluster, by its cluster key and UID, a super cluster of the pool holds
+// super namespaces. A process that has no connection to it that answers, as one that leads tenants alone has none, makes one for
 // this question, and waits probeTimeout at most: callers ask only super clusters whose virtual Node is Ready.
-func (c *Controller) Holds(ctx context.Context, superCluster, key string, uid types.UID) (bool, error) {
+func (c *Controller) Holds(ctx context.Context, superCluster, key string, uid types.UID) (sets.Set[string], error) {
 	if super, superUID := c.measures.client(superCluster); super != nil {
 		return holds(ctx, super, superUID, key, uid)
 	}
 	node := &corev1.Node{}
 	if err := c.Reader.Get(ctx, types.NamespacedName{Name: superCluster}, node); err != nil {
-		return false, fmt.Errorf("reading virtual Node %s: %w", superCluster, err)
+		return nil, fmt.Errorf("reading virtual Node %s: %w", superCluster, err)
 	}
 	superUID := types.UID(node.Annotations[schedulerv1alpha1.AnnotationSuperClusterUID])
 	if !isVirtual(node) || superUID == "" {
-		return false, fmt.Errorf("virtual Node %s names no super cluster", superCluster)
+		return nil, fmt.Errorf("virtual Node %s names no super cluster", superCluster)
 	}
 	config, _, reason, err := c.readSecret(ctx, parseName(node.Annotations[AnnotationClusterRef]))
 	switch {
 	case err != nil:
-		return false, err
+		return nil, err
 	case config == nil:
-		return false, &engage.Failure{Reason: reason}
+		return nil, &engage.Failure{Reason: reason}
 	}
 	super, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return false, fmt.Errorf("making a client of super cluster %s: %w", superCluster, err)
+		return nil, fmt.Errorf("making a client of super cluster %s: %w", superCluster, err)
 	}
 	return holds(ctx, super, superUID, key, uid)
 }
 
-func holds(ctx context.Context, super kubernetes.Interface, superUID types.UID, key string, uid types.UID) (bool, error) {
+func holds(ctx context.Context, super kubernetes.Interface, superUID types.UID, key string, uid types.UID) (sets.Set[string], error) {
 	asking, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	list, err := super.CoreV1().Namespaces().List(asking, metav1.ListOptions{LabelSelector: tenancyv1alpha1.LabelCluster + "=" + key})
 	if err != nil {
-		return false, fmt.Errorf("listing the super namespaces of tenant %s: %w", key, err)
-	}
-	if slices.ContainsFunc(list.Items, func(namespace corev1.Namespace) bool {
-		owner, ours := tenancy.GetOwner(&namespace)
-		return ours && owner.VirtualClusterUID == uid
-	}) {
-		return true, nil
+		return nil, fmt.Errorf("listing the super namespaces of tenant %s: %w", key, err)
 	}
 	found, _, err := readUID(ctx, super)
 	if err == nil {
-		_, err = proof.Compare("the super cluster", superUID, found, "it holds nothing of tenant "+key)
+		_, err = proof.Compare("the super cluster", superUID, found, "it holds nothing else of tenant "+key)
 	}
-	return false, err //nolint:wrapcheck // it names what was read
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names what was read
+	}
+	held := sets.New[string]()
+	for i := range list.Items {
+		if owner, ours := tenancy.GetOwner(&list.Items[i]); ours && owner.VirtualClusterUID == uid {
+			held.Insert(owner.Namespace)
+		}
+	}
+	return held, nil
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -127,13 +128,13 @@ func TestHolds(t *testing.T) {
 		holds      []corev1.Namespace
 		// secret is whether there is a kubeconfig.
 		secret bool
-		want   bool
+		want   sets.Set[string]
 		// wantErr is in the error, "" for none.
 		wantErr string
 	}{
-		{name: "nothing", uid: "uid-r1", known: "uid-r1", secret: true},
-		{name: "a super namespace", uid: "uid-r1", known: "uid-r1", secret: true, holds: []corev1.Namespace{*superNamespaceOf("uid")}, want: true},
-		{name: "another super cluster answers", uid: "uid-r2", known: "uid-r1", secret: true, wantErr: "uid-r1"},
+		{name: "nothing", uid: "uid-r1", known: "uid-r1", secret: true, want: sets.New[string]()},
+		{name: "a super namespace", uid: "uid-r1", known: "uid-r1", secret: true, holds: []corev1.Namespace{*superNamespaceOf("uid"), *superNamespaceOf("other")}, want: sets.New("web")},
+		{name: "another super cluster answers", uid: "uid-r2", known: "uid-r1", secret: true, holds: []corev1.Namespace{*superNamespaceOf("uid")}, wantErr: "uid-r1"},
 		{name: "no super cluster is known", uid: "uid-r1", secret: true, wantErr: "names no super cluster"},
 		{name: "no kubeconfig", uid: "uid-r1", known: "uid-r1", wantErr: "the kubeconfig is neither in"},
 	} {

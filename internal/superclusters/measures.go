@@ -331,14 +331,15 @@ func (c *Controller) Usage(ctx context.Context, namespace types.NamespacedName, 
 	return used
 }
 
-// Held returns what the quotas for a tenant namespace with that UID let pods request, by super cluster. It returns
+// Held returns what a tenant namespace with that UID uses or may use, by super cluster (placement.Use.MayUse). It returns
 // false while there may be more: vc-scheduler has just started, and a super cluster that it knows was not listed yet.
 func (c *Controller) Held(ctx context.Context, namespace types.NamespacedName, uid types.UID) (map[string]slice.Amounts, bool) {
 	held := map[string]slice.Amounts{}
 	measured := c.measures.all()
 	for id, ledger := range measured {
-		if use := ledger.Use(namespace); use.NamespaceUID == uid && !use.Hard.IsZero() {
-			held[id] = use.Hard
+		use := ledger.Use(namespace)
+		if mayUse := use.MayUse(); use.NamespaceUID == uid && !mayUse.IsZero() {
+			held[id] = mayUse
 		}
 	}
 	c.measures.mu.Lock()

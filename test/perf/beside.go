@@ -63,9 +63,12 @@ func mean(values []float64) float64 {
 	return total / float64(len(values))
 }
 
-// restarts kills the syncer while pods run, and starts it again. It returns for each time after how many seconds a pod
-// was Ready that was created when the syncer started.
-func (b *bed) restarts(ctx context.Context, s *scenario) ([]float64, error) {
+// restarts is after how many seconds a pod was Ready that was created when the syncer started again, for each time that
+// it was asked to end, and for each that it was killed: its Lease has to expire then.
+type restarts struct{ stopped, killed []float64 }
+
+// restarts ends the syncer while pods run, in turn by a signal and by a kill, and starts it again.
+func (b *bed) restarts(ctx context.Context, s *scenario) (*restarts, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	running := newLoad("restart", true)
@@ -81,15 +84,19 @@ func (b *bed) restarts(ctx context.Context, s *scenario) ([]float64, error) {
 	}
 	one := *s
 	one.targets = s.targets[:1]
-	var seconds []float64
-	for i := range b.options.Restarts {
+	measured := &restarts{}
+	for i := range 2 * b.options.Restarts {
+		how, end, seconds := "was asked to end", (*launch.Process).Stop, &measured.stopped
+		if i%2 == 1 {
+			how, end, seconds = "was killed", (*launch.Process).Kill, &measured.killed
+		}
 		added := newLoad(fmt.Sprintf("restart-%d", i), true)
 		names := added.plan(one.targets, 1)
 		if err := b.watchAll(ctx, &one, added); err != nil {
 			return nil, err
 		}
 		begin := time.Now()
-		if err := b.restart("syncer"); err != nil {
+		if err := b.restart("syncer", end); err != nil {
 			return nil, err
 		}
 		if err := added.burst(ctx, one.targets, names); err != nil {
@@ -98,8 +105,8 @@ func (b *bed) restarts(ctx context.Context, s *scenario) ([]float64, error) {
 		if err := b.await(ctx, added.allReady, func() string { return "the pod is not Ready" }, added); err != nil {
 			return nil, err
 		}
-		seconds = append(seconds, time.Since(begin).Seconds())
-		b.say("The syncer started again with %d pods: a new one is Ready after %.2f s", len(running.pods), seconds[i])
+		*seconds = append(*seconds, time.Since(begin).Seconds())
+		b.say("The syncer %s with %d pods, and started again: a new one is Ready after %.2f s", how, len(running.pods), (*seconds)[i/2])
 		if err := added.remove(ctx, one.targets); err != nil {
 			return nil, err
 		}
@@ -110,16 +117,16 @@ func (b *bed) restarts(ctx context.Context, s *scenario) ([]float64, error) {
 	if err := running.remove(ctx, s.targets); err != nil {
 		return nil, err
 	}
-	return seconds, b.await(ctx, running.allGone, func() string { return fmt.Sprintf("%d pods are gone", running.target.gone) }, running)
+	return measured, b.await(ctx, running.allGone, func() string { return fmt.Sprintf("%d pods are gone", running.target.gone) }, running)
 }
 
-// restart kills a program of ours and starts it again.
-func (b *bed) restart(name string) error {
+// restart ends a program of ours and starts it again.
+func (b *bed) restart(name string, end func(*launch.Process)) error {
 	for _, p := range b.ours {
 		if p.group != name {
 			continue
 		}
-		p.process.Kill()
+		end(p.process)
 		process, err := launch.Run(b.folder, name, p.command)
 		if err != nil {
 			return err

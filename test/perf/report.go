@@ -17,7 +17,7 @@ type Report struct {
 	bursts, paced map[string][]*result
 	names         []string
 	fairness      map[string]*fairness
-	restarts      []float64
+	restarts      *restarts
 }
 
 func (r *Report) addFairness(name string, shown *fairness) {
@@ -188,8 +188,9 @@ func (r *Report) atRest() string {
 			fmt.Fprintf(&text, "; of these until it is in the super cluster %.0f ms, Ready there %.0f ms, Ready in the tenant %.0f ms", 1000*shown.down, 1000*shown.below, 1000*shown.up)
 		}
 	}
-	if len(r.restarts) > 0 {
-		fmt.Fprintf(&text, "\n- syncer killed and started again with %d pods: a new pod is Ready after %.2f s", r.Options.Tenants*r.Options.Pods, quantile(r.restarts, 0.5))
+	if r.restarts != nil {
+		fmt.Fprintf(&text, "\n- syncer started again with %d pods: a new pod is Ready %.2f s after it was asked to end, %.2f s after it was killed",
+			r.Options.Tenants*r.Options.Pods, quantile(r.restarts.stopped, 0.5), quantile(r.restarts.killed, 0.5))
 	}
 	if text.Len() > 0 {
 		text.WriteString("\n")

@@ -47,7 +47,7 @@ func TestTable(t *testing.T) {
 		writes: map[string]float64{"syncer": 5}, cpu: map[string]float64{"syncer": 0.0005}, heap: map[string]float64{"syncer": 9000}, rss: map[string]float64{"syncer": 20000},
 	}
 	report.addFairness(pool, &fairness{alone: 0.2, beside: 0.22})
-	report.Options.Greedy, report.restarts = 300, []float64{3, 1, 2}
+	report.Options.Greedy, report.restarts = 300, &restarts{stopped: []float64{1}, killed: []float64{3, 1, 2}}
 	table := report.Table()
 	for _, want := range []string{
 		"| burst, all Ready | 6.00 s | – | 3.00 s | 2.00 |",
@@ -60,7 +60,7 @@ func TestTable(t *testing.T) {
 		"| of the deletion, syncer | 1.5 ms | – | – | – |",
 		"- syncer at rest: 5.0 writes in 20 s (1 tenants with 5 Nodes each), 0.03 s of CPU time a minute; by each pod 9.0 kB of heap, 20.0 kB resident",
 		"- pool: pods of regular tenants are Ready after 200 ms in the mean, beside one that creates 300 at once after 220 ms, 1.10 ×",
-		"- syncer killed and started again with 2 pods: a new pod is Ready after 2.00 s",
+		"- syncer started again with 2 pods: a new pod is Ready 1.00 s after it was asked to end, 2.00 s after it was killed",
 		"| super DELETE pods | 0.00 | 1.50 | 0 |",
 		"| tenant POST pods | 1.00 | 0.00 | 0 |",
 	} {

@@ -52,6 +52,12 @@ type Assignment struct {
 	Decision string
 }
 
+// Leaves reports whether new pods and volumes of the namespace are to be elsewhere: all that it has here leaves, or it is
+// no longer placed here.
+func (a *Assignment) Leaves() bool {
+	return a.State == Placed && a.Reserved == nil || a.State == Leaving || a.State == ServicesOnly
+}
+
 // Home is where a tenant namespace has what can be in one super cluster only: its load balancers and Ingresses.
 type Home int
 

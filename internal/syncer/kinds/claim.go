@@ -16,7 +16,6 @@ import (
 	"github.com/superpool/superpool/internal/claimhome"
 	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/policy"
-	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -76,6 +75,12 @@ func (c *Claims) Reconcile(ctx context.Context, key engine.Key, _ time.Duration)
 	if err := c.readUntaken(ctx, pair); err != nil {
 		return 0, err
 	}
+	if c.chosen(pair.tenantClaim) && (pair.superClaim == nil || !hasVolume(pair.superClaim)) {
+		var err error
+		if pair.facts.Leaves, err = c.env.leaves(ctx, key); err != nil {
+			return 0, err
+		}
+	}
 	if pair.tenantClaim != nil && pair.superClaim == nil {
 		assignment, err := c.env.Assignments.Of(ctx, key.Tenant, key.Namespace)
 		if err != nil {
@@ -86,7 +91,6 @@ func (c *Claims) Reconcile(ctx context.Context, key engine.Key, _ time.Duration)
 			return 0, err
 		}
 		pair.facts.Ready = placed && assignment.Reserved != nil // nil: all of it leaves
-		pair.facts.Leaves = c.chosen(pair.tenantClaim) && assignment.State == assign.Placed && assignment.Reserved == nil
 		snapshot := claimhome.Snapshot(pair.tenantClaim)
 		pair.facts.Restores = snapshot != ""
 		if pair.tenantClaim.DeletionTimestamp == nil && pair.tenantClaim.Spec.VolumeName == "" {
@@ -324,6 +328,11 @@ func (c *Claims) up(ctx context.Context, pair *claimPair) error {
 
 // delete deletes a super claim that has no place here, or keeps it. Its volume goes as the super cluster's class says.
 func (c *Claims) delete(ctx context.Context, pair *claimPair) error {
+	if pair.facts.Leaves {
+		if err := c.env.confirmLeaves(ctx, pair.key); err != nil {
+			return err
+		}
+	}
 	superClaim, live := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaim{}
 	return c.env.end(ctx, pair.tenant, pair.key, "", superClaim, live, func(found bool, owner tenancy.Owner) fate {
 		tenantClaim := live
@@ -335,6 +344,10 @@ func (c *Claims) delete(ctx context.Context, pair *claimPair) error {
 			return fateGoes
 		case ClaimStepKeep:
 			return fateKept
+		case ClaimStepSync:
+			if pair.facts.Leaves && c.chosen(tenantClaim) && !hasVolume(superClaim) {
+				return fateGoes
+			}
 		}
 		return fateStays
 	})

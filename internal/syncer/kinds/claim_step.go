@@ -42,7 +42,7 @@ const (
 	// Nothing is deleted: the super claim's volume may hold data.
 	ClaimStepWarnUnused
 	// ClaimStepDelete deletes the super claim of a tenant claim that is being deleted, or one without volume whose
-	// tenant claim is gone, replaced, or has another home (proof: live reads of both).
+	// tenant claim is gone, replaced, or has another home, or whose namespace leaves (proof: live reads of both).
 	ClaimStepDelete
 	// ClaimStepKeep tells the operator of a super claim with a volume whose tenant claim is gone or replaced, and
 	// nobody has seen it being deleted.
@@ -101,7 +101,7 @@ type ClaimFacts struct {
 
 	// The rest is false or empty for a claim for which nobody chose this super cluster.
 
-	// Leaves is whether all that its namespace has here leaves.
+	// Leaves is whether all that its namespace has here leaves, or has left.
 	Leaves bool
 	// NoClass is the StorageClass of the claim if the super cluster has none of that name, "" if it has.
 	NoClass string
@@ -130,7 +130,7 @@ type ClaimFacts struct {
 //	-, or other UID            bound                         any                    keep
 //	-, or other UID            unbound                       any                    delete (proof: live reads)
 //	bound to another volume    bound                         any                    warn unused
-//	home elsewhere             unbound                       any                    delete (proof: live reads)
+//	home elsewhere, or leaves  unbound                       any                    delete (proof: live reads)
 //	else                       exists                        any                    sync
 //	any                        being deleted                 any                    none
 //
@@ -161,8 +161,14 @@ func NextClaimStep(tenantClaim, superClaim *corev1.PersistentVolumeClaim, facts 
 		return ClaimStepNone, nil
 	}
 	step := stepWithSuperClaim(tenantClaim, superClaim, uid, facts.SuperCluster)
-	if step == ClaimStepSync && facts.GivenUp && !hasVolume(superClaim) {
-		step = ClaimStepGiveUp
+	if step != ClaimStepSync || hasVolume(superClaim) {
+		return step, nil
+	}
+	switch {
+	case facts.Leaves:
+		return ClaimStepDelete, nil
+	case facts.GivenUp:
+		return ClaimStepGiveUp, nil
 	}
 	return step, nil
 }

@@ -151,6 +151,8 @@ func TestNextClaimStep(t *testing.T) {
 		{name: "given up, and its namespace is not ready", tenant: tenantClaim("uid", home("r1")), want: kinds.ClaimStepTakeBack, facts: func(facts *kinds.ClaimFacts) { facts.GivenUp, facts.Ready = true, false }},
 		{name: "given up, and deleted", tenant: tenantClaim("uid", home("r1"), unused), facts: givenUp, want: kinds.ClaimStepRelease},
 		{name: "its namespace leaves", tenant: tenantClaim("uid", home("r1")), want: kinds.ClaimStepTakeBack, facts: func(facts *kinds.ClaimFacts) { facts.Leaves, facts.Ready = true, false }},
+		{name: "its namespace leaves, and it is there without a volume", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid"), want: kinds.ClaimStepDelete, facts: func(facts *kinds.ClaimFacts) { facts.Leaves = true }},
+		{name: "its namespace leaves, and it has a volume", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepSync, facts: func(facts *kinds.ClaimFacts) { facts.Leaves = true }},
 		{name: "its class is gone", tenant: tenantClaim("uid", home("r1")), facts: classless(false), want: kinds.ClaimStepWarnClass},
 		{name: "its class is gone, and it exists", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid"), facts: classless(false), want: kinds.ClaimStepSync},
 		{name: "its class is gone, it exists, and is given up", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid"), facts: classless(true), want: kinds.ClaimStepGiveUp},

@@ -3,6 +3,7 @@ package kinds_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -300,21 +301,42 @@ func TestClassThatNobodyLists(t *testing.T) {
 	}
 }
 
-// TestClaimOfALeavingNamespace: once all that a namespace has here leaves, a claim that is not here has no home.
+// TestClaimOfALeavingNamespace: once all that a namespace has here leaves, or has left, a claim without volume has no
+// home, whether or not it is here.
 func TestClaimOfALeavingNamespace(t *testing.T) {
 	t.Parallel()
-	leaves := assign.Assignment{State: assign.Placed, UID: "ns-uid"}
 	stays := assign.Assignment{State: assign.Placed, UID: "ns-uid", Reserved: corev1.ResourceList{}}
-	c := newChosenClaim(t)
-	c.env.PodPatience = 0
-	c.env.Assignments = assigned{Assignments: c.env.Assignments, cached: leaves, live: stays}
-	c.wait(0)
-	require.Contains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster, "the cache is behind")
-	c.env.Assignments = assigned{Assignments: c.env.Assignments, cached: leaves, live: leaves}
-	c.wait(0)
-	require.NotContains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
-	require.Empty(t, failedchoice.Of(c.claimShown(t)))
-	require.Contains(t, c.told(), "Warning SuperClusterNotPlaced Namespace web leaves super cluster r1: the pod scheduler chooses another one if there is any")
+	for name, tc := range map[string]struct{ cached, live assign.Assignment }{
+		"all leaves":        {cached: assign.Assignment{State: assign.Placed, UID: "ns-uid"}, live: assign.Assignment{State: assign.Placed, UID: "ns-uid"}},
+		"all has left":      {cached: assign.Assignment{State: assign.Leaving, UID: "ns-uid"}},
+		"Services stay":     {cached: assign.Assignment{State: assign.ServicesOnly, UID: "ns-uid"}},
+		"the rest has gone": {cached: assign.Assignment{State: assign.Placed, UID: "ns-uid"}},
+	} {
+		for _, made := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, made %t", name, made), func(t *testing.T) {
+				t.Parallel()
+				c := newChosenClaim(t)
+				c.env.PodPatience = 0
+				if made {
+					c.wait(0)
+				}
+				before := c.superClaim()
+				require.Equal(t, made, before != nil)
+				known := c.env.Assignments
+				c.env.Assignments = assigned{Assignments: known, cached: tc.cached, live: stays}
+				c.wait(0)
+				require.Contains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster, "the cache is behind")
+				require.Equal(t, made, c.superClaim() != nil, "the cache is behind")
+				c.env.Assignments = assigned{Assignments: known, cached: tc.cached, live: tc.live}
+				c.wait(0)
+				c.wait(0)
+				require.Nil(t, c.superClaim())
+				require.NotContains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
+				require.Empty(t, failedchoice.Of(c.claimShown(t)))
+				require.Contains(t, c.told(), "Warning SuperClusterNotPlaced Namespace web leaves super cluster r1: the pod scheduler chooses another one if there is any")
+			})
+		}
+	}
 }
 
 // TestHomeIsReadLive: however far behind the cache of the tenant's claims is, nothing is made for one whose home was

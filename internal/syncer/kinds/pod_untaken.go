@@ -62,7 +62,7 @@ func (p *Pods) readLeaves(ctx context.Context, pair *podPair) (err error) {
 	if !p.chosen(pair.tenantPod) || pair.tenantPod.Spec.NodeName != "" || pair.superPod != nil && pair.superPod.Spec.NodeName != "" {
 		return nil
 	}
-	pair.facts.Leaves, err = p.env.leaves(ctx, pair.key, p.env.Assignments.Of)
+	pair.facts.Leaves, err = p.env.leaves(ctx, pair.key)
 	return err
 }
 

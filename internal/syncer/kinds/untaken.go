@@ -183,24 +183,26 @@ func (e *Env) judgeUntaken(key engine.Key, tenantObject client.Object, patience 
 	return e.untaken.giveUp(key, of, patience, e.Clock.Now()), takenBack
 }
 
-// leaves returns whether all that a namespace has here leaves. assignment is Of or ConfirmPlaced of Assignments.
-func (e *Env) leaves(
-	ctx context.Context, key engine.Key, assignment func(ctx context.Context, tenant, namespace string) (assign.Assignment, error),
-) (bool, error) {
-	assigned, err := assignment(ctx, key.Tenant, key.Namespace)
+// leaves returns whether all that a namespace has here leaves, or has left.
+func (e *Env) leaves(ctx context.Context, key engine.Key) (bool, error) {
+	assigned, err := e.Assignments.Of(ctx, key.Tenant, key.Namespace)
 	if err != nil {
 		return false, fmt.Errorf("reading the assignment of namespace %s: %w", key.Namespace, err)
 	}
-	return assigned.State == assign.Placed && assigned.Reserved == nil, nil
+	return assigned.Leaves(), nil
 }
 
-// confirmLeaves returns an error if a live read does not show that a namespace leaves, as the cache has it.
+// confirmLeaves returns an error if a live read shows that a namespace, which leaves as the cache has it, may have new
+// pods here.
 func (e *Env) confirmLeaves(ctx context.Context, key engine.Key) error {
-	leaves, err := e.leaves(ctx, key, e.Assignments.ConfirmPlaced)
-	if err == nil && !leaves {
-		err = engine.Waitf("the cache of NamespacePlacements")
+	assigned, err := e.Assignments.ConfirmPlaced(ctx, key.Tenant, key.Namespace)
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading the NamespacePlacement of namespace %s: %w", key.Namespace, err)
+	case assigned.State == assign.Placed && assigned.Reserved != nil:
+		return engine.Waitf("the cache of NamespacePlacements")
 	}
-	return err
+	return nil
 }
 
 // refusalOf returns which refusal of a create err is, and what the tenant reads about it. It returns false for an error

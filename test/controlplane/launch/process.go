@@ -64,6 +64,12 @@ func (p *Process) Ended() bool {
 	}
 }
 
+// Stop asks the process to end, by SIGTERM, and waits until it is gone.
+func (p *Process) Stop() {
+	_ = p.command.Process.Signal(syscall.SIGTERM) // it has ended already
+	<-p.ended
+}
+
 // Kill ends the process and waits until it is gone.
 func (p *Process) Kill() {
 	_ = p.command.Process.Kill() // it has ended already

@@ -21,7 +21,7 @@ func main() {
 	flag.Float64Var(&options.Rate, "rate", options.Rate, "pods per second of the paced case, over all tenants; 0 leaves it out")
 	flag.IntVar(&options.PacedPods, "paced-pods", options.PacedPods, "pods of each tenant in the paced case")
 	flag.IntVar(&options.Greedy, "greedy", options.Greedy, "pods that one tenant creates at once while the others create a few; 0 leaves it out")
-	flag.IntVar(&options.Restarts, "restarts", options.Restarts, "how often the syncer is killed and started again with the pods of a burst; 0 leaves it out")
+	flag.IntVar(&options.Restarts, "restarts", options.Restarts, "how often the syncer is asked to end and killed, each time started again, with the pods of a burst; 0 leaves it out")
 	flag.IntVar(&options.Nodes, "nodes", options.Nodes, "fake nodes of the super cluster")
 	flag.DurationVar(&options.Rest, "rest", options.Rest, "for how long writes at rest are counted; 0 leaves it out")
 	flag.StringVar(&options.Folder, "folder", options.Folder, "where a folder of all state is made, and removed at the end; default /dev/shm, where etcd writes to memory")

@@ -1,0 +1,54 @@
+package scheduling
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	nodeutil "k8s.io/kubernetes/pkg/util/node"
+	"k8s.io/utils/clock"
+)
+
+// heldPeriod is for how long an answer of a super cluster counts. It is shorter than gonePatience, so that what counts
+// is of after the deletion of a claim.
+const heldPeriod = time.Minute
+
+// heldNamespaces asks super clusters of the pool of which namespaces of one tenant they hold super namespaces, each once
+// in heldPeriod: how many objects name them is the tenant's to write. It is for one goroutine.
+type heldNamespaces struct {
+	// read reads it live. Nil: nobody can say.
+	read  func(ctx context.Context, superCluster string) (sets.Set[string], error)
+	clock clock.PassiveClock
+	asked map[string]heldAnswer
+}
+
+// heldAnswer is what a super cluster held of the tenant at a time. known is whether it said so.
+type heldAnswer struct {
+	namespaces sets.Set[string]
+	known      bool
+	at         time.Time
+}
+
+// in returns the tenant's namespaces that the super cluster of a virtual Node holds, and false if it does not say. One
+// that is not Ready is not asked: the tenant has one worker, and which super clusters its objects name is the tenant's
+// to write.
+func (h *heldNamespaces) in(ctx context.Context, node *corev1.Node) (sets.Set[string], bool) {
+	if h.read == nil || !nodeutil.IsNodeReady(node) {
+		return nil, false
+	}
+	now := h.clock.Now()
+	if last, known := h.asked[node.Name]; known && now.Sub(last.at) < heldPeriod {
+		return last.namespaces, last.known
+	}
+	namespaces, err := h.read(ctx, node.Name)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("A super cluster does not say what it holds of the tenant", "superCluster", node.Name, "err", err)
+	}
+	if h.asked == nil {
+		h.asked = map[string]heldAnswer{}
+	}
+	h.asked[node.Name] = heldAnswer{namespaces, err == nil, now}
+	return namespaces, err == nil
+}
