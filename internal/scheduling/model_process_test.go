@@ -283,7 +283,9 @@ func (p *modelProcess) Held(_ context.Context, namespace types.NamespacedName, u
 			complete = false
 		default:
 			use := ledger.Use(namespace)
-			if mayUse := use.MayUse(); use.NamespaceUID == uid && !mayUse.IsZero() {
+			mayUse := use.MayUse()
+			delete(mayUse, corev1.ResourcePods) // slices of the model have none
+			if use.NamespaceUID == uid && !mayUse.IsZero() {
 				held[id] = mayUse
 			}
 		}

@@ -175,7 +175,7 @@ func TestHeld(t *testing.T) {
 	t.Parallel()
 	controller, _ := newController(t, interceptor.Funcs{})
 	ledger := NewLedger()
-	defer controller.measures.serve("r1", &measure{ledger: ledger, touch: func() {}})()
+	defer controller.measures.serve("r1", &measure{ledger: ledger, answers: true, touch: func() {}})()
 	ledger.SetQuota(quotaFor(webKey, "uid", "requests.cpu", "0"))
 	ledger.SetPod(ours(webKey, "p", "n1", "cpu", "2"))
 	held, _ := controller.Held(t.Context(), webKey, "uid")
