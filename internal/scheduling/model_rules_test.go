@@ -257,8 +257,9 @@ func (w *modelWorld) checkWrite(key types.NamespacedName, before, after *schedul
 	case after.DeletionTimestamp != nil && before.DeletionTimestamp == nil && !w.deletedByHand[key] && w.hasNamespace(key, before):
 		w.broken("%s was deleted, and its namespace is there", key)
 	}
-	if placement.IsDecided(after) && after.DeletionTimestamp == nil {
+	if placement.IsDecided(after) && after.DeletionTimestamp == nil && w.deletedByHand[key] {
 		delete(w.deletedByHand, key)
+		w.madeAgain[key] = w.clock.Now()
 	}
 	w.checkQuota(key, before, after)
 	was, stayed := placedOf(before)
@@ -365,6 +366,7 @@ func (w *modelWorld) owes(before slice.Amounts, was, is map[string]modelPlaced) 
 			}
 		case w.isGone(id): // and what leaves there does so because the quota was lowered
 			left = left.Plus(a.stays().Minus(b.reserved))
+			stayed, stays = stayed.Plus(least(a.stays(), b.reserved)), stays.Plus(b.stays())
 		default:
 			stayed, stays = stayed.Plus(a.stays()), stays.Plus(b.stays())
 		}
@@ -673,7 +675,8 @@ func (w *modelWorld) wasLately(key types.NamespacedName, like func(modelPlacemen
 
 // checkRoom demands that nothing was released that may be used: in truth, what the pods of a namespace request or may
 // request is reserved for it. A super cluster that was removed does not count. Of a NamespacePlacement that a person
-// has deleted, what it reserved is reserved again when it is decided anew.
+// has deleted, what it reserved is reserved again when it is decided anew: if vc-scheduler ended in between, what super
+// clusters showed then, and a syncer may have been about to write a quota (docs/designs/15-placements.md, Left).
 func (w *modelWorld) checkRoom() {
 	for _, id := range sortedNames(w.supers) {
 		super := w.supers[id]
@@ -681,7 +684,7 @@ func (w *modelWorld) checkRoom() {
 			continue
 		}
 		for _, key := range w.keys {
-			if reserved, mayUse := reservedOf(w.meta.objects[key], id), super.mayUse(key); !mayUse.Fits(reserved) && !w.deletedByHand[key] {
+			if reserved, mayUse := reservedOf(w.meta.objects[key], id), super.mayUse(key); !mayUse.Fits(reserved) && !w.deletedByHand[key] && w.clock.Since(w.madeAgain[key]) > 2*placement.SettleTime {
 				w.broken("room was released that may be used: %s may use %s of %s, where %s is reserved for it", key, mayUse, id, reserved)
 			}
 		}

@@ -68,6 +68,8 @@ type modelWorld struct {
 	history map[types.NamespacedName][]modelPlacementEvent
 	// deletedByHand holds what a person has deleted, until it is decided anew.
 	deletedByHand map[types.NamespacedName]bool
+	// madeAgain is when that was.
+	madeAgain map[types.NamespacedName]time.Time
 	// tookBack is when what a NamespacePlacement had reserved before it was deleted was reserved again.
 	tookBack map[types.NamespacedName]time.Time
 	// owed is what has left super clusters and is to be placed elsewhere, as the rules count it.
@@ -204,7 +206,7 @@ func newModelWorld(t *testing.T, seed uint64) *modelWorld {
 	w := &modelWorld{
 		T: t, random: rand.New(rand.NewPCG(seed, 17)), clock: testingclock.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)),
 		supers: map[string]*modelSuper{}, joined: map[string]*modelSuper{}, tenants: map[string]*modelTenant{}, did: map[string]int{},
-		history: map[types.NamespacedName][]modelPlacementEvent{}, deletedByHand: map[types.NamespacedName]bool{}, tookBack: map[types.NamespacedName]time.Time{}, owed: map[types.NamespacedName]slice.Amounts{},
+		history: map[types.NamespacedName][]modelPlacementEvent{}, deletedByHand: map[types.NamespacedName]bool{}, madeAgain: map[types.NamespacedName]time.Time{}, tookBack: map[types.NamespacedName]time.Time{}, owed: map[types.NamespacedName]slice.Amounts{},
 		policies: map[string]*policy.Ref{}, nominated: map[string]time.Time{}, nominatedBy: map[string]*modelProcess{},
 	}
 	var err error
