@@ -244,8 +244,10 @@ func TestSameZone(t *testing.T) {
 	near := &corev1.Service{Spec: corev1.ServiceSpec{TrafficDistribution: ptr.To(corev1.ServiceTrafficDistributionPreferClose)}}
 	for node, address := range tenant.publish(t, namespace, near) {
 		t.Run(node, func(t *testing.T) {
+			answered := sets.New[string]()
+			defer func() { t.Logf("%v answered last at %s", sets.List(answered), address) }()
 			eventually(t, "the pods of the zone answer at "+address, func(ctx context.Context) (bool, error) {
-				answered := sets.New[string]()
+				answered = sets.New[string]()
 				for range 20 {
 					answered.Insert(hostnameAt(ctx, address)...)
 				}
