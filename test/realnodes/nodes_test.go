@@ -266,7 +266,8 @@ func webPodOn(t *testing.T, name, node string) *corev1.Pod {
 	return pod
 }
 
-// publish makes a Service with a node port of the tenant's, and returns its address at each node.
+// publish makes a Service with a node port of the tenant's, and returns its address at each node. That is the node's in
+// its super cluster: where vn-agent runs once in each, the tenant's Nodes have its address.
 func (c *cluster) publish(t *testing.T, namespace string, service *corev1.Service) map[string]string {
 	t.Helper()
 	service.Name = "web"
@@ -276,12 +277,12 @@ func (c *cluster) publish(t *testing.T, namespace string, service *corev1.Servic
 	require.NoError(t, err)
 	port := int(service.Spec.Ports[0].NodePort)
 	require.True(t, port >= 30000 && port <= 30499, "%d is not in the tenant's range", port)
-	nodes, err := c.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err)
-	require.Len(t, nodes.Items, len(bedNodes))
 	addresses := map[string]string{}
-	for _, node := range nodes.Items {
-		addresses[node.Name] = net.JoinHostPort(node.Status.Addresses[0].Address, strconv.Itoa(port))
+	for _, name := range bedNodes {
+		superCluster, superNode, _ := strings.Cut(name, ".")
+		node, err := connect(t, superCluster).client.CoreV1().Nodes().Get(t.Context(), superNode, metav1.GetOptions{})
+		require.NoError(t, err)
+		addresses[name] = net.JoinHostPort(node.Status.Addresses[0].Address, strconv.Itoa(port))
 	}
 	return addresses
 }
