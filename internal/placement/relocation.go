@@ -88,7 +88,7 @@ func Relocate(np *schedulerv1alpha1.NamespacePlacement, wish *Wish) (best Reloca
 	}
 	why = "it may run in no super cluster that vc-scheduler can measure"
 	if wish.Home != "" {
-		why = fmt.Sprintf("its volumes are in super cluster %s, which takes no pods now, or which vc-scheduler cannot measure", wish.Home)
+		why = fmt.Sprintf("its volumes are in super cluster %s, where it may not run now, or which vc-scheduler cannot measure", wish.Home)
 	}
 	fewest := int64(0)
 	for _, cluster := range wish.Clusters {

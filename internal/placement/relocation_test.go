@@ -95,7 +95,7 @@ func TestRelocate(t *testing.T) {
 		},
 		"it has room where its volumes are": {np: two(), wish: at("r2", big("1", nothing, "r1", "r2"))},
 		"its volumes are where it may not go": {
-			np: two(), wish: at("r3", big("1", nothing, "r1", "r2")), wantWhy: "its volumes are in super cluster r3, which takes no pods now, or which vc-scheduler cannot measure",
+			np: two(), wish: at("r3", big("1", nothing, "r1", "r2")), wantWhy: "its volumes are in super cluster r3, where it may not run now, or which vc-scheduler cannot measure",
 		},
 		"larger than the quota": {np: two(), wish: big("5", nothing, "r1", "r2"), wantWhy: "it requests cpu=5, and the whole quota is cpu=4"},
 		"no room in sum": {

@@ -190,7 +190,7 @@ func (r *claimReleaser) waits(ctx context.Context, object metav1.Object, superCl
 		return waits
 	}
 	if node != nil {
-		if held, known := r.held.in(ctx, node); !known || held.Len() > 0 {
+		if held := r.held.in(ctx, node); !held.known || held.namespaces.Len() > 0 { // an answer is younger than gonePatience
 			return gonePatience
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// heldPeriod is for how long an answer of a super cluster counts. It is shorter than gonePatience, so that what counts
-// is of after the deletion of a claim.
+// heldPeriod is for how long an answer of a super cluster counts at most. What was so before it was asked it does not
+// say: callers hold the time of an answer against that of what they want to know.
 const heldPeriod = time.Minute
 
 // heldNamespaces asks super clusters of the pool of which namespaces of one tenant they hold super namespaces, each once
@@ -24,23 +24,22 @@ type heldNamespaces struct {
 	asked map[string]heldAnswer
 }
 
-// heldAnswer is what a super cluster held of the tenant at a time. known is whether it said so.
+// heldAnswer is what a super cluster held of the tenant when it was asked. known is whether it said so.
 type heldAnswer struct {
 	namespaces sets.Set[string]
 	known      bool
-	at         time.Time
+	asked      time.Time
 }
 
-// in returns the tenant's namespaces that the super cluster of a virtual Node holds, and false if it does not say. One
-// that is not Ready is not asked: the tenant has one worker, and which super clusters its objects name is the tenant's
-// to write.
-func (h *heldNamespaces) in(ctx context.Context, node *corev1.Node) (sets.Set[string], bool) {
+// in returns the tenant's namespaces that the super cluster of a virtual Node holds. One that is not Ready is not asked:
+// the tenant has one worker, and which super clusters its objects name is the tenant's to write.
+func (h *heldNamespaces) in(ctx context.Context, node *corev1.Node) heldAnswer {
 	if h.read == nil || !nodeutil.IsNodeReady(node) {
-		return nil, false
+		return heldAnswer{}
 	}
 	now := h.clock.Now()
-	if last, known := h.asked[node.Name]; known && now.Sub(last.at) < heldPeriod {
-		return last.namespaces, last.known
+	if last, known := h.asked[node.Name]; known && now.Sub(last.asked) < heldPeriod {
+		return last
 	}
 	namespaces, err := h.read(ctx, node.Name)
 	if err != nil {
@@ -50,5 +49,5 @@ func (h *heldNamespaces) in(ctx context.Context, node *corev1.Node) (sets.Set[st
 		h.asked = map[string]heldAnswer{}
 	}
 	h.asked[node.Name] = heldAnswer{namespaces, err == nil, now}
-	return namespaces, err == nil
+	return h.asked[node.Name]
 }

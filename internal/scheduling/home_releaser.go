@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,14 +28,14 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// homeReleaser takes the home off claims without volume whose namespace holds nothing there any more, where no syncer
-// does it: one looks at no claims of such a namespace, and their pods could run nowhere. A request names one claim, or
-// with name "" all of a namespace, or of all.
+// homeReleaser takes the home off claims without volume whose namespace may have nothing new there, where no syncer does
+// it: their pods could run nowhere. A request names a namespace, or with "" all.
 //
 // That nothing was made for a claim in its home is what the finalizer of the super cluster says, which its syncer writes
 // before it makes anything: without it nothing was. With it, the super cluster is asked whether it holds anything of the
-// namespace, and one that has left the pool counts after gonePatience. Either way the claim is written as it was read:
-// who has made something meanwhile has written the finalizer, and who is about to reads the claim again.
+// namespace, after that had nothing there any more, and one that has left the pool counts after gonePatience. Either way
+// the claim is written as it was read: who has made something meanwhile has written the finalizer, and who is about to
+// reads the claim again.
 type homeReleaser struct {
 	key        string
 	api        kubernetes.Interface
@@ -44,6 +45,14 @@ type homeReleaser struct {
 	recorder   events.EventRecorder
 	clock      clock.PassiveClock
 	held       *heldNamespaces
+	// seen is since when the NamespacePlacements of claims that wait for a super cluster are as they are.
+	seen map[string]seenPlacement
+}
+
+// seenPlacement is a NamespacePlacement in the version that was first seen at since.
+type seenPlacement struct {
+	version string
+	since   time.Time
 }
 
 // mayBeStranded reports whether a claim of the pod view has a home and no volume. One that is to be restored from a
@@ -70,13 +79,6 @@ func (r *homeReleaser) Reconcile(ctx context.Context, item request) (reconcile.R
 
 // requested returns the claims of a request that may be stranded.
 func (r *homeReleaser) requested(item request) ([]*corev1.PersistentVolumeClaim, error) {
-	if item.name != "" {
-		claim, err := r.claims.PersistentVolumeClaims(item.namespace).Get(item.name)
-		if apierrors.IsNotFound(err) || err == nil && !mayBeStranded(claim) {
-			return nil, nil
-		}
-		return []*corev1.PersistentVolumeClaim{claim}, err //nolint:wrapcheck // a lister fails on NotFound only
-	}
 	list := r.claims.List
 	if item.namespace != "" {
 		list = r.claims.PersistentVolumeClaims(item.namespace).List
@@ -105,37 +107,61 @@ func (r *homeReleaser) release(ctx context.Context, namespace string, claims []*
 		return 0, err
 	}
 	if claims = slices.DeleteFunc(claims, func(claim *corev1.PersistentVolumeClaim) bool { return !hasLeft(cached, claimhome.Of(claim)) }); len(claims) == 0 {
+		delete(r.seen, namespace)
 		return 0, nil
 	}
 	live, err := read(ctx, r.store.live, key)
 	if err != nil {
 		return 0, err
 	}
+	since := r.seenSince(namespace, live)
 	nodes := r.dispatcher.virtualNodes()
+	stored := sync.OnceValues(func() (map[string]bool, error) { return storedNodes(ctx, r.store.live) })
 	var errs []error
 	for _, claim := range claims {
 		home := claimhome.Of(claim)
 		if !hasLeft(live, home) {
 			continue // the cache is behind: its change enqueues the namespace
 		}
-		waits, err := r.waits(ctx, claim, home, nodes[home])
+		waits, err := r.waits(ctx, claim, nodes[home], since, stored)
 		if again = sooner(again, waits); waits == 0 && err == nil {
 			err = r.takeOff(ctx, claim, home)
 		}
 		errs = append(errs, err)
 	}
+	if again == 0 {
+		delete(r.seen, namespace)
+	}
 	return again, errors.Join(errs...)
 }
 
-// hasLeft reports whether a NamespacePlacement, which may be nil, says that its namespace holds nothing in a super
-// cluster. One that is missing, is being deleted or was not decided says nothing.
+// seenSince returns since when a NamespacePlacement, which may be nil, is as it is, as far as this process has seen.
+func (r *homeReleaser) seenSince(namespace string, np *schedulerv1alpha1.NamespacePlacement) time.Time {
+	version := ""
+	if np != nil {
+		version = string(np.UID) + "/" + np.ResourceVersion
+	}
+	if known := r.seen[namespace]; known.version != version || known.since.IsZero() {
+		if r.seen == nil {
+			r.seen = map[string]seenPlacement{}
+		}
+		r.seen[namespace] = seenPlacement{version, r.clock.Now()}
+	}
+	return r.seen[namespace].since
+}
+
+// hasLeft reports whether a NamespacePlacement, which may be nil, says that its namespace has nothing in a super cluster,
+// or nothing but what leaves. One that is missing, is being deleted or was not decided says nothing.
 func hasLeft(np *schedulerv1alpha1.NamespacePlacement, superCluster string) bool {
 	return np != nil && np.DeletionTimestamp == nil && placement.IsDecided(np) && !placement.Clusters(np.Status.Placements).Has(superCluster)
 }
 
 // waits returns how long a claim is to wait because its home may have something for it, by the virtual Node of that, nil
-// if it has left the pool.
-func (r *homeReleaser) waits(ctx context.Context, claim *corev1.PersistentVolumeClaim, home string, node *corev1.Node) (time.Duration, error) {
+// if it has left the pool. since is when the namespace had left it, and stored returns the Nodes that there are now.
+func (r *homeReleaser) waits(
+	ctx context.Context, claim *corev1.PersistentVolumeClaim, node *corev1.Node, since time.Time, stored func() (map[string]bool, error),
+) (time.Duration, error) {
+	home := claimhome.Of(claim)
 	if !slices.Contains(claim.Finalizers, tenancyv1alpha1.FinalizerPrefixClaim+home) {
 		return 0, nil
 	}
@@ -143,7 +169,7 @@ func (r *homeReleaser) waits(ctx context.Context, claim *corev1.PersistentVolume
 		if left := gonePatience - r.clock.Since(r.dispatcher.leftSince(home)); left > 0 {
 			return left, nil
 		}
-		there, err := storedNodes(ctx, r.store.live)
+		there, err := stored()
 		if err != nil {
 			return 0, err
 		}
@@ -152,8 +178,11 @@ func (r *homeReleaser) waits(ctx context.Context, claim *corev1.PersistentVolume
 		}
 		return 0, nil
 	}
-	if held, known := r.held.in(ctx, node); !known || held.Has(claim.Namespace) {
+	switch held := r.held.in(ctx, node); {
+	case !held.known, held.namespaces.Has(claim.Namespace):
 		return heldPeriod, nil
+	case held.asked.Before(since):
+		return heldPeriod - r.clock.Since(held.asked), nil
 	}
 	return 0, nil
 }
@@ -176,6 +205,6 @@ func (r *homeReleaser) takeOff(ctx context.Context, claim *corev1.PersistentVolu
 		return fmt.Errorf("taking the home off claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
 	r.recorder.Eventf(claim, nil, corev1.EventTypeWarning, tenancy.ReasonSuperClusterNotPlaced, "Provision",
-		"Namespace %s holds nothing in super cluster %s, where the claim has no volume yet: it gets another home", claim.Namespace, home)
+		"Namespace %s leaves super cluster %s, where the claim has no volume yet: it gets another home", claim.Namespace, home)
 	return nil
 }

@@ -39,6 +39,8 @@ func TestHomeReleaser(t *testing.T) {
 	}
 	inR1 := builders.Placement("tenant", "web").Slice("cpu", "1").Quota("cpu", "2").Held("r1", 2, "cpu", "2")
 	inBoth := builders.Placement("tenant", "web").Slice("cpu", "1").Quota("cpu", "2").Held("r1", 1, "cpu", "1").Held("r2", 1, "cpu", "1")
+	leaves := builders.Placement("tenant", "web").Slice("cpu", "1").Quota("cpu", "2").Held("r1", 2, "cpu", "2").Held("r2", 0, "cpu", "2").Obj()
+	leaves.Status.Placements[1].Leaving = &schedulerv1alpha1.Leaving{Reason: schedulerv1alpha1.LeavingDrained, Reserved: builders.Resources("cpu", "2")}
 	undecided := builders.Placement("tenant", "web").Slice("cpu", "1").Quota("cpu", "2")
 	for name, tc := range map[string]struct {
 		claim func(*corev1.PersistentVolumeClaim)
@@ -48,8 +50,10 @@ func TestHomeReleaser(t *testing.T) {
 		left   time.Duration
 		stored bool
 		lost   bool
-		// holds are the namespaces that r2 says it holds, nil if it does not answer.
+		// holds are the namespaces that r2 says it holds, nil if it does not answer. asked is how long ago it said so, before
+		// the NamespacePlacement was as it is, 0 for not before it is asked.
 		holds sets.Set[string]
+		asked time.Duration
 		// conflict is whether somebody has written the claim meanwhile.
 		conflict  bool
 		want      string
@@ -69,6 +73,8 @@ func TestHomeReleaser(t *testing.T) {
 		"somebody has written it meanwhile":                            {cached: inR1.Obj(), conflict: true, want: "r2"},
 		"something may have been made, and the namespace is there":     {cached: inR1.Obj(), claim: witnessed, holds: sets.New("web"), want: "r2", wantAgain: heldPeriod},
 		"something may have been made, and others are there":           {cached: inR1.Obj(), claim: witnessed, holds: sets.New("other")},
+		"something may have been made, and it was asked before":        {cached: inR1.Obj(), claim: witnessed, holds: sets.New("other"), asked: time.Second, want: "r2", wantAgain: heldPeriod - time.Second},
+		"all that the namespace has there leaves":                      {cached: leaves},
 		"something may have been made, and it does not answer":         {cached: inR1.Obj(), claim: witnessed, want: "r2", wantAgain: heldPeriod},
 		"something may have been made, and it is lost":                 {cached: inR1.Obj(), claim: witnessed, lost: true, holds: sets.New("other"), want: "r2", wantAgain: heldPeriod},
 		"something may have been made, and it has left just now":       {cached: inR1.Obj(), claim: witnessed, left: time.Minute, want: "r2", wantAgain: gonePatience - time.Minute},
@@ -121,14 +127,24 @@ func TestHomeReleaser(t *testing.T) {
 			}
 			factory.Start(t.Context().Done())
 			factory.WaitForCacheSync(t.Context().Done())
-			for _, item := range []request{{concern: concernClaimHome, namespace: "web", name: "gone"}, {concern: concernClaimHome, namespace: "other"}} {
-				result, err := r.Reconcile(t.Context(), item)
-				require.NoError(t, err)
-				require.Zero(t, result)
+			if tc.asked > 0 {
+				r.held.in(t.Context(), r.dispatcher.nodes["r2"])
+				clock.SetTime(evictionNow.Add(tc.asked))
 			}
-			result, err := r.Reconcile(t.Context(), request{concern: concernClaimHome, namespace: "web", name: "data"})
+			result, err := r.Reconcile(t.Context(), request{concern: concernClaimHome, namespace: "other"})
+			require.NoError(t, err)
+			require.Zero(t, result)
+			result, err = r.Reconcile(t.Context(), request{concern: concernClaimHome, namespace: "web"})
 			require.NoError(t, err)
 			require.Equal(t, tc.wantAgain, result.RequeueAfter)
+			if tc.asked > 0 {
+				clock.SetTime(clock.Now().Add(result.RequeueAfter))
+				result, err = r.Reconcile(t.Context(), request{concern: concernClaimHome})
+				require.NoError(t, err)
+				require.Zero(t, result)
+				tc.want = ""
+			}
+			require.Equal(t, tc.wantAgain == 0 || tc.asked > 0, len(r.seen) == 0)
 			claim, err := api.CoreV1().PersistentVolumeClaims("web").Get(t.Context(), "data", metav1.GetOptions{})
 			require.NoError(t, err)
 			require.Equal(t, tc.want, claimhome.Of(claim))
@@ -137,7 +153,7 @@ func TestHomeReleaser(t *testing.T) {
 				return
 			}
 			require.NotContains(t, claim.Finalizers, "claim.tenancy.x-k8s.io/r2")
-			require.Equal(t, "Warning SuperClusterNotPlaced Namespace web holds nothing in super cluster r2, where the claim has no volume yet: it gets another home", <-recorder.Events)
+			require.Equal(t, "Warning SuperClusterNotPlaced Namespace web leaves super cluster r2, where the claim has no volume yet: it gets another home", <-recorder.Events)
 		})
 	}
 }

@@ -47,6 +47,8 @@ const (
 const (
 	// relocationDelay is for how long a pod waits before slices are moved for it: others may end meanwhile.
 	relocationDelay = time.Minute
+	// maxPause is the longest time between two requests for a pod that was not helped by any.
+	maxPause = time.Hour
 	// maxWishes bounds how many pods of one namespace with different requests are tried at a time.
 	maxWishes = 16
 )
@@ -81,6 +83,10 @@ type attempt struct {
 	clusters sets.Set[string]
 	// refused is when nothing could be requested, zero if something was.
 	refused time.Time
+	// pause is for how long nothing is requested after all of clusters were tried, from paused on: each time it is twice
+	// as long, up to maxPause. The tenant's own requests are to have their turns.
+	pause  time.Duration
+	paused time.Time
 }
 
 // Reconcile requests a move for one pod of a namespace, if there is one that is helped by that.
@@ -99,7 +105,8 @@ func (r *relocationReconciler) Reconcile(ctx context.Context, item request) (rec
 		return reconcile.Result{}, nil
 	}
 	again, _ := placement.MovesFrom(np, interval, now)
-	if again = max(again, r.attempts[item.namespace].refused.Add(interval).Sub(now)); again > 0 {
+	last := r.attempts[item.namespace]
+	if again = max(again, last.refused.Add(interval).Sub(now), last.paused.Add(last.pause).Sub(now)); again > 0 {
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
 	waiting, used, again, err := r.look(ctx, np, now)
@@ -125,7 +132,7 @@ func (r *relocationReconciler) help(
 ) error {
 	last := r.attempts[np.Name]
 	if !slices.ContainsFunc(waiting, func(pod *corev1.Pod) bool { return pod.UID == last.pod }) {
-		last.clusters = nil
+		last = attempt{refused: last.refused}
 	}
 	pod, found, why := r.relocate(np, waiting, used, last.clusters)
 	if pod == nil {
@@ -143,6 +150,7 @@ func (r *relocationReconciler) help(
 		last.refused = now
 	case last.clusters.Has(found.Cluster): // all were tried: once more from the beginning
 		last.clusters = sets.New(found.Cluster)
+		last.pause, last.paused = min(max(2*last.pause, 2*interval), maxPause), now
 	default:
 		last.clusters = sets.New(found.Cluster).Union(last.clusters)
 	}
@@ -201,8 +209,9 @@ func (r *relocationReconciler) relocate(
 ) (helped *corev1.Pod, found placement.Relocation, why string) {
 	seen, nodes := sets.New[string](), r.virtualNodes()
 	for _, pod := range waiting {
-		requests, home := view.Used(pod), r.homeOf(pod)
-		if key := requests.Key() + home; seen.Has(key) {
+		requests := view.Used(pod)
+		home, one := r.homeOf(np, pod)
+		if key := requests.Key() + home; !one || seen.Has(key) {
 			continue
 		} else if seen.Insert(key); seen.Len() > maxWishes {
 			break
@@ -219,27 +228,38 @@ func (r *relocationReconciler) relocate(
 			return pod, result, ""
 		case refused != "" && helped == nil:
 			helped, why = pod, refused
+		case refused == "" && home != "": // it has room where its volumes are, which is not to be moved for others
+			used = maps.Clone(used)
+			used[home] = used[home].Plus(requests)
 		}
 	}
 	return helped, placement.Relocation{}, why
 }
 
-// homeOf returns the super cluster where the volumes of a pod are, "" for none. Of several it is one: then the pod waits
-// there with the reason of that.
-func (r *relocationReconciler) homeOf(pod *corev1.Pod) string {
+// homeOf returns the super cluster where the volumes of a pod are, or are to be, "" for none, and false for a pod whose
+// volumes are in several: no room helps it. A claim without volume whose namespace has left its home gets another one.
+func (r *relocationReconciler) homeOf(np *schedulerv1alpha1.NamespacePlacement, pod *corev1.Pod) (home string, one bool) {
 	if r.claims == nil {
-		return ""
+		return "", true
 	}
 	for i := range pod.Spec.Volumes {
 		name := claimhome.ClaimName(pod, &pod.Spec.Volumes[i])
 		if name == "" {
 			continue
 		}
-		if claim, err := r.claims.PersistentVolumeClaims(pod.Namespace).Get(name); err == nil && claimhome.Of(claim) != "" {
-			return claimhome.Of(claim)
+		claim, err := r.claims.PersistentVolumeClaims(pod.Namespace).Get(name)
+		if err != nil || mayBeStranded(claim) && hasLeft(np, claimhome.Of(claim)) {
+			continue
+		}
+		switch of := claimhome.Of(claim); {
+		case of == "" || of == home:
+		case home != "":
+			return "", false
+		default:
+			home = of
 		}
 	}
-	return ""
+	return home, true
 }
 
 // clustersFor returns the super clusters where a pod of the pod view may run now, sorted: what they are and say about

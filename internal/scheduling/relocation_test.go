@@ -104,26 +104,66 @@ func (b *relocationBed) uses(cluster string, requests slice.Amounts) {
 	b.waiting.Insert(request{concern: concernNamespace, namespace: "web"})
 }
 
+// claims adds claims to the pod view.
+func (b *relocationBed) claims(claims ...*corev1.PersistentVolumeClaim) {
+	b.Helper()
+	known := b.factory.Core().V1().PersistentVolumeClaims()
+	b.controller.reconcile[concernRelocation].(*relocationReconciler).claims = known.Lister()
+	for _, claim := range claims {
+		require.NoError(b, known.Informer().GetIndexer().Add(claim))
+	}
+}
+
+func withVolume(name string) func(*corev1.PersistentVolumeClaim) {
+	return func(claim *corev1.PersistentVolumeClaim) { claim.Spec.VolumeName = name }
+}
+
+func withClaims(names ...string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		for _, name := range names {
+			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+			}})
+		}
+	}
+}
+
+// TestRelocationLeavesRoomAtVolumes: what a pod with volumes could use where these are is not moved for another, and a
+// pod that nothing has helped asks less and less often.
+func TestRelocationLeavesRoomAtVolumes(t *testing.T) {
+	t.Parallel()
+	b := newRelocationBed(t)
+	b.nodes = append(b.nodes, builders.VirtualNode("r3", "cpu", "4", "pods", "100").Obj())
+	b.usage.set("r3", "web", placement.Use{})
+	b.claims(homelessClaim("a", withVolume("r1.v")), homelessClaim("b", withVolume("r3.v")))
+	b.pod("a", "2", "", withClaims("a"))
+	b.pass(time.Second)
+	b.pod("b", "2", "", withClaims("b"))
+	b.pass(relocationDelay)
+	r := b.controller.reconcile[concernRelocation].(*relocationReconciler)
+	r.attempts["web"] = attempt{pod: "b", clusters: sets.New("r3")}
+	b.look()
+	const moves = "Normal Moving Moving 2 slices from r2 to r3 for pod b, which requests cpu=2"
+	require.Equal(t, []string{moves, moves}, b.recorded())
+	require.Equal(t, 10*time.Minute, r.attempts["web"].pause)
+	require.Equal(t, 10*time.Minute, b.look())
+	b.pass(10 * time.Minute)
+	b.run()
+	b.wants("r1=2 r3=2", `{"r1":2,"r3":2}`)
+}
+
 // TestRelocationToVolumes: a pod waits whose volumes are where its namespace holds too little. Slices follow it there,
 // although there is room for it elsewhere.
 func TestRelocationToVolumes(t *testing.T) {
 	t.Parallel()
 	b := newRelocationBed(t)
-	claims := b.factory.Core().V1().PersistentVolumeClaims()
-	b.controller.reconcile[concernRelocation].(*relocationReconciler).claims = claims.Lister()
-	require.NoError(t, claims.Informer().GetIndexer().Add(homelessClaim("data", func(claim *corev1.PersistentVolumeClaim) { claim.Spec.VolumeName = "r3.v" })))
-	require.NoError(t, claims.Informer().GetIndexer().Add(homelessClaim("homeless")))
-	b.pod("db", "1", "", func(pod *corev1.Pod) {
-		for _, name := range []string{"homeless", "data"} {
-			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
-			}})
-		}
-	})
-	b.pod("any", "1", "")
+	b.claims(homelessClaim("data", withVolume("r3.v")), homelessClaim("homeless"), homelessClaim("other", withVolume("r1.v")), homelessClaim("stranded", withHome("r9")))
+	b.pod("db", "1", "", withClaims("homeless", "data", "stranded"))
+	b.pod("any", "1", "", withClaims("stranded"))
+	b.pod("nowhere", "1", "", withClaims("data", "other"))
 	b.pass(relocationDelay)
 	b.look()
-	const nowhere = "Warning NotMoved No slices are moved for pod db: its volumes are in super cluster r3, which takes no pods now, or which vc-scheduler cannot measure"
+	const nowhere = "Warning NotMoved No slices are moved for pod db: its volumes are in super cluster r3, where it may not run now, or which vc-scheduler cannot measure"
 	require.Equal(t, []string{nowhere, nowhere}, b.recorded())
 	b.nodes = append(b.nodes, builders.VirtualNode("r3", "cpu", "4", "pods", "100").Obj())
 	b.usage.set("r3", "web", placement.Use{})
@@ -133,6 +173,7 @@ func TestRelocationToVolumes(t *testing.T) {
 	require.Equal(t, []string{moves, moves}, b.recorded())
 	b.run()
 	b.wants("r1=1 r2=2 r3=1", `{"r1":1,"r2":2,"r3":1}`)
+	require.Zero(t, b.controller.reconcile[concernRelocation].(*relocationReconciler).attempts["web"].pause)
 }
 
 const movesToR1 = "Normal Moving Moving 1 slice from r2 to r1 for pod big, which requests cpu=3"

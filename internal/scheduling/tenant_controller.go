@@ -65,8 +65,7 @@ const (
 	// concernClaimRelease: the finalizers of super clusters on a claim (name) that the tenant deletes, or on all claims
 	// and VolumeSnapshots.
 	concernClaimRelease concern = "claimRelease"
-	// concernClaimHome: the home of a claim (name) without volume where its namespace holds nothing, or of all such, in
-	// one namespace or in all.
+	// concernClaimHome: the homes of claims without volume that their namespace has left, in one namespace or in all.
 	concernClaimHome concern = "claimHome"
 	// concernRelocation: slices of a namespace that are to move for a pod.
 	concernRelocation concern = "relocation"
@@ -303,7 +302,7 @@ func (c *tenantController) watchClaims(ctx context.Context, queue workqueue.Type
 			queue.Add(homeRequest(claim))
 		}
 		if mayBeStranded(claim) {
-			queue.Add(request{concern: concernClaimHome, namespace: claim.Namespace, name: claim.Name})
+			queue.Add(request{concern: concernClaimHome, namespace: claim.Namespace})
 		}
 		if len(witnessesOf(claim)) > 0 {
 			queue.Add(request{concern: concernClaimRelease, namespace: claim.Namespace, name: claim.Name})

@@ -33,7 +33,7 @@ type Reason struct {
 const (
 	// ReasonSuperClusterNotPlaced means that a pod, or a claim without volume, names a super cluster in which its
 	// namespace has no placement that new pods may use. vc-scheduler records it when it removes the annotation and the
-	// label from a pod that is not bound yet, and the annotation from a claim for which nothing was made there; the pod
+	// label from a pod that is not bound yet, and the annotation from a claim of which nothing is there; the pod
 	// scheduler then chooses again. The syncer of the super cluster that the pod or the claim names records it once a
 	// live read of the NamespacePlacement has confirmed it: it creates no super pod, and removes the choice of a pod or
 	// a claim whose namespace leaves.

@@ -75,17 +75,12 @@ func (c *Claims) Reconcile(ctx context.Context, key engine.Key, _ time.Duration)
 	if err := c.readUntaken(ctx, pair); err != nil {
 		return 0, err
 	}
-	if c.chosen(pair.tenantClaim) && (pair.superClaim == nil || !hasVolume(pair.superClaim)) {
-		var err error
-		if pair.facts.Leaves, err = c.env.leaves(ctx, key); err != nil {
-			return 0, err
-		}
+	assignment, err := c.env.assigned(ctx, key)
+	if err != nil {
+		return 0, err
 	}
+	pair.facts.Leaves = c.chosen(pair.tenantClaim) && assignment.Leaves()
 	if pair.tenantClaim != nil && pair.superClaim == nil {
-		assignment, err := c.env.Assignments.Of(ctx, key.Tenant, key.Namespace)
-		if err != nil {
-			return 0, fmt.Errorf("reading the assignment of namespace %s: %w", key.Namespace, err)
-		}
 		placed, err := c.env.namespacePlaced(ctx, tenant, key.Namespace)
 		if err != nil {
 			return 0, err
@@ -100,7 +95,7 @@ func (c *Claims) Reconcile(ctx context.Context, key engine.Key, _ time.Duration)
 		}
 	}
 	step, volume := NextClaimStep(pair.tenantClaim, pair.superClaim, &pair.facts)
-	err := c.perform(ctx, step, pair, volume)
+	err = c.perform(ctx, step, pair, volume)
 	return c.env.untaken.after(key, c.patience(pair), c.env.Clock.Now()), err
 }
 

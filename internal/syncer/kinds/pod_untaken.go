@@ -14,6 +14,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/failedchoice"
+	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -58,11 +59,12 @@ func (p *Pods) chosen(tenantPod *corev1.Pod) bool {
 
 // readLeaves reads Facts.Leaves of a pod that has no node here. One that is pinned to a node here waits for a placement
 // instead: it can go nowhere else.
-func (p *Pods) readLeaves(ctx context.Context, pair *podPair) (err error) {
+func (p *Pods) readLeaves(ctx context.Context, pair *podPair) error {
 	if !p.chosen(pair.tenantPod) || pair.tenantPod.Spec.NodeName != "" || pair.superPod != nil && pair.superPod.Spec.NodeName != "" {
 		return nil
 	}
-	pair.facts.Leaves, err = p.env.leaves(ctx, pair.key)
+	assigned, err := p.env.assigned(ctx, pair.key)
+	pair.facts.Leaves = assigned.State == assign.Placed && assigned.Reserved == nil // vc-scheduler looks at those of namespaces that have left
 	return err
 }
 

@@ -183,17 +183,17 @@ func (e *Env) judgeUntaken(key engine.Key, tenantObject client.Object, patience 
 	return e.untaken.giveUp(key, of, patience, e.Clock.Now()), takenBack
 }
 
-// leaves returns whether all that a namespace has here leaves, or has left.
-func (e *Env) leaves(ctx context.Context, key engine.Key) (bool, error) {
+// assigned returns the Assignment of the namespace of a key, from caches.
+func (e *Env) assigned(ctx context.Context, key engine.Key) (assign.Assignment, error) {
 	assigned, err := e.Assignments.Of(ctx, key.Tenant, key.Namespace)
 	if err != nil {
-		return false, fmt.Errorf("reading the assignment of namespace %s: %w", key.Namespace, err)
+		return assign.Assignment{}, fmt.Errorf("reading the assignment of namespace %s: %w", key.Namespace, err)
 	}
-	return assigned.Leaves(), nil
+	return assigned, nil
 }
 
 // confirmLeaves returns an error if a live read shows that a namespace, which leaves as the cache has it, may have new
-// pods here.
+// pods here. A NamespacePlacement that is missing says nothing against it: what has nothing here goes elsewhere.
 func (e *Env) confirmLeaves(ctx context.Context, key engine.Key) error {
 	assigned, err := e.Assignments.ConfirmPlaced(ctx, key.Tenant, key.Namespace)
 	switch {
