@@ -15,8 +15,8 @@ import (
 	"github.com/superpool/superpool/internal/slice"
 )
 
-// Wish is a pod that waits because it is larger than the room that its namespace has in any one super cluster, or in the
-// one of its volumes.
+// Wish is a pod that waits because it is larger than the room that its namespace has in any one super cluster, or in
+// the one of its volumes.
 type Wish struct {
 	// Pod is its name.
 	Pod string
@@ -79,22 +79,16 @@ func Relocate(np *schedulerv1alpha1.NamespacePlacement, wish *Wish) (best Reloca
 	for i := range np.Status.Placements {
 		p := &np.Status.Placements[i]
 		staying[p.Cluster] = StayingIn(p)
-		if (wish.Home == "" || wish.Home == p.Cluster) && wish.Requests.Fits(staying[p.Cluster].Minus(wish.Used[p.Cluster])) {
+		if wish.mayBeIn(p.Cluster) && wish.Requests.Fits(staying[p.Cluster].Minus(wish.Used[p.Cluster])) {
 			return Relocation{}, ""
 		}
 	}
 	if why = wish.tooLarge(slice.Of(np.Spec.Quota)); why != "" {
 		return Relocation{}, why
 	}
-	why = "it may run in no super cluster that vc-scheduler can measure"
-	if wish.Home != "" {
-		why = fmt.Sprintf("its volumes are in super cluster %s, where it may not run now, or which vc-scheduler cannot measure", wish.Home)
-	}
+	why = wish.nowhere()
 	fewest := int64(0)
-	for _, cluster := range wish.Clusters {
-		if _, measured := wish.Used[cluster]; !measured || wish.Home != "" && wish.Home != cluster {
-			continue
-		}
+	for _, cluster := range wish.open() {
 		lacks := wish.Used[cluster].Plus(wish.Requests).Minus(staying[cluster]).OfPods()
 		needed, possible := slicesFor(lacks, slice.Of(np.Spec.Slice))
 		if !possible {
@@ -110,6 +104,25 @@ func Relocate(np *schedulerv1alpha1.NamespacePlacement, wish *Wish) (best Reloca
 		}
 	}
 	return best, why
+}
+
+// mayBeIn reports whether the pod's volumes allow it to run in a super cluster.
+func (w *Wish) mayBeIn(cluster string) bool { return w.Home == "" || w.Home == cluster }
+
+// open returns the super clusters where slices may go for it, the preferred ones first.
+func (w *Wish) open() []string {
+	return slices.DeleteFunc(slices.Clone(w.Clusters), func(cluster string) bool {
+		_, measured := w.Used[cluster]
+		return !measured || !w.mayBeIn(cluster)
+	})
+}
+
+// nowhere returns why there is no super cluster for the pod.
+func (w *Wish) nowhere() string {
+	if w.Home == "" {
+		return "it may run in no super cluster that vc-scheduler can measure"
+	}
+	return fmt.Sprintf("its volumes are in super cluster %s, where it may not run now, or which vc-scheduler cannot measure", w.Home)
 }
 
 // tooLarge returns why the quota as a whole has no room for the pod, "" if it has.

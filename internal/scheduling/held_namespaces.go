@@ -15,8 +15,8 @@ import (
 // say: callers hold the time of an answer against that of what they want to know.
 const heldPeriod = time.Minute
 
-// heldNamespaces asks super clusters of the pool of which namespaces of one tenant they hold super namespaces, each once
-// in heldPeriod: how many objects name them is the tenant's to write. It is for one goroutine.
+// heldNamespaces asks super clusters of the pool of which namespaces of one tenant they hold super namespaces, each
+// once in heldPeriod: how many objects name them is the tenant's to write. It is for one goroutine.
 type heldNamespaces struct {
 	// read reads it live. Nil: nobody can say.
 	read  func(ctx context.Context, superCluster string) (sets.Set[string], error)
@@ -31,8 +31,8 @@ type heldAnswer struct {
 	asked      time.Time
 }
 
-// in returns the tenant's namespaces that the super cluster of a virtual Node holds. One that is not Ready is not asked:
-// the tenant has one worker, and which super clusters its objects name is the tenant's to write.
+// in returns the tenant's namespaces that the super cluster of a virtual Node holds. One that is not Ready is not
+// asked: the tenant has one worker, and which super clusters its objects name is the tenant's to write.
 func (h *heldNamespaces) in(ctx context.Context, node *corev1.Node) heldAnswer {
 	if h.read == nil || !nodeutil.IsNodeReady(node) {
 		return heldAnswer{}

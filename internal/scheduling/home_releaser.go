@@ -28,14 +28,14 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// homeReleaser takes the home off claims without volume whose namespace may have nothing new there, where no syncer does
-// it: their pods could run nowhere. A request names a namespace, or with "" all.
+// homeReleaser takes the home off claims without volume whose namespace may have nothing new there, where no syncer
+// does it: their pods could run nowhere. A request names a namespace, or with "" all.
 //
-// That nothing was made for a claim in its home is what the finalizer of the super cluster says, which its syncer writes
-// before it makes anything: without it nothing was. With it, the super cluster is asked whether it holds anything of the
-// namespace, after that had nothing there any more, and one that has left the pool counts after gonePatience. Either way
-// the claim is written as it was read: who has made something meanwhile has written the finalizer, and who is about to
-// reads the claim again.
+// That nothing was made for a claim in its home is what the finalizer of the super cluster says, which its syncer
+// writes before it makes anything: without it nothing was. With it, the super cluster is asked whether it holds
+// anything of the namespace, after that had nothing there any more, and one that has left the pool counts after
+// gonePatience. Either way the claim is written as it was read: who has made something meanwhile has written the
+// finalizer, and who is about to reads the claim again.
 type homeReleaser struct {
 	key        string
 	api        kubernetes.Interface
@@ -150,14 +150,15 @@ func (r *homeReleaser) seenSince(namespace string, np *schedulerv1alpha1.Namespa
 	return r.seen[namespace].since
 }
 
-// hasLeft reports whether a NamespacePlacement, which may be nil, says that its namespace has nothing in a super cluster,
-// or nothing but what leaves. One that is missing, is being deleted or was not decided says nothing.
+// hasLeft reports whether a NamespacePlacement, which may be nil, says that its namespace has nothing in a super
+// cluster, or nothing but what leaves. One that is missing, is being deleted or was not decided says nothing.
 func hasLeft(np *schedulerv1alpha1.NamespacePlacement, superCluster string) bool {
 	return np != nil && np.DeletionTimestamp == nil && placement.IsDecided(np) && !placement.Clusters(np.Status.Placements).Has(superCluster)
 }
 
-// waits returns how long a claim is to wait because its home may have something for it, by the virtual Node of that, nil
-// if it has left the pool. since is when the namespace had left it, and stored returns the Nodes that there are now.
+// waits returns how long a claim is to wait because its home may have something for it, by the virtual Node of that,
+// nil if it has left the pool. since is when the namespace had left it, and stored returns the Nodes that there are
+// now.
 func (r *homeReleaser) waits(
 	ctx context.Context, claim *corev1.PersistentVolumeClaim, node *corev1.Node, since time.Time, stored func() (map[string]bool, error),
 ) (time.Duration, error) {

@@ -46,12 +46,13 @@ func TestHomeReleaser(t *testing.T) {
 		claim func(*corev1.PersistentVolumeClaim)
 		// cached and live are the NamespacePlacements, nil for none. A nil live is as cached.
 		cached, live *schedulerv1alpha1.NamespacePlacement
-		// left is since when r2 has left the pool, 0 for not, and stored whether the meta cluster has its Node all the same.
+		// left is since when r2 has left the pool, 0 for not, and stored whether the meta cluster has its Node all the
+		// same.
 		left   time.Duration
 		stored bool
 		lost   bool
-		// holds are the namespaces that r2 says it holds, nil if it does not answer. asked is how long ago it said so, before
-		// the NamespacePlacement was as it is, 0 for not before it is asked.
+		// holds are the namespaces that r2 says it holds, nil if it does not answer. asked is how long ago it said so,
+		// before the NamespacePlacement was as it is, 0 for not before it is asked.
 		holds sets.Set[string]
 		asked time.Duration
 		// conflict is whether somebody has written the claim meanwhile.

@@ -608,7 +608,8 @@ func (w *modelWorld) checkReleases(key types.NamespacedName, was, is map[string]
 }
 
 // checkEviction: only pods that have not ended are evicted, from where their namespace leaves, once it is whole
-// elsewhere but for its storage. They are deleted without being asked about only where the super cluster is lost and they are not Ready.
+// elsewhere but for its storage. They are deleted without being asked about only where the super cluster is lost and
+// they are not Ready.
 func (w *modelWorld) checkEviction(pod *modelPod, deletes bool) {
 	name, overdue := pod.object.Name, false
 	if pod.isTerminal() && !pod.finished.After(w.clock.Now().Add(-modelWindow)) {

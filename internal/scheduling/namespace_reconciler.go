@@ -447,8 +447,8 @@ func (r *namespaceReconciler) checkProfile(spec, previous *schedulerv1alpha1.Nam
 		schedulerv1alpha1.AnnotationScheduler, requested, allowed, current.Name())}
 }
 
-// adopted returns, by super cluster, the larger of what a NamespacePlacement reserved before and what its namespace uses
-// or may use there.
+// adopted returns, by super cluster, the larger of what a NamespacePlacement reserved before and what its namespace
+// uses or may use there.
 func adopted(kept, held map[string]slice.Amounts) map[string]slice.Amounts {
 	all := maps.Clone(held)
 	for cluster, amounts := range kept {

@@ -54,13 +54,15 @@ const (
 )
 
 // relocationReconciler moves unused slices of a namespace into one super cluster where a pod waits that is larger than
-// what is free of the namespace in any of them, or in the one where its volumes are. It requests the move as a tenant would, and as often. A request names a
-// namespace: a pod that waits adds it after relocationDelay, and so all pods of a namespace cost one look at it.
+// what is free of the namespace in any of them, or in the one where its volumes are. It requests the move as a tenant
+// would, and as often. A request names a namespace: a pod that waits adds it after relocationDelay, and so all pods of
+// a namespace cost one look at it.
 type relocationReconciler struct {
 	key   string
 	store *Store
 	pods  corev1listers.PodLister
-	// claims are the tenant's claims, nil where another process schedules its pods: then no pod is known to have volumes.
+	// claims are the tenant's claims, nil where another process schedules its pods: then no pod is known to have
+	// volumes.
 	claims     corev1listers.PersistentVolumeClaimLister
 	namespaces corev1listers.NamespaceLister
 	usage      Usage
@@ -83,8 +85,8 @@ type attempt struct {
 	clusters sets.Set[string]
 	// refused is when nothing could be requested, zero if something was.
 	refused time.Time
-	// pause is for how long nothing is requested after all of clusters were tried, from paused on: each time it is twice
-	// as long, up to maxPause. The tenant's own requests are to have their turns.
+	// pause is for how long nothing is requested after all of clusters were tried, from paused on: each time it is
+	// twice as long, up to maxPause. The tenant's own requests are to have their turns.
 	pause  time.Duration
 	paused time.Time
 }

@@ -15,6 +15,7 @@ type Usage interface {
 	// Usage returns what each of these super clusters says about a namespace, by the key of its NamespacePlacement. One
 	// that cannot be measured is not in the answer; one that does not exist any more is, with nothing used.
 	Usage(ctx context.Context, namespace types.NamespacedName, superClusters []string) map[string]placement.Use
-	// Held returns what the namespace with that UID uses or may use, by super cluster. It returns false while there may be more, in super clusters that vc-scheduler has yet to list after its start.
+	// Held returns what the namespace with that UID uses or may use, by super cluster. It returns false while there may
+	// be more, in super clusters that vc-scheduler has yet to list after its start.
 	Held(ctx context.Context, namespace types.NamespacedName, uid types.UID) (map[string]slice.Amounts, bool)
 }

@@ -46,8 +46,8 @@ func (c *Controller) Left(ctx context.Context, key string, uid types.UID) ([]str
 	return left, nil
 }
 
-// holds returns the namespaces of a VirtualCluster of which a super cluster holds super namespaces, those that are being
-// deleted among them.
+// holds returns the namespaces of a VirtualCluster of which a super cluster holds super namespaces, those that are
+// being deleted among them.
 func (c *Controller) holds(ctx context.Context, superCluster, key string, uid types.UID) (sets.Set[string], error) {
 	super, superUID := c.measures.client(superCluster)
 	if super == nil {
@@ -56,9 +56,10 @@ func (c *Controller) holds(ctx context.Context, superCluster, key string, uid ty
 	return holds(ctx, super, superUID, key, uid)
 }
 
-// Holds reads live of which namespaces of a VirtualCluster, by its cluster key and UID, a super cluster of the pool holds
-// super namespaces. A process that has no connection to it that answers, as one that leads tenants alone has none, makes one for
-// this question, and waits probeTimeout at most: callers ask only super clusters whose virtual Node is Ready.
+// Holds reads live of which namespaces of a VirtualCluster, by its cluster key and UID, a super cluster of the pool
+// holds super namespaces. A process that has no connection to it that answers, as one that leads tenants alone has
+// none, makes one for this question, and waits probeTimeout at most: callers ask only super clusters whose virtual Node
+// is Ready.
 func (c *Controller) Holds(ctx context.Context, superCluster, key string, uid types.UID) (sets.Set[string], error) {
 	if super, superUID := c.measures.client(superCluster); super != nil {
 		return holds(ctx, super, superUID, key, uid)

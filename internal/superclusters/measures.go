@@ -331,8 +331,9 @@ func (c *Controller) Usage(ctx context.Context, namespace types.NamespacedName, 
 	return used
 }
 
-// Held returns what a tenant namespace with that UID uses or may use, by super cluster (placement.Use.MayUse). It returns
-// false while there may be more: vc-scheduler has just started, and a super cluster that it knows was not listed yet.
+// Held returns what a tenant namespace with that UID uses or may use, by super cluster (placement.Use.MayUse). It
+// returns false while there may be more: vc-scheduler has just started, and a super cluster that it knows was not
+// listed yet.
 func (c *Controller) Held(ctx context.Context, namespace types.NamespacedName, uid types.UID) (map[string]slice.Amounts, bool) {
 	held := map[string]slice.Amounts{}
 	measured := c.measures.all()

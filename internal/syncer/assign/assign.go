@@ -52,8 +52,8 @@ type Assignment struct {
 	Decision string
 }
 
-// Leaves reports whether new pods and volumes of the namespace are to be elsewhere: all that it has here leaves, or it is
-// no longer placed here.
+// Leaves reports whether new pods and volumes of the namespace are to be elsewhere: all that it has here leaves, or it
+// is no longer placed here.
 func (a *Assignment) Leaves() bool {
 	return a.State == Placed && a.Reserved == nil || a.State == Leaving || a.State == ServicesOnly
 }

@@ -161,16 +161,21 @@ func NextClaimStep(tenantClaim, superClaim *corev1.PersistentVolumeClaim, facts 
 		return ClaimStepNone, nil
 	}
 	step := stepWithSuperClaim(tenantClaim, superClaim, uid, facts.SuperCluster)
-	if step != ClaimStepSync || hasVolume(superClaim) {
-		return step, nil
-	}
-	switch {
-	case facts.Leaves:
-		return ClaimStepDelete, nil
-	case facts.GivenUp:
-		return ClaimStepGiveUp, nil
+	if step == ClaimStepSync && !hasVolume(superClaim) {
+		step = stepWithoutVolume(facts)
 	}
 	return step, nil
+}
+
+// stepWithoutVolume is NextClaimStep for a super claim that stays here if it may.
+func stepWithoutVolume(facts *ClaimFacts) ClaimStep {
+	switch {
+	case facts.Leaves:
+		return ClaimStepDelete
+	case facts.GivenUp:
+		return ClaimStepGiveUp
+	}
+	return ClaimStepSync
 }
 
 // strayVolume returns a volume of the tenant that is not that of the super claim, nil if there is none. ours is whether
