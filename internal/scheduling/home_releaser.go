@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -67,9 +68,13 @@ func (r *homeReleaser) Reconcile(ctx context.Context, item request) (reconcile.R
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	grouped := byNamespace(claims)
+	maps.DeleteFunc(r.seen, func(namespace string, _ seenPlacement) bool {
+		return (item.namespace == "" || item.namespace == namespace) && len(grouped[namespace]) == 0
+	})
 	var result reconcile.Result
 	var errs []error
-	for namespace, stranded := range byNamespace(claims) {
+	for namespace, stranded := range grouped {
 		again, err := r.release(ctx, namespace, stranded)
 		result.RequeueAfter = sooner(result.RequeueAfter, again)
 		errs = append(errs, err)

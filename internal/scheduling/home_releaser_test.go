@@ -146,6 +146,10 @@ func TestHomeReleaser(t *testing.T) {
 				tc.want = ""
 			}
 			require.Equal(t, tc.wantAgain == 0 || tc.asked > 0, len(r.seen) == 0)
+			r.seen = map[string]seenPlacement{"gone": {}}
+			_, err = r.Reconcile(t.Context(), request{concern: concernClaimHome, namespace: "gone"})
+			require.NoError(t, err)
+			require.Empty(t, r.seen)
 			claim, err := api.CoreV1().PersistentVolumeClaims("web").Get(t.Context(), "data", metav1.GetOptions{})
 			require.NoError(t, err)
 			require.Equal(t, tc.want, claimhome.Of(claim))

@@ -16,6 +16,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -201,6 +202,36 @@ func TestVolumesAtOnce(t *testing.T) {
 		_, scheduled := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
 		return scheduled != nil && scheduled.Message == "0/2 super clusters are available: pod has unbound immediate PersistentVolumeClaims"
 	})
+}
+
+// TestClaimsThatAreLeftBehind: claims whose home their namespace has left, and for which nothing is there, get the super
+// cluster of their pod, whether or not something may have been made.
+func TestClaimsThatAreLeftBehind(t *testing.T) {
+	w := shared
+	w.allowClaims(t)
+	w.run(t)
+	const namespace = "left-behind"
+	w.storageClass(t, "left-behind", storagev1.VolumeBindingWaitForFirstConsumer, "r1", "r2")
+	w.namespace(t, namespace, `{"cpu":"300m","memory":"300Mi"}`)
+	w.quota(t, namespace, "300m", "300Mi")
+	w.wantShown(t, namespace, `{"r1":1}`, `{"r2":1}`)
+	here, left := "r1", "r2"
+	if w.shown(t, namespace) == `{"r2":1}` {
+		here, left = left, here
+	}
+	at := func(claim *corev1.PersistentVolumeClaim) {
+		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, schedulerv1alpha1.AnnotationSuperCluster, left)
+	}
+	chosen := w.claim(t, namespace, "chosen", "left-behind", at)
+	begun := w.claim(t, namespace, "begun", "left-behind", at, func(claim *corev1.PersistentVolumeClaim) {
+		claim.Finalizers = append(claim.Finalizers, tenancyv1alpha1.FinalizerPrefixClaim+left)
+	})
+	w.wantPod(t, w.pod(t, namespace, "pod", using("chosen", "begun")), "the super cluster of its namespace", in(here))
+	for _, claim := range []*corev1.PersistentVolumeClaim{chosen, begun} {
+		require.Equal(t, here, w.wantHome(t, claim))
+		require.NotContains(t, claim.Finalizers, tenancyv1alpha1.FinalizerPrefixClaim+left)
+		w.wantEvent(t, "PersistentVolumeClaim", claim.Name, tenancy.ReasonSuperClusterNotPlaced)
+	}
 }
 
 // publish plays a CSI driver of a super cluster, which publishes what is free of StorageClasses. It returns what says
