@@ -235,13 +235,9 @@ func (r *claimReconciler) requested(item request) (found []*corev1.PersistentVol
 		}
 		return []*corev1.PersistentVolumeClaim{claim}, err //nolint:wrapcheck // a lister fails on NotFound only
 	}
-	list := r.claims.List
-	if item.namespace != "" {
-		list = r.claims.PersistentVolumeClaims(item.namespace).List
-	}
-	all, err := list(labels.Everything())
+	all, err := claimsIn(r.claims, item.namespace)
 	if err != nil {
-		return nil, fmt.Errorf("listing claims: %w", err)
+		return nil, err
 	}
 	if item.namespace != "" {
 		return slices.DeleteFunc(all, func(claim *corev1.PersistentVolumeClaim) bool { return !homeless(claim) }), nil
@@ -256,6 +252,19 @@ func (r *claimReconciler) requested(item request) (found []*corev1.PersistentVol
 		}
 	}
 	r.told = told
+	return found, nil
+}
+
+// claimsIn returns the claims of a namespace, or with "" all, in no order.
+func claimsIn(claims corev1listers.PersistentVolumeClaimLister, namespace string) ([]*corev1.PersistentVolumeClaim, error) {
+	list := claims.List
+	if namespace != "" {
+		list = claims.PersistentVolumeClaims(namespace).List
+	}
+	found, err := list(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("listing claims: %w", err)
+	}
 	return found, nil
 }
 
@@ -293,9 +302,9 @@ func (r *claimReconciler) give(ctx context.Context, claim *corev1.PersistentVolu
 
 // beside returns what claims of a namespace have a home.
 func (r *claimReconciler) beside(namespace string) (*claimsBeside, error) {
-	all, err := r.claims.PersistentVolumeClaims(namespace).List(labels.Everything())
+	all, err := claimsIn(r.claims, namespace)
 	if err != nil {
-		return nil, fmt.Errorf("listing claims: %w", err)
+		return nil, err
 	}
 	found := &claimsBeside{count: map[string]int{}, bytes: map[string]int64{}}
 	for _, claim := range all {

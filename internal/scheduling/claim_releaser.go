@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -76,9 +75,9 @@ func (r *claimReleaser) Reconcile(ctx context.Context, item request) (reconcile.
 		}
 		return r.releaseAll(ctx, []metav1.Object{claim}, 0)
 	}
-	claims, err := r.claims.List(labels.Everything())
+	claims, err := claimsIn(r.claims, "")
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("listing claims: %w", err)
+		return reconcile.Result{}, err
 	}
 	slices.SortFunc(claims, func(a, b *corev1.PersistentVolumeClaim) int { // a lister has no order
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
@@ -84,15 +83,8 @@ func (r *homeReleaser) Reconcile(ctx context.Context, item request) (reconcile.R
 
 // requested returns the claims of a request that may be stranded.
 func (r *homeReleaser) requested(item request) ([]*corev1.PersistentVolumeClaim, error) {
-	list := r.claims.List
-	if item.namespace != "" {
-		list = r.claims.PersistentVolumeClaims(item.namespace).List
-	}
-	all, err := list(labels.Everything())
-	if err != nil {
-		return nil, fmt.Errorf("listing claims: %w", err)
-	}
-	return slices.DeleteFunc(all, func(claim *corev1.PersistentVolumeClaim) bool { return !mayBeStranded(claim) }), nil
+	all, err := claimsIn(r.claims, item.namespace)
+	return slices.DeleteFunc(all, func(claim *corev1.PersistentVolumeClaim) bool { return !mayBeStranded(claim) }), err
 }
 
 func byNamespace(claims []*corev1.PersistentVolumeClaim) map[string][]*corev1.PersistentVolumeClaim {
