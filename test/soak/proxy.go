@@ -288,8 +288,12 @@ type ending struct {
 // Read implements io.Reader.
 func (e *ending) Read(into []byte) (int, error) {
 	read, err := e.ReadCloser.Read(into)
-	if err != nil && e.clean && e.ctx.Err() != nil {
+	switch {
+	case err == nil || e.ctx.Err() == nil:
+	case e.clean:
 		err = io.EOF
+	case errors.Is(err, io.EOF): // the API server was faster to see that nobody asks any more
+		err = io.ErrUnexpectedEOF
 	}
 	return read, err
 }

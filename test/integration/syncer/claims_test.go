@@ -286,7 +286,8 @@ func TestClaimsThatAreRefused(t *testing.T) {
 	letGo(t, w.tenant, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "r1.forged"}})
 }
 
-// TestClaimsStay: a super namespace with claims outlives the placement of its namespace, and goes with the last.
+// TestClaimsStay: a super namespace with claims outlives the placement of its namespace, and goes with the last. One
+// without a volume does not stay, and may have another home.
 func TestClaimsStay(t *testing.T) {
 	w := newWorld(t)
 	w.allowClaims(t)
@@ -295,8 +296,17 @@ func TestClaimsStay(t *testing.T) {
 	claim := newClaim("web", "data", "r1")
 	create(t, w.tenant, claim)
 	superClaim := appears(t, w.super, superName("web"), "data", &corev1.PersistentVolumeClaim{}, nil)
+	provision(t, w.super, superClaim, "pvc-stays")
+	appears(t, w.tenant, "", "r1.pvc-stays", &corev1.PersistentVolume{}, nil)
+	empty := newClaim("web", "empty", "r1")
+	create(t, w.tenant, empty)
+	superEmpty := appears(t, w.super, superName("web"), "empty", &corev1.PersistentVolumeClaim{}, nil)
 	w.place(t, "web", "r2")
 	w.place(t, "other", "r1")
+	letGo(t, w.super, superEmpty)
+	appears(t, w.tenant, "web", "empty", empty, func(claim *corev1.PersistentVolumeClaim) bool {
+		return claim.Annotations[schedulerv1alpha1.AnnotationSuperCluster] == "" && !slices.Contains(claim.Finalizers, "claim.tenancy.x-k8s.io/r1")
+	})
 	appears(t, w.super, "", superName("other"), &corev1.Namespace{}, nil)
 	appears(t, w.super, "", superName("web"), &corev1.Namespace{}, func(namespace *corev1.Namespace) bool { return namespace.DeletionTimestamp == nil })
 	require.NoError(t, w.super.Get(t.Context(), client.ObjectKeyFromObject(superClaim), superClaim))
