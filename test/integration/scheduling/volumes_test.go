@@ -228,7 +228,8 @@ func TestClaimsThatAreLeftBehind(t *testing.T) {
 	})
 	w.wantPod(t, w.pod(t, namespace, "pod", using("chosen", "begun")), "the super cluster of its namespace", in(here))
 	for _, claim := range []*corev1.PersistentVolumeClaim{chosen, begun} {
-		require.Equal(t, here, w.wantHome(t, claim))
+		home := w.wantHome(t, claim)
+		require.Equal(t, here, home)
 		require.NotContains(t, claim.Finalizers, tenancyv1alpha1.FinalizerPrefixClaim+left)
 		w.wantEvent(t, "PersistentVolumeClaim", claim.Name, tenancy.ReasonSuperClusterNotPlaced)
 	}
