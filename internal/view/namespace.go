@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -116,21 +117,23 @@ func pin(pending []*corev1.Pod, runs []placement.PinnedRun) {
 	}
 }
 
-// nominate nominates pending slices for the super clusters where others give way for them.
+// nominate nominates pending slices for the super clusters where others give way for them, the first for each that fit
+// into what is left of it: they are not of one size.
 func nominate(pending []*corev1.Pod, nominated *schedulerv1alpha1.Nominated) {
 	if nominated == nil {
 		return
 	}
-	at := 0
 	for i := range nominated.Placements {
 		p := &nominated.Placements[i]
-		for rest := slice.Of(p.Reserved); at < len(pending); at++ {
-			size := slicepod.AmountsOf(pending[at])
-			if !size.Fits(rest) {
-				break
+		rest := slice.Of(p.Reserved)
+		pending = slices.DeleteFunc(slices.Clone(pending), func(pod *corev1.Pod) bool {
+			size := slicepod.AmountsOf(pod)
+			fits := size.Fits(rest)
+			if fits {
+				pod.Status.NominatedNodeName, rest = p.Cluster, rest.Minus(size)
 			}
-			pending[at].Status.NominatedNodeName, rest = p.Cluster, rest.Minus(size)
-		}
+			return fits
+		})
 	}
 }
 

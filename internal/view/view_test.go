@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/test/builders"
@@ -352,4 +354,34 @@ func TestSlicesThatSpread(t *testing.T) {
 	}
 	require.Equal(t, slice.Amounts{"cpu": 5500}, sum)
 	require.Len(t, heldPods(np), 102, "a hundred slices, and the rest of each super cluster")
+}
+
+// TestNominatedSlices: each slice is nominated for where it is to go, in whatever order super clusters and slices of
+// other sizes come.
+func TestNominatedSlices(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		nominated map[string]string
+		want      []string
+	}{
+		"the last one is smaller, and goes first": {nominated: map[string]string{"r1": "500m", "r2": "2"}, want: []string{"r2", "r2", "r1"}},
+		"the last one goes last":                  {nominated: map[string]string{"r1": "2", "r2": "500m"}, want: []string{"r1", "r1", "r2"}},
+		"with another":                            {nominated: map[string]string{"r1": "1500m", "r2": "1"}, want: []string{"r1", "r2", "r1"}},
+		"nowhere":                                 {want: []string{"", "", ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			np := builders.Placement("tenant", "web").Slice("cpu", "1").Quota("cpu", "2500m").Obj()
+			granted := map[string]slice.Amounts{}
+			for id, cpu := range tc.nominated {
+				granted[id] = slice.Of(builders.Resources("cpu", cpu))
+			}
+			np.Status.Nominated = placement.Nominate(granted, time.Unix(1_000_000, 0))
+			var got []string
+			for _, pod := range Slices(np) {
+				got = append(got, pod.(*corev1.Pod).Status.NominatedNodeName)
+			}
+			require.Equal(t, tc.want, got)
+		})
+	}
 }
