@@ -204,8 +204,8 @@ func TestVolumesAtOnce(t *testing.T) {
 	})
 }
 
-// TestClaimsThatAreLeftBehind: claims whose home their namespace has left, and for which nothing is there, get the super
-// cluster of their pod, whether or not something may have been made.
+// TestClaimsThatAreLeftBehind: claims whose home their namespace has left, and for which nothing is there, get the
+// super cluster of their pod, whether or not something may have been made.
 func TestClaimsThatAreLeftBehind(t *testing.T) {
 	w := shared
 	w.allowClaims(t)
