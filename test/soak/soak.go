@@ -146,6 +146,9 @@ func (b *bed) act(ctx context.Context, random *rand.Rand) {
 	}
 }
 
+// wakePeriod is how often ReplicaSets that lack pods are looked at again in the end.
+const wakePeriod = 20 * time.Second
+
 // settle returns what does not agree in the end.
 func (b *bed) settle(ctx context.Context) ([]string, error) {
 	b.say("The faults have stopped")
@@ -161,8 +164,17 @@ func (b *bed) settle(ctx context.Context) ([]string, error) {
 		}
 	}
 	var findings []string
+	var woken time.Time
 	err := b.eventually(ctx, b.options.Settle, func(ctx context.Context) error {
 		b.restart()
+		if time.Since(woken) > wakePeriod {
+			woken = time.Now()
+			for _, tenant := range b.tenants {
+				if err := wake(ctx, tenant.client); err != nil {
+					return err
+				}
+			}
+		}
 		found, compared, err := b.check(ctx)
 		if err != nil {
 			return err

@@ -292,6 +292,27 @@ func renew(ctx context.Context, tenant client.Client, namespace, name string) er
 	return fmt.Errorf("claim %s/%s is being deleted", namespace, name)
 }
 
+// wake lets the tenant's own controller look at ReplicaSets that lack pods: after many that the quota has refused it
+// waits up to a quarter of an hour.
+func wake(ctx context.Context, tenant client.Client) error {
+	var list appsv1.ReplicaSetList
+	if err := tenant.List(ctx, &list); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		set := &list.Items[i]
+		if set.Status.Replicas >= *set.Spec.Replicas {
+			continue
+		}
+		woken := set.DeepCopy()
+		metav1.SetMetaDataAnnotation(&woken.ObjectMeta, "woken", time.Now().Format(time.RFC3339Nano))
+		if err := tenant.Patch(ctx, woken, client.MergeFrom(set)); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // finish makes room for all pods that a tenant has asked for, and the claims that they may name, so that all must run
 // in the end.
 func finish(ctx context.Context, tenant client.Client) error {
