@@ -379,6 +379,9 @@ func TestPlacerPlacesWhatLeavesElsewhere(t *testing.T) {
 	p.cluster("r1", "4", "8Gi", func(n *corev1.Node) {
 		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoExecute})
 	})
+	p.ask("fits-nowhere", "5", "300Mi")
+	p.wantRefused("fits-nowhere", "drained") // the scheduler has seen the taint
+	p.remove("fits-nowhere")
 	p.mu.Lock()
 	np := p.placements["a"].DeepCopy()
 	np.Status, _, _ = placement.Next(np, placement.Facts{Leave: map[string]schedulerv1alpha1.LeavingReason{"r1": schedulerv1alpha1.LeavingDrained}})
