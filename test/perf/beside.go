@@ -64,7 +64,8 @@ func mean(values []float64) float64 {
 }
 
 // restarts is after how many seconds a pod was Ready that was created when the syncer started again, for each time that
-// it was asked to end, and for each that it was killed: its Lease has to expire then.
+// it was asked to end, and for each that it was killed. It elects no leader here: where it does, one that is killed
+// leaves a Lease that has to expire first.
 type restarts struct{ stopped, killed []float64 }
 
 // restarts ends the syncer while pods run, in turn by a signal and by a kill, and starts it again.

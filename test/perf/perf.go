@@ -28,7 +28,7 @@ type Options struct {
 	Rate      float64
 	PacedPods int
 	// Greedy is how many pods one tenant creates at once while the others create a few, 0 for none. Restarts is how
-	// often the syncer is killed and started again while the pods of a burst run.
+	// often the syncer is asked to end, and how often it is killed, while the pods of a burst run.
 	Greedy, Restarts int
 	// Nodes is the number of fake nodes of the super cluster.
 	Nodes int

@@ -65,7 +65,7 @@ func (c *Claims) Reconcile(ctx context.Context, key engine.Key, _ time.Duration)
 	pair := &claimPair{tenant: tenant, key: key}
 	pair.facts = ClaimFacts{SuperCluster: c.env.ID, Owner: tenant.owner(key.Namespace, ""), Whole: c.env.Assignments.Whole()}
 	name := pair.superName()
-	var superSynced, volumesSynced, synced bool
+	var superSynced, volumesSynced bool
 	pair.tenantClaim, _, pair.facts.Known = get[*corev1.PersistentVolumeClaim](tenant.Cache, KindClaim, key.Namespace, key.Name)
 	pair.superClaim, _, superSynced = get[*corev1.PersistentVolumeClaim](c.env.SuperCache, KindClaim, name.Namespace, name.Name)
 	pair.facts.Volumes, volumesSynced = c.env.volumesOf(tenant, key)
@@ -75,28 +75,40 @@ func (c *Claims) Reconcile(ctx context.Context, key engine.Key, _ time.Duration)
 	if err := c.readUntaken(ctx, pair); err != nil {
 		return 0, err
 	}
-	assignment, err := c.env.assigned(ctx, key)
-	if err != nil {
+	if synced, err := c.readAwaited(ctx, pair); err != nil || !synced {
 		return 0, err
 	}
-	pair.facts.Leaves = c.chosen(pair.tenantClaim) && assignment.Leaves()
-	if pair.tenantClaim != nil && pair.superClaim == nil {
-		placed, err := c.env.namespacePlaced(ctx, tenant, key.Namespace)
-		if err != nil {
-			return 0, err
-		}
-		pair.facts.Ready = placed && assignment.Reserved != nil // nil: all of it leaves
-		snapshot := claimhome.Snapshot(pair.tenantClaim)
-		pair.facts.Restores = snapshot != ""
-		if pair.tenantClaim.DeletionTimestamp == nil && pair.tenantClaim.Spec.VolumeName == "" {
-			if pair.facts.Missing, synced = c.env.missingSnapshot(tenant, key.Namespace, snapshot); !synced {
-				return 0, nil
-			}
-		}
-	}
 	step, volume := NextClaimStep(pair.tenantClaim, pair.superClaim, &pair.facts)
-	err = c.perform(ctx, step, pair, volume)
+	err := c.perform(ctx, step, pair, volume)
 	return c.env.untaken.after(key, c.patience(pair), c.env.Clock.Now()), err
+}
+
+// readAwaited reads the facts about a claim that has no volume here yet: where its namespace is, and what the super
+// claim is made from. It returns false while a cache is not synced.
+func (c *Claims) readAwaited(ctx context.Context, pair *claimPair) (synced bool, err error) {
+	if pair.tenantClaim == nil || pair.superClaim != nil && hasVolume(pair.superClaim) {
+		return true, nil
+	}
+	assignment, err := c.env.assigned(ctx, pair.key)
+	if err != nil {
+		return false, err
+	}
+	pair.facts.Leaves = c.chosen(pair.tenantClaim) && assignment.Leaves()
+	if pair.superClaim != nil {
+		return true, nil
+	}
+	placed, err := c.env.namespacePlaced(ctx, pair.tenant, pair.key.Namespace)
+	if err != nil {
+		return false, err
+	}
+	pair.facts.Ready = placed && assignment.Reserved != nil // nil: all of it leaves
+	snapshot := claimhome.Snapshot(pair.tenantClaim)
+	pair.facts.Restores = snapshot != ""
+	if pair.tenantClaim.DeletionTimestamp != nil || pair.tenantClaim.Spec.VolumeName != "" {
+		return true, nil
+	}
+	pair.facts.Missing, synced = c.env.missingSnapshot(pair.tenant, pair.key.Namespace, snapshot)
+	return synced, nil
 }
 
 // perform executes a step. It is the only place from where this kind writes.
