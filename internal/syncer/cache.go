@@ -150,6 +150,10 @@ func (i *informers) start(ctx context.Context, from source) error {
 		stop()
 		return fmt.Errorf("setting the transform of kind %s: %w", from.kind, err)
 	}
+	if err := shared.SetWatchErrorHandlerWithContext(unlessEnded); err != nil {
+		stop()
+		return fmt.Errorf("setting the error handler of kind %s: %w", from.kind, err)
+	}
 	handler := engage.Handler(ctx, "informer of kind "+from.kind, nil, i.handler(from.kind, all))
 	account := i.bounds.Account()
 	if i.bounds != nil {
@@ -174,6 +178,14 @@ func (i *informers) start(ctx context.Context, from source) error {
 		}
 	})
 	return nil
+}
+
+// unlessEnded is client-go's handler of errors, but for that of an informer that is stopped while it asks: kinds that a
+// tenant has nothing to do with are stopped each time that one connects.
+func unlessEnded(ctx context.Context, reflector *toolscache.Reflector, err error) {
+	if ctx.Err() == nil {
+		toolscache.DefaultWatchErrorHandler(ctx, reflector, err)
+	}
 }
 
 func (i *informers) newWide(kind string, of *watched) *wide {

@@ -39,9 +39,6 @@ func (s *Syncer) Engage(ctx context.Context, tenant *tenants.Tenant, ready func(
 	logger := klog.FromContext(ctx).WithValues("superCluster", s.id)
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logger))
 	defer cancel()
-	if !toolscache.WaitForCacheSync(ctx.Done(), s.super.synced) {
-		return nil
-	}
 	session, err := s.newSession(tenant)
 	if err != nil {
 		return err
@@ -97,6 +94,10 @@ func (s *session) run(ctx context.Context, ready func()) error {
 			return fmt.Errorf("reading which namespaces to watch: %w", err)
 		}
 		served := whole || len(namespaces) > 0
+		// What a tenant has left behind depends on the super cluster. Others are read beside it.
+		if !served && !toolscache.WaitForCacheSync(ctx.Done(), s.syncer.super.synced) {
+			return nil
+		}
 		left = !served && (left || s.cache.synced() && s.cleanedUp(unwanted))
 		s.left.Store(left)
 		specs := s.wanted(unwanted)

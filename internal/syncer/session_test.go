@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -36,6 +38,21 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenants"
 )
+
+// awaited is an informer that is synced when it is asked for the second time; before is called at the first time.
+type awaited struct {
+	toolscache.SharedIndexInformer
+	before func()
+	asked  atomic.Int32
+}
+
+func (a *awaited) HasSynced() bool {
+	if a.asked.Add(1) == 1 {
+		a.before()
+		return false
+	}
+	return true
+}
 
 // TestSessionOfATenantThatHoldsNothing lets placements elsewhere change: the Nodes and volumes of the tenant are asked
 // for once.
@@ -61,7 +78,8 @@ func TestSessionOfATenantThatHoldsNothing(t *testing.T) {
 			return inner.List(ctx, list, options...)
 		},
 	})
-	s := &Syncer{id: "r1", super: &informers{}}
+	super := &awaited{before: func() { assert.Zero(t, lists.Load(), "nothing is asked for before the super cluster's caches are synced") }}
+	s := &Syncer{id: "r1", super: &informers{running: map[source]*informer{{kind: kinds.KindNode}: {SharedIndexInformer: super}}}}
 	s.env = &kinds.Env{ID: "r1", SuperCache: s.super, Tenant: s.tenant, Clock: clock.RealClock{}}
 	s.env.Assignments = &assign.Pooled{SuperCluster: "r1", Meta: fake.NewClientBuilder().WithScheme(scheme).Build(), Sides: s.env.Sides()}
 	made, err := s.newSession(&tenants.Tenant{Key: "a", Config: &rest.Config{}})

@@ -252,16 +252,16 @@ const servesPeriod = time.Minute
 // Serves implements tenants.Controller.Serves: the tenant has placements here, or super namespaces, or objects that a
 // session has yet to remove from its control plane.
 func (s *Syncer) Serves(ctx context.Context, key string) (bool, time.Duration, error) {
-	session := s.session(key)
-	if !s.super.synced() {
-		return session != nil, time.Second, nil
-	}
 	namespaces, err := s.env.Assignments.Namespaces(ctx, key)
 	if err != nil {
 		return false, 0, fmt.Errorf("reading which namespaces belong here: %w", err)
 	}
 	if len(namespaces) > 0 {
 		return true, 0, nil
+	}
+	session := s.session(key)
+	if !s.super.synced() {
+		return session != nil, time.Second, nil
 	}
 	return len(s.env.SuperNamespaces(key)) > 0 || session != nil && !session.left.Load(), servesPeriod, nil
 }
@@ -280,13 +280,16 @@ func (s superCaches) Start(ctx context.Context) error {
 		if err := s.super.learn(s.env, specs, kinds.SuperSide); err != nil {
 			return err
 		}
-		var sources []source
-		for i := range specs {
-			if specs[i].Super != nil {
-				sources = append(sources, source{kind: specs[i].Name})
+		if !s.super.synced() {
+			// What nothing waits for comes last: it is much, as Events are, and all else waits for the others.
+			if err := s.super.watch(ctx, superSources(specs, false)); err != nil {
+				return err
+			}
+			if !toolscache.WaitForCacheSync(ctx.Done(), s.super.synced) {
+				return nil
 			}
 		}
-		if err := s.super.watch(ctx, sources); err != nil {
+		if err := s.super.watch(ctx, superSources(specs, true)); err != nil {
 			return err
 		}
 		select {
@@ -295,6 +298,17 @@ func (s superCaches) Start(ctx context.Context) error {
 		case <-s.respecified:
 		}
 	}
+}
+
+// superSources returns what to watch in the super cluster, with or without the kinds that nothing else waits for.
+func superSources(specs []kinds.Spec, aside bool) []source {
+	var sources []source
+	for i := range specs {
+		if specs[i].Super != nil && (aside || !specs[i].Aside) {
+			sources = append(sources, source{kind: specs[i].Name})
+		}
+	}
+	return sources
 }
 
 // setCustom lets the syncer sync the kinds of SyncPolicies, and no others besides its own.
@@ -310,13 +324,14 @@ func (s *Syncer) setCustom(customs []kinds.Custom) {
 	s.add(s.env.CustomKeys())
 }
 
-// superFilled is called once an informer of the super cluster is synced. The engine waits for most of them; the kinds
-// of SyncPolicies come while it runs.
+// superFilled is called once an informer of the super cluster is synced. The engine waits for most of them; the others
+// come while it runs, and say too what tenants have to do with (Spec.Wanted).
 func (s *Syncer) superFilled(from source) {
 	if !s.super.isAside(from.kind) {
 		return
 	}
 	for _, tenant := range s.tenants() {
+		s.rewatch(tenant.Key)
 		s.add(s.env.Filled(tenant, from.kind, from.namespace))
 	}
 }

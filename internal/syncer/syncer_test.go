@@ -63,6 +63,20 @@ func listen(t *testing.T, kind string) (s *Syncer, woken func(lastOf string) []e
 	}
 }
 
+// TestSuperFilled: what a tenant has to do with may depend on a cache of the super cluster that nothing else waits for.
+func TestSuperFilled(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]int{kinds.KindSnapshot: 1, kinds.KindPod: 0} {
+		s, _ := listen(t, kind)
+		s.super.watched = map[string]watched{kinds.KindSnapshot: {aside: true}, kinds.KindPod: {}}
+		made := &session{syncer: s, cache: &informers{}, changed: make(chan struct{}, 1)}
+		made.tenant = &kinds.Tenant{Tenant: &tenants.Tenant{Key: "a"}, Cache: made.cache}
+		s.setSession("a", made)
+		s.superFilled(source{kind: kind})
+		require.Len(t, made.changed, want, kind)
+	}
+}
+
 // podIndexers are those of the caches of pods.
 func podIndexers() toolscache.Indexers {
 	specs := kinds.Specs()

@@ -125,9 +125,7 @@ func (e *Env) SetCustom(all []Custom) {
 		spec.Wanted = func(_ *Env, tenant *Tenant) bool { return row.Rules.For(tenant.Policy.Get().Name()) }
 		specs = append(specs, spec)
 		if source, told := down.events(); told {
-			events := source.spec()
-			events.Aside = true
-			specs = append(specs, events)
+			specs = append(specs, source.spec())
 		}
 		copied := down.copy()
 		copied.setDefaults()
