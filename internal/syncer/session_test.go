@@ -78,7 +78,9 @@ func TestSessionOfATenantThatHoldsNothing(t *testing.T) {
 			return inner.List(ctx, list, options...)
 		},
 	})
-	super := &awaited{before: func() { assert.Zero(t, lists.Load(), "nothing is asked for before the super cluster's caches are synced") }}
+	super := &awaited{before: func() {
+		assert.Zero(t, lists.Load(), "nothing is asked for before the super cluster's caches are synced")
+	}}
 	s := &Syncer{id: "r1", super: &informers{running: map[source]*informer{{kind: kinds.KindNode}: {SharedIndexInformer: super}}}}
 	s.env = &kinds.Env{ID: "r1", SuperCache: s.super, Tenant: s.tenant, Clock: clock.RealClock{}}
 	s.env.Assignments = &assign.Pooled{SuperCluster: "r1", Meta: fake.NewClientBuilder().WithScheme(scheme).Build(), Sides: s.env.Sides()}
