@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -84,35 +83,25 @@ func (s *Syncer) newSession(tenant *tenants.Tenant) (*session, error) {
 }
 
 // run starts and stops informers as the tenant's placements change, until ctx ends. It calls ready once they are
-// synced.
+// synced, and those of the super cluster.
 func (s *session) run(ctx context.Context, ready func()) error {
-	left, wide, whole := false, false, s.syncer.env.Assignments.Whole()
-	unwanted := map[string]bool{}
+	whole, before := s.syncer.env.Assignments.Whole(), &looked{unwanted: map[string]bool{}}
 	for {
 		namespaces, err := s.syncer.env.Assignments.Namespaces(ctx, s.tenant.Key)
 		if err != nil {
 			return fmt.Errorf("reading which namespaces to watch: %w", err)
 		}
-		served := whole || len(namespaces) > 0
-		// What a tenant has left behind depends on the super cluster. Others are read beside it.
-		if !served && !toolscache.WaitForCacheSync(ctx.Done(), s.syncer.super.synced) {
-			return nil
+		served, superSynced := whole || len(namespaces) > 0, s.syncer.super.synced()
+		// A tenant that is served is read beside the super cluster. What another has left behind depends on that.
+		if served || superSynced {
+			if err := s.watch(ctx, namespaces, served, before); err != nil {
+				return err
+			}
 		}
-		left = !served && (left || s.cache.synced() && s.cleanedUp(unwanted))
-		s.left.Store(left)
-		specs := s.wanted(unwanted)
-		if err := s.cache.learn(s.syncer.env, specs, kinds.TenantSide); err != nil {
-			return err
-		}
-		wide = whole || watchWide(specs, len(namespaces), int(s.tenant.Policy.Get().Spec().Limits.Watches), wide)
-		s.cache.place(namespaces)
-		if err := s.cache.watch(ctx, sources(specs, namespaces, served, left, wide)); err != nil {
-			return err
-		}
-		if !served || s.cache.synced() {
+		if superSynced && (!served || s.cache.synced()) {
 			ready()
 		}
-		if !served {
+		if superSynced && !served {
 			// Super namespaces that exist for Services alone are no longer needed: their reconciles delete them.
 			s.syncer.add(s.syncer.env.SuperNamespaces(s.tenant.Key))
 		}
@@ -122,6 +111,27 @@ func (s *session) run(ctx context.Context, ready func()) error {
 		case <-s.changed:
 		}
 	}
+}
+
+// looked is what run found when it looked before: whether the tenant has left, whether it is watched as a whole, and
+// the kinds of which it has nothing and wants none (wanted).
+type looked struct {
+	left, wide bool
+	unwanted   map[string]bool
+}
+
+// watch starts and stops informers for a tenant with placements in namespaces; served is whether it has any, or needs
+// none.
+func (s *session) watch(ctx context.Context, namespaces []string, served bool, before *looked) error {
+	before.left = !served && (before.left || s.cache.synced() && s.cleanedUp(before.unwanted))
+	s.left.Store(before.left)
+	specs := s.wanted(before.unwanted)
+	if err := s.cache.learn(s.syncer.env, specs, kinds.TenantSide); err != nil {
+		return err
+	}
+	before.wide = s.syncer.env.Assignments.Whole() || watchWide(specs, len(namespaces), int(s.tenant.Policy.Get().Spec().Limits.Watches), before.wide)
+	s.cache.place(namespaces)
+	return s.cache.watch(ctx, sources(specs, namespaces, served, before.left, before.wide))
 }
 
 // watchPolicy enqueues all objects of the tenant each time that another TenantPolicy is in force, until ctx ends: what

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -39,19 +38,21 @@ import (
 	"github.com/superpool/superpool/internal/tenants"
 )
 
-// awaited is an informer that is synced when it is asked for the second time; before is called at the first time.
-type awaited struct {
+// filling is an informer that is synced once it is told so.
+type filling struct {
 	toolscache.SharedIndexInformer
-	before func()
+	synced atomic.Bool
 	asked  atomic.Int32
 }
 
-func (a *awaited) HasSynced() bool {
-	if a.asked.Add(1) == 1 {
-		a.before()
-		return false
-	}
-	return true
+func (f *filling) HasSynced() bool {
+	f.asked.Add(1)
+	return f.synced.Load()
+}
+
+// superOf returns the caches of a super cluster that has one informer.
+func superOf(nodes *filling) *informers {
+	return &informers{running: map[source]*informer{{kind: kinds.KindNode}: {SharedIndexInformer: nodes}}}
 }
 
 // TestSessionOfATenantThatHoldsNothing lets placements elsewhere change: the Nodes and volumes of the tenant are asked
@@ -78,10 +79,8 @@ func TestSessionOfATenantThatHoldsNothing(t *testing.T) {
 			return inner.List(ctx, list, options...)
 		},
 	})
-	super := &awaited{before: func() {
-		assert.Zero(t, lists.Load(), "nothing is asked for before the super cluster's caches are synced")
-	}}
-	s := &Syncer{id: "r1", super: &informers{running: map[source]*informer{{kind: kinds.KindNode}: {SharedIndexInformer: super}}}}
+	super := &filling{}
+	s := &Syncer{id: "r1", super: superOf(super)}
 	s.env = &kinds.Env{ID: "r1", SuperCache: s.super, Tenant: s.tenant, Clock: clock.RealClock{}}
 	s.env.Assignments = &assign.Pooled{SuperCluster: "r1", Meta: fake.NewClientBuilder().WithScheme(scheme).Build(), Sides: s.env.Sides()}
 	made, err := s.newSession(&tenants.Tenant{Key: "a", Config: &rest.Config{}})
@@ -92,6 +91,13 @@ func TestSessionOfATenantThatHoldsNothing(t *testing.T) {
 	defer cancel()
 	var group errgroup.Group
 	group.Go(func() error { return made.run(ctx, func() {}) })
+	require.Eventually(t, func() bool { return super.asked.Load() > 0 }, 10*time.Second, time.Millisecond)
+	for range 2 { // the second look comes after the first has ended
+		made.changed <- struct{}{}
+	}
+	require.Zero(t, lists.Load(), "nothing is asked for before the super cluster's caches are synced")
+	super.synced.Store(true)
+	made.wake()
 	running := func() int {
 		made.cache.mu.RLock()
 		defer made.cache.mu.RUnlock()
@@ -129,6 +135,9 @@ func TestSessionOfATenantThatWantsNoSnapshots(t *testing.T) {
 	snapshot.SetFinalizers([]string{"claim.tenancy.x-k8s.io/r1"})
 	tenantClient := fake.NewClientBuilder().WithScheme(ownScheme()).WithObjects(snapshot).Build()
 	s, _ := listen(t, kinds.KindPod)
+	super := &filling{}
+	super.synced.Store(true)
+	s.super.running = superOf(super).running
 	s.env.ID, s.env.Assignments = "r1", servedTenant{&assign.Pooled{SuperCluster: "r1", Sides: s.env.Sides()}}
 	made, err := s.newSession(&tenants.Tenant{Key: "a", Config: &rest.Config{}})
 	require.NoError(t, err)

@@ -85,8 +85,8 @@ type Syncer struct {
 	unserved time.Duration
 	// warm is what decides whether the syncer could lead at once.
 	warm warmth
-	// respecified buffers one signal that other kinds are to be watched in the super cluster.
-	respecified chan struct{}
+	// rewatches buffers one signal that other kinds may have to be watched in the super cluster (superCaches).
+	rewatches chan struct{}
 
 	mu       sync.RWMutex
 	sessions map[string]*session
@@ -103,7 +103,7 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 		options.Engine.Clock = clock.RealClock{}
 	}
 	s := &Syncer{
-		id: options.Identity.ID, types: types, unserved: cmp.Or(options.Unserved, engage.UnservedRetry), respecified: make(chan struct{}, 1), sessions: map[string]*session{},
+		id: options.Identity.ID, types: types, unserved: cmp.Or(options.Unserved, engage.UnservedRetry), rewatches: make(chan struct{}, 1), sessions: map[string]*session{},
 	}
 	// The caller has just asked for its identity.
 	live := newLiveness(options.Engine.Clock, cmp.Or(options.Silence, silence), func(ctx context.Context) { s.engine.Patrol(ctx) })
@@ -280,59 +280,63 @@ func (s superCaches) Start(ctx context.Context) error {
 		if err := s.super.learn(s.env, specs, kinds.SuperSide); err != nil {
 			return err
 		}
-		if !s.super.synced() {
-			// What nothing waits for comes last: it is much, as Events are, and all else waits for the others.
-			if err := s.super.watch(ctx, superSources(specs, false)); err != nil {
-				return err
-			}
-			if !toolscache.WaitForCacheSync(ctx.Done(), s.super.synced) {
-				return nil
-			}
-		}
-		if err := s.super.watch(ctx, superSources(specs, true)); err != nil {
+		if err := s.super.watch(ctx, superSources(specs, s.super.synced())); err != nil {
 			return err
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.respecified:
+		case <-s.rewatches:
 		}
 	}
 }
 
-// superSources returns what to watch in the super cluster, with or without the kinds that nothing else waits for.
-func superSources(specs []kinds.Spec, aside bool) []source {
+// superSources returns what to watch in the super cluster; last is whether those kinds, too, that come after the others.
+func superSources(specs []kinds.Spec, last bool) []source {
 	var sources []source
 	for i := range specs {
-		if specs[i].Super != nil && (aside || !specs[i].Aside) {
+		if specs[i].Super != nil && (last || !specs[i].Last) {
 			sources = append(sources, source{kind: specs[i].Name})
 		}
 	}
 	return sources
 }
 
+// rewatchSuper lets superCaches compute again what to watch. It does not block.
+func (s *Syncer) rewatchSuper() {
+	select {
+	case s.rewatches <- struct{}{}:
+	default:
+	}
+}
+
 // setCustom lets the syncer sync the kinds of SyncPolicies, and no others besides its own.
 func (s *Syncer) setCustom(customs []kinds.Custom) {
 	s.env.SetCustom(customs)
-	select {
-	case s.respecified <- struct{}{}:
-	default:
-	}
+	s.rewatchSuper()
 	for _, tenant := range s.tenants() {
 		s.rewatch(tenant.Key)
 	}
 	s.add(s.env.CustomKeys())
 }
 
-// superFilled is called once an informer of the super cluster is synced. The engine waits for most of them; the others
-// come while it runs, and say too what tenants have to do with (Spec.Wanted).
+// superFilled is called once an informer of the super cluster is synced. Those that the engine waits for are followed,
+// all together, by those that come last, and tenants may be ready. Each of the others comes while the engine runs: what
+// tenants have to do with may depend on it (Spec.Wanted), and whether a namespace may go.
 func (s *Syncer) superFilled(from source) {
-	if !s.super.isAside(from.kind) {
+	aside := s.super.isAside(from.kind)
+	if !aside && !s.super.synced() {
 		return
+	}
+	if !aside {
+		s.rewatchSuper()
 	}
 	for _, tenant := range s.tenants() {
 		s.rewatch(tenant.Key)
-		s.add(s.env.Filled(tenant, from.kind, from.namespace))
+		if aside {
+			s.add(s.env.Filled(tenant, from.kind, from.namespace))
+			s.add(s.env.SuperNamespaces(tenant.Key))
+		}
 	}
 }
 

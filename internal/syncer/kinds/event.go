@@ -55,7 +55,7 @@ func eventSpecs() []Spec {
 // spec returns the Spec by which the Events of a source are watched.
 func (s eventSource) spec() Spec {
 	return Spec{
-		Name: s.name, Scope: ScopeUp, Aside: true, Super: &Watch{Object: &corev1.Event{}, Fields: "involvedObject.kind=" + s.involved},
+		Name: s.name, Scope: ScopeUp, Aside: true, Last: true, Super: &Watch{Object: &corev1.Event{}, Fields: "involvedObject.kind=" + s.involved},
 		Wakes: map[string]func(*Env, Change) []engine.Key{s.name: func(env *Env, change Change) []engine.Key {
 			if change.Current == nil {
 				return nil

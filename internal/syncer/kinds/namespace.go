@@ -148,6 +148,9 @@ func (n *Namespaces) clear(ctx context.Context, key engine.Key, name string) (bo
 
 // clearKind deletes the objects of a kind in a super namespace. It returns whether there were any.
 func (n *Namespaces) clearKind(ctx context.Context, key engine.Key, spec *Spec, name string, proven proof.Proof) (bool, error) {
+	if _, synced := n.env.SuperCache.Get(spec.Name, name, ""); !synced {
+		return true, engine.Waitf("the cache of the super cluster's %ss", titleOf(spec.Name))
+	}
 	found := false
 	for _, object := range n.env.SuperCache.InNamespace(spec.Name, name) {
 		if owner, ours := spec.superKey(object); !ours || owner.Tenant != key.Tenant || owner.Namespace != key.Name {

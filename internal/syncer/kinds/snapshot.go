@@ -61,7 +61,7 @@ func snapshots() Copy[*unstructured.Unstructured] {
 
 func snapshotSpec() Spec {
 	spec := Copied(snapshots())
-	spec.Aside, spec.Tenant.Optional, spec.Super.Optional = true, true, true
+	spec.Aside, spec.Rewatch, spec.Tenant.Optional, spec.Super.Optional = true, true, true, true
 	spec.Wanted, spec.Remains = (*Env).wantsSnapshots, (*Env).witnesses
 	spec.Wakes = map[string]func(*Env, Change) []engine.Key{KindClaim: claimWakesSnapshots}
 	spec.New = func(env *Env) engine.Kind {
@@ -118,14 +118,14 @@ func snapshotWakesClaims(env *Env, change Change) []engine.Key {
 // missingSnapshot says that a snapshot of a tenant is not in this super cluster, "" if it is. synced is false if a
 // cache may yet show it.
 func (e *Env) missingSnapshot(tenant *Tenant, namespace, name string) (missing string, synced bool) {
+	_, superSynced := e.SuperCache.Get(KindSnapshot, tenancy.SuperNamespace(tenant.Key, namespace), name)
 	switch {
 	case name == "":
 		return "", true
 	case !e.wantsSnapshots(tenant):
-		return fmt.Sprintf("VolumeSnapshot %s: offers.volumeSnapshotClasses of its TenantPolicy allows none", name), true
+		return fmt.Sprintf("VolumeSnapshot %s: offers.volumeSnapshotClasses of its TenantPolicy allows none", name), superSynced
 	}
 	tenantSnapshot, exists, synced := get[*unstructured.Unstructured](tenant.Cache, KindSnapshot, namespace, name)
-	_, superSynced := e.SuperCache.Get(KindSnapshot, tenancy.SuperNamespace(tenant.Key, namespace), name)
 	switch {
 	case !exists:
 		return fmt.Sprintf("VolumeSnapshot %s, which does not exist", name), synced && superSynced

@@ -39,6 +39,9 @@ type Spec struct {
 	Wakes map[string]func(*Env, Change) []engine.Key
 	// Aside is whether nothing but its own reconciler waits for its caches, which may never be synced.
 	Aside bool
+	// Last is whether its informer in the super cluster starts once the others there are synced, but for those Aside:
+	// it reads much that nobody waits for. Only with Aside.
+	Last bool
 	// Rewatch is whether a change of it in the super cluster may change which informers its tenant's session needs.
 	Rewatch bool
 	// Cleared is whether kind namespace deletes its objects in a super namespace that no longer holds pods. A kind that
