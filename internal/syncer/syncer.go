@@ -291,7 +291,7 @@ func (s superCaches) Start(ctx context.Context) error {
 	}
 }
 
-// superSources returns what to watch in the super cluster; last is whether those kinds, too, that come after the others.
+// superSources returns what to watch in the super cluster, without the kinds that come last or with them.
 func superSources(specs []kinds.Spec, last bool) []source {
 	var sources []source
 	for i := range specs {

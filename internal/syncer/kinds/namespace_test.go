@@ -117,6 +117,11 @@ func TestNamespaceThatLeaves(t *testing.T) {
 	require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKeyFromObject(foreign), &corev1.Secret{}), "it is not ours")
 
 	p.superCache[kinds.KindSecret], p.superCache[kinds.KindIsolation] = []client.Object{foreign}, nil
+	p.env.SuperCache = unfilled{p.superCache, kinds.KindSecret}
+	_, err = p.kind(kinds.KindNamespace).Reconcile(t.Context(), key, 0)
+	require.ErrorContains(t, err, "waiting for the cache of the super cluster's secrets", "whether any is left is not known")
+
+	p.env.SuperCache = p.superCache
 	_, err = p.kind(kinds.KindNamespace).Reconcile(t.Context(), key, 0)
 	require.NoError(t, err)
 	got := &corev1.Namespace{}
