@@ -77,6 +77,22 @@ func TestSuperFilled(t *testing.T) {
 	}
 }
 
+// TestEventsComeLast: Events of the super cluster are watched once all else there is synced.
+func TestEventsComeLast(t *testing.T) {
+	t.Parallel()
+	s, _ := listen(t, kinds.KindPod)
+	s.rewatches = make(chan struct{}, 1)
+	nodes, events := &filling{}, source{kind: kinds.KindEvent}
+	s.super.running = superOf(nodes).running
+	s.superFilled(source{kind: kinds.KindNode})
+	require.Empty(t, s.rewatches)
+	require.NotContains(t, superSources(kinds.Specs(), s.super.synced()), events)
+	nodes.synced.Store(true)
+	s.superFilled(source{kind: kinds.KindNode})
+	require.Len(t, s.rewatches, 1)
+	require.Contains(t, superSources(kinds.Specs(), s.super.synced()), events)
+}
+
 // podIndexers are those of the caches of pods.
 func podIndexers() toolscache.Indexers {
 	specs := kinds.Specs()
