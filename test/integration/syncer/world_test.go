@@ -251,6 +251,10 @@ func (w *world) startSyncerWith(t *testing.T, super *rest.Config, serves func(mg
 		r.err = mgr.Start(ctx)
 	})
 	group.Go(func() {
+		// As in the program, whose tenants are found by a controller of the manager: those begin once its caches are read.
+		if !mgr.GetCache().WaitForCacheSync(ctx) {
+			return
+		}
 		if err := serve(ctx); err != nil {
 			t.Errorf("serving the tenants: %v", err)
 		}
