@@ -26,7 +26,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -48,6 +47,10 @@ type filling struct {
 func (f *filling) HasSynced() bool {
 	f.asked.Add(1)
 	return f.synced.Load()
+}
+
+func newFilling() *filling {
+	return &filling{SharedIndexInformer: toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Node{}, 0, podIndexers())}
 }
 
 // superOf returns the caches of a super cluster that has one informer.
@@ -79,10 +82,10 @@ func TestSessionOfATenantThatHoldsNothing(t *testing.T) {
 			return inner.List(ctx, list, options...)
 		},
 	})
-	super := &filling{}
-	s := &Syncer{id: "r1", super: superOf(super)}
-	s.env = &kinds.Env{ID: "r1", SuperCache: s.super, Tenant: s.tenant, Clock: clock.RealClock{}}
-	s.env.Assignments = &assign.Pooled{SuperCluster: "r1", Meta: fake.NewClientBuilder().WithScheme(scheme).Build(), Sides: s.env.Sides()}
+	super := newFilling()
+	s, _ := listen(t, kinds.KindPod)
+	s.super.running = superOf(super).running
+	s.env.ID, s.env.Assignments = "r1", &assign.Pooled{SuperCluster: "r1", Meta: fake.NewClientBuilder().WithScheme(scheme).Build(), Sides: s.env.Sides()}
 	made, err := s.newSession(&tenants.Tenant{Key: "a", Config: &rest.Config{}})
 	require.NoError(t, err)
 	made.cache.client = nodes
@@ -135,7 +138,7 @@ func TestSessionOfATenantThatWantsNoSnapshots(t *testing.T) {
 	snapshot.SetFinalizers([]string{"claim.tenancy.x-k8s.io/r1"})
 	tenantClient := fake.NewClientBuilder().WithScheme(ownScheme()).WithObjects(snapshot).Build()
 	s, _ := listen(t, kinds.KindPod)
-	super := &filling{}
+	super := newFilling()
 	super.synced.Store(true)
 	s.super.running = superOf(super).running
 	s.env.ID, s.env.Assignments = "r1", servedTenant{&assign.Pooled{SuperCluster: "r1", Sides: s.env.Sides()}}

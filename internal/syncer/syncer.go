@@ -136,6 +136,7 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	if options.Engine.Weight == nil {
 		options.Engine.Weight = s.weight
 	}
+	options.Engine.Rests = s.env.Rests
 	if err := s.share(ctx, mgr, &options); err != nil {
 		return nil, err
 	}
@@ -376,9 +377,12 @@ func (s *Syncer) superChanged(kind string, old, current client.Object) {
 func (s *Syncer) changed(change kinds.Change) {
 	finishes, found := s.env.Finishes(change)
 	for _, key := range s.env.Changed(change) {
-		if found && key == finishes {
+		switch {
+		case found && key == finishes:
 			s.engine.AddFinishing(key)
-		} else {
+		case change.Found():
+			s.engine.Look(key)
+		default:
 			s.engine.Add(key)
 		}
 	}
@@ -400,9 +404,10 @@ func (s *Syncer) rewatch(tenant string) {
 	}
 }
 
+// add enqueues objects of which it is not known whether they have changed.
 func (s *Syncer) add(keys []engine.Key) {
 	for _, key := range keys {
-		s.engine.Add(key)
+		s.engine.Look(key)
 	}
 }
 

@@ -47,7 +47,8 @@ func listen(t *testing.T, kind string) (s *Syncer, woken func(lastOf string) []e
 	require.NoError(t, err)
 	heard := listener{kind: kind, keys: make(chan engine.Key)}
 	// One worker takes tenants in turn.
-	made, err := engine.New(engine.Options{Workers: 1}, metrics, heard)
+	rests := func(key engine.Key) bool { return s.env.Rests(key) }
+	made, err := engine.New(engine.Options{Workers: 1, Rests: rests}, metrics, heard)
 	require.NoError(t, err)
 	s = &Syncer{id: "r1", types: &typeMapper{}, engine: made, sessions: map[string]*session{}, super: &informers{}}
 	s.env = &kinds.Env{SuperCache: s.super, Tenant: s.tenant, Tenants: s.tenants, Clock: clock.RealClock{}}
@@ -82,7 +83,7 @@ func TestEventsComeLast(t *testing.T) {
 	t.Parallel()
 	s, _ := listen(t, kinds.KindPod)
 	s.rewatches = make(chan struct{}, 1)
-	nodes, events := &filling{}, source{kind: kinds.KindEvent}
+	nodes, events := newFilling(), source{kind: kinds.KindEvent}
 	s.super.running = superOf(nodes).running
 	s.superFilled(source{kind: kinds.KindNode})
 	require.Empty(t, s.rewatches)
@@ -127,20 +128,40 @@ func TestSuperNodeChanged(t *testing.T) {
 	require.Empty(t, cmp.Diff(map[string]int{"a n1": 1, "c n1": 1}, got))
 }
 
-// TestWhatFinishesAPod tells the tenant of a pod that runs before the pods that came before it go down.
+// TestWhatFinishesAPod tells the tenant of a pod that runs before the pods that came before it go down. Those that a
+// list has found running wait until after that, and are not among the answer.
 func TestWhatFinishesAPod(t *testing.T) {
 	t.Parallel()
 	s, woken := listen(t, kinds.KindPod)
-	waits := builders.Owned(builders.Pod("a-web", "runs").Obj(), owner("a", "web"))
-	runs := builders.Owned(builders.Pod("a-web", "runs").Node("n1").Obj(), owner("a", "web"))
+	pods := newFilling()
+	pods.synced.Store(true)
+	s.super.running = map[source]*informer{{kind: kinds.KindPod}: {SharedIndexInformer: pods}}
+	tenants := func(name, version, node string) *corev1.Pod {
+		pod := builders.Pod("web", name).Node(node).Obj()
+		pod.ResourceVersion = version
+		return pod
+	}
+	supers := func(name, version, node string) *corev1.Pod {
+		pod := builders.Owned(builders.Pod("a-web", name).Node(node).Phase(corev1.PodPending).Obj(), owner("a", "web"))
+		pod.ResourceVersion = version
+		return pod
+	}
+	running := func(name string) *corev1.Pod {
+		pod := supers(name, "1", "n1")
+		pod.Status.Phase = corev1.PodRunning
+		require.NoError(t, pods.GetIndexer().Add(pod))
+		return pod
+	}
 	for _, change := range []kinds.Change{
-		{Side: kinds.TenantSide, Tenant: "a", Current: builders.Pod("web", "new").Obj()},
-		{Side: kinds.TenantSide, Tenant: "a", Old: builders.Pod("web", "changed").Obj(), Current: builders.Pod("web", "changed").Obj()},
-		{Side: kinds.TenantSide, Tenant: "a", Old: builders.Pod("web", "bound").Node("r1.n1").Obj(), Current: builders.Pod("web", "bound").Node("r1.n1").Obj()},
-		{Side: kinds.TenantSide, Tenant: "a", Old: builders.Pod("web", "binds").Obj(), Current: builders.Pod("web", "binds").Node("r1.n1").Obj()},
-		{Side: kinds.SuperSide, Current: builders.Owned(builders.Pod("a-web", "created").Obj(), owner("a", "web"))},
-		{Side: kinds.SuperSide, Old: waits, Current: runs},
-		{Side: kinds.SuperSide, Old: builders.Owned(builders.Pod("a-web", "ended").Obj(), owner("a", "web"))},
+		{Side: kinds.SuperSide, Current: running("rests")},
+		{Side: kinds.SuperSide, Old: running("rests too"), Current: running("rests too")},
+		{Side: kinds.TenantSide, Tenant: "a", Current: tenants("new", "1", "")},
+		{Side: kinds.TenantSide, Tenant: "a", Old: tenants("changed", "1", ""), Current: tenants("changed", "2", "")},
+		{Side: kinds.TenantSide, Tenant: "a", Old: tenants("bound", "1", "r1.n1"), Current: tenants("bound", "2", "r1.n1")},
+		{Side: kinds.TenantSide, Tenant: "a", Old: tenants("binds", "1", ""), Current: tenants("binds", "2", "r1.n1")},
+		{Side: kinds.SuperSide, Current: supers("created", "1", "")},
+		{Side: kinds.SuperSide, Old: supers("runs", "1", ""), Current: supers("runs", "2", "n1")},
+		{Side: kinds.SuperSide, Old: supers("ended", "1", "n1")},
 	} {
 		change.Kind = kinds.KindPod
 		s.changed(change)

@@ -54,6 +54,9 @@ type Options struct {
 	Patrol time.Duration
 	// Weight of a tenant, see QueueOptions.
 	Weight func(tenant string) int
+	// Rests returns whether an object looks as if nothing were to be done about it (Engine.Look); nil means that none
+	// does. It is called by several goroutines, for all objects at each patrol.
+	Rests func(Key) bool
 	// Share is which tenants this process reconciles; nil means all. Keys of others are dropped: whoever reconciles
 	// those knows them too. Take begins with all keys of tenants that are new.
 	Share Share
@@ -127,6 +130,19 @@ func (e *Engine) AddFinishing(key Key) {
 	}
 }
 
+// Look adds key like Add, although nothing is known to have changed: it goes after what Add adds of its tenant if the
+// object rests (Options.Rests).
+func (e *Engine) Look(key Key) {
+	queue, exists := e.queues[kindOf(key)]
+	switch {
+	case !exists || !e.holds(key.Tenant):
+	case e.options.Rests != nil && e.options.Rests(key):
+		queue.AddResting(key)
+	default:
+		queue.Add(key)
+	}
+}
+
 // Run starts the controllers and patrols, and returns once ctx has ended and all workers have returned. Call it once.
 func (e *Engine) Run(ctx context.Context) error {
 	controllers := make([]controller.TypedController[Key], 0, len(e.kinds))
@@ -175,7 +191,7 @@ func (e *Engine) patrol(ctx context.Context, kind Kind) {
 	ticker := e.options.Clock.NewTicker(e.options.Patrol)
 	defer ticker.Stop()
 	for {
-		e.addAll(ctx, kind, e.holds)
+		e.lookAtAll(ctx, kind, nil)
 		select {
 		case <-ctx.Done():
 			return
@@ -187,26 +203,22 @@ func (e *Engine) patrol(ctx context.Context, kind Kind) {
 // Patrol adds the keys of all objects to their queues, as once per Options.Patrol. It sends no request.
 func (e *Engine) Patrol(ctx context.Context) {
 	for _, kind := range e.kinds {
-		e.addAll(ctx, kind, e.holds)
+		e.lookAtAll(ctx, kind, nil)
 	}
 }
 
 // Take adds the keys of all objects of tenants that have just come to Options.Share.
 func (e *Engine) Take(ctx context.Context, come func(tenant string) bool) {
 	for _, kind := range e.kinds {
-		e.addAll(ctx, kind, func(tenant string) bool { return tenant != "" && come(tenant) && e.holds(tenant) })
+		e.lookAtAll(ctx, kind, func(tenant string) bool { return tenant != "" && come(tenant) })
 	}
 }
 
-// addAll adds the keys of a kind to its queue, of those tenants.
-func (e *Engine) addAll(ctx context.Context, kind Kind, of func(tenant string) bool) {
-	held := map[string]bool{}
+// lookAtAll adds the keys of a kind to its queue (Look), of those tenants; nil means all.
+func (e *Engine) lookAtAll(ctx context.Context, kind Kind, of func(tenant string) bool) {
 	for _, key := range keysOf(ctx, kind) {
-		if _, asked := held[key.Tenant]; !asked {
-			held[key.Tenant] = of(key.Tenant)
-		}
-		if held[key.Tenant] {
-			e.queues[kind.Name()].Add(key)
+		if of == nil || of(key.Tenant) {
+			e.Look(key)
 		}
 	}
 }

@@ -423,6 +423,37 @@ func TestPatrolAtOnce(t *testing.T) {
 	})
 }
 
+// TestWhatIsNewGoesFirst: a patrol over all that rests does not hold up what is new, nor what it finds undone.
+func TestWhatIsNewGoesFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		metrics, err := engine.NewMetrics(prometheus.NewRegistry())
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		var order []string
+		key := func(name string) engine.Key { return engine.Key{Tenant: "a", Kind: "kind", Name: name} }
+		made, err := engine.New(engine.Options{
+			Workers: 1, Rests: func(key engine.Key) bool { return strings.HasPrefix(key.Name, "rests") },
+		}, metrics, &kind{
+			known: []engine.Key{key("rests 1"), key("rests 2"), key("undone"), key("rests 3")},
+			reconcile: func(key engine.Key, _ time.Duration) (time.Duration, error) {
+				order = append(order, key.Name)
+				return 0, nil
+			},
+		})
+		require.NoError(t, err)
+		made.Patrol(ctx)
+		made.Look(key("rests 4"))
+		made.Add(key("new"))
+		go func() {
+			time.Sleep(time.Second)
+			cancel()
+		}()
+		require.NoError(t, made.Run(ctx))
+		require.Equal(t, []string{"undone", "new", "rests 1", "rests 2", "rests 3", "rests 4"}, order)
+	})
+}
+
 // TestTenantsThatHang lets many tenants hang, each with more keys than there are workers. The others do not notice.
 func TestTenantsThatHang(t *testing.T) {
 	t.Parallel()

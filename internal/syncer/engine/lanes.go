@@ -2,8 +2,9 @@ package engine
 
 import "container/list"
 
-// lane is one of a tenant's two lanes. What finishes an object goes before what begins one: in a burst of new pods, the
-// status of a pod that runs would else wait behind the creation of all that came after it.
+// lane is one of a tenant's three lanes. What finishes an object goes before what begins one: in a burst of new pods,
+// the status of a pod that runs would else wait behind the creation of all that came after it. What probably rests goes
+// last: a new pod would else wait behind all that run, at each patrol and when a syncer starts.
 type lane int
 
 const (
@@ -11,19 +12,21 @@ const (
 	finishes lane = iota
 	// begins is the second one: all else.
 	begins
+	// rests is the last one: what is looked at to see that nothing is to be done.
+	rests
 	laneCount
 )
 
-// beginsEvery is how many keys are served of the first lane for one of the second, where both have some: objects that
-// never come to rest hold up new ones, but not for ever.
-const beginsEvery = 8
+// servedBefore is how many keys of the lanes before it are served for one of a lane, where it has some: objects that
+// never come to rest hold up others, but not for ever.
+const servedBefore = 8
 
 // lanes are the keys of one tenant that wait. The zero value is empty.
 type lanes struct {
 	// keys are lists of Key, by lane.
 	keys [laneCount]list.List
-	// passed is how many of the first lane were served since one of the second was.
-	passed int
+	// passed is how many keys of the lanes before it were served since one of the lane was.
+	passed [laneCount]int
 }
 
 // place is where a key waits; at is nil while the key is in processing, and goes to the lane after that.
@@ -32,7 +35,13 @@ type place struct {
 	at   *list.Element
 }
 
-func (l *lanes) len() int { return l.keys[finishes].Len() + l.keys[begins].Len() }
+func (l *lanes) len() int {
+	waiting := 0
+	for lane := range l.keys {
+		waiting += l.keys[lane].Len()
+	}
+	return waiting
+}
 
 // push puts key at the end of a lane.
 func (l *lanes) push(key Key, to lane) place {
@@ -44,14 +53,26 @@ func (l *lanes) remove(from place) { l.keys[from.lane].Remove(from.at) }
 
 // take removes and returns the key that is next, and its lane. There must be one.
 func (l *lanes) take() (Key, lane) {
-	from := finishes
-	if l.keys[finishes].Len() == 0 || l.passed >= beginsEvery && l.keys[begins].Len() > 0 {
-		from = begins
+	from := l.next()
+	for after := from + 1; after < laneCount; after++ {
+		l.passed[after]++
 	}
-	l.passed++
-	if from == begins {
-		l.passed = 0
-	}
+	l.passed[from] = 0
 	key, _ := l.keys[from].Remove(l.keys[from].Front()).(Key)
 	return key, from
+}
+
+// next returns the lane whose turn it is: the last one that was passed too often, or the first one that has keys.
+func (l *lanes) next() lane {
+	first := laneCount
+	for lane := laneCount - 1; lane >= finishes; lane-- {
+		switch {
+		case l.keys[lane].Len() == 0:
+		case l.passed[lane] >= servedBefore:
+			return lane
+		default:
+			first = lane
+		}
+	}
+	return first
 }

@@ -30,7 +30,7 @@ type Key struct {
 	Name string
 }
 
-// Queue is a work queue that is fair between tenants by the time of workers that they use. Every tenant has two lanes
+// Queue is a work queue that is fair between tenants by the time of workers that they use. Every tenant has three lanes
 // of its own, each first in, first out (see lanes), and a virtual time: the seconds between Get and Done of its keys,
 // divided by its weight. The tenant with the smallest virtual time is served next:
 //
@@ -130,7 +130,7 @@ func NewQueue(options QueueOptions) *Queue {
 	return q
 }
 
-// Add puts key at the end of its tenant's second lane, unless it waits already.
+// Add puts key at the end of its tenant's second lane, unless it waits there already, or in the first one.
 func (q *Queue) Add(key Key) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -142,6 +142,13 @@ func (q *Queue) AddFinishing(key Key) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.add(key, finishes)
+}
+
+// AddResting puts key at the end of its tenant's last lane, unless it waits already.
+func (q *Queue) AddResting(key Key) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.add(key, rests)
 }
 
 // AddAfter adds key after delay, to the lane that it came from if it is in processing. An earlier AddAfter of key whose

@@ -18,11 +18,15 @@ import (
 // key is "a1": the first key of tenant a.
 func key(text string) engine.Key { return engine.Key{Tenant: text[:1], Name: text[1:]} }
 
-// add adds keys; one that ends in ! finishes an object.
+// add adds keys; one that ends in ! finishes an object, and one that ends in . rests.
 func add(queue *engine.Queue, keys string) {
 	for text := range strings.FieldsSeq(keys) {
 		if finishes, found := strings.CutSuffix(text, "!"); found {
 			queue.AddFinishing(key(finishes))
+			continue
+		}
+		if rests, found := strings.CutSuffix(text, "."); found {
+			queue.AddResting(key(rests))
 			continue
 		}
 		queue.Add(key(text))
@@ -65,6 +69,15 @@ func TestQueueOrder(t *testing.T) {
 		{name: "what waits to finish is not put off", added: "a1 a2! a2 a3", want: "a2 a1 a3"},
 		{name: "what finishes goes only before keys of its own tenant", added: "a1 b1 a2! a3!", want: "a2 b1 a3 a1"},
 		{name: "what begins is not held up for ever", added: "a0 a1! a2! a3! a4! a5! a6! a7! a8! a9!", want: "a1 a2 a3 a4 a5 a6 a7 a8 a0 a9"},
+		{name: "what rests goes after what begins", added: "a1. a2 a3. a4! a5", want: "a4 a2 a5 a1 a3"},
+		{name: "what rests and then begins is served once", added: "a1. a2. a3 a2", want: "a3 a2 a1"},
+		{name: "what waits to begin is not put off", added: "a1 a2 a1.", want: "a1 a2"},
+		{name: "what rests is not held up for ever", added: "a0. a1 a2 a3 a4 a5! a6! a7! a8! a9", want: "a5 a6 a7 a8 a1 a2 a3 a4 a0 a9"},
+		{name: "what rests goes only after keys of its own tenant", added: "a1. b1 b2 b3", want: "a1 b1 b2 b3"},
+		{
+			name: "what begins is served where both others have keys", added: "a0. a1 b1 a2! a3! a4! a5! a6! a7! a8! a9!",
+			want: "a2 b1 a3 a4 a5 a6 a7 a8 a9 a0 a1",
+		},
 		{name: "a weight below one counts as one", weights: map[string]int{"a": -3}, added: "a1 a2 b1", want: "a1 b1 a2"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -105,6 +118,7 @@ func TestQueueKeepsTheLaneOfAKey(t *testing.T) {
 		{name: "that is added while it is in processing", again: func(queue *engine.Queue) { add(queue, "a2!") }, want: "a2 a1 a3"},
 		{name: "that only begins now", again: func(queue *engine.Queue) { add(queue, "a2") }, want: "a1 a3 a2"},
 		{name: "that was added twice while it was in processing", again: func(queue *engine.Queue) { add(queue, "a2 a2!") }, want: "a2 a1 a3"},
+		{name: "that may rest now", again: func(queue *engine.Queue) { add(queue, "a2.") }, want: "a1 a3 a2"},
 		{name: "that failed", again: func(queue *engine.Queue) { queue.AddRateLimited(key("a2")) }, want: "a2 a1 a3"},
 		{name: "that comes again at a time of its own", again: func(queue *engine.Queue) { queue.AddAfter(key("a2"), time.Second) }, want: "a2 a1 a3"},
 		{name: "that comes again at once", again: func(queue *engine.Queue) { queue.AddAfter(key("a2"), 0) }, want: "a2 a1 a3"},

@@ -18,7 +18,7 @@ func (e *Env) SuperKey(kind string, object client.Object) (engine.Key, bool) {
 // which happens once to a pod: no tenant gets others out of the way by it.
 func (e *Env) Finishes(change Change) (engine.Key, bool) {
 	switch {
-	case change.Old == nil:
+	case change.Found():
 		return engine.Key{}, false
 	case change.Side == SuperSide:
 		return e.SuperKey(change.Kind, change.object())
@@ -33,6 +33,22 @@ func wasBound(change *Change) bool {
 	before, wasPod := change.Old.(*corev1.Pod)
 	after, isPod := change.Current.(*corev1.Pod)
 	return wasPod && isPod && before.Spec.NodeName == "" && after.Spec.NodeName != ""
+}
+
+// Rests returns whether an object looks as if nothing were to be done about it (Spec.Rests), to its tenant, or to the
+// super cluster while its tenant's cache does not have it.
+func (e *Env) Rests(key engine.Key) bool {
+	spec := e.kinds().spec(key.Kind)
+	if spec.Rests == nil {
+		return false
+	}
+	if tenant := e.Tenant(key.Tenant); tenant != nil {
+		if object, synced := tenant.Cache.Get(key.Kind, key.Namespace, key.Name); object != nil || synced {
+			return object != nil && spec.Rests(object)
+		}
+	}
+	object, _ := e.SuperCache.Get(key.Kind, tenancy.SuperNamespace(key.Tenant, key.Namespace), key.Name)
+	return object != nil && spec.Rests(object)
 }
 
 // keys returns the keys of all objects of a kind in the caches of either side.

@@ -27,6 +27,7 @@ func podSpec() Spec {
 		Tenant:  &Watch{Object: &corev1.Pod{}, Labels: func(env *Env) string { return env.Assignments.PodSelector() }},
 		Super:   watchOwned(&corev1.Pod{}),
 		Indexes: map[string]func(client.Object) []string{IndexNode: nodesOf, IndexAddress: addressesOfPod},
+		Rests:   podRests,
 		New:     func(env *Env) engine.Kind { return &Pods{env: env} },
 	}
 	spec.Wakes = map[string]func(*Env, Change) []engine.Key{
@@ -66,6 +67,12 @@ func (e *Env) wakeOne(tenant, namespace string) []engine.Key {
 		return []engine.Key{key}
 	}
 	return nil
+}
+
+// podRests returns whether a pod has been started and is not being deleted.
+func podRests(object client.Object) bool {
+	pod, ok := object.(*corev1.Pod)
+	return ok && pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodPending && pod.Status.Phase != ""
 }
 
 // nodesOf returns the values of IndexNode of a pod.

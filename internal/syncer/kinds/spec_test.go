@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -176,6 +177,53 @@ func TestChanged(t *testing.T) {
 			}
 			slices.Sort(got)
 			require.Empty(t, cmp.Diff(tc.want, got))
+		})
+	}
+}
+
+// TestRests: what is looked at without a change that is known waits behind what is new.
+func TestRests(t *testing.T) {
+	t.Parallel()
+	pod := func(namespace string, phase corev1.PodPhase) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "p"}, Status: corev1.PodStatus{Phase: phase}}
+	}
+	deleted := pod("web", corev1.PodRunning)
+	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	for _, tc := range []struct {
+		name          string
+		tenant, super *corev1.Pod
+		away          bool
+		kind          string
+		want          bool
+	}{
+		{name: "a pod that runs", tenant: pod("web", corev1.PodRunning), want: true},
+		{name: "a pod that has ended", tenant: pod("web", corev1.PodFailed), want: true},
+		{name: "a new pod", tenant: pod("web", corev1.PodPending)},
+		{name: "a pod that nobody has looked at", tenant: pod("web", "")},
+		{name: "a pod that is being deleted", tenant: deleted},
+		{name: "a pod whose tenant is not told that it runs", tenant: pod("web", corev1.PodPending), super: pod(clusterKey+"-web", corev1.PodRunning)},
+		{name: "a pod of a tenant that is not connected", super: pod(clusterKey+"-web", corev1.PodRunning), away: true, want: true},
+		{name: "a pod that is new to both", super: pod(clusterKey+"-web", corev1.PodPending), away: true},
+		{name: "what nobody knows", away: true},
+		{name: "a kind that cannot say", tenant: pod("web", corev1.PodRunning), kind: kinds.KindSecret},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			kind := kinds.KindPod
+			if tc.kind != "" {
+				kind = tc.kind
+			}
+			if tc.tenant != nil {
+				p.tenantCache[kind] = []client.Object{tc.tenant}
+			}
+			if tc.super != nil {
+				p.superCache[kind] = []client.Object{tc.super}
+			}
+			if tc.away {
+				p.env.Tenant = func(string) *kinds.Tenant { return nil }
+			}
+			require.Equal(t, tc.want, p.env.Rests(engine.Key{Tenant: clusterKey, Kind: kind, Namespace: "web", Name: "p"}))
 		})
 	}
 }
