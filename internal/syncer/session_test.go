@@ -187,7 +187,7 @@ func TestEngageForgets(t *testing.T) {
 	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
 	s, _ := listen(t, kinds.KindPod)
 	s.env.Assignments = &assign.Pooled{SuperCluster: "r1", Meta: fake.NewClientBuilder().WithScheme(scheme).Build(), Sides: s.env.Sides()}
-	s.super.client, s.super.filled = fake.NewClientBuilder().WithScheme(ownScheme()).Build(), func(source) {}
+	s.super.client, s.super.filled = fake.NewClientBuilder().WithScheme(ownScheme()).Build(), s.superFilled
 	var err error
 	s.super.watched, err = watchedOf(s.env, kinds.Specs(), kinds.SuperSide)
 	require.NoError(t, err)

@@ -111,7 +111,7 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	s.super = &informers{client: super, live: live, unserved: s.unserved, changed: s.superChanged, filled: s.superFilled}
 	s.env = &kinds.Env{
 		ID: s.id, SuperUID: options.Identity.UID, Super: super, SuperCache: s.super, SuperHost: options.Super.Host, Answered: live.answered,
-		Tenant: s.tenant, Tenants: s.tenants, Enqueue: s.add, MetaRecorder: mgr.GetEventRecorderFor("superpool-syncer"),
+		Tenant: s.tenant, Tenants: s.tenants, Look: s.look, MetaRecorder: mgr.GetEventRecorderFor("superpool-syncer"),
 		PodSecurityLevel: options.PodSecurityLevel, PodPatience: options.PodPatience, VNAgent: options.VNAgent, NodeLinger: options.NodeLinger, LeaseRenewal: options.LeaseRenewal, Clock: options.Engine.Clock, Metrics: options.Metrics,
 	}
 	if kinds.NamesHost(options.Super.Host) {
@@ -133,10 +133,7 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	if err := s.prepareSuper(answers.Held(options.Super)); err != nil {
 		return nil, err
 	}
-	if options.Engine.Weight == nil {
-		options.Engine.Weight = s.weight
-	}
-	options.Engine.Rests = s.env.Rests
+	s.order(&options.Engine)
 	if err := s.share(ctx, mgr, &options); err != nil {
 		return nil, err
 	}
@@ -192,7 +189,7 @@ func missingIn(cached client.Reader, meta *proof.ControlPlane) func(context.Cont
 func (s *Syncer) watchMeta(ctx context.Context, mgr manager.Manager, meta *proof.ControlPlane, single bool) (err error) {
 	if !single {
 		s.env.Member = memberIn(meta)
-		if s.env.VirtualNode, err = watchVirtualNode(ctx, mgr.GetCache(), s.id, func() { s.add(s.env.NodeSets()) }); err != nil {
+		if s.env.VirtualNode, err = watchVirtualNode(ctx, mgr.GetCache(), s.id, func() { s.look(s.env.NodeSets()) }); err != nil {
 			return err
 		}
 	}
@@ -318,7 +315,7 @@ func (s *Syncer) setCustom(customs []kinds.Custom) {
 	for _, tenant := range s.tenants() {
 		s.rewatch(tenant.Key)
 	}
-	s.add(s.env.CustomKeys())
+	s.look(s.env.CustomKeys())
 }
 
 // superFilled is called once an informer of the super cluster is synced. Those that the engine waits for are followed,
@@ -335,8 +332,8 @@ func (s *Syncer) superFilled(from source) {
 	for _, tenant := range s.tenants() {
 		s.rewatch(tenant.Key)
 		if aside {
-			s.add(s.env.Filled(tenant, from.kind, from.namespace))
-			s.add(s.env.SuperNamespaces(tenant.Key))
+			s.look(s.env.Filled(tenant, from.kind, from.namespace))
+			s.look(s.env.SuperNamespaces(tenant.Key))
 		}
 	}
 }
@@ -373,14 +370,14 @@ func (s *Syncer) superChanged(kind string, old, current client.Object) {
 
 // changed enqueues the keys that a change concerns, and lets the session of its tenant start and stop informers. What
 // the super cluster says of an object that is there goes to its tenant before new objects go down, and so does what is
-// left of it once the tenant's pod is bound.
+// left of it once the tenant's pod is bound. What rests, and itself has not changed, goes last.
 func (s *Syncer) changed(change kinds.Change) {
 	finishes, found := s.env.Finishes(change)
 	for _, key := range s.env.Changed(change) {
 		switch {
 		case found && key == finishes:
 			s.engine.AddFinishing(key)
-		case change.Found():
+		case change.Found() || key.Kind != change.Kind:
 			s.engine.Look(key)
 		default:
 			s.engine.Add(key)
@@ -394,7 +391,7 @@ func (s *Syncer) changed(change kinds.Change) {
 // namespaceChanged enqueues a tenant namespace whose NamespacePlacement has changed, and the objects in it.
 func (s *Syncer) namespaceChanged(tenant, namespace string) {
 	s.rewatch(tenant)
-	s.add(s.env.NamespaceChanged(tenant, namespace))
+	s.look(s.env.NamespaceChanged(tenant, namespace))
 }
 
 // rewatch lets the session of a tenant compute again which informers it needs (session.run).
@@ -404,8 +401,8 @@ func (s *Syncer) rewatch(tenant string) {
 	}
 }
 
-// add enqueues objects of which it is not known whether they have changed.
-func (s *Syncer) add(keys []engine.Key) {
+// look enqueues objects of which it is not known whether they have changed.
+func (s *Syncer) look(keys []engine.Key) {
 	for _, key := range keys {
 		s.engine.Look(key)
 	}
@@ -417,6 +414,14 @@ func (s *Syncer) tenant(key string) *kinds.Tenant {
 		return session.tenant
 	}
 	return nil
+}
+
+// order lets the engine ask which keys go first: by tenants' weights, unless options have others, and by what rests.
+func (s *Syncer) order(options *engine.Options) {
+	if options.Weight == nil {
+		options.Weight = s.weight
+	}
+	options.Rests = s.env.Rests
 }
 
 // weight returns a tenant's share of the workers' time.

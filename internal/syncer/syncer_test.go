@@ -47,15 +47,16 @@ func listen(t *testing.T, kind string) (s *Syncer, woken func(lastOf string) []e
 	require.NoError(t, err)
 	heard := listener{kind: kind, keys: make(chan engine.Key)}
 	// One worker takes tenants in turn.
-	rests := func(key engine.Key) bool { return s.env.Rests(key) }
-	made, err := engine.New(engine.Options{Workers: 1, Rests: rests}, metrics, heard)
-	require.NoError(t, err)
-	s = &Syncer{id: "r1", types: &typeMapper{}, engine: made, sessions: map[string]*session{}, super: &informers{}}
+	s = &Syncer{id: "r1", types: &typeMapper{}, sessions: map[string]*session{}, super: &informers{}}
 	s.env = &kinds.Env{SuperCache: s.super, Tenant: s.tenant, Tenants: s.tenants, Clock: clock.RealClock{}}
+	options := engine.Options{Workers: 1}
+	s.order(&options)
+	s.engine, err = engine.New(options, metrics, heard)
+	require.NoError(t, err)
 	return s, func(lastOf string) []engine.Key {
 		last := engine.Key{Tenant: lastOf, Kind: kind, Name: "last"}
-		made.Add(last)
-		go func() { assert.NoError(t, made.Run(t.Context())) }()
+		s.engine.Add(last)
+		go func() { assert.NoError(t, s.engine.Run(t.Context())) }()
 		var keys []engine.Key
 		for key := <-heard.keys; key != last; key = <-heard.keys {
 			keys = append(keys, key)
@@ -173,6 +174,42 @@ func TestWhatFinishesAPod(t *testing.T) {
 	require.Empty(t, cmp.Diff([]string{"binds", "runs", "ended", "new", "changed", "bound", "created"}, got))
 }
 
+// TestRunningPodsDoNotHoldUpNewOnes: what concerns all pods of a namespace looks at new ones first.
+func TestRunningPodsDoNotHoldUpNewOnes(t *testing.T) {
+	t.Parallel()
+	quota := builders.Owned(builders.Quota("a-web", "superpool", "requests.cpu", "4"), owner("a", "web"))
+	for name, happens := range map[string]func(s *Syncer){
+		"a quota is new":      func(s *Syncer) { s.superChanged(kinds.KindQuota, nil, quota) },
+		"a quota is gone":     func(s *Syncer) { s.superChanged(kinds.KindQuota, quota, nil) },
+		"a placement changes": func(s *Syncer) { s.namespaceChanged("a", "web") },
+		"a cache is filled":   func(s *Syncer) { s.session("a").filled(source{kind: kinds.KindPod}) },
+		"the policy changes":  func(s *Syncer) { s.look(s.env.OfTenant(s.tenant("a"))) },
+		"a super pod is found": func(s *Syncer) {
+			s.superChanged(kinds.KindPod, nil, builders.Owned(builders.Pod("a-web", "runs").Obj(), owner("a", "web")))
+			s.changed(kinds.Change{Kind: kinds.KindPod, Tenant: "a", Current: builders.Pod("web", "new").Obj()})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, woken := listen(t, kinds.KindPod)
+			tenantPods, superPods := newFilling(), newFilling()
+			for _, pods := range []*filling{tenantPods, superPods} {
+				pods.synced.Store(true)
+			}
+			s.super.running = map[source]*informer{{kind: kinds.KindPod}: {SharedIndexInformer: superPods}}
+			cache := &informers{running: map[source]*informer{{kind: kinds.KindPod}: {SharedIndexInformer: tenantPods}}}
+			s.sessions["a"] = &session{
+				syncer: s, tenant: &kinds.Tenant{Tenant: &tenants.Tenant{Key: "a"}, Cache: cache}, changed: make(chan struct{}, 1), cache: cache,
+			}
+			require.NoError(t, tenantPods.GetIndexer().Add(builders.Pod("web", "runs").Phase(corev1.PodRunning).Obj()))
+			require.NoError(t, superPods.GetIndexer().Add(builders.Owned(builders.Pod("a-web", "runs").Phase(corev1.PodRunning).Obj(), owner("a", "web"))))
+			require.NoError(t, tenantPods.GetIndexer().Add(builders.Pod("web", "new").Phase(corev1.PodPending).Obj()))
+			happens(s)
+			require.Equal(t, []engine.Key{{Tenant: "a", Kind: kinds.KindPod, Namespace: "web", Name: "new"}}, woken("a"))
+		})
+	}
+}
+
 // TestRoomInAQuota lets pods of a namespace in, some of which wait for room: what every pod changes of the quota must
 // not wake all of them.
 func TestRoomInAQuota(t *testing.T) {
@@ -191,6 +228,9 @@ func TestRoomInAQuota(t *testing.T) {
 		})
 	}
 	pod := builders.Owned(builders.Pod("a-web", "came").Obj(), owner("a", "web"))
+	pod.ResourceVersion = "1"
+	changed := pod.DeepCopy()
+	changed.ResourceVersion = "2"
 	waiting := func(name string) engine.Key {
 		return engine.Key{Tenant: "a", Kind: kinds.KindPod, Namespace: "web", Name: name}
 	}
@@ -212,7 +252,7 @@ func TestRoomInAQuota(t *testing.T) {
 		},
 		{name: "more is used", waiters: []engine.Key{waiting("p1")}, kind: kinds.KindQuota, old: before, new: uses("5")},
 		{name: "a pod got in", waiters: []engine.Key{waiting("p1"), waiting("p2")}, kind: kinds.KindPod, new: pod, want: 1, except: "came"},
-		{name: "a pod changed", waiters: []engine.Key{waiting("p1")}, kind: kinds.KindPod, old: pod, new: pod, except: "came"},
+		{name: "a pod changed", waiters: []engine.Key{waiting("p1")}, kind: kinds.KindPod, old: pod, new: changed, except: "came"},
 		{name: "the quota is new", kind: kinds.KindQuota, new: before, want: inNamespace},
 		{name: "the quota is gone", kind: kinds.KindQuota, old: before, want: inNamespace},
 		{name: "another bound", kind: kinds.KindQuota, old: before, want: inNamespace, new: quota(func(quota *corev1.ResourceQuota) {

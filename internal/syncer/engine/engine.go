@@ -55,7 +55,7 @@ type Options struct {
 	// Weight of a tenant, see QueueOptions.
 	Weight func(tenant string) int
 	// Rests returns whether an object looks as if nothing were to be done about it (Engine.Look); nil means that none
-	// does. It is called by several goroutines, for all objects at each patrol.
+	// does. It is called by several goroutines, event handlers among them, and must not block.
 	Rests func(Key) bool
 	// Share is which tenants this process reconciles; nil means all. Keys of others are dropped: whoever reconciles
 	// those knows them too. Take begins with all keys of tenants that are new.
@@ -133,14 +133,17 @@ func (e *Engine) AddFinishing(key Key) {
 // Look adds key like Add, although nothing is known to have changed: it goes after what Add adds of its tenant if the
 // object rests (Options.Rests).
 func (e *Engine) Look(key Key) {
-	queue, exists := e.queues[kindOf(key)]
-	switch {
-	case !exists || !e.holds(key.Tenant):
-	case e.options.Rests != nil && e.options.Rests(key):
-		queue.AddResting(key)
-	default:
-		queue.Add(key)
+	if queue, exists := e.queues[kindOf(key)]; exists && e.holds(key.Tenant) {
+		e.look(queue, key)
 	}
+}
+
+func (e *Engine) look(queue *Queue, key Key) {
+	if e.options.Rests != nil && e.options.Rests(key) {
+		queue.AddResting(key)
+		return
+	}
+	queue.Add(key)
 }
 
 // Run starts the controllers and patrols, and returns once ctx has ended and all workers have returned. Call it once.
@@ -214,17 +217,17 @@ func (e *Engine) Take(ctx context.Context, come func(tenant string) bool) {
 	}
 }
 
-// lookAtAll adds the keys of a kind to its queue (Look), of those tenants; nil means all.
+// lookAtAll adds the keys of a kind to its queue (Look), of those tenants; nil means all. If it panics, some are left
+// out until the next patrol.
 func (e *Engine) lookAtAll(ctx context.Context, kind Kind, of func(tenant string) bool) {
-	for _, key := range keysOf(ctx, kind) {
-		if of == nil || of(key.Tenant) {
-			e.Look(key)
+	defer engage.Recover(ctx, "patrol of kind "+kind.Name(), nil)
+	queue, held := e.queues[kind.Name()], map[string]bool{}
+	for _, key := range kind.Keys() {
+		if _, asked := held[key.Tenant]; !asked {
+			held[key.Tenant] = e.holds(key.Tenant) && (of == nil || of(key.Tenant))
+		}
+		if held[key.Tenant] {
+			e.look(queue, key)
 		}
 	}
-}
-
-// keysOf returns the keys of a kind, none if Keys panics: the next patrol calls it again.
-func keysOf(ctx context.Context, kind Kind) []Key {
-	defer engage.Recover(ctx, "patrol of kind "+kind.Name(), nil)
-	return kind.Keys()
 }

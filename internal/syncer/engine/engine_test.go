@@ -432,17 +432,19 @@ func TestWhatIsNewGoesFirst(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var order []string
 		key := func(name string) engine.Key { return engine.Key{Tenant: "a", Kind: "kind", Name: name} }
-		made, err := engine.New(engine.Options{
-			Workers: 1, Rests: func(key engine.Key) bool { return strings.HasPrefix(key.Name, "rests") },
-		}, metrics, &kind{
+		works := &kind{
 			known: []engine.Key{key("rests 1"), key("rests 2"), key("undone"), key("rests 3")},
 			reconcile: func(key engine.Key, _ time.Duration) (time.Duration, error) {
 				order = append(order, key.Name)
 				return 0, nil
 			},
-		})
+		}
+		made, err := engine.New(engine.Options{
+			Workers: 1, Rests: func(key engine.Key) bool { return strings.HasPrefix(key.Name, "rests") },
+		}, metrics, works)
 		require.NoError(t, err)
 		made.Patrol(ctx)
+		works.known = nil // Run patrols as well
 		made.Look(key("rests 4"))
 		made.Add(key("new"))
 		go func() {

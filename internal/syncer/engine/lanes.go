@@ -19,13 +19,13 @@ const (
 
 // servedBefore is how many keys of the lanes before it are served for one of a lane, where it has some: objects that
 // never come to rest hold up others, but not for ever.
-const servedBefore = 8
+var servedBefore = [laneCount]int{begins: 8, rests: 32}
 
 // lanes are the keys of one tenant that wait. The zero value is empty.
 type lanes struct {
 	// keys are lists of Key, by lane.
 	keys [laneCount]list.List
-	// passed is how many keys of the lanes before it were served since one of the lane was.
+	// passed is how many keys of the lanes before it were served since one of the lane was, or since it had none.
 	passed [laneCount]int
 }
 
@@ -37,8 +37,8 @@ type place struct {
 
 func (l *lanes) len() int {
 	waiting := 0
-	for lane := range l.keys {
-		waiting += l.keys[lane].Len()
+	for i := range l.keys {
+		waiting += l.keys[i].Len()
 	}
 	return waiting
 }
@@ -56,22 +56,25 @@ func (l *lanes) take() (Key, lane) {
 	from := l.next()
 	for after := from + 1; after < laneCount; after++ {
 		l.passed[after]++
+		if l.keys[after].Len() == 0 {
+			l.passed[after] = 0
+		}
 	}
 	l.passed[from] = 0
 	key, _ := l.keys[from].Remove(l.keys[from].Front()).(Key)
 	return key, from
 }
 
-// next returns the lane whose turn it is: the last one that was passed too often, or the first one that has keys.
+// next returns the lane whose turn it is: one that was passed too often, or the first one that has keys.
 func (l *lanes) next() lane {
 	first := laneCount
-	for lane := laneCount - 1; lane >= finishes; lane-- {
+	for i := range laneCount {
 		switch {
-		case l.keys[lane].Len() == 0:
-		case l.passed[lane] >= servedBefore:
-			return lane
-		default:
-			first = lane
+		case l.keys[i].Len() == 0:
+		case l.passed[i] >= servedBefore[i] && i != finishes:
+			return i
+		case first == laneCount:
+			first = i
 		}
 	}
 	return first

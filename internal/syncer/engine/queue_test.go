@@ -33,6 +33,15 @@ func add(queue *engine.Queue, keys string) {
 	}
 }
 
+// many returns the keys of tenant a from one number to another.
+func many(from, to int, suffix string) string {
+	var keys []string
+	for i := from; i <= to; i++ {
+		keys = append(keys, fmt.Sprintf("a%d%s", i, suffix))
+	}
+	return strings.Join(keys, " ")
+}
+
 func get(t *testing.T, queue *engine.Queue) string {
 	t.Helper()
 	got, shutdown := queue.Get()
@@ -72,12 +81,12 @@ func TestQueueOrder(t *testing.T) {
 		{name: "what rests goes after what begins", added: "a1. a2 a3. a4! a5", want: "a4 a2 a5 a1 a3"},
 		{name: "what rests and then begins is served once", added: "a1. a2. a3 a2", want: "a3 a2 a1"},
 		{name: "what waits to begin is not put off", added: "a1 a2 a1.", want: "a1 a2"},
-		{name: "what rests is not held up for ever", added: "a0. a1 a2 a3 a4 a5! a6! a7! a8! a9", want: "a5 a6 a7 a8 a1 a2 a3 a4 a0 a9"},
-		{name: "what rests goes only after keys of its own tenant", added: "a1. b1 b2 b3", want: "a1 b1 b2 b3"},
+		{name: "what rests is not held up for ever", added: "ar. " + many(1, 33, ""), want: many(1, 32, "") + " ar a33"},
 		{
-			name: "what begins is served where both others have keys", added: "a0. a1 b1 a2! a3! a4! a5! a6! a7! a8! a9!",
-			want: "a2 b1 a3 a4 a5 a6 a7 a8 a9 a0 a1",
+			name: "what begins is held up less than what rests", added: "ar. " + many(1, 33, "!") + " ab",
+			want: many(1, 8, "") + " ab " + many(9, 31, "") + " ar a32 a33",
 		},
+		{name: "what rests goes only after keys of its own tenant", added: "a1. b1 b2 b3", want: "a1 b1 b2 b3"},
 		{name: "a weight below one counts as one", weights: map[string]int{"a": -3}, added: "a1 a2 b1", want: "a1 b1 a2"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -88,6 +97,16 @@ func TestQueueOrder(t *testing.T) {
 			require.Empty(t, cmp.Diff(tc.want, drain(t, queue)))
 		})
 	}
+}
+
+// TestALaneWithoutKeysIsNotPassed: what comes to a lane that was empty waits for those before it.
+func TestALaneWithoutKeysIsNotPassed(t *testing.T) {
+	t.Parallel()
+	queue := engine.NewQueue(engine.QueueOptions{})
+	add(queue, many(1, 40, "!"))
+	drain(t, queue)
+	add(queue, "a1. a2 a3!")
+	require.Equal(t, "a3 a2 a1", drain(t, queue))
 }
 
 func TestQueueHandsOutAKeyOnce(t *testing.T) {
@@ -105,6 +124,25 @@ func TestQueueHandsOutAKeyOnce(t *testing.T) {
 	queue.Done(key("a1"))
 	queue.Done(key("a2"))
 	require.Equal(t, 0, queue.Len())
+}
+
+// TestWhatComesBackDoesNotRest: a key that failed, or is to come again, goes before those that rest.
+func TestWhatComesBackDoesNotRest(t *testing.T) {
+	t.Parallel()
+	clock := testingclock.NewFakeClock(time.Unix(0, 0))
+	queue := engine.NewQueue(engine.QueueOptions{Clock: clock})
+	add(queue, "a1. a2. a3.")
+	for _, text := range []string{"a1", "a2"} {
+		require.Equal(t, text, get(t, queue))
+	}
+	queue.AddRateLimited(key("a1"))
+	queue.AddAfter(key("a2"), time.Second)
+	queue.Done(key("a1"))
+	queue.Done(key("a2"))
+	clock.Step(time.Minute)
+	require.Eventually(t, func() bool { return queue.Len() == 3 }, time.Minute, time.Millisecond)
+	order := drain(t, queue)
+	require.True(t, strings.HasSuffix(order, " a3"), order)
 }
 
 func TestQueueKeepsTheLaneOfAKey(t *testing.T) {

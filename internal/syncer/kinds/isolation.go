@@ -206,9 +206,9 @@ func (i *Isolation) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 func (i *Isolation) look() time.Duration {
 	changed, after := i.env.network.look(i.env)
 	if changed {
-		i.env.Enqueue(i.env.isolationKeys())
-		i.env.Enqueue(i.env.keys(KindNetworkPolicy))
-		i.env.Enqueue(i.env.keys(KindEndpointSlice))
+		i.env.Look(i.env.isolationKeys())
+		i.env.Look(i.env.keys(KindNetworkPolicy))
+		i.env.Look(i.env.keys(KindEndpointSlice))
 	}
 	return after
 }

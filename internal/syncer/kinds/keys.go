@@ -35,20 +35,21 @@ func wasBound(change *Change) bool {
 	return wasPod && isPod && before.Spec.NodeName == "" && after.Spec.NodeName != ""
 }
 
-// Rests returns whether an object looks as if nothing were to be done about it (Spec.Rests), to its tenant, or to the
-// super cluster while its tenant's cache does not have it.
+// Rests returns whether an object looks as if nothing were to be done about it (Spec.Rests). Its tenant's side is taken
+// to be like that of the super cluster while its cache does not know the object.
 func (e *Env) Rests(key engine.Key) bool {
 	spec := e.kinds().spec(key.Kind)
 	if spec.Rests == nil {
 		return false
 	}
+	superObject, _ := e.SuperCache.Get(key.Kind, tenancy.SuperNamespace(key.Tenant, key.Namespace), key.Name)
+	tenantObject := superObject
 	if tenant := e.Tenant(key.Tenant); tenant != nil {
 		if object, synced := tenant.Cache.Get(key.Kind, key.Namespace, key.Name); object != nil || synced {
-			return object != nil && spec.Rests(object)
+			tenantObject = object
 		}
 	}
-	object, _ := e.SuperCache.Get(key.Kind, tenancy.SuperNamespace(key.Tenant, key.Namespace), key.Name)
-	return object != nil && spec.Rests(object)
+	return tenantObject != nil && spec.Rests(tenantObject, superObject)
 }
 
 // keys returns the keys of all objects of a kind in the caches of either side.

@@ -94,7 +94,7 @@ func (n *Nodes) reconcileSet(ctx context.Context, tenant *Tenant) error {
 			keys = append(keys, engine.Key{Tenant: tenant.Key, Kind: KindNode, Name: name})
 		}
 	}
-	n.env.Enqueue(keys)
+	n.env.Look(keys)
 	n.reportBeyond(tenant, set)
 	return nil
 }

@@ -41,7 +41,7 @@ func TestNodeSetIsNotReplacedByAnOlderOne(t *testing.T) {
 	kinds.TenantNode(superNode, tenantNode, "r1", kinds.VNAgent{}, kinds.NodeShare{})
 	p.tenant.Client = answering(newClientBuilder().WithObjects(tenantNode).WithStatusSubresource(tenantNode).Build(), tenantUID)
 	p.superCache[kinds.KindNode], p.superCache[kinds.KindPod] = []client.Object{superNode}, []client.Object{&corev1.Pod{}}
-	p.env.Enqueue = func([]engine.Key) {}
+	p.env.Look = func([]engine.Key) {}
 	nodes, key := p.kind(kinds.KindNode), engine.Key{Tenant: clusterKey, Kind: kinds.KindNode, Name: "n1"}
 	reads := &held{answer: builders.Resources("cpu", "1", "pods", "5")}
 	p.env.Assignments = reads

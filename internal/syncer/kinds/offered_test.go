@@ -297,7 +297,7 @@ func TestOfferOfNobody(t *testing.T) {
 
 	p.placed(t)
 	var enqueued []engine.Key
-	p.env.Enqueue = func(keys []engine.Key) { enqueued = append(enqueued, keys...) }
+	p.env.Look = func(keys []engine.Key) { enqueued = append(enqueued, keys...) }
 	_, err = p.kind(kinds.KindOffer).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindOffer}, 0)
 	require.NoError(t, err)
 	require.Contains(t, enqueued, offerOfFast)

@@ -224,7 +224,7 @@ func (o *Offers) reconcileSet(ctx context.Context, tenant *Tenant) error {
 		return err
 	}
 	keys := o.env.offerKeys(tenant)
-	o.env.Enqueue(slices.DeleteFunc(keys, func(key engine.Key) bool { return key.Name == "" }))
+	o.env.Look(slices.DeleteFunc(keys, func(key engine.Key) bool { return key.Name == "" }))
 	return nil
 }
 

@@ -2,6 +2,7 @@ package kinds
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -69,10 +70,18 @@ func (e *Env) wakeOne(tenant, namespace string) []engine.Key {
 	return nil
 }
 
-// podRests returns whether a pod has been started and is not being deleted.
-func podRests(object client.Object) bool {
-	pod, ok := object.(*corev1.Pod)
-	return ok && pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodPending && pod.Status.Phase != ""
+// podRests returns whether a pod has ended, or runs and its tenant knows how.
+func podRests(tenantObject, superObject client.Object) bool {
+	tenantPod, _ := tenantObject.(*corev1.Pod)
+	superPod, _ := superObject.(*corev1.Pod)
+	if tenantPod == nil || tenantPod.DeletionTimestamp != nil {
+		return false
+	}
+	if superPod == nil {
+		return podutil.IsPodTerminal(tenantPod)
+	}
+	return superPod.DeletionTimestamp == nil && superPod.Status.Phase != corev1.PodPending && superPod.Status.Phase != "" &&
+		tenantPod.Status.Phase == superPod.Status.Phase && podutil.IsPodReady(tenantPod) == podutil.IsPodReady(superPod)
 }
 
 // nodesOf returns the values of IndexNode of a pod.

@@ -37,9 +37,9 @@ type Spec struct {
 	// Wakes holds, by the name of a kind, a function that returns the keys of this kind which a change of that kind
 	// enqueues. Without an entry for the kind itself, or for From, a change enqueues the key of the changed object.
 	Wakes map[string]func(*Env, Change) []engine.Key
-	// Rests returns whether an object of either side looks as if nothing were to be done about it, so that others go
-	// before it (Env.Rests); nil means that none does.
-	Rests func(client.Object) bool
+	// Rests returns whether an object looks as if nothing were to be done about it, so that others go before it
+	// (Env.Rests); nil means that none does. superObject is nil if there is none.
+	Rests func(tenantObject, superObject client.Object) bool
 	// Aside is whether nothing but its own reconciler waits for its caches, which may never be synced.
 	Aside bool
 	// Last is whether its informer in the super cluster starts once the others there are synced, but for those Aside:
@@ -130,7 +130,11 @@ func (c *Change) object() client.Object {
 
 // Found returns whether a list, or the creation of the object, is all that has happened.
 func (c *Change) Found() bool {
-	return c.Old == nil || c.Current != nil && c.Old.GetResourceVersion() == c.Current.GetResourceVersion()
+	if c.Old == nil || c.Old == c.Current {
+		return true
+	}
+	version := c.Old.GetResourceVersion()
+	return version != "" && c.Current != nil && version == c.Current.GetResourceVersion()
 }
 
 // createdOrDeleted returns whether the event is an addition or a deletion.

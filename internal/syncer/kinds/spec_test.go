@@ -18,6 +18,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // TestSpecs checks what no compiler does: that names differ, that what is woken and made of something names a kind, and
@@ -181,31 +182,47 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestRests: what is looked at without a change that is known waits behind what is new.
+// TestRests: what is looked at without a change that is known waits behind what is new, unless something looks undone.
 func TestRests(t *testing.T) {
 	t.Parallel()
-	pod := func(namespace string, phase corev1.PodPhase) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "p"}, Status: corev1.PodStatus{Phase: phase}}
+	pod := func(phase corev1.PodPhase, changes ...func(*corev1.Pod)) *corev1.Pod {
+		made := builders.Pod("web", "p").Phase(phase).Obj()
+		for _, change := range changes {
+			change(made)
+		}
+		return made
 	}
-	deleted := pod("web", corev1.PodRunning)
-	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	deleted := func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
+	ready := func(pod *corev1.Pod) {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
+	runs := pod(corev1.PodRunning, ready)
 	for _, tc := range []struct {
 		name          string
 		tenant, super *corev1.Pod
-		away          bool
-		kind          string
-		want          bool
+		// away is a tenant that is not connected, and unsynced one whose cache is not filled.
+		away, unsynced bool
+		kind           string
+		want           bool
 	}{
-		{name: "a pod that runs", tenant: pod("web", corev1.PodRunning), want: true},
-		{name: "a pod that has ended", tenant: pod("web", corev1.PodFailed), want: true},
-		{name: "a new pod", tenant: pod("web", corev1.PodPending)},
-		{name: "a pod that nobody has looked at", tenant: pod("web", "")},
-		{name: "a pod that is being deleted", tenant: deleted},
-		{name: "a pod whose tenant is not told that it runs", tenant: pod("web", corev1.PodPending), super: pod(clusterKey+"-web", corev1.PodRunning)},
-		{name: "a pod of a tenant that is not connected", super: pod(clusterKey+"-web", corev1.PodRunning), away: true, want: true},
-		{name: "a pod that is new to both", super: pod(clusterKey+"-web", corev1.PodPending), away: true},
+		{name: "a pod that runs", tenant: runs, super: runs, want: true},
+		{name: "a pod that has ended on both sides", tenant: pod(corev1.PodSucceeded), super: pod(corev1.PodSucceeded), want: true},
+		{name: "a pod that has ended and is gone", tenant: pod(corev1.PodFailed), want: true},
+		{name: "a pod that is lost", tenant: runs},
+		{name: "a pod that is evicted", tenant: runs, super: pod(corev1.PodRunning, ready, deleted)},
+		{name: "a pod that has failed", tenant: runs, super: pod(corev1.PodFailed)},
+		{name: "a pod that is no longer ready", tenant: runs, super: pod(corev1.PodRunning)},
+		{name: "a new pod", tenant: pod(corev1.PodPending)},
+		{name: "a pod that does not run yet", tenant: pod(corev1.PodPending), super: pod(corev1.PodPending)},
+		{name: "a pod that nobody has looked at", tenant: pod(""), super: pod("")},
+		{name: "a pod that is being deleted", tenant: pod(corev1.PodRunning, ready, deleted), super: runs},
+		{name: "a pod whose tenant is not told that it runs", tenant: pod(corev1.PodPending), super: runs},
+		{name: "a pod whose tenant does not have it", super: runs},
+		{name: "a pod of a tenant that is not connected", super: runs, away: true, want: true},
+		{name: "a pod of a tenant that is not read yet", super: runs, unsynced: true, want: true},
+		{name: "a pod that is new to both", super: pod(corev1.PodPending), away: true},
 		{name: "what nobody knows", away: true},
-		{name: "a kind that cannot say", tenant: pod("web", corev1.PodRunning), kind: kinds.KindSecret},
+		{name: "a kind that cannot say", tenant: runs, super: runs, kind: kinds.KindSecret},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -218,10 +235,15 @@ func TestRests(t *testing.T) {
 				p.tenantCache[kind] = []client.Object{tc.tenant}
 			}
 			if tc.super != nil {
-				p.superCache[kind] = []client.Object{tc.super}
+				copied := tc.super.DeepCopy()
+				copied.Namespace = clusterKey + "-web"
+				p.superCache[kind] = []client.Object{copied}
 			}
 			if tc.away {
 				p.env.Tenant = func(string) *kinds.Tenant { return nil }
+			}
+			if tc.unsynced {
+				p.tenant.Cache = unfilled{cache: p.tenantCache, of: kind}
 			}
 			require.Equal(t, tc.want, p.env.Rests(engine.Key{Tenant: clusterKey, Kind: kind, Namespace: "web", Name: "p"}))
 		})
