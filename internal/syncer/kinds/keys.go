@@ -35,19 +35,24 @@ func wasBound(change *Change) bool {
 	return wasPod && isPod && before.Spec.NodeName == "" && after.Spec.NodeName != ""
 }
 
-// Rests returns whether an object looks as if nothing were to be done about it (Spec.Rests). Its tenant's side is taken
-// to be like that of the super cluster while its cache does not know the object.
+// Rests returns whether an object looks as if nothing were to be done about it (Spec.Rests). A side whose cache is not
+// filled is taken to be like the other one.
 func (e *Env) Rests(key engine.Key) bool {
 	spec := e.kinds().spec(key.Kind)
 	if spec.Rests == nil {
 		return false
 	}
-	superObject, _ := e.SuperCache.Get(key.Kind, tenancy.SuperNamespace(key.Tenant, key.Namespace), key.Name)
-	tenantObject := superObject
+	superObject, superSynced := e.SuperCache.Get(key.Kind, tenancy.SuperNamespace(key.Tenant, key.Namespace), key.Name)
+	var tenantObject client.Object
+	tenantSynced := false
 	if tenant := e.Tenant(key.Tenant); tenant != nil {
-		if object, synced := tenant.Cache.Get(key.Kind, key.Namespace, key.Name); object != nil || synced {
-			tenantObject = object
-		}
+		tenantObject, tenantSynced = tenant.Cache.Get(key.Kind, key.Namespace, key.Name)
+	}
+	if tenantObject == nil && !tenantSynced {
+		tenantObject = superObject
+	}
+	if superObject == nil && !superSynced {
+		superObject = tenantObject
 	}
 	return tenantObject != nil && spec.Rests(tenantObject, superObject)
 }

@@ -200,10 +200,10 @@ func TestRests(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
 		tenant, super *corev1.Pod
-		// away is a tenant that is not connected, and unsynced one whose cache is not filled.
-		away, unsynced bool
-		kind           string
-		want           bool
+		// away is a tenant that is not connected; unsynced are sides whose caches are not filled.
+		away, unsynced, superUnsynced bool
+		kind                          string
+		want                          bool
 	}{
 		{name: "a pod that runs", tenant: runs, super: runs, want: true},
 		{name: "a pod that has ended on both sides", tenant: pod(corev1.PodSucceeded), super: pod(corev1.PodSucceeded), want: true},
@@ -220,6 +220,9 @@ func TestRests(t *testing.T) {
 		{name: "a pod whose tenant does not have it", super: runs},
 		{name: "a pod of a tenant that is not connected", super: runs, away: true, want: true},
 		{name: "a pod of a tenant that is not read yet", super: runs, unsynced: true, want: true},
+		{name: "a pod that runs as its tenant knows, the super cluster is not read yet", tenant: runs, superUnsynced: true, want: true},
+		{name: "a new pod, the super cluster is not read yet", tenant: pod(corev1.PodPending), superUnsynced: true},
+		{name: "what neither side has told", unsynced: true, superUnsynced: true},
 		{name: "a pod that is new to both", super: pod(corev1.PodPending), away: true},
 		{name: "what nobody knows", away: true},
 		{name: "a kind that cannot say", tenant: runs, super: runs, kind: kinds.KindSecret},
@@ -244,6 +247,9 @@ func TestRests(t *testing.T) {
 			}
 			if tc.unsynced {
 				p.tenant.Cache = unfilled{cache: p.tenantCache, of: kind}
+			}
+			if tc.superUnsynced {
+				p.env.SuperCache = unfilled{cache: p.superCache, of: kind}
 			}
 			require.Equal(t, tc.want, p.env.Rests(engine.Key{Tenant: clusterKey, Kind: kind, Namespace: "web", Name: "p"}))
 		})
