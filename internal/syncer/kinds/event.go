@@ -83,6 +83,10 @@ func (e *Env) eventSources() []eventSource {
 // eventAge is how old an Event may be to be written to the tenant: a syncer that starts does not write old ones again.
 const eventAge = 5 * time.Minute
 
+// eventArrives is how old an Event may be that comes before its object: an older one is about one that is gone, and
+// waits for nothing. Clocks of super clusters may go wrong by as much.
+const eventArrives = 30 * time.Second
+
 // reasonScheduled is the reason of a scheduler's Event whose message ends with the name of a node.
 const reasonScheduled = "Scheduled"
 
@@ -141,7 +145,7 @@ func (e *Events) Reconcile(ctx context.Context, key engine.Key, waited time.Dura
 	}
 	superObject, _ := e.env.SuperCache.Get(source.kind, superEvent.Namespace, superEvent.InvolvedObject.Name)
 	switch {
-	case superObject == nil && waited < quietTime:
+	case superObject == nil && waited < quietTime && e.env.Clock.Since(lastSeen(superEvent)) < eventArrives:
 		return 0, engine.Waitf("the object that an Event is about")
 	case superObject == nil || superEvent.InvolvedObject.UID != superObject.GetUID():
 		return 0, nil

@@ -1,6 +1,7 @@
 package kinds_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -12,8 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders"
 )
 
 func TestTenantEvent(t *testing.T) {
@@ -78,6 +81,35 @@ func TestEventOfService(t *testing.T) {
 	require.Len(t, found, 1)
 	require.Equal(t, corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: "web", Name: "front", UID: "service-uid"}, found[0].InvolvedObject)
 	require.Equal(t, []string{"front.1.r1", "no address for web/front"}, []string{found[0].Name, found[0].Message})
+}
+
+// TestEventBeforeItsObject: the caches of both are filled by watches of their own. The Events of many pods that are gone
+// are not waited for at each start and patrol.
+func TestEventBeforeItsObject(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	event := builders.Owned(&corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "p.1"},
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: clusterKey + "-web", Name: "p", UID: "super-uid"},
+		LastTimestamp:  metav1.Unix(10_000, 0),
+	}, ownerOf("ns-uid"))
+	p.superCache[kinds.KindEvent] = []client.Object{event}
+	key, ours := kinds.EventKey(p.superCache, event)
+	require.True(t, ours)
+	for _, tc := range []struct {
+		age, waited time.Duration
+		waits       bool
+	}{
+		{age: time.Second, waits: true},
+		{age: -10 * time.Second, waits: true}, // by another clock
+		{age: time.Second, waited: time.Minute},
+		{age: time.Minute},
+	} {
+		p.env.Clock = testingclock.NewFakePassiveClock(time.Unix(10_000, 0).Add(tc.age))
+		_, err := p.kind(kinds.KindEvent).Reconcile(t.Context(), key, tc.waited)
+		var wait *engine.WaitError
+		require.Equal(t, tc.waits, errors.As(err, &wait), "%v: %v", tc, err)
+	}
 }
 
 // TestEventsOnce tells news, and nothing that is old.
