@@ -448,7 +448,7 @@ func TestWhatIsNewGoesFirst(t *testing.T) {
 		made.Look(key("rests 4"))
 		made.Add(key("new"))
 		go func() {
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			cancel()
 		}()
 		require.NoError(t, made.Run(ctx))

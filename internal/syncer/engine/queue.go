@@ -151,8 +151,8 @@ func (q *Queue) AddResting(key Key) {
 	q.add(key, rests)
 }
 
-// AddAfter adds key after delay, to the first lane if it is in processing and came from that, else to the second one. An
-// earlier AddAfter of key whose time comes first stays in force.
+// AddAfter adds key after delay, to the first lane if it is in processing and came from that, else to the second one.
+// An earlier AddAfter of key whose time comes first stays in force.
 func (q *Queue) AddAfter(key Key, delay time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -177,8 +177,8 @@ func (q *Queue) AddAfter(key Key, delay time.Duration) {
 	q.delayed[key] = delayedKey{due: due, lane: lane, timer: q.clock.AfterFunc(delay, func() { q.fire(key, due) })}
 }
 
-// laneOf returns the lane that a key comes back to: that from which it is in processing, if not the last one, since what
-// is to come back does not rest, and begins for any other.
+// laneOf returns the lane that a key comes back to: that from which it is in processing, if not the last one, since
+// what is to come back does not rest, and begins for any other.
 func (q *Queue) laneOf(key Key) lane {
 	if work, exists := q.processing[key]; exists {
 		return min(work.lane, begins)

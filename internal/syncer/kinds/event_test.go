@@ -83,8 +83,8 @@ func TestEventOfService(t *testing.T) {
 	require.Equal(t, []string{"front.1.r1", "no address for web/front"}, []string{found[0].Name, found[0].Message})
 }
 
-// TestEventBeforeItsObject: the caches of both are filled by watches of their own. The Events of many pods that are gone
-// are not waited for at each start and patrol.
+// TestEventBeforeItsObject: the caches of both are filled by watches of their own. The objects of old Events, which are
+// gone, are not waited for at each start and patrol.
 func TestEventBeforeItsObject(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, interceptor.Funcs{})

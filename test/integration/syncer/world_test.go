@@ -251,7 +251,7 @@ func (w *world) startSyncerWith(t *testing.T, super *rest.Config, serves func(mg
 		r.err = mgr.Start(ctx)
 	})
 	group.Go(func() {
-		// As in the program, whose tenants are found by a controller of the manager: those begin once its caches are read.
+		// As in the program, where a controller of the manager finds tenants: it begins once the caches are read.
 		if !mgr.GetCache().WaitForCacheSync(ctx) {
 			return
 		}
