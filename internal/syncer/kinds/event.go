@@ -143,9 +143,9 @@ func (e *Events) Reconcile(ctx context.Context, key engine.Key, waited time.Dura
 	if tenant == nil || superEvent == nil || e.env.Clock.Since(lastSeen(superEvent)) > eventAge {
 		return 0, nil
 	}
-	superObject, _ := e.env.SuperCache.Get(source.kind, superEvent.Namespace, superEvent.InvolvedObject.Name)
+	superObject, synced := e.env.SuperCache.Get(source.kind, superEvent.Namespace, superEvent.InvolvedObject.Name)
 	switch {
-	case superObject == nil && waited < quietTime && e.env.Clock.Since(lastSeen(superEvent)) < eventArrives:
+	case superObject == nil && waited < quietTime && (!synced || e.env.Clock.Since(lastSeen(superEvent)) < eventArrives):
 		return 0, engine.Waitf("the object that an Event is about")
 	case superObject == nil || superEvent.InvolvedObject.UID != superObject.GetUID():
 		return 0, nil

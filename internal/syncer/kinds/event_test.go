@@ -97,18 +97,24 @@ func TestEventBeforeItsObject(t *testing.T) {
 	key, ours := kinds.EventKey(p.superCache, event)
 	require.True(t, ours)
 	for _, tc := range []struct {
-		age, waited time.Duration
-		waits       bool
+		age, waited     time.Duration
+		unsynced, waits bool
 	}{
 		{age: time.Second, waits: true},
 		{age: -10 * time.Second, waits: true}, // by another clock
 		{age: time.Second, waited: time.Minute},
 		{age: time.Minute},
+		{age: time.Minute, unsynced: true, waits: true},
 	} {
+		p.env.SuperCache = p.superCache
+		if tc.unsynced {
+			p.env.SuperCache = unfilled{cache: p.superCache, of: kinds.KindPod}
+		}
 		p.env.Clock = testingclock.NewFakePassiveClock(time.Unix(10_000, 0).Add(tc.age))
 		_, err := p.kind(kinds.KindEvent).Reconcile(t.Context(), key, tc.waited)
 		var wait *engine.WaitError
 		require.Equal(t, tc.waits, errors.As(err, &wait), "%v: %v", tc, err)
+		require.True(t, tc.waits || err == nil, "%v: %v", tc, err)
 	}
 }
 
