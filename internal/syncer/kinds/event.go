@@ -136,6 +136,12 @@ func TenantEvent(superEvent *corev1.Event, tenantObject client.Object, superClus
 	return event
 }
 
+// arrives returns whether the object that an Event is about, which a cache lacks, may still come; synced is whether the
+// cache is filled.
+func (e *Events) arrives(superEvent *corev1.Event, synced bool) bool {
+	return !synced || e.env.Clock.Since(lastSeen(superEvent)) < eventArrives
+}
+
 // Reconcile implements engine.Kind.
 func (e *Events) Reconcile(ctx context.Context, key engine.Key, waited time.Duration) (time.Duration, error) {
 	tenant := e.env.Tenant(key.Tenant)
@@ -145,7 +151,7 @@ func (e *Events) Reconcile(ctx context.Context, key engine.Key, waited time.Dura
 	}
 	superObject, synced := e.env.SuperCache.Get(source.kind, superEvent.Namespace, superEvent.InvolvedObject.Name)
 	switch {
-	case superObject == nil && waited < quietTime && (!synced || e.env.Clock.Since(lastSeen(superEvent)) < eventArrives):
+	case superObject == nil && waited < quietTime && e.arrives(superEvent, synced):
 		return 0, engine.Waitf("the object that an Event is about")
 	case superObject == nil || superEvent.InvolvedObject.UID != superObject.GetUID():
 		return 0, nil
