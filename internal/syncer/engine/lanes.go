@@ -25,7 +25,7 @@ var servedBefore = [laneCount]int{begins: 8, rests: 32}
 type lanes struct {
 	// keys are lists of Key, by lane.
 	keys [laneCount]list.List
-	// passed is how many keys of the lanes before it were served since one of the lane was, or since it had none.
+	// passed is how many keys of the lanes before it were served since one of the lane was, or since it got the first.
 	passed [laneCount]int
 }
 
@@ -45,6 +45,9 @@ func (l *lanes) len() int {
 
 // push puts key at the end of a lane.
 func (l *lanes) push(key Key, to lane) place {
+	if l.keys[to].Len() == 0 {
+		l.passed[to] = 0
+	}
 	return place{lane: to, at: l.keys[to].PushBack(key)}
 }
 
@@ -56,9 +59,6 @@ func (l *lanes) take() (Key, lane) {
 	from := l.next()
 	for after := from + 1; after < laneCount; after++ {
 		l.passed[after]++
-		if l.keys[after].Len() == 0 {
-			l.passed[after] = 0
-		}
 	}
 	l.passed[from] = 0
 	key, _ := l.keys[from].Remove(l.keys[from].Front()).(Key)
