@@ -201,7 +201,26 @@ func (c *connection) identify(ctx context.Context) error {
 			Reason: ReasonSuperClusterChanged, Message: (&changedError{recorded: c.uid, found: uid}).Error(),
 		}}
 	}
+	var taken *engage.Failure
+	if err := c.stillOwn(ctx, id); errors.As(err, &taken) {
+		return taken
+	} else if err != nil { // the meta cluster does not answer, which says nothing about the super cluster
+		klog.FromContext(ctx).V(2).Info("Could not read whose control plane the super cluster is", "superCluster", id, "err", err)
+	}
 	return c.versions.Observe(version) //nolint:wrapcheck // a Failure is complete
+}
+
+// stillOwn returns an error when the super cluster has become something else to the pool first: somebody recorded its
+// UID before its virtual Node did.
+func (c *connection) stillOwn(ctx context.Context, id string) error {
+	node := &corev1.Node{}
+	if err := c.controller.Client.Get(ctx, types.NamespacedName{Name: id}, node); err != nil {
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("reading virtual Node %s: %w", id, err)
+		}
+		node = nil
+	}
+	return c.controller.own(ctx, id, c.uid, node)
 }
 
 // Serve implements engage.Work. The id is released at its end.
@@ -219,6 +238,9 @@ func (c *connection) Serve(ctx context.Context, ready func()) error {
 	return c.ended(runInformers(ctx, c.informing, ledger, c.touch, func(ctx context.Context) error {
 		if !c.controller.measures.waitSynced(ctx) {
 			return ctx.Err()
+		}
+		if err := c.stillOwn(ctx, id); err != nil { // right before the UID is recorded
+			return err
 		}
 		ready()
 		c.controller.measures.setAnswers(id, true)

@@ -30,6 +30,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/identities"
 	"github.com/superpool/superpool/internal/kubeconfig"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -57,6 +58,8 @@ type Controller struct {
 	// DefaultSlice is the size of the slices that metrics count what is free in.
 	DefaultSlice slice.Amounts
 
+	// identities tells whose a control plane is; nil before SetupWithManager.
+	identities *identities.Registry
 	kind       atomic.Pointer[schema.GroupVersionKind] // of Cluster, once the meta cluster serves it
 	supervisor engage.Supervisor[*connection]
 	owners     idOwners
@@ -79,13 +82,14 @@ func (c *Controller) setDefaults() {
 	c.declared, c.podsListed = map[types.NamespacedName]declared{}, map[types.NamespacedName]time.Time{}
 }
 
-// SetupWithManager adds the controller to mgr. When mgr stops, all connections are cancelled and awaited. The meta
-// cluster need not serve Clusters yet: the controller waits for it.
+// SetupWithManager adds the controller to mgr, to whose cache tenants.Controller gives indexes. When mgr stops, all
+// connections are cancelled and awaited. The meta cluster need not serve Clusters yet: the controller waits for it.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	if c.Reader == nil {
 		c.Reader = mgr.GetAPIReader()
 	}
 	c.setDefaults()
+	c.identities = &identities.Registry{Live: c.Reader, Cached: c.Client, Indexed: true}
 	bound := make(chan struct{})
 	watch := &clusterWatch{controller: c, mapper: mgr.GetRESTMapper(), cache: mgr.GetCache(), bound: bound}
 	c.measures.synced = make(chan struct{})

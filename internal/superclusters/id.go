@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/identities"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -75,6 +78,17 @@ func (c *Controller) acquire(ctx context.Context, cluster types.NamespacedName, 
 	}
 }
 
+// own returns an error when the super cluster with that id and UID is something else to the pool first. node is its
+// virtual Node, nil for none.
+func (c *Controller) own(ctx context.Context, id string, uid types.UID, node *corev1.Node) error {
+	first, err := c.identities.First(ctx, identities.OfSuperCluster(id, node, uid), uid)
+	if err != nil || first == nil {
+		return err //nolint:wrapcheck // it names what was read
+	}
+	return &engage.Failure{Final: true, Reason: tenancy.Reason{Reason: ReasonDuplicateControlPlane, Message: fmt.Sprintf(
+		"super cluster %s is %s already, and a control plane is one thing: nothing of the other changes. %s", id, first.Holder, first.Ends())}}
+}
+
 // tryAcquire reads what idOwners decides by. It returns true for: try again soon.
 func (c *Controller) tryAcquire(ctx context.Context, cluster types.NamespacedName, id string, uid types.UID, patient bool) (wait bool, err error) {
 	node, err := c.writer.get(ctx, id)
@@ -101,7 +115,14 @@ func (c *Controller) tryAcquire(ctx context.Context, cluster types.NamespacedNam
 		c.owners.release(cluster)
 		return false, superClusterChanged(id, changed)
 	}
-	return got.wait, nil
+	if got.wait {
+		return true, nil
+	}
+	if err := c.own(ctx, id, uid, node); err != nil {
+		c.owners.release(cluster)
+		return false, err
+	}
+	return false, nil
 }
 
 // pause waits for duration. It returns false when ctx has ended.

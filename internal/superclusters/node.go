@@ -59,6 +59,9 @@ const (
 	ReasonInvalidID = "InvalidID"
 	// ReasonDuplicateID: another Cluster owns the super cluster id of this Cluster.
 	ReasonDuplicateID = "DuplicateID"
+	// ReasonDuplicateControlPlane: the super cluster of this Cluster is the meta cluster, or the control plane of a
+	// tenant. vc-scheduler does not work on it.
+	ReasonDuplicateControlPlane = "DuplicateControlPlane"
 	// ReasonNodeConflict: the meta cluster has a Node with the name of the super cluster id that vc-scheduler did not
 	// create.
 	ReasonNodeConflict = "NodeConflict"

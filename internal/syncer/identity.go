@@ -20,17 +20,20 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/identities"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
 // ReasonSuperClusterRefused: the super cluster of a syncer has the id of another one, whose UID vc-scheduler has
-// recorded on the virtual Node. The syncer records the Event on that Node and ends, and has written nothing.
+// recorded on the virtual Node, or is the control plane of a tenant. The syncer records the Event on that Node and
+// ends.
 const ReasonSuperClusterRefused = "SuperClusterRefused"
 
-// ErrRefused is the error for a super cluster with the id of another one.
-var ErrRefused = errors.New("this is another super cluster than the one with its id")
+// ErrRefused is the error for a super cluster with the id of another one, and for one that is the control plane of a
+// tenant.
+var ErrRefused = errors.New("the super cluster is refused")
 
 // Identity tells a super cluster from all others.
 type Identity struct {
@@ -90,20 +93,29 @@ func readID(ctx context.Context, super client.Reader) (string, error) {
 // Recorded returns whether the virtual Node of the super cluster records its UID, by a live read of the meta cluster,
 // and ErrRefused if it records that of another one. Until it does, another cluster may be the one with that id.
 func (i Identity) Recorded(ctx context.Context, meta client.Reader) (bool, error) {
+	node, err := i.recordedOn(ctx, meta)
+	return node != nil, err
+}
+
+// recordedOn is Recorded, and returns the virtual Node, nil if it records nothing.
+func (i Identity) recordedOn(ctx context.Context, meta client.Reader) (*corev1.Node, error) {
 	node := &corev1.Node{}
 	if err := meta.Get(ctx, types.NamespacedName{Name: i.ID}, node); err != nil {
 		if apierrors.IsNotFound(err) {
-			return false, nil
+			return nil, nil
 		}
-		return false, fmt.Errorf("reading virtual Node %s: %w", i.ID, err)
+		return nil, fmt.Errorf("reading virtual Node %s: %w", i.ID, err)
 	}
 	recorded := types.UID(node.Annotations[schedulerv1alpha1.AnnotationSuperClusterUID])
 	if recorded != "" && recorded != i.UID {
-		return false, fmt.Errorf("%w %s: its namespace kube-system has UID %s, and that of the other %s. Give it an id of its own in ConfigMap %s/%s. "+
+		return nil, fmt.Errorf("%w: it is another one than the one with id %s: its namespace kube-system has UID %s, and that of the other %s. Give it an id of its own in ConfigMap %s/%s. "+
 			"If it is to take the place of the other, and what tenants run there is lost: kubectl annotate node %s %s-", ErrRefused, i.ID, i.UID, recorded,
 			schedulerv1alpha1.SuperClusterInfoNamespace, schedulerv1alpha1.SuperClusterInfoName, i.ID, schedulerv1alpha1.AnnotationSuperClusterUID)
 	}
-	return recorded != "", nil
+	if recorded == "" {
+		return nil, nil
+	}
+	return node, nil
 }
 
 // Refuse records on the virtual Node why a syncer ends, if err is ErrRefused. It writes the Event itself: a recorder's
@@ -143,6 +155,8 @@ const (
 type guard struct {
 	identity    Identity
 	super, meta client.Reader
+	// identities tells whose a control plane is.
+	identities *identities.Registry
 	// metaUID is the UID of the meta cluster.
 	metaUID types.UID
 	// pooled is whether the meta cluster records the super cluster.
@@ -160,6 +174,19 @@ func (g *guard) ofSuper(answered func(context.Context, time.Time) bool) *proof.G
 	}
 }
 
+// recorded is Identity.Recorded, and ErrRefused also if the super cluster was the control plane of a tenant first.
+func (g *guard) recorded(ctx context.Context) (bool, error) {
+	node, err := g.identity.recordedOn(ctx, g.meta)
+	if err != nil || node == nil {
+		return false, err
+	}
+	first, err := g.identities.First(ctx, identities.OfSuperCluster(g.identity.ID, node, g.identity.UID), g.identity.UID)
+	if err == nil && first != nil {
+		err = fmt.Errorf("%w: super cluster %s is %s already", ErrRefused, g.identity.ID, first.Holder)
+	}
+	return err == nil, err
+}
+
 // same returns an error if the super cluster has another id than before, or is refused.
 func (g *guard) same(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
@@ -172,7 +199,7 @@ func (g *guard) same(ctx context.Context) error {
 	case !g.pooled:
 		return nil
 	}
-	if _, err := g.identity.Recorded(ctx, g.meta); err != nil {
+	if _, err := g.recorded(ctx); err != nil {
 		if errors.Is(err, ErrRefused) {
 			return err
 		}
@@ -188,7 +215,7 @@ func (g *guard) wait(ctx context.Context) error {
 		return nil
 	}
 	for said := false; ; {
-		recorded, err := g.identity.Recorded(ctx, g.meta)
+		recorded, err := g.recorded(ctx)
 		switch {
 		case recorded, errors.Is(err, ErrRefused):
 			return err

@@ -24,6 +24,7 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/identities"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/shards"
 	"github.com/superpool/superpool/internal/syncer/assign"
@@ -122,7 +123,7 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	if meta.UID, _, err = proof.Identify(ctx, proof.By(meta.Reader)); err != nil {
 		return nil, fmt.Errorf("asking which meta cluster it is: %w", err)
 	}
-	s.guard = &guard{identity: options.Identity, super: super, meta: meta.Reader, metaUID: meta.UID, pooled: !options.Single, period: options.ProbePeriod, answers: answers}
+	s.guard = &guard{identity: options.Identity, super: super, meta: meta.Reader, metaUID: meta.UID, pooled: !options.Single, identities: &identities.Registry{Live: meta.Reader, Cached: mgr.GetClient()}, period: options.ProbePeriod, answers: answers}
 	if s.env.Assignments, err = s.assignments(mgr, meta, &options); err != nil {
 		return nil, err
 	}
@@ -159,6 +160,8 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 // assignments returns what tells which namespaces belong into the super cluster.
 func (s *Syncer) assignments(mgr manager.Manager, meta *proof.ControlPlane, options *Options) (assign.Assignments, error) {
 	switch {
+	case !options.Single && meta.UID == options.Identity.UID:
+		return nil, fmt.Errorf("the super cluster is the meta cluster itself, with UID %s of namespace kube-system: a pool needs two clusters", meta.UID)
 	case !options.Single:
 		return &assign.Pooled{SuperCluster: s.id, Meta: mgr.GetClient(), Live: meta, Informers: mgr.GetCache(), Sides: s.env.Sides()}, nil
 	case meta.UID != options.Identity.UID:

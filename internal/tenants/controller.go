@@ -28,6 +28,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/identities"
 	"github.com/superpool/superpool/internal/kubeconfig"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/tenantclient"
@@ -80,6 +81,8 @@ type Controller struct {
 	// 30 seconds.
 	HealthPeriod time.Duration
 
+	// identities tells whose a control plane is; nil before SetupWithManager.
+	identities *identities.Registry
 	probe      func(context.Context, *rest.Config) (types.UID, string, error)
 	policies   policies
 	supervisor engage.Supervisor[*connection]
@@ -112,6 +115,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		c.Reader = mgr.GetAPIReader()
 	}
 	c.setDefaults()
+	c.identities = &identities.Registry{Live: c.Reader, Cached: c.Client, Indexed: true}
 	options := controller.Options{MaxConcurrentReconciles: concurrentTenants}
 	name := controllerName
 	var instances manager.Runnable = &c.supervisor
@@ -156,7 +160,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 // index gives the cache of mgr the indexes of VirtualClusters.
 func index(mgr ctrl.Manager) error {
 	ctx := context.Background() //nolint:forbidigo // the index is there before the cache starts, and nothing waits
-	for name, index := range map[string]client.IndexerFunc{secretIndex: indexSecret, rootIndex: indexRoot, policyIndex: indexPolicy} {
+	for name, index := range map[string]client.IndexerFunc{secretIndex: indexSecret, rootIndex: indexRoot, policyIndex: indexPolicy, identities.Index: identities.IndexVirtualCluster} {
 		if err := mgr.GetFieldIndexer().IndexField(ctx, &tenancyv1alpha1.VirtualCluster{}, name, index); err != nil {
 			return fmt.Errorf("indexing VirtualClusters by %s: %w", name, err)
 		}

@@ -32,6 +32,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/identities"
 	"github.com/superpool/superpool/internal/virtualclusters"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -66,7 +67,9 @@ func newHarness(t *testing.T, objects ...client.Object) *harness {
 	}
 	meta := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&tenancyv1alpha1.VirtualCluster{}).
 		WithIndex(&tenancyv1alpha1.VirtualCluster{}, secretIndex, indexSecret).WithIndex(&tenancyv1alpha1.VirtualCluster{}, rootIndex, indexRoot).
-		WithIndex(&tenancyv1alpha1.VirtualCluster{}, policyIndex, indexPolicy).Build()
+		WithIndex(&tenancyv1alpha1.VirtualCluster{}, policyIndex, indexPolicy).
+		WithIndex(&tenancyv1alpha1.VirtualCluster{}, identities.Index, identities.IndexVirtualCluster).
+		WithIndex(&corev1.Namespace{}, metav1.ObjectNameField, func(object client.Object) []string { return []string{object.GetName()} }).Build()
 	h.Controller = &Controller{
 		Client:    meta,
 		Lifecycle: &virtualclusters.Owner{Client: meta, Reader: meta, Recorder: h.events},
@@ -384,6 +387,110 @@ func TestControlPlaneChanged(t *testing.T) {
 		h.pass(longestDelay + healthPeriod)
 		require.Equal(t, "True/Connected", h.ready("a"))
 		require.Equal(t, "start a other", h.logged()[len(h.logged())-1])
+	})
+}
+
+// newSharedHarness is newHarness for VirtualClusters whose kubeconfigs lead to one control plane, in a meta cluster
+// that knows what each control plane is.
+func newSharedHarness(t *testing.T, objects ...client.Object) *harness {
+	t.Helper()
+	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "meta"}}
+	h := newHarness(t, append(objects, system, secretWith("a", "t1"), secretWith("b", "t2"))...)
+	h.identities = &identities.Registry{Live: h.Client, Cached: h.Client, Indexed: true}
+	return h
+}
+
+// created returns a VirtualCluster that was created at a moment and records a control plane, "" for none.
+func created(name string, seconds int64, recorded types.UID) *tenancyv1alpha1.VirtualCluster {
+	vc := builders.VirtualCluster(name)
+	vc.CreationTimestamp, vc.Status.ControlPlaneUID = metav1.Unix(seconds, 0), recorded
+	return vc
+}
+
+// TestDuplicateControlPlane: nothing is engaged for a second VirtualCluster of one control plane before the first one
+// is gone.
+func TestDuplicateControlPlane(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newSharedHarness(t, created("a", 1, ""), created("b", 2, ""))
+		for _, name := range []string{"a", "b"} {
+			h.reconcile(name)
+			h.settle()
+		}
+		h.pass(time.Hour)
+		require.Equal(t, "True/Connected", h.ready("a"))
+		require.Equal(t, "False/DuplicateControlPlane", h.ready("b"))
+		require.Equal(t, []string{"start a t1"}, h.logged())
+		vc := &tenancyv1alpha1.VirtualCluster{}
+		require.NoError(t, h.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "b"}, vc))
+		require.Contains(t, meta.FindStatusCondition(vc.Status.Conditions, tenancyv1alpha1.ConditionReady).Message, "VirtualCluster default/a")
+		require.Empty(t, vc.Status.ControlPlaneUID, "no other program connects")
+
+		require.NoError(t, h.Client.Delete(t.Context(), created("a", 1, "")))
+		h.reconcile("a")
+		h.settle()
+		require.True(t, apierrors.IsNotFound(h.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "a"}, vc)))
+		h.pass(longestDelay * 2)
+		require.Equal(t, "True/Connected", h.ready("b"))
+		require.Equal(t, []string{"start a t1", "end a t1", "start b t2"}, h.logged())
+	})
+}
+
+// TestRecordedTwice: of two VirtualClusters that record one control plane, as a version recorded it that compared
+// nothing, or as both record it at once, the older one keeps it.
+func TestRecordedTwice(t *testing.T) {
+	t.Parallel()
+	for name, order := range map[string][]string{"the older one first": {"a", "b"}, "the younger one first": {"b", "a"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				h := newSharedHarness(t, created("a", 1, "kube-system"), created("b", 2, "kube-system"))
+				for _, name := range order {
+					h.reconcile(name)
+					h.settle()
+				}
+				require.Equal(t, "True/Connected", h.ready("a"))
+				require.Equal(t, "False/DuplicateControlPlane", h.ready("b"))
+				require.Equal(t, []string{"start a t1"}, h.logged())
+			})
+		})
+	}
+}
+
+// TestRecordedMeanwhile: an older VirtualCluster turns out to have recorded the control plane that a connection is on.
+func TestRecordedMeanwhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newSharedHarness(t, created("b", 2, ""))
+		h.reconcile("b")
+		h.settle()
+		require.Equal(t, "True/Connected", h.ready("b"))
+		require.NoError(t, h.Client.Create(t.Context(), created("a", 1, "kube-system")))
+		h.pass(healthPeriod)
+		require.Equal(t, "False/DuplicateControlPlane", h.ready("b"))
+		require.Equal(t, []string{"start b t2", "end b t2"}, h.logged())
+	})
+}
+
+// TestNoTenants: neither the meta cluster nor a super cluster is a tenant.
+func TestNoTenants(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r1 := builders.VirtualNode("r1").Obj()
+		r1.Annotations = map[string]string{schedulerv1alpha1.AnnotationSuperClusterUID: "uid-r1"}
+		h := newSharedHarness(t, created("a", 1, ""), created("b", 2, ""), r1)
+		h.lead("t1", "meta")
+		h.lead("t2", "uid-r1")
+		for _, name := range []string{"a", "b"} {
+			h.reconcile(name)
+			h.settle()
+			require.Equal(t, "False/DuplicateControlPlane", h.ready(name))
+		}
+		require.Empty(t, h.logged())
+		require.NoError(t, h.Client.Delete(t.Context(), r1))
+		h.pass(longestDelay * 2)
+		require.Equal(t, "True/Connected", h.ready("b"))
+		require.Equal(t, "False/DuplicateControlPlane", h.ready("a"))
 	})
 }
 

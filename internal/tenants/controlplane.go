@@ -13,6 +13,7 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/identities"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -31,11 +32,15 @@ func probe(ctx context.Context, config *rest.Config) (types.UID, string, error) 
 }
 
 // recognize returns nil when uid identifies the control plane that the tenant has had so far, and a final
-// ControlPlaneChanged when it does not. For a tenant that has had none, Lifecycle.Recognize decides.
+// ControlPlaneChanged when it does not. For a tenant that has had none, Lifecycle.Recognize decides. A control plane
+// that is somebody else's is a final DuplicateControlPlane.
 func (c *Controller) recognize(ctx context.Context, tenant *Tenant, uid types.UID) error {
 	vc := &tenancyv1alpha1.VirtualCluster{}
 	if err := c.Client.Get(ctx, tenant.VirtualCluster, vc); err == nil && vc.UID == tenant.UID && vc.Status.ControlPlaneUID == uid {
-		return nil
+		first, err := c.identities.First(ctx, identities.OfVirtualCluster(vc, uid), uid)
+		if first == nil || err != nil {
+			return err
+		}
 	}
 	// The cached object has another UID, or none: the stored one counts.
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -46,12 +51,42 @@ func (c *Controller) recognize(ctx context.Context, tenant *Tenant, uid types.UI
 		case vc.UID != tenant.UID:
 			return errors.New("the VirtualCluster was deleted and created again")
 		case current == uid:
-			return nil
+			return c.keep(ctx, tenant, vc, uid)
 		case current != "":
 			return controlPlaneChanged(tenant, uid, current)
 		}
-		return c.Lifecycle.Recognize(ctx, vc, uid)
+		first, err := c.identities.First(ctx, identities.OfVirtualCluster(vc, uid), uid)
+		if err != nil {
+			return err
+		}
+		if first != nil {
+			return duplicate(tenant, first)
+		}
+		if err := c.Lifecycle.Recognize(ctx, vc, uid); err != nil {
+			return err
+		}
+		return c.keep(ctx, tenant, vc, uid) // another may have recorded the UID at the same moment
 	})
+}
+
+// keep returns nil if the control plane whose UID a VirtualCluster records is its own by live reads, else it withdraws
+// the record.
+func (c *Controller) keep(ctx context.Context, tenant *Tenant, vc *tenancyv1alpha1.VirtualCluster, uid types.UID) error {
+	first, err := c.identities.FirstLive(ctx, identities.OfVirtualCluster(vc, uid), uid)
+	if first == nil || err != nil {
+		return err
+	}
+	if err := c.Lifecycle.Withdraw(ctx, vc); err != nil {
+		return err
+	}
+	return duplicate(tenant, first)
+}
+
+// duplicate is the error of a kubeconfig that leads to a control plane which is somebody else's.
+func duplicate(tenant *Tenant, first *identities.Claim) error {
+	message := fmt.Sprintf("%s is %s already. A control plane is one thing: no program of the pool touches it for this VirtualCluster, and nothing of the other changes. %s",
+		tenant.Config.Host, first.Holder, first.Ends())
+	return &engage.Failure{Final: true, Reason: tenancy.Reason{Reason: tenancyv1alpha1.ReasonDuplicateControlPlane, Message: message}}
 }
 
 // controlPlaneChanged is the error of a kubeconfig that leads to another control plane than before.

@@ -66,6 +66,9 @@ type Lifecycle interface {
 	// Recognize is called with the UID of a control plane that answers, when status.controlPlaneUID is empty: it writes
 	// the UID, or returns an error. A conflict makes the caller read vc anew and try again.
 	Recognize(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, uid types.UID) error
+	// Withdraw is called when the control plane with the UID in status.controlPlaneUID turns out to be somebody else's:
+	// it removes the UID, so that no process connects. Processes that wait for the owner write nothing.
+	Withdraw(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) error
 	// Report is called at each reconcile with the state of the connection, or why there is none. policy is why another
 	// TenantPolicy holds than the one that the VirtualCluster names, the zero Reason if none does. The duration is
 	// after how long to reconcile again, 0 for no time.

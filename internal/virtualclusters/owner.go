@@ -108,6 +108,14 @@ func (o *Owner) Recognize(ctx context.Context, vc *tenancyv1alpha1.VirtualCluste
 	return nil
 }
 
+// Withdraw removes the UID of a control plane that is somebody else's from status, by which no process connects to it
+// for this VirtualCluster. A conflict is returned as such.
+func (o *Owner) Withdraw(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) error {
+	before := vc.DeepCopy()
+	vc.Status.ControlPlaneUID = ""
+	return o.Client.Status().Patch(ctx, vc, locked(before)) //nolint:wrapcheck // the caller looks for conflicts
+}
+
 // Release deletes what a deleted VirtualCluster leaves in the meta cluster, and removes its finalizer when nothing is
 // left: first the NamespacePlacements, so that syncers clean up by their delete events, then what super clusters hold,
 // then the root namespace. Condition Ready says which super clusters it waits for. The caller's connection must have

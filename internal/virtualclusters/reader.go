@@ -56,6 +56,9 @@ func (r Reader) Recognize(context.Context, *tenancyv1alpha1.VirtualCluster, type
 	return errNotRecognized
 }
 
+// Withdraw does nothing: Owner removes the UID, and Prepare waits then.
+func (r Reader) Withdraw(context.Context, *tenancyv1alpha1.VirtualCluster) error { return nil }
+
 // Report writes nothing but an Event when the state is TooMuchData, which is another in each process. It returns after
 // how long a key that belongs to another object is to be checked again, 0 for any other state.
 func (r Reader) Report(_ context.Context, vc *tenancyv1alpha1.VirtualCluster, state, _ tenancy.Reason) (time.Duration, error) {

@@ -23,6 +23,11 @@ const (
 	// vc-scheduler and the syncers leave the tenant's objects alone, because in another control plane all of them would
 	// look deleted.
 	ReasonControlPlaneChanged = "ControlPlaneChanged"
+	// ReasonDuplicateControlPlane: the control plane in the kubeconfig of the VirtualCluster is something else already:
+	// that of an older VirtualCluster, a super cluster, or the meta cluster. The message names it. No program of the
+	// pool touches the control plane for this VirtualCluster, and nothing of the other one changes. When the other one
+	// is gone, this one takes its place.
+	ReasonDuplicateControlPlane = "DuplicateControlPlane"
 	// ReasonKeyConflict: the namespace with the name of the cluster key belongs to another object, or is being deleted.
 	ReasonKeyConflict = "KeyConflict"
 	// ReasonDeleting: the VirtualCluster is being deleted, and waits for the super clusters that the message names:

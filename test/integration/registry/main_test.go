@@ -1,5 +1,5 @@
 // Package registry tests the registries of tenants and super clusters on real API servers: one meta cluster, one super
-// cluster and one tenant.
+// cluster and two tenants.
 package registry
 
 import (
@@ -35,11 +35,11 @@ const (
 
 // world is the set of API servers that all tests of this package share. Tests use names of their own.
 type world struct {
-	meta, super, tenant *controlplane.ControlPlane
-	client              client.Client // of the meta cluster
-	inSuper             kubernetes.Interface
-	inTenant            kubernetes.Interface
-	engaged             *engagements
+	meta, super, tenant, other *controlplane.ControlPlane
+	client                     client.Client // of the meta cluster
+	inSuper                    kubernetes.Interface
+	inTenant                   kubernetes.Interface
+	engaged                    *engagements
 }
 
 // engagements counts what Engage was called for.
@@ -103,11 +103,11 @@ func newWorld(ctx context.Context) (*world, func(), error) {
 	if err != nil {
 		return nil, func() {}, err
 	}
-	started, stopServers, err := controlplane.Start(controlplane.Options{CRDs: crds}, controlplane.Options{}, controlplane.Options{})
+	started, stopServers, err := controlplane.Start(controlplane.Options{CRDs: crds}, controlplane.Options{}, controlplane.Options{}, controlplane.Options{})
 	if err != nil {
 		return nil, stopServers, err
 	}
-	w := &world{meta: started[0], super: started[1], tenant: started[2], engaged: &engagements{running: map[string]int{}, started: map[string]int{}, policies: map[string]*policy.Ref{}}}
+	w := &world{meta: started[0], super: started[1], tenant: started[2], other: started[3], engaged: &engagements{running: map[string]int{}, started: map[string]int{}, policies: map[string]*policy.Ref{}}}
 	var running sync.WaitGroup
 	stop := func() {
 		running.Wait()

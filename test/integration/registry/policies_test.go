@@ -20,7 +20,7 @@ func TestPolicyOfATenant(t *testing.T) {
 	createSecret(t, "governed", "value", shared.tenant.KubeConfig)
 	vc := builders.VirtualCluster("governed")
 	vc.Spec.PolicyName = "gold"
-	require.NoError(t, shared.client.Create(t.Context(), vc))
+	create(t, vc)
 	awaitReady(t, "governed", tenancyv1alpha1.ReasonConnected)
 	holds := func(name string, weight int32, found string) {
 		t.Helper()

@@ -157,6 +157,9 @@ func (*sessions) Recognize(context.Context, *tenancyv1alpha1.VirtualCluster, typ
 	return nil
 }
 
+// Withdraw implements tenants.Lifecycle.
+func (*sessions) Withdraw(context.Context, *tenancyv1alpha1.VirtualCluster) error { return nil }
+
 // Report implements tenants.Lifecycle.
 func (*sessions) Report(context.Context, *tenancyv1alpha1.VirtualCluster, tenancy.Reason, tenancy.Reason) (time.Duration, error) {
 	return 0, nil

@@ -68,8 +68,7 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// sharing is a meta cluster, a super cluster, and three tenants with one namespace each, in shards 0, 1 and 2. They
-// share a control plane, where each has a namespace of its own.
+// sharing is a meta cluster, a super cluster, and three tenants with one namespace each, in shards 0, 1 and 2.
 type sharing struct {
 	world
 	count  int
@@ -82,15 +81,16 @@ func newSharing(t *testing.T, count int) *sharing {
 	crds, err := controlplane.SuperpoolCRDs()
 	require.NoError(t, err)
 	without := []string{"ResourceQuota"} // nobody fills the status of quotas
+	ofTenant := controlplane.Options{DisableAdmission: without, ServiceClusterIPRange: tenantServices}
 	started, stop, err := controlplane.Start(
 		controlplane.Options{CRDs: []string{crds}, DisableAdmission: without},
-		controlplane.Options{DisableAdmission: without, ServiceClusterIPRange: tenantServices},
 		controlplane.Options{DisableAdmission: without, ServiceClusterIPRange: superServices},
+		ofTenant, ofTenant, ofTenant,
 	)
 	t.Cleanup(stop)
 	require.NoError(t, err)
 	s := &sharing{count: count}
-	for i, to := range []*client.Client{&s.meta, &s.tenant, &s.super} {
+	for i, to := range []*client.Client{&s.meta, &s.super} {
 		*to, err = client.New(started[i].Config, client.Options{Scheme: controlplane.Scheme()})
 		require.NoError(t, err)
 	}
@@ -98,7 +98,7 @@ func newSharing(t *testing.T, count int) *sharing {
 	s.record(t, "r1", uidOf(t, s.super))
 	inMeta, err := controlplane.Account(t.Context(), started[0], "base/vc-syncer-rbac.yaml", "vc-manager", "vc-syncer")
 	require.NoError(t, err)
-	inSuper, err := controlplane.Account(t.Context(), started[2], "supercluster/syncer.yaml", "superpool-system", "syncer")
+	inSuper, err := controlplane.Account(t.Context(), started[1], "supercluster/syncer.yaml", "superpool-system", "syncer")
 	require.NoError(t, err)
 	folder := t.TempDir()
 	for name, kubeconfig := range map[string][]byte{"meta": inMeta.KubeConfig, "super": inSuper.KubeConfig} {
@@ -119,19 +119,21 @@ func newSharing(t *testing.T, count int) *sharing {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "vc-manager", Name: "vc-syncer"}},
 	})
 	for shard := range 3 {
-		s.join(t, shard, started[1].KubeConfig)
+		s.join(t, shard, started[2+shard])
 	}
 	return s
 }
 
 // join plays vc-scheduler for a tenant of a shard.
-func (s *sharing) join(t *testing.T, shard int, kubeconfig []byte) {
+func (s *sharing) join(t *testing.T, shard int, controlPlane *controlplane.ControlPlane) {
 	t.Helper()
+	tenant, err := client.New(controlPlane.Config, client.Options{Scheme: controlplane.Scheme()})
+	require.NoError(t, err)
 	name, key := fmt.Sprintf("vc-%d", shard), ""
 	for i := 0; key == "" || shards.Of(types.UID(key), s.count) != shard; i++ {
 		key = fmt.Sprintf("acme-%d-%s", i, name)
 	}
-	create(t, s.meta, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name}, Data: map[string][]byte{tenancyv1alpha1.DefaultKubeconfigKey: kubeconfig}})
+	create(t, s.meta, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name}, Data: map[string][]byte{tenancyv1alpha1.DefaultKubeconfigKey: controlPlane.KubeConfig}})
 	vc := &tenancyv1alpha1.VirtualCluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name},
 		Spec:       tenancyv1alpha1.VirtualClusterSpec{KubeconfigSecretRef: &tenancyv1alpha1.SecretKeyRef{Name: name}},
@@ -141,9 +143,9 @@ func (s *sharing) join(t *testing.T, shard int, kubeconfig []byte) {
 		tenancyv1alpha1.AnnotationRootNamespace: "true", tenancyv1alpha1.AnnotationVirtualClusterNamespace: "acme", tenancyv1alpha1.AnnotationVirtualClusterName: name,
 		tenancyv1alpha1.AnnotationVirtualClusterUID: string(vc.UID),
 	}}})
-	vc.Status.ClusterNamespace, vc.Status.ControlPlaneUID = key, uidOf(t, s.tenant)
+	vc.Status.ClusterNamespace, vc.Status.ControlPlaneUID = key, uidOf(t, tenant)
 	require.NoError(t, s.meta.Status().Update(t.Context(), vc))
-	w := &world{meta: s.meta, tenant: s.tenant, super: s.super, key: key}
+	w := &world{meta: s.meta, tenant: tenant, super: s.super, key: key}
 	w.place(t, name, "r1")
 	s.worlds = append(s.worlds, w)
 }
@@ -191,10 +193,10 @@ func (s *sharing) led(t *testing.T, replicas int) {
 // write writes a ConfigMap in each tenant.
 func (s *sharing) write(t *testing.T, text string) {
 	t.Helper()
-	for shard := range s.worlds {
+	for shard, w := range s.worlds {
 		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprintf("vc-%d", shard), Name: "config"}, Data: map[string]string{"text": text}}
-		if err := s.tenant.Update(t.Context(), config); err != nil {
-			create(t, s.tenant, config)
+		if err := w.tenant.Update(t.Context(), config); err != nil {
+			create(t, w.tenant, config)
 		}
 	}
 }

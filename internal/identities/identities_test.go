@@ -1,0 +1,155 @@
+package identities
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/test/builders"
+)
+
+const uid types.UID = "control-plane"
+
+// at is a moment that many seconds after the first.
+func at(seconds int64) metav1.Time { return metav1.Unix(seconds, 0) }
+
+// virtualCluster returns a VirtualCluster that was created at a moment and records a UID, "" for none.
+func virtualCluster(name string, created int64, recorded types.UID) *tenancyv1alpha1.VirtualCluster {
+	vc := builders.VirtualCluster(name)
+	vc.CreationTimestamp, vc.Status.ControlPlaneUID = at(created), recorded
+	return vc
+}
+
+// virtualNode returns a virtual Node that was created at a moment and records a UID, "" for none.
+func virtualNode(name string, created int64, recorded types.UID) *corev1.Node {
+	node := builders.VirtualNode(name).Obj()
+	node.CreationTimestamp = at(created)
+	node.Annotations = map[string]string{schedulerv1alpha1.AnnotationSuperClusterUID: string(recorded)}
+	return node
+}
+
+// metaCluster returns a client of a meta cluster with these objects. Its namespace kube-system has the UID "meta".
+func metaCluster(t *testing.T, objects ...client.Object) client.Client {
+	t.Helper()
+	s := runtime.NewScheme()
+	require.NoError(t, errors.Join(scheme.AddToScheme(s), tenancyv1alpha1.AddToScheme(s)))
+	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "meta"}}
+	return fake.NewClientBuilder().WithScheme(s).WithObjects(append(objects, system)...).
+		WithIndex(&corev1.Namespace{}, "metadata.name", func(object client.Object) []string { return []string{object.GetName()} }).
+		WithIndex(&tenancyv1alpha1.VirtualCluster{}, Index, IndexVirtualCluster).Build()
+}
+
+func TestFirst(t *testing.T) {
+	t.Parallel()
+	const a, b = "the control plane of VirtualCluster default/a", "the control plane of VirtualCluster default/b"
+	mine := func(created int64, recorded types.UID) Claim {
+		return OfVirtualCluster(virtualCluster("mine", created, recorded), uid)
+	}
+	r1 := func(created int64, recorded types.UID) Claim {
+		return OfSuperCluster("r1", virtualNode("r1", created, recorded), uid)
+	}
+	for name, tc := range map[string]struct {
+		claim   Claim
+		uid     types.UID // "": uid
+		objects []client.Object
+		want    string
+	}{
+		"nobody else has it":                   {claim: mine(5, ""), objects: []client.Object{virtualCluster("a", 1, "other"), virtualCluster("b", 1, ""), virtualNode("r1", 1, "other")}},
+		"it is its own":                        {claim: mine(5, uid), objects: []client.Object{virtualCluster("mine", 5, uid)}},
+		"an older tenant has it":               {claim: mine(5, ""), objects: []client.Object{virtualCluster("a", 1, uid)}, want: a},
+		"a younger tenant has recorded it":     {claim: mine(5, ""), objects: []client.Object{virtualCluster("a", 9, uid)}, want: a},
+		"both have recorded it, and it is old": {claim: mine(5, uid), objects: []client.Object{virtualCluster("a", 9, uid)}},
+		"both have recorded it":                {claim: mine(5, uid), objects: []client.Object{virtualCluster("a", 1, uid)}, want: a},
+		"both were created at once":            {claim: mine(5, uid), objects: []client.Object{virtualCluster("a", 5, uid)}, want: a},
+		"the oldest of several":                {claim: mine(5, uid), objects: []client.Object{virtualCluster("a", 3, uid), virtualCluster("b", 2, uid)}, want: b},
+		"a super cluster has it":               {claim: mine(5, ""), objects: []client.Object{virtualNode("r1", 9, uid)}, want: "super cluster r1"},
+		"a super cluster was created at once":  {claim: mine(5, uid), objects: []client.Object{virtualNode("r1", 5, uid)}, want: "super cluster r1"},
+		"a younger super cluster has it, too":  {claim: mine(5, uid), objects: []client.Object{virtualNode("r1", 9, uid)}},
+		"the meta cluster":                     {claim: mine(5, "meta"), uid: "meta", want: "the meta cluster"},
+
+		"a super cluster that nobody else has":    {claim: r1(5, ""), objects: []client.Object{virtualCluster("a", 1, "other")}},
+		"a super cluster that is a tenant's":      {claim: r1(5, ""), objects: []client.Object{virtualCluster("a", 9, uid)}, want: a},
+		"a super cluster that a tenant had first": {claim: r1(5, uid), objects: []client.Object{virtualCluster("a", 1, uid)}, want: a},
+		"a super cluster that a tenant has, too":  {claim: r1(5, uid), objects: []client.Object{virtualCluster("a", 9, uid)}},
+		"a super cluster that has had another id": {claim: r1(5, ""), objects: []client.Object{virtualNode("r2", 1, uid)}},
+		"a super cluster without virtual Node":    {claim: OfSuperCluster("r1", nil, uid), objects: []client.Object{virtualCluster("a", 9, uid)}, want: a},
+		"a super cluster that is the meta cluster": {
+			claim: OfSuperCluster("r1", virtualNode("r1", 5, "meta"), "meta"), uid: "meta", want: "the meta cluster",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			meta := metaCluster(t, tc.objects...)
+			asked := uid
+			if tc.uid != "" {
+				asked = tc.uid
+			}
+			for _, registry := range []*Registry{{Live: meta, Cached: meta}, {Live: meta, Cached: meta, Indexed: true}, {Live: meta, Cached: metaCluster(t), Indexed: true}} {
+				if registry.Cached != client.Reader(meta) && tc.claim.Recorded {
+					continue // a cache that has nothing yet is for those that are about to record
+				}
+				first, err := registry.First(t.Context(), tc.claim, asked)
+				require.NoError(t, err)
+				require.Equal(t, tc.want, holder(first))
+				first, err = registry.FirstLive(t.Context(), tc.claim, asked)
+				require.NoError(t, err)
+				require.Equal(t, tc.want, holder(first))
+			}
+		})
+	}
+}
+
+func holder(claim *Claim) string {
+	if claim == nil {
+		return ""
+	}
+	return claim.Holder
+}
+
+// TestOneIsFirst: of any claims on one control plane that are recorded, all but one see another one before them.
+func TestOneIsFirst(t *testing.T) {
+	t.Parallel()
+	objects := []client.Object{virtualCluster("a", 1, uid), virtualCluster("b", 1, uid), virtualCluster("c", 2, uid), virtualNode("r1", 1, uid), virtualNode("r2", 0, "other")}
+	meta := metaCluster(t, objects...)
+	registry := &Registry{Live: meta, Cached: meta}
+	var firsts []string
+	for _, object := range objects {
+		claim := OfSuperCluster(object.GetName(), nil, uid)
+		switch object := object.(type) {
+		case *tenancyv1alpha1.VirtualCluster:
+			claim = OfVirtualCluster(object, uid)
+		case *corev1.Node:
+			claim = OfSuperCluster(object.Name, object, uid)
+		}
+		first, err := registry.First(t.Context(), claim, uid)
+		require.NoError(t, err)
+		if first == nil {
+			firsts = append(firsts, claim.Holder)
+		}
+	}
+	require.Equal(t, []string{"super cluster r1"}, firsts)
+}
+
+func TestNothingIsKnown(t *testing.T) {
+	t.Parallel()
+	var none *Registry
+	first, err := none.First(t.Context(), Claim{}, uid)
+	require.NoError(t, err)
+	require.Nil(t, first)
+	s := runtime.NewScheme()
+	require.NoError(t, errors.Join(scheme.AddToScheme(s), tenancyv1alpha1.AddToScheme(s)))
+	silent := fake.NewClientBuilder().WithScheme(s).WithIndex(&corev1.Namespace{}, "metadata.name", func(client.Object) []string { return nil }).Build()
+	_, err = (&Registry{Live: silent, Cached: silent}).First(t.Context(), OfVirtualCluster(virtualCluster("a", time.Now().Unix(), ""), uid), uid)
+	require.Error(t, err, "who does not know the meta cluster connects to nothing")
+}
