@@ -13,6 +13,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
+
+	"github.com/superpool/superpool/internal/slice"
 )
 
 const (
@@ -55,13 +57,14 @@ func Of(drivers []*storagev1.CSIDriver, classes []*storagev1.StorageClass, capac
 	return sizes
 }
 
-// largest returns the largest volume that an object has room for, as VolumeBinding reads it.
+// largest returns the largest volume that an object has room for, as VolumeBinding reads it. Drivers may write
+// quantities with any exponent.
 func largest(capacity *storagev1.CSIStorageCapacity) int64 {
 	switch {
 	case capacity.MaximumVolumeSize != nil:
-		return capacity.MaximumVolumeSize.Value()
+		return slice.Bytes(*capacity.MaximumVolumeSize)
 	case capacity.Capacity != nil:
-		return capacity.Capacity.Value()
+		return slice.Bytes(*capacity.Capacity)
 	}
 	return 0
 }
@@ -95,8 +98,7 @@ func Decode(text string) Sizes {
 	}
 	sizes := Sizes{}
 	for _, class := range slices.Sorted(maps.Keys(quantities))[:min(len(quantities), MaxClasses)] {
-		quantity := quantities[class]
-		sizes[class] = max(quantity.Value(), 0)
+		sizes[class] = slice.Bytes(quantities[class])
 	}
 	return sizes
 }

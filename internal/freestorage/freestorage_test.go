@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/superpool/superpool/internal/freestorage"
+	"github.com/superpool/superpool/internal/slice"
 )
 
 func driver(name string, publishes *bool) *storagev1.CSIDriver {
@@ -53,8 +54,8 @@ func TestOf(t *testing.T) {
 		"a class that is not there":     {[]*storagev1.CSIStorageCapacity{room("gone", "1Ti", "")}, freestorage.Sizes{"fast": 0, "slow": 0}},
 		"rounded down":                  {[]*storagev1.CSIStorageCapacity{room("fast", "1000Gi", ""), room("slow", "127", "")}, freestorage.Sizes{"fast": 1000 * gi, "slow": 127}},
 		"rounded down to seven digits":  {[]*storagev1.CSIStorageCapacity{room("fast", "1001Gi", ""), room("slow", "129", "")}, freestorage.Sizes{"fast": 1000 * gi, "slow": 128}},
-		"as much as can be written":     {[]*storagev1.CSIStorageCapacity{room("fast", "9223372036854775807", "")}, freestorage.Sizes{"fast": 127 << 56, "slow": 0}},
-		"more than can be written":      {[]*storagev1.CSIStorageCapacity{room("fast", "100Ei", "")}, freestorage.Sizes{"fast": 127 << 56, "slow": 0}},
+		"more than any pool has":        {[]*storagev1.CSIStorageCapacity{room("fast", "9223372036854775807", ""), room("slow", "1Gi", "100Ei")}, freestorage.Sizes{"fast": slice.MaxAmount, "slow": slice.MaxAmount}},
+		"with any exponent":             {[]*storagev1.CSIStorageCapacity{room("fast", "1e2147483647", ""), room("slow", "1Gi", "0e2147483647")}, freestorage.Sizes{"fast": slice.MaxAmount, "slow": 0}},
 		"the same after a small change": {[]*storagev1.CSIStorageCapacity{room("fast", "1003Gi", "")}, freestorage.Sizes{"fast": 1000 * gi, "slow": 0}},
 	} {
 		t.Run(name, func(t *testing.T) {

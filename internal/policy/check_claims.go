@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -33,17 +32,12 @@ func (p *Policy) checkClaims(claims []claim, found *refusals) {
 	var sum int64
 	for i := range claims {
 		p.checkClaim(&claims[i], found)
-		sum = min(sum+max(storage(claims[i].spec.Resources.Requests[corev1.ResourceStorage]), 0), slice.MaxAmount)
+		sum = min(sum+slice.Bytes(claims[i].spec.Resources.Requests[corev1.ResourceStorage]), slice.MaxAmount)
 	}
-	if most := storage(limits.Storage); sum > most {
+	if most := slice.Bytes(limits.Storage); sum > most {
 		d := slice.DimensionOf(corev1.ResourceStorage)
 		found.add(claims[0].where+".resources.requests[storage]", "requests %s storage in total, and limits.storage is %s", d.Quantity(sum), d.Quantity(most))
 	}
-}
-
-// storage returns the bytes of a quantity. Tenants write quantities with any exponent; it writes none out.
-func storage(quantity resource.Quantity) int64 {
-	return slice.Of(corev1.ResourceList{corev1.ResourceStorage: quantity})[corev1.ResourceStorage]
 }
 
 func (p *Policy) checkClaim(claim *claim, found *refusals) {

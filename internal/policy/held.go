@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/superpool/superpool/internal/slice"
@@ -16,7 +15,7 @@ import (
 // holds is what the namespace holds there. The super cluster's quota counts what other pods use of it.
 //
 // Quantities that no pool can have are refused before anything is added up: adding or comparing a quantity such as
-// 1e1000000 writes it out.
+// 1e1000000 writes it out, and so it is with -1e1000000 and 0e1000000.
 func held(pod *corev1.Pod, holds slice.Amounts) []Refusal {
 	if refusals := monstrous(pod); len(refusals) > 0 {
 		return refusals
@@ -69,7 +68,7 @@ func monstrous(pod *corev1.Pod) []Refusal {
 	eachResourceList(pod, func(path *field.Path, list corev1.ResourceList) {
 		var large []corev1.ResourceName
 		for name, quantity := range list {
-			if isMonstrous(name, quantity) {
+			if slice.IsMonstrous(name, quantity) {
 				large = append(large, name)
 			}
 		}
@@ -80,7 +79,7 @@ func monstrous(pod *corev1.Pod) []Refusal {
 	})
 	for i := range pod.Spec.Volumes {
 		empty := pod.Spec.Volumes[i].EmptyDir
-		if empty != nil && empty.SizeLimit != nil && isMonstrous(corev1.ResourceEphemeralStorage, *empty.SizeLimit) {
+		if empty != nil && empty.SizeLimit != nil && slice.IsMonstrous(corev1.ResourceEphemeralStorage, *empty.SizeLimit) {
 			refuse(field.NewPath("spec", "volumes").Index(i).Child("emptyDir", "sizeLimit"), corev1.ResourceEphemeralStorage)
 		}
 	}
@@ -91,7 +90,7 @@ func monstrous(pod *corev1.Pod) []Refusal {
 func anyMonstrous(pod *corev1.Pod) bool {
 	in := func(list corev1.ResourceList) bool {
 		for name, quantity := range list {
-			if isMonstrous(name, quantity) {
+			if slice.IsMonstrous(name, quantity) {
 				return true
 			}
 		}
@@ -106,15 +105,11 @@ func anyMonstrous(pod *corev1.Pod) bool {
 	}
 	for i := range pod.Spec.Volumes {
 		empty := pod.Spec.Volumes[i].EmptyDir
-		if empty != nil && empty.SizeLimit != nil && isMonstrous(corev1.ResourceEphemeralStorage, *empty.SizeLimit) {
+		if empty != nil && empty.SizeLimit != nil && slice.IsMonstrous(corev1.ResourceEphemeralStorage, *empty.SizeLimit) {
 			return true
 		}
 	}
 	return pod.Spec.Resources != nil && (in(pod.Spec.Resources.Requests) || in(pod.Spec.Resources.Limits)) || in(pod.Spec.Overhead)
-}
-
-func isMonstrous(name corev1.ResourceName, quantity resource.Quantity) bool {
-	return quantity.Sign() > 0 && slice.ExceedsMax(name, quantity)
 }
 
 // eachResourceList calls do with the requests and limits of a pod, its containers and its overhead.

@@ -79,6 +79,17 @@ func TestHeld(t *testing.T) {
 			want: []Refusal{{Field: "spec.containers[0].resources.requests[memory]", Message: "is larger than any pool: at most 8Pi is allowed"}},
 		},
 		{
+			name: "a monstrous zero", spec: corev1.PodSpec{InitContainers: []corev1.Container{container("cpu", "0e2147483647")}, Containers: []corev1.Container{container("cpu", "1")}},
+			want: []Refusal{{Field: "spec.initContainers[0].resources.requests[cpu]", Message: "is larger than any pool: at most 9007199254740992m is allowed"}},
+		},
+		{
+			name: "monstrously less than zero", spec: corev1.PodSpec{InitContainers: []corev1.Container{container("cpu", "-1e2147483647")}, Containers: []corev1.Container{container("cpu", "1")}},
+			want: []Refusal{{Field: "spec.initContainers[0].resources.requests[cpu]", Message: "is larger than any pool: at most 9007199254740992m is allowed"}},
+		},
+		{
+			name: "zero", spec: corev1.PodSpec{InitContainers: []corev1.Container{container("cpu", "0", "memory", "0e300")}, Containers: []corev1.Container{container("cpu", "1")}},
+		},
+		{
 			name: "a monstrous limit", spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: builders.Resources("cpu", "1e1000000")}}}},
 			want: []Refusal{{Field: "spec.containers[0].resources.limits[cpu]", Message: "is larger than any pool: at most 9007199254740992m is allowed"}},
 		},

@@ -34,3 +34,30 @@ func TestUseOfQuotaWakesNothing(t *testing.T) {
 		require.Equal(t, tc.same, sameButForUse(before, quota(tc.mutate)), tc.name)
 	}
 }
+
+// TestQuotaOfAnyExponent: however a tenant writes a limit, it is compared at once. An event handler that computes for
+// hours holds the tenant's connection for as long.
+func TestQuotaOfAnyExponent(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		before, after string
+		same          bool
+	}{
+		{before: "1", after: "1e2147483647"},
+		{before: "1e2147483647", after: "1"},
+		{before: "0e2147483647", after: "1"},
+		{before: "0e2147483647", after: "0", same: true},
+		{before: "1e2147483647", after: "1e2147483647", same: true},
+	} {
+		same := make(chan bool)
+		go func() {
+			same <- sameButForUse(builders.Quota("web", "quota", "cpu", tc.before), builders.Quota("web", "quota", "cpu", tc.after))
+		}()
+		select {
+		case got := <-same:
+			require.Equal(t, tc.same, got, "%s, then %s", tc.before, tc.after)
+		case <-time.After(patience):
+			t.Fatalf("it takes more than %s to compare %s with %s", patience, tc.before, tc.after)
+		}
+	}
+}

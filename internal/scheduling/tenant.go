@@ -157,7 +157,7 @@ func (t *Tenants) engage(ctx context.Context, tenant *tenants.Tenant, cfg *rest.
 	if err != nil {
 		return fmt.Errorf("building a client: %w", err)
 	}
-	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: api.EventsV1()})
+	broadcaster := events.NewBroadcaster(&eventWriter{sink: &events.EventSinkImpl{Interface: api.EventsV1()}})
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		return fmt.Errorf("recording Events: %w", err)
 	}
@@ -385,8 +385,8 @@ func activate(ctx context.Context, pods corev1listers.PodLister, queue *tenantQu
 	queue.Activate(klog.FromContext(ctx), waiting)
 }
 
-// boundedRecorder drops Events beyond a rate: each one is a goroutine until the tenant's API server has answered, or is
-// given up.
+// boundedRecorder drops Events beyond a rate: each one is a request to the tenant's API server, and the broadcaster
+// remembers it for some minutes. How many wait for that API server is bounded by eventWriter.
 type boundedRecorder struct {
 	events.EventRecorder
 	rate *rate.Limiter

@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -32,6 +32,8 @@ import (
 //
 // It is closed at first, and lets no pod in until open is called, when all pods are known: the oldest are then let in,
 // whatever the order of a list. It is safe for concurrent use.
+//
+// A pod is told by its UID and its name: where an API server gives two pods one UID, the second is not let in.
 type tenantQueue struct {
 	queue.SchedulingQueue // kube-scheduler's own
 
@@ -39,12 +41,13 @@ type tenantQueue struct {
 	recorder events.EventRecorder
 	logger   klog.Logger
 	// gangs tells which one is being placed, and is told of the pods that are kept out.
-	gangs *coscheduling.State
+	gangs podGangs
 
 	mu     sync.Mutex
 	opened bool
-	// admitted holds the pods that count: they were let in, and have no super cluster as far as informers know.
-	admitted sets.Set[types.UID]
+	// admitted holds the names of the pods that count: they were let in, and have no super cluster as far as informers
+	// know. None of them is outside.
+	admitted map[types.UID]cache.ObjectName
 	// guests are those of admitted that were let in beyond the limit, for a gang that is being placed.
 	guests  map[types.UID]*corev1.Pod
 	outside outsidePods
@@ -52,12 +55,22 @@ type tenantQueue struct {
 
 var _ queue.SchedulingQueue = &tenantQueue{}
 
+// podGangs is what a tenantQueue knows and says of gangs: a *coscheduling.State.
+type podGangs interface {
+	// Places reports whether a pod is a member of the gang that is being placed.
+	Places(pod *corev1.Pod) bool
+	// KeptOut notes that a pod is kept out of the queue.
+	KeptOut(pod *corev1.Pod)
+}
+
+var _ podGangs = &coscheduling.State{}
+
 func newTenantQueue(
-	inner queue.SchedulingQueue, ref *policy.Ref, recorder events.EventRecorder, logger klog.Logger, gangs *coscheduling.State,
+	inner queue.SchedulingQueue, ref *policy.Ref, recorder events.EventRecorder, logger klog.Logger, gangs podGangs,
 ) *tenantQueue {
 	return &tenantQueue{
 		SchedulingQueue: inner, policy: ref, recorder: recorder, logger: logger, gangs: gangs,
-		admitted: sets.New[types.UID](), guests: map[types.UID]*corev1.Pod{}, outside: outsidePods{byUID: map[types.UID]*outsidePod{}},
+		admitted: map[types.UID]cache.ObjectName{}, guests: map[types.UID]*corev1.Pod{}, outside: outsidePods{byUID: map[types.UID]*outsidePod{}},
 	}
 }
 
@@ -80,7 +93,7 @@ func (q *tenantQueue) Add(_ klog.Logger, pod *corev1.Pod) {
 func (q *tenantQueue) Update(logger klog.Logger, old, pod *corev1.Pod) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	kept := q.outside.byUID[pod.UID]
+	kept := q.outside.find(pod)
 	switch {
 	case len(old.Spec.SchedulingGates) > 0:
 		q.add(pod)
@@ -111,10 +124,10 @@ func (q *tenantQueue) Pop(logger klog.Logger) (*framework.QueuedPodInfo, error) 
 	if err != nil || popped == nil { // it is closed
 		return popped, err
 	}
-	if kept := q.outside.byUID[popped.Pod.UID]; kept != nil {
+	if kept := q.outside.find(popped.Pod); kept != nil {
 		heap.Remove(&q.outside, kept.index)
-		q.admitted.Insert(popped.Pod.UID)
-		q.guests[popped.Pod.UID] = kept.pod
+		q.admit(kept.pod)
+		q.guests[kept.pod.UID] = kept.pod
 	}
 	return popped, nil
 }
@@ -136,18 +149,18 @@ func (q *tenantQueue) Activate(logger klog.Logger, pods map[string]*corev1.Pod) 
 	q.shed()
 	var members []*outsidePod
 	for _, pod := range pods {
-		if kept := q.outside.byUID[pod.UID]; kept != nil && q.opened && q.gangs.Places(kept.pod) {
+		if kept := q.outside.find(pod); kept != nil && q.opened && q.gangs.Places(kept.pod) {
 			members = append(members, kept)
 		}
 	}
 	slices.SortFunc(members, func(a, b *outsidePod) int { return byAge(a.pod, b.pod) })
 	limit := q.limit()
-	for _, kept := range members[:min(len(members), max(0, 2*limit-q.admitted.Len()))] {
+	for _, kept := range members[:min(len(members), max(0, 2*limit-len(q.admitted)))] {
 		heap.Remove(&q.outside, kept.index)
-		if q.admitted.Len() >= limit {
+		if len(q.admitted) >= limit {
 			q.guests[kept.pod.UID] = kept.pod
 		}
-		q.admitted.Insert(kept.pod.UID)
+		q.admit(kept.pod)
 		q.SchedulingQueue.Add(q.logger, kept.pod)
 	}
 	q.SchedulingQueue.Activate(logger, pods)
@@ -168,7 +181,7 @@ func (q *tenantQueue) shed() {
 	if len(q.guests) == 0 {
 		return
 	}
-	over := q.admitted.Len() - q.limit()
+	over := len(q.admitted) - q.limit()
 	if over <= 0 {
 		clear(q.guests)
 		return
@@ -185,7 +198,7 @@ func (q *tenantQueue) shed() {
 	slices.SortFunc(leaving, func(a, b *corev1.Pod) int { return byAge(b, a) })
 	for _, pod := range leaving[:min(over, len(leaving))] {
 		q.SchedulingQueue.Delete(pod)
-		q.admitted.Delete(pod.UID)
+		delete(q.admitted, pod.UID)
 		delete(q.guests, pod.UID)
 		heap.Push(&q.outside, &outsidePod{pod: pod})
 		q.gangs.KeptOut(pod)
@@ -213,7 +226,7 @@ func (q *tenantQueue) policyChanged() {
 	q.fill()
 }
 
-// add lets a pod in or keeps it out. The caller holds mu.
+// add lets a pod in or keeps it out. What has the UID of another pod, or is here, is neither. The caller holds mu.
 func (q *tenantQueue) add(pod *corev1.Pod) {
 	if len(pod.Spec.SchedulingGates) > 0 {
 		return
@@ -222,9 +235,12 @@ func (q *tenantQueue) add(pod *corev1.Pod) {
 		q.SchedulingQueue.Add(q.logger, pod)
 		return
 	}
+	if _, taken := q.admitted[pod.UID]; taken || q.outside.byUID[pod.UID] != nil {
+		return
+	}
 	heap.Push(&q.outside, &outsidePod{pod: pod})
 	q.fill()
-	if q.outside.byUID[pod.UID] == nil {
+	if q.outside.find(pod) == nil {
 		return
 	}
 	q.gangs.KeptOut(pod)
@@ -235,13 +251,13 @@ func (q *tenantQueue) add(pod *corev1.Pod) {
 
 // remove forgets a pod. The caller holds mu.
 func (q *tenantQueue) remove(pod *corev1.Pod) {
-	if kept := q.outside.byUID[pod.UID]; kept != nil {
+	if kept := q.outside.find(pod); kept != nil {
 		heap.Remove(&q.outside, kept.index)
 		return
 	}
 	q.SchedulingQueue.Delete(pod)
-	if q.admitted.Has(pod.UID) {
-		q.admitted.Delete(pod.UID)
+	if name, counts := q.admitted[pod.UID]; counts && name == cache.MetaObjectToName(pod) {
+		delete(q.admitted, pod.UID)
 		delete(q.guests, pod.UID)
 		q.shed()
 		q.fill()
@@ -251,18 +267,21 @@ func (q *tenantQueue) remove(pod *corev1.Pod) {
 // fill lets the oldest pods in, as many as there is room for. The caller holds mu.
 func (q *tenantQueue) fill() {
 	limit := q.limit()
-	for q.opened && q.outside.Len() > 0 && q.admitted.Len() < limit {
+	for q.opened && q.outside.Len() > 0 && len(q.admitted) < limit {
 		oldest := heap.Pop(&q.outside).(*outsidePod) //nolint:forcetypeassert // outsidePods holds nothing else
-		q.admitted.Insert(oldest.pod.UID)
+		q.admit(oldest.pod)
 		q.SchedulingQueue.Add(q.logger, oldest.pod)
 	}
 }
+
+// admit counts a pod that is let in, or is about to be. The caller holds mu.
+func (q *tenantQueue) admit(pod *corev1.Pod) { q.admitted[pod.UID] = cache.MetaObjectToName(pod) }
 
 // tell records why a pod is kept out. The caller holds mu.
 func (q *tenantQueue) tell(pod *corev1.Pod) {
 	current := q.policy.Get()
 	message := fmt.Sprintf("%d pods of the tenant wait for a super cluster, and %d may (limits.pendingPods of TenantPolicy %s): "+
-		"this one is scheduled when there are fewer, the oldest first", q.admitted.Len(), current.Spec().Limits.PendingPods, current.Name())
+		"this one is scheduled when there are fewer, the oldest first", len(q.admitted), current.Spec().Limits.PendingPods, current.Name())
 	q.recorder.Eventf(pod, nil, corev1.EventTypeWarning, schedulerv1alpha1.ReasonTenantLimit, "Schedule", "%s", tenancy.Cut(message, tenancy.MaxEventNote))
 }
 
@@ -280,10 +299,19 @@ type outsidePod struct {
 	index int
 }
 
-// outsidePods is a heap.Interface: the oldest pod is first, and among those of one second, names decide.
+// outsidePods is a heap.Interface: the oldest pod is first, and among those of one second, names decide. No two of them
+// have one UID.
 type outsidePods struct {
 	heap  []*outsidePod
 	byUID map[types.UID]*outsidePod
+}
+
+// find returns what is kept of a pod, nil if it is not outside.
+func (o *outsidePods) find(pod *corev1.Pod) *outsidePod {
+	if kept := o.byUID[pod.UID]; kept != nil && kept.pod.Name == pod.Name && kept.pod.Namespace == pod.Namespace {
+		return kept
+	}
+	return nil
 }
 
 // Len implements heap.Interface.

@@ -193,10 +193,10 @@ func TestGuestThatIsPoppedAsItIsKeptOut(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, guest.UID, popped.Pod.UID)
 	require.Zero(t, q.outside.Len(), "it is being tried")
-	require.True(t, q.admitted.Has(guest.UID))
+	require.Contains(t, q.admitted, guest.UID)
 	require.NoError(t, q.AddUnschedulableIfNotPresent(logger, popped, 0))
 	require.Equal(t, 1, q.outside.Len(), "it is over the limit")
-	require.False(t, q.admitted.Has(guest.UID))
+	require.NotContains(t, q.admitted, guest.UID)
 }
 
 // TestPendingPodsWithGates: a pod with scheduling gates takes no place of others.
@@ -250,4 +250,78 @@ func TestPendingPodsOfAGangGivenUp(t *testing.T) {
 		require.Eventually(t, func() bool { return c.get("web", name).Labels[schedulerv1alpha1.LabelSuperCluster] != "" }, patience, 5*time.Millisecond)
 	}
 	c.wantQueued("large-1", "large-2")
+}
+
+// oneGang places all pods.
+type oneGang struct{}
+
+func (oneGang) Places(*corev1.Pod) bool { return true }
+
+func (oneGang) KeptOut(*corev1.Pod) {}
+
+// TestPodsOfOneUID: an API server that gives two pods one UID disturbs nobody but its tenant. The second pod is not in
+// the queue, and the first one is there once.
+func TestPodsOfOneUID(t *testing.T) {
+	metrics.Register()
+	first, second := builders.Pod("web", "x").UID("u").Obj(), builders.Pod("web", "y").UID("u").Obj()
+	m, n := builders.Pod("web", "m").UID("m").Obj(), builders.Pod("web", "n").UID("n").Obj()
+	asking := second.DeepCopy()
+	asking.Annotations = map[string]string{schedulerv1alpha1.AnnotationSuperCluster: "r1"}
+	for _, tc := range []struct {
+		name string
+		does func(q *tenantQueue)
+		// wantOutside and wantQueued are the names of the pods that are kept out, and of those in kube-scheduler's
+		// queue.
+		wantOutside, wantQueued []string
+	}{
+		{name: "both are added", does: func(*tenantQueue) {}, wantOutside: []string{"x"}, wantQueued: []string{"m", "n"}},
+		{name: "both are activated", does: func(q *tenantQueue) {
+			q.Activate(q.logger, map[string]*corev1.Pod{"web/x": first, "web/y": second})
+		}, wantQueued: []string{"m", "n", "x"}},
+		{name: "the second is deleted", does: func(q *tenantQueue) { q.Delete(second) }, wantOutside: []string{"x"}, wantQueued: []string{"m", "n"}},
+		{name: "the first is deleted", does: func(q *tenantQueue) { q.Delete(first) }, wantQueued: []string{"m", "n"}},
+		{name: "the second is added when the first is in the queue", does: func(q *tenantQueue) {
+			q.Delete(n)
+			q.Add(q.logger, second)
+		}, wantQueued: []string{"m", "x"}},
+		{name: "the second is deleted when the first is in the queue", does: func(q *tenantQueue) {
+			q.Delete(n)
+			q.Add(q.logger, n)
+			q.Delete(second)
+		}, wantOutside: []string{"n"}, wantQueued: []string{"m", "x"}},
+		{name: "the second asks for a super cluster, and is tried", does: func(q *tenantQueue) {
+			q.Add(q.logger, asking)
+			for range 3 {
+				popped, err := q.Pop(q.logger)
+				require.NoError(t, err)
+				require.NoError(t, q.AddUnschedulableIfNotPresent(q.logger, popped, 0))
+			}
+		}, wantOutside: []string{"x"}, wantQueued: []string{"m", "n", "y"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			logger, limited := ktesting.NewLogger(t, ktesting.NewConfig()), &policy.Ref{}
+			limited.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.PendingPods = 2 }))
+			inner := queue.NewPriorityQueue((&queuesort.PrioritySort{}).Less, informers.NewSharedInformerFactory(fake.NewClientset(), 0),
+				queue.WithMetricsRecorder(*metrics.NewMetricsAsyncRecorder(1000, time.Second, t.Context().Done())))
+			q := newTenantQueue(inner, limited, events.NewFakeRecorder(99), logger, oneGang{})
+			q.open()
+			for _, pod := range []*corev1.Pod{m, n, first, second} {
+				q.Add(logger, pod)
+			}
+			tc.does(q)
+			var outside, queued []string
+			for i, kept := range q.outside.heap {
+				require.Equal(t, i, kept.index)
+				outside = append(outside, kept.pod.Name)
+			}
+			require.Len(t, q.outside.byUID, len(outside))
+			pods, _ := inner.PendingPods()
+			for _, pod := range pods {
+				queued = append(queued, pod.Name)
+			}
+			slices.Sort(queued)
+			require.Empty(t, cmp.Diff(tc.wantOutside, outside))
+			require.Empty(t, cmp.Diff(tc.wantQueued, queued))
+		})
+	}
 }

@@ -161,32 +161,19 @@ func (a Amounts) String() string {
 	return strings.Join(parts, ",")
 }
 
-// ExceedsMax reports whether a positive quantity is above MaxAmount. A quantity may be written with any exponent, and
-// Cmp writes it out: 1e9999999 takes it seconds, so it is compared exactly only where it is near.
+// ExceedsMax reports whether a quantity is above MaxAmount. It may be written with any exponent.
 func ExceedsMax(name corev1.ResourceName, quantity resource.Quantity) bool {
-	d := rowOf(name)
-	limit := float64(MaxAmount) * math.Pow10(int(d.Scale))
-	switch approximately := quantity.AsApproximateFloat64(); {
-	case approximately < limit/2:
-		return false
-	case approximately > limit*2:
-		return true
-	}
-	const decimalsOfMax = 19 // 2^53 thousandths or units have fewer
-	if exponent := -quantity.AsDec().Scale(); exponent > decimalsOfMax {
-		return true // what is approximately no number comes here, too
-	}
-	return quantity.Cmp(*d.Quantity(MaxAmount)) > 0
+	return Compare(quantity, *rowOf(name).Quantity(MaxAmount)) > 0
 }
 
-// below reports whether a is smaller than b. Quantities that exceed MaxAmount are all as large as each other, so that
-// none is written out.
-func below(name corev1.ResourceName, a, b resource.Quantity) bool {
-	switch {
-	case a.Sign() < 0 || b.Sign() < 0:
-		return a.Sign() < b.Sign()
-	case ExceedsMax(name, a):
-		return false
+// IsMonstrous reports whether a quantity is farther from zero than MaxAmount, or a zero whose exponent is: Quantity.Cmp
+// and Quantity.Add may take hours with it.
+func IsMonstrous(name corev1.ResourceName, quantity resource.Quantity) bool {
+	switch quantity.Sign() {
+	case 1:
+		return ExceedsMax(name, quantity)
+	case -1:
+		return Compare(quantity, *rowOf(name).Quantity(-MaxAmount)) < 0
 	}
-	return ExceedsMax(name, b) || a.Cmp(b) < 0
+	return math.IsNaN(quantity.AsApproximateFloat64()) // nothing times infinity
 }

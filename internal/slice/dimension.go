@@ -149,11 +149,14 @@ func (a Amounts) OfClaims() Amounts { return a.Minus(a.OfPods()) }
 // expanded, and what its volume has. It is at most MaxAmount.
 func Size(claim *corev1.PersistentVolumeClaim) (bytes int64) {
 	for _, list := range []corev1.ResourceList{claim.Spec.Resources.Requests, claim.Status.AllocatedResources, claim.Status.Capacity} {
-		if size, exists := list[corev1.ResourceStorage]; exists {
-			bytes = max(bytes, Of(corev1.ResourceList{corev1.ResourceStorage: size})[corev1.ResourceStorage])
-		}
+		bytes = max(bytes, Bytes(list[corev1.ResourceStorage]))
 	}
 	return bytes
+}
+
+// Bytes returns a size of storage in bytes, as Of does: at least 0 and at most MaxAmount.
+func Bytes(size resource.Quantity) int64 {
+	return Of(corev1.ResourceList{corev1.ResourceStorage: size})[corev1.ResourceStorage]
 }
 
 // Reading selects what Taken counts of a pod. The zero value counts the requests of its spec.

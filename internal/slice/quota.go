@@ -30,7 +30,7 @@ func Quota(quotas []corev1.ResourceQuota) (Amounts, field.ErrorList) {
 			if !ok || d.OfClaims && ExceedsMax(d.Name, hard) {
 				continue
 			}
-			if known, exists := smallest[d.Name]; !exists || below(d.Name, hard, known) {
+			if known, exists := smallest[d.Name]; !exists || Compare(hard, known) < 0 {
 				smallest[d.Name] = hard
 			}
 		}

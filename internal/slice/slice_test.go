@@ -254,6 +254,8 @@ func TestQuota(t *testing.T) {
 		{name: "the smallest counts", quotas: []corev1.ResourceQuota{quota(nil, "cpu", "2", "requests.cpu", "3"), quota(nil, "requests.cpu", "1")}, want: "cpu=1"},
 		{name: "scoped quotas do not count", quotas: []corev1.ResourceQuota{quota([]corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort}, "cpu", "1")}},
 		{name: "zero forbids", quotas: []corev1.ResourceQuota{quota(nil, "cpu", "2"), quota(nil, "cpu", "0")}, want: "cpu=0"},
+		{name: "zero with an exponent", quotas: []corev1.ResourceQuota{quota(nil, "cpu", "0e2147483647"), quota(nil, "cpu", "2")}, want: "cpu=0"},
+		{name: "no storage with an exponent", quotas: []corev1.ResourceQuota{quota(nil, "requests.storage", "0e2147483647")}, want: "storage=0"},
 		{name: "extended", quotas: []corev1.ResourceQuota{quota(nil, "requests.nvidia.com/gpu", "4")}, want: "nvidia.com/gpu=4"},
 		{name: "pods", quotas: []corev1.ResourceQuota{quota(nil, "pods", "4"), quota(nil, "count/pods", "3")}, want: "pods=3"},
 		{name: "others are left out", quotas: []corev1.ResourceQuota{quota(nil, "limits.cpu", "3", "count/secrets", "2", "gold.storageclass.storage.k8s.io/requests.storage", "1Gi")}},

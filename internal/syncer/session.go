@@ -270,6 +270,6 @@ func newRecorder(ctx context.Context, config *rest.Config) (record.EventRecorder
 		return nil, nil, fmt.Errorf("making a client for Events: %w", err)
 	}
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: clientset.CoreV1().Events("")})
+	broadcaster.StartRecordingToSink(ownEvents{&typedcorev1.EventSinkImpl{Interface: clientset.CoreV1().Events("")}})
 	return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "superpool-syncer"}), broadcaster.Shutdown, nil
 }

@@ -8,17 +8,20 @@ import (
 )
 
 // Account counts what one informer keeps. Its event handler sees every object that comes, changes and goes, also when
-// the informer lists anew.
+// the informer lists anew. What it subtracts for an object is what it has added for it: the API server decides what an
+// event of a deletion says, which may be an object of another size, or one that never was there.
 type Account struct {
 	bounds *Bounds
 
-	mu             sync.Mutex
-	objects, bytes int64
-	closed         bool
+	mu sync.Mutex
+	// sizes are the bytes that count for each object. Names are those of the objects, in the same memory.
+	sizes  map[cache.ObjectName]int64
+	bytes  int64
+	closed bool
 }
 
 // Account opens an account.
-func (b *Bounds) Account() *Account { return &Account{bounds: b} }
+func (b *Bounds) Account() *Account { return &Account{bounds: b, sizes: map[cache.ObjectName]int64{}} }
 
 // Handler returns an event handler that counts each event before it calls next, which may be nil. A handler of its own
 // would cost an informer two goroutines and 16 kB.
@@ -36,23 +39,21 @@ type counting struct {
 
 // OnAdd implements cache.ResourceEventHandler.
 func (c counting) OnAdd(added any, isInInitialList bool) {
-	c.account.add(1, sizeOf(added))
+	c.account.set(added)
 	c.next.OnAdd(added, isInInitialList)
 }
 
 // OnUpdate implements cache.ResourceEventHandler.
 func (c counting) OnUpdate(old, current any) {
-	c.account.add(0, sizeOf(current)-sizeOf(old))
+	c.account.set(current)
 	c.next.OnUpdate(old, current)
 }
 
 // OnDelete implements cache.ResourceEventHandler.
 func (c counting) OnDelete(deleted any) {
-	object := deleted
-	if tombstone, ok := deleted.(cache.DeletedFinalStateUnknown); ok {
-		object = tombstone.Obj
+	if name, err := cache.DeletionHandlingObjectToName(deleted); err == nil { // no informer keeps what has no name
+		c.account.forget(name)
 	}
-	c.account.add(-1, -sizeOf(object))
 	c.next.OnDelete(deleted)
 }
 
@@ -63,19 +64,44 @@ func (a *Account) Close() {
 	defer a.mu.Unlock()
 	if !a.closed {
 		a.closed = true
-		a.bounds.keep(-a.objects, -a.bytes)
+		a.bounds.keep(-int64(len(a.sizes)), -a.bytes)
+		a.sizes = nil
 	}
 }
 
-func (a *Account) add(objects, bytes int64) {
+// set counts an object as it is now.
+func (a *Account) set(object any) {
+	name, err := cache.ObjectToName(object)
+	if err != nil {
+		return // no informer keeps what has no name
+	}
+	size := sizeOf(object)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
 		return
 	}
-	a.objects += objects
-	a.bytes += bytes
-	a.bounds.keep(objects, bytes)
+	before, known := a.sizes[name]
+	a.sizes[name] = size
+	a.bytes += size - before
+	if known {
+		a.bounds.keep(0, size-before)
+	} else {
+		a.bounds.keep(1, size)
+	}
+}
+
+// forget takes off what counts for an object.
+func (a *Account) forget(name cache.ObjectName) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	size, known := a.sizes[name]
+	if !known || a.closed {
+		return
+	}
+	delete(a.sizes, name)
+	a.bytes -= size
+	a.bounds.keep(-1, -size)
 }
 
 // Kept returns how many objects the program keeps of the tenant, and their size in bytes.

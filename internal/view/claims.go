@@ -12,6 +12,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/claimhome"
 	"github.com/superpool/superpool/internal/failedchoice"
+	"github.com/superpool/superpool/internal/slice"
 )
 
 // maxClaims is how many claims a Pod may have: each cycle compares them with all super clusters.
@@ -37,17 +38,19 @@ func excessOfClaims(spec *corev1.PodSpec) string {
 
 // TenantClaim is an informer transform: a tenant's PersistentVolumeClaim as its pod scheduler sees it. Nodes are super
 // clusters, so the node that was selected for it is its home, if that was chosen. One that has none says which super
-// clusters did not take it. The object belongs to the caller and is changed.
+// clusters did not take it. Its StorageClass is in spec.storageClassName, also if the tenant has written it into the
+// older annotation. The object belongs to the caller and is changed.
 func TenantClaim(object any) (any, error) {
 	claim, ok := object.(*corev1.PersistentVolumeClaim)
 	if !ok {
 		return object, nil
 	}
 	annotations := map[string]string{}
-	for _, key := range [...]string{volumehelper.AnnBindCompleted, corev1.BetaStorageClassAnnotation} {
-		if value, exists := claim.Annotations[key]; exists {
-			annotations[key] = value
-		}
+	if value, exists := claim.Annotations[volumehelper.AnnBindCompleted]; exists {
+		annotations[volumehelper.AnnBindCompleted] = value
+	}
+	if class, exists := claim.Annotations[corev1.BetaStorageClassAnnotation]; exists {
+		claim.Spec.StorageClassName = &class
 	}
 	if home := claimhome.Of(claim); home != "" {
 		annotations[schedulerv1alpha1.AnnotationSuperCluster], annotations[volumehelper.AnnSelectedNode] = home, home
@@ -55,34 +58,34 @@ func TenantClaim(object any) (any, error) {
 		annotations[schedulerv1alpha1.AnnotationFailedSuperClusters] = claim.Annotations[schedulerv1alpha1.AnnotationFailedSuperClusters]
 	}
 	claim.Annotations, claim.Labels, claim.ManagedFields = annotations, nil, nil
+	claim.Spec.Resources = corev1.VolumeResourceRequirements{Requests: storageOf(claim.Spec.Resources.Requests)}
 	claim.Status = corev1.PersistentVolumeClaimStatus{
 		Phase: claim.Status.Phase, Capacity: storageOf(claim.Status.Capacity), AllocatedResources: storageOf(claim.Status.AllocatedResources),
 	}
 	return claim, nil
 }
 
-// storageOf returns the storage of a list, alone.
+// storageOf returns the storage of a list, alone, between nothing and slice.MaxAmount: VolumeBinding compares what
+// claims request, and tenants write quantities with any exponent, which a comparison writes out.
 func storageOf(list corev1.ResourceList) corev1.ResourceList {
 	size, exists := list[corev1.ResourceStorage]
 	if !exists {
 		return nil
 	}
-	return corev1.ResourceList{corev1.ResourceStorage: size}
+	return slice.Of(corev1.ResourceList{corev1.ResourceStorage: size}).List()
 }
 
-// noClass is the class of every volume of a view. No StorageClass can have that name, so VolumeBinding compares no
-// claim that waits for a volume with those that the tenant has: it may have very many.
-const noClass = "tenancy.x-k8s.io/no-class"
-
 // TenantVolume is TenantClaim for a PersistentVolume. Bound claims find theirs by name, and of what it is only its node
-// affinity matters, which the labels of virtual Nodes match.
+// affinity matters, which the labels of virtual Nodes match. It has no StorageClass: VolumeBinding compares a claim
+// that waits for a volume with those of its class, and the tenant may have very many. A claim without a class does not
+// wait for its pod.
 func TenantVolume(object any) (any, error) {
 	volume, ok := object.(*corev1.PersistentVolume)
 	if !ok {
 		return object, nil
 	}
 	volume.Annotations, volume.Labels, volume.ManagedFields = nil, nil, nil
-	volume.Spec.StorageClassName = noClass
+	volume.Spec.StorageClassName, volume.Spec.Capacity = "", storageOf(volume.Spec.Capacity)
 	return volume, nil
 }
 

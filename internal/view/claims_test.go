@@ -10,9 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/validation"
+	volumehelper "k8s.io/component-helpers/storage/volume"
 	corev1helper "k8s.io/kubernetes/pkg/apis/core/v1/helper"
 	"k8s.io/utils/ptr"
 
@@ -62,21 +63,89 @@ func TestTenantClaim(t *testing.T) {
 	}
 }
 
+// TestStorageOfAnyExponent: what VolumeBinding compares of claims and volumes is no larger than a pool, however the
+// tenant has written it, and no other resource.
+func TestStorageOfAnyExponent(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ size, want string }{
+		{size: "1Gi", want: "1Gi"},
+		{size: "1500m", want: "2"},
+		{size: "8Pi", want: "8Pi"},
+		{size: "9Pi", want: "8Pi"},
+		{size: "1e2147483647", want: "8Pi"},
+		{size: "1" + strings.Repeat("0", 1000), want: "8Pi"},
+		{size: "0"},
+		{size: "0e2147483647"},
+		{size: "-1"},
+		{size: "-1e2147483647"},
+		{},
+	} {
+		list := func(name corev1.ResourceName, size string) corev1.ResourceList {
+			if size == "" {
+				return nil
+			}
+			return corev1.ResourceList{name: resource.MustParse(size)}
+		}
+		written, want := list(corev1.ResourceStorage, tc.size), list(corev1.ResourceStorage, tc.want)
+		if written != nil {
+			written[corev1.ResourceCPU] = written[corev1.ResourceStorage]
+		}
+		object, err := view.TenantClaim(&corev1.PersistentVolumeClaim{
+			Spec:   corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: written, Limits: written}},
+			Status: corev1.PersistentVolumeClaimStatus{Capacity: written, AllocatedResources: written},
+		})
+		require.NoError(t, err)
+		require.Empty(t, cmp.Diff(&corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}},
+			Spec:       corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: want}},
+			Status:     corev1.PersistentVolumeClaimStatus{Capacity: want, AllocatedResources: want},
+		}, object), "%.20s", tc.size)
+		object, err = view.TenantVolume(&corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{Capacity: written}})
+		require.NoError(t, err)
+		require.Empty(t, cmp.Diff(want, object.(*corev1.PersistentVolume).Spec.Capacity), "%.20s", tc.size)
+	}
+}
+
+// TestClassOfAClaim: a claim has its class where VolumeBinding reads it.
+func TestClassOfAClaim(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name             string
+		spec, annotation *string
+		want             *string
+	}{
+		{name: "the default class"},
+		{name: "a class", spec: ptr.To("fast"), want: ptr.To("fast")},
+		{name: "none", spec: ptr.To(""), want: ptr.To("")},
+		{name: "a class in the older annotation", annotation: ptr.To("fast"), want: ptr.To("fast")},
+		{name: "another class in the older annotation", spec: ptr.To("slow"), annotation: ptr.To("fast"), want: ptr.To("fast")},
+		{name: "none in the older annotation", spec: ptr.To("slow"), annotation: ptr.To(""), want: ptr.To("")},
+	} {
+		claim := &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: tc.spec}}
+		if tc.annotation != nil {
+			claim.Annotations = map[string]string{corev1.BetaStorageClassAnnotation: *tc.annotation}
+		}
+		object, err := view.TenantClaim(claim)
+		require.NoError(t, err)
+		require.Empty(t, cmp.Diff(tc.want, object.(*corev1.PersistentVolumeClaim).Spec.StorageClassName), tc.name)
+		require.Empty(t, object.(*corev1.PersistentVolumeClaim).Annotations, tc.name)
+	}
+}
+
 // TestTenantVolume: no claim that waits for a volume is compared with those of the tenant, and the affinity stays.
 func TestTenantVolume(t *testing.T) {
 	t.Parallel()
 	affinity := &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "tenancy.x-k8s.io/superclusterid", Operator: corev1.NodeSelectorOpIn, Values: []string{"r1"}}},
 	}}}}
-	for _, class := range []string{"", "fast"} {
+	for _, class := range []string{"", "fast", "tenancy.x-k8s.io/no-class"} {
 		object, err := view.TenantVolume(&corev1.PersistentVolume{
-			ObjectMeta: metav1.ObjectMeta{Name: "own", Labels: map[string]string{"a": "b"}},
+			ObjectMeta: metav1.ObjectMeta{Name: "own", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{corev1.BetaStorageClassAnnotation: class}},
 			Spec:       corev1.PersistentVolumeSpec{StorageClassName: class, NodeAffinity: affinity},
 		})
 		require.NoError(t, err)
 		volume := object.(*corev1.PersistentVolume)
-		require.NotEmpty(t, validation.IsDNS1123Subdomain(volume.Spec.StorageClassName), "no StorageClass can have that name")
-		require.NotEmpty(t, volume.Spec.StorageClassName)
+		require.Empty(t, volumehelper.GetPersistentVolumeClass(volume), "a claim that waits for its pod has a class")
 		require.Equal(t, affinity, volume.Spec.NodeAffinity)
 		require.Empty(t, volume.Labels)
 	}
@@ -119,6 +188,7 @@ func TestClaimsOfPods(t *testing.T) {
 	}
 	project := func(node string, volumes ...corev1.Volume) *corev1.Pod {
 		projected, err := view.TenantPod(&corev1.Pod{Spec: corev1.PodSpec{NodeName: node, Volumes: volumes}, Status: corev1.PodStatus{
+			StartTime:  &metav1.Time{},
 			Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}},
 		}})
 		require.NoError(t, err)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	volumehelper "k8s.io/component-helpers/storage/volume"
@@ -16,6 +15,7 @@ import (
 	"github.com/superpool/superpool/internal/claimhome"
 	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -255,7 +255,7 @@ func (c *Claims) sync(ctx context.Context, pair *claimPair) error {
 func (c *Claims) down(ctx context.Context, pair *claimPair) error {
 	desired := pair.superClaim.DeepCopy()
 	c.write(pair, desired)
-	if equality.Semantic.DeepEqual(pair.superClaim, desired) {
+	if slice.DeepEqual(pair.superClaim, desired) {
 		desired.Spec.VolumeName = "" // the super cluster's choice, not the tenant's
 		c.env.report(pair.tenant, pair.key, pair.tenantClaim, desired, policy.Facts{})
 		return nil
@@ -278,7 +278,7 @@ func (c *Claims) ensureVolume(ctx context.Context, pair *claimPair) (bool, error
 		}
 		desired := volume.DeepCopy()
 		TenantVolume(desired, c.env.ID, pair.tenantClaim, pair.superClaim, "")
-		if volume.DeletionTimestamp != nil || equality.Semantic.DeepEqual(volume, desired) {
+		if volume.DeletionTimestamp != nil || slice.DeepEqual(volume, desired) {
 			return true, nil
 		}
 		return true, c.env.done(ctx, KindVolume, "update", pair.tenant.Client.Update(ctx, desired))
@@ -310,7 +310,7 @@ func (c *Claims) volumeNameTaken(ctx context.Context, pair *claimPair, name stri
 	TenantVolume(desired, c.env.ID, pair.tenantClaim, pair.superClaim, "")
 	switch {
 	case live.Annotations[volumehelper.AnnDynamicallyProvisioned] == provisionedBy && claimedBy(live, pair.tenantClaim.UID):
-		if !equality.Semantic.DeepEqual(live, desired) { // the tenant has taken our labels off
+		if !slice.DeepEqual(live, desired) { // the tenant has taken our labels off
 			return c.env.done(ctx, KindVolume, "update", pair.tenant.Client.Update(ctx, desired))
 		}
 	default:
@@ -327,7 +327,7 @@ func (c *Claims) up(ctx context.Context, pair *claimPair) error {
 	}
 	desired := pair.tenantClaim.DeepCopy()
 	TenantClaimStatus(pair.superClaim, desired)
-	if equality.Semantic.DeepEqual(pair.tenantClaim.Status, desired.Status) {
+	if slice.DeepEqual(pair.tenantClaim.Status, desired.Status) {
 		return nil
 	}
 	return c.env.done(ctx, KindClaim, "status", client.IgnoreNotFound(pair.tenant.Client.Status().Update(ctx, desired)))

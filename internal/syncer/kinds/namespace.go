@@ -14,6 +14,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/proof"
+	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -320,7 +321,7 @@ func (n *Namespaces) ensureQuota(ctx context.Context, tenant *Tenant, owner tena
 		answer(desired, assignment.Decision)
 		return desired
 	}
-	if equality.Semantic.DeepEqual(quota, desired()) {
+	if slice.DeepEqual(quota, desired()) {
 		return nil
 	}
 	if assignment.State == assign.Placed {

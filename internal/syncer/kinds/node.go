@@ -9,9 +9,9 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -209,10 +209,10 @@ func (n *Nodes) update(ctx context.Context, tenant *Tenant, superNode, tenantNod
 	TenantNode(superNode, desired, n.env.ID, n.env.VNAgent, share)
 	status := desired.Status
 	desired.Status = *tenantNode.Status.DeepCopy()
-	if !equality.Semantic.DeepEqual(tenantNode, desired) {
+	if !slice.DeepEqual(tenantNode, desired) {
 		return n.env.done(ctx, KindNode, "update", tenant.Client.Update(ctx, desired))
 	}
-	if equality.Semantic.DeepEqual(&tenantNode.Status, &status) {
+	if slice.DeepEqual(&tenantNode.Status, &status) {
 		return nil
 	}
 	desired.Status = status

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/superpool/superpool/internal/offer"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/proof"
+	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -353,7 +353,7 @@ func (row *offered) setDefault(object, before client.Object) {
 // created again.
 func (o *Offers) write(ctx context.Context, pair *offerPair, tenantObject client.Object) error {
 	desired := pair.desired(tenantObject, o.env.ID)
-	if equality.Semantic.DeepEqual(tenantObject, desired) {
+	if slice.DeepEqual(tenantObject, desired) {
 		o.env.customs.attempts.succeeded(attempt{key: pair.key, up: true}, o.env.Clock.Now())
 		o.env.customs.attempts.succeeded(attempt{key: pair.key, up: true, status: true}, o.env.Clock.Now())
 		o.env.clearWarning(pair.key)

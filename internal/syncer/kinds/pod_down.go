@@ -6,8 +6,8 @@ import (
 	"errors"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 
+	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -52,7 +52,7 @@ func changesOf(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, rules *Rule
 func same[T interface{ Marshal() ([]byte, error) }](a, b T) bool {
 	textA, errA := a.Marshal()
 	textB, errB := b.Marshal()
-	return errA == nil && errB == nil && bytes.Equal(textA, textB) || equality.Semantic.DeepEqual(a, b)
+	return errA == nil && errB == nil && bytes.Equal(textA, textB) || slice.DeepEqual(a, b)
 }
 
 // sync writes the tenant's changes to the super pod, and its node or status to the tenant pod. It writes the status

@@ -98,7 +98,7 @@ func resizeList(from, to corev1.ResourceList) {
 		if !exists || to == nil {
 			continue
 		}
-		if slice.Of(corev1.ResourceList{name: wanted})[name] == slice.MaxAmount {
+		if slice.IsMonstrous(name, wanted) {
 			wanted = *resource.NewQuantity(slice.MaxAmount, resource.DecimalSI) // a comparison writes any exponent out
 		}
 		to[name] = wanted.DeepCopy()
@@ -112,7 +112,7 @@ func raiseLimits(wanted, container *corev1.Container) {
 		if _, own := wanted.Resources.Limits[name]; own || !limited {
 			continue
 		}
-		if request := container.Resources.Requests[name]; request.Cmp(limit) > 0 {
+		if request := container.Resources.Requests[name]; slice.Compare(request, limit) > 0 {
 			container.Resources.Limits[name] = request.DeepCopy()
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,13 +54,13 @@ func quotaWakes(env *Env, change Change) []engine.Key {
 func sameButForUse(old, current *corev1.ResourceQuota) bool {
 	before := *old
 	before.ResourceVersion, before.Status.Used = current.ResourceVersion, current.Status.Used
-	return equality.Semantic.DeepEqual(&before, current)
+	return slice.DeepEqual(&before, current)
 }
 
 // usesLess returns whether the usage of any resource has dropped.
 func usesLess(old, current *corev1.ResourceQuota) bool {
 	for name, before := range old.Status.Used {
-		if now := current.Status.Used[name]; now.Cmp(before) < 0 {
+		if slice.Compare(current.Status.Used[name], before) < 0 {
 			return true
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"k8s.io/kubernetes/pkg/quota/v1/evaluator/core"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/slice"
 )
 
 // recountPause is the least time between two counts of one super namespace: each lists all pods in it, and any number
@@ -106,7 +108,7 @@ func lowerUse(status *corev1.ResourceQuotaStatus, used corev1.ResourceList) bool
 	ofPods := core.NewPodEvaluator(nil, clock.RealClock{}).MatchingResources(quotav1.ResourceNames(status.Used))
 	for _, name := range ofPods {
 		charged := status.Used[name]
-		if actual := used[name]; actual.Cmp(charged) < 0 {
+		if actual := used[name]; slice.Compare(actual, charged) < 0 {
 			status.Used[name] = actual
 			lowered = true
 		}
