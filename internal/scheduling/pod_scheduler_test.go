@@ -2,8 +2,10 @@ package scheduling
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,11 +30,13 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	podgroupv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
@@ -77,8 +82,10 @@ type tenantControlPlane struct {
 	virtual map[string]*corev1.Node
 	meta    *storedPlacements
 	// store is that of the reconciler of pods, nil for one over meta.
-	store      *Store
-	version    atomic.Int64
+	store   *Store
+	version atomic.Int64
+	// failures counts how often the connection would have ended.
+	failures   atomic.Int64
 	placements []schedulerv1alpha1.NamespacePlacement
 }
 
@@ -126,7 +133,7 @@ func (c *tenantControlPlane) start() {
 	if c.tenantNodes {
 		judges.nodes = newTenantNodes(c.api)
 	}
-	factory := tenantInformers(ctx, c.api, c.nodes, c.storage, chosen, nil, func(error) {})
+	factory := tenantInformers(ctx, c.api, c.nodes, c.storage, chosen, nil, c.failed)
 	c.number(factory, chosen)
 	c.repairs(ctx, factory, chosen)
 	c.sched, err = kubescheduler.Instance{
@@ -179,6 +186,15 @@ func (c *tenantControlPlane) start() {
 	}
 }
 
+// failed is told why the connection would end. A panic of kube-scheduler's is never right.
+func (c *tenantControlPlane) failed(err error) {
+	var failure *engage.Failure
+	if errors.As(err, &failure) && failure.Reason.Reason == engage.ReasonPanicked {
+		c.t.Errorf("a handler of the informers: %v", err)
+	}
+	c.failures.Add(1)
+}
+
 // podGroups returns the source of the tenant's PodGroups.
 func (c *tenantControlPlane) podGroups() cache.ListerWatcher {
 	if c.groups != nil {
@@ -208,7 +224,7 @@ func (c *tenantControlPlane) repairs(ctx context.Context, factory informers.Shar
 	if store == nil {
 		store = NewStore(c.meta, c.meta)
 	}
-	reconciler := &podReconciler{key: "tenant", store: store, api: c.api, pods: pods.Lister(), choices: chosen, policy: c.policy, recorder: c.recorder, virtualNodes: newDispatcher().virtualNodes}
+	reconciler := &podReconciler{key: "tenant", store: store, api: c.api, pods: pods.Lister(), choices: chosen, policy: c.policy, recorder: c.recorder, clock: clock.RealClock{}, virtualNodes: newDispatcher().virtualNodes}
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[request]())
 	chosen.bind(func(namespace, name string) {
 		queue.Add(request{concern: concernPod, namespace: namespace, name: name})
@@ -270,7 +286,25 @@ func (c *tenantControlPlane) project() {
 		objects = append(objects, node)
 	}
 	c.nodes.Set("", objects...)
-	require.Eventually(c.t, func() bool { return c.sched.Cache.NodeCount() == len(objects) }, patience, time.Millisecond, "the scheduler sees its nodes")
+	require.Eventually(c.t, func() bool { return c.sees(objects) }, patience, time.Millisecond, "the scheduler sees its nodes")
+}
+
+// sees reports whether kube-scheduler has these nodes, as they are now: what is scheduled next may depend on them. A
+// benchmark, which changes none, counts them.
+func (c *tenantControlPlane) sees(nodes []client.Object) bool {
+	if _, benchmark := c.t.(*testing.B); benchmark || c.sched.Cache.NodeCount() != len(nodes) {
+		return c.sched.Cache.NodeCount() == len(nodes)
+	}
+	known := c.sched.Cache.Dump().Nodes
+	return !slices.ContainsFunc(nodes, func(node client.Object) bool {
+		info := known[node.GetName()]
+		if info == nil || info.Node() == nil {
+			return true
+		}
+		shown := info.Node().DeepCopy()
+		shown.ResourceVersion, shown.UID = node.GetResourceVersion(), node.GetUID()
+		return !equality.Semantic.DeepEqual(shown, node)
+	})
 }
 
 func (c *tenantControlPlane) create(namespace, name, cpu string, change ...func(*corev1.Pod)) {
@@ -298,6 +332,12 @@ func (c *tenantControlPlane) wantIn(namespace, name, cluster string) {
 		pod := c.get(namespace, name)
 		return pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster] == cluster && pod.Labels[schedulerv1alpha1.LabelSuperCluster] == cluster
 	}, patience, 5*time.Millisecond, "pod %s: want super cluster %s", name, cluster)
+}
+
+// wantChosen waits until a pod is in any super cluster.
+func (c *tenantControlPlane) wantChosen(namespace, name string) {
+	c.t.Helper()
+	require.Eventually(c.t, func() bool { return c.get(namespace, name).Labels[schedulerv1alpha1.LabelSuperCluster] != "" }, patience, 5*time.Millisecond, "pod %s", name)
 }
 
 func (c *tenantControlPlane) wantRefused(namespace, name, message string) {

@@ -10,7 +10,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -35,6 +34,7 @@ import (
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/view"
 )
@@ -139,7 +139,7 @@ func newTenantController(
 		c.reconcile[concernNodes] = c.nodes
 		c.reconcile[concernPod] = &podReconciler{
 			key: tenant.Key, store: t.Store, api: api, pods: factory.Core().V1().Pods().Lister(), choices: chosen, policy: tenant.Policy, recorder: recorder,
-			virtualNodes: t.Dispatcher.virtualNodes,
+			virtualNodes: t.Dispatcher.virtualNodes, clock: clock.RealClock{},
 		}
 	}
 	if chosen != nil { // then the informers project claims, too
@@ -288,15 +288,15 @@ func (c *tenantController) watch(ctx context.Context, queue workqueue.TypedRateL
 			return err
 		}
 	}
-	c.handle(ctx, c.informers.Core().V1().Pods().Informer(), podHandler(queue, c.choices))
+	c.handle(c.informers.Core().V1().Pods().Informer(), podHandler(queue, c.choices))
 	if _, gives := c.reconcile[concernClaim]; gives {
-		c.watchClaims(ctx, queue)
+		c.watchClaims(queue)
 	}
 	return nil
 }
 
 // watchClaims is watch for the homes of claims.
-func (c *tenantController) watchClaims(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) {
+func (c *tenantController) watchClaims(queue workqueue.TypedRateLimitingInterface[request]) {
 	claimChanged := func(claim *corev1.PersistentVolumeClaim) {
 		if homeless(claim) {
 			queue.Add(homeRequest(claim))
@@ -314,16 +314,16 @@ func (c *tenantController) watchClaims(ctx context.Context, queue workqueue.Type
 			queue.Add(request{concern: concernClaim, namespace: claim.Namespace})
 		}
 	}
-	c.handle(ctx, c.informers.Core().V1().PersistentVolumeClaims().Informer(), engage.ObjectHandler(claimChanged, claimGone))
+	c.handle(c.informers.Core().V1().PersistentVolumeClaims().Informer(), engage.ObjectHandler(claimChanged, claimGone))
 	queue.Add(request{concern: concernClaimRelease})
 	classChanged := func(*storagev1.StorageClass) { queue.Add(request{concern: concernClaim}) }
-	c.handle(ctx, c.informers.Storage().V1().StorageClasses().Informer(), engage.ObjectHandler(classChanged, classChanged))
+	c.handle(c.informers.Storage().V1().StorageClasses().Informer(), engage.ObjectHandler(classChanged, classChanged))
 }
 
-// handle adds a handler to an informer of the tenant.
-func (c *tenantController) handle(ctx context.Context, informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) {
+// handle adds a handler to an informer of the tenant, which recovers its panics (boundedFactory).
+func (c *tenantController) handle(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) {
 	// Adding a handler fails only on a stopped informer.
-	_, _ = informer.AddEventHandler(engage.Handler(ctx, "informer of the tenant", c.fail, handler))
+	_, _ = informer.AddEventHandler(handler)
 }
 
 // watchNamespaces is watch for what NamespacePlacements are made of.
@@ -346,10 +346,10 @@ func (c *tenantController) watchNamespaces(ctx context.Context, queue workqueue.
 		namespace(changed.Name)
 		queue.Add(request{concern: concernAnnotation, namespace: changed.Name})
 	}
-	c.handle(ctx, c.informers.Core().V1().Namespaces().Informer(), engage.ObjectHandler(namespaceChanged, namespaceChanged))
+	c.handle(c.informers.Core().V1().Namespaces().Informer(), engage.ObjectHandler(namespaceChanged, namespaceChanged))
 	quotaChanged := func(quota *corev1.ResourceQuota) { namespace(quota.Namespace) }
 	quotas := engage.ObjectHandler(quotaChanged, quotaChanged)
-	c.handle(ctx, c.informers.Core().V1().ResourceQuotas().Informer(), cache.ResourceEventHandlerDetailedFuncs{
+	c.handle(c.informers.Core().V1().ResourceQuotas().Informer(), cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: quotas.OnAdd, DeleteFunc: quotas.OnDelete,
 		UpdateFunc: func(before, after any) {
 			if !sameButForUse(before, after) {
@@ -366,7 +366,7 @@ func sameButForUse(before, after any) bool {
 	old, wasQuota := before.(*corev1.ResourceQuota)
 	current, isQuota := after.(*corev1.ResourceQuota)
 	return wasQuota && isQuota && old.UID == current.UID && old.DeletionTimestamp.Equal(current.DeletionTimestamp) &&
-		equality.Semantic.DeepEqual(&old.Spec, &current.Spec)
+		slice.DeepEqual(&old.Spec, &current.Spec)
 }
 
 // concerned is a queue that takes what there is a reconciler for: the others run in another process.
@@ -450,6 +450,7 @@ func podHandler(queue workqueue.TypedRateLimitingInterface[request], chosen *cho
 		if isBound(pod) {
 			chosen.forget(pod.UID)
 		}
+		chosen.seen(pod)
 		if mayNeedRepair(pod) || chosen.awaitsProfiles(pod) {
 			queue.Add(request{concern: concernPod, namespace: pod.Namespace, name: pod.Name})
 		}

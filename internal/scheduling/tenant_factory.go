@@ -28,6 +28,9 @@ import (
 type boundedFactory struct {
 	informers.SharedInformerFactory
 	bounds *tenantclient.Bounds
+	// recovered returns a handler whose panics end the tenant's connection. Kube-scheduler's handlers would end the
+	// process.
+	recovered func(cache.ResourceEventHandler) cache.ResourceEventHandler
 	// running is what informers run in from Start on: the channel that client-go hands them is no context that others
 	// derive from for nothing, and costs 20 goroutines a tenant.
 	running *running
@@ -44,7 +47,9 @@ func (f *boundedFactory) InformerFor(object runtime.Object, newFunc internalinte
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	informer := f.SharedInformerFactory.InformerFor(object, func(api kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		f.informers[reflect.TypeOf(object)] = &countedInformer{SharedIndexInformer: newFunc(api, resync), running: f.running, account: f.bounds.Account()}
+		f.informers[reflect.TypeOf(object)] = &countedInformer{
+			SharedIndexInformer: newFunc(api, resync), running: f.running, account: f.bounds.Account(), recovered: f.recovered,
+		}
 		return f.informers[reflect.TypeOf(object)]
 	})
 	return informer
@@ -88,6 +93,9 @@ type countedInformer struct {
 	running *running
 	// account is nil for objects that count nothing.
 	account *tenantclient.Account
+	// recovered is that of boundedFactory. before returns what comes between the one listener and its handlers, nil for
+	// recovered alone; it is set before the first is given.
+	recovered, before func(cache.ResourceEventHandler) cache.ResourceEventHandler
 
 	mu    sync.Mutex
 	begun bool
@@ -134,7 +142,10 @@ func (c *countedInformer) listen() error {
 	if c.first != nil {
 		return nil
 	}
-	var listener cache.ResourceEventHandler = &c.handlers
+	listener := c.recovered(&c.handlers)
+	if c.before != nil {
+		listener = c.before(&c.handlers)
+	}
 	if c.account != nil {
 		listener = c.account.Handler(listener)
 	}
@@ -165,7 +176,7 @@ func (c *countedInformer) AddEventHandler(handler cache.ResourceEventHandler) (c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.begun {
-		return c.SharedIndexInformer.AddEventHandler(handler) //nolint:wrapcheck // it is the informer's
+		return c.SharedIndexInformer.AddEventHandler(c.recovered(handler)) //nolint:wrapcheck // it is the informer's
 	}
 	if err := c.listen(); err != nil {
 		return nil, err
@@ -195,7 +206,7 @@ func (c *countedInformer) AddEventHandlerWithOptions(
 	if err := c.listen(); err != nil { // it counts
 		return nil, err
 	}
-	return c.SharedIndexInformer.AddEventHandlerWithOptions(handler, options) //nolint:wrapcheck // it is the informer's
+	return c.SharedIndexInformer.AddEventHandlerWithOptions(c.recovered(handler), options) //nolint:wrapcheck // it is the informer's
 }
 
 // RemoveEventHandler implements cache.SharedInformer.

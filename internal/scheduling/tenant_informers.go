@@ -23,6 +23,7 @@ import (
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/tenantclient"
 	"github.com/superpool/superpool/internal/view"
 )
@@ -44,7 +45,12 @@ func tenantInformers(
 	fail func(error),
 ) informers.SharedInformerFactory {
 	shared := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithTransform(ctrlcache.TransformStripManagedFields()))
-	factory := &boundedFactory{SharedInformerFactory: shared, bounds: bounds, running: &running{}, informers: map[reflect.Type]*countedInformer{}}
+	recovered := func(handler cache.ResourceEventHandler) cache.ResourceEventHandler {
+		return engage.Handler(ctx, "informer of the tenant", fail, handler)
+	}
+	factory := &boundedFactory{
+		SharedInformerFactory: shared, bounds: bounds, recovered: recovered, running: &running{}, informers: map[reflect.Type]*countedInformer{},
+	}
 	pods := factory.InformerFor(&corev1.Pod{}, func(api kubernetes.Interface, _ time.Duration) cache.SharedIndexInformer {
 		indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
 		return coreinformers.NewFilteredPodInformer(api, metav1.NamespaceAll, 0, indexers, func(options *metav1.ListOptions) {
@@ -52,6 +58,9 @@ func tenantInformers(
 			options.FieldSelector = "status.phase!=Succeeded,status.phase!=Failed"
 		})
 	})
+	factory.informers[reflect.TypeFor[*corev1.Pod]()].before = func(handler cache.ResourceEventHandler) cache.ResourceEventHandler {
+		return recovered(kubescheduler.NewPodEvents(handler, fail))
+	}
 	// InformerFor sets the factory's own transform, so ours comes after it. It fails only on a started informer.
 	isChosen := view.IsLabeled
 	if chosen != nil {
@@ -60,7 +69,7 @@ func tenantInformers(
 	}
 	_ = pods.SetTransform(engage.Transform(ctx, "projection of pods", fail, view.TenantPods(isChosen)))
 	nodesOfView := func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
-		return &countedInformer{SharedIndexInformer: cache.NewSharedIndexInformer(nodes, &corev1.Node{}, 0, cache.Indexers{}), running: factory.running}
+		return &countedInformer{SharedIndexInformer: cache.NewSharedIndexInformer(nodes, &corev1.Node{}, 0, cache.Indexers{}), running: factory.running, recovered: recovered}
 	}
 	shared.InformerFor(&corev1.Node{}, nodesOfView) // they are the view's own, and count nothing
 	return factory

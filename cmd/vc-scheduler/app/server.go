@@ -30,6 +30,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/grants"
 	"github.com/superpool/superpool/internal/kubeconfig"
+	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/scheduling"
 	"github.com/superpool/superpool/internal/superclusters"
@@ -73,6 +74,7 @@ places the slices over the super clusters, and picks a super cluster for each te
 				return fmt.Errorf("logging flags: %w", err)
 			}
 			ctrl.SetLogger(klog.Background())
+			kubescheduler.RecoverExits()
 			return Run(cmd.Context(), options)
 		},
 	}

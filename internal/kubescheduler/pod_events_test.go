@@ -1,0 +1,196 @@
+package kubescheduler_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+
+	"github.com/superpool/superpool/internal/kubescheduler"
+	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
+	"github.com/superpool/superpool/test/builders"
+)
+
+// podAs returns a Pod of a view.
+func podAs(name, uid, node string) *corev1.Pod {
+	pod := builders.Pod("web", name).Node(node).Obj()
+	pod.UID = types.UID(uid)
+	return pod
+}
+
+// event is one call of an informer, made by add, update, remove and tombstone.
+type event func(cache.ResourceEventHandler)
+
+func add(pod *corev1.Pod) event {
+	return func(h cache.ResourceEventHandler) { h.OnAdd(pod, false) }
+}
+
+func update(old, pod *corev1.Pod) event {
+	return func(h cache.ResourceEventHandler) { h.OnUpdate(old, pod) }
+}
+
+func remove(pod *corev1.Pod) event {
+	return func(h cache.ResourceEventHandler) { h.OnDelete(pod) }
+}
+
+func tombstone(pod *corev1.Pod) event {
+	return func(h cache.ResourceEventHandler) {
+		h.OnDelete(cache.DeletedFinalStateUnknown{Key: pod.Namespace + "/" + pod.Name, Obj: pod})
+	}
+}
+
+func TestPodEvents(t *testing.T) {
+	t.Parallel()
+	const a, b = "uid-a", "uid-b"
+	tests := map[string]struct {
+		events []event
+		want   []string
+		// wantRefused is how many Pods are refused.
+		wantRefused int
+	}{
+		"a pod that is bound and ends": {
+			events: []event{add(podAs("p", a, "")), update(podAs("p", a, ""), podAs("p", a, "r1")), remove(podAs("p", a, "r1"))},
+			want:   []string{"add p uid-a", "update p uid-a -> p uid-a r1", "delete p uid-a r1"},
+		},
+		"another node is a deletion and an addition": {
+			events: []event{add(podAs("p", a, "r1")), update(podAs("p", a, "r1"), podAs("p", a, "r2"))},
+			want:   []string{"add p uid-a r1", "delete p uid-a r1", "add p uid-a r2"},
+		},
+		"a node that is taken off is an update": {
+			events: []event{add(podAs("p", a, "r1")), update(podAs("p", a, "r1"), podAs("p", a, "")), update(podAs("p", a, ""), podAs("p", a, "r2"))},
+			want:   []string{"add p uid-a r1", "update p uid-a r1 -> p uid-a", "update p uid-a -> p uid-a r2"},
+		},
+		"another pod of that name is a deletion and an addition": {
+			events: []event{add(podAs("p", a, "r1")), update(podAs("p", a, "r1"), podAs("p", b, "r2"))},
+			want:   []string{"add p uid-a r1", "delete p uid-a r1", "add p uid-b r2"},
+		},
+		"what is deleted is what was told last": {
+			events: []event{add(podAs("p", a, "r1")), tombstone(podAs("p", a, "r2"))},
+			want:   []string{"add p uid-a r1", "delete p uid-a r1"},
+		},
+		"an update of what was not added is an addition": {
+			events: []event{update(podAs("p", a, "r1"), podAs("p", a, "r2"))},
+			want:   []string{"add p uid-a r2"},
+		},
+		"an addition of what was added is an update": {
+			events: []event{add(podAs("p", a, "r1")), add(podAs("p", a, "r2")), add(podAs("p", a, "r2"))},
+			want:   []string{"add p uid-a r1", "delete p uid-a r1", "add p uid-a r2", "update p uid-a r2 -> p uid-a r2"},
+		},
+		"a deletion of what was not added is none": {
+			events: []event{remove(podAs("p", a, "r1")), add(podAs("p", a, "r1")), remove(podAs("p", a, "r1")), remove(podAs("p", a, "r1"))},
+			want:   []string{"add p uid-a r1", "delete p uid-a r1"},
+		},
+		"a second pod with a UID is refused, whatever it does": {
+			events: []event{add(podAs("p", a, "r1")), add(podAs("q", a, "r2")), update(podAs("q", a, "r2"), podAs("q", a, "")), remove(podAs("q", a, ""))},
+			want:   []string{"add p uid-a r1"}, wantRefused: 2,
+		},
+		"a UID that was given back": {
+			events: []event{add(podAs("p", a, "r1")), remove(podAs("p", a, "r1")), add(podAs("q", a, "r2"))},
+			want:   []string{"add p uid-a r1", "delete p uid-a r1", "add q uid-a r2"},
+		},
+		"a deletion with another UID is that of the pod of the name": {
+			events: []event{add(podAs("p", a, "r1")), remove(podAs("p", b, ""))},
+			want:   []string{"add p uid-a r1", "delete p uid-a r1"},
+		},
+		"an addition with another UID is a deletion and an addition": {
+			events: []event{add(podAs("p", a, "r1")), add(podAs("p", b, "r1")), remove(podAs("p", a, "r1"))},
+			want:   []string{"add p uid-a r1", "delete p uid-a r1", "add p uid-b r1", "delete p uid-b r1"},
+		},
+		"a pod that takes the UID of another one is gone": {
+			events:      []event{add(podAs("p", a, "r1")), add(podAs("q", b, "r1")), update(podAs("q", b, "r1"), podAs("q", a, "r1"))},
+			want:        []string{"add p uid-a r1", "add q uid-b r1", "delete q uid-b r1"},
+			wantRefused: 1,
+		},
+		"a pod without UID is refused": {events: []event{add(podAs("p", "", "r1"))}, wantRefused: 1},
+		"no pods": {events: []event{
+			func(h cache.ResourceEventHandler) { h.OnAdd(builders.Namespace("web"), true) },
+			func(h cache.ResourceEventHandler) { h.OnDelete(cache.DeletedFinalStateUnknown{Key: "web/p"}) },
+			func(h cache.ResourceEventHandler) { h.OnUpdate(nil, nil) },
+		}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got []string
+			said := func(pod any) string {
+				p := pod.(*corev1.Pod)
+				text := fmt.Sprintf("%s %s", p.Name, p.UID)
+				if p.Spec.NodeName != "" {
+					text += " " + p.Spec.NodeName
+				}
+				return text
+			}
+			refused := 0
+			handler := kubescheduler.NewPodEvents(cache.ResourceEventHandlerFuncs{
+				AddFunc:    func(pod any) { got = append(got, "add "+said(pod)) },
+				UpdateFunc: func(old, pod any) { got = append(got, "update "+said(old)+" -> "+said(pod)) },
+				DeleteFunc: func(pod any) { got = append(got, "delete "+said(pod)) },
+			}, func(error) { refused++ })
+			for _, event := range tc.events {
+				event(handler)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("what the next handler is told (-want +got):\n%s", diff)
+			}
+			require.Equal(t, tc.wantRefused, refused)
+		})
+	}
+}
+
+// exits replaces what ends the process by a failure of the test. No test beside it may do the same.
+func exits(t *testing.T) {
+	t.Helper()
+	before := klog.OsExit
+	klog.OsExit = func(int) { t.Error("kube-scheduler ends the process") }
+	t.Cleanup(func() { klog.OsExit = before })
+}
+
+// FuzzPodEventsKeepTheCache calls a cache of kube-scheduler's with what an API server of a tenant's own may say: all
+// events, in any order, of two pods with two UIDs on two nodes and on none.
+func FuzzPodEventsKeepTheCache(f *testing.F) {
+	for _, seed := range [][]byte{{0x11, 0x52}, {0x10, 0x51, 0x92}, {0x11, 0x16, 0x5a, 0x91}, {0x01, 0x05, 0x49, 0x8d, 0x02}, {0x11, 0x1e, 0xd2, 0x51}} {
+		f.Add(seed)
+	}
+	metrics.Register()
+	f.Fuzz(func(t *testing.T, moves []byte) {
+		exits(t)
+		ctx := schedulertest.Context(t)
+		logger := klog.FromContext(ctx)
+		pods := internalcache.New(ctx, 0, nil)
+		assigned := func(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" }
+		handler := kubescheduler.NewPodEvents(cache.FilteringResourceEventHandler{
+			FilterFunc: func(object any) bool { return assigned(object.(*corev1.Pod)) },
+			Handler: cache.ResourceEventHandlerFuncs{
+				AddFunc:    func(pod any) { require.NoError(t, pods.AddPod(logger, pod.(*corev1.Pod))) },
+				UpdateFunc: func(old, pod any) { require.NoError(t, pods.UpdatePod(logger, old.(*corev1.Pod), pod.(*corev1.Pod))) },
+				DeleteFunc: func(pod any) { require.NoError(t, pods.RemovePod(logger, pod.(*corev1.Pod))) },
+			},
+		}, func(error) {})
+		last := map[string]*corev1.Pod{}
+		for _, move := range moves {
+			pod := podAs(string("pq"[move>>2&1]), string("uv"[move>>3&1]), []string{"", "r1", "r2", "r3"}[move&3])
+			old := last[pod.Name]
+			if old == nil {
+				old = pod
+			}
+			switch move >> 6 {
+			case 0:
+				handler.OnAdd(pod, false)
+			case 1:
+				handler.OnUpdate(old, pod)
+			case 2:
+				handler.OnDelete(pod)
+			default:
+				handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "web/" + pod.Name, Obj: old})
+			}
+			last[pod.Name] = pod
+		}
+	})
+}
