@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
 
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/refusal"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/plugins/coscheduling"
@@ -37,6 +40,10 @@ type choices struct {
 	before   sets.Set[types.UID]
 	complete bool
 	refused  map[types.UID]refusedChoice
+	// bound holds the pods that the tenant has bound and was not told about yet.
+	bound sets.Set[types.UID]
+	// waits holds since when pods that the tenant has bound wait for room, by this process's clock.
+	waits map[types.UID]time.Time
 	// enqueue asks for a repair of a pod. It is nil before bind.
 	enqueue func(namespace, name string)
 }
@@ -52,6 +59,7 @@ type refusedChoice struct {
 func newChoices(profiles ...string) *choices {
 	return &choices{
 		profiles: sets.New(profiles...), chosen: map[types.UID]string{}, before: sets.New[types.UID](), refused: map[types.UID]refusedChoice{},
+		bound: sets.New[types.UID](), waits: map[types.UID]time.Time{},
 	}
 }
 
@@ -68,6 +76,7 @@ func (c *choices) chose(pod types.UID, superCluster string) {
 	if superCluster != "" {
 		c.chosen[pod] = superCluster
 		delete(c.refused, pod)
+		delete(c.waits, pod)
 	}
 }
 
@@ -154,6 +163,47 @@ func (c *choices) settle(pod types.UID) {
 	delete(c.refused, pod)
 }
 
+// seen notes a state of a pod of the pod view: whether the tenant has bound it, and that it was told so.
+func (c *choices) seen(pod *corev1.Pod) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case pod.Annotations[tenancyv1alpha1.AnnotationBoundBy] != "":
+		c.bound.Delete(pod.UID)
+	case foundBound(pod):
+		c.bound.Insert(pod.UID)
+	}
+}
+
+// isBoundByTenant reports whether the tenant has bound a pod of the pod view and was not told so yet.
+func (c *choices) isBoundByTenant(pod *corev1.Pod) bool {
+	if c == nil {
+		return foundBound(pod)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bound.Has(pod.UID) && pod.Annotations[tenancyv1alpha1.AnnotationBoundBy] == ""
+}
+
+// waited returns for how long a pod that the tenant has bound has waited for room, as far as this process knows. The
+// tenant's clock may be another one.
+func (c *choices) waited(pod types.UID, by clock.PassiveClock) time.Duration {
+	if c == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	since, waits := c.waits[pod]
+	if !waits {
+		since = by.Now()
+		c.waits[pod] = since
+	}
+	return by.Since(since)
+}
+
 // forget drops what is known about a pod that is bound to a node or deleted.
 func (c *choices) forget(pod types.UID) {
 	if c == nil {
@@ -164,6 +214,8 @@ func (c *choices) forget(pod types.UID) {
 	delete(c.chosen, pod)
 	delete(c.before, pod)
 	delete(c.refused, pod)
+	delete(c.bound, pod)
+	delete(c.waits, pod)
 }
 
 // bind sets what is called with a pod whose choice is to be taken off, and calls it with those of before. It must not

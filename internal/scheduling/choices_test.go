@@ -12,6 +12,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/plugins/superclusterbinder"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // asking writes what a tenant writes onto a pod that it wants in a super cluster.
@@ -185,7 +186,7 @@ func TestRestartKeepsSuperClusters(t *testing.T) {
 			c.restart(func() {
 				bound := c.get("web", "bound")
 				bound.Spec.NodeName = "r1.node-1"
-				bound.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
+				builders.Bind(bound)
 				_, err := c.api.CoreV1().Pods("web").Update(c.ctx, bound, metav1.UpdateOptions{})
 				require.NoError(t, err)
 				c.create("web", "late", "2")

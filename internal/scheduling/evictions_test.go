@@ -25,7 +25,7 @@ func runningPod(name string, requests ...string) *corev1.Pod {
 	pod := builders.Pod("web", name, requests...).Node("r1.n1").Obj()
 	pod.CreationTimestamp = metav1.NewTime(evictionNow.Add(-time.Hour))
 	pod.Status.Phase = corev1.PodRunning
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
+	builders.Bind(pod)
 	return pod
 }
 

@@ -35,6 +35,7 @@ import (
 	"github.com/superpool/superpool/internal/tenantclient"
 	"github.com/superpool/superpool/manifests/profiles"
 	"github.com/superpool/superpool/plugins/coscheduling"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // newGangs returns a tenant whose control plane serves PodGroups, with two super clusters.
@@ -269,7 +270,7 @@ func TestGangTriesAnother(t *testing.T) {
 	c.create("web", "data", "0", func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{"app": "data"}
 		pod.Spec.NodeName = "r2.node-1"
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
+		builders.Bind(pod)
 	})
 	c.wantTogether("mpi", 1, 3, "r2")
 }
@@ -320,7 +321,7 @@ func TestGangAfterARestart(t *testing.T) {
 	other := func(c *tenantControlPlane) {
 		c.create("web", "other", "100m", func(pod *corev1.Pod) {
 			pod.Spec.NodeName = "r1.node-1"
-			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
+			builders.Bind(pod)
 		})
 	}
 	for name, tc := range map[string]struct {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,11 +18,13 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/events"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -38,6 +41,11 @@ const (
 	// or no scheduler of the pool looks at the pod. vc-scheduler removed annotation and label, and the pod is scheduled
 	// like any other. The message is that of the refusal.
 	reasonSuperClusterNotGranted = "SuperClusterNotGranted"
+	// reasonBoundByTenant: something else than a syncer has bound the pod to a node, such as a kube-scheduler that runs
+	// in the tenant's control plane. The pod runs on that node once its namespace has room in the node's super cluster.
+	// Where it has none for a minute a pod with a controller is removed, so that another one is made. vc-scheduler
+	// writes annotation tenancy.x-k8s.io/bound-by, and the message says what to turn off.
+	reasonBoundByTenant = "BoundByTenant"
 	// reasonSchedulerNotFound: spec.schedulerName of a pod is no profile of the pod scheduler, so that nobody chooses a
 	// super cluster for it. It is the reason of condition PodScheduled, too, until another scheduler writes one. The
 	// message names the profiles.
@@ -50,6 +58,8 @@ type podRepair struct {
 	superCluster *string
 	// event is the Event for the tenant, the zero Reason for none.
 	event tenancy.Reason
+	// boundByTenant is whether to write that no syncer has bound the pod.
+	boundByTenant bool
 	// end is whether to remove a pod that the tenant deletes and no syncer knows.
 	end bool
 }
@@ -57,18 +67,19 @@ type podRepair struct {
 // repairFor compares the super cluster annotation and label of a pod of the pod view with the super cluster of its
 // node, or, before it has a node, with the placements. placed reports whether new pods of the namespace may use a super
 // cluster, and leaving whether all of it leaves one that answers. refusal is why the pod may not go to the super
-// cluster that it names, "" if nothing is known against it (choices).
+// cluster that it names, "" if nothing is known against it, and found whether the tenant has bound it and was not told
+// yet (choices).
 //
 // A choice of a super cluster that the namespace leaves is its syncer's to take back, or the placement's to outlive:
 // the pod may run there already, and would run twice if it were chosen for another one.
-func repairFor(pod *corev1.Pod, placed, leaving func(superCluster string) bool, refusal string) podRepair {
+func repairFor(pod *corev1.Pod, placed, leaving func(superCluster string) bool, refusal string, found bool) podRepair {
 	annotation := pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster]
 	label := pod.Labels[schedulerv1alpha1.LabelSuperCluster]
 	switch {
 	case neverRan(pod):
 		return podRepair{end: true}
 	case pod.Annotations[view.AnnotationPinnedNode] != "":
-		return repairPinned(pod, placed, refusal)
+		return repairPinned(pod, placed, leaving, refusal, found)
 	case isBound(pod):
 		return repairBound(pod)
 	case annotation == "" && label == "":
@@ -114,8 +125,18 @@ func repairBound(pod *corev1.Pod) podRepair {
 }
 
 // repairPinned is repairFor for a pod that is pinned to a node. It stays so, whatever is refused.
-func repairPinned(pod *corev1.Pod, placed func(superCluster string) bool, refusal string) podRepair {
+func repairPinned(pod *corev1.Pod, placed, leaving func(superCluster string) bool, refusal string, found bool) podRepair {
 	superCluster, node := pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster], pod.Annotations[view.AnnotationPinnedNode]
+	if pod.Labels[schedulerv1alpha1.LabelSuperCluster] == superCluster && leaving(superCluster) {
+		return podRepair{}
+	}
+	if found { // that alone: the pod scheduler may write the label at this moment, and for what the pod waits is told next
+		return podRepair{boundByTenant: true, event: tenancy.Reason{
+			Reason: reasonBoundByTenant,
+			Message: fmt.Sprintf("Something in this control plane has bound the pod to node %s, such as a kube-scheduler: turn it off, for the pool schedules pods. "+
+				"The pod runs on that node once its namespace has room in super cluster %s", node, superCluster),
+		}}
+	}
 	repair := podRepair{}
 	switch {
 	case !placed(superCluster):
@@ -139,6 +160,21 @@ func repairPinned(pod *corev1.Pod, placed func(superCluster string) bool, refusa
 	return repair
 }
 
+// foundBound reports whether a pod of the pod view is pinned by a Binding of which nobody was told yet. A pod in the
+// super cluster that its label names may have the condition from the syncer. The pod scheduler replaces the condition,
+// and writes the label, as soon as it sees the pod: choices remember what was found before.
+func foundBound(pod *corev1.Pod) bool {
+	return pod.Annotations[view.AnnotationPinnedNode] != "" && pod.Annotations[tenancyv1alpha1.AnnotationBoundBy] == "" && tenancy.HasBinding(pod) &&
+		pod.Labels[schedulerv1alpha1.LabelSuperCluster] != pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster]
+}
+
+// mayGoAnew reports whether a pod waits on a node that something in the tenant's control plane has bound it to, in no
+// super cluster, and its controller would make another one, which may go anywhere.
+func mayGoAnew(pod *corev1.Pod, repair *podRepair) bool {
+	waits := pod.Labels[schedulerv1alpha1.LabelSuperCluster] == "" && (repair.event.Reason == tenancy.ReasonSuperClusterNotPlaced || repair.event.Reason == reasonSuperClusterNotGranted)
+	return waits && pod.Annotations[tenancyv1alpha1.AnnotationBoundBy] == tenancyv1alpha1.BoundByTenant && metav1.GetControllerOfNoCopy(pod) != nil
+}
+
 // neverRan reports whether a pod that the tenant deletes is pinned to a node and has no super cluster: its API server
 // waits for a kubelet to end it, and no syncer sees it.
 func neverRan(pod *corev1.Pod) bool {
@@ -153,7 +189,7 @@ func isBound(pod *corev1.Pod) bool { return pod.Annotations[view.AnnotationBound
 // reads the placements.
 func mayNeedRepair(pod *corev1.Pod) bool {
 	nowhere := func(string) bool { return false }
-	return neverRan(pod) || pod.DeletionTimestamp == nil && repairFor(pod, nowhere, nowhere, "") != podRepair{}
+	return neverRan(pod) || pod.DeletionTimestamp == nil && repairFor(pod, nowhere, nowhere, "", foundBound(pod)) != podRepair{}
 }
 
 // podReconciler restores the super cluster annotation and label of pods where the tenant changed them, and removes them
@@ -169,7 +205,12 @@ type podReconciler struct {
 	recorder events.EventRecorder
 	// virtualNodes returns the virtual Nodes of all super clusters.
 	virtualNodes func() map[string]*corev1.Node
+	clock        clock.PassiveClock
 }
+
+// boundPatience is how long a pod waits for room where something in the tenant's control plane has bound it, before its
+// controller is to make another one: as long as a super cluster may take to find a node (--pod-patience).
+const boundPatience = time.Minute
 
 // lost returns the super clusters that everything leaves because they are lost, and that may be back: they have not
 // left the pool, and the operator does not say that they are out of service. A pod of a StatefulSet keeps its choice of
@@ -213,9 +254,18 @@ func (r *podReconciler) Reconcile(ctx context.Context, item request) (reconcile.
 		stays := leaving.Has
 		if lost.Has(asks(pod)) && ofStatefulSet(pod) {
 			stays = lost.Has
-			result.RequeueAfter = goneCheckPeriod // a taint of a virtual Node enqueues no pods
+			result.RequeueAfter = sooner(result.RequeueAfter, goneCheckPeriod) // a taint of a virtual Node enqueues no pods
 		}
-		errs = append(errs, r.repair(ctx, pod, repairFor(pod, clusters.Has, stays, r.choices.refusal(pod))), r.tellProfiles(ctx, pod))
+		repair := repairFor(pod, clusters.Has, stays, r.choices.refusal(pod), r.choices.isBoundByTenant(pod))
+		if mayGoAnew(pod, &repair) {
+			if left := boundPatience - r.choices.waited(pod.UID, r.clock); left > 0 {
+				result.RequeueAfter = sooner(result.RequeueAfter, left)
+			} else {
+				repair.end = true
+				repair.event.Message = "The pod is removed, and its controller makes another one, which may go anywhere: " + repair.event.Message
+			}
+		}
+		errs = append(errs, r.repair(ctx, pod, repair), r.tellProfiles(ctx, pod))
 	}
 	return result, errors.Join(errs...)
 }
@@ -239,20 +289,19 @@ func (r *podReconciler) requested(item request) ([]*corev1.Pod, error) {
 }
 
 func (r *podReconciler) repair(ctx context.Context, pod *corev1.Pod, repair podRepair) error {
+	if repair.superCluster != nil && *repair.superCluster == "" {
+		// Before the write, as the binder does: a pinned pod still names its super cluster, and asks for it from now
+		// on.
+		r.choices.chose(pod.UID, "")
+	}
+	write := r.write
 	if repair.end {
-		return r.end(ctx, pod)
+		write = r.end
 	}
-	if repair.superCluster != nil {
-		if *repair.superCluster == "" {
-			// Before the write, as the binder does: a pinned pod still names its super cluster, and asks for it from
-			// now on.
-			r.choices.chose(pod.UID, "")
-		}
-		if err := r.writeSuperCluster(ctx, pod, *repair.superCluster); err != nil {
-			return client.IgnoreNotFound(err)
-		}
+	if err := write(ctx, pod, &repair); err != nil {
+		return client.IgnoreNotFound(err)
 	}
-	if repair.event.Reason == reasonSuperClusterNotGranted {
+	if repair.event.Reason == reasonSuperClusterNotGranted && !mayGoAnew(pod, &repair) {
 		r.choices.settle(pod.UID)
 	}
 	if repair.event.Reason != "" {
@@ -261,9 +310,9 @@ func (r *podReconciler) repair(ctx context.Context, pod *corev1.Pod, repair podR
 	return nil
 }
 
-// end removes a pod that neverRan, unless it has changed: a super pod that the tenant has hidden by removing the label
-// goes as any that has no pod.
-func (r *podReconciler) end(ctx context.Context, pod *corev1.Pod) error {
+// end removes a pod that neverRan, or that is to be made anew, unless it has changed: a super pod that the tenant has
+// hidden by removing the label goes as any that has no pod.
+func (r *podReconciler) end(ctx context.Context, pod *corev1.Pod, _ *podRepair) error {
 	err := r.api.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: ptr.To[int64](0), Preconditions: &metav1.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion},
 	})
@@ -306,21 +355,30 @@ func (r *podReconciler) tellProfiles(ctx context.Context, pod *corev1.Pod) error
 	return nil
 }
 
-func (r *podReconciler) writeSuperCluster(ctx context.Context, pod *corev1.Pod, superCluster string) error {
-	var value any // null removes a key
-	if superCluster != "" {
-		value = superCluster
+// write writes what a repair changes on the pod.
+func (r *podReconciler) write(ctx context.Context, pod *corev1.Pod, repair *podRepair) error {
+	annotations, labels := map[string]any{}, map[string]any{}
+	if repair.superCluster != nil {
+		var value any // null removes a key
+		if *repair.superCluster != "" {
+			value = *repair.superCluster
+		}
+		annotations[schedulerv1alpha1.AnnotationSuperCluster], labels[schedulerv1alpha1.LabelSuperCluster] = value, value
+	}
+	if repair.boundByTenant {
+		annotations[tenancyv1alpha1.AnnotationBoundBy] = tenancyv1alpha1.BoundByTenant
+	}
+	if len(annotations) == 0 {
+		return nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": pod.UID, "resourceVersion": pod.ResourceVersion,
-		"annotations": map[string]any{schedulerv1alpha1.AnnotationSuperCluster: value},
-		"labels":      map[string]any{schedulerv1alpha1.LabelSuperCluster: value},
+		"uid": pod.UID, "resourceVersion": pod.ResourceVersion, "annotations": annotations, "labels": labels,
 	}})
 	if err != nil {
-		return fmt.Errorf("encoding super cluster %q: %w", superCluster, err)
+		return fmt.Errorf("encoding the repair of the pod: %w", err)
 	}
 	if _, err := r.api.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("writing super cluster %q: %w", superCluster, err)
+		return fmt.Errorf("repairing the pod: %w", err)
 	}
 	return nil
 }

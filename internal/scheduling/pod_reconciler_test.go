@@ -3,26 +3,34 @@ package scheduling
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/refusal"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/view"
+	"github.com/superpool/superpool/test/builders"
 )
 
 func TestRepairFor(t *testing.T) {
 	is := func(id string) func(string) bool { return func(superCluster string) bool { return superCluster == id } }
 	const key = schedulerv1alpha1.AnnotationSuperCluster
-	scheduled := corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}}
+	scheduled := corev1.PodStatus{StartTime: &metav1.Time{}, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}}
+	byTenant := corev1.PodStatus{Phase: corev1.PodPending, Conditions: scheduled.Conditions}
 	tests := map[string]struct {
 		annotation, label, nodeName string
 		refusal                     string
@@ -30,25 +38,31 @@ func TestRepairFor(t *testing.T) {
 		wantSuperCluster            *string
 		wantReason                  string
 	}{
-		"new":                               {},
-		"chosen":                            {annotation: "r1", label: "r1"},
-		"bound":                             {annotation: "r1", label: "r1", nodeName: "r1.node-1", status: scheduled},
-		"chose for itself what it holds":    {annotation: "r1", wantSuperCluster: ptr.To("r1")},
-		"chose what it does not hold":       {annotation: "r9", label: "r9", wantSuperCluster: ptr.To(""), wantReason: tenancy.ReasonSuperClusterNotPlaced},
-		"chosen, and the namespace leaves":  {annotation: "r3", label: "r3"},
-		"refused, and the namespace leaves": {annotation: "r3", label: "r3", refusal: "no room"},
-		"chose for itself what it leaves":   {annotation: "r3", wantSuperCluster: ptr.To(""), wantReason: tenancy.ReasonSuperClusterNotPlaced},
-		"label alone":                       {label: "r1", wantSuperCluster: ptr.To(""), wantReason: tenancy.ReasonSuperClusterNotPlaced},
-		"chose what it is refused":          {annotation: "r1", label: "r1", refusal: "no room", wantSuperCluster: ptr.To(""), wantReason: reasonSuperClusterNotGranted},
-		"label changed before the Binding":  {annotation: "r1", label: "r2", wantSuperCluster: ptr.To("r1")},
-		"moved after the Binding":           {annotation: "r2", label: "r2", nodeName: "r1.node-1", status: scheduled, wantSuperCluster: ptr.To("r1"), wantReason: reasonSuperClusterRestored},
-		"label lost after the Binding":      {annotation: "r1", nodeName: "r1.node-1", status: scheduled, wantSuperCluster: ptr.To("r1"), wantReason: reasonSuperClusterRestored},
-		"pinned":                            {nodeName: "r1.node-1", label: "r1"},
-		"pinned and chosen":                 {nodeName: "r1.node-1", wantSuperCluster: ptr.To("r1")},
-		"pinned, and another label":         {nodeName: "r1.node-1", annotation: "r2", label: "r2", wantSuperCluster: ptr.To("r1")},
-		"pinned to what it does not hold":   {nodeName: "r9.node-1", wantSuperCluster: ptr.To(""), wantReason: tenancy.ReasonSuperClusterNotPlaced},
-		"pinned to what it is refused":      {nodeName: "r1.node-1", label: "r1", refusal: "no room", wantSuperCluster: ptr.To(""), wantReason: reasonSuperClusterNotGranted},
-		"created with a foreign node name":  {annotation: "r1", label: "r1", nodeName: "node-1", wantReason: tenancy.ReasonNodeNameNotSupported},
+		"new":                                      {},
+		"chosen":                                   {annotation: "r1", label: "r1"},
+		"bound":                                    {annotation: "r1", label: "r1", nodeName: "r1.node-1", status: scheduled},
+		"chose for itself what it holds":           {annotation: "r1", wantSuperCluster: ptr.To("r1")},
+		"chose what it does not hold":              {annotation: "r9", label: "r9", wantSuperCluster: ptr.To(""), wantReason: tenancy.ReasonSuperClusterNotPlaced},
+		"chosen, and the namespace leaves":         {annotation: "r3", label: "r3"},
+		"refused, and the namespace leaves":        {annotation: "r3", label: "r3", refusal: "no room"},
+		"chose for itself what it leaves":          {annotation: "r3", wantSuperCluster: ptr.To(""), wantReason: tenancy.ReasonSuperClusterNotPlaced},
+		"label alone":                              {label: "r1", wantSuperCluster: ptr.To(""), wantReason: tenancy.ReasonSuperClusterNotPlaced},
+		"chose what it is refused":                 {annotation: "r1", label: "r1", refusal: "no room", wantSuperCluster: ptr.To(""), wantReason: reasonSuperClusterNotGranted},
+		"label changed before the Binding":         {annotation: "r1", label: "r2", wantSuperCluster: ptr.To("r1")},
+		"moved after the Binding":                  {annotation: "r2", label: "r2", nodeName: "r1.node-1", status: scheduled, wantSuperCluster: ptr.To("r1"), wantReason: reasonSuperClusterRestored},
+		"label lost after the Binding":             {annotation: "r1", nodeName: "r1.node-1", status: scheduled, wantSuperCluster: ptr.To("r1"), wantReason: reasonSuperClusterRestored},
+		"pinned":                                   {nodeName: "r1.node-1", label: "r1"},
+		"pinned and chosen":                        {nodeName: "r1.node-1", wantSuperCluster: ptr.To("r1")},
+		"pinned, and another label":                {nodeName: "r1.node-1", annotation: "r2", label: "r2", wantSuperCluster: ptr.To("r1")},
+		"pinned to what it does not hold":          {nodeName: "r9.node-1", wantSuperCluster: ptr.To(""), wantReason: tenancy.ReasonSuperClusterNotPlaced},
+		"pinned to what it is refused":             {nodeName: "r1.node-1", label: "r1", refusal: "no room", wantSuperCluster: ptr.To(""), wantReason: reasonSuperClusterNotGranted},
+		"bound by the tenant":                      {nodeName: "r1.node-1", status: byTenant, wantReason: reasonBoundByTenant},
+		"bound by the tenant elsewhere":            {nodeName: "r1.node-1", annotation: "r2", label: "r2", status: byTenant, wantReason: reasonBoundByTenant},
+		"bound by the tenant to no room":           {nodeName: "r9.node-1", label: "r1", status: byTenant, wantReason: reasonBoundByTenant},
+		"bound where it was sent, by whomever":     {nodeName: "r1.node-1", annotation: "r1", label: "r1", status: byTenant},
+		"bound by the tenant to what leaves":       {nodeName: "r3.node-1", label: "r3", status: byTenant},
+		"pinned to what leaves, and not there yet": {nodeName: "r3.node-1", wantSuperCluster: ptr.To(""), wantReason: tenancy.ReasonSuperClusterNotPlaced},
+		"created with a foreign node name":         {annotation: "r1", label: "r1", nodeName: "node-1", wantReason: tenancy.ReasonNodeNameNotSupported},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -63,13 +77,85 @@ func TestRepairFor(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := repairFor(projected.(*corev1.Pod), is("r1"), is("r3"), tc.refusal)
+			got := repairFor(projected.(*corev1.Pod), is("r1"), is("r3"), tc.refusal, foundBound(projected.(*corev1.Pod)))
 			if diff := cmp.Diff(tc.wantSuperCluster, got.superCluster); diff != "" {
 				t.Errorf("super cluster (-want +got):\n%s", diff)
 			}
 			if got.event.Reason != tc.wantReason {
 				t.Errorf("reason: want %q, got %q", tc.wantReason, got.event.Reason)
 			}
+		})
+	}
+}
+
+// TestGoesAnew: a pod that the tenant has bound where its namespace has no room is removed after a while if its
+// controller makes another one.
+func TestGoesAnew(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	for name, tc := range map[string]struct {
+		bound    time.Duration // since when it waits
+		by       string
+		alone    bool // it has no controller
+		placed   bool
+		refused  bool
+		started  bool
+		granted  bool // its super pod may be there, and the namespace leaves
+		want     bool
+		wantWait time.Duration
+	}{
+		"at once":                        {by: "-", wantWait: boundPatience},
+		"before long":                    {by: "-", bound: 50 * time.Second, wantWait: 10 * time.Second},
+		"after long":                     {by: "-", bound: boundPatience, want: true},
+		"after long, and there is room":  {by: "-", bound: time.Hour, placed: true},
+		"after long, and it is refused":  {by: "-", bound: time.Hour, placed: true, refused: true, want: true},
+		"after long, without controller": {by: "-", bound: time.Hour, alone: true},
+		"after long, and nobody told":    {bound: time.Hour},
+		"after long, and it runs":        {by: "-", bound: time.Hour, started: true},
+		"after long, and it may run":     {by: "-", bound: time.Hour, granted: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "pod", UID: "1", OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", UID: "2", Controller: ptr.To(!tc.alone)}}},
+				Spec:       corev1.PodSpec{NodeName: "r1.node-1"},
+				Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}},
+			}
+			if tc.by != "" {
+				pod.Annotations = map[string]string{tenancyv1alpha1.AnnotationBoundBy: tc.by}
+			}
+			if tc.started {
+				pod.Status.StartTime = &metav1.Time{}
+			}
+			np := &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web"}}
+			if tc.placed {
+				np.Status.Placements = []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1", Reserved: cores("1")}}
+			}
+			chosen := newChoices()
+			if tc.bound > 0 {
+				require.Zero(t, chosen.waited(pod.UID, testingclock.NewFakePassiveClock(now.Add(-tc.bound))))
+			}
+			if tc.granted {
+				pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
+				np.Status.Placements = []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1", Leaving: &schedulerv1alpha1.Leaving{Reserved: cores("0"), Reason: schedulerv1alpha1.LeavingDrained}}}
+			}
+			api, meta := fake.NewClientset(pod), newStoredPlacements(t, np)
+			projected, err := view.TenantPod(pod.DeepCopy())
+			require.NoError(t, err)
+			pods := informers.NewSharedInformerFactory(api, 0).Core().V1().Pods()
+			require.NoError(t, pods.Informer().GetIndexer().Add(projected))
+			if tc.refused {
+				chosen.refuse(projected.(*corev1.Pod), refusal.Refusal{Message: "no room"})
+			}
+			reconciler := &podReconciler{
+				key: "tenant", store: NewStore(meta, meta), api: api, pods: pods.Lister(), choices: chosen, recorder: events.NewFakeRecorder(10),
+				virtualNodes: newDispatcher().virtualNodes, clock: testingclock.NewFakePassiveClock(now),
+			}
+			result, err := reconciler.Reconcile(t.Context(), request{concern: concernPod, namespace: "web", name: "pod"})
+			require.NoError(t, err)
+			require.Equal(t, tc.wantWait, result.RequeueAfter)
+			_, err = api.CoreV1().Pods("web").Get(t.Context(), "pod", metav1.GetOptions{})
+			require.Equal(t, tc.want, apierrors.IsNotFound(err), "%v", err)
 		})
 	}
 }
@@ -91,7 +177,7 @@ func TestAPinnedPodIsChosenAgain(t *testing.T) {
 	chosen := newChoices()
 	chosen.listed()
 	chosen.chose(pod.UID, "r1")
-	reconciler := &podReconciler{key: "tenant", store: NewStore(meta, meta), api: api, pods: pods.Lister(), choices: chosen, recorder: events.NewFakeRecorder(1), virtualNodes: newDispatcher().virtualNodes}
+	reconciler := &podReconciler{key: "tenant", store: NewStore(meta, meta), api: api, pods: pods.Lister(), choices: chosen, recorder: events.NewFakeRecorder(1), clock: clock.RealClock{}, virtualNodes: newDispatcher().virtualNodes}
 	_, err = reconciler.Reconcile(t.Context(), request{concern: concernPod, namespace: "web", name: "pod"})
 	require.NoError(t, err)
 	left, err := api.CoreV1().Pods("web").Get(t.Context(), "pod", metav1.GetOptions{})
@@ -161,7 +247,7 @@ func TestPodsLeaveWithTheirPlacement(t *testing.T) {
 			}
 			if tc.bound {
 				pod.Spec.NodeName = "r1.node-1"
-				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
+				builders.Bind(pod)
 			}
 			api := fake.NewClientset(pod)
 			projected, err := view.TenantPod(pod.DeepCopy())
@@ -170,7 +256,7 @@ func TestPodsLeaveWithTheirPlacement(t *testing.T) {
 			require.NoError(t, pods.Informer().GetIndexer().Add(projected))
 			meta := newStoredPlacements(t, np)
 			recorder := events.NewFakeRecorder(1)
-			reconciler := &podReconciler{key: "tenant", store: NewStore(meta, meta), api: api, pods: pods.Lister(), recorder: recorder, virtualNodes: nodesOf(tc.nodes...)}
+			reconciler := &podReconciler{key: "tenant", store: NewStore(meta, meta), api: api, pods: pods.Lister(), recorder: recorder, clock: clock.RealClock{}, virtualNodes: nodesOf(tc.nodes...)}
 			result, err := reconciler.Reconcile(t.Context(), request{concern: concernPod, namespace: "web"})
 			require.NoError(t, err)
 			require.Equal(t, tc.again, result.RequeueAfter > 0)

@@ -398,7 +398,7 @@ func runStockCase(t *testing.T, tc stockCase) (feasible []string, chosen string)
 	for _, pod := range tc.existing {
 		running := pod.Obj().DeepCopy()
 		running.Spec.NodeName = tenancy.NodeName(running.Spec.NodeName, "node")
-		running.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
+		builders.Bind(running)
 		require.NoError(t, c.sched.Cache.AddPod(logger, viewOf(t, running)))
 	}
 	projected := viewOf(t, tc.pod.Obj().DeepCopy())

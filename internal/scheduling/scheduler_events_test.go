@@ -87,7 +87,7 @@ func (e *eventBed) add(wrapper *st.PodWrapper) {
 		pod.Labels = merge(pod.Labels, map[string]string{schedulerv1alpha1.LabelSuperCluster: pod.Spec.NodeName})
 		pod.Annotations = map[string]string{schedulerv1alpha1.AnnotationSuperCluster: pod.Spec.NodeName}
 		pod.Spec.NodeName = tenancy.NodeName(pod.Spec.NodeName, "node")
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
+		builders.Bind(pod)
 	}
 	_, err := e.api.CoreV1().Pods("ns1").Create(e.ctx, pod, metav1.CreateOptions{})
 	require.NoError(e.t, err)

@@ -7,10 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/tools/cache"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/ptr"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/nodegroups"
 	"github.com/superpool/superpool/internal/slice"
@@ -22,15 +22,14 @@ import (
 // plane: the view's own spec.nodeName is a super cluster. It never reaches an API server.
 const AnnotationBoundNode = nodegroups.AnnotationBoundNode
 
-// AnnotationPinnedNode is, on the Pods of a tenant's pod view, the node that the tenant has written into the spec of a
-// Pod which no syncer has bound yet. Such a Pod asks for the super cluster of that node.
+// AnnotationPinnedNode is, on the Pods of a tenant's pod view, the node that a Pod is pinned to: by spec.nodeName, or
+// by a Binding that no syncer made. Such a Pod asks for the super cluster of that node.
 const AnnotationPinnedNode = "scheduler.tenancy.x-k8s.io/pinned-node"
 
-// pinnedTo returns the super cluster of the node that a tenant has written into the spec of a Pod. It returns false for
-// a Pod that is bound, of which the syncer, or the API server after a Binding, says so in condition PodScheduled, and
-// for a node name that no syncer made.
+// pinnedTo returns the super cluster of the node that a Pod is pinned to. It returns false for a Pod that is bound
+// (tenancy.IsBound), and for a node name that no syncer made.
 func pinnedTo(pod *corev1.Pod) (string, bool) {
-	if _, scheduled := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionTrue {
+	if tenancy.IsBound(pod) {
 		return "", false
 	}
 	return tenancy.NodeSuperCluster(pod.Spec.NodeName)
@@ -54,6 +53,9 @@ func TenantPod(object any) (any, error) {
 			AnnotationBoundNode: "", AnnotationPinnedNode: pod.Spec.NodeName, schedulerv1alpha1.AnnotationSuperCluster: superCluster,
 		}
 		pod.Spec.NodeName = ""
+		if by, told := pod.Annotations[tenancyv1alpha1.AnnotationBoundBy]; told {
+			annotations[tenancyv1alpha1.AnnotationBoundBy] = by
+		}
 	} else if superCluster, exists := pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster]; exists {
 		annotations[schedulerv1alpha1.AnnotationSuperCluster] = superCluster
 	}

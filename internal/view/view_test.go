@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
@@ -148,13 +149,17 @@ func TestTenantPods(t *testing.T) {
 	for name, tc := range map[string]struct {
 		annotation, nodeName string
 		// pinned is whether the tenant wrote nodeName itself.
-		pinned         bool
+		pinned bool
+		// byTenant is whether no syncer has bound it.
+		byTenant       bool
 		want, wantAsks string
 		wantPreemption *corev1.PreemptionPolicy
 	}{
 		"none":                     {},
 		"chosen":                   {annotation: "r1", want: "r1"},
 		"not chosen":               {annotation: "r2", wantPreemption: &never},
+		"bound by the tenant":      {annotation: "r2", nodeName: "r2.node-1", byTenant: true, wantPreemption: &never},
+		"bound where it was sent":  {annotation: "r2", nodeName: "r1.node-1", byTenant: true, want: "r1", wantAsks: "r1"},
 		"bound":                    {annotation: "r1", nodeName: "r1.node-1", want: "r1"},
 		"bound, and changed later": {annotation: "r2", nodeName: "r1.node-1", want: "r1"},
 		"pinned, and chosen":       {annotation: "r2", nodeName: "r1.node-1", pinned: true, want: "r1", wantAsks: "r1"},
@@ -167,7 +172,10 @@ func TestTenantPods(t *testing.T) {
 				pod.Annotations = map[string]string{schedulerv1alpha1.AnnotationSuperCluster: tc.annotation}
 			}
 			if tc.nodeName != "" && !tc.pinned {
-				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
+				builders.Bind(pod)
+			}
+			if tc.byTenant {
+				delete(pod.Annotations, tenancyv1alpha1.AnnotationBoundBy)
 			}
 			if tc.wantAsks == "" {
 				tc.wantAsks = tc.annotation

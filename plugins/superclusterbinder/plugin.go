@@ -26,6 +26,7 @@ import (
 	"github.com/superpool/superpool/apis/config/validation"
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/failedchoice"
+	"github.com/superpool/superpool/internal/tenancy"
 )
 
 const (
@@ -167,8 +168,15 @@ func (pl *SuperClusterBinder) write(ctx context.Context, pod *corev1.Pod, superC
 	case err != nil: // the message is for the reader only
 		klog.FromContext(ctx).V(3).Info("Could not replace the message of an earlier refusal", "pod", klog.KObj(pod), "err", err)
 	}
-	_, err = pl.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
-	return err //nolint:wrapcheck // Bind wraps it
+	written, err := pl.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return err //nolint:wrapcheck // Bind wraps it
+	}
+	// Somebody else has bound the pod meanwhile. kube-scheduler would wait for ever until it sees it here.
+	if in, _ := tenancy.NodeSuperCluster(written.Spec.NodeName); written.Spec.NodeName != "" && in != superCluster {
+		return fmt.Errorf("something in the tenant's control plane has bound the pod to node %s meanwhile", written.Spec.NodeName)
+	}
+	return nil
 }
 
 // chosenMessage is what the tenant reads until the pod is bound.

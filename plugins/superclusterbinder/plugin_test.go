@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -54,6 +55,7 @@ func TestBind(t *testing.T) {
 		made.ResourceVersion = "1"
 		return made
 	}
+	boundMeanwhile := func(err error) bool { return err != nil && strings.Contains(err.Error(), "meanwhile") }
 	tests := map[string]struct {
 		// stored is the pod in the tenant control plane, nil if it is gone.
 		stored *corev1.Pod
@@ -82,9 +84,17 @@ func TestBind(t *testing.T) {
 		"a pod that asks for it and changes meanwhile": {
 			stored: versioned(chosen(), waits), live: "2", want: versioned(chosen(), waits), wantErr: apierrors.IsConflict, wantPatches: []string{"status"},
 		},
-		"a pod that is bound to a node already keeps it": {
-			stored: web().Node("node-1").Conditions([]corev1.PodCondition{scheduled}).Obj(),
-			want:   chosen().Node("node-1").Conditions([]corev1.PodCondition{scheduled}).Obj(), wantPatches: []string{""},
+		"a pod that was bound elsewhere meanwhile": {
+			stored: web().Node("r2.node-1").Conditions([]corev1.PodCondition{scheduled}).Obj(), queued: web().Obj(), wantErr: boundMeanwhile,
+			want: chosen().Node("r2.node-1").Conditions([]corev1.PodCondition{scheduled}).Obj(), wantPatches: []string{""},
+		},
+		"a pod that was bound to a node of nobody meanwhile": {
+			stored: web().Node("node-1").Conditions([]corev1.PodCondition{scheduled}).Obj(), queued: web().Obj(), wantErr: boundMeanwhile,
+			want: chosen().Node("node-1").Conditions([]corev1.PodCondition{scheduled}).Obj(), wantPatches: []string{""},
+		},
+		"a pod that is pinned to a node there": {
+			stored: web().Node("r1.node-1").Conditions([]corev1.PodCondition{scheduled}).Obj(), queued: web().Obj(),
+			want: chosen().Node("r1.node-1").Conditions([]corev1.PodCondition{scheduled}).Obj(), wantPatches: []string{""},
 		},
 		"the refusal of earlier is replaced": {
 			stored: web().Conditions([]corev1.PodCondition{other, refused}).Obj(),

@@ -56,3 +56,10 @@ func Owned[T client.Object](object T, owner tenancy.Owner) T {
 	tenancy.SetOwner(object, owner)
 	return object
 }
+
+// Bind makes a pod of a tenant one that the syncer of r1 has bound to the node in its spec, and returns it.
+func Bind(pod *corev1.Pod) *corev1.Pod {
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, tenancyv1alpha1.AnnotationBoundBy, "r1")
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
+	return pod
+}

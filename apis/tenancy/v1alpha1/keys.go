@@ -73,6 +73,12 @@ const (
 	// nodes are drained: only one may at a time. Another one takes its turn over where it is out of service or gone.
 	// Written by the syncers; read by the syncers.
 	AnnotationDisruptedIn = "tenancy.x-k8s.io/disrupted-in"
+	// AnnotationBoundBy on a pod of a tenant says who bound it to its node: the id of the super cluster whose syncer
+	// made the Binding, or "-" (BoundByTenant). Written by the syncer, vc-scheduler; read by the syncer, vc-scheduler.
+	AnnotationBoundBy = "tenancy.x-k8s.io/bound-by"
+	// BoundByTenant is the value of AnnotationBoundBy on a pod that something else in the tenant's control plane has
+	// bound, such as a kube-scheduler. No super cluster has such an id.
+	BoundByTenant = "-"
 )
 
 // Marks that tenants write in their control planes.

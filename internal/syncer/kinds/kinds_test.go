@@ -78,7 +78,7 @@ func TestTenantPodStatus(t *testing.T) {
 		{
 			name: "a pod that runs",
 			tenant: podWith("r1.n1", corev1.PodStatus{
-				Phase: corev1.PodPending, QOSClass: corev1.PodQOSGuaranteed, ObservedGeneration: 2,
+				Phase: corev1.PodPending, QOSClass: corev1.PodQOSGuaranteed, ObservedGeneration: 2, StartTime: &metav1.Time{},
 				Conditions: []corev1.PodCondition{condition(corev1.PodScheduled, corev1.ConditionTrue, "tenant"), condition(corev1.PodResizePending, corev1.ConditionTrue, "stale")},
 			}),
 			super: podWith("n1", corev1.PodStatus{

@@ -26,7 +26,7 @@ func (p *Pods) deleteDown(ctx context.Context, step Step, pair *podPair) error {
 		}
 		return p.deleteSuper(ctx, pair, nil, proven)
 	case StepDeleteElsewhere:
-		return p.deleteSuper(ctx, pair, nil, proof.NotNeeded("its pod, by UID, is bound in another super cluster"))
+		return p.deleteSuper(ctx, pair, nil, proof.NotNeeded("its pod, by UID, has another node"))
 	}
 	elapsed := p.env.endings.first(pair.key, pair.tenantPod.UID, p.env.Clock.Now())
 	grace := remainingGrace(pair.tenantPod, pair.superPod, elapsed)

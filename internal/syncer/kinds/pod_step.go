@@ -56,7 +56,8 @@ const (
 	StepDeleteSuper
 	// StepDeleteSuperAndUp is StepDeleteSuper, and writes the status to the tenant pod.
 	StepDeleteSuperAndUp
-	// StepDeleteElsewhere deletes the super pod of a tenant pod that is bound in another super cluster.
+	// StepDeleteElsewhere deletes the super pod of a tenant pod that is bound in another super cluster, or pinned to
+	// another node.
 	StepDeleteElsewhere
 	// StepDeleteOrphan deletes the super pod of a tenant pod that is gone or replaced (proof: live read of the tenant
 	// pod).
@@ -186,6 +187,7 @@ const configTime = 12 * time.Second
 //	pinned to a node here      on no node                    down and up: PodScheduled with the reason
 //	bound here                 on no node                    down: it was created again
 //	bound here                 on another node               remove moved: a pod cannot move
+//	pinned to a node here      on another node               delete elsewhere; then it is created on that node
 //	bound here                 on that node                  down and up
 //	bound here                 on that node, being deleted   up and evict; a finished one stays
 //
@@ -241,6 +243,8 @@ func stepOfBound(tenantPod, superPod *corev1.Pod, sameNode bool) Step {
 		return StepDownAndUp
 	case unscheduled:
 		return StepDown
+	case !sameNode && !isBound(tenantPod):
+		return StepDeleteElsewhere
 	case !sameNode:
 		return StepRemoveMoved
 	case superPod.DeletionTimestamp != nil && !podutil.IsPodTerminal(superPod):
@@ -278,7 +282,7 @@ func stepWithoutSuperPod(tenantPod *corev1.Pod, facts *Facts) Step {
 		return StepRemoveTenant
 	}
 	switch {
-	case elsewhere && isBound(tenantPod):
+	case elsewhere && tenancy.HasBinding(tenantPod):
 		return StepNone
 	case podutil.IsPodTerminal(tenantPod):
 		return StepNone
@@ -330,13 +334,8 @@ func boundIn(tenantPod *corev1.Pod, superCluster string) bool {
 	return of == superCluster
 }
 
-// isBound returns whether the nodeName of a pod was set by a Binding: the API server then adds the condition
-// PodScheduled. A pod with a nodeName that the tenant wrote is pinned until its super pod is on that node, and has the
-// condition from then on (TenantPodStatus).
-func isBound(tenantPod *corev1.Pod) bool {
-	_, scheduled := podutil.GetPodCondition(&tenantPod.Status, corev1.PodScheduled)
-	return scheduled != nil && scheduled.Status == corev1.ConditionTrue
-}
+// isBound returns whether a syncer has bound a pod, or it has run. Any other pod with a nodeName is pinned.
+func isBound(tenantPod *corev1.Pod) bool { return tenancy.IsBound(tenantPod) }
 
 // awaitsEnd returns whether a controller keeps a pod that ran, by a finalizer, until it is finished, as Jobs do.
 func awaitsEnd(tenantPod *corev1.Pod) bool {

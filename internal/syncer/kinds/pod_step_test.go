@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
@@ -29,11 +30,27 @@ func onNode(name string) func(pod *corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Spec.NodeName = name }
 }
 
-// bound is onNode with what a Binding leaves.
+// bound is onNode with what a Binding of a syncer leaves.
 func bound(name string) func(pod *corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		boundByTenant(name)(pod)
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, tenancyv1alpha1.AnnotationBoundBy, "r1")
+	}
+}
+
+// boundByTenant is onNode with what any other Binding leaves.
+func boundByTenant(name string) func(pod *corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Spec.NodeName = name
 		pod.Status.Conditions = append(pod.Status.Conditions, condition(corev1.PodScheduled, corev1.ConditionTrue, ""))
+	}
+}
+
+// toldBoundByTenant is boundByTenant with the annotation of vc-scheduler.
+func toldBoundByTenant(name string) func(pod *corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		boundByTenant(name)(pod)
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, tenancyv1alpha1.AnnotationBoundBy, tenancyv1alpha1.BoundByTenant)
 	}
 }
 
@@ -142,7 +159,15 @@ func TestNextStep(t *testing.T) {
 		}},
 		{name: "pinned, and its super pod has no node", tenant: stepPod("uid", onNode("r1.n1")), super: stepPod("super-uid", ours), want: kinds.StepDownAndUp},
 		{name: "pinned, and its super pod is there", tenant: stepPod("uid", onNode("r1.n1")), super: stepPod("super-uid", ours, onNode("n1")), want: kinds.StepDownAndUp},
-		{name: "pinned, and its super pod is elsewhere", tenant: stepPod("uid", onNode("r1.n1")), super: stepPod("super-uid", ours, onNode("n2")), want: kinds.StepRemoveMoved},
+		{name: "pinned, and its super pod is elsewhere", tenant: stepPod("uid", onNode("r1.n1")), super: stepPod("super-uid", ours, onNode("n2")), want: kinds.StepDeleteElsewhere},
+		{name: "bound here by the tenant", tenant: stepPod("uid", boundByTenant("r1.n1")), want: kinds.StepCreate},
+		{name: "bound here by the tenant, and told so", tenant: stepPod("uid", toldBoundByTenant("r1.n1")), want: kinds.StepCreate},
+		{name: "bound here by the tenant, its super pod has no node", tenant: stepPod("uid", boundByTenant("r1.n1")), super: stepPod("s", ours), want: kinds.StepDownAndUp},
+		{name: "bound here by the tenant, its super pod is there", tenant: stepPod("uid", boundByTenant("r1.n1")), super: stepPod("s", ours, onNode("n1")), want: kinds.StepDownAndUp},
+		{name: "bound here by the tenant, its super pod is elsewhere", tenant: stepPod("uid", boundByTenant("r1.n1")), super: stepPod("s", ours, onNode("n2")), want: kinds.StepDeleteElsewhere},
+		{name: "bound elsewhere by the tenant", tenant: stepPod("uid", boundByTenant("r2.n1")), want: kinds.StepNone},
+		{name: "bound elsewhere by the tenant, and it is here", tenant: stepPod("uid", boundByTenant("r2.n1")), super: stepPod("s", ours, onNode("n1")), want: kinds.StepDeleteElsewhere},
+		{name: "bound here by the tenant, ran, and is lost", tenant: stepPod("uid", toldBoundByTenant("r1.n1"), running), want: kinds.StepRemoveLost},
 		{name: "pinned and deleted before it ran", tenant: stepPod("uid", onNode("r1.n1"), terminating(30)), want: kinds.StepRemoveTenant},
 		{name: "a nodeName of another one without a Binding", tenant: stepPod("uid", onNode("r2.n1")), want: kinds.StepWarnNodeName},
 		{name: "a nodeName of nobody without a Binding", tenant: stepPod("uid", onNode("n1")), want: kinds.StepWarnNodeName},
@@ -283,7 +308,7 @@ func everyTenantPod() []*corev1.Pod {
 	return append(combinations("uid",
 		[]func(pod *corev1.Pod){nil, terminating(30), terminating(0)},
 		[]func(pod *corev1.Pod){
-			nil, bound("r1.n1"), bound("r1.n2"), bound("r2.n1"), bound("n1"), onNode("r1.n1"), onNode("r2.n1"), onNode(".n1"), onNode("r1."),
+			nil, bound("r1.n1"), bound("r1.n2"), bound("r2.n1"), bound("n1"), boundByTenant("r1.n1"), boundByTenant("r2.n1"), onNode("r1.n1"), onNode("r2.n1"), onNode(".n1"), onNode("r1."),
 		},
 		[]func(pod *corev1.Pod){nil, inPhase(corev1.PodRunning), inPhase(corev1.PodSucceeded)},
 		[]func(pod *corev1.Pod){nil, withFinalizer},
@@ -361,8 +386,10 @@ func (s *situation) here() bool {
 	return s.tenant != nil && strings.HasPrefix(s.tenant.Spec.NodeName, "r1.")
 }
 
-// pinned returns whether the tenant wrote the node's name itself: there was no Binding.
-func (s *situation) pinned() bool { return s.here() && len(s.tenant.Status.Conditions) == 0 }
+// pinned returns whether no syncer has bound the tenant's pod to its node, and it has not run.
+func (s *situation) pinned() bool {
+	return s.here() && len(s.tenant.Annotations) == 0 && (len(s.tenant.Status.Conditions) == 0 || s.tenant.Status.Phase == "")
+}
 
 // awaits returns whether the tenant wants a super pod that nobody has made.
 func (s *situation) awaits() bool {
@@ -400,10 +427,13 @@ var allowedSteps = map[kinds.Step]func(s *situation) bool{
 	},
 	kinds.StepDeleteSuper:      func(s *situation) bool { return s.pair && s.deletes() },
 	kinds.StepDeleteSuperAndUp: func(s *situation) bool { return s.pair && s.deletes() },
-	kinds.StepDeleteElsewhere:  func(s *situation) bool { return s.pair && s.tenant.Spec.NodeName != "" && !s.here() },
-	kinds.StepDeleteOrphan:     func(s *situation) bool { return s.ours && !s.pair },
-	kinds.StepRemoveTenant:     func(s *situation) bool { return s.super == nil && s.deletes() },
-	kinds.StepRemoveLost:       func(s *situation) bool { return s.super == nil && s.here() },
+	kinds.StepDeleteElsewhere: func(s *situation) bool {
+		elsewhere := s.tenant != nil && s.tenant.Spec.NodeName != "" && !s.here()
+		return s.pair && (elsewhere || s.pinned() && s.super.Spec.NodeName != "" && s.tenant.Spec.NodeName != "r1."+s.super.Spec.NodeName)
+	},
+	kinds.StepDeleteOrphan: func(s *situation) bool { return s.ours && !s.pair },
+	kinds.StepRemoveTenant: func(s *situation) bool { return s.super == nil && s.deletes() },
+	kinds.StepRemoveLost:   func(s *situation) bool { return s.super == nil && s.here() },
 	kinds.StepRemoveMoved: func(s *situation) bool {
 		return s.syncs() && s.here() && s.super.Spec.NodeName != "" && s.tenant.Spec.NodeName != "r1."+s.super.Spec.NodeName
 	},

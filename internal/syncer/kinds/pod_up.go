@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -32,8 +33,11 @@ func (p *Pods) bind(ctx context.Context, pair *podPair) error {
 		return err
 	}
 	binding := &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pair.tenantPod.Namespace, Name: pair.tenantPod.Name, UID: pair.tenantPod.UID},
-		Target:     corev1.ObjectReference{Kind: "Node", Name: tenancy.NodeName(p.env.ID, superNode)},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pair.tenantPod.Namespace, Name: pair.tenantPod.Name, UID: pair.tenantPod.UID,
+			Annotations: map[string]string{tenancyv1alpha1.AnnotationBoundBy: p.env.ID}, // the API server writes them onto the pod
+		},
+		Target: corev1.ObjectReference{Kind: "Node", Name: tenancy.NodeName(p.env.ID, superNode)},
 	}
 	p.env.clearWarning(pair.key)
 	err := pair.tenant.Client.SubResource("binding").Create(ctx, pair.tenantPod.DeepCopy(), binding)
