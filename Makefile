@@ -148,6 +148,12 @@ test-e2e: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Run the demo as a test, ag
 test-attacks: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Attack a pool with real API servers as a hostile tenant does (docs/security.md), and take it down.
 	@GO='$(GO)' hack/attacks.sh
 
+# For how long.
+SIEGE ?= 5m
+.PHONY: siege
+siege: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Let three tenants try what ended programs before while a fourth creates a pod each second, and compare its pods with those before: SIEGE=5m.
+	@GO='$(GO)' SIEGE='$(SIEGE)' ATTACKERS='attacker second third' TEST_TAGS=attacks,siege TEST_FLAGS='-run ^TestSiege$$ -v -timeout 0' hack/attacks.sh
+
 .PHONY: drills
 drills: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Drain, lose and return super clusters of a pool of real API servers, and take it down.
 	@hack/drills.sh

@@ -2,6 +2,9 @@
 # Starts a pool with two tenants, one of which attacks it (test/attacks), and takes it down. After a failure it copies
 # the logs to _output/attacks-logs. TEST_FLAGS are passed to `go test`.
 #
+#   ATTACKERS    names of the tenants that attack, default "attacker"; test/attacks knows the first one, and all with
+#                TEST_TAGS=siege
+#   TEST_TAGS    build tags of the tests, default attacks
 #   ATTACKS_DIR  folder of all state, default _output/attacks; it is removed as a whole
 #   KEEP         1 leaves the pool running; the next run removes it, and so does DEMO_DIR=_output/attacks
 #                hack/demo-down.sh
@@ -15,11 +18,12 @@ for part in pool steps setup; do
 done
 NAME=attacks
 DATA=$ROOT/test/attacks/testdata
-TENANTS=(attacker neighbour)
+read -ra ATTACKERS <<<"${ATTACKERS:-attacker}"
+TENANTS=("${ATTACKERS[@]}" neighbour)
 CLUSTERS=(meta "${SUPERS[@]}" "${TENANTS[@]}")
 
 set_up_pool() {
-  step "Start five control planes: meta, r1, r2 and two tenants'"
+  step "Start the control planes: meta, r1, r2 and ${#TENANTS[@]} tenants'"
   stop_pool
   mkdir -p "$OUT"/{pids,logs}
   choose_ports
@@ -35,7 +39,8 @@ set_up_pool() {
   done
   step "Import the tenants"
   for name in "${TENANTS[@]}"; do
-    import_tenant "$name" "$DATA/tenants.yaml"
+    sed "s/NAME/$name/; s/POLICY/$([[ $name == neighbour ]] && echo default || echo attacked)/" "$DATA/tenant.yaml" >"$name.yaml"
+    import_tenant "$name" "$name.yaml"
   done
   set_up_programs
   wait_pool
@@ -49,5 +54,5 @@ echo "attacks: the pool runs after $((SECONDS - STARTED)) s"
 step "Attack it"
 cd "$ROOT"
 # shellcheck disable=SC2086
-ATTACKS_DIR=$OUT "${GO:-go}" test -tags attacks -count 1 -timeout 15m ${TEST_FLAGS:-} ./test/attacks/
+ATTACKS_DIR=$OUT ATTACKERS="${ATTACKERS[*]}" "${GO:-go}" test -tags "${TEST_TAGS:-attacks}" -count 1 -timeout 15m ${TEST_FLAGS:-} ./test/attacks/
 echo "attacks: every attack failed, and every twin works; $((SECONDS - STARTED)) s in all"

@@ -64,7 +64,7 @@ set_up_pool() {
 # is a link that swallows what it is given: connections are accepted, and nothing is answered.
 link() {
   local server listens
-  listens=127.0.0.1:$(port 46)
+  listens=127.0.0.1:$(port 96)
   server=$(kubectl config view --kubeconfig "$1.kubeconfig" -o jsonpath='{.clusters[0].cluster.server}')
   # Its name has the path by which the processes of a pool are found.
   run_detached "link-$1" bash -c 'exec -a "$0" "$@"' "$OUT/link-$1" "$BIN/etcd" gateway start \

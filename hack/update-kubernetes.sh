@@ -65,3 +65,4 @@ while read -r library; do
 done < <(libraries "$gomod")
 ((${#versions[@]} > 0)) || fail "the go.mod of Kubernetes $version names no libraries"
 while read -r folder; do update "$folder"; done < <(cd "$ROOT" && git grep -lE '^\s*(require )?k8s\.io/kubernetes v' -- '*go.mod' | xargs -n 1 dirname)
+echo "update-kubernetes: read again what could end a program (docs/security.md): klog.Fatal, FlushAndExit and panics of kube-scheduler's cache, queue and handlers"

@@ -27,14 +27,14 @@ port() { echo $(($(cat "$OUT/ports") + $1)); }
 choose_ports() {
   local base offset
   for base in $(seq 21000 100 29900); do
-    for offset in $(seq 0 47); do
+    for offset in $(seq 0 99); do
       # Connecting to a port without a listener fails at once.
       if (exec 3<>"/dev/tcp/127.0.0.1/$((base + offset))") 2>/dev/null; then continue 2; fi
     done
     echo "$base" >"$OUT/ports"
     return
   done
-  echo "no block of 48 free ports between 21000 and 29999" >&2
+  echo "no block of 100 free ports between 21000 and 29999" >&2
   return 1
 }
 
@@ -108,9 +108,9 @@ program_flags() { :; }
 # program_port NAME: the probe port of a program; its metrics port is the next one.
 program_port() {
   case $1 in
-    vc-scheduler) port 40 ;;
-    syncer | syncer-r1) port 42 ;;
-    syncer-r2) port 44 ;;
+    vc-scheduler) port 90 ;;
+    syncer | syncer-r1) port 92 ;;
+    syncer-r2) port 94 ;;
   esac
 }
 

@@ -38,6 +38,14 @@ func All() []Attack {
 		{"foreign-cluster", "marks", "a pod that names a super cluster where its namespace holds nothing", "the choice is removed, Event `SuperClusterNotPlaced`; no super pod there", nil},
 		{"forged-node", "marks", "a Node with the pool's labels that names a super node on which no pod of the tenant runs", "the Node is told nothing of the super node", []int{28}},
 
+		{"other-cluster", "binding", "a Binding of its own pod, which was sent to one super cluster and is not bound there yet, to a node of another one", "kube-scheduler is told of a pod that moves as of one that ends and another one; Event `BoundByTenant`, and the programs live", nil},
+		{"own-scheduler", "binding", "a kube-scheduler in its control plane", "what it binds runs there if the namespace has room there, else its controller makes it anew; Event `BoundByTenant` says what to turn off", nil},
+
+		{"tenant", "identity", "a second VirtualCluster with the kubeconfig of another tenant", "`Ready=False`, reason DuplicateControlPlane, names the other one, of which nothing changes", nil},
+		{"super-cluster", "identity", "a VirtualCluster with the kubeconfig of a super cluster", "as above; no super namespace of a super namespace", nil},
+		{"meta-cluster", "identity", "a VirtualCluster with the kubeconfig of the meta cluster", "as above", nil},
+		{"joins-the-pool", "identity", "to be a super cluster: an id in its control plane, and a Cluster with its kubeconfig", "Event `DuplicateControlPlane` on the Cluster, and no virtual Node", nil},
+
 		{"account-secret", "tokens", "a Secret of type `kubernetes.io/service-account-token`", "it goes down as Opaque, so no token of a super cluster gets into it", nil},
 		{"audience", "tokens", "a projected token whose audience is the super cluster's API server", "the token is the tenant's own, and the super cluster refuses it", nil},
 		{"automount", "tokens", "a pod and a service account that ask for their token to be mounted", "super pods mount no token of the super cluster", nil},
