@@ -115,8 +115,8 @@ func TestTenantsInTrouble(t *testing.T) {
 	require.Equal(t, string(vc.UID), root.Annotations[tenancyv1alpha1.AnnotationVirtualClusterUID])
 }
 
-// TestTenantTwice: a second VirtualCluster of one control plane is not engaged, and takes its place once the first one is
-// gone. By which address it is reached does not matter.
+// TestTenantTwice: a second VirtualCluster of one control plane is not engaged, and takes its place once the first one
+// is gone. By which address it is reached does not matter.
 func TestTenantTwice(t *testing.T) {
 	createSecret(t, "elder", "value", shared.tenant.KubeConfig)
 	elder := createTenant(t, "elder")
