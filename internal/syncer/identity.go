@@ -187,7 +187,8 @@ func (g *guard) recorded(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// same returns an error if the super cluster has another id than before, or is refused.
+// same returns an error if the super cluster has another id than before, or is refused. The first is proof.ErrOther: the
+// guard has asked for the UID a moment ago, and another cluster may answer since.
 func (g *guard) same(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	id, err := readID(ctx, g.super)
@@ -195,7 +196,7 @@ func (g *guard) same(ctx context.Context) error {
 	case err != nil:
 		logger.V(2).Info("The super cluster does not say its id", "err", err)
 	case id != g.identity.ID:
-		return fmt.Errorf("the super cluster's id was %s and is %s now", g.identity.ID, id)
+		return fmt.Errorf("%w, or the super cluster was given another id: it was %s and is %s now", proof.ErrOther, g.identity.ID, id)
 	case !g.pooled:
 		return nil
 	}
