@@ -81,6 +81,38 @@ func TestLacks(t *testing.T) {
 	}
 }
 
+// TestAbsentAtAChange: behind the address of a control plane there is another one for a while.
+func TestAbsentAtAChange(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		// answers are the UIDs of the control planes that answer before the read, and after it if that is asked.
+		answers   []types.UID
+		has       bool
+		wantLacks bool
+		wantErr   error
+	}{
+		{name: "it is the same before and after", answers: []types.UID{"a", "a"}, wantLacks: true},
+		{name: "the other one has answered the read", answers: []types.UID{"b"}, wantErr: proof.ErrOther},
+		{name: "the other one may have answered the read", answers: []types.UID{"a", "b"}, wantErr: proof.ErrOther},
+		{name: "what is there needs no proof", answers: []types.UID{"b"}, has: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			rest := tc.answers
+			uid := func(context.Context) (types.UID, error) {
+				first := rest[0]
+				rest = rest[1:]
+				return first, nil
+			}
+			proven, lacks, err := proof.Absent(t.Context(), "the tenant", "a", uid, "it lacks the pod", func(context.Context) (bool, error) { return tc.has, nil })
+			require.ErrorIs(t, err, tc.wantErr)
+			require.Equal(t, []bool{tc.wantLacks, tc.wantLacks}, []bool{lacks, proven.Holds()})
+			require.Empty(t, rest)
+		})
+	}
+}
+
 // TestLacksUnserved: an API server that does not serve a type says nothing about its objects.
 func TestLacksUnserved(t *testing.T) {
 	t.Parallel()

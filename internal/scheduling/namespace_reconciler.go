@@ -489,27 +489,31 @@ func (r *namespaceReconciler) remove(ctx context.Context, np *schedulerv1alpha1.
 	return reconcile.Result{}, nil
 }
 
-// isGone returns whether the tenant's control plane does not have the namespace of np any more. Whether it was that
-// control plane which answered is asked afterwards: behind one address there may be another one, where nothing is.
+// isGone returns whether the tenant's control plane does not have the namespace of np any more.
 func (r *namespaceReconciler) isGone(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement) (bool, error) {
-	namespaces := r.api.CoreV1().Namespaces()
-	live, err := namespaces.Get(ctx, np.Name, metav1.GetOptions{})
-	switch {
-	case err == nil && live.UID == np.Spec.NamespaceUID:
-		return false, nil
-	case err != nil && !apierrors.IsNotFound(err):
-		return false, fmt.Errorf("reading the namespace: %w", err)
-	}
-	system, err := namespaces.Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
-	if err != nil {
-		return false, fmt.Errorf("reading namespace %s: %w", metav1.NamespaceSystem, err)
-	}
 	recognized, err := r.recognized(ctx)
 	if err != nil {
 		return false, err
 	}
-	proven, err := proof.Compare("the tenant", recognized, system.UID, "the tenant lacks the namespace")
-	return proven.Holds(), err //nolint:wrapcheck // it names the control planes
+	namespaces := r.api.CoreV1().Namespaces()
+	uid := func(ctx context.Context) (types.UID, error) {
+		system, err := namespaces.Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+		if err != nil {
+			return "", fmt.Errorf("reading namespace %s: %w", metav1.NamespaceSystem, err)
+		}
+		return system.UID, nil
+	}
+	proven, _, err := proof.Absent(ctx, "the tenant", recognized, uid, "the tenant lacks the namespace", func(ctx context.Context) (bool, error) {
+		live, err := namespaces.Get(ctx, np.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return false, nil
+		case err != nil:
+			return false, fmt.Errorf("reading the namespace: %w", err)
+		}
+		return live.UID == np.Spec.NamespaceUID, nil
+	})
+	return proven.Holds(), err //nolint:wrapcheck // it names what was read
 }
 
 func valuesOf(quotas []*corev1.ResourceQuota) []corev1.ResourceQuota {

@@ -86,25 +86,29 @@ func (c *Controller) Holds(ctx context.Context, superCluster, key string, uid ty
 	return holds(ctx, super, superUID, key, uid)
 }
 
+// holds asks a super cluster. That it holds no more than it says is proven as an absence is.
 func holds(ctx context.Context, super kubernetes.Interface, superUID types.UID, key string, uid types.UID) (sets.Set[string], error) {
 	asking, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	list, err := super.CoreV1().Namespaces().List(asking, metav1.ListOptions{LabelSelector: tenancyv1alpha1.LabelCluster + "=" + key})
-	if err != nil {
-		return nil, fmt.Errorf("listing the super namespaces of tenant %s: %w", key, err)
+	held := sets.New[string]()
+	is := func(ctx context.Context) (types.UID, error) {
+		found, _, err := readUID(ctx, super)
+		return found, err
 	}
-	found, _, err := readUID(ctx, super)
-	if err == nil {
-		_, err = proof.Compare("the super cluster", superUID, found, "it holds nothing else of tenant "+key)
-	}
+	_, _, err := proof.Absent(asking, "the super cluster", superUID, is, "it holds nothing else of tenant "+key, func(ctx context.Context) (bool, error) {
+		list, err := super.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: tenancyv1alpha1.LabelCluster + "=" + key})
+		if err != nil {
+			return false, fmt.Errorf("listing the super namespaces of tenant %s: %w", key, err)
+		}
+		for i := range list.Items {
+			if owner, ours := tenancy.GetOwner(&list.Items[i]); ours && owner.VirtualClusterUID == uid {
+				held.Insert(owner.Namespace)
+			}
+		}
+		return false, nil
+	})
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names what was read
-	}
-	held := sets.New[string]()
-	for i := range list.Items {
-		if owner, ours := tenancy.GetOwner(&list.Items[i]); ours && owner.VirtualClusterUID == uid {
-			held.Insert(owner.Namespace)
-		}
 	}
 	return held, nil
 }

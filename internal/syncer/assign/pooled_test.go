@@ -198,12 +198,12 @@ func TestPooled(t *testing.T) {
 		{
 			name: "its Services are gone", sides: sides{content: assign.Services, services: assign.No}, tenant: []client.Object{},
 			cached: []client.Object{placement("db", "r1")}, live: []client.Object{placement("db", "r1")}, wantProof: true,
-			want: is(assign.None), wantLive: is(assign.None), wantReads: []string{"web", "kube-system", "NamespacePlacementList"}, wantAsked: []string{"ServiceList", "kube-system"},
+			want: is(assign.None), wantLive: is(assign.None), wantReads: []string{"web", "kube-system", "NamespacePlacementList"}, wantAsked: []string{"kube-system", "ServiceList", "kube-system"},
 		},
 		{
 			name: "it has a Service that the cache does not show", sides: sides{content: assign.Services, services: assign.No}, tenant: []client.Object{service}, wantProof: true,
 			live: []client.Object{placement("db", "r1")}, want: is(assign.None), wantLive: is(assign.ServicesOnly),
-			wantReads: []string{"web", "kube-system", "NamespacePlacementList"}, wantAsked: []string{"ServiceList"},
+			wantReads: []string{"web", "kube-system", "NamespacePlacementList"}, wantAsked: []string{"kube-system", "ServiceList"},
 		},
 		{
 			name: "nobody is here to call its Services", sides: sides{content: assign.Services, services: assign.No}, tenant: []client.Object{service},
@@ -243,27 +243,27 @@ func TestPooled(t *testing.T) {
 		{
 			name: "a pod is still here that the cache does not show", sides: sides{content: assign.Everything, pods: assign.No, services: assign.No},
 			tenant: []client.Object{assigned}, cached: []client.Object{placement("web", "r2")}, live: []client.Object{placement("web", "r2")},
-			want: is(assign.None), wantLive: is(assign.Leaving), wantReads: []string{"web", "kube-system", "NamespacePlacementList"}, wantAsked: []string{"PodList"},
+			want: is(assign.None), wantLive: is(assign.Leaving), wantReads: []string{"web", "kube-system", "NamespacePlacementList"}, wantAsked: []string{"kube-system", "PodList"},
 		},
 		{
 			name: "its pods are gone", sides: sides{content: assign.Everything, pods: assign.No, services: assign.No}, tenant: []client.Object{},
 			cached: []client.Object{placement("web", "r2")}, live: []client.Object{placement("web", "r2")}, wantProof: true,
-			want: is(assign.None), wantLive: is(assign.None), wantReads: []string{"web", "kube-system", "NamespacePlacementList"}, wantAsked: []string{"PodList", "kube-system"},
+			want: is(assign.None), wantLive: is(assign.None), wantReads: []string{"web", "kube-system", "NamespacePlacementList"}, wantAsked: []string{"kube-system", "PodList", "kube-system"},
 		},
 		{
 			name: "its pods are gone, its claims are not", sides: sides{content: assign.Everything, pods: assign.No, services: assign.No, claims: true}, tenant: []client.Object{},
 			cached: []client.Object{placement("web", "r2")}, live: []client.Object{placement("web", "r2")},
-			want: is(assign.Leaving), wantLive: is(assign.Leaving), wantReads: []string{"web", "kube-system", "NamespacePlacementList"}, wantAsked: []string{"PodList", "kube-system"},
+			want: is(assign.Leaving), wantLive: is(assign.Leaving), wantReads: []string{"web", "kube-system", "NamespacePlacementList"}, wantAsked: []string{"kube-system", "PodList", "kube-system"},
 		},
 		{
 			name: "a claim is still here that the cache does not show", sides: sides{content: assign.Everything, pods: assign.No, services: assign.No, newClaims: true}, tenant: []client.Object{},
 			cached: []client.Object{placement("web", "r2")}, live: []client.Object{placement("web", "r2")},
-			want: is(assign.None), wantLive: is(assign.Leaving), wantReads: []string{"web", "kube-system", "NamespacePlacementList"}, wantAsked: []string{"PodList", "kube-system"},
+			want: is(assign.None), wantLive: is(assign.Leaving), wantReads: []string{"web", "kube-system", "NamespacePlacementList"}, wantAsked: []string{"kube-system", "PodList", "kube-system"},
 		},
 		{
 			name: "another control plane says that its pods are gone", sides: sides{content: assign.Everything, pods: assign.No, services: assign.No},
 			tenant: []client.Object{system("another")}, wantErr: proof.ErrOther, cached: []client.Object{placement("web", "r2")}, live: []client.Object{placement("web", "r2")},
-			want: is(assign.None), wantReads: []string{"web", "kube-system"}, wantAsked: []string{"PodList", "kube-system"},
+			want: is(assign.None), wantReads: []string{"web", "kube-system"}, wantAsked: []string{"kube-system", "PodList"},
 		},
 		{
 			name: "another meta cluster says that it is placed elsewhere", sides: sides{content: assign.Everything, pods: assign.No, services: assign.No}, tenant: []client.Object{},
@@ -273,37 +273,37 @@ func TestPooled(t *testing.T) {
 
 		{
 			name: "its NamespacePlacement is gone", sides: sides{content: assign.Everything, pods: assign.No, services: assign.Yes}, tenant: []client.Object{namespace("cached-uid")},
-			live: []client.Object{virtualCluster("vc-uid")}, want: is(assign.Unknown), wantLive: is(assign.Unknown), wantReads: []string{"web", "vc"}, wantAsked: []string{"web"},
+			live: []client.Object{virtualCluster("vc-uid")}, want: is(assign.Unknown), wantLive: is(assign.Unknown), wantReads: []string{"web", "vc"}, wantAsked: []string{"kube-system", "web"},
 		},
 		{
 			name: "its NamespacePlacement is being deleted", sides: sides{content: assign.Everything, pods: assign.No}, tenant: []client.Object{namespace("cached-uid")},
 			cached: []client.Object{deleted(placement("web", "r1"))}, live: []client.Object{deleted(placement("web", "r1")), virtualCluster("vc-uid")},
-			want: ends(assign.Unknown, "cached-uid"), wantLive: ends(assign.Unknown, "cached-uid"), wantReads: []string{"web", "vc"}, wantAsked: []string{"web"},
+			want: ends(assign.Unknown, "cached-uid"), wantLive: ends(assign.Unknown, "cached-uid"), wantReads: []string{"web", "vc"}, wantAsked: []string{"kube-system", "web"},
 		},
 		{
 			name: "its NamespacePlacement was just made", sides: sides{content: assign.Everything, pods: assign.No}, tenant: []client.Object{namespace("cached-uid")},
 			cached: []client.Object{placement("web")}, live: []client.Object{placement("web"), virtualCluster("vc-uid")},
-			want: is(assign.Unknown), wantLive: is(assign.Unknown), wantReads: []string{"web", "vc"}, wantAsked: []string{"web"},
+			want: is(assign.Unknown), wantLive: is(assign.Unknown), wantReads: []string{"web", "vc"}, wantAsked: []string{"kube-system", "web"},
 		},
 		{
 			name: "it is gone", sides: sides{content: assign.Everything, pods: assign.Yes, services: assign.Yes, unseen: true}, tenant: []client.Object{},
 			cached: []client.Object{deleted(placement("web", "r1"))}, live: []client.Object{deleted(placement("web", "r1")), virtualCluster("vc-uid")}, wantProof: true,
-			want: ends(assign.None, ""), wantLive: ends(assign.None, ""), wantReads: []string{"web"}, wantAsked: []string{"web", "kube-system"},
+			want: ends(assign.None, ""), wantLive: ends(assign.None, ""), wantReads: []string{"web"}, wantAsked: []string{"kube-system", "web", "kube-system"},
 		},
 		{
 			name: "it is gone, and its claims are not", sides: sides{content: assign.Everything, unseen: true, claims: true}, tenant: []client.Object{}, wantProof: true,
 			live: []client.Object{virtualCluster("vc-uid")},
-			want: assign.Assignment{State: assign.Kept}, wantLive: assign.Assignment{State: assign.Kept}, wantReads: []string{"web", "vc"}, wantAsked: []string{"web", "kube-system"},
+			want: assign.Assignment{State: assign.Kept}, wantLive: assign.Assignment{State: assign.Kept}, wantReads: []string{"web", "vc"}, wantAsked: []string{"kube-system", "web", "kube-system"},
 		},
 		{
 			name: "it is gone, and a claim is not that no cache shows", sides: sides{content: assign.Everything, unseen: true, newClaims: true}, tenant: []client.Object{}, wantProof: true,
 			live: []client.Object{virtualCluster("vc-uid")},
-			want: assign.Assignment{State: assign.None}, wantLive: assign.Assignment{State: assign.Kept}, wantReads: []string{"web", "vc"}, wantAsked: []string{"web", "kube-system"},
+			want: assign.Assignment{State: assign.None}, wantLive: assign.Assignment{State: assign.Kept}, wantReads: []string{"web", "vc"}, wantAsked: []string{"kube-system", "web", "kube-system"},
 		},
 		{
 			name: "it and its VirtualCluster are gone, and its claims are not", sides: sides{content: assign.Everything, unseen: true, claims: true}, tenant: []client.Object{}, wantProof: true,
 			live: []client.Object{deleted(virtualCluster("vc-uid"))},
-			want: assign.Assignment{State: assign.Kept}, wantLive: assign.Assignment{State: assign.None}, wantReads: []string{"web", "vc", "kube-system"}, wantAsked: []string{"web", "kube-system"},
+			want: assign.Assignment{State: assign.Kept}, wantLive: assign.Assignment{State: assign.None}, wantReads: []string{"web", "vc", "kube-system"}, wantAsked: []string{"kube-system", "web", "kube-system"},
 		},
 		{
 			name: "its VirtualCluster is being deleted, and has claims", sides: sides{content: assign.Everything, unseen: true, claims: true}, wantProof: true,
@@ -313,11 +313,11 @@ func TestPooled(t *testing.T) {
 		{
 			name: "another one has its name", sides: sides{content: assign.Everything, unseen: true}, tenant: []client.Object{namespace("another-uid")},
 			live: []client.Object{virtualCluster("vc-uid")}, wantProof: true,
-			want: assign.Assignment{State: assign.None}, wantLive: assign.Assignment{State: assign.None}, wantReads: []string{"web"}, wantAsked: []string{"web", "kube-system"},
+			want: assign.Assignment{State: assign.None}, wantLive: assign.Assignment{State: assign.None}, wantReads: []string{"web"}, wantAsked: []string{"kube-system", "web", "kube-system"},
 		},
 		{
 			name: "another control plane says that it is gone", sides: sides{content: assign.Everything, unseen: true}, tenant: []client.Object{system("another")}, wantErr: proof.ErrOther,
-			live: []client.Object{virtualCluster("vc-uid")}, want: assign.Assignment{State: assign.None}, wantReads: []string{"web"}, wantAsked: []string{"web", "kube-system"},
+			live: []client.Object{virtualCluster("vc-uid")}, want: assign.Assignment{State: assign.None}, wantReads: []string{"web"}, wantAsked: []string{"kube-system", "web"},
 		},
 		{
 			name: "nobody can be asked whether it is gone", sides: sides{content: assign.Everything, unseen: true}, live: []client.Object{virtualCluster("vc-uid")},
@@ -339,7 +339,7 @@ func TestPooled(t *testing.T) {
 		{
 			name: "its VirtualCluster is missing, and the tenant, still connected, lacks it", sides: sides{content: assign.Everything, unseen: true, claims: true}, tenant: []client.Object{},
 			want: assign.Assignment{State: assign.Kept}, wantLive: assign.Assignment{State: assign.Kept}, wantProof: true,
-			wantReads: []string{"web", "vc"}, wantAsked: []string{"web", "kube-system"},
+			wantReads: []string{"web", "vc"}, wantAsked: []string{"kube-system", "web", "kube-system"},
 		},
 		{
 			name: "another VirtualCluster has the name of its own", sides: sides{content: assign.Everything, unseen: true}, live: []client.Object{virtualCluster("another-uid")},

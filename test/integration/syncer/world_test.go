@@ -259,7 +259,18 @@ func (w *world) startSyncerWith(t *testing.T, super *rest.Config, serves func(mg
 			t.Errorf("serving the tenants: %v", err)
 		}
 	})
-	r.stop = sync.OnceFunc(func() { cancel(); group.Wait() })
+	stopped := make(chan struct{})
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		go func() { defer close(stopped); group.Wait() }()
+		// A manager that is cancelled while it starts may never end (controller-runtime's runnableGroup.Start): then
+		// the test has failed before, and this must not hide why.
+		select {
+		case <-stopped:
+		case <-time.After(deadline):
+			t.Errorf("the syncer has not ended within %s", deadline)
+		}
+	})
 	t.Cleanup(r.stop)
 	return r
 }
