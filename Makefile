@@ -35,9 +35,15 @@ BED_PROGRAMS  := bin/controlplane bin/nftpolicy
 DEV_TOOLS     := controller-gen kustomize golangci-lint logcheck
 TOOLS         := $(CLUSTER_TOOLS) $(DEV_TOOLS)
 
-# Packages that `make test-race` covers: those whose code or tests start goroutines or share memory between them. The
-# others have no races to find, and `make test` runs their tests.
-RACE_PACKAGES ?= $(shell grep -rlE '^[[:space:]]*go |\bsync\.|\.Go.func|errgroup' --include=*.go internal plugins | xargs -n 1 dirname | sort -u | sed 's|^|./|')
+# Packages whose tests start API servers.
+INTEGRATION ?= ./test/integration/... ./test/controlplane/... ./test/conformance
+# Of the others, those whose code or tests start goroutines or share memory between them run under the race detector,
+# and only there: the rest has no races to find.
+UNIT ?= $(shell $(GO) list ./... | grep -vE '/test/(integration|controlplane|conformance)(/|$$)')
+UNIT_RACE = $(filter $(addprefix %,$(shell grep -rlE '^[[:space:]]*go |\bsync\.|\.Go.func|errgroup' --include=*.go internal plugins | xargs -n 1 dirname | sort -u | sed 's|^|/|')),$(UNIT))
+# Tests of a target, by regular expressions over their names: RUN='TestShards|TestLost', or all but SKIP. TEST_FLAGS are
+# those of `go test` besides.
+export TEST_ARGS = $(strip $(TEST_JSON) $(if $(RUN),-run=$(RUN)) $(if $(SKIP),-skip=$(SKIP)) $(TEST_FLAGS))
 # What `make bench` runs.
 BENCH_PACKAGES ?= ./internal/... ./plugins/...
 BENCH_COUNT    ?= 6
@@ -120,33 +126,83 @@ clean: demo-down ## Remove bin/ and _output/, and stop the demo and the real nod
 
 # Informers of client-go hold what is cached against a copy each second, in the tests and in the programs that they
 # start, and end the process if it was changed.
-test test-integration test-e2e test-attacks: export KUBE_CACHE_MUTATION_DETECTOR := true
+test-unit test-integration test-integration-race test-e2e test-demo test-attacks: export KUBE_CACHE_MUTATION_DETECTOR := true
 
 .PHONY: test
-test: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Run all tests: unit, framework, integration on real API servers, and the demo.
+test: test-unit test-integration test-e2e ## Run all tests: unit, framework, integration on real API servers, and the demo.
+
+# Not by `go run`, which passes no signal on.
+.PHONY: bin/gate
+bin/gate: | bin
+	@$(GO) build -o bin/ ./hack/gate
+
+.PHONY: gate
+gate: bin/gate ## Run what decides whether a change lands, all of it, and print one report: TARGETS='unit attacks' for these alone.
+	@bin/gate land $(TARGETS)
+
+# For how long targets of the night begin.
+NIGHTLY ?= 2h
+.PHONY: nightly
+nightly: bin/gate ## Run everything else, beginning with what failed, then what has changed, then what is oldest: NIGHTLY=2h.
+	@bin/gate -for $(NIGHTLY) nightly
+
+.PHONY: ran
+ran: bin/gate ## Print when each target of gate and nightly last passed, and how many commits have changed its inputs since.
+	@bin/gate ran
+
+# What the tests import is built first, for the progress that go test does not show, and what they are is checked by
+# vet, under all their build tags.
+.PHONY: build-tests
+build-tests:
 	@$(GOBUILD) "test packages" $(GO) build -v ./...
-	$(GO) test -timeout 20m ./...
+	$(GO) vet -tags e2e,realnodes,attacks,siege ./...
+
+.PHONY: test-unit
+test-unit: ## Run the tests without API servers, those of packages with goroutines under the race detector: UNIT=./internal/slice RUN=TestCut.
+ifeq ($(shell command -v "$${CC:-cc}"),)
+	@echo "test-unit: without a C compiler there is no race detector" >&2
+	$(GO) test -timeout 5m $$TEST_ARGS $(UNIT)
+else
+	@$(if $(UNIT_RACE),CGO_ENABLED=1 $(GOBUILD) "race packages" $(GO) build -v -race $(UNIT_RACE))
+	$(if $(UNIT_RACE),CGO_ENABLED=1 $(GO) test -race -timeout 10m $$TEST_ARGS $(UNIT_RACE))
+	$(if $(filter-out $(UNIT_RACE),$(UNIT)),$(GO) test -timeout 5m $$TEST_ARGS $(filter-out $(UNIT_RACE),$(UNIT)))
+endif
 	$(GO) -C hack/realnodes test ./...
-	@$(MAKE) --no-print-directory test-e2e
 
 # The run's length, and its first seed: another one each time. A failure prints how to run its seed again.
 MODEL_STEPS ?= 300000
 MODEL_SEED  ?= $(shell date +%s)
 .PHONY: test-model
 test-model: ## Let tenants, operators, failures and vc-scheduler act at random, and hold each step against the rules: MODEL_STEPS=1000000 MODEL_SEED=1.
-	$(GO) test ./internal/scheduling -run '^TestModel$$' -count 1 -timeout 60m -v -model.steps $(MODEL_STEPS) -model.seed $(MODEL_SEED)
+	$(GO) test ./internal/scheduling -run '^TestModel$$' -count 1 -timeout 60m $(or $(TEST_JSON),-v) -model.steps $(MODEL_STEPS) -model.seed $(MODEL_SEED)
 
+# One package at a time, and never from a cache: it does not know bin/ and what API servers read.
 .PHONY: test-integration
-test-integration: $(addprefix bin/,$(CLUSTER_TOOLS)) ## Run the integration tests alone.
-	$(GO) test -timeout 20m ./test/integration/...
+test-integration: $(addprefix bin/,$(CLUSTER_TOOLS)) ## Run the tests on real API servers: INTEGRATION=./test/integration/syncer RUN=TestProof.
+	$(GO) test -p 1 -count 1 -timeout 30m $$TEST_ARGS $(INTEGRATION)
+
+.PHONY: test-integration-race
+test-integration-race: $(addprefix bin/,$(CLUSTER_TOOLS)) ## Run them under the race detector: whole programs.
+	CGO_ENABLED=1 $(GO) test -race -p 1 -count 1 -timeout 60m $$TEST_ARGS $(INTEGRATION)
+
+# How long each fuzz target runs.
+FUZZTIME ?= 1m
+.PHONY: test-fuzz
+test-fuzz: ## Fuzz every parser and translation, one after the other: FUZZTIME=1m.
+	@GO='$(GO)' FUZZTIME='$(FUZZTIME)' hack/fuzz.sh
 
 .PHONY: test-e2e
 test-e2e: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Run the demo as a test, again with its programs killed at every step, and take it down.
-	$(GO) test -tags e2e -count 1 -timeout 30m ./test/e2e/...
+	$(GO) test -tags e2e -count 1 -timeout 30m $$TEST_ARGS ./test/e2e/...
+
+.PHONY: test-demo
+test-demo: RUN := TestDemo$$|TestDemoNamesTheFailedStep
+test-demo: SKIP := TestDemo/(again,_with_vc|again,_with_the_syncers|its_placement|a_DaemonSet|a_standby)
+test-demo: test-e2e ## Run the demo as a test from nothing, again with every program killed in the middle of its work, and take it down.
 
 .PHONY: test-attacks
 test-attacks: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Attack a pool with real API servers as a hostile tenant does (docs/security.md), and take it down.
-	@GO='$(GO)' hack/attacks.sh
+	@GO='$(GO)' TEST_FLAGS="$$TEST_ARGS" hack/attacks.sh
 
 # For how long.
 SIEGE ?= 5m
@@ -164,19 +220,18 @@ test-fresh: ## Run the demo in a fresh clone with an empty module cache, and Go,
 
 .PHONY: test-realnodes
 test-realnodes: realnodes-images ## Run the tests on real nodes and the demo's experiment there, on a bed of their own. Needs root.
-	@GO='$(GO)' hack/realnodes/test.sh
-
-.PHONY: test-race
-test-race: ## Run the tests of RACE_PACKAGES under the race detector. Needs a C compiler.
-	@command -v "$${CC:-cc}" >/dev/null || { echo "test-race: the race detector needs a C compiler" >&2; exit 1; }
-	@CGO_ENABLED=1 $(GOBUILD) "race packages" $(GO) build -v -race $(RACE_PACKAGES)
-	CGO_ENABLED=1 $(GO) test -race -timeout 30m $(RACE_PACKAGES)
+	@GO='$(GO)' MODES='$(REALNODES_MODES)' TEST_FLAGS="$$TEST_ARGS" hack/realnodes/test.sh
 
 # Tests of CONFORMANCE_KUBECONFIG's control plane; FOCUS and SKIP are regular expressions over their names.
 CONFORMANCE_KUBECONFIG ?= _output/realnodes/vc-sample-1.kubeconfig
 .PHONY: conformance
 conformance: conformance-plan bin/e2e.test bin/kubectl ## Run Kubernetes' conformance tests against a tenant: FOCUS='...' SKIP='...'. Resumes; see _output/conformance/report.md.
 	$(GO) run ./test/conformance --kubeconfig '$(CONFORMANCE_KUBECONFIG)' --focus '$(FOCUS)' --skip '$(SKIP)' $(CONFORMANCE_FLAGS)
+
+.PHONY: test-conformance
+test-conformance: ## Start the real nodes, run the conformance tests that have no result yet, and take them down. Needs root.
+	@$(MAKE) --no-print-directory realnodes
+	@code=0; $(MAKE) --no-print-directory conformance || code=$$?; $(MAKE) --no-print-directory realnodes-down; exit $$code
 
 .PHONY: bench
 bench: ## Run the benchmarks BENCH_COUNT times, in a form that benchstat reads.

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Starts a bed, runs the tests of test/realnodes and the experiment of the demo on it, runs the tests again with
-# vn-agent in its other mode, and removes the bed. After a failure it copies the logs of the bed's programs and
-# containers to _output/realnodes-logs. TEST_FLAGS are passed to `go test`.
+# Starts a bed, runs the tests of test/realnodes with vn-agent in each of its modes, and after the first time the
+# experiment of the demo, and removes the bed. After a failure it copies the logs of the bed's programs and containers to
+# _output/realnodes-logs. TEST_FLAGS are passed to `go test`.
+#
+#   MODES  modes of vn-agent, default "node apiserver"
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 KEPT=$OUT-logs
@@ -30,7 +32,9 @@ run_tests() {
   # shellcheck disable=SC2086
   REALNODES_DIR=$OUT "${GO:-go}" test -tags realnodes -count 1 -timeout 20m ${TEST_FLAGS:-} ./test/realnodes/...
 }
-run_tests
-"$HERE/demo.sh"
-"$HERE/vn-agent.sh" apiserver
-run_tests
+read -ra MODES <<<"${MODES:-node apiserver}"
+for mode in "${MODES[@]}"; do
+  [[ $mode == "$(cat "$OUT/vn-agent-mode")" ]] || "$HERE/vn-agent.sh" "$mode"
+  run_tests
+  [[ $mode != "${MODES[0]}" ]] || "$HERE/demo.sh"
+done

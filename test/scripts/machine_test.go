@@ -3,7 +3,6 @@ package scripts_test
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -135,49 +134,4 @@ func TestCheckNamesWhatImagesLack(t *testing.T) {
 	up, err := os.ReadFile("../../hack/realnodes/up.sh")
 	require.NoError(t, err)
 	require.Contains(t, string(up), `"$HERE/check.sh" --bed`)
-}
-
-// TestCIEndsWithATable runs the stages with programs of make's and the compiler's name.
-func TestCIEndsWithATable(t *testing.T) {
-	t.Parallel()
-	times := regexp.MustCompile(` +\d+ min \d\d s`)
-	for _, tc := range []struct {
-		name, make, script string
-		want               []string
-		fails              bool
-	}{
-		{
-			name: "all pass", make: "true", script: `.ci/run tools verify race`,
-			want: []string{"tools       ok", "verify      ok", "race        ok", "all         ok"},
-		},
-		{
-			name: "a stage fails", make: `[[ $1 != verify ]]`, script: `.ci/run tools verify test`, fails: true,
-			want: []string{"tools       ok", "verify      FAILED", "test        -", "all         FAILED"},
-		},
-		{
-			name: "a machine without containers or a compiler", make: "true", script: `CC=none .ci/run realnodes race`,
-			want: []string{"realnodes   not run", "race        not run", "all         ok"},
-		},
-		{
-			name: "the CI ends it", make: `sleep 60 | cat`, script: `.ci/run tools verify & sleep 0.5; kill $!; wait $!`, fails: true,
-			want: []string{"tools       cut off", "verify      -", "all         FAILED"},
-		},
-		{name: "no such stage", make: "true", script: `.ci/run lint`, fails: true, want: []string{"lint        -", "all         FAILED"}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			folder := copied(t, ".ci/run")
-			require.NoError(t, os.MkdirAll(filepath.Join(folder, "hack", "realnodes"), 0o700))
-			require.NoError(t, os.WriteFile(filepath.Join(folder, "hack", "realnodes", "check.sh"), []byte("#!/bin/bash\nexit 3\n"), 0o700)) //nolint:gosec // it is run
-			output, err := bash(t, `cd "$FOLDER"; `+tc.script, "FOLDER="+folder, programs(t, map[string]string{"make": tc.make, "cc": "true"}), "CI=")
-			require.Equal(t, tc.fails, err != nil, output)
-			_, table, found := strings.Cut(output, "cores:\n")
-			require.True(t, found, output)
-			got := make([]string, 0, len(tc.want))
-			for line := range strings.Lines(times.ReplaceAllString(table, "")) {
-				got = append(got, strings.TrimSpace(line))
-			}
-			require.Empty(t, cmp.Diff(tc.want, got), output)
-		})
-	}
 }

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Runs every fuzz target for FUZZTIME, one after the other, and lists those that failed at the end: go keeps the input
+# in testdata/fuzz of the package, and the next `go test` runs it.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+failed=()
+while IFS=: read -r file name; do
+  package=./$(dirname "$file")
+  printf '\nfuzz: %s %s\n' "$package" "$name"
+  "${GO:-go}" test "$package" -run '^$' -fuzz "^$name\$" -fuzztime "${FUZZTIME:-1m}" || failed+=("$package $name")
+done < <(git grep -oE '^func Fuzz[A-Za-z0-9_]+' -- '*_test.go' | sed 's/:func /:/')
+((${#failed[@]} == 0)) || { printf 'fuzz: FAILED: %s\n' "${failed[@]}" >&2; exit 1; }

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// cannotRunCode is the exit code of a script that this machine cannot run.
+	cannotRunCode = 3
+	// sayEvery is how often a line says what runs, where the output is no terminal.
+	sayEvery = 30 * time.Second
+	// keptLines are the last lines of a target that no test printed.
+	keptLines = 40
+)
+
+// result of a target.
+type result struct {
+	target  *target
+	outcome outcome
+	// why it was not run.
+	why     string
+	started time.Time
+	took    time.Duration
+	seed    int64
+	tests   tests
+	// lines are the last ones that no test printed.
+	lines []string
+	// log is the path of everything that it printed.
+	log string
+}
+
+// runner runs targets, one at a time.
+type runner struct {
+	root, output string
+	out          io.Writer
+	terminal     bool
+	// grace is how long a target that is ended may take down what it has started.
+	grace time.Duration
+}
+
+// announce says what begins.
+func (r *runner) announce(target *target, number, of int) {
+	fmt.Fprintf(r.out, "gate: %s (%d of %d): make %s\n", target.name, number, of, strings.Join(target.make, " "))
+}
+
+// run runs a target in a process group of its own. When its time is up, or ctx ends, the group gets SIGTERM, and after
+// the grace SIGKILL.
+func (r *runner) run(ctx context.Context, target *target) result {
+	done := result{target: target, started: time.Now(), log: filepath.Join(r.output, target.name+".log")}
+	args, seed := target.arguments(done.started)
+	done.seed = seed
+	within, cancel := context.WithTimeout(ctx, target.timeout)
+	defer cancel()
+	err := r.command(within, args, &done)
+	done.took = time.Since(done.started)
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		done.outcome = passed
+	case ctx.Err() != nil:
+		done.outcome = cutOff
+	case within.Err() != nil:
+		done.outcome = timedOut
+	case errors.As(err, &exit) && saysCannotRun(exit, done.lines):
+		done.outcome = cannotRun
+	default:
+		done.outcome = failed
+		if !errors.As(err, &exit) {
+			done.lines = append(done.lines, err.Error())
+		}
+	}
+	r.ended(&done)
+	return done
+}
+
+// saysCannotRun returns whether a recipe of make has ended with cannotRunCode: make's own code is 2.
+func saysCannotRun(exit *exec.ExitError, lines []string) bool {
+	suffix := fmt.Sprintf("] Error %d", cannotRunCode)
+	for _, line := range lines {
+		if strings.HasPrefix(line, "make") && strings.HasSuffix(line, suffix) {
+			return true
+		}
+	}
+	return exit.ExitCode() == cannotRunCode
+}
+
+// command runs make, and reads what it prints until its group has ended.
+func (r *runner) command(ctx context.Context, args []string, done *result) error {
+	if err := os.MkdirAll(r.output, 0o755); err != nil {
+		return fmt.Errorf("making the folder of logs: %w", err)
+	}
+	log, err := os.Create(done.log)
+	if err != nil {
+		return fmt.Errorf("making the log: %w", err)
+	}
+	defer log.Close()
+	command := exec.CommandContext(ctx, "make", append([]string{"--no-print-directory", "TEST_JSON=-json"}, args...)...)
+	command.Dir = r.root
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGTERM) }
+	command.WaitDelay = r.grace
+	reader, writer := io.Pipe()
+	command.Stdout, command.Stderr = writer, writer
+	if err := command.Start(); err != nil {
+		return fmt.Errorf("starting make: %w", err)
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		r.read(io.TeeReader(reader, log), done)
+	}()
+	err = command.Wait()
+	_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL) // what has not ended with make
+	_ = writer.Close()
+	<-read
+	return err //nolint:wrapcheck // the caller asks for its kind
+}
+
+// read takes what a target prints, and says each failure as it comes.
+func (r *runner) read(from io.Reader, done *result) {
+	lines := bufio.NewReader(from)
+	said := time.Now()
+	for {
+		line, err := lines.ReadString('\n')
+		line = strings.TrimRight(line, "\n")
+		if e, ok := parseEvent(line); ok {
+			if run := done.tests.add(e); run != nil && run.test != "" {
+				r.clear()
+				fmt.Fprintf(r.out, "--- FAIL: %s (%.2fs) %s\n", run.test, run.seconds, run.pkg)
+			}
+		} else if line != "" {
+			done.lines = append(done.lines, line)
+			done.lines = done.lines[max(0, len(done.lines)-keptLines):]
+		}
+		if err != nil {
+			return
+		}
+		if interval := r.interval(); time.Since(said) >= interval {
+			said = time.Now()
+			r.say(done)
+		}
+	}
+}
+
+func (r *runner) interval() time.Duration {
+	if r.terminal {
+		return time.Second
+	}
+	return sayEvery
+}
+
+// say prints how far a target is: in place on a terminal.
+func (r *runner) say(done *result) {
+	text := fmt.Sprintf("gate: %s, %s, %d tests passed", done.target.name, time.Since(done.started).Round(time.Second), done.tests.passed)
+	r.clear()
+	if r.terminal {
+		fmt.Fprint(r.out, text)
+		return
+	}
+	fmt.Fprintln(r.out, text)
+}
+
+func (r *runner) clear() {
+	if r.terminal {
+		fmt.Fprint(r.out, "\r\033[K")
+	}
+}
+
+func (r *runner) ended(done *result) {
+	r.clear()
+	fmt.Fprintf(r.out, "gate: %s: %s after %s, %d tests passed\n", done.target.name, done.outcome, done.took.Round(time.Second), done.tests.passed)
+}
+
+// isTerminal returns whether a file is one.
+func isTerminal(file *os.File) bool {
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "" && os.Getenv("TERM") != "dumb"
+}
