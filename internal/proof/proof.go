@@ -1,7 +1,8 @@
 // Package proof proves that something is gone before something else is deleted because of it. An API server that does
 // not have an object proves nothing by itself: behind its address there may be another control plane, where nothing is.
-// So each proof that something is absent is a live read between two others, of the UID of the control plane that answers:
-// asked afterwards alone, the right one vouches for what another has said, when both change places behind an address.
+// So each proof that something is absent is a live read between two others, of the UID of the control plane that
+// answers: asked afterwards alone, the right one vouches for what another has said, when both change places behind an
+// address.
 package proof
 
 import (
@@ -104,8 +105,8 @@ func (c *ControlPlane) uid(ctx context.Context) (types.UID, error) {
 	return system.UID, nil
 }
 
-// Absent returns whether has, a live read of a control plane, finds nothing, and if so a Proof of that: before and after
-// it, uid has read the UID of the control plane that answers, and that is known. Otherwise the error is ErrOther. What
+// Absent returns whether has, a live read of a control plane, finds nothing, and if so a Proof of that: before and
+// after it, uid has read the UID of the control plane that answers, and that is known. Otherwise the error is ErrOther. What
 // has finds needs no Proof, and another control plane is no error then. name is for messages, reason says what is
 // absent.
 func Absent(ctx context.Context, name string, known types.UID, uid func(context.Context) (types.UID, error), reason string, has func(context.Context) (bool, error)) (Proof, bool, error) {

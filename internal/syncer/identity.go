@@ -187,8 +187,8 @@ func (g *guard) recorded(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// same returns an error if the super cluster has another id than before, or is refused. The first is proof.ErrOther: the
-// guard has asked for the UID a moment ago, and another cluster may answer since.
+// same returns an error if the super cluster has another id than before, or is refused. The first is proof.ErrOther:
+// the guard has asked for the UID a moment ago, and another cluster may answer since.
 func (g *guard) same(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	id, err := readID(ctx, g.super)
