@@ -15,8 +15,8 @@ type target struct {
 	name string
 	// make are the arguments of make. SEED in them stands for a seed that is drawn.
 	make []string
-	// again is what runs one test of it alone: {package} and {test} stand for its package, relative to the root, and its
-	// name.
+	// again is what runs one test of it alone: {package} and {test} stand for its package, relative to the root, and
+	// its name.
 	again string
 	// timeout is after how long it has failed.
 	timeout time.Duration

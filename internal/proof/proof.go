@@ -106,8 +106,8 @@ func (c *ControlPlane) uid(ctx context.Context) (types.UID, error) {
 }
 
 // Absent returns whether has, a live read of a control plane, finds nothing, and if so a Proof of that: before and
-// after it, uid has read the UID of the control plane that answers, and that is known. Otherwise the error is ErrOther. What
-// has finds needs no Proof, and another control plane is no error then. name is for messages, reason says what is
+// after it, uid has read the UID of the control plane that answers, and that is known. Otherwise the error is ErrOther.
+// What has finds needs no Proof, and another control plane is no error then. name is for messages, reason says what is
 // absent.
 func Absent(ctx context.Context, name string, known types.UID, uid func(context.Context) (types.UID, error), reason string, has func(context.Context) (bool, error)) (Proof, bool, error) {
 	before, err := uid(ctx)
