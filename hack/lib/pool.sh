@@ -53,7 +53,7 @@ options:
   heartbeatFactor: 1
   nodeLeaseDurationSeconds: 10
 YAML
-  "$BIN/kwokctl" create cluster --name "superpool-$name" --config "$OUT/$name-kwokctl.yaml" --runtime binary --wait 60s --timeout 90s \
+  "$BIN/kwokctl" create cluster --name "superpool-$name" --config "$OUT/$name-kwokctl.yaml" --runtime binary --wait 300s --timeout 330s \
     --etcd-binary "$BIN/etcd" --kube-apiserver-binary "$BIN/kube-apiserver" \
     --kube-controller-manager-binary "$BIN/kube-controller-manager" --kube-scheduler-binary "$BIN/kube-scheduler" \
     --kwok-controller-binary "$BIN/kwok" \

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -168,7 +169,8 @@ func (c *ControlPlane) start(bin, folder, name string, option Options) (release 
 	if len(option.CRDs) == 0 {
 		return release, nil
 	}
-	_, err = envtest.InstallCRDs(c.Config, envtest.CRDInstallOptions{Paths: option.CRDs, ErrorIfPathMissing: true})
+	// By itself it waits for ten seconds, which is little while several API servers start.
+	_, err = envtest.InstallCRDs(c.Config, envtest.CRDInstallOptions{Paths: option.CRDs, ErrorIfPathMissing: true, MaxTime: 5 * time.Minute})
 	return release, err
 }
 
