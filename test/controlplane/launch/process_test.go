@@ -2,6 +2,8 @@ package launch
 
 import (
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -80,6 +82,9 @@ func TestStartFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := withPrograms(t, tc.programs)
+			healthy := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			t.Cleanup(healthy.Close)
+			c.Ports.Scheduler = healthy.Listener.Addr().(*net.TCPAddr).Port
 			started, err := c.Start(t.Context(), tc.start...)
 			for _, process := range started {
 				process.Kill()
