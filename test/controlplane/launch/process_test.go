@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// withPrograms returns a control plane whose programs are shell scripts.
+// withPrograms returns a control plane whose programs are shell scripts. Its scheduler is said to be ready by another
+// one.
 func withPrograms(t *testing.T, programs map[Program]string) *ControlPlane {
 	t.Helper()
 	c := sample().in(t)
@@ -24,6 +25,9 @@ func withPrograms(t *testing.T, programs map[Program]string) *ControlPlane {
 	ports, release, err := ReservePorts()
 	require.NoError(t, err)
 	t.Cleanup(release)
+	healthy := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(healthy.Close)
+	ports.Scheduler = healthy.Listener.Addr().(*net.TCPAddr).Port
 	c.Ports = ports
 	for program, script := range programs {
 		require.NoError(t, os.WriteFile(filepath.Join(c.Bin, string(program)), []byte("#!/bin/sh\n"+script+"\n"), 0o700))
@@ -82,9 +86,6 @@ func TestStartFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := withPrograms(t, tc.programs)
-			healthy := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-			t.Cleanup(healthy.Close)
-			c.Ports.Scheduler = healthy.Listener.Addr().(*net.TCPAddr).Port
 			started, err := c.Start(t.Context(), tc.start...)
 			for _, process := range started {
 				process.Kill()
