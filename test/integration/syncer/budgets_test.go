@@ -20,7 +20,7 @@ import (
 // TestBudgets drains a node of a super cluster: of three pods the tenant's budget lets one go, and the next one once
 // the first has a successor. The disruption controllers of both sides are real.
 func TestBudgets(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, needs{})
 	require.NoError(t, w.controlPlane.StartControllers(t.Context()))
 	require.NoError(t, w.r1.StartControllers(t.Context()))
 	w.runSyncer(t, w.superConfig)

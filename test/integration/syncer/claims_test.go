@@ -101,7 +101,7 @@ func letGo(t *testing.T, c client.Client, object client.Object) {
 // TestClaims lets a claim live: its tenant has a real kube-controller-manager, whose volume controller binds it, and
 // the test plays provisioners and the schedulers.
 func TestClaims(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, needs{r2: true})
 	require.NoError(t, w.controlPlane.StartControllers(t.Context()))
 	w.allowClaims(t)
 	storageClass(t, w.tenant)
@@ -187,7 +187,7 @@ func lacks(t *testing.T, c client.Client, namespace, name string, object client.
 // TestClaimsOfWorkloads: the tenant's own controllers make the claims of a StatefulSet and of a generic ephemeral
 // volume, whose pods refer to them in the super cluster. Two tenants have claims of one name.
 func TestClaimsOfWorkloads(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, needs{})
 	require.NoError(t, w.controlPlane.StartControllers(t.Context()))
 	w.allowClaims(t)
 	storageClass(t, w.tenant)
@@ -247,7 +247,7 @@ func TestClaimsOfWorkloads(t *testing.T) {
 
 // TestClaimsThatAreRefused: what a tenant writes reaches no volume of others, and costs no more than it may.
 func TestClaimsThatAreRefused(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, needs{})
 	w.allowClaims(t)
 	w.runSyncer(t, w.superConfig)
 	w.place(t, "web", "r1")
@@ -289,7 +289,7 @@ func TestClaimsThatAreRefused(t *testing.T) {
 // TestClaimsStay: a super namespace with claims outlives the placement of its namespace, and goes with the last. One
 // without a volume does not stay, and may have another home.
 func TestClaimsStay(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, needs{})
 	w.allowClaims(t)
 	w.runSyncer(t, w.superConfig)
 	w.place(t, "web", "r1")
@@ -327,7 +327,7 @@ func TestClaimsStay(t *testing.T) {
 
 // TestClaimsOfARestoredTenant: claims that a tenant's backup does not have keep their data, and the operator decides.
 func TestClaimsOfARestoredTenant(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, needs{})
 	w.allowClaims(t)
 	w.place(t, "web", "r1")
 	backup := filepath.Join(t.TempDir(), "backup")
@@ -384,7 +384,7 @@ func TestClaimsOfARestoredTenant(t *testing.T) {
 // TestStorageThatIsReserved: the quota of the super cluster has what the namespace holds there of storage, at most what
 // the policy allows, and a claim that grows beyond it is told so.
 func TestStorageThatIsReserved(t *testing.T) {
-	w := newWorldWithout(t)
+	w := newWorld(t, needs{quotas: true})
 	require.NoError(t, w.controlPlane.StartControllers(t.Context()))
 	w.allowClaims(t)
 	storageClass(t, w.tenant)

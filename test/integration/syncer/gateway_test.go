@@ -82,7 +82,7 @@ func gatewayHas(want string) func(*unstructured.Unstructured) bool {
 // TestGatewayAPI: the sample lets Gateways and HTTPRoutes of tenants go to the home of their namespace, with the
 // Service behind them, and their status come up from there; the class comes up. The test plays gateway controllers.
 func TestGatewayAPI(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, needs{r2: true})
 	w.options = func(options *syncer.Options) { options.Unserved = time.Second }
 	gold, err := policy.New("gold", policy.Default().Spec())
 	require.NoError(t, err)

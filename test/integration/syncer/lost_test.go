@@ -26,7 +26,7 @@ import (
 
 // TestLost loses super cluster r1 in different ways, and gets it back. The periods are tenths of the real ones.
 func TestLost(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, needs{})
 	w.options = func(options *syncer.Options) {
 		options.ProbePeriod, options.Silence, options.LeaseRenewal = time.Second, 3*time.Second, 2*time.Second
 	}

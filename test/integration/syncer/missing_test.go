@@ -19,7 +19,7 @@ import (
 // VirtualCluster, as one does that was restored from an older backup, whoever starts again meanwhile. The operator is
 // told. Once the VirtualCluster is back its deletion takes all.
 func TestMissingVirtualCluster(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, needs{})
 	w.allowClaims(t)
 	serves := w.following(t, &sessions{})
 	placement := w.place(t, "web", "r1")

@@ -26,7 +26,7 @@ import (
 
 // TestTenantNodes: two tenants hold something in r1, and one of them, which has Nodes for all nodes, in r2.
 func TestTenantNodes(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, needs{r2: true})
 	w.nodes, w.nodePorts = tenancyv1alpha1.NodesPlaced, utilnet.PortRange{Base: 30100, Size: 100}
 	started, stop, err := controlplane.Start(controlplane.Options{ServiceClusterIPRange: "10.0.129.0/24"})
 	t.Cleanup(stop)

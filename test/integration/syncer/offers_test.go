@@ -188,7 +188,7 @@ func offers(names ...string) func(*tenancyv1alpha1.TenantPolicySpec) {
 
 // TestOffers: what two super clusters offer to two tenants, of which one may have nothing of it.
 func TestOffers(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, needs{r2: true})
 	started, stop, err := controlplane.Start(controlplane.Options{ServiceClusterIPRange: "10.0.129.0/24"})
 	t.Cleanup(stop)
 	require.NoError(t, err)

@@ -24,7 +24,7 @@ import (
 
 // TestProof lets what a syncer asks say that something is gone, and be wrong.
 func TestProof(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, needs{r2: true})
 	t.Run("a second super cluster with the same id is refused", w.testSecondSuperCluster)
 	t.Run("a lost placement is no proof", w.testLostPlacement)
 	t.Run("another control plane behind the address of the tenant", w.testOtherTenant)

@@ -25,7 +25,7 @@ import (
 
 // TestRestored restores the control plane of a tenant from a backup while a syncer works on it.
 func TestRestored(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, needs{})
 	w.place(t, "web", "r1")
 	create(t, w.tenant, newPod("web", "before"))
 	backup := filepath.Join(t.TempDir(), "backup")

@@ -86,7 +86,7 @@ func (w *world) neighbour(t *testing.T, name, services string, started *controlp
 // TestThirdTenant: beside two tenants whose writes take 20 seconds, the pods of a third one are as fast as alone.
 func TestThirdTenant(t *testing.T) {
 	const pods = 10
-	w := newWorld(t)
+	w := newWorld(t, needs{})
 	started, stop, err := controlplane.Start(
 		controlplane.Options{ServiceClusterIPRange: "10.0.129.0/24"}, controlplane.Options{ServiceClusterIPRange: "10.0.130.0/24"})
 	t.Cleanup(stop)

@@ -105,7 +105,7 @@ func restored(namespace, name, snapshot, home string) *corev1.PersistentVolumeCl
 // data to a claim there. Another tenant has all the same names in the other super cluster. The test plays provisioners
 // and snapshot controllers.
 func TestSnapshots(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, needs{r2: true})
 	started, stop, err := controlplane.Start(controlplane.Options{DisableAdmission: []string{"ResourceQuota"}, ServiceClusterIPRange: "10.0.129.0/24"})
 	t.Cleanup(stop)
 	require.NoError(t, err)
@@ -230,7 +230,7 @@ func TestSnapshots(t *testing.T) {
 
 // TestSnapshotsAreCounted: the quota of a super namespace counts its snapshots, which a drain waits for.
 func TestSnapshotsAreCounted(t *testing.T) {
-	w := newWorldWithout(t)
+	w := newWorld(t, needs{quotas: true})
 	serveSnapshots(t, w.super, "VolumeSnapshot", "volumesnapshots", "Namespaced")
 	require.NoError(t, w.r1.StartControllers(t.Context())) // they know the type when they see the quota
 	w.runSyncer(t, w.superConfig)

@@ -55,7 +55,7 @@ func (w *world) testPodSecurity(t *testing.T) {
 }
 
 func TestSyncer(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, needs{r2: true})
 	t.Run("ranges of Services are checked", w.testServiceCIDRs)
 	t.Run("ranges of node ports are checked", w.testNodePortRange)
 	t.Run("the super cluster must hold its id", w.testID)

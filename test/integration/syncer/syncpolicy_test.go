@@ -153,7 +153,7 @@ func setPhase(t *testing.T, c client.Client, object *unstructured.Unstructured, 
 
 // TestSyncPolicy: kinds of two tenants that nobody compiled in, in two super clusters.
 func TestSyncPolicy(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, needs{r2: true})
 	started, stop, err := controlplane.Start(controlplane.Options{ServiceClusterIPRange: "10.0.129.0/24"})
 	t.Cleanup(stop)
 	require.NoError(t, err)

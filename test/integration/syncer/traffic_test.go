@@ -35,7 +35,7 @@ type traffic struct {
 
 // TestTraffic lets traffic from outside come in at the home of a namespace, wherever that is.
 func TestTraffic(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, needs{r2: true})
 	started, stop, err := controlplane.Start(controlplane.Options{ServiceClusterIPRange: "10.0.129.0/24"})
 	t.Cleanup(stop)
 	require.NoError(t, err)

@@ -25,7 +25,7 @@ import (
 
 // TestWrongChoice plays the schedulers of both sides. r1 finds no node for a pod, then r2 refuses it, then r1 runs it.
 func TestWrongChoice(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, needs{r2: true})
 	w.options = func(options *syncer.Options) { options.PodPatience = time.Second }
 	w.runSyncer(t, w.superConfig)
 	w.runSyncer(t, w.super2Config)
@@ -97,7 +97,7 @@ func (w *world) choose(t *testing.T, pod *corev1.Pod, superCluster string) {
 // TestWhatGivingUpRestsOn: API servers delete no pod that was bound since it was read, and bind none that is being
 // deleted.
 func TestWhatGivingUpRestsOn(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, needs{})
 	create(t, w.super, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web"}})
 	create(t, w.super, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "default"}})
 	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}
@@ -150,7 +150,7 @@ func refuseClaims(t *testing.T, super client.Client) {
 // TestWrongHome plays the schedulers of both sides: r1 refuses the claim of two pods, which then go to r2 with it. What
 // is there stays, whatever r2 refuses from then on.
 func TestWrongHome(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, needs{r2: true})
 	w.options = func(options *syncer.Options) { options.PodPatience = time.Second }
 	w.allowClaims(t)
 	for _, to := range []client.Client{w.tenant, w.super, w.super2} {

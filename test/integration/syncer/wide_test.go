@@ -18,7 +18,7 @@ import (
 // meanwhile is so in the super cluster.
 func TestNothingIsLostAtTheSwitch(t *testing.T) {
 	const namespaces, rounds = 5, 12
-	w := newWorld(t)
+	w := newWorld(t, needs{})
 	w.follow(t, func(*tenancyv1alpha1.TenantPolicySpec) {})
 	for i := range namespaces {
 		w.place(t, fmt.Sprintf("n%d", i), "r1")

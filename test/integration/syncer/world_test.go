@@ -46,7 +46,7 @@ const (
 )
 
 // world is a meta cluster, super clusters r1 and r2, and the control plane of one tenant: real API servers, without
-// controllers. The tests play scheduler, kubelet and controllers. Most know super only, which is r1.
+// controllers. The tests play scheduler, kubelet and controllers. Most know super only, which is r1, and let no r2 run.
 type world struct {
 	meta, tenant, super, super2                         client.Client
 	metaConfig, tenantConfig, superConfig, super2Config *rest.Config
@@ -84,46 +84,51 @@ const (
 	tenantServices = "10.0.128.0/24"
 )
 
-func newWorld(t *testing.T) *world {
-	// Without controllers nobody fills the status of quotas.
-	return newWorldWithout(t, "ResourceQuota")
+// needs is what a test needs of its world beside a meta cluster, super cluster r1 and a tenant.
+type needs struct {
+	// r2 is whether super cluster r2 runs. Else it is a name that the meta cluster records, and nobody reaches it.
+	r2 bool
+	// quotas is whether API servers admit by ResourceQuotas, whose status somebody has to fill then. Without controllers
+	// nobody does.
+	quotas bool
 }
 
-// newWorldWithout starts a world whose API servers lack these admission plugins.
-func newWorldWithout(t *testing.T, without ...string) *world {
+// newWorld starts a world.
+func newWorld(t *testing.T, with needs) *world {
+	t.Helper()
 	crds, err := controlplane.SuperpoolCRDs()
 	require.NoError(t, err)
-	started, stop, err := controlplane.Start(
-		controlplane.Options{CRDs: []string{crds}, DisableAdmission: without},
-		controlplane.Options{DisableAdmission: without, ServiceClusterIPRange: tenantServices},
-		controlplane.Options{DisableAdmission: without, ServiceClusterIPRange: superServices},
-		controlplane.Options{DisableAdmission: without, ServiceClusterIPRange: superServices},
-	)
+	var without []string
+	if !with.quotas {
+		without = []string{"ResourceQuota"}
+	}
+	options := []controlplane.Options{
+		{CRDs: []string{crds}, DisableAdmission: without},
+		{DisableAdmission: without, ServiceClusterIPRange: tenantServices},
+		{DisableAdmission: without, ServiceClusterIPRange: superServices},
+	}
+	if with.r2 {
+		options = append(options, options[2])
+	}
+	started, stop, err := controlplane.Start(options...)
 	t.Cleanup(stop)
 	require.NoError(t, err)
 	account, err := controlplane.Account(t.Context(), started[0], "base/vc-syncer-rbac.yaml", "vc-manager", "vc-syncer")
 	require.NoError(t, err)
 	w := &world{
-		metaConfig: started[0].Config, accountConfig: account.Config, tenantConfig: started[1].Config, superConfig: started[2].Config, super2Config: started[3].Config,
+		metaConfig: started[0].Config, accountConfig: account.Config, tenantConfig: started[1].Config,
 		controlPlane: started[1], metaPlane: started[0], r1: started[2], key: tenantKey, vcName: "vc", services: tenantServices, policy: &policy.Ref{},
 	}
 	w.follow(t, func(*tenancyv1alpha1.TenantPolicySpec) {})
-	for to, config := range map[*client.Client]*rest.Config{
-		&w.meta: w.metaConfig, &w.tenant: w.tenantConfig, &w.super: w.superConfig, &w.super2: w.super2Config,
-	} {
-		made, err := client.New(config, client.Options{Scheme: controlplane.Scheme()})
-		require.NoError(t, err)
-		*to = made
-	}
-	for to, super := range map[**rest.Config]*controlplane.ControlPlane{&w.superConfig: started[2], &w.super2Config: started[3]} {
-		account, err := controlplane.Account(t.Context(), super, "supercluster/syncer.yaml", "superpool-system", "syncer")
-		require.NoError(t, err)
-		*to = account.Config
-	}
+	w.meta, w.tenant = newClient(t, started[0]), newClient(t, started[1])
 	create(t, w.meta, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenantKey}})
-	for id, super := range map[string]client.Client{"r1": w.super, "r2": w.super2} {
-		create(t, super, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "supercluster-info"}, Data: map[string]string{"id": id}})
-		w.record(t, id, uidOf(t, super))
+	w.super, w.superConfig = newSuper(t, "r1", started[2])
+	w.record(t, "r1", uidOf(t, w.super))
+	if with.r2 {
+		w.super2, w.super2Config = newSuper(t, "r2", started[3])
+		w.record(t, "r2", uidOf(t, w.super2))
+	} else {
+		w.record(t, "r2", "nobody-reaches-it")
 	}
 	w.tenantUID = uidOf(t, w.tenant)
 	create(t, w.meta, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "acme"}})
@@ -134,6 +139,24 @@ func newWorldWithout(t *testing.T, without ...string) *world {
 	create(t, w.meta, vc)
 	w.vcUID = vc.UID
 	return w
+}
+
+// newClient returns a client of a control plane.
+func newClient(t *testing.T, of *controlplane.ControlPlane) client.Client {
+	t.Helper()
+	made, err := client.New(of.Config, client.Options{Scheme: controlplane.Scheme()})
+	require.NoError(t, err)
+	return made
+}
+
+// newSuper makes a control plane a super cluster, and returns a client of it, and how a syncer reaches it.
+func newSuper(t *testing.T, id string, of *controlplane.ControlPlane) (client.Client, *rest.Config) {
+	t.Helper()
+	account, err := controlplane.Account(t.Context(), of, "supercluster/syncer.yaml", "superpool-system", "syncer")
+	require.NoError(t, err)
+	super := newClient(t, of)
+	create(t, super, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "supercluster-info"}, Data: map[string]string{"id": id}})
+	return super, account.Config
 }
 
 // uidOf returns the UID of a control plane.
