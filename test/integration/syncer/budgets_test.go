@@ -20,7 +20,7 @@ import (
 // TestBudgets drains a node of a super cluster: of three pods the tenant's budget lets one go, and the next one once
 // the first has a successor. The disruption controllers of both sides are real.
 func TestBudgets(t *testing.T) {
-	w := newWorld(t, needs{})
+	w := newWorld(t, needs{own: true})
 	require.NoError(t, w.controlPlane.StartControllers(t.Context()))
 	require.NoError(t, w.r1.StartControllers(t.Context()))
 	w.runSyncer(t, w.superConfig)
@@ -43,11 +43,11 @@ func TestBudgets(t *testing.T) {
 		},
 	}
 	create(t, w.tenant, budget)
-	appears(t, w.super, superName("web"), "web", &policyv1.PodDisruptionBudget{}, func(budget *policyv1.PodDisruptionBudget) bool {
+	appears(t, w.super, w.superName("web"), "web", &policyv1.PodDisruptionBudget{}, func(budget *policyv1.PodDisruptionBudget) bool {
 		return budget.Status.CurrentHealthy == 3 && budget.Status.ObservedGeneration == budget.Generation
 	})
 	evict := func(name string) error {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: superName("web"), Name: name}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.superName("web"), Name: name}}
 		atOnce := &metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)} // no kubelet ends it
 		return w.super.SubResource("eviction").Create(t.Context(), pod, &policyv1.Eviction{ObjectMeta: pod.ObjectMeta, DeleteOptions: atOnce})
 	}
@@ -86,5 +86,5 @@ func TestBudgets(t *testing.T) {
 	})
 	refused("web-2")
 	require.NoError(t, w.tenant.Delete(t.Context(), budget))
-	vanishes(t, w.super, superName("web"), "web", &policyv1.PodDisruptionBudget{})
+	vanishes(t, w.super, w.superName("web"), "web", &policyv1.PodDisruptionBudget{})
 }

@@ -101,7 +101,7 @@ func letGo(t *testing.T, c client.Client, object client.Object) {
 // TestClaims lets a claim live: its tenant has a real kube-controller-manager, whose volume controller binds it, and
 // the test plays provisioners and the schedulers.
 func TestClaims(t *testing.T) {
-	w := newWorld(t, needs{r2: true})
+	w := newWorld(t, needs{r2: true, ownTenant: true})
 	require.NoError(t, w.controlPlane.StartControllers(t.Context()))
 	w.allowClaims(t)
 	storageClass(t, w.tenant)
@@ -117,11 +117,11 @@ func TestClaims(t *testing.T) {
 	create(t, w.tenant, pod)
 	w.warned(t, "web", "p", "FailedCreate")
 	create(t, w.tenant, newClaim("web", "data", "r1"))
-	superClaim := appears(t, w.super, superName("web"), "data", &corev1.PersistentVolumeClaim{}, nil)
+	superClaim := appears(t, w.super, w.superName("web"), "data", &corev1.PersistentVolumeClaim{}, nil)
 	require.Empty(t, cmp.Diff(newClaim("web", "data", "").Spec.Resources, superClaim.Spec.Resources))
 	require.Equal(t, "fast", *superClaim.Spec.StorageClassName)
 	require.Equal(t, "db", superClaim.Labels["app"])
-	superPod := appears(t, w.super, superName("web"), "p", &corev1.Pod{}, nil)
+	superPod := appears(t, w.super, w.superName("web"), "p", &corev1.Pod{}, nil)
 	require.Equal(t, "data", superPod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName)
 	require.Equal(t, "/data", superPod.Spec.Containers[0].VolumeMounts[0].MountPath)
 
@@ -145,7 +145,7 @@ func TestClaims(t *testing.T) {
 		claim.Spec.Resources.Requests = builders.Resources("storage", "2Gi")
 		return w.tenant.Update(t.Context(), claim)
 	})
-	appears(t, w.super, superName("web"), "data", superClaim, func(claim *corev1.PersistentVolumeClaim) bool {
+	appears(t, w.super, w.superName("web"), "data", superClaim, func(claim *corev1.PersistentVolumeClaim) bool {
 		return claim.Spec.Resources.Requests.Storage().String() == "2Gi"
 	})
 	superClaim.Status.Capacity = builders.Resources("storage", "2Gi")
@@ -154,7 +154,7 @@ func TestClaims(t *testing.T) {
 		return claim.Status.Capacity.Storage().String() == "2Gi"
 	})
 	appears(t, w.tenant, "", "r1.pvc-1", volume, func(volume *corev1.PersistentVolume) bool { return volume.Spec.Capacity.Storage().String() == "2Gi" })
-	lacks(t, w.super2, superName("web"), "data", &corev1.PersistentVolumeClaim{})
+	lacks(t, w.super2, w.superName("web"), "data", &corev1.PersistentVolumeClaim{})
 
 	// The tenant tampers with the volume.
 	volume.Labels["tenancy.x-k8s.io/superclusterid"] = "r2"
@@ -173,7 +173,7 @@ func TestClaims(t *testing.T) {
 	w.runSyncer(t, w.superConfig)
 	letGo(t, w.super, superClaim)
 	vanishes(t, w.tenant, "web", "data", claim)
-	vanishes(t, w.super, superName("web"), "p", superPod)
+	vanishes(t, w.super, w.superName("web"), "p", superPod)
 	vanishes(t, w.tenant, "", "r1.pvc-1", volume)
 }
 
@@ -187,7 +187,7 @@ func lacks(t *testing.T, c client.Client, namespace, name string, object client.
 // TestClaimsOfWorkloads: the tenant's own controllers make the claims of a StatefulSet and of a generic ephemeral
 // volume, whose pods refer to them in the super cluster. Two tenants have claims of one name.
 func TestClaimsOfWorkloads(t *testing.T) {
-	w := newWorld(t, needs{})
+	w := newWorld(t, needs{ownTenant: true})
 	require.NoError(t, w.controlPlane.StartControllers(t.Context()))
 	w.allowClaims(t)
 	storageClass(t, w.tenant)
@@ -217,13 +217,13 @@ func TestClaimsOfWorkloads(t *testing.T) {
 		claim := appears(t, w.tenant, "web", name, &corev1.PersistentVolumeClaim{}, nil)
 		chosen := []byte(`{"metadata":{"annotations":{"` + schedulerv1alpha1.AnnotationSuperCluster + `":"r1"}}}`)
 		require.NoError(t, w.tenant.Patch(t.Context(), claim, client.RawPatch(types.MergePatchType, chosen)))
-		superClaim := appears(t, w.super, superName("web"), name, &corev1.PersistentVolumeClaim{}, nil)
+		superClaim := appears(t, w.super, w.superName("web"), name, &corev1.PersistentVolumeClaim{}, nil)
 		provision(t, w.super, superClaim, fmt.Sprintf("pvc-%d", i))
 		appears(t, w.tenant, "web", name, claim, isBound)
 	}
 	pod := appears(t, w.tenant, "web", "db-0", &corev1.Pod{}, nil)
 	w.choose(t, pod, "r1")
-	superPod := appears(t, w.super, superName("web"), "db-0", &corev1.Pod{}, nil)
+	superPod := appears(t, w.super, w.superName("web"), "db-0", &corev1.Pod{}, nil)
 	refersTo := map[string]string{}
 	for _, volume := range superPod.Spec.Volumes {
 		require.Nil(t, volume.Ephemeral)
@@ -238,11 +238,11 @@ func TestClaimsOfWorkloads(t *testing.T) {
 	// Scaled to none: the data stay, what was ephemeral goes with its pod.
 	require.NoError(t, w.tenant.Patch(t.Context(), set, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))))
 	vanishes(t, w.tenant, "web", "db-0", pod)
-	letGo(t, w.super, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: superName("web"), Name: "db-0-scratch"}})
+	letGo(t, w.super, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.superName("web"), Name: "db-0-scratch"}})
 	vanishes(t, w.tenant, "web", "db-0-scratch", &corev1.PersistentVolumeClaim{})
 	vanishes(t, w.tenant, "", "r1.pvc-1", &corev1.PersistentVolume{})
 	appears(t, w.tenant, "web", "data-db-0", &corev1.PersistentVolumeClaim{}, isBound)
-	appears(t, w.super, superName("web"), "data-db-0", &corev1.PersistentVolumeClaim{}, func(claim *corev1.PersistentVolumeClaim) bool { return claim.DeletionTimestamp == nil })
+	appears(t, w.super, w.superName("web"), "data-db-0", &corev1.PersistentVolumeClaim{}, func(claim *corev1.PersistentVolumeClaim) bool { return claim.DeletionTimestamp == nil })
 }
 
 // TestClaimsThatAreRefused: what a tenant writes reaches no volume of others, and costs no more than it may.
@@ -269,7 +269,7 @@ func TestClaimsThatAreRefused(t *testing.T) {
 		w.warned(t, "web", name, "PolicyForbids")
 	}
 	create(t, w.tenant, newClaim("web", "good", "r1"))
-	appears(t, w.super, superName("web"), "good", &corev1.PersistentVolumeClaim{}, nil)
+	appears(t, w.super, w.superName("web"), "good", &corev1.PersistentVolumeClaim{}, nil)
 	var claims corev1.PersistentVolumeClaimList
 	require.NoError(t, w.super.List(t.Context(), &claims))
 	require.Len(t, claims.Items, 1)
@@ -295,20 +295,20 @@ func TestClaimsStay(t *testing.T) {
 	w.place(t, "web", "r1")
 	claim := newClaim("web", "data", "r1")
 	create(t, w.tenant, claim)
-	superClaim := appears(t, w.super, superName("web"), "data", &corev1.PersistentVolumeClaim{}, nil)
+	superClaim := appears(t, w.super, w.superName("web"), "data", &corev1.PersistentVolumeClaim{}, nil)
 	provision(t, w.super, superClaim, "pvc-stays")
 	appears(t, w.tenant, "", "r1.pvc-stays", &corev1.PersistentVolume{}, nil)
 	empty := newClaim("web", "empty", "r1")
 	create(t, w.tenant, empty)
-	superEmpty := appears(t, w.super, superName("web"), "empty", &corev1.PersistentVolumeClaim{}, nil)
+	superEmpty := appears(t, w.super, w.superName("web"), "empty", &corev1.PersistentVolumeClaim{}, nil)
 	w.place(t, "web", "r2")
 	w.place(t, "other", "r1")
 	letGo(t, w.super, superEmpty)
 	appears(t, w.tenant, "web", "empty", empty, func(claim *corev1.PersistentVolumeClaim) bool {
 		return claim.Annotations[schedulerv1alpha1.AnnotationSuperCluster] == "" && !slices.Contains(claim.Finalizers, "claim.tenancy.x-k8s.io/r1")
 	})
-	appears(t, w.super, "", superName("other"), &corev1.Namespace{}, nil)
-	appears(t, w.super, "", superName("web"), &corev1.Namespace{}, func(namespace *corev1.Namespace) bool { return namespace.DeletionTimestamp == nil })
+	appears(t, w.super, "", w.superName("other"), &corev1.Namespace{}, nil)
+	appears(t, w.super, "", w.superName("web"), &corev1.Namespace{}, func(namespace *corev1.Namespace) bool { return namespace.DeletionTimestamp == nil })
 	require.NoError(t, w.super.Get(t.Context(), client.ObjectKeyFromObject(superClaim), superClaim))
 	require.Nil(t, superClaim.DeletionTimestamp)
 
@@ -322,12 +322,12 @@ func TestClaimsStay(t *testing.T) {
 	})
 	letGo(t, w.super, superClaim)
 	vanishes(t, w.tenant, "web", "data", claim)
-	release(t, w.super, superName("web"), "")
+	release(t, w.super, w.superName("web"), "")
 }
 
 // TestClaimsOfARestoredTenant: claims that a tenant's backup does not have keep their data, and the operator decides.
 func TestClaimsOfARestoredTenant(t *testing.T) {
-	w := newWorld(t, needs{})
+	w := newWorld(t, needs{ownTenant: true})
 	w.allowClaims(t)
 	w.place(t, "web", "r1")
 	backup := filepath.Join(t.TempDir(), "backup")
@@ -342,24 +342,24 @@ func TestClaimsOfARestoredTenant(t *testing.T) {
 	superClaims := map[string]*corev1.PersistentVolumeClaim{}
 	for i, namespace := range []string{"web", "later"} {
 		create(t, w.tenant, newClaim(namespace, "data", "r1"))
-		superClaims[namespace] = appears(t, w.super, superName(namespace), "data", &corev1.PersistentVolumeClaim{}, nil)
+		superClaims[namespace] = appears(t, w.super, w.superName(namespace), "data", &corev1.PersistentVolumeClaim{}, nil)
 		provision(t, w.super, superClaims[namespace], fmt.Sprintf("pvc-%d", i))
 		appears(t, w.tenant, "", fmt.Sprintf("r1.pvc-%d", i), &corev1.PersistentVolume{}, nil)
 		create(t, w.tenant, newClaim(namespace, "empty", "r1"))
-		appears(t, w.super, superName(namespace), "empty", &corev1.PersistentVolumeClaim{}, nil)
+		appears(t, w.super, w.superName(namespace), "empty", &corev1.PersistentVolumeClaim{}, nil)
 	}
-	superConfig := appears(t, w.super, superName("later"), "config", &corev1.ConfigMap{}, nil)
+	superConfig := appears(t, w.super, w.superName("later"), "config", &corev1.ConfigMap{}, nil)
 
 	require.NoError(t, w.controlPlane.Restore(t.Context(), backup))
 	require.NoError(t, w.meta.Delete(t.Context(), later)) // plays vc-scheduler
 	for _, namespace := range []string{"web", "later"} {
-		letGo(t, w.super, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: superName(namespace), Name: "empty"}})
-		appears(t, w.super, superName(namespace), "data", superClaims[namespace], func(claim *corev1.PersistentVolumeClaim) bool {
+		letGo(t, w.super, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.superName(namespace), Name: "empty"}})
+		appears(t, w.super, w.superName(namespace), "data", superClaims[namespace], func(claim *corev1.PersistentVolumeClaim) bool {
 			return claim.Labels["tenancy.x-k8s.io/kept"] == "true"
 		})
 	}
-	vanishes(t, w.super, superName("later"), "config", superConfig)
-	appears(t, w.super, superName("later"), "superpool", &corev1.ResourceQuota{}, func(quota *corev1.ResourceQuota) bool {
+	vanishes(t, w.super, w.superName("later"), "config", superConfig)
+	appears(t, w.super, w.superName("later"), "superpool", &corev1.ResourceQuota{}, func(quota *corev1.ResourceQuota) bool {
 		return quota.Spec.Hard.Pods().IsZero()
 	})
 	for _, namespace := range []string{"web", "later"} {
@@ -371,20 +371,20 @@ func TestClaimsOfARestoredTenant(t *testing.T) {
 	w.warned(t, "", "later", "ClaimsKept")
 
 	// The operator releases the data: the super namespace follows, and that of the new namespace is made.
-	superNamespace := appears(t, w.super, "", superName("later"), &corev1.Namespace{}, nil)
+	superNamespace := appears(t, w.super, "", w.superName("later"), &corev1.Namespace{}, nil)
 	require.Nil(t, superNamespace.DeletionTimestamp)
 	for _, namespace := range []string{"web", "later"} {
 		require.NoError(t, w.super.Delete(t.Context(), superClaims[namespace]))
 		letGo(t, w.super, superClaims[namespace])
 	}
-	release(t, w.super, superName("later"), superNamespace.UID)
-	appears(t, w.super, "", superName("later"), &corev1.Namespace{}, func(namespace *corev1.Namespace) bool { return namespace.UID != superNamespace.UID })
+	release(t, w.super, w.superName("later"), superNamespace.UID)
+	appears(t, w.super, "", w.superName("later"), &corev1.Namespace{}, func(namespace *corev1.Namespace) bool { return namespace.UID != superNamespace.UID })
 }
 
 // TestStorageThatIsReserved: the quota of the super cluster has what the namespace holds there of storage, at most what
 // the policy allows, and a claim that grows beyond it is told so.
 func TestStorageThatIsReserved(t *testing.T) {
-	w := newWorld(t, needs{quotas: true})
+	w := newWorld(t, needs{quotas: true, own: true})
 	require.NoError(t, w.controlPlane.StartControllers(t.Context()))
 	w.allowClaims(t)
 	storageClass(t, w.tenant)
@@ -393,7 +393,7 @@ func TestStorageThatIsReserved(t *testing.T) {
 	np := w.placeWith(t, "web", []string{"cpu", "1", "memory", "1Gi", "pods", "20", "storage", "5Gi"}, "r1")
 	holds := func(want string, reserved bool) {
 		t.Helper()
-		appears(t, w.super, superName("web"), "superpool", &corev1.ResourceQuota{}, func(quota *corev1.ResourceQuota) bool {
+		appears(t, w.super, w.superName("web"), "superpool", &corev1.ResourceQuota{}, func(quota *corev1.ResourceQuota) bool {
 			is := quota.Spec.Hard[corev1.ResourceRequestsStorage]
 			return is.String() == want && reserved == (quota.Annotations[schedulerv1alpha1.AnnotationHoldsStorage] == "true")
 		})
@@ -414,15 +414,15 @@ func TestStorageThatIsReserved(t *testing.T) {
 	}
 	name("10Gi")
 	holds("5Gi", true)
-	w.playQuotaController(t, superName("web"))
+	w.playQuotaController(t, w.superName("web"))
 	claim := newClaim("web", "data", "r1")
 	create(t, w.tenant, claim)
-	provision(t, w.super, appears(t, w.super, superName("web"), "data", &corev1.PersistentVolumeClaim{}, nil), "pvc-1")
+	provision(t, w.super, appears(t, w.super, w.superName("web"), "data", &corev1.PersistentVolumeClaim{}, nil), "pvc-1")
 	large := newClaim("web", "large", "r1")
 	large.Spec.Resources.Requests = builders.Resources("storage", "5Gi")
 	create(t, w.tenant, large)
 	w.warned(t, "web", "large", "FailedCreate")
-	lacks(t, w.super, superName("web"), "large", &corev1.PersistentVolumeClaim{})
+	lacks(t, w.super, w.superName("web"), "large", &corev1.PersistentVolumeClaim{})
 	appears(t, w.tenant, "web", "data", claim, isBound)
 	eventually(t, func() error {
 		if err := w.tenant.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {

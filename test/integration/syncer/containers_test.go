@@ -103,54 +103,54 @@ func (w *world) testServices(t *testing.T) {
 	create(t, w.tenant, slice)
 
 	for super, wantNodes := range map[client.Client][]*string{w.super: {ptr.To("n1"), nil}, w.super2: {nil, ptr.To("m1")}} {
-		appears(t, super, superName("default"), "kubernetes", &corev1.Service{}, hasAddress("10.0.128.1"))
-		service := appears(t, super, superName("shop"), "db", &corev1.Service{}, hasAddress("10.0.128.5"))
-		appears(t, super, superName("shop"), "headless", &corev1.Service{}, hasAddress("None"))
-		appears(t, super, superName("shop"), "balanced", &corev1.Service{}, func(service *corev1.Service) bool {
+		appears(t, super, w.superName("default"), "kubernetes", &corev1.Service{}, hasAddress("10.0.128.1"))
+		service := appears(t, super, w.superName("shop"), "db", &corev1.Service{}, hasAddress("10.0.128.5"))
+		appears(t, super, w.superName("shop"), "headless", &corev1.Service{}, hasAddress("None"))
+		appears(t, super, w.superName("shop"), "balanced", &corev1.Service{}, func(service *corev1.Service) bool {
 			return service.Spec.Type == corev1.ServiceTypeClusterIP && service.Spec.Ports[0].NodePort == 0
 		})
-		synced := appears(t, super, superName("shop"), "db-1", &discoveryv1.EndpointSlice{}, nil)
+		synced := appears(t, super, w.superName("shop"), "db-1", &discoveryv1.EndpointSlice{}, nil)
 		require.Equal(t, "db", synced.Labels[discoveryv1.LabelServiceName])
 		require.Equal(t, "syncer.tenancy.x-k8s.io", synced.Labels[discoveryv1.LabelManagedBy])
 		require.Equal(t, wantNodes, []*string{synced.Endpoints[0].NodeName, synced.Endpoints[1].NodeName})
 		require.Equal(t, []string{"10.214.2.5"}, synced.Endpoints[1].Addresses)
-		quota := appears(t, super, superName("shop"), "superpool", &corev1.ResourceQuota{}, nil)
+		quota := appears(t, super, w.superName("shop"), "superpool", &corev1.ResourceQuota{}, nil)
 		require.Empty(t, cmp.Diff(hard(), quota.Spec.Hard))
 
 		// What can only be made again is made again.
 		before := service.UID
 		service.Spec.Selector = map[string]string{"app": "of-others"}
 		require.NoError(t, super.Update(t.Context(), service))
-		appears(t, super, superName("shop"), "db", service, func(service *corev1.Service) bool {
+		appears(t, super, w.superName("shop"), "db", service, func(service *corev1.Service) bool {
 			return service.UID != before && hasAddress("10.0.128.5")(service)
 		})
 	}
 
 	slice.Endpoints = slice.Endpoints[:1]
 	require.NoError(t, w.tenant.Update(t.Context(), slice))
-	appears(t, w.super2, superName("shop"), "db-1", slice, func(slice *discoveryv1.EndpointSlice) bool { return len(slice.Endpoints) == 1 })
+	appears(t, w.super2, w.superName("shop"), "db-1", slice, func(slice *discoveryv1.EndpointSlice) bool { return len(slice.Endpoints) == 1 })
 	require.NoError(t, w.tenant.Delete(t.Context(), newSlice("shop", "db")))
-	vanishes(t, w.super2, superName("shop"), "db-1", slice)
+	vanishes(t, w.super2, w.superName("shop"), "db-1", slice)
 
 	create(t, w.super2, newService("default", "greedy", "10.0.128.6"))
 	create(t, w.tenant, newService("shop", "unlucky", "10.0.128.6"))
-	appears(t, w.super, superName("shop"), "unlucky", &corev1.Service{}, hasAddress("10.0.128.6"))
+	appears(t, w.super, w.superName("shop"), "unlucky", &corev1.Service{}, hasAddress("10.0.128.6"))
 	w.warned(t, "shop", "unlucky", "FailedCreate")
 	require.NoError(t, w.super2.Delete(t.Context(), newService("default", "greedy", "")))
-	appears(t, w.super2, superName("shop"), "unlucky", &corev1.Service{}, hasAddress("10.0.128.6"))
+	appears(t, w.super2, w.superName("shop"), "unlucky", &corev1.Service{}, hasAddress("10.0.128.6"))
 
 	w.notWarned(t, "FailedCreate", "db", "headless", "kubernetes", "front")
 
 	// Its Services were all that the namespace was for.
 	for _, super := range []client.Client{w.super, w.super2} {
-		err := super.Get(t.Context(), types.NamespacedName{Namespace: superName("shop"), Name: "stays-up"}, &corev1.Secret{})
+		err := super.Get(t.Context(), types.NamespacedName{Namespace: w.superName("shop"), Name: "stays-up"}, &corev1.Secret{})
 		require.True(t, apierrors.IsNotFound(err), "%v", err)
 	}
 	for _, name := range []string{"db", "headless", "balanced", "unlucky"} {
 		require.NoError(t, w.tenant.Delete(t.Context(), newService("shop", name, "")))
 	}
-	release(t, w.super, superName("shop"), "")
-	release(t, w.super2, superName("shop"), "")
+	release(t, w.super, w.superName("shop"), "")
+	release(t, w.super2, w.superName("shop"), "")
 }
 
 func (w *world) testServicesOnly(t *testing.T) {
@@ -161,9 +161,9 @@ func (w *world) testServicesOnly(t *testing.T) {
 	create(t, w.tenant, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "leaving", Name: "password"}})
 	pod := newPod("leaving", "pod")
 	create(t, w.tenant, pod)
-	appears(t, w.super, superName("leaving"), "password", &corev1.Secret{}, nil)
-	appears(t, w.super, superName("leaving"), "pod", &corev1.Pod{}, nil)
-	service := appears(t, w.super, superName("leaving"), "front", &corev1.Service{}, nil)
+	appears(t, w.super, w.superName("leaving"), "password", &corev1.Secret{}, nil)
+	appears(t, w.super, w.superName("leaving"), "pod", &corev1.Pod{}, nil)
+	service := appears(t, w.super, w.superName("leaving"), "front", &corev1.Service{}, nil)
 	require.Equal(t, corev1.ServiceTypeLoadBalancer, service.Spec.Type)
 
 	w.place(t, "leaving", "r2")
@@ -171,22 +171,22 @@ func (w *world) testServicesOnly(t *testing.T) {
 		return cmp.Equal(hard(), quota.Spec.Hard)
 	}
 	quota := &corev1.ResourceQuota{}
-	require.NoError(t, w.super.Get(t.Context(), types.NamespacedName{Namespace: superName("leaving"), Name: "superpool"}, quota))
+	require.NoError(t, w.super.Get(t.Context(), types.NamespacedName{Namespace: w.superName("leaving"), Name: "superpool"}, quota))
 	require.False(t, noPods(quota), "a pod is assigned here")
 	require.NoError(t, w.tenant.Delete(t.Context(), pod))
-	vanishes(t, w.super, superName("leaving"), "password", &corev1.Secret{})
-	appears(t, w.super, superName("leaving"), "superpool", quota, noPods)
-	now := appears(t, w.super, superName("leaving"), "front", &corev1.Service{}, func(service *corev1.Service) bool {
+	vanishes(t, w.super, w.superName("leaving"), "password", &corev1.Secret{})
+	appears(t, w.super, w.superName("leaving"), "superpool", quota, noPods)
+	now := appears(t, w.super, w.superName("leaving"), "front", &corev1.Service{}, func(service *corev1.Service) bool {
 		return service.Spec.Type == corev1.ServiceTypeClusterIP
 	})
 	require.Equal(t, service.UID, now.UID)
 
 	w.place(t, "leaving", "r1")
-	appears(t, w.super, superName("leaving"), "password", &corev1.Secret{}, nil)
-	appears(t, w.super, superName("leaving"), "superpool", quota, func(quota *corev1.ResourceQuota) bool { return !noPods(quota) })
+	appears(t, w.super, w.superName("leaving"), "password", &corev1.Secret{}, nil)
+	appears(t, w.super, w.superName("leaving"), "superpool", quota, func(quota *corev1.ResourceQuota) bool { return !noPods(quota) })
 	require.NoError(t, w.tenant.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "leaving", Name: "front"}}))
 	w.place(t, "leaving", "r2")
-	release(t, w.super, superName("leaving"), "")
+	release(t, w.super, w.superName("leaving"), "")
 }
 
 func envOf(env []corev1.EnvVar) map[string]string {
@@ -201,7 +201,7 @@ func (w *world) testPodEnvironment(t *testing.T) {
 	pod := newPod("web", "no-dns")
 	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "FRONT_SERVICE_PORT", Value: "mine"}}
 	create(t, w.tenant, pod)
-	superPod := appears(t, w.super, superName("web"), "no-dns", &corev1.Pod{}, nil)
+	superPod := appears(t, w.super, w.superName("web"), "no-dns", &corev1.Pod{}, nil)
 	front := appears(t, w.tenant, "web", "front", &corev1.Service{}, nil)
 	env := envOf(superPod.Spec.Containers[0].Env)
 	require.Equal(t, "10.0.128.1", env["KUBERNETES_SERVICE_HOST"])
@@ -212,12 +212,12 @@ func (w *world) testPodEnvironment(t *testing.T) {
 	w.warned(t, "web", "no-dns", "MissingClusterDNS")
 
 	create(t, w.tenant, newService("kube-system", "kube-dns", "10.0.128.10"))
-	appears(t, w.super, superName("kube-system"), "kube-dns", &corev1.Service{}, hasAddress("10.0.128.10"))
+	appears(t, w.super, w.superName("kube-system"), "kube-dns", &corev1.Service{}, hasAddress("10.0.128.10"))
 	after := newPod("web", "dns")
 	after.Spec.EnableServiceLinks = ptr.To(false)
 	after.Spec.DNSConfig = &corev1.PodDNSConfig{Searches: []string{"example.com"}, Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: ptr.To("2")}}}
 	create(t, w.tenant, after)
-	superPod = appears(t, w.super, superName("web"), "dns", &corev1.Pod{}, nil)
+	superPod = appears(t, w.super, w.superName("web"), "dns", &corev1.Pod{}, nil)
 	require.Equal(t, corev1.DNSNone, superPod.Spec.DNSPolicy)
 	require.Empty(t, cmp.Diff(&corev1.PodDNSConfig{
 		Nameservers: []string{"10.0.128.10"},
@@ -254,10 +254,10 @@ func (w *world) testTokens(t *testing.T) {
 	const issued = "tenancy.x-k8s.io/issued-tokens"
 	pod := newPodWithTokens("tokens")
 	create(t, w.tenant, pod)
-	superPod := appears(t, w.super, superName("web"), "tokens", &corev1.Pod{}, nil)
+	superPod := appears(t, w.super, w.superName("web"), "tokens", &corev1.Pod{}, nil)
 	name := tenancy.TokenSecret(pod.Name, pod.UID)
 	w.run(t, "tokens", "n0")
-	secret := appears(t, w.super, superName("web"), name, &corev1.Secret{}, nil)
+	secret := appears(t, w.super, w.superName("web"), name, &corev1.Secret{}, nil)
 	sources := superPod.Spec.Volumes[0].Projected.Sources
 	require.Equal(t, name, sources[0].Secret.Name)
 	require.Equal(t, []corev1.KeyToPath{{Key: "token-0-1", Path: "vault"}}, sources[1].Secret.Items)
@@ -281,7 +281,7 @@ func (w *world) testTokens(t *testing.T) {
 		kept, renewed := secret.Data["token-0-0"], secret.Data["token-0-1"]
 		damage()
 		require.NoError(t, w.super.Update(t.Context(), secret))
-		appears(t, w.super, superName("web"), name, secret, func(secret *corev1.Secret) bool {
+		appears(t, w.super, w.superName("web"), name, secret, func(secret *corev1.Secret) bool {
 			return len(secret.Data["token-0-1"]) > 0 && string(secret.Data["token-0-1"]) != string(renewed)
 		})
 		require.Equal(t, string(kept), string(secret.Data["token-0-0"]))
@@ -294,22 +294,22 @@ func (w *world) testTokens(t *testing.T) {
 	w.warned(t, "web", "ghost", "FailedCreate")
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "ghost"}}
 	create(t, w.tenant, account)
-	appears(t, w.super, superName("web"), "ghost", &corev1.Pod{}, nil)
+	appears(t, w.super, w.superName("web"), "ghost", &corev1.Pod{}, nil)
 	require.NoError(t, w.tenant.Delete(t.Context(), account))
 	superGhost := w.run(t, "ghost", "n0")
 	w.warned(t, "web", "ghost", "FailedToken")
 	require.NoError(t, w.tenant.Delete(t.Context(), ghost))
-	appears(t, w.super, superName("web"), "ghost", superGhost, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
+	appears(t, w.super, w.superName("web"), "ghost", superGhost, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 	require.NoError(t, w.super.Delete(t.Context(), superGhost, client.GracePeriodSeconds(0)))
 	vanishes(t, w.tenant, "web", "ghost", ghost)
 
 	// A restarted syncer knows what it has given: see testRestart. The tokens go with their pod.
 	appears(t, w.tenant, "web", "tokens", pod, nil)
 	require.NoError(t, w.tenant.Delete(t.Context(), pod))
-	appears(t, w.super, superName("web"), "tokens", superPod, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
+	appears(t, w.super, w.superName("web"), "tokens", superPod, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 	require.NoError(t, w.super.Get(t.Context(), client.ObjectKeyFromObject(secret), secret))
 	require.NoError(t, w.super.Delete(t.Context(), superPod, client.GracePeriodSeconds(0)))
-	vanishes(t, w.super, superName("web"), name, secret)
+	vanishes(t, w.super, w.superName("web"), name, secret)
 	vanishes(t, w.tenant, "web", "tokens", pod)
 }
 
@@ -323,7 +323,7 @@ func (w *world) testEphemeralContainers(t *testing.T) {
 		TargetContainerName:      "main",
 	}}
 	require.NoError(t, w.tenant.SubResource("ephemeralcontainers").Update(t.Context(), pod))
-	appears(t, w.super, superName("web"), "debugged", superPod, func(pod *corev1.Pod) bool { return len(pod.Spec.EphemeralContainers) == 1 })
+	appears(t, w.super, w.superName("web"), "debugged", superPod, func(pod *corev1.Pod) bool { return len(pod.Spec.EphemeralContainers) == 1 })
 	container := superPod.Spec.EphemeralContainers[0]
 	require.Equal(t, "debug of main", container.Name+" of "+container.TargetContainerName)
 	require.Equal(t, "10.0.128.1", envOf(container.Env)["KUBERNETES_SERVICE_HOST"])
@@ -331,7 +331,7 @@ func (w *world) testEphemeralContainers(t *testing.T) {
 	require.NoError(t, w.super.Status().Update(t.Context(), superPod))
 	appears(t, w.tenant, "web", "debugged", pod, func(pod *corev1.Pod) bool { return len(pod.Status.EphemeralContainerStatuses) == 1 })
 	require.NoError(t, w.tenant.Delete(t.Context(), pod))
-	appears(t, w.super, superName("web"), "debugged", superPod, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
+	appears(t, w.super, w.superName("web"), "debugged", superPod, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 	require.NoError(t, w.super.Delete(t.Context(), superPod, client.GracePeriodSeconds(0)))
 	vanishes(t, w.tenant, "web", "debugged", pod)
 }

@@ -138,11 +138,11 @@ rules:
   - {name: shop, port: 80}`)
 	create(t, w.tenant, gateway)
 	create(t, w.tenant, route)
-	superGateway := appears(t, w.super, superName("web"), "front", ofGateways(t, "Gateway", "", "", ""), nil)
-	superRoute := appears(t, w.super, superName("web"), "shop", ofGateways(t, "HTTPRoute", "", "", ""), nil)
+	superGateway := appears(t, w.super, w.superName("web"), "front", ofGateways(t, "Gateway", "", "", ""), nil)
+	superRoute := appears(t, w.super, w.superName("web"), "shop", ofGateways(t, "HTTPRoute", "", "", ""), nil)
 	require.Equal(t, gateway.Object["spec"], superGateway.Object["spec"])
 	require.Equal(t, route.Object["spec"], superRoute.Object["spec"])
-	appears(t, w.super, superName("web"), "shop", &corev1.Service{}, nil)
+	appears(t, w.super, w.superName("web"), "shop", &corev1.Service{}, nil)
 
 	acts(t, w.super, superGateway, `{addresses: [{type: IPAddress, value: 203.0.113.7}]}`)
 	acts(t, w.super, superRoute, `{parents: [{controllerName: example.com/gateways, parentRef: {name: front}, conditions: []}]}`)
@@ -151,12 +151,12 @@ rules:
 		parents, _, _ := unstructured.NestedSlice(route.Object, "status", "parents")
 		return len(parents) == 1
 	})
-	lacks(t, w.super2, superName("web"), "front", ofGateways(t, "Gateway", "", "", ""))
+	lacks(t, w.super2, w.superName("web"), "front", ofGateways(t, "Gateway", "", "", ""))
 
 	// The home moves, and the address with it.
 	w.place(t, "web", "r2")
-	moved := appears(t, w.super2, superName("web"), "front", ofGateways(t, "Gateway", "", "", ""), nil)
-	appears(t, w.super2, superName("web"), "shop", ofGateways(t, "HTTPRoute", "", "", ""), nil)
+	moved := appears(t, w.super2, w.superName("web"), "front", ofGateways(t, "Gateway", "", "", ""), nil)
+	appears(t, w.super2, w.superName("web"), "shop", ofGateways(t, "HTTPRoute", "", "", ""), nil)
 	acts(t, w.super2, moved, `{addresses: [{type: IPAddress, value: 203.0.113.8}]}`)
 	appears(t, w.tenant, "web", "front", ofGateways(t, "Gateway", "", "", ""), gatewayHas("203.0.113.8"))
 }

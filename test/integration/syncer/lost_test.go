@@ -26,7 +26,7 @@ import (
 
 // TestLost loses super cluster r1 in different ways, and gets it back. The periods are tenths of the real ones.
 func TestLost(t *testing.T) {
-	w := newWorld(t, needs{})
+	w := newWorld(t, needs{own: true})
 	w.options = func(options *syncer.Options) {
 		options.ProbePeriod, options.Silence, options.LeaseRenewal = time.Second, 3*time.Second, 2*time.Second
 	}
@@ -133,9 +133,9 @@ func (w *world) testLost(t *testing.T, namespace string, numbers *prometheus.Reg
 		w.runIn(t, namespace, name, node)
 		appears(t, w.tenant, namespace, name, &corev1.Pod{}, podutil.IsPodReady)
 	}
-	w.setStatus(t, w.super, superName(namespace), "done", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })
+	w.setStatus(t, w.super, w.superName(namespace), "done", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })
 	appears(t, w.tenant, namespace, "done", &corev1.Pod{}, podutil.IsPodTerminal)
-	require.NoError(t, w.super.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: superName(namespace), Name: "done"}}, client.GracePeriodSeconds(0)))
+	require.NoError(t, w.super.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.superName(namespace), Name: "done"}}, client.GracePeriodSeconds(0)))
 	tenantNode := "r1." + node
 	w.renewed(t, tenantNode, w.renewed(t, tenantNode, time.Time{}))
 
@@ -154,15 +154,15 @@ func (w *world) testLost(t *testing.T, namespace string, numbers *prometheus.Reg
 
 	giveBack()
 	w.renewed(t, tenantNode, lost)
-	ends(t, w.super, superName(namespace), "evicted")
-	ends(t, w.super, superName(namespace), "forced")
-	ends(t, w.super, superName(namespace), "web-0")
+	ends(t, w.super, w.superName(namespace), "evicted")
+	ends(t, w.super, w.superName(namespace), "forced")
+	ends(t, w.super, w.superName(namespace), "web-0")
 	appears(t, w.tenant, namespace, "runs", &corev1.Pod{}, podutil.IsPodReady)
 	again := appears(t, w.tenant, namespace, "web-0", &corev1.Pod{}, nil)
 	require.Equal(t, before["pod web-0"], again.ResourceVersion, "what runs in r2 is r2's to say")
 	done := appears(t, w.tenant, namespace, "done", &corev1.Pod{}, nil)
 	require.Equal(t, before["pod done"], done.ResourceVersion)
-	vanishes(t, w.super, superName(namespace), "done", &corev1.Pod{})
+	vanishes(t, w.super, w.superName(namespace), "done", &corev1.Pod{})
 	back := appears(t, w.tenant, "", tenantNode, &corev1.Node{}, func(node *corev1.Node) bool { return len(node.Status.Conditions) == 0 })
 	require.Contains(t, back.Spec.Taints, outOfService, "vc-scheduler takes it off")
 }

@@ -19,11 +19,11 @@ import (
 // VirtualCluster, as one does that was restored from an older backup, whoever starts again meanwhile. The operator is
 // told. Once the VirtualCluster is back its deletion takes all.
 func TestMissingVirtualCluster(t *testing.T) {
-	w := newWorld(t, needs{})
+	w := newWorld(t, needs{own: true})
 	w.allowClaims(t)
 	serves := w.following(t, &sessions{})
 	placement := w.place(t, "web", "r1")
-	vc := &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "vc"}}
+	vc := &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: w.vcName}}
 	require.NoError(t, w.meta.Get(t.Context(), client.ObjectKeyFromObject(vc), vc))
 	controllerutil.AddFinalizer(vc, virtualclusters.Finalizer) // plays vc-scheduler
 	require.NoError(t, w.meta.Update(t.Context(), vc))
@@ -34,7 +34,7 @@ func TestMissingVirtualCluster(t *testing.T) {
 	superPod := w.runIn(t, "web", "runs", "n1")
 	appears(t, w.tenant, "web", "runs", &corev1.Pod{}, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
 	create(t, w.tenant, newClaim("web", "data", "r1"))
-	superClaim := appears(t, w.super, superName("web"), "data", &corev1.PersistentVolumeClaim{}, nil)
+	superClaim := appears(t, w.super, w.superName("web"), "data", &corev1.PersistentVolumeClaim{}, nil)
 	provision(t, w.super, superClaim, "pvc-0")
 	appears(t, w.tenant, "", "r1.pvc-0", &corev1.PersistentVolume{}, nil)
 	r.stop()
@@ -47,7 +47,7 @@ func TestMissingVirtualCluster(t *testing.T) {
 		t.Helper()
 		patrols(t, r.numbers, 30)
 		for _, object := range []client.Object{
-			superPod, superClaim, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-0"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: superName("web")}},
+			superPod, superClaim, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-0"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.superName("web")}},
 		} {
 			require.NoError(t, w.super.Get(t.Context(), client.ObjectKeyFromObject(object), object))
 			require.Nil(t, object.GetDeletionTimestamp(), "%T", object)
@@ -72,8 +72,8 @@ func TestMissingVirtualCluster(t *testing.T) {
 	stay()
 	require.NoError(t, w.meta.Delete(t.Context(), vc))
 	require.NoError(t, w.meta.Delete(t.Context(), placement)) // as vc-scheduler does
-	release(t, w.super, superName("web"), "")
-	vanishes(t, w.super, "", superName("web"), &corev1.Namespace{})
+	release(t, w.super, w.superName("web"), "")
+	vanishes(t, w.super, "", w.superName("web"), &corev1.Namespace{})
 }
 
 // toldOperator waits until the meta cluster has an Event with a reason about a virtual Node.

@@ -28,12 +28,12 @@ func (w *world) testNetworkPolicies(t *testing.T) {
 	require.NoError(t, w.super.Status().Update(t.Context(), node))
 	w.place(t, "guarded", "r1")
 	w.place(t, "elsewhere-only", "r2")
-	ofTenant := map[string]string{tenancyv1alpha1.LabelCluster: tenantKey}
+	ofTenant := map[string]string{tenancyv1alpha1.LabelCluster: w.key}
 
 	// Ours are there before the tenant has any, and know the node.
 	names := func() []string {
 		var policies networkingv1.NetworkPolicyList
-		require.NoError(t, w.super.List(t.Context(), &policies, client.InNamespace(superName("guarded"))))
+		require.NoError(t, w.super.List(t.Context(), &policies, client.InNamespace(w.superName("guarded"))))
 		var names []string
 		for i := range policies.Items {
 			names = append(names, policies.Items[i].Name)
@@ -52,7 +52,7 @@ func (w *world) testNetworkPolicies(t *testing.T) {
 	floor, ingress, egress := "superpool-isolation", "superpool-isolation-ingress-0", "superpool-isolation-egress-0"
 	are(floor, egress, ingress)
 	ours := &networkingv1.NetworkPolicy{}
-	appears(t, w.super, superName("guarded"), egress, ours, func(policy *networkingv1.NetworkPolicy) bool {
+	appears(t, w.super, w.superName("guarded"), egress, ours, func(policy *networkingv1.NetworkPolicy) bool {
 		for _, peer := range policy.Spec.Egress[0].To {
 			if peer.IPBlock != nil && peer.IPBlock.CIDR == "0.0.0.0/0" {
 				// Others' pods may have added blocks of theirs.
@@ -84,12 +84,12 @@ func (w *world) testNetworkPolicies(t *testing.T) {
 	elsewhere.ObjectMeta = metav1.ObjectMeta{Namespace: "elsewhere-only", Name: "front"}
 	create(t, w.tenant, elsewhere)
 	want := networkingv1.NetworkPolicySpec{
-		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{tenancy.LabelKey("app"): "front", tenancyv1alpha1.LabelCluster: tenantKey}},
+		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{tenancy.LabelKey("app"): "front", tenancyv1alpha1.LabelCluster: w.key}},
 		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 		Ingress: []networkingv1.NetworkPolicyIngressRule{{
 			Ports: []networkingv1.NetworkPolicyPort{{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(80))}},
 			From: []networkingv1.NetworkPolicyPeer{
-				{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{tenancy.LabelKey("may-call"): "front", tenancyv1alpha1.LabelCluster: tenantKey}}},
+				{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{tenancy.LabelKey("may-call"): "front", tenancyv1alpha1.LabelCluster: w.key}}},
 				{NamespaceSelector: &metav1.LabelSelector{MatchLabels: ofTenant}},
 				{IPBlock: &networkingv1.IPBlock{CIDR: "192.0.2.0/24"}},
 				{IPBlock: &networkingv1.IPBlock{CIDR: "10.214.0.0/16", Except: []string{"10.214.1.0/24"}}},
@@ -97,13 +97,13 @@ func (w *world) testNetworkPolicies(t *testing.T) {
 		}},
 	}
 	is := func(policy *networkingv1.NetworkPolicy) bool { return cmp.Equal(want, policy.Spec) }
-	superPolicy := appears(t, w.super, superName("guarded"), "front", &networkingv1.NetworkPolicy{}, is)
-	require.Equal(t, tenantKey, superPolicy.Labels[tenancyv1alpha1.LabelCluster])
+	superPolicy := appears(t, w.super, w.superName("guarded"), "front", &networkingv1.NetworkPolicy{}, is)
+	require.Equal(t, w.key, superPolicy.Labels[tenancyv1alpha1.LabelCluster])
 
 	// Ours leave its pods alone, in that direction.
 	selects := func(name string, want *metav1.LabelSelectorRequirement) {
 		t.Helper()
-		appears(t, w.super, superName("guarded"), name, ours, func(policy *networkingv1.NetworkPolicy) bool {
+		appears(t, w.super, w.superName("guarded"), name, ours, func(policy *networkingv1.NetworkPolicy) bool {
 			selector := metav1.LabelSelector{}
 			if want != nil {
 				selector.MatchExpressions = []metav1.LabelSelectorRequirement{*want}
@@ -124,25 +124,25 @@ func (w *world) testNetworkPolicies(t *testing.T) {
 	// What others change is put back, and what the tenant deletes goes.
 	superPolicy.Spec.Ingress[0].From = nil
 	require.NoError(t, w.super.Update(t.Context(), superPolicy))
-	appears(t, w.super, superName("guarded"), "front", superPolicy, is)
-	appears(t, w.super, superName("guarded"), floor, ours, nil)
+	appears(t, w.super, w.superName("guarded"), "front", superPolicy, is)
+	appears(t, w.super, w.superName("guarded"), floor, ours, nil)
 	ours.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{}}
 	require.NoError(t, w.super.Update(t.Context(), ours))
-	appears(t, w.super, superName("guarded"), floor, ours, func(policy *networkingv1.NetworkPolicy) bool { return policy.Spec.Egress == nil })
+	appears(t, w.super, w.superName("guarded"), floor, ours, func(policy *networkingv1.NetworkPolicy) bool { return policy.Spec.Egress == nil })
 	require.NoError(t, w.super.Delete(t.Context(), ours))
 	are("front", floor, egress, ingress)
 	var inElsewhere networkingv1.NetworkPolicyList
-	require.NoError(t, w.super.List(t.Context(), &inElsewhere, client.InNamespace(superName("elsewhere-only"))))
+	require.NoError(t, w.super.List(t.Context(), &inElsewhere, client.InNamespace(w.superName("elsewhere-only"))))
 	require.Empty(t, inElsewhere.Items, "the other namespace is not placed here")
 	require.NoError(t, w.tenant.Delete(t.Context(), policy))
-	vanishes(t, w.super, superName("guarded"), "front", superPolicy)
+	vanishes(t, w.super, w.superName("guarded"), "front", superPolicy)
 
 	w.testForbiddenEndpoints(t)
 
 	require.NoError(t, w.tenant.Delete(t.Context(), elsewhere))
 	require.NoError(t, w.super.Delete(t.Context(), node))
 	w.place(t, "guarded")
-	release(t, w.super, superName("guarded"), "")
+	release(t, w.super, w.superName("guarded"), "")
 }
 
 // testForbiddenEndpoints lets a tenant name a node, and an address of a pod that is not its own.
@@ -162,10 +162,10 @@ func (w *world) testForbiddenEndpoints(t *testing.T) {
 			return cmp.Equal(want, got)
 		}
 	}
-	appears(t, w.super, superName("guarded"), "forbidden", &discoveryv1.EndpointSlice{}, addresses("192.0.2.7"))
+	appears(t, w.super, w.superName("guarded"), "forbidden", &discoveryv1.EndpointSlice{}, addresses("192.0.2.7"))
 	w.warned(t, "guarded", "forbidden", "EndpointsForbidden")
 	require.NoError(t, w.tenant.Delete(t.Context(), slice))
-	vanishes(t, w.super, superName("guarded"), "forbidden", slice)
+	vanishes(t, w.super, w.superName("guarded"), "forbidden", slice)
 }
 
 // testCallers lets nodes of other super clusters, of whose addresses pods may reach some, call the pods of namespace
@@ -186,16 +186,16 @@ func (w *world) testCallers(t *testing.T, ingress, egress string) {
 			return peer.IPBlock != nil && peer.IPBlock.CIDR == "0.0.0.0/0" && slices.Contains(peer.IPBlock.Except, callers)
 		})
 	}
-	appears(t, w.super, superName("guarded"), ingress, &networkingv1.NetworkPolicy{}, func(policy *networkingv1.NetworkPolicy) bool {
+	appears(t, w.super, w.superName("guarded"), ingress, &networkingv1.NetworkPolicy{}, func(policy *networkingv1.NetworkPolicy) bool {
 		from := policy.Spec.Ingress[0].From
 		return has(from, callers) && excepted(from)
 	})
-	appears(t, w.super, superName("guarded"), egress, &networkingv1.NetworkPolicy{}, func(policy *networkingv1.NetworkPolicy) bool {
+	appears(t, w.super, w.superName("guarded"), egress, &networkingv1.NetworkPolicy{}, func(policy *networkingv1.NetworkPolicy) bool {
 		to := policy.Spec.Egress[0].To
 		return has(to, reached) && excepted(to) && !has(to, callers)
 	})
 	w.follow(t, func(*tenancyv1alpha1.TenantPolicySpec) {})
-	appears(t, w.super, superName("guarded"), ingress, &networkingv1.NetworkPolicy{}, func(policy *networkingv1.NetworkPolicy) bool {
+	appears(t, w.super, w.superName("guarded"), ingress, &networkingv1.NetworkPolicy{}, func(policy *networkingv1.NetworkPolicy) bool {
 		return !has(policy.Spec.Ingress[0].From, callers)
 	})
 }

@@ -21,17 +21,13 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/test/builders"
-	"github.com/superpool/superpool/test/controlplane"
 )
 
 // TestTenantNodes: two tenants hold something in r1, and one of them, which has Nodes for all nodes, in r2.
 func TestTenantNodes(t *testing.T) {
 	w := newWorld(t, needs{r2: true})
 	w.nodes, w.nodePorts = tenancyv1alpha1.NodesPlaced, utilnet.PortRange{Base: 30100, Size: 100}
-	started, stop, err := controlplane.Start(controlplane.Options{ServiceClusterIPRange: "10.0.129.0/24"})
-	t.Cleanup(stop)
-	require.NoError(t, err)
-	other := w.neighbour(t, "b", "10.0.129.0/24", started[0])
+	other := w.neighbour(t, "b")
 	other.nodes, other.nodePorts = tenancyv1alpha1.NodesOnDemand, utilnet.PortRange{Base: 30200, Size: 100}
 	w.superNode(t, w.super, "n1", nil)
 	w.superNode(t, w.super, "n2", func(node *corev1.Node) { node.Spec.Unschedulable = true })
@@ -74,7 +70,7 @@ func TestTenantNodes(t *testing.T) {
 		}
 		publish(w, "mine", 30150)
 		for _, super := range []client.Client{w.super, w.super2} {
-			appears(t, super, superName("web"), "mine", &corev1.Service{}, func(service *corev1.Service) bool { return service.Spec.Ports[0].NodePort == 30150 })
+			appears(t, super, w.superName("web"), "mine", &corev1.Service{}, func(service *corev1.Service) bool { return service.Spec.Ports[0].NodePort == 30150 })
 		}
 		publish(w, "theirs", 30250)
 		w.warned(t, "web", "theirs", "NodePortOutOfRange")
@@ -86,7 +82,7 @@ func TestTenantNodes(t *testing.T) {
 		})
 		publish(w, "unlucky", 30151)
 		w.warned(t, "web", "unlucky", "FailedCreate")
-		appears(t, w.super2, superName("web"), "unlucky", &corev1.Service{}, nil)
+		appears(t, w.super2, w.superName("web"), "unlucky", &corev1.Service{}, nil)
 	})
 	t.Run("Nodes go with the placement", func(t *testing.T) {
 		w.place(t, "web", "r1")
@@ -159,7 +155,7 @@ func (w *world) testPinned(t *testing.T) {
 	pod := newPod("web", "pinned")
 	pod.Spec.NodeName = "r1.n1"
 	create(t, w.tenant, pod)
-	superPod := appears(t, w.super, superName("web"), "pinned", &corev1.Pod{}, nil)
+	superPod := appears(t, w.super, w.superName("web"), "pinned", &corev1.Pod{}, nil)
 	require.Empty(t, superPod.Spec.NodeName, "the super cluster's scheduler decides")
 	require.Empty(t, cmp.Diff(onlyNode("n1"), superPod.Spec.Affinity.NodeAffinity))
 	superPod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes"}}
@@ -174,16 +170,16 @@ func (w *world) testPinned(t *testing.T) {
 		return pod.Status.Phase == corev1.PodRunning && scheduled.Status == corev1.ConditionTrue
 	})
 	require.NoError(t, w.tenant.Delete(t.Context(), pod))
-	appears(t, w.super, superName("web"), "pinned", superPod, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
+	appears(t, w.super, w.superName("web"), "pinned", superPod, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 	require.NoError(t, w.super.Delete(t.Context(), superPod, client.GracePeriodSeconds(0)))
 	vanishes(t, w.tenant, "web", "pinned", pod)
 
 	never := newPod("web", "never")
 	never.Spec.NodeName = "r1.n1"
 	create(t, w.tenant, never)
-	appears(t, w.super, superName("web"), "never", superPod, nil)
+	appears(t, w.super, w.superName("web"), "never", superPod, nil)
 	require.NoError(t, w.tenant.Delete(t.Context(), never))
-	vanishes(t, w.super, superName("web"), "never", superPod)
+	vanishes(t, w.super, w.superName("web"), "never", superPod)
 	vanishes(t, w.tenant, "web", "never", never)
 }
 
@@ -207,7 +203,7 @@ func (w *world) testDaemonPod(t *testing.T) {
 		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
 	}
 	create(t, w.tenant, pod)
-	superPod := appears(t, w.super, superName("web"), "daemon", &corev1.Pod{}, nil)
+	superPod := appears(t, w.super, w.superName("web"), "daemon", &corev1.Pod{}, nil)
 	require.Empty(t, cmp.Diff(onlyNode("n1"), superPod.Spec.Affinity.NodeAffinity))
 	require.Equal(t, map[string]string{corev1.LabelHostname: "host-n1"}, superPod.Spec.NodeSelector)
 	for _, toleration := range superPod.Spec.Tolerations {
@@ -233,7 +229,7 @@ func (w *world) testLabelled(t *testing.T) {
 	eventually(t, func() error {
 		created := pod.DeepCopy()
 		create(t, w.tenant, created)
-		appears(t, w.super, superName("web"), "labelled", superPod, nil)
+		appears(t, w.super, w.superName("web"), "labelled", superPod, nil)
 		if terms := superPod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms; len(terms[0].MatchExpressions) == 1 {
 			require.Equal(t, corev1.NodeSelectorRequirement{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"host-n1"}}, terms[0].MatchExpressions[0])
 			return nil

@@ -25,7 +25,6 @@ import (
 	"github.com/superpool/superpool/internal/offer"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/test/builders"
-	"github.com/superpool/superpool/test/controlplane"
 )
 
 // offerCase is a kind of objects that super clusters offer.
@@ -189,10 +188,7 @@ func offers(names ...string) func(*tenancyv1alpha1.TenantPolicySpec) {
 // TestOffers: what two super clusters offer to two tenants, of which one may have nothing of it.
 func TestOffers(t *testing.T) {
 	w := newWorld(t, needs{r2: true})
-	started, stop, err := controlplane.Start(controlplane.Options{ServiceClusterIPRange: "10.0.129.0/24"})
-	t.Cleanup(stop)
-	require.NoError(t, err)
-	other := w.neighbour(t, "b", "10.0.129.0/24", started[0])
+	other := w.neighbour(t, "b")
 	snapshotCRD(t, w.super)
 	snapshotCRD(t, w.tenant)
 	w.follow(t, offers("fast", "own", "late"))
@@ -382,7 +378,7 @@ func (w *world) testOffersRestart(t *testing.T, r1 *running) {
 	w.follow(t, offers("late"))
 	w.has(t, tc, "late", "a", "r1")
 	w.place(t, "web", "r2")
-	release(t, w.super, superName("web"), "")
+	release(t, w.super, w.superName("web"), "")
 	vanishes(t, w.tenant, "", "late", tc.object("late", ""))
 	w.place(t, "web", "r1", "r2")
 	w.has(t, tc, "late", "a", "r1")
@@ -401,7 +397,7 @@ func (w *world) testOfferedPriority(t *testing.T) {
 		pod := newPod("web", "of-"+class)
 		pod.Spec.PriorityClassName = class
 		create(t, w.tenant, pod)
-		superPod := appears(t, w.super, superName("web"), "of-"+class, &corev1.Pod{}, nil)
+		superPod := appears(t, w.super, w.superName("web"), "of-"+class, &corev1.Pod{}, nil)
 		require.Equal(t, want, *superPod.Spec.Priority, class)
 		require.NoError(t, w.tenant.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
 	}
@@ -417,7 +413,7 @@ func (w *world) testMetadataUp(t *testing.T) {
 	pod := newPod("web", "described")
 	pod.Annotations = map[string]string{"net.example.com/wish": "fast"}
 	create(t, w.tenant, pod)
-	superPod := appears(t, w.super, superName("web"), "described", &corev1.Pod{}, nil)
+	superPod := appears(t, w.super, w.superName("web"), "described", &corev1.Pod{}, nil)
 	change(t, w.super, superPod, func(object client.Object) {
 		annotations := object.GetAnnotations()
 		annotations["net.example.com/status"], annotations["internal"] = "10.1.2.3", "1"
@@ -450,11 +446,11 @@ func (w *world) testMetadataUp(t *testing.T) {
 
 	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "settings"}}
 	create(t, w.tenant, settings)
-	appears(t, w.super, superName("web"), "settings", &corev1.ConfigMap{}, nil)
+	appears(t, w.super, w.superName("web"), "settings", &corev1.ConfigMap{}, nil)
 	change(t, w.tenant, settings, func(object client.Object) {
 		object.SetLabels(map[string]string{tenancyv1alpha1.LabelIgnoreSync: "true"})
 	})
-	vanishes(t, w.super, superName("web"), "settings", &corev1.ConfigMap{})
+	vanishes(t, w.super, w.superName("web"), "settings", &corev1.ConfigMap{})
 	change(t, w.tenant, settings, func(object client.Object) { object.SetLabels(nil) })
-	appears(t, w.super, superName("web"), "settings", &corev1.ConfigMap{}, nil)
+	appears(t, w.super, w.superName("web"), "settings", &corev1.ConfigMap{}, nil)
 }

@@ -39,8 +39,8 @@ func (w *world) testMetadata(t *testing.T) {
 		pod.Labels[key] = value
 	}
 	create(t, w.tenant, pod)
-	superPod := appears(t, w.super, superName(namespace), "trusted", &corev1.Pod{}, nil)
-	superNamespace := appears(t, w.super, "", superName(namespace), &corev1.Namespace{}, func(super *corev1.Namespace) bool {
+	superPod := appears(t, w.super, w.superName(namespace), "trusted", &corev1.Pod{}, nil)
+	superNamespace := appears(t, w.super, "", w.superName(namespace), &corev1.Namespace{}, func(super *corev1.Namespace) bool {
 		return super.Labels[tenancy.LabelKey("team")] == "infra"
 	})
 	for key, value := range trusted {
@@ -76,7 +76,7 @@ func (w *world) testTenantLimit(t *testing.T) {
 	}
 	owned := func() []corev1.ConfigMap {
 		var list corev1.ConfigMapList
-		require.NoError(t, w.super.List(t.Context(), &list, client.MatchingLabels{tenancyv1alpha1.LabelCluster: tenantKey}))
+		require.NoError(t, w.super.List(t.Context(), &list, client.MatchingLabels{tenancyv1alpha1.LabelCluster: w.key}))
 		return list.Items
 	}
 	told := func() error {
@@ -104,7 +104,7 @@ func (w *world) testTenantLimit(t *testing.T) {
 	// What is deleted makes room for one that waits.
 	var gone *corev1.ConfigMap
 	for i := range owned() {
-		if object := &owned()[i]; object.Namespace == superName("many") {
+		if object := &owned()[i]; object.Namespace == w.superName("many") {
 			gone = object
 		}
 	}
@@ -156,21 +156,21 @@ func (w *world) testPolicyOfPods(t *testing.T) {
 	tolerates := func(pod *corev1.Pod) bool {
 		return slices.ContainsFunc(pod.Spec.Tolerations, func(toleration corev1.Toleration) bool { return toleration.Key == "gpu" })
 	}
-	superPod := appears(t, w.super, superName(namespace), "waits", &corev1.Pod{}, nil)
+	superPod := appears(t, w.super, w.superName(namespace), "waits", &corev1.Pod{}, nil)
 	require.False(t, tolerates(superPod))
 	eventually(t, func() error { return told("waits", "TolerationsLeftOut") })
 
 	w.follow(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 		spec.Pods.Tolerations = append(spec.Pods.Tolerations, tenancyv1alpha1.TolerationRule{Key: "gpu"})
 	})
-	appears(t, w.super, superName(namespace), "waits", superPod, tolerates)
+	appears(t, w.super, w.superName(namespace), "waits", superPod, tolerates)
 	runs := tolerating("runs")
 	create(t, w.tenant, runs)
-	appears(t, w.super, superName(namespace), "runs", &corev1.Pod{}, nil)
+	appears(t, w.super, w.superName(namespace), "runs", &corev1.Pod{}, nil)
 
 	w.follow(t, func(*tenancyv1alpha1.TenantPolicySpec) {})
 	eventually(t, func() error { return told("runs", "PolicyForbids") })
-	appears(t, w.super, superName(namespace), "waits", &corev1.Pod{}, func(pod *corev1.Pod) bool {
+	appears(t, w.super, w.superName(namespace), "waits", &corev1.Pod{}, func(pod *corev1.Pod) bool {
 		return pod.UID == superPod.UID && pod.DeletionTimestamp == nil
 	})
 	for _, pod := range []*corev1.Pod{waits, runs} {

@@ -24,7 +24,7 @@ import (
 
 // TestProof lets what a syncer asks say that something is gone, and be wrong.
 func TestProof(t *testing.T) {
-	w := newWorld(t, needs{r2: true})
+	w := newWorld(t, needs{r2: true, own: true})
 	t.Run("a second super cluster with the same id is refused", w.testSecondSuperCluster)
 	t.Run("a lost placement is no proof", w.testLostPlacement)
 	t.Run("another control plane behind the address of the tenant", w.testOtherTenant)
@@ -90,7 +90,7 @@ func (w *world) runs(t *testing.T, namespace string) *schedulerv1alpha1.Namespac
 	create(t, w.tenant, newPod(namespace, "pod"))
 	w.runIn(t, namespace, "pod", "n1")
 	appears(t, w.tenant, namespace, "pod", &corev1.Pod{}, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
-	appears(t, w.super, superName(namespace), "password", &corev1.Secret{}, nil)
+	appears(t, w.super, w.superName(namespace), "password", &corev1.Secret{}, nil)
 	return placement
 }
 
@@ -102,9 +102,9 @@ func (w *world) stillRuns(t *testing.T, namespace string) {
 		require.NoError(t, c.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, object))
 		require.Nil(t, object.GetDeletionTimestamp())
 	}
-	stays(w.super, "", superName(namespace), &corev1.Namespace{})
-	stays(w.super, superName(namespace), "pod", &corev1.Pod{})
-	stays(w.super, superName(namespace), "password", &corev1.Secret{})
+	stays(w.super, "", w.superName(namespace), &corev1.Namespace{})
+	stays(w.super, w.superName(namespace), "pod", &corev1.Pod{})
+	stays(w.super, w.superName(namespace), "password", &corev1.Secret{})
 	stays(w.tenant, namespace, "pod", &corev1.Pod{})
 }
 
@@ -131,12 +131,12 @@ func (w *world) testLostPlacement(t *testing.T) {
 			placement.Finalizers = nil
 			require.NoError(t, w.meta.Update(t.Context(), placement))
 		}
-		again := &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Namespace: tenantKey, Name: tc.namespace}, Spec: placement.Spec}
+		again := &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Namespace: w.key, Name: tc.namespace}, Spec: placement.Spec}
 		create(t, w.meta, again)
 		patrols(t, numbers, 100)
 		w.stillRuns(t, tc.namespace)
 		w.end(t, w.place(t, tc.namespace, "r1"))
-		release(t, w.super, superName(tc.namespace), "")
+		release(t, w.super, w.superName(tc.namespace), "")
 	}
 }
 
@@ -159,9 +159,9 @@ func (w *world) testOtherTenant(t *testing.T) {
 
 	at.lead(t, w.tenantConfig)
 	require.NoError(t, w.tenant.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "swapped", Name: "password"}}))
-	vanishes(t, w.super, superName("swapped"), "password", &corev1.Secret{})
+	vanishes(t, w.super, w.superName("swapped"), "password", &corev1.Secret{})
 	create(t, w.tenant, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "swapped", Name: "password"}})
-	appears(t, w.super, superName("swapped"), "password", &corev1.Secret{}, nil)
+	appears(t, w.super, w.superName("swapped"), "password", &corev1.Secret{}, nil)
 	w.stillRuns(t, "swapped")
 }
 

@@ -17,7 +17,7 @@ import (
 // of its pods itself, so that no scheduler judges them: what the namespace does not hold no pod gets, and what it
 // holds, each pod gets.
 func TestNothingIsFree(t *testing.T) {
-	w := newWorld(t, needs{quotas: true})
+	w := newWorld(t, needs{quotas: true, own: true})
 	w.runSyncer(t, w.superConfig)
 	for _, node := range []*corev1.Node{builders.Node("n1", "cpu", "8", "memory", "64Gi", "pods", "110", "nvidia.com/gpu", "8").Obj()} {
 		status := node.Status
@@ -29,11 +29,11 @@ func TestNothingIsFree(t *testing.T) {
 	w.placeWith(t, "thief", []string{"cpu", "100m", "memory", "214748364", "pods", "1"}, "r1")
 	w.placeWith(t, "old", []string{"cpu", "1", "pods", "20"}, "r1")
 	for _, namespace := range []string{"thief", "old"} {
-		appears(t, w.super, superName(namespace), "superpool", &corev1.ResourceQuota{}, func(quota *corev1.ResourceQuota) bool {
+		appears(t, w.super, w.superName(namespace), "superpool", &corev1.ResourceQuota{}, func(quota *corev1.ResourceQuota) bool {
 			_, named := quota.Spec.Hard["requests.nvidia.com/gpu"]
 			return named && !quota.Spec.Hard.Pods().IsZero()
 		})
-		w.playQuotaController(t, superName(namespace))
+		w.playQuotaController(t, w.superName(namespace))
 	}
 
 	pod := func(namespace, name string, requests ...string) *corev1.Pod {
@@ -61,7 +61,7 @@ func TestNothingIsFree(t *testing.T) {
 		pod("old", "without-anything"),
 	} {
 		create(t, w.tenant, allowed)
-		appears(t, w.super, superName(allowed.Namespace), allowed.Name, &corev1.Pod{}, nil)
+		appears(t, w.super, w.superName(allowed.Namespace), allowed.Name, &corev1.Pod{}, nil)
 	}
 	// One pod is all that the slice of 100m has.
 	second := pod("thief", "second")

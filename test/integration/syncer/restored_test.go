@@ -25,7 +25,7 @@ import (
 
 // TestRestored restores the control plane of a tenant from a backup while a syncer works on it.
 func TestRestored(t *testing.T) {
-	w := newWorld(t, needs{})
+	w := newWorld(t, needs{ownTenant: true})
 	w.place(t, "web", "r1")
 	create(t, w.tenant, newPod("web", "before"))
 	backup := filepath.Join(t.TempDir(), "backup")
@@ -36,8 +36,8 @@ func TestRestored(t *testing.T) {
 	seen := &sessions{}
 	r := w.startSyncerWith(t, w.superConfig, w.following(t, seen))
 	await(t, r.ready, "the tenant's caches are synced")
-	appears(t, w.super, superName("web"), "before", &corev1.Pod{}, nil)
-	appears(t, w.super, superName("web"), "lost", &corev1.Pod{}, nil)
+	appears(t, w.super, w.superName("web"), "before", &corev1.Pod{}, nil)
+	appears(t, w.super, w.superName("web"), "lost", &corev1.Pod{}, nil)
 	require.Equal(t, 1, seen.count())
 
 	require.NoError(t, w.controlPlane.Restore(t.Context(), backup))
@@ -49,10 +49,10 @@ func TestRestored(t *testing.T) {
 	})
 	require.Equal(t, engage.ReasonRestored, seen.reason(), "why the first session ended")
 	create(t, w.tenant, newPod("web", "after"))
-	appears(t, w.super, superName("web"), "after", &corev1.Pod{}, nil)
+	appears(t, w.super, w.superName("web"), "after", &corev1.Pod{}, nil)
 	gone := &corev1.Pod{}
 	eventually(t, func() error {
-		err := w.super.Get(t.Context(), types.NamespacedName{Namespace: superName("web"), Name: "lost"}, gone)
+		err := w.super.Get(t.Context(), types.NamespacedName{Namespace: w.superName("web"), Name: "lost"}, gone)
 		if err == nil && gone.DeletionTimestamp == nil {
 			return fmt.Errorf("super pod %s, which the backup does not have, stays", gone.Name)
 		}
@@ -77,18 +77,18 @@ func (w *world) write(t *testing.T, times int) {
 func (w *world) kept(t *testing.T) {
 	t.Helper()
 	superPod := &corev1.Pod{}
-	require.NoError(t, w.super.Get(t.Context(), types.NamespacedName{Namespace: superName("web"), Name: "before"}, superPod))
+	require.NoError(t, w.super.Get(t.Context(), types.NamespacedName{Namespace: w.superName("web"), Name: "before"}, superPod))
 	require.Nil(t, superPod.DeletionTimestamp)
 }
 
 // following returns what lets a syncer follow the VirtualCluster of the world, as its program does.
 func (w *world) following(t *testing.T, seen *sessions) func(ctrl.Manager, *syncer.Syncer, func()) func(context.Context) error {
 	t.Helper()
-	create(t, w.meta, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "vc"}, Data: map[string][]byte{
+	create(t, w.meta, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: w.vcName}, Data: map[string][]byte{
 		tenancyv1alpha1.DefaultKubeconfigKey: w.controlPlane.KubeConfig,
 	}})
 	vc := &tenancyv1alpha1.VirtualCluster{}
-	require.NoError(t, w.meta.Get(t.Context(), types.NamespacedName{Namespace: "acme", Name: "vc"}, vc))
+	require.NoError(t, w.meta.Get(t.Context(), types.NamespacedName{Namespace: "acme", Name: w.vcName}, vc))
 	vc.Status.ClusterNamespace, vc.Status.ControlPlaneUID = w.key, w.tenantUID
 	require.NoError(t, w.meta.Status().Update(t.Context(), vc))
 	return func(mgr ctrl.Manager, made *syncer.Syncer, ready func()) func(context.Context) error {

@@ -19,12 +19,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
-	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenants"
-	"github.com/superpool/superpool/test/controlplane"
 )
 
 const (
@@ -63,35 +60,11 @@ func (s *slowWrites) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 }
 
-// neighbour returns a world of the same pool whose tenant is another, with the control plane of config.
-func (w *world) neighbour(t *testing.T, name, services string, started *controlplane.ControlPlane) *world {
-	t.Helper()
-	other := *w
-	other.key, other.services, other.controlPlane, other.tenantConfig, other.policy = "acme-123456-"+name, services, started, started.Config, &policy.Ref{}
-	other.follow(t, func(*tenancyv1alpha1.TenantPolicySpec) {})
-	var err error
-	other.tenant, err = client.New(started.Config, client.Options{Scheme: controlplane.Scheme()})
-	require.NoError(t, err)
-	other.tenantUID = uidOf(t, other.tenant)
-	create(t, w.meta, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: other.key}})
-	vc := &tenancyv1alpha1.VirtualCluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name},
-		Spec:       tenancyv1alpha1.VirtualClusterSpec{KubeconfigSecretRef: &tenancyv1alpha1.SecretKeyRef{Name: name}},
-	}
-	create(t, w.meta, vc)
-	other.vcUID, other.vcName = vc.UID, name
-	return &other
-}
-
 // TestThirdTenant: beside two tenants whose writes take 20 seconds, the pods of a third one are as fast as alone.
 func TestThirdTenant(t *testing.T) {
 	const pods = 10
 	w := newWorld(t, needs{})
-	started, stop, err := controlplane.Start(
-		controlplane.Options{ServiceClusterIPRange: "10.0.129.0/24"}, controlplane.Options{ServiceClusterIPRange: "10.0.130.0/24"})
-	t.Cleanup(stop)
-	require.NoError(t, err)
-	others := []*world{w.neighbour(t, "a", "10.0.129.0/24", started[0]), w.neighbour(t, "b", "10.0.130.0/24", started[1])}
+	others := []*world{w.neighbour(t, "a"), w.neighbour(t, "b")}
 	var slow atomic.Bool
 	var held atomic.Int64 // of both
 	given := make([]atomic.Int64, len(others))

@@ -19,7 +19,6 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/test/builders"
-	"github.com/superpool/superpool/test/controlplane"
 )
 
 // serveSnapshots makes an API server serve a kind of snapshot.storage.k8s.io, with as much of the schema of
@@ -105,11 +104,8 @@ func restored(namespace, name, snapshot, home string) *corev1.PersistentVolumeCl
 // data to a claim there. Another tenant has all the same names in the other super cluster. The test plays provisioners
 // and snapshot controllers.
 func TestSnapshots(t *testing.T) {
-	w := newWorld(t, needs{r2: true})
-	started, stop, err := controlplane.Start(controlplane.Options{DisableAdmission: []string{"ResourceQuota"}, ServiceClusterIPRange: "10.0.129.0/24"})
-	t.Cleanup(stop)
-	require.NoError(t, err)
-	other := w.neighbour(t, "b", "10.0.129.0/24", started[0])
+	w := newWorld(t, needs{r2: true, ownTenant: true})
+	other := w.neighbour(t, "b")
 	w.options = func(options *syncer.Options) { options.Unserved = time.Second }
 	require.NoError(t, w.controlPlane.StartControllers(t.Context()))
 	for _, each := range []*world{w, other} {
@@ -133,17 +129,17 @@ func TestSnapshots(t *testing.T) {
 		create(t, w.tenant, newClaim("web", "data", "r1"))
 		create(t, other.tenant, newClaim("web", "data", "r2"))
 		create(t, other.tenant, snapshotOf("web", "s", "data"))
-		superSnapshot := appears(t, w.super, superName("web"), "s", anySnapshot(), nil)
+		superSnapshot := appears(t, w.super, w.superName("web"), "s", anySnapshot(), nil)
 		require.Equal(t, snapshotOf("", "", "data").Object["spec"], superSnapshot.Object["spec"])
 		appears(t, w.super2, foreign, "s", anySnapshot(), nil)
-		provision(t, w.super, appears(t, w.super, superName("web"), "data", &corev1.PersistentVolumeClaim{}, nil), "pvc-1")
+		provision(t, w.super, appears(t, w.super, w.superName("web"), "data", &corev1.PersistentVolumeClaim{}, nil), "pvc-1")
 		appears(t, w.tenant, "web", "data", &corev1.PersistentVolumeClaim{}, isBound)
-		lacks(t, w.super2, superName("web"), "s", anySnapshot())
+		lacks(t, w.super2, w.superName("web"), "s", anySnapshot())
 		lacks(t, w.super, foreign, "s", anySnapshot())
 	})
 	t.Run("its status comes up without foreign names", func(t *testing.T) {
-		snapshot := snapshotOf(superName("web"), "s", "")
-		takes(t, w.super, snapshot, map[string]any{"readyToUse": false, "error": map[string]any{"message": "cannot snapshot " + superName("web") + "/data", "time": "2026-01-01T00:00:00Z"}})
+		snapshot := snapshotOf(w.superName("web"), "s", "")
+		takes(t, w.super, snapshot, map[string]any{"readyToUse": false, "error": map[string]any{"message": "cannot snapshot " + w.superName("web") + "/data", "time": "2026-01-01T00:00:00Z"}})
 		appears(t, w.tenant, "web", "s", anySnapshot(), hasStatus("error.message", "cannot snapshot web/data"))
 		takes(t, w.super, snapshot, map[string]any{
 			"boundVolumeSnapshotContentName": "snapcontent-1", "readyToUse": true, "restoreSize": "1Gi", "creationTime": "2026-01-01T00:00:01Z",
@@ -156,7 +152,7 @@ func TestSnapshots(t *testing.T) {
 	})
 	t.Run("a claim is restored where its snapshot is", func(t *testing.T) {
 		create(t, w.tenant, restored("web", "copy", "s", ""))
-		superClaim := appears(t, w.super, superName("web"), "copy", &corev1.PersistentVolumeClaim{}, nil)
+		superClaim := appears(t, w.super, w.superName("web"), "copy", &corev1.PersistentVolumeClaim{}, nil)
 		require.Equal(t, "s", superClaim.Spec.DataSource.Name)
 		provision(t, w.super, superClaim, "pvc-2")
 		claim := appears(t, w.tenant, "web", "copy", &corev1.PersistentVolumeClaim{}, isBound)
@@ -164,27 +160,27 @@ func TestSnapshots(t *testing.T) {
 		// Another home than that of its snapshot, and a snapshot that is not there yet.
 		create(t, w.tenant, restored("web", "forged", "s", "r2"))
 		w.warned(t, "web", "forged", "FailedCreate")
-		lacks(t, w.super2, superName("web"), "forged", &corev1.PersistentVolumeClaim{})
+		lacks(t, w.super2, w.superName("web"), "forged", &corev1.PersistentVolumeClaim{})
 		create(t, w.tenant, restored("web", "early", "late", ""))
 		create(t, w.tenant, snapshotOf("web", "late", "data"))
-		appears(t, w.super, superName("web"), "early", &corev1.PersistentVolumeClaim{}, nil)
+		appears(t, w.super, w.superName("web"), "early", &corev1.PersistentVolumeClaim{}, nil)
 	})
 	t.Run("what is refused", func(t *testing.T) { w.testSnapshotsRefused(t) })
 	t.Run("it outlives its claim, and the placement of its namespace", func(t *testing.T) {
 		for _, name := range []string{"copy", "early", "data"} {
 			gone := newClaim("web", name, "")
 			require.NoError(t, w.tenant.Delete(t.Context(), gone))
-			letGo(t, w.super, newClaim(superName("web"), name, ""))
+			letGo(t, w.super, newClaim(w.superName("web"), name, ""))
 			vanishes(t, w.tenant, "web", name, gone)
 		}
 		create(t, w.tenant, newClaim("web", "data", "r2")) // of the same name, elsewhere
-		appears(t, w.super2, superName("web"), "data", &corev1.PersistentVolumeClaim{}, nil)
+		appears(t, w.super2, w.superName("web"), "data", &corev1.PersistentVolumeClaim{}, nil)
 		w.place(t, "web", "r2")
 		w.place(t, "mark", "r1")
-		appears(t, w.super, "", superName("mark"), &corev1.Namespace{}, nil)
-		appears(t, w.super, superName("web"), "s", anySnapshot(), func(snapshot *unstructured.Unstructured) bool { return snapshot.GetDeletionTimestamp() == nil })
-		appears(t, w.super, "", superName("web"), &corev1.Namespace{}, func(namespace *corev1.Namespace) bool { return namespace.DeletionTimestamp == nil })
-		lacks(t, w.super2, superName("web"), "s", anySnapshot())
+		appears(t, w.super, "", w.superName("mark"), &corev1.Namespace{}, nil)
+		appears(t, w.super, w.superName("web"), "s", anySnapshot(), func(snapshot *unstructured.Unstructured) bool { return snapshot.GetDeletionTimestamp() == nil })
+		appears(t, w.super, "", w.superName("web"), &corev1.Namespace{}, func(namespace *corev1.Namespace) bool { return namespace.DeletionTimestamp == nil })
+		lacks(t, w.super2, w.superName("web"), "s", anySnapshot())
 		w.place(t, "web", "r1", "r2")
 	})
 	t.Run("it is not taken again once it is lost", func(t *testing.T) {
@@ -199,7 +195,7 @@ func TestSnapshots(t *testing.T) {
 		lacks(t, w.super2, foreign, "s", anySnapshot())
 	})
 	t.Run("it is deleted while no syncer runs", func(t *testing.T) {
-		takes(t, w.super, snapshotOf(superName("web"), "late", ""), map[string]any{"boundVolumeSnapshotContentName": "snapcontent-2", "readyToUse": true})
+		takes(t, w.super, snapshotOf(w.superName("web"), "late", ""), map[string]any{"boundVolumeSnapshotContentName": "snapcontent-2", "readyToUse": true})
 		late := appears(t, w.tenant, "web", "late", anySnapshot(), hasStatus("readyToUse", true))
 		require.Equal(t, []string{"claim.tenancy.x-k8s.io/r1"}, late.GetFinalizers())
 		r1.stop()
@@ -209,41 +205,41 @@ func TestSnapshots(t *testing.T) {
 		require.NoError(t, w.tenant.Update(t.Context(), late))
 		require.NoError(t, w.tenant.Delete(t.Context(), late))
 		again := w.startSyncerWith(t, w.superConfig, engaging(served))
-		vanishes(t, w.super, superName("web"), "s", anySnapshot())
+		vanishes(t, w.super, w.superName("web"), "s", anySnapshot())
 		vanishes(t, w.tenant, "web", "s", anySnapshot())
 		await(t, again.ready, "the tenants' caches are synced")
-		kept := appears(t, w.super, superName("web"), "late", anySnapshot(), func(snapshot *unstructured.Unstructured) bool {
+		kept := appears(t, w.super, w.superName("web"), "late", anySnapshot(), func(snapshot *unstructured.Unstructured) bool {
 			return snapshot.GetLabels()["tenancy.x-k8s.io/kept"] == "true"
 		})
 		require.NoError(t, w.super.Delete(t.Context(), kept))
-		vanishes(t, w.super, superName("web"), "late", anySnapshot())
+		vanishes(t, w.super, w.superName("web"), "late", anySnapshot())
 		create(t, w.tenant, snapshotOf("web", "last", "data"))
-		appears(t, w.super2, superName("web"), "last", anySnapshot(), nil)
+		appears(t, w.super2, w.superName("web"), "last", anySnapshot(), nil)
 		// The definition goes, and the other one with that.
 		crd := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}}
 		crd.SetName("volumesnapshots.snapshot.storage.k8s.io")
 		require.NoError(t, w.tenant.Delete(t.Context(), crd))
-		vanishes(t, w.super2, superName("web"), "last", anySnapshot())
+		vanishes(t, w.super2, w.superName("web"), "last", anySnapshot())
 		vanishes(t, w.tenant, "", crd.GetName(), crd)
 	})
 }
 
 // TestSnapshotsAreCounted: the quota of a super namespace counts its snapshots, which a drain waits for.
 func TestSnapshotsAreCounted(t *testing.T) {
-	w := newWorld(t, needs{quotas: true})
+	w := newWorld(t, needs{quotas: true, own: true})
 	serveSnapshots(t, w.super, "VolumeSnapshot", "volumesnapshots", "Namespaced")
 	require.NoError(t, w.r1.StartControllers(t.Context())) // they know the type when they see the quota
 	w.runSyncer(t, w.superConfig)
 	w.place(t, "web", "r1")
 	counts := func(want int64) {
 		t.Helper()
-		appears(t, w.super, superName("web"), "superpool", &corev1.ResourceQuota{}, func(quota *corev1.ResourceQuota) bool {
+		appears(t, w.super, w.superName("web"), "superpool", &corev1.ResourceQuota{}, func(quota *corev1.ResourceQuota) bool {
 			used, counted := quota.Status.Used[placement.SnapshotsInQuota]
 			return counted && used.Value() == want
 		})
 	}
 	counts(0)
-	snapshot := snapshotOf(superName("web"), "s", "data")
+	snapshot := snapshotOf(w.superName("web"), "s", "data")
 	create(t, w.super, snapshot)
 	counts(1)
 	require.NoError(t, w.super.Delete(t.Context(), snapshot))
@@ -296,11 +292,11 @@ func (w *world) testSnapshotsRefused(t *testing.T) {
 	})
 	for _, super := range []client.Client{w.super, w.super2} {
 		for _, name := range []string{"content", "class", "classless", "elsewhere"} {
-			lacks(t, super, superName("web"), name, anySnapshot())
+			lacks(t, super, w.superName("web"), name, anySnapshot())
 		}
 	}
 	for _, name := range []string{"one", "two", "three"} {
 		require.NoError(t, w.tenant.Delete(t.Context(), snapshotOf("web", name, "")))
-		vanishes(t, w.super, superName("web"), name, anySnapshot())
+		vanishes(t, w.super, w.superName("web"), name, anySnapshot())
 	}
 }

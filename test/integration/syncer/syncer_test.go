@@ -25,8 +25,6 @@ import (
 	"github.com/superpool/superpool/test/builders"
 )
 
-func superName(namespace string) string { return tenantKey + "-" + namespace }
-
 func newPod(namespace, name string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -95,11 +93,11 @@ func (w *world) testLeave(t *testing.T) {
 	superPod := w.runIn(t, "only", "pod", "n0")
 	node := appears(t, w.tenant, "", "r1.n0", &corev1.Node{}, nil)
 	require.NoError(t, w.tenant.Delete(t.Context(), pod))
-	appears(t, w.super, superName("only"), "pod", superPod, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
+	appears(t, w.super, w.superName("only"), "pod", superPod, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 	require.NoError(t, w.super.Delete(t.Context(), superPod, client.GracePeriodSeconds(0)))
 	vanishes(t, w.tenant, "only", "pod", pod)
 	w.end(t, placement)
-	release(t, w.super, superName("only"), "")
+	release(t, w.super, w.superName("only"), "")
 	vanishes(t, w.tenant, "", "r1.n0", node)
 }
 
@@ -120,25 +118,25 @@ func (w *world) testID(t *testing.T) {
 
 func (w *world) testNamespace(t *testing.T) {
 	w.place(t, "web", "r1", "r2")
-	super := appears(t, w.super, "", superName("web"), &corev1.Namespace{}, nil)
-	require.Equal(t, tenantKey, super.Labels[tenancyv1alpha1.LabelCluster])
+	super := appears(t, w.super, "", w.superName("web"), &corev1.Namespace{}, nil)
+	require.Equal(t, w.key, super.Labels[tenancyv1alpha1.LabelCluster])
 	require.Equal(t, "baseline", super.Labels["pod-security.kubernetes.io/enforce"])
 	want := hard("requests.cpu", "1", "requests.memory", "1Gi", "pods", "20")
 	isWanted := func(quota *corev1.ResourceQuota) bool { return cmp.Equal(want, quota.Spec.Hard) }
-	quota := appears(t, w.super, superName("web"), "superpool", &corev1.ResourceQuota{}, isWanted)
+	quota := appears(t, w.super, w.superName("web"), "superpool", &corev1.ResourceQuota{}, isWanted)
 
 	// What somebody changes there is put back.
 	quota.Spec.Hard["requests.cpu"] = resource.MustParse("9")
 	require.NoError(t, w.super.Update(t.Context(), quota))
-	appears(t, w.super, superName("web"), "superpool", quota, isWanted)
+	appears(t, w.super, w.superName("web"), "superpool", quota, isWanted)
 
 	w.place(t, "elsewhere", "r2") // see testRefusedPods
 }
 
 func (w *world) testObjects(t *testing.T) {
-	namespace := superName("web")
+	namespace := w.superName("web")
 	ours := func(account *corev1.ServiceAccount) bool {
-		return account.Labels[tenancyv1alpha1.LabelCluster] == tenantKey && !ptr.Deref(account.AutomountServiceAccountToken, true)
+		return account.Labels[tenancyv1alpha1.LabelCluster] == w.key && !ptr.Deref(account.AutomountServiceAccountToken, true)
 	}
 	account := appears(t, w.super, namespace, "default", &corev1.ServiceAccount{}, ours)
 	// As a controller of the super cluster creates it: the syncer adopts it.
@@ -187,7 +185,7 @@ func (w *world) run(t *testing.T, name, node string) *corev1.Pod {
 func (w *world) runIn(t *testing.T, namespace, name, node string) *corev1.Pod {
 	t.Helper()
 	require.NoError(t, client.IgnoreAlreadyExists(w.super.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})))
-	pod := appears(t, w.super, superName(namespace), name, &corev1.Pod{}, nil)
+	pod := appears(t, w.super, w.superName(namespace), name, &corev1.Pod{}, nil)
 	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}
 	require.NoError(t, w.super.SubResource("binding").Create(t.Context(), pod, binding))
 	require.NoError(t, w.super.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
@@ -208,7 +206,7 @@ func (w *world) testPod(t *testing.T) {
 	})
 	pod := newPod("web", "web-1")
 	create(t, w.tenant, pod)
-	superPod := appears(t, w.super, superName("web"), "web-1", &corev1.Pod{}, nil)
+	superPod := appears(t, w.super, w.superName("web"), "web-1", &corev1.Pod{}, nil)
 	require.Equal(t, "web", superPod.Labels["app"])
 	require.NotContains(t, superPod.Labels, schedulerv1alpha1.LabelSuperCluster)
 
@@ -229,10 +227,10 @@ func (w *world) testPod(t *testing.T) {
 
 	pod.Spec.Containers[0].Image = "busybox:2"
 	require.NoError(t, w.tenant.Update(t.Context(), pod))
-	appears(t, w.super, superName("web"), "web-1", superPod, func(pod *corev1.Pod) bool { return pod.Spec.Containers[0].Image == "busybox:2" })
+	appears(t, w.super, w.superName("web"), "web-1", superPod, func(pod *corev1.Pod) bool { return pod.Spec.Containers[0].Image == "busybox:2" })
 
 	require.NoError(t, w.tenant.Delete(t.Context(), pod))
-	appears(t, w.super, superName("web"), "web-1", superPod, func(pod *corev1.Pod) bool {
+	appears(t, w.super, w.superName("web"), "web-1", superPod, func(pod *corev1.Pod) bool {
 		return pod.DeletionTimestamp != nil && ptr.Deref(pod.DeletionGracePeriodSeconds, 0) > 0
 	})
 	appears(t, w.tenant, "web", "web-1", pod, nil)
@@ -243,9 +241,9 @@ func (w *world) testPod(t *testing.T) {
 	// A pod that is forced away, or never ran, goes at once.
 	again := newPod("web", "web-2")
 	create(t, w.tenant, again)
-	appears(t, w.super, superName("web"), "web-2", superPod, nil)
+	appears(t, w.super, w.superName("web"), "web-2", superPod, nil)
 	require.NoError(t, w.tenant.Delete(t.Context(), again))
-	vanishes(t, w.super, superName("web"), "web-2", superPod)
+	vanishes(t, w.super, w.superName("web"), "web-2", superPod)
 }
 
 func (w *world) testLostPod(t *testing.T) {
@@ -264,17 +262,17 @@ func (w *world) testLostPod(t *testing.T) {
 	// Patrol has been over it: it neither goes nor runs again.
 	patrols(t, w.numbers, 60)
 	require.NoError(t, w.tenant.Get(t.Context(), types.NamespacedName{Namespace: "web", Name: "finished"}, pod))
-	err := w.super.Get(t.Context(), types.NamespacedName{Namespace: superName("web"), Name: "finished"}, &corev1.Pod{})
+	err := w.super.Get(t.Context(), types.NamespacedName{Namespace: w.superName("web"), Name: "finished"}, &corev1.Pod{})
 	require.True(t, apierrors.IsNotFound(err), "%v", err)
 }
 
 func (w *world) testReassignedPod(t *testing.T) {
 	pod := newPod("web", "reassigned")
 	create(t, w.tenant, pod)
-	appears(t, w.super, superName("web"), "reassigned", &corev1.Pod{}, nil)
+	appears(t, w.super, w.superName("web"), "reassigned", &corev1.Pod{}, nil)
 	pod.Labels[schedulerv1alpha1.LabelSuperCluster] = "r2"
 	require.NoError(t, w.tenant.Update(t.Context(), pod))
-	vanishes(t, w.super, superName("web"), "reassigned", &corev1.Pod{})
+	vanishes(t, w.super, w.superName("web"), "reassigned", &corev1.Pod{})
 	require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 	require.NoError(t, w.tenant.Delete(t.Context(), pod))
 }
@@ -305,7 +303,7 @@ func (w *world) testRefusedPods(t *testing.T) {
 	privileged.Spec.HostNetwork = true
 	create(t, w.tenant, privileged)
 	w.warned(t, "elsewhere", "unplaced", "SuperClusterNotPlaced")
-	err := w.super.Get(t.Context(), types.NamespacedName{Name: superName("elsewhere")}, &corev1.Namespace{})
+	err := w.super.Get(t.Context(), types.NamespacedName{Name: w.superName("elsewhere")}, &corev1.Namespace{})
 	require.True(t, apierrors.IsNotFound(err), "%v", err)
 	w.warned(t, "web", "named", "NodeNameNotSupported")
 	w.warned(t, "web", "privileged", "PolicyForbids")
@@ -320,7 +318,7 @@ func (w *world) testRefusedPods(t *testing.T) {
 }
 
 func (w *world) testForeignNamespace(t *testing.T) {
-	foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: superName("foreign")}}
+	foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.superName("foreign")}}
 	create(t, w.super, foreign)
 	w.place(t, "foreign", "r1")
 	create(t, w.tenant, newPod("foreign", "pod"))
@@ -335,25 +333,25 @@ func (w *world) testForeignNamespace(t *testing.T) {
 
 func (w *world) testWithdraw(t *testing.T) {
 	w.place(t, "moving", "r1")
-	namespace := appears(t, w.super, "", superName("moving"), &corev1.Namespace{}, nil)
+	namespace := appears(t, w.super, "", w.superName("moving"), &corev1.Namespace{}, nil)
 	pod := newPod("moving", "pod")
 	create(t, w.tenant, pod)
-	appears(t, w.super, superName("moving"), "pod", &corev1.Pod{}, nil)
+	appears(t, w.super, w.superName("moving"), "pod", &corev1.Pod{}, nil)
 	w.place(t, "moving", "r2")
 	require.NoError(t, w.super.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace))
 	require.Nil(t, namespace.DeletionTimestamp, "a pod is assigned here")
 	require.NoError(t, w.tenant.Delete(t.Context(), pod))
-	release(t, w.super, superName("moving"), "")
+	release(t, w.super, w.superName("moving"), "")
 
 	placement := w.place(t, "gone", "r1")
-	appears(t, w.super, "", superName("gone"), &corev1.Namespace{}, nil)
+	appears(t, w.super, "", w.superName("gone"), &corev1.Namespace{}, nil)
 	w.end(t, placement)
-	release(t, w.super, superName("gone"), "")
+	release(t, w.super, w.superName("gone"), "")
 }
 
 func (w *world) testNamespaceAgain(t *testing.T) {
 	placement := w.place(t, "again", "r1")
-	before := appears(t, w.super, "", superName("again"), &corev1.Namespace{}, nil).UID
+	before := appears(t, w.super, "", w.superName("again"), &corev1.Namespace{}, nil).UID
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "again"}}
 	require.NoError(t, w.tenant.Delete(t.Context(), namespace))
 	release(t, w.tenant, "again", "")
@@ -361,8 +359,8 @@ func (w *world) testNamespaceAgain(t *testing.T) {
 	require.NoError(t, w.meta.Get(t.Context(), client.ObjectKeyFromObject(placement), placement))
 	placement.Spec.NamespaceUID = namespace.UID
 	require.NoError(t, w.meta.Update(t.Context(), placement))
-	release(t, w.super, superName("again"), before)
-	appears(t, w.super, "", superName("again"), &corev1.Namespace{}, func(super *corev1.Namespace) bool {
+	release(t, w.super, w.superName("again"), before)
+	appears(t, w.super, "", w.superName("again"), &corev1.Namespace{}, func(super *corev1.Namespace) bool {
 		return super.UID != before && super.Annotations[tenancyv1alpha1.AnnotationUID] == string(namespace.UID)
 	})
 }
@@ -374,7 +372,7 @@ func (w *world) testRestart(t *testing.T, numbers *prometheus.Registry, stop fun
 	w.run(t, "stays", "n1")
 	pod := &corev1.Pod{}
 	appears(t, w.tenant, "web", "stays", pod, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
-	goes := appears(t, w.super, superName("web"), "goes", &corev1.Pod{}, nil)
+	goes := appears(t, w.super, w.superName("web"), "goes", &corev1.Pod{}, nil)
 	vanishes(t, w.tenant, "", "r1.n0", &corev1.Node{}) // no pod is there any more
 	before := w.settled(t, numbers)
 	stop()
@@ -387,8 +385,8 @@ func (w *world) testRestart(t *testing.T, numbers *prometheus.Registry, stop fun
 	require.NoError(t, w.tenant.Delete(t.Context(), newPod("web", "goes")))
 	require.NoError(t, w.tenant.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "password"}}))
 	w.runSyncer(t, w.superConfig)
-	vanishes(t, w.super, superName("web"), "goes", goes)
-	vanishes(t, w.super, superName("web"), "password", &corev1.Secret{})
+	vanishes(t, w.super, w.superName("web"), "goes", goes)
+	vanishes(t, w.super, w.superName("web"), "password", &corev1.Secret{})
 }
 
 // settled waits until the syncer finds nothing to do, and returns the versions of all objects then.

@@ -22,7 +22,6 @@ import (
 	"github.com/superpool/superpool/internal/syncer"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/tenants"
-	"github.com/superpool/superpool/test/controlplane"
 )
 
 // widget returns an object of kind Widget, or another kind of example.com.
@@ -154,10 +153,7 @@ func setPhase(t *testing.T, c client.Client, object *unstructured.Unstructured, 
 // TestSyncPolicy: kinds of two tenants that nobody compiled in, in two super clusters.
 func TestSyncPolicy(t *testing.T) {
 	w := newWorld(t, needs{r2: true})
-	started, stop, err := controlplane.Start(controlplane.Options{ServiceClusterIPRange: "10.0.129.0/24"})
-	t.Cleanup(stop)
-	require.NoError(t, err)
-	other := w.neighbour(t, "b", "10.0.129.0/24", started[0])
+	other := w.neighbour(t, "b")
 	w.options = func(options *syncer.Options) { options.Unserved = time.Second }
 	w.place(t, "web", "r1", "r2")
 	other.place(t, "web", "r1", "r2")
@@ -246,7 +242,7 @@ func (w *world) testWrongSyncPolicies(t *testing.T) {
 	require.True(t, apierrors.IsInvalid(w.meta.Update(t.Context(), renamed)), "a policy is for one kind as long as it lives")
 	// What was synced before still is.
 	create(t, w.tenant, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "after-wrong"}})
-	appears(t, w.super, superName("web"), "after-wrong", &corev1.ConfigMap{}, nil)
+	appears(t, w.super, w.superName("web"), "after-wrong", &corev1.ConfigMap{}, nil)
 }
 
 type schemaKind struct{ group, version, kind string }
@@ -263,9 +259,9 @@ func (w *world) testSyncDown(t *testing.T, other *world) {
 	mine.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "c", UID: "u"}})
 	create(t, w.tenant, mine)
 	create(t, other.tenant, widget("Widget", "web", "w", map[string]any{"color": "blue"}))
-	superW := func() *unstructured.Unstructured { return widget("Widget", superName("web"), "w", nil) }
+	superW := func() *unstructured.Unstructured { return widget("Widget", w.superName("web"), "w", nil) }
 	for _, super := range []client.Client{w.super, w.super2} {
-		copied := appears(t, super, superName("web"), "w", superW(), hasSpec("color", "red"))
+		copied := appears(t, super, w.superName("web"), "w", superW(), hasSpec("color", "red"))
 		require.Equal(t, "w", copied.GetLabels()["app"])
 		require.Equal(t, string(mine.GetUID()), copied.GetAnnotations()[tenancyv1alpha1.AnnotationUID])
 		require.Empty(t, copied.GetFinalizers())
@@ -290,7 +286,7 @@ func (w *world) testSyncDown(t *testing.T, other *world) {
 	change(t, w.super, superW(), setSpec("node", "n1"))
 	change(t, w.tenant, mine, setSpec("color", "green"))
 	for at, super := range []client.Client{w.super, w.super2} {
-		copied := appears(t, super, superName("web"), "w", superW(), hasSpec("color", "green"))
+		copied := appears(t, super, w.superName("web"), "w", superW(), hasSpec("color", "green"))
 		require.True(t, hasSpec("node", []any{"n1", nil}[at])(copied), "%v", copied.Object)
 		require.True(t, hasSpec("size", int64(1))(copied))
 	}
@@ -298,38 +294,38 @@ func (w *world) testSyncDown(t *testing.T, other *world) {
 		unstructured.RemoveNestedField(mine.Object, "spec", "parts")
 		mine.SetLabels(nil)
 	})
-	appears(t, w.super, superName("web"), "w", superW(), func(copied *unstructured.Unstructured) bool {
+	appears(t, w.super, w.superName("web"), "w", superW(), func(copied *unstructured.Unstructured) bool {
 		return hasSpec("parts", nil)(copied) && copied.GetLabels()["app"] == ""
 	})
-	require.True(t, hasPhase("Running")(appears(t, w.super, superName("web"), "w", superW(), nil)), "status does not go down")
+	require.True(t, hasPhase("Running")(appears(t, w.super, w.superName("web"), "w", superW(), nil)), "status does not go down")
 
 	// Drift is mended, and what is deleted is made again.
 	change(t, w.super2, superW(), setSpec("color", "drifted"))
-	appears(t, w.super2, superName("web"), "w", superW(), hasSpec("color", "green"))
-	before := appears(t, w.super2, superName("web"), "w", superW(), nil)
+	appears(t, w.super2, w.superName("web"), "w", superW(), hasSpec("color", "green"))
+	before := appears(t, w.super2, w.superName("web"), "w", superW(), nil)
 	require.NoError(t, w.super2.Delete(t.Context(), before))
-	appears(t, w.super2, superName("web"), "w", superW(), func(copied *unstructured.Unstructured) bool { return copied.GetUID() != before.GetUID() })
+	appears(t, w.super2, w.superName("web"), "w", superW(), func(copied *unstructured.Unstructured) bool { return copied.GetUID() != before.GetUID() })
 
 	// Somebody else's object of that name stays.
-	theirs := widget("Widget", superName("web"), "theirs", map[string]any{"color": "theirs"})
+	theirs := widget("Widget", w.superName("web"), "theirs", map[string]any{"color": "theirs"})
 	create(t, w.super, theirs)
 	create(t, w.tenant, widget("Widget", "web", "theirs", map[string]any{"color": "mine"}))
 	w.warned(t, "web", "theirs", "Conflict")
-	require.True(t, hasSpec("color", "theirs")(appears(t, w.super, superName("web"), "theirs", theirs, nil)))
+	require.True(t, hasSpec("color", "theirs")(appears(t, w.super, w.superName("web"), "theirs", theirs, nil)))
 	require.NoError(t, w.tenant.Delete(t.Context(), widget("Widget", "web", "theirs", nil)))
-	vanishes(t, w.super2, superName("web"), "theirs", widget("Widget", "", "", nil))
+	vanishes(t, w.super2, w.superName("web"), "theirs", widget("Widget", "", "", nil))
 	require.NoError(t, w.super.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs))
 
 	// It is deleted, and made again as another one.
 	change(t, w.tenant, mine, func(object client.Object) { object.SetFinalizers(nil) })
 	require.NoError(t, w.tenant.Delete(t.Context(), mine))
 	for _, super := range []client.Client{w.super, w.super2} {
-		vanishes(t, super, superName("web"), "w", superW())
+		vanishes(t, super, w.superName("web"), "w", superW())
 		appears(t, super, tenancy.SuperNamespace(other.key, "web"), "w", superW(), nil)
 	}
 	create(t, w.tenant, widget("Widget", "web", "w", map[string]any{"color": "again"}))
 	for _, super := range []client.Client{w.super, w.super2} {
-		appears(t, super, superName("web"), "w", superW(), hasSpec("color", "again"))
+		appears(t, super, w.superName("web"), "w", superW(), hasSpec("color", "again"))
 	}
 }
 
@@ -346,7 +342,7 @@ func (w *world) testSyncLimits(t *testing.T) {
 		list := &unstructured.UnstructuredList{}
 		list.SetAPIVersion("example.com/v1")
 		list.SetKind("WidgetList")
-		require.NoError(t, w.super2.List(t.Context(), list, client.InNamespace(superName("web")), client.HasLabels{tenancyv1alpha1.LabelCluster}))
+		require.NoError(t, w.super2.List(t.Context(), list, client.InNamespace(w.superName("web")), client.HasLabels{tenancyv1alpha1.LabelCluster}))
 		return len(list.Items)
 	}
 	eventually(t, func() error {
@@ -368,9 +364,9 @@ func (w *world) testSyncLimits(t *testing.T) {
 	change(t, w.meta, syncPolicy("widgets", ""), func(object client.Object) { object.(*tenancyv1alpha1.SyncPolicy).Spec.Limits.Objects = 100 })
 	for i := range 6 {
 		name := fmt.Sprintf("many-%d", i)
-		appears(t, w.super2, superName("web"), name, widget("Widget", "", "", nil), nil)
+		appears(t, w.super2, w.superName("web"), name, widget("Widget", "", "", nil), nil)
 		require.NoError(t, w.tenant.Delete(t.Context(), widget("Widget", "web", name, nil)))
-		vanishes(t, w.super2, superName("web"), name, widget("Widget", "", "", nil))
+		vanishes(t, w.super2, w.superName("web"), name, widget("Widget", "", "", nil))
 	}
 	// What the super cluster's API server refuses is the tenant's to mend, and holds up nothing.
 	setMaximum := func(most int64) {
@@ -401,7 +397,7 @@ func (w *world) testSyncUndefined(t *testing.T, other *world) {
 	crd.SetName("widgets.example.com")
 	require.NoError(t, other.tenant.Delete(t.Context(), crd))
 	vanishes(t, w.super, tenancy.SuperNamespace(other.key, "web"), "w", widget("Widget", "", "", nil))
-	appears(t, w.super, superName("web"), "w", widget("Widget", "", "", nil), nil)
+	appears(t, w.super, w.superName("web"), "w", widget("Widget", "", "", nil), nil)
 	create(t, other.tenant, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "undefined"}})
 	appears(t, w.super, tenancy.SuperNamespace(other.key, "web"), "undefined", &corev1.ConfigMap{}, nil)
 }
@@ -436,17 +432,17 @@ func (w *world) testSyncHome(t *testing.T) {
 	create(t, w.meta, syncPolicy("doors", "Door", func(spec *tenancyv1alpha1.SyncPolicySpec) { spec.Scope = tenancyv1alpha1.SyncHome }))
 	w.says(t, "doors", "True", "True", "Ready")
 	create(t, w.tenant, widget("Door", "web", "d", map[string]any{"color": "red"}))
-	superDoor := appears(t, w.super, superName("web"), "d", widget("Door", "", "", nil), nil)
+	superDoor := appears(t, w.super, w.superName("web"), "d", widget("Door", "", "", nil), nil)
 	setPhase(t, w.super, superDoor, "r1")
 	appears(t, w.tenant, "web", "d", widget("Door", "", "", nil), hasPhase("r1"))
 	require.True(t, apierrors.IsNotFound(w.super2.Get(t.Context(), client.ObjectKeyFromObject(superDoor), widget("Door", "", "", nil))))
 	w.place(t, "web", "r2")
-	appears(t, w.super2, superName("web"), "d", widget("Door", "", "", nil), nil)
-	release(t, w.super, superName("web"), "")
-	setPhase(t, w.super2, widget("Door", superName("web"), "d", nil), "r2")
+	appears(t, w.super2, w.superName("web"), "d", widget("Door", "", "", nil), nil)
+	release(t, w.super, w.superName("web"), "")
+	setPhase(t, w.super2, widget("Door", w.superName("web"), "d", nil), "r2")
 	appears(t, w.tenant, "web", "d", widget("Door", "", "", nil), hasPhase("r2"))
 	w.place(t, "web", "r1", "r2")
-	appears(t, w.super, superName("web"), "w", widget("Widget", "", "", nil), nil)
+	appears(t, w.super, w.superName("web"), "w", widget("Widget", "", "", nil), nil)
 }
 
 // testSyncRaises lets reports come up that a controller of the super clusters makes in super namespaces.
@@ -478,7 +474,7 @@ func (w *world) testSyncRaises(t *testing.T, other *world) {
 		return widget("Report", namespace, name, spec)
 	}
 	otherName := tenancy.SuperNamespace(other.key, "web")
-	first := report(superName("web"), "first", map[string]any{"color": "pod " + superName("web") + "/p", "node": "secret"})
+	first := report(w.superName("web"), "first", map[string]any{"color": "pod " + w.superName("web") + "/p", "node": "secret"})
 	first.SetLabels(map[string]string{"of": "operators"})
 	create(t, w.super, first)
 	create(t, w.super, report(otherName, "theirs", map[string]any{"color": "blue"}))
@@ -499,7 +495,7 @@ func (w *world) testSyncRaises(t *testing.T, other *world) {
 
 	// What names another tenant's namespace does not come up, nor what is too large; the operator and the tenant know
 	// why.
-	create(t, w.super, report(superName("web"), "foreign", map[string]any{"color": "pod " + otherName + "/p"}))
+	create(t, w.super, report(w.superName("web"), "foreign", map[string]any{"color": "pod " + otherName + "/p"}))
 	eventually(t, func() error {
 		var events corev1.EventList
 		require.NoError(t, w.meta.List(t.Context(), &events))
@@ -510,14 +506,14 @@ func (w *world) testSyncRaises(t *testing.T, other *world) {
 		}
 		return fmt.Errorf("the operator is not told")
 	})
-	create(t, w.super, report(superName("web"), "large", map[string]any{"color": strings.Repeat("x", 5000)}))
+	create(t, w.super, report(w.superName("web"), "large", map[string]any{"color": strings.Repeat("x", 5000)}))
 	w.warned(t, "", "web", "TenantLimit")
 
 	// Of two super clusters the first stands; the tenant's own object does.
-	create(t, w.super2, report(superName("web"), "first", map[string]any{"color": "from r2"}))
+	create(t, w.super2, report(w.superName("web"), "first", map[string]any{"color": "from r2"}))
 	own := report("web", "own", map[string]any{"color": "mine"})
 	create(t, w.tenant, own)
-	create(t, w.super2, report(superName("web"), "own", map[string]any{"color": "from r2"}))
+	create(t, w.super2, report(w.superName("web"), "own", map[string]any{"color": "from r2"}))
 	w.warned(t, "web", "own", "NotOffered")
 	require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKeyFromObject(own), own))
 	require.True(t, hasSpec("color", "mine")(own))
@@ -532,7 +528,7 @@ func (w *world) testSyncRaises(t *testing.T, other *world) {
 	change(t, w.meta, syncPolicy("reports", ""), func(object client.Object) { object.(*tenancyv1alpha1.SyncPolicy).Spec.Limits.Objects = 2 })
 	w.says(t, "reports", "True", "True", "Ready")
 	for i := range 3 {
-		create(t, w.super, report(superName("web"), fmt.Sprintf("many-%d", i), map[string]any{"size": int64(i)}))
+		create(t, w.super, report(w.superName("web"), fmt.Sprintf("many-%d", i), map[string]any{"size": int64(i)}))
 	}
 	count := func() (found []string) {
 		list := &unstructured.UnstructuredList{}
@@ -573,7 +569,7 @@ func (w *world) testSyncRaises(t *testing.T, other *world) {
 // testSyncEvents plays a controller of a super cluster that writes Events about copies of widgets.
 func (w *world) testSyncEvents(t *testing.T, other *world) {
 	create(t, w.tenant, widget("Widget", "web", "told", map[string]any{"color": "red"}))
-	copied := appears(t, w.super, superName("web"), "told", widget("Widget", "", "", nil), nil)
+	copied := appears(t, w.super, w.superName("web"), "told", widget("Widget", "", "", nil), nil)
 	tell := func(about *unstructured.Unstructured, name, reason string) {
 		create(t, w.super, &corev1.Event{
 			ObjectMeta:     metav1.ObjectMeta{Namespace: about.GetNamespace(), Name: name},
@@ -581,7 +577,7 @@ func (w *world) testSyncEvents(t *testing.T, other *world) {
 			Reason:         reason, Message: "no issuer for " + about.GetNamespace() + "/" + about.GetName(), LastTimestamp: metav1.Now(), Type: "Warning",
 		})
 	}
-	operators := widget("Widget", superName("web"), "operators", map[string]any{"color": "none's"})
+	operators := widget("Widget", w.superName("web"), "operators", map[string]any{"color": "none's"})
 	create(t, w.super, operators)
 	tell(operators, "operators.1", "OfOperators")
 	tell(copied, "told.1", "NoIssuer")
@@ -647,12 +643,12 @@ func (w *world) testSyncPolicyGone(t *testing.T) {
 		name := fmt.Sprintf("after-policy-%d", passed)
 		create(t, w.tenant, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name}})
 		for _, super := range supers {
-			appears(t, super, superName("web"), name, &corev1.ConfigMap{}, nil)
+			appears(t, super, w.superName("web"), name, &corev1.ConfigMap{}, nil)
 		}
 	}
 	for _, super := range supers {
 		eventually(t, func() error {
-			kept := widget("Widget", superName("web"), "w", nil)
+			kept := widget("Widget", w.superName("web"), "w", nil)
 			change(t, super, kept, setSpec("color", "drifted"))
 			pass()
 			if err := super.Get(t.Context(), client.ObjectKeyFromObject(kept), kept); err != nil || !hasSpec("color", "drifted")(kept) {
@@ -665,23 +661,23 @@ func (w *world) testSyncPolicyGone(t *testing.T) {
 	require.NoError(t, w.tenant.Delete(t.Context(), widget("Widget", "web", "w", nil)))
 	pass()
 	for _, super := range supers {
-		require.NoError(t, super.Get(t.Context(), types.NamespacedName{Namespace: superName("web"), Name: "w"}, widget("Widget", "", "", nil)), "its copy stays")
-		err := super.Get(t.Context(), types.NamespacedName{Namespace: superName("web"), Name: "late"}, widget("Widget", "", "", nil))
+		require.NoError(t, super.Get(t.Context(), types.NamespacedName{Namespace: w.superName("web"), Name: "w"}, widget("Widget", "", "", nil)), "its copy stays")
+		err := super.Get(t.Context(), types.NamespacedName{Namespace: w.superName("web"), Name: "late"}, widget("Widget", "", "", nil))
 		require.True(t, apierrors.IsNotFound(err), "%v", err)
 	}
 
 	create(t, w.meta, syncPolicy("widgets", "Widget"))
 	for _, super := range supers {
-		appears(t, super, superName("web"), "late", widget("Widget", "", "", nil), hasSpec("color", "red"))
-		vanishes(t, super, superName("web"), "w", widget("Widget", "", "", nil))
+		appears(t, super, w.superName("web"), "late", widget("Widget", "", "", nil), hasSpec("color", "red"))
+		vanishes(t, super, w.superName("web"), "w", widget("Widget", "", "", nil))
 	}
-	theirs := widget("Widget", superName("web"), "theirs", map[string]any{"color": "theirs"})
+	theirs := widget("Widget", w.superName("web"), "theirs", map[string]any{"color": "theirs"})
 	create(t, w.super2, theirs)
 	change(t, w.meta, syncPolicy("widgets", ""), func(object client.Object) {
 		object.(*tenancyv1alpha1.SyncPolicy).Spec.Copies = tenancyv1alpha1.CopiesRemove
 	})
 	for _, super := range supers {
-		vanishes(t, super, superName("web"), "late", widget("Widget", "", "", nil))
+		vanishes(t, super, w.superName("web"), "late", widget("Widget", "", "", nil))
 	}
 	require.NoError(t, w.super2.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs))
 	require.NoError(t, w.tenant.Get(t.Context(), types.NamespacedName{Namespace: "web", Name: "late"}, widget("Widget", "", "", nil)))

@@ -19,7 +19,6 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/tenants"
-	"github.com/superpool/superpool/test/controlplane"
 )
 
 // traffic is two tenants in two super clusters, whose namespaces web are placed in both: the home of mine is r1, that
@@ -36,10 +35,7 @@ type traffic struct {
 // TestTraffic lets traffic from outside come in at the home of a namespace, wherever that is.
 func TestTraffic(t *testing.T) {
 	w := newWorld(t, needs{r2: true})
-	started, stop, err := controlplane.Start(controlplane.Options{ServiceClusterIPRange: "10.0.129.0/24"})
-	t.Cleanup(stop)
-	require.NoError(t, err)
-	tr := &traffic{whole: t, mine: w, theirs: w.neighbour(t, "b", "10.0.129.0/24", started[0]), metrics: map[string]*prometheus.Registry{}, stop: map[string]func(){}}
+	tr := &traffic{whole: t, mine: w, theirs: w.neighbour(t, "b"), metrics: map[string]*prometheus.Registry{}, stop: map[string]func(){}}
 	for _, each := range []*world{tr.mine, tr.theirs} {
 		each.followTraffic(t, 10)
 	}
@@ -292,19 +288,19 @@ func (tr *traffic) testRefused(t *testing.T) {
 	create(t, w.tenant, newLoadBalancer("web", "second"))
 	w.warned(t, "web", "second", "TenantLimit")
 	for _, name := range []string{"classed", "second"} {
-		appears(t, w.super, superName("web"), name, &corev1.Service{}, ofType(corev1.ServiceTypeClusterIP))
+		appears(t, w.super, w.superName("web"), name, &corev1.Service{}, ofType(corev1.ServiceTypeClusterIP))
 	}
 	for _, object := range []client.Object{newIngress("web", "others-host", ""), everybody, unknown, named} {
 		missing, _ := object.DeepCopyObject().(client.Object)
-		err := w.super.Get(t.Context(), types.NamespacedName{Namespace: superName("web"), Name: object.GetName()}, missing)
+		err := w.super.Get(t.Context(), types.NamespacedName{Namespace: w.superName("web"), Name: object.GetName()}, missing)
 		require.True(t, client.IgnoreNotFound(err) == nil && err != nil, "%s: %v", object.GetName(), err)
 	}
 	w.followTraffic(t, 10)
-	appears(t, w.super, superName("web"), "second", &corev1.Service{}, ofType(corev1.ServiceTypeLoadBalancer))
+	appears(t, w.super, w.superName("web"), "second", &corev1.Service{}, ofType(corev1.ServiceTypeLoadBalancer))
 	for _, object := range []client.Object{classed, newIngress("web", "others-host", ""), everybody, unknown, newLoadBalancer("web", "second"), named} {
 		require.NoError(t, w.tenant.Delete(t.Context(), object))
 	}
-	vanishes(t, w.super, superName("web"), "second", &corev1.Service{})
+	vanishes(t, w.super, w.superName("web"), "second", &corev1.Service{})
 }
 
 func (tr *traffic) testRestart(t *testing.T) {
@@ -319,13 +315,13 @@ func (tr *traffic) testRestart(t *testing.T) {
 func (tr *traffic) testDrain(t *testing.T) {
 	w := tr.mine
 	w.settle(t, "web", "r2")
-	appears(t, w.super2, superName("web"), "front", &corev1.Service{}, ofType(corev1.ServiceTypeLoadBalancer))
-	appears(t, w.super, superName("web"), "front", &corev1.Service{}, func(service *corev1.Service) bool {
+	appears(t, w.super2, w.superName("web"), "front", &corev1.Service{}, ofType(corev1.ServiceTypeLoadBalancer))
+	appears(t, w.super, w.superName("web"), "front", &corev1.Service{}, func(service *corev1.Service) bool {
 		return service.Spec.Type == corev1.ServiceTypeClusterIP && len(addresses(service)) == 0
 	})
 	appears(t, w.tenant, "web", "front", &corev1.Service{}, at())
-	vanishes(t, w.super, superName("web"), "public", &networkingv1.Ingress{})
-	appears(t, w.super2, superName("web"), "public", &networkingv1.Ingress{}, nil)
+	vanishes(t, w.super, w.superName("web"), "public", &networkingv1.Ingress{})
+	appears(t, w.super2, w.superName("web"), "public", &networkingv1.Ingress{}, nil)
 	appears(t, w.tenant, "web", "public", &networkingv1.Ingress{}, named(""))
 	w.give(t, "r2", "web", "front", "198.51.100.20")
 	w.giveIngress(t, "r2", "web", "public", "new.example.net")
@@ -349,8 +345,8 @@ func (tr *traffic) testLost(t *testing.T) {
 	w.give(t, "r2", "web", "front", "198.51.100.21")
 	w.giveIngress(t, "r2", "web", "public", "stale.example.net")
 	tr.start(t, "r2")
-	appears(t, w.super2, superName("web"), "front", &corev1.Service{}, ofType(corev1.ServiceTypeClusterIP))
-	vanishes(t, w.super2, superName("web"), "public", &networkingv1.Ingress{})
+	appears(t, w.super2, w.superName("web"), "front", &corev1.Service{}, ofType(corev1.ServiceTypeClusterIP))
+	vanishes(t, w.super2, w.superName("web"), "public", &networkingv1.Ingress{})
 	for _, object := range []client.Object{front, public} {
 		version := object.GetResourceVersion()
 		require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKeyFromObject(object), object))
@@ -365,8 +361,8 @@ func (tr *traffic) testHomeless(t *testing.T) {
 	w.place(t, "web")
 	appears(t, w.tenant, "web", "front", &corev1.Service{}, at())
 	appears(t, w.tenant, "web", "public", &networkingv1.Ingress{}, named(""))
-	appears(t, w.super, superName("web"), "front", &corev1.Service{}, ofType(corev1.ServiceTypeClusterIP))
-	vanishes(t, w.super, superName("web"), "public", &networkingv1.Ingress{})
+	appears(t, w.super, w.superName("web"), "front", &corev1.Service{}, ofType(corev1.ServiceTypeClusterIP))
+	vanishes(t, w.super, w.superName("web"), "public", &networkingv1.Ingress{})
 	w.warned(t, "web", "front", "NamespaceNotPlaced")
 	w.warned(t, "web", "public", "NamespaceNotPlaced")
 	w.place(t, "web", "r1", "r2")

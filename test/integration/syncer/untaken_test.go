@@ -1,6 +1,7 @@
 package syncer_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -46,7 +47,7 @@ func TestWrongChoice(t *testing.T) {
 	require.Equal(t, "pool", superPod.Spec.PriorityClassName)
 	require.Equal(t, int32(7), *superPod.Spec.Priority)
 	w.warned(t, "web", "p", "SuperClusterFailed")
-	vanishes(t, w.super, superName("web"), "p", &corev1.Pod{})
+	vanishes(t, w.super, w.superName("web"), "p", &corev1.Pod{})
 	pod = w.takenBack(t, "web", "p", "r1", "0/1 nodes are available")
 	require.Equal(t, failedchoice.Unschedulable, failedchoice.Of(pod)["r1"].Reason)
 
@@ -55,7 +56,7 @@ func TestWrongChoice(t *testing.T) {
 	require.Equal(t, failedchoice.Refused, failedchoice.Of(pod)["r2"].Reason)
 
 	w.choose(t, pod, "r1")
-	appears(t, w.super, superName("web"), "p", superPod, nil)
+	appears(t, w.super, w.superName("web"), "p", superPod, nil)
 	create(t, w.super, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
 	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}
 	require.NoError(t, w.super.SubResource("binding").Create(t.Context(), superPod, binding))
@@ -65,7 +66,7 @@ func TestWrongChoice(t *testing.T) {
 // finds plays a scheduler of r1 that finds no node for a pod, and returns its super pod.
 func (w *world) finds(t *testing.T, namespace, name string, change func(*corev1.Pod)) *corev1.Pod {
 	t.Helper()
-	superPod := appears(t, w.super, superName(namespace), name, &corev1.Pod{}, nil)
+	superPod := appears(t, w.super, w.superName(namespace), name, &corev1.Pod{}, nil)
 	superPod.Status.Conditions = []corev1.PodCondition{{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available",
 	}}
@@ -116,10 +117,14 @@ func TestWhatGivingUpRestsOn(t *testing.T) {
 	require.ErrorContains(t, w.super.SubResource("binding").Create(t.Context(), held, binding.DeepCopy()), "is being deleted")
 }
 
-// refuseClaims plays an operator whose super cluster admits no PersistentVolumeClaim, and waits until it does not.
+// refuseClaims plays an operator whose super cluster admits no PersistentVolumeClaim, and waits until it does not. When
+// the test ends it waits until they are admitted again.
 func refuseClaims(t *testing.T, super client.Client) {
 	t.Helper()
-	create(t, super, &admissionregistrationv1.ValidatingAdmissionPolicy{
+	admitted := func(ctx context.Context) error {
+		return super.Create(ctx, newClaim("default", "probe", ""), client.DryRunAll)
+	}
+	refusal := &admissionregistrationv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "no-claims"},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
@@ -130,6 +135,12 @@ func refuseClaims(t *testing.T, super client.Client) {
 			}}},
 			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "no disks here"}},
 		},
+	}
+	create(t, super, refusal)
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		require.NoError(t, super.Delete(ctx, refusal))
+		require.NoError(t, until(ctx, func() error { return admitted(ctx) }))
 	})
 	create(t, super, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "no-claims"},
@@ -138,9 +149,7 @@ func refuseClaims(t *testing.T, super client.Client) {
 		},
 	})
 	eventually(t, func() error {
-		probe := newClaim("default", "probe", "")
-		err := super.Create(t.Context(), probe, client.DryRunAll)
-		if err == nil {
+		if admitted(t.Context()) == nil {
 			return errors.New("claims are admitted")
 		}
 		return nil
@@ -176,16 +185,16 @@ func TestWrongHome(t *testing.T) {
 	})
 	w.warned(t, "web", "data", "SuperClusterFailed")
 	pods := []*corev1.Pod{w.takenBack(t, "web", "p", "r1", "it lacks claim data"), w.takenBack(t, "web", "other", "r1", "it lacks claim data")}
-	require.True(t, apierrors.IsNotFound(w.super.Get(t.Context(), client.ObjectKey{Namespace: superName("web"), Name: "data"}, claim.DeepCopy())))
+	require.True(t, apierrors.IsNotFound(w.super.Get(t.Context(), client.ObjectKey{Namespace: w.superName("web"), Name: "data"}, claim.DeepCopy())))
 
 	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, schedulerv1alpha1.AnnotationSuperCluster, "r2")
 	require.NoError(t, w.tenant.Update(t.Context(), claim))
 	for _, pod := range pods {
 		w.choose(t, pod, "r2")
 	}
-	superClaim := appears(t, w.super2, superName("web"), "data", &corev1.PersistentVolumeClaim{}, nil)
+	superClaim := appears(t, w.super2, w.superName("web"), "data", &corev1.PersistentVolumeClaim{}, nil)
 	for _, pod := range pods {
-		appears(t, w.super2, superName("web"), pod.Name, &corev1.Pod{}, nil)
+		appears(t, w.super2, w.superName("web"), pod.Name, &corev1.Pod{}, nil)
 	}
 	refuseClaims(t, w.super2)
 	create(t, w.tenant, newClaim("web", "late", "r2"))

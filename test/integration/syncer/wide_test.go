@@ -66,7 +66,7 @@ func (w *world) same(t *testing.T, namespace string) {
 		if err != nil {
 			return err
 		}
-		found, err := names(w.super, superName(namespace))
+		found, err := names(w.super, w.superName(namespace))
 		if err == nil && !slices.Equal(wanted, found) {
 			err = fmt.Errorf("the super cluster has %s, the tenant %s", found, wanted)
 		}

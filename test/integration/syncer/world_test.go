@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
@@ -40,16 +40,16 @@ import (
 )
 
 const (
-	tenantKey = "acme-123456-vc"
-	deadline  = 30 * time.Second
-	interval  = 20 * time.Millisecond
+	deadline = 30 * time.Second
+	interval = 20 * time.Millisecond
 )
 
 // world is a meta cluster, super clusters r1 and r2, and the control plane of one tenant: real API servers, without
 // controllers. The tests play scheduler, kubelet and controllers. Most know super only, which is r1, and let no r2 run.
 type world struct {
-	meta, tenant, super, super2                         client.Client
-	metaConfig, tenantConfig, superConfig, super2Config *rest.Config
+	pool                                    *pool
+	meta, tenant, super, super2             client.Client
+	tenantConfig, superConfig, super2Config *rest.Config
 	// numbers are the metrics of the first syncer of r1.
 	numbers *prometheus.Registry
 	// accountConfig reaches the meta cluster with the rights of a syncer, as superConfig and super2Config reach the
@@ -91,73 +91,77 @@ type needs struct {
 	// quotas is whether API servers admit by ResourceQuotas, whose status somebody has to fill then. Without controllers
 	// nobody does.
 	quotas bool
+	// own is whether no other test uses any of the control planes: because the test stops or restores one of them that is
+	// not the tenant's, or runs controllers in it, or confuses those who know it.
+	own bool
+	// ownTenant is whether no other test uses the tenant's.
+	ownTenant bool
 }
 
-// newWorld starts a world.
+// newWorld returns a world, whose control planes tests share if they can.
 func newWorld(t *testing.T, with needs) *world {
 	t.Helper()
-	crds, err := controlplane.SuperpoolCRDs()
-	require.NoError(t, err)
-	var without []string
-	if !with.quotas {
-		without = []string{"ResourceQuota"}
+	own := newPool(with.quotas)
+	t.Cleanup(own.stop)
+	pool, ofTenants := own, own
+	if !with.own {
+		pool = share(t, with.quotas)
+		if !with.ownTenant {
+			ofTenants = pool
+		}
 	}
-	options := []controlplane.Options{
-		{CRDs: []string{crds}, DisableAdmission: without},
-		{DisableAdmission: without, ServiceClusterIPRange: tenantServices},
-		{DisableAdmission: without, ServiceClusterIPRange: superServices},
-	}
+	names := []string{metaCluster, "r1"}
 	if with.r2 {
-		options = append(options, options[2])
+		names = append(names, "r2")
 	}
-	started, stop, err := controlplane.Start(options...)
-	t.Cleanup(stop)
-	require.NoError(t, err)
-	account, err := controlplane.Account(t.Context(), started[0], "base/vc-syncer-rbac.yaml", "vc-manager", "vc-syncer")
-	require.NoError(t, err)
+	if pool == ofTenants {
+		names = append(names, ofTenant)
+	}
+	pool.need(t, names...)
+	ofTenants.need(t, ofTenant)
+	meta, r1, tenant := pool.planes[metaCluster], pool.planes["r1"], ofTenants.planes[ofTenant]
 	w := &world{
-		metaConfig: started[0].Config, accountConfig: account.Config, tenantConfig: started[1].Config,
-		controlPlane: started[1], metaPlane: started[0], r1: started[2], key: tenantKey, vcName: "vc", services: tenantServices, policy: &policy.Ref{},
+		pool: pool, meta: meta.client, metaPlane: meta.ControlPlane, accountConfig: meta.account, super: r1.client, superConfig: r1.account, r1: r1.ControlPlane,
 	}
-	w.follow(t, func(*tenancyv1alpha1.TenantPolicySpec) {})
-	w.meta, w.tenant = newClient(t, started[0]), newClient(t, started[1])
-	create(t, w.meta, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenantKey}})
-	w.super, w.superConfig = newSuper(t, "r1", started[2])
 	w.record(t, "r1", uidOf(t, w.super))
 	if with.r2 {
-		w.super2, w.super2Config = newSuper(t, "r2", started[3])
+		r2 := pool.planes["r2"]
+		w.super2, w.super2Config = r2.client, r2.account
 		w.record(t, "r2", uidOf(t, w.super2))
 	} else {
 		w.record(t, "r2", "nobody-reaches-it")
 	}
-	w.tenantUID = uidOf(t, w.tenant)
 	create(t, w.meta, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "acme"}})
-	vc := &tenancyv1alpha1.VirtualCluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "vc"},
-		Spec:       tenancyv1alpha1.VirtualClusterSpec{KubeconfigSecretRef: &tenancyv1alpha1.SecretKeyRef{Name: "vc"}},
-	}
-	create(t, w.meta, vc)
-	w.vcUID = vc.UID
+	w.join(t, strings.ToLower(strings.TrimPrefix(t.Name(), "Test")), tenantServices, tenant)
 	return w
 }
 
-// newClient returns a client of a control plane.
-func newClient(t *testing.T, of *controlplane.ControlPlane) client.Client {
+// join makes a tenant of a name the world's, whose Services have addresses of a range.
+func (w *world) join(t *testing.T, name, services string, tenant *plane) {
 	t.Helper()
-	made, err := client.New(of.Config, client.Options{Scheme: controlplane.Scheme()})
-	require.NoError(t, err)
-	return made
+	w.key, w.vcName, w.services, w.policy = "acme-123456-"+name, name, services, &policy.Ref{}
+	w.tenant, w.tenantConfig, w.controlPlane, w.tenantUID = tenant.client, tenant.Config, tenant.ControlPlane, uidOf(t, tenant.client)
+	w.follow(t, func(*tenancyv1alpha1.TenantPolicySpec) {})
+	create(t, w.meta, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.key}})
+	vc := &tenancyv1alpha1.VirtualCluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name},
+		Spec:       tenancyv1alpha1.VirtualClusterSpec{KubeconfigSecretRef: &tenancyv1alpha1.SecretKeyRef{Name: name}},
+	}
+	create(t, w.meta, vc)
+	w.vcUID = vc.UID
 }
 
-// newSuper makes a control plane a super cluster, and returns a client of it, and how a syncer reaches it.
-func newSuper(t *testing.T, id string, of *controlplane.ControlPlane) (client.Client, *rest.Config) {
+// neighbour returns a world of the same pool whose tenant is another: that of a control plane of the pool.
+func (w *world) neighbour(t *testing.T, name string) *world {
 	t.Helper()
-	account, err := controlplane.Account(t.Context(), of, "supercluster/syncer.yaml", "superpool-system", "syncer")
-	require.NoError(t, err)
-	super := newClient(t, of)
-	create(t, super, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "supercluster-info"}, Data: map[string]string{"id": id}})
-	return super, account.Config
+	w.pool.need(t, name)
+	other := *w
+	other.join(t, name+"-"+w.vcName, services[name], w.pool.planes[name])
+	return &other
 }
+
+// superName returns the name of the super namespace of a namespace of the tenant.
+func (w *world) superName(namespace string) string { return w.key + "-" + namespace }
 
 // uidOf returns the UID of a control plane.
 func uidOf(t *testing.T, c client.Client) types.UID {
@@ -355,12 +359,7 @@ func create(t *testing.T, c client.Client, object client.Object) {
 // eventually waits until check returns nil.
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), interval, deadline, true, func(context.Context) (bool, error) {
-		last = check()
-		return last == nil, nil
-	})
-	require.NoError(t, err, "%v", last)
+	require.NoError(t, until(t.Context(), check))
 }
 
 // appears waits until an object exists and check, if not nil, is satisfied with it.

@@ -1,0 +1,424 @@
+package syncer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/syncer"
+	"github.com/superpool/superpool/test/controlplane"
+)
+
+// The control planes of a pool, by name: a meta cluster, the super clusters, and those of tenants.
+const (
+	metaCluster = "meta"
+	ofTenant    = "tenant"
+)
+
+// services are the addresses of Services in the control planes of a pool.
+var services = map[string]string{
+	"r1": superServices, "r2": superServices, ofTenant: tenantServices, "b": "10.0.129.0/24", "a": "10.0.130.0/24",
+}
+
+// pool is control planes without controllers, each started when a test first needs it.
+type pool struct {
+	// quotas is whether API servers admit by ResourceQuotas.
+	quotas bool
+	planes map[string]*plane
+	// used are the names of those that the test which runs has asked for.
+	used  map[string]bool
+	stops []func()
+}
+
+// plane is a control plane of a pool.
+type plane struct {
+	*controlplane.ControlPlane
+	client client.Client
+	// account is how a syncer reaches a meta or a super cluster.
+	account *rest.Config
+	// kinds and objects are what restore works with.
+	kinds   discovery.DiscoveryInterface
+	objects dynamic.Interface
+	// before is what is in it when no test works on it.
+	before map[identity]*unstructured.Unstructured
+}
+
+func newPool(quotas bool) *pool {
+	return &pool{quotas: quotas, planes: map[string]*plane{}, used: map[string]bool{}}
+}
+
+// shared are the pools that tests share, by quotas. Tests run one after another.
+var shared = map[bool]*pool{}
+
+// share returns a pool that tests share. Once the test has ended, and its syncers with it, the pool is made what it was
+// before: each test finds what it would find in control planes of its own. A test that fails, or leaves what cannot be
+// removed, leaves its pool to nobody: no failure brings about another.
+func share(t *testing.T, quotas bool) *pool {
+	t.Helper()
+	p := shared[quotas]
+	if p == nil {
+		p = newPool(quotas)
+		shared[quotas] = p
+	}
+	t.Cleanup(func() {
+		if !t.Failed() {
+			if err := p.restore(context.WithoutCancel(t.Context())); err != nil {
+				t.Errorf("what the test has left behind: %v", err)
+			}
+		}
+		clear(p.used)
+		if t.Failed() {
+			delete(shared, quotas)
+			p.stop()
+		}
+	})
+	return p
+}
+
+// stopShared stops all pools that tests share.
+func stopShared() {
+	for _, p := range shared {
+		p.stop()
+	}
+}
+
+func (p *pool) stop() {
+	for _, stop := range p.stops {
+		stop()
+	}
+}
+
+// need starts those control planes that do not run yet.
+func (p *pool) need(t *testing.T, names ...string) {
+	t.Helper()
+	crds, err := controlplane.SuperpoolCRDs()
+	require.NoError(t, err)
+	var missing []string
+	var options []controlplane.Options
+	for _, name := range names {
+		p.used[name] = true
+		if p.planes[name] != nil {
+			continue
+		}
+		option := controlplane.Options{ServiceClusterIPRange: services[name]}
+		if !p.quotas {
+			option.DisableAdmission = []string{"ResourceQuota"}
+		}
+		if name == metaCluster {
+			option.CRDs = []string{crds}
+		}
+		missing, options = append(missing, name), append(options, option)
+	}
+	if len(missing) == 0 {
+		return
+	}
+	started, stop, err := controlplane.Start(options...)
+	p.stops = append(p.stops, stop)
+	require.NoError(t, err)
+	for i, name := range missing {
+		p.planes[name] = newPlane(t, name, started[i])
+	}
+}
+
+// newPlane makes a control plane a meta cluster, a super cluster or that of a tenant.
+func newPlane(t *testing.T, name string, started *controlplane.ControlPlane) *plane {
+	t.Helper()
+	made, err := client.New(started.Config, client.Options{Scheme: controlplane.Scheme()})
+	require.NoError(t, err)
+	p := &plane{ControlPlane: started, client: made}
+	quiet := rest.CopyConfig(started.Config)
+	quiet.WarningHandler = rest.NoWarnings{} // some kinds are deprecated
+	p.kinds, err = discovery.NewDiscoveryClientForConfig(quiet)
+	require.NoError(t, err)
+	p.objects, err = dynamic.NewForConfig(quiet)
+	require.NoError(t, err)
+	uidOf(t, p.client)
+	grants := func(file, namespace, account string) {
+		user, err := controlplane.Account(t.Context(), started, file, namespace, account)
+		require.NoError(t, err)
+		p.account = user.Config
+	}
+	switch name {
+	case metaCluster:
+		grants("base/vc-syncer-rbac.yaml", "vc-manager", "vc-syncer")
+	case "r1", "r2":
+		grants("supercluster/syncer.yaml", "superpool-system", "syncer")
+		create(t, p.client, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "supercluster-info"}, Data: map[string]string{"id": name}})
+	}
+	p.before, err = p.contents(t.Context())
+	require.NoError(t, err)
+	return p
+}
+
+// restore makes the control planes that a test has used what they were before.
+func (p *pool) restore(ctx context.Context) error {
+	var group errgroup.Group
+	for name := range p.used {
+		each := p.planes[name]
+		group.Go(func() error {
+			if err := until(ctx, func() error { return each.restore(ctx) }); err != nil {
+				return fmt.Errorf("control plane %s: %w", name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// until waits until check returns nil.
+func until(ctx context.Context, check func() error) error {
+	var last error
+	if err := wait.PollUntilContextTimeout(ctx, interval, deadline, true, func(context.Context) (bool, error) {
+		last = check()
+		return last == nil, nil
+	}); err != nil {
+		return fmt.Errorf("%w: %w", err, last)
+	}
+	return nil
+}
+
+// identity is an object's resource and name.
+type identity struct {
+	schema.GroupVersionResource
+	types.NamespacedName
+}
+
+// contents returns what is in a control plane, but for what API servers write themselves.
+func (p *plane) contents(ctx context.Context) (map[identity]*unstructured.Unstructured, error) {
+	lists, err := p.kinds.ServerPreferredResources()
+	if err != nil {
+		return nil, err
+	}
+	found := map[identity]*unstructured.Unstructured{}
+	for _, list := range lists {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.APIResources {
+			kind := &list.APIResources[i]
+			resource := version.WithResource(kind.Name)
+			if !slices.Contains(kind.Verbs, "list") || !slices.Contains(kind.Verbs, "create") || !slices.Contains(kind.Verbs, "delete") || isServersKind(resource.GroupResource()) {
+				continue
+			}
+			items, err := p.objects.Resource(resource).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return nil, fmt.Errorf("listing %s: %w", resource.GroupResource(), err)
+			}
+			for j := range items.Items {
+				if object := &items.Items[j]; !isServers(resource.Resource, object) {
+					found[identity{resource, client.ObjectKeyFromObject(object)}] = object
+				}
+			}
+		}
+	}
+	return found, nil
+}
+
+// isServersKind returns whether API servers keep objects of a kind to themselves, or serve them by another name, too.
+func isServersKind(kind schema.GroupResource) bool {
+	switch kind.Group {
+	case "apiregistration.k8s.io", "flowcontrol.apiserver.k8s.io", "events.k8s.io":
+		return true
+	case "networking.k8s.io":
+		return kind.Resource == "ipaddresses" || kind.Resource == "servicecidrs"
+	}
+	return false
+}
+
+// isServers returns whether API servers write an object themselves, at any time.
+func isServers(resource string, object *unstructured.Unstructured) bool {
+	name, namespace := object.GetName(), object.GetNamespace()
+	switch resource {
+	case "namespaces":
+		return slices.Contains([]string{"default", "kube-system", "kube-public", "kube-node-lease"}, name)
+	case "services", "endpoints", "endpointslices":
+		return namespace == "default" && name == "kubernetes"
+	case "configmaps":
+		return namespace == "kube-system" && (name == "extension-apiserver-authentication" || name == "kube-apiserver-legacy-service-account-token-tracking")
+	case "leases":
+		return namespace == "kube-system"
+	case "priorityclasses":
+		return strings.HasPrefix(name, "system-")
+	}
+	return object.GetLabels()["kubernetes.io/bootstrapping"] != ""
+}
+
+// restore deletes what a test has made, and puts back what it has changed or deleted, but for statuses, which nothing
+// of a pool has. It plays the controllers that would take finalizers off. It returns an error until a control plane is
+// what it was before.
+//
+// What an API server keeps in memory follows within moments, but for ValidatingAdmissionPolicies, which it reads once a
+// second: a test that makes some waits until they have no effect. See refuseClaims.
+func (p *plane) restore(ctx context.Context) error {
+	now, err := p.contents(ctx)
+	if err != nil {
+		return err
+	}
+	var writes errgroup.Group
+	writes.SetLimit(16)
+	writing := 0
+	write := func(one func() error) {
+		writing++
+		writes.Go(one)
+	}
+	var namespaces []*unstructured.Unstructured
+	for id, object := range now {
+		before, was := p.before[id]
+		at := p.objects.Resource(id.GroupVersionResource).Namespace(id.Namespace)
+		switch {
+		case was && isSame(before, object):
+		case was:
+			put := before.DeepCopy()
+			put.SetResourceVersion(object.GetResourceVersion())
+			put.SetUID(object.GetUID())
+			write(func() error {
+				_, err := at.Update(ctx, put, metav1.UpdateOptions{})
+				return err
+			})
+		case id.Resource == "namespaces":
+			namespaces = append(namespaces, object)
+		default:
+			write(func() error { return remove(ctx, at, object) })
+		}
+	}
+	for id, before := range p.before {
+		if now[id] != nil {
+			continue
+		}
+		put := before.DeepCopy()
+		put.SetResourceVersion("")
+		put.SetUID("")
+		write(func() error {
+			_, err := p.objects.Resource(id.GroupVersionResource).Namespace(id.Namespace).Create(ctx, put, metav1.CreateOptions{})
+			return err
+		})
+	}
+	if writing == 0 { // nothing is in them any more
+		for _, namespace := range namespaces {
+			write(func() error {
+				return finalize(ctx, p.objects.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), namespace)
+			})
+		}
+	}
+	if err := writes.Wait(); err != nil || writing == 0 {
+		return err
+	}
+	return fmt.Errorf("%d objects are not as before", writing)
+}
+
+// isSame returns whether an object is as before.
+func isSame(before, now *unstructured.Unstructured) bool {
+	return cmp.Equal(content(before), content(now))
+}
+
+// content returns an object without its status, and without what API servers write of it.
+func content(object *unstructured.Unstructured) map[string]any {
+	all := maps.Clone(object.Object)
+	delete(all, "status")
+	metadata, _ := all["metadata"].(map[string]any)
+	metadata = maps.Clone(metadata)
+	for _, key := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"} {
+		delete(metadata, key)
+	}
+	all["metadata"] = metadata
+	return all
+}
+
+// remove deletes an object at once. The finalizer of a definition is the API server's own to take off.
+func remove(ctx context.Context, at dynamic.ResourceInterface, object *unstructured.Unstructured) error {
+	if len(object.GetFinalizers()) > 0 && object.GetKind() != "CustomResourceDefinition" {
+		none := []byte(`{"metadata":{"finalizers":null}}`)
+		if _, err := at.Patch(ctx, object.GetName(), types.MergePatchType, none, metav1.PatchOptions{}); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+	}
+	return client.IgnoreNotFound(at.Delete(ctx, object.GetName(), metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}))
+}
+
+// finalize deletes a namespace, as the namespace controller does.
+func finalize(ctx context.Context, at dynamic.NamespaceableResourceInterface, namespace *unstructured.Unstructured) error {
+	if err := at.Delete(ctx, namespace.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsConflict(err) {
+		return client.IgnoreNotFound(err)
+	}
+	deleted, err := at.Get(ctx, namespace.GetName(), metav1.GetOptions{})
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if deleted.GetUID() != namespace.GetUID() {
+		return errors.New("a namespace was made again while it was deleted")
+	}
+	unstructured.RemoveNestedField(deleted.Object, "spec", "finalizers")
+	_, err = at.Update(ctx, deleted, metav1.UpdateOptions{}, "finalize")
+	return client.IgnoreNotFound(err)
+}
+
+// TestSharedPool leaves what restore has to find: objects with finalizers, a kind of its own, a pod with a grace period,
+// and objects of the pool that were changed or deleted.
+func TestSharedPool(t *testing.T) {
+	w := newWorld(t, needs{})
+	r1 := w.pool.planes["r1"]
+	serve(t, w.super, "Widget", "Namespaced", true)
+	grant(t, w.super, "widgets")
+	create(t, w.super, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "left"}})
+	held := widget("Widget", "left", "held", nil)
+	held.SetFinalizers([]string{"example.com/held"})
+	create(t, w.super, held)
+	create(t, w.super, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "left", Name: "default"}})
+	pod := newPod("left", "pod")
+	pod.Finalizers = []string{"example.com/held"}
+	create(t, w.super, pod)
+	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}
+	require.NoError(t, w.super.SubResource("binding").Create(t.Context(), pod, binding))
+	claim := newClaim("left", "data", "")
+	create(t, w.super, claim)
+	provision(t, w.super, claim, "pvc-left")
+	create(t, w.super, newService("default", "left", ""))
+	create(t, w.super, &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "left", Name: "left"}, InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "left", Name: "pod"},
+	})
+	require.NoError(t, w.super.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "left"}}))
+	change(t, w.super, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "superpool-system"}}, func(object client.Object) {
+		object.SetLabels(map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
+	})
+	require.NoError(t, w.super.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "supercluster-info"}}))
+
+	require.NoError(t, w.pool.restore(t.Context()))
+	now, err := r1.contents(t.Context())
+	require.NoError(t, err)
+	strip := func(all map[identity]*unstructured.Unstructured) map[identity]any {
+		contents := map[identity]any{}
+		for id, object := range all {
+			contents[id] = content(object)
+		}
+		return contents
+	}
+	require.Empty(t, cmp.Diff(strip(r1.before), strip(now)))
+	var namespaces corev1.NamespaceList
+	require.NoError(t, w.meta.List(t.Context(), &namespaces))
+	for i := range namespaces.Items {
+		require.NotContains(t, []string{"acme", w.key}, namespaces.Items[i].Name)
+	}
+	_, err = syncer.Identify(t.Context(), w.superConfig)
+	require.NoError(t, err, "the super cluster has its id again")
+}
