@@ -384,7 +384,7 @@ func TestClaimsOfARestoredTenant(t *testing.T) {
 // TestStorageThatIsReserved: the quota of the super cluster has what the namespace holds there of storage, at most what
 // the policy allows, and a claim that grows beyond it is told so.
 func TestStorageThatIsReserved(t *testing.T) {
-	w := newWorld(t, needs{quotas: true, own: true})
+	w := newWorld(t, needs{quotas: true, ownTenant: true})
 	require.NoError(t, w.controlPlane.StartControllers(t.Context()))
 	w.allowClaims(t)
 	storageClass(t, w.tenant)

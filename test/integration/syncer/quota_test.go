@@ -17,7 +17,7 @@ import (
 // of its pods itself, so that no scheduler judges them: what the namespace does not hold no pod gets, and what it
 // holds, each pod gets.
 func TestNothingIsFree(t *testing.T) {
-	w := newWorld(t, needs{quotas: true, own: true})
+	w := newWorld(t, needs{quotas: true})
 	w.runSyncer(t, w.superConfig)
 	for _, node := range []*corev1.Node{builders.Node("n1", "cpu", "8", "memory", "64Gi", "pods", "110", "nvidia.com/gpu", "8").Obj()} {
 		status := node.Status
