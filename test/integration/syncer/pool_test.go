@@ -59,7 +59,7 @@ type plane struct {
 	// kinds and objects are what restore works with.
 	kinds   discovery.DiscoveryInterface
 	objects dynamic.Interface
-	// before is what is in it when no test works on it.
+	// before is what is in it when no test works on it, if tests share it.
 	before map[identity]*unstructured.Unstructured
 }
 
@@ -136,7 +136,12 @@ func (p *pool) need(t *testing.T, names ...string) {
 	p.stops = append(p.stops, stop)
 	require.NoError(t, err)
 	for i, name := range missing {
-		p.planes[name] = newPlane(t, name, started[i])
+		made := newPlane(t, name, started[i])
+		if p == shared[p.quotas] {
+			made.before, err = made.contents(t.Context())
+			require.NoError(t, err)
+		}
+		p.planes[name] = made
 	}
 }
 
@@ -165,8 +170,6 @@ func newPlane(t *testing.T, name string, started *controlplane.ControlPlane) *pl
 		grants("supercluster/syncer.yaml", "superpool-system", "syncer")
 		create(t, p.client, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "supercluster-info"}, Data: map[string]string{"id": name}})
 	}
-	p.before, err = p.contents(t.Context())
-	require.NoError(t, err)
 	return p
 }
 
@@ -176,7 +179,7 @@ func (p *pool) restore(ctx context.Context) error {
 	for name := range p.used {
 		each := p.planes[name]
 		group.Go(func() error {
-			if err := until(ctx, func() error { return each.restore(ctx) }); err != nil {
+			if err := until(ctx, each.restore); err != nil {
 				return fmt.Errorf("control plane %s: %w", name, err)
 			}
 			return nil
@@ -186,10 +189,10 @@ func (p *pool) restore(ctx context.Context) error {
 }
 
 // until waits until check returns nil.
-func until(ctx context.Context, check func() error) error {
+func until(ctx context.Context, check func(ctx context.Context) error) error {
 	var last error
-	if err := wait.PollUntilContextTimeout(ctx, interval, deadline, true, func(context.Context) (bool, error) {
-		last = check()
+	if err := wait.PollUntilContextTimeout(ctx, interval, deadline, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
 		return last == nil, nil
 	}); err != nil {
 		return fmt.Errorf("%w: %w", err, last)

@@ -140,7 +140,7 @@ func refuseClaims(t *testing.T, super client.Client) {
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		require.NoError(t, super.Delete(ctx, refusal))
-		require.NoError(t, until(ctx, func() error { return admitted(ctx) }))
+		require.NoError(t, until(ctx, admitted))
 	})
 	create(t, super, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "no-claims"},

@@ -359,7 +359,7 @@ func create(t *testing.T, c client.Client, object client.Object) {
 // eventually waits until check returns nil.
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
-	require.NoError(t, until(t.Context(), check))
+	require.NoError(t, until(t.Context(), func(context.Context) error { return check() }))
 }
 
 // appears waits until an object exists and check, if not nil, is satisfied with it.
