@@ -2,12 +2,14 @@ package scheduling
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/cmd/vc-scheduler/app"
 )
 
 // TestAChosenSuperCluster: a choice decides about what is placed from then on, and one that is invalid, or not allowed,
@@ -38,10 +40,11 @@ func TestAChosenSuperCluster(t *testing.T) {
 	w.wantShown(t, "chosen", `{"r1":1,"r2":2}`)
 }
 
-// TestAQuotaThatIsReplaced: kubectl replace --force deletes and creates.
+// TestAQuotaThatIsReplaced: kubectl replace --force deletes and creates. The first vc-scheduler's grace outlasts the test,
+// however slow the machine, and is why it is not the shared one, whose grace then ends for the same deletion.
 func TestAQuotaThatIsReplaced(t *testing.T) {
-	w := shared
-	w.run(t)
+	w := shared.with(func(o *app.Options) { o.QuotaGrace = time.Hour })
+	stop := w.run(t)
 	w.namespace(t, "requota", demoSlice)
 	w.quota(t, "requota", "200m", "200Mi")
 	w.wantShown(t, "requota", `{"r1":1,"r2":1}`)
@@ -56,6 +59,13 @@ func TestAQuotaThatIsReplaced(t *testing.T) {
 	}
 
 	require.NoError(t, w.tenant.Delete(t.Context(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "requota", Name: "quota"}}))
+	w.wantCondition(t, "requota", schedulerv1alpha1.ConditionAccepted, schedulerv1alpha1.ReasonQuotaGone)
+	require.Equal(t, `{"r1":1,"r2":1}`, w.shown(t, "requota"))
+	stop()
+	shared.run(t)
 	w.wantShown(t, "requota", "")
+	for id := range w.supers {
+		w.superQuota(t, id, "requota", "0", "0") // the syncer's answer
+	}
 	w.wantCondition(t, "requota", schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ReasonNoQuota)
 }

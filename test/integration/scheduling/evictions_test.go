@@ -10,26 +10,21 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/await"
 	"github.com/superpool/superpool/test/builders"
 )
 
 // taint sets the taints of a virtual Node besides the pool's own, until the test ends.
 func (w *world) taint(t *testing.T, cluster string, taints ...corev1.Taint) {
 	t.Helper()
-	set := func(ctx context.Context, taints []corev1.Taint) {
-		require.NoError(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-			node := &corev1.Node{}
-			if err := w.meta.Get(ctx, types.NamespacedName{Name: cluster}, node); err != nil {
-				return err
-			}
+	set := func(taints []corev1.Taint) {
+		w.changeNode(t, cluster, func(node *corev1.Node) {
 			kept := []corev1.Taint{}
 			for _, taint := range node.Spec.Taints {
 				if taint.Key == schedulerv1alpha1.TaintProvider {
@@ -37,11 +32,10 @@ func (w *world) taint(t *testing.T, cluster string, taints ...corev1.Taint) {
 				}
 			}
 			node.Spec.Taints = append(kept, taints...)
-			return w.meta.Update(ctx, node)
-		}))
+		})
 	}
-	set(t.Context(), taints)
-	t.Cleanup(func() { set(context.WithoutCancel(t.Context()), nil) })
+	set(taints)
+	t.Cleanup(func() { set(nil) })
 }
 
 // runs makes a pod that runs in a super cluster, as a syncer shows it on both sides.
@@ -54,24 +48,16 @@ func (w *world) runs(t *testing.T, cluster, namespace, name string, labels map[s
 	w.wantPod(t, pod, cluster, in(cluster))
 	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: tenancy.NodeName(cluster, "n1")}}
 	require.NoError(t, w.tenant.SubResource("binding").Create(t.Context(), pod, binding))
-	require.NoError(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		if err := w.tenant.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
+	await.Change(t, w.tenant, pod, func(pod *corev1.Pod) {
 		pod.Status.Phase = corev1.PodRunning
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
-		return w.tenant.Status().Update(t.Context(), pod)
-	}))
+	}, "status")
 	owner := w.superNamespace(t, cluster, namespace)
 	owner.UID = pod.UID
 	super := builders.Pod(tenancy.SuperNamespace(w.key, namespace), name, "cpu", "100m", "memory", "100Mi").Node("n1").Obj()
 	super.UID = ""
 	tenancy.SetOwner(super, owner)
 	require.NoError(t, w.supers[cluster].Create(t.Context(), super))
-	t.Cleanup(func() {
-		ctx := context.WithoutCancel(t.Context())
-		require.NoError(t, client.IgnoreNotFound(w.supers[cluster].Delete(ctx, super, client.GracePeriodSeconds(0))))
-	})
 	return pod
 }
 
@@ -92,11 +78,11 @@ func (w *world) budget(t *testing.T, namespace, name, app string, allowed int32)
 // allow writes how many disruptions a budget allows.
 func (w *world) allow(t *testing.T, budget *policyv1.PodDisruptionBudget, allowed int32) {
 	t.Helper()
-	require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKeyFromObject(budget), budget))
-	budget.Status = policyv1.PodDisruptionBudgetStatus{
-		ObservedGeneration: budget.Generation, DisruptionsAllowed: allowed, CurrentHealthy: 1 + allowed, DesiredHealthy: 1, ExpectedPods: 1 + allowed,
-	}
-	require.NoError(t, w.tenant.Status().Update(t.Context(), budget))
+	await.Change(t, w.tenant, budget, func(budget *policyv1.PodDisruptionBudget) { // evictions write it, too
+		budget.Status = policyv1.PodDisruptionBudgetStatus{
+			ObservedGeneration: budget.Generation, DisruptionsAllowed: allowed, CurrentHealthy: 1 + allowed, DesiredHealthy: 1, ExpectedPods: 1 + allowed,
+		}
+	}, "status")
 }
 
 // eventMessage waits for an Event about an object in a namespace of the tenant, and returns its message.
@@ -181,6 +167,7 @@ func TestOutOfServiceReachesTenants(t *testing.T) {
 	theirs := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1.theirs"}}
 	for _, node := range []*corev1.Node{ours, theirs} {
 		require.NoError(t, w.tenant.Create(t.Context(), node))
+		t.Cleanup(func() { require.NoError(t, w.tenant.Delete(context.WithoutCancel(t.Context()), node)) })
 	}
 	isOut := func(node *corev1.Node) bool {
 		require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKeyFromObject(node), node))

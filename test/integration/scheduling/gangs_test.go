@@ -1,6 +1,7 @@
 package scheduling
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -32,6 +33,7 @@ func TestGangs(t *testing.T) {
 		object.SetNamespace(namespace)
 		object.SetName(name)
 		require.NoError(t, w.tenant.Create(t.Context(), object))
+		t.Cleanup(func() { require.NoError(t, w.tenant.Delete(context.WithoutCancel(t.Context()), object)) })
 	}
 	member := func(group string, i int, change ...func(*corev1.Pod)) *corev1.Pod {
 		return w.pod(t, namespace, fmt.Sprintf("%s-%d", group, i), append(change, func(pod *corev1.Pod) {

@@ -2,12 +2,12 @@ package scheduling
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +15,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/test/await"
 	"github.com/superpool/superpool/test/builders"
 	"github.com/superpool/superpool/test/controlplane"
 )
@@ -26,12 +27,14 @@ func (w *world) secondTenant(t *testing.T, name string, guaranteed corev1.Resour
 	t.Cleanup(stop)
 	require.NoError(t, err)
 	other := *w
+	other.name = name
 	other.tenant, err = client.New(started[0].Config, client.Options{Scheme: controlplane.Scheme()})
 	require.NoError(t, err)
 	rules := &tenancyv1alpha1.TenantPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: *policy.Default().Spec().DeepCopy()}
 	rules.Spec.Scheduling.Guaranteed = guaranteed
 	require.NoError(t, w.meta.Create(t.Context(), rules))
-	require.NoError(t, w.meta.Create(t.Context(), builders.KubeconfigSecret(name, started[0].KubeConfig)))
+	secret := builders.KubeconfigSecret(name, started[0].KubeConfig)
+	require.NoError(t, w.meta.Create(t.Context(), secret))
 	vc := builders.VirtualCluster(name)
 	vc.Spec.PolicyName = name
 	require.NoError(t, w.meta.Create(t.Context(), vc))
@@ -40,23 +43,17 @@ func (w *world) secondTenant(t *testing.T, name string, guaranteed corev1.Resour
 		other.key = vc.Status.ClusterNamespace
 		return other.key != ""
 	}, patience, tick, "tenant %s is known", name)
-	t.Cleanup(func() { require.NoError(t, w.meta.Delete(context.WithoutCancel(t.Context()), vc)) })
-	return &other
-}
-
-// unquota deletes the quota of a namespace, answers for syncers in super clusters where it had one, and waits until
-// nothing is reserved for it any more.
-func (w *world) unquota(t *testing.T, namespace string, syncedIn ...string) {
-	t.Helper()
-	require.NoError(t, w.tenant.Delete(t.Context(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "quota"}}))
-	for id := range w.supers {
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		w.settle(t)
+		require.NoError(t, w.meta.Delete(ctx, vc))
 		require.Eventually(t, func() bool {
-			if slices.Contains(syncedIn, id) { // it answers what is decided last
-				w.superQuota(t, id, namespace, "0", "0")
-			}
-			return w.reservedIn(t, namespace, id) == "0"
-		}, patience, 10*tick, "namespace %s: want nothing reserved in %s", namespace, id)
-	}
+			return apierrors.IsNotFound(w.meta.Get(ctx, client.ObjectKeyFromObject(vc), vc))
+		}, patience, tick, "vc-scheduler has left tenant %s", name)
+		require.NoError(t, w.meta.Delete(ctx, rules))
+		require.NoError(t, w.meta.Delete(ctx, secret))
+	})
+	return &other
 }
 
 // leaves returns the super cluster that a namespace leaves because it is preempted, and until when its pods are asked
@@ -77,13 +74,31 @@ func (w *world) leaves(t *testing.T, namespace string) (cluster string, deadline
 	return cluster, deadline
 }
 
+// soon is time enough for a vc-scheduler to start, as a rule.
+const soon = 10 * time.Second
+
+// expires lets the deadline of what a namespace has in a super cluster come soon, while no vc-scheduler runs, and
+// returns when.
+func (w *world) expires(t *testing.T, namespace, cluster string) (deadline time.Time) {
+	t.Helper()
+	np := &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Namespace: w.key, Name: namespace}}
+	await.Change(t, w.meta, np, func(np *schedulerv1alpha1.NamespacePlacement) {
+		for i := range np.Status.Placements {
+			if p := &np.Status.Placements[i]; p.Cluster == cluster {
+				require.Greater(t, time.Until(p.Leaving.Deadline.Time), soon)
+				p.Leaving.Deadline = &metav1.Time{Time: time.Now().Add(soon).Truncate(time.Second)}
+			}
+		}
+	}, "status")
+	_, deadline = w.leaves(t, namespace)
+	return deadline
+}
+
 // TestWhatIsGuaranteedIsGivenBack: one tenant borrows the pool, and another asks for what is guaranteed to it. A pod
 // that a budget keeps has until the deadline, whoever restarts, and its room goes to nobody else.
 func TestWhatIsGuaranteedIsGivenBack(t *testing.T) {
 	w := shared
-	grace := w.options.PreemptionGrace
-	w.options.PreemptionGrace = patience // what is to happen before the deadline has as long as anything else
-	t.Cleanup(func() { w.options.PreemptionGrace = grace })
+	require.Greater(t, w.options.PreemptionGrace, 10*patience, "the deadline lies beyond the few waits before it")
 	stop := w.run(t)
 	const slice = `{"cpu":"45","memory":"1Gi","pods":"20"}`
 	w.namespace(t, "lend", slice)
@@ -100,19 +115,19 @@ func TestWhatIsGuaranteedIsGivenBack(t *testing.T) {
 	owner.namespace(t, "claim", slice)
 	owner.quota(t, "claim", "45", "1Gi")
 	owner.wantCondition(t, "claim", schedulerv1alpha1.ConditionGuaranteed, schedulerv1alpha1.ReasonWithinGuarantee)
-	here, deadline := w.leaves(t, "lend")
+	here, _ := w.leaves(t, "lend")
 	require.Contains(t, w.eventMessage(t, "lend", "quota", "Preempted"), "leaves super cluster "+here)
 	require.Contains(t, owner.eventMessage(t, "claim", "quota", "Nominated"), "borrow it in "+here)
 	owner.wantEvent(t, "ResourceQuota", "claim/quota", "WithinGuarantee")
 	require.Contains(t, w.eventMessage(t, "lend", "quota", "EvictionBlocked"), "what the namespace borrows there is given back")
-	gone := isGone(t, w, pods[here])
-	require.True(t, !gone || !time.Now().Before(deadline), "the budget counts until %s", deadline)
+	require.False(t, isGone(t, w, pods[here]), "the budget counts until the deadline")
 
 	stop()
+	deadline := w.expires(t, "lend", here)
 	w.namespace(t, "thief", `{"cpu":"30","memory":"100Mi"}`)
 	w.quota(t, "thief", "30", "100Mi")
 	w.run(t)
-	require.Eventually(t, func() bool { return isGone(t, w, pods[here]) }, max(0, time.Until(deadline))+patience, tick, "the deadline passes")
+	require.Eventually(t, func() bool { return isGone(t, w, pods[here]) }, soon+patience, tick, "the deadline passes")
 	require.False(t, time.Now().Before(deadline), "the budget counted until then")
 	still, same := w.leaves(t, "lend")
 	require.Equal(t, here, still)
@@ -129,11 +144,6 @@ func TestWhatIsGuaranteedIsGivenBack(t *testing.T) {
 	w.wantCondition(t, "lend", schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ReasonUnschedulable)
 	w.wantReserved(t, "thief", here, "30") // what is left of the 90 that were given back
 	require.Equal(t, owner.key, w.placement(t, "lend").Status.Preemptions[0].By)
-
-	owner.unquota(t, "claim")
-	w.endsIn(t, map[string]string{"r1": "r2", "r2": "r1"}[here], "lend")
-	w.unquota(t, "thief")
-	w.unquota(t, "lend", "r1", "r2")
 }
 
 // endsIn ends the pods of a namespace in a super cluster, and what its syncer made there.

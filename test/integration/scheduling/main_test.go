@@ -9,14 +9,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -25,6 +27,8 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/cmd/vc-scheduler/app"
+	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/await"
 	"github.com/superpool/superpool/test/builders"
 	"github.com/superpool/superpool/test/controlplane"
 	"github.com/superpool/superpool/test/modcache"
@@ -35,14 +39,83 @@ const (
 	tick     = 20 * time.Millisecond
 )
 
-// world is the set of API servers that all tests of this package share. Tests use namespaces of their own.
+// world is the set of API servers that all tests of this package share, and the vc-scheduler that works on them. Tests
+// use namespaces of their own, and leave the pool as empty as they found it: what one leaves takes room from the others.
 type world struct {
 	meta, tenant client.Client
 	// metaWatch and tenantWatch are meta and tenant, and watch.
 	metaWatch, tenantWatch client.WithWatch
 	supers                 map[string]client.Client // by super cluster id
 	options                *app.Options
-	key                    string
+	name, key              string // of the tenant
+	// program is what runs on these API servers. Copies of a world, with other options or of another tenant, share it.
+	program *program
+}
+
+// program is the vc-scheduler of this process, at most one at a time: without an election two would both place.
+type program struct {
+	// last is the one that was started last, nil if none was.
+	last *instance
+	// left are the namespaces that are gone, and for which something may be reserved yet.
+	left []leftover
+}
+
+// leftover is a namespace that a test had.
+type leftover struct {
+	world     *world
+	namespace string
+}
+
+// instance is a vc-scheduler that was started.
+type instance struct {
+	options *app.Options
+	cancel  context.CancelFunc
+	ended   chan struct{} // closed after err is set
+	err     error
+}
+
+// start runs vc-scheduler after the one before has ended. It returns the error that that one ended with.
+func (p *program) start(ctx context.Context, options *app.Options) error {
+	err := p.stop()
+	p.last = nil // its error is told once
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	started := &instance{options: options, cancel: cancel, ended: make(chan struct{})}
+	p.last = started
+	go func() {
+		defer close(started.ended)
+		started.err = app.Run(ctx, options)
+	}()
+	return nil
+}
+
+// stop ends vc-scheduler if it runs. It returns the error that the last one ended with.
+func (p *program) stop() error {
+	if p.last == nil {
+		return nil
+	}
+	return p.last.stop()
+}
+
+func (i *instance) stop() error {
+	i.cancel()
+	<-i.ended
+	return i.err
+}
+
+// runs returns whether one runs.
+func (p *program) runs() bool {
+	if p.last == nil {
+		return false
+	}
+	select {
+	case <-p.last.ended:
+		return false
+	default:
+		return true
+	}
 }
 
 // shared is set once by TestMain, before any test runs.
@@ -64,6 +137,10 @@ func TestMain(m *testing.M) {
 	} else {
 		shared = w
 		code = m.Run()
+		if err := w.program.stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "vc-scheduler, which the tests share:", err)
+			code = 1
+		}
 	}
 	stop()
 	os.Exit(code)
@@ -86,7 +163,7 @@ func newWorld(ctx context.Context) (*world, func(), error) {
 	if err != nil {
 		return nil, stop, err
 	}
-	w := &world{supers: map[string]client.Client{}}
+	w := &world{name: "tenant", supers: map[string]client.Client{}, program: &program{}}
 	return w, stop, w.populate(ctx, started[0], started[1], map[string]*controlplane.ControlPlane{"r1": started[2], "r2": started[3]})
 }
 
@@ -107,7 +184,7 @@ func (w *world) populate(ctx context.Context, meta, tenant *controlplane.Control
 	w.options = app.NewOptions()
 	w.options.Kubeconfig = filepath.Join(dir, "meta.kubeconfig")
 	w.options.LeaderElect = false
-	w.options.QuotaGrace = 3 * time.Second
+	w.options.QuotaGrace = time.Second // it only delays: TestAQuotaThatIsReplaced, which asks about it, sets another
 	w.options.MetricsBindAddress, w.options.HealthProbeBindAddress = "0", "0"
 	account, err := controlplane.Account(ctx, meta, "base/vc-scheduler-rbac.yaml", "vc-manager", "vc-scheduler")
 	if err != nil {
@@ -143,71 +220,175 @@ func (w *world) superCluster(ctx context.Context, id string, super *controlplane
 	return controlplane.Create(ctx, w.meta, builders.KubeconfigSecret(id+"-kubeconfig", super.KubeConfig), builders.Cluster(id))
 }
 
-// run runs vc-scheduler until the returned function is called, or the test ends.
+// with returns the world with other flags of vc-scheduler.
+func (w *world) with(change func(*app.Options)) *world {
+	other, options := *w, *w.options
+	change(&options)
+	other.options = &options
+	return &other
+}
+
+// run returns once vc-scheduler runs with w's options and has read what the tests have set before. Tests share the one
+// that runs with the options of shared, which goes on after them, unless they fail; one with other options ends with its
+// test. stop ends either: where a test is about a restart, the next run starts another.
 func (w *world) run(t *testing.T) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- app.Run(ctx, w.options) }()
-	var once sync.Once
-	stop = func() {
-		once.Do(func() {
-			cancel()
-			require.NoError(t, <-done)
-		})
+	if !w.program.runs() || w.program.last.options != w.options {
+		require.NoError(t, w.program.start(context.WithoutCancel(t.Context()), w.options))
 	}
-	t.Cleanup(stop)
-	vc := &tenancyv1alpha1.VirtualCluster{}
-	require.Eventually(t, func() bool {
-		if err := w.meta.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "tenant"}, vc); err != nil {
-			return false
+	running := w.program.last
+	stop = func() { require.NoError(t, running.stop()) }
+	t.Cleanup(func() {
+		w.settle(t)
+		if w.options != shared.options || t.Failed() {
+			stop()
 		}
-		w.key = vc.Status.ClusterNamespace
-		if !w.superClustersReady(t) {
-			return false
-		}
-		for i := range vc.Status.Conditions {
-			if vc.Status.Conditions[i].Type == tenancyv1alpha1.ConditionReady && vc.Status.Conditions[i].Status == metav1.ConditionTrue {
-				return true
-			}
-		}
-		return false
-	}, patience, tick, "the tenant becomes ready")
+	})
+	require.Eventually(t, func() bool { return w.superClustersReady(t) && w.engaged(t) }, patience, tick, "the tenant becomes ready")
+	w.settle(t)
 	return stop
 }
 
+// engaged returns whether the tenant is connected with what its VirtualCluster asks for, its TenantPolicy included.
+func (w *world) engaged(t *testing.T) bool {
+	vc := &tenancyv1alpha1.VirtualCluster{}
+	if err := w.meta.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: w.name}, vc); err != nil {
+		return false
+	}
+	w.key = vc.Status.ClusterNamespace
+	ready := meta.FindStatusCondition(vc.Status.Conditions, tenancyv1alpha1.ConditionReady)
+	return ready != nil && ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == vc.Generation &&
+		meta.FindStatusCondition(vc.Status.Conditions, tenancyv1alpha1.ConditionPolicyFound) == nil
+}
+
+// superClustersReady returns whether all virtual Nodes offer room.
 func (w *world) superClustersReady(t *testing.T) bool {
+	ctx := context.WithoutCancel(t.Context())
 	for id := range w.supers {
 		node := &corev1.Node{}
-		if err := w.meta.Get(t.Context(), types.NamespacedName{Name: id}, node); err != nil || node.Status.Allocatable.Cpu().IsZero() {
+		if err := w.meta.Get(ctx, types.NamespacedName{Name: id}, node); err != nil || node.Status.Allocatable.Cpu().IsZero() || !isReady(node) {
 			return false
+		}
+		for i := range node.Status.Conditions {
+			if node.Status.Conditions[i].Type == schedulerv1alpha1.NodeDrained {
+				return false
+			}
 		}
 	}
 	return true
 }
 
-// namespace makes a tenant namespace, with a slice annotation unless slice is "".
-func (w *world) namespace(t *testing.T, name, slice string) {
+// settle waits until vc-scheduler, if it runs, has released what tests had that have ended, and has seen the end of
+// their drains.
+func (w *world) settle(t *testing.T) {
+	t.Helper()
+	if !w.program.runs() || t.Failed() {
+		return
+	}
+	for _, left := range w.program.left {
+		left.world.release(t, left.namespace)
+	}
+	w.program.left = nil
+	require.Eventually(t, func() bool { return w.superClustersReady(t) }, patience, tick, "all super clusters offer room again")
+}
+
+// clear deletes a namespace with its pods, those in super clusters included.
+func (w *world) clear(t *testing.T, namespace string) {
+	t.Helper()
+	for _, super := range w.supers {
+		empty(t, super, tenancy.SuperNamespace(w.key, namespace))
+	}
+	endNamespace(t, w.tenant, namespace, &corev1.ResourceQuota{}, &policyv1.PodDisruptionBudget{})
+	w.program.left = append(w.program.left, leftover{w, namespace})
+}
+
+// release answers for the syncers until nothing is reserved for a namespace that is gone, and ends its super
+// namespaces.
+func (w *world) release(t *testing.T, namespace string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		np := w.placement(t, namespace)
+		if np == nil {
+			return true
+		}
+		for i := range np.Status.Placements {
+			if cluster := np.Status.Placements[i].Cluster; w.supers[cluster] != nil {
+				w.answer(t, cluster, w.superNamespaceOf(t, cluster, namespace, np.Spec.NamespaceUID), "0", "0")
+			}
+		}
+		return false
+	}, patience, 5*tick, "the NamespacePlacement of %s is gone", namespace)
+	for _, super := range w.supers {
+		endNamespace(t, super, tenancy.SuperNamespace(w.key, namespace), &corev1.ResourceQuota{})
+	}
+}
+
+// endNamespace deletes a namespace, the objects of these kinds in it, its pods and its claims, unless a test has done
+// so.
+func endNamespace(t *testing.T, c client.Client, name string, kinds ...client.Object) {
+	t.Helper()
+	empty(t, c, name, kinds...)
+	err := c.Delete(context.WithoutCancel(t.Context()), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	if apierrors.IsNotFound(err) {
+		return
+	}
+	require.NoError(t, err)
+	finalize(t, c, name)
+}
+
+// finalize ends a namespace that is being deleted, as the namespace controller does.
+func finalize(t *testing.T, c client.Client, name string) {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	await.Change(t, c, namespace, func(namespace *corev1.Namespace) { namespace.Spec.Finalizers = nil }, "finalize")
+}
+
+// empty deletes the pods and the claims of a namespace, and all objects of further kinds. It plays those who take
+// finalizers off.
+func empty(t *testing.T, c client.Client, namespace string, further ...client.Object) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	for _, kind := range append(further, &corev1.Pod{}, &corev1.PersistentVolumeClaim{}) {
+		require.NoError(t, c.DeleteAllOf(ctx, kind, client.InNamespace(namespace), client.GracePeriodSeconds(0)))
+	}
+	for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.PersistentVolumeClaimList{}} {
+		require.NoError(t, c.List(ctx, list, client.InNamespace(namespace)))
+		require.NoError(t, meta.EachListItem(list, func(item runtime.Object) error {
+			return client.IgnoreNotFound(c.Patch(ctx, item.(client.Object), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+		}))
+	}
+}
+
+// namespace makes a tenant namespace until the test ends, with a slice annotation unless slice is "", and further ones.
+func (w *world) namespace(t *testing.T, name, slice string, annotations ...string) {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if slice != "" {
-		namespace.Annotations = map[string]string{schedulerv1alpha1.AnnotationSlice: slice}
+		annotations = append(annotations, schedulerv1alpha1.AnnotationSlice, slice)
+	}
+	for pair := range slices.Chunk(annotations, 2) {
+		metav1.SetMetaDataAnnotation(&namespace.ObjectMeta, pair[0], pair[1])
 	}
 	require.NoError(t, w.tenant.Create(t.Context(), namespace))
+	t.Cleanup(func() { w.clear(t, name) })
 }
 
 // quota sets the namespace's ResourceQuota.
 func (w *world) quota(t *testing.T, namespace, cpu, memory string) {
 	t.Helper()
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "quota"}}
-	err := w.tenant.Get(t.Context(), client.ObjectKeyFromObject(quota), quota)
-	quota.Spec.Hard = builders.Resources("cpu", cpu, "memory", memory)
-	if apierrors.IsNotFound(err) {
-		require.NoError(t, w.tenant.Create(t.Context(), quota))
+	w.setQuota(t, builders.Quota(namespace, "quota", "cpu", cpu, "memory", memory))
+}
+
+// setQuota makes a ResourceQuota of the tenant, or changes what it has.
+func (w *world) setQuota(t *testing.T, quota *corev1.ResourceQuota) {
+	t.Helper()
+	hard := quota.Spec.Hard
+	err := w.tenant.Create(t.Context(), quota)
+	if apierrors.IsAlreadyExists(err) {
+		await.Change(t, w.tenant, quota, func(quota *corev1.ResourceQuota) { quota.Spec.Hard = hard })
 		return
 	}
 	require.NoError(t, err)
-	require.NoError(t, w.tenant.Update(t.Context(), quota))
 }
 
 // annotate sets an annotation of a tenant namespace.

@@ -1,6 +1,7 @@
 package scheduling
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,7 +24,9 @@ func TestPreemption(t *testing.T) {
 	w := shared
 	stop := w.run(t)
 	for name, policy := range map[string]corev1.PreemptionPolicy{"preempts": corev1.PreemptLowerPriority, "preempts-never": corev1.PreemptNever} {
-		require.NoError(t, w.tenant.Create(t.Context(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: 1000, PreemptionPolicy: ptr.To(policy)}))
+		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: 1000, PreemptionPolicy: ptr.To(policy)}
+		require.NoError(t, w.tenant.Create(t.Context(), class))
+		t.Cleanup(func() { require.NoError(t, w.tenant.Delete(context.WithoutCancel(t.Context()), class)) })
 	}
 	for _, namespace := range []string{"preempt", "bystander"} {
 		w.namespace(t, namespace, demoSlice)
@@ -95,11 +98,4 @@ func TestPreemption(t *testing.T) {
 	stays(append(others, high)...)
 	done(guarded)
 	w.wantPod(t, last, "a super cluster", func(pod *corev1.Pod) bool { return in("r1")(pod) || in("r2")(pod) })
-	for _, pod := range others {
-		done(pod)
-	}
-	for _, namespace := range []string{"preempt", "bystander"} {
-		require.NoError(t, w.tenant.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(namespace)))
-		require.NoError(t, w.tenant.DeleteAllOf(t.Context(), &corev1.ResourceQuota{}, client.InNamespace(namespace)))
-	}
 }

@@ -1,6 +1,7 @@
 package scheduling
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,7 +27,7 @@ const demoSlice = `{"cpu":"100m","memory":"100Mi"}`
 func (w *world) placement(t *testing.T, name string) *schedulerv1alpha1.NamespacePlacement {
 	t.Helper()
 	np := &schedulerv1alpha1.NamespacePlacement{}
-	err := w.meta.Get(t.Context(), types.NamespacedName{Namespace: w.key, Name: name}, np)
+	err := w.meta.Get(context.WithoutCancel(t.Context()), types.NamespacedName{Namespace: w.key, Name: name}, np)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -394,10 +395,11 @@ func TestANamespaceThatIsGoneGivesEverythingBack(t *testing.T) {
 	namespace := &corev1.Namespace{}
 	require.NoError(t, w.tenant.Get(t.Context(), types.NamespacedName{Name: "gone"}, namespace))
 	require.NoError(t, w.tenant.Delete(t.Context(), namespace))
-	require.NotNil(t, w.placement(t, "gone"), "a namespace that terminates keeps what its pods use")
-	// There is no namespace controller here: the test ends the namespace as it would.
-	require.NoError(t, w.tenant.Get(t.Context(), types.NamespacedName{Name: "gone"}, namespace))
-	namespace.Spec.Finalizers = nil
-	require.NoError(t, w.tenant.SubResource("finalize").Update(t.Context(), namespace))
+	w.namespace(t, "gone-after", demoSlice)
+	w.quota(t, "gone-after", "200m", "200Mi")
+	w.wantShown(t, "gone-after", `{"r1":1,"r2":1}`) // by then vc-scheduler has seen the deletion
+	np := w.placement(t, "gone")
+	require.True(t, np != nil && np.DeletionTimestamp == nil, "a namespace that terminates keeps what its pods use")
+	finalize(t, w.tenant, "gone")
 	require.Eventually(t, func() bool { return w.placement(t, "gone") == nil }, patience, tick)
 }

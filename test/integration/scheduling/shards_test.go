@@ -131,6 +131,7 @@ func (w *world) watchChoices(t *testing.T, namespace string) *choices {
 func TestShards(t *testing.T) {
 	const takeover = 20*time.Second + patience // a Lease duration, two looks, and what takes time on a busy machine
 	w := shared
+	require.NoError(t, w.program.stop()) // it asks for no Lease, and would do the work of both
 	processes := map[string]*process{}
 	start := func(name string) string {
 		known := map[string]bool{}
@@ -166,7 +167,6 @@ func TestShards(t *testing.T) {
 	w.key = vc.Status.ClusterNamespace
 	mine := fmt.Sprintf("vc-scheduler-shard-%d-of-2", shards.Of(vc.UID, 2))
 	w.namespace(t, "sharded", demoSlice)
-	t.Cleanup(func() { w.empties(t, "sharded") })
 	w.quota(t, "sharded", "2", "2Gi")
 	require.Eventually(t, func() bool { return w.shown(t, "sharded") != "" }, patience, tick, "the namespace is placed")
 	seen := w.watchChoices(t, "sharded")
@@ -218,14 +218,6 @@ func TestShards(t *testing.T) {
 	defer seen.mu.Unlock()
 	require.Empty(t, seen.changed)
 	require.Len(t, seen.of, pods)
-}
-
-// empties deletes the pods and the quota of a namespace, whatever became of the test.
-func (w *world) empties(t *testing.T, namespace string) {
-	t.Helper()
-	ctx := context.WithoutCancel(t.Context())
-	require.NoError(t, w.tenant.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(namespace), client.GracePeriodSeconds(0)))
-	require.NoError(t, w.tenant.DeleteAllOf(ctx, &corev1.ResourceQuota{}, client.InNamespace(namespace)))
 }
 
 // replicas returns the identities of those that have a Lease of their own.

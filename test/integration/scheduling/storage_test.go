@@ -14,21 +14,14 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/test/await"
 	"github.com/superpool/superpool/test/builders"
 )
 
 // storageQuota sets the namespace's ResourceQuota to 600m and 600Mi with so much storage.
 func (w *world) storageQuota(t *testing.T, namespace, storage string) {
 	t.Helper()
-	quota := builders.Quota(namespace, "quota", "cpu", "600m", "memory", "600Mi", "requests.storage", storage)
-	known := &corev1.ResourceQuota{}
-	if err := w.tenant.Get(t.Context(), client.ObjectKeyFromObject(quota), known); err != nil {
-		require.NoError(t, client.IgnoreNotFound(err))
-		require.NoError(t, w.tenant.Create(t.Context(), quota))
-		return
-	}
-	known.Spec.Hard = quota.Spec.Hard
-	require.NoError(t, w.tenant.Update(t.Context(), known))
+	w.setQuota(t, builders.Quota(namespace, "quota", "cpu", "600m", "memory", "600Mi", "requests.storage", storage))
 }
 
 // storageIn returns what a namespace has reserved of storage in a super cluster, and what of it leaves.
@@ -59,10 +52,11 @@ func (w *world) wantStorage(t *testing.T, namespace, cluster, reserved, leaving 
 func (w *world) holdsStorage(t *testing.T, cluster, namespace, storage string) {
 	t.Helper()
 	quota := w.superQuota(t, cluster, namespace, "300m", "300Mi")
-	quota.Annotations[schedulerv1alpha1.AnnotationHoldsStorage] = "true"
-	quota.Annotations[schedulerv1alpha1.AnnotationDecision] = placement.Decision(w.placement(t, namespace), cluster)
-	quota.Spec.Hard[corev1.ResourceRequestsStorage] = builders.Resources("storage", storage)["storage"]
-	require.NoError(t, w.supers[cluster].Update(t.Context(), quota))
+	await.Change(t, w.supers[cluster], quota, func(quota *corev1.ResourceQuota) {
+		quota.Annotations[schedulerv1alpha1.AnnotationHoldsStorage] = "true"
+		quota.Annotations[schedulerv1alpha1.AnnotationDecision] = placement.Decision(w.placement(t, namespace), cluster)
+		quota.Spec.Hard[corev1.ResourceRequestsStorage] = builders.Resources("storage", storage)["storage"]
+	})
 }
 
 // remove deletes a claim, and plays the controllers that take finalizers off it.
@@ -121,8 +115,9 @@ func TestStorage(t *testing.T) {
 
 	// The quota is lowered: what claims use stays, wherever the syncers are.
 	super := w.superClaim(t, here, namespace)
-	super.Status.Capacity = builders.Resources("storage", "3Gi")
-	require.NoError(t, w.supers[here].Status().Update(t.Context(), super))
+	await.Change(t, w.supers[here], super, func(claim *corev1.PersistentVolumeClaim) {
+		claim.Status.Capacity = builders.Resources("storage", "3Gi")
+	}, "status")
 	w.holdsStorage(t, here, namespace, "5Gi")
 	w.holdsStorage(t, there, namespace, "5Gi")
 	w.storageQuota(t, namespace, "1Gi")
@@ -134,5 +129,4 @@ func TestStorage(t *testing.T) {
 	w.wantStorage(t, namespace, here, "3Gi", "2Gi")
 	w.remove(t, w.supers[here], super)
 	w.wantStorage(t, namespace, here, "1Gi", "0")
-	w.unquota(t, namespace, here, there)
 }

@@ -1,6 +1,7 @@
 package scheduling
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,6 +15,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/await"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -21,16 +23,22 @@ import (
 // it.
 func (w *world) superNamespace(t *testing.T, cluster, namespace string) tenancy.Owner {
 	t.Helper()
-	vc := &tenancyv1alpha1.VirtualCluster{}
-	require.NoError(t, w.meta.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "tenant"}, vc))
 	of := &corev1.Namespace{}
 	require.NoError(t, w.tenant.Get(t.Context(), types.NamespacedName{Name: namespace}, of))
+	return w.superNamespaceOf(t, cluster, namespace, of.UID)
+}
+
+// superNamespaceOf is superNamespace for a namespace with that UID, which may be gone.
+func (w *world) superNamespaceOf(t *testing.T, cluster, namespace string, uid types.UID) tenancy.Owner {
+	t.Helper()
+	ctx, vc := context.WithoutCancel(t.Context()), &tenancyv1alpha1.VirtualCluster{}
+	require.NoError(t, w.meta.Get(ctx, types.NamespacedName{Namespace: "default", Name: w.name}, vc))
 	owner := tenancy.Owner{
-		ClusterKey: w.key, VirtualCluster: client.ObjectKeyFromObject(vc), VirtualClusterUID: vc.UID, Namespace: namespace, UID: of.UID,
+		ClusterKey: w.key, VirtualCluster: client.ObjectKeyFromObject(vc), VirtualClusterUID: vc.UID, Namespace: namespace, UID: uid,
 	}
 	made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenancy.SuperNamespace(w.key, namespace)}}
 	tenancy.SetOwner(made, owner)
-	require.NoError(t, client.IgnoreAlreadyExists(w.supers[cluster].Create(t.Context(), made)))
+	require.NoError(t, client.IgnoreAlreadyExists(w.supers[cluster].Create(ctx, made)))
 	return owner
 }
 
@@ -66,20 +74,28 @@ func (w *world) superClaim(t *testing.T, cluster, namespace string) *corev1.Pers
 // superQuota writes the quota of a super namespace, as a syncer does: it answers what vc-scheduler has decided.
 func (w *world) superQuota(t *testing.T, cluster, namespace, cpu, memory string) *corev1.ResourceQuota {
 	t.Helper()
-	owner := w.superNamespace(t, cluster, namespace)
+	return w.answer(t, cluster, w.superNamespace(t, cluster, namespace), cpu, memory)
+}
+
+// answer is superQuota for the owner of what is in the super namespace.
+func (w *world) answer(t *testing.T, cluster string, owner tenancy.Owner, cpu, memory string) *corev1.ResourceQuota {
+	t.Helper()
+	namespace := owner.Namespace
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: tenancy.SuperNamespace(w.key, namespace), Name: "superpool"}}
-	err := w.supers[cluster].Get(t.Context(), client.ObjectKeyFromObject(quota), quota)
-	tenancy.SetOwner(quota, owner)
-	if np := w.placement(t, namespace); np != nil {
-		quota.Annotations[schedulerv1alpha1.AnnotationDecision] = placement.Decision(np, cluster)
+	answer := func(quota *corev1.ResourceQuota) {
+		tenancy.SetOwner(quota, owner)
+		if np := w.placement(t, namespace); np != nil {
+			quota.Annotations[schedulerv1alpha1.AnnotationDecision] = placement.Decision(np, cluster)
+		}
+		quota.Spec.Hard = builders.Resources("requests.cpu", cpu, "requests.memory", memory)
 	}
-	quota.Spec.Hard = builders.Resources("requests.cpu", cpu, "requests.memory", memory)
-	if apierrors.IsNotFound(err) {
-		require.NoError(t, w.supers[cluster].Create(t.Context(), quota))
+	answer(quota)
+	err := w.supers[cluster].Create(context.WithoutCancel(t.Context()), quota)
+	if apierrors.IsAlreadyExists(err) {
+		await.Change(t, w.supers[cluster], quota, answer)
 		return quota
 	}
 	require.NoError(t, err)
-	require.NoError(t, w.supers[cluster].Update(t.Context(), quota))
 	return quota
 }
 
@@ -125,8 +141,7 @@ func TestAForgedEndReleasesNothing(t *testing.T) {
 	super := w.superPod(t, cluster, "forged")
 	w.superQuota(t, cluster, "forged", "400m", "400Mi")
 
-	pod.Status.Phase = corev1.PodSucceeded
-	require.NoError(t, w.tenant.Status().Update(t.Context(), pod))
+	await.Change(t, w.tenant, pod, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }, "status")
 	require.NoError(t, w.tenant.Delete(t.Context(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "forged", Name: "quota"}}))
 	w.wantShown(t, "forged", "")
 	w.wantCondition(t, "forged", schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ReasonInUse)
@@ -141,7 +156,8 @@ func TestAForgedEndReleasesNothing(t *testing.T) {
 	w.wantCondition(t, "forged", schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ReasonNoQuota)
 }
 
-// TestANamespaceFinalizedByItsTenant: the namespace is gone at once, and its pods are not (finding 2).
+// TestANamespaceFinalizedByItsTenant: the namespace is gone at once, and its pods are not (finding 2). Another, which had
+// no pods, and whose syncer answers later, is released before.
 func TestANamespaceFinalizedByItsTenant(t *testing.T) {
 	w := shared
 	w.run(t)
@@ -152,21 +168,30 @@ func TestANamespaceFinalizedByItsTenant(t *testing.T) {
 	if w.reservedIn(t, "finalized", "r1") == "0" {
 		cluster = "r2"
 	}
-	pod, quota := w.superPod(t, cluster, "finalized"), w.superQuota(t, cluster, "finalized", "400m", "400Mi")
+	w.placeIn(t, cluster, "finalized-empty", "400m", "400Mi")
+	pod := w.superPod(t, cluster, "finalized")
+	names := []string{"finalized", "finalized-empty"}
+	owners := map[string]tenancy.Owner{}
+	for _, name := range names {
+		owners[name] = w.superNamespace(t, cluster, name)
+		w.superQuota(t, cluster, name, "400m", "400Mi")
+	}
+	for _, name := range names {
+		require.NoError(t, w.tenant.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+		finalize(t, w.tenant, name)
+	}
+	for _, name := range names {
+		require.Eventually(t, func() bool {
+			np := w.placement(t, name)
+			return np != nil && np.DeletionTimestamp != nil
+		}, patience, tick, "NamespacePlacement %s is being deleted", name)
+	}
 
-	namespace := &corev1.Namespace{}
-	require.NoError(t, w.tenant.Get(t.Context(), types.NamespacedName{Name: "finalized"}, namespace))
-	require.NoError(t, w.tenant.Delete(t.Context(), namespace))
-	require.NoError(t, w.tenant.Get(t.Context(), types.NamespacedName{Name: "finalized"}, namespace))
-	namespace.Spec.Finalizers = nil
-	require.NoError(t, w.tenant.SubResource("finalize").Update(t.Context(), namespace))
-	require.Eventually(t, func() bool {
-		np := w.placement(t, "finalized")
-		return np != nil && np.DeletionTimestamp != nil
-	}, patience, tick, "its NamespacePlacement is being deleted")
-
-	w.delete(t, cluster, quota)
-	require.Never(t, func() bool { return w.reservedIn(t, "finalized", cluster) != "400m" }, 2*tick, tick, "a pod terminates")
+	for _, name := range names {
+		w.answer(t, cluster, owners[name], "0", "0")
+	}
+	require.Eventually(t, func() bool { return w.placement(t, "finalized-empty") == nil }, patience, tick)
+	require.Equal(t, "400m", w.reservedIn(t, "finalized", cluster), "a pod terminates")
 	w.delete(t, cluster, pod)
 	require.Eventually(t, func() bool { return w.placement(t, "finalized") == nil }, patience, tick)
 }
@@ -206,8 +231,7 @@ func TestALostPlacementIsAdopted(t *testing.T) {
 	}
 	quota := w.superQuota(t, other, "lost", "400m", "400Mi")
 	np := w.placement(t, "lost")
-	np.Finalizers = nil
-	require.NoError(t, w.meta.Update(t.Context(), np))
+	await.Change(t, w.meta, np, func(np *schedulerv1alpha1.NamespacePlacement) { np.Finalizers = nil })
 	require.NoError(t, w.meta.Delete(t.Context(), np))
 	require.Nil(t, w.placement(t, "lost"))
 	w.run(t)

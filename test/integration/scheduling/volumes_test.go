@@ -17,6 +17,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/await"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -86,17 +87,13 @@ func (w *world) allowClaims(t *testing.T, classes ...string) {
 	made.Spec.Pods.Volumes = append(made.Spec.Pods.Volumes, "persistentVolumeClaim")
 	made.Spec.Pods.StorageClasses = classes
 	require.NoError(t, w.meta.Create(t.Context(), made))
-	names := func(ctx context.Context, policy string) {
-		vc := builders.VirtualCluster("tenant")
-		require.NoError(t, w.meta.Get(ctx, client.ObjectKeyFromObject(vc), vc))
-		vc.Spec.PolicyName = policy
-		require.NoError(t, w.meta.Update(ctx, vc))
+	names := func(policy string) {
+		await.Change(t, w.meta, builders.VirtualCluster("tenant"), func(vc *tenancyv1alpha1.VirtualCluster) { vc.Spec.PolicyName = policy })
 	}
-	names(t.Context(), made.Name)
+	names(made.Name)
 	t.Cleanup(func() {
-		ctx := context.WithoutCancel(t.Context())
-		names(ctx, "")
-		require.NoError(t, w.meta.Delete(ctx, made))
+		names("")
+		require.NoError(t, w.meta.Delete(context.WithoutCancel(t.Context()), made))
 	})
 }
 
@@ -138,8 +135,9 @@ func TestVolumes(t *testing.T) {
 
 	// Two homes.
 	other := w.claim(t, namespace, "other", "both")
-	other.Annotations = map[string]string{schedulerv1alpha1.AnnotationSuperCluster: map[string]string{"r1": "r2", "r2": "r1"}[home]}
-	require.NoError(t, w.tenant.Update(t.Context(), other))
+	await.Change(t, w.tenant, other, func(claim *corev1.PersistentVolumeClaim) {
+		claim.Annotations = map[string]string{schedulerv1alpha1.AnnotationSuperCluster: map[string]string{"r1": "r2", "r2": "r1"}[home]}
+	})
 	torn := w.pod(t, namespace, "torn", using("shared", "other"))
 	w.wantPod(t, torn, "both homes", says("0/2 super clusters are available: the pod's claims are in several super clusters: claim shared is in "+home+
 		", claim other is in "+other.Annotations[schedulerv1alpha1.AnnotationSuperCluster]))
@@ -293,7 +291,8 @@ func TestFreeStorage(t *testing.T) {
 		_, scheduled := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
 		return scheduled != nil && scheduled.Message == "0/2 super clusters are available: 2 have not enough free storage"
 	})
-	less.Capacity = ptr.To(resource.MustParse("200Gi"))
-	require.NoError(t, w.supers["r1"].Update(t.Context(), less))
+	await.Change(t, w.supers["r1"], less, func(capacity *storagev1.CSIStorageCapacity) {
+		capacity.Capacity = ptr.To(resource.MustParse("200Gi"))
+	})
 	w.wantPod(t, much, "where there is room now", in("r1"))
 }

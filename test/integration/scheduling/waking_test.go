@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/cmd/vc-scheduler/app"
 	"github.com/superpool/superpool/manifests/profiles"
 	"github.com/superpool/superpool/test/builders"
 	"github.com/superpool/superpool/test/controlplane"
@@ -32,10 +33,7 @@ func (w *world) withoutRetries(t *testing.T) *world {
 	file := filepath.Join(t.TempDir(), "namespace-scheduler.yaml")
 	patient := bytes.Replace(profiles.NamespaceScheduler, []byte(kind), []byte(kind+"podInitialBackoffSeconds: 600\npodMaxBackoffSeconds: 600\n"), 1)
 	require.NoError(t, os.WriteFile(file, patient, 0o600))
-	other, options := *w, *w.options
-	options.NamespaceSchedulerConfig = file
-	other.options = &options
-	return &other
+	return w.with(func(o *app.Options) { o.NamespaceSchedulerConfig = file })
 }
 
 // another adds a super cluster to the pool, for as long as the test runs. leave waits until it is gone.
