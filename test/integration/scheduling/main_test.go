@@ -286,7 +286,14 @@ func (w *world) settle(t *testing.T) {
 		return
 	}
 	for _, left := range w.program.left {
-		left.world.release(t, left.namespace)
+		left.world.released(t, left.namespace) // all get their answers at once
+	}
+	for _, left := range w.program.left {
+		require.Eventually(t, func() bool { return left.world.released(t, left.namespace) }, patience, tick,
+			"the NamespacePlacement of %s is gone", left.namespace)
+		left.world.inSuperClusters(t, left.namespace, func(super client.Client, name string) {
+			endNamespace(t, super, name, &corev1.ResourceQuota{})
+		})
 	}
 	w.program.left = nil
 	require.Eventually(t, func() bool { return w.superClustersReady(t) }, patience, tick, "all super clusters offer room again")
@@ -295,31 +302,38 @@ func (w *world) settle(t *testing.T) {
 // clear deletes a namespace with its pods, those in super clusters included.
 func (w *world) clear(t *testing.T, namespace string) {
 	t.Helper()
-	for _, super := range w.supers {
-		empty(t, super, tenancy.SuperNamespace(w.key, namespace))
-	}
+	w.inSuperClusters(t, namespace, func(super client.Client, name string) { empty(t, super, name) })
 	endNamespace(t, w.tenant, namespace, &corev1.ResourceQuota{}, &policyv1.PodDisruptionBudget{})
 	w.program.left = append(w.program.left, leftover{w, namespace})
 }
 
-// release answers for the syncers until nothing is reserved for a namespace that is gone, and ends its super
-// namespaces.
-func (w *world) release(t *testing.T, namespace string) {
+// released returns whether nothing is reserved for a namespace that is gone. Where something is, it answers for the
+// syncers.
+func (w *world) released(t *testing.T, namespace string) bool {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		np := w.placement(t, namespace)
-		if np == nil {
-			return true
+	np := w.placement(t, namespace)
+	if np == nil {
+		return true
+	}
+	for i := range np.Status.Placements {
+		if cluster := np.Status.Placements[i].Cluster; w.supers[cluster] != nil {
+			w.answer(t, cluster, w.superNamespaceOf(t, cluster, namespace, np.Spec.NamespaceUID), "0", "0")
 		}
-		for i := range np.Status.Placements {
-			if cluster := np.Status.Placements[i].Cluster; w.supers[cluster] != nil {
-				w.answer(t, cluster, w.superNamespaceOf(t, cluster, namespace, np.Spec.NamespaceUID), "0", "0")
-			}
-		}
-		return false
-	}, patience, 5*tick, "the NamespacePlacement of %s is gone", namespace)
+	}
+	return false
+}
+
+// inSuperClusters calls a function for each super cluster that has a super namespace of a namespace, with its name.
+func (w *world) inSuperClusters(t *testing.T, namespace string, do func(super client.Client, name string)) {
+	t.Helper()
+	name := tenancy.SuperNamespace(w.key, namespace)
 	for _, super := range w.supers {
-		endNamespace(t, super, tenancy.SuperNamespace(w.key, namespace), &corev1.ResourceQuota{})
+		err := super.Get(context.WithoutCancel(t.Context()), types.NamespacedName{Name: name}, &corev1.Namespace{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		require.NoError(t, err)
+		do(super, name)
 	}
 }
 
