@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -63,19 +64,22 @@ func TestRequestHeaders(t *testing.T) {
 // TestTimeouts has a backend that does not respond: requests for streams time out, those for logs do not.
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testTimeouts)
+}
+
+func testTimeouts(t *testing.T) {
 	release := make(chan struct{})
-	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	silent := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-release:
 			_, _ = io.WriteString(w, "at last")
 		case <-r.Context().Done():
 		}
-	}))
-	defer silent.Close()
-	target, err := url.Parse(silent.URL)
-	require.NoError(t, err)
+	})
+	target := &url.URL{Scheme: "http", Host: "kubelet"}
 	pod := pods.Pod{Super: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "s", UID: "u"}}, Owner: tenancy.Owner{Namespace: "n", UID: "v"}}
-	forwarder := &forwarder{transport: http.DefaultTransport, timeout: 20 * time.Millisecond}
+	forwarder := &forwarder{transport: silent}
+	begin := time.Now()
 
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
 	request.Header.Set("Connection", "Upgrade")
@@ -83,9 +87,10 @@ func TestTimeouts(t *testing.T) {
 	answer := httptest.NewRecorder()
 	forwarder.forward(answer, request, target, route.Request{Kind: route.Exec}, pod)
 	require.Equal(t, http.StatusGatewayTimeout, answer.Code)
+	require.Equal(t, upgradeTimeout, time.Since(begin))
 
 	answer = httptest.NewRecorder()
-	time.AfterFunc(5*forwarder.timeout, func() { close(release) })
+	time.AfterFunc(24*time.Hour, func() { close(release) })
 	forwarder.forward(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody), target, route.Request{Kind: route.Logs}, pod)
 	require.Equal(t, http.StatusOK, answer.Code)
 	require.Equal(t, "at last", answer.Body.String())

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -24,28 +25,25 @@ import (
 // TestStreamOutlastsItsCreation: upgradeTimeout does not end a stream that is established.
 func TestStreamOutlastsItsCreation(t *testing.T) {
 	t.Parallel()
-	const timeout = 100 * time.Millisecond
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		conn, _, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			return
-		}
-		defer func() { _ = conn.Close() }()
-		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
-		_, _ = io.CopyN(conn, conn, int64(len("after all")))
-	}))
-	defer upstream.Close()
-	target, err := url.Parse(upstream.URL)
-	require.NoError(t, err)
-	stream := upgrade(t, &forwarder{transport: http.DefaultTransport, timeout: timeout}, target, upgradeSPDY)
-	timer := time.NewTimer(5 * timeout)
-	defer timer.Stop()
-	<-timer.C
-	_, err = io.WriteString(stream, "after all")
-	require.NoError(t, err)
-	echo, err := bufio.NewReader(stream).ReadString('l')
-	require.NoError(t, err)
-	require.Equal(t, "after al", echo)
+	synctest.Test(t, func(t *testing.T) {
+		upstream := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				return
+			}
+			defer func() { _ = conn.Close() }()
+			_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
+			_, _ = io.CopyN(conn, conn, int64(len("after all")))
+		})
+		agent := serve(t, forwarding(&forwarder{transport: upstream}, &url.URL{Scheme: "http", Host: "kubelet"}))
+		stream := upgradeAt(t, agent, "http://vn-agent", upgradeSPDY)
+		<-time.After(2 * upgradeTimeout)
+		_, err := io.WriteString(stream, "after all")
+		require.NoError(t, err)
+		echo, err := bufio.NewReader(stream).ReadString('l')
+		require.NoError(t, err)
+		require.Equal(t, "after al", echo)
+	})
 }
 
 // TestStreamOfACommandThatEnds has a backend that fails writes before it has sent its last bytes: a client may send at
@@ -140,15 +138,26 @@ func (s *sizes) Write(piece []byte) (int, error) {
 // upgrade returns the client's end of a stream through a forwarder.
 func upgrade(t *testing.T, forwarder *forwarder, target *url.URL, protocol string) io.ReadWriter {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		forwarder.forward(w, r, target, route.Request{Kind: route.Exec}, pods.Pod{Super: &corev1.Pod{}})
-	}))
+	server := httptest.NewServer(forwarding(forwarder, target))
 	t.Cleanup(server.Close)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, nil)
+	return upgradeAt(t, http.DefaultTransport, server.URL, protocol)
+}
+
+// forwarding handles requests for streams as vn-agent does.
+func forwarding(forwarder *forwarder, target *url.URL) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		forwarder.forward(w, r, target, route.Request{Kind: route.Exec}, pods.Pod{Super: &corev1.Pod{}})
+	}
+}
+
+// upgradeAt returns the client's end of a stream of the server at address.
+func upgradeAt(t *testing.T, transport http.RoundTripper, address, protocol string) io.ReadWriter {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, nil)
 	require.NoError(t, err)
 	request.Header.Set("Connection", "Upgrade")
 	request.Header.Set("Upgrade", protocol)
-	response, err := http.DefaultTransport.RoundTrip(request)
+	response, err := transport.RoundTrip(request)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, response.Body.Close()) })
 	require.Equal(t, http.StatusSwitchingProtocols, response.StatusCode)
