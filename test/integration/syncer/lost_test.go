@@ -147,7 +147,7 @@ func (w *world) testLost(t *testing.T, namespace string, numbers *prometheus.Reg
 	w.leave(t, namespace, tenantNode)
 	before := w.tenantVersions(t, namespace)
 	if numbers != nil {
-		patrols(t, numbers, 60)
+		patrols(t, numbers)
 	}
 	require.Empty(t, cmp.Diff(before, w.tenantVersions(t, namespace)), "nothing is told, nothing is deleted")
 	require.True(t, w.renewTime(t, tenantNode).Before(lost.Add(time.Second)), "it says when the super cluster last answered")
@@ -212,7 +212,7 @@ func (w *world) silent(t *testing.T, numbers *prometheus.Registry, tenantNode st
 		if err := w.tenant.Update(t.Context(), node); err != nil {
 			return err
 		}
-		patrols(t, numbers, 20)
+		patrols(t, numbers)
 		if err := w.tenant.Get(t.Context(), types.NamespacedName{Name: tenantNode}, node); err != nil {
 			return err
 		}

@@ -45,7 +45,7 @@ func TestMissingVirtualCluster(t *testing.T) {
 	await(t, r.ready, "the tenant's caches are synced")
 	stay := func() {
 		t.Helper()
-		patrols(t, r.numbers, 30)
+		patrols(t, r.numbers)
 		for _, object := range []client.Object{
 			superPod, superClaim, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-0"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.superName("web")}},
 		} {

@@ -122,7 +122,7 @@ func (w *world) testLostPlacement(t *testing.T) {
 			require.NoError(t, w.meta.Update(t.Context(), placement))
 		}
 		require.NoError(t, w.meta.Delete(t.Context(), placement))
-		patrols(t, numbers, 100)
+		patrols(t, numbers)
 		w.stillRuns(t, tc.namespace)
 
 		// It is made again, first without a status.
@@ -133,7 +133,7 @@ func (w *world) testLostPlacement(t *testing.T) {
 		}
 		again := &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Namespace: w.key, Name: tc.namespace}, Spec: placement.Spec}
 		create(t, w.meta, again)
-		patrols(t, numbers, 100)
+		patrols(t, numbers)
 		w.stillRuns(t, tc.namespace)
 		w.end(t, w.place(t, tc.namespace, "r1"))
 		release(t, w.super, w.superName(tc.namespace), "")
@@ -154,7 +154,7 @@ func (w *world) testOtherTenant(t *testing.T) {
 		}
 		return nil
 	})
-	patrols(t, r.numbers, 100)
+	patrols(t, r.numbers)
 	w.stillRuns(t, "swapped")
 
 	at.lead(t, w.tenantConfig)

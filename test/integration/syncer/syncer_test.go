@@ -3,7 +3,9 @@ package syncer_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -260,7 +263,7 @@ func (w *world) testLostPod(t *testing.T) {
 	vanishes(t, w.tenant, "web", "lost", pod)
 	w.warned(t, "web", "lost", "SuperPodDeleted")
 	// Patrol has been over it: it neither goes nor runs again.
-	patrols(t, w.numbers, 60)
+	patrols(t, w.numbers)
 	require.NoError(t, w.tenant.Get(t.Context(), types.NamespacedName{Namespace: "web", Name: "finished"}, pod))
 	err := w.super.Get(t.Context(), types.NamespacedName{Namespace: w.superName("web"), Name: "finished"}, &corev1.Pod{})
 	require.True(t, apierrors.IsNotFound(err), "%v", err)
@@ -378,7 +381,7 @@ func (w *world) testRestart(t *testing.T, numbers *prometheus.Registry, stop fun
 	stop()
 
 	numbers, stop = w.runSyncer(t, w.superConfig)
-	patrols(t, numbers, everything)
+	patrols(t, numbers)
 	require.Empty(t, cmp.Diff(before, w.versions(t)))
 	stop()
 
@@ -395,7 +398,7 @@ func (w *world) settled(t *testing.T, numbers *prometheus.Registry) map[string]s
 	settled := w.versions(t)
 	eventually(t, func() error {
 		before := settled
-		patrols(t, numbers, everything)
+		patrols(t, numbers)
 		settled = w.versions(t)
 		if diff := cmp.Diff(before, settled); diff != "" {
 			return fmt.Errorf("something is still written: %s", diff)
@@ -405,20 +408,114 @@ func (w *world) settled(t *testing.T, numbers *prometheus.Registry) map[string]s
 	return settled
 }
 
-// everything is more reconciles than there are objects at the end of the test.
-const everything = 200
+const (
+	// patrolPeriod is the time between two patrols of the syncers of tests.
+	patrolPeriod = time.Second
+	// patrolsBegun and patrolsEnded are metrics of the tests alone: how many patrols of a kind the engine has begun and
+	// ended. One has ended once the keys of all objects of the kind, of all tenants, are in the kind's queue.
+	patrolsBegun, patrolsEnded = "test_patrols_begun_total", "test_patrols_ended_total"
+)
 
-// patrols waits until the syncer has looked at so many objects, all of which it patrols in turn.
-func patrols(t *testing.T, numbers *prometheus.Registry, reconciles float64) {
+// patrols waits until the syncer has looked at every object of every kind and tenant that its caches hold now: twice, a
+// patrol of each kind begins and ends, and then the kind's queue is empty. At the end nothing of the first patrol is in
+// processing any more, but for a reconcile that takes longer than patrolPeriod.
+func patrols(t *testing.T, numbers *prometheus.Registry) {
 	t.Helper()
-	const name = "vc_syncer_reconciles_total"
-	before := sum(t, numbers, name)
-	eventually(t, func() error {
-		if count := sum(t, numbers, name) - before; count < reconciles {
-			return fmt.Errorf("%v reconciles", count)
+	for range 2 {
+		begun, emptied := values(t, numbers, patrolsBegun), map[string]bool{}
+		eventually(t, func() error {
+			// Depths are read after this: a queue that is empty then is so behind the patrol.
+			ended, depths := values(t, numbers, patrolsEnded), values(t, numbers, "vc_syncer_queue_depth")
+			if len(depths) == 0 || len(ended) != len(depths) {
+				return fmt.Errorf("%d of %d kinds are patrolled", len(ended), len(depths))
+			}
+			for kind, count := range ended {
+				// The first patrol of all ends without a tick that begins it.
+				if count-1 <= begun[kind] {
+					return fmt.Errorf("%v patrols of kind number %s have ended, and %v had begun before", count-1, kind, begun[kind])
+				}
+			}
+			for kind, depth := range depths {
+				emptied[kind] = emptied[kind] || depth == 0
+			}
+			for kind := range depths {
+				if !emptied[kind] {
+					return fmt.Errorf("%v keys wait in the queue of kind %s", depths[kind], kind)
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// patrolClock is the real clock. Of the tickers of patrols, one a kind, it counts what they begin and end.
+type patrolClock struct {
+	clock.RealClock
+	tickers      atomic.Int64
+	begun, ended *prometheus.CounterVec
+}
+
+// countPatrols returns the clock of an engine that counts its patrols in numbers.
+func countPatrols(t *testing.T, numbers *prometheus.Registry) *patrolClock {
+	t.Helper()
+	c := &patrolClock{
+		begun: prometheus.NewCounterVec(prometheus.CounterOpts{Name: patrolsBegun}, []string{"kind"}),
+		ended: prometheus.NewCounterVec(prometheus.CounterOpts{Name: patrolsEnded}, []string{"kind"}),
+	}
+	require.NoError(t, numbers.Register(c.begun))
+	require.NoError(t, numbers.Register(c.ended))
+	return c
+}
+
+// NewTicker implements clock.WithTicker.
+func (c *patrolClock) NewTicker(period time.Duration) clock.Ticker {
+	if period != patrolPeriod {
+		return c.RealClock.NewTicker(period)
+	}
+	kind := fmt.Sprint(c.tickers.Add(1))
+	made := &patrolTicker{
+		Ticker: c.RealClock.NewTicker(period), ticks: make(chan time.Time), stopped: make(chan struct{}),
+		begun: c.begun.WithLabelValues(kind), ended: c.ended.WithLabelValues(kind),
+	}
+	go made.run()
+	return made
+}
+
+// patrolTicker is the ticker of the patrol of one kind.
+type patrolTicker struct {
+	clock.Ticker
+	ticks        chan time.Time
+	stopped      chan struct{}
+	begun, ended prometheus.Counter
+}
+
+// run passes the ticks on. It counts a patrol as begun before it can be.
+func (p *patrolTicker) run() {
+	for {
+		select {
+		case <-p.stopped:
+			return
+		case tick := <-p.Ticker.C():
+			p.begun.Inc()
+			select {
+			case <-p.stopped:
+				return
+			case p.ticks <- tick:
+			}
 		}
-		return nil
-	})
+	}
+}
+
+// C implements clock.Ticker. The engine calls it after each patrol, to wait for the next one.
+func (p *patrolTicker) C() <-chan time.Time {
+	p.ended.Inc()
+	return p.ticks
+}
+
+// Stop implements clock.Ticker.
+func (p *patrolTicker) Stop() {
+	p.Ticker.Stop()
+	close(p.stopped)
 }
 
 // versions returns the resource versions of all that a syncer writes, but for Leases.
@@ -438,16 +535,20 @@ func (w *world) versions(t *testing.T) map[string]string {
 	return versions
 }
 
-func sum(t *testing.T, numbers *prometheus.Registry, name string) float64 {
+// values returns the values of a metric with one label, by that.
+func values(t *testing.T, numbers *prometheus.Registry, name string) map[string]float64 {
+	t.Helper()
 	families, err := numbers.Gather()
 	require.NoError(t, err)
-	total := 0.0
+	byLabel := map[string]float64{}
 	for _, family := range families {
-		if family.GetName() == name {
-			for _, metric := range family.GetMetric() {
-				total += metric.GetCounter().GetValue()
-			}
+		if family.GetName() != name {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			require.Len(t, metric.GetLabel(), 1)
+			byLabel[metric.GetLabel()[0].GetValue()] = metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
 		}
 	}
-	return total
+	return byLabel
 }

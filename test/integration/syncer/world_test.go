@@ -262,7 +262,7 @@ func (w *world) startSyncerWith(t *testing.T, super *rest.Config, serves func(mg
 	metrics, err := engine.NewMetrics(r.numbers)
 	require.NoError(t, err)
 	options := syncer.Options{
-		Identity: identity, Super: super, PodSecurityLevel: "baseline", Metrics: metrics, NodeLinger: time.Second, Engine: engine.Options{Patrol: time.Second},
+		Identity: identity, Super: super, PodSecurityLevel: "baseline", Metrics: metrics, NodeLinger: time.Second, Engine: engine.Options{Patrol: patrolPeriod, Clock: countPatrols(t, r.numbers)},
 		ProbePeriod: time.Second,
 	}
 	if w.options != nil {
