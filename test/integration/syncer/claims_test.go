@@ -18,7 +18,10 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/controlplane"
 )
 
 // newClaim returns a claim of class fast, with a home unless that is "".
@@ -107,7 +110,7 @@ func TestClaims(t *testing.T) {
 	storageClass(t, w.tenant)
 	storageClass(t, w.super)
 	_, stop := w.runSyncer(t, w.superConfig)
-	w.runSyncer(t, w.super2Config)
+	numbers2, _ := w.runSyncer(t, w.super2Config)
 	w.place(t, "web", "r1", "r2")
 
 	// A pod and its claim, which the pod scheduler gave a home. The pod waits for the claim, not the claim for the pod.
@@ -154,6 +157,7 @@ func TestClaims(t *testing.T) {
 		return claim.Status.Capacity.Storage().String() == "2Gi"
 	})
 	appears(t, w.tenant, "", "r1.pvc-1", volume, func(volume *corev1.PersistentVolume) bool { return volume.Spec.Capacity.Storage().String() == "2Gi" })
+	patrols(t, numbers2)
 	lacks(t, w.super2, w.superName("web"), "data", &corev1.PersistentVolumeClaim{})
 
 	// The tenant tampers with the volume.
@@ -177,7 +181,8 @@ func TestClaims(t *testing.T) {
 	vanishes(t, w.tenant, "", "r1.pvc-1", volume)
 }
 
-// lacks checks that there is no such object.
+// lacks checks that there is no such object. It waits for nobody: that those have looked who could make it is for the
+// caller to know (patrols).
 func lacks(t *testing.T, c client.Client, namespace, name string, object client.Object) {
 	t.Helper()
 	require.NoError(t, client.IgnoreNotFound(c.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, object)))
@@ -185,17 +190,30 @@ func lacks(t *testing.T, c client.Client, namespace, name string, object client.
 }
 
 // TestClaimsOfWorkloads: the tenant's own controllers make the claims of a StatefulSet and of a generic ephemeral
-// volume, whose pods refer to them in the super cluster. Two tenants have claims of one name.
+// volume, whose pods refer to them in the super cluster. Two tenants, and somebody who is none, have claims of one name.
 func TestClaimsOfWorkloads(t *testing.T) {
 	w := newWorld(t, needs{ownTenant: true})
+	started, stop, err := controlplane.Start(controlplane.Options{DisableAdmission: []string{"ResourceQuota"}, ServiceClusterIPRange: "10.0.129.0/24"})
+	t.Cleanup(stop)
+	require.NoError(t, err)
+	other := w.neighbour(t, "b", "10.0.129.0/24", started[0])
 	require.NoError(t, w.controlPlane.StartControllers(t.Context()))
-	w.allowClaims(t)
-	storageClass(t, w.tenant)
-	w.runSyncer(t, w.superConfig)
-	w.place(t, "web", "r1")
-	// What another tenant has in the super cluster, and somebody who is no tenant.
-	create(t, w.super, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "another-vc-web"}})
-	create(t, w.super, newClaim("another-vc-web", "data-db-0", ""))
+	for _, each := range []*world{w, other} {
+		each.allowClaims(t)
+		storageClass(t, each.tenant)
+		each.place(t, "web", "r1")
+	}
+	r := w.startSyncerWith(t, w.superConfig, engaging([]*tenants.Tenant{w.engaged(w.tenantConfig), other.engaged(other.tenantConfig)}))
+	await(t, r.ready, "the tenants' caches are synced")
+	// The claims of others have volumes before the tenant has a claim.
+	create(t, other.tenant, newClaim("web", "data-db-0", "r1"))
+	theirs := appears(t, w.super, tenancy.SuperNamespace(other.key, "web"), "data-db-0", &corev1.PersistentVolumeClaim{}, nil)
+	provision(t, w.super, theirs, "pvc-theirs")
+	create(t, w.super, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "nobody-vc-web"}})
+	nobodys := newClaim("nobody-vc-web", "data-db-0", "")
+	create(t, w.super, nobodys)
+	provision(t, w.super, nobodys, "pvc-nobodys")
+	appears(t, other.tenant, "", "r1.pvc-theirs", &corev1.PersistentVolume{}, nil)
 
 	template := newPod("web", "").Spec
 	template.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
@@ -230,10 +248,14 @@ func TestClaimsOfWorkloads(t *testing.T) {
 		refersTo[volume.Name] = volume.PersistentVolumeClaim.ClaimName
 	}
 	require.Equal(t, map[string]string{"data": "data-db-0", "scratch": "db-0-scratch"}, refersTo)
-	lacks(t, w.tenant, "", "r1.another", &corev1.PersistentVolume{})
-	other := &corev1.PersistentVolumeClaim{}
-	require.NoError(t, w.super.Get(t.Context(), types.NamespacedName{Namespace: "another-vc-web", Name: "data-db-0"}, other))
-	require.Empty(t, other.Spec.VolumeName)
+	patrols(t, r.numbers)
+	require.Equal(t, []string{"r1.pvc-0", "r1.pvc-1"}, volumesOf(t, w.tenant))
+	require.Equal(t, []string{"r1.pvc-theirs"}, volumesOf(t, other.tenant))
+	for _, claim := range []*corev1.PersistentVolumeClaim{theirs, nobodys} {
+		now := &corev1.PersistentVolumeClaim{}
+		require.NoError(t, w.super.Get(t.Context(), client.ObjectKeyFromObject(claim), now))
+		require.Empty(t, cmp.Diff(claim, now), "nobody has written it")
+	}
 
 	// Scaled to none: the data stay, what was ephemeral goes with its pod.
 	require.NoError(t, w.tenant.Patch(t.Context(), set, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))))
@@ -243,6 +265,19 @@ func TestClaimsOfWorkloads(t *testing.T) {
 	vanishes(t, w.tenant, "", "r1.pvc-1", &corev1.PersistentVolume{})
 	appears(t, w.tenant, "web", "data-db-0", &corev1.PersistentVolumeClaim{}, isBound)
 	appears(t, w.super, w.superName("web"), "data-db-0", &corev1.PersistentVolumeClaim{}, func(claim *corev1.PersistentVolumeClaim) bool { return claim.DeletionTimestamp == nil })
+}
+
+// volumesOf returns the names of all PersistentVolumes, in order.
+func volumesOf(t *testing.T, c client.Client) []string {
+	t.Helper()
+	var list corev1.PersistentVolumeList
+	require.NoError(t, c.List(t.Context(), &list))
+	names := make([]string, 0, len(list.Items))
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	slices.Sort(names)
+	return names
 }
 
 // TestClaimsThatAreRefused: what a tenant writes reaches no volume of others, and costs no more than it may.
@@ -389,7 +424,7 @@ func TestStorageThatIsReserved(t *testing.T) {
 	w.allowClaims(t)
 	storageClass(t, w.tenant)
 	storageClass(t, w.super)
-	w.runSyncer(t, w.superConfig)
+	numbers, _ := w.runSyncer(t, w.superConfig)
 	np := w.placeWith(t, "web", []string{"cpu", "1", "memory", "1Gi", "pods", "20", "storage", "5Gi"}, "r1")
 	holds := func(want string, reserved bool) {
 		t.Helper()
@@ -422,6 +457,7 @@ func TestStorageThatIsReserved(t *testing.T) {
 	large.Spec.Resources.Requests = builders.Resources("storage", "5Gi")
 	create(t, w.tenant, large)
 	w.warned(t, "web", "large", "FailedCreate")
+	patrols(t, numbers)
 	lacks(t, w.super, w.superName("web"), "large", &corev1.PersistentVolumeClaim{})
 	appears(t, w.tenant, "web", "data", claim, isBound)
 	eventually(t, func() error {

@@ -115,7 +115,8 @@ func TestGatewayAPI(t *testing.T) {
 	}
 	w.place(t, "web", "r1", "r2")
 	served := []*tenants.Tenant{w.engaged(w.tenantConfig)}
-	for _, r := range []*running{w.startSyncerWith(t, w.superConfig, engaging(served)), w.startSyncerWith(t, w.super2Config, engaging(served))} {
+	both := []*running{w.startSyncerWith(t, w.superConfig, engaging(served)), w.startSyncerWith(t, w.super2Config, engaging(served))}
+	for _, r := range both {
 		await(t, r.ready, "the tenant's caches are synced")
 	}
 	for _, name := range []string{"gateways", "httproutes", "gatewayclasses"} {
@@ -123,6 +124,9 @@ func TestGatewayAPI(t *testing.T) {
 	}
 	class := appears(t, w.tenant, "", "tenants", ofGateways(t, "GatewayClass", "", "", ""), nil)
 	require.Equal(t, map[string]any{"controllerName": "example.com/gateways"}, class.Object["spec"])
+	for _, r := range both {
+		patrols(t, r.numbers)
+	}
 	lacks(t, w.tenant, "", "operators", ofGateways(t, "GatewayClass", "", "", ""))
 
 	create(t, w.tenant, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
@@ -151,6 +155,7 @@ rules:
 		parents, _, _ := unstructured.NestedSlice(route.Object, "status", "parents")
 		return len(parents) == 1
 	})
+	patrols(t, both[1].numbers)
 	lacks(t, w.super2, w.superName("web"), "front", ofGateways(t, "Gateway", "", "", ""))
 
 	// The home moves, and the address with it.

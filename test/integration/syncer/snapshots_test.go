@@ -122,6 +122,12 @@ func TestSnapshots(t *testing.T) {
 		serveSnapshots(t, c, "VolumeSnapshot", "volumesnapshots", "Namespaced")
 	}
 	foreign := tenancy.SuperNamespace(other.key, "web")
+	// look waits until the syncers of both super clusters have looked at everything of both tenants.
+	look := func(t *testing.T) {
+		t.Helper()
+		patrols(t, r1.numbers)
+		patrols(t, r2.numbers)
+	}
 
 	t.Run("it is taken where its claim is", func(t *testing.T) {
 		create(t, w.tenant, snapshotOf("web", "s", "data"))
@@ -134,6 +140,7 @@ func TestSnapshots(t *testing.T) {
 		appears(t, w.super2, foreign, "s", anySnapshot(), nil)
 		provision(t, w.super, appears(t, w.super, w.superName("web"), "data", &corev1.PersistentVolumeClaim{}, nil), "pvc-1")
 		appears(t, w.tenant, "web", "data", &corev1.PersistentVolumeClaim{}, isBound)
+		look(t)
 		lacks(t, w.super2, w.superName("web"), "s", anySnapshot())
 		lacks(t, w.super, foreign, "s", anySnapshot())
 	})
@@ -160,12 +167,13 @@ func TestSnapshots(t *testing.T) {
 		// Another home than that of its snapshot, and a snapshot that is not there yet.
 		create(t, w.tenant, restored("web", "forged", "s", "r2"))
 		w.warned(t, "web", "forged", "FailedCreate")
+		patrols(t, r2.numbers)
 		lacks(t, w.super2, w.superName("web"), "forged", &corev1.PersistentVolumeClaim{})
 		create(t, w.tenant, restored("web", "early", "late", ""))
 		create(t, w.tenant, snapshotOf("web", "late", "data"))
 		appears(t, w.super, w.superName("web"), "early", &corev1.PersistentVolumeClaim{}, nil)
 	})
-	t.Run("what is refused", func(t *testing.T) { w.testSnapshotsRefused(t) })
+	t.Run("what is refused", func(t *testing.T) { w.testSnapshotsRefused(t, look) })
 	t.Run("it outlives its claim, and the placement of its namespace", func(t *testing.T) {
 		for _, name := range []string{"copy", "early", "data"} {
 			gone := newClaim("web", name, "")
@@ -180,6 +188,7 @@ func TestSnapshots(t *testing.T) {
 		appears(t, w.super, "", w.superName("mark"), &corev1.Namespace{}, nil)
 		appears(t, w.super, w.superName("web"), "s", anySnapshot(), func(snapshot *unstructured.Unstructured) bool { return snapshot.GetDeletionTimestamp() == nil })
 		appears(t, w.super, "", w.superName("web"), &corev1.Namespace{}, func(namespace *corev1.Namespace) bool { return namespace.DeletionTimestamp == nil })
+		patrols(t, r2.numbers)
 		lacks(t, w.super2, w.superName("web"), "s", anySnapshot())
 		w.place(t, "web", "r1", "r2")
 	})
@@ -192,6 +201,7 @@ func TestSnapshots(t *testing.T) {
 		other.warned(t, "web", "s", "SnapshotLost")
 		lost := appears(t, other.tenant, "web", "s", anySnapshot(), hasStatus("readyToUse", false))
 		require.Contains(t, lost.Object["status"].(map[string]any)["error"].(map[string]any)["message"], "no longer exists in super cluster r2")
+		patrols(t, r2.numbers)
 		lacks(t, w.super2, foreign, "s", anySnapshot())
 	})
 	t.Run("it is deleted while no syncer runs", func(t *testing.T) {
@@ -257,8 +267,9 @@ func (w *world) allowSnapshots(t *testing.T) {
 	})
 }
 
-// testSnapshotsRefused makes snapshots and claims that a tenant may not have.
-func (w *world) testSnapshotsRefused(t *testing.T) {
+// testSnapshotsRefused makes snapshots and claims that a tenant may not have. look waits until both syncers have looked
+// at everything.
+func (w *world) testSnapshotsRefused(t *testing.T, look func(t *testing.T)) {
 	content := snapshotOf("web", "content", "")
 	content.Object["spec"].(map[string]any)["source"] = map[string]any{"volumeSnapshotContentName": "snapcontent-of-another"}
 	class := snapshotOf("web", "class", "data")
@@ -290,6 +301,7 @@ func (w *world) testSnapshotsRefused(t *testing.T) {
 		}
 		return fmt.Errorf("no Event TenantLimit among %d", len(events.Items))
 	})
+	look(t)
 	for _, super := range []client.Client{w.super, w.super2} {
 		for _, name := range []string{"content", "class", "classless", "elsewhere"} {
 			lacks(t, super, w.superName("web"), name, anySnapshot())
