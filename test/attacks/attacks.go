@@ -103,7 +103,7 @@ func All() []Attack {
 		{"grace", "time", "a grace period of a year", "super pods have at most pods.maxGracePeriodSeconds", []int{2}},
 		{"force-delete", "time", "a pod that does not end, deleted with force and then its namespace too", "the room stays reserved until the super pod is gone", []int{2}},
 		{"forged-end", "time", "a forged phase Succeeded of a pod that runs, and a smaller quota", "the room stays reserved while the super pod runs", []int{2}},
-		{"slow-webhook", "time", "a webhook by which each write of the pool's programs takes seconds", "another tenant's pod is as fast as before", []int{6}},
+		{"slow-webhook", "time", "a webhook by which each write of the pool's programs takes seconds", "three times, a namespace and a pod of another tenant take less than three times what they took before, and 5 seconds", []int{6}},
 		{"other-control-plane", "time", "a kubeconfig that suddenly leads to another control plane", "`ControlPlaneChanged`; nothing is deleted", []int{11}},
 	}
 }
