@@ -142,21 +142,6 @@ func TestADrainKeepsToBudgets(t *testing.T) {
 	require.False(t, isGone(t, w, elsewhere))
 }
 
-// TestAReplacedPodIsNotEvicted: an API server refuses an eviction that is meant for an earlier pod of the same name,
-// with the answer that the evictor takes for that.
-func TestAReplacedPodIsNotEvicted(t *testing.T) {
-	w := shared
-	w.run(t)
-	w.namespace(t, "replaced", demoSlice)
-	w.quota(t, "replaced", "200m", "200Mi")
-	w.wantCondition(t, "replaced", schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ReasonPlaced)
-	pod := w.runs(t, "r1", "replaced", "pod", nil)
-	earlier := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions("earlier")}}
-	err := w.tenant.SubResource("eviction").Create(t.Context(), pod, earlier)
-	require.True(t, apierrors.IsConflict(err), "%v", err)
-	require.False(t, isGone(t, w, pod))
-}
-
 // TestOutOfServiceReachesTenants: the operator says that r1 is out of service, and later that it is not.
 func TestOutOfServiceReachesTenants(t *testing.T) {
 	w := shared

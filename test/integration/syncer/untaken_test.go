@@ -95,28 +95,6 @@ func (w *world) choose(t *testing.T, pod *corev1.Pod, superCluster string) {
 	require.NoError(t, w.tenant.Patch(t.Context(), pod, client.RawPatch("application/merge-patch+json", []byte(patch))))
 }
 
-// TestWhatGivingUpRestsOn: API servers delete no pod that was bound since it was read, and bind none that is being
-// deleted.
-func TestWhatGivingUpRestsOn(t *testing.T) {
-	w := newWorld(t, needs{})
-	create(t, w.super, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web"}})
-	create(t, w.super, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "default"}})
-	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}
-	give := func(pod *corev1.Pod) error {
-		return w.super.Delete(t.Context(), pod, client.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion}, client.GracePeriodSeconds(0))
-	}
-	bound := newPod("web", "bound")
-	create(t, w.super, bound)
-	require.NoError(t, w.super.SubResource("binding").Create(t.Context(), bound.DeepCopy(), binding.DeepCopy()))
-	require.True(t, apierrors.IsConflict(give(bound)))
-
-	held := newPod("web", "held")
-	held.Finalizers = []string{"example.com/held"}
-	create(t, w.super, held)
-	require.NoError(t, give(held))
-	require.ErrorContains(t, w.super.SubResource("binding").Create(t.Context(), held, binding.DeepCopy()), "is being deleted")
-}
-
 // refuseClaims plays an operator whose super cluster admits no PersistentVolumeClaim, and waits until it does not. When
 // the test ends it waits until they are admitted again.
 func refuseClaims(t *testing.T, super client.Client) {
