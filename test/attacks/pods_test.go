@@ -168,7 +168,7 @@ func TestTolerations(t *testing.T) {
 		p.attacker.told(t, pod, nil)
 		superPod := &corev1.Pod{}
 		err := p.super(t, "r1").Get(t.Context(), client.ObjectKey{Namespace: p.attacker.superNamespace(namespace), Name: pod.Name}, superPod)
-		require.Error(t, err, "the cordoned super cluster has a new pod")
+		require.True(t, apierrors.IsNotFound(err), "the cordoned super cluster has a new pod: %v", err)
 	}, func(t *testing.T) {
 		_, where := p.attacker.runs(t, choose(newPod(t, namespace, "open", ""), "r1"))
 		require.Equal(t, "r1", where.name)
@@ -230,12 +230,21 @@ topologySpreadConstraints: [{maxSkew: 1, topologyKey: team, whenUnsatisfiable: D
 			err := p.attacker.Create(ctx, newPod(t, namespace, "high-try", `priorityClassName: high`), client.DryRunAll)
 			return err == nil, err
 		})
-		superPod, _ := p.attacker.runs(t, newPod(t, namespace, "high", `priorityClassName: high`))
+		pod := newPod(t, namespace, "high", `priorityClassName: high`)
+		superPod, _ := p.attacker.runs(t, pod)
+		require.Equal(t, ptr.To[int32](999999999), pod.Spec.Priority, "its own control plane takes it for that")
 		require.Empty(t, superPod.Spec.PriorityClassName)
-		require.Zero(t, ptr.Deref(superPod.Spec.Priority, 0))
+		require.Equal(t, ptr.To[int32](0), superPod.Spec.Priority)
 	}, func(t *testing.T) {
-		pod := newPod(t, namespace, "usual", "")
-		p.attacker.runs(t, pod)
-		require.Zero(t, ptr.Deref(pod.Spec.Priority, 0))
+		// A class of the tenant's own that asks for no more than the usual.
+		p.attacker.create(t, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "usual"}, Value: 0})
+		eventually(t, "admission knows the PriorityClass", func(ctx context.Context) (bool, any) {
+			err := p.attacker.Create(ctx, newPod(t, namespace, "usual-try", `priorityClassName: usual`), client.DryRunAll)
+			return err == nil, err
+		})
+		pod := newPod(t, namespace, "usual", `priorityClassName: usual`)
+		superPod, _ := p.attacker.runs(t, pod)
+		require.Equal(t, ptr.To[int32](0), pod.Spec.Priority)
+		require.Equal(t, ptr.To[int32](0), superPod.Spec.Priority)
 	})
 }
