@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -49,13 +50,11 @@ func TestDocumented(t *testing.T) {
 	}
 }
 
-// TestBenchmarks: each check of the benchmarks is there once, and attacks of the list show it.
+// TestBenchmarks: each check of the benchmarks is there once, and attacks that the tests run show it. Where it is the
+// twin that shows it, the attack has one.
 func TestBenchmarks(t *testing.T) {
 	t.Parallel()
-	listed := map[string]bool{}
-	for _, attack := range attacks.All() {
-		listed[attack.Test()] = true
-	}
+	run := calls(t)
 	checks := map[string]bool{}
 	for _, benchmark := range attacks.Benchmarks() {
 		require.False(t, checks[benchmark.Check], "%s is there twice", benchmark.Check)
@@ -63,16 +62,26 @@ func TestBenchmarks(t *testing.T) {
 		require.NotEmpty(t, benchmark.Here, benchmark.Check)
 		require.NotEmpty(t, benchmark.Shown, benchmark.Check)
 		for _, shown := range benchmark.Shown {
-			require.True(t, listed[shown], "%s: there is no attack %s", benchmark.Check, shown)
+			twin, runs := run[shown]
+			require.True(t, runs, "%s: no test runs attack %s", benchmark.Check, shown)
+			require.True(t, twin || !strings.Contains(benchmark.Here, "the twin"), "%s: attack %s has no twin", benchmark.Check, shown)
 		}
 	}
 }
 
-// TestShown: each test that docs/security.md names is in the repository.
+// meant are the folders of tests that docs/security.md names, where several packages have one of the name. Those of
+// areas of attacks are meant everywhere.
+var meant = map[string]string{
+	"TestDemo": "test/e2e", "TestMissingVirtualCluster": "test/integration/syncer", "TestProof": "test/integration/syncer", "TestRestored": "test/integration/syncer",
+}
+
+// TestShown: each test that docs/security.md names is in the repository, in one package or in that which is meant. What
+// it names of a test is an attack.
 func TestShown(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")
-	var tests strings.Builder
+	folders := map[string][]string{} // by test or fuzzer
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w*)\(\w+ \*testing\.[TF]\)`)
 	require.NoError(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -84,15 +93,37 @@ func TestShown(t *testing.T) {
 			return nil
 		}
 		content, err := os.ReadFile(path)
-		tests.Write(content)
+		for _, match := range declared.FindAllSubmatch(content, -1) {
+			folder, err := filepath.Rel(root, filepath.Dir(path))
+			require.NoError(t, err)
+			folders[string(match[1])] = append(folders[string(match[1])], filepath.ToSlash(folder))
+		}
 		return err
 	}))
 	page, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
 	require.NoError(t, err)
-	named := regexp.MustCompile("`(Test[A-Za-z]+)").FindAllStringSubmatch(string(page), -1)
+	run, areas := calls(t), map[string]bool{}
+	for attack := range run {
+		area, _, _ := strings.Cut(attack, "/")
+		areas[area] = true
+	}
+	named := regexp.MustCompile("`((?:Test|Fuzz)\\w+)(/[^`]+)?`").FindAllStringSubmatch(string(page), -1)
 	require.NotEmpty(t, named)
 	for _, match := range named {
-		require.Contains(t, tests.String(), "func "+match[1]+"(t *testing.T)", "docs/security.md names a test that is not there")
+		name, of := match[1], match[2]
+		if of != "" {
+			require.Contains(t, run, name+of, "docs/security.md names an attack that no test runs")
+			continue
+		}
+		folder := meant[name]
+		if areas[name] {
+			folder = "test/attacks"
+		}
+		if folder == "" {
+			require.Len(t, folders[name], 1, "docs/security.md names %s", name)
+			continue
+		}
+		require.Contains(t, folders[name], folder, "docs/security.md names %s", name)
 	}
 }
 
@@ -107,17 +138,16 @@ func TestRun(t *testing.T) {
 	}
 	slices.Sort(want)
 	require.Len(t, slices.Compact(slices.Clone(want)), len(want), "two attacks have one name")
-	run := calls(t)
-	slices.Sort(run)
-	require.Empty(t, gocmp.Diff(want, run))
+	require.Empty(t, gocmp.Diff(want, slices.Sorted(maps.Keys(calls(t)))))
 }
 
-// calls returns Test<Area>/<id> of each call of attack in the functions of this folder's tests.
-func calls(t *testing.T) []string {
+// calls returns Test<Area>/<id> of each call of attack in the functions of this folder's tests, and whether it has a
+// twin. Each is there once.
+func calls(t *testing.T) map[string]bool {
 	t.Helper()
 	files, err := filepath.Glob("*_test.go")
 	require.NoError(t, err)
-	var found []string
+	found := map[string]bool{}
 	for _, name := range files {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
 		require.NoError(t, err)
@@ -128,7 +158,7 @@ func calls(t *testing.T) []string {
 			}
 			ast.Inspect(function, func(node ast.Node) bool {
 				call, ok := node.(*ast.CallExpr)
-				if !ok || len(call.Args) < 2 {
+				if !ok || len(call.Args) != 5 {
 					return true
 				}
 				callee, isName := call.Fun.(*ast.Ident)
@@ -136,7 +166,10 @@ func calls(t *testing.T) []string {
 				if isName && callee.Name == "attack" && isText {
 					text, err := strconv.Unquote(id.Value)
 					require.NoError(t, err)
-					found = append(found, function.Name.Name+"/"+text)
+					name := function.Name.Name + "/" + text
+					require.NotContains(t, found, name, "an attack that is run twice")
+					twin, isName := call.Args[4].(*ast.Ident)
+					found[name] = !isName || twin.Name != "nil"
 				}
 				return true
 			})
