@@ -3,6 +3,7 @@ package placer
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -66,7 +67,7 @@ func TestEmptyCluster(t *testing.T) {
 	}
 }
 
-// TestEmptyClusterWatch: a watch has no events and ends with its context, or when it is stopped.
+// TestEmptyClusterWatch: a watch has no events in a day and ends with its context, or when it is stopped.
 func TestEmptyClusterWatch(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(context.CancelFunc, watch.Interface){
@@ -75,22 +76,25 @@ func TestEmptyClusterWatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			events, err := kubernetes.NewForConfigOrDie(emptyCluster()).CoreV1().Pods("web").Watch(ctx, metav1.ListOptions{ResourceVersion: "1"})
-			require.NoError(t, err)
-			select {
-			case event := <-events.ResultChan():
-				t.Fatalf("event %v", event)
-			case <-time.After(20 * time.Millisecond):
-			}
-			end(cancel, events)
-			select {
-			case event, open := <-events.ResultChan():
-				require.False(t, open, "event %v", event)
-			case <-time.After(patience):
-				t.Fatal("the watch did not end")
-			}
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				events, err := kubernetes.NewForConfigOrDie(emptyCluster()).CoreV1().Pods("web").Watch(ctx, metav1.ListOptions{ResourceVersion: "1"})
+				require.NoError(t, err)
+				select {
+				case event, open := <-events.ResultChan():
+					t.Fatalf("event %v, open %t", event, open)
+				case <-time.After(24 * time.Hour): // of the bubble: at once
+				}
+				end(cancel, events)
+				synctest.Wait()
+				select {
+				case event, open := <-events.ResultChan():
+					require.False(t, open, "event %v", event)
+				default:
+					t.Fatal("the watch did not end")
+				}
+			})
 		})
 	}
 }
