@@ -1,9 +1,11 @@
 package app_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	logsapi "k8s.io/component-base/logs/api/v1"
 
 	"github.com/superpool/superpool/cmd/vn-agent/app"
 	"github.com/superpool/superpool/internal/vnagent"
@@ -52,13 +54,46 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+func init() {
+	// A process sets up its logs once; tests run several commands.
+	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
+}
+
+// TestCommand: what the command refuses. What it takes, it goes on with, to a file that is missing here.
 func TestCommand(t *testing.T) {
 	t.Parallel()
-	command := app.NewCommand()
-	require.Contains(t, command.Example, "--client-ca-file")
-	require.NotNil(t, command.Flags().Lookup("v"))
-	command.SetArgs([]string{"--mode=apiserver"})
-	require.ErrorContains(t, command.ExecuteContext(t.Context()), "set --client-ca-file")
-	command.SetArgs([]string{"word"})
-	require.Error(t, command.ExecuteContext(t.Context()))
+	const complete = "--mode=apiserver --kubeconfig=/does/not/exist --client-ca-file=c --tls-cert-file=c --tls-private-key-file=k"
+	for _, tc := range []struct{ name, args, want string }{
+		{name: "complete", args: complete, want: "reading --kubeconfig: stat /does/not/exist"},
+		{name: "a verbosity that is none", args: complete + " -v=much", want: `invalid argument "much" for "-v, --v" flag`},
+		{name: "incomplete", args: "--mode=apiserver", want: "set --client-ca-file"},
+		{name: "arguments", args: complete + " word", want: "unknown command \"word\""},
+		{name: "an unknown flag", args: complete + " --no-such=1", want: "unknown flag: --no-such"},
+		{name: "an unknown format of logs", args: complete + " --logging-format=xml", want: "Unsupported log format"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			command := app.NewCommand()
+			command.SetArgs(strings.Fields(tc.args))
+			require.ErrorContains(t, command.ExecuteContext(t.Context()), tc.want)
+		})
+	}
+}
+
+// TestExamples: each example of the help has all flags that it needs.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	text := strings.ReplaceAll(app.NewCommand().Example, "\\\n", " ")
+	var run []string
+	for line := range strings.Lines(text) {
+		args := strings.Fields(line)
+		if len(args) == 0 || args[0] != "vn-agent" {
+			continue
+		}
+		run = append(run, line)
+		command := app.NewCommand()
+		command.SetArgs(args[1:])
+		require.ErrorContains(t, command.ExecuteContext(t.Context()), "--kubeconfig", "it gets as far as to the super cluster: %s", line)
+	}
+	require.Len(t, run, 2)
 }
