@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -273,10 +274,30 @@ func TestReadHeadroom(t *testing.T) {
 	require.Equal(t, "cpu=10", read(""))
 }
 
+// TestNodeReason: of the troubles of a Cluster that works on no super cluster, its virtual Nodes tell, and only one that
+// does not answer is silent for the Leaver.
 func TestNodeReason(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, ReasonSuperClusterUnreachable, nodeReason(ReasonUnreachable))
-	require.Equal(t, ReasonSecretNotFound, nodeReason(ReasonSecretNotFound))
+	for _, tc := range []struct {
+		trouble, want string
+		silent        bool
+	}{
+		{trouble: ReasonUnreachable, want: "SuperClusterUnreachable", silent: true},
+		{trouble: ReasonSecretNotFound, want: "SecretNotFound"},
+	} {
+		t.Run(tc.trouble, func(t *testing.T) {
+			t.Parallel()
+			controller, _ := newController(t, interceptor.Funcs{}, nodeOf("r1", firstCluster))
+			_, err := controller.report(t.Context(), clusterNamed(firstCluster.Name), "", tenancy.Reason{Reason: tc.trouble, Message: "why"})
+			require.NoError(t, err)
+			node := &corev1.Node{}
+			require.NoError(t, controller.Client.Get(t.Context(), client.ObjectKey{Name: "r1"}, node))
+			ready := findCondition(node, corev1.NodeReady)
+			require.NotNil(t, ready)
+			require.Equal(t, []string{string(corev1.ConditionUnknown), tc.want, "why"}, []string{string(ready.Status), ready.Reason, ready.Message})
+			require.Equal(t, tc.silent, !StandingOf(node).SilentSince.IsZero())
+		})
+	}
 }
 
 func TestParseName(t *testing.T) {

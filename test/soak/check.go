@@ -230,17 +230,21 @@ func (p *pair) compare(ctx context.Context) error {
 			}, translate: kinds.SuperConfigMap})
 		},
 		func(ctx context.Context) error {
-			return compareKind(ctx, p, &corev1.SecretList{}, copied[*corev1.Secret]{placed: true, translate: kinds.SuperSecret})
+			return compareKind(ctx, p, &corev1.SecretList{}, p.secrets())
 		},
 		func(ctx context.Context) error {
 			return compareKind(ctx, p, &corev1.ServiceAccountList{}, copied[*corev1.ServiceAccount]{placed: true, translate: kinds.SuperServiceAccount})
 		},
 		func(ctx context.Context) error {
-			return compareKind(ctx, p, &corev1.ServiceList{}, copied[*corev1.Service]{translate: p.service})
+			return compareKind(ctx, p, &corev1.ServiceList{}, copied[*corev1.Service]{translate: p.service, differences: func(from, there *corev1.Service) differences {
+				return serviceDifferences(from, there, p.placed[from.Namespace])
+			}})
 		},
 		func(ctx context.Context) error {
 			return compareKind(ctx, p, &discoveryv1.EndpointSliceList{}, copied[*discoveryv1.EndpointSlice]{translate: func(from, to *discoveryv1.EndpointSlice) {
 				kinds.SuperEndpointSlice(from, to, p.super.name)
+			}, differences: func(from, there *discoveryv1.EndpointSlice) differences {
+				return endpointSliceDifferences(from, there, p.super.name)
 			}})
 		},
 		func(ctx context.Context) error {
@@ -254,6 +258,11 @@ func (p *pair) compare(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// secrets says how Secrets are copied.
+func (p *pair) secrets() copied[*corev1.Secret] {
+	return copied[*corev1.Secret]{placed: true, translate: kinds.SuperSecret, differences: secretDifferences}
 }
 
 // service is what a syncer makes of a Service: a load balancer is one in the home of its namespace alone, whose address
@@ -313,6 +322,9 @@ type copied[T client.Object] struct {
 	name func(string) string
 	// translate sets what the syncer owns of a copy; nil: it is enough that the copy is there.
 	translate func(from, to T)
+	// differences returns what a copy has otherwise than is expected by what this package says of the kind; nil: it says
+	// nothing.
+	differences func(from, there T) differences
 }
 
 // itemsOf returns the items of a list.
@@ -370,6 +382,11 @@ func compareObject[T client.Object](ctx context.Context, p *pair, item T, how co
 	}
 	if owner, owned := tenancy.GetOwner(there); !owned || owner.UID != item.GetUID() {
 		p.found("%s is that of %s, and not of %s", where, owner.UID, item.GetUID())
+	}
+	if how.differences != nil {
+		for _, difference := range how.differences(item, there) {
+			p.found("%s: %s", where, difference)
+		}
 	}
 	if how.translate == nil {
 		return nil
