@@ -21,7 +21,6 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/test/builders"
-	"github.com/superpool/superpool/test/controlplane"
 )
 
 // newClaim returns a claim of class fast, with a home unless that is "".
@@ -193,10 +192,7 @@ func lacks(t *testing.T, c client.Client, namespace, name string, object client.
 // volume, whose pods refer to them in the super cluster. Two tenants, and somebody who is none, have claims of one name.
 func TestClaimsOfWorkloads(t *testing.T) {
 	w := newWorld(t, needs{ownTenant: true})
-	started, stop, err := controlplane.Start(controlplane.Options{DisableAdmission: []string{"ResourceQuota"}, ServiceClusterIPRange: "10.0.129.0/24"})
-	t.Cleanup(stop)
-	require.NoError(t, err)
-	other := w.neighbour(t, "b", "10.0.129.0/24", started[0])
+	other := w.neighbour(t, "b")
 	require.NoError(t, w.controlPlane.StartControllers(t.Context()))
 	for _, each := range []*world{w, other} {
 		each.allowClaims(t)
