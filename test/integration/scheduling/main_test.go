@@ -292,7 +292,8 @@ func (w *world) settle(t *testing.T) {
 		require.Eventually(t, func() bool { return left.world.released(t, left.namespace) }, patience, tick,
 			"the NamespacePlacement of %s is gone", left.namespace)
 		left.world.inSuperClusters(t, left.namespace, func(super client.Client, name string) {
-			endNamespace(t, super, name, &corev1.ResourceQuota{})
+			require.NoError(t, super.DeleteAllOf(context.WithoutCancel(t.Context()), &corev1.ResourceQuota{}, client.InNamespace(name)))
+			endNamespace(t, super, name)
 		})
 	}
 	w.program.left = nil
@@ -303,7 +304,8 @@ func (w *world) settle(t *testing.T) {
 func (w *world) clear(t *testing.T, namespace string) {
 	t.Helper()
 	w.inSuperClusters(t, namespace, func(super client.Client, name string) { empty(t, super, name) })
-	endNamespace(t, w.tenant, namespace, &corev1.ResourceQuota{}, &policyv1.PodDisruptionBudget{})
+	empty(t, w.tenant, namespace, &corev1.ResourceQuota{}, &policyv1.PodDisruptionBudget{})
+	endNamespace(t, w.tenant, namespace)
 	w.program.left = append(w.program.left, leftover{w, namespace})
 }
 
@@ -337,11 +339,9 @@ func (w *world) inSuperClusters(t *testing.T, namespace string, do func(super cl
 	}
 }
 
-// endNamespace deletes a namespace, the objects of these kinds in it, its pods and its claims, unless a test has done
-// so.
-func endNamespace(t *testing.T, c client.Client, name string, kinds ...client.Object) {
+// endNamespace deletes a namespace, unless a test has done so.
+func endNamespace(t *testing.T, c client.Client, name string) {
 	t.Helper()
-	empty(t, c, name, kinds...)
 	err := c.Delete(context.WithoutCancel(t.Context()), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	if apierrors.IsNotFound(err) {
 		return
