@@ -3,12 +3,20 @@ package schedulertest
 
 import (
 	"context"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
+	_ "unsafe" // for go:linkname
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	_ "k8s.io/client-go/tools/cache" // its variables are set before init
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -30,6 +38,35 @@ func Context(tb testing.TB) context.Context {
 	return ctx
 }
 
+// Bubble runs a test of whole schedulers in a bubble of testing/synctest: their time goes on only when none of them has
+// anything left to do, so that it does not matter how fast the machine is, and a wait costs nothing. All that the test
+// starts is to end within a minute of its end.
+func Bubble(t *testing.T, run func(t *testing.T)) {
+	t.Helper()
+	listen()
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { <-time.After(time.Minute) }) // a scheduler's metrics look once a second whether they are to end
+		run(t)
+	})
+}
+
+// listen makes the process listen for the signal at which each kube-scheduler dumps its cache. The runtime starts what
+// waits for signals with the first that listens, and it is to belong to no bubble.
+var listen = sync.OnceFunc(func() { signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR2) })
+
+// neverExitWatch is what client-go's reflectors without resync wait for beside all else. A bubble does not know a channel
+// of the whole process, and takes those who wait for one for busy. None, which nobody sends to either, it knows.
+//
+//go:linkname neverExitWatch k8s.io/client-go/tools/cache.neverExitWatch
+var neverExitWatch <-chan time.Time
+
+func init() {
+	neverExitWatch = nil
+	// The other handlers let those that meet errors wait for a while since the last one of the process: in a bubble, whose
+	// clock began in the year 2000, for decades.
+	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
+}
+
 // Decide runs kube-scheduler's scheduling algorithm for pod on the caller's goroutine and assumes the outcome, which it
 // returns.
 func Decide(ctx context.Context, tb testing.TB, sched *scheduler.Scheduler, profile framework.Framework, state fwk.CycleState, pod *corev1.Pod) *corev1.Pod {
@@ -44,6 +81,18 @@ func Decide(ctx context.Context, tb testing.TB, sched *scheduler.Scheduler, prof
 		tb.Fatal(err)
 	}
 	return assumed
+}
+
+// Receive returns what is sent next, the zero value if the channel is closed. The test fails if nothing comes within
+// Patience.
+func Receive[T any](tb testing.TB, from <-chan T) (got T) {
+	tb.Helper()
+	select {
+	case got = <-from:
+	case <-time.After(Patience):
+		tb.Fatal("nothing is sent")
+	}
+	return got
 }
 
 // Soon waits until done returns true. It polls so often that the interval does not show in a benchmark's figures.
