@@ -3,6 +3,7 @@ package placer
 import (
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -10,11 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/view"
 )
 
 // TestWhatWaitsUsesASuperClusterAtOnce: what was refused and is in kube-scheduler's backoff, of ten minutes here, is
-// tried as soon as a super cluster takes slices that took none.
+// tried as soon as a super cluster takes slices that took none. The ten minutes are those of a bubble, and so is the
+// patience of the test.
 func TestWhatWaitsUsesASuperClusterAtOnce(t *testing.T) {
 	cordoned := func(node *corev1.Node) { node.Spec.Unschedulable = true }
 	notReady := func(node *corev1.Node) {
@@ -27,18 +30,21 @@ func TestWhatWaitsUsesASuperClusterAtOnce(t *testing.T) {
 		"with a first offer": func(p *pool) { p.cluster("r2", "0", "0") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPool(t, func(p *pool) {
-				p.placer.Config.PodInitialBackoffSeconds, p.placer.Config.PodMaxBackoffSeconds = 600, 600
+			schedulertest.Bubble(t, func(t *testing.T) {
+				p := newPool(t, func(p *pool) {
+					p.placer.Config.PodInitialBackoffSeconds, p.placer.Config.PodMaxBackoffSeconds = 600, 600
+				})
+				p.cluster("r1", "150m", "8Gi")
+				before(p)
+				p.ask("one", "300m", "300Mi")     // refused at once
+				p.ask("another", "200m", "200Mi") // refused after a slice was held and released
+				p.wantRefused("one", "super clusters")
+				p.wantRefused("another", "super clusters")
+				synctest.Wait() // both are in backoff
+				p.cluster("r2", "4", "8Gi")
+				p.wantPlaced("one", `{"r2":3}`)
+				p.wantPlaced("another", `{"r1":1,"r2":1}`)
 			})
-			p.cluster("r1", "150m", "8Gi")
-			before(p)
-			p.ask("one", "300m", "300Mi")     // refused at once
-			p.ask("another", "200m", "200Mi") // refused after a slice was held and released
-			p.wantRefused("one", "super clusters")
-			p.wantRefused("another", "super clusters")
-			p.cluster("r2", "4", "8Gi")
-			p.wantPlaced("one", `{"r2":3}`)
-			p.wantPlaced("another", `{"r1":1,"r2":1}`)
 		})
 	}
 }
@@ -57,7 +63,7 @@ func TestASliceInFlightIsWoken(t *testing.T) {
 	})
 	p.cluster("r1", "150m", "8Gi")
 	p.ask("one", "300m", "300Mi")
-	<-told
+	schedulertest.Receive(t, told)
 	before := p.placer.woken.Load()
 	p.cluster("r2", "4", "8Gi")
 	require.Eventually(t, func() bool { return p.placer.woken.Load() != before }, patience, time.Millisecond, "what waits is woken")
