@@ -36,10 +36,10 @@ DEV_TOOLS     := controller-gen kustomize golangci-lint logcheck
 TOOLS         := $(CLUSTER_TOOLS) $(DEV_TOOLS)
 
 # Packages whose tests start API servers.
-INTEGRATION ?= ./test/integration/... ./test/controlplane/... ./test/conformance
+INTEGRATION ?= ./test/integration/... ./test/assumptions ./test/controlplane/... ./test/conformance
 # Of the others, those whose code or tests start goroutines or share memory between them run under the race detector,
 # and only there: the rest has no races to find.
-UNIT ?= $(shell $(GO) list ./... | grep -vE '/test/(integration|controlplane|conformance)(/|$$)')
+UNIT ?= $(shell $(GO) list ./... | grep -vE '/test/(integration|assumptions|controlplane|conformance)(/|$$)')
 UNIT_RACE = $(filter $(addprefix %,$(shell grep -rlE '^[[:space:]]*go |\bsync\.|\.Go.func|errgroup' --include=*.go internal plugins | xargs -n 1 dirname | sort -u | sed 's|^|/|')),$(UNIT))
 # Tests of a target, by regular expressions over their names: RUN='TestShards|TestLost', or all but SKIP. TEST_FLAGS are
 # those of `go test` besides.
