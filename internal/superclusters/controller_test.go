@@ -274,8 +274,8 @@ func TestReadHeadroom(t *testing.T) {
 	require.Equal(t, "cpu=10", read(""))
 }
 
-// TestNodeReason: of the troubles of a Cluster that works on no super cluster, its virtual Nodes tell, and only one that
-// does not answer is silent for the Leaver.
+// TestNodeReason: of the troubles of a Cluster that works on no super cluster, its virtual Nodes tell, and only one
+// that does not answer is silent for the Leaver.
 func TestNodeReason(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

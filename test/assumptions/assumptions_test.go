@@ -1,6 +1,6 @@
 // Package assumptions_test holds what the programs take for granted of Kubernetes, on a real API server without
-// controllers and without any program of the pool. What fails here after a change of Kubernetes' version is no defect of
-// the pool, and breaks it.
+// controllers and without any program of the pool. What fails here after a change of Kubernetes' version is no defect
+// of the pool, and breaks it.
 package assumptions_test
 
 import (
@@ -85,8 +85,8 @@ func TestWhatGivingUpRestsOn(t *testing.T) {
 	require.ErrorContains(t, bind(ctx, held), "is being deleted")
 }
 
-// TestAReplacedPodIsNotEvicted: an API server refuses an eviction that is meant for an earlier pod of the same name, with
-// a conflict, which vc-scheduler's evictor takes for that.
+// TestAReplacedPodIsNotEvicted: an API server refuses an eviction that is meant for an earlier pod of the same name,
+// with a conflict, which vc-scheduler's evictor takes for that.
 func TestAReplacedPodIsNotEvicted(t *testing.T) {
 	const namespace = "replaced"
 	ctx := t.Context()

@@ -322,8 +322,8 @@ type copied[T client.Object] struct {
 	name func(string) string
 	// translate sets what the syncer owns of a copy; nil: it is enough that the copy is there.
 	translate func(from, to T)
-	// differences returns what a copy has otherwise than is expected by what this package says of the kind; nil: it says
-	// nothing.
+	// differences returns what a copy has otherwise than is expected by what this package says of the kind; nil: it
+	// says nothing.
 	differences func(from, there T) differences
 }
 

@@ -41,8 +41,8 @@ func secretDifferences(from, there *corev1.Secret) differences {
 	return d
 }
 
-// serviceDifferences are those of a Service's copy: it selects no pods there, has the same ports, and is published where
-// it may be alone. A load balancer is one in the home of its namespace, and an inner Service elsewhere.
+// serviceDifferences are those of a Service's copy: it selects no pods there, has the same ports, and is published
+// where it may be alone. A load balancer is one in the home of its namespace, and an inner Service elsewhere.
 func serviceDifferences(from, there *corev1.Service, home bool) differences {
 	var d differences
 	wantType := from.Spec.Type
@@ -68,8 +68,8 @@ func serviceDifferences(from, there *corev1.Service, home bool) differences {
 	return d
 }
 
-// endpointSliceDifferences are those of an EndpointSlice's copy: the same addresses, of the same Service. Nodes have the
-// names that they have there, and none if they are those of another super cluster.
+// endpointSliceDifferences are those of an EndpointSlice's copy: the same addresses, of the same Service. Nodes have
+// the names that they have there, and none if they are those of another super cluster.
 func endpointSliceDifferences(from, there *discoveryv1.EndpointSlice, superCluster string) differences {
 	var d differences
 	d.equal("service", from.Labels["kubernetes.io/service-name"], there.Labels["kubernetes.io/service-name"])

@@ -139,7 +139,8 @@ func TestEndpointSliceDifferences(t *testing.T) {
 	}
 }
 
-// TestWrongTranslation: the check finds a copy that was written by a wrong translation, which it translates with itself.
+// TestWrongTranslation: the check finds a copy that was written by a wrong translation, which it translates with
+// itself.
 func TestWrongTranslation(t *testing.T) {
 	t.Parallel()
 	from := &corev1.Secret{

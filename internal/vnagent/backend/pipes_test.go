@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// pipes is a network in memory with one server: goroutines of a bubble of testing/synctest that wait for it let the time
-// of the bubble go on, as those that wait for the kernel do not.
+// pipes is a network in memory with one server: goroutines of a bubble of testing/synctest that wait for it let the
+// time of the bubble go on, as those that wait for the kernel do not.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}

@@ -145,7 +145,8 @@ func (c *ControlPlane) waitReady(ctx context.Context, program Program, process *
 	return nil
 }
 
-// probe returns how to ask whether a program is ready. Those of controllers have certificates that they made themselves.
+// probe returns how to ask whether a program is ready. Those of controllers have certificates that they made
+// themselves.
 func (c *ControlPlane) probe(program Program) (*http.Client, string, error) {
 	switch program {
 	case Etcd:

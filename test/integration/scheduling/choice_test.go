@@ -40,8 +40,8 @@ func TestAChosenSuperCluster(t *testing.T) {
 	w.wantShown(t, "chosen", `{"r1":1,"r2":2}`)
 }
 
-// TestAQuotaThatIsReplaced: kubectl replace --force deletes and creates. The first vc-scheduler's grace outlasts the test,
-// however slow the machine, and is why it is not the shared one, whose grace then ends for the same deletion.
+// TestAQuotaThatIsReplaced: kubectl replace --force deletes and creates. The first vc-scheduler's grace outlasts the
+// test, however slow the machine, and is why it is not the shared one, whose grace then ends for the same deletion.
 func TestAQuotaThatIsReplaced(t *testing.T) {
 	w := shared.with(func(o *app.Options) { o.QuotaGrace = time.Hour })
 	stop := w.run(t)

@@ -40,7 +40,8 @@ const (
 )
 
 // world is the set of API servers that all tests of this package share, and the vc-scheduler that works on them. Tests
-// use namespaces of their own, and leave the pool as empty as they found it: what one leaves takes room from the others.
+// use namespaces of their own, and leave the pool as empty as they found it: what one leaves takes room from the
+// others.
 type world struct {
 	meta, tenant client.Client
 	// metaWatch and tenantWatch are meta and tenant, and watch.
@@ -229,8 +230,8 @@ func (w *world) with(change func(*app.Options)) *world {
 }
 
 // run returns once vc-scheduler runs with w's options and has read what the tests have set before. Tests share the one
-// that runs with the options of shared, which goes on after them, unless they fail; one with other options ends with its
-// test. stop ends either: where a test is about a restart, the next run starts another.
+// that runs with the options of shared, which goes on after them, unless they fail; one with other options ends with
+// its test. stop ends either: where a test is about a restart, the next run starts another.
 func (w *world) run(t *testing.T) (stop func()) {
 	t.Helper()
 	if !w.program.runs() || w.program.last.options != w.options {

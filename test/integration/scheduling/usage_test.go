@@ -156,8 +156,8 @@ func TestAForgedEndReleasesNothing(t *testing.T) {
 	w.wantCondition(t, "forged", schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ReasonNoQuota)
 }
 
-// TestANamespaceFinalizedByItsTenant: the namespace is gone at once, and its pods are not (finding 2). Another, which had
-// no pods, and whose syncer answers later, is released before.
+// TestANamespaceFinalizedByItsTenant: the namespace is gone at once, and its pods are not (finding 2). Another, which
+// had no pods, and whose syncer answers later, is released before.
 func TestANamespaceFinalizedByItsTenant(t *testing.T) {
 	w := shared
 	w.run(t)

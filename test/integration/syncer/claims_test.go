@@ -189,7 +189,8 @@ func lacks(t *testing.T, c client.Client, namespace, name string, object client.
 }
 
 // TestClaimsOfWorkloads: the tenant's own controllers make the claims of a StatefulSet and of a generic ephemeral
-// volume, whose pods refer to them in the super cluster. Two tenants, and somebody who is none, have claims of one name.
+// volume, whose pods refer to them in the super cluster. Two tenants, and somebody who is none, have claims of one
+// name.
 func TestClaimsOfWorkloads(t *testing.T) {
 	w := newWorld(t, needs{ownTenant: true})
 	other := w.neighbour(t, "b")

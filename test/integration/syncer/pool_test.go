@@ -379,8 +379,8 @@ func finalize(ctx context.Context, at dynamic.NamespaceableResourceInterface, na
 	return client.IgnoreNotFound(err)
 }
 
-// TestSharedPool leaves what restore has to find: objects with finalizers, a kind of its own, a pod with a grace period,
-// and objects of the pool that were changed or deleted.
+// TestSharedPool leaves what restore has to find: objects with finalizers, a kind of its own, a pod with a grace
+// period, and objects of the pool that were changed or deleted.
 func TestSharedPool(t *testing.T) {
 	w := newWorld(t, needs{})
 	r1 := w.pool.planes["r1"]

@@ -60,10 +60,10 @@ func (s *slowWrites) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 }
 
-// TestThirdTenant: beside two tenants whose writes take 20 seconds, the pods of a third one do not wait for their turns.
-// Both together have at most half of the workers, and fewer of their turns end while the pods come than there are pods:
-// a step of a pod that had to wait for a worker would wait for the end of one. How long the pods take is logged alone,
-// because that is the machine's.
+// TestThirdTenant: beside two tenants whose writes take 20 seconds, the pods of a third one do not wait for their
+// turns. Both together have at most half of the workers, and fewer of their turns end while the pods come than there
+// are pods: a step of a pod that had to wait for a worker would wait for the end of one. How long the pods take is
+// logged alone, because that is the machine's.
 func TestThirdTenant(t *testing.T) {
 	const pods = 10
 	w := newWorld(t, needs{})

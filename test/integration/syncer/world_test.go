@@ -88,11 +88,11 @@ const (
 type needs struct {
 	// r2 is whether super cluster r2 runs. Else it is a name that the meta cluster records, and nobody reaches it.
 	r2 bool
-	// quotas is whether API servers admit by ResourceQuotas, whose status somebody has to fill then. Without controllers
-	// nobody does.
+	// quotas is whether API servers admit by ResourceQuotas, whose status somebody has to fill then. Without
+	// controllers nobody does.
 	quotas bool
-	// own is whether no other test uses any of the control planes: because the test stops or restores one of them that is
-	// not the tenant's, or runs controllers in it, or confuses those who know it.
+	// own is whether no other test uses any of the control planes: because the test stops or restores one of them that
+	// is not the tenant's, or runs controllers in it, or confuses those who know it.
 	own bool
 	// ownTenant is whether no other test uses the tenant's.
 	ownTenant bool
