@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -120,11 +121,18 @@ func (r *Rehearsal) begin(ctx context.Context) (s *stage, end func(), err error)
 }
 
 // drain waits until nothing waits in the scheduler's queue and nothing is tried: the metrics of all kube-schedulers of
-// a process are one, and count for good what is left there. No slice that waits is projected any more.
+// a process are one, and count for good what is left there. No slice that waits is projected any more. One whose
+// deletion the queue was told of while it was tried is queued again after that, and it is deleted here.
 func drain(ctx context.Context, sched *scheduler.Scheduler, factory informers.SharedInformerFactory) {
 	lister := factory.Core().V1().Pods().Lister()
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Microsecond, drainPatience, true, func(context.Context) (bool, error) {
-		if queued, _ := sched.SchedulingQueue.PendingPods(); len(queued) > 0 || len(sched.SchedulingQueue.InFlightPods()) > 0 {
+		queued, _ := sched.SchedulingQueue.PendingPods()
+		for _, pod := range queued {
+			if _, err := lister.Pods(pod.Namespace).Get(pod.Name); apierrors.IsNotFound(err) {
+				sched.SchedulingQueue.Delete(pod)
+			}
+		}
+		if len(queued) > 0 || len(sched.SchedulingQueue.InFlightPods()) > 0 {
 			return false, nil
 		}
 		pods, err := lister.List(labels.Everything())
