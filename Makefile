@@ -37,10 +37,11 @@ TOOLS         := $(CLUSTER_TOOLS) $(DEV_TOOLS)
 
 # Packages whose tests start API servers.
 INTEGRATION ?= ./test/integration/... ./test/assumptions ./test/controlplane/... ./test/conformance
-# Of the others, those whose code or tests start goroutines or share memory between them run under the race detector,
-# and only there: the rest has no races to find.
+# Of the others, those of internal and plugins whose code or tests start goroutines or share memory between them run
+# under the race detector, and only there.
 UNIT ?= $(shell $(GO) list ./... | grep -vE '/test/(integration|assumptions|controlplane|conformance)(/|$$)')
 UNIT_RACE = $(filter $(addprefix %,$(shell grep -rlE '^[[:space:]]*go |\bsync\.|\.Go.func|errgroup' --include=*.go internal plugins | xargs -n 1 dirname | sort -u | sed 's|^|/|')),$(UNIT))
+UNIT_PLAIN = $(filter-out $(UNIT_RACE),$(UNIT))
 # Tests of a target, by regular expressions over their names: RUN='TestShards|TestLost', or all but SKIP. TEST_FLAGS are
 # those of `go test` besides.
 export TEST_ARGS = $(strip $(TEST_JSON) $(if $(RUN),-run=$(RUN)) $(if $(SKIP),-skip=$(SKIP)) $(TEST_FLAGS))
@@ -158,16 +159,14 @@ build-tests:
 	$(GO) vet -tags e2e,realnodes,attacks,siege ./...
 
 .PHONY: test-unit
-test-unit: ## Run the tests without API servers, those of packages with goroutines under the race detector: UNIT=./internal/slice RUN=TestCut.
-ifeq ($(shell command -v "$${CC:-cc}"),)
-	@echo "test-unit: without a C compiler there is no race detector" >&2
-	$(GO) test -timeout 5m $$TEST_ARGS $(UNIT)
-else
+test-unit: ## Run the tests without API servers, those of packages with goroutines under the race detector, which needs a C compiler: UNIT=./internal/slice RUN=TestCut.
+	@command -v "$${CC:-cc}" >/dev/null || { echo "test-unit: the race detector needs a C compiler" >&2; exit 3; }
+	$(if $(strip $(UNIT)),,$(error UNIT names no package))
 	@$(if $(UNIT_RACE),CGO_ENABLED=1 $(GOBUILD) "race packages" $(GO) build -v -race $(UNIT_RACE))
-	$(if $(UNIT_RACE),CGO_ENABLED=1 $(GO) test -race -timeout 10m $$TEST_ARGS $(UNIT_RACE))
-	$(if $(filter-out $(UNIT_RACE),$(UNIT)),$(GO) test -timeout 5m $$TEST_ARGS $(filter-out $(UNIT_RACE),$(UNIT)))
-endif
-	$(GO) -C hack/realnodes test ./...
+	@code=0; $(if $(UNIT_RACE),CGO_ENABLED=1 $(GO) test -race -timeout 10m $$TEST_ARGS $(UNIT_RACE) || code=1;) \
+	  $(if $(UNIT_PLAIN),$(GO) test -timeout 5m $$TEST_ARGS $(UNIT_PLAIN) || code=1;) \
+	  $(if $(filter $(UNIT_PLAIN),github.com/superpool/superpool/hack/gate),$(GO) -C hack/realnodes test $$TEST_ARGS ./... || code=1;) \
+	  exit $$code
 
 # The run's length, and its first seed: another one each time. A failure prints how to run its seed again.
 MODEL_STEPS ?= 300000

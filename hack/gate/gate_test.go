@@ -137,7 +137,7 @@ func TestAllAreRun(t *testing.T) {
 	require.True(t, strings.HasSuffix(out.String(), string(table)), "the table comes last")
 	for _, want := range []string{
 		"--- FAIL: TestA/one (1.50s)\n    target unit, package p\n          a_test.go:7: it is wrong: ",
-		"    again: make unit UNIT=./p RUN=TestA SEED=",
+		"    again: make unit UNIT=./p RUN=TestA\n",
 		"\nscripts: FAILED\n      it went wrong\n",
 		"    again: make script\n",
 		"3.0 s  p TestB\n",
@@ -193,19 +193,21 @@ func TestTouched(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		green    string
+		last     outcome
 		wantSkip bool
 	}{
 		{name: "it has never passed here", wantSkip: true},
 		{name: "it has passed before the change", green: first},
 		{name: "it has passed since", green: second, wantSkip: true},
+		{name: "it has passed since, and failed after that", green: second, last: failed},
 		{name: "it has passed at a commit that is not known here", green: strings.Repeat("0", 40)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var green *ranOnce
+			past := history{Last: ranOnce{Outcome: tc.last}}
 			if tc.green != "" {
-				green = &ranOnce{Commit: tc.green}
+				past.Green = &ranOnce{Commit: tc.green}
 			}
-			require.Equal(t, tc.wantSkip, touched(t.Context(), &target{name: "x", touches: []string{"a"}}, green, repository).skip)
+			require.Equal(t, tc.wantSkip, touched(t.Context(), &target{name: "x", touches: []string{"a"}}, past, repository).skip)
 		})
 	}
 }

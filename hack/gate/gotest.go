@@ -41,6 +41,7 @@ type testRun struct {
 	testName
 	seconds float64
 	failed  bool
+	ended   bool
 	output  []string
 }
 
@@ -66,12 +67,12 @@ func (t *tests) add(e event) *testRun {
 	case "output", "build-output":
 		run.output = append(run.output, strings.TrimRight(e.Output, "\n"))
 	case "pass", "skip":
-		run.seconds, run.output = e.Elapsed, nil
-		if e.Test != "" && !strings.Contains(e.Test, "/") {
+		run.seconds, run.output, run.ended = e.Elapsed, nil, true
+		if e.Action == "pass" && e.Test != "" && !strings.Contains(e.Test, "/") {
 			t.passed++
 		}
 	case "fail", "build-fail":
-		run.seconds, run.failed = e.Elapsed, true
+		run.seconds, run.failed, run.ended = e.Elapsed, true, true
 		return run
 	}
 	return nil
@@ -87,6 +88,22 @@ func (t *tests) failures() []*testRun {
 		}
 	}
 	slices.SortFunc(all, func(a, b *testRun) int { return cmp.Or(cmp.Compare(a.pkg, b.pkg), cmp.Compare(a.test, b.test)) })
+	return innermost(all)
+}
+
+// unfinished returns the tests that have begun and not ended: when a target is ended, one of them may hang.
+func (t *tests) unfinished() []*testRun {
+	var all []*testRun
+	for _, run := range t.runs {
+		if !run.ended && run.test != "" {
+			all = append(all, run)
+		}
+	}
+	slices.SortFunc(all, func(a, b *testRun) int { return cmp.Or(cmp.Compare(a.pkg, b.pkg), cmp.Compare(a.test, b.test)) })
+	return innermost(all)
+}
+
+func innermost(all []*testRun) []*testRun {
 	return slices.DeleteFunc(slices.Clone(all), func(run *testRun) bool {
 		return slices.ContainsFunc(all, func(other *testRun) bool { return run.contains(other.testName) })
 	})

@@ -37,8 +37,9 @@ const (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
+	context.AfterFunc(ctx, stop) // the second signal ends it at once
 	code, err := run(ctx, os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gate:", err)
@@ -88,7 +89,10 @@ func run(ctx context.Context, args []string) (int, error) {
 		}
 		return runAll(ctx, bed, kept, repository, until(time.Now().Add(*length), due))
 	case "ran":
-		return 0, printRan(ctx, os.Stdout, kept, repository, time.Now())
+		if err := printRan(ctx, os.Stdout, kept, repository, time.Now()); err != nil {
+			return exitFailed, err
+		}
+		return 0, nil
 	default:
 		flags.Usage()
 		return exitUsage, nil
@@ -103,6 +107,7 @@ func runAll(ctx context.Context, bed *runner, kept store, repository repository,
 		return exitUsage, err
 	}
 	report := &report{commit: commit, clean: clean}
+	var unkept error
 	for i, choice := range chosen {
 		result := result{target: choice.target, outcome: notRun, why: choice.why}
 		switch {
@@ -111,9 +116,8 @@ func runAll(ctx context.Context, bed *runner, kept store, repository repository,
 		default:
 			bed.announce(choice.target, i+1, len(chosen))
 			result = bed.run(ctx, choice.target)
-			if err := kept.put(choice.target, runOf(&result, commit, clean)); err != nil {
-				return exitUsage, err
-			}
+			after, stillClean, err := repository.head(context.WithoutCancel(ctx))
+			unkept = errors.Join(unkept, err, kept.put(choice.target, runOf(&result, commit, clean && stillClean && after == commit)))
 		}
 		report.results = append(report.results, result)
 	}
@@ -122,9 +126,9 @@ func runAll(ctx context.Context, bed *runner, kept store, repository repository,
 	}
 	switch {
 	case ctx.Err() != nil:
-		return 128 + int(syscall.SIGTERM), nil
-	case report.failed():
-		return exitFailed, nil
+		return 128 + int(syscall.SIGTERM), unkept
+	case report.failed(), unkept != nil:
+		return exitFailed, unkept
 	}
 	return 0, nil
 }

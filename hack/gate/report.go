@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -21,10 +22,16 @@ type report struct {
 	results []result
 }
 
-// failed returns whether any target has. One that this machine cannot run has not.
+// failed returns whether any target has. One that this machine cannot run has not, unless every change is judged by it.
 func (r *report) failed() bool {
 	return slices.ContainsFunc(r.results, func(result result) bool {
-		return result.outcome == failed || result.outcome == timedOut || result.outcome == cutOff
+		switch result.outcome { //nolint:exhaustive // the others have not failed
+		case failed, timedOut, cutOff:
+			return true
+		case cannotRun:
+			return result.target.lands
+		}
+		return false
 	})
 }
 
@@ -41,6 +48,9 @@ func (r *report) print(out io.Writer, path string) error {
 	r.printSlowest(out)
 	table := r.table()
 	fmt.Fprint(out, "\n", table)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("writing the table of targets: %w", err)
+	}
 	if err := os.WriteFile(path, []byte(table), 0o644); err != nil {
 		return fmt.Errorf("writing the table of targets: %w", err)
 	}
@@ -53,14 +63,17 @@ func printFailures(out io.Writer, done *result) {
 		return
 	}
 	failures := done.tests.failures()
+	if done.outcome != failed {
+		failures = append(failures, done.tests.unfinished()...)
+	}
 	for _, test := range failures {
 		fmt.Fprintf(out, "\n--- FAIL: %s (%.2fs)\n    target %s, package %s\n", cmp.Or(test.test, "the package"), test.seconds, done.target.name, test.pkg)
 		printLines(out, excerpt(test.output))
 		if done.target.again != "" && test.test != "" {
-			fmt.Fprintf(out, "    again: %s\n", done.target.rerun(test.testName, done.seed))
+			fmt.Fprintf(out, "    again: %s\n", done.target.rerun(test.testName))
 		}
 	}
-	if len(failures) == 0 {
+	if len(failures) == 0 || done.target.again == "" {
 		fmt.Fprintf(out, "\n%s: %s\n", done.target.name, done.outcome)
 		printLines(out, done.lines[max(0, len(done.lines)-excerptLines):])
 		args, _ := done.target.arguments(time.Unix(done.seed, 0))
@@ -78,19 +91,10 @@ func printLines(out io.Writer, lines []string) {
 	}
 }
 
-// rerun returns what runs a test alone, with the seed that it had.
-func (t *target) rerun(test testName, seed int64) string {
+// rerun returns what runs a test alone.
+func (t *target) rerun(test testName) string {
 	name, _, _ := strings.Cut(test.test, "/")
-	text := strings.NewReplacer("{package}", strings.TrimPrefix(test.pkg, module), "{test}", name).Replace(t.again)
-	if seed != 0 {
-		args, _ := t.arguments(time.Unix(seed, 0))
-		for _, arg := range args {
-			if strings.HasSuffix(arg, fmt.Sprint("=", seed)) {
-				text += " " + arg
-			}
-		}
-	}
-	return text
+	return strings.NewReplacer("{package}", strings.TrimPrefix(test.pkg, module), "{test}", name).Replace(t.again)
 }
 
 // slowestTests is how many the report lists.
@@ -186,6 +190,9 @@ func ranColumns(ctx context.Context, target *target, past *history, repository r
 		if last.Seed != 0 {
 			columns[4] = fmt.Sprint(last.Seed)
 		}
+	}
+	if len(past.FailedSeeds) > 0 {
+		columns[4] += fmt.Sprintf(", failed %v", past.FailedSeeds)
 	}
 	return columns
 }

@@ -32,6 +32,13 @@ func (r repository) changedSince(ctx context.Context, commit string, paths []str
 	return count, err == nil
 }
 
+// differs returns whether what is at paths in the tree is other than at that commit, or that is not known here. Files
+// that git does not know of yet are not looked at.
+func (r repository) differs(ctx context.Context, commit string, paths []string) bool {
+	_, err := r.git(ctx, append([]string{"diff", "--quiet", commit, "--"}, paths...)...)
+	return err != nil
+}
+
 func (r repository) git(ctx context.Context, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, "git", args...)
 	command.Dir = r.root

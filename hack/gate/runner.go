@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -79,6 +80,10 @@ func (r *runner) run(ctx context.Context, target *target) result {
 			done.lines = append(done.lines, err.Error())
 		}
 	}
+	if done.outcome == passed && target.again != "" && done.tests.passed == 0 {
+		done.outcome = failed
+		done.lines = append(done.lines, "no test has run")
+	}
 	r.ended(&done)
 	return done
 }
@@ -104,8 +109,9 @@ func (r *runner) command(ctx context.Context, args []string, done *result) error
 		return fmt.Errorf("making the log: %w", err)
 	}
 	defer log.Close()
+	kept := &bestEffort{to: log}
 	command := exec.CommandContext(ctx, "make", append([]string{"--no-print-directory", "TEST_JSON=-json"}, args...)...)
-	command.Dir = r.root
+	command.Dir, command.Env = r.root, withoutMake(os.Environ())
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGTERM) }
 	command.WaitDelay = r.grace
@@ -117,13 +123,43 @@ func (r *runner) command(ctx context.Context, args []string, done *result) error
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		r.read(io.TeeReader(reader, log), done)
+		r.read(io.TeeReader(reader, kept), done)
 	}()
 	err = command.Wait()
 	_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL) // what has not ended with make
 	_ = writer.Close()
 	<-read
+	if kept.err != nil {
+		done.lines = append(done.lines, "writing the log: "+kept.err.Error())
+	}
 	return err //nolint:wrapcheck // the caller asks for its kind
+}
+
+// bestEffort writes until that fails once, and keeps the error: a full disk must not hold up who writes.
+type bestEffort struct {
+	to  io.Writer
+	err error
+}
+
+// Write implements io.Writer.
+func (b *bestEffort) Write(data []byte) (int, error) {
+	if b.err == nil {
+		_, b.err = b.to.Write(data)
+	}
+	return len(data), nil
+}
+
+// ours are variables by which a caller chooses what make's targets do: a target is always run as the table says, or a
+// part of it would be kept as the whole.
+var ours = []string{
+	"MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "GNUMAKEFLAGS", "MAKELEVEL", "RUN", "SKIP", "TEST_ARGS", "TEST_FLAGS", "UNIT", "UNIT_RACE", "INTEGRATION", "FUZZTIME", "TARGETS",
+}
+
+func withoutMake(environment []string) []string {
+	return slices.DeleteFunc(environment, func(variable string) bool {
+		name, _, _ := strings.Cut(variable, "=")
+		return slices.Contains(ours, name)
+	})
 }
 
 // read takes what a target prints, and says each failure as it comes.

@@ -79,6 +79,9 @@ func (s store) put(target *target, ran ranOnce) error {
 	if err != nil {
 		return err
 	}
+	if ran.Outcome == cutOff && kept.Last.Outcome != "" {
+		return nil // it says nothing, and what the last one said stays
+	}
 	kept.Last = ran
 	if ran.Outcome == passed && ran.Clean {
 		kept.Green = &ran
@@ -94,11 +97,16 @@ func (s store) put(target *target, ran ranOnce) error {
 	if err := os.MkdirAll(s.folder, 0o755); err != nil {
 		return fmt.Errorf("keeping the results of %s: %w", target.name, err)
 	}
-	part := s.path(target.name) + ".part"
-	if err := os.WriteFile(part, append(content, '\n'), 0o644); err != nil {
+	part, err := os.CreateTemp(s.folder, target.name+".*.part")
+	if err != nil {
 		return fmt.Errorf("keeping the results of %s: %w", target.name, err)
 	}
-	if err := os.Rename(part, s.path(target.name)); err != nil {
+	_, err = part.Write(append(content, '\n'))
+	if err = errors.Join(err, part.Close()); err == nil {
+		err = os.Rename(part.Name(), s.path(target.name))
+	}
+	if err != nil {
+		_ = os.Remove(part.Name())
 		return fmt.Errorf("keeping the results of %s: %w", target.name, err)
 	}
 	return nil

@@ -51,15 +51,10 @@ var targets = []target{
 	{name: "unit", lands: true, timeout: 30 * time.Minute, make: []string{"test-unit"}, again: "make test-unit UNIT=./{package} RUN={test}"},
 	{name: "model", lands: true, timeout: 10 * time.Minute, make: []string{"test-model", "MODEL_STEPS=20000", "MODEL_SEED=SEED"}},
 	{name: "verify", lands: true, timeout: 30 * time.Minute, make: []string{"verify"}},
-	{name: "integration", lands: true, timeout: 20 * time.Minute, make: []string{"test-integration", "SKIP=" + leftForTheNight}, again: againInIntegration},
+	{name: "integration", lands: true, timeout: 20 * time.Minute, make: []string{"test-integration"}, again: againInIntegration},
 	{name: "demo", lands: true, timeout: 15 * time.Minute, make: []string{"test-demo"}, again: againInDemo},
 	{name: "attacks", lands: true, timeout: 15 * time.Minute, make: []string{"test-attacks", "SKIP=TestTime|TestSize"}, again: againInAttacks},
 
-	{
-		name: "shards", timeout: 10 * time.Minute, make: []string{"test-integration", "RUN=TestShards"}, again: againInIntegration, nightly: true,
-		touches: []string{"internal/leadership", "internal/shards", "cmd/syncer/app", "cmd/vc-scheduler/app"},
-		inputs:  dependsOn("test/integration", "test/controlplane"),
-	},
 	{
 		name: "realnodes", timeout: 45 * time.Minute, make: []string{"test-realnodes", "REALNODES_MODES=node"}, again: againInRealnodes, nightly: true,
 		touches: []string{"internal/vnagent", "cmd/vn-agent", "manifests/vn-agent", "test/realnodes", "hack/realnodes"},
@@ -76,16 +71,12 @@ var targets = []target{
 	},
 
 	{
-		name: "integration-all", timeout: 40 * time.Minute, make: []string{"test-integration"}, again: againInIntegration, nightly: true,
-		inputs: dependsOn("test/integration", "test/controlplane"),
-	},
-	{
-		name: "integration-race", timeout: 90 * time.Minute, make: []string{"test-integration-race"}, again: againInIntegration, nightly: true,
-		inputs: dependsOn("test/integration", "test/controlplane"),
+		name: "integration-race", timeout: 90 * time.Minute, make: []string{"test-integration-race"}, again: "make test-integration-race INTEGRATION=./{package} RUN={test}", nightly: true,
+		inputs: dependsOn("test"),
 	},
 	{name: "e2e", timeout: 30 * time.Minute, make: []string{"test-e2e"}, again: againInDemo, nightly: true, inputs: dependsOn("test/e2e", "hack")},
-	{name: "attacks-all", timeout: 20 * time.Minute, make: []string{"test-attacks"}, again: againInAttacks, nightly: true, inputs: dependsOn("test/attacks")},
-	{name: "siege", timeout: 20 * time.Minute, make: []string{"siege"}, nightly: true, inputs: dependsOn("test/attacks")},
+	{name: "attacks-all", timeout: 20 * time.Minute, make: []string{"test-attacks"}, again: againInAttacks, nightly: true, inputs: dependsOn("test/attacks", "hack/attacks.sh")},
+	{name: "siege", timeout: 20 * time.Minute, make: []string{"siege"}, nightly: true, inputs: dependsOn("test/attacks", "hack/attacks.sh")},
 	{name: "model-all", timeout: time.Hour, make: []string{"test-model", "MODEL_STEPS=1000000", "MODEL_SEED=SEED"}, nightly: true, inputs: program},
 	{name: "soak", timeout: 90 * time.Minute, make: []string{"soak", "SOAK=1h", "SOAK_SEED=SEED"}, nightly: true, inputs: dependsOn("test/soak")},
 	{name: "drills", timeout: 40 * time.Minute, make: []string{"drills"}, nightly: true, inputs: dependsOn("hack/drills.sh")},
@@ -93,14 +84,10 @@ var targets = []target{
 		name: "realnodes-all", timeout: time.Hour, make: []string{"test-realnodes"}, again: againInRealnodes, nightly: true,
 		inputs: dependsOn("test/realnodes", "hack/realnodes"),
 	},
-	{name: "fuzz", timeout: 90 * time.Minute, make: []string{"test-fuzz"}, nightly: true, inputs: program},
+	{name: "fuzz", timeout: 90 * time.Minute, make: []string{"test-fuzz"}, nightly: true, inputs: dependsOn("hack/fuzz.sh")},
 	{name: "bench", timeout: time.Hour, make: []string{"bench", "BENCH_COUNT=1"}, nightly: true, inputs: program},
 	{name: "conformance", timeout: 3 * time.Hour, make: []string{"test-conformance"}, nightly: true, inputs: dependsOn("test/conformance", "hack/realnodes")},
 }
-
-// leftForTheNight are the tests on real API servers that no landing waits for: those that take longest, and those of
-// leases, which target shards runs by what a change touches.
-const leftForTheNight = "TestShards"
 
 // choice is a target and whether it is to be run.
 type choice struct {
@@ -135,22 +122,24 @@ func landing(ctx context.Context, names []string, kept store, repository reposit
 			if err != nil {
 				return nil, err
 			}
-			chosen = append(chosen, touched(ctx, target, past.Green, repository))
+			chosen = append(chosen, touched(ctx, target, past, repository))
 		}
 	}
 	return chosen, nil
 }
 
-// touched chooses a target that some changes are judged by. What has never passed on this machine is not run here: what
+// touched chooses a target that some changes are judged by. What has never run on this machine is not run here: what
 // the change is cannot be told then, and the nightly begins with it.
-func touched(ctx context.Context, target *target, green *ranOnce, repository repository) choice {
-	if green == nil {
+func touched(ctx context.Context, target *target, past history, repository repository) choice {
+	switch {
+	case past.Last.Outcome == failed, past.Last.Outcome == timedOut:
+		return choice{target: target}
+	case past.Green == nil:
 		return choice{target: target, skip: true, why: "owed: it has not passed on this machine yet"}
+	case repository.differs(ctx, past.Green.Commit, target.touches):
+		return choice{target: target}
 	}
-	if changed, known := repository.changedSince(ctx, green.Commit, target.touches); known && changed == 0 {
-		return choice{target: target, skip: true, why: "what it is run for is as at " + short(green.Commit) + ", where it passed"}
-	}
-	return choice{target: target}
+	return choice{target: target, skip: true, why: "what it is run for is as at " + short(past.Green.Commit) + ", where it passed"}
 }
 
 // nightly chooses the targets of a night: what failed, then what has changed inputs since it passed, then the others,

@@ -506,6 +506,8 @@ func (r *namespaceReconciler) isGone(ctx context.Context, np *schedulerv1alpha1.
 	proven, _, err := proof.Absent(ctx, "the tenant", recognized, uid, "the tenant lacks the namespace", func(ctx context.Context) (bool, error) {
 		live, err := namespaces.Get(ctx, np.Name, metav1.GetOptions{})
 		switch {
+		case apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+			return false, fmt.Errorf("reading the namespace: %w: %w", proof.ErrUnserved, err)
 		case apierrors.IsNotFound(err):
 			return false, nil
 		case err != nil:

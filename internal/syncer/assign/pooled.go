@@ -104,8 +104,12 @@ func (p *Pooled) Of(ctx context.Context, tenant, namespace string) (Assignment, 
 	return p.assignment(&facts, placed, tenant, namespace), nil
 }
 
-// Confirm implements Assignments. It asks the tenant only for what would allow a deletion.
+// Confirm implements Assignments. It asks the tenant only for what would allow a deletion. Who answers for the meta
+// cluster is asked before it is asked for anything, and again where a Proof is made of its answers.
 func (p *Pooled) Confirm(ctx context.Context, tenant, namespace string) (Assignment, proof.Proof, error) {
+	if _, err := p.Live.Answered(ctx, "it is asked about namespace "+namespace); err != nil {
+		return Assignment{}, proof.Proof{}, err //nolint:wrapcheck // it names what was read
+	}
 	facts, owner, placed, err := p.facts(ctx, p.Live.Reader, tenant, namespace)
 	if err != nil {
 		return Assignment{}, proof.Proof{}, err
@@ -217,8 +221,12 @@ func (p *Pooled) unused(ctx context.Context, facts *Facts, tenant string, owner 
 		return proven, nil
 	}
 	facts.Services = No
-	if facts.Holds, err = p.holds(ctx, tenant, owner.Namespace); err != nil || !facts.Holds {
-		return proven, err
+	if facts.Holds, err = p.holds(ctx, tenant, owner.Namespace); err != nil {
+		return proof.Proof{}, err
+	}
+	if !facts.Holds {
+		none, err := p.Live.Answered(ctx, "nobody is here to call its Services")
+		return proven.And(none), err //nolint:wrapcheck // it names what was read
 	}
 	var none proof.Proof
 	facts.Services, none, err = p.ask(ctx, tenant, &corev1.ServiceList{}, client.InNamespace(owner.Namespace))
@@ -262,6 +270,9 @@ func (p *Pooled) Home(ctx context.Context, tenant, namespace string) (Home, erro
 
 // ConfirmHome implements Assignments.
 func (p *Pooled) ConfirmHome(ctx context.Context, tenant, namespace string) (Home, proof.Proof, error) {
+	if _, err := p.Live.Answered(ctx, "it is asked about the home of namespace "+namespace); err != nil {
+		return HomeUnknown, proof.Proof{}, err //nolint:wrapcheck // it names what was read
+	}
 	home, err := p.home(ctx, p.Live.Reader, tenant, namespace)
 	if err != nil || home != HomeElsewhere && home != HomeNowhere {
 		return home, proof.Proof{}, err

@@ -240,10 +240,12 @@ func (w *world) run(t *testing.T) (stop func()) {
 	running := w.program.last
 	stop = func() { require.NoError(t, running.stop()) }
 	t.Cleanup(func() {
+		defer func() { // settle may end the test
+			if w.options != shared.options || t.Failed() {
+				stop()
+			}
+		}()
 		w.settle(t)
-		if w.options != shared.options || t.Failed() {
-			stop()
-		}
 	})
 	require.Eventually(t, func() bool { return w.superClustersReady(t) && w.engaged(t) }, patience, tick, "the tenant becomes ready")
 	w.settle(t)
@@ -286,10 +288,12 @@ func (w *world) settle(t *testing.T) {
 	if !w.program.runs() || t.Failed() {
 		return
 	}
-	for _, left := range w.program.left {
+	all := w.program.left
+	w.program.left = nil // one that is not released fails this test, not all that follow
+	for _, left := range all {
 		left.world.released(t, left.namespace) // all get their answers at once
 	}
-	for _, left := range w.program.left {
+	for _, left := range all {
 		require.Eventually(t, func() bool { return left.world.released(t, left.namespace) }, patience, tick,
 			"the NamespacePlacement of %s is gone", left.namespace)
 		left.world.inSuperClusters(t, left.namespace, func(super client.Client, name string) {
@@ -297,7 +301,6 @@ func (w *world) settle(t *testing.T) {
 			endNamespace(t, super, name)
 		})
 	}
-	w.program.left = nil
 	require.Eventually(t, func() bool { return w.superClustersReady(t) }, patience, tick, "all super clusters offer room again")
 }
 
