@@ -192,11 +192,13 @@ func TestTouched(t *testing.T) {
 	commit(t, bed.root, "third")
 	for _, tc := range []struct {
 		name     string
+		light    bool
 		green    string
 		last     outcome
 		wantSkip bool
 	}{
 		{name: "it has never passed here", wantSkip: true},
+		{name: "it has never passed here, and costs little", light: true},
 		{name: "it has passed before the change", green: first},
 		{name: "it has passed since", green: second, wantSkip: true},
 		{name: "it has passed since, and failed after that", green: second, last: failed},
@@ -207,7 +209,7 @@ func TestTouched(t *testing.T) {
 			if tc.green != "" {
 				past.Green = &ranOnce{Commit: tc.green}
 			}
-			require.Equal(t, tc.wantSkip, touched(t.Context(), &target{name: "x", touches: []string{"a"}}, past, repository).skip)
+			require.Equal(t, tc.wantSkip, touched(t.Context(), &target{name: "x", touches: []string{"a"}, light: tc.light}, past, repository).skip)
 		})
 	}
 }
@@ -247,7 +249,7 @@ func TestTargets(t *testing.T) {
 	for _, target := range targets {
 		require.False(t, names[target.name], "%s is there twice", target.name)
 		names[target.name] = true
-		require.True(t, target.lands || target.nightly, "%s is run by nothing", target.name)
+		require.True(t, target.lands || target.nightly || len(target.touches) > 0, "%s is run by nothing", target.name)
 		require.Positive(t, target.timeout, target.name)
 		for _, arg := range target.make {
 			if !strings.Contains(arg, "=") {

@@ -24,6 +24,8 @@ type target struct {
 	// has passed since.
 	lands   bool
 	touches []string
+	// light is whether it is run, too, where it has never passed and nobody knows what has changed.
+	light bool
 	// builds is whether the others need what it builds.
 	builds bool
 	// inputs are the paths that its result depends on; nil for everything.
@@ -51,10 +53,14 @@ var targets = []target{
 	{name: "unit", lands: true, timeout: 30 * time.Minute, make: []string{"test-unit"}, again: "make test-unit UNIT=./{package} RUN={test}"},
 	{name: "model", lands: true, timeout: 10 * time.Minute, make: []string{"test-model", "MODEL_STEPS=20000", "MODEL_SEED=SEED"}},
 	{name: "verify", lands: true, timeout: 30 * time.Minute, make: []string{"verify"}},
-	{name: "integration", lands: true, timeout: 20 * time.Minute, make: []string{"test-integration"}, again: againInIntegration},
+	{name: "integration", lands: true, timeout: 20 * time.Minute, make: []string{"test-integration", "SKIP=" + leftForTheNight}, again: againInIntegration},
 	{name: "demo", lands: true, timeout: 15 * time.Minute, make: []string{"test-demo"}, again: againInDemo},
 	{name: "attacks", lands: true, timeout: 15 * time.Minute, make: []string{"test-attacks", "SKIP=TestTime|TestSize"}, again: againInAttacks},
 
+	{
+		name: "shards", timeout: 10 * time.Minute, make: []string{"test-integration", "RUN=TestShards"}, again: againInIntegration, light: true,
+		touches: []string{"internal/leadership", "internal/shards", "cmd/syncer/app", "cmd/vc-scheduler/app", "test/integration/scheduling/shards_test.go", "test/integration/syncer/shards_test.go"},
+	},
 	{
 		name: "realnodes", timeout: 45 * time.Minute, make: []string{"test-realnodes", "REALNODES_MODES=node"}, again: againInRealnodes, nightly: true,
 		touches: []string{"internal/vnagent", "cmd/vn-agent", "manifests/vn-agent", "test/realnodes", "hack/realnodes"},
@@ -70,6 +76,9 @@ var targets = []target{
 		touches: []string{"internal/syncer/engine", "internal/engage", "test/soak"}, inputs: dependsOn("test/soak"),
 	},
 
+	{
+		name: "integration-all", timeout: 40 * time.Minute, make: []string{"test-integration"}, again: againInIntegration, nightly: true, inputs: dependsOn("test"),
+	},
 	{
 		name: "integration-race", timeout: 90 * time.Minute, make: []string{"test-integration-race"}, again: "make test-integration-race INTEGRATION=./{package} RUN={test}", nightly: true,
 		inputs: dependsOn("test"),
@@ -88,6 +97,11 @@ var targets = []target{
 	{name: "bench", timeout: time.Hour, make: []string{"bench", "BENCH_COUNT=1"}, nightly: true, inputs: program},
 	{name: "conformance", timeout: 3 * time.Hour, make: []string{"test-conformance"}, nightly: true, inputs: dependsOn("test/conformance", "hack/realnodes")},
 }
+
+// leftForTheNight are the tests on real API servers that no landing waits for: those that take longest, of what the
+// model, the demo or the soak show too, and those of leases, which target shards runs by what a change touches.
+const leftForTheNight = "TestShards|TestLost|TestBudgets|TestMissingVirtualCluster|TestWhatIsGuaranteedIsGivenBack|TestADrainKeepsRoomWhereVolumesAre|" +
+	"TestStorageThatIsReserved|TestClaimsOfWorkloads|TestClaimsOfARestoredTenant|TestThirdTenant|TestSingle"
 
 // choice is a target and whether it is to be run.
 type choice struct {
@@ -133,6 +147,8 @@ func landing(ctx context.Context, names []string, kept store, repository reposit
 func touched(ctx context.Context, target *target, past history, repository repository) choice {
 	switch {
 	case past.Last.Outcome == failed, past.Last.Outcome == timedOut:
+		return choice{target: target}
+	case past.Green == nil && target.light:
 		return choice{target: target}
 	case past.Green == nil:
 		return choice{target: target, skip: true, why: "owed: it has not passed on this machine yet"}
