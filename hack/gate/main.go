@@ -37,7 +37,7 @@ const (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) //nolint:forbidigo // the process' own
 	defer stop()
 	context.AfterFunc(ctx, stop) // the second signal ends it at once
 	code, err := run(ctx, os.Args[1:])
@@ -53,7 +53,7 @@ func main() {
 func run(ctx context.Context, args []string) (int, error) {
 	flags := flag.NewFlagSet("gate", flag.ContinueOnError)
 	flags.Usage = func() {
-		fmt.Fprint(flags.Output(), usage)
+		say(flags.Output(), usage)
 		flags.PrintDefaults()
 	}
 	root := flags.String("root", ".", "folder of the repository")
@@ -63,7 +63,7 @@ func run(ctx context.Context, args []string) (int, error) {
 	case errors.Is(err, flag.ErrHelp):
 		return 0, nil
 	case err != nil:
-		return exitUsage, nil // flags has printed it
+		return exitUsage, nil //nolint:nilerr // flags has printed it
 	}
 	if *results == "" {
 		cache, err := os.UserCacheDir()

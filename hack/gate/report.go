@@ -15,6 +15,9 @@ import (
 
 const module = "github.com/superpool/superpool/"
 
+// say prints for who reads. That nobody can is no reason to end a target.
+func say(out io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(out, format, args...) }
+
 // report of all targets of one call.
 type report struct {
 	commit  string
@@ -47,7 +50,7 @@ func (r *report) print(out io.Writer, path string) error {
 	}
 	r.printSlowest(out)
 	table := r.table()
-	fmt.Fprint(out, "\n", table)
+	say(out, "\n%s", table)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("writing the table of targets: %w", err)
 	}
@@ -67,19 +70,19 @@ func printFailures(out io.Writer, done *result) {
 		failures = append(failures, done.tests.unfinished()...)
 	}
 	for _, test := range failures {
-		fmt.Fprintf(out, "\n--- FAIL: %s (%.2fs)\n    target %s, package %s\n", cmp.Or(test.test, "the package"), test.seconds, done.target.name, test.pkg)
+		say(out, "\n--- FAIL: %s (%.2fs)\n    target %s, package %s\n", cmp.Or(test.test, "the package"), test.seconds, done.target.name, test.pkg)
 		printLines(out, excerpt(test.output))
 		if done.target.again != "" && test.test != "" {
-			fmt.Fprintf(out, "    again: %s\n", done.target.rerun(test.testName))
+			say(out, "    again: %s\n", done.target.rerun(test.testName))
 		}
 	}
 	if len(failures) == 0 || done.target.again == "" {
-		fmt.Fprintf(out, "\n%s: %s\n", done.target.name, done.outcome)
+		say(out, "\n%s: %s\n", done.target.name, done.outcome)
 		printLines(out, done.lines[max(0, len(done.lines)-excerptLines):])
 		args, _ := done.target.arguments(time.Unix(done.seed, 0))
-		fmt.Fprintf(out, "    again: make %s\n", strings.Join(args, " "))
+		say(out, "    again: make %s\n", strings.Join(args, " "))
 	}
-	fmt.Fprintf(out, "    all of it: %s\n", done.log)
+	say(out, "    all of it: %s\n", done.log)
 }
 
 // maxLine is how many bytes of a line are printed.
@@ -87,7 +90,7 @@ const maxLine = 400
 
 func printLines(out io.Writer, lines []string) {
 	for _, line := range lines {
-		fmt.Fprintf(out, "      %s\n", line[:min(len(line), maxLine)])
+		say(out, "      %s\n", line[:min(len(line), maxLine)])
 	}
 }
 
@@ -109,10 +112,10 @@ func (r *report) printSlowest(out io.Writer) {
 	if len(all) == 0 {
 		return
 	}
-	fmt.Fprintln(out, "\nThe slowest tests:")
+	say(out, "\nThe slowest tests:\n")
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, test := range all[:min(slowestTests, len(all))] {
-		fmt.Fprintf(table, "%.1f s\t  %s %s\n", test.seconds, strings.TrimPrefix(test.pkg, module), test.test)
+		say(table, "%.1f s\t  %s %s\n", test.seconds, strings.TrimPrefix(test.pkg, module), test.test)
 	}
 	_ = table.Flush()
 }
@@ -124,19 +127,19 @@ func (r *report) table() string {
 	if !r.clean {
 		tree = ", with changes"
 	}
-	fmt.Fprintf(&text, "Targets at %s%s:\n", short(r.commit), tree)
+	say(&text, "Targets at %s%s:\n", short(r.commit), tree)
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	var all time.Duration
 	for i := range r.results {
 		done := &r.results[i]
 		all += done.took
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%d tests\t%s\n", done.target.name, done.outcome, minutes(done.took), done.tests.passed, done.remark())
+		say(table, "  %s\t%s\t%s\t%d tests\t%s\n", done.target.name, done.outcome, minutes(done.took), done.tests.passed, done.remark())
 	}
 	whole := passed
 	if r.failed() {
 		whole = failed
 	}
-	fmt.Fprintf(table, "  all\t%s\t%s\t\t\n", whole, minutes(all))
+	say(table, "  all\t%s\t%s\t\t\n", whole, minutes(all))
 	_ = table.Flush()
 	return text.String()
 }
@@ -157,14 +160,14 @@ func minutes(d time.Duration) string {
 // printRan prints a table of what is kept.
 func printRan(ctx context.Context, out io.Writer, kept store, repository repository, now time.Time) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "TARGET\tLAST PASSED\tINPUTS SINCE\tLAST RUN\tSEED\tTAKES")
+	say(table, "TARGET\tLAST PASSED\tINPUTS SINCE\tLAST RUN\tSEED\tTAKES\n")
 	for i := range targets {
 		target := &targets[i]
 		past, err := kept.get(target.name)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(table, strings.Join(ranColumns(ctx, target, &past, repository, now), "\t"))
+		say(table, "%s\n", strings.Join(ranColumns(ctx, target, &past, repository, now), "\t"))
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("printing the table: %w", err)

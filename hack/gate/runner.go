@@ -51,7 +51,7 @@ type runner struct {
 
 // announce says what begins.
 func (r *runner) announce(target *target, number, of int) {
-	fmt.Fprintf(r.out, "gate: %s (%d of %d): make %s\n", target.name, number, of, strings.Join(target.make, " "))
+	say(r.out, "gate: %s (%d of %d): make %s\n", target.name, number, of, strings.Join(target.make, " "))
 }
 
 // run runs a target in a process group of its own. When its time is up, or ctx ends, the group gets SIGTERM, and after
@@ -108,7 +108,7 @@ func (r *runner) command(ctx context.Context, args []string, done *result) error
 	if err != nil {
 		return fmt.Errorf("making the log: %w", err)
 	}
-	defer log.Close()
+	defer log.Close() //nolint:errcheck // what it could say has been said by the writes
 	kept := &bestEffort{to: log}
 	command := exec.CommandContext(ctx, "make", append([]string{"--no-print-directory", "TEST_JSON=-json"}, args...)...)
 	command.Dir, command.Env = r.root, withoutMake(os.Environ())
@@ -172,7 +172,7 @@ func (r *runner) read(from io.Reader, done *result) {
 		if e, ok := parseEvent(line); ok {
 			if run := done.tests.add(e); run != nil && run.test != "" {
 				r.clear()
-				fmt.Fprintf(r.out, "--- FAIL: %s (%.2fs) %s\n", run.test, run.seconds, run.pkg)
+				say(r.out, "--- FAIL: %s (%.2fs) %s\n", run.test, run.seconds, run.pkg)
 			}
 		} else if line != "" {
 			done.lines = append(done.lines, line)
@@ -200,21 +200,21 @@ func (r *runner) say(done *result) {
 	text := fmt.Sprintf("gate: %s, %s, %d tests passed", done.target.name, time.Since(done.started).Round(time.Second), done.tests.passed)
 	r.clear()
 	if r.terminal {
-		fmt.Fprint(r.out, text)
+		say(r.out, "%s", text)
 		return
 	}
-	fmt.Fprintln(r.out, text)
+	say(r.out, "%s\n", text)
 }
 
 func (r *runner) clear() {
 	if r.terminal {
-		fmt.Fprint(r.out, "\r\033[K")
+		say(r.out, "\r\033[K")
 	}
 }
 
 func (r *runner) ended(done *result) {
 	r.clear()
-	fmt.Fprintf(r.out, "gate: %s: %s after %s, %d tests passed\n", done.target.name, done.outcome, done.took.Round(time.Second), done.tests.passed)
+	say(r.out, "gate: %s: %s after %s, %d tests passed\n", done.target.name, done.outcome, done.took.Round(time.Second), done.tests.passed)
 }
 
 // isTerminal returns whether a file is one.

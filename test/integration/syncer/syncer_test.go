@@ -459,8 +459,8 @@ type patrolClock struct {
 func countPatrols(t *testing.T, numbers *prometheus.Registry) *patrolClock {
 	t.Helper()
 	c := &patrolClock{
-		begun: prometheus.NewCounterVec(prometheus.CounterOpts{Name: patrolsBegun}, []string{"kind"}),
-		ended: prometheus.NewCounterVec(prometheus.CounterOpts{Name: patrolsEnded}, []string{"kind"}),
+		begun: prometheus.NewCounterVec(prometheus.CounterOpts{Name: patrolsBegun, Help: "Patrols that began."}, []string{"kind"}),
+		ended: prometheus.NewCounterVec(prometheus.CounterOpts{Name: patrolsEnded, Help: "Patrols that ended."}, []string{"kind"}),
 	}
 	require.NoError(t, numbers.Register(c.begun))
 	require.NoError(t, numbers.Register(c.ended))

@@ -60,9 +60,9 @@ func TestCertificates(t *testing.T) {
 func TestStart(t *testing.T) {
 	t.Parallel()
 	folder, bin := t.TempDir(), t.TempDir()
-	// It ends at once: what starts has no test that ends it.
+	// It ends at once, and start says so: what starts has no test that ends it.
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "kube-scheduler"), []byte("#!/bin/sh\n"), 0o700))
-	require.NoError(t, run(t, "start", "kube-scheduler", "--name", "r1", "--folder", folder, "--bin", bin, "--first-port", "21005", "--address", "10.213.0.1"))
+	require.ErrorContains(t, run(t, "start", "kube-scheduler", "--name", "r1", "--folder", folder, "--bin", bin, "--first-port", "21005", "--address", "10.213.0.1"), "it ended")
 	require.FileExists(t, filepath.Join(folder, "pids", "kube-scheduler-r1"))
 	require.Equal(t, "kube-apiserver-kubelet-client", leaf(t, filepath.Join(folder, "pki", "r1", "kubelet-client")).Subject.CommonName)
 	log, err := os.ReadFile(filepath.Join(folder, "logs", "kube-scheduler-r1.log"))
