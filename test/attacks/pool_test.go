@@ -199,12 +199,12 @@ func change[T client.Object](t *testing.T, c *cluster, object T, how func(T)) {
 }
 
 // create creates an object, and deletes it at the end of the test. The API server rejects pods until the controller
-// manager has created the service account.
+// manager has created the service account, and where several at a time are counted in one quota.
 func (c *cluster) create(t *testing.T, object client.Object) {
 	t.Helper()
 	eventually(t, "creating "+object.GetName(), func(ctx context.Context) (bool, any) {
 		err := c.Create(ctx, object)
-		if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "serviceaccount") {
+		if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "serviceaccount") || apierrors.IsConflict(err) {
 			return false, err
 		}
 		require.NoError(t, err)
