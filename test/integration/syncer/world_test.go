@@ -40,7 +40,9 @@ import (
 )
 
 const (
-	deadline = 30 * time.Second
+	// deadline is how long what is to happen may take. kube-controller-manager looks every 30 seconds which types there
+	// are to count in quotas, and a type that was made just before may be seen by the second look.
+	deadline = 2 * time.Minute
 	interval = 20 * time.Millisecond
 )
 
