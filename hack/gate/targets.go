@@ -196,7 +196,7 @@ func urgency(ctx context.Context, target *target, past history, repository repos
 	case past.Green == nil:
 		return 1
 	}
-	if changed, known := repository.changedSince(ctx, past.Green.Commit, target.inputs); !known || changed > 0 {
+	if repository.differs(ctx, past.Green.Commit, target.inputs) {
 		return 1
 	}
 	return 2
