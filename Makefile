@@ -26,20 +26,22 @@ VERSION := $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || 
 LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(VERSION)
 COMMANDS := $(notdir $(wildcard cmd/*))
 
-CLUSTER_TOOLS := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl
+CLUSTER_TOOLS := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok
 # What real nodes need besides: programs of the node, and what runs in containers.
 NODE_TOOLS    := kubelet kube-proxy pause agnhost nonewprivs regression-issue-74839 sample-apiserver coredns metrics-server local-path-provisioner image
-REALNODES_TOOLS := $(filter-out kwok%,$(CLUSTER_TOOLS)) $(NODE_TOOLS)
-# Our own programs that are part of the bed, not of what is installed.
+REALNODES_TOOLS := $(filter-out kwok,$(CLUSTER_TOOLS)) $(NODE_TOOLS)
+# Our own programs that are part of beds, not of what is installed.
 BED_PROGRAMS  := bin/controlplane bin/nftpolicy
+# What starts a pool on fake nodes.
+POOL_PROGRAMS := $(CLUSTER_TOOLS:%=bin/%) build bin/controlplane
 DEV_TOOLS     := controller-gen kustomize golangci-lint logcheck
 TOOLS         := $(CLUSTER_TOOLS) $(DEV_TOOLS)
 
 # Packages whose tests start API servers.
-INTEGRATION ?= ./test/integration/... ./test/assumptions ./test/controlplane/... ./test/conformance
+INTEGRATION ?= ./test/integration/... ./test/assumptions ./test/controlplane/... ./test/conformance ./test/perf/...
 # Of the others, those of internal and plugins whose code or tests start goroutines or share memory between them run
 # under the race detector, and only there.
-UNIT ?= $(shell $(GO) list ./... | grep -vE '/test/(integration|assumptions|controlplane|conformance)(/|$$)')
+UNIT ?= $(shell $(GO) list ./... | grep -vE '/test/(integration|assumptions|controlplane|conformance|perf)(/|$$)')
 UNIT_RACE = $(filter $(addprefix %,$(shell grep -rlE '^[[:space:]]*go |\bsync\.|\.Go.func|errgroup' --include=*.go internal plugins | xargs -n 1 dirname | sort -u | sed 's|^|/|')),$(UNIT))
 UNIT_PLAIN = $(filter-out $(UNIT_RACE),$(UNIT))
 # Tests of a target, by regular expressions over their names: RUN='TestShards|TestLost', or all but SKIP. TEST_FLAGS are
@@ -58,7 +60,7 @@ help: ## List the targets.
 	  /^[a-z][a-z0-9-]*:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: demo-plan $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Start four control planes and the pool, and run the experiment step by step.
+demo: demo-plan $(POOL_PROGRAMS) ## Start four control planes and the pool, and run the experiment step by step.
 	@hack/demo.sh
 
 .PHONY: demo-down
@@ -66,7 +68,7 @@ demo-down: ## Remove everything that the demo started.
 	@hack/demo-down.sh
 
 .PHONY: demo-single
-demo-single: demo-plan $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Start a cluster without a pool and a tenant, and run a Deployment of it step by step.
+demo-single: demo-plan $(POOL_PROGRAMS) ## Start a cluster without a pool and a tenant, and run a Deployment of it step by step.
 	@hack/demo-single.sh
 
 .PHONY: demo-single-down
@@ -98,7 +100,7 @@ realnodes-down: ## Remove everything that make realnodes started.
 
 # What a target is about to build, and how long that takes, before it begins.
 .PHONY: demo-plan realnodes-plan conformance-plan
-demo-plan: PROGRAMS := $(CLUSTER_TOOLS:%=bin/%) build
+demo-plan: PROGRAMS := $(POOL_PROGRAMS)
 realnodes-plan: PROGRAMS := $(REALNODES_TOOLS:%=bin/%) build $(BED_PROGRAMS)
 conformance-plan: PROGRAMS := bin/e2e.test bin/kubectl
 demo-plan realnodes-plan conformance-plan: %-plan:
@@ -191,7 +193,7 @@ test-fuzz: ## Fuzz every parser and translation, one after the other: FUZZTIME=1
 	@GO='$(GO)' FUZZTIME='$(FUZZTIME)' hack/fuzz.sh
 
 .PHONY: test-e2e
-test-e2e: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Run the demo as a test, again with its programs killed at every step, and take it down.
+test-e2e: $(POOL_PROGRAMS) ## Run the demo as a test, again with its programs killed at every step, and take it down.
 	$(GO) test -tags e2e -count 1 -timeout 30m $$TEST_ARGS ./test/e2e/...
 
 .PHONY: test-demo
@@ -200,17 +202,17 @@ test-demo: SKIP := TestDemo/(again,_with_vc|again,_with_the_syncers|its_placemen
 test-demo: test-e2e ## Run the demo as a test from nothing, again with every program killed in the middle of its work, and take it down.
 
 .PHONY: test-attacks
-test-attacks: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Attack a pool with real API servers as a hostile tenant does (docs/security.md), and take it down.
+test-attacks: $(POOL_PROGRAMS) ## Attack a pool with real API servers as a hostile tenant does (docs/security.md), and take it down.
 	@GO='$(GO)' TEST_FLAGS="$$TEST_ARGS" hack/attacks.sh
 
 # For how long.
 SIEGE ?= 5m
 .PHONY: siege
-siege: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Let three tenants try what ended programs before while a fourth creates a pod each second, and compare its pods with those before: SIEGE=5m.
+siege: $(POOL_PROGRAMS) ## Let three tenants try what ended programs before while a fourth creates a pod each second, and compare its pods with those before: SIEGE=5m.
 	@GO='$(GO)' SIEGE='$(SIEGE)' ATTACKERS='attacker second third' TEST_TAGS=attacks,siege TEST_FLAGS='-run ^TestSiege$$ -v -timeout 0' hack/attacks.sh
 
 .PHONY: drills
-drills: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Drain, lose and return super clusters of a pool of real API servers, and take it down.
+drills: $(POOL_PROGRAMS) ## Drain, lose and return super clusters of a pool of real API servers, and take it down.
 	@hack/drills.sh
 
 .PHONY: test-fresh
@@ -315,8 +317,8 @@ bin/etcd: hack/tools/go.mod | bin
 # $(call install-tool,LDFLAGS,PACKAGE@VERSION): a tool with a module graph of its own.
 install-tool = cd hack/tools && GOBIN="$(BIN)" GOFLAGS="-mod=mod $(GO_BUILD_FLAGS)" ../gobuild.sh "$(@F) $(lastword $(subst @, ,$(2)))" $(GO) install -v -ldflags '-s -w $(1)' $(2) && touch "$(BIN)/$(@F)"
 
-bin/kwok bin/kwokctl: bin/%: hack/tools/versions.mk | bin
-	@$(call install-tool,-X sigs.k8s.io/kwok/pkg/consts.Version=$(KWOK_VERSION),sigs.k8s.io/kwok/cmd/$*@$(KWOK_VERSION))
+bin/kwok: hack/tools/versions.mk | bin
+	@$(call install-tool,-X sigs.k8s.io/kwok/pkg/consts.Version=$(KWOK_VERSION),sigs.k8s.io/kwok/cmd/kwok@$(KWOK_VERSION))
 
 bin/coredns: hack/tools/versions.mk | bin
 	@$(call install-tool,,github.com/coredns/coredns@$(COREDNS_VERSION))

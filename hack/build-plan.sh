@@ -9,7 +9,7 @@ BIN=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)/bin
 # Seconds on two cores with an empty build cache, measured in this order on 2026-11-22: packages that two programs share
 # count for the first.
 declare -A seconds=(
-  [etcd]=45 [kube-apiserver]=164 [kube-controller-manager]=53 [kube-scheduler]=5 [kubectl]=21 [kwok]=73 [kwokctl]=12
+  [etcd]=45 [kube-apiserver]=164 [kube-controller-manager]=53 [kube-scheduler]=5 [kubectl]=21 [kwok]=73
   [controller-gen]=17 [kustomize]=11 [golangci-lint]=55 [logcheck]=3 [syncer]=70 [vc-scheduler]=40 [vn-agent]=20
   [kubelet]=25 [kube-proxy]=8 [pause]=1 [agnhost]=6 [nonewprivs]=1 [regression-issue-74839]=1 [sample-apiserver]=10 [coredns]=100 [metrics-server]=80 [local-path-provisioner]=70 [image]=5
   [controlplane]=5 [nftpolicy]=5 [e2e.test]=150

@@ -12,7 +12,6 @@ for part in pool steps setup; do
   source "$(dirname "${BASH_SOURCE[0]}")/lib/$part.sh"
 done
 NAME=demo-single
-CONTROL_PLANE_LOGS="$KWOK_WORKDIR/clusters/*/logs/*.log"
 SUPERS=(single)
 CLUSTERS=(single "$TENANT")
 PROGRAMS=(syncer)

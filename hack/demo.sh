@@ -13,12 +13,11 @@ for part in pool steps setup experiment; do
   source "$(dirname "${BASH_SOURCE[0]}")/lib/$part.sh"
 done
 NAME=demo
-CONTROL_PLANE_LOGS="$KWOK_WORKDIR/clusters/*/logs/*.log"
 
 set_up_control_planes() {
   step "Start four control planes: meta, r1, r2 and the tenant's, $TENANT"
   local name
-  for name in etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok kwokctl vc-scheduler syncer; do
+  for name in etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok controlplane vc-scheduler syncer; do
     [[ -x $BIN/$name ]] || fail "bin/$name is missing: make demo builds it"
   done
   stop_pool

@@ -70,7 +70,7 @@ finish() {
   if ((code != 0 && code != 3)); then
     if compgen -G "$clone/_output/demo/logs/*" >/dev/null; then
       mkdir -p "$KEPT"
-      cp "$clone"/_output/demo/logs/* "$clone"/_output/demo/kwok/clusters/*/logs/* "$KEPT/" 2>/dev/null || true
+      cp "$clone"/_output/demo/logs/* "$KEPT/" 2>/dev/null || true
       echo "test-fresh: the logs are in $KEPT" >&2
     fi
     [[ ! -d $clone ]] || "$clone/hack/demo-down.sh" || true

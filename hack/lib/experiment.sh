@@ -139,7 +139,7 @@ where() {
     grep -v : | sort | xargs
 }
 
-# drain and loss are for super clusters of kwokctl, after the experiment.
+# drain and loss are for super clusters with fake nodes, after the experiment.
 drain() {
   step "r1 is drained: what the namespace has there is placed in r2 first, then its pod moves"
   act kubectl --kubeconfig "$TENANT.kubeconfig" apply -f "$DEPLOYMENT"

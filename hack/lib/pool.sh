@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Starts and stops a pool: control planes by kwokctl, and our programs as processes. Sourced by hack/demo.sh,
-# hack/demo-single.sh and hack/demo-down.sh, and by hack/realnodes/lib.sh, which starts its control planes by
-# bin/controlplane. They set -euo pipefail. All state is in $OUT: kubeconfigs, logs, pids, the clusters' data.
+# Starts and stops a pool: control planes by bin/controlplane, fake nodes by kwok, and our programs, all as processes.
+# Sourced by hack/demo.sh, hack/demo-single.sh and hack/demo-down.sh, and by hack/realnodes/lib.sh, whose clusters have
+# real nodes. They set -euo pipefail. All state is in $OUT: kubeconfigs, logs, pids, the clusters' data.
 
 # Paths without symbolic links, to compare with /proc/PID/exe.
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
@@ -13,7 +13,6 @@ TENANTS=("$TENANT")
 SUPERS=(r1 r2)
 CLUSTERS=(meta "${SUPERS[@]}" "$TENANT")
 PROGRAMS=(vc-scheduler syncer-r1 syncer-r2)
-export KWOK_WORKDIR=$OUT/kwok
 
 # kubectl: always that of bin/, whose version is the control planes'. KUBECONFIG hides the user's configuration from it.
 kubectl() { "$BIN/kubectl" "$@"; }
@@ -22,8 +21,20 @@ export KUBECONFIG=/dev/null
 # port N: the N-th of the ports that choose_ports found.
 port() { echo $(($(cat "$OUT/ports") + $1)); }
 
-# choose_ports: writes to $OUT/ports the first port of a block that nothing listens on. kwokctl can choose ports itself,
-# but two clusters that start in parallel may choose the same.
+# cluster_number CLUSTER: its place in CLUSTERS, from 0.
+cluster_number() {
+  local number
+  for number in "${!CLUSTERS[@]}"; do
+    [[ ${CLUSTERS[number]} != "$1" ]] || echo "$number"
+  done
+}
+
+# cluster_port CLUSTER: the first of its five ports, that of its API server. Those of our programs follow (program_port).
+cluster_port() { port $(($(cluster_number "$1") * 5)); }
+
+is_super() { [[ " ${SUPERS[*]} " == *" $1 "* ]]; }
+
+# choose_ports: writes to $OUT/ports the first port of a block that nothing listens on.
 choose_ports() {
   local base offset
   for base in $(seq 21000 100 29900); do
@@ -38,41 +49,31 @@ choose_ports() {
   return 1
 }
 
-# start_cluster NAME INDEX: starts a control plane. Only super clusters have nodes, so only they get kube-scheduler and
-# kwok: a tenant's pods become Running only by the status that the syncer writes. By itself kwokctl waits five times as
-# long as Kubernetes before a node that is silent is NotReady, and kwok after a restart before it runs a node's pods.
+# programs_of CLUSTER: prints the programs of its control plane in the order in which they start. Only super clusters have
+# nodes, so only they get kube-scheduler: a tenant's pods become Running only by the status that the syncer writes.
+programs_of() {
+  echo etcd kube-apiserver kube-controller-manager
+  ! is_super "$1" || echo kube-scheduler
+}
+
+# start_cluster NAME: starts a control plane, and what plays the nodes of a super cluster. kwok waits until a Lease has
+# expired before it runs a node whose last kwok was killed. The API server is Service kubernetes at an address for
+# documents: those of the machine itself are none for endpoints.
 start_cluster() {
-  local name=$1 first=$(($2 * 8)) disable=(--disable kube-scheduler,kwok-controller)
-  [[ " ${SUPERS[*]} " != *" $name "* ]] || disable=()
-  cat >"$OUT/$name-kwokctl.yaml" <<YAML
-apiVersion: config.kwok.x-k8s.io/v1alpha1
-kind: KwokctlConfiguration
-options:
-  bindAddress: 127.0.0.1
-  etcdPeerPort: $(port $((first + 1)))
-  heartbeatFactor: 1
-  nodeLeaseDurationSeconds: 10
-YAML
-  "$BIN/kwokctl" create cluster --name "superpool-$name" --config "$OUT/$name-kwokctl.yaml" --runtime binary --wait 300s --timeout 330s \
-    --etcd-binary "$BIN/etcd" --kube-apiserver-binary "$BIN/kube-apiserver" \
-    --kube-controller-manager-binary "$BIN/kube-controller-manager" --kube-scheduler-binary "$BIN/kube-scheduler" \
-    --kwok-controller-binary "$BIN/kwok" \
-    --kube-apiserver-port "$(port "$first")" --etcd-port "$(port $((first + 2)))" \
-    --kube-controller-manager-port "$(port $((first + 3)))" --kube-scheduler-port "$(port $((first + 4)))" \
-    --controller-port "$(port $((first + 5)))" \
-    --kubeconfig "$OUT/$name.kwokctl.kubeconfig" --disable-qps-limits ${disable[@]+"${disable[@]}"} >"$OUT/logs/kwokctl-$name.log" 2>&1
-  kubectl config view --kubeconfig "$OUT/$name.kwokctl.kubeconfig" --raw --minify --flatten >"$OUT/$name.kubeconfig.new"
-  mv "$OUT/$name.kubeconfig.new" "$OUT/$name.kubeconfig"
-  rm "$OUT/$name.kwokctl.kubeconfig"
+  local programs
+  read -ra programs <<<"$(programs_of "$1" | xargs)"
+  "$BIN/controlplane" start "${programs[@]}" --name "$1" --folder "$OUT" --bin "$BIN" --first-port "$(cluster_port "$1")" \
+    --advertise-address "192.0.2.$(($(cluster_number "$1") + 1))" --unlimited
+  is_super "$1" || return 0
+  run_detached "kwok-$1" "$BIN/kwok" --kubeconfig "$OUT/$1.kubeconfig" --manage-all-nodes --node-lease-duration-seconds 10
 }
 
 # start_clusters: starts all of CLUSTERS in parallel; fails with the names of those that did not start.
 start_clusters() {
-  local name index=0 pids=() failed=()
+  local name index pids=() failed=()
   for name in "${CLUSTERS[@]}"; do
-    start_cluster "$name" "$index" &
+    start_cluster "$name" &
     pids+=($!)
-    index=$((index + 1))
   done
   for index in "${!pids[@]}"; do
     wait "${pids[index]}" || failed+=("${CLUSTERS[index]}")
@@ -82,12 +83,17 @@ start_clusters() {
   return 1
 }
 
-# stop_super ID, start_super ID: the API server, etcd and controllers of a super cluster.
-stop_super() { kwokctl stop "$1"; }
-start_super() { kwokctl start "$1"; }
-kwokctl() {
-  printf '$ kwokctl %s cluster --name superpool-%s\n' "$1" "$2"
-  "$BIN/kwokctl" "$1" cluster --name "superpool-$2" >>"$OUT/logs/kwokctl-$2.log" 2>&1
+# stop_super ID, start_super ID: all programs of a super cluster.
+stop_super() {
+  local program
+  echo "(super cluster $1 stops)"
+  for program in kwok $(programs_of "$1" | xargs -n 1 | tac); do
+    kill_program "$program-$1"
+  done
+}
+start_super() {
+  echo "(super cluster $1 starts)"
+  start_cluster "$1"
 }
 
 # service_account_kubeconfig NAME [CLUSTER NAMESPACE]: writes NAME.kubeconfig for a cluster with a token of that service
@@ -226,7 +232,7 @@ remove_folder() {
 # stop_pool: kills all processes of the pool and removes $OUT. It works without the programs of bin/, so after `make
 # clean` too.
 stop_pool() {
-  local name file pid
+  local name file
   check_folder || return
   [[ -d $OUT ]] || return 0
   for name in "${PROGRAMS[@]}"; do
@@ -234,16 +240,6 @@ stop_pool() {
   done
   for file in "$OUT"/pids/link-*; do
     kill_program "${file##*/}" KILL # one that is cut ends by nothing less
-  done
-  for name in "${CLUSTERS[@]}"; do
-    if [[ -x $BIN/kwokctl && -d $KWOK_WORKDIR/clusters/superpool-$name ]]; then
-      "$BIN/kwokctl" delete cluster --name "superpool-$name" --kubeconfig "$OUT/unused" >/dev/null 2>&1 || true
-    fi
-  done
-  for file in "$KWOK_WORKDIR"/clusters/*/pids/*.pid; do
-    [[ -s $file ]] || continue
-    pid=$(cat "$file")
-    if alive "$pid"; then kill -KILL "$pid" 2>/dev/null || true; fi
   done
   kill_all processes || return
   remove_folder

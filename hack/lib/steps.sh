@@ -24,7 +24,7 @@ fail() {
 on_exit() {
   $DONE && return
   printf '\n%s%s: FAILED in step: %s%s\n' "$red" "$NAME" "$STEP" "$plain" >&2
-  printf 'logs of our programs: %s/logs/*.log\nlogs of the control planes: %s\n' "$OUT" "${CONTROL_PLANE_LOGS:-$OUT/logs/*.log}" >&2
+  printf 'logs: %s/logs/*.log\n' "$OUT" >&2
   printf 'the pool is left as it is: kubeconfigs in %s, make %s-down removes it\n' "$OUT" "$NAME" >&2
   exit 1
 }

@@ -26,17 +26,7 @@ node_port_range() {
 # service_ip CLUSTER N: an address of its Service range, whose last byte is N.
 service_ip() { local cidr; cidr=$(service_cidr "$1"); echo "${cidr%.*}.$2"; }
 
-is_super() { [[ " ${SUPERS[*]} " == *" $1 "* ]]; }
 is_tenant() { [[ " ${TENANTS[*]} " == *" $1 "* ]]; }
-
-# cluster_port CLUSTER: the first of its five ports, that of its API server. Five clusters use 25 ports; those of our
-# programs follow (program_port).
-cluster_port() {
-  local index
-  for index in "${!CLUSTERS[@]}"; do
-    [[ ${CLUSTERS[index]} != "$1" ]] || { port $((index * 5)); return; }
-  done
-}
 
 # controlplane ARGUMENT...: runs bin/controlplane. Programs that it starts must not inherit descriptor 9
 # (set_up_machine), by which bed_processes finds the parts of a start.
@@ -70,11 +60,10 @@ start_control_plane() {
     ${flags[@]+"${flags[@]}"}
 }
 
-# start_cluster NAME: starts a control plane. Only super clusters have nodes of their own, so only they get
-# kube-scheduler.
+# start_cluster NAME: starts a control plane.
 start_cluster() {
-  local programs=(etcd kube-apiserver kube-controller-manager)
-  ! is_super "$1" || programs+=(kube-scheduler)
+  local programs
+  read -ra programs <<<"$(programs_of "$1" | xargs)"
   start_control_plane "$1" "${programs[@]}"
 }
 

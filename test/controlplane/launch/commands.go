@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -52,7 +53,7 @@ func (c *ControlPlane) apiServer() []string {
 		kubeletCA = c.pki("ca")
 	}
 	arguments := []string{
-		"--bind-address=" + c.Address, "--advertise-address=" + c.Address, "--secure-port=" + strconv.Itoa(c.Ports.APIServer),
+		"--bind-address=" + c.Address, "--advertise-address=" + cmp.Or(c.AdvertiseAddress, c.Address), "--secure-port=" + strconv.Itoa(c.Ports.APIServer),
 		"--etcd-servers=" + c.etcdURL(c.Ports.Etcd), "--service-cluster-ip-range=" + c.ServiceCIDR,
 		"--tls-cert-file=" + c.pki("apiserver.crt"), "--tls-private-key-file=" + c.pki("apiserver.key"), "--client-ca-file=" + c.pki("ca.crt"),
 		"--service-account-issuer=" + issuer, "--service-account-key-file=" + c.pki("service-accounts.key"),

@@ -50,7 +50,9 @@ type ControlPlane struct {
 	// Address is where its API server listens. The other programs listen on 127.0.0.1: etcd serves everybody who
 	// reaches it.
 	Address string
-	Ports   Ports
+	// AdvertiseAddress is the endpoint of its Service kubernetes. "" is Address; one of the machine itself is none.
+	AdvertiseAddress string
+	Ports            Ports
 	// SharePorts lets programs listen on ports that ReservePorts holds.
 	SharePorts bool
 	// ServiceCIDR holds the addresses of its Services. The first of them is the API server's.

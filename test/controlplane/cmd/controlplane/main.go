@@ -55,6 +55,7 @@ func startCommand() *cobra.Command {
 	flags.StringVar(&controlPlane.Folder, "folder", "", "where its state lies, which other control planes can share")
 	flags.StringVar(&controlPlane.Bin, "bin", "bin", "where the programs lie")
 	flags.StringVar(&controlPlane.Address, "address", "127.0.0.1", "where its API server listens")
+	flags.StringVar(&controlPlane.AdvertiseAddress, "advertise-address", "", "where its pods find its API server, if not at --address")
 	flags.IntVar(&firstPort, "first-port", 0, "the API server's port; the next four are those of etcd, etcd's peers, controller manager and scheduler")
 	flags.StringVar(&controlPlane.ServiceCIDR, "service-cidr", "10.96.0.0/12", "the addresses of its Services")
 	flags.StringVar(&controlPlane.ServiceNodePortRange, "service-node-port-range", "", "the node ports of its Services, if not the API server's default")
@@ -62,6 +63,7 @@ func startCommand() *cobra.Command {
 	flags.StringVar(&controlPlane.KubeletCA, "kubelet-ca", "", "the authority (FILE without .crt) of kubelets' serving certificates, if not its own")
 	flags.StringVar(&controlPlane.KubeletClientCA, "kubelet-client-ca", "",
 		"the authority (FILE without .crt and .key) that signs what its API server shows to kubelets, if not its own")
+	flags.BoolVar(&controlPlane.Unlimited, "unlimited", false, "lift the bounds of its API server on requests in flight, and those of its controllers on their own")
 	required(command, "name", "folder", "first-port")
 	return command
 }
