@@ -42,7 +42,7 @@ func newBed(t *testing.T, objects ...client.Object) *bed {
 	vc := builders.VirtualCluster("a")
 	vc.Status.ClusterNamespace = "key"
 	b := &bed{clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}
-	b.Client = fake.NewClientBuilder().WithScheme(s).WithObjects(vc).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+	b.Client = fake.NewClientBuilder().WithScheme(s).WithObjects(vc).WithObjects(builders.Copies(objects)...).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 			b.writes++
 			if b.fail != nil {

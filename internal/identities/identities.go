@@ -15,6 +15,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -101,9 +102,24 @@ type Registry struct {
 	Cached client.Reader
 	// Indexed is whether Cached has Index. Without it each call goes through all VirtualClusters.
 	Indexed bool
+	// NodesLive is whether Cached lacks virtual Nodes: First then reads all of them live, once in nodesPeriod.
+	NodesLive bool
 
 	meta atomic.Pointer[types.UID]
+
+	mu sync.Mutex
+	// nodes are the virtual Nodes as they were read live last, without what no claim needs; nil with nodesErr, as long as
+	// they could not be read. nodesAsked is when they were asked for last.
+	nodes      []corev1.Node
+	nodesErr   error
+	nodesAsked time.Time
 }
+
+// nodesPeriod is how long virtual Nodes count that were read live. They are few and large, and each tenant asks.
+const nodesPeriod = time.Minute
+
+// nodesTimeout bounds how long tenants wait for each other's question, and is how long one counts that was in vain.
+const nodesTimeout = 10 * time.Second
 
 // First returns nil if the control plane with that UID is claim's, else the claim that comes first. For a claim that is
 // recorded it reads the cache: nobody records a UID without having read live that no other has it.
@@ -115,7 +131,11 @@ func (r *Registry) First(ctx context.Context, claim Claim, uid types.UID) (*Clai
 	if r.Indexed {
 		options = append(options, client.MatchingFields{Index: string(uid)})
 	}
-	first, err := r.firstIn(ctx, r.Cached, claim, uid, options...)
+	nodes := r.Cached
+	if r.NodesLive {
+		nodes = nil
+	}
+	first, err := r.firstIn(ctx, r.Cached, nodes, claim, uid, options...)
 	if err != nil || first != nil || claim.Recorded {
 		return first, err
 	}
@@ -127,12 +147,12 @@ func (r *Registry) FirstLive(ctx context.Context, claim Claim, uid types.UID) (*
 	if r == nil {
 		return nil, nil
 	}
-	return r.firstIn(ctx, r.Live, claim, uid)
+	return r.firstIn(ctx, r.Live, r.Live, claim, uid)
 }
 
-// firstIn returns the first of the claims that reader has on a control plane, nil if none comes before claim. options
-// select the VirtualClusters.
-func (r *Registry) firstIn(ctx context.Context, reader client.Reader, claim Claim, uid types.UID, options ...client.ListOption) (*Claim, error) {
+// firstIn returns the first of the claims on a control plane, nil if none comes before claim. reader has the
+// VirtualClusters, which options select, and nodes the virtual Nodes; nil: those that virtualNodes keeps.
+func (r *Registry) firstIn(ctx context.Context, reader, nodes client.Reader, claim Claim, uid types.UID, options ...client.ListOption) (*Claim, error) {
 	meta, err := r.metaUID(ctx)
 	if err != nil {
 		return nil, err
@@ -156,14 +176,54 @@ func (r *Registry) firstIn(ctx context.Context, reader client.Reader, claim Clai
 	if claim.kind == kindSuperCluster {
 		return first, nil // which of two super clusters has an id, and which UID, is for their ids to say
 	}
+	others, err := r.virtualNodes(ctx, nodes)
+	if err != nil {
+		return nil, err
+	}
+	for i := range others {
+		weigh(OfSuperCluster(others[i].Name, &others[i], uid))
+	}
+	return first, nil
+}
+
+// virtualNodes returns the virtual Nodes that reader has. Without one it reads them live, and returns the same for
+// nodesPeriod, and for as long as the meta cluster does not answer then.
+func (r *Registry) virtualNodes(ctx context.Context, reader client.Reader) ([]corev1.Node, error) {
+	if reader != nil {
+		return listNodes(ctx, reader)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	period := nodesPeriod
+	if r.nodesErr != nil {
+		period = nodesTimeout
+	}
+	if !r.nodesAsked.IsZero() && time.Since(r.nodesAsked) < period {
+		return r.nodes, r.nodesErr
+	}
+	ctx, cancel := context.WithTimeout(ctx, nodesTimeout)
+	defer cancel()
+	found, err := listNodes(ctx, r.Live)
+	switch {
+	case err == nil:
+		r.nodesErr, r.nodes = nil, make([]corev1.Node, len(found))
+		for i := range found {
+			r.nodes[i].Name, r.nodes[i].CreationTimestamp = found[i].Name, found[i].CreationTimestamp
+			r.nodes[i].Annotations = map[string]string{schedulerv1alpha1.AnnotationSuperClusterUID: found[i].Annotations[schedulerv1alpha1.AnnotationSuperClusterUID]}
+		}
+	case r.nodes == nil:
+		r.nodesErr = err
+	}
+	r.nodesAsked = time.Now()
+	return r.nodes, r.nodesErr
+}
+
+func listNodes(ctx context.Context, reader client.Reader) ([]corev1.Node, error) {
 	var nodes corev1.NodeList
 	if err := reader.List(ctx, &nodes, client.HasLabels{schedulerv1alpha1.LabelVirtualNode}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing virtual Nodes: %w", err)
 	}
-	for i := range nodes.Items {
-		weigh(OfSuperCluster(nodes.Items[i].Name, &nodes.Items[i], uid))
-	}
-	return first, nil
+	return nodes.Items, nil
 }
 
 // metaUID returns the UID of the meta cluster, which is the same as long as the process lives (proof.Guard).

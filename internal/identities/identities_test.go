@@ -1,8 +1,10 @@
 package identities
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -115,6 +118,65 @@ func holder(claim *Claim) string {
 		return ""
 	}
 	return claim.Holder
+}
+
+// TestNodesThatAreNotCached: a syncer follows the virtual Node of its own super cluster alone. What a VirtualCluster
+// records may be another one all the same, as a version recorded it that compared nothing.
+func TestNodesThatAreNotCached(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		mine, r2 := virtualCluster("mine", 5, uid), virtualNode("r2", 1, uid)
+		var broken error
+		reads := 0
+		live := interceptor.NewClient(metaCluster(t, mine, virtualNode("r1", 1, "other"), r2).(client.WithWatch), interceptor.Funcs{
+			List: func(ctx context.Context, to client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				if _, nodes := list.(*corev1.NodeList); nodes {
+					if reads++; broken != nil {
+						return broken
+					}
+				}
+				return to.List(ctx, list, options...)
+			},
+		})
+		registry := &Registry{Live: live, Cached: metaCluster(t, mine, virtualNode("r1", 1, "other")), Indexed: true, NodesLive: true}
+		first := func() string {
+			first, err := registry.First(t.Context(), OfVirtualCluster(mine, uid), uid)
+			require.NoError(t, err)
+			return holder(first)
+		}
+		for range 3 {
+			require.Equal(t, "super cluster r2", first())
+		}
+		require.Equal(t, 1, reads, "once for all tenants")
+
+		<-time.After(nodesPeriod)
+		broken = errors.New("connection refused")
+		require.Equal(t, "super cluster r2", first(), "what was read before counts while the meta cluster does not answer")
+		broken = nil
+		require.NoError(t, live.Delete(t.Context(), r2))
+		<-time.After(nodesPeriod)
+		require.Empty(t, first())
+	})
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("connection refused")
+		live := interceptor.NewClient(metaCluster(t).(client.WithWatch), interceptor.Funcs{
+			List: func(ctx context.Context, to client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				if _, nodes := list.(*corev1.NodeList); nodes && broken != nil {
+					return broken
+				}
+				return to.List(ctx, list, options...)
+			},
+		})
+		registry, a := &Registry{Live: live, Cached: metaCluster(t), NodesLive: true}, OfVirtualCluster(virtualCluster("a", 1, uid), uid)
+		_, err := registry.First(t.Context(), a, uid)
+		require.ErrorIs(t, err, broken)
+		broken = nil
+		_, err = registry.First(t.Context(), a, uid)
+		require.ErrorContains(t, err, "connection refused", "tenants do not ask one after the other")
+		<-time.After(nodesTimeout)
+		_, err = registry.First(t.Context(), a, uid)
+		require.NoError(t, err)
+	})
 }
 
 // TestOneIsFirst: of any claims on one control plane that are recorded, all but one see another one before them.

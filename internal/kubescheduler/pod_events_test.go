@@ -1,8 +1,12 @@
 package kubescheduler_test
 
 import (
+	"context"
 	"fmt"
+	"math/rand/v2"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -152,6 +156,19 @@ func exits(t *testing.T) {
 	t.Cleanup(func() { klog.OsExit = before })
 }
 
+// assignedTo returns PodEvents in front of what kube-scheduler does with pods on nodes: it keeps them in its cache.
+func assignedTo(ctx context.Context, t *testing.T, pods internalcache.Cache) *kubescheduler.PodEvents {
+	logger := klog.FromContext(ctx)
+	return kubescheduler.NewPodEvents(cache.FilteringResourceEventHandler{
+		FilterFunc: func(object any) bool { return object.(*corev1.Pod).Spec.NodeName != "" },
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(pod any) { require.NoError(t, pods.AddPod(logger, pod.(*corev1.Pod))) },
+			UpdateFunc: func(old, pod any) { require.NoError(t, pods.UpdatePod(logger, old.(*corev1.Pod), pod.(*corev1.Pod))) },
+			DeleteFunc: func(pod any) { require.NoError(t, pods.RemovePod(logger, pod.(*corev1.Pod))) },
+		},
+	}, func(error) {})
+}
+
 // FuzzPodEventsKeepTheCache calls a cache of kube-scheduler's with what an API server of a tenant's own may say: all
 // events, in any order, of two pods with two UIDs on two nodes and on none.
 func FuzzPodEventsKeepTheCache(f *testing.F) {
@@ -162,17 +179,7 @@ func FuzzPodEventsKeepTheCache(f *testing.F) {
 	f.Fuzz(func(t *testing.T, moves []byte) {
 		exits(t)
 		ctx := schedulertest.Context(t)
-		logger := klog.FromContext(ctx)
-		pods := internalcache.New(ctx, 0, nil)
-		assigned := func(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" }
-		handler := kubescheduler.NewPodEvents(cache.FilteringResourceEventHandler{
-			FilterFunc: func(object any) bool { return assigned(object.(*corev1.Pod)) },
-			Handler: cache.ResourceEventHandlerFuncs{
-				AddFunc:    func(pod any) { require.NoError(t, pods.AddPod(logger, pod.(*corev1.Pod))) },
-				UpdateFunc: func(old, pod any) { require.NoError(t, pods.UpdatePod(logger, old.(*corev1.Pod), pod.(*corev1.Pod))) },
-				DeleteFunc: func(pod any) { require.NoError(t, pods.RemovePod(logger, pod.(*corev1.Pod))) },
-			},
-		}, func(error) {})
+		handler := assignedTo(ctx, t, internalcache.New(ctx, 0, nil))
 		last := map[string]*corev1.Pod{}
 		for _, move := range moves {
 			pod := podAs(string("pq"[move>>2&1]), string("uv"[move>>3&1]), []string{"", "r1", "r2", "r3"}[move&3])
@@ -192,5 +199,56 @@ func FuzzPodEventsKeepTheCache(f *testing.F) {
 			}
 			last[pod.Name] = pod
 		}
+	})
+}
+
+// FuzzAssumedPods lets pods come and go as an API server of a tenant's own says, while a kube-scheduler assumes them on
+// nodes, binds them and forgets them, in any order. Each second the cache looks for pods that it has assumed and does
+// not have, and ends the process if there is one (cleanupAssumedPods).
+func FuzzAssumedPods(f *testing.F) {
+	random := rand.New(rand.NewPCG(26, 12))
+	for range 30 {
+		moves := make([]byte, 300)
+		for i := range moves {
+			moves[i] = byte(random.UintN(256))
+		}
+		f.Add(moves, random.UintN(2) == 0)
+	}
+	metrics.Register()
+	f.Fuzz(func(t *testing.T, moves []byte, expire bool) {
+		exits(t)
+		schedulertest.Bubble(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(schedulertest.Context(t))
+			t.Cleanup(cancel)
+			logger, ttl := klog.FromContext(ctx), time.Duration(0) // as kube-scheduler has it
+			if expire {
+				ttl = 3 * time.Second
+			}
+			pods := internalcache.New(ctx, ttl, nil)
+			handler := assignedTo(ctx, t, pods)
+			for _, move := range moves {
+				pod := podAs(string("pq"[move>>2&1]), string("uv"[move>>3&1]), []string{"", "r1", "r2", "r3"}[move&3])
+				switch move >> 5 {
+				case 0, 1:
+					handler.OnUpdate(pod, pod)
+				case 2:
+					handler.OnDelete(pod)
+				case 3, 4, 5:
+					_ = pods.AssumePod(logger, pod) // refused if it is there
+				case 6:
+					require.NoError(t, pods.FinishBinding(logger, pod))
+				default:
+					_ = pods.ForgetPod(logger, pod) // refused if it is not assumed there
+				}
+				for uid := range pods.Dump().AssumedPods {
+					_, err := pods.GetPod(podAs("", uid, ""))
+					require.NoError(t, err, "what is assumed is there")
+				}
+				if move&0x10 != 0 {
+					<-time.After(time.Second)
+					synctest.Wait() // for the cache, which looks at the same moment
+				}
+			}
+		})
 	})
 }

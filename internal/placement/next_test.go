@@ -724,7 +724,7 @@ func anyPlacement(random *rand.Rand) (*schedulerv1alpha1.NamespacePlacement, map
 func TestNextIsAFunction(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(7, 8))
-	for range 3_000 {
+	for range 600 {
 		np, used, leave := anyPlacement(random)
 		facts := placement.Facts{Now: noon, Used: used, Leave: leave}
 		before := np.DeepCopy()

@@ -176,7 +176,7 @@ func TestDemo(t *testing.T) {
 func TestReleaseProperties(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))
-	for range 5_000 {
+	for range 1_000 {
 		object := demo()
 		object.Spec.Quota = pick(random).List()
 		granted, used := map[string]slice.Amounts{}, map[string]slice.Amounts{}

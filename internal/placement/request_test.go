@@ -280,14 +280,14 @@ func TestAskProperties(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))
 	made := 0
-	for range 20_000 {
+	for range 4_000 {
 		one := random.IntN(4)
 		two := random.IntN(4 - one)
 		if requireAsk(t, fmt.Sprintf(`{"r1":%d,"r2":%d,"r3":%d}`, one, two, 3-one-two), uint8(random.IntN(256)), uint8(random.IntN(256))) {
 			made++
 		}
 	}
-	require.Greater(t, made, 5_000)
+	require.Greater(t, made, 1_000)
 }
 
 // FuzzAsk: whatever a tenant writes.

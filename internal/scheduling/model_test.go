@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	modelSteps = flag.Int("model.steps", 4_000, "how many steps TestModel takes")
+	modelSteps = flag.Int("model.steps", 1_000, "how many steps TestModel takes")
 	modelSeed  = flag.Uint64("model.seed", 1, "the seed of TestModel's first episode; the next ones follow")
 )
 

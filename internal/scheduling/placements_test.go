@@ -60,7 +60,7 @@ func newStoredPlacements(t testing.TB, objects ...client.Object) *storedPlacemen
 		}
 		return failure
 	}
-	s.WithWatch = metafake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+	s.WithWatch = metafake.NewClientBuilder().WithScheme(scheme).WithObjects(builders.Copies(objects)...).
 		WithStatusSubresource(&schedulerv1alpha1.NamespacePlacement{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {

@@ -35,7 +35,7 @@ func newMetaCluster(t *testing.T, objects ...client.Object) metaCluster {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
-	return metaCluster{client: metafake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+	return metaCluster{client: metafake.NewClientBuilder().WithScheme(scheme).WithObjects(builders.Copies(objects)...).
 		WithStatusSubresource(&schedulerv1alpha1.NamespacePlacement{}).Build()}
 }
 

@@ -267,7 +267,7 @@ func metaCluster(t *testing.T, objects ...client.Object) client.Client {
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenancyv1alpha1.AddToScheme, schedulerv1alpha1.AddToScheme} {
 		require.NoError(t, add(scheme))
 	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(builders.Copies(objects)...).Build()
 }
 
 func TestExplain(t *testing.T) {

@@ -98,7 +98,7 @@ func TestCompareIsCmp(t *testing.T) {
 		}
 		return resource.MustParse(fmt.Sprintf("%se%d", digits, random.IntN(800)-20))
 	}
-	for range 20_000 {
+	for range 4_000 {
 		a, b := pick(), pick()
 		require.Equal(t, a.Cmp(b), slice.Compare(a, b), "%v and %v", &a, &b)
 		require.Zero(t, slice.Compare(a, a))

@@ -93,7 +93,7 @@ func TestCompleteProperties(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(9, 10))
 	defaults := amounts(t, "cpu=2,memory=4Gi,pods=20")
-	for range 20_000 {
+	for range 4_000 {
 		quota, named := pick(random, true), pick(random, false)
 		before := quota.String() + named.String()
 		whole, size := slice.Complete(quota, named, defaults)

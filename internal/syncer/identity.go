@@ -234,7 +234,8 @@ func (g *guard) wait(ctx context.Context) error {
 
 // claim records in the super cluster its id, and the UID of the meta cluster, and returns an error if others are
 // recorded: to another meta cluster all that tenants run here looks as if its VirtualClusters were deleted, and to a
-// syncer with another id as if it were bound elsewhere. It asks until the super cluster answers, or ctx has ended.
+// syncer with another id as if it were bound elsewhere. It asks until the super cluster answers, or ctx has ended. This
+// is the first write there, so it asks once more before whether it is the one: a replica may have waited for hours.
 func (g *guard) claim(ctx context.Context, super client.Client) error {
 	record := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: authorityNamespace, Name: authorityName},
@@ -242,7 +243,13 @@ func (g *guard) claim(ctx context.Context, super client.Client) error {
 	}
 	var last error
 	err := wait.PollUntilContextCancel(ctx, pause, true, func(ctx context.Context) (bool, error) {
-		last = super.Create(ctx, record.DeepCopy())
+		var uid types.UID
+		if uid, _, last = proof.Identify(ctx, proof.By(super)); last == nil && uid != g.identity.UID {
+			return false, fmt.Errorf("super cluster %s: %w: its namespace kube-system has UID %s, and the one before had %s", g.identity.ID, proof.ErrOther, uid, g.identity.UID)
+		}
+		if last == nil {
+			last = super.Create(ctx, record.DeepCopy())
+		}
 		if apierrors.IsAlreadyExists(last) {
 			last = super.Get(ctx, client.ObjectKeyFromObject(record), record)
 		}
@@ -252,7 +259,10 @@ func (g *guard) claim(ctx context.Context, super client.Client) error {
 		}
 		return last == nil, nil
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, proof.ErrOther):
+		return err //nolint:wrapcheck // it is complete
+	case err != nil:
 		return nil //nolint:nilerr // ctx has ended
 	}
 	if id, meta := record.Data[authorityID], types.UID(record.Data[authorityMeta]); id != g.identity.ID || meta != g.metaUID {

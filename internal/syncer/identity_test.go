@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -16,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/proof"
+	"github.com/superpool/superpool/test/builders"
 )
 
 var r1 = Identity{ID: "r1", UID: "uid-1"}
@@ -34,7 +37,7 @@ func infoWith(id string) *corev1.ConfigMap {
 }
 
 func reader(err error, objects ...client.Object) client.Client {
-	return fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+	return fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(builders.Copies(objects)...).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, to client.WithWatch, name client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			if err != nil {
 				return err
@@ -95,10 +98,17 @@ func TestLock(t *testing.T) {
 	require.NotEqual(t, r1.Lock(), Identity{ID: "r1", UID: "uid-2"}.Lock())
 }
 
+// inSuper returns a client of a super cluster with that UID.
+func inSuper(uid types.UID) client.Client {
+	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: uid}}
+	return fake.NewClientBuilder().WithScheme(ownScheme()).WithObjects(system).
+		WithIndex(&corev1.Namespace{}, metav1.ObjectNameField, func(object client.Object) []string { return []string{object.GetName()} }).Build()
+}
+
 // TestClaim: a super cluster belongs to the meta cluster that a syncer first served it for, under the same id.
 func TestClaim(t *testing.T) {
 	t.Parallel()
-	super := fake.NewClientBuilder().WithScheme(ownScheme()).Build()
+	super := inSuper("uid-1")
 	claim := func(id string, meta types.UID) error {
 		return (&guard{identity: Identity{ID: id, UID: "uid-1"}, metaUID: meta}).claim(t.Context(), super)
 	}
@@ -106,4 +116,13 @@ func TestClaim(t *testing.T) {
 	require.NoError(t, claim("r1", "meta-1"), "another replica, or a restart")
 	require.ErrorContains(t, claim("r1", "uid-1"), "records id r1, and VirtualClusters in the cluster with UID meta-1 of namespace kube-system, where this syncer has r1 and uid-1")
 	require.ErrorContains(t, claim("single", "meta-1"), "kubectl delete configmap -n superpool-system authority")
+}
+
+// TestClaimAnother: since the syncer asked which super cluster it is, as a replica that does not lead asks it hours
+// before, another control plane has come behind the address. Nothing is written there.
+func TestClaimAnother(t *testing.T) {
+	t.Parallel()
+	another := inSuper("uid-2")
+	require.ErrorIs(t, (&guard{identity: r1, metaUID: "meta-1"}).claim(t.Context(), another), proof.ErrOther)
+	require.True(t, apierrors.IsNotFound(another.Get(t.Context(), types.NamespacedName{Namespace: authorityNamespace, Name: authorityName}, &corev1.ConfigMap{})))
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // wideBed is the cache of a tenant that is watched as a whole, and what it told.
@@ -38,7 +39,7 @@ func newWideBed(t *testing.T, objects ...client.Object) *wideBed {
 	t.Helper()
 	watched, err := watchedOf(&kinds.Env{ID: "r1", Assignments: &assign.Pooled{SuperCluster: "r1"}}, kinds.Specs(), kinds.TenantSide)
 	require.NoError(t, err)
-	bed := &wideBed{t: t, client: fake.NewClientBuilder().WithScheme(ownScheme()).WithObjects(objects...).Build()}
+	bed := &wideBed{t: t, client: fake.NewClientBuilder().WithScheme(ownScheme()).WithObjects(builders.Copies(objects)...).Build()}
 	counted := interceptor.NewClient(bed.client, interceptor.Funcs{
 		Watch: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
 			bed.watches.Add(1)

@@ -115,7 +115,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		c.Reader = mgr.GetAPIReader()
 	}
 	c.setDefaults()
-	c.identities = &identities.Registry{Live: c.Reader, Cached: c.Client, Indexed: true}
+	c.identities = c.registry()
 	options := controller.Options{MaxConcurrentReconciles: concurrentTenants}
 	name := controllerName
 	var instances manager.Runnable = &c.supervisor
@@ -155,6 +155,11 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		return fmt.Errorf("building the tenants controller: %w", err)
 	}
 	return nil
+}
+
+// registry returns what tells whose a control plane is. A process with Serves follows one virtual Node alone.
+func (c *Controller) registry() *identities.Registry {
+	return &identities.Registry{Live: c.Reader, Cached: c.Client, Indexed: true, NodesLive: c.Serves != nil}
 }
 
 // index gives the cache of mgr the indexes of VirtualClusters.

@@ -65,7 +65,7 @@ func newHarness(t *testing.T, objects ...client.Object) *harness {
 		dead:    map[string]bool{},
 		uids:    map[string]types.UID{},
 	}
-	meta := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&tenancyv1alpha1.VirtualCluster{}).
+	meta := fake.NewClientBuilder().WithScheme(s).WithObjects(builders.Copies(objects)...).WithStatusSubresource(&tenancyv1alpha1.VirtualCluster{}).
 		WithIndex(&tenancyv1alpha1.VirtualCluster{}, secretIndex, indexSecret).WithIndex(&tenancyv1alpha1.VirtualCluster{}, rootIndex, indexRoot).
 		WithIndex(&tenancyv1alpha1.VirtualCluster{}, policyIndex, indexPolicy).
 		WithIndex(&tenancyv1alpha1.VirtualCluster{}, identities.Index, identities.IndexVirtualCluster).
@@ -491,6 +491,44 @@ func TestNoTenants(t *testing.T) {
 		h.pass(longestDelay * 2)
 		require.Equal(t, "True/Connected", h.ready("b"))
 		require.Equal(t, "False/DuplicateControlPlane", h.ready("a"))
+	})
+}
+
+// TestSyncersKnowAllSuperClusters: a syncer, whose cache has the virtual Node of its own super cluster alone, does not
+// connect to a control plane that both a VirtualCluster and an older super cluster record.
+func TestSyncersKnowAllSuperClusters(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r2 := builders.VirtualNode("r2").Obj()
+		r2.Annotations = map[string]string{schedulerv1alpha1.AnnotationSuperClusterUID: "kube-system"}
+		h := newSharedHarness(t, created("a", 1, ""), r2)
+		h.identities = nil // of a version that compared nothing
+		h.reconcile("a")
+		h.settle()
+		require.Equal(t, "True/Connected", h.ready("a"))
+
+		live := h.Client
+		h.Reader, h.Lifecycle = live, virtualclusters.Reader{Reader: live}
+		h.Client = interceptor.NewClient(live.(client.WithWatch), interceptor.Funcs{
+			List: func(ctx context.Context, to client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				if _, nodes := list.(*corev1.NodeList); nodes {
+					return nil
+				}
+				return to.List(ctx, list, options...)
+			},
+		})
+		serves := false
+		h.Serves = func(context.Context, string) (bool, time.Duration, error) { return serves, 0, nil }
+		h.identities = h.registry()
+		h.reconcile("a")
+		h.settle()
+		serves = true
+		h.reconcile("a")
+		h.pass(2 * longestDelay)
+		require.Equal(t, []string{"start a t1", "end a t1"}, h.logged())
+		require.NoError(t, live.Delete(t.Context(), r2))
+		h.pass(4 * longestDelay)
+		require.Equal(t, []string{"start a t1", "end a t1", "start a t1"}, h.logged())
 	})
 }
 

@@ -18,9 +18,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 )
+
+// Copies returns copies of the objects: a fake client writes a resource version into those that it is given, and tests
+// of one table, which run side by side, can share them.
+func Copies(objects []client.Object) []client.Object {
+	copies := make([]client.Object, len(objects))
+	for i, object := range objects {
+		copies[i] = object.DeepCopyObject().(client.Object)
+	}
+	return copies
+}
 
 // Resources returns a resource list of pairs: "cpu", "2", "memory", "4Gi". No pairs are an empty list. It panics on an
 // odd number, and on what is no quantity.

@@ -250,19 +250,19 @@ func Run(ctx context.Context, options *Options) error {
 	if err != nil {
 		return err
 	}
-	if options.PodSecurityLevel != "" {
-		if err := syncer.ProvePodSecurity(ctx, super); err != nil {
-			return err
-		}
-	}
 	if pooled {
-		// Before anything is watched, or a Lease taken.
+		// Before anything is tried there, watched, or a Lease taken.
 		if _, err := identity.Recorded(ctx, mgr.GetAPIReader()); err != nil {
 			identity.Refuse(ctx, mgr.GetClient(), err)
 			return err
 		}
 	} else {
 		options.PodPatience = 0 // there is no other super cluster
+	}
+	if options.PodSecurityLevel != "" {
+		if err := syncer.ProvePodSecurity(ctx, super); err != nil {
+			return err
+		}
 	}
 	engineMetrics, err := engine.NewMetrics(metrics.Registry)
 	if err != nil {

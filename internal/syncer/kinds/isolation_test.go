@@ -124,7 +124,7 @@ func TestIsolationProperty(t *testing.T) {
 	allows := func(policy *networkingv1.NetworkPolicy) bool {
 		return len(policy.Spec.Ingress)+len(policy.Spec.Egress) > 0
 	}
-	for range 1500 {
+	for range 300 {
 		var own, super []*networkingv1.NetworkPolicy
 		for i, selector := range randomSelectors(random, keys, values, random.IntN(5)) {
 			policy := policySelecting(fmt.Sprint(i), &selector, [][]networkingv1.PolicyType{nil, bothWays, bothWays[:1], bothWays[1:]}[random.IntN(4)]...)

@@ -106,7 +106,7 @@ func TestUnselectedProperty(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	keys, values := []string{"a", "b", "c"}, []string{"", "1", "2", "3"}
 	refused := 0
-	for range 3000 {
+	for range 600 {
 		selectors := randomSelectors(random, keys, values, random.IntN(6))
 		result, ok := kinds.Unselected(selectors, 16)
 		if !ok {
@@ -124,7 +124,7 @@ func TestUnselectedProperty(t *testing.T) {
 			require.Equal(t, !selectedBy(t, selectors, object), selectedBy(t, result, object), "%v of %v: %v", object, selectors, result)
 		}
 	}
-	require.Less(t, refused, 600, "most are within the bound")
+	require.Less(t, refused, 120, "most are within the bound")
 }
 
 func randomSelectors(random *rand.Rand, keys, values []string, count int) []metav1.LabelSelector {
