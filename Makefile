@@ -149,6 +149,12 @@ NIGHTLY ?= 2h
 nightly: bin/gate ## Run everything else, beginning with what failed, then what has changed, then what is oldest: NIGHTLY=2h.
 	@bin/gate -for $(NIGHTLY) nightly
 
+# How many times.
+SLOW_TIMES ?= 20
+.PHONY: test-slow
+test-slow: bin/gate ## Run the landing's tests with two busy loops for each core beside them: SLOW_TIMES=20.
+	@SLOW_TIMES='$(SLOW_TIMES)' hack/slow.sh
+
 .PHONY: ran
 ran: bin/gate ## Print when each target of gate and nightly last passed, and how many commits have changed its inputs since.
 	@bin/gate ran

@@ -94,7 +94,7 @@ func TestRun(t *testing.T) {
 			if tc.timeout == 0 {
 				tc.timeout = time.Minute
 			}
-			done := bed.run(t.Context(), &target{name: "x", make: []string{tc.make}, timeout: tc.timeout})
+			done := bed.run(t.Context(), &target{name: "x", make: []string{tc.make}, timeout: tc.timeout}, 0)
 			require.Equal(t, tc.want, done.outcome)
 			var failures []string
 			for _, test := range done.tests.failures() {
@@ -238,6 +238,31 @@ func TestUrgency(t *testing.T) {
 			require.Equal(t, tc.want, urgency(t.Context(), &target{inputs: []string{tc.from}}, tc.past, repository))
 		})
 	}
+}
+
+// TestSeedsAgain: a night begins with what failed, and that with the seeds that it failed with.
+func TestSeedsAgain(t *testing.T) {
+	t.Parallel()
+	_, kept, repository, _ := bed(t)
+	soak := &target{name: "soak"}
+	for _, seed := range []int64{5, 6, 7, 8} {
+		require.NoError(t, kept.put(soak, ranOnce{Outcome: failed, Seed: seed}))
+	}
+	chosen, err := nightly(t.Context(), kept, repository)
+	require.NoError(t, err)
+	var seeds []int64
+	for _, choice := range chosen {
+		if choice.name == "soak" {
+			seeds = append(seeds, choice.seed)
+		}
+	}
+	require.Equal(t, []int64{8, 7, 6, 0}, seeds)
+	require.Equal(t, "soak", chosen[0].name)
+
+	draws := &target{make: []string{"soak", "SOAK=1h", "SOAK_SEED=SEED"}}
+	require.True(t, draws.draws())
+	require.Equal(t, []string{"soak", "SOAK=1h", "SOAK_SEED=8"}, draws.arguments(8))
+	require.False(t, (&target{make: []string{"soak"}}).draws())
 }
 
 // TestTargets holds the table against the Makefile and the tree: a path that is not there never changes.

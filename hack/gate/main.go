@@ -115,7 +115,7 @@ func runAll(ctx context.Context, bed *runner, kept store, repository repository,
 		case choice.skip, choice.before != nil && !choice.before():
 		default:
 			bed.announce(choice.target, i+1, len(chosen))
-			result = bed.run(ctx, choice.target)
+			result = bed.run(ctx, choice.target, choice.seed)
 			after, stillClean, err := repository.head(context.WithoutCancel(ctx))
 			unkept = errors.Join(unkept, err, kept.put(choice.target, runOf(&result, commit, clean && stillClean && after == commit)))
 		}

@@ -79,8 +79,7 @@ func printFailures(out io.Writer, done *result) {
 	if len(failures) == 0 || done.target.again == "" {
 		say(out, "\n%s: %s\n", done.target.name, done.outcome)
 		printLines(out, done.lines[max(0, len(done.lines)-excerptLines):])
-		args, _ := done.target.arguments(time.Unix(done.seed, 0))
-		say(out, "    again: make %s\n", strings.Join(args, " "))
+		say(out, "    again: make %s\n", strings.Join(done.target.arguments(done.seed), " "))
 	}
 	say(out, "    all of it: %s\n", done.log)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,11 +56,13 @@ func (r *runner) announce(target *target, number, of int) {
 }
 
 // run runs a target in a process group of its own. When its time is up, or ctx ends, the group gets SIGTERM, and after
-// the grace SIGKILL.
-func (r *runner) run(ctx context.Context, target *target) result {
+// the grace SIGKILL. seed is for one that is run with a seed; 0 draws it.
+func (r *runner) run(ctx context.Context, target *target, seed int64) result {
 	done := result{target: target, started: time.Now(), log: filepath.Join(r.output, target.name+".log")}
-	args, seed := target.arguments(done.started)
-	done.seed = seed
+	if target.draws() {
+		done.seed = cmp.Or(seed, done.started.Unix())
+	}
+	args := target.arguments(done.seed)
 	within, cancel := context.WithTimeout(ctx, target.timeout)
 	defer cancel()
 	err := r.command(within, args, &done)

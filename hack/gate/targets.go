@@ -53,9 +53,9 @@ var targets = []target{
 	{name: "unit", lands: true, timeout: 30 * time.Minute, make: []string{"test-unit"}, again: "make test-unit UNIT=./{package} RUN={test}"},
 	{name: "model", lands: true, timeout: 10 * time.Minute, make: []string{"test-model", "MODEL_STEPS=20000", "MODEL_SEED=SEED"}},
 	{name: "verify", lands: true, timeout: 30 * time.Minute, make: []string{"verify"}},
-	{name: "integration", lands: true, timeout: 20 * time.Minute, make: []string{"test-integration", "SKIP=" + leftForTheNight}, again: againInIntegration},
+	{name: "integration", lands: true, timeout: 40 * time.Minute, make: []string{"test-integration", "SKIP=" + leftForTheNight}, again: againInIntegration},
 	{name: "demo", lands: true, timeout: 15 * time.Minute, make: []string{"test-demo"}, again: againInDemo},
-	{name: "attacks", lands: true, timeout: 15 * time.Minute, make: []string{"test-attacks", "SKIP=TestTime|TestSize"}, again: againInAttacks},
+	{name: "attacks", lands: true, timeout: 20 * time.Minute, make: []string{"test-attacks", "SKIP=TestTime|TestSize"}, again: againInAttacks},
 
 	{
 		name: "shards", timeout: 10 * time.Minute, make: []string{"test-integration", "RUN=TestShards"}, again: againInIntegration, light: true,
@@ -93,6 +93,7 @@ var targets = []target{
 		name: "realnodes-all", timeout: time.Hour, make: []string{"test-realnodes"}, again: againInRealnodes, nightly: true,
 		inputs: dependsOn("test/realnodes", "hack/realnodes"),
 	},
+	{name: "slow", timeout: 3 * time.Hour, make: []string{"test-slow", "SLOW_TIMES=1"}, nightly: true},
 	{name: "fuzz", timeout: 90 * time.Minute, make: []string{"test-fuzz"}, nightly: true, inputs: dependsOn("hack/fuzz.sh")},
 	{name: "bench", timeout: time.Hour, make: []string{"bench", "BENCH_COUNT=1"}, nightly: true, inputs: program},
 	{name: "conformance", timeout: 3 * time.Hour, make: []string{"test-conformance"}, nightly: true, inputs: dependsOn("test/conformance", "hack/realnodes")},
@@ -111,7 +112,12 @@ type choice struct {
 	why  string
 	// before is asked right before it is run, if it is not nil; false is skip.
 	before func() bool
+	// seed is what it is run with, where it is run with one; 0 draws one.
+	seed int64
 }
+
+// seedsAgain is how many seeds that failed are tried again in a night, the newest first.
+const seedsAgain = 3
 
 // landing chooses the targets of these names; of none, those by which the commit is judged.
 func landing(ctx context.Context, names []string, kept store, repository repository) ([]choice, error) {
@@ -159,10 +165,11 @@ func touched(ctx context.Context, target *target, past history, repository repos
 }
 
 // nightly chooses the targets of a night: what failed, then what has changed inputs since it passed, then the others,
-// the oldest first.
+// the oldest first; each with the seeds that failed before one that is drawn.
 func nightly(ctx context.Context, kept store, repository repository) ([]choice, error) {
 	type row struct {
 		target *target
+		seeds  []int64
 		class  int
 		ended  time.Time
 	}
@@ -176,13 +183,17 @@ func nightly(ctx context.Context, kept store, repository repository) ([]choice, 
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, row{target: target, class: urgency(ctx, target, past, repository), ended: past.Last.Started})
+		seeds := past.FailedSeeds[:min(len(past.FailedSeeds), seedsAgain)]
+		rows = append(rows, row{target: target, seeds: seeds, class: urgency(ctx, target, past, repository), ended: past.Last.Started})
 	}
 	slices.SortStableFunc(rows, func(a, b row) int {
 		return cmp.Or(cmp.Compare(a.class, b.class), a.ended.Compare(b.ended))
 	})
 	var chosen []choice
 	for _, row := range rows {
+		for _, seed := range row.seeds {
+			chosen = append(chosen, choice{target: row.target, seed: seed})
+		}
 		chosen = append(chosen, choice{target: row.target})
 	}
 	return chosen, nil
@@ -210,16 +221,20 @@ func until(end time.Time, chosen []choice) []choice {
 	return chosen
 }
 
-// arguments returns those of make, and the seed that was drawn for them; 0 for none.
-func (t *target) arguments(now time.Time) ([]string, int64) {
-	args, seed := slices.Clone(t.make), int64(0)
+// draws is whether the target is run with a seed.
+func (t *target) draws() bool {
+	return slices.ContainsFunc(t.make, func(arg string) bool { return strings.HasSuffix(arg, "=SEED") })
+}
+
+// arguments returns those of make.
+func (t *target) arguments(seed int64) []string {
+	args := slices.Clone(t.make)
 	for i, arg := range args {
-		if strings.HasSuffix(arg, "=SEED") {
-			seed = now.Unix()
-			args[i] = strings.TrimSuffix(arg, "SEED") + strconv.FormatInt(seed, 10)
+		if name, found := strings.CutSuffix(arg, "=SEED"); found {
+			args[i] = name + "=" + strconv.FormatInt(seed, 10)
 		}
 	}
-	return args, seed
+	return args
 }
 
 func namesOf(targets []target) []string {
