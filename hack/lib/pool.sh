@@ -29,7 +29,8 @@ cluster_number() {
   done
 }
 
-# cluster_port CLUSTER: the first of its five ports, that of its API server. Those of our programs follow (program_port).
+# cluster_port CLUSTER: the first of its five ports, that of its API server. Those of our programs follow
+# (program_port).
 cluster_port() { port $(($(cluster_number "$1") * 5)); }
 
 is_super() { [[ " ${SUPERS[*]} " == *" $1 "* ]]; }
@@ -49,8 +50,8 @@ choose_ports() {
   return 1
 }
 
-# programs_of CLUSTER: prints the programs of its control plane in the order in which they start. Only super clusters have
-# nodes, so only they get kube-scheduler: a tenant's pods become Running only by the status that the syncer writes.
+# programs_of CLUSTER: prints the programs of its control plane in the order in which they start. Only super clusters
+# have nodes, so only they get kube-scheduler: a tenant's pods become Running only by the status that the syncer writes.
 programs_of() {
   echo etcd kube-apiserver kube-controller-manager
   ! is_super "$1" || echo kube-scheduler

@@ -108,8 +108,8 @@ type Registry struct {
 	meta atomic.Pointer[types.UID]
 
 	mu sync.Mutex
-	// nodes are the virtual Nodes as they were read live last, without what no claim needs; nil with nodesErr, as long as
-	// they could not be read. nodesAsked is when they were asked for last.
+	// nodes are the virtual Nodes as they were read live last, without what no claim needs; nil with nodesErr, as long
+	// as they could not be read. nodesAsked is when they were asked for last.
 	nodes      []corev1.Node
 	nodesErr   error
 	nodesAsked time.Time

@@ -46,25 +46,69 @@ func (s *clientStream) Close() error {
 	return s.Conn.Close()
 }
 
-// batchListener wraps each accepted connection in a batchConn.
-type batchListener struct{ net.Listener }
+// batchListener wraps each connection that strangers let in in a batchConn, and closes the others.
+type batchListener struct {
+	net.Listener
+	strangers *strangers
+}
 
 // Accept implements net.Listener.
 func (l batchListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if accepted := (&batchConn{Conn: conn}); l.strangers.admit(accepted) {
+			return accepted, nil
+		}
+		_ = conn.Close() // the client sees that
 	}
-	return &batchConn{Conn: conn}, nil
 }
 
 // batchConn is the connection below TLS. Writes between cork and flush are collected, and flush writes them as one.
 type batchConn struct {
 	net.Conn
+	// life guards what the connection counts for: until it is closed, forget takes it out there; nil if it counts for
+	// nothing. known is whether that is a tenant.
+	life   sync.Mutex
+	forget func()
+	known  bool
+	closed bool
 	// mu is held during a write to the client, however long it takes to read. It guards the fields below.
 	mu      sync.Mutex
 	corked  bool
 	pending []byte
+}
+
+// become counts the connection as a tenant's, by begin, where it is not yet: its certificate is that of the handshake.
+// A begin that returns false leaves it what it was.
+func (c *batchConn) become(begin func() (func(), bool)) bool {
+	c.life.Lock()
+	defer c.life.Unlock()
+	if c.closed || c.known {
+		return true
+	}
+	forget, granted := begin()
+	if !granted {
+		return false
+	}
+	if c.forget != nil {
+		c.forget()
+	}
+	c.forget, c.known = forget, true
+	return true
+}
+
+// Close implements net.Conn.
+func (c *batchConn) Close() error {
+	c.life.Lock()
+	if !c.closed && c.forget != nil {
+		c.forget()
+	}
+	c.closed = true
+	c.life.Unlock()
+	return c.Conn.Close()
 }
 
 // Write implements net.Conn.

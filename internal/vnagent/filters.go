@@ -127,6 +127,22 @@ func authenticate(certificates authenticator.Request, r *http.Request) (string, 
 	return clusterKey, true
 }
 
+// withKnown counts the connection as the tenant's, from its first request on. It answers 429, and closes it, while the
+// tenant has limit of them.
+func withKnown(connections *limits, limit int, next tenantHandler) tenantHandler {
+	return func(w *observer, r *http.Request, clusterKey string) {
+		conn, ok := r.Context().Value(connectionKey{}).(*batchConn)
+		if ok && !conn.become(func() (func(), bool) {
+			return connections.begin(limitKey{clusterKey: clusterKey, what: connection}, limit)
+		}) {
+			w.Header().Set("Connection", "close")
+			http.Error(w, "too many connections of this tenant are open", http.StatusTooManyRequests)
+			return
+		}
+		next(w, r, clusterKey)
+	}
+}
+
 // withRoute parses method, path and query. It answers 400, 404 or 405 as route.Parse decides, and 400 to a request with
 // a body.
 func withRoute(next routeHandler) tenantHandler {
@@ -149,11 +165,11 @@ func withRoute(next routeHandler) tenantHandler {
 // withLimit answers 429 while the tenant runs maxStreams requests about single pods, or maxLists lists of all its pods.
 func withLimit(running *limits, maxStreams int, next routeHandler) routeHandler {
 	return func(w *observer, r *http.Request, clusterKey string, request route.Request) {
-		limit := maxStreams
+		what, limit := stream, maxStreams
 		if !request.OfPod() {
-			limit = maxLists
+			what, limit = list, maxLists
 		}
-		finish, granted := running.begin(limitKey{clusterKey: clusterKey, list: !request.OfPod()}, limit)
+		finish, granted := running.begin(limitKey{clusterKey: clusterKey, what: what}, limit)
 		if !granted {
 			http.Error(w, "too many requests of this tenant run", http.StatusTooManyRequests)
 			return

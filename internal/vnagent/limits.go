@@ -9,23 +9,35 @@ const (
 	// maxLists bounds the lists that run for one tenant at a time: for each, kubelets collect metrics, and vn-agent
 	// holds their responses about all pods.
 	maxLists = 8
+	// connectionsPerStream is how many connections a tenant may have for each stream that it may: those of streams, and
+	// those that wait for a request.
+	connectionsPerStream = 2
 )
 
-// limitKey is what running requests are counted by.
+// limited is what limits count.
+type limited int
+
+const (
+	stream limited = iota
+	list
+	connection
+)
+
+// limitKey is what is counted together.
 type limitKey struct {
 	clusterKey string
-	list       bool
+	what       limited
 }
 
-// limits counts the running requests of each tenant, so that one tenant cannot exhaust what all share: memory,
-// connections, the kubelets' time. It is safe for concurrent use; the zero value is ready.
+// limits counts the connections and running requests of each tenant, so that one tenant cannot exhaust what all share:
+// memory, connections, the kubelets' time. It is safe for concurrent use; the zero value is ready.
 type limits struct {
 	mu      sync.Mutex
 	running map[limitKey]int
 }
 
-// begin counts one more running request under key. The caller calls the function that it returns once, when the request
-// ends. False, and no function, if limit of them run already.
+// begin counts one more under key. The caller calls the function that it returns once, when the request or connection
+// ends. False, and no function, if there are limit of them already.
 func (l *limits) begin(key limitKey, limit int) (func(), bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// readHeaderTimeout bounds the time that a client has for the request line and headers.
-	readHeaderTimeout = 30 * time.Second
+	// readHeaderTimeout bounds the time that a client has for the handshake, and then for the request line and headers.
+	readHeaderTimeout = 10 * time.Second
 	// idleTimeout bounds how long a keep-alive connection waits for the next request.
 	idleTimeout = 90 * time.Second
 )
@@ -114,10 +114,11 @@ func (s *Server) Run(ctx context.Context, listener net.Listener, handler *Handle
 		Handler:   handler, TLSConfig: config, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
 		DisableGeneralOptionsHandler: true, // net/http's handler of "OPTIONS *" reads the body without a deadline
 		ErrorLog:                     log.New(serverLog{logger}, "", 0),
+		ConnContext:                  withConnection,
 		BaseContext:                  func(net.Listener) context.Context { return klog.NewContext(context.WithoutCancel(ctx), logger) },
 	}
 	failed := make(chan error, 1)
-	group.Go(func() { failed <- server.ServeTLS(batchListener{listener}, "", "") })
+	group.Go(func() { failed <- server.ServeTLS(batchListener{Listener: listener, strangers: &strangers{}}, "", "") })
 	logger.Info("Serving the kubelet API", "address", listener.Addr().String())
 	select {
 	case err := <-failed:

@@ -59,14 +59,16 @@ type Handler struct {
 
 // NewHandler returns a Handler. A request passes these filters in order; each of them answers it or calls the next:
 //
-//	healthz ─► metrics ─► draining ─► header size ─► client certificate ─► path and query ─► limit per tenant ─► serve
+//	healthz ─► metrics ─► draining ─► header size ─► client certificate ─► connections per tenant ─► path and query
+//	─► requests per tenant ─► serve
 func NewHandler(options Options) *Handler {
 	if options.MaxStreams == 0 {
 		options.MaxStreams = DefaultMaxStreams
 	}
 	h := &Handler{options: options}
 	limited := withLimit(&h.limits, options.MaxStreams, withGauge(options.Metrics, h.serve))
-	tenants := withTenant(options.Authenticator, withRoute(limited))
+	known := withKnown(&h.limits, connectionsPerStream*options.MaxStreams, withRoute(limited))
+	tenants := withTenant(options.Authenticator, known)
 	h.chain = withHealthz(withMetrics(options.Metrics, withDrain(&h.streams, withBoundedHeader(tenants))))
 	return h
 }

@@ -5,7 +5,9 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,6 +51,45 @@ func TestBodiesThatDoNotCome(t *testing.T) {
 			})
 		}
 	})
+}
+
+// TestConnectionsOfStrangers: pods open as many connections as they can. A tenant is served, and streams of it that run
+// go on.
+func TestConnectionsOfStrangers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "kubelet")
+	client := w.tenants.tenant(t, "a")
+	logs := w.follow(t.Context(), t, w.client(t, client.tls(t)))
+	cut := make(chan struct{})
+	go func() {
+		defer close(cut)
+		_, _ = io.Copy(io.Discard, logs)
+	}()
+	var left atomic.Int64
+	for i := range 1200 {
+		dialer := tls.Dialer{
+			NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(i%4))}},
+			Config:    &tls.Config{RootCAs: w.serving.pool(), MinVersion: tls.VersionTLS12},
+		}
+		conn, err := dialer.DialContext(t.Context(), "tcp", w.address)
+		if err != nil {
+			continue // it is one too many
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		left.Add(1)
+		go func() {
+			defer left.Add(-1)
+			_, _ = fmt.Fprintf(conn, "GET /healthz HTTP/1.1\r\nHost: %s\r\n\r\n", w.address) // it is kept alive for 90 s then
+			_, _ = io.Copy(io.Discard, conn)
+		}()
+	}
+	w.eventually(t, "those that are too many are closed", func() bool { return left.Load() <= 1024 })
+	require.Equal(t, http.StatusOK, w.raw(t, client.tls(t), "/containerLogs/web/p/c"))
+	select {
+	case <-cut:
+		require.Fail(t, "a stream of a tenant was cut")
+	default:
+	}
 }
 
 // TestHTTP2IsNotSpoken: neither before nor after a reload of the certificates.
