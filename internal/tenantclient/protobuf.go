@@ -34,8 +34,11 @@ const (
 // Tags of metadata.managedFields, which has number 17, and of noField.
 const managedTag, hiddenTag = "\x8a\x01", "\xfa\x07"
 
-// perNumber is how many numbers that are packed into a list count as one structure: they are 8 bytes each in memory.
-const perNumber = 8
+// perNumber is what a number takes that is packed into a list, whose room grows to the double.
+const perNumber = 2 * 8
+
+// perQuantity is what a quantity takes besides its text: that of many digits is another structure.
+const perQuantity = 64
 
 // Reasons to refuse a text, which no API server gives.
 var (
@@ -65,7 +68,7 @@ func prepared(text []byte, event bool) (content, error) {
 
 // countMessage counts an answer, or an event of a watch.
 func countMessage(text []byte, event bool) (content, error) {
-	w := wire{content: content{bytes: int64(len(text))}}
+	w := wire{content: content{bytes: int64(len(text)), memory: int64(len(text))}}
 	if event {
 		extension, err := only(text, eventObject)
 		if err != nil {
@@ -90,7 +93,7 @@ func countMessage(text []byte, event bool) (content, error) {
 	if err != nil {
 		return content{}, err
 	}
-	w.values++
+	w.memory += of.size
 	err = w.message(object, of, list, 0)
 	return w.content, err
 }
@@ -139,6 +142,8 @@ func (w *wire) message(data []byte, of *shape, list bool, depth int) error {
 	if depth > maxDepth {
 		return errTooDeep
 	}
+	var values row
+	var seen uint64 // fields, by number; those of large numbers are one
 	for len(data) > 0 {
 		tag, value, rest, ok := nextField(data)
 		if !ok {
@@ -147,8 +152,12 @@ func (w *wire) message(data []byte, of *shape, list bool, depth int) error {
 		data = rest
 		field := of.field(numberOf(tag))
 		if field == nil {
+			w.memory -= int64(len(value)) // nobody decodes it
 			continue
 		}
+		bit := uint64(1) << min(numberOf(tag), 63)
+		w.memory += values.next(field, seen&bit != 0)
+		seen |= bit
 		if list && numberOf(tag) == listItems {
 			w.items++
 		}
@@ -159,14 +168,44 @@ func (w *wire) message(data []byte, of *shape, list bool, depth int) error {
 	return nil
 }
 
+// row is values of one field that follow one another.
+type row struct {
+	field *field
+	// count is how many there are, and room how many have memory.
+	count, room int64
+}
+
+// next returns how many bytes of memory another value of a field takes; seen is whether there was one before. A list
+// grows as Go's do: to the double until there are 256, and then by a quarter and 192. One that goes on after another
+// field may grow at any value.
+func (r *row) next(of *field, seen bool) int64 {
+	grown := of.room
+	switch {
+	case r.field != of && seen:
+		*r = row{field: of}
+		return of.once + 2*of.room*of.each
+	case r.field != of:
+		*r = row{field: of}
+	case r.count < r.room:
+		grown = r.room
+	case r.room < 256:
+		grown = max(2*r.room, of.room)
+	default:
+		grown = r.room + r.room/4 + 192
+	}
+	memory := (grown - r.room) * of.each
+	if r.count == 0 {
+		memory += of.once
+	}
+	r.count, r.room = r.count+1, grown
+	return memory
+}
+
 // field counts a field of a message.
 func (w *wire) field(of *field, wireType byte, value []byte, depth int) error {
-	if of.repeated || of.message != nil {
-		w.values++
-	}
 	switch {
 	case of.repeated && wireType == lengthDelimited && of.wire != lengthDelimited:
-		w.values += int64(len(value) / perNumber)
+		w.memory += perNumber * int64(len(value))
 		return nil
 	case wireType != of.wire:
 		return errWireType
@@ -205,6 +244,7 @@ func (w *wire) quantity(value []byte) {
 			break
 		}
 	}
+	w.memory += perQuantity
 	w.bytes += n.end()
 }
 

@@ -9,40 +9,39 @@ import (
 type content struct {
 	// bytes of the text, and what its numbers cost besides (number).
 	bytes int64
-	// values counts what may become a structure in memory that is much larger than its text, as 3 bytes "{}," in a list
-	// of containers do: objects and nulls of JSON, messages and items of lists and maps of protobuf.
-	values int64
+	// memory is about how many bytes its decoder takes for what it makes of it, and not less than sizeOf counts
+	// (weigher, wire): a container of 3 bytes, as "{}," is in a list, takes 400.
+	memory int64
 	// items counts those in a list right below the outermost object, as the items of a list of Kubernetes.
 	items int64
 }
 
 func (c content) plus(more content) content {
-	return content{bytes: c.bytes + more.bytes, values: c.values + more.values, items: c.items + more.items}
+	return content{bytes: c.bytes + more.bytes, memory: c.memory + more.memory, items: c.items + more.items}
 }
 
-// scanner counts the content of JSON texts that follow one another, such as the events of a watch. It does not check
-// them: in what is no JSON it counts bytes until the client's decoder gives up.
+// most returns the larger one of each count.
+func (c content) most(other content) content {
+	return content{bytes: max(c.bytes, other.bytes), memory: max(c.memory, other.memory), items: max(c.items, other.items)}
+}
+
+// scanner counts bytes and items of JSON texts that follow one another, such as the events of a watch. It does not
+// check them: in what is no JSON it counts bytes until the client's decoder gives up.
 type scanner struct {
-	// current is the content of the text that has not ended.
+	// current is the content of the text that has not ended. Who reads several texts sets it back.
 	current content
 	// depth is how many objects and lists are open, list whether the second one of them is a list.
 	depth             int
 	list              bool
 	inString, escaped bool
 	number            number
-	// cost is what the numbers of all texts cost besides their bytes.
-	cost int64
 }
 
-// scan counts data. It returns the largest counts that a text reached, be it over or not.
-func (s *scanner) scan(data []byte) content {
-	most := content{}
-	start := 0
+// scan counts data to the end of its first text. It returns how long that is, and whether the text has ended.
+func (s *scanner) scan(data []byte) (length int, ended bool) {
 	for i, c := range data {
 		if c == '"' && !s.escaped || !s.inString && strings.IndexByte(",:{}[]", c) >= 0 {
-			cost := s.number.end()
-			s.current.bytes += cost
-			s.cost += cost
+			s.current.bytes += s.number.end()
 		} else {
 			s.number.feed(c)
 		}
@@ -53,39 +52,31 @@ func (s *scanner) scan(data []byte) content {
 			s.escaped, s.inString = c == '\\', c != '"'
 		case c == '"':
 			s.inString = true
-		case c == '{', c == '[':
-			if c == '{' {
-				s.value()
-			}
-			if s.depth++; s.depth == 2 {
-				s.list = c == '['
-			}
-		case c == 'n':
-			s.value()
+		case c == '{', c == '[', c == 'n':
+			s.begin(c)
 		case c == '}', c == ']':
 			if s.depth--; s.depth <= 0 {
 				s.depth = 0
-				s.current.bytes += int64(i + 1 - start)
-				start = i + 1
-				most = most.most(s.current)
-				s.current = content{}
+				s.current.bytes += int64(i + 1)
+				return i + 1, true
 			}
 		}
 	}
-	s.current.bytes += int64(len(data) - start)
-	return most.most(s.current)
+	s.current.bytes += int64(len(data))
+	return len(data), false
 }
 
-func (s *scanner) value() {
-	s.current.values++
-	if s.depth == 2 && s.list {
+// begin begins an object, a list or a null.
+func (s *scanner) begin(c byte) {
+	if c != '[' && s.depth == 2 && s.list {
 		s.current.items++
 	}
-}
-
-// most returns the larger one of each count.
-func (c content) most(other content) content {
-	return content{bytes: max(c.bytes, other.bytes), values: max(c.values, other.values), items: max(c.items, other.items)}
+	if c == 'n' {
+		return
+	}
+	if s.depth++; s.depth == 2 {
+		s.list = c == '['
+	}
 }
 
 // number follows a number in a JSON text, bare or in a string, as quantities are. To parse one takes more work than to

@@ -3,6 +3,7 @@ package tenantclient
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -10,7 +11,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // TestNumbers: only numbers that take work cost more than their bytes.
@@ -47,14 +53,11 @@ func TestNumbers(t *testing.T) {
 	} {
 		for _, size := range []int{1, 7, 1 << 20} {
 			var s scanner
-			most := content{}
 			for text := tc.text; text != ""; {
-				n := min(size, len(text))
-				most = most.most(s.scan([]byte(text[:n])))
+				n, _ := s.scan([]byte(text[:min(size, len(text))]))
 				text = text[n:]
 			}
-			require.Equal(t, int64(len(tc.text))+tc.cost, most.bytes, "%.60s", tc.text)
-			require.Equal(t, tc.cost, s.cost, "%.60s", tc.text)
+			require.Equal(t, int64(len(tc.text))+tc.cost, s.current.bytes, "%.60s", tc.text)
 		}
 	}
 }
@@ -72,7 +75,7 @@ func TestNamesCostNothing(t *testing.T) {
 		for _, text := range []string{uid, uid + "_" + uid, "sha256:" + hex.EncodeToString(id), "2026-11-23T01:33:12.123456Z"} {
 			var s scanner
 			s.scan([]byte(`["` + text + `"]`))
-			require.Zero(t, s.cost, text)
+			require.EqualValues(t, len(text)+4, s.current.bytes, text)
 		}
 	}
 }
@@ -91,13 +94,94 @@ func FuzzNumbers(f *testing.F) {
 		}
 		var s scanner
 		s.scan(fmt.Appendf(nil, "[%q]", text))
-		if s.cost > 100<<20 {
+		if s.current.bytes > 100<<20 {
 			return
 		}
 		started := time.Now()
 		if quantity, err := resource.ParseQuantity(strings.TrimSpace(text)); err == nil {
 			_ = quantity.String()
 		}
-		require.Less(t, time.Since(started), 2*time.Second, "cost %d", s.cost)
+		require.Less(t, time.Since(started), 20*time.Second, "cost %d", s.current.bytes)
 	})
+}
+
+// checkWeights: what decoders make of a JSON text takes no more than was counted, however it comes. 8 KiB are the room
+// for four items that a list of pods has.
+func checkWeights(t *testing.T, text string) {
+	t.Helper()
+	counted := func(of weights) (memory int64) {
+		w := newWeigher(of)
+		for rest := text; rest != ""; {
+			n := min(7, len(rest))
+			memory += w.weigh([]byte(rest[:n]))
+			rest = rest[n:]
+		}
+		return memory
+	}
+	var all any
+	if utiljson.Unmarshal([]byte(text), &all) != nil {
+		return
+	}
+	require.LessOrEqual(t, sizeOf(&all), 64+counted(anyWeights), text)
+	require.GreaterOrEqual(t, counted(anyWeights), 16*valuesIn(text), text)
+	for _, into := range []any{&corev1.PodList{}, &corev1.ConfigMap{}, &discoveryv1.EndpointSliceList{}, &appsv1.StatefulSetList{}, &metav1.Status{}} {
+		if utiljson.Unmarshal([]byte(text), into) == nil {
+			require.LessOrEqual(t, sizeOf(into), 8<<10+counted(typedWeights), "%T %s", into, text)
+		}
+	}
+}
+
+// valuesIn returns how many values are in the lists of a JSON text.
+func valuesIn(text string) (found int64) {
+	decoder := json.NewDecoder(strings.NewReader(text))
+	var within []json.Delim
+	for {
+		token, err := decoder.Token()
+		if err != nil {
+			return found
+		}
+		delim, isDelim := token.(json.Delim)
+		closes := isDelim && (delim == ']' || delim == '}')
+		if closes {
+			within = within[:len(within)-1]
+			continue
+		}
+		if len(within) > 0 && within[len(within)-1] == '[' {
+			found++
+		}
+		if isDelim {
+			within = append(within, delim)
+		}
+	}
+}
+
+// FuzzWeights calls checkWeights.
+func FuzzWeights(f *testing.F) {
+	for _, seed := range []string{
+		`[[],[],[]]`, `[0,1.5,"a",null,true,{}]`, `[{"":0},{"a":{"b":[]}}]`, `{"a":1,"b":"\"[","c":[{}],"d":{}}`, strings.Repeat("[", 100) + strings.Repeat("]", 100),
+		`{"items":[{"spec":{"containers":[{},null,{"env":[{},{}],"args":["",""],"resources":{"limits":{"a":"1"}}}],"overhead":{"cpu":"1"}}}]}`,
+		`{"items":[{"endpoints":[{},{"addresses":["",""]}],"ports":[{}]},{"metadata":{"labels":{"a":""},"finalizers":[""]}}]}`,
+		`{"items":[{"spec":{"volumeClaimTemplates":[{},{}],"template":{"spec":{"volumes":[{},{"configMap":{}}]}}}},{},{},{},{}]}`, `{"data":{"a":"b","c":""}}`,
+		`{"items":[` + strings.Repeat("{},", 50) + `{}]}`, `{"items":[` + strings.Repeat("null,", 50) + `null]}`, `{"details":{"causes":[{},{},{},{},{}]}}`,
+		"{" + manyMembers(100) + "}", `{"data":{` + manyMembers(100) + "}}",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(checkWeights)
+}
+
+func manyMembers(count int) string {
+	var text strings.Builder
+	for i := range count {
+		fmt.Fprintf(&text, `"%d":"",`, i)
+	}
+	return text.String() + `"":""`
+}
+
+// TestWeightsAtRandom holds texts against checkWeights.
+func TestWeightsAtRandom(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(5_000) {
+		checkWeights(t, anything(rand.New(rand.NewPCG(seed, 28)), 0)) //nolint:gosec // no secret
+	}
 }

@@ -18,6 +18,8 @@ import (
 type shape struct {
 	// fields are by number. Decoders skip what has another one.
 	fields []field
+	// size is how many bytes its Go type takes.
+	size int64
 }
 
 // field is a field of a shape. The zero value is none.
@@ -30,6 +32,10 @@ type field struct {
 	entry bool
 	// quantity is whether it is a string that is parsed as a quantity.
 	quantity bool
+	// each is how many bytes of memory a value takes besides its text and what is in it: an item of a list, an entry of
+	// a map, what a pointer leads to. room is how many values have it from the first one on, and once what all of them
+	// take besides.
+	each, room, once int64
 	// message is the shape of its values, or of a map's, nil if they are no messages.
 	message *shape
 }
@@ -93,12 +99,12 @@ func (s *shapes) of(of reflect.Type) (*shape, error) {
 		if of.Elem().Kind() != reflect.String {
 			return nil, fmt.Errorf("%s: %w", of, errNoProtobuf)
 		}
-		return &shape{fields: []field{1: {known: true, wire: lengthDelimited, repeated: true}}}, nil
+		return &shape{fields: []field{1: {known: true, wire: lengthDelimited, repeated: true, each: sizeOfType(of.Elem()), room: 1}}}, nil
 	}
 	if of.Kind() != reflect.Struct {
 		return nil, fmt.Errorf("%s: %w", of, errNoProtobuf)
 	}
-	made := &shape{}
+	made := &shape{size: sizeOfType(of)}
 	s.byType[of] = made // types may be in themselves
 	for i := range of.NumField() {
 		if err := s.add(made, of.Field(i)); err != nil {
@@ -123,7 +129,7 @@ func (s *shapes) add(to *shape, member reflect.StructField) error {
 	if err != nil || number <= 0 || number > maxNumber {
 		return fmt.Errorf("field %s: tag %q: %w", member.Name, tag, errNoProtobuf)
 	}
-	made := field{known: true, wire: lengthDelimited}
+	made := field{known: true, wire: lengthDelimited, room: 1}
 	if err := s.value(&made, member.Type); err != nil {
 		return fmt.Errorf("field %s: %w", member.Name, err)
 	}
@@ -138,6 +144,7 @@ func (s *shapes) add(to *shape, member reflect.StructField) error {
 func (s *shapes) value(of *field, typ reflect.Type) error {
 	if typ.Kind() == reflect.Pointer {
 		typ = typ.Elem()
+		of.each += sizeOfType(typ)
 	}
 	_, whole := reflect.New(typ).Interface().(unmarshaler)
 	switch {
@@ -146,6 +153,7 @@ func (s *shapes) value(of *field, typ reflect.Type) error {
 			return fmt.Errorf("%s: %w", typ, errNoProtobuf)
 		}
 		of.entry, of.repeated = true, true
+		of.each, of.room, of.once = sizeOfType(typ.Key())+sizeOfType(typ.Elem())+mapEntryOverhead, mapRoom, mapOverhead
 		return s.value(of, typ.Elem())
 	case typ.Kind() == reflect.Struct, whole:
 		var err error
@@ -155,6 +163,7 @@ func (s *shapes) value(of *field, typ reflect.Type) error {
 		return nil
 	case typ.Kind() == reflect.Slice && !of.repeated:
 		of.repeated = true
+		of.each = sizeOfType(typ.Elem())
 		return s.value(of, typ.Elem())
 	case plain(typ.Kind()) && typ.Kind() < reflect.Float32 && !of.entry:
 		of.wire = varint
@@ -162,3 +171,5 @@ func (s *shapes) value(of *field, typ reflect.Type) error {
 	}
 	return fmt.Errorf("%s: %w", typ, errNoProtobuf)
 }
+
+func sizeOfType(of reflect.Type) int64 { return int64(of.Size()) } //nolint:gosec // the size of a type

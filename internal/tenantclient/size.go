@@ -8,6 +8,9 @@ import (
 // mapEntryOverhead is what an entry of a map takes besides key and value, about.
 const mapEntryOverhead = 16
 
+// mapOverhead is what a map takes besides its entries, for mapRoom of which it has room from the first on.
+const mapOverhead, mapRoom = 48, 8
+
 // sizeOf returns how many bytes of memory an object takes: not its size as text, since a list of empty structures has
 // hardly any. What is kept once for many objects, such as a time zone, counts nothing.
 func sizeOf(object any) int64 {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/klog/v2"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
@@ -21,9 +22,12 @@ import (
 
 const (
 	// eventBytesPerSecond and eventBurst bound how fast all watches of one tenant are read together. Whoever sends more
-	// waits: decoding costs the program CPU that all tenants share.
+	// waits: decoding costs the program CPU that all tenants share. Each event counts as minEventBytes at least, so
+	// there are 4,096 a second: to handle one costs as much as to decode that many bytes, and what waits for it has no
+	// bound in client-go.
 	eventBytesPerSecond = 16 << 20
 	eventBurst          = 64 << 20
+	minEventBytes       = 4 << 10
 )
 
 // Bounds are the bounds of one tenant in one program. They follow the tenant's policy. A nil Bounds bounds nothing.
@@ -33,32 +37,41 @@ type Bounds struct {
 	events *rate.Limiter
 	// inFlight is the size of the answers and events that are being read.
 	inFlight atomic.Int64
+	logged   logged
 
 	mu sync.Mutex
 	// objects and bytes are what the open Accounts hold together.
 	objects, bytes int64
-	// lists is what the pages of each list that has not ended brought so far, by its URL without the place to continue.
-	lists map[string]content
+	// lists is what the pages of each list that has not ended brought so far, by its URL without the place to continue,
+	// and listing the memory of all of them and of the answers that are being read.
+	lists   map[string]pages
+	listing int64
 	// fail ends Serve; nil while it does not run.
 	fail context.CancelCauseFunc
 }
 
 // New returns the bounds that a tenant's policy sets.
 func New(ref *policy.Ref) *Bounds {
-	return &Bounds{policy: ref, events: rate.NewLimiter(eventBytesPerSecond, eventBurst), lists: map[string]content{}}
+	return &Bounds{
+		policy: ref, events: rate.NewLimiter(eventBytesPerSecond, eventBurst), lists: map[string]pages{},
+		logged: logged{limiter: rate.NewLimiter(logBytesPerSecond, logBurst)},
+	}
 }
 
 // Serve calls serve with a context that ends when a bound is exceeded, and then returns an *engage.Failure with reason
-// TooMuchData in place of its error. It does not run twice at a time.
+// TooMuchData in place of its error. The logger in it writes no more than a tenant may have written. It does not run
+// twice at a time.
 func (b *Bounds) Serve(ctx context.Context, serve func(context.Context) error) error {
 	if b == nil {
 		return serve(ctx)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(klog.NewContext(ctx, b.logged.bounded(klog.FromContext(ctx))))
 	defer cancel(nil)
 	b.mu.Lock()
 	b.fail = cancel
-	clear(b.lists)
+	for list := range b.lists {
+		b.forget(list)
+	}
 	b.mu.Unlock()
 	defer func() {
 		b.mu.Lock()

@@ -9,8 +9,8 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,10 +28,6 @@ const (
 	maxEventBytes = 16 << 20
 	// maxRead bounds one read of a watch: the limiter's burst is no smaller.
 	maxRead = 1 << 20
-	// bytesPerValue is how many bytes of an answer's bound go to one value in it: an object of JSON, or what becomes a
-	// structure or an item of a list or a map of protobuf. Pods of 8 kB have 30 bytes
-	// per object, most of them in managedFields; a page of 500 of them has an eighth of what 64 MiB allow.
-	bytesPerValue = 64
 	// maxAhead bounds the memory that is taken for an event before it comes.
 	maxAhead = 64 << 10
 )
@@ -73,12 +69,15 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	// TLS.
 	sent.Header.Set("Accept-Encoding", "identity")
 	response, err := t.inner.RoundTrip(sent)
-	timer.Stop()
 	if err == nil {
+		kind := mediaType(response)
 		if err = refused(what, response); err != nil {
 			_ = response.Body.Close() // the answer is not used
+		} else if response.StatusCode >= http.StatusBadRequest {
+			err = shorten(response, kind == runtime.ContentTypeProtobuf)
 		}
 	}
+	timer.Stop()
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, late) {
 		err = late
 	}
@@ -86,27 +85,41 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		cancel(nil)
 		return nil, err
 	}
-	body := &body{ReadCloser: response.Body, bounds: t.bounds, ctx: ctx, what: what, query: request.URL.Query(), protobuf: mediaType(response) == runtime.ContentTypeProtobuf}
-	body.watch = body.query.Get("watch") != "" && body.query.Get("watch") != "false" && body.query.Get("watch") != "0"
+	if response.StatusCode >= http.StatusBadRequest {
+		cancel(nil)
+		return response, nil
+	}
+	response.Body = t.body(ctx, cancel, request, response)
+	return response, nil
+}
+
+// body returns the body of an answer that is no error, whose end calls cancel.
+func (t *transport) body(ctx context.Context, cancel context.CancelCauseFunc, request *http.Request, response *http.Response) *body {
+	what, query := request.Method+" "+request.URL.Path, request.URL.Query()
+	body := &body{ReadCloser: response.Body, bounds: t.bounds, ctx: ctx, what: what, protobuf: mediaType(response) == runtime.ContentTypeProtobuf}
+	body.weigher = newWeigher(anyWeights)
+	if strings.Contains(request.Header.Get("Accept"), runtime.ContentTypeProtobuf) {
+		body.weigher = newWeigher(typedWeights)
+	}
+	body.watch = query.Get("watch") != "" && query.Get("watch") != "false" && query.Get("watch") != "0"
 	body.trimmer.watch = body.watch
 	if !body.watch {
-		body.list, body.before = t.bounds.list(request.URL, body.query)
+		body.list, body.before = t.bounds.list(request.URL, query)
 		slow := fmt.Errorf("%s: the answer did not end within %s", what, t.answerTimeout)
 		timer := time.AfterFunc(t.answerTimeout, func() { cancel(slow) })
 		body.release = sync.OnceFunc(func() { timer.Stop(); cancel(nil) })
 	} else {
-		t.bounds.listed(request.URL, body.query)
+		t.bounds.listed(listOf(request.URL, query))
 		body.release = sync.OnceFunc(func() { cancel(nil) })
 	}
-	response.Body = body
-	return response, nil
+	return body
 }
 
 // refused returns why an answer is not read, nil if it is. What is read is JSON or protobuf, or else the text of an
 // error: clients know other types.
 func refused(what string, response *http.Response) error {
 	if response.StatusCode >= 300 && response.StatusCode < 400 && response.StatusCode != http.StatusNotModified {
-		return fmt.Errorf("%s: %s leads elsewhere, and redirects of tenants' API servers are not followed", what, response.Status)
+		return fmt.Errorf("%s: %.64s leads elsewhere, and redirects of tenants' API servers are not followed", what, response.Status)
 	}
 	if encoding := response.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return fmt.Errorf("%s: the answer is compressed (%.32q), which was not asked for", what, encoding)
@@ -139,21 +152,23 @@ type body struct {
 	bounds *Bounds
 	ctx    context.Context //nolint:containedctx // a body is read by Read alone, which has no context
 	what   string
-	query  url.Values
 	watch  bool
-	// protobuf is whether the answer is protobuf, and no JSON or error in words.
+	// protobuf is whether the answer is protobuf, and no JSON.
 	protobuf bool
-	// text is what was read of it and counted, and the client has not read yet.
+	// event is what was read of an event in JSON that has not ended.
+	event []byte
+	// text is what was read and counted, and the client has not read yet.
 	text []byte
 	// list names the list of which the answer is a page, "" for none; before is what the pages before it brought.
 	list    string
 	before  content
 	release func()
 
-	// read is how many bytes were read: of an answer, or of an event of a watch.
+	// read is how many bytes were read: of an answer, or of an event of a watch in protobuf.
 	read    int64
 	scanner scanner
 	trimmer trimmer
+	weigher weigher
 	most    content
 	// failed is why there is no more.
 	failed error
@@ -161,56 +176,24 @@ type body struct {
 	mu sync.Mutex
 	// held is what is in memory of it, as part of Bounds.inFlight. It is nothing any more once it is closed, which a
 	// watch is while it is read.
-	held   int64
-	closed bool
+	held int64
+	// becomes is what becomes of it in memory, as part of Bounds.listing; 0 for a watch, and once a page was read.
+	becomes int64
+	closed  bool
 }
 
-// Read implements io.Reader. It fails once a bound is exceeded. What it leaves out is counted (trimmer).
+// Read implements io.Reader. It fails once a bound is exceeded. What it leaves out is counted (trimmer). The client
+// sees nothing of an event, or of an answer in protobuf, that was not counted as a whole.
 func (b *body) Read(into []byte) (int, error) {
-	if b.protobuf {
-		return b.readMessages(into)
-	}
-	for {
-		n, err := b.readAll(into)
-		if kept := len(b.trimmer.trim(into[:n])); kept > 0 || err != nil || n == 0 {
-			return kept, err
-		}
-	}
-}
-
-// readAll is Read of JSON without leaving anything out.
-func (b *body) readAll(into []byte) (int, error) {
-	if b.failed != nil {
-		return 0, b.failed
-	}
-	if b.watch && len(into) > maxRead {
-		into = into[:maxRead]
-	}
-	n, err := b.receive(into)
-	most := b.scanner.scan(into[:n])
-	if b.watch {
-		b.read = b.scanner.current.bytes // the client keeps an event until it ends
-	}
-	b.hold(b.read)
-	if b.failed = b.admit(most, int64(n)+b.scanner.cost); b.failed != nil {
-		return 0, b.failed
-	}
-	b.scanner.cost = 0
-	if errors.Is(err, io.EOF) {
-		b.page()
-	}
-	return n, err
-}
-
-// readMessages is Read of protobuf. The client sees nothing of an answer or an event that was not counted as a whole.
-func (b *body) readMessages(into []byte) (int, error) {
 	for len(b.text) == 0 {
-		if b.failed != nil {
+		switch {
+		case b.failed != nil:
 			return 0, b.failed
-		}
-		if b.watch {
+		case !b.protobuf:
+			b.failed = b.readJSON(into)
+		case b.watch:
 			b.text, b.failed = b.nextEvent()
-		} else {
+		default:
 			b.text, b.failed = b.answer()
 		}
 	}
@@ -218,9 +201,56 @@ func (b *body) readMessages(into []byte) (int, error) {
 	b.text = b.text[n:]
 	if b.watch && len(b.text) == 0 {
 		b.text = nil
-		b.hold(0)
+		b.hold(int64(len(b.event)))
 	}
 	return n, nil
+}
+
+// readJSON reads more of what is JSON. It uses buffer for what it receives.
+func (b *body) readJSON(buffer []byte) error {
+	n, err := b.receive(buffer[:min(len(buffer), maxRead)])
+	for data := buffer[:n]; len(data) > 0; {
+		before := b.scanner.current.bytes
+		length, ended := b.scanner.scan(data)
+		current := &b.scanner.current
+		kept := b.trimmer.trim(data[:length])
+		current.memory += b.weigher.weigh(kept)
+		data = data[length:]
+		b.keep(kept)
+		work := current.bytes - before
+		if ended {
+			work = max(current.bytes, minEventBytes) - before
+		}
+		if exceeded := b.admit(*current, work); exceeded != nil {
+			b.text = nil
+			return exceeded
+		}
+		if ended && b.watch {
+			event, err := shortEvent(b.event, false)
+			if err != nil {
+				return err
+			}
+			b.text, b.event, *current = append(b.text, event...), nil, content{}
+		}
+	}
+	if err != nil {
+		b.text, b.event = append(b.text, b.event...), nil
+	}
+	if errors.Is(err, io.EOF) {
+		b.page()
+	}
+	return err
+}
+
+// keep keeps more of a text in JSON, which the client may see at once unless it is an event.
+func (b *body) keep(text []byte) {
+	if b.watch {
+		b.event = append(b.event, text...)
+		b.hold(int64(len(b.text) + len(b.event)))
+	} else {
+		b.text = append(b.text, text...)
+		b.hold(b.read)
+	}
 }
 
 // answer reads the whole answer. It returns io.EOF with it.
@@ -261,7 +291,11 @@ func (b *body) nextEvent() ([]byte, error) {
 	if err := b.prepare(event.Bytes()[len(header):]); err != nil {
 		return nil, err
 	}
-	return event.Bytes(), nil
+	text, err := shortEvent(event.Bytes()[len(header):], true)
+	if err != nil || len(text) == int(length) {
+		return event.Bytes(), err
+	}
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...), nil //nolint:gosec // it is shorter
 }
 
 // prepare makes a whole text in protobuf what the client may see of it.
@@ -270,7 +304,7 @@ func (b *body) prepare(text []byte) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", b.what, err)
 	}
-	return b.admit(counted, counted.bytes-int64(len(text)))
+	return b.admit(counted, max(counted.bytes, minEventBytes)-int64(len(text)))
 }
 
 // receiver reads what the tenant's API server sends in protobuf.
@@ -312,10 +346,23 @@ func (b *body) hold(bytes int64) {
 	}
 }
 
+// become sets what becomes of it, until Close.
+func (b *body) become(memory int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.bounds.reads(memory - b.becomes)
+		b.becomes = memory
+	}
+}
+
 // admit returns an error if a text holds too much. It waits until as many bytes of events may be read as are as much
 // work.
 func (b *body) admit(most content, work int64) error {
 	b.most = b.most.most(most)
+	if !b.watch {
+		b.become(b.most.memory)
+	}
 	if excess := b.excess(most); excess != nil {
 		b.bounds.exceed(excess)
 		return excess
@@ -333,6 +380,7 @@ func (b *body) admit(most content, work int64) error {
 func (b *body) page() {
 	if b.list != "" {
 		b.bounds.page(b.list, b.before.plus(b.most))
+		b.become(0)
 	}
 }
 
@@ -353,7 +401,8 @@ func (b *body) Close() error {
 	b.release()
 	b.mu.Lock()
 	b.bounds.inFlight.Add(-b.held)
-	b.held, b.closed = 0, true
+	b.bounds.reads(-b.becomes)
+	b.held, b.becomes, b.closed = 0, 0, true
 	b.mu.Unlock()
 	return b.ReadCloser.Close() //nolint:wrapcheck // a transport changes nothing
 }
@@ -371,19 +420,14 @@ func (b *body) excess(most content) *ExcessError {
 		answerBytes = min(answerBytes, maxEventBytes)
 		answer = "An event of " + b.what
 	}
-	values := "JSON objects"
-	if b.protobuf {
-		values = "values"
-	}
+	allBytes := cachedBytes + limits.AnswerBytes.Value()
+	kept, listing := b.bounds.taken()
+	all := b.before.plus(most)
 	switch {
 	case most.bytes > answerBytes:
 		return over(answer, bytesOf(answerBytes), "answerBytes")
-	case most.values > max(1, answerBytes/bytesPerValue):
-		return over("The number of "+values+" in "+lower(answer), strconv.FormatInt(answerBytes/bytesPerValue, 10), "answerBytes")
-	}
-	all := b.before.plus(most)
-	_, kept := b.bounds.Kept()
-	switch allBytes := cachedBytes + limits.AnswerBytes.Value(); {
+	case b.watch && most.memory > limits.AnswerBytes.Value():
+		return over("What becomes of "+lower(answer), bytesOf(limits.AnswerBytes.Value()), "answerBytes")
 	case kept+b.bounds.inFlight.Load() > allBytes:
 		return over("What is kept, with all answers that are being read,", bytesOf(allBytes), "cachedBytes")
 	case b.watch:
@@ -392,6 +436,10 @@ func (b *body) excess(most content) *ExcessError {
 		return over("The list "+b.what+", all pages together,", bytesOf(max(answerBytes, cachedBytes)), "cachedBytes")
 	case all.items > limits.CachedObjects:
 		return over("The number of objects in the list "+b.what, strconv.FormatInt(limits.CachedObjects, 10), "cachedObjects")
+	case all.memory > allBytes:
+		return over("What becomes of "+lower(answer)+", with the pages before it,", bytesOf(allBytes), "cachedBytes")
+	case listing > allBytes:
+		return over("What becomes of all lists that are being read", bytesOf(allBytes), "cachedBytes")
 	}
 	return nil
 }

@@ -153,18 +153,18 @@ func TestHostileAnswers(t *testing.T) {
 		{
 			name: "empty objects, which are large in memory", call: list,
 			answer:  func(w http.ResponseWriter, _ *http.Request) { endless(w, podList, "{},") },
-			wantErr: "The number of JSON objects in the answer to GET /api/v1/pods is more than 1024",
+			wantErr: "What becomes of the answer to GET /api/v1/pods, with the pages before it, is more than 320Ki (limits.cachedBytes of TenantPolicy small)",
 		},
 		{
 			name: "nulls", call: list,
 			answer:  func(w http.ResponseWriter, _ *http.Request) { endless(w, podList+`{"spec":{"containers":[`, "null,") },
-			wantErr: "The number of JSON objects in the answer to GET /api/v1/pods is more than 1024",
+			wantErr: "What becomes of the answer to GET /api/v1/pods, with the pages before it, is more than 320Ki (limits.cachedBytes of TenantPolicy small)",
 		},
 		{
 			name: "an endless number of pages", call: listPages,
 			answer: func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
-				_, _ = io.WriteString(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"continue":"more"},"items":[`+fmt.Sprintf(pod, strings.Repeat("x", 30000))+"]}")
+				_, _ = io.WriteString(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"continue":"more"},"items":[`+fmt.Sprintf(pod, strings.Repeat("x", 50000))+"]}")
 			},
 			wantErr: "The list GET /api/v1/pods, all pages together, is more than 256Ki (limits.cachedBytes",
 		},
@@ -174,7 +174,7 @@ func TestHostileAnswers(t *testing.T) {
 				w.Header().Set("Content-Type", "application/json")
 				_, _ = io.WriteString(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"continue":"more"},"items":[{}`+strings.Repeat(",{}", 400)+"]}")
 			},
-			wantErr: "The number of objects in the list GET /api/v1/pods is more than 1000 (limits.cachedObjects",
+			wantErr: "What becomes of the answer to GET /api/v1/pods, with the pages before it, is more than 320Ki (limits.cachedBytes of TenantPolicy small)",
 		},
 		{
 			name: "a number that takes seconds to parse", call: list,
@@ -206,14 +206,14 @@ func TestHostileAnswers(t *testing.T) {
 				w.WriteHeader(http.StatusForbidden)
 				endless(w, "", "refused ")
 			},
-			wantErr: "The answer to GET /api/v1/pods is more than 64Ki",
+			wantErr: "… (cut, of more than 65536 bytes) (get pods)",
 		},
 		{
 			name: "an endless event", call: followInVain,
 			answer: func(w http.ResponseWriter, _ *http.Request) {
 				endless(w, `{"type":"ADDED","object":{"metadata":{"name":"`, "aaaaaaaaaaaaaaaa")
 			},
-			wantFailure: "An event of GET /api/v1/pods is more than 64Ki (limits.answerBytes",
+			wantFailure: "n event of GET /api/v1/pods is more than 64Ki (limits.answerBytes",
 		},
 		{
 			name: "an event of white space", call: followInVain,
@@ -266,7 +266,7 @@ func TestHostileAnswers(t *testing.T) {
 				pods := strings.Repeat("\x12\x00", 8000) // items: empty pods
 				writeProtobuf(w, "k8s\x00\x0a\x0d\x0a\x02v1\x12\x07PodList\x12"+varint(len(pods))+pods)
 			},
-			wantErr: "The number of values in the answer to GET /api/v1/pods is more than 1024",
+			wantErr: "The number of objects in the list GET /api/v1/pods is more than 1000 (limits.cachedObjects",
 		},
 		{
 			name: "pages of many small messages", call: listPages,
@@ -274,7 +274,7 @@ func TestHostileAnswers(t *testing.T) {
 				list := "\x0a\x06\x1a\x04more" + strings.Repeat("\x12\x00", 400) // metadata.continue, and empty pods
 				writeProtobuf(w, "k8s\x00\x0a\x0d\x0a\x02v1\x12\x07PodList\x12"+varint(len(list))+list)
 			},
-			wantErr: "The number of objects in the list GET /api/v1/pods is more than 1000 (limits.cachedObjects",
+			wantErr: "What becomes of the answer to GET /api/v1/pods, with the pages before it, is more than 320Ki (limits.cachedBytes of TenantPolicy small)",
 		},
 		{
 			name: "labels that end behind their entries", call: list,
@@ -301,7 +301,7 @@ func TestHostileAnswers(t *testing.T) {
 				w.WriteHeader(http.StatusForbidden)
 				endlessProtobuf(w, "k8s\x00", "refused ")
 			},
-			wantErr: "The answer to GET /api/v1/pods is more than 64Ki",
+			wantErr: "… (cut, of more than 65536 bytes) (get pods)",
 		},
 		{
 			name: "an event that says it is long", call: followInVain,
@@ -318,7 +318,7 @@ func TestHostileAnswers(t *testing.T) {
 				event := "\x0a\x05ADDED\x12" + varint(len(raw)) + raw
 				writeProtobuf(w, string(binary.BigEndian.AppendUint32(nil, uint32(len(event))))+event) //nolint:gosec // it is short
 			},
-			wantFailure: "The number of values in an event of GET /api/v1/pods is more than 1024",
+			wantFailure: "What becomes of an event of GET /api/v1/pods is more than 64Ki (limits.answerBytes",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -416,7 +416,7 @@ func TestReceivingWaits(t *testing.T) {
 // TestHonestAnswers: what fits is read, and many events are no large one.
 func TestHonestAnswers(t *testing.T) {
 	t.Parallel()
-	pod := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","annotations":{"a":"` + strings.Repeat(`\"}{]`, 500) + `"}}}`
+	pod := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","annotations":{"a":"` + strings.Repeat(`\"}{]`, 300) + `"}}}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if request.URL.Query().Get("watch") != "" {
@@ -426,7 +426,7 @@ func TestHonestAnswers(t *testing.T) {
 			return
 		}
 		next := map[string]string{"": "1", "1": "2"}[request.URL.Query().Get("continue")]
-		_, _ = io.WriteString(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"continue":"`+next+`"},"items":[`+strings.Repeat(pod+",", 19)+pod+"]}")
+		_, _ = io.WriteString(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"continue":"`+next+`"},"items":[`+strings.Repeat(pod+",", 9)+pod+"]}")
 	}))
 	t.Cleanup(server.Close)
 	bounds := bounded(t)
