@@ -365,7 +365,7 @@ func TestTime(t *testing.T) {
 // go on.
 func (p *pool) stopNodes(t *testing.T, super *cluster) (resume func()) {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(p.dir, "kwok", "clusters", "superpool-"+super.name, "pids", "kwok-controller.pid"))
+	content, err := os.ReadFile(filepath.Join(p.dir, "pids", "kwok-"+super.name))
 	require.NoError(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
 	require.NoError(t, err)
