@@ -84,12 +84,13 @@ start_clusters() {
   return 1
 }
 
-# stop_super ID, start_super ID: all programs of a super cluster.
+# stop_super ID, start_super ID: all programs of a super cluster. They are killed: an API server that is to end waits for
+# its watches.
 stop_super() {
   local program
   echo "(super cluster $1 stops)"
   for program in kwok $(programs_of "$1" | xargs -n 1 | tac); do
-    kill_program "$program-$1"
+    kill_program "$program-$1" KILL
   done
 }
 start_super() {
