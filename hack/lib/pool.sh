@@ -84,8 +84,8 @@ start_clusters() {
   return 1
 }
 
-# stop_super ID, start_super ID: all programs of a super cluster. They are killed: an API server that is to end waits for
-# its watches.
+# stop_super ID, start_super ID: all programs of a super cluster. They are killed: an API server that is to end waits
+# for its watches.
 stop_super() {
   local program
   echo "(super cluster $1 stops)"

@@ -17,6 +17,8 @@ type podRules struct {
 	volumes        []bool // by index in volumeKinds
 	storageClasses map[string]struct{}
 	tolerations    map[string][]corev1.TaintEffect
+	// toleratedTaints are those of tolerations, as messages have them.
+	toleratedTaints names
 	// nodeKeys are the labels of super nodes that super pods may name, and tenantKeys those that tenants may.
 	nodeKeys, tenantKeys map[string]struct{}
 	runtimeClasses       map[string]struct{}
@@ -47,6 +49,7 @@ func newPodRules(spec *tenancyv1alpha1.TenantPolicySpec) (podRules, error) {
 	}
 	for _, rule := range rules.Tolerations {
 		compiled.tolerations[rule.Key] = append(compiled.tolerations[rule.Key], rule.Effect)
+		compiled.toleratedTaints = append(compiled.toleratedTaints, taint(rule.Key, rule.Effect))
 	}
 	return compiled, nil
 }

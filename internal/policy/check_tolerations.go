@@ -16,35 +16,51 @@ var daemonTaints = [...]string{
 	corev1.TaintNodeDiskPressure, corev1.TaintNodeMemoryPressure, corev1.TaintNodePIDPressure, corev1.TaintNodeUnschedulable, corev1.TaintNodeNetworkUnavailable,
 }
 
-// isDaemons reports whether a toleration of a tenant's pod is one that the DaemonSet controller writes.
-func isDaemons(pod *corev1.Pod, toleration *corev1.Toleration) bool {
+// daemons returns whether a toleration of a tenant's pod is one that the DaemonSet controller writes.
+func daemons(pod *corev1.Pod) func(toleration *corev1.Toleration) bool {
 	controller := metav1.GetControllerOfNoCopy(pod)
-	return controller != nil && controller.Kind == "DaemonSet" &&
-		toleration.Effect == corev1.TaintEffectNoSchedule && slices.Contains(daemonTaints[:], toleration.Key)
+	of := controller != nil && controller.Kind == "DaemonSet"
+	return func(toleration *corev1.Toleration) bool {
+		return of && toleration.Effect == corev1.TaintEffectNoSchedule && slices.Contains(daemonTaints[:], toleration.Key)
+	}
 }
 
 // Tolerations returns the tolerations that the super pod of a tenant's pod has, and in the words of Check which of the
-// pod's policy does not allow, nil for none: they are left out, for without them the pod gets less, and no more. Those
-// of the DaemonSet controller stay in the tenant, without a word: there they put up with the tenant's Nodes, and below
-// a pod waits for its node like any other, so that one which an operator drains stays empty.
+// pod's policy does not allow, nil for none: they are left out, for without them the pod gets less, and no more. So are
+// those beyond MaxTolerations. Those of the DaemonSet controller stay in the tenant, without a word: there they put up
+// with the tenant's Nodes, and below a pod waits for its node like any other, so that one which an operator drains
+// stays empty.
 func Tolerations(policy *Policy, pod *corev1.Pod) (below []corev1.Toleration, left []Refusal) {
-	found := &refusals{}
+	found, isDaemons, allowed := &refusals{}, daemons(pod), 0
 	for i := range pod.Spec.Tolerations {
 		toleration := &pod.Spec.Tolerations[i]
-		if !isDaemons(pod, toleration) && policy.checkToleration(toleration, at("spec.tolerations", i), found) {
+		if isDaemons(toleration) || !policy.checkToleration(toleration, at("spec.tolerations", i), found) {
+			continue
+		}
+		if allowed++; allowed <= MaxTolerations {
 			below = append(below, *toleration)
 		}
+	}
+	if allowed > MaxTolerations {
+		found.add("spec.tolerations", "%d of them are allowed, and at most %d go down: the first", allowed, MaxTolerations)
 	}
 	return below, found.all()
 }
 
-// TolerationsInView returns the tolerations of a pod of the pod view without those that policy leaves out below: no
-// super cluster is chosen for them. That of virtual Nodes stays, and those of the DaemonSet controller do: such a pod
-// waits for its node below.
+// TolerationsInView returns the tolerations of a pod of the pod view without those that are left out below, by policy
+// or for their number: no super cluster is chosen for them. That of virtual Nodes stays, and those of the DaemonSet
+// controller do: such a pod waits for its node below.
 func TolerationsInView(policy *Policy, pod *corev1.Pod) []corev1.Toleration {
+	isDaemons, allowed := daemons(pod), 0
 	return slices.DeleteFunc(slices.Clone(pod.Spec.Tolerations), func(toleration corev1.Toleration) bool {
-		return toleration.Key != schedulerv1alpha1.TaintProvider && !isDaemons(pod, &toleration) &&
-			!policy.checkToleration(&toleration, "", &refusals{})
+		if toleration.Key == schedulerv1alpha1.TaintProvider || isDaemons(&toleration) {
+			return false
+		}
+		if !policy.checkToleration(&toleration, "", &refusals{}) {
+			return true
+		}
+		allowed++
+		return allowed > MaxTolerations
 	})
 }
 
@@ -68,7 +84,7 @@ func (p *Policy) checkToleration(toleration *corev1.Toleration, where string, fo
 	effects := p.pods.tolerations[toleration.Key]
 	allowed := slices.Contains(effects, "") || toleration.Effect != "" && slices.Contains(effects, toleration.Effect)
 	if !allowed {
-		found.add(where, "tolerating taint %s is not allowed: pods.tolerations allows %s", taint(toleration.Key, toleration.Effect), p.toleratedTaints())
+		found.add(where, "tolerating taint %s is not allowed: pods.tolerations allows %s", taint(toleration.Key, toleration.Effect), p.pods.toleratedTaints)
 	}
 	return allowed
 }
@@ -77,15 +93,6 @@ func (p *Policy) checkToleration(toleration *corev1.Toleration, where string, fo
 func (p *Policy) MayTolerate(key string, effect corev1.TaintEffect) bool {
 	effects := p.pods.tolerations[key]
 	return p.pods.security == api.LevelPrivileged || slices.Contains(effects, "") || slices.Contains(effects, effect)
-}
-
-// toleratedTaints returns what the policy allows.
-func (p *Policy) toleratedTaints() names {
-	taints := make(names, 0, len(p.spec.Pods.Tolerations))
-	for _, rule := range p.spec.Pods.Tolerations {
-		taints = append(taints, taint(rule.Key, rule.Effect))
-	}
-	return taints
 }
 
 // taint returns key and effect as people write them; without effect it stands for all effects.

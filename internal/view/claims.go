@@ -1,8 +1,6 @@
 package view
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,9 +13,6 @@ import (
 	"github.com/superpool/superpool/internal/slice"
 )
 
-// maxClaims is how many claims a Pod may have: each cycle compares them with all super clusters.
-const maxClaims = 100
-
 // claimsOf returns those of a Pod's volumes that are claims. Others are for the super cluster.
 func claimsOf(spec *corev1.PodSpec) (claims []corev1.Volume) {
 	for i := range spec.Volumes {
@@ -26,14 +21,6 @@ func claimsOf(spec *corev1.PodSpec) (claims []corev1.Volume) {
 		}
 	}
 	return claims
-}
-
-// excessOfClaims says that a spec has more claims than are read, "" if it does not.
-func excessOfClaims(spec *corev1.PodSpec) string {
-	if count := len(claimsOf(spec)); count > maxClaims {
-		return fmt.Sprintf("the pod has %d claims: at most %d are read", count, maxClaims)
-	}
-	return ""
 }
 
 // TenantClaim is an informer transform: a tenant's PersistentVolumeClaim as its pod scheduler sees it. Nodes are super

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,47 +11,6 @@ import (
 
 // keyOfSuperCluster is the topology key whose domains are super clusters: every virtual Node has the label.
 const keyOfSuperCluster = schedulerv1alpha1.LabelVirtualNode
-
-const (
-	// maxTerms is how many affinity terms, anti-affinity terms and spread constraints a Pod may have, and maxDemands
-	// how large all that it demands of nodes and Pods may be, in bytes. Each cycle compares them with all Pods of the
-	// tenant.
-	maxTerms   = 100
-	maxDemands = 64 * 1024
-)
-
-// excessOf says that a spec demands more of nodes and other Pods than is read, "" if it does not.
-func excessOf(spec *corev1.PodSpec) string {
-	terms, size := len(spec.TopologySpreadConstraints), 0
-	for i := range spec.TopologySpreadConstraints {
-		size += spec.TopologySpreadConstraints[i].Size()
-	}
-	for i := range spec.Tolerations {
-		size += spec.Tolerations[i].Size()
-	}
-	for key, value := range spec.NodeSelector {
-		size += len(key) + len(value)
-	}
-	if affinity := spec.Affinity; affinity != nil {
-		size += affinity.Size()
-		if peers := affinity.PodAffinity; peers != nil {
-			terms += len(peers.RequiredDuringSchedulingIgnoredDuringExecution) + len(peers.PreferredDuringSchedulingIgnoredDuringExecution)
-		}
-		if peers := affinity.PodAntiAffinity; peers != nil {
-			terms += len(peers.RequiredDuringSchedulingIgnoredDuringExecution) + len(peers.PreferredDuringSchedulingIgnoredDuringExecution)
-		}
-	}
-	if excess := excessOfClaims(spec); excess != "" {
-		return excess
-	}
-	switch {
-	case terms > maxTerms:
-		return fmt.Sprintf("the pod has %d terms of pod affinity, anti-affinity and topology spread: at most %d are read", terms, maxTerms)
-	case size > maxDemands:
-		return fmt.Sprintf("the pod's affinity, node selector, tolerations and topology spread take %d bytes: at most %d are read", size, maxDemands)
-	}
-	return ""
-}
 
 // constrain gives a projected spec what a Pod demands of its node and of the Pods around it. Nodes of a view are whole
 // super clusters, so

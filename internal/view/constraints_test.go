@@ -1,6 +1,8 @@
 package view
 
 import (
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -9,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/superpool/superpool/internal/nodegroups"
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // TestExcess: each cycle compares what a pod demands with all nodes and pods, so a pod that demands more than is read
@@ -52,5 +56,63 @@ func TestExcess(t *testing.T) {
 			require.Nil(t, excess.Spec.Affinity)
 			require.Empty(t, excess.Spec.TopologySpreadConstraints)
 		})
+	}
+}
+
+// TestProjectionIsBounded: what the view holds of a Pod of at most 1.5 MB takes at most 16 MiB to make, whatever the
+// Pod has many of, and whether it waits or runs.
+func TestProjectionIsBounded(t *testing.T) { //nolint:paralleltest // It measures what is allocated.
+	selecting := &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+	for name, tc := range map[string]struct {
+		change func(pod *corev1.Pod)
+		excess string
+	}{
+		"tolerations": {excess: "tolerations and topology spread take", change: func(pod *corev1.Pod) {
+			for i := range 25_000 {
+				pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: fmt.Sprint("node.kubernetes.io/not-ready", i), Operator: corev1.TolerationOpExists})
+			}
+		}},
+		"labels": {excess: "it has 30000 labels: at most 128 go down", change: func(pod *corev1.Pod) {
+			pod.Labels = map[string]string{}
+			for i := range 30_000 {
+				pod.Labels[fmt.Sprint("a/l", i)] = ""
+			}
+		}},
+		"topology keys and terms of node affinity": {excess: "100 topology keys and 5000 terms of node affinity", change: func(pod *corev1.Pod) {
+			required := &corev1.NodeSelector{}
+			for range 5_000 {
+				required.NodeSelectorTerms = append(required.NodeSelectorTerms, corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "k"}}})
+			}
+			pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required}}
+			for i := range 100 {
+				pod.Spec.TopologySpreadConstraints = append(pod.Spec.TopologySpreadConstraints, corev1.TopologySpreadConstraint{
+					TopologyKey: fmt.Sprint("t", i), WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: selecting,
+				})
+			}
+		}},
+		"containers": {change: func(pod *corev1.Pod) {
+			for i := range 7_500 {
+				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprint("c", i), Resources: builders.Requests("cpu", "1m")})
+			}
+		}},
+	} {
+		for _, node := range []string{"", "r1.n1"} {
+			t.Run(name+" "+node, func(t *testing.T) { //nolint:paralleltest // As above.
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web"}, Spec: corev1.PodSpec{NodeName: node}}
+				tc.change(pod)
+				require.LessOrEqual(t, pod.Size(), 1_500_000)
+				var before, after runtime.MemStats
+				runtime.GC()
+				runtime.ReadMemStats(&before)
+				projected, err := TenantPod(pod)
+				runtime.ReadMemStats(&after)
+				require.NoError(t, err)
+				require.LessOrEqual(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20))
+				t.Logf("%.1f MiB", float64(after.TotalAlloc-before.TotalAlloc)/(1<<20))
+				of := projected.(*corev1.Pod)
+				require.Contains(t, of.Annotations[nodegroups.AnnotationExcess], tc.excess)
+				require.LessOrEqual(t, len(of.Spec.Tolerations), policy.MaxTolerations+1)
+			})
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -13,6 +14,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/nodegroups"
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -38,7 +40,9 @@ func pinnedTo(pod *corev1.Pod) (string, bool) {
 // TenantPod is an informer transform: a tenant's Pod as its pod scheduler sees it. Requests are renamed to the extended
 // resources of the Pod's namespace, of which each Pod takes one of the resource pods, spec.nodeName is the super
 // cluster, what the Pod demands of nodes and of other Pods is that of constrain, and what only a super cluster can
-// judge (ports, volumes other than claims) is left out. The object belongs to the caller and is changed.
+// judge (ports, volumes other than claims) is left out. Of a Pod that demands more than is read, or has more labels
+// than go down, nothing is demanded, and few tolerations are kept: it says so (nodegroups.AnnotationExcess). The object
+// belongs to the caller and is changed.
 //
 // Where a Pod runs is read from its node once it is bound to one, because a Binding cannot be undone, and from the
 // tenant-writable annotation before that, which TenantPods doubts.
@@ -70,7 +74,6 @@ func TenantPod(object any) (any, error) {
 		PreemptionPolicy:              pod.Spec.PreemptionPolicy,
 		SchedulingGates:               pod.Spec.SchedulingGates,
 		TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
-		Tolerations:                   append(slices.Clip(pod.Spec.Tolerations), providerToleration()),
 		Containers:                    renameContainers(pod.Spec.Containers, pod.Namespace),
 		InitContainers:                renameContainers(pod.Spec.InitContainers, pod.Namespace),
 		Overhead:                      overhead(pod),
@@ -79,11 +82,14 @@ func TenantPod(object any) (any, error) {
 		projected.Volumes = claimsOf(&pod.Spec)
 		projected.ResourceClaims = pod.Spec.ResourceClaims[:min(1, len(pod.Spec.ResourceClaims))] // one is enough to refuse it
 	}
-	if excess := excessOf(&pod.Spec); excess != "" {
+	tolerations := pod.Spec.Tolerations
+	if excess := cmp.Or(policy.ExcessOfMetadata(pod), policy.ExcessOfDemands(&pod.Spec)); excess != "" {
 		annotations[nodegroups.AnnotationExcess] = excess
+		tolerations = tolerations[:min(len(tolerations), policy.MaxTolerations)]
 	} else {
 		constrain(&projected, &pod.Spec)
 	}
+	projected.Tolerations = append(slices.Clip(tolerations), providerToleration())
 	renameStatuses(pod.Status.ContainerStatuses, pod.Namespace)
 	renameStatuses(pod.Status.InitContainerStatuses, pod.Namespace)
 	if pod.Spec.Resources != nil {

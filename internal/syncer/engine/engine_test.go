@@ -109,6 +109,12 @@ func TestEngineCounts(t *testing.T) {
 		{name: "a refusal", want: engine.ResultError, wantInfo: "API server refused the object", step: func() (time.Duration, error) {
 			return 0, fmt.Errorf("create of pod: %w", forbidden())
 		}},
+		{name: "a failure that quotes an answer", want: engine.ResultError, wantLog: "Reconciler error", step: func() (time.Duration, error) {
+			return 0, errors.New(strings.Repeat("x", 1<<20))
+		}},
+		{name: "a wait that quotes an answer", want: engine.ResultWait, step: func() (time.Duration, error) {
+			return 0, engine.Waitf("%s", strings.Repeat("x", 1<<20))
+		}},
 		{name: "a refusal and a failure", want: engine.ResultError, wantLog: "Reconciler error", step: func() (time.Duration, error) {
 			return 0, errors.Join(forbidden(), errors.New("no"))
 		}},
@@ -135,6 +141,7 @@ func TestEngineCounts(t *testing.T) {
 				require.Equal(t, []string{tc.want}, counted(t, registry))
 				var errs, infos []string
 				for _, entry := range logger.GetSink().(ktesting.Underlier).GetBuffer().Data() {
+					require.Less(t, len(fmt.Sprint(entry.Err, entry.ParameterKVList)), 5<<10, "what is logged is bounded")
 					if entry.Type == ktesting.LogError {
 						errs = append(errs, entry.Message)
 					} else {

@@ -36,14 +36,17 @@ type Key struct {
 //
 //	Get: the tenant that used least ──► Done: used += seconds ÷ weight        A: a1 a2 a3 ...   B: b1   C: c1 c2
 //
-// Get charges what a key of the tenant takes on average, and Done corrects that. A tenant that comes back with nothing
-// in processing starts at the virtual time of those that are served: it has saved up nothing, and owes what it owed.
+// Get charges what a key of the tenant takes on average, and Done corrects that. What is in work for longer than
+// slowAverage is charged before Done, whenever a key is given out: a reconcile that computes may not end. A tenant that
+// comes back with nothing in processing starts at the virtual time of those that are served: it has saved up nothing,
+// and owes what it owed.
 //
 // As in client-go's queues, a key that is waiting is not added again, and a key that is being processed is returned by
 // Get again only after Done. At most maxInFlight keys of one tenant are processed at a time, so a tenant whose control
 // plane hangs leaves workers to the others: it loses its turn at that bound, and Done of one of its keys gives it one
-// again. All tenants that are slow, because they hang (see Hangs) or because their reconciles take more than
-// slowAverage on average, have at most maxInFlight keys in processing together; Get skips their turns at that bound.
+// again. All tenants that are slow, because they hang (see Hangs), because their reconciles take more than
+// slowAverage on average, or because one has not ended for as long, have at most maxInFlight keys in processing
+// together; Get skips their turns at that bound.
 //
 // It is not a workqueue.TypedQueueConfig.Queue below client-go's own work queue, because that cannot bound the keys
 // that a tenant has in processing: client-go does not call it in Done, and its Done wakes no Get that waits while the
@@ -80,11 +83,13 @@ type Queue struct {
 	closed  bool
 }
 
-// processed is a key in processing: since when, what Get charged for it, and the lane that it came from.
+// processed is a key in processing: since when, what its tenant was charged for it, the lane that it came from, and
+// whether it is among share.late.
 type processed struct {
 	since   time.Time
 	charged float64
 	lane    lane
+	late    bool
 }
 
 var _ workqueue.TypedRateLimitingInterface[Key] = &Queue{}
@@ -226,10 +231,12 @@ func (q *Queue) Waited(key Key) time.Duration {
 func (q *Queue) Get() (key Key, shutdown bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	next := q.next()
+	var next *share
 	for !q.closed && next == nil {
-		q.cond.Wait()
-		next = q.next()
+		q.chargeLate()
+		if next = q.next(); next == nil {
+			q.cond.Wait()
+		}
 	}
 	if q.closed {
 		return Key{}, true
@@ -275,6 +282,9 @@ func (q *Queue) Done(key Key) {
 	if of.slow {
 		q.slowInFlight--
 	}
+	if work.late {
+		of.late--
+	}
 	q.reclassify(of, func() { of.took(taken, now) })
 	if again, exists := q.dirty[key]; exists {
 		q.push(key, again.lane)
@@ -285,6 +295,29 @@ func (q *Queue) Done(key Key) {
 	}
 	q.remember(of, now)
 	q.cond.Signal()
+}
+
+// chargeLate charges the tenants of keys that have been in processing for longer than slowAverage for the time since
+// Get: they count as slow. There are as many keys in processing as workers.
+func (q *Queue) chargeLate() {
+	now := q.clock.Now()
+	for key, work := range q.processing {
+		taken := now.Sub(work.since)
+		if taken <= slowAverage {
+			continue
+		}
+		of, charged := q.shares[key.Tenant], cost(taken, q.weight(key.Tenant))
+		q.reclassify(of, func() {
+			of.used += charged - work.charged
+			if !work.late {
+				of.late++
+			}
+			of.isLate(now)
+		})
+		work.charged, work.late = charged, true
+		q.processing[key] = work
+		q.remember(of, now)
+	}
 }
 
 // Hangs reports that a reconcile of the tenant ran into its deadline: the tenant counts as hanging for hangMemory.
@@ -463,6 +496,9 @@ func (q *Queue) forget() {
 		done, _ := heap.Pop(&q.memories).(memory)
 		of := q.shares[done.tenant]
 		of.remembered = false
+		if of.late > 0 {
+			of.isLate(now)
+		}
 		if of.slow && !now.Before(of.slowUntil) {
 			q.reclassify(of, func() { of.slow, of.average = false, 0 })
 		}

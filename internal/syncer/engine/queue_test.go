@@ -215,9 +215,72 @@ func TestQueueBoundsWorkersOfTenantsThatHang(t *testing.T) {
 	require.Equal(t, "c3", get(t, queue), "tenants a and b hold all they may")
 	queue.Done(key("a1"))
 	require.Equal(t, "a2", get(t, queue))
+	queue.Done(key("a2"))
+	queue.Done(key("b1"))
 	clock.Step(2 * time.Minute)
-	require.Equal(t, "b2", get(t, queue), "it is long ago that they hung")
+	add(queue, "a1 a2 b1")
+	require.ElementsMatch(t, []string{"b2", "a1", "b1", "a2"}, []string{get(t, queue), get(t, queue), get(t, queue), get(t, queue)}, "it is long ago that they hung")
 	require.Equal(t, 0, queue.Len())
+}
+
+// TestQueueBoundsWorkersOfWhatDoesNotEnd: a tenant whose reconciles compute, and do not end, is slow before they do,
+// for as long as they do, and no longer.
+func TestQueueBoundsWorkersOfWhatDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	clock := testingclock.NewFakeClock(time.Unix(0, 0))
+	queue := engine.NewQueue(engine.QueueOptions{Clock: clock, MaxInFlight: 2})
+	add(queue, "a1 a2")
+	require.Equal(t, "a1 a2", strings.Join([]string{get(t, queue), get(t, queue)}, " "))
+	clock.Step(1100 * time.Millisecond)
+	for i, passed := range []time.Duration{0, time.Minute, time.Hour} {
+		clock.Step(passed)
+		queue.Hangs("b")
+		add(queue, fmt.Sprintf("b1 c%d", i))
+		require.Equal(t, fmt.Sprint("c", i), get(t, queue), "tenant a holds all that tenants may which are slow, and b is")
+		queue.Done(key(fmt.Sprint("c", i)))
+	}
+	queue.Done(key("a1"))
+	require.Equal(t, "b1", get(t, queue))
+}
+
+// TestQueueForgivesOneLateKey: one that takes longer than others for once does not make its tenant slow when it has
+// ended.
+func TestQueueForgivesOneLateKey(t *testing.T) {
+	t.Parallel()
+	clock := testingclock.NewFakeClock(time.Unix(0, 0))
+	queue := engine.NewQueue(engine.QueueOptions{Clock: clock, MaxInFlight: 1})
+	add(queue, "a1")
+	require.Equal(t, "a1", get(t, queue))
+	clock.Step(1100 * time.Millisecond)
+	queue.Hangs("b")
+	add(queue, "b1 c1")
+	require.Equal(t, "c1", get(t, queue))
+	queue.Done(key("a1"))
+	require.Equal(t, "b1", get(t, queue))
+	add(queue, "a1")
+	require.Equal(t, "a1", get(t, queue), "tenant b holds all that tenants may which are slow, and a is not")
+}
+
+// TestQueueChargesWhatDoesNotEnd: the time of what is in work counts before it ends, once.
+func TestQueueChargesWhatDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	clock := testingclock.NewFakeClock(time.Unix(0, 0))
+	queue := engine.NewQueue(engine.QueueOptions{Clock: clock})
+	add(queue, "a1")
+	require.Equal(t, "a1", get(t, queue))
+	clock.Step(2 * time.Second)
+	add(queue, "a2 b1 b2 b3 c1")
+	require.Equal(t, "b1 c1 b2 b3 a2", drain(t, queue))
+	add(queue, "c1")
+	require.Equal(t, "c1", get(t, queue), "while it is in work the others are remembered")
+	clock.Step(time.Second)
+	queue.Done(key("a1"))
+	add(queue, "b1")
+	require.Equal(t, "b1", get(t, queue))
+	clock.Step(4 * time.Second)
+	queue.Done(key("b1"))
+	add(queue, "b1 a1")
+	require.Equal(t, "a1 b1", drain(t, queue), "a has used 3 seconds, and b 4")
 }
 
 func TestQueueRetries(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/superpool/superpool/internal/leadership"
+	"github.com/superpool/superpool/internal/tenancy"
 )
 
 // errPanicked is the error that metrics count when Kind.Reconcile panics.
@@ -75,15 +76,22 @@ func (r *reconciler) Reconcile(ctx context.Context, key Key) (reconcile.Result, 
 	case err == nil:
 		return reconcile.Result{RequeueAfter: after}, nil
 	case errors.As(err, &wait), errors.As(err, &lapsed), errors.Is(ctx.Err(), context.Canceled):
-		klog.FromContext(ctx).V(4).Info("Reconcile waits", "reason", err.Error())
+		klog.FromContext(ctx).V(4).Info("Reconcile waits", "reason", logged(err))
 	case IsRefusal(err):
-		klog.FromContext(ctx).V(2).Info("API server refused the object", "reason", err.Error())
+		klog.FromContext(ctx).V(2).Info("API server refused the object", "reason", logged(err))
+	case len(err.Error()) > maxLogged:
+		return reconcile.Result{}, errors.New(logged(err))
 	default:
 		return reconcile.Result{}, err
 	}
 	//nolint:staticcheck // RequeueAfter resets the backoff, and a returned error is logged as one.
 	return reconcile.Result{Requeue: true}, nil
 }
+
+// maxLogged bounds what is logged of an error: one may quote what a tenant's API server answered.
+const maxLogged = 4 << 10
+
+func logged(err error) string { return tenancy.Cut(err.Error(), maxLogged) }
 
 // observed calls the kind and counts the result, errPanicked if the call panics. It reports a tenant to the queue if
 // the call used up reconcileTimeout, also if it panics then.

@@ -34,7 +34,9 @@ type share struct {
 	since uint64
 	// average is the average time of its reconciles, in seconds.
 	average float64
-	// slow is whether the tenant hangs, or is slow on average, and until when if nothing changes.
+	// late is how many of its keys are in processing for longer than slowAverage.
+	late int
+	// slow is whether the tenant hangs, is slow on average or late, and until when if nothing changes.
 	slow      bool
 	slowUntil time.Time
 	hangs     time.Time
@@ -57,9 +59,15 @@ func (s *share) took(taken time.Duration, now time.Time) {
 	case s.average > slowAverage.Seconds():
 		s.slow = true
 		s.extend(now.Add(slowMemory))
-	case !now.Before(s.hangs):
+	case !now.Before(s.hangs) && s.late == 0:
 		s.slow, s.slowUntil = false, time.Time{}
 	}
+}
+
+// isLate makes the tenant count as slow for as long as a reconcile of it does not end.
+func (s *share) isLate(now time.Time) {
+	s.slow = true
+	s.extend(now.Add(slowMemory))
 }
 
 // hang makes the tenant count as hanging.

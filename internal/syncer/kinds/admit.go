@@ -38,6 +38,15 @@ func (e *Env) admit(tenant *Tenant, key engine.Key, tenantObject, superObject, e
 	return true
 }
 
+// bounded returns whether there is no excess of what a tenant object holds (policy.ExcessOfPod), and otherwise records
+// an Event: nothing is made of the object then, and what is there of it stays. It is asked before translation.
+func (e *Env) bounded(tenant *Tenant, key engine.Key, tenantObject client.Object, excess string) bool {
+	if excess != "" {
+		e.warnOnce(tenant, key, tenantObject, ReasonTenantLimit, fmt.Sprintf("Super cluster %s: %s", e.ID, excess))
+	}
+	return excess == ""
+}
+
 // isShown returns whether the cache of the super cluster has an object that its caller did not find there: it has come
 // meanwhile, and is counted. One that comes after this call takes what reserve counted off the tally.
 func (e *Env) isShown(kind string, superObject client.Object) bool {

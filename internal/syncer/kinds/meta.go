@@ -101,11 +101,12 @@ func hasPrefix(key string, prefixes []string) bool {
 // super object stay, and those that have come up from it do not go down.
 func copyMeta(tenantObject, superObject metav1.Object, resource string, owner tenancy.Owner, rules *Rules) {
 	annotations := superObject.GetAnnotations()
+	labelUp, annotationUp := rules.cameUp(tenantObject, annotationLabelsUp), rules.cameUp(tenantObject, annotationAnnotationsUp)
 	labels, copiedLabels := merge(superObject.GetLabels(), tenantObject.GetLabels(), annotations[annotationCopiedLabels], func(key string) bool {
-		return rules.label(resource, key) && !rules.cameUp(tenantObject, annotationLabelsUp, key)
+		return rules.label(resource, key) && !labelUp(key)
 	})
 	annotations, copiedAnnotations := merge(annotations, tenantObject.GetAnnotations(), annotations[annotationCopiedAnnotations], func(key string) bool {
-		return rules.annotation(resource, key) && !rules.cameUp(tenantObject, annotationAnnotationsUp, key)
+		return rules.annotation(resource, key) && !annotationUp(key)
 	})
 	setOrDelete(annotations, annotationCopiedLabels, copiedLabels)
 	setOrDelete(annotations, annotationCopiedAnnotations, copiedAnnotations)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
@@ -46,12 +47,13 @@ func staysDown(key string) bool {
 	})
 }
 
-// cameUp returns whether a label or annotation of a tenant's object has come up, by the list of that name.
-func (r *Rules) cameUp(tenantObject metav1.Object, list, key string) bool {
-	if r == nil || !hasPrefix(key, r.Transparent) || staysDown(key) {
-		return false
+// cameUp returns whether labels or annotations of a tenant's object have come up, by the list of that name.
+func (r *Rules) cameUp(tenantObject metav1.Object, list string) func(key string) bool {
+	if r == nil || len(r.Transparent) == 0 {
+		return func(string) bool { return false }
 	}
-	return slices.Contains(keysIn(tenantObject.GetAnnotations()[list]), key)
+	up := sets.New(keysIn(tenantObject.GetAnnotations()[list])...)
+	return func(key string) bool { return up.Has(key) && hasPrefix(key, r.Transparent) && !staysDown(key) }
 }
 
 // keysIn returns the keys in a list.
@@ -84,10 +86,10 @@ func MetaUp(superObject, tenantObject metav1.Object, prefixes []string) {
 // of these. down is the list of keys that went down.
 func mergeUp(current, found map[string]string, before, down string, prefixes []string) (merged map[string]string, up string) {
 	before = strings.Join(slices.DeleteFunc(keysIn(before), staysDown), ",")
-	wentDown := strings.Split(down, ",")
+	wentDown := sets.New(strings.Split(down, ",")...)
 	keys, bytes := 0, 0
 	return merge(current, found, before, func(key string) bool {
-		if !hasPrefix(key, prefixes) || staysDown(key) || slices.Contains(wentDown, key) {
+		if !hasPrefix(key, prefixes) || staysDown(key) || wentDown.Has(key) {
 			return false
 		}
 		size := len(key) + len(found[key])

@@ -9,10 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/syncer/assign"
@@ -192,7 +194,11 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, assignment assi
 		return nil // a cache lags: its informer enqueues the key with the change (namespaceSpec, namespaceChanged)
 	}
 	owner := tenant.owner(key.Name, assignment.UID)
+	excess := policy.ExcessOfMetadata(tenantNamespace)
 	if superNamespace == nil {
+		if !n.env.bounded(tenant, key, tenantNamespace, excess) {
+			return nil
+		}
 		created := &corev1.Namespace{}
 		n.write(tenant, tenantNamespace, created, assignment.State)
 		if !n.fits(tenant, key, tenantNamespace, created, assignment.State) {
@@ -221,7 +227,9 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, assignment assi
 	case actual.UID != owner.UID:
 		return n.replace(ctx, tenant, tenantNamespace, superNamespace, actual)
 	}
-	n.env.clearWarning(key)
+	if n.env.bounded(tenant, key, tenantNamespace, excess) {
+		n.env.clearWarning(key)
+	}
 	desired := superNamespace.DeepCopy()
 	n.write(tenant, tenantNamespace, desired, assignment.State)
 	if !equality.Semantic.DeepEqual(superNamespace, desired) {
@@ -285,9 +293,16 @@ func (n *Namespaces) warnTerminating(tenant *Tenant, key engine.Key, tenantNames
 		n.env.ID, superNamespace.DeletionTimestamp.UTC().Format(time.RFC3339)))
 }
 
-// write sets superNamespace to the desired super namespace for a state.
+// write sets superNamespace to the desired super namespace for a state. Labels and annotations of a namespace that has
+// more of them than go down stay as they are.
 func (n *Namespaces) write(tenant *Tenant, tenantNamespace, superNamespace *corev1.Namespace, state assign.State) {
-	SuperNamespace(tenantNamespace, superNamespace, tenant.owner(tenantNamespace.Name, tenantNamespace.UID), tenant.rules(), n.env.podSecurityLevel(tenant))
+	level := n.env.podSecurityLevel(tenant)
+	switch {
+	case policy.ExcessOfMetadata(tenantNamespace) == "":
+		SuperNamespace(tenantNamespace, superNamespace, tenant.owner(tenantNamespace.Name, tenantNamespace.UID), tenant.rules(), level)
+	case level != "":
+		metav1.SetMetaDataLabel(&superNamespace.ObjectMeta, labelPodSecurity, level)
+	}
 	value := ""
 	if state == assign.ServicesOnly {
 		value = "true"

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -72,12 +72,13 @@ func translateSpread(constraints []corev1.TopologySpreadConstraint) []corev1.Top
 		if constraint.LabelSelector == nil {
 			continue
 		}
+		merged := sets.New[string]()
+		for j := range constraint.LabelSelector.MatchExpressions {
+			merged.Insert(constraint.LabelSelector.MatchExpressions[j].Key)
+		}
 		var left []string
 		for _, key := range constraint.MatchLabelKeys {
-			merged := slices.ContainsFunc(constraint.LabelSelector.MatchExpressions, func(requirement metav1.LabelSelectorRequirement) bool {
-				return requirement.Key == key
-			})
-			if !merged {
+			if !merged.Has(key) {
 				left = append(left, tenancy.LabelKey(key))
 			}
 		}

@@ -58,7 +58,8 @@ func (p *Pods) awaitClaim(ctx context.Context, pair *podPair) error {
 }
 
 // desired returns the super pod to create, and what it follows from. It returns false if the tenant's policy forbids
-// what the pod's generic ephemeral volumes ask for, which the super pod no longer shows.
+// what the pod's generic ephemeral volumes ask for, which the super pod no longer shows, or if the pod holds more than
+// goes down.
 func (p *Pods) desired(ctx context.Context, pair *podPair) (*corev1.Pod, PodEnvironment, policy.Facts, bool, error) {
 	env, err := p.env.podEnvironment(pair.tenant, pair.tenantPod, pair.facts.Waited)
 	if err != nil {
@@ -68,6 +69,9 @@ func (p *Pods) desired(ctx context.Context, pair *podPair) (*corev1.Pod, PodEnvi
 		p.notTaken(pair, failedchoice.Unschedulable, env.NoNode)
 		p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonFailedCreate, fmt.Sprintf("Super cluster %s: %s", p.env.ID, env.NoNode))
 		return nil, env, policy.Facts{}, false, engine.Waitf("a Node of the tenant: %s", env.NoNode)
+	}
+	if !p.bounded(pair, policy.ExcessOfPod(pair.tenantPod, env.around())) {
+		return nil, env, policy.Facts{}, false, nil
 	}
 	superPod := &corev1.Pod{}
 	SuperPod(pair.tenantPod, superPod, pair.owner(), pair.tenant.rules(), &env)
@@ -86,6 +90,12 @@ func (p *Pods) desired(ctx context.Context, pair *podPair) (*corev1.Pod, PodEnvi
 	}
 	ReferToClaims(superPod)
 	return superPod, env, facts, true, nil
+}
+
+// bounded returns whether there is no excess of what the tenant pod holds, and otherwise records an Event. Another
+// super cluster has the same bounds.
+func (p *Pods) bounded(pair *podPair, excess string) bool {
+	return p.env.bounded(pair.tenant, pair.key, pair.tenantPod, excess)
 }
 
 // create creates the super pod.

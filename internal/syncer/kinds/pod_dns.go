@@ -2,9 +2,9 @@ package kinds
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 )
 
@@ -51,8 +51,10 @@ func translateDNS(spec *corev1.PodSpec, namespace string, env *PodEnvironment) {
 
 func distinct(values []string) []string {
 	var kept []string
+	seen := sets.New[string]()
 	for _, value := range values {
-		if !slices.Contains(kept, value) {
+		if !seen.Has(value) {
+			seen.Insert(value)
 			kept = append(kept, value)
 		}
 	}
@@ -61,23 +63,27 @@ func distinct(values []string) []string {
 
 // boundSearches cuts the search domains at the API server's bounds, as kubelets do.
 func boundSearches(searches []string) []string {
-	if len(searches) > maxSearches {
-		searches = searches[:maxSearches]
-	}
-	for len(strings.Join(searches, " ")) > maxSearchCharacters {
-		searches = searches[:len(searches)-1]
+	length := -len(" ")
+	for i := range searches {
+		if length += len(" ") + len(searches[i]); i == maxSearches || length > maxSearchCharacters {
+			return searches[:i]
+		}
 	}
 	return searches
 }
 
 // mergeOptions appends more to options. Of two options with one name the last one's value stays.
 func mergeOptions(options, more []corev1.PodDNSConfigOption) []corev1.PodDNSConfigOption {
+	index := make(map[string]int, len(options)+len(more))
+	for i := range options {
+		index[options[i].Name] = i
+	}
 	for _, option := range more {
-		same := slices.IndexFunc(options, func(other corev1.PodDNSConfigOption) bool { return other.Name == option.Name })
-		if same >= 0 {
+		if same, exists := index[option.Name]; exists {
 			options[same] = option
 			continue
 		}
+		index[option.Name] = len(options)
 		options = append(options, option)
 	}
 	return options

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -60,8 +61,8 @@ func same[T interface{ Marshal() ([]byte, error) }](a, b T) bool {
 func (p *Pods) sync(ctx context.Context, step Step, pair *podPair) error {
 	observed := pair.tenantPod.Status.ObservedGeneration
 	var errDown, errUp error
-	// A super pod that is being deleted is not updated.
-	if pair.superPod.DeletionTimestamp == nil {
+	// A super pod that is being deleted is not updated, nor one whose tenant pod holds more than goes down.
+	if pair.superPod.DeletionTimestamp == nil && p.bounded(pair, policy.ExcessOfFields(pair.tenantPod)) {
 		changes := changesOf(pair.tenantPod, pair.superPod, pair.owner(), pair.tenant.rules())
 		if changes.none() {
 			observed = observedGeneration(pair.tenantPod, pair.superPod)
@@ -107,6 +108,14 @@ func (p *Pods) addEphemeral(ctx context.Context, pair *podPair) error {
 	env, err := p.env.podEnvironment(pair.tenant, pair.tenantPod, quietTime)
 	if err != nil {
 		return err
+	}
+	missing := missingEphemeral(pair.tenantPod, pair.superPod)
+	added := make([]corev1.Container, 0, len(missing))
+	for _, container := range missing {
+		added = append(added, corev1.Container(container.EphemeralContainerCommon))
+	}
+	if !p.bounded(pair, policy.ExcessOfContainers(pair.tenantPod, env.around(), added)) {
+		return nil
 	}
 	desired := pair.superPod.DeepCopy()
 	AddEphemeralContainers(pair.tenantPod, desired, pair.owner(), pair.tenant.rules(), &env)

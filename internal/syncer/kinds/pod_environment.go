@@ -10,6 +10,7 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/nodelabels"
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -44,14 +45,22 @@ type PodEnvironment struct {
 	Domain      string
 	// Defines returns the names of the variables that an envFrom source defines; nil defines none.
 	Defines func(source *corev1.EnvFromSource) []string
+	// Keys returns how many variables an envFrom source has; nil: none.
+	Keys func(source *corev1.EnvFromSource) int
 	// PriorityClass is that of the super cluster which the pod names and which is offered to the tenant, "" for none.
 	PriorityClass string
+}
+
+// around returns what is counted of it before it is written into containers.
+func (e *PodEnvironment) around() policy.Around {
+	return policy.Around{Services: e.Services, Keys: e.Keys}
 }
 
 // podEnvironment returns the environment of a pod. It returns a WaitError while the super cluster has yet to allocate
 // the cluster IP of a Service, for at most quietTime: waited is how long the pod has been waiting.
 func (e *Env) podEnvironment(tenant *Tenant, tenantPod *corev1.Pod, waited time.Duration) (PodEnvironment, error) {
-	env := PodEnvironment{SuperCluster: e.ID, Nodes: e.SuperCache, Domain: tenant.ClusterDomain, Defines: tenant.defines(tenantPod.Namespace)}
+	env := PodEnvironment{SuperCluster: e.ID, Nodes: e.SuperCache, Domain: tenant.ClusterDomain}
+	env.Defines, env.Keys = tenant.defines(tenantPod.Namespace), tenant.keys(tenantPod.Namespace)
 	var err error
 	if env.PriorityClass, err = e.OfferedPriorityClass(tenant, tenantPod.Spec.PriorityClassName); err != nil {
 		return env, err
@@ -78,6 +87,7 @@ func (e *Env) podEnvironment(tenant *Tenant, tenantPod *corev1.Pod, waited time.
 	if !ptr.Deref(tenantPod.Spec.EnableServiceLinks, true) {
 		return env, nil
 	}
+	text := 0
 	for _, object := range tenant.Cache.InNamespace(KindService, tenantPod.Namespace) {
 		service, ok := object.(*corev1.Service)
 		if !ok || service.Name == apiServerService && service.Namespace == metav1.NamespaceDefault {
@@ -85,6 +95,9 @@ func (e *Env) podEnvironment(tenant *Tenant, tenantPod *corev1.Pod, waited time.
 		}
 		if service := e.inSuper(tenant, service); service != nil {
 			env.Services = append(env.Services, service)
+			if text += policy.ServiceText(service); text > policy.MaxServiceText {
+				break // the pod has an excess of them
+			}
 		}
 	}
 	return env, nil
@@ -149,24 +162,48 @@ func (e *Env) inSuper(tenant *Tenant, service *corev1.Service) *corev1.Service {
 	return &withAddresses
 }
 
-// defines returns PodEnvironment.Defines for the ConfigMaps and Secrets of a tenant namespace.
+// maxVariable is how long the name of a Service's variable may be: twice 63 bytes, and what is around them.
+const maxVariable = 253
+
+// defines returns PodEnvironment.Defines for the ConfigMaps and Secrets of a tenant namespace. It leaves out names that
+// no variable of a Service has.
 func (t *Tenant) defines(namespace string) func(source *corev1.EnvFromSource) []string {
-	return func(source *corev1.EnvFromSource) []string {
-		var names []string
-		if ref := source.ConfigMapRef; ref != nil {
-			if configMap, exists, _ := get[*corev1.ConfigMap](t.Cache, KindConfigMap, namespace, ref.Name); exists {
-				for name := range configMap.Data {
-					names = append(names, source.Prefix+name)
-				}
+	return func(source *corev1.EnvFromSource) (names []string) {
+		define := func(name string) {
+			if len(source.Prefix)+len(name) <= maxVariable {
+				names = append(names, source.Prefix+name)
 			}
 		}
-		if ref := source.SecretRef; ref != nil {
-			if secret, exists, _ := get[*corev1.Secret](t.Cache, KindSecret, namespace, ref.Name); exists {
-				for name := range secret.Data {
-					names = append(names, source.Prefix+name)
-				}
-			}
+		configMap, secret := t.sources(namespace, source)
+		for name := range configMap {
+			define(name)
+		}
+		for name := range secret {
+			define(name)
 		}
 		return names
 	}
+}
+
+// keys returns PodEnvironment.Keys for the ConfigMaps and Secrets of a tenant namespace.
+func (t *Tenant) keys(namespace string) func(source *corev1.EnvFromSource) int {
+	return func(source *corev1.EnvFromSource) int {
+		configMap, secret := t.sources(namespace, source)
+		return len(configMap) + len(secret)
+	}
+}
+
+// sources returns what the ConfigMap and the Secret of an envFrom source hold, nil where there is none.
+func (t *Tenant) sources(namespace string, source *corev1.EnvFromSource) (configMap map[string]string, secret map[string][]byte) {
+	if ref := source.ConfigMapRef; ref != nil {
+		if found, exists, _ := get[*corev1.ConfigMap](t.Cache, KindConfigMap, namespace, ref.Name); exists {
+			configMap = found.Data
+		}
+	}
+	if ref := source.SecretRef; ref != nil {
+		if found, exists, _ := get[*corev1.Secret](t.Cache, KindSecret, namespace, ref.Name); exists {
+			secret = found.Data
+		}
+	}
+	return configMap, secret
 }

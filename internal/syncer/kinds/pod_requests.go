@@ -2,7 +2,6 @@ package kinds
 
 import (
 	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -39,8 +38,9 @@ func requestExplicitly(spec *corev1.PodSpec) {
 // it only where the spec has some, and `kubectl describe node` ends in a panic.
 func hideZeros(status *corev1.PodStatus, tenantPod *corev1.Pod) {
 	hide := func(statuses []corev1.ContainerStatus, containers []corev1.Container) {
+		named := namesOf(containers)
 		for i := range statuses {
-			at := slices.IndexFunc(containers, func(container corev1.Container) bool { return container.Name == statuses[i].Name })
+			at := named.index(statuses[i].Name, i)
 			if at < 0 {
 				continue
 			}

@@ -2,9 +2,9 @@ package kinds
 
 import (
 	"cmp"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	"github.com/superpool/superpool/internal/nodelabels"
@@ -73,7 +73,8 @@ func translatePodSpec(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy
 func AddEphemeralContainers(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, rules *Rules, env *PodEnvironment) {
 	values := literals{pod: tenantPod, owner: owner, rules: rules}
 	services := serviceEnv(env.Services)
-	for _, container := range missingEphemeral(tenantPod, superPod) {
+	for _, missing := range missingEphemeral(tenantPod, superPod) {
+		container := *missing.DeepCopy()
 		common := corev1.Container(container.EphemeralContainerCommon)
 		translateContainer(&common, values, services, env)
 		container.EphemeralContainerCommon = corev1.EphemeralContainerCommon(common)
@@ -82,16 +83,16 @@ func AddEphemeralContainers(tenantPod, superPod *corev1.Pod, owner tenancy.Owner
 	}
 }
 
-// missingEphemeral returns copies of the ephemeral containers of tenantPod that superPod does not have.
-func missingEphemeral(tenantPod, superPod *corev1.Pod) []corev1.EphemeralContainer {
-	var missing []corev1.EphemeralContainer
+// missingEphemeral returns the ephemeral containers of tenantPod that superPod does not have.
+func missingEphemeral(tenantPod, superPod *corev1.Pod) []*corev1.EphemeralContainer {
+	var missing []*corev1.EphemeralContainer
+	exist := sets.New[string]()
+	for i := range superPod.Spec.EphemeralContainers {
+		exist.Insert(superPod.Spec.EphemeralContainers[i].Name)
+	}
 	for i := range tenantPod.Spec.EphemeralContainers {
-		wanted := &tenantPod.Spec.EphemeralContainers[i]
-		exists := slices.ContainsFunc(superPod.Spec.EphemeralContainers, func(container corev1.EphemeralContainer) bool {
-			return container.Name == wanted.Name
-		})
-		if !exists {
-			missing = append(missing, *wanted.DeepCopy())
+		if wanted := &tenantPod.Spec.EphemeralContainers[i]; !exist.Has(wanted.Name) {
+			missing = append(missing, wanted)
 		}
 	}
 	return missing

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/superpool/superpool/internal/tenancy"
@@ -38,15 +39,19 @@ func TenantPodStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*cor
 	status.ResourceClaimStatuses = nil
 	status.ObservedGeneration = tenantPod.Status.ObservedGeneration
 	status.QOSClass = tenantPod.Status.QOSClass
+	gates, seen := gatesOf(tenantPod), sets.New[corev1.PodConditionType]()
 	status.Conditions = slices.DeleteFunc(status.Conditions, func(condition corev1.PodCondition) bool {
-		return condition.Type == corev1.PodScheduled && scheduled || hasGate(tenantPod, condition.Type)
+		return condition.Type == corev1.PodScheduled && scheduled || gates.Has(condition.Type)
 	})
 	for i := range status.Conditions {
 		status.Conditions[i].ObservedGeneration = 0
+		seen.Insert(status.Conditions[i].Type)
 	}
+	status.Conditions = slices.Grow(status.Conditions, len(tenantPod.Status.Conditions))
 	for i := range tenantPod.Status.Conditions {
 		condition := &tenantPod.Status.Conditions[i]
-		if at, _ := podutil.GetPodCondition(status, condition.Type); at < 0 && ownedByTenant(tenantPod, condition.Type) {
+		if !seen.Has(condition.Type) && (gates.Has(condition.Type) || ownedByTenant(condition.Type)) {
+			seen.Insert(condition.Type)
 			status.Conditions = append(status.Conditions, *condition)
 		}
 	}
@@ -99,8 +104,14 @@ func applyReadinessGates(tenantPod *corev1.Pod, status *corev1.PodStatus) {
 	if ready == nil || ready.Status != corev1.ConditionTrue {
 		return
 	}
+	met := sets.New[corev1.PodConditionType]()
+	for i := range status.Conditions {
+		if status.Conditions[i].Status == corev1.ConditionTrue {
+			met.Insert(status.Conditions[i].Type)
+		}
+	}
 	for _, gate := range tenantPod.Spec.ReadinessGates {
-		if _, condition := podutil.GetPodCondition(status, gate.ConditionType); condition == nil || condition.Status != corev1.ConditionTrue {
+		if !met.Has(gate.ConditionType) {
 			ready.Status = corev1.ConditionFalse
 			ready.Reason = "ReadinessGatesNotReady"
 			ready.Message = fmt.Sprintf("readiness gate %s is not True", gate.ConditionType)
@@ -109,14 +120,18 @@ func applyReadinessGates(tenantPod *corev1.Pod, status *corev1.PodStatus) {
 	}
 }
 
-// ownedByTenant returns whether a condition of a tenant's pod is written in the tenant, and not by kubelets: the
-// eviction API there, for one, writes DisruptionTarget, which the Job controller reads when the pod has finished.
-func ownedByTenant(tenantPod *corev1.Pod, conditionType corev1.PodConditionType) bool {
-	return conditionType == corev1.PodScheduled || hasGate(tenantPod, conditionType) || !slices.Contains(kubeletConditions[:], conditionType)
+// ownedByTenant returns whether a condition of a tenant's pod, if not that of a readiness gate, is written in the
+// tenant, and not by kubelets: the eviction API there, for one, writes DisruptionTarget, which the Job controller reads
+// when the pod has finished.
+func ownedByTenant(conditionType corev1.PodConditionType) bool {
+	return conditionType == corev1.PodScheduled || !slices.Contains(kubeletConditions[:], conditionType)
 }
 
-func hasGate(pod *corev1.Pod, conditionType corev1.PodConditionType) bool {
-	return slices.ContainsFunc(pod.Spec.ReadinessGates, func(gate corev1.PodReadinessGate) bool {
-		return gate.ConditionType == conditionType
-	})
+// gatesOf returns the conditions of a pod's readiness gates.
+func gatesOf(pod *corev1.Pod) sets.Set[corev1.PodConditionType] {
+	gates := sets.New[corev1.PodConditionType]()
+	for i := range pod.Spec.ReadinessGates {
+		gates.Insert(pod.Spec.ReadinessGates[i].ConditionType)
+	}
+	return gates
 }

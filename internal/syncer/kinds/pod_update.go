@@ -1,11 +1,9 @@
 package kinds
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	"github.com/superpool/superpool/internal/policy"
@@ -28,31 +26,56 @@ func tolerations(tenantPod *corev1.Pod, rules *Rules) []corev1.Toleration {
 	return below
 }
 
+// maxBelow is how many tolerations a super pod may have that is given another one. Of a running pod none can be taken
+// back: a tenant that changes the order of many would have all of them down in the end. Admission below adds some.
+const maxBelow = 2 * policy.MaxTolerations
+
 // updateTolerations returns to with the tolerations of from: it appends what is missing, and replaces a toleration that
 // differs in tolerationSeconds alone, because the first one that matches a taint is in force.
 func updateTolerations(from, to []corev1.Toleration) []corev1.Toleration {
-	has := func(tolerations []corev1.Toleration, wanted corev1.Toleration) bool {
-		return slices.ContainsFunc(tolerations, func(toleration corev1.Toleration) bool { return equality.Semantic.DeepEqual(toleration, wanted) })
+	wanted, has := sets.New[toleration](), sets.New[toleration]()
+	for i := range from {
+		wanted.Insert(tolerationOf(&from[i]))
+	}
+	// older are the indexes in to of those that may be replaced, by what they tolerate.
+	older := map[corev1.Toleration][]int{}
+	for i := range to {
+		of := tolerationOf(&to[i])
+		has.Insert(of)
+		if !wanted.Has(of) {
+			older[of.forEver] = append(older[of.forEver], i)
+		}
 	}
 	for i := range from {
-		wanted := *from[i].DeepCopy()
-		if has(to, wanted) {
+		of := tolerationOf(&from[i])
+		if has.Has(of) {
 			continue
 		}
-		older := slices.IndexFunc(to, func(toleration corev1.Toleration) bool {
-			if has(from, toleration) {
-				return false
-			}
-			toleration.TolerationSeconds = wanted.TolerationSeconds
-			return equality.Semantic.DeepEqual(toleration, wanted)
-		})
-		if older >= 0 {
-			to[older] = wanted
+		switch replaced := older[of.forEver]; {
+		case len(replaced) > 0:
+			to[replaced[0]], older[of.forEver] = *from[i].DeepCopy(), replaced[1:]
+		case len(to) < maxBelow:
+			to = append(to, *from[i].DeepCopy())
+		default:
 			continue
 		}
-		to = append(to, wanted)
+		has.Insert(of)
 	}
 	return to
+}
+
+// toleration is a Toleration as the key of a map.
+type toleration struct {
+	// forEver is the Toleration without its seconds.
+	forEver corev1.Toleration
+	bounded bool
+	seconds int64
+}
+
+func tolerationOf(of *corev1.Toleration) toleration {
+	forEver := *of
+	forEver.TolerationSeconds = nil
+	return toleration{forEver, of.TolerationSeconds != nil, ptr.Deref(of.TolerationSeconds, 0)}
 }
 
 // updateImages sets the image of each container in to from the one with its name.
@@ -63,14 +86,43 @@ func updateImages(from, to []corev1.Container) {
 // eachOfOneName calls do with each container of the tenant's pod and the one of the same name. Admission in the super
 // cluster may have added containers at any index.
 func eachOfOneName(from, to []corev1.Container, do func(wanted, container *corev1.Container)) {
-	next := 0
+	next, named := 0, namesOf(from)
 	for i := range to {
-		same := slices.IndexFunc(from[next:], func(container corev1.Container) bool { return container.Name == to[i].Name })
-		if same >= 0 {
-			do(&from[next+same], &to[i])
-			next += same + 1
+		if same := named.index(to[i].Name, next); same >= next {
+			do(&from[same], &to[i])
+			next = same + 1
 		}
 	}
+}
+
+// containerNames finds containers by name.
+type containerNames struct {
+	containers []corev1.Container
+	indexes    map[string]int
+}
+
+func namesOf(containers []corev1.Container) containerNames {
+	return containerNames{containers: containers}
+}
+
+// index returns the index of the first container of that name, -1 for none. It looks at that of likely first, where it
+// mostly is.
+func (c *containerNames) index(name string, likely int) int {
+	if likely < len(c.containers) && c.containers[likely].Name == name {
+		return likely
+	}
+	if c.indexes == nil {
+		c.indexes = make(map[string]int, len(c.containers))
+		for i := range c.containers {
+			if _, exists := c.indexes[c.containers[i].Name]; !exists {
+				c.indexes[c.containers[i].Name] = i
+			}
+		}
+	}
+	if at, exists := c.indexes[name]; exists {
+		return at
+	}
+	return -1
 }
 
 // resizable are the resources of running containers that can change.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/kubernetes/pkg/fieldpath"
 	"k8s.io/kubernetes/pkg/kubelet/envvars"
 
@@ -13,7 +14,7 @@ import (
 )
 
 // translateContainer rewrites the environment variables of a copy of the tenant's container.
-func translateContainer(container *corev1.Container, values literals, services []corev1.EnvVar, env *PodEnvironment) {
+func translateContainer(container *corev1.Container, values literals, services serviceVariables, env *PodEnvironment) {
 	// Before translateEnv changes the names of ConfigMaps, by which env.Defines finds them.
 	variables := addServiceEnv(container.Env, container.EnvFrom, services, env)
 	translateEnv(variables, container.EnvFrom, values)
@@ -23,13 +24,26 @@ func translateContainer(container *corev1.Container, values literals, services [
 // renameNode adds after each variable with the node's name a second one of the same name, whose value is the tenant's
 // name of the node. The node is not chosen yet: the kubelet expands the reference to the first variable.
 func renameNode(env []corev1.EnvVar, superCluster string) []corev1.EnvVar {
-	for i := 0; i < len(env); i++ {
-		if source := env[i].ValueFrom; source != nil && source.FieldRef != nil && source.FieldRef.FieldPath == "spec.nodeName" {
-			i++
-			env = slices.Insert(env, i, corev1.EnvVar{Name: env[i-1].Name, Value: tenancy.NodeName(superCluster, "$("+env[i-1].Name+")")})
+	named := func(variable *corev1.EnvVar) bool {
+		return variable.ValueFrom != nil && variable.ValueFrom.FieldRef != nil && variable.ValueFrom.FieldRef.FieldPath == "spec.nodeName"
+	}
+	var renamed []corev1.EnvVar
+	for i := range env {
+		if renamed == nil && !named(&env[i]) {
+			continue
+		}
+		if renamed == nil {
+			renamed = slices.Clone(env[:i])
+		}
+		renamed = append(renamed, env[i])
+		if named(&env[i]) {
+			renamed = append(renamed, corev1.EnvVar{Name: env[i].Name, Value: tenancy.NodeName(superCluster, "$("+env[i].Name+")")})
 		}
 	}
-	return env
+	if renamed == nil {
+		return env
+	}
+	return renamed
 }
 
 func translateEnv(env []corev1.EnvVar, envFrom []corev1.EnvFromSource, values literals) {
@@ -81,42 +95,51 @@ func (l literals) of(fieldPath string) (string, bool) {
 	return l.pod.Annotations[key], true
 }
 
-// serviceEnv returns the variables that a kubelet defines for Services, sorted by the Service's name.
-func serviceEnv(services []*corev1.Service) []corev1.EnvVar {
+// serviceVariables are the variables that a kubelet defines for Services, sorted by the Service's name, and their index
+// by name.
+type serviceVariables struct {
+	list  []corev1.EnvVar
+	index map[string]int
+}
+
+// serviceEnv returns the variables of services.
+func serviceEnv(services []*corev1.Service) serviceVariables {
 	services = slices.SortedFunc(slices.Values(services), func(a, b *corev1.Service) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(b.Namespace, a.Namespace))
 	})
-	var env []corev1.EnvVar
-	index := map[string]int{}
+	env := serviceVariables{index: map[string]int{}}
 	for _, variable := range envvars.FromServices(services) {
-		if at, exists := index[variable.Name]; exists {
-			env[at] = variable
+		if at, exists := env.index[variable.Name]; exists {
+			env.list[at] = variable
 			continue
 		}
-		index[variable.Name] = len(env)
-		env = append(env, variable)
+		env.index[variable.Name] = len(env.list)
+		env.list = append(env.list, variable)
 	}
 	return env
 }
 
 // addServiceEnv puts the variables of Services before those of a container, which override them, and leaves out the
 // names that envFrom of the container defines, which would override them too.
-func addServiceEnv(own []corev1.EnvVar, envFrom []corev1.EnvFromSource, services []corev1.EnvVar, env *PodEnvironment) []corev1.EnvVar {
-	defined := map[string]bool{}
+func addServiceEnv(own []corev1.EnvVar, envFrom []corev1.EnvFromSource, services serviceVariables, env *PodEnvironment) []corev1.EnvVar {
+	if len(services.list) == 0 {
+		return own
+	}
+	defined := sets.New[int]()
 	for i := range envFrom {
-		if env.Defines != nil {
-			for _, name := range env.Defines(&envFrom[i]) {
-				defined[name] = true
+		if env.Defines == nil {
+			break
+		}
+		for _, name := range env.Defines(&envFrom[i]) {
+			if at, exists := services.index[name]; exists {
+				defined.Insert(at)
 			}
 		}
 	}
-	if len(services) == 0 {
-		return own
-	}
-	all := make([]corev1.EnvVar, 0, len(services)+len(own))
-	for i := range services {
-		if !defined[services[i].Name] {
-			all = append(all, services[i])
+	all := make([]corev1.EnvVar, 0, len(services.list)+len(own))
+	for i := range services.list {
+		if !defined.Has(i) {
+			all = append(all, services.list[i])
 		}
 	}
 	return append(all, own...)

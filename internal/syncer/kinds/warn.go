@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"strings"
@@ -50,7 +51,8 @@ const (
 	// or too many, or the super cluster refused the Secret with the tokens.
 	ReasonFailedToken = "FailedToken"
 	// ReasonTenantLimit: the tenant's objects of this kind in the super cluster, or their size, reach a limit of the
-	// TenantPolicy. The syncer does not create the super object, or leaves it as it is, until there is room.
+	// TenantPolicy, or one object holds more than may go down. The syncer does not create the super object, or leaves
+	// it as it is, until there is room, or the object is smaller.
 	ReasonTenantLimit = "TenantLimit"
 	// ReasonSuperClusterClosed: a pod without super pod names a super cluster whose virtual Node is cordoned, or has a
 	// taint that the pod does not tolerate. The syncer creates the super pod once the Node is open.
@@ -87,8 +89,8 @@ const (
 // warnOnce records an Event of type Warning on a tenant object, unless the last one recorded for key is equal.
 func (e *Env) warnOnce(tenant *Tenant, key engine.Key, object client.Object, reason, message string) {
 	message = tenancy.Cut(message, tenancy.MaxEventNote)
-	text := string(object.GetUID()) + reason + message
-	if !e.warnings.isNew(key, text) {
+	sum := sha256.Sum256([]byte(message)) // a tenant may have a warning of a kilobyte about each of its objects
+	if !e.warnings.isNew(key, string(object.GetUID())+reason+string(sum[:])) {
 		return
 	}
 	tenant.Recorder.Event(object, corev1.EventTypeWarning, reason, message)

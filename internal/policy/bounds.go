@@ -1,0 +1,260 @@
+package policy
+
+import (
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubernetes/pkg/fieldpath"
+)
+
+// What one object of a tenant may hold, whatever its policy says. Translation writes some of it many times, so it is
+// counted before anything is made of it; what costs only what it takes in the tenant is not. An API server lets in
+// 1.5 MiB and counts little else.
+const (
+	// maxLabels and maxLabelBytes bound the labels of a Pod or a Namespace, each of which has 66 bytes and more for a
+	// key below, and again in managedFields. The large clouds allow 50 or 64 on what they have.
+	maxLabels, maxLabelBytes = 128, 32 << 10
+	// maxAnnotationBytes bounds annotations, what files of the downward API show of labels and annotations, and what
+	// variables do: an API server allows as much in all annotations of an object.
+	maxAnnotationBytes = 256 << 10
+	// maxContainers is how many containers a pod may have, those that initialize it among them: kubelets run 110 pods.
+	maxContainers = 500
+	// maxVolumes is how many volumes a pod may have.
+	maxVolumes = 1000
+	// MaxServiceText bounds what the variables of Services take in all containers of a pod (ServiceText). etcd takes
+	// 1.5 MiB, and a pod that has so many takes twice as much with its managedFields.
+	MaxServiceText = 1 << 20
+	// maxEnvFrom is how many variables envFrom may define in all containers of a pod.
+	maxEnvFrom = 32 << 10
+	// maxSearches is the API server's bound of nameservers and search domains, maxOptions one of ours: libraries know
+	// about twenty options.
+	maxSearches, maxOptions = 32, 64
+	// MaxTolerations is how many tolerations of a pod go down. Controllers add up to eight.
+	MaxTolerations = 64
+	// maxTerms is how many affinity terms, anti-affinity terms and spread constraints a pod may have, and maxDemands
+	// how large all that it demands of nodes and pods may be, in bytes: schedulers compare them with all pods of the
+	// tenant.
+	maxTerms, maxDemands = 100, 64 << 10
+	// maxRequired bounds the topology keys of a pod, each of which becomes a requirement in each term of its node
+	// affinity.
+	maxRequired = 10_000
+	// maxClaims is how many claims a pod may have: schedulers compare them with all super clusters.
+	maxClaims = 100
+)
+
+// ExcessOfMetadata says that an object has more labels or annotations than go down, "" if it does not.
+func ExcessOfMetadata(object metav1.Object) string {
+	labels := object.GetLabels()
+	switch {
+	case len(labels) > maxLabels:
+		return fmt.Sprintf("it has %d labels: at most %d go down", len(labels), maxLabels)
+	case sizeOfMap(labels) > maxLabelBytes:
+		return fmt.Sprintf("its labels take %d bytes: at most %d go down", sizeOfMap(labels), maxLabelBytes)
+	case sizeOfMap(object.GetAnnotations()) > maxAnnotationBytes:
+		return fmt.Sprintf("its annotations take %d bytes: at most %d go down", sizeOfMap(object.GetAnnotations()), maxAnnotationBytes)
+	}
+	return ""
+}
+
+func sizeOfMap(values map[string]string) (size int) {
+	for key, value := range values {
+		size += len(key) + len(value)
+	}
+	return size
+}
+
+// ExcessOfFields says that a pod has more labels or annotations than go down, or that the files of its downward API
+// show more of them; "" if it does not. Labels and annotations of a running pod change, so it is asked for any update.
+func ExcessOfFields(pod *corev1.Pod) string {
+	if excess := ExcessOfMetadata(pod); excess != "" {
+		return excess
+	}
+	shown := fields{pod: pod}
+	for i := range pod.Spec.Volumes {
+		volume := &pod.Spec.Volumes[i]
+		if volume.DownwardAPI != nil {
+			shown.files(volume.DownwardAPI.Items)
+		}
+		if volume.Projected == nil {
+			continue
+		}
+		for j := range volume.Projected.Sources {
+			if source := volume.Projected.Sources[j].DownwardAPI; source != nil {
+				shown.files(source.Items)
+			}
+		}
+	}
+	if shown.size > maxAnnotationBytes {
+		return fmt.Sprintf("the files of its downward API show %d bytes of labels and annotations: at most %d go down", shown.size, maxAnnotationBytes)
+	}
+	return ""
+}
+
+// fields counts what is shown of a pod's labels and annotations.
+type fields struct {
+	pod  *corev1.Pod
+	size int
+	// all is how long all labels, or annotations, are as a file has them, by their path.
+	all map[string]int
+}
+
+// perField is what a file or variable takes besides what it shows: an annotation of the super pod has a key.
+const perField = 40
+
+func (f *fields) files(files []corev1.DownwardAPIVolumeFile) {
+	for i := range files {
+		if files[i].FieldRef != nil {
+			f.add(files[i].FieldRef.FieldPath)
+		}
+	}
+}
+
+func (f *fields) add(fieldPath string) {
+	path, key, subscripted := fieldpath.SplitMaybeSubscriptedPath(fieldPath)
+	var values map[string]string
+	switch path {
+	case "metadata.labels":
+		values = f.pod.Labels
+	case "metadata.annotations":
+		values = f.pod.Annotations
+	default:
+		return
+	}
+	if subscripted {
+		f.size += perField + len(values[key])
+		return
+	}
+	size, known := f.all[path]
+	if !known {
+		for key, value := range values {
+			size += len(key) + len(strconv.Quote(value)) + len("=\n")
+		}
+		if f.all == nil {
+			f.all = map[string]int{}
+		}
+		f.all[path] = size
+	}
+	f.size += perField + size
+}
+
+// Around is what is written into the containers of a pod besides their own.
+type Around struct {
+	// Services are those with variables.
+	Services []*corev1.Service
+	// Keys returns how many variables an envFrom source defines; nil: none.
+	Keys func(source *corev1.EnvFromSource) int
+}
+
+// ExcessOfPod says what a new pod has more of than goes down, "" for nothing.
+func ExcessOfPod(pod *corev1.Pod, around Around) string {
+	spec := &pod.Spec
+	if excess := ExcessOfFields(pod); excess != "" {
+		return excess
+	}
+	if excess := ExcessOfContainers(pod, around, spec.InitContainers, spec.Containers); excess != "" {
+		return excess
+	}
+	if config := spec.DNSConfig; config != nil {
+		switch {
+		case len(config.Options) > maxOptions:
+			return fmt.Sprintf("its dnsConfig has %d options: at most %d go down", len(config.Options), maxOptions)
+		case max(len(config.Searches), len(config.Nameservers)) > maxSearches:
+			return fmt.Sprintf("its dnsConfig has %d searches and %d nameservers: at most %d go down", len(config.Searches), len(config.Nameservers), maxSearches)
+		}
+	}
+	if len(spec.Volumes) > maxVolumes {
+		return fmt.Sprintf("it has %d volumes: at most %d go down", len(spec.Volumes), maxVolumes)
+	}
+	return ExcessOfDemands(spec)
+}
+
+// ExcessOfContainers says that there are more of these containers of a pod than go down, or that more is written into
+// them; "" for neither.
+func ExcessOfContainers(pod *corev1.Pod, around Around, lists ...[]corev1.Container) string {
+	count, defined, shown := 0, 0, fields{pod: pod}
+	for _, containers := range lists {
+		count += len(containers)
+		for i := range containers {
+			for j := range containers[i].Env {
+				if source := containers[i].Env[j].ValueFrom; source != nil && source.FieldRef != nil {
+					shown.add(source.FieldRef.FieldPath)
+				}
+			}
+			for j := range containers[i].EnvFrom {
+				if around.Keys != nil {
+					defined += around.Keys(&containers[i].EnvFrom[j])
+				}
+			}
+		}
+	}
+	text := 0
+	for _, service := range around.Services {
+		text += ServiceText(service)
+	}
+	switch {
+	case count > maxContainers:
+		return fmt.Sprintf("it has %d containers: at most %d go down", count, maxContainers)
+	case shown.size > maxAnnotationBytes:
+		return fmt.Sprintf("the variables of its containers show %d bytes of labels and annotations: at most %d go down", shown.size, maxAnnotationBytes)
+	case count*text > MaxServiceText:
+		return fmt.Sprintf("the variables of Services take %d bytes or more in its %d containers: at most %d go down, and with enableServiceLinks false only those of the API server do",
+			count*text, count, MaxServiceText)
+	case defined > maxEnvFrom:
+		return fmt.Sprintf("envFrom of its containers defines %d variables: at most %d are read", defined, maxEnvFrom)
+	}
+	return ""
+}
+
+// ServiceText returns what the variables of a Service take in one container, in bytes: no less than they do.
+func ServiceText(service *corev1.Service) int {
+	names := 0
+	for i := range service.Spec.Ports {
+		names += len(service.Spec.Ports[i].Name)
+	}
+	// Two of the Service, a link, and five of each port: the longest suffix is _PORT_65535_SCTP_PROTO.
+	return names + (3+5*len(service.Spec.Ports))*(len(service.Name)+len(service.Spec.ClusterIP)+32)
+}
+
+// ExcessOfDemands says that a spec demands more of nodes and other pods than is read, "" if it does not.
+func ExcessOfDemands(spec *corev1.PodSpec) string {
+	spread := spec.TopologySpreadConstraints
+	terms, size, nodeTerms, claims := len(spread), sizeOfMap(spec.NodeSelector), 0, 0
+	for i := range spread {
+		size += spread[i].Size()
+	}
+	for i := range spec.Tolerations {
+		size += spec.Tolerations[i].Size()
+	}
+	keys := len(spread)
+	if affinity := spec.Affinity; affinity != nil {
+		size += affinity.Size()
+		if peers := affinity.PodAffinity; peers != nil {
+			keys += len(peers.RequiredDuringSchedulingIgnoredDuringExecution)
+			terms += len(peers.RequiredDuringSchedulingIgnoredDuringExecution) + len(peers.PreferredDuringSchedulingIgnoredDuringExecution)
+		}
+		if peers := affinity.PodAntiAffinity; peers != nil {
+			terms += len(peers.RequiredDuringSchedulingIgnoredDuringExecution) + len(peers.PreferredDuringSchedulingIgnoredDuringExecution)
+		}
+		if affinity.NodeAffinity != nil && affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+			nodeTerms = len(affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms)
+		}
+	}
+	for i := range spec.Volumes {
+		if spec.Volumes[i].PersistentVolumeClaim != nil || spec.Volumes[i].Ephemeral != nil {
+			claims++
+		}
+	}
+	switch {
+	case claims > maxClaims:
+		return fmt.Sprintf("the pod has %d claims: at most %d are read", claims, maxClaims)
+	case terms > maxTerms:
+		return fmt.Sprintf("the pod has %d terms of pod affinity, anti-affinity and topology spread: at most %d are read", terms, maxTerms)
+	case size > maxDemands:
+		return fmt.Sprintf("the pod's affinity, node selector, tolerations and topology spread take %d bytes: at most %d are read", size, maxDemands)
+	case keys*nodeTerms > maxRequired:
+		return fmt.Sprintf("the pod has %d topology keys and %d terms of node affinity: their product may be at most %d", keys, nodeTerms, maxRequired)
+	}
+	return ""
+}

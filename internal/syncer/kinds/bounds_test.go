@@ -1,0 +1,568 @@
+package kinds_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+)
+
+const (
+	// mostMemory is how much a reconcile of an object of at most largest bytes may allocate, and mostTime how long it
+	// may compute: ten times what they take, for the race detector and busy machines, and less than what any
+	// of these objects takes where a loop over two of its lists is quadratic.
+	mostMemory, mostTime, largest = 16 << 20, 250 * time.Millisecond, 1_500_000
+)
+
+// cost returns the bytes that do allocates, and the CPU time of its goroutine. Nothing else may run.
+func cost(t testing.TB, do func()) (allocated uint64, computed time.Duration) {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	const thread = 1 // RUSAGE_THREAD
+	var before, after runtime.MemStats
+	var from, to syscall.Rusage
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	require.NoError(t, syscall.Getrusage(thread, &from))
+	do()
+	require.NoError(t, syscall.Getrusage(thread, &to))
+	runtime.ReadMemStats(&after)
+	computed = time.Duration(to.Utime.Nano() - from.Utime.Nano() + to.Stime.Nano() - from.Stime.Nano())
+	return after.TotalAlloc - before.TotalAlloc, computed
+}
+
+// inBounds checks what do costs.
+func inBounds(t testing.TB, do func()) {
+	t.Helper()
+	allocated, computed := cost(t, do)
+	t.Logf("%.1f MiB, %v", float64(allocated)/(1<<20), computed)
+	require.LessOrEqual(t, allocated, uint64(mostMemory), "bytes allocated")
+	require.LessOrEqual(t, computed, mostTime, "CPU time")
+}
+
+// list returns n elements.
+func list[T any](n int, element func(i int) T) []T {
+	elements := make([]T, n)
+	for i := range elements {
+		elements[i] = element(i)
+	}
+	return elements
+}
+
+func downwardFiles(n int, path string) corev1.Volume {
+	return corev1.Volume{Name: "files", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+		Items: list(n, func(i int) corev1.DownwardAPIVolumeFile {
+			return corev1.DownwardAPIVolumeFile{Path: fmt.Sprint("f", i), FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
+		}),
+	}}}
+}
+
+func projectedFiles(n int, path string) corev1.Volume {
+	files := downwardFiles(n, path).DownwardAPI.Items
+	return corev1.Volume{Name: "files", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+		Sources: []corev1.VolumeProjection{{DownwardAPI: &corev1.DownwardAPIProjection{Items: files}}},
+	}}}
+}
+
+// notReady are tolerations that the shipped policy allows.
+func notReady(n int) []corev1.Toleration {
+	return list(n, func(i int) corev1.Toleration {
+		return corev1.Toleration{
+			Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To(int64(300 + i)),
+		}
+	})
+}
+
+func manyLabels(n int) map[string]string {
+	labels := map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
+	for i := range n {
+		labels[fmt.Sprint("a/l", i)] = ""
+	}
+	return labels
+}
+
+func containersNamed(n int) []corev1.Container {
+	return list(n, func(i int) corev1.Container { return corev1.Container{Name: fmt.Sprint("c", i), Image: "i"} })
+}
+
+func servicesAt(n, ports int) []client.Object {
+	return list(n, func(i int) client.Object {
+		return serviceAt("web", fmt.Sprint("service-", i), fmt.Sprintf("10.97.%d.%d", 1+i/250, 1+i%250), list(ports, func(port int) corev1.ServicePort {
+			return corev1.ServicePort{Name: fmt.Sprint("p", port), Port: int32(1 + port)}
+		})...)
+	})
+}
+
+func clusterDNS() []client.Object {
+	return []client.Object{serviceAt(metav1.NamespaceSystem, "kube-dns", "10.97.0.10", corev1.ServicePort{Port: 53})}
+}
+
+func configMapOf(keys int) []client.Object {
+	data := map[string]string{}
+	for i := range keys {
+		data[fmt.Sprint("KEY", i)] = ""
+	}
+	return []client.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "settings", UID: "settings"}, Data: data}}
+}
+
+func fromConfigMap(prefix string) corev1.EnvFromSource {
+	return corev1.EnvFromSource{Prefix: prefix, ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}
+}
+
+// bounded is a pool that notes what is written of pods, and how to reconcile one.
+type bounded struct {
+	*pool
+	created, updated int
+	reconcile        func(pod *corev1.Pod)
+}
+
+func newBounded(t *testing.T) *bounded {
+	t.Helper()
+	b := &bounded{}
+	b.pool = governed(t, interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			b.created++
+			return nil
+		},
+		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
+			b.updated++
+			return nil
+		},
+		SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
+			b.updated++
+			return nil
+		},
+	})
+	kind := b.kind(kinds.KindPod)
+	b.reconcile = func(pod *corev1.Pod) {
+		_, err := kind.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: pod.Namespace, Name: pod.Name}, time.Minute)
+		require.NoError(t, err)
+	}
+	return b
+}
+
+// TestPodsAreCountedFirst: nothing is made of a pod that would be many times as large below, and its tenant is told.
+// What goes down nevertheless is made in one pass over its lists.
+func TestPodsAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measures what is allocated.
+	for _, tc := range []struct {
+		name string
+		pod  func(pod *corev1.Pod)
+		// services and configMaps are the tenant's.
+		services, configMaps []client.Object
+		// want is the Event; "": it goes down.
+		want string
+	}{
+		{
+			name: "files that show all annotations", pod: func(pod *corev1.Pod) {
+				pod.Annotations = map[string]string{"a": strings.Repeat("\x01", 262_000)}
+				pod.Spec.Volumes = []corev1.Volume{downwardFiles(200, "metadata.annotations")}
+			},
+			want: "the files of its downward API show 209609000 bytes of labels and annotations: at most 262144 go down",
+		},
+		{
+			name: "projected files", pod: func(pod *corev1.Pod) {
+				pod.Annotations = map[string]string{"a": strings.Repeat("\x01", 262_000)}
+				pod.Spec.Volumes = []corev1.Volume{projectedFiles(200, "metadata.annotations['a']")}
+			},
+			want: "the files of its downward API show 52408000 bytes of labels and annotations: at most 262144 go down",
+		},
+		{
+			name: "variables with an annotation", pod: func(pod *corev1.Pod) {
+				pod.Annotations = map[string]string{"a": strings.Repeat("$", 262_000)}
+				pod.Spec.Containers[0].Env = list(200, func(i int) corev1.EnvVar {
+					variable := fieldEnv("metadata.annotations['a']")
+					variable.Name = fmt.Sprint("V", i)
+					return variable
+				})
+			},
+			want: "the variables of its containers show 52408000 bytes of labels and annotations: at most 262144 go down",
+		},
+		{
+			name: "variables of Services in each container", services: servicesAt(250, 1),
+			pod:  func(pod *corev1.Pod) { pod.Spec.Containers = containersNamed(450) },
+			want: "bytes or more in its 450 containers: at most 1048576 go down, and with enableServiceLinks false only those of the API server do",
+		},
+		{
+			name: "a Service of 10,000 ports", services: servicesAt(1, 10_000),
+			want: "the variables of Services take 2549040 bytes or more in its 1 containers: at most 1048576 go down",
+		},
+		{
+			name: "50,000 Services", services: servicesAt(50_000, 1),
+			want: "bytes or more in its 1 containers: at most 1048576 go down",
+		},
+		{
+			name: "Services within bounds", services: servicesAt(200, 1), pod: func(pod *corev1.Pod) { pod.Spec.Containers = containersNamed(10) },
+		},
+		{
+			name: "a ConfigMap in many places", services: servicesAt(1, 1), configMaps: configMapOf(10_000),
+			pod: func(pod *corev1.Pod) {
+				pod.Spec.Containers[0].EnvFrom = list(2_000, func(int) corev1.EnvFromSource { return fromConfigMap("") })
+			},
+			want: "envFrom of its containers defines 20000000 variables: at most 32768 are read",
+		},
+		{
+			name: "a long prefix", services: servicesAt(1, 1), configMaps: configMapOf(10_000),
+			pod: func(pod *corev1.Pod) {
+				pod.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{fromConfigMap(strings.Repeat("P", 20_000))}
+			},
+		},
+		{
+			name: "variables with the node", pod: func(pod *corev1.Pod) {
+				pod.Spec.Containers[0].Env = list(20_000, func(i int) corev1.EnvVar {
+					variable := fieldEnv("spec.nodeName")
+					variable.Name = fmt.Sprint("V", i)
+					return variable
+				})
+			},
+		},
+		{
+			name: "options of the resolver", services: clusterDNS(), pod: func(pod *corev1.Pod) {
+				pod.Spec.DNSConfig = &corev1.PodDNSConfig{Options: list(50_000, func(i int) corev1.PodDNSConfigOption { return corev1.PodDNSConfigOption{Name: fmt.Sprint("o", i)} })}
+			},
+			want: "its dnsConfig has 50000 options: at most 64 go down",
+		},
+		{
+			name: "searches", services: clusterDNS(), pod: func(pod *corev1.Pod) {
+				pod.Spec.DNSConfig = &corev1.PodDNSConfig{Searches: list(50_000, func(i int) string { return fmt.Sprint("search-", i) })}
+			},
+			want: "its dnsConfig has 50000 searches and 0 nameservers: at most 32 go down",
+		},
+		{
+			name: "labels", pod: func(pod *corev1.Pod) { pod.Labels = manyLabels(30_000) },
+			want: "it has 30001 labels: at most 128 go down",
+		},
+		{
+			name: "containers", pod: func(pod *corev1.Pod) { pod.Spec.Containers = containersNamed(10_000) },
+			want: "it has 10000 containers: at most 500 go down",
+		},
+		{
+			name: "volumes", pod: func(pod *corev1.Pod) {
+				pod.Spec.Volumes = list(20_000, func(i int) corev1.Volume {
+					return corev1.Volume{Name: fmt.Sprint("v", i), VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
+				})
+			},
+			want: "it has 20000 volumes: at most 1000 go down",
+		},
+		{
+			name: "tolerations", pod: func(pod *corev1.Pod) { pod.Spec.Tolerations = notReady(20_000) },
+			want: "the pod's affinity, node selector, tolerations and topology spread take 1083916 bytes: at most 65536 are read",
+		},
+		{
+			name: "selectors of affinity", pod: func(pod *corev1.Pod) {
+				pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+					TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: manyLabels(50_000)},
+				}}}}
+			},
+			want: "the pod's affinity, node selector, tolerations and topology spread take 688973 bytes: at most 65536 are read",
+		},
+		{
+			name: "names of labels to match", pod: func(pod *corev1.Pod) {
+				keys := list(20_000, func(i int) string { return fmt.Sprint("key", i) })
+				pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+					TopologyKey: corev1.LabelHostname, MatchLabelKeys: keys, LabelSelector: &metav1.LabelSelector{
+						MatchExpressions: list(20_000, func(i int) metav1.LabelSelectorRequirement { return oneOf(fmt.Sprint("other", i), "v") }),
+					},
+				}}
+			},
+			want: "the pod's affinity, node selector, tolerations and topology spread take 597812 bytes: at most 65536 are read",
+		},
+		{
+			name: "topology keys in each term of node affinity", pod: func(pod *corev1.Pod) {
+				pod.Spec.TopologySpreadConstraints = list(100, func(i int) corev1.TopologySpreadConstraint {
+					return corev1.TopologySpreadConstraint{TopologyKey: fmt.Sprint("t", i), WhenUnsatisfiable: corev1.DoNotSchedule}
+				})
+				pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+					NodeSelectorTerms: list(2_000, func(int) corev1.NodeSelectorTerm {
+						return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "k", Operator: corev1.NodeSelectorOpExists}}}
+					}),
+				}}}
+			},
+			want: "the pod has 100 topology keys and 2000 terms of node affinity: their product may be at most 10000",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) { //nolint:paralleltest // As above.
+			b := newBounded(t)
+			pod := tenantPod(func(pod *corev1.Pod) {
+				pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
+				if tc.pod != nil {
+					tc.pod(pod)
+				}
+			})
+			b.tenantCache[kinds.KindPod], b.tenantCache[kinds.KindService], b.tenantCache[kinds.KindConfigMap] = []client.Object{pod}, tc.services, tc.configMaps
+			require.LessOrEqual(t, pod.Size(), largest)
+			inBounds(t, func() { b.reconcile(pod) })
+			events := strings.Join(b.told(), "\n")
+			if tc.want == "" {
+				require.Equal(t, 1, b.created)
+				require.NotContains(t, events, "TenantLimit")
+				return
+			}
+			require.Zero(t, b.created)
+			require.Contains(t, events, "Warning TenantLimit Super cluster r1: ")
+			require.Contains(t, events, tc.want)
+			b.reconcile(pod)
+			require.Empty(t, b.told(), "it is told once")
+
+			pod.Annotations, pod.Spec = nil, tenantPod(nil).Spec
+			pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
+			b.tenantCache[kinds.KindService] = nil
+			b.reconcile(pod)
+			require.Equal(t, 1, b.created, "it fits now")
+		})
+	}
+}
+
+// TestPodsThatRunAreCountedFirst: a pod that runs and grows stays as it is below, its status comes up, and its tenant
+// is told.
+func TestPodsThatRunAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measures what is allocated.
+	for _, tc := range []struct {
+		name           string
+		before, change func(pod *corev1.Pod)
+		want           string
+		updated        int
+	}{
+		{
+			name: "an annotation that many files show", before: func(pod *corev1.Pod) {
+				pod.Annotations = map[string]string{"a": "a"}
+				pod.Spec.Volumes = []corev1.Volume{downwardFiles(200, "metadata.annotations")}
+			},
+			change: func(pod *corev1.Pod) { pod.Annotations["a"] = strings.Repeat("\x01", 262_000) },
+			want:   "Warning TenantLimit Super cluster r1: the files of its downward API show 209609000 bytes of labels and annotations: at most 262144 go down",
+		},
+		{
+			name: "labels", change: func(pod *corev1.Pod) { pod.Labels = manyLabels(30_000) },
+			want: "Warning TenantLimit Super cluster r1: it has 30001 labels: at most 128 go down",
+		},
+		{
+			name: "tolerations", change: func(pod *corev1.Pod) { pod.Spec.Tolerations = notReady(1_500) }, updated: 1,
+		},
+		{
+			name: "as many tolerations as an object can have", change: func(pod *corev1.Pod) { pod.Spec.Tolerations = notReady(25_000) }, updated: 1,
+		},
+		{
+			name: "ephemeral containers", change: func(pod *corev1.Pod) {
+				pod.Spec.EphemeralContainers = list(10_000, func(i int) corev1.EphemeralContainer {
+					return corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: fmt.Sprint("e", i), Image: "i"}}
+				})
+			},
+			want: "Warning TenantLimit Super cluster r1: it has 10000 containers: at most 500 go down",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) { //nolint:paralleltest // As above.
+			b := newBounded(t)
+			pod, superPod, _ := b.running(t, tc.before)
+			b.superCache[kinds.KindPod] = []client.Object{superPod}
+			tc.change(pod)
+			require.LessOrEqual(t, pod.Size(), largest)
+			inBounds(t, func() { b.reconcile(pod) })
+			require.Equal(t, tc.updated, b.updated)
+			require.Contains(t, strings.Join(b.told(), "\n"), tc.want)
+			stored := &corev1.Pod{}
+			require.NoError(t, b.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), stored))
+			require.Equal(t, corev1.PodRunning, stored.Status.Phase)
+		})
+	}
+}
+
+// TestNamespacesAreCountedFirst: of one with more labels or annotations than go down none is made, and one that has
+// more later keeps those that it has below.
+func TestNamespacesAreCountedFirst(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(namespace *corev1.Namespace)
+		want   string
+	}{
+		"labels": {
+			func(namespace *corev1.Namespace) { namespace.Labels = manyLabels(6_000) }, "it has 6001 labels: at most 128 go down",
+		},
+		"long labels": {
+			func(namespace *corev1.Namespace) {
+				namespace.Labels = map[string]string{"a": strings.Repeat("x", 40_000)}
+			},
+			"its labels take 40001 bytes: at most 32768 go down",
+		},
+		"annotations": {
+			func(namespace *corev1.Namespace) {
+				namespace.Annotations = map[string]string{"a": strings.Repeat("x", 300_000)}
+			},
+			"its annotations take 300001 bytes: at most 262144 go down",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			p.placed(t)
+			p.tenant.Policy = &policy.Ref{}
+			kind := p.kind(kinds.KindNamespace)
+			reconcile := func() *corev1.Namespace {
+				t.Helper()
+				_, err := kind.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"}, 0)
+				require.NoError(t, err)
+				stored := &corev1.Namespace{}
+				err = p.superClient.Get(t.Context(), client.ObjectKey{Name: clusterKey + "-web"}, stored)
+				require.NoError(t, client.IgnoreNotFound(err))
+				return stored
+			}
+			change := func(change func(namespace *corev1.Namespace)) {
+				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "ns-uid"}}
+				change(namespace)
+				p.tenantCache[kinds.KindNamespace] = []client.Object{namespace}
+			}
+			p.superCache[kinds.KindNamespace], p.superCache[kinds.KindQuota] = nil, nil
+			change(tc.change)
+			require.Empty(t, reconcile().Name)
+			require.Equal(t, []string{"Warning TenantLimit Super cluster r1: " + tc.want}, p.told())
+
+			change(func(namespace *corev1.Namespace) { namespace.Labels = map[string]string{"team": "a"} })
+			made := reconcile()
+			require.Equal(t, "a", made.Labels["label.tenancy.x-k8s.io/team"])
+			p.superCache[kinds.KindNamespace] = []client.Object{made}
+			reconcile()
+			require.Empty(t, p.told())
+
+			change(tc.change)
+			delete(made.Labels, "pod-security.kubernetes.io/enforce")
+			made.Annotations["tenancy.x-k8s.io/services-only"] = "true"
+			kept := reconcile()
+			require.Equal(t, "a", kept.Labels["label.tenancy.x-k8s.io/team"])
+			require.Len(t, kept.Labels, len(made.Labels))
+			require.False(t, kinds.ServicesOnly(kept), "what is ours is written")
+			p.superCache[kinds.KindNamespace] = []client.Object{kept}
+			reconcile()
+			require.Equal(t, []string{"Warning TenantLimit Super cluster r1: " + tc.want}, p.told(), "it is told once")
+		})
+	}
+}
+
+// TestTolerationsThatGoDown: the first of them do, and a change of their order does not bring down all.
+func TestTolerationsThatGoDown(t *testing.T) {
+	t.Parallel()
+	all := notReady(300)
+	superPod := &corev1.Pod{}
+	for i := range 300 {
+		pod := tenantPod(func(pod *corev1.Pod) {
+			pod.Spec.Tolerations = append(append([]corev1.Toleration{}, all[i:]...), all[:i]...)
+		})
+		kinds.SuperPod(pod, superPod, ownerOf("pod-uid"), nil, &kinds.PodEnvironment{})
+		if i == 0 {
+			require.Equal(t, all[:policy.MaxTolerations], superPod.Spec.Tolerations)
+		}
+		superPod.UID = "super-uid"
+		require.LessOrEqual(t, len(superPod.Spec.Tolerations), 2*policy.MaxTolerations)
+	}
+}
+
+// TestStatusInOnePass: no list of a status is looked through for each element of another.
+func TestStatusInOnePass(t *testing.T) { //nolint:paralleltest // It measures what is allocated.
+	const many = 20_000
+	kind := func(i int) corev1.PodConditionType { return corev1.PodConditionType(fmt.Sprint("c", i)) }
+	pod := tenantPod(func(pod *corev1.Pod) {
+		pod.Spec.NodeName = "r1.n1"
+		pod.Spec.ReadinessGates = list(many, func(i int) corev1.PodReadinessGate { return corev1.PodReadinessGate{ConditionType: kind(many + i)} })
+		pod.Status.Conditions = list(many, func(i int) corev1.PodCondition { return condition(kind(i), corev1.ConditionTrue, "") })
+		bound("r1.n1")(pod)
+	})
+	require.LessOrEqual(t, pod.Size(), largest)
+	superPod := podWith("n1", corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionTrue, "")}})
+	inBounds(t, func() {
+		status, ok := kinds.TenantPodStatus(pod, superPod, "r1")
+		require.True(t, ok)
+		require.Len(t, status.Conditions, many+2)
+	})
+
+	pod.Spec.Containers = containersNamed(many / 4)
+	superPod.Status.ContainerStatuses = list(many/4, func(i int) corev1.ContainerStatus { return corev1.ContainerStatus{Name: fmt.Sprint("c", many/4-1-i)} })
+	inBounds(t, func() { kinds.TenantPodStatus(pod, superPod, "r1") })
+}
+
+// shapes are how many there are of what a pod may have many of.
+type shapes struct{ files, text, variables, containers, services, ports, keys, places, prefix, tolerations, options, labels, terms uint16 }
+
+// pod returns a pod of these shapes, and Services and ConfigMaps.
+func (s shapes) pod() (pod *corev1.Pod, services, configMaps []client.Object) {
+	pod = tenantPod(func(pod *corev1.Pod) {
+		pod.Labels = manyLabels(int(s.labels))
+		pod.Annotations = map[string]string{"a": strings.Repeat("\x01", int(s.text)), "b": strings.Repeat("$", int(s.text))}
+		path := [...]string{"metadata.annotations", "metadata.labels", "metadata.annotations['a']"}[s.files%3]
+		pod.Spec.Volumes = []corev1.Volume{downwardFiles(int(s.files), path)}
+		pod.Spec.Containers = containersNamed(1 + int(s.containers))
+		first := &pod.Spec.Containers[0]
+		first.Env = list(int(s.variables), func(i int) corev1.EnvVar {
+			variable := fieldEnv([...]string{"metadata.annotations['b']", "spec.nodeName", "metadata.labels['app']"}[i%3])
+			variable.Name = fmt.Sprint("V", i)
+			return variable
+		})
+		prefix := strings.Repeat("P", int(s.prefix))
+		first.EnvFrom = list(int(s.places), func(int) corev1.EnvFromSource { return fromConfigMap(prefix) })
+		pod.Spec.Tolerations = notReady(int(s.tolerations))
+		pod.Spec.DNSConfig = &corev1.PodDNSConfig{Options: list(int(s.options), func(i int) corev1.PodDNSConfigOption { return corev1.PodDNSConfigOption{Name: fmt.Sprint("o", i)} })}
+		pod.Spec.TopologySpreadConstraints = list(int(s.terms), func(i int) corev1.TopologySpreadConstraint {
+			return corev1.TopologySpreadConstraint{TopologyKey: fmt.Sprint("t", i), LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}
+		})
+	})
+	return pod, servicesAt(int(s.services), 1+int(s.ports)), configMapOf(int(s.keys))
+}
+
+// check translates a pod of these shapes, new, and as one that has grown.
+func (s shapes) check(t *testing.T) {
+	if int(s.services)*(1+int(s.ports)) > 50_000 {
+		return
+	}
+	pod, services, configMaps := s.pod()
+	if pod.Size() > largest {
+		return // no API server takes it
+	}
+	b := newBounded(t)
+	b.tenantCache[kinds.KindPod], b.tenantCache[kinds.KindService], b.tenantCache[kinds.KindConfigMap] = []client.Object{pod}, services, configMaps
+	inBounds(t, func() { b.reconcile(pod) })
+	_, superPod, _ := b.running(t, nil)
+	pod.Spec.NodeName = "r1.n1"
+	bound("r1.n1")(pod)
+	pod.Status.Phase = corev1.PodRunning
+	b.tenantCache[kinds.KindPod], b.superCache[kinds.KindPod] = []client.Object{pod}, []client.Object{superPod}
+	inBounds(t, func() { b.reconcile(pod) })
+}
+
+// TestPodsOfAnyShape translates pods that have many of some things.
+func TestPodsOfAnyShape(t *testing.T) { //nolint:paralleltest // It measures what is allocated.
+	for seed := range uint64(40) {
+		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // Not for secrets.
+		some := func() uint16 {
+			if random.IntN(3) > 0 {
+				return uint16(random.IntN(3))
+			}
+			return uint16(1) << random.IntN(16) //nolint:gosec // At most 2^15.
+		}
+		s := shapes{some(), some(), some(), some(), some(), some(), some(), some(), some(), some(), some(), some(), some()}
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { //nolint:paralleltest // As above.
+			t.Logf("%+v", s)
+			s.check(t)
+		})
+	}
+}
+
+// FuzzPodsOfAnyShape is TestPodsOfAnyShape with any numbers.
+func FuzzPodsOfAnyShape(f *testing.F) {
+	const n uint16 = 200
+	f.Add(n, n, n, n, n, n, n, n, n, n, n, n, n)
+	f.Fuzz(func(t *testing.T, files, text, variables, containers, services, ports, keys, places, prefix, tolerations, options, labels, terms uint16) {
+		shapes{files, text, variables, containers, services, ports, keys, places, prefix, tolerations, options, labels, terms}.check(t)
+	})
+}
