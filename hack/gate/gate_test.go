@@ -245,9 +245,11 @@ func TestSeedsAgain(t *testing.T) {
 	t.Parallel()
 	_, kept, repository, _ := bed(t)
 	soak := &target{name: "soak"}
-	for _, seed := range []int64{5, 6, 7, 8} {
+	for _, seed := range []int64{4, 5, 6, 7, 8, 6} {
 		require.NoError(t, kept.put(soak, ranOnce{Outcome: failed, Seed: seed}))
 	}
+	require.NoError(t, kept.put(soak, ranOnce{Outcome: passed, Seed: 7}))
+	require.NoError(t, kept.put(soak, ranOnce{Outcome: failed}))
 	chosen, err := nightly(t.Context(), kept, repository)
 	require.NoError(t, err)
 	var seeds []int64
@@ -256,7 +258,7 @@ func TestSeedsAgain(t *testing.T) {
 			seeds = append(seeds, choice.seed)
 		}
 	}
-	require.Equal(t, []int64{8, 7, 6, 0}, seeds)
+	require.Equal(t, []int64{6, 8, 5, 0}, seeds)
 	require.Equal(t, "soak", chosen[0].name)
 
 	draws := &target{make: []string{"soak", "SOAK=1h", "SOAK_SEED=SEED"}}

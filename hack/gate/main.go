@@ -9,6 +9,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -58,6 +59,7 @@ func run(ctx context.Context, args []string) (int, error) {
 	}
 	root := flags.String("root", ".", "folder of the repository")
 	results := flags.String("results", os.Getenv("RAN_DIR"), "folder of the results, shared by all clones on this machine (default: in the user's cache folder)")
+	output := flags.String("output", "", "folder of logs and report (default: _output/gate in the root)")
 	length := flags.Duration("for", 2*time.Hour, "how long nightly begins targets")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -74,7 +76,7 @@ func run(ctx context.Context, args []string) (int, error) {
 	}
 	repository := repository{root: *root}
 	kept := store{folder: *results}
-	bed := &runner{root: *root, output: filepath.Join(*root, "_output", "gate"), out: os.Stdout, terminal: isTerminal(os.Stdout), grace: time.Minute}
+	bed := &runner{root: *root, output: cmp.Or(*output, filepath.Join(*root, "_output", "gate")), out: os.Stdout, terminal: isTerminal(os.Stdout), grace: time.Minute}
 	switch command, names := flags.Arg(0), flags.Args()[min(1, flags.NArg()):]; command {
 	case "land":
 		chosen, err := landing(ctx, names, kept, repository)

@@ -62,6 +62,9 @@ func (r *runner) run(ctx context.Context, target *target, seed int64) result {
 	if target.draws() {
 		done.seed = cmp.Or(seed, done.started.Unix())
 	}
+	if seed != 0 { // another run of the target follows
+		done.log = filepath.Join(r.output, fmt.Sprintf("%s-%d.log", target.name, seed))
+	}
 	args := target.arguments(done.seed)
 	within, cancel := context.WithTimeout(ctx, target.timeout)
 	defer cancel()

@@ -46,7 +46,7 @@ type history struct {
 	Last ranOnce `json:"last"`
 	// Green is the last run that passed on a clean tree; nil for none.
 	Green *ranOnce `json:"green,omitempty"`
-	// FailedSeeds are those of runs that failed, the newest first.
+	// FailedSeeds are those of runs that failed and have not passed since, the newest first.
 	FailedSeeds []int64 `json:"failedSeeds,omitempty"`
 }
 
@@ -86,6 +86,7 @@ func (s store) put(target *target, ran ranOnce) error {
 	if ran.Outcome == passed && ran.Clean {
 		kept.Green = &ran
 	}
+	kept.FailedSeeds = slices.DeleteFunc(kept.FailedSeeds, func(seed int64) bool { return seed == ran.Seed })
 	if ran.Outcome == failed && ran.Seed != 0 {
 		kept.FailedSeeds = append([]int64{ran.Seed}, kept.FailedSeeds...)
 		kept.FailedSeeds = slices.Clip(kept.FailedSeeds[:min(len(kept.FailedSeeds), maxFailedSeeds)])

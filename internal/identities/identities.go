@@ -201,7 +201,8 @@ func (r *Registry) virtualNodes(ctx context.Context, reader client.Reader) ([]co
 	if !r.nodesAsked.IsZero() && time.Since(r.nodesAsked) < period {
 		return r.nodes, r.nodesErr
 	}
-	ctx, cancel := context.WithTimeout(ctx, nodesTimeout)
+	// It is asked for all tenants: the end of this one's connection is no answer.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), nodesTimeout)
 	defer cancel()
 	found, err := listNodes(ctx, r.Live)
 	switch {

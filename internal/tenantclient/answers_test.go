@@ -72,6 +72,7 @@ func TestPagesAreCountedTogether(t *testing.T) {
 		{name: "many objects", contentType: jsonType, wantPages: 3, dynamic: true, page: `{"kind":"AList","apiVersion":"g/v1","metadata":{"continue":"c"},"items":[` + strings.Repeat("{},", 399) + `{}]}`, wantErr: "limits.cachedObjects"},
 		{name: "empty containers", contentType: jsonType, wantPages: 2, page: `{"kind":"PodList","apiVersion":"v1","metadata":{"continue":"c"},"items":[{"spec":{"containers":[` + strings.Repeat("{},", 499) + `{}]}}]}`},
 		{name: "nulls in place of containers", contentType: jsonType, wantPages: 2, page: `{"kind":"PodList","apiVersion":"v1","metadata":{"continue":"c"},"items":[{"spec":{"containers":[` + strings.Repeat("null,", 499) + `null]}}]}`},
+		{name: "nulls after what is deep", contentType: jsonType, wantPages: 1, page: `{"kind":"PodList","apiVersion":"v1","metadata":{"continue":"c"},"items":[{"spec":{"containers":[{"unknown":` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + `}` + strings.Repeat(",null", 499) + `]}}]}`},
 		{name: "empty containers in protobuf", contentType: protobufType, wantPages: 2, page: messages("PodList", field(2, field(2, strings.Repeat("\x12\x00", 500))))},
 		{name: "empty strings in protobuf", contentType: protobufType, wantPages: 20, page: messages("PodList", field(2, field(1, strings.Repeat("\x72\x00", 900))))}, // finalizers
 		{name: "empty lists", contentType: jsonType, wantPages: 10, dynamic: true, page: `{"kind":"AList","apiVersion":"g/v1","metadata":{"continue":"c"},"items":[{"kind":"A","apiVersion":"g/v1","spec":[` + strings.Repeat("[],", 1999) + `[]]}]}`},
@@ -138,6 +139,9 @@ func TestListsAreCountedTogether(t *testing.T) {
 		require.Error(t, read("c"))
 		<-time.After(3 * time.Minute)
 		require.NoError(t, read("c"))
+		<-time.After(3 * time.Minute)
+		_, err = api.CoreV1().Pods("c").List(t.Context(), metav1.ListOptions{Limit: 500, Continue: "c"})
+		require.ErrorContains(t, err, "with the pages before it", "however long the next page took")
 	})
 }
 

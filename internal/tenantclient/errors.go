@@ -94,7 +94,7 @@ func cut(text string, most int, length string) string {
 	return strings.ToValidUTF8(text[:most-len(mark)], "") + mark
 }
 
-// shortEvent returns an event of a watch, without its frame, as it is, but for the text of an error.
+// shortEvent returns an event of a watch, without its frame: the same slice, but for the text of an error.
 func shortEvent(text []byte, isProtobuf bool) ([]byte, error) {
 	if len(text) <= maxMessage {
 		return text, nil

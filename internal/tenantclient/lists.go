@@ -12,14 +12,17 @@ func listOf(location *url.URL, query url.Values) string {
 	return location.Path + "?" + query.Get("labelSelector") + "&" + query.Get("fieldSelector")
 }
 
-// listPatience is how long a list is remembered after a page: longer than the next one may take.
+// listPatience is how long what became of a list counts for the others after a page.
 const listPatience = 2 * time.Minute
 
-// pages is what the pages of a list became so far. It counts until the watch begins that follows the list: by then its
-// informer has it, and soon the Account. It counts no more, either, once nobody has read on for listPatience.
+// pages is what the pages of a list became so far, for its next page. It counts for other lists, too, until the watch
+// begins that follows the list: by then its informer has it, and soon the Account. It counts for them no more, either,
+// once nobody has read on for listPatience.
 type pages struct {
 	content
-	forgets *time.Timer
+	counts *time.Timer
+	// counted is what counts for others.
+	counted int64
 }
 
 // list returns the list of which a request reads a page, and what the pages before it brought. It returns "" for what
@@ -36,16 +39,31 @@ func (b *Bounds) list(location *url.URL, query url.Values) (string, content) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return list, b.lists[list].content
+	if known, exists := b.lists[list]; exists {
+		return list, known.content
+	}
+	return list, content{}
 }
 
 // page remembers what the pages of a list brought so far.
 func (b *Bounds) page(list string, soFar content) {
-	b.listed(list)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.lists[list] = pages{content: soFar, forgets: time.AfterFunc(listPatience, func() { b.listed(list) })}
-	b.listing += soFar.memory
+	b.forget(list)
+	page := &pages{content: soFar, counted: soFar.memory}
+	page.counts = time.AfterFunc(listPatience, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.discount(page)
+	})
+	b.lists[list] = page
+	b.listing += page.counted
+}
+
+// discount lets a list count no more for others. The caller holds mu.
+func (b *Bounds) discount(of *pages) {
+	b.listing -= of.counted
+	of.counted = 0
 }
 
 // listed forgets a list.
@@ -58,8 +76,8 @@ func (b *Bounds) listed(list string) {
 // forget is listed for a caller that holds mu.
 func (b *Bounds) forget(list string) {
 	if known, exists := b.lists[list]; exists {
-		known.forgets.Stop()
-		b.listing -= known.memory
+		known.counts.Stop()
+		b.discount(known)
 		delete(b.lists, list)
 	}
 }

@@ -84,20 +84,23 @@ func (s *sink) Info(level int, message string, values ...any) {
 
 // Error implements logr.LogSink.
 func (s *sink) Error(err error, message string, values ...any) {
-	short, admitted := s.admit(values, err)
-	if !admitted {
-		return
+	if err != nil {
+		if text := err.Error(); len(text) > maxValue {
+			err = errors.New(cut(text, maxValue, strconv.Itoa(len(text))))
+		}
 	}
-	if text := fmt.Sprint(err); err != nil && len(text) > maxValue {
-		err = errors.New(cut(text, maxValue, strconv.Itoa(len(text))))
+	if short, admitted := s.admit(values, err); admitted {
+		s.LogSink.Error(err, message, short...)
 	}
-	s.LogSink.Error(err, message, short...)
 }
 
 // admit returns the values of a line as they are to be written, and whether it may be.
 func (s *sink) admit(values []any, err error) ([]any, bool) {
 	short, size := shortValues(values)
-	size += s.size + min(len(fmt.Sprint(err)), maxValue)
+	size += s.size
+	if err != nil {
+		size += len(err.Error()) // it was cut
+	}
 	if !s.logged.limiter.AllowN(time.Now(), size) {
 		s.logged.left.Add(1)
 		return nil, false

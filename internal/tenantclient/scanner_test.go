@@ -163,6 +163,7 @@ func FuzzWeights(f *testing.F) {
 		`{"items":[{"endpoints":[{},{"addresses":["",""]}],"ports":[{}]},{"metadata":{"labels":{"a":""},"finalizers":[""]}}]}`,
 		`{"items":[{"spec":{"volumeClaimTemplates":[{},{}],"template":{"spec":{"volumes":[{},{"configMap":{}}]}}}},{},{},{},{}]}`, `{"data":{"a":"b","c":""}}`,
 		`{"items":[` + strings.Repeat("{},", 50) + `{}]}`, `{"items":[` + strings.Repeat("null,", 50) + `null]}`, `{"details":{"causes":[{},{},{},{},{}]}}`,
+		`[` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + `,{},null,"",[{}],{"a":{}}]`, `{"a":` + strings.Repeat("[", 62) + `[0,{},""],{"a":[0],"b":0}` + strings.Repeat("]", 62) + `}`,
 		"{" + manyMembers(100) + "}", `{"data":{` + manyMembers(100) + "}}",
 	} {
 		f.Add(seed)

@@ -44,7 +44,7 @@ type Bounds struct {
 	objects, bytes int64
 	// lists is what the pages of each list that has not ended brought so far, by its URL without the place to continue,
 	// and listing the memory of all of them and of the answers that are being read.
-	lists   map[string]pages
+	lists   map[string]*pages
 	listing int64
 	// fail ends Serve; nil while it does not run.
 	fail context.CancelCauseFunc
@@ -53,7 +53,7 @@ type Bounds struct {
 // New returns the bounds that a tenant's policy sets.
 func New(ref *policy.Ref) *Bounds {
 	return &Bounds{
-		policy: ref, events: rate.NewLimiter(eventBytesPerSecond, eventBurst), lists: map[string]pages{},
+		policy: ref, events: rate.NewLimiter(eventBytesPerSecond, eventBurst), lists: map[string]*pages{},
 		logged: logged{limiter: rate.NewLimiter(logBytesPerSecond, logBurst)},
 	}
 }

@@ -230,7 +230,7 @@ func (b *body) readJSON(buffer []byte) error {
 			if err != nil {
 				return err
 			}
-			b.text, b.event, *current = append(b.text, event...), nil, content{}
+			b.text, b.event, *current, b.weigher = append(b.text, event...), nil, content{}, newWeigher(b.weigher.weights)
 		}
 	}
 	if err != nil {
@@ -379,8 +379,8 @@ func (b *body) admit(most content, work int64) error {
 // page notes what a page of a list held, once it was read.
 func (b *body) page() {
 	if b.list != "" {
+		b.become(0) // for it counts as the list's
 		b.bounds.page(b.list, b.before.plus(b.most))
-		b.become(0)
 	}
 }
 

@@ -24,9 +24,10 @@ type weigher struct {
 	inString, escaped bool
 	// next is whether a member or an item may begin, first whether it is the first one.
 	next, first bool
-	// objects has a 1 for no object or list, and then says of each that is open whether it is an object. Below 63 of
-	// them it takes those around for lists, which is more.
+	// objects has a 1 for no object or list, and then says of each that is open whether it is an object. deep is how
+	// many more are open than that has room for: what is in those is counted as whatever takes most.
 	objects uint64
+	deep    int
 }
 
 // aList is objects of a list right below the outermost object.
@@ -51,7 +52,11 @@ func (w *weigher) weigh(data []byte) int64 {
 			w.next = true
 			continue
 		case c == ']', c == '}':
-			w.objects = max(1, w.objects>>1)
+			if w.deep > 0 {
+				w.deep--
+			} else {
+				w.objects = max(1, w.objects>>1)
+			}
 			w.next, w.first = false, false
 			continue
 		}
@@ -61,13 +66,23 @@ func (w *weigher) weigh(data []byte) int64 {
 			w.inString = true
 		case '{':
 			memory += w.object
-			w.objects, w.next, w.first = w.objects<<1|1, true, true
+			w.open(1)
 		case '[':
 			memory += w.list
-			w.objects, w.next, w.first = w.objects<<1, true, true
+			w.open(0)
 		}
 	}
 	return memory
+}
+
+// open begins an object, which is a 1, or a list.
+func (w *weigher) open(object uint64) {
+	if w.deep > 0 || w.objects >= 1<<63 {
+		w.deep++
+	} else {
+		w.objects = w.objects<<1 | object
+	}
+	w.next, w.first = true, true
 }
 
 // begin returns what a member or an item takes that begins with a character.
@@ -76,6 +91,8 @@ func (w *weigher) begin(c byte) (memory int64) {
 		return 0
 	}
 	switch {
+	case w.deep > 0:
+		memory = max(w.member, w.structure, w.item)
 	case w.objects&1 == 1:
 		memory = w.member
 	case (c == '{' || c == 'n') && w.objects == aList:
@@ -86,6 +103,8 @@ func (w *weigher) begin(c byte) (memory int64) {
 		memory = w.item
 	}
 	switch {
+	case w.first && w.deep > 0:
+		memory += max(w.firstMember, w.firstItem)
 	case w.first && w.objects&1 == 1:
 		memory += w.firstMember
 	case w.first:

@@ -46,7 +46,7 @@ func (s *clientStream) Close() error {
 	return s.Conn.Close()
 }
 
-// batchListener wraps each connection that strangers let in in a batchConn, and closes the others.
+// batchListener wraps each accepted connection in a batchConn, which is a stranger's.
 type batchListener struct {
 	net.Listener
 	strangers *strangers
@@ -54,16 +54,13 @@ type batchListener struct {
 
 // Accept implements net.Listener.
 func (l batchListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if accepted := (&batchConn{Conn: conn}); l.strangers.admit(accepted) {
-			return accepted, nil
-		}
-		_ = conn.Close() // the client sees that
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
 	}
+	accepted := &batchConn{Conn: conn}
+	l.strangers.admit(accepted)
+	return accepted, nil
 }
 
 // batchConn is the connection below TLS. Writes between cork and flush are collected, and flush writes them as one.

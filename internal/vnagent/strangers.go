@@ -11,47 +11,32 @@ import (
 // and each connection holds some 50 KiB.
 const maxStrangers = 1024
 
-// strangers are the connections whose clients nobody knows. At maxStrangers the address with the most of them gives way
-// to one with fewer: a tenant's API server is let in while pods try to keep it out. It is safe for concurrent use; the
-// zero value is ready.
+// strangers are the connections whose clients nobody knows. At maxStrangers one of the address with the most of them
+// gives way to each that comes: a tenant's API server, which is a stranger for a handshake and a request, is let in
+// while pods try to keep it out, be it from their address. It is safe for concurrent use; the zero value is ready.
 type strangers struct {
 	mu     sync.Mutex
 	from   map[string]map[*batchConn]struct{}
 	number int
 }
 
-// admit counts the connection until it is closed or becomes a tenant's. False if it is one too many: the caller closes
-// it.
-func (s *strangers) admit(conn *batchConn) bool {
+// admit counts the connection until it is closed or becomes a tenant's.
+func (s *strangers) admit(conn *batchConn) {
 	address := conn.RemoteAddr().String()
 	if host, _, err := net.SplitHostPort(address); err == nil {
 		address = host
 	}
-	instead, admitted := s.add(conn, address)
-	if instead != nil {
+	if instead := s.add(conn, address); instead != nil {
 		_ = instead.Close()
 	}
-	return admitted
 }
 
-// add returns whether the connection was added, and what is to be closed for it.
-func (s *strangers) add(conn *batchConn, address string) (instead *batchConn, added bool) {
+// add returns what is to be closed for the connection, nil for nothing.
+func (s *strangers) add(conn *batchConn, address string) (instead *batchConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.number >= maxStrangers {
-		most := address
-		for other, connections := range s.from {
-			if len(connections) > len(s.from[most])+1 {
-				most = other
-			}
-		}
-		for instead = range s.from[most] {
-			break
-		}
-		if most == address || instead == nil {
-			return nil, false
-		}
-		s.remove(instead, most)
+		instead = s.takeOne()
 	}
 	if s.from == nil {
 		s.from = map[string]map[*batchConn]struct{}{}
@@ -66,7 +51,22 @@ func (s *strangers) add(conn *batchConn, address string) (instead *batchConn, ad
 		defer s.mu.Unlock()
 		s.remove(conn, address)
 	}
-	return instead, true
+	return instead
+}
+
+// takeOne takes out any connection of the address that has the most.
+func (s *strangers) takeOne() *batchConn {
+	most := ""
+	for address, connections := range s.from {
+		if len(connections) > len(s.from[most]) {
+			most = address
+		}
+	}
+	for conn := range s.from[most] {
+		s.remove(conn, most)
+		return conn
+	}
+	return nil
 }
 
 // remove takes out a connection, if it is there.

@@ -35,31 +35,30 @@ func closed(connections []*batchConn) (number int) {
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	var all strangers
-	open := func(address string) (*batchConn, bool) {
+	open := func(address string) *batchConn {
 		conn := &batchConn{Conn: &from{address: address}}
-		return conn, all.admit(conn)
+		all.admit(conn)
+		return conn
 	}
 	var pods []*batchConn
 	for i := range maxStrangers {
-		conn, admitted := open(fmt.Sprintf("10.0.0.%d", i%2))
-		require.True(t, admitted)
-		pods = append(pods, conn)
+		pods = append(pods, open(fmt.Sprintf("10.0.0.%d", i%2)))
 	}
-	_, admitted := open("10.0.0.0")
-	require.False(t, admitted, "it has as many as anybody")
 	require.Zero(t, closed(pods))
+	last := open("10.0.0.0")
+	require.Equal(t, 1, closed(pods), "one for each that comes")
+	require.Zero(t, closed([]*batchConn{last}), "also from an address that has the most")
+	pods = append(pods, last)
 
 	var server []*batchConn
 	for range 300 {
-		conn, admitted := open("192.0.2.1")
-		require.True(t, admitted)
-		server = append(server, conn)
+		server = append(server, open("192.0.2.1"))
 	}
-	require.Equal(t, 300, closed(pods), "one for each")
+	require.Equal(t, 301, closed(pods))
+	require.Zero(t, closed(server), "others have more")
 	require.Equal(t, maxStrangers, all.number)
 	for range 300 {
-		conn, _ := open("192.0.2.1")
-		server = append(server, conn)
+		server = append(server, open("192.0.2.1"))
 	}
 	require.InDelta(t, maxStrangers/3, len(all.from["192.0.2.1"]), 1, "three addresses have as many each")
 
@@ -79,8 +78,8 @@ func TestKnown(t *testing.T) {
 	key := limitKey{clusterKey: "a", what: connection}
 	begin := func() (func(), bool) { return known.begin(key, 1) }
 	first, second := &batchConn{Conn: &from{address: "192.0.2.1"}}, &batchConn{Conn: &from{address: "192.0.2.1"}}
-	require.True(t, all.admit(first))
-	require.True(t, all.admit(second))
+	all.admit(first)
+	all.admit(second)
 	require.True(t, first.become(begin))
 	require.True(t, first.become(begin), "with its next request")
 	require.Equal(t, 1, all.number)

@@ -52,7 +52,8 @@ type Key struct {
 // that a tenant has in processing: client-go does not call it in Done, and its Done wakes no Get that waits while the
 // only keys left are of tenants at their bound.
 //
-// Get, Add and Done cost O(log n) with n tenants. All methods may be called concurrently.
+// Get, Add and Done cost O(log n) with n tenants, and Get looks at each key in processing. All methods may be called
+// concurrently.
 type Queue struct {
 	clock       clock.WithDelayedExecution
 	weight      func(tenant string) int

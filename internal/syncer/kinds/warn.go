@@ -78,8 +78,8 @@ const (
 	// ReasonVolumeUnused: a claim is bound to another volume than the one that the super cluster has made for it. The
 	// super claim and its volume stay, and count, until the claim is deleted.
 	ReasonVolumeUnused = "VolumeUnused"
-	// ReasonTolerationsLeftOut: a pod has tolerations that the TenantPolicy does not let it have (pods.tolerations). It
-	// is there without them.
+	// ReasonTolerationsLeftOut: a pod has tolerations that the TenantPolicy does not let it have (pods.tolerations), or
+	// more than 64. It is there without them.
 	ReasonTolerationsLeftOut = "TolerationsLeftOut"
 	// ReasonSuperPodDeleted: the super pod of a bound pod is being deleted, as by a drain, or is gone; the syncer
 	// deletes the pod in the tenant.
