@@ -79,7 +79,7 @@ start_clusters() {
   for index in "${!pids[@]}"; do
     wait "${pids[index]}" || failed+=("${CLUSTERS[index]}")
   done
-  ((${#failed[@]} == 0)) && return
+  ((${#failed[@]} == 0)) && return 0
   echo "these control planes did not start: ${failed[*]}" >&2
   return 1
 }
@@ -220,7 +220,7 @@ kill_all() {
 # check_folder: fails where $OUT holds files that are not a pool's, because remove_folder removes it as a whole. A
 # pool's has a folder pids.
 check_folder() {
-  [[ ! -d $OUT || $OUT == "$ROOT"/_output/* || -d $OUT/pids || -z $(ls -A "$OUT") ]] && return
+  [[ ! -d $OUT || $OUT == "$ROOT"/_output/* || -d $OUT/pids || -z $(ls -A "$OUT") ]] && return 0
   echo "$OUT holds files that are not of a pool, and would be removed: name a folder that does not exist, or is empty" >&2
   return 1
 }
@@ -235,7 +235,7 @@ remove_folder() {
 # clean` too.
 stop_pool() {
   local name file
-  check_folder || return
+  check_folder || return 1
   [[ -d $OUT ]] || return 0
   for name in "${PROGRAMS[@]}"; do
     kill_program "$name"
@@ -243,6 +243,6 @@ stop_pool() {
   for file in "$OUT"/pids/link-*; do
     kill_program "${file##*/}" KILL # one that is cut ends by nothing less
   done
-  kill_all processes || return
+  kill_all processes || return 1
   remove_folder
 }

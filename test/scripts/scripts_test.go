@@ -104,6 +104,7 @@ func TestWhatHasNoPIDFileIsEnded(t *testing.T) {
 	)
 	for name, script := range map[string]string{
 		"a program of the demo":                                 pool + foreign + program + "stop_pool" + ended,
+		"a program of the demo, by a script that has failed":    pool + foreign + program + "(trap stop_pool EXIT; exit 1) || true" + ended,
 		"a program of the bed":                                  bed + foreign + program + "stop_bed" + ended,
 		"a program of the demo, its checkout reached by a link": linked + pool + foreign + inBin + "stop_pool" + ended + `; rm "$PWD"`,
 		"a program of the bed, its checkout reached by a link":  linked + bed + foreign + inBin + "stop_bed" + ended + `; rm "$PWD"`,

@@ -56,13 +56,13 @@ save_machine() {
 # settings.
 stop_bed() {
   local name value path other
-  check_folder || return
+  check_folder || return 1
   other=$(other_bed)
   if [[ -n $other ]]; then
     echo "the bed of $other runs on this machine: make realnodes-down takes it down where it was started" >&2
     return 1
   fi
-  kill_all bed_processes || return
+  kill_all bed_processes || return 1
   stop_network
   remove_cgroups
   bed_mounts | while read -r path; do umount -n "$path" || umount -n --lazy "$path"; done

@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/superpool/superpool/test/controlplane/launch"
 )
 
 // run runs the command.
@@ -62,15 +65,19 @@ func TestStart(t *testing.T) {
 	folder, bin := t.TempDir(), t.TempDir()
 	// It ends at once, and start says so: what starts has no test that ends it.
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "kube-scheduler"), []byte("#!/bin/sh\n"), 0o700))
-	require.ErrorContains(t, run(t, "start", "kube-scheduler", "--name", "r1", "--folder", folder, "--bin", bin, "--first-port", "21005", "--address", "10.213.0.1"), "it ended")
+	ports, release, err := launch.ReservePorts() // nobody else answers there
+	require.NoError(t, err)
+	defer release()
+	first := fmt.Sprint(ports.Scheduler - 4)
+	require.ErrorContains(t, run(t, "start", "kube-scheduler", "--name", "r1", "--folder", folder, "--bin", bin, "--first-port", first, "--address", "10.213.0.1"), "it ended")
 	require.FileExists(t, filepath.Join(folder, "pids", "kube-scheduler-r1"))
 	require.Equal(t, "kube-apiserver-kubelet-client", leaf(t, filepath.Join(folder, "pki", "r1", "kubelet-client")).Subject.CommonName)
 	log, err := os.ReadFile(filepath.Join(folder, "logs", "kube-scheduler-r1.log"))
 	require.NoError(t, err)
-	require.Contains(t, string(log), "--secure-port=21009")
+	require.Contains(t, string(log), fmt.Sprint("--secure-port=", ports.Scheduler))
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(folder, "r1.kubeconfig"))
 	require.NoError(t, err)
-	require.Equal(t, "https://10.213.0.1:21005", config.Host)
+	require.Equal(t, "https://10.213.0.1:"+first, config.Host)
 }
 
 func TestRefused(t *testing.T) {
