@@ -28,7 +28,9 @@ func TestLogsAreBounded(t *testing.T) {
 		{name: "texts", log: func(logger klog.Logger) { logger.V(2).Info("Refused", "reason", long) }, want: "(cut, of 100000 bytes)"},
 		{name: "objects", log: func(logger klog.Logger) { logger.Info("Unexpected", "object", object) }, want: "*v1.ConfigMap"},
 		{name: "events", log: func(logger klog.Logger) { logger.Info("Unexpected", "event", watch.Event{Type: "ODD", Object: object}) }, want: "event ODD"},
-		{name: "values of a logger", log: func(logger klog.Logger) { klog.LoggerWithValues(klog.LoggerWithName(logger, "a"), "b", long).Info("Reading") }, want: "(cut, of 100000 bytes)"},
+		{name: "values of a logger", log: func(logger klog.Logger) {
+			klog.LoggerWithValues(klog.LoggerWithName(logger, "a"), "b", long).Info("Reading")
+		}, want: "(cut, of 100000 bytes)"},
 		{name: "short lines", log: func(logger klog.Logger) { logger.Info("Reading") }, want: "Reading"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
