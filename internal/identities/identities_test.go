@@ -177,6 +177,20 @@ func TestNodesThatAreNotCached(t *testing.T) {
 		_, err = registry.First(t.Context(), a, uid)
 		require.NoError(t, err)
 	})
+	live := interceptor.NewClient(metaCluster(t, virtualNode("r2", 1, uid)).(client.WithWatch), interceptor.Funcs{
+		List: func(ctx context.Context, to client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if _, nodes := list.(*corev1.NodeList); nodes && ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return to.List(ctx, list, options...)
+		},
+	})
+	registry, claim := &Registry{Live: live, Cached: metaCluster(t), NodesLive: true}, OfVirtualCluster(virtualCluster("a", 5, uid), uid)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	first, err := registry.First(ctx, claim, uid)
+	require.NoError(t, err, "it is asked for all tenants, not for the one whose connection ends")
+	require.Equal(t, "super cluster r2", holder(first))
 }
 
 // TestOneIsFirst: of any claims on one control plane that are recorded, all but one see another one before them.
