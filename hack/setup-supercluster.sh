@@ -137,8 +137,9 @@ YAML
 }
 
 dir=$out/cluster_$id
-mkdir -p "$dir" || fail "cannot make $dir"
 umask 077 # the files hold credentials
+mkdir -p "$dir" || fail "cannot make $dir"
+rm -f "$dir"/{scheduler,syncer}.kubeconfig "$dir"/secret-for-{scheduler,vc-syncer}.yaml # others may read existing ones
 write_kubeconfig vc-scheduler "$dir/scheduler.kubeconfig"
 write_kubeconfig syncer "$dir/syncer.kubeconfig"
 

@@ -75,13 +75,13 @@ func (p *Policy) checkStorageClass(claim *claim, found *refusals) {
 	}
 	switch {
 	case class == nil:
-		if _, listed := p.pods.storageClasses[""]; !listed {
+		if !p.lists(StorageClasses, "") {
 			found.add(where, "a claim of the default StorageClass is not allowed: pods.storageClasses allows %s", allowed)
 		}
 	case *class == "":
 		found.add(where, "a claim without StorageClass would be bound to a volume that exists: pods.storageClasses allows %s", allowed)
 	default:
-		if _, listed := p.pods.storageClasses[*class]; !listed {
+		if !p.lists(StorageClasses, *class) {
 			found.add(where, "StorageClass %s is not allowed: pods.storageClasses allows %s", *class, allowed)
 		}
 	}

@@ -13,15 +13,13 @@ import (
 
 // podRules is a compiled PodRules.
 type podRules struct {
-	security       api.Level
-	volumes        []bool // by index in volumeKinds
-	storageClasses map[string]struct{}
-	tolerations    map[string][]corev1.TaintEffect
+	security    api.Level
+	volumes     []bool // by index in volumeKinds
+	tolerations map[string][]corev1.TaintEffect
 	// toleratedTaints are those of tolerations, as messages have them.
 	toleratedTaints names
 	// nodeKeys are the labels of super nodes that super pods may name, and tenantKeys those that tenants may.
 	nodeKeys, tenantKeys map[string]struct{}
-	runtimeClasses       map[string]struct{}
 	// superClasses are the PriorityClasses that pods may have.
 	superClasses []string
 }
@@ -34,7 +32,7 @@ func newPodRules(spec *tenancyv1alpha1.TenantPolicySpec) (podRules, error) {
 	}
 	compiled := podRules{
 		security: level, volumes: make([]bool, len(volumeKinds)),
-		storageClasses: setOf(rules.StorageClasses), nodeKeys: setOf(rules.NodeSelectorKeys), runtimeClasses: setOf(rules.RuntimeClasses),
+		nodeKeys: setOf(rules.NodeSelectorKeys),
 	}
 	compiled.tenantKeys = setOf(slices.Concat(rules.NodeSelectorKeys, ownLabels))
 	for i := range rules.PriorityClasses {
@@ -100,7 +98,7 @@ func (p *Policy) checkRuntimeClass(spec *corev1.PodSpec, found *refusals) {
 	if name == p.spec.Pods.RuntimeClass {
 		return
 	}
-	if _, allowed := p.pods.runtimeClasses[name]; allowed {
+	if p.MayOffer(RuntimeClasses, name) {
 		return
 	}
 	allowed := names(p.spec.Pods.RuntimeClasses)

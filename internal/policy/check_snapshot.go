@@ -1,8 +1,6 @@
 package policy
 
 import (
-	"slices"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/superpool/superpool/internal/claimhome"
@@ -19,7 +17,7 @@ func (p *Policy) checkSnapshot(snapshot *unstructured.Unstructured, found *refus
 		found.add("spec.source.volumeSnapshotContentName", "a snapshot may not name a VolumeSnapshotContent, as %q: it is taken of a claim", content)
 	}
 	class, _, _ := unstructured.NestedString(snapshot.Object, "spec", "volumeSnapshotClassName")
-	if allowed := p.spec.Offers.VolumeSnapshotClasses; !slices.Contains(allowed, class) {
+	if allowed := p.spec.Offers.VolumeSnapshotClasses; !p.lists(VolumeSnapshotClasses, class) {
 		named := "VolumeSnapshotClass " + class
 		if class == "" {
 			named = "a snapshot of the default VolumeSnapshotClass"

@@ -17,25 +17,41 @@ const (
 	VolumeSnapshotClasses = "volumesnapshotclasses"
 )
 
-func offers(spec *tenancyv1alpha1.TenantPolicySpec) map[string]map[string]struct{} {
-	byResource := map[string]map[string]struct{}{
+// AllClasses stands for every name in a list of classes, and not for the default class of a super cluster, which is "".
+const AllClasses = "*"
+
+// classes are the names of classes that a policy lists.
+type classes map[string]struct{}
+
+// has returns whether a class is listed, by its name or by AllClasses.
+func (c classes) has(name string) bool {
+	_, listed := c[name]
+	return listed || name != "" && c.all()
+}
+
+func (c classes) all() bool {
+	_, all := c[AllClasses]
+	return all
+}
+
+func offers(spec *tenancyv1alpha1.TenantPolicySpec) map[string]classes {
+	return map[string]classes{
 		StorageClasses: setOf(spec.Pods.StorageClasses), RuntimeClasses: setOf(spec.Pods.RuntimeClasses),
 		PriorityClasses: setOf(spec.Offers.PriorityClasses), IngressClasses: setOf(append(slices.Clone(spec.Traffic.IngressClasses), spec.Traffic.IngressClass)),
 		DeviceClasses: setOf(spec.Offers.DeviceClasses), VolumeSnapshotClasses: setOf(spec.Offers.VolumeSnapshotClasses),
 	}
-	for _, names := range byResource {
-		delete(names, "") // the default class of a super cluster, by no name
-	}
-	return byResource
 }
 
-// Offers returns the names of the objects of a resource that super clusters may offer to the tenant, sorted.
-func (p *Policy) Offers(resource string) []string {
-	return slices.Sorted(maps.Keys(p.offers[resource]))
+// Offers returns the names of the objects of a resource that super clusters may offer to the tenant, sorted, and
+// whether they may offer all that they have.
+func (p *Policy) Offers(resource string) (names []string, all bool) {
+	listed := p.offers[resource]
+	names = slices.Sorted(maps.Keys(listed))
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" || name == AllClasses }), listed.all()
 }
 
 // MayOffer returns whether super clusters may offer the object of a resource with that name to the tenant.
-func (p *Policy) MayOffer(resource, name string) bool {
-	_, listed := p.offers[resource][name]
-	return listed
-}
+func (p *Policy) MayOffer(resource, name string) bool { return name != "" && p.lists(resource, name) }
+
+// lists returns whether the tenant may name an object of a resource; "" is for the default class of a super cluster.
+func (p *Policy) lists(resource, name string) bool { return p.offers[resource].has(name) }

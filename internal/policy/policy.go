@@ -30,7 +30,7 @@ type Policy struct {
 	metadata                metadata
 	traffic                 traffic
 	objects                 map[string]objectLimit
-	offers                  map[string]map[string]struct{} // names by resource
+	offers                  map[string]classes // by resource
 	poolCIDRs, allowedCIDRs []netip.Prefix
 }
 

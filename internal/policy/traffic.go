@@ -28,10 +28,12 @@ type traffic struct {
 	// hosts are whole ones, below are suffixes that begin with a dot.
 	hosts, below []string
 	anyHost      bool
+	// loadBalancers are classes of load balancers.
+	loadBalancers classes
 }
 
 func newTraffic(rules *tenancyv1alpha1.TrafficRules) traffic {
-	var compiled traffic
+	compiled := traffic{loadBalancers: setOf(rules.LoadBalancerClasses)}
 	for _, key := range rules.Annotations {
 		if prefix, found := strings.CutSuffix(key, "*"); found {
 			compiled.prefixes = append(compiled.prefixes, prefix)
@@ -103,7 +105,7 @@ func (p *Policy) checkTraffic(resource string, annotations map[string]string, fo
 
 // allowsLoadBalancerClass reports whether Services may name a class; all may have "", none.
 func (p *Policy) allowsLoadBalancerClass(class string) bool {
-	return class == "" || slices.Contains(p.spec.Traffic.LoadBalancerClasses, class)
+	return class == "" || p.traffic.loadBalancers.has(class)
 }
 
 // AllowsLoadBalancer reports whether the policy allows load balancers, and the class of this one.
@@ -113,7 +115,7 @@ func (p *Policy) AllowsLoadBalancer(service *corev1.Service) bool {
 
 // AllowsIngressClass reports whether Ingresses may name an IngressClass of super clusters.
 func (p *Policy) AllowsIngressClass(class string) bool {
-	return class != "" && (class == p.spec.Traffic.IngressClass || slices.Contains(p.spec.Traffic.IngressClasses, class))
+	return p.MayOffer(IngressClasses, class)
 }
 
 // AllowsIngresses reports whether the policy allows any Ingress.

@@ -217,7 +217,7 @@ func (t *Tenants) engage(ctx context.Context, tenant *tenants.Tenant, cfg *rest.
 
 // showsClass returns whether a policy shows its tenant a StorageClass of super clusters.
 func showsClass(ref *policy.Ref) func(class string) bool {
-	return func(class string) bool { return slices.Contains(ref.Get().Spec().Pods.StorageClasses, class) }
+	return func(class string) bool { return ref.Get().MayOffer(policy.StorageClasses, class) }
 }
 
 // choices returns the choices of a tenant's pod scheduler, nil where it runs in another process.

@@ -55,7 +55,7 @@ func TestBinding(t *testing.T) {
 		for i := range 4 { // so that the tenant has Nodes
 			p.attacker.runs(t, newPod(t, namespace, fmt.Sprint("before-", i), ""))
 		}
-		stop := p.attacker.schedule(t)
+		stop := p.attacker.schedule(t, corev1.DefaultSchedulerName)
 		defer stop()
 		tried := 0
 		eventually(t, "an Event "+boundByTenant, func(ctx context.Context) (bool, any) { // it starts slower than pods do
@@ -96,13 +96,21 @@ func (c *tenant) bind(t *testing.T, pod *corev1.Pod, super *cluster) {
 	require.NoError(t, c.SubResource("binding").Create(t.Context(), pod.DeepCopy(), binding))
 }
 
-// schedule starts a kube-scheduler in the tenant's control plane, and returns a function that stops it.
-func (c *tenant) schedule(t *testing.T) (stop func()) {
+// schedule starts a kube-scheduler in the tenant's control plane, for pods with that scheduler name, and returns a
+// function that stops it.
+func (c *tenant) schedule(t *testing.T, schedulerName string) (stop func()) {
 	t.Helper()
 	binary, err := filepath.Abs(filepath.Join("..", "..", "bin", "kube-scheduler"))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	command := exec.CommandContext(ctx, binary, "--kubeconfig", filepath.Join(c.pool.dir, c.name+".kubeconfig"), "--leader-elect=false", "--secure-port=0")
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {kubeconfig: %q}
+leaderElection: {leaderElect: false}
+profiles: [{schedulerName: %q}]
+`, filepath.Join(c.pool.dir, c.name+".kubeconfig"), schedulerName), 0o600))
+	command := exec.CommandContext(ctx, binary, "--config", config, "--secure-port=0")
 	log, err := os.Create(filepath.Join(c.pool.dir, "logs", "kube-scheduler-of-"+c.name+".log"))
 	require.NoError(t, err)
 	command.Stdout, command.Stderr = log, log

@@ -26,8 +26,8 @@ import (
 )
 
 // TestSiege: tenants try, for as long as the variable SIEGE says, what ended the programs or took what is another's
-// before, while the neighbour creates a pod each second. The neighbour's pods run as fast as before, and no program has
-// ended.
+// before, while the neighbour creates a pod each second. The neighbour's pods run as fast as while the same tenants ask
+// for as much and attack nobody, and no program has ended.
 func TestSiege(t *testing.T) {
 	p := connect(t)
 	names := strings.Fields(os.Getenv("ATTACKERS"))
@@ -35,41 +35,86 @@ func TestSiege(t *testing.T) {
 	require.NoError(t, err, "SIEGE says for how long")
 	require.GreaterOrEqual(t, len(names), 3, "ATTACKERS names the tenants that attack")
 	namespace := p.neighbour.place(t, "besieged", "", hard("requests.cpu", "1", "requests.memory", "1Gi", "pods", "40"))
-	pids := p.programs(t)
-	before := p.neighbour.latencies(t, namespace, "before", time.Minute)
-
-	ctx, stop := context.WithCancel(t.Context())
-	var attackers sync.WaitGroup
-	var rounds sync.Map
-	for i, name := range names {
+	arenas := map[string]string{}
+	for _, name := range names {
 		besieger := p.tenant(t, name)
-		arena := besieger.arena(t, "siege")
-		end := besieger.schedule(t)
-		defer end()
-		besieger.create(t, deployment(t, arena, "app", 6))
-		attackers.Go(func() {
-			for round := 0; ctx.Err() == nil; round++ {
-				besieger.besiege(ctx, arena, fmt.Sprint("p", round))
-				p.impersonate(ctx, t, name, []string{"neighbour", "r1", "meta", names[(i+1)%len(names)]}[round%4])
-				rounds.Store(name, round)
+		arenas[name] = besieger.arena(t, "siege")
+		besieger.create(t, deployment(t, arenas[name], "app", 6))
+	}
+	pids := p.programs(t)
+	idle := p.neighbour.latencies(t, namespace, "idle", time.Minute)
+
+	end := p.together(t, names, "another-scheduler", func(ctx context.Context, besieger *tenant, round int) {
+		besieger.behave(ctx, arenas[besieger.name], fmt.Sprint("h", round))
+	})
+	busy := p.neighbour.latencies(t, namespace, "busy", length/2)
+	end()
+
+	end = p.together(t, names, corev1.DefaultSchedulerName, func(ctx context.Context, besieger *tenant, round int) {
+		besieger.besiege(ctx, arenas[besieger.name], fmt.Sprint("p", round))
+		next := names[(slices.Index(names, besieger.name)+1)%len(names)]
+		p.impersonate(ctx, t, besieger.name, []string{"neighbour", "r1", "meta", next}[round%4])
+	})
+	besieged := p.neighbour.latencies(t, namespace, "first", length/2)
+	restore := p.lead(t, names[2], p.server(t, p.tenant(t, names[2]).cluster, twoPodsOfOneUID))
+	besieged = append(besieged, p.neighbour.latencies(t, namespace, "second", length/2)...)
+	restore()
+	end()
+
+	t.Logf("the neighbour's pods run after (median, 90 %%, slowest): idle %s, busy %s, besieged %s",
+		quantiles(idle), quantiles(busy), quantiles(besieged))
+	require.Equal(t, pids, p.programs(t), "a program has ended")
+	require.Less(t, quantile(besieged, 0.5), 2*quantile(busy, 0.5)+time.Second, "the neighbour notices the siege")
+}
+
+// together lets each tenant do something again and again, beside a kube-scheduler of its own for pods of a scheduler
+// name, until end is called.
+func (p *pool) together(t *testing.T, names []string, scheduler string, do func(context.Context, *tenant, int)) (end func()) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for _, name := range names {
+		one := p.tenant(t, name)
+		endScheduler := one.schedule(t, scheduler)
+		all.Go(func() {
+			defer endScheduler()
+			round := 0
+			for ; ctx.Err() == nil; round++ {
+				do(ctx, one, round)
 			}
+			t.Logf("%s: %d rounds beside a kube-scheduler for %s", name, round, scheduler)
 		})
 	}
-	duringFirst := p.neighbour.latencies(t, namespace, "first", length/2)
-	restore := p.lead(t, names[2], p.server(t, p.tenant(t, names[2]).cluster, twoPodsOfOneUID))
-	duringSecond := p.neighbour.latencies(t, namespace, "second", length/2)
-	restore()
-	stop()
-	attackers.Wait()
-
-	during := append(duringFirst, duringSecond...)
-	for _, name := range names {
-		round, _ := rounds.Load(name)
-		t.Logf("%s tried %v rounds", name, round)
+	return func() {
+		stop()
+		all.Wait()
 	}
-	t.Logf("the neighbour's pods run after (median, 90 %%, slowest): before %s, during %s", quantiles(before), quantiles(during))
-	require.Equal(t, pids, p.programs(t), "a program has ended")
-	require.Less(t, quantile(during, 0.5), 3*quantile(before, 0.5)+time.Second, "the neighbour notices the siege")
+}
+
+// behave asks for as much as besiege, and attacks nobody.
+func (c *tenant) behave(ctx context.Context, namespace, name string) {
+	resources := corev1.ResourceRequirements{Requests: hard("cpu", "5m", "memory", "8Mi")}
+	pods := []*corev1.Pod{}
+	for _, suffix := range []string{"", "-at-once"} {
+		pods = append(pods, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + suffix},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "registry.example/app", Resources: resources}}},
+		})
+	}
+	for _, pod := range pods {
+		_ = c.Create(ctx, pod)
+	}
+	for range 50 { // until it runs
+		if c.Get(ctx, client.ObjectKeyFromObject(pods[0]), pods[0]) != nil || pods[0].Status.Phase == corev1.PodRunning {
+			break
+		}
+		<-time.After(interval)
+	}
+	for _, pod := range pods {
+		_ = c.Delete(ctx, pod, client.GracePeriodSeconds(0))
+	}
+	_ = c.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(namespace), client.MatchingLabels{"app": "app"})
+	<-time.After(3 * time.Second)
 }
 
 // latencies creates pods for a while, one each second, and returns how long each took to run.

@@ -212,10 +212,10 @@ type TenantLimits struct {
 
 // ObjectLimit bounds the objects of one resource.
 type ObjectLimit struct {
-	// resource is the plural name of the resource, such as configmaps.
+	// resource is the plural name of a resource that goes down to super clusters, such as configmaps. tokens are the
+	// Secrets with the tokens of pods, namespaces the super namespaces.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Enum=configmaps;endpointslices;ingresses;namespaces;networkpolicies;persistentvolumeclaims;poddisruptionbudgets;pods;secrets;serviceaccounts;services;tokens;volumesnapshots
 	Resource string `json:"resource"`
 	// count is the number of objects.
 	// +required
@@ -238,11 +238,12 @@ type PodRules struct {
 	// +listType=set
 	// +kubebuilder:default={configMap,secret,downwardAPI,projected,emptyDir,image}
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Enum=awsElasticBlockStore;azureDisk;azureFile;cephfs;cinder;configMap;csi;downwardAPI;emptyDir;ephemeral;fc;flexVolume;flocker;gcePersistentDisk;gitRepo;glusterfs;hostPath;image;iscsi;nfs;persistentVolumeClaim;photonPersistentDisk;portworxVolume;projected;quobyte;rbd;scaleIO;secret;storageos;vsphereVolume
 	Volumes []string `json:"volumes"`
 
-	// storageClasses lists the StorageClasses of super clusters that claims may name, and that the tenant has. Claims
-	// may name no volume, no selector and no data source.
+	// storageClasses lists the StorageClasses of super clusters that claims may name, and that the tenant has: "*" stands
+	// for all of them, and "" for the default class, of claims that name none. Claims may name no volume, no selector
+	// and no data source but a VolumeSnapshot.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -273,7 +274,8 @@ type PodRules struct {
 	// +kubebuilder:validation:MaxProperties=32
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
-	// runtimeClasses lists the RuntimeClasses of super clusters that pods may name, and that the tenant has.
+	// runtimeClasses lists the RuntimeClasses of super clusters that pods may name, and that the tenant has; "*" stands
+	// for all of them.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -380,10 +382,10 @@ type MetadataRules struct {
 
 // ResourceMetadata is MetadataRules of one resource.
 type ResourceMetadata struct {
-	// resource is the plural name of the resource, such as pods.
+	// resource is the plural name of a resource that goes down to super clusters, such as pods. SyncPolicies have rules
+	// of their own for what they let down.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Enum=configmaps;endpointslices;ingresses;namespaces;networkpolicies;persistentvolumeclaims;poddisruptionbudgets;pods;secrets;serviceaccounts;services;volumesnapshots
 	Resource string `json:"resource"`
 	// labels lists domains of label keys besides those of all resources.
 	// +optional
@@ -419,8 +421,8 @@ type OfferRules struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	DeviceClasses []string `json:"deviceClasses,omitempty"`
 	// volumeSnapshotClasses lists VolumeSnapshotClasses, where super cluster and tenant have the CRD. VolumeSnapshots
-	// may name these; "" stands for the super cluster's default class, of those that name none. Empty: there are no
-	// snapshots.
+	// may name these; "*" stands for all of them, and "" for the super cluster's default class, of those that name none.
+	// Empty: there are no snapshots.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -460,8 +462,9 @@ type NetworkRules struct {
 // balancers there may be is in limits. Load balancers and Ingresses of a namespace are in one super cluster, its home;
 // pods in all super clusters are behind them.
 type TrafficRules struct {
-	// loadBalancerClasses lists the values of spec.loadBalancerClass that Services may have. One without a class is for
-	// the default of the super cluster. List a class, too, that an admission webhook there gives to those without.
+	// loadBalancerClasses lists the values of spec.loadBalancerClass that Services may have, "*" for all. One without a
+	// class is for the default of the super cluster. List a class, too, that an admission webhook there gives to those
+	// without.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -469,7 +472,7 @@ type TrafficRules struct {
 	LoadBalancerClasses []string `json:"loadBalancerClasses,omitempty"`
 
 	// ingressClasses lists the IngressClasses of super clusters that Ingresses may name, and that the tenant has in its
-	// control plane. Empty: there are no Ingresses, unless ingressClass names one.
+	// control plane; "*" stands for all of them. Empty: there are no Ingresses, unless ingressClass names one.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64

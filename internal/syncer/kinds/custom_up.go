@@ -45,11 +45,18 @@ func (c *Custom) show(superObject, tenantObject *unstructured.Unstructured) {
 	tenantObject.Object = shown.Object
 }
 
-// names returns the names of the objects that may be offered to a tenant, but for rows that raise.
-func (row *offered) names(tenant *Tenant) []string {
+// names returns the names of the objects that may be offered to a tenant, but for rows that raise. Where a policy lists
+// all, these are those that the super cluster has.
+func (e *Env) names(tenant *Tenant, row *offered) []string {
 	switch {
 	case row.custom == nil:
-		return tenant.Policy.Get().Offers(row.resource)
+		names, all := tenant.Policy.Get().Offers(row.resource)
+		if all {
+			for _, object := range e.SuperCache.List(row.name) {
+				names = append(names, object.GetName())
+			}
+		}
+		return names
 	case !row.custom.mayOffer(tenant):
 		return nil
 	}
@@ -63,7 +70,11 @@ func (c *Custom) mayOffer(tenant *Tenant) bool {
 
 // wanted returns whether anything may be offered to a tenant.
 func (row *offered) wanted(tenant *Tenant) bool {
-	return row.raises() && row.custom.mayOffer(tenant) || len(row.names(tenant)) > 0
+	if row.custom != nil {
+		return row.custom.mayOffer(tenant) && (row.raises() || len(row.custom.Rules.Spec.Names) > 0)
+	}
+	names, all := tenant.Policy.Get().Offers(row.resource)
+	return all || len(names) > 0
 }
 
 // may returns whether the object of a name may be offered to a tenant.

@@ -2,6 +2,8 @@ package kinds_test
 
 import (
 	"maps"
+	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -9,11 +11,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/engine"
@@ -356,4 +362,47 @@ func TestSuperKey(t *testing.T) {
 	tenancy.SetOwner(plain, ownerOf("uid"))
 	_, ours := env.SuperKey(kinds.KindToken, plain)
 	require.False(t, ours, "it holds no tokens")
+}
+
+// TestPoliciesNameAllResources: a TenantPolicy can bound each kind that goes down, by a name that the API server knows,
+// and nothing else.
+func TestPoliciesNameAllResources(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("../../../manifests/crds/tenancy.x-k8s.io_tenantpolicies.yaml")
+	require.NoError(t, err)
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	require.NoError(t, yaml.Unmarshal(data, definition))
+	at := func(path ...string) *apiextensionsv1.JSONSchemaProps {
+		found := definition.Spec.Versions[0].Schema.OpenAPIV3Schema
+		for _, name := range path {
+			next := found.Properties[name]
+			found = &next
+			if found.Items != nil {
+				found = found.Items.Schema
+			}
+		}
+		return found
+	}
+	enum := func(of *apiextensionsv1.JSONSchemaProps) []string {
+		names := []string{}
+		for _, value := range of.Enum {
+			names = append(names, strings.Trim(string(value.Raw), `"`))
+		}
+		return names
+	}
+	down := []string{}
+	for _, spec := range kinds.Specs() {
+		if spec.Tenant != nil && spec.Super != nil && (spec.Scope == kinds.ScopePlaced || spec.Scope == kinds.ScopeTenant) {
+			plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: spec.Name})
+			down = append(down, plural.Resource)
+		}
+	}
+	require.ElementsMatch(t, append(down, "tokens"), enum(at("spec", "limits", "objects", "resource")))
+	require.ElementsMatch(t, down, enum(at("spec", "metadata", "byResource", "resource")))
+	volumes := []string{}
+	for source, i := reflect.TypeFor[corev1.VolumeSource](), 0; i < source.NumField(); i++ {
+		name, _, _ := strings.Cut(source.Field(i).Tag.Get("json"), ",")
+		volumes = append(volumes, name)
+	}
+	require.ElementsMatch(t, volumes, enum(at("spec", "pods", "volumes")))
 }

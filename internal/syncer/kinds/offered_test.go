@@ -157,6 +157,29 @@ func TestOfferedClassIsWithdrawn(t *testing.T) {
 	}
 }
 
+// TestOffersAll: a policy that lists all classes offers those that the super cluster has.
+func TestOffersAll(t *testing.T) {
+	t.Parallel()
+	p, _ := offering(t, interceptor.Funcs{}, interceptor.Funcs{})
+	spec := policy.Default().Spec().DeepCopy()
+	spec.Pods.StorageClasses = []string{"", policy.AllClasses}
+	listing, err := policy.New("all", spec)
+	require.NoError(t, err)
+	p.tenant.Policy.Set(listing)
+	p.superCache[kinds.KindStorageClass] = append(p.superCache[kinds.KindStorageClass],
+		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "slow"}, Provisioner: "csi.example.com"})
+	names := []string{}
+	for _, key := range p.kind(kinds.KindOffer).Keys() {
+		if key.Namespace == kinds.KindStorageClass {
+			names = append(names, key.Name)
+			_, err := p.kind(kinds.KindOffer).Reconcile(t.Context(), key, 0)
+			require.NoError(t, err)
+			require.NoError(t, p.tenant.Client.Get(t.Context(), types.NamespacedName{Name: key.Name}, &storagev1.StorageClass{}))
+		}
+	}
+	require.Equal(t, []string{"fast", "slow"}, names)
+}
+
 // TestOfferedBySyncPolicy: what a SyncPolicy has let up goes when it no longer names it, by a live read, and stays in
 // tenants that the policy is no longer for while they hold anything here.
 func TestOfferedBySyncPolicy(t *testing.T) {

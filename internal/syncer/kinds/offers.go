@@ -116,7 +116,7 @@ func (row *offered) wakes(env *Env, change Change) []engine.Key {
 func (e *Env) offerKeys(tenant *Tenant) []engine.Key {
 	keys := []engine.Key{offerSetKey(tenant.Key)}
 	for _, row := range e.offeredRows() {
-		names := row.names(tenant)
+		names := e.names(tenant, row)
 		if row.raises() {
 			names = e.raisable(tenant, row)
 		}
