@@ -88,7 +88,7 @@ func All() []Attack {
 		{"namespaces", "quota", "more namespaces with a quota than limits.namespaces", "`Accepted=False` names limits.namespaces and its value", []int{9}},
 		{"monstrous", "quota", "a pod that requests 1e1000000 of memory", "Event `PolicyForbids` or a refusal by the tenant's own API server; others are synced as before", []int{25}},
 
-		{"node-ports", "network", "Services of type NodePort and LoadBalancer, and external IPs", "Event `TenantLimit` or `PolicyForbids`: the policy allows none, and they go down as type ClusterIP; external IPs stay at home", []int{5}},
+		{"node-ports", "network", "Services of type NodePort and LoadBalancer, and external IPs", "Event `TenantLimit` or `PolicyForbids`: the policy allows none, and they go down as type ClusterIP; external IPs stay at home, Event `ExternalIPsLeftOut`", []int{5}},
 		{"later-node-port", "network", "a Service of type ClusterIP that is changed to NodePort", "the super Service stays as it is, with an Event", []int{5}},
 		{"endpoints", "network", "EndpointSlices that lead to metadata services, to the super cluster's API server and to pods of another tenant", "their endpoints are left out, Event `EndpointsForbidden`", []int{14}},
 		{"ip-blocks", "network", "a NetworkPolicy that allows addresses of the pool", "it goes down without them, Event `NetworkPolicyNarrowed`", []int{14}},

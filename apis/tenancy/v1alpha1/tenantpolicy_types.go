@@ -241,9 +241,9 @@ type PodRules struct {
 	// +kubebuilder:validation:items:Enum=awsElasticBlockStore;azureDisk;azureFile;cephfs;cinder;configMap;csi;downwardAPI;emptyDir;ephemeral;fc;flexVolume;flocker;gcePersistentDisk;gitRepo;glusterfs;hostPath;image;iscsi;nfs;persistentVolumeClaim;photonPersistentDisk;portworxVolume;projected;quobyte;rbd;scaleIO;secret;storageos;vsphereVolume
 	Volumes []string `json:"volumes"`
 
-	// storageClasses lists the StorageClasses of super clusters that claims may name, and that the tenant has: "*" stands
-	// for all of them, and "" for the default class, of claims that name none. Claims may name no volume, no selector
-	// and no data source but a VolumeSnapshot.
+	// storageClasses lists the StorageClasses of super clusters that claims may name, and that the tenant has: "*"
+	// stands for all of them, and "" for the default class, of claims that name none. Claims may name no volume, no
+	// selector and no data source but a VolumeSnapshot.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -421,8 +421,8 @@ type OfferRules struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	DeviceClasses []string `json:"deviceClasses,omitempty"`
 	// volumeSnapshotClasses lists VolumeSnapshotClasses, where super cluster and tenant have the CRD. VolumeSnapshots
-	// may name these; "*" stands for all of them, and "" for the super cluster's default class, of those that name none.
-	// Empty: there are no snapshots.
+	// may name these; "*" stands for all of them, and "" for the super cluster's default class, of those that name
+	// none. Empty: there are no snapshots.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64

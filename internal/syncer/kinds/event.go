@@ -36,6 +36,10 @@ func eventSources() []eventSource {
 	return []eventSource{
 		{KindEvent, KindPod, "Pod"},
 		{"event-of-service", KindService, "Service"},
+		{"event-of-claim", KindClaim, "PersistentVolumeClaim"},
+		{"event-of-ingress", KindIngress, "Ingress"},
+		{"event-of-networkpolicy", KindNetworkPolicy, "NetworkPolicy"},
+		{"event-of-snapshot", KindSnapshot, "VolumeSnapshot"},
 	}
 }
 
@@ -87,8 +91,14 @@ const eventAge = 5 * time.Minute
 // waits for nothing. Clocks of super clusters may go wrong by as much.
 const eventArrives = 30 * time.Second
 
-// reasonScheduled is the reason of a scheduler's Event whose message ends with the name of a node.
-const reasonScheduled = "Scheduled"
+const (
+	// reasonScheduled is the reason of a scheduler's Event whose message ends with the name of a node.
+	reasonScheduled = "Scheduled"
+	// reasonFailedScheduling is that of one which says what nodes are like.
+	reasonFailedScheduling = "FailedScheduling"
+	// reasonPreempted is that of one which names a pod of another tenant.
+	reasonPreempted = "Preempted"
+)
 
 // Events writes the super cluster's Events about super objects to the tenants, with one write for each change of a
 // super Event: kubelets and schedulers bound their rate, and the engine the workers for one tenant. A key's name is
@@ -123,10 +133,7 @@ func TenantEvent(superEvent *corev1.Event, tenantObject client.Object, superClus
 		APIVersion: cmp.Or(about.APIVersion, "v1"), Kind: about.Kind, Namespace: owner.Namespace, Name: tenantObject.GetName(), UID: owner.UID, FieldPath: about.FieldPath,
 	}
 	event.Related = nil
-	event.Message = tenancy.NewRewriter(superEvent.Namespace, about.UID, owner).Rewrite(event.Message)
-	if before, node, found := strings.Cut(event.Message, " to "); found && event.Reason == reasonScheduled {
-		event.Message = before + " to " + tenancy.NodeName(superCluster, node)
-	}
+	event.Message = eventWords(event, tenancy.NewRewriter(superEvent.Namespace, about.UID, owner), superCluster)
 	if event.Source.Host != "" {
 		event.Source.Host = tenancy.NodeName(superCluster, event.Source.Host)
 	}
@@ -134,6 +141,23 @@ func TenantEvent(superEvent *corev1.Event, tenantObject client.Object, superClus
 		event.ReportingInstance = superCluster
 	}
 	return event
+}
+
+// eventWords returns what a tenant may know of the message of a super Event.
+func eventWords(event *corev1.Event, rewriter tenancy.Rewriter, superCluster string) string {
+	switch message := rewriter.Rewrite(event.Message); event.Reason {
+	case reasonScheduled:
+		if before, node, found := strings.Cut(message, " to "); found {
+			return before + " to " + tenancy.NodeName(superCluster, node)
+		}
+		return message
+	case reasonFailedScheduling:
+		return tenancy.SchedulingWords(event.Message)
+	case reasonPreempted:
+		return "Another pod of the super cluster needs its room"
+	default:
+		return message
+	}
 }
 
 // arrives returns whether the object that an Event is about, which a cache lacks, may still come; synced is whether the

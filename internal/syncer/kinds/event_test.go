@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,6 +43,16 @@ func TestTenantEvent(t *testing.T) {
 	}
 	require.Empty(t, cmp.Diff(want, got))
 
+	for reason, message := range map[string]string{
+		"FailedScheduling": "0/2 nodes are available: 2 node(s) had untolerated taint {customer: acme-bank}.",
+		"Preempted":        "Preempted by pod 4f1c of acme-bank on node n1",
+	} {
+		from.Reason, from.Message = reason, message
+		words := kinds.TenantEvent(from, tenantPod(nil), "r1").Message
+		require.NotContains(t, words, "acme", "what is another tenant's, or of a node that this one does not know")
+		require.NotContains(t, words, "n1")
+		require.NotEmpty(t, words)
+	}
 	from.Reason, from.Message = "BackOff", "Back-off restarting failed container main in pod web-1_"+superNamespace+"(super-uid)"
 	require.Equal(t, "Back-off restarting failed container main in pod web-1_web(pod-uid)", kinds.TenantEvent(from, tenantPod(nil), "r1").Message)
 }
@@ -81,6 +92,43 @@ func TestEventOfService(t *testing.T) {
 	require.Len(t, found, 1)
 	require.Equal(t, corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: "web", Name: "front", UID: "service-uid"}, found[0].InvolvedObject)
 	require.Equal(t, []string{"front.1.r1", "no address for web/front"}, []string{found[0].Name, found[0].Message})
+}
+
+// TestEventsOfOtherKinds: what controllers of a super cluster say of any copy comes up, about the tenant's object.
+func TestEventsOfOtherKinds(t *testing.T) {
+	t.Parallel()
+	at := metav1.ObjectMeta{Namespace: "web", Name: "data", UID: "tenant-uid"}
+	for source, tc := range map[string]struct {
+		kind, involved, version string
+		object                  client.Object
+	}{
+		"event-of-claim":         {kinds.KindClaim, "PersistentVolumeClaim", "v1", &corev1.PersistentVolumeClaim{ObjectMeta: at}},
+		"event-of-ingress":       {kinds.KindIngress, "Ingress", "networking.k8s.io/v1", &networkingv1.Ingress{ObjectMeta: at}},
+		"event-of-networkpolicy": {kinds.KindNetworkPolicy, "NetworkPolicy", "networking.k8s.io/v1", &networkingv1.NetworkPolicy{ObjectMeta: at}},
+	} {
+		p := newPool(t, interceptor.Funcs{})
+		p.env.Clock = testingclock.NewFakePassiveClock(time.Unix(10_000, 0))
+		super, ok := tc.object.DeepCopyObject().(client.Object)
+		require.True(t, ok)
+		super.SetNamespace(clusterKey + "-web")
+		super.SetUID("super-uid")
+		tenancy.SetOwner(super, ownerOf("tenant-uid"))
+		event := &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "data.1"},
+			InvolvedObject: corev1.ObjectReference{APIVersion: tc.version, Kind: tc.involved, Namespace: clusterKey + "-web", Name: "data", UID: "super-uid"},
+			Reason:         "ProvisioningFailed", Message: "no room for " + clusterKey + "-web/data", LastTimestamp: metav1.Unix(10_000, 0),
+		}
+		p.tenantCache[tc.kind], p.superCache[tc.kind], p.superCache[source] = []client.Object{tc.object}, []client.Object{super}, []client.Object{event}
+		key, ours := kinds.EventKey(p.superCache, event)
+		require.True(t, ours)
+		_, err := p.kind(kinds.KindEvent).Reconcile(t.Context(), key, time.Minute)
+		require.NoError(t, err)
+		var events corev1.EventList
+		require.NoError(t, p.tenant.Client.List(t.Context(), &events))
+		require.Len(t, events.Items, 1, source)
+		require.Equal(t, corev1.ObjectReference{APIVersion: tc.version, Kind: tc.involved, Namespace: "web", Name: "data", UID: "tenant-uid"}, events.Items[0].InvolvedObject)
+		require.Equal(t, "no room for web/data", events.Items[0].Message)
+	}
 }
 
 // TestEventBeforeItsObject: the caches of both are filled by watches of their own. The objects of old Events, which are

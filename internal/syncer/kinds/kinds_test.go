@@ -63,10 +63,10 @@ func TestTenantPodStatus(t *testing.T) {
 			name:   "the super cluster finds no node",
 			tenant: podWith("", corev1.PodStatus{Phase: corev1.PodPending}),
 			super: podWith("", corev1.PodStatus{Conditions: []corev1.PodCondition{
-				{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes"},
+				{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes are available: 1 Insufficient cpu."},
 			}}),
 			want: &corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
-				{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "super cluster r1: 0/1 nodes"},
+				{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "super cluster r1: no node takes the pod now: too little cpu is free"},
 			}},
 		},
 		{
@@ -78,7 +78,7 @@ func TestTenantPodStatus(t *testing.T) {
 				{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "now", LastTransitionTime: metav1.Unix(200, 0), ObservedGeneration: 1},
 			}}),
 			want: &corev1.PodStatus{Conditions: []corev1.PodCondition{
-				{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "super cluster r1: now", LastTransitionTime: earlier, ObservedGeneration: 3},
+				{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "super cluster r1: no node takes the pod now; its operator can read why", LastTransitionTime: earlier, ObservedGeneration: 3},
 			}},
 		},
 		{

@@ -83,7 +83,9 @@ func (p *Pods) perform(ctx context.Context, step Step, pair *podPair) error {
 		return nil
 	case StepForget:
 		p.env.clearWarning(pair.key)
-		p.env.warnings.clear(tolerationsKey(pair.key))
+		tolerations, certificates := leftOutKeys(pair.key)
+		p.env.warnings.clear(tolerations)
+		p.env.warnings.clear(certificates)
 		return nil
 	case StepCreate:
 		return p.create(ctx, pair)

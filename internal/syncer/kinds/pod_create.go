@@ -122,7 +122,7 @@ func (p *Pods) create(ctx context.Context, pair *podPair) error {
 	case err == nil:
 		p.env.untaken.forget(pair.key)
 		p.env.clearWarning(pair.key)
-		p.tellTolerations(pair)
+		p.tellLeftOut(pair)
 		if usesClusterDNS(&pair.tenantPod.Spec) && len(env.Nameservers) == 0 {
 			p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonMissingClusterDNS, fmt.Sprintf(
 				"There is no Service %s/%s with a cluster IP: the pod uses the DNS of its node in super cluster %s", metav1.NamespaceSystem, dnsService, p.env.ID))

@@ -67,7 +67,7 @@ func (p *Pods) sync(ctx context.Context, step Step, pair *podPair) error {
 		if changes.none() {
 			observed = observedGeneration(pair.tenantPod, pair.superPod)
 			if pair.tenantPod.Generation > max(1, pair.tenantPod.Status.ObservedGeneration) {
-				p.tellTolerations(pair) // the tenant may have added some
+				p.tellLeftOut(pair) // the tenant may have added some
 			}
 			errDown = p.report(ctx, pair)
 		} else {

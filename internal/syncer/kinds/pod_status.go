@@ -66,7 +66,7 @@ func unscheduledStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*c
 	}
 	condition := *scheduled
 	condition.ObservedGeneration = 0
-	condition.Message = fmt.Sprintf("super cluster %s: %s", superCluster, rewriterFor(tenantPod, superPod.Namespace, superPod.UID).Rewrite(scheduled.Message))
+	condition.Message = fmt.Sprintf("super cluster %s: %s", superCluster, tenancy.SchedulingWords(scheduled.Message))
 	status := tenantPod.Status.DeepCopy()
 	if _, previous := podutil.GetPodCondition(status, corev1.PodScheduled); previous != nil {
 		condition.ObservedGeneration = previous.ObservedGeneration

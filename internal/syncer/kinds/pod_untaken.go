@@ -43,8 +43,7 @@ func (p *Pods) readUntaken(pair *podPair) {
 	case pair.superPod == nil: // create and await note what is refused
 	case isUnscheduled(pair.superPod):
 		_, scheduled := podutil.GetPodCondition(&pair.superPod.Status, corev1.PodScheduled)
-		message := rewriterFor(pair.tenantPod, pair.superPod.Namespace, pair.superPod.UID).Rewrite(scheduled.Message)
-		p.env.untaken.note(pair.key, choiceOf(pair.tenantPod), failedchoice.Unschedulable, message, now)
+		p.env.untaken.note(pair.key, choiceOf(pair.tenantPod), failedchoice.Unschedulable, tenancy.SchedulingWords(scheduled.Message), now)
 	case pair.superPod.DeletionTimestamp == nil:
 		p.env.untaken.forget(pair.key)
 		return

@@ -177,7 +177,7 @@ func TestPodWithoutNode(t *testing.T) {
 	behind := c.tenantCache[kinds.KindPod]
 	_, err = c.wait(0)
 	require.NoError(t, err)
-	c.wantTakenBack(failedchoice.Unschedulable, "0/1 nodes are available: 1 Insufficient cpu.")
+	c.wantTakenBack(failedchoice.Unschedulable, "no node takes the pod now: too little cpu is free")
 
 	c.tenantCache[kinds.KindPod] = []client.Object{behind[0]} // as it was patched
 	for range 3 {
@@ -237,14 +237,14 @@ func TestLongReasons(t *testing.T) {
 	require.NoError(t, err)
 	c.change(func(pod *corev1.Pod) {
 		unschedulable(pod)
-		pod.Status.Conditions[0].Message = "0/1 nodes: " + strings.Repeat("x", 200000)
+		pod.Status.Conditions[0].Message = "0/1 nodes are available: 1 Insufficient " + strings.Repeat("x", 200000)
 	})
 	for _, after := range []time.Duration{time.Second, time.Minute, 0} {
 		_, err = c.wait(after)
 		require.NoError(t, err)
 	}
 	message := c.tenantPod().Status.Conditions[0].Message
-	require.Contains(t, message, "0/1 nodes: x")
+	require.Contains(t, message, "no node takes the pod now: too little x")
 	require.Less(t, len(message), 2*tenancy.MaxEventNote)
 }
 

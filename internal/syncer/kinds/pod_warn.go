@@ -30,19 +30,39 @@ func (p *Pods) warn(ctx context.Context, step Step, pair *podPair) error {
 	return nil
 }
 
-// tolerationsKey is the key of what is told of a pod's tolerations, beside the last warning about the pod.
-func tolerationsKey(key engine.Key) engine.Key {
-	key.Kind = "tolerations of pod"
-	return key
+// leftOutKeys are the keys of what is told of what a super pod does not have, beside the last warning about the pod.
+func leftOutKeys(key engine.Key) (tolerations, certificates engine.Key) {
+	tolerations, certificates = key, key
+	tolerations.Kind, certificates.Kind = "tolerations of pod", "certificates of pod"
+	return tolerations, certificates
 }
 
-// tellTolerations records an Event, once, if tolerations of the tenant pod are left out of the super pod.
-func (p *Pods) tellTolerations(pair *podPair) {
+// tellLeftOut records Events, once, about what of the tenant pod is left out of the super pod.
+func (p *Pods) tellLeftOut(pair *podPair) {
+	tolerations, certificates := leftOutKeys(pair.key)
 	rules := pair.tenant.Policy.Get()
 	if _, left := policy.Tolerations(rules, pair.tenantPod); len(left) > 0 {
-		p.env.warnOnce(pair.tenant, tolerationsKey(pair.key), pair.tenantPod, ReasonTolerationsLeftOut, fmt.Sprintf(
+		p.env.warnOnce(pair.tenant, tolerations, pair.tenantPod, ReasonTolerationsLeftOut, fmt.Sprintf(
 			"Super cluster %s: the pod is there without some tolerations: %s", p.env.ID, policy.Words(rules, left)))
 	}
+	if path := podCertificate(&pair.tenantPod.Spec); path != "" {
+		p.env.warnOnce(pair.tenant, certificates, pair.tenantPod, ReasonPodCertificateLeftOut, fmt.Sprintf(
+			"Super cluster %s: the pod is there without %s: nobody signs certificates of tenants' pods; project a Secret that holds one", p.env.ID, path))
+	}
+}
+
+// podCertificate returns the path of the first volume source that asks for a certificate of the pod, "" if none does.
+func podCertificate(spec *corev1.PodSpec) string {
+	for i := range spec.Volumes {
+		if projected := spec.Volumes[i].Projected; projected != nil {
+			for j := range projected.Sources {
+				if projected.Sources[j].PodCertificate != nil {
+					return fmt.Sprintf("spec.volumes[%d].projected.sources[%d].podCertificate", i, j)
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // namespaceReadiness returns whether pods of the pair's namespace may be created. assignment is Of or ConfirmPlaced

@@ -239,6 +239,27 @@ func TestTolerationsLeftOut(t *testing.T) {
 	require.Empty(t, p.told())
 }
 
+// TestPodCertificateLeftOut: a pod runs without the certificate that no super cluster has signed, and says so.
+func TestPodCertificateLeftOut(t *testing.T) {
+	t.Parallel()
+	p := governed(t, interceptor.Funcs{})
+	pod := tenantPod(func(pod *corev1.Pod) {
+		pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
+		pod.Spec.Volumes = []corev1.Volume{{Name: "c", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			Sources: []corev1.VolumeProjection{{PodCertificate: &corev1.PodCertificateProjection{SignerName: "example.com/s", KeyType: "ED25519"}}},
+		}}}}
+	})
+	p.tenantCache[kinds.KindPod] = []client.Object{pod}
+	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}
+	_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 2e9)
+	require.NoError(t, err)
+	superPod := &corev1.Pod{}
+	require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: pod.Name}, superPod))
+	require.Empty(t, superPod.Spec.Volumes[0].Projected.Sources)
+	require.Contains(t, p.told(), "Warning PodCertificateLeftOut Super cluster r1: the pod is there without spec.volumes[0].projected.sources[0].podCertificate: "+
+		"nobody signs certificates of tenants' pods; project a Secret that holds one")
+}
+
 // TestForbiddenDebugContainer lets a tenant debug a pod that runs with a privileged container.
 func TestForbiddenDebugContainer(t *testing.T) {
 	t.Parallel()
@@ -359,4 +380,25 @@ func TestShippedPolicyAllowsPlainPods(t *testing.T) {
 		require.NotContains(t, event, "PolicyForbids")
 	}
 	require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKeyFromObject(superPod), superPod))
+}
+
+// TestExternalIPsLeftOut: a Service is there without external IPs, and says so.
+func TestExternalIPsLeftOut(t *testing.T) {
+	t.Parallel()
+	p := governed(t, interceptor.Funcs{})
+	service := serviceAt("web", "front", corev1.ClusterIPNone, corev1.ServicePort{Port: 80})
+	service.UID, service.Spec.ExternalIPs = "service-uid", []string{"8.8.8.8"}
+	p.tenantCache[kinds.KindService] = []client.Object{service}
+	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindService, Namespace: "web", Name: "front"}
+	for range 2 { // it is created, and found in sync
+		_, err := p.kind(kinds.KindService).Reconcile(t.Context(), key, 0)
+		require.NoError(t, err)
+		superService := &corev1.Service{}
+		require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}, superService))
+		require.Empty(t, superService.Spec.ExternalIPs)
+		superService.UID = "super-uid"
+		p.superCache[kinds.KindService] = []client.Object{superService}
+	}
+	require.Contains(t, p.told(), `Warning ExternalIPsLeftOut Super cluster r1: the Service is there without spec.externalIPs, as "8.8.8.8": `+
+		"use type LoadBalancer, or an Ingress, where the TenantPolicy allows one")
 }

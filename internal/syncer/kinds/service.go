@@ -212,10 +212,18 @@ func noticeOfService(tenant *Tenant, tenantService *corev1.Service) Notice {
 		if isLoadBalancer(tenantService) {
 			return noticeOfAnnotations(tenantService, KindService, tenant.rules(), isOfLoadBalancers)
 		}
-		return Notice{}
+		return noticeOfExternalIPs(tenantService)
 	}
 	return Notice{ReasonClusterIPDiffers, fmt.Sprintf(
 		"%s is not in spec.serviceCIDRs of the VirtualCluster: pods reach this Service at another cluster IP, and not by its DNS name", tenantService.Spec.ClusterIP)}
+}
+
+func noticeOfExternalIPs(tenantService *corev1.Service) Notice {
+	if len(tenantService.Spec.ExternalIPs) == 0 {
+		return Notice{}
+	}
+	return Notice{ReasonExternalIPsLeftOut, fmt.Sprintf(
+		"the Service is there without spec.externalIPs, as %.64q: use type LoadBalancer, or an Ingress, where the TenantPolicy allows one", tenantService.Spec.ExternalIPs[0])}
 }
 
 // explainService returns what to do if the super cluster refuses a Service for its cluster IP or a node port, "" for

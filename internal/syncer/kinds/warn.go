@@ -81,6 +81,12 @@ const (
 	// ReasonTolerationsLeftOut: a pod has tolerations that the TenantPolicy does not let it have (pods.tolerations), or
 	// more than 64. It is there without them.
 	ReasonTolerationsLeftOut = "TolerationsLeftOut"
+	// ReasonPodCertificateLeftOut: a pod projects a certificate that a signer would issue (podCertificate). It is there
+	// without it, and without that file.
+	ReasonPodCertificateLeftOut = "PodCertificateLeftOut"
+	// ReasonExternalIPsLeftOut: a Service has external IPs. It is there without them: they would divert the traffic of
+	// others. A load balancer or an Ingress gives it an address.
+	ReasonExternalIPsLeftOut = "ExternalIPsLeftOut"
 	// ReasonSuperPodDeleted: the super pod of a bound pod is being deleted, as by a drain, or is gone; the syncer
 	// deletes the pod in the tenant.
 	ReasonSuperPodDeleted = "SuperPodDeleted"

@@ -213,10 +213,10 @@ func (w *world) testPod(t *testing.T) {
 	require.Equal(t, "web", superPod.Labels["app"])
 	require.NotContains(t, superPod.Labels, schedulerv1alpha1.LabelSuperCluster)
 
-	superPod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes"}}
+	superPod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes are available: 1 Insufficient cpu."}}
 	require.NoError(t, w.super.Status().Update(t.Context(), superPod))
 	appears(t, w.tenant, "web", "web-1", pod, func(pod *corev1.Pod) bool {
-		return len(pod.Status.Conditions) == 1 && pod.Status.Conditions[0].Message == "super cluster r1: 0/1 nodes"
+		return len(pod.Status.Conditions) == 1 && pod.Status.Conditions[0].Message == "super cluster r1: no node takes the pod now: too little cpu is free"
 	})
 
 	w.run(t, "web-1", "n1")

@@ -48,7 +48,7 @@ func TestWrongChoice(t *testing.T) {
 	require.Equal(t, int32(7), *superPod.Spec.Priority)
 	w.warned(t, "web", "p", "SuperClusterFailed")
 	vanishes(t, w.super, w.superName("web"), "p", &corev1.Pod{})
-	pod = w.takenBack(t, "web", "p", "r1", "0/1 nodes are available")
+	pod = w.takenBack(t, "web", "p", "r1", "no node takes the pod now")
 	require.Equal(t, failedchoice.Unschedulable, failedchoice.Of(pod)["r1"].Reason)
 
 	w.choose(t, pod, "r2")
