@@ -160,6 +160,26 @@ func eventWords(event *corev1.Event, rewriter tenancy.Rewriter, superCluster str
 	}
 }
 
+// aboutAdded returns whether an Event is about a container that the tenant's pod lacks: admission in the super cluster
+// has added it (hideAdded).
+func aboutAdded(superEvent *corev1.Event, tenantObject client.Object) bool {
+	pod, isPod := tenantObject.(*corev1.Pod)
+	list, name, found := strings.Cut(strings.TrimSuffix(superEvent.InvolvedObject.FieldPath, "}"), "{")
+	if !isPod || !found {
+		return false
+	}
+	var containers []corev1.Container
+	switch list {
+	case "spec.containers":
+		containers = pod.Spec.Containers
+	case "spec.initContainers":
+		containers = pod.Spec.InitContainers
+	case "spec.ephemeralContainers":
+		containers = ephemeralContainers(pod.Spec.EphemeralContainers)
+	}
+	return !slices.ContainsFunc(containers, func(container corev1.Container) bool { return container.Name == name })
+}
+
 // arrives returns whether the object that an Event is about, which a cache lacks, may still come; synced is whether the
 // cache is filled.
 func (e *Events) arrives(superEvent *corev1.Event, synced bool) bool {
@@ -189,7 +209,7 @@ func (e *Events) Reconcile(ctx context.Context, key engine.Key, waited time.Dura
 		return 0, nil // the kubelet tried to mount the Secret before kind token created it; ReasonFailedToken reports failures of that
 	}
 	tenantObject, _ := tenant.Cache.Get(source.kind, key.Namespace, about.Name)
-	if tenantObject == nil || tenantObject.GetUID() != owner.UID {
+	if tenantObject == nil || tenantObject.GetUID() != owner.UID || aboutAdded(superEvent, tenantObject) {
 		return 0, nil
 	}
 	event := TenantEvent(superEvent, tenantObject, e.env.ID)

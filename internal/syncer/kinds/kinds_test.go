@@ -42,6 +42,7 @@ func podWith(nodeName string, status corev1.PodStatus, gates ...corev1.PodCondit
 
 func podNamed(namespace string, uid types.UID, pod *corev1.Pod) *corev1.Pod {
 	pod.Namespace, pod.Name, pod.UID = namespace, "p", uid
+	pod.Spec.Containers = []corev1.Container{{}}
 	return pod
 }
 

@@ -73,7 +73,7 @@ func TestHideZeros(t *testing.T) {
 		NodeName:       "r1.node-1",
 		InitContainers: []corev1.Container{{Name: "init"}},
 		Containers: []corev1.Container{
-			{Name: "nothing"}, {Name: "cpu", Resources: builders.Requests("cpu", "1")}, {Name: "zero", Resources: builders.Requests("memory", "0")},
+			{Name: "nothing"}, {Name: "cpu", Resources: builders.Requests("cpu", "1")}, {Name: "zero", Resources: builders.Requests("memory", "0")}, {Name: "without"},
 		},
 	}}
 	superPod := tenantPod.DeepCopy()

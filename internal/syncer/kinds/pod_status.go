@@ -21,9 +21,9 @@ var kubeletConditions = [...]corev1.PodConditionType{
 // stays.
 //
 // Before the pod is on a node only PodScheduled=False with the super cluster's reason goes up. Afterwards the whole
-// status does, but for what is written in the tenant: PodScheduled unless the tenant pinned the pod, qosClass, the
-// conditions of readiness gates, and all others that kubelets do not write, unless the super pod has them too. A
-// readiness gate that is not True forces Ready=False.
+// status does, but for containers that the super cluster added (hideAdded), and for what is written in the tenant:
+// PodScheduled unless the tenant pinned the pod, qosClass, the conditions of readiness gates, and all others that
+// kubelets do not write, unless the super pod has them too. A readiness gate that is not True forces Ready=False.
 func TenantPodStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*corev1.PodStatus, bool) {
 	scheduled := isBound(tenantPod)
 	if tenantPod.Spec.NodeName == "" || !scheduled && superPod.Spec.NodeName == "" {
@@ -34,6 +34,7 @@ func TenantPodStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*cor
 	for _, message := range tenancy.Messages(status) {
 		*message = rewriter.Rewrite(*message)
 	}
+	hideAdded(status, tenantPod, superPod)
 	hideZeros(status, tenantPod)
 	status.NominatedNodeName = ""
 	status.ResourceClaimStatuses = nil

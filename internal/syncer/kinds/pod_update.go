@@ -138,7 +138,7 @@ func ResizePod(tenantPod, superPod *corev1.Pod) {
 	}
 	eachOfOneName(tenantPod.Spec.Containers, superPod.Spec.Containers, resize)
 	eachOfOneName(tenantPod.Spec.InitContainers, superPod.Spec.InitContainers, func(wanted, container *corev1.Container) {
-		if ptr.Deref(wanted.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways {
+		if isSidecar(wanted) {
 			resize(wanted, container)
 		}
 	})

@@ -1,0 +1,136 @@
+package kinds_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/superpool/superpool/internal/syncer/kinds"
+)
+
+// statuses returns one of each container: those whose names begin with "+" are ready.
+func statuses(names ...string) []corev1.ContainerStatus {
+	return list(len(names), func(i int) corev1.ContainerStatus {
+		if names[i][0] == '+' {
+			return corev1.ContainerStatus{Name: names[i][1:], Ready: true}
+		}
+		return corev1.ContainerStatus{Name: names[i]}
+	})
+}
+
+func containers(names ...string) []corev1.Container {
+	return list(len(names), func(i int) corev1.Container { return corev1.Container{Name: names[i]} })
+}
+
+func ephemeral(names ...string) []corev1.EphemeralContainer {
+	return list(len(names), func(i int) corev1.EphemeralContainer {
+		return corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: names[i]}}
+	})
+}
+
+// TestContainersOfTheSuperCluster: what a webhook below adds to a pod is no container of the tenant's, in READY, exit
+// codes or messages.
+func TestContainersOfTheSuperCluster(t *testing.T) {
+	t.Parallel()
+	tenantPod := podWith("r1.n1", corev1.PodStatus{})
+	tenantPod.Spec.InitContainers, tenantPod.Spec.Containers = containers("setup", "side"), containers("b", "a")
+	tenantPod.Spec.EphemeralContainers = ephemeral("debug")
+	tenantPod.Spec.InitContainers[1].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+	const added = "a container that the super cluster added is not ready"
+	for _, tc := range []struct {
+		name string
+		// init and main are the statuses of the super pod.
+		init, main []corev1.ContainerStatus
+		reason     string
+		message    string
+		want       string
+	}{
+		{name: "nothing is added", init: statuses("+setup", "+side"), main: statuses("+a", "b"), message: "containers with unready status: [b]", want: "containers with unready status: [b]"},
+		{name: "what is added is ready", init: statuses("+proxy-init", "+setup", "+side"), main: statuses("+a", "b", "+proxy"), message: "containers with unready status: [b]", want: "containers with unready status: [b]"},
+		{name: "what is added is not ready", init: statuses("+setup", "+side"), main: statuses("+a", "+b", "proxy"), message: "containers with unready status: [proxy]", want: added},
+		{name: "nor is the tenant's", init: statuses("+setup", "side"), main: statuses("+a", "b", "proxy"), message: "containers with unready status: [side b proxy]", want: "containers with unready status: [side b], and " + added},
+		{name: "nothing is known of what is added", init: statuses("+setup", "+side"), main: statuses("+a", "+b"), message: "containers with unknown status: [proxy]", want: added},
+		{name: "what is added begins", init: statuses("proxy-init", "setup", "side"), reason: "ContainersNotInitialized", message: "containers with incomplete status: [proxy-init setup side]", want: "containers with unready status: [setup side], and " + added},
+		{name: "something else", init: statuses("+setup", "+side"), main: statuses("+a", "+b", "proxy"), reason: "PodFailed", message: "m", want: "m"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			superPod := tenantPod.DeepCopy()
+			superPod.Spec.NodeName = "n1"
+			superPod.Spec.InitContainers = append(containers("proxy-init"), superPod.Spec.InitContainers...)
+			superPod.Spec.Containers = append(superPod.Spec.Containers, containers("proxy")...)
+			if tc.name == "nothing is added" {
+				superPod.Spec.InitContainers, superPod.Spec.Containers = tenantPod.Spec.InitContainers, tenantPod.Spec.Containers
+			}
+			reason := tc.reason
+			if reason == "" {
+				reason = "ContainersNotReady"
+			}
+			superPod.Status = corev1.PodStatus{
+				InitContainerStatuses: tc.init, ContainerStatuses: tc.main, EphemeralContainerStatuses: statuses("debug", "operator"),
+				Conditions: []corev1.PodCondition{
+					{Type: corev1.ContainersReady, Status: corev1.ConditionFalse, Reason: reason, Message: tc.message},
+					{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: reason, Message: tc.message},
+				},
+			}
+			untouched := superPod.DeepCopy()
+			got, ok := kinds.TenantPodStatus(tenantPod, superPod, "r1")
+			require.True(t, ok)
+			require.Empty(t, cmp.Diff(untouched, superPod), "it lies in a cache")
+			namesOf := func(statuses []corev1.ContainerStatus) (names []string) {
+				for i := range statuses {
+					names = append(names, statuses[i].Name)
+				}
+				return names
+			}
+			require.Equal(t, []string{"setup", "side"}, namesOf(got.InitContainerStatuses))
+			require.Equal(t, []string{"debug"}, namesOf(got.EphemeralContainerStatuses))
+			if tc.main != nil {
+				require.Equal(t, []string{"a", "b"}, namesOf(got.ContainerStatuses))
+			}
+			for _, condition := range got.Conditions {
+				require.Equal(t, corev1.ConditionFalse, condition.Status)
+				require.Equal(t, tc.want, condition.Message)
+			}
+		})
+	}
+}
+
+// TestEventsOfContainersOfTheSuperCluster: nor do Events about them come up.
+func TestEventsOfContainersOfTheSuperCluster(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]int{
+		"": 1, "spec.containers{main}": 1, "spec.containers{proxy}": 0, "spec.initContainers{main}": 0,
+		"spec.initContainers{setup}": 1, "spec.ephemeralContainers{debug}": 1, "spec.ephemeralContainers{operator}": 0, "spec.other{x}": 0,
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			p.env.Clock = testingclock.NewFakePassiveClock(time.Unix(10_000, 0))
+			_, superPod, _ := p.running(t, func(pod *corev1.Pod) {
+				pod.Spec.InitContainers, pod.Spec.Containers, pod.Spec.EphemeralContainers = containers("setup"), containers("main"), ephemeral("debug")
+			})
+			event := &corev1.Event{
+				ObjectMeta:     metav1.ObjectMeta{Namespace: superPod.Namespace, Name: "web-1.1"},
+				InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: superPod.Namespace, Name: superPod.Name, UID: superPod.UID, FieldPath: path},
+				LastTimestamp:  metav1.Unix(10_000, 0),
+			}
+			p.superCache[kinds.KindEvent] = []client.Object{event}
+			key, ours := kinds.EventKey(p.superCache, event)
+			require.True(t, ours)
+			_, err := p.kind(kinds.KindEvent).Reconcile(t.Context(), key, time.Minute)
+			require.NoError(t, err)
+			var events corev1.EventList
+			require.NoError(t, p.tenant.Client.List(t.Context(), &events))
+			require.Len(t, events.Items, want)
+		})
+	}
+}
