@@ -482,14 +482,14 @@ func TestStatusInOnePass(t *testing.T) { //nolint:paralleltest // It measures wh
 	require.LessOrEqual(t, pod.Size(), largest)
 	superPod := podWith("n1", corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionTrue, "")}})
 	inBounds(t, func() {
-		status, ok := kinds.TenantPodStatus(pod, superPod, "r1")
+		status, ok := kinds.TenantPodStatus(pod, superPod, "r1", time.Unix(300, 0))
 		require.True(t, ok)
 		require.Len(t, status.Conditions, many+2)
 	})
 
 	pod.Spec.Containers = containersNamed(many / 4)
 	superPod.Status.ContainerStatuses = list(many/4, func(i int) corev1.ContainerStatus { return corev1.ContainerStatus{Name: fmt.Sprint("c", many/4-1-i)} })
-	inBounds(t, func() { kinds.TenantPodStatus(pod, superPod, "r1") })
+	inBounds(t, func() { kinds.TenantPodStatus(pod, superPod, "r1", time.Unix(300, 0)) })
 }
 
 // shapes are how many there are of what a pod may have many of.

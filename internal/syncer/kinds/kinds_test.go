@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -140,7 +141,10 @@ func TestTenantPodStatus(t *testing.T) {
 				condition(corev1.PodReady, corev1.ConditionTrue, ""), condition("gate", corev1.ConditionTrue, "not mine"),
 			}}),
 			want: &corev1.PodStatus{Conditions: []corev1.PodCondition{
-				{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ReadinessGatesNotReady", Message: "readiness gate gate is not True"},
+				{
+					Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ReadinessGatesNotReady", Message: "readiness gate gate is not True",
+					LastTransitionTime: metav1.Unix(300, 0),
+				},
 				condition("gate", corev1.ConditionFalse, "mine"),
 			}},
 		},
@@ -149,14 +153,14 @@ func TestTenantPodStatus(t *testing.T) {
 			tenant: podWith("r1.n1", corev1.PodStatus{Conditions: []corev1.PodCondition{condition("gate", corev1.ConditionTrue, "")}}, "gate"),
 			super:  podWith("n1", corev1.PodStatus{Conditions: []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionTrue, "")}}),
 			want: &corev1.PodStatus{Conditions: []corev1.PodCondition{
-				condition(corev1.PodReady, corev1.ConditionTrue, ""), condition("gate", corev1.ConditionTrue, ""),
+				{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Unix(300, 0)}, condition("gate", corev1.ConditionTrue, ""),
 			}},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			untouched := []*corev1.Pod{tc.tenant.DeepCopy(), tc.super.DeepCopy()}
-			got, changes := kinds.TenantPodStatus(tc.tenant, tc.super, "r1")
+			got, changes := kinds.TenantPodStatus(tc.tenant, tc.super, "r1", time.Unix(300, 0))
 			require.Equal(t, tc.want != nil, changes)
 			require.Empty(t, cmp.Diff(tc.want, got))
 			require.Empty(t, cmp.Diff(untouched, []*corev1.Pod{tc.tenant, tc.super}), "the pods lie in caches")

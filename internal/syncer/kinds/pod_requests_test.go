@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -86,7 +87,7 @@ func TestHideZeros(t *testing.T) {
 	}
 	untouched := superPod.DeepCopy()
 
-	status, ok := TenantPodStatus(tenantPod, superPod, "r1")
+	status, ok := TenantPodStatus(tenantPod, superPod, "r1", time.Unix(300, 0))
 	require.True(t, ok)
 	require.Empty(t, cmp.Diff(untouched, superPod), "it lies in a cache")
 	nothing := reported("nothing")

@@ -3,8 +3,10 @@ package kinds
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
@@ -23,8 +25,9 @@ var kubeletConditions = [...]corev1.PodConditionType{
 // Before the pod is on a node only PodScheduled=False with the super cluster's reason goes up. Afterwards the whole
 // status does, but for containers that the super cluster added (hideAdded), and for what is written in the tenant:
 // PodScheduled unless the tenant pinned the pod, qosClass, the conditions of readiness gates, and all others that
-// kubelets do not write, unless the super pod has them too. A readiness gate that is not True forces Ready=False.
-func TenantPodStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*corev1.PodStatus, bool) {
+// kubelets do not write, unless the super pod has them too. A readiness gate that is not True forces Ready=False: the
+// time of Ready is then when the tenant's pod changed, now for the first time.
+func TenantPodStatus(tenantPod, superPod *corev1.Pod, superCluster string, now time.Time) (*corev1.PodStatus, bool) {
 	scheduled := isBound(tenantPod)
 	if tenantPod.Spec.NodeName == "" || !scheduled && superPod.Spec.NodeName == "" {
 		return unscheduledStatus(tenantPod, superPod, superCluster)
@@ -56,7 +59,7 @@ func TenantPodStatus(tenantPod, superPod *corev1.Pod, superCluster string) (*cor
 			status.Conditions = append(status.Conditions, *condition)
 		}
 	}
-	applyReadinessGates(tenantPod, status)
+	applyReadinessGates(tenantPod, status, metav1.NewTime(now.Truncate(time.Second)))
 	return status, true
 }
 
@@ -99,12 +102,27 @@ func rewriterFor(tenantPod *corev1.Pod, superNamespace string, superUID types.UI
 	return tenancy.NewRewriter(superNamespace, superUID, tenancy.Owner{Namespace: tenantPod.Namespace, UID: tenantPod.UID})
 }
 
-// applyReadinessGates sets Ready=False if the condition of a readiness gate of the tenant's pod is not True.
-func applyReadinessGates(tenantPod *corev1.Pod, status *corev1.PodStatus) {
+// applyReadinessGates sets Ready=False if the condition of a readiness gate of the tenant's pod is not True. A Ready
+// that rests on gates has a time of its own, from which minReadySeconds counts: it stays while the status does.
+func applyReadinessGates(tenantPod *corev1.Pod, status *corev1.PodStatus, now metav1.Time) {
 	_, ready := podutil.GetPodCondition(status, corev1.PodReady)
-	if ready == nil || ready.Status != corev1.ConditionTrue {
+	if ready == nil || len(tenantPod.Spec.ReadinessGates) == 0 {
 		return
 	}
+	if gate := unmetGate(tenantPod, status); gate != "" && ready.Status == corev1.ConditionTrue {
+		ready.Status = corev1.ConditionFalse
+		ready.Reason = "ReadinessGatesNotReady"
+		ready.Message = fmt.Sprintf("readiness gate %s is not True", gate)
+	}
+	ready.LastTransitionTime = now
+	_, previous := podutil.GetPodCondition(&tenantPod.Status, corev1.PodReady)
+	if previous != nil && previous.Status == ready.Status && !previous.LastTransitionTime.After(now.Time) {
+		ready.LastTransitionTime = previous.LastTransitionTime
+	}
+}
+
+// unmetGate returns the first readiness gate whose condition is not True, "" for none.
+func unmetGate(tenantPod *corev1.Pod, status *corev1.PodStatus) corev1.PodConditionType {
 	met := sets.New[corev1.PodConditionType]()
 	for i := range status.Conditions {
 		if status.Conditions[i].Status == corev1.ConditionTrue {
@@ -113,12 +131,10 @@ func applyReadinessGates(tenantPod *corev1.Pod, status *corev1.PodStatus) {
 	}
 	for _, gate := range tenantPod.Spec.ReadinessGates {
 		if !met.Has(gate.ConditionType) {
-			ready.Status = corev1.ConditionFalse
-			ready.Reason = "ReadinessGatesNotReady"
-			ready.Message = fmt.Sprintf("readiness gate %s is not True", gate.ConditionType)
-			return
+			return gate.ConditionType
 		}
 	}
+	return ""
 }
 
 // ownedByTenant returns whether a condition of a tenant's pod, if not that of a readiness gate, is written in the

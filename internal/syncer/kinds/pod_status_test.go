@@ -82,7 +82,7 @@ func TestContainersOfTheSuperCluster(t *testing.T) {
 				},
 			}
 			untouched := superPod.DeepCopy()
-			got, ok := kinds.TenantPodStatus(tenantPod, superPod, "r1")
+			got, ok := kinds.TenantPodStatus(tenantPod, superPod, "r1", time.Unix(300, 0))
 			require.True(t, ok)
 			require.Empty(t, cmp.Diff(untouched, superPod), "it lies in a cache")
 			namesOf := func(statuses []corev1.ContainerStatus) (names []string) {
@@ -133,4 +133,52 @@ func TestEventsOfContainersOfTheSuperCluster(t *testing.T) {
 			require.Len(t, events.Items, want)
 		})
 	}
+}
+
+// TestTimeOfReady: a Ready that rests on a gate has the time when the tenant's pod changed, for minReadySeconds.
+func TestTimeOfReady(t *testing.T) {
+	t.Parallel()
+	at := func(seconds int64) metav1.Time { return metav1.Unix(seconds, 0) }
+	superPod := podWith("n1", corev1.PodStatus{})
+	tenantPod := podWith("r1.n1", corev1.PodStatus{}, "gate")
+	var before *corev1.PodStatus
+	for _, tc := range []struct {
+		name string
+		now  time.Time
+		// ready is that of the super pod, since is when it became so.
+		ready corev1.ConditionStatus
+		since int64
+		gate  corev1.ConditionStatus
+		want  corev1.ConditionStatus
+		// wantTime is that of Ready in the tenant.
+		wantTime int64
+	}{
+		{name: "it begins", now: time.Unix(100, 0), ready: corev1.ConditionFalse, since: 99, want: corev1.ConditionFalse, wantTime: 100},
+		{name: "its containers are ready", now: time.Unix(110, 0), ready: corev1.ConditionTrue, since: 110, want: corev1.ConditionFalse, wantTime: 100},
+		{name: "nothing happens", now: time.Unix(120, 0), ready: corev1.ConditionTrue, since: 110, want: corev1.ConditionFalse, wantTime: 100},
+		{name: "the gate opens", now: time.Unix(148, 999), ready: corev1.ConditionTrue, since: 110, gate: corev1.ConditionTrue, want: corev1.ConditionTrue, wantTime: 148},
+		{name: "and stays", now: time.Unix(160, 0), ready: corev1.ConditionTrue, since: 110, gate: corev1.ConditionTrue, want: corev1.ConditionTrue, wantTime: 148},
+		{name: "a container stops", now: time.Unix(170, 0), ready: corev1.ConditionFalse, since: 175, gate: corev1.ConditionTrue, want: corev1.ConditionFalse, wantTime: 170},
+		{name: "the clock goes back", now: time.Unix(165, 0), ready: corev1.ConditionFalse, since: 175, gate: corev1.ConditionTrue, want: corev1.ConditionFalse, wantTime: 165},
+		{name: "and on", now: time.Unix(166, 0), ready: corev1.ConditionFalse, since: 175, gate: corev1.ConditionTrue, want: corev1.ConditionFalse, wantTime: 165},
+	} {
+		superPod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: tc.ready, LastTransitionTime: at(tc.since)}}
+		if before != nil {
+			tenantPod.Status = *before
+		}
+		tenantPod.Status.Conditions = append(tenantPod.Status.Conditions, condition("gate", tc.gate, ""))
+		got, ok := kinds.TenantPodStatus(tenantPod, superPod, "r1", tc.now)
+		require.True(t, ok)
+		ready := got.Conditions[0]
+		require.Equal(t, corev1.PodReady, ready.Type)
+		require.Equal(t, tc.want, ready.Status, tc.name)
+		require.Equal(t, at(tc.wantTime), ready.LastTransitionTime, tc.name)
+		got.Conditions = got.Conditions[:1]
+		before = got
+	}
+
+	open := podWith("r1.n1", corev1.PodStatus{})
+	got, ok := kinds.TenantPodStatus(open, superPod, "r1", time.Unix(400, 0))
+	require.True(t, ok)
+	require.Equal(t, at(175), got.Conditions[0].LastTransitionTime, "without gates it is the super pod's")
 }

@@ -390,7 +390,7 @@ func BenchmarkPodInSync(b *testing.B) {
 					Name: superPod.Spec.Containers[i].Name, Image: "app:1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
 				})
 			}
-			status, _ := kinds.TenantPodStatus(pod, superPod, "r1")
+			status, _ := kinds.TenantPodStatus(pod, superPod, "r1", time.Unix(300, 0))
 			pod.Status = *status
 			p.tenantCache[kinds.KindPod], p.superCache[kinds.KindPod] = []client.Object{pod}, []client.Object{superPod}
 			key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: pod.Namespace, Name: pod.Name}

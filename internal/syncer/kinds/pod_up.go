@@ -50,7 +50,7 @@ func (p *Pods) bind(ctx context.Context, pair *podPair) error {
 // up writes the status of the super pod to the tenant pod, with that observedGeneration. It returns false if it is in
 // sync.
 func (p *Pods) up(ctx context.Context, pair *podPair, observed int64) (bool, error) {
-	status, ok := TenantPodStatus(pair.tenantPod, pair.superPod, p.env.ID)
+	status, ok := TenantPodStatus(pair.tenantPod, pair.superPod, p.env.ID, p.env.Clock.Now())
 	if !ok {
 		return false, nil
 	}
