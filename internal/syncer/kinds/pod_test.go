@@ -327,6 +327,72 @@ func TestResize(t *testing.T) {
 	}
 }
 
+// TestResizeThatAdds: a resize may name what the pod has not named before. Until that is below, no generation is observed.
+func TestResizeThatAdds(t *testing.T) {
+	t.Parallel()
+	added := builders.Resources("cpu", "200m", "memory", "100Mi")
+	podLevel := func(of corev1.ResourceList) *corev1.ResourceRequirements { return &corev1.ResourceRequirements{Requests: of} }
+	for _, tc := range []struct {
+		name string
+		// before is what the pod begins with; change what the tenant resizes.
+		before, change func(spec *corev1.PodSpec)
+		// got is what of the spec must be as the tenant wants it.
+		got func(spec *corev1.PodSpec) corev1.ResourceList
+	}{
+		{
+			name: "limits", change: func(spec *corev1.PodSpec) { spec.Containers[0].Resources.Limits = added },
+			got: func(spec *corev1.PodSpec) corev1.ResourceList { return spec.Containers[0].Resources.Limits },
+		},
+		{
+			name: "limits of a sidecar", change: func(spec *corev1.PodSpec) { spec.InitContainers[0].Resources.Limits = added },
+			got: func(spec *corev1.PodSpec) corev1.ResourceList { return spec.InitContainers[0].Resources.Limits },
+		},
+		{
+			name:   "requests beside those of the pod",
+			before: func(spec *corev1.PodSpec) { spec.Resources = podLevel(builders.Resources("cpu", "1", "memory", "1Gi")) },
+			change: func(spec *corev1.PodSpec) { spec.Containers[0].Resources.Requests = added },
+			got:    func(spec *corev1.PodSpec) corev1.ResourceList { return spec.Containers[0].Resources.Requests },
+		},
+		{
+			name:   "requests of the pod",
+			before: func(spec *corev1.PodSpec) { spec.Resources = podLevel(builders.Resources("cpu", "1")) },
+			change: func(spec *corev1.PodSpec) { spec.Resources = podLevel(added) },
+			got:    func(spec *corev1.PodSpec) corev1.ResourceList { return spec.Resources.Requests },
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			var resized *corev1.Pod
+			p := newPool(t, interceptor.Funcs{
+				SubResourceUpdate: func(_ context.Context, _ client.Client, _ string, object client.Object, _ ...client.SubResourceUpdateOption) error {
+					resized, _ = object.(*corev1.Pod)
+					return nil
+				},
+			})
+			p.placed(t)
+			pod, superPod, key := p.running(t, func(pod *corev1.Pod) {
+				pod.Spec.InitContainers = []corev1.Container{{Name: "side", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
+				if tc.before != nil {
+					tc.before(&pod.Spec)
+				}
+			})
+			superPod.Generation, superPod.Status.ObservedGeneration = 3, 3
+			pod.Generation = 2
+			tc.change(&pod.Spec)
+			for _, done := range []bool{false, true} {
+				_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 0)
+				require.NoError(t, err)
+				require.NotNil(t, resized)
+				require.Empty(t, cmp.Diff(added, tc.got(&resized.Spec)))
+				live := &corev1.Pod{}
+				require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), live))
+				require.Equal(t, done, live.Status.ObservedGeneration == 2)
+				superPod.Spec, pod.ResourceVersion = resized.Spec, live.ResourceVersion
+			}
+		})
+	}
+}
+
 // TestObservedGeneration: when a kubelet has seen what the tenant wants now.
 func TestObservedGeneration(t *testing.T) {
 	t.Parallel()

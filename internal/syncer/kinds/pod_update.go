@@ -128,12 +128,11 @@ func (c *containerNames) index(name string, likely int) int {
 // resizable are the resources of running containers that can change.
 var resizable = [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 
-// ResizePod sets the CPU and memory of the containers of superPod to those of tenantPod. A resize can change only
+// ResizePod sets the CPU and memory of superPod and its containers to those of tenantPod. A resize can change only
 // those, remove none, and of init containers only sidecars.
 func ResizePod(tenantPod, superPod *corev1.Pod) {
 	resize := func(wanted, container *corev1.Container) {
-		resizeList(wanted.Resources.Requests, container.Resources.Requests)
-		resizeList(wanted.Resources.Limits, container.Resources.Limits)
+		resizeLists(&wanted.Resources, &container.Resources)
 		raiseLimits(wanted, container)
 	}
 	eachOfOneName(tenantPod.Spec.Containers, superPod.Spec.Containers, resize)
@@ -142,18 +141,29 @@ func ResizePod(tenantPod, superPod *corev1.Pod) {
 			resize(wanted, container)
 		}
 	})
+	if wanted := tenantPod.Spec.Resources; wanted != nil && superPod.Spec.Resources != nil {
+		resizeLists(wanted, superPod.Spec.Resources)
+	}
 }
 
-func resizeList(from, to corev1.ResourceList) {
+func resizeLists(wanted, resources *corev1.ResourceRequirements) {
+	resizeList(wanted.Requests, &resources.Requests)
+	resizeList(wanted.Limits, &resources.Limits)
+}
+
+func resizeList(from corev1.ResourceList, to *corev1.ResourceList) {
 	for _, name := range resizable {
 		wanted, exists := from[name]
-		if !exists || to == nil {
+		if !exists {
 			continue
 		}
 		if slice.IsMonstrous(name, wanted) {
 			wanted = *resource.NewQuantity(slice.MaxAmount, resource.DecimalSI) // a comparison writes any exponent out
 		}
-		to[name] = wanted.DeepCopy()
+		if *to == nil {
+			*to = corev1.ResourceList{}
+		}
+		(*to)[name] = wanted.DeepCopy()
 	}
 }
 
