@@ -97,6 +97,8 @@ func (n *Nodes) reconcileNode(ctx context.Context, tenant *Tenant, key engine.Ke
 		return 0, nil
 	case !inTenant:
 		return n.renewal(), ensureNode(ctx, n.env, tenant, key.Name)
+	case !inSuper && isOurNode(tenantNode, n.env.ID) && tenantNode.DeletionTimestamp == nil:
+		return 0, n.removeGone(ctx, tenant, key, tenantNode)
 	}
 	after := n.requeueAfter(key, used)
 	switch {
@@ -105,7 +107,7 @@ func (n *Nodes) reconcileNode(ctx context.Context, tenant *Tenant, key engine.Ke
 	case !shown:
 		return after, nil // the tenant has made it, or its pods ended before this process began
 	case !inSuper:
-		return after, nil // its Lease expires, and the tenant's node lifecycle controller sets Ready=Unknown
+		return after, nil // the tenant holds it by a finalizer, or has made it
 	}
 	if err := n.update(ctx, tenant, superNode, tenantNode, set.share); err != nil {
 		return 0, err
@@ -176,6 +178,24 @@ func (n *Nodes) remove(ctx context.Context, tenant *Tenant, tenantNode *corev1.N
 		return engine.Waitf("pods that are bound to node %s", tenantNode.Name)
 	}
 	return n.env.remove(ctx, tenant.Client, KindNode, "delete", tenantNode, nil, proven)
+}
+
+// removeGone deletes a Node of the tenant whose node the super cluster no longer has, by a live read, even if pods are
+// bound to it: the tenant's pod collector then deletes those, as it does in any cluster. A node that comes back under
+// the name gets another Node.
+func (n *Nodes) removeGone(ctx context.Context, tenant *Tenant, key engine.Key, tenantNode *corev1.Node) error {
+	proven, lacks, err := n.env.superCluster().Lacks(ctx, client.ObjectKey{Name: key.Name}, &corev1.Node{}, nil)
+	switch {
+	case err != nil:
+		return unproven(err)
+	case !lacks:
+		return engine.Waitf("node %s in the cache of the super cluster", key.Name)
+	}
+	if err := n.env.remove(ctx, tenant.Client, KindNode, "delete", tenantNode, nil, proven); err != nil {
+		return err
+	}
+	n.forget(key)
+	return nil
 }
 
 // fieldNodeName is the field of a pod by which API servers select those that are bound to a node.

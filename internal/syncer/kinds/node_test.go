@@ -1,6 +1,7 @@
 package kinds_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -13,10 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenants"
@@ -200,7 +203,7 @@ func TestNodeThatIsNeeded(t *testing.T) {
 			tenantNode := &corev1.Node{}
 			kinds.TenantNode(builders.Node("n1").Obj(), tenantNode, "r1", kinds.VNAgent{}, kinds.NodeShare{})
 			p.tenant.Client = answering(nodeName(newClientBuilder()).WithObjects(append(tc.pods, tenantNode)...).Build(), tc.uid)
-			p.tenantCache[kinds.KindNode] = []client.Object{tenantNode}
+			p.tenantCache[kinds.KindNode], p.superCache[kinds.KindNode] = []client.Object{tenantNode}, []client.Object{builders.Node("n1").Obj()}
 			clock := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
 			p.env.Clock = clock
 			nodes := p.kind(kinds.KindNode)
@@ -211,6 +214,70 @@ func TestNodeThatIsNeeded(t *testing.T) {
 			require.Equal(t, tc.wantStays, err != nil, "%v", err)
 			err = p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), &corev1.Node{})
 			require.Equal(t, tc.wantStays, err == nil, "%v", err)
+		})
+	}
+}
+
+// TestNodeThatIsGone lets a node go in the super cluster while pods of the tenant are bound to it: the Node goes if the
+// super cluster says so, and nothing else proves it.
+func TestNodeThatIsGone(t *testing.T) {
+	t.Parallel()
+	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindNode, Name: "n1"}
+	for _, tc := range []struct {
+		name   string
+		change func(tenantNode *corev1.Node)
+		// live are the nodes of the super cluster, uid that of the control plane that answers, err its answer.
+		live      []client.Object
+		uid       types.UID
+		err       error
+		wantStays bool
+	}{
+		{name: "it is gone", uid: superUID},
+		{name: "the cache is behind", uid: superUID, live: []client.Object{builders.Node("n1").Obj()}, wantStays: true},
+		{name: "the super cluster does not answer", uid: superUID, err: context.DeadlineExceeded, wantStays: true},
+		{name: "another control plane answers", uid: "another", wantStays: true},
+		{name: "the Node is not ours", uid: superUID, wantStays: true, change: func(tenantNode *corev1.Node) {
+			delete(tenantNode.Labels, tenancyv1alpha1.LabelTenantNode)
+		}},
+		{name: "the tenant holds it", uid: superUID, wantStays: true, change: func(tenantNode *corev1.Node) {
+			tenantNode.DeletionTimestamp, tenantNode.Finalizers = ptr.To(metav1.Unix(1, 0)), []string{"example.com/mine"}
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			super := interceptor.Funcs{Get: func(ctx context.Context, to client.WithWatch, name client.ObjectKey, object client.Object, options ...client.GetOption) error {
+				if _, isNode := object.(*corev1.Node); isNode && tc.err != nil {
+					return tc.err
+				}
+				return to.Get(ctx, name, object, options...)
+			}}
+			p.env.Super = answering(newClientBuilder().WithObjects(tc.live...).WithInterceptorFuncs(super).Build(), tc.uid)
+			tenantNode := &corev1.Node{}
+			kinds.TenantNode(builders.Node("n1").Obj(), tenantNode, "r1", kinds.VNAgent{}, kinds.NodeShare{})
+			if tc.change != nil {
+				tc.change(tenantNode)
+			}
+			pod := tenantPod(bound("r1.n1"))
+			p.tenant.Client = answering(nodeName(newClientBuilder()).WithObjects(tenantNode, pod).WithStatusSubresource(tenantNode).Build(), tenantUID)
+			p.tenantCache[kinds.KindNode], p.tenantCache[kinds.KindPod] = []client.Object{tenantNode}, []client.Object{pod}
+			nodes, there := p.kind(kinds.KindNode), func() bool {
+				return p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), &corev1.Node{}) == nil
+			}
+			_, err := nodes.Reconcile(t.Context(), key, 0)
+			require.Equal(t, tc.wantStays && tc.change == nil, err != nil, "%v", err)
+			require.Equal(t, tc.wantStays, there())
+			if tc.wantStays {
+				return
+			}
+			p.tenantCache[kinds.KindNode] = nil
+			_, err = nodes.Reconcile(t.Context(), key, 0)
+			require.NoError(t, err)
+			require.False(t, there(), "its pods do not bring it back")
+			p.superCache[kinds.KindNode], p.superCache[kinds.KindPod] = []client.Object{builders.Node("n1").Obj()}, []client.Object{proofSuperPod("uid", onNode("n1"))}
+			_, err = nodes.Reconcile(t.Context(), key, 0)
+			require.NoError(t, err)
+			require.True(t, there(), "a node that is back is another one")
 		})
 	}
 }

@@ -172,7 +172,8 @@ const configTime = 12 * time.Second
 //	pending, ignores sync      -                             none
 //	pinned to a node here      -                             as pending
 //	nodeName without Binding   -                             warn node name
-//	bound here                 -                             remove lost (proof: live read); a finished one stays
+//	bound here                 -                             remove lost (proof: live read); a finished one stays,
+//	                                                       unless the pod collector below has failed it
 //	bound elsewhere            -                             none
 //	being deleted              -                             remove tenant (proof: live read); none for finalizers
 //	any                        another owner's               warn conflict
@@ -284,7 +285,7 @@ func stepWithoutSuperPod(tenantPod *corev1.Pod, facts *Facts) Step {
 	switch {
 	case elsewhere && tenancy.HasBinding(tenantPod):
 		return StepNone
-	case podutil.IsPodTerminal(tenantPod):
+	case podutil.IsPodTerminal(tenantPod) && (elsewhere || !isCollected(tenantPod)):
 		return StepNone
 	case nodeName != "" && isBound(tenantPod):
 		return StepRemoveLost
@@ -336,6 +337,16 @@ func boundIn(tenantPod *corev1.Pod, superCluster string) bool {
 
 // isBound returns whether a syncer has bound a pod, or it has run. Any other pod with a nodeName is pinned.
 func isBound(tenantPod *corev1.Pod) bool { return tenancy.IsBound(tenantPod) }
+
+// reasonCollected is the reason of condition DisruptionTarget on a pod that Kubernetes' pod collector fails, because its
+// node is gone or out of service, right before it deletes it.
+const reasonCollected = "DeletionByPodGC"
+
+// isCollected returns whether the pod collector of the super cluster has failed a pod: it has not finished by itself.
+func isCollected(tenantPod *corev1.Pod) bool {
+	_, disrupted := podutil.GetPodCondition(&tenantPod.Status, corev1.DisruptionTarget)
+	return disrupted != nil && disrupted.Status == corev1.ConditionTrue && disrupted.Reason == reasonCollected
+}
 
 // awaitsEnd returns whether a controller keeps a pod that ran, by a finalizer, until it is finished, as Jobs do.
 func awaitsEnd(tenantPod *corev1.Pod) bool {

@@ -54,6 +54,11 @@ func toldBoundByTenant(name string) func(pod *corev1.Pod) {
 	}
 }
 
+// collected is what the pod collector of a super cluster leaves in the status.
+func collected(pod *corev1.Pod) {
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC"})
+}
+
 func terminating(grace int64) func(pod *corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = ptr.To(metav1.Unix(1_000_000, 0)), ptr.To(grace)
@@ -184,6 +189,11 @@ func TestNextStep(t *testing.T) {
 		{name: "deleted before it was bound", tenant: stepPod("uid", terminating(30)), want: kinds.StepRemoveTenant},
 		{name: "deleted with a gate", tenant: stepPod("uid", gated, terminating(30)), want: kinds.StepRemoveTenant},
 		{name: "deleted, and its containers have ended", tenant: stepPod("uid", bound("r1.n1"), terminating(30)), want: kinds.StepRemoveTenant},
+		{name: "collected with its node", tenant: stepPod("uid", bound("r1.n1"), failed, collected), want: kinds.StepRemoveLost},
+		{name: "collected elsewhere", tenant: stepPod("uid", bound("r2.n1"), failed, collected), want: kinds.StepNone},
+		{name: "evicted by a kubelet", tenant: stepPod("uid", bound("r1.n1"), failed, func(pod *corev1.Pod) {
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "TerminationByKubelet"})
+		}), want: kinds.StepNone},
 		{name: "deleted and finished", tenant: stepPod("uid", bound("r1.n1"), failed, terminating(30)), want: kinds.StepRemoveTenant},
 		{
 			name: "deleted, waits for finalizers", want: kinds.StepNone,
