@@ -65,12 +65,18 @@ func sizeOfMap(values map[string]string) (size int) {
 	return size
 }
 
-// ExcessOfFields says that a pod has more labels or annotations than go down, or that the files of its downward API
-// show more of them; "" if it does not. Labels and annotations of a running pod change, so it is asked for any update.
-func ExcessOfFields(pod *corev1.Pod) string {
-	if excess := ExcessOfMetadata(pod); excess != "" {
-		return excess
+// ExcessOfAnnotations says that a super pod would have more annotations than an API server takes, "" if it would not.
+func ExcessOfAnnotations(annotations map[string]string) string {
+	if size := sizeOfMap(annotations); size > maxAnnotationBytes {
+		return fmt.Sprintf("the annotations of its super pod would take %d bytes with what files of its downward API show: at most %d go down", size, maxAnnotationBytes)
 	}
+	return ""
+}
+
+// ExcessOfFiles says that the files of a pod's downward API show more labels and annotations than go down, "" if they
+// do not. What several files show counts once. Labels and annotations of a running pod change, so it is asked for any
+// update.
+func ExcessOfFiles(pod *corev1.Pod) string {
 	shown := fields{pod: pod}
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
@@ -98,6 +104,8 @@ type fields struct {
 	size int
 	// all is how long all labels, or annotations, are as a file has them, by their path.
 	all map[string]int
+	// shown are the paths that files show.
+	shown map[string]struct{}
 }
 
 // perField is what a file or variable takes besides what it shows: an annotation of the super pod has a key.
@@ -105,9 +113,18 @@ const perField = 40
 
 func (f *fields) files(files []corev1.DownwardAPIVolumeFile) {
 	for i := range files {
-		if files[i].FieldRef != nil {
-			f.add(files[i].FieldRef.FieldPath)
+		if files[i].FieldRef == nil {
+			continue
 		}
+		path := files[i].FieldRef.FieldPath
+		if _, known := f.shown[path]; known {
+			continue
+		}
+		if f.shown == nil {
+			f.shown = map[string]struct{}{}
+		}
+		f.shown[path] = struct{}{}
+		f.add(path)
 	}
 }
 
@@ -150,7 +167,10 @@ type Around struct {
 // ExcessOfPod says what a new pod has more of than goes down, "" for nothing.
 func ExcessOfPod(pod *corev1.Pod, around Around) string {
 	spec := &pod.Spec
-	if excess := ExcessOfFields(pod); excess != "" {
+	if excess := ExcessOfMetadata(pod); excess != "" {
+		return excess
+	}
+	if excess := ExcessOfFiles(pod); excess != "" {
 		return excess
 	}
 	if excess := ExcessOfContainers(pod, around, spec.InitContainers, spec.Containers); excess != "" {

@@ -174,14 +174,14 @@ func TestPodsAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measure
 				pod.Annotations = map[string]string{"a": strings.Repeat("\x01", 262_000)}
 				pod.Spec.Volumes = []corev1.Volume{downwardFiles(200, "metadata.annotations")}
 			},
-			want: "the files of its downward API show 209609000 bytes of labels and annotations: at most 262144 go down",
+			want: "the files of its downward API show 1048045 bytes of labels and annotations: at most 262144 go down",
 		},
 		{
 			name: "projected files", pod: func(pod *corev1.Pod) {
 				pod.Annotations = map[string]string{"a": strings.Repeat("\x01", 262_000)}
-				pod.Spec.Volumes = []corev1.Volume{projectedFiles(200, "metadata.annotations['a']")}
+				pod.Spec.Volumes = []corev1.Volume{projectedFiles(200, "metadata.annotations"), downwardFiles(200, "metadata.annotations['a']")}
 			},
-			want: "the files of its downward API show 52408000 bytes of labels and annotations: at most 262144 go down",
+			want: "the files of its downward API show 1310085 bytes of labels and annotations: at most 262144 go down",
 		},
 		{
 			name: "variables with an annotation", pod: func(pod *corev1.Pod) {
@@ -344,7 +344,7 @@ func TestPodsThatRunAreCountedFirst(t *testing.T) { //nolint:paralleltest // It 
 				pod.Spec.Volumes = []corev1.Volume{downwardFiles(200, "metadata.annotations")}
 			},
 			change: func(pod *corev1.Pod) { pod.Annotations["a"] = strings.Repeat("\x01", 262_000) },
-			want:   "Warning TenantLimit Super cluster r1: the files of its downward API show 209609000 bytes of labels and annotations: at most 262144 go down",
+			want:   "Warning TenantLimit Super cluster r1: the files of its downward API show 1048045 bytes of labels and annotations: at most 262144 go down",
 		},
 		{
 			name: "labels", change: func(pod *corev1.Pod) { pod.Labels = manyLabels(30_000) },

@@ -75,6 +75,9 @@ func (p *Pods) desired(ctx context.Context, pair *podPair) (*corev1.Pod, PodEnvi
 	}
 	superPod := &corev1.Pod{}
 	SuperPod(pair.tenantPod, superPod, pair.owner(), pair.tenant.rules(), &env)
+	if !p.bounded(pair, policy.ExcessOfAnnotations(superPod.Annotations)) {
+		return nil, env, policy.Facts{}, false, nil
+	}
 	facts, err := p.policyFacts(ctx, pair)
 	if err != nil {
 		return nil, env, facts, false, err

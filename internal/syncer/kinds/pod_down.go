@@ -21,6 +21,8 @@ type podChanges struct {
 	ephemeral bool
 	// resize is the super pod with the desired requests and limits, nil if they are in sync. Its status is empty.
 	resize *corev1.Pod
+	// excess is what files of the downward API do not show because it is too much, "" for nothing.
+	excess string
 }
 
 // none returns whether the super pod is in sync.
@@ -33,11 +35,12 @@ func (c *podChanges) none() bool {
 func changesOf(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, rules *Rules) podChanges {
 	// Without the status, which an update ignores: a patrol calls this for every pod, and a status is large.
 	desired := &corev1.Pod{ObjectMeta: *superPod.ObjectMeta.DeepCopy(), Spec: *superPod.Spec.DeepCopy()}
-	SuperPod(tenantPod, desired, owner, rules, nil)
+	changes := podChanges{excess: updatePod(tenantPod, desired, owner, rules)}
 	if !same(&superPod.ObjectMeta, &desired.ObjectMeta) || !same(&superPod.Spec, &desired.Spec) {
-		return podChanges{update: desired}
+		changes.update = desired
+		return changes
 	}
-	changes := podChanges{ephemeral: len(missingEphemeral(tenantPod, superPod)) > 0}
+	changes.ephemeral = len(missingEphemeral(tenantPod, superPod)) > 0
 	// A tenant that has never changed the spec has not resized the pod: admission in the super cluster has.
 	if tenantPod.Generation > 1 {
 		ResizePod(tenantPod, desired)
@@ -62,14 +65,16 @@ func (p *Pods) sync(ctx context.Context, step Step, pair *podPair) error {
 	observed := pair.tenantPod.Status.ObservedGeneration
 	var errDown, errUp error
 	// A super pod that is being deleted is not updated, nor one whose tenant pod holds more than goes down.
-	if pair.superPod.DeletionTimestamp == nil && p.bounded(pair, policy.ExcessOfFields(pair.tenantPod)) {
+	if pair.superPod.DeletionTimestamp == nil && p.bounded(pair, policy.ExcessOfMetadata(pair.tenantPod)) {
 		changes := changesOf(pair.tenantPod, pair.superPod, pair.owner(), pair.tenant.rules())
 		if changes.none() {
 			observed = observedGeneration(pair.tenantPod, pair.superPod)
 			if pair.tenantPod.Generation > max(1, pair.tenantPod.Status.ObservedGeneration) {
 				p.tellLeftOut(pair) // the tenant may have added some
 			}
-			errDown = p.report(ctx, pair)
+			if p.bounded(pair, changes.excess) {
+				errDown = p.report(ctx, pair)
+			}
 		} else {
 			errDown = p.down(ctx, pair, &changes)
 		}

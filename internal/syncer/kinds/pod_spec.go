@@ -15,17 +15,27 @@ import (
 // update of a pod may change: labels, annotations, images, activeDeadlineSeconds and tolerations. env, and what the
 // policy of rules sets in the spec, is used for a new one only.
 func SuperPod(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, rules *Rules, env *PodEnvironment) {
-	copyMeta(tenantPod, superPod, resourcePods, owner, rules)
-	translateLabels(tenantPod, superPod)
-	carryFields(tenantPod, superPod)
 	if superPod.UID != "" {
-		updatePodSpec(tenantPod, superPod, rules)
+		updatePod(tenantPod, superPod, owner, rules)
 		return
 	}
+	translatePodMeta(tenantPod, superPod, owner, rules)
 	superPod.Namespace = tenancy.SuperNamespace(owner.ClusterKey, owner.Namespace)
 	superPod.Name = tenantPod.Name
 	superPod.Spec = *tenantPod.Spec.DeepCopy()
 	translatePodSpec(tenantPod, &superPod.Spec, owner, rules, env)
+}
+
+// updatePod is SuperPod for an existing super pod. It returns what files do not show because it is too much.
+func updatePod(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, rules *Rules) (excess string) {
+	updatePodSpec(tenantPod, superPod, rules)
+	return translatePodMeta(tenantPod, superPod, owner, rules)
+}
+
+func translatePodMeta(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, rules *Rules) (excess string) {
+	copyMeta(tenantPod, superPod, resourcePods, owner, rules)
+	translateLabels(tenantPod, superPod)
+	return carryFields(tenantPod, superPod)
 }
 
 // translatePodSpec turns a copy of the tenant's spec into one for the super cluster.

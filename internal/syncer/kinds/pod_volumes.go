@@ -1,15 +1,16 @@
 package kinds
 
 import (
+	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/fieldpath"
 	"k8s.io/utils/ptr"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -17,7 +18,7 @@ import (
 // by those in the super cluster. A serviceAccountToken source becomes a key of the pod's Secret of tokens at the same
 // index, so that modes and the precedence of paths stay.
 func translateVolumes(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy.Owner) {
-	eachShownField(spec, func(annotation string, field *corev1.ObjectFieldSelector) {
+	eachShownField(spec, func(annotation, _ string, field *corev1.ObjectFieldSelector) {
 		field.FieldPath = "metadata.annotations['" + annotation + "']"
 	})
 	secret := tenancy.TokenSecret(tenantPod.Name, owner.UID)
@@ -60,10 +61,10 @@ func tokenProjection(spec *corev1.PodSpec, secret, key, path string) *corev1.Sec
 const downwardDomain = "downward.tenancy.x-k8s.io/"
 
 // eachShownField calls do with each fieldRef of a downward API file whose value differs in the super pod, and with the
-// annotation of the super pod that holds the tenant's value. Volumes are immutable, so these annotations keep their
-// names.
-func eachShownField(spec *corev1.PodSpec, do func(annotation string, field *corev1.ObjectFieldSelector)) {
-	carried := 0
+// annotation of the super pod that holds the tenant's value: files of one field share it. Volumes are immutable, so
+// these annotations keep their names. single is the one that the file had for itself in super pods of earlier versions.
+func eachShownField(spec *corev1.PodSpec, do func(annotation, single string, field *corev1.ObjectFieldSelector)) {
+	carried, shared := 0, map[string]string{}
 	visit := func(files []corev1.DownwardAPIVolumeFile) {
 		for _, file := range files {
 			if file.FieldRef == nil {
@@ -71,11 +72,17 @@ func eachShownField(spec *corev1.PodSpec, do func(annotation string, field *core
 			}
 			switch path, _, _ := fieldpath.SplitMaybeSubscriptedPath(file.FieldRef.FieldPath); path {
 			case "metadata.namespace":
-				do(tenancyv1alpha1.AnnotationNamespace, file.FieldRef)
+				do(tenancyv1alpha1.AnnotationNamespace, "", file.FieldRef)
 			case "metadata.uid":
-				do(tenancyv1alpha1.AnnotationUID, file.FieldRef)
+				do(tenancyv1alpha1.AnnotationUID, "", file.FieldRef)
 			case "metadata.labels", "metadata.annotations":
-				do(downwardDomain+strconv.Itoa(carried), file.FieldRef)
+				single := downwardDomain + strconv.Itoa(carried)
+				annotation, exists := shared[file.FieldRef.FieldPath]
+				if !exists {
+					annotation = single
+					shared[file.FieldRef.FieldPath] = annotation
+				}
+				do(annotation, single, file.FieldRef)
 				carried++
 			}
 		}
@@ -97,14 +104,33 @@ func eachShownField(spec *corev1.PodSpec, do func(annotation string, field *core
 }
 
 // carryFields writes the tenant's labels and annotations, in the format of downward API files, to annotations of
-// superPod. The kubelet updates the files when the annotations change.
-func carryFields(tenantPod, superPod *corev1.Pod) {
-	eachShownField(&tenantPod.Spec, func(annotation string, field *corev1.ObjectFieldSelector) {
-		if !strings.HasPrefix(annotation, downwardDomain) {
+// superPod. The kubelet updates the files when the annotations change. Where that is more than goes down it says so, and
+// the files of a super pod that exists stay as they are: the rest of an update goes down.
+func carryFields(tenantPod, superPod *corev1.Pod) (excess string) {
+	exists := superPod.UID != ""
+	if excess = policy.ExcessOfFiles(tenantPod); excess != "" && exists {
+		return excess
+	}
+	carried := map[string]string{}
+	eachShownField(&tenantPod.Spec, func(annotation, single string, field *corev1.ObjectFieldSelector) {
+		if single == "" {
 			return // an annotation of tenancy.SetOwner
 		}
-		// The API server has validated the path: an error leaves the value empty.
-		value, _ := fieldpath.ExtractFieldPathAsString(tenantPod, field.FieldPath)
-		superPod.Annotations[annotation] = value
+		if _, known := carried[annotation]; !known {
+			// The API server has validated the path: an error leaves the value empty.
+			carried[annotation], _ = fieldpath.ExtractFieldPathAsString(tenantPod, field.FieldPath)
+		}
+		if _, had := superPod.Annotations[single]; had && exists {
+			carried[single] = carried[annotation]
+		}
 	})
+	if len(carried) == 0 {
+		return ""
+	}
+	annotations := maps.Clone(superPod.Annotations)
+	maps.Copy(annotations, carried)
+	if excess = policy.ExcessOfAnnotations(annotations); excess == "" || !exists {
+		superPod.Annotations = annotations
+	}
+	return excess
 }
