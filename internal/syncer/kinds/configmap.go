@@ -1,7 +1,11 @@
 package kinds
 
 import (
+	"bytes"
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // KindConfigMap is the kind of ConfigMaps.
@@ -21,15 +25,29 @@ func configMaps() Copy[*corev1.ConfigMap] {
 		SuperName:  superConfigMapName,
 		TenantName: tenantConfigMapName,
 		Skip:       func(tenantConfigMap *corev1.ConfigMap) bool { return tenantConfigMap.Name == tenantRootCA },
-		Translate:  plain(SuperConfigMap),
+		Recreate: func(_ *Tenant, tenantConfigMap, superConfigMap *corev1.ConfigMap) bool {
+			return isFrozen(tenantConfigMap.Immutable, superConfigMap.Immutable) && !sameData(tenantConfigMap, superConfigMap)
+		},
+		Translate: plain(SuperConfigMap),
 	}
 }
 
-// SuperConfigMap sets the data of superConfigMap to those of tenantConfigMap.
+// SuperConfigMap sets the data of superConfigMap to those of tenantConfigMap. One that others made immutable stays so
+// while its data are the same: that cannot be taken back.
 func SuperConfigMap(tenantConfigMap, superConfigMap *corev1.ConfigMap) {
+	if isFrozen(tenantConfigMap.Immutable, superConfigMap.Immutable) && sameData(tenantConfigMap, superConfigMap) {
+		return
+	}
 	content := tenantConfigMap.DeepCopy()
 	superConfigMap.Data, superConfigMap.BinaryData, superConfigMap.Immutable = content.Data, content.BinaryData, content.Immutable
 }
+
+func sameData(a, b *corev1.ConfigMap) bool {
+	return maps.Equal(a.Data, b.Data) && maps.EqualFunc(a.BinaryData, b.BinaryData, bytes.Equal)
+}
+
+// isFrozen returns whether a copy in a super cluster is immutable and the tenant's object is not.
+func isFrozen(inTenant, inSuper *bool) bool { return ptr.Deref(inSuper, false) && !ptr.Deref(inTenant, false) }
 
 // superConfigMapName returns the name in super clusters of a tenant's ConfigMap, and tenantConfigMapName its inverse.
 func superConfigMapName(name string) string {

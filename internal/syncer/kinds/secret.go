@@ -1,6 +1,9 @@
 package kinds
 
 import (
+	"bytes"
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -14,12 +17,19 @@ func secrets() Copy[*corev1.Secret] {
 		New:         func() *corev1.Secret { return &corev1.Secret{} },
 		SuperLabels: "!" + LabelTokens,
 		Foreign:     func(superSecret client.Object) bool { return superSecret.GetLabels()[LabelTokens] != "" },
-		Translate:   plain(SuperSecret),
+		Recreate: func(_ *Tenant, tenantSecret, superSecret *corev1.Secret) bool {
+			return isFrozen(tenantSecret.Immutable, superSecret.Immutable) && !maps.EqualFunc(tenantSecret.Data, superSecret.Data, bytes.Equal)
+		},
+		Translate: plain(SuperSecret),
 	}
 }
 
-// SuperSecret sets type and data of superSecret to those of tenantSecret.
+// SuperSecret sets type and data of superSecret to those of tenantSecret. One that others made immutable stays so while
+// its data are the same, as a ConfigMap does.
 func SuperSecret(tenantSecret, superSecret *corev1.Secret) {
+	if isFrozen(tenantSecret.Immutable, superSecret.Immutable) && maps.EqualFunc(tenantSecret.Data, superSecret.Data, bytes.Equal) {
+		return
+	}
 	content := tenantSecret.DeepCopy()
 	superSecret.Type, superSecret.Data, superSecret.Immutable = content.Type, content.Data, content.Immutable
 	// The token controller of the super cluster would delete it, or write a token of its own. Pods read the data alone.
