@@ -256,7 +256,9 @@ func TestTenantNode(t *testing.T) {
 		Capacity: builders.Resources("cpu", "8"), Allocatable: builders.Resources("cpu", "7"),
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
-		NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: "v1.34.10"},
+		NodeInfo: corev1.NodeSystemInfo{
+			KubeletVersion: "v1.34.10", KernelVersion: "6.1", OSImage: "Debian", ContainerRuntimeVersion: "containerd://2", OperatingSystem: "linux", Architecture: "amd64",
+		},
 	}
 	superNode := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{
@@ -269,6 +271,10 @@ func TestTenantNode(t *testing.T) {
 	superNode.Status.Addresses = append(superNode.Status.Addresses,
 		corev1.NodeAddress{Type: corev1.NodeHostName, Address: "n1"}, corev1.NodeAddress{Type: corev1.NodeInternalDNS, Address: "n1.internal"})
 	superNode.Status.DaemonEndpoints.KubeletEndpoint.Port = 10250
+	superNode.Status.Conditions[0].Message = "of the super cluster"
+	superNode.Status.Conditions = append(superNode.Status.Conditions, corev1.NodeCondition{Type: "KernelDeadlock", Message: "process of another tenant"})
+	info := &superNode.Status.NodeInfo
+	info.MachineID, info.SystemUUID, info.BootID = "machine", "system", "boot"
 	superNode.Status.Images = []corev1.ContainerImage{{Names: []string{"of-others"}}}
 	got := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelTopologyRegion: "gone", "tenants": "own"}},

@@ -54,8 +54,36 @@ func TenantNode(superNode, tenantNode *corev1.Node, superCluster string, agent V
 	status := superNode.Status.DeepCopy()
 	tenantNode.Status.Capacity = share.amounts(status.Capacity)
 	tenantNode.Status.Allocatable = share.amounts(status.Allocatable)
-	tenantNode.Status.Conditions = status.Conditions
+	tenantNode.Status.Conditions = shownConditions(status.Conditions)
 	tenantNode.Status.Addresses = agent.addresses(superNode)
 	tenantNode.Status.DaemonEndpoints.KubeletEndpoint.Port = agent.Port
-	tenantNode.Status.NodeInfo = status.NodeInfo
+	tenantNode.Status.NodeInfo = shownInfo(&status.NodeInfo)
+}
+
+// nodeConditions are the conditions of nodes that Kubernetes has. Others are those of agents, which write about
+// processes and containers of all tenants.
+var nodeConditions = [...]corev1.NodeConditionType{
+	corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeNetworkUnavailable,
+}
+
+// shownConditions returns what a tenant reads of a node's conditions: nodeConditions, without messages, which are words
+// of the super cluster's components about itself.
+func shownConditions(conditions []corev1.NodeCondition) []corev1.NodeCondition {
+	var shown []corev1.NodeCondition
+	for _, condition := range conditions {
+		if slices.Contains(nodeConditions[:], condition.Type) {
+			condition.Message = ""
+			shown = append(shown, condition)
+		}
+	}
+	return shown
+}
+
+// shownInfo returns what a tenant reads of a node's software: versions, by which programs find out what works there, and
+// which its containers see as well. What identifies the machine stays below.
+func shownInfo(info *corev1.NodeSystemInfo) corev1.NodeSystemInfo {
+	return corev1.NodeSystemInfo{
+		KernelVersion: info.KernelVersion, OSImage: info.OSImage, OperatingSystem: info.OperatingSystem, Architecture: info.Architecture,
+		ContainerRuntimeVersion: info.ContainerRuntimeVersion, KubeletVersion: info.KubeletVersion,
+	}
 }
