@@ -118,7 +118,6 @@ func (c *Claims) perform(ctx context.Context, step ClaimStep, pair *claimPair, v
 		return nil
 	case ClaimStepForget:
 		c.env.clearWarning(pair.key)
-		c.env.warnings.clear(keptKey(pair.key))
 		return nil
 	case ClaimStepCreate:
 		return c.create(ctx, pair)

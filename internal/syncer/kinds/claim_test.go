@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -15,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
+	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -635,22 +638,51 @@ func TestLostVolumes(t *testing.T) {
 	require.Contains(t, told[0], kinds.ReasonVolumeLost)
 }
 
-// TestKeptClaims: the operator is told of each, and the tenant where it has another claim of that name.
+// TestKeptClaims: the operator is told how many a tenant has, however many those are, and the tenant where it has
+// another claim of that name.
 func TestKeptClaims(t *testing.T) {
 	t.Parallel()
 	p := governed(t, interceptor.Funcs{})
-	meta := record.NewFakeRecorder(10)
-	p.env.MetaRecorder, p.env.VirtualNode = meta, func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1"}} }
+	meta, clock := record.NewFakeRecorder(10), testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))
+	p.env.MetaRecorder, p.env.Clock, p.env.VirtualNode = meta, clock, func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1"}} }
 	p.claims(t, tenantClaim("new", home("r1")))
-	p.superCache[kinds.KindClaim] = []client.Object{superClaim("uid", boundTo("pv"), func(claim *corev1.PersistentVolumeClaim) {
-		claim.Labels = map[string]string{"tenancy.x-k8s.io/kept": "true"}
-	})}
-	for range 2 {
-		_, err := p.kind(kinds.KindClaim).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindClaim, Namespace: "web", Name: "data"}, 0)
-		require.NoError(t, err)
+	keep := func(count int) {
+		p.superCache[kinds.KindClaim] = nil
+		for i := range count {
+			p.superCache[kinds.KindClaim] = append(p.superCache[kinds.KindClaim], superClaim("uid", boundTo("pv"), func(claim *corev1.PersistentVolumeClaim) {
+				claim.Labels = map[string]string{"tenancy.x-k8s.io/kept": "true"}
+				if i > 0 {
+					claim.Name = fmt.Sprint("data-", i)
+				}
+			}))
+		}
 	}
-	require.Len(t, meta.Events, 1)
-	require.Contains(t, <-meta.Events, "Warning ClaimKept PersistentVolumeClaim "+clusterKey+"-web/data is kept")
+	kind := p.kind(kinds.KindClaim)
+	for _, tc := range []struct {
+		name   string
+		passes time.Duration
+		count  int
+		want   string
+	}{
+		{name: "one", count: 1, want: "Warning ClaimKept 1 of PersistentVolumeClaims with label tenancy.x-k8s.io/cluster=" + clusterKey + " are kept, as "},
+		{name: "more, at once", count: 5, passes: time.Second},
+		{name: "more, after a minute", count: 5, passes: time.Minute, want: "Warning ClaimKept 5 of "},
+		{name: "as many", count: 5, passes: time.Minute},
+		{name: "as many, after an hour", count: 5, passes: time.Hour, want: "Warning ClaimKept 5 of "},
+	} {
+		clock.SetTime(clock.Now().Add(tc.passes))
+		keep(tc.count)
+		for _, claim := range p.superCache[kinds.KindClaim] {
+			_, err := kind.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindClaim, Namespace: "web", Name: claim.GetName()}, 0)
+			require.NoError(t, err)
+		}
+		if tc.want == "" {
+			require.Empty(t, meta.Events, tc.name)
+			continue
+		}
+		require.Len(t, meta.Events, 1, tc.name)
+		require.Contains(t, <-meta.Events, tc.want, tc.name)
+	}
 	told := p.told()
 	require.Len(t, told, 1)
 	require.Contains(t, told[0], kinds.ReasonConflict)

@@ -47,7 +47,9 @@ func sameData(a, b *corev1.ConfigMap) bool {
 }
 
 // isFrozen returns whether a copy in a super cluster is immutable and the tenant's object is not.
-func isFrozen(inTenant, inSuper *bool) bool { return ptr.Deref(inSuper, false) && !ptr.Deref(inTenant, false) }
+func isFrozen(inTenant, inSuper *bool) bool {
+	return ptr.Deref(inSuper, false) && !ptr.Deref(inTenant, false)
+}
 
 // superConfigMapName returns the name in super clusters of a tenant's ConfigMap, and tenantConfigMapName its inverse.
 func superConfigMapName(name string) string {

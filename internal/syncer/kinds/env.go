@@ -85,6 +85,7 @@ type Env struct {
 	forgets []func(tenant string)
 
 	warnings warnings
+	kept     kept
 	network  network
 	tally    tally
 	// endings are when this process first saw that a tenant deletes a pod, until the super pod is being deleted, or the

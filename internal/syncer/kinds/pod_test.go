@@ -331,7 +331,9 @@ func TestResize(t *testing.T) {
 func TestResizeThatAdds(t *testing.T) {
 	t.Parallel()
 	added := builders.Resources("cpu", "200m", "memory", "100Mi")
-	podLevel := func(of corev1.ResourceList) *corev1.ResourceRequirements { return &corev1.ResourceRequirements{Requests: of} }
+	podLevel := func(of corev1.ResourceList) *corev1.ResourceRequirements {
+		return &corev1.ResourceRequirements{Requests: of}
+	}
 	for _, tc := range []struct {
 		name string
 		// before is what the pod begins with; change what the tenant resizes.

@@ -35,7 +35,8 @@ const snapshotDefinition = "volumesnapshots." + claimhome.SnapshotGroup
 const ReasonSnapshotLost = "SnapshotLost"
 
 // ReasonSnapshotKept: a super snapshot that was taken has no snapshot in its tenant, and nobody has seen the tenant
-// delete that. It stays until the operator deletes it in the super cluster. The Event is on the virtual Node.
+// delete that. It stays until the operator deletes it in the super cluster. The Event is on the virtual Node, one for all
+// of a tenant, with their number.
 const ReasonSnapshotKept = "SnapshotKept"
 
 func newSnapshot() *unstructured.Unstructured {
@@ -263,9 +264,7 @@ func (s *Snapshots) isCopied(ctx context.Context, tenant *Tenant, key engine.Key
 		if stays, err := s.stays(ctx, tenant, key, tenantSnapshot, superSnapshot); err != nil || !stays {
 			return false, err
 		}
-	case tenantSnapshot == nil:
-		s.env.warnings.clear(keptKey(key))
-	case !ignoresSync(tenantSnapshot):
+	case tenantSnapshot != nil && !ignoresSync(tenantSnapshot):
 		if begins, err := s.begins(ctx, tenant, key, tenantSnapshot); err != nil || !begins {
 			return false, err
 		}

@@ -3,8 +3,11 @@ package kinds
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -147,26 +150,84 @@ func (e *Env) end(ctx context.Context, tenant *Tenant, key engine.Key, definitio
 	return e.removeVersion(ctx, e.Super, key.Kind, superObject, proven)
 }
 
-// keptKey is that of the last word to the operator about a super object that is kept; the key itself is of the last
-// word to the tenant.
-func keptKey(key engine.Key) engine.Key {
-	key.Kind += "/kept"
-	return key
-}
-
 // isKept returns whether a super object is marked as kept.
 func isKept(superObject client.Object) bool {
 	return superObject.GetLabels()[tenancyv1alpha1.LabelKept] == "true"
 }
 
-// tellKept tells the operator, on the virtual Node, of a super object that is kept.
+// tellKept tells the operator, on the virtual Node, of the super objects of a kind that are kept for a tenant: how many
+// they are, and one of them. A tenant that has many shares an Event with all of them.
 func (e *Env) tellKept(key engine.Key, superObject metav1.Object, reason, what string) {
 	if e.MetaRecorder == nil || e.VirtualNode == nil {
 		return
 	}
-	if node := e.VirtualNode(); node != nil && e.warnings.isNew(keptKey(key), string(superObject.GetUID())) {
-		e.MetaRecorder.Event(node, corev1.EventTypeWarning, reason, tenancy.Cut(fmt.Sprintf(
-			"%s %s/%s is kept: tenant %s lacks its object %s/%s, and nobody has seen that being deleted. Restore that, or delete the %s in super cluster %s to release its data",
-			what, superObject.GetNamespace(), superObject.GetName(), key.Tenant, key.Namespace, key.Name, what, e.ID), tenancy.MaxEventNote))
+	node := e.VirtualNode()
+	if node == nil || !e.kept.isDue(key, e.Clock.Now()) {
+		return
 	}
+	count := 0
+	for _, object := range e.SuperCache.Index(key.Kind, IndexTenant, key.Tenant) {
+		if isKept(object) {
+			count++
+		}
+	}
+	if !e.kept.isNew(key, count, e.Clock.Now()) {
+		return
+	}
+	e.MetaRecorder.Event(node, corev1.EventTypeWarning, reason, tenancy.Cut(fmt.Sprintf(
+		"%d of %ss with label %s=%s are kept, as %s/%s: tenant %s lacks its object %s/%s, and nobody has seen that being deleted. Restore what is lacking, or delete what is kept in super cluster %s to release its data",
+		count, what, tenancyv1alpha1.LabelCluster, key.Tenant, superObject.GetNamespace(), superObject.GetName(), key.Tenant, key.Namespace, key.Name, e.ID), tenancy.MaxEventNote))
+}
+
+const (
+	// keptPeriod is how long the objects that are kept for a tenant are not counted again, which takes a look at all
+	// that it has.
+	keptPeriod = time.Minute
+	// keptReminder is how long the operator is not told of the same number again: API servers keep Events for an hour.
+	keptReminder = time.Hour
+)
+
+// kept is what the operator was told of the objects that are kept, by tenant and kind. The zero value holds none. All
+// methods may be called concurrently.
+type kept struct {
+	mu   sync.Mutex
+	last map[tenantKind]keptCount
+}
+
+type keptCount struct {
+	count         int
+	counted, told time.Time
+}
+
+// isDue returns whether objects are to be counted now.
+func (k *kept) isDue(key engine.Key, now time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	last, known := k.last[tenantKind{key.Tenant, key.Kind}]
+	return !known || now.Sub(last.counted) >= keptPeriod
+}
+
+// isNew notes a count, and returns whether the operator is to be told.
+func (k *kept) isNew(key engine.Key, count int, now time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	at := tenantKind{key.Tenant, key.Kind}
+	last, known := k.last[at]
+	isNew := !known || count != last.count || now.Sub(last.told) >= keptReminder
+	last.count, last.counted = count, now
+	if isNew {
+		last.told = now
+	}
+	if k.last == nil {
+		k.last = map[tenantKind]keptCount{}
+	}
+	k.last[at] = last
+	return isNew
+}
+
+// forget drops what was told of a tenant.
+func (k *kept) forget(tenant string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	maps.DeleteFunc(k.last, func(at tenantKind, _ keptCount) bool { return at.tenant == tenant })
 }
