@@ -165,7 +165,7 @@ func (c *copier[T]) desired(tenant *Tenant, tenantObject, superObject T) (T, Not
 }
 
 // Reconcile implements engine.Kind.
-func (c *copier[T]) Reconcile(ctx context.Context, key engine.Key, _ time.Duration) (time.Duration, error) {
+func (c *copier[T]) Reconcile(ctx context.Context, key engine.Key, waited time.Duration) (time.Duration, error) {
 	tenant := c.env.Tenant(key.Tenant)
 	if tenant == nil {
 		return 0, nil
@@ -186,13 +186,13 @@ func (c *copier[T]) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 		return 0, c.orphan(ctx, tenant, key, superObject)
 	}
 	if c.Home != nil && c.Home.Only(tenantObject) {
-		return 0, c.atHome(ctx, tenant, key, tenantObject, superObject, inSuper)
+		return 0, c.atHome(ctx, tenant, key, tenantObject, superObject, inSuper, waited)
 	}
-	return 0, c.down(ctx, tenant, key, tenantObject, superObject, inSuper)
+	return 0, c.down(ctx, tenant, key, tenantObject, superObject, inSuper, waited)
 }
 
 // down creates or updates a super object if its namespace is ready.
-func (c *copier[T]) down(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject, superObject T, inSuper bool) error {
+func (c *copier[T]) down(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject, superObject T, inSuper bool, waited time.Duration) error {
 	ready := c.env.namespacePlaced
 	if c.Scope == ScopeTenant {
 		ready = c.env.namespaceReady
@@ -207,6 +207,9 @@ func (c *copier[T]) down(ctx context.Context, tenant *Tenant, key engine.Key, te
 			return err
 		}
 		superObject = live
+	}
+	if superObject.GetDeletionTimestamp() != nil {
+		return c.awaitEnd(tenant, key, tenantObject, waited)
 	}
 	return c.update(ctx, tenant, key, tenantObject, superObject)
 }
@@ -254,13 +257,21 @@ func (c *copier[T]) admitNew(tenant *Tenant, key engine.Key, tenantObject, of, c
 	return c.env.admit(tenant, key, tenantObject, created, nil, policy.Facts{}), nil
 }
 
+// awaitEnd waits for the end of a super object that is being deleted, which enqueues the key, and tells the tenant.
+func (c *copier[T]) awaitEnd(tenant *Tenant, key engine.Key, tenantObject T, waited time.Duration) error {
+	if waited < quietTime {
+		return engine.Waitf("the end of a super %s", titleOf(c.Copy.Name))
+	}
+	c.env.warnOnce(tenant, key, tenantObject, ReasonWaitsForPredecessor, fmt.Sprintf(
+		"Super cluster %s is still deleting an earlier %s of that name: this one goes there once that is gone. One of another name need not wait", c.env.ID, titleOf(c.Copy.Name)))
+	return nil
+}
+
 // update updates, adopts or deletes a super object, or warns the tenant of another owner's.
 func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject, superObject T) error {
 	owner, ours := c.owner(key, superObject)
 	adopted := !hasOwnerLabel(superObject) && c.Adopt(superObject)
 	switch {
-	case superObject.GetDeletionTimestamp() != nil:
-		return nil
 	case !adopted && (!ours || !tenant.owns(owner, key.Namespace)):
 		c.env.warnOnce(tenant, key, tenantObject, ReasonConflict, fmt.Sprintf(
 			"Super cluster %s has a %s of that name with another owner", c.env.ID, titleOf(c.Copy.Name)))

@@ -49,7 +49,7 @@ type AtHome[T client.Object] struct {
 //	unknown   none, or another        what is elsewhere, or nothing   is left alone
 //
 // Before something is taken away, and before anything is written to the tenant, a live read confirms the home.
-func (c *copier[T]) atHome(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject, superObject T, inSuper bool) error {
+func (c *copier[T]) atHome(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject, superObject T, inSuper bool, waited time.Duration) error {
 	home, err := c.env.Assignments.Home(ctx, key.Tenant, key.Namespace)
 	if err != nil {
 		return fmt.Errorf("reading the home of namespace %s: %w", key.Namespace, err)
@@ -57,12 +57,12 @@ func (c *copier[T]) atHome(ctx context.Context, tenant *Tenant, key engine.Key, 
 	isThere := inSuper && c.Home.Only(superObject)
 	switch {
 	case home == assign.HomeHere, home == assign.HomeUnknown && isThere:
-		err = c.down(ctx, tenant, key, tenantObject, superObject, inSuper)
+		err = c.down(ctx, tenant, key, tenantObject, superObject, inSuper, waited)
 	case isThere:
 		c.drift.forget(key)
-		err = c.away(ctx, tenant, key, tenantObject, superObject)
+		err = c.away(ctx, tenant, key, tenantObject, superObject, waited)
 	case c.Home.Elsewhere != nil:
-		err = c.down(ctx, tenant, key, c.Home.Elsewhere(tenant.rules(), tenantObject), superObject, inSuper)
+		err = c.down(ctx, tenant, key, c.Home.Elsewhere(tenant.rules(), tenantObject), superObject, inSuper, waited)
 	default:
 		c.env.clearWarning(key)
 	}
@@ -125,7 +125,7 @@ func (c *copier[T]) mayPublish(tenant *Tenant, key engine.Key, tenantObject T, p
 }
 
 // away takes from this super cluster what only the home has, which is another.
-func (c *copier[T]) away(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject, superObject T) error {
+func (c *copier[T]) away(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject, superObject T, waited time.Duration) error {
 	_, proven, err := c.env.Assignments.ConfirmHome(ctx, key.Tenant, key.Namespace)
 	switch {
 	case err != nil:
@@ -133,7 +133,7 @@ func (c *copier[T]) away(ctx context.Context, tenant *Tenant, key engine.Key, te
 	case !proven.Holds():
 		return engine.Waitf("the cache of NamespacePlacements")
 	case c.Home.Elsewhere != nil:
-		return c.down(ctx, tenant, key, c.Home.Elsewhere(tenant.rules(), tenantObject), superObject, true)
+		return c.down(ctx, tenant, key, c.Home.Elsewhere(tenant.rules(), tenantObject), superObject, true, waited)
 	}
 	owner, ours := c.owner(key, superObject)
 	if !ours || !tenant.owns(owner, key.Namespace) || superObject.GetDeletionTimestamp() != nil {

@@ -89,7 +89,7 @@ func (p *Pods) perform(ctx context.Context, step Step, pair *podPair) error {
 		return nil
 	case StepCreate:
 		return p.create(ctx, pair)
-	case StepWaitForServiceAccount, StepWaitForClaim, StepWaitForConfig, StepWaitForSuperCluster:
+	case StepWaitForServiceAccount, StepWaitForClaim, StepWaitForConfig, StepWaitForSuperCluster, StepWaitForPredecessor:
 		return p.await(ctx, step, pair)
 	case StepWarnNotPlaced, StepWarnNodeName, StepWarnConflict:
 		return p.warn(ctx, step, pair)

@@ -26,6 +26,8 @@ func (p *Pods) await(ctx context.Context, step Step, pair *podPair) error {
 		return p.awaitClaim(ctx, pair)
 	case StepWaitForConfig:
 		return engine.Waitf("%s in the super cluster", pair.facts.MissingConfig)
+	case StepWaitForPredecessor:
+		return p.awaitPredecessor(pair)
 	case StepWaitForSuperCluster:
 		p.notTaken(pair, failedchoice.Closed, pair.facts.Closed)
 		if pair.facts.Waited >= quietTime {
@@ -38,6 +40,18 @@ func (p *Pods) await(ctx context.Context, step Step, pair *podPair) error {
 		p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonFailedCreate, fmt.Sprintf("Super cluster %s has no service account %s in the super namespace", p.env.ID, account))
 	}
 	return engine.Waitf("service account %s in the super cluster", account)
+}
+
+// awaitPredecessor waits for the end of the super pod of an earlier pod of that name, which enqueues the key, and tells
+// the tenant.
+func (p *Pods) awaitPredecessor(pair *podPair) error {
+	if pair.facts.Waited < quietTime {
+		return engine.Waitf("the end of an earlier pod of that name")
+	}
+	p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonWaitsForPredecessor, fmt.Sprintf(
+		"An earlier pod of that name is still ending in super cluster %s, where its containers have until %s: this one is created there once it has ended. One of another name need not wait",
+		p.env.ID, pair.superPod.DeletionTimestamp.UTC().Format(time.RFC3339)))
+	return nil
 }
 
 // awaitClaim is await for the claims of the pod. A pod that the policy forbids anyway waits for none.

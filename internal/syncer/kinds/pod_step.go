@@ -30,6 +30,8 @@ const (
 	StepWaitForConfig
 	// StepWaitForSuperCluster waits until the super cluster takes new pods, or the tenant's pod names another.
 	StepWaitForSuperCluster
+	// StepWaitForPredecessor waits until the super pod of an earlier pod of that name has ended.
+	StepWaitForPredecessor
 	// StepGiveUp deletes a super pod that has no node, and that the super cluster finds none for or its namespace
 	// leaves (precondition: its resourceVersion).
 	StepGiveUp
@@ -79,6 +81,7 @@ var stepNames = [...]string{
 	StepWaitForClaim:          "wait for claim",
 	StepWaitForConfig:         "wait for config",
 	StepWaitForSuperCluster:   "wait for super cluster",
+	StepWaitForPredecessor:    "wait for predecessor",
 	StepGiveUp:                "give up",
 	StepTakeBack:              "take back",
 	StepWarnNotPlaced:         "warn not placed",
@@ -179,6 +182,7 @@ const configTime = 12 * time.Second
 //	any                        another owner's               warn conflict
 //	-                          exists                        delete orphan (proof: live read)
 //	other UID                  exists                        delete orphan (proof: live read)
+//	other UID                  being deleted                 wait for predecessor
 //	bound elsewhere            exists                        delete elsewhere
 //	being deleted              on another node, or on none   delete super, with the rest of the grace period
 //	being deleted              exists                        delete super and up
@@ -211,10 +215,12 @@ func NextStep(tenantPod, superPod *corev1.Pod, facts *Facts) Step {
 	switch {
 	case tenantPod != nil && tenantPod.UID == uid:
 		return stepOfPair(tenantPod, superPod, facts)
-	case superPod.DeletionTimestamp != nil && ptr.Deref(superPod.DeletionGracePeriodSeconds, 0) <= facts.MaxGrace:
-		return StepNone
-	default:
+	case superPod.DeletionTimestamp == nil || ptr.Deref(superPod.DeletionGracePeriodSeconds, 0) > facts.MaxGrace:
 		return StepDeleteOrphan
+	case tenantPod != nil && awaitsSuperPod(tenantPod, facts.SuperCluster):
+		return StepWaitForPredecessor
+	default:
+		return StepNone
 	}
 }
 

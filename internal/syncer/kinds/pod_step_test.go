@@ -219,7 +219,8 @@ func TestNextStep(t *testing.T) {
 		{name: "orphaned on a node", super: stepPod("s", ours, onNode("n1"), running), want: kinds.StepDeleteOrphan},
 		{name: "orphaned and being deleted", super: stepPod("s", ours, terminating(30)), want: kinds.StepNone},
 		{name: "replaced", tenant: stepPod("uid"), super: stepPod("s", others), want: kinds.StepDeleteOrphan},
-		{name: "replaced and being deleted", tenant: stepPod("uid"), super: stepPod("s", others, terminating(30)), want: kinds.StepNone},
+		{name: "replaced and being deleted", tenant: stepPod("uid"), super: stepPod("s", others, terminating(30)), want: kinds.StepWaitForPredecessor},
+		{name: "replaced and being deleted, for another super cluster", tenant: stepPod("uid", onNode("r2.n1")), super: stepPod("s", others, terminating(30)), want: kinds.StepNone},
 		{name: "replaced, the new one deleted", tenant: stepPod("uid", terminating(30)), super: stepPod("s", others), want: kinds.StepDeleteOrphan},
 
 		{
@@ -421,6 +422,9 @@ var allowedSteps = map[kinds.Step]func(s *situation) bool{
 	kinds.StepWaitForClaim:          (*situation).creates,
 	kinds.StepWaitForConfig:         (*situation).creates,
 	kinds.StepTakeBack:              (*situation).awaits,
+	kinds.StepWaitForPredecessor: func(s *situation) bool {
+		return s.ours && !s.pair && s.super.DeletionTimestamp != nil && s.tenant != nil && !s.deletes()
+	},
 	kinds.StepGiveUp: func(s *situation) bool {
 		return s.syncs() && s.tenant.Spec.NodeName == "" && s.super.Spec.NodeName == "" && s.super.DeletionTimestamp == nil
 	},

@@ -31,6 +31,9 @@ const (
 	// ReasonConflict: the super object or Node that a tenant object needs has another owner; the syncer leaves it as it
 	// is.
 	ReasonConflict = "Conflict"
+	// ReasonWaitsForPredecessor: the super object of an earlier object of that name is still being deleted, as a pod
+	// whose containers take long to stop; the syncer creates the super object once it is gone.
+	ReasonWaitsForPredecessor = "WaitsForPredecessor"
 	// ReasonFailedCreate: the API server of the super cluster refused the super object that the syncer creates for a
 	// tenant object, or what that needs is not there: the service account or a claim of a pod, or a Node that it may
 	// run on; the StorageClass of a claim, or the snapshot that it is restored from; the claim of a snapshot.

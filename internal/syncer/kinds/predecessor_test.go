@@ -1,0 +1,63 @@
+package kinds_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/test/builders"
+)
+
+// TestWaitForPredecessor: an object whose name is still taken below, by an earlier one that is ending there, says so
+// once it has waited for a moment.
+func TestWaitForPredecessor(t *testing.T) {
+	t.Parallel()
+	ending := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	pod := tenantPod(func(pod *corev1.Pod) { pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"} })
+	for _, tc := range []struct {
+		kind            string
+		tenant, earlier client.Object
+		want            string
+	}{
+		{
+			kind: kinds.KindPod, tenant: pod, earlier: &corev1.Pod{},
+			want: "Warning WaitsForPredecessor An earlier pod of that name is still ending in super cluster r1, where its containers have until 2026-01-02T03:04:05Z: " +
+				"this one is created there once it has ended. One of another name need not wait",
+		},
+		{
+			kind:   kinds.KindConfigMap,
+			tenant: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c", UID: "uid"}}, earlier: &corev1.ConfigMap{},
+			want: "Warning WaitsForPredecessor Super cluster r1 is still deleting an earlier configmap of that name: this one goes there once that is gone. " +
+				"One of another name need not wait",
+		},
+	} {
+		t.Run(tc.kind, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			p.placed(t)
+			earlier := builders.Owned(tc.earlier, ownerOf("earlier"))
+			earlier.SetNamespace(clusterKey + "-web")
+			earlier.SetName(tc.tenant.GetName())
+			earlier.SetDeletionTimestamp(&ending)
+			p.tenantCache[tc.kind], p.superCache[tc.kind] = []client.Object{tc.tenant}, []client.Object{earlier}
+			kind, key := p.kind(tc.kind), engine.Key{Tenant: clusterKey, Kind: tc.kind, Namespace: "web", Name: tc.tenant.GetName()}
+			_, err := kind.Reconcile(t.Context(), key, 0)
+			wait := &engine.WaitError{}
+			require.ErrorAs(t, err, &wait)
+			require.Empty(t, p.told())
+			for range 2 {
+				_, err = kind.Reconcile(t.Context(), key, 2*time.Second)
+				require.NoError(t, err)
+			}
+			require.Equal(t, []string{tc.want}, p.told())
+		})
+	}
+}
