@@ -104,7 +104,9 @@ func TestLedgerFree(t *testing.T) {
 	want(`[{"nodes":3,"free":{"cpu":"4","memory":"8Gi"}}]`)
 	ledger.SetPod(podOn("foreign", "n0", "3", "1Gi"))
 	want(`[{"nodes":2,"free":{"cpu":"4","memory":"8Gi"}},{"nodes":1,"free":{"cpu":"1","memory":"7Gi"}}]`)
-	ledger.SetPod(builders.Owned(podOn("tenant", "n1", "3", "1Gi"), builders.Owner("tenant", "web", "uid")))
+	tenants := podOn("tenant", "n1", "3", "1Gi")
+	tenants.Namespace = "vc-web"
+	ledger.SetPod(builders.Owned(tenants, builders.Owner("vc", "web", "uid")))
 	want(`[{"nodes":2,"free":{"cpu":"4","memory":"8Gi"}},{"nodes":1,"free":{"cpu":"1","memory":"7Gi"}}]`)
 	ledger.SetNode(node("n2", "4", "8Gi", taint(corev1.TaintEffectNoSchedule)))
 	want(`[{"nodes":1,"free":{"cpu":"4","memory":"8Gi"}},{"nodes":1,"free":{"cpu":"1","memory":"7Gi"}}]`)

@@ -21,10 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // TestPodsOnNode looks for the pods on a node: of one tenant, and of all. A tenant may write our label on pods of its
@@ -37,7 +37,8 @@ func TestPodsOnNode(t *testing.T) {
 	} {
 		object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeName: pod.node}}
 		if pod.tenant != "" {
-			object.Labels = map[string]string{tenancyv1alpha1.LabelCluster: pod.tenant}
+			object.Namespace = pod.tenant + "-web"
+			builders.Owned(object, builders.Owner(pod.tenant, "web", "uid"))
 		}
 		require.NoError(t, indexer.Add(object))
 	}

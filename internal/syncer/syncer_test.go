@@ -119,7 +119,7 @@ func TestSuperNodeChanged(t *testing.T) {
 	for name, pod := range map[string]struct{ tenant, node string }{
 		"a1": {"a", "n1"}, "a2": {"a", "n1"}, "a3": {"a", "n2"}, "b1": {"b", "n2"}, "c1": {"c", "n1"}, "waits": {"d", ""}, "operators": {"", "n1"},
 	} {
-		object := builders.Pod("", name).Node(pod.node).Obj()
+		object := builders.Pod(pod.tenant+"-web", name).Node(pod.node).Obj()
 		if pod.tenant != "" {
 			builders.Owned(object, owner(pod.tenant, "web"))
 		}

@@ -29,9 +29,27 @@ func SetOwner(object metav1.Object, owner Owner) {
 	object.SetAnnotations(annotations)
 }
 
-// GetOwner reads the ownership labels and annotations of an object in a super cluster. It returns false when any is
-// missing: then the object is not ours, and must be neither written nor deleted.
+// GetOwner returns the owner of an object in a super cluster. It returns false where the object is not ours, and must be
+// neither written nor deleted: a mark is missing, or the object is not where a syncer puts one for that owner. Controllers
+// copy labels and annotations, and people do, so marks count in the super namespace of their owner alone, and on that
+// namespace itself.
 func GetOwner(object metav1.Object) (Owner, bool) {
+	owner, complete := marksOf(object)
+	at := object.GetNamespace()
+	if at == "" {
+		at = object.GetName() // nothing else without a namespace has marks
+	}
+	return owner, complete && at == SuperNamespace(owner.ClusterKey, owner.Namespace)
+}
+
+// HasMarks returns whether an object in a super cluster has all marks of some owner, which says nothing of whose it is.
+func HasMarks(object metav1.Object) bool {
+	_, complete := marksOf(object)
+	return complete
+}
+
+// marksOf reads the ownership labels and annotations of an object. It returns false when any is missing.
+func marksOf(object metav1.Object) (Owner, bool) {
 	annotations := object.GetAnnotations()
 	owner := Owner{
 		ClusterKey: object.GetLabels()[tenancyv1alpha1.LabelCluster],

@@ -128,7 +128,7 @@ func TestOwnership(t *testing.T) {
 	owner := tenancy.Owner{
 		ClusterKey: "key", VirtualCluster: types.NamespacedName{Namespace: "default", Name: "vc"}, VirtualClusterUID: "v", Namespace: "web", UID: "u",
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"mine": "1"}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "key-web", Labels: map[string]string{"mine": "1"}}}
 	_, ok := tenancy.GetOwner(pod)
 	require.False(t, ok)
 	tenancy.SetOwner(pod, owner)
@@ -141,6 +141,38 @@ func TestOwnership(t *testing.T) {
 		delete(partial.Annotations, key)
 		_, ok := tenancy.GetOwner(partial)
 		require.False(t, ok, "without %s", key)
+	}
+}
+
+// TestOwnershipHasAPlace: whoever copies marks owns nothing.
+func TestOwnershipHasAPlace(t *testing.T) {
+	t.Parallel()
+	owner := tenancy.Owner{
+		ClusterKey: "key", VirtualCluster: types.NamespacedName{Namespace: "default", Name: "vc"}, VirtualClusterUID: "v", Namespace: "web", UID: "u",
+	}
+	long := owner
+	long.Namespace = strings.Repeat("n", 63)
+	for _, tc := range []struct {
+		name            string
+		namespace, self string
+		owner           tenancy.Owner
+		want            bool
+	}{
+		{name: "its super namespace", namespace: "key-web", self: "p", owner: owner, want: true},
+		{name: "a hashed one", namespace: tenancy.SuperNamespace("key", long.Namespace), self: "p", owner: long, want: true},
+		{name: "that of another namespace", namespace: "key-db", self: "p", owner: owner},
+		{name: "one of the super cluster", namespace: "default", self: "p", owner: owner},
+		{name: "the super namespace itself", self: "key-web", owner: owner, want: true},
+		{name: "another namespace", self: "kube-system", owner: owner},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			object := &metav1.ObjectMeta{Namespace: tc.namespace, Name: tc.self}
+			tenancy.SetOwner(object, tc.owner)
+			got, owned := tenancy.GetOwner(object)
+			require.Equal(t, tc.want, owned)
+			require.Equal(t, tc.owner, got)
+		})
 	}
 }
 

@@ -55,10 +55,9 @@ func (row *offered) split(name string) (namespace, base string) {
 	return namespace, base
 }
 
-// isCopy returns whether a super object is a copy of a tenant's, or was made with the ownership marks of one.
+// isCopy returns whether a super object is a copy of a tenant's, or was made with ownership marks, wherever.
 func isCopy(superObject client.Object) bool {
-	_, owned := tenancy.GetOwner(superObject)
-	return owned
+	return tenancy.HasMarks(superObject)
 }
 
 // tenantName returns the name of the tenant's object.

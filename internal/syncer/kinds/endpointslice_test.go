@@ -64,6 +64,7 @@ func TestForbiddenEndpoints(t *testing.T) {
 		{name: "its own pod that has ended", address: "10.214.1.3", refused: true},
 		{name: "an address of its own pod that was deleted", address: "10.214.1.9", ended: true, refused: true},
 		{name: "a pod of another", address: "10.214.1.4", refused: true},
+		{name: "a pod with its marks in another namespace", address: "10.214.1.5", refused: true},
 		{name: "a pod of another, in the form of IPv6", address: "::ffff:10.214.1.4", refused: true},
 		{name: "a node", address: "10.213.0.11", refused: true},
 		{name: "the super cluster's API server", address: "10.213.0.2", refused: true},
@@ -101,7 +102,9 @@ func TestForbiddenEndpoints(t *testing.T) {
 			p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
 			p.superCache[kinds.KindPod] = []client.Object{
 				pod(clusterKey, "10.214.1.2", corev1.PodRunning), pod(clusterKey, "10.214.1.3", corev1.PodSucceeded), pod("another", "10.214.1.4", corev1.PodRunning),
+				pod(clusterKey, "10.214.1.5", corev1.PodRunning),
 			}
+			p.superCache[kinds.KindPod][3].SetNamespace(metav1.NamespaceDefault)
 			slice := &discoveryv1.EndpointSlice{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "slice-uid"}, AddressType: discoveryv1.AddressTypeIPv4,
 				Endpoints: []discoveryv1.Endpoint{{Addresses: []string{tc.address}}, {Addresses: []string{"198.51.100.1"}}},

@@ -359,6 +359,11 @@ func TestSuperKey(t *testing.T) {
 			t.Parallel()
 			_, ours := env.SuperKey(tc.kind, tc.object)
 			require.False(t, ours, "it has no owner")
+			if tc.kind == kinds.KindNamespace {
+				tc.object.SetName(clusterKey + "-web")
+			} else {
+				tc.object.SetNamespace(clusterKey + "-web")
+			}
 			tenancy.SetOwner(tc.object, ownerOf("uid"))
 			key, ours := env.SuperKey(tc.kind, tc.object)
 			require.True(t, ours)

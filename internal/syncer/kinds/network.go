@@ -18,6 +18,7 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/tenancy"
 )
 
 // KindAPIServer are the EndpointSlices of the super cluster's own Service kubernetes. They are watched only.
@@ -360,7 +361,7 @@ func addressesOfPod(object client.Object) []string {
 	if !ok || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return nil
 	}
-	return atAddresses(pod.Labels[tenancyv1alpha1.LabelCluster], ipsOf(pod))
+	return atAddresses(pod, ipsOf(pod))
 }
 
 func ipsOf(pod *corev1.Pod) []string {
@@ -384,14 +385,19 @@ func addressesOfSlice(object client.Object) []string {
 	for i := range slice.Endpoints {
 		texts = append(texts, slice.Endpoints[i].Addresses...)
 	}
-	return atAddresses(slice.Labels[tenancyv1alpha1.LabelCluster], texts)
+	return atAddresses(slice, texts)
 }
 
-func atAddresses(tenant string, texts []string) []string {
+// atAddresses returns the values of IndexAddress of a super object with these addresses, none where nobody owns it.
+func atAddresses(superObject client.Object, texts []string) []string {
+	owner, owned := tenancy.GetOwner(superObject)
+	if !owned {
+		return nil
+	}
 	var values []string
 	for _, text := range texts {
 		if single, ok := parseAddress(text); ok {
-			values = append(values, AtAddress(tenant, single.Addr().String()))
+			values = append(values, AtAddress(owner.ClusterKey, single.Addr().String()))
 		}
 	}
 	return values

@@ -5,7 +5,6 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -90,7 +89,11 @@ func nodesOf(object client.Object) []string {
 	if !ok || pod.Spec.NodeName == "" {
 		return nil
 	}
-	return []string{OnNode("", pod.Spec.NodeName), OnNode(pod.Labels[tenancyv1alpha1.LabelCluster], pod.Spec.NodeName)}
+	values := []string{OnNode("", pod.Spec.NodeName)}
+	if owner, owned := tenancy.GetOwner(pod); owned {
+		values = append(values, OnNode(owner.ClusterKey, pod.Spec.NodeName))
+	}
+	return values
 }
 
 // createdOrDeletedSuperPod returns the super pod of a change that is an addition or a deletion. Nodes and tokens depend

@@ -74,7 +74,10 @@ func withFinalizer(pod *corev1.Pod) { pod.Finalizers = []string{"batch.kubernete
 func gated(pod *corev1.Pod) { pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}} }
 
 func ownedBy(owner tenancy.Owner) func(pod *corev1.Pod) {
-	return func(pod *corev1.Pod) { tenancy.SetOwner(pod, owner) }
+	return func(pod *corev1.Pod) {
+		pod.Namespace = clusterKey + "-web"
+		tenancy.SetOwner(pod, owner)
+	}
 }
 
 // stepFacts are those of a namespace that is ready.

@@ -142,7 +142,7 @@ func TestChanged(t *testing.T) {
 		},
 		{
 			name: "a super namespace changed", want: append([]string{"isolation web/superpool-isolation"}, everything...),
-			Change: kinds.Change{Kind: "namespace", Side: kinds.SuperSide, Old: super(&corev1.Namespace{}), Current: super(&corev1.Namespace{})},
+			Change: kinds.Change{Kind: "namespace", Side: kinds.SuperSide, Old: super(&corev1.Namespace{ObjectMeta: named("", clusterKey+"-web")}), Current: super(&corev1.Namespace{ObjectMeta: named("", clusterKey+"-web")})},
 		},
 		{name: "a quota is new", Change: kinds.Change{Kind: "resourcequota", Side: kinds.SuperSide, Current: quota("1")}, want: append([]string{"isolation web/superpool-isolation"}, withOffers...)},
 		{name: "more of a quota is used", Change: kinds.Change{Kind: "resourcequota", Side: kinds.SuperSide, Old: quota("1"), Current: quota("2")}},

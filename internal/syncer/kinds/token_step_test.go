@@ -30,7 +30,7 @@ func TestNextTokenStep(t *testing.T) {
 	t.Parallel()
 	owner := ownerOf("uid")
 	secret := func(owner tenancy.Owner, deleted bool) *corev1.Secret {
-		made := &corev1.Secret{}
+		made := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web"}}
 		tenancy.SetOwner(made, owner)
 		if deleted {
 			made.DeletionTimestamp = ptr.To(metav1.Unix(1_000_000, 0))

@@ -1,5 +1,5 @@
 // Package pods maps pods of the super cluster to their tenants. The ownership labels and annotations that a syncer
-// writes are the only authority: no name, and no prefix of one, is.
+// writes are the only authority, in the namespace where it writes them: no name, and no prefix of one, is.
 package pods
 
 import (
@@ -102,7 +102,7 @@ func stripManagedFields(object any) (any, error) {
 	return object, nil
 }
 
-// indexOwned returns an IndexFunc that indexes the pods with complete ownership labels under key.
+// indexOwned returns an IndexFunc that indexes the pods with an owner under key.
 func indexOwned(key func(pod *corev1.Pod, owner tenancy.Owner) string) cache.IndexFunc {
 	return func(object any) ([]string, error) {
 		pod, isPod := object.(*corev1.Pod)
@@ -130,21 +130,10 @@ func (i *Index) Get(ctx context.Context, clusterKey, namespace, name string) (Po
 	if err != nil {
 		return Pod{}, fmt.Errorf("looking for a pod: %w", err)
 	}
-	superNamespace := tenancy.SuperNamespace(clusterKey, namespace)
-	switch len(objects) {
-	case 0:
-		return i.readLive(ctx, clusterKey, namespace, name, superNamespace)
-	case 1:
-		return i.own(objects[0].(*corev1.Pod), clusterKey, namespace)
+	if len(objects) == 0 {
+		return i.readLive(ctx, clusterKey, namespace, name)
 	}
-	// Where two pods carry the same ownership labels, somebody has copied them: the syncer's is the one in the
-	// namespace that it creates pods in.
-	for _, object := range objects {
-		if pod := object.(*corev1.Pod); pod.Namespace == superNamespace {
-			return i.own(pod, clusterKey, namespace)
-		}
-	}
-	return Pod{}, ErrNotFound
+	return i.own(objects[0].(*corev1.Pod), clusterKey, namespace) // the only one: owners have a place
 }
 
 // mayRead takes a token of the tenant's rate limiter; false where none is left.
@@ -160,13 +149,13 @@ func (i *Index) mayRead(clusterKey string) bool {
 }
 
 // readLive reads the pod from the API server.
-func (i *Index) readLive(ctx context.Context, clusterKey, namespace, name, superNamespace string) (Pod, error) {
+func (i *Index) readLive(ctx context.Context, clusterKey, namespace, name string) (Pod, error) {
 	if !i.mayRead(clusterKey) {
 		return Pod{}, ErrBusy
 	}
 	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
-	pod, err := i.client.CoreV1().Pods(superNamespace).Get(ctx, name, metav1.GetOptions{})
+	pod, err := i.client.CoreV1().Pods(tenancy.SuperNamespace(clusterKey, namespace)).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return Pod{}, ErrNotFound
 	}

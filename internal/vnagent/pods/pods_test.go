@@ -56,7 +56,7 @@ func TestGet(t *testing.T) {
 		// "a" + "b-c" and "a-b" + "c" have one name: it is the second's.
 		superPod("a-b-c", "p", "n1", "a-b", "c"),
 		// A copy of the ownership labels of a's pod.
-		superPod("copied", "q", "n1", "a", "twice"), superPod("a-twice", "q", "n1", "a", "twice"),
+		superPod("copied", "q", "n1", "a", "twice"), superPod("copied", "r", "n1", "a", "web"), superPod("a-twice", "q", "n1", "a", "twice"),
 	)
 	for _, tc := range []struct {
 		name, key, namespace, pod string
@@ -72,6 +72,7 @@ func TestGet(t *testing.T) {
 		{name: "colliding name, not the owner", key: "a", namespace: "b-c", pod: "p"},
 		{name: "colliding name, the owner", key: "a-b", namespace: "c", pod: "p", wantSuperNamespace: "a-b-c"},
 		{name: "copied marks", key: "a", namespace: "twice", pod: "q", wantSuperNamespace: "a-twice"},
+		{name: "copied marks alone", key: "a", namespace: "web", pod: "r"},
 		{name: "unknown tenant", key: "c", namespace: "web", pod: "p"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -92,7 +93,7 @@ func TestGet(t *testing.T) {
 	for _, pod := range list {
 		names = append(names, pod.Super.Namespace)
 	}
-	require.Equal(t, []string{tenancy.SuperNamespace("a", long), "a-twice", "copied", "a-web"}, names)
+	require.Equal(t, []string{tenancy.SuperNamespace("a", long), "a-twice", "a-web"}, names)
 }
 
 // TestGetLive reads pods that are not in the cache from the API server, and checks their ownership the same.
