@@ -35,11 +35,25 @@ func SetOwner(object metav1.Object, owner Owner) {
 // namespace itself.
 func GetOwner(object metav1.Object) (Owner, bool) {
 	owner, complete := marksOf(object)
+	return owner, complete && isAt(object, owner)
+}
+
+// HasLostLabel returns whether all but the label says that an object in a super cluster has this owner: people clean up
+// labels, and informers do not show the object any more.
+func HasLostLabel(object metav1.Object, owner Owner) bool {
+	found, _ := marksOf(object)
+	lost := found.ClusterKey != owner.ClusterKey
+	found.ClusterKey = owner.ClusterKey
+	return lost && found == owner && isAt(object, owner)
+}
+
+// isAt returns whether an object is where a syncer puts one for this owner.
+func isAt(object metav1.Object, owner Owner) bool {
 	at := object.GetNamespace()
 	if at == "" {
 		at = object.GetName() // nothing else without a namespace has marks
 	}
-	return owner, complete && at == SuperNamespace(owner.ClusterKey, owner.Namespace)
+	return at == SuperNamespace(owner.ClusterKey, owner.Namespace)
 }
 
 // HasMarks returns whether an object in a super cluster has all marks of some owner, which says nothing of whose it is.

@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -217,6 +218,9 @@ func (c *Claims) nameTaken(ctx context.Context, pair *claimPair) error {
 	if err := c.env.Super.Get(ctx, pair.superName(), live); err != nil {
 		return fmt.Errorf("reading super claim %s: %w", pair.superName(), err)
 	}
+	if err := c.env.relabel(ctx, KindClaim, live, pair.tenant.owner(pair.key.Namespace, pair.tenantClaim.UID)); err != nil {
+		return err
+	}
 	if owner, owned := tenancy.GetOwner(live); !owned || !pair.tenant.owns(owner, pair.key.Namespace) {
 		c.env.cancel(pair.key, nil) // the cache never shows it
 		c.warnConflict(pair)
@@ -371,15 +375,15 @@ func (c *Claims) tellKept(pair *claimPair) {
 // removeVolume deletes a volume of the tenant whose super claim is gone, after a live read of that. A claim that is
 // still bound to the volume becomes Lost, as anywhere.
 func (c *Claims) removeVolume(ctx context.Context, pair *claimPair, volume *corev1.PersistentVolume) error {
-	live := &corev1.PersistentVolumeClaim{}
+	live, owner := &corev1.PersistentVolumeClaim{}, pair.tenant.ownerOfVolume(volume)
 	proven, lacks, err := c.env.superCluster().Lacks(ctx, pair.superName(), live, func() bool {
-		return carriesOwner(live, pair.tenant.ownerOfVolume(volume)) && tenantVolumeName(c.env.ID, live) == volume.Name
+		return isOrWas(live, owner) && tenantVolumeName(c.env.ID, live) == volume.Name
 	})
 	switch {
 	case err != nil:
 		return unproven(err)
 	case !lacks:
-		return engine.Waitf("the cache of super claims")
+		return cmp.Or(c.env.relabel(ctx, KindClaim, live, owner), engine.Waitf("the cache of super claims"))
 	}
 	if pair.tenantClaim != nil && claimedBy(volume, pair.tenantClaim.UID) && pair.tenantClaim.DeletionTimestamp == nil {
 		c.env.warnOnce(pair.tenant, pair.key, pair.tenantClaim, ReasonVolumeLost, fmt.Sprintf("The claim no longer exists in super cluster %s, and what its volume held is gone", c.env.ID))

@@ -269,6 +269,9 @@ func (c *copier[T]) awaitEnd(tenant *Tenant, key engine.Key, tenantObject T, wai
 
 // update updates, adopts or deletes a super object, or warns the tenant of another owner's.
 func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject, superObject T) error {
+	if err := c.env.relabel(ctx, c.Copy.Name, superObject, tenant.owner(key.Namespace, tenantObject.GetUID())); err != nil {
+		return err
+	}
 	owner, ours := c.owner(key, superObject)
 	adopted := !hasOwnerLabel(superObject) && c.Adopt(superObject)
 	switch {

@@ -215,6 +215,9 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, assignment assi
 			return fmt.Errorf("reading super namespace %s: %w", created.Name, err)
 		}
 	}
+	if err := n.env.relabel(ctx, KindNamespace, superNamespace, owner); err != nil {
+		return err
+	}
 	actual, owned := tenancy.GetOwner(superNamespace)
 	switch {
 	case !owned || !tenant.owns(actual, key.Name):

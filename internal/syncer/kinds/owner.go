@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -9,6 +10,7 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/assign"
+	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -31,6 +33,29 @@ func carriesOwner(superObject client.Object, owner tenancy.Owner) bool {
 // isFor returns whether a super object was made for exactly this object of the tenant.
 func (t *Tenant) isFor(superObject, tenantObject client.Object) bool {
 	return carriesOwner(superObject, t.owner(tenantObject.GetNamespace(), tenantObject.GetUID()))
+}
+
+// relabel writes our label to a super object that has lost it, or that has another, and nothing else of this owner, if
+// nobody has written the object since. It returns a WaitError then, because the informer has yet to show the object, and
+// nil for any other object.
+func (e *Env) relabel(ctx context.Context, kind string, superObject client.Object, owner tenancy.Owner) error {
+	if !tenancy.HasLostLabel(superObject, owner) {
+		return nil
+	}
+	marked, ok := superObject.DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("copy of %T is no object", superObject)
+	}
+	tenancy.SetOwner(marked, owner)
+	if err := e.done(ctx, kind, "update", e.Super.Update(ctx, marked)); err != nil {
+		return err
+	}
+	return engine.Waitf("the cache of super %ss: %s/%s had lost its label", titleOf(kind), marked.GetNamespace(), marked.GetName())
+}
+
+// isOrWas returns whether a super object carries this owner, or did before it lost its label.
+func isOrWas(superObject client.Object, owner tenancy.Owner) bool {
+	return carriesOwner(superObject, owner) || tenancy.HasLostLabel(superObject, owner)
 }
 
 // hasOwnerLabel returns whether object has our ownership label. The informers of the super cluster select by it.

@@ -121,17 +121,37 @@ func (p *Pods) removeUp(ctx context.Context, step Step, pair *podPair) error {
 }
 
 // proveNoSuperPod reads from the super cluster's API server that it has no super pod of the tenant pod. Otherwise it
-// returns an error.
+// returns an error, and puts right what a super pod has lost of its marks, or tells the tenant.
 func (p *Pods) proveNoSuperPod(ctx context.Context, pair *podPair) (proof.Proof, error) {
 	live := &corev1.Pod{}
-	proven, lacks, err := p.env.superCluster().Lacks(ctx, pair.superName(), live, func() bool { return carriesOwner(live, pair.owner()) })
+	proven, lacks, err := p.env.superCluster().Lacks(ctx, pair.superName(), live, func() bool {
+		return isOrWas(live, pair.owner()) || p.mayBe(pair.tenantPod, live)
+	})
 	switch {
 	case err != nil:
 		return proof.Proof{}, unproven(err)
-	case !lacks:
+	case lacks:
+		return proven, nil
+	}
+	if err := p.env.relabel(ctx, KindPod, live, pair.owner()); err != nil {
+		return proof.Proof{}, err
+	}
+	if carriesOwner(live, pair.owner()) {
 		return proof.Proof{}, engine.Waitf("the cache of super pods")
 	}
-	return proven, nil
+	p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonConflict, fmt.Sprintf(
+		"Super cluster %s has a pod of that name on the pod's node that has lost its marks: the pod stays until the operator deletes that, or writes its tenancy.x-k8s.io label and annotations again",
+		p.env.ID))
+	return proof.Proof{}, engine.Waitf("the marks of super pod %s", pair.superName())
+}
+
+// mayBe returns whether a pod of the super cluster, of the name of the super pod and with no owner, may be that without
+// its marks: it has not ended, and is on the node of the tenant pod. Nothing is done to it, but the tenant pod is not
+// removed, for another one would run beside it.
+func (p *Pods) mayBe(tenantPod, live *corev1.Pod) bool {
+	_, owned := tenancy.GetOwner(live)
+	return !owned && live.Spec.NodeName != "" && !podutil.IsPodTerminal(live) &&
+		tenantPod.Spec.NodeName == tenancy.NodeName(p.env.ID, live.Spec.NodeName)
 }
 
 // markFailed sets phase Failed on a tenant pod that awaitsEnd and whose super pod is gone: a kubelet deletes a pod

@@ -15,7 +15,11 @@ import (
 // warn records the Event of a step on the tenant pod.
 func (p *Pods) warn(ctx context.Context, step Step, pair *podPair) error {
 	reason, message := ReasonConflict, fmt.Sprintf("Super cluster %s has a pod of that name with another owner", p.env.ID)
-	switch step {
+	switch step { //nolint:exhaustive // The others warn of nothing.
+	case StepWarnConflict:
+		if err := p.env.relabel(ctx, KindPod, pair.superPod, pair.owner()); err != nil {
+			return err
+		}
 	case StepWarnNodeName:
 		reason, message = tenancy.ReasonNodeNameNotSupported, fmt.Sprintf(
 			"spec.nodeName was set without a Binding, and is no node of super cluster %s: name a Node as this control plane lists them, or none", p.env.ID)

@@ -155,6 +155,9 @@ func (t *Tokens) nameTaken(ctx context.Context, pair *tokenPair) error {
 	if err := t.env.Super.Get(ctx, pair.secretName(), live); err != nil {
 		return fmt.Errorf("reading super secret %s: %w", pair.secretName(), err)
 	}
+	if err := t.env.relabel(ctx, KindToken, live, pair.owner); err != nil {
+		return err
+	}
 	if key, owned := tokenSuperKey(live); !owned || key != pair.key {
 		t.warnConflict(pair)
 	}

@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -95,12 +96,13 @@ func (e *Env) release(ctx context.Context, tenant *Tenant, kind, definition stri
 // of Kubernetes.
 func (e *Env) proveNotHere(ctx context.Context, tenant *Tenant, kind, definition string, tenantObject, live client.Object) error {
 	name := types.NamespacedName{Namespace: tenancy.SuperNamespace(tenant.Key, tenantObject.GetNamespace()), Name: tenantObject.GetName()}
-	_, lacks, err := lacksOf(ctx, e.superCluster(), definition, name, live, func() bool { return tenant.isFor(live, tenantObject) })
+	owner := tenant.owner(tenantObject.GetNamespace(), tenantObject.GetUID())
+	_, lacks, err := lacksOf(ctx, e.superCluster(), definition, name, live, func() bool { return isOrWas(live, owner) })
 	switch {
 	case err != nil:
 		return unproven(err)
 	case !lacks:
-		return engine.Waitf("the cache of super %ss", titleOf(kind))
+		return cmp.Or(e.relabel(ctx, kind, live, owner), engine.Waitf("the cache of super %ss", titleOf(kind)))
 	}
 	return nil
 }
