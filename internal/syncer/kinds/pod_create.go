@@ -124,6 +124,9 @@ func (p *Pods) create(ctx context.Context, pair *podPair) error {
 	if err := p.confirmChoice(ctx, pair); err != nil {
 		return err
 	}
+	if err := p.withhold(ctx, pair, ReasonFailedCreate, &superPod.Spec); err != nil {
+		return err
+	}
 	if !p.env.admit(pair.tenant, pair.key, pair.tenantPod, superPod, nil, facts) {
 		if p.env.warned(pair.key, pair.tenantPod, ReasonTenantLimit) {
 			p.notTaken(pair, failedchoice.Limit, "a limit of the tenant is reached there")
@@ -152,6 +155,21 @@ func (p *Pods) create(ctx context.Context, pair *podPair) error {
 		p.env.warnRefused(pair.tenant, pair.key, pair.tenantPod, ReasonFailedCreate, err)
 	}
 	return p.env.done(ctx, KindPod, "create", err)
+}
+
+// withhold is Env.withhold for what is new of a super pod. It returns a WaitError, with an Event, for what may not be
+// created.
+func (p *Pods) withhold(ctx context.Context, pair *podPair, reason string, spec *corev1.PodSpec) error {
+	left, err := p.env.withhold(ctx, pair.tenant, pair.key.Namespace, spec)
+	if err != nil || left == "" {
+		return err
+	}
+	message := fmt.Sprintf("the namespace has a %s there that is not the tenant's: use another name", left)
+	if reason == ReasonFailedCreate {
+		p.notTaken(pair, failedchoice.Refused, message)
+	}
+	p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, reason, fmt.Sprintf("Super cluster %s: %s", p.env.ID, message))
+	return engine.Waitf("the super namespace to lack %s", left)
 }
 
 // nameTaken reads the super pod that the cache did not have. If it was created for this tenant pod, its informer

@@ -124,6 +124,10 @@ func (p *Pods) addEphemeral(ctx context.Context, pair *podPair) error {
 	}
 	desired := pair.superPod.DeepCopy()
 	AddEphemeralContainers(pair.tenantPod, desired, pair.owner(), pair.tenant.rules(), &env)
+	isNew := &corev1.PodSpec{EphemeralContainers: desired.Spec.EphemeralContainers[len(pair.superPod.Spec.EphemeralContainers):]}
+	if err := p.withhold(ctx, pair, ReasonFailedUpdate, isNew); err != nil {
+		return err
+	}
 	return p.write(ctx, pair, "ephemeral", desired, func() error { return p.env.Super.SubResource("ephemeralcontainers").Update(ctx, desired) })
 }
 

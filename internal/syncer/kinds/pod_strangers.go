@@ -1,0 +1,154 @@
+package kinds
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/sets"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// maxStrangers bounds the names that are read of ConfigMaps, or Secrets, of a super namespace that are not the
+// tenant's. Where there are more, each name that the tenant has nothing of counts as one of them.
+const maxStrangers = 500
+
+// configRef names a ConfigMap or a Secret of a super namespace.
+type configRef struct{ kind, name string }
+
+// withhold takes the references to ConfigMaps and Secrets of a super namespace that are not the tenant's out of spec,
+// which is new there, as far as a pod starts without them. It returns in words which one is left, "" for none. Without
+// it a kubelet would mount what controllers of the super cluster, or its operator, keep in the namespace.
+func (e *Env) withhold(ctx context.Context, tenant *Tenant, namespace string, spec *corev1.PodSpec) (string, error) {
+	strange, err := e.strangers(ctx, tenant, namespace, spec)
+	if err != nil || strange.Len() == 0 {
+		return "", err
+	}
+	dropOptional(spec, strange)
+	left := ""
+	e.eachConfig(tenant, namespace, spec, func(ref configRef) {
+		if left == "" && strange.Has(ref) {
+			left = fmt.Sprintf("%s %s", titleOf(ref.kind), ref.name)
+		}
+	})
+	return left, nil
+}
+
+// eachConfig calls visit for each ConfigMap and Secret that a spec refers to in the super namespace, and for those that
+// admission there adds, from the ServiceAccount, to a pod that names none.
+func (e *Env) eachConfig(tenant *Tenant, namespace string, spec *corev1.PodSpec, visit func(configRef)) {
+	all := func(kind string) podutil.Visitor {
+		return func(name string) bool {
+			visit(configRef{kind, name})
+			return true
+		}
+	}
+	pod := &corev1.Pod{Spec: *spec}
+	podutil.VisitPodConfigmapNames(pod, all(KindConfigMap))
+	podutil.VisitPodSecretNames(pod, all(KindSecret))
+	account, exists, _ := get[*corev1.ServiceAccount](e.SuperCache, KindServiceAccount, tenancy.SuperNamespace(tenant.Key, namespace), spec.ServiceAccountName)
+	if exists && len(spec.ImagePullSecrets) == 0 {
+		for _, secret := range account.ImagePullSecrets {
+			visit(configRef{KindSecret, secret.Name})
+		}
+	}
+}
+
+// strangers returns which ConfigMaps and Secrets that a spec refers to are in the super namespace and not the tenant's.
+// It asks the super cluster, once for each kind, only if the cache does not show all of them as the tenant's.
+func (e *Env) strangers(ctx context.Context, tenant *Tenant, namespace string, spec *corev1.PodSpec) (sets.Set[configRef], error) {
+	name := tenancy.SuperNamespace(tenant.Key, namespace)
+	strange, unknown := sets.New[configRef](), map[string]sets.Set[string]{}
+	e.eachConfig(tenant, namespace, spec, func(ref configRef) {
+		superObject, _ := e.SuperCache.Get(ref.kind, name, ref.name)
+		switch {
+		case superObject == nil && unknown[ref.kind] == nil:
+			unknown[ref.kind] = sets.New(ref.name)
+		case superObject == nil:
+			unknown[ref.kind].Insert(ref.name)
+		default:
+			if owner, owned := tenancy.GetOwner(superObject); !owned || !tenant.owns(owner, namespace) {
+				strange.Insert(ref)
+			}
+		}
+	})
+	for kind, names := range unknown {
+		found, err := e.unmarked(ctx, kind, name)
+		if err != nil {
+			return nil, err
+		}
+		for each := range names {
+			if found == nil || found.Has(each) {
+				strange.Insert(configRef{kind, each})
+			}
+		}
+	}
+	return strange, nil
+}
+
+// unmarked returns the names of the ConfigMaps or Secrets in a super namespace without our label, read live; nil where
+// there are more than maxStrangers.
+func (e *Env) unmarked(ctx context.Context, kind, superNamespace string) (sets.Set[string], error) {
+	requirement, err := labels.NewRequirement(tenancyv1alpha1.LabelCluster, selection.DoesNotExist, nil)
+	if err != nil {
+		return nil, fmt.Errorf("making a selector: %w", err)
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(map[string]string{KindConfigMap: "ConfigMapList", KindSecret: "SecretList"}[kind]))
+	err = e.Super.List(ctx, list, client.InNamespace(superNamespace), client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*requirement)}, client.Limit(maxStrangers))
+	if err != nil {
+		return nil, fmt.Errorf("listing the %ss of super namespace %s: %w", titleOf(kind), superNamespace, err)
+	}
+	if list.Continue != "" {
+		return nil, nil //nolint:nilnil // too many to know
+	}
+	names := sets.New[string]()
+	for i := range list.Items {
+		names.Insert(list.Items[i].Name)
+	}
+	return names, nil
+}
+
+// dropOptional takes references out of spec without which a kubelet starts a pod as if the object were missing.
+func dropOptional(spec *corev1.PodSpec, strange sets.Set[configRef]) {
+	drops := func(kind, name string, optional *bool) bool {
+		return ptr.Deref(optional, false) && strange.Has(configRef{kind, name})
+	}
+	spec.ImagePullSecrets = slices.DeleteFunc(spec.ImagePullSecrets, func(secret corev1.LocalObjectReference) bool {
+		return strange.Has(configRef{KindSecret, secret.Name}) // none of them is needed to start
+	})
+	for i := range spec.Volumes {
+		switch volume := &spec.Volumes[i]; {
+		case volume.Secret != nil && drops(KindSecret, volume.Secret.SecretName, volume.Secret.Optional):
+			volume.VolumeSource = corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{DefaultMode: volume.Secret.DefaultMode}}
+		case volume.ConfigMap != nil && drops(KindConfigMap, volume.ConfigMap.Name, volume.ConfigMap.Optional):
+			volume.VolumeSource = corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{DefaultMode: volume.ConfigMap.DefaultMode}}
+		case volume.Projected != nil:
+			volume.Projected.Sources = slices.DeleteFunc(volume.Projected.Sources, func(source corev1.VolumeProjection) bool {
+				return source.Secret != nil && drops(KindSecret, source.Secret.Name, source.Secret.Optional) ||
+					source.ConfigMap != nil && drops(KindConfigMap, source.ConfigMap.Name, source.ConfigMap.Optional)
+			})
+		}
+	}
+	podutil.VisitContainers(spec, podutil.AllContainers, func(container *corev1.Container, _ podutil.ContainerType) bool {
+		container.EnvFrom = slices.DeleteFunc(container.EnvFrom, func(source corev1.EnvFromSource) bool {
+			return source.SecretRef != nil && drops(KindSecret, source.SecretRef.Name, source.SecretRef.Optional) ||
+				source.ConfigMapRef != nil && drops(KindConfigMap, source.ConfigMapRef.Name, source.ConfigMapRef.Optional)
+		})
+		container.Env = slices.DeleteFunc(container.Env, func(variable corev1.EnvVar) bool {
+			from := variable.ValueFrom
+			return from != nil && (from.SecretKeyRef != nil && drops(KindSecret, from.SecretKeyRef.Name, from.SecretKeyRef.Optional) ||
+				from.ConfigMapKeyRef != nil && drops(KindConfigMap, from.ConfigMapKeyRef.Name, from.ConfigMapKeyRef.Optional))
+		})
+		return true
+	})
+}

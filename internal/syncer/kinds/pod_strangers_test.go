@@ -1,0 +1,155 @@
+package kinds_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/test/builders"
+)
+
+// TestStrangersStayOut lets a pod refer to what the super namespace has and its tenant has not.
+func TestStrangersStayOut(t *testing.T) {
+	t.Parallel()
+	registry := corev1.LocalObjectReference{Name: "registry"}
+	volume := func(source corev1.VolumeSource) func(spec *corev1.PodSpec) {
+		return func(spec *corev1.PodSpec) { spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: source}} }
+	}
+	env := func(variable *corev1.EnvVarSource) func(spec *corev1.PodSpec) {
+		return func(spec *corev1.PodSpec) {
+			spec.Containers = []corev1.Container{{Name: "c", Env: []corev1.EnvVar{{Name: "V", ValueFrom: variable}}}}
+		}
+	}
+	from := func(source corev1.EnvFromSource) func(spec *corev1.PodSpec) {
+		return func(spec *corev1.PodSpec) {
+			spec.InitContainers = []corev1.Container{{Name: "i", EnvFrom: []corev1.EnvFromSource{source}}}
+		}
+	}
+	projected := func(sources ...corev1.VolumeProjection) corev1.VolumeSource {
+		return corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: sources}}
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(spec *corev1.PodSpec)
+		// refused names what the pod may not refer to.
+		refused string
+		// want makes what is left of the references, nil: the same.
+		want func(spec *corev1.PodSpec)
+	}{
+		{name: "a volume", change: volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "registry"}}), refused: "secret registry"},
+		{
+			name: "an optional volume", change: volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "registry", Optional: ptr.To(true)}}),
+			want: volume(projected()),
+		},
+		{name: "a ConfigMap", change: volume(corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "ops"}}}), refused: "configmap ops"},
+		{
+			name: "sources of a volume, both optional and not", refused: "secret registry",
+			change: volume(projected(
+				corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: registry}},
+				corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "ops"}, Optional: ptr.To(true)}},
+			)),
+		},
+		{
+			name: "optional sources of a volume",
+			change: volume(projected(
+				corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: registry, Optional: ptr.To(true)}},
+				corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "mine"}}},
+			)),
+			want: volume(projected(corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "mine"}}})),
+		},
+		{name: "a CSI driver's", change: volume(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d", NodePublishSecretRef: &registry}}), refused: "secret registry"},
+		{name: "a variable", change: env(&corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: registry, Key: "k"}}), refused: "secret registry"},
+		{
+			name: "an optional variable", change: env(&corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: registry, Key: "k", Optional: ptr.To(true)}}),
+			want: func(spec *corev1.PodSpec) { spec.Containers = []corev1.Container{{Name: "c"}} },
+		},
+		{name: "all variables", change: from(corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: registry}}), refused: "secret registry"},
+		{
+			name: "optionally all variables", change: from(corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: registry, Optional: ptr.To(true)}}),
+			want: func(spec *corev1.PodSpec) { spec.InitContainers = []corev1.Container{{Name: "i"}} },
+		},
+		{
+			name: "credentials of a registry", change: func(spec *corev1.PodSpec) { spec.ImagePullSecrets = []corev1.LocalObjectReference{registry, {Name: "mine"}} },
+			want: func(spec *corev1.PodSpec) { spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "mine"}} },
+		},
+		{name: "those of its ServiceAccount", change: func(spec *corev1.PodSpec) { spec.ServiceAccountName = "pulls" }, refused: "secret registry"},
+		{name: "one that is the tenant's", change: volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "mine"}})},
+		{name: "one that nobody has", change: volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "none"}})},
+		{name: "one with marks of another tenant", change: volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "forged"}}), refused: "secret forged"},
+		{name: "one that is there, with one of the tenant's of that name", change: volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "both"}}), refused: "secret both"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			p.placed(t)
+			inside, outside := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "web", Name: name, UID: "uid"} },
+				func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: name} }
+			p.tenantCache[kinds.KindSecret] = []client.Object{&corev1.Secret{ObjectMeta: inside("mine")}, &corev1.Secret{ObjectMeta: inside("both")}}
+			mine := builders.Owned(&corev1.Secret{ObjectMeta: outside("mine")}, ownerOf("uid"))
+			forged := builders.Owned(&corev1.Secret{ObjectMeta: outside("forged")}, foreignOwners("uid")["another VirtualCluster"])
+			p.superCache[kinds.KindSecret] = []client.Object{mine, forged}
+			accounts := []client.Object{
+				&corev1.ServiceAccount{ObjectMeta: outside("default")},
+				&corev1.ServiceAccount{ObjectMeta: outside("pulls"), ImagePullSecrets: []corev1.LocalObjectReference{registry}},
+			}
+			p.superCache[kinds.KindServiceAccount] = accounts
+			for _, object := range []client.Object{
+				&corev1.Secret{ObjectMeta: outside("registry")}, &corev1.Secret{ObjectMeta: outside("both")}, &corev1.ConfigMap{ObjectMeta: outside("ops")}, mine.DeepCopy(), forged.DeepCopy(),
+			} {
+				require.NoError(t, p.superClient.Create(t.Context(), object))
+			}
+			pod := proofPod("uid", assignedTo("r1"))
+			pod.Spec.ServiceAccountName = "default"
+			tc.change(&pod.Spec)
+			p.tenant.Client = answering(newClientBuilder().WithObjects(pod.DeepCopy()).Build(), tenantUID)
+			p.tenantCache[kinds.KindPod] = []client.Object{pod}
+			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"}, time.Minute)
+			live := &corev1.Pod{}
+			getErr := p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "p"}, live)
+			if tc.refused != "" {
+				wait := &engine.WaitError{}
+				require.True(t, errors.As(err, &wait), "%v", err)
+				require.True(t, apierrors.IsNotFound(getErr))
+				require.Equal(t, "Warning FailedCreate Super cluster r1: the namespace has a "+tc.refused+" there that is not the tenant's: use another name", <-p.events.Events)
+				return
+			}
+			require.NoError(t, err)
+			require.NoError(t, getErr)
+			want := &corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}
+			if tc.want == nil {
+				tc.want = tc.change
+			}
+			tc.want(want)
+			got := &corev1.PodSpec{Volumes: live.Spec.Volumes, ImagePullSecrets: live.Spec.ImagePullSecrets}
+			for _, container := range live.Spec.Containers {
+				got.Containers = append(got.Containers, corev1.Container{Name: container.Name, Env: withoutServices(container.Env), EnvFrom: container.EnvFrom})
+			}
+			for _, container := range live.Spec.InitContainers {
+				got.InitContainers = append(got.InitContainers, corev1.Container{Name: container.Name, Env: withoutServices(container.Env), EnvFrom: container.EnvFrom})
+			}
+			require.Empty(t, cmp.Diff(want, got, cmpopts.EquateEmpty()))
+		})
+	}
+}
+
+// withoutServices returns the variables that take their value from somewhere.
+func withoutServices(env []corev1.EnvVar) (left []corev1.EnvVar) {
+	for _, variable := range env {
+		if variable.ValueFrom != nil {
+			left = append(left, variable)
+		}
+	}
+	return left
+}
