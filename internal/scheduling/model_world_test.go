@@ -817,7 +817,7 @@ func (w *modelWorld) withdraws(super *modelSuper, key types.NamespacedName, quot
 
 // quotaOf returns a quota as a syncer writes it.
 func quotaOf(key types.NamespacedName, owner tenancy.Owner, stays slice.Amounts, decision string) *corev1.ResourceQuota {
-	quota := builders.Quota(key.String(), "superpool", "requests.cpu", fmt.Sprintf("%dm", stays["cpu"]), "requests.memory", fmt.Sprint(stays["memory"]))
+	quota := builders.Quota(tenancy.SuperNamespace(key.Namespace, key.Name), "superpool", "requests.cpu", fmt.Sprintf("%dm", stays["cpu"]), "requests.memory", fmt.Sprint(stays["memory"]))
 	tenancy.SetOwner(quota, owner)
 	if decision != "" {
 		quota.Annotations[schedulerv1alpha1.AnnotationDecision] = decision
@@ -1002,7 +1002,7 @@ func (w *modelWorld) starts(super *modelSuper, pod *modelPod, quota *corev1.Reso
 		return
 	}
 	name := "super-" + w.version()
-	object := builders.Pod(pod.key.String(), name).UID(name).Obj()
+	object := builders.Pod(tenancy.SuperNamespace(pod.key.Namespace, pod.key.Name), name).UID(name).Obj()
 	object.Spec.Containers = pod.object.Spec.Containers
 	owner, _ := tenancy.GetOwner(quota)
 	owner.UID = pod.object.UID

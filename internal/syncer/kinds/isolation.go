@@ -71,6 +71,7 @@ func isolationSpec() Spec {
 		KindNode:          look(nodeMoves),
 		KindPod:           look(podIsSeenElsewhere),
 		KindAPIServer:     look(func(*Env, *Change) bool { return true }),
+		KindServiceCIDR:   look(func(*Env, *Change) bool { return true }),
 	}
 	return spec
 }

@@ -28,6 +28,7 @@ func Specs() []Spec {
 		Copied(networkPolicies()),
 		isolationSpec(),
 		apiServerSpec(),
+		serviceCIDRSpec(),
 		customSpec(),
 	}, append(eventSpecs(), offerSpecs()...)...)
 }

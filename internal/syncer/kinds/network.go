@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"fmt"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -29,12 +30,21 @@ func apiServerSpec() Spec {
 	return Spec{Name: KindAPIServer, Super: &Watch{Object: &discoveryv1.EndpointSlice{}, Labels: func(*Env) string { return selector }}}
 }
 
+// KindServiceCIDR are the ranges of the super cluster's Services, where it serves them. They are watched only.
+const KindServiceCIDR = "servicecidr"
+
+func serviceCIDRSpec() Spec {
+	return Spec{Name: KindServiceCIDR, ClusterScoped: true, Super: &Watch{Object: &networkingv1.ServiceCIDR{}, Optional: true}}
+}
+
 const (
 	// maxServers bounds the ranges of nodes whose vn-agents and node ports isolated pods may reach. Pods of a super
 	// cluster with more nodes reach none.
 	maxServers = 64
-	// maxPolicies bounds how many policies' Ranges are held.
-	maxPolicies = 256
+	// maxRanges bounds how many tenants' Ranges are held.
+	maxRanges = 1024
+	// maxServices bounds the ranges of Services that are closed.
+	maxServices = maxClosed / 4
 	// podBlock4 and podBlock6 are the prefix lengths of the blocks around pods' addresses: what a node has by default
 	// where kube-controller-manager gives them out (--node-cidr-mask-size).
 	podBlock4, podBlock6 = 24, 64
@@ -53,14 +63,22 @@ type network struct {
 	pods []netip.Prefix
 	// next is the earliest time of the next look.
 	next time.Time
-	// ranges holds those of policies, with seen.
-	ranges map[*policy.Policy]*Ranges
+	// ranges holds those of tenants, with seen.
+	ranges map[rangesOf]*Ranges
+}
+
+// rangesOf is what Ranges follow from, with seen: a policy, and a tenant's own ranges of Services.
+type rangesOf struct {
+	policy   *policy.Policy
+	services string
 }
 
 // seen is immutable.
 type seen struct {
 	// closed are addresses and pod ranges of nodes, blocks around pods, and addresses of API servers.
 	closed []netip.Prefix
+	// services are the ranges of the super cluster's Services, and of all tenants'.
+	services []netip.Prefix
 	// agents are addresses with a vn-agent.
 	agents []netip.Prefix
 	// nodes are the addresses of nodes, none where they make more than maxServers ranges.
@@ -80,7 +98,7 @@ func (n *network) look(e *Env) (changed bool, after time.Duration) {
 	before := n.seen
 	current := n.see(e)
 	if before != nil && slices.Equal(before.closed, current.closed) && slices.Equal(before.agents, current.agents) &&
-		slices.Equal(before.nodes, current.nodes) {
+		slices.Equal(before.nodes, current.nodes) && slices.Equal(before.services, current.services) {
 		return false, 0
 	}
 	n.seen, n.ranges = current, nil
@@ -114,21 +132,30 @@ func (n *network) learnLocked(pod *corev1.Pod) bool {
 	return isNew
 }
 
-// of returns what a policy closes, with what is seen, and what is seen.
-func (n *network) of(e *Env, p *policy.Policy) (*Ranges, *seen) {
+// of returns what is closed to a tenant by its policy, with what is seen, and what is seen. Ranges of Services are, if
+// the tenant has some of its own: the addresses of its Services are somewhere in those of the super cluster otherwise,
+// and a plugin may look at them before they become those of pods.
+func (n *network) of(e *Env, tenant *Tenant, p *policy.Policy) (*Ranges, *seen) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.seen == nil {
 		n.seen = n.see(e)
 	}
-	ranges, exists := n.ranges[p]
+	key := rangesOf{p, fmt.Sprint(tenant.ServiceCIDRs)}
+	ranges, exists := n.ranges[key]
 	if !exists {
 		rules := &p.Spec().Network
-		ranges = NewRanges(slices.Concat(n.seen.closed, parsePrefixes(rules.PoolCIDRs)), parsePrefixes(rules.AllowedCIDRs))
-		if n.ranges == nil || len(n.ranges) >= maxPolicies {
-			n.ranges = map[*policy.Policy]*Ranges{}
+		closed := slices.Concat(n.seen.closed, parsePrefixes(rules.PoolCIDRs))
+		if len(tenant.ServiceCIDRs) > 0 {
+			for _, services := range n.seen.services {
+				closed = append(closed, without(services, tenant.ServiceCIDRs)...)
+			}
 		}
-		n.ranges[p] = ranges
+		ranges = NewRanges(closed, parsePrefixes(rules.AllowedCIDRs))
+		if n.ranges == nil || len(n.ranges) >= maxRanges {
+			n.ranges = map[rangesOf]*Ranges{}
+		}
+		n.ranges[key] = ranges
 	}
 	return ranges, n.seen
 }
@@ -159,7 +186,16 @@ func (n *network) see(e *Env) *seen {
 	if host, _, ok := hostOf(e.SuperHost); ok {
 		closed = append(closed, host)
 	}
-	found := &seen{closed: Aggregate(closed, maxClosed)}
+	var services []netip.Prefix
+	for _, object := range e.SuperCache.List(KindServiceCIDR) {
+		if ranges, ok := object.(*networkingv1.ServiceCIDR); ok {
+			services = append(services, parsePrefixes(ranges.Spec.CIDRs)...)
+		}
+	}
+	if e.ServiceCIDRs != nil {
+		services = append(services, e.ServiceCIDRs()...)
+	}
+	found := &seen{closed: Aggregate(closed, maxClosed), services: Aggregate(services, maxServices)}
 	if nodes = disjoint(nodes); len(nodes) <= maxServers {
 		found.nodes = nodes
 	}
@@ -245,7 +281,7 @@ func (e *Env) confinement(tenant *Tenant) *Confinement {
 	if inForce.Spec().Network.Mode == tenancyv1alpha1.NetworkOpen {
 		return nil
 	}
-	ranges, seen := e.network.of(e, inForce)
+	ranges, seen := e.network.of(e, tenant, inForce)
 	confinement := &Confinement{Ranges: ranges}
 	if server, exists := tenant.apiServer(); exists {
 		confinement.Servers = append(confinement.Servers, server)
@@ -333,13 +369,18 @@ func (e *Env) closedTo(tenant *Tenant) func(netip.Addr) bool {
 	if isOpen && limits.NodePorts == 0 && limits.LoadBalancers == 0 && !inForce.AllowsIngresses() {
 		return func(netip.Addr) bool { return false }
 	}
-	ranges, seen := e.network.of(e, inForce)
-	if !isOpen {
-		return ranges.Contain
-	}
+	ranges, seen := e.network.of(e, tenant, inForce)
+	open := append(parsePrefixes(inForce.Spec().Network.AllowedCIDRs), tenant.ServiceCIDRs...)
 	return func(address netip.Addr) bool {
-		return slices.ContainsFunc(seen.closed, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
+		// A controller that connects to the address of another tenant's Service goes on to its pods.
+		isOthers := contain(seen.services, address) && !contain(open, address)
+		return isOthers || !isOpen && ranges.Contain(address) || isOpen && contain(seen.closed, address)
 	}
+}
+
+// contain returns whether one of prefixes has an address.
+func contain(prefixes []netip.Prefix, address netip.Addr) bool {
+	return slices.ContainsFunc(prefixes, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
 }
 
 // isSpecial returns whether no pod, and no server outside of the pool, has an address.

@@ -81,7 +81,9 @@ func TestStrangersStayOut(t *testing.T) {
 			want: func(spec *corev1.PodSpec) { spec.InitContainers = []corev1.Container{{Name: "i"}} },
 		},
 		{
-			name: "credentials of a registry", change: func(spec *corev1.PodSpec) { spec.ImagePullSecrets = []corev1.LocalObjectReference{registry, {Name: "mine"}} },
+			name: "credentials of a registry", change: func(spec *corev1.PodSpec) {
+				spec.ImagePullSecrets = []corev1.LocalObjectReference{registry, {Name: "mine"}}
+			},
 			want: func(spec *corev1.PodSpec) { spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "mine"}} },
 		},
 		{name: "those of its ServiceAccount", change: func(spec *corev1.PodSpec) { spec.ServiceAccountName = "pulls" }, refused: "secret registry"},
@@ -94,8 +96,12 @@ func TestStrangersStayOut(t *testing.T) {
 			t.Parallel()
 			p := newPool(t, interceptor.Funcs{})
 			p.placed(t)
-			inside, outside := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "web", Name: name, UID: "uid"} },
-				func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: name} }
+			inside, outside := func(name string) metav1.ObjectMeta {
+				return metav1.ObjectMeta{Namespace: "web", Name: name, UID: "uid"}
+			},
+				func(name string) metav1.ObjectMeta {
+					return metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: name}
+				}
 			p.tenantCache[kinds.KindSecret] = []client.Object{&corev1.Secret{ObjectMeta: inside("mine")}, &corev1.Secret{ObjectMeta: inside("both")}}
 			mine := builders.Owned(&corev1.Secret{ObjectMeta: outside("mine")}, ownerOf("uid"))
 			forged := builders.Owned(&corev1.Secret{ObjectMeta: outside("forged")}, foreignOwners("uid")["another VirtualCluster"])
