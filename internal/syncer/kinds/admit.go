@@ -60,10 +60,10 @@ func (e *Env) fits(tenant *Tenant, key engine.Key, tenantObject, superObject, ex
 		return e.customs.fits(e, tenant, key, tenantObject, superObject, existing)
 	}
 	objects, bytes, limited := tenant.Policy.Get().ObjectLimit(resourceOf(key.Kind))
-	return !limited || e.within(tenant, key, tenantObject, superObject, existing, limit{amount{objects, bytes}, "limits.objects"})
+	return !limited || e.within(tenant, key, tenantObject, superObject, existing, limit{amount{objects, bytes}, "limits.objects of TenantPolicy " + tenant.Policy.Get().Name()})
 }
 
-// limit is an amount, and the field of the TenantPolicy that sets it.
+// limit is an amount, and the field of what policy sets it.
 type limit struct {
 	amount
 	field string
@@ -71,7 +71,7 @@ type limit struct {
 
 // within is fits for a limit.
 func (e *Env) within(tenant *Tenant, key engine.Key, tenantObject, superObject, existing client.Object, limit limit) bool {
-	resource := resourceOf(key.Kind)
+	resource := resourceOf(titleOf(key.Kind))
 	change := amount{1, sizeOf(superObject)}
 	if existing != nil {
 		change = amount{0, sizeOf(superObject) - sizeOf(existing)}
@@ -88,7 +88,7 @@ func (e *Env) within(tenant *Tenant, key engine.Key, tenantObject, superObject, 
 		message = fmt.Sprintf("%s of %d bytes exist, this one adds %d, and at most %d are allowed", resource, sum.bytes, change.bytes, limit.bytes)
 	}
 	e.warnOnce(tenant, key, tenantObject, ReasonTenantLimit, fmt.Sprintf(
-		"Super cluster %s: %s (%s of TenantPolicy %s)", e.ID, message, limit.field, tenant.Policy.Get().Name()))
+		"Super cluster %s: %s (%s)", e.ID, message, limit.field))
 	return false
 }
 
@@ -105,11 +105,8 @@ func (e *Env) unadmit(key engine.Key, existing client.Object, err error) {
 
 // cancel takes back what was counted of a write.
 func (e *Env) cancel(key engine.Key, existing client.Object) {
-	if isCustom(key.Kind) {
-		if existing == nil {
-			e.customs.creating.cancel(key)
-		}
-		return
+	if isCustom(key.Kind) && existing == nil {
+		e.customs.creating.cancel(key)
 	}
 	e.tally.cancel(key, existing == nil)
 	for i := range outside {

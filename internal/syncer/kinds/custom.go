@@ -133,6 +133,8 @@ func (e *Env) SetCustom(all []Custom) {
 		made.down[row.Name()] = down
 	}
 	e.customs.current.Store(made)
+	// Another informer of a kind that is followed again counts all of it.
+	e.tally.drops(func(kind string) bool { return isCustom(kind) && made.down[kind] == nil })
 	e.table.Store(newTable(specs))
 }
 

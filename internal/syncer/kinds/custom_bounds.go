@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"sync"
@@ -18,9 +19,13 @@ func (c *custom) superNamespace(key engine.Key) string {
 	return tenancy.SuperNamespace(key.Tenant, key.Namespace)
 }
 
-// fits returns whether a super object stays within the limits of its SyncPolicy, and otherwise records an Event. It
-// counts what the cache has, and creations that it does not show yet. A key that finds no room is tried again by
-// patrol.
+// defaultTotal are limits.totalObjects and limits.totalBytes of SyncPolicies that an older CustomResourceDefinition has
+// given none.
+var defaultTotal = amount{1000, 16 << 20}
+
+// fits returns whether a super object stays within the limits of its SyncPolicy, and otherwise records an Event. In its
+// namespace it counts what the cache has, and creations that it does not show yet: a key that finds no room there is
+// tried again by patrol. What a tenant has together is counted by the tally.
 func (c *customs) fits(env *Env, tenant *Tenant, key engine.Key, tenantObject, superObject, existing client.Object) bool {
 	row := c.table().down[key.Kind]
 	if row == nil {
@@ -37,10 +42,26 @@ func (c *customs) fits(env *Env, tenant *Tenant, key engine.Key, tenantObject, s
 			"Super cluster %s: it has %d bytes, and at most %d are allowed (limits.bytes of SyncPolicy %s)", env.ID, size, most, row.Rules.Name))
 		return false
 	}
-	if existing != nil {
-		return true
+	return (existing != nil || c.fitsNamespace(env, tenant, key, tenantObject, row)) && c.fitsTotal(env, tenant, key, tenantObject, superObject, existing, row)
+}
+
+// fitsTotal is fits for all objects of a tenant.
+func (c *customs) fitsTotal(env *Env, tenant *Tenant, key engine.Key, tenantObject, superObject, existing client.Object, row *custom) bool {
+	limits := &row.Rules.Spec.Limits
+	total := limit{
+		amount{cmp.Or(int64(limits.TotalObjects), defaultTotal.objects), cmp.Or(limits.TotalBytes.Value(), defaultTotal.bytes)},
+		"limits.totalObjects, totalBytes of SyncPolicy " + row.Rules.Name,
 	}
-	namespace := row.superNamespace(key)
+	fits := env.within(tenant, key, tenantObject, superObject, existing, total)
+	if !fits && existing == nil {
+		c.creating.cancel(key)
+	}
+	return fits
+}
+
+// fitsNamespace is fits for a new object, and those of its namespace.
+func (c *customs) fitsNamespace(env *Env, tenant *Tenant, key engine.Key, tenantObject client.Object, row *custom) bool {
+	limits, namespace := &row.Rules.Spec.Limits, row.superNamespace(key)
 	shown := len(env.SuperCache.InNamespace(key.Kind, namespace))
 	isShown := func(name string) bool {
 		object, _ := env.SuperCache.Get(key.Kind, namespace, name)

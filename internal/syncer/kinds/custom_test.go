@@ -455,6 +455,56 @@ func TestCustomLimits(t *testing.T) {
 	c.wants(t, "w3", "create w3")
 }
 
+// TestCustomTotal: all namespaces of a tenant together have a bound, which updates are counted in, and a SyncPolicy that
+// goes and comes again counts each object once.
+func TestCustomTotal(t *testing.T) {
+	t.Parallel()
+	limited := func(spec *tenancyv1alpha1.SyncPolicySpec) {
+		spec.Limits = tenancyv1alpha1.SyncLimits{Objects: 100, Bytes: resource.MustParse("64Ki"), TotalObjects: 2, TotalBytes: resource.MustParse("4Ki")}
+	}
+	c := newCustom(t, limited)
+	for i := range 4 {
+		has(t, c.tenant.Client, widget("web", fmt.Sprintf("w%d", i), types.UID(fmt.Sprint(i)), "spec", object{}))
+	}
+	shown := func(names ...string) {
+		for _, name := range names {
+			c.env.Changed(kinds.Change{Kind: widgets, Side: kinds.SuperSide, Current: c.super(t, name)})
+		}
+	}
+	key := func(name string) engine.Key {
+		return engine.Key{Tenant: clusterKey, Kind: widgets, Namespace: "web", Name: name}
+	}
+	tooMany := "Warning TenantLimit Super cluster r1: 2 widgets of at most 2 exist (limits.totalObjects, totalBytes of SyncPolicy widgets)"
+	c.wants(t, "w0", "create w0")
+	c.wants(t, "w1", "create w1")
+	c.wants(t, "w2")
+	require.Equal(t, []string{tooMany}, c.recorded(), "before the cache shows any")
+	shown("w0", "w1")
+	c.wants(t, "w2")
+	w0 := widget("", "", "")
+	require.NoError(t, c.tenant.Client.Get(t.Context(), types.NamespacedName{Namespace: "web", Name: "w0"}, w0))
+	w0.Object["spec"] = object{"text": strings.Repeat("x", 5000)}
+	require.NoError(t, c.tenant.Client.Update(t.Context(), w0))
+	c.wants(t, "w0")
+	require.Contains(t, strings.Join(c.recorded(), ""), "and at most 4096 are allowed (limits.totalObjects, totalBytes of SyncPolicy widgets)")
+
+	gone := c.super(t, "w1")
+	require.NoError(t, c.tenant.Client.Delete(t.Context(), widget("web", "w1", "")))
+	c.wants(t, "w1", "delete w1 super-w1")
+	woken := c.env.Changed(kinds.Change{Kind: widgets, Side: kinds.SuperSide, Old: gone})
+	require.True(t, slices.Contains(woken, key("w0")) || slices.Contains(woken, key("w2")), "one of those that wait")
+	c.wants(t, "w2", "create w2")
+	shown("w2")
+
+	c.env.SetCustom(nil)
+	c.env.Changed(kinds.Change{Kind: widgets, Side: kinds.SuperSide, Old: c.super(t, "w2")})
+	c.follows(t, limited)
+	shown("w0", "w2")
+	c.recorded()
+	c.wants(t, "w3")
+	require.Equal(t, []string{tooMany}, c.recorded())
+}
+
 // TestCustomKeys: keys of such kinds go to one queue, and a kind that is gone makes none.
 func TestCustomKeys(t *testing.T) {
 	t.Parallel()

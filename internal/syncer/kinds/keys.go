@@ -96,11 +96,13 @@ func (e *Env) count(change *Change) []engine.Key {
 		return nil
 	}
 	spec := e.kinds().spec(change.Kind)
-	if isCustom(change.Kind) { // it counts what the cache has
+	if isCustom(change.Kind) {
+		if e.customs.table().down[change.Kind] == nil {
+			return nil // its informer is ending, and nothing of it is counted any more
+		}
 		if key, ours := spec.superKey(change.object()); ours {
 			e.customs.creating.cancel(key)
 		}
-		return nil
 	}
 	var before, after engine.Key
 	var wasOurs, ours bool

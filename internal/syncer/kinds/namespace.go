@@ -253,7 +253,7 @@ func (n *Namespaces) fits(tenant *Tenant, key engine.Key, tenantNamespace, creat
 	case state == assign.Placed:
 		objects += int64(rules.Spec().Limits.Namespaces)
 	}
-	return !limited || n.env.within(tenant, key, tenantNamespace, created, nil, limit{amount{objects, bytes}, "limits.namespaces"})
+	return !limited || n.env.within(tenant, key, tenantNamespace, created, nil, limit{amount{objects, bytes}, "limits.namespaces of TenantPolicy " + rules.Name()})
 }
 
 // replace deletes the super namespace of a namespace that was deleted and created again, after live reads of that, and

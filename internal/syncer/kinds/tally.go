@@ -164,6 +164,13 @@ func (t *tally) cancel(key engine.Key, creation bool) {
 	t.drop(key, count)
 }
 
+// drops forgets the counts of kinds that nobody follows any more.
+func (t *tally) drops(isGone func(kind string) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.counts, func(at tenantKind, _ *tallyCount) bool { return isGone(at.kind) })
+}
+
 // stopWaiting removes key from those that wait.
 func (t *tally) stopWaiting(key engine.Key) {
 	t.mu.Lock()
