@@ -50,7 +50,9 @@ func (p *Policy) checkClaim(claim *claim, found *refusals) {
 	}
 	snapshot := claimhome.SnapshotOf(claim.spec)
 	const only = "a claim may have no data source but a VolumeSnapshot of its namespace, as %s %q"
-	if source := claim.spec.DataSource; source != nil && (snapshot == "" || source.Name != snapshot) {
+	// Its name alone may be that of another kind.
+	local := claimhome.SnapshotOf(&corev1.PersistentVolumeClaimSpec{DataSource: claim.spec.DataSource})
+	if source := claim.spec.DataSource; source != nil && (snapshot == "" || local != snapshot) {
 		found.add(claim.where+".dataSource", only, source.Kind, source.Name)
 	}
 	if source := claim.spec.DataSourceRef; source != nil && (snapshot == "" || source.Name != snapshot) {

@@ -185,6 +185,21 @@ func TestCheckPod(t *testing.T) {
 			want: []policy.Refusal{{Field: template + "spec.storageClassName", Message: "StorageClass gold is not allowed: pods.storageClasses allows fast"}},
 		},
 		{
+			name: "sources of one name and two kinds", policy: claiming("fast"), pod: ephemeral(ptr.To("fast"), func(template *corev1.PersistentVolumeClaimTemplate) {
+				template.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "x"}
+				template.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: "x"}
+			}),
+			want: []policy.Refusal{
+				{Field: template + "spec.dataSource", Message: `a claim may have no data source but a VolumeSnapshot of its namespace, as PersistentVolumeClaim "x"`},
+			},
+		},
+		{
+			name: "sources of one name and one kind", policy: claiming("fast"), pod: ephemeral(ptr.To("fast"), func(template *corev1.PersistentVolumeClaimTemplate) {
+				template.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: "x"}
+				template.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: "x"}
+			}),
+		},
+		{
 			name: "a claim of what exists", policy: claiming("fast"), pod: ephemeral(ptr.To("fast"), func(template *corev1.PersistentVolumeClaimTemplate) {
 				template.Labels = map[string]string{"app": "web", "backup.example.com/group": "all"}
 				template.Annotations = map[string]string{"volume.kubernetes.io/selected-node": "n1"}

@@ -191,8 +191,8 @@ func missingIn(cached client.Reader, meta *proof.ControlPlane) func(context.Cont
 	}
 }
 
-// serviceCIDRsIn returns what reads the ranges of all tenants' Services. What is no range of one closes nothing: its own
-// connection says so.
+// serviceCIDRsIn returns what reads the ranges of all tenants' Services. What is no range closes nothing: the tenant's
+// own connection says so.
 func serviceCIDRsIn(ctx context.Context, cached client.Reader) func() []netip.Prefix {
 	return func() (all []netip.Prefix) {
 		var list tenancyv1alpha1.VirtualClusterList

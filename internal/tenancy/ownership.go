@@ -29,10 +29,10 @@ func SetOwner(object metav1.Object, owner Owner) {
 	object.SetAnnotations(annotations)
 }
 
-// GetOwner returns the owner of an object in a super cluster. It returns false where the object is not ours, and must be
-// neither written nor deleted: a mark is missing, or the object is not where a syncer puts one for that owner. Controllers
-// copy labels and annotations, and people do, so marks count in the super namespace of their owner alone, and on that
-// namespace itself.
+// GetOwner returns the owner of an object in a super cluster. It returns false where the object is not ours, and must
+// be neither written nor deleted: a mark is missing, or the object is not where a syncer puts one for that owner.
+// Controllers copy labels and annotations, and people do, so marks count in the super namespace of their owner alone,
+// and on that namespace itself.
 func GetOwner(object metav1.Object) (Owner, bool) {
 	owner, complete := marksOf(object)
 	return owner, complete && isAt(object, owner)

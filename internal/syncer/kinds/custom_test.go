@@ -455,8 +455,8 @@ func TestCustomLimits(t *testing.T) {
 	c.wants(t, "w3", "create w3")
 }
 
-// TestCustomTotal: all namespaces of a tenant together have a bound, which updates are counted in, and a SyncPolicy that
-// goes and comes again counts each object once.
+// TestCustomTotal: all namespaces of a tenant together have a bound, which counts updates, and a SyncPolicy that goes
+// and comes again counts each object once.
 func TestCustomTotal(t *testing.T) {
 	t.Parallel()
 	limited := func(spec *tenancyv1alpha1.SyncPolicySpec) {

@@ -36,8 +36,8 @@ func (t *Tenant) isFor(superObject, tenantObject client.Object) bool {
 }
 
 // relabel writes our label to a super object that has lost it, or that has another, and nothing else of this owner, if
-// nobody has written the object since. It returns a WaitError then, because the informer has yet to show the object, and
-// nil for any other object.
+// nobody has written the object since. It returns a WaitError then, because the informer has yet to show the object,
+// and nil for any other object.
 func (e *Env) relabel(ctx context.Context, kind string, superObject client.Object, owner tenancy.Owner) error {
 	if !tenancy.HasLostLabel(superObject, owner) {
 		return nil
