@@ -160,7 +160,7 @@ func (p *Pods) create(ctx context.Context, pair *podPair) error {
 // withhold is Env.withhold for what is new of a super pod. It returns a WaitError, with an Event, for what may not be
 // created.
 func (p *Pods) withhold(ctx context.Context, pair *podPair, reason string, spec *corev1.PodSpec) error {
-	left, err := p.env.withhold(ctx, pair.tenant, pair.key.Namespace, spec)
+	left, err := p.env.withhold(ctx, pair.tenant, pair.key.Namespace, tenancy.TokenSecret(pair.tenantPod.Name, pair.tenantPod.UID), spec)
 	if err != nil || left == "" {
 		return err
 	}

@@ -27,9 +27,10 @@ type configRef struct{ kind, name string }
 
 // withhold takes the references to ConfigMaps and Secrets of a super namespace that are not the tenant's out of spec,
 // which is new there, as far as a pod starts without them. It returns in words which one is left, "" for none. Without
-// it a kubelet would mount what controllers of the super cluster, or its operator, keep in the namespace.
-func (e *Env) withhold(ctx context.Context, tenant *Tenant, namespace string, spec *corev1.PodSpec) (string, error) {
-	strange, err := e.strangers(ctx, tenant, namespace, spec)
+// it a kubelet would mount what controllers of the super cluster, or its operator, keep in the namespace. tokens is the
+// pod's Secret of tokens, which comes later.
+func (e *Env) withhold(ctx context.Context, tenant *Tenant, namespace, tokens string, spec *corev1.PodSpec) (string, error) {
+	strange, err := e.strangers(ctx, tenant, namespace, tokens, spec)
 	if err != nil || strange.Len() == 0 {
 		return "", err
 	}
@@ -65,12 +66,13 @@ func (e *Env) eachConfig(tenant *Tenant, namespace string, spec *corev1.PodSpec,
 
 // strangers returns which ConfigMaps and Secrets that a spec refers to are in the super namespace and not the tenant's.
 // It asks the super cluster, once for each kind, only if the cache does not show all of them as the tenant's.
-func (e *Env) strangers(ctx context.Context, tenant *Tenant, namespace string, spec *corev1.PodSpec) (sets.Set[configRef], error) {
+func (e *Env) strangers(ctx context.Context, tenant *Tenant, namespace, tokens string, spec *corev1.PodSpec) (sets.Set[configRef], error) {
 	name := tenancy.SuperNamespace(tenant.Key, namespace)
 	strange, unknown := sets.New[configRef](), map[string]sets.Set[string]{}
 	e.eachConfig(tenant, namespace, spec, func(ref configRef) {
 		superObject, _ := e.SuperCache.Get(ref.kind, name, ref.name)
 		switch {
+		case ref == configRef{KindSecret, tokens}:
 		case superObject == nil && unknown[ref.kind] == nil:
 			unknown[ref.kind] = sets.New(ref.name)
 		case superObject == nil:

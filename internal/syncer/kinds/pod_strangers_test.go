@@ -1,6 +1,7 @@
 package kinds_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -158,4 +159,26 @@ func withoutServices(env []corev1.EnvVar) (left []corev1.EnvVar) {
 		}
 	}
 	return left
+}
+
+// TestKnownConfigCostsNothing: no list is asked for where a pod refers to what the cache shows, and to its tokens.
+func TestKnownConfigCostsNothing(t *testing.T) {
+	t.Parallel()
+	lists := 0
+	p := newPool(t, interceptor.Funcs{List: func(ctx context.Context, to client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		lists++
+		return to.List(ctx, list, options...)
+	}})
+	p.placed(t)
+	outside := metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "mine"}
+	p.superCache[kinds.KindSecret] = []client.Object{builders.Owned(&corev1.Secret{ObjectMeta: outside}, ownerOf("uid"))}
+	p.superCache[kinds.KindServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web"}}}
+	pod := proofPod("uid", assignedTo("r1"), withToken)
+	pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "mine"}}
+	p.tenant.Client = answering(newClientBuilder().WithObjects(pod.DeepCopy()).Build(), tenantUID)
+	p.tenantCache[kinds.KindPod] = []client.Object{pod}
+	_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"}, time.Minute)
+	require.NoError(t, err)
+	require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "p"}, &corev1.Pod{}))
+	require.Zero(t, lists)
 }
