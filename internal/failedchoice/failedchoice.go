@@ -36,6 +36,8 @@ const (
 	Refused = "Refused"
 	// NoClass: it does not have the StorageClass of the claim.
 	NoClass = "NoClass"
+	// NoVolume: its scheduler found no node, because there is no volume for a claim.
+	NoVolume = "NoVolume"
 	// Limit: what the tenant has there reaches a limit of its TenantPolicy.
 	Limit = "Limit"
 	// Closed: its virtual Node was cordoned or tainted after the choice.

@@ -17,13 +17,32 @@ import (
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/tenancy"
 )
 
 // chosen returns whether a tenant claim, which may be nil, awaits its volume here because this super cluster was chosen
 // for it. Nobody chose the home of one that is to be restored from a snapshot, which is nowhere else.
-func (c *Claims) chosen(tenantClaim *corev1.PersistentVolumeClaim) bool {
+func (c *Claims) chosen(tenantClaim *corev1.PersistentVolumeClaim) bool { return c.env.claimIsChosen(tenantClaim) }
+
+func (e *Env) claimIsChosen(tenantClaim *corev1.PersistentVolumeClaim) bool {
 	return tenantClaim != nil && tenantClaim.DeletionTimestamp == nil && tenantClaim.Spec.VolumeName == "" &&
-		claimhome.Of(tenantClaim) == c.env.ID && claimhome.Snapshot(tenantClaim) == "" && !c.env.Assignments.Whole()
+		claimhome.Of(tenantClaim) == e.ID && claimhome.Snapshot(tenantClaim) == "" && !e.Assignments.Whole()
+}
+
+// goesWithPod returns whether a tenant claim loses its home here when a pod that uses it is taken back, by the caches:
+// it has no volume here, and none is being made.
+func (e *Env) goesWithPod(tenant *Tenant, tenantClaim *corev1.PersistentVolumeClaim) bool {
+	if !e.claimIsChosen(tenantClaim) {
+		return false
+	}
+	namespace := tenancy.SuperNamespace(tenant.Key, tenantClaim.Namespace)
+	superClaim, exists, _ := get[*corev1.PersistentVolumeClaim](e.SuperCache, KindClaim, namespace, tenantClaim.Name)
+	return !exists || tenant.isFor(superClaim, tenantClaim) && !getsVolume(superClaim)
+}
+
+// getsVolume returns whether a super claim has a volume, or a provisioner may be making one.
+func getsVolume(superClaim *corev1.PersistentVolumeClaim) bool {
+	return hasVolume(superClaim) || superClaim.Annotations[volumehelper.AnnSelectedNode] != ""
 }
 
 // patience returns how long this super cluster may take to make the super claim of the pair.
@@ -31,16 +50,20 @@ func (c *Claims) patience(pair *claimPair) time.Duration {
 	if pair.tenantClaim == nil {
 		return c.env.PodPatience
 	}
+	if known := c.env.untaken.of(pair.key); known.with > 0 && known.choice == choiceOf(pair.tenantClaim) {
+		return known.with
+	}
 	return failedchoice.Of(pair.tenantClaim).Patience(c.env.PodPatience, c.env.Clock.Now())
 }
 
 // readUntaken reads the facts about a claim that this super cluster may not be able to make.
 func (c *Claims) readUntaken(ctx context.Context, pair *claimPair) error {
 	exists := pair.superClaim != nil
+	withPod := c.givenUpWithPod(pair)
 	switch {
 	case !pair.facts.Known: // it may be there as before
 		return nil
-	case !c.chosen(pair.tenantClaim), exists && hasVolume(pair.superClaim):
+	case !c.chosen(pair.tenantClaim), exists && hasVolume(pair.superClaim), withPod && exists && getsVolume(pair.superClaim):
 		c.env.untaken.forget(pair.key)
 		return nil
 	case c.env.PodPatience == 0, exists && pair.superClaim.DeletionTimestamp != nil: // one that was given up stays so
@@ -53,12 +76,18 @@ func (c *Claims) readUntaken(ctx context.Context, pair *claimPair) error {
 	case lacks:
 		pair.facts.NoClass = volumehelper.GetPersistentVolumeClaimClass(pair.tenantClaim)
 		c.env.notTaken(pair.key, pair.tenantClaim, failedchoice.NoClass, fmt.Sprintf("it has no StorageClass %s", pair.facts.NoClass))
-	case exists:
+	case exists && !withPod:
 		c.env.untaken.forget(pair.key)
 		return nil
 	}
 	pair.facts.GivenUp, pair.facts.TakenBack = c.env.judgeUntaken(pair.key, pair.tenantClaim, c.patience(pair))
 	return nil
+}
+
+// givenUpWithPod returns whether the claim of the pair is given up because a pod is that uses it.
+func (c *Claims) givenUpWithPod(pair *claimPair) bool {
+	known := c.env.untaken.of(pair.key)
+	return pair.tenantClaim != nil && known.with > 0 && known.givenUp && known.choice == choiceOf(pair.tenantClaim)
 }
 
 // notTaken notes that the super cluster does not make the super claim of the pair, if it was chosen for it.
@@ -107,9 +136,12 @@ func (c *Claims) confirmHome(ctx context.Context, pair *claimPair) error {
 	return nil
 }
 
-// giveUp deletes a super claim that has no volume, and whose StorageClass is gone. Nobody may have written it since it
-// was seen: one that got a volume stays.
+// giveUp deletes a super claim that has no volume, and whose StorageClass or pod is gone. Nobody may have written it
+// since it was seen: one that got a volume stays.
 func (c *Claims) giveUp(ctx context.Context, pair *claimPair) error {
+	if c.givenUpWithPod(pair) {
+		return c.env.removeVersion(ctx, c.env.Super, KindClaim, pair.superClaim, proof.NotNeeded("it has no volume in the version that goes"))
+	}
 	proven, lacks, err := c.lacksClass(ctx, pair)
 	switch {
 	case err != nil:

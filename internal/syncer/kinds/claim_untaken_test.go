@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	volumehelper "k8s.io/component-helpers/storage/volume"
 	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,7 +63,7 @@ func newChosenClaim(t *testing.T, change ...claimChange) *chosenClaim {
 		})
 		spec.Pods.Volumes = append(spec.Pods.Volumes, "persistentVolumeClaim")
 	}))
-	c.env.Clock, c.env.PodPatience = c.clock, time.Minute
+	c.env.Clock, c.env.PodPatience, c.env.Look = c.clock, time.Minute, func([]engine.Key) {}
 	require.NoError(t, c.superClient.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}}))
 	claim := tenantClaim("uid", append([]claimChange{home("r1")}, change...)...)
 	c.tenant.Client = answering(newClientBuilder().WithObjects(claim).Build(), tenantUID)
@@ -443,5 +444,92 @@ func TestPodOfAClaimThatIsOnItsWay(t *testing.T) {
 		require.ErrorContains(t, err, "claim data, which is not there yet")
 		require.Equal(t, "r1", live.Labels[schedulerv1alpha1.LabelSuperCluster])
 		c.clock.SetTime(c.clock.Now().Add(2 * time.Minute))
+	}
+}
+
+// TestClaimGoesWithItsPod: a claim without volume is here for its pods alone. When one is taken back it loses its home
+// first, whole, so that the next choice is free; and where the super cluster says that it has no volume for the claim,
+// both go within seconds. One that has a volume, or for which one is being made, stays.
+func TestClaimGoesWithItsPod(t *testing.T) {
+	t.Parallel()
+	const noVolume = "0/1 nodes are available: 1 node(s) didn't find available persistent volumes to bind. no new claims to deallocate"
+	for name, tc := range map[string]struct {
+		message string
+		change  func(claim *corev1.PersistentVolumeClaim) // of the super claim, nil for none
+		after   time.Duration
+		reason  string
+		stays   bool
+	}{
+		"no volume":            {message: noVolume, after: 6 * time.Second, reason: failedchoice.NoVolume},
+		"no class":             {message: `running PreFilter plugin "VolumeBinding": storageclass.storage.k8s.io "fast" not found`, after: 6 * time.Second, reason: failedchoice.NoVolume},
+		"no volume and no cpu": {message: "0/2 nodes are available: 1 Insufficient cpu, " + noVolume[len("0/1 nodes are available: "):], after: 2 * time.Minute, reason: failedchoice.Unschedulable},
+		"no cpu":               {message: "0/1 nodes are available: 1 Insufficient cpu.", after: 2 * time.Minute, reason: failedchoice.Unschedulable},
+		"has a volume": {message: noVolume, after: 6 * time.Second, reason: failedchoice.NoVolume, stays: true, change: func(claim *corev1.PersistentVolumeClaim) {
+			claim.Spec.VolumeName = "pv"
+		}},
+		"gets a volume": {message: noVolume, after: 6 * time.Second, reason: failedchoice.NoVolume, stays: true, change: func(claim *corev1.PersistentVolumeClaim) {
+			claim.Annotations[volumehelper.AnnSelectedNode] = "node-1"
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newChosenClaim(t)
+			reconcile := c.podOf()
+			c.wait(0)
+			c.refresh()
+			_, err := reconcile()
+			require.NoError(t, err)
+			superPod := func() *corev1.Pod {
+				pod := &corev1.Pod{}
+				if c.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "web-1"}, pod) != nil {
+					return nil
+				}
+				return pod
+			}
+			pod := superPod()
+			require.NotNil(t, pod)
+			pod.Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: tc.message,
+			}}
+			require.NoError(t, c.superClient.Status().Update(t.Context(), pod))
+			if tc.change != nil {
+				claim := c.superClaim()
+				tc.change(claim)
+				require.NoError(t, c.superClient.Update(t.Context(), claim))
+			}
+			turn := func() (live *corev1.Pod) {
+				c.superCache[kinds.KindPod] = nil
+				if pod := superPod(); pod != nil {
+					c.superCache[kinds.KindPod] = []client.Object{pod}
+				}
+				live, err := reconcile()
+				wait := &engine.WaitError{}
+				require.True(t, err == nil || errors.As(err, &wait), "%v", err)
+				c.wait(0)
+				return live
+			}
+			require.Contains(t, turn().Labels, schedulerv1alpha1.LabelSuperCluster)
+			c.clock.SetTime(c.clock.Now().Add(tc.after - time.Second))
+			turn()
+			require.NotNil(t, superPod(), "not before its time")
+			c.clock.SetTime(c.clock.Now().Add(time.Second))
+			var live *corev1.Pod
+			for range 6 {
+				live = turn()
+			}
+			require.Nil(t, superPod())
+			require.NotContains(t, live.Labels, schedulerv1alpha1.LabelSuperCluster)
+			require.Equal(t, tc.reason, failedchoice.Of(live)["r1"].Reason)
+			claim := c.claimShown(t)
+			if tc.stays {
+				require.Equal(t, "r1", claim.Annotations[schedulerv1alpha1.AnnotationSuperCluster])
+				require.NotNil(t, c.superClaim())
+				return
+			}
+			require.NotContains(t, claim.Annotations, schedulerv1alpha1.AnnotationSuperCluster)
+			require.Equal(t, tc.reason, failedchoice.Of(claim)["r1"].Reason)
+			require.Empty(t, claim.Finalizers)
+			require.Nil(t, c.superClaim())
+		})
 	}
 }

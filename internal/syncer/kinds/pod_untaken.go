@@ -3,6 +3,8 @@ package kinds
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/claimhome"
 	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
@@ -24,7 +27,11 @@ func (p *Pods) patience(pair *podPair) time.Duration {
 	if pair.tenantPod == nil {
 		return p.env.PodPatience
 	}
-	patience := failedchoice.Of(pair.tenantPod).Patience(p.env.PodPatience, p.env.Clock.Now())
+	failures, now := failedchoice.Of(pair.tenantPod), p.env.Clock.Now()
+	patience := failures.Patience(p.env.PodPatience, now)
+	if known := p.env.untaken.of(pair.key); known.reason == failedchoice.NoVolume && known.choice == choiceOf(pair.tenantPod) {
+		patience = min(patience, failures.Patience(volumePatience, now))
+	}
 	if p.env.claimIsTakenBack(pair.tenant, pair.tenantPod) {
 		return min(patience, MinPodPatience) // its claim goes elsewhere
 	}
@@ -43,7 +50,7 @@ func (p *Pods) readUntaken(pair *podPair) {
 	case pair.superPod == nil: // create and await note what is refused
 	case isUnscheduled(pair.superPod):
 		_, scheduled := podutil.GetPodCondition(&pair.superPod.Status, corev1.PodScheduled)
-		p.env.untaken.note(pair.key, choiceOf(pair.tenantPod), failedchoice.Unschedulable, tenancy.SchedulingWords(scheduled.Message), now)
+		p.env.untaken.note(pair.key, choiceOf(pair.tenantPod), whyUnscheduled(scheduled.Message), tenancy.SchedulingWords(scheduled.Message), now)
 	case pair.superPod.DeletionTimestamp == nil:
 		p.env.untaken.forget(pair.key)
 		return
@@ -72,6 +79,24 @@ func isUnscheduled(superPod *corev1.Pod) bool {
 	_, scheduled := podutil.GetPodCondition(&superPod.Status, corev1.PodScheduled)
 	return superPod.Spec.NodeName == "" && superPod.DeletionTimestamp == nil && superPod.Status.NominatedNodeName == "" &&
 		scheduled != nil && scheduled.Status == corev1.ConditionFalse && scheduled.Reason == corev1.PodReasonUnschedulable
+}
+
+// noVolume are parts of what kube-scheduler's plugin VolumeBinding says of nodes, or of the super cluster, that have no
+// volume for a claim, nor make one.
+var noVolume = []string{
+	"node(s) didn't find available persistent volumes to bind",
+	"node(s) did not have enough free storage",
+	"storageclass.storage.k8s.io ",
+}
+
+// whyUnscheduled returns the reason of failedchoice for what the super cluster's scheduler says of a pod. A node that
+// lacks something else may have the volume, and becomes free as other pods end.
+func whyUnscheduled(message string) string {
+	lacks := func(part string) bool { return strings.Contains(message, part) }
+	if slices.ContainsFunc(noVolume, lacks) && !lacks("Insufficient ") && !lacks("Too many pods") {
+		return failedchoice.NoVolume
+	}
+	return failedchoice.Unschedulable
 }
 
 // notTaken notes that the super cluster does not take the super pod of the pair.
@@ -109,6 +134,9 @@ func (p *Pods) takeBack(ctx context.Context, pair *podPair) error {
 	if _, err := p.proveNoSuperPod(ctx, pair); err != nil {
 		return err
 	}
+	if err := p.takeBackClaims(pair); err != nil {
+		return err
+	}
 	patched := pair.tenantPod.DeepCopy()
 	reason, message, err := p.env.takeBack(ctx, pair.tenant, pair.key, pair.tenantPod, patched, withdrawal{
 		kind: KindPod, noun: "pod", label: true, leaves: pair.facts.Leaves, patience: p.patience(pair),
@@ -117,6 +145,30 @@ func (p *Pods) takeBack(ctx context.Context, pair *podPair) error {
 		return err
 	}
 	return p.tellTakenBack(ctx, pair, patched, reason, message)
+}
+
+// takeBackClaims gives up the claims of a pod that fails here which have no volume, and returns an error until none of
+// them has its home here: the pod could go nowhere else. They go before the pod, which remembers them in the tenant.
+func (p *Pods) takeBackClaims(pair *podPair) error {
+	if pair.facts.Leaves || pair.tenantPod.Spec.NodeName != "" {
+		return nil // the namespace takes its claims along, and a pod that is pinned to a node goes nowhere
+	}
+	var with []engine.Key
+	for i := range pair.tenantPod.Spec.Volumes {
+		name := claimhome.ClaimName(pair.tenantPod, &pair.tenantPod.Spec.Volumes[i])
+		claim, exists, _ := get[*corev1.PersistentVolumeClaim](pair.tenant.Cache, KindClaim, pair.key.Namespace, name)
+		if !exists || !p.env.goesWithPod(pair.tenant, claim) {
+			continue
+		}
+		key := engine.Key{Tenant: pair.key.Tenant, Kind: KindClaim, Namespace: pair.key.Namespace, Name: name}
+		p.env.untaken.giveUpWith(key, choiceOf(claim), p.env.untaken.of(pair.key), p.patience(pair))
+		with = append(with, key)
+	}
+	if len(with) == 0 {
+		return nil
+	}
+	p.env.Look(with)
+	return engine.Waitf("claim %s, which is taken back with the pod", with[0].Name)
 }
 
 // tellTakenBack writes condition PodScheduled. What the pod scheduler has written since is newer, and stays.
@@ -143,7 +195,7 @@ func (p *Pods) confirmChoice(ctx context.Context, pair *podPair) error {
 	age := p.env.Clock.Now().Sub(created) // negative by the clock of the tenant's API server
 	alone := pair.tenant.alone()
 	watched := !alone.IsZero() && created.Sub(alone) >= MinPodPatience
-	if p.env.PodPatience == 0 || age >= 0 && (watched || age < MinPodPatience) {
+	if p.env.PodPatience == 0 || age >= 0 && (watched || age < volumePatience) {
 		return nil
 	}
 	live := &corev1.Pod{}

@@ -383,8 +383,8 @@ func TestChoiceIsReadLive(t *testing.T) {
 		watched, waited time.Duration
 		want            int
 	}{
-		"young, and older than the watch":    {watched: -time.Second, waited: 9 * time.Second},
-		"old, and older than the watch":      {watched: -time.Second, waited: 10 * time.Second, want: 1},
+		"young, and older than the watch":    {watched: -time.Second, waited: 2 * time.Second},
+		"old, and older than the watch":      {watched: -time.Second, waited: 3 * time.Second, want: 1},
 		"old, and hardly younger":            {watched: 9 * time.Second, waited: time.Minute, want: 1},
 		"old, and younger than the watch":    {watched: 10 * time.Second, waited: time.Minute},
 		"from the future, and younger, too":  {watched: time.Minute, waited: -time.Second, want: 1},

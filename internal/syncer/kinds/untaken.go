@@ -22,9 +22,12 @@ import (
 )
 
 const (
-	// MinPodPatience is the least Env.PodPatience that is not 0. A choice that is younger was not taken back, so what
-	// an informer says of a pod that is younger needs no live read.
+	// MinPodPatience is the least Env.PodPatience that is not 0.
 	MinPodPatience = 10 * time.Second
+	// volumePatience is how long a super cluster may take that says it has no volume for a claim of the pod: waiting
+	// seldom brings one. A choice that is younger was not taken back, so what an informer says of a pod that is younger
+	// needs no live read.
+	volumePatience = 3 * time.Second
 
 	// takenBackPerSecond and takenBackBurst bound the choices that are taken back of one tenant.
 	takenBackPerSecond, takenBackBurst = 1, 20
@@ -66,6 +69,8 @@ type untakenObject struct {
 	// reason is one of failedchoice, and message what the tenant reads.
 	reason, message string
 	givenUp         bool
+	// with is how long the pod was not taken that a claim is given up with, 0 for an object that is given up itself.
+	with time.Duration
 	// heldBack is how often the tenant's rate has held its choice back.
 	heldBack int
 	// takenBack is the resourceVersion of the tenant object whose choice was taken back, "" before that.
@@ -116,6 +121,16 @@ func (u *untaken) giveUp(key engine.Key, of choice, patience time.Duration, now 
 	}
 	u.set(key, known)
 	return known.givenUp
+}
+
+// giveUpWith gives an object up because another one is that has brought it here, and that was not taken for patience.
+func (u *untaken) giveUpWith(key engine.Key, of choice, other untakenObject, patience time.Duration) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if known, exists := u.objects[key]; exists && known.choice == of && (known.givenUp || known.takenBack != "") {
+		return
+	}
+	u.set(key, untakenObject{choice: of, since: other.since, reason: other.reason, message: other.message, givenUp: true, with: patience})
 }
 
 // after returns after how long an object that waits is to be looked at again, 0 for one that does not wait: it is
