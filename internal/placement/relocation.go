@@ -10,13 +10,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/slice"
 )
 
 // Wish is a pod that waits because it is larger than the room that its namespace has in any one super cluster, or in
-// the one of its volumes.
+// the one of its volumes, or because none of those meets what it demands.
 type Wish struct {
 	// Pod is its name.
 	Pod string
@@ -27,6 +28,9 @@ type Wish struct {
 	Used map[string]slice.Amounts
 	// Clusters are the super clusters where the pod may run, the preferred ones first.
 	Clusters []string
+	// Unfit are the super clusters that lack what the pod demands, such as a label: what room there is does not help it.
+	// None of them is in Clusters.
+	Unfit sets.Set[string]
 	// Home is where its volumes are: it can run nowhere else. "": it has none.
 	Home string
 }
@@ -40,6 +44,8 @@ type Relocation struct {
 	// Cluster is where the slices go, and From how many of them come from each other super cluster.
 	Cluster string
 	From    map[string]int32
+	// Demands is whether the pod has room already, where nothing meets what it demands.
+	Demands bool
 	// counts is how many slices the namespace is to have in each super cluster.
 	counts map[string]int32
 }
@@ -67,28 +73,40 @@ func (r *Relocation) String() string {
 	if r.Slices() == 1 {
 		noun = "slice"
 	}
-	return fmt.Sprintf("%d %s from %s to %s for pod %s, which requests %s", r.Slices(), noun, strings.Join(sources, ", "), r.Cluster, r.Pod, r.Requests.Minus(slice.Amounts{corev1.ResourcePods: 1}))
+	text := fmt.Sprintf("%d %s from %s to %s for pod %s, which requests %s", r.Slices(), noun, strings.Join(sources, ", "), r.Cluster, r.Pod, r.Requests.Minus(slice.Amounts{corev1.ResourcePods: 1}))
+	if r.Demands {
+		text += " and demands what the super clusters lack where the namespace has room for it"
+	}
+	return text
 }
 
 // Relocate returns the fewest slices of np that make room for a pod in one super cluster where it may run: beside what
 // pods use there, and without a slice that pods use elsewhere. Equal numbers go to the super cluster that the Wish
 // prefers, and come from those with the most unused slices. It returns why there are none, and the zero Relocation and
-// "" where the pod has room already: something else keeps it waiting. np is not changed.
+// "" where the pod has room already, and no super cluster is known that would meet its demands better: something else
+// keeps it waiting. np is not changed.
 func Relocate(np *schedulerv1alpha1.NamespacePlacement, wish *Wish) (best Relocation, why string) {
-	staying := map[string]slice.Amounts{}
+	staying, demands := map[string]slice.Amounts{}, false
 	for i := range np.Status.Placements {
 		p := &np.Status.Placements[i]
 		staying[p.Cluster] = StayingIn(p)
-		if wish.mayBeIn(p.Cluster) && wish.Requests.Fits(staying[p.Cluster].Minus(wish.Used[p.Cluster])) {
+		switch hasRoom := wish.mayBeIn(p.Cluster) && wish.Requests.Fits(staying[p.Cluster].Minus(wish.Used[p.Cluster])); {
+		case hasRoom && !wish.Unfit.Has(p.Cluster):
 			return Relocation{}, ""
+		case hasRoom:
+			demands = true
 		}
 	}
 	if why = wish.tooLarge(slice.Of(np.Spec.Quota)); why != "" {
 		return Relocation{}, why
 	}
+	open := wish.open()
+	if demands && len(open) == 0 {
+		return Relocation{}, "" // no super cluster meets its demands: why, the pod scheduler has told
+	}
 	why = wish.nowhere()
 	fewest := int64(0)
-	for _, cluster := range wish.open() {
+	for _, cluster := range open {
 		lacks := wish.Used[cluster].Plus(wish.Requests).Minus(staying[cluster]).OfPods()
 		needed, possible := slicesFor(lacks, slice.Of(np.Spec.Slice))
 		if !possible {
@@ -101,6 +119,7 @@ func Relocate(np *schedulerv1alpha1.NamespacePlacement, wish *Wish) (best Reloca
 			why = fmt.Sprintf("super cluster %s needs %d more slices for it, and too few of those elsewhere are free of pods: none is evicted for it", cluster, needed)
 		case !found.IsZero() && (best.IsZero() || found.Slices() < best.Slices()):
 			best, why = found, ""
+			best.Demands = demands
 		}
 	}
 	return best, why

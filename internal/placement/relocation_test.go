@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -97,6 +98,14 @@ func TestRelocate(t *testing.T) {
 		"its volumes are where it may not go": {
 			np: two(), wish: at("r3", big("1", nothing, "r1", "r2")), wantWhy: "its volumes are in super cluster r3, where it may not run now, or which vc-scheduler cannot measure",
 		},
+		"it has room where nothing meets its demands": {
+			np: asks("2", in("r1", "2")), wish: lacking("r1", big("1", nothing, "r3")),
+			want: "1 slice from r1 to r3 for pod big, which requests cpu=1 and demands what the super clusters lack where the namespace has room for it", wantGranted: "r1=2-1 r3=1",
+		},
+		"it has room where something meets them, too": {np: two(), wish: lacking("r1", big("1", nothing, "r2", "r3"))},
+		"pods use what could move to where its demands are met": {
+			np: asks("2", in("r1", "2")), wish: lacking("r1", big("500m", usedIn("r1", "1500m", "r3", "0"), "r3")), wantWhy: "super cluster r3 needs 1 more slices for it",
+		},
 		"larger than the quota": {np: two(), wish: big("5", nothing, "r1", "r2"), wantWhy: "it requests cpu=5, and the whole quota is cpu=4"},
 		"no room in sum": {
 			np: two(), wish: big("3", usedIn("r1", "1", "r2", "1"), "r1", "r2"), wantWhy: "it requests cpu=3, and pods use cpu=2 of the quota of cpu=4",
@@ -141,6 +150,12 @@ func TestRelocate(t *testing.T) {
 			require.Equal(t, schedulerv1alpha1.RequestGranted, next.Requested.State)
 		})
 	}
+}
+
+// lacking makes the wish that of a pod whose demands a super cluster does not meet.
+func lacking(cluster string, wish *placement.Wish) *placement.Wish {
+	wish.Unfit = sets.New(cluster)
+	return wish
 }
 
 // TestRelocateIsCheap: a namespace of a thousand super clusters with a thousand slices each is one computation.

@@ -6,16 +6,20 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	corev1listers "k8s.io/client-go/listers/core/v1"
+	storagev1listers "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/events"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	volumehelper "k8s.io/component-helpers/storage/volume"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	pluginhelper "k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
 	"k8s.io/utils/clock"
@@ -51,10 +55,14 @@ const (
 	maxPause = time.Hour
 	// maxWishes bounds how many pods of one namespace with different requests are tried at a time.
 	maxWishes = 16
+	// judgementsPerSecond and judgementsBurst bound the super clusters that are looked at for pods of one tenant: all
+	// of a large pool, for all pods of one namespace that are tried at a time.
+	judgementsPerSecond, judgementsBurst = 100, 100 * maxWishes
 )
 
 // relocationReconciler moves unused slices of a namespace into one super cluster where a pod waits that is larger than
-// what is free of the namespace in any of them, or in the one where its volumes are. It requests the move as a tenant
+// what is free of the namespace in any of them, or in the one where its volumes are, or that demands what none of them
+// has. It requests the move as a tenant
 // would, and as often. A request names a namespace: a pod that waits adds it after relocationDelay, and so all pods of
 // a namespace cost one look at it.
 type relocationReconciler struct {
@@ -63,11 +71,18 @@ type relocationReconciler struct {
 	pods  corev1listers.PodLister
 	// claims are the tenant's claims, nil where another process schedules its pods: then no pod is known to have
 	// volumes.
-	claims     corev1listers.PersistentVolumeClaimLister
+	claims corev1listers.PersistentVolumeClaimLister
+	// classes are the tenant's StorageClasses, nil as claims are.
+	classes    storagev1listers.StorageClassLister
 	namespaces corev1listers.NamespaceLister
 	usage      Usage
 	// virtualNodes returns the virtual Nodes by name.
 	virtualNodes func() map[string]*corev1.Node
+	judge        *nodegroups.Judge
+	// judgements bounds of how many super clusters is asked what they have for pods of the tenant.
+	judgements *rate.Limiter
+	// storage returns whether a super cluster has room for a volume, as far as it says.
+	storage func(superCluster, class string, size int64) bool
 	policy       *policy.Ref
 	limits       *tenantLimits
 	clock        clock.PassiveClock
@@ -170,9 +185,10 @@ func (r *relocationReconciler) look(ctx context.Context, np *schedulerv1alpha1.N
 	}
 	bound := map[string]slice.Amounts{}
 	for _, pod := range pods {
-		switch since, waits := waitsSince(pod); {
-		case pod.Spec.NodeName != "":
+		if pod.Spec.NodeName != "" {
 			bound[pod.Spec.NodeName] = bound[pod.Spec.NodeName].Plus(view.Used(pod))
+		}
+		switch since, waits := waitsSince(pod); {
 		case !waits:
 		case now.Sub(since) < relocationDelay:
 			again = sooner(again, min(since.Add(relocationDelay).Sub(now), relocationDelay))
@@ -195,13 +211,30 @@ func (r *relocationReconciler) look(ctx context.Context, np *schedulerv1alpha1.N
 	return waiting, used, again, nil
 }
 
-// waitsSince returns since when a pod of the pod view is refused by the pod scheduler, and false if it is not.
+// waitsSince returns since when a pod of the pod view is refused by the pod scheduler, or goes round among super
+// clusters that have no volume for it, and false if it is not.
 func waitsSince(pod *corev1.Pod) (time.Time, bool) {
 	_, scheduled := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
-	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || scheduled == nil || scheduled.Status != corev1.ConditionFalse || scheduled.Reason != corev1.PodReasonUnschedulable {
+	switch {
+	case pod.DeletionTimestamp != nil || scheduled == nil || scheduled.Status != corev1.ConditionFalse:
+		return time.Time{}, false
+	case goesRound(pod):
+		return pod.CreationTimestamp.Time, true
+	case pod.Spec.NodeName != "" || scheduled.Reason != corev1.PodReasonUnschedulable:
 		return time.Time{}, false
 	}
 	return scheduled.LastTransitionTime.Time, true
+}
+
+// goesRound reports whether a pod was chosen again and again for a super cluster that has no volume for it: where that
+// is the only one of its namespace, or all lack it, the pod scheduler does not refuse it.
+func goesRound(pod *corev1.Pod) bool {
+	for _, failure := range failedchoice.Of(pod) {
+		if failure.Reason == failedchoice.NoVolume && failure.Count > 2 {
+			return true
+		}
+	}
+	return false
 }
 
 // relocate returns the first pod that waits for nothing but room in one piece, and what helps it, or why nothing does.
@@ -213,12 +246,15 @@ func (r *relocationReconciler) relocate(
 	for _, pod := range waiting {
 		requests := view.Used(pod)
 		home, one := r.homeOf(np, pod)
-		if key := requests.Key() + home; !one || seen.Has(key) {
+		demand := nodegroups.DemandOf(pod)
+		volumes := r.volumesFor(pod)
+		if key := fmt.Sprint(requests.Key(), home, demand.Key(), volumes); !one || seen.Has(key) {
 			continue
-		} else if seen.Insert(key); seen.Len() > maxWishes {
+		} else if seen.Insert(key); seen.Len() > maxWishes || !r.judgements.AllowN(r.clock.Now(), min(len(nodes), r.judgements.Burst())) {
 			break
 		}
-		wish := placement.Wish{Pod: pod.Name, Requests: requests, Used: used, Clusters: clustersFor(pod, requests, nodes, r.clock.Now()), Home: home}
+		clusters, unfit := r.clustersFor(pod, demand, volumes, nodes)
+		wish := placement.Wish{Pod: pod.Name, Requests: requests, Used: used, Clusters: clusters, Unfit: unfit, Home: home}
 		untried := wish
 		untried.Clusters = slices.DeleteFunc(slices.Clone(wish.Clusters), tried.Has)
 		result, refused := placement.Relocate(np, &untried)
@@ -265,19 +301,66 @@ func (r *relocationReconciler) homeOf(np *schedulerv1alpha1.NamespacePlacement, 
 }
 
 // clustersFor returns the super clusters where a pod of the pod view may run now, sorted: what they are and say about
-// themselves does not keep it away, a node there is large enough, and they have not failed the pod lately.
-func clustersFor(pod *corev1.Pod, requests slice.Amounts, nodes map[string]*corev1.Node, now time.Time) (clusters []string) {
-	failures := failedchoice.Of(pod)
+// themselves does not keep it away, a node there meets its demands, and they have not failed the pod lately. unfit are
+// those that lack what it demands, which does not pass as a cordon does.
+func (r *relocationReconciler) clustersFor(
+	pod *corev1.Pod, demand nodegroups.Demand, volumes []volumeWish, nodes map[string]*corev1.Node,
+) (clusters []string, unfit sets.Set[string]) {
+	failures, now := failedchoice.Of(pod), r.clock.Now()
+	unfit = sets.New[string]()
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		node := nodes[name]
-		if node.Spec.Unschedulable || failures.Keeps(name, now) || !nodegroups.IsLargeEnough(node, requests) {
-			continue
-		}
-		if _, tainted := corev1helpers.FindMatchingUntoleratedTaint(view.Taints(node), pod.Spec.Tolerations, pluginhelper.DoNotScheduleTaintsFilterFunc()); !tainted {
+		taint, tainted := corev1helpers.FindMatchingUntoleratedTaint(view.Taints(node), pod.Spec.Tolerations, pluginhelper.DoNotScheduleTaintsFilterFunc())
+		switch {
+		case tainted && placement.IsOperators(taint), !r.judge.Meets(node, demand), lacksVolume(failures, name, now),
+			slices.ContainsFunc(volumes, func(volume volumeWish) bool { return !r.makes(name, &volume, now) }):
+			unfit.Insert(name)
+		case !tainted && !node.Spec.Unschedulable && !failures.Keeps(name, now):
 			clusters = append(clusters, name)
 		}
 	}
-	return clusters
+	return clusters, unfit
+}
+// volumeWish is a claim of a pod that has no home yet.
+type volumeWish struct {
+	class string
+	size  int64
+	// offeredBy are the super clusters that offer the class.
+	offeredBy string
+	failures  failedchoice.Failures
+}
+
+// volumesFor returns the claims of a pod that have no home yet. One whose class does not exist asks for nothing.
+func (r *relocationReconciler) volumesFor(pod *corev1.Pod) (volumes []volumeWish) {
+	for i := range pod.Spec.Volumes {
+		name := claimhome.ClaimName(pod, &pod.Spec.Volumes[i])
+		if name == "" || r.claims == nil || r.classes == nil {
+			continue
+		}
+		claim, err := r.claims.PersistentVolumeClaims(pod.Namespace).Get(name)
+		if err != nil || !homeless(claim) || claimhome.Snapshot(claim) != "" {
+			continue
+		}
+		class, err := r.classes.Get(volumehelper.GetPersistentVolumeClaimClass(claim))
+		if err != nil {
+			continue
+		}
+		volumes = append(volumes, volumeWish{
+			class: class.Name, size: slice.Size(claim), offeredBy: " " + strings.Join(claimhome.OfferedBy(class), " ") + " ", failures: failedchoice.Of(claim),
+		})
+	}
+	return volumes
+}
+
+// makes reports whether a super cluster may make a volume, as far as it says and has shown.
+func (r *relocationReconciler) makes(superCluster string, volume *volumeWish, now time.Time) bool {
+	return strings.Contains(volume.offeredBy, " "+superCluster+" ") && !lacksVolume(volume.failures, superCluster, now) &&
+		r.storage(superCluster, volume.class, volume.size)
+}
+
+// lacksVolume reports whether a super cluster had no volume for a pod or claim lately.
+func lacksVolume(failures failedchoice.Failures, superCluster string, now time.Time) bool {
+	return failures[superCluster].Reason == failedchoice.NoVolume && failures.Keeps(superCluster, now)
 }
 
 // request records a move. It returns why it is refused at once, "" if it is not.

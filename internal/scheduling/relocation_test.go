@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -17,6 +19,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
@@ -405,4 +408,142 @@ func TestRelocationWhileEveryWriteIsLost(t *testing.T) {
 			})
 		}
 	}
+}
+
+// zoned lets nodes of a super cluster be in a zone.
+func (b *relocationBed) zoned(cluster int, zone string) {
+	metav1.SetMetaDataAnnotation(&b.nodes[cluster].ObjectMeta, schedulerv1alpha1.AnnotationNodeGroups, fmt.Sprintf(
+		`{"groups":[{"nodes":2,"labels":{"topology.kubernetes.io/zone":%q},"shapes":[{"cpu":"4"}]}]}`, zone))
+}
+
+func inZone(zone string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: zone} }
+}
+
+// TestRelocationToDemands: a pod that no super cluster of its namespace can run has unused slices moved to one that
+// can, though it has room where they are.
+func TestRelocationToDemands(t *testing.T) {
+	t.Parallel()
+	for name, set := range map[string]func(*relocationBed){
+		"its zone": func(b *relocationBed) { b.pod("small", "1", "", inZone("c")) },
+		"its node affinity": func(b *relocationBed) {
+			b.pod("small", "1", "", func(pod *corev1.Pod) {
+				pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+					NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+						{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpNotIn, Values: []string{"a", "b"}},
+					}}},
+				}}}
+			})
+		},
+		"taints": func(b *relocationBed) {
+			b.pod("small", "1", "")
+			for _, node := range b.nodes[:2] {
+				node.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+			}
+		},
+		"a class": func(b *relocationBed) {
+			b.pod("small", "1", "", withClaims("data"))
+			b.claims(homelessClaim("data"))
+			b.class("fast", "r3")
+		},
+		"a volume": func(b *relocationBed) {
+			b.pod("small", "1", "r1", func(pod *corev1.Pod) {
+				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "SuperClusterFailed"}}
+				failures := failedchoice.Failures{}
+				for range 3 {
+					failures = failures.Plus("r1", failedchoice.NoVolume, b.clock.Now()).Plus("r2", failedchoice.NoVolume, b.clock.Now())
+				}
+				metav1.SetMetaDataAnnotation(&pod.ObjectMeta, schedulerv1alpha1.AnnotationFailedSuperClusters, failures.String())
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newRelocationBed(t)
+			b.nodes = append(b.nodes, builders.VirtualNode("r3", "cpu", "4", "pods", "100").Obj())
+			for i, zone := range []string{"a", "b", "c"} {
+				b.zoned(i, zone)
+			}
+			b.usage.set("r3", "web", placement.Use{})
+			set(b)
+			b.pass(relocationDelay)
+			require.Equal(t, 5*time.Minute, b.look())
+			b.run()
+			got := b.stored()["web"].Status.Placements
+			require.Len(t, got, 3)
+			require.Equal(t, "r3", got[2].Cluster)
+			require.Equal(t, int32(1), got[2].Slices)
+			require.Contains(t, strings.Join(b.recorded(), "\n"), "to r3 for pod small, which requests cpu=1 and demands what the super clusters lack where the namespace has room for it")
+			require.Empty(t, b.evicts.lines)
+		})
+	}
+}
+
+// TestRelocationsThatContradict: of two pods that want the same slice in two places, and that neither place helps, the
+// slice does not go to and fro for ever. A pod whose demands nothing meets moves nothing, and is told so by its
+// condition alone.
+func TestRelocationsThatContradict(t *testing.T) {
+	t.Parallel()
+	b := newRelocationBed(t)
+	b.zoned(0, "a")
+	b.zoned(1, "b")
+	b.pod("used-a", "1500m", "r1")
+	b.pod("used-b", "500m", "r2")
+	b.uses("r1", slice.Of(builders.Resources("cpu", "1500m", "pods", "1")))
+	b.uses("r2", slice.Of(builders.Resources("cpu", "500m", "pods", "1")))
+	b.pod("never", "1", "", inZone("nowhere"))
+	b.pod("to-a", "1", "", inZone("a"))
+	b.pod("to-b", "1", "", inZone("b"))
+	moves := 0
+	for range 24 * 60 {
+		b.pass(time.Minute)
+		b.look()
+		b.run()
+		for _, p := range b.stored()["web"].Status.Placements { // pods stay where they are
+			b.uses(p.Cluster, slice.Of(builders.Resources("cpu", map[string]string{"r1": "1500m", "r2": "500m"}[p.Cluster], "pods", "1")))
+		}
+		b.run()
+		for _, line := range b.recorded() {
+			require.NotContains(t, line, "never")
+			if strings.Contains(line, "Normal Moving") && strings.Contains(line, "for pod to-") {
+				moves++
+			}
+		}
+	}
+	require.Positive(t, moves)
+	require.LessOrEqual(t, moves, 2*40, "two Events each: twice in an hour at most after the first ones")
+}
+
+// TestRelocationsAreBounded: a tenant has so many super clusters looked at in a second for all its pods.
+func TestRelocationsAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newRelocationBed(t)
+	b.zoned(0, "a")
+	b.zoned(1, "a")
+	b.nodes = append(b.nodes, builders.VirtualNode("r3", "cpu", "4", "pods", "100").Obj())
+	b.zoned(2, "c")
+	b.usage.set("r3", "web", placement.Use{})
+	r := b.controller.reconcile[concernRelocation].(*relocationReconciler)
+	r.judgements = rate.NewLimiter(rate.Every(time.Hour), len(b.nodes))
+	b.pod("a", "1", "", inZone("nowhere"))
+	b.pod("b", "1", "", inZone("c"))
+	b.pass(relocationDelay)
+	require.Equal(t, 5*time.Minute, b.look())
+	require.Empty(t, b.recorded(), "the first pod has used it up")
+	r.judgements = rate.NewLimiter(rate.Every(time.Hour), 2*len(b.nodes))
+	b.pass(5 * time.Minute)
+	b.look()
+	require.Contains(t, strings.Join(b.recorded(), "\n"), "to r3 for pod b")
+}
+
+// class adds a StorageClass that a super cluster offers.
+func (b *relocationBed) class(name string, offering ...string) {
+	b.Helper()
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, id := range offering {
+		metav1.SetMetaDataAnnotation(&class.ObjectMeta, tenancyv1alpha1.AnnotationPrefixOfferedBy+id, "true")
+	}
+	known := b.factory.Storage().V1().StorageClasses()
+	b.controller.reconcile[concernRelocation].(*relocationReconciler).classes = known.Lister()
+	require.NoError(b, known.Informer().GetIndexer().Add(class))
 }

@@ -39,6 +39,7 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/view"
+	"github.com/superpool/superpool/plugins/nodegroups"
 	"github.com/superpool/superpool/plugins"
 	"github.com/superpool/superpool/plugins/coscheduling"
 	"github.com/superpool/superpool/plugins/namespaceplacement"
@@ -105,6 +106,8 @@ type Tenants struct {
 
 	// patience is how long lists that fail are retried, 0: listPatience.
 	patience time.Duration
+	// judge says of super clusters which demands of pods they meet. It is shared by tenants.
+	judge nodegroups.Judge
 }
 
 // heldOf returns the memory of what super clusters hold of a tenant.

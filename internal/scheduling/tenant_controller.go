@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
+	storagev1listers "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
@@ -177,9 +179,12 @@ func (c *tenantController) addPlacements(t *Tenants, tenant *tenants.Tenant, api
 	quotas := c.informers.Core().V1().ResourceQuotas().Lister()
 	pods := c.informers.Core().V1().Pods().Lister()
 	var claims corev1listers.PersistentVolumeClaimLister
+	var classes storagev1listers.StorageClassLister
 	if c.choices != nil { // then the informers project claims, too
 		claims = c.informers.Core().V1().PersistentVolumeClaims().Lister()
+		classes = c.informers.Storage().V1().StorageClasses().Lister()
 	}
+	shows := showsClass(tenant.Policy)
 	about := namespaceEvents{quotas: quotas, recorder: recorder}
 	c.evictor = &evictor{
 		post: postEvictions(api), remove: deletions(api), pods: pods, namespaces: namespaces, events: about, clock: clock.RealClock{}, metrics: t.Metrics,
@@ -198,7 +203,11 @@ func (c *tenantController) addPlacements(t *Tenants, tenant *tenants.Tenant, api
 		},
 		concernEvent: &eventReconciler{key: tenant.Key, store: t.Store, namespaces: namespaces, events: about},
 		concernRelocation: &relocationReconciler{
-			key: tenant.Key, store: t.Store, pods: pods, claims: claims, namespaces: namespaces, usage: t.Usage, virtualNodes: t.Dispatcher.virtualNodes,
+			key: tenant.Key, store: t.Store, pods: pods, claims: claims, classes: classes, namespaces: namespaces, usage: t.Usage,
+			virtualNodes: t.Dispatcher.virtualNodes, judge: &t.judge, judgements: rate.NewLimiter(judgementsPerSecond, judgementsBurst),
+			storage: func(superCluster, class string, size int64) bool {
+				return !shows(class) || t.Dispatcher.storage.sizes()[superCluster].Holds(class, size)
+			},
 			policy: tenant.Policy, limits: c.limits, clock: clock.RealClock{}, events: about, recorder: recorder, attempts: map[string]attempt{},
 		},
 		concernMove: &moveReconciler{

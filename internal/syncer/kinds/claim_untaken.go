@@ -22,7 +22,9 @@ import (
 
 // chosen returns whether a tenant claim, which may be nil, awaits its volume here because this super cluster was chosen
 // for it. Nobody chose the home of one that is to be restored from a snapshot, which is nowhere else.
-func (c *Claims) chosen(tenantClaim *corev1.PersistentVolumeClaim) bool { return c.env.claimIsChosen(tenantClaim) }
+func (c *Claims) chosen(tenantClaim *corev1.PersistentVolumeClaim) bool {
+	return c.env.claimIsChosen(tenantClaim)
+}
 
 func (e *Env) claimIsChosen(tenantClaim *corev1.PersistentVolumeClaim) bool {
 	return tenantClaim != nil && tenantClaim.DeletionTimestamp == nil && tenantClaim.Spec.VolumeName == "" &&
