@@ -37,19 +37,24 @@ var errEnded = errors.New("the connection ended without an error")
 // A connection that was ready, and lasted as long as the longest delay, starts over with the first delay. One that ends
 // soon after it was ready does not: an input that makes Serve panic costs one try per longest delay, not one per
 // second.
+//
+// A server that does not answer Connect is asked again every retry period: that costs little, and says nothing about
+// what follows once it answers.
 type connection struct {
-	work         Work
-	healthPeriod time.Duration
-	longestDelay time.Duration
-	changed      func()
+	work Work
+	periods
+	changed func()
 
 	mu      sync.Mutex
 	current State
 }
 
-func newConnection(work Work, healthPeriod, longestDelay time.Duration, changed func()) *connection {
+// periods are those of a Supervisor.
+type periods struct{ health, longest, retry time.Duration }
+
+func newConnection(work Work, of periods, changed func()) *connection {
 	return &connection{
-		work: work, healthPeriod: healthPeriod, longestDelay: longestDelay, changed: changed,
+		work: work, periods: of, changed: changed,
 		current: State{Reason: connecting("Connecting to " + work.Server())},
 	}
 }
@@ -79,19 +84,24 @@ func (c *connection) run(ctx context.Context, kind string, name types.Namespaced
 	ctx = klog.NewContext(ctx, logger)
 	logger.V(2).Info("Connecting", "server", c.work.Server())
 	defer logger.V(2).Info("Disconnected", "server", c.work.Server())
-	backoff := newBackoff(c.longestDelay)
+	backoff := newBackoff(c.longest)
 	for ctx.Err() == nil {
 		started := time.Now()
 		wasReady, err := c.connect(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if wasReady && time.Since(started) >= c.longestDelay {
-			backoff = newBackoff(c.longestDelay)
+		if wasReady && time.Since(started) >= c.longest {
+			backoff = newBackoff(c.longest)
 		}
-		delay := backoff.Step()
-		if costly(err) {
-			delay = wait.Jitter(c.longestDelay, backoffJitter)
+		var delay time.Duration
+		switch {
+		case c.retry > 0 && errors.Is(err, errNoAnswer):
+			delay = time.Until(started.Add(c.retry))
+		case costly(err):
+			delay = wait.Jitter(c.longest, backoffJitter)
+		default:
+			delay = backoff.Step()
 		}
 		logger.V(2).Info("Not connected, trying again", "delay", delay, "err", err)
 		c.set(ctx, func(State) State { return State{Reason: reasonOf(err)} })
@@ -106,7 +116,7 @@ func (c *connection) run(ctx context.Context, kind string, name types.Namespaced
 func (c *connection) connect(ctx context.Context) (wasReady bool, err error) {
 	server := c.work.Server()
 	if err := guard(ctx, "Connect", func() error { return c.work.Connect(ctx) }); err != nil {
-		return false, inContext("connecting to "+server, err)
+		return false, unanswered(inContext("connecting to "+server, err))
 	}
 	c.set(ctx, func(State) State { return State{Reason: connecting("Reading the objects of " + server)} })
 	serving, cancel := context.WithCancelCause(ctx)
@@ -133,8 +143,8 @@ func (c *connection) connect(ctx context.Context) (wasReady bool, err error) {
 // other error Serve goes on.
 func (c *connection) watchHealth(ctx context.Context, stop context.CancelCauseFunc) {
 	server := c.work.Server()
-	ticker := time.NewTicker(c.healthPeriod)
-	defer ticker.Stop()
+	next := time.NewTimer(c.health)
+	defer next.Stop()
 	var doubts <-chan struct{}
 	if doubter, ok := c.work.(Doubter); ok {
 		doubts = doubter.Doubts()
@@ -143,16 +153,21 @@ func (c *connection) watchHealth(ctx context.Context, stop context.CancelCauseFu
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-next.C:
 		case <-doubts:
-			ticker.Reset(c.healthPeriod)
 		}
+		asked := time.Now()
 		err := guard(ctx, "Probe", func() error { return c.work.Probe(ctx) })
 		var failure *Failure
 		if errors.As(err, &failure) && failure.Final {
 			stop(err)
 			return
 		}
+		period := c.health
+		if err != nil && failure == nil && c.retry > 0 {
+			period = c.retry
+		}
+		next.Reset(time.Until(asked.Add(period)))
 		c.set(ctx, func(old State) State {
 			switch {
 			case failure != nil:
@@ -168,6 +183,23 @@ func (c *connection) watchHealth(ctx context.Context, stop context.CancelCauseFu
 		})
 	}
 }
+
+// errNoAnswer is in the error of a Connect that is no Failure.
+var errNoAnswer = errors.New("no answer")
+
+// unanswered marks the error of a Connect that says nothing more than that the server does not answer.
+func unanswered(err error) error {
+	var failure *Failure
+	if errors.As(err, &failure) {
+		return err
+	}
+	return noAnswer{err}
+}
+
+// noAnswer is an error that is errNoAnswer, too.
+type noAnswer struct{ error }
+
+func (e noAnswer) Unwrap() []error { return []error{e.error, errNoAnswer} }
 
 // guard calls step and returns its panic as a final Failure.
 func guard(ctx context.Context, where string, step func() error) (err error) {

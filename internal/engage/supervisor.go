@@ -22,6 +22,9 @@ type Supervisor[W Work] struct {
 	HealthPeriod time.Duration
 	// LongestDelay bounds the delay between two tries. The first delay is one second, each is twice the one before it.
 	LongestDelay time.Duration
+	// RetryPeriod is how often a server is asked again that does not answer, before it is served and while it is. 0: as
+	// HealthPeriod and LongestDelay say.
+	RetryPeriod time.Duration
 
 	mu     sync.Mutex
 	byName map[types.NamespacedName]*instance[W]
@@ -74,7 +77,7 @@ func (s *Supervisor[W]) Ensure(name types.NamespacedName, identity string, build
 	}
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // a connection ends by Stop, not with a caller's context
 	work := build()
-	conn := newConnection(work, s.HealthPeriod, s.LongestDelay, func() { s.Changed(name) })
+	conn := newConnection(work, periods{s.HealthPeriod, s.LongestDelay, s.RetryPeriod}, func() { s.Changed(name) })
 	started := &instance[W]{identity: identity, work: work, conn: conn, cancel: cancel}
 	if s.byName == nil {
 		s.byName = map[types.NamespacedName]*instance[W]{}

@@ -28,8 +28,8 @@ type Wish struct {
 	Used map[string]slice.Amounts
 	// Clusters are the super clusters where the pod may run, the preferred ones first.
 	Clusters []string
-	// Unfit are the super clusters that lack what the pod demands, such as a label: what room there is does not help it.
-	// None of them is in Clusters.
+	// Unfit are the super clusters that lack what the pod demands, such as a label: what room there is does not help
+	// it. None of them is in Clusters.
 	Unfit sets.Set[string]
 	// Home is where its volumes are: it can run nowhere else. "": it has none.
 	Home string

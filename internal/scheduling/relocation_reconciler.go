@@ -82,12 +82,12 @@ type relocationReconciler struct {
 	// judgements bounds of how many super clusters is asked what they have for pods of the tenant.
 	judgements *rate.Limiter
 	// storage returns whether a super cluster has room for a volume, as far as it says.
-	storage func(superCluster, class string, size int64) bool
-	policy       *policy.Ref
-	limits       *tenantLimits
-	clock        clock.PassiveClock
-	events       namespaceEvents
-	recorder     events.EventRecorder
+	storage  func(superCluster, class string, size int64) bool
+	policy   *policy.Ref
+	limits   *tenantLimits
+	clock    clock.PassiveClock
+	events   namespaceEvents
+	recorder events.EventRecorder
 	// attempts holds what was tried last, by namespace, for those in which a pod waits. One worker uses it. A restart
 	// forgets it: what was refused is tried once more, within the same interval.
 	attempts map[string]attempt
@@ -321,6 +321,7 @@ func (r *relocationReconciler) clustersFor(
 	}
 	return clusters, unfit
 }
+
 // volumeWish is a claim of a pod that has no home yet.
 type volumeWish struct {
 	class string

@@ -39,10 +39,10 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/view"
-	"github.com/superpool/superpool/plugins/nodegroups"
 	"github.com/superpool/superpool/plugins"
 	"github.com/superpool/superpool/plugins/coscheduling"
 	"github.com/superpool/superpool/plugins/namespaceplacement"
+	"github.com/superpool/superpool/plugins/nodegroups"
 )
 
 const (

@@ -26,6 +26,9 @@ const (
 	probePeriod  = 10 * time.Second
 	probeTimeout = 4 * time.Second
 	probePause   = time.Second
+	// retryPeriod is how often one is asked that does not answer. Together with a probeTimeout it finds one that is back
+	// within 5 seconds.
+	retryPeriod = time.Second
 
 	publishInterval = 500 * time.Millisecond
 	longestDelay    = 15 * time.Second
@@ -45,6 +48,7 @@ type connection struct {
 	probed     chan tenancy.Reason // holds the outcome of the last Probe: why the Node is not Ready, the zero Reason when it is
 	uid        types.UID           // of the super cluster, read by Connect
 	versions   *engage.Versions    // of the super cluster since Connect
+	silent     bool                // whether it did not answer the last Probe; of the goroutine of Probe
 	publishes  atomic.Bool         // whether Serve has read the super cluster, and publishes what it finds
 
 	mu       sync.Mutex
@@ -139,13 +143,13 @@ func (c *connection) connect(ctx context.Context) error {
 	return nil
 }
 
-// Probe implements engage.Work: it asks twice before a super cluster counts as unreachable. Another id, another UID and
+// Probe implements engage.Work: it asks twice before a super cluster counts as unreachable, and once while it does. Another id, another UID and
 // a resource version that went back end Serve, and so does any failure before Serve has read the super cluster.
 func (c *connection) Probe(ctx context.Context) error {
 	asked := time.Now()
 	err := c.identify(ctx)
 	var known *engage.Failure
-	if err != nil && !errors.As(err, &known) && pause(ctx, probePause) {
+	if err != nil && !errors.As(err, &known) && !c.silent && pause(ctx, probePause) {
 		asked = time.Now()
 		err = c.identify(ctx)
 	}
@@ -160,7 +164,7 @@ func (c *connection) Probe(ctx context.Context) error {
 	case err != nil:
 		outcome = tenancy.Reason{Reason: ReasonSuperClusterUnreachable, Message: fmt.Sprintf("%s does not answer: %v", c.config.Host, err)}
 	}
-	if outcome.Reason == ReasonSuperClusterUnreachable {
+	if c.silent = outcome.Reason == ReasonSuperClusterUnreachable; c.silent {
 		c.answers.Failed()
 	} else {
 		c.answers.Answered(asked)

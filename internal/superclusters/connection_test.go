@@ -126,6 +126,68 @@ func TestDeadServer(t *testing.T) {
 	})
 }
 
+// TestBackWithinSeconds: a super cluster that is back is Ready 5 seconds later at most, however long it was silent and
+// whatever its silence was like, while it is served and before.
+func TestBackWithinSeconds(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ hangs, fromStart bool }{
+		"refuses connections":                {},
+		"hangs":                              {hangs: true},
+		"refuses connections from the start": {fromStart: true},
+		"hangs from the start":               {hangs: true, fromStart: true},
+	} {
+		for after := range 20 { // at any moment of the periods
+			silent := 10*time.Minute + time.Duration(after)*time.Second
+			t.Run(fmt.Sprintf("%s, for %s", name, silent), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					inMeta := metafake.NewClientBuilder().WithStatusSubresource(&corev1.Node{}).Build()
+					controller := &Controller{Client: inMeta}
+					controller.setDefaults()
+					inSuper := fake.NewClientset(superClusterInfo("r1"), kubeSystem("uid-r1"))
+					var dead atomic.Bool
+					dead.Store(tc.fromStart)
+					inSuper.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+						if !dead.Load() {
+							return false, nil, nil
+						}
+						if tc.hangs {
+							<-time.After(probeTimeout)
+						}
+						return true, nil, errors.New("no answer")
+					})
+					supervisor := engage.Supervisor[*served]{
+						Kind: "cluster", HealthPeriod: probePeriod, LongestDelay: longestDelay, RetryPeriod: controller.supervisor.RetryPeriod,
+					}
+					ctx, cancel := context.WithCancel(t.Context())
+					ended := make(chan error, 1)
+					go func() { ended <- supervisor.Start(ctx) }()
+					defer func() {
+						cancel()
+						require.NoError(t, <-ended)
+					}()
+					name := types.NamespacedName{Namespace: "default", Name: "first"}
+					_, running := supervisor.Ensure(name, "1", func() *served {
+						conn := controller.connect(name, &rest.Config{Host: "https://r1"}, declared{})
+						conn.client = inSuper
+						return &served{conn}
+					})
+					require.True(t, running)
+					<-time.After(time.Minute)
+					dead.Store(true)
+					<-time.After(silent)
+					dead.Store(false)
+					<-time.After(5 * time.Second)
+					synctest.Wait()
+					node := &corev1.Node{}
+					require.NoError(t, inMeta.Get(t.Context(), client.ObjectKey{Name: "r1"}, node))
+					require.Equal(t, corev1.ConditionTrue, node.Status.Conditions[0].Status)
+				})
+			})
+		}
+	}
+}
+
 // TestOutcomesOfConnect gives super clusters every id that they must not have.
 func TestOutcomesOfConnect(t *testing.T) {
 	t.Parallel()

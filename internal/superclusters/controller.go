@@ -77,6 +77,7 @@ func (c *Controller) setDefaults() {
 		c.Reader = c.Client
 	}
 	c.supervisor.Kind, c.supervisor.HealthPeriod, c.supervisor.LongestDelay = "cluster", probePeriod, longestDelay
+	c.supervisor.RetryPeriod = retryPeriod
 	c.writer = writer{client: c.Client, reader: c.Reader, overcommitted: c.recordOvercommitted, drainOf: c.measures.drainOf}
 	c.warnings.recorder = c.Recorder
 	c.declared, c.podsListed = map[types.NamespacedName]declared{}, map[types.NamespacedName]time.Time{}
