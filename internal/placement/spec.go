@@ -130,6 +130,29 @@ func SliceLargerThanQuota(namespace *corev1.Namespace, spec *schedulerv1alpha1.N
 	return fmt.Sprintf("The slice %s is larger than the quota %s: the quota is one slice and goes to one super cluster", named, quota)
 }
 
+// UnplacedQuota returns the alphabetically first of quotas that looks as if it asked for capacity and does not, and why,
+// nil where there is none, or another one asks for some.
+func UnplacedQuota(quotas []*corev1.ResourceQuota) (unplaced *corev1.ResourceQuota, why string) {
+	if BoundingQuota(quotas) != nil {
+		return nil, ""
+	}
+	for _, quota := range slices.SortedFunc(slices.Values(quotas), func(a, b *corev1.ResourceQuota) int { return cmp.Compare(a.Name, b.Name) }) {
+		_, limitsCPU := quota.Spec.Hard[corev1.ResourceLimitsCPU]
+		_, limitsMemory := quota.Spec.Hard[corev1.ResourceLimitsMemory]
+		switch {
+		case len(quota.Spec.Scopes) > 0 || quota.Spec.ScopeSelector != nil:
+			why = "it has scopes, and bounds some of the pods only"
+		case limitsCPU || limitsMemory:
+			why = "it names limits, and no requests"
+		default:
+			continue
+		}
+		return quota, "Nothing is placed for the ResourceQuota: " + why +
+			". Set another one beside it, without scopes and with requests.cpu and requests.memory, for what the namespace is to have"
+	}
+	return nil, ""
+}
+
 // BoundingQuota returns the ResourceQuota that a person is to look at for what a namespace may use: the one that is
 // invalid, else the one that sets the bound of the alphabetically first resource, and the alphabetically first where
 // several do. It returns nil when none bounds anything that is placed.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/plugins/namespacegang"
 	"github.com/superpool/superpool/plugins/namespaceplacement"
@@ -245,7 +246,7 @@ func (f *findings) message(fit *framework.FitError) string {
 	if text == "" || f.isTold() {
 		text = f.counted()
 	}
-	if after := fit.Diagnosis.PostFilterMsg; after != "" && !strings.Contains(after, "nodes are available") {
+	if after := fit.Diagnosis.PostFilterMsg; after != "" && !strings.Contains(after, "nodes are available") && !f.isOfAsking(after) {
 		text = strings.TrimPrefix(text+"; "+strings.TrimSuffix(slicepod.Readable(after), "."), "; ")
 	}
 	switch {
@@ -255,6 +256,12 @@ func (f *findings) message(fit *framework.FitError) string {
 		return fmt.Sprintf("0/%d super clusters are available", f.total)
 	}
 	return fmt.Sprintf("0/%d super clusters are available: %s", f.total, text)
+}
+
+// isOfAsking reports whether a sentence about preemption is of the policy that the view gives a pod which asks for a
+// super cluster: its tenant has not written it.
+func (f *findings) isOfAsking(after string) bool {
+	return f.pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster] != "" && strings.Contains(after, "preemptionPolicy=Never")
 }
 
 // pinned returns Refusal.Message of a slice that may go to one super cluster only. The tenant names it, and learns

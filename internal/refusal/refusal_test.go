@@ -325,6 +325,10 @@ func TestMessage(t *testing.T) {
 			pod: pod("1"), status: after(unfit(1, "", unresolvable, clusters{"r1": noRoom}), "preemption: not eligible due to preemptionPolicy=Never."),
 			want: "0/1 super clusters are available: 1 holds no room of namespace web: cpu; preemption: not eligible due to preemptionPolicy=Never",
 		},
+		"a policy of the view, for a pod that asks": {
+			pod: asking, status: after(unfit(1, "", unresolvable, clusters{"r1": noRoom}), "preemption: not eligible due to preemptionPolicy=Never."),
+			want: "0/1 super clusters are available: 1 holds no room of namespace web: cpu",
+		},
 		"slices: what is free is not told": {
 			pod: sliced, status: unfit(3, "", unresolvable, clusters{
 				"r1": rejected(fitName, "Insufficient cpu"), "r2": rejected(fitName, "Insufficient cpu"), "r3": rejected(fitName, "Insufficient memory", "Insufficient cpu"),

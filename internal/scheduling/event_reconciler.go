@@ -31,7 +31,7 @@ const (
 	// clusters.
 	reasonPlaced = "Placed"
 	// reasonNotPlaced: the namespace scheduler found too little free capacity in the pool for the namespace, or the
-	// namespace has no ResourceQuota with compute resources.
+	// namespace has no ResourceQuota with compute resources: those that it has are scoped, or name limits only.
 	reasonNotPlaced = "NotPlaced"
 	// reasonPlacementsRestored: the tenant changed or removed the placements annotation of a namespace, to request
 	// other placements, and vc-scheduler patched it back. The message says why they are refused. Where super clusters

@@ -79,6 +79,8 @@ type namespaceReconciler struct {
 		// settled is called when no pod of a namespace is to be evicted any more.
 		settled(namespace string)
 	}
+	// unplaced holds what was told of quotas that ask for nothing, by namespace. The controller has one worker.
+	unplaced map[string]string
 }
 
 // Reconcile creates, updates or deletes the NamespacePlacement of one namespace.
@@ -92,6 +94,7 @@ func (r *namespaceReconciler) Reconcile(ctx context.Context, item request) (reco
 		return r.remove(ctx, np)
 	case namespace == nil:
 		r.settled(item.namespace)
+		delete(r.unplaced, item.namespace)
 		r.limits.wrote(item.namespace, nil) // what it was admitted to is not wanted any more
 		return reconcile.Result{}, nil
 	case namespace.DeletionTimestamp != nil: // while a namespace terminates, its pods still run
@@ -122,7 +125,24 @@ func (r *namespaceReconciler) Reconcile(ctx context.Context, item request) (reco
 		return reconcile.Result{}, err
 	}
 	r.limits.wrote(item.namespace, stored)
+	r.tellUnplaced(namespace, quotas)
 	return r.evict(ctx, item.namespace, evict, again)
+}
+
+// tellUnplaced records once that quotas of a namespace look as if they asked for capacity, and do not.
+func (r *namespaceReconciler) tellUnplaced(namespace *corev1.Namespace, quotas []*corev1.ResourceQuota) {
+	quota, why := placement.UnplacedQuota(quotas)
+	if quota == nil {
+		delete(r.unplaced, namespace.Name)
+		return
+	}
+	if told := string(quota.UID) + why; r.unplaced[namespace.Name] != told {
+		if r.unplaced == nil {
+			r.unplaced = map[string]string{}
+		}
+		r.unplaced[namespace.Name] = told
+		r.events.recorder.Eventf(quota, nil, corev1.EventTypeWarning, reasonNotPlaced, "Place", "%s", why)
+	}
 }
 
 // terminating deletes the pods of a namespace that terminates, np nil for one that has nothing, where others have

@@ -1,6 +1,7 @@
 package scheduling
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -130,5 +131,55 @@ func TestUnknownProfile(t *testing.T) {
 		require.Equal(t, step.want, b.stored()["web"].Spec.SchedulerName, "step %d", i)
 		told := strings.Contains(strings.Join(b.recorded(), "\n"), schedulerv1alpha1.ReasonUnknownScheduler)
 		require.Equal(t, step.unknown, told, "step %d", i)
+	}
+}
+
+// TestQuotasThatPlaceNothing: a quota with scopes, or with limits alone, says once that nothing is placed for it, and
+// what to set, unless another one asks for capacity.
+func TestQuotasThatPlaceNothing(t *testing.T) {
+	t.Parallel()
+	const told = "Warning NotPlaced Nothing is placed for the ResourceQuota: %s. Set another one beside it, without scopes and with requests.cpu and requests.memory, for what the namespace is to have"
+	scoped := func(quota *corev1.ResourceQuota) *corev1.ResourceQuota {
+		quota.Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeNotTerminating}
+		return quota
+	}
+	selected := func(quota *corev1.ResourceQuota) *corev1.ResourceQuota {
+		quota.Spec.ScopeSelector = &corev1.ScopeSelector{}
+		return quota
+	}
+	for name, tc := range map[string]struct {
+		quotas []*corev1.ResourceQuota
+		want   string // why, "" for no Event
+	}{
+		"scopes":                 {quotas: []*corev1.ResourceQuota{scoped(builders.Quota("web", "a", "cpu", "1"))}, want: "it has scopes, and bounds some of the pods only"},
+		"a selector of scopes":   {quotas: []*corev1.ResourceQuota{selected(builders.Quota("web", "a", "cpu", "1"))}, want: "it has scopes, and bounds some of the pods only"},
+		"limits":                 {quotas: []*corev1.ResourceQuota{builders.Quota("web", "a", "limits.cpu", "1", "limits.memory", "1Gi")}, want: "it names limits, and no requests"},
+		"scopes beside another":  {quotas: []*corev1.ResourceQuota{scoped(builders.Quota("web", "a", "cpu", "1")), builders.Quota("web", "b", "cpu", "1")}},
+		"objects that are bound": {quotas: []*corev1.ResourceQuota{builders.Quota("web", "a", "count/configmaps", "1")}},
+		"no quota":               {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newTenantBed(t, web())
+			for _, quota := range tc.quotas {
+				require.NoError(t, b.api.Tracker().Create(corev1.SchemeGroupVersion.WithResource("resourcequotas"), quota, "web"))
+			}
+			for range 2 {
+				b.waiting.Insert(request{concern: concernNamespace, namespace: "web"})
+				b.settle()
+			}
+			want := 0
+			if tc.want != "" {
+				want = 1
+			}
+			got := 0
+			for _, line := range b.recorded() {
+				if strings.Contains(line, "Nothing is placed for the ResourceQuota") {
+					require.Contains(t, line, fmt.Sprintf(told, tc.want))
+					got++
+				}
+			}
+			require.Equal(t, want, got)
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package scheduling
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -89,7 +90,7 @@ func repairFor(pod *corev1.Pod, placed, leaving func(superCluster string) bool, 
 	case annotation == "" || !placed(annotation):
 		return podRepair{superCluster: new(string), event: tenancy.Reason{
 			Reason:  tenancy.ReasonSuperClusterNotPlaced,
-			Message: fmt.Sprintf("The namespace has no placement in super cluster %q: the pod scheduler chooses another one", annotation+label),
+			Message: fmt.Sprintf("The namespace has no placement in super cluster %q: the pod scheduler chooses another one", cmp.Or(annotation, label)),
 		}}
 	case refusal != "":
 		return podRepair{superCluster: new(string), event: tenancy.Reason{

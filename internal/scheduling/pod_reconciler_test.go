@@ -88,6 +88,20 @@ func TestRepairFor(t *testing.T) {
 	}
 }
 
+// TestRepairNamesASuperClusterOnce: annotation and label are two ways to write one name.
+func TestRepairNamesASuperClusterOnce(t *testing.T) {
+	t.Parallel()
+	nowhere := func(string) bool { return false }
+	for name, pod := range map[string]*corev1.Pod{
+		"both":           builders.Pod("web", "pod").Annotation(schedulerv1alpha1.AnnotationSuperCluster, "r9").Label(schedulerv1alpha1.LabelSuperCluster, "r9").Obj(),
+		"the annotation": builders.Pod("web", "pod").Annotation(schedulerv1alpha1.AnnotationSuperCluster, "r9").Obj(),
+		"the label":      builders.Pod("web", "pod").Label(schedulerv1alpha1.LabelSuperCluster, "r9").Obj(),
+	} {
+		got := repairFor(pod, nowhere, nowhere, "", false)
+		require.Equal(t, `The namespace has no placement in super cluster "r9": the pod scheduler chooses another one`, got.event.Message, name)
+	}
+}
+
 // TestGoesAnew: a pod that the tenant has bound where its namespace has no room is removed after a while if its
 // controller makes another one.
 func TestGoesAnew(t *testing.T) {

@@ -193,7 +193,7 @@ func Explain(ctx context.Context, cfg *config.KubeSchedulerConfiguration, pool *
 	is := func(np *schedulerv1alpha1.NamespacePlacement) bool { return client.ObjectKeyFromObject(np) == key }
 	at := slices.IndexFunc(pool.Placements, is)
 	if at < 0 {
-		return nil, fmt.Errorf("there is no NamespacePlacement %s: the namespace does not exist, has no ResourceQuota with compute resources, or its tenant is not connected", key)
+		return nil, fmt.Errorf("there is no NamespacePlacement %s: the namespace does not exist, has no ResourceQuota with compute resources (one with scopes asks for none, nor do limits), or its tenant is not connected", key)
 	}
 	np := pool.Placements[at]
 	outcomes, err := rehearse(ctx, cfg, pool, is)

@@ -24,7 +24,7 @@ const (
 	// Name of the plugin.
 	Name = "NamespacePlacement"
 	// ErrReasonNoPlacement is the reason of a pod whose namespace holds nothing in the whole pool.
-	ErrReasonNoPlacement = "the namespace holds no capacity: set a ResourceQuota with requests.cpu and requests.memory in it, and if there is one, see the Events of the ResourceQuota"
+	ErrReasonNoPlacement = "the namespace holds no capacity: set a ResourceQuota without scopes and with requests.cpu and requests.memory in it, and if there is one, see the Events of the ResourceQuota"
 )
 
 // NamespacePlacement is the plugin.
