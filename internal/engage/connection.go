@@ -103,6 +103,7 @@ func (c *connection) run(ctx context.Context, kind string, name types.Namespaced
 		default:
 			delay = backoff.Step()
 		}
+		delay = max(delay, pauseOf(err))
 		logger.V(2).Info("Not connected, trying again", "delay", delay, "err", err)
 		c.set(ctx, func(State) State { return State{Reason: reasonOf(err)} })
 		select {
@@ -275,6 +276,14 @@ func reasonOf(err error) tenancy.Reason {
 func costly(err error) bool {
 	var failure *Failure
 	return errors.As(err, &failure) && failure.Costly
+}
+
+func pauseOf(err error) time.Duration {
+	var failure *Failure
+	if errors.As(err, &failure) {
+		return failure.Pause
+	}
+	return 0
 }
 
 func newBackoff(longest time.Duration) wait.Backoff {

@@ -5,6 +5,7 @@ package engage
 
 import (
 	"context"
+	"time"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -51,6 +52,8 @@ type Failure struct {
 	Final bool
 	// Costly makes the next try wait for the longest delay: a try that fails costs much.
 	Costly bool
+	// Pause is how long the next try waits at least. 0: as long as that of any failure.
+	Pause time.Duration
 }
 
 // Error implements error: it is the message.

@@ -2,6 +2,8 @@ package engage_test
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -39,4 +41,32 @@ func TestVersions(t *testing.T) {
 			require.Equal(t, tc.want, noticed)
 		})
 	}
+}
+
+// TestVersionsThatGoBackAgain: a server whose versions go back at each connection has everything listed ever more
+// rarely. One where that happens twice in a day does not.
+func TestVersionsThatGoBackAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var versions engage.Versions
+		goBack := func() *engage.Failure {
+			versions.Begin()
+			require.NoError(t, versions.Observe("1000"))
+			var failure *engage.Failure
+			require.ErrorAs(t, versions.Observe("10"), &failure)
+			return failure
+		}
+		require.False(t, goBack().Costly)
+		<-time.After(time.Hour)
+		require.False(t, goBack().Costly)
+		for i, want := range []time.Duration{0, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute, 32 * time.Minute, time.Hour, time.Hour} {
+			<-time.After(30 * time.Second)
+			failure := goBack()
+			require.True(t, failure.Costly, i)
+			require.Equal(t, want, failure.Pause, i)
+			<-time.After(want)
+		}
+		<-time.After(2 * time.Hour)
+		require.False(t, goBack().Costly)
+	})
 }

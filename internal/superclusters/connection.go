@@ -47,7 +47,7 @@ type connection struct {
 	dirty      chan struct{}       // holds one when capacity, or what the operator says, has changed since the last publish
 	probed     chan tenancy.Reason // holds the outcome of the last Probe: why the Node is not Ready, the zero Reason when it is
 	uid        types.UID           // of the super cluster, read by Connect
-	versions   *engage.Versions    // of the super cluster since Connect
+	versions   engage.Versions     // of the super cluster, begun by Connect
 	silent     bool                // whether it did not answer the last Probe; of the goroutine of Probe
 	publishes  atomic.Bool         // whether Serve has read the super cluster, and publishes what it finds
 
@@ -136,7 +136,8 @@ func (c *connection) connect(ctx context.Context) error {
 	if err := c.controller.acquire(ctx, c.cluster, id, uid); err != nil {
 		return err
 	}
-	c.uid, c.versions = uid, &engage.Versions{}
+	c.uid = uid
+	c.versions.Begin()
 	_ = c.versions.Observe(version) // the first one goes back behind nothing
 	c.setID(id)
 	c.answers.Answered(asked)

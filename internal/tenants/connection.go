@@ -20,7 +20,7 @@ type connection struct {
 	controller *Controller
 	tenant     *Tenant
 	uid        types.UID       // of the control plane, found by Connect
-	versions   engage.Versions // of the control plane since Connect
+	versions   engage.Versions // of the control plane, begun by Connect
 }
 
 // Server implements engage.Work.
@@ -32,7 +32,8 @@ func (c *connection) Connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.uid, c.versions = uid, engage.Versions{}
+	c.uid = uid
+	c.versions.Begin()
 	return c.versions.Observe(version) //nolint:wrapcheck // the first one goes back behind nothing
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -592,6 +593,32 @@ func TestRestored(t *testing.T) {
 		require.Equal(t, "True/Connected", h.ready("a"))
 		h.pass(3 * healthPeriod)
 		require.Len(t, h.logged(), 3, "once")
+	})
+}
+
+// TestRestoredAgainAndAgain: a control plane whose resource version goes back at each probe has everything listed ever
+// more rarely, not twice a minute.
+func TestRestoredAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, builders.VirtualCluster("a"), secretWith("a", "t1"))
+		h.setVersion("1000000")
+		h.reconcile("a")
+		h.settle()
+		starts := func() (count int) {
+			for _, line := range h.logged() {
+				if strings.HasPrefix(line, "start ") {
+					count++
+				}
+			}
+			return count
+		}
+		for at := 999999; at > 999999-24*60*4; at-- {
+			h.setVersion(strconv.Itoa(at))
+			h.pass(15 * time.Second)
+		}
+		require.Greater(t, starts(), 20)
+		require.Less(t, starts(), 40)
 	})
 }
 

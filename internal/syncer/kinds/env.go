@@ -97,9 +97,10 @@ type Env struct {
 	endings moments
 	// bindings are when this process created a Binding, until the tenant's cache shows it, or the key of the pod takes
 	// another step. The super pod changes meanwhile, as its containers start, and each change enqueues the key.
-	bindings moments
-	untaken  untaken
-	differs  differs
+	bindings  moments
+	untaken   untaken
+	metaReads metaReads
+	differs   differs
 }
 
 // belongs returns whether a tenant's pod belongs into this super cluster (assign.Assignments.PodSelector).

@@ -3,6 +3,7 @@ package kinds_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -297,6 +298,30 @@ func TestNotPlacedCosts(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"get web"}, reads)
 	require.Contains(t, <-p.events.Events, "SuperClusterNotPlaced")
+
+	reads = nil
+	for range 3 { // patrol looks at it each minute
+		_, err = p.kind(kinds.KindPod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"}, 0)
+		require.NoError(t, err)
+	}
+	require.Empty(t, reads, "the tenant was warned")
+
+	waited := 0
+	for i := range 1000 { // that many pods cost what one tenant may have read, and the others wait
+		pod := proofPod(types.UID(fmt.Sprint(i)))
+		p.tenantCache[kinds.KindPod] = []client.Object{pod}
+		_, err = p.kind(kinds.KindPod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"}, 0)
+		select {
+		case <-p.events.Events:
+		default:
+		}
+		if err != nil {
+			require.ErrorContains(t, err, "the turn of the tenant to have the meta cluster read")
+			waited++
+		}
+	}
+	require.Less(t, len(reads), 600)
+	require.Equal(t, 1000, len(reads)+waited)
 }
 
 // TestEndings lets the super cluster refuse the deletion of a super pod: its tenant's pod has been ending since then,

@@ -24,7 +24,13 @@ func (p *Pods) warn(ctx context.Context, step Step, pair *podPair) error {
 		reason, message = tenancy.ReasonNodeNameNotSupported, fmt.Sprintf(
 			"spec.nodeName was set without a Binding, and is no node of super cluster %s: name a Node as this control plane lists them, or none", p.env.ID)
 	case StepWarnNotPlaced:
+		if p.env.warned(pair.key, pair.tenantPod, tenancy.ReasonSuperClusterNotPlaced) {
+			return nil
+		}
 		// The informer of pods may be ahead of those that the cached Assignment follows from.
+		if err := p.env.mayReadMeta(pair.key.Tenant); err != nil {
+			return err
+		}
 		if readiness, err := p.namespaceReadiness(ctx, pair, p.env.Assignments.ConfirmPlaced); err != nil || readiness != NamespaceNotPlaced {
 			return err
 		}

@@ -210,6 +210,9 @@ func (e *Env) assigned(ctx context.Context, key engine.Key) (assign.Assignment, 
 // confirmLeaves returns an error if a live read shows that a namespace, which leaves as the cache has it, may have new
 // pods here. A NamespacePlacement that is missing says nothing against it: what has nothing here goes elsewhere.
 func (e *Env) confirmLeaves(ctx context.Context, key engine.Key) error {
+	if err := e.mayReadMeta(key.Tenant); err != nil {
+		return err
+	}
 	assigned, err := e.Assignments.ConfirmPlaced(ctx, key.Tenant, key.Namespace)
 	switch {
 	case err != nil:
