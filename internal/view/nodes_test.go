@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -56,6 +57,16 @@ func TestStorageOfTenantNodes(t *testing.T) {
 	}
 	require.Equal(t, []string{"true 5", "true 0"}, in("cpu", "2", "storage", "10Gi"))
 	require.Equal(t, []string{"false 0"}, in("cpu", "2")[1:])
+}
+
+// TestTenantNodesOfAnEarlierNamespace: what a namespace had that is gone is not for the pods of a new one of its name.
+func TestTenantNodesOfAnEarlierNamespace(t *testing.T) {
+	t.Parallel()
+	np := builders.Placement("tenant", "web").Held("r1", 1, "cpu", "1").Obj()
+	nodes := map[string]*corev1.Node{"r1": {ObjectMeta: metav1.ObjectMeta{Name: "r1"}}}
+	require.Len(t, TenantNodes(nodes, []schedulerv1alpha1.NamespacePlacement{*np}), 1)
+	np.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	require.Empty(t, TenantNodes(nodes, []schedulerv1alpha1.NamespacePlacement{*np}))
 }
 
 // TestTenantNodesOfferWhatStays reads what the projected Nodes offer to two namespaces, web and db.
