@@ -130,8 +130,8 @@ func SliceLargerThanQuota(namespace *corev1.Namespace, spec *schedulerv1alpha1.N
 	return fmt.Sprintf("The slice %s is larger than the quota %s: the quota is one slice and goes to one super cluster", named, quota)
 }
 
-// UnplacedQuota returns the alphabetically first of quotas that looks as if it asked for capacity and does not, and why,
-// nil where there is none, or another one asks for some.
+// UnplacedQuota returns the alphabetically first of quotas that looks as if it asked for capacity and does not, and
+// why, nil where there is none, or another one asks for some.
 func UnplacedQuota(quotas []*corev1.ResourceQuota) (unplaced *corev1.ResourceQuota, why string) {
 	if BoundingQuota(quotas) != nil {
 		return nil, ""

@@ -26,8 +26,8 @@ const (
 	probePeriod  = 10 * time.Second
 	probeTimeout = 4 * time.Second
 	probePause   = time.Second
-	// retryPeriod is how often one is asked that does not answer. Together with a probeTimeout it finds one that is back
-	// within 5 seconds.
+	// retryPeriod is how often one is asked that does not answer. Together with a probeTimeout it finds one that is
+	// back within 5 seconds.
 	retryPeriod = time.Second
 
 	publishInterval = 500 * time.Millisecond
@@ -144,8 +144,9 @@ func (c *connection) connect(ctx context.Context) error {
 	return nil
 }
 
-// Probe implements engage.Work: it asks twice before a super cluster counts as unreachable, and once while it does. Another id, another UID and
-// a resource version that went back end Serve, and so does any failure before Serve has read the super cluster.
+// Probe implements engage.Work: it asks twice before a super cluster counts as unreachable, and once while it does.
+// Another id, another UID and a resource version that went back end Serve, and so does any failure before Serve has
+// read the super cluster.
 func (c *connection) Probe(ctx context.Context) error {
 	asked := time.Now()
 	err := c.identify(ctx)
