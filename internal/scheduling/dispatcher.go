@@ -18,6 +18,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/view"
+	"github.com/superpool/superpool/plugins/nodegroups"
 )
 
 // Dispatcher routes watch events of the meta cluster to the controller of the tenant whose root namespace they are in,
@@ -34,6 +35,8 @@ type Dispatcher struct {
 	nodes map[string]*corev1.Node
 	// storage is what the virtual Nodes say of storage.
 	storage *freeStorage
+	// judge says which demands of pods the virtual Nodes meet.
+	judge nodegroups.Judge
 	// left is when virtual Nodes were seen to go that are not back, and began when the Dispatcher began to look.
 	left  map[string]time.Time
 	began time.Time

@@ -42,7 +42,6 @@ import (
 	"github.com/superpool/superpool/plugins"
 	"github.com/superpool/superpool/plugins/coscheduling"
 	"github.com/superpool/superpool/plugins/namespaceplacement"
-	"github.com/superpool/superpool/plugins/nodegroups"
 )
 
 const (
@@ -106,8 +105,6 @@ type Tenants struct {
 
 	// patience is how long lists that fail are retried, 0: listPatience.
 	patience time.Duration
-	// judge says of super clusters which demands of pods they meet. It is shared by tenants.
-	judge nodegroups.Judge
 }
 
 // heldOf returns the memory of what super clusters hold of a tenant.

@@ -204,7 +204,7 @@ func (c *tenantController) addPlacements(t *Tenants, tenant *tenants.Tenant, api
 		concernEvent: &eventReconciler{key: tenant.Key, store: t.Store, namespaces: namespaces, events: about},
 		concernRelocation: &relocationReconciler{
 			key: tenant.Key, store: t.Store, pods: pods, claims: claims, classes: classes, namespaces: namespaces, usage: t.Usage,
-			virtualNodes: t.Dispatcher.virtualNodes, judge: &t.judge, judgements: rate.NewLimiter(judgementsPerSecond, judgementsBurst),
+			virtualNodes: t.Dispatcher.virtualNodes, judge: &t.Dispatcher.judge, judgements: rate.NewLimiter(judgementsPerSecond, judgementsBurst),
 			storage: func(superCluster, class string, size int64) bool {
 				return !shows(class) || t.Dispatcher.storage.sizes()[superCluster].Holds(class, size)
 			},
