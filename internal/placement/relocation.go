@@ -86,16 +86,9 @@ func (r *Relocation) String() string {
 // "" where the pod has room already, and no super cluster is known that would meet its demands better: something else
 // keeps it waiting. np is not changed.
 func Relocate(np *schedulerv1alpha1.NamespacePlacement, wish *Wish) (best Relocation, why string) {
-	staying, demands := map[string]slice.Amounts{}, false
-	for i := range np.Status.Placements {
-		p := &np.Status.Placements[i]
-		staying[p.Cluster] = StayingIn(p)
-		switch hasRoom := wish.mayBeIn(p.Cluster) && wish.Requests.Fits(staying[p.Cluster].Minus(wish.Used[p.Cluster])); {
-		case hasRoom && !wish.Unfit.Has(p.Cluster):
-			return Relocation{}, ""
-		case hasRoom:
-			demands = true
-		}
+	staying, fits, demands := wish.staying(np)
+	if fits {
+		return Relocation{}, ""
 	}
 	if why = wish.tooLarge(slice.Of(np.Spec.Quota)); why != "" {
 		return Relocation{}, why
@@ -123,6 +116,20 @@ func Relocate(np *schedulerv1alpha1.NamespacePlacement, wish *Wish) (best Reloca
 		}
 	}
 	return best, why
+}
+
+// staying returns what stays of np in each super cluster. fits is whether the pod has room in one that meets its
+// demands, demands whether it has room in one that does not.
+func (w *Wish) staying(np *schedulerv1alpha1.NamespacePlacement) (staying map[string]slice.Amounts, fits, demands bool) {
+	staying = map[string]slice.Amounts{}
+	for i := range np.Status.Placements {
+		p := &np.Status.Placements[i]
+		staying[p.Cluster] = StayingIn(p)
+		if w.mayBeIn(p.Cluster) && w.Requests.Fits(staying[p.Cluster].Minus(w.Used[p.Cluster])) {
+			fits, demands = fits || !w.Unfit.Has(p.Cluster), demands || w.Unfit.Has(p.Cluster)
+		}
+	}
+	return staying, fits, demands
 }
 
 // mayBeIn reports whether the pod's volumes allow it to run in a super cluster.

@@ -200,16 +200,8 @@ func (e *Events) Reconcile(ctx context.Context, key engine.Key, waited time.Dura
 	case superObject == nil || superEvent.InvolvedObject.UID != superObject.GetUID():
 		return 0, nil
 	}
-	owner, _ := tenancy.GetOwner(superObject)
-	about, ours := e.env.SuperKey(source.kind, superObject)
-	if !ours || !tenant.owns(owner, key.Namespace) {
-		return 0, nil
-	}
-	if strings.Contains(superEvent.Message, tenancy.TokenSecret(about.Name, owner.UID)) {
-		return 0, nil // the kubelet tried to mount the Secret before kind token created it; ReasonFailedToken reports failures of that
-	}
-	tenantObject, _ := tenant.Cache.Get(source.kind, key.Namespace, about.Name)
-	if tenantObject == nil || tenantObject.GetUID() != owner.UID || aboutAdded(superEvent, tenantObject) {
+	tenantObject := e.about(tenant, key, superEvent, source.kind, superObject)
+	if tenantObject == nil {
 		return 0, nil
 	}
 	event := TenantEvent(superEvent, tenantObject, e.env.ID)
@@ -217,6 +209,23 @@ func (e *Events) Reconcile(ctx context.Context, key engine.Key, waited time.Dura
 		return 0, nil
 	}
 	return 0, e.write(ctx, tenant, event)
+}
+
+// about returns the tenant's object that an Event about superObject is for, nil if it is for none.
+func (e *Events) about(tenant *Tenant, key engine.Key, superEvent *corev1.Event, kind string, superObject client.Object) client.Object {
+	owner, _ := tenancy.GetOwner(superObject)
+	about, ours := e.env.SuperKey(kind, superObject)
+	if !ours || !tenant.owns(owner, key.Namespace) {
+		return nil
+	}
+	if strings.Contains(superEvent.Message, tenancy.TokenSecret(about.Name, owner.UID)) {
+		return nil // the kubelet tried to mount the Secret before kind token created it; ReasonFailedToken reports failures of that
+	}
+	tenantObject, _ := tenant.Cache.Get(kind, key.Namespace, about.Name)
+	if tenantObject == nil || tenantObject.GetUID() != owner.UID || aboutAdded(superEvent, tenantObject) {
+		return nil
+	}
+	return tenantObject
 }
 
 // find returns the super Event of a key, and what it is about, nil if there is none.

@@ -78,6 +78,7 @@ func (e *Env) keys(kind string) []engine.Key {
 
 // Changed counts a change and returns the keys that it enqueues. Each change must be passed once.
 func (e *Env) Changed(change Change) []engine.Key {
+	e.arrived(&change)
 	keys := e.count(&change)
 	for _, wake := range e.kinds().wakes[change.Kind] {
 		keys = append(keys, wake(e, change)...)
@@ -85,25 +86,27 @@ func (e *Env) Changed(change Change) []engine.Key {
 	return keys
 }
 
-// count counts a change of the super cluster in the tally of its tenant, and ends the creation of what came up to a
-// tenant. It returns the key of an object that may have room now.
-func (e *Env) count(change *Change) []engine.Key {
-	if change.Side != SuperSide {
-		if row := e.customs.table().up[change.Kind]; row != nil && row.raises() {
-			object := change.object()
-			e.customs.creating.cancel(row.reserveKey(change.Tenant, row.nameOf(object.GetNamespace(), object.GetName())))
-		}
-		return nil
+// arrived ends the creation of an object of a SyncPolicy that a cache shows now: of one that came up to a tenant, or
+// went down.
+func (e *Env) arrived(change *Change) {
+	object := change.object()
+	if row := e.customs.table().up[change.Kind]; change.Side != SuperSide && row != nil && row.raises() {
+		e.customs.creating.cancel(row.reserveKey(change.Tenant, row.nameOf(object.GetNamespace(), object.GetName())))
 	}
-	spec := e.kinds().spec(change.Kind)
-	if isCustom(change.Kind) {
-		if e.customs.table().down[change.Kind] == nil {
-			return nil // its informer is ending, and nothing of it is counted any more
-		}
-		if key, ours := spec.superKey(change.object()); ours {
+	if change.Side == SuperSide && isCustom(change.Kind) {
+		if key, ours := e.kinds().spec(change.Kind).superKey(object); ours {
 			e.customs.creating.cancel(key)
 		}
 	}
+}
+
+// count counts a change of the super cluster in the tally of its tenant. It returns the key of an object that may have
+// room now.
+func (e *Env) count(change *Change) []engine.Key {
+	if change.Side != SuperSide || isCustom(change.Kind) && e.customs.table().down[change.Kind] == nil {
+		return nil // nothing is counted any more of a kind whose informer is ending
+	}
+	spec := e.kinds().spec(change.Kind)
 	var before, after engine.Key
 	var wasOurs, ours bool
 	if change.Old != nil {

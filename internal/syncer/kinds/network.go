@@ -186,16 +186,7 @@ func (n *network) see(e *Env) *seen {
 	if host, _, ok := hostOf(e.SuperHost); ok {
 		closed = append(closed, host)
 	}
-	var services []netip.Prefix
-	for _, object := range e.SuperCache.List(KindServiceCIDR) {
-		if ranges, ok := object.(*networkingv1.ServiceCIDR); ok {
-			services = append(services, parsePrefixes(ranges.Spec.CIDRs)...)
-		}
-	}
-	if e.ServiceCIDRs != nil {
-		services = append(services, e.ServiceCIDRs()...)
-	}
-	found := &seen{closed: Aggregate(closed, maxClosed), services: Aggregate(services, maxServices)}
+	found := &seen{closed: Aggregate(closed, maxClosed), services: Aggregate(e.serviceRanges(), maxServices)}
 	if nodes = disjoint(nodes); len(nodes) <= maxServers {
 		found.nodes = nodes
 	}
@@ -207,6 +198,20 @@ func (n *network) see(e *Env) *seen {
 		found.agents = found.nodes
 	}
 	return found
+}
+
+// serviceRanges returns the ranges of Services, of the super cluster and of all tenants, as far as they are known.
+func (e *Env) serviceRanges() []netip.Prefix {
+	var services []netip.Prefix
+	for _, object := range e.SuperCache.List(KindServiceCIDR) {
+		if ranges, ok := object.(*networkingv1.ServiceCIDR); ok {
+			services = append(services, parsePrefixes(ranges.Spec.CIDRs)...)
+		}
+	}
+	if e.ServiceCIDRs != nil {
+		services = append(services, e.ServiceCIDRs()...)
+	}
+	return services
 }
 
 // addressesOf returns the addresses of a node.

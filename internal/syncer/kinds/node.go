@@ -93,10 +93,10 @@ func (n *Nodes) reconcileNode(ctx context.Context, tenant *Tenant, key engine.Ke
 	case !used && (!inTenant || !isOurNode(tenantNode, n.env.ID)):
 		n.forget(key)
 		return 0, nil
-	case !inTenant && (!inSuper || !shown):
-		return 0, nil
-	case !inTenant:
+	case !inTenant && inSuper && shown:
 		return n.renewal(), ensureNode(ctx, n.env, tenant, key.Name)
+	case !inTenant:
+		return 0, nil
 	case !inSuper && isOurNode(tenantNode, n.env.ID) && tenantNode.DeletionTimestamp == nil:
 		return 0, n.removeGone(ctx, tenant, key, tenantNode)
 	}
@@ -104,10 +104,8 @@ func (n *Nodes) reconcileNode(ctx context.Context, tenant *Tenant, key engine.Ke
 	switch {
 	case after <= 0:
 		return 0, n.remove(ctx, tenant, tenantNode)
-	case !shown:
-		return after, nil // the tenant has made it, or its pods ended before this process began
-	case !inSuper:
-		return after, nil // the tenant holds it by a finalizer, or has made it
+	case !shown, !inSuper:
+		return after, nil // the tenant has made it, or holds it by a finalizer, or its pods ended before this process began
 	}
 	if err := n.update(ctx, tenant, superNode, tenantNode, set.share); err != nil {
 		return 0, err

@@ -280,15 +280,11 @@ func stepWithoutSuperPod(tenantPod *corev1.Pod, facts *Facts) Step {
 	}
 	nodeName := tenantPod.Spec.NodeName
 	elsewhere := nodeName != "" && !boundIn(tenantPod, facts.SuperCluster)
-	if tenantPod.DeletionTimestamp != nil {
-		if elsewhere || ptr.Deref(tenantPod.DeletionGracePeriodSeconds, 1) == 0 && len(tenantPod.Finalizers) > 0 && !awaitsEnd(tenantPod) {
-			// Another super cluster's, or it waits for finalizers. Without any, an API server has written the grace
-			// period of a deletion and was interrupted before it deleted the pod.
-			return StepNone
-		}
-		return StepRemoveTenant
-	}
 	switch {
+	case tenantPod.DeletionTimestamp != nil && (elsewhere || awaitsFinalizers(tenantPod)):
+		return StepNone
+	case tenantPod.DeletionTimestamp != nil:
+		return StepRemoveTenant
 	case elsewhere && tenancy.HasBinding(tenantPod):
 		return StepNone
 	case podutil.IsPodTerminal(tenantPod) && (elsewhere || !isCollected(tenantPod)):
@@ -352,6 +348,12 @@ const reasonCollected = "DeletionByPodGC"
 func isCollected(tenantPod *corev1.Pod) bool {
 	_, disrupted := podutil.GetPodCondition(&tenantPod.Status, corev1.DisruptionTarget)
 	return disrupted != nil && disrupted.Status == corev1.ConditionTrue && disrupted.Reason == reasonCollected
+}
+
+// awaitsFinalizers returns whether a pod that is being deleted waits for its finalizers alone. Without any, an API
+// server has written the grace period of a deletion and was interrupted before it deleted the pod.
+func awaitsFinalizers(tenantPod *corev1.Pod) bool {
+	return ptr.Deref(tenantPod.DeletionGracePeriodSeconds, 1) == 0 && len(tenantPod.Finalizers) > 0 && !awaitsEnd(tenantPod)
 }
 
 // awaitsEnd returns whether a controller keeps a pod that ran, by a finalizer, until it is finished, as Jobs do.

@@ -125,9 +125,18 @@ func dropOptional(spec *corev1.PodSpec, strange sets.Set[configRef]) {
 	drops := func(kind, name string, optional *bool) bool {
 		return ptr.Deref(optional, false) && strange.Has(configRef{kind, name})
 	}
+	dropOptionalVolumes(spec, drops)
+	podutil.VisitContainers(spec, podutil.AllContainers, func(container *corev1.Container, _ podutil.ContainerType) bool {
+		dropOptionalVariables(container, drops)
+		return true
+	})
 	spec.ImagePullSecrets = slices.DeleteFunc(spec.ImagePullSecrets, func(secret corev1.LocalObjectReference) bool {
 		return strange.Has(configRef{KindSecret, secret.Name}) // none of them is needed to start
 	})
+}
+
+// dropOptionalVolumes leaves empty volumes where drops says so.
+func dropOptionalVolumes(spec *corev1.PodSpec, drops func(kind, name string, optional *bool) bool) {
 	for i := range spec.Volumes {
 		switch volume := &spec.Volumes[i]; {
 		case volume.Secret != nil && drops(KindSecret, volume.Secret.SecretName, volume.Secret.Optional):
@@ -141,16 +150,17 @@ func dropOptional(spec *corev1.PodSpec, strange sets.Set[configRef]) {
 			})
 		}
 	}
-	podutil.VisitContainers(spec, podutil.AllContainers, func(container *corev1.Container, _ podutil.ContainerType) bool {
-		container.EnvFrom = slices.DeleteFunc(container.EnvFrom, func(source corev1.EnvFromSource) bool {
-			return source.SecretRef != nil && drops(KindSecret, source.SecretRef.Name, source.SecretRef.Optional) ||
-				source.ConfigMapRef != nil && drops(KindConfigMap, source.ConfigMapRef.Name, source.ConfigMapRef.Optional)
-		})
-		container.Env = slices.DeleteFunc(container.Env, func(variable corev1.EnvVar) bool {
-			from := variable.ValueFrom
-			return from != nil && (from.SecretKeyRef != nil && drops(KindSecret, from.SecretKeyRef.Name, from.SecretKeyRef.Optional) ||
-				from.ConfigMapKeyRef != nil && drops(KindConfigMap, from.ConfigMapKeyRef.Name, from.ConfigMapKeyRef.Optional))
-		})
-		return true
+}
+
+// dropOptionalVariables takes out the variables for which drops says so.
+func dropOptionalVariables(container *corev1.Container, drops func(kind, name string, optional *bool) bool) {
+	container.EnvFrom = slices.DeleteFunc(container.EnvFrom, func(source corev1.EnvFromSource) bool {
+		return source.SecretRef != nil && drops(KindSecret, source.SecretRef.Name, source.SecretRef.Optional) ||
+			source.ConfigMapRef != nil && drops(KindConfigMap, source.ConfigMapRef.Name, source.ConfigMapRef.Optional)
+	})
+	container.Env = slices.DeleteFunc(container.Env, func(variable corev1.EnvVar) bool {
+		from := variable.ValueFrom
+		return from != nil && (from.SecretKeyRef != nil && drops(KindSecret, from.SecretKeyRef.Name, from.SecretKeyRef.Optional) ||
+			from.ConfigMapKeyRef != nil && drops(KindConfigMap, from.ConfigMapKeyRef.Name, from.ConfigMapKeyRef.Optional))
 	})
 }

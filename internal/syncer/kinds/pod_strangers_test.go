@@ -2,7 +2,6 @@ package kinds_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -127,7 +126,7 @@ func TestStrangersStayOut(t *testing.T) {
 			getErr := p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "p"}, live)
 			if tc.refused != "" {
 				wait := &engine.WaitError{}
-				require.True(t, errors.As(err, &wait), "%v", err)
+				require.ErrorAs(t, err, &wait)
 				require.True(t, apierrors.IsNotFound(getErr))
 				require.Equal(t, "Warning FailedCreate Super cluster r1: the namespace has a "+tc.refused+" there that is not the tenant's: use another name", <-p.events.Events)
 				return
