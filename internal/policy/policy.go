@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -35,6 +36,12 @@ type Policy struct {
 }
 
 type objectLimit struct{ count, bytes int64 }
+
+const (
+	// minWriteRate and minWriteBurst keep a tenant working whatever its policy says: a burst of less than the largest
+	// object would count that for less than it is.
+	minWriteRate, minWriteBurst = 64 << 10, 4 << 20
+)
 
 // New compiles a TenantPolicy. The API server has validated it and set its defaults; an error means that it did not.
 func New(name string, spec *tenancyv1alpha1.TenantPolicySpec) (*Policy, error) {
@@ -182,6 +189,20 @@ func (p *Policy) ObjectLimit(resource string) (count, bytes int64, limited bool)
 		limit, limited = Default().objects[resource]
 	}
 	return limit.count, limit.bytes, limited
+}
+
+// WriteRate returns how many bytes syncers may write of the tenant into each super cluster, in a second and at once.
+func (p *Policy) WriteRate() (bytesPerSecond, burst int64) {
+	writes, shipped := &p.spec.Limits.Writes, &Default().spec.Limits.Writes
+	return rateOf(writes.BytesPerSecond, shipped.BytesPerSecond, minWriteRate), rateOf(writes.Burst, shipped.Burst, minWriteBurst)
+}
+
+// rateOf returns what a policy sets, or the shipped one where it is from before there was the field, within bounds.
+func rateOf(set, shipped resource.Quantity, least int64) int64 {
+	if set.IsZero() {
+		set = shipped
+	}
+	return min(max(set.Value(), least), math.MaxInt32)
 }
 
 // PoolCIDRs returns spec.network.poolCIDRs, which must not be changed.

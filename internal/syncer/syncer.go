@@ -113,10 +113,11 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	answers := &engage.Answers{}
 	s.super = &informers{client: super, live: live, unserved: s.unserved, changed: s.superChanged, filled: s.superFilled}
 	s.env = &kinds.Env{
-		ID: s.id, SuperUID: options.Identity.UID, Super: super, SuperCache: s.super, SuperHost: options.Super.Host, Answered: live.answered,
+		ID: s.id, SuperUID: options.Identity.UID, SuperCache: s.super, SuperHost: options.Super.Host, Answered: live.answered,
 		Tenant: s.tenant, Tenants: s.tenants, Look: s.look, MetaRecorder: mgr.GetEventRecorderFor("superpool-syncer"),
 		PodSecurityLevel: options.PodSecurityLevel, PodPatience: options.PodPatience, VNAgent: options.VNAgent, NodeLinger: options.NodeLinger, LeaseRenewal: options.LeaseRenewal, Clock: options.Engine.Clock, Metrics: options.Metrics,
 	}
+	s.env.LimitWrites(super)
 	if kinds.NamesHost(options.Super.Host) {
 		klog.FromContext(ctx).Info("The kubeconfig of the super cluster names its API server by a name: list the addresses that it resolves to in network.poolCIDRs of "+
 			"TenantPolicies, or pods may reach them", "superCluster", s.id, "host", options.Super.Host)

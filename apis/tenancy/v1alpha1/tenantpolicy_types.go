@@ -173,6 +173,12 @@ type TenantLimits struct {
 	// +kubebuilder:default={{resource:"configmaps",count:2000,bytes:"128Mi"},{resource:"secrets",count:2000,bytes:"64Mi"},{resource:"services",count:1000,bytes:"16Mi"},{resource:"endpointslices",count:2000,bytes:"64Mi"},{resource:"serviceaccounts",count:1000,bytes:"16Mi"},{resource:"networkpolicies",count:1000,bytes:"16Mi"},{resource:"ingresses",count:200,bytes:"8Mi"},{resource:"poddisruptionbudgets",count:500,bytes:"8Mi"},{resource:"volumesnapshots",count:200,bytes:"4Mi"},{resource:"pods",count:20000,bytes:"512Mi"}}
 	Objects []ObjectLimit `json:"objects,omitempty"`
 
+	// writes is how much syncers write of the tenant into each super cluster, whose etcd keeps all that is written for
+	// some minutes. What exceeds it waits.
+	// +optional
+	// +kubebuilder:default={}
+	Writes WriteRate `json:"writes"`
+
 	// nodes is the number of Nodes that the tenant has of each super cluster where spec.nodes of its VirtualCluster is
 	// Placed, the first by name. Those that its pods are on do not count.
 	// +optional
@@ -224,6 +230,19 @@ type ObjectLimit struct {
 	// bytes is their size together.
 	// +required
 	Bytes resource.Quantity `json:"bytes"`
+}
+
+// WriteRate bounds what is written in the course of time.
+type WriteRate struct {
+	// bytesPerSecond is the size of the objects that are written in a second, at least 64Ki. Each write counts the
+	// whole object, a pod that is created four times: it is bound and gets its status there.
+	// +optional
+	// +kubebuilder:default="512Ki"
+	BytesPerSecond resource.Quantity `json:"bytesPerSecond"`
+	// burst is what may be written at once, at least 4Mi.
+	// +optional
+	// +kubebuilder:default="64Mi"
+	Burst resource.Quantity `json:"burst"`
 }
 
 // PodRules is what the pods of a tenant may be. They hold for the pods in super clusters, after translation.

@@ -75,6 +75,29 @@ func TestEngineTriesAgain(t *testing.T) {
 	}
 }
 
+// TestWaitFor tries a key again when its precondition is met, however often that was put off: there is no backoff.
+func TestWaitFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		metrics, err := engine.NewMetrics(prometheus.NewRegistry())
+		require.NoError(t, err)
+		var tries []time.Duration
+		begin := time.Now()
+		made, err := engine.New(engine.Options{}, metrics, kind{reconcile: func(engine.Key, time.Duration) (time.Duration, error) {
+			tries = append(tries, time.Since(begin))
+			return 0, errors.Join(fmt.Errorf("update: %w", engine.WaitFor(time.Second, "a rate")), nil)
+		}})
+		require.NoError(t, err)
+		made.Add(engine.Key{Tenant: "a", Kind: "kind", Name: "1"})
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second+time.Second/2)
+		defer cancel()
+		require.NoError(t, made.Run(ctx))
+		require.Equal(t, []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second, 5 * time.Second}, tries)
+	})
+	require.Zero(t, engine.DelayOf(errors.Join(engine.WaitFor(time.Second, "a rate"), engine.Waitf("a cache"))), "the cache may be there earlier")
+	require.Zero(t, engine.DelayOf(nil))
+}
+
 // TestKindsOfOneName: what is behind a colon in a key is for the Kind of the name before it.
 func TestKindsOfOneName(t *testing.T) {
 	t.Parallel()

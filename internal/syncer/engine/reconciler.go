@@ -19,7 +19,10 @@ var errPanicked = errors.New("reconcile panicked")
 
 // WaitError reports an unmet precondition of a reconcile, such as a cache that lags or a dependency that does not exist
 // yet. The key is requeued with the backoff of a failure, but counted as result=wait and not logged as an error.
-type WaitError struct{ precondition string }
+type WaitError struct {
+	precondition string
+	after        time.Duration
+}
 
 // Error names the precondition.
 func (e *WaitError) Error() string { return "waiting for " + e.precondition }
@@ -27,6 +30,30 @@ func (e *WaitError) Error() string { return "waiting for " + e.precondition }
 // Waitf returns a WaitError. The format names the precondition, to be read after "waiting for".
 func Waitf(format string, args ...any) error {
 	return &WaitError{precondition: fmt.Sprintf(format, args...)}
+}
+
+// WaitFor returns a WaitError of a precondition that is met after that time: the key is requeued then, without backoff.
+func WaitFor(after time.Duration, precondition string) error {
+	return &WaitError{precondition: precondition, after: after}
+}
+
+// DelayOf returns after what time the preconditions of err are met (WaitFor), 0 if that is not known. Of a joined error
+// it is 0 unless it is known of all its parts.
+func DelayOf(err error) time.Duration {
+	var joined interface{ Unwrap() []error }
+	if !errors.As(err, &joined) {
+		var wait *WaitError
+		if errors.As(err, &wait) {
+			return wait.after
+		}
+		return 0
+	}
+	parts := joined.Unwrap()
+	least := DelayOf(parts[0])
+	for _, part := range parts[1:] {
+		least = min(least, DelayOf(part))
+	}
+	return least
 }
 
 // IsRefusal returns whether err is an API server's refusal of the object in the request: by admission, validation or
@@ -67,6 +94,10 @@ func (r *reconciler) Reconcile(ctx context.Context, key Key) (reconcile.Result, 
 		ctx = held
 	}
 	after, err := r.observed(ctx, key)
+	if delay := DelayOf(err); delay > 0 {
+		klog.FromContext(ctx).V(4).Info("Reconcile waits", "reason", logged(err), "after", delay)
+		return reconcile.Result{RequeueAfter: delay}, nil
+	}
 	if err != nil && after > 0 {
 		r.queue.AddAfter(key, after) // the backoff may be longer
 	}

@@ -95,6 +95,10 @@ func (e *Env) within(tenant *Tenant, key engine.Key, tenantObject, superObject, 
 // unadmit takes back admit for a write that failed; existing is that of admit. An object that exists already, or may
 // have been written in spite of the error, as one without answer, stays counted until the cache shows it.
 func (e *Env) unadmit(key engine.Key, existing client.Object, err error) {
+	if engine.DelayOf(err) > 0 { // nothing was sent
+		e.cancel(key, existing)
+		return
+	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || apierrors.IsAlreadyExists(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsServerTimeout(err) || apierrors.IsInternalError(err) {

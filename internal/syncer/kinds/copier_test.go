@@ -40,7 +40,7 @@ type pool struct {
 	tenant                  *kinds.Tenant
 	tenantCache, superCache cache
 	events                  *record.FakeRecorder
-	superClient             client.Client
+	superClient             client.WithWatch
 	namespace, quota        client.Object
 }
 

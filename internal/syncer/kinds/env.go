@@ -27,7 +27,7 @@ type Env struct {
 	// ID is the super cluster id, SuperUID the UID of its namespace kube-system.
 	ID       string
 	SuperUID types.UID
-	// Super reads and writes the super cluster, without a cache.
+	// Super reads and writes the super cluster, without a cache. In a syncer it is that of LimitWrites.
 	Super client.Client
 	// SuperCache holds the super cluster's Nodes and Events of pods, and of other kinds the objects with our ownership
 	// label.

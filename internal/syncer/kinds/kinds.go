@@ -90,7 +90,7 @@ func All(env *Env) []engine.Kind {
 	var reconcilers []engine.Kind
 	for i := range env.kinds().specs {
 		if spec := &env.kinds().specs[i]; spec.New != nil {
-			reconcilers = append(reconcilers, spec.New(env))
+			reconcilers = append(reconcilers, telling{spec.New(env), env})
 		}
 	}
 	return reconcilers
