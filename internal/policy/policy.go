@@ -38,6 +38,8 @@ type Policy struct {
 type objectLimit struct{ count, bytes int64 }
 
 const (
+	// namespaceBytes is what a super namespace may take, of those that there may be: 100 labels, twice.
+	namespaceBytes = 16 << 10
 	// minWriteRate and minWriteBurst keep a tenant working whatever its policy says: a burst of less than the largest
 	// object would count that for less than it is.
 	minWriteRate, minWriteBurst = 64 << 10, 4 << 20
@@ -174,7 +176,8 @@ func (p *Policy) Spec() *tenancyv1alpha1.TenantPolicySpec { return &p.spec }
 // together. resource is a plural name, such as configmaps. A resource that the policy does not list has the limit of
 // the shipped one; limited is false where that has none either. The Secrets with the tokens of pods are tokens: unless
 // they are listed, their count is that of pods and their bytes are those of secrets. Super namespaces are namespaces:
-// unless they are listed, their count is twice limits.namespaces, for those without a placement that hold Services.
+// unless they are listed, their count is twice limits.namespaces, for those without a placement that hold Services, and
+// their bytes follow from it.
 func (p *Policy) ObjectLimit(resource string) (count, bytes int64, limited bool) {
 	limit, limited := p.objects[resource]
 	switch {
@@ -184,7 +187,7 @@ func (p *Policy) ObjectLimit(resource string) (count, bytes int64, limited bool)
 		_, size, _ := p.ObjectLimit("secrets")
 		return pods, size, true
 	case resource == "namespaces":
-		return 2 * int64(p.spec.Limits.Namespaces), math.MaxInt64, true
+		return 2 * int64(p.spec.Limits.Namespaces), 3 * int64(p.spec.Limits.Namespaces) * namespaceBytes, true
 	default:
 		limit, limited = Default().objects[resource]
 	}

@@ -49,8 +49,10 @@ type Copy[T client.Object] struct {
 	// needs.
 	Translate func(env *Env, tenant *Tenant, tenantObject, superObject T) (Notice, error)
 	// Lesser returns what a super cluster has in the place of an object that the tenant's policy does not let in, false
-	// for nothing. An object that was let in before is left as it is. nil: nothing of any.
+	// for nothing. An object that was let in before is left as it is, unless it is Outdated. nil: nothing of any.
 	Lesser func(rules *Rules, object T) (T, bool)
+	// Outdated is whether an object that was let in before may allow what may not be any more.
+	Outdated bool
 	// Gone returns whether the tenant has no object of that name for which is returns true, with a Proof that its super
 	// object may be deleted; live is an empty object to read into. nil: the tenant's control plane lacks it.
 	Gone func(ctx context.Context, tenant *Tenant, name types.NamespacedName, live T, is func() bool) (proof.Proof, bool, error)
@@ -316,7 +318,7 @@ func (c *copier[T]) replace(ctx context.Context, tenant *Tenant, key engine.Key,
 // updateLesser updates what is in the place of an object that was not let in. The warning about that stays.
 func (c *copier[T]) updateLesser(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject, superObject T) error {
 	lesser, exists := c.Lesser(tenant.rules(), tenantObject)
-	if _, letIn := c.Lesser(tenant.rules(), superObject); !exists || letIn {
+	if _, letIn := c.Lesser(tenant.rules(), superObject); !exists || letIn && !c.Outdated {
 		return nil
 	}
 	desired, _, err := c.desired(tenant, lesser, superObject)

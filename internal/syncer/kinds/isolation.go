@@ -38,6 +38,9 @@ const (
 	isolationFloor = "superpool-isolation"
 	// maxIsolation bounds the policies that allow what isolated pods may do, in each direction.
 	maxIsolation = 16
+	// maxIsolationBytes bounds their size together, in each direction: each has the addresses of the pool, and the
+	// selectors of the tenant.
+	maxIsolationBytes = 32 << 10
 )
 
 func isolationSpec() Spec {
@@ -281,9 +284,17 @@ func IsolationPolicies(own []*networkingv1.NetworkPolicy, clusterKey string, con
 		if !ok {
 			closed = append(closed, string(direction))
 		}
+		allowing, size := make([]*networkingv1.NetworkPolicy, 0, len(unselected)), 0
 		for number, selector := range unselected {
-			policies = append(policies, isolationPolicy(direction, number, selector, clusterKey, confinement))
+			policy := isolationPolicy(direction, number, selector, clusterKey, confinement)
+			allowing, size = append(allowing, policy), size+policy.Size()
 		}
+		if size > maxIsolationBytes && len(allowing) > 1 {
+			bound = cmp.Or(bound, fmt.Sprintf("the policies that select the pods which no NetworkPolicy selects take %d bytes, and at most %d may", size, maxIsolationBytes))
+			closed = append(closed, string(direction))
+			continue
+		}
+		policies = append(policies, allowing...)
 	}
 	floor := &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: isolationFloor, Labels: map[string]string{LabelIsolation: "floor"}},

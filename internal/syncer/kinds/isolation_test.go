@@ -316,6 +316,36 @@ func TestIsolationBound(t *testing.T) {
 		"nothing is allowed to the pods of namespace web that no NetworkPolicy selects (Ingress, Egress)", <-p.events.Events)
 }
 
+// TestIsolationBytes: what allows something to pods that no policy selects has a bound, in each direction, however many
+// addresses the pool has. A namespace without policies is below it.
+func TestIsolationBytes(t *testing.T) {
+	t.Parallel()
+	var closed []string
+	for i := range 128 {
+		closed = append(closed, fmt.Sprintf("10.%d.%d.0/25", i, i), fmt.Sprintf("fd00:1111:2222:3333:4444:5555:%x:0/115", i))
+	}
+	wide := &kinds.Confinement{Ranges: kinds.NewRanges(prefixes(closed...), nil)}
+	ours, none, bound := kinds.IsolationPolicies(nil, clusterKey, wide)
+	require.Empty(t, none)
+	require.Empty(t, bound)
+	require.Len(t, ours, 3)
+	require.Greater(t, ours[0].Size(), 6<<10)
+
+	// Eight policies select the pods that none of these does.
+	var own []*networkingv1.NetworkPolicy
+	for i := range 3 {
+		own = append(own, policySelecting(fmt.Sprint(i), &metav1.LabelSelector{MatchLabels: map[string]string{fmt.Sprint("a", i): "", fmt.Sprint("b", i): ""}}, bothWays...))
+	}
+	ours, none, bound = kinds.IsolationPolicies(own, clusterKey, confinement())
+	require.Empty(t, none)
+	require.Empty(t, bound)
+	require.Len(t, ours, 17)
+	ours, none, bound = kinds.IsolationPolicies(own, clusterKey, wide)
+	require.Equal(t, []string{"Ingress", "Egress"}, none)
+	require.Regexp(t, `^the policies that select the pods which no NetworkPolicy selects take \d+ bytes, and at most 32768 may$`, bound)
+	require.Len(t, ours, 1, "the floor is there")
+}
+
 // TestIsolationOfHugeSelectors gives a namespace selectors that no quota of the super cluster bounds: they are refused
 // by their size, before anything is made of them, and by what is made of them.
 func TestIsolationOfHugeSelectors(t *testing.T) {

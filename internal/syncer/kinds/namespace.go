@@ -194,14 +194,13 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, assignment assi
 		return nil // a cache lags: its informer enqueues the key with the change (namespaceSpec, namespaceChanged)
 	}
 	owner := tenant.owner(key.Name, assignment.UID)
-	excess := policy.ExcessOfMetadata(tenantNamespace)
 	if superNamespace == nil {
-		if !n.env.bounded(tenant, key, tenantNamespace, excess) {
+		if !n.env.bounded(tenant, key, tenantNamespace, policy.ExcessOfMetadata(tenantNamespace)) {
 			return nil
 		}
 		created := &corev1.Namespace{}
-		n.write(tenant, tenantNamespace, created, assignment.State)
-		if !n.fits(tenant, key, tenantNamespace, created, assignment.State) {
+		n.write(tenant, tenantNamespace, created, assignment.State, true)
+		if !n.fits(tenant, key, tenantNamespace, created, nil, assignment.State) {
 			return nil // the deletion of a super namespace, or a change of the policy, enqueues the key
 		}
 		err := n.env.Super.Create(ctx, created)
@@ -230,21 +229,37 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, assignment assi
 	case actual.UID != owner.UID:
 		return n.replace(ctx, tenant, tenantNamespace, superNamespace, actual)
 	}
-	if n.env.bounded(tenant, key, tenantNamespace, excess) {
-		n.env.clearWarning(key)
-	}
-	desired := superNamespace.DeepCopy()
-	n.write(tenant, tenantNamespace, desired, assignment.State)
-	if !equality.Semantic.DeepEqual(superNamespace, desired) {
-		return n.env.done(ctx, KindNamespace, "update", n.env.Super.Update(ctx, desired))
+	if updated, err := n.update(ctx, tenant, key, tenantNamespace, superNamespace, assignment.State); err != nil || updated {
+		return err
 	}
 	return n.ensureQuota(ctx, tenant, owner, assignment)
 }
 
-// fits returns whether the tenant may have another super namespace here. vc-scheduler bounds those that are placed, not
+// update writes a super namespace of ours if it differs from the desired one, and returns whether it did. What of the
+// tenant does not fit stays as it is, and what Superpool sets is written all the same.
+func (n *Namespaces) update(ctx context.Context, tenant *Tenant, key engine.Key, tenantNamespace, superNamespace *corev1.Namespace, state assign.State) (bool, error) {
+	fits := n.env.bounded(tenant, key, tenantNamespace, policy.ExcessOfMetadata(tenantNamespace))
+	desired := superNamespace.DeepCopy()
+	n.write(tenant, tenantNamespace, desired, state, fits)
+	if fits && !equality.Semantic.DeepEqual(superNamespace, desired) && !n.fits(tenant, key, tenantNamespace, desired, superNamespace, state) {
+		fits, desired = false, superNamespace.DeepCopy()
+		n.write(tenant, tenantNamespace, desired, state, false)
+	}
+	if equality.Semantic.DeepEqual(superNamespace, desired) {
+		if fits {
+			n.env.clearWarning(key)
+		}
+		return false, nil
+	}
+	err := n.env.Super.Update(ctx, desired)
+	n.env.unadmit(key, superNamespace, err)
+	return true, n.env.done(ctx, KindNamespace, "update", err)
+}
+
+// fits returns whether the tenant may have another super namespace here, or this change of existing. vc-scheduler bounds those that are placed, not
 // those that were placed and those for Services: so the former find room when the latter have filled theirs. Without a
 // pool nobody else bounds any.
-func (n *Namespaces) fits(tenant *Tenant, key engine.Key, tenantNamespace, created *corev1.Namespace, state assign.State) bool {
+func (n *Namespaces) fits(tenant *Tenant, key engine.Key, tenantNamespace, desired *corev1.Namespace, existing client.Object, state assign.State) bool {
 	rules := tenant.Policy.Get()
 	objects, bytes, limited := rules.ObjectLimit(resourceOf(KindNamespace))
 	switch {
@@ -253,7 +268,7 @@ func (n *Namespaces) fits(tenant *Tenant, key engine.Key, tenantNamespace, creat
 	case state == assign.Placed:
 		objects += int64(rules.Spec().Limits.Namespaces)
 	}
-	return !limited || n.env.within(tenant, key, tenantNamespace, created, nil, limit{amount{objects, bytes}, "limits.namespaces of TenantPolicy " + rules.Name()})
+	return !limited || n.env.within(tenant, key, tenantNamespace, desired, existing, limit{amount{objects, bytes}, "limits.namespaces of TenantPolicy " + rules.Name()})
 }
 
 // replace deletes the super namespace of a namespace that was deleted and created again, after live reads of that, and
@@ -296,12 +311,12 @@ func (n *Namespaces) warnTerminating(tenant *Tenant, key engine.Key, tenantNames
 		n.env.ID, superNamespace.DeletionTimestamp.UTC().Format(time.RFC3339)))
 }
 
-// write sets superNamespace to the desired super namespace for a state. Labels and annotations of a namespace that has
-// more of them than go down stay as they are.
-func (n *Namespaces) write(tenant *Tenant, tenantNamespace, superNamespace *corev1.Namespace, state assign.State) {
+// write sets superNamespace to the desired super namespace for a state. Labels and annotations of the tenant's stay as
+// they are unless they fit.
+func (n *Namespaces) write(tenant *Tenant, tenantNamespace, superNamespace *corev1.Namespace, state assign.State, fit bool) {
 	level := n.env.podSecurityLevel(tenant)
 	switch {
-	case policy.ExcessOfMetadata(tenantNamespace) == "":
+	case fit:
 		SuperNamespace(tenantNamespace, superNamespace, tenant.owner(tenantNamespace.Name, tenantNamespace.UID), tenant.rules(), level)
 	case level != "":
 		metav1.SetMetaDataLabel(&superNamespace.ObjectMeta, labelPodSecurity, level)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -442,4 +443,50 @@ func TestManySuperNamespaces(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1, waiting)
+}
+
+// TestNamespaceThatGrows: a change of a super namespace counts as its creation does, and what Superpool sets in it is
+// written all the same.
+func TestNamespaceThatGrows(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	p.placed(t)
+	p.tenant.Policy = &policy.Ref{}
+	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+		spec.Limits.Objects = []tenancyv1alpha1.ObjectLimit{{Resource: "namespaces", Count: 10, Bytes: resource.MustParse("4Ki")}}
+	}))
+	p.superCache[kinds.KindNamespace], p.superCache[kinds.KindQuota] = nil, nil
+	reconcile := func(labels map[string]string) *corev1.Namespace {
+		t.Helper()
+		p.tenantCache[kinds.KindNamespace] = []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "ns-uid", Labels: labels}}}
+		_, err := p.kind(kinds.KindNamespace).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"}, 0)
+		require.NoError(t, err)
+		made := &corev1.Namespace{}
+		require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Name: clusterKey + "-web"}, made))
+		var before client.Object
+		if shown := p.superCache[kinds.KindNamespace]; len(shown) > 0 {
+			before = shown[0]
+		}
+		p.env.Changed(kinds.Change{Kind: kinds.KindNamespace, Side: kinds.SuperSide, Old: before, Current: made})
+		p.superCache[kinds.KindNamespace] = []client.Object{made}
+		return made
+	}
+	require.Equal(t, "a", reconcile(map[string]string{"team": "a"}).Labels["label.tenancy.x-k8s.io/team"])
+	require.Empty(t, p.told())
+	for range 2 {
+		made := reconcile(manyLabels(100))
+		require.Len(t, made.Labels, len(reconcile(map[string]string{"team": "a"}).Labels), "they stay")
+	}
+	reconcile(manyLabels(100))
+	events := p.told()
+	require.NotEmpty(t, events)
+	require.Regexp(t, `^Warning TenantLimit Super cluster r1: namespaces of \d+ bytes exist, this one adds \d+, and at most 4096 are allowed \(limits.namespaces of TenantPolicy small\)$`, events[0])
+	made := p.superCache[kinds.KindNamespace][0].(*corev1.Namespace)
+	made.Annotations["tenancy.x-k8s.io/services-only"] = "true"
+	require.False(t, kinds.ServicesOnly(reconcile(manyLabels(100))), "what is ours is written")
+	reconcile(manyLabels(100))
+	p.told()
+	reconcile(manyLabels(100))
+	require.Empty(t, p.told(), "it is told once")
+	require.Equal(t, "b", reconcile(map[string]string{"team": "b"}).Labels["label.tenancy.x-k8s.io/team"])
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/tenancy"
@@ -25,20 +26,42 @@ func networkPolicies() Copy[*networkingv1.NetworkPolicy] {
 		SuperLabels: "!" + LabelIsolation,
 		Foreign:     func(superPolicy client.Object) bool { return superPolicy.GetLabels()[LabelIsolation] != "" },
 		Translate:   translateNetworkPolicy,
+		Lesser: func(_ *Rules, policy *networkingv1.NetworkPolicy) (*networkingv1.NetworkPolicy, bool) {
+			closed := withoutRules(policy)
+			closed.ObjectMeta = policy.ObjectMeta
+			return closed, len(policy.Spec.Ingress)+len(policy.Spec.Egress) > 0
+		},
+		Outdated: true,
 	}
 }
 
 func translateNetworkPolicy(env *Env, tenant *Tenant, tenantPolicy, superPolicy *networkingv1.NetworkPolicy) (Notice, error) {
 	confinement := env.confinement(tenant)
 	if bound := exceededByRules(&tenantPolicy.Spec); bound != "" && confinement != nil {
-		SuperNetworkPolicy(withoutRules(tenantPolicy), superPolicy, tenant.Key, confinement)
+		closePolicy(tenantPolicy, superPolicy, tenant.Key, confinement)
 		return Notice{tenancy.ReasonPolicyForbids, bound + ": nothing is allowed to the pods that the policy selects"}, nil
 	}
 	lost := SuperNetworkPolicy(tenantPolicy, superPolicy, tenant.Key, confinement)
+	if size := superPolicy.Spec.Size(); size > maxPolicyBytes {
+		closePolicy(tenantPolicy, superPolicy, tenant.Key, confinement)
+		return Notice{ReasonTenantLimit, fmt.Sprintf(
+			"the policy takes %d bytes there, and at most %d go down: nothing is allowed to the pods that it selects", size, maxPolicyBytes)}, nil
+	}
 	if len(lost) == 0 {
 		return Notice{}, nil
 	}
 	return Notice{ReasonNetworkPolicyNarrowed, fmt.Sprintf("ipBlocks %s are addresses of the pool, which pods may not reach: they are left out", someOf(lost))}, nil
+}
+
+// closePolicy sets superPolicy to one that allows nothing to the pods which the tenant's selects, or to all of the
+// namespace if its selector is too large.
+func closePolicy(tenantPolicy, superPolicy *networkingv1.NetworkPolicy, clusterKey string, confinement *Confinement) {
+	closed := withoutRules(tenantPolicy)
+	SuperNetworkPolicy(closed, superPolicy, clusterKey, confinement)
+	if superPolicy.Spec.Size() > maxPolicyBytes {
+		closed.Spec.PodSelector = metav1.LabelSelector{}
+		SuperNetworkPolicy(closed, superPolicy, clusterKey, confinement)
+	}
 }
 
 // someOf returns a list for an Event, the first maxLost of it.
@@ -56,6 +79,9 @@ const (
 	// maxExcepts the exceptions of all their ipBlocks. Each block and each rule may become one with maxClosed
 	// exceptions.
 	maxRules, maxPeers, maxExcepts = 200, 500, 500
+	// maxPolicyBytes bounds the spec of a policy after translation: it is written again with each change of the pool's
+	// addresses.
+	maxPolicyBytes = 256 << 10
 )
 
 // exceededByRules returns which bound the rules of a policy exceed, "" for none.

@@ -1,6 +1,7 @@
 package kinds_test
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
@@ -16,6 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -411,4 +415,80 @@ func (u unfilled) Get(kind, namespace, name string) (client.Object, bool) {
 		return nil, false
 	}
 	return u.cache.Get(kind, namespace, name)
+}
+
+// TestLargeNetworkPolicy: a policy that becomes too large below, or does not fit beside others, is there without its
+// rules: an earlier one knows nothing of new addresses of the pool.
+func TestLargeNetworkPolicy(t *testing.T) {
+	t.Parallel()
+	// A selector of n values of 60 bytes, in a rule.
+	rules := func(n int) egressRules {
+		var values []string
+		for i := range n {
+			values = append(values, fmt.Sprintf("%060d", i))
+		}
+		return egressRules{{To: peers{selectorPeer(nil, matching(need("k", opIn, values...)))}}}
+	}
+	for _, tc := range []struct {
+		name     string
+		rules    egressRules
+		selector metav1.LabelSelector
+		change   func(*tenancyv1alpha1.TenantPolicySpec)
+		want     string
+	}{
+		{name: "as large as may be", rules: rules(4000)},
+		{name: "too large", rules: rules(5000), want: `^Warning TenantLimit Super cluster r1: the policy takes \d+ bytes there, and at most 262144 go down: nothing is allowed to the pods that it selects$`},
+		{
+			name: "a selector that is too large", rules: rules(1), selector: *rules(5000)[0].To[0].PodSelector,
+			want: `^Warning TenantLimit Super cluster r1: the policy takes \d+ bytes there, and at most 262144 go down: nothing is allowed to the pods that it selects$`,
+		},
+		{
+			name: "too large beside others", rules: rules(1000), change: func(spec *tenancyv1alpha1.TenantPolicySpec) {
+				spec.Limits.Objects = []tenancyv1alpha1.ObjectLimit{{Resource: "networkpolicies", Count: 10, Bytes: resource.MustParse("32Ki")}}
+			},
+			want: `^Warning TenantLimit Super cluster r1: networkpolicies of \d+ bytes exist, this one adds \d+, and at most 32768 are allowed \(limits.objects of TenantPolicy small\)$`,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			p.placed(t)
+			p.tenant.Policy = &policy.Ref{}
+			p.tenant.Policy.Set(policyWith(t, tc.change))
+			tenantPolicy := &networkingv1.NetworkPolicy{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "policy-uid"},
+				Spec:       networkingv1.NetworkPolicySpec{Egress: egressRules{{}}, PolicyTypes: bothWays},
+			}
+			p.tenantCache[kinds.KindNetworkPolicy] = []client.Object{tenantPolicy}
+			reconcile := func() *networkingv1.NetworkPolicy {
+				t.Helper()
+				live := &networkingv1.NetworkPolicy{}
+				for range 3 {
+					_, err := p.kind(kinds.KindNetworkPolicy).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNetworkPolicy, Namespace: "web", Name: "front"}, 0)
+					require.NoError(t, err)
+					require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}, live))
+					p.superCache[kinds.KindNetworkPolicy] = []client.Object{live}
+				}
+				return live
+			}
+			require.NotEmpty(t, reconcile().Spec.Egress)
+			require.Empty(t, p.told())
+			tenantPolicy.Spec.Egress, tenantPolicy.Spec.PodSelector = tc.rules, tc.selector
+			live := reconcile()
+			require.Less(t, live.Size(), 300<<10)
+			events := p.told()
+			if tc.want == "" {
+				require.NotEmpty(t, live.Spec.Egress)
+				require.Empty(t, events)
+				return
+			}
+			require.Empty(t, live.Spec.Egress)
+			require.Equal(t, bothWays, live.Spec.PolicyTypes)
+			require.NotEmpty(t, events)
+			require.LessOrEqual(t, len(events), 2, "what it adds to differs once")
+			require.Regexp(t, tc.want, events[0])
+			tenantPolicy.Spec.Egress, tenantPolicy.Spec.PodSelector = egressRules{{}}, metav1.LabelSelector{}
+			require.NotEmpty(t, reconcile().Spec.Egress, "it is down again")
+		})
+	}
 }
