@@ -1,7 +1,6 @@
 package policy_test
 
 import (
-	"math"
 	"net/netip"
 	"testing"
 
@@ -58,6 +57,25 @@ func TestAllowsMetadata(t *testing.T) {
 	}
 }
 
+// TestWriteRate reads limits.writes, of policies from before there was the field, too, and within bounds.
+func TestWriteRate(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		rate, burst         string
+		wantRate, wantBurst int64
+	}{
+		{"512Ki", "64Mi", 512 << 10, 64 << 20},
+		{"0", "0", 512 << 10, 64 << 20},
+		{"1", "-1", 64 << 10, 4 << 20},
+		{"1Ei", "1Ei", 1<<31 - 1, 1<<31 - 1},
+	} {
+		rate, burst := policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+			spec.Limits.Writes = tenancyv1alpha1.WriteRate{BytesPerSecond: resource.MustParse(tc.rate), Burst: resource.MustParse(tc.burst)}
+		}).WriteRate()
+		require.Equal(t, []int64{tc.wantRate, tc.wantBurst}, []int64{rate, burst}, tc)
+	}
+}
+
 func TestObjectLimit(t *testing.T) {
 	t.Parallel()
 	changed := policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
@@ -72,10 +90,10 @@ func TestObjectLimit(t *testing.T) {
 	for name, want := range map[string]limit{
 		"configmaps": {1, 1024, true},
 		"leases":     {0, 0, true},
-		"secrets":    {2000, 64 << 20, true},
-		"pods":       {20000, 512 << 20, true},
-		"tokens":     {20000, 64 << 20, true},
-		"namespaces": {400, math.MaxInt64, true},
+		"secrets":    {2000, 12 << 20, true},
+		"pods":       {20000, 64 << 20, true},
+		"tokens":     {20000, 12 << 20, true},
+		"namespaces": {400, 600 * 16 << 10, true},
 		"others":     {},
 	} {
 		count, bytes, limited := changed.ObjectLimit(name)

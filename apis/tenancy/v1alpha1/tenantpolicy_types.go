@@ -163,14 +163,14 @@ type TenantLimits struct {
 	AnswerBytes resource.Quantity `json:"answerBytes"`
 
 	// objects bounds the objects of the tenant in each super cluster. A resource that is not listed has the limit of
-	// the shipped policy, or none where that has none either. Secrets with the tokens of pods are tokens: their limit
-	// is the count of pods and the bytes of secrets. Super namespaces are namespaces: their limit is twice that of
-	// placements, and those with a placement have as many more.
+	// the shipped policy, or none where that has none either. Secrets with the tokens of pods are tokens: unless they
+	// are listed, their limit is the count of pods and the bytes of secrets. Super namespaces are namespaces: their
+	// limit is twice that of placements, and those with a placement have as many more; each may take 16Ki.
 	// +optional
 	// +listType=map
 	// +listMapKey=resource
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:default={{resource:"configmaps",count:2000,bytes:"128Mi"},{resource:"secrets",count:2000,bytes:"64Mi"},{resource:"services",count:1000,bytes:"16Mi"},{resource:"endpointslices",count:2000,bytes:"64Mi"},{resource:"serviceaccounts",count:1000,bytes:"16Mi"},{resource:"networkpolicies",count:1000,bytes:"16Mi"},{resource:"ingresses",count:200,bytes:"8Mi"},{resource:"poddisruptionbudgets",count:500,bytes:"8Mi"},{resource:"volumesnapshots",count:200,bytes:"4Mi"},{resource:"pods",count:20000,bytes:"512Mi"}}
+	// +kubebuilder:default={{resource:"configmaps",count:2000,bytes:"20Mi"},{resource:"secrets",count:2000,bytes:"12Mi"},{resource:"services",count:1000,bytes:"4Mi"},{resource:"endpointslices",count:2000,bytes:"12Mi"},{resource:"serviceaccounts",count:1000,bytes:"4Mi"},{resource:"networkpolicies",count:1000,bytes:"8Mi"},{resource:"ingresses",count:200,bytes:"2Mi"},{resource:"poddisruptionbudgets",count:500,bytes:"2Mi"},{resource:"volumesnapshots",count:200,bytes:"2Mi"},{resource:"pods",count:20000,bytes:"64Mi"},{resource:"tokens",count:20000,bytes:"32Mi"}}
 	Objects []ObjectLimit `json:"objects,omitempty"`
 
 	// writes is how much syncers write of the tenant into each super cluster, whose etcd keeps all that is written for

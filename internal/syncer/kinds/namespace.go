@@ -256,9 +256,9 @@ func (n *Namespaces) update(ctx context.Context, tenant *Tenant, key engine.Key,
 	return true, n.env.done(ctx, KindNamespace, "update", err)
 }
 
-// fits returns whether the tenant may have another super namespace here, or this change of existing. vc-scheduler bounds those that are placed, not
-// those that were placed and those for Services: so the former find room when the latter have filled theirs. Without a
-// pool nobody else bounds any.
+// fits returns whether the tenant may have another super namespace here, or this change of existing. vc-scheduler
+// bounds those that are placed, not those that were placed and those for Services: so the former find room when the
+// latter have filled theirs. Without a pool nobody else bounds any.
 func (n *Namespaces) fits(tenant *Tenant, key engine.Key, tenantNamespace, desired *corev1.Namespace, existing client.Object, state assign.State) bool {
 	rules := tenant.Policy.Get()
 	objects, bytes, limited := rules.ObjectLimit(resourceOf(KindNamespace))

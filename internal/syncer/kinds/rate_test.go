@@ -77,8 +77,12 @@ func TestWriteRate(t *testing.T) {
 		name  string
 		write func(ctx context.Context, super client.Client, object client.Object) error
 	}{
-		{"create", func(ctx context.Context, super client.Client, object client.Object) error { return super.Create(ctx, object) }},
-		{"update", func(ctx context.Context, super client.Client, object client.Object) error { return super.Update(ctx, object) }},
+		{"create", func(ctx context.Context, super client.Client, object client.Object) error {
+			return super.Create(ctx, object)
+		}},
+		{"update", func(ctx context.Context, super client.Client, object client.Object) error {
+			return super.Update(ctx, object)
+		}},
 		{"patch", func(ctx context.Context, super client.Client, object client.Object) error {
 			return super.Patch(ctx, object, client.MergeFrom(&corev1.ConfigMap{}))
 		}},
