@@ -195,24 +195,11 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, assignment assi
 	}
 	owner := tenant.owner(key.Name, assignment.UID)
 	if superNamespace == nil {
-		if !n.env.bounded(tenant, key, tenantNamespace, policy.ExcessOfMetadata(tenantNamespace)) {
-			return nil
+		live, err := n.create(ctx, tenant, key, tenantNamespace, assignment.State)
+		if err != nil || live == nil {
+			return err
 		}
-		created := &corev1.Namespace{}
-		n.write(tenant, tenantNamespace, created, assignment.State, true)
-		if !n.fits(tenant, key, tenantNamespace, created, nil, assignment.State) {
-			return nil // the deletion of a super namespace, or a change of the policy, enqueues the key
-		}
-		err := n.env.Super.Create(ctx, created)
-		n.env.unadmit(key, nil, err)
-		if !apierrors.IsAlreadyExists(err) {
-			return n.env.done(ctx, KindNamespace, "create", err)
-		}
-		// It has another owner, or the cache lags: a live read tells which.
-		superNamespace = &corev1.Namespace{}
-		if err := n.env.Super.Get(ctx, client.ObjectKeyFromObject(created), superNamespace); err != nil {
-			return fmt.Errorf("reading super namespace %s: %w", created.Name, err)
-		}
+		superNamespace = live
 	}
 	if err := n.env.relabel(ctx, KindNamespace, superNamespace, owner); err != nil {
 		return err
@@ -233,6 +220,30 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, assignment assi
 		return err
 	}
 	return n.ensureQuota(ctx, tenant, owner, assignment)
+}
+
+// create creates a super namespace, if it fits. If one of that name exists that the cache does not have, it returns
+// that one, else nil.
+func (n *Namespaces) create(ctx context.Context, tenant *Tenant, key engine.Key, tenantNamespace *corev1.Namespace, state assign.State) (*corev1.Namespace, error) {
+	if !n.env.bounded(tenant, key, tenantNamespace, policy.ExcessOfMetadata(tenantNamespace)) {
+		return nil, nil //nolint:nilnil // none was made, and none is in the way
+	}
+	created := &corev1.Namespace{}
+	n.write(tenant, tenantNamespace, created, state, true)
+	if !n.fits(tenant, key, tenantNamespace, created, nil, state) {
+		return nil, nil //nolint:nilnil // the deletion of a super namespace, or a change of the policy, enqueues the key
+	}
+	err := n.env.Super.Create(ctx, created)
+	n.env.unadmit(key, nil, err)
+	if !apierrors.IsAlreadyExists(err) {
+		return nil, n.env.done(ctx, KindNamespace, "create", err)
+	}
+	// It has another owner, or the cache lags: a live read tells which.
+	live := &corev1.Namespace{}
+	if err := n.env.Super.Get(ctx, client.ObjectKeyFromObject(created), live); err != nil {
+		return nil, fmt.Errorf("reading super namespace %s: %w", created.Name, err)
+	}
+	return live, nil
 }
 
 // update writes a super namespace of ours if it differs from the desired one, and returns whether it did. What of the
