@@ -37,9 +37,17 @@ func (c classes) all() bool {
 func offers(spec *tenancyv1alpha1.TenantPolicySpec) map[string]classes {
 	return map[string]classes{
 		StorageClasses: setOf(spec.Pods.StorageClasses), RuntimeClasses: setOf(spec.Pods.RuntimeClasses),
-		PriorityClasses: setOf(spec.Offers.PriorityClasses), IngressClasses: setOf(append(slices.Clone(spec.Traffic.IngressClasses), spec.Traffic.IngressClass)),
-		DeviceClasses: setOf(spec.Offers.DeviceClasses), VolumeSnapshotClasses: setOf(spec.Offers.VolumeSnapshotClasses),
+		PriorityClasses: namesOf(spec.Offers.PriorityClasses), IngressClasses: setOf(append(slices.Clone(spec.Traffic.IngressClasses), spec.Traffic.IngressClass)),
+		DeviceClasses: namesOf(spec.Offers.DeviceClasses), VolumeSnapshotClasses: setOf(spec.Offers.VolumeSnapshotClasses),
 	}
+}
+
+// namesOf is setOf for a list in which AllClasses means nothing: the API server refuses it. PriorityClasses of the
+// operator's own, and system-*, are not for tenants, and no policy means all of them.
+func namesOf(names []string) classes {
+	set := classes(setOf(names))
+	delete(set, AllClasses)
+	return set
 }
 
 // Offers returns the names of the objects of a resource that super clusters may offer to the tenant, sorted, and

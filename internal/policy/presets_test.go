@@ -71,6 +71,7 @@ func TestAllClasses(t *testing.T) {
 	rules := policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 		spec.Pods.StorageClasses = []string{"", policy.AllClasses}
 		spec.Offers.VolumeSnapshotClasses = []string{"", "hourly"}
+		spec.Offers.PriorityClasses, spec.Offers.DeviceClasses = []string{policy.AllClasses}, []string{policy.AllClasses}
 	})
 	for _, tc := range []struct {
 		resource, name string
@@ -81,6 +82,8 @@ func TestAllClasses(t *testing.T) {
 		{policy.VolumeSnapshotClasses, "hourly", true},
 		{policy.VolumeSnapshotClasses, "daily", false},
 		{policy.IngressClasses, "nginx", false},
+		{policy.PriorityClasses, "system-node-critical", false},
+		{policy.DeviceClasses, "gpu", false},
 	} {
 		require.Equal(t, tc.may, rules.MayOffer(tc.resource, tc.name), "%s of %s", tc.name, tc.resource)
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -32,7 +31,6 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenancy"
-	"github.com/superpool/superpool/internal/virtualclusters"
 )
 
 // Options configure a Syncer.
@@ -130,7 +128,6 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	if s.env.Assignments, err = s.assignments(mgr, meta, &options); err != nil {
 		return nil, err
 	}
-	s.env.ServiceCIDRs = serviceCIDRsIn(ctx, mgr.GetClient())
 	s.env.Missing = missingIn(mgr.GetClient(), meta)
 	if err := errors.Join(options.Metrics.SuperCluster(live.answered), options.Metrics.MissingVirtualClusters(s.env.MissingVirtualClusters)); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
@@ -189,22 +186,6 @@ func missingIn(cached client.Reader, meta *proof.ControlPlane) func(context.Cont
 		}
 		_, lacks, err := meta.Lacks(ctx, name, vc, is)
 		return lacks, err //nolint:wrapcheck // it names what was read
-	}
-}
-
-// serviceCIDRsIn returns what reads the ranges of all tenants' Services. What is no range closes nothing: the tenant's
-// own connection says so.
-func serviceCIDRsIn(ctx context.Context, cached client.Reader) func() []netip.Prefix {
-	return func() (all []netip.Prefix) {
-		var list tenancyv1alpha1.VirtualClusterList
-		if err := cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-			klog.FromContext(ctx).Error(err, "Listing VirtualClusters: the ranges of their Services are not closed to others until the next look")
-		}
-		for i := range list.Items {
-			ranges, _ := virtualclusters.ServiceCIDRs(&list.Items[i])
-			all = append(all, ranges...)
-		}
-		return all
 	}
 }
 

@@ -175,19 +175,18 @@ type SyncLimits struct {
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('1Mi')) <= 0",message="bytes is 0 to 1Mi"
 	Bytes resource.Quantity `json:"bytes"`
 
-	// totalObjects is how many objects of all namespaces of a tenant together go down to a super cluster. With scope
-	// Namespaces it bounds nothing more than objects does.
+	// totalObjects is how many objects of all namespaces of a tenant together go down to a super cluster, by default
+	// 1000, or objects if that is more. With scope Namespaces it bounds nothing more than objects does.
 	// +optional
-	// +kubebuilder:default=1000
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	TotalObjects int32 `json:"totalObjects,omitempty"`
 
-	// totalBytes is how large the copies of all namespaces of a tenant together may be in a super cluster, about.
+	// totalBytes is how large the copies of all namespaces of a tenant together may be in a super cluster, about, by
+	// default 16Mi.
 	// +optional
-	// +kubebuilder:default="16Mi"
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1')) >= 0 && quantity(string(self)).compareTo(quantity('1Gi')) <= 0",message="totalBytes is 1 to 1Gi"
-	TotalBytes resource.Quantity `json:"totalBytes,omitempty"`
+	TotalBytes *resource.Quantity `json:"totalBytes,omitempty"`
 }
 
 // Conditions of a SyncPolicy.

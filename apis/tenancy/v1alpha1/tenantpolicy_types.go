@@ -431,13 +431,14 @@ type OfferRules struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.all(n, !n.startsWith('system-'))",message="classes system-* are not for tenants"
+	// +kubebuilder:validation:XValidation:rule="self.all(n, !n.startsWith('system-') && n != '*')",message="classes system-* are not for tenants, and others are listed by name"
 	PriorityClasses []string `json:"priorityClasses,omitempty"`
 	// deviceClasses lists DeviceClasses, where resource.k8s.io/v1 is served.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="!('*' in self)",message="classes are listed by name"
 	DeviceClasses []string `json:"deviceClasses,omitempty"`
 	// volumeSnapshotClasses lists VolumeSnapshotClasses, where super cluster and tenant have the CRD. VolumeSnapshots
 	// may name these; "*" stands for all of them, and "" for the super cluster's default class, of those that name

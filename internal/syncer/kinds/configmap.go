@@ -25,8 +25,8 @@ func configMaps() Copy[*corev1.ConfigMap] {
 		SuperName:  superConfigMapName,
 		TenantName: tenantConfigMapName,
 		Skip:       func(tenantConfigMap *corev1.ConfigMap) bool { return tenantConfigMap.Name == tenantRootCA },
-		Recreate: func(_ *Tenant, tenantConfigMap, superConfigMap *corev1.ConfigMap) bool {
-			return isFrozen(tenantConfigMap.Immutable, superConfigMap.Immutable) && !sameData(tenantConfigMap, superConfigMap)
+		Frozen: func(superConfigMap, desired *corev1.ConfigMap) bool {
+			return ptr.Deref(superConfigMap.Immutable, false) && !sameData(superConfigMap, desired)
 		},
 		Translate: plain(SuperConfigMap),
 	}

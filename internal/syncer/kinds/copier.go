@@ -41,6 +41,9 @@ type Copy[T client.Object] struct {
 	// Recreate returns whether a super object cannot be updated to the desired one, and must be deleted and created
 	// again; nil never does so.
 	Recreate func(tenant *Tenant, tenantObject, superObject T) bool
+	// Frozen returns whether the API server refuses to update superObject to desired, since somebody has made it
+	// immutable: once that is admitted, it is deleted, and created again. nil: it refuses none.
+	Frozen func(superObject, desired T) bool
 	// Explain returns for the tenant why the super cluster refused an object and what to do, "" to use the message of
 	// err; nil has none.
 	Explain func(tenantObject T, err error) string
@@ -77,7 +80,7 @@ func Copied[T client.Object](c Copy[T]) Spec {
 		Name: c.Name, Scope: c.Scope, Tenant: watchAll(c.New()), Super: super, SuperKey: c.superKey, Wakes: c.Wakes, Indexes: c.Indexes, Cleared: c.Scope == ScopePlaced,
 		New: func(env *Env) engine.Kind {
 			made := &copier[T]{env: env, Copy: c}
-			env.forgets = append(env.forgets, made.drift.forgetAll)
+			env.forgets = append(env.forgets, made.drift.forgetAll, made.attempts.forget)
 			return made
 		},
 	}
@@ -100,6 +103,9 @@ func (c *Copy[T]) setDefaults() {
 	}
 	if c.Recreate == nil {
 		c.Recreate = func(*Tenant, T, T) bool { return false }
+	}
+	if c.Frozen == nil {
+		c.Frozen = func(_, _ T) bool { return false }
 	}
 	if c.Gone == nil {
 		c.Gone = func(ctx context.Context, tenant *Tenant, name types.NamespacedName, live T, is func() bool) (proof.Proof, bool, error) {
@@ -128,7 +134,8 @@ func (c *Copy[T]) superKey(superObject client.Object) (engine.Key, bool) {
 type copier[T client.Object] struct {
 	env *Env
 	Copy[T]
-	drift drift
+	drift    drift
+	attempts attempts // to create again what is Frozen
 }
 
 // plain returns a Translate for a translation that is the same for all tenants.
@@ -183,6 +190,7 @@ func (c *copier[T]) Reconcile(ctx context.Context, key engine.Key, waited time.D
 		c.env.clearWarning(key)
 		c.env.warnings.clear(homeKey(key))
 		c.drift.forget(key)
+		c.attempts.drop(key)
 		return 0, nil
 	case !wanted:
 		return 0, c.orphan(ctx, tenant, key, superObject)
@@ -307,9 +315,18 @@ func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, 
 	return c.replace(ctx, tenant, key, tenantObject, superObject, desired)
 }
 
-// replace writes a desired super object that was admitted.
+// replace writes a desired super object that was admitted. What is Frozen is created again, and the same ever more
+// rarely: something there may change each one.
 func (c *copier[T]) replace(ctx context.Context, tenant *Tenant, key engine.Key, tenantObject, superObject, desired T) error {
 	c.putRight(key, versions{tenantObject.GetResourceVersion(), superObject.GetResourceVersion()})
+	if c.Frozen(superObject, desired) {
+		if !c.attempts.may(attempt{key: key}, tenantObject.GetResourceVersion(), c.env.Clock.Now()) {
+			c.env.warnOnce(tenant, key, tenantObject, ReasonFailedUpdate, fmt.Sprintf(
+				"Super cluster %s makes each %s immutable, and another one than the tenant's", c.env.ID, titleOf(c.Copy.Name)))
+			return nil // patrol tries again
+		}
+		return c.env.remove(ctx, c.env.Super, c.Copy.Name, "delete", superObject, nil, proof.NotNeeded("it is created again"))
+	}
 	err := c.env.Super.Update(ctx, desired)
 	c.env.unadmit(key, superObject, err)
 	return c.refused(tenant, key, tenantObject, ReasonFailedUpdate, c.env.done(ctx, c.Copy.Name, "update", err))

@@ -212,11 +212,8 @@ type custom struct {
 
 // events returns by what the Events about copies are watched, false if they stay.
 func (c *Custom) events() (eventSource, bool) {
-	if slices.ContainsFunc(eventSources(), func(source eventSource) bool { return source.involved == c.Rules.Kind.Kind }) {
-		return eventSource{}, false // Events are told apart by the kind's name: those of a kind that is compiled in come up
-	}
 	name := fmt.Sprintf("%s:%s.%s.%s", KindEvent, c.Rules.Kind.Kind, c.Rules.Kind.Version, c.Rules.Kind.Group)
-	return eventSource{name: name, kind: c.Name(), involved: c.Rules.Kind.Kind}, c.Rules.TellsEvents()
+	return eventSource{name: name, kind: c.Name(), group: c.Rules.Kind.Group, involved: c.Rules.Kind.Kind}, c.Rules.TellsEvents()
 }
 
 func (c *custom) removes() bool { return c.Rules.Spec.Copies == tenancyv1alpha1.CopiesRemove }

@@ -19,8 +19,8 @@ func (c *custom) superNamespace(key engine.Key) string {
 	return tenancy.SuperNamespace(key.Tenant, key.Namespace)
 }
 
-// defaultTotal are limits.totalObjects and limits.totalBytes of SyncPolicies that an older CustomResourceDefinition has
-// given none.
+// defaultTotal are limits.totalObjects, unless limits.objects is more, and limits.totalBytes of SyncPolicies that name
+// none.
 var defaultTotal = amount{1000, 16 << 20}
 
 // fits returns whether a super object stays within the limits of its SyncPolicy, and otherwise records an Event. In its
@@ -48,10 +48,11 @@ func (c *customs) fits(env *Env, tenant *Tenant, key engine.Key, tenantObject, s
 // fitsTotal is fits for all objects of a tenant.
 func (c *customs) fitsTotal(env *Env, tenant *Tenant, key engine.Key, tenantObject, superObject, existing client.Object, row *custom) bool {
 	limits := &row.Rules.Spec.Limits
-	total := limit{
-		amount{cmp.Or(int64(limits.TotalObjects), defaultTotal.objects), cmp.Or(limits.TotalBytes.Value(), defaultTotal.bytes)},
-		"limits.totalObjects, totalBytes of SyncPolicy " + row.Rules.Name,
+	most := amount{cmp.Or(int64(limits.TotalObjects), max(defaultTotal.objects, int64(limits.Objects))), defaultTotal.bytes}
+	if limits.TotalBytes != nil {
+		most.bytes = limits.TotalBytes.Value()
 	}
+	total := limit{most, "limits.totalObjects, totalBytes of SyncPolicy " + row.Rules.Name}
 	fits := env.within(tenant, key, tenantObject, superObject, existing, total)
 	if !fits && existing == nil {
 		c.creating.cancel(key)

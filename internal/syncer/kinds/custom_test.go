@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -460,7 +461,7 @@ func TestCustomLimits(t *testing.T) {
 func TestCustomTotal(t *testing.T) {
 	t.Parallel()
 	limited := func(spec *tenancyv1alpha1.SyncPolicySpec) {
-		spec.Limits = tenancyv1alpha1.SyncLimits{Objects: 100, Bytes: resource.MustParse("64Ki"), TotalObjects: 2, TotalBytes: resource.MustParse("4Ki")}
+		spec.Limits = tenancyv1alpha1.SyncLimits{Objects: 100, Bytes: resource.MustParse("64Ki"), TotalObjects: 2, TotalBytes: ptr.To(resource.MustParse("4Ki"))}
 	}
 	c := newCustom(t, limited)
 	for i := range 4 {

@@ -1,7 +1,6 @@
 package kinds_test
 
 import (
-	"net/netip"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -92,7 +91,6 @@ func TestForbiddenEndpoints(t *testing.T) {
 		{name: "a pod of another, open with load balancers", address: "10.214.1.4", policy: balancing, refused: true},
 		{name: "its own pod, open with Ingresses", address: "10.214.1.2", policy: serving},
 		{name: "a Service of another", address: "10.96.0.5", refused: true},
-		{name: "a Service of another in another super cluster", address: "172.20.0.5", refused: true},
 		{name: "its own Service", address: "10.97.0.5"},
 		{name: "a Service of another, open", address: "10.96.0.5", policy: open},
 		{name: "a Service of another, open with Ingresses", address: "10.96.0.5", policy: serving, refused: true},
@@ -108,7 +106,6 @@ func TestForbiddenEndpoints(t *testing.T) {
 			}
 			p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
 			p.superCache[kinds.KindServiceCIDR] = []client.Object{serviceCIDR("10.96.0.0/15")}
-			p.env.ServiceCIDRs = func() []netip.Prefix { return append(p.tenant.ServiceCIDRs, netip.MustParsePrefix("172.20.0.0/16")) }
 			p.superCache[kinds.KindPod] = []client.Object{
 				pod(clusterKey, "10.214.1.2", corev1.PodRunning), pod(clusterKey, "10.214.1.3", corev1.PodSucceeded), pod("another", "10.214.1.4", corev1.PodRunning),
 				pod(clusterKey, "10.214.1.5", corev1.PodRunning),

@@ -5,7 +5,6 @@ package kinds
 
 import (
 	"context"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,9 +43,6 @@ type Env struct {
 	Look func(keys []engine.Key)
 	// SuperHost is the server of the super cluster's client configuration. Pods of isolated tenants may not reach it.
 	SuperHost string
-	// ServiceCIDRs returns spec.serviceCIDRs of all VirtualClusters, as a cache of the meta cluster has them. A nil
-	// function stands for none.
-	ServiceCIDRs func() []netip.Prefix
 	// Missing returns whether the meta cluster has no VirtualCluster of that name and UID. A nil function stands for
 	// one that returns false.
 	Missing func(ctx context.Context, name types.NamespacedName, uid types.UID) (bool, error)

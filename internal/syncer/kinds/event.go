@@ -10,12 +10,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/superpool/superpool/internal/claimhome"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -25,8 +27,9 @@ const KindEvent = "event"
 
 // eventSource is a kind of synced objects whose Events come up.
 type eventSource struct {
-	// name is that of the Spec by which they are watched, kind that of the objects, and involved what Events call it.
-	name, kind, involved string
+	// name is that of the Spec by which they are watched, kind that of the objects, and group and involved are what
+	// Events call it.
+	name, kind, group, involved string
 }
 
 // eventSources returns the kinds of synced objects that components of a super cluster write Events about, but for those
@@ -34,12 +37,12 @@ type eventSource struct {
 // others.
 func eventSources() []eventSource {
 	return []eventSource{
-		{KindEvent, KindPod, "Pod"},
-		{"event-of-service", KindService, "Service"},
-		{"event-of-claim", KindClaim, "PersistentVolumeClaim"},
-		{"event-of-ingress", KindIngress, "Ingress"},
-		{"event-of-networkpolicy", KindNetworkPolicy, "NetworkPolicy"},
-		{"event-of-snapshot", KindSnapshot, "VolumeSnapshot"},
+		{KindEvent, KindPod, "", "Pod"},
+		{"event-of-service", KindService, "", "Service"},
+		{"event-of-claim", KindClaim, "", "PersistentVolumeClaim"},
+		{"event-of-ingress", KindIngress, networkingv1.GroupName, "Ingress"},
+		{"event-of-networkpolicy", KindNetworkPolicy, networkingv1.GroupName, "NetworkPolicy"},
+		{"event-of-snapshot", KindSnapshot, claimhome.SnapshotGroup, "VolumeSnapshot"},
 	}
 }
 
@@ -54,6 +57,13 @@ func eventSpecs() []Spec {
 		specs = append(specs, spec)
 	}
 	return specs
+}
+
+// isOf returns whether a source is that of an object, of which Events may leave out the version. API servers select
+// Events by the name of the kind, which several groups may have.
+func (s eventSource) isOf(object *corev1.ObjectReference) bool {
+	group, _, grouped := strings.Cut(object.APIVersion, "/")
+	return object.APIVersion == "" || grouped && group == s.group || !grouped && s.group == ""
 }
 
 // spec returns the Spec by which the Events of a source are watched.
@@ -98,6 +108,12 @@ const (
 	reasonFailedScheduling = "FailedScheduling"
 	// reasonPreempted is that of one which names a pod of another tenant.
 	reasonPreempted = "Preempted"
+	// reasonNotTriggerScaleUp is that of an autoscaler's which says what nodes would be like.
+	reasonNotTriggerScaleUp = "NotTriggerScaleUp"
+	// reasonTriggeredScaleUp is that of one which names groups of nodes.
+	reasonTriggeredScaleUp = "TriggeredScaleUp"
+	// reasonNominated is that of Karpenter's, which names nodes.
+	reasonNominated = "Nominated"
 )
 
 // Events writes the super cluster's Events about super objects to the tenants, with one write for each change of a
@@ -151,8 +167,10 @@ func eventWords(event *corev1.Event, rewriter tenancy.Rewriter, superCluster str
 			return before + " to " + tenancy.NodeName(superCluster, node)
 		}
 		return message
-	case reasonFailedScheduling:
+	case reasonFailedScheduling, reasonNotTriggerScaleUp:
 		return tenancy.SchedulingWords(event.Message)
+	case reasonTriggeredScaleUp, reasonNominated:
+		return "The super cluster adds nodes for it"
 	case reasonPreempted:
 		return "Another pod of the super cluster needs its room"
 	default:
@@ -231,7 +249,8 @@ func (e *Events) about(tenant *Tenant, key engine.Key, superEvent *corev1.Event,
 // find returns the super Event of a key, and what it is about, nil if there is none.
 func (e *Events) find(key engine.Key) (*corev1.Event, eventSource) {
 	for _, source := range e.env.eventSources() {
-		if event, exists, _ := get[*corev1.Event](e.env.SuperCache, source.name, tenancy.SuperNamespace(key.Tenant, key.Namespace), key.Name); exists {
+		event, exists, _ := get[*corev1.Event](e.env.SuperCache, source.name, tenancy.SuperNamespace(key.Tenant, key.Namespace), key.Name)
+		if exists && source.isOf(&event.InvolvedObject) {
 			return event, source
 		}
 	}

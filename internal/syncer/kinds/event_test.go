@@ -44,8 +44,10 @@ func TestTenantEvent(t *testing.T) {
 	require.Empty(t, cmp.Diff(want, got))
 
 	for reason, message := range map[string]string{
-		"FailedScheduling": "0/2 nodes are available: 2 node(s) had untolerated taint {customer: acme-bank}.",
-		"Preempted":        "Preempted by pod 4f1c of acme-bank on node n1",
+		"FailedScheduling":  "0/2 nodes are available: 2 node(s) had untolerated taint {customer: acme-bank}.",
+		"Preempted":         "Preempted by pod 4f1c of acme-bank on node n1",
+		"NotTriggerScaleUp": "pod didn't trigger scale-up: 1 node(s) had untolerated taint {customer: acme-bank}",
+		"TriggeredScaleUp":  "pod triggered scale-up: [{acme-pool-n1 1->2 (max: 5)}]",
 	} {
 		from.Reason, from.Message = reason, message
 		words := kinds.TenantEvent(from, tenantPod(nil), "r1").Message

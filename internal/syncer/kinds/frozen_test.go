@@ -2,6 +2,7 @@ package kinds_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -66,9 +67,10 @@ func TestCopiesThatWereMadeImmutable(t *testing.T) {
 					},
 				})
 				p.placed(t)
+				reconciler := p.kind(kind)
 				reconcile := func(inTenant client.Object) {
 					p.tenantCache[kind] = []client.Object{inTenant}
-					_, err := p.kind(kind).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind, Namespace: "web", Name: "c"}, 0)
+					_, err := reconciler.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind, Namespace: "web", Name: "c"}, 0)
 					require.NoError(t, err)
 				}
 				reconcile(object("uid", tc.before, nil))
@@ -90,6 +92,19 @@ func TestCopiesThatWereMadeImmutable(t *testing.T) {
 					reconcile(object("uid", tc.now, tc.immutable))
 				}
 				require.Equal(t, tc.want, got)
+				if !slices.Contains(tc.want, "create") {
+					return
+				}
+				// What is made immutable there is no longer what was written, at once and again.
+				changed := object("super-uid", "changed below", ptr.To(true))
+				changed.SetNamespace(superObject.GetNamespace())
+				changed.SetLabels(superObject.GetLabels())
+				changed.SetAnnotations(superObject.GetAnnotations())
+				p.superCache[kind], got = []client.Object{changed}, nil
+				for range 3 {
+					reconcile(object("uid", tc.now, tc.immutable))
+				}
+				require.Empty(t, got, "it is not created again without end")
 			})
 		}
 	}

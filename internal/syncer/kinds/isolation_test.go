@@ -717,30 +717,3 @@ func TestIsolationOfTraffic(t *testing.T) {
 func serviceCIDR(ranges ...string) *networkingv1.ServiceCIDR {
 	return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: ranges}}
 }
-
-// TestServiceRangesAreClosed: isolated pods do not reach Services of others, and a tenant without ranges of its own has
-// its Services among them.
-func TestServiceRangesAreClosed(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		own  []netip.Prefix
-		want []string
-	}{
-		"its own are open":           {own: []netip.Prefix{netip.MustParsePrefix("10.97.0.0/16")}, want: []string{"10.96.0.0/16", "10.98.0.0/15", "169.254.0.0/16", "172.20.0.0/16"}},
-		"it has none":                {want: []string{"169.254.0.0/16"}},
-		"all of them are its own":    {own: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/14")}, want: []string{"169.254.0.0/16", "172.20.0.0/16"}},
-		"its own are somewhere else": {own: []netip.Prefix{netip.MustParsePrefix("10.112.0.0/16")}, want: []string{"10.96.0.0/14", "169.254.0.0/16", "172.20.0.0/16"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			p.placed(t)
-			p.tenant.Policy, p.tenant.ServiceCIDRs = &policy.Ref{}, tc.own
-			p.superCache[kinds.KindServiceCIDR] = []client.Object{serviceCIDR("10.96.0.0/14")}
-			p.env.ServiceCIDRs = func() []netip.Prefix { return append(tc.own, netip.MustParsePrefix("172.20.0.0/16")) }
-			egress := p.isolation(t)["superpool-isolation-egress-0"].Spec.Egress
-			require.NotEmpty(t, egress)
-			require.Empty(t, cmp.Diff(tc.want, egress[0].To[1].IPBlock.Except))
-		})
-	}
-}

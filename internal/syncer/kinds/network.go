@@ -1,7 +1,6 @@
 package kinds
 
 import (
-	"fmt"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -41,8 +40,8 @@ const (
 	// maxServers bounds the ranges of nodes whose vn-agents and node ports isolated pods may reach. Pods of a super
 	// cluster with more nodes reach none.
 	maxServers = 64
-	// maxRanges bounds how many tenants' Ranges are held.
-	maxRanges = 1024
+	// maxPolicies bounds how many policies' Ranges are held.
+	maxPolicies = 256
 	// maxServices bounds the ranges of Services that are closed.
 	maxServices = maxClosed / 4
 	// podBlock4 and podBlock6 are the prefix lengths of the blocks around pods' addresses: what a node has by default
@@ -63,21 +62,15 @@ type network struct {
 	pods []netip.Prefix
 	// next is the earliest time of the next look.
 	next time.Time
-	// ranges holds those of tenants, with seen.
-	ranges map[rangesOf]*Ranges
-}
-
-// rangesOf is what Ranges follow from, with seen: a policy, and a tenant's own ranges of Services.
-type rangesOf struct {
-	policy   *policy.Policy
-	services string
+	// ranges holds those of policies, with seen.
+	ranges map[*policy.Policy]*Ranges
 }
 
 // seen is immutable.
 type seen struct {
 	// closed are addresses and pod ranges of nodes, blocks around pods, and addresses of API servers.
 	closed []netip.Prefix
-	// services are the ranges of the super cluster's Services, and of all tenants'.
+	// services are the ranges of the super cluster's Services.
 	services []netip.Prefix
 	// agents are addresses with a vn-agent.
 	agents []netip.Prefix
@@ -132,30 +125,21 @@ func (n *network) learnLocked(pod *corev1.Pod) bool {
 	return isNew
 }
 
-// of returns what is closed to a tenant by its policy, with what is seen, and what is seen. Ranges of Services are, if
-// the tenant has some of its own: the addresses of its Services are somewhere in those of the super cluster otherwise,
-// and a plugin may look at them before they become those of pods.
-func (n *network) of(e *Env, tenant *Tenant, p *policy.Policy) (*Ranges, *seen) {
+// of returns what a policy closes, with what is seen, and what is seen.
+func (n *network) of(e *Env, p *policy.Policy) (*Ranges, *seen) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.seen == nil {
 		n.seen = n.see(e)
 	}
-	key := rangesOf{p, fmt.Sprint(tenant.ServiceCIDRs)}
-	ranges, exists := n.ranges[key]
+	ranges, exists := n.ranges[p]
 	if !exists {
 		rules := &p.Spec().Network
-		closed := slices.Concat(n.seen.closed, parsePrefixes(rules.PoolCIDRs))
-		if len(tenant.ServiceCIDRs) > 0 {
-			for _, services := range n.seen.services {
-				closed = append(closed, without(services, tenant.ServiceCIDRs)...)
-			}
+		ranges = NewRanges(slices.Concat(n.seen.closed, parsePrefixes(rules.PoolCIDRs)), parsePrefixes(rules.AllowedCIDRs))
+		if n.ranges == nil || len(n.ranges) >= maxPolicies {
+			n.ranges = map[*policy.Policy]*Ranges{}
 		}
-		ranges = NewRanges(closed, parsePrefixes(rules.AllowedCIDRs))
-		if n.ranges == nil || len(n.ranges) >= maxRanges {
-			n.ranges = map[rangesOf]*Ranges{}
-		}
-		n.ranges[key] = ranges
+		n.ranges[p] = ranges
 	}
 	return ranges, n.seen
 }
@@ -200,16 +184,13 @@ func (n *network) see(e *Env) *seen {
 	return found
 }
 
-// serviceRanges returns the ranges of Services, of the super cluster and of all tenants, as far as they are known.
+// serviceRanges returns the ranges of the super cluster's Services, as far as they are known.
 func (e *Env) serviceRanges() []netip.Prefix {
 	var services []netip.Prefix
 	for _, object := range e.SuperCache.List(KindServiceCIDR) {
 		if ranges, ok := object.(*networkingv1.ServiceCIDR); ok {
 			services = append(services, parsePrefixes(ranges.Spec.CIDRs)...)
 		}
-	}
-	if e.ServiceCIDRs != nil {
-		services = append(services, e.ServiceCIDRs()...)
 	}
 	return services
 }
@@ -286,7 +267,7 @@ func (e *Env) confinement(tenant *Tenant) *Confinement {
 	if inForce.Spec().Network.Mode == tenancyv1alpha1.NetworkOpen {
 		return nil
 	}
-	ranges, seen := e.network.of(e, tenant, inForce)
+	ranges, seen := e.network.of(e, inForce)
 	confinement := &Confinement{Ranges: ranges}
 	if server, exists := tenant.apiServer(); exists {
 		confinement.Servers = append(confinement.Servers, server)
@@ -374,7 +355,7 @@ func (e *Env) closedTo(tenant *Tenant) func(netip.Addr) bool {
 	if isOpen && limits.NodePorts == 0 && limits.LoadBalancers == 0 && !inForce.AllowsIngresses() {
 		return func(netip.Addr) bool { return false }
 	}
-	ranges, seen := e.network.of(e, tenant, inForce)
+	ranges, seen := e.network.of(e, inForce)
 	open := append(parsePrefixes(inForce.Spec().Network.AllowedCIDRs), tenant.ServiceCIDRs...)
 	return func(address netip.Addr) bool {
 		// A controller that connects to the address of another tenant's Service goes on to its pods.

@@ -36,7 +36,7 @@ func (e *Env) withhold(ctx context.Context, tenant *Tenant, namespace, tokens st
 	}
 	dropOptional(spec, strange)
 	left := ""
-	e.eachConfig(tenant, namespace, spec, func(ref configRef) {
+	eachConfig(spec, func(ref configRef) {
 		if left == "" && strange.Has(ref) {
 			left = fmt.Sprintf("%s %s", titleOf(ref.kind), ref.name)
 		}
@@ -44,9 +44,8 @@ func (e *Env) withhold(ctx context.Context, tenant *Tenant, namespace, tokens st
 	return left, nil
 }
 
-// eachConfig calls visit for each ConfigMap and Secret that a spec refers to in the super namespace, and for those that
-// admission there adds, from the ServiceAccount, to a pod that names none.
-func (e *Env) eachConfig(tenant *Tenant, namespace string, spec *corev1.PodSpec, visit func(configRef)) {
+// eachConfig calls visit for each ConfigMap and Secret that a spec refers to in the super namespace.
+func eachConfig(spec *corev1.PodSpec, visit func(configRef)) {
 	all := func(kind string) podutil.Visitor {
 		return func(name string) bool {
 			visit(configRef{kind, name})
@@ -56,12 +55,6 @@ func (e *Env) eachConfig(tenant *Tenant, namespace string, spec *corev1.PodSpec,
 	pod := &corev1.Pod{Spec: *spec}
 	podutil.VisitPodConfigmapNames(pod, all(KindConfigMap))
 	podutil.VisitPodSecretNames(pod, all(KindSecret))
-	account, exists, _ := get[*corev1.ServiceAccount](e.SuperCache, KindServiceAccount, tenancy.SuperNamespace(tenant.Key, namespace), spec.ServiceAccountName)
-	if exists && len(spec.ImagePullSecrets) == 0 {
-		for _, secret := range account.ImagePullSecrets {
-			visit(configRef{KindSecret, secret.Name})
-		}
-	}
 }
 
 // strangers returns which ConfigMaps and Secrets that a spec refers to are in the super namespace and not the tenant's.
@@ -69,7 +62,7 @@ func (e *Env) eachConfig(tenant *Tenant, namespace string, spec *corev1.PodSpec,
 func (e *Env) strangers(ctx context.Context, tenant *Tenant, namespace, tokens string, spec *corev1.PodSpec) (sets.Set[configRef], error) {
 	name := tenancy.SuperNamespace(tenant.Key, namespace)
 	strange, unknown := sets.New[configRef](), map[string]sets.Set[string]{}
-	e.eachConfig(tenant, namespace, spec, func(ref configRef) {
+	eachConfig(spec, func(ref configRef) {
 		superObject, _ := e.SuperCache.Get(ref.kind, name, ref.name)
 		switch {
 		case ref == configRef{KindSecret, tokens}:

@@ -86,7 +86,6 @@ func TestStrangersStayOut(t *testing.T) {
 			},
 			want: func(spec *corev1.PodSpec) { spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "mine"}} },
 		},
-		{name: "those of its ServiceAccount", change: func(spec *corev1.PodSpec) { spec.ServiceAccountName = "pulls" }, refused: "secret registry"},
 		{name: "one that is the tenant's", change: volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "mine"}})},
 		{name: "one that nobody has", change: volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "none"}})},
 		{name: "one with marks of another tenant", change: volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "forged"}}), refused: "secret forged"},
@@ -108,7 +107,6 @@ func TestStrangersStayOut(t *testing.T) {
 			p.superCache[kinds.KindSecret] = []client.Object{mine, forged}
 			accounts := []client.Object{
 				&corev1.ServiceAccount{ObjectMeta: outside("default")},
-				&corev1.ServiceAccount{ObjectMeta: outside("pulls"), ImagePullSecrets: []corev1.LocalObjectReference{registry}},
 			}
 			p.superCache[kinds.KindServiceAccount] = accounts
 			for _, object := range []client.Object{

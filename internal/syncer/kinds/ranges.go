@@ -147,21 +147,6 @@ func disjoint(prefixes []netip.Prefix) []netip.Prefix {
 	return kept
 }
 
-// without returns the parts of a range that none of holes has.
-func without(prefix netip.Prefix, holes []netip.Prefix) []netip.Prefix {
-	switch {
-	case covered(holes, prefix):
-		return nil
-	case !slices.ContainsFunc(holes, prefix.Overlaps):
-		return []netip.Prefix{prefix}
-	}
-	lower := netip.PrefixFrom(prefix.Addr(), prefix.Bits()+1)
-	end := prefix.Addr().AsSlice()
-	end[prefix.Bits()/8] |= 0x80 >> (prefix.Bits() % 8)
-	upper, _ := netip.AddrFromSlice(end)
-	return append(without(lower, holes), without(netip.PrefixFrom(upper, lower.Bits()), holes)...)
-}
-
 // wider returns the range of twice the size that contains prefix; one that holds everything stays.
 func wider(prefix netip.Prefix) netip.Prefix {
 	return netip.PrefixFrom(prefix.Addr(), max(0, prefix.Bits()-1)).Masked()

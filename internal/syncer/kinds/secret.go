@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -17,8 +18,8 @@ func secrets() Copy[*corev1.Secret] {
 		New:         func() *corev1.Secret { return &corev1.Secret{} },
 		SuperLabels: "!" + LabelTokens,
 		Foreign:     func(superSecret client.Object) bool { return superSecret.GetLabels()[LabelTokens] != "" },
-		Recreate: func(_ *Tenant, tenantSecret, superSecret *corev1.Secret) bool {
-			return isFrozen(tenantSecret.Immutable, superSecret.Immutable) && !maps.EqualFunc(tenantSecret.Data, superSecret.Data, bytes.Equal)
+		Frozen: func(superSecret, desired *corev1.Secret) bool {
+			return ptr.Deref(superSecret.Immutable, false) && !maps.EqualFunc(superSecret.Data, desired.Data, bytes.Equal)
 		},
 		Translate: plain(SuperSecret),
 	}
