@@ -57,8 +57,8 @@ func TestAllowsMetadata(t *testing.T) {
 	}
 }
 
-// TestWriteRate reads limits.writes, of policies from before there was the field, too, and within bounds.
-func TestWriteRate(t *testing.T) {
+// TestRateOfWrites reads limits.writes, of policies from before there was the field, too, and within bounds.
+func TestRateOfWrites(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		rate, burst         string
