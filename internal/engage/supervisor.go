@@ -22,8 +22,8 @@ type Supervisor[W Work] struct {
 	HealthPeriod time.Duration
 	// LongestDelay bounds the delay between two tries. The first delay is one second, each is twice the one before it.
 	LongestDelay time.Duration
-	// RetryPeriod is how often a server is asked again that does not answer, before it is served and while it is. 0: as
-	// HealthPeriod and LongestDelay say.
+	// RetryPeriod is how often a server is asked again that does not answer, before it is served and while it is. A
+	// Failure is an answer. 0: as HealthPeriod and LongestDelay say.
 	RetryPeriod time.Duration
 
 	mu     sync.Mutex

@@ -27,7 +27,7 @@ const (
 	probeTimeout = 4 * time.Second
 	probePause   = time.Second
 	// retryPeriod is how often one is asked that does not answer. Together with a probeTimeout it finds one that is
-	// back within 5 seconds.
+	// back within 5 seconds. One that refuses what is asked may have too much to do: it is asked every probePeriod.
 	retryPeriod = time.Second
 
 	publishInterval = 500 * time.Millisecond
@@ -48,7 +48,7 @@ type connection struct {
 	probed     chan tenancy.Reason // holds the outcome of the last Probe: why the Node is not Ready, the zero Reason when it is
 	uid        types.UID           // of the super cluster, read by Connect
 	versions   engage.Versions     // of the super cluster, begun by Connect
-	silent     bool                // whether it did not answer the last Probe; of the goroutine of Probe
+	failed     string              // the reason of the last Probe's outcome, "" for none; of the goroutine of Probe
 	publishes  atomic.Bool         // whether Serve has read the super cluster, and publishes what it finds
 
 	mu       sync.Mutex
@@ -144,29 +144,23 @@ func (c *connection) connect(ctx context.Context) error {
 	return nil
 }
 
-// Probe implements engage.Work: it asks twice before a super cluster counts as unreachable, and once while it does.
-// Another id, another UID and a resource version that went back end Serve, and so does any failure before Serve has
-// read the super cluster.
+// Probe implements engage.Work: it asks twice before a super cluster counts as unreachable, or as one that refuses, and
+// once while it does. Another id, another UID and a resource version that went back end Serve, and so does any failure
+// before Serve has read the super cluster.
 func (c *connection) Probe(ctx context.Context) error {
 	asked := time.Now()
 	err := c.identify(ctx)
 	var known *engage.Failure
-	if err != nil && !errors.As(err, &known) && !c.silent && pause(ctx, probePause) {
+	if err != nil && !errors.As(err, &known) && c.outcome(err).Reason != c.failed && pause(ctx, probePause) {
 		asked = time.Now()
 		err = c.identify(ctx)
 	}
-	var outcome tenancy.Reason
-	switch {
-	case errors.As(err, &known) && known.Final:
+	if errors.As(err, &known) && known.Final {
 		return err
-	case errors.As(err, &known):
-		outcome = known.Reason
-	case isRefusal(err):
-		outcome = c.refusal(err)
-	case err != nil:
-		outcome = tenancy.Reason{Reason: ReasonSuperClusterUnreachable, Message: fmt.Sprintf("%s does not answer: %v", c.config.Host, err)}
 	}
-	if c.silent = outcome.Reason == ReasonSuperClusterUnreachable; c.silent {
+	outcome := c.outcome(err)
+	c.failed = outcome.Reason
+	if c.failed == ReasonSuperClusterUnreachable {
 		c.answers.Failed()
 	} else {
 		c.answers.Answered(asked)
@@ -176,11 +170,28 @@ func (c *connection) Probe(ctx context.Context) error {
 	default:
 	}
 	c.probed <- outcome
-	if err != nil && !c.publishes.Load() {
+	switch {
+	case err != nil && !c.publishes.Load():
 		// The controller publishes how a connection ended. Lists of a server that died are given up much later.
 		return &engage.Failure{Final: true, Reason: tenancy.Reason{Reason: clusterReason(outcome.Reason), Message: outcome.Message}}
+	case isRefusal(err): // it answers: it is not asked again every retryPeriod
+		return &engage.Failure{Reason: outcome}
 	}
 	return err
+}
+
+// outcome returns why a virtual Node is not Ready after a Probe with that error, the zero Reason for nil.
+func (c *connection) outcome(err error) tenancy.Reason {
+	var known *engage.Failure
+	switch {
+	case err == nil:
+		return tenancy.Reason{}
+	case errors.As(err, &known):
+		return known.Reason
+	case isRefusal(err):
+		return c.refusal(err)
+	}
+	return tenancy.Reason{Reason: ReasonSuperClusterUnreachable, Message: fmt.Sprintf("%s does not answer: %v", c.config.Host, err)}
 }
 
 // Doubts implements engage.Doubter.

@@ -188,6 +188,113 @@ func TestBackWithinSeconds(t *testing.T) {
 	}
 }
 
+// TestRefusesWhileServed: a super cluster that answers, and has too much to do or lets nobody read, is not asked every
+// second. Its Node says so.
+func TestRefusesWhileServed(t *testing.T) {
+	t.Parallel()
+	for name, refusal := range map[string]error{
+		"403": apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("no role")),
+		"429": apierrors.NewTooManyRequests("later", 1),
+		"500": apierrors.NewInternalError(errors.New("etcd is full")),
+		"503": apierrors.NewServiceUnavailable("shutting down"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				h := newServedBed(t)
+				h.answer(nil)
+				h.ensure()
+				<-time.After(time.Minute)
+				h.answer(refusal)
+				before := h.asked.Load()
+				<-time.After(10 * time.Minute)
+				synctest.Wait()
+				require.InDelta(t, 10*time.Minute/probePeriod, h.asked.Load()-before, 2, "once in a period, and a second time at first")
+				require.Equal(t, corev1.ConditionUnknown, h.ready().Status)
+				require.Equal(t, ReasonSuperClusterRefuses, h.ready().Reason)
+				require.Equal(t, ReasonSuperClusterRefuses, h.ensure().Reason.Reason)
+				h.answer(nil)
+				<-time.After(probePeriod)
+				synctest.Wait()
+				require.Equal(t, corev1.ConditionTrue, h.ready().Status)
+
+				h.answer(errors.New("connection refused"))
+				<-time.After(time.Minute + retryPeriod/2)
+				h.answer(refusal) // as one that starts
+				<-time.After(retryPeriod)
+				h.answer(nil)
+				<-time.After(5 * time.Second)
+				synctest.Wait()
+				require.Equal(t, corev1.ConditionTrue, h.ready().Status, "it is asked twice before it counts as one that refuses")
+			})
+		})
+	}
+}
+
+// servedBed is a connection to super cluster r1 in a bubble of synctest.
+type servedBed struct {
+	*Controller
+	t          *testing.T
+	super      *fake.Clientset
+	supervisor *engage.Supervisor[*served]
+	asked      atomic.Int64
+	mu         sync.Mutex
+	err        error
+}
+
+func newServedBed(t *testing.T) *servedBed {
+	t.Helper()
+	h := &servedBed{
+		t: t, super: fake.NewClientset(superClusterInfo("r1"), kubeSystem("uid-r1")),
+		Controller: &Controller{Client: metafake.NewClientBuilder().WithStatusSubresource(&corev1.Node{}).Build()},
+	}
+	h.setDefaults()
+	h.super.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		h.asked.Add(1)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.err != nil, nil, h.err
+	})
+	h.supervisor = &engage.Supervisor[*served]{
+		Kind: "cluster", HealthPeriod: probePeriod, LongestDelay: longestDelay, RetryPeriod: h.Controller.supervisor.RetryPeriod,
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- h.supervisor.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-ended)
+	})
+	return h
+}
+
+// answer makes the super cluster answer with an error, or as it is.
+func (h *servedBed) answer(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.err = err
+}
+
+// ensure connects, and returns the state of the connection.
+func (h *servedBed) ensure() engage.State {
+	h.t.Helper()
+	state, running := h.supervisor.Ensure(firstCluster, "1", func() *served {
+		conn := h.connect(firstCluster, &rest.Config{Host: "https://r1"}, declared{})
+		conn.client = h.super
+		return &served{conn}
+	})
+	require.True(h.t, running)
+	return state
+}
+
+// ready returns the condition Ready of the virtual Node.
+func (h *servedBed) ready() corev1.NodeCondition {
+	h.t.Helper()
+	node := &corev1.Node{}
+	require.NoError(h.t, h.Client.Get(h.t.Context(), client.ObjectKey{Name: "r1"}, node))
+	return node.Status.Conditions[0]
+}
+
 // TestOutcomesOfConnect gives super clusters every id that they must not have.
 func TestOutcomesOfConnect(t *testing.T) {
 	t.Parallel()
