@@ -47,6 +47,7 @@ type connection struct {
 
 	mu      sync.Mutex
 	current State
+	steady  Steady
 }
 
 // periods are those of a Supervisor.
@@ -71,6 +72,7 @@ func (c *connection) set(ctx context.Context, next func(State) State) {
 	old := c.current
 	if ctx.Err() == nil {
 		c.current = next(old)
+		c.current.Reason = c.steady.Of(c.current.Reason)
 	}
 	changed := c.current != old
 	c.mu.Unlock()

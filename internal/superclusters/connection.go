@@ -49,6 +49,7 @@ type connection struct {
 	uid        types.UID           // of the super cluster, read by Connect
 	versions   engage.Versions     // of the super cluster, begun by Connect
 	failed     string              // the reason of the last Probe's outcome, "" for none; of the goroutine of Probe
+	steady     engage.Steady       // the outcomes of Probe; of its goroutine
 	publishes  atomic.Bool         // whether Serve has read the super cluster, and publishes what it finds
 
 	mu       sync.Mutex
@@ -158,7 +159,7 @@ func (c *connection) Probe(ctx context.Context) error {
 	if errors.As(err, &known) && known.Final {
 		return err
 	}
-	outcome := c.outcome(err)
+	outcome := c.steady.Of(c.outcome(err))
 	c.failed = outcome.Reason
 	if c.failed == ReasonSuperClusterUnreachable {
 		c.answers.Failed()

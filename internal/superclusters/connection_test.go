@@ -23,6 +23,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metafake "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
@@ -231,23 +232,50 @@ func TestRefusesWhileServed(t *testing.T) {
 	}
 }
 
+// TestSilenceIsWrittenOnce: the virtual Node of a super cluster whose errors differ at each try is not written at each.
+func TestSilenceIsWrittenOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newServedBed(t)
+		h.ensure()
+		<-time.After(time.Minute)
+		h.answer(errors.New("connection refused"))
+		<-time.After(time.Minute)
+		synctest.Wait()
+		before, tries := h.written.Load(), h.asked.Load()
+		for port := range 600 {
+			h.answer(fmt.Errorf("read tcp 10.0.0.5:%d->10.0.0.6:6443: connection reset by peer", 30000+port))
+			<-time.After(time.Second)
+		}
+		require.Greater(t, h.asked.Load()-tries, int64(500))
+		require.LessOrEqual(t, h.written.Load()-before, int64(1))
+		require.Contains(t, h.ready().Message, "read tcp 10.0.0.6:6443: connection reset by peer")
+	})
+}
+
 // servedBed is a connection to super cluster r1 in a bubble of synctest.
 type servedBed struct {
 	*Controller
 	t          *testing.T
 	super      *fake.Clientset
 	supervisor *engage.Supervisor[*served]
-	asked      atomic.Int64
+	asked      atomic.Int64 // requests to the super cluster
+	written    atomic.Int64 // the statuses of virtual Nodes
 	mu         sync.Mutex
 	err        error
 }
 
 func newServedBed(t *testing.T) *servedBed {
 	t.Helper()
-	h := &servedBed{
-		t: t, super: fake.NewClientset(superClusterInfo("r1"), kubeSystem("uid-r1")),
-		Controller: &Controller{Client: metafake.NewClientBuilder().WithStatusSubresource(&corev1.Node{}).Build()},
-	}
+	h := &servedBed{t: t, super: fake.NewClientset(superClusterInfo("r1"), kubeSystem("uid-r1"))}
+	h.Controller = &Controller{Client: metafake.NewClientBuilder().WithStatusSubresource(&corev1.Node{}).WithInterceptorFuncs(interceptor.Funcs{
+		SubResourcePatch: func(
+			ctx context.Context, c client.Client, sub string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption,
+		) error {
+			h.written.Add(1)
+			return c.SubResource(sub).Patch(ctx, object, patch, options...)
+		},
+	}).Build()}
 	h.setDefaults()
 	h.super.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 		h.asked.Add(1)
