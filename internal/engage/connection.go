@@ -107,12 +107,21 @@ func (c *connection) run(ctx context.Context, kind string, name types.Namespaced
 		}
 		delay = max(delay, pauseOf(err))
 		logger.V(2).Info("Not connected, trying again", "delay", delay, "err", err)
-		c.set(ctx, func(State) State { return State{Reason: reasonOf(err)} })
+		c.set(ctx, func(State) State { return State{Reason: pausing(err, delay)} })
 		select {
 		case <-ctx.Done():
 		case <-time.After(delay):
 		}
 	}
+}
+
+// pausing returns the reason of an error, and when the next try is where the backoff does not say it.
+func pausing(err error, delay time.Duration) tenancy.Reason {
+	reason := reasonOf(err)
+	if pauseOf(err) > 0 {
+		reason.Message += ". The next try is at " + time.Now().Add(delay).UTC().Format(time.RFC3339)
+	}
+	return reason
 }
 
 // connect connects and serves until the connection ends. It returns whether the work was ready, and never a nil error.

@@ -52,7 +52,7 @@ type Failure struct {
 	Final bool
 	// Costly makes the next try wait for the longest delay: a try that fails costs much.
 	Costly bool
-	// Pause is how long the next try waits at least. 0: as long as that of any failure.
+	// Pause is how long the next try waits at least, and State says when it is. 0: as long as that of any failure.
 	Pause time.Duration
 }
 

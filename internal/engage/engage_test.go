@@ -226,6 +226,25 @@ func TestPanics(t *testing.T) {
 	}
 }
 
+// TestPauseIsSaid: who reads the state of a connection that pauses learns until when.
+func TestPauseIsSaid(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, w := newBed(t), &work{}
+		w.set(func() error {
+			return &engage.Failure{Pause: time.Hour, Reason: tenancy.Reason{Reason: engage.ReasonRestored, Message: "It went back"}}
+		}, nil)
+		b.pass(0, "a", w)
+		next := time.Now().Add(time.Hour)
+		require.Equal(t, "It went back. The next try is at "+next.UTC().Format(time.RFC3339), b.pass(0, "a", w).Message)
+		w.set(nil, nil)
+		require.Equal(t, engage.ReasonRestored, b.pass(time.Until(next)-time.Second, "a", w).Reason.Reason)
+		require.Equal(t, tenancyv1alpha1.ReasonConnected, b.pass(time.Second, "a", w).Reason.Reason)
+		b.stop()
+		require.NoError(t, <-b.ended)
+	})
+}
+
 // TestPanicOfHealthProbe: a panic of a probe while Serve runs ends that connection, and it is made again.
 func TestPanicOfHealthProbe(t *testing.T) {
 	t.Parallel()

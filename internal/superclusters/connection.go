@@ -225,7 +225,17 @@ func (c *connection) identify(ctx context.Context) error {
 	} else if err != nil { // the meta cluster does not answer, which says nothing about the super cluster
 		klog.FromContext(ctx).V(2).Info("Could not read whose control plane the super cluster is", "superCluster", id, "err", err)
 	}
-	return c.versions.Observe(version) //nolint:wrapcheck // a Failure is complete
+	return restored(c.versions.Observe(version))
+}
+
+// restored returns the error of a super cluster whose versions went back. It is the operator's, and answers: it is
+// listed anew at once, however often that happens.
+func restored(err error) error {
+	var failure *engage.Failure
+	if !errors.As(err, &failure) {
+		return err
+	}
+	return &engage.Failure{Final: failure.Final, Reason: failure.Reason}
 }
 
 // stillOwn returns an error when the super cluster has become something else to the pool first: somebody recorded its

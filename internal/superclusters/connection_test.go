@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
@@ -250,6 +252,36 @@ func TestSilenceIsWrittenOnce(t *testing.T) {
 		require.Greater(t, h.asked.Load()-tries, int64(500))
 		require.LessOrEqual(t, h.written.Load()-before, int64(1))
 		require.Contains(t, h.ready().Message, "read tcp 10.0.0.6:6443: connection reset by peer")
+	})
+}
+
+// TestRestoredAgainAndAgain: a super cluster whose versions go back often is connected all the time, but for seconds.
+func TestRestoredAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newServedBed(t)
+		version := 1_000_000
+		h.super.PrependReactor("list", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return true, &corev1.NamespaceList{
+				ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(version)}, Items: []corev1.Namespace{*kubeSystem("uid-r1")},
+			}, nil
+		})
+		h.ensure()
+		for i := range 10 {
+			<-time.After(5 * time.Minute)
+			require.Equal(t, tenancyv1alpha1.ReasonConnected, h.ensure().Reason.Reason, i)
+			h.mu.Lock()
+			version--
+			h.mu.Unlock()
+			noticed := false
+			for end := time.Now().Add(probePeriod + longestDelay); time.Now().Before(end); <-time.After(time.Second / 2) {
+				noticed = noticed || h.ensure().Reason.Reason == engage.ReasonRestored
+			}
+			require.True(t, noticed, i)
+			require.Equal(t, tenancyv1alpha1.ReasonConnected, h.ensure().Reason.Reason, i)
+		}
 	})
 }
 
