@@ -21,7 +21,8 @@ type Work interface {
 	// Server names what is connected to, for messages: the URL of an API server, without credentials.
 	Server() string
 	// Connect asks whether the server answers and is the right one, and acquires what Serve needs. Serve is called
-	// after every success, also when ctx has ended meanwhile, so Serve can release it.
+	// after every success, also when ctx has ended meanwhile, so Serve can release it. An error that is no Failure says
+	// that this server does not answer, not that another one does not.
 	Connect(ctx context.Context) error
 	// Probe asks, every HealthPeriod while Serve runs, whether the server still answers and is the right one.
 	Probe(ctx context.Context) error

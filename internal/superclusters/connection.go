@@ -113,6 +113,16 @@ func (c *connection) refusal(err error) tenancy.Reason {
 	return tenancy.Reason{Reason: ReasonSuperClusterRefuses, Message: fmt.Sprintf("%s refuses what is asked: %v", c.config.Host, err)}
 }
 
+// ofMeta returns an error of the meta cluster as one that says nothing about the super cluster, which has answered: it
+// is not lost, and not asked again every retryPeriod, with the meta cluster after it.
+func (c *connection) ofMeta(err error) error {
+	var known *engage.Failure
+	if errors.As(err, &known) {
+		return err
+	}
+	return failure(ReasonOwnerUnknown, fmt.Sprintf("%s answers, and the meta cluster does not say whose it is: %v", c.config.Host, err))
+}
+
 func (c *connection) connect(ctx context.Context) error {
 	if c.client == nil {
 		client, err := kubernetes.NewForConfig(c.config)
@@ -135,7 +145,7 @@ func (c *connection) connect(ctx context.Context) error {
 		return err
 	}
 	if err := c.controller.acquire(ctx, c.cluster, id, uid); err != nil {
-		return err
+		return c.ofMeta(err)
 	}
 	c.uid = uid
 	c.versions.Begin()
@@ -268,7 +278,7 @@ func (c *connection) Serve(ctx context.Context, ready func()) error {
 			return ctx.Err()
 		}
 		if err := c.stillOwn(ctx, id); err != nil { // right before the UID is recorded
-			return err
+			return c.ofMeta(err)
 		}
 		ready()
 		c.controller.measures.setAnswers(id, true)

@@ -285,6 +285,34 @@ func TestRestoredAgainAndAgain(t *testing.T) {
 	})
 }
 
+// TestMetaClusterDoesNotAnswer: a super cluster answers, and the meta cluster does not say whose it is. It is asked with
+// backoff, and the super cluster is not lost.
+func TestMetaClusterDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	for name, err := range map[string]error{
+		"no answer": context.DeadlineExceeded,
+		"a refusal": apierrors.NewTooManyRequests("later", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				h := newServedBed(t)
+				var asked atomic.Int64
+				h.writer.reader = metafake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+					Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+						asked.Add(1)
+						return err
+					},
+				}).Build()
+				h.ensure()
+				<-time.After(10 * time.Minute)
+				require.InDelta(t, 10*time.Minute/longestDelay, asked.Load(), 5)
+				require.Equal(t, ReasonOwnerUnknown, h.ensure().Reason.Reason)
+			})
+		})
+	}
+}
+
 // servedBed is a connection to super cluster r1 in a bubble of synctest.
 type servedBed struct {
 	*Controller
