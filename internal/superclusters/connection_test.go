@@ -234,7 +234,8 @@ func TestRefusesWhileServed(t *testing.T) {
 	}
 }
 
-// TestSilenceIsWrittenOnce: the virtual Node of a super cluster whose errors differ at each try is not written at each.
+// TestSilenceIsWrittenOnce: the virtual Node of a super cluster whose errors differ at each try is not written each
+// time.
 func TestSilenceIsWrittenOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -285,8 +286,8 @@ func TestRestoredAgainAndAgain(t *testing.T) {
 	})
 }
 
-// TestMetaClusterDoesNotAnswer: a super cluster answers, and the meta cluster does not say whose it is. It is asked with
-// backoff, and the super cluster is not lost.
+// TestMetaClusterDoesNotAnswer: a super cluster answers, and the meta cluster does not say whose it is. It is asked
+// with backoff, and the super cluster is not lost.
 func TestMetaClusterDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	for name, err := range map[string]error{

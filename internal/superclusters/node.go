@@ -46,8 +46,8 @@ const (
 	// credentials or rights are gone, or etcd does not answer. The virtual Node's Ready condition is Unknown, and what
 	// runs there stays.
 	ReasonSuperClusterRefuses = "SuperClusterRefuses"
-	// ReasonOwnerUnknown: the super cluster's API server answers, and the meta cluster does not answer whose super cluster
-	// it is. vc-scheduler asks again, with backoff, and what runs there stays.
+	// ReasonOwnerUnknown: the super cluster's API server answers, and the meta cluster does not answer whose super
+	// cluster it is. vc-scheduler asks again, with backoff, and what runs there stays.
 	ReasonOwnerUnknown = "OwnerUnknown"
 	// ReasonSecretNotFound: the kubeconfig Secret of a Cluster, or its data key, is missing.
 	ReasonSecretNotFound = "SecretNotFound"
