@@ -79,8 +79,8 @@ func shownConditions(conditions []corev1.NodeCondition) []corev1.NodeCondition {
 	return shown
 }
 
-// shownInfo returns what a tenant reads of a node's software: versions, by which programs find out what works there, and
-// which its containers see as well. What identifies the machine stays below.
+// shownInfo returns what a tenant reads of a node's software: versions, by which programs find out what works there,
+// and which its containers see as well. What identifies the machine stays below.
 func shownInfo(info *corev1.NodeSystemInfo) corev1.NodeSystemInfo {
 	return corev1.NodeSystemInfo{
 		KernelVersion: info.KernelVersion, OSImage: info.OSImage, OperatingSystem: info.OperatingSystem, Architecture: info.Architecture,

@@ -327,7 +327,8 @@ func TestResize(t *testing.T) {
 	}
 }
 
-// TestResizeThatAdds: a resize may name what the pod has not named before. Until that is below, no generation is observed.
+// TestResizeThatAdds: a resize may name what the pod has not named before. Until that is below, no generation is
+// observed.
 func TestResizeThatAdds(t *testing.T) {
 	t.Parallel()
 	added := builders.Resources("cpu", "200m", "memory", "100Mi")

@@ -104,8 +104,8 @@ func eachShownField(spec *corev1.PodSpec, do func(annotation, single string, fie
 }
 
 // carryFields writes the tenant's labels and annotations, in the format of downward API files, to annotations of
-// superPod. The kubelet updates the files when the annotations change. Where that is more than goes down it says so, and
-// the files of a super pod that exists stay as they are: the rest of an update goes down.
+// superPod. The kubelet updates the files when the annotations change. Where that is more than goes down it says so,
+// and the files of a super pod that exists stay as they are: the rest of an update goes down.
 func carryFields(tenantPod, superPod *corev1.Pod) (excess string) {
 	exists := superPod.UID != ""
 	if excess = policy.ExcessOfFiles(tenantPod); excess != "" && exists {

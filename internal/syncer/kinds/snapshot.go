@@ -35,8 +35,8 @@ const snapshotDefinition = "volumesnapshots." + claimhome.SnapshotGroup
 const ReasonSnapshotLost = "SnapshotLost"
 
 // ReasonSnapshotKept: a super snapshot that was taken has no snapshot in its tenant, and nobody has seen the tenant
-// delete that. It stays until the operator deletes it in the super cluster. The Event is on the virtual Node, one for all
-// of a tenant, with their number.
+// delete that. It stays until the operator deletes it in the super cluster. The Event is on the virtual Node, one for
+// all of a tenant, with their number.
 const ReasonSnapshotKept = "SnapshotKept"
 
 func newSnapshot() *unstructured.Unstructured {

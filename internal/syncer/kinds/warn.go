@@ -69,8 +69,8 @@ const (
 	// and the claim becomes Lost. Or the super cluster has lost the volume of the super claim.
 	ReasonVolumeLost = "VolumeLost"
 	// ReasonClaimKept: a super claim with a volume has no claim in its tenant, and nobody has seen the tenant delete
-	// that. It stays until the operator deletes it in the super cluster. The Event is on the virtual Node, one for all of
-	// a tenant, with their number.
+	// that. It stays until the operator deletes it in the super cluster. The Event is on the virtual Node, one for all
+	// of a tenant, with their number.
 	ReasonClaimKept = "ClaimKept"
 	// ReasonVirtualClusterMissing: the super cluster holds namespaces of a VirtualCluster that the meta cluster lacks,
 	// and that nobody has seen being deleted. They stay, and what is in them runs, until the operator deletes them. The
