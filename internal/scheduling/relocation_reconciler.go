@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -248,7 +247,7 @@ func (r *relocationReconciler) relocate(
 		home, one := r.homeOf(np, pod)
 		demand := nodegroups.DemandOf(pod)
 		volumes := r.volumesFor(pod)
-		if key := fmt.Sprint(requests.Key(), home, demand.Key(), volumes); !one || seen.Has(key) {
+		if key := fmt.Sprintf("%q %q %q %q", requests.Key(), home, demand.Key(), keysOf(volumes)); !one || seen.Has(key) {
 			continue
 		} else if seen.Insert(key); seen.Len() > maxWishes || !r.judgements.AllowN(r.clock.Now(), min(len(nodes), r.judgements.Burst())) {
 			break
@@ -313,7 +312,7 @@ func (r *relocationReconciler) clustersFor(
 		taint, tainted := corev1helpers.FindMatchingUntoleratedTaint(view.Taints(node), pod.Spec.Tolerations, pluginhelper.DoNotScheduleTaintsFilterFunc())
 		switch {
 		case tainted && placement.IsOperators(taint), !r.judge.Meets(node, demand), lacksVolume(failures, name, now),
-			slices.ContainsFunc(volumes, func(volume volumeWish) bool { return !r.makes(name, &volume, now) }):
+			slices.ContainsFunc(volumes, func(volume volumeWish) bool { return !r.makes(name, &volume) }):
 			unfit.Insert(name)
 		case !tainted && !node.Spec.Unschedulable && !failures.Keeps(name, now):
 			clusters = append(clusters, name)
@@ -326,9 +325,18 @@ func (r *relocationReconciler) clustersFor(
 type volumeWish struct {
 	class string
 	size  int64
-	// offeredBy are the super clusters that offer the class.
-	offeredBy string
-	failures  failedchoice.Failures
+	// offeredBy are the super clusters that offer the class, and lackedBy those that had no volume for it lately.
+	offeredBy, lackedBy sets.Set[string]
+}
+
+// keysOf returns keys that are equal for claims that request the same, and that the same super clusters may make.
+func keysOf(volumes []volumeWish) []string {
+	keys := make([]string, len(volumes))
+	for i := range volumes {
+		v := &volumes[i]
+		keys[i] = fmt.Sprintf("%q %d %q %q", v.class, v.size, sets.List(v.offeredBy), sets.List(v.lackedBy))
+	}
+	return keys
 }
 
 // volumesFor returns the claims of a pod that have no home yet. One whose class does not exist asks for nothing.
@@ -347,16 +355,26 @@ func (r *relocationReconciler) volumesFor(pod *corev1.Pod) (volumes []volumeWish
 			continue
 		}
 		volumes = append(volumes, volumeWish{
-			class: class.Name, size: slice.Size(claim), offeredBy: " " + strings.Join(claimhome.OfferedBy(class), " ") + " ", failures: failedchoice.Of(claim),
+			class: class.Name, size: slice.Size(claim), offeredBy: sets.New(claimhome.OfferedBy(class)...), lackedBy: lackedBy(failedchoice.Of(claim), r.clock.Now()),
 		})
 	}
 	return volumes
 }
 
 // makes reports whether a super cluster may make a volume, as far as it says and has shown.
-func (r *relocationReconciler) makes(superCluster string, volume *volumeWish, now time.Time) bool {
-	return strings.Contains(volume.offeredBy, " "+superCluster+" ") && !lacksVolume(volume.failures, superCluster, now) &&
-		r.storage(superCluster, volume.class, volume.size)
+func (r *relocationReconciler) makes(superCluster string, volume *volumeWish) bool {
+	return volume.offeredBy.Has(superCluster) && !volume.lackedBy.Has(superCluster) && r.storage(superCluster, volume.class, volume.size)
+}
+
+// lackedBy returns the super clusters that had no volume for a claim lately.
+func lackedBy(failures failedchoice.Failures, now time.Time) sets.Set[string] {
+	lacking := sets.New[string]()
+	for superCluster := range failures {
+		if lacksVolume(failures, superCluster, now) {
+			lacking.Insert(superCluster)
+		}
+	}
+	return lacking
 }
 
 // lacksVolume reports whether a super cluster had no volume for a pod or claim lately.

@@ -536,6 +536,41 @@ func TestRelocationsAreBounded(t *testing.T) {
 	require.Contains(t, strings.Join(b.recorded(), "\n"), "to r3 for pod b")
 }
 
+// TestRelocationOfReplicas: replicas whose claims have failed at different times are one kind of pod, and others have
+// their turn.
+func TestRelocationOfReplicas(t *testing.T) {
+	t.Parallel()
+	b := newRelocationBed(t)
+	b.class("fast", "r1", "r2")
+	for i := range maxWishes + 1 {
+		name := fmt.Sprintf("replica-%02d", i)
+		failures := failedchoice.Failures{}.Plus("r1", failedchoice.NoVolume, b.clock.Now()).Plus("r2", failedchoice.NoVolume, b.clock.Now())
+		failures["r3"] = failedchoice.Failure{At: metav1.NewTime(b.clock.Now().Add(-time.Hour)), Count: int32(i + 1), Reason: failedchoice.NoVolume}
+		b.claims(homelessClaim(name, func(claim *corev1.PersistentVolumeClaim) {
+			metav1.SetMetaDataAnnotation(&claim.ObjectMeta, schedulerv1alpha1.AnnotationFailedSuperClusters, failures.String())
+		}))
+		b.pod(name, "1", "", withClaims(name))
+		b.pass(time.Second)
+	}
+	b.pod("big", "3", "")
+	b.pass(relocationDelay)
+	b.look()
+	require.Equal(t, []string{movesToR1, movesToR1}, b.recorded())
+}
+
+// TestVolumesThatAreOne: what is equal for two claims is what decides which super clusters may make their volumes.
+func TestVolumesThatAreOne(t *testing.T) {
+	t.Parallel()
+	volume := func(class string, size int64, lackedBy ...string) volumeWish {
+		return volumeWish{class: class, size: size, offeredBy: sets.New("r1", "r2"), lackedBy: sets.New(lackedBy...)}
+	}
+	keys := keysOf([]volumeWish{
+		volume("a", 1), volume("a1", 1), volume("a", 11), volume("a", 1, "r1"), volume("a", 1, "r1", "r2"), volume("a", 1, "r2", "r1"),
+	})
+	require.Equal(t, keys[4], keys[5])
+	require.Len(t, sets.New(keys...), 5)
+}
+
 // class adds a StorageClass that a super cluster offers.
 func (b *relocationBed) class(name string, offering ...string) {
 	b.Helper()
