@@ -229,7 +229,7 @@ func (c *tenantControlPlane) repairs(ctx context.Context, factory informers.Shar
 	chosen.bind(func(namespace, name string) {
 		queue.Add(request{concern: concernPod, namespace: namespace, name: name})
 	})
-	_, err := pods.Informer().AddEventHandler(podHandler(queue, chosen))
+	_, err := pods.Informer().AddEventHandler(podHandler(queue, chosen, clock.RealClock{}))
 	require.NoError(c.t, err)
 	context.AfterFunc(ctx, queue.ShutDown)
 	go func() {

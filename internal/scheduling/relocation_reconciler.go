@@ -176,7 +176,7 @@ func (r *relocationReconciler) help(
 }
 
 // look returns the pods of a namespace that have waited for relocationDelay, in the order in which they are helped, and
-// what others use in each super cluster that was measured. again is after how long the next has waited, 0 for never.
+// what pods use in each super cluster that was measured. again is after how long the next has waited, 0 for never.
 func (r *relocationReconciler) look(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement, now time.Time) (waiting []*corev1.Pod, used map[string]slice.Amounts, again time.Duration, err error) {
 	pods, err := r.pods.Pods(np.Name).List(labels.Everything())
 	if err != nil {
@@ -187,7 +187,7 @@ func (r *relocationReconciler) look(ctx context.Context, np *schedulerv1alpha1.N
 		if pod.Spec.NodeName != "" {
 			bound[pod.Spec.NodeName] = bound[pod.Spec.NodeName].Plus(view.Used(pod))
 		}
-		switch since, waits := waitsSince(pod); {
+		switch since, waits := waitsSince(pod, now); {
 		case !waits:
 		case now.Sub(since) < relocationDelay:
 			again = sooner(again, min(since.Add(relocationDelay).Sub(now), relocationDelay))
@@ -212,12 +212,12 @@ func (r *relocationReconciler) look(ctx context.Context, np *schedulerv1alpha1.N
 
 // waitsSince returns since when a pod of the pod view is refused by the pod scheduler, or goes round among super
 // clusters that have no volume for it, and false if it is not.
-func waitsSince(pod *corev1.Pod) (time.Time, bool) {
+func waitsSince(pod *corev1.Pod, now time.Time) (time.Time, bool) {
 	_, scheduled := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
 	switch {
 	case pod.DeletionTimestamp != nil || scheduled == nil || scheduled.Status != corev1.ConditionFalse:
 		return time.Time{}, false
-	case goesRound(pod):
+	case goesRound(pod, now):
 		return pod.CreationTimestamp.Time, true
 	case pod.Spec.NodeName != "" || scheduled.Reason != corev1.PodReasonUnschedulable:
 		return time.Time{}, false
@@ -225,15 +225,27 @@ func waitsSince(pod *corev1.Pod) (time.Time, bool) {
 	return scheduled.LastTransitionTime.Time, true
 }
 
-// goesRound reports whether a pod was chosen again and again for a super cluster that has no volume for it: where that
-// is the only one of its namespace, or all lack it, the pod scheduler does not refuse it.
-func goesRound(pod *corev1.Pod) bool {
-	for _, failure := range failedchoice.Of(pod) {
-		if failure.Reason == failedchoice.NoVolume && failure.Count > 2 {
+// goesRound reports whether a pod was chosen again and again for a super cluster that has no volume for it, and is there
+// or nowhere: where that is the only one of its namespace, or all lack it, the pod scheduler does not refuse it.
+func goesRound(pod *corev1.Pod, now time.Time) bool {
+	failures := failedchoice.Of(pod)
+	for name, failure := range failures {
+		if failure.Count > 2 && lacksVolume(failures, name, now) && (pod.Spec.NodeName == "" || pod.Spec.NodeName == name) {
 			return true
 		}
 	}
 	return false
+}
+
+// usedByOthers returns used without what a pod uses that goes round.
+func usedByOthers(used map[string]slice.Amounts, pod *corev1.Pod) map[string]slice.Amounts {
+	use, measured := used[pod.Spec.NodeName]
+	if !measured {
+		return used
+	}
+	others := maps.Clone(used)
+	others[pod.Spec.NodeName] = use.Minus(view.Used(pod))
+	return others
 }
 
 // relocate returns the first pod that waits for nothing but room in one piece, and what helps it, or why nothing does.
@@ -253,7 +265,7 @@ func (r *relocationReconciler) relocate(
 			break
 		}
 		clusters, unfit := r.clustersFor(pod, demand, volumes, nodes)
-		wish := placement.Wish{Pod: pod.Name, Requests: requests, Used: used, Clusters: clusters, Unfit: unfit, Home: home}
+		wish := placement.Wish{Pod: pod.Name, Requests: requests, Used: usedByOthers(used, pod), Clusters: clusters, Unfit: unfit, Home: home}
 		untried := wish
 		untried.Clusters = slices.DeleteFunc(slices.Clone(wish.Clusters), tried.Has)
 		result, refused := placement.Relocate(np, &untried)
@@ -267,7 +279,7 @@ func (r *relocationReconciler) relocate(
 			helped, why = pod, refused
 		case refused == "" && home != "": // it has room where its volumes are, which is not to be moved for others
 			used = maps.Clone(used)
-			used[home] = used[home].Plus(requests)
+			used[home] = wish.Used[home].Plus(requests)
 		}
 	}
 	return helped, placement.Relocation{}, why

@@ -305,6 +305,11 @@ func TestRelocationIsNotForEveryPod(t *testing.T) {
 		"it is deleted": func(b *relocationBed) {
 			b.pod("big", "3", "", func(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(metav1.Now()) })
 		},
+		"it is elsewhere than where there was no volume": func(b *relocationBed) { b.pod("big", "3", "r2", b.withoutVolume("r1")) },
+		"there was no volume long ago": func(b *relocationBed) {
+			b.pod("big", "3", "r1", b.withoutVolume("r1"))
+			b.pass(20 * time.Minute)
+		},
 		"the policy allows no moves": func(b *relocationBed) {
 			b.pod("big", "3", "")
 			b.setPolicy(func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Scheduling.MovesPerHour = 0 })
@@ -343,7 +348,7 @@ func TestRelocationCostsOneLook(t *testing.T) {
 		b.pod(fmt.Sprintf("big-%d", i), "3", "")
 	}
 	queue := &delayedQueue{items: sets.New[request]()}
-	handler := podHandler(queue, b.controller.choices)
+	handler := podHandler(queue, b.controller.choices, b.clock)
 	for _, pod := range b.factory.Core().V1().Pods().Informer().GetIndexer().List() {
 		handler.OnAdd(pod, true)
 	}
@@ -416,6 +421,20 @@ func (b *relocationBed) zoned(cluster int, zone string) {
 		`{"groups":[{"nodes":2,"labels":{"topology.kubernetes.io/zone":%q},"shapes":[{"cpu":"4"}]}]}`, zone))
 }
 
+// withoutVolume lets a pod go round among super clusters that have no volume for it.
+func (b *relocationBed) withoutVolume(superClusters ...string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "SuperClusterFailed"}}
+		failures := failedchoice.Failures{}
+		for range 3 {
+			for _, name := range superClusters {
+				failures = failures.Plus(name, failedchoice.NoVolume, b.clock.Now())
+			}
+		}
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, schedulerv1alpha1.AnnotationFailedSuperClusters, failures.String())
+	}
+}
+
 func inZone(zone string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: zone} }
 }
@@ -447,14 +466,14 @@ func TestRelocationToDemands(t *testing.T) {
 			b.class("fast", "r3")
 		},
 		"a volume": func(b *relocationBed) {
-			b.pod("small", "1", "r1", func(pod *corev1.Pod) {
-				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "SuperClusterFailed"}}
-				failures := failedchoice.Failures{}
-				for range 3 {
-					failures = failures.Plus("r1", failedchoice.NoVolume, b.clock.Now()).Plus("r2", failedchoice.NoVolume, b.clock.Now())
-				}
-				metav1.SetMetaDataAnnotation(&pod.ObjectMeta, schedulerv1alpha1.AnnotationFailedSuperClusters, failures.String())
-			})
+			b.pod("small", "1", "r1", b.withoutVolume("r1", "r2"))
+		},
+		"a volume, and it uses the last slice": func(b *relocationBed) {
+			b.pod("a", "1", "r1")
+			b.pod("b", "2", "r2")
+			b.pod("small", "1", "r1", b.withoutVolume("r1", "r2"))
+			b.uses("r1", slice.Of(builders.Resources("cpu", "2", "pods", "2")))
+			b.uses("r2", slice.Of(builders.Resources("cpu", "2", "pods", "1")))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

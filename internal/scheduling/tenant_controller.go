@@ -297,7 +297,7 @@ func (c *tenantController) watch(ctx context.Context, queue workqueue.TypedRateL
 			return err
 		}
 	}
-	c.handle(c.informers.Core().V1().Pods().Informer(), podHandler(queue, c.choices))
+	c.handle(c.informers.Core().V1().Pods().Informer(), podHandler(queue, c.choices, clock.RealClock{}))
 	if _, gives := c.reconcile[concernClaim]; gives {
 		c.watchClaims(queue)
 	}
@@ -454,7 +454,7 @@ func (c placementChange) losesCluster() bool {
 
 // podHandler enqueues the pods that may need a repair, and the namespaces of those that wait, and forgets the choices
 // that are settled. However many pods of a namespace wait, the queue holds their namespace once.
-func podHandler(queue workqueue.TypedRateLimitingInterface[request], chosen *choices) cache.ResourceEventHandler {
+func podHandler(queue workqueue.TypedRateLimitingInterface[request], chosen *choices, clock clock.PassiveClock) cache.ResourceEventHandler {
 	repair := func(pod *corev1.Pod) {
 		if isBound(pod) {
 			chosen.forget(pod.UID)
@@ -463,7 +463,7 @@ func podHandler(queue workqueue.TypedRateLimitingInterface[request], chosen *cho
 		if mayNeedRepair(pod) || chosen.awaitsProfiles(pod) {
 			queue.Add(request{concern: concernPod, namespace: pod.Namespace, name: pod.Name})
 		}
-		if _, waits := waitsSince(pod); waits {
+		if _, waits := waitsSince(pod, clock.Now()); waits {
 			queue.AddAfter(request{concern: concernRelocation, namespace: pod.Namespace}, relocationDelay)
 		}
 	}
