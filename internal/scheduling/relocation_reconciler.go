@@ -135,22 +135,35 @@ func (r *relocationReconciler) Reconcile(ctx context.Context, item request) (rec
 	case !placement.Settled(np):
 		return reconcile.Result{RequeueAfter: relocationDelay}, nil
 	}
-	if err := r.help(ctx, namespace, np, waiting, used, interval, now); err != nil {
+	kinds := r.kindsOf(np, waiting)
+	if again := r.takesTurn(len(kinds), now); again > 0 {
+		return reconcile.Result{RequeueAfter: again}, nil
+	}
+	if !slices.ContainsFunc(waiting, func(pod *corev1.Pod) bool { return pod.UID == last.pod }) {
+		last = attempt{refused: last.refused}
+	}
+	if err := r.help(ctx, namespace, np, kinds, used, last, interval, now); err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: interval}, nil
 }
 
-// help requests a move for one of the pods that wait, or says why none helps.
-func (r *relocationReconciler) help(
-	ctx context.Context, namespace *corev1.Namespace, np *schedulerv1alpha1.NamespacePlacement, waiting []*corev1.Pod, used map[string]slice.Amounts,
-	interval time.Duration, now time.Time,
-) error {
-	last := r.attempts[np.Name]
-	if !slices.ContainsFunc(waiting, func(pod *corev1.Pod) bool { return pod.UID == last.pod }) {
-		last = attempt{refused: last.refused}
+// takesTurn returns 0 where so many kinds of pods may be judged now, and else after how long they may be.
+func (r *relocationReconciler) takesTurn(kinds int, now time.Time) (again time.Duration) {
+	turn := r.judgements.ReserveN(now, min(kinds*len(r.virtualNodes()), r.judgements.Burst()))
+	if again = turn.DelayFrom(now); again > 0 {
+		turn.CancelAt(now)
 	}
-	pod, found, why := r.relocate(np, waiting, used, last.clusters)
+	return again
+}
+
+// help requests a move for one of the pods that wait, or says why none helps. last is what was tried last for one of
+// them.
+func (r *relocationReconciler) help(
+	ctx context.Context, namespace *corev1.Namespace, np *schedulerv1alpha1.NamespacePlacement, kinds []podKind, used map[string]slice.Amounts,
+	last attempt, interval time.Duration, now time.Time,
+) error {
+	pod, found, why := r.relocate(np, kinds, used, last.clusters)
 	if pod == nil {
 		return nil
 	}
@@ -248,23 +261,47 @@ func usedByOthers(used map[string]slice.Amounts, pod *corev1.Pod) map[string]sli
 	return others
 }
 
-// relocate returns the first pod that waits for nothing but room in one piece, and what helps it, or why nothing does.
-// Pods that request the same are one. It returns no pod where none waits for that.
-func (r *relocationReconciler) relocate(
-	np *schedulerv1alpha1.NamespacePlacement, waiting []*corev1.Pod, used map[string]slice.Amounts, tried sets.Set[string],
-) (helped *corev1.Pod, found placement.Relocation, why string) {
-	seen, nodes := sets.New[string](), r.virtualNodes()
+// podKind is a pod that waits, and what it requests: others that request the same are one with it.
+type podKind struct {
+	pod      *corev1.Pod
+	requests slice.Amounts
+	home     string
+	demand   nodegroups.Demand
+	volumes  []volumeWish
+}
+
+// kindsOf returns the first pods of different kinds, in their order, without those that no room helps: as many as may
+// be judged at a time.
+func (r *relocationReconciler) kindsOf(np *schedulerv1alpha1.NamespacePlacement, waiting []*corev1.Pod) (kinds []podKind) {
+	seen, most := sets.New[string](), min(maxWishes, max(1, r.judgements.Burst()/max(1, len(r.virtualNodes()))))
 	for _, pod := range waiting {
-		requests := view.Used(pod)
 		home, one := r.homeOf(np, pod)
-		demand := nodegroups.DemandOf(pod)
-		volumes := r.volumesFor(pod)
-		if key := fmt.Sprintf("%q %q %q %q", requests.Key(), home, demand.Key(), keysOf(volumes)); !one || seen.Has(key) {
+		if !one {
 			continue
-		} else if seen.Insert(key); seen.Len() > maxWishes || !r.judgements.AllowN(r.clock.Now(), min(len(nodes), r.judgements.Burst())) {
+		}
+		kind := podKind{pod: pod, requests: view.Used(pod), home: home, demand: nodegroups.DemandOf(pod), volumes: r.volumesFor(pod)}
+		key := fmt.Sprintf("%q %q %q %q", kind.requests.Key(), home, kind.demand.Key(), keysOf(kind.volumes))
+		if seen.Has(key) {
+			continue
+		}
+		seen.Insert(key)
+		if kinds = append(kinds, kind); len(kinds) == most {
 			break
 		}
-		clusters, unfit := r.clustersFor(pod, demand, volumes, nodes)
+	}
+	return kinds
+}
+
+// relocate returns the first pod that waits for nothing but room in one piece, and what helps it, or why nothing does.
+// It returns no pod where none waits for that.
+func (r *relocationReconciler) relocate(
+	np *schedulerv1alpha1.NamespacePlacement, kinds []podKind, used map[string]slice.Amounts, tried sets.Set[string],
+) (helped *corev1.Pod, found placement.Relocation, why string) {
+	nodes := r.virtualNodes()
+	for i := range kinds {
+		kind := &kinds[i]
+		pod, requests, home := kind.pod, kind.requests, kind.home
+		clusters, unfit := r.clustersFor(pod, kind.demand, kind.volumes, nodes)
 		wish := placement.Wish{Pod: pod.Name, Requests: requests, Used: usedByOthers(used, pod), Clusters: clusters, Unfit: unfit, Home: home}
 		untried := wish
 		untried.Clusters = slices.DeleteFunc(slices.Clone(wish.Clusters), tried.Has)

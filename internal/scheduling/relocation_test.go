@@ -549,9 +549,14 @@ func TestRelocationsAreBounded(t *testing.T) {
 	b.pass(relocationDelay)
 	require.Equal(t, 5*time.Minute, b.look())
 	require.Empty(t, b.recorded(), "the first pod has used it up")
-	r.judgements = rate.NewLimiter(rate.Every(time.Hour), 2*len(b.nodes))
+	r.judgements = rate.NewLimiter(rate.Every(time.Second), 2*len(b.nodes))
+	require.True(t, r.judgements.AllowN(b.clock.Now().Add(5*time.Minute), len(b.nodes)+1))
 	b.pass(5 * time.Minute)
-	b.look()
+	require.Equal(t, time.Duration(len(b.nodes)+1)*time.Second, b.look(), "others have used it up: their turn comes when both pods can be judged")
+	require.Equal(t, time.Duration(len(b.nodes)+1)*time.Second, b.look(), "which uses nothing up")
+	require.Empty(t, b.recorded())
+	b.pass(time.Duration(len(b.nodes)+1) * time.Second)
+	require.Equal(t, 5*time.Minute, b.look())
 	require.Contains(t, strings.Join(b.recorded(), "\n"), "to r3 for pod b")
 }
 
