@@ -19,7 +19,7 @@ type Demand struct {
 // DemandOf returns what a pod of the pod view demands.
 func DemandOf(pod *corev1.Pod) Demand {
 	if pod.Annotations[nodegroups.AnnotationExcess] != "" {
-		return Demand{demand: &demand{pod: pod}, excess: true}
+		return Demand{demand: &demand{pod: pod, key: "excess"}, excess: true} // no demand that is read has this key
 	}
 	return Demand{demand: demandOf(pod)}
 }
