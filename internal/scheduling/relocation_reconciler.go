@@ -358,9 +358,9 @@ func (r *relocationReconciler) clustersFor(
 	unfit = sets.New[string]()
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		node := nodes[name]
-		taint, tainted := corev1helpers.FindMatchingUntoleratedTaint(view.Taints(node), pod.Spec.Tolerations, pluginhelper.DoNotScheduleTaintsFilterFunc())
+		tainted, lasting := keptAway(node, pod)
 		switch {
-		case tainted && placement.IsOperators(taint), !r.judge.Meets(node, demand), lacksVolume(failures, name, now),
+		case lasting, !r.judge.Meets(node, demand), lacksVolume(failures, name, now),
 			slices.ContainsFunc(volumes, func(volume volumeWish) bool { return !r.makes(name, &volume) }):
 			unfit.Insert(name)
 		case !tainted && !node.Spec.Unschedulable && !failures.Keeps(name, now):
@@ -368,6 +368,17 @@ func (r *relocationReconciler) clustersFor(
 		}
 	}
 	return clusters, unfit
+}
+
+// keptAway reports whether a taint of a virtual Node keeps a pod away, and whether one does that is an operator's.
+func keptAway(node *corev1.Node, pod *corev1.Pod) (tainted, lasting bool) {
+	keepsAway := pluginhelper.DoNotScheduleTaintsFilterFunc()
+	for _, taint := range view.Taints(node) {
+		if keepsAway(&taint) && !corev1helpers.TolerationsTolerateTaint(pod.Spec.Tolerations, &taint) {
+			tainted, lasting = true, lasting || placement.IsOperators(taint)
+		}
+	}
+	return tainted, lasting
 }
 
 // volumeWish is a claim of a pod that has no home yet.

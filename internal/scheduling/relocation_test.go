@@ -460,6 +460,12 @@ func TestRelocationToDemands(t *testing.T) {
 				node.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
 			}
 		},
+		"taints, and they are cordoned": func(b *relocationBed) {
+			b.pod("small", "1", "")
+			for _, node := range b.nodes[:2] {
+				node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}, {Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+			}
+		},
 		"a class": func(b *relocationBed) {
 			b.pod("small", "1", "", withClaims("data"))
 			b.claims(homelessClaim("data"))
