@@ -238,8 +238,8 @@ func waitsSince(pod *corev1.Pod, now time.Time) (time.Time, bool) {
 	return scheduled.LastTransitionTime.Time, true
 }
 
-// goesRound reports whether a pod was chosen again and again for a super cluster that has no volume for it, and is there
-// or nowhere: where that is the only one of its namespace, or all lack it, the pod scheduler does not refuse it.
+// goesRound reports whether a pod was chosen again and again for a super cluster that has no volume for it, and is
+// there or nowhere: where that is the only one of its namespace, or all lack it, the pod scheduler does not refuse it.
 func goesRound(pod *corev1.Pod, now time.Time) bool {
 	failures := failedchoice.Of(pod)
 	for name, failure := range failures {

@@ -58,11 +58,12 @@ func anyNumberOfPods() resource.Quantity {
 }
 
 // TenantNodes projects virtual Nodes onto those that one tenant's new pods can use: the super clusters where it has
-// placements that are not leaving. One that is being deleted offers nothing: its namespace is gone and a new one of its
-// name has another, or someone deleted it, and vc-scheduler makes it again in a moment. Their allocatable is, per placed namespace, what is reserved there and stays, with
-// storage, zero included, where the namespace's quota names it, and their taints are those of Taints. Pods that use
-// what is leaving keep it: kube-scheduler adds no pod to a Node whose pods request more than its allocatable, or that
-// has left the view, and evicts none. The Nodes handed in are not changed.
+// placements that are not leaving. One that is being deleted offers nothing: its namespace is gone and a new one of
+// its name has another, or someone deleted it, and vc-scheduler makes it again in a moment. Their allocatable is, per
+// placed namespace, what is reserved there and stays, with storage, zero included, where the namespace's quota names
+// it, and their taints are those of Taints. Pods that use what is leaving keep it: kube-scheduler adds no pod to a
+// Node whose pods request more than its allocatable, or that has left the view, and evicts none. The Nodes handed in
+// are not changed.
 func TenantNodes(nodes map[string]*corev1.Node, placements []schedulerv1alpha1.NamespacePlacement) []*corev1.Node {
 	reserved := map[string]corev1.ResourceList{}
 	for i := range placements {
