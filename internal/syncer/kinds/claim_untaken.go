@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	volumehelper "k8s.io/component-helpers/storage/volume"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/claimhome"
@@ -39,12 +40,18 @@ func (e *Env) goesWithPod(tenant *Tenant, tenantClaim *corev1.PersistentVolumeCl
 	}
 	namespace := tenancy.SuperNamespace(tenant.Key, tenantClaim.Namespace)
 	superClaim, exists, _ := get[*corev1.PersistentVolumeClaim](e.SuperCache, KindClaim, namespace, tenantClaim.Name)
-	return !exists || tenant.isFor(superClaim, tenantClaim) && !getsVolume(superClaim)
+	return !exists || tenant.isFor(superClaim, tenantClaim) && !e.getsVolume(superClaim)
 }
 
-// getsVolume returns whether a super claim has a volume, or a provisioner may be making one.
-func getsVolume(superClaim *corev1.PersistentVolumeClaim) bool {
-	return hasVolume(superClaim) || superClaim.Annotations[volumehelper.AnnSelectedNode] != ""
+// getsVolume returns whether a super claim has a volume, or a provisioner may be making one: once the super cluster's
+// scheduler has chosen a node, or at any time where the StorageClass, by the cache, binds Immediate, which nothing on
+// the claim tells. Nobody makes a volume of a class that is gone.
+func (e *Env) getsVolume(superClaim *corev1.PersistentVolumeClaim) bool {
+	if hasVolume(superClaim) || superClaim.Annotations[volumehelper.AnnSelectedNode] != "" {
+		return true
+	}
+	class, exists, synced := get[*storagev1.StorageClass](e.SuperCache, KindStorageClass, "", volumehelper.GetPersistentVolumeClaimClass(superClaim))
+	return !synced || exists && ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingImmediate
 }
 
 // patience returns how long this super cluster may take to make the super claim of the pair.
@@ -65,7 +72,7 @@ func (c *Claims) readUntaken(ctx context.Context, pair *claimPair) error {
 	switch {
 	case !pair.facts.Known: // it may be there as before
 		return nil
-	case !c.chosen(pair.tenantClaim), exists && hasVolume(pair.superClaim), withPod && exists && getsVolume(pair.superClaim):
+	case !c.chosen(pair.tenantClaim), exists && hasVolume(pair.superClaim), withPod && exists && c.env.getsVolume(pair.superClaim):
 		c.env.untaken.forget(pair.key)
 		return nil
 	case c.env.PodPatience == 0, exists && pair.superClaim.DeletionTimestamp != nil: // one that was given up stays so

@@ -64,7 +64,9 @@ func newChosenClaim(t *testing.T, change ...claimChange) *chosenClaim {
 		spec.Pods.Volumes = append(spec.Pods.Volumes, "persistentVolumeClaim")
 	}))
 	c.env.Clock, c.env.PodPatience, c.env.Look = c.clock, time.Minute, func([]engine.Key) {}
-	require.NoError(t, c.superClient.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}}))
+	require.NoError(t, c.superClient.Create(t.Context(), &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "fast"}, VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+	}))
 	claim := tenantClaim("uid", append([]claimChange{home("r1")}, change...)...)
 	c.tenant.Client = answering(newClientBuilder().WithObjects(claim).Build(), tenantUID)
 	c.refresh()
@@ -112,6 +114,15 @@ func (c *chosenClaim) wait(passes time.Duration) time.Duration {
 func (c *chosenClaim) withoutClass() {
 	c.t.Helper()
 	require.NoError(c.t, c.superClient.Delete(c.t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}}))
+}
+
+// changeClass changes the StorageClass of the super cluster.
+func (c *chosenClaim) changeClass(change func(class *storagev1.StorageClass)) {
+	c.t.Helper()
+	class := &storagev1.StorageClass{}
+	require.NoError(c.t, c.superClient.Get(c.t.Context(), client.ObjectKey{Name: "fast"}, class))
+	change(class)
+	require.NoError(c.t, c.superClient.Update(c.t.Context(), class))
 }
 
 // wantTakenBack checks what a take-back leaves, and that the finalizer goes after it.
@@ -453,12 +464,14 @@ func TestPodOfAClaimThatIsOnItsWay(t *testing.T) {
 func TestClaimGoesWithItsPod(t *testing.T) {
 	t.Parallel()
 	const noVolume = "0/1 nodes are available: 1 node(s) didn't find available persistent volumes to bind. no new claims to deallocate"
+	const unbound = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."
 	for name, tc := range map[string]struct {
 		message string
 		change  func(claim *corev1.PersistentVolumeClaim) // of the super claim, nil for none
 		after   time.Duration
 		reason  string
 		stays   bool
+		class   func(class *storagev1.StorageClass) // of WaitForFirstConsumer, nil for no change
 	}{
 		"no volume":            {message: noVolume, after: 6 * time.Second, reason: failedchoice.NoVolume},
 		"no class":             {message: `running PreFilter plugin "VolumeBinding": storageclass.storage.k8s.io "fast" not found`, after: 6 * time.Second, reason: failedchoice.NoVolume},
@@ -470,10 +483,19 @@ func TestClaimGoesWithItsPod(t *testing.T) {
 		"gets a volume": {message: noVolume, after: 6 * time.Second, reason: failedchoice.NoVolume, stays: true, change: func(claim *corev1.PersistentVolumeClaim) {
 			claim.Annotations[volumehelper.AnnSelectedNode] = "node-1"
 		}},
+		"may get a volume at once": {message: unbound, after: 2 * time.Minute, reason: failedchoice.Unschedulable, stays: true, class: func(class *storagev1.StorageClass) {
+			class.VolumeBindingMode = ptr.To(storagev1.VolumeBindingImmediate)
+		}},
+		"may get a volume at once, as a class that does not say": {message: unbound, after: 2 * time.Minute, reason: failedchoice.Unschedulable, stays: true, class: func(class *storagev1.StorageClass) {
+			class.VolumeBindingMode = nil
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newChosenClaim(t)
+			if tc.class != nil {
+				c.changeClass(tc.class)
+			}
 			reconcile := c.podOf()
 			c.wait(0)
 			c.refresh()
