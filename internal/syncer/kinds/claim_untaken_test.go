@@ -417,6 +417,41 @@ func (c *chosenClaim) podOf() func() (*corev1.Pod, error) {
 	}
 }
 
+// superPod returns nil if there is none.
+func (c *chosenClaim) superPod() *corev1.Pod {
+	c.t.Helper()
+	pod := &corev1.Pod{}
+	if c.superClient.Get(c.t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "web-1"}, pod) != nil {
+		return nil
+	}
+	return pod
+}
+
+// says lets the super cluster's scheduler say why it finds no node for the super pod.
+func (c *chosenClaim) says(message string) {
+	c.t.Helper()
+	pod := c.superPod()
+	require.NotNil(c.t, pod)
+	pod.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: message,
+	}}
+	require.NoError(c.t, c.superClient.Status().Update(c.t.Context(), pod))
+}
+
+// turn reconciles the pod of podOf and then the claim, both with fresh caches. It returns the pod.
+func (c *chosenClaim) turn(reconcile func() (*corev1.Pod, error)) *corev1.Pod {
+	c.t.Helper()
+	c.superCache[kinds.KindPod] = nil
+	if pod := c.superPod(); pod != nil {
+		c.superCache[kinds.KindPod] = []client.Object{pod}
+	}
+	live, err := reconcile()
+	wait := &engine.WaitError{}
+	require.True(c.t, err == nil || errors.As(err, &wait), "%v", err)
+	c.wait(0)
+	return live
+}
+
 // TestPodOfAClaimThatIsNotMade: a pod whose claim the super cluster does not make is not taken there either. It is
 // taken back for the reason of its claim, and once that has no home, without waiting for as long again.
 func TestPodOfAClaimThatIsNotMade(t *testing.T) {
@@ -501,45 +536,23 @@ func TestClaimGoesWithItsPod(t *testing.T) {
 			c.refresh()
 			_, err := reconcile()
 			require.NoError(t, err)
-			superPod := func() *corev1.Pod {
-				pod := &corev1.Pod{}
-				if c.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "web-1"}, pod) != nil {
-					return nil
-				}
-				return pod
-			}
-			pod := superPod()
-			require.NotNil(t, pod)
-			pod.Status.Conditions = []corev1.PodCondition{{
-				Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: tc.message,
-			}}
-			require.NoError(t, c.superClient.Status().Update(t.Context(), pod))
+			c.says(tc.message)
 			if tc.change != nil {
 				claim := c.superClaim()
 				tc.change(claim)
 				require.NoError(t, c.superClient.Update(t.Context(), claim))
 			}
-			turn := func() (live *corev1.Pod) {
-				c.superCache[kinds.KindPod] = nil
-				if pod := superPod(); pod != nil {
-					c.superCache[kinds.KindPod] = []client.Object{pod}
-				}
-				live, err := reconcile()
-				wait := &engine.WaitError{}
-				require.True(t, err == nil || errors.As(err, &wait), "%v", err)
-				c.wait(0)
-				return live
-			}
+			turn := func() *corev1.Pod { return c.turn(reconcile) }
 			require.Contains(t, turn().Labels, schedulerv1alpha1.LabelSuperCluster)
 			c.clock.SetTime(c.clock.Now().Add(tc.after - time.Second))
 			turn()
-			require.NotNil(t, superPod(), "not before its time")
+			require.NotNil(t, c.superPod(), "not before its time")
 			c.clock.SetTime(c.clock.Now().Add(time.Second))
 			var live *corev1.Pod
 			for range 6 {
 				live = turn()
 			}
-			require.Nil(t, superPod())
+			require.Nil(t, c.superPod())
 			require.NotContains(t, live.Labels, schedulerv1alpha1.LabelSuperCluster)
 			require.Equal(t, tc.reason, failedchoice.Of(live)["r1"].Reason)
 			claim := c.claimShown(t)
@@ -554,4 +567,34 @@ func TestClaimGoesWithItsPod(t *testing.T) {
 			require.Nil(t, c.superClaim())
 		})
 	}
+}
+
+// TestClaimThatComesBack: the pod scheduler chooses this super cluster again for a claim that went with its pod, before
+// the choice of the pod is taken back, as where no other one has the class. The claim does not go again with that.
+func TestClaimThatComesBack(t *testing.T) {
+	t.Parallel()
+	c := newChosenClaim(t)
+	reconcile := c.podOf()
+	c.wait(0)
+	c.refresh()
+	_, err := reconcile()
+	require.NoError(t, err)
+	c.says("0/1 nodes are available: 1 Insufficient cpu.")
+	c.turn(reconcile)
+	c.clock.SetTime(c.clock.Now().Add(2 * time.Minute))
+	var live *corev1.Pod
+	for range 8 {
+		live = c.turn(reconcile)
+		claim := c.claimShown(t)
+		if claim.Annotations[schedulerv1alpha1.AnnotationSuperCluster] == "" && live.Labels[schedulerv1alpha1.LabelSuperCluster] != "" {
+			home("r1")(claim)
+			require.NoError(t, c.tenant.Client.Update(t.Context(), claim))
+			c.refresh()
+		}
+	}
+	require.NotContains(t, live.Labels, schedulerv1alpha1.LabelSuperCluster)
+	claim := c.claimShown(t)
+	require.Equal(t, "r1", claim.Annotations[schedulerv1alpha1.AnnotationSuperCluster])
+	require.Equal(t, int32(1), failedchoice.Of(claim)["r1"].Count)
+	require.NotNil(t, c.superClaim())
 }

@@ -147,8 +147,9 @@ func (p *Pods) takeBack(ctx context.Context, pair *podPair) error {
 	return p.tellTakenBack(ctx, pair, patched, reason, message)
 }
 
-// takeBackClaims gives up the claims of a pod that fails here which have no volume, and returns an error until none of
-// them has its home here: the pod could go nowhere else. They go before the pod, which remembers them in the tenant.
+// takeBackClaims gives up the claims of a pod that fails here which have no volume, and returns an error until each of
+// them has lost its home here, once: the pod could go nowhere else. They go before the pod, which remembers them in the
+// tenant.
 func (p *Pods) takeBackClaims(pair *podPair) error {
 	if pair.facts.Leaves || pair.tenantPod.Spec.NodeName != "" {
 		return nil // the namespace takes its claims along, and a pod that is pinned to a node goes nowhere
@@ -161,8 +162,9 @@ func (p *Pods) takeBackClaims(pair *podPair) error {
 			continue
 		}
 		key := engine.Key{Tenant: pair.key.Tenant, Kind: KindClaim, Namespace: pair.key.Namespace, Name: name}
-		p.env.untaken.giveUpWith(key, choiceOf(claim), p.env.untaken.of(pair.key), p.patience(pair))
-		with = append(with, key)
+		if p.env.untaken.giveUpWith(key, claim, pair.key, p.patience(pair)) {
+			with = append(with, key)
+		}
 	}
 	if len(with) == 0 {
 		return nil

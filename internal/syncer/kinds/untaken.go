@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -71,6 +72,8 @@ type untakenObject struct {
 	givenUp         bool
 	// with is how long the pod was not taken that a claim is given up with, 0 for an object that is given up itself.
 	with time.Duration
+	// claims are those that went with the pod.
+	claims sets.Set[types.UID]
 	// heldBack is how often the tenant's rate has held its choice back.
 	heldBack int
 	// takenBack is the resourceVersion of the tenant object whose choice was taken back, "" before that.
@@ -123,14 +126,28 @@ func (u *untaken) giveUp(key engine.Key, of choice, patience time.Duration, now 
 	return known.givenUp
 }
 
-// giveUpWith gives an object up because another one is that has brought it here, and that was not taken for patience.
-func (u *untaken) giveUpWith(key engine.Key, of choice, other untakenObject, patience time.Duration) {
+// giveUpWith gives a claim up with a pod that is, and that was not taken for patience. It returns whether the claim goes,
+// or is shown by a cache as it was before it went: once for each choice of the pod, for the pod scheduler chooses a home
+// again at once for a claim whose pod names a super cluster.
+func (u *untaken) giveUpWith(key engine.Key, claim client.Object, pod engine.Key, patience time.Duration) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if known, exists := u.objects[key]; exists && known.choice == of && (known.givenUp || known.takenBack != "") {
-		return
+	if known := u.objects[key]; known.choice == choiceOf(claim) && known.goes(claim.GetResourceVersion()) {
+		return true
 	}
-	u.set(key, untakenObject{choice: of, since: other.since, reason: other.reason, message: other.message, givenUp: true, with: patience})
+	with := u.objects[pod]
+	if with.claims.Has(claim.GetUID()) {
+		return false
+	}
+	with.claims = with.claims.Clone().Insert(claim.GetUID())
+	u.set(pod, with)
+	u.set(key, untakenObject{choice: choiceOf(claim), since: with.since, reason: with.reason, message: with.message, givenUp: true, with: patience})
+	return true
+}
+
+// goes returns whether the object is given up, and, in this resourceVersion, not yet taken back.
+func (o *untakenObject) goes(resourceVersion string) bool {
+	return o.takenBack == "" && o.givenUp || o.takenBack == resourceVersion
 }
 
 // after returns after how long an object that waits is to be looked at again, 0 for one that does not wait: it is
