@@ -132,6 +132,10 @@ func TestPodsWithoutMarks(t *testing.T) {
 			damage: unmarked, wantConflict: true,
 		},
 		{
+			name: "it lost all marks before it was bound, and is being deleted", tenant: proofPod("uid", terminating(30)), live: proofSuperPod("uid", onNode("n1")),
+			damage: unmarked, wantConflict: true,
+		},
+		{
 			name: "somebody's on another node", tenant: proofPod("uid", bound("r1.n1")), live: proofSuperPod("uid", onNode("n2")), damage: unmarked,
 			wantRemoved: []string{"uid uid"},
 		},
@@ -167,7 +171,7 @@ func TestPodsWithoutMarks(t *testing.T) {
 				require.Equal(t, ownerOf("uid"), owner)
 			}
 			if tc.wantConflict {
-				require.Contains(t, <-p.events.Events, "Warning Conflict Super cluster r1 has a pod of that name on the pod's node")
+				require.Contains(t, <-p.events.Events, "Warning Conflict Super cluster r1 has a pod of that name that may be this one and has lost its marks")
 			}
 		})
 	}

@@ -140,18 +140,20 @@ func (p *Pods) proveNoSuperPod(ctx context.Context, pair *podPair) (proof.Proof,
 		return proof.Proof{}, engine.Waitf("the cache of super pods")
 	}
 	p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonConflict, fmt.Sprintf(
-		"Super cluster %s has a pod of that name on the pod's node that has lost its marks: the pod stays until the operator deletes that, or writes its tenancy.x-k8s.io label and annotations again",
+		"Super cluster %s has a pod of that name that may be this one and has lost its marks: the pod stays until the operator deletes that, or writes its tenancy.x-k8s.io label and annotations again",
 		p.env.ID))
 	return proof.Proof{}, engine.Waitf("the marks of super pod %s", pair.superName())
 }
 
 // mayBe returns whether a pod of the super cluster, of the name of the super pod and with no owner, may be that without
-// its marks: it has not ended, and is on the node of the tenant pod. Nothing is done to it, but the tenant pod is not
-// removed, for another one would run beside it.
+// its marks: it has not ended, and is on the node of the tenant pod, or anywhere if that is not bound yet. Nothing is
+// done to it, but the tenant pod is not removed, nor its choice, for another one would run beside it.
 func (p *Pods) mayBe(tenantPod, live *corev1.Pod) bool {
-	_, owned := tenancy.GetOwner(live)
-	return !owned && live.Spec.NodeName != "" && !podutil.IsPodTerminal(live) &&
-		tenantPod.Spec.NodeName == tenancy.NodeName(p.env.ID, live.Spec.NodeName)
+	if _, owned := tenancy.GetOwner(live); owned || podutil.IsPodTerminal(live) {
+		return false
+	}
+	at := tenantPod.Spec.NodeName
+	return at == "" || live.Spec.NodeName != "" && at == tenancy.NodeName(p.env.ID, live.Spec.NodeName)
 }
 
 // markFailed sets phase Failed on a tenant pod that awaitsEnd and whose super pod is gone: a kubelet deletes a pod
