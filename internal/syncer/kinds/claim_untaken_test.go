@@ -515,6 +515,8 @@ func TestClaimGoesWithItsPod(t *testing.T) {
 		"has a volume": {message: noVolume, after: 6 * time.Second, reason: failedchoice.NoVolume, stays: true, change: func(claim *corev1.PersistentVolumeClaim) {
 			claim.Spec.VolumeName = "pv"
 		}},
+		"no volume, and a taint":  {message: noVolume[:len("0/1 nodes are available: ")] + "1 node(s) had untolerated taint {a: b}, " + noVolume[len("0/1 nodes are available: "):], after: 2 * time.Minute, reason: failedchoice.Unschedulable},
+		"no volume, and too many": {message: "0/2 nodes are available: 1 node(s) didn't find available persistent volumes to bind, 1 node(s) exceed max volume count. preemption: none", after: 2 * time.Minute, reason: failedchoice.Unschedulable},
 		"gets a volume": {message: noVolume, after: 6 * time.Second, reason: failedchoice.NoVolume, stays: true, change: func(claim *corev1.PersistentVolumeClaim) {
 			claim.Annotations[volumehelper.AnnSelectedNode] = "node-1"
 		}},
@@ -597,4 +599,27 @@ func TestClaimThatComesBack(t *testing.T) {
 	require.Equal(t, "r1", claim.Annotations[schedulerv1alpha1.AnnotationSuperCluster])
 	require.Equal(t, int32(1), failedchoice.Of(claim)["r1"].Count)
 	require.NotNil(t, c.superClaim())
+}
+
+// TestNoVolumeAfterAnotherReason: a super cluster that has lacked something else has the volume's time from when the
+// volume alone is lacking.
+func TestNoVolumeAfterAnotherReason(t *testing.T) {
+	t.Parallel()
+	c := newChosenClaim(t)
+	reconcile := c.podOf()
+	c.wait(0)
+	c.refresh()
+	_, err := reconcile()
+	require.NoError(t, err)
+	c.says("0/1 nodes are available: 1 Insufficient cpu.")
+	c.turn(reconcile)
+	c.clock.SetTime(c.clock.Now().Add(time.Minute))
+	c.says("0/1 nodes are available: 1 node(s) did not have enough free storage.")
+	c.turn(reconcile)
+	c.clock.SetTime(c.clock.Now().Add(5 * time.Second))
+	c.turn(reconcile)
+	require.NotNil(t, c.superPod())
+	c.clock.SetTime(c.clock.Now().Add(time.Second))
+	c.turn(reconcile)
+	require.Nil(t, c.superPod())
 }

@@ -30,7 +30,7 @@ func (p *Pods) patience(pair *podPair) time.Duration {
 	failures, now := failedchoice.Of(pair.tenantPod), p.env.Clock.Now()
 	patience := failures.Patience(p.env.PodPatience, now)
 	if known := p.env.untaken.of(pair.key); known.reason == failedchoice.NoVolume && known.choice == choiceOf(pair.tenantPod) {
-		patience = min(patience, failures.Patience(volumePatience, now))
+		patience = min(patience, known.reasonSince.Sub(known.since)+failures.Patience(volumePatience, now))
 	}
 	if p.env.claimIsTakenBack(pair.tenant, pair.tenantPod) {
 		return min(patience, MinPodPatience) // its claim goes elsewhere
@@ -81,22 +81,31 @@ func isUnscheduled(superPod *corev1.Pod) bool {
 		scheduled != nil && scheduled.Status == corev1.ConditionFalse && scheduled.Reason == corev1.PodReasonUnschedulable
 }
 
-// noVolume are parts of what kube-scheduler's plugin VolumeBinding says of nodes, or of the super cluster, that have no
+// noVolume are what kube-scheduler's plugin VolumeBinding says of nodes, or of the super cluster, that have no
 // volume for a claim, nor make one.
 var noVolume = []string{
 	"node(s) didn't find available persistent volumes to bind",
 	"node(s) did not have enough free storage",
-	"storageclass.storage.k8s.io ",
 }
 
-// whyUnscheduled returns the reason of failedchoice for what the super cluster's scheduler says of a pod. A node that
-// lacks something else may have the volume, and becomes free as other pods end.
+// noClass is how it says that the super cluster lacks a StorageClass, without looking at nodes.
+const noClass = `running PreFilter plugin "VolumeBinding": storageclass.storage.k8s.io `
+
+// whyUnscheduled returns the reason of failedchoice for what the super cluster's scheduler says of a pod, as in "0/3
+// nodes are available: 1 Insufficient cpu, 2 node(s) had volume node affinity conflict. preemption: ...". A node that
+// lacks anything but the volume may have that, and becomes free as other pods end.
 func whyUnscheduled(message string) string {
-	lacks := func(part string) bool { return strings.Contains(message, part) }
-	if slices.ContainsFunc(noVolume, lacks) && !lacks("Insufficient ") && !lacks("Too many pods") {
+	if strings.HasPrefix(message, noClass) {
 		return failedchoice.NoVolume
 	}
-	return failedchoice.Unschedulable
+	_, reasons, _ := strings.Cut(message, " nodes are available: ")
+	reasons, _, _ = strings.Cut(reasons+" ", ". ")
+	for reason := range strings.SplitSeq(reasons, ", ") {
+		if _, counted, _ := strings.Cut(reason, " "); !slices.Contains(noVolume, counted) {
+			return failedchoice.Unschedulable
+		}
+	}
+	return failedchoice.NoVolume
 }
 
 // notTaken notes that the super cluster does not take the super pod of the pair.
@@ -162,7 +171,7 @@ func (p *Pods) takeBackClaims(pair *podPair) error {
 			continue
 		}
 		key := engine.Key{Tenant: pair.key.Tenant, Kind: KindClaim, Namespace: pair.key.Namespace, Name: name}
-		if p.env.untaken.giveUpWith(key, claim, pair.key, p.patience(pair)) {
+		if p.env.untaken.giveUpWith(key, claim, pair.key, p.patience(pair), p.env.Clock.Now()) {
 			with = append(with, key)
 		}
 	}

@@ -69,7 +69,9 @@ type untakenObject struct {
 	since  time.Time
 	// reason is one of failedchoice, and message what the tenant reads.
 	reason, message string
-	givenUp         bool
+	// reasonSince is since when that is the reason.
+	reasonSince time.Time
+	givenUp     bool
 	// with is how long the pod was not taken that a claim is given up with, 0 for an object that is given up itself.
 	with time.Duration
 	// claims are those that went with the pod.
@@ -89,6 +91,9 @@ func (u *untaken) note(key engine.Key, of choice, reason, message string, now ti
 		known = untakenObject{choice: of, since: now}
 	}
 	if !known.givenUp {
+		if known.reason != reason {
+			known.reasonSince = now
+		}
 		known.reason, known.message = reason, tenancy.Cut(message, tenancy.MaxEventNote)
 	}
 	u.set(key, known)
@@ -111,25 +116,30 @@ func (u *untaken) giveUp(key engine.Key, of choice, patience time.Duration, now 
 	if !exists || known.choice != of || known.takenBack != "" || known.givenUp || now.Sub(known.since) < patience {
 		return exists && known.choice == of && known.takenBack == "" && known.givenUp
 	}
-	limit, exists := u.rates[key.Tenant]
-	if !exists {
-		limit = rate.NewLimiter(takenBackPerSecond, takenBackBurst)
-		if u.rates == nil {
-			u.rates = map[string]*rate.Limiter{}
-		}
-		u.rates[key.Tenant] = limit
-	}
-	if known.givenUp = limit.AllowN(now, 1); !known.givenUp {
+	if known.givenUp = u.allow(key.Tenant, now); !known.givenUp {
 		known.heldBack++
 	}
 	u.set(key, known)
 	return known.givenUp
 }
 
+// allow returns whether a tenant's rate allows to give another object up. The caller holds mu.
+func (u *untaken) allow(tenant string, now time.Time) bool {
+	limit, exists := u.rates[tenant]
+	if !exists {
+		limit = rate.NewLimiter(takenBackPerSecond, takenBackBurst)
+		if u.rates == nil {
+			u.rates = map[string]*rate.Limiter{}
+		}
+		u.rates[tenant] = limit
+	}
+	return limit.AllowN(now, 1)
+}
+
 // giveUpWith gives a claim up with a pod that is, and that was not taken for patience. It returns whether the claim goes,
-// or is shown by a cache as it was before it went: once for each choice of the pod, for the pod scheduler chooses a home
-// again at once for a claim whose pod names a super cluster.
-func (u *untaken) giveUpWith(key engine.Key, claim client.Object, pod engine.Key, patience time.Duration) bool {
+// waits for the tenant's rate, or is shown by a cache as it was before it went: once for each choice of the pod, for the
+// pod scheduler chooses a home again at once for a claim whose pod names a super cluster.
+func (u *untaken) giveUpWith(key engine.Key, claim client.Object, pod engine.Key, patience time.Duration, now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if known := u.objects[key]; known.choice == choiceOf(claim) && known.goes(claim.GetResourceVersion()) {
@@ -138,6 +148,9 @@ func (u *untaken) giveUpWith(key engine.Key, claim client.Object, pod engine.Key
 	with := u.objects[pod]
 	if with.claims.Has(claim.GetUID()) {
 		return false
+	}
+	if !u.allow(key.Tenant, now) {
+		return true
 	}
 	with.claims = with.claims.Clone().Insert(claim.GetUID())
 	u.set(pod, with)
