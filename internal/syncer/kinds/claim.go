@@ -1,7 +1,6 @@
 package kinds
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -377,13 +376,13 @@ func (c *Claims) tellKept(pair *claimPair) {
 func (c *Claims) removeVolume(ctx context.Context, pair *claimPair, volume *corev1.PersistentVolume) error {
 	live, owner := &corev1.PersistentVolumeClaim{}, pair.tenant.ownerOfVolume(volume)
 	proven, lacks, err := c.env.superCluster().Lacks(ctx, pair.superName(), live, func() bool {
-		return isOrWas(live, owner) && tenantVolumeName(c.env.ID, live) == volume.Name
+		return mayStillBe(live, owner) && tenantVolumeName(c.env.ID, live) == volume.Name
 	})
 	switch {
 	case err != nil:
 		return unproven(err)
 	case !lacks:
-		return cmp.Or(c.env.relabel(ctx, KindClaim, live, owner), engine.Waitf("the cache of super claims"))
+		return c.env.awaitMarks(ctx, pair.tenant, KindClaim, volume, live, owner)
 	}
 	if pair.tenantClaim != nil && claimedBy(volume, pair.tenantClaim.UID) && pair.tenantClaim.DeletionTimestamp == nil {
 		c.env.warnOnce(pair.tenant, pair.key, pair.tenantClaim, ReasonVolumeLost, fmt.Sprintf("The claim no longer exists in super cluster %s, and what its volume held is gone", c.env.ID))

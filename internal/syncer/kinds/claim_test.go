@@ -67,6 +67,12 @@ func home(superCluster string) claimChange {
 	}
 }
 
+// lostMark takes one of our marks off a super claim.
+func lostMark(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	delete(claim.Annotations, tenancyv1alpha1.AnnotationUID)
+	return claim
+}
+
 // boundTo binds a claim to a volume of 2Gi.
 func boundTo(volume string) claimChange {
 	return func(claim *corev1.PersistentVolumeClaim) {
@@ -458,6 +464,11 @@ func TestClaimDeletionsAreProven(t *testing.T) {
 		{name: "a volume whose claims are gone", volume: volumeFor("uid", "pv"), want: []string{"tenant r1.pv"}},
 		{name: "a volume whose super claim the cache does not show", volume: volumeFor("uid", "pv"), inSuper: claimed(superClaim("uid", boundTo("pv"))), wantWait: true},
 		{name: "a volume whose super claim was made again", volume: volumeFor("uid", "pv"), inSuper: claimed(superClaim("new", boundTo("pv"))), want: []string{"tenant r1.pv"}},
+		{name: "a volume whose super claim has lost a mark", volume: volumeFor("uid", "pv"), inSuper: claimed(lostMark(superClaim("uid", boundTo("pv")))), wantWait: true},
+		{
+			name: "a claim that is to be released, and whose super claim has lost a mark", tenant: tenantClaim("uid", home("r1"), unused),
+			inTenant: claimed(tenantClaim("uid", home("r1"), unused)), inSuper: claimed(lostMark(superClaim("uid"))), wantWait: true,
+		},
 		{name: "a volume of which another super cluster says so", volume: volumeFor("uid", "pv"), otherSuper: true, wantWait: true},
 		{
 			name: "a volume of a claim that another tenant would be needed for", tenant: tenantClaim("uid", boundTo("r1.pv")), volume: volumeFor("uid", "pv"),

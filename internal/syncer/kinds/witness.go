@@ -97,14 +97,33 @@ func (e *Env) release(ctx context.Context, tenant *Tenant, kind, definition stri
 func (e *Env) proveNotHere(ctx context.Context, tenant *Tenant, kind, definition string, tenantObject, live client.Object) error {
 	name := types.NamespacedName{Namespace: tenancy.SuperNamespace(tenant.Key, tenantObject.GetNamespace()), Name: tenantObject.GetName()}
 	owner := tenant.owner(tenantObject.GetNamespace(), tenantObject.GetUID())
-	_, lacks, err := lacksOf(ctx, e.superCluster(), definition, name, live, func() bool { return isOrWas(live, owner) })
+	_, lacks, err := lacksOf(ctx, e.superCluster(), definition, name, live, func() bool { return mayStillBe(live, owner) })
 	switch {
 	case err != nil:
 		return unproven(err)
 	case !lacks:
-		return cmp.Or(e.relabel(ctx, kind, live, owner), engine.Waitf("the cache of super %ss", titleOf(kind)))
+		return e.awaitMarks(ctx, tenant, kind, tenantObject, live, owner)
 	}
 	return nil
+}
+
+// mayStillBe returns whether a super object that may hold data, in its place, has this owner, or may have lost marks of
+// that: it has not those of another one.
+func mayStillBe(live client.Object, owner tenancy.Owner) bool {
+	return isOrWas(live, owner) || !tenancy.HasMarks(live)
+}
+
+// awaitMarks returns the error for a super object that mayStillBe one of this owner, after it has written its label
+// again, or has told the tenant, on tenantObject, that other marks are lost.
+func (e *Env) awaitMarks(ctx context.Context, tenant *Tenant, kind string, tenantObject, live client.Object, owner tenancy.Owner) error {
+	if isOrWas(live, owner) {
+		return cmp.Or(e.relabel(ctx, kind, live, owner), engine.Waitf("the cache of super %ss", titleOf(kind)))
+	}
+	key := engine.Key{Tenant: tenant.Key, Kind: kind, Namespace: owner.Namespace, Name: live.GetName()}
+	e.warnOnce(tenant, key, tenantObject, ReasonConflict, fmt.Sprintf(
+		"Super cluster %s has a %s of that name that may be this one and has lost its marks: all stays until the operator deletes that, or writes its tenancy.x-k8s.io label and annotations again",
+		e.ID, titleOf(kind)))
+	return engine.Waitf("the marks of super %s %s", titleOf(kind), client.ObjectKeyFromObject(live))
 }
 
 // lacksOf is ControlPlane.Lacks, or lacksOrUnserved for a type with a CustomResourceDefinition of that name.
