@@ -182,6 +182,9 @@ func (n *Nodes) remove(ctx context.Context, tenant *Tenant, tenantNode *corev1.N
 // bound to it: the tenant's pod collector then deletes those, as it does in any cluster. A node that comes back under
 // the name gets another Node.
 func (n *Nodes) removeGone(ctx context.Context, tenant *Tenant, key engine.Key, tenantNode *corev1.Node) error {
+	if err := n.env.mayRead(tenant.Key); err != nil {
+		return err
+	}
 	proven, lacks, err := n.env.superCluster().Lacks(ctx, client.ObjectKey{Name: key.Name}, &corev1.Node{}, nil)
 	switch {
 	case err != nil:

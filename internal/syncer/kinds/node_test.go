@@ -2,6 +2,7 @@ package kinds_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -219,6 +220,30 @@ func TestNodeThatIsNeeded(t *testing.T) {
 }
 
 // TestNodeThatIsGone lets a node go in the super cluster while pods of the tenant are bound to it: the Node goes if the
+// TestNodesThatTenantsMakeUp: what a tenant makes up of Nodes costs the super cluster a bounded number of reads.
+func TestNodesThatTenantsMakeUp(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	reads := 0
+	super := interceptor.Funcs{Get: func(ctx context.Context, to client.WithWatch, name client.ObjectKey, object client.Object, options ...client.GetOption) error {
+		if _, isNode := object.(*corev1.Node); isNode {
+			reads++
+		}
+		return to.Get(ctx, name, object, options...)
+	}}
+	p.env.Super = answering(newClientBuilder().WithInterceptorFuncs(super).Build(), superUID)
+	p.env.Clock = testingclock.NewFakePassiveClock(time.Unix(10_000, 0))
+	p.tenant.Client = answering(nodeName(newClientBuilder()).Build(), tenantUID)
+	nodes := p.kind(kinds.KindNode)
+	for i := range 700 {
+		made := &corev1.Node{}
+		kinds.TenantNode(builders.Node(fmt.Sprint("n", i)).Obj(), made, "r1", kinds.VNAgent{}, kinds.NodeShare{})
+		p.tenantCache[kinds.KindNode], p.tenantCache[kinds.KindPod] = []client.Object{made}, []client.Object{tenantPod(bound(made.Name))}
+		_, _ = nodes.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNode, Name: fmt.Sprint("n", i)}, 0)
+	}
+	require.Equal(t, 500, reads)
+}
+
 // super cluster says so, and nothing else proves it.
 func TestNodeThatIsGone(t *testing.T) {
 	t.Parallel()

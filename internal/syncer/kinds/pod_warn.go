@@ -28,7 +28,7 @@ func (p *Pods) warn(ctx context.Context, step Step, pair *podPair) error {
 			return nil
 		}
 		// The informer of pods may be ahead of those that the cached Assignment follows from.
-		if err := p.env.mayReadMeta(pair.key.Tenant); err != nil {
+		if err := p.env.mayRead(pair.key.Tenant); err != nil {
 			return err
 		}
 		if readiness, err := p.namespaceReadiness(ctx, pair, p.env.Assignments.ConfirmPlaced); err != nil || readiness != NamespaceNotPlaced {

@@ -136,9 +136,9 @@ func (u *untaken) allow(tenant string, now time.Time) bool {
 	return limit.AllowN(now, 1)
 }
 
-// giveUpWith gives a claim up with a pod that is, and that was not taken for patience. It returns whether the claim goes,
-// waits for the tenant's rate, or is shown by a cache as it was before it went: once for each choice of the pod, for the
-// pod scheduler chooses a home again at once for a claim whose pod names a super cluster.
+// giveUpWith gives a claim up with a pod that is, and that was not taken for patience. It returns whether the claim
+// goes, waits for the tenant's rate, or is shown by a cache as it was before it went: once for each choice of the pod,
+// for the pod scheduler chooses a home again at once for a claim whose pod names a super cluster.
 func (u *untaken) giveUpWith(key engine.Key, claim client.Object, pod engine.Key, patience time.Duration, now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -240,7 +240,7 @@ func (e *Env) assigned(ctx context.Context, key engine.Key) (assign.Assignment, 
 // confirmLeaves returns an error if a live read shows that a namespace, which leaves as the cache has it, may have new
 // pods here. A NamespacePlacement that is missing says nothing against it: what has nothing here goes elsewhere.
 func (e *Env) confirmLeaves(ctx context.Context, key engine.Key) error {
-	if err := e.mayReadMeta(key.Tenant); err != nil {
+	if err := e.mayRead(key.Tenant); err != nil {
 		return err
 	}
 	assigned, err := e.Assignments.ConfirmPlaced(ctx, key.Tenant, key.Namespace)
