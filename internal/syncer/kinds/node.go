@@ -87,17 +87,18 @@ func (n *Nodes) reconcileNode(ctx context.Context, tenant *Tenant, key engine.Ke
 		return 0, err
 	}
 	inTenant, inSuper := tenantNode != nil, superNode != nil
+	ours := inTenant && isOurNode(tenantNode, n.env.ID)
 	wanted := set.names.Has(key.Name)
 	used, shown := wanted || n.used(tenant, key), n.mayShow(key) || wanted
 	switch {
-	case !used && (!inTenant || !isOurNode(tenantNode, n.env.ID)):
+	case !used && !ours:
 		n.forget(key)
 		return 0, nil
 	case !inTenant && inSuper && shown:
 		return n.renewal(), ensureNode(ctx, n.env, tenant, key.Name)
 	case !inTenant:
 		return 0, nil
-	case !inSuper && isOurNode(tenantNode, n.env.ID) && tenantNode.DeletionTimestamp == nil:
+	case !inSuper && ours && tenantNode.DeletionTimestamp == nil:
 		return 0, n.removeGone(ctx, tenant, key, tenantNode)
 	}
 	after := n.requeueAfter(key, used)
@@ -107,10 +108,15 @@ func (n *Nodes) reconcileNode(ctx context.Context, tenant *Tenant, key engine.Ke
 	case !shown, !inSuper:
 		return after, nil // the tenant has made it, or holds it by a finalizer, or its pods ended before this process began
 	}
-	if err := n.update(ctx, tenant, superNode, tenantNode, set.share); err != nil {
-		return 0, err
+	return after, n.freshen(ctx, tenant, key, superNode, tenantNode, set.share)
+}
+
+// freshen updates a Node, and renews its Lease.
+func (n *Nodes) freshen(ctx context.Context, tenant *Tenant, key engine.Key, superNode, tenantNode *corev1.Node, share NodeShare) error {
+	if err := n.update(ctx, tenant, superNode, tenantNode, share); err != nil {
+		return err
 	}
-	return after, n.renew(ctx, tenant, key, tenantNode)
+	return n.renew(ctx, tenant, key, tenantNode)
 }
 
 // keepAlive renews the Lease of a Node while the cache does not show what the super cluster says. A super cluster that

@@ -280,14 +280,14 @@ func stepWithoutSuperPod(tenantPod *corev1.Pod, facts *Facts) Step {
 	}
 	nodeName := tenantPod.Spec.NodeName
 	elsewhere := nodeName != "" && !boundIn(tenantPod, facts.SuperCluster)
-	switch {
-	case tenantPod.DeletionTimestamp != nil && (elsewhere || awaitsFinalizers(tenantPod)):
-		return StepNone
-	case tenantPod.DeletionTimestamp != nil:
+	if tenantPod.DeletionTimestamp != nil {
+		if elsewhere || awaitsFinalizers(tenantPod) {
+			return StepNone
+		}
 		return StepRemoveTenant
-	case elsewhere && tenancy.HasBinding(tenantPod):
-		return StepNone
-	case podutil.IsPodTerminal(tenantPod) && (elsewhere || !isCollected(tenantPod)):
+	}
+	switch {
+	case elsewhere && tenancy.HasBinding(tenantPod), hasEnded(tenantPod, elsewhere):
 		return StepNone
 	case nodeName != "" && isBound(tenantPod):
 		return StepRemoveLost
@@ -348,6 +348,11 @@ const reasonCollected = "DeletionByPodGC"
 func isCollected(tenantPod *corev1.Pod) bool {
 	_, disrupted := podutil.GetPodCondition(&tenantPod.Status, corev1.DisruptionTarget)
 	return disrupted != nil && disrupted.Status == corev1.ConditionTrue && disrupted.Reason == reasonCollected
+}
+
+// hasEnded returns whether a pod without super pod has ended by itself, or in another super cluster.
+func hasEnded(tenantPod *corev1.Pod, elsewhere bool) bool {
+	return podutil.IsPodTerminal(tenantPod) && (elsewhere || !isCollected(tenantPod))
 }
 
 // awaitsFinalizers returns whether a pod that is being deleted waits for its finalizers alone. Without any, an API

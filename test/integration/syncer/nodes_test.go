@@ -158,11 +158,11 @@ func (w *world) testPinned(t *testing.T) {
 	superPod := appears(t, w.super, w.superName("web"), "pinned", &corev1.Pod{}, nil)
 	require.Empty(t, superPod.Spec.NodeName, "the super cluster's scheduler decides")
 	require.Empty(t, cmp.Diff(onlyNode("n1"), superPod.Spec.Affinity.NodeAffinity))
-	superPod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes"}}
+	superPod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available: 3 Insufficient cpu."}}
 	require.NoError(t, w.super.Status().Update(t.Context(), superPod))
 	appears(t, w.tenant, "web", "pinned", pod, func(pod *corev1.Pod) bool {
 		_, scheduled := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
-		return scheduled != nil && scheduled.Message == "super cluster r1: 0/3 nodes"
+		return scheduled != nil && scheduled.Message == "super cluster r1: no node takes the pod now: too little cpu is free"
 	})
 	w.run(t, "pinned", "n1")
 	appears(t, w.tenant, "web", "pinned", pod, func(pod *corev1.Pod) bool {
