@@ -94,10 +94,8 @@ func (n *Nodes) reconcileNode(ctx context.Context, tenant *Tenant, key engine.Ke
 	case !used && !ours:
 		n.forget(key)
 		return 0, nil
-	case !inTenant && inSuper && shown:
-		return n.renewal(), ensureNode(ctx, n.env, tenant, key.Name)
 	case !inTenant:
-		return 0, nil
+		return n.makeNode(ctx, tenant, key, inSuper && shown)
 	case !inSuper && ours && tenantNode.DeletionTimestamp == nil:
 		return 0, n.removeGone(ctx, tenant, key, tenantNode)
 	}
@@ -109,6 +107,14 @@ func (n *Nodes) reconcileNode(ctx context.Context, tenant *Tenant, key engine.Ke
 		return after, nil // the tenant has made it, or holds it by a finalizer, or its pods ended before this process began
 	}
 	return after, n.freshen(ctx, tenant, key, superNode, tenantNode, set.share)
+}
+
+// makeNode makes a Node, if it is to be there.
+func (n *Nodes) makeNode(ctx context.Context, tenant *Tenant, key engine.Key, wanted bool) (time.Duration, error) {
+	if !wanted {
+		return 0, nil
+	}
+	return n.renewal(), ensureNode(ctx, n.env, tenant, key.Name)
 }
 
 // freshen updates a Node, and renews its Lease.
