@@ -316,7 +316,7 @@ func TestNotPlacedCosts(t *testing.T) {
 		default:
 		}
 		if err != nil {
-			require.ErrorContains(t, err, "the turn of the tenant to have the meta cluster read")
+			require.ErrorContains(t, err, "the turn of the tenant for a live read")
 			waited++
 		}
 	}
