@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -28,7 +29,9 @@ func pod(node, chosen string) *corev1.Pod {
 func TestAuditor(t *testing.T) {
 	t.Parallel()
 	configMap := &corev1.ConfigMap{TypeMeta: kind("v1", "ConfigMap"), ObjectMeta: metav1.ObjectMeta{UID: "1"}}
-	owned := builders.Owned(configMap.DeepCopy(), builders.Owner("acme", "web", "2"))
+	copied := configMap.DeepCopy()
+	copied.Namespace = tenancy.SuperNamespace("acme", "web")
+	owned := builders.Owned(copied, builders.Owner("acme", "web", "2"))
 	lease := func(name string) runtime.Object {
 		return &coordinationv1.Lease{TypeMeta: kind("coordination.k8s.io/v1", "Lease"), ObjectMeta: metav1.ObjectMeta{Name: name, UID: "1"}}
 	}

@@ -198,9 +198,13 @@ func taintKeys(node *corev1.Node) []string {
 
 // testUse: what pods of a tenant use beyond its reservations is offered to nobody.
 func testUse(t *testing.T) {
+	super := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenancy.SuperNamespace("root-of-some-tenant", "web")}}
+	_, err := shared.inSuper.CoreV1().Namespaces().Create(t.Context(), super, metav1.CreateOptions{})
+	require.NoError(t, err)
 	ours := podBoundTo("ours", "n1", nil)
+	ours.Namespace = super.Name
 	tenancy.SetOwner(ours, builders.Owner("root-of-some-tenant", "web", "u"))
-	_, err := shared.inSuper.CoreV1().Pods(namespace).Create(t.Context(), ours, metav1.CreateOptions{})
+	_, err = shared.inSuper.CoreV1().Pods(super.Name).Create(t.Context(), ours, metav1.CreateOptions{})
 	require.NoError(t, err)
 	awaitOffer(t, "r1", "True/SuperClusterReady 5 22Gi 218")
 
@@ -236,7 +240,7 @@ func testUse(t *testing.T) {
 	require.Contains(t, awaitEvent(t, clusterKind(), "first", superclusters.ReasonOvercommitted), "cpu=7, and the super cluster can hold cpu=5500m")
 	reserve("cpu", "1", "memory", "1Gi", "pods", "1")
 	overcommitted(corev1.ConditionFalse)
-	require.NoError(t, shared.inSuper.CoreV1().Pods(namespace).Delete(t.Context(), "ours", *metav1.NewDeleteOptions(0)))
+	require.NoError(t, shared.inSuper.CoreV1().Pods(super.Name).Delete(t.Context(), "ours", *metav1.NewDeleteOptions(0)))
 	require.NoError(t, shared.client.Delete(t.Context(), placement))
 	awaitOffer(t, "r1", "True/SuperClusterReady 5500m 23Gi 219")
 }
@@ -246,7 +250,7 @@ func testDeletedTenantWaits(t *testing.T) {
 	createSecret(t, "held", "value", shared.tenant.KubeConfig)
 	createTenant(t, "held")
 	vc := awaitReady(t, "held", tenancyv1alpha1.ReasonConnected)
-	held := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "held-web"}}
+	held := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenancy.SuperNamespace(vc.Status.ClusterNamespace, "web")}}
 	tenancy.SetOwner(held, tenancy.Owner{
 		ClusterKey: vc.Status.ClusterNamespace, VirtualCluster: client.ObjectKeyFromObject(vc), VirtualClusterUID: vc.UID, Namespace: "web", UID: "u",
 	})
