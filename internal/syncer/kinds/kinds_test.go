@@ -12,10 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -386,24 +386,22 @@ func TestPoliciesNameAllResources(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("../../../manifests/crds/tenancy.x-k8s.io_tenantpolicies.yaml")
 	require.NoError(t, err)
-	definition := &apiextensionsv1.CustomResourceDefinition{}
-	require.NoError(t, yaml.Unmarshal(data, definition))
-	at := func(path ...string) *apiextensionsv1.JSONSchemaProps {
-		found := definition.Spec.Versions[0].Schema.OpenAPIV3Schema
+	definition := &unstructured.Unstructured{}
+	require.NoError(t, yaml.Unmarshal(data, &definition.Object))
+	versions, _, err := unstructured.NestedSlice(definition.Object, "spec", "versions")
+	require.NoError(t, err)
+	enum := func(path ...string) []string {
+		schema, _, err := unstructured.NestedMap(versions[0].(map[string]any), "schema", "openAPIV3Schema")
+		require.NoError(t, err)
 		for _, name := range path {
-			next := found.Properties[name]
-			found = &next
-			if found.Items != nil {
-				found = found.Items.Schema
+			schema, _, err = unstructured.NestedMap(schema, "properties", name)
+			require.NoError(t, err)
+			if items, isList := schema["items"].(map[string]any); isList {
+				schema = items
 			}
 		}
-		return found
-	}
-	enum := func(of *apiextensionsv1.JSONSchemaProps) []string {
-		names := []string{}
-		for _, value := range of.Enum {
-			names = append(names, strings.Trim(string(value.Raw), `"`))
-		}
+		names, _, err := unstructured.NestedStringSlice(schema, "enum")
+		require.NoError(t, err)
 		return names
 	}
 	down := []string{}
@@ -413,12 +411,12 @@ func TestPoliciesNameAllResources(t *testing.T) {
 			down = append(down, plural.Resource)
 		}
 	}
-	require.ElementsMatch(t, append(down, "tokens"), enum(at("spec", "limits", "objects", "resource")))
-	require.ElementsMatch(t, down, enum(at("spec", "metadata", "byResource", "resource")))
+	require.ElementsMatch(t, append(down, "tokens"), enum("spec", "limits", "objects", "resource"))
+	require.ElementsMatch(t, down, enum("spec", "metadata", "byResource", "resource"))
 	volumes := []string{}
 	for source, i := reflect.TypeFor[corev1.VolumeSource](), 0; i < source.NumField(); i++ {
 		name, _, _ := strings.Cut(source.Field(i).Tag.Get("json"), ",")
 		volumes = append(volumes, name)
 	}
-	require.ElementsMatch(t, volumes, enum(at("spec", "pods", "volumes")))
+	require.ElementsMatch(t, volumes, enum("spec", "pods", "volumes"))
 }
