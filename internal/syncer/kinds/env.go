@@ -95,7 +95,7 @@ type Env struct {
 	// another step. The super pod changes meanwhile, as its containers start, and each change enqueues the key.
 	bindings  moments
 	untaken   untaken
-	liveReads liveReads
+	liveReads tenantRates
 	differs   differs
 }
 

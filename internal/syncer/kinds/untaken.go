@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -58,7 +57,7 @@ func choiceOf(tenantObject client.Object) choice {
 type untaken struct {
 	mu      sync.Mutex
 	objects map[engine.Key]untakenObject
-	rates   map[string]*rate.Limiter
+	rates   tenantRates
 }
 
 // untakenObject is one of them.
@@ -123,17 +122,9 @@ func (u *untaken) giveUp(key engine.Key, of choice, patience time.Duration, now 
 	return known.givenUp
 }
 
-// allow returns whether a tenant's rate allows to give another object up. The caller holds mu.
+// allow returns whether a tenant's rate allows to give another object up.
 func (u *untaken) allow(tenant string, now time.Time) bool {
-	limit, exists := u.rates[tenant]
-	if !exists {
-		limit = rate.NewLimiter(takenBackPerSecond, takenBackBurst)
-		if u.rates == nil {
-			u.rates = map[string]*rate.Limiter{}
-		}
-		u.rates[tenant] = limit
-	}
-	return limit.AllowN(now, 1)
+	return u.rates.allow(tenant, takenBackPerSecond, takenBackBurst, now)
 }
 
 // giveUpWith gives a claim up with a pod that is, and that was not taken for patience. It returns whether the claim

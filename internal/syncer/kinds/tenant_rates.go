@@ -13,30 +13,32 @@ import (
 // objects of one tenant cost, which it may make up: all tenants share both.
 const liveReadsPerSecond, liveReadsBurst = 20, 500
 
-// liveReads are the rates of live reads, by tenant. A tenant that connects again has no other. The
+// tenantRates bound how often something happens for each tenant. A tenant that connects again has no other rate. The
 // zero value is ready for use, by many goroutines.
-type liveReads struct {
+type tenantRates struct {
 	mu    sync.Mutex
 	rates map[string]*rate.Limiter
 }
 
-func (m *liveReads) allow(tenant string, now time.Time) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	limit, exists := m.rates[tenant]
+// allow returns whether it may happen for a tenant now, and counts it: so many times a second, and burst at once, which
+// are those of each call.
+func (r *tenantRates) allow(tenant string, perSecond rate.Limit, burst int, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	limit, exists := r.rates[tenant]
 	if !exists {
-		limit = rate.NewLimiter(liveReadsPerSecond, liveReadsBurst)
-		if m.rates == nil {
-			m.rates = map[string]*rate.Limiter{}
+		limit = rate.NewLimiter(perSecond, burst)
+		if r.rates == nil {
+			r.rates = map[string]*rate.Limiter{}
 		}
-		m.rates[tenant] = limit
+		r.rates[tenant] = limit
 	}
 	return limit.AllowN(now, 1)
 }
 
 // mayRead returns an error where an object of a tenant is to wait before a control plane of the pool is read for it.
 func (e *Env) mayRead(tenant string) error {
-	if e.liveReads.allow(tenant, e.Clock.Now()) {
+	if e.liveReads.allow(tenant, liveReadsPerSecond, liveReadsBurst, e.Clock.Now()) {
 		return nil
 	}
 	return engine.Waitf("the turn of the tenant for a live read")
