@@ -129,39 +129,47 @@ func (n *Namespaces) clear(ctx context.Context, key engine.Key, name string) (bo
 	if n.env.customs.current.Load() == nil {
 		return false, engine.Waitf("the SyncPolicies: their copies are to go, too")
 	}
+	// What is created from here on may be for a namespace that is placed here again: the Proof says nothing of it.
+	var left []copied
+	for i := range n.env.kinds().specs {
+		if spec := &n.env.kinds().specs[i]; spec.Cleared {
+			found, err := n.copiedOf(key, spec, name)
+			if err != nil {
+				return false, err
+			}
+			left = append(left, found...)
+		}
+	}
 	_, proven, err := n.confirm(ctx, key)
 	if err != nil || !proven.Holds() {
 		return false, err
 	}
-	remaining := false
-	for i := range n.env.kinds().specs {
-		if spec := &n.env.kinds().specs[i]; spec.Cleared {
-			found, err := n.clearKind(ctx, key, spec, name, proven)
-			if err != nil {
-				return false, err
-			}
-			remaining = remaining || found
+	for _, each := range left {
+		if err := n.env.remove(ctx, n.env.Super, each.kind, "delete", each.object, nil, proven); err != nil {
+			return false, err
 		}
 	}
-	if remaining {
+	if len(left) > 0 {
 		return false, engine.Waitf("the deletion of the objects in namespace %s", name)
 	}
 	return true, nil
 }
 
-// clearKind deletes the objects of a kind in a super namespace. It returns whether there were any.
-func (n *Namespaces) clearKind(ctx context.Context, key engine.Key, spec *Spec, name string, proven proof.Proof) (bool, error) {
+// copied is an object of a kind in a super namespace.
+type copied struct {
+	kind   string
+	object client.Object
+}
+
+// copiedOf returns the objects of a kind that are in a super namespace for its tenant.
+func (n *Namespaces) copiedOf(key engine.Key, spec *Spec, name string) ([]copied, error) {
 	if _, synced := n.env.SuperCache.Get(spec.Name, name, ""); !synced {
-		return true, engine.Waitf("the cache of the super cluster's %ss", titleOf(spec.Name))
+		return nil, engine.Waitf("the cache of the super cluster's %ss", titleOf(spec.Name))
 	}
-	found := false
+	var found []copied
 	for _, object := range n.env.SuperCache.InNamespace(spec.Name, name) {
-		if owner, ours := spec.superKey(object); !ours || owner.Tenant != key.Tenant || owner.Namespace != key.Name {
-			continue
-		}
-		found = true
-		if err := n.env.remove(ctx, n.env.Super, spec.Name, "delete", object, nil, proven); err != nil {
-			return found, err
+		if owner, ours := spec.superKey(object); ours && owner.Tenant == key.Tenant && owner.Namespace == key.Name {
+			found = append(found, copied{spec.Name, object})
 		}
 	}
 	return found, nil

@@ -130,6 +130,40 @@ func TestNamespaceThatLeaves(t *testing.T) {
 	require.True(t, kinds.ServicesOnly(got))
 }
 
+// TestNamespaceThatComesBack is placed here again while it is being cleared: what is created for that stays.
+func TestNamespaceThatComesBack(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	secret := func(name string) *corev1.Secret {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: name}}
+		tenancy.SetOwner(secret, ownerOf(types.UID(name+"-uid")))
+		require.NoError(t, p.superClient.Create(t.Context(), secret))
+		return secret
+	}
+	elsewhere := fake.NewClientBuilder().WithScheme(placementScheme(t)).WithObjects(
+		builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r2", 1).Obj(),
+	).Build()
+	live := interceptor.NewClient(elsewhere, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			err := c.Get(ctx, key, object, options...)
+			if len(p.superCache[kinds.KindSecret]) == 1 {
+				p.superCache[kinds.KindSecret] = append(p.superCache[kinds.KindSecret], secret("new"))
+			}
+			return err
+		},
+	})
+	p.assigns(elsewhere, live)
+	require.NoError(t, p.superClient.Create(t.Context(), p.namespace))
+	p.tenantCache[kinds.KindService] = []client.Object{serviceAt("web", "front", "10.97.0.7")}
+	p.superCache[kinds.KindSecret] = []client.Object{secret("old")}
+	_, err := p.kind(kinds.KindNamespace).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"}, 0)
+	require.ErrorContains(t, err, "waiting for the deletion of the objects in namespace")
+	var left corev1.SecretList
+	require.NoError(t, p.superClient.List(t.Context(), &left))
+	require.Len(t, left.Items, 1)
+	require.Equal(t, "new", left.Items[0].Name)
+}
+
 // TestNamespaceWithoutPlacement lets the NamespacePlacement of a namespace that was placed here be missing, as after
 // the meta cluster was restored, or be deleted: the super namespace goes only when the namespace is gone, or the
 // VirtualCluster is being deleted.
