@@ -80,6 +80,8 @@ type Syncer struct {
 	env    *kinds.Env
 	engine *engine.Engine
 	super  *informers
+	// addresses are what super clusters tell each other; nil without a pool.
+	addresses *addresses
 	// types are those of the clients of both sides.
 	types *typeMapper
 	// unserved is Options.Unserved.
@@ -192,6 +194,13 @@ func missingIn(cached client.Reader, meta *proof.ControlPlane) func(context.Cont
 // watchMeta watches what the meta cluster says of the super cluster, and of namespaces.
 func (s *Syncer) watchMeta(ctx context.Context, mgr manager.Manager, meta *proof.ControlPlane, single bool) (err error) {
 	if !single {
+		s.addresses, err = watchAddresses(ctx, mgr.GetCache(), func(namespace, superCluster string) {
+			s.engine.Add(s.env.AddressesChanged(namespace, superCluster))
+		})
+		if err != nil {
+			return err
+		}
+		s.env.Told, s.env.Meta = s.addresses.in, mgr.GetClient()
 		s.env.Member = memberIn(meta)
 		if s.env.VirtualNode, err = watchVirtualNode(ctx, mgr.GetCache(), s.id, func() { s.look(s.env.NodeSets()) }); err != nil {
 			return err
@@ -360,7 +369,7 @@ func (w work) Start(ctx context.Context) error {
 	if err := w.guard.claim(ctx, w.env.Super); err != nil {
 		return err
 	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), w.super.synced) {
+	if !toolscache.WaitForCacheSync(ctx.Done(), w.super.synced, w.addresses.filled) {
 		return nil
 	}
 	w.warm.begin()

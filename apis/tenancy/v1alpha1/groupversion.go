@@ -23,5 +23,6 @@ var (
 func init() {
 	SchemeBuilder.Register(
 		&VirtualCluster{}, &VirtualClusterList{}, &ClusterVersion{}, &ClusterVersionList{}, &TenantPolicy{}, &TenantPolicyList{}, &SyncPolicy{}, &SyncPolicyList{},
+		&ClusterAddresses{}, &ClusterAddressesList{},
 	)
 }

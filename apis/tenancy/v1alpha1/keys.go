@@ -23,6 +23,10 @@ const (
 	AnnotationVirtualClusterUID = "tenancy.x-k8s.io/vcuid"
 )
 
+// ManagerNamespace is the namespace of Superpool's programs in the meta cluster. ClusterAddresses there are of super
+// clusters, those in other namespaces of tenants.
+const ManagerNamespace = "vc-manager"
+
 // Marks in the meta cluster and in tenant control planes.
 const (
 	// AnnotationRootNamespace is "true" on a tenant's root namespace, the namespace of the meta cluster named after the

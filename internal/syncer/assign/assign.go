@@ -100,6 +100,8 @@ type Assignments interface {
 	// Speaks answers from caches whether this super cluster is the one, of those that hold anything of a tenant, which
 	// tells it what concerns none of them: the first by name.
 	Speaks(ctx context.Context, tenant string) (bool, error)
+	// Spread answers from caches whether a tenant is placed in another super cluster than this one, too.
+	Spread(ctx context.Context, tenant string) (bool, error)
 	// Whole returns whether all that any tenant has belongs here, so that each tenant is watched as a whole. It never
 	// changes.
 	Whole() bool

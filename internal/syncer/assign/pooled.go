@@ -339,21 +339,30 @@ func (p *Pooled) Held(ctx context.Context, tenant string) (corev1.ResourceList, 
 
 // Speaks implements Assignments.
 func (p *Pooled) Speaks(ctx context.Context, tenant string) (bool, error) {
+	clusters, err := p.superClusters(ctx, tenant)
+	return len(clusters) > 0 && clusters[0] == p.SuperCluster, err
+}
+
+// Spread implements Assignments.
+func (p *Pooled) Spread(ctx context.Context, tenant string) (bool, error) {
+	clusters, err := p.superClusters(ctx, tenant)
+	return slices.ContainsFunc(clusters, func(cluster string) bool { return cluster != p.SuperCluster }), err
+}
+
+// superClusters returns, from the cache, where a tenant has placements, sorted.
+func (p *Pooled) superClusters(ctx context.Context, tenant string) ([]string, error) {
 	var placements schedulerv1alpha1.NamespacePlacementList
 	if err := p.Meta.List(ctx, &placements, client.InNamespace(tenant), client.UnsafeDisableDeepCopy); err != nil {
-		return false, fmt.Errorf("listing NamespacePlacements of tenant %s: %w", tenant, err)
+		return nil, fmt.Errorf("listing NamespacePlacements of tenant %s: %w", tenant, err)
 	}
-	holds := false
+	var clusters []string
 	for i := range placements.Items {
 		for j := range placements.Items[i].Status.Placements {
-			cluster := placements.Items[i].Status.Placements[j].Cluster
-			if cluster < p.SuperCluster {
-				return false, nil
-			}
-			holds = holds || cluster == p.SuperCluster
+			clusters = append(clusters, placements.Items[i].Status.Placements[j].Cluster)
 		}
 	}
-	return holds, nil
+	slices.Sort(clusters)
+	return slices.Compact(clusters), nil
 }
 
 // Whole implements Assignments.

@@ -123,6 +123,9 @@ func (s *Single) Held(_ context.Context, tenant string) (corev1.ResourceList, er
 // Speaks implements Assignments.
 func (*Single) Speaks(context.Context, string) (bool, error) { return true, nil }
 
+// Spread implements Assignments: there is no other super cluster.
+func (*Single) Spread(context.Context, string) (bool, error) { return false, nil }
+
 // placed returns the Assignment of a namespace, the zero Assignment if the tenant is not connected any more.
 func (s *Single) placed(tenant string, uid types.UID) Assignment {
 	allowed := s.allowed(tenant)

@@ -22,6 +22,8 @@ type Confinement struct {
 	Servers []Server
 	// Callers are pods of the pool that connect to those which let in everybody: ingress controllers.
 	Callers []networkingv1.NetworkPolicyPeer
+	// Remotes are the tenant's pods in other super clusters.
+	Remotes []Remote
 }
 
 // Server is what pods may reach at one TCP port, or at a range of ports.
@@ -41,9 +43,10 @@ type Server struct {
 	PodPort int32
 }
 
-// confine removes the pool's addresses from the rules of a policy. It returns the CIDRs of ipBlocks of which nothing is
+// confine removes the pool's addresses from the rules of a policy in a namespace of the tenant, and adds those of its
+// pods in other super clusters. Selectors are translated already. It returns the CIDRs of ipBlocks of which nothing is
 // left. A rule of which no peer is left is removed: without peers it would allow everybody.
-func (c *Confinement) confine(spec *networkingv1.NetworkPolicySpec, clusterKey string) (lost []string) {
+func (c *Confinement) confine(spec *networkingv1.NetworkPolicySpec, clusterKey, namespace string) (lost []string) {
 	ingress := spec.Ingress
 	spec.Ingress = nil
 	for _, rule := range ingress {
@@ -52,10 +55,11 @@ func (c *Confinement) confine(spec *networkingv1.NetworkPolicySpec, clusterKey s
 		if !isEverybody(rule.From) {
 			pods = nil
 		}
+		remote := c.remotesIn(rule.From, namespace)
 		var gone []string
 		rule.From, gone = c.peers(rule.From, clusterKey, callers)
 		lost = append(lost, gone...)
-		if rule.From = slices.Concat(rule.From, blocksOf(callers), pods); len(rule.From) > 0 {
+		if rule.From = slices.Concat(rule.From, peersIn(remote), blocksOf(callers), pods); len(rule.From) > 0 {
 			spec.Ingress = append(spec.Ingress, rule)
 		}
 	}
@@ -63,9 +67,10 @@ func (c *Confinement) confine(spec *networkingv1.NetworkPolicySpec, clusterKey s
 	spec.Egress = nil
 	for _, rule := range egress {
 		servers := c.reached(rule.To, func(server *Server) bool { return len(server.allowed(rule.Ports)) > 0 })
+		remote := c.remotesIn(rule.To, namespace)
 		var gone []string
 		rule.To, gone = c.peers(rule.To, clusterKey, servers)
-		if len(rule.To) > 0 {
+		if rule.To = append(rule.To, peersIn(remote)...); len(rule.To) > 0 {
 			spec.Egress = append(spec.Egress, rule)
 		}
 		lost = append(lost, gone...)
@@ -191,9 +196,18 @@ func rulesOf(servers []Server, ports []networkingv1.NetworkPolicyPort) []network
 
 // blocksOf returns servers as peers.
 func blocksOf(servers []Server) []networkingv1.NetworkPolicyPeer {
-	blocks := make([]networkingv1.IPBlock, 0, len(servers))
+	ranges := make([]netip.Prefix, 0, len(servers))
 	for _, server := range servers {
-		blocks = append(blocks, networkingv1.IPBlock{CIDR: server.Range.String()})
+		ranges = append(ranges, server.Range)
+	}
+	return peersIn(ranges)
+}
+
+// peersIn returns ranges as peers.
+func peersIn(ranges []netip.Prefix) []networkingv1.NetworkPolicyPeer {
+	blocks := make([]networkingv1.IPBlock, 0, len(ranges))
+	for _, each := range ranges {
+		blocks = append(blocks, networkingv1.IPBlock{CIDR: each.String()})
 	}
 	return peersAt(blocks)
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 )
@@ -52,6 +53,10 @@ type Env struct {
 	// Member reads the virtual Node of any super cluster of the pool from the meta cluster, nil if that lacks it. A nil
 	// function stands for nothing known of others.
 	Member func(ctx context.Context, superCluster string) (*corev1.Node, error)
+	// Told returns the ClusterAddresses in a namespace of the meta cluster, as an informer shows them, sorted by name,
+	// which must not be changed. Meta writes those of this super cluster. Both are nil without a pool.
+	Told func(namespace string) []*tenancyv1alpha1.ClusterAddresses
+	Meta client.Writer
 	// MetaRecorder records Events in the meta cluster; nil records none.
 	MetaRecorder record.EventRecorder
 	// PodSecurityLevel is the least Pod Security Standard that is enforced in super namespaces, whatever policies say;
@@ -87,6 +92,7 @@ type Env struct {
 	warnings warnings
 	kept     kept
 	network  network
+	others   others
 	tally    tally
 	// endings are when this process first saw that a tenant deletes a pod, until the super pod is being deleted, or the
 	// key of the pod takes another step.

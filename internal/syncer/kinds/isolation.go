@@ -210,6 +210,7 @@ func (i *Isolation) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 func (i *Isolation) look() time.Duration {
 	changed, after := i.env.network.look(i.env)
 	if changed {
+		i.env.Look(append(i.env.addressKeys(""), i.env.takeUpKeys()...))
 		i.env.Look(i.env.isolationKeys())
 		i.env.Look(i.env.keys(KindNetworkPolicy))
 		i.env.Look(i.env.keys(KindEndpointSlice))
@@ -223,6 +224,7 @@ func (i *Isolation) policies(tenant *Tenant, key engine.Key) []*networkingv1.Net
 	confinement := i.env.confinement(tenant)
 	if confinement == nil {
 		i.env.clearWarning(key)
+		i.env.warnings.clear(elsewhereKey(key))
 		return nil
 	}
 	var own []*networkingv1.NetworkPolicy
@@ -231,7 +233,7 @@ func (i *Isolation) policies(tenant *Tenant, key engine.Key) []*networkingv1.Net
 			own = append(own, policy)
 		}
 	}
-	policies, closed, bound := IsolationPolicies(own, tenant.Key, confinement)
+	policies, closed, bound := i.tolerable(tenant, key, own, confinement)
 	if len(closed) == 0 || len(own) == 0 {
 		i.env.clearWarning(key)
 		return policies
@@ -247,6 +249,36 @@ func (i *Isolation) policies(tenant *Tenant, key engine.Key) []*networkingv1.Net
 		"Super cluster %s: it takes more than %d NetworkPolicies to select the pods that none of the %d of namespace %s selects: nothing is allowed to those pods (%s). "+
 			"One with an empty podSelector, or selectors of fewer labels, need none", i.env.ID, maxIsolation, len(own), key.Namespace, strings.Join(closed, ", ")))
 	return policies
+}
+
+// tolerable returns IsolationPolicies, without the tenant's pods in other super clusters if there are too many of these
+// for them, and tells the tenant which of those are closed.
+func (i *Isolation) tolerable(tenant *Tenant, key engine.Key, own []*networkingv1.NetworkPolicy, confinement *Confinement) (policies []*networkingv1.NetworkPolicy, closed []string, bound string) {
+	policies, closed, bound = IsolationPolicies(own, tenant.Key, confinement)
+	left := ""
+	if elsewhere := i.env.others.of(i.env, tenant.Key); elsewhere != nil && len(elsewhere.left) > 0 {
+		left = "some of those in " + someOf(elsewhere.left)
+	}
+	if len(closed) > 0 && len(confinement.Remotes) > 0 {
+		left = "all of those in other super clusters"
+		policies, closed, bound = IsolationPolicies(own, tenant.Key, confinement.withoutRemotes())
+	}
+	warning := elsewhereKey(key)
+	namespace, exists, _ := get[*corev1.Namespace](tenant.Cache, KindNamespace, "", key.Namespace)
+	if left == "" || !exists {
+		i.env.warnings.clear(warning)
+		return policies, closed, bound
+	}
+	i.env.warnOnce(tenant, warning, namespace, ReasonTooManyPodsElsewhere, fmt.Sprintf(
+		"Super cluster %s: pods of this namespace and %s do not reach each other: policies name at most %d addresses of pods in other super clusters. Fewer pods, or a namespace in one super cluster, help",
+		i.env.ID, left, maxTold))
+	return policies, closed, bound
+}
+
+// elsewhereKey is that of the last word about pods in other super clusters; key itself is of the youngest policy.
+func elsewhereKey(key engine.Key) engine.Key {
+	key.Kind += "/elsewhere"
+	return key
 }
 
 // compareAge is negative if a is older than b. No two policies of a namespace are of one age: names decide.
@@ -339,7 +371,7 @@ func isolationPolicy(direction networkingv1.PolicyType, number int, selector met
 	} else {
 		policy.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{}}
 	}
-	confinement.confine(&policy.Spec, clusterKey)
+	confinement.confine(&policy.Spec, clusterKey, "")
 	return policy
 }
 

@@ -153,6 +153,7 @@ func (e *Env) observe(key engine.Key, old, current client.Object) []engine.Key {
 // OfTenant returns the keys of all objects of a tenant, as the caches of both sides have them.
 func (e *Env) OfTenant(tenant *Tenant) []engine.Key {
 	keys := append([]engine.Key{nodeSetKey(tenant.Key)}, e.offerKeys(tenant)...)
+	keys = append(keys, e.addressKeys(tenant.Key)...)
 	for i := range e.kinds().specs {
 		kind := &e.kinds().specs[i]
 		if kind.Super != nil {
@@ -222,7 +223,8 @@ func (e *Env) Filled(tenant *Tenant, kind, namespace string) []engine.Key {
 // NamespaceChanged returns the keys of a tenant namespace whose placement, super namespace or quota has changed, of its
 // isolation, which waits for the quota, of the objects in it, and of the tenant's Nodes, which say what it holds.
 func (e *Env) NamespaceChanged(tenant, namespace string) []engine.Key {
-	return append(e.inNamespace(tenant, namespace), engine.Key{Tenant: tenant, Kind: KindNamespace, Name: namespace}, isolationKey(tenant, namespace), nodeSetKey(tenant), offerSetKey(tenant))
+	keys := append(e.inNamespace(tenant, namespace), e.addressKeys(tenant)...)
+	return append(keys, engine.Key{Tenant: tenant, Kind: KindNamespace, Name: namespace}, isolationKey(tenant, namespace), nodeSetKey(tenant), offerSetKey(tenant))
 }
 
 // inNamespace returns the keys of the objects in a namespace of a tenant.

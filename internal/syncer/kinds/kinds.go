@@ -27,6 +27,7 @@ func Specs() []Spec {
 		budgetSpec(),
 		Copied(networkPolicies()),
 		isolationSpec(),
+		addressesSpec(),
 		apiServerSpec(),
 		serviceCIDRSpec(),
 		customSpec(),

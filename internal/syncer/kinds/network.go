@@ -40,6 +40,9 @@ const (
 	// maxServers bounds the ranges of nodes whose vn-agents and node ports isolated pods may reach. Pods of a super
 	// cluster with more nodes reach none.
 	maxServers = 64
+	// maxCallers bounds the ranges of nodes of other super clusters that may call pods, with what comes to node ports
+	// and load balancers. Of more none may.
+	maxCallers = 256
 	// maxPolicies bounds how many policies' Ranges are held.
 	maxPolicies = 256
 	// maxServices bounds the ranges of Services that are closed.
@@ -68,7 +71,9 @@ type network struct {
 
 // seen is immutable.
 type seen struct {
-	// closed are addresses and pod ranges of nodes, blocks around pods, and addresses of API servers.
+	// own are addresses and pod ranges of nodes, blocks around pods, and addresses of API servers.
+	own []netip.Prefix
+	// closed are own, and what other super clusters tell of theirs.
 	closed []netip.Prefix
 	// services are the ranges of the super cluster's Services.
 	services []netip.Prefix
@@ -76,6 +81,13 @@ type seen struct {
 	agents []netip.Prefix
 	// nodes are the addresses of nodes, none where they make more than maxServers ranges.
 	nodes []netip.Prefix
+	// callers are the addresses of nodes of other super clusters.
+	callers []netip.Prefix
+}
+
+func (s *seen) equal(other *seen) bool {
+	return slices.Equal(s.own, other.own) && slices.Equal(s.closed, other.closed) && slices.Equal(s.services, other.services) &&
+		slices.Equal(s.agents, other.agents) && slices.Equal(s.nodes, other.nodes) && slices.Equal(s.callers, other.callers)
 }
 
 // look reads the network from the caches anew, at most once per rangesPeriod. It returns whether it has changed, and
@@ -90,8 +102,7 @@ func (n *network) look(e *Env) (changed bool, after time.Duration) {
 	n.next = now.Add(rangesPeriod)
 	before := n.seen
 	current := n.see(e)
-	if before != nil && slices.Equal(before.closed, current.closed) && slices.Equal(before.agents, current.agents) &&
-		slices.Equal(before.nodes, current.nodes) && slices.Equal(before.services, current.services) {
+	if before != nil && before.equal(current) {
 		return false, 0
 	}
 	n.seen, n.ranges = current, nil
@@ -170,9 +181,16 @@ func (n *network) see(e *Env) *seen {
 	if host, _, ok := hostOf(e.SuperHost); ok {
 		closed = append(closed, host)
 	}
-	found := &seen{closed: Aggregate(closed, maxClosed), services: Aggregate(e.serviceRanges(), maxServices)}
+	found := &seen{own: disjoint(closed), services: Aggregate(e.serviceRanges(), maxServices)}
 	if nodes = disjoint(nodes); len(nodes) <= maxServers {
 		found.nodes = nodes
+	}
+	for _, other := range e.others.known(e) {
+		closed, found.callers = append(closed, other.ranges...), append(found.callers, other.nodes...)
+	}
+	found.closed = Aggregate(closed, maxClosed)
+	if found.callers = disjoint(found.callers); len(found.callers) > maxCallers {
+		found.callers = nil
 	}
 	switch single, ok := parseAddress(e.VNAgent.Address); {
 	case e.VNAgent.Port == 0:
@@ -182,6 +200,34 @@ func (n *network) see(e *Env) *seen {
 		found.agents = found.nodes
 	}
 	return found
+}
+
+// own returns the ranges of the super cluster itself, which must not be changed.
+func (n *network) own(e *Env) []netip.Prefix {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.seen == nil {
+		n.seen = n.see(e)
+	}
+	return n.seen.own
+}
+
+// told returns what other super clusters are told of the network.
+func (n *network) told(e *Env) *tenancyv1alpha1.ClusterAddressesStatus {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.seen == nil {
+		n.seen = n.see(e)
+	}
+	return &tenancyv1alpha1.ClusterAddressesStatus{Ranges: textsOf(Aggregate(n.seen.own, maxClosed)), Nodes: textsOf(n.seen.nodes)}
+}
+
+func textsOf(ranges []netip.Prefix) []string {
+	var texts []string
+	for _, each := range ranges {
+		texts = append(texts, each.String())
+	}
+	return texts
 }
 
 // serviceRanges returns the ranges of the super cluster's Services, as far as they are known.
@@ -269,6 +315,9 @@ func (e *Env) confinement(tenant *Tenant) *Confinement {
 	}
 	ranges, seen := e.network.of(e, inForce)
 	confinement := &Confinement{Ranges: ranges}
+	if elsewhere := e.others.of(e, tenant.Key); elsewhere != nil {
+		confinement.Remotes = elsewhere.all
+	}
 	if server, exists := tenant.apiServer(); exists {
 		confinement.Servers = append(confinement.Servers, server)
 	}
@@ -292,7 +341,8 @@ func (e *Env) confinement(tenant *Tenant) *Confinement {
 }
 
 // publishing returns the nodes as servers where a tenant's Services may have node ports or load balancers: nodes give
-// what comes to these to a pod, in their own name. Only the tenant's own Services have the ports of its range.
+// what comes to these to a pod, in their own name, also to one in another super cluster. Only the tenant's own Services
+// have the ports of its range.
 func (s *seen) publishing(ports utilnet.PortRange, limits *tenancyv1alpha1.TenantLimits) []Server {
 	server := Server{Calls: true}
 	if ports.Size > 0 && limits.NodePorts > 0 {
@@ -300,8 +350,8 @@ func (s *seen) publishing(ports utilnet.PortRange, limits *tenancyv1alpha1.Tenan
 	} else if limits.LoadBalancers == 0 {
 		return nil
 	}
-	servers := make([]Server, 0, len(s.nodes))
-	for _, node := range s.nodes {
+	servers := make([]Server, 0, len(s.nodes)+len(s.callers))
+	for _, node := range slices.Concat(s.nodes, s.callers) {
 		server.Range = node
 		servers = append(servers, server)
 	}
@@ -329,16 +379,16 @@ func (t *Tenant) apiServer() (Server, bool) {
 }
 
 // forbiddenAddress returns whether a tenant's EndpointSlices may not name an address: it is special, or the pool's, and
-// neither the tenant's API server nor one of its pods in this super cluster has it.
+// neither the tenant's API server nor one of its pods has it.
 func (e *Env) forbiddenAddress(tenant *Tenant) func(netip.Addr) bool {
-	closed := e.closedTo(tenant)
+	closed, elsewhere := e.closedTo(tenant), e.others.of(e, tenant.Key)
 	server, _ := tenant.apiServer()
 	return func(address netip.Addr) bool {
 		address = address.Unmap().WithZone("")
 		switch {
 		case isSpecial(address):
 			return true
-		case !closed(address), server.Range.IsValid() && server.Range.Contains(address):
+		case !closed(address), server.Range.IsValid() && server.Range.Contains(address), elsewhere != nil && elsewhere.addresses[address]:
 			return false
 		}
 		return len(e.SuperCache.Index(KindPod, IndexAddress, AtAddress(tenant.Key, address.String()))) == 0

@@ -41,11 +41,16 @@ func translateNetworkPolicy(env *Env, tenant *Tenant, tenantPolicy, superPolicy 
 		closePolicy(tenantPolicy, superPolicy, tenant.Key, confinement)
 		return Notice{tenancy.ReasonPolicyForbids, bound + ": nothing is allowed to the pods that the policy selects"}, nil
 	}
+	confinement, isHere := confinement.here(&tenantPolicy.Spec)
 	lost := SuperNetworkPolicy(tenantPolicy, superPolicy, tenant.Key, confinement)
 	if size := superPolicy.Spec.Size(); size > maxPolicyBytes {
 		closePolicy(tenantPolicy, superPolicy, tenant.Key, confinement)
 		return Notice{ReasonTenantLimit, fmt.Sprintf(
 			"the policy takes %d bytes there, and at most %d go down: nothing is allowed to the pods that it selects", size, maxPolicyBytes)}, nil
+	}
+	if isHere {
+		return Notice{ReasonNetworkPolicyNarrowed, fmt.Sprintf(
+			"with its rules the policy would take too much to name the tenant's pods in other super clusters: it allows nothing there (at most %d addresses in all rules)", maxNamed)}, nil
 	}
 	if len(lost) == 0 {
 		return Notice{}, nil
@@ -127,6 +132,7 @@ func withoutRules(policy *networkingv1.NetworkPolicy) *networkingv1.NetworkPolic
 //	namespaceSelector              the same labels, of super namespaces of the tenant
 //	ipBlock                        the same without the pool's addresses; nothing of it, if all are the pool's
 //	no peers: everybody            all pods of the tenant, and all addresses but the pool's
+//	pods in other super clusters   their addresses, where a peer selects them or contains these, or there are no peers
 //	ports, policyTypes             the same
 //
 // The API server of the tenant and vn-agents may be at addresses of the pool. They stay reachable wherever the tenant's
@@ -139,7 +145,7 @@ func SuperNetworkPolicy(tenantPolicy, superPolicy *networkingv1.NetworkPolicy, c
 		translateSelector(peer.NamespaceSelector, clusterKey)
 	}
 	if confinement != nil {
-		lost = confinement.confine(spec, clusterKey)
+		lost = confinement.confine(spec, clusterKey, tenantPolicy.Namespace)
 	}
 	superPolicy.Spec = *spec
 	return lost

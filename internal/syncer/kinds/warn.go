@@ -136,6 +136,7 @@ func (e *Env) Forget(tenant string) {
 	e.bindings.forgetAll(tenant)
 	e.untaken.forgetAll(tenant)
 	e.differs.forget(tenant)
+	e.others.forget(tenant)
 	e.warnings.forget(tenant)
 	e.kept.forget(tenant)
 	for _, forget := range e.forgets {

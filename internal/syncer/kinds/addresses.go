@@ -1,0 +1,330 @@
+package kinds
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// KindAddresses are the ClusterAddresses in the meta cluster. A key is of a tenant, and the one without of the super
+// cluster itself. With the id of this super cluster as its name it is what this syncer tells others, and with none what
+// others tell it.
+const KindAddresses = "addresses"
+
+const (
+	// maxTold bounds the addresses of a tenant's pods that others are told, and those that are taken up of others.
+	// NetworkPolicies name each.
+	maxTold = 500
+	// maxToldLabels bounds the labels of these pods, in bytes.
+	maxToldLabels = 64 << 10
+	// addressesPeriod is the least time between two changes of what a tenant's ClusterAddresses say, and between two
+	// that are taken up.
+	addressesPeriod = time.Second
+)
+
+func addressesSpec() Spec {
+	return Spec{
+		Name: KindAddresses,
+		Wakes: map[string]func(*Env, Change) []engine.Key{
+			KindPod: func(env *Env, change Change) []engine.Key {
+				before, after := podOf(change.Old), podOf(change.Current)
+				if change.Side != SuperSide || before != nil && after != nil && tellsSame(before, after) {
+					return nil
+				}
+				return env.toldOf(change.object())
+			},
+			KindNamespace: func(env *Env, change Change) []engine.Key {
+				if change.Side != SuperSide {
+					return nil
+				}
+				return env.toldOf(change.object())
+			},
+		},
+		New: func(env *Env) engine.Kind {
+			made := &Addresses{env: env, turns: turns{next: map[engine.Key]time.Time{}}}
+			env.forgets = append(env.forgets, made.turns.forget)
+			return made
+		},
+	}
+}
+
+func podOf(object client.Object) *corev1.Pod {
+	pod, _ := object.(*corev1.Pod)
+	return pod
+}
+
+// tellsSame returns whether others are told the same of two versions of a super pod.
+func tellsSame(a, b *corev1.Pod) bool {
+	return slices.Equal(addressesOfPod(a), addressesOfPod(b)) && maps.Equal(labelsTold(a), labelsTold(b))
+}
+
+// labelsTold returns the labels of a super object that selectors of its tenant are translated to.
+func labelsTold(object metav1.Object) map[string]string {
+	told := maps.Clone(object.GetLabels())
+	maps.DeleteFunc(told, func(key, _ string) bool { return !tenancy.IsLabelKey(key) })
+	return told
+}
+
+// toldOf returns the key of what others are told of the tenant that owns a super object; none without a pool.
+func (e *Env) toldOf(superObject client.Object) []engine.Key {
+	if owner, owned := tenancy.GetOwner(superObject); owned && e.Told != nil {
+		return []engine.Key{{Tenant: owner.ClusterKey, Kind: KindAddresses, Name: e.ID}}
+	}
+	return nil
+}
+
+// AddressesChanged returns the key to enqueue for a change of the ClusterAddresses of another super cluster in a
+// namespace of the meta cluster. One of this super cluster is put right if somebody has changed it.
+func (e *Env) AddressesChanged(namespace, superCluster string) engine.Key {
+	key := engine.Key{Tenant: namespace, Kind: KindAddresses}
+	if namespace == tenancyv1alpha1.ManagerNamespace {
+		key.Tenant = ""
+	}
+	if superCluster == e.ID {
+		key.Name = e.ID
+	}
+	return key
+}
+
+// addressKeys returns the keys of a tenant's addresses, or of the super clusters' if tenant is "".
+func (e *Env) addressKeys(tenant string) []engine.Key {
+	if e.Told == nil {
+		return nil
+	}
+	return []engine.Key{{Tenant: tenant, Kind: KindAddresses, Name: e.ID}, {Tenant: tenant, Kind: KindAddresses}}
+}
+
+// Addresses tells the other super clusters of the pool which addresses this one and its tenants' pods have, and takes
+// up what they tell.
+type Addresses struct {
+	env   *Env
+	turns turns
+}
+
+var _ engine.Kind = &Addresses{}
+
+// Name implements engine.Kind.
+func (*Addresses) Name() string { return KindAddresses }
+
+// Keys implements engine.Kind.
+func (a *Addresses) Keys() []engine.Key {
+	keys := a.env.addressKeys("")
+	for _, tenant := range a.env.Tenants() {
+		keys = append(keys, a.env.addressKeys(tenant.Key)...)
+	}
+	return keys
+}
+
+// Reconcile implements engine.Kind.
+func (a *Addresses) Reconcile(ctx context.Context, key engine.Key, _ time.Duration) (time.Duration, error) {
+	if a.env.Told == nil {
+		return 0, nil
+	}
+	now := a.env.Clock.Now()
+	if left := a.turns.left(key, now); left > 0 {
+		return left, nil
+	}
+	if key.Name == "" {
+		a.turns.take(key, now.Add(a.env.takeUp(key.Tenant)))
+		return 0, nil
+	}
+	told, err := a.told(ctx, key.Tenant)
+	if err != nil {
+		return 0, err
+	}
+	written, err := a.tell(ctx, cmp.Or(key.Tenant, tenancyv1alpha1.ManagerNamespace), told)
+	if written {
+		a.turns.take(key, now.Add(addressesPeriod))
+	}
+	return 0, err
+}
+
+// told returns what others are to be told of a tenant, or of the super cluster if tenant is ""; nil for nothing.
+func (a *Addresses) told(ctx context.Context, tenant string) (*tenancyv1alpha1.ClusterAddressesStatus, error) {
+	if tenant == "" {
+		return a.env.network.told(a.env), nil
+	}
+	spread, err := a.env.Assignments.Spread(ctx, tenant)
+	if err != nil {
+		return nil, fmt.Errorf("reading where tenant %s is placed: %w", tenant, err)
+	}
+	// One that leaves another super cluster has pods there still.
+	if !spread && !slices.ContainsFunc(a.env.Told(tenant), func(told *tenancyv1alpha1.ClusterAddresses) bool { return told.Name != a.env.ID }) {
+		return nil, nil //nolint:nilnil // nothing is to be told
+	}
+	var pods []*corev1.Pod
+	for _, object := range a.env.SuperCache.Index(KindPod, IndexTenant, tenant) {
+		if pod, ok := object.(*corev1.Pod); ok && !pod.Spec.HostNetwork && len(addressesOfPod(pod)) > 0 {
+			pods = append(pods, pod)
+		}
+	}
+	return AddressesOfPods(pods, func(namespace string) map[string]string {
+		superNamespace, exists, _ := get[*corev1.Namespace](a.env.SuperCache, KindNamespace, "", tenancy.SuperNamespace(tenant, namespace))
+		if !exists {
+			return nil
+		}
+		return labelsTold(superNamespace)
+	}), nil
+}
+
+// AddressesOfPods returns what others are told of a tenant's super pods: the oldest, as far as the bounds go; nil for
+// none. labelsOf returns the labels of the super namespace of a tenant's namespace. It changes the order of pods.
+func AddressesOfPods(pods []*corev1.Pod, labelsOf func(namespace string) map[string]string) *tenancyv1alpha1.ClusterAddressesStatus {
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	type group struct{ namespace, labels string }
+	namespaces := map[string]*tenancyv1alpha1.NamespaceAddresses{}
+	groups := map[group]int{}
+	count, bytes, complete := 0, 0, true
+	for _, pod := range pods {
+		owner, owned := tenancy.GetOwner(pod)
+		if !owned {
+			continue
+		}
+		addresses, own := ipsOf(pod), labelsTold(pod)
+		in := namespaces[owner.Namespace]
+		more := 0
+		if in == nil {
+			in = &tenancyv1alpha1.NamespaceAddresses{Name: owner.Namespace, Labels: labelsOf(owner.Namespace)}
+			more = sizeOfLabels(in.Labels)
+		}
+		name := group{owner.Namespace, labels.FormatLabels(own)}
+		at, known := groups[name]
+		if !known {
+			more += sizeOfLabels(own)
+		}
+		if count+len(addresses) > maxTold || bytes+more > maxToldLabels {
+			complete = false
+			continue
+		}
+		count, bytes = count+len(addresses), bytes+more
+		if !known {
+			at = len(in.Pods)
+			in.Pods = append(in.Pods, tenancyv1alpha1.PodAddresses{Labels: own})
+		}
+		in.Pods[at].Addresses = append(in.Pods[at].Addresses, addresses...)
+		namespaces[owner.Namespace], groups[name] = in, at
+	}
+	if len(namespaces) == 0 {
+		return nil
+	}
+	status := &tenancyv1alpha1.ClusterAddressesStatus{Addresses: int32(count), Conditions: []metav1.Condition{completeness(complete, len(pods))}} //nolint:gosec // at most maxTold
+	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
+		in := namespaces[name]
+		for i := range in.Pods {
+			slices.Sort(in.Pods[i].Addresses)
+			in.Pods[i].Addresses = slices.Compact(in.Pods[i].Addresses)
+		}
+		slices.SortFunc(in.Pods, func(a, b tenancyv1alpha1.PodAddresses) int { return slices.Compare(a.Addresses, b.Addresses) })
+		status.Namespaces = append(status.Namespaces, *in)
+	}
+	return status
+}
+
+// completeness returns the condition of a tenant's ClusterAddresses.
+func completeness(complete bool, pods int) metav1.Condition {
+	if complete {
+		return metav1.Condition{Type: tenancyv1alpha1.ConditionAddressesComplete, Status: metav1.ConditionTrue, Reason: tenancyv1alpha1.ReasonAddressesComplete}
+	}
+	return metav1.Condition{
+		Type: tenancyv1alpha1.ConditionAddressesComplete, Status: metav1.ConditionFalse, Reason: tenancyv1alpha1.ReasonTooManyAddresses,
+		Message: fmt.Sprintf("of %d pods the oldest are listed: at most %d addresses, and %d bytes of labels", pods, maxTold, maxToldLabels),
+	}
+}
+
+func sizeOfLabels(of map[string]string) int {
+	size := 0
+	for key, value := range of {
+		size += len(key) + len(value)
+	}
+	return size
+}
+
+// tell lets the ClusterAddresses of this super cluster in a namespace of the meta cluster say what is told, and deletes
+// them if that is nil. It returns whether it wrote.
+func (a *Addresses) tell(ctx context.Context, namespace string, told *tenancyv1alpha1.ClusterAddressesStatus) (bool, error) {
+	var current *tenancyv1alpha1.ClusterAddresses
+	for _, each := range a.env.Told(namespace) {
+		if each.Name == a.env.ID {
+			current = each
+		}
+	}
+	desired := &tenancyv1alpha1.ClusterAddresses{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: a.env.ID}}
+	if current != nil {
+		desired = current.DeepCopy()
+	}
+	if told == nil {
+		if current == nil {
+			return false, nil
+		}
+		return true, a.done(ctx, "delete", client.IgnoreNotFound(a.env.Meta.Delete(ctx, desired)))
+	}
+	conditions := desired.Status.Conditions
+	desired.Status = *told
+	desired.Status.Conditions = conditions
+	for _, condition := range told.Conditions {
+		if before := meta.FindStatusCondition(conditions, condition.Type); before == nil || before.Status != condition.Status || before.Message != condition.Message {
+			condition.LastTransitionTime = metav1.NewTime(a.env.Clock.Now())
+			meta.SetStatusCondition(&desired.Status.Conditions, condition)
+		}
+	}
+	switch {
+	case current == nil:
+		err := a.env.Meta.Create(ctx, desired)
+		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || apierrors.IsNotFound(err) && namespace != tenancyv1alpha1.ManagerNamespace {
+			return true, nil // the tenant ends
+		}
+		return true, a.done(ctx, "create", err)
+	case equality.Semantic.DeepEqual(current.Status, desired.Status):
+		return false, nil
+	}
+	return true, a.done(ctx, "update", a.env.Meta.Update(ctx, desired))
+}
+
+func (a *Addresses) done(ctx context.Context, operation string, err error) error {
+	return a.env.done(ctx, KindAddresses, operation, err)
+}
+
+// turns holds when the next turn of a key is. All methods may be called concurrently.
+type turns struct {
+	mu   sync.Mutex
+	next map[engine.Key]time.Time
+}
+
+// left returns how long it is until the turn of a key, zero if it is now.
+func (t *turns) left(key engine.Key, now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return max(0, t.next[key].Sub(now))
+}
+
+func (t *turns) take(key engine.Key, next time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.next[key] = next
+}
+
+// forget forgets the turns of a tenant.
+func (t *turns) forget(tenant string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.next, func(key engine.Key, _ time.Time) bool { return key.Tenant == tenant })
+}

@@ -1,0 +1,579 @@
+package kinds_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders"
+)
+
+// The keys of what r1 tells of the tenant, of what others tell of it, and of what they tell of themselves.
+var (
+	toldKey    = engine.Key{Tenant: clusterKey, Kind: kinds.KindAddresses, Name: "r1"}
+	takenKey   = engine.Key{Tenant: clusterKey, Kind: kinds.KindAddresses}
+	networkKey = engine.Key{Kind: kinds.KindAddresses}
+)
+
+// book is the ClusterAddresses of a meta cluster, which the syncer's informer would show.
+type book struct {
+	meta   client.WithWatch
+	kind   engine.Kind
+	writes int
+	clock  *testingclock.FakePassiveClock
+	looked []engine.Key
+}
+
+// inPool lets the super cluster of p be one of a pool, in which the tenant has its namespace web in clusters.
+func (p *pool) inPool(t *testing.T, clusters ...string) *book {
+	t.Helper()
+	b := &book{clock: testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))}
+	count := func() { b.writes++ }
+	b.meta = fake.NewClientBuilder().WithScheme(placementScheme(t)).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(ctx context.Context, to client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			count()
+			return to.Create(ctx, object, options...)
+		},
+		Update: func(ctx context.Context, to client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+			count()
+			return to.Update(ctx, object, options...)
+		},
+		Delete: func(ctx context.Context, to client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			count()
+			return to.Delete(ctx, object, options...)
+		},
+	}).Build()
+	p.env.Clock, p.env.Meta, p.env.Look = b.clock, b.meta, func(keys []engine.Key) { b.looked = append(b.looked, keys...) }
+	p.env.Told = func(namespace string) (told []*tenancyv1alpha1.ClusterAddresses) {
+		var list tenancyv1alpha1.ClusterAddressesList
+		require.NoError(t, b.meta.List(context.Background(), &list, client.InNamespace(namespace)))
+		for i := range list.Items {
+			told = append(told, &list.Items[i])
+		}
+		return told
+	}
+	p.place(t, clusters...)
+	b.kind = p.kind(kinds.KindAddresses)
+	return b
+}
+
+// place lets the tenant's namespace web be placed in clusters.
+func (p *pool) place(t *testing.T, clusters ...string) {
+	t.Helper()
+	placement := builders.Placement(clusterKey, "web").NamespaceUID("ns-uid")
+	for _, id := range clusters {
+		placement = placement.Held(id, 1, "cpu", "1")
+	}
+	meta := fake.NewClientBuilder().WithScheme(placementScheme(t)).WithObjects(placement.Obj()).Build()
+	p.assigns(meta, meta)
+}
+
+// reconcile lets a second pass and reconciles a key.
+func (b *book) reconcile(t *testing.T, key engine.Key) {
+	t.Helper()
+	b.clock.SetTime(b.clock.Now().Add(time.Second))
+	after, err := b.kind.Reconcile(t.Context(), key, 0)
+	require.NoError(t, err)
+	require.Zero(t, after)
+}
+
+// tells lets another super cluster tell its ranges, and of pods of the tenant in namespace web, as pairs of the value
+// of label app and an address.
+func (b *book) tells(t *testing.T, id string, ranges []string, pods ...string) {
+	t.Helper()
+	network := &tenancyv1alpha1.ClusterAddresses{ObjectMeta: metav1.ObjectMeta{Namespace: tenancyv1alpha1.ManagerNamespace, Name: id}}
+	network.Status.Ranges = ranges
+	ofTenant := &tenancyv1alpha1.ClusterAddresses{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey, Name: id}}
+	in := tenancyv1alpha1.NamespaceAddresses{Name: "web", Labels: map[string]string{tenancy.LabelKey("team"): "a"}}
+	for i := 0; i < len(pods); i += 2 {
+		in.Pods = append(in.Pods, tenancyv1alpha1.PodAddresses{Labels: map[string]string{tenancy.LabelKey("app"): pods[i]}, Addresses: []string{pods[i+1]}})
+	}
+	ofTenant.Status.Namespaces = []tenancyv1alpha1.NamespaceAddresses{in}
+	for _, object := range []client.Object{network, ofTenant} {
+		require.NoError(t, client.IgnoreNotFound(b.meta.Delete(t.Context(), object.DeepCopyObject().(client.Object)))) //nolint:forcetypeassert // it is one
+		require.NoError(t, b.meta.Create(t.Context(), object))
+	}
+}
+
+// superPodAt is a super pod of the tenant's namespace with an address, that is so many minutes old.
+func superPodAt(namespace, name, address string, minutes int, labels map[string]string) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: clusterKey + "-" + namespace, Name: name, Labels: map[string]string{"not": "told"}, CreationTimestamp: metav1.Unix(1_000_000-int64(minutes)*60, 0),
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	for key, value := range labels {
+		pod.Labels[tenancy.LabelKey(key)] = value
+	}
+	if address != "" {
+		pod.Status.PodIPs = []corev1.PodIP{{IP: address}}
+	}
+	owner := ownerOf(types.UID(name + "-uid"))
+	owner.Namespace = namespace
+	tenancy.SetOwner(pod, owner)
+	return pod
+}
+
+// TestAddressesOfPods: what others are told of a tenant's pods, and which of too many.
+func TestAddressesOfPods(t *testing.T) {
+	t.Parallel()
+	labels := func(namespace string) map[string]string { return map[string]string{tenancy.LabelKey("name"): namespace} }
+	app := func(value string) map[string]string { return map[string]string{"app": value} }
+	told := func(value string, addresses ...string) tenancyv1alpha1.PodAddresses {
+		return tenancyv1alpha1.PodAddresses{Labels: map[string]string{tenancy.LabelKey("app"): value}, Addresses: addresses}
+	}
+	var many []*corev1.Pod
+	for i := range 600 {
+		many = append(many, superPodAt("web", fmt.Sprint("p", i), fmt.Sprintf("10.0.%d.%d", i/200, i%200), i, app("a")))
+	}
+	var wordy []*corev1.Pod
+	for i := range 20 {
+		wordy = append(wordy, superPodAt("web", fmt.Sprint("p", i), fmt.Sprint("10.0.0.", i), i, map[string]string{"text": fmt.Sprint(i, strings.Repeat("x", 5000))}))
+	}
+	for _, tc := range []struct {
+		name string
+		pods []*corev1.Pod
+		want []tenancyv1alpha1.NamespaceAddresses
+		// oldest, if not "", is an address that is told, and youngest one that is not.
+		oldest, youngest string
+		addresses        int32
+	}{
+		{name: "none"},
+		{
+			name: "pods of one kind, of another, and of another namespace", addresses: 4,
+			pods: []*corev1.Pod{
+				superPodAt("web", "b", "10.0.0.2", 1, app("web")), superPodAt("web", "a", "10.0.0.1", 2, app("web")), superPodAt("db", "c", "fd00::3", 1, app("db")),
+				superPodAt("web", "d", "10.0.0.4", 3, app("job")),
+			},
+			want: []tenancyv1alpha1.NamespaceAddresses{
+				{Name: "db", Labels: labels("db"), Pods: []tenancyv1alpha1.PodAddresses{told("db", "fd00::3")}},
+				{Name: "web", Labels: labels("web"), Pods: []tenancyv1alpha1.PodAddresses{told("web", "10.0.0.1", "10.0.0.2"), told("job", "10.0.0.4")}},
+			},
+		},
+		{name: "too many addresses", pods: many, oldest: "10.0.2.199", youngest: "10.0.0.0", addresses: 500},
+		{name: "too many labels", pods: wordy, oldest: "10.0.0.19", youngest: "10.0.0.0", addresses: 13},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			got := kinds.AddressesOfPods(tc.pods, labels)
+			if tc.addresses == 0 {
+				require.Nil(t, got)
+				return
+			}
+			require.Equal(t, tc.addresses, got.Addresses)
+			if tc.want != nil {
+				require.Empty(t, cmp.Diff(tc.want, got.Namespaces))
+				require.Equal(t, metav1.ConditionTrue, got.Conditions[0].Status)
+				return
+			}
+			var all []string
+			for _, each := range got.Namespaces[0].Pods {
+				all = append(all, each.Addresses...)
+			}
+			require.Contains(t, all, tc.oldest)
+			require.NotContains(t, all, tc.youngest)
+			require.Equal(t, metav1.ConditionFalse, got.Conditions[0].Status)
+			require.Equal(t, tenancyv1alpha1.ReasonTooManyAddresses, got.Conditions[0].Reason)
+		})
+	}
+}
+
+// TestAddressesAreTold: a syncer tells of a tenant's pods while the tenant has pods in another super cluster, too, once
+// a second at most, and puts right what others have written there.
+func TestAddressesAreTold(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	b := p.inPool(t, "r1")
+	pod := superPodAt("web", "a", "10.0.0.1", 1, map[string]string{"app": "web"})
+	hosted := superPodAt("web", "hosted", "10.213.0.11", 1, nil)
+	hosted.Spec.HostNetwork = true
+	ended := superPodAt("web", "ended", "10.0.0.9", 1, nil)
+	ended.Status.Phase = corev1.PodFailed
+	foreign := superPodAt("web", "foreign", "10.0.0.8", 1, nil)
+	foreign.Namespace = "elsewhere"
+	p.superCache[kinds.KindPod] = []client.Object{pod, hosted, ended, foreign, superPodAt("web", "new", "", 1, nil)}
+	addresses := func() []string {
+		var found []string
+		for _, told := range p.env.Told(clusterKey) {
+			if told.Name == "r1" {
+				for _, in := range told.Status.Namespaces {
+					for _, each := range in.Pods {
+						found = append(found, each.Addresses...)
+					}
+				}
+			}
+		}
+		return found
+	}
+
+	b.reconcile(t, toldKey)
+	require.Empty(t, addresses(), "it is here alone")
+	p.place(t, "r1", "r2")
+	b.reconcile(t, toldKey)
+	require.Equal(t, []string{"10.0.0.1"}, addresses())
+	require.Equal(t, 1, b.writes)
+	b.reconcile(t, toldKey)
+	require.Equal(t, 1, b.writes, "nothing has changed")
+
+	for i := range 3 {
+		p.superCache[kinds.KindPod] = append(p.superCache[kinds.KindPod], superPodAt("web", fmt.Sprint("more", i), fmt.Sprint("10.0.0.2", i), 1, nil))
+		after, err := b.kind.Reconcile(t.Context(), toldKey, 0)
+		require.NoError(t, err)
+		require.Equal(t, i > 0, after > 0, "a change of each second is told")
+	}
+	require.Equal(t, []string{"10.0.0.1", "10.0.0.20"}, addresses())
+	b.reconcile(t, toldKey)
+	require.Equal(t, []string{"10.0.0.1", "10.0.0.20", "10.0.0.21", "10.0.0.22"}, addresses())
+	require.Equal(t, 3, b.writes)
+
+	forged := p.env.Told(clusterKey)[0].DeepCopy()
+	forged.Status.Namespaces[0].Pods[0].Addresses[0] = "10.213.0.1"
+	require.NoError(t, b.meta.Update(t.Context(), forged))
+	require.Equal(t, toldKey, p.env.AddressesChanged(clusterKey, "r1"))
+	b.reconcile(t, toldKey)
+	require.NotContains(t, addresses(), "10.213.0.1")
+
+	// It leaves r2, where pods of it still are, and then are not.
+	b.tells(t, "r2", nil, "web", "10.2.0.1")
+	p.place(t, "r1")
+	b.reconcile(t, toldKey)
+	require.NotEmpty(t, addresses())
+	require.NoError(t, b.meta.Delete(t.Context(), &tenancyv1alpha1.ClusterAddresses{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey, Name: "r2"}}))
+	b.reconcile(t, toldKey)
+	require.Empty(t, p.env.Told(clusterKey))
+}
+
+// TestNetworkIsTold: each syncer tells the ranges of its super cluster, and closes those of others, whose nodes may call
+// what they publish.
+func TestNetworkIsTold(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	b := p.inPool(t, "r1", "r2")
+	p.tenant.NodePorts, p.tenant.Policy = utilnet.PortRange{Base: 30000, Size: 10}, &policy.Ref{}
+	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.NodePorts = 1 }))
+	p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+	b.reconcile(t, engine.Key{Kind: kinds.KindAddresses, Name: "r1"})
+	told := p.env.Told(tenancyv1alpha1.ManagerNamespace)
+	require.Len(t, told, 1)
+	require.Empty(t, cmp.Diff(tenancyv1alpha1.ClusterAddressesStatus{Ranges: []string{"10.213.0.11/32", "10.214.1.0/24"}, Nodes: []string{"10.213.0.11/32"}}, told[0].Status))
+	excepts := func() []string { return p.isolation(t)["superpool-isolation-egress-0"].Spec.Egress[0].To[1].IPBlock.Except }
+	require.Equal(t, []string{"10.213.0.11/32", "10.214.1.0/24", "169.254.0.0/16"}, excepts())
+
+	b.tells(t, "r2", []string{"10.220.0.11/32", "10.221.0.0/16"})
+	network := &tenancyv1alpha1.ClusterAddresses{}
+	require.NoError(t, b.meta.Get(t.Context(), client.ObjectKey{Namespace: tenancyv1alpha1.ManagerNamespace, Name: "r2"}, network))
+	network.Status.Nodes = []string{"10.220.0.11/32"}
+	require.NoError(t, b.meta.Update(t.Context(), network))
+	require.Equal(t, networkKey, p.env.AddressesChanged(tenancyv1alpha1.ManagerNamespace, "r2"))
+	b.reconcile(t, networkKey)
+	require.Contains(t, b.looked, engine.Key{Kind: kinds.KindIsolation})
+	b.clock.SetTime(b.clock.Now().Add(5 * time.Second))
+	_, err := p.kind(kinds.KindIsolation).Reconcile(t.Context(), engine.Key{Kind: kinds.KindIsolation}, 0)
+	require.NoError(t, err)
+	require.Contains(t, b.looked, isolationKey)
+	require.Equal(t, []string{"10.213.0.11/32", "10.214.1.0/24", "10.220.0.11/32", "10.221.0.0/16", "169.254.0.0/16"}, excepts())
+	require.Contains(t, p.isolation(t)["superpool-isolation-ingress-0"].Spec.Ingress[0].From, peerAt("10.220.0.11/32"))
+
+	b.looked = nil
+	b.reconcile(t, networkKey)
+	require.Empty(t, b.looked, "nothing has changed")
+}
+
+// TestAddressesAreTakenUp: which addresses that others tell of a tenant's pods count, and what follows.
+func TestAddressesAreTakenUp(t *testing.T) {
+	t.Parallel()
+	many := func(count int) []string {
+		var pods []string
+		for i := range count {
+			pods = append(pods, "web", fmt.Sprintf("10.221.%d.%d", i/200, i%200))
+		}
+		return pods
+	}
+	for _, tc := range []struct {
+		name string
+		pods []string
+		// third are the ranges of super cluster r3.
+		third []string
+		want  []string
+		// wantCount, if not 0, is how many there are; wantWarning whether the tenant is told.
+		wantCount   int
+		wantWarning bool
+	}{
+		{name: "pods elsewhere", pods: []string{"web", "10.221.0.1", "web", "fd21::1"}, want: []string{"10.221.0.1/32", "fd21::1/128"}},
+		{name: "the address of a node here", pods: []string{"web", "10.213.0.11", "web", "10.221.0.1"}, want: []string{"10.221.0.1/32"}},
+		{name: "an address of the pods here", pods: []string{"web", "10.214.1.7", "web", "10.221.0.1"}, want: []string{"10.221.0.1/32"}},
+		{name: "an address of a third super cluster", pods: []string{"web", "10.221.0.1", "web", "10.221.9.1"}, third: []string{"10.221.9.0/24"}, want: []string{"10.221.0.1/32"}},
+		{name: "no addresses", pods: []string{"web", "169.254.169.254", "web", "127.0.0.1", "web", "nonsense", "web", "0.0.0.0"}},
+		{name: "as many as may be", pods: many(500), wantCount: 500},
+		{name: "too many", pods: many(501), wantCount: 500, wantWarning: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			b := p.inPool(t, "r1", "r2")
+			p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+			p.tenantCache[kinds.KindNetworkPolicy] = []client.Object{policySelecting("one", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}})}
+			b.tells(t, "r2", []string{"10.220.0.11/32", "10.221.0.0/16", "fd21::/64"}, tc.pods...)
+			if tc.third != nil {
+				b.tells(t, "r3", tc.third)
+			}
+			b.reconcile(t, takenKey)
+			require.Contains(t, b.looked, isolationKey)
+			require.Contains(t, b.looked, engine.Key{Tenant: clusterKey, Kind: kinds.KindNetworkPolicy, Namespace: "web", Name: "one"})
+			found := p.isolation(t)
+			for _, from := range []peers{found["superpool-isolation-ingress-0"].Spec.Ingress[0].From, found["superpool-isolation-egress-0"].Spec.Egress[0].To} {
+				var got []string
+				for _, peer := range from {
+					if peer.IPBlock != nil && len(peer.IPBlock.Except) == 0 && peer.IPBlock.CIDR != "::/0" {
+						got = append(got, peer.IPBlock.CIDR)
+					}
+				}
+				if tc.wantCount == 0 {
+					require.Equal(t, tc.want, got)
+					continue
+				}
+				addresses := 0
+				for _, text := range got {
+					addresses += 1 << (32 - netip.MustParsePrefix(text).Bits())
+				}
+				require.Equal(t, tc.wantCount, addresses)
+			}
+			warned := len(p.events.Events) > 0
+			require.Equal(t, tc.wantWarning, warned)
+			if warned {
+				require.Contains(t, <-p.events.Events, "Warning TooManyPodsElsewhere Super cluster r1: pods of this namespace and some of those in r2 do not reach each other")
+			}
+			b.looked = nil
+			b.clock.SetTime(b.clock.Now().Add(time.Minute))
+			b.reconcile(t, takenKey)
+			require.Empty(t, b.looked, "nothing has changed")
+		})
+	}
+}
+
+// TestTakingUpIsBounded: the more a change lets a syncer write, the longer the next one waits.
+func TestTakingUpIsBounded(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	b := p.inPool(t, "r1", "r2")
+	p.tenant.Policy = &policy.Ref{}
+	for i := range 99 {
+		owner := ownerOf(types.UID(fmt.Sprint("ns-", i)))
+		owner.Namespace = fmt.Sprint("web", i)
+		p.superCache[kinds.KindNamespace] = append(p.superCache[kinds.KindNamespace], builders.Owned(builders.Namespace(clusterKey+"-"+owner.Namespace), owner))
+	}
+	var pods []string
+	for i := range 400 {
+		pods = append(pods, "web", fmt.Sprintf("10.221.%d.%d", i/200, i%200))
+	}
+	b.tells(t, "r2", []string{"10.221.0.0/16"}, pods...)
+	b.reconcile(t, takenKey)
+	b.tells(t, "r2", []string{"10.221.0.0/16"}, pods[2:]...)
+	after, err := b.kind.Reconcile(t.Context(), takenKey, 0)
+	require.NoError(t, err)
+	// 100 namespaces × 400 addresses × 32 bytes × 2 directions at 256 KiB/s.
+	require.InDelta(t, 9.77, after.Seconds(), 0.1)
+}
+
+// TestRemotesOfPolicies: which pods in other super clusters a rule of a tenant's policy lets in.
+func TestRemotesOfPolicies(t *testing.T) {
+	t.Parallel()
+	set := func(pairs ...string) labels.Set {
+		found := labels.Set{"tenancy.x-k8s.io/cluster": clusterKey}
+		for i := 0; i < len(pairs); i += 2 {
+			found[tenancy.LabelKey(pairs[i])] = pairs[i+1]
+		}
+		return found
+	}
+	confined := confinement()
+	confined.Remotes = []kinds.Remote{
+		{Namespace: "web", NamespaceLabels: set("team", "a"), Labels: set("app", "front"), Ranges: prefixes("10.9.0.1/32")},
+		{Namespace: "web", NamespaceLabels: set("team", "a"), Labels: set("app", "back"), Ranges: prefixes("10.9.0.4/32")},
+		{Namespace: "db", NamespaceLabels: set("team", "b"), Labels: set("app", "front"), Ranges: prefixes("10.9.0.8/32", "10.9.0.16/32")},
+	}
+	front, teamB := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "front"}}, matching(need("team", opIn, "b", "c"))
+	for _, tc := range []struct {
+		name  string
+		peers peers
+		want  []string
+	}{
+		{name: "everybody", want: []string{"10.9.0.1/32", "10.9.0.4/32", "10.9.0.8/32", "10.9.0.16/32"}},
+		{name: "pods of the same namespace", peers: peers{selectorPeer(nil, front)}, want: []string{"10.9.0.1/32"}},
+		{name: "all pods of the same namespace", peers: peers{selectorPeer(nil, &metav1.LabelSelector{})}, want: []string{"10.9.0.1/32", "10.9.0.4/32"}},
+		{name: "pods of all namespaces", peers: peers{selectorPeer(&metav1.LabelSelector{}, front)}, want: []string{"10.9.0.1/32", "10.9.0.8/32", "10.9.0.16/32"}},
+		{name: "a namespace", peers: peers{selectorPeer(teamB, nil)}, want: []string{"10.9.0.8/32", "10.9.0.16/32"}},
+		{name: "pods of a namespace that has none such", peers: peers{selectorPeer(teamB, &metav1.LabelSelector{MatchLabels: map[string]string{"app": "back"}})}},
+		{name: "labels that pods lack", peers: peers{selectorPeer(&metav1.LabelSelector{}, matching(need("app", opNotIn, "front")))}, want: []string{"10.9.0.4/32"}},
+		{name: "an invalid selector", peers: peers{selectorPeer(nil, matching(need("app", opIn)))}},
+		{name: "a block of addresses", peers: peers{peerAt("10.9.0.0/28", "10.9.0.4/32")}, want: []string{"10.9.0.1/32", "10.9.0.8/32"}},
+		{name: "addresses elsewhere", peers: peers{peerAt("192.0.2.0/24")}, want: nil},
+		{name: "two peers", peers: peers{selectorPeer(nil, front), peerAt("10.9.0.0/30")}, want: []string{"10.9.0.1/32"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			tenants := policySelecting("p", &metav1.LabelSelector{}, bothWays...)
+			tenants.Spec.Ingress = ingressRules{{From: tc.peers, Ports: ports{tcp(80)}}}
+			tenants.Spec.Egress = egressRules{{To: tc.peers, Ports: ports{tcp(80)}}}
+			got := &networkingv1.NetworkPolicy{}
+			kinds.SuperNetworkPolicy(tenants, got, clusterKey, confined)
+			remote := func(of peers) (found []string) {
+				for _, peer := range of {
+					if peer.IPBlock != nil && strings.HasPrefix(peer.IPBlock.CIDR, "10.9.") {
+						found = append(found, peer.IPBlock.CIDR)
+					}
+				}
+				return found
+			}
+			var from, to []string
+			for _, rule := range got.Spec.Ingress {
+				require.Empty(t, cmp.Diff(ports{tcp(80)}, rule.Ports))
+				from = append(from, remote(rule.From)...)
+			}
+			for _, rule := range got.Spec.Egress {
+				require.Empty(t, cmp.Diff(ports{tcp(80)}, rule.Ports))
+				to = append(to, remote(rule.To)...)
+			}
+			require.Equal(t, tc.want, from)
+			require.Equal(t, tc.want, to)
+		})
+	}
+}
+
+// TestRemotesOfLargePolicies: a policy that would take too much with the pods in other super clusters has none of them,
+// and neither have those of ours.
+func TestRemotesOfLargePolicies(t *testing.T) {
+	t.Parallel()
+	var pods []string
+	for i := range 400 {
+		pods = append(pods, "web", fmt.Sprintf("10.221.%d.%d", i/200, 2*(i%100)))
+	}
+	rules := func(count int) (found ingressRules) {
+		for range count {
+			found = append(found, networkingv1.NetworkPolicyIngressRule{})
+		}
+		return found
+	}
+	values := func(count int) *metav1.LabelSelector {
+		var found []string
+		for i := range count {
+			found = append(found, fmt.Sprint("v", i))
+		}
+		return matching(need("app", opIn, found...))
+	}
+	for _, tc := range []struct {
+		name       string
+		policy     networkingv1.NetworkPolicySpec
+		wantClosed bool
+	}{
+		{name: "one rule", policy: networkingv1.NetworkPolicySpec{Ingress: rules(1)}},
+		{name: "many rules", policy: networkingv1.NetworkPolicySpec{Ingress: rules(60)}, wantClosed: true},
+		{name: "a selector of many values", policy: networkingv1.NetworkPolicySpec{Ingress: ingressRules{{From: peers{selectorPeer(&metav1.LabelSelector{}, values(2000))}}}}, wantClosed: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			b := p.inPool(t, "r1", "r2")
+			b.tells(t, "r2", []string{"10.221.0.0/16"}, pods...)
+			tenants := policySelecting("p", &metav1.LabelSelector{})
+			tenants.UID, tenants.Spec.Ingress = "policy-uid", tc.policy.Ingress
+			p.tenantCache[kinds.KindNetworkPolicy] = []client.Object{tenants}
+			key := engine.Key{Tenant: clusterKey, Kind: kinds.KindNetworkPolicy, Namespace: "web", Name: "p"}
+			_, err := p.kind(kinds.KindNetworkPolicy).Reconcile(t.Context(), key, 0)
+			require.NoError(t, err)
+			got := &networkingv1.NetworkPolicy{}
+			require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "p"}, got))
+			p.superCache[kinds.KindNetworkPolicy] = []client.Object{got}
+			_, err = p.kind(kinds.KindNetworkPolicy).Reconcile(t.Context(), key, 0)
+			require.NoError(t, err)
+			isClosed := !slices.ContainsFunc(got.Spec.Ingress, func(rule networkingv1.NetworkPolicyIngressRule) bool {
+				return slices.ContainsFunc(rule.From, func(peer networkingv1.NetworkPolicyPeer) bool { return peer.IPBlock != nil && strings.HasPrefix(peer.IPBlock.CIDR, "10.221.") })
+			})
+			require.Equal(t, tc.wantClosed, isClosed)
+			require.Equal(t, tc.wantClosed, len(p.events.Events) > 0)
+			if tc.wantClosed {
+				require.Contains(t, <-p.events.Events, "Warning NetworkPolicyNarrowed Super cluster r1: with its rules the policy would take too much")
+			}
+		})
+	}
+
+	p := newPool(t, interceptor.Funcs{})
+	p.placed(t)
+	b := p.inPool(t, "r1", "r2")
+	b.tells(t, "r2", []string{"10.221.0.0/16"}, pods...)
+	for i := range 3 {
+		p.tenantCache[kinds.KindNetworkPolicy] = append(p.tenantCache[kinds.KindNetworkPolicy],
+			policySelecting(fmt.Sprint(i), &metav1.LabelSelector{MatchLabels: map[string]string{"shop": fmt.Sprint(i), "part": fmt.Sprint(i)}}, bothWays...))
+	}
+	found := p.isolation(t)
+	require.Greater(t, len(found), 1, "what is reached here is reached still")
+	require.Contains(t, <-p.events.Events, "Warning TooManyPodsElsewhere Super cluster r1: pods of this namespace and all of those in other super clusters do not reach each other")
+}
+
+// TestEndpointsElsewhere: an EndpointSlice may name the tenant's pods in other super clusters.
+func TestEndpointsElsewhere(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	b := p.inPool(t, "r1", "r2")
+	b.tells(t, "r2", []string{"10.221.0.0/16"}, "web", "10.221.0.1")
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "slice-uid"}, AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.221.0.1"}}, {Addresses: []string{"10.221.0.2"}}},
+	}
+	p.tenantCache[kinds.KindEndpointSlice] = []client.Object{slice}
+	_, err := p.kind(kinds.KindEndpointSlice).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindEndpointSlice, Namespace: "web", Name: "front"}, 0)
+	require.NoError(t, err)
+	got := &discoveryv1.EndpointSlice{}
+	require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}, got))
+	require.Empty(t, cmp.Diff([]discoveryv1.Endpoint{{Addresses: []string{"10.221.0.1"}}}, got.Endpoints, cmpopts.EquateEmpty()))
+}
+
+// TestAddressesWake: which changes of super pods are told.
+func TestAddressesWake(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	at := func(address, app string) *corev1.Pod { return superPodAt("web", "a", address, 1, map[string]string{"app": app}) }
+	changed := func(old, current client.Object) bool {
+		return slices.Contains(p.env.Changed(kinds.Change{Kind: kinds.KindPod, Side: kinds.SuperSide, Old: old, Current: current}), toldKey)
+	}
+	require.False(t, changed(nil, at("", "a")), "without a pool")
+	p.inPool(t, "r1", "r2")
+	ready := at("10.0.0.1", "a")
+	ready.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	for _, tc := range []struct {
+		name         string
+		old, current client.Object
+		want         bool
+	}{
+		{"it has an address", at("", "a"), at("10.0.0.1", "a"), true},
+		{"it is ready", at("10.0.0.1", "a"), ready, false},
+		{"it has other labels", at("10.0.0.1", "a"), at("10.0.0.1", "b"), true},
+		{"it is gone", ready, nil, true},
+	} {
+		require.Equal(t, tc.want, changed(tc.old, tc.current), tc.name)
+	}
+}

@@ -1,0 +1,349 @@
+package kinds
+
+import (
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/syncer/engine"
+)
+
+// ReasonTooManyPodsElsewhere: a tenant has more pods in other super clusters than NetworkPolicies can name. Those that
+// the message speaks of are closed to the pods of the namespace in this super cluster, and the other way round.
+const ReasonTooManyPodsElsewhere = "TooManyPodsElsewhere"
+
+const (
+	// maxComparisons bounds how often a value of a policy's selectors is compared with the labels of pods elsewhere.
+	maxComparisons = 200_000
+	// maxNamed bounds the addresses of pods elsewhere in all rules of a policy.
+	maxNamed = 5000
+	// bytesNamed is about what an address takes in a policy.
+	bytesNamed = 32
+)
+
+// Remote are pods of a tenant in another super cluster, of one namespace and with the same labels.
+type Remote struct {
+	// Namespace is the tenant's, and NamespaceLabels those of its super namespace.
+	Namespace string
+	// NamespaceLabels and Labels are those that selectors of the tenant are translated to.
+	NamespaceLabels, Labels labels.Set
+	// Ranges are their addresses.
+	Ranges []netip.Prefix
+}
+
+// remotes are the pods of a tenant in all other super clusters, as far as the bounds go. They are immutable; nil are
+// none.
+type remotes struct {
+	all       []Remote
+	addresses map[netip.Addr]bool
+	// left are the super clusters of which not all pods are there, sorted.
+	left []string
+}
+
+// others is what the other super clusters of the pool have told, as far as it was taken up. The zero value has taken up
+// nothing. All methods may be called concurrently.
+type others struct {
+	mu sync.Mutex
+	// networks are those of super clusters by id; nil before the first were taken up.
+	networks map[string]memberNetwork
+	// pods are the remotes of tenants by key.
+	pods map[string]*remotes
+}
+
+// memberNetwork is the network of another super cluster.
+type memberNetwork struct{ ranges, nodes []netip.Prefix }
+
+// takeUp takes up what other super clusters tell of a tenant, or of themselves if tenant is "", and enqueues what
+// follows from a change. It returns how long the next change has to wait, by what this one costs.
+func (e *Env) takeUp(tenant string) time.Duration {
+	if tenant == "" {
+		if e.others.takeUpNetworks(e) {
+			e.Look([]engine.Key{{Kind: KindIsolation}})
+			e.Look(e.takeUpKeys())
+		}
+		return addressesPeriod
+	}
+	connected := e.Tenant(tenant)
+	if connected == nil || !e.others.takeUpPods(e, tenant) {
+		return addressesPeriod
+	}
+	var keys []engine.Key
+	for _, each := range e.SuperNamespaces(tenant) {
+		keys = append(keys, isolationKey(tenant, each.Name))
+	}
+	namespaces := len(keys)
+	for _, kind := range [...]string{KindNetworkPolicy, KindEndpointSlice} {
+		for _, object := range connected.Cache.List(kind) {
+			keys = append(keys, engine.Key{Tenant: tenant, Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()})
+		}
+	}
+	e.Look(keys)
+	// Each namespace has policies for both directions; other writes have the other half of the rate.
+	written := float64(2 * bytesNamed * namespaces * len(e.others.of(e, tenant).addresses))
+	rate := connected.Policy.Get().Spec().Limits.Writes.BytesPerSecond.AsApproximateFloat64() / 2
+	return max(addressesPeriod, time.Duration(written/max(rate, 1)*float64(time.Second)))
+}
+
+// takeUpKeys returns the keys of the tenants with pods elsewhere: which of them count depends on all networks.
+func (e *Env) takeUpKeys() []engine.Key {
+	var keys []engine.Key
+	for _, tenant := range e.Tenants() {
+		if e.Told != nil && len(e.Told(tenant.Key)) > 0 {
+			keys = append(keys, engine.Key{Tenant: tenant.Key, Kind: KindAddresses})
+		}
+	}
+	return keys
+}
+
+// takeUpNetworks returns whether the networks of other super clusters have changed.
+func (o *others) takeUpNetworks(e *Env) bool {
+	current := networksTold(e)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	same := len(o.networks) == len(current)
+	for id, network := range current {
+		before, exists := o.networks[id]
+		same = same && exists && slices.Equal(before.ranges, network.ranges) && slices.Equal(before.nodes, network.nodes)
+	}
+	o.networks = current
+	return !same
+}
+
+// networksTold returns what other super clusters tell of themselves.
+func networksTold(e *Env) map[string]memberNetwork {
+	networks := map[string]memberNetwork{}
+	if e.Told == nil {
+		return networks
+	}
+	for _, told := range e.Told(tenancyv1alpha1.ManagerNamespace) {
+		if told.Name != e.ID {
+			networks[told.Name] = memberNetwork{disjoint(parsePrefixes(told.Status.Ranges)), disjoint(parsePrefixes(told.Status.Nodes))}
+		}
+	}
+	return networks
+}
+
+// known returns the networks of other super clusters, which must not be changed.
+func (o *others) known(e *Env) map[string]memberNetwork {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.networks == nil {
+		o.networks = networksTold(e)
+	}
+	return o.networks
+}
+
+// takeUpPods returns whether the remotes of a tenant have changed.
+func (o *others) takeUpPods(e *Env, tenant string) bool {
+	current := remotesTold(e, tenant)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	before := o.pods[tenant]
+	if before != nil && before.equal(current) {
+		return false
+	}
+	o.set(tenant, current)
+	return true
+}
+
+// of returns the remotes of a tenant.
+func (o *others) of(e *Env, tenant string) *remotes {
+	o.mu.Lock()
+	known, exists := o.pods[tenant]
+	o.mu.Unlock()
+	if exists || e.Told == nil {
+		return known
+	}
+	current := remotesTold(e, tenant)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.set(tenant, current)
+	return current
+}
+
+// set holds the remotes of a tenant. The caller holds mu.
+func (o *others) set(tenant string, current *remotes) {
+	if o.pods == nil {
+		o.pods = map[string]*remotes{}
+	}
+	o.pods[tenant] = current
+}
+
+// forget forgets the remotes of a tenant.
+func (o *others) forget(tenant string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.pods, tenant)
+}
+
+// remotesTold returns the pods of a tenant that other super clusters tell of. An address that is in the ranges of two
+// super clusters is left out: super clusters that are not routed to each other often have the same ranges, and here it
+// leads to somebody else.
+func remotesTold(e *Env, tenant string) *remotes {
+	found := &remotes{addresses: map[netip.Addr]bool{}}
+	networks, own := e.others.known(e), e.network.own(e)
+	for _, told := range e.Told(tenant) {
+		if told.Name == e.ID {
+			continue
+		}
+		if meta := conditionOf(told); meta != nil && meta.Status == metav1.ConditionFalse {
+			found.left = append(found.left, told.Name)
+		}
+		isTwice := func(address netip.Prefix) bool {
+			if covered(own, address) {
+				return true
+			}
+			for id, network := range networks {
+				if id != told.Name && covered(network.ranges, address) {
+					return true
+				}
+			}
+			return false
+		}
+		if !found.add(tenant, told, isTwice) {
+			found.left = append(found.left, told.Name)
+		}
+	}
+	slices.Sort(found.left)
+	found.left = slices.Compact(found.left)
+	return found
+}
+
+func conditionOf(told *tenancyv1alpha1.ClusterAddresses) *metav1.Condition {
+	for i := range told.Status.Conditions {
+		if told.Status.Conditions[i].Type == tenancyv1alpha1.ConditionAddressesComplete {
+			return &told.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// add adds what one super cluster tells of a tenant's pods, without addresses for which isTwice is true. It returns
+// whether that was all that counts: of more than maxTold the others are left out.
+func (r *remotes) add(tenant string, told *tenancyv1alpha1.ClusterAddresses, isTwice func(netip.Prefix) bool) bool {
+	for i := range told.Status.Namespaces {
+		in := &told.Status.Namespaces[i]
+		for j := range in.Pods {
+			remote := Remote{Namespace: in.Name, NamespaceLabels: ofTenant(in.Labels, tenant), Labels: ofTenant(in.Pods[j].Labels, tenant)}
+			for _, text := range in.Pods[j].Addresses {
+				address, ok := parseAddress(text)
+				if !ok || isSpecial(address.Addr()) || r.addresses[address.Addr()] || isTwice(address) {
+					continue
+				}
+				if len(r.addresses) >= maxTold {
+					return false
+				}
+				r.addresses[address.Addr()] = true
+				remote.Ranges = append(remote.Ranges, address)
+			}
+			if len(remote.Ranges) > 0 {
+				r.all = append(r.all, remote)
+			}
+		}
+	}
+	return true
+}
+
+// ofTenant returns labels with the one that confine adds to selectors.
+func ofTenant(told map[string]string, tenant string) labels.Set {
+	set := labels.Set{tenancyv1alpha1.LabelCluster: tenant}
+	for key, value := range told {
+		if key != tenancyv1alpha1.LabelCluster {
+			set[key] = value
+		}
+	}
+	return set
+}
+
+func (r *remotes) equal(other *remotes) bool {
+	return slices.Equal(r.left, other.left) && slices.EqualFunc(r.all, other.all, func(a, b Remote) bool {
+		return a.Namespace == b.Namespace && slices.Equal(a.Ranges, b.Ranges) && labels.Equals(a.Labels, b.Labels) && labels.Equals(a.NamespaceLabels, b.NamespaceLabels)
+	})
+}
+
+// remotesIn returns the addresses of the pods elsewhere that the peers of a rule allow, of a policy in a namespace of
+// the tenant whose selectors are translated. No peers stand for everybody.
+func (c *Confinement) remotesIn(peers []networkingv1.NetworkPolicyPeer, namespace string) []netip.Prefix {
+	if len(c.Remotes) == 0 {
+		return nil
+	}
+	if len(peers) == 0 {
+		peers = []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{}}}
+	}
+	var found []netip.Prefix
+	for i := range peers {
+		allows := remotesOf(&peers[i], namespace)
+		for j := range c.Remotes {
+			found = append(found, allows(&c.Remotes[j])...)
+		}
+	}
+	return disjoint(found)
+}
+
+// remotesOf returns a function that returns the addresses which a peer of a policy in a namespace of the tenant stands
+// for, of one Remote.
+func remotesOf(peer *networkingv1.NetworkPolicyPeer, namespace string) func(*Remote) []netip.Prefix {
+	if peer.IPBlock != nil {
+		return func(remote *Remote) []netip.Prefix {
+			return slices.DeleteFunc(slices.Clone(remote.Ranges), func(address netip.Prefix) bool { return !contains(peer.IPBlock, address) })
+		}
+	}
+	inNamespace, pods := parseSelector(peer.NamespaceSelector), parseSelector(peer.PodSelector)
+	return func(remote *Remote) []netip.Prefix {
+		if peer.NamespaceSelector == nil && remote.Namespace != namespace || !inNamespace.Matches(remote.NamespaceLabels) || !pods.Matches(remote.Labels) {
+			return nil
+		}
+		return remote.Ranges
+	}
+}
+
+// parseSelector returns a selector that matches everything for nil, and nothing for one that is invalid.
+func parseSelector(selector *metav1.LabelSelector) labels.Selector {
+	if selector == nil {
+		return labels.Everything()
+	}
+	parsed, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return labels.Nothing()
+	}
+	return parsed
+}
+
+// here returns a Confinement without pods in other super clusters if the rules of a policy would take too much with
+// them, and whether it is another one.
+func (c *Confinement) here(spec *networkingv1.NetworkPolicySpec) (*Confinement, bool) {
+	if c == nil || len(c.Remotes) == 0 {
+		return c, false
+	}
+	addresses, values := 0, 0
+	for i := range c.Remotes {
+		addresses += len(c.Remotes[i].Ranges)
+	}
+	for _, peer := range peersOf(spec) {
+		for _, selector := range [...]*metav1.LabelSelector{peer.PodSelector, peer.NamespaceSelector} {
+			if selector != nil {
+				values += 1 + valuesOf(selector) + len(selector.MatchExpressions)
+			}
+		}
+		if peer.IPBlock != nil {
+			values += 1 + len(peer.IPBlock.Except)
+		}
+	}
+	if addresses*(len(spec.Ingress)+len(spec.Egress)) <= maxNamed && values*addresses <= maxComparisons {
+		return c, false
+	}
+	return c.withoutRemotes(), true
+}
+
+// withoutRemotes returns a Confinement without pods in other super clusters.
+func (c *Confinement) withoutRemotes() *Confinement {
+	without := *c
+	without.Remotes = nil
+	return &without
+}
