@@ -33,7 +33,9 @@ type ClusterAddressesStatus struct {
 	// +kubebuilder:validation:items:MaxLength=64
 	Nodes []string `json:"nodes,omitempty"`
 
-	// namespaces are those of the tenant with pods in the super cluster, in the namespace of the tenant.
+	// namespaces are those of the tenant with pods in the super cluster, in the namespace of the tenant. In namespace
+	// vc-manager they are those of the super cluster that traffic.controllerNamespaces of TenantPolicies list, with the
+	// pods of ingress controllers.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -37,6 +38,10 @@ const (
 	// addressesPeriod is the least time between two changes of what a tenant's ClusterAddresses say, and between two
 	// that are taken up.
 	addressesPeriod = time.Second
+	// controllersPeriod is how often it is looked where ingress controllers are, maxControllerNamespaces and
+	// maxControllers how many namespaces of them are told, and addresses in each.
+	controllersPeriod                       = 10 * time.Second
+	maxControllerNamespaces, maxControllers = 64, 64
 )
 
 func addressesSpec() Spec {
@@ -48,13 +53,13 @@ func addressesSpec() Spec {
 				if change.Side != SuperSide || before != nil && after != nil && tellsSame(before, after) {
 					return nil
 				}
-				return env.toldOf(change.object())
+				return env.toldKeys(change.object())
 			},
 			KindNamespace: func(env *Env, change Change) []engine.Key {
 				if change.Side != SuperSide {
 					return nil
 				}
-				return env.toldOf(change.object())
+				return env.toldKeys(change.object())
 			},
 		},
 		New: func(env *Env) engine.Kind {
@@ -82,8 +87,8 @@ func labelsTold(object metav1.Object) map[string]string {
 	return told
 }
 
-// toldOf returns the key of what others are told of the tenant that owns a super object; none without a pool.
-func (e *Env) toldOf(superObject client.Object) []engine.Key {
+// toldKeys returns the key of what others are told of the tenant that owns a super object; none without a pool.
+func (e *Env) toldKeys(superObject client.Object) []engine.Key {
 	if owner, owned := tenancy.GetOwner(superObject); owned && e.Told != nil {
 		return []engine.Key{{Tenant: owner.ClusterKey, Kind: KindAddresses, Name: e.ID}}
 	}
@@ -145,7 +150,7 @@ func (a *Addresses) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 		a.turns.take(key, now.Add(a.env.takeUp(key.Tenant)))
 		return 0, nil
 	}
-	told, err := a.told(ctx, key.Tenant)
+	told, again, err := a.toldOf(ctx, key.Tenant)
 	if err != nil {
 		return 0, err
 	}
@@ -153,14 +158,67 @@ func (a *Addresses) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 	if written {
 		a.turns.take(key, now.Add(addressesPeriod))
 	}
-	return 0, err
+	return again, err
 }
 
-// told returns what others are to be told of a tenant, or of the super cluster if tenant is ""; nil for nothing.
-func (a *Addresses) told(ctx context.Context, tenant string) (*tenancyv1alpha1.ClusterAddressesStatus, error) {
-	if tenant == "" {
-		return a.env.network.told(a.env), nil
+// toldOf returns what others are to be told of a tenant, or of the super cluster if tenant is "", and after what time to
+// look again, if nothing tells.
+func (a *Addresses) toldOf(ctx context.Context, tenant string) (told *tenancyv1alpha1.ClusterAddressesStatus, again time.Duration, err error) {
+	if tenant != "" {
+		told, err = a.ofPods(ctx, tenant)
+		return told, 0, err
 	}
+	told = a.env.network.told(a.env)
+	namespaces := a.controllerNamespaces()
+	if len(namespaces) > 0 {
+		again = controllersPeriod
+	}
+	for _, namespace := range namespaces {
+		in, err := a.controllersIn(ctx, namespace)
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(in.Pods) > 0 {
+			told.Namespaces = append(told.Namespaces, in)
+		}
+	}
+	return told, again, nil
+}
+
+// controllerNamespaces returns the super namespaces of ingress controllers that call pods of tenants here, sorted.
+func (a *Addresses) controllerNamespaces() []string {
+	var namespaces []string
+	for _, tenant := range a.env.Tenants() {
+		namespaces = append(namespaces, tenant.Policy.Get().Spec().Traffic.ControllerNamespaces...)
+	}
+	slices.Sort(namespaces)
+	namespaces = slices.Compact(namespaces)
+	return namespaces[:min(len(namespaces), maxControllerNamespaces)]
+}
+
+// controllersIn returns the addresses of the pods in a namespace of the super cluster that belongs to the operator: no
+// cache has them. It asks the API server's.
+func (a *Addresses) controllersIn(ctx context.Context, namespace string) (tenancyv1alpha1.NamespaceAddresses, error) {
+	in := tenancyv1alpha1.NamespaceAddresses{Name: namespace}
+	var pods corev1.PodList
+	if err := a.env.Super.List(ctx, &pods, client.InNamespace(namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
+		return in, fmt.Errorf("listing the pods of namespace %s: %w", namespace, err)
+	}
+	var addresses []string
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; !podutil.IsPodTerminal(pod) {
+			addresses = append(addresses, ipsOf(pod)...)
+		}
+	}
+	slices.Sort(addresses)
+	if addresses = slices.Compact(addresses); len(addresses) > 0 {
+		in.Pods = []tenancyv1alpha1.PodAddresses{{Addresses: addresses[:min(len(addresses), maxControllers)]}}
+	}
+	return in, nil
+}
+
+// ofPods returns what others are told of a tenant's pods; nil for nothing.
+func (a *Addresses) ofPods(ctx context.Context, tenant string) (*tenancyv1alpha1.ClusterAddressesStatus, error) {
 	spread, err := a.env.Assignments.Spread(ctx, tenant)
 	if err != nil {
 		return nil, fmt.Errorf("reading where tenant %s is placed: %w", tenant, err)

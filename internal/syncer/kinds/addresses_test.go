@@ -304,6 +304,51 @@ func TestNetworkIsTold(t *testing.T) {
 	require.Empty(t, b.looked, "nothing has changed")
 }
 
+// TestControllersAreTold: the pods of ingress controllers may call pods in other super clusters, where the TenantPolicy
+// lists their namespace.
+func TestControllersAreTold(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	b := p.inPool(t, "r1", "r2")
+	p.tenant.Policy = &policy.Ref{}
+	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Traffic.ControllerNamespaces = []string{"ingress"} }))
+	for name, address := range map[string]string{"a": "10.214.1.8", "b": "10.214.1.9", "starts": ""} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ingress", Name: name}}
+		if address != "" {
+			pod.Status.PodIPs = []corev1.PodIP{{IP: address}}
+		}
+		require.NoError(t, p.superClient.Create(t.Context(), pod))
+	}
+	b.clock.SetTime(b.clock.Now().Add(time.Second))
+	after, err := b.kind.Reconcile(t.Context(), engine.Key{Kind: kinds.KindAddresses, Name: "r1"}, 0)
+	require.NoError(t, err)
+	require.Equal(t, 10*time.Second, after)
+	want := []tenancyv1alpha1.NamespaceAddresses{{Name: "ingress", Pods: []tenancyv1alpha1.PodAddresses{{Addresses: []string{"10.214.1.8", "10.214.1.9"}}}}}
+	require.Empty(t, cmp.Diff(want, p.env.Told(tenancyv1alpha1.ManagerNamespace)[0].Status.Namespaces))
+
+	b.tells(t, "r2", []string{"10.221.0.0/16"})
+	network := &tenancyv1alpha1.ClusterAddresses{}
+	require.NoError(t, b.meta.Get(t.Context(), client.ObjectKey{Namespace: tenancyv1alpha1.ManagerNamespace, Name: "r2"}, network))
+	network.Status.Namespaces = []tenancyv1alpha1.NamespaceAddresses{
+		{Name: "ingress", Pods: []tenancyv1alpha1.PodAddresses{{Addresses: []string{"10.221.0.8", "10.214.1.99"}}}},
+		{Name: "other", Pods: []tenancyv1alpha1.PodAddresses{{Addresses: []string{"10.221.0.9"}}}},
+	}
+	require.NoError(t, b.meta.Update(t.Context(), network))
+	p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+	b.reconcile(t, networkKey)
+	b.clock.SetTime(b.clock.Now().Add(5 * time.Second))
+	_, err = p.kind(kinds.KindIsolation).Reconcile(t.Context(), engine.Key{Kind: kinds.KindIsolation}, 0)
+	require.NoError(t, err)
+	found := p.isolation(t)
+	from := found["superpool-isolation-ingress-0"].Spec.Ingress[0].From
+	require.Contains(t, from, peerAt("10.221.0.8/32"))
+	require.NotContains(t, from, peerAt("10.221.0.9/32"), "the policy does not list its namespace")
+	require.NotContains(t, from, peerAt("10.214.1.99/32"), "it is somebody else's here")
+	for _, rule := range found["superpool-isolation-egress-0"].Spec.Egress {
+		require.NotContains(t, rule.To, peerAt("10.221.0.8/32"), "it calls, and is not called")
+	}
+}
+
 // TestAddressesAreTakenUp: which addresses that others tell of a tenant's pods count, and what follows.
 func TestAddressesAreTakenUp(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"maps"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -83,11 +84,14 @@ type seen struct {
 	nodes []netip.Prefix
 	// callers are the addresses of nodes of other super clusters.
 	callers []netip.Prefix
+	// controllers are the addresses of ingress controllers of other super clusters, by their namespace.
+	controllers map[string][]netip.Prefix
 }
 
 func (s *seen) equal(other *seen) bool {
 	return slices.Equal(s.own, other.own) && slices.Equal(s.closed, other.closed) && slices.Equal(s.services, other.services) &&
-		slices.Equal(s.agents, other.agents) && slices.Equal(s.nodes, other.nodes) && slices.Equal(s.callers, other.callers)
+		slices.Equal(s.agents, other.agents) && slices.Equal(s.nodes, other.nodes) && slices.Equal(s.callers, other.callers) &&
+		maps.EqualFunc(s.controllers, other.controllers, slices.Equal)
 }
 
 // look reads the network from the caches anew, at most once per rangesPeriod. It returns whether it has changed, and
@@ -185,13 +189,8 @@ func (n *network) see(e *Env) *seen {
 	if nodes = disjoint(nodes); len(nodes) <= maxServers {
 		found.nodes = nodes
 	}
-	for _, other := range e.others.known(e) {
-		closed, found.callers = append(closed, other.ranges...), append(found.callers, other.nodes...)
-	}
+	closed = slices.Concat(closed, found.learn(e.others.known(e)))
 	found.closed = Aggregate(closed, maxClosed)
-	if found.callers = disjoint(found.callers); len(found.callers) > maxCallers {
-		found.callers = nil
-	}
 	switch single, ok := parseAddress(e.VNAgent.Address); {
 	case e.VNAgent.Port == 0:
 	case ok:
@@ -200,6 +199,29 @@ func (n *network) see(e *Env) *seen {
 		found.agents = found.nodes
 	}
 	return found
+}
+
+// learn adds those of other super clusters that call pods, and returns the ranges of all. An address that is this super
+// cluster's, too, is somebody else's here.
+func (s *seen) learn(networks map[string]memberNetwork) (ranges []netip.Prefix) {
+	isOwn := func(address netip.Prefix) bool { return covered(s.own, address) }
+	s.controllers = map[string][]netip.Prefix{}
+	for _, id := range slices.Sorted(maps.Keys(networks)) {
+		other := networks[id]
+		ranges, s.callers = append(ranges, other.ranges...), append(s.callers, other.nodes...)
+		for namespace, addresses := range other.controllers {
+			s.controllers[namespace] = append(s.controllers[namespace], slices.DeleteFunc(slices.Clone(addresses), isOwn)...)
+		}
+	}
+	if s.callers = slices.DeleteFunc(disjoint(s.callers), isOwn); len(s.callers) > maxCallers {
+		s.callers = nil
+	}
+	for namespace, addresses := range s.controllers {
+		if s.controllers[namespace] = disjoint(addresses); len(addresses) > maxCallers {
+			delete(s.controllers, namespace)
+		}
+	}
+	return ranges
 }
 
 // own returns the ranges of the super cluster itself, which must not be changed.
@@ -336,6 +358,9 @@ func (e *Env) confinement(tenant *Tenant) *Confinement {
 		confinement.Callers = []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: namespaces}},
 		}}}
+		for _, namespace := range namespaces {
+			confinement.Callers = append(confinement.Callers, peersIn(seen.controllers[namespace])...)
+		}
 	}
 	return confinement
 }

@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -57,7 +58,15 @@ type others struct {
 }
 
 // memberNetwork is the network of another super cluster.
-type memberNetwork struct{ ranges, nodes []netip.Prefix }
+type memberNetwork struct {
+	ranges, nodes []netip.Prefix
+	// controllers are the addresses of the pods in namespaces that TenantPolicies list, by namespace.
+	controllers map[string][]netip.Prefix
+}
+
+func (n memberNetwork) equal(other memberNetwork) bool {
+	return slices.Equal(n.ranges, other.ranges) && slices.Equal(n.nodes, other.nodes) && maps.EqualFunc(n.controllers, other.controllers, slices.Equal)
+}
 
 // takeUp takes up what other super clusters tell of a tenant, or of themselves if tenant is "", and enqueues what
 // follows from a change. It returns how long the next change has to wait, by what this one costs.
@@ -106,13 +115,9 @@ func (o *others) takeUpNetworks(e *Env) bool {
 	current := networksTold(e)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	same := len(o.networks) == len(current)
-	for id, network := range current {
-		before, exists := o.networks[id]
-		same = same && exists && slices.Equal(before.ranges, network.ranges) && slices.Equal(before.nodes, network.nodes)
-	}
+	changed := !maps.EqualFunc(o.networks, current, memberNetwork.equal)
 	o.networks = current
-	return !same
+	return changed
 }
 
 // networksTold returns what other super clusters tell of themselves.
@@ -122,9 +127,17 @@ func networksTold(e *Env) map[string]memberNetwork {
 		return networks
 	}
 	for _, told := range e.Told(tenancyv1alpha1.ManagerNamespace) {
-		if told.Name != e.ID {
-			networks[told.Name] = memberNetwork{disjoint(parsePrefixes(told.Status.Ranges)), disjoint(parsePrefixes(told.Status.Nodes))}
+		if told.Name == e.ID {
+			continue
 		}
+		network := memberNetwork{disjoint(parsePrefixes(told.Status.Ranges)), disjoint(parsePrefixes(told.Status.Nodes)), map[string][]netip.Prefix{}}
+		for i := range told.Status.Namespaces {
+			in := &told.Status.Namespaces[i]
+			for j := range in.Pods {
+				network.controllers[in.Name] = append(network.controllers[in.Name], parseAddresses(in.Pods[j].Addresses)...)
+			}
+		}
+		networks[told.Name] = network
 	}
 	return networks
 }

@@ -202,6 +202,17 @@ func parsePrefixes(texts []string) []netip.Prefix {
 	return prefixes
 }
 
+// parseAddresses returns the ranges of those of texts that are addresses.
+func parseAddresses(texts []string) []netip.Prefix {
+	addresses := make([]netip.Prefix, 0, len(texts))
+	for _, text := range texts {
+		if single, ok := parseAddress(text); ok {
+			addresses = append(addresses, single)
+		}
+	}
+	return addresses
+}
+
 // parseAddress returns the range of one address; false if text is none.
 func parseAddress(text string) (netip.Prefix, bool) {
 	address, err := netip.ParseAddr(text)

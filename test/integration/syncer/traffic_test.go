@@ -68,11 +68,7 @@ func (w *world) followTraffic(t *testing.T, loadBalancers int32) {
 // start starts the syncer of a super cluster, which serves both tenants.
 func (tr *traffic) start(t *testing.T, id string) {
 	t.Helper()
-	config := tr.mine.superConfig
-	if id == "r2" {
-		config = tr.mine.super2Config
-	}
-	r := tr.mine.startSyncerWith(tr.whole, config, engaging([]*tenants.Tenant{tr.mine.engaged(tr.mine.tenantConfig), tr.theirs.engaged(tr.theirs.tenantConfig)}))
+	r := tr.mine.startSyncerWith(tr.whole, tr.config(id), engaging([]*tenants.Tenant{tr.mine.engaged(tr.mine.tenantConfig), tr.theirs.engaged(tr.theirs.tenantConfig)}))
 	await(t, r.ready, "the tenants' caches are synced")
 	tr.metrics[id], tr.stop[id] = r.numbers, func() {
 		r.stop()
