@@ -26,7 +26,7 @@ refuse() {
   return 1
 }
 
-TENANTS=(vc-sample-1 vc-sample-2)
+TENANTS=(vc-sample-1 vc-sample-2 vc-sample-3)
 CLUSTERS=(meta "${SUPERS[@]}" "${TENANTS[@]}")
 # The nodes of super clusters: ID is node-1 of super cluster ID, ID-2 its node-2.
 NODES=(r1 r1-2 r2)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Starts the bed: meta cluster, super clusters r1 with two real nodes and r2 with one, tenants vc-sample-1 and
-# vc-sample-2. It removes a previous bed first. hack/realnodes/down.sh removes everything. Needs root; exits with 3
+# Starts the bed: meta cluster, super clusters r1 with two real nodes and r2 with one, tenants vc-sample-1 to
+# vc-sample-3. It removes a previous bed first. hack/realnodes/down.sh removes everything. Needs root; exits with 3
 # where the machine lacks something.
 #
 #   REALNODES_DIR  folder of all state, default _output/realnodes; it is removed as a whole, so at first it must be

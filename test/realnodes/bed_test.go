@@ -92,6 +92,7 @@ func connect(t testing.TB, name string) *cluster {
 
 func tenant1(t testing.TB) *cluster { t.Helper(); return connect(t, "vc-sample-1") }
 func tenant2(t testing.TB) *cluster { t.Helper(); return connect(t, "vc-sample-2") }
+func tenant3(t testing.TB) *cluster { t.Helper(); return connect(t, "vc-sample-3") }
 
 // kubectl returns a kubectl command for this cluster and namespace, not started. The end of the test kills it.
 func (c *cluster) kubectl(t testing.TB, namespace string, arguments ...string) *exec.Cmd {

@@ -8,15 +8,18 @@ import (
 	"net"
 	"net/url"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -89,6 +92,8 @@ func TestNetwork(t *testing.T) {
 		"the super cluster's API server":   hostOf(t, super),
 		"another tenant's API server":      hostOf(t, others),
 		"a metadata service":               cloud,
+		"another tenant's pod in the other cluster": web(friend),
+		"the kubelet of a node of the other cluster": net.JoinHostPort(addressOfNode(t, connect(t, "r2"), "node-1"), "10250"),
 	}
 	for name, to := range allowed {
 		t.Run("reaches "+name, func(t *testing.T) { reaches(t, mine, client, to, true) })
@@ -117,6 +122,86 @@ func TestNetwork(t *testing.T) {
 		setNetworkMode(t, tenancyv1alpha1.NetworkIsolated)
 		reaches(t, mine, client, web(stranger), false)
 	})
+}
+
+// TestPairs connects each pod of three tenants in two super clusters to each other one, by TCP and by UDP, while pods
+// of each come and go: those of one tenant reach each other, and nobody else. It is not parallel: other tests open the
+// network for a while.
+func TestPairs(t *testing.T) {
+	const namespace = "pairs"
+	type end struct {
+		tenant *cluster
+		pod    *corev1.Pod
+	}
+	nodes := []string{"r1.node-1", "r2.node-1"}
+	run := func(tenant *cluster, name, node string) end {
+		pod := newWebPod(t, name)
+		pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+		return end{tenant, tenant.create(t, namespace, pod)}
+	}
+	var ends []end
+	tenants := []*cluster{tenant1(t), tenant2(t), tenant3(t)}
+	for _, tenant := range tenants {
+		tenant.namespace(t, namespace, 4)
+		eventually(t, "two slices are in each super cluster", placed(tenant, namespace, map[string]int{"r1": 2, "r2": 2}))
+		for i, node := range nodes {
+			ends = append(ends, run(tenant, fmt.Sprint("p-", i), node))
+		}
+	}
+	ports := map[string]string{"tcp": "8080", "udp": "8081"}
+	connects := func(from, to end, protocol string) error {
+		_, err := from.tenant.try(t, namespace, "exec", from.pod.Name, "--", "/agnhost", "connect", net.JoinHostPort(to.pod.Status.PodIP, ports[protocol]), "--timeout=1s", "--protocol="+protocol)
+		return err //nolint:wrapcheck // only looked at
+	}
+	// all tries each pair by each protocol until it is as it should be, twice: nothing opens afterwards.
+	all := func(t *testing.T, round string) {
+		t.Helper()
+		var mutex sync.Mutex
+		table := map[string]int{}
+		var group errgroup.Group
+		group.SetLimit(4)
+		for _, from := range ends {
+			for _, to := range ends {
+				for protocol := range ports {
+					if from == to {
+						continue
+					}
+					group.Go(func() error {
+						want := from.tenant.name == to.tenant.name
+						var got bool
+						err := wait.PollUntilContextTimeout(t.Context(), interval, patience, true, func(context.Context) (bool, error) {
+							got = connects(from, to, protocol) == nil
+							return got == want, nil
+						})
+						if err != nil {
+							return fmt.Errorf("%s of %s to %s of %s by %s: %v", from.pod.Spec.NodeName, from.tenant.name, to.pod.Spec.NodeName, to.tenant.name, protocol, got)
+						}
+						mutex.Lock()
+						defer mutex.Unlock()
+						table[fmt.Sprintf("%s, want %v", protocol, want)]++
+						return nil
+					})
+				}
+			}
+		}
+		require.NoError(t, group.Wait(), round)
+		t.Logf("%s: as it should be: %v", round, table)
+	}
+	all(t, "at first")
+	for round := range 2 {
+		// The addresses of the pods that go are free for pods of other tenants.
+		for i := range ends {
+			require.NoError(t, ends[i].tenant.client.CoreV1().Pods(namespace).Delete(t.Context(), ends[i].pod.Name, metav1.DeleteOptions{}))
+		}
+		order := []int{2, 0, 1}
+		ends = nil
+		for _, at := range order {
+			for i, node := range nodes {
+				ends = append(ends, run(tenants[at], fmt.Sprintf("p-%d-%d", round, i), node))
+			}
+		}
+		all(t, fmt.Sprint("after all have gone and others have come, round ", round))
+	}
 }
 
 // listen accepts connections at an address that the host answers for until the end of the test, and returns where.

@@ -457,9 +457,9 @@ type NetworkRules struct {
 	// +kubebuilder:default=Isolated
 	Mode NetworkMode `json:"mode"`
 
-	// poolCIDRs are addresses of the pool that isolated pods may not reach, and that EndpointSlices may not name: the
-	// pod, node and Service ranges of all super clusters, and metadata services. What a syncer can see of its own super
-	// cluster (addresses and pod ranges of nodes, its API server) is added to them.
+	// poolCIDRs are addresses of the pool that isolated pods may not reach, and that EndpointSlices may not name:
+	// metadata services, the meta cluster, Service ranges. What syncers see of their super clusters (addresses and pod
+	// ranges of nodes, API servers) is added to them, without the tenant's own pods.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={"169.254.0.0/16","fd00:ec2::254/128"}
@@ -541,8 +541,8 @@ type TrafficRules struct {
 	ControllerNamespaces []string `json:"controllerNamespaces,omitempty"`
 
 	// callerCIDRs are addresses in network.poolCIDRs that may connect to isolated pods which let them in, and that
-	// isolated pods may not reach: nodes of other super clusters, whose load balancers give traffic on in their name.
-	// All addresses of each are in poolCIDRs.
+	// isolated pods may not reach. Nodes and ingress controllers of super clusters are known without it. All addresses
+	// of each are in poolCIDRs.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64

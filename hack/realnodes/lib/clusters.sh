@@ -10,6 +10,7 @@ service_cidr() {
   case $1 in
     vc-sample-1) echo 10.97.0.0/16 ;;
     vc-sample-2) echo 10.98.0.0/16 ;;
+    vc-sample-3) echo 10.99.0.0/16 ;;
     *) echo 10.96.0.0/12 ;;
   esac
 }
@@ -20,6 +21,7 @@ node_port_range() {
   case $1 in
     vc-sample-1) echo 30000-30499 ;;
     vc-sample-2) echo 31500-31999 ;;
+    vc-sample-3) echo 32000-32499 ;;
     *) echo 30000-32767 ;;
   esac
 }

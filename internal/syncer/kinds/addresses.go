@@ -36,8 +36,10 @@ const (
 	// maxToldLabels bounds the labels of these pods, in bytes.
 	maxToldLabels = 64 << 10
 	// addressesPeriod is the least time between two changes of what a tenant's ClusterAddresses say, and between two
-	// that are taken up.
+	// that are taken up. toldRate is how many bytes of them are written in a second, in the long run: the etcd of the
+	// meta cluster keeps each version for some minutes.
 	addressesPeriod = time.Second
+	toldRate        = 8 << 10
 	// controllersPeriod is how often it is looked where ingress controllers are, maxControllerNamespaces and
 	// maxControllers how many namespaces of them are told, and addresses in each.
 	controllersPeriod                       = 10 * time.Second
@@ -156,13 +158,13 @@ func (a *Addresses) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 	}
 	written, err := a.tell(ctx, cmp.Or(key.Tenant, tenancyv1alpha1.ManagerNamespace), told)
 	if written {
-		a.turns.take(key, now.Add(addressesPeriod))
+		a.turns.take(key, now.Add(max(addressesPeriod, time.Duration(sizeTold(told))*time.Second/toldRate)))
 	}
 	return again, err
 }
 
-// toldOf returns what others are to be told of a tenant, or of the super cluster if tenant is "", and after what time to
-// look again, if nothing tells.
+// toldOf returns what others are to be told of a tenant, or of the super cluster if tenant is "", and after what time
+// to look again, if nothing tells.
 func (a *Addresses) toldOf(ctx context.Context, tenant string) (told *tenancyv1alpha1.ClusterAddressesStatus, again time.Duration, err error) {
 	if tenant != "" {
 		told, err = a.ofPods(ctx, tenant)
@@ -306,6 +308,22 @@ func completeness(complete bool, pods int) metav1.Condition {
 		Type: tenancyv1alpha1.ConditionAddressesComplete, Status: metav1.ConditionFalse, Reason: tenancyv1alpha1.ReasonTooManyAddresses,
 		Message: fmt.Sprintf("of %d pods the oldest are listed: at most %d addresses, and %d bytes of labels", pods, maxTold, maxToldLabels),
 	}
+}
+
+// sizeTold returns about how many bytes ClusterAddresses take.
+func sizeTold(told *tenancyv1alpha1.ClusterAddressesStatus) int {
+	if told == nil {
+		return 0
+	}
+	const each = 24 // of an address, with what is around it
+	size := each * (len(told.Ranges) + len(told.Nodes) + int(told.Addresses))
+	for i := range told.Namespaces {
+		size += sizeOfLabels(told.Namespaces[i].Labels)
+		for j := range told.Namespaces[i].Pods {
+			size += sizeOfLabels(told.Namespaces[i].Pods[j].Labels)
+		}
+	}
+	return size
 }
 
 func sizeOfLabels(of map[string]string) int {

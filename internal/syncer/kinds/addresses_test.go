@@ -142,7 +142,9 @@ func superPodAt(namespace, name, address string, minutes int, labels map[string]
 // TestAddressesOfPods: what others are told of a tenant's pods, and which of too many.
 func TestAddressesOfPods(t *testing.T) {
 	t.Parallel()
-	labels := func(namespace string) map[string]string { return map[string]string{tenancy.LabelKey("name"): namespace} }
+	labels := func(namespace string) map[string]string {
+		return map[string]string{tenancy.LabelKey("name"): namespace}
+	}
 	app := func(value string) map[string]string { return map[string]string{"app": value} }
 	told := func(value string, addresses ...string) tenancyv1alpha1.PodAddresses {
 		return tenancyv1alpha1.PodAddresses{Labels: map[string]string{tenancy.LabelKey("app"): value}, Addresses: addresses}
@@ -268,8 +270,8 @@ func TestAddressesAreTold(t *testing.T) {
 	require.Empty(t, p.env.Told(clusterKey))
 }
 
-// TestNetworkIsTold: each syncer tells the ranges of its super cluster, and closes those of others, whose nodes may call
-// what they publish.
+// TestNetworkIsTold: each syncer tells the ranges of its super cluster, and closes those of others, whose nodes may
+// call what they publish.
 func TestNetworkIsTold(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, interceptor.Funcs{})
@@ -281,7 +283,9 @@ func TestNetworkIsTold(t *testing.T) {
 	told := p.env.Told(tenancyv1alpha1.ManagerNamespace)
 	require.Len(t, told, 1)
 	require.Empty(t, cmp.Diff(tenancyv1alpha1.ClusterAddressesStatus{Ranges: []string{"10.213.0.11/32", "10.214.1.0/24"}, Nodes: []string{"10.213.0.11/32"}}, told[0].Status))
-	excepts := func() []string { return p.isolation(t)["superpool-isolation-egress-0"].Spec.Egress[0].To[1].IPBlock.Except }
+	excepts := func() []string {
+		return p.isolation(t)["superpool-isolation-egress-0"].Spec.Egress[0].To[1].IPBlock.Except
+	}
 	require.Equal(t, []string{"10.213.0.11/32", "10.214.1.0/24", "169.254.0.0/16"}, excepts())
 
 	b.tells(t, "r2", []string{"10.220.0.11/32", "10.221.0.0/16"})
@@ -445,6 +449,21 @@ func TestTakingUpIsBounded(t *testing.T) {
 	require.InDelta(t, 9.77, after.Seconds(), 0.1)
 }
 
+// TestTellingIsBounded: the more a tenant lets a syncer write into the meta cluster, the longer the next change waits.
+func TestTellingIsBounded(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	b := p.inPool(t, "r1", "r2")
+	for i := range 10 {
+		p.superCache[kinds.KindPod] = append(p.superCache[kinds.KindPod],
+			superPodAt("web", fmt.Sprint("p", i), fmt.Sprint("10.0.0.", i), 1, map[string]string{"text": fmt.Sprint(i, strings.Repeat("x", 4000))}))
+	}
+	b.reconcile(t, toldKey)
+	after, err := b.kind.Reconcile(t.Context(), toldKey, 0)
+	require.NoError(t, err)
+	require.InDelta(t, 4.95, after.Seconds(), 0.2) // 40 kB of labels at 8 KiB/s
+}
+
 // TestRemotesOfPolicies: which pods in other super clusters a rule of a tenant's policy lets in.
 func TestRemotesOfPolicies(t *testing.T) {
 	t.Parallel()
@@ -556,7 +575,9 @@ func TestRemotesOfLargePolicies(t *testing.T) {
 			_, err = p.kind(kinds.KindNetworkPolicy).Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
 			isClosed := !slices.ContainsFunc(got.Spec.Ingress, func(rule networkingv1.NetworkPolicyIngressRule) bool {
-				return slices.ContainsFunc(rule.From, func(peer networkingv1.NetworkPolicyPeer) bool { return peer.IPBlock != nil && strings.HasPrefix(peer.IPBlock.CIDR, "10.221.") })
+				return slices.ContainsFunc(rule.From, func(peer networkingv1.NetworkPolicyPeer) bool {
+					return peer.IPBlock != nil && strings.HasPrefix(peer.IPBlock.CIDR, "10.221.")
+				})
 			})
 			require.Equal(t, tc.wantClosed, isClosed)
 			require.Equal(t, tc.wantClosed, len(p.events.Events) > 0)
@@ -590,18 +611,34 @@ func TestEndpointsElsewhere(t *testing.T) {
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.221.0.1"}}, {Addresses: []string{"10.221.0.2"}}},
 	}
 	p.tenantCache[kinds.KindEndpointSlice] = []client.Object{slice}
-	_, err := p.kind(kinds.KindEndpointSlice).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindEndpointSlice, Namespace: "web", Name: "front"}, 0)
+	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindEndpointSlice, Namespace: "web", Name: "front"}
+	_, err := p.kind(kinds.KindEndpointSlice).Reconcile(t.Context(), key, 0)
 	require.NoError(t, err)
 	got := &discoveryv1.EndpointSlice{}
 	require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}, got))
 	require.Empty(t, cmp.Diff([]discoveryv1.Endpoint{{Addresses: []string{"10.221.0.1"}}}, got.Endpoints, cmpopts.EquateEmpty()))
+
+	// The tenant is told of the one, unless it may be that of a pod elsewhere that was not told of yet.
+	for node, want := range map[string]int{"r1.n1": 1, "r2.n1": 0} {
+		slice.Endpoints[1].NodeName, slice.ResourceVersion = &node, node
+		p.superCache[kinds.KindEndpointSlice] = []client.Object{got}
+		p.env.Forget(clusterKey)
+		_, err := p.kind(kinds.KindEndpointSlice).Reconcile(t.Context(), key, 0)
+		require.NoError(t, err)
+		require.Len(t, p.events.Events, want, node)
+		for range want {
+			require.Contains(t, <-p.events.Events, "EndpointsForbidden")
+		}
+	}
 }
 
 // TestAddressesWake: which changes of super pods are told.
 func TestAddressesWake(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, interceptor.Funcs{})
-	at := func(address, app string) *corev1.Pod { return superPodAt("web", "a", address, 1, map[string]string{"app": app}) }
+	at := func(address, app string) *corev1.Pod {
+		return superPodAt("web", "a", address, 1, map[string]string{"app": app})
+	}
 	changed := func(old, current client.Object) bool {
 		return slices.Contains(p.env.Changed(kinds.Change{Kind: kinds.KindPod, Side: kinds.SuperSide, Old: old, Current: current}), toldKey)
 	}

@@ -49,7 +49,7 @@ func translateEndpointSlice(env *Env, tenant *Tenant, tenantSlice, superSlice *d
 	if superSlice.AddressType == discoveryv1.AddressTypeFQDN {
 		return withoutNames(superSlice), nil
 	}
-	forbidden := forbiddenEndpoints(superSlice, env.forbiddenAddress(tenant), tenant)
+	forbidden := forbiddenEndpoints(tenantSlice, superSlice, env.forbiddenAddress(tenant), tenant, env.ID)
 	if len(forbidden) == 0 {
 		return Notice{}, nil
 	}
@@ -72,16 +72,20 @@ func withoutNames(superSlice *discoveryv1.EndpointSlice) Notice {
 		"names %s may lead anywhere: the endpoints of an EndpointSlice of addressType FQDN are left out", someOf(found))}
 }
 
-// forbiddenEndpoints removes the endpoints of a super EndpointSlice with an address that is forbidden. It returns these
-// addresses but for endpoints that are not ready: pods that have ended are, until the tenant's controllers remove them.
-func forbiddenEndpoints(superSlice *discoveryv1.EndpointSlice, isForbidden func(netip.Addr) bool, tenant *Tenant) []string {
+// forbiddenEndpoints removes the endpoints of a super EndpointSlice, made of tenantSlice, with an address that is
+// forbidden. It returns these addresses but for endpoints that are not ready, as pods that have ended are until the
+// tenant's controllers remove them, and for those on nodes of other super clusters, of which this one is told a moment
+// later.
+func forbiddenEndpoints(tenantSlice, superSlice *discoveryv1.EndpointSlice, isForbidden func(netip.Addr) bool, tenant *Tenant, superCluster string) []string {
 	var forbidden []string
 	otherPort := false
 	server, exists := tenant.apiServer()
 	for _, port := range superSlice.Ports {
 		otherPort = otherPort || ptr.Deref(port.Port, 0) != server.Port
 	}
+	at := -1
 	superSlice.Endpoints = slices.DeleteFunc(superSlice.Endpoints, func(endpoint discoveryv1.Endpoint) bool {
+		at++
 		for _, text := range endpoint.Addresses {
 			address, err := netip.ParseAddr(text)
 			// The host of the tenant's API server may have other servers, such as those of other tenants.
@@ -89,7 +93,8 @@ func forbiddenEndpoints(superSlice *discoveryv1.EndpointSlice, isForbidden func(
 			if err == nil && !isForbidden(address) && !atServer {
 				continue
 			}
-			if ptr.Deref(endpoint.Conditions.Ready, true) {
+			id, onNode := tenancy.NodeSuperCluster(ptr.Deref(tenantSlice.Endpoints[at].NodeName, ""))
+			if ptr.Deref(endpoint.Conditions.Ready, true) && (!onNode || id == superCluster) {
 				forbidden = append(forbidden, text)
 			}
 			return true

@@ -200,32 +200,62 @@ func (o *others) forget(tenant string) {
 // leads to somebody else.
 func remotesTold(e *Env, tenant string) *remotes {
 	found := &remotes{addresses: map[netip.Addr]bool{}}
-	networks, own := e.others.known(e), e.network.own(e)
+	var holders *holders
 	for _, told := range e.Told(tenant) {
 		if told.Name == e.ID {
 			continue
 		}
+		if holders == nil {
+			holders = holdersOf(e)
+		}
 		if meta := conditionOf(told); meta != nil && meta.Status == metav1.ConditionFalse {
 			found.left = append(found.left, told.Name)
 		}
-		isTwice := func(address netip.Prefix) bool {
-			if covered(own, address) {
-				return true
-			}
-			for id, network := range networks {
-				if id != told.Name && covered(network.ranges, address) {
-					return true
-				}
-			}
-			return false
-		}
-		if !found.add(tenant, told, isTwice) {
+		if !found.add(tenant, told, func(address netip.Addr) bool { return holders.otherThan(told.Name, address) }) {
 			found.left = append(found.left, told.Name)
 		}
 	}
 	slices.Sort(found.left)
 	found.left = slices.Compact(found.left)
 	return found
+}
+
+// holders are the super clusters of the pool by their ranges.
+type holders struct {
+	// ids is the super cluster with a range, "" for several.
+	ids map[netip.Prefix]string
+	// bits are the lengths of the ranges.
+	bits map[int]bool
+}
+
+func holdersOf(e *Env) *holders {
+	h := &holders{ids: map[netip.Prefix]string{}, bits: map[int]bool{}}
+	add := func(id string, ranges []netip.Prefix) {
+		for _, each := range ranges {
+			holder := id
+			if other, exists := h.ids[each]; exists && other != id {
+				holder = ""
+			}
+			h.ids[each], h.bits[each.Bits()] = holder, true
+		}
+	}
+	add(e.ID, e.network.own(e))
+	for id, network := range e.others.known(e) {
+		add(id, network.ranges)
+	}
+	return h
+}
+
+// otherThan returns whether an address is in the ranges of another super cluster.
+func (h *holders) otherThan(superCluster string, address netip.Addr) bool {
+	for bits := range h.bits {
+		if outer, err := address.Prefix(bits); err == nil {
+			if id, exists := h.ids[outer]; exists && id != superCluster {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func conditionOf(told *tenancyv1alpha1.ClusterAddresses) *metav1.Condition {
@@ -239,14 +269,14 @@ func conditionOf(told *tenancyv1alpha1.ClusterAddresses) *metav1.Condition {
 
 // add adds what one super cluster tells of a tenant's pods, without addresses for which isTwice is true. It returns
 // whether that was all that counts: of more than maxTold the others are left out.
-func (r *remotes) add(tenant string, told *tenancyv1alpha1.ClusterAddresses, isTwice func(netip.Prefix) bool) bool {
+func (r *remotes) add(tenant string, told *tenancyv1alpha1.ClusterAddresses, isTwice func(netip.Addr) bool) bool {
 	for i := range told.Status.Namespaces {
 		in := &told.Status.Namespaces[i]
 		for j := range in.Pods {
 			remote := Remote{Namespace: in.Name, NamespaceLabels: ofTenant(in.Labels, tenant), Labels: ofTenant(in.Pods[j].Labels, tenant)}
 			for _, text := range in.Pods[j].Addresses {
 				address, ok := parseAddress(text)
-				if !ok || isSpecial(address.Addr()) || r.addresses[address.Addr()] || isTwice(address) {
+				if !ok || isSpecial(address.Addr()) || r.addresses[address.Addr()] || isTwice(address.Addr()) {
 					continue
 				}
 				if len(r.addresses) >= maxTold {
