@@ -63,7 +63,7 @@ var targets = []target{
 	},
 	{
 		name: "realnodes", timeout: 45 * time.Minute, make: []string{"test-realnodes", "REALNODES_MODES=node"}, again: againInRealnodes, nightly: true,
-		touches: []string{"internal/vnagent", "cmd/vn-agent", "manifests/vn-agent", "test/realnodes", "hack/realnodes"},
+		touches: []string{"internal/vnagent", "cmd/vn-agent", "manifests/vn-agent", "hack/setup-vn-agent.sh", "test/realnodes", "hack/realnodes"},
 		inputs:  dependsOn("test/realnodes", "hack/realnodes"),
 	},
 	{

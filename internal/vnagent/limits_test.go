@@ -34,7 +34,7 @@ type anyPod struct{}
 func (anyPod) Get(context.Context, string, string, string) (pods.Pod, error) {
 	return pods.Pod{Super: &corev1.Pod{}}, nil
 }
-func (anyPod) List(string) ([]pods.Pod, error) { return nil, nil }
+func (anyPod) List(context.Context, string) ([]pods.Pod, error) { return nil, nil }
 
 // heldBackend responds once letGo is closed.
 type heldBackend struct{ letGo chan struct{} }

@@ -28,8 +28,8 @@ type Pods interface {
 	// no such pod, pods.ErrBusy after too many requests of the tenant for pods that are not in the cache; any other
 	// means that the super cluster fails.
 	Get(ctx context.Context, clusterKey, namespace, name string) (pods.Pod, error)
-	// List returns all pods of the tenant, and an error until the cache has synced. No pods is no error.
-	List(clusterKey string) ([]pods.Pod, error)
+	// List returns all pods of the tenant, and an error while they are not known. No pods is no error.
+	List(ctx context.Context, clusterKey string) ([]pods.Pod, error)
 }
 
 // Options holds the parts of a Handler. All but MaxStreams are required; a zero Nodes leaves nodes their names.
@@ -107,7 +107,7 @@ func (h *Handler) serve(w *observer, r *http.Request, clusterKey string, request
 
 // list answers a request about all pods of the tenant.
 func (h *Handler) list(w http.ResponseWriter, r *http.Request, clusterKey string, request route.Request) {
-	own, err := h.options.Pods.List(clusterKey)
+	own, err := h.options.Pods.List(r.Context(), clusterKey)
 	if err != nil {
 		unavailable(w, r, err)
 		return

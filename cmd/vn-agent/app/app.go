@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/superpool/superpool/internal/metricsauth"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/vnagent"
 	"github.com/superpool/superpool/internal/vnagent/backend"
@@ -44,10 +45,9 @@ const (
 type Options struct {
 	// Mode is ModeKubelet or ModeAPIServer.
 	Mode string
-	// Kubeconfig of the super cluster; "" means the cluster that the process runs in.
+	// Kubeconfig of the super cluster; "" means the cluster that the process runs in. In ModeKubelet only MetricsSecure
+	// uses it.
 	Kubeconfig string
-	// NodeName is the node of this process, in ModeKubelet.
-	NodeName string
 	// SuperCluster is the id that prefixes node names in responses, as tenants see them; "" leaves nodes their own
 	// names.
 	SuperCluster string
@@ -65,17 +65,18 @@ type Options struct {
 	// MetricsBindAddress and HealthProbeBindAddress are host:port; "0" turns one off.
 	MetricsBindAddress     string
 	HealthProbeBindAddress string
+	// MetricsSecure serves metrics by HTTPS to authorized readers only.
+	MetricsSecure bool
 	// ShutdownGrace is how long running requests may continue after a signal to terminate.
 	ShutdownGrace time.Duration
 	// Logs holds the values of klog's flags.
 	Logs *logs.Options
 }
 
-// NewOptions returns the defaults, with NODE_NAME and NODE_IP of the environment that getenv reads.
+// NewOptions returns the defaults, with NODE_IP of the environment that getenv reads.
 func NewOptions(getenv func(string) string) *Options {
 	return &Options{
 		Mode:                   ModeKubelet,
-		NodeName:               getenv("NODE_NAME"),
 		BindAddress:            "0.0.0.0",
 		SecurePort:             10550,
 		KubeletHost:            getenv("NODE_IP"),
@@ -83,6 +84,7 @@ func NewOptions(getenv func(string) string) *Options {
 		MaxStreams:             vnagent.DefaultMaxStreams,
 		MetricsBindAddress:     "127.0.0.1:10551",
 		HealthProbeBindAddress: "127.0.0.1:10552",
+		MetricsSecure:          true,
 		ShutdownGrace:          30 * time.Second,
 		Logs:                   logs.NewOptions(),
 	}
@@ -91,8 +93,7 @@ func NewOptions(getenv func(string) string) *Options {
 // AddFlags adds a flag for every option.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Mode, "mode", o.Mode, "where requests about pods are forwarded to: kubelet (that of this node) or apiserver (the super cluster's, for all nodes)")
-	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig file of the super cluster; default: the service account of the pod that vn-agent runs in")
-	flags.StringVar(&o.NodeName, "node-name", o.NodeName, "name of this node in the super cluster; default: environment variable NODE_NAME")
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig file of the super cluster; default: the service account of the pod that vn-agent runs in. In mode kubelet --metrics-secure alone needs it")
 	flags.StringVar(&o.SuperCluster, "super-cluster", o.SuperCluster, "id of the super cluster: names nodes in lists as tenants see them, <id>.<node>; default: nodes keep their names")
 	flags.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "address that serves the kubelet API")
 	flags.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "port that serves the kubelet API")
@@ -107,6 +108,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Kubelet.TokenFile, "kubelet-token-file", o.Kubelet.TokenFile, "file with the bearer token for the kubelet, used without --kubelet-client-certificate")
 	flags.IntVar(&o.MaxStreams, "max-streams-per-tenant", o.MaxStreams, "maximum number of logs, commands and forwarded ports that run for one tenant at a time")
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address of /metrics; "0" turns it off`)
+	flags.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure, "serve /metrics by HTTPS, to those whom the super cluster knows and allows to get it (ClusterRole superpool:metrics-reader). Without it everyone who reaches the address reads them")
 	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address of /healthz and /readyz; "0" turns them off`)
 	flags.DurationVar(&o.ShutdownGrace, "shutdown-grace", o.ShutdownGrace, "how long running streams may continue after a signal to terminate")
 	logsapi.AddFlags(o.Logs, flags)
@@ -139,7 +141,6 @@ func (o *Options) Validate() error {
 	}
 	switch o.Mode {
 	case ModeKubelet:
-		require(o.NodeName, "set --node-name or NODE_NAME in mode kubelet")
 		require(o.Kubelet.CAFile, "set --kubelet-certificate-authority in mode kubelet: a kubelet that is not verified could be anybody")
 		if _, err := o.kubeletAddress(); err != nil {
 			errs = append(errs, err)
@@ -184,8 +185,8 @@ metrics of pods. Each tenant can reach its own pods and nothing else.
 A tenant is authenticated by the client certificate of its API server alone: the common name is the tenant's cluster
 key, the organisation is superpool:tenants, and a certificate authority of --client-ca-file has signed it.`,
 		Example: `  # On a node of the super cluster, in front of its kubelet:
-  vn-agent --node-name node-1 --kubelet-address 10.0.0.11:10250 --kubelet-certificate-authority kubelet-ca.crt \
-    --kubelet-client-certificate vn-agent.crt --kubelet-client-key vn-agent.key \
+  vn-agent --kubelet-address 10.0.0.11:10250 --kubelet-certificate-authority kubelet-ca.crt \
+    --kubelet-client-certificate vn-agent.crt --kubelet-client-key vn-agent.key --metrics-secure=false \
     --client-ca-file tenants-ca.crt --tls-cert-file serving.crt --tls-private-key-file serving.key
 
   # One for all nodes, in front of the API server:
@@ -214,7 +215,7 @@ func Run(ctx context.Context, options *Options) error {
 	logger := klog.Background()
 	ctx = klog.NewContext(ctx, logger)
 	ctrl.SetLogger(logger)
-	config, err := restConfig(options.Kubeconfig)
+	config, err := superConfig(options)
 	if err != nil {
 		return err
 	}
@@ -223,7 +224,7 @@ func Run(ctx context.Context, options *Options) error {
 	if err != nil {
 		return err
 	}
-	index, err := newIndex(config, options)
+	upstream, err := newUpstream(config, options)
 	if err != nil {
 		return err
 	}
@@ -231,20 +232,16 @@ func Run(ctx context.Context, options *Options) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(ctx, config, options, index)
-	if err != nil {
-		return err
-	}
-	upstream, err := newBackend(mgr, config, options)
+	mgr, err := newManager(ctx, config, options, upstream.ready)
 	if err != nil {
 		return err
 	}
 	handler := vnagent.NewHandler(vnagent.Options{
-		Authenticator: server.Authenticator(), Pods: index, Backend: upstream, Metrics: requestMetrics, Nodes: rename.Nodes{SuperCluster: options.SuperCluster},
-		MaxStreams: options.MaxStreams,
+		Authenticator: server.Authenticator(), Pods: upstream.pods, Backend: upstream.backend, Metrics: requestMetrics,
+		Nodes: rename.Nodes{SuperCluster: options.SuperCluster}, MaxStreams: options.MaxStreams,
 	})
 	err = errors.Join(
-		mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { index.Run(ctx); return nil })),
+		mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { upstream.run(ctx); return nil })),
 		mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 			address := net.JoinHostPort(options.BindAddress, strconv.Itoa(options.SecurePort))
 			listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
@@ -256,49 +253,59 @@ func Run(ctx context.Context, options *Options) error {
 	if err != nil {
 		return fmt.Errorf("adding the parts: %w", err)
 	}
-	logger.Info("Starting", "mode", options.Mode, "node", options.NodeName, "port", options.SecurePort)
+	logger.Info("Starting", "mode", options.Mode, "port", options.SecurePort)
 	return mgr.Start(ctx)
 }
 
-// newIndex returns the index of the node's pods, or of all pods in ModeAPIServer.
-func newIndex(config *rest.Config, options *Options) (*pods.Index, error) {
+// upstream is what a mode reads pods from, and forwards requests to.
+type upstream struct {
+	pods    vnagent.Pods
+	backend backend.Backend
+	// ready returns why pods are not known yet, and run keeps all up to date until ctx ends.
+	ready func(ctx context.Context) error
+	run   func(ctx context.Context)
+}
+
+// newUpstream returns the kubelet of the node, or the API server of config.
+func newUpstream(config *rest.Config, options *Options) (upstream, error) {
+	if options.Mode == ModeAPIServer {
+		index, err := newIndex(config)
+		if err != nil {
+			return upstream{}, err
+		}
+		server, err := backend.NewAPIServer(config)
+		return upstream{pods: index, backend: server, ready: index.Ready, run: index.Run}, err
+	}
+	files := options.Kubelet
+	var err error
+	if files.Address, err = options.kubeletAddress(); err != nil {
+		return upstream{}, err
+	}
+	kubelet, err := backend.NewKubelet(files)
+	if err != nil {
+		return upstream{}, err
+	}
+	node := pods.NewNode(kubelet.Pods)
+	return upstream{pods: node, backend: kubelet, ready: node.Ready, run: kubelet.Run}, nil
+}
+
+// newIndex returns the index of all pods.
+func newIndex(config *rest.Config) (*pods.Index, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // all tenants would share one rate limit; the index has one per tenant
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the super cluster: %w", err)
 	}
-	node := options.NodeName
-	if options.Mode == ModeAPIServer {
-		node = ""
-	}
-	return pods.New(client, node)
-}
-
-// newBackend returns the backend of the mode. It adds the kubelet's reload of files to mgr.
-func newBackend(mgr ctrl.Manager, config *rest.Config, options *Options) (backend.Backend, error) {
-	if options.Mode == ModeAPIServer {
-		return backend.NewAPIServer(config)
-	}
-	files := options.Kubelet
-	var err error
-	if files.Address, err = options.kubeletAddress(); err != nil {
-		return nil, err
-	}
-	kubelet, err := backend.NewKubelet(files)
-	if err != nil {
-		return nil, err
-	}
-	err = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { kubelet.Run(ctx); return nil }))
-	return kubelet, err
+	return pods.New(client)
 }
 
 // newManager returns a manager that runs the parts, without leader election, and serves metrics and probes. /readyz is
-// 200 once index has synced.
-func newManager(ctx context.Context, config *rest.Config, options *Options, index *pods.Index) (ctrl.Manager, error) {
+// 200 while known returns nil.
+func newManager(ctx context.Context, config *rest.Config, options *Options, known func(context.Context) error) (ctrl.Manager, error) {
 	grace := options.ShutdownGrace + 5*time.Second
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Metrics:                 metricsserver.Options{BindAddress: options.MetricsBindAddress},
+		Metrics:                 metricsOptions(options),
 		HealthProbeBindAddress:  options.HealthProbeBindAddress,
 		GracefulShutdownTimeout: &grace,
 		BaseContext:             func() context.Context { return ctx },
@@ -306,19 +313,37 @@ func newManager(ctx context.Context, config *rest.Config, options *Options, inde
 	if err != nil {
 		return nil, fmt.Errorf("setting up: %w", err)
 	}
-	ready := func(*http.Request) error {
+	ready := func(request *http.Request) error {
 		if ctx.Err() != nil {
 			return errors.New("shutting down")
 		}
-		if !index.Ready() {
-			return errors.New("pods are not listed yet")
-		}
-		return nil
+		return known(request.Context())
 	}
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("pods", ready)); err != nil {
 		return nil, fmt.Errorf("adding probes: %w", err)
 	}
 	return mgr, nil
+}
+
+// metricsOptions returns the options of the manager's metrics server.
+func metricsOptions(options *Options) metricsserver.Options {
+	served := metricsserver.Options{BindAddress: options.MetricsBindAddress, SecureServing: options.MetricsSecure}
+	if options.MetricsSecure {
+		served.FilterProvider = metricsauth.FilterProvider
+	}
+	return served
+}
+
+// superConfig returns the configuration that reaches the super cluster's API server; an empty one where nobody asks.
+func superConfig(options *Options) (*rest.Config, error) {
+	if options.Mode == ModeKubelet && (!options.MetricsSecure || options.MetricsBindAddress == "0") {
+		return &rest.Config{}, nil
+	}
+	config, err := restConfig(options.Kubeconfig)
+	if err != nil && options.Mode == ModeKubelet {
+		return nil, fmt.Errorf("--metrics-secure asks the super cluster who may read: %w", err)
+	}
+	return config, err
 }
 
 // restConfig returns the configuration of a kubeconfig file, or of the pod's service account if file is "".

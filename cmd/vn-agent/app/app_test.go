@@ -20,7 +20,7 @@ func TestValidate(t *testing.T) {
 	}{
 		{name: "kubelet", change: func(*app.Options) {}},
 		{name: "API server", change: func(o *app.Options) {
-			o.Mode, o.NodeName, o.KubeletHost, o.Kubelet.CAFile = app.ModeAPIServer, "", "", ""
+			o.Mode, o.KubeletHost, o.Kubelet.CAFile = app.ModeAPIServer, "", ""
 		}},
 		{name: "address without a host", change: func(o *app.Options) { o.Kubelet.Address = ":10255" }},
 		{name: "no client CA", change: func(o *app.Options) { o.Certificates.ClientCAFile = "" }, want: "set --client-ca-file: without it any client could say that it is any tenant"},
@@ -28,7 +28,6 @@ func TestValidate(t *testing.T) {
 		{name: "no serving certificate", change: func(o *app.Options) { o.Certificates.CertFile = "" }, want: "--tls-cert-file"},
 		{name: "no key", change: func(o *app.Options) { o.Certificates.KeyFile = "" }, want: "--tls-private-key-file"},
 		{name: "mode", change: func(o *app.Options) { o.Mode = "both" }, want: "--mode"},
-		{name: "no node", change: func(o *app.Options) { o.NodeName = "" }, want: "--node-name"},
 		{name: "no kubelet CA", change: func(o *app.Options) { o.Kubelet.CAFile = "" }, want: "--kubelet-certificate-authority"},
 		{name: "no host", change: func(o *app.Options) { o.KubeletHost = "" }, want: "--kubelet-address"},
 		{name: "address", change: func(o *app.Options) { o.Kubelet.Address = "10.0.0.1" }, want: "--kubelet-address"},
@@ -40,7 +39,7 @@ func TestValidate(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			options := app.NewOptions(func(key string) string { return map[string]string{"NODE_NAME": "node-1", "NODE_IP": "10.0.0.1"}[key] })
+			options := app.NewOptions(func(key string) string { return map[string]string{"NODE_IP": "10.0.0.1"}[key] })
 			options.Certificates = vnagent.Certificates{CertFile: "c", KeyFile: "k", ClientCAFile: "ca"}
 			options.Kubelet.CAFile = "kubelet-ca"
 			tc.change(options)
@@ -69,6 +68,7 @@ func TestCommand(t *testing.T) {
 		{name: "incomplete", args: "--mode=apiserver", want: "set --client-ca-file"},
 		{name: "arguments", args: complete + " word", want: "unknown command \"word\""},
 		{name: "an unknown flag", args: complete + " --no-such=1", want: "unknown flag: --no-such"},
+		{name: "metrics for those whom nobody knows", args: "--kubeconfig=/none --kubelet-host=h --kubelet-certificate-authority=k --client-ca-file=c --tls-cert-file=c --tls-private-key-file=k", want: "--metrics-secure asks the super cluster who may read: reading --kubeconfig"},
 		{name: "an unknown format of logs", args: complete + " --logging-format=xml", want: "Unsupported log format"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestExamples(t *testing.T) {
 		run = append(run, line)
 		command := app.NewCommand()
 		command.SetArgs(args[1:])
-		require.ErrorContains(t, command.ExecuteContext(t.Context()), "--kubeconfig", "it gets as far as to the super cluster: %s", line)
+		require.ErrorContains(t, command.ExecuteContext(t.Context()), "no such file or directory", "it gets as far as to its files: %s", line)
 	}
 	require.Len(t, run, 2)
 }

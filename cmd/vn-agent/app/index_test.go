@@ -31,7 +31,7 @@ func TestTenantWhoAsksForNothing(t *testing.T) {
 		_, _ = io.WriteString(w, fresh)
 	}))
 	defer server.Close()
-	index, err := newIndex(&rest.Config{Host: server.URL}, &Options{NodeName: "n1"})
+	index, err := newIndex(&rest.Config{Host: server.URL})
 	require.NoError(t, err)
 	var group sync.WaitGroup
 	defer group.Wait()

@@ -51,21 +51,34 @@ func TestKubeletAddress(t *testing.T) {
 func TestFlags(t *testing.T) {
 	t.Parallel()
 	parse := func(args ...string) *Options {
-		options := NewOptions(environment(map[string]string{"NODE_NAME": "n1", "NODE_IP": "10.0.0.1"}))
+		options := NewOptions(environment(map[string]string{"NODE_IP": "10.0.0.1"}))
 		flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 		options.AddFlags(flags)
 		require.NoError(t, flags.Parse(args))
 		return options
 	}
 	options := parse()
-	require.Equal(t, []any{ModeKubelet, "n1", "10.0.0.1", 10550, 30 * time.Second, "127.0.0.1:10551"},
-		[]any{options.Mode, options.NodeName, options.KubeletHost, options.SecurePort, options.ShutdownGrace, options.MetricsBindAddress})
-	options = parse("--mode=apiserver", "--node-name=n2", "--kubelet-host=h", "--secure-port=1", "--shutdown-grace=1s", "--max-streams-per-tenant=7", "--super-cluster=r1",
+	require.Equal(t, []any{ModeKubelet, "10.0.0.1", 10550, 30 * time.Second, "127.0.0.1:10551", true},
+		[]any{options.Mode, options.KubeletHost, options.SecurePort, options.ShutdownGrace, options.MetricsBindAddress, options.MetricsSecure})
+	options = parse("--mode=apiserver", "--metrics-secure=false", "--kubelet-host=h", "--secure-port=1", "--shutdown-grace=1s", "--max-streams-per-tenant=7", "--super-cluster=r1",
 		"--client-ca-file=ca", "--tls-cert-file=c", "--tls-private-key-file=k", "--kubelet-certificate-authority=kca", "--kubelet-token-file=t")
-	require.Equal(t, []any{ModeAPIServer, "n2", "h", 1, time.Second, 7, "r1", "ca", "c", "k", "kca", "t"}, []any{
-		options.Mode, options.NodeName, options.KubeletHost, options.SecurePort, options.ShutdownGrace, options.MaxStreams, options.SuperCluster,
+	require.Equal(t, []any{ModeAPIServer, false, "h", 1, time.Second, 7, "r1", "ca", "c", "k", "kca", "t"}, []any{
+		options.Mode, options.MetricsSecure, options.KubeletHost, options.SecurePort, options.ShutdownGrace, options.MaxStreams, options.SuperCluster,
 		options.Certificates.ClientCAFile, options.Certificates.CertFile, options.Certificates.KeyFile, options.Kubelet.CAFile, options.Kubelet.TokenFile,
 	})
+}
+
+// TestMetricsAreProtected: who reads metrics is asked for in both modes, unless a flag turns it off.
+func TestMetricsAreProtected(t *testing.T) {
+	t.Parallel()
+	options := NewOptions(environment(nil))
+	served := metricsOptions(options)
+	require.True(t, served.SecureServing)
+	require.NotNil(t, served.FilterProvider)
+	options.MetricsSecure = false
+	served = metricsOptions(options)
+	require.False(t, served.SecureServing)
+	require.Nil(t, served.FilterProvider)
 }
 
 // TestValidateNamesAllFaults: an operator mends them in one go.
@@ -76,7 +89,7 @@ func TestValidateNamesAllFaults(t *testing.T) {
 	err := options.Validate()
 	for _, want := range []string{
 		"--client-ca-file", "--tls-cert-file", "--tls-private-key-file", "--secure-port 65536", "--super-cluster: ", "--max-streams-per-tenant -1",
-		"--node-name", "--kubelet-certificate-authority", "--kubelet-address",
+		"--kubelet-certificate-authority", "--kubelet-address",
 	} {
 		require.ErrorContains(t, err, want)
 	}

@@ -6,9 +6,9 @@
 vn_agent_port() { if [[ $1 == apiserver ]]; then echo 30550; else echo 10550; fi; }
 
 # deploy_vn_agent ID MODE: deletes the vn-agent of the super cluster and applies that of manifests/vn-agent/MODE, with
-# the bed's certificates and image.
+# the bed's certificates and image. In mode node it waits for the Nodes.
 deploy_vn_agent() {
-  local id=$1 mode=$2 dir=$OUT/vn-agent/$1 file
+  local id=$1 mode=$2 dir=$OUT/vn-agent/$1 file node nodes=()
   mkdir -p "$dir"
   for file in serving-ca.crt=kubelet-ca.crt vn-agent-client-ca.crt=client-ca.crt "$id-vn-agent.crt=tls.crt" \
     "$id-vn-agent.key=tls.key"; do
@@ -18,15 +18,23 @@ deploy_vn_agent() {
     NODE_PORT="$(vn_agent_port apiserver)" >"$dir/kustomization.yaml"
   kubectl --kubeconfig "$OUT/$id.kubeconfig" delete daemonset,deployment,service -n vc-manager \
     -l app.kubernetes.io/name=vn-agent --ignore-not-found >/dev/null
-  kubectl --kubeconfig "$OUT/$id.kubeconfig" apply -k "$dir" >/dev/null
+  if [[ $mode == apiserver ]]; then
+    kubectl --kubeconfig "$OUT/$id.kubeconfig" apply -k "$dir" >/dev/null
+    return
+  fi
+  for node in $(nodes_of "$id"); do nodes+=("$(node_name "$node")"); done
+  kubectl --kubeconfig "$OUT/$id.kubeconfig" wait --for=create --timeout=60s "${nodes[@]/#/node/}" >/dev/null
+  "$ROOT/hack/setup-vn-agent.sh" --kubeconfig "$OUT/$id.kubeconfig" --manifests "$dir" "${nodes[@]}" >/dev/null
 }
 
-# wait_vn_agent ID: waits until its rollout is complete.
+# wait_vn_agent ID: waits until its rollouts are complete.
 wait_vn_agent() {
-  local workload
-  workload=$(kubectl --kubeconfig "$OUT/$1.kubeconfig" get daemonset,deployment -n vc-manager \
+  local workload workloads
+  workloads=$(kubectl --kubeconfig "$OUT/$1.kubeconfig" get daemonset,deployment -n vc-manager \
     -l app.kubernetes.io/name=vn-agent -o name)
-  kubectl --kubeconfig "$OUT/$1.kubeconfig" rollout status "$workload" -n vc-manager --timeout=120s
+  for workload in $workloads; do
+    kubectl --kubeconfig "$OUT/$1.kubeconfig" rollout status "$workload" -n vc-manager --timeout=120s
+  done
 }
 
 # program_flags NAME: syncers get the flags with vn-agent's endpoint, for the status of tenants' Nodes.

@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"net/url"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
@@ -139,6 +141,51 @@ func (k *Kubelet) locate(path string, query url.Values) *url.URL {
 // That one is the same tenant's: a super namespace has one owner.
 func (k *Kubelet) Forward(w http.ResponseWriter, r *http.Request, request route.Request, pod pods.Pod) {
 	k.forward(w, r, k.locate(request.KubeletPath(pod.Super.Namespace, string(pod.Super.UID)), request.KubeletQuery()), request, pod)
+}
+
+// Pods returns all pods that the kubelet has, without their managed fields. It ends within scrapeTimeout.
+func (k *Kubelet) Pods(ctx context.Context) ([]*corev1.Pod, error) {
+	var all []*corev1.Pod
+	err := k.scrape(ctx, k.locate("/pods", nil), route.Pods, func(in io.Reader) error {
+		var err error
+		all, err = readPods(in)
+		return err
+	})
+	return all, err
+}
+
+// readPods decodes a PodList pod by pod, so that text and objects are not in memory together. A list that breaks off is
+// an error.
+func readPods(in io.Reader) ([]*corev1.Pod, error) {
+	decoder := json.NewDecoder(in)
+	var token json.Token
+	var err error
+	for err == nil && token != "items" {
+		token, err = decoder.Token()
+	}
+	if err == nil {
+		token, err = decoder.Token()
+	}
+	if err == nil && token == nil { // null, which is an empty list
+		return nil, nil
+	}
+	if err == nil && token != json.Delim('[') {
+		err = fmt.Errorf("its items are %v", token)
+	}
+	var all []*corev1.Pod
+	for err == nil && decoder.More() {
+		pod := &corev1.Pod{}
+		err = decoder.Decode(pod)
+		pod.ManagedFields = nil
+		all = append(all, pod)
+	}
+	if err == nil {
+		_, err = decoder.Token() // the end of the list
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading a list of pods: %w", err)
+	}
+	return all, nil
 }
 
 // Scrape implements Backend. It ignores the list of nodes: there is one.

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -50,11 +49,10 @@ type Pod struct {
 	Owner tenancy.Owner
 }
 
-// Index finds the pods of tenants, on one node or in the whole super cluster, in an informer's cache and after a miss
-// at the API server. It is safe for concurrent use.
+// Index finds the pods of tenants in the whole super cluster, in an informer's cache and after a miss at the API
+// server. It is safe for concurrent use.
 type Index struct {
 	client   kubernetes.Interface
-	node     string
 	informer cache.SharedIndexInformer
 
 	mu sync.Mutex
@@ -62,17 +60,13 @@ type Index struct {
 	live map[string]flowcontrol.RateLimiter
 }
 
-// New returns an index of the synced pods on node, or on all nodes if it is "". Its cache is empty until Run. client
-// should have no rate limit: all tenants would share it, and the index has one per tenant. An error means a fault of
-// the program.
-func New(client kubernetes.Interface, node string) (*Index, error) {
+// New returns an index of the synced pods. Its cache is empty until Run. client should have no rate limit: all tenants
+// would share it, and the index has one per tenant. An error means a fault of the program.
+func New(client kubernetes.Interface) (*Index, error) {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
 		informers.WithTransform(stripManagedFields),
 		informers.WithTweakListOptions(func(options *metav1.ListOptions) {
 			options.LabelSelector = tenancyv1alpha1.LabelCluster
-			if node != "" {
-				options.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
-			}
 		}))
 	informer := factory.Core().V1().Pods().Informer()
 	err := informer.AddIndexers(cache.Indexers{
@@ -84,14 +78,19 @@ func New(client kubernetes.Interface, node string) (*Index, error) {
 	if err != nil {
 		return nil, fmt.Errorf("indexing pods: %w", err)
 	}
-	return &Index{client: client, node: node, informer: informer, live: map[string]flowcontrol.RateLimiter{}}, nil
+	return &Index{client: client, informer: informer, live: map[string]flowcontrol.RateLimiter{}}, nil
 }
 
 // Run lists and watches pods until ctx ends. It is called once.
 func (i *Index) Run(ctx context.Context) { i.informer.RunWithContext(ctx) }
 
-// Ready reports whether the informer's cache has synced.
-func (i *Index) Ready() bool { return i.informer.HasSynced() }
+// Ready returns an error until the informer's cache has synced.
+func (i *Index) Ready(context.Context) error {
+	if !i.informer.HasSynced() {
+		return errors.New("pods are not listed yet")
+	}
+	return nil
+}
 
 // stripManagedFields is the informer's transform, which may change the object: it is not stored yet. Nothing reads
 // managed fields.
@@ -133,7 +132,7 @@ func (i *Index) Get(ctx context.Context, clusterKey, namespace, name string) (Po
 	if len(objects) == 0 {
 		return i.readLive(ctx, clusterKey, namespace, name)
 	}
-	return i.own(objects[0].(*corev1.Pod), clusterKey, namespace) // the only one: owners have a place
+	return own(objects[0].(*corev1.Pod), clusterKey, namespace) // the only one: owners have a place
 }
 
 // mayRead takes a token of the tenant's rate limiter; false where none is left.
@@ -162,13 +161,13 @@ func (i *Index) readLive(ctx context.Context, clusterKey, namespace, name string
 	if err != nil {
 		return Pod{}, fmt.Errorf("reading a pod: %w", err)
 	}
-	return i.own(pod, clusterKey, namespace)
+	return own(pod, clusterKey, namespace)
 }
 
-// own returns pod as the tenant's, or ErrNotFound where its ownership labels or its node are others.
-func (i *Index) own(pod *corev1.Pod, clusterKey, namespace string) (Pod, error) {
+// own returns pod as the tenant's, or ErrNotFound where its ownership labels are another's.
+func own(pod *corev1.Pod, clusterKey, namespace string) (Pod, error) {
 	owner, complete := tenancy.GetOwner(pod)
-	if !complete || owner.ClusterKey != clusterKey || owner.Namespace != namespace || (i.node != "" && pod.Spec.NodeName != i.node) {
+	if !complete || owner.ClusterKey != clusterKey || owner.Namespace != namespace {
 		return Pod{}, ErrNotFound
 	}
 	return Pod{Super: pod, Owner: owner}, nil
@@ -176,9 +175,9 @@ func (i *Index) own(pod *corev1.Pod, clusterKey, namespace string) (Pod, error) 
 
 // List returns the tenant's pods, ordered by the tenant's namespace and name. Until the cache has synced it returns an
 // error, because an incomplete list would look like deleted pods.
-func (i *Index) List(clusterKey string) ([]Pod, error) {
-	if !i.Ready() {
-		return nil, errors.New("pods are not listed yet")
+func (i *Index) List(ctx context.Context, clusterKey string) ([]Pod, error) {
+	if err := i.Ready(ctx); err != nil {
+		return nil, err
 	}
 	objects, err := i.informer.GetIndexer().ByIndex(byTenant, clusterKey)
 	if err != nil {
@@ -191,8 +190,12 @@ func (i *Index) List(clusterKey string) ([]Pod, error) {
 			pods = append(pods, Pod{Super: pod, Owner: owner})
 		}
 	}
+	sortPods(pods)
+	return pods, nil
+}
+
+func sortPods(pods []Pod) {
 	slices.SortFunc(pods, func(a, b Pod) int {
 		return cmp.Or(cmp.Compare(a.Owner.Namespace, b.Owner.Namespace), cmp.Compare(a.Super.Name, b.Super.Name), cmp.Compare(a.Super.Namespace, b.Super.Namespace))
 	})
-	return pods, nil
 }

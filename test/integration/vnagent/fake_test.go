@@ -3,6 +3,7 @@ package vnagent_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	remotecommandconsts "k8s.io/apimachinery/pkg/util/remotecommand"
 	clientremotecommand "k8s.io/client-go/tools/remotecommand"
@@ -26,7 +29,8 @@ import (
 // containers are fake. Every response begins with the super namespace, the pod and the container.
 type upstream struct {
 	mu sync.Mutex
-	// seen holds the received requests, without bodies.
+	// seen holds the received requests, without bodies, and without those for the pods of the node, which vn-agent asks
+	// for itself.
 	seen []*http.Request
 	// sent counts the bytes of endless logs.
 	sent atomic.Int64
@@ -43,6 +47,14 @@ func (u *upstream) requests() []*http.Request {
 }
 
 func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/pods" {
+		list := corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}}
+		for _, pod := range podsOfTenants() {
+			list.Items = append(list.Items, *pod.(*corev1.Pod))
+		}
+		_ = json.NewEncoder(w).Encode(list)
+		return
+	}
 	u.mu.Lock()
 	u.seen = append(u.seen, r.Clone(context.WithoutCancel(r.Context())))
 	u.mu.Unlock()

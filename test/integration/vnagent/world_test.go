@@ -26,6 +26,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/fake"
@@ -168,12 +169,6 @@ func newWorld(t testing.TB, mode string) *world {
 		stopped: make(chan error, 1), registry: prometheus.NewRegistry(),
 	}
 	agent := w.startUpstream(t)
-	index, err := pods.New(fake.NewClientset(
-		marked("a", "web", "p"), marked("b", "web", "p"), marked("b", "web", "only-b"), marked("a", longNamespace, "p"), marked("b", "only-b", "p"),
-		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a-kube-system", Name: "p"}, Spec: corev1.PodSpec{NodeName: "node-1"}},
-	), map[string]string{"kubelet": "node-1"}[mode])
-	require.NoError(t, err)
-
 	write(t, w.file("clients.crt"), w.tenants.pem)
 	served := w.serving.server(t)
 	write(t, w.file("server.crt"), served.cert)
@@ -184,11 +179,10 @@ func newWorld(t testing.TB, mode string) *world {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	w.stop = cancel
+	found, upstream := w.newBackend(t, ctx, mode, agent)
 	handler := vnagent.NewHandler(vnagent.Options{
-		Authenticator: server.Authenticator(), Pods: index, Backend: w.newBackend(t, ctx, mode, agent), Nodes: rename.Nodes{SuperCluster: "r1"}, Metrics: numbers,
+		Authenticator: server.Authenticator(), Pods: found, Backend: upstream, Nodes: rename.Nodes{SuperCluster: "r1"}, Metrics: numbers,
 	})
-	go index.Run(ctx)
-	require.NoError(t, wait.PollUntilContextTimeout(ctx, time.Millisecond, patience, true, func(context.Context) (bool, error) { return index.Ready(), nil }))
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	w.address = listener.Addr().String()
@@ -214,13 +208,19 @@ func (w *world) startUpstream(t testing.TB) pair {
 	return clients.client(t, clientTemplate("vn-agent"))
 }
 
-func (w *world) newBackend(t testing.TB, ctx context.Context, mode string, agent pair) backend.Backend { //nolint:revive // t first, as in all helpers
+// newBackend returns the pods of the super cluster and what requests about them are forwarded to. The kubelet says
+// itself which pods it has.
+func (w *world) newBackend(t testing.TB, ctx context.Context, mode string, agent pair) (vnagent.Pods, backend.Backend) { //nolint:revive // t first, as in all helpers
 	t.Helper()
 	address := w.upstreamServer.Listener.Addr().String()
 	if mode == "apiserver" {
 		upstream, err := backend.NewAPIServer(&rest.Config{Host: "https://" + address, TLSClientConfig: rest.TLSClientConfig{CAData: w.serving.pem, CertData: agent.cert, KeyData: agent.key}})
 		require.NoError(t, err)
-		return upstream
+		index, err := pods.New(fake.NewClientset(podsOfTenants()...))
+		require.NoError(t, err)
+		go index.Run(ctx)
+		require.NoError(t, wait.PollUntilContextTimeout(ctx, time.Millisecond, patience, true, func(ctx context.Context) (bool, error) { return index.Ready(ctx) == nil, nil }))
+		return index, upstream
 	}
 	write(t, w.file("kubelet-ca.crt"), w.serving.pem)
 	write(t, w.file("agent.crt"), agent.cert)
@@ -228,7 +228,15 @@ func (w *world) newBackend(t testing.TB, ctx context.Context, mode string, agent
 	upstream, err := backend.NewKubelet(backend.KubeletOptions{Address: address, CAFile: w.file("kubelet-ca.crt"), CertFile: w.file("agent.crt"), KeyFile: w.file("agent.key")})
 	require.NoError(t, err)
 	go upstream.Run(ctx)
-	return upstream
+	return pods.NewNode(upstream.Pods), upstream
+}
+
+// podsOfTenants returns the pods of the super cluster, all on node-1.
+func podsOfTenants() []runtime.Object {
+	return []runtime.Object{
+		marked("a", "web", "p"), marked("b", "web", "p"), marked("b", "web", "only-b"), marked("a", longNamespace, "p"), marked("b", "only-b", "p"),
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a-kube-system", Name: "p"}, Spec: corev1.PodSpec{NodeName: "node-1"}},
+	}
 }
 
 // config returns the client configuration of a tenant's API server for vn-agent.
