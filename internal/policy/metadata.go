@@ -36,11 +36,28 @@ func newMetadata(rules *tenancyv1alpha1.MetadataRules) metadata {
 // name of the object's resource, such as pods. Domains of Kubernetes' own that no tenant may write are the caller's to
 // refuse, whatever this says.
 func (p *Policy) AllowsLabel(resource, key string) bool {
-	if resource == resourceNamespaces {
+	if isOrder(key) || resource == resourceNamespaces {
 		return false
 	}
 	domain := domainOf(key)
 	return IsProxyLabel(resource, key) || p.metadata.labels.contains(domain) || p.metadata.byResource[resource].labels.contains(domain)
+}
+
+// isOrder reports whether a label key without a domain tells a controller that is common in clusters what to do for an
+// object, in whatever namespace. Such a label goes down under no policy: that keys without a domain may go down is no
+// permission.
+func isOrder(key string) bool {
+	switch key {
+	// AAD Pod Identity gives a pod the cloud identity of this name:
+	// https://azure.github.io/aad-pod-identity/docs/concepts/azureidentitybinding/
+	case "aadpodidbinding":
+		return true
+	// Istio's Gateways select by it the proxies that they configure, in all namespaces:
+	// https://istio.io/latest/docs/reference/config/networking/gateway/
+	case "istio":
+		return true
+	}
+	return false
 }
 
 // IsProxyLabel reports whether a label says that kube-proxy leaves an object of resource alone. Those of Services go

@@ -30,6 +30,9 @@ func TestAllowsMetadata(t *testing.T) {
 	}{
 		{policy: policy.Default(), resource: "pods", key: "app", label: true},
 		{policy: policy.Default(), resource: "pods", key: "app.kubernetes.io/name", label: true},
+		{policy: policy.Default(), resource: "pods", key: "aadpodidbinding"},
+		{policy: policy.Default(), resource: "services", key: "istio"},
+		{policy: changed, resource: "pods", key: "istio", note: true},
 		{policy: policy.Default(), resource: "pods", key: "x.app.kubernetes.io/name"},
 		{policy: policy.Default(), resource: "pods", key: "k8s.v1.cni.cncf.io/networks"},
 		{policy: policy.Default(), resource: "serviceaccounts", key: "eks.amazonaws.com/role-arn"},

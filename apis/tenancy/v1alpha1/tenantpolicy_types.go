@@ -376,7 +376,8 @@ type PriorityClassRule struct {
 // down under a prefix of Superpool as well, to which selectors are translated.
 type MetadataRules struct {
 	// labels lists the domains of label keys; "" stands for keys without a domain, "*.example.com" for all subdomains
-	// of example.com. Namespaces take none.
+	// of example.com. Namespaces take none. aadpodidbinding and istio, by which controllers are told what to do, never
+	// go down.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={"","app.kubernetes.io","apps.kubernetes.io","batch.kubernetes.io","statefulset.kubernetes.io"}
