@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +19,7 @@ import (
 	"github.com/superpool/superpool/internal/claimhome"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/proof"
+	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -360,10 +362,55 @@ func (s *Snapshots) begins(ctx context.Context, tenant *Tenant, key engine.Key, 
 		return false, s.tellMissing(ctx, tenant, key, tenantSnapshot, home, missing)
 	case !here:
 		return false, nil // the super claim's creation enqueues the key
+	case !s.fits(tenant, key, tenantSnapshot):
+		return false, nil // the patrol looks again
 	case home == "":
 		return false, s.env.chooseHere(ctx, tenant, KindSnapshot, tenantSnapshot)
 	}
 	return true, nil
+}
+
+// snapshotsPerStorage is how often the claims of a namespace may be in its snapshots. These stay when claims go, and
+// others may come, and no quota of a super cluster knows their size.
+const snapshotsPerStorage = 10
+
+// fits returns whether the snapshots of a super namespace hold no more than their bound together with a new one, and
+// otherwise records an Event. Those that begin at the same time are not in each other's sum.
+func (s *Snapshots) fits(tenant *Tenant, key engine.Key, tenantSnapshot *unstructured.Unstructured) bool {
+	superNamespace := tenancy.SuperNamespace(key.Tenant, key.Namespace)
+	sum := s.bytes(superNamespace, tenantSnapshot)
+	for _, object := range s.env.SuperCache.InNamespace(KindSnapshot, superNamespace) {
+		if snapshot, ok := object.(*unstructured.Unstructured); ok {
+			sum = min(sum+s.bytes(superNamespace, snapshot), slice.MaxAmount)
+		}
+	}
+	rules := tenant.Policy.Get()
+	storage := rules.Spec().Limits.Storage
+	if sum <= snapshotsPerStorage*slice.Bytes(storage) {
+		return true
+	}
+	s.env.warnOnce(tenant, key, tenantSnapshot, ReasonTenantLimit, fmt.Sprintf(
+		"Super cluster %s: the snapshots of this namespace would hold %s with this one, and may hold %d times %s, limits.storage of TenantPolicy %s: delete some",
+		s.env.ID, resource.NewQuantity(sum, resource.BinarySI), snapshotsPerStorage, storage.String(), rules.Name()))
+	return false
+}
+
+// bytes returns the size of a snapshot: that of its claim until it is taken, 0 where that is gone.
+func (s *Snapshots) bytes(superNamespace string, snapshot *unstructured.Unstructured) int64 {
+	size, _, _ := unstructured.NestedFieldNoCopy(snapshot.Object, "status", "restoreSize")
+	switch size := size.(type) {
+	case int64:
+		return min(max(size, 0), slice.MaxAmount)
+	case string:
+		if quantity, err := resource.ParseQuantity(size); err == nil {
+			return slice.Bytes(quantity)
+		}
+	}
+	claim, exists, _ := get[*corev1.PersistentVolumeClaim](s.env.SuperCache, KindClaim, superNamespace, text(snapshot, "spec", "source", "persistentVolumeClaimName"))
+	if !exists {
+		return 0
+	}
+	return max(slice.Bytes(claim.Spec.Resources.Requests[corev1.ResourceStorage]), slice.Bytes(claim.Status.Capacity[corev1.ResourceStorage]))
 }
 
 // missingClaim says why a snapshot with that home can begin in no super cluster, "" if it can in one; here is whether

@@ -7,7 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -208,6 +210,58 @@ func TestAWitnessOfSnapshots(t *testing.T) {
 			if left != nil {
 				require.Equal(t, tc.want == "kept", left.GetLabels()["tenancy.x-k8s.io/kept"] == "true")
 			}
+		})
+	}
+}
+
+// TestSnapshotsHaveASize: those of a namespace hold ten times limits.storage at most, whatever became of their claims.
+func TestSnapshotsHaveASize(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name       string
+		restorable any
+		want       string
+	}{
+		{name: "there is room", restorable: "60Gi"},
+		{name: "a size that is a number", restorable: int64(60 << 30)},
+		{name: "there is none", restorable: "70Gi", want: "would hold 110Gi with this one, and may hold 10 times 10Gi, limits.storage of TenantPolicy"},
+		{name: "the other one is being taken of the same claim", want: ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := governed(t, interceptor.Funcs{})
+			p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+				spec.Offers.VolumeSnapshotClasses, spec.Limits.Storage = []string{"quick"}, resource.MustParse("10Gi")
+			}))
+			claim := func(namespace string) *corev1.PersistentVolumeClaim {
+				claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "data", UID: "claim"}}
+				claim.Spec.Resources.Requests = builders.Resources("storage", "40Gi")
+				claim.Annotations = map[string]string{"scheduler.tenancy.x-k8s.io/superCluster": "r1"}
+				return claim
+			}
+			p.tenantCache[kinds.KindClaim] = []client.Object{claim("web")}
+			p.superCache[kinds.KindClaim] = []client.Object{builders.Owned(claim(clusterKey+"-web"), ownerOf("claim"))}
+
+			spec := map[string]any{"volumeSnapshotClassName": "quick", "source": map[string]any{"persistentVolumeClaimName": "data"}}
+			old := snapshot(spec, nil)
+			if tc.restorable != nil {
+				old = snapshot(spec, map[string]any{"restoreSize": tc.restorable})
+			}
+			old.SetNamespace(clusterKey + "-web")
+			old.SetName("old")
+			p.superCache[kinds.KindSnapshot] = []client.Object{builders.Owned(old, ownerOf("old"))}
+			added := snapshot(spec, nil)
+			added.SetNamespace("web")
+			added.SetName("s")
+			added.SetUID("uid")
+			added.SetAnnotations(map[string]string{"scheduler.tenancy.x-k8s.io/superCluster": "r1"})
+			p.tenant.Client = answering(newClientBuilder().WithObjects(added).Build(), tenantUID)
+			p.tenantCache[kinds.KindSnapshot] = []client.Object{p.snapshotIn(t, p.tenant.Client, "web")}
+			_, err := p.kind(kinds.KindSnapshot).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindSnapshot, Namespace: "web", Name: "s"}, 0)
+			require.NoError(t, err)
+			told := strings.Join(p.told(), "\n")
+			require.Equal(t, tc.want == "", p.snapshotIn(t, p.superClient, clusterKey+"-web") != nil, told)
+			require.Contains(t, told, tc.want)
 		})
 	}
 }
