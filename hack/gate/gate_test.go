@@ -6,7 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -39,9 +41,21 @@ script:
 	@exit 7
 unable:
 	@exit 3
+leaves:
+	@setsid sh -c 'echo $$$$ >pid; exec sleep 1000' & while [ ! -s pid ]; do sleep 0.01; done
+leaves-and-waits: leaves
+	@sleep 1000
 endless:
 	@echo begun; (trap '' TERM; while :; do sleep 0.1; done)
 `
+
+// TestMain is the program, too: the runner starts it to reap.
+func TestMain(m *testing.M) {
+	if isReaper(os.Args) {
+		main()
+	}
+	os.Exit(m.Run())
+}
 
 // bed is a repository with a commit and that Makefile, and a folder of results.
 func bed(t *testing.T) (*runner, store, repository, *bytes.Buffer) {
@@ -101,6 +115,40 @@ func TestRun(t *testing.T) {
 				failures = append(failures, test.String())
 			}
 			require.Equal(t, tc.failures, failures)
+		})
+	}
+}
+
+// TestNothingOutlivesATarget: not in a session of its own either, whether the target ends or is cut off.
+func TestNothingOutlivesATarget(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		make string
+		want outcome
+	}{
+		{make: "leaves", want: passed},
+		{make: "leaves-and-waits", want: cutOff},
+	} {
+		t.Run(tc.make, func(t *testing.T) {
+			t.Parallel()
+			bed, _, _, _ := bed(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ran := make(chan result, 1)
+			go func() { ran <- bed.run(ctx, &target{name: "x", make: []string{tc.make}, timeout: time.Minute}, 0) }()
+			var pid int
+			require.Eventually(t, func() bool {
+				data, err := os.ReadFile(filepath.Join(bed.root, "pid"))
+				if err == nil {
+					pid, err = strconv.Atoi(strings.TrimSpace(string(data)))
+				}
+				return err == nil
+			}, time.Minute, time.Millisecond)
+			if tc.want == cutOff {
+				cancel()
+			}
+			require.Equal(t, tc.want, (<-ran).outcome)
+			require.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH)
 		})
 	}
 }

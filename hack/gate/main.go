@@ -38,6 +38,14 @@ const (
 )
 
 func main() {
+	if isReaper(os.Args) {
+		code, err := reap(os.Args[2:])
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "gate:", err)
+			code = exitFailed
+		}
+		os.Exit(code)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) //nolint:forbidigo // the process' own
 	defer stop()
 	context.AfterFunc(ctx, stop) // the second signal ends it at once

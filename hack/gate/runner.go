@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -21,6 +22,8 @@ const (
 	cannotRunCode = 3
 	// sayEvery is how often a line says what runs, where the output is no terminal.
 	sayEvery = 30 * time.Second
+	// reapDelay is how long it may take to kill what a target leaves.
+	reapDelay = 10 * time.Second
 	// keptLines are the last lines of a target that no test printed.
 	keptLines = 40
 )
@@ -56,7 +59,7 @@ func (r *runner) announce(target *target, number, of int) {
 }
 
 // run runs a target in a process group of its own. When its time is up, or ctx ends, the group gets SIGTERM, and after
-// the grace SIGKILL. seed is for one that is run with a seed; 0 draws it.
+// the grace make gets SIGKILL. What outlives make is killed. seed is for one that is run with a seed; 0 draws it.
 func (r *runner) run(ctx context.Context, target *target, seed int64) result {
 	done := result{target: target, started: time.Now(), log: filepath.Join(r.output, target.name+".log")}
 	if target.draws() {
@@ -105,7 +108,7 @@ func saysCannotRun(exit *exec.ExitError, lines []string) bool {
 	return exit.ExitCode() == cannotRunCode
 }
 
-// command runs make, and reads what it prints until its group has ended.
+// command runs make below a process that reaps what make leaves, and reads what they print until all have ended.
 func (r *runner) command(ctx context.Context, args []string, done *result) error {
 	if err := os.MkdirAll(r.output, 0o755); err != nil {
 		return fmt.Errorf("making the folder of logs: %w", err)
@@ -116,15 +119,22 @@ func (r *runner) command(ctx context.Context, args []string, done *result) error
 	}
 	defer log.Close() //nolint:errcheck // what it could say has been said by the writes
 	kept := &bestEffort{to: log}
-	command := exec.CommandContext(ctx, "make", append([]string{"--no-print-directory", "TEST_JSON=-json"}, args...)...)
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding the gate: %w", err)
+	}
+	command := exec.CommandContext(ctx, self, append([]string{reapArgument, r.grace.String(), "make", "--no-print-directory", "TEST_JSON=-json"}, args...)...)
 	command.Dir, command.Env = r.root, withoutMake(os.Environ())
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGTERM) }
-	command.WaitDelay = r.grace
+	// It gets SIGTERM, too, if this process is killed: Linux sends it when the thread ends that has started it.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+	command.WaitDelay = r.grace + reapDelay
 	reader, writer := io.Pipe()
 	command.Stdout, command.Stderr = writer, writer
 	if err := command.Start(); err != nil {
-		return fmt.Errorf("starting make: %w", err)
+		return fmt.Errorf("starting the gate to run make: %w", err)
 	}
 	read := make(chan struct{})
 	go func() {
@@ -132,7 +142,6 @@ func (r *runner) command(ctx context.Context, args []string, done *result) error
 		r.read(io.TeeReader(reader, kept), done)
 	}()
 	err = command.Wait()
-	_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL) // what has not ended with make
 	_ = writer.Close()
 	<-read
 	if kept.err != nil {
