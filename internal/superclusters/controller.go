@@ -70,6 +70,7 @@ type Controller struct {
 	mu         sync.Mutex
 	declared   map[types.NamespacedName]declared  // by Cluster, the last valid ones
 	podsListed map[types.NamespacedName]time.Time // when the pods of the virtual Node were listed last
+	retiring   map[string]types.NamespacedName    // by super cluster id, the Cluster whose virtual Node waits for namespaces
 }
 
 func (c *Controller) setDefaults() {
@@ -81,6 +82,7 @@ func (c *Controller) setDefaults() {
 	c.writer = writer{client: c.Client, reader: c.Reader, overcommitted: c.recordOvercommitted, drainOf: c.measures.drainOf}
 	c.warnings.recorder = c.Recorder
 	c.declared, c.podsListed = map[types.NamespacedName]declared{}, map[types.NamespacedName]time.Time{}
+	c.retiring, c.measures.emptied = map[string]types.NamespacedName{}, c.emptied
 }
 
 // SetupWithManager adds the controller to mgr, to whose cache tenants.Controller gives indexes. When mgr stops, all
@@ -234,6 +236,7 @@ func (c *Controller) retire(ctx context.Context, cluster types.NamespacedName, k
 		if nodes[i].Name == keep {
 			continue
 		}
+		c.waitForEmpty(nodes[i].Name, cluster)
 		gone, err := c.writer.retire(ctx, &nodes[i])
 		if apierrors.IsConflict(err) {
 			err, gone = nil, false
@@ -243,9 +246,32 @@ func (c *Controller) retire(ctx context.Context, cluster types.NamespacedName, k
 		}
 		if !gone {
 			result.RequeueAfter = retireRetryAfter
+			continue
 		}
+		c.waitForEmpty(nodes[i].Name, types.NamespacedName{})
 	}
 	return result, nil
+}
+
+// waitForEmpty has a Cluster reconciled once no namespace is placed in a super cluster; the zero name ends that.
+func (c *Controller) waitForEmpty(id string, cluster types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cluster == (types.NamespacedName{}) {
+		delete(c.retiring, id)
+		return
+	}
+	c.retiring[id] = cluster
+}
+
+// emptied is called when no namespace is placed in a super cluster any more.
+func (c *Controller) emptied(id string) {
+	c.mu.Lock()
+	cluster, waits := c.retiring[id]
+	c.mu.Unlock()
+	if waits {
+		c.supervisor.Changed(cluster)
+	}
 }
 
 // readDeclared returns what the operator says in the annotations of a Cluster, of an invalid one what was said last. Of

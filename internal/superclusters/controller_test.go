@@ -214,6 +214,32 @@ func TestReconcileADeletedCluster(t *testing.T) {
 	}
 }
 
+// TestTheLastNamespaceRetiresTheNode: what waits for it is not left to the next look.
+func TestTheLastNamespaceRetiresTheNode(t *testing.T) {
+	t.Parallel()
+	web, api := builders.Placement("vc", "web").Held("r1", 1, "cpu", "1").Obj(), builders.Placement("vc", "api").Held("r1", 1, "cpu", "1").Obj()
+	controller, _ := newController(t, interceptor.Funcs{}, web, api, nodeOf("r1", firstCluster))
+	var woken []types.NamespacedName
+	controller.supervisor.OnChange(func(name types.NamespacedName) { woken = append(woken, name) })
+	for _, np := range []*schedulerv1alpha1.NamespacePlacement{web, api} {
+		controller.measures.reserve(nil, np)
+	}
+	_, err := controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: firstCluster})
+	require.NoError(t, err)
+	for _, np := range []*schedulerv1alpha1.NamespacePlacement{web, api} {
+		require.Empty(t, woken)
+		require.NoError(t, controller.Client.Delete(t.Context(), np))
+		controller.measures.reserve(np, nil)
+	}
+	require.Equal(t, []types.NamespacedName{firstCluster}, woken)
+
+	result, err := controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: firstCluster})
+	require.NoError(t, err)
+	require.Zero(t, result.RequeueAfter)
+	controller.measures.reserve(web, nil)
+	require.Len(t, woken, 1, "nothing waits any more")
+}
+
 // TestReportRetiresOtherIDs: a Cluster that was given another id keeps the Node of that id alone.
 func TestReportRetiresOtherIDs(t *testing.T) {
 	t.Parallel()

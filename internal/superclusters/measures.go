@@ -38,6 +38,8 @@ type measures struct {
 	lacking   map[types.NamespacedName]bool                     // the NamespacePlacements of which something leaves, and waits for room
 	listeners []func(types.NamespacedName)
 	started   time.Time // when the process began to lead, zero before
+	// emptied is called with the id of a super cluster in which nothing is reserved any more, if it is not nil.
+	emptied func(id string)
 	// synced is closed once reserved holds all NamespacePlacements. nil: nobody feeds them.
 	synced chan struct{}
 }
@@ -164,6 +166,16 @@ func (m *measures) reserve(before, current *schedulerv1alpha1.NamespacePlacement
 			reserved[p.Cluster] = slice.Of(p.Reserved)
 		}
 	}
+	for _, id := range m.record(namespace, before, current, reserved) {
+		if m.emptied != nil {
+			m.emptied(id)
+		}
+	}
+}
+
+// record takes over what a NamespacePlacement reserves. It returns those of its super clusters in which nothing is
+// reserved any more.
+func (m *measures) record(namespace types.NamespacedName, before, current *schedulerv1alpha1.NamespacePlacement, reserved map[string]slice.Amounts) (empty []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.lacking, namespace)
@@ -177,7 +189,11 @@ func (m *measures) reserve(before, current *schedulerv1alpha1.NamespacePlacement
 	m.countSlices(current, 1)
 	for id, amounts := range reserved {
 		m.reserveLocked(id, namespace, amounts)
+		if len(m.reserved[id]) == 0 {
+			empty = append(empty, id)
+		}
 	}
+	return empty
 }
 
 // countSlices adds the slices of a NamespacePlacement, nil for none, as often as times says. The caller holds mu.
