@@ -14,6 +14,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
@@ -126,8 +127,8 @@ func TestNames(t *testing.T) {
 		p.attacker.create(t, pod)
 		p.attacker.told(t, pod, []string{tenancy.ReasonNodeNameNotSupported})
 		require.Nil(t, p.attacker.superPod(t.Context(), t, pod))
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
-		require.NoError(t, client.IgnoreNotFound(p.attacker.Status().Update(t.Context(), pod)))
+		scheduled := []byte(`{"status":{"conditions":[{"type":"PodScheduled","status":"True"}]}}`)
+		require.NoError(t, client.IgnoreNotFound(p.attacker.Status().Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, scheduled))))
 		p.attacker.runs(t, newPod(t, namespace, "after-bound", "")) // the syncer has seen the pod before it
 		require.Nil(t, p.attacker.superPod(t.Context(), t, pod))
 	}, func(t *testing.T) {

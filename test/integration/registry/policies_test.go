@@ -11,6 +11,7 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/test/await"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -45,23 +46,13 @@ func TestPolicyOfATenant(t *testing.T) {
 	gold.Spec.Scheduling.Weight = 3
 	require.NoError(t, shared.client.Create(t.Context(), gold))
 	holds("gold", 3, "")
-	gold.Spec.Scheduling.Weight = 4
-	require.NoError(t, shared.client.Update(t.Context(), gold))
+	await.Change(t, shared.client, gold, func(gold *tenancyv1alpha1.TenantPolicy) { gold.Spec.Scheduling.Weight = 4 })
 	holds("gold", 4, "")
 
 	silver := &tenancyv1alpha1.TenantPolicy{ObjectMeta: metav1.ObjectMeta{Name: "silver"}, Spec: *policy.Default().Spec().DeepCopy()}
 	silver.Spec.Scheduling.Weight = 2
 	require.NoError(t, shared.client.Create(t.Context(), silver))
-	eventually(t, func() string {
-		if err := shared.client.Get(t.Context(), client.ObjectKeyFromObject(vc), vc); err != nil {
-			return err.Error()
-		}
-		vc.Spec.PolicyName = "silver"
-		if err := shared.client.Update(t.Context(), vc); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
+	await.Change(t, shared.client, vc, func(vc *tenancyv1alpha1.VirtualCluster) { vc.Spec.PolicyName = "silver" })
 	holds("silver", 2, "")
 	require.NoError(t, shared.client.Delete(t.Context(), silver))
 	holds("default", 1, tenancyv1alpha1.ReasonPolicyNotFound)

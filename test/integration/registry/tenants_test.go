@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/test/await"
 	"github.com/superpool/superpool/test/builders"
 	"github.com/superpool/superpool/test/controlplane"
 )
@@ -191,16 +192,9 @@ func TestTenantKeyTaken(t *testing.T) {
 	createSecret(t, "second", "value", shared.other.KubeConfig)
 	second := createTenant(t, "second")
 	awaitReady(t, "second", tenancyv1alpha1.ReasonConnected)
-	eventually(t, func() string {
-		if err := shared.client.Get(t.Context(), client.ObjectKeyFromObject(second), second); err != nil {
-			return err.Error()
-		}
-		second.Status.ClusterNamespace = owner.Status.ClusterNamespace
-		if err := shared.client.Status().Update(t.Context(), second); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
+	await.Change(t, shared.client, second, func(vc *tenancyv1alpha1.VirtualCluster) {
+		vc.Status.ClusterNamespace = owner.Status.ClusterNamespace
+	}, "status")
 	awaitReady(t, "second", tenancyv1alpha1.ReasonKeyConflict)
 	awaitEvent(t, virtualClusterKind(), "second", tenancyv1alpha1.ReasonKeyConflict)
 	running, started := shared.engaged.of("owner")

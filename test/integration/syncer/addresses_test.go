@@ -32,7 +32,7 @@ func TestTwoSuperClusters(t *testing.T) {
 	tr := &traffic{whole: t, mine: mine, theirs: theirs}
 	start := func(id string) *running {
 		r := mine.startSyncerWith(t, tr.config(id), engaging([]*tenants.Tenant{mine.engaged(mine.tenantConfig), theirs.engaged(theirs.tenantConfig)}))
-		await(t, r.ready, "the tenants' caches are synced")
+		closes(t, r.ready, "the tenants' caches are synced")
 		return r
 	}
 	start("r1")

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/test/await"
 )
 
 // TestBudgets drains a node of a super cluster: of three pods the tenant's budget lets one go, and the next one once
@@ -58,14 +59,13 @@ func TestBudgets(t *testing.T) {
 	refused("web-0") // nothing is drained
 
 	// The other super cluster has the turn, and is out of service.
-	node := &corev1.Node{}
 	require.NoError(t, w.tenant.Patch(t.Context(), budget, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"tenancy.x-k8s.io/disrupted-in":"r2"}}}`))))
-	require.NoError(t, w.meta.Get(t.Context(), types.NamespacedName{Name: "r2"}, node))
-	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute})
-	require.NoError(t, w.meta.Update(t.Context(), node))
+	await.Change(t, w.meta, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r2"}}, func(node *corev1.Node) {
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute})
+	})
 	refused("web-0")
 
-	node = &corev1.Node{}
+	node := &corev1.Node{}
 	require.NoError(t, w.super.Get(t.Context(), types.NamespacedName{Name: "n1"}, node))
 	require.NoError(t, w.super.Patch(t.Context(), node, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`))))
 	appears(t, w.tenant, "web", "web", budget, func(budget *policyv1.PodDisruptionBudget) bool {

@@ -20,6 +20,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/test/await"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -70,15 +71,10 @@ func provision(t *testing.T, super client.Client, claim *corev1.PersistentVolume
 			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data/" + volume}},
 		},
 	})
-	eventually(t, func() error {
-		if err := super.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
-			return err
-		}
-		claim.Spec.VolumeName = volume
-		return super.Update(t.Context(), claim)
-	})
-	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, AccessModes: claim.Spec.AccessModes, Capacity: claim.Spec.Resources.Requests}
-	require.NoError(t, super.Status().Update(t.Context(), claim))
+	await.Change(t, super, claim, func(claim *corev1.PersistentVolumeClaim) { claim.Spec.VolumeName = volume })
+	await.Change(t, super, claim, func(claim *corev1.PersistentVolumeClaim) {
+		claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, AccessModes: claim.Spec.AccessModes, Capacity: claim.Spec.Resources.Requests}
+	}, "status")
 }
 
 func isBound(claim *corev1.PersistentVolumeClaim) bool {
@@ -136,22 +132,20 @@ func TestClaims(t *testing.T) {
 	require.Equal(t, []string{"r1"}, volume.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values)
 
 	// Another home than that of its volume changes nothing.
-	claim.Annotations[schedulerv1alpha1.AnnotationSuperCluster] = "r2"
-	require.NoError(t, w.tenant.Update(t.Context(), claim))
+	await.Change(t, w.tenant, claim, func(claim *corev1.PersistentVolumeClaim) {
+		claim.Annotations[schedulerv1alpha1.AnnotationSuperCluster] = "r2"
+	})
 
 	// It grows.
-	eventually(t, func() error {
-		if err := w.tenant.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
-			return err
-		}
+	await.Change(t, w.tenant, claim, func(claim *corev1.PersistentVolumeClaim) {
 		claim.Spec.Resources.Requests = builders.Resources("storage", "2Gi")
-		return w.tenant.Update(t.Context(), claim)
 	})
 	appears(t, w.super, w.superName("web"), "data", superClaim, func(claim *corev1.PersistentVolumeClaim) bool {
 		return claim.Spec.Resources.Requests.Storage().String() == "2Gi"
 	})
-	superClaim.Status.Capacity = builders.Resources("storage", "2Gi")
-	require.NoError(t, w.super.Status().Update(t.Context(), superClaim))
+	await.Change(t, w.super, superClaim, func(claim *corev1.PersistentVolumeClaim) {
+		claim.Status.Capacity = builders.Resources("storage", "2Gi")
+	}, "status")
 	appears(t, w.tenant, "web", "data", claim, func(claim *corev1.PersistentVolumeClaim) bool {
 		return claim.Status.Capacity.Storage().String() == "2Gi"
 	})
@@ -160,8 +154,7 @@ func TestClaims(t *testing.T) {
 	lacks(t, w.super2, w.superName("web"), "data", &corev1.PersistentVolumeClaim{})
 
 	// The tenant tampers with the volume.
-	volume.Labels["tenancy.x-k8s.io/superclusterid"] = "r2"
-	require.NoError(t, w.tenant.Update(t.Context(), volume))
+	await.Change(t, w.tenant, volume, func(volume *corev1.PersistentVolume) { volume.Labels["tenancy.x-k8s.io/superclusterid"] = "r2" })
 	appears(t, w.tenant, "", "r1.pvc-1", volume, func(volume *corev1.PersistentVolume) bool {
 		return volume.Labels["tenancy.x-k8s.io/superclusterid"] == "r1"
 	})
@@ -201,7 +194,7 @@ func TestClaimsOfWorkloads(t *testing.T) {
 		each.place(t, "web", "r1")
 	}
 	r := w.startSyncerWith(t, w.superConfig, engaging([]*tenants.Tenant{w.engaged(w.tenantConfig), other.engaged(other.tenantConfig)}))
-	await(t, r.ready, "the tenants' caches are synced")
+	closes(t, r.ready, "the tenants' caches are synced")
 	// The claims of others have volumes before the tenant has a claim.
 	create(t, other.tenant, newClaim("web", "data-db-0", "r1"))
 	theirs := appears(t, w.super, tenancy.SuperNamespace(other.key, "web"), "data-db-0", &corev1.PersistentVolumeClaim{}, nil)
@@ -368,7 +361,7 @@ func TestClaimsOfARestoredTenant(t *testing.T) {
 
 	seen := &sessions{}
 	r := w.startSyncerWith(t, w.superConfig, w.following(t, seen))
-	await(t, r.ready, "the tenant's caches are synced")
+	closes(t, r.ready, "the tenant's caches are synced")
 	later := w.place(t, "later", "r1")
 	create(t, w.tenant, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "later", Name: "config"}})
 	superClaims := map[string]*corev1.PersistentVolumeClaim{}
@@ -433,15 +426,11 @@ func TestStorageThatIsReserved(t *testing.T) {
 	holds("20Gi", false) // its quota does not name storage
 	name := func(storage string) {
 		t.Helper()
-		eventually(t, func() error {
-			if err := w.meta.Get(t.Context(), client.ObjectKeyFromObject(np), np); err != nil {
-				return err
-			}
+		await.Change(t, w.meta, np, func(np *schedulerv1alpha1.NamespacePlacement) {
 			np.Spec.Quota = builders.Resources("cpu", "1", "memory", "1Gi", "pods", "20")
 			if storage != "" {
 				np.Spec.Quota["storage"] = builders.Resources("storage", storage)["storage"]
 			}
-			return w.meta.Update(t.Context(), np)
 		})
 	}
 	name("10Gi")
@@ -457,12 +446,8 @@ func TestStorageThatIsReserved(t *testing.T) {
 	patrols(t, numbers)
 	lacks(t, w.super, w.superName("web"), "large", &corev1.PersistentVolumeClaim{})
 	appears(t, w.tenant, "web", "data", claim, isBound)
-	eventually(t, func() error {
-		if err := w.tenant.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
-			return err
-		}
+	await.Change(t, w.tenant, claim, func(claim *corev1.PersistentVolumeClaim) {
 		claim.Spec.Resources.Requests = builders.Resources("storage", "6Gi")
-		return w.tenant.Update(t.Context(), claim)
 	})
 	w.warned(t, "web", "data", "FailedUpdate")
 	name("")

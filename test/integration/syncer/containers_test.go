@@ -16,6 +16,7 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/await"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -119,15 +120,13 @@ func (w *world) testServices(t *testing.T) {
 
 		// What can only be made again is made again.
 		before := service.UID
-		service.Spec.Selector = map[string]string{"app": "of-others"}
-		require.NoError(t, super.Update(t.Context(), service))
+		await.Change(t, super, service, func(service *corev1.Service) { service.Spec.Selector = map[string]string{"app": "of-others"} })
 		appears(t, super, w.superName("shop"), "db", service, func(service *corev1.Service) bool {
 			return service.UID != before && hasAddress("10.0.128.5")(service)
 		})
 	}
 
-	slice.Endpoints = slice.Endpoints[:1]
-	require.NoError(t, w.tenant.Update(t.Context(), slice))
+	await.Change(t, w.tenant, slice, func(slice *discoveryv1.EndpointSlice) { slice.Endpoints = slice.Endpoints[:1] })
 	appears(t, w.super2, w.superName("shop"), "db-1", slice, func(slice *discoveryv1.EndpointSlice) bool { return len(slice.Endpoints) == 1 })
 	require.NoError(t, w.tenant.Delete(t.Context(), newSlice("shop", "db")))
 	vanishes(t, w.super2, w.superName("shop"), "db-1", slice)
@@ -271,16 +270,15 @@ func (w *world) testTokens(t *testing.T) {
 	require.False(t, w.review(t, secret.Data["token-0-1"]).Authenticated)
 
 	// A lost token, and one that is due, are asked for anew; the others stay.
-	for _, damage := range []func(){
-		func() { delete(secret.Data, "token-0-1") },
-		func() {
+	for _, damage := range []func(*corev1.Secret){
+		func(secret *corev1.Secret) { delete(secret.Data, "token-0-1") },
+		func(secret *corev1.Secret) {
 			secret.Annotations[issued] = `{"token-0-0":{"asked":3607,"lifetime":3607,"expires":"2999-01-01T00:00:00Z"},` +
 				`"token-0-1":{"audience":"vault","asked":600,"lifetime":600,"expires":"2001-01-01T00:00:00Z"}}`
 		},
 	} {
 		kept, renewed := secret.Data["token-0-0"], secret.Data["token-0-1"]
-		damage()
-		require.NoError(t, w.super.Update(t.Context(), secret))
+		await.Change(t, w.super, secret, damage)
 		appears(t, w.super, w.superName("web"), name, secret, func(secret *corev1.Secret) bool {
 			return len(secret.Data["token-0-1"]) > 0 && string(secret.Data["token-0-1"]) != string(renewed)
 		})
@@ -318,17 +316,19 @@ func (w *world) testEphemeralContainers(t *testing.T) {
 	create(t, w.tenant, pod)
 	superPod := w.run(t, "debugged", "n0")
 	appears(t, w.tenant, "web", "debugged", pod, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
-	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{
-		EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "busybox:1", TerminationMessagePolicy: corev1.TerminationMessageReadFile},
-		TargetContainerName:      "main",
-	}}
-	require.NoError(t, w.tenant.SubResource("ephemeralcontainers").Update(t.Context(), pod))
+	await.Change(t, w.tenant, pod, func(pod *corev1.Pod) {
+		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{
+			EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "busybox:1", TerminationMessagePolicy: corev1.TerminationMessageReadFile},
+			TargetContainerName:      "main",
+		}}
+	}, "ephemeralcontainers")
 	appears(t, w.super, w.superName("web"), "debugged", superPod, func(pod *corev1.Pod) bool { return len(pod.Spec.EphemeralContainers) == 1 })
 	container := superPod.Spec.EphemeralContainers[0]
 	require.Equal(t, "debug of main", container.Name+" of "+container.TargetContainerName)
 	require.Equal(t, "10.0.128.1", envOf(container.Env)["KUBERNETES_SERVICE_HOST"])
-	superPod.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{Name: "debug", Image: "busybox:1", ContainerID: "x://1"}}
-	require.NoError(t, w.super.Status().Update(t.Context(), superPod))
+	await.Change(t, w.super, superPod, func(pod *corev1.Pod) {
+		pod.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{Name: "debug", Image: "busybox:1", ContainerID: "x://1"}}
+	}, "status")
 	appears(t, w.tenant, "web", "debugged", pod, func(pod *corev1.Pod) bool { return len(pod.Status.EphemeralContainerStatuses) == 1 })
 	require.NoError(t, w.tenant.Delete(t.Context(), pod))
 	appears(t, w.super, w.superName("web"), "debugged", superPod, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
@@ -359,8 +359,7 @@ func (w *world) testEvents(t *testing.T) {
 	require.Equal(t, "Back-off in web/eventful", told.Message)
 	require.Equal(t, pod.UID, told.InvolvedObject.UID)
 	require.Equal(t, corev1.EventSource{Component: "kubelet", Host: "r1.n0"}, told.Source)
-	event.Count = 2
-	require.NoError(t, w.super.Update(t.Context(), event))
+	await.Change(t, w.super, event, func(event *corev1.Event) { event.Count = 2 })
 	appears(t, w.tenant, "web", "eventful.1.r1", told, func(event *corev1.Event) bool { return event.Count == 2 })
 	for _, name := range []string{"eventful.0.r1", "eventful.2.r1", "eventful.3.r1"} {
 		require.True(t, apierrors.IsNotFound(w.tenant.Get(t.Context(), types.NamespacedName{Namespace: "web", Name: name}, told)), name)
@@ -387,17 +386,20 @@ func (w *world) testLikeAKubelet(t *testing.T) {
 	appears(t, w.tenant, "web", pod.Name, pod, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
 
 	// The policy forbids a privileged container, and the super cluster takes other resources.
-	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
-		Name: "debug", Image: "busybox:1", TerminationMessagePolicy: corev1.TerminationMessageReadFile, SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)},
-	}}}
-	require.NoError(t, w.tenant.SubResource("ephemeralcontainers").Update(t.Context(), pod))
+	await.Change(t, w.tenant, pod, func(pod *corev1.Pod) {
+		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+			Name: "debug", Image: "busybox:1", TerminationMessagePolicy: corev1.TerminationMessageReadFile, SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)},
+		}}}
+	}, "ephemeralcontainers")
 	w.warned(t, "web", pod.Name, "PolicyForbids")
-	appears(t, w.tenant, "web", pod.Name, pod, nil)
-	pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Limits: builders.Resources("cpu", "200m", "memory", "100Mi"), Requests: builders.Resources("cpu", "200m", "memory", "100Mi")}
-	require.NoError(t, w.tenant.SubResource("resize").Update(t.Context(), pod))
+	await.Change(t, w.tenant, pod, func(pod *corev1.Pod) {
+		larger := builders.Resources("cpu", "200m", "memory", "100Mi")
+		pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Limits: larger, Requests: larger}
+	}, "resize")
 	appears(t, w.super, superPod.Namespace, pod.Name, superPod, func(pod *corev1.Pod) bool { return pod.Spec.Containers[0].Resources.Requests.Cpu().String() == "200m" })
-	superPod.Status.PodIP, superPod.Status.PodIPs = "10.1.2.4", []corev1.PodIP{{IP: "10.1.2.4"}}
-	require.NoError(t, w.super.Status().Update(t.Context(), superPod))
+	await.Change(t, w.super, superPod, func(pod *corev1.Pod) {
+		pod.Status.PodIP, pod.Status.PodIPs = "10.1.2.4", []corev1.PodIP{{IP: "10.1.2.4"}}
+	}, "status")
 	appears(t, w.tenant, "web", pod.Name, pod, func(pod *corev1.Pod) bool { return pod.Status.PodIP == "10.1.2.4" })
 
 	// Its node is drained, and its last status is missed.
@@ -409,7 +411,6 @@ func (w *world) testLikeAKubelet(t *testing.T) {
 	appears(t, w.tenant, "web", pod.Name, pod, func(pod *corev1.Pod) bool {
 		return pod.Status.Phase == corev1.PodFailed && *pod.DeletionGracePeriodSeconds == 0
 	})
-	pod.Finalizers = nil
-	require.NoError(t, w.tenant.Update(t.Context(), pod))
+	await.Change(t, w.tenant, pod, func(pod *corev1.Pod) { pod.Finalizers = nil })
 	vanishes(t, w.tenant, "web", pod.Name, pod)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/test/await"
 	"github.com/superpool/superpool/test/controlplane"
 )
 
@@ -62,13 +63,7 @@ func acts(t *testing.T, super client.Client, object *unstructured.Unstructured, 
 	t.Helper()
 	parsed := map[string]any{}
 	require.NoError(t, yaml.Unmarshal([]byte(status), &parsed))
-	eventually(t, func() error {
-		if err := super.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-			return err
-		}
-		object.Object["status"] = parsed
-		return super.Status().Update(t.Context(), object)
-	})
+	await.Change(t, super, object, func(object *unstructured.Unstructured) { object.Object["status"] = parsed }, "status")
 }
 
 // gatewayHas returns whether the first address in the status of a Gateway is this.
@@ -117,7 +112,7 @@ func TestGatewayAPI(t *testing.T) {
 	served := []*tenants.Tenant{w.engaged(w.tenantConfig)}
 	both := []*running{w.startSyncerWith(t, w.superConfig, engaging(served)), w.startSyncerWith(t, w.super2Config, engaging(served))}
 	for _, r := range both {
-		await(t, r.ready, "the tenant's caches are synced")
+		closes(t, r.ready, "the tenant's caches are synced")
 	}
 	for _, name := range []string{"gateways", "httproutes", "gatewayclasses"} {
 		w.says(t, name, "True", "True", "Ready", "2 of 2 super clusters follow it")

@@ -22,6 +22,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer"
+	"github.com/superpool/superpool/test/await"
 )
 
 // TestLost loses super cluster r1 in different ways, and gets it back. The periods are tenths of the real ones.
@@ -33,14 +34,14 @@ func TestLost(t *testing.T) {
 	t.Run("its API server stops", func(t *testing.T) {
 		r := w.startSyncer(t, w.superConfig, w.tenantConfig)
 		defer r.stop()
-		await(t, r.ready, "the caches are synced")
+		closes(t, r.ready, "the caches are synced")
 		w.testLost(t, "stopped", r.numbers, w.r1.StopAPIServer, func() { w.startR1(t) })
 	})
 	t.Run("the link to it hangs", func(t *testing.T) {
 		to := newLink(t, w.superConfig)
 		r := w.startSyncer(t, to.config, w.tenantConfig)
 		defer r.stop()
-		await(t, r.ready, "the caches are synced")
+		closes(t, r.ready, "the caches are synced")
 		heal := sync.OnceFunc(to.gate.Unlock)
 		hang := func() {
 			to.gate.Lock()
@@ -51,7 +52,7 @@ func TestLost(t *testing.T) {
 	t.Run("its API server stops, and the syncer is started again meanwhile", func(t *testing.T) {
 		r := w.startSyncer(t, w.superConfig, w.tenantConfig)
 		defer r.stop()
-		await(t, r.ready, "the caches are synced")
+		closes(t, r.ready, "the caches are synced")
 		w.testLost(t, "restarted", nil, func() {
 			w.r1.StopAPIServer()
 			r.stop()
@@ -60,7 +61,7 @@ func TestLost(t *testing.T) {
 		}, func() {
 			w.startR1(t)
 			again := w.startSyncer(t, w.superConfig, w.tenantConfig)
-			await(t, again.ready, "the caches are synced")
+			closes(t, again.ready, "the caches are synced")
 		})
 	})
 }
@@ -173,12 +174,11 @@ var outOfService = corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodes
 // leave plays the tenant's controllers and vc-scheduler, when a Node of the tenant is not heard of.
 func (w *world) leave(t *testing.T, namespace, tenantNode string) {
 	t.Helper()
-	node := &corev1.Node{}
-	require.NoError(t, w.tenant.Get(t.Context(), types.NamespacedName{Name: tenantNode}, node))
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown"}}
-	require.NoError(t, w.tenant.Status().Update(t.Context(), node))
-	node.Spec.Taints = append(node.Spec.Taints, outOfService)
-	require.NoError(t, w.tenant.Update(t.Context(), node))
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: tenantNode}}
+	await.Change(t, w.tenant, node, func(node *corev1.Node) {
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown"}}
+	}, "status")
+	await.Change(t, w.tenant, node, func(node *corev1.Node) { node.Spec.Taints = append(node.Spec.Taints, outOfService) })
 	for _, name := range []string{"runs", "evicted", "forced", "web-0"} {
 		w.setStatus(t, w.tenant, namespace, name, func(pod *corev1.Pod) {
 			_, ready := podutil.GetPodCondition(&pod.Status, corev1.PodReady)
@@ -226,14 +226,7 @@ func (w *world) silent(t *testing.T, numbers *prometheus.Registry, tenantNode st
 // setStatus changes the status of a pod.
 func (w *world) setStatus(t *testing.T, c client.Client, namespace, name string, change func(pod *corev1.Pod)) {
 	t.Helper()
-	eventually(t, func() error {
-		pod := &corev1.Pod{}
-		if err := c.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, pod); err != nil {
-			return err
-		}
-		change(pod)
-		return c.Status().Update(t.Context(), pod)
-	})
+	await.Change(t, c, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, change, "status")
 }
 
 // renewTime returns what the Lease of a Node of the tenant says.

@@ -13,6 +13,7 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/virtualclusters"
+	"github.com/superpool/superpool/test/await"
 )
 
 // TestMissingVirtualCluster: what a tenant has in a super cluster runs on while the meta cluster lacks its
@@ -24,12 +25,12 @@ func TestMissingVirtualCluster(t *testing.T) {
 	serves := w.following(t, &sessions{})
 	placement := w.place(t, "web", "r1")
 	vc := &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: w.vcName}}
-	require.NoError(t, w.meta.Get(t.Context(), client.ObjectKeyFromObject(vc), vc))
-	controllerutil.AddFinalizer(vc, virtualclusters.Finalizer) // plays vc-scheduler
-	require.NoError(t, w.meta.Update(t.Context(), vc))
+	await.Change(t, w.meta, vc, func(vc *tenancyv1alpha1.VirtualCluster) {
+		controllerutil.AddFinalizer(vc, virtualclusters.Finalizer) // plays vc-scheduler
+	})
 
 	r := w.startSyncerWith(t, w.superConfig, serves)
-	await(t, r.ready, "the tenant's caches are synced")
+	closes(t, r.ready, "the tenant's caches are synced")
 	create(t, w.tenant, newPod("web", "runs"))
 	superPod := w.runIn(t, "web", "runs", "n1")
 	appears(t, w.tenant, "web", "runs", &corev1.Pod{}, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
@@ -42,7 +43,7 @@ func TestMissingVirtualCluster(t *testing.T) {
 	require.NoError(t, w.metaPlane.Backup(t.Context(), newer))
 
 	r = w.startSyncerWith(t, w.superConfig, serves)
-	await(t, r.ready, "the tenant's caches are synced")
+	closes(t, r.ready, "the tenant's caches are synced")
 	stay := func() {
 		t.Helper()
 		patrols(t, r.numbers)
@@ -53,9 +54,7 @@ func TestMissingVirtualCluster(t *testing.T) {
 			require.Nil(t, object.GetDeletionTimestamp(), "%T", object)
 		}
 	}
-	require.NoError(t, w.meta.Get(t.Context(), client.ObjectKeyFromObject(vc), vc))
-	vc.Finalizers = nil // as one that was never there
-	require.NoError(t, w.meta.Update(t.Context(), vc))
+	await.Change(t, w.meta, vc, func(vc *tenancyv1alpha1.VirtualCluster) { vc.Finalizers = nil }) // as one that was never there
 	require.NoError(t, w.meta.Delete(t.Context(), vc))
 	w.toldOperator(t, "r1", "VirtualClusterMissing")
 	stay()
@@ -68,7 +67,7 @@ func TestMissingVirtualCluster(t *testing.T) {
 
 	require.NoError(t, w.metaPlane.Restore(t.Context(), newer))
 	r = w.startSyncerWith(t, w.superConfig, serves)
-	await(t, r.ready, "the tenant's caches are synced")
+	closes(t, r.ready, "the tenant's caches are synced")
 	stay()
 	require.NoError(t, w.meta.Delete(t.Context(), vc))
 	require.NoError(t, w.meta.Delete(t.Context(), placement)) // as vc-scheduler does

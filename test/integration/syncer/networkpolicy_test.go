@@ -18,14 +18,16 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/await"
 )
 
 // testNetworkPolicies lets a tenant write policies, and tries what others may do to ours.
 func (w *world) testNetworkPolicies(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "of-the-pool"}, Spec: corev1.NodeSpec{PodCIDR: "10.214.1.0/24", PodCIDRs: []string{"10.214.1.0/24"}}}
 	create(t, w.super, node)
-	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.213.0.11"}}
-	require.NoError(t, w.super.Status().Update(t.Context(), node))
+	await.Change(t, w.super, node, func(node *corev1.Node) {
+		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.213.0.11"}}
+	}, "status")
 	w.place(t, "guarded", "r1")
 	w.place(t, "elsewhere-only", "r2")
 	ofTenant := map[string]string{tenancyv1alpha1.LabelCluster: w.key}
@@ -122,12 +124,12 @@ func (w *world) testNetworkPolicies(t *testing.T) {
 	are("front", floor, egress, ingress)
 
 	// What others change is put back, and what the tenant deletes goes.
-	superPolicy.Spec.Ingress[0].From = nil
-	require.NoError(t, w.super.Update(t.Context(), superPolicy))
+	await.Change(t, w.super, superPolicy, func(policy *networkingv1.NetworkPolicy) { policy.Spec.Ingress[0].From = nil })
 	appears(t, w.super, w.superName("guarded"), "front", superPolicy, is)
 	appears(t, w.super, w.superName("guarded"), floor, ours, nil)
-	ours.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{}}
-	require.NoError(t, w.super.Update(t.Context(), ours))
+	await.Change(t, w.super, ours, func(policy *networkingv1.NetworkPolicy) {
+		policy.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{}}
+	})
 	appears(t, w.super, w.superName("guarded"), floor, ours, func(policy *networkingv1.NetworkPolicy) bool { return policy.Spec.Egress == nil })
 	require.NoError(t, w.super.Delete(t.Context(), ours))
 	are("front", floor, egress, ingress)

@@ -20,6 +20,7 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/test/await"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -44,7 +45,7 @@ func TestTenantNodes(t *testing.T) {
 		if super == w.super2 {
 			config = w.super2Config
 		}
-		await(t, w.startSyncerWith(t, config, engaging(served)).ready, "the tenants' caches are synced")
+		closes(t, w.startSyncerWith(t, config, engaging(served)).ready, "the tenants' caches are synced")
 	}
 
 	t.Run("all nodes that its pods may go to", func(t *testing.T) {
@@ -129,18 +130,12 @@ func (w *world) testHostileNode(t *testing.T) {
 	super, node := &corev1.Node{}, &corev1.Node{}
 	require.NoError(t, w.super.Get(t.Context(), client.ObjectKey{Name: "n2"}, super))
 	appears(t, w.tenant, "", "r1.n2", node, nil)
-	eventually(t, func() error {
-		require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKey{Name: "r1.n2"}, node))
+	await.Change(t, w.tenant, node, func(node *corev1.Node) {
 		node.Spec.Unschedulable = false
 		node.Labels[corev1.LabelTopologyZone], node.Labels[corev1.LabelHostname], node.Labels["mine"] = "z9", "host-n1", "1"
 		node.Annotations["tenancy.x-k8s.io/from-super-node"] = `{"labels":["owner"]}`
-		return w.tenant.Update(t.Context(), node)
 	})
-	eventually(t, func() error {
-		require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKey{Name: "r1.n2"}, node))
-		node.Status.Allocatable = builders.Resources("cpu", "1000")
-		return w.tenant.Status().Update(t.Context(), node)
-	})
+	await.Change(t, w.tenant, node, func(node *corev1.Node) { node.Status.Allocatable = builders.Resources("cpu", "1000") }, "status")
 	appears(t, w.tenant, "", "r1.n2", node, func(node *corev1.Node) bool {
 		return node.Spec.Unschedulable && node.Labels[corev1.LabelTopologyZone] == "z1" && node.Labels[corev1.LabelHostname] == "r1.n2" &&
 			node.Labels["mine"] == "1" && node.Status.Allocatable.Cpu().String() == "1"
@@ -158,8 +153,9 @@ func (w *world) testPinned(t *testing.T) {
 	superPod := appears(t, w.super, w.superName("web"), "pinned", &corev1.Pod{}, nil)
 	require.Empty(t, superPod.Spec.NodeName, "the super cluster's scheduler decides")
 	require.Empty(t, cmp.Diff(onlyNode("n1"), superPod.Spec.Affinity.NodeAffinity))
-	superPod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available: 3 Insufficient cpu."}}
-	require.NoError(t, w.super.Status().Update(t.Context(), superPod))
+	await.Change(t, w.super, superPod, func(pod *corev1.Pod) {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available: 3 Insufficient cpu."}}
+	}, "status")
 	appears(t, w.tenant, "web", "pinned", pod, func(pod *corev1.Pod) bool {
 		_, scheduled := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
 		return scheduled != nil && scheduled.Message == "super cluster r1: no node takes the pod now: too little cpu is free"
@@ -216,11 +212,8 @@ func (w *world) testDaemonPod(t *testing.T) {
 }
 
 func (w *world) testLabelled(t *testing.T) {
-	eventually(t, func() error {
-		node := &corev1.Node{}
-		require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKey{Name: "r1.n1"}, node))
+	await.Change(t, w.tenant, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1.n1"}}, func(node *corev1.Node) {
 		node.Labels["kubernetes.io/e2e"] = "42"
-		return w.tenant.Update(t.Context(), node)
 	})
 	pod := newPod("web", "labelled")
 	pod.Spec.NodeSelector = map[string]string{"kubernetes.io/e2e": "42"}
@@ -250,12 +243,7 @@ func (w *world) testLabelled(t *testing.T) {
 
 func (w *world) testCordon(t *testing.T) {
 	cordon := func(c client.Client, name string, cordoned bool) {
-		eventually(t, func() error {
-			node := &corev1.Node{}
-			require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: name}, node))
-			node.Spec.Unschedulable = cordoned
-			return c.Update(t.Context(), node)
-		})
+		await.Change(t, c, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, func(node *corev1.Node) { node.Spec.Unschedulable = cordoned })
 	}
 	shows := func(name string, cordoned bool) {
 		appears(t, w.tenant, "", name, &corev1.Node{}, func(node *corev1.Node) bool { return node.Spec.Unschedulable == cordoned })

@@ -24,6 +24,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/offer"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/test/await"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -197,8 +198,8 @@ func TestOffers(t *testing.T) {
 	other.place(t, "web", "r1", "r2")
 	served := []*tenants.Tenant{w.engaged(w.tenantConfig), other.engaged(other.tenantConfig)}
 	r1, r2 := w.startSyncerWith(t, w.superConfig, engaging(served)), w.startSyncerWith(t, w.super2Config, engaging(served))
-	await(t, r1.ready, "the tenants' caches are synced")
-	await(t, r2.ready, "the tenants' caches are synced")
+	closes(t, r1.ready, "the tenants' caches are synced")
+	closes(t, r2.ready, "the tenants' caches are synced")
 
 	for _, tc := range offerCases() {
 		t.Run(tc.kind, func(t *testing.T) {
@@ -231,13 +232,7 @@ func (w *world) has(t *testing.T, tc *offerCase, name, variant string, by ...str
 // change updates an object of a control plane.
 func change(t *testing.T, c client.Client, object client.Object, change func(client.Object)) {
 	t.Helper()
-	eventually(t, func() error {
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-			return err
-		}
-		change(object)
-		return c.Update(t.Context(), object)
-	})
+	await.Change(t, c, object, change)
 }
 
 // tenantHas returns the names of the objects of a kind that the tenant has, of those that the test makes.

@@ -14,6 +14,7 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/await"
 )
 
 // testMetadata lets a tenant write labels and annotations that policies and controllers of super clusters trust.
@@ -24,14 +25,14 @@ func (w *world) testMetadata(t *testing.T) {
 		"openshift.io/node-selector": "x",
 	}
 	namespace := w.place(t, "thief", "r1").Name
-	live := &corev1.Namespace{}
-	require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKey{Name: namespace}, live))
-	live.Annotations = trusted
-	for key, value := range trusted {
-		live.Labels[key] = value
-	}
-	live.Labels["team"], live.Labels["istio-injection"] = "infra", "disabled"
-	require.NoError(t, w.tenant.Update(t.Context(), live))
+	live := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	await.Change(t, w.tenant, live, func(live *corev1.Namespace) {
+		live.Annotations = trusted
+		for key, value := range trusted {
+			live.Labels[key] = value
+		}
+		live.Labels["team"], live.Labels["istio-injection"] = "infra", "disabled"
+	})
 	pod := newPod(namespace, "trusted")
 	pod.Annotations = trusted
 	pod.Labels["app.kubernetes.io/name"], pod.Labels["team"] = "web", "infra"

@@ -20,6 +20,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer"
+	"github.com/superpool/superpool/test/await"
 )
 
 // TestProof lets what a syncer asks say that something is gone, and be wrong.
@@ -118,8 +119,9 @@ func (w *world) testLostPlacement(t *testing.T) {
 	}{{namespace: "lost"}, {namespace: "held", finalizer: true}} {
 		placement := w.runs(t, tc.namespace)
 		if tc.finalizer {
-			placement.Finalizers = []string{schedulerv1alpha1.FinalizerUsage}
-			require.NoError(t, w.meta.Update(t.Context(), placement))
+			await.Change(t, w.meta, placement, func(np *schedulerv1alpha1.NamespacePlacement) {
+				np.Finalizers = []string{schedulerv1alpha1.FinalizerUsage}
+			})
 		}
 		require.NoError(t, w.meta.Delete(t.Context(), placement))
 		patrols(t, numbers)
@@ -127,9 +129,7 @@ func (w *world) testLostPlacement(t *testing.T) {
 
 		// It is made again, first without a status.
 		if tc.finalizer {
-			require.NoError(t, w.meta.Get(t.Context(), client.ObjectKeyFromObject(placement), placement))
-			placement.Finalizers = nil
-			require.NoError(t, w.meta.Update(t.Context(), placement))
+			await.Change(t, w.meta, placement, func(np *schedulerv1alpha1.NamespacePlacement) { np.Finalizers = nil })
 		}
 		again := &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Namespace: w.key, Name: tc.namespace}, Spec: placement.Spec}
 		create(t, w.meta, again)
@@ -189,9 +189,9 @@ func (w *world) testOtherSuperCluster(t *testing.T) {
 	r := w.startSyncer(t, at.config(), w.tenantConfig)
 	defer r.stop()
 	w.stillRuns(t, "swapped")
-	await(t, r.ready, "the caches are synced")
+	closes(t, r.ready, "the caches are synced")
 	at.lead(t, w.super2Config)
-	await(t, r.ended, "the syncer ends")
+	closes(t, r.ended, "the syncer ends")
 	require.ErrorIs(t, r.err, proof.ErrOther)
 	w.stillRuns(t, "swapped")
 }
@@ -233,17 +233,14 @@ func (w *world) testSecondSuperCluster(t *testing.T) {
 
 	// One that was started all the same ends, and touches nothing.
 	r := w.startSyncer(t, w.super2Config, w.tenantConfig)
-	await(t, r.ended, "the second syncer ends")
+	closes(t, r.ended, "the second syncer ends")
 	require.ErrorIs(t, r.err, syncer.ErrRefused)
 	r.stop()
 	w.stillRuns(t, "first")
 
 	// Nobody works on a super cluster that the meta cluster does not record yet.
-	node := &corev1.Node{}
-	require.NoError(t, w.meta.Get(t.Context(), types.NamespacedName{Name: "r1"}, node))
-	before := node.Annotations
-	node.Annotations = nil
-	require.NoError(t, w.meta.Update(t.Context(), node))
+	node, before := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1"}}, map[string]string{}
+	await.Change(t, w.meta, node, func(node *corev1.Node) { before, node.Annotations = node.Annotations, nil })
 	r = w.startSyncer(t, w.super2Config, w.tenantConfig)
 	require.Never(t, func() bool {
 		select {
@@ -254,9 +251,8 @@ func (w *world) testSecondSuperCluster(t *testing.T) {
 		}
 	}, 3*time.Second, 100*time.Millisecond, "it waits")
 	w.stillRuns(t, "first")
-	node.Annotations = before
-	require.NoError(t, w.meta.Update(t.Context(), node))
-	await(t, r.ended, "the second syncer ends")
+	await.Change(t, w.meta, node, func(node *corev1.Node) { node.Annotations = before })
+	closes(t, r.ended, "the second syncer ends")
 	require.ErrorIs(t, r.err, syncer.ErrRefused)
 	w.stillRuns(t, "first")
 }

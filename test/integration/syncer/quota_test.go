@@ -1,15 +1,14 @@
 package syncer_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/superpool/superpool/test/await"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -22,8 +21,7 @@ func TestNothingIsFree(t *testing.T) {
 	for _, node := range []*corev1.Node{builders.Node("n1", "cpu", "8", "memory", "64Gi", "pods", "110", "nvidia.com/gpu", "8").Obj()} {
 		status := node.Status
 		create(t, w.super, node)
-		node.Status = status
-		require.NoError(t, w.super.Status().Update(t.Context(), node))
+		await.Change(t, w.super, node, func(node *corev1.Node) { node.Status = status }, "status")
 	}
 	// What vc-scheduler makes of the quota: see slice.Complete.
 	w.placeWith(t, "thief", []string{"cpu", "100m", "memory", "214748364", "pods", "1"}, "r1")
@@ -83,20 +81,11 @@ func (w *world) playQuotaController(t *testing.T, namespace string) {
 	var quotas corev1.ResourceQuotaList
 	require.NoError(t, w.super.List(t.Context(), &quotas, client.InNamespace(namespace)))
 	for i := range quotas.Items {
-		name := types.NamespacedName{Namespace: namespace, Name: quotas.Items[i].Name}
-		eventually(t, func() error {
-			quota := &corev1.ResourceQuota{}
-			if err := w.super.Get(t.Context(), name, quota); err != nil {
-				return err
-			}
+		await.Change(t, w.super, &quotas.Items[i], func(quota *corev1.ResourceQuota) {
 			quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard.DeepCopy(), Used: corev1.ResourceList{}}
 			for name := range quota.Spec.Hard {
 				quota.Status.Used[name] = resource.Quantity{}
 			}
-			if err := w.super.Status().Update(t.Context(), quota); err != nil {
-				return fmt.Errorf("writing the status of the quota: %w", err)
-			}
-			return nil
-		})
+		}, "status")
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/test/await"
 )
 
 // TestRestored restores the control plane of a tenant from a backup while a syncer works on it.
@@ -35,7 +36,7 @@ func TestRestored(t *testing.T) {
 
 	seen := &sessions{}
 	r := w.startSyncerWith(t, w.superConfig, w.following(t, seen))
-	await(t, r.ready, "the tenant's caches are synced")
+	closes(t, r.ready, "the tenant's caches are synced")
 	appears(t, w.super, w.superName("web"), "before", &corev1.Pod{}, nil)
 	appears(t, w.super, w.superName("web"), "lost", &corev1.Pod{}, nil)
 	require.Equal(t, 1, seen.count())
@@ -87,10 +88,10 @@ func (w *world) following(t *testing.T, seen *sessions) func(ctrl.Manager, *sync
 	create(t, w.meta, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: w.vcName}, Data: map[string][]byte{
 		tenancyv1alpha1.DefaultKubeconfigKey: w.controlPlane.KubeConfig,
 	}})
-	vc := &tenancyv1alpha1.VirtualCluster{}
-	require.NoError(t, w.meta.Get(t.Context(), types.NamespacedName{Namespace: "acme", Name: w.vcName}, vc))
-	vc.Status.ClusterNamespace, vc.Status.ControlPlaneUID = w.key, w.tenantUID
-	require.NoError(t, w.meta.Status().Update(t.Context(), vc))
+	vc := &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: w.vcName}}
+	await.Change(t, w.meta, vc, func(vc *tenancyv1alpha1.VirtualCluster) {
+		vc.Status.ClusterNamespace, vc.Status.ControlPlaneUID = w.key, w.tenantUID
+	}, "status")
 	return func(mgr ctrl.Manager, made *syncer.Syncer, ready func()) func(context.Context) error {
 		controller := &tenants.Controller{
 			Client: mgr.GetClient(), Reader: w.meta, Lifecycle: seen, HealthPeriod: time.Second,

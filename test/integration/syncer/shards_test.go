@@ -24,6 +24,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/shards"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/await"
 	"github.com/superpool/superpool/test/controlplane"
 )
 
@@ -143,8 +144,9 @@ func (s *sharing) join(t *testing.T, shard int, controlPlane *controlplane.Contr
 		tenancyv1alpha1.AnnotationRootNamespace: "true", tenancyv1alpha1.AnnotationVirtualClusterNamespace: "acme", tenancyv1alpha1.AnnotationVirtualClusterName: name,
 		tenancyv1alpha1.AnnotationVirtualClusterUID: string(vc.UID),
 	}}})
-	vc.Status.ClusterNamespace, vc.Status.ControlPlaneUID = key, uidOf(t, tenant)
-	require.NoError(t, s.meta.Status().Update(t.Context(), vc))
+	await.Change(t, s.meta, vc, func(vc *tenancyv1alpha1.VirtualCluster) {
+		vc.Status.ClusterNamespace, vc.Status.ControlPlaneUID = key, uidOf(t, tenant)
+	}, "status")
 	w := &world{meta: s.meta, tenant: tenant, super: s.super, key: key}
 	w.place(t, name, "r1")
 	s.worlds = append(s.worlds, w)

@@ -19,6 +19,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/manifests/policies"
+	"github.com/superpool/superpool/test/await"
 	"github.com/superpool/superpool/test/builders"
 	"github.com/superpool/superpool/test/controlplane"
 )
@@ -129,10 +130,10 @@ func (w *world) runSuper(t *testing.T, namespace, name, node string) *corev1.Pod
 	pod := appears(t, w.super, tenancy.SuperNamespace(w.key, namespace), name, &corev1.Pod{}, nil)
 	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}
 	require.NoError(t, w.super.SubResource("binding").Create(t.Context(), pod, binding))
-	require.NoError(t, w.super.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
-	pod.Status.Phase = corev1.PodRunning
-	pod.Status.PodIP, pod.Status.PodIPs = "10.1.2.3", []corev1.PodIP{{IP: "10.1.2.3"}}
-	require.NoError(t, w.super.Status().Update(t.Context(), pod))
+	await.Change(t, w.super, pod, func(pod *corev1.Pod) {
+		pod.Status.Phase = corev1.PodRunning
+		pod.Status.PodIP, pod.Status.PodIPs = "10.1.2.3", []corev1.PodIP{{IP: "10.1.2.3"}}
+	}, "status")
 	return pod
 }
 

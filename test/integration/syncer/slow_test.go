@@ -86,7 +86,7 @@ func TestThirdTenant(t *testing.T) {
 
 	create(t, w.super, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
 	r := w.startSyncerWith(t, w.superConfig, engaging(served))
-	await(t, r.ready, "the tenants' caches are synced")
+	closes(t, r.ready, "the tenants' caches are synced")
 	w.playKubelet(t)
 	for _, each := range all {
 		each.comes(t, "first") // which makes the tenant's Node

@@ -18,6 +18,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/test/await"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -77,13 +78,7 @@ func anySnapshot() *unstructured.Unstructured { return snapshotOf("", "", "") }
 // takes plays the snapshot controller of a super cluster, which writes the status of a snapshot.
 func takes(t *testing.T, super client.Client, snapshot *unstructured.Unstructured, status map[string]any) {
 	t.Helper()
-	eventually(t, func() error {
-		if err := super.Get(t.Context(), client.ObjectKeyFromObject(snapshot), snapshot); err != nil {
-			return err
-		}
-		snapshot.Object["status"] = status
-		return super.Status().Update(t.Context(), snapshot)
-	})
+	await.Change(t, super, snapshot, func(snapshot *unstructured.Unstructured) { snapshot.Object["status"] = status }, "status")
 }
 
 func hasStatus(field string, want any) func(*unstructured.Unstructured) bool {
@@ -115,8 +110,8 @@ func TestSnapshots(t *testing.T) {
 	}
 	served := []*tenants.Tenant{w.engaged(w.tenantConfig), other.engaged(other.tenantConfig)}
 	r1, r2 := w.startSyncerWith(t, w.superConfig, engaging(served)), w.startSyncerWith(t, w.super2Config, engaging(served))
-	await(t, r1.ready, "the tenants' caches are synced")
-	await(t, r2.ready, "the tenants' caches are synced")
+	closes(t, r1.ready, "the tenants' caches are synced")
+	closes(t, r2.ready, "the tenants' caches are synced")
 	// The definitions come while syncers run.
 	for _, c := range []client.Client{w.super, w.super2, w.tenant, other.tenant} {
 		serveSnapshots(t, c, "VolumeSnapshot", "volumesnapshots", "Namespaced")
@@ -211,13 +206,12 @@ func TestSnapshots(t *testing.T) {
 		r1.stop()
 		require.NoError(t, w.tenant.Delete(t.Context(), snapshotOf("web", "s", "")))
 		// The tenant lacks late, as after a restore of its control plane, and nobody has seen that being deleted.
-		late.SetFinalizers(nil)
-		require.NoError(t, w.tenant.Update(t.Context(), late))
+		await.Change(t, w.tenant, late, func(late *unstructured.Unstructured) { late.SetFinalizers(nil) })
 		require.NoError(t, w.tenant.Delete(t.Context(), late))
 		again := w.startSyncerWith(t, w.superConfig, engaging(served))
 		vanishes(t, w.super, w.superName("web"), "s", anySnapshot())
 		vanishes(t, w.tenant, "web", "s", anySnapshot())
-		await(t, again.ready, "the tenants' caches are synced")
+		closes(t, again.ready, "the tenants' caches are synced")
 		kept := appears(t, w.super, w.superName("web"), "late", anySnapshot(), func(snapshot *unstructured.Unstructured) bool {
 			return snapshot.GetLabels()["tenancy.x-k8s.io/kept"] == "true"
 		})

@@ -25,6 +25,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer"
+	"github.com/superpool/superpool/test/await"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -47,10 +48,9 @@ func newPod(namespace, name string) *corev1.Pod {
 // testPodSecurity asks with the rights of the syncer.
 func (w *world) testPodSecurity(t *testing.T) {
 	require.ErrorIs(t, syncer.ProvePodSecurity(t.Context(), w.superConfig), syncer.ErrNoPodSecurity)
-	system := &corev1.Namespace{}
-	require.NoError(t, w.super.Get(t.Context(), client.ObjectKey{Name: "superpool-system"}, system))
-	system.Labels["pod-security.kubernetes.io/enforce"] = "restricted"
-	require.NoError(t, w.super.Update(t.Context(), system))
+	await.Change(t, w.super, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "superpool-system"}}, func(system *corev1.Namespace) {
+		system.Labels["pod-security.kubernetes.io/enforce"] = "restricted"
+	})
 	// Admission reads the label from a cache.
 	eventually(t, func() error { return syncer.ProvePodSecurity(t.Context(), w.superConfig) })
 }
@@ -129,8 +129,7 @@ func (w *world) testNamespace(t *testing.T) {
 	quota := appears(t, w.super, w.superName("web"), "superpool", &corev1.ResourceQuota{}, isWanted)
 
 	// What somebody changes there is put back.
-	quota.Spec.Hard["requests.cpu"] = resource.MustParse("9")
-	require.NoError(t, w.super.Update(t.Context(), quota))
+	await.Change(t, w.super, quota, func(quota *corev1.ResourceQuota) { quota.Spec.Hard["requests.cpu"] = resource.MustParse("9") })
 	appears(t, w.super, w.superName("web"), "superpool", quota, isWanted)
 
 	w.place(t, "elsewhere", "r2") // see testRefusedPods
@@ -143,8 +142,9 @@ func (w *world) testObjects(t *testing.T) {
 	}
 	account := appears(t, w.super, namespace, "default", &corev1.ServiceAccount{}, ours)
 	// As a controller of the super cluster creates it: the syncer adopts it.
-	account.Labels, account.Annotations, account.AutomountServiceAccountToken = nil, nil, nil
-	require.NoError(t, w.super.Update(t.Context(), account))
+	await.Change(t, w.super, account, func(account *corev1.ServiceAccount) {
+		account.Labels, account.Annotations, account.AutomountServiceAccountToken = nil, nil, nil
+	})
 	appears(t, w.super, namespace, "default", account, ours)
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "settings"}, Data: map[string]string{"a": "1"}}
 	create(t, w.tenant, config)
@@ -160,11 +160,9 @@ func (w *world) testObjects(t *testing.T) {
 	appears(t, w.super, namespace, "password", &corev1.Secret{}, nil)
 	appears(t, w.super, namespace, "front", &corev1.Service{}, func(service *corev1.Service) bool { return service.Spec.ClusterIP != "" })
 
-	config.Data["a"] = "2"
-	require.NoError(t, w.tenant.Update(t.Context(), config))
+	await.Change(t, w.tenant, config, func(config *corev1.ConfigMap) { config.Data["a"] = "2" })
 	appears(t, w.super, namespace, "settings", superConfig, func(config *corev1.ConfigMap) bool { return config.Data["a"] == "2" })
-	superConfig.Data["a"] = "3"
-	require.NoError(t, w.super.Update(t.Context(), superConfig))
+	await.Change(t, w.super, superConfig, func(config *corev1.ConfigMap) { config.Data["a"] = "3" })
 	appears(t, w.super, namespace, "settings", superConfig, func(config *corev1.ConfigMap) bool { return config.Data["a"] == "2" })
 	require.NoError(t, w.tenant.Delete(t.Context(), config))
 	vanishes(t, w.super, namespace, "settings", &corev1.ConfigMap{})
@@ -191,11 +189,11 @@ func (w *world) runIn(t *testing.T, namespace, name, node string) *corev1.Pod {
 	pod := appears(t, w.super, w.superName(namespace), name, &corev1.Pod{}, nil)
 	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}
 	require.NoError(t, w.super.SubResource("binding").Create(t.Context(), pod, binding))
-	require.NoError(t, w.super.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
-	pod.Status.Phase = corev1.PodRunning
-	pod.Status.PodIP, pod.Status.PodIPs = "10.1.2.3", []corev1.PodIP{{IP: "10.1.2.3"}}
-	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
-	require.NoError(t, w.super.Status().Update(t.Context(), pod))
+	await.Change(t, w.super, pod, func(pod *corev1.Pod) {
+		pod.Status.Phase = corev1.PodRunning
+		pod.Status.PodIP, pod.Status.PodIPs = "10.1.2.3", []corev1.PodIP{{IP: "10.1.2.3"}}
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
+	}, "status")
 	return pod
 }
 
@@ -213,8 +211,9 @@ func (w *world) testPod(t *testing.T) {
 	require.Equal(t, "web", superPod.Labels["app"])
 	require.NotContains(t, superPod.Labels, schedulerv1alpha1.LabelSuperCluster)
 
-	superPod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes are available: 1 Insufficient cpu."}}
-	require.NoError(t, w.super.Status().Update(t.Context(), superPod))
+	await.Change(t, w.super, superPod, func(pod *corev1.Pod) {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes are available: 1 Insufficient cpu."}}
+	}, "status")
 	appears(t, w.tenant, "web", "web-1", pod, func(pod *corev1.Pod) bool {
 		return len(pod.Status.Conditions) == 1 && pod.Status.Conditions[0].Message == "super cluster r1: no node takes the pod now: too little cpu is free"
 	})
@@ -228,8 +227,7 @@ func (w *world) testPod(t *testing.T) {
 	require.Equal(t, "z1", node.Labels[corev1.LabelTopologyZone])
 	appears(t, w.tenant, corev1.NamespaceNodeLease, "r1.n1", &coordinationv1.Lease{}, nil)
 
-	pod.Spec.Containers[0].Image = "busybox:2"
-	require.NoError(t, w.tenant.Update(t.Context(), pod))
+	await.Change(t, w.tenant, pod, func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "busybox:2" })
 	appears(t, w.super, w.superName("web"), "web-1", superPod, func(pod *corev1.Pod) bool { return pod.Spec.Containers[0].Image == "busybox:2" })
 
 	require.NoError(t, w.tenant.Delete(t.Context(), pod))
@@ -253,8 +251,7 @@ func (w *world) testLostPod(t *testing.T) {
 	create(t, w.tenant, newPod("web", "lost"))
 	create(t, w.tenant, newPod("web", "finished"))
 	lost, finished := w.run(t, "lost", "n1"), w.run(t, "finished", "n1")
-	finished.Status.Phase = corev1.PodSucceeded
-	require.NoError(t, w.super.Status().Update(t.Context(), finished))
+	await.Change(t, w.super, finished, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }, "status")
 	pod := &corev1.Pod{}
 	appears(t, w.tenant, "web", "finished", pod, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
 	appears(t, w.tenant, "web", "lost", pod, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
@@ -273,8 +270,7 @@ func (w *world) testReassignedPod(t *testing.T) {
 	pod := newPod("web", "reassigned")
 	create(t, w.tenant, pod)
 	appears(t, w.super, w.superName("web"), "reassigned", &corev1.Pod{}, nil)
-	pod.Labels[schedulerv1alpha1.LabelSuperCluster] = "r2"
-	require.NoError(t, w.tenant.Update(t.Context(), pod))
+	await.Change(t, w.tenant, pod, func(pod *corev1.Pod) { pod.Labels[schedulerv1alpha1.LabelSuperCluster] = "r2" })
 	vanishes(t, w.super, w.superName("web"), "reassigned", &corev1.Pod{})
 	require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 	require.NoError(t, w.tenant.Delete(t.Context(), pod))
@@ -359,9 +355,7 @@ func (w *world) testNamespaceAgain(t *testing.T) {
 	require.NoError(t, w.tenant.Delete(t.Context(), namespace))
 	release(t, w.tenant, "again", "")
 	create(t, w.tenant, namespace)
-	require.NoError(t, w.meta.Get(t.Context(), client.ObjectKeyFromObject(placement), placement))
-	placement.Spec.NamespaceUID = namespace.UID
-	require.NoError(t, w.meta.Update(t.Context(), placement))
+	await.Change(t, w.meta, placement, func(np *schedulerv1alpha1.NamespacePlacement) { np.Spec.NamespaceUID = namespace.UID })
 	release(t, w.super, w.superName("again"), before)
 	appears(t, w.super, "", w.superName("again"), &corev1.Namespace{}, func(super *corev1.Namespace) bool {
 		return super.UID != before && super.Annotations[tenancyv1alpha1.AnnotationUID] == string(namespace.UID)

@@ -22,6 +22,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/test/await"
 )
 
 // widget returns an object of kind Widget, or another kind of example.com.
@@ -141,13 +142,7 @@ func setSpec(name string, value any) func(client.Object) {
 // setPhase plays a controller that writes the status of an object.
 func setPhase(t *testing.T, c client.Client, object *unstructured.Unstructured, phase string) {
 	t.Helper()
-	eventually(t, func() error {
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-			return err
-		}
-		object.Object["status"] = map[string]any{"phase": phase}
-		return c.Status().Update(t.Context(), object)
-	})
+	await.Change(t, c, object, func(object *unstructured.Unstructured) { object.Object["status"] = map[string]any{"phase": phase} }, "status")
 }
 
 // TestSyncPolicy: kinds of two tenants that nobody compiled in, in two super clusters.
@@ -159,8 +154,8 @@ func TestSyncPolicy(t *testing.T) {
 	other.place(t, "web", "r1", "r2")
 	served := []*tenants.Tenant{w.engaged(w.tenantConfig), other.engaged(other.tenantConfig)}
 	r1, r2 := w.startSyncerWith(t, w.superConfig, engaging(served)), w.startSyncerWith(t, w.super2Config, engaging(served))
-	await(t, r1.ready, "the tenants' caches are synced")
-	await(t, r2.ready, "the tenants' caches are synced")
+	closes(t, r1.ready, "the tenants' caches are synced")
+	closes(t, r2.ready, "the tenants' caches are synced")
 	supers := []client.Client{w.super, w.super2}
 
 	t.Run("what a super cluster lacks is said", func(t *testing.T) {
@@ -236,10 +231,8 @@ func (w *world) testWrongSyncPolicies(t *testing.T) {
 	w.says(t, "widgets", "True", "True", "Ready")
 	err := w.meta.Get(t.Context(), types.NamespacedName{Name: "widgets"}, &tenancyv1alpha1.SyncPolicy{})
 	require.NoError(t, err)
-	renamed := syncPolicy("widgets", "Widget")
-	require.NoError(t, w.meta.Get(t.Context(), client.ObjectKeyFromObject(renamed), renamed))
-	renamed.Spec.Kind = "Gadget"
-	require.True(t, apierrors.IsInvalid(w.meta.Update(t.Context(), renamed)), "a policy is for one kind as long as it lives")
+	renamed := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"kind":"Gadget"}}`))
+	require.True(t, apierrors.IsInvalid(w.meta.Patch(t.Context(), syncPolicy("widgets", "Widget"), renamed)), "a policy is for one kind as long as it lives")
 	// What was synced before still is.
 	create(t, w.tenant, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "after-wrong"}})
 	appears(t, w.super, w.superName("web"), "after-wrong", &corev1.ConfigMap{}, nil)
@@ -463,9 +456,14 @@ func (w *world) testSyncRaises(t *testing.T, other *world) {
 		spec.Scope, spec.Names, spec.Fields.Stay = tenancyv1alpha1.SyncNamespaces, []string{}, []string{"spec.node"}
 	}
 	changed := syncPolicy("reports", "Report", raising)
-	require.NoError(t, w.meta.Get(t.Context(), client.ObjectKeyFromObject(changed), changed))
-	raising(&changed.Spec)
-	require.True(t, apierrors.IsInvalid(w.meta.Update(t.Context(), changed)), "it is one scope as long as it lives")
+	eventually(t, func() error { // the syncer writes it, too
+		require.NoError(t, w.meta.Get(t.Context(), client.ObjectKeyFromObject(changed), changed))
+		raising(&changed.Spec)
+		if err := w.meta.Update(t.Context(), changed); !apierrors.IsInvalid(err) {
+			return fmt.Errorf("it is one scope as long as it lives: %w", err)
+		}
+		return nil
+	})
 	require.NoError(t, w.meta.Delete(t.Context(), changed))
 	create(t, w.meta, syncPolicy("reports", "Report", raising))
 	w.says(t, "reports", "True", "True", "Ready")

@@ -19,6 +19,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/test/await"
 )
 
 // traffic is two tenants in two super clusters, whose namespaces web are placed in both: the home of mine is r1, that
@@ -69,7 +70,7 @@ func (w *world) followTraffic(t *testing.T, loadBalancers int32) {
 func (tr *traffic) start(t *testing.T, id string) {
 	t.Helper()
 	r := tr.mine.startSyncerWith(tr.whole, tr.config(id), engaging([]*tenants.Tenant{tr.mine.engaged(tr.mine.tenantConfig), tr.theirs.engaged(tr.theirs.tenantConfig)}))
-	await(t, r.ready, "the tenants' caches are synced")
+	closes(t, r.ready, "the tenants' caches are synced")
 	tr.metrics[id], tr.stop[id] = r.numbers, func() {
 		r.stop()
 		require.NoError(t, r.err, "running the manager")
@@ -79,10 +80,8 @@ func (tr *traffic) start(t *testing.T, id string) {
 // settle lets the home of a namespace be elsewhere, as vc-scheduler does.
 func (w *world) settle(t *testing.T, namespace, home string) {
 	t.Helper()
-	np := &schedulerv1alpha1.NamespacePlacement{}
-	require.NoError(t, w.meta.Get(t.Context(), types.NamespacedName{Namespace: w.key, Name: namespace}, np))
-	np.Status.Home = home
-	require.NoError(t, w.meta.Status().Update(t.Context(), np))
+	np := &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Namespace: w.key, Name: namespace}}
+	await.Change(t, w.meta, np, func(np *schedulerv1alpha1.NamespacePlacement) { np.Status.Home = home }, "status")
 }
 
 // of returns the super cluster with an id.
@@ -114,16 +113,18 @@ func at(want ...string) func(*corev1.Service) bool {
 func (w *world) give(t *testing.T, id, namespace, name, address string) {
 	t.Helper()
 	service := appears(t, w.of(id), w.key+"-"+namespace, name, &corev1.Service{}, ofType(corev1.ServiceTypeLoadBalancer))
-	service.Status.LoadBalancer = corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: address, IPMode: ptr.To(corev1.LoadBalancerIPModeVIP)}}}
-	require.NoError(t, w.of(id).Status().Update(t.Context(), service))
+	await.Change(t, w.of(id), service, func(service *corev1.Service) {
+		service.Status.LoadBalancer = corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: address, IPMode: ptr.To(corev1.LoadBalancerIPModeVIP)}}}
+	}, "status")
 }
 
 // giveIngress plays an ingress controller.
 func (w *world) giveIngress(t *testing.T, id, namespace, name, hostname string) {
 	t.Helper()
 	ingress := appears(t, w.of(id), w.key+"-"+namespace, name, &networkingv1.Ingress{}, nil)
-	ingress.Status.LoadBalancer = networkingv1.IngressLoadBalancerStatus{Ingress: []networkingv1.IngressLoadBalancerIngress{{Hostname: hostname}}}
-	require.NoError(t, w.of(id).Status().Update(t.Context(), ingress))
+	await.Change(t, w.of(id), ingress, func(ingress *networkingv1.Ingress) {
+		ingress.Status.LoadBalancer = networkingv1.IngressLoadBalancerStatus{Ingress: []networkingv1.IngressLoadBalancerIngress{{Hostname: hostname}}}
+	}, "status")
 }
 
 // named returns whether an Ingress has this hostname as its address, "" for none.
@@ -171,13 +172,13 @@ func (tr *traffic) testLoadBalancer(t *testing.T) {
 		require.Equal(t, corev1.ServiceExternalTrafficPolicyLocal, service.Spec.ExternalTrafficPolicy)
 		require.NotZero(t, service.Spec.HealthCheckNodePort)
 		require.Equal(t, "blue", service.Annotations["service.beta.kubernetes.io/pool"])
-		front.Annotations["service.beta.kubernetes.io/other"] = "x"
-		require.NoError(t, each.tenant.Update(t.Context(), front))
+		await.Change(t, each.tenant, front, func(front *corev1.Service) { front.Annotations["service.beta.kubernetes.io/other"] = "x" })
 		each.warned(t, "web", "front", "AnnotationsLeftOut")
 		require.NoError(t, each.of(home).Get(t.Context(), client.ObjectKeyFromObject(service), service))
 		require.NotContains(t, service.Annotations, "service.beta.kubernetes.io/other")
-		delete(front.Annotations, "service.beta.kubernetes.io/other") // another home would make none with it
-		require.NoError(t, each.tenant.Update(t.Context(), front))
+		await.Change(t, each.tenant, front, func(front *corev1.Service) {
+			delete(front.Annotations, "service.beta.kubernetes.io/other") // another home would make none with it
+		})
 		elsewhere := appears(t, each.of(other), superName, "front", &corev1.Service{}, ofType(corev1.ServiceTypeClusterIP))
 		require.Zero(t, elsewhere.Spec.Ports[0].NodePort)
 		require.NotContains(t, elsewhere.Annotations, "service.beta.kubernetes.io/pool")
@@ -188,15 +189,11 @@ func (tr *traffic) testLoadBalancer(t *testing.T) {
 		require.Equal(t, corev1.LoadBalancerIPModeVIP, *told.Status.LoadBalancer.Ingress[0].IPMode)
 
 		// What the tenant forges, and what others change in the super cluster, is put back.
-		front.Status.LoadBalancer.Ingress[0].IP = "203.0.113.1"
-		require.NoError(t, each.tenant.Status().Update(t.Context(), front))
+		await.Change(t, each.tenant, front, func(front *corev1.Service) { front.Status.LoadBalancer.Ingress[0].IP = "203.0.113.1" }, "status")
 		appears(t, each.tenant, "web", "front", front, at(address))
-		require.NoError(t, each.of(home).Get(t.Context(), client.ObjectKeyFromObject(service), service))
-		service.Spec.LoadBalancerSourceRanges = nil
-		require.NoError(t, each.of(home).Update(t.Context(), service))
+		await.Change(t, each.of(home), service, func(service *corev1.Service) { service.Spec.LoadBalancerSourceRanges = nil })
 		appears(t, each.of(home), superName, "front", service, func(service *corev1.Service) bool { return len(service.Spec.LoadBalancerSourceRanges) == 1 })
-		front.Spec.LoadBalancerSourceRanges = []string{"192.0.2.128/25"}
-		require.NoError(t, each.tenant.Update(t.Context(), front))
+		await.Change(t, each.tenant, front, func(front *corev1.Service) { front.Spec.LoadBalancerSourceRanges = []string{"192.0.2.128/25"} })
 		appears(t, each.of(home), superName, "front", service, func(service *corev1.Service) bool {
 			return slices.Equal(service.Spec.LoadBalancerSourceRanges, []string{"192.0.2.128/25"}) && at(address)(service)
 		})
@@ -218,33 +215,33 @@ func (tr *traffic) testIngress(t *testing.T) {
 		each.warned(t, "web", "public", "PolicyForbids")
 		require.True(t, apierrors.IsNotFound(each.of(home).Get(t.Context(), types.NamespacedName{Namespace: superName, Name: "public"}, &networkingv1.Ingress{})))
 		unlisted := public.Annotations
-		public.Annotations = map[string]string{"nginx.ingress.kubernetes.io/rewrite-target": "/"}
-		require.NoError(t, each.tenant.Update(t.Context(), public))
+		annotate := func(annotations map[string]string) {
+			await.Change(t, each.tenant, public, func(public *networkingv1.Ingress) { public.Annotations = annotations })
+		}
+		annotate(map[string]string{"nginx.ingress.kubernetes.io/rewrite-target": "/"})
 		super := appears(t, each.of(home), superName, "public", &networkingv1.Ingress{}, nil)
 		require.Equal(t, "public", *super.Spec.IngressClassName)
 		require.Empty(t, cmp.Diff(public.Spec.Rules, super.Spec.Rules))
 		require.Empty(t, cmp.Diff(public.Spec.TLS, super.Spec.TLS))
 		require.Equal(t, "/", super.Annotations["nginx.ingress.kubernetes.io/rewrite-target"])
-		public.Annotations = unlisted
-		require.NoError(t, each.tenant.Update(t.Context(), public))
+		annotate(unlisted)
 		each.warned(t, "web", "public", "AnnotationsLeftOut")
 		require.NoError(t, each.of(home).Get(t.Context(), client.ObjectKeyFromObject(super), super))
 		require.NotContains(t, super.Annotations, "nginx.ingress.kubernetes.io/configuration-snippet")
 		require.NotContains(t, super.Annotations, "haproxy.org/timeout")
-		public.Annotations = map[string]string{"nginx.ingress.kubernetes.io/rewrite-target": "/"} // none is made again with the others
-		require.NoError(t, each.tenant.Update(t.Context(), public))
+		annotate(map[string]string{"nginx.ingress.kubernetes.io/rewrite-target": "/"}) // none is made again with the others
 		appears(t, each.of(home), superName, "certificate", &corev1.Secret{}, func(secret *corev1.Secret) bool { return secret.Type == corev1.SecretTypeTLS })
 		each.giveIngress(t, home, "web", "public", home+".example.net")
 		appears(t, each.tenant, "web", "public", public, named(home+".example.net"))
 
-		public.Spec.IngressClassName, public.Spec.Rules[0].HTTP.Paths[0].Path = ptr.To("internal"), "/shop"
-		require.NoError(t, each.tenant.Update(t.Context(), public))
+		await.Change(t, each.tenant, public, func(public *networkingv1.Ingress) {
+			public.Spec.IngressClassName, public.Spec.Rules[0].HTTP.Paths[0].Path = ptr.To("internal"), "/shop"
+		})
 		isUpdated := func(super *networkingv1.Ingress) bool {
 			return *super.Spec.IngressClassName == "internal" && super.Spec.Rules[0].HTTP.Paths[0].Path == "/shop" && named(home+".example.net")(super)
 		}
 		appears(t, each.of(home), superName, "public", super, isUpdated)
-		super.Spec.IngressClassName = ptr.To("public")
-		require.NoError(t, each.of(home).Update(t.Context(), super))
+		await.Change(t, each.of(home), super, func(super *networkingv1.Ingress) { super.Spec.IngressClassName = ptr.To("public") })
 		appears(t, each.of(home), superName, "public", super, isUpdated)
 		require.NoError(t, each.of(home).Delete(t.Context(), super))
 		appears(t, each.of(home), superName, "public", super, nil)

@@ -22,6 +22,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/syncer"
+	"github.com/superpool/superpool/test/await"
 )
 
 // TestWrongChoice plays the schedulers of both sides. r1 finds no node for a pod, then r2 refuses it, then r1 runs it.
@@ -67,13 +68,14 @@ func TestWrongChoice(t *testing.T) {
 func (w *world) finds(t *testing.T, namespace, name string, change func(*corev1.Pod)) *corev1.Pod {
 	t.Helper()
 	superPod := appears(t, w.super, w.superName(namespace), name, &corev1.Pod{}, nil)
-	superPod.Status.Conditions = []corev1.PodCondition{{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available",
-	}}
-	if change != nil {
-		change(superPod)
-	}
-	require.NoError(t, w.super.Status().Update(t.Context(), superPod))
+	await.Change(t, w.super, superPod, func(pod *corev1.Pod) {
+		pod.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available",
+		}}
+		if change != nil {
+			change(pod)
+		}
+	}, "status")
 	return superPod
 }
 
@@ -165,8 +167,9 @@ func TestWrongHome(t *testing.T) {
 	pods := []*corev1.Pod{w.takenBack(t, "web", "p", "r1", "it lacks claim data"), w.takenBack(t, "web", "other", "r1", "it lacks claim data")}
 	require.True(t, apierrors.IsNotFound(w.super.Get(t.Context(), client.ObjectKey{Namespace: w.superName("web"), Name: "data"}, claim.DeepCopy())))
 
-	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, schedulerv1alpha1.AnnotationSuperCluster, "r2")
-	require.NoError(t, w.tenant.Update(t.Context(), claim))
+	await.Change(t, w.tenant, claim, func(claim *corev1.PersistentVolumeClaim) {
+		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, schedulerv1alpha1.AnnotationSuperCluster, "r2")
+	})
 	for _, pod := range pods {
 		w.choose(t, pod, "r2")
 	}

@@ -35,6 +35,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/test/await"
 	"github.com/superpool/superpool/test/builders"
 	"github.com/superpool/superpool/test/controlplane"
 )
@@ -182,8 +183,7 @@ func (w *world) record(t *testing.T, id string, uid types.UID) {
 		Annotations: map[string]string{schedulerv1alpha1.AnnotationSuperClusterUID: string(uid)},
 	}}
 	create(t, w.meta, node)
-	node.Spec.Taints = nil
-	require.NoError(t, w.meta.Update(t.Context(), node))
+	await.Change(t, w.meta, node, func(node *corev1.Node) { node.Spec.Taints = nil })
 }
 
 // follow puts a policy in force: the shipped one, with ten node ports and load balancers, and a change.
@@ -202,15 +202,15 @@ func (w *world) follow(t *testing.T, change func(*tenancyv1alpha1.TenantPolicySp
 func (w *world) runSyncer(t *testing.T, super *rest.Config) (*prometheus.Registry, func()) {
 	t.Helper()
 	r := w.startSyncer(t, super, w.tenantConfig)
-	await(t, r.ready, "the tenant's caches are synced")
+	closes(t, r.ready, "the tenant's caches are synced")
 	return r.numbers, func() {
 		r.stop()
 		require.NoError(t, r.err, "running the manager")
 	}
 }
 
-// await waits until a channel is closed.
-func await(t *testing.T, closed <-chan struct{}, what string) {
+// closes waits until a channel is closed.
+func closes(t *testing.T, closed <-chan struct{}, what string) {
 	t.Helper()
 	select {
 	case <-closed:
@@ -331,21 +331,21 @@ func (w *world) placeWith(t *testing.T, name string, reserved []string, clusters
 	if err := w.meta.Create(t.Context(), object); !apierrors.IsAlreadyExists(err) {
 		require.NoError(t, err)
 	}
-	require.NoError(t, w.meta.Get(t.Context(), client.ObjectKeyFromObject(object), object))
-	object.Status.Placements = nil
-	for _, cluster := range clusters {
-		object.Status.Placements = append(object.Status.Placements, builders.HeldSlices(cluster, 1, reserved...))
-	}
-	if !slices.Contains(clusters, object.Status.Home) {
-		object.Status.Home = ""
-		if len(clusters) > 0 {
-			object.Status.Home = clusters[0]
+	await.Change(t, w.meta, object, func(np *schedulerv1alpha1.NamespacePlacement) {
+		np.Status.Placements = nil
+		for _, cluster := range clusters {
+			np.Status.Placements = append(np.Status.Placements, builders.HeldSlices(cluster, 1, reserved...))
 		}
-	}
-	meta.SetStatusCondition(&object.Status.Conditions, metav1.Condition{
-		Type: schedulerv1alpha1.ConditionPlaced, Status: metav1.ConditionTrue, Reason: schedulerv1alpha1.ReasonPlaced,
-	})
-	require.NoError(t, w.meta.Status().Update(t.Context(), object))
+		if !slices.Contains(clusters, np.Status.Home) {
+			np.Status.Home = ""
+			if len(clusters) > 0 {
+				np.Status.Home = clusters[0]
+			}
+		}
+		meta.SetStatusCondition(&np.Status.Conditions, metav1.Condition{
+			Type: schedulerv1alpha1.ConditionPlaced, Status: metav1.ConditionTrue, Reason: schedulerv1alpha1.ReasonPlaced,
+		})
+	}, "status")
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "default"}}
 	if err := w.tenant.Create(t.Context(), account); !apierrors.IsAlreadyExists(err) {
 		require.NoError(t, err)
