@@ -185,6 +185,7 @@ func TestADrainThatIsTakenBackLosesNothing(t *testing.T) {
 	undrain()
 	w.run(t)
 	w.wantShown(t, "undrain", `{"`+here+`":1}`)
+	w.superQuota(t, there, "undrain", "0", "0") // the syncer's answer: without it vc-scheduler waits for ten seconds
 	w.wantReserved(t, "undrain", there, "0")
 	w.wantEvent(t, "ResourceQuota", "undrain/quota", "Stays")
 	w.wantCondition(t, "undrain", schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ReasonPlaced)

@@ -47,6 +47,7 @@ type world struct {
 	// metaWatch and tenantWatch are meta and tenant, and watch.
 	metaWatch, tenantWatch client.WithWatch
 	supers                 map[string]client.Client // by super cluster id
+	metaPlane              *controlplane.ControlPlane
 	options                *app.Options
 	name, key              string // of the tenant
 	// program is what runs on these API servers. Copies of a world, with other options or of another tenant, share it.
@@ -173,7 +174,7 @@ func (w *world) populate(ctx context.Context, meta, tenant *controlplane.Control
 	if w.metaWatch, err = client.NewWithWatch(meta.Config, client.Options{Scheme: controlplane.Scheme()}); err != nil {
 		return err
 	}
-	w.meta = w.metaWatch
+	w.meta, w.metaPlane = w.metaWatch, meta
 	if w.tenantWatch, err = client.NewWithWatch(tenant.Config, client.Options{Scheme: controlplane.Scheme()}); err != nil {
 		return err
 	}

@@ -83,9 +83,17 @@ func (w *world) wantHome(t *testing.T, claim *corev1.PersistentVolumeClaim) stri
 // allowClaims lets the tenant's policy allow claims, and show classes of super clusters, until the test ends.
 func (w *world) allowClaims(t *testing.T, classes ...string) {
 	t.Helper()
-	made := &tenancyv1alpha1.TenantPolicy{ObjectMeta: metav1.ObjectMeta{Name: "volumes"}, Spec: *policy.Default().Spec().DeepCopy()}
-	made.Spec.Pods.Volumes = append(made.Spec.Pods.Volumes, "persistentVolumeClaim")
-	made.Spec.Pods.StorageClasses = classes
+	w.follow(t, "volumes", func(spec *tenancyv1alpha1.TenantPolicySpec) {
+		spec.Pods.Volumes = append(spec.Pods.Volumes, "persistentVolumeClaim")
+		spec.Pods.StorageClasses = classes
+	})
+}
+
+// follow lets the tenant follow a policy until the test ends: the shipped one, changed.
+func (w *world) follow(t *testing.T, name string, change func(*tenancyv1alpha1.TenantPolicySpec)) {
+	t.Helper()
+	made := &tenancyv1alpha1.TenantPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: *policy.Default().Spec().DeepCopy()}
+	change(&made.Spec)
 	require.NoError(t, w.meta.Create(t.Context(), made))
 	names := func(policy string) {
 		await.Change(t, w.meta, builders.VirtualCluster("tenant"), func(vc *tenancyv1alpha1.VirtualCluster) { vc.Spec.PolicyName = policy })
