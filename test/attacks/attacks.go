@@ -100,6 +100,16 @@ func All() []Attack {
 		{"other-server", "size", "an API server of its own, whose lists never end", "the connection ends, `Ready=False`, reason TooMuchData; the programs live, and others are synced as before", []int{4}},
 		{"long-errors", "size", "the same, which answers with an error text of 40 KB", "conditions and Events are cut, and written", []int{30}},
 
+		{"files", "bounds", "a pod with 1,000 files of the downward API, each of which shows 1 MB of annotations", "what is written many times is counted before anything is made of it: Event `TenantLimit`, no super pod, and no program's memory grows", nil},
+		{"later-files", "bounds", "the same of a pod that runs, whose annotation grows", "Event `TenantLimit`, the super pod stays as it is", nil},
+		{"variables", "bounds", "a pod with 1,000 variables, each of which has an annotation of 262 kB", "as `files`", nil},
+		{"services", "bounds", "a pod of 450 containers beside 60 Services of ten ports, whose variables each of them has", "as `files`", nil},
+		{"tolerations", "bounds", "1,500 tolerations of taints that its policy lists, added to each of four pods that run", "64 go down, in one pass over them: Event `TolerationsLeftOut`, and pods beside them run", nil},
+		{"labels", "bounds", "6,000 labels on its Namespace, each of which has 66 bytes below", "Event `TenantLimit`, the super Namespace stays as it is", nil},
+		{"writes", "bounds", "a ConfigMap of 100 KiB that changes again and again", "what is written has a rate for each tenant: Event `WriteRateExceeded`, and others do not wait", nil},
+		{"ip-blocks", "bounds", "a NetworkPolicy of 5,000 ipBlocks, each of which has the pool's ranges as exceptions below", "it goes down without rules, with an Event", nil},
+		{"kept-choices", "bounds", "pods that name a super cluster where its namespace is not, and a policy of its control plane that lets nobody take that off", "what was told once costs the meta cluster no live read", nil},
+
 		{"grace", "time", "a grace period of a year", "super pods have at most pods.maxGracePeriodSeconds", []int{2}},
 		{"force-delete", "time", "a pod that does not end, deleted with force and then its namespace too", "the room stays reserved until the super pod is gone", []int{2}},
 		{"forged-end", "time", "a forged phase Succeeded of a pod that runs, and a smaller quota", "the room stays reserved while the super pod runs", []int{2}},

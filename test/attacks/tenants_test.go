@@ -149,12 +149,7 @@ func (p *pool) programs(t *testing.T) map[string]string {
 		pid, err := os.ReadFile(filepath.Join(p.dir, "pids", name))
 		require.NoError(t, err)
 		pids[name] = strings.TrimSpace(string(pid))
-		status, err := os.ReadFile(filepath.Join("/proc", pids[name], "status"))
-		require.NoError(t, err, "%s has ended", name)
-		_, rest, _ := strings.Cut(string(status), "VmRSS:")
-		memory, err := strconv.Atoi(strings.Fields(rest)[0])
-		require.NoError(t, err)
-		require.Less(t, memory, mostMemory, "%s", name)
+		require.Less(t, memory(t, pids[name], "VmRSS"), mostMemory, "%s", name)
 	}
 	return pids
 }
