@@ -110,6 +110,11 @@ func All() []Attack {
 		{"ip-blocks", "bounds", "a NetworkPolicy of 5,000 ipBlocks, each of which has the pool's ranges as exceptions below", "it goes down without rules, with an Event", nil},
 		{"kept-choices", "bounds", "pods that name a super cluster where its namespace is not, and a policy of its control plane that lets nobody take that off", "what was told once costs the meta cluster no live read", nil},
 
+		{"pages", "answers", "an API server of its own, whose list has one page after the other, each with a million empty endpoints in 3 MB", "what a page becomes counts before the next one is asked for: `Ready=False`, reason TooMuchData, and no program's memory grows", nil},
+		{"arrays", "answers", "the same, with 7 MB of `[],` in a VolumeSnapshot, a kind that every program asks for", "as above: what a text becomes counts, not what it says", nil},
+		{"denials", "answers", "a webhook that denies the status of pods with 7 MB", "4 KiB of an error come in: no program's memory grows, and no log", nil},
+		{"flood", "answers", "a watch that sends small events as fast as it can", "4,096 events a second come in, and others are served", nil},
+
 		{"grace", "time", "a grace period of a year", "super pods have at most pods.maxGracePeriodSeconds", []int{2}},
 		{"force-delete", "time", "a pod that does not end, deleted with force and then its namespace too", "the room stays reserved until the super pod is gone", []int{2}},
 		{"forged-end", "time", "a forged phase Succeeded of a pod that runs, and a smaller quota", "the room stays reserved while the super pod runs", []int{2}},

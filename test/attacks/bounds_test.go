@@ -251,7 +251,7 @@ func TestBounds(t *testing.T) {
 		require.NotEmpty(t, appears(t, super, superNamespace, object.Name, &networkingv1.NetworkPolicy{}, nil).Spec.Egress)
 	})
 	attack(t, "kept-choices", alone, func(t *testing.T) {
-		const pods = 60
+		const pods = 20
 		// Without a quota it is placed nowhere.
 		nowhere := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "nowhere-"}}
 		p.attacker.create(t, nowhere)
@@ -292,7 +292,7 @@ func memory(t *testing.T, pid, figure string) int {
 // withinMemory fails if any program's memory has grown by more than most meanwhile, for however short a time.
 func (p *pool) withinMemory(t *testing.T, try func()) {
 	t.Helper()
-	const most = 400 << 10 // KiB
+	const most = 150 << 10 // KiB
 	before := map[string]int{}
 	for _, pid := range p.programs(t) {
 		// proc(5): 5 sets the peak to what there is.

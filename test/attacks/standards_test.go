@@ -157,16 +157,17 @@ func (c *tenant) settle(t *testing.T, pods []*corev1.Pod, done func(pod, superPo
 	})
 }
 
-// follow lets a tenant follow another TenantPolicy than the shipped one until the test ends.
+// follow lets a tenant follow another TenantPolicy until the test ends.
 func (p *pool) follow(t *testing.T, of *tenant, policy string) {
 	t.Helper()
-	put := func(ctx context.Context, value string) {
+	put := func(ctx context.Context, name string) {
+		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"policyName":%q}}`, name))
 		vc := &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: of.name}}
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"policyName":`+value+`}}`))
 		require.NoError(t, p.meta.Patch(ctx, vc, patch))
 	}
-	put(t.Context(), strconv.Quote(policy))
-	t.Cleanup(func() { put(context.WithoutCancel(t.Context()), "null") })
+	former := p.virtualCluster(t, of.name).Spec.PolicyName
+	put(t.Context(), policy)
+	t.Cleanup(func() { put(context.WithoutCancel(t.Context()), former) })
 }
 
 // enforces waits until each super cluster that holds a namespace enforces a level of Pod Security there: by then its
