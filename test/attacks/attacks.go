@@ -91,6 +91,7 @@ func All() []Attack {
 		{"node-ports", "network", "Services of type NodePort and LoadBalancer, and external IPs", "Event `TenantLimit` or `PolicyForbids`: the policy allows none, and they go down as type ClusterIP; external IPs stay at home, Event `ExternalIPsLeftOut`", []int{5}},
 		{"later-node-port", "network", "a Service of type ClusterIP that is changed to NodePort", "the super Service stays as it is, with an Event", []int{5}},
 		{"endpoints", "network", "EndpointSlices that lead to metadata services, to the super cluster's API server and to pods of another tenant", "their endpoints are left out, Event `EndpointsForbidden`", []int{14}},
+		{"service-ranges", "network", "an EndpointSlice that leads to a Service of another tenant, in a ServiceCIDR of the super cluster that poolCIDRs do not name", "ServiceCIDRs are closed but for the tenant's own: Event `EndpointsForbidden`", nil},
 		{"ip-blocks", "network", "a NetworkPolicy that allows addresses of the pool", "it goes down without them, Event `NetworkPolicyNarrowed`", []int{14}},
 		{"isolation-late", "network", "pods right after their namespace, before its NetworkPolicies can be there", "the syncer creates no pod before the floor of the isolation", []int{14}},
 		{"isolation-name", "network", "a NetworkPolicy with the name of that floor, which allows everything", "the floor stays as it is", []int{14}},
@@ -99,6 +100,12 @@ func All() []Attack {
 		{"large-config-maps", "size", "ConfigMaps of together more bytes than limits.objects", "Event `TenantLimit`; no more go down", []int{5}},
 		{"other-server", "size", "an API server of its own, whose lists never end", "the connection ends, `Ready=False`, reason TooMuchData; the programs live, and others are synced as before", []int{4}},
 		{"long-errors", "size", "the same, which answers with an error text of 40 KB", "conditions and Events are cut, and written", []int{30}},
+
+		{"secrets", "strangers", "a pod that mounts, or has as variables, a Secret or ConfigMap that the operator keeps in its super namespace", "Event `FailedCreate` names it; what is optional is left out", nil},
+		{"copied-marks", "strangers", "a pod in another namespace of the super cluster to which a controller has copied the marks of the tenant's own", "marks count in the super namespace of their owner alone: its address is not the tenant's, and it holds up no deletion", nil},
+
+		{"refusals", "words", "a pod for a node whose taint it does not tolerate, to read what the super cluster's scheduler says", "it reads that no node takes the pod: no number of nodes, no taint", nil},
+		{"nodes", "words", "to read in the Node of its pod what the node says of itself", "Kubernetes' own conditions without messages, and no ID of a machine", nil},
 
 		{"files", "bounds", "a pod with 1,000 files of the downward API, each of which shows 1 MB of annotations", "what is written many times is counted before anything is made of it: Event `TenantLimit`, no super pod, and no program's memory grows", nil},
 		{"later-files", "bounds", "the same of a pod that runs, whose annotation grows", "Event `TenantLimit`, the super pod stays as it is", nil},

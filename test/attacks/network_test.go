@@ -109,6 +109,17 @@ func TestNetwork(t *testing.T) {
 		superPod, _ := p.attacker.runs(t, choose(newPod(t, namespace, "endpoint", ""), super.name))
 		require.ElementsMatch(t, []string{superPod.Status.PodIP, "198.51.100.7"}, endpoints(t, slice("own", discoveryv1.AddressTypeIPv4, superPod.Status.PodIP, "198.51.100.7")))
 	})
+	attack(t, "service-ranges", beside, func(t *testing.T) {
+		// Where poolCIDRs do not name it.
+		const address = "203.0.113.5"
+		super.create(t, &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "others"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"203.0.113.0/24"}}})
+		object := slice("service-of-others", discoveryv1.AddressTypeIPv4, address)
+		p.attacker.create(t, object)
+		p.attacker.told(t, object, []string{"EndpointsForbidden"}, address)
+		appears(t, super, superNamespace, object.Name, &discoveryv1.EndpointSlice{}, func(copied *discoveryv1.EndpointSlice) bool { return len(copied.Endpoints) == 0 })
+	}, func(t *testing.T) {
+		require.Equal(t, []string{"198.51.100.9"}, endpoints(t, slice("outside-the-pool", discoveryv1.AddressTypeIPv4, "198.51.100.9")))
+	})
 	egress := func(name, cidr string) *networkingv1.NetworkPolicy {
 		return &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"none": "selected"}},
