@@ -18,12 +18,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -182,7 +184,7 @@ func TestBounds(t *testing.T) {
 			return len(superPod.Spec.Tolerations) >= 40, len(superPod.Spec.Tolerations)
 		})
 	})
-	attack(t, "labels", alone, func(t *testing.T) {
+	attack(t, "labels", beside, func(t *testing.T) {
 		other, where := p.attacker.sole(t, "labels")
 		object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: other}}
 		change(t, p.attacker.cluster, object, func(object *corev1.Namespace) { object.Labels = keyed(6000, "") })
@@ -239,9 +241,15 @@ func TestBounds(t *testing.T) {
 		}}
 	}
 	attack(t, "ip-blocks", alone, func(t *testing.T) {
-		object := policy("many-blocks", 5000)
+		ranges := list(100, func(i int) any { return fmt.Sprintf("100.64.%d.0/24", 2*i) })
+		p.meta.create(t, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": tenancyv1alpha1.GroupVersion.String(), "kind": "TenantPolicy", "metadata": map[string]any{"name": "many-ranges"},
+			"spec": map[string]any{"network": map[string]any{"poolCIDRs": ranges}},
+		}})
+		p.follow(t, p.attacker, "many-ranges")
+		object := policy("many-blocks", 500)
 		p.attacker.create(t, object)
-		p.attacker.told(t, object, []string{policyForbids, tenantLimit}, "nothing is allowed")
+		p.attacker.told(t, object, []string{tenantLimit}, "nothing is allowed")
 		copied := appears(t, super, superNamespace, object.Name, &networkingv1.NetworkPolicy{}, nil)
 		require.Empty(t, copied.Spec.Egress)
 		require.Equal(t, object.Spec.PolicyTypes, copied.Spec.PolicyTypes, "it is closed, not open")
@@ -250,7 +258,7 @@ func TestBounds(t *testing.T) {
 		p.attacker.create(t, object)
 		require.NotEmpty(t, appears(t, super, superNamespace, object.Name, &networkingv1.NetworkPolicy{}, nil).Spec.Egress)
 	})
-	attack(t, "kept-choices", alone, func(t *testing.T) {
+	attack(t, "kept-choices", beside, func(t *testing.T) {
 		const pods = 20
 		// Without a quota it is placed nowhere.
 		nowhere := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "nowhere-"}}

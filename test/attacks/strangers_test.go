@@ -31,7 +31,7 @@ func TestStrangers(t *testing.T) {
 		"variable":    `containers: [{name: c, env: [{name: V, valueFrom: {secretKeyRef: {name: registry, key: data}}}]}]`,
 		"environment": `containers: [{name: c, envFrom: [{configMapRef: {name: registry}}]}]`,
 	}
-	attack(t, "secrets", alone, func(t *testing.T) {
+	attack(t, "secrets", beside, func(t *testing.T) {
 		meta := metav1.ObjectMeta{Namespace: superNamespace, Name: name}
 		super.create(t, &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"data": []byte(value)}})
 		super.create(t, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"data": value}})
@@ -57,7 +57,7 @@ imagePullSecrets: [{name: registry}]`))
 			p.attacker.runs(t, newPod(t, namespace, "own-"+kind, spec))
 		}
 	})
-	attack(t, "copied-marks", alone, func(t *testing.T) {
+	attack(t, "copied-marks", beside, func(t *testing.T) {
 		other, where := p.attacker.sole(t, "copied")
 		config := configMap(other, "genuine", "")
 		p.attacker.create(t, config)
