@@ -74,7 +74,7 @@ func All() []Attack {
 		{"priority-class", "tolerations", "a PriorityClass of its own, with the name of a high one of the super cluster", "super pods have no priority class of the tenant's", nil},
 
 		{"namespace-labels", "metadata", "labels on its Namespace that policies of super clusters trust: teams, webhooks' exceptions, Pod Security", "super Namespaces have the tenant's labels under a prefix of ours only", []string{"#12"}},
-		{"cloud-annotations", "metadata", "annotations of CNI plugins, runtimes and clouds on Pods, ServiceAccounts and Services", "domains go down only if the policy lists them, and it lists none", []string{"#12"}},
+		{"cloud-annotations", "metadata", "annotations of CNI plugins, runtimes and clouds on Pods, ServiceAccounts and Services, and the label of a cloud identity", "domains go down only if the policy lists them, and it lists none; the label is none of those without a domain", []string{"#12", "A20"}},
 		{"image-pull", "metadata", "`imagePullPolicy: Never`, to run images that others have pulled", "every super pod has Always", []string{"#23"}},
 
 		{"unnamed-resources", "quota", "memory, GPUs and huge pages in a namespace whose quota names cpu alone", "no super pod: what a quota does not name comes with the slices or is not there", []string{"#1"}},

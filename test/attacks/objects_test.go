@@ -380,8 +380,9 @@ func TestMetadata(t *testing.T) {
 		p.attacker.create(t, account)
 		p.attacker.create(t, service)
 		pod := newPod(t, namespace, "trusted", "")
-		pod.Annotations = trusted
+		pod.Annotations, pod.Labels = trusted, map[string]string{"aadpodidbinding": "prod"}
 		superPod, _ := p.attacker.runs(t, pod)
+		require.NotContains(t, superPod.Labels, "aadpodidbinding")
 		for _, object := range []client.Object{
 			superPod, appears(t, super, superNamespace, account.Name, &corev1.ServiceAccount{}, nil),
 			appears(t, super, superNamespace, service.Name, &corev1.Service{}, nil),

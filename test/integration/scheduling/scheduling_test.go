@@ -19,6 +19,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/plugins/namespaceplacement"
+	"github.com/superpool/superpool/test/builders"
 )
 
 const demoSlice = `{"cpu":"100m","memory":"100Mi"}`
@@ -236,6 +237,8 @@ func TestPodsOfATenantThatWritesWhatItMustNot(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return apierrors.IsNotFound(w.tenant.Get(t.Context(), client.ObjectKeyFromObject(never), never))
 	}, patience, tick, "a pod that never ran is gone")
+	w.pod(t, "pods", "asks-twice", choose("r9"), withLabel)
+	require.NotContains(t, w.eventMessage(t, "pods", "asks-twice", "SuperClusterNotPlaced"), "r9r9")
 	require.NoError(t, w.tenant.Delete(t.Context(), filler))
 	w.wantPod(t, waits, "the super cluster of its node, where there is room", in("r1"))
 }
@@ -251,6 +254,24 @@ func TestAPodWithoutAQuotaSaysWhy(t *testing.T) {
 	w.quota(t, "noquota", "2", "4Gi")
 	w.wantShown(t, "noquota", `{"r1":1}`, `{"r2":1}`)
 	w.wantPod(t, pod, "a super cluster", func(p *corev1.Pod) bool { return !in("")(p) })
+}
+
+// TestAQuotaThatPlacesNothingSaysSo: what bounds some of the pods only, or names limits alone, is no request for room.
+func TestAQuotaThatPlacesNothingSaysSo(t *testing.T) {
+	w := shared
+	w.run(t)
+	w.namespace(t, "scoped", demoSlice)
+	scoped := builders.Quota("scoped", "quota", "cpu", "1", "memory", "1Gi")
+	scoped.Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeNotTerminating}
+	w.setQuota(t, scoped)
+	require.Contains(t, w.eventMessage(t, "scoped", "quota", "NotPlaced"), "scopes")
+	w.namespace(t, "limited", demoSlice)
+	w.setQuota(t, builders.Quota("limited", "quota", "limits.cpu", "1", "limits.memory", "1Gi"))
+	require.Contains(t, w.eventMessage(t, "limited", "quota", "NotPlaced"), "limits")
+	require.Empty(t, w.shown(t, "scoped"))
+	require.Empty(t, w.shown(t, "limited"))
+	w.setQuota(t, builders.Quota("scoped", "another", "cpu", "200m", "memory", "200Mi"))
+	w.wantShown(t, "scoped", `{"r1":1,"r2":1}`)
 }
 
 func TestANamespaceOf63CharactersIsPlaced(t *testing.T) {

@@ -323,6 +323,53 @@ func (w *world) testSyncDown(t *testing.T, other *world) {
 }
 
 // testSyncLimits makes too many objects, and one that is too large.
+// testSyncTotal makes fewer objects in each of two namespaces than either may have, and more than both may.
+func (w *world) testSyncTotal(t *testing.T) {
+	bound := func(total int32) {
+		change(t, w.meta, syncPolicy("widgets", ""), func(object client.Object) { object.(*tenancyv1alpha1.SyncPolicy).Spec.Limits.TotalObjects = total })
+		w.says(t, "widgets", "True", "True", "Ready")
+	}
+	everywhere := func() int {
+		list := &unstructured.UnstructuredList{}
+		list.SetAPIVersion("example.com/v1")
+		list.SetKind("WidgetList")
+		require.NoError(t, w.super2.List(t.Context(), list, client.MatchingLabels{tenancyv1alpha1.LabelCluster: w.key}))
+		return len(list.Items)
+	}
+	before := everywhere()
+	second := w.place(t, "second", "r2")
+	appears(t, w.super2, "", w.superName("second"), &corev1.Namespace{}, nil)
+	bound(int32(before) + 3)
+	for _, namespace := range []string{"web", "second"} {
+		for i := range 2 {
+			create(t, w.tenant, widget("Widget", namespace, fmt.Sprintf("total-%d", i), map[string]any{"size": int64(i)}))
+		}
+	}
+	eventually(t, func() error {
+		var events corev1.EventList
+		if err := w.tenant.List(t.Context(), &events); err != nil {
+			return err
+		}
+		for i := range events.Items {
+			if event := &events.Items[i]; strings.Contains(event.Message, "limits.totalObjects") && everywhere() == before+3 {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d objects, and before %d", everywhere(), before)
+	})
+	bound(0)
+	for _, namespace := range []string{"web", "second"} {
+		for i := range 2 {
+			name := fmt.Sprintf("total-%d", i)
+			appears(t, w.super2, w.superName(namespace), name, widget("Widget", "", "", nil), nil)
+			require.NoError(t, w.tenant.Delete(t.Context(), widget("Widget", namespace, name, nil)))
+			vanishes(t, w.super2, w.superName(namespace), name, widget("Widget", "", "", nil))
+		}
+	}
+	w.end(t, second)
+	release(t, w.super2, w.superName("second"), "")
+}
+
 func (w *world) testSyncLimits(t *testing.T) {
 	create(t, w.tenant, widget("Widget", "web", "large", map[string]any{"color": strings.Repeat("x", 5000)}))
 	w.warned(t, "web", "large", "TenantLimit")
@@ -361,6 +408,7 @@ func (w *world) testSyncLimits(t *testing.T) {
 		require.NoError(t, w.tenant.Delete(t.Context(), widget("Widget", "web", name, nil)))
 		vanishes(t, w.super2, w.superName("web"), name, widget("Widget", "", "", nil))
 	}
+	w.testSyncTotal(t)
 	// What the super cluster's API server refuses is the tenant's to mend, and holds up nothing.
 	setMaximum := func(most int64) {
 		crd := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}}
