@@ -129,7 +129,7 @@ func TestAnswers(t *testing.T) {
 			defer p.lead(t, "attacker", p.server(t, p.attacker.cluster, flood))()
 			eventually(t, "a program reads the watch", func(context.Context) (bool, any) { return sent.Load() > 20_000, sent.Load() })
 			p.served(t)
-			// Two syncers read it. Before that come the events that may come at once, and those that the kernel's buffers hold.
+			// Two syncers read it. Before that come the events that may come at once, and what the kernel buffers.
 			eventually(t, "less than 10,000 events come in in a second", func(context.Context) (bool, any) {
 				begun, before := time.Now(), sent.Load()
 				<-time.After(time.Second)

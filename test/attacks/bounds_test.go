@@ -72,7 +72,7 @@ func having(pod *corev1.Pod, n int) *corev1.Pod {
 	return pod
 }
 
-// annotate sets an annotation of a pod.
+// annotated sets annotation a of a pod.
 func annotated(pod *corev1.Pod, value string) *corev1.Pod {
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "a", value)
 	return pod
@@ -138,7 +138,9 @@ func TestBounds(t *testing.T) {
 		for i := range 60 {
 			p.attacker.create(t, &corev1.Service{
 				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("a-service-with-a-long-name-", i)},
-				Spec:       corev1.ServiceSpec{Ports: list(10, func(port int) corev1.ServicePort { return corev1.ServicePort{Name: fmt.Sprint("p", port), Port: int32(port + 1)} })},
+				Spec: corev1.ServiceSpec{Ports: list(10, func(port int) corev1.ServicePort {
+					return corev1.ServicePort{Name: fmt.Sprint("p", port), Port: int32(port + 1)}
+				})},
 			})
 		}
 		p.withinMemory(t, func() {
@@ -322,7 +324,7 @@ func (p *pool) work(t *testing.T) time.Duration {
 	for _, pid := range p.programs(t) {
 		stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
 		require.NoError(t, err)
-		// proc(5): what comes after the name in parentheses begins with field 3; utime and stime are 14 and 15, in 1/100 s.
+		// proc(5): field 3 comes after the name in parentheses; utime and stime are 14 and 15, in 1/100 s.
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 		for _, ticks := range fields[11:13] {
 			n, err := strconv.Atoi(ticks)

@@ -204,7 +204,8 @@ func (w *world) testLimitsAreAdded(t *testing.T) {
 	w.forget(t, pod)
 }
 
-// testNodeIsGone plays the collector of pods of a super cluster whose node is gone: it lets pods fail, and deletes them.
+// testNodeIsGone plays the collector of pods of a super cluster, which lets pods of a node that is gone fail and deletes
+// them.
 func (w *world) testNodeIsGone(t *testing.T) {
 	pod := newPod("web", "on-a-node-that-goes")
 	create(t, w.tenant, pod)
