@@ -204,8 +204,7 @@ func (w *world) testLimitsAreAdded(t *testing.T) {
 	w.forget(t, pod)
 }
 
-// testNodeIsGone plays the collector of pods of a super cluster, which lets pods of a node that is gone fail and deletes
-// them.
+// testNodeIsGone plays the collector of pods of a super cluster, which ends those of a node that is gone.
 func (w *world) testNodeIsGone(t *testing.T) {
 	pod := newPod("web", "on-a-node-that-goes")
 	create(t, w.tenant, pod)
