@@ -100,8 +100,8 @@ func All() []Attack {
 		{"other-server", "size", "an API server of its own, whose lists never end", "the connection ends, `Ready=False`, reason TooMuchData; the programs live, and others are synced as before", []string{"#4"}},
 		{"long-errors", "size", "the same, which answers with an error text of 40 KB", "conditions and Events are cut, and written", []string{"#30"}},
 
-		{"secrets", "strangers", "a pod that mounts, or has as variables, a Secret or ConfigMap that the operator keeps in its super namespace", "Event `FailedCreate` names it; what is optional is left out", []string{"A12"}},
-		{"copied-marks", "strangers", "a pod in another namespace of the super cluster to which a controller has copied the marks of the tenant's own", "marks count in the super namespace of their owner alone: its address is not the tenant's, and it holds up no deletion", []string{"A16"}},
+		{"secrets", "foreign", "a pod that mounts, or has as variables, a Secret or ConfigMap that the operator keeps in its super namespace", "Event `FailedCreate` names it; what is optional is left out", []string{"A12"}},
+		{"copied-marks", "foreign", "a pod in another namespace of the super cluster to which a controller has copied the marks of the tenant's own", "marks count in the super namespace of their owner alone: its address is not the tenant's, and it holds up no deletion", []string{"A16"}},
 
 		{"refusals", "words", "a pod for a node whose taint it does not tolerate, to read what the super cluster's scheduler says", "it reads that no node takes the pod: no number of nodes, no taint", []string{"A11"}},
 		{"nodes", "words", "to read in the Node of its pod what the node says of itself", "Kubernetes' own conditions without messages, and no ID of a machine", []string{"A19"}},

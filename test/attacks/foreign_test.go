@@ -18,10 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestStrangers: what others keep in a super cluster, in places and under names that a tenant may name.
-func TestStrangers(t *testing.T) {
+// TestForeign: what others keep in a super cluster, in places and under names that a tenant may name.
+func TestForeign(t *testing.T) {
 	p := connect(t)
-	namespace, super := p.attacker.sole(t, "strangers")
+	namespace, super := p.attacker.sole(t, "foreign")
 	superNamespace := p.attacker.superNamespace(namespace)
 	const name, value = "registry", "of the operator"
 	refer := map[string]string{
