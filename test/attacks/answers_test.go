@@ -33,6 +33,8 @@ func answerJSON(w http.ResponseWriter, status int, text string) {
 }
 
 // TestAnswers: answers of an API server of its own that are short, and much when they are decoded, copied or logged.
+//
+//nolint:gocyclo // one attack after the other, with its twin
 func TestAnswers(t *testing.T) {
 	p := connect(t)
 	back := func(t *testing.T) {
