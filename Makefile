@@ -166,7 +166,9 @@ build-tests:
 	@$(GOBUILD) "test packages" $(GO) build -v ./...
 	$(GO) vet -tags e2e,realnodes,attacks,siege ./...
 
+# TestModel has one goroutine at a time, so that there are no races to find, and a target of its own: test-model.
 .PHONY: test-unit
+test-unit: SKIP = $(if $(RUN),,^TestModel$$)
 test-unit: ## Run the tests without API servers, those of packages with goroutines under the race detector, which needs a C compiler: UNIT=./internal/slice RUN=TestCut.
 	@command -v "$${CC:-cc}" >/dev/null || { echo "test-unit: the race detector needs a C compiler" >&2; exit 3; }
 	$(if $(strip $(UNIT)),,$(error UNIT names no package))

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -64,7 +63,7 @@ func TestPlacementsRestored(t *testing.T) {
 			if tc.got != "" {
 				namespace.Annotations = map[string]string{schedulerv1alpha1.AnnotationPlacements: tc.got}
 			}
-			api := fake.NewClientset(namespace)
+			api := builders.Clientset(namespace)
 			writes := 0
 			api.PrependReactor("patch", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
 				writes++
@@ -104,7 +103,7 @@ func TestAnInformerThatIsBehind(t *testing.T) {
 	t.Parallel()
 	namespace := web()
 	namespace.Annotations = map[string]string{schedulerv1alpha1.AnnotationPlacements: `{"r1":1}`}
-	api := fake.NewClientset(namespace)
+	api := builders.Clientset(namespace)
 	np := builders.Placement("tenant", "web").NamespaceUID("1").Slice("cpu", "1").Quota("cpu", "1").Held("r1", 1, "cpu", "1").Obj()
 	np.Status.Published = ptr.To(`{"r1":1}`)
 	meta := newStoredPlacements(t, np)

@@ -52,7 +52,7 @@ type podAPI struct {
 }
 
 func newPodAPI() *podAPI {
-	api := &podAPI{Clientset: fake.NewSimpleClientset(), pods: map[string]*corev1.Pod{}}
+	api := &podAPI{Clientset: builders.Clientset(), pods: map[string]*corev1.Pod{}}
 	api.PrependReactor("list", "pods", func(clienttesting.Action) (bool, apiruntime.Object, error) { return true, api.list(), nil })
 	api.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, apiruntime.Object, error) {
 		patch := action.(clienttesting.PatchAction)

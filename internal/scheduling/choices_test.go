@@ -11,6 +11,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/plugins/superclusterbinder"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -97,31 +98,33 @@ func TestSelfChosenSuperCluster(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newTenant(t)
-			if tc.r1 == nil {
-				tc.r1 = func(*corev1.Node) {}
-			}
-			if tc.policy != nil {
-				c.policy.Set(policyWith(t, tc.policy))
-			}
-			c.cluster("r1", tc.r1)
-			c.cluster("r2")
-			c.place("web", "r1", "2")
-			c.place("web", "r2", "4")
-			change := func(*corev1.Pod) {}
-			if tc.change != nil {
-				change = tc.change
-			}
-			c.create("web", "pod", tc.cpu, asking(tc.asks), change)
-			if tc.event != "" {
-				c.wantEvent(reasonSuperClusterNotGranted, tc.asks, tc.event)
-			}
-			if tc.want == "" {
-				c.wantIn("web", "pod", "")
-				return
-			}
-			c.wantGranted("web", "pod", tc.want)
-			require.Empty(t, c.told())
+			schedulertest.Bubble(t, func(t *testing.T) {
+				c := newTenant(t)
+				if tc.r1 == nil {
+					tc.r1 = func(*corev1.Node) {}
+				}
+				if tc.policy != nil {
+					c.policy.Set(policyWith(t, tc.policy))
+				}
+				c.cluster("r1", tc.r1)
+				c.cluster("r2")
+				c.place("web", "r1", "2")
+				c.place("web", "r2", "4")
+				change := func(*corev1.Pod) {}
+				if tc.change != nil {
+					change = tc.change
+				}
+				c.create("web", "pod", tc.cpu, asking(tc.asks), change)
+				if tc.event != "" {
+					c.wantEvent(reasonSuperClusterNotGranted, tc.asks, tc.event)
+				}
+				if tc.want == "" {
+					c.wantIn("web", "pod", "")
+					return
+				}
+				c.wantGranted("web", "pod", tc.want)
+				require.Empty(t, c.told())
+			})
 		})
 	}
 }
@@ -129,44 +132,48 @@ func TestSelfChosenSuperCluster(t *testing.T) {
 // TestSelfChosenSuperClusterEvictsNobody: a pod that asks for a full super cluster evicts no pod of lower priority
 // there while another super cluster has room.
 func TestSelfChosenSuperClusterEvictsNobody(t *testing.T) {
-	c := newTenant(t)
-	c.cluster("r1")
-	c.place("web", "r1", "1")
-	c.create("web", "low", "1")
-	c.wantGranted("web", "low", "r1")
-	c.cluster("r2")
-	c.place("web", "r2", "1")
-	high := int32(1000)
-	c.create("web", "high", "1", asking("r1"), func(p *corev1.Pod) { p.Spec.Priority = &high })
-	c.wantGranted("web", "high", "r2")
-	c.get("web", "low")
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newTenant(t)
+		c.cluster("r1")
+		c.place("web", "r1", "1")
+		c.create("web", "low", "1")
+		c.wantGranted("web", "low", "r1")
+		c.cluster("r2")
+		c.place("web", "r2", "1")
+		high := int32(1000)
+		c.create("web", "high", "1", asking("r1"), func(p *corev1.Pod) { p.Spec.Priority = &high })
+		c.wantGranted("web", "high", "r2")
+		c.get("web", "low")
+	})
 }
 
 // TestChoicesOfAWaitingPod: what a tenant writes onto a pod that was scheduled, or refused, is judged anew.
 func TestChoicesOfAWaitingPod(t *testing.T) {
-	c := newTenant(t)
-	c.cluster("r1")
-	c.cluster("r2")
-	c.place("web", "r1", "1")
-	c.place("web", "r2", "1")
-	c.create("web", "moves", "1")
-	c.wantGranted("web", "moves", "r1")
-	write := func(name, superCluster string) {
-		pod := c.get("web", name)
-		asking(superCluster)(pod)
-		_, err := c.api.CoreV1().Pods("web").Update(c.ctx, pod, metav1.UpdateOptions{})
-		require.NoError(t, err)
-	}
-	write("moves", "r2")
-	c.wantGranted("web", "moves", "r2")
-	c.create("web", "other", "1")
-	c.wantGranted("web", "other", "r1")
-	write("other", "r2")
-	c.wantEvent(reasonSuperClusterNotGranted)
-	c.wantGranted("web", "other", "r1")
-	write("other", "r2")
-	c.wantEvent(reasonSuperClusterNotGranted)
-	c.wantGranted("web", "other", "r1")
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newTenant(t)
+		c.cluster("r1")
+		c.cluster("r2")
+		c.place("web", "r1", "1")
+		c.place("web", "r2", "1")
+		c.create("web", "moves", "1")
+		c.wantGranted("web", "moves", "r1")
+		write := func(name, superCluster string) {
+			pod := c.get("web", name)
+			asking(superCluster)(pod)
+			_, err := c.api.CoreV1().Pods("web").Update(c.ctx, pod, metav1.UpdateOptions{})
+			require.NoError(t, err)
+		}
+		write("moves", "r2")
+		c.wantGranted("web", "moves", "r2")
+		c.create("web", "other", "1")
+		c.wantGranted("web", "other", "r1")
+		write("other", "r2")
+		c.wantEvent(reasonSuperClusterNotGranted)
+		c.wantGranted("web", "other", "r1")
+		write("other", "r2")
+		c.wantEvent(reasonSuperClusterNotGranted)
+		c.wantGranted("web", "other", "r1")
+	})
 }
 
 // TestRestartKeepsSuperClusters: pods that wait for a node of their super cluster, and may run there, stay there with a
@@ -174,29 +181,31 @@ func TestChoicesOfAWaitingPod(t *testing.T) {
 func TestRestartKeepsSuperClusters(t *testing.T) {
 	for name, cordoned := range map[string]bool{"as before": false, "cordoned meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
-			c := newTenant(t)
-			c.cluster("r1")
-			c.cluster("r2")
-			c.place("web", "r1", "2")
-			c.create("web", "waits", "1")
-			c.create("web", "bound", "1")
-			c.wantGranted("web", "waits", "r1")
-			c.wantGranted("web", "bound", "r1")
-			c.place("web", "r2", "3")
-			c.restart(func() {
-				bound := c.get("web", "bound")
-				bound.Spec.NodeName = "r1.node-1"
-				builders.Bind(bound)
-				_, err := c.api.CoreV1().Pods("web").Update(c.ctx, bound, metav1.UpdateOptions{})
-				require.NoError(t, err)
-				c.create("web", "late", "2")
-				c.virtual["r1"].Spec.Unschedulable = cordoned
-				c.setPendingPods(1)
+			schedulertest.Bubble(t, func(t *testing.T) {
+				c := newTenant(t)
+				c.cluster("r1")
+				c.cluster("r2")
+				c.place("web", "r1", "2")
+				c.create("web", "waits", "1")
+				c.create("web", "bound", "1")
+				c.wantGranted("web", "waits", "r1")
+				c.wantGranted("web", "bound", "r1")
+				c.place("web", "r2", "3")
+				c.restart(func() {
+					bound := c.get("web", "bound")
+					bound.Spec.NodeName = "r1.node-1"
+					builders.Bind(bound)
+					_, err := c.api.CoreV1().Pods("web").Update(c.ctx, bound, metav1.UpdateOptions{})
+					require.NoError(t, err)
+					c.create("web", "late", "2")
+					c.virtual["r1"].Spec.Unschedulable = cordoned
+					c.setPendingPods(1)
+				})
+				c.wantGranted("web", "late", "r2")
+				c.wantGranted("web", "waits", "r1")
+				c.wantGranted("web", "bound", "r1")
+				require.Empty(t, c.told())
 			})
-			c.wantGranted("web", "late", "r2")
-			c.wantGranted("web", "waits", "r1")
-			c.wantGranted("web", "bound", "r1")
-			require.Empty(t, c.told())
 		})
 	}
 }

@@ -12,13 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
-	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/claimhome"
@@ -170,7 +168,7 @@ func TestClaimsBesideAreBounded(t *testing.T) {
 // TestClaimsWithoutAHome: claims that nobody can provision are told once, and again when that changes; others are left.
 func TestClaimsWithoutAHome(t *testing.T) {
 	t.Parallel()
-	api := fake.NewClientset(
+	api := builders.Clientset(
 		homelessClaim("new"), homelessClaim("homed", withHome("r1")), homelessClaim("bound", func(claim *corev1.PersistentVolumeClaim) { claim.Spec.VolumeName = "own" }),
 		homelessClaim("classless", func(claim *corev1.PersistentVolumeClaim) { claim.Spec.StorageClassName = ptr.To("other") }),
 		storageClassOf(storagev1.VolumeBindingImmediate, "r1"),
@@ -178,7 +176,7 @@ func TestClaimsWithoutAHome(t *testing.T) {
 	factory := informers.NewSharedInformerFactory(api, 0)
 	recorder := events.NewFakeRecorder(10)
 	r := &claimReconciler{
-		key: "acme", api: api, recorder: recorder, placements: clientfake.NewClientBuilder().WithScheme(metaScheme(t)).Build(), dispatcher: newDispatcher(), clock: clock.RealClock{}, shows: func(string) bool { return true },
+		key: "acme", api: api, recorder: recorder, placements: builders.Client(metaScheme(t)).Build(), dispatcher: newDispatcher(), clock: clock.RealClock{}, shows: func(string) bool { return true },
 		claims: factory.Core().V1().PersistentVolumeClaims().Lister(), classes: factory.Storage().V1().StorageClasses().Lister(),
 	}
 	factory.Start(t.Context().Done())
@@ -205,12 +203,12 @@ func TestClaimsWithoutAHome(t *testing.T) {
 // TestClaimsGivenTogether: claims that get their homes at once are spread as those that get them one by one.
 func TestClaimsGivenTogether(t *testing.T) {
 	t.Parallel()
-	api := fake.NewClientset(homelessClaim("a"), homelessClaim("b"), homelessClaim("c"), homelessClaim("d"), storageClassOf(storagev1.VolumeBindingImmediate, "r1", "r2"))
+	api := builders.Clientset(homelessClaim("a"), homelessClaim("b"), homelessClaim("c"), homelessClaim("d"), storageClassOf(storagev1.VolumeBindingImmediate, "r1", "r2"))
 	factory := informers.NewSharedInformerFactory(api, 0)
 	placement := builders.Placement("acme", "web").Held("r1", 1, "pods", "9").Held("r2", 1, "pods", "9").Obj()
 	r := &claimReconciler{
 		key: "acme", api: api, recorder: events.NewFakeRecorder(10), dispatcher: newDispatcher(), clock: clock.RealClock{}, shows: func(string) bool { return true },
-		placements: clientfake.NewClientBuilder().WithScheme(metaScheme(t)).WithObjects(placement).Build(),
+		placements: builders.Client(metaScheme(t)).WithObjects(placement).Build(),
 		claims:     factory.Core().V1().PersistentVolumeClaims().Lister(), classes: factory.Storage().V1().StorageClasses().Lister(),
 	}
 	for _, id := range []string{"r1", "r2"} {

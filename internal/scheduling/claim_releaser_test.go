@@ -18,11 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	testingclock "k8s.io/utils/clock/testing"
-	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/superpool/superpool/test/builders"
 )
 
 // TestClaimReleaser: a claim, or snapshot, that the tenant deletes waits for super clusters of the pool that may hold
@@ -81,7 +81,7 @@ func TestClaimReleaser(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			api := fake.NewClientset(homelessClaim("data", func(claim *corev1.PersistentVolumeClaim) {
+			api := builders.Clientset(homelessClaim("data", func(claim *corev1.PersistentVolumeClaim) {
 				claim.Finalizers = tc.finalizers
 				if tc.deleted > 0 {
 					since := metav1.NewTime(evictionNow.Add(-tc.deleted))
@@ -100,7 +100,7 @@ func TestClaimReleaser(t *testing.T) {
 			resource := schema.GroupVersionResource{Group: "snapshot.storage.k8s.io", Version: "v1", Resource: "volumesnapshots"}
 			snapshots := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource: "VolumeSnapshotList"}, snapshot).Resource(resource)
 			factory := informers.NewSharedInformerFactory(api, 0)
-			meta := clientfake.NewClientBuilder().WithScheme(metaScheme(t))
+			meta := builders.Client(metaScheme(t))
 			for _, id := range tc.stored {
 				meta.WithObjects(st.MakeNode().Name(id).Obj())
 			}
@@ -158,7 +158,7 @@ func TestClaimReleaser(t *testing.T) {
 // TestClaimReleaserHasAnOrder: claims are released in the order of their names.
 func TestClaimReleaserHasAnOrder(t *testing.T) {
 	t.Parallel()
-	api := fake.NewClientset()
+	api := builders.Clientset()
 	factory := informers.NewSharedInformerFactory(api, 0)
 	claims := factory.Core().V1().PersistentVolumeClaims()
 	names := strings.Split("abcdefghijkl", "")
@@ -170,7 +170,7 @@ func TestClaimReleaserHasAnOrder(t *testing.T) {
 	}
 	r := &claimReleaser{
 		api: api, claims: claims.Lister(), dispatcher: newDispatcher(), clock: testingclock.NewFakePassiveClock(evictionNow),
-		meta: clientfake.NewClientBuilder().WithScheme(metaScheme(t)).Build(),
+		meta: builders.Client(metaScheme(t)).Build(),
 	}
 	r.dispatcher.began = evictionNow.Add(-24 * time.Hour)
 	_, err := r.Reconcile(t.Context(), request{concern: concernClaimRelease})

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -60,23 +61,25 @@ func TestSameForPodsWhenTheTaintFollowsTheCondition(t *testing.T) {
 // TestALostClusterKeepsItsPodsAndGetsNoNew runs without the controllers of a meta cluster: the projection alone must
 // keep pods away.
 func TestALostClusterKeepsItsPodsAndGetsNoNew(t *testing.T) {
-	c := newTenant(t)
-	c.cluster("r1", readiness(corev1.ConditionTrue))
-	c.place("web", "r1", "8")
-	c.create("web", "before", "1")
-	c.wantIn("web", "before", "r1")
-	c.cluster("r1", readiness(corev1.ConditionUnknown))
-	c.create("web", "during", "1")
-	c.wantRefused("web", "during", "does not answer")
-	c.wantIn("web", "before", "r1")
-	c.cluster("r1", readiness(corev1.ConditionFalse))
-	c.create("web", "other", "1")
-	c.wantRefused("web", "other", "not ready")
-	c.wantIn("web", "before", "r1")
-	c.cluster("r1", readiness(corev1.ConditionTrue))
-	c.wantIn("web", "during", "r1")
-	c.wantIn("web", "other", "r1")
-	c.wantIn("web", "before", "r1")
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newTenant(t)
+		c.cluster("r1", readiness(corev1.ConditionTrue))
+		c.place("web", "r1", "8")
+		c.create("web", "before", "1")
+		c.wantIn("web", "before", "r1")
+		c.cluster("r1", readiness(corev1.ConditionUnknown))
+		c.create("web", "during", "1")
+		c.wantRefused("web", "during", "does not answer")
+		c.wantIn("web", "before", "r1")
+		c.cluster("r1", readiness(corev1.ConditionFalse))
+		c.create("web", "other", "1")
+		c.wantRefused("web", "other", "not ready")
+		c.wantIn("web", "before", "r1")
+		c.cluster("r1", readiness(corev1.ConditionTrue))
+		c.wantIn("web", "during", "r1")
+		c.wantIn("web", "other", "r1")
+		c.wantIn("web", "before", "r1")
+	})
 }
 
 func TestDispatcherRoutesByRootNamespace(t *testing.T) {

@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	testingclock "k8s.io/utils/clock/testing"
@@ -45,7 +44,7 @@ type evictorBed struct {
 
 func newEvictorBed(t *testing.T, pods ...*corev1.Pod) *evictorBed {
 	t.Helper()
-	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	factory := informers.NewSharedInformerFactory(builders.Clientset(), 0)
 	for _, pod := range inView(t, pods...) {
 		require.NoError(t, factory.Core().V1().Pods().Informer().GetIndexer().Add(pod))
 	}

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
-	metafake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -30,7 +29,7 @@ func TestGuaranteeAudit(t *testing.T) {
 			policy := &tenancyv1alpha1.TenantPolicy{ObjectMeta: metav1.ObjectMeta{Name: tenancyv1alpha1.DefaultPolicyName}}
 			policy.Spec.Scheduling.Guaranteed = cores(cpu)
 			events := record.NewFakeRecorder(1)
-			r := &GuaranteeAudit{Recorder: events, Reader: metafake.NewClientBuilder().WithScheme(scheme).WithObjects(
+			r := &GuaranteeAudit{Recorder: events, Reader: builders.Client(scheme).WithObjects(
 				policy, builders.VirtualCluster("a"), builders.VirtualCluster("b"), builders.VirtualNode("r1", "cpu", "4").Obj()).Build()}
 			_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: policy.Name}})
 			require.NoError(t, err)

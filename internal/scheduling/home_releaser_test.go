@@ -14,13 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
-	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/claimhome"
@@ -88,7 +86,7 @@ func TestHomeReleaser(t *testing.T) {
 			if change == nil {
 				change = func(*corev1.PersistentVolumeClaim) {}
 			}
-			api := fake.NewClientset(homelessClaim("data", withHome("r2"), change))
+			api := builders.Clientset(homelessClaim("data", withHome("r2"), change))
 			if tc.conflict {
 				api.PrependReactor("patch", "persistentvolumeclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
 					return true, nil, apierrors.NewConflict(corev1.Resource("persistentvolumeclaims"), "data", errors.New("changed"))
@@ -97,7 +95,7 @@ func TestHomeReleaser(t *testing.T) {
 			factory := informers.NewSharedInformerFactory(api, 0)
 			recorder := events.NewFakeRecorder(9)
 			clock := testingclock.NewFakePassiveClock(evictionNow)
-			cached, live := clientfake.NewClientBuilder().WithScheme(metaScheme(t)), clientfake.NewClientBuilder().WithScheme(metaScheme(t))
+			cached, live := builders.Client(metaScheme(t)), builders.Client(metaScheme(t))
 			if tc.cached != nil {
 				cached.WithObjects(tc.cached)
 				live.WithObjects(cmp.Or(tc.live, tc.cached))

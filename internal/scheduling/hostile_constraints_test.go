@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -86,75 +87,79 @@ func hostileSpreads() (all []hostileSpread) {
 // TestHostileConstraints: kube-scheduler lets a pod go or refuses it, whatever a tenant's API server says of its
 // topology spread, and whatever happens around it.
 func TestHostileConstraints(t *testing.T) {
-	r1, r2 := stockNode("r1", keyZone, "z1"), stockNode("r2", keyZone, "z2")
-	e := newEventBed(t, []*corev1.Node{r1, r2}, []*st.PodWrapper{stockPod("runs", "foo", "").Node("r1")})
-	spreads := hostileSpreads()
-	name := func(i int) string { return fmt.Sprint("pod-", i) }
-	for i := range spreads {
-		e.add(spreadPod(spreads[i].constraint, spreads[i].constraint).Name(name(i)))
-	}
-	isIn := func(name string) bool { return e.get("ns1", name).Labels[schedulerv1alpha1.LabelSuperCluster] != "" }
-	for i := range spreads {
-		require.Eventually(t, func() bool {
-			_, waits := e.tries(name(i))
-			return waits || isIn(name(i))
-		}, patience, time.Millisecond, spreads[i].name)
-		if refused := spreads[i].refused; refused != nil {
-			require.Equal(t, *refused, !isIn(name(i)), spreads[i].name)
+	schedulertest.Bubble(t, func(t *testing.T) {
+		r1, r2 := stockNode("r1", keyZone, "z1"), stockNode("r2", keyZone, "z2")
+		e := newEventBed(t, []*corev1.Node{r1, r2}, []*st.PodWrapper{stockPod("runs", "foo", "").Node("r1")})
+		spreads := hostileSpreads()
+		name := func(i int) string { return fmt.Sprint("pod-", i) }
+		for i := range spreads {
+			e.add(spreadPod(spreads[i].constraint, spreads[i].constraint).Name(name(i)))
 		}
-	}
-	// Those that wait are asked whether what happens helps them.
-	e.add(stockPod("comes", "foo", "").Node("r2"))
-	e.change("comes", func(pod *corev1.Pod) { delete(pod.Labels, "foo") })
-	e.end("runs")
-	e.node(stockNode("r2", keyZone, "z3"))
-	e.add(stockPod("after"))
-	require.Eventually(t, func() bool { return isIn("after") }, patience, time.Millisecond, "others are scheduled")
+		isIn := func(name string) bool { return e.get("ns1", name).Labels[schedulerv1alpha1.LabelSuperCluster] != "" }
+		for i := range spreads {
+			require.Eventually(t, func() bool {
+				_, waits := e.tries(name(i))
+				return waits || isIn(name(i))
+			}, patience, time.Millisecond, spreads[i].name)
+			if refused := spreads[i].refused; refused != nil {
+				require.Equal(t, *refused, !isIn(name(i)), spreads[i].name)
+			}
+		}
+		// Those that wait are asked whether what happens helps them.
+		e.add(stockPod("comes", "foo", "").Node("r2"))
+		e.change("comes", func(pod *corev1.Pod) { delete(pod.Labels, "foo") })
+		e.end("runs")
+		e.node(stockNode("r2", keyZone, "z3"))
+		e.add(stockPod("after"))
+		require.Eventually(t, func() bool { return isIn("after") }, patience, time.Millisecond, "others are scheduled")
+	})
 }
 
 // TestHostileBudgets: a PodDisruptionBudget with a selector that is none protects no pod from preemption, and numbers
 // that are none harm nobody.
 func TestHostileBudgets(t *testing.T) {
-	gives := func(name string, priority int32, node string) *st.PodWrapper {
-		return asks1(stockPod(name, name, "", "foo", "").Priority(priority).Node(node), "1")
-	}
-	e := newEventBed(t, []*corev1.Node{stockNode("r1"), stockNode("r2")}, []*st.PodWrapper{gives("p1", 50, "r1"), gives("p2", 1, "r2")})
-	budgets := 0
-	budget := func(selector *metav1.LabelSelector, allowed int32, change ...func(*policyv1.PodDisruptionBudget)) {
-		b := &policyv1.PodDisruptionBudget{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns1", Name: fmt.Sprint("b-", budgets)},
-			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: selector, MinAvailable: ptr.To(intstr.FromString("-200%"))},
-			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
+	schedulertest.Bubble(t, func(t *testing.T) {
+		gives := func(name string, priority int32, node string) *st.PodWrapper {
+			return asks1(stockPod(name, name, "", "foo", "").Priority(priority).Node(node), "1")
 		}
-		for _, f := range change {
-			f(b)
+		e := newEventBed(t, []*corev1.Node{stockNode("r1"), stockNode("r2")}, []*st.PodWrapper{gives("p1", 50, "r1"), gives("p2", 1, "r2")})
+		budgets := 0
+		budget := func(selector *metav1.LabelSelector, allowed int32, change ...func(*policyv1.PodDisruptionBudget)) {
+			b := &policyv1.PodDisruptionBudget{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns1", Name: fmt.Sprint("b-", budgets)},
+				Spec:       policyv1.PodDisruptionBudgetSpec{Selector: selector, MinAvailable: ptr.To(intstr.FromString("-200%"))},
+				Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
+			}
+			for _, f := range change {
+				f(b)
+			}
+			_, err := e.api.PolicyV1().PodDisruptionBudgets("ns1").Create(e.ctx, b, metav1.CreateOptions{})
+			require.NoError(t, err)
+			budgets++
 		}
-		_, err := e.api.PolicyV1().PodDisruptionBudgets("ns1").Create(e.ctx, b, metav1.CreateOptions{})
-		require.NoError(t, err)
-		budgets++
-	}
-	of := func(name string) *metav1.LabelSelector {
-		return metav1.SetAsLabelSelector(map[string]string{name: ""})
-	}
-	budget(of("p2"), 0) // so p1 gives way, unless another budget protects it
-	for _, allowed := range []int32{math.MinInt32, -1, 0} {
-		for _, selector := range invalidSelectors() {
-			budget(selector, allowed)
+		of := func(name string) *metav1.LabelSelector {
+			return metav1.SetAsLabelSelector(map[string]string{name: ""})
 		}
-		budget(nil, allowed)
-		budget(&metav1.LabelSelector{}, allowed)
-		budget(of("p1"), allowed, func(b *policyv1.PodDisruptionBudget) {
-			b.Status.DisruptedPods = map[string]metav1.Time{"p1": {}, "": {Time: time.Unix(math.MinInt64, 0)}}
-		})
-	}
-	budget(of("p1"), math.MinInt32) // the library counts down beyond the least number, which is the largest then
-	budget(of("p1"), math.MaxInt32)
-	known := e.sched.Profiles[corev1.DefaultSchedulerName].SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister()
-	require.Eventually(t, func() bool {
-		found, err := known.List(labels.Everything())
-		return err == nil && len(found) == budgets
-	}, patience, time.Millisecond, "kube-scheduler knows the budgets")
-	e.add(asks1(stockPod("pod").Priority(100), "1"))
-	e.wantIn("ns1", "pod", "r1")
-	require.Equal(t, tenancy.NodeName("r2", "node"), e.get("ns1", "p2").Spec.NodeName, "p2 stays")
+		budget(of("p2"), 0) // so p1 gives way, unless another budget protects it
+		for _, allowed := range []int32{math.MinInt32, -1, 0} {
+			for _, selector := range invalidSelectors() {
+				budget(selector, allowed)
+			}
+			budget(nil, allowed)
+			budget(&metav1.LabelSelector{}, allowed)
+			budget(of("p1"), allowed, func(b *policyv1.PodDisruptionBudget) {
+				b.Status.DisruptedPods = map[string]metav1.Time{"p1": {}, "": {Time: time.Unix(math.MinInt64, 0)}}
+			})
+		}
+		budget(of("p1"), math.MinInt32) // the library counts down beyond the least number, which is the largest then
+		budget(of("p1"), math.MaxInt32)
+		known := e.sched.Profiles[corev1.DefaultSchedulerName].SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister()
+		require.Eventually(t, func() bool {
+			found, err := known.List(labels.Everything())
+			return err == nil && len(found) == budgets
+		}, patience, time.Millisecond, "kube-scheduler knows the budgets")
+		e.add(asks1(stockPod("pod").Priority(100), "1"))
+		e.wantIn("ns1", "pod", "r1")
+		require.Equal(t, tenancy.NodeName("r2", "node"), e.get("ns1", "p2").Spec.NodeName, "p2 stays")
+	})
 }

@@ -145,7 +145,7 @@ func newFlood(b *testing.B, pods int, limited bool) flood {
 	b.Helper()
 	queued := pods
 	c := newTenantWith(b, func(c *tenantControlPlane) {
-		c.api = clientsetOf(b)
+		c.api = builders.Clientset()
 		c.policy.Set(policyWith(b, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 			if limited {
 				queued = min(pods, int(spec.Limits.PendingPods))

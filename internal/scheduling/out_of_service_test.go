@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -144,8 +143,8 @@ func TestOutOfService(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			before := tenantNode(tc.node...)
-			api := fake.NewClientset(before.DeepCopy())
-			meta := clientfake.NewClientBuilder().WithScheme(metaScheme(t))
+			api := builders.Clientset(before.DeepCopy())
+			meta := builders.Client(metaScheme(t))
 			if tc.stored {
 				meta = meta.WithObjects(builders.VirtualNode("r1").Obj())
 			}
@@ -210,12 +209,12 @@ func TestNodesOfGoneSuperClusters(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			api := fake.NewClientset(tenantNode(tc.node...))
+			api := builders.Clientset(tenantNode(tc.node...))
 			scheme := metaScheme(t)
 			if tc.fails {
 				scheme = runtime.NewScheme()
 			}
-			r := newOutOfService(api, clientfake.NewClientBuilder().WithScheme(scheme).WithObjects(tc.meta...).Build())
+			r := newOutOfService(api, builders.Client(scheme).WithObjects(tc.meta...).Build())
 			if tc.cached {
 				r.dispatcher.nodes["r1"] = builders.VirtualNode("r1").Obj()
 			}
@@ -230,7 +229,7 @@ func TestNodesOfGoneSuperClusters(t *testing.T) {
 // TestOutOfServiceReadsNothing when no virtual Node says anything and the last pass met no taint of ours.
 func TestOutOfServiceReadsNothing(t *testing.T) {
 	t.Parallel()
-	api := fake.NewClientset(tenantNode(tainted(noExecute), marked))
+	api := builders.Clientset(tenantNode(tainted(noExecute), marked))
 	r := newOutOfService(api, clientfake.NewFakeClient())
 	lists := func(want int) {
 		t.Helper()
@@ -261,7 +260,7 @@ func TestOutOfServiceReadsNothing(t *testing.T) {
 // is tried again.
 func TestOutOfServicePages(t *testing.T) {
 	t.Parallel()
-	api := fake.NewClientset()
+	api := builders.Clientset()
 	var asked []string
 	api.PrependReactor("list", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		options := action.(clienttesting.ListActionImpl).GetListOptions()

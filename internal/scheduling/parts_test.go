@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -34,7 +33,7 @@ func TestParts(t *testing.T) {
 	t.Parallel()
 	concerns := map[Part][]concern{}
 	for _, part := range []Part{PartAll, PartPlacements, PartPods} {
-		api := fake.NewClientset()
+		api := builders.Clientset()
 		stored := newStoredPlacements(t, builders.Placement("tenant", "web").Obj())
 		chosen := newChoices()
 		if part == PartPlacements {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	metafake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -60,7 +59,7 @@ func newStoredPlacements(t testing.TB, objects ...client.Object) *storedPlacemen
 		}
 		return failure
 	}
-	s.WithWatch = metafake.NewClientBuilder().WithScheme(scheme).WithObjects(builders.Copies(objects)...).
+	s.WithWatch = builders.Client(scheme).WithObjects(builders.Copies(objects)...).
 		WithStatusSubresource(&schedulerv1alpha1.NamespacePlacement{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {

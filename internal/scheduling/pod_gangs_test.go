@@ -32,6 +32,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/kubescheduler"
+	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/tenantclient"
 	"github.com/superpool/superpool/manifests/profiles"
 	"github.com/superpool/superpool/plugins/coscheduling"
@@ -48,8 +49,10 @@ func newGangs(t *testing.T) *tenantControlPlane {
 			read.Profiles[i].Plugins.PreEnqueue.Enabled = append(read.Profiles[i].Plugins.PreEnqueue.Enabled, config.Plugin{Name: holder{}.Name()})
 		}
 	}
+	groups := cachetesting.NewFakeControllerSource()
+	t.Cleanup(groups.Shutdown)
 	c := newTenantWith(t, func(c *tenantControlPlane) {
-		c.groups, c.config = cachetesting.NewFakeControllerSource(), read
+		c.groups, c.config = groups, read
 		c.outOfTree = frameworkruntime.Registry{holder{}.Name(): func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
 			return holder{}, nil
 		}}
@@ -105,9 +108,10 @@ func (c *tenantControlPlane) members(group string, from, to int, cpu string) {
 	}
 }
 
-// wantNowhere checks that none of the members of a group has a super cluster.
+// wantNowhere checks that none of the members of a group has a super cluster once nothing is left to do in the bubble.
 func (c *tenantControlPlane) wantNowhere(group string, from, to int) {
 	c.t.Helper()
+	synctest.Wait()
 	for i := from; i <= to; i++ {
 		pod := c.get("web", fmt.Sprintf("%s-%d", group, i))
 		require.NotContains(c.t, pod.Labels, schedulerv1alpha1.LabelSuperCluster, pod.Name)
@@ -130,22 +134,24 @@ func (c *tenantControlPlane) wantTogether(group string, from, to int, superClust
 
 // TestGangIsPlacedWhole: the members of a group go to one super cluster once all that it needs are there.
 func TestGangIsPlacedWhole(t *testing.T) {
-	c := newGangs(t)
-	c.place("web", "r1", "200m")
-	c.place("web", "r2", "400m")
-	c.group("mpi", 3)
-	c.members("mpi", 1, 2, "100m")
-	// Events try one of them: the first that was tried after its PodGroup was known.
-	require.Eventually(t, func() bool {
-		return c.wasRefused("mpi-1", "2 of 3 members are here") || c.wasRefused("mpi-2", "2 of 3 members are here")
-	}, patience, 5*time.Millisecond)
-	c.wantNowhere("mpi", 1, 2)
-	c.members("mpi", 3, 3, "100m")
-	c.wantTogether("mpi", 1, 3, "r2")
-	c.members("mpi", 4, 4, "100m")
-	c.wantTogether("mpi", 4, 4, "r2")
-	c.members("mpi", 5, 5, "100m")
-	c.wantRefused("web", "mpi-5", "super clusters are available")
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newGangs(t)
+		c.place("web", "r1", "200m")
+		c.place("web", "r2", "400m")
+		c.group("mpi", 3)
+		c.members("mpi", 1, 2, "100m")
+		// Events try one of them: the first that was tried after its PodGroup was known.
+		require.Eventually(t, func() bool {
+			return c.wasRefused("mpi-1", "2 of 3 members are here") || c.wasRefused("mpi-2", "2 of 3 members are here")
+		}, patience, 5*time.Millisecond)
+		c.wantNowhere("mpi", 1, 2)
+		c.members("mpi", 3, 3, "100m")
+		c.wantTogether("mpi", 1, 3, "r2")
+		c.members("mpi", 4, 4, "100m")
+		c.wantTogether("mpi", 4, 4, "r2")
+		c.members("mpi", 5, 5, "100m")
+		c.wantRefused("web", "mpi-5", "super clusters are available")
+	})
 }
 
 // TestGangRefused: a gang that cannot be placed whole says why, and none of its members starts.
@@ -208,102 +214,110 @@ func TestGangRefused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newGangs(t)
-			c.place("web", "r1", "300m")
-			c.place("web", "r2", "400m")
-			if tc.change == nil {
-				tc.change = func(*podgroupv1alpha1.PodGroup) {}
-			}
-			c.group("mpi", 3, tc.change)
-			tc.make(c)
-			pods, err := c.api.CoreV1().Pods("web").List(c.ctx, metav1.ListOptions{})
-			require.NoError(t, err)
-			require.Eventually(t, func() bool {
-				for i := range pods.Items {
-					_, condition := podutil.GetPodCondition(&c.get("web", pods.Items[i].Name).Status, corev1.PodScheduled)
-					if condition != nil && strings.Contains(condition.Message, tc.want) {
-						return true
-					}
+			schedulertest.Bubble(t, func(t *testing.T) {
+				c := newGangs(t)
+				c.place("web", "r1", "300m")
+				c.place("web", "r2", "400m")
+				if tc.change == nil {
+					tc.change = func(*podgroupv1alpha1.PodGroup) {}
 				}
-				return false
-			}, patience, 5*time.Millisecond, "a member says %q", tc.want)
-			for i := range pods.Items {
-				require.NotContains(t, c.get("web", pods.Items[i].Name).Labels, schedulerv1alpha1.LabelSuperCluster)
-			}
+				c.group("mpi", 3, tc.change)
+				tc.make(c)
+				pods, err := c.api.CoreV1().Pods("web").List(c.ctx, metav1.ListOptions{})
+				require.NoError(t, err)
+				require.Eventually(t, func() bool {
+					for i := range pods.Items {
+						_, condition := podutil.GetPodCondition(&c.get("web", pods.Items[i].Name).Status, corev1.PodScheduled)
+						if condition != nil && strings.Contains(condition.Message, tc.want) {
+							return true
+						}
+					}
+					return false
+				}, patience, 5*time.Millisecond, "a member says %q", tc.want)
+				for i := range pods.Items {
+					require.NotContains(t, c.get("web", pods.Items[i].Name).Labels, schedulerv1alpha1.LabelSuperCluster)
+				}
+			})
 		})
 	}
 }
 
 // TestGangInSeveral: a PodGroup that says so is placed where its members fit.
 func TestGangInSeveral(t *testing.T) {
-	c := newGangs(t)
-	c.place("web", "r1", "200m")
-	c.place("web", "r2", "100m")
-	c.group("mpi", 3, anywhere)
-	c.members("mpi", 1, 3, "100m")
-	c.wantTogether("mpi", 1, 1, "r1")
-	require.Eventually(t, func() bool {
-		in := map[string]int{}
-		for i := 1; i <= 3; i++ {
-			in[c.get("web", fmt.Sprintf("mpi-%d", i)).Labels[schedulerv1alpha1.LabelSuperCluster]]++
-		}
-		return in["r1"] == 2 && in["r2"] == 1
-	}, patience, 5*time.Millisecond)
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newGangs(t)
+		c.place("web", "r1", "200m")
+		c.place("web", "r2", "100m")
+		c.group("mpi", 3, anywhere)
+		c.members("mpi", 1, 3, "100m")
+		c.wantTogether("mpi", 1, 1, "r1")
+		require.Eventually(t, func() bool {
+			in := map[string]int{}
+			for i := 1; i <= 3; i++ {
+				in[c.get("web", fmt.Sprintf("mpi-%d", i)).Labels[schedulerv1alpha1.LabelSuperCluster]]++
+			}
+			return in["r1"] == 2 && in["r2"] == 1
+		}, patience, 5*time.Millisecond)
+	})
 }
 
 // TestGangTriesAnother: a super cluster that has the room and does not take all members is left for another one.
 func TestGangTriesAnother(t *testing.T) {
-	c := newGangs(t)
-	c.cluster("r1", func(node *corev1.Node) { node.Labels["topology.kubernetes.io/zone"] = "a" })
-	c.cluster("r2", func(node *corev1.Node) { node.Labels["topology.kubernetes.io/zone"] = "b" })
-	c.place("web", "r1", "400m")
-	c.place("web", "r2", "300m")
-	c.group("mpi", 3)
-	c.members("mpi", 1, 2, "100m")
-	c.create("web", "mpi-3", "100m", memberOf("mpi"), func(pod *corev1.Pod) {
-		pod.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-			TopologyKey: "topology.kubernetes.io/zone", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "data"}},
-		}}}}
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newGangs(t)
+		c.cluster("r1", func(node *corev1.Node) { node.Labels["topology.kubernetes.io/zone"] = "a" })
+		c.cluster("r2", func(node *corev1.Node) { node.Labels["topology.kubernetes.io/zone"] = "b" })
+		c.place("web", "r1", "400m")
+		c.place("web", "r2", "300m")
+		c.group("mpi", 3)
+		c.members("mpi", 1, 2, "100m")
+		c.create("web", "mpi-3", "100m", memberOf("mpi"), func(pod *corev1.Pod) {
+			pod.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+				TopologyKey: "topology.kubernetes.io/zone", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "data"}},
+			}}}}
+		})
+		c.wantRefused("web", "mpi-1", "gang mpi: 2 super clusters have room for 3 members, and none takes all of them")
+		c.wantNowhere("mpi", 1, 3)
+		c.create("web", "data", "0", func(pod *corev1.Pod) {
+			pod.Labels = map[string]string{"app": "data"}
+			pod.Spec.NodeName = "r2.node-1"
+			builders.Bind(pod)
+		})
+		c.wantTogether("mpi", 1, 3, "r2")
 	})
-	c.wantRefused("web", "mpi-1", "gang mpi: 2 super clusters have room for 3 members, and none takes all of them")
-	c.wantNowhere("mpi", 1, 3)
-	c.create("web", "data", "0", func(pod *corev1.Pod) {
-		pod.Labels = map[string]string{"app": "data"}
-		pod.Spec.NodeName = "r2.node-1"
-		builders.Bind(pod)
-	})
-	c.wantTogether("mpi", 1, 3, "r2")
 }
 
 // TestGangsTakeTurns: of two gangs with room for one, one runs, and the other follows when there is room.
 func TestGangsTakeTurns(t *testing.T) {
-	c := newGangs(t)
-	c.place("web", "r1", "300m")
-	c.group("a", 3)
-	c.group("b", 3)
-	for i := 1; i <= 3; i++ {
-		c.members("a", i, i, "100m")
-		c.members("b", i, i, "100m")
-	}
-	whole := func(group string) bool {
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newGangs(t)
+		c.place("web", "r1", "300m")
+		c.group("a", 3)
+		c.group("b", 3)
 		for i := 1; i <= 3; i++ {
-			if c.get("web", fmt.Sprintf("%s-%d", group, i)).Labels[schedulerv1alpha1.LabelSuperCluster] == "" {
-				return false
-			}
+			c.members("a", i, i, "100m")
+			c.members("b", i, i, "100m")
 		}
-		return true
-	}
-	require.Eventually(t, func() bool { return whole("a") || whole("b") }, patience, 5*time.Millisecond)
-	first, second := "a", "b"
-	if whole("b") {
-		first, second = second, first
-	}
-	c.wantRefused("web", second+"-1", "gang "+second)
-	c.wantNowhere(second, 1, 3)
-	for i := 1; i <= 3; i++ {
-		require.NoError(t, c.api.CoreV1().Pods("web").Delete(c.ctx, fmt.Sprintf("%s-%d", first, i), metav1.DeleteOptions{}))
-	}
-	c.wantTogether(second, 1, 3, "r1")
+		whole := func(group string) bool {
+			for i := 1; i <= 3; i++ {
+				if c.get("web", fmt.Sprintf("%s-%d", group, i)).Labels[schedulerv1alpha1.LabelSuperCluster] == "" {
+					return false
+				}
+			}
+			return true
+		}
+		require.Eventually(t, func() bool { return whole("a") || whole("b") }, patience, 5*time.Millisecond)
+		first, second := "a", "b"
+		if whole("b") {
+			first, second = second, first
+		}
+		c.wantRefused("web", second+"-1", "gang "+second)
+		c.wantNowhere(second, 1, 3)
+		for i := 1; i <= 3; i++ {
+			require.NoError(t, c.api.CoreV1().Pods("web").Delete(c.ctx, fmt.Sprintf("%s-%d", first, i), metav1.DeleteOptions{}))
+		}
+		c.wantTogether(second, 1, 3, "r1")
+	})
 }
 
 // TestGangAfterARestart: whatever a process had written of a gang when it ended, the next one places all of it, or
@@ -347,98 +361,108 @@ func TestGangAfterARestart(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newGangs(t)
-			c.place("web", "r1", "300m")
-			c.group("mpi", 3)
-			c.restart(func() {
-				c.members("mpi", 1, 3, "100m")
-				for _, pod := range tc.wishes {
-					choose(c, pod, false)
+			schedulertest.Bubble(t, func(t *testing.T) {
+				c := newGangs(t)
+				c.place("web", "r1", "300m")
+				c.group("mpi", 3)
+				c.restart(func() {
+					c.members("mpi", 1, 3, "100m")
+					for _, pod := range tc.wishes {
+						choose(c, pod, false)
+					}
+					for _, pod := range tc.choices {
+						choose(c, pod, true)
+					}
+					if tc.meanwhile != nil {
+						tc.meanwhile(c)
+					}
+				})
+				if tc.want != "" {
+					c.wantTogether("mpi", 1, 3, tc.want)
+					return
 				}
-				for _, pod := range tc.choices {
-					choose(c, pod, true)
+				for _, name := range []string{"mpi-1", "mpi-2"} {
+					want := ""
+					if slices.Contains(tc.choices, name) {
+						want = "r1"
+					}
+					c.wantIn("web", name, want)
 				}
-				if tc.meanwhile != nil {
-					tc.meanwhile(c)
+				if len(tc.choices) > 0 {
+					c.wantIn("web", "mpi-3", "")
 				}
 			})
-			if tc.want != "" {
-				c.wantTogether("mpi", 1, 3, tc.want)
-				return
-			}
-			for _, name := range []string{"mpi-1", "mpi-2"} {
-				want := ""
-				if slices.Contains(tc.choices, name) {
-					want = "r1"
-				}
-				c.wantIn("web", name, want)
-			}
-			if len(tc.choices) > 0 {
-				c.wantIn("web", "mpi-3", "")
-			}
 		})
 	}
 }
 
 // TestGangWriteFails: while the API server takes the choice of one member not, none starts.
 func TestGangWriteFails(t *testing.T) {
-	c := newGangs(t)
-	var refuses atomic.Bool
-	var tries atomic.Int64
-	refuses.Store(true)
-	c.api.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		patch, ok := action.(clienttesting.PatchAction)
-		if !ok || patch.GetName() != "mpi-2" || patch.GetSubresource() != "" || !refuses.Load() {
-			return false, nil, nil
-		}
-		tries.Add(1)
-		return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "mpi-2", errDown)
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newGangs(t)
+		var refuses atomic.Bool
+		var tries atomic.Int64
+		refuses.Store(true)
+		c.api.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			patch, ok := action.(clienttesting.PatchAction)
+			if !ok || patch.GetName() != "mpi-2" || patch.GetSubresource() != "" || !refuses.Load() {
+				return false, nil, nil
+			}
+			tries.Add(1)
+			return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "mpi-2", errDown)
+		})
+		c.place("web", "r1", "300m")
+		c.group("mpi", 3)
+		c.members("mpi", 1, 3, "100m")
+		require.Eventually(t, func() bool { return tries.Load() >= 2 }, patience, 5*time.Millisecond)
+		c.wantNowhere("mpi", 1, 3)
+		require.Less(t, tries.Load(), int64(10), "it is tried with backoff")
+		refuses.Store(false)
+		c.wantTogether("mpi", 1, 3, "r1")
 	})
-	c.place("web", "r1", "300m")
-	c.group("mpi", 3)
-	c.members("mpi", 1, 3, "100m")
-	require.Eventually(t, func() bool { return tries.Load() >= 2 }, patience, 5*time.Millisecond)
-	c.wantNowhere("mpi", 1, 3)
-	require.Less(t, tries.Load(), int64(10), "it is tried with backoff")
-	refuses.Store(false)
-	c.wantTogether("mpi", 1, 3, "r1")
 }
 
 // TestGangLosesAMember: a member that is deleted while the others wait for it releases them.
 func TestGangLosesAMember(t *testing.T) {
-	c := newGangs(t)
-	c.place("web", "r1", "300m")
-	c.group("mpi", 3)
-	c.members("mpi", 1, 2, "100m")
-	c.create("web", "mpi-3", "100m", memberOf("mpi"), func(pod *corev1.Pod) { pod.Spec.SchedulerName = "gang" })
-	c.wantTogether("mpi", 1, 3, "r1")
-	require.NoError(t, c.api.CoreV1().Pods("web").Delete(c.ctx, "mpi-3", metav1.DeleteOptions{}))
-	c.members("mpi", 4, 4, "100m")
-	c.wantTogether("mpi", 4, 4, "r1")
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newGangs(t)
+		c.place("web", "r1", "300m")
+		c.group("mpi", 3)
+		c.members("mpi", 1, 2, "100m")
+		c.create("web", "mpi-3", "100m", memberOf("mpi"), func(pod *corev1.Pod) { pod.Spec.SchedulerName = "gang" })
+		c.wantTogether("mpi", 1, 3, "r1")
+		require.NoError(t, c.api.CoreV1().Pods("web").Delete(c.ctx, "mpi-3", metav1.DeleteOptions{}))
+		c.members("mpi", 4, 4, "100m")
+		c.wantTogether("mpi", 4, 4, "r1")
+	})
 }
 
 // TestGangOfMany: more members than binds in flight, and than the pods of the tenant that may wait beside others.
 func TestGangOfMany(t *testing.T) {
-	c := newGangs(t)
-	c.policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.PendingPods = 110 }))
-	for i := range 50 {
-		c.create("web", fmt.Sprintf("large-%d", i), "10") // they wait, and take most places in the queue
-	}
-	c.place("web", "r1", "300m")
-	c.group("mpi", 110)
-	c.members("mpi", 1, 110, "1m")
-	c.wantTogether("mpi", 1, 110, "r1")
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newGangs(t)
+		c.policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.PendingPods = 110 }))
+		for i := range 50 {
+			c.create("web", fmt.Sprintf("large-%d", i), "10") // they wait, and take most places in the queue
+		}
+		c.place("web", "r1", "300m")
+		c.group("mpi", 110)
+		c.members("mpi", 1, 110, "1m")
+		c.wantTogether("mpi", 1, 110, "r1")
+	})
 }
 
 // TestGangsWithoutTheCRD: a control plane that serves no PodGroups has a pod scheduler, and says so.
 func TestGangsWithoutTheCRD(t *testing.T) {
-	c := newTenant(t)
-	c.cluster("r1")
-	c.place("web", "r1", "300m")
-	c.create("web", "plain", "100m")
-	c.wantIn("web", "plain", "r1")
-	c.create("web", "mpi-1", "100m", memberOf("mpi"))
-	c.wantRefused("web", "mpi-1", "gang mpi: there is no PodGroup mpi: this control plane serves none, for it lacks the CRD of scheduling.x-k8s.io/v1alpha1")
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newTenant(t)
+		c.cluster("r1")
+		c.place("web", "r1", "300m")
+		c.create("web", "plain", "100m")
+		c.wantIn("web", "plain", "r1")
+		c.create("web", "mpi-1", "100m", memberOf("mpi"))
+		c.wantRefused("web", "mpi-1", "gang mpi: there is no PodGroup mpi: this control plane serves none, for it lacks the CRD of scheduling.x-k8s.io/v1alpha1")
+	})
 }
 
 // TestPodGroupsServedLater: PodGroups are found once the control plane serves them.
@@ -509,15 +533,17 @@ func TestPodGroupsUnserved(t *testing.T) {
 
 // TestGangForgesNoPostponement: a PodGroup that says what a gang says that is tried later is refused all the same.
 func TestGangForgesNoPostponement(t *testing.T) {
-	c := newGangs(t)
-	c.place("web", "r1", "300m")
-	c.group("mpi", 1, func(group *podgroupv1alpha1.PodGroup) {
-		group.Annotations = map[string]string{schedulerv1alpha1.AnnotationGangSuperClusters: "it is tried later: x"}
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newGangs(t)
+		c.place("web", "r1", "300m")
+		c.group("mpi", 1, func(group *podgroupv1alpha1.PodGroup) {
+			group.Annotations = map[string]string{schedulerv1alpha1.AnnotationGangSuperClusters: "it is tried later: x"}
+		})
+		c.create("web", "seen", "100m", memberOf("mpi"))
+		c.wantRefused("web", "seen", "it is tried later: x") // the PodGroup is known
+		c.create("web", "mpi-1", "100m", asking("r1"), memberOf("mpi"))
+		c.wantEvent(reasonSuperClusterNotGranted, "r1", "it is tried later: x")
 	})
-	c.create("web", "seen", "100m", memberOf("mpi"))
-	c.wantRefused("web", "seen", "it is tried later: x") // the PodGroup is known
-	c.create("web", "mpi-1", "100m", asking("r1"), memberOf("mpi"))
-	c.wantEvent(reasonSuperClusterNotGranted, "r1", "it is tried later: x")
 }
 
 // waitingGang makes gang a of three members, two of which wait in r1 for the third, which is held.
@@ -536,26 +562,28 @@ func waitingGang(c *tenantControlPlane, change ...func(*podgroupv1alpha1.PodGrou
 
 // TestGangThatIsNotJudged: a member that waits for another gang, or for the list of PodGroups, keeps what it asks for.
 func TestGangThatIsNotJudged(t *testing.T) {
-	c := newGangs(t)
-	waitingGang(c)
-	c.group("b", 1)
-	require.Eventually(t, func() bool {
-		_, err := c.groupsSeen.Get(types.NamespacedName{Namespace: "web", Name: "b"})
-		return err == nil
-	}, patience, time.Millisecond, "PodGroup b is seen")
-	c.create("web", "b-1", "100m", asking("r1"), memberOf("b"))
-	require.Eventually(t, func() bool {
-		_, condition := podutil.GetPodCondition(&c.get("web", "b-1").Status, corev1.PodScheduled)
-		return condition != nil && strings.Contains(condition.Message, "gang b: it is tried later: gang web/a is being placed or given up")
-	}, patience, 5*time.Millisecond)
-	require.NoError(t, c.api.CoreV1().Pods("web").Delete(c.ctx, "a-3", metav1.DeleteOptions{}))
-	c.wantIn("web", "b-1", "r1")
-	for _, line := range c.told() {
-		require.NotContains(t, line, reasonSuperClusterNotGranted)
-	}
-	g := newPodGroups(&cache.ListWatch{})
-	_, err := g.Get(types.NamespacedName{Namespace: "web", Name: "mpi"})
-	require.ErrorIs(t, err, coscheduling.ErrUnlisted)
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newGangs(t)
+		waitingGang(c)
+		c.group("b", 1)
+		require.Eventually(t, func() bool {
+			_, err := c.groupsSeen.Get(types.NamespacedName{Namespace: "web", Name: "b"})
+			return err == nil
+		}, patience, time.Millisecond, "PodGroup b is seen")
+		c.create("web", "b-1", "100m", asking("r1"), memberOf("b"))
+		require.Eventually(t, func() bool {
+			_, condition := podutil.GetPodCondition(&c.get("web", "b-1").Status, corev1.PodScheduled)
+			return condition != nil && strings.Contains(condition.Message, "gang b: it is tried later: gang web/a is being placed or given up")
+		}, patience, 5*time.Millisecond)
+		require.NoError(t, c.api.CoreV1().Pods("web").Delete(c.ctx, "a-3", metav1.DeleteOptions{}))
+		c.wantIn("web", "b-1", "r1")
+		for _, line := range c.told() {
+			require.NotContains(t, line, reasonSuperClusterNotGranted)
+		}
+		g := newPodGroups(&cache.ListWatch{})
+		_, err := g.Get(types.NamespacedName{Namespace: "web", Name: "mpi"})
+		require.ErrorIs(t, err, coscheduling.ErrUnlisted)
+	})
 }
 
 // TestGangIsReleased: members that wait for another one are released when it is deleted, or does not come in time, and
@@ -578,27 +606,29 @@ func TestGangIsReleased(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newGangs(t)
-			if tc.change == nil {
-				tc.change = func(*podgroupv1alpha1.PodGroup) {}
-			}
-			waitingGang(c, tc.change)
-			c.create("web", "plain", "300m")
-			if tc.end != nil {
-				tc.end(c)
-				c.wantIn("web", "plain", "r1")
-			}
-			said := func() string {
-				message := ""
-				for _, name := range []string{"a-1", "a-2"} {
-					if _, condition := podutil.GetPodCondition(&c.get("web", name).Status, corev1.PodScheduled); condition != nil {
-						message += condition.Message
-					}
+			schedulertest.Bubble(t, func(t *testing.T) {
+				c := newGangs(t)
+				if tc.change == nil {
+					tc.change = func(*podgroupv1alpha1.PodGroup) {}
 				}
-				return message
-			}
-			require.Eventually(t, func() bool { return strings.Contains(said(), tc.want) }, patience, 5*time.Millisecond)
-			c.wantNowhere("a", 1, 2)
+				waitingGang(c, tc.change)
+				c.create("web", "plain", "300m")
+				if tc.end != nil {
+					tc.end(c)
+					c.wantIn("web", "plain", "r1")
+				}
+				said := func() string {
+					message := ""
+					for _, name := range []string{"a-1", "a-2"} {
+						if _, condition := podutil.GetPodCondition(&c.get("web", name).Status, corev1.PodScheduled); condition != nil {
+							message += condition.Message
+						}
+					}
+					return message
+				}
+				require.Eventually(t, func() bool { return strings.Contains(said(), tc.want) }, patience, 5*time.Millisecond)
+				c.wantNowhere("a", 1, 2)
+			})
 		})
 	}
 }

@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -153,7 +152,7 @@ func TestGoesAnew(t *testing.T) {
 				pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
 				np.Status.Placements = []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1", Leaving: &schedulerv1alpha1.Leaving{Reserved: cores("0"), Reason: schedulerv1alpha1.LeavingDrained}}}
 			}
-			api, meta := fake.NewClientset(pod), newStoredPlacements(t, np)
+			api, meta := builders.Clientset(pod), newStoredPlacements(t, np)
 			projected, err := view.TenantPod(pod.DeepCopy())
 			require.NoError(t, err)
 			pods := informers.NewSharedInformerFactory(api, 0).Core().V1().Pods()
@@ -182,7 +181,7 @@ func TestAPinnedPodIsChosenAgain(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "pod", UID: "1", Labels: map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}},
 		Spec:       corev1.PodSpec{NodeName: "r1.node-1"},
 	}
-	api := fake.NewClientset(pod)
+	api := builders.Clientset(pod)
 	projected, err := view.TenantPod(pod.DeepCopy())
 	require.NoError(t, err)
 	pods := informers.NewSharedInformerFactory(api, 0).Core().V1().Pods()
@@ -263,7 +262,7 @@ func TestPodsLeaveWithTheirPlacement(t *testing.T) {
 				pod.Spec.NodeName = "r1.node-1"
 				builders.Bind(pod)
 			}
-			api := fake.NewClientset(pod)
+			api := builders.Clientset(pod)
 			projected, err := view.TenantPod(pod.DeepCopy())
 			require.NoError(t, err)
 			pods := informers.NewSharedInformerFactory(api, 0).Core().V1().Pods()

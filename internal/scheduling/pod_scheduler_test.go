@@ -89,15 +89,6 @@ type tenantControlPlane struct {
 	placements []schedulerv1alpha1.NamespacePlacement
 }
 
-// clientsetOf returns an empty clientset. The one that tracks managed fields builds a mapping of all kinds with each
-// write, which takes milliseconds, so a benchmark gets the other.
-func clientsetOf(t testing.TB) *fake.Clientset {
-	if _, benchmark := t.(*testing.B); benchmark {
-		return fake.NewSimpleClientset()
-	}
-	return fake.NewClientset()
-}
-
 func newTenant(t testing.TB) *tenantControlPlane {
 	t.Helper()
 	return newTenantWith(t, func(*tenantControlPlane) {})
@@ -110,7 +101,7 @@ func newTenantWith(t testing.TB, change func(*tenantControlPlane)) *tenantContro
 	c.storage = shownStorage{all: newFreeStorage(), shows: showsClass(c.policy)}
 	change(c)
 	if c.api == nil {
-		c.api = clientsetOf(t)
+		c.api = builders.Clientset()
 	}
 	c.start()
 	t.Cleanup(func() { c.stop() })
@@ -354,37 +345,41 @@ func (c *tenantControlPlane) wantRefused(namespace, name, message string) {
 }
 
 func TestPodSchedulerFillsWhatTheNamespaceHolds(t *testing.T) {
-	c := newTenant(t)
-	c.cluster("r1")
-	c.cluster("r2")
-	c.place("web", "r1", "100m")
-	c.place("web", "r2", "100m")
-	c.create("web", "first", "100m")
-	c.wantIn("web", "first", "r1")
-	c.create("web", "second", "100m")
-	c.wantIn("web", "second", "r2")
-	c.create("web", "third", "100m")
-	c.wantRefused("web", "third", "0/2 super clusters are available: 2 hold no room of namespace web: 200m of 200m cpu used")
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newTenant(t)
+		c.cluster("r1")
+		c.cluster("r2")
+		c.place("web", "r1", "100m")
+		c.place("web", "r2", "100m")
+		c.create("web", "first", "100m")
+		c.wantIn("web", "first", "r1")
+		c.create("web", "second", "100m")
+		c.wantIn("web", "second", "r2")
+		c.create("web", "third", "100m")
+		c.wantRefused("web", "third", "0/2 super clusters are available: 2 hold no room of namespace web: 200m of 200m cpu used")
 
-	require.NoError(t, c.api.CoreV1().Pods("web").Delete(c.ctx, "first", metav1.DeleteOptions{}))
-	c.wantIn("web", "third", "r1")
-	require.Eventually(t, func() bool {
-		_, condition := podutil.GetPodCondition(&c.get("web", "third").Status, corev1.PodScheduled)
-		return condition != nil && condition.Reason == superclusterbinder.ReasonSuperClusterChosen
-	}, patience, 5*time.Millisecond, "the earlier refusal is replaced")
+		require.NoError(t, c.api.CoreV1().Pods("web").Delete(c.ctx, "first", metav1.DeleteOptions{}))
+		c.wantIn("web", "third", "r1")
+		require.Eventually(t, func() bool {
+			_, condition := podutil.GetPodCondition(&c.get("web", "third").Status, corev1.PodScheduled)
+			return condition != nil && condition.Reason == superclusterbinder.ReasonSuperClusterChosen
+		}, patience, 5*time.Millisecond, "the earlier refusal is replaced")
+	})
 }
 
 func TestPodSchedulerSaysWhyThereIsNoPlace(t *testing.T) {
-	c := newTenant(t)
-	c.create("web", "early", "100m")
-	c.wantRefused("web", "early", namespaceplacement.ErrReasonNoPlacement)
-	c.cluster("r1")
-	c.place("other", "r1", "1")
-	c.create("web", "late", "100m")
-	c.wantRefused("web", "late", namespaceplacement.ErrReasonNoPlacement)
-	c.place("web", "r1", "1")
-	c.wantIn("web", "early", "r1")
-	c.wantIn("web", "late", "r1")
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newTenant(t)
+		c.create("web", "early", "100m")
+		c.wantRefused("web", "early", namespaceplacement.ErrReasonNoPlacement)
+		c.cluster("r1")
+		c.place("other", "r1", "1")
+		c.create("web", "late", "100m")
+		c.wantRefused("web", "late", namespaceplacement.ErrReasonNoPlacement)
+		c.place("web", "r1", "1")
+		c.wantIn("web", "early", "r1")
+		c.wantIn("web", "late", "r1")
+	})
 }
 
 func TestPodSchedulerKeepsOffClusters(t *testing.T) {
@@ -398,96 +393,104 @@ func TestPodSchedulerKeepsOffClusters(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newTenant(t)
-			c.cluster("r1", keepOff)
-			c.cluster("r2")
-			c.place("web", "r1", "8")
-			c.place("web", "r2", "8")
-			c.create("web", "pod", "2")
-			c.wantIn("web", "pod", "r2")
+			schedulertest.Bubble(t, func(t *testing.T) {
+				c := newTenant(t)
+				c.cluster("r1", keepOff)
+				c.cluster("r2")
+				c.place("web", "r1", "8")
+				c.place("web", "r2", "8")
+				c.create("web", "pod", "2")
+				c.wantIn("web", "pod", "r2")
+			})
 		})
 	}
 }
 
 func TestPodSchedulerPreemptsWithinANamespace(t *testing.T) {
-	c := newTenant(t)
-	c.cluster("r1")
-	c.place("web", "r1", "100m")
-	c.place("other", "r1", "100m")
-	priority := func(value int32) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.Priority = &value } }
-	c.create("other", "bystander", "100m", priority(0))
-	c.wantIn("other", "bystander", "r1")
-	c.create("web", "low", "100m", priority(0))
-	c.wantIn("web", "low", "r1")
-	c.create("web", "high", "100m", priority(10))
-	c.wantIn("web", "high", "r1")
-	_, err := c.api.CoreV1().Pods("web").Get(c.ctx, "low", metav1.GetOptions{})
-	require.Error(t, err, "the pod of lower priority makes room")
-	c.get("other", "bystander")
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newTenant(t)
+		c.cluster("r1")
+		c.place("web", "r1", "100m")
+		c.place("other", "r1", "100m")
+		priority := func(value int32) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.Priority = &value } }
+		c.create("other", "bystander", "100m", priority(0))
+		c.wantIn("other", "bystander", "r1")
+		c.create("web", "low", "100m", priority(0))
+		c.wantIn("web", "low", "r1")
+		c.create("web", "high", "100m", priority(10))
+		c.wantIn("web", "high", "r1")
+		_, err := c.api.CoreV1().Pods("web").Get(c.ctx, "low", metav1.GetOptions{})
+		require.Error(t, err, "the pod of lower priority makes room")
+		c.get("other", "bystander")
+	})
 }
 
 // TestAllowedPodSchedulers: a pod whose profile the policy does not allow waits with that reason, evicts nothing, and
 // is tried as soon as another policy is in force.
 func TestAllowedPodSchedulers(t *testing.T) {
-	c := newTenant(t)
-	only := func(names ...string) {
-		c.policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Scheduling.PodSchedulers = names }))
-	}
-	c.cluster("r1")
-	c.place("web", "r1", "1")
-	c.create("web", "low", "1")
-	c.wantIn("web", "low", "r1")
-	only("packing")
-	priority := int32(1000)
-	c.create("web", "high", "1", func(p *corev1.Pod) { p.Spec.Priority = &priority })
-	c.wantRefused("web", "high", `schedulerName "default-scheduler" is not allowed: use one of ["packing"] (scheduling.podSchedulers of TenantPolicy p)`)
-	c.get("web", "low")
-	only("packing", corev1.DefaultSchedulerName)
-	c.wantIn("web", "high", "r1")
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newTenant(t)
+		only := func(names ...string) {
+			c.policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Scheduling.PodSchedulers = names }))
+		}
+		c.cluster("r1")
+		c.place("web", "r1", "1")
+		c.create("web", "low", "1")
+		c.wantIn("web", "low", "r1")
+		only("packing")
+		priority := int32(1000)
+		c.create("web", "high", "1", func(p *corev1.Pod) { p.Spec.Priority = &priority })
+		c.wantRefused("web", "high", `schedulerName "default-scheduler" is not allowed: use one of ["packing"] (scheduling.podSchedulers of TenantPolicy p)`)
+		c.get("web", "low")
+		only("packing", corev1.DefaultSchedulerName)
+		c.wantIn("web", "high", "r1")
+	})
 }
 
 // TestPodSchedulerSaysWhy has a super cluster for each reason that a plugin of the default profile has.
 func TestPodSchedulerSaysWhy(t *testing.T) {
-	c := newTenant(t)
-	tainted := func(key string, effect corev1.TaintEffect) func(*corev1.Node) {
-		return func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Effect: effect}) }
-	}
-	ready := func(status corev1.ConditionStatus) func(*corev1.Node) {
-		return func(n *corev1.Node) {
-			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newTenant(t)
+		tainted := func(key string, effect corev1.TaintEffect) func(*corev1.Node) {
+			return func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Effect: effect}) }
 		}
-	}
-	c.cluster("r1", func(n *corev1.Node) { n.Spec.Unschedulable = true })
-	c.cluster("r2", tainted("maintenance", corev1.TaintEffectNoSchedule))
-	c.cluster("r3", tainted("maintenance", corev1.TaintEffectNoExecute))
-	c.cluster("r4", ready(corev1.ConditionUnknown))
-	c.cluster("r5", ready(corev1.ConditionFalse))
-	c.cluster("r6", func(n *corev1.Node) {
-		n.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeGroups: `{"groups":[{"nodes":1,"shapes":[{"cpu":"50m"}]}]}`}
+		ready := func(status corev1.ConditionStatus) func(*corev1.Node) {
+			return func(n *corev1.Node) {
+				n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
+			}
+		}
+		c.cluster("r1", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+		c.cluster("r2", tainted("maintenance", corev1.TaintEffectNoSchedule))
+		c.cluster("r3", tainted("maintenance", corev1.TaintEffectNoExecute))
+		c.cluster("r4", ready(corev1.ConditionUnknown))
+		c.cluster("r5", ready(corev1.ConditionFalse))
+		c.cluster("r6", func(n *corev1.Node) {
+			n.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeGroups: `{"groups":[{"nodes":1,"shapes":[{"cpu":"50m"}]}]}`}
+		})
+		for _, name := range []string{"r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8"} {
+			if name > "r6" {
+				c.cluster(name)
+			}
+			c.place("web", name, "100m")
+		}
+		c.cluster("r9")
+		c.place("other", "r9", "1")
+		for _, name := range []string{"first", "second"} { // they take r7 and r8
+			c.create("web", name, "100m")
+			require.Eventually(t, func() bool {
+				return c.get("web", name).Annotations[schedulerv1alpha1.AnnotationSuperCluster] != ""
+			}, patience, 5*time.Millisecond)
+		}
+		c.create("web", "third", "100m")
+		c.wantRefused("web", "third", "0/9 super clusters are available: 2 hold no room of namespace web: 200m of 200m cpu used, 1 cordoned, "+
+			"1 does not answer, 1 drained, 1 has no node large enough, 1 holds nothing of namespace web, 1 not ready, 1 tainted by the operator (maintenance)")
+		c.create("web", "asking", "100m", asking("r7"))
+		c.wantEvent(reasonSuperClusterNotGranted, "r7", "0/9 super clusters are available: 8 not asked for, 1 holds no room of namespace web: 100m of 100m cpu used")
+		c.create("web", "large", "200m")
+		c.wantRefused("web", "large", "0/9 super clusters are available: 200m cpu is requested and the namespace holds at most 100m of it in one super cluster: ")
+		c.create("none", "pod", "100m")
+		c.wantRefused("none", "pod", "0/9 super clusters are available: "+namespaceplacement.ErrReasonNoPlacement)
 	})
-	for _, name := range []string{"r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8"} {
-		if name > "r6" {
-			c.cluster(name)
-		}
-		c.place("web", name, "100m")
-	}
-	c.cluster("r9")
-	c.place("other", "r9", "1")
-	for _, name := range []string{"first", "second"} { // they take r7 and r8
-		c.create("web", name, "100m")
-		require.Eventually(t, func() bool {
-			return c.get("web", name).Annotations[schedulerv1alpha1.AnnotationSuperCluster] != ""
-		}, patience, 5*time.Millisecond)
-	}
-	c.create("web", "third", "100m")
-	c.wantRefused("web", "third", "0/9 super clusters are available: 2 hold no room of namespace web: 200m of 200m cpu used, 1 cordoned, "+
-		"1 does not answer, 1 drained, 1 has no node large enough, 1 holds nothing of namespace web, 1 not ready, 1 tainted by the operator (maintenance)")
-	c.create("web", "asking", "100m", asking("r7"))
-	c.wantEvent(reasonSuperClusterNotGranted, "r7", "0/9 super clusters are available: 8 not asked for, 1 holds no room of namespace web: 100m of 100m cpu used")
-	c.create("web", "large", "200m")
-	c.wantRefused("web", "large", "0/9 super clusters are available: 200m cpu is requested and the namespace holds at most 100m of it in one super cluster: ")
-	c.create("none", "pod", "100m")
-	c.wantRefused("none", "pod", "0/9 super clusters are available: "+namespaceplacement.ErrReasonNoPlacement)
 }
 
 // takenBack plays the syncer of a super cluster that did not take a pod.
@@ -505,69 +508,75 @@ func (c *tenantControlPlane) takenBack(namespace, name, superCluster string) {
 // reason where the other one has no room, and when all have failed it goes to the one that failed first. A restart
 // forgets nothing.
 func TestWrongChoice(t *testing.T) {
-	c := newTenant(t)
-	c.cluster("r1")
-	c.cluster("r2")
-	c.place("web", "r1", "1")
-	c.place("web", "r2", "1")
-	c.create("web", "pod", "1")
-	c.wantIn("web", "pod", "r1")
-	c.takenBack("web", "pod", "r1")
-	c.wantIn("web", "pod", "r2")
-	c.restart(func() { c.takenBack("web", "pod", "r2") })
-	c.wantIn("web", "pod", "r1")
-	require.Eventually(t, func() bool {
-		_, condition := podutil.GetPodCondition(&c.get("web", "pod").Status, corev1.PodScheduled)
-		return condition == nil || strings.Contains(condition.Message, "These did not take the pod before: r1, r2")
-	}, patience, 5*time.Millisecond)
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newTenant(t)
+		c.cluster("r1")
+		c.cluster("r2")
+		c.place("web", "r1", "1")
+		c.place("web", "r2", "1")
+		c.create("web", "pod", "1")
+		c.wantIn("web", "pod", "r1")
+		c.takenBack("web", "pod", "r1")
+		c.wantIn("web", "pod", "r2")
+		c.restart(func() { c.takenBack("web", "pod", "r2") })
+		c.wantIn("web", "pod", "r1")
+		require.Eventually(t, func() bool {
+			_, condition := podutil.GetPodCondition(&c.get("web", "pod").Status, corev1.PodScheduled)
+			return condition == nil || strings.Contains(condition.Message, "These did not take the pod before: r1, r2")
+		}, patience, 5*time.Millisecond)
 
-	c.create("web", "other", "1")
-	c.wantIn("web", "other", "r2")
-	c.create("web", "second", "1")
-	c.wantRefused("web", "second", "0/2 super clusters are available: 2 hold no room of namespace web: 2 of 2 cpu used")
-	c.takenBack("web", "other", "r2")
-	c.wantIn("web", "second", "r2")
-	c.wantRefused("web", "other", "0/2 super clusters are available: 1 did not take the pod when it was chosen lately, 1 holds no room of namespace web: 1 of 1 cpu used")
-	require.NoError(t, c.api.CoreV1().Pods("web").Delete(c.ctx, "pod", metav1.DeleteOptions{}))
-	c.wantIn("web", "other", "r1")
+		c.create("web", "other", "1")
+		c.wantIn("web", "other", "r2")
+		c.create("web", "second", "1")
+		c.wantRefused("web", "second", "0/2 super clusters are available: 2 hold no room of namespace web: 2 of 2 cpu used")
+		c.takenBack("web", "other", "r2")
+		c.wantIn("web", "second", "r2")
+		c.wantRefused("web", "other", "0/2 super clusters are available: 1 did not take the pod when it was chosen lately, 1 holds no room of namespace web: 1 of 1 cpu used")
+		require.NoError(t, c.api.CoreV1().Pods("web").Delete(c.ctx, "pod", metav1.DeleteOptions{}))
+		c.wantIn("web", "other", "r1")
+	})
 }
 
 // TestUnknownScheduler: a pod whose schedulerName is no profile says so, and which profiles its tenant may use.
 func TestUnknownScheduler(t *testing.T) {
-	c := newTenant(t)
-	c.cluster("r1")
-	c.place("web", "r1", "1")
-	named := func(name string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.SchedulerName = name } }
-	c.create("web", "unknown", "1", named("nobody"))
-	c.wantRefused("web", "unknown", `schedulerName "nobody" is no scheduler of the pool: create the pod anew with one of ["default-scheduler" "gang" "pack"]`)
-	c.wantEvent(reasonSchedulerNotFound, `schedulerName "nobody"`, corev1.DefaultSchedulerName)
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newTenant(t)
+		c.cluster("r1")
+		c.place("web", "r1", "1")
+		named := func(name string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.SchedulerName = name } }
+		c.create("web", "unknown", "1", named("nobody"))
+		c.wantRefused("web", "unknown", `schedulerName "nobody" is no scheduler of the pool: create the pod anew with one of ["default-scheduler" "gang" "pack"]`)
+		c.wantEvent(reasonSchedulerNotFound, `schedulerName "nobody"`, corev1.DefaultSchedulerName)
 
-	c.create("web", "own", "1", named("own"), func(p *corev1.Pod) {
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "of the tenant's own scheduler"}}
+		c.create("web", "own", "1", named("own"), func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "of the tenant's own scheduler"}}
+		})
+		c.create("web", "gated", "1", named("nobody"), func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "wait"}} })
+		c.policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Scheduling.PodSchedulers = []string{"packing"} }))
+		c.create("web", "last", "1", named("nobody"))
+		c.wantRefused("web", "last", `create the pod anew with one of []`)
+		require.Equal(t, "of the tenant's own scheduler", c.get("web", "own").Status.Conditions[0].Message)
+		require.Empty(t, c.get("web", "gated").Status.Conditions)
 	})
-	c.create("web", "gated", "1", named("nobody"), func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "wait"}} })
-	c.policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Scheduling.PodSchedulers = []string{"packing"} }))
-	c.create("web", "last", "1", named("nobody"))
-	c.wantRefused("web", "last", `create the pod anew with one of []`)
-	require.Equal(t, "of the tenant's own scheduler", c.get("web", "own").Status.Conditions[0].Message)
-	require.Empty(t, c.get("web", "gated").Status.Conditions)
 }
 
 // TestPluginOutOfTree runs a pod through the profiles of examples/vc-scheduler-with-plugin and its plugin.
 func TestPluginOutOfTree(t *testing.T) {
-	file := filepath.Join("..", "..", "examples", "vc-scheduler-with-plugin", "profiles.yaml")
-	_, err := kubescheduler.LoadConfig(file, nil)
-	require.ErrorContains(t, err, `enables plugin "Example", which does not exist`)
-	outOfTree := frameworkruntime.Registry{example.Name: example.New}
-	config, err := kubescheduler.LoadConfigWith(file, nil, outOfTree)
-	require.NoError(t, err)
-	require.NoError(t, plugins.CheckPods(config))
-	c := newTenantWith(t, func(c *tenantControlPlane) { c.config, c.outOfTree = config, outOfTree })
-	c.cluster("r1")
-	c.cluster("r2", func(node *corev1.Node) { node.Labels["tier.example.com/gold"] = "" })
-	c.place("web", "r1", "300m")
-	c.create("web", "first", "100m")
-	c.wantRefused("web", "first", "lacked the label of plugin Example")
-	c.place("web", "r2", "300m")
-	c.wantIn("web", "first", "r2")
+	schedulertest.Bubble(t, func(t *testing.T) {
+		file := filepath.Join("..", "..", "examples", "vc-scheduler-with-plugin", "profiles.yaml")
+		_, err := kubescheduler.LoadConfig(file, nil)
+		require.ErrorContains(t, err, `enables plugin "Example", which does not exist`)
+		outOfTree := frameworkruntime.Registry{example.Name: example.New}
+		config, err := kubescheduler.LoadConfigWith(file, nil, outOfTree)
+		require.NoError(t, err)
+		require.NoError(t, plugins.CheckPods(config))
+		c := newTenantWith(t, func(c *tenantControlPlane) { c.config, c.outOfTree = config, outOfTree })
+		c.cluster("r1")
+		c.cluster("r2", func(node *corev1.Node) { node.Labels["tier.example.com/gold"] = "" })
+		c.place("web", "r1", "300m")
+		c.create("web", "first", "100m")
+		c.wantRefused("web", "first", "lacked the label of plugin Example")
+		c.place("web", "r2", "300m")
+		c.wantIn("web", "first", "r2")
+	})
 }

@@ -16,6 +16,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/nodegroups"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/view"
@@ -200,7 +201,7 @@ var demandRows = []struct {
 func demandBed(t *testing.T) *tenantControlPlane {
 	t.Helper()
 	c := newTenantWith(t, func(c *tenantControlPlane) {
-		c.tenantNodes, c.api = true, clientsetOf(t)
+		c.tenantNodes, c.api = true, builders.Clientset()
 		_, err := c.api.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 			Name: "r2.node-7", Labels: map[string]string{tenancyv1alpha1.LabelTenantNode: "true", "rack": "1"},
 		}}, metav1.CreateOptions{})
@@ -268,9 +269,11 @@ func TestPodSchedulingPage(t *testing.T) {
 	}
 	fmt.Fprintf(&text, "| %s | left out | they say nothing about where a pod may run |\n\n", "`"+strings.Join(notScheduling, "`, `")+"`")
 	text.WriteString("| a pod demands | it goes to |\n|---|---|\n")
-	for _, row := range demandOutcomes(t) {
-		fmt.Fprintf(&text, "| %s | %s |\n", row[0], row[1])
-	}
+	schedulertest.Bubble(t, func(t *testing.T) {
+		for _, row := range demandOutcomes(t) {
+			fmt.Fprintf(&text, "| %s | %s |\n", row[0], row[1])
+		}
+	})
 	was, err := os.ReadFile(page)
 	require.NoError(t, err)
 	head, rest, found := strings.Cut(string(was), begin)

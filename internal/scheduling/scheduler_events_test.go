@@ -2,9 +2,9 @@ package scheduling
 
 import (
 	"cmp"
-	"context"
 	"maps"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -20,6 +20,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/nodegroups"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -107,8 +108,10 @@ func (e *eventBed) end(name string) {
 	require.NoError(e.t, e.api.CoreV1().Pods("ns1").Delete(e.ctx, name, metav1.DeleteOptions{}))
 }
 
-// tries returns how often a pod that waits was tried, and false while it is tried, or is to be.
+// tries returns how often a pod that waits was tried, and false if it waits not. Whoever had something to do in the
+// bubble has done it then.
 func (e *eventBed) tries(name string) (int, bool) {
+	synctest.Wait()
 	info, exists := e.sched.SchedulingQueue.GetPod(name, "ns1")
 	_, condition := podutil.GetPodCondition(&e.get("ns1", name).Status, corev1.PodScheduled)
 	if !exists || condition == nil {
@@ -246,32 +249,30 @@ func TestSchedulerEventCases(t *testing.T) {
 	for _, tc := range eventCases() {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			e := newEventBed(t, tc.nodes, tc.existing)
-			e.add(tc.pod)
-			tries := 0
-			if len(tc.pod.Spec.SchedulingGates) == 0 {
-				require.Eventually(t, func() bool {
+			schedulertest.Bubble(t, func(t *testing.T) {
+				e := newEventBed(t, tc.nodes, tc.existing)
+				e.add(tc.pod)
+				tries := 0
+				if len(tc.pod.Spec.SchedulingGates) == 0 {
 					var waits bool
 					tries, waits = e.tries("pod")
-					return waits
-				}, patience, time.Millisecond, "it fits nowhere")
-			}
-			require.Empty(t, e.get("ns1", "pod").Labels[schedulerv1alpha1.LabelSuperCluster])
-			tc.change(e)
-			if tc.want != "" {
-				e.wantIn("ns1", "pod", tc.want)
-				return
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-			defer cancel()
-			<-ctx.Done() // longer than the backoff of one that is tried again
-			if triedInVain[tc.name] {
-				tries++
-			}
-			again, waits := e.tries("pod")
-			require.True(t, waits)
-			require.Equal(t, tries, again, "it is not tried again")
-			require.Empty(t, e.get("ns1", "pod").Labels[schedulerv1alpha1.LabelSuperCluster])
+					require.True(t, waits, "it fits nowhere")
+				}
+				require.Empty(t, e.get("ns1", "pod").Labels[schedulerv1alpha1.LabelSuperCluster])
+				tc.change(e)
+				if tc.want != "" {
+					e.wantIn("ns1", "pod", tc.want)
+					return
+				}
+				<-time.After(time.Minute) // the backoff of one that is tried again is shorter, and five minutes try all
+				if triedInVain[tc.name] {
+					tries++
+				}
+				again, waits := e.tries("pod")
+				require.True(t, waits)
+				require.Equal(t, tries, again, "it is not tried again")
+				require.Empty(t, e.get("ns1", "pod").Labels[schedulerv1alpha1.LabelSuperCluster])
+			})
 		})
 	}
 }
@@ -344,39 +345,42 @@ func TestSchedulerPreemptionCases(t *testing.T) {
 	for name, tc := range preemptionCases() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := newEventBed(t, tc.nodes, tc.existing)
-			for pod, allowed := range tc.budgets {
-				_, err := e.api.PolicyV1().PodDisruptionBudgets("ns1").Create(e.ctx, &policyv1.PodDisruptionBudget{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "ns1", Name: pod},
-					Spec:       policyv1.PodDisruptionBudgetSpec{Selector: metav1.SetAsLabelSelector(map[string]string{"pod": pod})},
-					Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
-				}, metav1.CreateOptions{})
+			schedulertest.Bubble(t, func(t *testing.T) {
+				e := newEventBed(t, tc.nodes, tc.existing)
+				for pod, allowed := range tc.budgets {
+					_, err := e.api.PolicyV1().PodDisruptionBudgets("ns1").Create(e.ctx, &policyv1.PodDisruptionBudget{
+						ObjectMeta: metav1.ObjectMeta{Namespace: "ns1", Name: pod},
+						Spec:       policyv1.PodDisruptionBudgetSpec{Selector: metav1.SetAsLabelSelector(map[string]string{"pod": pod})},
+						Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
+					}, metav1.CreateOptions{})
+					require.NoError(t, err)
+				}
+				for _, profile := range e.sched.Profiles {
+					known := profile.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister()
+					require.Eventually(t, func() bool {
+						budgets, err := known.List(labels.Everything())
+						return err == nil && len(budgets) == len(tc.budgets)
+					}, patience, time.Millisecond, "kube-scheduler knows the budgets")
+				}
+				e.add(tc.pod)
+				if tc.want != "" {
+					e.wantIn("ns1", "pod", tc.want)
+				} else {
+					_, waits := e.tries("pod")
+					require.True(t, waits)
+				}
+				left := map[string]bool{}
+				pods, err := e.api.CoreV1().Pods("ns1").List(e.ctx, metav1.ListOptions{})
 				require.NoError(t, err)
-			}
-			for _, profile := range e.sched.Profiles {
-				known := profile.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister()
-				require.Eventually(t, func() bool {
-					budgets, err := known.List(labels.Everything())
-					return err == nil && len(budgets) == len(tc.budgets)
-				}, patience, time.Millisecond, "kube-scheduler knows the budgets")
-			}
-			e.add(tc.pod)
-			if tc.want != "" {
-				e.wantIn("ns1", "pod", tc.want)
-			} else {
-				require.Eventually(t, func() bool { _, waits := e.tries("pod"); return waits }, patience, time.Millisecond)
-			}
-			left := map[string]bool{}
-			pods, err := e.api.CoreV1().Pods("ns1").List(e.ctx, metav1.ListOptions{})
-			require.NoError(t, err)
-			for i := range pods.Items {
-				left[pods.Items[i].Name] = true
-			}
-			want := map[string]bool{"pod": true}
-			for _, name := range tc.left {
-				want[name] = true
-			}
-			require.Equal(t, want, left)
+				for i := range pods.Items {
+					left[pods.Items[i].Name] = true
+				}
+				want := map[string]bool{"pod": true}
+				for _, name := range tc.left {
+					want[name] = true
+				}
+				require.Equal(t, want, left)
+			})
 		})
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	metafake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -35,7 +34,7 @@ func newMetaCluster(t *testing.T, objects ...client.Object) metaCluster {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
-	return metaCluster{client: metafake.NewClientBuilder().WithScheme(scheme).WithObjects(builders.Copies(objects)...).
+	return metaCluster{client: builders.Client(scheme).WithObjects(builders.Copies(objects)...).
 		WithStatusSubresource(&schedulerv1alpha1.NamespacePlacement{}).Build()}
 }
 

@@ -110,7 +110,7 @@ type tenantBed struct {
 
 func newTenantBed(t *testing.T, objects ...runtime.Object) *tenantBed {
 	t.Helper()
-	b := &tenantBed{T: t, meta: newStoredPlacements(t), api: fake.NewClientset(objects...), usage: &measured{}, clock: testingclock.NewFakePassiveClock(time.Now()), recorder: events.NewFakeRecorder(1000), policy: &policy.Ref{}, loseWrite: -1}
+	b := &tenantBed{T: t, meta: newStoredPlacements(t), api: builders.Clientset(objects...), usage: &measured{}, clock: testingclock.NewFakePassiveClock(time.Now()), recorder: events.NewFakeRecorder(1000), policy: &policy.Ref{}, loseWrite: -1}
 	b.meta.fail = b.written
 	b.api.PrependReactor("patch", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
 		n := len(b.meta.writes)

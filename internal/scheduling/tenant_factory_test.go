@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/tenantclient"
@@ -17,7 +16,7 @@ import (
 func TestBudgetIsGivenBack(t *testing.T) {
 	t.Parallel()
 	bounds := tenantclient.New(&policy.Ref{})
-	api := fake.NewClientset(builders.Pod("web", "a").Obj(), builders.Pod("web", "b").Obj(), builders.Namespace("web"))
+	api := builders.Clientset(builders.Pod("web", "a").Obj(), builders.Pod("web", "b").Obj(), builders.Namespace("web"))
 	for range 2 {
 		stop := make(chan struct{})
 		factory := tenantInformers(t.Context(), api, view.NewNodeSource(), noStorage(), newChoices(), bounds, func(err error) { t.Error(err) })

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
@@ -25,6 +24,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/plugins/coscheduling"
 	"github.com/superpool/superpool/test/builders"
@@ -77,47 +77,49 @@ func (c *tenantControlPlane) wantSaid(names ...string) {
 // TestPendingPods: pods beyond limits.pendingPods are not in kube-scheduler's queue, say why, and get in, the oldest
 // first, when others get a super cluster, are deleted, or the limit is raised.
 func TestPendingPods(t *testing.T) {
-	c := newTenant(t)
-	c.setPendingPods(2)
-	c.cluster("r1")
-	c.place("web", "r1", "1")
-	for i, name := range []string{"e", "d", "c", "b", "a"} {
-		c.create("web", name, "2", born(i))
-	}
-	c.wantQueued("d", "e")
-	refusal := "Warning TenantLimit 2 pods of the tenant wait for a super cluster, and 2 may (limits.pendingPods of TenantPolicy p): this one is scheduled when there are fewer, the oldest first"
-	require.Eventually(t, func() bool { return len(c.recorder.Events) == 3 }, patience, time.Millisecond)
-	require.Empty(t, cmp.Diff([]string{refusal, refusal, refusal}, c.told()))
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newTenant(t)
+		c.setPendingPods(2)
+		c.cluster("r1")
+		c.place("web", "r1", "1")
+		for i, name := range []string{"e", "d", "c", "b", "a"} {
+			c.create("web", name, "2", born(i))
+		}
+		c.wantQueued("d", "e")
+		refusal := "Warning TenantLimit 2 pods of the tenant wait for a super cluster, and 2 may (limits.pendingPods of TenantPolicy p): this one is scheduled when there are fewer, the oldest first"
+		require.Eventually(t, func() bool { return len(c.recorder.Events) == 3 }, patience, time.Millisecond)
+		require.Empty(t, cmp.Diff([]string{refusal, refusal, refusal}, c.told()))
 
-	require.NoError(t, c.api.CoreV1().Pods("web").Delete(c.ctx, "b", metav1.DeleteOptions{}))
-	require.NoError(t, c.api.CoreV1().Pods("web").Delete(c.ctx, "e", metav1.DeleteOptions{}))
-	c.wantQueued("c", "d")
-	c.setPendingPods(3)
-	c.wantQueued("a", "c", "d")
-	c.setPendingPods(1)
-	c.create("web", "small", "100m", born(-1))
-	require.Eventually(t, func() bool { return len(c.recorder.Events) == 1 }, patience, time.Millisecond)
-	c.wantQueued("a", "c", "d") // nothing is taken away
-	require.Contains(t, c.told()[0], "3 pods of the tenant wait for a super cluster, and 1 may")
-	c.setPendingPods(4)
-	c.wantIn("web", "small", "r1")
-	c.wantQueued("a", "c", "d")
+		require.NoError(t, c.api.CoreV1().Pods("web").Delete(c.ctx, "b", metav1.DeleteOptions{}))
+		require.NoError(t, c.api.CoreV1().Pods("web").Delete(c.ctx, "e", metav1.DeleteOptions{}))
+		c.wantQueued("c", "d")
+		c.setPendingPods(3)
+		c.wantQueued("a", "c", "d")
+		c.setPendingPods(1)
+		c.create("web", "small", "100m", born(-1))
+		require.Eventually(t, func() bool { return len(c.recorder.Events) == 1 }, patience, time.Millisecond)
+		c.wantQueued("a", "c", "d") // nothing is taken away
+		require.Contains(t, c.told()[0], "3 pods of the tenant wait for a super cluster, and 1 may")
+		c.setPendingPods(4)
+		c.wantIn("web", "small", "r1")
+		c.wantQueued("a", "c", "d")
 
-	c.restart(func() { c.setPendingPods(1) })
-	c.wantQueued("d")
-	require.Len(t, c.told(), 2)
-	c.place("web", "r2", "4")
-	c.cluster("r2")
-	c.wantIn("web", "d", "r2")
-	c.wantIn("web", "c", "r2")
-	c.wantQueued("a")
+		c.restart(func() { c.setPendingPods(1) })
+		c.wantQueued("d")
+		require.Len(t, c.told(), 2)
+		c.place("web", "r2", "4")
+		c.cluster("r2")
+		c.wantIn("web", "d", "r2")
+		c.wantIn("web", "c", "r2")
+		c.wantQueued("a")
+	})
 }
 
 // TestUpdateOfAPodThatIsPopped: what kube-scheduler changes of a pod that it has popped, no Update reads any more. The
 // race detector sees it.
 func TestUpdateOfAPodThatIsPopped(t *testing.T) {
 	metrics.Register()
-	inner := queue.NewPriorityQueue((&queuesort.PrioritySort{}).Less, informers.NewSharedInformerFactory(fake.NewClientset(), 0),
+	inner := queue.NewPriorityQueue((&queuesort.PrioritySort{}).Less, informers.NewSharedInformerFactory(builders.Clientset(), 0),
 		queue.WithMetricsRecorder(*metrics.NewMetricsAsyncRecorder(1000, time.Second, t.Context().Done())))
 	logger := ktesting.NewLogger(t, ktesting.NewConfig())
 	q := newTenantQueue(inner, &policy.Ref{}, events.NewFakeRecorder(0), logger, nil)
@@ -167,7 +169,7 @@ func (h *hastyQueue) Pop(logger klog.Logger) (*framework.QueuedPodInfo, error) {
 // not outside; it is kept out once it returns.
 func TestGuestThatIsPoppedAsItIsKeptOut(t *testing.T) {
 	metrics.Register()
-	inner := queue.NewPriorityQueue((&queuesort.PrioritySort{}).Less, informers.NewSharedInformerFactory(fake.NewClientset(), 0),
+	inner := queue.NewPriorityQueue((&queuesort.PrioritySort{}).Less, informers.NewSharedInformerFactory(builders.Clientset(), 0),
 		queue.WithMetricsRecorder(*metrics.NewMetricsAsyncRecorder(1000, time.Second, t.Context().Done())))
 	logger := ktesting.NewLogger(t, ktesting.NewConfig())
 	limited, gangs := &policy.Ref{}, coscheduling.NewState()
@@ -201,55 +203,61 @@ func TestGuestThatIsPoppedAsItIsKeptOut(t *testing.T) {
 
 // TestPendingPodsWithGates: a pod with scheduling gates takes no place of others.
 func TestPendingPodsWithGates(t *testing.T) {
-	c := newTenant(t)
-	c.setPendingPods(1)
-	c.cluster("r1")
-	c.place("web", "r1", "1")
-	c.create("web", "gated", "100m", born(0), func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "later"}} })
-	c.create("web", "next", "100m", born(1))
-	c.wantIn("web", "next", "r1")
-	pod := c.get("web", "gated")
-	pod.Spec.SchedulingGates, pod.ResourceVersion = nil, "2"
-	_, err := c.api.CoreV1().Pods("web").Update(c.ctx, pod, metav1.UpdateOptions{})
-	require.NoError(t, err)
-	c.wantIn("web", "gated", "r1")
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newTenant(t)
+		c.setPendingPods(1)
+		c.cluster("r1")
+		c.place("web", "r1", "1")
+		c.create("web", "gated", "100m", born(0), func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "later"}} })
+		c.create("web", "next", "100m", born(1))
+		c.wantIn("web", "next", "r1")
+		pod := c.get("web", "gated")
+		pod.Spec.SchedulingGates, pod.ResourceVersion = nil, "2"
+		_, err := c.api.CoreV1().Pods("web").Update(c.ctx, pod, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		c.wantIn("web", "gated", "r1")
+	})
 }
 
 // TestPendingPodsOfGangs: a group lets no pod in beyond limits.pendingPods, as long as it is not being placed.
 func TestPendingPodsOfGangs(t *testing.T) {
-	c := newGangs(t)
-	c.setPendingPods(1)
-	c.place("web", "r1", "300m")
-	const groups = 10
-	for i := range groups {
-		name := string(rune('a' + i))
-		c.group(name, 2)
-		c.members(name, 1, 2, "1m")
-	}
-	require.Eventually(t, func() bool { return len(c.recorder.Events) >= 2*groups-2 }, patience, 5*time.Millisecond)
-	queued, _ := c.sched.SchedulingQueue.PendingPods()
-	require.LessOrEqual(t, len(queued), 2)
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newGangs(t)
+		c.setPendingPods(1)
+		c.place("web", "r1", "300m")
+		const groups = 10
+		for i := range groups {
+			name := string(rune('a' + i))
+			c.group(name, 2)
+			c.members(name, 1, 2, "1m")
+		}
+		require.Eventually(t, func() bool { return len(c.recorder.Events) >= 2*groups-2 }, patience, 5*time.Millisecond)
+		queued, _ := c.sched.SchedulingQueue.PendingPods()
+		require.LessOrEqual(t, len(queued), 2)
+	})
 }
 
 // TestPendingPodsOfAGangGivenUp: members that were let in beyond limits.pendingPods while their gang was being placed
 // are kept out again when it is given up, and let in again when it fits.
 func TestPendingPodsOfAGangGivenUp(t *testing.T) {
-	c := newGangs(t)
-	c.setPendingPods(3)
-	c.place("web", "r1", "150m")
-	c.create("web", "large-1", "10", born(0))
-	c.create("web", "large-2", "10", born(1))
-	c.group("mpi", 3, anywhere)
-	c.members("mpi", 1, 3, "100m")
-	c.wantQueued("large-1", "large-2", "mpi-1")
-	c.place("web", "r2", "150m") // the sum is large enough, and no place for the third
-	c.wantSaid("mpi-1", "mpi-2", "mpi-3")
-	c.wantQueued("large-1", "large-2", "mpi-1")
-	c.place("web", "r2", "200m")
-	for _, name := range []string{"mpi-1", "mpi-2", "mpi-3"} {
-		require.Eventually(t, func() bool { return c.get("web", name).Labels[schedulerv1alpha1.LabelSuperCluster] != "" }, patience, 5*time.Millisecond)
-	}
-	c.wantQueued("large-1", "large-2")
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newGangs(t)
+		c.setPendingPods(3)
+		c.place("web", "r1", "150m")
+		c.create("web", "large-1", "10", born(0))
+		c.create("web", "large-2", "10", born(1))
+		c.group("mpi", 3, anywhere)
+		c.members("mpi", 1, 3, "100m")
+		c.wantQueued("large-1", "large-2", "mpi-1")
+		c.place("web", "r2", "150m") // the sum is large enough, and no place for the third
+		c.wantSaid("mpi-1", "mpi-2", "mpi-3")
+		c.wantQueued("large-1", "large-2", "mpi-1")
+		c.place("web", "r2", "200m")
+		for _, name := range []string{"mpi-1", "mpi-2", "mpi-3"} {
+			require.Eventually(t, func() bool { return c.get("web", name).Labels[schedulerv1alpha1.LabelSuperCluster] != "" }, patience, 5*time.Millisecond)
+		}
+		c.wantQueued("large-1", "large-2")
+	})
 }
 
 // oneGang places all pods.
@@ -301,7 +309,7 @@ func TestPodsOfOneUID(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			logger, limited := ktesting.NewLogger(t, ktesting.NewConfig()), &policy.Ref{}
 			limited.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.PendingPods = 2 }))
-			inner := queue.NewPriorityQueue((&queuesort.PrioritySort{}).Less, informers.NewSharedInformerFactory(fake.NewClientset(), 0),
+			inner := queue.NewPriorityQueue((&queuesort.PrioritySort{}).Less, informers.NewSharedInformerFactory(builders.Clientset(), 0),
 				queue.WithMetricsRecorder(*metrics.NewMetricsAsyncRecorder(1000, time.Second, t.Context().Done())))
 			q := newTenantQueue(inner, limited, events.NewFakeRecorder(99), logger, oneGang{})
 			q.open()
