@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/kinds"
@@ -162,7 +161,7 @@ func TestWatch(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithCancel(t.Context())
 			i := &informers{
-				client: fake.NewClientBuilder().WithScheme(ownScheme()).Build(), watched: watched, running: map[source]*informer{},
+				client: builders.Client(ownScheme()).Build(), watched: watched, running: map[source]*informer{},
 				changed: func(string, client.Object, client.Object) {}, filled: func(source) {},
 			}
 			t.Cleanup(i.wait)
@@ -228,7 +227,7 @@ func TestHandlerPanics(t *testing.T) {
 	}
 	seen := make(chan string, len(objects))
 	cache := &informers{
-		client: fake.NewClientBuilder().WithScheme(ownScheme()).WithObjects(objects...).Build(), watched: watched, filled: func(source) { panic("hostile") },
+		client: builders.Client(ownScheme()).WithObjects(objects...).Build(), watched: watched, filled: func(source) { panic("hostile") },
 		changed: func(_ string, _, current client.Object) {
 			if current.GetName() == "a-hostile" {
 				panic("hostile")

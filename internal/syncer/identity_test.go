@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -37,7 +36,7 @@ func infoWith(id string) *corev1.ConfigMap {
 }
 
 func reader(err error, objects ...client.Object) client.Client {
-	return fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(builders.Copies(objects)...).WithInterceptorFuncs(interceptor.Funcs{
+	return builders.Client(scheme.Scheme).WithObjects(builders.Copies(objects)...).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, to client.WithWatch, name client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			if err != nil {
 				return err
@@ -101,7 +100,7 @@ func TestLock(t *testing.T) {
 // inSuper returns a client of a super cluster with that UID.
 func inSuper(uid types.UID) client.Client {
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: uid}}
-	return fake.NewClientBuilder().WithScheme(ownScheme()).WithObjects(system).
+	return builders.Client(ownScheme()).WithObjects(system).
 		WithIndex(&corev1.Namespace{}, metav1.ObjectNameField, func(object client.Object) []string { return []string{object.GetName()} }).Build()
 }
 

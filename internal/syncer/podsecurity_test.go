@@ -10,8 +10,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/superpool/superpool/test/builders"
 )
 
 // TestProvePodSecurity: only a refusal by Pod Security is a proof.
@@ -31,7 +32,7 @@ func TestProvePodSecurity(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			super := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{
+			super := builders.Client(scheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{
 				Create: func(_ context.Context, _ client.WithWatch, object client.Object, options ...client.CreateOption) error {
 					require.Contains(t, options, client.DryRunAll, "no pod is ever there")
 					require.Equal(t, "superpool-system", object.GetNamespace())

@@ -27,7 +27,6 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -35,6 +34,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // filling is an informer that is synced once it is told so.
@@ -65,7 +65,7 @@ func TestSessionOfATenantThatHoldsNothing(t *testing.T) {
 	scheme := runtime.NewScheme()
 	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
 	var lists atomic.Int32
-	nodes := interceptor.NewClient(fake.NewClientBuilder().WithScheme(ownScheme()).Build(), interceptor.Funcs{
+	nodes := interceptor.NewClient(builders.Client(ownScheme()).Build(), interceptor.Funcs{
 		List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			switch list.(type) {
 			case *corev1.NodeList:
@@ -85,7 +85,7 @@ func TestSessionOfATenantThatHoldsNothing(t *testing.T) {
 	super := newFilling()
 	s, _ := listen(t, kinds.KindPod)
 	s.super.running = superOf(super).running
-	s.env.ID, s.env.Assignments = "r1", &assign.Pooled{SuperCluster: "r1", Meta: fake.NewClientBuilder().WithScheme(scheme).Build(), Sides: s.env.Sides()}
+	s.env.ID, s.env.Assignments = "r1", &assign.Pooled{SuperCluster: "r1", Meta: builders.Client(scheme).Build(), Sides: s.env.Sides()}
 	made, err := s.newSession(&tenants.Tenant{Key: "a", Config: &rest.Config{}})
 	require.NoError(t, err)
 	made.cache.client = nodes
@@ -136,7 +136,7 @@ func TestSessionOfATenantThatWantsNoSnapshots(t *testing.T) {
 	snapshot.SetNamespace("web")
 	snapshot.SetName("s")
 	snapshot.SetFinalizers([]string{"claim.tenancy.x-k8s.io/r1"})
-	tenantClient := fake.NewClientBuilder().WithScheme(ownScheme()).WithObjects(snapshot).Build()
+	tenantClient := builders.Client(ownScheme()).WithObjects(snapshot).Build()
 	s, _ := listen(t, kinds.KindPod)
 	super := newFilling()
 	super.synced.Store(true)
@@ -186,8 +186,8 @@ func TestEngageForgets(t *testing.T) {
 	scheme := runtime.NewScheme()
 	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
 	s, _ := listen(t, kinds.KindPod)
-	s.env.Assignments = &assign.Pooled{SuperCluster: "r1", Meta: fake.NewClientBuilder().WithScheme(scheme).Build(), Sides: s.env.Sides()}
-	s.super.client, s.super.filled = fake.NewClientBuilder().WithScheme(ownScheme()).Build(), s.superFilled
+	s.env.Assignments = &assign.Pooled{SuperCluster: "r1", Meta: builders.Client(scheme).Build(), Sides: s.env.Sides()}
+	s.super.client, s.super.filled = builders.Client(ownScheme()).Build(), s.superFilled
 	var err error
 	s.super.watched, err = watchedOf(s.env, kinds.Specs(), kinds.SuperSide)
 	require.NoError(t, err)

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/superpool/superpool/internal/syncer/assign"
@@ -39,7 +38,7 @@ func newWideBed(t *testing.T, objects ...client.Object) *wideBed {
 	t.Helper()
 	watched, err := watchedOf(&kinds.Env{ID: "r1", Assignments: &assign.Pooled{SuperCluster: "r1"}}, kinds.Specs(), kinds.TenantSide)
 	require.NoError(t, err)
-	bed := &wideBed{t: t, client: fake.NewClientBuilder().WithScheme(ownScheme()).WithObjects(builders.Copies(objects)...).Build()}
+	bed := &wideBed{t: t, client: builders.Client(ownScheme()).WithObjects(builders.Copies(objects)...).Build()}
 	counted := interceptor.NewClient(bed.client, interceptor.Funcs{
 		Watch: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
 			bed.watches.Add(1)
@@ -189,7 +188,7 @@ func BenchmarkWatches(b *testing.B) {
 	}
 	watched, err := watchedOf(&kinds.Env{ID: "r1", Assignments: &assign.Pooled{SuperCluster: "r1"}}, kinds.Specs(), kinds.TenantSide)
 	require.NoError(b, err)
-	idle := interceptor.NewClient(fake.NewClientBuilder().WithScheme(ownScheme()).Build(), interceptor.Funcs{
+	idle := interceptor.NewClient(builders.Client(ownScheme()).Build(), interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return nil },
 		Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
 			return watch.NewFake(), nil

@@ -16,9 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -124,7 +124,7 @@ func controlPlane(t *testing.T, reads *[]string, given ...client.Object) client.
 	}
 	scheme := runtime.NewScheme()
 	require.NoError(t, errors.Join(schedulerv1alpha1.AddToScheme(scheme), tenancyv1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)))
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(builders.Copies(objects)...).WithInterceptorFuncs(interceptor.Funcs{
+	return builders.Client(scheme).WithObjects(builders.Copies(objects)...).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			*reads = append(*reads, key.Name)
 			return inner.Get(ctx, key, object, options...)
@@ -444,7 +444,7 @@ func TestPooledErrors(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("the meta cluster is away")
 	failing := func(get, list error) client.Reader {
-		return fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		return builders.Client(scheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 				if get == nil {
 					object.SetName("other")

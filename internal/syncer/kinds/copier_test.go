@@ -68,7 +68,7 @@ func newPool(t testing.TB, super interceptor.Funcs) *pool {
 		Tenant: func(string) *kinds.Tenant { return p.tenant }, Tenants: func() []*kinds.Tenant { return []*kinds.Tenant{p.tenant} },
 	}
 	p.env.SetCustom(nil)
-	p.assigns(fake.NewClientBuilder().WithScheme(placementScheme(t)).Build(), nil)
+	p.assigns(builders.Client(placementScheme(t)).Build(), nil)
 	return p
 }
 
@@ -93,7 +93,7 @@ func answering(to client.WithWatch, uid types.UID) client.WithWatch {
 func newClientBuilder() *fake.ClientBuilder {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	return fake.NewClientBuilder().WithScheme(scheme)
+	return builders.Client(scheme)
 }
 
 func placementScheme(t testing.TB) *runtime.Scheme {
@@ -106,7 +106,7 @@ func placementScheme(t testing.TB) *runtime.Scheme {
 // placed lets the tenant's namespace web be placed here, with room for pods.
 func (p *pool) placed(t testing.TB) {
 	t.Helper()
-	meta := fake.NewClientBuilder().WithScheme(placementScheme(t)).WithObjects(
+	meta := builders.Client(placementScheme(t)).WithObjects(
 		builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r1", 1, "cpu", "10", "memory", "10Gi", "pods", "100").Obj(),
 	).Build()
 	p.assigns(meta, meta)
@@ -115,7 +115,7 @@ func (p *pool) placed(t testing.TB) {
 // assigns lets NamespacePlacements be read from meta, and live; nil: nothing is read live.
 func (p *pool) assigns(meta, live client.WithWatch) {
 	if live == nil {
-		live = fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build()
+		live = builders.Client(runtime.NewScheme()).Build()
 	}
 	known := &proof.ControlPlane{Name: "the meta cluster", Reader: answering(live, metaUID), UID: metaUID}
 	p.env.Assignments = &assign.Pooled{SuperCluster: p.env.ID, Meta: meta, Live: known, Sides: p.env.Sides()}

@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/tools/record"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -58,10 +57,10 @@ func newRaising(t *testing.T, change func(*tenancyv1alpha1.SyncPolicySpec)) *rai
 		return made
 	}
 	superNamespace, _ := r.namespace.DeepCopyObject().(client.Object)
-	r.superClient = answering(fake.NewClientBuilder().WithScheme(scheme()).WithObjects(superNamespace).Build(), superUID)
+	r.superClient = answering(builders.Client(scheme()).WithObjects(superNamespace).Build(), superUID)
 	r.env.Super = r.superClient
 	noted := func(verb string, made client.Object) { r.writes = append(r.writes, verb+" "+made.GetName()) }
-	r.tenant.Client = answering(interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme()).WithStatusSubresource(widget("", "", "")).Build(), interceptor.Funcs{
+	r.tenant.Client = answering(interceptor.NewClient(builders.Client(scheme()).WithStatusSubresource(widget("", "", "")).Build(), interceptor.Funcs{
 		Create: func(ctx context.Context, to client.WithWatch, made client.Object, options ...client.CreateOption) error {
 			noted("create", made)
 			if untyped, ok := made.(*unstructured.Unstructured); ok { // as an API server does, and the fake client does not

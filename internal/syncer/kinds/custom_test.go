@@ -23,7 +23,6 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -79,7 +78,7 @@ func newCustom(t *testing.T, change func(*tenancyv1alpha1.SyncPolicySpec)) *cust
 		return made
 	}
 	status := widget("", "", "")
-	c.superClient = answering(interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme()).Build(), interceptor.Funcs{
+	c.superClient = answering(interceptor.NewClient(builders.Client(scheme()).Build(), interceptor.Funcs{
 		Create: func(ctx context.Context, to client.WithWatch, made client.Object, options ...client.CreateOption) error {
 			c.writes = append(c.writes, "create "+made.GetName())
 			made.SetUID("super-" + types.UID(made.GetName()))
@@ -101,7 +100,7 @@ func newCustom(t *testing.T, change func(*tenancyv1alpha1.SyncPolicySpec)) *cust
 		},
 	}), superUID)
 	c.env.Super = c.superClient
-	c.tenant.Client = answering(interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme()).WithStatusSubresource(status).Build(), interceptor.Funcs{
+	c.tenant.Client = answering(interceptor.NewClient(builders.Client(scheme()).WithStatusSubresource(status).Build(), interceptor.Funcs{
 		Get: func(ctx context.Context, to client.WithWatch, name client.ObjectKey, read client.Object, options ...client.GetOption) error {
 			kind := read.GetObjectKind().GroupVersionKind().Kind
 			switch {
@@ -132,7 +131,7 @@ func newCustom(t *testing.T, change func(*tenancyv1alpha1.SyncPolicySpec)) *cust
 func (c *custom) home(t *testing.T, home string) {
 	t.Helper()
 	placed := builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r1", 1, "cpu", "10", "pods", "10").Held("r2", 1, "cpu", "10", "pods", "10").Home(home).Obj()
-	meta := fake.NewClientBuilder().WithScheme(placementScheme(t)).WithObjects(placed).Build()
+	meta := builders.Client(placementScheme(t)).WithObjects(placed).Build()
 	c.assigns(meta, meta)
 }
 
@@ -346,7 +345,7 @@ func TestCustomLeaves(t *testing.T) {
 	has(t, c.tenant.Client, widget("web", "w", "w-uid", "spec", object{"color": "red"}))
 	c.wants(t, "w", "create w")
 	placed := builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r2", 1, "cpu", "10", "pods", "10").Home("r2")
-	here := fake.NewClientBuilder().WithScheme(placementScheme(t)).WithObjects(placed.Obj()).Build()
+	here := builders.Client(placementScheme(t)).WithObjects(placed.Obj()).Build()
 	c.tenantCache[kinds.KindService] = []client.Object{serviceAt("web", "front", "10.97.0.7")}
 	before := c.env.Assignments
 	c.assigns(here, before.(*assign.Pooled).Live.Reader.(client.WithWatch))

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -140,7 +139,7 @@ func TestNowhereIsTold(t *testing.T) {
 				if !tc.forbidden {
 					p.tenant.Policy.Set(serving(t, "public"))
 				}
-				meta := fake.NewClientBuilder().WithScheme(placementScheme(t)).WithObjects(tc.placements...).Build()
+				meta := builders.Client(placementScheme(t)).WithObjects(tc.placements...).Build()
 				p.assigns(meta, meta)
 				a := newAtHome(t, p, kind)
 				told := 0
@@ -164,7 +163,7 @@ func TestNowhereIsTold(t *testing.T) {
 
 func readerOf(t *testing.T, np *schedulerv1alpha1.NamespacePlacement) client.WithWatch {
 	t.Helper()
-	builder := fake.NewClientBuilder().WithScheme(placementScheme(t))
+	builder := builders.Client(placementScheme(t))
 	if np != nil {
 		builder.WithObjects(np)
 	}

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/superpool/superpool/internal/proof"
@@ -61,7 +60,7 @@ func TestMissingVirtualCluster(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPool(t, interceptor.Funcs{})
-			meta := fake.NewClientBuilder().WithScheme(placementScheme(t)).WithObjects(tc.meta...).Build()
+			meta := builders.Client(placementScheme(t)).WithObjects(tc.meta...).Build()
 			p.assigns(meta, meta)
 			if tc.change != nil {
 				tc.change(p.namespace)

@@ -17,7 +17,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -61,7 +60,7 @@ func TestServicesOnly(t *testing.T) {
 			require.NoError(t, clientgoscheme.AddToScheme(scheme))
 			require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
 			meta := func(holds bool) client.WithWatch {
-				builder := fake.NewClientBuilder().WithScheme(scheme)
+				builder := builders.Client(scheme)
 				if holds {
 					builder.WithObjects(elsewhere.DeepCopy())
 				}
@@ -92,7 +91,7 @@ func TestServicesOnly(t *testing.T) {
 func TestNamespaceThatLeaves(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, interceptor.Funcs{})
-	meta := fake.NewClientBuilder().WithScheme(placementScheme(t)).WithObjects(
+	meta := builders.Client(placementScheme(t)).WithObjects(
 		builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r2", 1).Obj(),
 	).Build()
 	p.assigns(meta, meta)
@@ -140,7 +139,7 @@ func TestNamespaceThatComesBack(t *testing.T) {
 		require.NoError(t, p.superClient.Create(t.Context(), secret))
 		return secret
 	}
-	elsewhere := fake.NewClientBuilder().WithScheme(placementScheme(t)).WithObjects(
+	elsewhere := builders.Client(placementScheme(t)).WithObjects(
 		builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r2", 1).Obj(),
 	).Build()
 	live := interceptor.NewClient(elsewhere, interceptor.Funcs{
@@ -198,7 +197,7 @@ func TestNamespaceWithoutPlacement(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPool(t, interceptor.Funcs{})
-			meta := fake.NewClientBuilder().WithScheme(placementScheme(t)).WithObjects(tc.meta...).Build()
+			meta := builders.Client(placementScheme(t)).WithObjects(tc.meta...).Build()
 			p.assigns(meta, meta)
 			require.NoError(t, p.superClient.Create(t.Context(), p.namespace))
 			named := func(uid types.UID) []client.Object {
@@ -280,7 +279,7 @@ func TestQuotaAnswers(t *testing.T) {
 				},
 			})
 			meta := func(np client.Object) client.WithWatch {
-				builder := fake.NewClientBuilder().WithScheme(placementScheme(t))
+				builder := builders.Client(placementScheme(t))
 				if np != nil {
 					builder.WithObjects(np)
 				}
@@ -329,7 +328,7 @@ func TestLastAnswer(t *testing.T) {
 	})
 	deleted := builders.Placement(clusterKey, "web").UID("np-uid").NamespaceUID("ns-uid").Held("r1", 1).Obj()
 	deleted.DeletionTimestamp, deleted.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{schedulerv1alpha1.FinalizerUsage}
-	meta := fake.NewClientBuilder().WithScheme(placementScheme(t)).WithObjects(deleted).Build()
+	meta := builders.Client(placementScheme(t)).WithObjects(deleted).Build()
 	p.assigns(meta, meta)
 	for _, object := range []client.Object{p.namespace, p.quota} {
 		require.NoError(t, p.superClient.Create(t.Context(), object))
@@ -423,7 +422,7 @@ func TestManySuperNamespaces(t *testing.T) {
 	p.tenant.Policy = &policy.Ref{}
 	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.Namespaces = 1 }))
 	p.tenantCache[kinds.KindNamespace], p.superCache[kinds.KindNamespace], p.superCache[kinds.KindQuota] = nil, nil, nil
-	builder := fake.NewClientBuilder().WithScheme(placementScheme(t))
+	builder := builders.Client(placementScheme(t))
 	const services, placed = 4, 2
 	name := func(i int) string { return fmt.Sprint("n", i) }
 	for i := range services + placed {

@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -31,6 +30,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/syncpolicy"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // fuzzedText keeps texts of fuzzing short.
@@ -212,7 +212,7 @@ func TestOfferedBySyncPolicy(t *testing.T) {
 			}})
 			if tc.elsewhere {
 				p.superCache[kinds.KindNamespace] = nil
-				p.assigns(fake.NewClientBuilder().WithScheme(placementScheme(t)).Build(), nil)
+				p.assigns(builders.Client(placementScheme(t)).Build(), nil)
 			}
 			tc.spec.Group, tc.spec.Version, tc.spec.Kind, tc.spec.Direction = "example.com", "v1", "Planet", tenancyv1alpha1.SyncUp
 			rules, refusal := syncpolicy.Compile(&tenancyv1alpha1.SyncPolicy{ObjectMeta: metav1.ObjectMeta{Name: "planets"}, Spec: tc.spec}, nil)
@@ -224,7 +224,7 @@ func TestOfferedBySyncPolicy(t *testing.T) {
 			earth := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Planet"}}
 			earth.SetName("earth")
 			offer.Mark(earth, "r1", offer.Note{Hash: "a"})
-			p.tenant.Client = answering(fake.NewClientBuilder().WithScheme(runtime.NewScheme()).WithObjects(earth).Build(), tenantUID)
+			p.tenant.Client = answering(builders.Client(runtime.NewScheme()).WithObjects(earth).Build(), tenantUID)
 			p.tenantCache[planets] = []client.Object{earth}
 			_, err := p.kind(kinds.KindOffer).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindOffer, Namespace: planets, Name: "earth"}, 0)
 			require.Equal(t, tc.waits, err != nil, "%v", err)
@@ -313,7 +313,7 @@ func TestOfferOfNobody(t *testing.T) {
 	t.Parallel()
 	p, _ := offering(t, interceptor.Funcs{}, interceptor.Funcs{})
 	p.superCache[kinds.KindNamespace] = nil
-	p.assigns(fake.NewClientBuilder().WithScheme(placementScheme(t)).Build(), nil)
+	p.assigns(builders.Client(placementScheme(t)).Build(), nil)
 	_, err := p.kind(kinds.KindOffer).Reconcile(t.Context(), offerOfFast, time.Second)
 	require.NoError(t, err)
 	require.True(t, apierrors.IsNotFound(p.tenant.Client.Get(t.Context(), types.NamespacedName{Name: "fast"}, &storagev1.StorageClass{})))

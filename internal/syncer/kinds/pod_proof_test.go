@@ -17,7 +17,6 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -277,7 +276,7 @@ func TestNotPlacedCosts(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey, Name: "db"},
 		Status:     schedulerv1alpha1.NamespacePlacementStatus{Placements: []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1", Slices: 1}}},
 	}
-	live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(db).WithInterceptorFuncs(interceptor.Funcs{
+	live := builders.Client(scheme).WithObjects(db).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			reads = append(reads, "get "+key.Name)
 			return inner.Get(ctx, key, object, options...)
@@ -287,7 +286,7 @@ func TestNotPlacedCosts(t *testing.T) {
 			return inner.List(ctx, list, options...)
 		},
 	}).Build()
-	p.assigns(fake.NewClientBuilder().WithScheme(scheme).Build(), live)
+	p.assigns(builders.Client(scheme).Build(), live)
 	p.tenant.Client = newClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 			return errors.New("connection refused")

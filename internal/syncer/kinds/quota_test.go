@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -68,7 +67,7 @@ func TestChargeWithoutAPod(t *testing.T) {
 			p := newPool(t, interceptor.Funcs{})
 			placed := &schedulerv1alpha1.NamespacePlacement{ObjectMeta: meta(clusterKey, "web"), Spec: schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "ns-uid"}}
 			placed.Status.Placements = []schedulerv1alpha1.ClusterPlacement{builders.HeldSlices("r1", 1, "cpu", "1", "pods", "5")}
-			p.assigns(fake.NewClientBuilder().WithScheme(scheme).WithObjects(placed).Build(), nil)
+			p.assigns(builders.Client(scheme).WithObjects(placed).Build(), nil)
 			quota := &corev1.ResourceQuota{ObjectMeta: meta(superNamespace, "superpool")}
 			quota.Status.Used = builders.Resources("requests.cpu", tc.used)
 			refusal := apierrors.NewForbidden(corev1.Resource("pods"), "new", errors.New("exceeded quota: superpool"))

@@ -15,7 +15,6 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -248,7 +247,7 @@ func TestSharedLimits(t *testing.T) {
 		spec.Limits.NodePorts, spec.Limits.LoadBalancers = 4, 1
 	}))
 	kind := p.kind(kinds.KindService)
-	builder := fake.NewClientBuilder().WithScheme(placementScheme(t))
+	builder := builders.Client(placementScheme(t))
 	p.tenantCache[kinds.KindNamespace], p.superCache[kinds.KindNamespace], p.superCache[kinds.KindQuota] = nil, nil, nil
 	add := func(namespace string, service corev1.ServiceType) {
 		uid := types.UID("uid-" + namespace)

@@ -21,7 +21,6 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -30,6 +29,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // issuer is a tenant that gives tokens, and a super cluster that takes them. Its pod is on a node here.
@@ -53,13 +53,13 @@ func newIssuer(t *testing.T) *issuer {
 	scheme := runtime.NewScheme()
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
 	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
-	i.tenant.Client = answering(fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{SubResourceCreate: i.give}).Build(), tenantUID)
+	i.tenant.Client = answering(builders.Client(scheme).WithInterceptorFuncs(interceptor.Funcs{SubResourceCreate: i.give}).Build(), tenantUID)
 	placement := &schedulerv1alpha1.NamespacePlacement{
 		ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey, Name: "web"},
 		Spec:       schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "ns-uid"},
 		Status:     schedulerv1alpha1.NamespacePlacementStatus{Placements: []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1"}}},
 	}
-	i.assigns(fake.NewClientBuilder().WithScheme(scheme).WithObjects(placement).Build(), nil)
+	i.assigns(builders.Client(scheme).WithObjects(placement).Build(), nil)
 	i.env.Clock = i.clock
 	i.pod = tenantPod(func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
