@@ -14,12 +14,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/proof"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // TestLacks asks a control plane for pod web/p with UID 1, and for any pods.
@@ -49,7 +50,7 @@ func TestLacks(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			builder := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+			builder := builders.Client(scheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{
 				Get: func(ctx context.Context, to client.WithWatch, name client.ObjectKey, object client.Object, options ...client.GetOption) error {
 					if name.Name == tc.fails {
 						return broken
@@ -117,7 +118,7 @@ func TestAbsentAtAChange(t *testing.T) {
 func TestLacksUnserved(t *testing.T) {
 	t.Parallel()
 	unserved := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{Resource: "widgets"}, "w", "404 page not found", 0, true)
-	reader := fake.NewClientBuilder().WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "a"}}).WithInterceptorFuncs(interceptor.Funcs{
+	reader := builders.Client(scheme.Scheme).WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "a"}}).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, to client.WithWatch, name client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			if name.Name == "w" {
 				return unserved

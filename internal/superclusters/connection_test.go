@@ -20,10 +20,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	metafake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -66,10 +66,10 @@ func recorded(uid string) *corev1.Node {
 func TestDeadServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		inMeta := metafake.NewClientBuilder().WithStatusSubresource(&corev1.Node{}).Build()
+		inMeta := builders.Client(scheme.Scheme).WithStatusSubresource(&corev1.Node{}).Build()
 		controller := &Controller{Client: inMeta}
 		controller.setDefaults()
-		inSuper := fake.NewClientset(superClusterInfo("r1"), kubeSystem("uid-r1"))
+		inSuper := builders.Clientset(superClusterInfo("r1"), kubeSystem("uid-r1"))
 		var dead atomic.Bool
 		inSuper.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return dead.Load(), nil, errors.New("connection refused")
@@ -144,10 +144,10 @@ func TestBackWithinSeconds(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, for %s", name, silent), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					inMeta := metafake.NewClientBuilder().WithStatusSubresource(&corev1.Node{}).Build()
+					inMeta := builders.Client(scheme.Scheme).WithStatusSubresource(&corev1.Node{}).Build()
 					controller := &Controller{Client: inMeta}
 					controller.setDefaults()
-					inSuper := fake.NewClientset(superClusterInfo("r1"), kubeSystem("uid-r1"))
+					inSuper := builders.Clientset(superClusterInfo("r1"), kubeSystem("uid-r1"))
 					var dead atomic.Bool
 					dead.Store(tc.fromStart)
 					inSuper.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -299,7 +299,7 @@ func TestMetaClusterDoesNotAnswer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newServedBed(t)
 				var asked atomic.Int64
-				h.writer.reader = metafake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+				h.writer.reader = builders.Client(scheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{
 					Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 						asked.Add(1)
 						return err
@@ -328,8 +328,8 @@ type servedBed struct {
 
 func newServedBed(t *testing.T) *servedBed {
 	t.Helper()
-	h := &servedBed{t: t, super: fake.NewClientset(superClusterInfo("r1"), kubeSystem("uid-r1"))}
-	h.Controller = &Controller{Client: metafake.NewClientBuilder().WithStatusSubresource(&corev1.Node{}).WithInterceptorFuncs(interceptor.Funcs{
+	h := &servedBed{t: t, super: builders.Clientset(superClusterInfo("r1"), kubeSystem("uid-r1"))}
+	h.Controller = &Controller{Client: builders.Client(scheme.Scheme).WithStatusSubresource(&corev1.Node{}).WithInterceptorFuncs(interceptor.Funcs{
 		SubResourcePatch: func(
 			ctx context.Context, c client.Client, sub string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption,
 		) error {
@@ -409,7 +409,7 @@ func TestOutcomesOfConnect(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			builder := metafake.NewClientBuilder()
+			builder := builders.Client(scheme.Scheme)
 			if tc.node != nil {
 				builder = builder.WithObjects(tc.node.DeepCopy())
 			}
@@ -418,7 +418,7 @@ func TestOutcomesOfConnect(t *testing.T) {
 			if tc.owned != "" {
 				require.Empty(t, controller.owners.acquire(types.NamespacedName{Name: "other"}, tc.owned, types.NamespacedName{}, nil, false))
 			}
-			inSuper := fake.NewClientset(kubeSystem("uid-r1"))
+			inSuper := builders.Clientset(kubeSystem("uid-r1"))
 			if tc.id != "" {
 				require.NoError(t, inSuper.Tracker().Add(superClusterInfo(tc.id)))
 			}
@@ -446,9 +446,9 @@ func TestOutcomesOfConnect(t *testing.T) {
 // as soon as a probe has failed, not when the lists are given up.
 func TestSilentWhileItIsRead(t *testing.T) {
 	t.Parallel()
-	controller := &Controller{Client: metafake.NewClientBuilder().Build()}
+	controller := &Controller{Client: builders.Client(scheme.Scheme).Build()}
 	controller.setDefaults()
-	inSuper := fake.NewClientset(superClusterInfo("r1"), kubeSystem("uid-r1"))
+	inSuper := builders.Clientset(superClusterInfo("r1"), kubeSystem("uid-r1"))
 	conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, declared{})
 	conn.client = inSuper
 	require.NoError(t, conn.Connect(t.Context()))
@@ -469,10 +469,10 @@ func TestSilentWhileItIsRead(t *testing.T) {
 // TestIDChangesWhileServed: a super cluster that gives itself another id is connected anew.
 func TestIDChangesWhileServed(t *testing.T) {
 	t.Parallel()
-	controller := &Controller{Client: metafake.NewClientBuilder().Build()}
+	controller := &Controller{Client: builders.Client(scheme.Scheme).Build()}
 	controller.setDefaults()
 	info := superClusterInfo("r1")
-	inSuper := fake.NewClientset(info, kubeSystem("uid-r1"))
+	inSuper := builders.Clientset(info, kubeSystem("uid-r1"))
 	conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, declared{})
 	conn.client = inSuper
 	require.NoError(t, conn.Connect(t.Context()))
@@ -506,10 +506,10 @@ func TestAnotherSuperClusterWhileServed(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			controller := &Controller{Client: metafake.NewClientBuilder().Build()}
+			controller := &Controller{Client: builders.Client(scheme.Scheme).Build()}
 			controller.setDefaults()
 			answer := &corev1.NamespaceList{ListMeta: metav1.ListMeta{ResourceVersion: "10"}, Items: []corev1.Namespace{*kubeSystem("uid-r1")}}
-			inSuper := fake.NewClientset(superClusterInfo("r1"))
+			inSuper := builders.Clientset(superClusterInfo("r1"))
 			inSuper.PrependReactor("list", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, answer, nil })
 			conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, declared{})
 			conn.client = inSuper
@@ -544,10 +544,10 @@ func TestMayNotRead(t *testing.T) {
 // TestNameless: a super cluster that loses the ConfigMap with its id is not Ready, and its Node says why.
 func TestNameless(t *testing.T) {
 	t.Parallel()
-	inMeta := metafake.NewClientBuilder().WithStatusSubresource(&corev1.Node{}).Build()
+	inMeta := builders.Client(scheme.Scheme).WithStatusSubresource(&corev1.Node{}).Build()
 	controller := &Controller{Client: inMeta}
 	controller.setDefaults()
-	inSuper := fake.NewClientset(superClusterInfo("r1"), kubeSystem("uid-r1"))
+	inSuper := builders.Clientset(superClusterInfo("r1"), kubeSystem("uid-r1"))
 	conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, declared{})
 	conn.client = inSuper
 	require.NoError(t, conn.Connect(t.Context()))
@@ -579,10 +579,10 @@ func TestPanicOfAnEventHandler(t *testing.T) {
 	}{{name: "on the first list", first: true}, {name: "while serving"}} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			inSuper := fake.NewClientset()
+			inSuper := builders.Clientset()
 			node := builders.Node("n1").Obj()
 			if tc.first {
-				inSuper = fake.NewClientset(node)
+				inSuper = builders.Clientset(node)
 			}
 			var none *Ledger // its methods panic
 			err := runInformers(t.Context(), inSuper, none, func() {}, func(ctx context.Context) error {

@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	metafake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -37,7 +36,7 @@ func newController(t *testing.T, funcs interceptor.Funcs, objects ...client.Obje
 	s.AddKnownTypeWithName(kind.GroupVersion().WithKind("ClusterList"), &metav1.PartialObjectMetadataList{})
 	recorder := record.NewFakeRecorder(10)
 	controller := &Controller{
-		Client: metafake.NewClientBuilder().WithScheme(s).WithObjects(builders.Copies(objects)...).WithStatusSubresource(&corev1.Node{}).
+		Client: builders.Client(s).WithObjects(builders.Copies(objects)...).WithStatusSubresource(&corev1.Node{}).
 			WithInterceptorFuncs(funcs).Build(),
 		Recorder: recorder,
 	}

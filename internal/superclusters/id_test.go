@@ -11,11 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	metafake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
@@ -29,7 +27,7 @@ func connected(t *testing.T, uid types.UID, objects ...client.Object) (inMeta cl
 	t.Helper()
 	s := runtime.NewScheme()
 	require.NoError(t, errors.Join(scheme.AddToScheme(s), tenancyv1alpha1.AddToScheme(s)))
-	inMeta = metafake.NewClientBuilder().WithScheme(s).WithObjects(append(objects, kubeSystem("uid-meta"))...).WithStatusSubresource(&corev1.Node{}).
+	inMeta = builders.Client(s).WithObjects(append(objects, kubeSystem("uid-meta"))...).WithStatusSubresource(&corev1.Node{}).
 		WithIndex(&tenancyv1alpha1.VirtualCluster{}, identities.Index, identities.IndexVirtualCluster).
 		WithIndex(&corev1.Namespace{}, metav1.ObjectNameField, func(object client.Object) []string { return []string{object.GetName()} }).Build()
 	controller := &Controller{Client: inMeta, identities: &identities.Registry{Live: inMeta, Cached: inMeta, Indexed: true}}
@@ -39,7 +37,7 @@ func connected(t *testing.T, uid types.UID, objects ...client.Object) (inMeta cl
 	return inMeta, func() engage.State {
 		state, running := supervisor.Ensure(firstCluster, "1", func() *served {
 			conn := controller.connect(firstCluster, &rest.Config{Host: "https://r1"}, declared{})
-			conn.client = fake.NewClientset(superClusterInfo("r1"), kubeSystem(uid))
+			conn.client = builders.Clientset(superClusterInfo("r1"), kubeSystem(uid))
 			return &served{conn}
 		})
 		require.True(t, running)

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -77,7 +76,7 @@ func TestLeft(t *testing.T) {
 				uid = "uid-r1"
 			}
 			controller, _ := newController(t, interceptor.Funcs{}, node, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a-node-of-the-meta-cluster"}})
-			inSuper := fake.NewClientset(append(tc.holds, kubeSystem(uid))...)
+			inSuper := builders.Clientset(append(tc.holds, kubeSystem(uid))...)
 			if tc.broken {
 				inSuper.PrependReactor("list", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("broken") })
 			}

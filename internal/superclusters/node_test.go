@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -69,7 +69,7 @@ func TestStatusIsWrittenOnChangeOnly(t *testing.T) {
 func TestOtherNodesAreNotTouched(t *testing.T) {
 	t.Parallel()
 	other := builders.Node("r1").Label("kubernetes.io/os", "linux").Obj()
-	c := fake.NewClientBuilder().WithObjects(other).WithStatusSubresource(other).Build()
+	c := builders.Client(scheme.Scheme).WithObjects(other).WithStatusSubresource(other).Build()
 	w := writer{client: c, reader: c}
 	_, err := w.publish(t.Context(), desired("", ""), nil)
 	require.ErrorIs(t, err, errNodeConflict)
@@ -83,7 +83,7 @@ func TestOtherNodesAreNotTouched(t *testing.T) {
 func TestPublishReadsOnConflictOnly(t *testing.T) {
 	t.Parallel()
 	reads, writes := 0, 0
-	c := interceptor.NewClient(fake.NewClientBuilder().WithStatusSubresource(&corev1.Node{}).Build(), interceptor.Funcs{
+	c := interceptor.NewClient(builders.Client(scheme.Scheme).WithStatusSubresource(&corev1.Node{}).Build(), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			reads++
 			return c.Get(ctx, key, object, options...)

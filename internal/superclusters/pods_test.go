@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	metafake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
@@ -64,7 +63,7 @@ func TestContainersThatAreAddedCount(t *testing.T) {
 func TestPodsAreListedFromTimeToTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		inMeta := metafake.NewClientBuilder().WithScheme(scheme.Scheme).WithIndex(&corev1.Pod{}, "spec.nodeName", func(object client.Object) []string {
+		inMeta := builders.Client(scheme.Scheme).WithIndex(&corev1.Pod{}, "spec.nodeName", func(object client.Object) []string {
 			return []string{strings.TrimPrefix(object.GetName(), "kube-proxy-")} // lists of metadata have no spec
 		}).Build()
 		recorder := record.NewFakeRecorder(10)

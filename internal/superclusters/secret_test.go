@@ -9,8 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	metafake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/superpool/superpool/test/builders"
 )
 
 // TestSecretsOfClusters: a Secret that belongs to no Cluster asks for no work, for thousands of tenants have one each.
@@ -22,7 +23,7 @@ func TestSecretsOfClusters(t *testing.T) {
 	scheme := runtime.NewScheme()
 	require.NoError(t, metav1.AddMetaToScheme(scheme))
 	scheme.AddKnownTypeWithName(kind, &metav1.PartialObjectMetadata{})
-	controller := &Controller{Client: metafake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster).Build()}
+	controller := &Controller{Client: builders.Client(scheme).WithObjects(cluster).Build()}
 	wanted := []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: "default", Name: "r1"}}}
 	secret := func(namespace, name string) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}

@@ -13,12 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/test/builders"
 )
 
 func freeOf(name, class, capacity string) *storagev1.CSIStorageCapacity {
@@ -43,7 +43,7 @@ func TestStorage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			api := fake.NewClientset(
+			api := builders.Clientset(
 				&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "disk"}, Spec: storagev1.CSIDriverSpec{StorageCapacity: ptr.To(true)}},
 				&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}, Provisioner: "disk"},
 				freeOf("n1", "fast", "10Gi"), freeOf("n2", "fast", "100Gi"),
@@ -93,7 +93,7 @@ func TestTrimmedStorageCountsTheSame(t *testing.T) {
 	unreachable.NodeTopology = nil
 	for _, capacity := range []*storagev1.CSIStorageCapacity{freeOf("n1", "fast", "9Gi"), bounded, unreachable} {
 		read := func(trim bool) string {
-			s, err := newFreeStorage(t.Context(), fake.NewClientset(), func(err error) { t.Error(err) })
+			s, err := newFreeStorage(t.Context(), builders.Clientset(), func(err error) { t.Error(err) })
 			require.NoError(t, err)
 			for informer, object := range map[cache.SharedIndexInformer]runtime.Object{
 				s.drivers:    &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "disk"}, Spec: storagev1.CSIDriverSpec{StorageCapacity: ptr.To(true)}},
