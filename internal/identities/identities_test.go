@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -48,7 +47,7 @@ func metaCluster(t *testing.T, objects ...client.Object) client.Client {
 	s := runtime.NewScheme()
 	require.NoError(t, errors.Join(scheme.AddToScheme(s), tenancyv1alpha1.AddToScheme(s)))
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "meta"}}
-	return fake.NewClientBuilder().WithScheme(s).WithObjects(append(objects, system)...).
+	return builders.Client(s).WithObjects(append(objects, system)...).
 		WithIndex(&corev1.Namespace{}, "metadata.name", func(object client.Object) []string { return []string{object.GetName()} }).
 		WithIndex(&tenancyv1alpha1.VirtualCluster{}, Index, IndexVirtualCluster).Build()
 }
@@ -225,7 +224,7 @@ func TestNothingIsKnown(t *testing.T) {
 	require.Nil(t, first)
 	s := runtime.NewScheme()
 	require.NoError(t, errors.Join(scheme.AddToScheme(s), tenancyv1alpha1.AddToScheme(s)))
-	silent := fake.NewClientBuilder().WithScheme(s).WithIndex(&corev1.Namespace{}, "metadata.name", func(client.Object) []string { return nil }).Build()
+	silent := builders.Client(s).WithIndex(&corev1.Namespace{}, "metadata.name", func(client.Object) []string { return nil }).Build()
 	_, err = (&Registry{Live: silent, Cached: silent}).First(t.Context(), OfVirtualCluster(virtualCluster("a", time.Now().Unix(), ""), uid), uid)
 	require.Error(t, err, "who does not know the meta cluster connects to nothing")
 }

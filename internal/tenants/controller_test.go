@@ -27,7 +27,6 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -66,7 +65,7 @@ func newHarness(t *testing.T, objects ...client.Object) *harness {
 		dead:    map[string]bool{},
 		uids:    map[string]types.UID{},
 	}
-	meta := fake.NewClientBuilder().WithScheme(s).WithObjects(builders.Copies(objects)...).WithStatusSubresource(&tenancyv1alpha1.VirtualCluster{}).
+	meta := builders.Client(s).WithObjects(builders.Copies(objects)...).WithStatusSubresource(&tenancyv1alpha1.VirtualCluster{}).
 		WithIndex(&tenancyv1alpha1.VirtualCluster{}, secretIndex, indexSecret).WithIndex(&tenancyv1alpha1.VirtualCluster{}, rootIndex, indexRoot).
 		WithIndex(&tenancyv1alpha1.VirtualCluster{}, policyIndex, indexPolicy).
 		WithIndex(&tenancyv1alpha1.VirtualCluster{}, identities.Index, identities.IndexVirtualCluster).
