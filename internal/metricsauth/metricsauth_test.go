@@ -10,11 +10,11 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/superpool/superpool/internal/metricsauth"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // TestFilter asks for metrics with and without a token, of a user that may read them and of one that may not.
@@ -74,7 +74,7 @@ func TestFilterAsksSeldom(t *testing.T) {
 // and lets the first get /metrics. Reviews of the resource broken fail.
 func protected(t *testing.T, broken string) http.Handler {
 	t.Helper()
-	api := fake.NewClientset()
+	api := builders.Clientset()
 	api.PrependReactor("create", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if action.GetResource().Resource == broken {
 			return true, nil, errors.New("connection refused")

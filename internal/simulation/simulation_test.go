@@ -21,7 +21,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -267,7 +266,7 @@ func metaCluster(t *testing.T, objects ...client.Object) client.Client {
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenancyv1alpha1.AddToScheme, schedulerv1alpha1.AddToScheme} {
 		require.NoError(t, add(scheme))
 	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(builders.Copies(objects)...).Build()
+	return builders.Client(scheme).WithObjects(builders.Copies(objects)...).Build()
 }
 
 func TestExplain(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -28,7 +27,7 @@ func newOwner(t *testing.T, objects ...client.Object) (*Owner, *record.FakeRecor
 	t.Helper()
 	s := runtime.NewScheme()
 	require.NoError(t, errors.Join(scheme.AddToScheme(s), tenancyv1alpha1.AddToScheme(s), schedulerv1alpha1.AddToScheme(s)))
-	c := fake.NewClientBuilder().WithScheme(s).WithObjects(builders.Copies(objects)...).WithStatusSubresource(&tenancyv1alpha1.VirtualCluster{}).Build()
+	c := builders.Client(s).WithObjects(builders.Copies(objects)...).WithStatusSubresource(&tenancyv1alpha1.VirtualCluster{}).Build()
 	events := record.NewFakeRecorder(10)
 	return &Owner{Client: c, Reader: c, Recorder: events}, events
 }

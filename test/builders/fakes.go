@@ -13,8 +13,8 @@ import (
 // that are the default before an informer has its turn.
 func init() { watch.DefaultChanSize = 1000 }
 
-// Clientset returns a clientset in memory that tracks no managed fields. The one that does builds a mapping of all kinds
-// with each write, which takes milliseconds, and a hundred of them under the race detector. It cannot apply.
+// Clientset returns a clientset in memory that tracks no managed fields. The one that does builds a mapping of all
+// kinds with each write, which takes milliseconds, and a hundred of them under the race detector. It cannot apply.
 func Clientset(objects ...runtime.Object) *fake.Clientset {
 	return fake.NewSimpleClientset(objects...)
 }

@@ -87,12 +87,12 @@ func TestNetwork(t *testing.T) {
 		"what is outside of the pool":              internet,
 	}
 	refused := map[string]string{
-		"another tenant's pod on the node": web(stranger),
-		"the node's kubelet":               net.JoinHostPort(nodeIP, "10250"),
-		"the super cluster's API server":   hostOf(t, super),
-		"another tenant's API server":      hostOf(t, others),
-		"a metadata service":               cloud,
-		"another tenant's pod in the other cluster": web(friend),
+		"another tenant's pod on the node":           web(stranger),
+		"the node's kubelet":                         net.JoinHostPort(nodeIP, "10250"),
+		"the super cluster's API server":             hostOf(t, super),
+		"another tenant's API server":                hostOf(t, others),
+		"a metadata service":                         cloud,
+		"another tenant's pod in the other cluster":  web(friend),
 		"the kubelet of a node of the other cluster": net.JoinHostPort(addressOfNode(t, connect(t, "r2"), "node-1"), "10250"),
 	}
 	for name, to := range allowed {

@@ -30,7 +30,7 @@ func superPod(superNamespace, name, node, clusterKey, namespace string) *corev1.
 
 func start(t *testing.T, objects ...runtime.Object) (*pods.Index, *fake.Clientset) {
 	t.Helper()
-	client := fake.NewClientset(objects...)
+	client := builders.Clientset(objects...)
 	index, err := pods.New(client)
 	require.NoError(t, err)
 	require.Error(t, index.Ready(t.Context()))
@@ -127,7 +127,7 @@ func TestGetLive(t *testing.T) {
 // TestListBeforeTheFirst: List is an error, rather than empty, before the cache has synced.
 func TestListBeforeTheFirst(t *testing.T) {
 	t.Parallel()
-	index, err := pods.New(fake.NewClientset(superPod("a-web", "p", "n1", "a", "web")))
+	index, err := pods.New(builders.Clientset(superPod("a-web", "p", "n1", "a", "web")))
 	require.NoError(t, err)
 	_, err = index.List(t.Context(), "a")
 	require.ErrorContains(t, err, "not listed yet")
