@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2/ktesting"
@@ -36,7 +35,7 @@ func TestBuildRefuses(t *testing.T) {
 	cfg, err := LoadConfig("", []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"))
 	require.NoError(t, err)
 	cfg.Profiles = nil
-	api := fake.NewClientset()
+	api := builders.Clientset()
 	_, err = Instance{Client: api, Informers: informers.NewSharedInformerFactory(api, 0), Config: cfg, Recorders: NoEvents}.Build(t.Context())
 	require.ErrorContains(t, err, "building a scheduler: ")
 }
@@ -74,7 +73,7 @@ func TestFailed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, ctx := ktesting.NewTestContext(t)
-			api := fake.NewClientset(builders.Node("r1", "cpu", "1", "pods", "10").Obj(),
+			api := builders.Clientset(builders.Node("r1", "cpu", "1", "pods", "10").Obj(),
 				builders.Pod("web", "large", "cpu", "2").SchedulerName(corev1.DefaultSchedulerName).Obj())
 			cfg, err := LoadConfig("", []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"))
 			require.NoError(t, err)
@@ -117,7 +116,7 @@ func TestFailed(t *testing.T) {
 // TestRefused: a Pod that must wait is not scheduled, and its Event has the reason of those that must.
 func TestRefused(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
-	api := fake.NewClientset(builders.Node("r1", "cpu", "1", "pods", "10").Obj(),
+	api := builders.Clientset(builders.Node("r1", "cpu", "1", "pods", "10").Obj(),
 		builders.Pod("web", "small", "cpu", "1").SchedulerName(corev1.DefaultSchedulerName).Obj())
 	cfg, err := LoadConfig("", []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"))
 	require.NoError(t, err)
@@ -147,7 +146,7 @@ func TestHinted(t *testing.T) {
 	tainted.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
 	pod := builders.Pod("web", "small", "cpu", "1").SchedulerName(corev1.DefaultSchedulerName).Obj()
 	pod.Spec.Tolerations = []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}
-	api := fake.NewClientset(tainted, pod)
+	api := builders.Clientset(tainted, pod)
 	cfg, err := LoadConfig("", []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"+
 		"profiles: [{schedulerName: default-scheduler, plugins: {multiPoint: {enabled: [{name: NodeNameOrder}]}}}]\n"))
 	require.NoError(t, err)

@@ -250,7 +250,6 @@ func TestGangInSeveral(t *testing.T) {
 		c.place("web", "r2", "100m")
 		c.group("mpi", 3, anywhere)
 		c.members("mpi", 1, 3, "100m")
-		c.wantTogether("mpi", 1, 1, "r1")
 		require.Eventually(t, func() bool {
 			in := map[string]int{}
 			for i := 1; i <= 3; i++ {
