@@ -80,15 +80,16 @@ func (a *auditor) check(w write) string {
 	case !isSyncer:
 		return ""
 	case w.at == metaName:
-		return checkMeta(w)
+		return a.checkMeta(w, id)
 	case slices.Contains(a.supers, w.at):
 		return a.checkSuper(w, id)
 	}
 	return a.checkTenant(w, id)
 }
 
-// checkMeta: syncers write Leases, Events, what they say of SyncPolicies, and questions who may read their metrics.
-func checkMeta(w write) string {
+// checkMeta: syncers write Leases, Events, what they say of SyncPolicies, questions who may read their metrics, and the
+// addresses of their own super clusters.
+func (a *auditor) checkMeta(w write, id string) string {
 	switch resourceOf(w.path) {
 	case "leases", "events", "tokenreviews", "subjectaccessreviews":
 		return ""
@@ -96,6 +97,11 @@ func checkMeta(w write) string {
 		if strings.HasSuffix(w.path, "/status") {
 			return ""
 		}
+	case "clusteraddresses":
+		if object, found := a.object(w.answer); found && object.GetName() != id {
+			return "they are those of " + object.GetName()
+		}
+		return ""
 	}
 	return "a syncer writes in the meta cluster"
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -34,6 +35,10 @@ func TestAuditor(t *testing.T) {
 	owned := builders.Owned(copied, builders.Owner("acme", "web", "2"))
 	lease := func(name string) runtime.Object {
 		return &coordinationv1.Lease{TypeMeta: kind("coordination.k8s.io/v1", "Lease"), ObjectMeta: metav1.ObjectMeta{Name: name, UID: "1"}}
+	}
+	const addresses = "/apis/tenancy.x-k8s.io/v1alpha1/namespaces/t/clusteraddresses"
+	told := func(name string) runtime.Object {
+		return &tenancyv1alpha1.ClusterAddresses{TypeMeta: kind("tenancy.x-k8s.io/v1alpha1", "ClusterAddresses"), ObjectMeta: metav1.ObjectMeta{Name: name, UID: "1"}}
 	}
 	binding := func(node string) runtime.Object {
 		return &corev1.Binding{TypeMeta: kind("v1", "Binding"), Target: corev1.ObjectReference{Name: node}}
@@ -61,6 +66,8 @@ func TestAuditor(t *testing.T) {
 		"a Lease of another's Node":          {at: "t1", path: leases, answer: lease("r10.n"), want: "leases is r10.n"},
 		"the own Lease":                      {at: "meta", path: leases, answer: lease("r1-syncer")},
 		"placements":                         {at: "meta", path: "/apis/scheduler.tenancy.x-k8s.io/v1alpha1/namespaces/t/namespaceplacements/n", answer: configMap, want: "a syncer writes in the meta cluster"},
+		"its addresses":                      {at: "meta", path: addresses, answer: told("r1")},
+		"addresses of another super cluster": {at: "meta", path: addresses, answer: told("r2"), want: "they are those of r2"},
 		"vc-scheduler writes everywhere":     {by: "vc-scheduler", at: "t1", path: pods, answer: pod("r2.n", "")},
 	} {
 		t.Run(name, func(t *testing.T) {
