@@ -102,6 +102,7 @@ func newTenantWith(t testing.TB, change func(*tenantControlPlane)) *tenantContro
 	change(c)
 	if c.api == nil {
 		c.api = builders.Clientset()
+		builders.VersionedPods(c.api)
 	}
 	c.start()
 	t.Cleanup(func() { c.stop() })

@@ -1,8 +1,18 @@
 package builders
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -17,6 +27,120 @@ func init() { watch.DefaultChanSize = 1000 }
 // kinds with each write, which takes milliseconds, and a hundred of them under the race detector. It cannot apply.
 func Clientset(objects ...runtime.Object) *fake.Clientset {
 	return fake.NewSimpleClientset(objects...)
+}
+
+// VersionedPods lets a clientset give the pods that are written to it resource versions, and refuse writes of others than
+// the last one, as API servers do: where two programs write one pod, the outcome hangs on it.
+func VersionedPods(api *fake.Clientset) {
+	pods := corev1.SchemeGroupVersion.WithResource("pods")
+	var mu sync.Mutex
+	last := 0
+	version := func(pod *corev1.Pod) *corev1.Pod {
+		last++
+		pod.ResourceVersion = strconv.Itoa(last)
+		return pod
+	}
+	current := func(namespace, name, written string) (*corev1.Pod, error) {
+		object, err := api.Tracker().Get(pods, namespace, name)
+		if err != nil {
+			return nil, err //nolint:wrapcheck // it is the API's
+		}
+		pod, ok := object.(*corev1.Pod)
+		if !ok || written != "" && written != pod.ResourceVersion {
+			return nil, apierrors.NewConflict(pods.GroupResource(), name, errors.New("it has changed"))
+		}
+		return pod.DeepCopy(), nil
+	}
+	api.PrependReactor("*", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch action := action.(type) {
+		case clienttesting.CreateActionImpl:
+			if pod, ok := action.Object.(*corev1.Pod); ok {
+				version(pod)
+			}
+		case clienttesting.UpdateActionImpl:
+			if pod, ok := action.Object.(*corev1.Pod); ok {
+				if _, err := current(action.Namespace, pod.Name, pod.ResourceVersion); err != nil {
+					return true, nil, err
+				}
+				version(pod)
+			}
+		case clienttesting.PatchActionImpl:
+			var written corev1.Pod
+			if err := json.Unmarshal(action.Patch, &written); err != nil {
+				return true, nil, fmt.Errorf("reading the patch: %w", err)
+			}
+			pod, err := current(action.Namespace, action.Name, written.ResourceVersion)
+			if err != nil {
+				return true, nil, err
+			}
+			patched, err := patchedPod(pod, action)
+			if err != nil {
+				return true, nil, err
+			}
+			version(patched)
+			return true, patched, api.Tracker().Update(pods, patched, action.Namespace)
+		}
+		return false, nil, nil
+	})
+}
+
+// patchedPod returns what a patch makes of a pod.
+func patchedPod(pod *corev1.Pod, action clienttesting.PatchActionImpl) (*corev1.Pod, error) {
+	before, err := json.Marshal(pod)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the pod: %w", err)
+	}
+	var after []byte
+	switch action.PatchType {
+	case types.MergePatchType:
+		after, err = merged(before, action.Patch)
+	case types.StrategicMergePatchType:
+		after, err = strategicpatch.StrategicMergePatch(before, action.Patch, pod)
+	default:
+		err = fmt.Errorf("patches of type %s are unknown here", action.PatchType)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("patching the pod: %w", err)
+	}
+	patched := &corev1.Pod{}
+	if err := json.Unmarshal(after, patched); err != nil {
+		return nil, fmt.Errorf("decoding the pod: %w", err)
+	}
+	return patched, nil
+}
+
+// merged returns what a JSON merge patch (RFC 7386) makes of an object.
+func merged(before, patch []byte) ([]byte, error) {
+	var object, change map[string]any
+	if err := errors.Join(json.Unmarshal(before, &object), json.Unmarshal(patch, &change)); err != nil {
+		return nil, fmt.Errorf("decoding: %w", err)
+	}
+	var merge func(into, from map[string]any)
+	merge = func(into, from map[string]any) {
+		for key, value := range from {
+			inner, isMap := value.(map[string]any)
+			switch existing, _ := into[key].(map[string]any); {
+			case value == nil:
+				delete(into, key)
+			case isMap:
+				if existing == nil {
+					existing = map[string]any{}
+				}
+				merge(existing, inner)
+				into[key] = existing
+			default:
+				into[key] = value
+			}
+		}
+	}
+	merge(object, change)
+	after, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding: %w", err)
+	}
+	return after, nil
 }
 
 // Client returns the builder of a client in memory for the kinds of scheme that tracks no managed fields, for the same
